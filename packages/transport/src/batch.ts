@@ -1,0 +1,170 @@
+/**
+ * Packet batches: what the engine and a link hand each other.
+ *
+ * A batch is a set of fixed-size slots in typed arrays, made once and used for ever: nothing is
+ * allocated per packet. The native addon reads and writes the same words (native/src/layout.h has the
+ * same numbers; a test compares them), so a word is never moved without moving it there.
+ */
+
+/** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */
+export const TX_HEADER_STRIDE = 64;
+
+/** Words of a transmit slot. All are unsigned 32-bit. */
+export const Tx = {
+  /** Offset of the BTH in `headers`. */
+  HEADER_OFFSET: 0,
+  /** Bytes of BTH and extension headers. */
+  HEADER_LENGTH: 1,
+  /** Index of the first fragment in `fragments`. */
+  FRAGMENT_FIRST: 2,
+  FRAGMENT_COUNT: 3,
+  /** Sum of the fragments' lengths, bytes, without pad. */
+  PAYLOAD_LENGTH: 4,
+  /** Zero bytes to send after the payload, 0 … 3; the BTH says the same. */
+  PAD: 5,
+  /** Index in the link's table of peers. */
+  PEER: 6,
+  /** DSCP and ECN, as in the IPv4 TOS or IPv6 traffic class. */
+  TRAFFIC_CLASS: 7,
+  /** UDP source port. */
+  SOURCE_PORT: 8,
+  /** Local QPN that the packet comes from; the link gives it no meaning. */
+  QPN: 9,
+  /** Written by the link: 0 taken, else the errno for which the packet was not sent. */
+  STATUS: 10,
+} as const;
+export const TX_SLOT_WORDS = 12;
+
+/** Words of a fragment: `length` bytes at `offset` of a region's backing memory. */
+export const Fragment = { REGION: 0, OFFSET_LOW: 1, OFFSET_HIGH: 2, LENGTH: 3 } as const;
+export const FRAGMENT_WORDS = 4;
+
+/** Words of a received slot. All are unsigned 32-bit. */
+export const Rx = {
+  /** Offset of the BTH in `slab`. */
+  OFFSET: 0,
+  /** Bytes from the BTH through the pad; the ICRC is not counted. */
+  LENGTH: 1,
+  /** Index in the link's table of peers, or `NO_PEER`. */
+  PEER: 2,
+  /** Index in the link's table of local addresses at which the packet arrived. */
+  LOCAL: 3,
+  TRAFFIC_CLASS: 4,
+  HOP_LIMIT: 5,
+  /** One of `Icrc`. */
+  VERDICT: 6,
+  /** IPv4 Identification as seen or solved; 0 on IPv6. */
+  IP_ID: 7,
+  SOURCE_PORT: 8,
+} as const;
+export const RX_SLOT_WORDS = 12;
+
+/** `Rx.PEER` of a packet whose source address is nobody's that the link knows. */
+export const NO_PEER = 0xffff_ffff;
+
+/** What the link found out about a received packet's ICRC. */
+export const Icrc = {
+  OK: 0,
+  /** No IPv4 Identification makes it right, or, the header being visible, it is wrong. */
+  BAD: 1,
+  /** Right for an Identification outside the window of its flow (docs/icrc.md). */
+  OUT_OF_WINDOW: 2,
+} as const;
+
+/**
+ * Backing memory by index: what a fragment's `REGION` names. The link reads payload from here, the
+ * native addon fetches `views[i]` anew at each batch and keeps no pointer.
+ */
+export class RegionTable {
+  /** One view over the whole of each backing buffer; `undefined` where an index is free. */
+  readonly views: (Uint8Array | undefined)[] = [];
+  /** 1 where another thread can write the memory (SharedArrayBuffer): it is copied on transmit. */
+  shared = new Uint8Array(16);
+  readonly #free: number[] = [];
+
+  /** Takes the next free index for a view over a whole backing buffer. */
+  add(view: Uint8Array): number {
+    const index = this.#free.pop() ?? this.views.length;
+    this.views[index] = view;
+    if (index >= this.shared.length) {
+      const grown = new Uint8Array(this.shared.length * 2);
+      grown.set(this.shared);
+      this.shared = grown;
+    }
+    this.shared[index] = view.buffer instanceof SharedArrayBuffer ? 1 : 0;
+    return index;
+  }
+
+  remove(index: number): void {
+    this.views[index] = undefined;
+    this.#free.push(index);
+  }
+}
+
+/** Packets to send: filled by the engine's `transmit`, drained by a link's `send`. */
+export class TxBatch {
+  readonly capacity: number;
+  readonly headers: Uint8Array<ArrayBuffer>;
+  readonly slots: Uint32Array<ArrayBuffer>;
+  readonly fragments: Uint32Array<ArrayBuffer>;
+  readonly fragmentCapacity: number;
+  readonly regions: RegionTable;
+  count = 0;
+  fragmentCount = 0;
+
+  constructor(regions: RegionTable, capacity = 512, fragmentCapacity = capacity * 4) {
+    this.regions = regions;
+    this.capacity = capacity;
+    this.fragmentCapacity = fragmentCapacity;
+    this.headers = new Uint8Array(capacity * TX_HEADER_STRIDE);
+    this.slots = new Uint32Array(capacity * TX_SLOT_WORDS);
+    this.fragments = new Uint32Array(fragmentCapacity * FRAGMENT_WORDS);
+  }
+
+  clear(): void {
+    this.count = 0;
+    this.fragmentCount = 0;
+  }
+}
+
+/** Packets that arrived: filled by a link's `receive`, drained by the engine's `receive`. */
+export class RxBatch {
+  readonly capacity: number;
+  /** The bytes of the packets; good until the next `receive`. */
+  readonly slab: Uint8Array<ArrayBuffer>;
+  readonly slots: Uint32Array<ArrayBuffer>;
+  /** 16 bytes a slot: the source address as a GID (`::ffff:a.b.c.d` for IPv4). */
+  readonly sources: Uint8Array<ArrayBuffer>;
+  count = 0;
+
+  /**
+   * @param capacity packets at most
+   * @param slabBytes room for their bytes; a native link wants 64 KiB for each datagram it may take
+   */
+  constructor(capacity = 2048, slabBytes = 2 * 1024 * 1024) {
+    this.capacity = capacity;
+    this.slab = new Uint8Array(slabBytes);
+    this.slots = new Uint32Array(capacity * RX_SLOT_WORDS);
+    this.sources = new Uint8Array(capacity * 16);
+  }
+}
+
+/** Words of a copy: `length` bytes from the receive slab into a region. */
+export const Copy = { SOURCE: 0, REGION: 1, OFFSET_LOW: 2, OFFSET_HIGH: 3, LENGTH: 4 } as const;
+export const COPY_WORDS = 5;
+
+/**
+ * Copies payload from a slab into regions, in order: `count` entries of `COPY_WORDS` in `list`.
+ * The engine has checked every range; the native version checks them again.
+ */
+export type CopyBatch = (slab: Uint8Array, regions: RegionTable, list: Uint32Array, count: number) => void;
+
+/** `CopyBatch` in plain JavaScript, for links without the addon and for the simulator. */
+export const copyBatch: CopyBatch = (slab, regions, list, count) => {
+  for (let i = 0, w = 0; i < count; i++, w += COPY_WORDS) {
+    const source = list[w + Copy.SOURCE];
+    const view = regions.views[list[w + Copy.REGION]];
+    const offset = list[w + Copy.OFFSET_HIGH] * 0x1_0000_0000 + list[w + Copy.OFFSET_LOW];
+    view?.set(slab.subarray(source, source + list[w + Copy.LENGTH]), offset);
+  }
+};
