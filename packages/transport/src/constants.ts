@@ -1,0 +1,82 @@
+/** The constants of `<infiniband/verbs.h>` that cross the engine's border, with their values there. */
+
+/** `enum ibv_qp_state`. */
+export const QpStateCode = { RESET: 0, INIT: 1, RTR: 2, RTS: 3, SQD: 4, SQE: 5, ERR: 6 } as const;
+export type QpState = keyof typeof QpStateCode;
+export const QP_STATES = Object.keys(QpStateCode) as QpState[];
+
+/** Transport service types. GSI is QP1. */
+export type QpType = 'RC' | 'UC' | 'UD' | 'GSI';
+
+/** `enum ibv_wr_opcode`. */
+export const WrOpcode = {
+  RDMA_WRITE: 0,
+  RDMA_WRITE_WITH_IMM: 1,
+  SEND: 2,
+  SEND_WITH_IMM: 3,
+  RDMA_READ: 4,
+  ATOMIC_CMP_AND_SWP: 5,
+  ATOMIC_FETCH_AND_ADD: 6,
+  LOCAL_INV: 7,
+  BIND_MW: 8,
+  SEND_WITH_INV: 9,
+} as const;
+export type WrOpcodeName = keyof typeof WrOpcode;
+
+/** `enum ibv_send_flags`. */
+export const SendFlags = { FENCE: 1, SIGNALED: 2, SOLICITED: 4, INLINE: 8 } as const;
+
+/** `enum ibv_access_flags`. */
+export const Access = {
+  LOCAL_WRITE: 1,
+  REMOTE_WRITE: 2,
+  REMOTE_READ: 4,
+  REMOTE_ATOMIC: 8,
+  MW_BIND: 16,
+  ZERO_BASED: 32,
+} as const;
+
+/** `enum ibv_wc_status`. */
+export const WcStatus = {
+  SUCCESS: 0,
+  LOC_LEN_ERR: 1,
+  LOC_QP_OP_ERR: 2,
+  LOC_EEC_OP_ERR: 3,
+  LOC_PROT_ERR: 4,
+  WR_FLUSH_ERR: 5,
+  MW_BIND_ERR: 6,
+  BAD_RESP_ERR: 7,
+  LOC_ACCESS_ERR: 8,
+  REM_INV_REQ_ERR: 9,
+  REM_ACCESS_ERR: 10,
+  REM_OP_ERR: 11,
+  RETRY_EXC_ERR: 12,
+  RNR_RETRY_EXC_ERR: 13,
+  LOC_RDD_VIOL_ERR: 14,
+  REM_INV_RD_REQ_ERR: 15,
+  REM_ABORT_ERR: 16,
+  INV_EECN_ERR: 17,
+  INV_EEC_STATE_ERR: 18,
+  FATAL_ERR: 19,
+  RESP_TIMEOUT_ERR: 20,
+  GENERAL_ERR: 21,
+} as const;
+export type WcStatusName = keyof typeof WcStatus;
+export const WC_STATUS_NAMES = Object.keys(WcStatus) as WcStatusName[];
+
+/** `enum ibv_wc_opcode`. */
+export const WcOpcode = {
+  SEND: 0,
+  RDMA_WRITE: 1,
+  RDMA_READ: 2,
+  COMP_SWAP: 3,
+  FETCH_ADD: 4,
+  BIND_MW: 5,
+  LOCAL_INV: 6,
+  RECV: 128,
+  RECV_RDMA_WITH_IMM: 129,
+} as const;
+export type WcOpcodeName = keyof typeof WcOpcode;
+
+/** `enum ibv_wc_flags`. */
+export const WcFlags = { GRH: 1, WITH_IMM: 2, WITH_INV: 8 } as const;

@@ -1,0 +1,179 @@
+/**
+ * The control path's plain data: what goes into and comes out of the engine's control calls.
+ * Everything here survives a structured clone, so that the same calls work from another thread.
+ */
+import type { QpState, QpType } from './constants.ts';
+import type { RingShape } from './rings.ts';
+
+/** `struct ibv_qp_cap`: sizes of a queue pair. What create returns is at least what was asked for. */
+export interface QpCap {
+  /** Work requests that may be outstanding on the send queue. */
+  maxSendWr: number;
+  /** Same for the receive queue; ignored with an SRQ. */
+  maxRecvWr: number;
+  maxSendSge: number;
+  maxRecvSge: number;
+  /** Bytes that can be posted inline. */
+  maxInlineData: number;
+}
+
+/** `struct ibv_global_route`. */
+export interface GlobalRoute {
+  /** 16 bytes; `::ffff:a.b.c.d` for IPv4. */
+  dgid: Uint8Array;
+  /** 20 bits; 0: the source port comes from the two QPNs. */
+  flowLabel: number;
+  sgidIndex: number;
+  /** TTL or hop limit, 1 … 255; 0 takes the device's default of 64. */
+  hopLimit: number;
+  /** DSCP << 2 | ECN. */
+  trafficClass: number;
+}
+
+/** `struct ibv_ah_attr`. RoCE always routes by `grh`; the fields of a LID route are kept, not used. */
+export interface AhAttr {
+  grh: GlobalRoute;
+  isGlobal: boolean;
+  dlid: number;
+  sl: number;
+  srcPathBits: number;
+  staticRate: number;
+  portNum: number;
+}
+
+/** `struct ibv_qp_attr`. The attributes that are present are the mask. */
+export interface QpAttr {
+  qpState?: QpState;
+  curQpState?: QpState;
+  /** Bytes: 256, 512, 1024, 2048 or 4096. */
+  pathMtu?: number;
+  pathMigState?: 'MIGRATED' | 'REARM' | 'ARMED';
+  qkey?: number;
+  /** 24 bits. */
+  rqPsn?: number;
+  /** 24 bits. */
+  sqPsn?: number;
+  destQpNum?: number;
+  /** `Access` bits of the remote operations allowed: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC. */
+  qpAccessFlags?: number;
+  cap?: QpCap;
+  ahAttr?: AhAttr;
+  altAhAttr?: AhAttr;
+  pkeyIndex?: number;
+  altPkeyIndex?: number;
+  enSqdAsyncNotify?: boolean;
+  sqDraining?: boolean;
+  maxRdAtomic?: number;
+  maxDestRdAtomic?: number;
+  /** Code 0 … 31. */
+  minRnrTimer?: number;
+  portNum?: number;
+  /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. */
+  timeout?: number;
+  retryCnt?: number;
+  rnrRetry?: number;
+  altPortNum?: number;
+  altTimeout?: number;
+  /** kbps; 0 for no limit. */
+  rateLimit?: number;
+}
+
+/** `struct ibv_qp_init_attr`, with handles for the objects. */
+export interface QpInit {
+  pd: number;
+  type: QpType;
+  sendCq: number;
+  recvCq: number;
+  cap: QpCap;
+  sqSigAll: boolean;
+}
+
+/** What `createQp` gives back. */
+export interface QpCreated {
+  qpn: number;
+  cap: QpCap;
+  sendQueue: RingShape;
+  recvQueue: RingShape;
+}
+
+/** What `queryQp` gives back: `undefined` for what is not valid in the state the QP is in. */
+export interface QpQuery {
+  attr: QpAttr;
+  init: Pick<QpInit, 'type' | 'cap' | 'sqSigAll' | 'sendCq' | 'recvCq'>;
+}
+
+/** What `createCq` gives back. */
+export interface CqCreated {
+  handle: number;
+  /** Entries the queue holds; at least what was asked for. */
+  cqe: number;
+  ring: RingShape;
+}
+
+/** A region to register: a part of a backing buffer. */
+export interface MrInit {
+  pd: number;
+  /** Names the backing buffer: the same number for every region over the same buffer. */
+  backing: number;
+  buffer: ArrayBufferLike;
+  /** Bytes from the start of the buffer. */
+  offset: number;
+  /** Bytes. */
+  length: number;
+  /** `Access` bits. */
+  access: number;
+  /** Address of the first byte as peers name it; without it, base of the backing buffer + offset. */
+  iova?: bigint;
+}
+
+export interface MrCreated {
+  handle: number;
+  lkey: number;
+  rkey: number;
+  /** Address of the first byte (`mr->addr`). */
+  addr: bigint;
+  iova: bigint;
+}
+
+/** One entry of the port's GID table. */
+export interface GidEntry {
+  /** 16 bytes. */
+  gid: Uint8Array;
+  /** The address as text. */
+  address: string;
+  type: 'RoCE v2';
+}
+
+/** The device's limits: the part of `struct ibv_device_attr` that the engine enforces. */
+export interface DeviceLimits {
+  maxQp: number;
+  maxQpWr: number;
+  maxSge: number;
+  maxInlineData: number;
+  maxCq: number;
+  maxCqe: number;
+  maxMr: number;
+  maxMrSize: number;
+  maxPd: number;
+  /** READs and atomics a QP serves at once (`max_qp_rd_atom`). */
+  maxQpRdAtom: number;
+  /** READs and atomics a QP has out at once (`max_qp_init_rd_atom`). */
+  maxQpInitRdAtom: number;
+  /** Bytes of a message; 2^31. */
+  maxMessageSize: number;
+}
+
+export const DEVICE_LIMITS: DeviceLimits = {
+  maxQp: 65_536,
+  maxQpWr: 32_768,
+  maxSge: 32,
+  maxInlineData: 1024,
+  maxCq: 65_536,
+  maxCqe: 1_048_576,
+  maxMr: 524_288,
+  maxMrSize: 2 ** 40,
+  maxPd: 65_536,
+  maxQpRdAtom: 128,
+  maxQpInitRdAtom: 128,
+  maxMessageSize: 2 ** 31,
+};

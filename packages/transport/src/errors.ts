@@ -1,0 +1,63 @@
+/** Errors that a caller caused, with what was wrong and what was expected. */
+
+/** `errno` names that verbs return (man pages of ibv_*(3)). */
+export type Errno =
+  | 'EINVAL'
+  | 'ENOMEM'
+  | 'EBUSY'
+  | 'EOPNOTSUPP'
+  | 'ENOENT'
+  | 'EADDRINUSE'
+  | 'EADDRNOTAVAIL'
+  | 'EMSGSIZE'
+  | 'ENOTCONN'
+  | 'ECANCELED'
+  | 'EPERM'
+  | 'EIO';
+
+export interface RoceErrorOptions {
+  errno: Errno;
+  /** The attribute at fault, where there is one: `pathMtu`, `ahAttr.grh.dgid`. */
+  attribute?: string;
+  /** What would have been accepted. */
+  expected?: string;
+  cause?: unknown;
+}
+
+/**
+ * What every call of the public API throws or rejects with.
+ * `code` is stable and starts with `ERR_ROCE_`; `errno` is the name that the verb of the same name
+ * would return.
+ */
+export class RoceError extends Error {
+  override readonly name = 'RoceError';
+  readonly code: string;
+  readonly errno: Errno;
+  readonly attribute: string | undefined;
+  readonly expected: string | undefined;
+
+  constructor(code: string, message: string, options: RoceErrorOptions) {
+    super(
+      options.expected === undefined ? message : `${message} (expected ${options.expected})`,
+      options.cause === undefined ? undefined : { cause: options.cause },
+    );
+    this.code = code;
+    this.errno = options.errno;
+    this.attribute = options.attribute;
+    this.expected = options.expected;
+  }
+}
+
+/** An argument that can't be taken: EINVAL, naming the attribute. */
+export function invalid(attribute: string, message: string, expected?: string): RoceError {
+  return new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${message}`, {
+    errno: 'EINVAL',
+    attribute,
+    ...(expected === undefined ? {} : { expected }),
+  });
+}
+
+/** A broken invariant of our own: nobody's input can lead here. Fails at once. */
+export class RoceBug extends Error {
+  override readonly name = 'RoceBug';
+}

@@ -1,0 +1,199 @@
+/**
+ * The queues a program and the engine share: fixed-size entries in a SharedArrayBuffer behind one
+ * control page. A queue has one producer and one consumer, each on a thread of its own choice.
+ *
+ * The producer writes the entry, then publishes it with an atomic store of `PRODUCER`; the consumer
+ * gives the entry back with an atomic store of `CONSUMER`. Both are free-running 32-bit counts, so
+ * `producer - consumer` is the number of entries in use and nothing is ever ambiguous.
+ *
+ * `SLEEPING` is the doorbell's switch: the consumer sets it when it finds the queue empty, looks at
+ * `PRODUCER` once more, and only then forgets the queue. Whoever publishes an entry and finds the flag
+ * set clears it and rings. So a busy queue costs no doorbells, and no entry is ever left unseen.
+ */
+
+/** Words of the control page. Producer and consumer have a cache line each. */
+export const Control = {
+  /** Send and receive queues: a `QpStateCode`. Completion queue: 1 once it overran. */
+  STATE: 0,
+  PRODUCER: 16,
+  CONSUMER: 32,
+  SLEEPING: 48,
+  /** Completion queue: 0 not armed, 1 armed for the next completion, 2 for the next solicited one. */
+  ARMED: 49,
+} as const;
+/** Words of the control page (256 bytes). */
+export const CONTROL_WORDS = 64;
+
+/** Shape of a ring; plain data, so that it can cross to another thread. */
+export interface RingShape {
+  readonly buffer: SharedArrayBuffer;
+  /** Entries; a power of two. */
+  readonly capacity: number;
+  /** Words of an entry. */
+  readonly stride: number;
+}
+
+/** The smallest power of two that is not less than `n`. */
+export function powerOfTwo(n: number): number {
+  return n <= 1 ? 1 : 2 ** (32 - Math.clz32(n - 1));
+}
+
+/** Makes the memory of a ring with room for at least `entries`. */
+export function createRing(entries: number, stride: number): RingShape {
+  const capacity = powerOfTwo(entries);
+  return { buffer: new SharedArrayBuffer((CONTROL_WORDS + capacity * stride) * 4), capacity, stride };
+}
+
+/** One side's view of a ring. Which side calls what is said at each method. */
+export class Ring {
+  readonly shape: RingShape;
+  readonly capacity: number;
+  readonly stride: number;
+  /** The control page and all entries, as words. Entry `i` starts at word `wordOf(i)`. */
+  readonly words: Uint32Array<SharedArrayBuffer>;
+  /** The same memory as bytes, for inline data. */
+  readonly bytes: Uint8Array<SharedArrayBuffer>;
+  readonly #control: Int32Array<SharedArrayBuffer>;
+  readonly #mask: number;
+
+  constructor(shape: RingShape) {
+    this.shape = shape;
+    this.capacity = shape.capacity;
+    this.stride = shape.stride;
+    this.words = new Uint32Array(shape.buffer);
+    this.bytes = new Uint8Array(shape.buffer);
+    this.#control = new Int32Array(shape.buffer, 0, CONTROL_WORDS);
+    this.#mask = shape.capacity - 1;
+  }
+
+  /** First word of the entry that the free-running `index` stands for. */
+  wordOf(index: number): number {
+    return CONTROL_WORDS + (index & this.#mask) * this.stride;
+  }
+
+  get state(): number {
+    return Atomics.load(this.#control, Control.STATE);
+  }
+  set state(value: number) {
+    Atomics.store(this.#control, Control.STATE, value);
+  }
+
+  /** Free-running count of published entries. */
+  get producer(): number {
+    return Atomics.load(this.#control, Control.PRODUCER);
+  }
+  /** Free-running count of entries given back. */
+  get consumer(): number {
+    return Atomics.load(this.#control, Control.CONSUMER);
+  }
+  /** Entries published and not given back. */
+  get used(): number {
+    return (this.producer - this.consumer) | 0;
+  }
+
+  /** Producer: publishes all entries before the free-running `index`. */
+  publish(index: number): void {
+    Atomics.store(this.#control, Control.PRODUCER, index);
+  }
+  /** Consumer: gives back all entries before the free-running `index`. */
+  release(index: number): void {
+    Atomics.store(this.#control, Control.CONSUMER, index);
+  }
+
+  /** Consumer: asks for a doorbell at the next entry. True if an entry came meanwhile: do not sleep. */
+  sleep(seen: number): boolean {
+    Atomics.store(this.#control, Control.SLEEPING, 1);
+    if (this.producer === seen) return false;
+    return Atomics.exchange(this.#control, Control.SLEEPING, 0) === 1;
+  }
+  /** Producer, after `publish`: true if the consumer sleeps and its doorbell has to be rung. */
+  wakes(): boolean {
+    return (
+      Atomics.load(this.#control, Control.SLEEPING) === 1 &&
+      Atomics.exchange(this.#control, Control.SLEEPING, 0) === 1
+    );
+  }
+
+  /** Completion queue, program's side: asks for one event. 1: any completion; 2: solicited or failed ones. */
+  arm(kind: 1 | 2): void {
+    // An earlier request for any completion is not narrowed by a later one (ibv_req_notify_cq(3)).
+    if (kind === 1 || Atomics.load(this.#control, Control.ARMED) !== 1) {
+      Atomics.store(this.#control, Control.ARMED, kind);
+    }
+  }
+  /** Completion queue, engine's side: true if a completion of this kind is to raise the event. */
+  disarm(solicited: boolean): boolean {
+    const armed = Atomics.load(this.#control, Control.ARMED);
+    if (armed === 0 || (armed === 2 && !solicited)) return false;
+    return Atomics.exchange(this.#control, Control.ARMED, 0) !== 0;
+  }
+}
+
+/** Words of a send queue entry (WQE). */
+export const SendWqe = {
+  /** `WrOpcode` in the low byte, `SendFlags` above it. */
+  OPCODE_FLAGS: 0,
+  WR_ID_LOW: 1,
+  WR_ID_HIGH: 2,
+  /** Number of SGEs; 0 with inline data. */
+  SGE_COUNT: 3,
+  /** Bytes of the message. */
+  LENGTH: 4,
+  /** Immediate data in host order as a number, or the rkey to invalidate. */
+  IMMEDIATE: 5,
+  REMOTE_ADDRESS_HIGH: 6,
+  REMOTE_ADDRESS_LOW: 7,
+  RKEY: 8,
+  /** Atomics: compare value, or the value to add. */
+  COMPARE_ADD_HIGH: 9,
+  COMPARE_ADD_LOW: 10,
+  SWAP_HIGH: 11,
+  SWAP_LOW: 12,
+  /** UD: address handle, remote QPN and Q_Key, in the place of the atomics' operands. */
+  ADDRESS_HANDLE: 9,
+  REMOTE_QPN: 10,
+  REMOTE_QKEY: 11,
+  /** First SGE, or first byte of the inline data. */
+  SGE: 16,
+} as const;
+
+/** Words of a receive queue entry (WQE). */
+export const RecvWqe = { WR_ID_LOW: 0, WR_ID_HIGH: 1, SGE_COUNT: 2, LENGTH: 3, SGE: 4 } as const;
+
+/** Words of a scatter/gather element. */
+export const Sge = { ADDRESS_HIGH: 0, ADDRESS_LOW: 1, LENGTH: 2, LKEY: 3 } as const;
+export const SGE_WORDS = 4;
+
+/** Words of a completion queue entry (CQE); the fields of `struct ibv_wc`. */
+export const Cqe = {
+  WR_ID_LOW: 0,
+  WR_ID_HIGH: 1,
+  /** `WcStatus`. */
+  STATUS: 2,
+  /** `WcOpcode`; meaningless unless STATUS is SUCCESS (as in ibv_poll_cq(3)), yet always filled. */
+  OPCODE: 3,
+  BYTE_LEN: 4,
+  /** Immediate data, or the invalidated rkey. */
+  IMMEDIATE: 5,
+  QP_NUM: 6,
+  SRC_QP: 7,
+  /** `WcFlags`. */
+  FLAGS: 8,
+  VENDOR_ERR: 9,
+  PKEY_INDEX: 10,
+  SL: 11,
+} as const;
+export const CQE_WORDS = 12;
+
+/** Words of a send queue entry that can hold this many SGEs or this much inline data. */
+export function sendStride(maxSge: number, maxInline: number): number {
+  return SendWqe.SGE + Math.max(maxSge * SGE_WORDS, Math.ceil(maxInline / 16) * 4);
+}
+
+/** Words of a receive queue entry that can hold this many SGEs. */
+export function recvStride(maxSge: number): number {
+  return RecvWqe.SGE + maxSge * SGE_WORDS;
+}
+
+/** A doorbell's value: the QPN, with this bit set when the receive queue rings. */
+export const DOORBELL_RECV = 0x8000_0000;
