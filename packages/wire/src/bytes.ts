@@ -1,0 +1,83 @@
+/**
+ * Big-endian fields of a byte array. Every result is a non-negative number; the callers have checked
+ * that the bytes are there (a missing byte reads as 0, it never throws).
+ */
+
+/** A 16-bit field. */
+export function u16(b: Uint8Array, o: number): number {
+  return (b[o] << 8) | b[o + 1];
+}
+
+/** A 24-bit field. */
+export function u24(b: Uint8Array, o: number): number {
+  return (b[o] << 16) | (b[o + 1] << 8) | b[o + 2];
+}
+
+/** A 32-bit field. */
+export function u32(b: Uint8Array, o: number): number {
+  return ((b[o] << 24) | (b[o + 1] << 16) | (b[o + 2] << 8) | b[o + 3]) >>> 0;
+}
+
+/** A 64-bit field, for people: the hot path reads two words. */
+export function u64(b: Uint8Array, o: number): bigint {
+  return (BigInt(u32(b, o)) << 32n) | BigInt(u32(b, o + 4));
+}
+
+/** A 32-bit little-endian field: the ICRC is the only one in RoCE. */
+export function u32le(b: Uint8Array, o: number): number {
+  return (b[o] | (b[o + 1] << 8) | (b[o + 2] << 16) | (b[o + 3] << 24)) >>> 0;
+}
+
+export function setU16(b: Uint8Array, o: number, value: number): void {
+  b[o] = value >>> 8;
+  b[o + 1] = value;
+}
+
+export function setU24(b: Uint8Array, o: number, value: number): void {
+  b[o] = value >>> 16;
+  b[o + 1] = value >>> 8;
+  b[o + 2] = value;
+}
+
+export function setU32(b: Uint8Array, o: number, value: number): void {
+  b[o] = value >>> 24;
+  b[o + 1] = value >>> 16;
+  b[o + 2] = value >>> 8;
+  b[o + 3] = value;
+}
+
+export function setU64(b: Uint8Array, o: number, value: bigint): void {
+  setU32(b, o, Number((value >> 32n) & 0xffff_ffffn));
+  setU32(b, o + 4, Number(value & 0xffff_ffffn));
+}
+
+export function setU32le(b: Uint8Array, o: number, value: number): void {
+  b[o] = value;
+  b[o + 1] = value >>> 8;
+  b[o + 2] = value >>> 16;
+  b[o + 3] = value >>> 24;
+}
+
+/** Bytes as lowercase hex without separators. */
+export function toHex(bytes: Uint8Array): string {
+  let text = '';
+  for (let i = 0; i < bytes.length; i++) text += hexByte(bytes[i]);
+  return text;
+}
+
+/** One byte as two lowercase hex digits. */
+export function hexByte(value: number): string {
+  return (value < 16 ? '0' : '') + value.toString(16);
+}
+
+/**
+ * Hex digits to bytes; blanks and colons between bytes are skipped.
+ * @throws RangeError when the text holds anything else or half a byte
+ */
+export function fromHex(text: string): Uint8Array<ArrayBuffer> {
+  const digits = text.replace(/[\s:]/g, '');
+  if (!/^([0-9a-fA-F]{2})*$/.test(digits)) throw new RangeError(`not whole bytes of hex: ${text}`);
+  const bytes = new Uint8Array(digits.length / 2);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(digits.slice(2 * i, 2 * i + 2), 16);
+  return bytes;
+}

@@ -1,0 +1,82 @@
+/**
+ * The headers of atomic operations: AtomicETH in COMPARE SWAP and FETCH ADD (IBTA vol 1 §9.3.4),
+ * AtomicAckETH in their ATOMIC ACKNOWLEDGE (§9.5.2). 64-bit fields are read and written as two words.
+ */
+
+import { setU32, setU64, u32, u64 } from '../bytes.ts';
+
+export const ATOMIC_ETH_BYTES = 28;
+export const AtomicEth = { VA: 0, RKEY: 8, SWAP_ADD: 12, COMPARE: 20 } as const;
+
+export const atomicEthVaHigh = (b: Uint8Array, o: number): number => u32(b, o);
+export const atomicEthVaLow = (b: Uint8Array, o: number): number => u32(b, o + 4);
+export const atomicEthRkey = (b: Uint8Array, o: number): number => u32(b, o + 8);
+/** COMPARE SWAP: the new value; FETCH ADD: what is added. */
+export const atomicEthSwapAddHigh = (b: Uint8Array, o: number): number => u32(b, o + 12);
+export const atomicEthSwapAddLow = (b: Uint8Array, o: number): number => u32(b, o + 16);
+/** Without meaning in FETCH ADD. */
+export const atomicEthCompareHigh = (b: Uint8Array, o: number): number => u32(b, o + 20);
+export const atomicEthCompareLow = (b: Uint8Array, o: number): number => u32(b, o + 24);
+
+export function writeAtomicEth(
+  b: Uint8Array,
+  o: number,
+  vaHigh: number,
+  vaLow: number,
+  rkey: number,
+  swapAddHigh: number,
+  swapAddLow: number,
+  compareHigh: number,
+  compareLow: number,
+): void {
+  setU32(b, o, vaHigh);
+  setU32(b, o + 4, vaLow);
+  setU32(b, o + 8, rkey);
+  setU32(b, o + 12, swapAddHigh);
+  setU32(b, o + 16, swapAddLow);
+  setU32(b, o + 20, compareHigh);
+  setU32(b, o + 24, compareLow);
+}
+
+/** An AtomicETH for people. */
+export interface AtomicEthValue {
+  va: bigint;
+  rkey: number;
+  swapAdd: bigint;
+  compare: bigint;
+}
+
+export const decodeAtomicEth = (b: Uint8Array, o: number): AtomicEthValue => ({
+  va: u64(b, o),
+  rkey: u32(b, o + 8),
+  swapAdd: u64(b, o + 12),
+  compare: u64(b, o + 20),
+});
+
+export function encodeAtomicEth(b: Uint8Array, o: number, value: AtomicEthValue): void {
+  setU64(b, o, value.va);
+  setU32(b, o + 8, value.rkey);
+  setU64(b, o + 12, value.swapAdd);
+  setU64(b, o + 20, value.compare);
+}
+
+export const ATOMIC_ACK_ETH_BYTES = 8;
+
+/** High word of what the memory held before the operation. */
+export const atomicAckHigh = (b: Uint8Array, o: number): number => u32(b, o);
+export const atomicAckLow = (b: Uint8Array, o: number): number => u32(b, o + 4);
+
+export function writeAtomicAck(b: Uint8Array, o: number, high: number, low: number): void {
+  setU32(b, o, high);
+  setU32(b, o + 4, low);
+}
+
+/** An AtomicAckETH for people. */
+export interface AtomicAckEthValue {
+  original: bigint;
+}
+
+export const decodeAtomicAck = (b: Uint8Array, o: number): AtomicAckEthValue => ({ original: u64(b, o) });
+
+export const encodeAtomicAck = (b: Uint8Array, o: number, value: AtomicAckEthValue): void =>
+  setU64(b, o, value.original);

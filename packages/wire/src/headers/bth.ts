@@ -1,0 +1,117 @@
+/**
+ * Base Transport Header (IBTA vol 1 §9.2), the first header of every packet.
+ *
+ * The offsets, the view (functions that read or write a field of the bytes in place, nothing
+ * allocated) and the plain value, as in every file of this folder. `o` is the offset of the header.
+ */
+
+import { setU16, setU24, setU32, u16, u24 } from '../bytes.ts';
+
+export const BTH_BYTES = 12;
+export const Bth = {
+  OPCODE: 0,
+  /** SE 0x80, MigReq 0x40, pad count 0x30, header version 0x0f. */
+  FLAGS: 1,
+  PKEY: 2,
+  /** FECN 0x80, BECN 0x40, six reserved bits. Switches may change this byte: the ICRC masks it. */
+  CONGESTION: 4,
+  DEST_QP: 5,
+  /** AckReq 0x80, seven reserved bits. */
+  ACK_REQ: 8,
+  PSN: 9,
+} as const;
+
+/** Bits of the second byte, for `writeBth`; or in `pad << BTH_PAD_SHIFT`. */
+export const BthFlags = { SOLICITED: 0x80, MIG_REQ: 0x40, PAD: 0x30, TVER: 0x0f } as const;
+export const BTH_PAD_SHIFT = 4;
+/** AckReq in the last word, for `writeBth`; or in the PSN. */
+export const BTH_ACK_REQ = 0x8000_0000;
+
+export const bthOpcode = (b: Uint8Array, o: number): number => b[o];
+/** Solicited event: 0 or 1, as all bits here. */
+export const bthSolicited = (b: Uint8Array, o: number): number => b[o + 1] >> 7;
+export const bthMigReq = (b: Uint8Array, o: number): number => (b[o + 1] >> 6) & 1;
+/** Zero bytes between the payload and the ICRC, 0 … 3. */
+export const bthPad = (b: Uint8Array, o: number): number => (b[o + 1] >> 4) & 3;
+/** Transport header version; only 0 is defined. */
+export const bthTver = (b: Uint8Array, o: number): number => b[o + 1] & 0x0f;
+export const bthPkey = (b: Uint8Array, o: number): number => u16(b, o + 2);
+export const bthFecn = (b: Uint8Array, o: number): number => b[o + 4] >> 7;
+export const bthBecn = (b: Uint8Array, o: number): number => (b[o + 4] >> 6) & 1;
+export const bthDestQp = (b: Uint8Array, o: number): number => u24(b, o + 5);
+export const bthAckReq = (b: Uint8Array, o: number): number => b[o + 8] >> 7;
+export const bthPsn = (b: Uint8Array, o: number): number => u24(b, o + 9);
+
+/**
+ * Writes all 12 bytes, FECN, BECN and the reserved bits as 0.
+ * @param flags the second byte: `BthFlags` or-ed with the pad count
+ * @param ackReqAndPsn PSN, or-ed with `BTH_ACK_REQ` to ask for an ACK
+ */
+export function writeBth(
+  b: Uint8Array,
+  o: number,
+  opcode: number,
+  flags: number,
+  pkey: number,
+  destQp: number,
+  ackReqAndPsn: number,
+): void {
+  b[o] = opcode;
+  b[o + 1] = flags;
+  setU16(b, o + 2, pkey);
+  setU32(b, o + 4, destQp & 0xff_ffff);
+  setU32(b, o + 8, ackReqAndPsn);
+}
+
+/** A BTH for people. */
+export interface BthValue {
+  opcode: number;
+  solicited: boolean;
+  migReq: boolean;
+  /** 0 … 3. */
+  pad: number;
+  /** 0 … 15. */
+  tver: number;
+  pkey: number;
+  fecn: boolean;
+  becn: boolean;
+  /** The low six bits of the fifth byte; not 0 in what some adapters send. */
+  reserved6: number;
+  destQp: number;
+  ackReq: boolean;
+  /** The low seven bits of the ninth byte. */
+  reserved7: number;
+  psn: number;
+}
+
+export function decodeBth(b: Uint8Array, o: number): BthValue {
+  return {
+    opcode: b[o],
+    solicited: bthSolicited(b, o) === 1,
+    migReq: bthMigReq(b, o) === 1,
+    pad: bthPad(b, o),
+    tver: bthTver(b, o),
+    pkey: bthPkey(b, o),
+    fecn: bthFecn(b, o) === 1,
+    becn: bthBecn(b, o) === 1,
+    reserved6: b[o + 4] & 0x3f,
+    destQp: bthDestQp(b, o),
+    ackReq: bthAckReq(b, o) === 1,
+    reserved7: b[o + 8] & 0x7f,
+    psn: bthPsn(b, o),
+  };
+}
+
+export function encodeBth(b: Uint8Array, o: number, value: BthValue): void {
+  b[o] = value.opcode;
+  b[o + 1] =
+    (value.solicited ? BthFlags.SOLICITED : 0) |
+    (value.migReq ? BthFlags.MIG_REQ : 0) |
+    (value.pad << BTH_PAD_SHIFT) |
+    value.tver;
+  setU16(b, o + 2, value.pkey);
+  b[o + 4] = (value.fecn ? 0x80 : 0) | (value.becn ? 0x40 : 0) | value.reserved6;
+  setU24(b, o + 5, value.destQp);
+  b[o + 8] = (value.ackReq ? 0x80 : 0) | value.reserved7;
+  setU24(b, o + 9, value.psn);
+}

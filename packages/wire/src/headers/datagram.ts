@@ -1,0 +1,81 @@
+/**
+ * Headers that say which queue pair or context a packet is between: DETH of UD and RD (IBTA vol 1
+ * §9.3.2), RDETH of RD (§9.3.1) and XRCETH (annex A14).
+ */
+
+import { setU24, setU32, u24, u32 } from '../bytes.ts';
+
+export const DETH_BYTES = 8;
+export const Deth = { QKEY: 0, RESERVED: 4, SRC_QP: 5 } as const;
+
+export const dethQkey = (b: Uint8Array, o: number): number => u32(b, o);
+export const dethSrcQp = (b: Uint8Array, o: number): number => u24(b, o + 5);
+
+export function writeDeth(b: Uint8Array, o: number, qkey: number, srcQp: number): void {
+  setU32(b, o, qkey);
+  setU32(b, o + 4, srcQp & 0xff_ffff);
+}
+
+/** A DETH for people. */
+export interface DethValue {
+  qkey: number;
+  reserved: number;
+  srcQp: number;
+}
+
+export const decodeDeth = (b: Uint8Array, o: number): DethValue => ({
+  qkey: u32(b, o),
+  reserved: b[o + 4],
+  srcQp: u24(b, o + 5),
+});
+
+export function encodeDeth(b: Uint8Array, o: number, value: DethValue): void {
+  setU32(b, o, value.qkey);
+  b[o + 4] = value.reserved;
+  setU24(b, o + 5, value.srcQp);
+}
+
+export const RDETH_BYTES = 4;
+
+/** End-to-end context of the receiver, 24 bits. */
+export const rdethEeContext = (b: Uint8Array, o: number): number => u24(b, o + 1);
+export const writeRdeth = (b: Uint8Array, o: number, eeContext: number): void =>
+  setU32(b, o, eeContext & 0xff_ffff);
+
+/** An RDETH for people. */
+export interface RdethValue {
+  reserved: number;
+  eeContext: number;
+}
+
+export const decodeRdeth = (b: Uint8Array, o: number): RdethValue => ({
+  reserved: b[o],
+  eeContext: u24(b, o + 1),
+});
+
+export function encodeRdeth(b: Uint8Array, o: number, value: RdethValue): void {
+  b[o] = value.reserved;
+  setU24(b, o + 1, value.eeContext);
+}
+
+export const XRCETH_BYTES = 4;
+
+/** Number of the shared receive queue that the request is for, 24 bits. */
+export const xrcethSrq = (b: Uint8Array, o: number): number => u24(b, o + 1);
+export const writeXrceth = (b: Uint8Array, o: number, srq: number): void => setU32(b, o, srq & 0xff_ffff);
+
+/** An XRCETH for people. */
+export interface XrcethValue {
+  reserved: number;
+  srq: number;
+}
+
+export const decodeXrceth = (b: Uint8Array, o: number): XrcethValue => ({
+  reserved: b[o],
+  srq: u24(b, o + 1),
+});
+
+export function encodeXrceth(b: Uint8Array, o: number, value: XrcethValue): void {
+  b[o] = value.reserved;
+  setU24(b, o + 1, value.srq);
+}

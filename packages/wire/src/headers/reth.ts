@@ -1,0 +1,47 @@
+/** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): where a WRITE or READ goes, and how long it is. */
+
+import { setU32, setU64, u32, u64 } from '../bytes.ts';
+
+export const RETH_BYTES = 16;
+export const Reth = { VA: 0, RKEY: 8, LENGTH: 12 } as const;
+
+/** High word of the virtual address. */
+export const rethVaHigh = (b: Uint8Array, o: number): number => u32(b, o);
+/** Low word of the virtual address. */
+export const rethVaLow = (b: Uint8Array, o: number): number => u32(b, o + 4);
+export const rethRkey = (b: Uint8Array, o: number): number => u32(b, o + 8);
+/** DMA length: bytes of the whole message, 0 … 2^31 by the rules. */
+export const rethLength = (b: Uint8Array, o: number): number => u32(b, o + 12);
+
+export function writeReth(
+  b: Uint8Array,
+  o: number,
+  vaHigh: number,
+  vaLow: number,
+  rkey: number,
+  length: number,
+): void {
+  setU32(b, o, vaHigh);
+  setU32(b, o + 4, vaLow);
+  setU32(b, o + 8, rkey);
+  setU32(b, o + 12, length);
+}
+
+/** A RETH for people. */
+export interface RethValue {
+  va: bigint;
+  rkey: number;
+  length: number;
+}
+
+export const decodeReth = (b: Uint8Array, o: number): RethValue => ({
+  va: u64(b, o),
+  rkey: rethRkey(b, o),
+  length: rethLength(b, o),
+});
+
+export function encodeReth(b: Uint8Array, o: number, value: RethValue): void {
+  setU64(b, o, value.va);
+  setU32(b, o + 8, value.rkey);
+  setU32(b, o + 12, value.length);
+}
