@@ -1,6 +1,7 @@
 /** RoCE on the wire: headers, opcodes, sequence numbers, the invariant CRC, whole packets. */
 
 export * from './bytes.ts';
+export * from './crc32.ts';
 export * from './gid.ts';
 export * from './headers/aeth.ts';
 export * from './headers/atomic.ts';
@@ -8,6 +9,7 @@ export * from './headers/bth.ts';
 export * from './headers/datagram.ts';
 export * from './headers/reth.ts';
 export * from './headers/small.ts';
+export * from './icrc.ts';
 export * from './mtu.ts';
 export * from './opcodes.ts';
 export * from './port.ts';
