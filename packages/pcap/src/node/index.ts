@@ -1,0 +1,3 @@
+/** Capture files and streams: `@node-roce/pcap` with Node's I/O around it. */
+export { CaptureReader, type CaptureSource, openCapture } from './reader.ts';
+export { CaptureWriter, createCaptureFile, type PcapFileOptions, type PcapngFileOptions } from './writer.ts';
