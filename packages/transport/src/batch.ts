@@ -125,6 +125,11 @@ export class TxBatch {
     this.count = 0;
     this.fragmentCount = 0;
   }
+
+  /** No room for one more packet, whatever its fragments (a list has at most 32). */
+  get full(): boolean {
+    return this.count >= this.capacity || this.fragmentCount + 33 > this.fragmentCapacity;
+  }
 }
 
 /** Packets that arrived: filled by a link's `receive`, drained by the engine's `receive`. */
@@ -135,6 +140,8 @@ export class RxBatch {
   readonly slots: Uint32Array<ArrayBuffer>;
   /** 16 bytes a slot: the source address as a GID (`::ffff:a.b.c.d` for IPv4). */
   readonly sources: Uint8Array<ArrayBuffer>;
+  /** The same as words in the machine's byte order, for comparing. */
+  readonly sourceWords: Uint32Array<ArrayBuffer>;
   count = 0;
 
   /**
@@ -146,6 +153,7 @@ export class RxBatch {
     this.slab = new Uint8Array(slabBytes);
     this.slots = new Uint32Array(capacity * RX_SLOT_WORDS);
     this.sources = new Uint8Array(capacity * 16);
+    this.sourceWords = new Uint32Array(this.sources.buffer);
   }
 }
 

@@ -1,1 +1,10 @@
-export {};
+export * from './adapter.ts';
+export * from './batch.ts';
+export * from './constants.ts';
+export * from './control.ts';
+export type { AsyncEvent, DeviceCounters, Host } from './core.ts';
+export * from './errors.ts';
+export type { QpCounters } from './qp.ts';
+export { RETRY_TIMER_FACTOR } from './requester.ts';
+export * from './rings.ts';
+export * from './transitions.ts';

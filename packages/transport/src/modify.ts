@@ -1,0 +1,213 @@
+/** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
+import { PATH_MTUS } from '@node-roce/wire';
+import { Access, QP_STATES, type QpState } from './constants.ts';
+import type { DeviceLimits, GidEntry, QpAttr, QpQuery } from './control.ts';
+import { invalid, RoceError } from './errors.ts';
+import type { QueuePair } from './qp.ts';
+import { type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
+
+export interface PortFacts {
+  readonly gids: readonly GidEntry[];
+  readonly activeMtu: number;
+  readonly limits: DeviceLimits;
+}
+
+/** What the device does not offer: refused by name, with the capability bit that says so. */
+const NOT_OFFERED: Partial<Record<QpAttrName, string>> = {
+  cap: 'queues are not resized (IBV_DEVICE_RESIZE_MAX_WR is clear)',
+  altAhAttr: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
+  altPkeyIndex: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
+  altPortNum: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
+  altTimeout: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
+  pathMigState: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
+};
+
+const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
+
+type Check = (value: never, port: PortFacts) => string | undefined;
+
+function range(low: number, high: number): Check {
+  return (value: number) =>
+    Number.isInteger(value) && value >= low && value <= high ? undefined : `${low} … ${high}`;
+}
+
+const bool: Check = (value: unknown) => (typeof value === 'boolean' ? undefined : 'true or false');
+const any: Check = () => undefined;
+
+/** What each attribute may be; a check returns what it expected. */
+const CHECKS: Record<QpAttrName, Check> = {
+  qpState: (v: QpState) => (QP_STATES.includes(v) ? undefined : QP_STATES.join(', ')),
+  curQpState: (v: QpState) => (QP_STATES.includes(v) ? undefined : QP_STATES.join(', ')),
+  pathMtu: (v: number, { activeMtu }) => {
+    const offered = PATH_MTUS.filter((mtu) => mtu <= activeMtu);
+    return offered.includes(v as never)
+      ? undefined
+      : `one of ${offered.join(', ')}: the port's active MTU is ${activeMtu}`;
+  },
+  pathMigState: any,
+  qkey: range(0, 0xffff_ffff),
+  rqPsn: range(0, 0xff_ffff),
+  sqPsn: range(0, 0xff_ffff),
+  destQpNum: range(0, 0xff_ffff),
+  qpAccessFlags: (v: number) =>
+    Number.isInteger(v) && (v & ~(REMOTE_ACCESS | Access.LOCAL_WRITE)) === 0
+      ? undefined
+      : 'REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC bits',
+  cap: any,
+  ahAttr: any,
+  altAhAttr: any,
+  // One entry, the default P_Key: the table of a RoCE port has no other use.
+  pkeyIndex: range(0, 0),
+  altPkeyIndex: any,
+  enSqdAsyncNotify: bool,
+  sqDraining: any,
+  maxRdAtomic: (v: number, { limits }) => range(0, limits.maxQpInitRdAtom)(v as never, undefined as never),
+  maxDestRdAtomic: (v: number, { limits }) => range(0, limits.maxQpRdAtom)(v as never, undefined as never),
+  minRnrTimer: range(0, 31),
+  portNum: range(1, 1),
+  timeout: range(0, 31),
+  retryCnt: range(0, 7),
+  rnrRetry: range(0, 7),
+  altPortNum: any,
+  altTimeout: any,
+  rateLimit: range(0, 0xffff_ffff),
+};
+
+function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: readonly GidEntry[]): void {
+  const { grh } = attr;
+  if (!attr.isGlobal || !grh) throw invalid('ahAttr.isGlobal', 'RoCE has no route without a GRH', 'true');
+  if (!(grh.dgid instanceof Uint8Array) || grh.dgid.length !== 16) {
+    throw invalid('ahAttr.grh.dgid', 'not a GID', '16 bytes');
+  }
+  if (grh.dgid.every((byte) => byte === 0)) throw invalid('ahAttr.grh.dgid', 'the zero GID names nobody');
+  const ranges: [string, number, number][] = [
+    ['grh.sgidIndex', grh.sgidIndex, gids.length - 1],
+    ['grh.flowLabel', grh.flowLabel, 0xf_ffff],
+    ['grh.hopLimit', grh.hopLimit, 255],
+    ['grh.trafficClass', grh.trafficClass, 255],
+    ['sl', attr.sl, 15],
+  ];
+  for (const [name, value, high] of ranges) {
+    if (!Number.isInteger(value) || value < 0 || value > high) {
+      throw invalid(`ahAttr.${name}`, `${value} is out of range`, `0 … ${high}`);
+    }
+  }
+  if (attr.portNum !== 1) throw invalid('ahAttr.portNum', `no port ${attr.portNum}`, '1');
+  if (isIpv4(grh.dgid) !== isIpv4(gids[grh.sgidIndex].gid)) {
+    throw invalid('ahAttr.grh.sgidIndex', 'source and destination GID are of different IP versions');
+  }
+}
+
+function isIpv4(gid: Uint8Array): boolean {
+  return gid.subarray(0, 10).every((byte) => byte === 0) && gid[10] === 0xff && gid[11] === 0xff;
+}
+
+/**
+ * Checks a modify call as a whole; nothing is changed unless all of it is right.
+ *
+ * @returns the state to go to
+ */
+export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpState {
+  const names = (Object.keys(attr) as QpAttrName[]).filter((name) => attr[name] !== undefined);
+  for (const name of names) {
+    if (!(name in CHECKS)) throw invalid(name, 'no such attribute of a queue pair');
+  }
+  for (const name of ['qpState', 'curQpState'] as const) {
+    const expected = attr[name] === undefined ? undefined : CHECKS[name](attr[name] as never, port);
+    if (expected) throw invalid(name, `${attr[name]} is not a state`, expected);
+  }
+  const from = qp.stateName;
+  if (attr.curQpState !== undefined && attr.curQpState !== from) {
+    throw invalid('curQpState', `the queue pair is in ${from}, not in ${attr.curQpState}`, from);
+  }
+  const to = attr.qpState ?? from;
+  const allowed = transition(qp.type, from, to);
+  if (!allowed) {
+    throw invalid(
+      'qpState',
+      `an ${qp.type} queue pair does not go from ${from} to ${to}`,
+      statesFrom(qp.type, from).join(', '),
+    );
+  }
+  for (const name of allowed.required) {
+    if (attr[name] === undefined) {
+      throw new RoceError('ERR_ROCE_MISSING_ATTRIBUTE', `${name}: required from ${from} to ${to}`, {
+        errno: 'EINVAL',
+        attribute: name,
+        expected: allowed.required.join(', '),
+      });
+    }
+  }
+  for (const name of names) {
+    if (name === 'qpState') continue;
+    if (!allowed.required.includes(name) && !allowed.optional.includes(name)) {
+      const may = [...allowed.required, ...allowed.optional].join(', ') || 'the state alone';
+      throw invalid(name, `can't be changed from ${from} to ${to}`, may);
+    }
+    const why = NOT_OFFERED[name];
+    if (why) {
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `${name}: ${why}`, {
+        errno: 'EOPNOTSUPP',
+        attribute: name,
+      });
+    }
+    const expected = CHECKS[name](attr[name] as never, port);
+    if (expected) throw invalid(name, `${String(attr[name])} can't be taken`, expected);
+  }
+  if (attr.ahAttr) checkAddressVector(attr.ahAttr, port.gids);
+  return to;
+}
+
+/** Takes the plain attributes over; those that mean work (state, address, PSNs) are the adapter's. */
+export function applyPlain(qp: QueuePair, attr: QpAttr): void {
+  if (attr.pkeyIndex !== undefined) qp.pkeyIndex = attr.pkeyIndex;
+  if (attr.portNum !== undefined) qp.portNum = attr.portNum;
+  if (attr.qpAccessFlags !== undefined) qp.access = attr.qpAccessFlags;
+  if (attr.qkey !== undefined) qp.qkey = attr.qkey;
+  if (attr.destQpNum !== undefined) qp.destQpn = attr.destQpNum;
+  if (attr.pathMtu !== undefined) qp.pathMtu = attr.pathMtu;
+  if (attr.timeout !== undefined) qp.timeout = attr.timeout;
+  if (attr.retryCnt !== undefined) qp.retryCnt = qp.retriesLeft = attr.retryCnt;
+  if (attr.rnrRetry !== undefined) qp.rnrRetry = qp.rnrRetriesLeft = attr.rnrRetry;
+  if (attr.minRnrTimer !== undefined) qp.minRnrTimer = attr.minRnrTimer;
+  if (attr.maxRdAtomic !== undefined) qp.maxRdAtomic = attr.maxRdAtomic;
+  if (attr.rateLimit !== undefined) qp.rateLimit = attr.rateLimit;
+  if (attr.enSqdAsyncNotify !== undefined) qp.notifyDrained = attr.enSqdAsyncNotify;
+}
+
+/** What is valid in the state that the queue pair is in; `cap` and the init attributes always. */
+export function queryAttributes(qp: QueuePair): QpQuery {
+  const all: QpAttr = {
+    pkeyIndex: qp.pkeyIndex,
+    portNum: qp.portNum,
+    qpAccessFlags: qp.access,
+    qkey: qp.qkey,
+    ahAttr: qp.ah && { ...qp.ah, grh: { ...qp.ah.grh, dgid: qp.ah.grh.dgid.slice() } },
+    pathMtu: qp.pathMtu,
+    destQpNum: qp.destQpn,
+    rqPsn: qp.expectedPsn,
+    sqPsn: qp.sendPsn,
+    timeout: qp.timeout,
+    retryCnt: qp.retryCnt,
+    rnrRetry: qp.rnrRetry,
+    minRnrTimer: qp.minRnrTimer,
+    maxRdAtomic: qp.maxRdAtomic,
+    maxDestRdAtomic: qp.maxDestRdAtomic,
+    rateLimit: qp.rateLimit,
+    sqDraining: !qp.drained,
+  };
+  const attr: QpAttr = { qpState: qp.stateName, curQpState: qp.stateName, cap: { ...qp.cap } };
+  for (const name of VALID_IN_STATE[qp.type][qp.stateName]) {
+    (attr as Record<string, unknown>)[name] = all[name];
+  }
+  return {
+    attr,
+    init: {
+      type: qp.type,
+      cap: { ...qp.cap },
+      sqSigAll: qp.sqSigAll,
+      sendCq: qp.sendCq.handle,
+      recvCq: qp.recvCq.handle,
+    },
+  };
+}

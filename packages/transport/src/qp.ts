@@ -1,0 +1,218 @@
+/**
+ * A queue pair: its attributes, its two rings and the state of its requester and responder.
+ * Fields only; what is done with them is in requester.ts, completer.ts, responder.ts and replies.ts.
+ */
+import type { CompletionQueue } from './completion-queue.ts';
+import { QP_STATES, type QpState, QpStateCode, type QpType } from './constants.ts';
+import type { AhAttr, QpCap } from './control.ts';
+import type { MemoryRegion } from './memory.ts';
+import { ReplyQueue } from './reply-queue.ts';
+import { createRing, Ring, recvStride, sendStride } from './rings.ts';
+
+/** Why the responder's inbound message is under way, or `NONE` between messages. */
+export const Inbound = { NONE: 0, SEND: 1, WRITE: 2 } as const;
+
+/** Per-queue-pair counts, under the names of rxe's `hw_counters` where it has one. */
+export class QpCounters {
+  sentPackets = 0;
+  receivedPackets = 0;
+  /** Messages whose send completed. */
+  sentMessages = 0;
+  /** Messages taken in by the responder. */
+  receivedMessages = 0;
+  retransmittedPackets = 0;
+  timeouts = 0;
+  probes = 0;
+  duplicateRequest = 0;
+  outOfSeqRequest = 0;
+  receivedSeqErr = 0;
+  receivedRnrErr = 0;
+  sentRnrErr = 0;
+  impliedNakSeqErr = 0;
+  retryExceededErr = 0;
+  rnrRetryExceededErr = 0;
+  sendErrors = 0;
+}
+
+export class QueuePair {
+  readonly qpn: number;
+  readonly type: QpType;
+  readonly pd: number;
+  readonly sendCq: CompletionQueue;
+  readonly recvCq: CompletionQueue;
+  readonly cap: QpCap;
+  readonly sqSigAll: boolean;
+  readonly sq: Ring;
+  readonly rq: Ring;
+  /** Index of the send ring's memory in the region table: where inline data is sent from. */
+  readonly sqRegion: number;
+  readonly counters = new QpCounters();
+
+  /** `QpStateCode`. */
+  state: number = QpStateCode.RESET;
+  destroyed = false;
+
+  // Attributes, as modify set them.
+  pkeyIndex = 0;
+  portNum = 1;
+  access = 0;
+  qkey = 0;
+  ah: AhAttr | undefined;
+  destQpn = 0;
+  pathMtu = 256;
+  timeout = 0;
+  retryCnt = 0;
+  rnrRetry = 0;
+  minRnrTimer = 0;
+  maxRdAtomic = 0;
+  maxDestRdAtomic = 0;
+  rateLimit = 0;
+  notifyDrained = false;
+
+  // What the address vector comes to.
+  peer = -1;
+  /** The peer's GID as words in the machine's byte order. */
+  readonly source = new Uint32Array(4);
+  local = 0;
+  trafficClass = 0;
+  sourcePort = 0;
+
+  // Requester. Indices are free-running counts of the send ring's entries.
+  /** First PSN of each entry that was started, and how many PSNs it takes; by ring position. */
+  readonly wqePsn: Int32Array;
+  readonly wqePackets: Int32Array;
+  /** Oldest entry that is not complete. */
+  sqHead = 0;
+  /** Entry that the next packet belongs to, and that packet's number in it. */
+  sqCursor = 0;
+  cursorPacket = 0;
+  /** One past the last entry that has PSNs. */
+  sqStarted = 0;
+  /** Next PSN never sent (`sq_psn`). */
+  sendPsn = 0;
+  /** Oldest PSN not acknowledged. */
+  unackedPsn = 0;
+  /** PSN that the cursor stands at. */
+  cursorPsn = 0;
+  /** Where the cursor stands in the gather list. */
+  gatherSge = 0;
+  gatherOffset = 0;
+  /** The last started entry that is a READ or atomic: a fence waits until it is done. */
+  lastResponded = -1;
+  /** READ and atomic requests out, by the last PSN that each will be answered with; a ring. */
+  readonly rdEnds = new Int32Array(128);
+  rdHead = 0;
+  rdCount = 0;
+  /** READ responses out; what each takes of the device's receive budget; responses that a request asks for. */
+  readPackets = 0;
+  readCharge = 0;
+  readChunk = 1;
+  /** Entry that can't be sent, and the status to complete it with once all before it are done. */
+  failedIndex = 0;
+  failedStatus = 0;
+  retriesLeft = 0;
+  rnrRetriesLeft = 0;
+  /** Virtual times in µs; Infinity: not running. */
+  retryDeadline = Number.POSITIVE_INFINITY;
+  probeDeadline = Number.POSITIVE_INFINITY;
+  rnrDeadline = Number.POSITIVE_INFINITY;
+  paceDeadline = Number.POSITIVE_INFINITY;
+  /** The oldest packet is to go once more, for an answer; the PSN that went so last; −1: none. */
+  probing = false;
+  probePsn = -1;
+  /** The response in hand acknowledged something. */
+  progressed = false;
+  /** Doublings of the probe interval since the last progress. */
+  probeBackoff = 0;
+  /** Smoothed round trip, µs; 0 before the first sample. */
+  roundTrip = 0;
+  /** The packet that is timed, and when it left; −1: none. */
+  timedPsn = -1;
+  timedAt = 0;
+  /** Packets that may be out, and where growth turns from doubling to linear. */
+  window = 0;
+  windowThreshold = 0;
+  windowCredit = 0;
+  /** PSN up to which a loss has been reacted to: one reaction per window. */
+  recoveryPsn = -1;
+  /** `unackedPsn` at which the last implied NAK was taken; −1: none. */
+  impliedNakPsn = -1;
+  /** Packets since the last AckReq. */
+  sinceAckReq = 0;
+  /** Message sequence numbers of requests: last given, and the last that credits allow (§9.7.7.2). */
+  sendSsn = 0;
+  creditLimit = 0;
+  creditLimited = true;
+  /** SQD: everything that was started is done. */
+  drained = false;
+
+  // Responder.
+  expectedPsn = 0;
+  msn = 0;
+  /** A NAK or RNR NAK for `expectedPsn` is out: silent until that packet comes. */
+  nakOut = false;
+  inbound: number = Inbound.NONE;
+  /** Receive entry in use by the inbound message, and where it is being filled. */
+  rqHead = 0;
+  receiving = false;
+  receivedLength = 0;
+  /** Inbound WRITE: its region, where the next byte goes, and what is to come. */
+  writeMr: MemoryRegion | undefined;
+  writeOffset = 0;
+  writeRemaining = 0;
+  writeLength = 0;
+  readonly replies = new ReplyQueue();
+  established = false;
+
+  /** Scheduler: in the queue of those that have something to send. */
+  active = false;
+  /** Position in the deadline heap, −1: not there; and the deadline it was put there with. */
+  heapIndex = -1;
+  heapDeadline = Number.POSITIVE_INFINITY;
+
+  constructor(
+    qpn: number,
+    type: QpType,
+    pd: number,
+    sendCq: CompletionQueue,
+    recvCq: CompletionQueue,
+    cap: QpCap,
+    sqSigAll: boolean,
+    addRegion: (view: Uint8Array) => number,
+  ) {
+    this.qpn = qpn;
+    this.type = type;
+    this.pd = pd;
+    this.sendCq = sendCq;
+    this.recvCq = recvCq;
+    this.sqSigAll = sqSigAll;
+    const sendShape = createRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    const recvShape = createRing(cap.maxRecvWr, recvStride(cap.maxRecvSge));
+    this.sq = new Ring(sendShape);
+    this.rq = new Ring(recvShape);
+    this.sqRegion = addRegion(this.sq.bytes);
+    this.cap = {
+      ...cap,
+      maxSendWr: sendShape.capacity,
+      maxRecvWr: recvShape.capacity,
+    };
+    this.wqePsn = new Int32Array(sendShape.capacity);
+    this.wqePackets = new Int32Array(sendShape.capacity);
+  }
+
+  get stateName(): QpState {
+    return QP_STATES[this.state];
+  }
+
+  /** The earliest of the timers that run. */
+  get deadline(): number {
+    return Math.min(this.retryDeadline, this.probeDeadline, this.rnrDeadline, this.paceDeadline);
+  }
+
+  /** Changes the state and shows it to the threads that post. */
+  setState(state: number): void {
+    this.state = state;
+    this.sq.state = state;
+    this.rq.state = state;
+  }
+}

@@ -1,0 +1,138 @@
+/** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
+import { FRAGMENT_WORDS, type TxBatch } from './batch.ts';
+import { Access } from './constants.ts';
+import type { Core } from './core.ts';
+import type { QueuePair } from './qp.ts';
+import { RecvWqe, type Ring, SendWqe, SGE_WORDS, Sge } from './rings.ts';
+
+const TWO_32 = 0x1_0000_0000;
+
+/**
+ * The bytes of a list, or −1 where an element is not wholly in a valid region of the queue pair's PD
+ * with the access asked for. An element of length 0 needs no key (ibv_post_send(3)).
+ */
+export function checkList(
+  core: Core,
+  qp: QueuePair,
+  ring: Ring,
+  first: number,
+  count: number,
+  access: number,
+): number {
+  let total = 0;
+  for (let i = 0, w = first; i < count; i++, w += SGE_WORDS) {
+    const words = ring.words;
+    const length = words[w + Sge.LENGTH];
+    if (length === 0) continue;
+    const mr = core.memory.byKey(words[w + Sge.LKEY]);
+    if (!mr || mr.pd !== qp.pd || (mr.access & access) !== access) return -1;
+    if (mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) < 0) return -1;
+    total += length;
+  }
+  return total;
+}
+
+/** Adds one fragment to the packet that is being made. */
+export function addFragment(batch: TxBatch, region: number, offset: number, length: number): void {
+  const f = batch.fragments;
+  const w = batch.fragmentCount++ * FRAGMENT_WORDS;
+  f[w] = region;
+  f[w + 1] = offset;
+  f[w + 2] = Math.floor(offset / TWO_32);
+  f[w + 3] = length;
+}
+
+/**
+ * Adds the fragments of the next `length` bytes of the send entry under the cursor, and moves the cursor
+ * in its list. False where a region went away meanwhile.
+ */
+export function gather(core: Core, qp: QueuePair, batch: TxBatch, entry: number, length: number): boolean {
+  const words = qp.sq.words;
+  while (length > 0) {
+    const w = entry + SendWqe.SGE + qp.gatherSge * SGE_WORDS;
+    const left = words[w + Sge.LENGTH] - qp.gatherOffset;
+    if (left <= 0) {
+      qp.gatherSge++;
+      qp.gatherOffset = 0;
+      if (qp.gatherSge > qp.cap.maxSendSge) return false;
+      continue;
+    }
+    const take = Math.min(left, length);
+    const mr = core.memory.byKey(words[w + Sge.LKEY]);
+    if (!mr || mr.pd !== qp.pd) return false;
+    const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
+    if (at < 0) return false;
+    addFragment(batch, mr.region, at + qp.gatherOffset, take);
+    qp.gatherOffset += take;
+    length -= take;
+  }
+  return true;
+}
+
+/** Puts the gather cursor at byte `offset` of the entry's message. */
+export function seekGather(qp: QueuePair, entry: number, offset: number): void {
+  const words = qp.sq.words;
+  qp.gatherSge = 0;
+  while (qp.gatherSge < words[entry + SendWqe.SGE_COUNT]) {
+    const length = words[entry + SendWqe.SGE + qp.gatherSge * SGE_WORDS + Sge.LENGTH];
+    if (offset < length) break;
+    offset -= length;
+    qp.gatherSge++;
+  }
+  qp.gatherOffset = offset;
+}
+
+/** What became of a scatter: bytes that did not fit, or a region that went away. */
+export const Scattered = { OK: 0, TOO_LONG: 1, PROTECTION: 2 } as const;
+
+/** Copies `length` bytes of the slab to byte `offset` of a list. */
+function scatterAt(
+  core: Core,
+  qp: QueuePair,
+  words: Uint32Array,
+  first: number,
+  count: number,
+  offset: number,
+  source: number,
+  length: number,
+): number {
+  for (let i = 0, w = first; length > 0; i++, w += SGE_WORDS) {
+    if (i >= count) return Scattered.TOO_LONG;
+    const size = words[w + Sge.LENGTH];
+    if (offset >= size) {
+      offset -= size;
+      continue;
+    }
+    const take = Math.min(size - offset, length);
+    const mr = core.memory.byKey(words[w + Sge.LKEY]);
+    if (!mr || mr.pd !== qp.pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
+    const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
+    if (at < 0) return Scattered.PROTECTION;
+    core.copy(source, mr.region, at + offset, take);
+    source += take;
+    length -= take;
+    offset = 0;
+  }
+  return Scattered.OK;
+}
+
+/** Payload of a SEND into the receive entry in use, at what was received so far. */
+export function scatterReceive(core: Core, qp: QueuePair, source: number, length: number): number {
+  const w = qp.rq.wordOf(qp.rqHead);
+  const words = qp.rq.words;
+  const count = words[w + RecvWqe.SGE_COUNT];
+  return scatterAt(core, qp, words, w + RecvWqe.SGE, count, qp.receivedLength, source, length);
+}
+
+/** A response's payload into the list of the oldest send entry, at byte `offset`. */
+export function scatterResponse(
+  core: Core,
+  qp: QueuePair,
+  offset: number,
+  source: number,
+  length: number,
+): number {
+  const w = qp.sq.wordOf(qp.sqHead);
+  const words = qp.sq.words;
+  return scatterAt(core, qp, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
+}

@@ -1,0 +1,169 @@
+/**
+ * The state machine of a queue pair as data: which attributes a transition requires and which it may
+ * carry. What is not in the table is not allowed.
+ *
+ * Source: the tables of ibv_modify_qp(3) for the required ones, Linux `qp_state_table` (the kernel's
+ * contract for every device) for the optional ones, IBTA vol 1 §10.3.1 and §11.2.5.2.
+ */
+import type { QpState, QpType } from './constants.ts';
+import type { QpAttr } from './control.ts';
+
+export type QpAttrName = keyof QpAttr;
+
+export interface Transition {
+  readonly required: readonly QpAttrName[];
+  readonly optional: readonly QpAttrName[];
+}
+
+type From = QpState;
+type To = QpState;
+type Table = Partial<Record<From, Partial<Record<To, Transition>>>>;
+
+const t = (required: readonly QpAttrName[], optional: readonly QpAttrName[] = []): Transition => ({
+  required,
+  optional,
+});
+
+/** The alternate path is four attributes of one mask bit (IBV_QP_ALT_PATH). */
+const ALT_PATH: readonly QpAttrName[] = ['altAhAttr', 'altPkeyIndex', 'altPortNum', 'altTimeout'];
+
+/** From every state to RESET and, but for RESET, to ERR: always allowed, with nothing but the state. */
+const ALWAYS = t([]);
+
+const UD: Table = {
+  RESET: { INIT: t(['pkeyIndex', 'portNum', 'qkey']) },
+  INIT: { INIT: t([], ['pkeyIndex', 'portNum', 'qkey']), RTR: t([], ['pkeyIndex', 'qkey']) },
+  RTR: { RTS: t(['sqPsn'], ['curQpState', 'qkey']) },
+  RTS: { RTS: t([], ['curQpState', 'qkey']), SQD: t([], ['enSqdAsyncNotify']) },
+  SQD: { RTS: t([], ['curQpState', 'qkey']), SQD: t([], ['pkeyIndex', 'qkey']) },
+  SQE: { RTS: t([], ['curQpState', 'qkey']) },
+};
+
+const UC: Table = {
+  RESET: { INIT: t(['pkeyIndex', 'portNum', 'qpAccessFlags']) },
+  INIT: {
+    INIT: t([], ['pkeyIndex', 'portNum', 'qpAccessFlags']),
+    RTR: t(['ahAttr', 'pathMtu', 'destQpNum', 'rqPsn'], [...ALT_PATH, 'qpAccessFlags', 'pkeyIndex']),
+  },
+  RTR: { RTS: t(['sqPsn'], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState']) },
+  RTS: {
+    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState']),
+    SQD: t([], ['enSqdAsyncNotify']),
+  },
+  SQD: {
+    RTS: t([], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState']),
+    SQD: t([], ['ahAttr', ...ALT_PATH, 'qpAccessFlags', 'pkeyIndex', 'pathMigState']),
+  },
+  SQE: { RTS: t([], ['curQpState', 'qpAccessFlags']) },
+};
+
+const RC: Table = {
+  RESET: { INIT: t(['pkeyIndex', 'portNum', 'qpAccessFlags']) },
+  INIT: {
+    INIT: t([], ['pkeyIndex', 'portNum', 'qpAccessFlags']),
+    RTR: t(
+      ['ahAttr', 'pathMtu', 'destQpNum', 'rqPsn', 'maxDestRdAtomic', 'minRnrTimer'],
+      [...ALT_PATH, 'qpAccessFlags', 'pkeyIndex', 'rateLimit'],
+    ),
+  },
+  RTR: {
+    RTS: t(
+      ['sqPsn', 'timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic'],
+      ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState', 'minRnrTimer', 'rateLimit'],
+    ),
+  },
+  RTS: {
+    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState', 'minRnrTimer', 'rateLimit']),
+    SQD: t([], ['enSqdAsyncNotify']),
+  },
+  SQD: {
+    RTS: t([], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState', 'minRnrTimer']),
+    SQD: t(
+      [],
+      [
+        'ahAttr',
+        ...ALT_PATH,
+        'qpAccessFlags',
+        'pkeyIndex',
+        'pathMigState',
+        'portNum',
+        'timeout',
+        'retryCnt',
+        'rnrRetry',
+        'maxRdAtomic',
+        'maxDestRdAtomic',
+        'minRnrTimer',
+      ],
+    ),
+  },
+};
+
+const TABLES: Record<QpType, Table> = { RC, UC, UD, GSI: UD };
+
+/** The transition of a type from a state to a state, or undefined where it is not allowed. */
+export function transition(type: QpType, from: QpState, to: QpState): Transition | undefined {
+  const listed = TABLES[type][from]?.[to];
+  if (listed) return listed;
+  if (to === 'RESET' || (to === 'ERR' && from !== 'RESET')) return ALWAYS;
+  return undefined;
+}
+
+/** The states that a type may go to from a state, for messages. */
+export function statesFrom(type: QpType, from: QpState): QpState[] {
+  const all: QpState[] = ['RESET', 'INIT', 'RTR', 'RTS', 'SQD', 'SQE', 'ERR'];
+  return all.filter((to) => transition(type, from, to) !== undefined);
+}
+
+const CONNECTED_INIT: readonly QpAttrName[] = ['pkeyIndex', 'portNum', 'qpAccessFlags'];
+const UC_RTR: readonly QpAttrName[] = [...CONNECTED_INIT, 'ahAttr', 'pathMtu', 'destQpNum', 'rqPsn'];
+const UC_RTS: readonly QpAttrName[] = [...UC_RTR, 'sqPsn'];
+const RC_RTR: readonly QpAttrName[] = [...UC_RTR, 'maxDestRdAtomic', 'minRnrTimer'];
+const RC_RTS: readonly QpAttrName[] = [
+  ...RC_RTR,
+  'sqPsn',
+  'timeout',
+  'retryCnt',
+  'rnrRetry',
+  'maxRdAtomic',
+  'rateLimit',
+];
+const UD_INIT: readonly QpAttrName[] = ['pkeyIndex', 'portNum', 'qkey'];
+const UD_RTS: readonly QpAttrName[] = [...UD_INIT, 'sqPsn'];
+
+const VALID_UD: Record<QpState, readonly QpAttrName[]> = {
+  RESET: [],
+  INIT: UD_INIT,
+  RTR: UD_INIT,
+  RTS: UD_RTS,
+  SQD: [...UD_RTS, 'sqDraining'],
+  SQE: UD_RTS,
+  ERR: [],
+};
+
+/**
+ * Attributes that a query returns in each state, beside the state itself and `cap`, which always are.
+ * Source: the tables of ibv_query_qp(3) as printed by RDMAmojo; the alternate path is never there,
+ * because the device does not migrate paths (IBV_DEVICE_AUTO_PATH_MIG is clear).
+ */
+export const VALID_IN_STATE: Record<QpType, Record<QpState, readonly QpAttrName[]>> = {
+  RC: {
+    RESET: [],
+    INIT: CONNECTED_INIT,
+    RTR: RC_RTR,
+    RTS: RC_RTS,
+    SQD: [...RC_RTS, 'sqDraining'],
+    SQE: [],
+    ERR: [],
+  },
+  UC: {
+    RESET: [],
+    INIT: CONNECTED_INIT,
+    RTR: UC_RTR,
+    RTS: UC_RTS,
+    SQD: [...UC_RTS, 'sqDraining'],
+    SQE: UC_RTS,
+    ERR: [],
+  },
+  UD: VALID_UD,
+  GSI: VALID_UD,
+};
