@@ -1,0 +1,396 @@
+/** Two adapters joined by a wire in virtual time: the harness of the engine's scenario tests. */
+import {
+  Adapter,
+  type AdapterOptions,
+  type AhAttr,
+  type AsyncEvent,
+  Cqe,
+  FRAGMENT_WORDS,
+  Fragment,
+  Icrc,
+  type MrCreated,
+  type QpAttr,
+  type QpCreated,
+  RecvWqe,
+  Ring,
+  RX_SLOT_WORDS,
+  Rx,
+  RxBatch,
+  SendFlags,
+  SendWqe,
+  SGE_WORDS,
+  Sge,
+  TX_SLOT_WORDS,
+  Tx,
+  TxBatch,
+  WC_STATUS_NAMES,
+  WrOpcode,
+  type WrOpcodeName,
+} from '../src/index.ts';
+
+export interface Completion {
+  wrId: number;
+  status: string;
+  opcode: number;
+  byteLen: number;
+  immediate: number;
+  flags: number;
+}
+
+/** `::ffff:10.0.0.N`. */
+export function gidOf(n: number): Uint8Array {
+  return Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, n);
+}
+
+/** A packet on the wire: BTH through pad, as bytes of its own. */
+export type Packet = Uint8Array;
+
+/** What may happen to a packet on its way: return the packets that arrive, and when (µs later). */
+export type Fault = (packet: Packet, now: number) => { packet: Packet; delay: number }[];
+
+export interface ElementInit {
+  mr: MrCreated;
+  offset?: number;
+  length: number;
+}
+
+export interface WorkInit {
+  wrId?: number;
+  opcode: WrOpcodeName;
+  sge?: ElementInit[];
+  inline?: Uint8Array;
+  flags?: number;
+  immediate?: number;
+  remote?: { addr: bigint; rkey: number };
+  compareAdd?: bigint;
+  swap?: bigint;
+}
+
+/** One adapter with one completion queue, driven by hand. */
+export class Side {
+  readonly adapter: Adapter;
+  readonly tx: TxBatch;
+  readonly rx = new RxBatch(512, 4 * 1024 * 1024);
+  readonly pd: number;
+  readonly cq: Ring;
+  readonly cqHandle: number;
+  readonly events: AsyncEvent[] = [];
+  readonly doorbells: Ring;
+  qp!: QpCreated;
+  sq!: Ring;
+  rq!: Ring;
+  #backing = 1;
+  #postedSend = 0;
+  #postedRecv = 0;
+
+  constructor(name: number, seed: number, options: Partial<AdapterOptions> = {}) {
+    let state = seed >>> 0;
+    this.adapter = new Adapter({
+      // mulberry32: good enough for tests, the same on every machine.
+      random: () => {
+        state = (state + 0x6d2b79f5) >>> 0;
+        let t = state;
+        t = Math.imul(t ^ (t >>> 15), t | 1);
+        t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+        return (t ^ (t >>> 14)) >>> 0;
+      },
+      peers: { add: () => 0, remove: () => {} },
+      gids: [{ gid: gidOf(name), address: `10.0.0.${name}`, type: 'RoCE v2' }],
+      activeMtu: 4096,
+      onCompletionEvent: () => {},
+      onAsyncEvent: (event) => this.events.push(event),
+      ...options,
+    });
+    this.tx = new TxBatch(this.adapter.regions, 256);
+    this.pd = this.adapter.allocPd();
+    const cq = this.adapter.createCq(4096);
+    this.cqHandle = cq.handle;
+    this.cq = new Ring(cq.ring);
+    this.doorbells = new Ring(this.adapter.doorbells);
+    this.createQp();
+  }
+
+  createQp(cap = {}): void {
+    this.qp = this.adapter.createQp({
+      pd: this.pd,
+      type: 'RC',
+      sendCq: this.cqHandle,
+      recvCq: this.cqHandle,
+      cap: { maxSendWr: 64, maxRecvWr: 64, maxSendSge: 4, maxRecvSge: 4, maxInlineData: 128, ...cap },
+      sqSigAll: false,
+    });
+    this.sq = new Ring(this.qp.sendQueue);
+    this.rq = new Ring(this.qp.recvQueue);
+    this.#postedSend = 0;
+    this.#postedRecv = 0;
+  }
+
+  register(
+    buffer: ArrayBufferLike,
+    access = 0xf,
+    offset = 0,
+    length = buffer.byteLength - offset,
+  ): MrCreated {
+    return this.adapter.registerMr({ pd: this.pd, backing: this.#backing++, buffer, offset, length, access });
+  }
+
+  #ring(ring: Ring, index: number, doorbell: number): void {
+    ring.publish(index);
+    if (!ring.wakes()) return;
+    const w = this.doorbells.wordOf(this.doorbells.producer);
+    this.doorbells.words[w] = doorbell;
+    this.doorbells.publish((this.doorbells.producer + 1) | 0);
+  }
+
+  #elements(words: Uint32Array, at: number, list: ElementInit[]): number {
+    let total = 0;
+    list.forEach(({ mr, offset = 0, length }, i) => {
+      const address = mr.addr + BigInt(offset);
+      const w = at + i * SGE_WORDS;
+      words[w + Sge.ADDRESS_HIGH] = Number(address >> 32n);
+      words[w + Sge.ADDRESS_LOW] = Number(address & 0xffff_ffffn);
+      words[w + Sge.LENGTH] = length;
+      words[w + Sge.LKEY] = mr.lkey;
+      total += length;
+    });
+    return total;
+  }
+
+  post(work: WorkInit): void {
+    const { sq } = this;
+    const { words } = sq;
+    const w = sq.wordOf(this.#postedSend);
+    const flags = (work.flags ?? SendFlags.SIGNALED) | (work.inline ? SendFlags.INLINE : 0);
+    words[w + SendWqe.OPCODE_FLAGS] = WrOpcode[work.opcode] | (flags << 8);
+    words[w + SendWqe.WR_ID_LOW] = work.wrId ?? 0;
+    words[w + SendWqe.WR_ID_HIGH] = 0;
+    words[w + SendWqe.IMMEDIATE] = work.immediate ?? 0;
+    words[w + SendWqe.REMOTE_ADDRESS_HIGH] = Number((work.remote?.addr ?? 0n) >> 32n);
+    words[w + SendWqe.REMOTE_ADDRESS_LOW] = Number((work.remote?.addr ?? 0n) & 0xffff_ffffn);
+    words[w + SendWqe.RKEY] = work.remote?.rkey ?? 0;
+    words[w + SendWqe.COMPARE_ADD_HIGH] = Number((work.compareAdd ?? 0n) >> 32n);
+    words[w + SendWqe.COMPARE_ADD_LOW] = Number((work.compareAdd ?? 0n) & 0xffff_ffffn);
+    words[w + SendWqe.SWAP_HIGH] = Number((work.swap ?? 0n) >> 32n);
+    words[w + SendWqe.SWAP_LOW] = Number((work.swap ?? 0n) & 0xffff_ffffn);
+    if (work.inline) {
+      words[w + SendWqe.SGE_COUNT] = 0;
+      words[w + SendWqe.LENGTH] = work.inline.length;
+      sq.bytes.set(work.inline, (w + SendWqe.SGE) * 4);
+    } else {
+      const list = work.sge ?? [];
+      words[w + SendWqe.SGE_COUNT] = list.length;
+      words[w + SendWqe.LENGTH] = this.#elements(words, w + SendWqe.SGE, list);
+    }
+    this.#ring(sq, ++this.#postedSend, this.qp.qpn);
+  }
+
+  postRecv(wrId: number, list: ElementInit[]): void {
+    const { rq } = this;
+    const { words } = rq;
+    const w = rq.wordOf(this.#postedRecv);
+    words[w + RecvWqe.WR_ID_LOW] = wrId;
+    words[w + RecvWqe.WR_ID_HIGH] = 0;
+    words[w + RecvWqe.SGE_COUNT] = list.length;
+    words[w + RecvWqe.LENGTH] = this.#elements(words, w + RecvWqe.SGE, list);
+    this.#ring(rq, ++this.#postedRecv, (this.qp.qpn | 0x8000_0000) >>> 0);
+  }
+
+  poll(): Completion[] {
+    const found: Completion[] = [];
+    const { cq } = this;
+    let at = cq.consumer;
+    for (; at !== cq.producer; at = (at + 1) | 0) {
+      const w = cq.wordOf(at);
+      const word = (i: number) => cq.words[w + i];
+      found.push({
+        wrId: word(Cqe.WR_ID_LOW),
+        status: WC_STATUS_NAMES[word(Cqe.STATUS)],
+        opcode: word(Cqe.OPCODE),
+        byteLen: word(Cqe.BYTE_LEN),
+        immediate: word(Cqe.IMMEDIATE),
+        flags: word(Cqe.FLAGS),
+      });
+    }
+    cq.release(at);
+    return found;
+  }
+}
+
+export interface PairOptions {
+  seed?: number;
+  mtu?: number;
+  attr?: Partial<QpAttr>;
+  left?: Partial<AdapterOptions>;
+  right?: Partial<AdapterOptions>;
+  /** One way, µs. */
+  latency?: number;
+  psn?: [left: number, right: number];
+}
+
+/** Two connected sides. `run` moves virtual time until nothing is left to do or the time is up. */
+export class Pair {
+  readonly left: Side;
+  readonly right: Side;
+  now = 0;
+  /** Every packet in the order of sending. */
+  readonly sent: { from: Side; packet: Packet; at: number }[] = [];
+  fault: Fault | undefined;
+  #latency: number;
+  #flying: { to: Side; from: Side; packet: Packet; at: number; order: number }[] = [];
+  #order = 0;
+
+  constructor(options: PairOptions = {}) {
+    const { seed = 1, mtu = 1024, psn = [0x10, 0xffff_f0 & 0xff_ffff] } = options;
+    this.#latency = options.latency ?? 10;
+    this.left = new Side(1, seed, options.left);
+    this.right = new Side(2, seed + 1, options.right);
+    this.#connect(this.left, this.right, 2, mtu, psn[0], psn[1], options.attr);
+    this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], options.attr);
+  }
+
+  #connect(
+    side: Side,
+    peer: Side,
+    name: number,
+    mtu: number,
+    sqPsn: number,
+    rqPsn: number,
+    attr: Partial<QpAttr> = {},
+  ): void {
+    const { adapter, qp } = side;
+    const ahAttr: AhAttr = {
+      grh: { dgid: gidOf(name), flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass: 0 },
+      isGlobal: true,
+      dlid: 0,
+      sl: 0,
+      srcPathBits: 0,
+      staticRate: 0,
+      portNum: 1,
+    };
+    const of = (names: (keyof QpAttr)[]) =>
+      Object.fromEntries(names.filter((n) => n in attr).map((n) => [n, attr[n]]));
+    adapter.modifyQp(
+      qp.qpn,
+      { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe, ...of(['qpAccessFlags']) },
+      0,
+    );
+    adapter.modifyQp(
+      qp.qpn,
+      {
+        qpState: 'RTR',
+        pathMtu: mtu,
+        destQpNum: peer.qp.qpn,
+        rqPsn,
+        maxDestRdAtomic: 16,
+        minRnrTimer: 12,
+        ahAttr,
+        ...of(['maxDestRdAtomic', 'minRnrTimer']),
+      },
+      0,
+    );
+    adapter.modifyQp(
+      qp.qpn,
+      {
+        qpState: 'RTS',
+        sqPsn,
+        timeout: 14,
+        retryCnt: 7,
+        rnrRetry: 7,
+        maxRdAtomic: 16,
+        ...of(['timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic']),
+      },
+      0,
+    );
+  }
+
+  /** Runs until `limit` µs from now at most; stops early when nothing flies and no timer runs. */
+  run(limit = 1_000_000): void {
+    const end = this.now + limit;
+    for (;;) {
+      this.#deliver(this.left);
+      this.#deliver(this.right);
+      for (const side of [this.left, this.right]) {
+        side.adapter.advance(this.now);
+        this.#transmit(side);
+      }
+      const next = Math.min(
+        ...this.#flying.map((f) => f.at),
+        this.left.adapter.nextDeadline(),
+        this.right.adapter.nextDeadline(),
+      );
+      if (next > end) {
+        if (next !== Number.POSITIVE_INFINITY) this.now = end;
+        return;
+      }
+      this.now = Math.max(this.now, next);
+    }
+  }
+
+  #transmit(side: Side): void {
+    const { tx } = side;
+    const to = side === this.left ? this.right : this.left;
+    for (;;) {
+      tx.clear();
+      if (side.adapter.transmit(tx, this.now) === 0) return;
+      for (let i = 0; i < tx.count; i++) {
+        const packet = assemble(tx, i);
+        this.sent.push({ from: side, packet, at: this.now });
+        const arrivals = this.fault?.(packet, this.now) ?? [{ packet, delay: 0 }];
+        for (const { packet: p, delay } of arrivals) {
+          this.#flying.push({
+            to,
+            from: side,
+            packet: p,
+            at: this.now + this.#latency + delay,
+            order: this.#order++,
+          });
+        }
+      }
+    }
+  }
+
+  #deliver(side: Side): void {
+    const due = this.#flying
+      .filter((f) => f.to === side && f.at <= this.now)
+      .sort((a, b) => a.at - b.at || a.order - b.order);
+    if (due.length === 0) return;
+    this.#flying = this.#flying.filter((f) => !due.includes(f));
+    const { rx } = side;
+    for (let first = 0; first < due.length; first += rx.capacity) {
+      const part = due.slice(first, first + rx.capacity);
+      let offset = 0;
+      rx.count = part.length;
+      part.forEach((f, i) => {
+        rx.slab.set(f.packet, offset);
+        const w = i * RX_SLOT_WORDS;
+        rx.slots[w + Rx.OFFSET] = offset;
+        rx.slots[w + Rx.LENGTH] = f.packet.length;
+        rx.slots[w + Rx.LOCAL] = 0;
+        rx.slots[w + Rx.VERDICT] = Icrc.OK;
+        rx.sources.set(gidOf(f.from === this.left ? 1 : 2), i * 16);
+        offset += f.packet.length;
+      });
+      side.adapter.receive(rx, this.now);
+    }
+  }
+}
+
+/** The bytes of one slot: header, fragments, pad. */
+export function assemble(tx: TxBatch, index: number): Packet {
+  const { slots, fragments, headers } = tx;
+  const w = index * TX_SLOT_WORDS;
+  const headerLength = slots[w + Tx.HEADER_LENGTH];
+  const packet = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD]);
+  const start = slots[w + Tx.HEADER_OFFSET];
+  packet.set(headers.subarray(start, start + headerLength));
+  let at = headerLength;
+  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
+    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
+    const view = tx.regions.views[fragments[f + Fragment.REGION]]!;
+    const offset = fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + fragments[f + Fragment.OFFSET_LOW];
+    const length = fragments[f + Fragment.LENGTH];
+    packet.set(view.subarray(offset, offset + length), at);
+    at += length;
+  }
+  return packet;
+}
