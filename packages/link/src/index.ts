@@ -1,1 +1,5 @@
-export {};
+export * from './interfaces.ts';
+export type { Link } from './link.ts';
+export { gatherSlot, MemoryLink, MemoryNetwork } from './memory.ts';
+export { describePortOwner } from './port-owner.ts';
+export { UdpLink, type UdpLinkOptions } from './udp.ts';

@@ -1,0 +1,40 @@
+/** What the run loop needs of a place where packets leave and arrive. */
+import type { CopyBatch, GidEntry, PeerTable, RxBatch, TxBatch } from '@node-roce/transport';
+
+export interface Link extends PeerTable {
+  /** `udp`, `memory`, …; a wrapper says what it wraps: `tracer(udp)`. */
+  readonly kind: string;
+  /** Local addresses; an index here is an index of the GID table. */
+  readonly gids: readonly GidEntry[];
+  /** Largest path MTU, bytes. */
+  readonly activeMtu: number;
+  /** Bytes of receive buffer, as the kernel counts them. */
+  readonly receiveBuffer: number;
+  /** A copy into memory regions that is better than plain JavaScript, if it has one. */
+  readonly copy?: CopyBatch;
+  /** What this link can't do, a sentence each, for people. */
+  readonly limitations: readonly string[];
+
+  /**
+   * Sends slots `from` … `batch.count` − 1. Each slot's STATUS tells whether it was taken.
+   * @returns the first slot that was not looked at: `batch.count`, or less when there is no room now
+   */
+  send(batch: TxBatch, from: number): number;
+  /** Fills the batch with what has arrived; returns how many packets that are. */
+  receive(batch: RxBatch): number;
+
+  /** Calls back when a packet, room to send or the deadline comes, while watched. */
+  watch(onWake: () => void): void;
+  unwatch(): void;
+  /** While watched: wakes after so many microseconds; Infinity never. */
+  setDeadline(microsecondsFromNow: number): void;
+  /** While watched: wakes when there is room to send again. */
+  wantWrite(on: boolean): void;
+  /** Whether a watched link keeps the process alive. */
+  ref(): void;
+  unref(): void;
+
+  /** Counts under names of the link's own. */
+  stats(): Record<string, number>;
+  close(): Promise<void>;
+}

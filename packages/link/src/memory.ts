@@ -1,0 +1,201 @@
+/** Links that join adapters within one process, without sockets and without the addon: for tests. */
+import {
+  FRAGMENT_WORDS,
+  Fragment,
+  type GidEntry,
+  Icrc,
+  NO_PEER,
+  RX_SLOT_WORDS,
+  Rx,
+  type RxBatch,
+  TX_SLOT_WORDS,
+  Tx,
+  type TxBatch,
+} from '@node-roce/transport';
+import { gidFromText, gidToText } from '@node-roce/wire';
+import type { Link } from './link.ts';
+
+const TWO_32 = 0x1_0000_0000;
+
+interface Arrived {
+  bytes: Uint8Array;
+  source: Uint8Array;
+  trafficClass: number;
+  sourcePort: number;
+  hopLimit: number;
+}
+
+/** A network of memory links: what is sent to an address arrives at the link that has it. */
+export class MemoryNetwork {
+  readonly #links = new Map<string, MemoryLink>();
+
+  /** A link with one address, any text that is an IP address. */
+  link(address: string, activeMtu = 4096): MemoryLink {
+    const link = new MemoryLink(this, address, activeMtu);
+    this.#links.set(gidToText(link.gids[0].gid), link);
+    return link;
+  }
+
+  find(gid: Uint8Array): MemoryLink | undefined {
+    return this.#links.get(gidToText(gid));
+  }
+
+  drop(link: MemoryLink): void {
+    this.#links.delete(gidToText(link.gids[0].gid));
+  }
+}
+
+/** Packets that wait at one link before new ones are dropped. */
+const QUEUE_LIMIT = 4096;
+
+export class MemoryLink implements Link {
+  readonly kind = 'memory';
+  readonly gids: readonly GidEntry[];
+  readonly activeMtu: number;
+  readonly receiveBuffer = 32 * 1024 * 1024;
+  readonly limitations = ['Reaches only other adapters of the same process.'];
+  readonly #network: MemoryNetwork;
+  readonly #queue: Arrived[] = [];
+  readonly #peers: ({ gid: Uint8Array; hopLimit: number } | undefined)[] = [];
+  #onWake: (() => void) | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #refed = true;
+  #dropped = 0;
+  #sent = 0;
+  #received = 0;
+
+  constructor(network: MemoryNetwork, address: string, activeMtu: number) {
+    this.#network = network;
+    this.gids = [{ gid: gidFromText(address), address, type: 'RoCE v2' }];
+    this.activeMtu = activeMtu;
+  }
+
+  add(dgid: Uint8Array, _sgidIndex: number, hopLimit: number): number {
+    const free = this.#peers.indexOf(undefined);
+    const index = free >= 0 ? free : this.#peers.length;
+    this.#peers[index] = { gid: dgid.slice(), hopLimit };
+    return index;
+  }
+
+  remove(peer: number): void {
+    this.#peers[peer] = undefined;
+  }
+
+  send(batch: TxBatch, from: number): number {
+    for (let i = from; i < batch.count; i++) {
+      const w = i * TX_SLOT_WORDS;
+      const peer = this.#peers[batch.slots[w + Tx.PEER]];
+      batch.slots[w + Tx.STATUS] = 0;
+      this.#sent++;
+      if (!peer) continue;
+      this.#network.find(peer.gid)?.arrive({
+        bytes: gatherSlot(batch, i),
+        source: this.gids[0].gid,
+        trafficClass: batch.slots[w + Tx.TRAFFIC_CLASS],
+        sourcePort: batch.slots[w + Tx.SOURCE_PORT],
+        hopLimit: peer.hopLimit,
+      });
+    }
+    return batch.count;
+  }
+
+  arrive(packet: Arrived): void {
+    if (this.#queue.length >= QUEUE_LIMIT) {
+      this.#dropped++;
+      return;
+    }
+    this.#queue.push(packet);
+    if (this.#queue.length === 1) this.#wakeSoon(0);
+  }
+
+  receive(batch: RxBatch): number {
+    let offset = 0;
+    let count = 0;
+    while (count < this.#queue.length && count < batch.capacity) {
+      const packet = this.#queue[count];
+      if (offset + packet.bytes.length > batch.slab.length) break;
+      batch.slab.set(packet.bytes, offset);
+      const w = count * RX_SLOT_WORDS;
+      batch.slots[w + Rx.OFFSET] = offset;
+      batch.slots[w + Rx.LENGTH] = packet.bytes.length;
+      batch.slots[w + Rx.PEER] = NO_PEER;
+      batch.slots[w + Rx.LOCAL] = 0;
+      batch.slots[w + Rx.TRAFFIC_CLASS] = packet.trafficClass;
+      batch.slots[w + Rx.HOP_LIMIT] = packet.hopLimit;
+      batch.slots[w + Rx.VERDICT] = Icrc.OK;
+      batch.slots[w + Rx.IP_ID] = 0;
+      batch.slots[w + Rx.SOURCE_PORT] = packet.sourcePort;
+      batch.sources.set(packet.source, count * 16);
+      offset += packet.bytes.length;
+      count++;
+    }
+    this.#queue.splice(0, count);
+    this.#received += count;
+    batch.count = count;
+    return count;
+  }
+
+  watch(onWake: () => void): void {
+    this.#onWake = onWake;
+    if (this.#queue.length > 0) this.#wakeSoon(0);
+  }
+
+  unwatch(): void {
+    this.#onWake = undefined;
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+  }
+
+  setDeadline(microsecondsFromNow: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (microsecondsFromNow !== Number.POSITIVE_INFINITY) this.#wakeSoon(microsecondsFromNow / 1000);
+  }
+
+  #wakeSoon(milliseconds: number): void {
+    if (!this.#onWake) return;
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#onWake?.(), Math.min(milliseconds, 2 ** 31 - 1));
+    if (!this.#refed) this.#timer.unref();
+  }
+
+  wantWrite(): void {}
+
+  ref(): void {
+    this.#refed = true;
+    this.#timer?.ref();
+  }
+
+  unref(): void {
+    this.#refed = false;
+    this.#timer?.unref();
+  }
+
+  stats(): Record<string, number> {
+    return { txPackets: this.#sent, rxPackets: this.#received, dropped: this.#dropped };
+  }
+
+  async close(): Promise<void> {
+    this.unwatch();
+    this.#network.drop(this);
+  }
+}
+
+/** The bytes of a slot from the BTH through the pad, in memory of their own. */
+export function gatherSlot(batch: TxBatch, index: number): Uint8Array<ArrayBuffer> {
+  const { slots, headers, fragments, regions } = batch;
+  const w = index * TX_SLOT_WORDS;
+  const headerLength = slots[w + Tx.HEADER_LENGTH];
+  const bytes = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD]);
+  const start = slots[w + Tx.HEADER_OFFSET];
+  bytes.set(headers.subarray(start, start + headerLength));
+  let at = headerLength;
+  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
+    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
+    const offset = fragments[f + Fragment.OFFSET_HIGH] * TWO_32 + fragments[f + Fragment.OFFSET_LOW];
+    const view = regions.views[fragments[f + Fragment.REGION]];
+    if (view) bytes.set(view.subarray(offset, offset + fragments[f + Fragment.LENGTH]), at);
+    at += fragments[f + Fragment.LENGTH];
+  }
+  return bytes;
+}
