@@ -1,0 +1,42 @@
+{
+  "targets": [
+    {
+      "target_name": "dgram_native",
+      "conditions": [
+        ["OS!='linux'", { "type": "none" }, {
+          "dependencies": [
+            "<!(node -p \"require('node-addon-api').targets\"):node_addon_api_except_all"
+          ],
+          "sources": [
+            "src/addon.cc",
+            "src/arguments.cc",
+            "src/address.cc",
+            "src/checksums.cc",
+            "src/copy.cc",
+            "src/crc.cc",
+            "src/crc_pclmul.cc",
+            "src/crc_vpclmul.cc",
+            "src/features.cc",
+            "src/icrc.cc",
+            "src/id_window.cc",
+            "src/peers.cc",
+            "src/port.cc",
+            "src/receive.cc",
+            "src/regions.cc",
+            "src/send.cc",
+            "src/socket.cc",
+            "src/transmit_pool.cc",
+            "src/udp_socket.cc",
+            "src/waker.cc"
+          ],
+          "defines": [
+            "NAPI_VERSION=8",
+            "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"
+          ],
+          "cflags_cc": ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],
+          "cflags_cc!": ["-fno-exceptions", "-std=gnu++17"]
+        }]
+      ]
+    }
+  ]
+}

@@ -1,0 +1,304 @@
+/**
+ * UDP sockets in batches, with GSO, GRO and the RoCE ICRC. Linux only.
+ *
+ * The words of slots, fragments and copies are those of `@node-roce/transport`'s batches (`layout` has
+ * the numbers). Wrong arguments throw a TypeError (`ERR_INVALID_ARG_TYPE`) or a RangeError
+ * (`ERR_OUT_OF_RANGE`); failed system calls an Error with `code` (`'EADDRINUSE'`, …), `errno` (negative)
+ * and `syscall`. Importing the module throws `ERR_ROCE_NO_ADDON` where the addon cannot be loaded.
+ * Everything works in worker threads; objects belong to the thread that made them.
+ */
+
+/** Names of the implementations of the CRC, fastest first. */
+export type CrcImplementation = 'vpclmul' | 'pclmul' | 'table';
+
+export interface Features {
+  /** UDP_SEGMENT: runs of equal-sized packets go to the kernel as one. */
+  gso: boolean;
+  /** Segments that one run may have: 128 or 64; 1 without GSO. */
+  gsoMaxSegments: number;
+  /** UDP_GRO: such runs arrive as one. */
+  gro: boolean;
+  sendmmsg: boolean;
+  /** The CRC in use. */
+  crc: CrcImplementation;
+}
+
+/** What kernel and processor can do; probed once per thread, when first called. */
+export function features(): Features;
+
+/**
+ * The CRC implementation for this thread from now on, for tests.
+ * @throws RangeError when this processor cannot run it
+ */
+export function setCrcImplementation(name: CrcImplementation): void;
+
+/** CRC-32 as zlib's `crc32(bytes, seed)`. */
+export function crc32(bytes: Uint8Array, seed?: number): number;
+
+/**
+ * Copies `source` to the start of `target` and returns the CRC-32 of what was copied, reading every byte
+ * of `source` once: the two agree even while another thread writes to `source`.
+ * @throws RangeError when target is shorter than source or they overlap
+ */
+export function crc32Copy(target: Uint8Array, source: Uint8Array, seed?: number): number;
+
+/** CLOCK_MONOTONIC in microseconds, with a fraction. */
+export function now(): number;
+
+/**
+ * The exclusive or of two IPv4 Identifications (0 … 65535) that explains why two ICRCs differ, or -1 when
+ * no Identification does (docs/icrc.md).
+ * @param difference the ICRC received xor the one computed, unsigned 32-bit
+ * @param datagramBytes bytes of UDP payload from the BTH through the ICRC, 16 … 65507
+ */
+export function solveId(difference: number, datagramBytes: number): number;
+
+/** The IPv4 Identifications to be expected of one flow (docs/icrc.md); exported for tests. */
+export class IdWindow {
+  /**
+   * Whether a packet with that Identification counts; if so, the window moves with it.
+   * @param id 0 … 65535
+   * @param nowMs any clock of milliseconds, unsigned 32-bit
+   */
+  admit(id: number, nowMs: number): boolean;
+}
+
+export interface SocketOptions {
+  family: 4 | 6;
+  /** In figures; IPv6 link-local ones with their scope: `fe80::1%eth0`. */
+  address: string;
+  /** 0 for one of the kernel's choice. */
+  port: number;
+  /** SO_REUSEPORT. Default false. */
+  reusePort?: boolean;
+  /**
+   * Bytes of receive queue to ask for, up to 2^30; forced past the system's limit where CAP_NET_ADMIN
+   * allows it. Default: the system's. What was granted can be read back.
+   */
+  receiveBuffer?: number;
+  /** Likewise for sending. */
+  sendBuffer?: number;
+  /** UDP_GRO, where the kernel has it. Default false. */
+  gro?: boolean;
+  /** False sends with UDP checksum 0 (SO_NO_CHECK, UDP_NO_CHECK6_TX). Default true. */
+  checksum?: boolean;
+  /** False has the kernel drop whatever arrives. Default true. */
+  receive?: boolean;
+  /** SO_BINDTODEVICE. */
+  device?: string;
+}
+
+/**
+ * A UDP socket for RoCE: never connected, non-blocking, close-on-exec, IPv6 only if IPv6, "don't fragment"
+ * without path MTU discovery (IP_PMTUDISC_PROBE), zero checksums accepted over IPv6.
+ */
+export class Socket {
+  /** @throws an Error with `code` 'EADDRINUSE', 'EADDRNOTAVAIL', 'EACCES', …, `syscall`, `address`, `port` */
+  constructor(options: SocketOptions);
+  readonly address: string;
+  /** The real one when 0 was asked for. */
+  readonly port: number;
+  readonly family: 4 | 6;
+  /** Bytes granted, by the kernel's own account (twice what was asked for); 0 once closed. */
+  readonly receiveBuffer: number;
+  readonly sendBuffer: number;
+  /** Whether UDP_GRO is on. */
+  readonly gro: boolean;
+  /** Datagrams that the kernel dropped here since the socket was opened; 0 once closed. */
+  readonly drops: number;
+  readonly closed: boolean;
+  /** Joins a multicast group; `iface` is a name or an index, by default what the routes say. */
+  joinGroup(address: string, iface?: string | number): void;
+  leaveGroup(address: string, iface?: string | number): void;
+  /** For good. A port skips it from then on. */
+  close(): void;
+}
+
+/** Why `onWake` was called: a set of bits. */
+export const Wake: {
+  readonly READABLE: 1;
+  /** The socket that `wantWrite` asked for has room. */
+  readonly WRITABLE: 2;
+  /** The deadline is over. */
+  readonly TIMER: 4;
+};
+
+export interface PortOptions {
+  /** Called in the event loop while the port is started. An exception in it is uncaught. */
+  onWake?: (events: number) => void;
+  /** Transmit sockets per local address, 1 … 1024. Default 16. */
+  transmitSockets?: number;
+  /** Bytes of send queue of each of them. Default: the system's. */
+  sendBuffer?: number;
+  /** GSO where the kernel has it. Default true. */
+  gso?: boolean;
+  /** Packets of one GSO run at most, 1 … 128. Default: what the kernel takes. */
+  maxSegments?: number;
+  /** False sends with UDP checksum 0, which excludes GSO. Default true. */
+  udpChecksum?: boolean;
+  /**
+   * False takes any IPv4 Identification that makes an ICRC right, so that one corrupt packet in 65,536
+   * passes: for a source whose Identifications follow no counter. Default true.
+   */
+  idWindow?: boolean;
+  /** Default 65536. */
+  maxPeers?: number;
+}
+
+export interface PeerOptions {
+  /** 16 bytes; `::ffff:a.b.c.d` for IPv4. May be the address of a group. */
+  address: Uint8Array;
+  /** Index of the local address that packets to it leave from. */
+  local: number;
+  /** TTL or hop limit, 1 … 255; 0 and default: 64. */
+  hopLimit?: number;
+  /** UDP destination port. Default 4791. */
+  port?: number;
+}
+
+/** Counters since the port was made. */
+export interface PortStats {
+  /** Packets, and bytes of UDP payload, that the kernel took. */
+  txPackets: number;
+  txBytes: number;
+  /** Messages they made: a GSO run is one. */
+  txMessages: number;
+  /** Messages of two packets or more. */
+  gsoRuns: number;
+  /** Runs that the kernel refused, then sent one by one. */
+  gsoFallbacks: number;
+  /** Packets for which the kernel gave an error (their STATUS says which). */
+  sendErrors: number;
+  /** Slots that were wrong or had no socket to leave from. */
+  sendRejected: number;
+  /** Batches that ended early because a socket was full. */
+  sendBlocked: number;
+  /** Datagrams received: a GRO super-packet is one. */
+  rxDatagrams: number;
+  /** Packets handed over, whatever the verdict, and their bytes of UDP payload. */
+  rxPackets: number;
+  rxBytes: number;
+  /** Super-packets of two packets or more. */
+  groRuns: number;
+  icrcBad: number;
+  icrcOutOfWindow: number;
+  /** IPv4 Identifications that were not the predicted ones. */
+  solved: number;
+  /** Too short for a BTH and an ICRC. */
+  runts: number;
+  /** Datagrams longer than their place in the slab. */
+  truncated: number;
+  /** Packets of a super-packet for which no slot was left. */
+  overruns: number;
+  /** Errors of recvmmsg. */
+  receiveErrors: number;
+  /** Datagrams that the kernel dropped at the local sockets: their receive buffers were full. */
+  kernelDrops: number;
+  /** Transmit sockets open. */
+  transmitSockets: number;
+}
+
+/** The sockets, peers, batches and wake-ups of one link. */
+export class Port {
+  constructor(options?: PortOptions);
+
+  /**
+   * Takes a socket that is bound to one address, and receives from it. A group that is joined gets a
+   * socket of its own, bound to the group's address. The socket stays the caller's to close.
+   * @returns the index of the local address
+   */
+  addLocal(socket: Socket): number;
+  /** @throws RangeError while a peer refers to it */
+  removeLocal(local: number): void;
+
+  /** @returns the peer's index, for `Tx.PEER` and `Rx.PEER` */
+  addPeer(peer: PeerOptions): number;
+  /** Its index may be given to another peer later. */
+  removePeer(peer: number): void;
+  /**
+   * GSO for one peer. It is on at first, and goes off by itself when the kernel refuses a run
+   * (EIO, EINVAL).
+   */
+  setPeerGso(peer: number, on: boolean): void;
+
+  /**
+   * Sends slots `from` … `count` - 1 in order. Each packet is its header, its fragments, the pad and the
+   * ICRC, which covers the source port that is really used. Consecutive packets to one peer with the same
+   * source port, traffic class and size (the last may be shorter) leave as one GSO run.
+   *
+   * `STATUS` of a slot becomes 0 when the kernel took it, else an errno, and then it was skipped: EINVAL
+   * (lengths that do not add up, no such peer, over 256 fragments), EFAULT (outside of `headers`,
+   * `fragments` or its region, or the region is detached), EMSGSIZE (over 65,507 bytes, or over the MTU),
+   * or what the kernel says about that packet (EHOSTUNREACH, ENETUNREACH, EPERM, …).
+   *
+   * @param slots words of `Tx`
+   * @param headers what HEADER_OFFSET points into
+   * @param fragments words of `Fragment`
+   * @param regionViews a Uint8Array by region index, or undefined
+   * @param regionShared not 0 for a region that another thread may write: it is copied and checksummed in
+   *   one pass, everything else is gathered by reference
+   * @returns the first slot not taken: `count`, or less when a socket is full (`wantWrite`)
+   */
+  send(
+    slots: Uint32Array,
+    headers: Uint8Array,
+    fragments: Uint32Array,
+    from: number,
+    count: number,
+    regionViews: readonly (Uint8Array | undefined)[],
+    regionShared: Uint8Array,
+  ): number;
+
+  /**
+   * Receives what has arrived, as far as there is room, and checks every ICRC. Room means 64 KiB of slab
+   * and 128 slots for each datagram at a GRO socket, 8 KiB and one slot elsewhere.
+   *
+   * @param slab where packets are put; slots point into it
+   * @param slots words of `Rx`
+   * @param sources 16 bytes a slot: the source address as a GID
+   * @param capacity slots to use at most
+   * @returns packets received
+   */
+  receive(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): number;
+
+  /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
+  setDeadline(microsecondsFromNow: number): void;
+  /** Wakes while the socket that ended the last `send` early has room. */
+  wantWrite(on: boolean): void;
+  /** Starts calling `onWake`. A started port keeps the event loop alive unless `unref` was called. */
+  start(): void;
+  stop(): void;
+  ref(): void;
+  unref(): void;
+
+  /** Fills `into`, or a new object. */
+  stats(into?: PortStats): PortStats;
+  /** For good: everything but `stats` and `close` throws `ERR_ROCE_PORT_CLOSED` afterwards. */
+  close(): void;
+}
+
+/**
+ * Copies payload from a slab into regions: `count` entries of `Copy` in `list`, in order.
+ * @returns the index of the first entry that is out of bounds, at which it stopped; `count` if none is
+ */
+export function copyBatch(
+  slab: Uint8Array,
+  regionViews: readonly (Uint8Array | undefined)[],
+  list: Uint32Array,
+  count: number,
+): number;
+
+/** The numbers of native/src/layout.h, under the names of packages/transport/src/batch.ts. */
+export const layout: {
+  readonly TX_HEADER_STRIDE: number;
+  readonly TX_SLOT_WORDS: number;
+  readonly FRAGMENT_WORDS: number;
+  readonly RX_SLOT_WORDS: number;
+  readonly COPY_WORDS: number;
+  readonly NO_PEER: number;
+  readonly Tx: Readonly<Record<string, number>>;
+  readonly Fragment: Readonly<Record<string, number>>;
+  readonly Rx: Readonly<Record<string, number>>;
+  readonly Icrc: Readonly<Record<string, number>>;
+  readonly Copy: Readonly<Record<string, number>>;
+};

@@ -1,0 +1,32 @@
+// CRC-32 (the polynomial of zlib, Ethernet and the RoCE ICRC), three ways.
+//
+// All of them work on the raw register: start with ~0, pass what comes back on to the next piece, and
+// invert at the end. `zlib.crc32(bytes, seed)` is `~update(~seed, bytes)`.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace roce {
+
+/// One implementation of the CRC.
+struct Crc {
+  const char* name;
+  /// Runs `length` bytes through the register.
+  uint32_t (*update)(uint32_t state, const uint8_t* bytes, size_t length);
+  /// The same, and copies the bytes. Every byte of `source` is read once: what is checksummed is what
+  /// arrives in `target`, even while another thread writes to `source`.
+  uint32_t (*updateCopy)(uint32_t state, uint8_t* target, const uint8_t* source, size_t length);
+};
+
+/// The implementation with that name, or nullptr when this processor cannot run it (or there is none).
+const Crc* crcByName(const char* name);
+/// The fastest one that this processor can run.
+const Crc* crcBest();
+
+extern const Crc kCrcTable;  // everywhere: slicing by 8 over tables
+#if defined(__x86_64__)
+extern const Crc kCrcPclmul;   // PCLMULQDQ, SSE4.1
+extern const Crc kCrcVpclmul;  // VPCLMULQDQ on 512 bits, AVX-512 F and VL
+#endif
+
+}  // namespace roce

@@ -1,0 +1,72 @@
+#include "icrc.h"
+
+#include <array>
+
+#include "gf2.h"
+
+namespace roce {
+namespace {
+
+/// Powers of x^-8, each undoing one byte of zeroes: kUndo[n] for n < 256, kUndo256[n] for n * 256.
+constexpr auto makeUndo(uint32_t step) {
+  std::array<uint32_t, 258> powers{};
+  powers[0] = gf2::kOne;
+  for (size_t n = 1; n < powers.size(); n++) powers[n] = gf2::multiply(powers[n - 1], step);
+  return powers;
+}
+constexpr uint32_t undoOneByte() {
+  uint32_t power = gf2::kOne;
+  for (int bit = 0; bit < 8; bit++) power = gf2::overX(power);
+  return power;
+}
+constexpr auto kUndo = makeUndo(undoOneByte());
+constexpr auto kUndo256 = makeUndo(kUndo[256]);
+
+constexpr uint32_t kIpv4Id = 8 + 4;           // where the Identification stands in the pseudo-header
+constexpr uint32_t kIpv4Pseudo = 8 + 20 + 8;  // bytes in front of the BTH
+
+}  // namespace
+
+PseudoHeader::PseudoHeader(const Gid& source, const Gid& destination) : v6_(!isMappedV4(destination)) {
+  std::memset(bytes_, 0xff, sizeof bytes_);
+  uint8_t* ip = bytes_ + 8;
+  if (v6_) {
+    ip[0] = 0x6f;  // version; traffic class, flow label and hop limit stay masked
+    ip[6] = IPPROTO_UDP;
+    std::memcpy(ip + 24, destination.data(), 16);
+    length_ = 8 + 40 + 8;
+  } else {
+    ip[0] = 0x45;  // no options; type of service, time to live and checksum stay masked
+    ip[6] = 0x40;  // don't fragment
+    ip[7] = 0;
+    ip[9] = IPPROTO_UDP;
+    std::memcpy(ip + 16, destination.data() + 12, 4);
+    length_ = kIpv4Pseudo;
+  }
+  setSource(source);
+}
+
+void PseudoHeader::setSource(const Gid& source) {
+  if (v6_)
+    std::memcpy(bytes_ + 8 + 8, source.data(), 16);
+  else
+    std::memcpy(bytes_ + 8 + 12, source.data() + 12, 4);
+}
+
+void PseudoHeader::setPorts(uint16_t source, uint16_t destination) {
+  put16(length_ - 8, source);
+  put16(length_ - 6, destination);
+}
+
+int32_t solveIpId(uint32_t difference, uint32_t datagramBytes) {
+  // The CRC is linear: the two bytes of the Identification went into the low half of a register that
+  // was zero otherwise, and then they and what follows moved it on by 8 bits a byte. Undo that: what
+  // is left must fit into the low half, which a random difference does once in 65,536.
+  const uint32_t moved = kIpv4Pseudo - kIpv4Id + datagramBytes - kIcrcBytes;
+  uint32_t start = gf2::multiply(difference, kUndo[moved & 255]);
+  if (moved >= 256) start = gf2::multiply(start, kUndo256[moved >> 8]);
+  if (start >> 16 != 0) return -1;
+  return static_cast<int32_t>((start & 0xff) << 8 | start >> 8);
+}
+
+}  // namespace roce

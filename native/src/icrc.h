@@ -1,0 +1,66 @@
+// The invariant CRC of RoCEv2 packets (IBTA vol 1 Annex A17.3.3 on §7.8.1): CRC-32 over eight bytes of
+// ones, the IP and UDP headers with what routers may change masked to ones, and the packet from its BTH
+// through the pad, where the BTH's FECN/BECN byte is masked too. docs/icrc.md tells how a UDP socket,
+// which sees no IP header, can send and check it.
+#pragma once
+#include <cstring>
+
+#include "address.h"
+#include "crc.h"
+#include "layout.h"
+
+namespace roce {
+
+inline constexpr uint32_t kIcrcBytes = 4;
+inline constexpr uint32_t kBthBytes = 12;
+/// The longest payload of a UDP datagram over IPv4, used for IPv6 too.
+inline constexpr uint32_t kMaxDatagram = 65507;
+
+/// The masked headers in front of the BTH, and room to lay the packet's own headers behind them.
+class PseudoHeader {
+ public:
+  PseudoHeader() = default;
+  /// Of datagrams from `source` to `destination`; ports, length and Identification are set later.
+  PseudoHeader(const Gid& source, const Gid& destination);
+
+  void setSource(const Gid& source);
+  void setPorts(uint16_t source, uint16_t destination);
+
+  /// The CRC register after the headers of one datagram. `datagramBytes` is the UDP payload with its
+  /// ICRC, `ipId` the Identification (ignored for IPv6), `headerLength` kBthBytes … kTxHeaderStride.
+  uint32_t start(const Crc& crc, uint32_t datagramBytes, uint16_t ipId, const uint8_t* header,
+                 uint32_t headerLength) {
+    put16(v6_ ? 8 + 4 : 8 + 2, v6_ ? datagramBytes + 8 : datagramBytes + 28);
+    if (!v6_) put16(8 + 4, ipId);
+    put16(length_ - 4, datagramBytes + 8);
+    std::memcpy(bytes_ + length_, header, headerLength);
+    bytes_[length_ + 4] = 0xff;
+    return crc.update(~0u, bytes_, length_ + headerLength);
+  }
+
+  bool isV6() const { return v6_; }
+
+ private:
+  void put16(uint32_t at, uint32_t value) {
+    bytes_[at] = static_cast<uint8_t>(value >> 8);
+    bytes_[at + 1] = static_cast<uint8_t>(value);
+  }
+
+  bool v6_ = false;
+  uint8_t length_ = 0;
+  alignas(16) uint8_t bytes_[56 + kTxHeaderStride] = {};
+};
+
+/// The ICRC as it stands in a packet: little-endian.
+inline uint32_t loadIcrc(const uint8_t* p) {
+  return uint32_t{p[0]} | uint32_t{p[1]} << 8 | uint32_t{p[2]} << 16 | uint32_t{p[3]} << 24;
+}
+inline void storeIcrc(uint8_t* p, uint32_t icrc) {
+  for (int i = 0; i < 4; i++) p[i] = static_cast<uint8_t>(icrc >> (8 * i));
+}
+
+/// The difference between two IPv4 Identifications that explains `difference`, the exclusive or of the
+/// right ICRC and the one computed, for a datagram of `datagramBytes` (ICRC included); -1 when none does.
+int32_t solveIpId(uint32_t difference, uint32_t datagramBytes);
+
+}  // namespace roce

@@ -1,0 +1,78 @@
+#include "id_window.h"
+
+#include <algorithm>
+
+namespace roce {
+
+bool IdWindow::admit(uint16_t id, uint32_t nowMs) {
+  if (!anySeen_) {
+    // The first packet of a flow sets the window: nothing is known that could refuse it.
+    if (id == 0)
+      zeroSeen_ = true;
+    else
+      openCounter(id, nowMs);
+    return good(id, nowMs);
+  }
+
+  if (admitCounted(id, nowMs, kReach)) return good(id, nowMs);
+
+  // Linux sends Identification 0 with "don't fragment" (RFC 6864: it then means nothing), and counts
+  // from 0 within a GSO run that is cut in software. Neither says anything about a counter.
+  if (id == 0) zeroSeen_ = true;
+  if (zeroSeen_ && id < kRun) return good(id, nowMs);
+
+  // While a flow is idle its counter runs on: Linux (ip_idents_reserve) adds up to one a jiffy.
+  const uint32_t idleMs = nowMs - lastGoodMs_;
+  const uint32_t reach = std::min<uint32_t>(kReach + std::min<uint32_t>(idleMs, 0xffff), 0xffff);
+  if (admitCounted(id, nowMs, reach)) return good(id, nowMs);
+
+  // Late ones, overtaken by others on their way, move nothing.
+  if (admitBehind(id)) return true;
+
+  // Two in a row that agree on a counter we did not know: the source restarted, or has another one.
+  const uint16_t afterStray = static_cast<uint16_t>(id - stray_);
+  if (strayKnown_ && afterStray >= 1 && afterStray <= kReach) {
+    openCounter(id, nowMs);
+    return good(id, nowMs);
+  }
+  stray_ = id;
+  strayKnown_ = true;
+  return false;
+}
+
+bool IdWindow::admitCounted(uint16_t id, uint32_t nowMs, uint32_t reach) {
+  for (Counter& counter : counters_) {
+    const uint16_t ahead = static_cast<uint16_t>(id - counter.last);
+    if (!counter.live || ahead == 0 || ahead > reach) continue;
+    counter.last = id;
+    counter.movedAt = nowMs;
+    return true;
+  }
+  return false;
+}
+
+bool IdWindow::admitBehind(uint16_t id) const {
+  return std::any_of(counters_, counters_ + kCounters, [id](const Counter& counter) {
+    return counter.live && static_cast<uint16_t>(counter.last - id) <= kReach;
+  });
+}
+
+void IdWindow::openCounter(uint16_t id, uint32_t nowMs) {
+  // A free one, else the one that has not moved for longest.
+  Counter* oldest = counters_;
+  for (Counter& counter : counters_) {
+    if (!oldest->live) break;
+    if (!counter.live || nowMs - counter.movedAt > nowMs - oldest->movedAt) oldest = &counter;
+  }
+  *oldest = {id, nowMs, true};
+  strayKnown_ = false;
+}
+
+bool IdWindow::good(uint16_t id, uint32_t nowMs) {
+  anySeen_ = true;
+  lastGoodMs_ = nowMs;
+  predicted_ = id == 0 ? 0 : static_cast<uint16_t>(id + 1);
+  return true;
+}
+
+}  // namespace roce

@@ -1,0 +1,53 @@
+// The words of packet batches, as packages/transport/src/batch.ts lays them out: the same numbers in
+// the same order. test/layout.test.ts compares the two through the exported `layout` object.
+#pragma once
+#include <cstdint>
+
+namespace roce {
+
+/// Bytes of header room a transmit slot has.
+inline constexpr uint32_t kTxHeaderStride = 64;
+
+/// Words of a transmit slot, each an unsigned 32-bit.
+namespace tx {
+enum Word : uint32_t {
+  headerOffset,
+  headerLength,
+  fragmentFirst,
+  fragmentCount,
+  payloadLength,
+  pad,
+  peer,
+  trafficClass,
+  sourcePort,
+  qpn,
+  status,
+};
+inline constexpr uint32_t kSlotWords = 12;
+}  // namespace tx
+
+/// Words of a fragment: `length` bytes at a 64-bit offset of a region.
+namespace fragment {
+enum Word : uint32_t { region, offsetLow, offsetHigh, length };
+inline constexpr uint32_t kWords = 4;
+}  // namespace fragment
+
+/// Words of a received slot.
+namespace rx {
+enum Word : uint32_t { offset, length, peer, local, trafficClass, hopLimit, verdict, ipId, sourcePort };
+inline constexpr uint32_t kSlotWords = 12;
+}  // namespace rx
+
+/// `rx::peer` of a packet from an address that is nobody's in the table of peers.
+inline constexpr uint32_t kNoPeer = 0xffff'ffffu;
+
+/// What the ICRC said about a received packet.
+enum class Verdict : uint32_t { ok = 0, bad = 1, outOfWindow = 2 };
+
+/// Words of a copy from a slab into a region.
+namespace copy {
+enum Word : uint32_t { source, region, offsetLow, offsetHigh, length };
+inline constexpr uint32_t kWords = 5;
+}  // namespace copy
+
+}  // namespace roce

@@ -1,0 +1,25 @@
+// A local address of a port: where packets for it arrive and from where packets leave.
+#pragma once
+#include <memory>
+
+#include "icrc.h"
+#include "transmit_pool.h"
+#include "udp_socket.h"
+
+namespace roce {
+
+struct Local {
+  Local(std::shared_ptr<UdpSocket> bound, const TransmitPool::Settings& settings)
+      : socket(std::move(bound)),
+        gid(socket->local().gid()),
+        pseudo(Gid{}, gid),
+        transmit(socket, settings) {}
+
+  std::shared_ptr<UdpSocket> socket;
+  Gid gid;
+  /// Of datagrams to this address; source, ports and length are those of the datagram at hand.
+  PseudoHeader pseudo;
+  TransmitPool transmit;
+};
+
+}  // namespace roce

@@ -1,0 +1,205 @@
+#include "receive.h"
+
+#include <netinet/udp.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+namespace roce {
+namespace {
+
+uint32_t monotonicMs() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return static_cast<uint32_t>(uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000);
+}
+
+int intOf(const cmsghdr* control) {
+  int value = 0;
+  std::memcpy(&value, CMSG_DATA(control), sizeof value);
+  return value;
+}
+
+}  // namespace
+
+Receiver::Receiver(const Crc* const& crc, bool idWindow, Stats& stats, PeerTable& peers,
+                   std::vector<std::unique_ptr<Local>>& locals)
+    : crc_(crc), idWindow_(idWindow), stats_(stats), peers_(peers), locals_(locals) {}
+
+void Receiver::begin(const RxArrays& arrays) {
+  arrays_ = arrays;
+  count_ = 0;
+  slabUsed_ = 0;
+  nowMs_ = monotonicMs();
+  window_ = nullptr;  // peers may have come and gone since
+}
+
+bool Receiver::drain(uint32_t localIndex, uint32_t share) {
+  Local& local = *locals_[localIndex];
+  const UdpSocket& socket = *local.socket;
+  if (socket.fd() < 0) return false;
+
+  // A place in the slab for each datagram, and slots for as many packets as it may turn out to hold.
+  const uint32_t stride = strideOf(socket), packets = socket.gro() ? kSegments : 1;
+  const size_t places = (arrays_.slab.length - slabUsed_) / stride;
+  const uint32_t slots = (arrays_.capacity - count_ + packets - 1) / packets;
+  const auto room = static_cast<uint32_t>(std::min<size_t>({places, slots, kDatagrams}));
+  const uint32_t datagrams = (room + share - 1) / share;
+  if (datagrams == 0) return false;
+
+  prepare(datagrams, stride);
+  int received;
+  do
+    received = recvmmsg(socket.fd(), headers_.data(), datagrams, MSG_DONTWAIT, nullptr);
+  while (received < 0 && errno == EINTR);
+  if (received < 0) {
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
+    stats_.receiveErrors++;
+    return false;
+  }
+
+  for (int i = 0; i < received; i++) {
+    const msghdr& message = headers_[i].msg_hdr;
+    stats_.rxDatagrams++;
+    if (message.msg_flags & MSG_TRUNC) {
+      stats_.truncated++;
+      continue;
+    }
+    Datagram datagram{static_cast<uint8_t*>(iovecs_[i].iov_base), headers_[i].msg_len, headers_[i].msg_len};
+    readControl(message, datagram);
+    resolve(sources_[i], localIndex);
+    split(datagram, local, localIndex, sources_[i].port());
+  }
+  slabUsed_ += size_t{stride} * static_cast<uint32_t>(received);
+  return static_cast<uint32_t>(received) == datagrams;
+}
+
+void Receiver::prepare(uint32_t datagrams, uint32_t stride) {
+  for (uint32_t i = 0; i < datagrams; i++) {
+    iovecs_[i] = {arrays_.slab.data + slabUsed_ + size_t{i} * stride, stride};
+    msghdr& message = headers_[i].msg_hdr;
+    message.msg_iov = &iovecs_[i];
+    message.msg_iovlen = 1;
+    message.msg_name = &sources_[i].to;
+    message.msg_namelen = sizeof sources_[i].to;
+    message.msg_control = control_[i].bytes;
+    message.msg_controllen = sizeof control_[i].bytes;
+    message.msg_flags = 0;
+  }
+}
+
+void Receiver::readControl(const msghdr& message, Datagram& datagram) const {
+  auto* header = const_cast<msghdr*>(&message);
+  for (const cmsghdr* control = CMSG_FIRSTHDR(header); control != nullptr;
+       control = CMSG_NXTHDR(header, const_cast<cmsghdr*>(control))) {
+    if (control->cmsg_level == SOL_UDP && control->cmsg_type == UDP_GRO) {
+      const int bytes = intOf(control);
+      if (bytes > 0) datagram.segmentBytes = static_cast<uint32_t>(bytes);
+    } else if (control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_TOS) {
+      datagram.trafficClass = *CMSG_DATA(control);
+    } else if ((control->cmsg_level == IPPROTO_IP && control->cmsg_type == IP_TTL) ||
+               (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_HOPLIMIT)) {
+      datagram.hopLimit = static_cast<uint32_t>(intOf(control));
+    } else if (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_TCLASS) {
+      datagram.trafficClass = static_cast<uint32_t>(intOf(control));
+    }
+  }
+}
+
+void Receiver::resolve(const Endpoint& source, uint32_t local) {
+  const Gid gid = source.gid();
+  if (window_ != nullptr && gid == sourceGid_ && local == sourceLocal_) return;
+  sourceGid_ = gid;
+  sourceLocal_ = local;
+  sourcePeer_ = peers_.find(gid, local);
+  // A peer's window is of the flow to the peer's own local address; what it sends to another one, a
+  // group perhaps, Linux counts apart.
+  Peer* peer = peers_.at(sourcePeer_);
+  window_ = peer != nullptr && peer->local == local ? &peer->window : &strangers_.window(gid, local);
+}
+
+void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort) {
+  PseudoHeader& pseudo = local.pseudo;
+  pseudo.setSource(sourceGid_);
+  pseudo.setPorts(sourcePort, local.socket->local().port());
+  stats_.groRuns += datagram.bytes > datagram.segmentBytes;
+
+  Series series;
+  uint32_t index = 0;
+  // An empty datagram is a runt too, hence the test at the end.
+  uint32_t at = 0;
+  do {
+    const uint8_t* packet = datagram.data + at;
+    const uint32_t bytes = std::min(datagram.segmentBytes, datagram.bytes - at);
+    if (bytes < kBthBytes + kIcrcBytes) {
+      stats_.runts++;
+    } else if (count_ == arrays_.capacity) {
+      stats_.overruns++;
+    } else {
+      uint16_t ipId = 0;
+      const Verdict verdict = check(packet, bytes, index, pseudo, series, ipId);
+      uint32_t* slot = arrays_.slots.data + size_t{count_} * rx::kSlotWords;
+      slot[rx::offset] = static_cast<uint32_t>(packet - arrays_.slab.data);
+      slot[rx::length] = bytes - kIcrcBytes;
+      slot[rx::peer] = sourcePeer_;
+      slot[rx::local] = localIndex;
+      slot[rx::trafficClass] = datagram.trafficClass;
+      slot[rx::hopLimit] = datagram.hopLimit;
+      slot[rx::verdict] = static_cast<uint32_t>(verdict);
+      slot[rx::ipId] = ipId;
+      slot[rx::sourcePort] = sourcePort;
+      std::memcpy(arrays_.sources.data + size_t{count_} * 16, sourceGid_.data(), 16);
+      count_++;
+      stats_.rxPackets++;
+      stats_.rxBytes += bytes;
+      stats_.icrcBad += verdict == Verdict::bad;
+      stats_.icrcOutOfWindow += verdict == Verdict::outOfWindow;
+    }
+    at += bytes;
+    index++;
+  } while (at < datagram.bytes);
+}
+
+Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, PseudoHeader& pseudo,
+                        Series& series, uint16_t& ipId) {
+  const auto expected = static_cast<uint16_t>(
+      series.known ? series.base + index * series.stride : window_->predict() + index);
+  const uint32_t payload = bytes - kBthBytes - kIcrcBytes;
+  uint32_t state = pseudo.start(*crc_, bytes, expected, packet, kBthBytes);
+  state = crc_->update(state, packet + kBthBytes, payload);
+  const uint32_t difference = ~state ^ loadIcrc(packet + bytes - kIcrcBytes);
+  if (pseudo.isV6()) return difference == 0 ? Verdict::ok : Verdict::bad;
+
+  ipId = expected;
+  if (difference != 0) {
+    const int32_t solution = solveIpId(difference, bytes);
+    if (solution < 0) {
+      ipId = 0;
+      return Verdict::bad;
+    }
+    ipId = static_cast<uint16_t>(expected ^ solution);
+    stats_.solved++;
+  }
+
+  // Within a datagram the Identifications are those of a run cut on the way (base + i), of a run never
+  // cut, whose packets carry the ICRC they would have had (the same), or all alike.
+  if (series.known) {
+    const bool counts = ipId == static_cast<uint16_t>(series.base + index), same = ipId == series.base;
+    if (counts || same) {
+      series.stride = counts ? 1 : 0;
+      window_->admit(ipId, nowMs_);
+      return Verdict::ok;
+    }
+  }
+  if (!window_->admit(ipId, nowMs_) && idWindow_) return Verdict::outOfWindow;
+  if (!series.known) series = {true, static_cast<uint16_t>(ipId - index), 1};
+  return Verdict::ok;
+}
+
+}  // namespace roce

@@ -1,0 +1,96 @@
+// Batch receive: datagrams into the slab, super-packets into packets, and a verdict on every ICRC.
+#pragma once
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "arguments.h"
+#include "local.h"
+#include "peers.h"
+#include "stats.h"
+
+namespace roce {
+
+/// The arrays of a batch, valid while no JavaScript runs.
+struct RxArrays {
+  Bytes slab;
+  Words slots;
+  Bytes sources;
+  uint32_t capacity;
+};
+
+class Receiver {
+ public:
+  /// @param idWindow false takes any Identification that solves the ICRC
+  Receiver(const Crc* const& crc, bool idWindow, Stats& stats, PeerTable& peers,
+           std::vector<std::unique_ptr<Local>>& locals);
+
+  /// The bytes of slab that a datagram to that socket may need.
+  static uint32_t strideOf(const UdpSocket& socket) { return socket.gro() ? 65536 : 8192; }
+
+  /// Starts a batch.
+  void begin(const RxArrays& arrays);
+  /// Takes what has arrived at one local address, as far as there is room, in one system call.
+  /// @param share how many addresses have still to share the room, this one included
+  /// @returns whether there may be more
+  bool drain(uint32_t local, uint32_t share);
+  /// Packets in the batch.
+  uint32_t count() const { return count_; }
+
+ private:
+  static constexpr uint32_t kDatagrams = 64;
+  /// Packets of one super-packet: Linux UDP_MAX_SEGMENTS.
+  static constexpr uint32_t kSegments = 128;
+  struct alignas(cmsghdr) Control {
+    uint8_t bytes[128];
+  };
+  /// A datagram as the kernel handed it over.
+  struct Datagram {
+    uint8_t* data;
+    uint32_t bytes;
+    uint32_t segmentBytes;
+    uint32_t trafficClass = 0;
+    uint32_t hopLimit = 0;
+  };
+  /// The Identifications of the packets of one datagram: the first one's, then the same or counting.
+  struct Series {
+    bool known = false;
+    uint16_t base = 0;
+    uint16_t stride = 1;
+  };
+
+  void prepare(uint32_t datagrams, uint32_t stride);
+  void readControl(const msghdr& message, Datagram& datagram) const;
+  void resolve(const Endpoint& source, uint32_t local);
+  void split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort);
+  Verdict check(const uint8_t* packet, uint32_t bytes, uint32_t index, PseudoHeader& pseudo, Series& series,
+                uint16_t& ipId);
+
+  const Crc* const& crc_;
+  bool idWindow_;
+  Stats& stats_;
+  PeerTable& peers_;
+  std::vector<std::unique_ptr<Local>>& locals_;
+  StrangerTable strangers_;
+
+  // The batch at hand.
+  RxArrays arrays_{};
+  uint32_t count_ = 0;
+  size_t slabUsed_ = 0;
+  uint32_t nowMs_ = 0;
+
+  // Whose packets are at hand.
+  Gid sourceGid_{};
+  uint32_t sourceLocal_ = kNoPeer;
+  uint32_t sourcePeer_ = kNoPeer;
+  IdWindow* window_ = nullptr;
+
+  std::array<mmsghdr, kDatagrams> headers_{};
+  std::array<iovec, kDatagrams> iovecs_{};
+  std::array<Endpoint, kDatagrams> sources_{};
+  std::array<Control, kDatagrams> control_{};
+};
+
+}  // namespace roce

@@ -1,0 +1,122 @@
+// Batch send: slots of a TxBatch become datagrams with their ICRC, and runs of equal ones GSO messages.
+#pragma once
+#include <sys/socket.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include "local.h"
+#include "peers.h"
+#include "regions.h"
+#include "stats.h"
+
+namespace roce {
+
+/// The arrays of a batch, valid while no JavaScript runs.
+struct TxArrays {
+  Words slots;
+  Bytes headers;
+  Words fragments;
+  Bytes regionShared;
+};
+
+class Sender {
+ public:
+  struct Settings {
+    bool gso = true;
+    uint32_t maxSegments = 64;
+  };
+
+  Sender(const Crc* const& crc, const Settings& settings, Stats& stats, PeerTable& peers,
+         std::vector<std::unique_ptr<Local>>& locals);
+
+  /// Notes the regions that slots `from` … `count` - 1 need.
+  static void wantRegions(const TxArrays& arrays, uint32_t from, uint32_t count, Regions& regions);
+
+  /// Sends slots `from` … `count` - 1 in order and writes their status.
+  /// @returns the first slot not taken, `count` when all were
+  uint32_t send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count);
+
+  /// The descriptor that was full when the last batch ended early; -1 when none was.
+  int blockedFd() const { return blocked_ != nullptr ? blocked_->fd() : -1; }
+
+ private:
+  /// A stretch of memory that goes into a packet.
+  struct Piece {
+    const uint8_t* data;
+    uint32_t length;
+    bool shared;
+  };
+  /// A slot, read once and checked.
+  struct Packet {
+    const uint8_t* header;
+    uint32_t headerLength, payloadLength, pad, peer;
+    uint8_t trafficClass;
+    uint16_t sourcePort;
+    uint32_t pieceCount;
+    uint32_t datagramBytes() const { return headerLength + payloadLength + pad + kIcrcBytes; }
+  };
+  /// A datagram, or a run of them, in the making.
+  struct Message {
+    uint32_t firstSlot, packets, bytes;
+    uint32_t peer;
+    UdpSocket* socket;
+  };
+  /// Room for the three control messages a datagram may carry.
+  struct alignas(cmsghdr) Control {
+    uint8_t bytes[2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
+  };
+
+  /// Reads and checks a slot. @returns 0, or the errno that becomes its status
+  int readSlot(uint32_t slot, Packet& packet);
+  /// Makes a message of the slots from `slot` on. @returns the slot after the last it took
+  uint32_t build(uint32_t slot, uint32_t count);
+  void append(const Packet& packet, PseudoHeader& pseudo, uint16_t ipId);
+  void gather(const uint8_t* data, uint32_t length);
+  uint8_t* stage(uint32_t length);
+  void finish(const Message& message, const Packet& first, const Peer& peer, uint32_t segmentBytes);
+  /// Passes the messages built to the kernel. @returns true when all were dealt with; else `resume` is
+  /// the slot to go on from, and `blocked_` tells whether to stop there
+  bool transmit(uint32_t& resume);
+  void setStatus(const Message& message, uint32_t status);
+  bool roomForMessage() const;
+  bool roomForPacket(const Packet& packet, const msghdr& message) const;
+
+  static constexpr uint32_t kStagingBytes = 256 * 1024;
+  static constexpr uint32_t kMessages = 64;
+  static constexpr uint32_t kIovecs = 4096;
+  /// UIO_MAXIOV: iovecs of one message.
+  static constexpr uint32_t kMessageIovecs = 1024;
+  /// Fragments with bytes in them that one packet may have.
+  static constexpr uint32_t kPieces = 256;
+  /// Up to here a copy is cheaper than one more iovec.
+  static constexpr uint32_t kInline = 256;
+
+  const Crc* const& crc_;
+  Settings settings_;
+  Stats& stats_;
+  PeerTable& peers_;
+  std::vector<std::unique_ptr<Local>>& locals_;
+
+  // The batch at hand.
+  TxArrays arrays_;
+  const Regions* regions_ = nullptr;
+  UdpSocket* blocked_ = nullptr;
+  /// Slots before this one go singly: a run of them was too long for the path.
+  uint32_t singlesUntil_ = 0;
+
+  // The messages in the making.
+  std::unique_ptr<uint8_t[]> staging_;
+  uint32_t staged_ = 0;
+  std::vector<iovec> iovecs_;
+  uint32_t iovecsUsed_ = 0;
+  msghdr* gathering_ = nullptr;
+  std::array<Message, kMessages> messages_;
+  std::array<mmsghdr, kMessages> headers_{};
+  std::array<Control, kMessages> control_{};
+  uint32_t messageCount_ = 0;
+  std::array<Piece, kPieces> pieces_;
+};
+
+}  // namespace roce

@@ -1,0 +1,130 @@
+#include "socket.h"
+
+#include <net/if.h>
+
+#include <cerrno>
+
+#include "arguments.h"
+
+namespace roce {
+namespace {
+
+constexpr napi_type_tag kTag{0x9d9b'5f1e'6c0a'4b7eu, 0x8f3d'2a61'c4e7'1b05u};
+
+constexpr uint32_t kMostBuffer = 1u << 30;
+
+Endpoint endpointArgument(Napi::Env env, bool v6, const std::string& address, uint16_t port) {
+  Endpoint endpoint;
+  if (!parseEndpoint(v6, address, port, endpoint))
+    throw typeError(env, "address must be an IPv" + std::string(v6 ? "6" : "4") + " address");
+  return endpoint;
+}
+
+}  // namespace
+
+void Socket::define(Napi::Env env, Napi::Object exports) {
+  exports.Set("Socket", DefineClass(env, "Socket",
+                                    {
+                                        InstanceAccessor<&Socket::getAddress>("address"),
+                                        InstanceAccessor<&Socket::getPort>("port"),
+                                        InstanceAccessor<&Socket::getFamily>("family"),
+                                        InstanceAccessor<&Socket::getReceiveBuffer>("receiveBuffer"),
+                                        InstanceAccessor<&Socket::getSendBuffer>("sendBuffer"),
+                                        InstanceAccessor<&Socket::getGro>("gro"),
+                                        InstanceAccessor<&Socket::getDrops>("drops"),
+                                        InstanceAccessor<&Socket::getClosed>("closed"),
+                                        InstanceMethod<&Socket::joinGroup>("joinGroup"),
+                                        InstanceMethod<&Socket::leaveGroup>("leaveGroup"),
+                                        InstanceMethod<&Socket::close>("close"),
+                                    }));
+}
+
+Socket::Socket(const Napi::CallbackInfo& info) : ObjectWrap(info) {
+  const Napi::Env env = info.Env();
+  const Options options(env, info[0], "options");
+  const uint32_t family = options.integer("family", 4, 6);
+  if (family == 5) throw rangeError(env, "family must be 4 or 6");
+  const std::string address = options.string("address", nullptr);
+  const auto port = static_cast<uint16_t>(options.integer("port", 0, 0xffff));
+
+  SocketOptions wanted;
+  wanted.local = endpointArgument(env, family == 6, address, port);
+  wanted.reusePort = options.boolean("reusePort", false);
+  wanted.receiveBuffer = options.integer("receiveBuffer", 0, kMostBuffer, 0);
+  wanted.sendBuffer = options.integer("sendBuffer", 0, kMostBuffer, 0);
+  wanted.gro = options.boolean("gro", false);
+  wanted.checksum = options.boolean("checksum", true);
+  wanted.receive = options.boolean("receive", true);
+  wanted.device = options.string("device", "");
+  if (wanted.device.size() >= IF_NAMESIZE) throw rangeError(env, "device must be a name of an interface");
+
+  try {
+    socket_ = std::make_shared<UdpSocket>(wanted);
+  } catch (const SystemFailure& failure) {
+    Napi::Error error =
+        systemError(env, failure.errnum, failure.syscall, address + ":" + std::to_string(port));
+    error.Value().Set("address", address);
+    error.Value().Set("port", Napi::Number::New(env, port));
+    throw error;
+  }
+  napi_type_tag_object(env, info.This(), &kTag);
+}
+
+std::shared_ptr<UdpSocket> Socket::from(Napi::Env env, Napi::Value value) {
+  // The tag and not `instanceof`, which a program can fake.
+  bool tagged = false;
+  if (!value.IsObject() || napi_check_object_type_tag(env, value, &kTag, &tagged) != napi_ok || !tagged)
+    return nullptr;
+  return Unwrap(value.As<Napi::Object>())->socket_;
+}
+
+Napi::Value Socket::getAddress(const Napi::CallbackInfo& info) {
+  return Napi::String::New(info.Env(), socket_->local().text());
+}
+Napi::Value Socket::getPort(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), socket_->local().port());
+}
+Napi::Value Socket::getFamily(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), socket_->local().isV6() ? 6 : 4);
+}
+Napi::Value Socket::getReceiveBuffer(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), socket_->receiveBuffer());
+}
+Napi::Value Socket::getSendBuffer(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), socket_->sendBuffer());
+}
+Napi::Value Socket::getGro(const Napi::CallbackInfo& info) {
+  return Napi::Boolean::New(info.Env(), socket_->gro());
+}
+Napi::Value Socket::getDrops(const Napi::CallbackInfo& info) {
+  return Napi::Number::New(info.Env(), socket_->drops());
+}
+Napi::Value Socket::getClosed(const Napi::CallbackInfo& info) {
+  return Napi::Boolean::New(info.Env(), socket_->fd() < 0);
+}
+
+void Socket::close(const Napi::CallbackInfo&) { socket_->close(); }
+
+void Socket::setMembership(const Napi::CallbackInfo& info, bool join) {
+  const Napi::Env env = info.Env();
+  if (!info[0].IsString()) throw typeError(env, "address must be a string");
+  const std::string address = info[0].As<Napi::String>().Utf8Value();
+  const Endpoint group = endpointArgument(env, socket_->local().isV6(), address, 0);
+  if (!isMulticast(group.gid())) throw rangeError(env, "address must be one of a multicast group");
+
+  uint32_t interfaceIndex = 0;
+  if (info[1].IsString()) {
+    const std::string name = info[1].As<Napi::String>().Utf8Value();
+    interfaceIndex = if_nametoindex(name.c_str());
+    if (interfaceIndex == 0) throw systemError(env, errno, "if_nametoindex", name);
+  } else if (!info[1].IsUndefined()) {
+    interfaceIndex = integerArgument(info, 1, "interface", 0x7fff'ffff);
+  }
+  try {
+    socket_->setMembership(group, interfaceIndex, join);
+  } catch (const SystemFailure& failure) {
+    throw systemError(env, failure.errnum, failure.syscall, address);
+  }
+}
+
+}  // namespace roce

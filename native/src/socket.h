@@ -1,0 +1,36 @@
+// The JavaScript class Socket: a UDP socket with its options and groups.
+#pragma once
+#include <napi.h>
+
+#include <memory>
+
+#include "udp_socket.h"
+
+namespace roce {
+
+class Socket : public Napi::ObjectWrap<Socket> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit Socket(const Napi::CallbackInfo& info);
+
+  /// The socket under a JavaScript value, nullptr if that is no Socket.
+  static std::shared_ptr<UdpSocket> from(Napi::Env env, Napi::Value value);
+
+ private:
+  Napi::Value getAddress(const Napi::CallbackInfo& info);
+  Napi::Value getPort(const Napi::CallbackInfo& info);
+  Napi::Value getFamily(const Napi::CallbackInfo& info);
+  Napi::Value getReceiveBuffer(const Napi::CallbackInfo& info);
+  Napi::Value getSendBuffer(const Napi::CallbackInfo& info);
+  Napi::Value getGro(const Napi::CallbackInfo& info);
+  Napi::Value getDrops(const Napi::CallbackInfo& info);
+  Napi::Value getClosed(const Napi::CallbackInfo& info);
+  void joinGroup(const Napi::CallbackInfo& info) { setMembership(info, true); }
+  void leaveGroup(const Napi::CallbackInfo& info) { setMembership(info, false); }
+  void close(const Napi::CallbackInfo& info);
+  void setMembership(const Napi::CallbackInfo& info, bool join);
+
+  std::shared_ptr<UdpSocket> socket_;
+};
+
+}  // namespace roce

@@ -1,0 +1,68 @@
+// A UDP socket set up for RoCE; closed with its last owner.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "address.h"
+
+namespace roce {
+
+/// A system call that failed, thrown by what opens and configures sockets.
+struct SystemFailure {
+  int errnum;
+  const char* syscall;
+};
+
+struct SocketOptions {
+  Endpoint local;
+  bool reusePort = false;
+  /// Bytes the kernel may charge to the queues; 0 leaves the system's default.
+  uint32_t receiveBuffer = 0;
+  uint32_t sendBuffer = 0;
+  bool gro = false;
+  /// False sends with UDP checksum 0.
+  bool checksum = true;
+  /// False drops whatever arrives, in the kernel.
+  bool receive = true;
+  /// A network device to be bound to; empty for none.
+  std::string device;
+};
+
+class UdpSocket {
+ public:
+  /// Opens and binds. @throws SystemFailure
+  explicit UdpSocket(const SocketOptions& options);
+  ~UdpSocket() { close(); }
+  UdpSocket(const UdpSocket&) = delete;
+  UdpSocket& operator=(const UdpSocket&) = delete;
+
+  /// -1 once closed.
+  int fd() const { return fd_; }
+  void close();
+  /// What it is bound to, with the real port when 0 was asked for.
+  const Endpoint& local() const { return local_; }
+  const SocketOptions& options() const { return options_; }
+  /// Whether the kernel takes UDP_GRO.
+  bool gro() const { return gro_; }
+  /// Bytes granted, in the kernel's own accounting: twice the asked.
+  uint32_t receiveBuffer() const;
+  uint32_t sendBuffer() const;
+  /// Datagrams the kernel dropped at this socket since it was opened (the count SO_RXQ_OVFL reports).
+  uint32_t drops() const;
+  /// Joins or leaves a group; `interfaceIndex` 0 lets the routes choose. @throws SystemFailure
+  void setMembership(const Endpoint& group, uint32_t interfaceIndex, bool join);
+
+ private:
+  void set(int level, int option, int value, const char* syscall = "setsockopt");
+  bool trySet(int level, int option, int value);
+  uint32_t get(int level, int option) const;
+  void configure();
+
+  int fd_ = -1;
+  bool gro_ = false;
+  Endpoint local_;
+  SocketOptions options_;
+};
+
+}  // namespace roce

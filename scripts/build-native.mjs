@@ -1,0 +1,84 @@
+// Builds the native addon when its sources are newer than what was built, or Node has changed.
+//
+//   node scripts/build-native.mjs [--force] [--optional]
+//
+// --optional turns a failure into a warning: the dgram and memory links need no addon.
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const native = fileURLToPath(new URL('../native', import.meta.url));
+const built = join(native, 'build/Release/dgram_native.node');
+/** Says which Node the addon was built with. */
+const stamp = join(native, 'build/built-with.json');
+const optional = process.argv.includes('--optional');
+const force = process.argv.includes('--force');
+
+function fail(message) {
+  console.error(`build-native: ${message}`);
+  process.exit(optional ? 0 : 1);
+}
+
+const builtWith = JSON.stringify({
+  modules: process.versions.modules,
+  napi: process.versions.napi,
+  arch: process.arch,
+});
+
+function isFresh() {
+  if (!existsSync(built) || !existsSync(stamp) || readFileSync(stamp, 'utf8') !== builtWith) return false;
+  const sources = readdirSync(join(native, 'src')).map((name) => join(native, 'src', name));
+  const newest = Math.max(...[...sources, join(native, 'binding.gyp')].map((file) => statSync(file).mtimeMs));
+  return statSync(built).mtimeMs >= newest;
+}
+
+/** A folder that has include/node/node_api.h of this Node, so that node-gyp need not fetch headers. */
+function nodeDir() {
+  const npm = spawnSync('npm', ['config', 'get', 'nodedir'], { encoding: 'utf8' });
+  const configured = npm.status === 0 ? npm.stdout.trim() : '';
+  const candidates = [configured, process.env.npm_config_nodedir, resolve(dirname(process.execPath), '..')];
+  return candidates.find((dir) => {
+    if (!dir || dir === 'undefined') return false;
+    const version = join(dir, 'include/node/node_version.h');
+    if (!existsSync(version)) return false;
+    const major = /define NODE_MAJOR_VERSION (\d+)/.exec(readFileSync(version, 'utf8'))?.[1];
+    return major === process.versions.node.split('.')[0];
+  });
+}
+
+function isThere(command) {
+  return command !== undefined && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
+}
+
+if (process.platform !== 'linux') fail('the addon exists for Linux only; the dgram link works without it');
+if (!force && isFresh()) process.exit(0);
+
+const compiler = [process.env.CXX, 'g++', 'c++', 'clang++'].find(isThere);
+if (!compiler) fail('no C++ compiler: install g++ and make (Debian: apt-get install g++ make python3)');
+if (!isThere('make')) fail('no make: install it (Debian: apt-get install make)');
+if (!isThere(process.env.npm_config_python ?? process.env.PYTHON ?? 'python3'))
+  fail('no Python 3, which node-gyp needs (Debian: apt-get install python3)');
+
+let gyp;
+try {
+  gyp = createRequire(join(native, 'package.json')).resolve('node-gyp/bin/node-gyp.js');
+} catch {
+  fail('node-gyp is not installed: run `npm run setup` first');
+}
+
+const dir = nodeDir();
+const args = [gyp, 'rebuild', '--jobs=max', '--loglevel=warn', ...(dir ? [`--nodedir=${dir}`] : [])];
+console.error(`build-native: building the addon${dir ? ` with the headers in ${dir}` : ''} …`);
+const { npm_config_nodedir: _, ...environment } = process.env;
+const run = spawnSync(process.execPath, args, {
+  cwd: native,
+  env: { ...environment, CXX: process.env.CXX ?? compiler },
+  encoding: 'utf8',
+});
+if (run.status !== 0) {
+  process.stderr.write(run.stdout + run.stderr);
+  fail('the build failed; see above');
+}
+writeFileSync(stamp, builtWith);
