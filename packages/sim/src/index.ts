@@ -1,0 +1,12 @@
+/** The model of the transport, a network in virtual time, and packet matchers. */
+
+export * from './model/memory.ts';
+export * from './model/packet.ts';
+export * from './model/rc-qp.ts';
+export * from './model/rc-requester.ts';
+export * from './model/rc-requester-state.ts';
+export * from './model/rc-requester-transmit.ts';
+export { respond } from './model/rc-responder.ts';
+export { CHECKS } from './model/rc-responder-checks.ts';
+export * from './model/rc-responder-state.ts';
+export * from './model/work.ts';

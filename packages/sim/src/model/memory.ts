@@ -1,0 +1,78 @@
+/**
+ * Memory that a peer may reach: regions and windows by R_Key, and the one check every remote access
+ * passes (IBTA vol 1 §9.7.4.1.5, §10.6.3).
+ */
+
+import { Access } from '@node-roce/transport';
+
+/** A registered region, or a window on one: a window's `bytes` are a part of the region's. */
+export interface ModelRegion {
+  rkey: number;
+  /** Address of the first byte as the peer names it. */
+  base: bigint;
+  bytes: Uint8Array;
+  /** `Access` bits. */
+  access: number;
+  /** A type 2 window: a SEND with invalidate takes it away. */
+  invalidatable: boolean;
+}
+
+/** Everything one protection domain lets a peer reach. */
+export interface ModelMemory {
+  regions: ModelRegion[];
+}
+
+/** Why a remote access was refused. */
+export type AccessFault = 'key' | 'right' | 'range';
+
+/** Whose remote right an operation needs. */
+export const RemoteRight = {
+  WRITE: Access.REMOTE_WRITE,
+  READ: Access.REMOTE_READ,
+  ATOMIC: Access.REMOTE_ATOMIC,
+} as const;
+
+/**
+ * The one check: the key is known, the region gives the right, and all bytes lie inside.
+ * The order of the three does not show on the wire: each is the same NAK.
+ */
+export function checkAccess(
+  memory: ModelMemory,
+  rkey: number,
+  va: bigint,
+  length: number,
+  right: number,
+): AccessFault | undefined {
+  const region = memory.regions.find((r) => r.rkey === rkey);
+  if (region === undefined) return 'key';
+  if ((region.access & right) === 0) return 'right';
+  const start = va - region.base;
+  if (start < 0n || start + BigInt(length) > BigInt(region.bytes.length)) return 'range';
+  return undefined;
+}
+
+/** The bytes of a range that `checkAccess` allowed; no bytes for a length of 0, whatever the key. */
+export function bytesAt(memory: ModelMemory, rkey: number, va: bigint, length: number): Uint8Array {
+  if (length === 0) return new Uint8Array(0);
+  const region = memory.regions.find((r) => r.rkey === rkey);
+  if (region === undefined) throw new Error(`no region has the key 0x${rkey.toString(16)}`);
+  const start = Number(va - region.base);
+  return region.bytes.subarray(start, start + length);
+}
+
+/** Takes a window away; false if the key names no window (§9.4.1.1.2, §10.6.7.2.2). */
+export function invalidate(memory: ModelMemory, rkey: number): boolean {
+  const index = memory.regions.findIndex((r) => r.rkey === rkey && r.invalidatable);
+  if (index < 0) return false;
+  memory.regions.splice(index, 1);
+  return true;
+}
+
+/** The 64-bit value at an address; values of atomics are little-endian in memory, as on the host of a peer. */
+export function readU64(bytes: Uint8Array): bigint {
+  return new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true);
+}
+
+export function writeU64(bytes: Uint8Array, value: bigint): void {
+  new DataView(bytes.buffer, bytes.byteOffset, 8).setBigUint64(0, value, true);
+}

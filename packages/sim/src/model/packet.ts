@@ -1,0 +1,142 @@
+/**
+ * A packet as the model sees it: the BTH's meaning, the extension headers it came with, the payload.
+ * Plain values: what does not matter to the transport (pad, MigReq, ICRC) is not here.
+ */
+
+import {
+  BTH_ACK_REQ,
+  BTH_BYTES,
+  BTH_PAD_SHIFT,
+  Bth,
+  BthFlags,
+  decodeAeth,
+  decodeAtomicAck,
+  decodeAtomicEth,
+  decodeBth,
+  decodeReth,
+  encodeAtomicAck,
+  encodeAtomicEth,
+  encodeReth,
+  iethRkey,
+  immDt,
+  type OpcodeInfo,
+  opcodeInfo,
+  Transport,
+  writeAeth,
+  writeBth,
+  writeIeth,
+  writeImmDt,
+} from '@node-roce/wire';
+
+/** The P_Key every RoCE port has; its top bit is full membership. */
+export const DEFAULT_PKEY = 0xffff;
+
+/** Where a WRITE goes or a READ comes from (RETH). */
+export interface RemoteRange {
+  va: bigint;
+  rkey: number;
+  /** Bytes of the whole message. */
+  length: number;
+}
+
+/** Operands of an atomic (AtomicETH). */
+export interface AtomicOperands {
+  va: bigint;
+  rkey: number;
+  /** COMPARE SWAP: the new value; FETCH ADD: what is added. */
+  swapAdd: bigint;
+  compare: bigint;
+}
+
+/** One packet. The opcode says which of the optional parts are there. */
+export interface ModelPacket {
+  /** The whole byte. */
+  opcode: number;
+  destQpn: number;
+  /** 24 bits. */
+  psn: number;
+  ackReq: boolean;
+  solicited: boolean;
+  pkey: number;
+  reth?: RemoteRange;
+  atomicEth?: AtomicOperands;
+  aeth?: { syndrome: number; msn: number };
+  /** What the memory held before the atomic (AtomicAckETH). */
+  original?: bigint;
+  /** Immediate data, 32 bits. */
+  immediate?: number;
+  /** R_Key that a SEND with invalidate names (IETH). */
+  invalidateRkey?: number;
+  /** Without pad. */
+  payload: Uint8Array;
+}
+
+export type Decoded = { ok: true; packet: ModelPacket } | { ok: false; reason: string };
+
+/** The table's row of a packet that `decodePacket` gave, or that the model made: it has one. */
+export function rowOf(packet: ModelPacket): OpcodeInfo {
+  const row = opcodeInfo(packet.opcode);
+  if (row === undefined) throw new Error(`opcode 0x${packet.opcode.toString(16)} is in no table`);
+  return row;
+}
+
+/**
+ * Reads a packet from the bytes between the UDP header and the ICRC.
+ * Never throws: bytes that are no RC packet give a reason (§9.6.1: such a packet is dropped).
+ */
+export function decodePacket(bytes: Uint8Array): Decoded {
+  if (bytes.length < BTH_BYTES) return { ok: false, reason: `${bytes.length} bytes are no BTH` };
+  const bth = decodeBth(bytes, 0);
+  const row = opcodeInfo(bth.opcode);
+  if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
+  if (row === undefined || row.transport !== Transport.RC) {
+    return { ok: false, reason: `opcode 0x${bytes[Bth.OPCODE].toString(16)} is none of RC` };
+  }
+  if (bytes.length < row.headerLength + bth.pad) {
+    return { ok: false, reason: `${bytes.length} bytes end inside the headers of ${row.name}` };
+  }
+  const at = row.offsets;
+  const packet: ModelPacket = {
+    opcode: bth.opcode,
+    destQpn: bth.destQp,
+    psn: bth.psn,
+    ackReq: bth.ackReq,
+    solicited: bth.solicited,
+    pkey: bth.pkey,
+    payload: bytes.slice(row.headerLength, bytes.length - bth.pad),
+  };
+  if (at.reth >= 0) packet.reth = decodeReth(bytes, at.reth);
+  if (at.atomicEth >= 0) packet.atomicEth = decodeAtomicEth(bytes, at.atomicEth);
+  if (at.aeth >= 0) packet.aeth = decodeAeth(bytes, at.aeth);
+  if (at.atomicAckEth >= 0) packet.original = decodeAtomicAck(bytes, at.atomicAckEth).original;
+  if (at.immDt >= 0) packet.immediate = immDt(bytes, at.immDt);
+  if (at.ieth >= 0) packet.invalidateRkey = iethRkey(bytes, at.ieth);
+  return { ok: true, packet };
+}
+
+/** The bytes of a packet from its BTH through its pad. MigReq is 1, as real adapters send it. */
+export function encodePacket(packet: ModelPacket): Uint8Array<ArrayBuffer> {
+  const row = rowOf(packet);
+  const at = row.offsets;
+  const pad = -packet.payload.length & 3;
+  const bytes = new Uint8Array(row.headerLength + packet.payload.length + pad);
+  writeBth(
+    bytes,
+    0,
+    packet.opcode,
+    (packet.solicited ? BthFlags.SOLICITED : 0) | BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT),
+    packet.pkey,
+    packet.destQpn,
+    packet.psn | (packet.ackReq ? BTH_ACK_REQ : 0),
+  );
+  if (packet.reth) encodeReth(bytes, at.reth, packet.reth);
+  if (packet.atomicEth) encodeAtomicEth(bytes, at.atomicEth, packet.atomicEth);
+  if (packet.aeth) writeAeth(bytes, at.aeth, packet.aeth.syndrome, packet.aeth.msn);
+  if (packet.original !== undefined) {
+    encodeAtomicAck(bytes, at.atomicAckEth, { original: packet.original });
+  }
+  if (packet.immediate !== undefined) writeImmDt(bytes, at.immDt, packet.immediate);
+  if (packet.invalidateRkey !== undefined) writeIeth(bytes, at.ieth, packet.invalidateRkey);
+  bytes.set(packet.payload, row.headerLength);
+  return bytes;
+}

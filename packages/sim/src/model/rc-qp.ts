@@ -1,0 +1,103 @@
+/**
+ * A queue pair of a reliable connection: a requester and a responder that fail together
+ * (IBTA vol 1 §10.3.1.7). Packets in, packets and completions out, time as an argument.
+ */
+
+import type { ModelMemory } from './memory.ts';
+import { type ModelPacket, rowOf } from './packet.ts';
+import { advanceTime, flushSends, receiveResponse } from './rc-requester.ts';
+import {
+  createRequester,
+  nextDeadline,
+  postSend,
+  type Requester,
+  type RequesterConfig,
+} from './rc-requester-state.ts';
+import { planPacket, sendPacket } from './rc-requester-transmit.ts';
+import { respond } from './rc-responder.ts';
+import {
+  createResponder,
+  flushReceives,
+  postReceive,
+  type Responder,
+  type ResponderConfig,
+} from './rc-responder-state.ts';
+import type { ModelCompletion, ModelReceiveRequest, ModelSendRequest } from './work.ts';
+
+export interface QpConfig extends RequesterConfig, ResponderConfig {
+  /** PSN of our first request, 24 bits. */
+  sqPsn: number;
+  /** PSN of the peer's first request, 24 bits. */
+  rqPsn: number;
+}
+
+/** A queue pair in RTS, or in ERR once something ended it. */
+export class ModelQp {
+  readonly requester: Requester;
+  readonly responder: Responder;
+  /** Completions of the send queue that were not fetched yet, in order. */
+  readonly sendCompletions: ModelCompletion[] = [];
+  /** Same of the receive queue. */
+  readonly receiveCompletions: ModelCompletion[] = [];
+  readonly #replies: ModelPacket[] = [];
+
+  constructor(config: QpConfig, memory: ModelMemory) {
+    this.requester = createRequester(config, config.sqPsn);
+    this.responder = createResponder(config, memory, config.rqPsn);
+  }
+
+  get state(): 'RTS' | 'ERR' {
+    return this.requester.state === 'ERR' ? 'ERR' : 'RTS';
+  }
+
+  postSend(request: ModelSendRequest): void {
+    this.sendCompletions.push(...postSend(this.requester, request));
+  }
+
+  postReceive(request: ModelReceiveRequest): void {
+    this.receiveCompletions.push(...postReceive(this.responder, request));
+  }
+
+  /** A packet that arrived. @param now µs */
+  receive(packet: ModelPacket, now: number): void {
+    if (rowOf(packet).isResponse) {
+      this.sendCompletions.push(...receiveResponse(this.requester, packet, now));
+    } else {
+      const { replies, completions } = respond(this.responder, packet);
+      this.#replies.push(...replies);
+      this.receiveCompletions.push(...completions);
+    }
+    this.#failTogether();
+  }
+
+  /** Timers that are due. @param now µs */
+  advance(now: number): void {
+    this.sendCompletions.push(...advanceTime(this.requester, now));
+    this.#failTogether();
+  }
+
+  /** The next packet to send, replies first; `undefined` when there is none now. @param now µs */
+  transmit(now: number): ModelPacket | undefined {
+    const reply = this.#replies.shift();
+    if (reply !== undefined) return reply;
+    const plan = planPacket(this.requester);
+    return typeof plan === 'string' ? undefined : sendPacket(this.requester, plan, now);
+  }
+
+  /** When `advance` wants to be called, µs; `Infinity` for never. */
+  nextDeadline(): number {
+    return nextDeadline(this.requester);
+  }
+
+  /** To the error state, as `ibv_modify_qp` does it: everything posted is flushed. */
+  fail(): void {
+    this.sendCompletions.push(...flushSends(this.requester));
+    this.receiveCompletions.push(...flushReceives(this.responder));
+  }
+
+  #failTogether(): void {
+    if (this.requester.state !== 'ERR' && this.responder.state !== 'ERR') return;
+    if (this.requester.state !== 'ERR') this.sendCompletions.push(...flushSends(this.requester));
+    if (this.responder.state !== 'ERR') this.receiveCompletions.push(...flushReceives(this.responder));
+  }
+}

@@ -1,0 +1,221 @@
+/**
+ * The checks a request passes before it has any effect, in the order of IBTA vol 1 §9.7.4.1:
+ * header and state, PSN, opcode sequence, operation allowed, resources, length, R_Key.
+ * Each returns what is wrong, or `undefined`: go on with the next.
+ */
+
+import { Access, type WcStatusName } from '@node-roce/transport';
+import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
+import { checkAccess, RemoteRight } from './memory.ts';
+import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
+import type { Responder } from './rc-responder-state.ts';
+import type { ModelReceiveRequest } from './work.ts';
+
+/** A message is no longer than this many bytes (§9.3.3: DMA length 0 … 2^31). */
+export const MAX_MESSAGE_BYTES = 2 ** 31;
+
+export type Verdict =
+  | { is: 'good' }
+  | { is: 'duplicate' }
+  | { is: 'drop'; reason: string }
+  | { is: 'not ready' }
+  | { is: 'out of sequence'; syndrome: number }
+  | {
+      is: 'fault';
+      syndrome: number;
+      /** How the receive completes that the message was using, if it was using one. */
+      receiverStatus: WcStatusName;
+      /** That receive, if it is not the one of the message in progress. */
+      receive?: ModelReceiveRequest;
+      reason: string;
+    };
+
+type Check = (r: Responder, packet: ModelPacket, row: OpcodeInfo) => Verdict | undefined;
+
+/** All checks, in order: the first that objects decides. */
+export const CHECKS: readonly Check[] = [
+  checkHeader,
+  checkState,
+  checkPsn,
+  checkOpcodeSequence,
+  checkOperationAllowed,
+  checkResources,
+  checkLength,
+  checkRemoteAccess,
+];
+
+export function checkRequest(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict {
+  for (const check of CHECKS) {
+    const verdict = check(r, packet, row);
+    if (verdict !== undefined) return verdict;
+  }
+  return { is: 'good' };
+}
+
+function invalidRequest(reason: string): Verdict {
+  return {
+    is: 'fault',
+    syndrome: NakCode.INVALID_REQUEST,
+    receiverStatus: 'REM_INV_REQ_ERR',
+    reason,
+  };
+}
+
+/** §9.6.1: transport service and P_Key must be the queue pair's; others are dropped in silence. */
+export function checkHeader(_r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  if (row.transport !== Transport.RC) return { is: 'drop', reason: 'another transport service' };
+  if (!row.isRequest) return { is: 'drop', reason: 'a response is not for the responder' };
+  // Membership (the top bit) may be limited on one of the two sides (§10.9.3).
+  if ((packet.pkey & 0x7fff) !== (DEFAULT_PKEY & 0x7fff)) return { is: 'drop', reason: 'P_Key mismatch' };
+  return undefined;
+}
+
+/** §10.3.1: a queue pair receives from RTR on; in the error state it drops in silence. */
+export function checkState(r: Responder): Verdict | undefined {
+  return r.state === 'ERR' ? { is: 'drop', reason: 'error state' } : undefined;
+}
+
+/**
+ * §9.7.4.1.1: expected, a repetition (up to 2^23 back), or ahead. The first packet ahead draws one NAK
+ * with the expected PSN, those after it are dropped until that PSN arrives. Repetitions are answered
+ * all the while.
+ */
+export function checkPsn(r: Responder, packet: ModelPacket): Verdict | undefined {
+  const distance = psnDiff(packet.psn, r.ePsn);
+  if (distance === 0) return undefined;
+  if (distance < 0) return { is: 'duplicate' };
+  if (r.nakOutstanding) return { is: 'drop', reason: 'ahead of the expected PSN, NAK is out' };
+  return { is: 'out of sequence', syndrome: NakCode.PSN_SEQUENCE_ERROR };
+}
+
+/** §9.7.4.1.2: between FIRST and LAST come only MIDDLEs and the LAST of the same operation. */
+export function checkOpcodeSequence(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  const begins = row.first;
+  if (r.inProgress === undefined) {
+    return begins ? undefined : invalidRequest('MIDDLE or LAST without a FIRST');
+  }
+  if (begins) return invalidRequest('a message begins inside another');
+  const kind = row.isSend ? 'SEND' : 'WRITE';
+  return kind === r.inProgress.kind ? undefined : invalidRequest(`${kind} goes on a ${r.inProgress.kind}`);
+}
+
+/** §9.7.4.1.3: the queue pair supports the operation and its access flags allow it. */
+export function checkOperationAllowed(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  const allowed = r.config.accessFlags;
+  if (row.isSend) return undefined;
+  if (row.isWrite) {
+    return allowed & Access.REMOTE_WRITE ? undefined : invalidRequest('the queue pair allows no WRITE');
+  }
+  if (row.isReadRequest) {
+    return allowed & Access.REMOTE_READ ? undefined : invalidRequest('the queue pair allows no READ');
+  }
+  if (row.isAtomic) {
+    return allowed & Access.REMOTE_ATOMIC ? undefined : invalidRequest('the queue pair allows no atomic');
+  }
+  return invalidRequest(`${row.name} is not supported`);
+}
+
+/** True for the packet with which a message takes a receive: the first of a SEND, the last of a WRITE with immediate. */
+export function takesReceive(row: OpcodeInfo): boolean {
+  return row.isSend ? row.first : row.isWrite && row.hasImmediate;
+}
+
+/**
+ * §9.7.5.2.8: no receive posted, RNR NAK. §9.7.4.1.4: no room to remember a READ or atomic (none was
+ * agreed on), invalid request. A receive whose buffer can't be used: remote operational error.
+ */
+export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  if ((row.isReadRequest || row.isAtomic) && r.config.maxDestRdAtomic === 0) {
+    return invalidRequest('READs and atomics were not agreed on');
+  }
+  if (!takesReceive(row)) return undefined;
+  const receive = r.receives[0];
+  if (receive === undefined) return { is: 'not ready' };
+  if (receive.broken && row.isSend) {
+    return {
+      is: 'fault',
+      syndrome: NakCode.REMOTE_OPERATIONAL_ERROR,
+      receiverStatus: 'LOC_QP_OP_ERR',
+      receive,
+      reason: 'the receive has a bad local key',
+    };
+  }
+  return undefined;
+}
+
+/**
+ * §9.7.4.1.6: FIRST and MIDDLE fill the path MTU, LAST carries 1 byte to the path MTU, ONLY 0 to the path
+ * MTU; a WRITE carries what its RETH announced; a SEND fits the receive; an atomic is aligned (§9.4.5).
+ */
+export function checkLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  return checkPacketLength(r, packet, row) ?? checkMessageLength(r, packet, row);
+}
+
+function checkPacketLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  if (!row.isSend && !row.isWrite) {
+    if (packet.payload.length !== 0) return invalidRequest('payload where none belongs');
+    return undefined;
+  }
+  const { length } = packet.payload;
+  const { pathMtu } = r.config;
+  if (!row.last && length !== pathMtu) return invalidRequest(`${length} bytes in a FIRST or MIDDLE`);
+  if (length > pathMtu) return invalidRequest(`${length} bytes exceed the path MTU`);
+  if (row.last && !row.first && length === 0) return invalidRequest('an empty LAST');
+  return undefined;
+}
+
+function checkMessageLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  const soFar = (row.first ? 0 : (r.inProgress?.received ?? 0)) + packet.payload.length;
+  if (row.isSend) {
+    const receive = row.first ? r.receives[0] : r.inProgress?.receive;
+    if (receive !== undefined && soFar > receive.local.length) {
+      return {
+        is: 'fault',
+        syndrome: NakCode.INVALID_REQUEST,
+        receiverStatus: 'LOC_LEN_ERR',
+        receive,
+        reason: 'the receive is too small',
+      };
+    }
+    return undefined;
+  }
+  if (packet.reth !== undefined && packet.reth.length > MAX_MESSAGE_BYTES) {
+    return invalidRequest('a message of more than 2^31 bytes');
+  }
+  if (row.isWrite) {
+    const announced = row.first ? packet.reth!.length : r.inProgress!.announced;
+    if (row.last ? soFar !== announced : soFar >= announced) {
+      return invalidRequest(`${soFar} bytes of a WRITE of ${announced}`);
+    }
+  }
+  if (packet.atomicEth !== undefined && packet.atomicEth.va % 8n !== 0n) {
+    return invalidRequest('a misaligned atomic');
+  }
+  return undefined;
+}
+
+/**
+ * §9.7.4.1.5: key, right and range, on the packet that carries the RETH or AtomicETH, for the whole
+ * message. A READ or WRITE of no bytes needs no valid key (§9.4.3, §9.4.4).
+ */
+export function checkRemoteAccess(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  const fault = remoteAccessFault(r, packet, row);
+  if (fault === undefined) return undefined;
+  return {
+    is: 'fault',
+    syndrome: NakCode.REMOTE_ACCESS_ERROR,
+    receiverStatus: 'REM_ACCESS_ERR',
+    reason: `remote access: ${fault}`,
+  };
+}
+
+/** What of the access a request asks for is not allowed, if anything. */
+export function remoteAccessFault(r: Responder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
+  if (packet.atomicEth !== undefined) {
+    const { rkey, va } = packet.atomicEth;
+    return checkAccess(r.memory, rkey, va, 8, RemoteRight.ATOMIC);
+  }
+  if (packet.reth === undefined || packet.reth.length === 0) return undefined;
+  const { rkey, va, length } = packet.reth;
+  return checkAccess(r.memory, rkey, va, length, row.isWrite ? RemoteRight.WRITE : RemoteRight.READ);
+}

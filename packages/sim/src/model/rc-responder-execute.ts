@@ -1,0 +1,153 @@
+/** What a request does once every check let it pass (IBTA vol 1 §9.4), and what it completes. */
+
+import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire';
+import { bytesAt, invalidate, readU64, writeU64 } from './memory.ts';
+import type { AtomicOperands, ModelPacket } from './packet.ts';
+import type { Verdict } from './rc-responder-checks.ts';
+import { atomicAcknowledge, readResponses, responseCount } from './rc-responder-replies.ts';
+import type { MessageInProgress, Responder } from './rc-responder-state.ts';
+import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
+
+export interface Executed {
+  /** Responses that carry data. A request without them is acknowledged, if it asks for it. */
+  replies: ModelPacket[];
+  completions: ModelCompletion[];
+  fault?: Extract<Verdict, { is: 'fault' }>;
+}
+
+export function execute(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
+  if (row.isReadRequest) return { replies: executeRead(r, packet), completions: [] };
+  if (row.isAtomic) return { replies: executeAtomic(r, packet, row), completions: [] };
+  return row.isSend ? executeSend(r, packet, row) : executeWrite(r, packet, row);
+}
+
+/** §9.7.2: the expected PSN moves on by the packets of the request, a READ's by those of its responses. */
+function advance(r: Responder, packets: number): void {
+  r.ePsn = psnAdd(r.ePsn, packets);
+}
+
+/** §9.7.7.1: one more message done: at its last packet; a READ when it is accepted. */
+function countMessage(r: Responder): void {
+  r.msn = psnAdd(r.msn, 1);
+}
+
+/** §9.4.1: a SEND fills the oldest receive, packet by packet, and completes it with its last. */
+export function executeSend(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
+  const message: MessageInProgress = row.first
+    ? { kind: 'SEND', received: 0, announced: 0, va: 0n, rkey: 0, receive: r.receives.shift() }
+    : r.inProgress!;
+  const receive = message.receive!;
+  receive.local.set(packet.payload, message.received);
+  message.received += packet.payload.length;
+  r.ackPsn = packet.psn;
+  if (!row.last) {
+    r.inProgress = message;
+    advance(r, 1);
+    return { replies: [], completions: [] };
+  }
+  const completion = receiveCompletion(receive, packet, 'RECV', message.received);
+  r.inProgress = undefined;
+  if (packet.invalidateRkey !== undefined) {
+    const fault = executeInvalidate(r, packet.invalidateRkey, receive);
+    if (fault !== undefined) return { replies: [], completions: [], fault };
+  }
+  advance(r, 1);
+  countMessage(r);
+  return { replies: [], completions: [completion] };
+}
+
+/** §9.4.1.1: SEND with invalidate ends the life of a window; any other key is a remote access error. */
+export function executeInvalidate(
+  r: Responder,
+  rkey: number,
+  receive: ModelReceiveRequest,
+): Extract<Verdict, { is: 'fault' }> | undefined {
+  if (invalidate(r.memory, rkey)) return undefined;
+  return {
+    is: 'fault',
+    syndrome: NakCode.REMOTE_ACCESS_ERROR,
+    receiverStatus: 'LOC_ACCESS_ERR',
+    receive,
+    reason: 'the key to invalidate names no window',
+  };
+}
+
+/** §9.4.3: a WRITE goes where the RETH of its first packet says; immediate data completes a receive. */
+export function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
+  const message: MessageInProgress = row.first
+    ? {
+        kind: 'WRITE',
+        received: 0,
+        announced: packet.reth!.length,
+        va: packet.reth!.va,
+        rkey: packet.reth!.rkey,
+      }
+    : r.inProgress!;
+  const { length } = packet.payload;
+  bytesAt(r.memory, message.rkey, message.va + BigInt(message.received), length).set(packet.payload);
+  message.received += length;
+  r.ackPsn = packet.psn;
+  r.inProgress = row.last ? undefined : message;
+  advance(r, 1);
+  if (!row.last) return { replies: [], completions: [] };
+  countMessage(r);
+  if (!row.hasImmediate) return { replies: [], completions: [] };
+  const receive = r.receives.shift()!;
+  return {
+    replies: [],
+    completions: [receiveCompletion(receive, packet, 'RECV_RDMA_WITH_IMM', message.received)],
+  };
+}
+
+/** §9.4.4: a READ is answered with the bytes as they are now, and remembered (§9.7.5.1.5). */
+export function executeRead(r: Responder, packet: ModelPacket): ModelPacket[] {
+  const packets = responseCount(packet.reth!.length, r.config.pathMtu);
+  const lastPsn = psnAdd(packet.psn, packets - 1);
+  remember(r, { firstPsn: packet.psn, lastPsn, request: packet });
+  advance(r, packets);
+  countMessage(r);
+  return readResponses(r, packet);
+}
+
+/** §9.4.5: read, compute, write, answer with what was read; the answer is kept for a repetition. */
+export function executeAtomic(r: Responder, packet: ModelPacket, row: OpcodeInfo): ModelPacket[] {
+  const operands = packet.atomicEth!;
+  const target = bytesAt(r.memory, operands.rkey, operands.va, 8);
+  const original = readU64(target);
+  writeU64(
+    target,
+    row.key === 'RC_FETCH_ADD' ? fetchAdd(original, operands) : compareSwap(original, operands),
+  );
+  remember(r, { firstPsn: packet.psn, lastPsn: packet.psn, request: packet, original });
+  advance(r, 1);
+  countMessage(r);
+  return [atomicAcknowledge(r, packet.psn, original)];
+}
+
+function fetchAdd(original: bigint, { swapAdd }: AtomicOperands): bigint {
+  return BigInt.asUintN(64, original + swapAdd);
+}
+
+function compareSwap(original: bigint, { compare, swapAdd }: AtomicOperands): bigint {
+  return original === compare ? swapAdd : original;
+}
+
+/** §9.7.5.1.5: as many READs and atomics are remembered as were agreed on; the oldest goes. */
+function remember(r: Responder, saved: Responder['saved'][number]): void {
+  r.saved.push(saved);
+  if (r.saved.length > r.config.maxDestRdAtomic) r.saved.shift();
+}
+
+/** §9.2.3: the solicited event bit counts on the packet that completes a receive, nowhere else. */
+function receiveCompletion(
+  receive: ModelReceiveRequest,
+  packet: ModelPacket,
+  opcode: 'RECV' | 'RECV_RDMA_WITH_IMM',
+  byteLen: number,
+): ModelCompletion {
+  const completion: ModelCompletion = { wrId: receive.wrId, status: 'SUCCESS', opcode, byteLen };
+  if (packet.immediate !== undefined) completion.immediate = packet.immediate;
+  if (packet.invalidateRkey !== undefined) completion.invalidatedRkey = packet.invalidateRkey;
+  if (packet.solicited) completion.solicited = true;
+  return completion;
+}

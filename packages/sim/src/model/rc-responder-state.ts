@@ -1,0 +1,105 @@
+/** What a responder of a reliable connection remembers. Plain values only. */
+
+import { psnAdd } from '@node-roce/wire';
+import type { ModelMemory } from './memory.ts';
+import type { ModelPacket } from './packet.ts';
+import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
+
+/** What the connection was set up with (`ibv_modify_qp` to RTR). */
+export interface ResponderConfig {
+  /** QPN that replies go to. */
+  destQpn: number;
+  /** Bytes. */
+  pathMtu: number;
+  /** `Access` bits of the queue pair: which remote operations it allows at all. */
+  accessFlags: number;
+  /** READs and atomics whose answers are kept for a repetition. */
+  maxDestRdAtomic: number;
+  /** Timer code of RNR NAKs, 0 … 31. */
+  minRnrTimer: number;
+  /** Count receives in the AETH (§9.7.7.2); otherwise code 31, no limit. */
+  flowControl: boolean;
+}
+
+/** A SEND or WRITE of which the FIRST arrived and the LAST did not. */
+export interface MessageInProgress {
+  kind: 'SEND' | 'WRITE';
+  /** Bytes so far. */
+  received: number;
+  /** WRITE: what its RETH announced. */
+  announced: number;
+  va: bigint;
+  rkey: number;
+  /** SEND: the receive it goes to. */
+  receive?: ModelReceiveRequest;
+}
+
+/** A READ or atomic that was executed, kept in case its answer is lost. */
+export interface SavedRequest {
+  firstPsn: number;
+  lastPsn: number;
+  request: ModelPacket;
+  /** Atomics: the value that was answered. */
+  original?: bigint;
+}
+
+/** State of a responder: plain values only. */
+export interface Responder {
+  config: ResponderConfig;
+  memory: ModelMemory;
+  state: 'READY' | 'ERR';
+  /** The PSN expected next. */
+  ePsn: number;
+  /** Messages completed, 24 bits (§9.7.7.1). */
+  msn: number;
+  /** PSN of the last SEND or WRITE packet executed: what a repeated one is acknowledged with. */
+  ackPsn: number;
+  /** A NAK or RNR NAK for `ePsn` is out: packets past it are dropped in silence until it arrives. */
+  nakOutstanding: boolean;
+  inProgress: MessageInProgress | undefined;
+  receives: ModelReceiveRequest[];
+  saved: SavedRequest[];
+}
+
+/** What came of a request. */
+export interface Response {
+  replies: ModelPacket[];
+  completions: ModelCompletion[];
+  /** Why the packet had no effect, if it had none. */
+  dropped?: string;
+}
+
+export function createResponder(config: ResponderConfig, memory: ModelMemory, firstPsn: number): Responder {
+  return {
+    config,
+    memory,
+    state: 'READY',
+    ePsn: firstPsn,
+    msn: 0,
+    ackPsn: psnAdd(firstPsn, -1),
+    nakOutstanding: false,
+    inProgress: undefined,
+    receives: [],
+    saved: [],
+  };
+}
+
+/**
+ * The error state: nothing is received any more, what was posted completes as flushed.
+ * A receive that a message had begun to fill counts as posted.
+ */
+export function flushReceives(r: Responder): ModelCompletion[] {
+  const begun = r.inProgress?.receive;
+  const posted = begun === undefined ? r.receives : [begun, ...r.receives];
+  r.state = 'ERR';
+  r.inProgress = undefined;
+  r.receives = [];
+  return posted.map(({ wrId }) => ({ wrId, status: 'WR_FLUSH_ERR' }));
+}
+
+/** Posts a receive; in the error state it completes at once (§10.8.3.1). */
+export function postReceive(r: Responder, request: ModelReceiveRequest): ModelCompletion[] {
+  if (r.state === 'ERR') return [{ wrId: request.wrId, status: 'WR_FLUSH_ERR' }];
+  r.receives.push(request);
+  return [];
+}

@@ -1,0 +1,50 @@
+/** Work requests and completions of the model, as plain values. Names are those of `<infiniband/verbs.h>`. */
+
+import type { WcOpcodeName, WcStatusName } from '@node-roce/transport';
+
+/** What can be posted to the model's send queue. */
+export type ModelOpcode =
+  | 'SEND'
+  | 'SEND_WITH_IMM'
+  | 'SEND_WITH_INV'
+  | 'RDMA_WRITE'
+  | 'RDMA_WRITE_WITH_IMM'
+  | 'RDMA_READ'
+  | 'ATOMIC_CMP_AND_SWP'
+  | 'ATOMIC_FETCH_AND_ADD';
+
+export interface ModelSendRequest {
+  wrId: number;
+  opcode: ModelOpcode;
+  /** SEND and WRITE: the message. READ and atomics: where the answer goes (8 bytes for an atomic). */
+  local: Uint8Array;
+  remote?: { va: bigint; rkey: number };
+  immediate?: number;
+  invalidateRkey?: number;
+  /** CMP_AND_SWP: the value compared with; FETCH_AND_ADD: the value added. */
+  compareAdd?: bigint;
+  swap?: bigint;
+  signaled?: boolean;
+  solicited?: boolean;
+  fence?: boolean;
+}
+
+export interface ModelReceiveRequest {
+  wrId: number;
+  /** As long as the receive is. */
+  local: Uint8Array;
+  /** The local buffer can't be written (a bad L_Key): the receive fails when it is used. */
+  broken?: boolean;
+}
+
+/** One entry of a completion queue. Fields but `wrId` and `status` are there on success only. */
+export interface ModelCompletion {
+  wrId: number;
+  status: WcStatusName;
+  opcode?: WcOpcodeName;
+  byteLen?: number;
+  immediate?: number;
+  invalidatedRkey?: number;
+  /** Raises an event on a queue that waits for solicited ones. */
+  solicited?: boolean;
+}
