@@ -1,0 +1,254 @@
+/** Completion queues: polling, notification, waiting, iterating. */
+import {
+  type CqCreated,
+  Cqe,
+  Ring,
+  RoceError,
+  WC_STATUS_NAMES,
+  WcFlags,
+  WcOpcode,
+  type WcOpcodeName,
+  WcStatus,
+  type WcStatusName,
+} from '@node-roce/transport';
+import type { Engine } from './engine.ts';
+
+const OPCODE_NAMES = new Map(
+  Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
+);
+
+/** A work completion (`struct ibv_wc`). Filled anew by each poll that is given it. */
+export class WorkCompletion {
+  wrIdLow = 0;
+  wrIdHigh = 0;
+  /** `WcStatus`. */
+  statusCode = 0;
+  /** `WcOpcode`; not valid unless the status is SUCCESS. */
+  opcodeCode = 0;
+  /** Bytes received, read or written. */
+  byteLen = 0;
+  /** Local QPN. */
+  qpNum = 0;
+  /** QPN of the sender. */
+  srcQp = 0;
+  /** `WcFlags`. */
+  flags = 0;
+  vendorErr = 0;
+  immediate = 0;
+
+  /** What the work request said. */
+  get wrId(): bigint {
+    return (BigInt(this.wrIdHigh) << 32n) | BigInt(this.wrIdLow);
+  }
+  /** The same as a number, without allocation; exact up to 2^53. */
+  get wrIdNumber(): number {
+    return this.wrIdHigh * 0x1_0000_0000 + this.wrIdLow;
+  }
+  get ok(): boolean {
+    return this.statusCode === WcStatus.SUCCESS;
+  }
+  get status(): WcStatusName {
+    return WC_STATUS_NAMES[this.statusCode];
+  }
+  get opcode(): WcOpcodeName {
+    return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
+  }
+  /** Immediate data, if there is any. */
+  get immData(): number | undefined {
+    return (this.flags & WcFlags.WITH_IMM) !== 0 ? this.immediate : undefined;
+  }
+  /** The key that the peer's SEND_WITH_INV invalidated, if it did. */
+  get invalidatedRkey(): number | undefined {
+    return (this.flags & WcFlags.WITH_INV) !== 0 ? this.immediate : undefined;
+  }
+}
+
+/** The error that a completion stands for. */
+export function completionError(wc: WorkCompletion): RoceError {
+  return new RoceError(
+    'ERR_ROCE_COMPLETION',
+    `work request ${wc.wrId} of QP ${wc.qpNum} ended with ${wc.status}`,
+    {
+      errno: 'EIO',
+      attribute: wc.status,
+    },
+  );
+}
+
+export class CompletionQueue implements AsyncDisposable {
+  readonly handle: number;
+  /** Entries it holds; at least what was asked for. */
+  readonly cqe: number;
+  readonly #ring: Ring;
+  readonly #engine: Engine;
+  readonly #onDestroy: (cq: CompletionQueue) => void;
+  #waiters: (() => void)[] = [];
+  #destroyed = false;
+  #failure: unknown;
+
+  constructor(engine: Engine, created: CqCreated, onDestroy: (cq: CompletionQueue) => void) {
+    this.#engine = engine;
+    this.handle = created.handle;
+    this.cqe = created.cqe;
+    this.#ring = new Ring(created.ring);
+    this.#onDestroy = onDestroy;
+  }
+
+  /**
+   * ibv_poll_cq(3): takes up to `max` completions off the queue, in order. With the engine in this
+   * thread, an empty queue makes it run once, so that a loop of polls makes progress.
+   * Throws ERR_ROCE_CQ_OVERRUN once all is taken from a queue that overran.
+   */
+  poll(max = 16): WorkCompletion[] {
+    const list: WorkCompletion[] = [];
+    const ready = this.#ready(max);
+    for (let i = 0; i < ready; i++) {
+      const wc = new WorkCompletion();
+      this.#take(i, wc);
+      list.push(wc);
+    }
+    this.#release(ready);
+    return list;
+  }
+
+  /** As `poll`, into completions that the caller has: returns how many were filled. Allocates nothing. */
+  pollInto(into: readonly WorkCompletion[]): number {
+    const ready = this.#ready(into.length);
+    for (let i = 0; i < ready; i++) this.#take(i, into[i]);
+    this.#release(ready);
+    return ready;
+  }
+
+  #ready(max: number): number {
+    const ring = this.#ring;
+    let used = ring.used;
+    if (used === 0) {
+      this.#engine.poll();
+      used = ring.used;
+      if (used === 0 && ring.state !== 0) throw this.#overrun();
+    }
+    return Math.min(used, max);
+  }
+
+  #take(ahead: number, wc: WorkCompletion): void {
+    const { words } = this.#ring;
+    const w = this.#ring.wordOf((this.#ring.consumer + ahead) | 0);
+    wc.wrIdLow = words[w + Cqe.WR_ID_LOW];
+    wc.wrIdHigh = words[w + Cqe.WR_ID_HIGH];
+    wc.statusCode = words[w + Cqe.STATUS];
+    wc.opcodeCode = words[w + Cqe.OPCODE];
+    wc.byteLen = words[w + Cqe.BYTE_LEN];
+    wc.immediate = words[w + Cqe.IMMEDIATE];
+    wc.qpNum = words[w + Cqe.QP_NUM];
+    wc.srcQp = words[w + Cqe.SRC_QP];
+    wc.flags = words[w + Cqe.FLAGS];
+    wc.vendorErr = words[w + Cqe.VENDOR_ERR];
+  }
+
+  #release(count: number): void {
+    if (count > 0) this.#ring.release((this.#ring.consumer + count) | 0);
+  }
+
+  #overrun(): RoceError {
+    return new RoceError(
+      'ERR_ROCE_CQ_OVERRUN',
+      `completion queue ${this.handle} overran its ${this.cqe} entries`,
+      {
+        errno: 'EIO',
+      },
+    );
+  }
+
+  /**
+   * ibv_req_notify_cq(3): asks for one event at the next completion (or the next solicited or failed
+   * one). Completions that are there already raise none: poll again after asking.
+   */
+  requestNotify({ solicitedOnly = false } = {}): void {
+    this.#ring.arm(solicitedOnly ? 2 : 1);
+  }
+
+  /** The event came. */
+  notify(): void {
+    const waiters = this.#waiters;
+    this.#waiters = [];
+    for (const wake of waiters) wake();
+  }
+
+  /** The device failed: whoever waits hears why. */
+  fail(error: unknown): void {
+    this.#failure = error;
+    this.notify();
+  }
+
+  /**
+   * Resolves when there is something to poll; at once if there is. Rejects with the signal's reason.
+   */
+  async wait({
+    signal,
+    solicitedOnly = false,
+  }: {
+    signal?: AbortSignal;
+    solicitedOnly?: boolean;
+  } = {}): Promise<void> {
+    for (;;) {
+      signal?.throwIfAborted();
+      if (this.#failure) throw this.#failure;
+      if (this.#destroyed)
+        throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
+      if (this.#ring.used > 0) return;
+      if (this.#ring.state !== 0) throw this.#overrun();
+      this.requestNotify({ solicitedOnly });
+      if (this.#ring.used > 0 && !solicitedOnly) return;
+      await new Promise<void>((resolve, reject) => {
+        const onAbort = () => {
+          this.#waiters = this.#waiters.filter((w) => w !== wake);
+          reject(signal?.reason);
+        };
+        const wake = () => {
+          signal?.removeEventListener('abort', onAbort);
+          resolve();
+        };
+        this.#waiters.push(wake);
+        signal?.addEventListener('abort', onAbort, { once: true });
+      });
+      if (solicitedOnly && this.#ring.used > 0) return;
+    }
+  }
+
+  /** Waits for the next completion and takes it. */
+  async next({ signal }: { signal?: AbortSignal } = {}): Promise<WorkCompletion> {
+    for (;;) {
+      const [wc] = this.poll(1);
+      if (wc) return wc;
+      await this.wait({ signal });
+    }
+  }
+
+  /** Completions as they come, until the loop is left or the queue is destroyed. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<WorkCompletion, void> {
+    while (!this.#destroyed) {
+      const found = this.poll(64);
+      yield* found;
+      if (found.length > 0) continue;
+      try {
+        await this.wait();
+      } catch (error) {
+        if (this.#destroyed) return;
+        throw error;
+      }
+    }
+  }
+
+  /** ibv_destroy_cq(3): EBUSY while queue pairs complete here. */
+  async destroy(): Promise<void> {
+    if (this.#destroyed) return;
+    await this.#engine.call('destroyCq', this.handle);
+    this.#destroyed = true;
+    this.#onDestroy(this);
+    this.notify();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.destroy();
+  }
+}

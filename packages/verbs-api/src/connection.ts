@@ -1,0 +1,221 @@
+/**
+ * Connecting two queue pairs without a connection manager: what each side has to know of the other, the
+ * attributes that follow from it, and an exchange over TCP for programs that have no channel of their own.
+ */
+import { once } from 'node:events';
+import { connect as connectTcp, createServer, type Socket } from 'node:net';
+import { Access, type AhAttr, invalid, type QpAttr, RoceError } from '@node-roce/transport';
+import { gidFromText, isIpv4Mapped } from '@node-roce/wire';
+import type { EngineFacts } from './engine.ts';
+
+/** What a side tells the other. Plain data; survives JSON. */
+export interface ConnectionData {
+  /** 24 bits. */
+  qpNum: number;
+  /** First PSN that this side sends, 24 bits. */
+  psn: number;
+  /** Address in figures, or a GID's text. */
+  gid: string;
+  /** Largest path MTU of its port; 1024 where it does not say. */
+  mtu?: number;
+}
+
+export interface ConnectOptions {
+  /** Bytes; the smaller of the two ports' unless given. */
+  pathMtu?: number;
+  /** Index of the local GID; the first of the peer's IP version unless given. */
+  gidIndex?: number;
+  /** Code; 14 (67 ms, retried after two of them). 0 waits for ever. */
+  timeout?: number;
+  /** 7. */
+  retryCnt?: number;
+  /** 7, which is for ever. */
+  rnrRetry?: number;
+  /** Code; 12 (0.64 ms). */
+  minRnrTimer?: number;
+  /** READs and atomics out at once; 16. */
+  maxRdAtomic?: number;
+  /** READs and atomics served at once; 16. */
+  maxDestRdAtomic?: number;
+  /** `Access` bits that peers get on this queue pair; all remote operations unless given. */
+  access?: number;
+  flowLabel?: number;
+  trafficClass?: number;
+  hopLimit?: number;
+  sl?: number;
+}
+
+/** The attributes of the three steps from RESET to RTS. */
+export function connectAttributes(
+  local: { initialPsn: number },
+  remote: ConnectionData,
+  options: ConnectOptions,
+  facts: EngineFacts,
+): { init: QpAttr; rtr: QpAttr; rts: QpAttr } {
+  const dgid = gidOf(remote.gid);
+  const sgidIndex =
+    options.gidIndex ?? facts.gids.findIndex(({ gid }) => isIpv4Mapped(gid) === isIpv4Mapped(dgid));
+  if (sgidIndex < 0) {
+    throw invalid(
+      'gid',
+      `no local address has the IP version of ${remote.gid}`,
+      facts.gids.map((g) => g.address).join(', '),
+    );
+  }
+  const access = options.access ?? Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
+  const ahAttr: AhAttr = {
+    grh: {
+      dgid,
+      sgidIndex,
+      flowLabel: options.flowLabel ?? 0,
+      trafficClass: options.trafficClass ?? 0,
+      hopLimit: options.hopLimit ?? 64,
+    },
+    isGlobal: true,
+    dlid: 0,
+    sl: options.sl ?? 0,
+    srcPathBits: 0,
+    staticRate: 0,
+    portNum: 1,
+  };
+  return {
+    init: { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access },
+    rtr: {
+      qpState: 'RTR',
+      ahAttr,
+      pathMtu: options.pathMtu ?? Math.min(facts.activeMtu, remote.mtu ?? 1024),
+      destQpNum: remote.qpNum,
+      rqPsn: remote.psn,
+      maxDestRdAtomic: options.maxDestRdAtomic ?? 16,
+      minRnrTimer: options.minRnrTimer ?? 12,
+      qpAccessFlags: access,
+    },
+    rts: {
+      qpState: 'RTS',
+      sqPsn: local.initialPsn,
+      timeout: options.timeout ?? 14,
+      retryCnt: options.retryCnt ?? 7,
+      rnrRetry: options.rnrRetry ?? 7,
+      maxRdAtomic: options.maxRdAtomic ?? 16,
+    },
+  };
+}
+
+function gidOf(text: string): Uint8Array {
+  try {
+    return gidFromText(text);
+  } catch (cause) {
+    throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `gid: ${text} is no address`, {
+      errno: 'EINVAL',
+      attribute: 'gid',
+      expected: 'an IPv4 or IPv6 address or a GID in figures',
+      cause,
+    });
+  }
+}
+
+/** Longest line that a peer may send. */
+const LINE_LIMIT = 65_536;
+
+/**
+ * Two programs that exchange lines of JSON over TCP: connection data first, then whatever they like
+ * (addresses and keys of regions, "done").
+ */
+export class Exchange implements AsyncDisposable {
+  readonly #socket: Socket;
+  readonly #lines: AsyncGenerator<string, void>;
+  readonly #signal: AbortSignal | undefined;
+
+  constructor(socket: Socket, signal?: AbortSignal) {
+    this.#socket = socket;
+    this.#signal = signal;
+    socket.setNoDelay(true);
+    socket.on('error', () => {}); // Read and write report it.
+    this.#lines = linesOf(socket);
+  }
+
+  send(value: unknown): void {
+    this.#socket.write(`${JSON.stringify(value)}\n`);
+  }
+
+  /** The peer's next value. Rejects if it closes, sends no JSON, or the signal aborts. */
+  async receive<T = unknown>(): Promise<T> {
+    this.#signal?.throwIfAborted();
+    const abort = () => this.#socket.destroy();
+    this.#signal?.addEventListener('abort', abort, { once: true });
+    try {
+      const { value, done } = await this.#lines.next();
+      if (done || value === undefined) throw broken('the peer closed the exchange');
+      return JSON.parse(value) as T;
+    } catch (error) {
+      this.#signal?.throwIfAborted();
+      if (error instanceof SyntaxError) throw broken('the peer sent something that is not JSON');
+      throw error;
+    } finally {
+      this.#signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  /** Sends one value and takes one: both sides call it at the same point. */
+  async swap<T>(value: T): Promise<T> {
+    this.send(value);
+    return this.receive<T>();
+  }
+
+  async close(): Promise<void> {
+    if (this.#socket.destroyed) return;
+    const closed = once(this.#socket, 'close');
+    this.#socket.end();
+    this.#socket.resume();
+    const timer = setTimeout(() => this.#socket.destroy(), 1000);
+    await closed.catch(() => {});
+    clearTimeout(timer);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
+
+async function* linesOf(socket: Socket): AsyncGenerator<string, void> {
+  let text = '';
+  socket.setEncoding('utf8');
+  for await (const chunk of socket) {
+    text += chunk;
+    for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n')) {
+      const line = text.slice(0, at);
+      text = text.slice(at + 1);
+      yield line;
+    }
+    if (text.length > LINE_LIMIT) throw broken('the peer sent a line without end');
+  }
+}
+
+function broken(message: string): RoceError {
+  return new RoceError('ERR_ROCE_EXCHANGE', message, { errno: 'EIO' });
+}
+
+export interface ExchangeAddress {
+  host: string;
+  port: number;
+  signal?: AbortSignal;
+}
+
+/** Connects to a program that waits in `exchangeAsServer`. */
+export async function exchangeAsClient({ host, port, signal }: ExchangeAddress): Promise<Exchange> {
+  const socket = connectTcp({ host, port, ...(signal ? { signal } : {}) });
+  await once(socket, 'connect', { signal });
+  return new Exchange(socket, signal);
+}
+
+/** Waits for one program to connect. Resolves once it has. */
+export async function exchangeAsServer({ host, port, signal }: ExchangeAddress): Promise<Exchange> {
+  const server = createServer({ pauseOnConnect: true });
+  try {
+    server.listen({ host, port, ...(signal ? { signal } : {}) });
+    const [socket] = (await once(server, 'connection', { signal })) as [Socket];
+    return new Exchange(socket, signal);
+  } finally {
+    server.close();
+  }
+}

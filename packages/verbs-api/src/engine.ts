@@ -1,0 +1,174 @@
+/**
+ * The engine as the verbs see it, wherever it runs. Control calls are commands by name with plain data,
+ * so the same call works in this thread and across a port to another.
+ */
+import { randomFillSync } from 'node:crypto';
+import type { Link } from '@node-roce/link';
+import {
+  Adapter,
+  type AdapterOptions,
+  type AsyncEvent,
+  type DeviceLimits,
+  DOORBELL_RECV,
+  type GidEntry,
+  type QpAttr,
+  Ring,
+  type RingShape,
+} from '@node-roce/transport';
+import { clock, Pump } from './pump.ts';
+
+/** What the engine tells once, at the start. */
+export interface EngineFacts {
+  readonly gids: readonly GidEntry[];
+  readonly activeMtu: number;
+  readonly limits: DeviceLimits;
+  readonly link: string;
+  readonly limitations: readonly string[];
+  readonly receiveBuffer: number;
+  readonly doorbells: RingShape;
+}
+
+/** Control calls that are commands, with the adapter's own parameters but for the time. */
+export interface Commands {
+  allocPd(): number;
+  deallocPd(pd: number): void;
+  registerMr(...args: Parameters<Adapter['registerMr']>): ReturnType<Adapter['registerMr']>;
+  deregisterMr(handle: number): void;
+  createCq(cqe: number): ReturnType<Adapter['createCq']>;
+  destroyCq(handle: number): void;
+  createQp(...args: Parameters<Adapter['createQp']>): ReturnType<Adapter['createQp']>;
+  modifyQp(qpn: number, attr: Parameters<Adapter['modifyQp']>[1]): void;
+  queryQp(qpn: number): ReturnType<Adapter['queryQp']>;
+  destroyQp(qpn: number): void;
+  counters(): Record<string, number>;
+  qpCounters(qpn: number): ReturnType<Adapter['qpCounters']>;
+  linkStats(): Record<string, number>;
+}
+export type CommandName = keyof Commands;
+
+export interface EngineEvents {
+  onCompletionEvent(cq: number): void;
+  onAsyncEvent(event: AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown }): void;
+}
+
+export interface Engine {
+  readonly facts: EngineFacts;
+  call<N extends CommandName>(name: N, ...args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>>;
+  /** Rings for a queue pair whose queue was found sleeping. */
+  ring(qpn: number, recv: boolean): void;
+  /** Makes progress now, where the engine is in this thread; else does nothing. */
+  poll(): void;
+  /** Whether it shares the thread with the program, so that plain ArrayBuffers can be registered. */
+  readonly inline: boolean;
+  ref(): void;
+  unref(): void;
+  close(): Promise<void>;
+}
+
+/** Runs commands on an adapter: the one list of what a command does. */
+export function execute(adapter: Adapter, link: Link, name: CommandName, args: unknown[]): unknown {
+  if (name === 'linkStats') return link.stats();
+  if (name === 'modifyQp') return adapter.modifyQp(args[0] as number, args[1] as QpAttr, clock());
+  if (name === 'destroyQp') return adapter.destroyQp(args[0] as number, clock());
+  return (adapter[name] as (...all: unknown[]) => unknown)(...args);
+}
+
+/** 32 random bits from the operating system's generator, a block at a time. */
+export function systemRandom(): () => number {
+  const block = new Uint32Array(64);
+  let at = block.length;
+  return () => {
+    if (at === block.length) {
+      randomFillSync(block);
+      at = 0;
+    }
+    return block[at++];
+  };
+}
+
+/** An adapter on a link, with its pump. */
+export function assemble(
+  link: Link,
+  events: EngineEvents,
+  options: Pick<AdapterOptions, 'credits' | 'limits'> = {},
+): { adapter: Adapter; pump: Pump; facts: EngineFacts } {
+  const adapter = new Adapter({
+    ...options,
+    random: systemRandom(),
+    peers: link,
+    gids: link.gids,
+    activeMtu: link.activeMtu,
+    copy: link.copy,
+    receiveBuffer: link.receiveBuffer,
+    onCompletionEvent: events.onCompletionEvent,
+    onAsyncEvent: events.onAsyncEvent,
+  });
+  const pump = new Pump(adapter, link);
+  const facts: EngineFacts = {
+    gids: link.gids,
+    activeMtu: link.activeMtu,
+    limits: adapter.limits,
+    link: link.kind,
+    limitations: link.limitations,
+    receiveBuffer: link.receiveBuffer,
+    doorbells: adapter.doorbells,
+  };
+  return { adapter, pump, facts };
+}
+
+/** Writes a doorbell. True if the pump sleeps and has to be woken. */
+export function ringDoorbell(ring: Ring, qpn: number, recv: boolean): boolean {
+  const at = ring.producer;
+  ring.words[ring.wordOf(at)] = recv ? (qpn | DOORBELL_RECV) >>> 0 : qpn;
+  ring.publish((at + 1) | 0);
+  return ring.wakes();
+}
+
+/** The engine in the program's own thread. */
+export class InlineEngine implements Engine {
+  readonly inline = true;
+  readonly facts: EngineFacts;
+  readonly #adapter: Adapter;
+  readonly #pump: Pump;
+  readonly #link: Link;
+  readonly #doorbells: Ring;
+
+  constructor(link: Link, events: EngineEvents, options?: Pick<AdapterOptions, 'credits' | 'limits'>) {
+    const { adapter, pump, facts } = assemble(link, events, options);
+    this.#adapter = adapter;
+    this.#pump = pump;
+    this.#link = link;
+    this.facts = facts;
+    this.#doorbells = new Ring(facts.doorbells);
+  }
+
+  async call<N extends CommandName>(
+    name: N,
+    ...args: Parameters<Commands[N]>
+  ): Promise<ReturnType<Commands[N]>> {
+    const result = execute(this.#adapter, this.#link, name, args) as ReturnType<Commands[N]>;
+    if (name === 'modifyQp') this.#pump.wake();
+    return result;
+  }
+
+  ring(qpn: number, recv: boolean): void {
+    if (ringDoorbell(this.#doorbells, qpn, recv)) this.#pump.wake();
+  }
+
+  poll(): void {
+    // Traffic moves deadlines; the loop has to hear of them.
+    if (this.#pump.turn()) this.#pump.wake();
+  }
+
+  ref(): void {
+    this.#pump.ref();
+  }
+
+  unref(): void {
+    this.#pump.unref();
+  }
+
+  close(): Promise<void> {
+    return this.#pump.close();
+  }
+}

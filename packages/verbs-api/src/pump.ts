@@ -1,0 +1,182 @@
+/**
+ * The run loop of one adapter on one link. It owns the clock and the order (docs/run-loop.md):
+ *
+ * 1. drain the socket, a bounded number of batches;
+ * 2. only if it is empty, look at the timers: a thread that was stalled finds the ACKs that wait for it
+ *    before it counts a retry;
+ * 3. transmit until there is nothing more, or no room.
+ *
+ * While there is traffic, it runs from setImmediate; after a short quiet time it sleeps on the link's
+ * descriptor, with the next deadline. An adapter with nothing to do takes no CPU.
+ */
+
+import type { Link } from '@node-roce/link';
+import { type Adapter, Ring, RxBatch, TX_SLOT_WORDS, Tx, TxBatch } from '@node-roce/transport';
+
+/** Batches received in one turn, so that sending and the rest of the program come to their right. */
+const RECEIVE_BATCHES = 8;
+/** Batches sent in one turn. */
+const SEND_BATCHES = 8;
+/** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
+const POLL_MICROSECONDS = 200;
+
+/** Monotonic microseconds. */
+export const clock = (): number => performance.now() * 1000;
+
+export class Pump {
+  readonly #adapter: Adapter;
+  readonly #link: Link;
+  readonly #doorbells: Ring;
+  readonly #rx: RxBatch;
+  readonly #tx: TxBatch;
+  /** Slots of `#tx` that the link has taken; less than its count while it has no room. */
+  #taken = 0;
+  #blocked = false;
+  #immediate: NodeJS.Immediate | undefined;
+  #watched = false;
+  #refed = true;
+  #closed = false;
+  #turning = false;
+  #lastTraffic = 0;
+  readonly #onWake = (): void => this.#run();
+  readonly #onImmediate = (): void => {
+    this.#immediate = undefined;
+    this.#run();
+  };
+
+  constructor(adapter: Adapter, link: Link) {
+    this.#adapter = adapter;
+    this.#link = link;
+    this.#doorbells = new Ring(adapter.doorbells);
+    this.#rx = new RxBatch();
+    this.#tx = new TxBatch(adapter.regions, 256);
+    this.#sleep();
+  }
+
+  /** Something was posted or changed: run soon. */
+  wake(): void {
+    if (this.#closed || this.#immediate !== undefined) return;
+    this.#lastTraffic = clock();
+    this.#poll();
+  }
+
+  /** One turn now, for a program that polls in a loop of its own. Does nothing inside of a turn. */
+  turn(): boolean {
+    if (this.#turning || this.#closed) return false;
+    this.#turning = true;
+    try {
+      const drained = this.#receive();
+      if (drained) this.#adapter.advance(clock());
+      const sent = this.#send();
+      return !drained || sent || this.#received;
+    } finally {
+      this.#turning = false;
+    }
+  }
+
+  /** Whether the last turn took packets in. */
+  #received = false;
+
+  #receive(): boolean {
+    this.#received = false;
+    for (let i = 0; i < RECEIVE_BATCHES; i++) {
+      if (this.#link.receive(this.#rx) === 0) return true;
+      this.#received = true;
+      this.#adapter.receive(this.#rx, clock());
+      this.#send();
+    }
+    return false;
+  }
+
+  #send(): boolean {
+    const { count } = this.#tx;
+    let any = false;
+    if (count > 0 && !this.#flush()) return false;
+    for (let i = 0; i < SEND_BATCHES; i++) {
+      if (this.#adapter.transmit(this.#tx, clock()) === 0) return any;
+      any = true;
+      if (!this.#flush()) return any;
+    }
+    return any;
+  }
+
+  /** Gives the batch to the link. False while the link has no room for all of it. */
+  #flush(): boolean {
+    const tx = this.#tx;
+    this.#taken = this.#link.send(tx, this.#taken);
+    if (this.#taken < tx.count) {
+      if (!this.#blocked) this.#link.wantWrite(true);
+      this.#blocked = true;
+      return false;
+    }
+    if (this.#blocked) this.#link.wantWrite(false);
+    this.#blocked = false;
+    for (let i = 0, w = Tx.STATUS; i < tx.count; i++, w += TX_SLOT_WORDS) {
+      if (tx.slots[w] === 0) continue;
+      this.#adapter.notSent(tx);
+      break;
+    }
+    tx.clear();
+    this.#taken = 0;
+    return true;
+  }
+
+  #run(): void {
+    if (this.#closed) return;
+    const busy = this.turn();
+    const now = clock();
+    if (busy) this.#lastTraffic = now;
+    if (
+      busy ||
+      (this.#adapter.wantsToSend && !this.#blocked) ||
+      now - this.#lastTraffic < POLL_MICROSECONDS
+    ) {
+      this.#poll();
+    } else this.#sleep();
+  }
+
+  #poll(): void {
+    if (this.#watched) {
+      this.#watched = false;
+      this.#link.unwatch();
+    }
+    if (this.#immediate !== undefined) return;
+    this.#immediate = setImmediate(this.#onImmediate);
+    if (!this.#refed) this.#immediate.unref();
+  }
+
+  #sleep(): void {
+    if (this.#closed) return;
+    // Whoever rings from now on has to wake us; whoever just did is answered.
+    if (this.#doorbells.sleep(this.#doorbells.consumer)) {
+      this.#poll();
+      return;
+    }
+    this.#link.setDeadline(Math.max(0, this.#adapter.nextDeadline() - clock()));
+    if (this.#watched) return;
+    this.#watched = true;
+    this.#link.watch(this.#onWake);
+  }
+
+  ref(): void {
+    this.#refed = true;
+    this.#link.ref();
+    this.#immediate?.ref();
+  }
+
+  unref(): void {
+    this.#refed = false;
+    this.#link.unref();
+    this.#immediate?.unref();
+  }
+
+  /** Sends what waits, once, and stops for good. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.turn();
+    this.#closed = true;
+    if (this.#immediate) clearImmediate(this.#immediate);
+    this.#link.unwatch();
+    await this.#link.close();
+  }
+}

@@ -1,0 +1,130 @@
+/** The engine in a worker thread, as the program's thread sees it. */
+import { Worker } from 'node:worker_threads';
+import { Ring, RoceError } from '@node-roce/transport';
+import {
+  type CommandName,
+  type Commands,
+  type Engine,
+  type EngineEvents,
+  type EngineFacts,
+  ringDoorbell,
+} from './engine.ts';
+import { type FromEngine, fromPlain, type ToEngine, type WorkerStart } from './worker-protocol.ts';
+
+interface Waiting {
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+export class WorkerEngine implements Engine {
+  readonly inline = false;
+  readonly facts: EngineFacts;
+  readonly #worker: Worker;
+  readonly #events: EngineEvents;
+  readonly #doorbells: Ring;
+  readonly #waiting = new Map<number, Waiting>();
+  #nextId = 1;
+  #refed = true;
+  #closing: (() => void) | undefined;
+  #dead: RoceError | undefined;
+
+  /** Starts the thread; rejects with what the link said if it can't be opened. */
+  static open(start: WorkerStart, events: EngineEvents): Promise<WorkerEngine> {
+    const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: start });
+    return new Promise((resolve, reject) => {
+      worker.once('error', reject);
+      worker.once('message', (message: FromEngine) => {
+        worker.off('error', reject);
+        if (message.type === 'ready') resolve(new WorkerEngine(worker, message.facts, events));
+        else if (message.type === 'unusable') reject(fromPlain(message.error));
+      });
+    });
+  }
+
+  private constructor(worker: Worker, facts: EngineFacts, events: EngineEvents) {
+    this.#worker = worker;
+    this.facts = facts;
+    this.#events = events;
+    this.#doorbells = new Ring(facts.doorbells);
+    worker.on('message', (message: FromEngine) => this.#take(message));
+    worker.on('error', (error) => this.#die(error));
+    worker.on('exit', (code) => this.#die(new Error(`its thread ended with code ${code}`)));
+  }
+
+  #take(message: FromEngine): void {
+    switch (message.type) {
+      case 'result':
+        this.#settle(message.id)?.resolve(message.value);
+        break;
+      case 'failed':
+        this.#settle(message.id)?.reject(fromPlain(message.error));
+        break;
+      case 'completion':
+        this.#events.onCompletionEvent(message.cq);
+        break;
+      case 'event':
+        this.#events.onAsyncEvent(message.event);
+        break;
+      case 'closed':
+        this.#closing?.();
+        break;
+      default:
+    }
+  }
+
+  #settle(id: number): Waiting | undefined {
+    const waiting = this.#waiting.get(id);
+    this.#waiting.delete(id);
+    if (this.#waiting.size === 0 && !this.#refed) this.#worker.unref();
+    return waiting;
+  }
+
+  #die(cause: unknown): void {
+    if (this.#dead) return;
+    this.#dead = new RoceError('ERR_ROCE_CLOSED', 'the engine is gone', { errno: 'EIO', cause });
+    for (const waiting of this.#waiting.values()) waiting.reject(this.#dead);
+    this.#waiting.clear();
+    if (this.#closing) this.#closing();
+    else this.#events.onAsyncEvent({ type: 'DEVICE_FATAL', error: cause });
+  }
+
+  #post(message: ToEngine): void {
+    this.#worker.postMessage(message);
+  }
+
+  call<N extends CommandName>(name: N, ...args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>> {
+    if (this.#dead) return Promise.reject(this.#dead);
+    return new Promise((resolve, reject) => {
+      const id = this.#nextId++;
+      this.#waiting.set(id, { resolve: resolve as Waiting['resolve'], reject });
+      // A command in flight holds the process, also where the device does not.
+      this.#worker.ref();
+      this.#post({ type: 'call', id, name, args });
+    });
+  }
+
+  ring(qpn: number, recv: boolean): void {
+    if (ringDoorbell(this.#doorbells, qpn, recv) && !this.#dead) this.#post({ type: 'wake' });
+  }
+
+  poll(): void {}
+
+  ref(): void {
+    this.#refed = true;
+    this.#worker.ref();
+  }
+
+  unref(): void {
+    this.#refed = false;
+    if (this.#waiting.size === 0) this.#worker.unref();
+  }
+
+  async close(): Promise<void> {
+    if (this.#dead) return;
+    await new Promise<void>((resolve) => {
+      this.#closing = resolve;
+      this.#post({ type: 'close' });
+    });
+    await this.#worker.terminate();
+  }
+}

@@ -1,0 +1,48 @@
+/** The thread of an engine that does not share the program's: commands in, results and events out. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { assemble, execute } from './engine.ts';
+import { openLink } from './open-link.ts';
+import { type FromEngine, type ToEngine, toPlain, type WorkerStart } from './worker-protocol.ts';
+
+const port = parentPort!;
+const post = (message: FromEngine): void => port.postMessage(message);
+
+async function main(start: WorkerStart): Promise<void> {
+  const link = await openLink(start.link, start.trace);
+  const { adapter, pump, facts } = assemble(
+    link,
+    {
+      onCompletionEvent: (cq) => post({ type: 'completion', cq }),
+      onAsyncEvent: (event) => {
+        if (event.type !== 'DEVICE_FATAL') post({ type: 'event', event });
+      },
+    },
+    start.options,
+  );
+  port.on('message', (message: ToEngine) => {
+    if (message.type === 'wake') {
+      pump.wake();
+      return;
+    }
+    if (message.type === 'close') {
+      pump.close().then(() => {
+        post({ type: 'closed' });
+        port.close();
+      });
+      return;
+    }
+    try {
+      const value = execute(adapter, link, message.name, message.args);
+      post({ type: 'result', id: message.id, value });
+      pump.wake();
+    } catch (error) {
+      post({ type: 'failed', id: message.id, error: toPlain(error) });
+    }
+  });
+  post({ type: 'ready', facts });
+}
+
+main(workerData as WorkerStart).catch((error) => {
+  post({ type: 'unusable', error: toPlain(error) });
+  port.close();
+});
