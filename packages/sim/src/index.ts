@@ -2,6 +2,7 @@
 
 export * from './model/memory.ts';
 export * from './model/packet.ts';
+export * from './model/quirks.ts';
 export * from './model/rc-qp.ts';
 export * from './model/rc-requester.ts';
 export * from './model/rc-requester-state.ts';

@@ -1,0 +1,57 @@
+/**
+ * Where the real rxe (Linux 6.1) does something else than the specification: one row a quirk, by rule.
+ * The replay of the captures (test/model-replay.test.ts) allows these differences and no others, and fails
+ * when one of them no longer shows. docs/quirks.md says the same in words.
+ */
+
+export interface Quirk {
+  side: 'responder' | 'requester';
+  /** Section of IBTA vol 1. */
+  rule: string;
+  /** The model's clause that does it by the rule. */
+  clause: string;
+  /** What rxe does instead. */
+  rxe: string;
+  /** Fixtures in which it shows. */
+  captures: readonly string[];
+}
+
+export const QUIRKS = {
+  resumedReadIsMiddle: {
+    side: 'responder',
+    rule: '§9.4.4',
+    clause: 'readResponses',
+    rxe: 'A READ that asks again for the rest is answered from MIDDLE on, as if the first request went on.',
+    captures: ['loss10_B_read'],
+  },
+  sequenceNakAfterRnrNak: {
+    side: 'responder',
+    rule: '§9.7.5.2.8',
+    clause: 'checkPsn',
+    rxe: 'Packets that follow one that drew an RNR NAK draw a NAK 0x60 with the same PSN.',
+    captures: ['err_rnr_then_ok'],
+  },
+  shortReceiveIsOperationalError: {
+    side: 'responder',
+    rule: '§9.7.4.1.6',
+    clause: 'checkLength',
+    rxe: 'A message longer than the receive draws NAK 0x63 and completes LOC_QP_OP_ERR, not 0x61 and LOC_LEN_ERR.',
+    captures: ['err_recv_too_small'],
+  },
+  timerRoundedDown: {
+    side: 'requester',
+    rule: '§9.7.6.1.3',
+    clause: 'timeOut',
+    rxe: 'The time-out is rounded down to jiffies (4 ms there): 67.1 ms becomes 64, and the timer can fire before T.',
+    captures: ['blackhole_timeout'],
+  },
+  timerNotRestarted: {
+    side: 'requester',
+    rule: '§9.7.6.1.3',
+    clause: 'timeOut',
+    rxe: 'The timer that runs is not started anew when an ACK makes progress: it can fire before T has passed since.',
+    captures: ['loss25_B_acks'],
+  },
+} as const satisfies Record<string, Quirk>;
+
+export type QuirkName = keyof typeof QUIRKS;
