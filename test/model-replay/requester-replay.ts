@@ -24,10 +24,10 @@ import {
   sendPacket,
   timeOut,
 } from '@node-roce/sim';
-import { ackTimeoutMicroseconds } from '@node-roce/wire';
+import { ackTimeoutMicroseconds, opcodeInfo, psnDiff } from '@node-roce/wire';
 import { inferPathMtu } from './inference.ts';
 import { option, type Sidecar } from './sidecar.ts';
-import { type Connection, samePacket, show, type TracePacket } from './trace.ts';
+import { type Connection, type Side, samePacket, show, type TracePacket } from './trace.ts';
 
 export interface RequesterReplay {
   differences: string[];
@@ -51,18 +51,24 @@ interface State {
 const MOST_LOST = 40;
 
 /** rxe looks at replies promptly or late: the simpler of the two explanations counts. */
-export function replayRequester(connection: Connection, sidecar: Sidecar): RequesterReplay {
-  const [prompt, late] = [true, false].map((order) => replayInOrder(connection, sidecar, order));
+export function replayRequester(connection: Connection, side: Side, sidecar: Sidecar): RequesterReplay {
+  const [prompt, late] = [true, false].map((order) => replayInOrder(connection, side, sidecar, order));
   const cost = ({ differences, quirks }: RequesterReplay) => differences.length * 100 + quirks.size;
   return cost(late) < cost(prompt) ? late : prompt;
 }
 
-function replayInOrder(connection: Connection, sidecar: Sidecar, prompt: boolean): RequesterReplay {
-  const requests = connection.packets.filter((p) => p.from === 'A' && p.isRequest);
-  const replies = connection.packets.filter((p) => p.from === 'B' && !p.isRequest);
-  const { batch, posts } = postsOf(sidecar);
-  const replay = new Replay(replies, batch, sidecar.isLossy.A, prompt);
-  let state = replay.start(connection, sidecar, posts);
+function replayInOrder(
+  connection: Connection,
+  side: Side,
+  sidecar: Sidecar,
+  prompt: boolean,
+): RequesterReplay {
+  const requests = connection.packets.filter((p) => p.from === side && p.isRequest);
+  const replies = connection.packets.filter((p) => p.from !== side && !p.isRequest);
+  const { batch, posts } = sidecar.isProbe ? probePosts(sidecar) : inferPosts(requests);
+  const replay = new Replay(replies, batch, sidecar.isLossy[side], prompt);
+  const firstPsn = sidecar.psns[side].get(connection.qpn[side]) ?? requests[0].packet.psn;
+  let state = replay.start(connection, side, sidecar, posts, firstPsn);
   const differences: string[] = [];
   const quirks = new Set<QuirkName>();
   for (const request of requests) {
@@ -103,22 +109,28 @@ class Replay {
     this.#lossy = lossy;
   }
 
-  start(connection: Connection, sidecar: Sidecar, posts: ModelSendRequest[]): State {
-    const command = sidecar.command.A;
+  start(
+    connection: Connection,
+    side: Side,
+    sidecar: Sidecar,
+    posts: ModelSendRequest[],
+    firstPsn: number,
+  ): State {
+    const command = sidecar.isProbe ? sidecar.command[side] : [];
     const number = (letter: string, fallback: number) => Number(option(command, letter) ?? fallback);
     const requester = createRequester(
       {
-        destQpn: connection.qpn.B,
+        destQpn: connection.qpn[side === 'A' ? 'B' : 'A'],
         pathMtu: inferPathMtu(connection),
         timeout: number('T', 14),
         retryCnt: number('y', 7),
         rnrRetry: number('Y', 7),
-        maxRdAtomic: number('R', 16),
+        maxRdAtomic: number('R', sidecar.isProbe ? 16 : 128),
         flowControl: false,
         window: 128,
         timerFactor: 1,
       },
-      sidecar.probe.A!.psn,
+      firstPsn,
     );
     const state: State = { requester, waiting: posts, completions: [], postedCount: 0, heard: 0 };
     this.#post(state);
@@ -188,8 +200,46 @@ class Replay {
   }
 }
 
+/**
+ * What a program posted that did not print it: the messages that the packets make up, in order of PSN.
+ * The contents are so taken from the capture; what is compared is how they are cut, numbered and repeated.
+ */
+function inferPosts(requests: TracePacket[]): { batch: boolean; posts: ModelSendRequest[] } {
+  const first = requests[0].packet.psn;
+  const byPsn = new Map(requests.map(({ packet }) => [psnDiff(packet.psn, first), packet]));
+  const posts: ModelSendRequest[] = [];
+  let payloads: Uint8Array[] = [];
+  let remote: { va: bigint; rkey: number } | undefined;
+  for (const [, packet] of [...byPsn].sort(([a], [b]) => a - b)) {
+    const row = opcodeInfo(packet.opcode)!;
+    const wrId = posts.length;
+    if (packet.atomicEth !== undefined) {
+      const { va, rkey, swapAdd } = packet.atomicEth;
+      if (row.key !== 'RC_FETCH_ADD') throw new Error('no capture of another program holds a COMPARE SWAP');
+      const local = new Uint8Array(8);
+      posts.push({ wrId, opcode: 'ATOMIC_FETCH_AND_ADD', local, remote: { va, rkey }, compareAdd: swapAdd });
+    } else if (row.isReadRequest) {
+      const { va, rkey, length } = packet.reth!;
+      posts.push({ wrId, opcode: 'RDMA_READ', local: new Uint8Array(length), remote: { va, rkey } });
+    } else {
+      payloads.push(packet.payload);
+      if (packet.reth !== undefined) remote = { va: packet.reth.va, rkey: packet.reth.rkey };
+      if (!row.last) continue;
+      const local = Uint8Array.from(payloads.flatMap((payload) => [...payload]));
+      const { solicited } = packet;
+      posts.push(
+        row.isSend
+          ? { wrId, opcode: 'SEND', local, solicited }
+          : { wrId, opcode: 'RDMA_WRITE', local, remote, solicited },
+      );
+      payloads = [];
+    }
+  }
+  return { batch: true, posts };
+}
+
 /** What rxprobe's client posts for the words of its command line (the pattern of its buffer included). */
-function postsOf(sidecar: Sidecar): { batch: boolean; posts: ModelSendRequest[] } {
+function probePosts(sidecar: Sidecar): { batch: boolean; posts: ModelSendRequest[] } {
   const command = sidecar.command.A;
   const server = sidecar.probe.B!;
   const firstOp = command.findIndex((word) => /^\d+\.\d+\.\d+\.\d+$/.test(word)) + 1;

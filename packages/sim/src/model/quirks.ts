@@ -43,7 +43,7 @@ export const QUIRKS = {
     rule: '§9.7.6.1.3',
     clause: 'timeOut',
     rxe: 'The time-out is rounded down to jiffies (4 ms there): 67.1 ms becomes 64, and the timer can fire before T.',
-    captures: ['blackhole_timeout'],
+    captures: ['blackhole_timeout', 'loss5_both_rc_pingpong'],
   },
   timerNotRestarted: {
     side: 'requester',
