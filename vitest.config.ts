@@ -4,7 +4,7 @@ import { defineConfig } from 'vitest/config';
 // (test/interop) wants root and QEMU and has its own config.
 export default defineConfig({
   test: {
-    include: ['packages/*/src/**/*.test.ts', 'test/**/*.test.ts'],
+    include: ['packages/*/src/**/*.test.ts', 'native/test/**/*.test.ts', 'test/**/*.test.ts'],
     exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**'],
     pool: 'forks',
     testTimeout: 30_000,

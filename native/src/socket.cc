@@ -20,19 +20,46 @@ Endpoint endpointArgument(Napi::Env env, bool v6, const std::string& address, ui
   return endpoint;
 }
 
+using Read = Napi::Value (*)(Napi::Env env, const UdpSocket& socket);
+
+/// A getter. Not one of node-addon-api's: those take whatever object they are called on for a Socket.
+template <Read read>
+Napi::ClassPropertyDescriptor<Socket> property(const char* name) {
+  const napi_callback getter = [](napi_env env, napi_callback_info raw) -> napi_value {
+    try {
+      const Napi::CallbackInfo info(env, raw);
+      if (const auto socket = Socket::from(env, info.This())) return read(env, *socket);
+      napi_throw_type_error(env, "ERR_INVALID_THIS", "Illegal invocation");
+    } catch (const Napi::Error& error) {
+      error.ThrowAsJavaScriptException();
+    }
+    return nullptr;
+  };
+  return napi_property_descriptor{name, nullptr, nullptr, getter, nullptr, nullptr, napi_enumerable, nullptr};
+}
+
+Napi::Value address(Napi::Env env, const UdpSocket& s) { return Napi::String::New(env, s.local().text()); }
+Napi::Value port(Napi::Env env, const UdpSocket& s) { return Napi::Number::New(env, s.local().port()); }
+Napi::Value family(Napi::Env env, const UdpSocket& s) { return Napi::Number::New(env, s.local().isV6() ? 6 : 4); }
+Napi::Value receiveBuffer(Napi::Env env, const UdpSocket& s) { return Napi::Number::New(env, s.receiveBuffer()); }
+Napi::Value sendBuffer(Napi::Env env, const UdpSocket& s) { return Napi::Number::New(env, s.sendBuffer()); }
+Napi::Value gro(Napi::Env env, const UdpSocket& s) { return Napi::Boolean::New(env, s.gro()); }
+Napi::Value drops(Napi::Env env, const UdpSocket& s) { return Napi::Number::New(env, s.drops()); }
+Napi::Value closed(Napi::Env env, const UdpSocket& s) { return Napi::Boolean::New(env, s.fd() < 0); }
+
 }  // namespace
 
 void Socket::define(Napi::Env env, Napi::Object exports) {
   exports.Set("Socket", DefineClass(env, "Socket",
                                     {
-                                        InstanceAccessor<&Socket::getAddress>("address"),
-                                        InstanceAccessor<&Socket::getPort>("port"),
-                                        InstanceAccessor<&Socket::getFamily>("family"),
-                                        InstanceAccessor<&Socket::getReceiveBuffer>("receiveBuffer"),
-                                        InstanceAccessor<&Socket::getSendBuffer>("sendBuffer"),
-                                        InstanceAccessor<&Socket::getGro>("gro"),
-                                        InstanceAccessor<&Socket::getDrops>("drops"),
-                                        InstanceAccessor<&Socket::getClosed>("closed"),
+                                        property<address>("address"),
+                                        property<port>("port"),
+                                        property<family>("family"),
+                                        property<receiveBuffer>("receiveBuffer"),
+                                        property<sendBuffer>("sendBuffer"),
+                                        property<gro>("gro"),
+                                        property<drops>("drops"),
+                                        property<closed>("closed"),
                                         InstanceMethod<&Socket::joinGroup>("joinGroup"),
                                         InstanceMethod<&Socket::leaveGroup>("leaveGroup"),
                                         InstanceMethod<&Socket::close>("close"),
@@ -76,31 +103,6 @@ std::shared_ptr<UdpSocket> Socket::from(Napi::Env env, Napi::Value value) {
   if (!value.IsObject() || napi_check_object_type_tag(env, value, &kTag, &tagged) != napi_ok || !tagged)
     return nullptr;
   return Unwrap(value.As<Napi::Object>())->socket_;
-}
-
-Napi::Value Socket::getAddress(const Napi::CallbackInfo& info) {
-  return Napi::String::New(info.Env(), socket_->local().text());
-}
-Napi::Value Socket::getPort(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), socket_->local().port());
-}
-Napi::Value Socket::getFamily(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), socket_->local().isV6() ? 6 : 4);
-}
-Napi::Value Socket::getReceiveBuffer(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), socket_->receiveBuffer());
-}
-Napi::Value Socket::getSendBuffer(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), socket_->sendBuffer());
-}
-Napi::Value Socket::getGro(const Napi::CallbackInfo& info) {
-  return Napi::Boolean::New(info.Env(), socket_->gro());
-}
-Napi::Value Socket::getDrops(const Napi::CallbackInfo& info) {
-  return Napi::Number::New(info.Env(), socket_->drops());
-}
-Napi::Value Socket::getClosed(const Napi::CallbackInfo& info) {
-  return Napi::Boolean::New(info.Env(), socket_->fd() < 0);
 }
 
 void Socket::close(const Napi::CallbackInfo&) { socket_->close(); }

@@ -17,14 +17,6 @@ class Socket : public Napi::ObjectWrap<Socket> {
   static std::shared_ptr<UdpSocket> from(Napi::Env env, Napi::Value value);
 
  private:
-  Napi::Value getAddress(const Napi::CallbackInfo& info);
-  Napi::Value getPort(const Napi::CallbackInfo& info);
-  Napi::Value getFamily(const Napi::CallbackInfo& info);
-  Napi::Value getReceiveBuffer(const Napi::CallbackInfo& info);
-  Napi::Value getSendBuffer(const Napi::CallbackInfo& info);
-  Napi::Value getGro(const Napi::CallbackInfo& info);
-  Napi::Value getDrops(const Napi::CallbackInfo& info);
-  Napi::Value getClosed(const Napi::CallbackInfo& info);
   void joinGroup(const Napi::CallbackInfo& info) { setMembership(info, true); }
   void leaveGroup(const Napi::CallbackInfo& info) { setMembership(info, false); }
   void close(const Napi::CallbackInfo& info);

@@ -1,0 +1,70 @@
+import { randomFillSync } from 'node:crypto';
+import { crc32 as zlibCrc32 } from 'node:zlib';
+import fc from 'fast-check';
+import { afterEach, describe, expect, test } from 'vitest';
+import { type CrcImplementation, crc32, crc32Copy, features, setCrcImplementation } from '../index.js';
+
+const best = features().crc;
+afterEach(() => setCrcImplementation(best));
+
+const available = (['vpclmul', 'pclmul', 'table'] as const).filter((name) => {
+  try {
+    setCrcImplementation(name);
+    return true;
+  } catch {
+    return false;
+  }
+});
+setCrcImplementation(best);
+
+test('the table is there everywhere and the fastest is chosen', () => {
+  expect(available).toContain('table');
+  expect(best).toBe(available[0]);
+});
+
+test('an unknown implementation is refused', () => {
+  expect(() => setCrcImplementation('sse9' as CrcImplementation)).toThrow(RangeError);
+  expect(features().crc).toBe(best);
+});
+
+describe.each(available)('%s', (name) => {
+  const memory = randomFillSync(new Uint8Array(70_000));
+
+  test('agrees with zlib at every length to 1100 and every alignment', () => {
+    setCrcImplementation(name);
+    expect(features().crc).toBe(name);
+    for (let length = 0; length < 1100; length++) {
+      const bytes = memory.subarray(length % 67, (length % 67) + length);
+      if (crc32(bytes) !== zlibCrc32(bytes)) expect.fail(`${length} bytes`);
+    }
+  });
+
+  test('agrees with zlib for any stretch and seed, plain and copying', () => {
+    setCrcImplementation(name);
+    fc.assert(
+      fc.property(
+        fc.nat(3000),
+        fc.nat(67_000),
+        fc.nat(0xffff_ffff),
+        fc.nat(100),
+        (at, length, seed, shift) => {
+          const bytes = memory.subarray(at, at + length);
+          const expected = zlibCrc32(bytes, seed);
+          const target = new Uint8Array(bytes.length + 200);
+          expect(crc32(bytes, seed)).toBe(expected);
+          expect(crc32Copy(target.subarray(shift), bytes, seed)).toBe(expected);
+          expect(Buffer.compare(target.subarray(shift, shift + bytes.length), bytes)).toBe(0);
+          expect(target.subarray(0, shift).every((b) => b === 0)).toBe(true);
+          expect(target.subarray(shift + bytes.length).every((b) => b === 0)).toBe(true);
+        },
+      ),
+      { numRuns: 200 },
+    );
+  });
+});
+
+test('crc32Copy refuses targets that are short or overlap', () => {
+  const bytes = new Uint8Array(100);
+  expect(() => crc32Copy(new Uint8Array(99), bytes)).toThrow(RangeError);
+  expect(() => crc32Copy(bytes.subarray(1), bytes.subarray(0, 99))).toThrow(RangeError);
+});

@@ -1,0 +1,164 @@
+/** The ICRC as a UDP socket can check it: Identifications solved, and what passes. */
+import dgram from 'node:dgram';
+import { once } from 'node:events';
+import { crc32 } from 'node:zlib';
+import { Icrc } from '@node-roce/transport';
+import { gidFromText } from '@node-roce/wire';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { solveId } from '../index.js';
+import { ports, Station } from './support.ts';
+
+/** The bytes the ICRC covers, written from the rule and not from the code under test. */
+function covered(
+  source: string,
+  sourcePort: number,
+  target: string,
+  port: number,
+  id: number,
+  packet: Uint8Array,
+) {
+  const udpLength = 8 + packet.length + 4;
+  const bytes = new Uint8Array(8 + 20 + 8 + packet.length).fill(0xff, 0, 8);
+  const view = new DataView(bytes.buffer);
+  bytes[8] = 0x45;
+  bytes[9] = 0xff;
+  view.setUint16(10, 20 + udpLength);
+  view.setUint16(12, id);
+  view.setUint16(14, 0x4000);
+  bytes.set([0xff, 17, 0xff, 0xff], 16);
+  bytes.set(gidFromText(source).subarray(12), 20);
+  bytes.set(gidFromText(target).subarray(12), 24);
+  view.setUint16(28, sourcePort);
+  view.setUint16(30, port);
+  view.setUint16(32, udpLength);
+  view.setUint16(34, 0xffff);
+  bytes.set(packet, 36);
+  bytes[36 + 4] = 0xff;
+  return bytes;
+}
+
+test.each([0, 1, 64, 1024, 4096, 65_507 - 16])(
+  'every Identification is recovered behind %i bytes of payload',
+  (length) => {
+    const packet = new Uint8Array(12 + length).fill(0x5a);
+    const bytes = covered('10.0.0.1', 0xc000, '10.0.0.2', 4791, 0, packet);
+    const view = new DataView(bytes.buffer);
+    const withZero = crc32(bytes);
+    // The CRC is linear, so that 16 single bits give all of the 65,536 Identifications.
+    const columns = Array.from({ length: 16 }, (_, bit) => {
+      view.setUint16(12, 1 << bit);
+      return (crc32(bytes) ^ withZero) >>> 0;
+    });
+    for (let id = 0; id < 65_536; id++) {
+      let difference = 0;
+      for (let bit = 0; bit < 16; bit++) if (id & (1 << bit)) difference ^= columns[bit];
+      if (solveId(difference >>> 0, length + 16) !== id) expect.fail(`Identification ${id}`);
+    }
+    for (const id of [0x1234, 0xfffe, 0x8001]) {
+      view.setUint16(12, id);
+      expect(solveId((crc32(bytes) ^ withZero) >>> 0, length + 16)).toBe(id);
+    }
+  },
+);
+
+test('one random difference in 65,536 has a solution', () => {
+  let state = 99;
+  let solved = 0;
+  for (let i = 0; i < 1_000_000; i++) {
+    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
+    if (solveId(state, 4112) >= 0) solved++;
+  }
+  expect(solved).toBeGreaterThan(3);
+  expect(solved).toBeLessThan(40);
+});
+
+describe('packets from elsewhere', () => {
+  let station: Station;
+  let sender: dgram.Socket;
+  const from = '127.0.0.9';
+  const to = '127.0.0.2';
+
+  beforeEach(async () => {
+    station = new Station(to, ports.icrc);
+    sender = dgram.createSocket('udp4');
+    sender.bind(0, from);
+    await once(sender, 'listening');
+  });
+  afterEach(() => {
+    station.close();
+    sender.close();
+  });
+
+  /** Sends a packet as a NIC would that gives it that Identification, and returns what became of it. */
+  async function arrive(id: number, corrupt = -1) {
+    const packet = new Uint8Array(32).map((_, i) => i * 5);
+    const bytes = covered(from, sender.address().port, to, ports.icrc, id, packet);
+    const datagram = Buffer.alloc(packet.length + 4);
+    datagram.set(packet);
+    datagram.writeUInt32LE(crc32(bytes), packet.length);
+    if (corrupt >= 0) datagram[corrupt >> 3] ^= 1 << (corrupt & 7);
+    await new Promise((done) => sender.send(datagram, ports.icrc, to, done));
+    const [received, ...more] = station.receive();
+    expect(more).toEqual([]);
+    return received;
+  }
+
+  test.each([['a stranger'], ['a peer']])('%s that counts is followed', async (who) => {
+    if (who === 'a peer') station.peer(from, ports.icrc);
+    for (let id = 65_500; id < 65_600; id += 7) {
+      expect(await arrive(id & 0xffff)).toMatchObject({ verdict: Icrc.OK, ipId: id & 0xffff });
+    }
+    expect(await arrive(20_000)).toMatchObject({ verdict: Icrc.OUT_OF_WINDOW, ipId: 20_000 });
+    expect(await arrive(20_001)).toMatchObject({ verdict: Icrc.OK, ipId: 20_001 });
+    expect(station.port.stats()).toMatchObject({ icrcOutOfWindow: 1, icrcBad: 0 });
+  });
+
+  test('every single flipped bit is found, but for the masked byte of the BTH', async () => {
+    expect(await arrive(0)).toMatchObject({ verdict: Icrc.OK });
+    for (let bit = 0; bit < 36 * 8; bit++) {
+      const { verdict } = await arrive(0, bit);
+      const masked = bit >> 3 === 4;
+      if ((verdict === Icrc.OK) !== masked) expect.fail(`bit ${bit}: ${verdict}`);
+    }
+  });
+
+  test('idWindow: false takes every Identification', async () => {
+    station.close();
+    station = new Station(to, ports.icrc, { idWindow: false });
+    for (const id of [7, 30_000, 9, 50_000, 128])
+      expect(await arrive(id)).toMatchObject({ verdict: Icrc.OK, ipId: id });
+  });
+
+  test('runts and empty datagrams are counted', async () => {
+    for (const length of [0, 1, 15]) {
+      await new Promise((done) => sender.send(Buffer.alloc(length), ports.icrc, to, done));
+    }
+    expect(station.receive()).toEqual([]);
+    expect(station.port.stats()).toMatchObject({ runts: 3, rxPackets: 0, rxDatagrams: 3 });
+  });
+
+  test('what is too long for a place in the slab is counted', async () => {
+    station.close();
+    station = new Station(to, ports.icrc, {}, { gro: false });
+    await new Promise((done) => sender.send(Buffer.alloc(9000), ports.icrc, to, done));
+    expect(station.receive()).toEqual([]);
+    expect(station.port.stats()).toMatchObject({ truncated: 1 });
+  });
+});
+
+test('the real thing: frames of a ConnectX-4 Lx and a Huawei NIC', () => {
+  // Their ICRCs are right for the Identification in their own IP headers (docs/icrc.md).
+  const frames = [
+    'e41d2dab2bc27cfe90643b32080045c2003c718c4000401191610a0011010a001201000012b7002800008100ffff40000118000000000000000000000000000000000000000082fd002a',
+    '005056af39dc005056af0dec0800450200303631400040118e50c0a8fa72c0a8fa75cf2112b7001c00001140ffff00000d1e00466f1e000e6f028d64383d',
+    '183d5ebf5192183d5ebf43710800450200300000400040112d60c0a84604c0a84606004512b7001c00001140ffff00000048000000000600000090d7755d',
+  ];
+  for (const frame of frames) {
+    const ip = Buffer.from(frame, 'hex').subarray(14);
+    const dotted = (at: number) => [...ip.subarray(at, at + 4)].join('.');
+    const packet = ip.subarray(28, ip.length - 4);
+    const zero = crc32(covered(dotted(12), ip.readUInt16BE(20), dotted(16), ip.readUInt16BE(22), 0, packet));
+    const difference = (zero ^ ip.readUInt32LE(ip.length - 4)) >>> 0;
+    expect(solveId(difference, packet.length + 4)).toBe(ip.readUInt16BE(4));
+  }
+});

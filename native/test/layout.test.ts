@@ -1,0 +1,31 @@
+import {
+  COPY_WORDS,
+  Copy,
+  FRAGMENT_WORDS,
+  Fragment,
+  Icrc,
+  NO_PEER,
+  RX_SLOT_WORDS,
+  Rx,
+  TX_HEADER_STRIDE,
+  TX_SLOT_WORDS,
+  Tx,
+} from '@node-roce/transport';
+import { expect, test } from 'vitest';
+import { layout } from '../index.js';
+
+test('the words of the batches are those of transport', () => {
+  expect(layout).toEqual({
+    TX_HEADER_STRIDE,
+    TX_SLOT_WORDS,
+    FRAGMENT_WORDS,
+    RX_SLOT_WORDS,
+    COPY_WORDS,
+    NO_PEER,
+    Tx,
+    Fragment,
+    Rx,
+    Icrc,
+    Copy,
+  });
+});

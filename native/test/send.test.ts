@@ -1,0 +1,294 @@
+/** What `send` does with slots that are wrong, and with a kernel that refuses. */
+import { constants } from 'node:os';
+import { FRAGMENT_WORDS, Fragment, TX_SLOT_WORDS, Tx } from '@node-roce/transport';
+import { gidFromText } from '@node-roce/wire';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { features, Port, Socket } from '../index.js';
+import { allOk, pattern, ports, psnOf, Station } from './support.ts';
+
+const { EFAULT, EINVAL, EMSGSIZE, ENETUNREACH, EHOSTUNREACH } = constants.errno;
+
+let from: Station;
+let to: Station;
+let peer: number;
+let region: number;
+
+beforeEach(() => {
+  from = new Station('127.0.0.1', ports.send);
+  to = new Station('127.0.0.2', ports.send);
+  peer = from.peer('127.0.0.2', ports.send);
+  region = from.regions.add(pattern(1 << 20));
+});
+afterEach(() => {
+  from.close();
+  to.close();
+});
+
+/** Three packets, the middle one changed by `spoil`: the other two go, it gets an errno. */
+function spoilt(spoil: (slot: Uint32Array, fragment: Uint32Array) => void): number {
+  for (let i = 0; i < 3; i++) from.add({ peer, fragments: [[region, i, 100]] });
+  spoil(
+    from.tx.slots.subarray(TX_SLOT_WORDS, 2 * TX_SLOT_WORDS),
+    from.tx.fragments.subarray(FRAGMENT_WORDS, 2 * FRAGMENT_WORDS),
+  );
+  const { taken, status } = from.flush();
+  expect(taken).toBe(3);
+  expect([status[0], status[2]]).toEqual([0, 0]);
+  const packets = to.receive();
+  expect(packets.map(psnOf)).toEqual([0, 2]);
+  expect(allOk(packets)).toBe(true);
+  expect(from.port.stats()).toMatchObject({ sendRejected: 1, txPackets: 2 });
+  return status[1];
+}
+
+test.each<[string, number, (slot: Uint32Array, fragment: Uint32Array) => void]>([
+  ['a header that is too short', EINVAL, (slot) => (slot[Tx.HEADER_LENGTH] = 11)],
+  ['a header that is too long', EINVAL, (slot) => (slot[Tx.HEADER_LENGTH] = 65)],
+  ['a header outside', EFAULT, (slot) => (slot[Tx.HEADER_OFFSET] = 512 * 64 - 11)],
+  ['a header far outside', EFAULT, (slot) => (slot[Tx.HEADER_OFFSET] = 0xffff_ffff)],
+  ['a pad of 4', EINVAL, (slot) => (slot[Tx.PAD] = 4)],
+  ['no such peer', EINVAL, (slot) => (slot[Tx.PEER] = 1)],
+  ['a traffic class of 256', EINVAL, (slot) => (slot[Tx.TRAFFIC_CLASS] = 256)],
+  ['a source port of 65536', EINVAL, (slot) => (slot[Tx.SOURCE_PORT] = 65_536)],
+  ['a sum that is not right', EINVAL, (slot) => (slot[Tx.PAYLOAD_LENGTH] = 99)],
+  ['fragments outside of the table', EFAULT, (slot) => (slot[Tx.FRAGMENT_COUNT] = 5000)],
+  ['more fragments than there can be', EFAULT, (slot) => (slot[Tx.FRAGMENT_COUNT] = 0xffff_ffff)],
+  ['a first fragment outside', EFAULT, (slot) => (slot[Tx.FRAGMENT_FIRST] = 0xffff_ffff)],
+  ['no such region', EFAULT, (_, fragment) => (fragment[Fragment.REGION] = 7)],
+  ['no such region by far', EFAULT, (_, fragment) => (fragment[Fragment.REGION] = 0xffff_ffff)],
+  ['a fragment past the end', EFAULT, (_, fragment) => (fragment[Fragment.OFFSET_LOW] = (1 << 20) - 99)],
+  ['a fragment past 4 GiB', EFAULT, (_, fragment) => (fragment[Fragment.OFFSET_HIGH] = 1)],
+  [
+    'a fragment that wraps at 2^64',
+    EFAULT,
+    (_, fragment) => {
+      fragment[Fragment.OFFSET_HIGH] = 0xffff_ffff;
+      fragment[Fragment.OFFSET_LOW] = 0xffff_ffff;
+    },
+  ],
+  [
+    'a packet over 65,507 bytes',
+    EMSGSIZE,
+    (slot, fragment) => {
+      slot[Tx.PAYLOAD_LENGTH] = 65_492;
+      fragment[Fragment.LENGTH] = 65_492;
+    },
+  ],
+  ['lengths that wrap at 2^32', EMSGSIZE, (slot) => (slot[Tx.PAYLOAD_LENGTH] = 0xffff_fff0)],
+])('%s', (_name, errno, spoil) => {
+  expect(spoilt(spoil)).toBe(errno);
+});
+
+test('a detached region', () => {
+  const gone = from.regions.add(pattern(1000));
+  const view = from.regions.views[gone]!;
+  structuredClone(view.buffer, { transfer: [view.buffer as ArrayBuffer] });
+  expect(spoilt((_, fragment) => (fragment[Fragment.REGION] = gone))).toBe(EFAULT);
+});
+
+test('a region that a getter among the views detaches while the batch is read', () => {
+  const victim = from.regions.add(pattern(100_000));
+  const trap = from.regions.add(pattern(1000));
+  const view = from.regions.views[victim]!;
+  Object.defineProperty(from.regions.views, trap, {
+    get() {
+      if (view.length > 0) structuredClone(view.buffer, { transfer: [view.buffer as ArrayBuffer] });
+      return undefined;
+    },
+  });
+  from.add({ peer, fragments: [[victim, 0, 4096]] });
+  from.add({ peer, fragments: [[trap, 0, 100]] });
+  expect(from.flush().status).toEqual([EFAULT, EFAULT]);
+});
+
+test('over 256 fragments with bytes in them', () => {
+  const many = (n: number) =>
+    Array.from({ length: n }, (_, i): [number, number, number] => [region, 300 * i, 200]);
+  from.add({ peer, fragments: many(256) });
+  from.add({ peer, fragments: many(257) });
+  expect(from.flush().status).toEqual([0, EINVAL]);
+  expect(allOk(to.receive())).toBe(true);
+});
+
+test('the gather list of a run may be longer than one message takes', () => {
+  // 15 packets of 100 pieces of 300 bytes, each by reference: more than the 1024 of UIO_MAXIOV.
+  for (let i = 0; i < 30; i++) {
+    from.add({
+      peer,
+      fragments: Array.from({ length: 10 }, (_, k) => [region, 1000 * (i + k), 300 + 4 * (k & 1)]),
+    });
+  }
+  for (let i = 0; i < 30; i++) {
+    from.add({ peer, fragments: Array.from({ length: 100 }, (_, k) => [region, 1000 * k, 300]) });
+  }
+  expect(from.flush().status.every((s) => s === 0)).toBe(true);
+  const packets = to.receive();
+  expect(packets.map(psnOf)).toEqual([...Array(60).keys()]);
+  expect(allOk(packets)).toBe(true);
+});
+
+test('a peer that cannot be reached stalls nobody', () => {
+  // 240.0.0.0/4 is reserved: Linux has no route from loopback, or refuses the address.
+  const nowhere = from.peer('240.0.0.1', ports.send);
+  const expected: number[] = [];
+  for (let i = 0; i < 60; i++) {
+    const lost = i % 3 === 1;
+    from.add({ peer: lost ? nowhere : peer, fragments: [[region, i, 1000]] });
+    if (!lost) expected.push(i);
+  }
+  const { taken, status } = from.flush();
+  expect(taken).toBe(60);
+  for (const [i, errno] of status.entries()) {
+    if (i % 3 === 1) expect([ENETUNREACH, EHOSTUNREACH, EINVAL]).toContain(errno);
+    else expect(errno).toBe(0);
+  }
+  const packets = to.receive();
+  expect(packets.map(psnOf)).toEqual(expected);
+  expect(allOk(packets)).toBe(true);
+  expect(from.port.stats().sendErrors).toBe(20);
+});
+
+test('a full socket ends the batch, and wakes when there is room', async () => {
+  // Nothing drains fast enough when the send buffer holds less than one packet’s charge.
+  from.close();
+  let woken = () => {};
+  const wakes: number[] = [];
+  from = new Station('127.0.0.1', ports.send, {
+    sendBuffer: 4608,
+    gso: false,
+    onWake: (events) => {
+      wakes.push(events);
+      woken();
+    },
+  });
+  from.regions.add(pattern(1 << 20));
+  peer = from.peer('127.0.0.2', ports.send);
+  // On loopback a packet is charged to its sender until the receiver has taken it.
+  for (let i = 0; i < 100; i++) from.add({ peer, fragments: [[0, 0, 4096]] });
+  const { slots, headers, fragments, count, regions } = from.tx;
+  const send = (at: number) =>
+    from.port.send(slots, headers, fragments, at, count, regions.views, regions.shared);
+  let at = send(0);
+  const received: number[] = [];
+  for (let round = 0; at < count && round < 1000; round++) {
+    expect(from.port.stats().sendBlocked).toBe(round + 1);
+    const wake = new Promise<void>((done) => {
+      woken = done;
+    });
+    from.port.start();
+    from.port.wantWrite(true);
+    received.push(...to.receive().map(psnOf));
+    await wake;
+    expect(wakes.at(-1)! & 2).toBe(2);
+    from.port.wantWrite(false);
+    const next = send(at);
+    expect(next).toBeGreaterThan(at);
+    at = next;
+  }
+  received.push(...to.receive().map(psnOf));
+  expect(at).toBe(count);
+  expect(received).toEqual([...Array(100).keys()]);
+  expect(to.port.stats().icrcBad).toBe(0);
+});
+
+test('every source port has its socket, up to the pool’s size, and the ICRC follows', () => {
+  from.close();
+  from = new Station('127.0.0.1', ports.send, { transmitSockets: 4 });
+  peer = from.peer('127.0.0.2', ports.send);
+  for (let round = 0; round < 2; round++) {
+    for (let i = 0; i < 40; i++) from.add({ peer, sourcePort: 0xc100 + i });
+    from.flush();
+    const packets = to.receive();
+    expect(packets.length).toBe(40);
+    expect(allOk(packets)).toBe(true);
+    expect(new Set(packets.map((p) => p.sourcePort)).size).toBe(4);
+    expect(
+      packets
+        .map((p) => p.sourcePort)
+        .slice(0, 4)
+        .sort(),
+    ).toEqual([0xc100, 0xc101, 0xc102, 0xc103]);
+    expect(from.port.stats().transmitSockets).toBe(4);
+  }
+});
+
+test('a source port that is taken is replaced, the port’s own is used only when asked for', () => {
+  const taken = new Socket({ family: 4, address: '127.0.0.1', port: 0xc200 });
+  try {
+    from.add({ peer, sourcePort: 0xc200 });
+    from.flush();
+    const [elsewhere] = to.receive();
+    expect(elsewhere.verdict).toBe(0);
+    expect([0xc200, ports.send]).not.toContain(elsewhere.sourcePort);
+    from.add({ peer, sourcePort: 0 });
+    from.add({ peer, sourcePort: ports.send });
+    from.flush();
+    const packets = to.receive();
+    expect(allOk(packets)).toBe(true);
+    expect(packets.map((p) => p.sourcePort)).toEqual([elsewhere.sourcePort, ports.send]);
+  } finally {
+    taken.close();
+  }
+});
+
+test('runs end where peer, port, class or size change', () => {
+  const other = from.peer('127.0.0.2', ports.send);
+  const packet = (more: object) => from.add({ peer, fragments: [[region, 0, 1000]], ...more });
+  packet({});
+  packet({});
+  packet({ peer: other });
+  packet({ peer: other });
+  packet({ sourcePort: 0xc002 });
+  packet({ sourcePort: 0xc002, trafficClass: 8 });
+  packet({ sourcePort: 0xc002, trafficClass: 8, fragments: [[region, 0, 1004]] });
+  packet({ sourcePort: 0xc002, trafficClass: 8, fragments: [[region, 0, 1004]] });
+  from.flush();
+  const packets = to.receive();
+  expect(packets.map(psnOf).sort()).toEqual([...Array(8).keys()]);
+  expect(allOk(packets)).toBe(true);
+  expect(from.port.stats().txMessages).toBe(features().gso ? 5 : 8);
+});
+
+test('packets too long to share a message go alone', () => {
+  for (let i = 0; i < 3; i++) from.add({ peer, fragments: [[region, 0, 65_507 - 16 - 3]] });
+  expect(from.flush().status).toEqual([0, 0, 0]);
+  expect(from.port.stats()).toMatchObject({ gsoRuns: 0, txMessages: 3 });
+  expect(allOk(to.receive())).toBe(true);
+});
+
+test('setPeerGso', () => {
+  from.port.setPeerGso(peer, false);
+  for (let i = 0; i < 4; i++) from.add({ peer, fragments: [[region, 0, 1000]] });
+  from.flush();
+  expect(from.port.stats()).toMatchObject({ gsoRuns: 0, txMessages: 4 });
+  from.port.setPeerGso(peer, true);
+  for (let i = 0; i < 4; i++) from.add({ peer, fragments: [[region, 0, 1000]] });
+  from.flush();
+  expect(from.port.stats().gsoRuns).toBe(features().gso ? 1 : 0);
+  expect(to.receive().length).toBe(8);
+});
+
+test('peers and locals are checked when added', () => {
+  const address = gidFromText('127.0.0.2');
+  expect(() => from.port.addPeer({ address: address.subarray(1), local: 0 })).toThrow(TypeError);
+  expect(() => from.port.addPeer({ address, local: 1 })).toThrow(RangeError);
+  expect(() => from.port.addPeer({ address, local: 0, hopLimit: 256 })).toThrow(RangeError);
+  expect(() => from.port.addPeer({ address: gidFromText('::1'), local: 0 })).toThrow(RangeError);
+  expect(() => from.port.addPeer({ address: gidFromText('0.0.0.0'), local: 0 })).toThrow(RangeError);
+  expect(() => from.port.addLocal(from.socket)).toThrow(RangeError);
+  expect(() => from.port.removeLocal(0)).toThrow(RangeError);
+  expect(() => from.port.removePeer(99)).toThrow(RangeError);
+  const anywhere = new Socket({ family: 4, address: '0.0.0.0', port: 0 });
+  expect(() => from.port.addLocal(anywhere)).toThrow(RangeError);
+  anywhere.close();
+  expect(() => from.port.addLocal(anywhere)).toThrow(RangeError);
+  const small = new Port({ maxPeers: 1 });
+  small.addLocal(from.socket);
+  small.addPeer({ address, local: 0 });
+  expect(() => small.addPeer({ address, local: 0 })).toThrow(RangeError);
+  small.close();
+  expect(() => small.addPeer({ address, local: 0 })).toThrow(
+    expect.objectContaining({ code: 'ERR_ROCE_PORT_CLOSED' }),
+  );
+  expect(small.stats().txPackets).toBe(0);
+});

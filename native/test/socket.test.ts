@@ -1,0 +1,169 @@
+import { constants } from 'node:os';
+import { gidFromText } from '@node-roce/wire';
+import { expect, test } from 'vitest';
+import { Port, Socket } from '../index.js';
+import { allOk, pattern, ports, psnOf, Station } from './support.ts';
+
+test('reports what it is bound to and what was granted', () => {
+  const socket = new Socket({
+    family: 4,
+    address: '127.0.0.1',
+    port: 0,
+    receiveBuffer: 1 << 20,
+    sendBuffer: 1 << 19,
+  });
+  expect(socket).toMatchObject({ address: '127.0.0.1', family: 4, gro: false, drops: 0, closed: false });
+  expect(socket.port).toBeGreaterThan(0);
+  expect(socket.receiveBuffer).toBeGreaterThanOrEqual(200_000);
+  expect(socket.sendBuffer).toBeGreaterThanOrEqual(200_000);
+  socket.close();
+  socket.close();
+  expect(socket).toMatchObject({ closed: true, receiveBuffer: 0 });
+});
+
+test('a bind that fails says why and where', () => {
+  const first = new Socket({ family: 4, address: '127.0.0.1', port: ports.socket });
+  try {
+    expect(() => new Socket({ family: 4, address: '127.0.0.1', port: ports.socket })).toThrow(
+      expect.objectContaining({
+        code: 'EADDRINUSE',
+        errno: -constants.errno.EADDRINUSE,
+        syscall: 'bind',
+        address: '127.0.0.1',
+        port: ports.socket,
+      }),
+    );
+    expect(() => new Socket({ family: 4, address: '192.0.2.1', port: ports.socket })).toThrow(
+      expect.objectContaining({ code: 'EADDRNOTAVAIL' }),
+    );
+  } finally {
+    first.close();
+  }
+});
+
+test('reusePort shares a port', () => {
+  const both = [1, 2].map(
+    () => new Socket({ family: 4, address: '127.0.0.1', port: ports.socket, reusePort: true }),
+  );
+  for (const socket of both) socket.close();
+});
+
+test.each([
+  [{}, TypeError],
+  [{ family: 5, address: '127.0.0.1', port: 0 }, RangeError],
+  [{ family: 4, address: '::1', port: 0 }, TypeError],
+  [{ family: 6, address: '127.0.0.1', port: 0 }, TypeError],
+  [{ family: 4, address: 'localhost', port: 0 }, TypeError],
+  [{ family: 4, address: '127.0.0.1\0', port: 0 }, TypeError],
+  [{ family: 4, address: '127.0.0.1', port: 65_536 }, RangeError],
+  [{ family: 4, address: '127.0.0.1', port: 0.5 }, RangeError],
+  [{ family: 4, address: '127.0.0.1', port: 0, receiveBuffer: -1 }, RangeError],
+  [{ family: 4, address: '127.0.0.1', port: 0, gro: 1 }, TypeError],
+  [{ family: 4, address: '127.0.0.1', port: 0, device: 'a-name-that-is-too-long' }, RangeError],
+])('refuses %j', (options, kind) => {
+  expect(() => new Socket(options as never)).toThrow(kind);
+});
+
+test('a device', () => {
+  new Socket({ family: 4, address: '127.0.0.1', port: 0, device: 'lo' }).close();
+  expect(() => new Socket({ family: 4, address: '127.0.0.1', port: 0, device: 'no-such-dev' })).toThrow(
+    expect.objectContaining({ code: 'ENODEV' }),
+  );
+});
+
+test('a group: a socket of its own, bound to its address', () => {
+  const station = new Station('127.0.0.1', ports.socket);
+  const group = new Socket({ family: 4, address: '239.1.2.3', port: ports.socket, gro: true });
+  const outside = new Station('127.0.0.2', ports.socket);
+  try {
+    group.joinGroup('239.1.2.3', 'lo');
+    const local = station.port.addLocal(group);
+    const peer = outside.peer('239.1.2.3', ports.socket, 1);
+    const region = outside.regions.add(pattern(4096));
+    for (let i = 0; i < 5; i++) outside.add({ peer, fragments: [[region, 0, 1000]] });
+    expect(outside.flush().status).toEqual([0, 0, 0, 0, 0]);
+    const packets = station.receive();
+    expect(packets.map(psnOf)).toEqual([0, 1, 2, 3, 4]);
+    expect(allOk(packets)).toBe(true);
+    expect(packets[0]).toMatchObject({ local, hopLimit: 1, source: gidFromText('127.0.0.2') });
+    expect(() => station.port.addPeer({ address: gidFromText('127.0.0.2'), local })).toThrow(RangeError);
+
+    group.leaveGroup('239.1.2.3', 'lo');
+    outside.add({ peer });
+    outside.flush();
+    expect(station.receive()).toEqual([]);
+  } finally {
+    for (const each of [station, outside]) each.close();
+    group.close();
+  }
+});
+
+test('groups are checked', () => {
+  const socket = new Socket({ family: 4, address: '239.1.2.3', port: ports.socket });
+  expect(() => socket.joinGroup('127.0.0.1')).toThrow(RangeError);
+  expect(() => socket.joinGroup('ff02::1')).toThrow(TypeError);
+  expect(() => socket.joinGroup('239.1.2.3', 'no-such-dev')).toThrow(
+    expect.objectContaining({ code: 'ENODEV' }),
+  );
+  expect(() => socket.leaveGroup('239.1.2.4')).toThrow(expect.objectContaining({ code: 'EADDRNOTAVAIL' }));
+  socket.close();
+  expect(() => socket.joinGroup('239.1.2.3', 'lo')).toThrow(expect.objectContaining({ code: 'EBADF' }));
+});
+
+test('the kernel’s drops are counted when the receive buffer overflows', () => {
+  const from = new Station('127.0.0.1', ports.socket);
+  const to = new Station('127.0.0.2', ports.socket, {}, { receiveBuffer: 16_384 });
+  try {
+    const peer = from.peer('127.0.0.2', ports.socket);
+    const region = from.regions.add(pattern(4096));
+    for (let i = 0; i < 100; i++) {
+      from.add({ peer, fragments: [[region, 0, 4096]] });
+      from.flush(); // one datagram each
+    }
+    const heard = to.receive().length;
+    const { kernelDrops } = to.port.stats();
+    expect(heard).toBeLessThan(100);
+    expect(heard + kernelDrops).toBe(100);
+    expect(to.socket.drops).toBe(kernelDrops);
+    to.port.close();
+    expect(to.port.stats().kernelDrops).toBe(kernelDrops);
+  } finally {
+    from.close();
+    to.close();
+  }
+});
+
+test('a socket closed under its port is skipped', () => {
+  const from = new Station('127.0.0.1', ports.socket);
+  const to = new Station('127.0.0.2', ports.socket);
+  try {
+    const peer = from.peer('127.0.0.2', ports.socket);
+    to.socket.close();
+    from.add({ peer });
+    from.flush();
+    expect(to.receive()).toEqual([]);
+    from.socket.close();
+    from.add({ peer }); // its transmit socket is open already
+    from.add({ peer, sourcePort: ports.socket }); // the closed one is asked for
+    expect(from.flush().status).toEqual([0, constants.errno.EBADF]);
+  } finally {
+    from.close();
+    to.close();
+  }
+});
+
+test('receive: false hears nothing', () => {
+  const port = new Port();
+  const deaf = new Socket({ family: 4, address: '127.0.0.2', port: ports.socket, receive: false });
+  const from = new Station('127.0.0.1', ports.socket);
+  try {
+    port.addLocal(deaf);
+    from.add({ peer: from.peer('127.0.0.2', ports.socket) });
+    expect(from.flush().status).toEqual([0]);
+    expect(port.receive(new Uint8Array(65_536), new Uint32Array(12), new Uint8Array(16), 1)).toBe(0);
+  } finally {
+    port.close();
+    deaf.close();
+    from.close();
+  }
+});

@@ -1,0 +1,149 @@
+import { afterEach, expect, test, vi } from 'vitest';
+import { now, Port, Wake } from '../index.js';
+import { ports, Station } from './support.ts';
+
+const open: { close(): void }[] = [];
+afterEach(() => {
+  for (const each of open.splice(0)) each.close();
+});
+
+/** A port whose wakes can be waited for. */
+function wakeable() {
+  const events: number[] = [];
+  let notify = () => {};
+  const station = new Station('127.0.0.2', ports.waker, {
+    onWake: (bits) => {
+      events.push(bits);
+      notify();
+    },
+  });
+  const from = new Station('127.0.0.1', ports.waker);
+  open.push(station, from);
+  const peer = from.peer('127.0.0.2', ports.waker);
+  return {
+    station,
+    events,
+    /** Sends one packet to it. */
+    poke() {
+      from.add({ peer });
+      from.flush();
+    },
+    next: () =>
+      new Promise<number>((done) => {
+        notify = () => done(events.at(-1)!);
+      }),
+  };
+}
+
+const pause = (ms: number) => new Promise((done) => setTimeout(done, ms));
+
+test('wakes for a packet, again while it is not taken, and not after', async () => {
+  const { station, events, poke, next } = wakeable();
+  station.port.start();
+  poke();
+  expect(await next()).toBe(Wake.READABLE);
+  expect(await next()).toBe(Wake.READABLE);
+  expect(station.receive().length).toBe(1);
+  const before = events.length;
+  await pause(20);
+  expect(events.length).toBeLessThanOrEqual(before + 1); // one poll may have been under way
+});
+
+test('stop is silence, start hears what came meanwhile', async () => {
+  const { station, events, poke, next } = wakeable();
+  station.port.start();
+  station.port.start();
+  station.port.stop();
+  poke();
+  await pause(20);
+  expect(events).toEqual([]);
+  station.port.start();
+  expect(await next()).toBe(Wake.READABLE);
+});
+
+test('the deadline: once, not early, moved, taken back', async () => {
+  const { station, events, next } = wakeable();
+  station.port.start();
+  const t0 = now();
+  station.port.setDeadline(5000);
+  expect(await next()).toBe(Wake.TIMER);
+  expect(now() - t0).toBeGreaterThanOrEqual(5000);
+  await pause(20);
+  expect(events).toEqual([Wake.TIMER]);
+
+  station.port.setDeadline(3000);
+  station.port.setDeadline(Number.POSITIVE_INFINITY);
+  await pause(20);
+  expect(events).toEqual([Wake.TIMER]);
+
+  for (const atOnce of [0, -5, 0.2]) {
+    station.port.setDeadline(atOnce);
+    expect(await next()).toBe(Wake.TIMER);
+  }
+});
+
+test('a deadline set while stopped is kept', async () => {
+  const { station, next } = wakeable();
+  station.port.setDeadline(1000);
+  await pause(5);
+  station.port.start();
+  expect(await next()).toBe(Wake.TIMER);
+});
+
+test('starting and stopping is cheap', () => {
+  const { station } = wakeable();
+  const t0 = now();
+  for (let i = 0; i < 10_000; i++) {
+    station.port.start();
+    station.port.stop();
+  }
+  expect((now() - t0) / 10_000).toBeLessThan(50); // microseconds
+});
+
+test('an exception in onWake is an uncaught one, and the port lives on', async () => {
+  const port = new Port({
+    onWake: () => {
+      throw new Error('from onWake');
+    },
+  });
+  open.push(port);
+  const uncaught = vi.fn();
+  const others = process.listeners('uncaughtException');
+  process.removeAllListeners('uncaughtException');
+  const caught = new Promise<void>((done) => {
+    process.once('uncaughtException', (error) => {
+      uncaught(error.message);
+      done();
+    });
+  });
+  port.start();
+  port.setDeadline(0);
+  await caught;
+  for (const listener of others) process.on('uncaughtException', listener);
+  expect(uncaught).toHaveBeenCalledWith('from onWake');
+  port.setDeadline(Number.POSITIVE_INFINITY);
+  port.stop();
+});
+
+test('close within onWake', async () => {
+  let done = () => {};
+  const closed = new Promise<void>((resolve) => {
+    done = resolve;
+  });
+  const port = new Port({
+    onWake() {
+      this.close();
+      done();
+    },
+  } as ConstructorParameters<typeof Port>[0] & ThisType<Port>);
+  port.start();
+  port.setDeadline(0);
+  await closed;
+  expect(() => port.start()).toThrow(expect.objectContaining({ code: 'ERR_ROCE_PORT_CLOSED' }));
+});
+
+test('now() is CLOCK_MONOTONIC in microseconds', () => {
+  const [a, b, c] = [now(), Number(process.hrtime.bigint()) / 1000, now()];
+  expect(b).toBeGreaterThanOrEqual(a - 1);
+  expect(b).toBeLessThanOrEqual(c + 1);
+});
