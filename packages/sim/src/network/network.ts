@@ -1,0 +1,125 @@
+/**
+ * Hosts joined by links, in virtual time: nothing waits, and the same seed gives the same run.
+ *
+ * A step goes to the next moment at which anything happens; there every host takes what arrived, then
+ * runs the timers that are due, then sends: the order of the real run loop.
+ */
+
+import { gidEquals } from '@node-roce/wire';
+import { createRandom } from './random.ts';
+import { type SimPacket, Wire, type WireOptions } from './wire.ts';
+
+/** An adapter, or a model, on the network. Times are µs. */
+export interface SimHost {
+  /** 16 bytes. */
+  readonly gid: Uint8Array;
+  receive(packets: SimPacket[], now: number): void;
+  advance(now: number): void;
+  /** All that may be sent now. */
+  transmit(now: number): SimPacket[];
+  nextDeadline(): number;
+}
+
+/** A packet as it was sent or as it arrived. */
+export interface TracedPacket extends SimPacket {
+  /** µs. */
+  time: number;
+  event: 'sent' | 'arrived';
+}
+
+export class Network {
+  now = 0;
+  /** Every packet sent and arrived, in order, while `record` is set. */
+  readonly trace: TracedPacket[] = [];
+  record = true;
+  readonly #seed: number;
+  readonly #hosts: SimHost[] = [];
+  readonly #wires = new Map<string, Wire>();
+  /** In order of time. */
+  #flying: { packet: SimPacket; time: number; host: SimHost }[] = [];
+
+  constructor(seed = 1) {
+    this.#seed = seed;
+  }
+
+  add(host: SimHost): void {
+    this.#hosts.push(host);
+  }
+
+  /** Sets what the way from one host to another does; until then, and by default, it only delays. */
+  link(from: SimHost, to: SimHost, options: WireOptions): void {
+    const [i, j] = [this.#hosts.indexOf(from), this.#hosts.indexOf(to)];
+    this.#wires.set(`${i} ${j}`, new Wire(options, createRandom(this.#seed * 1009 + i * 31 + j)));
+  }
+
+  /** Steps until `done`, or until nothing more can happen before `until` µs. True if `done`. */
+  run(done: () => boolean, until = 60e6): boolean {
+    this.#send();
+    while (!done()) {
+      const next = Math.min(
+        this.#flying[0]?.time ?? Number.POSITIVE_INFINITY,
+        ...this.#hosts.map((host) => host.nextDeadline()),
+      );
+      if (!(next <= until)) return false;
+      this.now = Math.max(this.now, next);
+      this.#step();
+    }
+    return true;
+  }
+
+  /** Lets this much time pass, µs. */
+  pass(microseconds: number): void {
+    const end = this.now + microseconds;
+    this.run(() => false, end);
+    this.now = end;
+  }
+
+  #step(): void {
+    for (const host of this.#hosts) {
+      const arrived = this.#takeArrived(host);
+      if (arrived.length > 0) host.receive(arrived, this.now);
+      host.advance(this.now);
+    }
+    this.#send();
+  }
+
+  #takeArrived(host: SimHost): SimPacket[] {
+    const due = this.#flying.filter((flight) => flight.host === host && flight.time <= this.now);
+    if (due.length === 0) return [];
+    this.#flying = this.#flying.filter((flight) => !(flight.host === host && flight.time <= this.now));
+    if (this.record) {
+      for (const { packet, time } of due) this.trace.push({ ...packet, time, event: 'arrived' });
+    }
+    return due.map(({ packet }) => packet);
+  }
+
+  #send(): void {
+    for (const from of this.#hosts) {
+      for (const packet of from.transmit(this.now)) {
+        if (this.record) this.trace.push({ ...packet, time: this.now, event: 'sent' });
+        const host = this.#hosts.find(({ gid }) => gidEquals(gid, packet.destination));
+        if (host === undefined) continue;
+        for (const { packet: carried, time } of this.#wire(from, host).carry(packet, this.now)) {
+          this.#fly({ packet: carried, time, host });
+        }
+      }
+    }
+  }
+
+  /** Keeps the order of time; packets of one time keep the order in which they were sent. */
+  #fly(flight: { packet: SimPacket; time: number; host: SimHost }): void {
+    let at = this.#flying.length;
+    while (at > 0 && this.#flying[at - 1].time > flight.time) at--;
+    this.#flying.splice(at, 0, flight);
+  }
+
+  #wire(from: SimHost, to: SimHost): Wire {
+    const key = `${this.#hosts.indexOf(from)} ${this.#hosts.indexOf(to)}`;
+    let wire = this.#wires.get(key);
+    if (wire === undefined) {
+      wire = new Wire({}, createRandom(this.#seed));
+      this.#wires.set(key, wire);
+    }
+    return wire;
+  }
+}
