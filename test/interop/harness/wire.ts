@@ -1,0 +1,106 @@
+/** What the bridge carries, captured around a test. */
+import { spawn } from 'node:child_process';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { CaptureParser, LinkType } from '@node-roce/pcap';
+import { verifyIcrc } from '@node-roce/wire';
+import { LOGS } from './guest.ts';
+
+/** A RoCE packet of a capture: offsets into its frame. */
+export interface WirePacket {
+  frame: Uint8Array;
+  /** Seconds since 1970. */
+  time: number;
+  source: string;
+  icrcOk: boolean;
+  opcode: number;
+  destQp: number;
+  psn: number;
+  /** BTH and all that follows but the ICRC. */
+  payload: Uint8Array;
+}
+
+export class WireCapture {
+  readonly file: string;
+  readonly #directory: string;
+  readonly #tcpdump: ReturnType<typeof spawn>;
+
+  private constructor(directory: string, file: string, tcpdump: ReturnType<typeof spawn>) {
+    this.#directory = directory;
+    this.file = file;
+    this.#tcpdump = tcpdump;
+  }
+
+  /** Captures RoCE packets on a bridge until stopped. */
+  static async start(bridge: string): Promise<WireCapture> {
+    const directory = mkdtempSync(join(tmpdir(), 'roce-wire-'));
+    const file = join(directory, 'wire.pcap');
+    const args = ['-i', bridge, '-n', '-U', '-B', '65536', '-Z', 'root', '-w', file, 'udp port 4791'];
+    const tcpdump = spawn('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    await new Promise<void>((resolve, reject) => {
+      let said = '';
+      tcpdump.stderr.on('data', (data) => {
+        said += data;
+        if (said.includes('listening on')) resolve();
+      });
+      tcpdump.on('exit', (code) => reject(new Error(`tcpdump ended with ${code}: ${said}`)));
+    });
+    return new WireCapture(directory, file, tcpdump);
+  }
+
+  /** Ends the capture and returns the packets, in order. */
+  async stop(): Promise<WirePacket[]> {
+    await sleep(300); // tcpdump hears of a packet a little after it has passed.
+    const gone = new Promise((resolve) => this.#tcpdump.once('exit', resolve));
+    this.#tcpdump.kill('SIGINT');
+    await gone;
+    return readPackets(readFileSync(this.file));
+  }
+
+  keep(name: string): void {
+    mkdirSync(LOGS, { recursive: true });
+    cpSync(this.file, join(LOGS, `${name.replaceAll(/[^\w.-]+/g, '_')}.pcap`));
+  }
+
+  discard(): void {
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+}
+
+function readPackets(bytes: Uint8Array): WirePacket[] {
+  const packets: WirePacket[] = [];
+  const parser = new CaptureParser();
+  parser.push(bytes);
+  parser.end();
+  for (const record of parser) {
+    if (record.linkType !== LinkType.ETHERNET) continue;
+    const frame = record.data.slice();
+    const packet = locate(frame);
+    if (packet) packets.push({ ...packet, frame, time: record.seconds + record.nanoseconds / 1e9 });
+  }
+  return packets;
+}
+
+function locate(frame: Uint8Array): Omit<WirePacket, 'frame' | 'time'> | undefined {
+  const view = new DataView(frame.buffer, frame.byteOffset, frame.byteLength);
+  const type = view.getUint16(12);
+  const v4 = type === 0x0800;
+  if (!v4 && type !== 0x86dd) return undefined;
+  const header = v4 ? (frame[14] & 15) * 4 : 40;
+  const end = 14 + (v4 ? view.getUint16(16) : 40 + view.getUint16(18));
+  const bth = 14 + header + 8;
+  if (end - bth < 16 || end > frame.length) return undefined;
+  const source = v4
+    ? frame.subarray(26, 30).join('.')
+    : Array.from({ length: 8 }, (_, i) => view.getUint16(22 + 2 * i).toString(16)).join(':');
+  return {
+    source,
+    icrcOk: verifyIcrc(frame, 14, end),
+    opcode: frame[bth],
+    destQp: view.getUint32(bth + 4) & 0xff_ffff,
+    psn: view.getUint32(bth + 8) & 0xff_ffff,
+    payload: frame.subarray(bth, end - 4),
+  };
+}

@@ -1,0 +1,126 @@
+// `npm run test:interop`: everything against the real rdma_rxe, in a guest under QEMU.
+//
+// Installs the Debian packages that are missing (root) or names them, builds the guest if there is none or
+// its sources changed, and runs the suite inside a network namespace of its own. Arguments go to vitest:
+// `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const root = join(here, '../..');
+const cache = join(root, '.cache/rxe-guest');
+const image = join(cache, 'image');
+const namespace = `roce-interop-${process.pid}`;
+
+// Program, or a file, → the package that brings it.
+const NEEDED = [
+  ['ip', 'iproute2'],
+  ['tcpdump', 'tcpdump'],
+  ['tshark', 'tshark'],
+  ['qemu-system-x86_64', 'qemu-system-x86'],
+  ['setpriv', 'util-linux'],
+  ['gcc', 'gcc'],
+  ['readelf', 'binutils'],
+  ['depmod', 'kmod'],
+  ['cpio', 'cpio'],
+  ['unxz', 'xz-utils'],
+  ['/usr/include/infiniband/verbs.h', 'libibverbs-dev'],
+  ['/usr/include/stdio.h', 'libc6-dev'],
+];
+
+function fail(message) {
+  console.error(`test:interop: ${message}`);
+  process.exit(1);
+}
+
+function call(command, args, options = {}) {
+  const { status, error } = spawnSync(command, args, { stdio: ['ignore', 'inherit', 'inherit'], ...options });
+  if (error) fail(`${command}: ${error.message}`);
+  if (status !== 0) fail(`${command} ${args.join(' ')} ended with ${status}`);
+}
+
+const there = (what) =>
+  what.startsWith('/')
+    ? existsSync(what)
+    : ['/usr/sbin', '/sbin', ...(process.env.PATH ?? '').split(':')].some((d) => existsSync(join(d, what)));
+
+function installPackages() {
+  const missing = NEEDED.filter(([what]) => !there(what)).map(([, name]) => name);
+  if (process.getuid() !== 0) {
+    const also = missing.length > 0 ? ` It also needs these Debian packages: ${missing.join(' ')}.` : '';
+    fail(`needs root, for network namespaces and a tap device.${also}`);
+  }
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  if (missing.length > 0) {
+    console.error(`test:interop: installing ${missing.join(' ')}`);
+    call('apt-get', ['-q', 'update'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+    call('apt-get', ['-q', '-y', '--no-install-recommends', 'install', ...missing], {
+      env,
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
+  } else if (!packageListsThere()) call('apt-get', ['-q', 'update'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+}
+
+// The guest is made of Debian packages, which apt-get can only find with its lists.
+const packageListsThere = () =>
+  spawnSync('apt-cache', ['show', 'ibverbs-utils'], { stdio: 'ignore' }).status === 0;
+
+function files(directory) {
+  return readdirSync(directory, { withFileTypes: true })
+    .sort((a, b) => (a.name < b.name ? -1 : 1))
+    .flatMap((e) => (e.isDirectory() ? files(join(directory, e.name)) : [join(directory, e.name)]));
+}
+
+function buildGuest() {
+  const hash = createHash('sha256');
+  for (const file of files(join(here, 'guest'))) hash.update(file).update(readFileSync(file));
+  const key = hash.digest('hex');
+  const stamp = join(image, 'built-from');
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === key) return;
+  console.error('test:interop: building the guest');
+  mkdirSync(image, { recursive: true });
+  call('bash', [join(here, 'guest/build.sh'), image, join(cache, 'debs')]);
+  writeFileSync(stamp, key);
+}
+
+/** Runs the suite in the namespace; resolves to vitest's exit code. */
+function runSuite() {
+  const vitest = join(root, 'node_modules/vitest/vitest.mjs');
+  const report = join(cache, 'report.json');
+  const args = [
+    ['netns', 'exec', namespace, process.execPath, vitest, 'run', '--config', join(here, 'vitest.config.ts')],
+    ['--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`],
+    process.argv.slice(2),
+  ].flat();
+  return new Promise((resolve) => {
+    const child = spawn('ip', args, {
+      cwd: root,
+      stdio: 'inherit',
+      env: { ...process.env, ROCE_GUEST_IMAGE: image, PATH: `${process.env.PATH}:/usr/sbin:/sbin` },
+    });
+    for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => child.kill(signal));
+    child.on('exit', (code) => resolve({ code: code ?? 1, report }));
+  });
+}
+
+installPackages();
+buildGuest();
+call('ip', ['netns', 'add', namespace]);
+let outcome;
+try {
+  outcome = await runSuite();
+} finally {
+  spawnSync('ip', ['netns', 'delete', namespace], { stdio: 'inherit' });
+}
+let counts = { numPassedTests: 0, numFailedTests: 1, numPendingTests: 0, numTodoTests: 0 };
+if (existsSync(outcome.report) && statSync(outcome.report).size > 0) {
+  counts = JSON.parse(readFileSync(outcome.report, 'utf8'));
+}
+const skipped = counts.numPendingTests + counts.numTodoTests;
+console.log(`interop: ${counts.numPassedTests} passed, ${counts.numFailedTests} failed, ${skipped} skipped`);
+// A filter skips by intent; the whole suite may not.
+const filtered = process.argv.length > 2;
+process.exit(outcome.code !== 0 || counts.numPassedTests === 0 || (skipped > 0 && !filtered) ? 1 : 0);
