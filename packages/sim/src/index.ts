@@ -1,5 +1,6 @@
 /** The model of the transport, a network in virtual time, and packet matchers. */
 
+export * from './matchers.ts';
 export * from './model/memory.ts';
 export * from './model/packet.ts';
 export * from './model/quirks.ts';
@@ -13,8 +14,10 @@ export * from './model/rc-responder-state.ts';
 export * from './model/work.ts';
 export * from './network/endpoint.ts';
 export * from './network/engine-endpoint.ts';
+export * from './network/frames.ts';
 export * from './network/model-endpoint.ts';
 export * from './network/network.ts';
 export * from './network/pair.ts';
 export * from './network/random.ts';
 export * from './network/wire.ts';
+export * from './network/workload.ts';

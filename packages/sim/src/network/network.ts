@@ -35,6 +35,7 @@ export class Network {
   readonly #seed: number;
   readonly #hosts: SimHost[] = [];
   readonly #wires = new Map<string, Wire>();
+  readonly #stalled = new Map<SimHost, number>();
   /** In order of time. */
   #flying: { packet: SimPacket; time: number; host: SimHost }[] = [];
 
@@ -54,17 +55,29 @@ export class Network {
 
   /** Steps until `done`, or until nothing more can happen before `until` µs. True if `done`. */
   run(done: () => boolean, until = 60e6): boolean {
-    this.#send();
     while (!done()) {
-      const next = Math.min(
-        this.#flying[0]?.time ?? Number.POSITIVE_INFINITY,
-        ...this.#hosts.map((host) => host.nextDeadline()),
-      );
+      this.#send(); // what `done` posted
+      const next = Math.min(...this.#hosts.map((host) => this.#wakeTime(host)));
       if (!(next <= until)) return false;
       this.now = Math.max(this.now, next);
       this.#step();
     }
     return true;
+  }
+
+  /** The host's thread does nothing before `until` µs: what arrives for it waits, its timers run late. */
+  stall(host: SimHost, until: number): void {
+    this.#stalled.set(host, until);
+  }
+
+  #stalledUntil(host: SimHost): number {
+    return this.#stalled.get(host) ?? 0;
+  }
+
+  /** When a host next has something to do. */
+  #wakeTime(host: SimHost): number {
+    const arrival = this.#flying.find((flight) => flight.host === host)?.time ?? Number.POSITIVE_INFINITY;
+    return Math.max(this.#stalledUntil(host), Math.min(arrival, host.nextDeadline()));
   }
 
   /** Lets this much time pass, µs. */
@@ -76,6 +89,7 @@ export class Network {
 
   #step(): void {
     for (const host of this.#hosts) {
+      if (this.#stalledUntil(host) > this.now) continue;
       const arrived = this.#takeArrived(host);
       if (arrived.length > 0) host.receive(arrived, this.now);
       host.advance(this.now);
@@ -95,6 +109,7 @@ export class Network {
 
   #send(): void {
     for (const from of this.#hosts) {
+      if (this.#stalledUntil(from) > this.now) continue;
       for (const packet of from.transmit(this.now)) {
         if (this.record) this.trace.push({ ...packet, time: this.now, event: 'sent' });
         const host = this.#hosts.find(({ gid }) => gidEquals(gid, packet.destination));

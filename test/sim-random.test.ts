@@ -1,0 +1,64 @@
+/**
+ * Mixed operations in both directions over every kind of bad network, in virtual time: each message once,
+ * in order, byte for byte; each atomic exactly once; each completion as foreseen. Engine against model,
+ * engine against engine, and the model against itself.
+ *
+ * A failure leaves a pcapng and prints how to run it again:
+ *   ROCE_SIM=seed,a,b,network,loss,count npx vitest run test/sim-random.test.ts
+ * More of it: ROCE_SIM_SEEDS=500 and ROCE_SIM_COUNT=10000.
+ */
+
+import type { EndpointKind } from '@node-roce/sim';
+import { describe, expect, test } from 'vitest';
+import { NETWORKS, parseReplay, type RunOptions, runMixed, writeCapture } from './sim/run.ts';
+
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 12);
+const COUNT = Number(process.env.ROCE_SIM_COUNT ?? 150);
+const LOSSES = [0.01, 0.05, 0.2];
+
+/** Runs it; a fault becomes a message that says how to see it again. */
+function check(options: RunOptions): { gaveUp: boolean } {
+  const outcome = runMixed(options);
+  if (outcome.fault !== undefined) {
+    const path = writeCapture(outcome);
+    throw new Error(
+      `${outcome.fault}\n  capture: ${path}\n  again:   ROCE_SIM=${outcome.replay} npx vitest run test/sim-random.test.ts`,
+    );
+  }
+  return outcome;
+}
+
+const replay = process.env.ROCE_SIM;
+if (replay !== undefined) {
+  test(`again: ${replay}`, () => {
+    const outcome = runMixed(parseReplay(replay));
+    console.log(`capture: ${writeCapture(outcome)}`);
+    expect(outcome.fault).toBeUndefined();
+  });
+} else {
+  const pairs: [EndpointKind, EndpointKind][] = [
+    ['engine', 'model'],
+    ['engine', 'engine'],
+    ['model', 'model'],
+  ];
+  describe.each(pairs)('%s and %s', (a, b) => {
+    test.each(NETWORKS)('%s', { timeout: 20_000 + SEEDS * COUNT * 20 }, (network) => {
+      let gaveUp = 0;
+      for (let i = 0; i < SEEDS; i++) {
+        const loss = LOSSES[i % LOSSES.length];
+        if (check({ seed: i + 1, a, b, network, loss, count: COUNT }).gaveUp) gaveUp++;
+      }
+      // A fifth of the packets lost, both ways, does exhaust seven retries now and then; less does not.
+      const loses = ['lossy', 'bursty', 'corrupting', 'all'].includes(network);
+      const hard = loses ? SEEDS / 3 : 0;
+      expect(gaveUp).toBeLessThanOrEqual(hard);
+    });
+  });
+}
+
+test('the same seed gives the same run', () => {
+  const options: RunOptions = { seed: 77, a: 'engine', b: 'model', network: 'all', loss: 0.05, count: 100 };
+  const [first, second] = [runMixed(options), runMixed(options)];
+  expect(first.network.now).toBe(second.network.now);
+  expect(first.network.trace).toEqual(second.network.trace);
+});

@@ -1,0 +1,156 @@
+/** One seeded run of the mixed workload: its network follows from the seed, and a failure leaves a capture. */
+
+import { writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { LinkType, PcapngEncoder } from '@node-roce/pcap';
+import {
+  ARENA_BYTES,
+  createRandom,
+  decodePacket,
+  type EndpointKind,
+  frameOf,
+  MixedWorkload,
+  type Network,
+  Pair,
+  type WireOptions,
+} from '@node-roce/sim';
+import { opcodeInfo } from '@node-roce/wire';
+
+export const NETWORKS = [
+  'clean',
+  'lossy',
+  'bursty',
+  'reordering',
+  'duplicating',
+  'corrupting',
+  'narrow',
+  'all',
+] as const;
+export type NetworkKind = (typeof NETWORKS)[number];
+
+export interface RunOptions {
+  seed: number;
+  a: EndpointKind;
+  b: EndpointKind;
+  network: NetworkKind;
+  /** 0 … 1; what the kind of network makes of it. */
+  loss: number;
+  /** Requests of each side. */
+  count: number;
+}
+
+function wireOf({ network, loss }: RunOptions, delay: number): WireOptions {
+  switch (network) {
+    case 'clean':
+      return { delay };
+    case 'lossy':
+      return { delay, loss };
+    case 'bursty':
+      return { delay, burst: { begin: loss / 4, end: 0.4 } };
+    case 'reordering':
+      return { delay, reorder: loss, loss: loss / 10 };
+    case 'duplicating':
+      return { delay, duplicate: loss, loss: loss / 10 };
+    case 'corrupting':
+      return { delay, corrupt: loss };
+    case 'narrow':
+      return { delay, rate: 1e9, queue: 24_000, markAt: 8_000 };
+    case 'all':
+      return { delay, loss, reorder: loss / 2, duplicate: loss / 2, corrupt: loss / 10 };
+  }
+}
+
+/** The retry count that the runs connect with. */
+const RETRY_CNT = 7;
+
+export interface Outcome {
+  /** What went wrong; nothing, if all of it was as it has to be. */
+  fault?: string;
+  /** The connection was given up after as many repetitions as the rule asks for. */
+  gaveUp: boolean;
+  network: Network;
+  /** The options in the form that `ROCE_SIM` takes. */
+  replay: string;
+}
+
+/** Runs it. The connection's other attributes are drawn from the seed. */
+export function runMixed(options: RunOptions): Outcome {
+  const random = createRandom(options.seed);
+  const wire = wireOf(options, random.pick([1, 5, 10, 50]));
+  const maxRdAtomic = random.pick([1, 2, 4, 16]);
+  const pair = new Pair({
+    a: options.a,
+    b: options.b,
+    seed: options.seed,
+    arenaBytes: ARENA_BYTES,
+    aToB: wire,
+    bToA: wire,
+    timeout: 8,
+    retryCnt: RETRY_CNT,
+    pathMtu: random.pick([256, 1024, 4096]),
+    credits: random.chance(0.3),
+    maxRdAtomic,
+    maxDestRdAtomic: maxRdAtomic,
+  });
+  const { seed, a, b, network, loss, count } = options;
+  const outcome: Outcome = {
+    gaveUp: false,
+    network: pair.network,
+    replay: [seed, a, b, network, loss, count].join(','),
+  };
+  try {
+    const workload = new MixedWorkload(pair.a, pair.b, count, random);
+    const finished = pair.run(() => workload.step(), 600e6);
+    if (!finished) outcome.fault = `stalled at ${pair.network.now} µs`;
+    else if (workload.failure === 'RETRY_EXC_ERR' && wasRepeated(pair.network)) outcome.gaveUp = true;
+    else if (workload.failure !== undefined) outcome.fault = `the connection failed: ${workload.failure}`;
+  } catch (error) {
+    outcome.fault = (error as Error).message;
+  }
+  return outcome;
+}
+
+/** Some packet went out as often as a requester has to try before it may give up. */
+function wasRepeated(network: Network): boolean {
+  const sent = new Map<string, number>();
+  for (const { event, bytes, source } of network.trace) {
+    if (event !== 'sent') continue;
+    const decoded = decodePacket(bytes);
+    if (!decoded.ok || !opcodeInfo(decoded.packet.opcode)!.isRequest) continue;
+    const key = `${source[15]} ${decoded.packet.psn}`;
+    sent.set(key, (sent.get(key) ?? 0) + 1);
+  }
+  return Math.max(...sent.values()) >= RETRY_CNT + 1;
+}
+
+export function parseReplay(text: string): RunOptions {
+  const [seed, a, b, network, loss, count] = text.split(',');
+  return {
+    seed: Number(seed),
+    a: a as EndpointKind,
+    b: b as EndpointKind,
+    network: network as NetworkKind,
+    loss: Number(loss),
+    count: Number(count),
+  };
+}
+
+/** Writes the packets that arrived as a pcapng file, one interface for each side. Returns its path. */
+export function writeCapture(outcome: Outcome): string {
+  const encoder = new PcapngEncoder({
+    application: 'node-roce simulator',
+    comments: [`ROCE_SIM=${outcome.replay}`],
+  });
+  for (const name of ['sent', 'arrived']) encoder.interface({ linkType: LinkType.RAW, name });
+  for (const packet of outcome.network.trace) {
+    encoder.packet({
+      data: frameOf(packet),
+      timestamp: BigInt(Math.round(packet.time * 1000)),
+      interfaceId: packet.event === 'sent' ? 0 : 1,
+    });
+  }
+  const path = join(tmpdir(), `node-roce-sim-${outcome.replay.replaceAll(',', '-')}.pcapng`);
+  writeFileSync(path, encoder.take());
+  return path;
+}
