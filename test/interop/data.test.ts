@@ -33,7 +33,10 @@ describe.each([
     const allAccess = 'LOCAL_WRITE,REMOTE_WRITE,REMOTE_READ,REMOTE_ATOMIC';
     const room = Math.max(size, 1);
     const theirMr = async (seed: number) => agent.mr({ size: room, misalign: 5, access: allAccess, seed });
-    const guards = async (mr: number) => [await agent.sha256(mr, -4096, 4096), await agent.sha256(mr, room, 4096)];
+    const guards = async (mr: number) => [
+      await agent.sha256(mr, -4096, 4096),
+      await agent.sha256(mr, room, 4096),
+    ];
 
     const ours = await link.memory(room, { misalign: 3, seed: 11 });
     const into = await link.memory(room, { misalign: 1, seed: 12 });
@@ -81,10 +84,21 @@ describe.each([
     into.bytes.fill(0);
     qp.postRecv({ wrId: 9 });
     const addressed = { remote_addr: into.mr.addr, rkey: into.mr.rkey };
-    await agent.call('post_send', { qp: theirQp, opcode: 'RDMA_WRITE_WITH_IMM', imm: 5, wr_id: 5, sge: list, ...addressed });
+    await agent.call('post_send', {
+      qp: theirQp,
+      opcode: 'RDMA_WRITE_WITH_IMM',
+      imm: 5,
+      wr_id: 5,
+      sge: list,
+      ...addressed,
+    });
     expect(await agent.poll()).toMatchObject([{ wrId: 5, status: 0 }]);
     const written = await cq.next();
-    expect([written.status, written.opcode, written.byteLen]).toEqual(['SUCCESS', 'RECV_RDMA_WITH_IMM', size]);
+    expect([written.status, written.opcode, written.byteLen]).toEqual([
+      'SUCCESS',
+      'RECV_RDMA_WITH_IMM',
+      size,
+    ]);
     expect(digest(into.bytes)).toBe(await agent.sha256(theirs.mr, 0, size));
 
     await agent.call('fill', { mr: theirInto.mr, seed: 24 });
@@ -138,7 +152,14 @@ test('atomics both ways, the PSN wrapping around', async () => {
   cell.setBigUint64(0, 7n, true);
   const remote = { remote_addr: ours.mr.addr + BigInt(offset), rkey: ours.mr.rkey };
   for (let i = 0; i < 6; i++) {
-    await agent.call('post_send', { qp: theirQp, opcode: 'ATOMIC_CMP_AND_SWP', compare: 7 + i, swap: 8 + i, sge: `${theirs.mr}:${64 + 8 * i}:8`, ...remote });
+    await agent.call('post_send', {
+      qp: theirQp,
+      opcode: 'ATOMIC_CMP_AND_SWP',
+      compare: 7 + i,
+      swap: 8 + i,
+      sge: `${theirs.mr}:${64 + 8 * i}:8`,
+      ...remote,
+    });
   }
   expect((await agent.poll(6)).map((wc) => wc.status)).toEqual([0, 0, 0, 0, 0, 0]);
   expect(cell.getBigUint64(0, true)).toBe(13n);

@@ -19,7 +19,9 @@ afterEach(({ task }) => {
 });
 
 const naks = (packets: WirePacket[]) =>
-  packets.filter((p) => p.opcode === ACK && p.payload[12] >> 5 !== 0).map((p) => ({ source: p.source, syndrome: p.payload[12], psn: p.psn }));
+  packets
+    .filter((p) => p.opcode === ACK && p.payload[12] >> 5 !== 0)
+    .map((p) => ({ source: p.source, syndrome: p.payload[12], psn: p.psn }));
 
 interface Bad {
   what: string;
@@ -43,7 +45,11 @@ describe.each(bad)('$what', ({ opcode, access, offset = 0, keyXor = 0 }) => {
   test('ours to rxe: REM_ACCESS_ERR here, flush, both queue pairs in ERR', async () => {
     await using link = await LinkUp.make(guest);
     const { agent, qp, cq, theirQp } = link;
-    const flags = ['LOCAL_WRITE', access.includes('r') ? 'REMOTE_READ' : '', access.includes('w') ? 'REMOTE_WRITE' : ''];
+    const flags = [
+      'LOCAL_WRITE',
+      access.includes('r') ? 'REMOTE_READ' : '',
+      access.includes('w') ? 'REMOTE_WRITE' : '',
+    ];
     const theirs = await agent.mr({ size: 4096, access: flags.filter(Boolean).join(','), seed: 1 });
     const before = await agent.sha256(theirs.mr);
     await agent.call('post_recv', { qp: theirQp, wr_id: 77 });
@@ -51,7 +57,10 @@ describe.each(bad)('$what', ({ opcode, access, offset = 0, keyXor = 0 }) => {
     const remote = { addr: theirs.address + BigInt(offset), rkey: (theirs.rkey ^ keyXor) >>> 0 };
     capture = await WireCapture.start(address.bridge);
     const good: SendWr = { opcode: 'SEND', sgList: [{ mr: ours.mr, length: 4 }] };
-    qp.postSend([{ wrId: 1, opcode, sgList: [{ mr: ours.mr, length: 100 }], remote, signaled: true }, { wrId: 2, ...good }]);
+    qp.postSend([
+      { wrId: 1, opcode, sgList: [{ mr: ours.mr, length: 100 }], remote, signaled: true },
+      { wrId: 2, ...good },
+    ]);
     expect(await cq.next()).toMatchObject({ wrId: 1n, status: 'REM_ACCESS_ERR' });
     expect(await cq.next()).toMatchObject({ wrId: 2n, status: 'WR_FLUSH_ERR' });
     expect((await qp.query()).attr.qpState).toBe('ERR');

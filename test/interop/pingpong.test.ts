@@ -28,8 +28,13 @@ interface Report {
   wrongPages?: number[];
 }
 
-function roce(args: string[]): { output: Promise<{ code: number | null; stdout: string; stderr: string }>; ready: Promise<void> } {
-  const child = spawn(process.execPath, [ROCE, 'pingpong', '--json', ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+function roce(args: string[]): {
+  output: Promise<{ code: number | null; stdout: string; stderr: string }>;
+  ready: Promise<void>;
+} {
+  const child = spawn(process.execPath, [ROCE, 'pingpong', '--json', ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   let stdout = '';
   let stderr = '';
   child.stdout.on('data', (data) => {
@@ -76,7 +81,17 @@ describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes,
       `ibv_rc_pingpong -d rxe0 -g ${GID_INDEX[version]} -p ${port} -n ${iters} -s ${size} -m ${mtu} -c`,
       events ? '-e' : '',
     ].join(' ');
-    const ours = ['--port', `${port}`, '--size', `${size}`, '--iters', `${iters}`, '--mtu', `${mtu}`, '--check'];
+    const ours = [
+      '--port',
+      `${port}`,
+      '--size',
+      `${size}`,
+      '--iters',
+      `${iters}`,
+      '--mtu',
+      `${mtu}`,
+      '--check',
+    ];
     ours.push('--bind', host, '--timeout', '30');
     if (events) ours.push('--events');
 
@@ -87,11 +102,15 @@ describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes,
     if (role === 'server') {
       const node = roce(ours);
       // The tool tries to connect once; it is asked again until we listen.
-      theirs = await guest.exec(`for i in 1 2 3 4 5 6 7 8; do ${tool} ${host} && break; sleep 0.3; done`, { timeout: 60_000 });
+      theirs = await guest.exec(`for i in 1 2 3 4 5 6 7 8; do ${tool} ${host} && break; sleep 0.3; done`, {
+        timeout: 60_000,
+      });
       mine = await node.output;
     } else {
       const server = guest.exec(tool, { timeout: 60_000 });
-      await guest.must(`for i in $(seq 50); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`);
+      await guest.must(
+        `for i in $(seq 50); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`,
+      );
       mine = await roce([...ours, peer]).output;
       theirs = await server;
     }
@@ -110,7 +129,10 @@ describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes,
     expect(packets.filter((p) => !p.icrcOk)).toEqual([]);
     const after = await guest.counters();
     const moved = difference(before, after);
-    expect(Object.keys(moved).filter((name) => TROUBLE.includes(name)), JSON.stringify(moved)).toEqual([]);
+    expect(
+      Object.keys(moved).filter((name) => TROUBLE.includes(name)),
+      JSON.stringify(moved),
+    ).toEqual([]);
   });
 });
 

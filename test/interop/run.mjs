@@ -61,7 +61,8 @@ function installPackages() {
       env,
       stdio: ['ignore', 'ignore', 'inherit'],
     });
-  } else if (!packageListsThere()) call('apt-get', ['-q', 'update'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+  } else if (!packageListsThere())
+    call('apt-get', ['-q', 'update'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
 // The guest is made of Debian packages, which apt-get can only find with its lists.

@@ -31,14 +31,19 @@ export class VerbsAgent {
         this.#waiting.shift()?.(line);
       }
     };
-    process.exited.catch(() => {}).then(() => {
-      for (const take of this.#waiting) take(`{"ok":false,"error":"the agent ended","errno":0}`);
-      this.#waiting = [];
-    });
+    process.exited
+      .catch(() => {})
+      .then(() => {
+        for (const take of this.#waiting) take(`{"ok":false,"error":"the agent ended","errno":0}`);
+        this.#waiting = [];
+      });
   }
 
   /** Starts it with rxe0 open on the GID of that IP version, and completion queue 0. */
-  static async start(guest: Guest, { gid = 1, depth = 1024 }: { gid?: number; depth?: number } = {}): Promise<VerbsAgent> {
+  static async start(
+    guest: Guest,
+    { gid = 1, depth = 1024 }: { gid?: number; depth?: number } = {},
+  ): Promise<VerbsAgent> {
     const agent = new VerbsAgent(guest.spawn('exec rverbs'));
     await agent.call('open', { gid });
     await agent.call('cq', { depth });

@@ -5,8 +5,8 @@ import {
   type ConnectOptions,
   type Device,
   type MemoryRegion,
-  openDevice,
   type OpenOptions,
+  openDevice,
   type ProtectionDomain,
   type QueuePair,
 } from '@node-roce/verbs-api';
@@ -107,7 +107,10 @@ export class LinkUp implements AsyncDisposable {
   }
 
   /** Registers `size` bytes of ours, open to all, between guards of 4 KiB. */
-  async memory(size: number, { misalign = 0, seed }: { misalign?: number; seed?: number } = {}): Promise<Guarded> {
+  async memory(
+    size: number,
+    { misalign = 0, seed }: { misalign?: number; seed?: number } = {},
+  ): Promise<Guarded> {
     const all = new Uint8Array(4096 + misalign + size + 4096);
     fill(all, 0x1234);
     const bytes = all.subarray(4096 + misalign, 4096 + misalign + size);

@@ -41,7 +41,9 @@ export class GuestProcess {
         }
       });
       this.#socket.on('error', reject);
-      this.#socket.on('close', () => reject(new Error(`the guest dropped: ${command}\n${this.#stdout}${this.#stderr}`)));
+      this.#socket.on('close', () =>
+        reject(new Error(`the guest dropped: ${command}\n${this.#stdout}${this.#stderr}`)),
+      );
     });
     this.exited.catch(() => {});
   }

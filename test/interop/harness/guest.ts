@@ -56,7 +56,8 @@ export class GuestMachine {
 
   static async start({ mtu, number = 1 }: { mtu: number; number?: number }): Promise<GuestMachine> {
     const image = process.env.ROCE_GUEST_IMAGE;
-    if (!image || !existsSync(join(image, 'vmlinuz'))) throw new Error('no guest image: run `npm run test:interop`');
+    if (!image || !existsSync(join(image, 'vmlinuz')))
+      throw new Error('no guest image: run `npm run test:interop`');
     const name = `guest${number}-mtu${mtu}`;
     const net = `10.77.${number}`;
     const net6 = `fd77:${number}`;
@@ -100,7 +101,10 @@ export class GuestMachine {
         ['-kernel', join(image, 'vmlinuz'), '-initrd', join(image, 'initramfs.cpio'), '-append', append],
         ['-serial', `file:${console_}`],
         ['-netdev', `tap,id=n0,ifname=${tap},script=no,downscript=no,vhost=off`],
-        ['-device', `virtio-net-pci,netdev=n0,mac=52:54:00:77:${hex(number)}:02,host_mtu=${mtu},${off},romfile=`],
+        [
+          '-device',
+          `virtio-net-pci,netdev=n0,mac=52:54:00:77:${hex(number)}:02,host_mtu=${mtu},${off},romfile=`,
+        ],
         ['-netdev', `user,id=n1,restrict=on,hostfwd=tcp:127.0.0.1:${execPort}-10.0.2.15:2000`],
         ['-device', `virtio-net-pci,netdev=n1,mac=52:54:00:78:${hex(number)}:02,romfile=`],
         ['-device', 'virtio-rng-pci'],
@@ -199,7 +203,10 @@ export class Guest {
 }
 
 /** What changed between two readings. */
-export function difference(before: Record<string, number>, after: Record<string, number>): Record<string, number> {
+export function difference(
+  before: Record<string, number>,
+  after: Record<string, number>,
+): Record<string, number> {
   return Object.fromEntries(
     Object.entries(after)
       .map(([name, value]) => [name, value - (before[name] ?? 0)] as const)

@@ -37,7 +37,20 @@ export class WireCapture {
   static async start(bridge: string): Promise<WireCapture> {
     const directory = mkdtempSync(join(tmpdir(), 'roce-wire-'));
     const file = join(directory, 'wire.pcap');
-    const args = ['-i', bridge, '-n', '-U', '--immediate-mode', '-B', '65536', '-Z', 'root', '-w', file, 'udp port 4791'];
+    const args = [
+      '-i',
+      bridge,
+      '-n',
+      '-U',
+      '--immediate-mode',
+      '-B',
+      '65536',
+      '-Z',
+      'root',
+      '-w',
+      file,
+      'udp port 4791',
+    ];
     const tcpdump = spawn('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
     await new Promise<void>((resolve, reject) => {
       let said = '';

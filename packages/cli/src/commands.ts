@@ -1,0 +1,191 @@
+/**
+ * The commands: names, options, examples. What a command does is in `commands/NAME.ts`, loaded when it
+ * runs, so that reading a capture needs no native addon and `--help` is quick.
+ */
+import { integer, type OptionSpec, oneOf, seconds, text } from './options.ts';
+import type { Terminal } from './terminal.ts';
+
+/** Runs a command; resolves to its exit code. */
+export type Action = (
+  args: readonly string[],
+  // biome-ignore lint/suspicious/noExplicitAny: each command names the types of the options it declared.
+  options: any,
+  terminal: Terminal,
+) => Promise<number>;
+
+export interface CommandSpec {
+  /** As cac takes it: `dump <file>`, `pingpong [host]`. */
+  usage: string;
+  summary: string;
+  /** A few sentences for the command's own help. */
+  description: string;
+  options: readonly OptionSpec[];
+  /** Command lines without the leading `roce`, each with what it does. */
+  examples: readonly (readonly [line: string, what: string])[];
+  load: () => Promise<{ run: Action }>;
+}
+
+export const nameOf = (command: CommandSpec): string => command.usage.split(' ')[0]!;
+
+const json = (what: string): OptionSpec => ({ flags: '--json', summary: what });
+
+const QPN_MAX = 0xff_ffff;
+
+export const commands: readonly CommandSpec[] = [
+  {
+    usage: 'demo',
+    summary: 'Two adapters on loopback exchange messages: the quickest look at what this is',
+    description:
+      'Opens two adapters on loopback addresses, connects a queue pair on each, moves data by SEND, RDMA WRITE\n' +
+      'and RDMA READ, compares SHA-256 of source and destination, and writes every packet into a capture.\n' +
+      'Needs neither root nor a network card.',
+    options: [
+      { flags: '--a <address>', summary: 'Address of the first adapter', parse: text, fallback: '127.0.0.1' },
+      {
+        flags: '--b <address>',
+        summary: 'Address of the second adapter',
+        parse: text,
+        fallback: '127.0.0.2',
+      },
+      {
+        flags: '--size <bytes>',
+        summary: 'Bytes that each operation moves in all (K, M, G allowed)',
+        parse: integer(1, 2 ** 30),
+        fallback: '16M',
+      },
+      { flags: '--trace <file>', summary: 'Where the capture goes', parse: text, fallback: 'demo.pcapng' },
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['demo', 'everything with its defaults'],
+      ['demo --a 127.0.0.3 --b 127.0.0.4', 'other addresses, when UDP port 4791 of the first ones is taken'],
+      ['dump demo.pcapng | head', 'the packets of the last demo'],
+    ],
+    load: () => import('./commands/demo.ts'),
+  },
+  {
+    usage: 'pingpong [host]',
+    summary: 'Exchange messages with ibv_rc_pingpong or another roce pingpong',
+    description:
+      'Speaks the exchange of ibv_rc_pingpong. Without a host it waits for a client; with one it connects to the\n' +
+      'server there. Both sides need the same --mtu, --size and --iters.',
+    options: [
+      {
+        flags: '-p, --port <port>',
+        summary: 'TCP port of the exchange of addresses',
+        parse: integer(1, 65535),
+        fallback: 18515,
+      },
+      {
+        flags: '-s, --size <bytes>',
+        summary: 'Size of a message (K, M, G allowed)',
+        parse: integer(1, 2 ** 30),
+        fallback: 4096,
+      },
+      {
+        flags: '-n, --iters <count>',
+        summary: 'Messages each way',
+        parse: integer(1, 2 ** 31 - 1),
+        fallback: 1000,
+      },
+      {
+        flags: '-m, --mtu <bytes>',
+        summary: 'Path MTU',
+        parse: oneOf(256, 512, 1024, 2048, 4096),
+        fallback: 1024,
+      },
+      {
+        flags: '-r, --rx-depth <count>',
+        summary: 'Receives posted at a time',
+        parse: integer(1, 32_768),
+        fallback: 500,
+      },
+      { flags: '-e, --events', summary: 'Sleep until a completion event instead of polling' },
+      { flags: '-c, --check', summary: 'Validate what came back; the server echoes, the client compares' },
+      {
+        flags: '--bind <address>',
+        summary: 'Local address (GID) to use; else the one that leads to the peer',
+        parse: text,
+      },
+      {
+        flags: '--timeout <seconds>',
+        summary: 'Give up when the peer is silent for so long; a server waits for its client for ever',
+        parse: seconds,
+        fallback: 30,
+      },
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['pingpong', 'wait for a client, for example: ibv_rc_pingpong -g 1 HOST'],
+      ['pingpong 10.0.0.7', 'be the client of a server at 10.0.0.7, for example: ibv_rc_pingpong -g 1'],
+      ['pingpong --mtu 4096 --size 1M --iters 100 fd00::7', 'large messages over IPv6'],
+      ['pingpong --bind 127.0.0.2 & roce pingpong --bind 127.0.0.1 127.0.0.2', 'both ends on one machine'],
+    ],
+    load: () => import('./commands/pingpong.ts'),
+  },
+  {
+    usage: 'dump <file>',
+    summary: 'Print the RoCE packets of a capture, one a line, with the ICRC verdict',
+    description:
+      'Reads pcap and pcapng, also compressed with gzip; - reads standard input. Prints RoCE v2 and v1 packets;\n' +
+      'other frames are counted. Super-packets captured on lo or veth are split into their packets.\n' +
+      'A damaged file is printed as far as it can be read; the exit code is then 1.',
+    options: [
+      { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
+      {
+        flags: '--json',
+        summary: 'Print one JSON object a packet',
+      },
+      {
+        flags: '--qp <number>',
+        summary: 'Only packets to this queue pair (0x… allowed)',
+        parse: integer(0, QPN_MAX),
+      },
+      { flags: '--opcode <text>', summary: "Only packets whose opcode's name contains this", parse: text },
+      {
+        flags: '-c, --count <packets>',
+        summary: 'Stop after so many packets',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+    ],
+    examples: [
+      ['dump trace.pcap', 'one line a packet'],
+      ['dump --json trace.pcapng.gz', 'one JSON object a packet'],
+      ['dump -x -c 1 trace.pcap', 'the first packet, field by field'],
+      ["dump --qp 0x11 --opcode 'RDMA Write' trace.pcap", 'WRITEs to one queue pair'],
+      ['dump - < trace.pcap', 'from standard input'],
+    ],
+    load: () => import('./commands/dump.ts'),
+  },
+  {
+    usage: 'devinfo',
+    summary: 'List the devices: interfaces with their GIDs, MTU and limits',
+    description: 'Every interface with an address can be a device. No privilege is needed.',
+    options: [{ flags: '-v, --verbose', summary: 'Also print the limits' }, json('Print one JSON object')],
+    examples: [
+      ['devinfo', 'the devices'],
+      ['devinfo --json', 'for programs'],
+    ],
+    load: () => import('./commands/devinfo.ts'),
+  },
+  {
+    usage: 'doctor [peer]',
+    summary: 'Check what RoCE in software needs on this machine, and the way to a peer',
+    description:
+      'Each check says ok, warn or fail, and what to do. Nothing is changed on the machine, and no packet is sent\n' +
+      'to the peer but one empty UDP datagram to port 4791. The exit code is 1 when a check fails.',
+    options: [
+      {
+        flags: '--bind <address>',
+        summary: 'Look at this local address instead of the one that leads to the peer',
+        parse: text,
+      },
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['doctor', 'is this machine ready?'],
+      ['doctor 10.0.0.7', 'and the way to a peer'],
+    ],
+    load: () => import('./commands/doctor.ts'),
+  },
+];

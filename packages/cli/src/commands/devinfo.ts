@@ -1,0 +1,51 @@
+/** `roce devinfo`: what could be opened as a device, in the manner of ibv_devinfo. */
+import { activeMtuOf, listInterfaces, type NetworkInterface } from '@node-roce/link';
+import { DEVICE_LIMITS } from '@node-roce/transport';
+import { gidFromText, gidToText } from '@node-roce/wire';
+import type { Terminal } from '../terminal.ts';
+
+export async function run(
+  _args: readonly string[],
+  { verbose, json }: { verbose: boolean; json: boolean },
+  terminal: Terminal,
+): Promise<number> {
+  const devices = listInterfaces().map(describe);
+  if (json) {
+    terminal.json({ devices, limits: DEVICE_LIMITS });
+    return 0;
+  }
+  for (const device of devices) {
+    terminal.line(terminal.colors.bold(`device:\t${device.name}`));
+    terminal.line(`\tstate:\t\t${device.state}`);
+    terminal.line(`\tmac:\t\t${device.mac}`);
+    terminal.line(`\tif_mtu:\t\t${device.mtu ?? 'unknown'}`);
+    terminal.line(`\tactive_mtu:\t${device.activeMtu}`);
+    for (const [i, { gid, type }] of device.gids.entries()) terminal.line(`\tGID[${i}]:\t\t${gid}, ${type}`);
+  }
+  if (devices.length === 0) terminal.message('no interface has an address');
+  if (!verbose) return devices.length === 0 ? 1 : 0;
+  terminal.line(terminal.colors.bold('limits of every device:'));
+  for (const [name, value] of Object.entries(DEVICE_LIMITS)) terminal.line(`\t${name}:\t${value}`);
+  return devices.length === 0 ? 1 : 0;
+}
+
+function describe(nic: NetworkInterface) {
+  const rank = (a: NetworkInterface['addresses'][number]) => (a.linkLocal ? 0 : a.family === 4 ? 1 : 2);
+  return {
+    name: nic.name,
+    state: nic.up ? 'PORT_ACTIVE' : 'PORT_DOWN',
+    mac: nic.mac,
+    mtu: nic.mtu,
+    activeMtu: activeMtuOf(nic),
+    maxMtu: 4096,
+    linkLayer: 'Ethernet',
+    gids: [...nic.addresses]
+      .sort((a, b) => rank(a) - rank(b))
+      .map(({ address }, index) => ({
+        index,
+        gid: gidToText(gidFromText(address)),
+        address,
+        type: 'RoCE v2',
+      })),
+  };
+}
