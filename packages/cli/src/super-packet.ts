@@ -89,7 +89,11 @@ function canFollow(frame: Uint8Array, first: number, second: number, end: number
   if (end - second < LEAST_SEGMENT) return false;
   if (second + 4 > frame.length) return true;
   const opcode = frame[second]!;
-  return opcodeInfo(opcode) !== undefined && opcode >> 5 === frame[first]! >> 5 && (frame[second + 1]! & 0x0f) === 0;
+  return (
+    opcodeInfo(opcode) !== undefined &&
+    opcode >> 5 === frame[first]! >> 5 &&
+    (frame[second + 1]! & 0x0f) === 0
+  );
 }
 
 /**
