@@ -1,6 +1,11 @@
+export type { FaultOptions, Faults } from './fault-path.ts';
+export { FaultLink } from './faults.ts';
 export * from './interfaces.ts';
 export type { Link } from './link.ts';
 export { gatherSlot, MemoryLink, MemoryNetwork } from './memory.ts';
+export { openUdpLink } from './open-udp.ts';
 export { describePortOwner } from './port-owner.ts';
 export { TracerLink } from './tracer.ts';
-export { UdpLink, type UdpLinkOptions } from './udp.ts';
+// The class itself is behind `openUdpLink`, so that this package works without the addon.
+export type { UdpLink, UdpLinkOptions } from './udp.ts';
+export { LinkWrapper } from './wrapper.ts';

@@ -9,6 +9,8 @@ export interface InterfaceAddress {
   address: string;
   family: 4 | 6;
   linkLocal: boolean;
+  /** Index of the interface, of link-local addresses. */
+  scopeId: number | undefined;
 }
 
 export interface NetworkInterface {
@@ -26,14 +28,15 @@ export function listInterfaces(): NetworkInterface[] {
   return Object.entries(networkInterfaces()).map(([name, list = []]) => ({
     name,
     mac: list[0]?.mac ?? '00:00:00:00:00:00',
-    mtu: readNumber(name, 'mtu'),
-    up: readText(name, 'operstate') !== 'down',
+    mtu: mtuOf(name),
+    up: readText(`/sys/class/net/${name}/operstate`) !== 'down',
     loopback: list.some((a) => a.internal),
-    addresses: list.map(({ address, family }) => ({
+    addresses: list.map(({ address, family, scopeid }) => ({
       address: address.split('%')[0],
       family: family === 'IPv4' ? 4 : 6,
       linkLocal:
         family === 'IPv6' && isLinkLocal(parseIpAddress(address.split('%')[0]) ?? new Uint8Array(16)),
+      scopeId: scopeid || undefined,
     })),
   }));
 }
@@ -54,10 +57,14 @@ export function interfaceByName(name: string): NetworkInterface {
   });
 }
 
-/** The interface that has an address. All of 127.0.0.0/8 is on the loopback interface. */
+/**
+ * The interface that has an address. All of 127.0.0.0/8 is on the loopback interface; a zone
+ * (`fe80::1%eth0`) says which interface is meant.
+ */
 export function interfaceByAddress(address: string): NetworkInterface {
-  const all = listInterfaces();
-  const bytes = parseIpAddress(address);
+  const [figures, zone] = address.split('%');
+  const all = listInterfaces().filter((nic) => zone === undefined || nic.name === zone);
+  const bytes = parseIpAddress(figures);
   if (!bytes) {
     throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `address: ${address} is not an IP address in figures`, {
       errno: 'EINVAL',
@@ -80,17 +87,22 @@ export function interfaceByAddress(address: string): NetworkInterface {
   });
 }
 
-function readText(name: string, file: string): string | undefined {
+/**
+ * `/proc/sys` shows the network namespace of this process; `/sys` the one it was mounted in, which
+ * `ip netns exec` takes care of and `nsenter` does not. So the first is asked first.
+ */
+function mtuOf(name: string): number | undefined {
+  for (const path of [`/proc/sys/net/ipv6/conf/${name}/mtu`, `/sys/class/net/${name}/mtu`]) {
+    const value = Number(readText(path) || Number.NaN);
+    if (Number.isInteger(value) && value > 0) return value;
+  }
+  return undefined;
+}
+
+function readText(path: string): string | undefined {
   try {
-    return readFileSync(`/sys/class/net/${name}/${file}`, 'utf8').trim();
+    return readFileSync(path, 'utf8').trim();
   } catch {
     return undefined;
   }
-}
-
-// In a network namespace without a /sys of its own, the file shows the other namespace's interfaces:
-// `ip netns exec` mounts a fresh one, so this holds there too.
-function readNumber(name: string, file: string): number | undefined {
-  const value = Number(readText(name, file));
-  return Number.isInteger(value) && value > 0 ? value : undefined;
 }

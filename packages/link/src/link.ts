@@ -6,6 +6,8 @@ export interface Link extends PeerTable {
   readonly kind: string;
   /** Local addresses; an index here is an index of the GID table. */
   readonly gids: readonly GidEntry[];
+  /** UDP port that packets go to and come in at. */
+  readonly port: number;
   /** Largest path MTU, bytes. */
   readonly activeMtu: number;
   /** Bytes of receive buffer, as the kernel counts them. */
@@ -20,7 +22,10 @@ export interface Link extends PeerTable {
    * @returns the first slot that was not looked at: `batch.count`, or less when there is no room now
    */
   send(batch: TxBatch, from: number): number;
-  /** Fills the batch with what has arrived; returns how many packets that are. */
+  /**
+   * Fills the batch with what has arrived; returns how many packets that are. In the slab each packet is
+   * followed by its ICRC as it arrived (4 bytes, zeros where the link has none).
+   */
   receive(batch: RxBatch): number;
 
   /** Calls back when a packet, room to send or the deadline comes, while watched. */

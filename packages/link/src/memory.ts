@@ -1,4 +1,7 @@
-/** Links that join adapters within one process, without sockets and without the addon: for tests. */
+/**
+ * Links that join adapters within one process, without sockets and without the addon: for tests.
+ * Nothing can come from outside, so an idle network holds no process alive, whatever `ref` says.
+ */
 import {
   FRAGMENT_WORDS,
   Fragment,
@@ -12,7 +15,7 @@ import {
   Tx,
   type TxBatch,
 } from '@node-roce/transport';
-import { gidFromText, gidToText } from '@node-roce/wire';
+import { gidFromText, gidToText, ICRC_BYTES, ROCE_UDP_PORT } from '@node-roce/wire';
 import type { Link } from './link.ts';
 
 const TWO_32 = 0x1_0000_0000;
@@ -50,6 +53,7 @@ const QUEUE_LIMIT = 4096;
 
 export class MemoryLink implements Link {
   readonly kind = 'memory';
+  readonly port = ROCE_UDP_PORT;
   readonly gids: readonly GidEntry[];
   readonly activeMtu: number;
   readonly receiveBuffer = 32 * 1024 * 1024;
@@ -58,7 +62,8 @@ export class MemoryLink implements Link {
   readonly #queue: Arrived[] = [];
   readonly #peers: ({ gid: Uint8Array; hopLimit: number } | undefined)[] = [];
   #onWake: (() => void) | undefined;
-  #timer: NodeJS.Timeout | undefined;
+  #arrival: NodeJS.Immediate | undefined;
+  #deadline: NodeJS.Timeout | undefined;
   #refed = true;
   #dropped = 0;
   #sent = 0;
@@ -105,7 +110,7 @@ export class MemoryLink implements Link {
       return;
     }
     this.#queue.push(packet);
-    if (this.#queue.length === 1) this.#wakeSoon(0);
+    if (this.#queue.length === 1) this.#announce();
   }
 
   receive(batch: RxBatch): number {
@@ -113,8 +118,10 @@ export class MemoryLink implements Link {
     let count = 0;
     while (count < this.#queue.length && count < batch.capacity) {
       const packet = this.#queue[count];
-      if (offset + packet.bytes.length > batch.slab.length) break;
+      const end = offset + packet.bytes.length;
+      if (end + ICRC_BYTES > batch.slab.length) break;
       batch.slab.set(packet.bytes, offset);
+      batch.slab.fill(0, end, end + ICRC_BYTES);
       const w = count * RX_SLOT_WORDS;
       batch.slots[w + Rx.OFFSET] = offset;
       batch.slots[w + Rx.LENGTH] = packet.bytes.length;
@@ -126,7 +133,7 @@ export class MemoryLink implements Link {
       batch.slots[w + Rx.IP_ID] = 0;
       batch.slots[w + Rx.SOURCE_PORT] = packet.sourcePort;
       batch.sources.set(packet.source, count * 16);
-      offset += packet.bytes.length;
+      offset = end + ICRC_BYTES;
       count++;
     }
     this.#queue.splice(0, count);
@@ -137,38 +144,46 @@ export class MemoryLink implements Link {
 
   watch(onWake: () => void): void {
     this.#onWake = onWake;
-    if (this.#queue.length > 0) this.#wakeSoon(0);
+    if (this.#queue.length > 0) this.#announce();
   }
 
   unwatch(): void {
     this.#onWake = undefined;
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+    clearImmediate(this.#arrival);
+    this.#arrival = undefined;
+    clearTimeout(this.#deadline);
+    this.#deadline = undefined;
+  }
+
+  #announce(): void {
+    if (!this.#onWake || this.#arrival !== undefined) return;
+    this.#arrival = setImmediate(() => {
+      this.#arrival = undefined;
+      this.#onWake?.();
+    });
+    if (!this.#refed) this.#arrival.unref();
   }
 
   setDeadline(microsecondsFromNow: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    if (microsecondsFromNow !== Number.POSITIVE_INFINITY) this.#wakeSoon(microsecondsFromNow / 1000);
-  }
-
-  #wakeSoon(milliseconds: number): void {
-    if (!this.#onWake) return;
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#onWake?.(), Math.min(milliseconds, 2 ** 31 - 1));
-    if (!this.#refed) this.#timer.unref();
+    clearTimeout(this.#deadline);
+    this.#deadline = undefined;
+    if (microsecondsFromNow === Number.POSITIVE_INFINITY) return;
+    this.#deadline = setTimeout(() => this.#onWake?.(), Math.min(microsecondsFromNow / 1000, 2 ** 31 - 1));
+    if (!this.#refed) this.#deadline.unref();
   }
 
   wantWrite(): void {}
 
   ref(): void {
     this.#refed = true;
-    this.#timer?.ref();
+    this.#arrival?.ref();
+    this.#deadline?.ref();
   }
 
   unref(): void {
     this.#refed = false;
-    this.#timer?.unref();
+    this.#arrival?.unref();
+    this.#deadline?.unref();
   }
 
   stats(): Record<string, number> {

@@ -6,7 +6,7 @@ export function describePortOwner(port: number, family: 4 | 6): string {
   const inodes = socketInodes(port, family);
   const rdma = rdmaDevices();
   const process = inodes.map(processWithSocket).find((p) => p !== undefined);
-  if (process) return `process ${process.pid} (${process.name}) has it`;
+  if (process) return `process ${process.pid} (${process.name}) has it: end that, or use another address`;
   if (rdma.length > 0) {
     return (
       `the RDMA device ${rdma.join(', ')} of this network namespace probably has it: ` +
@@ -19,16 +19,16 @@ export function describePortOwner(port: number, family: 4 | 6): string {
 
 function socketInodes(port: number, family: 4 | 6): string[] {
   const wanted = `:${port.toString(16).toUpperCase().padStart(4, '0')}`;
-  try {
-    return readFileSync(family === 4 ? '/proc/net/udp' : '/proc/net/udp6', 'utf8')
+  // An IPv6 wildcard socket may hold the port for IPv4 as well.
+  const tables = family === 4 ? ['/proc/net/udp', '/proc/net/udp6'] : ['/proc/net/udp6'];
+  return tables.flatMap((table) =>
+    readText(table)
       .split('\n')
       .slice(1)
       .map((line) => line.trim().split(/\s+/))
       .filter((fields) => fields[1]?.endsWith(wanted))
-      .map((fields) => fields[9]);
-  } catch {
-    return [];
-  }
+      .map((fields) => fields[9]),
+  );
 }
 
 function processWithSocket(inode: string): { pid: number; name: string } | undefined {
@@ -48,6 +48,14 @@ function processWithSocket(inode: string): { pid: number; name: string } | undef
 
 function rdmaDevices(): string[] {
   return list('/sys/class/infiniband');
+}
+
+function readText(path: string): string {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return '';
+  }
 }
 
 function list(directory: string): string[] {

@@ -3,87 +3,74 @@
  * the ICRC that belongs to the headers shown. No privilege is needed, because nothing is captured.
  *
  * Sent packets are shown with IPv4 Identification 0, whatever the kernel numbers the parts of a
- * super-packet with; received ones with the Identification that was seen or solved.
+ * super-packet with; received ones with the Identification that was seen or solved. A received packet
+ * whose ICRC was wrong keeps it, and has a comment.
  */
-
 import { LinkType } from '@node-roce/pcap';
 import { type CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
-import {
-  type CopyBatch,
-  type GidEntry,
-  Icrc,
-  RX_SLOT_WORDS,
-  Rx,
-  type RxBatch,
-  TX_SLOT_WORDS,
-  Tx,
-  type TxBatch,
-} from '@node-roce/transport';
-import { ICRC_BYTES, icrcV2, isIpv4Mapped, ROCE_UDP_PORT, writeIcrc } from '@node-roce/wire';
+import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch, TX_SLOT_WORDS, Tx, type TxBatch } from '@node-roce/transport';
+import { ICRC_BYTES } from '@node-roce/wire';
+import { ipPacket } from './ip-packet.ts';
 import type { Link } from './link.ts';
 import { gatherSlot } from './memory.ts';
+import { LinkWrapper } from './wrapper.ts';
 
-const BAD_ICRC = ['the ICRC of this packet was wrong; the one shown is right for what arrived'];
+const BAD_ICRC = ['ICRC wrong: dropped'];
+const OUT_OF_WINDOW = [
+  'ICRC right only for an IPv4 Identification outside of the window of its flow: dropped',
+];
 
-export class TracerLink implements Link {
-  readonly #link: Link;
+type Packet = Parameters<CaptureWriter['write']>[0];
+
+export class TracerLink extends LinkWrapper {
   readonly #file: CaptureWriter;
   readonly #peers = new Map<number, { gid: Uint8Array; local: number; hopLimit: number }>();
   #written = 0;
+  /** Packets that are not in the file, and those of them that the next packet's record has yet to tell of. */
   #dropped = 0;
+  #untold = 0;
   #full = false;
 
-  /** Creates the file. Rejects with the system's error if that can't be done. */
-  static async open(link: Link, path: string): Promise<TracerLink> {
+  /** Creates the file, or replaces it. Rejects with the system's error if that can't be done. */
+  static async open(inner: Link, path: string): Promise<TracerLink> {
     const file = await createCaptureFile(path, {
       application: 'node-roce',
-      interfaces: [{ linkType: LinkType.RAW, name: link.gids.map((g) => g.address).join(' ') }],
+      interfaces: [{ linkType: LinkType.RAW, name: inner.gids.map((g) => g.address).join(' ') }],
     });
-    return new TracerLink(link, file);
+    return new TracerLink(inner, file);
   }
 
-  constructor(link: Link, file: CaptureWriter) {
-    this.#link = link;
+  constructor(inner: Link, file: CaptureWriter) {
+    super(inner);
     this.#file = file;
   }
 
   get kind(): string {
-    return `tracer(${this.#link.kind})`;
-  }
-  get gids(): readonly GidEntry[] {
-    return this.#link.gids;
-  }
-  get activeMtu(): number {
-    return this.#link.activeMtu;
-  }
-  get receiveBuffer(): number {
-    return this.#link.receiveBuffer;
-  }
-  get copy(): CopyBatch | undefined {
-    return this.#link.copy;
-  }
-  get limitations(): readonly string[] {
-    return [...this.#link.limitations, 'Tracing copies every packet once more.'];
+    return `tracer(${this.inner.kind})`;
   }
 
-  add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number {
-    const peer = this.#link.add(dgid, sgidIndex, hopLimit);
+  override get limitations(): readonly string[] {
+    return [...this.inner.limitations, 'Tracing copies and checksums every packet once more.'];
+  }
+
+  override add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number {
+    const peer = this.inner.add(dgid, sgidIndex, hopLimit);
     this.#peers.set(peer, { gid: dgid.slice(), local: sgidIndex, hopLimit });
     return peer;
   }
 
-  remove(peer: number): void {
+  override remove(peer: number): void {
     this.#peers.delete(peer);
-    this.#link.remove(peer);
+    this.inner.remove(peer);
   }
 
-  send(batch: TxBatch, from: number): number {
-    const taken = this.#link.send(batch, from);
+  override send(batch: TxBatch, from: number): number {
+    const taken = this.inner.send(batch, from);
     const now = wallClock();
     for (let i = from; i < taken; i++) {
       const w = i * TX_SLOT_WORDS;
       const peer = this.#peers.get(batch.slots[w + Tx.PEER]);
-      if (batch.slots[w + Tx.STATUS] !== 0 || !peer) continue;
+      if (batch.slots[w + Tx.STATUS] !== 0 || !peer || !this.#hasRoom()) continue;
       const data = ipPacket({
         source: this.gids[peer.local].gid,
         destination: peer.gid,
@@ -91,6 +78,7 @@ export class TracerLink implements Link {
         hopLimit: peer.hopLimit,
         id: 0,
         sourcePort: batch.slots[w + Tx.SOURCE_PORT],
+        destinationPort: this.port,
         payload: gatherSlot(batch, i),
       });
       this.#write({ ...now, data, direction: 'outbound' });
@@ -98,15 +86,17 @@ export class TracerLink implements Link {
     return taken;
   }
 
-  receive(batch: RxBatch): number {
-    const count = this.#link.receive(batch);
+  override receive(batch: RxBatch): number {
+    const count = this.inner.receive(batch);
     const now = wallClock();
     for (let i = 0; i < count; i++) {
       const w = i * RX_SLOT_WORDS;
-      const { slots } = batch;
-      const start = slots[w + Rx.OFFSET];
+      const { slots, slab } = batch;
       const local = this.gids[slots[w + Rx.LOCAL]];
-      if (!local) continue;
+      if (!local || !this.#hasRoom()) continue;
+      const start = slots[w + Rx.OFFSET];
+      const end = start + slots[w + Rx.LENGTH];
+      const bad = slots[w + Rx.VERDICT] === Icrc.BAD;
       const data = ipPacket({
         source: batch.sources.subarray(i * 16, i * 16 + 16),
         destination: local.gid,
@@ -114,25 +104,36 @@ export class TracerLink implements Link {
         hopLimit: slots[w + Rx.HOP_LIMIT],
         id: slots[w + Rx.IP_ID],
         sourcePort: slots[w + Rx.SOURCE_PORT],
-        payload: batch.slab.subarray(start, start + slots[w + Rx.LENGTH]),
+        destinationPort: this.port,
+        payload: slab.subarray(start, end),
+        ...(bad ? { icrc: slab.subarray(end, end + ICRC_BYTES) } : {}),
       });
-      const comments = slots[w + Rx.VERDICT] === Icrc.OK ? undefined : BAD_ICRC;
+      const comments = bad
+        ? BAD_ICRC
+        : slots[w + Rx.VERDICT] === Icrc.OUT_OF_WINDOW
+          ? OUT_OF_WINDOW
+          : undefined;
       this.#write({ ...now, data, direction: 'inbound', ...(comments ? { comments } : {}) });
     }
     return count;
   }
 
-  /** Never waits: what the file can't take now is dropped and counted. */
-  #write(packet: Parameters<CaptureWriter['write']>[0]): void {
-    if (this.#full) {
-      this.#dropped++;
-      return;
-    }
+  /** False, and the packet is counted as dropped, while the file can't take more: nobody waits for it. */
+  #hasRoom(): boolean {
+    if (!this.#full) return true;
+    this.#dropped++;
+    this.#untold++;
+    return false;
+  }
+
+  #write(packet: Packet): void {
+    const told = this.#untold > 0 ? { ...packet, dropCount: this.#untold } : packet;
+    this.#untold = 0;
     this.#written++;
     try {
-      if (this.#file.write(packet)) return;
+      if (this.#file.write(told)) return;
     } catch {
-      this.#full = true; // The disk, most likely; close() will say.
+      this.#full = true; // The disk, most likely: close() says what it was.
       return;
     }
     this.#full = true;
@@ -144,32 +145,13 @@ export class TracerLink implements Link {
     );
   }
 
-  watch(onWake: () => void): void {
-    this.#link.watch(onWake);
-  }
-  unwatch(): void {
-    this.#link.unwatch();
-  }
-  setDeadline(microsecondsFromNow: number): void {
-    this.#link.setDeadline(microsecondsFromNow);
-  }
-  wantWrite(on: boolean): void {
-    this.#link.wantWrite(on);
-  }
-  ref(): void {
-    this.#link.ref();
-  }
-  unref(): void {
-    this.#link.unref();
-  }
-
-  stats(): Record<string, number> {
-    return { ...this.#link.stats(), tracedPackets: this.#written, traceDrops: this.#dropped };
+  override stats(): Record<string, number> {
+    return { ...this.inner.stats(), tracedPackets: this.#written, traceDrops: this.#dropped };
   }
 
   /** Closes the link, then the file; rejects if the file could not be written. */
-  async close(): Promise<void> {
-    await this.#link.close();
+  override async close(): Promise<void> {
+    await this.inner.close();
     await this.#file.close();
   }
 }
@@ -178,54 +160,4 @@ function wallClock(): { seconds: number; nanoseconds: number } {
   const ms = performance.timeOrigin + performance.now();
   const seconds = Math.floor(ms / 1000);
   return { seconds, nanoseconds: Math.floor((ms - seconds * 1000) * 1e6) };
-}
-
-interface IpPacketParts {
-  source: Uint8Array;
-  destination: Uint8Array;
-  trafficClass: number;
-  hopLimit: number;
-  id: number;
-  sourcePort: number;
-  /** BTH through pad. */
-  payload: Uint8Array;
-}
-
-/** An IPv4 or IPv6 packet around a RoCE payload, with its checksum and ICRC; UDP checksum 0. */
-function ipPacket(parts: IpPacketParts): Uint8Array<ArrayBuffer> {
-  const { source, destination, payload } = parts;
-  const v4 = isIpv4Mapped(destination);
-  const ip = v4 ? 20 : 40;
-  const udpLength = 8 + payload.length + ICRC_BYTES;
-  const bytes = new Uint8Array(ip + udpLength);
-  const view = new DataView(bytes.buffer);
-  if (v4) {
-    bytes[0] = 0x45;
-    bytes[1] = parts.trafficClass;
-    view.setUint16(2, bytes.length);
-    view.setUint16(4, parts.id);
-    view.setUint16(6, 0x4000); // DF
-    bytes[8] = parts.hopLimit;
-    bytes[9] = 17;
-    bytes.set(source.subarray(12), 12);
-    bytes.set(destination.subarray(12), 16);
-    let sum = 0;
-    for (let i = 0; i < 20; i += 2) sum += view.getUint16(i);
-    sum = (sum & 0xffff) + (sum >>> 16);
-    view.setUint16(10, ~(sum + (sum >>> 16)) & 0xffff);
-  } else {
-    view.setUint32(0, (0x6000_0000 | (parts.trafficClass << 20)) >>> 0);
-    view.setUint16(4, udpLength);
-    bytes[6] = 17;
-    bytes[7] = parts.hopLimit;
-    bytes.set(source, 8);
-    bytes.set(destination, 24);
-  }
-  view.setUint16(ip, parts.sourcePort);
-  view.setUint16(ip + 2, ROCE_UDP_PORT);
-  view.setUint16(ip + 4, udpLength);
-  bytes.set(payload, ip + 8);
-  const end = bytes.length - ICRC_BYTES;
-  writeIcrc(bytes, end, icrcV2(bytes, 0, end));
-  return bytes;
 }

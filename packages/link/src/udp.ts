@@ -11,7 +11,7 @@ import {
   type RxBatch,
   type TxBatch,
 } from '@node-roce/transport';
-import { gidFromText, isIpv4Mapped, ROCE_UDP_PORT } from '@node-roce/wire';
+import { gidFromText, isIpv4Mapped, isLinkLocal, ROCE_UDP_PORT } from '@node-roce/wire';
 import { activeMtuOf, interfaceByAddress, interfaceByName, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 import { describePortOwner } from './port-owner.ts';
@@ -32,6 +32,10 @@ export interface UdpLinkOptions {
 }
 
 const DEFAULT_RECEIVE_BUFFER = 32 * 1024 * 1024;
+/** What rxe sends unacknowledged (128 packets) is charged about half of this. */
+const SHORT_BUFFER = 2 * 1024 * 1024;
+/** What the kernel charges a datagram of 4112 bytes, measured on Linux 6. */
+const CHARGE_OF_FULL_PACKET = 8520;
 
 const copy: CopyBatch = (slab, regions, list, count) => {
   if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
@@ -39,14 +43,14 @@ const copy: CopyBatch = (slab, regions, list, count) => {
 
 export class UdpLink implements Link {
   readonly kind = 'udp';
+  readonly port: number;
   readonly gids: readonly GidEntry[];
   readonly activeMtu: number;
   readonly receiveBuffer: number;
   readonly copy = copy;
   readonly interface: NetworkInterface;
-  readonly #port: Port;
+  readonly #native: Port;
   readonly #sockets: Socket[] = [];
-  readonly #udpPort: number;
   #onWake: (() => void) | undefined;
 
   /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, … */
@@ -55,8 +59,8 @@ export class UdpLink implements Link {
     const { nic, addresses } = choose(options);
     this.interface = nic;
     this.activeMtu = activeMtuOf(nic);
-    this.#udpPort = port;
-    this.#port = new Port({
+    this.port = port;
+    this.#native = new Port({
       onWake: () => this.#onWake?.(),
       udpChecksum: !options.zeroChecksum,
       gso: offload && !options.zeroChecksum,
@@ -66,10 +70,10 @@ export class UdpLink implements Link {
       for (const address of addresses) {
         const gid = gidFromText(address);
         const family = isIpv4Mapped(gid) ? 4 : 6;
-        const scoped = gid[0] === 0xfe && (gid[1] & 0xc0) === 0x80 ? `${address}%${nic.name}` : address;
+        const scoped = isLinkLocal(gid) ? `${address}%${nic.name}` : address;
         const socket = this.#open({ family, address: scoped, port, receiveBuffer, gro: offload });
         this.#sockets.push(socket);
-        this.#port.addLocal(socket);
+        this.#native.addLocal(socket);
         gids.push({ gid, address, type: 'RoCE v2' });
       }
     } catch (error) {
@@ -95,74 +99,81 @@ export class UdpLink implements Link {
         });
       }
       if (code === 'EADDRNOTAVAIL') {
-        throw new RoceError('ERR_ROCE_NO_INTERFACE', `${options.address} is not an address of this machine`, {
-          errno: 'EADDRNOTAVAIL',
-          attribute: 'address',
-          cause,
-        });
+        throw new RoceError(
+          'ERR_ROCE_NO_INTERFACE',
+          `${options.address} is no address of this machine, or not usable yet`,
+          {
+            errno: 'EADDRNOTAVAIL',
+            attribute: 'address',
+            expected: 'an address that `ip address` shows without “tentative”',
+            cause,
+          },
+        );
       }
       throw cause;
     }
   }
 
   get limitations(): readonly string[] {
-    return [
-      'The IPv4 Identification of a received packet is solved from its ICRC, so a corrupt packet passes once in 2^16 / 65 cases instead of 2^32 (docs/icrc.md).',
-      'Every packet passes the kernel’s UDP stack: no zero copy on receive.',
+    const list = [
+      'The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in some 2^26 passes instead of one in 2^32 (docs/icrc.md).',
+      'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
     ];
-  }
-
-  /** True when the receive buffer is smaller than what was asked for by so much that bursts will be lost. */
-  get shortOfBuffer(): boolean {
-    return this.receiveBuffer < 2 * 1024 * 1024;
+    if (this.receiveBuffer < SHORT_BUFFER) {
+      const packets = Math.floor(this.receiveBuffer / CHARGE_OF_FULL_PACKET);
+      list.push(
+        `The receive buffer holds ${packets} packets of 4096 bytes (${this.receiveBuffer} bytes granted): a peer that sends more at once loses some. Raise the sysctl net.core.rmem_max, or run with CAP_NET_ADMIN.`,
+      );
+    }
+    return list;
   }
 
   add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number {
-    return this.#port.addPeer({ address: dgid, local: sgidIndex, hopLimit, port: this.#udpPort });
+    return this.#native.addPeer({ address: dgid, local: sgidIndex, hopLimit, port: this.port });
   }
 
   remove(peer: number): void {
-    this.#port.removePeer(peer);
+    this.#native.removePeer(peer);
   }
 
   send(batch: TxBatch, from: number): number {
     const { slots, headers, fragments, count, regions } = batch;
-    return this.#port.send(slots, headers, fragments, from, count, regions.views, regions.shared);
+    return this.#native.send(slots, headers, fragments, from, count, regions.views, regions.shared);
   }
 
   receive(batch: RxBatch): number {
-    batch.count = this.#port.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
+    batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
     return batch.count;
   }
 
   watch(onWake: () => void): void {
     this.#onWake = onWake;
-    this.#port.start();
+    this.#native.start();
   }
 
   unwatch(): void {
     this.#onWake = undefined;
-    this.#port.stop();
+    this.#native.stop();
   }
 
   setDeadline(microsecondsFromNow: number): void {
-    this.#port.setDeadline(microsecondsFromNow);
+    this.#native.setDeadline(microsecondsFromNow);
   }
 
   wantWrite(on: boolean): void {
-    this.#port.wantWrite(on);
+    this.#native.wantWrite(on);
   }
 
   ref(): void {
-    this.#port.ref();
+    this.#native.ref();
   }
 
   unref(): void {
-    this.#port.unref();
+    this.#native.unref();
   }
 
   stats(): Record<string, number> {
-    return { ...this.#port.stats() };
+    return { ...this.#native.stats() };
   }
 
   async close(): Promise<void> {
@@ -171,7 +182,7 @@ export class UdpLink implements Link {
 
   #closeAll(): void {
     this.#onWake = undefined;
-    this.#port.close();
+    this.#native.close();
     for (const socket of this.#sockets) socket.close();
   }
 }
@@ -195,7 +206,7 @@ function choose(options: UdpLinkOptions): { nic: NetworkInterface; addresses: re
         },
       );
     }
-    return { nic, addresses };
+    return { nic, addresses: addresses.map((address) => address.split('%')[0]) };
   }
   if (options.interface === undefined) throw missing();
   const nic = interfaceByName(options.interface);

@@ -192,7 +192,7 @@ export class CompletionQueue implements AsyncDisposable {
   } = {}): Promise<void> {
     for (;;) {
       signal?.throwIfAborted();
-      if (this.#failure) throw this.#failure;
+      if (this.#failure !== undefined) throw this.#failure;
       if (this.#destroyed)
         throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
       if (this.#ring.used > 0) return;
@@ -224,16 +224,19 @@ export class CompletionQueue implements AsyncDisposable {
     }
   }
 
-  /** Completions as they come, until the loop is left or the queue is destroyed. */
+  /** Completions as they come, until the loop is left, the queue is destroyed or the device closed. */
   async *[Symbol.asyncIterator](): AsyncGenerator<WorkCompletion, void> {
     while (!this.#destroyed) {
-      const found = this.poll(64);
-      yield* found;
-      if (found.length > 0) continue;
+      // One at a time: a loop that is left loses none.
+      const [wc] = this.poll(1);
+      if (wc) {
+        yield wc;
+        continue;
+      }
       try {
         await this.wait();
       } catch (error) {
-        if (this.#destroyed) return;
+        if (this.#destroyed || (error as RoceError).code === 'ERR_ROCE_CLOSED') return;
         throw error;
       }
     }
@@ -241,7 +244,7 @@ export class CompletionQueue implements AsyncDisposable {
 
   /** ibv_destroy_cq(3): EBUSY while queue pairs complete here. */
   async destroy(): Promise<void> {
-    if (this.#destroyed) return;
+    if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroyCq', this.handle);
     this.#destroyed = true;
     this.#onDestroy(this);

@@ -4,8 +4,8 @@
  */
 import { once } from 'node:events';
 import { connect as connectTcp, createServer, type Socket } from 'node:net';
-import { Access, type AhAttr, invalid, type QpAttr, RoceError } from '@node-roce/transport';
-import { gidFromText, isIpv4Mapped } from '@node-roce/wire';
+import { Access, type AhAttr, type GidEntry, invalid, type QpAttr, RoceError } from '@node-roce/transport';
+import { gidFromText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
 
 /** What a side tells the other. Plain data; survives JSON. */
@@ -23,7 +23,10 @@ export interface ConnectionData {
 export interface ConnectOptions {
   /** Bytes; the smaller of the two ports' unless given. */
   pathMtu?: number;
-  /** Index of the local GID; the first of the peer's IP version unless given. */
+  /**
+   * Index of the local GID. Unless given: the one that `connectionData` told the peer of if it is of the
+   * peer's kind (IPv4, IPv6, IPv6 link-local), else the first that is.
+   */
   gidIndex?: number;
   /** Code; 14 (67 ms, retried after two of them). 0 waits for ever. */
   timeout?: number;
@@ -47,18 +50,17 @@ export interface ConnectOptions {
 
 /** The attributes of the three steps from RESET to RTS. */
 export function connectAttributes(
-  local: { initialPsn: number },
+  local: { initialPsn: number; gidIndex: number | undefined },
   remote: ConnectionData,
   options: ConnectOptions,
   facts: EngineFacts,
 ): { init: QpAttr; rtr: QpAttr; rts: QpAttr } {
   const dgid = gidOf(remote.gid);
-  const sgidIndex =
-    options.gidIndex ?? facts.gids.findIndex(({ gid }) => isIpv4Mapped(gid) === isIpv4Mapped(dgid));
+  const sgidIndex = options.gidIndex ?? sameKind(facts.gids, dgid, local.gidIndex);
   if (sgidIndex < 0) {
     throw invalid(
       'gid',
-      `no local address has the IP version of ${remote.gid}`,
+      `no local address is of the kind of ${remote.gid}`,
       facts.gids.map((g) => g.address).join(', '),
     );
   }
@@ -99,6 +101,23 @@ export function connectAttributes(
       maxRdAtomic: options.maxRdAtomic ?? 16,
     },
   };
+}
+
+/** The preferred index if its GID is of the same kind as `gid`, else the first of the kind, else −1. */
+function sameKind(gids: readonly GidEntry[], gid: Uint8Array, preferred: number | undefined): number {
+  const fits = (entry: GidEntry | undefined) => entry !== undefined && kindOf(entry.gid) === kindOf(gid);
+  if (preferred !== undefined && fits(gids[preferred])) return preferred;
+  return gids.findIndex(fits);
+}
+
+const kindOf = (gid: Uint8Array) => (isIpv4Mapped(gid) ? 4 : isLinkLocal(gid) ? 'link' : 6);
+
+/** The GID that peers are told of unless the program chooses: one that reaches past the link, if any. */
+export function defaultGid(gids: readonly GidEntry[]): number {
+  return Math.max(
+    0,
+    gids.findIndex(({ gid }) => !isLinkLocal(gid)),
+  );
 }
 
 function gidOf(text: string): Uint8Array {

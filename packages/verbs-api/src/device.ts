@@ -1,39 +1,37 @@
 /** Opening a device, and what belongs to it. */
-import type { Link, UdpLinkOptions } from '@node-roce/link';
+import { EventEmitter, on } from 'node:events';
+import type { Link } from '@node-roce/link';
 import {
   type AdapterOptions,
   type AsyncEvent,
   type DeviceLimits,
   type GidEntry,
   invalid,
-  type QpCap,
-  type QpType,
   RoceError,
 } from '@node-roce/transport';
 import { CompletionQueue } from './completion-queue.ts';
-import { type Engine, type EngineEvents, type EngineFacts, InlineEngine, systemRandom } from './engine.ts';
 import {
-  accessBits,
-  backingOf,
-  checkBuffer,
-  MemoryRegion,
-  RegionIndex,
-  type RegisterOptions,
-} from './memory-region.ts';
-import { openLink } from './open-link.ts';
-import { QueuePair } from './queue-pair.ts';
+  closedError,
+  type Engine,
+  type EngineEvents,
+  type EngineFacts,
+  InlineEngine,
+  systemRandom,
+} from './engine.ts';
+import { type LinkOptions, openLink } from './open-link.ts';
+import { ProtectionDomain } from './protection-domain.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
-export interface OpenOptions extends UdpLinkOptions {
+export interface OpenOptions extends LinkOptions {
   /** Where the engine runs: in this thread, or in a worker (regions then need SharedArrayBuffers). */
   engine?: 'inline' | 'worker';
   /** A link of one's own instead of UDP sockets; inline only. */
   link?: Link;
-  /** Writes every packet into this pcapng file. */
-  trace?: string;
   /** Tells peers how many receives are posted (end-to-end credits). Default false: no limit. */
   credits?: boolean;
   limits?: Partial<DeviceLimits>;
+  /** Aborting closes the device: whoever waits on it hears the signal's reason. */
+  signal?: AbortSignal;
 }
 
 /** What an async event is about, and the device's own end. */
@@ -61,20 +59,24 @@ export interface DeviceAttributes extends DeviceLimits {
  * ERR_ROCE_NO_ADDON where the native addon is missing.
  */
 export async function openDevice(options: OpenOptions): Promise<Device> {
-  const { engine = 'inline', link, trace, credits, limits, ...udp } = options;
+  const { engine = 'inline', link, credits, limits, signal, ...linkOptions } = options;
   if (engine !== 'inline' && engine !== 'worker') throw invalid('engine', `${engine}`, 'inline or worker');
+  signal?.throwIfAborted();
   const tuning: Pick<AdapterOptions, 'credits' | 'limits'> = {
     ...(credits === undefined ? {} : { credits }),
     ...(limits === undefined ? {} : { limits }),
   };
+  const events = new Events();
+  let opened: Engine;
   if (engine === 'worker') {
     if (link) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
-    const start = { link: udp, options: tuning, ...(trace === undefined ? {} : { trace }) };
-    const events = new Events();
-    return new Device(await WorkerEngine.open(start, events), events);
+    opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, events);
+  } else opened = new InlineEngine(await openLink(linkOptions, link), events, tuning);
+  if (signal?.aborted) {
+    await opened.close();
+    throw signal.reason;
   }
-  const events = new Events();
-  return new Device(new InlineEngine(link ?? (await openLink(udp, trace)), events, tuning), events);
+  return new Device(opened, events, signal);
 }
 
 /** Takes the engine's events to the device, which exists only after the engine. */
@@ -84,34 +86,19 @@ class Events implements EngineEvents {
   readonly onAsyncEvent = (event: DeviceEvent): void => this.target?.onAsyncEvent(event);
 }
 
-export interface QueuePairInit {
-  type?: QpType;
-  sendCq: CompletionQueue;
-  /** `sendCq` unless given. */
-  recvCq?: CompletionQueue;
-  /** Sizes; 128 requests, 4 elements, 128 bytes inline unless given. */
-  cap?: Partial<QpCap>;
-  /** Every send request raises a completion. */
-  sqSigAll?: boolean;
-}
-
-const DEFAULT_CAP: QpCap = {
-  maxSendWr: 128,
-  maxRecvWr: 128,
-  maxSendSge: 4,
-  maxRecvSge: 4,
-  maxInlineData: 128,
-};
-
 export class Device implements AsyncDisposable {
   readonly facts: EngineFacts;
   readonly #engine: Engine;
   readonly #cqs = new Map<number, CompletionQueue>();
   readonly #random = systemRandom();
-  readonly #listeners = new Set<(event: DeviceEvent) => void>();
-  #closed = false;
+  readonly #emitter = new EventEmitter<{ event: [DeviceEvent]; close: [] }>();
+  readonly #signal: AbortSignal | undefined;
+  readonly #onAbort = (): void => void this.#close(this.#signal?.reason).catch(() => {});
+  #closing: Promise<void> | undefined;
 
-  constructor(engine: Engine, events: { target: EngineEvents | undefined }) {
+  constructor(engine: Engine, events: { target: EngineEvents | undefined }, signal?: AbortSignal) {
+    this.#signal = signal;
+    signal?.addEventListener('abort', this.#onAbort, { once: true });
     this.#engine = engine;
     this.facts = engine.facts;
     events.target = {
@@ -128,7 +115,7 @@ export class Device implements AsyncDisposable {
       });
       for (const cq of this.#cqs.values()) cq.fail(error);
     }
-    for (const listener of this.#listeners) listener(event);
+    this.#emitter.emit('event', event);
   }
 
   /** Local addresses by GID index. */
@@ -175,8 +162,23 @@ export class Device implements AsyncDisposable {
 
   /** Calls back for each async event (ibv_get_async_event(3)); returns what takes it off again. */
   onEvent(listener: (event: DeviceEvent) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    this.#emitter.on('event', listener);
+    return () => void this.#emitter.off('event', listener);
+  }
+
+  /** The same to iterate over: events from the call on, until the device is closed or the signal aborts. */
+  async *events({ signal }: { signal?: AbortSignal } = {}): AsyncGenerator<DeviceEvent, void> {
+    if (this.#closing) return;
+    for await (const [event] of on(this.#emitter, 'event', { close: ['close'], signal })) yield event;
+  }
+
+  /**
+   * Resolves when a peer may have changed memory since the call: for programs that look at memory until
+   * an RDMA WRITE lands (`while (view[0] === 0) await device.progress()`). With the engine in this
+   * thread, a loop that does not await waits for ever (docs/run-loop.md).
+   */
+  progress(): Promise<void> {
+    return this.#engine.progress();
   }
 
   /** Whether the device keeps the process alive; it does at first. */
@@ -190,91 +192,29 @@ export class Device implements AsyncDisposable {
     return this;
   }
 
-  /** Closes sockets and ends the engine. Queue pairs that are still there end without a word to their peers. */
-  async close(): Promise<void> {
-    if (this.#closed) return;
-    this.#closed = true;
-    await this.#engine.close();
-    const error = new RoceError('ERR_ROCE_CLOSED', 'the device is closed', { errno: 'ECANCELED' });
-    for (const cq of this.#cqs.values()) cq.fail(error);
+  /**
+   * Closes sockets and ends the engine; rejects if a trace could not be written. Queue pairs that are
+   * still there end without a word to their peers. Who waits on a completion queue gets ERR_ROCE_CLOSED;
+   * an iteration over one ends.
+   */
+  close(): Promise<void> {
+    return this.#close(closedError());
+  }
+
+  #close(reason: unknown): Promise<void> {
+    this.#closing ??= (async () => {
+      this.#signal?.removeEventListener('abort', this.#onAbort);
+      try {
+        await this.#engine.close();
+      } finally {
+        for (const cq of this.#cqs.values()) cq.fail(reason);
+        this.#emitter.emit('close');
+      }
+    })();
+    return this.#closing;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close();
-  }
-}
-
-/** A protection domain: what regions and queue pairs have to have in common. */
-export class ProtectionDomain implements AsyncDisposable {
-  readonly handle: number;
-  readonly #engine: Engine;
-  readonly #random: () => number;
-  readonly #regions = new RegionIndex();
-  #gone = false;
-
-  constructor(engine: Engine, handle: number, random: () => number) {
-    this.#engine = engine;
-    this.handle = handle;
-    this.#random = random;
-  }
-
-  /**
-   * ibv_reg_mr(3): opens memory to the device, and to peers as `access` says. A view registers its own
-   * bytes only. With the engine in a worker the memory has to be shared (docs/memory.md).
-   */
-  async registerMr(
-    memory: ArrayBufferLike | ArrayBufferView,
-    options: RegisterOptions = {},
-  ): Promise<MemoryRegion> {
-    const view = ArrayBuffer.isView(memory) ? memory : new Uint8Array(memory);
-    const { buffer, byteOffset: offset, byteLength: length } = view;
-    checkBuffer(this.#engine, buffer);
-    const created = await this.#engine.call('registerMr', {
-      pd: this.handle,
-      backing: backingOf(buffer),
-      buffer,
-      offset,
-      length,
-      access: accessBits(options.access),
-      ...(options.iova === undefined ? {} : { iova: options.iova }),
-    });
-    const mr = new MemoryRegion(this.#engine, created, buffer, offset, length, (gone) =>
-      this.#regions.remove(gone),
-    );
-    this.#regions.add(mr);
-    return mr;
-  }
-
-  /** ibv_create_qp(3). */
-  async createQp(init: QueuePairInit): Promise<QueuePair> {
-    const { type = 'RC', sendCq, recvCq = sendCq, sqSigAll = false } = init;
-    const created = await this.#engine.call('createQp', {
-      pd: this.handle,
-      type,
-      sendCq: sendCq.handle,
-      recvCq: recvCq.handle,
-      cap: { ...DEFAULT_CAP, ...init.cap },
-      sqSigAll,
-    });
-    return new QueuePair({
-      engine: this.#engine,
-      type,
-      created,
-      sendCq,
-      recvCq,
-      find: this.#regions.find,
-      random: this.#random,
-    });
-  }
-
-  /** ibv_dealloc_pd(3): EBUSY while regions or queue pairs are in it. */
-  async dealloc(): Promise<void> {
-    if (this.#gone) return;
-    await this.#engine.call('deallocPd', this.handle);
-    this.#gone = true;
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.dealloc();
   }
 }

@@ -14,6 +14,7 @@ import {
   type QpAttr,
   Ring,
   type RingShape,
+  RoceError,
 } from '@node-roce/transport';
 import { clock, Pump } from './pump.ts';
 
@@ -56,6 +57,10 @@ export interface Engine {
   call<N extends CommandName>(name: N, ...args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>>;
   /** Rings for a queue pair whose queue was found sleeping. */
   ring(qpn: number, recv: boolean): void;
+  /** No more calls: closed, or dead. */
+  readonly closed: boolean;
+  /** Resolves when memory may have changed since the call: packets were taken in. */
+  progress(): Promise<void>;
   /** Makes progress now, where the engine is in this thread; else does nothing. */
   poll(): void;
   /** Whether it shares the thread with the program, so that plain ArrayBuffers can be registered. */
@@ -116,6 +121,13 @@ export function assemble(
   return { adapter, pump, facts };
 }
 
+export function closedError(cause?: unknown): RoceError {
+  return new RoceError('ERR_ROCE_CLOSED', 'the device is closed', {
+    errno: 'ECANCELED',
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
 /** Writes a doorbell. True if the pump sleeps and has to be woken. */
 export function ringDoorbell(ring: Ring, qpn: number, recv: boolean): boolean {
   const at = ring.producer;
@@ -132,6 +144,7 @@ export class InlineEngine implements Engine {
   readonly #pump: Pump;
   readonly #link: Link;
   readonly #doorbells: Ring;
+  closed = false;
 
   constructor(link: Link, events: EngineEvents, options?: Pick<AdapterOptions, 'credits' | 'limits'>) {
     const { adapter, pump, facts } = assemble(link, events, options);
@@ -146,6 +159,7 @@ export class InlineEngine implements Engine {
     name: N,
     ...args: Parameters<Commands[N]>
   ): Promise<ReturnType<Commands[N]>> {
+    if (this.closed) throw closedError();
     const result = execute(this.#adapter, this.#link, name, args) as ReturnType<Commands[N]>;
     if (name === 'modifyQp') this.#pump.wake();
     return result;
@@ -153,6 +167,10 @@ export class InlineEngine implements Engine {
 
   ring(qpn: number, recv: boolean): void {
     if (ringDoorbell(this.#doorbells, qpn, recv)) this.#pump.wake();
+  }
+
+  progress(): Promise<void> {
+    return this.#pump.progress();
   }
 
   poll(): void {
@@ -169,6 +187,7 @@ export class InlineEngine implements Engine {
   }
 
   close(): Promise<void> {
+    this.closed = true;
     return this.#pump.close();
   }
 }

@@ -34,9 +34,9 @@ export {
   type DeviceEvent,
   type OpenOptions,
   openDevice,
-  ProtectionDomain,
-  type QueuePairInit,
 } from './device.ts';
 export { type AccessInit, MemoryRegion, type RegisterOptions } from './memory-region.ts';
+export type { LinkOptions } from './open-link.ts';
+export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
 export { QueuePair } from './queue-pair.ts';
 export type { RecvWr, Remote, SendWr, SgeInit } from './work-request.ts';

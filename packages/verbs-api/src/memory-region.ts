@@ -1,4 +1,4 @@
-/** Protection domains and memory regions. */
+/** Memory regions, and the search for the one that a view lies in. */
 import { Access, invalid, type MrCreated, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
 
@@ -99,7 +99,7 @@ export class MemoryRegion implements AsyncDisposable {
 
   /** ibv_dereg_mr(3). Work that still names it fails. */
   async deregister(): Promise<void> {
-    if (this.#gone) return;
+    if (this.#gone || this.#engine.closed) return;
     this.#gone = true;
     this.#onDeregister(this);
     await this.#engine.call('deregisterMr', this.#handle);

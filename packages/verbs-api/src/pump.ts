@@ -9,12 +9,16 @@
  * While there is traffic, it runs from setImmediate; after a short quiet time it sleeps on the link's
  * descriptor, with the next deadline. An adapter with nothing to do takes no CPU.
  */
-
 import type { Link } from '@node-roce/link';
 import { type Adapter, Ring, RxBatch, TX_SLOT_WORDS, Tx, TxBatch } from '@node-roce/transport';
 
 /** Batches received in one turn, so that sending and the rest of the program come to their right. */
 const RECEIVE_BATCHES = 8;
+/**
+ * Turns in a row that may leave packets in the socket before timers run all the same. By then more has
+ * been taken in than the socket held at the start, so the ACKs that it held have been seen.
+ */
+const UNDRAINED_TURNS = 64;
 /** Batches sent in one turn. */
 const SEND_BATCHES = 8;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
@@ -38,6 +42,10 @@ export class Pump {
   #closed = false;
   #turning = false;
   #lastTraffic = 0;
+  /** Whether the last turn took packets in, and how many turns in a row left some behind. */
+  #received = false;
+  #undrained = 0;
+  #watchers: (() => void)[] = [];
   readonly #onWake = (): void => this.#run();
   readonly #onImmediate = (): void => {
     this.#immediate = undefined;
@@ -60,22 +68,40 @@ export class Pump {
     this.#poll();
   }
 
-  /** One turn now, for a program that polls in a loop of its own. Does nothing inside of a turn. */
+  /**
+   * One turn now, for a program that polls in a loop of its own. Does nothing inside of a turn.
+   * @returns whether packets came or went
+   */
   turn(): boolean {
     if (this.#turning || this.#closed) return false;
     this.#turning = true;
     try {
       const drained = this.#receive();
-      if (drained) this.#adapter.advance(clock());
+      this.#undrained = drained ? 0 : this.#undrained + 1;
+      if (drained || this.#undrained >= UNDRAINED_TURNS) {
+        this.#undrained = 0;
+        this.#adapter.advance(clock());
+      }
       const sent = this.#send();
+      if (this.#received) this.#tell();
       return !drained || sent || this.#received;
     } finally {
       this.#turning = false;
     }
   }
 
-  /** Whether the last turn took packets in. */
-  #received = false;
+  /** Resolves after the next turn that took packets in (memory may have changed), or at the end. */
+  progress(): Promise<void> {
+    if (this.#closed) return Promise.resolve();
+    return new Promise((resolve) => this.#watchers.push(resolve));
+  }
+
+  #tell(): void {
+    if (this.#watchers.length === 0) return;
+    const watchers = this.#watchers;
+    this.#watchers = [];
+    for (const resolve of watchers) resolve();
+  }
 
   #receive(): boolean {
     this.#received = false;
@@ -170,13 +196,14 @@ export class Pump {
     this.#immediate?.unref();
   }
 
-  /** Sends what waits, once, and stops for good. */
+  /** Takes in and sends what waits, once, and stops for good. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.turn();
     this.#closed = true;
     if (this.#immediate) clearImmediate(this.#immediate);
     this.#link.unwatch();
+    this.#tell();
     await this.#link.close();
   }
 }

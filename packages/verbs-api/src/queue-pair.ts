@@ -13,9 +13,8 @@ import {
   RoceError,
 } from '@node-roce/transport';
 import type { CompletionQueue } from './completion-queue.ts';
-import { type ConnectionData, type ConnectOptions, connectAttributes } from './connection.ts';
-import type { Engine } from './engine.ts';
-
+import { type ConnectionData, type ConnectOptions, connectAttributes, defaultGid } from './connection.ts';
+import { closedError, type Engine } from './engine.ts';
 import { type FindRegion, type RecvWr, type SendWr, writeRecv, writeSend } from './work-request.ts';
 
 export interface QueuePairParts {
@@ -42,6 +41,7 @@ export class QueuePair implements AsyncDisposable {
   readonly #sq: Ring;
   readonly #rq: Ring;
   readonly #find: FindRegion;
+  #gidIndex: number | undefined;
   #destroyed = false;
 
   constructor(parts: QueuePairParts) {
@@ -81,7 +81,8 @@ export class QueuePair implements AsyncDisposable {
    */
   postSend(wr: SendWr | readonly SendWr[]): void {
     const state = this.#sq.state;
-    if (this.#destroyed || state < QpStateCode.RTS) throw this.#wrongState('send', 'RTS, SQD, SQE or ERR');
+    if (this.#destroyed || this.#engine.closed || state < QpStateCode.RTS)
+      throw this.#wrongState('send', 'RTS, SQD, SQE or ERR');
     const ring = this.#sq;
     const first = ring.producer;
     if (!Array.isArray(wr)) {
@@ -109,7 +110,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET. */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
-    if (this.#destroyed || this.#rq.state === QpStateCode.RESET) {
+    if (this.#destroyed || this.#engine.closed || this.#rq.state === QpStateCode.RESET) {
       throw this.#wrongState('receive', 'any state but RESET');
     }
     const ring = this.#rq;
@@ -143,6 +144,7 @@ export class QueuePair implements AsyncDisposable {
   }
 
   #wrongState(which: string, expected: string): RoceError {
+    if (this.#engine.closed) return closedError();
     const state = this.#destroyed ? 'destroyed' : `in ${this.state}`;
     return new RoceError('ERR_ROCE_WRONG_STATE', `can't post a ${which}: QP ${this.qpNum} is ${state}`, {
       errno: 'EINVAL',
@@ -174,8 +176,11 @@ export class QueuePair implements AsyncDisposable {
     await this.modify({ qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access });
   }
 
-  /** What the peer has to know: to be carried over by whatever connects the two programs. */
-  connectionData({ gidIndex = 0 }: { gidIndex?: number } = {}): ConnectionData {
+  /**
+   * What the peer has to know: to be carried over by whatever connects the two programs.
+   * `gidIndex`: the first GID that is not link-local unless given.
+   */
+  connectionData({ gidIndex = defaultGid(this.#engine.facts.gids) } = {}): ConnectionData {
     const entry = this.#engine.facts.gids[gidIndex];
     if (!entry) {
       throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `gidIndex: no GID ${gidIndex}`, {
@@ -184,6 +189,7 @@ export class QueuePair implements AsyncDisposable {
         expected: `0 … ${this.#engine.facts.gids.length - 1}`,
       });
     }
+    this.#gidIndex = gidIndex;
     return {
       qpNum: this.qpNum,
       psn: this.initialPsn,
@@ -194,7 +200,8 @@ export class QueuePair implements AsyncDisposable {
 
   /** Takes the queue pair from RESET (or INIT) to RTS, connected to that peer. */
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
-    const { init, rtr, rts } = connectAttributes(this, remote, options, this.#engine.facts);
+    const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
+    const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts);
     if (this.state === 'RESET') await this.modify(init);
     await this.modify(rtr);
     await this.modify(rts);
@@ -202,7 +209,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** ibv_destroy_qp(3): what is outstanding is discarded. */
   async close(): Promise<void> {
-    if (this.#destroyed) return;
+    if (this.#destroyed || this.#engine.closed) return;
     this.#destroyed = true;
     await this.#engine.call('destroyQp', this.qpNum);
   }

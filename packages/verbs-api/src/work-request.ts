@@ -157,6 +157,9 @@ export function writeSend(
   if (wr.fence) flags |= SendFlags.FENCE;
   if (wr.solicited) flags |= SendFlags.SOLICITED;
   if (wr.inline) {
+    if (opcode === WrOpcode.RDMA_READ || opcode >= WrOpcode.ATOMIC_CMP_AND_SWP) {
+      if (opcode !== WrOpcode.SEND_WITH_INV) throw invalid('inline', `${wr.opcode} sends no data`, 'false');
+    }
     flags |= SendFlags.INLINE;
     words[w + SendWqe.SGE_COUNT] = 0;
     words[w + SendWqe.LENGTH] = writeInline(ring, w + SendWqe.SGE, list, maxInline);

@@ -4,6 +4,7 @@ import { Ring, RoceError } from '@node-roce/transport';
 import {
   type CommandName,
   type Commands,
+  closedError,
   type Engine,
   type EngineEvents,
   type EngineFacts,
@@ -25,16 +26,19 @@ export class WorkerEngine implements Engine {
   readonly #waiting = new Map<number, Waiting>();
   #nextId = 1;
   #refed = true;
-  #closing: (() => void) | undefined;
+  #closing: ((error?: unknown) => void) | undefined;
   #dead: RoceError | undefined;
 
   /** Starts the thread; rejects with what the link said if it can't be opened. */
   static open(start: WorkerStart, events: EngineEvents): Promise<WorkerEngine> {
     const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: start });
     return new Promise((resolve, reject) => {
+      const onExit = (code: number) => reject(new Error(`the engine's thread ended with code ${code}`));
       worker.once('error', reject);
+      worker.once('exit', onExit);
       worker.once('message', (message: FromEngine) => {
         worker.off('error', reject);
+        worker.off('exit', onExit);
         if (message.type === 'ready') resolve(new WorkerEngine(worker, message.facts, events));
         else if (message.type === 'unusable') reject(fromPlain(message.error));
       });
@@ -66,7 +70,7 @@ export class WorkerEngine implements Engine {
         this.#events.onAsyncEvent(message.event);
         break;
       case 'closed':
-        this.#closing?.();
+        this.#closing?.(message.error && fromPlain(message.error));
         break;
       default:
     }
@@ -81,7 +85,9 @@ export class WorkerEngine implements Engine {
 
   #die(cause: unknown): void {
     if (this.#dead) return;
-    this.#dead = new RoceError('ERR_ROCE_CLOSED', 'the engine is gone', { errno: 'EIO', cause });
+    this.#dead = this.#closing
+      ? closedError()
+      : new RoceError('ERR_ROCE_DEVICE_FATAL', 'the engine is gone', { errno: 'EIO', cause });
     for (const waiting of this.#waiting.values()) waiting.reject(this.#dead);
     this.#waiting.clear();
     if (this.#closing) this.#closing();
@@ -93,7 +99,7 @@ export class WorkerEngine implements Engine {
   }
 
   call<N extends CommandName>(name: N, ...args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>> {
-    if (this.#dead) return Promise.reject(this.#dead);
+    if (this.closed) return Promise.reject(this.#dead ?? closedError());
     return new Promise((resolve, reject) => {
       const id = this.#nextId++;
       this.#waiting.set(id, { resolve: resolve as Waiting['resolve'], reject });
@@ -109,6 +115,17 @@ export class WorkerEngine implements Engine {
 
   poll(): void {}
 
+  /** The engine runs by itself: a turn of this thread's loop is enough for it to have moved on. */
+  progress(): Promise<void> {
+    return new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+  }
+
+  get closed(): boolean {
+    return this.#dead !== undefined || this.#closing !== undefined;
+  }
+
   ref(): void {
     this.#refed = true;
     this.#worker.ref();
@@ -120,11 +137,15 @@ export class WorkerEngine implements Engine {
   }
 
   async close(): Promise<void> {
-    if (this.#dead) return;
-    await new Promise<void>((resolve) => {
-      this.#closing = resolve;
-      this.#post({ type: 'close' });
-    });
-    await this.#worker.terminate();
+    if (this.closed) return;
+    this.#worker.ref();
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#closing = (error) => (error === undefined ? resolve() : reject(error));
+        this.#post({ type: 'close' });
+      });
+    } finally {
+      await this.#worker.terminate();
+    }
   }
 }

@@ -1,11 +1,10 @@
 /** What passes between a program's thread and the thread of its engine. */
-import type { UdpLinkOptions } from '@node-roce/link';
 import { type AdapterOptions, type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
 import type { CommandName, EngineFacts } from './engine.ts';
+import type { LinkOptions } from './open-link.ts';
 
 export interface WorkerStart {
-  link: UdpLinkOptions;
-  trace?: string;
+  link: LinkOptions;
   options: Pick<AdapterOptions, 'credits' | 'limits'>;
 }
 
@@ -23,7 +22,8 @@ export type FromEngine =
   | { type: 'completion'; cq: number }
   | { type: 'event'; event: AsyncEvent }
   | { type: 'unusable'; error: PlainError }
-  | { type: 'closed' };
+  /** Closed; with an error where that went wrong, such as a trace that could not be written. */
+  | { type: 'closed'; error?: PlainError };
 
 /** An error as plain data: a structured clone keeps only name, message and stack. */
 export interface PlainError {
@@ -31,17 +31,20 @@ export interface PlainError {
   code: string;
   errno: Errno;
   attribute?: string;
+  expected?: string;
 }
 
 export function toPlain(error: unknown): PlainError {
   if (error instanceof RoceError) {
-    const { message, code, errno, attribute } = error;
-    return { message, code, errno, ...(attribute === undefined ? {} : { attribute }) };
+    const { message, code, errno, attribute, expected } = error;
+    return { message, code, errno, attribute, expected };
   }
   const { message, code } = error as NodeJS.ErrnoException;
   return { message: message ?? String(error), code: code ?? 'ERR_ROCE_ENGINE', errno: 'EIO' };
 }
 
-export function fromPlain({ message, code, errno, attribute }: PlainError): RoceError {
-  return new RoceError(code, message, { errno, ...(attribute === undefined ? {} : { attribute }) });
+export function fromPlain({ message, code, errno, attribute, expected }: PlainError): RoceError {
+  const error = new RoceError(code, message, { errno, attribute });
+  // The message has it already: given to the constructor, it would be there twice.
+  return Object.assign(error, { expected });
 }

@@ -8,7 +8,7 @@ const port = parentPort!;
 const post = (message: FromEngine): void => port.postMessage(message);
 
 async function main(start: WorkerStart): Promise<void> {
-  const link = await openLink(start.link, start.trace);
+  const link = await openLink(start.link);
   const { adapter, pump, facts } = assemble(
     link,
     {
@@ -25,10 +25,13 @@ async function main(start: WorkerStart): Promise<void> {
       return;
     }
     if (message.type === 'close') {
-      pump.close().then(() => {
-        post({ type: 'closed' });
-        port.close();
-      });
+      pump
+        .close()
+        .then(
+          () => post({ type: 'closed' }),
+          (error) => post({ type: 'closed', error: toPlain(error) }),
+        )
+        .finally(() => port.close());
       return;
     }
     try {

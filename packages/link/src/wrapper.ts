@@ -1,0 +1,68 @@
+/** What a link around another one does where it has nothing of its own to do: pass on. */
+import type { CopyBatch, GidEntry, RxBatch, TxBatch } from '@node-roce/transport';
+import type { Link } from './link.ts';
+
+export abstract class LinkWrapper implements Link {
+  protected readonly inner: Link;
+  abstract readonly kind: string;
+
+  constructor(inner: Link) {
+    this.inner = inner;
+  }
+
+  get gids(): readonly GidEntry[] {
+    return this.inner.gids;
+  }
+  get port(): number {
+    return this.inner.port;
+  }
+  get activeMtu(): number {
+    return this.inner.activeMtu;
+  }
+  get receiveBuffer(): number {
+    return this.inner.receiveBuffer;
+  }
+  get copy(): CopyBatch | undefined {
+    return this.inner.copy;
+  }
+  get limitations(): readonly string[] {
+    return this.inner.limitations;
+  }
+
+  add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number {
+    return this.inner.add(dgid, sgidIndex, hopLimit);
+  }
+  remove(peer: number): void {
+    this.inner.remove(peer);
+  }
+  send(batch: TxBatch, from: number): number {
+    return this.inner.send(batch, from);
+  }
+  receive(batch: RxBatch): number {
+    return this.inner.receive(batch);
+  }
+  watch(onWake: () => void): void {
+    this.inner.watch(onWake);
+  }
+  unwatch(): void {
+    this.inner.unwatch();
+  }
+  setDeadline(microsecondsFromNow: number): void {
+    this.inner.setDeadline(microsecondsFromNow);
+  }
+  wantWrite(on: boolean): void {
+    this.inner.wantWrite(on);
+  }
+  ref(): void {
+    this.inner.ref();
+  }
+  unref(): void {
+    this.inner.unref();
+  }
+  stats(): Record<string, number> {
+    return this.inner.stats();
+  }
+  close(): Promise<void> {
+    return this.inner.close();
+  }
+}
