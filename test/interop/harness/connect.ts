@@ -59,12 +59,28 @@ export class LinkUp implements AsyncDisposable {
   }
 
   static async make(guest: Guest, options: LinkUpOptions = {}): Promise<LinkUp> {
+    const agent = await VerbsAgent.start(guest, { gid: GID_INDEX[options.version ?? 4] });
+    const host = options.version === 6 ? guest.address.hostIp6 : guest.address.hostIp4;
+    const device = await openDevice({ address: host, ...options.open });
+    try {
+      return await LinkUp.#connect(guest, options, agent, device, host);
+    } catch (error) {
+      agent.close();
+      await device.close();
+      throw error;
+    }
+  }
+
+  static async #connect(
+    guest: Guest,
+    options: LinkUpOptions,
+    agent: VerbsAgent,
+    device: Device,
+    host: string,
+  ): Promise<LinkUp> {
     const { version = 4, mtu = 4096, connect = {}, theirs = {} } = options;
     const { address } = guest;
-    const host = version === 4 ? address.hostIp4 : address.hostIp6;
     const peer = version === 4 ? address.ip4 : address.ip6;
-    const agent = await VerbsAgent.start(guest, { gid: GID_INDEX[version] });
-    const device = await openDevice({ address: host, ...options.open });
     const pd = await device.allocPd();
     const cq = await device.createCq(512);
     const qp = await pd.createQp({ sendCq: cq, cap: { maxSendWr: 256, maxRecvWr: 256 } });
