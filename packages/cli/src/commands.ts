@@ -29,7 +29,13 @@ export const nameOf = (command: CommandSpec): string => command.usage.split(' ')
 
 const json = (what: string): OptionSpec => ({ flags: '--json', summary: what });
 
-const QPN_MAX = 0xff_ffff;
+/** For machines where something else has the port; peers other than this program know 4791 only. */
+const udpPort: OptionSpec = {
+  flags: '--udp-port <port>',
+  summary: 'UDP port instead of 4791, where another program has that; the peer needs the same',
+  parse: integer(1, 65_535),
+  fallback: 4791,
+};
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -54,6 +60,7 @@ export const commands: readonly CommandSpec[] = [
         fallback: '16M',
       },
       { flags: '--trace <file>', summary: 'Where the capture goes', parse: text, fallback: 'demo.pcapng' },
+      udpPort,
       json('Print one JSON object'),
     ],
     examples: [
@@ -113,6 +120,7 @@ export const commands: readonly CommandSpec[] = [
         parse: seconds,
         fallback: 30,
       },
+      udpPort,
       json('Print one JSON object'),
     ],
     examples: [
