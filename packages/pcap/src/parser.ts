@@ -52,8 +52,8 @@ export class CaptureParser implements Iterable<PacketRecord> {
   #reader: FormatReader | undefined;
   #error: CaptureError | undefined;
   #ended = false;
-  /** The last `read` wanted more input, and none has come since. */
-  #starved = false;
+  /** No read can give a packet: none has come since the last one that wanted more input. */
+  #starved = true;
   #packetCount = 0;
 
   /** @throws RangeError for a `maxBlockLength` that is no integer or below 12 */

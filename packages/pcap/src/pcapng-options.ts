@@ -34,7 +34,8 @@ export function readOptions(
   return options;
 }
 
-const decoder = new TextDecoder();
+// A byte order mark in front is text like any other, or copying a capture would lose it.
+const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 
 /** An option's value as UTF-8; damaged sequences become U+FFFD. */
 export function optionText(bytes: Uint8Array, option: BlockOption): string {
