@@ -1,0 +1,171 @@
+import { Icrc, RxBatch } from '@node-roce/transport';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { packetsOf, sendPackets } from '../testing/packets.ts';
+import type { FaultOptions } from './fault-path.ts';
+import { FaultLink } from './faults.ts';
+import { MemoryNetwork } from './memory.ts';
+
+const packet = (n: number) => {
+  const bytes = new Uint8Array(32).fill(n);
+  bytes[0] = n >> 8;
+  bytes[1] = n & 0xff;
+  return bytes;
+};
+const numberOf = (payload: number[]) => payload[0] * 256 + payload[1];
+
+/** Sends packets 0 … n − 1 from a to b, with the faults at one of them, and looks until `until` µs. */
+function run(options: FaultOptions, { at = 'b', n = 1000, until = 10_000, step = 10 } = {}) {
+  let now = 0;
+  const network = new MemoryNetwork();
+  const plainA = network.link('10.0.0.1');
+  const plainB = network.link('10.0.0.2');
+  const a = at === 'a' ? new FaultLink(plainA, options, () => now) : plainA;
+  const b = at === 'b' ? new FaultLink(plainB, options, () => now) : plainB;
+  const peer = a.add(b.gids[0].gid, 0, 64);
+  const seen: { n: number; at: number; verdict: number; payload: number[] }[] = [];
+  const rx = new RxBatch(64, 64 * 1024);
+  const own = new RxBatch(64, 64 * 1024);
+  const look = () => {
+    a.receive(own);
+    while (b.receive(rx) > 0) {
+      for (const { payload, verdict } of packetsOf(rx)) {
+        seen.push({ n: numberOf(payload), at: now, verdict, payload });
+      }
+    }
+  };
+  for (let i = 0; i < n; i += 10) {
+    sendPackets(
+      a,
+      peer,
+      Array.from({ length: Math.min(10, n - i) }, (_, k) => packet(i + k)),
+    );
+    look();
+    now += step;
+  }
+  for (; now <= until; now += step) look();
+  return { seen, numbers: seen.map((s) => s.n), stats: (at === 'a' ? a : b).stats() };
+}
+
+const inOrder = Array.from({ length: 1000 }, (_, i) => i);
+
+describe.each(['a', 'b'])('faults at the %s end', (at) => {
+  test('no fault: every packet, in order', () => {
+    expect(run({}, { at }).numbers).toEqual(inOrder);
+  });
+
+  test('loss takes about its share and nothing else', () => {
+    const { numbers, stats } = run({ loss: 0.2, seed: 7 }, { at });
+    const lost = stats['inbound.lost'] + stats['outbound.lost'];
+    expect(numbers.length + lost).toBe(1000);
+    expect(lost).toBeGreaterThan(140);
+    expect(lost).toBeLessThan(260);
+    expect(numbers).toEqual([...numbers].sort((x, y) => x - y));
+  });
+
+  test('all is lost at 1', () => {
+    expect(run({ loss: 1 }, { at }).numbers).toEqual([]);
+  });
+
+  test('duplicates are the same packet once more', () => {
+    const { numbers, stats } = run({ duplicate: 0.1 }, { at });
+    const twice = stats['inbound.duplicated'] + stats['outbound.duplicated'];
+    expect(twice).toBeGreaterThan(50);
+    expect(numbers.length).toBe(1000 + twice);
+    expect([...new Set(numbers)]).toEqual(inOrder);
+  });
+
+  test('reordered packets are overtaken, and none is lost', () => {
+    const { numbers } = run({ reorder: 0.1, reorderBy: 50 }, { at });
+    expect(numbers).not.toEqual(inOrder);
+    expect([...numbers].sort((x, y) => x - y)).toEqual(inOrder);
+  });
+
+  test('delay is what was asked for', () => {
+    const { seen } = run({ delay: 500 }, { at });
+    expect(seen.length).toBe(1000);
+    for (const { n, at: when } of seen) expect(when).toBe(Math.floor(n / 10) * 10 + 500);
+  });
+});
+
+test('a packet that is corrupted on arrival differs by one bit and has a bad ICRC', () => {
+  const { seen, stats } = run({ corrupt: 0.5 });
+  const bad = seen.filter((s) => s.verdict === Icrc.BAD);
+  expect(bad.length).toBe(stats['inbound.corrupted']);
+  expect(bad.length).toBeGreaterThan(350);
+  const good = seen.filter((s) => s.verdict === Icrc.OK);
+  for (const { payload, n } of good) expect(payload).toEqual([...packet(n)]);
+  const bits = (b: number) => b.toString(2).replaceAll('0', '').length;
+  for (const { payload } of bad.slice(0, 50)) {
+    const index = seen.findIndex((s) => s.payload === payload);
+    const original = packet(index);
+    expect(payload.reduce((sum, byte, i) => sum + bits(byte ^ original[i]), 0)).toBe(1);
+  }
+});
+
+test('corruption on the way out is a loss, as the receiver sees it', () => {
+  const { seen, stats } = run({ corrupt: 0.5 }, { at: 'a' });
+  expect(seen.every((s) => s.verdict === Icrc.OK)).toBe(true);
+  expect(seen.length).toBe(1000 - stats['outbound.lost']);
+});
+
+test('one direction only', () => {
+  expect(run({ loss: 1, direction: 'outbound' }).numbers).toEqual(inOrder);
+  expect(run({ loss: 1, direction: 'inbound' }, { at: 'a' }).numbers).toEqual(inOrder);
+});
+
+test('the same seed makes the same run, another one another', () => {
+  const faults = { loss: 0.1, duplicate: 0.1, reorder: 0.1, corrupt: 0.1, delay: [0, 300] as const };
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 0xffff_ffff }), fc.constantFrom('a', 'b'), (seed, at) => {
+      const options = { at, n: 100, until: 1500 };
+      expect(run({ ...faults, seed }, options)).toEqual(run({ ...faults, seed }, options));
+    }),
+    { numRuns: 20 },
+  );
+  expect(run({ ...faults, seed: 1 }).numbers).not.toEqual(run({ ...faults, seed: 2 }).numbers);
+});
+
+test('what is held back leaves with the bytes it had', () => {
+  let now = 0;
+  const network = new MemoryNetwork();
+  const b = network.link('10.0.0.2');
+  const a = new FaultLink(network.link('10.0.0.1'), { delay: 100 }, () => now);
+  const bytes = packet(7);
+  sendPackets(a, a.add(b.gids[0].gid, 0, 64), [bytes]);
+  bytes.fill(0xee);
+  const rx = new RxBatch(8, 4096);
+  expect(b.receive(rx)).toBe(0);
+  now = 100;
+  a.receive(new RxBatch(8, 4096));
+  expect(b.receive(rx)).toBe(1);
+  expect(packetsOf(rx)[0].payload).toEqual([...packet(7)]);
+});
+
+test('wakes when a held packet is due', async () => {
+  const network = new MemoryNetwork();
+  const a = network.link('10.0.0.1');
+  const b = new FaultLink(network.link('10.0.0.2'), { delay: 20_000 });
+  sendPackets(a, a.add(b.gids[0].gid, 0, 64), [packet(1)]);
+  const rx = new RxBatch(8, 4096);
+  expect(b.receive(rx)).toBe(0);
+  const woken = new Promise<void>((resolve) => b.watch(resolve));
+  b.setDeadline(Number.POSITIVE_INFINITY);
+  await woken;
+  // Timers of Node are whole milliseconds.
+  await new Promise((resolve) => setTimeout(resolve, 2));
+  expect(b.receive(rx)).toBe(1);
+  b.unwatch();
+});
+
+test.each([
+  [{ loss: 1.5 }, 'faults.loss'],
+  [{ duplicate: -1 }, 'faults.duplicate'],
+  [{ corrupt: Number.NaN }, 'faults.corrupt'],
+  [{ delay: -1 }, 'faults.delay'],
+  [{ delay: [0, Number.POSITIVE_INFINITY] as const }, 'faults.delay'],
+  [{ direction: 'up' as 'both' }, 'faults.direction'],
+])('%o is refused, naming what is wrong', (options, attribute) => {
+  const link = new MemoryNetwork().link('10.0.0.1');
+  expect(() => new FaultLink(link, options)).toThrow(expect.objectContaining({ errno: 'EINVAL', attribute }));
+});

@@ -1,0 +1,75 @@
+import { RX_SLOT_WORDS, Rx, RxBatch } from '@node-roce/transport';
+import { afterEach, expect, test, vi } from 'vitest';
+import { packetsOf, sendPackets } from '../testing/packets.ts';
+import { MemoryNetwork } from './memory.ts';
+
+afterEach(() => vi.useRealTimers());
+
+test('what is sent to an address arrives at the link that has it, and nowhere else', () => {
+  const network = new MemoryNetwork();
+  const a = network.link('10.0.0.1');
+  const b = network.link('10.0.0.2');
+  const c = network.link('fd00::3');
+  const peer = a.add(b.gids[0].gid, 0, 64);
+  sendPackets(a, peer, [Uint8Array.of(1, 2, 3, 4), Uint8Array.of(5, 6, 7, 8)], { trafficClass: 0x28 });
+  const rx = new RxBatch(16, 4096);
+  expect(c.receive(rx)).toBe(0);
+  expect(b.receive(rx)).toBe(2);
+  expect(packetsOf(rx).map((p) => p.payload)).toEqual([
+    [1, 2, 3, 4],
+    [5, 6, 7, 8],
+  ]);
+  expect(rx.slots[RX_SLOT_WORDS + Rx.TRAFFIC_CLASS]).toBe(0x28);
+  expect([...rx.sources.subarray(0, 16)]).toEqual([...a.gids[0].gid]);
+  expect(b.receive(rx)).toBe(0);
+});
+
+test('a batch that is too small leaves the rest for the next', () => {
+  const network = new MemoryNetwork();
+  const a = network.link('10.0.0.1');
+  const b = network.link('10.0.0.2');
+  sendPackets(
+    a,
+    a.add(b.gids[0].gid, 0, 64),
+    Array.from({ length: 5 }, (_, i) => new Uint8Array(8).fill(i)),
+  );
+  const rx = new RxBatch(2, 4096);
+  const seen: number[] = [];
+  while (b.receive(rx) > 0) seen.push(...packetsOf(rx).map((p) => p.payload[0]));
+  expect(seen).toEqual([0, 1, 2, 3, 4]);
+});
+
+test('a removed peer, or an address that nobody has, is a packet lost', () => {
+  const network = new MemoryNetwork();
+  const a = network.link('10.0.0.1');
+  const b = network.link('10.0.0.2');
+  const nobody = a.add(network.link('10.0.0.9').gids[0].gid, 0, 64);
+  const peer = a.add(b.gids[0].gid, 0, 64);
+  a.remove(peer);
+  sendPackets(a, peer, [new Uint8Array(4)]);
+  sendPackets(a, nobody, [new Uint8Array(4)]);
+  expect(b.receive(new RxBatch(4, 4096))).toBe(0);
+  expect(a.stats().txPackets).toBe(2);
+});
+
+test('a watched link wakes for a packet and for its deadline, each on its own', async () => {
+  vi.useFakeTimers();
+  const network = new MemoryNetwork();
+  const a = network.link('10.0.0.1');
+  const b = network.link('10.0.0.2');
+  const peer = a.add(b.gids[0].gid, 0, 64);
+  let woken = 0;
+  b.watch(() => woken++);
+  b.setDeadline(5000);
+  sendPackets(a, peer, [new Uint8Array(4)]);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(woken).toBe(1);
+  await vi.advanceTimersByTimeAsync(3);
+  expect(woken).toBe(1);
+  await vi.advanceTimersByTimeAsync(2);
+  expect(woken).toBe(2);
+  b.setDeadline(1000);
+  b.unwatch();
+  await vi.advanceTimersByTimeAsync(10);
+  expect(woken).toBe(2);
+});

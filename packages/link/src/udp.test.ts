@@ -1,0 +1,143 @@
+import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
+import { Icrc, RxBatch } from '@node-roce/transport';
+import { gidFromText } from '@node-roce/wire';
+import { afterEach, describe, expect, test } from 'vitest';
+import { packetsOf, sendPackets } from '../testing/packets.ts';
+import { openUdpLink } from './open-udp.ts';
+import type { UdpLink, UdpLinkOptions } from './udp.ts';
+
+// Nobody else's: a port of our own and addresses that follow from the process.
+const PORT = 40_000 + (process.pid % 10_000);
+const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
+
+const links: UdpLink[] = [];
+async function open(options: UdpLinkOptions): Promise<UdpLink> {
+  const link = await openUdpLink({ port: PORT, receiveBuffer: 1024 * 1024, ...options });
+  links.push(link);
+  return link;
+}
+afterEach(async () => {
+  for (const link of links.splice(0)) await link.close();
+});
+
+/** A BTH that no queue pair would take, and bytes after it. */
+const packet = (n: number, length = 64) => new Uint8Array(12 + length).fill(n);
+
+async function receive(link: UdpLink, count: number) {
+  const rx = new RxBatch();
+  const found: ReturnType<typeof packetsOf> = [];
+  for (let i = 0; i < 200 && found.length < count; i++) {
+    link.receive(rx);
+    found.push(...packetsOf(rx));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  return found;
+}
+
+describe.each([
+  ['runs of packets', {}],
+  ['one by one, UDP checksum 0', { zeroChecksum: true, offload: false }],
+])('%s', (_name, options) => {
+  test('packets of every size arrive with a right ICRC, in order', async () => {
+    const a = await open({ address: host(1), ...options });
+    const b = await open({ address: host(2), ...options });
+    const peer = a.add(b.gids[0].gid, 0, 64);
+    const sent = [0, 4, 64, 1024, 4096, 4096, 4096, 8].map((length, i) => packet(i, length));
+    expect(sendPackets(a, peer, sent)).toEqual(sent.map(() => 0));
+    const found = await receive(b, sent.length);
+    expect(found.map((p) => p.payload)).toEqual(sent.map((p) => [...p]));
+    expect(found.every((p) => p.verdict === Icrc.OK)).toBe(true);
+  });
+});
+
+test('several addresses of an interface are several GIDs', async () => {
+  const a = await open({ address: [host(1), host(3)] });
+  expect(a.gids.map((g) => g.address)).toEqual([host(1), host(3)]);
+  expect(a.gids[1].gid).toEqual(gidFromText(host(3)));
+  expect(a.activeMtu).toBe(4096);
+  const b = await open({ address: host(2) });
+  const rx = new RxBatch();
+  sendPackets(a, a.add(b.gids[0].gid, 1, 64), [packet(1)]);
+  for (let i = 0; i < 200 && b.receive(rx) === 0; i++) await new Promise((r) => setTimeout(r, 1));
+  expect([...rx.sources.subarray(0, 16)]).toEqual([...gidFromText(host(3))]);
+});
+
+test('a packet that is corrupt keeps its ICRC behind it, and says so', async () => {
+  const b = await open({ address: host(2) });
+  const socket = createSocket('udp4');
+  const bytes = Uint8Array.of(...packet(9, 16), 0xde, 0xad, 0xbe, 0xef);
+  socket.send(bytes, PORT, host(2));
+  const rx = new RxBatch();
+  for (let i = 0; i < 200 && b.receive(rx) === 0; i++) await new Promise((r) => setTimeout(r, 1));
+  socket.close();
+  expect(packetsOf(rx)[0]).toMatchObject({ payload: [...packet(9, 16)] });
+  expect(packetsOf(rx)[0].verdict).not.toBe(Icrc.OK);
+  expect([...rx.slab.subarray(rx.slots[0] + 28, rx.slots[0] + 32)]).toEqual([0xde, 0xad, 0xbe, 0xef]);
+});
+
+test('an address that nobody can reach costs its packet only', async () => {
+  const a = await open({ address: host(1) });
+  const b = await open({ address: host(2) });
+  const nowhere = a.add(gidFromText('240.0.0.1'), 0, 64);
+  const peer = a.add(b.gids[0].gid, 0, 64);
+  const statuses = [...sendPackets(a, nowhere, [packet(1)]), ...sendPackets(a, peer, [packet(2)])];
+  expect(statuses[0]).toBeGreaterThan(0);
+  expect(statuses[1]).toBe(0);
+  expect((await receive(b, 1)).length).toBe(1);
+});
+
+test('a watched link wakes for packets and deadlines', async () => {
+  const a = await open({ address: host(1) });
+  const b = await open({ address: host(2) });
+  const woken = () => new Promise<void>((resolve) => b.watch(resolve));
+  const packetCame = woken();
+  sendPackets(a, a.add(b.gids[0].gid, 0, 64), [packet(1)]);
+  await packetCame;
+  expect((await receive(b, 1)).length).toBe(1);
+  b.unwatch();
+  const start = performance.now();
+  b.setDeadline(20_000);
+  await woken();
+  expect(performance.now() - start).toBeGreaterThan(15);
+  b.unwatch();
+});
+
+describe('a port that is taken', () => {
+  test('by this process: says so', async () => {
+    await open({ address: host(1) });
+    await expect(open({ address: host(1) })).rejects.toMatchObject({
+      name: 'RoceError',
+      code: 'ERR_ROCE_PORT_IN_USE',
+      errno: 'EADDRINUSE',
+      attribute: 'port',
+      message: expect.stringContaining(`process ${process.pid}`),
+    });
+  });
+
+  test('by a wildcard socket of IPv6: is found too', async () => {
+    const socket = createSocket({ type: 'udp6', ipv6Only: false });
+    socket.bind(PORT);
+    await once(socket, 'listening');
+    await expect(open({ address: host(1) })).rejects.toMatchObject({
+      errno: 'EADDRINUSE',
+      message: expect.stringContaining(`process ${process.pid}`),
+    });
+    socket.close();
+  });
+});
+
+test.each([
+  ['neither address nor interface', {}, 'EINVAL'],
+  ['no address at all', { address: [] }, 'EINVAL'],
+  ['no address of this machine', { address: '203.0.113.9' }, 'EADDRNOTAVAIL'],
+  ['a name', { address: 'localhost' }, 'EINVAL'],
+  ['an interface that is not there', { interface: 'roce-none0' }, 'ENOENT'],
+])('%s is refused', async (_name, options, errno) => {
+  await expect(open(options)).rejects.toMatchObject({ name: 'RoceError', errno });
+});
+
+test('says what it can not do, and that a small buffer is small', async () => {
+  const a = await open({ address: host(1), receiveBuffer: 4096 });
+  expect(a.limitations.join(' ')).toMatch(/Identification.*receive buffer holds \d+ packets/);
+});
