@@ -56,7 +56,7 @@ function invalidRequest(reason: string): Verdict {
   return {
     is: 'fault',
     syndrome: NakCode.INVALID_REQUEST,
-    receiverStatus: 'REM_INV_REQ_ERR',
+    receiverStatus: 'LOC_QP_OP_ERR', // what a receive queue has for it (§11.6.2)
     reason,
   };
 }
