@@ -269,8 +269,7 @@ function progress(core: Core, qp: QueuePair, psn: number): void {
   qp.progressed = true;
   growWindow(qp, packets);
   if (qp.timedPsn >= 0 && psnDiff(psn, qp.timedPsn) > 0) {
-    const sample = Math.max(1, core.now - qp.timedAt);
-    qp.roundTrip = qp.roundTrip === 0 ? sample : qp.roundTrip + (sample - qp.roundTrip) / 8;
+    sampleRoundTrip(qp, Math.max(1, core.now - qp.timedAt));
     qp.timedPsn = -1;
   }
   while (qp.rdCount > 0 && psnDiff(psn, qp.rdEnds[qp.rdHead & 127]) > 0) {
@@ -282,6 +281,17 @@ function progress(core: Core, qp: QueuePair, psn: number): void {
     qp.readPackets -= answered;
     core.readBudget += answered * qp.readCharge;
   }
+}
+
+/** Smooths the round trip and its deviation as TCP does (RFC 6298 §2). */
+function sampleRoundTrip(qp: QueuePair, sample: number): void {
+  if (qp.roundTrip === 0) {
+    qp.roundTrip = sample;
+    qp.roundTripDeviation = sample / 2;
+    return;
+  }
+  qp.roundTripDeviation += (Math.abs(sample - qp.roundTrip) - qp.roundTripDeviation) / 4;
+  qp.roundTrip += (sample - qp.roundTrip) / 8;
 }
 
 /** After a response: the cursor, the timers and the turn to send. */

@@ -124,8 +124,9 @@ export class QueuePair {
   progressed = false;
   /** Doublings of the probe interval since the last progress. */
   probeBackoff = 0;
-  /** Smoothed round trip, µs; 0 before the first sample. */
+  /** Smoothed round trip and its deviation, µs; 0 before the first sample. */
   roundTrip = 0;
+  roundTripDeviation = 0;
   /** The packet that is timed, and when it left; −1: none. */
   timedPsn = -1;
   timedAt = 0;

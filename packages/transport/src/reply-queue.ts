@@ -13,6 +13,8 @@ export const ReplyKind = { ACK: 0, READ: 1, ATOMIC: 2, NAK: 3 } as const;
 /** One reply; made once, used again and again. */
 export class Reply {
   kind: number = ReplyKind.ACK;
+  /** Answers a request that was executed before: takes none of the requester's resources. */
+  duplicate = false;
   /** ACK, NAK, ATOMIC: the PSN to send. READ: the first response's PSN. */
   psn = 0;
   msn = 0;
@@ -35,7 +37,6 @@ export class Executed {
   atomic = false;
   psn = 0;
   packets = 0;
-  msn = 0;
   key = 0;
   addressHigh = 0;
   addressLow = 0;
@@ -44,6 +45,9 @@ export class Executed {
   valueLow = 0;
 }
 
+/** Answers to duplicates that may wait at once; a requester that asks more often is answered once. */
+const DUPLICATES_MAX = 8;
+
 export class ReplyQueue {
   #entries: Reply[] = [];
   #head = 0;
@@ -51,13 +55,14 @@ export class ReplyQueue {
   #executed: Executed[] = [];
   #executedNext = 0;
   #executedCount = 0;
-  /** READs and atomics that wait for their response to leave. */
+  /** READs and atomics that wait for their response to leave, first answers only. */
   pending = 0;
+  #duplicates = 0;
 
   /** Makes room for this many READs and atomics at once (max_dest_rd_atomic), and forgets everything. */
   reset(resources: number): void {
-    // Between any two of them there can be an ACK; the rest is for NAKs and for duplicates.
-    const room = 2 * resources + 16;
+    // Between any two of them there can be an ACK; the rest is for NAKs and for duplicates with their ACKs.
+    const room = 2 * resources + 2 * DUPLICATES_MAX + 8;
     if (this.#entries.length !== room) this.#entries = Array.from({ length: room }, () => new Reply());
     if (this.#executed.length !== resources) {
       this.#executed = Array.from({ length: resources }, () => new Executed());
@@ -67,6 +72,7 @@ export class ReplyQueue {
     this.#executedNext = 0;
     this.#executedCount = 0;
     this.pending = 0;
+    this.#duplicates = 0;
   }
 
   get empty(): boolean {
@@ -87,21 +93,25 @@ export class ReplyQueue {
   /** The first reply has left. */
   shift(): void {
     const reply = this.#entries[this.#head];
-    if (reply.kind === ReplyKind.READ || reply.kind === ReplyKind.ATOMIC) this.pending--;
+    if (reply.duplicate) this.#duplicates--;
+    else if (reply.kind === ReplyKind.READ || reply.kind === ReplyKind.ATOMIC) this.pending--;
     reply.mr = undefined;
     this.#head = (this.#head + 1) % this.#entries.length;
     this.#count--;
   }
 
   /** A fresh reply at the end, or undefined where there is no room: the requester will ask again. */
-  push(kind: number, psn: number, msn: number): Reply | undefined {
+  push(kind: number, psn: number, msn: number, duplicate = false): Reply | undefined {
     if (this.#count === this.#entries.length) return undefined;
+    if (duplicate && this.#duplicates === DUPLICATES_MAX) return undefined;
     const reply = this.#entries[(this.#head + this.#count++) % this.#entries.length];
     reply.kind = kind;
     reply.psn = psn;
     reply.msn = msn;
     reply.sent = 0;
-    if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) this.pending++;
+    reply.duplicate = duplicate;
+    if (duplicate) this.#duplicates++;
+    else if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) this.pending++;
     return reply;
   }
 
@@ -117,15 +127,15 @@ export class ReplyQueue {
   }
 
   /**
-   * The READ response that still waits and covers this PSN. A duplicate request that it will answer
-   * anyway needs no second answer.
+   * The READ response or atomic result that still waits and covers this PSN. A duplicate request that it
+   * will answer anyway needs no second answer.
    */
-  pendingRead(psn: number): Reply | undefined {
+  waiting(kind: number, psn: number): Reply | undefined {
     for (let i = 0; i < this.#count; i++) {
       const reply = this.#entries[(this.#head + i) % this.#entries.length];
-      if (reply.kind !== ReplyKind.READ) continue;
+      if (reply.kind !== kind) continue;
       const at = psnDiff(psn, reply.psn);
-      if (at >= 0 && at < reply.packets) return reply;
+      if (at >= 0 && at < (kind === ReplyKind.READ ? reply.packets : 1)) return reply;
     }
     return undefined;
   }

@@ -43,9 +43,10 @@ export const WINDOW_START = 32;
 export const WINDOW_MAX = 512;
 const WINDOW_MIN = 2;
 
-/** A lost tail draws no NAK, so the oldest packet goes again after a few round trips, not before this. */
-const PROBE_MIN = 4_000;
-const PROBE_ROUND_TRIPS = 4;
+/** A lost tail draws no NAK, so the oldest packet goes again when an answer is overdue, not before this. */
+const PROBE_MIN = 8_000;
+/** Overdue: the usual round trip and so many times its usual deviation (as RFC 6298 has it for TCP). */
+const PROBE_DEVIATIONS = 4;
 
 /** What stays behind `unackedPsn` has to be told from what is ahead: a quarter of the PSN space. */
 const PSN_SPAN = 1 << 22;
@@ -109,6 +110,7 @@ export function startRequester(qp: QueuePair, psn: number): void {
   qp.impliedNakPsn = -1;
   qp.timedPsn = -1;
   qp.roundTrip = 0;
+  qp.roundTripDeviation = 0;
   qp.probeBackoff = 0;
   qp.sinceAckReq = 0;
   qp.sendSsn = 0;
@@ -179,7 +181,8 @@ export function armTimers(core: Core, qp: QueuePair): void {
 }
 
 export function armProbe(core: Core, qp: QueuePair): void {
-  const interval = Math.max(PROBE_MIN, PROBE_ROUND_TRIPS * qp.roundTrip) * 2 ** qp.probeBackoff;
+  const overdue = qp.roundTrip + PROBE_DEVIATIONS * qp.roundTripDeviation;
+  const interval = Math.max(PROBE_MIN, overdue) * 2 ** qp.probeBackoff;
   const at = core.now + interval;
   // Where the rule's own timer is as quick, it needs no help.
   qp.probeDeadline = qp.roundTrip > 0 && at < qp.retryDeadline ? at : Number.POSITIVE_INFINITY;

@@ -30,7 +30,7 @@ import { Access, WcFlags, WcOpcode, WcStatus } from './constants.ts';
 import type { Core } from './core.ts';
 import type { MemoryRegion } from './memory.ts';
 import { Inbound, type QueuePair } from './qp.ts';
-import { ReplyKind } from './reply-queue.ts';
+import { type Executed, ReplyKind } from './reply-queue.ts';
 import { RecvWqe } from './rings.ts';
 import { checkList, Scattered, scatterReceive } from './sge.ts';
 
@@ -60,7 +60,7 @@ export function receiveRequest(
     return;
   }
   qp.nakOut = false;
-  if (!checkSequence(core, qp, info, psn, payload) || !checkAllowed(core, qp, info, psn)) return;
+  if (!checkSequence(core, qp, info, psn) || !checkAllowed(core, qp, info, psn)) return;
   if (info.isSend) receiveSend(core, qp, info, slab, at, psn, payload);
   else if (info.isWrite) receiveWrite(core, qp, info, slab, at, psn, payload);
   else if (info.isReadRequest) receiveReadRequest(core, qp, info, slab, at, psn);
@@ -68,20 +68,21 @@ export function receiveRequest(
   else fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.WR_FLUSH_ERR);
 }
 
-/** FIRST, MIDDLE, LAST and ONLY follow one another as they may, with the lengths that they may have. */
-function checkSequence(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number, payload: number): boolean {
+/** FIRST, MIDDLE, LAST and ONLY follow one another as they may; everything else comes between messages. */
+function checkSequence(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number): boolean {
+  let before: number = Inbound.NONE;
+  if (!info.first) before = info.isSend ? Inbound.SEND : Inbound.WRITE;
+  if (qp.inbound === before) return true;
+  fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR);
+  return false;
+}
+
+/** FIRST and MIDDLE carry a path MTU, LAST 1 … MTU bytes, ONLY 0 … MTU (§9.7.4.1.6). */
+function checkLength(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number, payload: number): boolean {
   const mtu = qp.pathMtu;
-  let right: boolean;
-  if (info.isSend || info.isWrite) {
-    const kind = info.isSend ? Inbound.SEND : Inbound.WRITE;
-    right = info.first ? qp.inbound === Inbound.NONE : qp.inbound === kind;
-    if (info.last) right &&= payload <= mtu && (info.first || payload > 0);
-    else right &&= payload === mtu;
-  } else {
-    right = qp.inbound === Inbound.NONE;
-  }
-  if (!right) fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR);
-  return right;
+  if (info.last ? payload <= mtu && (info.first || payload > 0) : payload === mtu) return true;
+  fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR);
+  return false;
 }
 
 /** What the queue pair's own access flags allow; a region's are looked at later. */
@@ -95,17 +96,12 @@ function checkAllowed(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number):
   return false;
 }
 
-/** A receive entry for the message; without one, the requester is told to wait. */
-function takeReceive(core: Core, qp: QueuePair, psn: number): boolean {
-  if (qp.receiving) return true;
-  if (qp.rq.producer === qp.rqHead) {
-    qp.counters.sentRnrErr++;
-    nak(core, qp, psn, RNR_NAK | qp.minRnrTimer);
-    return false;
-  }
-  qp.receiving = true;
-  qp.receivedLength = 0;
-  return true;
+/** Whether a receive entry is posted; without one, the requester is told to wait. */
+function checkReceive(core: Core, qp: QueuePair, psn: number): boolean {
+  if (qp.rq.producer !== qp.rqHead) return true;
+  qp.counters.sentRnrErr++;
+  nak(core, qp, psn, RNR_NAK | qp.minRnrTimer);
+  return false;
 }
 
 function receiveSend(
@@ -118,7 +114,9 @@ function receiveSend(
   payload: number,
 ): void {
   if (info.first) {
-    if (!takeReceive(core, qp, psn)) return;
+    if (!checkReceive(core, qp, psn)) return;
+    qp.receiving = true;
+    qp.receivedLength = 0;
     const w = qp.rq.wordOf(qp.rqHead);
     const count = qp.rq.words[w + RecvWqe.SGE_COUNT];
     if (count > qp.cap.maxRecvSge) {
@@ -129,6 +127,12 @@ function receiveSend(
       fail(core, qp, psn, NakCode.REMOTE_OPERATIONAL_ERROR, WcStatus.LOC_PROT_ERR);
       return;
     }
+  }
+  if (!checkLength(core, qp, info, psn, payload)) return;
+  if (info.hasInvalidate) {
+    // There are no memory windows, so there is no key that a peer may invalidate (§10.6.5).
+    fail(core, qp, psn, NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR);
+    return;
   }
   const scattered = scatterReceive(core, qp, at + info.headerLength, payload);
   if (scattered === Scattered.TOO_LONG) {
@@ -156,6 +160,8 @@ function receiveWrite(
   psn: number,
   payload: number,
 ): void {
+  if (info.hasImmediate && !checkReceive(core, qp, psn)) return;
+  if (!checkLength(core, qp, info, psn, payload)) return;
   let mr = qp.writeMr;
   let offset = qp.writeOffset;
   let remaining = qp.writeRemaining;
@@ -189,7 +195,6 @@ function receiveWrite(
       return;
     }
   }
-  if (info.hasImmediate && !takeReceive(core, qp, psn)) return;
   if (mr) core.copy(at + info.headerLength, mr.region, offset, payload);
   qp.writeMr = info.last ? undefined : mr;
   qp.writeOffset = offset + payload;
@@ -239,7 +244,6 @@ function receiveReadRequest(
   done.atomic = false;
   done.psn = psn;
   done.packets = packets;
-  done.msn = reply.msn;
   done.key = key;
   done.addressHigh = high;
   done.addressLow = low;
@@ -294,7 +298,6 @@ function receiveAtomicRequest(
   done.atomic = true;
   done.psn = psn;
   done.packets = 1;
-  done.msn = reply.msn;
   done.valueHigh = wasHigh;
   done.valueLow = wasLow;
   qp.expectedPsn = psnAdd(psn, 1);
@@ -325,8 +328,8 @@ function receiveDuplicate(
   const done = replies.executed(psn);
   if (!done) return;
   if (info.isAtomic) {
-    if (!done.atomic || replies.pending >= 2 * qp.maxDestRdAtomic) return;
-    const reply = replies.push(ReplyKind.ATOMIC, psn, done.msn);
+    if (!done.atomic || replies.waiting(ReplyKind.ATOMIC, psn)) return;
+    const reply = replies.push(ReplyKind.ATOMIC, psn, qp.msn, true);
     if (!reply) return;
     reply.valueHigh = done.valueHigh;
     reply.valueLow = done.valueLow;
@@ -344,7 +347,7 @@ function rereadDuplicate(
   slab: Uint8Array,
   at: number,
   psn: number,
-  done: { psn: number; msn: number; key: number; addressHigh: number; addressLow: number; length: number },
+  done: Executed,
 ): void {
   const reth = at + info.offsets.reth;
   const length = rethLength(slab, reth);
@@ -356,7 +359,7 @@ function rereadDuplicate(
     return;
 
   const packets = Math.max(1, Math.ceil(length / qp.pathMtu));
-  const waiting = qp.replies.pendingRead(psn);
+  const waiting = qp.replies.waiting(ReplyKind.READ, psn);
   if (waiting) {
     // Not yet sent as far as this: it comes anyway. Sent already: it goes back to there.
     const wanted = psnDiff(psn, waiting.psn);
@@ -370,7 +373,7 @@ function rereadDuplicate(
     fail(core, qp, psn, NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR);
     return;
   }
-  const reply = qp.replies.push(ReplyKind.READ, psn, done.msn);
+  const reply = qp.replies.push(ReplyKind.READ, psn, qp.msn, true);
   if (!reply) return;
   reply.mr = mr;
   reply.offset = offset;
