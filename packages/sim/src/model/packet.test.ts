@@ -1,0 +1,48 @@
+import { OPCODES, Transport } from '@node-roce/wire';
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { decodePacket, encodePacket, type ModelPacket } from './packet.ts';
+
+const rows = OPCODES.filter(({ transport, offsets }) => transport === Transport.RC && offsets.feth < 0);
+const u24 = fc.nat(0xffffff);
+const u32 = fc.nat(0xffffffff);
+const u64 = fc.bigInt({ min: 0n, max: (1n << 64n) - 1n });
+
+const packets: fc.Arbitrary<ModelPacket> = fc.constantFrom(...rows).chain((row) => {
+  const has = (offset: number, arbitrary: fc.Arbitrary<unknown>) =>
+    offset < 0 ? fc.constant(undefined) : arbitrary;
+  return fc
+    .record({
+      opcode: fc.constant(row.opcode),
+      destQpn: u24,
+      psn: u24,
+      ackReq: fc.boolean(),
+      solicited: fc.boolean(),
+      pkey: fc.nat(0xffff),
+      reth: has(row.offsets.reth, fc.record({ va: u64, rkey: u32, length: u32 })),
+      atomicEth: has(row.offsets.atomicEth, fc.record({ va: u64, rkey: u32, swapAdd: u64, compare: u64 })),
+      aeth: has(row.offsets.aeth, fc.record({ syndrome: fc.nat(255), msn: u24 })),
+      original: has(row.offsets.atomicAckEth, u64),
+      immediate: has(row.offsets.immDt, u32),
+      invalidateRkey: has(row.offsets.ieth, u32),
+      payload: row.hasPayload ? fc.uint8Array({ maxLength: 300 }) : fc.constant(new Uint8Array(0)),
+    })
+    .map((packet) => packet as ModelPacket);
+});
+
+test('what is encoded decodes to the same', () => {
+  fc.assert(
+    fc.property(packets, (packet) => {
+      expect(decodePacket(encodePacket(packet))).toEqual({ ok: true, packet });
+    }),
+  );
+});
+
+test('any bytes decode or give a reason', () => {
+  fc.assert(
+    fc.property(fc.uint8Array({ maxLength: 80 }), (bytes) => {
+      const decoded = decodePacket(bytes);
+      if (!decoded.ok) expect(decoded.reason).not.toBe('');
+    }),
+  );
+});
