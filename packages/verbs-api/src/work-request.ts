@@ -100,6 +100,7 @@ function writeList(
       length = element.byteLength;
     } else {
       mr = element.mr;
+      if (!mr) throw invalid(`sgList[${i}]`, 'no region', '{ mr, offset, length } or a Uint8Array');
       offset = element.offset ?? 0;
       length = element.length ?? mr.length - offset;
       if (!Number.isSafeInteger(offset) || offset < 0)
@@ -169,11 +170,16 @@ export function writeSend(
   }
   words[w + SendWqe.OPCODE_FLAGS] = opcode | (flags << 8);
   writeWrId(words, w + SendWqe.WR_ID_LOW, wr.wrId ?? 0);
-  words[w + SendWqe.IMMEDIATE] = wr.immData ?? wr.invalidateRkey ?? 0;
+  if (opcode === WrOpcode.SEND_WITH_IMM || opcode === WrOpcode.RDMA_WRITE_WITH_IMM) {
+    words[w + SendWqe.IMMEDIATE] = unsigned32('immData', wr.immData);
+  } else if (opcode === WrOpcode.SEND_WITH_INV) {
+    words[w + SendWqe.IMMEDIATE] = unsigned32('invalidateRkey', wr.invalidateRkey);
+  }
   const { remote } = wr;
   if (remote) {
+    if (typeof remote.addr !== 'bigint') throw invalid('remote.addr', `${remote.addr}`, 'a bigint');
     write64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, remote.addr);
-    words[w + SendWqe.RKEY] = remote.rkey;
+    words[w + SendWqe.RKEY] = unsigned32('remote.rkey', remote.rkey);
   } else if (needsRemote(opcode)) throw invalid('remote', `${wr.opcode} needs an address`, '{ addr, rkey }');
   if (wr.compareAdd !== undefined) write64(words, w + SendWqe.COMPARE_ADD_HIGH, wr.compareAdd);
   else if (opcode === WrOpcode.ATOMIC_CMP_AND_SWP || opcode === WrOpcode.ATOMIC_FETCH_AND_ADD) {
@@ -181,6 +187,13 @@ export function writeSend(
   }
   if (wr.swap !== undefined) write64(words, w + SendWqe.SWAP_HIGH, wr.swap);
   else if (opcode === WrOpcode.ATOMIC_CMP_AND_SWP) throw invalid('swap', `${wr.opcode} needs it`, 'a bigint');
+}
+
+function unsigned32(attribute: string, value: number | undefined): number {
+  if (value === undefined || !Number.isInteger(value) || value < 0 || value > 0xffff_ffff) {
+    throw invalid(attribute, `${value}`, '0 … 2^32 − 1');
+  }
+  return value;
 }
 
 function needsRemote(opcode: number): boolean {

@@ -1,0 +1,83 @@
+/** Two devices in one process, joined by memory links: the harness of this package's tests. */
+import { FaultLink, type FaultOptions, MemoryNetwork } from '@node-roce/link';
+import {
+  type CompletionQueue,
+  type ConnectOptions,
+  type Device,
+  type MemoryRegion,
+  type OpenOptions,
+  openDevice,
+  type ProtectionDomain,
+  type QueuePair,
+  type QueuePairInit,
+} from '../src/index.ts';
+
+export interface Side {
+  device: Device;
+  pd: ProtectionDomain;
+  cq: CompletionQueue;
+  qp: QueuePair;
+  /** 64 KiB that peers may read and write. */
+  mr: MemoryRegion;
+  memory: Uint8Array;
+}
+
+export interface PairOptions {
+  faults?: FaultOptions;
+  mtu?: number;
+  cap?: QueuePairInit['cap'];
+  sqSigAll?: boolean;
+  cqe?: number;
+  device?: Partial<OpenOptions>;
+}
+
+export async function openSide(
+  network: MemoryNetwork,
+  address: string,
+  options: PairOptions = {},
+): Promise<Side> {
+  const plain = network.link(address, options.mtu ?? 1024);
+  const link = options.faults ? new FaultLink(plain, options.faults) : plain;
+  const device = await openDevice({ link, ...options.device });
+  const pd = await device.allocPd();
+  const cq = await device.createCq(options.cqe ?? 64);
+  const memory = new Uint8Array(65_536);
+  const mr = await pd.registerMr(memory, {
+    access: { remoteWrite: true, remoteRead: true, remoteAtomic: true },
+  });
+  const { cap, sqSigAll } = options;
+  const qp = await pd.createQp({ sendCq: cq, cap, sqSigAll });
+  return { device, pd, cq, qp, mr, memory };
+}
+
+export interface Pair extends AsyncDisposable {
+  a: Side;
+  b: Side;
+}
+
+/** Two sides, connected. */
+export async function openPair(options: PairOptions = {}, connect: ConnectOptions = {}): Promise<Pair> {
+  const network = new MemoryNetwork();
+  const a = await openSide(network, '10.0.0.1', options);
+  const b = await openSide(network, '10.0.0.2', options);
+  await a.qp.connect(b.qp.connectionData(), connect);
+  await b.qp.connect(a.qp.connectionData(), connect);
+  return {
+    a,
+    b,
+    async [Symbol.asyncDispose]() {
+      await a.device.close();
+      await b.device.close();
+    },
+  };
+}
+
+/** Bytes that differ from place to place. */
+export function pattern(length: number, seed = 1): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(length);
+  for (let i = 0, x = seed; i < length; i++) {
+    x = (Math.imul(x, 1_103_515_245) + 12_345) >>> 0;
+    bytes[i] = x >>> 16;
+  }
+  return bytes;
+}
