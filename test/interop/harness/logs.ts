@@ -1,0 +1,29 @@
+/** What a failed run leaves behind, under test/interop/logs. */
+import { appendFileSync, cpSync, mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const LOGS = fileURLToPath(new URL('../logs/', import.meta.url));
+
+/** Copies a file or directory to the logs, under that name. */
+export function keep(source: string, name: string): void {
+  mkdirSync(LOGS, { recursive: true });
+  cpSync(source, join(LOGS, name.replaceAll(/[^\w.-]+/g, '_')), { recursive: true });
+}
+
+const LONGEST = 400;
+
+/** A guest's record of commands, input and output (`exec.log`), one event a line. */
+export class Transcript {
+  readonly #file: string;
+
+  constructor(directory: string) {
+    this.#file = join(directory, 'exec.log');
+  }
+
+  note(id: number, what: string, text: string): void {
+    const time = new Date().toISOString().slice(11, 23);
+    const clipped = text.length > LONGEST ? `${text.slice(0, LONGEST)}… (${text.length} characters)` : text;
+    appendFileSync(this.#file, `${time} ${process.pid}.${id} ${what} ${JSON.stringify(clipped)}\n`);
+  }
+}
