@@ -1,5 +1,5 @@
 /** Protection domains: registering memory, creating queue pairs. */
-import type { QpCap, QpType } from '@node-roce/transport';
+import { invalid, type QpCap, type QpType } from '@node-roce/transport';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
 import {
@@ -53,6 +53,13 @@ export class ProtectionDomain implements AsyncDisposable {
     memory: ArrayBufferLike | ArrayBufferView,
     options: RegisterOptions = {},
   ): Promise<MemoryRegion> {
+    if (
+      !ArrayBuffer.isView(memory) &&
+      !(memory instanceof ArrayBuffer) &&
+      !(memory instanceof SharedArrayBuffer)
+    ) {
+      throw invalid('memory', 'not memory', 'a buffer, or a view of one');
+    }
     const view = ArrayBuffer.isView(memory) ? memory : new Uint8Array(memory);
     const { buffer, byteOffset: offset, byteLength: length } = view;
     checkBuffer(this.#engine, buffer);

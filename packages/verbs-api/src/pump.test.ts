@@ -1,0 +1,211 @@
+import type { Link } from '@node-roce/link';
+import {
+  type Adapter,
+  createRing,
+  Ring,
+  type RxBatch,
+  TX_SLOT_WORDS,
+  Tx,
+  type TxBatch,
+} from '@node-roce/transport';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { ringDoorbell } from './engine.ts';
+import { Pump } from './pump.ts';
+
+/** An adapter and a link that write down what is called, and do as they are told. */
+function stage() {
+  const calls: string[] = [];
+  const doorbells = createRing(16, 1);
+  const state = {
+    /** Batches of packets that wait in the socket. */
+    arrived: 0,
+    /** Batches that the adapter has to send. */
+    toSend: 0,
+    /** Packets that the link takes of each batch. */
+    room: Number.POSITIVE_INFINITY,
+    status: 0,
+    deadline: Number.POSITIVE_INFINITY,
+    onWake: undefined as (() => void) | undefined,
+  };
+  const adapter = {
+    doorbells,
+    regions: { views: [], shared: new Uint8Array(1) },
+    receive: () => calls.push('receive'),
+    advance: () => calls.push('advance'),
+    transmit: (batch: TxBatch) => {
+      if (state.toSend === 0) return 0;
+      state.toSend--;
+      batch.count = 2;
+      batch.slots[Tx.STATUS] = state.status;
+      batch.slots[TX_SLOT_WORDS + Tx.STATUS] = 0;
+      calls.push('transmit');
+      return 2;
+    },
+    notSent: () => calls.push('notSent'),
+    nextDeadline: () => state.deadline,
+    wantsToSend: false,
+  } as unknown as Adapter;
+  const link = {
+    receive: (batch: RxBatch) => {
+      if (state.arrived === 0) return 0;
+      state.arrived--;
+      batch.count = 1;
+      return 1;
+    },
+    send: (batch: TxBatch, from: number) => {
+      const to = Math.min(batch.count, from + state.room);
+      calls.push(`send ${from}-${to}`);
+      return to;
+    },
+    watch: (onWake: () => void) => {
+      state.onWake = onWake;
+      calls.push('watch');
+    },
+    unwatch: () => {
+      state.onWake = undefined;
+      calls.push('unwatch');
+    },
+    setDeadline: (us: number) => calls.push(us === Number.POSITIVE_INFINITY ? 'deadline never' : 'deadline'),
+    wantWrite: (on: boolean) => calls.push(`wantWrite ${on}`),
+    ref: () => {},
+    unref: () => {},
+    close: async () => {
+      calls.push('close');
+    },
+  } as unknown as Link;
+  const pump = new Pump(adapter, link);
+  const take = () => calls.splice(0);
+  take();
+  return { pump, state, take, ring: new Ring(doorbells) };
+}
+
+describe('a turn', () => {
+  test('drains the socket, then looks at the timers, then sends', () => {
+    const { pump, state, take } = stage();
+    state.arrived = 2;
+    expect(pump.turn()).toBe(true);
+    state.toSend = 1;
+    pump.turn();
+    expect(take()).toEqual(['receive', 'receive', 'advance', 'advance', 'transmit', 'send 0-2']);
+  });
+
+  test('answers what came before the next batch is taken in', () => {
+    const { pump, state, take } = stage();
+    state.arrived = 2;
+    state.toSend = 1;
+    pump.turn();
+    expect(take()).toEqual(['receive', 'transmit', 'send 0-2', 'receive', 'advance']);
+  });
+
+  test('timers wait while there may be ACKs in the socket, but not for ever', () => {
+    const { pump, state, take } = stage();
+    state.arrived = Number.POSITIVE_INFINITY;
+    pump.turn();
+    expect(take()).not.toContain('advance');
+    for (let i = 0; i < 63; i++) pump.turn();
+    expect(take().filter((call) => call === 'advance').length).toBe(1);
+    for (let i = 0; i < 63; i++) pump.turn();
+    expect(take()).not.toContain('advance');
+  });
+
+  test('nothing to do: false', () => {
+    const { pump, take } = stage();
+    expect(pump.turn()).toBe(false);
+    expect(take()).toEqual(['advance']);
+  });
+
+  test('a link without room is asked for later, from where it stopped', () => {
+    const { pump, state, take } = stage();
+    state.toSend = 2;
+    state.room = 1;
+    pump.turn();
+    expect(take()).toEqual(['advance', 'transmit', 'send 0-1', 'wantWrite true']);
+    state.room = 0;
+    pump.turn();
+    expect(take()).toEqual(['advance', 'send 1-1']);
+    state.room = 2;
+    pump.turn();
+    expect(take()).toEqual(['advance', 'send 1-2', 'wantWrite false', 'transmit', 'send 0-2']);
+  });
+
+  test('the adapter hears of packets that were refused, and only then', () => {
+    const { pump, state, take } = stage();
+    state.toSend = 1;
+    pump.turn();
+    expect(take()).not.toContain('notSent');
+    state.toSend = 1;
+    state.status = 90;
+    pump.turn();
+    expect(take()).toContain('notSent');
+  });
+});
+
+describe('between turns', () => {
+  beforeEach(() => {
+    vi.useFakeTimers({ toFake: ['setImmediate', 'clearImmediate', 'performance'] });
+  });
+  afterEach(() => vi.useRealTimers());
+
+  test('an idle pump watches the link, with no deadline, and does nothing', async () => {
+    const { state, take } = stage();
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(take()).toEqual([]);
+    expect(state.onWake).toBeTypeOf('function');
+  });
+
+  test('a doorbell on a sleeping pump wakes it; it polls for a while, then sleeps again', async () => {
+    const { pump, state, take, ring } = stage();
+    expect(ringDoorbell(ring, 5, false)).toBe(true);
+    expect(ringDoorbell(ring, 5, false)).toBe(false);
+    pump.wake();
+    state.toSend = 1;
+    expect(take()).toEqual(['unwatch']);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(take().slice(0, 3)).toEqual(['advance', 'transmit', 'send 0-2']);
+    ring.release(ring.producer);
+    state.deadline = 5_000_000;
+    for (let i = 0; i < 20; i++) await vi.advanceTimersByTimeAsync(1);
+    expect(take().slice(-2)).toEqual(['deadline', 'watch']);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(take()).toEqual([]);
+    expect(ringDoorbell(ring, 5, false)).toBe(true);
+  });
+
+  test('a packet on an idle link leads to polling, without a new watch for each', async () => {
+    const { state, take } = stage();
+    state.arrived = 1;
+    state.onWake?.();
+    expect(take()).toEqual(['receive', 'advance', 'unwatch']);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(take()).toEqual(['advance']);
+  });
+
+  test('progress is told of packets, and of the end', async () => {
+    const { pump, state } = stage();
+    const told: string[] = [];
+    pump.progress().then(() => told.push('first'));
+    pump.turn();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(told).toEqual([]);
+    state.arrived = 1;
+    pump.turn();
+    await vi.advanceTimersByTimeAsync(0);
+    expect(told).toEqual(['first']);
+    pump.progress().then(() => told.push('second'));
+    await pump.close();
+    await pump.progress();
+    expect(told).toEqual(['first', 'second']);
+  });
+
+  test('closing sends what waits, closes the link, and is the end of it', async () => {
+    const { pump, state, take } = stage();
+    state.toSend = 1;
+    await pump.close();
+    await pump.close();
+    expect(take()).toEqual(['advance', 'transmit', 'send 0-2', 'unwatch', 'close']);
+    pump.wake();
+    expect(pump.turn()).toBe(false);
+    await vi.advanceTimersByTimeAsync(10);
+    expect(take()).toEqual([]);
+  });
+});
