@@ -34,8 +34,7 @@ Sender::Sender(const Crc* const& crc, const Settings& settings, Stats& stats, Pe
       stats_(stats),
       peers_(peers),
       locals_(locals),
-      staging_(new uint8_t[kStagingBytes]),
-      iovecs_(kIovecs) {}
+      staging_(new uint8_t[kStagingBytes]) {}
 
 void Sender::wantRegions(const TxArrays& arrays, uint32_t from, uint32_t count, Regions& regions) {
   const size_t fragments = arrays.fragments.length / fragment::kWords;
@@ -55,8 +54,9 @@ uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t f
   singlesUntil_ = 0;
   uint32_t slot = from;
   while (slot < count) {
-    staged_ = iovecsUsed_ = messageCount_ = 0;
-    while (slot < count && roomForMessage()) slot = build(slot, count);
+    staged_ = messageCount_ = 0;
+    while (slot < count && messageCount_ < kMessages && stagingLeft() >= kMaxDatagram)
+      slot = build(slot, count);
     uint32_t resume;
     if (transmit(resume)) continue;
     slot = resume;
@@ -109,17 +109,6 @@ int Sender::readSlot(uint32_t slot, Packet& packet) {
   return sum == packet.payloadLength ? 0 : EINVAL;
 }
 
-bool Sender::roomForMessage() const {
-  // The longest packet: no more than a datagram of staging, two iovecs a piece and two more.
-  return messageCount_ < kMessages && kStagingBytes - staged_ >= kMaxDatagram &&
-         kIovecs - iovecsUsed_ >= kMessageIovecs;
-}
-
-bool Sender::roomForPacket(const Packet& packet, const msghdr& message) const {
-  return kStagingBytes - staged_ >= packet.datagramBytes() &&
-         message.msg_iovlen + 2 * packet.pieceCount + 2 <= kMessageIovecs;
-}
-
 uint32_t Sender::build(uint32_t slot, uint32_t count) {
   uint32_t& status = arrays_.slots.data[size_t{slot} * tx::kSlotWords + tx::status];
   Packet first;
@@ -142,7 +131,7 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
 
   msghdr& header = headers_[messageCount_].msg_hdr;
   header = msghdr{};
-  header.msg_iov = &iovecs_[iovecsUsed_];
+  header.msg_iov = iovecs_[messageCount_].data();
   gathering_ = &header;
   PseudoHeader pseudo = peer->pseudo;
   pseudo.setPorts(message.socket->local().port(), peer->to.port());
@@ -159,7 +148,7 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
       const uint32_t bytes = packet.datagramBytes();
       if (packet.peer != first.peer || packet.sourcePort != first.sourcePort ||
           packet.trafficClass != first.trafficClass || bytes > segmentBytes ||
-          message.bytes + bytes > kMaxDatagram || !roomForPacket(packet, header))
+          message.bytes + bytes > kMaxDatagram || bytes > stagingLeft())
         break;
       append(packet, pseudo, static_cast<uint16_t>(message.packets));
       message.packets++;
@@ -228,7 +217,6 @@ void Sender::finish(const Message& message, const Packet& first, const Peer& pee
   at = putControl(header, at, level, v6 ? IPV6_HOPLIMIT : IP_TTL, &hopLimit, sizeof hopLimit);
   if (message.packets > 1) putControl(header, at, SOL_UDP, UDP_SEGMENT, &segment, sizeof segment);
 
-  iovecsUsed_ += header.msg_iovlen;
   messages_[messageCount_++] = message;
 }
 

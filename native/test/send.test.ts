@@ -110,21 +110,20 @@ test('over 256 fragments with bytes in them', () => {
   expect(allOk(to.receive())).toBe(true);
 });
 
-test('the gather list of a run may be longer than one message takes', () => {
-  // 15 packets of 100 pieces of 300 bytes, each by reference: more than the 1024 of UIO_MAXIOV.
-  for (let i = 0; i < 30; i++) {
-    from.add({
-      peer,
-      fragments: Array.from({ length: 10 }, (_, k) => [region, 1000 * (i + k), 300 + 4 * (k & 1)]),
-    });
-  }
+test('pieces by reference and copied ones, in turns', () => {
+  // 2049 bytes and more are gathered by reference: 31 of them are as many as a message can have.
+  const mixed = (n: number): [number, number, number][] =>
+    Array.from({ length: n }, (_, i) => [region, 3000 * i, i % 2 === 0 ? 2049 : 40]);
+  for (const n of [62, 62, 31, 3, 3, 3, 3, 3, 3, 3, 3, 3]) from.add({ peer, fragments: mixed(n) });
   for (let i = 0; i < 30; i++) {
     from.add({ peer, fragments: Array.from({ length: 100 }, (_, k) => [region, 1000 * k, 300]) });
   }
   expect(from.flush().status.every((s) => s === 0)).toBe(true);
   const packets = to.receive();
-  expect(packets.map(psnOf)).toEqual([...Array(60).keys()]);
+  expect(packets.map(psnOf)).toEqual([...Array(42).keys()]);
   expect(allOk(packets)).toBe(true);
+  const expected = mixed(62).map(([, at, n]) => from.regions.views[region]!.subarray(at, at + n));
+  expect(Buffer.compare(packets[1].payload, Buffer.concat(expected))).toBe(0);
 });
 
 test('a peer that cannot be reached stalls nobody', () => {
