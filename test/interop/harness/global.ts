@@ -1,6 +1,7 @@
 /** One guest at MTU 9000 and one at 1500 for all test files. */
 import type { TestProject } from 'vitest/node';
-import { type GuestAddress, GuestMachine } from './guest.ts';
+import type { GuestAddress } from './guest.ts';
+import { GuestMachine } from './machine.ts';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -23,7 +24,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   project.provide('guest1500', machines[1].address);
   return async () => {
     for (const machine of machines) {
-      if (process.exitCode) machine.keepLogs();
+      if (project.vitest.state.getCountOfFailedTests() > 0 || process.exitCode) machine.keepLogs();
       await machine.stop();
     }
   };

@@ -1,12 +1,13 @@
 /** What the bridge carries, captured around a test. */
-import { spawn } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import type { ChildProcess } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CaptureParser, LinkType } from '@node-roce/pcap';
 import { verifyIcrc } from '@node-roce/wire';
-import { LOGS } from './guest.ts';
+import { keep } from './logs.ts';
+import { end, spawnTethered } from './process.ts';
 
 /** A RoCE packet of a capture: offsets into its frame. */
 export interface WirePacket {
@@ -25,9 +26,9 @@ export interface WirePacket {
 export class WireCapture {
   readonly file: string;
   readonly #directory: string;
-  readonly #tcpdump: ReturnType<typeof spawn>;
+  readonly #tcpdump: ChildProcess;
 
-  private constructor(directory: string, file: string, tcpdump: ReturnType<typeof spawn>) {
+  private constructor(directory: string, file: string, tcpdump: ChildProcess) {
     this.#directory = directory;
     this.file = file;
     this.#tcpdump = tcpdump;
@@ -37,24 +38,11 @@ export class WireCapture {
   static async start(bridge: string): Promise<WireCapture> {
     const directory = mkdtempSync(join(tmpdir(), 'roce-wire-'));
     const file = join(directory, 'wire.pcap');
-    const args = [
-      '-i',
-      bridge,
-      '-n',
-      '-U',
-      '--immediate-mode',
-      '-B',
-      '65536',
-      '-Z',
-      'root',
-      '-w',
-      file,
-      'udp port 4791',
-    ];
-    const tcpdump = spawn('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    const args = `-i ${bridge} -n -U --immediate-mode -B 65536 -Z root -w ${file} udp port 4791`.split(' ');
+    const tcpdump = spawnTethered('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
     await new Promise<void>((resolve, reject) => {
       let said = '';
-      tcpdump.stderr.on('data', (data) => {
+      tcpdump.stderr?.on('data', (data) => {
         said += data;
         if (said.includes('listening on')) resolve();
       });
@@ -66,15 +54,12 @@ export class WireCapture {
   /** Ends the capture and returns the packets, in order. */
   async stop(): Promise<WirePacket[]> {
     await sleep(300); // tcpdump hears of a packet a little after it has passed.
-    const gone = new Promise((resolve) => this.#tcpdump.once('exit', resolve));
-    this.#tcpdump.kill('SIGINT');
-    await gone;
+    await end(this.#tcpdump, 'SIGINT');
     return readPackets(readFileSync(this.file));
   }
 
   keep(name: string): void {
-    mkdirSync(LOGS, { recursive: true });
-    cpSync(this.file, join(LOGS, `${name.replaceAll(/[^\w.-]+/g, '_')}.pcap`));
+    keep(this.file, `${name}.pcap`);
   }
 
   discard(): void {
