@@ -166,6 +166,16 @@ test('a stream that fails while one waits for it', async () => {
   await expect(writer.close()).rejects.toThrow('gone');
 });
 
+test('a stream that others close', async () => {
+  const sink = new Sink();
+  const writer = new CaptureWriter(sink, new PcapEncoder({ linkType: 1 }));
+  sink.destroy();
+  await turn();
+  expect(() => writer.write(packet(1))).toThrow('closed by others');
+  await expect(writer.drain()).rejects.toThrow('closed by others');
+  await expect(writer.close()).rejects.toThrow();
+});
+
 test('bad packets, writing after close, and files that cannot be made', async () => {
   const path = join(folder, 'c.pcapng');
   const file = await createCaptureFile(path, { interfaces: [{ linkType: 1 }] });

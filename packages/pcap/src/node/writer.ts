@@ -87,6 +87,10 @@ export class CaptureWriter<E extends CaptureEncoder = CaptureEncoder> implements
     stream.on('error', (error) => {
       this.#failure ??= error;
     });
+    // A stream destroyed without an error would take what is written and lose it without a word.
+    stream.on('close', () => {
+      if (!stream.writableFinished) this.#failure ??= new Error('the stream was closed by others');
+    });
   }
 
   /**
