@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { cac } from 'cac';
 import { type CommandSpec, commands, nameOf } from './commands.ts';
 import { commandHelp, generalHelp } from './help.ts';
-import { closest, keyOf, readOptions, UsageError } from './options.ts';
+import { closest, keyOf, readOptions, STDIN, UsageError } from './options.ts';
 import { type Streams, Terminal } from './terminal.ts';
 
 /** What the process ends with. */
@@ -16,9 +16,6 @@ export const ExitCode = {
   /** Ended by Ctrl-C: 128 + SIGINT, as shells have it. */
   INTERRUPTED: 130,
 } as const;
-
-/** What stands for standard input among a command's arguments: no file can have a NUL in its name. */
-export const STDIN = '\0stdin';
 
 const version = () =>
   (JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string })
@@ -61,9 +58,7 @@ async function dispatch(argv: readonly string[], terminal: Terminal): Promise<nu
     terminal.message(generalHelp(version(), terminal));
     return ExitCode.USAGE;
   }
-  checkArguments(command, args);
-  checkKnown(command, options);
-  const values = readOptions(command.options, options);
+  const values = checked(command, args, options);
   const { run: action } = await command.load();
   return await action(args, values, terminal);
 }
@@ -94,6 +89,18 @@ function parse(argv: readonly string[]): Parsed {
 }
 
 const findCommand = (name: string | undefined) => commands.find((command) => nameOf(command) === name);
+
+/** The values of a command's options. Usage errors name the command, for the hint. */
+function checked(command: CommandSpec, args: readonly string[], options: Record<string, unknown>) {
+  try {
+    checkKnown(command, options);
+    checkArguments(command, args);
+    return readOptions(command.options, options);
+  } catch (error) {
+    if (error instanceof UsageError) error.command = nameOf(command);
+    throw error;
+  }
+}
 
 function checkArguments(command: CommandSpec, args: readonly string[]): void {
   const declared = command.usage.split(' ').slice(1);
@@ -127,15 +134,18 @@ function report(error: unknown, terminal: Terminal): number {
   const bad = terminal.errColors.red('roce:');
   if (error instanceof UsageError) {
     terminal.message(`${bad} ${error.message}`);
-    terminal.message("Try 'roce --help' or 'roce <command> --help'.");
+    terminal.message(`Try 'roce ${error.command === undefined ? '' : `${error.command} `}--help'.`);
     return ExitCode.USAGE;
   }
   if (terminal.signal.aborted) {
     terminal.message('interrupted');
     return ExitCode.INTERRUPTED;
   }
-  const { code, message, stack } = error as NodeJS.ErrnoException;
+  const { code, message, stack, path } = error as NodeJS.ErrnoException;
   // Errors with a code are somebody's input or the machine's state; one without is a bug of ours.
-  terminal.message(`${bad} ${code === undefined ? (stack ?? String(error)) : message}`);
+  const text = code === undefined ? (stack ?? String(error)) : message;
+  // Node says "ENOENT: no such file or directory, open 'x'".
+  const short = path === undefined ? text : text.replace(/^\w+: (.*), \w+ '.*'$/s, `${path}: $1`);
+  terminal.message(`${bad} ${short}`);
   return ExitCode.FAILED;
 }

@@ -132,6 +132,41 @@ export const commands: readonly CommandSpec[] = [
     load: () => import('./commands/pingpong.ts'),
   },
   {
+    usage: 'dump <file>',
+    summary: 'Print the RoCE packets of a capture, one a line, with the ICRC verdict',
+    description:
+      'Reads pcap and pcapng, also compressed with gzip; - reads standard input. Prints RoCE v2 and v1 packets;\n' +
+      'other frames are counted. Super-packets captured on lo or veth are split into their packets.\n' +
+      'A damaged file is printed as far as it can be read; the exit code is then 1.',
+    options: [
+      { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
+      {
+        flags: '--json',
+        summary: 'Print one JSON object a packet',
+      },
+      {
+        flags: '--qp <number>',
+        summary: 'Only packets to this queue pair (0x… allowed)',
+        parse: integer(0, 0xff_ffff),
+      },
+      { flags: '--opcode <text>', summary: "Only packets whose opcode's name contains this", parse: text },
+      {
+        flags: '-c, --count <packets>',
+        summary: 'Stop after so many packets',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+      { ...udpPort, summary: 'UDP port of RoCE in this capture' },
+    ],
+    examples: [
+      ['dump trace.pcap', 'one line a packet'],
+      ['dump --json trace.pcapng.gz', 'one JSON object a packet'],
+      ['dump -x -c 1 trace.pcap', 'the first packet, field by field'],
+      ["dump --qp 0x11 --opcode 'RDMA Write' trace.pcap", 'WRITEs to one queue pair'],
+      ['dump - < trace.pcap', 'from standard input'],
+    ],
+    load: () => import('./commands/dump.ts'),
+  },
+  {
     usage: 'devinfo',
     summary: 'List the devices: interfaces with their GIDs, MTU and limits',
     description: 'Every interface with an address can be a device. No privilege is needed.',

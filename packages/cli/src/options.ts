@@ -1,8 +1,13 @@
 /** Options of a command: how they are declared, and how their text becomes a value or a usage error. */
 
+/** What stands for standard input among a command's arguments: no file can have a NUL in its name. */
+export const STDIN = '\0stdin';
+
 /** The command line is wrong: exit code 2. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+  /** The command whose help tells more, where one was named. */
+  command: string | undefined;
 }
 
 /** Turns what the command line had into a value, or throws an error whose message says what is expected. */
@@ -87,7 +92,7 @@ export function readOptions(
 /** The closest of the names that a mistyped one may have meant. */
 export function closest(typed: string, names: readonly string[]): string | undefined {
   let best: string | undefined;
-  let least = Math.max(1, Math.floor(typed.length / 3)) + 1;
+  let least = Math.max(2, Math.floor(typed.length / 3)) + 1;
   for (const name of names) {
     const steps = editDistance(typed, name);
     if (steps < least) {

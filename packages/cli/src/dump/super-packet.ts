@@ -7,23 +7,14 @@
  * IP and UDP headers would have had. Sizes are tried, the likely ones first; the first segment's ICRC
  * confirms one (a wrong size passes once in 2^32).
  */
-import { opcodeInfo, PATH_MTUS, verifyIcrc } from '@node-roce/wire';
+import { BTH_BYTES, ICRC_BYTES, opcodeInfo, PATH_MTUS, setU16, u16, verifyIcrc } from '@node-roce/wire';
+import type { Located } from './locate.ts';
 
 const UDP_BYTES = 8;
-const BTH_BYTES = 12;
-const ICRC_BYTES = 4;
 /** The shortest RoCE datagram: BTH and ICRC. */
 const LEAST_SEGMENT = BTH_BYTES + ICRC_BYTES;
 /** The longest one that is a single packet: path MTU 4096 under the longest run of headers. */
 const LONGEST_PACKET = 4096 + 80;
-
-/** Where in a frame a RoCEv2 packet lies. */
-export interface Located {
-  /** Offset of the IP header. */
-  ip: number;
-  /** Offset of the UDP header. */
-  udp: number;
-}
 
 /** Tells where segments begin, and remembers the size that was right last: flows rarely change theirs. */
 export class SuperPacketSplitter {
@@ -40,9 +31,10 @@ export class SuperPacketSplitter {
    */
   split(frame: Uint8Array, at: Located): readonly Uint8Array[] {
     const whole = [frame];
+    if (at.version === 1) return whole;
     const isIpv4 = frame[at.ip]! >> 4 === 4;
     const payload = at.udp + UDP_BYTES;
-    const length = udpLength(frame, at.udp) - UDP_BYTES;
+    const length = u16(frame, at.udp + 4) - UDP_BYTES;
     if (length < 2 * LEAST_SEGMENT || frame.length < payload + LEAST_SEGMENT) return whole;
     const end = payload + length;
     // One packet that is what it says needs no search, and nothing of more than one packet's length is one.
@@ -82,8 +74,6 @@ export class SuperPacketSplitter {
   }
 }
 
-const udpLength = (frame: Uint8Array, udp: number) => (frame[udp + 4]! << 8) | frame[udp + 5]!;
-
 // A cheap look before the CRC: does what would be the second segment start like a BTH of the same service?
 function canFollow(frame: Uint8Array, first: number, second: number, end: number): boolean {
   if (end - second < LEAST_SEGMENT) return false;
@@ -113,29 +103,28 @@ function segment(
   const made = new Uint8Array(payload + Math.min(size, frame.length - from));
   made.set(frame.subarray(0, payload));
   made.set(frame.subarray(from, from + size), payload);
-  const view = new DataView(made.buffer);
-  view.setUint16(udp + 4, UDP_BYTES + size);
+  setU16(made, udp + 4, UDP_BYTES + size);
   // The checksum of the super-packet is not the segment's; 0 says that there is none.
-  view.setUint16(udp + 6, 0);
+  setU16(made, udp + 6, 0);
   if (!isIpv4) {
-    view.setUint16(ip + 4, payload + size - (ip + 40));
+    setU16(made, ip + 4, UDP_BYTES + size);
     return made;
   }
-  view.setUint16(ip + 2, payload + size - ip);
+  setU16(made, ip + 2, payload + size - ip);
   if (i > 0 && made.length >= payload + size) {
-    const base = view.getUint16(ip + 4);
-    view.setUint16(ip + 4, (base + i) & 0xffff);
-    if (!verifyIcrc(made, ip, payload + size)) view.setUint16(ip + 4, base);
+    const base = u16(made, ip + 4);
+    setU16(made, ip + 4, (base + i) & 0xffff);
+    if (!verifyIcrc(made, ip, payload + size)) setU16(made, ip + 4, base);
   }
-  setIpv4Checksum(view, ip, (made[ip]! & 0x0f) * 4);
+  setIpv4Checksum(made, ip, udp);
   return made;
 }
 
 // RFC 1071: the ones' complement of the ones' complement sum of the header's words.
-function setIpv4Checksum(view: DataView, ip: number, headerLength: number): void {
-  view.setUint16(ip + 10, 0);
+function setIpv4Checksum(b: Uint8Array, ip: number, end: number): void {
+  setU16(b, ip + 10, 0);
   let sum = 0;
-  for (let o = ip; o < ip + headerLength; o += 2) sum += view.getUint16(o);
+  for (let o = ip; o < end; o += 2) sum += u16(b, o);
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
-  view.setUint16(ip + 10, ~sum & 0xffff);
+  setU16(b, ip + 10, ~sum & 0xffff);
 }
