@@ -37,16 +37,28 @@ interface Subject {
   give(packet: ModelPacket): ModelPacket[];
 }
 
+/** Now and then a queue pair that allows less, counts its receives, or has agreed on no READs. */
 function subjects(seed: number, psn: number): [Subject, Subject] {
+  const credits = seed % 4 === 0;
+  const connection = {
+    ...CONNECTION_DEFAULTS,
+    pathMtu: MTU,
+    credits,
+    qpAccessFlags:
+      seed % 5 === 0
+        ? CONNECTION_DEFAULTS.qpAccessFlags & ~(2 << (seed % 3))
+        : CONNECTION_DEFAULTS.qpAccessFlags,
+    maxDestRdAtomic: seed % 11 === 0 ? 0 : 16,
+  };
   const gid = gidFromText('10.0.0.1');
   const peer = { gid: gidFromText('10.0.0.2'), qpn: PEER_QPN, psn, rkey: 0, base: 0n };
   const make = (endpoint: EngineEndpoint | ModelEndpoint): Subject => {
-    endpoint.connect(peer, { ...CONNECTION_DEFAULTS, pathMtu: MTU, maxDestRdAtomic: 16 });
+    endpoint.connect(peer, connection);
     return { endpoint, give: (packet) => give(endpoint, packet, peer.gid) };
   };
   const options = { gid, psn: 0, arenaBytes: ARENA };
   return [
-    make(new EngineEndpoint({ ...options, seed, credits: false })),
+    make(new EngineEndpoint({ ...options, seed, credits })),
     make(new ModelEndpoint({ ...options, qpn: 0x11 })),
   ];
 }

@@ -148,7 +148,10 @@ export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): 
  * MTU; a WRITE carries what its RETH announced; a SEND fits the receive; an atomic is aligned (§9.4.5).
  */
 export function checkLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
-  return checkPacketLength(r, packet, row) ?? checkMessageLength(r, packet, row);
+  const verdict = checkPacketLength(r, packet, row) ?? checkMessageLength(r, packet, row);
+  if (verdict?.is !== 'fault') return verdict;
+  // A SEND has its receive since the check before, and takes it along; a WRITE takes one only when it is done.
+  return { ...verdict, receive: row.isSend && row.first ? r.receives[0] : undefined };
 }
 
 function checkPacketLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
@@ -173,7 +176,6 @@ function checkMessageLength(r: Responder, packet: ModelPacket, row: OpcodeInfo):
         is: 'fault',
         syndrome: NakCode.INVALID_REQUEST,
         receiverStatus: 'LOC_LEN_ERR',
-        receive,
         reason: 'the receive is too small',
       };
     }
