@@ -12,7 +12,6 @@ namespace roce {
 namespace {
 
 constexpr uint32_t kMostLocals = 1024;
-constexpr uint8_t kUsualHopLimit = 64;
 
 }  // namespace
 

@@ -49,6 +49,8 @@ void UdpSocket::configure() {
 
   // DF with Identification 0, which the ICRC covers, and no path MTU that a forged ICMP could lower.
   set(level, v6 ? IPV6_MTU_DISCOVER : IP_MTU_DISCOVER, v6 ? IPV6_PMTUDISC_PROBE : IP_PMTUDISC_PROBE);
+  set(level, v6 ? IPV6_UNICAST_HOPS : IP_TTL, kUsualHopLimit);
+  set(level, v6 ? IPV6_MULTICAST_HOPS : IP_MULTICAST_TTL, kUsualHopLimit);
   if (!options_.checksum)
     set(v6 ? SOL_UDP : SOL_SOCKET, v6 ? UDP_NO_CHECK6_TX : SO_NO_CHECK, 1);
 

@@ -8,6 +8,9 @@
 
 namespace roce {
 
+/// The TTL or hop limit of what is sent without saying one, to one receiver or to a group.
+inline constexpr uint8_t kUsualHopLimit = 64;
+
 /// A system call that failed, thrown by what opens and configures sockets.
 struct SystemFailure {
   int errnum;
