@@ -1,17 +1,17 @@
 /** `roce pingpong` and an unmodified ibv_rc_pingpong on a real rxe, both ways round. */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { afterEach, describe, expect, inject, test } from 'vitest';
+import { afterAll, afterEach, describe, expect, inject, test } from 'vitest';
 import { difference, GID_INDEX, Guest } from './harness/guest.ts';
+import { type Repeat, repeats } from './harness/repeats.ts';
 import { WireCapture } from './harness/wire.ts';
 
 const ROCE = fileURLToPath(new URL('../../packages/cli/bin/roce.js', import.meta.url));
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 
-/** rxe's counters that say that something went wrong. */
+/** rxe's counters that say that something went wrong; `completer_retry_err` is looked at by itself. */
 const TROUBLE = [
-  'completer_retry_err',
   'out_of_seq_request',
   'rcvd_rnr_err',
   'rcvd_seq_err',
@@ -20,6 +20,11 @@ const TROUBLE = [
   'send_err',
   'send_rnr_err',
 ];
+
+/** ms: the tool's timeout 14 as rxe takes it, 4.096 µs · 2^14 rounded down to jiffies. */
+const ACK_TIMEOUT = 64;
+
+const spurious: { retries: number; again: Repeat[] }[] = [];
 
 interface Report {
   bytes: number;
@@ -69,14 +74,10 @@ const cases = ([4, 6] as const).flatMap((version) =>
 );
 
 describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes, events $events', (c) => {
-  // rxe arms its ACK timer (67 ms here) when it has something out and lets it run on while ACKs come and
-  // more goes out; when it fires then, what is out goes again for nothing (docs/quirks.md). Short runs end
-  // before it fires; a run in which it did is repeated.
-  test('messages go both ways, no packet twice', { retry: 6 }, async () => {
+  test('messages go both ways, every ICRC right, no counter of trouble moves', async () => {
     const { version, role, mtu, size, events } = c;
-    const iters = size > 100_000 ? 2 : 12;
+    const iters = size > 100_000 ? 5 : 20;
     const host = version === 4 ? address.hostIp4 : address.hostIp6;
-    const peer = version === 4 ? address.ip4 : address.ip6;
     port++;
     const tool = [
       `ibv_rc_pingpong -d rxe0 -g ${GID_INDEX[version]} -p ${port} -n ${iters} -s ${size} -m ${mtu} -c`,
@@ -108,11 +109,12 @@ describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes,
       });
       mine = await node.output;
     } else {
+      // As a server, the tool listens on IPv4 only; the GID it tells is of the version asked for.
       const server = guest.exec(tool, { timeout: 60_000 });
       await guest.must(
         `for i in $(seq 50); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`,
       );
-      mine = await roce([...ours, peer]).output;
+      mine = await roce([...ours, address.ip4]).output;
       theirs = await server;
     }
     const packets = await capture.stop();
@@ -125,22 +127,25 @@ describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes,
     if (role === 'server') expect(report.wrongPages).toEqual([]);
     expect(theirs.stdout).toContain(`${2 * size * iters} bytes`);
 
-    const outbound = packets.filter((p) => p.source === (version === 4 ? host : expand(host)));
+    const outbound = packets.filter((p) => p.source === host);
     expect(outbound.length).toBeGreaterThanOrEqual(iters * Math.ceil(size / mtu));
     expect(packets.filter((p) => !p.icrcOk)).toEqual([]);
-    const after = await guest.counters();
-    const moved = difference(before, after);
+    const moved = difference(before, await guest.counters());
     expect(
       Object.keys(moved).filter((name) => TROUBLE.includes(name)),
       JSON.stringify(moved),
     ).toEqual([]);
+    // rxe goes back by its timer for nothing at times; only a packet that we left without an answer counts.
+    const again = repeats(packets, host);
+    expect(again.filter((r) => r.unanswered >= ACK_TIMEOUT)).toEqual([]);
+    if (moved.completer_retry_err) spurious.push({ ...c, retries: moved.completer_retry_err, again });
+    if (again.length === 0) expect(moved.completer_retry_err).toBeUndefined();
   });
 });
 
-/** As harness/wire.ts prints an IPv6 address: eight groups without leading zeros. */
-function expand(ip6: string): string {
-  const [left, right = ''] = ip6.split('::');
-  const a = left.split(':').filter(Boolean);
-  const b = right.split(':').filter(Boolean);
-  return [...a, ...Array<string>(8 - a.length - b.length).fill('0'), ...b].join(':');
-}
+afterAll(() => {
+  console.log(
+    `${spurious.length} of ${cases.length} runs: rxe's timer fired while all it sent was answered in time`,
+  );
+  for (const run of spurious) console.log(JSON.stringify(run));
+});

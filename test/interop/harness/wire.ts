@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CaptureParser, LinkType } from '@node-roce/pcap';
-import { verifyIcrc } from '@node-roce/wire';
+import { gidToText, verifyIcrc } from '@node-roce/wire';
 import { keep } from './logs.ts';
 import { end, spawnTethered } from './process.ts';
 
@@ -90,9 +90,7 @@ function locate(frame: Uint8Array): Omit<WirePacket, 'frame' | 'time'> | undefin
   const end = 14 + (v4 ? view.getUint16(16) : 40 + view.getUint16(18));
   const bth = 14 + header + 8;
   if (end - bth < 16 || end > frame.length) return undefined;
-  const source = v4
-    ? frame.subarray(26, 30).join('.')
-    : Array.from({ length: 8 }, (_, i) => view.getUint16(22 + 2 * i).toString(16)).join(':');
+  const source = v4 ? frame.subarray(26, 30).join('.') : gidToText(frame.subarray(22, 38));
   return {
     source,
     icrcOk: verifyIcrc(frame, 14, end),

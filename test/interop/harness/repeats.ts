@@ -1,0 +1,41 @@
+/** What the peer sent again, and whether we gave it reason to. */
+import { psnDiff, psnLessOrEqual } from '@node-roce/wire';
+import type { WirePacket } from './wire.ts';
+
+const ACK = 0x11;
+const isAck = (p: WirePacket) => p.opcode === ACK && p.payload[12] >> 5 === 0;
+const asksForAck = (p: WirePacket) => p.payload[8] >> 7 === 1;
+
+export interface Repeat {
+  psn: number;
+  /** ms that the oldest request with AckReq had been without our ACK on the wire; 0: nothing was. */
+  unanswered: number;
+}
+
+/**
+ * The peer's repetitions on one connection, one for each time that it went back. Times are those of the
+ * bridge, so they tell our delay from the peer's: rxe's timer is not restarted by an ACK, and a guest
+ * without its CPU finds its timer expired before it reads the ACK that came in time (docs/interop.md).
+ */
+export function repeats(packets: readonly WirePacket[], us: string): Repeat[] {
+  const found: Repeat[] = [];
+  let unacknowledged: WirePacket[] = [];
+  let last: WirePacket | undefined;
+  let highest: number | undefined;
+  for (const packet of packets) {
+    if (packet.source === us) {
+      if (isAck(packet)) unacknowledged = unacknowledged.filter((p) => !psnLessOrEqual(p.psn, packet.psn));
+      continue;
+    }
+    if (packet.opcode === ACK) continue;
+    if (highest === undefined || psnDiff(packet.psn, highest) > 0) {
+      highest = packet.psn;
+      if (asksForAck(packet)) unacknowledged.push(packet);
+    } else if (last && psnDiff(packet.psn, last.psn) <= 0) {
+      const oldest = unacknowledged[0];
+      found.push({ psn: packet.psn, unanswered: oldest ? (packet.time - oldest.time) * 1000 : 0 });
+    }
+    last = packet;
+  }
+  return found;
+}
