@@ -2,6 +2,7 @@
 
 export * from './bytes.ts';
 export * from './crc32.ts';
+export * from './format.ts';
 export * from './gid.ts';
 export * from './headers/aeth.ts';
 export * from './headers/atomic.ts';
@@ -11,7 +12,9 @@ export * from './headers/reth.ts';
 export * from './headers/small.ts';
 export * from './icrc.ts';
 export * from './mtu.ts';
+export * from './network.ts';
 export * from './opcodes.ts';
+export * from './packet.ts';
 export * from './port.ts';
 export * from './psn.ts';
 export * from './timers.ts';
