@@ -31,7 +31,11 @@ export class WorkerEngine implements Engine {
 
   /** Starts the thread; rejects with what the link said if it can't be opened. */
   static open(start: WorkerStart, events: EngineEvents): Promise<WorkerEngine> {
-    const worker = new Worker(new URL('./worker.js', import.meta.url), { workerData: start });
+    const worker = new Worker(new URL('./worker.js', import.meta.url), {
+      workerData: start,
+      // None of the program's flags: --input-type and loaders are about the program's own files.
+      execArgv: [],
+    });
     return new Promise((resolve, reject) => {
       const onExit = (code: number) => reject(new Error(`the engine's thread ended with code ${code}`));
       worker.once('error', reject);

@@ -1,0 +1,407 @@
+/**
+ * The verbs over real sockets on loopback, as an ordinary process, with the engine in this thread and in
+ * a worker: what a program would do, through the public API only.
+ */
+import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { openCapture } from '@node-roce/pcap/node';
+import {
+  type ConnectOptions,
+  type Device,
+  type OpenOptions,
+  openDevice,
+  type QueuePairInit,
+} from '@node-roce/verbs-api';
+import { verifyIcrc } from '@node-roce/wire';
+import { afterEach, describe, expect, test } from 'vitest';
+
+// A port and addresses of our own: suites that run at the same time do not meet.
+const port = 50_000 + (process.pid % 10_000);
+const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
+
+const open = new Set<Device>();
+afterEach(async () => {
+  for (const device of open) await device.close();
+  open.clear();
+});
+
+const MIB = 1024 * 1024;
+const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
+
+function pattern(bytes: Uint8Array, seed: number): Uint8Array {
+  const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
+  let x = seed;
+  for (let i = 0; i < words.length; i++) {
+    x = (Math.imul(x, 1_664_525) + 1_013_904_223) >>> 0;
+    words[i] = x;
+  }
+  return bytes;
+}
+
+async function openSide(address: string, options: Partial<OpenOptions>, init: Partial<QueuePairInit> = {}) {
+  const device = await openDevice({ address, port, ...options });
+  open.add(device);
+  const pd = await device.allocPd();
+  const cq = await device.createCq(512);
+  const memory = new Uint8Array(new SharedArrayBuffer(4 * MIB));
+  const access = { remoteWrite: true, remoteRead: true };
+  const mr = await pd.registerMr(memory, { access });
+  const qp = await pd.createQp({ sendCq: cq, ...init });
+  return { device, pd, cq, memory, mr, qp };
+}
+
+interface PairOptions {
+  device?: Partial<OpenOptions>;
+  connect?: ConnectOptions;
+  qp?: Partial<QueuePairInit>;
+  addresses?: [string, string];
+}
+
+async function openPair({ device = {}, connect = {}, qp = {}, addresses }: PairOptions = {}) {
+  const [left, right] = addresses ?? [host(1), host(2)];
+  const a = await openSide(left, device, qp);
+  const b = await openSide(right, device, qp);
+  // Data that went through JSON, as between two programs.
+  const carried = <T>(value: T): T => JSON.parse(JSON.stringify(value));
+  await a.qp.connect(carried(b.qp.connectionData()), connect);
+  await b.qp.connect(carried(a.qp.connectionData()), connect);
+  return { a, b };
+}
+
+describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
+  test.each([256, 1024, 4096])(
+    'SEND, WRITE and READ of every kind of size at path MTU %d',
+    async (pathMtu) => {
+      const { a, b } = await openPair({ device: { engine }, connect: { pathMtu } });
+      expect(a.device.query().activeMtu).toBe(4096);
+      pattern(a.memory, pathMtu);
+      const sizes = [0, 1, 3, pathMtu - 1, pathMtu, pathMtu + 1, 3 * pathMtu + 5, MIB + 1];
+      for (const [i, length] of sizes.entries()) {
+        const from = i * 3 + 1; // Unaligned on purpose.
+        const sent = sha256(a.memory.subarray(from, from + length));
+        const sgList = [
+          { mr: a.mr, offset: from, length: length >> 1 },
+          { mr: a.mr, offset: from + (length >> 1), length: length - (length >> 1) },
+        ];
+        const target = 64 + i;
+        const got = () => sha256(b.memory.subarray(target, target + length));
+        const guards = () => [b.memory[target - 1], b.memory[target + length]];
+
+        b.memory.fill(0xa5);
+        b.qp.postRecv({ wrId: 7, sgList: [{ mr: b.mr, offset: target, length: Math.max(length, 1) }] });
+        a.qp.postSend({ opcode: 'SEND_WITH_IMM', immData: i, sgList, signaled: true, wrId: i });
+        expect(await a.cq.next()).toMatchObject({ status: 'SUCCESS', opcode: 'SEND', wrIdNumber: i });
+        expect(await b.cq.next()).toMatchObject({
+          opcode: 'RECV',
+          byteLen: length,
+          immData: i,
+          wrIdNumber: 7,
+        });
+        expect(got()).toBe(sent);
+        expect(guards()).toEqual([0xa5, 0xa5]);
+
+        b.memory.fill(0x5a);
+        b.qp.postRecv({ wrId: 8 });
+        const remote = b.mr.remote(target);
+        a.qp.postSend({ opcode: 'RDMA_WRITE_WITH_IMM', immData: ~i >>> 0, sgList, remote, signaled: true });
+        expect(await a.cq.next()).toMatchObject({ status: 'SUCCESS', opcode: 'RDMA_WRITE' });
+        expect(await b.cq.next()).toMatchObject({ opcode: 'RECV_RDMA_WITH_IMM', immData: ~i >>> 0 });
+        expect(got()).toBe(sent);
+        expect(guards()).toEqual([0x5a, 0x5a]);
+
+        // And back again, to another place of the first.
+        const back = 2 * MIB + i;
+        a.memory.fill(0x33, 2 * MIB - 1, 3 * MIB + 64);
+        a.qp.postSend({
+          opcode: 'RDMA_READ',
+          sgList: [{ mr: a.mr, offset: back, length }],
+          remote,
+          signaled: true,
+        });
+        expect(await a.cq.next()).toMatchObject({ status: 'SUCCESS', opcode: 'RDMA_READ', byteLen: length });
+        expect(sha256(a.memory.subarray(back, back + length))).toBe(sent);
+        expect([a.memory[back - 1], a.memory[back + length]]).toEqual([0x33, 0x33]);
+      }
+      const counters = await a.device.counters();
+      expect(counters).toMatchObject({ icrcErrors: 0, icrcOutOfWindow: 0, wrongSource: 0 });
+    },
+  );
+
+  test('IPv6', async () => {
+    const device = { engine, address: '::1', port };
+    // One address of IPv6 on lo: both queue pairs are the same device's.
+    const side = await openSide('::1', device);
+    const other = await side.pd.createQp({ sendCq: side.cq });
+    await side.qp.connect(other.connectionData());
+    await other.connect(side.qp.connectionData());
+    pattern(side.memory.subarray(0, MIB), 6);
+    side.qp.postSend({
+      opcode: 'RDMA_WRITE',
+      signaled: true,
+      sgList: [{ mr: side.mr, length: MIB }],
+      remote: side.mr.remote(2 * MIB),
+    });
+    expect((await side.cq.next()).status).toBe('SUCCESS');
+    expect(sha256(side.memory.subarray(2 * MIB, 3 * MIB))).toBe(sha256(side.memory.subarray(0, MIB)));
+  });
+
+  test('a stream of messages, posted in lists and taken by iteration, stays in order', async () => {
+    const { a, b } = await openPair({ device: { engine } });
+    const count = 2000;
+    const wr = { opcode: 'SEND' as const, signaled: true, sgList: [{ mr: a.mr, length: 512 }] };
+    const list = Array.from({ length: 16 }, () => ({ ...wr, wrId: 0 }));
+    const receives = Array.from({ length: 16 }, (_, i) => ({
+      wrId: 0,
+      sgList: [{ mr: b.mr, offset: i * 512, length: 512 }],
+    }));
+    let postedReceives = 0;
+    const replenish = (n: number) => {
+      for (const recv of receives.slice(0, n)) recv.wrId = postedReceives++;
+      b.qp.postRecv(receives.slice(0, n));
+    };
+    for (let i = 0; i < 8; i++) replenish(16);
+    const receiver = (async () => {
+      const seen: number[] = [];
+      for await (const wc of b.cq) {
+        expect(wc.status).toBe('SUCCESS');
+        seen.push(wc.wrIdNumber);
+        if (postedReceives < count) replenish(1);
+        if (seen.length === count) return seen;
+      }
+      throw new Error('the iteration ended');
+    })();
+    let posted = 0;
+    let done = 0;
+    while (done < count) {
+      if (posted < count && a.qp.sendPending <= 64) {
+        for (const item of list) item.wrId = posted++;
+        a.qp.postSend(list);
+        continue;
+      }
+      const wc = await a.cq.next();
+      expect([wc.status, wc.wrIdNumber]).toEqual(['SUCCESS', done++]);
+    }
+    expect(await receiver).toEqual(Array.from({ length: count }, (_, i) => i));
+  });
+
+  test('a key that is wrong, on both sides', async () => {
+    const { a, b } = await openPair({ device: { engine } });
+    const events: string[] = [];
+    b.device.onEvent((event) => events.push(event.type));
+    a.qp.postSend({
+      opcode: 'RDMA_WRITE',
+      wrId: 1,
+      sgList: [{ mr: a.mr, length: 64 }],
+      remote: { addr: b.mr.addr, rkey: (b.mr.rkey ^ 1) >>> 0 },
+    });
+    a.qp.postSend({ opcode: 'SEND', wrId: 2, sgList: [{ mr: a.mr, length: 64 }] });
+    expect(await a.cq.next()).toMatchObject({ status: 'REM_ACCESS_ERR', wrIdNumber: 1 });
+    expect(await a.cq.next()).toMatchObject({ status: 'WR_FLUSH_ERR', wrIdNumber: 2 });
+    expect(a.qp.state).toBe('ERR');
+    for (let i = 0; i < 200 && b.qp.state !== 'ERR'; i++) await sleep(5);
+    expect(b.qp.state).toBe('ERR');
+  });
+
+  test('a peer that is gone: retries, then the error, in the time they take', async () => {
+    const { a, b } = await openPair({ device: { engine }, connect: { timeout: 8, retryCnt: 2 } });
+    await b.device.close();
+    const start = performance.now();
+    a.qp.postSend({ opcode: 'SEND', sgList: [{ mr: a.mr, length: 8 }] });
+    expect((await a.cq.next()).status).toBe('RETRY_EXC_ERR');
+    // 4.096 µs · 2^8 is 1 ms: three times between one and four of it, and the machine's slowness.
+    expect(performance.now() - start).toBeLessThan(2000);
+  });
+
+  test('through loss in both directions', async () => {
+    const faults = { loss: 0.01, seed: 11 };
+    const { a, b } = await openPair({ device: { engine, faults }, connect: { timeout: 10 } });
+    pattern(a.memory, 5);
+    const sgList = [{ mr: a.mr, length: MIB }];
+    a.qp.postSend({ opcode: 'RDMA_WRITE', sgList, remote: b.mr.remote(), signaled: true });
+    expect((await a.cq.next()).status).toBe('SUCCESS');
+    expect(sha256(b.memory.subarray(0, MIB))).toBe(sha256(a.memory.subarray(0, MIB)));
+    expect((await a.device.counters()).retransmittedPackets).toBeGreaterThan(0);
+  });
+
+  test('an abort ends a wait, closing ends all of them, in the middle of traffic', async () => {
+    const { a, b } = await openPair({ device: { engine } });
+    await expect(b.cq.next({ signal: AbortSignal.timeout(20) })).rejects.toMatchObject({
+      name: 'TimeoutError',
+    });
+    const sgList = [{ mr: a.mr }];
+    for (let i = 0; i < 100; i++) a.qp.postSend({ opcode: 'RDMA_WRITE', sgList, remote: b.mr.remote() });
+    const waiting = expect(b.cq.wait()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+    const iterating = (async () => {
+      for await (const _ of a.cq);
+    })();
+    await sleep(5);
+    await Promise.all([a.device.close(), b.device.close()]);
+    await waiting;
+    await iterating;
+    // The port is free again.
+    await openSide(host(1), { engine });
+  });
+
+  test('a trace of everything, each packet with a right ICRC', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'verbs-'));
+    const trace = join(folder, 'a.pcapng');
+    const a = await openSide(host(1), { engine, trace });
+    const b = await openSide(host(2), { engine });
+    await a.qp.connect(b.qp.connectionData());
+    await b.qp.connect(a.qp.connectionData());
+    b.qp.postRecv({ sgList: [{ mr: b.mr }] });
+    a.qp.postSend({ opcode: 'SEND', signaled: true, sgList: [{ mr: a.mr, length: 20_001 }] });
+    await a.cq.next();
+    await a.device.close();
+    let inbound = 0;
+    let outbound = 0;
+    for await (const packets of openCapture(trace)) {
+      for (const { data, direction } of packets) {
+        expect(verifyIcrc(data, 0, data.length)).toBe(true);
+        if (direction === 'inbound') inbound++;
+        else outbound++;
+      }
+    }
+    expect(outbound).toBe(5);
+    expect(inbound).toBeGreaterThan(0);
+    await rm(folder, { recursive: true });
+  });
+
+  test('a port that is taken: who has it, and what to do', async () => {
+    await openSide(host(1), { engine });
+    await expect(openSide(host(1), { engine })).rejects.toMatchObject({
+      name: 'RoceError',
+      code: 'ERR_ROCE_PORT_IN_USE',
+      errno: 'EADDRINUSE',
+      attribute: 'port',
+      message: expect.stringMatching(new RegExp(`UDP port ${port} at .* in use: process ${process.pid} `)),
+    });
+  });
+
+  test('an idle device takes no CPU', async () => {
+    const { a, b } = await openPair({ device: { engine } });
+    const sgList = [{ mr: a.mr, length: 64 }];
+    a.qp.postSend({ opcode: 'RDMA_WRITE', sgList, remote: b.mr.remote(), signaled: true });
+    await a.cq.next();
+    await sleep(50);
+    const before = process.cpuUsage();
+    await sleep(500);
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / 1000).toBeLessThan(100);
+  });
+});
+
+describe('the engine in a worker', () => {
+  test('memory that it can not see is refused, and what to do', async () => {
+    const { pd } = await openSide(host(1), { engine: 'worker' });
+    await expect(pd.registerMr(new Uint8Array(64))).rejects.toMatchObject({
+      code: 'ERR_ROCE_NOT_SHARED',
+      errno: 'EINVAL',
+      expected: expect.stringContaining('SharedArrayBuffer'),
+    });
+  });
+
+  test('an error keeps what it said', async () => {
+    const { qp } = await openSide(host(1), { engine: 'worker' });
+    await expect(qp.modify({ qpState: 'RTS' })).rejects.toMatchObject({
+      name: 'RoceError',
+      errno: 'EINVAL',
+      attribute: 'qpState',
+      expected: expect.stringContaining('INIT'),
+    });
+    await expect(openDevice({ interface: 'roce-none0', engine: 'worker' })).rejects.toMatchObject({
+      code: 'ERR_ROCE_NO_INTERFACE',
+      errno: 'ENOENT',
+    });
+  });
+
+  test('runs on while the program’s thread is busy', async () => {
+    const { a, b } = await openPair({ device: { engine: 'worker' } });
+    pattern(a.memory, 9);
+    a.memory[MIB - 1] = 1;
+    a.qp.postSend({ opcode: 'RDMA_WRITE', sgList: [{ mr: a.mr, length: MIB }], remote: b.mr.remote() });
+    // Spinning on memory: nothing in this thread's event loop turns meanwhile.
+    const end = performance.now() + 10_000;
+    while (b.memory[MIB - 1] === 0 && performance.now() < end);
+    expect(sha256(b.memory.subarray(0, MIB))).toBe(sha256(a.memory.subarray(0, MIB)));
+  });
+});
+
+/** Runs a program of its own; resolves to its exit code and output. */
+async function program(code: string, timeout = 10_000) {
+  const prelude = `
+    import { openDevice } from '@node-roce/verbs-api';
+    const [port, a, b] = [${port}, '${host(1)}', '${host(2)}'];
+  `;
+  // From this folder, so that the package is found.
+  const child = spawn(process.execPath, ['--input-type=module', '--eval', prelude + code], {
+    cwd: import.meta.dirname,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    timeout,
+  });
+  let output = '';
+  child.stdout.on('data', (chunk) => (output += chunk));
+  child.stderr.on('data', (chunk) => (output += chunk));
+  const [exitCode, signal] = await once(child, 'close');
+  return { exitCode, signal, output };
+}
+
+describe.each(['inline', 'worker'])('a process with the engine: %s', (engine) => {
+  const setUp = `
+    const side = async (address) => {
+      const device = await openDevice({ address, port, engine: '${engine}' });
+      const pd = await device.allocPd();
+      const cq = await device.createCq();
+      const mr = await pd.registerMr(new SharedArrayBuffer(65536), { access: { remoteWrite: true } });
+      const qp = await pd.createQp({ sendCq: cq });
+      return { device, cq, mr, qp };
+    };
+    const x = await side(a), y = await side(b);
+    await x.qp.connect(y.qp.connectionData());
+    await y.qp.connect(x.qp.connectionData());
+    x.qp.postSend({ opcode: 'RDMA_WRITE', signaled: true, sgList: [{ mr: x.mr }], remote: y.mr.remote() });
+    console.log((await x.cq.next()).status);
+  `;
+
+  test('ends after unref, devices open and a wait under way', async () => {
+    const result = await program(`${setUp}
+      x.device.unref(); y.device.unref();
+      x.cq.wait().then(() => console.log('never'));
+    `);
+    expect(result).toEqual({ exitCode: 0, signal: null, output: 'SUCCESS\n' });
+  });
+
+  test('ends after close', async () => {
+    const result = await program(`${setUp} await x.device.close(); await y.device.close();`);
+    expect(result).toEqual({ exitCode: 0, signal: null, output: 'SUCCESS\n' });
+  });
+
+  test('stays while a device is open', async () => {
+    const { signal, output } = await program(`${setUp} x.device.unref().ref(); y.device.unref();`, 1500);
+    expect([signal, output]).toEqual(['SIGTERM', 'SUCCESS\n']);
+  });
+});
+
+test('a worker that dies is a fatal event; who waits and who calls hear of it', async () => {
+  const { exitCode, output } = await program(`
+    import { Worker } from 'node:worker_threads';
+    let thread;
+    const start = Worker.prototype.ref;
+    Worker.prototype.ref = function () { thread = this; return start.call(this); };
+    const device = await openDevice({ address: a, port, engine: 'worker' });
+    const cq = await device.createCq();
+    device.onEvent((event) => console.log('event', event.type));
+    const waiting = cq.wait().catch((error) => console.log('wait', error.code));
+    await thread.terminate();
+    await waiting;
+    await device.allocPd().catch((error) => console.log('call', error.code));
+    await device.close();
+  `);
+  expect(output).toBe('event DEVICE_FATAL\nwait ERR_ROCE_DEVICE_FATAL\ncall ERR_ROCE_DEVICE_FATAL\n');
+  expect(exitCode).toBe(0);
+});
