@@ -81,3 +81,22 @@ export function fromHex(text: string): Uint8Array<ArrayBuffer> {
   for (let i = 0; i < bytes.length; i++) bytes[i] = Number.parseInt(digits.slice(2 * i, 2 * i + 2), 16);
   return bytes;
 }
+
+/**
+ * A number on its way into a field of `bits` bits.
+ * @throws RangeError when it does not fit; `field` names it in the message
+ */
+export function checked(field: string, value: number, bits: number): number {
+  if (!Number.isInteger(value) || value < 0 || value >= 2 ** bits) {
+    throw new RangeError(`${field} ${value}: expected a whole number 0 … ${2 ** bits - 1}`);
+  }
+  return value;
+}
+
+/** As `checked`, for 64-bit fields. */
+export function checked64(field: string, value: bigint): bigint {
+  if (value < 0n || value > 0xffff_ffff_ffff_ffffn) {
+    throw new RangeError(`${field} ${value}: expected 0 … ${0xffff_ffff_ffff_ffffn}`);
+  }
+  return value;
+}

@@ -4,7 +4,7 @@
  * a NAK with a reason (§9.7.5.2).
  */
 
-import { setU24, u24 } from '../bytes.ts';
+import { checked, setU24, u24 } from '../bytes.ts';
 import { rnrTimerMicroseconds } from '../timers.ts';
 
 export const AETH_BYTES = 4;
@@ -28,7 +28,7 @@ export interface AethValue {
 export const decodeAeth = (b: Uint8Array, o: number): AethValue => ({ syndrome: b[o], msn: u24(b, o + 1) });
 
 export const encodeAeth = (b: Uint8Array, o: number, value: AethValue): void =>
-  writeAeth(b, o, value.syndrome, value.msn);
+  writeAeth(b, o, checked('AETH syndrome', value.syndrome, 8), checked('AETH msn', value.msn, 24));
 
 /** `syndrome >> 5`; the top bit of the byte is reserved, 2 too. */
 export const AethKind = { ACK: 0, RNR_NAK: 1, NAK: 3 } as const;

@@ -3,7 +3,7 @@
  * AtomicAckETH in their ATOMIC ACKNOWLEDGE (§9.5.2). 64-bit fields are read and written as two words.
  */
 
-import { setU32, setU64, u32, u64 } from '../bytes.ts';
+import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
 
 export const ATOMIC_ETH_BYTES = 28;
 export const AtomicEth = { VA: 0, RKEY: 8, SWAP_ADD: 12, COMPARE: 20 } as const;
@@ -54,10 +54,10 @@ export const decodeAtomicEth = (b: Uint8Array, o: number): AtomicEthValue => ({
 });
 
 export function encodeAtomicEth(b: Uint8Array, o: number, value: AtomicEthValue): void {
-  setU64(b, o, value.va);
-  setU32(b, o + 8, value.rkey);
-  setU64(b, o + 12, value.swapAdd);
-  setU64(b, o + 20, value.compare);
+  setU64(b, o, checked64('AtomicETH va', value.va));
+  setU32(b, o + 8, checked('AtomicETH rkey', value.rkey, 32));
+  setU64(b, o + 12, checked64('AtomicETH swapAdd', value.swapAdd));
+  setU64(b, o + 20, checked64('AtomicETH compare', value.compare));
 }
 
 export const ATOMIC_ACK_ETH_BYTES = 8;
@@ -79,4 +79,4 @@ export interface AtomicAckEthValue {
 export const decodeAtomicAck = (b: Uint8Array, o: number): AtomicAckEthValue => ({ original: u64(b, o) });
 
 export const encodeAtomicAck = (b: Uint8Array, o: number, value: AtomicAckEthValue): void =>
-  setU64(b, o, value.original);
+  setU64(b, o, checked64('AtomicAckETH original', value.original));

@@ -5,7 +5,7 @@
  * allocated) and the plain value, as in every file of this folder. `o` is the offset of the header.
  */
 
-import { setU16, setU24, setU32, u16, u24 } from '../bytes.ts';
+import { checked, setU16, setU24, setU32, u16, u24 } from '../bytes.ts';
 
 export const BTH_BYTES = 12;
 export const Bth = {
@@ -102,16 +102,17 @@ export function decodeBth(b: Uint8Array, o: number): BthValue {
   };
 }
 
+/** @throws RangeError for a value that does not fit its field, as every `encode…` here */
 export function encodeBth(b: Uint8Array, o: number, value: BthValue): void {
-  b[o] = value.opcode;
+  b[o] = checked('BTH opcode', value.opcode, 8);
   b[o + 1] =
     (value.solicited ? BthFlags.SOLICITED : 0) |
     (value.migReq ? BthFlags.MIG_REQ : 0) |
-    (value.pad << BTH_PAD_SHIFT) |
-    value.tver;
-  setU16(b, o + 2, value.pkey);
-  b[o + 4] = (value.fecn ? 0x80 : 0) | (value.becn ? 0x40 : 0) | value.reserved6;
-  setU24(b, o + 5, value.destQp);
-  b[o + 8] = (value.ackReq ? 0x80 : 0) | value.reserved7;
-  setU24(b, o + 9, value.psn);
+    (checked('BTH pad', value.pad, 2) << BTH_PAD_SHIFT) |
+    checked('BTH tver', value.tver, 4);
+  setU16(b, o + 2, checked('BTH pkey', value.pkey, 16));
+  b[o + 4] = (value.fecn ? 0x80 : 0) | (value.becn ? 0x40 : 0) | checked('BTH reserved6', value.reserved6, 6);
+  setU24(b, o + 5, checked('BTH destQp', value.destQp, 24));
+  b[o + 8] = (value.ackReq ? 0x80 : 0) | checked('BTH reserved7', value.reserved7, 7);
+  setU24(b, o + 9, checked('BTH psn', value.psn, 24));
 }

@@ -3,7 +3,7 @@
  * §9.3.2), RDETH of RD (§9.3.1) and XRCETH (annex A14).
  */
 
-import { setU24, setU32, u24, u32 } from '../bytes.ts';
+import { checked, setU24, setU32, u24, u32 } from '../bytes.ts';
 
 export const DETH_BYTES = 8;
 export const Deth = { QKEY: 0, RESERVED: 4, SRC_QP: 5 } as const;
@@ -30,9 +30,9 @@ export const decodeDeth = (b: Uint8Array, o: number): DethValue => ({
 });
 
 export function encodeDeth(b: Uint8Array, o: number, value: DethValue): void {
-  setU32(b, o, value.qkey);
-  b[o + 4] = value.reserved;
-  setU24(b, o + 5, value.srcQp);
+  setU32(b, o, checked('DETH qkey', value.qkey, 32));
+  b[o + 4] = checked('DETH reserved', value.reserved, 8);
+  setU24(b, o + 5, checked('DETH srcQp', value.srcQp, 24));
 }
 
 export const RDETH_BYTES = 4;
@@ -54,8 +54,8 @@ export const decodeRdeth = (b: Uint8Array, o: number): RdethValue => ({
 });
 
 export function encodeRdeth(b: Uint8Array, o: number, value: RdethValue): void {
-  b[o] = value.reserved;
-  setU24(b, o + 1, value.eeContext);
+  b[o] = checked('RDETH reserved', value.reserved, 8);
+  setU24(b, o + 1, checked('RDETH eeContext', value.eeContext, 24));
 }
 
 export const XRCETH_BYTES = 4;
@@ -76,6 +76,6 @@ export const decodeXrceth = (b: Uint8Array, o: number): XrcethValue => ({
 });
 
 export function encodeXrceth(b: Uint8Array, o: number, value: XrcethValue): void {
-  b[o] = value.reserved;
-  setU24(b, o + 1, value.srq);
+  b[o] = checked('XRCETH reserved', value.reserved, 8);
+  setU24(b, o + 1, checked('XRCETH srq', value.srq, 24));
 }

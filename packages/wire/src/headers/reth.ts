@@ -1,6 +1,6 @@
 /** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): where a WRITE or READ goes, and how long it is. */
 
-import { setU32, setU64, u32, u64 } from '../bytes.ts';
+import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
 
 export const RETH_BYTES = 16;
 export const Reth = { VA: 0, RKEY: 8, LENGTH: 12 } as const;
@@ -41,7 +41,7 @@ export const decodeReth = (b: Uint8Array, o: number): RethValue => ({
 });
 
 export function encodeReth(b: Uint8Array, o: number, value: RethValue): void {
-  setU64(b, o, value.va);
-  setU32(b, o + 8, value.rkey);
-  setU32(b, o + 12, value.length);
+  setU64(b, o, checked64('RETH va', value.va));
+  setU32(b, o + 8, checked('RETH rkey', value.rkey, 32));
+  setU32(b, o + 12, checked('RETH length', value.length, 32));
 }

@@ -2,7 +2,7 @@
  * The headers of one 32-bit field: ImmDt (IBTA vol 1 §9.3.6), IETH (§9.3.7) and FETH (annex A19).
  */
 
-import { setU32, u32 } from '../bytes.ts';
+import { checked, setU32, u32 } from '../bytes.ts';
 
 export const IMM_DT_BYTES = 4;
 
@@ -43,5 +43,8 @@ export const decodeFeth = (b: Uint8Array, o: number): FethValue => ({
   reserved: u32(b, o) >>> 6,
 });
 
-export const encodeFeth = (b: Uint8Array, o: number, value: FethValue): void =>
-  setU32(b, o, (value.reserved << 6) | (value.selectivity << 4) | value.placement);
+export function encodeFeth(b: Uint8Array, o: number, value: FethValue): void {
+  const low =
+    (checked('FETH selectivity', value.selectivity, 2) << 4) | checked('FETH placement', value.placement, 4);
+  setU32(b, o, (checked('FETH reserved', value.reserved, 26) << 6) | low);
+}
