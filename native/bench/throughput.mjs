@@ -2,7 +2,7 @@
 // window in JavaScript; ICRC, batches and the copy into memory in the addon.
 //
 //   node native/bench/throughput.mjs [size=4096] [seconds=2] [window=512] [batch=60] [shared=0] [gso=1]
-//     [gro=1] [from=127.0.0.1] [to=127.0.0.2] [port=14700]
+//     [gro=1] [spin=20] [from=127.0.0.1] [to=127.0.0.2] [port=14700]
 //
 // Prints one JSON line; `gbps` counts payload. With alone=1 one process sends to itself, in turns, and the
 // line has the processor time of a packet from header to memory: on a busy machine that is what can be
@@ -23,6 +23,7 @@ const options = {
   to: '127.0.0.2',
   port: 14700,
   alone: 0,
+  spin: 20,
 };
 for (const argument of process.argv.slice(2)) {
   const [key, value] = argument.split('=');
@@ -39,7 +40,8 @@ const gid = (address) =>
 class Side {
   constructor(local, remote) {
     const { port } = options;
-    this.port = new Port({ gso: options.gso === 1 });
+    this.port = new Port({ gso: options.gso === 1, onWake: () => this.wake() });
+    this.idle = 0;
     this.port.addLocal(
       new Socket({ family: 4, address: local, port, gro: options.gro === 1, receiveBuffer: 32 << 20 }),
     );
@@ -82,6 +84,22 @@ class Side {
   advance(length) {
     this.at += length;
     if (this.at + length > MEMORY) this.at = 0;
+  }
+
+  /** Calls `poll` for ever: from setImmediate while it finds work, woken by the port otherwise. */
+  loop(poll) {
+    this.poll = () => {
+      this.idle = poll() ? 0 : this.idle + 1;
+      if (this.idle > options.spin) this.port.start();
+      else setImmediate(this.poll);
+    };
+    this.poll();
+  }
+
+  wake() {
+    this.port.stop();
+    this.idle = 0;
+    this.poll();
   }
 
   send(from, count) {
@@ -144,12 +162,12 @@ function receiver() {
     } else if (count !== acked) {
       ack();
     }
-    setImmediate(poll);
+    return n > 0;
   };
   process.on('message', () => {
     process.send({ count, errors, us: last - first, stats: side.port.stats() }, () => process.exit(0));
   });
-  poll();
+  side.loop(poll);
   process.send('ready');
 }
 
@@ -160,23 +178,30 @@ function sender() {
   let sent = 0;
   let acked = 0;
   let end = 0;
+  let ended = false;
   const pump = () => {
-    for (let n = side.receive(), i = 0; i < n; i++) {
+    const n = side.receive();
+    for (let i = 0; i < n; i++) {
       const ahead = (side.psn(i) - acked) & MASK;
       if (ahead < 0x80_0000) acked += ahead;
     }
-    if (now() >= end) return setTimeout(() => child.send('end'), 100);
-    if (sent - acked <= options.window - options.batch) {
+    if (now() >= end) {
+      if (!ended) setTimeout(() => child.send('end'), 100);
+      ended = true;
+      return false;
+    }
+    const open = sent - acked <= options.window - options.batch;
+    if (open) {
       for (let i = 0; i < options.batch; i++) side.put(i, 7, (sent + i) & MASK, options.size);
       for (let at = 0; at < options.batch; ) at = side.send(at, options.batch);
       sent += options.batch;
     }
-    setImmediate(pump);
+    return open || n > 0;
   };
   child.on('message', (message) => {
     if (message === 'ready') {
       end = now() + options.seconds * 1e6;
-      pump();
+      side.loop(pump);
       return;
     }
     const { count, errors, us, stats } = message;
