@@ -65,6 +65,12 @@ export interface RecvWr {
 export type FindRegion = (view: Uint8Array) => MemoryRegion;
 
 const TWO_32 = 0x1_0000_0000;
+// A bigint is taken apart by way of memory: shifts and masks would make three more of them.
+const splitBigint = new BigUint64Array(1);
+const splitWords = new Uint32Array(splitBigint.buffer);
+splitBigint[0] = 1n;
+/** Index of the low word: 0 on a little-endian machine. */
+const LOW = splitWords[0] === 1 ? 0 : 1;
 const NO_LIST: readonly (SgeInit | Uint8Array)[] = [];
 
 function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
@@ -74,8 +80,9 @@ function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
     words[w] = wrId;
     words[w + 1] = Math.floor(wrId / TWO_32);
   } else {
-    words[w] = Number(wrId & 0xffff_ffffn);
-    words[w + 1] = Number((wrId >> 32n) & 0xffff_ffffn);
+    splitBigint[0] = wrId;
+    words[w] = splitWords[LOW];
+    words[w + 1] = splitWords[1 - LOW];
   }
 }
 
@@ -208,8 +215,9 @@ function needsRemote(opcode: number): boolean {
 
 /** High word, low word. */
 function write64(words: Uint32Array, w: number, value: bigint): void {
-  words[w] = Number((value >> 32n) & 0xffff_ffffn);
-  words[w + 1] = Number(value & 0xffff_ffffn);
+  splitBigint[0] = value;
+  words[w] = splitWords[1 - LOW];
+  words[w + 1] = splitWords[LOW];
 }
 
 /** Writes a receive request into entry `index`. */
