@@ -82,7 +82,9 @@ test('what is refused, by name', () => {
   expect(() => register(memory, pd, buffer, { length: 65 })).toThrow(/^length/);
   expect(() => register(memory, pd, buffer, { offset: -1 })).toThrow(/^offset/);
   expect(() => register(memory, 99, buffer)).toThrow(/^pd/);
-  expect(() => register(memory, pd, Reflect.construct(ArrayBuffer, [8, { maxByteLength: 16 }]))).toThrow(/^buffer/);
+  expect(() => register(memory, pd, Reflect.construct(ArrayBuffer, [8, { maxByteLength: 16 }]))).toThrow(
+    /^buffer/,
+  );
   const { handle } = register(memory, pd, buffer);
   expect(() => memory.deallocPd(pd)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
   memory.deregister(handle);
