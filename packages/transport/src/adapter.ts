@@ -57,6 +57,7 @@ import {
 } from './control.ts';
 import { Core, type DeviceCounters, type Host } from './core.ts';
 import { invalid, RoceError } from './errors.ts';
+import { InboundPacket } from './inbound.ts';
 import { applyPlain, checkModify, queryAttributes } from './modify.ts';
 import { Inbound, type QpCounters, QueuePair } from './qp.ts';
 import { transmitReplies } from './replies.ts';
@@ -112,6 +113,7 @@ export class Adapter {
   readonly #options: AdapterOptions;
   readonly #core: Core;
   readonly #receiveBudget: number;
+  readonly #packet = new InboundPacket();
   readonly #qps = new Map<number, QueuePair>();
   readonly #cqs = new Map<number, CompletionQueue>();
   #lastQp: QueuePair | undefined;
@@ -213,9 +215,14 @@ export class Adapter {
       qp.established = true;
       if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
     }
-    const psn = bthPsn(slab, at);
-    if (info.isRequest) receiveRequest(this.#core, qp, info, slab, at, psn, payload);
-    else receiveResponse(this.#core, qp, info, slab, at, psn, payload);
+    const packet = this.#packet;
+    packet.info = info;
+    packet.slab = slab;
+    packet.at = at;
+    packet.psn = bthPsn(slab, at);
+    packet.payload = payload;
+    if (info.isRequest) receiveRequest(this.#core, qp, packet);
+    else receiveResponse(this.#core, qp, packet);
   }
 
   #lookup(qpn: number): QueuePair | undefined {

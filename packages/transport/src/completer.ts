@@ -14,7 +14,6 @@ import {
   CREDIT_UNLIMITED,
   creditsOf,
   NakCode,
-  type OpcodeInfo,
   OperationBits,
   psnAdd,
   psnDiff,
@@ -22,6 +21,7 @@ import {
 } from '@node-roce/wire';
 import { QpStateCode, WcStatus, WrOpcode } from './constants.ts';
 import type { Core } from './core.ts';
+import type { InboundPacket } from './inbound.ts';
 import type { QueuePair } from './qp.ts';
 import {
   armTimers,
@@ -43,19 +43,9 @@ function headOpcode(qp: QueuePair): number {
   return qp.sq.words[qp.sq.wordOf(qp.sqHead) + SendWqe.OPCODE_FLAGS] & 0xff;
 }
 
-/**
- * One response. `at` is where its BTH lies in the slab, `payload` the bytes after the headers, pad not
- * counted.
- */
-export function receiveResponse(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  payload: number,
-): void {
+/** One response. */
+export function receiveResponse(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, slab, at, psn } = packet;
   // For a PSN that is not out: a ghost, of a request answered before or never sent (§9.7.5.1.1).
   if (psnDiff(psn, qp.sendPsn) >= 0 || psnDiff(psn, qp.unackedPsn) < 0) {
     if (psnDiff(psn, qp.sendPsn) < 0 && info.operation === OperationBits.ACKNOWLEDGE) {
@@ -69,10 +59,10 @@ export function receiveResponse(
       receiveAck(core, qp, aethSyndrome(slab, at + BTH_BYTES), aethMsn(slab, at + BTH_BYTES), psn);
       return;
     case OperationBits.ATOMIC_ACKNOWLEDGE:
-      receiveAtomic(core, qp, slab, at, psn, info.offsets.atomicAckEth);
+      receiveAtomic(core, qp, packet);
       return;
     default:
-      receiveRead(core, qp, info, slab, at, psn, payload);
+      receiveRead(core, qp, packet);
   }
 }
 
@@ -144,15 +134,8 @@ function receiveRnrNak(core: Core, qp: QueuePair, code: number): void {
 }
 
 /** A READ response: the next one that is missing, or evidence that it was lost. */
-function receiveRead(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  payload: number,
-): void {
+function receiveRead(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, slab, at, psn, payload } = packet;
   if (!reachResponded(core, qp, psn)) return;
   if (headOpcode(qp) !== WrOpcode.RDMA_READ) {
     failHead(core, qp, WcStatus.BAD_RESP_ERR);
@@ -188,14 +171,8 @@ function receiveRead(
   settle(core, qp);
 }
 
-function receiveAtomic(
-  core: Core,
-  qp: QueuePair,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  offset: number,
-): void {
+function receiveAtomic(core: Core, qp: QueuePair, { info, slab, at, psn }: InboundPacket): void {
+  const offset = info.offsets.atomicAckEth;
   if (!reachResponded(core, qp, psn)) return;
   const opcode = headOpcode(qp);
   if (opcode !== WrOpcode.ATOMIC_CMP_AND_SWP && opcode !== WrOpcode.ATOMIC_FETCH_AND_ADD) {

@@ -17,7 +17,6 @@ import {
   bthSolicited,
   immDt,
   NakCode,
-  type OpcodeInfo,
   OperationBits,
   psnAdd,
   psnDiff,
@@ -28,6 +27,7 @@ import {
 } from '@node-roce/wire';
 import { Access, WcFlags, WcOpcode, WcStatus } from './constants.ts';
 import type { Core } from './core.ts';
+import type { InboundPacket } from './inbound.ts';
 import type { MemoryRegion } from './memory.ts';
 import { Inbound, type QueuePair } from './qp.ts';
 import { type Executed, ReplyKind } from './reply-queue.ts';
@@ -38,16 +38,9 @@ import { checkList, Scattered, scatterReceive } from './sge.ts';
 const RNR_NAK = 0x20;
 const MAX_RETH_LENGTH = 2 ** 31;
 
-/** One request. `at` is where its BTH lies in the slab, `payload` the bytes after the headers without pad. */
-export function receiveRequest(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  payload: number,
-): void {
+/** One request. */
+export function receiveRequest(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, psn } = packet;
   const ahead = psnDiff(psn, qp.expectedPsn);
   if (ahead > 0) {
     // One NAK, then silence until the missing packet comes (§9.7.5.2.8).
@@ -56,20 +49,20 @@ export function receiveRequest(
     return;
   }
   if (ahead < 0) {
-    receiveDuplicate(core, qp, info, slab, at, psn);
+    receiveDuplicate(core, qp, packet);
     return;
   }
   qp.nakOut = false;
-  if (!checkSequence(core, qp, info, psn) || !checkAllowed(core, qp, info, psn)) return;
-  if (info.isSend) receiveSend(core, qp, info, slab, at, psn, payload);
-  else if (info.isWrite) receiveWrite(core, qp, info, slab, at, psn, payload);
-  else if (info.isReadRequest) receiveReadRequest(core, qp, info, slab, at, psn);
-  else if (info.isAtomic) receiveAtomicRequest(core, qp, info, slab, at, psn);
+  if (!checkSequence(core, qp, packet) || !checkAllowed(core, qp, packet)) return;
+  if (info.isSend) receiveSend(core, qp, packet);
+  else if (info.isWrite) receiveWrite(core, qp, packet);
+  else if (info.isReadRequest) receiveReadRequest(core, qp, packet);
+  else if (info.isAtomic) receiveAtomicRequest(core, qp, packet);
   else fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.WR_FLUSH_ERR);
 }
 
 /** FIRST, MIDDLE, LAST and ONLY follow one another as they may; everything else comes between messages. */
-function checkSequence(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number): boolean {
+function checkSequence(core: Core, qp: QueuePair, { info, psn }: InboundPacket): boolean {
   let before: number = Inbound.NONE;
   if (!info.first) before = info.isSend ? Inbound.SEND : Inbound.WRITE;
   if (qp.inbound === before) return true;
@@ -78,7 +71,7 @@ function checkSequence(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number)
 }
 
 /** FIRST and MIDDLE carry a path MTU, LAST 1 … MTU bytes, ONLY 0 … MTU (§9.7.4.1.6). */
-function checkLength(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number, payload: number): boolean {
+function checkLength(core: Core, qp: QueuePair, { info, psn, payload }: InboundPacket): boolean {
   const mtu = qp.pathMtu;
   if (info.last ? payload <= mtu && (info.first || payload > 0) : payload === mtu) return true;
   fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR);
@@ -86,7 +79,7 @@ function checkLength(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number, p
 }
 
 /** What the queue pair's own access flags allow; a region's are looked at later. */
-function checkAllowed(core: Core, qp: QueuePair, info: OpcodeInfo, psn: number): boolean {
+function checkAllowed(core: Core, qp: QueuePair, { info, psn }: InboundPacket): boolean {
   let needed = 0;
   if (info.isWrite) needed = Access.REMOTE_WRITE;
   else if (info.isReadRequest) needed = Access.REMOTE_READ;
@@ -104,15 +97,8 @@ function checkReceive(core: Core, qp: QueuePair, psn: number): boolean {
   return false;
 }
 
-function receiveSend(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  payload: number,
-): void {
+function receiveSend(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, at, psn, payload } = packet;
   if (info.first) {
     if (!checkReceive(core, qp, psn)) return;
     qp.receiving = true;
@@ -128,7 +114,7 @@ function receiveSend(
       return;
     }
   }
-  if (!checkLength(core, qp, info, psn, payload)) return;
+  if (!checkLength(core, qp, packet)) return;
   if (info.hasInvalidate) {
     // There are no memory windows, so there is no key that a peer may invalidate (§10.6.5).
     fail(core, qp, psn, NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR);
@@ -144,24 +130,16 @@ function receiveSend(
     return;
   }
   qp.receivedLength += payload;
-  accept(core, qp, slab, at, psn, 1, info.last);
+  accept(core, qp, packet);
   qp.inbound = info.last ? Inbound.NONE : Inbound.SEND;
   if (!info.last) return;
-  const immediate = info.hasImmediate ? immDt(slab, at + info.offsets.immDt) : 0;
-  completeMessage(core, qp, WcOpcode.RECV, qp.receivedLength, immediate, info, slab, at);
+  completeMessage(core, qp, packet, WcOpcode.RECV, qp.receivedLength);
 }
 
-function receiveWrite(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  payload: number,
-): void {
+function receiveWrite(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, slab, at, psn, payload } = packet;
   if (info.hasImmediate && !checkReceive(core, qp, psn)) return;
-  if (!checkLength(core, qp, info, psn, payload)) return;
+  if (!checkLength(core, qp, packet)) return;
   let mr = qp.writeMr;
   let offset = qp.writeOffset;
   let remaining = qp.writeRemaining;
@@ -199,21 +177,14 @@ function receiveWrite(
   qp.writeMr = info.last ? undefined : mr;
   qp.writeOffset = offset + payload;
   qp.writeRemaining = remaining - payload;
-  accept(core, qp, slab, at, psn, 1, info.last);
+  accept(core, qp, packet);
   qp.inbound = info.last ? Inbound.NONE : Inbound.WRITE;
   if (!info.last || !info.hasImmediate) return;
-  const immediate = immDt(slab, at + info.offsets.immDt);
-  completeMessage(core, qp, WcOpcode.RECV_RDMA_WITH_IMM, qp.writeLength, immediate, info, slab, at);
+  completeMessage(core, qp, packet, WcOpcode.RECV_RDMA_WITH_IMM, qp.writeLength);
 }
 
-function receiveReadRequest(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-): void {
+function receiveReadRequest(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, slab, at, psn } = packet;
   const reth = at + info.offsets.reth;
   const length = rethLength(slab, reth);
   const high = rethVaHigh(slab, reth);
@@ -254,14 +225,8 @@ function receiveReadRequest(
   core.schedule(qp);
 }
 
-function receiveAtomicRequest(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-): void {
+function receiveAtomicRequest(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, slab, at, psn } = packet;
   const eth = at + info.offsets.atomicEth;
   const high = atomicEthVaHigh(slab, eth);
   const low = atomicEthVaLow(slab, eth);
@@ -310,14 +275,8 @@ function receiveAtomicRequest(
  * A request that was executed before (§9.7.5.1.2): SEND and WRITE are acknowledged again, a READ is
  * read again, an atomic is answered with the result it had. What is not remembered is dropped.
  */
-function receiveDuplicate(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-): void {
+function receiveDuplicate(core: Core, qp: QueuePair, packet: InboundPacket): void {
+  const { info, psn } = packet;
   qp.counters.duplicateRequest++;
   const { replies } = qp;
   if (info.isSend || info.isWrite) {
@@ -336,19 +295,12 @@ function receiveDuplicate(
     core.schedule(qp);
     return;
   }
-  if (info.isReadRequest && !done.atomic) rereadDuplicate(core, qp, info, slab, at, psn, done);
+  if (info.isReadRequest && !done.atomic) rereadDuplicate(core, qp, packet, done);
 }
 
 /** A duplicate READ asks for the original, or for its rest from some response on. */
-function rereadDuplicate(
-  core: Core,
-  qp: QueuePair,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  done: Executed,
-): void {
+function rereadDuplicate(core: Core, qp: QueuePair, packet: InboundPacket, done: Executed): void {
+  const { info, slab, at, psn } = packet;
   const reth = at + info.offsets.reth;
   const length = rethLength(slab, reth);
   const high = rethVaHigh(slab, reth);
@@ -389,17 +341,9 @@ function remoteRegion(core: Core, qp: QueuePair, key: number, access: number): M
 }
 
 /** The packet is taken: the next PSN is expected, the message counted, the ACK owed if asked for. */
-function accept(
-  core: Core,
-  qp: QueuePair,
-  slab: Uint8Array,
-  at: number,
-  psn: number,
-  packets: number,
-  last: boolean,
-): void {
-  qp.expectedPsn = psnAdd(psn, packets);
-  if (last) {
+function accept(core: Core, qp: QueuePair, { info, slab, at, psn }: InboundPacket): void {
+  qp.expectedPsn = psnAdd(psn, 1);
+  if (info.last) {
     qp.msn = psnAdd(qp.msn, 1);
     qp.counters.receivedMessages++;
   }
@@ -411,13 +355,12 @@ function accept(
 function completeMessage(
   core: Core,
   qp: QueuePair,
+  packet: InboundPacket,
   opcode: number,
   length: number,
-  immediate: number,
-  info: OpcodeInfo,
-  slab: Uint8Array,
-  at: number,
 ): void {
+  const { info, slab, at } = packet;
+  const immediate = info.hasImmediate ? immDt(slab, at + info.offsets.immDt) : 0;
   const flags = info.hasImmediate ? WcFlags.WITH_IMM : 0;
   core.completeReceive(qp, WcStatus.SUCCESS, opcode, length, immediate, flags, bthSolicited(slab, at) === 1);
 }
