@@ -1,11 +1,14 @@
 /** What the run loop needs of a place where packets leave and arrive. */
 import type { CopyBatch, GidEntry, PeerTable, RxBatch, TxBatch } from '@node-roce/transport';
+import type { NetworkInterface } from './interfaces.ts';
 
 export interface Link extends PeerTable {
   /** `udp`, `memory`, …; a wrapper says what it wraps: `tracer(udp)`. */
   readonly kind: string;
   /** Local addresses; an index here is an index of the GID table. */
   readonly gids: readonly GidEntry[];
+  /** The network interface behind it, as it was when the link was opened, if there is one. */
+  readonly interface?: NetworkInterface;
   /** UDP port that packets go to and come in at. */
   readonly port: number;
   /** Largest path MTU, bytes. */

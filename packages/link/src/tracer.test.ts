@@ -74,7 +74,7 @@ test('a corrupt packet is in the trace with its wrong ICRC and a comment', async
 test('a file that falls behind costs packets of the trace, counted, and never the sender’s time', async () => {
   const network = new MemoryNetwork();
   const path = join(folder, 'busy.pcapng');
-  const a = await TracerLink.open(network.link('10.0.0.1'), path);
+  const a = await TracerLink.open(network.link('10.0.0.1'), path, 1024 * 1024);
   const peer = a.add(network.link('10.0.0.2').gids[0].gid, 0, 64);
   // All in one turn of the event loop, so that nothing can be written meanwhile.
   const packets = Array.from({ length: 100 }, () => new Uint8Array(4096));

@@ -20,6 +20,9 @@ const OUT_OF_WINDOW = [
   'ICRC right only for an IPv4 Identification outside of the window of its flow: dropped',
 ];
 
+/** Bytes that may wait for the file before packets are left out. */
+const DEFAULT_BUFFER = 64 * 1024 * 1024;
+
 type Packet = Parameters<CaptureWriter['write']>[0];
 
 export class TracerLink extends LinkWrapper {
@@ -29,20 +32,28 @@ export class TracerLink extends LinkWrapper {
   /** Packets that are not in the file, and those of them that the next packet's record has yet to tell of. */
   #dropped = 0;
   #untold = 0;
-  #full = false;
+  /** Bytes written since the file fell behind, and how many these may be. */
+  #behind = 0;
+  readonly #buffer: number;
+  #draining = false;
+  #broken = false;
 
-  /** Creates the file, or replaces it. Rejects with the system's error if that can't be done. */
-  static async open(inner: Link, path: string): Promise<TracerLink> {
+  /**
+   * Creates the file, or replaces it. Rejects with the system's error if that can't be done.
+   * @param buffer bytes that may wait for the file before packets are left out
+   */
+  static async open(inner: Link, path: string, buffer = DEFAULT_BUFFER): Promise<TracerLink> {
     const file = await createCaptureFile(path, {
       application: 'node-roce',
       interfaces: [{ linkType: LinkType.RAW, name: inner.gids.map((g) => g.address).join(' ') }],
     });
-    return new TracerLink(inner, file);
+    return new TracerLink(inner, file, buffer);
   }
 
-  constructor(inner: Link, file: CaptureWriter) {
+  constructor(inner: Link, file: CaptureWriter, buffer: number) {
     super(inner);
     this.#file = file;
+    this.#buffer = buffer;
   }
 
   get kind(): string {
@@ -120,7 +131,7 @@ export class TracerLink extends LinkWrapper {
 
   /** False, and the packet is counted as dropped, while the file can't take more: nobody waits for it. */
   #hasRoom(): boolean {
-    if (!this.#full) return true;
+    if (!this.#broken && this.#behind < this.#buffer) return true;
     this.#dropped++;
     this.#untold++;
     return false;
@@ -133,15 +144,20 @@ export class TracerLink extends LinkWrapper {
     try {
       if (this.#file.write(told)) return;
     } catch {
-      this.#full = true; // The disk, most likely: close() says what it was.
+      this.#broken = true; // The disk, most likely: close() says what it was.
       return;
     }
-    this.#full = true;
+    this.#behind += told.data.length;
+    if (this.#draining) return;
+    this.#draining = true;
     this.#file.drain().then(
       () => {
-        this.#full = false;
+        this.#draining = false;
+        this.#behind = 0;
       },
-      () => {},
+      () => {
+        this.#broken = true;
+      },
     );
   }
 

@@ -1,5 +1,6 @@
 /** What a link around another one does where it has nothing of its own to do: pass on. */
 import type { CopyBatch, GidEntry, RxBatch, TxBatch } from '@node-roce/transport';
+import type { NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 
 export abstract class LinkWrapper implements Link {
@@ -12,6 +13,9 @@ export abstract class LinkWrapper implements Link {
 
   get gids(): readonly GidEntry[] {
     return this.inner.gids;
+  }
+  get interface(): NetworkInterface | undefined {
+    return this.inner.interface;
   }
   get port(): number {
     return this.inner.port;

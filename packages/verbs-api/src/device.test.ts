@@ -49,6 +49,8 @@ test('a query tells of device, port and GIDs', async () => {
     atomicCap: 'HCA',
     linkLayer: 'Ethernet',
     portState: 'ACTIVE',
+    nodeGuid: '0000:0000:0000:0000',
+    pkeyTblLen: 1,
   });
   expect(side.device.gids.map((g) => [g.address, g.type])).toEqual([['fd00::7', 'RoCE v2']]);
   await side.device.close();

@@ -1,6 +1,6 @@
 /** Opening a device, and what belongs to it. */
 import { EventEmitter, on } from 'node:events';
-import type { Link } from '@node-roce/link';
+import type { Link, NetworkInterface } from '@node-roce/link';
 import {
   type AdapterOptions,
   type AsyncEvent,
@@ -9,6 +9,7 @@ import {
   invalid,
   RoceError,
 } from '@node-roce/transport';
+import { linkLocalGidFromMac } from '@node-roce/wire';
 import { CompletionQueue } from './completion-queue.ts';
 import {
   closedError,
@@ -39,16 +40,23 @@ export type DeviceEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 
 /** `struct ibv_device_attr` and `struct ibv_port_attr`, the parts that mean something here. */
 export interface DeviceAttributes extends DeviceLimits {
+  /** EUI-64 from the interface's MAC address: `0242:acff:fe11:0002`; zeros where there is none. */
+  nodeGuid: string;
+  /** Which link moves the packets, and what it can't do. */
   link: string;
   limitations: readonly string[];
+  /** The network interface, as it was when the device was opened. */
+  interface: NetworkInterface | undefined;
   gids: readonly GidEntry[];
   /** Largest path MTU, bytes. */
   activeMtu: number;
   maxMtu: 4096;
   physPortCnt: 1;
-  portState: 'ACTIVE';
+  pkeyTblLen: 1;
+  portState: 'ACTIVE' | 'DOWN';
   linkLayer: 'Ethernet';
   atomicCap: 'HCA';
+  /** Bytes of socket buffer that the kernel granted, by its own account. */
   receiveBuffer: number;
 }
 
@@ -77,6 +85,14 @@ export async function openDevice(options: OpenOptions): Promise<Device> {
     throw signal.reason;
   }
   return new Device(opened, events, signal);
+}
+
+/** The GUID that RoCE devices make of a MAC address: the modified EUI-64 of RFC 4291, as `ibv_devinfo` has it. */
+function guidOf(mac = '00:00:00:00:00:00'): string {
+  const bytes = Uint8Array.from(mac.split(':'), (part) => Number.parseInt(part, 16));
+  if (bytes.every((byte) => byte === 0)) return '0000:0000:0000:0000';
+  const words = new DataView(linkLocalGidFromMac(bytes).buffer, 8);
+  return [0, 2, 4, 6].map((at) => words.getUint16(at).toString(16).padStart(4, '0')).join(':');
 }
 
 /** Takes the engine's events to the device, which exists only after the engine. */
@@ -115,7 +131,8 @@ export class Device implements AsyncDisposable {
       });
       for (const cq of this.#cqs.values()) cq.fail(error);
     }
-    this.#emitter.emit('event', event);
+    // Not from inside of a turn: a listener may call what it likes, and throw.
+    queueMicrotask(() => this.#emitter.emit('event', event));
   }
 
   /** Local addresses by GID index. */
@@ -125,9 +142,11 @@ export class Device implements AsyncDisposable {
 
   /** ibv_query_device(3) and ibv_query_port(3). */
   query(): DeviceAttributes {
-    const { gids, activeMtu, limits, link, limitations, receiveBuffer } = this.facts;
+    const { gids, activeMtu, limits, link, limitations, receiveBuffer, interface: nic } = this.facts;
     return {
       ...limits,
+      nodeGuid: guidOf(nic?.mac),
+      interface: nic,
       link,
       limitations,
       gids,
@@ -135,7 +154,8 @@ export class Device implements AsyncDisposable {
       receiveBuffer,
       maxMtu: 4096,
       physPortCnt: 1,
-      portState: 'ACTIVE',
+      pkeyTblLen: 1,
+      portState: nic?.up === false ? 'DOWN' : 'ACTIVE',
       linkLayer: 'Ethernet',
       atomicCap: 'HCA',
     };

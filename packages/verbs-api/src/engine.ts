@@ -3,7 +3,7 @@
  * so the same call works in this thread and across a port to another.
  */
 import { randomFillSync } from 'node:crypto';
-import type { Link } from '@node-roce/link';
+import type { Link, NetworkInterface } from '@node-roce/link';
 import {
   Adapter,
   type AdapterOptions,
@@ -24,6 +24,7 @@ export interface EngineFacts {
   readonly activeMtu: number;
   readonly limits: DeviceLimits;
   readonly link: string;
+  readonly interface: NetworkInterface | undefined;
   readonly limitations: readonly string[];
   readonly receiveBuffer: number;
   readonly doorbells: RingShape;
@@ -114,6 +115,7 @@ export function assemble(
     activeMtu: link.activeMtu,
     limits: adapter.limits,
     link: link.kind,
+    interface: link.interface,
     limitations: link.limitations,
     receiveBuffer: link.receiveBuffer,
     doorbells: adapter.doorbells,

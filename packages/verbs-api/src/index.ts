@@ -1,3 +1,4 @@
+export type { FaultOptions, Faults, NetworkInterface } from '@node-roce/link';
 export {
   Access,
   type AhAttr,
