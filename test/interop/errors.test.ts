@@ -55,7 +55,7 @@ describe.each(bad)('$what', ({ opcode, access, offset = 0, keyXor = 0 }) => {
     await agent.call('post_recv', { qp: theirQp, wr_id: 77 });
     const ours = await link.memory(4096, { seed: 2 });
     const remote = { addr: theirs.address + BigInt(offset), rkey: (theirs.rkey ^ keyXor) >>> 0 };
-    capture = await WireCapture.start(address.bridge);
+    capture = await WireCapture.start(address);
     const good: SendWr = { opcode: 'SEND', sgList: [{ mr: ours.mr, length: 4 }] };
     qp.postSend([
       { wrId: 1, opcode, sgList: [{ mr: ours.mr, length: 100 }], remote, signaled: true },
@@ -80,7 +80,7 @@ describe.each(bad)('$what', ({ opcode, access, offset = 0, keyXor = 0 }) => {
     const digest = all.sha256;
     qp.postRecv({ wrId: 77 });
     const theirs = await agent.mr({ size: 4096, access: 'LOCAL_WRITE' });
-    capture = await WireCapture.start(address.bridge);
+    capture = await WireCapture.start(address);
     await agent.call('post_send', {
       qp: theirQp,
       opcode,
@@ -103,7 +103,7 @@ test('receive missing, then posted: rxe waits as our RNR NAK says', async () => 
   const { agent, qp, cq, theirQp } = link;
   const theirs = await agent.mr({ size: 8192, access: 'LOCAL_WRITE', seed: 5 });
   const ours = await link.memory(8192);
-  capture = await WireCapture.start(address.bridge);
+  capture = await WireCapture.start(address);
   await agent.call('post_send', { qp: theirQp, opcode: 'SEND', wr_id: 1, sge: `${theirs.mr}:0:8000` });
   expect(await agent.poll(1, 200)).toEqual([]);
   qp.postRecv({ wrId: 2, sgList: [{ mr: ours.mr }] });
@@ -122,7 +122,7 @@ test('receive missing at rxe, then posted: we wait as its RNR NAK says', async (
   const { agent, qp, cq, theirQp } = link;
   const theirs = await agent.mr({ size: 8192, access: 'LOCAL_WRITE' });
   const ours = await link.memory(8192, { seed: 6 });
-  capture = await WireCapture.start(address.bridge);
+  capture = await WireCapture.start(address);
   qp.postSend({ wrId: 1, opcode: 'SEND', signaled: true, sgList: [{ mr: ours.mr, length: 8000 }] });
   await sleep(200);
   expect(cq.poll()).toEqual([]);
@@ -143,7 +143,7 @@ test('receive never posted at rxe: RNR_RETRY_EXC_ERR after 1 + rnr_retry sends',
   await using link = await LinkUp.make(guest, { connect: { rnrRetry: 3 }, theirs: { min_rnr_timer: 20 } });
   const { qp, cq } = link;
   const ours = await link.memory(64);
-  capture = await WireCapture.start(address.bridge);
+  capture = await WireCapture.start(address);
   qp.postSend({ wrId: 1, opcode: 'SEND', sgList: [{ mr: ours.mr, length: 8 }] });
   expect(await cq.next()).toMatchObject({ wrId: 1n, status: 'RNR_RETRY_EXC_ERR' });
   expect((await qp.query()).attr.qpState).toBe('ERR');
@@ -176,7 +176,7 @@ test('a message longer than our receive: NAK 0x61 as the specification has it, L
   const theirs = await agent.mr({ size: 4096, access: 'LOCAL_WRITE' });
   const ours = await link.memory(100);
   qp.postRecv({ wrId: 3, sgList: [{ mr: ours.mr }] });
-  capture = await WireCapture.start(address.bridge);
+  capture = await WireCapture.start(address);
   await agent.call('post_send', { qp: theirQp, opcode: 'SEND', wr_id: 1, sge: `${theirs.mr}:0:101` });
   expect(await agent.poll()).toMatchObject([{ wrId: 1, status: 9 }]);
   expect((await cq.next()).status).toBe('LOC_LEN_ERR');
@@ -190,7 +190,7 @@ test('peer gone: RETRY_EXC_ERR after 1 + retry_cnt sends and (retry_cnt + 1) · 
   await agent.call('destroy_qp', { qp: theirQp });
   const ours = await link.memory(64);
   const theirKey = { addr: 0x1000n, rkey: 1 };
-  capture = await WireCapture.start(address.bridge);
+  capture = await WireCapture.start(address);
   const start = performance.now();
   qp.postSend({ wrId: 1, opcode: 'RDMA_WRITE', sgList: [{ mr: ours.mr, length: 8 }], remote: theirKey });
   expect((await cq.next()).status).toBe('RETRY_EXC_ERR');

@@ -98,7 +98,7 @@ describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes,
     if (events) ours.push('--events');
 
     const before = await guest.counters();
-    capture = await WireCapture.start(address.bridge);
+    capture = await WireCapture.start(address);
     let theirs: Awaited<ReturnType<Guest['exec']>>;
     let mine: { code: number | null; stdout: string; stderr: string };
     if (role === 'server') {

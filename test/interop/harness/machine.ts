@@ -126,7 +126,8 @@ function launch(image: string, name: string, accelerator: Accelerator, address: 
   const card = (id: string, kind: 0 | 1) =>
     `virtio-net-pci,netdev=${id},mac=${macOf(number, kind, 2)},romfile=`;
   const args = [
-    ['-machine', `q35,accel=${accelerator}`, '-cpu', CPU[accelerator], '-smp', '1', '-m', '768'],
+    // Two CPUs: on one, a program that polls keeps rxe's softirqs waiting until timers have expired.
+    ['-machine', `q35,accel=${accelerator}`, '-cpu', CPU[accelerator], '-smp', '2', '-m', '768'],
     ['-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot', '-name', name],
     ['-kernel', join(image, 'vmlinuz'), '-initrd', join(image, 'initramfs.cpio'), '-append', append],
     ['-serial', `file:${consoleOf(address)}`],

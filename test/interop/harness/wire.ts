@@ -1,13 +1,19 @@
-/** What the bridge carries, captured around a test. */
+/** What the guest's end of the wire carries, captured around a test. */
 import type { ChildProcess } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { once } from 'node:events';
+import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CaptureParser, LinkType } from '@node-roce/pcap';
 import { gidToText, verifyIcrc } from '@node-roce/wire';
+import type { Bridge } from './bridge.ts';
 import { keep } from './logs.ts';
 import { end, spawnTethered } from './process.ts';
+
+/** Bytes of a slot in the kernel's ring and KiB of the ring: 7000 packets while tcpdump waits for a core. */
+const SNAP = 9216;
+const BUFFER = 65_536;
 
 /** A RoCE packet of a capture: offsets into its frame. */
 export interface WirePacket {
@@ -27,35 +33,47 @@ export class WireCapture {
   readonly file: string;
   readonly #directory: string;
   readonly #tcpdump: ChildProcess;
+  readonly #said: { text: string };
 
-  private constructor(directory: string, file: string, tcpdump: ChildProcess) {
+  private constructor(directory: string, file: string, tcpdump: ChildProcess, said: { text: string }) {
     this.#directory = directory;
     this.file = file;
     this.#tcpdump = tcpdump;
+    this.#said = said;
   }
 
-  /** Captures RoCE packets on a bridge until stopped. */
-  static async start(bridge: string): Promise<WireCapture> {
+  /** Captures RoCE packets on the guest's tap until stopped: there, super-packets are cut already. */
+  static async start({ tap }: Bridge): Promise<WireCapture> {
     const directory = mkdtempSync(join(tmpdir(), 'roce-wire-'));
     const file = join(directory, 'wire.pcap');
-    const args = `-i ${bridge} -n -U --immediate-mode -B 65536 -Z root -w ${file} udp port 4791`.split(' ');
+    const args =
+      `-i ${tap} -n -U --immediate-mode -s ${SNAP} -B ${BUFFER} -Z root -w ${file} udp port 4791`.split(' ');
     const tcpdump = spawnTethered('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
+    const said = { text: '' };
     await new Promise<void>((resolve, reject) => {
-      let said = '';
       tcpdump.stderr?.on('data', (data) => {
-        said += data;
-        if (said.includes('listening on')) resolve();
+        said.text += data;
+        if (said.text.includes('listening on')) resolve();
       });
-      tcpdump.on('exit', (code) => reject(new Error(`tcpdump ended with ${code}: ${said}`)));
+      tcpdump.on('exit', (code) => reject(new Error(`tcpdump ended with ${code}: ${said.text}`)));
     });
-    return new WireCapture(directory, file, tcpdump);
+    return new WireCapture(directory, file, tcpdump, said);
   }
 
   /** Ends the capture and returns the packets, in order. */
   async stop(): Promise<WirePacket[]> {
-    await sleep(300); // tcpdump hears of a packet a little after it has passed.
+    await this.#settled();
+    const closed = once(this.#tcpdump, 'close'); // with it, its last words are here
     await end(this.#tcpdump, 'SIGINT');
+    await closed;
+    if (!/^0 packets dropped by kernel/m.test(this.#said.text))
+      throw new Error(`the capture is not complete: ${this.#said.text}`);
     return readPackets(readFileSync(this.file));
+  }
+
+  /** tcpdump writes a little after a packet has passed, and drops at its end what it has not written. */
+  async #settled(): Promise<void> {
+    for (let size = -1; size !== statSync(this.file).size; await sleep(300)) size = statSync(this.file).size;
   }
 
   keep(name: string): void {
