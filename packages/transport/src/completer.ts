@@ -23,15 +23,8 @@ import { QpStateCode, WcStatus, WrOpcode } from './constants.ts';
 import type { Core } from './core.ts';
 import type { InboundPacket } from './inbound.ts';
 import type { QueuePair } from './qp.ts';
-import {
-  armTimers,
-  failHead,
-  goBack,
-  growWindow,
-  isResponded,
-  reduceWindow,
-  seekUnacked,
-} from './requester.ts';
+import { armTimers, failHead, goBack, growWindow, reduceWindow, seekUnacked } from './recovery.ts';
+import { isResponded } from './requester.ts';
 import { SendWqe } from './rings.ts';
 import { Scattered, scatterResponse } from './sge.ts';
 

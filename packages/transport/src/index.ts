@@ -5,6 +5,7 @@ export * from './control.ts';
 export type { AsyncEvent, DeviceCounters, Host } from './core.ts';
 export * from './errors.ts';
 export type { QpCounters } from './qp.ts';
-export { RETRY_TIMER_FACTOR } from './requester.ts';
+export type { PeerTable } from './queue-table.ts';
+export { RETRY_TIMER_FACTOR } from './recovery.ts';
 export * from './rings.ts';
 export * from './transitions.ts';
