@@ -2,6 +2,7 @@
 
 export * from './bytes.ts';
 export * from './crc32.ts';
+export type { Extensions } from './extensions.ts';
 export * from './format.ts';
 export * from './gid.ts';
 export * from './headers/aeth.ts';

@@ -1,7 +1,19 @@
 /** Headers below RoCE's own, as plain values: Ethernet with VLAN tags, IPv4, IPv6 (also as GRH), UDP. */
-import { setU16, setU32, u16, u32 } from './bytes.ts';
+import { checked, setU16, setU32, u16, u32 } from './bytes.ts';
 
-export const EtherType = { IPV4: 0x0800, IPV6: 0x86dd, VLAN: 0x8100, QINQ: 0x88a8, ROCE_V1: 0x8915 } as const;
+export const EtherType = {
+  IPV4: 0x0800,
+  IPV6: 0x86dd,
+  VLAN: 0x8100,
+  /** The outer of two tags (802.1ad), and what stood for it before there was a standard. */
+  QINQ: 0x88a8,
+  QINQ_OLD: 0x9100,
+  /** A GRH follows (IBTA vol 1 annex A16). */
+  ROCE_V1: 0x8915,
+} as const;
+
+const isVlan = (type: number): boolean =>
+  type === EtherType.VLAN || type === EtherType.QINQ || type === EtherType.QINQ_OLD;
 export const IpProtocol = { UDP: 17, /** A BTH follows a GRH (IBTA vol 1 §8.3.1). */ IBA: 0x1b } as const;
 
 export interface EthernetValue {
@@ -66,7 +78,7 @@ export function decodeEthernet(b: Uint8Array, o: number): { value: EthernetValue
   const vlans: EthernetValue['vlans'] = [];
   let at = o + 12;
   let type = u16(b, at);
-  while (type === EtherType.VLAN || type === EtherType.QINQ) {
+  while (isVlan(type)) {
     if (at + 6 > b.length) return undefined;
     vlans.push({ tpid: type, tci: u16(b, at + 2) });
     at += VLAN_BYTES;
@@ -76,17 +88,23 @@ export function decodeEthernet(b: Uint8Array, o: number): { value: EthernetValue
   return { value, end: at + 2 };
 }
 
+/** @throws RangeError for a value that does not fit its field, as every `encode…` here */
 export function encodeEthernet(value: EthernetValue): Uint8Array {
   const bytes = new Uint8Array(ETHERNET_BYTES + VLAN_BYTES * value.vlans.length);
-  bytes.set(value.destination);
-  bytes.set(value.source, 6);
+  bytes.set(sized('Ethernet destination', value.destination, 6));
+  bytes.set(sized('Ethernet source', value.source, 6), 6);
   let at = 12;
   for (const { tpid, tci } of value.vlans) {
-    setU16(bytes, at, tpid);
-    setU16(bytes, at + 2, tci);
+    setU16(bytes, at, checked('VLAN tpid', tpid, 16));
+    setU16(bytes, at + 2, checked('VLAN tci', tci, 16));
     at += VLAN_BYTES;
   }
-  setU16(bytes, at, value.etherType);
+  setU16(bytes, at, checked('Ethernet etherType', value.etherType, 16));
+  return bytes;
+}
+
+function sized(field: string, bytes: Uint8Array, length: number): Uint8Array {
+  if (bytes.length !== length) throw new RangeError(`${field} of ${bytes.length} bytes: expected ${length}`);
   return bytes;
 }
 
@@ -110,27 +128,44 @@ export function decodeIpv4(b: Uint8Array, o: number): Ipv4Value {
 /** @param following bytes after the header, for the length where the value has none */
 export function encodeIpv4(value: Ipv4Value, following: number): Uint8Array {
   const length = 20 + value.options.length;
+  if (length % 4 !== 0 || length > 60) throw new RangeError(`IPv4 options of ${length - 20} bytes`);
   const bytes = new Uint8Array(length);
   bytes[0] = 0x40 | (length / 4);
-  bytes[1] = value.tos;
-  setU16(bytes, 2, value.totalLength ?? length + following);
-  setU16(bytes, 4, value.id);
-  setU16(bytes, 6, value.flagsAndOffset);
-  bytes[8] = value.ttl;
-  bytes[9] = value.protocol;
-  bytes.set(value.source, 12);
-  bytes.set(value.destination, 16);
+  bytes[1] = checked('IPv4 tos', value.tos, 8);
+  setU16(bytes, 2, checked('IPv4 totalLength', value.totalLength ?? length + following, 16));
+  setU16(bytes, 4, checked('IPv4 id', value.id, 16));
+  setU16(bytes, 6, checked('IPv4 flagsAndOffset', value.flagsAndOffset, 16));
+  bytes[8] = checked('IPv4 ttl', value.ttl, 8);
+  bytes[9] = checked('IPv4 protocol', value.protocol, 8);
+  bytes.set(sized('IPv4 source', value.source, 4), 12);
+  bytes.set(sized('IPv4 destination', value.destination, 4), 16);
   bytes.set(value.options, 20);
-  setU16(bytes, 10, value.checksum ?? internetChecksum(bytes));
+  setU16(bytes, 10, checked('IPv4 checksum', value.checksum ?? internetChecksum(bytes), 16));
   return bytes;
 }
 
-/** RFC 1071. */
-export function internetChecksum(bytes: Uint8Array): number {
-  let sum = 0;
-  for (let i = 0; i < bytes.length; i += 2) sum += (bytes[i] << 8) | (bytes[i + 1] ?? 0);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
+/** RFC 1071: of `start` … `end − 1`, onto the sum of what came before. */
+export function internetChecksum(bytes: Uint8Array, start = 0, end = bytes.length, before = 0): number {
+  let sum = before;
+  for (let i = start; i < end; i += 2) sum += (bytes[i] << 8) | (i + 1 < end ? bytes[i + 1] : 0);
+  // Divided, not shifted: 64 KiB of 0xffff exceed 31 bits.
+  while (sum > 0xffff) sum = (sum & 0xffff) + Math.floor(sum / 0x1_0000);
   return ~sum & 0xffff;
+}
+
+/**
+ * The checksum that belongs into a UDP header, over the pseudo header and the datagram (RFC 768, RFC 8200
+ * §8.1). RoCE sends 0 instead; kernels that segment a burst (GSO) fill in a real one.
+ * @param ip offset of the IPv4 or IPv6 header in `b`
+ * @param udp offset of the UDP header, with the right length in it
+ */
+export function udpChecksum(b: Uint8Array, ip: number, udp: number): number {
+  const length = u16(b, udp + 4);
+  const [from, to] = b[ip] >> 4 === 4 ? [ip + 12, ip + 20] : [ip + 8, ip + 40];
+  const addresses = ~internetChecksum(b, from, to) & 0xffff;
+  const header = ~internetChecksum(b, udp, udp + 6, addresses + IpProtocol.UDP + length) & 0xffff;
+  // 0 would say that there is none.
+  return internetChecksum(b, udp + UDP_BYTES, udp + length, header) || 0xffff;
 }
 
 export function decodeIpv6(b: Uint8Array, o: number): Ipv6Value {
@@ -149,12 +184,13 @@ export function decodeIpv6(b: Uint8Array, o: number): Ipv6Value {
 
 export function encodeIpv6(value: Ipv6Value, following: number): Uint8Array {
   const bytes = new Uint8Array(IPV6_BYTES);
-  setU32(bytes, 0, (0x6000_0000 | (value.trafficClass << 20) | value.flowLabel) >>> 0);
-  setU16(bytes, 4, value.payloadLength ?? following);
-  bytes[6] = value.nextHeader;
-  bytes[7] = value.hopLimit;
-  bytes.set(value.source, 8);
-  bytes.set(value.destination, 24);
+  const trafficClass = checked('IPv6 trafficClass', value.trafficClass, 8);
+  setU32(bytes, 0, 0x6000_0000 | (trafficClass << 20) | checked('IPv6 flowLabel', value.flowLabel, 20));
+  setU16(bytes, 4, checked('IPv6 payloadLength', value.payloadLength ?? following, 16));
+  bytes[6] = checked('IPv6 nextHeader', value.nextHeader, 8);
+  bytes[7] = checked('IPv6 hopLimit', value.hopLimit, 8);
+  bytes.set(sized('IPv6 source', value.source, 16), 8);
+  bytes.set(sized('IPv6 destination', value.destination, 16), 24);
   return bytes;
 }
 
@@ -167,9 +203,9 @@ export const decodeUdp = (b: Uint8Array, o: number): UdpValue => ({
 
 export function encodeUdp(value: UdpValue, following: number): Uint8Array {
   const bytes = new Uint8Array(UDP_BYTES);
-  setU16(bytes, 0, value.sourcePort);
-  setU16(bytes, 2, value.destinationPort);
-  setU16(bytes, 4, value.length ?? UDP_BYTES + following);
-  setU16(bytes, 6, value.checksum ?? 0);
+  setU16(bytes, 0, checked('UDP sourcePort', value.sourcePort, 16));
+  setU16(bytes, 2, checked('UDP destinationPort', value.destinationPort, 16));
+  setU16(bytes, 4, checked('UDP length', value.length ?? UDP_BYTES + following, 16));
+  setU16(bytes, 6, checked('UDP checksum', value.checksum ?? 0, 16));
   return bytes;
 }

@@ -61,7 +61,10 @@ export type ExtensionName = keyof typeof EXTENSION_BYTES;
 export interface OpcodeInfo {
   /** The whole byte. */
   readonly opcode: number;
-  /** What Wireshark shows in its Info column, `RC RDMA Write First`. */
+  /**
+   * `RC RDMA Write First`: what Wireshark 4.0 shows in its Info column for RC, UC and UD. It has no such
+   * names for RD, XRC, FLUSH, ATOMIC WRITE and the CNP; theirs here are made in the same way.
+   */
   readonly name: string;
   /** The key in `Opcode`, `RC_RDMA_WRITE_FIRST`. */
   readonly key: OpcodeName;

@@ -2,37 +2,9 @@
  * Whole packets for people: a frame's bytes to plain values of every layer, and back to the same bytes.
  * Parsing never throws: what is not RoCE, or is damaged, comes back with a reason and the place.
  */
-import { type AethValue, decodeAeth, encodeAeth } from './headers/aeth.ts';
-import {
-  type AtomicAckEthValue,
-  type AtomicEthValue,
-  decodeAtomicAck,
-  decodeAtomicEth,
-  encodeAtomicAck,
-  encodeAtomicEth,
-} from './headers/atomic.ts';
+import { checked, setU16, u16 } from './bytes.ts';
+import { checkExtensions, decodeExtension, type Extensions, encodeExtension } from './extensions.ts';
 import { BTH_BYTES, type BthValue, decodeBth, encodeBth } from './headers/bth.ts';
-import {
-  type DethValue,
-  decodeDeth,
-  decodeRdeth,
-  decodeXrceth,
-  encodeDeth,
-  encodeRdeth,
-  encodeXrceth,
-  type RdethValue,
-  type XrcethValue,
-} from './headers/datagram.ts';
-import { decodeReth, encodeReth, type RethValue } from './headers/reth.ts';
-import {
-  decodeFeth,
-  encodeFeth,
-  type FethValue,
-  iethRkey,
-  immDt,
-  writeIeth,
-  writeImmDt,
-} from './headers/small.ts';
 import { ICRC_BYTES, icrcV1, icrcV2, readIcrc, writeIcrc } from './icrc.ts';
 import {
   decodeEthernet,
@@ -51,34 +23,19 @@ import {
   type Ipv6Value,
   UDP_BYTES,
   type UdpValue,
+  udpChecksum,
 } from './network.ts';
-import { EXTENSION_BYTES, type ExtensionName, type OpcodeInfo, opcodeInfo } from './opcodes.ts';
-import { ROCE_UDP_PORT } from './port.ts';
-
-/** Extension headers by the name that the opcode table has for them. */
-export interface Extensions {
-  rdeth?: RdethValue;
-  deth?: DethValue;
-  xrceth?: XrcethValue;
-  feth?: FethValue;
-  reth?: RethValue;
-  atomicEth?: AtomicEthValue;
-  aeth?: AethValue;
-  atomicAckEth?: AtomicAckEthValue;
-  /** Immediate data, in the order of the wire. */
-  immDt?: number;
-  /** The key to invalidate. */
-  ieth?: number;
-  /** The 16 reserved bytes of a CNP. */
-  cnp?: Uint8Array;
-}
+import { type OpcodeInfo, opcodeInfo } from './opcodes.ts';
+import { ROCE_UDP_PORT, SOURCE_PORT_MIN } from './port.ts';
 
 /** A RoCE packet; what parsing gives and building takes. */
 export interface Packet {
   /** RoCE v2 over UDP, or v1 over Ethernet with a GRH. */
   version: 1 | 2;
-  /** Absent where the capture starts at IP. */
+  /** Absent where the capture starts at IP or with a `linkHeader`. */
   ethernet?: EthernetValue;
+  /** The bytes before IP that are no Ethernet header: Linux cooked, BSD loopback. */
+  linkHeader?: Uint8Array;
   /** v2: the IP header; v1: the GRH. */
   ip: Ipv4Value | Ipv6Value;
   /** v2 only. */
@@ -91,13 +48,16 @@ export interface Packet {
   payload: Uint8Array;
   /** Bytes that the payload had on the wire. */
   payloadLength: number;
-  /** The pad bytes, which should be 0; absent in a cut capture. */
+  /** The pad bytes, which should be 0; absent where the capture was cut before their end. */
   pad?: Uint8Array;
   /** As the packet has it; computed where it is absent in `buildPacket`. */
   icrc?: number;
   /** `none`: the capture was cut before it. */
   icrcStatus: 'ok' | 'bad' | 'none';
-  /** What stands in the frame after the packet (Ethernet's own padding, FCS). */
+  /**
+   * What stands in the frame after the packet (Ethernet's own padding, FCS); in a cut capture, what there
+   * is of a cut pad or ICRC.
+   */
   trailer: Uint8Array;
   /** Where the BTH stands in the frame. */
   bthOffset: number;
@@ -145,21 +105,28 @@ export function parseFrame(frame: Uint8Array, linkType: number = FrameType.ETHER
     }
     case FrameType.LINUX_SLL:
       if (frame.length < 16) return no('truncated', frame.length, 'in the SLL header');
-      return parseBelow(frame, 16, (frame[14] << 8) | frame[15]);
+      return withLinkHeader(frame, 16, parseBelow(frame, 16, u16(frame, 14)));
     case FrameType.LINUX_SLL2:
       if (frame.length < 20) return no('truncated', frame.length, 'in the SLL2 header');
-      return parseBelow(frame, 20, (frame[0] << 8) | frame[1]);
+      return withLinkHeader(frame, 20, parseBelow(frame, 20, u16(frame, 0)));
     case FrameType.NULL:
       if (frame.length < 5) return no('truncated', frame.length, 'in the NULL header');
-      return parseBelow(frame, 4, frame[4] >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
+      return withLinkHeader(frame, 4, parseBelow(frame, 4, etherTypeByVersion(frame[4])));
     case FrameType.RAW:
     case FrameType.IPV4:
     case FrameType.IPV6:
       if (frame.length < 1) return no('truncated', 0, 'an empty frame');
-      return parseBelow(frame, 0, frame[0] >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
+      return parseBelow(frame, 0, etherTypeByVersion(frame[0]));
     default:
       return no('not-roce', 0, `link type ${linkType}`);
   }
+}
+
+const etherTypeByVersion = (byte: number): number => (byte >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
+
+function withLinkHeader(frame: Uint8Array, length: number, result: ParseResult): ParseResult {
+  if (result.ok) result.packet.linkHeader = frame.subarray(0, length);
+  return result;
 }
 
 function parseBelow(b: Uint8Array, o: number, etherType: number, ethernet?: EthernetValue): ParseResult {
@@ -242,124 +209,76 @@ function parseBth(b: Uint8Array, start: number, o: number, end: number, lower: L
     ...(icrcAt <= b.length ? { pad: b.subarray(padAt, icrcAt) } : {}),
     ...(icrc === undefined ? {} : { icrc }),
     icrcStatus: icrc === undefined ? 'none' : icrc === computed ? 'ok' : 'bad',
-    trailer: b.subarray(Math.min(end, b.length)),
+    trailer: b.subarray(whole ? end : icrcAt <= b.length ? icrcAt : Math.min(padAt, b.length)),
     bthOffset: o,
   };
   return { ok: true, packet };
 }
 
-function decodeExtension(into: Extensions, name: ExtensionName, b: Uint8Array, o: number): void {
-  switch (name) {
-    case 'rdeth':
-      into.rdeth = decodeRdeth(b, o);
-      break;
-    case 'deth':
-      into.deth = decodeDeth(b, o);
-      break;
-    case 'xrceth':
-      into.xrceth = decodeXrceth(b, o);
-      break;
-    case 'feth':
-      into.feth = decodeFeth(b, o);
-      break;
-    case 'reth':
-      into.reth = decodeReth(b, o);
-      break;
-    case 'atomicEth':
-      into.atomicEth = decodeAtomicEth(b, o);
-      break;
-    case 'aeth':
-      into.aeth = decodeAeth(b, o);
-      break;
-    case 'atomicAckEth':
-      into.atomicAckEth = decodeAtomicAck(b, o);
-      break;
-    case 'immDt':
-      into.immDt = immDt(b, o);
-      break;
-    case 'ieth':
-      into.ieth = iethRkey(b, o);
-      break;
-    case 'cnp':
-      into.cnp = b.slice(o, o + EXTENSION_BYTES.cnp);
-  }
-}
-
-function encodeExtension(from: Extensions, name: ExtensionName, b: Uint8Array, o: number): void {
-  const missing = () => new TypeError(`the opcode wants an extension header ${name}`);
-  const value = from[name];
-  if (value === undefined) throw missing();
-  switch (name) {
-    case 'rdeth':
-      encodeRdeth(b, o, value as RdethValue);
-      break;
-    case 'deth':
-      encodeDeth(b, o, value as DethValue);
-      break;
-    case 'xrceth':
-      encodeXrceth(b, o, value as XrcethValue);
-      break;
-    case 'feth':
-      encodeFeth(b, o, value as FethValue);
-      break;
-    case 'reth':
-      encodeReth(b, o, value as RethValue);
-      break;
-    case 'atomicEth':
-      encodeAtomicEth(b, o, value as AtomicEthValue);
-      break;
-    case 'aeth':
-      encodeAeth(b, o, value as AethValue);
-      break;
-    case 'atomicAckEth':
-      encodeAtomicAck(b, o, value as AtomicAckEthValue);
-      break;
-    case 'immDt':
-      writeImmDt(b, o, value as number);
-      break;
-    case 'ieth':
-      writeIeth(b, o, value as number);
-      break;
-    case 'cnp':
-      b.set(value as Uint8Array, o);
-  }
-}
-
 /** What `buildPacket` needs; the rest of a `Packet` follows from it. */
 export type PacketInput = Pick<Packet, 'version' | 'ip' | 'bth' | 'extensions' | 'payload'> &
-  Partial<Pick<Packet, 'ethernet' | 'udp' | 'pad' | 'icrc' | 'trailer'>>;
+  Partial<Pick<Packet, 'ethernet' | 'linkHeader' | 'pad' | 'icrc' | 'trailer'>> & {
+    /** `'compute'` gives a real checksum, as a burst that the kernel segments has. */
+    udp?: Omit<UdpValue, 'checksum'> & { checksum?: number | 'compute' };
+    /** Of a packet that is cut, with `icrcStatus: 'none'`. */
+    payloadLength?: number;
+    /** `'none'` leaves out the ICRC and what is absent before it; the other values say nothing. */
+    icrcStatus?: Packet['icrcStatus'];
+  };
 
 /**
  * The frame's bytes. Lengths, IPv4 checksum and ICRC are computed where the value leaves them out, so a
- * parsed packet builds back to what it was, mistakes included.
+ * parsed packet builds back to what it was, mistakes included, and cut where it was cut.
  *
- * @throws TypeError for an unknown opcode or a missing extension header
+ * @throws TypeError for an unknown opcode, or an extension header that it wants and the value
+ *   lacks, or the reverse
+ * @throws RangeError for a value that does not fit its field
  */
 export function buildPacket(packet: PacketInput): Uint8Array<ArrayBuffer> {
   const info = opcodeInfo(packet.bth.opcode);
   if (!info) throw new TypeError(`no opcode 0x${packet.bth.opcode.toString(16)}`);
-  const pad = packet.pad ?? new Uint8Array(packet.bth.pad);
-  const roce = info.headerLength + packet.payload.length + pad.length + ICRC_BYTES;
-  const udp = packet.version === 2 ? encodeUdp(packet.udp ?? DEFAULT_UDP, roce) : new Uint8Array(0);
-  const following = udp.length + roce;
+  checkExtensions(packet.extensions, info);
+  const { payload, ethernet, trailer = EMPTY } = packet;
+  const cut = packet.icrcStatus === 'none';
+  const pad = packet.pad ?? (cut ? EMPTY : new Uint8Array(packet.bth.pad));
+
+  // What the headers count is the packet as it was sent; what is written is what there is of it.
+  const wholePayload = cut ? (packet.payloadLength ?? payload.length) : payload.length;
+  const sent = info.headerLength + wholePayload + (cut ? packet.bth.pad : pad.length) + ICRC_BYTES;
+  const udp = packet.version === 2 ? encodeUdp(udpValue(packet.udp), sent) : EMPTY;
+  const following = udp.length + sent;
   const ip = packet.ip.version === 4 ? encodeIpv4(packet.ip, following) : encodeIpv6(packet.ip, following);
-  const ethernet = packet.ethernet ? encodeEthernet(packet.ethernet) : new Uint8Array(0);
-  const trailer = packet.trailer ?? new Uint8Array(0);
-  const bytes = new Uint8Array(ethernet.length + ip.length + following + trailer.length);
-  bytes.set(ethernet);
-  bytes.set(ip, ethernet.length);
-  bytes.set(udp, ethernet.length + ip.length);
-  const bth = ethernet.length + ip.length + udp.length;
+  const link = ethernet ? encodeEthernet(ethernet) : (packet.linkHeader ?? EMPTY);
+
+  const bth = link.length + ip.length + udp.length;
+  const padAt = bth + info.headerLength + payload.length;
+  const icrcAt = padAt + pad.length;
+  const end = icrcAt + (cut ? 0 : ICRC_BYTES);
+  const bytes = new Uint8Array(end + trailer.length);
+  bytes.set(link);
+  bytes.set(ip, link.length);
+  bytes.set(udp, link.length + ip.length);
   encodeBth(bytes, bth, packet.bth);
   for (const name of info.extensions)
     encodeExtension(packet.extensions, name, bytes, bth + info.offsets[name]);
-  bytes.set(packet.payload, bth + info.headerLength);
-  const icrcAt = bth + roce - ICRC_BYTES;
-  bytes.set(pad, icrcAt - pad.length);
+  bytes.set(payload, bth + info.headerLength);
+  bytes.set(pad, padAt);
+  bytes.set(trailer, end);
+  if (cut) return bytes;
+
+  // The UDP checksum covers the ICRC, which does not cover the checksum.
   const compute = packet.version === 1 ? icrcV1 : icrcV2;
-  writeIcrc(bytes, icrcAt, packet.icrc ?? compute(bytes, ethernet.length, icrcAt));
-  bytes.set(trailer, bth + roce);
+  writeIcrc(bytes, icrcAt, checked('ICRC', packet.icrc ?? compute(bytes, link.length, icrcAt), 32));
+  if (packet.udp?.checksum === 'compute' && udp.length > 0) {
+    setU16(bytes, bth - 2, udpChecksum(bytes.subarray(0, end), link.length, bth - UDP_BYTES));
+  }
   return bytes;
 }
 
-const DEFAULT_UDP: UdpValue = { sourcePort: 0xc000, destinationPort: ROCE_UDP_PORT };
+const EMPTY = new Uint8Array(0);
+
+function udpValue(udp: PacketInput['udp']): UdpValue {
+  if (!udp) return { sourcePort: SOURCE_PORT_MIN, destinationPort: ROCE_UDP_PORT };
+  const { checksum, ...rest } = udp;
+  return { ...rest, checksum: typeof checksum === 'number' ? checksum : 0 };
+}
