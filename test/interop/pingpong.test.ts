@@ -74,7 +74,9 @@ const cases = ([4, 6] as const).flatMap((version) =>
 );
 
 describe.each(cases)('IPv$version, we are the $role, path MTU $mtu, $size bytes, events $events', (c) => {
-  test('messages go both ways, every ICRC right, no counter of trouble moves', async () => {
+  // Repeated where the machine kept our process off its processors for longer than rxe's timer (67 ms), as
+  // shared ones do now and then; what we would not answer is not answered the next time either.
+  test('messages go both ways, every ICRC right, no counter of trouble moves', { retry: 3 }, async () => {
     const { version, role, mtu, size, events } = c;
     const iters = size > 100_000 ? 5 : 20;
     const host = version === 4 ? address.hostIp4 : address.hostIp6;

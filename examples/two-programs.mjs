@@ -1,0 +1,53 @@
+// SEND and RDMA READ between two programs, which find each other over TCP.
+//
+//   node two-programs.mjs server 127.0.0.1
+//   node two-programs.mjs client 127.0.0.2 127.0.0.1
+import { exchangeAsClient, exchangeAsServer, openDevice } from '@node-roce/verbs-api';
+
+const [role, address, peer] = process.argv.slice(2);
+const port = Number(process.env.PORT ?? 18600);
+
+const device = await openDevice({ address });
+const pd = await device.allocPd();
+const cq = await device.createCq();
+const qp = await pd.createQp({ sendCq: cq });
+
+const exchange =
+  role === 'server'
+    ? await exchangeAsServer({ host: address, port })
+    : await exchangeAsClient({ host: peer, port });
+
+if (role === 'server') {
+  // Offers some memory, and waits to be told that it was read.
+  const offer = await pd.registerMr(new TextEncoder().encode('the answer is 42'), {
+    access: { remoteRead: true },
+  });
+  const inbox = await pd.registerMr(new Uint8Array(100));
+  await qp.toInit();
+  qp.postRecv({ sgList: [{ mr: inbox }] });
+  const { addr, rkey } = offer.remote();
+  const remote = await exchange.swap({ ...qp.connectionData(), addr: `${addr}`, rkey, length: offer.length });
+  await qp.connect(remote);
+  await exchange.swap('ready');
+  const { byteLen } = await cq.next();
+  console.log('the client says:', new TextDecoder().decode(inbox.bytes(0, byteLen)));
+} else {
+  const remote = await exchange.swap(qp.connectionData());
+  await qp.connect(remote);
+  await exchange.swap('ready');
+  const bytes = new Uint8Array(remote.length);
+  const mr = await pd.registerMr(bytes);
+  const from = { addr: BigInt(remote.addr), rkey: remote.rkey };
+  qp.postSend({ opcode: 'RDMA_READ', signaled: true, sgList: [{ mr }], remote: from });
+  await cq.next();
+  console.log('the server offers:', new TextDecoder().decode(bytes));
+  qp.postSend({
+    opcode: 'SEND',
+    inline: true,
+    signaled: true,
+    sgList: [new TextEncoder().encode('thank you')],
+  });
+  await cq.next();
+}
+await exchange.close();
+await device.close();
