@@ -1,8 +1,10 @@
-/** Packets as text: one line each, or a line a field. */
-import { toHex } from './bytes.ts';
+/** Packets as text: one line each, or a line a field with its offset and bytes. */
+import { u16, u24, u32, u64 } from './bytes.ts';
 import { formatIpAddress, formatMac } from './gid.ts';
 import { describeSyndrome } from './headers/aeth.ts';
-import type { Packet } from './packet.ts';
+import { ETHERNET_BYTES, VLAN_BYTES } from './network.ts';
+import { type ExtensionName, opcodeInfo } from './opcodes.ts';
+import { buildPacket, type Packet } from './packet.ts';
 
 const hex = (value: number | bigint, digits = 0): string => `0x${value.toString(16).padStart(digits, '0')}`;
 
@@ -11,84 +13,257 @@ export function packetAddresses({ ip }: Packet): { source: string; destination: 
   return { source: formatIpAddress(ip.source), destination: formatIpAddress(ip.destination) };
 }
 
+/** Bytes of the frame as it was sent, with what a capture cut off. */
+export function frameLength({ bthOffset, info, payloadLength, bth, trailer, icrcStatus }: Packet): number {
+  const packet = bthOffset + info.headerLength + payloadLength + bth.pad + 4;
+  return icrcStatus === 'none' ? packet : packet + trailer.length;
+}
+
 /**
- * `10.0.0.1 → 10.0.0.2 RC RDMA Write First QP=0x12 PSN=1193046 AckReq VA=0x7f… RKey=0x1234 DMALen=100 1024 bytes icrc ok`
+ * A packet in a line, begun as tshark does:
+ * `10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 AckReq 13 bytes icrc ok`
  */
 export function formatLine(packet: Packet): string {
   const { source, destination } = packetAddresses(packet);
-  const { bth, extensions: e } = packet;
-  const parts = [`${source} → ${destination}`, packet.info.name, `QP=${hex(bth.destQp)}`, `PSN=${bth.psn}`];
+  const { bth, extensions: e, info } = packet;
+  const protocol = packet.version === 2 ? 'RRoCE' : 'RoCE';
+  const parts = [`${source} → ${destination} ${protocol} ${frameLength(packet)} ${info.name}`];
+  parts.push(`QP=${hex(bth.destQp, 6)} PSN=${bth.psn}`);
   if (bth.ackReq) parts.push('AckReq');
   if (bth.solicited) parts.push('SE');
   if (bth.fecn) parts.push('FECN');
   if (bth.becn) parts.push('BECN');
-  if (e.deth) parts.push(`SrcQP=${hex(e.deth.srcQp)} QKey=${hex(e.deth.qkey)}`);
+  if (e.rdeth) parts.push(`EEC=${hex(e.rdeth.eeContext, 6)}`);
+  if (e.deth) parts.push(`SrcQP=${hex(e.deth.srcQp, 6)} QKey=${hex(e.deth.qkey, 8)}`);
+  if (e.xrceth) parts.push(`SRQ=${hex(e.xrceth.srq, 6)}`);
+  if (e.feth) parts.push(`Placement=${e.feth.placement} Selectivity=${e.feth.selectivity}`);
   if (e.reth) parts.push(`VA=${hex(e.reth.va)} RKey=${hex(e.reth.rkey)} DMALen=${e.reth.length}`);
-  if (e.atomicEth) parts.push(`VA=${hex(e.atomicEth.va)} RKey=${hex(e.atomicEth.rkey)}`);
+  if (e.atomicEth) {
+    const { va, rkey, swapAdd, compare } = e.atomicEth;
+    parts.push(`VA=${hex(va)} RKey=${hex(rkey)} SwapAdd=${hex(swapAdd)} Compare=${hex(compare)}`);
+  }
   if (e.aeth) parts.push(`${describeSyndrome(e.aeth.syndrome)} MSN=${e.aeth.msn}`);
   if (e.atomicAckEth) parts.push(`Original=${hex(e.atomicAckEth.original)}`);
   if (e.immDt !== undefined) parts.push(`Imm=${hex(e.immDt, 8)}`);
-  if (e.ieth !== undefined) parts.push(`Inv=${hex(e.ieth)}`);
-  if (packet.info.hasPayload) parts.push(`${packet.payloadLength} bytes`);
+  if (e.ieth !== undefined) parts.push(`Inv=${hex(e.ieth, 8)}`);
+  if (info.hasPayload || packet.payloadLength > 0) parts.push(`${packet.payloadLength} bytes`);
   parts.push(`icrc ${packet.icrcStatus}`);
   return parts.join(' ');
 }
 
 /** A field of a packet, for people. */
 export interface FieldText {
+  /** `ethernet`, `ipv4`, `bth`, `reth`, … */
   layer: string;
   name: string;
   text: string;
+  /** Of its first byte in the frame. Fields of less than a byte share it with their neighbours. */
+  offset: number;
+  /** Its bytes in the frame. */
+  bytes: Uint8Array;
 }
 
-function textOf(name: string, value: unknown): string {
-  if (value instanceof Uint8Array) {
-    if (value.length === 6) return formatMac(value);
-    if (value.length === 16 || (value.length === 4 && (name === 'source' || name === 'destination'))) {
-      return formatIpAddress(value);
-    }
-    return toHex(value);
-  }
-  if (typeof value === 'boolean') return value ? '1' : '0';
-  if (typeof value === 'bigint') return `${hex(value, 16)} (${value})`;
-  return typeof value === 'number' ? `${hex(value)} (${value})` : String(value);
+/** How the value of a field is told from its bytes: a number by default. */
+type Text = (b: Uint8Array, o: number) => string;
+/** Name, offset in the header, bytes; and what to say. */
+type Row = readonly [name: string, at: number, length: number, text?: Text];
+
+const asHex = (b: Uint8Array, o: number, length: number): string =>
+  length === 8 ? hex(u64(b, o), 16) : hex(number(b, o, length), length * 2);
+const hex2: Text = (b, o) => asHex(b, o, 2);
+const hex3: Text = (b, o) => asHex(b, o, 3);
+const hex4: Text = (b, o) => asHex(b, o, 4);
+const hex8: Text = (b, o) => asHex(b, o, 8);
+const bits =
+  (shift: number, mask: number): Text =>
+  (b, o) =>
+    String((b[o] >> shift) & mask);
+const mac: Text = (b, o) => formatMac(b.subarray(o, o + 6));
+const address =
+  (length: number): Text =>
+  (b, o) =>
+    formatIpAddress(b, o, length);
+
+function number(b: Uint8Array, o: number, length: number): number {
+  if (length === 1) return b[o];
+  return length === 2 ? u16(b, o) : length === 3 ? u24(b, o) : u32(b, o);
 }
+
+const ipv4: readonly Row[] = [
+  ['version', 0, 1, bits(4, 15)],
+  ['header length', 0, 1, (b, o) => String((b[o] & 15) * 4)],
+  ['DSCP', 1, 1, bits(2, 63)],
+  ['ECN', 1, 1, bits(0, 3)],
+  ['total length', 2, 2],
+  ['identification', 4, 2, hex2],
+  ['reserved flag', 6, 1, bits(7, 1)],
+  ['DF', 6, 1, bits(6, 1)],
+  ['MF', 6, 1, bits(5, 1)],
+  ['fragment offset', 6, 2, (b, o) => String(u16(b, o) & 0x1fff)],
+  ['TTL', 8, 1],
+  ['protocol', 9, 1],
+  ['checksum', 10, 2, hex2],
+  ['source', 12, 4, address(4)],
+  ['destination', 16, 4, address(4)],
+];
+const ipv6: readonly Row[] = [
+  ['version', 0, 1, bits(4, 15)],
+  ['DSCP', 0, 2, (b, o) => String((u16(b, o) >> 6) & 63)],
+  ['ECN', 1, 1, bits(4, 3)],
+  ['flow label', 1, 3, (b, o) => hex(u24(b, o) & 0xf_ffff, 5)],
+  ['payload length', 4, 2],
+  ['next header', 6, 1],
+  ['hop limit', 7, 1],
+  ['source', 8, 16, address(16)],
+  ['destination', 24, 16, address(16)],
+];
+const udp: readonly Row[] = [
+  ['source port', 0, 2],
+  ['destination port', 2, 2],
+  ['length', 4, 2],
+  ['checksum', 6, 2, hex2],
+];
+const bth: readonly Row[] = [
+  ['opcode', 0, 1, (b, o) => `${hex(b[o], 2)} (${opcodeInfo(b[o])?.name})`],
+  ['solicited event', 1, 1, bits(7, 1)],
+  ['MigReq', 1, 1, bits(6, 1)],
+  ['pad count', 1, 1, bits(4, 3)],
+  ['header version', 1, 1, bits(0, 15)],
+  ['P_Key', 2, 2, hex2],
+  ['FECN', 4, 1, bits(7, 1)],
+  ['BECN', 4, 1, bits(6, 1)],
+  ['reserved (6 bits)', 4, 1, bits(0, 63)],
+  ['destination QP', 5, 3, hex3],
+  ['AckReq', 8, 1, bits(7, 1)],
+  ['reserved (7 bits)', 8, 1, bits(0, 127)],
+  ['PSN', 9, 3],
+];
+const extensions: Record<ExtensionName, readonly Row[]> = {
+  rdeth: [
+    ['reserved', 0, 1],
+    ['EE context', 1, 3, hex3],
+  ],
+  deth: [
+    ['Q_Key', 0, 4, hex4],
+    ['reserved', 4, 1],
+    ['source QP', 5, 3, hex3],
+  ],
+  xrceth: [
+    ['reserved', 0, 1],
+    ['SRQ', 1, 3, hex3],
+  ],
+  feth: [
+    ['reserved (26 bits)', 0, 4, (b, o) => String(u32(b, o) >>> 6)],
+    ['selectivity', 3, 1, bits(4, 3)],
+    ['placement type', 3, 1, bits(0, 15)],
+  ],
+  reth: [
+    ['virtual address', 0, 8, hex8],
+    ['R_Key', 8, 4, hex4],
+    ['DMA length', 12, 4],
+  ],
+  atomicEth: [
+    ['virtual address', 0, 8, hex8],
+    ['R_Key', 8, 4, hex4],
+    ['swap or add data', 12, 8, hex8],
+    ['compare data', 20, 8, hex8],
+  ],
+  aeth: [
+    ['syndrome', 0, 1, (b, o) => `${hex(b[o], 2)} (${describeSyndrome(b[o])})`],
+    ['MSN', 1, 3],
+  ],
+  atomicAckEth: [['original remote data', 0, 8, hex8]],
+  immDt: [['immediate data', 0, 4, hex4]],
+  ieth: [['R_Key', 0, 4, hex4]],
+  cnp: [['reserved', 0, 16, (b, o) => (b.subarray(o, o + 16).some((byte) => byte) ? 'not zero' : 'zero')]],
+};
 
 /** Every field of every layer, in the order of the wire. */
 export function packetFields(packet: Packet): FieldText[] {
+  // The frame again, as it was: what is shown is what stands in these bytes.
+  const b = buildPacket(packet);
   const fields: FieldText[] = [];
-  const layer = (name: string, value: object) => {
-    for (const [field, v] of Object.entries(value)) {
-      if (Array.isArray(v)) for (const [i, tag] of v.entries()) layer(`${name}.${field}[${i}]`, tag);
-      else if (v !== undefined) fields.push({ layer: name, name: field, text: textOf(field, v) });
-    }
+  const add = (layer: string, name: string, offset: number, length: number, text: string) =>
+    fields.push({ layer, name, text, offset, bytes: b.subarray(offset, offset + length) });
+  const layer = (name: string, at: number, rows: readonly Row[]) => {
+    for (const [field, o, length, text] of rows)
+      add(name, field, at + o, length, text ? text(b, at + o) : String(number(b, at + o, length)));
   };
-  if (packet.ethernet) layer('ethernet', packet.ethernet);
-  layer(packet.version === 1 ? 'grh' : packet.ip.version === 4 ? 'ipv4' : 'ipv6', packet.ip);
-  if (packet.udp) layer('udp', packet.udp);
-  layer('bth', { ...packet.bth, opcode: `${hex(packet.bth.opcode, 2)} (${packet.info.name})` });
-  for (const name of packet.info.extensions) {
-    const value = packet.extensions[name];
-    if (typeof value === 'number') layer(name, { value });
-    else if (name === 'aeth' && packet.extensions.aeth) {
-      const { syndrome, msn } = packet.extensions.aeth;
-      layer(name, { syndrome: `${hex(syndrome, 2)} (${describeSyndrome(syndrome)})`, msn });
-    } else if (value instanceof Uint8Array) layer(name, { reserved: value });
-    else if (value) layer(name, value);
+
+  const { ip, info, bthOffset, icrcStatus } = packet;
+  const ipOffset = bthOffset - (packet.udp ? 8 : 0) - (ip.version === 4 ? 20 + ip.options.length : 40);
+  if (packet.ethernet) {
+    layer('ethernet', 0, ethernetRows(packet.ethernet.vlans.length));
+  } else if (packet.linkHeader) {
+    add('link', 'header', 0, packet.linkHeader.length, `${packet.linkHeader.length} bytes`);
   }
-  if (packet.info.hasPayload)
-    fields.push({ layer: 'payload', name: 'length', text: `${packet.payloadLength}` });
-  fields.push({
-    layer: 'icrc',
-    name: 'value',
-    text: packet.icrc === undefined ? 'cut off' : `${hex(packet.icrc, 8)} (${packet.icrcStatus})`,
-  });
+  if (ip.version === 6) layer(packet.version === 1 ? 'grh' : 'ipv6', ipOffset, ipv6);
+  else {
+    layer('ipv4', ipOffset, ipv4);
+    const { length } = ip.options;
+    if (length > 0) add('ipv4', 'options', ipOffset + 20, length, `${length} bytes`);
+  }
+  if (packet.udp) layer('udp', bthOffset - 8, udp);
+  layer('bth', bthOffset, bth);
+  for (const name of info.extensions) layer(name, bthOffset + info.offsets[name], extensions[name]);
+
+  const payloadAt = bthOffset + info.headerLength;
+  const { payload, payloadLength, pad, icrc, trailer } = packet;
+  if (info.hasPayload || payloadLength > 0) {
+    const there = payload.length < payloadLength ? `, ${payload.length} of them here` : '';
+    add('payload', 'data', payloadAt, payload.length, `${payloadLength} bytes${there}`);
+  }
+  const padAt = payloadAt + payload.length;
+  if (pad && pad.length > 0) {
+    add('payload', 'pad', padAt, pad.length, pad.some((byte) => byte) ? 'not zero' : 'zero');
+  }
+  const icrcAt = padAt + (pad?.length ?? 0);
+  if (icrc === undefined) add('icrc', 'value', icrcAt, 0, 'cut off');
+  else add('icrc', 'value', icrcAt, 4, `${asHex(b, icrcAt, 4)} (${icrcStatus})`);
+  if (icrc !== undefined && trailer.length > 0) {
+    add('trailer', 'data', icrcAt + 4, trailer.length, `${trailer.length} bytes`);
+  }
   return fields;
 }
 
-/** `packetFields`, a line each. */
-export function formatFields(packet: Packet): string {
+function ethernetRows(tags: number): Row[] {
+  const rows: Row[] = [
+    ['destination', 0, 6, mac],
+    ['source', 6, 6, mac],
+  ];
+  for (let i = 0; i < tags; i++) {
+    const at = 12 + VLAN_BYTES * i;
+    rows.push(
+      ['VLAN tag', at, 2, hex2],
+      ['VLAN priority', at + 2, 1, bits(5, 7)],
+      ['VLAN DEI', at + 2, 1, bits(4, 1)],
+      ['VLAN ID', at + 2, 2, (b, o) => String(u16(b, o) & 0xfff)],
+    );
+  }
+  rows.push(['EtherType', ETHERNET_BYTES - 2 + VLAN_BYTES * tags, 2, hex2]);
+  return rows;
+}
+
+/** How `formatFields` shows a field's place: its offset in the frame, and its bytes (16 at most). */
+export interface FieldOptions {
+  offsets?: boolean;
+  hex?: boolean;
+}
+
+/** `packetFields`, a line each: `  bth.PSN   1193046`, with `offsets` and `hex` `0033 12 34 56` before it. */
+export function formatFields(packet: Packet, options: FieldOptions = {}): string {
   return packetFields(packet)
-    .map(({ layer, name, text }) => `  ${`${layer}.${name}`.padEnd(26)} ${text}`)
+    .map(({ layer, name, text, offset, bytes }) => {
+      const place = options.offsets ? `  ${offset.toString(16).padStart(4, '0')}` : '';
+      return `${place}${options.hex ? `  ${hexColumn(bytes)}` : ''}  ${`${layer}.${name}`.padEnd(30)} ${text}`;
+    })
     .join('\n');
+}
+
+const HEX_COLUMN_BYTES = 16;
+
+function hexColumn(bytes: Uint8Array): string {
+  const shown = Array.from(bytes.subarray(0, HEX_COLUMN_BYTES), (byte) => byte.toString(16).padStart(2, '0'));
+  const text = shown.join(' ') + (bytes.length > HEX_COLUMN_BYTES ? ' …' : '');
+  return text.padEnd(HEX_COLUMN_BYTES * 3 + 1);
 }

@@ -1,9 +1,11 @@
 import fc from 'fast-check';
-import { expect, test } from 'vitest';
-import { toHex } from './bytes.ts';
-import { formatFields, formatLine } from './format.ts';
-import { EXTENSION_BYTES, OPCODES } from './opcodes.ts';
-import { buildPacket, type Extensions, FrameType, type PacketInput, parseFrame } from './packet.ts';
+import { describe, expect, test } from 'vitest';
+import { fromHex, toHex } from './bytes.ts';
+import type { Extensions } from './extensions.ts';
+import { formatFields, formatLine, packetFields } from './format.ts';
+import { udpChecksum } from './network.ts';
+import { EXTENSION_BYTES, OPCODES, Opcode } from './opcodes.ts';
+import { buildPacket, FrameType, type PacketInput, parseFrame } from './packet.ts';
 
 const u24 = fc.nat(0xff_ffff);
 const u32 = fc.nat(0xffff_ffff);
@@ -50,7 +52,7 @@ const ethernet = (etherType: number) =>
   fc.record({
     destination: bytes(6),
     source: bytes(6),
-    vlans: fc.array(fc.record({ tpid: fc.constantFrom(0x8100, 0x88a8), tci: fc.nat(0xffff) }), {
+    vlans: fc.array(fc.record({ tpid: fc.constantFrom(0x8100, 0x88a8, 0x9100), tci: fc.nat(0xffff) }), {
       maxLength: 2,
     }),
     etherType: fc.constant(etherType),
@@ -161,4 +163,133 @@ test('random, cut and spoiled bytes: a result, never an exception', () => {
     ),
     { numRuns: 2000 },
   );
+});
+
+// UC SEND only of real hardware, with a UDP checksum; a ConnectX's RoCE v1 WRITE.
+const UC = fromHex(
+  '248a07a8fa22248a07a8fa22080045010040047840004011b4d5c0a80007c0a80007c00012b7002caca22460ffff000000d300cf17104630818be28935d90e9a95505401be885e50000078f353f3',
+);
+const V1 = fromHex(
+  '7cfe90753cd87cfe90753cd889156020000000281b4000000000000000000000ffff0f00000200000000000000000000ffff0f0000020a70ffff0000010a80a788bc000055d4c0726000000047b3000000050000000001000000e3d856bb',
+);
+
+function parsed(frame: Uint8Array, type?: number) {
+  const result = parseFrame(frame, type);
+  if (!result.ok) throw new Error(`${result.reason}: ${result.detail}`);
+  return result.packet;
+}
+
+describe('captures', () => {
+  test('that are cut anywhere after the headers build back as far as they go', () => {
+    for (const [frame, headers] of [
+      [UC, 14 + 20 + 8 + 12],
+      [V1, 14 + 40 + 28],
+    ] as const) {
+      for (let length = headers; length < frame.length; length++) {
+        const cut = parsed(frame.subarray(0, length));
+        expect(cut.icrcStatus).toBe('none');
+        expect(cut.payloadLength).toBe(parsed(frame).payloadLength);
+        expect(toHex(buildPacket(cut))).toBe(toHex(frame.subarray(0, length)));
+        expect(formatFields(cut)).toContain('cut off');
+      }
+      expect(parseFrame(frame.subarray(0, headers - 1))).toMatchObject({ ok: false, reason: 'truncated' });
+    }
+  });
+
+  test('without an Ethernet header build back with what they have instead', () => {
+    const ip = toHex(UC.subarray(14));
+    const cases = [
+      [FrameType.LINUX_SLL, '0000030400060000000000000000' + '0800'],
+      [FrameType.LINUX_SLL2, '0800' + '0000000000010304000600000000000000ff'],
+      [FrameType.NULL, '02000000'],
+      [FrameType.RAW, ''],
+      [FrameType.IPV4, ''],
+    ] as const;
+    for (const [type, header] of cases) {
+      const packet = parsed(fromHex(header + ip), type);
+      expect(packet.icrcStatus).toBe('ok');
+      expect(packet.ethernet).toBeUndefined();
+      expect(toHex(packet.linkHeader ?? new Uint8Array(0))).toBe(header);
+      expect(toHex(buildPacket(packet))).toBe(header + ip);
+    }
+  });
+
+  test('keep the padding and FCS that follow a packet', () => {
+    const packet = parsed(Uint8Array.of(...UC, 0, 0, 0xde, 0xad));
+    expect([packet.icrcStatus, toHex(packet.trailer)]).toEqual(['ok', '0000dead']);
+    expect(toHex(buildPacket(packet))).toBe(`${toHex(UC)}0000dead`);
+  });
+});
+
+describe('building', () => {
+  const least: PacketInput = {
+    version: 2,
+    ip: parsed(UC).ip,
+    bth: parsed(UC).bth,
+    extensions: {},
+    payload: new Uint8Array(2),
+  };
+
+  test('computes the checksums that real hardware wrote', () => {
+    expect(udpChecksum(UC, 14, 34)).toBe(0xaca2);
+    const packet = parsed(UC);
+    const {
+      checksum: _ip,
+      totalLength: _length,
+      ...ip
+    } = packet.ip as Extract<typeof packet.ip, { version: 4 }>;
+    const { icrc: _icrc, ...rest } = packet;
+    const udp = { sourcePort: 0xc000, destinationPort: 4791, checksum: 'compute' as const };
+    expect(toHex(buildPacket({ ...rest, ip, udp }))).toBe(toHex(UC));
+  });
+
+  test('refuses what can not be written, by name', () => {
+    const bth = { ...least.bth, opcode: Opcode.RC_RDMA_WRITE_ONLY };
+    const reth = { va: 0n, rkey: 1, length: 2 };
+    expect(() => buildPacket({ ...least, bth })).toThrow('RC RDMA Write Only needs extension header reth');
+    expect(() => buildPacket({ ...least, extensions: { reth } })).toThrow(
+      'UC Send Only has no extension header',
+    );
+    expect(() => buildPacket({ ...least, bth: { ...bth, opcode: 0xff } })).toThrow('no opcode 0xff');
+    expect(() => buildPacket({ ...least, bth, extensions: { reth: { ...reth, rkey: 2 ** 32 } } })).toThrow(
+      'RETH rkey 4294967296',
+    );
+    expect(() =>
+      buildPacket({ ...least, ip: { ...least.ip, source: new Uint8Array(5) } as PacketInput['ip'] }),
+    ).toThrow('IPv4 source of 5 bytes');
+  });
+});
+
+describe('as text', () => {
+  test('a line begins as in tshark', () => {
+    expect(formatLine(parsed(UC))).toBe(
+      '192.168.0.7 → 192.168.0.7 RRoCE 78 UC Send Only QP=0x0000d3 PSN=13571856 18 bytes icrc ok',
+    );
+    expect(formatLine(parsed(V1))).toBe(
+      '::ffff:15.0.0.2 → ::ffff:15.0.0.2 RoCE 94 RC RDMA Write Only QP=0x00010a PSN=10979516 AckReq ' +
+        'VA=0x55d4c0726000 RKey=0x47b3 DMALen=5 5 bytes icrc ok',
+    );
+  });
+
+  test('a field stands with its offset and bytes', () => {
+    const lines = formatFields(parsed(V1), { offsets: true, hex: true }).split('\n');
+    const line = (name: string) => lines.find((text) => text.includes(` ${name} `))?.replace(/ +/g, ' ');
+    expect(line('bth.PSN')).toBe(' 003f a7 88 bc bth.PSN 10979516');
+    expect(line('reth.R_Key')).toBe(' 004a 00 00 47 b3 reth.R_Key 0x000047b3');
+    expect(line('icrc.value')).toBe(' 005a e3 d8 56 bb icrc.value 0xe3d856bb (ok)');
+  });
+
+  test('the fields cover every byte of a frame', () => {
+    fc.assert(
+      fc.property(packets, (input) => {
+        const frame = buildPacket(input);
+        const covered = new Uint8Array(frame.length);
+        for (const { offset, bytes: b } of packetFields(parsed(frame))) {
+          expect(toHex(b)).toBe(toHex(frame.subarray(offset, offset + b.length)));
+          covered.fill(1, offset, offset + b.length);
+        }
+        expect(covered.indexOf(0)).toBe(-1);
+      }),
+    );
+  });
 });
