@@ -33,12 +33,12 @@ export function encodeAddress({ lid, qpNum, psn, gid }: PingpongAddress): Buffer
 
 /** @throws RoceError ERR_ROCE_EXCHANGE for anything else than what the tool writes */
 export function decodeAddress(message: Uint8Array): PingpongAddress {
-  const text = Buffer.from(message).toString('latin1');
-  const match = /^([0-9a-f]{4}):([0-9a-f]{6}):([0-9a-f]{6}):([0-9a-f]{32})\0$/i.exec(text);
+  const bytes = Buffer.from(message);
+  const match = /^([0-9a-f]{4}):([0-9a-f]{6}):([0-9a-f]{6}):([0-9a-f]{32})\0$/i.exec(
+    bytes.toString('latin1'),
+  );
   if (!match) {
-    throw broken(
-      `the peer sent ${JSON.stringify(text.slice(0, 60))}, which is no address of ibv_rc_pingpong`,
-    );
+    throw broken(`the peer sent ${quoted(bytes)}, which is no address of ibv_rc_pingpong`);
   }
   const [, lid, qpn, psn, gid] = match as unknown as [string, string, string, string, string];
   return {
@@ -49,31 +49,53 @@ export function decodeAddress(message: Uint8Array): PingpongAddress {
   };
 }
 
+const quoted = (bytes: Buffer) => JSON.stringify(bytes.toString('latin1').slice(0, 60));
+
 function broken(message: string): RoceError {
   return new RoceError('ERR_ROCE_EXCHANGE', message, { errno: 'EIO' });
 }
 
-/** Reads exactly so many bytes. */
-async function read(socket: Socket, bytes: number, signal: AbortSignal): Promise<Buffer> {
-  for (;;) {
-    const chunk = socket.read(bytes) as Buffer | null;
-    if (chunk?.length === bytes) return chunk;
-    // At the end of the stream, `read` gives what is left.
-    if (chunk !== null || socket.readableEnded || socket.destroyed) {
-      throw broken(
-        `the peer closed the connection before it had sent ${bytes} bytes` +
-          (chunk === null ? '' : ` (it sent ${JSON.stringify(chunk.toString('latin1'))})`),
-      );
+/** What a socket brings, to be read by the byte. */
+class Inbox {
+  #bytes = Buffer.alloc(0);
+  #ended = false;
+  #changed = () => {};
+
+  constructor(socket: Socket) {
+    socket.on('data', (chunk: Buffer) => {
+      this.#bytes = Buffer.concat([this.#bytes, chunk]);
+      // Nobody has that much to say; whoever does is not heard.
+      if (this.#bytes.length > 4096) socket.pause();
+      this.#changed();
+    });
+    for (const event of ['end', 'close', 'error']) {
+      socket.on(event, () => {
+        this.#ended = true;
+        this.#changed();
+      });
     }
-    const settled = new AbortController();
-    const within = AbortSignal.any([signal, settled.signal]);
-    const events = ['readable', 'end', 'close'].map((name) => once(socket, name, { signal: within }));
-    for (const event of events) event.catch(() => {});
-    try {
-      await Promise.race(events);
-    } finally {
-      settled.abort();
+  }
+
+  /** Exactly so many bytes. */
+  async read(count: number, signal: AbortSignal): Promise<Buffer> {
+    while (this.#bytes.length < count) {
+      if (this.#ended) {
+        const sent = this.#bytes.length === 0 ? '' : ` (it sent ${quoted(this.#bytes)})`;
+        throw broken(`the peer closed the connection before it had sent ${count} bytes${sent}`);
+      }
+      await new Promise<void>((resolve, reject) => {
+        const abort = () => reject(signal.reason);
+        this.#changed = () => {
+          signal.removeEventListener('abort', abort);
+          resolve();
+        };
+        if (signal.aborted) abort();
+        else signal.addEventListener('abort', abort, { once: true });
+      });
     }
+    const read = this.#bytes.subarray(0, count);
+    this.#bytes = this.#bytes.subarray(count);
+    return read;
   }
 }
 
@@ -98,13 +120,13 @@ export async function serveExchange(
     onListening?.();
     [socket] = (await once(server, 'connection', { signal })) as [Socket];
     const within = withTimeout(signal, timeout);
-    socket.on('error', () => {}); // `read` tells.
+    const inbox = new Inbox(socket);
     socket.setNoDelay(true);
-    const remote = decodeAddress(await read(socket, MESSAGE_BYTES, within));
+    const remote = decodeAddress(await inbox.read(MESSAGE_BYTES, within));
     socket.write(encodeAddress(await answer(remote, socket.localAddress ?? '')));
-    const done = await read(socket, DONE.length, within);
+    const done = await inbox.read(DONE.length, within);
     if (done.toString('latin1') !== DONE) {
-      throw broken(`the peer sent ${JSON.stringify(done.toString('latin1'))} instead of "done"`);
+      throw broken(`the peer sent ${quoted(done)} instead of "done"`);
     }
   } catch (error) {
     throw explained(error, signal, 'the client', timeout);
@@ -135,10 +157,10 @@ export async function callExchange(
   const within = withTimeout(signal, timeout);
   try {
     await once(socket, 'connect', { signal: within });
-    socket.on('error', () => {});
+    const inbox = new Inbox(socket);
     socket.setNoDelay(true);
     socket.write(encodeAddress(local));
-    await ready(decodeAddress(await read(socket, MESSAGE_BYTES, within)));
+    await ready(decodeAddress(await inbox.read(MESSAGE_BYTES, within)));
     socket.end(DONE);
   } catch (error) {
     socket.destroy();
@@ -159,6 +181,7 @@ const withTimeout = (signal: AbortSignal, seconds: number) =>
 
 /** A time-out in words; an abort by the user and all other errors as they are. */
 function explained(error: unknown, signal: AbortSignal, peer: string, timeout: number): unknown {
-  if ((error as Error).name !== 'AbortError' || signal.aborted) return error;
+  const { name } = error as Error;
+  if (signal.aborted || (name !== 'AbortError' && name !== 'TimeoutError')) return error;
   return new RoceError('ERR_ROCE_TIMEOUT', `${peer} was silent for ${timeout} s`, { errno: 'EIO' });
 }

@@ -1,0 +1,236 @@
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { gzipSync } from 'node:zlib';
+import { describe, expect, test } from 'vitest';
+import { run } from './cli.ts';
+import { commands, nameOf } from './commands.ts';
+
+const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
+const opAll = join(captures, 'op_all.pcap');
+
+interface Result {
+  code: number;
+  out: string;
+  err: string;
+}
+
+async function roce(
+  args: readonly string[],
+  { env = {}, input, isTTY }: { env?: Record<string, string>; input?: Uint8Array; isTTY?: boolean } = {},
+): Promise<Result> {
+  let out = '';
+  let err = '';
+  const code = await run(args, {
+    stdin: Readable.from(input === undefined ? [] : [input]),
+    stdout: { write: (text) => (out += text), isTTY },
+    stderr: { write: (text) => (err += text), isTTY },
+    env,
+    signal: new AbortController().signal,
+  });
+  return { code, out, err };
+}
+
+const jsonLines = (text: string) =>
+  text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+
+describe('usage', () => {
+  test.each([
+    [
+      'an unknown command, with the likely one',
+      ['dmup'],
+      "there is no command 'dmup'; did you mean 'roce dump'?",
+    ],
+    [
+      'an unknown option, with the likely one',
+      ['dump', '--jsno', 'x'],
+      'dump has no option --jsno; did you mean --json?',
+    ],
+    ['an unknown short option', ['dump', '-q', 'x'], 'dump has no option -q'],
+    ['a missing argument', ['dump'], 'dump needs <file>'],
+    ['an argument too many', ['dump', 'a', 'b'], "unexpected argument 'b'"],
+    ['no number', ['dump', '--qp', 'many', 'x'], '--qp many: expected a whole number of 0 … 16777215'],
+    [
+      'a number out of range',
+      ['pingpong', '--port', '65536'],
+      '--port 65536: expected a whole number of 1 … 65535',
+    ],
+    ['a value not of the list', ['pingpong', '--mtu', '1500'], '--mtu 1500: expected one of 256, 512'],
+    ['a fraction', ['pingpong', '--iters', '1.5'], '--iters 1.5: expected a whole number'],
+    ['a negative number', ['pingpong', '--iters=-5'], '--iters -5: expected a whole number'],
+    ['no value', ['pingpong', '--port'], '--port needs a value'],
+    ['an option twice', ['pingpong', '--port', '1', '--port', '2'], '--port is given more than once'],
+    [
+      'a time-out of nothing',
+      ['pingpong', '--timeout', '0'],
+      '--timeout 0: expected a number of seconds above 0',
+    ],
+  ])('%s: exit code 2, one line and a hint, nothing on stdout', async (_what, args, message) => {
+    const { code, out, err } = await roce(args);
+    expect(err).toContain(message);
+    expect(err.trim().split('\n')).toHaveLength(2);
+    expect(err).toMatch(/Try 'roce .*--help'\./);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+  });
+
+  test('nothing at all: the help on stderr, exit code 2', async () => {
+    const { code, out, err } = await roce([]);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toContain('Usage');
+  });
+});
+
+describe('help', () => {
+  test.each(['--help', '-h', 'help'])('roce %s lists the commands', async (arg) => {
+    const { code, out, err } = await roce([arg]);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    for (const command of commands) expect(out).toContain(`  ${command.usage}  `);
+  });
+
+  test.each(commands.map(nameOf))('roce %s --help has options and examples', async (name) => {
+    const { code, out } = await roce([name, '--help']);
+    expect(code).toBe(0);
+    const command = commands.find((c) => nameOf(c) === name)!;
+    for (const { flags } of command.options) expect(out).toContain(flags);
+    for (const [line] of command.examples) expect(out).toContain(`roce ${line}`);
+    expect((await roce(['help', name])).out).toBe(out);
+  });
+
+  test('--version', async () => {
+    const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'));
+    expect(await roce(['--version'])).toEqual({ code: 0, out: `${version}\n`, err: '' });
+  });
+});
+
+describe('colours', () => {
+  const bad = join(captures, 'corrupt_A.pcap');
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: this is what a colour is.
+  const ESC = /\u001b\[/;
+
+  test.each([
+    ['on a terminal', { isTTY: true }, true],
+    ['not in a pipe', { isTTY: false }, false],
+    ['not with NO_COLOR', { isTTY: true, env: { NO_COLOR: '1' } }, false],
+    ['not on a dumb terminal', { isTTY: true, env: { TERM: 'dumb' } }, false],
+    ['in a pipe with FORCE_COLOR', { isTTY: false, env: { FORCE_COLOR: '1' } }, true],
+    ['never with both', { isTTY: true, env: { FORCE_COLOR: '1', NO_COLOR: '1' } }, false],
+  ])('%s', async (_what, options, colored) => {
+    expect(ESC.test((await roce(['dump', bad], options)).out)).toBe(colored);
+  });
+});
+
+describe('dump', () => {
+  test('one line a packet', async () => {
+    const { code, out, err } = await roce(['dump', opAll]);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    const lines = out.trimEnd().split('\n');
+    expect(lines[0]).toBe(
+      '    1    0.000000  10.77.0.2 → 10.77.0.3  RC SEND Only QP=0x00005f PSN=1193046 len=13 ackreq icrc=ok',
+    );
+    expect(lines[12]).toContain(
+      'RC RDMA WRITE First QP=0x00005f PSN=1193054 len=1024 va=0x00007fac431f0000 rkey=0x000046f7 dmalen=3001 icrc=ok',
+    );
+  });
+
+  test('--json: one object a packet', async () => {
+    const packets = jsonLines((await roce(['dump', '--json', opAll])).out);
+    expect(packets[12]).toMatchObject({
+      frame: 13,
+      src: '10.77.0.2',
+      dst: '10.77.0.3',
+      srcPort: 58272,
+      opcode: 'RC RDMA WRITE First',
+      destQp: 0x5f,
+      psn: 1193054,
+      payloadLength: 1024,
+      icrc: 'ok',
+      reth: { va: '0x00007fac431f0000', rkey: 0x46f7, length: 3001 },
+    });
+    expect(packets[12].time).toMatch(/^\d{10}\.\d{9}$/);
+    expect(packets[0].relativeTime).toBe('0.000000000');
+  });
+
+  test('the twenty bad ICRCs of the corrupted capture, with what was expected', async () => {
+    const packets = jsonLines((await roce(['dump', '--json', join(captures, 'corrupt_A.pcap')])).out);
+    const bad = packets.filter((packet) => packet.icrc === 'bad');
+    expect(bad).toHaveLength(20);
+    expect(bad[0].icrcValue).toMatch(/^0x[0-9a-f]{8}$/);
+    expect(bad[0].icrcExpected).not.toBe(bad[0].icrcValue);
+  });
+
+  test('--fields: offsets and bytes', async () => {
+    const { out } = await roce(['dump', '-x', '-c', '1', opAll]);
+    expect(out).toMatch(/^Frame 1: 74 bytes at \d+\.\d{9}\n/);
+    expect(out).toMatch(/0x002a {2}bth.opcode +0x04 RC SEND Only +04\n/);
+    expect(out).toMatch(/0x0043 {2}pad +3 bytes +000000\n/);
+    expect(out).toMatch(/0x0046 {2}icrc +0xdc4b3eaf ok +af3e4bdc\n$/);
+  });
+
+  test('--qp, --opcode and --count choose packets', async () => {
+    const packets = jsonLines(
+      (await roce(['dump', '--json', '--qp', '0x60', '--opcode', 'atomic', '-c', '2', opAll])).out,
+    );
+    expect(packets.map((packet) => [packet.destQp, packet.opcode])).toEqual([
+      [0x60, 'RC ATOMIC Acknowledge'],
+      [0x60, 'RC ATOMIC Acknowledge'],
+    ]);
+  });
+
+  test('standard input, and gzip', async () => {
+    const plain = await roce(['dump', opAll]);
+    const bytes = readFileSync(opAll);
+    expect(await roce(['dump', '-'], { input: bytes })).toEqual(plain);
+    expect(await roce(['dump', '-'], { input: gzipSync(bytes) })).toEqual(plain);
+  });
+
+  test('frames that are not RoCE are counted on stderr', async () => {
+    const { code, err } = await roce(['dump', join(captures, 'cm_mckey.pcap')]);
+    expect(code).toBe(0);
+    expect(err).toMatch(/^\d+ frames? (is|are) not RoCE and not shown\n$/);
+  });
+
+  test('a file that is cut: what is readable, where it broke, exit code 1', async () => {
+    const bytes = readFileSync(opAll);
+    const whole = (await roce(['dump', opAll])).out.split('\n');
+    const cut = join(mkdtempSync(join(tmpdir(), 'roce-')), 'cut.pcap');
+    writeFileSync(cut, bytes.subarray(0, 5000));
+    const { code, out, err } = await roce(['dump', cut]);
+    expect(code).toBe(1);
+    expect(out.trimEnd().split('\n')).toEqual(whole.slice(0, 6));
+    expect(err).toContain(`${cut}: the input is cut off at byte 5000`);
+  });
+
+  test.each([
+    ['no such file', ['dump', '/nonexistent.pcap'], '/nonexistent.pcap: no such file or directory'],
+    ['no capture', ['dump', join(captures, 'README.md')], 'the magic number of neither pcap nor pcapng'],
+  ])('%s: exit code 1', async (_what, args, message) => {
+    const { code, out, err } = await roce(args);
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toContain(message);
+  });
+});
+
+describe('devinfo', () => {
+  test('the loopback interface is a device', async () => {
+    const { code, out } = await roce(['devinfo', '--json']);
+    expect(code).toBe(0);
+    const { devices, limits } = JSON.parse(out);
+    const lo = devices.find((device: { gids: { address: string }[] }) =>
+      device.gids.some((gid) => gid.address === '127.0.0.1'),
+    );
+    expect(lo).toMatchObject({ state: 'PORT_ACTIVE', activeMtu: 4096 });
+    expect(lo.gids[0]).toMatchObject({ gid: '::ffff:127.0.0.1', type: 'RoCE v2' });
+    expect(limits.maxQp).toBeGreaterThan(0);
+  });
+
+  test('in the manner of ibv_devinfo', async () => {
+    const { out } = await roce(['devinfo', '--verbose']);
+    expect(out).toContain('\tactive_mtu:\t4096\n');
+    expect(out).toContain('::ffff:127.0.0.1, RoCE v2\n');
+    expect(out).toContain('\tmaxQp:');
+  });
+});
