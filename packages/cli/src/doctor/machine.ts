@@ -1,0 +1,106 @@
+/** Checks of this machine: the addon, UDP port 4791, the receive buffer, a message over loopback. */
+import { readFileSync } from 'node:fs';
+import { listInterfaces } from '@node-roce/link';
+import { type Device, openDevice, type RoceError } from '@node-roce/verbs-api';
+import { type Check, fail, ok, warn } from './check.ts';
+
+/** rxe sends up to 128 packets before it waits; the kernel charges a full one 8520 bytes, and keeps as much again. */
+const ENOUGH_BUFFER = 2 * 128 * 8520;
+const CAP_NET_ADMIN = 12;
+
+export async function checkAddon(): Promise<Check> {
+  try {
+    const { features } = await import('@node-roce/dgram-native');
+    const { gso, gro, gsoMaxSegments, crc } = features();
+    const sends = gso
+      ? `sends runs of up to ${gsoMaxSegments} packets (GSO)`
+      : 'sends packets one by one (no GSO)';
+    const text = `loaded; ${sends}, ${gro ? 'receives runs (GRO)' : 'receives packets one by one (no GRO)'}, CRC by ${crc}`;
+    if (!gso || !gro) return warn('addon', `${text}; Linux 5.0 or newer is faster`);
+    return crc === 'table'
+      ? warn('addon', `${text}; a processor with PCLMULQDQ would be many times as fast`)
+      : ok('addon', text);
+  } catch (error) {
+    return fail('addon', (error as Error).message);
+  }
+}
+
+/** An address to look at when none was named: the first that other machines can reach. */
+export function usualAddress(): string {
+  const reachable = listInterfaces()
+    .filter((nic) => nic.up && !nic.loopback)
+    .flatMap((nic) => nic.addresses.filter((a) => !a.linkLocal));
+  return reachable[0]?.address ?? '127.0.0.1';
+}
+
+/** Opens a device where a program would, and looks at what it got. */
+export async function* checkDevice(address: string): AsyncGenerator<Check> {
+  let device: Device;
+  try {
+    device = await openDevice({ address });
+  } catch (error) {
+    yield fail('port', (error as Error).message);
+    return;
+  }
+  try {
+    yield ok('port', `UDP port 4791 is free at ${address}`);
+    const { receiveBuffer, link, limitations } = device.query();
+    yield checkBuffer(receiveBuffer);
+    yield ok('link', [`${link}.`, ...limitations].join(' '));
+  } finally {
+    await device.close();
+  }
+}
+
+function checkBuffer(granted: number): Check {
+  const limit = readFileSync('/proc/sys/net/core/rmem_max', 'utf8').trim();
+  const admin = hasCapability(CAP_NET_ADMIN);
+  const text =
+    `${granted} bytes granted (net.core.rmem_max is ${limit}; ` +
+    `${admin ? 'CAP_NET_ADMIN goes past it' : 'without CAP_NET_ADMIN, that is the limit'})`;
+  if (granted >= ENOUGH_BUFFER) return ok('receive buffer', text);
+  return warn(
+    'receive buffer',
+    `${text}: bursts of a fast sender are lost and sent again; raise the limit with 'sysctl -w net.core.rmem_max=16777216'`,
+  );
+}
+
+/** Whether this process has a capability (capabilities(7)). */
+function hasCapability(bit: number): boolean {
+  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))?.[1] ?? '0';
+  return ((BigInt(`0x${effective}`) >> BigInt(bit)) & 1n) === 1n;
+}
+
+/** A message from one adapter to another. Not at port 4791: who has that is another question. */
+export async function checkLoopback(): Promise<Check> {
+  const message = new TextEncoder().encode('is anybody there?');
+  for (let attempt = 0; ; attempt++) {
+    const port = 49_152 + Math.floor(Math.random() * 16_000);
+    try {
+      await using a = await openDevice({ address: '127.0.0.1', port });
+      await using b = await openDevice({ address: '127.0.0.2', port });
+      const [fromCq, toCq] = [await a.createCq(8), await b.createCq(8)];
+      const [fromPd, toPd] = [await a.allocPd(), await b.allocPd()];
+      const from = await fromPd.createQp({ sendCq: fromCq });
+      const to = await toPd.createQp({ sendCq: toCq });
+      const mr = await toPd.registerMr(new Uint8Array(64));
+      await from.connect(to.connectionData());
+      await to.connect(from.connectionData());
+      to.postRecv({ sgList: [{ mr }] });
+      from.postSend({ opcode: 'SEND', inline: true, signaled: true, sgList: [message] });
+      const wc = await toCq.next({ signal: AbortSignal.timeout(3000) });
+      if (!wc.ok) return fail('loopback', `a message ended with ${wc.status}`);
+      const came = Buffer.from(mr.bytes(0, wc.byteLen));
+      return came.equals(message)
+        ? ok('loopback', 'a message went from one adapter to another')
+        : fail('loopback', `a message came as ${JSON.stringify(came.toString())}`);
+    } catch (error) {
+      if ((error as RoceError).errno === 'EADDRINUSE' && attempt < 3) continue;
+      const { name, message: text } = error as Error;
+      return fail(
+        'loopback',
+        name === 'TimeoutError' ? 'a message was lost: is there a firewall on lo?' : text,
+      );
+    }
+  }
+}
