@@ -129,10 +129,10 @@ describe('dump', () => {
     expect({ code, err }).toEqual({ code: 0, err: '' });
     const lines = out.trimEnd().split('\n');
     expect(lines[0]).toBe(
-      '    1    0.000000  10.77.0.2 → 10.77.0.3  RC SEND Only QP=0x00005f PSN=1193046 len=13 ackreq icrc=ok',
+      '    1    0.000000  10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 AckReq 13 bytes icrc ok',
     );
     expect(lines[12]).toContain(
-      'RC RDMA WRITE First QP=0x00005f PSN=1193054 len=1024 va=0x00007fac431f0000 rkey=0x000046f7 dmalen=3001 icrc=ok',
+      'RC RDMA Write First QP=0x00005f PSN=1193054 VA=0x7fac431f0000 RKey=0x46f7 DMALen=3001 1024 bytes icrc ok',
     );
   });
 
@@ -154,20 +154,17 @@ describe('dump', () => {
     expect(packets[0].relativeTime).toBe('0.000000000');
   });
 
-  test('the twenty bad ICRCs of the corrupted capture, with what was expected', async () => {
+  test('the twenty bad ICRCs of the corrupted capture', async () => {
     const packets = jsonLines((await roce(['dump', '--json', join(captures, 'corrupt_A.pcap')])).out);
     const bad = packets.filter((packet) => packet.icrc === 'bad');
     expect(bad).toHaveLength(20);
-    expect(bad[0].icrcValue).toMatch(/^0x[0-9a-f]{8}$/);
-    expect(bad[0].icrcExpected).not.toBe(bad[0].icrcValue);
   });
 
   test('--fields: offsets and bytes', async () => {
     const { out } = await roce(['dump', '-x', '-c', '1', opAll]);
-    expect(out).toMatch(/^Frame 1: 74 bytes at \d+\.\d{9}\n/);
-    expect(out).toMatch(/0x002a {2}bth.opcode +0x04 RC SEND Only +04\n/);
-    expect(out).toMatch(/0x0043 {2}pad +3 bytes +000000\n/);
-    expect(out).toMatch(/0x0046 {2}icrc +0xdc4b3eaf ok +af3e4bdc\n$/);
+    expect(out).toMatch(/^Frame 1 at \d+\.\d{9}\n/);
+    expect(out).toMatch(/^ {2}002a {2}04 +bth\.opcode +0x04 \(RC Send Only\)$/m);
+    expect(out).toMatch(/^ {2}0046 {2}af 3e 4b dc +icrc\.value +0xaf3e4bdc \(ok\)$/m);
   });
 
   test('--qp, --opcode and --count choose packets', async () => {
@@ -191,6 +188,26 @@ describe('dump', () => {
     const { code, err } = await roce(['dump', join(captures, 'cm_mckey.pcap')]);
     expect(code).toBe(0);
     expect(err).toMatch(/^\d+ frames? (is|are) not RoCE and not shown\n$/);
+  });
+
+  test('a frame to RoCE’s port that makes no sense is told, the others are printed', async () => {
+    const bytes = readFileSync(opAll);
+    bytes[24 + 16 + 42] = 0x1f; // The opcode of the first packet.
+    const { code, out, err } = await roce(['dump', '-'], { input: bytes });
+    expect(code).toBe(0);
+    expect(err).toBe('standard input: frame 1 is not shown: unknown-opcode, opcode 0x1f (byte 42)\n');
+    expect(out.startsWith('    2 ')).toBe(true);
+  });
+
+  test('packets that the capture cut have no verdict', async () => {
+    const whole = readFileSync(opAll);
+    // The first packet with 60 of its 74 bytes.
+    const header = whole.subarray(0, 24 + 16);
+    header.writeUInt32LE(60, 24 + 8);
+    const [packet] = jsonLines(
+      (await roce(['dump', '--json', '-'], { input: Buffer.concat([header, whole.subarray(40, 100)]) })).out,
+    );
+    expect(packet).toMatchObject({ opcode: 'RC SEND Only', payloadLength: 13, icrc: 'none' });
   });
 
   test('a file that is cut: what is readable, where it broke, exit code 1', async () => {

@@ -155,7 +155,6 @@ export const commands: readonly CommandSpec[] = [
         summary: 'Stop after so many packets',
         parse: integer(1, Number.MAX_SAFE_INTEGER),
       },
-      { ...udpPort, summary: 'UDP port of RoCE in this capture' },
     ],
     examples: [
       ['dump trace.pcap', 'one line a packet'],

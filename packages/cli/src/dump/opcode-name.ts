@@ -1,5 +1,5 @@
 /** Opcodes in words, as Wireshark has them in its list of opcodes (packet-infiniband.c, `OpCodeMap`). */
-import { OperationBits, opcodeInfo } from '@node-roce/wire';
+import { type OpcodeInfo, OperationBits } from '@node-roce/wire';
 
 /** By the low five bits; Wireshark writes the service before it. Its newer opcodes are named likewise. */
 const operations: Readonly<Record<number, string>> = {
@@ -31,12 +31,10 @@ const operations: Readonly<Record<number, string>> = {
   [OperationBits.ATOMIC_WRITE]: 'ATOMIC WRITE',
 };
 
-/** `RC RDMA WRITE First` for 6; `Unknown 0x1f` for a byte that is no opcode. */
-export function opcodeName(opcode: number): string {
-  const info = opcodeInfo(opcode);
-  if (info === undefined) return `Unknown 0x${opcode.toString(16).padStart(2, '0')}`;
-  if (info.transportName === 'CNP') return 'CNP';
-  const operation = operations[info.operation]!;
+/** `RC RDMA WRITE First` for opcode 6. */
+export function opcodeName({ transportName, operation }: OpcodeInfo): string {
+  if (transportName === 'CNP') return 'CNP';
+  const name = operations[operation]!;
   // Wireshark's two rows of UD have a small letter.
-  return `${info.transportName} ${info.transportName === 'UD' ? operation.replace('Only', 'only') : operation}`;
+  return `${transportName} ${transportName === 'UD' ? name.replace('Only', 'only') : name}`;
 }

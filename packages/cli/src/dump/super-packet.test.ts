@@ -4,6 +4,8 @@ import {
   icrcV2,
   Opcode,
   opcodeInfo,
+  type Packet,
+  parseFrame,
   setU16,
   verifyIcrc,
   writeBth,
@@ -11,8 +13,6 @@ import {
   writeReth,
 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { locate } from './locate.ts';
-import { readPacket } from './packet.ts';
 import { SuperPacketSplitter } from './super-packet.ts';
 
 const PORT = 4791;
@@ -72,9 +72,15 @@ function ipPacket(ip: number, udpPayload: number, id: number): Uint8Array {
   return packet;
 }
 
-function split(frame: Uint8Array, splitter = new SuperPacketSplitter()) {
-  const frames = splitter.split(frame, locate(frame, LinkType.RAW, PORT)!);
-  return frames.map((f) => readPacket(f, locate(f, LinkType.RAW, PORT)!));
+function parse(frame: Uint8Array): Packet {
+  const parsed = parseFrame(frame, LinkType.RAW);
+  if (!parsed.ok) throw new Error(parsed.detail);
+  return parsed.packet;
+}
+
+function split(frame: Uint8Array): Packet[] {
+  const packet = parse(frame);
+  return new SuperPacketSplitter().split(frame, packet)?.map(parse) ?? [packet];
 }
 
 const middles = (count: number, payload: number, last: number): Segment[] => [
@@ -88,12 +94,12 @@ const middles = (count: number, payload: number, last: number): Segment[] => [
 
 const summary = (segments: readonly Segment[]) =>
   segments.map(({ opcode, psn, payload }) => ({ opcode, psn, payload, icrc: 'ok' }));
-const seen = (packets: ReturnType<typeof split>) =>
-  packets.map(({ bth, payloadLength, icrc }) => ({
+const seen = (packets: readonly Packet[]) =>
+  packets.map(({ bth, payloadLength, icrcStatus }) => ({
     opcode: bth.opcode,
     psn: bth.psn,
     payload: payloadLength,
-    icrc,
+    icrc: icrcStatus,
   }));
 
 test.each([256, 512, 1024, 2048, 4096])('a run of path MTU %i, its last packet shorter', (mtu) => {
@@ -128,7 +134,7 @@ test('two packets that fit in the length of one', () => {
 
 test('a segment is a whole IP packet: its own lengths and checksum', () => {
   const frame = superPacket(middles(2, 1024, 100));
-  const [, second] = new SuperPacketSplitter().split(frame, locate(frame, LinkType.RAW, PORT)!);
+  const [, second] = new SuperPacketSplitter().split(frame, parse(frame))!;
   expect(second!.length).toBe(20 + 8 + 12 + 1024 + 4);
   let sum = 0;
   for (let o = 0; o < 20; o += 2) sum += (second![o]! << 8) | second![o + 1]!;
@@ -140,13 +146,13 @@ test('a segment is a whole IP packet: its own lengths and checksum', () => {
 test('a corrupt segment after the first is shown as bad, the others as good', () => {
   const frame = superPacket(middles(4, 1024, 1024));
   frame[28 + 2 * 1040 + 500]! ^= 1;
-  expect(split(frame).map((packet) => packet.icrc)).toEqual(['ok', 'ok', 'bad', 'ok', 'ok']);
+  expect(split(frame).map((packet) => packet.icrcStatus)).toEqual(['ok', 'ok', 'bad', 'ok', 'ok']);
 });
 
 test('a super-packet that the capture cut: packets up to the cut', () => {
   const frame = superPacket(middles(4, 1024, 1024)).subarray(0, 28 + 2 * 1040 + 300);
   const packets = split(frame);
-  expect(packets.map((packet) => packet.icrc)).toEqual(['ok', 'ok', 'none']);
+  expect(packets.map((packet) => packet.icrcStatus)).toEqual(['ok', 'ok', 'none']);
   expect(packets[2]?.payloadLength).toBe(1024);
 });
 

@@ -7,40 +7,55 @@
  * IP and UDP headers would have had. Sizes are tried, the likely ones first; the first segment's ICRC
  * confirms one (a wrong size passes once in 2^32).
  */
-import { BTH_BYTES, ICRC_BYTES, opcodeInfo, PATH_MTUS, setU16, u16, verifyIcrc } from '@node-roce/wire';
-import type { Located } from './locate.ts';
+import {
+  BTH_BYTES,
+  ICRC_BYTES,
+  internetChecksum,
+  opcodeInfo,
+  PATH_MTUS,
+  type Packet,
+  setU16,
+  UDP_BYTES,
+  u16,
+  verifyIcrc,
+} from '@node-roce/wire';
 
-const UDP_BYTES = 8;
 /** The shortest RoCE datagram: BTH and ICRC. */
 const LEAST_SEGMENT = BTH_BYTES + ICRC_BYTES;
 /** The longest one that is a single packet: path MTU 4096 under the longest run of headers. */
 const LONGEST_PACKET = 4096 + 80;
+
+/** Where in a frame the headers of a RoCEv2 packet are. */
+interface Place {
+  ip: number;
+  udp: number;
+}
 
 /** Tells where segments begin, and remembers the size that was right last: flows rarely change theirs. */
 export class SuperPacketSplitter {
   #lastSize = 0;
 
   /**
-   * The packets of one frame.
+   * The packets of a frame.
    *
    * @param frame link header, IP, UDP, …; may be cut off by the capture's snap length
-   * @param at where its IP and UDP headers are
-   * @returns the frame itself when it is one packet (or nothing confirms that it is more), else new
-   *   frames, each with a copy of the link header and with IP and UDP headers of its own. The last ones
-   *   are shorter than their headers say where the capture was cut.
+   * @param packet what it is parsed as, taken for one packet
+   * @returns undefined when it is one packet, or nothing confirms that it is more; else new frames, each
+   *   with a copy of the link header and with IP and UDP headers of its own. The last ones are shorter
+   *   than their headers say where the capture was cut.
    */
-  split(frame: Uint8Array, at: Located): readonly Uint8Array[] {
-    const whole = [frame];
-    if (at.version === 1) return whole;
-    const isIpv4 = frame[at.ip]! >> 4 === 4;
-    const payload = at.udp + UDP_BYTES;
-    const length = u16(frame, at.udp + 4) - UDP_BYTES;
-    if (length < 2 * LEAST_SEGMENT || frame.length < payload + LEAST_SEGMENT) return whole;
-    const end = payload + length;
-    // One packet that is what it says needs no search, and nothing of more than one packet's length is one.
-    if (length <= LONGEST_PACKET && (frame.length < end || verifyIcrc(frame, at.ip, end))) return whole;
+  split(frame: Uint8Array, packet: Packet): readonly Uint8Array[] | undefined {
+    if (packet.version === 1 || packet.icrcStatus === 'ok') return undefined;
+    const udp = packet.bthOffset - UDP_BYTES;
+    const at = { ip: udp - (packet.ip.version === 4 ? 20 + packet.ip.options.length : 40), udp };
+    const payload = packet.bthOffset;
+    const length = u16(frame, udp + 4) - UDP_BYTES;
+    if (length < 2 * LEAST_SEGMENT || frame.length < payload + LEAST_SEGMENT) return undefined;
+    // A frame that was cut, and is no longer than a packet can be, is taken for one packet.
+    if (packet.icrcStatus === 'none' && length <= LONGEST_PACKET) return undefined;
+    const isIpv4 = packet.ip.version === 4;
     const size = this.#segmentSize(frame, at, length, isIpv4);
-    if (size === undefined) return whole;
+    if (size === undefined) return undefined;
     this.#lastSize = size;
     const segments: Uint8Array[] = [];
     for (let offset = 0, i = 0; offset < length && payload + offset < frame.length; offset += size, i++) {
@@ -49,7 +64,7 @@ export class SuperPacketSplitter {
     return segments;
   }
 
-  #segmentSize(frame: Uint8Array, at: Located, length: number, isIpv4: boolean): number | undefined {
+  #segmentSize(frame: Uint8Array, at: Place, length: number, isIpv4: boolean): number | undefined {
     for (const size of this.#candidates(frame, at.udp + UDP_BYTES, length)) {
       const first = segment(frame, at, isIpv4, 0, size, 0);
       const end = at.udp + UDP_BYTES + size;
@@ -92,7 +107,7 @@ function canFollow(frame: Uint8Array, first: number, second: number, end: number
  */
 function segment(
   frame: Uint8Array,
-  { ip, udp }: Located,
+  { ip, udp }: Place,
   isIpv4: boolean,
   offset: number,
   size: number,
@@ -116,15 +131,7 @@ function segment(
     setU16(made, ip + 4, (base + i) & 0xffff);
     if (!verifyIcrc(made, ip, payload + size)) setU16(made, ip + 4, base);
   }
-  setIpv4Checksum(made, ip, udp);
+  setU16(made, ip + 10, 0);
+  setU16(made, ip + 10, internetChecksum(made, ip, udp));
   return made;
-}
-
-// RFC 1071: the ones' complement of the ones' complement sum of the header's words.
-function setIpv4Checksum(b: Uint8Array, ip: number, end: number): void {
-  setU16(b, ip + 10, 0);
-  let sum = 0;
-  for (let o = ip; o < end; o += 2) sum += u16(b, o);
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
-  setU16(b, ip + 10, ~sum & 0xffff);
 }
