@@ -18,6 +18,7 @@ interface Options {
   b: string;
   size: number;
   trace: string;
+  udpPort: number;
   json: boolean;
 }
 
@@ -40,16 +41,16 @@ const DEPTH = 8;
 
 export async function run(_args: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   // Timed without the tracer, which copies every packet; then one message of each kind with it.
-  const { rows, roundTrip } = await measure(options);
+  const { rows, roundTrip, pathMtu } = await measure(options);
   const traced = await trace(options);
   const ok = rows.every((row) => row.equal) && traced;
   if (options.json) {
-    terminal.json({ ok, operations: rows, roundTripMicroseconds: roundTrip, trace: options.trace });
+    terminal.json({ ok, pathMtu, operations: rows, roundTripMicroseconds: roundTrip, trace: options.trace });
     return ok ? 0 : 1;
   }
   const { colors } = terminal;
   terminal.line(
-    `${colors.bold('Two RoCEv2 adapters in this process')}: ${options.a} and ${options.b}, UDP port 4791, path MTU 4096`,
+    `${colors.bold('Two RoCEv2 adapters in this process')}: ${options.a} and ${options.b}, UDP port ${options.udpPort}, path MTU ${pathMtu}`,
   );
   terminal.line();
   const head = ['', 'messages', 'bytes', 'packets', 'sent again', 'Gb/s', 'SHA-256'];
@@ -103,7 +104,11 @@ async function openPair(
     for (const device of devices) await device.close();
   };
   const side = async (address: string, file?: string): Promise<Side> => {
-    const device = await openDevice({ address, ...(file === undefined ? {} : { trace: file }) });
+    const device = await openDevice({
+      address,
+      port: options.udpPort,
+      ...(file === undefined ? {} : { trace: file }),
+    });
     devices.push(device);
     const pd = await device.allocPd();
     const cq = await device.createCq(64);
@@ -123,7 +128,7 @@ async function openPair(
     if (error instanceof RoceError && error.errno === 'EADDRINUSE') {
       throw new RoceError(
         error.code,
-        `${error.message}. Other addresses of loopback do as well: roce demo --a 127.0.0.3 --b 127.0.0.4`,
+        `${error.message}; or try other addresses or another port: roce demo --a 127.0.0.3 --b 127.0.0.4, roce demo --udp-port 24791`,
         {
           errno: 'EADDRINUSE',
           cause: error,
@@ -148,7 +153,14 @@ async function series(side: Side, count: number, make: (i: number) => SendWr): P
   }
 }
 
-async function measure(options: Options): Promise<{ rows: Row[]; roundTrip: { p50: number; p99: number } }> {
+interface Measured {
+  rows: Row[];
+  /** Microseconds. */
+  roundTrip: { p50: number; p99: number };
+  pathMtu: number;
+}
+
+async function measure(options: Options): Promise<Measured> {
   const { size } = options;
   const [a, b, close] = await openPair(options, size);
   try {
@@ -211,7 +223,8 @@ async function measure(options: Options): Promise<{ rows: Row[]; roundTrip: { p5
         remote: b.mr.remote(i * MESSAGE),
       })),
     );
-    return { rows, roundTrip: pingpong(a, b, Math.min(64, size)) };
+    const pathMtu = Math.min(a.device.query().activeMtu, b.device.query().activeMtu);
+    return { rows, roundTrip: pingpong(a, b, Math.min(64, size)), pathMtu };
   } finally {
     await close();
   }

@@ -1,0 +1,264 @@
+/** The `roce` command as a process: pipes, signals, two of them talking to each other. */
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+
+const root = join(import.meta.dirname, '..');
+const bin = join(root, 'packages/cli/bin/roce.js');
+const opAll = join(root, 'test/fixtures/captures/op_all.pcap');
+const folder = mkdtempSync(join(tmpdir(), 'roce-cli-'));
+
+/** Ports of our own, so that whatever has 4791 on this machine does not matter. */
+const UDP_PORT = 24_800 + (process.pid % 1000);
+let tcpPort = 20_000 + (process.pid % 4000);
+
+interface Result {
+  code: number | null;
+  out: string;
+  err: string;
+}
+
+class Roce {
+  readonly child: ChildProcessWithoutNullStreams;
+  readonly result: Promise<Result>;
+  #out = '';
+  #err = '';
+
+  constructor(...args: string[]) {
+    this.child = spawn(process.execPath, [bin, ...args], { cwd: folder, env: { PATH: process.env.PATH } });
+    this.child.stdout.on('data', (data) => {
+      this.#out += data;
+    });
+    this.child.stderr.on('data', (data) => {
+      this.#err += data;
+    });
+    this.result = new Promise((resolve) => {
+      this.child.on('close', (code) => resolve({ code, out: this.#out, err: this.#err }));
+    });
+  }
+
+  /** Resolves when stderr has that text. */
+  async said(text: string): Promise<void> {
+    while (!this.#err.includes(text)) {
+      if (this.child.exitCode !== null) throw new Error(`ended without a word of '${text}': ${this.#err}`);
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+}
+
+const roce = (...args: string[]) => new Roce(...args).result;
+
+describe('pipes', () => {
+  test('a reader that goes away ends it with 0 and without a word', async () => {
+    const dump = new Roce('dump', '-x', join(root, 'test/fixtures/captures/pp_rc_m1024_s9000.pcap'));
+    dump.child.stdout.once('data', () => dump.child.stdout.destroy());
+    expect(await dump.result).toMatchObject({ code: 0, err: '' });
+  });
+
+  test('standard input from a pipe and from a file', async () => {
+    const expected = await roce('dump', opAll);
+    expect(expected.code).toBe(0);
+    const piped = new Roce('dump', '-');
+    piped.child.stdin.end(readFileSync(opAll));
+    expect(await piped.result).toEqual(expected);
+    const child = spawn(process.execPath, [bin, 'dump', '-'], {
+      stdio: [openSync(opAll, 'r'), 'pipe', 'inherit'],
+    });
+    let out = '';
+    child.stdout?.on('data', (data) => {
+      out += data;
+    });
+    await new Promise((resolve) => child.on('close', resolve));
+    expect(out).toBe(expected.out);
+  });
+});
+
+describe('pingpong', () => {
+  const ours = (...args: string[]) => [
+    'pingpong',
+    '--udp-port',
+    `${UDP_PORT}`,
+    '--port',
+    `${tcpPort}`,
+    ...args,
+  ];
+
+  test.each([
+    { what: 'the defaults', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '200'] },
+    { what: 'events', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '100', '--events'] },
+    {
+      what: 'large messages',
+      server: '127.0.8.1',
+      client: '127.0.8.2',
+      args: ['--iters', '5', '--size', '1M', '--mtu', '4096'],
+    },
+    { what: 'one byte', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '50', '--size', '1'] },
+    { what: 'receives one by one', server: '127.0.8.1', client: '127.0.8.2', args: ['-n', '50', '-r', '1'] },
+  ])('$what: two of them, data checked on both sides', async ({ server: at, client: from, args }) => {
+    tcpPort++;
+    const server = new Roce(...ours('--bind', at, '--json', '--check', ...args));
+    await server.said('waiting for a client');
+    const client = await roce(...ours('--bind', from, '--json', '--check', ...args, at));
+    const served = await server.result;
+    expect(client.err + served.err.replace(/waiting .*\n/, '')).toBe('');
+    expect([client.code, served.code]).toEqual([0, 0]);
+    const [a, b] = [JSON.parse(client.out), JSON.parse(served.out)];
+    expect(a).toMatchObject({ wrongPages: [], icrcErrors: 0, bytes: 2 * a.size * a.iters });
+    expect(b).toMatchObject({ wrongPages: [], icrcErrors: 0, bytes: a.bytes });
+    expect([a.local, a.remote]).toEqual([b.remote, b.local]);
+  });
+
+  test('text in the words of ibv_rc_pingpong; the addresses are chosen from the way to the peer', async () => {
+    tcpPort++;
+    // Both ends at 127.0.0.1 would need the same UDP port twice, so only the client chooses here.
+    const server = new Roce(...ours('--bind', '127.0.8.1', '--iters', '20'));
+    await server.said('waiting for a client');
+    const client = await roce(...ours('--iters', '20', '127.0.8.1'));
+    expect(client.code, client.err).toBe(0);
+    const address = (name: string, ip: string) =>
+      `  ${name} LID 0x0000, QPN 0x[0-9a-f]{6}, PSN 0x[0-9a-f]{6}, GID ::ffff:${ip}\\n`;
+    expect(client.out).toMatch(
+      new RegExp(
+        `^${address('local address: ', '127.0.0.1')}${address('remote address:', '127.0.8.1')}` +
+          '163840 bytes in \\d+\\.\\d\\d seconds = \\d+\\.\\d\\d Mbit/sec\\n' +
+          '20 iters in \\d+\\.\\d\\d seconds = \\d+\\.\\d\\d usec/iter\\n$',
+      ),
+    );
+    expect((await server.result).code).toBe(0);
+  });
+
+  test('a peer that speaks something else: an error, exit code 1', async () => {
+    const port = ++tcpPort;
+    const http = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.end('HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n');
+    }).listen(port, '127.0.8.1');
+    const { code, out, err } = await roce(...ours('--bind', '127.0.8.2', '127.0.8.1'));
+    http.close();
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toMatch(/the peer sent "HTTP.*" *, which is no address of ibv_rc_pingpong/);
+  });
+
+  test('nobody there: an error that says what to start', async () => {
+    tcpPort++;
+    const { code, err } = await roce(...ours('127.0.8.1'));
+    expect(code).toBe(1);
+    expect(err).toContain(`nobody listens at TCP port ${tcpPort} of 127.0.8.1: start 'roce pingpong'`);
+  });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)('%s ends a waiting server', async (signal) => {
+    tcpPort++;
+    const server = new Roce(...ours('--bind', '127.0.8.1'));
+    await server.said('waiting for a client');
+    server.child.kill(signal);
+    const { code, out, err } = await server.result;
+    expect({ code, out }).toEqual({ code: 130, out: '' });
+    expect(err).toMatch(/interrupted\n$/);
+  });
+
+  test('SIGINT ends a running exchange; the peer notices', async () => {
+    tcpPort++;
+    const args = ['--iters', '10M', '--timeout', '1'];
+    const server = new Roce(...ours('--bind', '127.0.8.1', ...args));
+    await server.said('waiting for a client');
+    const client = new Roce(...ours('--bind', '127.0.8.2', ...args, '127.0.8.1'));
+    await new Promise((resolve) => client.child.stdout.once('data', resolve));
+    client.child.kill('SIGINT');
+    expect((await client.result).code).toBe(130);
+    const { code, err } = await server.result;
+    expect(code).toBe(1);
+    expect(err).toMatch(/silent for 1 s|RETRY_EXC_ERR/);
+  });
+});
+
+describe('demo', () => {
+  const places = ['--a', '127.0.9.1', '--b', '127.0.9.2', '--udp-port', `${UDP_PORT}`];
+
+  test('everything arrives as it was sent', async () => {
+    const { code, out, err } = await roce('demo', ...places, '--size', '2M', '--json');
+    expect(code, err).toBe(0);
+    const report = JSON.parse(out);
+    expect(report).toMatchObject({ ok: true, pathMtu: 4096 });
+    expect(report.operations.map((row: { what: string; equal: boolean }) => [row.what, row.equal])).toEqual([
+      ['SEND', true],
+      ['RDMA WRITE', true],
+      ['RDMA READ', true],
+    ]);
+    expect(report.roundTripMicroseconds.p50).toBeGreaterThan(0);
+  });
+
+  test('a table for people, and a capture of what happened', async () => {
+    const { code, out } = await roce(
+      'demo',
+      ...places.slice(0, 4),
+      '--size',
+      '64K',
+      '--trace',
+      'shown.pcapng',
+    );
+    expect(code).toBe(0);
+    expect(out).toMatch(/^RDMA WRITE +1 +65536 +\d+ +0 +\d+\.\d\d +[0-9a-f]{12}… equal/m);
+    const { out: dumped, err } = await roce('dump', '--json', 'shown.pcapng');
+    expect(err).toBe('');
+    const packets = dumped
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line));
+    expect(new Set(packets.map((packet) => packet.icrc))).toEqual(new Set(['ok']));
+    const names = packets.map((packet) => packet.opcode);
+    for (const name of ['RC SEND First', 'RC RDMA WRITE First', 'RC RDMA READ Request', 'RC Acknowledge']) {
+      expect(names).toContain(name);
+    }
+    expect(packets[0]).toMatchObject({ src: '127.0.9.1', dst: '127.0.9.2' });
+  });
+
+  test('a port that is taken: who has it, and what else to try', async () => {
+    const { code, out, err } = await roce(
+      'demo',
+      '--a',
+      '127.0.9.3',
+      '--b',
+      '127.0.9.3',
+      '--udp-port',
+      `${UDP_PORT}`,
+    );
+    expect({ code, out }).toEqual({ code: 1, out: '' });
+    expect(err).toContain(`UDP port ${UDP_PORT} at 127.0.9.3 is in use`);
+    expect(err).toContain('roce demo --udp-port');
+  });
+});
+
+describe('doctor', () => {
+  test('every check has a verdict and a sentence', async () => {
+    const { code, out } = await roce('doctor', '--json', '--bind', '127.0.9.4');
+    const { ok, checks } = JSON.parse(out);
+    expect(code).toBe(ok ? 0 : 1);
+    expect(checks.map((check: { check: string }) => check.check)).toEqual([
+      'addon',
+      'port',
+      'receive buffer',
+      'link',
+      'loopback',
+    ]);
+    expect(checks.find((check: { check: string }) => check.check === 'loopback').verdict).toBe('ok');
+  });
+
+  test('a peer where nobody listens is a failure', async () => {
+    const { code, out } = await roce('doctor', '127.0.9.5');
+    expect(code).toBe(1);
+    expect(out).toMatch(/^ok {4}route: packets to 127\.0\.9\.5 leave from 127\.0\.0\.1 on lo$/m);
+    expect(out).toMatch(/^fail {2}peer: nobody has UDP port 4791 at 127\.0\.9\.5/m);
+  });
+});
+
+test('a damaged file from a pipe: what is readable, then where it broke', async () => {
+  const cut = join(folder, 'cut.pcap');
+  writeFileSync(cut, readFileSync(opAll).subarray(0, 3000));
+  const { code, out, err } = await roce('dump', cut);
+  expect(code).toBe(1);
+  expect(out.split('\n').length).toBeGreaterThan(2);
+  expect(err).toContain('cut off at byte 3000');
+});
