@@ -3,6 +3,7 @@
 // Installs the Debian packages that are missing (root) or names them, builds the guest if there is none or
 // its sources changed, and runs the suite inside a network namespace of its own. Arguments go to vitest:
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
+// `-- --shell` gives a prompt for the guests before the tests.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -14,6 +15,8 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
 const cache = join(root, '.cache/rxe-guest');
 const image = join(cache, 'image');
+const shell = process.argv.includes('--shell');
+const filters = process.argv.slice(2).filter((argument) => argument !== '--shell');
 const logs = join(here, 'logs');
 const NAMESPACE = 'roce-interop-'; // and the process that made it
 const namespace = NAMESPACE + process.pid;
@@ -105,13 +108,18 @@ function runSuite(report) {
   const args = [
     ['netns', 'exec', namespace, process.execPath, vitest, 'run', '--config', join(here, 'vitest.config.ts')],
     ['--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`],
-    process.argv.slice(2),
+    filters,
   ].flat();
   return new Promise((resolve) => {
     const child = spawn('ip', args, {
       cwd: root,
       stdio: 'inherit',
-      env: { ...process.env, ROCE_GUEST_IMAGE: image, PATH: `${process.env.PATH}:/usr/sbin:/sbin` },
+      env: {
+        ...process.env,
+        PATH: `${process.env.PATH}:/usr/sbin:/sbin`,
+        ROCE_GUEST_IMAGE: image,
+        ROCE_GUEST_SHELL: shell ? '1' : '',
+      },
     });
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
       process.on(signal, () => {
@@ -146,7 +154,7 @@ const counts = countsOf(report);
 rmSync(report, { force: true });
 const skipped = counts.numPendingTests + counts.numTodoTests;
 // A filter skips by intent; the whole suite may not.
-const complete = process.argv.length > 2 || skipped === 0;
+const complete = filters.length > 0 || skipped === 0;
 const good = code === 0 && counts.numPassedTests > 0 && complete;
 if (!good && existsSync(logs)) console.error(`test:interop: consoles, commands and captures are in ${logs}`);
 console.log(`interop: ${counts.numPassedTests} passed, ${counts.numFailedTests} failed, ${skipped} skipped`);

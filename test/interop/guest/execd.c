@@ -226,6 +226,8 @@ int main(int argc, char **argv)
         return 1;
     }
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, SIG_DFL); /* init's shell starts background programs with these two ignored */
+    signal(SIGQUIT, SIG_DFL);
     signal(SIGCHLD, SIG_IGN); /* the kernel reaps the serving processes */
     for (;;) {
         int client = accept4(listener, NULL, NULL, SOCK_CLOEXEC);

@@ -30,11 +30,9 @@ export function bridgeOf(number: number): Bridge {
   };
 }
 
-/** The last three bytes of an address of network card `card` (0 RDMA, 1 control) at end `host`. */
+/** Of network card `card` (0 RDMA, 1 control) at end `host` (1 ours, 2 the guest's). */
 export function macOf(number: number, card: 0 | 1, host: 1 | 2): string {
-  return ['52:54:00', 77 + card, number, host]
-    .map((part) => (typeof part === 'number' ? part.toString(16).padStart(2, '0') : part))
-    .join(':');
+  return `52:54:00:7${7 + card}:${number.toString(16).padStart(2, '0')}:0${host}`;
 }
 
 export function raiseBridge({ number, bridge, tap, hostIp4, hostIp6 }: Bridge, mtu: number): void {

@@ -2,6 +2,7 @@
 import type { TestProject } from 'vitest/node';
 import type { GuestAddress } from './guest.ts';
 import { GuestMachine } from './machine.ts';
+import { prompt } from './shell.ts';
 
 declare module 'vitest' {
   export interface ProvidedContext {
@@ -20,6 +21,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
     for (const machine of machines) await machine.stop();
     throw error;
   }
+  if (process.env.ROCE_GUEST_SHELL) await prompt(machines.map((machine) => machine.address));
   project.provide('guest9000', machines[0].address);
   project.provide('guest1500', machines[1].address);
   return async () => {
