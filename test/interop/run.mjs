@@ -6,8 +6,17 @@
 // `-- --shell` gives a prompt for the guests before the tests.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { constants, setPriority } from 'node:os';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -103,7 +112,7 @@ function sweep() {
 }
 
 /** Runs the suite in the namespace; resolves to vitest's exit code, not 0 if a signal ended it. */
-function runSuite(report) {
+function runSuite(report, scratch) {
   const vitest = join(root, 'node_modules/vitest/vitest.mjs');
   const args = [
     ['netns', 'exec', namespace, process.execPath, vitest, 'run', '--config', join(here, 'vitest.config.ts')],
@@ -117,6 +126,7 @@ function runSuite(report) {
       env: {
         ...process.env,
         PATH: `${process.env.PATH}:/usr/sbin:/sbin`,
+        TMPDIR: scratch,
         ROCE_GUEST_IMAGE: image,
         ROCE_GUEST_SHELL: shell ? '1' : '',
       },
@@ -142,16 +152,19 @@ buildGuest();
 sweep();
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long.
 setPriority(constants.priority.PRIORITY_HIGH);
-const report = join(cache, `report-${process.pid}.json`);
+// For what the tests put into the temporary directory, an ordinary user's among it: gone with the run.
+const scratch = mkdtempSync(join(tmpdir(), NAMESPACE));
+chmodSync(scratch, 0o755);
+const report = join(scratch, 'report.json');
 call('ip', ['netns', 'add', namespace]);
 let code = 1;
 try {
-  code = await runSuite(report);
+  code = await runSuite(report, scratch);
 } finally {
   spawnSync('ip', ['netns', 'delete', namespace], { stdio: 'inherit' });
 }
 const counts = countsOf(report);
-rmSync(report, { force: true });
+rmSync(scratch, { recursive: true, force: true });
 const skipped = counts.numPendingTests + counts.numTodoTests;
 // A filter skips by intent; the whole suite may not.
 const complete = filters.length > 0 || skipped === 0;

@@ -1,9 +1,17 @@
 /** Programs that must not outlive the test run. */
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process';
 
-/** Starts a program that the kernel ends with the process that started it, however that one ends. */
-export function spawnTethered(command: string, args: readonly string[], options: SpawnOptions): ChildProcess {
-  return spawn('setpriv', ['--pdeathsig', 'KILL', command, ...args], options);
+/**
+ * Starts a program that the kernel ends with the process that started it, however that one ends.
+ * `privileges`: further options of setpriv(1).
+ */
+export function spawnTethered(
+  command: string,
+  args: readonly string[],
+  options: SpawnOptions,
+  privileges: readonly string[] = [],
+): ChildProcess {
+  return spawn('setpriv', ['--pdeathsig', 'KILL', ...privileges, command, ...args], options);
 }
 
 /** Ends a process: the signal given, then SIGKILL after `patience` ms. Resolves when it is gone. */
