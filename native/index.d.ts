@@ -59,8 +59,9 @@ export class IdWindow {
    * Whether a packet with that Identification counts; if so, the window moves with it.
    * @param id 0 … 65535
    * @param nowMs any clock of milliseconds, unsigned 32-bit
+   * @param arrivedAfterMs the earliest that the packet can have arrived; `nowMs` unless given
    */
-  admit(id: number, nowMs: number): boolean;
+  admit(id: number, nowMs: number, arrivedAfterMs?: number): boolean;
 }
 
 export interface SocketOptions {

@@ -70,7 +70,9 @@ class IdWindowObject : public Napi::ObjectWrap<IdWindowObject> {
   Napi::Value admit(const Napi::CallbackInfo& info) {
     const uint32_t id = integerArgument(info, 0, "id", 0xffff);
     const uint32_t nowMs = integerArgument(info, 1, "nowMs", 0xffff'ffff);
-    return Napi::Boolean::New(info.Env(), window_.admit(static_cast<uint16_t>(id), nowMs));
+    const uint32_t arrivedAfterMs =
+        info[2].IsUndefined() ? nowMs : integerArgument(info, 2, "arrivedAfterMs", 0xffff'ffff);
+    return Napi::Boolean::New(info.Env(), window_.admit(static_cast<uint16_t>(id), nowMs, arrivedAfterMs));
   }
   IdWindow window_;
 };

@@ -4,27 +4,27 @@
 
 namespace roce {
 
-bool IdWindow::admit(uint16_t id, uint32_t nowMs) {
+bool IdWindow::admit(uint16_t id, uint32_t nowMs, uint32_t arrivedAfterMs) {
   if (!anySeen_) {
     // The first packet of a flow sets the window: nothing is known that could refuse it.
     if (id == 0)
       zeroSeen_ = true;
     else
       openCounter(id, nowMs);
-    return good(id, nowMs);
+    return good(id, arrivedAfterMs);
   }
 
-  if (admitCounted(id, nowMs, kReach)) return good(id, nowMs);
+  if (admitCounted(id, nowMs, kReach)) return good(id, arrivedAfterMs);
 
   // Linux sends Identification 0 with "don't fragment" (RFC 6864: it then means nothing), and counts
   // from 0 within a GSO run that is cut in software. Neither says anything about a counter.
   if (id == 0) zeroSeen_ = true;
-  if (zeroSeen_ && id < kRun) return good(id, nowMs);
+  if (zeroSeen_ && id < kRun) return good(id, arrivedAfterMs);
 
   // While a flow is idle its counter runs on: Linux (ip_idents_reserve) adds up to one a jiffy.
   const uint32_t idleMs = nowMs - lastGoodMs_;
   const uint32_t reach = std::min<uint32_t>(kReach + std::min<uint32_t>(idleMs, 0xffff), 0xffff);
-  if (admitCounted(id, nowMs, reach)) return good(id, nowMs);
+  if (admitCounted(id, nowMs, reach)) return good(id, arrivedAfterMs);
 
   // Late ones, overtaken by others on their way, move nothing.
   if (admitBehind(id)) return true;
@@ -33,7 +33,7 @@ bool IdWindow::admit(uint16_t id, uint32_t nowMs) {
   const uint16_t afterStray = static_cast<uint16_t>(id - stray_);
   if (strayKnown_ && afterStray >= 1 && afterStray <= kReach) {
     openCounter(id, nowMs);
-    return good(id, nowMs);
+    return good(id, arrivedAfterMs);
   }
   stray_ = id;
   strayKnown_ = true;
@@ -68,9 +68,11 @@ void IdWindow::openCounter(uint16_t id, uint32_t nowMs) {
   strayKnown_ = false;
 }
 
-bool IdWindow::good(uint16_t id, uint32_t nowMs) {
+bool IdWindow::good(uint16_t id, uint32_t arrivedAfterMs) {
   anySeen_ = true;
-  lastGoodMs_ = nowMs;
+  // Not when we looked at it: a thread that was held up looks at an old packet, and the next one may
+  // have been sent long after it.
+  lastGoodMs_ = arrivedAfterMs;
   predicted_ = id == 0 ? 0 : static_cast<uint16_t>(id + 1);
   return true;
 }

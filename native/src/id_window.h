@@ -16,8 +16,8 @@ class IdWindow {
   static constexpr uint32_t kCounters = 4;
 
   /// Whether a packet with that Identification counts; if so, the window moves with it. `nowMs` is any
-  /// clock of milliseconds that wraps at 2^32.
-  bool admit(uint16_t id, uint32_t nowMs);
+  /// clock of milliseconds that wraps at 2^32; the packet arrived between `arrivedAfterMs` and then.
+  bool admit(uint16_t id, uint32_t nowMs, uint32_t arrivedAfterMs);
   /// The Identification that the next packet will most probably have.
   uint16_t predict() const { return predicted_; }
 
@@ -31,7 +31,7 @@ class IdWindow {
   bool admitCounted(uint16_t id, uint32_t nowMs, uint32_t reach);
   bool admitBehind(uint16_t id) const;
   void openCounter(uint16_t id, uint32_t nowMs);
-  bool good(uint16_t id, uint32_t nowMs);
+  bool good(uint16_t id, uint32_t arrivedAfterMs);
 
   Counter counters_[kCounters];
   uint32_t lastGoodMs_ = 0;

@@ -20,6 +20,10 @@ struct Local {
   /// Of datagrams to this address; source, ports and length are those of the datagram at hand.
   PseudoHeader pseudo;
   TransmitPool transmit;
+  /// Milliseconds of the receiver's clock at which the socket was last seen to be empty, once it was:
+  /// what is received after that arrived after that.
+  uint32_t emptyMs = 0;
+  bool emptySeen = false;
 };
 
 }  // namespace roce

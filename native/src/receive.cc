@@ -58,6 +58,11 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
   do
     received = recvmmsg(socket.fd(), headers_.data(), datagrams, MSG_DONTWAIT, nullptr);
   while (received < 0 && errno == EINTR);
+  arrivedAfterMs_ = local.emptySeen ? local.emptyMs : nowMs_;
+  if (received < static_cast<int>(datagrams)) {
+    local.emptyMs = nowMs_;
+    local.emptySeen = true;
+  }
   if (received < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return false;
     stats_.receiveErrors++;
@@ -193,11 +198,11 @@ Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, P
     const bool counts = ipId == static_cast<uint16_t>(series.base + index), same = ipId == series.base;
     if (counts || same) {
       series.stride = counts ? 1 : 0;
-      window_->admit(ipId, nowMs_);
+      window_->admit(ipId, nowMs_, arrivedAfterMs_);
       return Verdict::ok;
     }
   }
-  if (!window_->admit(ipId, nowMs_) && idWindow_) return Verdict::outOfWindow;
+  if (!window_->admit(ipId, nowMs_, arrivedAfterMs_) && idWindow_) return Verdict::outOfWindow;
   if (!series.known) series = {true, static_cast<uint16_t>(ipId - index), 1};
   return Verdict::ok;
 }

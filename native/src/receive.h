@@ -80,6 +80,7 @@ class Receiver {
   uint32_t count_ = 0;
   size_t slabUsed_ = 0;
   uint32_t nowMs_ = 0;
+  uint32_t arrivedAfterMs_ = 0;
 
   // Whose packets are at hand.
   Gid sourceGid_{};

@@ -47,6 +47,14 @@ describe('a flow that counts', () => {
     expect(window.admit(1200, 5001)).toBe(false);
   });
 
+  test('a packet that was looked at late may be old: the next one reaches further', () => {
+    const window = windowAfter(1000);
+    // Held up for 400 ms: this one came at some time in between, and the next right behind our look at it.
+    expect(window.admit(1023, 400, 5)).toBe(true);
+    expect(window.admit(1113, 401, 400)).toBe(true);
+    expect(window.admit(1300, 402, 401)).toBe(false);
+  });
+
   test('the clock may wrap', () => {
     const window = new IdWindow();
     expect(window.admit(1000, 0xffff_fff0)).toBe(true);
