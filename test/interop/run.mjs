@@ -13,17 +13,16 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
-  writeFileSync,
 } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
 const cache = join(root, '.cache/rxe-guest');
-const image = join(cache, 'image');
 const shell = process.argv.includes('--shell');
 const filters = process.argv.slice(2).filter((argument) => argument !== '--shell');
 const logs = join(here, 'logs');
@@ -60,7 +59,12 @@ function call(command, args, options = {}) {
 const there = (what) =>
   what.startsWith('/')
     ? existsSync(what)
-    : ['/usr/sbin', '/sbin', ...(process.env.PATH ?? '').split(':')].some((d) => existsSync(join(d, what)));
+    : process.env.PATH.split(':').some((directory) => existsSync(join(directory, what)));
+
+function apt(...args) {
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  call('apt-get', ['-q', ...args], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+}
 
 function installPackages() {
   const missing = NEEDED.filter(([what]) => !there(what)).map(([, name]) => name);
@@ -68,21 +72,12 @@ function installPackages() {
     const also = missing.length > 0 ? ` It also needs these Debian packages: ${missing.join(' ')}.` : '';
     fail(`needs root, for network namespaces and a tap device.${also}`);
   }
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
   if (missing.length > 0) {
     console.error(`test:interop: installing ${missing.join(' ')}`);
-    call('apt-get', ['-q', 'update'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
-    call('apt-get', ['-q', '-y', '--no-install-recommends', 'install', ...missing], {
-      env,
-      stdio: ['ignore', 'ignore', 'inherit'],
-    });
-  } else if (!packageListsThere())
-    call('apt-get', ['-q', 'update'], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+    apt('update');
+    apt('-y', '--no-install-recommends', 'install', ...missing);
+  }
 }
-
-// The guest is made of Debian packages, which apt-get can only find with its lists.
-const packageListsThere = () =>
-  spawnSync('apt-cache', ['show', 'ibverbs-utils'], { stdio: 'ignore' }).status === 0;
 
 function files(directory) {
   return readdirSync(directory, { withFileTypes: true })
@@ -90,16 +85,23 @@ function files(directory) {
     .flatMap((e) => (e.isDirectory() ? files(join(directory, e.name)) : [join(directory, e.name)]));
 }
 
+/** The directory of the guest's image, built now unless its sources are those of the last build. */
 function buildGuest() {
+  const sources = join(here, 'guest');
   const hash = createHash('sha256');
-  for (const file of files(join(here, 'guest'))) hash.update(file).update(readFileSync(file));
-  const key = hash.digest('hex');
-  const stamp = join(image, 'built-from');
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === key) return;
+  for (const file of files(sources)) hash.update(relative(sources, file)).update(readFileSync(file));
+  const image = join(cache, hash.digest('hex').slice(0, 16));
+  if (existsSync(image)) return image;
   console.error('test:interop: building the guest');
-  mkdirSync(image, { recursive: true });
-  call('bash', [join(here, 'guest/build.sh'), image, join(cache, 'debs')]);
-  writeFileSync(stamp, key);
+  apt('update'); // it is made of Debian packages
+  const building = join(cache, `building-${process.pid}`);
+  mkdirSync(building, { recursive: true });
+  call('bash', [join(sources, 'build.sh'), building, join(cache, 'debs')]);
+  for (const name of readdirSync(cache)) {
+    if (/^[0-9a-f]{16}$/.test(name)) rmSync(join(cache, name), { recursive: true, force: true });
+  }
+  renameSync(building, image);
+  return image;
 }
 
 /** A run that was killed outright leaves its namespace; its programs died with it (harness/process.ts). */
@@ -112,7 +114,7 @@ function sweep() {
 }
 
 /** Runs the suite in the namespace; resolves to vitest's exit code, not 0 if a signal ended it. */
-function runSuite(report, scratch) {
+function runSuite(image, scratch, report) {
   const vitest = join(root, 'node_modules/vitest/vitest.mjs');
   const args = [
     ['netns', 'exec', namespace, process.execPath, vitest, 'run', '--config', join(here, 'vitest.config.ts')],
@@ -125,7 +127,6 @@ function runSuite(report, scratch) {
       stdio: 'inherit',
       env: {
         ...process.env,
-        PATH: `${process.env.PATH}:/usr/sbin:/sbin`,
         TMPDIR: scratch,
         ROCE_GUEST_IMAGE: image,
         ROCE_GUEST_SHELL: shell ? '1' : '',
@@ -147,8 +148,9 @@ function countsOf(report) {
   return existsSync(report) ? { ...none, ...JSON.parse(readFileSync(report, 'utf8')) } : none;
 }
 
+process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`;
 installPackages();
-buildGuest();
+const image = buildGuest();
 sweep();
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long.
 setPriority(constants.priority.PRIORITY_HIGH);
@@ -159,7 +161,7 @@ const report = join(scratch, 'report.json');
 call('ip', ['netns', 'add', namespace]);
 let code = 1;
 try {
-  code = await runSuite(report, scratch);
+  code = await runSuite(image, scratch, report);
 } finally {
   spawnSync('ip', ['netns', 'delete', namespace], { stdio: 'inherit' });
 }
