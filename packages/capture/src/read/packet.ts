@@ -1,0 +1,71 @@
+/**
+ * One RoCE packet of a capture, as the analysis sees it: flat numbers, no object per layer, one instance
+ * used again for each packet. What is needed of a few packets only (RETH, AETH, DETH, atomics) is read from
+ * `bytes` at `extensions` with wire's accessors.
+ */
+import type { OpcodeInfo } from '@node-roce/wire';
+
+/** Verdicts on the ICRC. `NONE`: the capture was cut before it, or the reader was told not to check. */
+export const IcrcVerdict = { OK: 0, BAD: 1, NONE: 2 } as const;
+
+export class RocePacket {
+  /** Frame number in the capture from 1, as tcpdump and Wireshark count. */
+  frame = 0;
+  /** 0, or the place of the packet in its GSO super-packet. */
+  part = 0;
+  interfaceId = 0;
+  /** Nanoseconds since the first frame of the capture. Negative where a frame is older than the first. */
+  time = 0;
+
+  /** RoCE v1 or v2. */
+  version: 1 | 2 = 2;
+  /** VLAN id of the innermost tag; −1: no tag. */
+  vlan = -1;
+  /** The mirror that the packet was taken out of. */
+  mirror: 'none' | 'erspan' | 'vxlan' = 'none';
+  /** Indices into the reader's table of addresses (`Addresses`): IPv4, IPv6 or, in v1, GIDs. */
+  source = 0;
+  destination = 0;
+  /** UDP source port; 0 in v1. */
+  sourcePort = 0;
+  /** Upper six bits of the traffic class, and ECN (0 … 3; 3 is CE). */
+  dscp = 0;
+  ecn = 0;
+  hopLimit = 0;
+
+  opcode = 0;
+  /** The opcode's row of the table. */
+  info!: OpcodeInfo;
+  destQp = 0;
+  psn = 0;
+  ackReq = false;
+  solicited = false;
+  migReq = false;
+  fecn = false;
+  becn = false;
+  pkey = 0;
+  padCount = 0;
+  /** Bytes of payload on the wire, from the lengths of IP and UDP; in a cut capture more than there are. */
+  payloadLength = 0;
+  /** `IcrcVerdict`. */
+  icrc: number = IcrcVerdict.NONE;
+
+  /** The frame stands here, at `frameOffset` … `frameOffset + frameLength`; valid until the next packet. */
+  bytes: Uint8Array = new Uint8Array(0);
+  frameOffset = 0;
+  frameLength = 0;
+  /** In `bytes`: the IP header (v1: GRH), the BTH, the first extension header, the payload. */
+  ip = 0;
+  bth = 0;
+  extensions = 0;
+  payload = 0;
+  /** End of what was captured of this packet, ICRC included: extension headers may be cut. */
+  end = 0;
+}
+
+/** Addresses as text, by the numbers that packets name them with. */
+export interface Addresses {
+  /** `192.0.2.1`, `2001:db8::1` (RFC 5952). */
+  text(index: number): string;
+  readonly size: number;
+}
