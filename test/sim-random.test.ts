@@ -5,14 +5,17 @@
  *
  * A failure leaves a pcapng and prints how to run it again:
  *   ROCE_SIM=seed,a,b,network,loss,count npx vitest run test/sim-random.test.ts
- * More of it: ROCE_SIM_SEEDS=500 and ROCE_SIM_COUNT=10000.
+ * More of it: ROCE_SIM_SEEDS=500 and ROCE_SIM_COUNT=10000, in slices by ROCE_SIM_FIRST=101 and -t 'all'
+ * (docs/simulation.md says what was run).
  */
 
+import { setImmediate } from 'node:timers/promises';
 import type { EndpointKind } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';
 import { NETWORKS, parseReplay, type RunOptions, runMixed, writeCapture } from './sim/run.ts';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 12);
+const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
 const COUNT = Number(process.env.ROCE_SIM_COUNT ?? 150);
 const LOSSES = [0.01, 0.05, 0.2];
 
@@ -42,14 +45,19 @@ if (replay !== undefined) {
     ['model', 'model'],
   ];
   describe.each(pairs)('%s and %s', (a, b) => {
-    test.each(NETWORKS)('%s', { timeout: 20_000 + SEEDS * COUNT * 20 }, (network) => {
+    test.each(NETWORKS)('%s', { timeout: 20_000 + SEEDS * COUNT * 20 }, async (network) => {
       let gaveUp = 0;
-      for (let i = 0; i < SEEDS; i++) {
-        const loss = LOSSES[i % LOSSES.length];
-        if (check({ seed: i + 1, a, b, network, loss, count: COUNT }).gaveUp) gaveUp++;
+      for (let seed = FIRST; seed < FIRST + SEEDS; seed++) {
+        const loss = LOSSES[(seed - 1) % LOSSES.length];
+        if (check({ seed, a, b, network, loss, count: COUNT }).gaveUp) gaveUp++;
+        // In an hour of it the runner wants to hear from this thread.
+        await setImmediate();
       }
-      // A burst can be longer than all retries together; nothing else here is.
-      const hard = network === 'bursty' ? SEEDS / 4 : 0;
+      if (gaveUp > 0) console.log(`${a} and ${b}, ${network}: ${gaveUp} of ${SEEDS} out of retries`);
+      // A burst can be longer than all retries together. And with a fifth lost one try in three or four fails:
+      // among tens of thousands of packets one has eight such tries in a row (runMixed checks that it had).
+      const heavy = COUNT > 1000 ? Math.ceil(SEEDS / LOSSES.length) : 0;
+      const hard = network === 'bursty' ? Math.max(SEEDS / 4, heavy) : heavy;
       expect(gaveUp).toBeLessThanOrEqual(hard);
     });
   });

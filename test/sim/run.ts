@@ -15,7 +15,7 @@ import {
   Pair,
   type WireOptions,
 } from '@node-roce/sim';
-import { opcodeInfo } from '@node-roce/wire';
+import { AethKind, aethKind, opcodeInfo, psnDiff } from '@node-roce/wire';
 
 export const NETWORKS = [
   'clean',
@@ -111,7 +111,7 @@ export function runMixed(options: RunOptions): Outcome {
     const workload = new MixedWorkload(pair.a, pair.b, count, random);
     const finished = pair.run(() => workload.step(), 600e6);
     if (!finished) outcome.fault = `stalled at ${pair.network.now} µs`;
-    else if (workload.failure === 'RETRY_EXC_ERR' && wasRepeated(pair.network)) outcome.gaveUp = true;
+    else if (workload.failure === 'RETRY_EXC_ERR' && triedInVain(pair.network)) outcome.gaveUp = true;
     else if (workload.failure !== undefined) outcome.fault = `the connection failed: ${workload.failure}`;
   } catch (error) {
     outcome.fault = (error as Error).message;
@@ -119,17 +119,39 @@ export function runMixed(options: RunOptions): Outcome {
   return outcome;
 }
 
-/** Some packet went out as often as a requester has to try before it may give up. */
-function wasRepeated(network: Network): boolean {
-  const sent = new Map<string, number>();
-  for (const { event, bytes, source } of network.trace) {
-    if (event !== 'sent') continue;
+/**
+ * Whether the side that gave up had the right to: the request packet that it asked for last went out at least
+ * `RETRY_CNT` + 1 times, and from the first of them on nothing intact arrived that acknowledges it.
+ */
+function triedInVain({ trace }: Network): boolean {
+  const packets = trace.flatMap(({ event, bytes, source, corrupt }) => {
     const decoded = decodePacket(bytes);
-    if (!decoded.ok || !opcodeInfo(decoded.packet.opcode)!.isRequest) continue;
-    const key = `${source[15]} ${decoded.packet.psn}`;
-    sent.set(key, (sent.get(key) ?? 0) + 1);
-  }
-  return Math.max(...sent.values()) >= RETRY_CNT + 1;
+    if (corrupt && event === 'arrived') return [];
+    if (!decoded.ok) return [];
+    const { psn, opcode, aeth } = decoded.packet;
+    return [{ event, psn, side: source[15], isRequest: opcodeInfo(opcode)!.isRequest, aeth }];
+  });
+  return [1, 2].some((side) => {
+    const sent = packets.filter((p) => p.event === 'sent' && p.side === side && p.isRequest);
+    // Where the last round of repetitions began: the last packet that is behind the one before it.
+    const begin = sent.findLastIndex(({ psn }, i) => i > 0 && psnDiff(psn, sent[i - 1].psn) <= 0);
+    if (begin < 0) return false;
+    const { psn } = sent[begin];
+    const tries = packets.flatMap((p, i) =>
+      p.event === 'sent' && p.side === side && p.isRequest && p.psn === psn ? [i] : [],
+    );
+    const answered = packets
+      .slice(tries[0])
+      .some((p) => p.event === 'arrived' && p.side !== side && !p.isRequest && acknowledges(p, psn));
+    return tries.length > RETRY_CNT && !answered;
+  });
+}
+
+/** Whether a response with this PSN and AETH says that the request packet at `psn` arrived. */
+function acknowledges(response: { psn: number; aeth?: { syndrome: number } }, psn: number): boolean {
+  const ahead = psnDiff(response.psn, psn);
+  const isNak = response.aeth !== undefined && aethKind(response.aeth.syndrome) !== AethKind.ACK;
+  return isNak ? ahead > 0 : ahead >= 0;
 }
 
 export function parseReplay(text: string): RunOptions {

@@ -88,7 +88,9 @@ class Flow {
       'ATOMIC_CMP_AND_SWP',
     ];
     const opcode = random.pick(kinds);
-    const common = { wrId: index, opcode, fence, signaled: random.chance(0.8) };
+    // One in DEPTH is signaled for certain: of unsignaled ones alone nobody would hear that they are done.
+    const signaled = random.chance(0.8) || index % DEPTH === DEPTH - 1;
+    const common = { wrId: index, opcode, fence, signaled };
     const slot = ANSWERS.at + (index % DEPTH) * SLOT;
     if (opcode.startsWith('ATOMIC_')) return this.#drawAtomic(common, slot);
     const length = this.#drawLength();
