@@ -15,7 +15,7 @@ import {
   Pair,
   type WireOptions,
 } from '@node-roce/sim';
-import { AethKind, aethKind, opcodeInfo, psnDiff } from '@node-roce/wire';
+import { AethKind, aethKind, type OpcodeInfo, OperationBits, opcodeInfo, psnDiff } from '@node-roce/wire';
 
 export const NETWORKS = [
   'clean',
@@ -120,8 +120,9 @@ export function runMixed(options: RunOptions): Outcome {
 }
 
 /**
- * Whether the side that gave up had the right to: the request packet that it asked for last went out at least
- * `RETRY_CNT` + 1 times, and from the first of them on nothing intact arrived that acknowledges it.
+ * Whether the side that gave up had the right to: the request packet that it repeated last went out at least
+ * `RETRY_CNT` + 1 times, and since the first of the repetitions nothing intact arrived that answers it. (The answer
+ * to the first try may have come before its turn, ahead of an answer that was late: it does not count.)
  */
 function triedInVain({ trace }: Network): boolean {
   const packets = trace.flatMap(({ event, bytes, source, corrupt }) => {
@@ -129,23 +130,28 @@ function triedInVain({ trace }: Network): boolean {
     if (corrupt && event === 'arrived') return [];
     if (!decoded.ok) return [];
     const { psn, opcode, aeth } = decoded.packet;
-    return [{ event, psn, side: source[15], isRequest: opcodeInfo(opcode)!.isRequest, aeth }];
+    return [{ event, psn, side: source[15], info: opcodeInfo(opcode)!, aeth }];
   });
   return [1, 2].some((side) => {
-    const sent = packets.filter((p) => p.event === 'sent' && p.side === side && p.isRequest);
+    const sent = packets.filter((p) => p.event === 'sent' && p.side === side && p.info.isRequest);
     // Where the last round of repetitions began: the last packet that is behind the one before it.
     const begin = sent.findLastIndex(({ psn }, i) => i > 0 && psnDiff(psn, sent[i - 1].psn) <= 0);
     if (begin < 0) return false;
-    const { psn } = sent[begin];
+    const { psn, info } = sent[begin];
+    // An ACK behind a READ or atomic says only that its answer was lost.
+    const ownAnswer = info.isReadRequest || info.isAtomic;
     const tries = packets.flatMap((p, i) =>
-      p.event === 'sent' && p.side === side && p.isRequest && p.psn === psn ? [i] : [],
+      p.event === 'sent' && p.side === side && p.info.isRequest && p.psn === psn ? [i] : [],
     );
     const answered = packets
-      .slice(tries[0])
-      .some((p) => p.event === 'arrived' && p.side !== side && !p.isRequest && acknowledges(p, psn));
+      .slice(tries.at(-RETRY_CNT))
+      .filter((p) => p.event === 'arrived' && p.side !== side && !p.info.isRequest)
+      .some((p) => (ownAnswer ? p.psn === psn && !isAcknowledge(p.info) : acknowledges(p, psn)));
     return tries.length > RETRY_CNT && !answered;
   });
 }
+
+const isAcknowledge = (info: OpcodeInfo) => info.operation === OperationBits.ACKNOWLEDGE;
 
 /** Whether a response with this PSN and AETH says that the request packet at `psn` arrived. */
 function acknowledges(response: { psn: number; aeth?: { syndrome: number } }, psn: number): boolean {
