@@ -87,6 +87,7 @@ export function runMixed(options: RunOptions): Outcome {
   const wires = [there, back].map((share) => wireOf(options.network, share, delay));
   if (random.chance(0.5)) wires.reverse();
   const maxRdAtomic = random.pick([1, 2, 4, 16]);
+  const pathMtu = random.pick([256, 1024, 4096]);
   const pair = new Pair({
     a: options.a,
     b: options.b,
@@ -96,7 +97,7 @@ export function runMixed(options: RunOptions): Outcome {
     bToA: wires[1],
     timeout: 8,
     retryCnt: RETRY_CNT,
-    pathMtu: random.pick([256, 1024, 4096]),
+    pathMtu,
     credits: random.chance(0.3),
     maxRdAtomic,
     maxDestRdAtomic: maxRdAtomic,
@@ -111,7 +112,8 @@ export function runMixed(options: RunOptions): Outcome {
     const workload = new MixedWorkload(pair.a, pair.b, count, random);
     const finished = pair.run(() => workload.step(), 600e6);
     if (!finished) outcome.fault = `stalled at ${pair.network.now} µs`;
-    else if (workload.failure === 'RETRY_EXC_ERR' && triedInVain(pair.network)) outcome.gaveUp = true;
+    else if (workload.failure === 'RETRY_EXC_ERR' && triedInVain(pair.network, pathMtu))
+      outcome.gaveUp = true;
     else if (workload.failure !== undefined) outcome.fault = `the connection failed: ${workload.failure}`;
   } catch (error) {
     outcome.fault = (error as Error).message;
@@ -120,17 +122,20 @@ export function runMixed(options: RunOptions): Outcome {
 }
 
 /**
- * Whether the side that gave up had the right to: the request packet that it repeated last went out at least
+ * Whether the side that gave up had the right to: what it asked for last was asked for at least
  * `RETRY_CNT` + 1 times, and since the first of the repetitions nothing intact arrived that answers it. (The answer
  * to the first try may have come before its turn, ahead of an answer that was late: it does not count.)
  */
-function triedInVain({ trace }: Network): boolean {
+function triedInVain({ trace }: Network, pathMtu: number): boolean {
   const packets = trace.flatMap(({ event, bytes, source, corrupt }) => {
     const decoded = decodePacket(bytes);
     if (corrupt && event === 'arrived') return [];
     if (!decoded.ok) return [];
-    const { psn, opcode, aeth } = decoded.packet;
-    return [{ event, psn, side: source[15], info: opcodeInfo(opcode)!, aeth }];
+    const { psn, opcode, aeth, reth } = decoded.packet;
+    const info = opcodeInfo(opcode)!;
+    // A READ request asks for as many PSNs as it has responses.
+    const psns = info.isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1;
+    return [{ event, psn, psns, side: source[15], info, aeth }];
   });
   return [1, 2].some((side) => {
     const sent = packets.filter((p) => p.event === 'sent' && p.side === side && p.info.isRequest);
@@ -141,7 +146,7 @@ function triedInVain({ trace }: Network): boolean {
     // An ACK behind a READ or atomic says only that its answer was lost.
     const ownAnswer = info.isReadRequest || info.isAtomic;
     const tries = packets.flatMap((p, i) =>
-      p.event === 'sent' && p.side === side && p.info.isRequest && p.psn === psn ? [i] : [],
+      p.event === 'sent' && p.side === side && p.info.isRequest && covers(p, psn) ? [i] : [],
     );
     const answered = packets
       .slice(tries.at(-RETRY_CNT))
@@ -152,6 +157,11 @@ function triedInVain({ trace }: Network): boolean {
 }
 
 const isAcknowledge = (info: OpcodeInfo) => info.operation === OperationBits.ACKNOWLEDGE;
+
+const covers = (request: { psn: number; psns: number }, psn: number) => {
+  const ahead = psnDiff(psn, request.psn);
+  return ahead >= 0 && ahead < request.psns;
+};
 
 /** Whether a response with this PSN and AETH says that the request packet at `psn` arrived. */
 function acknowledges(response: { psn: number; aeth?: { syndrome: number } }, psn: number): boolean {

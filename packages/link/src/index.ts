@@ -1,8 +1,10 @@
+export { DgramLink, type DgramLinkOptions } from './dgram.ts';
 export type { FaultOptions, Faults } from './fault-path.ts';
 export { FaultLink } from './faults.ts';
 export * from './interfaces.ts';
 export type { Link } from './link.ts';
 export { gatherSlot, MemoryLink, MemoryNetwork } from './memory.ts';
+export { openSocketLink, type SocketLinkKind } from './open-sockets.ts';
 export { openUdpLink } from './open-udp.ts';
 export { describePortOwner } from './port-owner.ts';
 export { TracerLink } from './tracer.ts';

@@ -17,6 +17,11 @@ export interface Link extends PeerTable {
   readonly receiveBuffer: number;
   /** A copy into memory regions that is better than plain JavaScript, if it has one. */
   readonly copy?: CopyBatch;
+  /**
+   * True where packets come in only while the event loop turns: then a program in the same thread that
+   * polls without awaiting anything waits for ever.
+   */
+  readonly needsEventLoop?: boolean;
   /** What this link can't do, a sentence each, for people. */
   readonly limitations: readonly string[];
 

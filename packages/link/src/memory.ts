@@ -17,6 +17,7 @@ import {
 } from '@node-roce/transport';
 import { gidFromText, gidToText, ICRC_BYTES, ROCE_UDP_PORT } from '@node-roce/wire';
 import type { Link } from './link.ts';
+import { LoopWaker } from './loop-waker.ts';
 
 const TWO_32 = 0x1_0000_0000;
 
@@ -61,10 +62,7 @@ export class MemoryLink implements Link {
   readonly #network: MemoryNetwork;
   readonly #queue: Arrived[] = [];
   readonly #peers: ({ gid: Uint8Array; hopLimit: number } | undefined)[] = [];
-  #onWake: (() => void) | undefined;
-  #arrival: NodeJS.Immediate | undefined;
-  #deadline: NodeJS.Timeout | undefined;
-  #refed = true;
+  readonly #waker = new LoopWaker();
   #dropped = 0;
   #sent = 0;
   #received = 0;
@@ -110,7 +108,7 @@ export class MemoryLink implements Link {
       return;
     }
     this.#queue.push(packet);
-    if (this.#queue.length === 1) this.#announce();
+    if (this.#queue.length === 1) this.#waker.wake();
   }
 
   receive(batch: RxBatch): number {
@@ -143,47 +141,26 @@ export class MemoryLink implements Link {
   }
 
   watch(onWake: () => void): void {
-    this.#onWake = onWake;
-    if (this.#queue.length > 0) this.#announce();
+    this.#waker.watch(onWake);
+    if (this.#queue.length > 0) this.#waker.wake();
   }
 
   unwatch(): void {
-    this.#onWake = undefined;
-    clearImmediate(this.#arrival);
-    this.#arrival = undefined;
-    clearTimeout(this.#deadline);
-    this.#deadline = undefined;
-  }
-
-  #announce(): void {
-    if (!this.#onWake || this.#arrival !== undefined) return;
-    this.#arrival = setImmediate(() => {
-      this.#arrival = undefined;
-      this.#onWake?.();
-    });
-    if (!this.#refed) this.#arrival.unref();
+    this.#waker.unwatch();
   }
 
   setDeadline(microsecondsFromNow: number): void {
-    clearTimeout(this.#deadline);
-    this.#deadline = undefined;
-    if (microsecondsFromNow === Number.POSITIVE_INFINITY) return;
-    this.#deadline = setTimeout(() => this.#onWake?.(), Math.min(microsecondsFromNow / 1000, 2 ** 31 - 1));
-    if (!this.#refed) this.#deadline.unref();
+    this.#waker.setDeadline(microsecondsFromNow);
   }
 
   wantWrite(): void {}
 
   ref(): void {
-    this.#refed = true;
-    this.#arrival?.ref();
-    this.#deadline?.ref();
+    this.#waker.ref();
   }
 
   unref(): void {
-    this.#refed = false;
-    this.#arrival?.unref();
-    this.#deadline?.unref();
+    this.#waker.unref();
   }
 
   stats(): Record<string, number> {
@@ -196,12 +173,12 @@ export class MemoryLink implements Link {
   }
 }
 
-/** The bytes of a slot from the BTH through the pad, in memory of their own. */
-export function gatherSlot(batch: TxBatch, index: number): Uint8Array<ArrayBuffer> {
+/** The bytes of a slot from the BTH through the pad, and `room` zeros, in memory of their own. */
+export function gatherSlot(batch: TxBatch, index: number, room = 0): Uint8Array<ArrayBuffer> {
   const { slots, headers, fragments, regions } = batch;
   const w = index * TX_SLOT_WORDS;
   const headerLength = slots[w + Tx.HEADER_LENGTH];
-  const bytes = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD]);
+  const bytes = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD] + room);
   const start = slots[w + Tx.HEADER_OFFSET];
   bytes.set(headers.subarray(start, start + headerLength));
   let at = headerLength;

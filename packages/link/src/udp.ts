@@ -3,26 +3,19 @@
  * or one for a list of addresses.
  */
 import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
-import {
-  type CopyBatch,
-  type GidEntry,
-  RoceBug,
-  RoceError,
-  type RxBatch,
-  type TxBatch,
-} from '@node-roce/transport';
+import { type CopyBatch, type GidEntry, RoceBug, type RxBatch, type TxBatch } from '@node-roce/transport';
 import { gidFromText, isIpv4Mapped, isLinkLocal, ROCE_UDP_PORT } from '@node-roce/wire';
-import { activeMtuOf, interfaceByAddress, interfaceByName, type NetworkInterface } from './interfaces.ts';
+import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
-import { describePortOwner } from './port-owner.ts';
+import {
+  bindError,
+  bufferLimitation,
+  chooseAddresses,
+  DEFAULT_RECEIVE_BUFFER,
+  type LocalOptions,
+} from './local-sockets.ts';
 
-export interface UdpLinkOptions {
-  /** Local addresses in figures, one GID each; they have to be on one interface. */
-  address?: string | readonly string[];
-  /** Or all addresses of an interface: link-local, IPv4, other IPv6, in this order. */
-  interface?: string;
-  /** UDP port to listen at and to send to. Default 4791. */
-  port?: number;
+export interface UdpLinkOptions extends LocalOptions {
   /** Bytes of receive buffer to ask for; forced past the limit where CAP_NET_ADMIN allows. Default 32 MiB. */
   receiveBuffer?: number;
   /** Packets with UDP checksum 0, as rxe and ConnectX send them; excludes GSO. Default false. */
@@ -30,12 +23,6 @@ export interface UdpLinkOptions {
   /** Runs of packets as one super-packet, out (GSO) and in (GRO). Default true. */
   offload?: boolean;
 }
-
-const DEFAULT_RECEIVE_BUFFER = 32 * 1024 * 1024;
-/** What rxe sends unacknowledged (128 packets) is charged about half of this. */
-const SHORT_BUFFER = 2 * 1024 * 1024;
-/** What the kernel charges a datagram of 4112 bytes, measured on Linux 6. */
-const CHARGE_OF_FULL_PACKET = 8520;
 
 const copy: CopyBatch = (slab, regions, list, count) => {
   if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
@@ -56,7 +43,7 @@ export class UdpLink implements Link {
   /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, … */
   constructor(options: UdpLinkOptions) {
     const { port = ROCE_UDP_PORT, receiveBuffer = DEFAULT_RECEIVE_BUFFER, offload = true } = options;
-    const { nic, addresses } = choose(options);
+    const { nic, addresses } = chooseAddresses(options);
     this.interface = nic;
     this.activeMtu = activeMtuOf(nic);
     this.port = port;
@@ -88,44 +75,16 @@ export class UdpLink implements Link {
     try {
       return new Socket(options);
     } catch (cause) {
-      const { code } = cause as NodeJS.ErrnoException;
-      const where = `UDP port ${options.port} at ${options.address}`;
-      if (code === 'EADDRINUSE') {
-        const owner = describePortOwner(options.port, options.family);
-        throw new RoceError('ERR_ROCE_PORT_IN_USE', `${where} is in use: ${owner}`, {
-          errno: 'EADDRINUSE',
-          attribute: 'port',
-          cause,
-        });
-      }
-      if (code === 'EADDRNOTAVAIL') {
-        throw new RoceError(
-          'ERR_ROCE_NO_INTERFACE',
-          `${options.address} is no address of this machine, or not usable yet`,
-          {
-            errno: 'EADDRNOTAVAIL',
-            attribute: 'address',
-            expected: 'an address that `ip address` shows without “tentative”',
-            cause,
-          },
-        );
-      }
-      throw cause;
+      throw bindError(cause, options.address, options.family, options.port);
     }
   }
 
   get limitations(): readonly string[] {
-    const list = [
+    return [
       'The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in some 2^25 passes instead of one in 2^32 (docs/icrc.md).',
       'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
+      ...bufferLimitation(this.receiveBuffer),
     ];
-    if (this.receiveBuffer < SHORT_BUFFER) {
-      const packets = Math.floor(this.receiveBuffer / CHARGE_OF_FULL_PACKET);
-      list.push(
-        `The receive buffer holds ${packets} packets of 4096 bytes (${this.receiveBuffer} bytes granted): a peer that sends more at once loses some. Raise the sysctl net.core.rmem_max, or run with CAP_NET_ADMIN.`,
-      );
-    }
-    return list;
   }
 
   add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number {
@@ -185,40 +144,4 @@ export class UdpLink implements Link {
     this.#native.close();
     for (const socket of this.#sockets) socket.close();
   }
-}
-
-/** The addresses to open, and the interface that they are on. */
-function choose(options: UdpLinkOptions): { nic: NetworkInterface; addresses: readonly string[] } {
-  if (options.address !== undefined) {
-    const addresses = typeof options.address === 'string' ? [options.address] : options.address;
-    if (addresses.length === 0) throw missing();
-    const nics = addresses.map((address) => interfaceByAddress(address));
-    const nic = nics[0];
-    const other = nics.findIndex((n) => n.name !== nic.name);
-    if (other >= 0) {
-      throw new RoceError(
-        'ERR_ROCE_INVALID_ATTRIBUTE',
-        `address: ${addresses[other]} is on ${nics[other].name}, ${addresses[0]} on ${nic.name}`,
-        {
-          errno: 'EINVAL',
-          attribute: 'address',
-          expected: 'addresses of one interface',
-        },
-      );
-    }
-    return { nic, addresses: addresses.map((address) => address.split('%')[0]) };
-  }
-  if (options.interface === undefined) throw missing();
-  const nic = interfaceByName(options.interface);
-  const rank = (a: NetworkInterface['addresses'][number]) => (a.linkLocal ? 0 : a.family === 4 ? 1 : 2);
-  const addresses = [...nic.addresses].sort((a, b) => rank(a) - rank(b)).map((a) => a.address);
-  return { nic, addresses };
-}
-
-function missing(): RoceError {
-  return new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: which address or interface?', {
-    errno: 'EINVAL',
-    attribute: 'address',
-    expected: '{ address } or { interface }',
-  });
 }

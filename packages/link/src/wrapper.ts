@@ -29,6 +29,9 @@ export abstract class LinkWrapper implements Link {
   get copy(): CopyBatch | undefined {
     return this.inner.copy;
   }
+  get needsEventLoop(): boolean {
+    return this.inner.needsEventLoop ?? false;
+  }
   get limitations(): readonly string[] {
     return this.inner.limitations;
   }

@@ -23,11 +23,11 @@ import { type LinkOptions, openLink } from './open-link.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
-export interface OpenOptions extends LinkOptions {
+export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   /** Where the engine runs: in this thread, or in a worker (regions then need SharedArrayBuffers). */
   engine?: 'inline' | 'worker';
-  /** A link of one's own instead of UDP sockets; inline only. */
-  link?: Link;
+  /** Which sockets (`auto`, `udp`, `dgram`), or a link of one's own instead of them; that inline only. */
+  link?: LinkOptions['link'] | Link;
   /** Tells peers how many receives are posted (end-to-end credits). Default false: no limit. */
   credits?: boolean;
   limits?: Partial<DeviceLimits>;
@@ -42,8 +42,10 @@ export type DeviceEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 export interface DeviceAttributes extends DeviceLimits {
   /** EUI-64 from the interface's MAC address: `0242:acff:fe11:0002`; zeros where there is none. */
   nodeGuid: string;
-  /** Which link moves the packets, and what it can't do. */
+  /** Which link moves the packets (`udp`, `dgram`, …), and what it can't do. */
   link: string;
+  /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
+  needsEventLoop: boolean;
   limitations: readonly string[];
   /** The network interface, as it was when the device was opened. */
   interface: NetworkInterface | undefined;
@@ -63,11 +65,11 @@ export interface DeviceAttributes extends DeviceLimits {
 /**
  * Opens a RoCEv2 device on an address or an interface of this machine.
  *
- * Rejects with RoceError: EADDRINUSE (and who has UDP port 4791), EADDRNOTAVAIL, ENOENT, EINVAL; or with
- * ERR_ROCE_NO_ADDON where the native addon is missing.
+ * Rejects with RoceError: EADDRINUSE (and who has UDP port 4791), EADDRNOTAVAIL, ENOENT, EINVAL; or, with
+ * `link: 'udp'`, with ERR_ROCE_NO_ADDON where the native addon is missing.
  */
 export async function openDevice(options: OpenOptions): Promise<Device> {
-  const { engine = 'inline', link, credits, limits, signal, ...linkOptions } = options;
+  const { engine = 'inline', link, credits, limits, signal, ...others } = options;
   if (engine !== 'inline' && engine !== 'worker') throw invalid('engine', `${engine}`, 'inline or worker');
   signal?.throwIfAborted();
   const tuning: Pick<AdapterOptions, 'credits' | 'limits'> = {
@@ -75,11 +77,13 @@ export async function openDevice(options: OpenOptions): Promise<Device> {
     ...(limits === undefined ? {} : { limits }),
   };
   const events = new Events();
+  const own = typeof link === 'object' ? link : undefined;
+  const linkOptions: LinkOptions = { ...others, ...(typeof link === 'string' ? { link } : {}) };
   let opened: Engine;
   if (engine === 'worker') {
-    if (link) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
+    if (own) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
     opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, events);
-  } else opened = new InlineEngine(await openLink(linkOptions, link), events, tuning);
+  } else opened = new InlineEngine(await openLink(linkOptions, own), events, tuning);
   if (signal?.aborted) {
     await opened.close();
     throw signal.reason;
@@ -143,11 +147,13 @@ export class Device implements AsyncDisposable {
   /** ibv_query_device(3) and ibv_query_port(3). */
   query(): DeviceAttributes {
     const { gids, activeMtu, limits, link, limitations, receiveBuffer, interface: nic } = this.facts;
+    const needsEventLoop = this.#engine.inline && this.facts.needsEventLoop;
     return {
       ...limits,
       nodeGuid: guidOf(nic?.mac),
       interface: nic,
       link,
+      needsEventLoop,
       limitations,
       gids,
       activeMtu,

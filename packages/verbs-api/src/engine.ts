@@ -24,6 +24,8 @@ export interface EngineFacts {
   readonly activeMtu: number;
   readonly limits: DeviceLimits;
   readonly link: string;
+  /** The engine's own thread has to turn its event loop for packets to come in. */
+  readonly needsEventLoop: boolean;
   readonly interface: NetworkInterface | undefined;
   readonly limitations: readonly string[];
   readonly receiveBuffer: number;
@@ -115,6 +117,7 @@ export function assemble(
     activeMtu: link.activeMtu,
     limits: adapter.limits,
     link: link.kind,
+    needsEventLoop: link.needsEventLoop ?? false,
     interface: link.interface,
     limitations: link.limitations,
     receiveBuffer: link.receiveBuffer,

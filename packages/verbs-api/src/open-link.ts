@@ -3,22 +3,28 @@ import {
   FaultLink,
   type FaultOptions,
   type Link,
-  openUdpLink,
+  openSocketLink,
+  type SocketLinkKind,
   TracerLink,
   type UdpLinkOptions,
 } from '@node-roce/link';
 
 export interface LinkOptions extends UdpLinkOptions {
+  /**
+   * `udp`: the native addon's sockets. `dgram`: Node's own, between node-roce programs only, where there is no
+   * addon. Default `auto`: `udp` if the addon loads, else `dgram`, with a process warning (ROCE_DGRAM_LINK).
+   */
+  link?: SocketLinkKind;
   /** Spoils packets on purpose: loss, duplicates, corruption, reordering, delay; seeded. */
   faults?: FaultOptions;
   /** Writes every packet, as this side sees it, into this pcapng file. */
   trace?: string;
 }
 
-/** Opens UDP sockets, unless a link is given, and puts the wrappers around it. */
+/** Opens sockets, unless a link is given, and puts the wrappers around it. */
 export async function openLink(options: LinkOptions, given?: Link): Promise<Link> {
-  const { faults, trace, ...udp } = options;
-  let link = given ?? (await openUdpLink(udp));
+  const { faults, trace, link: kind = 'auto', ...sockets } = options;
+  let link = given ?? (await openSocketLink(kind, sockets));
   try {
     // The tracer is outermost: it shows what the adapter sees.
     if (faults) link = new FaultLink(link, faults);

@@ -1,0 +1,40 @@
+/** Opening a link on UDP sockets: the native one where its addon loads, else Node's own. */
+import { invalid } from '@node-roce/transport';
+import { DgramLink } from './dgram.ts';
+import type { Link } from './link.ts';
+import { openUdpLink } from './open-udp.ts';
+import type { UdpLinkOptions } from './udp.ts';
+
+/**
+ * `udp` needs the native addon and talks to every RoCE adapter; `dgram` needs nothing and talks to node-roce programs
+ * only. `auto` is `udp`, or `dgram` where the addon can't be loaded; then a process warning says so.
+ */
+export type SocketLinkKind = 'auto' | 'udp' | 'dgram';
+
+/**
+ * Rejects with RoceError: EADDRINUSE, EADDRNOTAVAIL, ENOENT, EINVAL (an unknown kind; what `dgram` can't do);
+ * `udp` with ERR_ROCE_NO_ADDON where the addon is missing.
+ */
+export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptions): Promise<Link> {
+  if (kind === 'udp') return openUdpLink(options);
+  if (kind === 'dgram') return openDgramLink(options);
+  if (kind !== 'auto') throw invalid('link', `${kind}`, 'auto, udp or dgram');
+  try {
+    return await openUdpLink(options);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_ROCE_NO_ADDON') throw error;
+    const link = await openDgramLink(options);
+    process.emitWarning(
+      `${(error as Error).message} The dgram link is used instead, which reaches node-roce programs only.`,
+      { type: 'RoceWarning', code: 'ROCE_DGRAM_LINK' },
+    );
+    return link;
+  }
+}
+
+function openDgramLink({ zeroChecksum, offload: _, ...options }: UdpLinkOptions): Promise<DgramLink> {
+  if (zeroChecksum) {
+    throw invalid('zeroChecksum', 'true', 'false: the dgram link can’t switch the UDP checksum off');
+  }
+  return DgramLink.open(options);
+}
