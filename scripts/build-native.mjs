@@ -2,7 +2,7 @@
 //
 //   node scripts/build-native.mjs [--force] [--optional]
 //
-// --optional turns a failure into a warning: the dgram and memory links need no addon.
+// --optional turns a failure into a sentence: adapters then use the dgram link, which needs no addon.
 import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -17,7 +17,9 @@ const optional = process.argv.includes('--optional');
 const force = process.argv.includes('--force');
 
 function fail(message) {
-  console.error(`build-native: ${message}`);
+  console.error(
+    `build-native: ${message}${optional ? '. Going on without the addon: adapters use the dgram link, which reaches node-roce programs only.' : ''}`,
+  );
   process.exit(optional ? 0 : 1);
 }
 
@@ -52,7 +54,7 @@ function isThere(command) {
   return command !== undefined && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
 }
 
-if (process.platform !== 'linux') fail('the addon exists for Linux only; the dgram link works without it');
+if (process.platform !== 'linux') fail('the addon exists for Linux only');
 if (!force && isFresh()) process.exit(0);
 
 const compiler = [process.env.CXX, 'g++', 'c++', 'clang++'].find(isThere);

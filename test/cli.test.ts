@@ -27,8 +27,11 @@ class Roce {
   #out = '';
   #err = '';
 
-  constructor(...args: string[]) {
-    this.child = spawn(process.execPath, [bin, ...args], { cwd: folder, env: { PATH: process.env.PATH } });
+  constructor(args: readonly string[], env: Record<string, string> = {}) {
+    this.child = spawn(process.execPath, [bin, ...args], {
+      cwd: folder,
+      env: { PATH: process.env.PATH, ...env },
+    });
     this.child.stdout.on('data', (data) => {
       this.#out += data;
     });
@@ -49,11 +52,13 @@ class Roce {
   }
 }
 
-const roce = (...args: string[]) => new Roce(...args).result;
+const roce = (...args: string[]) => new Roce(args).result;
+/** As on a machine without a compiler: node-gyp-build then looks past what was built here. */
+const roceWithoutAddon = (...args: string[]) => new Roce(args, { PREBUILDS_ONLY: '1' }).result;
 
 describe('pipes', () => {
   test('a reader that goes away ends it with 0 and without a word', async () => {
-    const dump = new Roce('dump', '-x', join(root, 'test/fixtures/captures/pp_rc_m1024_s9000.pcap'));
+    const dump = new Roce(['dump', '-x', join(root, 'test/fixtures/captures/pp_rc_m1024_s9000.pcap')]);
     dump.child.stdout.once('data', () => dump.child.stdout.destroy());
     expect(await dump.result).toMatchObject({ code: 0, err: '' });
   });
@@ -61,7 +66,7 @@ describe('pipes', () => {
   test('standard input from a pipe and from a file', async () => {
     const expected = await roce('dump', opAll);
     expect(expected.code).toBe(0);
-    const piped = new Roce('dump', '-');
+    const piped = new Roce(['dump', '-']);
     piped.child.stdin.end(readFileSync(opAll));
     expect(await piped.result).toEqual(expected);
     const child = spawn(process.execPath, [bin, 'dump', '-'], {
@@ -99,7 +104,7 @@ describe('pingpong', () => {
     { what: 'receives one by one', server: '127.0.8.1', client: '127.0.8.2', args: ['-n', '50', '-r', '1'] },
   ])('$what: two of them, data checked on both sides', async ({ server: at, client: from, args }) => {
     tcpPort++;
-    const server = new Roce(...ours('--bind', at, '--json', '--check', ...args));
+    const server = new Roce(ours('--bind', at, '--json', '--check', ...args));
     await server.said('waiting for a client');
     const client = await roce(...ours('--bind', from, '--json', '--check', ...args, at));
     const served = await server.result;
@@ -114,7 +119,7 @@ describe('pingpong', () => {
   test('text in the words of ibv_rc_pingpong; the addresses are chosen from the way to the peer', async () => {
     tcpPort++;
     // Both ends at 127.0.0.1 would need the same UDP port twice, so only the client chooses here.
-    const server = new Roce(...ours('--bind', '127.0.8.1', '--iters', '20'));
+    const server = new Roce(ours('--bind', '127.0.8.1', '--iters', '20'));
     await server.said('waiting for a client');
     const client = await roce(...ours('--iters', '20', '127.0.8.1'));
     expect(client.code, client.err).toBe(0);
@@ -151,7 +156,7 @@ describe('pingpong', () => {
 
   test.each(['SIGINT', 'SIGTERM'] as const)('%s ends a waiting server', async (signal) => {
     tcpPort++;
-    const server = new Roce(...ours('--bind', '127.0.8.1'));
+    const server = new Roce(ours('--bind', '127.0.8.1'));
     await server.said('waiting for a client');
     server.child.kill(signal);
     const { code, out, err } = await server.result;
@@ -162,9 +167,9 @@ describe('pingpong', () => {
   test('SIGINT ends a running exchange; the peer notices', async () => {
     tcpPort++;
     const args = ['--iters', '10M', '--timeout', '1'];
-    const server = new Roce(...ours('--bind', '127.0.8.1', ...args));
+    const server = new Roce(ours('--bind', '127.0.8.1', ...args));
     await server.said('waiting for a client');
-    const client = new Roce(...ours('--bind', '127.0.8.2', ...args, '127.0.8.1'));
+    const client = new Roce(ours('--bind', '127.0.8.2', ...args, '127.0.8.1'));
     await new Promise((resolve) => client.child.stdout.once('data', resolve));
     client.child.kill('SIGINT');
     expect((await client.result).code).toBe(130);
@@ -188,6 +193,39 @@ describe('demo', () => {
       ['RDMA READ', true],
     ]);
     expect(report.roundTripMicroseconds.p50).toBeGreaterThan(0);
+  });
+
+  test('the same over loss: what was lost, what was sent again, and the seed decides', async () => {
+    const again = ['--size', '4M', '--loss', '2', '--seed', '9', '--json'];
+    const runs = [await roce('demo', ...places, ...again), await roce('demo', ...places, ...again)];
+    for (const { code, out, err } of runs) {
+      expect(code, err).toBe(0);
+      const { underLoss } = JSON.parse(out);
+      expect(underLoss).toMatchObject({ loss: 0.02, seed: 9 });
+      const { operations } = underLoss as { operations: Record<string, number>[] };
+      expect(operations.map(({ what, equal }) => [what, equal])).toEqual([
+        ['SEND', true],
+        ['RDMA WRITE', true],
+        ['RDMA READ', true],
+      ]);
+      for (const { lost, retransmitted } of operations) {
+        expect(lost).toBeGreaterThan(0);
+        expect(retransmitted).toBeGreaterThan(0);
+      }
+    }
+    const { out, code } = await roce('demo', ...places, '--size', '64K', '--loss', '0', '--json');
+    expect([code, JSON.parse(out).underLoss.operations]).toEqual([0, []]);
+  });
+
+  test('without the addon: over dgram, and it says so', async () => {
+    const { code, out, err } = await roceWithoutAddon('demo', ...places, '--size', '1M');
+    expect(code, err).toBe(0);
+    expect(out).toMatch(/^Link: dgram .*reaches node-roce programs only/m);
+    expect(out).toMatch(/awaited$/m);
+    expect(out).toContain('All data arrived as it was sent.');
+    expect(err).not.toContain('Warning');
+    const native = await roce('demo', ...places, '--size', '64K', '--loss', '0', '--json');
+    expect(JSON.parse(native.out)).toMatchObject({ link: 'udp' });
   });
 
   test('a table for people, and a capture of what happened', async () => {
@@ -246,12 +284,28 @@ describe('doctor', () => {
     expect(checks.find((check: { check: string }) => check.check === 'loopback').verdict).toBe('ok');
   });
 
+  test('without the addon: a warning that says what to do and what works all the same', async () => {
+    const { code, out } = await roceWithoutAddon('doctor', '--json', '--bind', '127.0.9.4');
+    const { checks } = JSON.parse(out) as { checks: { check: string; verdict: string; text: string }[] };
+    expect(code).toBe(0);
+    const of = (name: string) => checks.find(({ check }) => check === name);
+    expect(of('addon')).toMatchObject({ verdict: 'warn', text: expect.stringContaining('build:native') });
+    expect(of('link')).toMatchObject({ verdict: 'warn', text: expect.stringMatching(/^dgram\..*node-roce/) });
+    expect(of('loopback')).toMatchObject({ verdict: 'ok' });
+  });
+
   test('a peer where nobody listens is a failure', async () => {
     const { code, out } = await roce('doctor', '127.0.9.5');
     expect(code).toBe(1);
     expect(out).toMatch(/^ok {4}route: packets to 127\.0\.9\.5 leave from 127\.0\.0\.1 on lo$/m);
     expect(out).toMatch(/^fail {2}peer: nobody has UDP port 4791 at 127\.0\.9\.5/m);
   });
+});
+
+test('devinfo says which link a device would have', async () => {
+  expect(JSON.parse((await roce('devinfo', '--json')).out).link).toBe('udp');
+  expect(JSON.parse((await roceWithoutAddon('devinfo', '--json')).out).link).toBe('dgram');
+  expect((await roceWithoutAddon('devinfo')).out).toMatch(/^\tlink:\t\tdgram \(no native addon/m);
 });
 
 test('a damaged file from a pipe: what is readable, then where it broke', async () => {

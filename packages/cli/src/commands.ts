@@ -2,7 +2,7 @@
  * The commands: names, options, examples. What a command does is in `commands/NAME.ts`, loaded when it
  * runs, so that reading a capture needs no native addon and `--help` is quick.
  */
-import { integer, type OptionSpec, oneOf, seconds, text } from './options.ts';
+import { integer, type OptionSpec, oneOf, percent, seconds, text } from './options.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Runs a command; resolves to its exit code. */
@@ -37,14 +37,22 @@ const udpPort: OptionSpec = {
   fallback: 4791,
 };
 
+const link: OptionSpec = {
+  flags: '--link <kind>',
+  summary: 'udp: the native addon; dgram: node:dgram, for node-roce peers only; auto: what there is',
+  parse: oneOf('auto', 'udp', 'dgram'),
+  fallback: 'auto',
+};
+
 export const commands: readonly CommandSpec[] = [
   {
     usage: 'demo',
     summary: 'Two adapters on loopback exchange messages: the quickest look at what this is',
     description:
       'Opens two adapters on loopback addresses, connects a queue pair on each, moves data by SEND, RDMA WRITE\n' +
-      'and RDMA READ, compares SHA-256 of source and destination, and writes every packet into a capture.\n' +
-      'Needs neither root nor a network card.',
+      'and RDMA READ, compares SHA-256 of source and destination, does it again over a link that loses packets, and\n' +
+      'writes every packet of one message of each kind into a capture. Needs neither root nor a network card; without\n' +
+      'the native addon it runs over node:dgram.',
     options: [
       { flags: '--a <address>', summary: 'Address of the first adapter', parse: text, fallback: '127.0.0.1' },
       {
@@ -59,6 +67,19 @@ export const commands: readonly CommandSpec[] = [
         parse: integer(1, 2 ** 30),
         fallback: '16M',
       },
+      {
+        flags: '--loss <percent>',
+        summary: 'Packets lost each way the second time; 0: no second time',
+        parse: percent,
+        fallback: 1,
+      },
+      {
+        flags: '--seed <number>',
+        summary: 'Decides which packets are lost',
+        parse: integer(0, 2 ** 32 - 1),
+        fallback: 1,
+      },
+      link,
       { flags: '--trace <file>', summary: 'Where the capture goes', parse: text, fallback: 'demo.pcapng' },
       udpPort,
       json('Print one JSON object'),
@@ -66,6 +87,8 @@ export const commands: readonly CommandSpec[] = [
     examples: [
       ['demo', 'everything with its defaults'],
       ['demo --a 127.0.0.3 --b 127.0.0.4', 'other addresses, when UDP port 4791 of the first ones is taken'],
+      ['demo --loss 5 --seed 7', 'more loss, other packets'],
+      ['demo --link dgram', 'as on a machine without a compiler'],
       ['dump demo.pcapng | head', 'the packets of the last demo'],
     ],
     load: () => import('./commands/demo.ts'),

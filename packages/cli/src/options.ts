@@ -34,6 +34,13 @@ export const integer =
     return value;
   };
 
+/** Any number of 0 … 100. */
+export const percent: Parse = (given) => {
+  const value = given === '' ? Number.NaN : Number(given);
+  if (!(value >= 0 && value <= 100)) throw new Error('a number of 0 … 100');
+  return value;
+};
+
 export const oneOf =
   (...values: readonly (number | string)[]): Parse =>
   (given) => {

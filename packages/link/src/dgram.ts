@@ -61,8 +61,11 @@ export interface DgramLinkOptions extends LocalOptions {
   receiveBuffer?: number;
 }
 
-/** Packets that Node may hold for a socket that is full, before `send` takes no more. */
-const IN_FLIGHT_LIMIT = 1024;
+/**
+ * Packets that are sent in one turn of the event loop: as many as libuv reads in one. A peer in the same thread
+ * thus keeps up, and everybody else has their turn.
+ */
+const IN_FLIGHT_LIMIT = 32;
 /** Packets that wait to be received before new ones are dropped, as in a socket's buffer. */
 const QUEUE_LIMIT = 4096;
 /** Sources remembered at once. A stranger's costs at most that the table is made anew. */

@@ -24,12 +24,21 @@ export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptio
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'ERR_ROCE_NO_ADDON') throw error;
     const link = await openDgramLink(options);
-    process.emitWarning(
-      `${(error as Error).message} The dgram link is used instead, which reaches node-roce programs only.`,
-      { type: 'RoceWarning', code: 'ROCE_DGRAM_LINK' },
-    );
+    warn((error as Error).message);
     return link;
   }
+}
+
+let warned = false;
+
+/** Once: the next device would say the same. */
+function warn(why: string): void {
+  if (warned) return;
+  warned = true;
+  process.emitWarning(`${why} The dgram link is used instead, which reaches node-roce programs only.`, {
+    type: 'RoceWarning',
+    code: 'ROCE_DGRAM_LINK',
+  });
 }
 
 function openDgramLink({ zeroChecksum, offload: _, ...options }: UdpLinkOptions): Promise<DgramLink> {

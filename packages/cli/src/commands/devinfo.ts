@@ -2,7 +2,10 @@
 import { activeMtuOf, listInterfaces, type NetworkInterface } from '@node-roce/link';
 import { DEVICE_LIMITS } from '@node-roce/transport';
 import { gidFromText, gidToText } from '@node-roce/wire';
+import { availableLink } from '../doctor/machine.ts';
 import type { Terminal } from '../terminal.ts';
+
+const LINKS = { udp: 'udp', dgram: 'dgram (no native addon: reaches node-roce programs only)' };
 
 export async function run(
   _args: readonly string[],
@@ -10,8 +13,9 @@ export async function run(
   terminal: Terminal,
 ): Promise<number> {
   const devices = listInterfaces().map(describe);
+  const link = await availableLink();
   if (json) {
-    terminal.json({ devices, limits: DEVICE_LIMITS });
+    terminal.json({ link, devices, limits: DEVICE_LIMITS });
     return 0;
   }
   for (const device of devices) {
@@ -19,6 +23,7 @@ export async function run(
     terminal.line(`\tstate:\t\t${device.state}`);
     terminal.line(`\tmac:\t\t${device.mac}`);
     terminal.line(`\tif_mtu:\t\t${device.mtu ?? 'unknown'}`);
+    terminal.line(`\tlink:\t\t${LINKS[link]}`);
     terminal.line(`\tactive_mtu:\t${device.activeMtu}`);
     for (const [i, { gid, type }] of device.gids.entries()) terminal.line(`\tGID[${i}]:\t\t${gid}, ${type}`);
   }

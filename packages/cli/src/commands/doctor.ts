@@ -21,8 +21,7 @@ export async function run(
 }
 
 async function* examine(peer: string | undefined, bind: string | undefined): AsyncGenerator<Check> {
-  const addon = await checkAddon();
-  yield addon;
+  yield await checkAddon();
   let address = bind ?? usualAddress();
   if (peer !== undefined) {
     const way = await findWay(peer, bind);
@@ -34,7 +33,6 @@ async function* examine(peer: string | undefined, bind: string | undefined): Asy
       yield await checkReachable(way);
     }
   }
-  if (addon.verdict === 'fail') return;
   yield* checkDevice(address);
   yield await checkLoopback();
 }
