@@ -48,7 +48,8 @@ Napi::Object layout(Napi::Env env) {
                                   {"TRAFFIC_CLASS", tx::trafficClass},
                                   {"SOURCE_PORT", tx::sourcePort},
                                   {"QPN", tx::qpn},
-                                  {"STATUS", tx::status}}));
+                                  {"STATUS", tx::status},
+                                  {"ENTRY", tx::entry}}));
   object.Set("Fragment", objectOf(env, {{"REGION", fragment::region},
                                         {"OFFSET_LOW", fragment::offsetLow},
                                         {"OFFSET_HIGH", fragment::offsetHigh},

@@ -22,6 +22,7 @@ enum Word : uint32_t {
   sourcePort,
   qpn,
   status,
+  entry,
 };
 inline constexpr uint32_t kSlotWords = 12;
 }  // namespace tx

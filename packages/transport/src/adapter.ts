@@ -9,7 +9,7 @@
  * 2. `advance(now)` — the timers that are due: retry, RNR, probe, pacing.
  * 3. `transmit(batch, now)` — fills a batch with what may go: round robin over queue pairs, each in a
  *    run, so that equal-sized packets to one peer stand together. Then the link sends, and
- *    `notSent(batch)` looks at what it could not send.
+ *    `sent(batch)` has to follow before the next batch: it completes what UC and UD sent.
  * 4. `nextDeadline()` — when to call `advance` at the latest.
  *
  * Control calls (create, modify, query, register, destroy) come between these, never inside. `now` is a
@@ -26,6 +26,7 @@ import {
   opcodeInfo,
   Transport,
 } from '@node-roce/wire';
+import type { PeerTable } from './addresses.ts';
 import {
   type CopyBatch,
   copyBatch,
@@ -41,26 +42,34 @@ import {
 import { receiveResponse } from './completer.ts';
 import { QpStateCode, WcStatus } from './constants.ts';
 import {
+  type AhAttr,
   type CqCreated,
   DEVICE_LIMITS,
   type DeviceLimits,
   type GidEntry,
   type MrCreated,
   type MrInit,
+  type MwCreated,
+  type MwType,
   type QpAttr,
   type QpCreated,
   type QpInit,
   type QpQuery,
+  type SrqAttr,
+  type SrqCreated,
+  type SrqInit,
+  type SrqModified,
 } from './control.ts';
 import { Core, type DeviceCounters, type Host } from './core.ts';
 import { InboundPacket } from './inbound.ts';
-import type { QpCounters } from './qp.ts';
-import { type PeerTable, QueueTable } from './queue-table.ts';
+import type { QpCounters, QueuePair } from './qp.ts';
+import { QueueTable } from './queue-table.ts';
 import { failHead, requesterTimers } from './recovery.ts';
 import { transmitReplies } from './replies.ts';
 import { transmitProbe, transmitRequests } from './requester.ts';
 import { receiveRequest } from './responder.ts';
 import { createRing, DOORBELL_RECV, Ring, type RingShape } from './rings.ts';
+import { confirmSent, receiveDatagram, receiveUnreliable } from './unreliable.ts';
 
 export interface AdapterOptions extends Host {
   /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
@@ -155,8 +164,11 @@ export class Adapter {
       counters.malformed++;
       return;
     }
-    const qp = this.#queues.find(bthDestQp(slab, at));
-    if (qp?.type !== 'RC' || info.transport !== Transport.RC) {
+    const destQp = bthDestQp(slab, at);
+    const group = this.#core.addresses.members(slots[w + Rx.LOCAL]);
+    const qp = group ? undefined : this.#queues.find(destQp);
+    const forGroup = group !== undefined && destQp === MULTICAST_QPN && info.transport === Transport.UD;
+    if (qp?.transport !== info.transport && !forGroup) {
       counters.unknownQp++;
       return;
     }
@@ -164,9 +176,38 @@ export class Adapter {
       counters.badPkey++;
       return;
     }
+    const packet = this.#packet;
+    packet.info = info;
+    packet.slab = slab;
+    packet.at = at;
+    packet.psn = bthPsn(slab, at);
+    packet.payload = payload;
+    packet.batch = batch;
+    packet.index = index;
+    if (!qp) for (let i = 0; i < group!.length; i++) this.#receiveDatagram(group![i]);
+    else if (qp.datagram) this.#receiveDatagram(qp);
+    else this.#receiveConnected(qp);
+  }
+
+  /** UD takes from everybody who knows the Q_Key. */
+  #receiveDatagram(qp: QueuePair): void {
+    if (!RECEIVES.has(qp.state)) {
+      this.#core.counters.wrongState++;
+      return;
+    }
+    qp.counters.receivedPackets++;
+    receiveDatagram(this.#core, qp, this.#packet);
+  }
+
+  /** RC and UC take from their peer alone. */
+  #receiveConnected(qp: QueuePair): void {
+    const { counters } = this.#core;
+    const { info, batch, index } = this.#packet;
     const { state } = qp;
-    const sends = state === QpStateCode.RTS || state === QpStateCode.SQD;
-    if (!(sends || (state === QpStateCode.RTR && info.isRequest))) {
+    const open = info.isRequest
+      ? RECEIVES.has(state) && (state !== QpStateCode.SQE || !qp.reliable)
+      : state === QpStateCode.RTS || state === QpStateCode.SQD;
+    if (!open) {
       counters.wrongState++;
       return;
     }
@@ -178,7 +219,7 @@ export class Adapter {
       sources[s + 1] !== source[1] ||
       sources[s + 2] !== source[2] ||
       sources[s + 3] !== source[3] ||
-      slots[w + Rx.LOCAL] !== qp.local
+      batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] !== qp.local
     ) {
       counters.wrongSource++;
       return;
@@ -188,14 +229,9 @@ export class Adapter {
       qp.established = true;
       if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
     }
-    const packet = this.#packet;
-    packet.info = info;
-    packet.slab = slab;
-    packet.at = at;
-    packet.psn = bthPsn(slab, at);
-    packet.payload = payload;
-    if (info.isRequest) receiveRequest(this.#core, qp, packet);
-    else receiveResponse(this.#core, qp, packet);
+    if (!qp.reliable) receiveUnreliable(this.#core, qp, this.#packet);
+    else if (info.isRequest) receiveRequest(this.#core, qp, this.#packet);
+    else receiveResponse(this.#core, qp, this.#packet);
   }
 
   /** Runs the timers that are due. */
@@ -248,27 +284,38 @@ export class Adapter {
   }
 
   /**
-   * Looks at the slots that the link refused. A packet too large for its way fails its work request
-   * (the path MTU was set too large); any other reason is a lost packet, which the timers see to.
+   * The link has looked at every slot of the batch: what UC and UD sent is done. A packet that it refused
+   * as too large for its way fails its work request (the path MTU was set too large), one whose memory
+   * went away too; any other reason is a lost packet, which the timers of RC see to.
    */
-  notSent(batch: TxBatch): void {
+  sent(batch: TxBatch): void {
     const core = this.#core;
-    for (let i = 0; i < batch.count; i++) {
-      const w = i * TX_SLOT_WORDS;
-      const status = batch.slots[w + Tx.STATUS];
-      if (status === 0) continue;
-      core.counters.sendErrors++;
-      const qp = this.#queues.find(batch.slots[w + Tx.QPN]);
-      if (!qp) continue;
-      qp.counters.sendErrors++;
-      const sending = qp.state === QpStateCode.RTS || qp.state === QpStateCode.SQD;
-      if (status === EMSGSIZE && sending && qp.sqHead !== qp.sqStarted)
-        failHead(core, qp, WcStatus.LOC_LEN_ERR);
-      else if (status === EFAULT && sending && qp.sqHead !== qp.sqStarted) {
-        failHead(core, qp, WcStatus.LOC_PROT_ERR);
-      }
+    const { slots } = batch;
+    for (let i = 0, w = 0; i < batch.count; i++, w += TX_SLOT_WORDS) {
+      if (slots[w + Tx.STATUS] !== 0) this.#refused(slots, w);
     }
+    const { unconfirmed } = core;
+    for (let i = 0; i < unconfirmed.length; i++) confirmSent(core, unconfirmed[i]);
+    unconfirmed.length = 0;
     core.publish();
+  }
+
+  #refused(slots: Uint32Array, w: number): void {
+    const core = this.#core;
+    core.counters.sendErrors++;
+    const qp = this.#queues.find(slots[w + Tx.QPN]);
+    if (!qp) return;
+    qp.counters.sendErrors++;
+    const errno = slots[w + Tx.STATUS];
+    if (errno !== EMSGSIZE && errno !== EFAULT) return;
+    const status = errno === EMSGSIZE ? WcStatus.LOC_LEN_ERR : WcStatus.LOC_PROT_ERR;
+    if ((qp.state !== QpStateCode.RTS && qp.state !== QpStateCode.SQD) || qp.sqHead === qp.sqStarted) return;
+    if (qp.reliable) {
+      failHead(core, qp, status);
+    } else if (qp.failedStatus === 0 || ((slots[w + Tx.ENTRY] - qp.failedIndex) | 0) < 0) {
+      qp.failedIndex = slots[w + Tx.ENTRY] | 0;
+      qp.failedStatus = status;
+    }
   }
 
   #answerDoorbells(): void {
@@ -280,6 +327,7 @@ export class Adapter {
       const qp = this.#queues.find(value & ~DOORBELL_RECV);
       if (!qp) continue;
       if (qp.state === QpStateCode.ERR) core.flush(qp);
+      else if (qp.state === QpStateCode.SQE) core.flushSends(qp);
       else core.schedule(qp);
     }
     ring.release(producer);
@@ -303,12 +351,60 @@ export class Adapter {
     this.#core.memory.deregister(handle);
   }
 
+  reregisterMr(handle: number, init: MrInit, newKeys: boolean): MrCreated {
+    return this.#core.memory.reregister(handle, init, newKeys);
+  }
+
+  allocMw(pd: number, type: MwType): MwCreated {
+    return this.#core.memory.allocMw(pd, type);
+  }
+
+  deallocMw(handle: number): void {
+    this.#core.memory.deallocMw(handle);
+  }
+
   createCq(cqe: number): CqCreated {
     return this.#queues.createCq(cqe);
   }
 
+  resizeCq(handle: number, cqe: number): CqCreated {
+    return this.#queues.resizeCq(handle, cqe);
+  }
+
   destroyCq(handle: number): void {
     this.#queues.destroyCq(handle);
+  }
+
+  createSrq(init: SrqInit): SrqCreated {
+    return this.#queues.createSrq(init);
+  }
+
+  modifySrq(handle: number, attr: SrqAttr): SrqModified {
+    return this.#queues.modifySrq(handle, attr);
+  }
+
+  querySrq(handle: number): Required<SrqAttr> & { maxSge: number } {
+    return this.#queues.querySrq(handle);
+  }
+
+  destroySrq(handle: number): void {
+    this.#queues.destroySrq(handle);
+  }
+
+  createAh(pd: number, attr: AhAttr): number {
+    return this.#queues.createAh(pd, attr);
+  }
+
+  destroyAh(handle: number): void {
+    this.#core.memory.holdPd(this.#core.addresses.destroyAh(handle), -1);
+  }
+
+  attachMcast(qpn: number, group: Uint8Array): void {
+    this.#queues.attachMcast(qpn, group);
+  }
+
+  detachMcast(qpn: number, group: Uint8Array): void {
+    this.#queues.detachMcast(qpn, group);
   }
 
   createQp(init: QpInit): QpCreated {
@@ -345,5 +441,9 @@ export class Adapter {
   }
 }
 
+/** States in which requests are taken. */
+const RECEIVES = new Set<number>([QpStateCode.RTR, QpStateCode.RTS, QpStateCode.SQD, QpStateCode.SQE]);
+/** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
+const MULTICAST_QPN = 0xff_ffff;
 const EMSGSIZE = 90;
 const EFAULT = 14;

@@ -32,6 +32,8 @@ export const Tx = {
   QPN: 9,
   /** Written by the link: 0 taken, else the errno for which the packet was not sent. */
   STATUS: 10,
+  /** Send entry that the packet is of; the link gives it no meaning. */
+  ENTRY: 11,
 } as const;
 export const TX_SLOT_WORDS = 12;
 

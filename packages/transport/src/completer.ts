@@ -160,7 +160,7 @@ function receiveRead(core: Core, qp: QueuePair, packet: InboundPacket): void {
     return;
   }
   progress(core, qp, psnAdd(psn, 1));
-  if (index === qp.wqePackets[ring] - 1) core.completeSend(qp, WcStatus.SUCCESS);
+  if (index === qp.wqePackets[ring] - 1) core.completeOldest(qp);
   settle(core, qp);
 }
 
@@ -188,7 +188,7 @@ function receiveAtomic(core: Core, qp: QueuePair, { info, slab, at, psn }: Inbou
     return;
   }
   progress(core, qp, psnAdd(psn, 1));
-  core.completeSend(qp, WcStatus.SUCCESS);
+  core.completeOldest(qp);
   settle(core, qp);
 }
 
@@ -223,7 +223,7 @@ function acknowledge(core: Core, qp: QueuePair, psn: number): boolean {
       return true;
     }
     progress(core, qp, psnAdd(last, 1));
-    core.completeSend(qp, WcStatus.SUCCESS);
+    core.completeOldest(qp);
   }
   return true;
 }

@@ -4,7 +4,9 @@ import { CQE_WORDS, Cqe, createRing, Ring } from './rings.ts';
 
 export class CompletionQueue {
   readonly handle: number;
-  readonly ring: Ring;
+  ring: Ring;
+  /** The ring before the last resize: the program may still be arming it. */
+  #previous: Ring | undefined;
   /** Queue pairs that complete here. */
   users = 0;
   overrun = false;
@@ -23,6 +25,23 @@ export class CompletionQueue {
 
   get created(): CqCreated {
     return { handle: this.handle, cqe: this.ring.capacity, ring: this.ring.shape };
+  }
+
+  /**
+   * ibv_resize_cq(3): completions go to a new ring from now on. The program empties the old one first, so
+   * their order stays.
+   */
+  resize(entries: number): CqCreated {
+    this.#previous = this.ring;
+    this.ring = new Ring(createRing(entries, CQE_WORDS));
+    this.ring.state = this.#previous.state;
+    this.#next = this.#published = 0;
+    return this.created;
+  }
+
+  /** Completions that the program has not taken. */
+  get outstanding(): number {
+    return this.ring.used + (this.#previous?.used ?? 0);
   }
 
   get dirty(): boolean {
@@ -79,6 +98,7 @@ export class CompletionQueue {
     this.ring.publish(this.#next);
     const solicited = this.#solicited;
     this.#solicited = false;
-    return this.ring.disarm(solicited);
+    const told = this.ring.disarm(solicited);
+    return (this.#previous?.disarm(solicited) ?? false) || told;
   }
 }

@@ -84,11 +84,13 @@ export interface QpInit {
   type: QpType;
   sendCq: number;
   recvCq: number;
+  /** Handle of a shared receive queue; without one, the queue pair has a receive queue of its own. */
+  srq?: number;
   cap: QpCap;
   sqSigAll: boolean;
 }
 
-/** What `createQp` gives back. */
+/** What `createQp` gives back. With an SRQ the program posts there; `recvQueue` is the engine's own. */
 export interface QpCreated {
   qpn: number;
   cap: QpCap;
@@ -96,10 +98,48 @@ export interface QpCreated {
   recvQueue: RingShape;
 }
 
+/** `struct ibv_srq_init_attr`. */
+export interface SrqInit {
+  pd: number;
+  /** Work requests that may be outstanding; what create returns is at least this. */
+  maxWr: number;
+  maxSge: number;
+  /** Entries below which SRQ_LIMIT_REACHED is raised once; 0: never. */
+  limit: number;
+}
+
+/** What `createSrq` gives back. */
+export interface SrqCreated {
+  handle: number;
+  maxWr: number;
+  maxSge: number;
+  ring: RingShape;
+}
+
+/** `struct ibv_srq_attr` for ibv_modify_srq(3). */
+export interface SrqAttr {
+  limit?: number;
+  maxWr?: number;
+}
+
+/** What `modifySrq` gives back: the ring to post to from now on, where the size was changed. */
+export interface SrqModified {
+  maxWr: number;
+  ring?: RingShape;
+}
+
+/** Memory windows: type 1, and type 2 in its variant 2B. */
+export type MwType = 1 | 2;
+
+export interface MwCreated {
+  handle: number;
+  rkey: number;
+}
+
 /** What `queryQp` gives back: `undefined` for what is not valid in the state the QP is in. */
 export interface QpQuery {
   attr: QpAttr;
-  init: Pick<QpInit, 'type' | 'cap' | 'sqSigAll' | 'sendCq' | 'recvCq'>;
+  init: Pick<QpInit, 'type' | 'cap' | 'sqSigAll' | 'sendCq' | 'recvCq' | 'srq'>;
 }
 
 /** What `createCq` gives back. */
@@ -154,7 +194,15 @@ export interface DeviceLimits {
   maxCqe: number;
   maxMr: number;
   maxMrSize: number;
+  maxMw: number;
   maxPd: number;
+  maxSrq: number;
+  maxSrqWr: number;
+  maxSrqSge: number;
+  maxAh: number;
+  /** Multicast groups, and queue pairs attached to one. */
+  maxMcastGrp: number;
+  maxMcastQpAttach: number;
   /** READs and atomics a QP serves at once (`max_qp_rd_atom`). */
   maxQpRdAtom: number;
   /** READs and atomics a QP has out at once (`max_qp_init_rd_atom`). */
@@ -172,7 +220,14 @@ export const DEVICE_LIMITS: DeviceLimits = {
   maxCqe: 1_048_576,
   maxMr: 524_288,
   maxMrSize: 2 ** 40,
+  maxMw: 524_288,
   maxPd: 65_536,
+  maxSrq: 65_536,
+  maxSrqWr: 32_768,
+  maxSrqSge: 32,
+  maxAh: 65_536,
+  maxMcastGrp: 1024,
+  maxMcastQpAttach: 256,
   maxQpRdAtom: 128,
   maxQpInitRdAtom: 128,
   maxMessageSize: 2 ** 31,

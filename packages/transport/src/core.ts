@@ -2,10 +2,11 @@
  * What requester, completer, responder and replies share: memory, the copies of the batch in hand, the
  * completion queues that it touched, the scheduler and the deadlines.
  */
+import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import { QpStateCode, WcOpcode, WcStatus, WrOpcode } from './constants.ts';
-import type { DeviceLimits } from './control.ts';
+import type { DeviceLimits, GidEntry } from './control.ts';
 import { Deadlines } from './deadlines.ts';
 import { Memory } from './memory.ts';
 import { Inbound, type QueuePair } from './qp.ts';
@@ -13,8 +14,12 @@ import { RecvWqe, SendWqe } from './rings.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
 export type AsyncEvent =
-  | { type: 'QP_FATAL' | 'QP_REQ_ERR' | 'QP_ACCESS_ERR' | 'COMM_EST' | 'SQ_DRAINED'; qpn: number }
-  | { type: 'CQ_ERR'; cq: number };
+  | {
+      type: 'QP_FATAL' | 'QP_REQ_ERR' | 'QP_ACCESS_ERR' | 'COMM_EST' | 'SQ_DRAINED' | 'QP_LAST_WQE_REACHED';
+      qpn: number;
+    }
+  | { type: 'CQ_ERR'; cq: number }
+  | { type: 'SRQ_LIMIT_REACHED' | 'SRQ_ERR'; srq: number };
 
 export interface Host {
   /** The completion queue has something that the program asked to be told of. */
@@ -65,6 +70,10 @@ export class Core {
   readonly #copies = new Uint32Array(COPY_CAPACITY * COPY_WORDS);
   #copyCount = 0;
   readonly #dirty: CompletionQueue[] = [];
+  readonly addresses: Addresses;
+  readonly gids: readonly GidEntry[];
+  /** UC and UD queue pairs with packets in a batch that the link has not taken. */
+  readonly unconfirmed: QueuePair[] = [];
   /** Queue pairs with something to send, in the order of their turns. */
   readonly active: QueuePair[] = [];
   /** The slab of the batch in hand: where copies come from. */
@@ -77,7 +86,7 @@ export class Core {
   readonly credits: boolean;
 
   constructor(
-    host: Host,
+    host: Host & { peers: PeerTable; gids: readonly GidEntry[] },
     random: () => number,
     limits: DeviceLimits,
     regions: RegionTable,
@@ -89,6 +98,8 @@ export class Core {
     this.regions = regions;
     this.limits = limits;
     this.memory = new Memory(regions, random, limits);
+    this.addresses = new Addresses(host.peers, limits);
+    this.gids = host.gids;
     this.#copy = copy;
     this.readBudget = readBudget;
     this.credits = credits;
@@ -105,6 +116,12 @@ export class Core {
     list[w + Copy.OFFSET_LOW] = offset;
     list[w + Copy.OFFSET_HIGH] = Math.floor(offset / TWO_32);
     list[w + Copy.LENGTH] = length;
+  }
+
+  /** Bytes of our own making go to `offset` of a region, at once. */
+  write(bytes: Uint8Array, source: number, region: number, offset: number, length: number): void {
+    const view = this.regions.views[region]!;
+    for (let i = 0; i < length; i++) view[offset + i] = bytes[source + i];
   }
 
   /** Does the copies: before memory is read here, and before completions are shown. */
@@ -145,22 +162,12 @@ export class Core {
     byteLen: number,
     immediate: number,
     flags: number,
+    srcQp: number,
     solicited: boolean,
   ): void {
     if (!cq.dirty) this.#dirty.push(cq);
     const wasOverrun = cq.overrun;
-    const pushed = cq.push(
-      low,
-      high,
-      status,
-      opcode,
-      byteLen,
-      qp.qpn,
-      immediate,
-      flags,
-      qp.destQpn,
-      solicited,
-    );
+    const pushed = cq.push(low, high, status, opcode, byteLen, qp.qpn, immediate, flags, srcQp, solicited);
     if (pushed || wasOverrun) return;
     this.event({ type: 'CQ_ERR', cq: cq.handle });
     // A completion that has no place is lost: the queue pair can't go on (IBTA vol 1 §11.6.3.1).
@@ -187,7 +194,17 @@ export class Core {
       if (!signaled) return;
     }
     const opcode = WC_OPCODE_OF[opcodeFlags & 0xff] ?? WcOpcode.SEND;
-    this.#push(qp, qp.sendCq, low, high, status, opcode, length, 0, 0, status !== WcStatus.SUCCESS);
+    const failed = status !== WcStatus.SUCCESS;
+    this.#push(qp, qp.sendCq, low, high, status, opcode, length, 0, 0, qp.destQpn, failed);
+  }
+
+  /** Completes the oldest send entry, and what stood behind it and was done already (BIND_MW, LOCAL_INV). */
+  completeOldest(qp: QueuePair): void {
+    this.completeSend(qp, WcStatus.SUCCESS);
+    const mask = qp.sq.capacity - 1;
+    while (qp.sqHead !== qp.sqStarted && qp.wqePackets[qp.sqHead & mask] === 0) {
+      this.completeSend(qp, WcStatus.SUCCESS);
+    }
   }
 
   /** Completes the oldest receive entry. */
@@ -199,6 +216,7 @@ export class Core {
     immediate: number,
     flags: number,
     solicited: boolean,
+    srcQp = qp.destQpn,
   ): void {
     const ring = qp.rq;
     const w = ring.wordOf(qp.rqHead);
@@ -217,8 +235,24 @@ export class Core {
       byteLen,
       immediate,
       flags,
+      srcQp,
       solicited || status !== WcStatus.SUCCESS,
     );
+  }
+
+  /**
+   * Whether there is a receive entry at `rqHead` for the message that begins. With an SRQ that is its
+   * oldest; the program is told when few are left.
+   */
+  takeReceive(qp: QueuePair): boolean {
+    const { srq } = qp;
+    if (qp.rq.producer !== qp.rqHead) return true;
+    if (!srq?.take(qp.rq)) return false;
+    if (srq.limit > 0 && srq.available < srq.limit) {
+      srq.limit = 0;
+      this.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
+    }
+    return true;
   }
 
   /**
@@ -226,28 +260,48 @@ export class Core {
    * completes with WR_FLUSH_ERR, in order, signalled or not (IBTA vol 1 §10.3.1.5).
    */
   toError(qp: QueuePair): void {
+    const before = qp.state;
     qp.setState(QpStateCode.ERR);
-    this.stopTimers(qp);
-    this.releaseReads(qp);
-    qp.failedStatus = 0;
+    this.#stopSending(qp);
     qp.inbound = Inbound.NONE;
     qp.writeMr = undefined;
     if (!qp.replies.dying) qp.replies.reset(qp.maxDestRdAtomic);
     this.flush(qp);
+    // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
+    if (qp.srq && before !== QpStateCode.ERR) this.event({ type: 'QP_LAST_WQE_REACHED', qpn: qp.qpn });
+  }
+
+  /** SQE: a send of UC or UD failed; the rest is flushed, the receive queue works on (§10.3.1.7). */
+  toSendError(qp: QueuePair): void {
+    qp.setState(QpStateCode.SQE);
+    this.#stopSending(qp);
+    this.flushSends(qp);
+  }
+
+  #stopSending(qp: QueuePair): void {
+    this.stopTimers(qp);
+    this.releaseReads(qp);
+    qp.failedStatus = 0;
+    qp.unackedPsn = qp.cursorPsn = qp.sendPsn;
+    qp.cursorPacket = qp.gatherSge = qp.gatherOffset = 0;
   }
 
   /** Flushes what is posted, and asks to be told of what will be. */
   flush(qp: QueuePair): void {
-    do {
-      const posted = qp.sq.producer;
-      while (qp.sqHead !== posted) this.completeSend(qp, WcStatus.WR_FLUSH_ERR);
-    } while (qp.sq.sleep(qp.sqHead));
+    this.flushSends(qp);
     do {
       const posted = qp.rq.producer;
       while (qp.rqHead !== posted) {
         this.completeReceive(qp, WcStatus.WR_FLUSH_ERR, WcOpcode.RECV, 0, 0, 0, true);
       }
     } while (qp.rq.sleep(qp.rqHead));
+  }
+
+  flushSends(qp: QueuePair): void {
+    do {
+      const posted = qp.sq.producer;
+      while (qp.sqHead !== posted) this.completeSend(qp, WcStatus.WR_FLUSH_ERR);
+    } while (qp.sq.sleep(qp.sqHead));
     qp.sqCursor = qp.sqStarted = qp.sqHead;
   }
 

@@ -1,5 +1,8 @@
 /** The packet in hand: made once for an adapter, filled for each packet that passed the header's checks. */
 import { type OpcodeInfo, opcodeInfo } from '@node-roce/wire';
+import { RxBatch } from './batch.ts';
+
+const NOTHING = new RxBatch(0, 0);
 
 export class InboundPacket {
   /** The opcode's row of the table. */
@@ -10,4 +13,7 @@ export class InboundPacket {
   psn = 0;
   /** Bytes after the headers, pad not counted. */
   payload = 0;
+  /** Its slot in the batch: what the link knows of it. */
+  batch: RxBatch = NOTHING;
+  index = 0;
 }

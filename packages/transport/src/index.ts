@@ -1,11 +1,11 @@
 export * from './adapter.ts';
+export { isMulticastGid, type PeerTable } from './addresses.ts';
 export * from './batch.ts';
 export * from './constants.ts';
 export * from './control.ts';
 export type { AsyncEvent, DeviceCounters, Host } from './core.ts';
 export * from './errors.ts';
 export type { QpCounters } from './qp.ts';
-export type { PeerTable } from './queue-table.ts';
 export { RETRY_TIMER_FACTOR } from './recovery.ts';
 export * from './rings.ts';
 export * from './transitions.ts';

@@ -42,7 +42,7 @@ test('regions of one buffer agree about the addresses of its bytes', () => {
 test('locate: inside, at the ends, one past, before, far away', () => {
   const { memory, pd } = make();
   const { lkey, addr } = register(memory, pd, new ArrayBuffer(8192), { offset: 100, length: 1000 });
-  const mr = memory.byKey(lkey)!;
+  const mr = memory.byRkey(lkey)!;
   const at = (address: bigint, length: number) =>
     mr.locate(Number(BigInt.asUintN(64, address) >> 32n), Number(address & 0xffff_ffffn), length);
   expect(at(addr, 1000)).toBe(100);
@@ -58,9 +58,9 @@ test('locate: inside, at the ends, one past, before, far away', () => {
 test('an iova at the end of the address space, and across a 4 GiB line', () => {
   const { memory, pd } = make();
   const buffer = new ArrayBuffer(4096);
-  const high = memory.byKey(register(memory, pd, buffer, { iova: (1n << 64n) - 4096n }).lkey)!;
+  const high = memory.byRkey(register(memory, pd, buffer, { iova: (1n << 64n) - 4096n }).lkey)!;
   expect(high.locate(0xffff_ffff, 0xffff_f000, 4096)).toBe(0);
-  const across = memory.byKey(register(memory, pd, buffer, { iova: (1n << 32n) - 8n }).lkey)!;
+  const across = memory.byRkey(register(memory, pd, buffer, { iova: (1n << 32n) - 8n }).lkey)!;
   expect(across.locate(1, 0, 8)).toBe(8);
   expect(() => register(memory, pd, buffer, { iova: (1n << 64n) - 4095n })).toThrow(/iova/);
 });
@@ -70,7 +70,7 @@ test('a detached buffer has no bytes', () => {
   const buffer = new ArrayBuffer(4096);
   const { lkey, addr } = register(memory, pd, buffer);
   structuredClone(buffer, { transfer: [buffer] });
-  const mr = memory.byKey(lkey)!;
+  const mr = memory.byRkey(lkey)!;
   expect(mr.locate(Number(addr >> 32n), Number(addr & 0xffff_ffffn), 1)).toBe(-1);
 });
 

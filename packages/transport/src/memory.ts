@@ -1,18 +1,23 @@
 /**
- * Protection domains, memory regions and their keys, and the one check that every access passes.
+ * Protection domains, memory regions and windows with their keys, and the one check that every access passes.
  *
  * An address is synthetic: each backing buffer gets a random page-aligned 64-bit base, drawn once, so
  * that overlapping regions of one buffer agree about the addresses of the bytes they share.
  */
 import type { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
-import type { DeviceLimits, MrCreated, MrInit } from './control.ts';
+import type { DeviceLimits, MrCreated, MrInit, MwCreated, MwType } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 
 const TWO_32 = 0x1_0000_0000;
 const PAGE = 4096;
 const ALL_ACCESS =
-  Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.MW_BIND;
+  Access.LOCAL_WRITE |
+  Access.REMOTE_WRITE |
+  Access.REMOTE_READ |
+  Access.REMOTE_ATOMIC |
+  Access.MW_BIND |
+  Access.ZERO_BASED;
 
 interface Backing {
   readonly region: number;
@@ -21,12 +26,21 @@ interface Backing {
   users: number;
 }
 
-/** A registered region. `valid` falls when it is deregistered: whoever still holds it must look. */
+/**
+ * What a key opens: a registered region, or the part of one that a memory window is bound to. `valid`
+ * falls when it is deregistered or invalidated: whoever still holds it must look.
+ */
 export class MemoryRegion {
   readonly handle: number;
-  readonly pd: number;
+  pd: number;
   readonly key: number;
-  readonly access: number;
+  access: number;
+  /** The only queue pair that may use the key (type 2B window); −1: every one of the PD. */
+  readonly qpn: number;
+  /** The window it belongs to; its key is no lkey. */
+  readonly window: MemoryWindow | undefined;
+  /** Windows bound to it: a region in use can't go. */
+  windows = 0;
   /** First address, in two words. */
   readonly startHigh: number;
   readonly startLow: number;
@@ -45,7 +59,9 @@ export class MemoryRegion {
     start: bigint,
     region: number,
     view: Uint8Array,
-    { pd, access, length, offset, backing }: MrInit,
+    { pd, access, length, offset, backing }: Omit<MrInit, 'buffer' | 'iova'>,
+    qpn = -1,
+    window?: MemoryWindow,
   ) {
     this.handle = handle;
     this.key = key;
@@ -58,6 +74,8 @@ export class MemoryRegion {
     this.length = length;
     this.offset = offset;
     this.backing = backing;
+    this.qpn = qpn;
+    this.window = window;
   }
 
   /**
@@ -79,9 +97,11 @@ export class Memory {
   readonly #random: () => number;
   readonly #limits: DeviceLimits;
   readonly #backings = new Map<number, Backing>();
-  readonly #byKey = new Map<number, MemoryRegion>();
+  /** By the upper 24 bits of the key, which nothing else has; `null`: taken by a window that is not bound. */
+  readonly #byIndex = new Map<number, MemoryRegion | null>();
   readonly #byHandle = new Map<number, MemoryRegion>();
-  /** Objects that hold each PD (regions, queue pairs): a PD in use can't go. */
+  readonly #windows = new Map<number, MemoryWindow>();
+  /** Objects that hold each PD (regions, windows, queue pairs, …): a PD in use can't go. */
   readonly #pds = new Map<number, number>();
   #nextHandle = 1;
 
@@ -101,7 +121,7 @@ export class Memory {
     return pd;
   }
 
-  /** ibv_dealloc_pd(3): EBUSY while a region or a queue pair uses it. */
+  /** ibv_dealloc_pd(3): EBUSY while anything that was made with it is there. */
   deallocPd(pd: number): void {
     const users = this.#pds.get(pd);
     if (users === undefined) throw invalid('pd', 'no such protection domain');
@@ -120,10 +140,56 @@ export class Memory {
     this.#pds.set(pd, users + by);
   }
 
-  /** ibv_reg_mr(3). */
+  /** ibv_reg_mr(3). With ZERO_BASED, peers name the first byte 0. */
   register(init: MrInit): MrCreated {
-    const { buffer, offset, length, access } = init;
-    if (!this.#pds.has(init.pd)) throw invalid('pd', 'no such protection domain');
+    this.#check(init);
+    if (this.#byHandle.size >= this.#limits.maxMr) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no memory region left', { errno: 'ENOMEM' });
+    }
+    this.holdPd(init.pd, 1);
+    return this.#place(this.#nextHandle++, this.#randomKey(), init);
+  }
+
+  /**
+   * ibv_rereg_mr(3): another PD, access or range for a region that stays what it is. Another range is
+   * another region to peers, so it has new keys. EBUSY while windows are bound to it.
+   */
+  reregister(handle: number, init: MrInit, newKeys: boolean): MrCreated {
+    const old = this.#region(handle);
+    this.#refuseBound(old);
+    this.#check(init);
+    this.holdPd(init.pd, 1);
+    // A buffer that stays keeps its addresses.
+    const backing = this.#backings.get(init.backing);
+    if (backing) backing.users++;
+    this.#remove(old);
+    const created = this.#place(handle, newKeys ? this.#randomKey() : old.key, init);
+    if (backing) backing.users--;
+    return created;
+  }
+
+  /** ibv_dereg_mr(3). Packets that still name the region are refused from now on. */
+  deregister(handle: number): void {
+    const mr = this.#region(handle);
+    this.#refuseBound(mr);
+    this.#remove(mr);
+  }
+
+  #region(handle: number): MemoryRegion {
+    const mr = this.#byHandle.get(handle);
+    if (!mr) throw invalid('mr', 'no such memory region');
+    return mr;
+  }
+
+  #refuseBound(mr: MemoryRegion): void {
+    if (mr.windows === 0) return;
+    throw new RoceError('ERR_ROCE_BUSY', `${mr.windows} memory windows are bound to the region`, {
+      errno: 'EBUSY',
+    });
+  }
+
+  #check({ pd, buffer, offset, length, access, iova }: MrInit): void {
+    if (!this.#pds.has(pd)) throw invalid('pd', 'no such protection domain');
     if ((access & ~ALL_ACCESS) !== 0) throw invalid('access', `unknown flags 0x${access.toString(16)}`);
     if ((access & (Access.REMOTE_WRITE | Access.REMOTE_ATOMIC)) !== 0 && !(access & Access.LOCAL_WRITE)) {
       throw invalid('access', 'remote write and remote atomic need LOCAL_WRITE (ibv_reg_mr(3))');
@@ -135,13 +201,14 @@ export class Memory {
       throw invalid('length', `${length} is not a length`, `0 … ${this.#limits.maxMrSize}`);
     }
     if (offset + length > buffer.byteLength) throw invalid('length', 'the region ends after its buffer');
-    if (this.#byHandle.size >= this.#limits.maxMr) {
-      throw new RoceError('ERR_ROCE_LIMIT', 'no memory region left', { errno: 'ENOMEM' });
-    }
-    if (init.iova !== undefined && (init.iova < 0n || init.iova + BigInt(length) > 1n << 64n)) {
+    if (iova !== undefined && (iova < 0n || iova + BigInt(length) > 1n << 64n)) {
       throw invalid('iova', 'the region would wrap around the 64-bit address space');
     }
+    if (iova && access & Access.ZERO_BASED) throw invalid('iova', 'a zero-based region begins at 0', '0');
+  }
 
+  #place(handle: number, key: number, init: MrInit): MrCreated {
+    const { buffer, offset, access } = init;
     let backing = this.#backings.get(init.backing);
     if (!backing) {
       backing = {
@@ -154,23 +221,18 @@ export class Memory {
     backing.users++;
 
     const addr = backing.base + BigInt(offset);
-    const start = init.iova ?? addr;
+    const start = access & Access.ZERO_BASED ? 0n : (init.iova ?? addr);
     const view = this.#regions.views[backing.region]!;
-    const key = this.#randomKey();
-    const mr = new MemoryRegion(this.#nextHandle++, key, start, backing.region, view, init);
-    this.#byKey.set(key, mr);
-    this.#byHandle.set(mr.handle, mr);
-    this.holdPd(init.pd, 1);
-    return { handle: mr.handle, lkey: key, rkey: key, addr, iova: start };
+    const mr = new MemoryRegion(handle, key, start, backing.region, view, init);
+    this.#byIndex.set(key >>> 8, mr);
+    this.#byHandle.set(handle, mr);
+    return { handle, lkey: key, rkey: key, addr, iova: start };
   }
 
-  /** ibv_dereg_mr(3). Packets that still name the region are refused from now on. */
-  deregister(handle: number): void {
-    const mr = this.#byHandle.get(handle);
-    if (!mr) throw invalid('mr', 'no such memory region');
+  #remove(mr: MemoryRegion): void {
     mr.valid = false;
-    this.#byHandle.delete(handle);
-    this.#byKey.delete(mr.key);
+    this.#byHandle.delete(mr.handle);
+    this.#byIndex.delete(mr.key >>> 8);
     this.holdPd(mr.pd, -1);
     const backing = this.#backings.get(mr.backing)!;
     if (--backing.users === 0) {
@@ -179,9 +241,74 @@ export class Memory {
     }
   }
 
-  /** The region that a key names, whichever PD it belongs to. */
-  byKey(key: number): MemoryRegion | undefined {
-    return this.#byKey.get(key);
+  /** The region that a key opens to this side's work requests, whichever PD it belongs to. */
+  byLkey(key: number): MemoryRegion | undefined {
+    const mr = this.#byIndex.get(key >>> 8);
+    return mr && mr.key === key && mr.window === undefined ? mr : undefined;
+  }
+
+  /** The region or window that a key opens to a peer, whichever PD it belongs to. */
+  byRkey(key: number): MemoryRegion | undefined {
+    const mr = this.#byIndex.get(key >>> 8);
+    return mr && mr.key === key ? mr : undefined;
+  }
+
+  // ---------------------------------------------------------- memory windows
+
+  /** ibv_alloc_mw(3). The window opens nothing until it is bound. */
+  allocMw(pd: number, type: MwType): MwCreated {
+    if (type !== 1 && type !== 2) throw invalid('type', `no memory windows of type ${type}`, '1 or 2');
+    if (!this.#pds.has(pd)) throw invalid('pd', 'no such protection domain');
+    if (this.#windows.size >= this.#limits.maxMw) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no memory window left', { errno: 'ENOMEM' });
+    }
+    const window = new MemoryWindow(this.#nextHandle++, pd, type, this.#randomKey());
+    this.#windows.set(window.handle, window);
+    this.#byIndex.set(window.key >>> 8, null);
+    this.holdPd(pd, 1);
+    return { handle: window.handle, rkey: window.key };
+  }
+
+  /** ibv_dealloc_mw(3). What it was bound to is open no more. */
+  deallocMw(handle: number): void {
+    const window = this.#windows.get(handle);
+    if (!window) throw invalid('mw', 'no such memory window');
+    this.unbind(window);
+    this.#windows.delete(handle);
+    this.#byIndex.delete(window.key >>> 8);
+    this.holdPd(window.pd, -1);
+  }
+
+  /** The window with this handle. */
+  window(handle: number): MemoryWindow | undefined {
+    return this.#windows.get(handle);
+  }
+
+  /** Binds a window under a new key of its index; all checks are done. */
+  bind(window: MemoryWindow, mr: MemoryRegion, key: number, bind: WindowRange): void {
+    this.unbind(window);
+    const range = { ...bind, pd: window.pd, backing: mr.backing };
+    const qpn = window.type === 2 ? bind.qpn : -1;
+    window.key = key;
+    window.mr = mr;
+    window.bound = new MemoryRegion(window.handle, key, bind.start, mr.region, mr.view, range, qpn, window);
+    mr.windows++;
+    this.#byIndex.set(key >>> 8, window.bound);
+  }
+
+  /** The window opens nothing any more; its key is not valid until it is bound again. */
+  unbind(window: MemoryWindow): void {
+    if (!window.bound) return;
+    window.bound.valid = false;
+    window.bound = undefined;
+    window.mr!.windows--;
+    window.mr = undefined;
+    this.#byIndex.set(window.key >>> 8, null);
+  }
+
+  /** Type 2B windows belong to a queue pair, and end with it (IBTA vol 1 §10.6.7.2.4). */
+  unbindQp(qpn: number): void {
+    for (const window of this.#windows.values()) if (window.bound?.qpn === qpn) this.unbind(window);
   }
 
   /** Above the user half of the address space that peers' real addresses come from; never near the end. */
@@ -192,12 +319,41 @@ export class Memory {
     );
   }
 
-  /** 32 random bits that no region has, and never 0. */
+  /** 32 random bits; the upper 24 are the index, which nothing else has and which is never 0. */
   #randomKey(): number {
     for (;;) {
       const key = this.#random() >>> 0;
-      if (key !== 0 && !this.#byKey.has(key)) return key;
+      if (key >>> 8 !== 0 && !this.#byIndex.has(key >>> 8)) return key;
     }
+  }
+}
+
+/** The part of a region that a window is bound to: `start` as peers name it, `offset` in the backing buffer. */
+export interface WindowRange {
+  start: bigint;
+  offset: number;
+  length: number;
+  access: number;
+  qpn: number;
+}
+
+/** A memory window (IBTA vol 1 §10.6.7): a key of its own for a part of a region. */
+export class MemoryWindow {
+  readonly handle: number;
+  readonly pd: number;
+  /** Type 1: bound by ibv_bind_mw(3). Type 2 (2B): by a work request, to one queue pair. */
+  readonly type: MwType;
+  /** The rkey now; the program picks the low 8 bits when it binds a type 2 window. */
+  key: number;
+  /** What it opens, and the region that is part of; undefined while it is not bound. */
+  bound: MemoryRegion | undefined;
+  mr: MemoryRegion | undefined;
+
+  constructor(handle: number, pd: number, type: MwType, key: number) {
+    this.handle = handle;
+    this.pd = pd;
+    this.type = type;
+    this.key = key;
   }
 }
 

@@ -73,7 +73,8 @@ const CHECKS: Record<QpAttrName, Check> = {
   rateLimit: range(0, 0xffff_ffff),
 };
 
-function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: readonly GidEntry[]): void {
+/** A route that packets can take; ERR_ROCE_INVALID_ATTRIBUTE names what is wrong with it. */
+export function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: readonly GidEntry[]): void {
   const { grh } = attr;
   if (!attr.isGlobal || !grh) throw invalid('ahAttr.isGlobal', 'RoCE has no route without a GRH', 'true');
   if (!(grh.dgid instanceof Uint8Array) || grh.dgid.length !== 16) {
@@ -98,7 +99,8 @@ function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: readonly 
   }
 }
 
-function isIpv4(gid: Uint8Array): boolean {
+/** `::ffff:a.b.c.d`. */
+export function isIpv4(gid: Uint8Array): boolean {
   return gid.subarray(0, 10).every((byte) => byte === 0) && gid[10] === 0xff && gid[11] === 0xff;
 }
 
@@ -208,6 +210,7 @@ export function queryAttributes(qp: QueuePair): QpQuery {
       sqSigAll: qp.sqSigAll,
       sendCq: qp.sendCq.handle,
       recvCq: qp.recvCq.handle,
+      ...(qp.srq ? { srq: qp.srq.handle } : {}),
     },
   };
 }

@@ -2,12 +2,14 @@
  * A queue pair: its attributes, its two rings and the state of its requester and responder.
  * Fields only; what is done with them is in requester.ts, completer.ts, responder.ts and replies.ts.
  */
+import { Transport } from '@node-roce/wire';
 import type { CompletionQueue } from './completion-queue.ts';
 import { QP_STATES, type QpState, QpStateCode, type QpType } from './constants.ts';
 import type { AhAttr, QpCap } from './control.ts';
 import type { MemoryRegion } from './memory.ts';
 import { ReplyQueue } from './reply-queue.ts';
 import { createRing, Ring, recvStride, sendStride } from './rings.ts';
+import type { SharedReceiveQueue } from './srq.ts';
 
 /** Why the responder's inbound message is under way, or `NONE` between messages. */
 export const Inbound = { NONE: 0, SEND: 1, WRITE: 2 } as const;
@@ -32,6 +34,13 @@ export class QpCounters {
   retryExceededErr = 0;
   rnrRetryExceededErr = 0;
   sendErrors = 0;
+  /** UC: messages lost before their end, and packets that belong to no message. */
+  droppedMessages = 0;
+  droppedPackets = 0;
+  /** UC, UD: messages for which no receive was posted, or a too small one. */
+  outOfBuffer = 0;
+  /** UD: datagrams with a wrong Q_Key. */
+  qkeyViolations = 0;
 }
 
 export class QueuePair {
@@ -42,8 +51,19 @@ export class QueuePair {
   readonly recvCq: CompletionQueue;
   readonly cap: QpCap;
   readonly sqSigAll: boolean;
+  readonly srq: SharedReceiveQueue | undefined;
+  /** RC: acknowledged, retried, closed by a NAK. UC and UD are none of this. */
+  readonly reliable: boolean;
+  /** UD and GSI: each message is one packet to an address of its own. */
+  readonly datagram: boolean;
+  /** The high bits of the opcodes it sends and takes: a `Transport`. */
+  readonly transport: number;
   readonly sq: Ring;
+  /** With an SRQ: the entry in use, if there is one; else what is posted. */
   readonly rq: Ring;
+  /** The protection domain and the size of receive entries: the SRQ's, if there is one. */
+  readonly recvPd: number;
+  readonly maxReceiveSge: number;
   /** Index of the send ring's memory in the region table: where inline data is sent from. */
   readonly sqRegion: number;
   readonly counters = new QpCounters();
@@ -167,6 +187,10 @@ export class QueuePair {
 
   /** Scheduler: in the queue of those that have something to send. */
   active = false;
+  /** UC, UD: packets are in a batch that the link has not taken. */
+  unconfirmed = false;
+  /** rate_limit: when the next packet may leave, µs. */
+  paceNext = 0;
   /** Position in the deadline heap, −1: not there; and the deadline it was put there with. */
   heapIndex = -1;
   heapDeadline = Number.POSITIVE_INFINITY;
@@ -179,6 +203,7 @@ export class QueuePair {
     recvCq: CompletionQueue,
     cap: QpCap,
     sqSigAll: boolean,
+    srq: SharedReceiveQueue | undefined,
     addRegion: (view: Uint8Array) => number,
   ) {
     this.qpn = qpn;
@@ -188,14 +213,20 @@ export class QueuePair {
     this.recvCq = recvCq;
     this.sqSigAll = sqSigAll;
     const sendShape = createRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    const recvShape = createRing(cap.maxRecvWr, recvStride(cap.maxRecvSge));
+    this.srq = srq;
+    this.reliable = type === 'RC';
+    this.datagram = type === 'UD' || type === 'GSI';
+    this.transport = this.datagram ? Transport.UD : Transport[type as 'RC' | 'UC'];
+    this.recvPd = srq?.pd ?? pd;
+    this.maxReceiveSge = srq?.maxSge ?? cap.maxRecvSge;
+    const recvShape = createRing(srq ? 1 : cap.maxRecvWr, recvStride(this.maxReceiveSge));
     this.sq = new Ring(sendShape);
     this.rq = new Ring(recvShape);
     this.sqRegion = addRegion(this.sq.bytes);
     this.cap = {
       ...cap,
       maxSendWr: sendShape.capacity,
-      maxRecvWr: recvShape.capacity,
+      maxRecvWr: srq ? 0 : recvShape.capacity,
     };
     this.wqePsn = new Int32Array(sendShape.capacity);
     this.wqePackets = new Int32Array(sendShape.capacity);

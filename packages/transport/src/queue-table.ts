@@ -1,33 +1,44 @@
 /**
- * Queue pairs and completion queues by number: what the control path does with them (ibv_create_qp(3),
+ * Queue pairs, completion queues and shared receive queues by number: what the control path does with
+ * them (ibv_create_qp(3),
  * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
  */
 import { sourcePortForConnection } from '@node-roce/wire';
+import { isMulticastGid } from './addresses.ts';
 import { checkDrained } from './completer.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { QpStateCode, type QpType } from './constants.ts';
-import type { CqCreated, GidEntry, QpAttr, QpCap, QpCreated, QpInit, QpQuery } from './control.ts';
+import type {
+  AhAttr,
+  CqCreated,
+  GidEntry,
+  QpAttr,
+  QpCap,
+  QpCreated,
+  QpInit,
+  QpQuery,
+  SrqAttr,
+  SrqCreated,
+  SrqInit,
+  SrqModified,
+} from './control.ts';
 import type { Core } from './core.ts';
 import { invalid, RoceError } from './errors.ts';
-import { applyPlain, checkModify, queryAttributes } from './modify.ts';
+import { applyPlain, checkAddressVector, checkModify, isIpv4, queryAttributes } from './modify.ts';
 import { Inbound, QueuePair } from './qp.ts';
 import { readChunkFor, receiveCharge, startRequester } from './requester.ts';
+import { powerOfTwo } from './rings.ts';
+import { SharedReceiveQueue } from './srq.ts';
 
-/** The link's table of peers, as the engine uses it. */
-export interface PeerTable {
-  /** An index for a destination: 16-byte GID, index of the local GID, TTL or hop limit. */
-  add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number;
-  remove(peer: number): void;
-}
-
-const DEFAULT_HOP_LIMIT = 64;
+const GSI_QPN = 1;
 /** QP0, QP1 and the multicast QPN are not to be given out. */
 const FIRST_QPN = 2;
 const LAST_QPN = 0xff_fffe;
 
+const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI'];
+
 export interface QueueTableOptions {
   random: () => number;
-  peers: PeerTable;
   gids: readonly GidEntry[];
   activeMtu: number;
   /** Bytes of receive buffer that READ responses may take. */
@@ -39,8 +50,9 @@ export class QueueTable {
   readonly #options: QueueTableOptions;
   readonly #qps = new Map<number, QueuePair>();
   readonly #cqs = new Map<number, CompletionQueue>();
+  readonly #srqs = new Map<number, SharedReceiveQueue>();
   #lastQp: QueuePair | undefined;
-  #nextCq = 1;
+  #nextHandle = 1;
 
   constructor(core: Core, options: QueueTableOptions) {
     this.#core = core;
@@ -69,14 +81,30 @@ export class QueueTable {
 
   /** ibv_create_cq(3): at least `cqe` entries. */
   createCq(cqe: number): CqCreated {
-    const { maxCqe, maxCq } = this.#core.limits;
-    if (!Number.isInteger(cqe) || cqe < 1 || cqe > maxCqe) throw invalid('cqe', `${cqe}`, `1 … ${maxCqe}`);
+    const { maxCq } = this.#core.limits;
+    this.#checkCqe(cqe);
     if (this.#cqs.size >= maxCq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
     }
-    const cq = new CompletionQueue(this.#nextCq++, cqe);
+    const cq = new CompletionQueue(this.#nextHandle++, cqe);
     this.#cqs.set(cq.handle, cq);
     return cq.created;
+  }
+
+  /** ibv_resize_cq(3): at least `cqe` entries, and room for what was not polled. */
+  resizeCq(handle: number, cqe: number): CqCreated {
+    const cq = this.#cq(handle, 'cq');
+    this.#checkCqe(cqe);
+    const { outstanding } = cq;
+    if (powerOfTwo(cqe) < outstanding) {
+      throw invalid('cqe', `${cqe} is less than the ${outstanding} completions that were not polled`);
+    }
+    return cq.resize(cqe);
+  }
+
+  #checkCqe(cqe: number): void {
+    const { maxCqe } = this.#core.limits;
+    if (!Number.isInteger(cqe) || cqe < 1 || cqe > maxCqe) throw invalid('cqe', `${cqe}`, `1 … ${maxCqe}`);
   }
 
   /** ibv_destroy_cq(3): EBUSY while a queue pair completes there. */
@@ -90,35 +118,137 @@ export class QueueTable {
     this.#cqs.delete(handle);
   }
 
+  // ---------------------------------------------------- shared receive queues
+
+  /** ibv_create_srq(3). */
+  createSrq(init: SrqInit): SrqCreated {
+    const { limits, memory } = this.#core;
+    const { maxWr, maxSge, limit } = init;
+    within('maxWr', maxWr, 1, limits.maxSrqWr);
+    within('maxSge', maxSge, 1, limits.maxSrqSge);
+    within('limit', limit, 0, maxWr);
+    if (this.#srqs.size >= limits.maxSrq) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no shared receive queue left', { errno: 'ENOMEM' });
+    }
+    memory.holdPd(init.pd, 1);
+    const srq = new SharedReceiveQueue(this.#nextHandle++, init.pd, maxWr, maxSge, limit);
+    this.#srqs.set(srq.handle, srq);
+    return srq.created;
+  }
+
+  /** ibv_modify_srq(3): the limit, and the size, which may not fall below what is posted. */
+  modifySrq(handle: number, attr: SrqAttr): SrqModified {
+    const srq = this.#srq(handle);
+    const { limit, maxWr } = attr;
+    if (maxWr !== undefined) {
+      within('maxWr', maxWr, Math.max(1, srq.available), this.#core.limits.maxSrqWr);
+      if (srq.resizing) {
+        throw new RoceError('ERR_ROCE_BUSY', 'the queue is still being resized', { errno: 'EBUSY' });
+      }
+    }
+    if (limit !== undefined) within('limit', limit, 0, maxWr ?? srq.maxWr);
+    return srq.modify(attr);
+  }
+
+  /** ibv_query_srq(3). */
+  querySrq(handle: number): Required<SrqAttr> & { maxSge: number } {
+    const { limit, maxWr, maxSge } = this.#srq(handle);
+    return { limit, maxWr, maxSge };
+  }
+
+  /** ibv_destroy_srq(3): EBUSY while a queue pair takes from it. */
+  destroySrq(handle: number): void {
+    const srq = this.#srq(handle);
+    if (srq.users > 0) {
+      throw new RoceError('ERR_ROCE_BUSY', `${srq.users} queue pairs use the shared receive queue`, {
+        errno: 'EBUSY',
+      });
+    }
+    this.#srqs.delete(handle);
+    this.#core.memory.holdPd(srq.pd, -1);
+  }
+
+  #srq(handle: number): SharedReceiveQueue {
+    const srq = this.#srqs.get(handle);
+    if (!srq) throw invalid('srq', 'no such shared receive queue');
+    return srq;
+  }
+
+  // ------------------------------------------------ address handles and groups
+
+  /** ibv_create_ah(3). */
+  createAh(pd: number, attr: AhAttr): number {
+    checkAddressVector(attr, this.#options.gids);
+    const handle = this.#core.addresses.createAh(pd, attr);
+    try {
+      this.#core.memory.holdPd(pd, 1);
+    } catch (error) {
+      this.#core.addresses.destroyAh(handle);
+      throw error;
+    }
+    return handle;
+  }
+
+  /** ibv_attach_mcast(3): to a group on the interface of the first GID of its IP version. */
+  attachMcast(qpn: number, group: Uint8Array): void {
+    const qp = this.#datagramQp(qpn);
+    if (!(group instanceof Uint8Array) || group.length !== 16 || !isMulticastGid(group)) {
+      throw invalid('gid', 'not the GID of a group', 'ff00::/8 or ::ffff:224.0.0.0/4');
+    }
+    const sgidIndex = this.#options.gids.findIndex(({ gid }) => isIpv4(gid) === isIpv4(group));
+    if (sgidIndex < 0) throw invalid('gid', 'the device has no address of this IP version');
+    this.#core.addresses.attach(qp, group, sgidIndex);
+  }
+
+  /** ibv_detach_mcast(3). */
+  detachMcast(qpn: number, group: Uint8Array): void {
+    const attached = this.#core.addresses.detach(this.#datagramQp(qpn), group);
+    if (!attached) throw invalid('gid', 'the queue pair is not attached to the group');
+  }
+
+  #datagramQp(qpn: number): QueuePair {
+    const qp = this.get(qpn);
+    if (!qp.datagram) throw invalid('qp', `an ${qp.type} queue pair takes part in no group`, 'UD');
+    return qp;
+  }
+
+  // -------------------------------------------------------------- queue pairs
+
   /** ibv_create_qp(3). The queue pair starts in RESET. */
   createQp(init: QpInit): QpCreated {
-    const types: QpType[] = ['RC'];
-    if (!types.includes(init.type)) {
+    if (!QP_TYPES.includes(init.type)) {
       throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `type: ${init.type} queue pairs are not offered`, {
         errno: 'EOPNOTSUPP',
         attribute: 'type',
-        expected: types.join(', '),
+        expected: QP_TYPES.join(', '),
       });
     }
-    const cap = this.#checkCap(init.cap);
+    const srq = init.srq === undefined ? undefined : this.#srq(init.srq);
+    const cap = this.#checkCap(init.cap, srq);
     const sendCq = this.#cq(init.sendCq, 'sendCq');
     const recvCq = this.#cq(init.recvCq, 'recvCq');
     if (this.#qps.size >= this.#core.limits.maxQp) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no queue pair left', { errno: 'ENOMEM' });
     }
+    if (init.type === 'GSI' && this.#qps.has(GSI_QPN)) {
+      throw new RoceError('ERR_ROCE_BUSY', 'QP1 is there already', { errno: 'EBUSY', attribute: 'type' });
+    }
     this.#core.memory.holdPd(init.pd, 1);
     const qp = new QueuePair(
-      this.#randomQpn(),
+      init.type === 'GSI' ? GSI_QPN : this.#randomQpn(),
       init.type,
       init.pd,
       sendCq,
       recvCq,
       cap,
       init.sqSigAll,
+      srq,
       (view) => this.#core.regions.add(view),
     );
+    if (qp.datagram) qp.pathMtu = this.#options.activeMtu;
     sendCq.users++;
     recvCq.users++;
+    if (srq) srq.users++;
     this.#qps.set(qp.qpn, qp);
     qp.sq.sleep(0);
     return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape };
@@ -176,14 +306,21 @@ export class QueueTable {
   /** ibv_destroy_qp(3): what is outstanding is discarded without completions. */
   destroyQp(qpn: number, now: number): void {
     const qp = this.get(qpn);
+    if (this.#core.addresses.isAttached(qp)) {
+      throw new RoceError('ERR_ROCE_BUSY', 'the queue pair is attached to a multicast group', {
+        errno: 'EBUSY',
+      });
+    }
     this.#core.now = now;
     this.#resetQp(qp);
+    this.#core.memory.unbindQp(qpn);
     qp.destroyed = true;
     this.#qps.delete(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
     this.#core.regions.remove(qp.sqRegion);
     qp.sendCq.users--;
     qp.recvCq.users--;
+    if (qp.srq) qp.srq.users--;
     this.#core.memory.holdPd(qp.pd, -1);
   }
 
@@ -193,7 +330,9 @@ export class QueueTable {
     return cq;
   }
 
-  #checkCap(cap: QpCap): QpCap {
+  /** With an SRQ what is said of the receive queue counts for nothing (ibv_create_qp(3)). */
+  #checkCap(asked: QpCap, srq: SharedReceiveQueue | undefined): QpCap {
+    const cap = srq ? { ...asked, maxRecvWr: 0, maxRecvSge: 0 } : asked;
     const { maxQpWr, maxSge, maxInlineData } = this.#core.limits;
     const limits: [keyof QpCap, number][] = [
       ['maxSendWr', maxQpWr],
@@ -210,9 +349,9 @@ export class QueueTable {
     }
     return {
       maxSendWr: Math.max(1, cap.maxSendWr),
-      maxRecvWr: Math.max(1, cap.maxRecvWr),
+      maxRecvWr: srq ? 0 : Math.max(1, cap.maxRecvWr),
       maxSendSge: Math.max(1, cap.maxSendSge),
-      maxRecvSge: Math.max(1, cap.maxRecvSge),
+      maxRecvSge: srq ? 0 : Math.max(1, cap.maxRecvSge),
       maxInlineData: cap.maxInlineData,
     };
   }
@@ -227,8 +366,9 @@ export class QueueTable {
 
   #setPath(qp: QueuePair, ah: NonNullable<QpAttr['ahAttr']>): void {
     const { grh } = ah;
-    const peer = this.#options.peers.add(grh.dgid, grh.sgidIndex, grh.hopLimit || DEFAULT_HOP_LIMIT);
-    if (qp.peer >= 0) this.#options.peers.remove(qp.peer);
+    const { addresses } = this.#core;
+    const peer = addresses.addPeer(ah);
+    if (qp.peer >= 0) addresses.removePeer(qp.peer);
     qp.peer = peer;
     qp.local = grh.sgidIndex;
     qp.trafficClass = grh.trafficClass;
@@ -259,10 +399,16 @@ export class QueueTable {
     qp.established = false;
     qp.msn = 0;
     qp.replies.reset(0);
-    if (qp.peer >= 0) this.#options.peers.remove(qp.peer);
+    if (qp.peer >= 0) core.addresses.removePeer(qp.peer);
     qp.peer = -1;
     qp.ah = undefined;
     qp.rateLimit = 0;
     qp.notifyDrained = false;
+  }
+}
+
+function within(attribute: string, value: number, low: number, high: number): void {
+  if (!Number.isInteger(value) || value < low || value > high) {
+    throw invalid(attribute, `${value} can't be had`, `${low} … ${high}`);
   }
 }

@@ -88,12 +88,17 @@ export function armProbe(core: Core, qp: QueuePair): void {
 /** The oldest entry can't go on: it completes with this status, the rest is flushed. */
 export function failHead(core: Core, qp: QueuePair, status: number): void {
   core.completeSend(qp, status);
-  core.toError(qp);
+  if (qp.reliable) core.toError(qp);
+  else core.toSendError(qp);
 }
 
 /** A timer of the requester has come. At most one retry a call (see the pump's order in docs/run-loop.md). */
 export function requesterTimers(core: Core, qp: QueuePair): void {
   const { now } = core;
+  if (qp.paceDeadline <= now) {
+    qp.paceDeadline = Number.POSITIVE_INFINITY;
+    core.schedule(qp);
+  }
   if (qp.rnrDeadline <= now) {
     qp.rnrDeadline = Number.POSITIVE_INFINITY;
     core.schedule(qp);

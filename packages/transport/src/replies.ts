@@ -115,7 +115,7 @@ function transmitResponse(core: Core, qp: QueuePair, batch: TxBatch, reply: Repl
   return true;
 }
 
-/** AETH syndrome of an ACK: the posted receives as a credit code, or none (§9.7.7.2.4). */
+/** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */
 function credits(core: Core, qp: QueuePair): number {
-  return core.credits ? creditCodeFor((qp.rq.producer - qp.rqHead) | 0) : CREDIT_UNLIMITED;
+  return core.credits && !qp.srq ? creditCodeFor((qp.rq.producer - qp.rqHead) | 0) : CREDIT_UNLIMITED;
 }

@@ -1,5 +1,6 @@
 /**
- * The requester of a reliable connection: turns send entries into packets.
+ * The requester: turns send entries into packets. What is said of windows, credits and going back is of
+ * reliable connections; UC and UD send each packet once and complete an entry when the link has taken it.
  *
  * The cursor says what goes next: an entry, a packet in it and its PSN. It runs ahead of `unackedPsn` by
  * what is out; to go back (timeout, NAK) is to put the cursor at `unackedPsn`, which always lies in the
@@ -11,6 +12,7 @@ import {
   BTH_BYTES,
   BTH_PAD_SHIFT,
   BthFlags,
+  DETH_BYTES,
   IETH_BYTES,
   IMM_DT_BYTES,
   Opcode,
@@ -20,17 +22,21 @@ import {
   RETH_BYTES,
   writeAtomicEth,
   writeBth,
+  writeDeth,
   writeIeth,
   writeImmDt,
   writeReth,
 } from '@node-roce/wire';
+import type { AddressHandle } from './addresses.ts';
 import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
-import { Access, QpStateCode, SendFlags, WcStatus, WrOpcode } from './constants.ts';
+import { Access, QpStateCode, type QpType, SendFlags, WcStatus, WrOpcode } from './constants.ts';
 import type { Core } from './core.ts';
+import { mayPace, pace } from './pacing.ts';
 import type { QueuePair } from './qp.ts';
 import { armTimers, failHead, goBack, seekUnacked, WINDOW_MAX, WINDOW_START } from './recovery.ts';
 import { SendWqe } from './rings.ts';
 import { addFragment, checkList, gather } from './sge.ts';
+import { executeLocal, isLocal } from './windows.ts';
 
 /** P_Key of a RoCE port: the default partition, full member. */
 export const DEFAULT_PKEY = 0xffff;
@@ -77,15 +83,21 @@ function takesReceive(opcode: number): boolean {
   );
 }
 
-const OFFERED = new Set<number>([
-  WrOpcode.SEND,
-  WrOpcode.SEND_WITH_IMM,
+const UD_OPCODES = [WrOpcode.SEND, WrOpcode.SEND_WITH_IMM];
+const UC_OPCODES = [
+  ...UD_OPCODES,
   WrOpcode.RDMA_WRITE,
   WrOpcode.RDMA_WRITE_WITH_IMM,
-  WrOpcode.RDMA_READ,
-  WrOpcode.ATOMIC_CMP_AND_SWP,
-  WrOpcode.ATOMIC_FETCH_AND_ADD,
-]);
+  WrOpcode.LOCAL_INV,
+  WrOpcode.BIND_MW,
+];
+/** The operations of each type (ibv_post_send(3)). UC has no opcode for SEND_WITH_INV (IBTA vol 1 §9.2). */
+const OFFERED: Record<QpType, ReadonlySet<number>> = {
+  RC: new Set(Object.values(WrOpcode)),
+  UC: new Set<number>(UC_OPCODES),
+  UD: new Set<number>(UD_OPCODES),
+  GSI: new Set<number>(UD_OPCODES),
+};
 
 /** RTS: a fresh send side. Entries posted before are not possible: posting needs RTS. */
 export function startRequester(qp: QueuePair, psn: number): void {
@@ -102,7 +114,8 @@ export function startRequester(qp: QueuePair, psn: number): void {
   qp.sinceAckReq = 0;
   qp.sendSsn = 0;
   qp.creditLimit = 0;
-  qp.creditLimited = true;
+  qp.creditLimited = qp.reliable;
+  qp.paceNext = 0;
   qp.cursorPacket = 0;
   qp.lastResponded = (qp.sqHead - 1) | 0;
   qp.sqCursor = qp.sqStarted = qp.sqHead;
@@ -111,8 +124,8 @@ export function startRequester(qp: QueuePair, psn: number): void {
 }
 
 /**
- * Gives the entry under the cursor its PSNs. False if it can't start now: fence, credits, or a failure
- * that waits for the entries before it.
+ * Gives the entry under the cursor its PSNs, or does it at once if it is local. False if it can't start
+ * now: fence, credits, or a failure that waits for the entries before it.
  */
 function startEntry(core: Core, qp: QueuePair): boolean {
   const ring = qp.sq;
@@ -123,7 +136,14 @@ function startEntry(core: Core, qp: QueuePair): boolean {
   const flags = words[w + SendWqe.OPCODE_FLAGS] >>> 8;
   if ((flags & SendFlags.FENCE) !== 0 && ((qp.sqHead - qp.lastResponded) | 0) <= 0) return false;
 
-  const status = checkEntry(core, qp, w, opcode, flags);
+  let status = checkEntry(core, qp, w, opcode, flags);
+  if (status === WcStatus.SUCCESS && isLocal(opcode)) {
+    status = executeLocal(core, qp, w, opcode);
+    if (status === WcStatus.SUCCESS) {
+      finishLocal(core, qp);
+      return true;
+    }
+  }
   if (status !== WcStatus.SUCCESS) {
     qp.failedIndex = index;
     qp.failedStatus = status;
@@ -148,12 +168,27 @@ function startEntry(core: Core, qp: QueuePair): boolean {
   return true;
 }
 
+/** A local operation is done; it completes in its turn. */
+function finishLocal(core: Core, qp: QueuePair): void {
+  const index = qp.sqCursor;
+  const at = index & (qp.sq.capacity - 1);
+  qp.wqePsn[at] = qp.cursorPsn;
+  qp.wqePackets[at] = 0;
+  qp.sqCursor = qp.sqStarted = (index + 1) | 0;
+  if (index === qp.sqHead) core.completeOldest(qp);
+}
+
 function checkEntry(core: Core, qp: QueuePair, w: number, opcode: number, flags: number): number {
   const words = qp.sq.words;
   const length = words[w + SendWqe.LENGTH];
   const count = words[w + SendWqe.SGE_COUNT];
-  if (!OFFERED.has(opcode)) return WcStatus.LOC_QP_OP_ERR;
-  if (length > core.limits.maxMessageSize) return WcStatus.LOC_LEN_ERR;
+  if (!OFFERED[qp.type].has(opcode)) return WcStatus.LOC_QP_OP_ERR;
+  if (isLocal(opcode)) return WcStatus.SUCCESS;
+  if (length > (qp.datagram ? qp.pathMtu : core.limits.maxMessageSize)) return WcStatus.LOC_LEN_ERR;
+  if (qp.datagram) {
+    const ah = core.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]);
+    if (ah?.pd !== qp.pd) return WcStatus.LOC_QP_OP_ERR;
+  }
   if (isResponded(opcode)) {
     if (qp.maxRdAtomic === 0) return WcStatus.LOC_QP_OP_ERR;
     if (opcode !== WrOpcode.RDMA_READ && length !== 8) return WcStatus.LOC_LEN_ERR;
@@ -163,7 +198,7 @@ function checkEntry(core: Core, qp: QueuePair, w: number, opcode: number, flags:
   }
   if (count > qp.cap.maxSendSge) return WcStatus.LOC_QP_OP_ERR;
   const access = isResponded(opcode) ? Access.LOCAL_WRITE : 0;
-  const total = checkList(core, qp, qp.sq, w + SendWqe.SGE, count, access);
+  const total = checkList(core, qp.pd, qp.sq, w + SendWqe.SGE, count, access);
   if (total < 0) return WcStatus.LOC_PROT_ERR;
   return total === length ? WcStatus.SUCCESS : WcStatus.LOC_LEN_ERR;
 }
@@ -180,12 +215,22 @@ export function transmitRequests(core: Core, qp: QueuePair, batch: TxBatch, budg
       const posted = qp.sq.producer;
       if (qp.sqCursor === posted && !qp.sq.sleep(posted)) break;
       if (!startEntry(core, qp)) break;
+      if (qp.sqCursor === qp.sqStarted) continue;
     }
     const out = psnDiff(qp.cursorPsn, qp.unackedPsn);
-    if (out - qp.readPackets >= qp.window || out >= PSN_SPAN) break;
+    if (qp.reliable && (out - qp.readPackets >= qp.window || out >= PSN_SPAN)) break;
+    if (qp.rateLimit !== 0 && !mayPace(core, qp)) break;
     const packets = transmitOne(core, qp, batch, out);
     if (packets === 0) break;
+    if (qp.rateLimit !== 0) pace(qp, batch);
     sent++;
+  }
+  if (!qp.reliable) {
+    if (sent > 0 && !qp.unconfirmed) {
+      qp.unconfirmed = true;
+      core.unconfirmed.push(qp);
+    }
+    return sent;
   }
   if (sent > 0 && (wasIdle || qp.retryDeadline === Number.POSITIVE_INFINITY)) armTimers(core, qp);
   return sent;
@@ -212,26 +257,32 @@ function transmitOne(core: Core, qp: QueuePair, batch: TxBatch, out: number): nu
   const size = last ? length - start : qp.pathMtu;
   const fragments = batch.fragmentCount;
 
+  const ah = qp.datagram ? core.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]) : undefined;
+  if (qp.datagram && !ah) return failCursor(core, qp, WcStatus.LOC_QP_OP_ERR);
   if ((flags & SendFlags.INLINE) !== 0) {
     if (size > 0) addFragment(batch, qp.sqRegion, (w + SendWqe.SGE) * 4 + start, size);
   } else if (!gather(core, qp, batch, w, size)) {
-    // The region went away after the entry had started: the entries before it still count.
     batch.fragmentCount = fragments;
-    qp.failedIndex = qp.sqCursor;
-    qp.failedStatus = WcStatus.LOC_PROT_ERR;
-    if (qp.sqCursor === qp.sqHead) failHead(core, qp, WcStatus.LOC_PROT_ERR);
-    return 0;
+    return failCursor(core, qp, WcStatus.LOC_PROT_ERR);
   }
 
   qp.sinceAckReq++;
   const atLimit = out - qp.readPackets + 1 >= qp.window;
-  const ackReq = last || atLimit || qp.sinceAckReq >= Math.max(4, qp.window >> 2);
+  const ackReq = qp.reliable && (last || atLimit || qp.sinceAckReq >= Math.max(4, qp.window >> 2));
   const pad = -size & 3;
   const solicited = last && (flags & SendFlags.SOLICITED) !== 0 && takesReceive(opcode);
 
   const header = batch.headers;
   const base = batch.count * TX_HEADER_STRIDE;
   let o = base + BTH_BYTES;
+  let destQpn = qp.destQpn;
+  if (qp.datagram) {
+    destQpn = words[w + SendWqe.REMOTE_QPN];
+    // The top bit asks for the Q_Key of the sender's own context (IBTA vol 1 §10.2.5).
+    const qkey = words[w + SendWqe.REMOTE_QKEY];
+    writeDeth(header, o, qkey >>> 31 === 1 ? qp.qkey : qkey, qp.qpn);
+    o += DETH_BYTES;
+  }
   let wireOpcode: number;
   if (isWrite(opcode)) {
     wireOpcode = first
@@ -273,10 +324,10 @@ function transmitOne(core: Core, qp: QueuePair, batch: TxBatch, out: number): nu
   writeBth(
     header,
     base,
-    wireOpcode,
+    qp.transport | wireOpcode,
     bits,
     DEFAULT_PKEY,
-    qp.destQpn,
+    destQpn,
     ackReq ? BTH_ACK_REQ + qp.cursorPsn : qp.cursorPsn,
   );
   if (ackReq) {
@@ -284,6 +335,7 @@ function transmitOne(core: Core, qp: QueuePair, batch: TxBatch, out: number): nu
     timePacket(core, qp);
   }
   finishSlot(qp, batch, o - base, fragments, size, pad);
+  if (ah) addressSlot(qp, batch, ah);
   advanceCursor(qp, 1);
   return 1;
 }
@@ -390,8 +442,25 @@ export function finishSlot(
   s[w + Tx.SOURCE_PORT] = qp.sourcePort;
   s[w + Tx.QPN] = qp.qpn;
   s[w + Tx.STATUS] = 0;
+  s[w + Tx.ENTRY] = qp.sqCursor;
   batch.count++;
   qp.counters.sentPackets++;
+}
+
+/** A datagram goes where its address handle says. */
+function addressSlot(qp: QueuePair, batch: TxBatch, ah: AddressHandle): void {
+  const w = (batch.count - 1) * TX_SLOT_WORDS;
+  batch.slots[w + Tx.PEER] = ah.peer;
+  batch.slots[w + Tx.TRAFFIC_CLASS] = ah.trafficClass;
+  batch.slots[w + Tx.SOURCE_PORT] = ah.sourcePort(qp.qpn);
+}
+
+/** What the entry under the cursor needs went away after it had started: the entries before it still count. */
+function failCursor(core: Core, qp: QueuePair, status: number): number {
+  qp.failedIndex = qp.sqCursor;
+  qp.failedStatus = status;
+  if (qp.sqCursor === qp.sqHead) failHead(core, qp, status);
+  return 0;
 }
 
 function advanceCursor(qp: QueuePair, psns: number): void {
@@ -401,7 +470,9 @@ function advanceCursor(qp: QueuePair, psns: number): void {
   if (psnDiff(qp.cursorPsn, qp.sendPsn) > 0) qp.sendPsn = qp.cursorPsn;
   else qp.counters.retransmittedPackets++;
   if (qp.cursorPacket < qp.wqePackets[at]) return;
-  qp.sqCursor = (qp.sqCursor + 1) | 0;
+  // Local operations behind it were done when they were started.
+  do qp.sqCursor = (qp.sqCursor + 1) | 0;
+  while (qp.sqCursor !== qp.sqStarted && qp.wqePackets[qp.sqCursor & (qp.sq.capacity - 1)] === 0);
   qp.cursorPacket = 0;
   qp.gatherSge = 0;
   qp.gatherOffset = 0;

@@ -1,5 +1,5 @@
 /**
- * The responder of a reliable connection: a chain of named checks on a request, then its execution
+ * The responder of a connection, for RC and what UC shares with it: a chain of named checks on a request, then its execution
  * (validation order: IBTA vol 1 §9.7.4.1, §9.6.1; NAKs: §9.7.5.2.8).
  *
  * A check that fails answers with the NAK that the rule names and ends the chain. Nothing is written to
@@ -15,6 +15,7 @@ import {
   atomicEthVaLow,
   bthAckReq,
   bthSolicited,
+  iethRkey,
   immDt,
   NakCode,
   OperationBits,
@@ -33,6 +34,8 @@ import { Inbound, type QueuePair } from './qp.ts';
 import { type Executed, ReplyKind } from './reply-queue.ts';
 import { RecvWqe } from './rings.ts';
 import { checkList, Scattered, scatterReceive } from './sge.ts';
+import { abandonMessage, failUnreliable } from './unreliable.ts';
+import { invalidatable } from './windows.ts';
 
 /** RNR NAK syndrome: 001 and the timer code. */
 const RNR_NAK = 0x20;
@@ -79,7 +82,7 @@ function checkLength(core: Core, qp: QueuePair, { info, psn, payload }: InboundP
 }
 
 /** What the queue pair's own access flags allow; a region's are looked at later. */
-function checkAllowed(core: Core, qp: QueuePair, { info, psn }: InboundPacket): boolean {
+export function checkAllowed(core: Core, qp: QueuePair, { info, psn }: InboundPacket): boolean {
   let needed = 0;
   if (info.isWrite) needed = Access.REMOTE_WRITE;
   else if (info.isReadRequest) needed = Access.REMOTE_READ;
@@ -91,13 +94,18 @@ function checkAllowed(core: Core, qp: QueuePair, { info, psn }: InboundPacket): 
 
 /** Whether a receive entry is posted; without one, the requester is told to wait. */
 function checkReceive(core: Core, qp: QueuePair, psn: number): boolean {
-  if (qp.rq.producer !== qp.rqHead) return true;
+  if (core.takeReceive(qp)) return true;
+  if (!qp.reliable) {
+    qp.counters.outOfBuffer++;
+    abandonMessage(core, qp);
+    return false;
+  }
   qp.counters.sentRnrErr++;
   nak(core, qp, psn, RNR_NAK | qp.minRnrTimer);
   return false;
 }
 
-function receiveSend(core: Core, qp: QueuePair, packet: InboundPacket): void {
+export function receiveSend(core: Core, qp: QueuePair, packet: InboundPacket): void {
   const { info, at, psn, payload } = packet;
   if (info.first) {
     if (!checkReceive(core, qp, psn)) return;
@@ -105,18 +113,20 @@ function receiveSend(core: Core, qp: QueuePair, packet: InboundPacket): void {
     qp.receivedLength = 0;
     const w = qp.rq.wordOf(qp.rqHead);
     const count = qp.rq.words[w + RecvWqe.SGE_COUNT];
-    if (count > qp.cap.maxRecvSge) {
+    if (count > qp.maxReceiveSge) {
+      if (qp.srq) core.event({ type: 'SRQ_ERR', srq: qp.srq.handle });
       fail(core, qp, psn, NakCode.REMOTE_OPERATIONAL_ERROR, WcStatus.LOC_QP_OP_ERR);
       return;
     }
-    if (checkList(core, qp, qp.rq, w + RecvWqe.SGE, count, Access.LOCAL_WRITE) < 0) {
+    if (checkList(core, qp.recvPd, qp.rq, w + RecvWqe.SGE, count, Access.LOCAL_WRITE) < 0) {
       fail(core, qp, psn, NakCode.REMOTE_OPERATIONAL_ERROR, WcStatus.LOC_PROT_ERR);
       return;
     }
   }
   if (!checkLength(core, qp, packet)) return;
-  if (info.hasInvalidate) {
-    // There are no memory windows, so there is no key that a peer may invalidate (§10.6.5).
+  const key = info.hasInvalidate ? iethRkey(packet.slab, at + info.offsets.ieth) : 0;
+  const window = info.hasInvalidate ? invalidatable(core, qp, key) : undefined;
+  if (info.hasInvalidate && !window) {
     fail(core, qp, psn, NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR);
     return;
   }
@@ -130,13 +140,14 @@ function receiveSend(core: Core, qp: QueuePair, packet: InboundPacket): void {
     return;
   }
   qp.receivedLength += payload;
+  if (window) core.memory.unbind(window);
   accept(core, qp, packet);
   qp.inbound = info.last ? Inbound.NONE : Inbound.SEND;
   if (!info.last) return;
   completeMessage(core, qp, packet, WcOpcode.RECV, qp.receivedLength);
 }
 
-function receiveWrite(core: Core, qp: QueuePair, packet: InboundPacket): void {
+export function receiveWrite(core: Core, qp: QueuePair, packet: InboundPacket): void {
   const { info, slab, at, psn, payload } = packet;
   if (info.hasImmediate && !checkReceive(core, qp, psn)) return;
   if (!checkLength(core, qp, packet)) return;
@@ -334,10 +345,11 @@ function rereadDuplicate(core: Core, qp: QueuePair, packet: InboundPacket, done:
   core.schedule(qp);
 }
 
-/** The region that an rkey names, if it is of the queue pair's PD and open to this access. */
+/** The region or window that an rkey names, if it is open to this queue pair and this access. */
 function remoteRegion(core: Core, qp: QueuePair, key: number, access: number): MemoryRegion | undefined {
-  const mr = core.memory.byKey(key);
-  return mr && mr.pd === qp.pd && (mr.access & access) === access ? mr : undefined;
+  const mr = core.memory.byRkey(key);
+  if (mr?.pd !== qp.pd || (mr.access & access) !== access) return undefined;
+  return mr.qpn < 0 || mr.qpn === qp.qpn ? mr : undefined;
 }
 
 /** The packet is taken: the next PSN is expected, the message counted, the ACK owed if asked for. */
@@ -347,7 +359,7 @@ function accept(core: Core, qp: QueuePair, { info, slab, at, psn }: InboundPacke
     qp.msn = psnAdd(qp.msn, 1);
     qp.counters.receivedMessages++;
   }
-  if (bthAckReq(slab, at) === 0) return;
+  if (bthAckReq(slab, at) === 0 || !qp.reliable) return;
   qp.replies.acknowledge(psn, qp.msn);
   core.schedule(qp);
 }
@@ -360,8 +372,15 @@ function completeMessage(
   length: number,
 ): void {
   const { info, slab, at } = packet;
-  const immediate = info.hasImmediate ? immDt(slab, at + info.offsets.immDt) : 0;
-  const flags = info.hasImmediate ? WcFlags.WITH_IMM : 0;
+  let immediate = 0;
+  let flags = 0;
+  if (info.hasImmediate) {
+    immediate = immDt(slab, at + info.offsets.immDt);
+    flags = WcFlags.WITH_IMM;
+  } else if (info.hasInvalidate) {
+    immediate = iethRkey(slab, at + info.offsets.ieth);
+    flags = WcFlags.WITH_INV;
+  }
   core.completeReceive(qp, WcStatus.SUCCESS, opcode, length, immediate, flags, bthSolicited(slab, at) === 1);
 }
 
@@ -376,9 +395,13 @@ function nak(core: Core, qp: QueuePair, psn: number, syndrome: number): void {
 
 /**
  * A NAK that ends the connection: the queue pair goes to ERR, the receive entry in use completes with
- * `status`, and the program hears of it by an event (IBTA vol 1 §9.9.3, table 61).
+ * `status`, and the program hears of it by an event (IBTA vol 1 §9.9.3, table 61). On UC nobody is told.
  */
 function fail(core: Core, qp: QueuePair, psn: number, code: number, status: number): void {
+  if (!qp.reliable) {
+    failUnreliable(core, qp, code, status);
+    return;
+  }
   const reply = qp.replies.push(ReplyKind.NAK, psn, qp.msn);
   if (reply) reply.syndrome = code;
   core.schedule(qp);

@@ -13,7 +13,10 @@
 
 /** Words of the control page. Producer and consumer have a cache line each. */
 export const Control = {
-  /** Send and receive queues: a `QpStateCode`. Completion queue: 1 once it overran. */
+  /**
+   * Send and receive queues: a `QpStateCode`. Completion queue: 1 once it overran. Shared receive queue: 1
+   * once the program posts to its successor and no more here.
+   */
   STATE: 0,
   PRODUCER: 16,
   CONSUMER: 32,
@@ -21,6 +24,8 @@ export const Control = {
   /** Completion queue: 0 not armed, 1 armed for the next completion, 2 for the next solicited one. */
   ARMED: 49,
 } as const;
+/** What `Control.STATE` may be of a shared receive queue. */
+export const RingState = { IN_USE: 0, LEFT: 1 } as const;
 /** Words of the control page (256 bytes). */
 export const CONTROL_WORDS = 64;
 
@@ -139,7 +144,7 @@ export const SendWqe = {
   SGE_COUNT: 3,
   /** Bytes of the message. */
   LENGTH: 4,
-  /** Immediate data in host order as a number, or the rkey to invalidate. */
+  /** Immediate data in host order as a number, or the rkey to invalidate (SEND_WITH_INV, LOCAL_INV). */
   IMMEDIATE: 5,
   REMOTE_ADDRESS_HIGH: 6,
   REMOTE_ADDRESS_LOW: 7,
@@ -153,6 +158,15 @@ export const SendWqe = {
   ADDRESS_HANDLE: 9,
   REMOTE_QPN: 10,
   REMOTE_QKEY: 11,
+  /**
+   * BIND_MW: handle of the window, its new rkey in RKEY, the first address in REMOTE_ADDRESS, the range's
+   * length, the region's lkey and the `Access` bits. A length of 0 ends the binding of a type 1 window.
+   */
+  BIND_WINDOW: 5,
+  BIND_LENGTH_HIGH: 9,
+  BIND_LENGTH_LOW: 10,
+  BIND_LKEY: 11,
+  BIND_ACCESS: 12,
   /** First SGE, or first byte of the inline data. */
   SGE: 16,
 } as const;

@@ -8,12 +8,12 @@ import { RecvWqe, type Ring, SendWqe, SGE_WORDS, Sge } from './rings.ts';
 const TWO_32 = 0x1_0000_0000;
 
 /**
- * The bytes of a list, or −1 where an element is not wholly in a valid region of the queue pair's PD
+ * The bytes of a list, or −1 where an element is not wholly in a valid region of the PD
  * with the access asked for. An element of length 0 needs no key (ibv_post_send(3)).
  */
 export function checkList(
   core: Core,
-  qp: QueuePair,
+  pd: number,
   ring: Ring,
   first: number,
   count: number,
@@ -24,8 +24,8 @@ export function checkList(
     const words = ring.words;
     const length = words[w + Sge.LENGTH];
     if (length === 0) continue;
-    const mr = core.memory.byKey(words[w + Sge.LKEY]);
-    if (!mr || mr.pd !== qp.pd || (mr.access & access) !== access) return -1;
+    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
+    if (!mr || mr.pd !== pd || (mr.access & access) !== access) return -1;
     if (mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) < 0) return -1;
     total += length;
   }
@@ -58,7 +58,7 @@ export function gather(core: Core, qp: QueuePair, batch: TxBatch, entry: number,
       continue;
     }
     const take = Math.min(left, length);
-    const mr = core.memory.byKey(words[w + Sge.LKEY]);
+    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
     if (!mr || mr.pd !== qp.pd) return false;
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
     if (at < 0) return false;
@@ -85,16 +85,17 @@ export function seekGather(qp: QueuePair, entry: number, offset: number): void {
 /** What became of a scatter: bytes that did not fit, or a region that went away. */
 export const Scattered = { OK: 0, TOO_LONG: 1, PROTECTION: 2 } as const;
 
-/** Copies `length` bytes of the slab to byte `offset` of a list. */
+/** Copies `length` bytes of the slab, or of `own`, to byte `offset` of a list. */
 function scatterAt(
   core: Core,
-  qp: QueuePair,
+  pd: number,
   words: Uint32Array,
   first: number,
   count: number,
   offset: number,
   source: number,
   length: number,
+  own?: Uint8Array,
 ): number {
   for (let i = 0, w = first; length > 0; i++, w += SGE_WORDS) {
     if (i >= count) return Scattered.TOO_LONG;
@@ -104,11 +105,12 @@ function scatterAt(
       continue;
     }
     const take = Math.min(size - offset, length);
-    const mr = core.memory.byKey(words[w + Sge.LKEY]);
-    if (!mr || mr.pd !== qp.pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
+    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
+    if (!mr || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
     if (at < 0) return Scattered.PROTECTION;
-    core.copy(source, mr.region, at + offset, take);
+    if (own) core.write(own, source, mr.region, at + offset, take);
+    else core.copy(source, mr.region, at + offset, take);
     source += take;
     length -= take;
     offset = 0;
@@ -116,12 +118,18 @@ function scatterAt(
   return Scattered.OK;
 }
 
-/** Payload of a SEND into the receive entry in use, at what was received so far. */
-export function scatterReceive(core: Core, qp: QueuePair, source: number, length: number): number {
+/** Payload of a SEND, or `own` bytes, into the receive entry in use, at what was received so far. */
+export function scatterReceive(
+  core: Core,
+  qp: QueuePair,
+  source: number,
+  length: number,
+  own?: Uint8Array,
+): number {
   const w = qp.rq.wordOf(qp.rqHead);
   const words = qp.rq.words;
   const count = words[w + RecvWqe.SGE_COUNT];
-  return scatterAt(core, qp, words, w + RecvWqe.SGE, count, qp.receivedLength, source, length);
+  return scatterAt(core, qp.recvPd, words, w + RecvWqe.SGE, count, qp.receivedLength, source, length, own);
 }
 
 /** A response's payload into the list of the oldest send entry, at byte `offset`. */
@@ -134,5 +142,5 @@ export function scatterResponse(
 ): number {
   const w = qp.sq.wordOf(qp.sqHead);
   const words = qp.sq.words;
-  return scatterAt(core, qp, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
+  return scatterAt(core, qp.pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
 }

@@ -346,6 +346,7 @@ export class Pair {
           });
         }
       }
+      side.adapter.sent(tx);
     }
   }
 

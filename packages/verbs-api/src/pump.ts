@@ -10,7 +10,7 @@
  * descriptor, with the next deadline. An adapter with nothing to do takes no CPU.
  */
 import type { Link } from '@node-roce/link';
-import { type Adapter, Ring, RxBatch, TX_SLOT_WORDS, Tx, TxBatch } from '@node-roce/transport';
+import { type Adapter, Ring, RxBatch, TxBatch } from '@node-roce/transport';
 
 /** Batches received in one turn, so that sending and the rest of the program come to their right. */
 const RECEIVE_BATCHES = 8;
@@ -137,11 +137,7 @@ export class Pump {
     }
     if (this.#blocked) this.#link.wantWrite(false);
     this.#blocked = false;
-    for (let i = 0, w = Tx.STATUS; i < tx.count; i++, w += TX_SLOT_WORDS) {
-      if (tx.slots[w] === 0) continue;
-      this.#adapter.notSent(tx);
-      break;
-    }
+    this.#adapter.sent(tx);
     tx.clear();
     this.#taken = 0;
     return true;

@@ -251,6 +251,7 @@ export class EngineEndpoint implements Endpoint {
       batch.clear();
       this.adapter.transmit(batch, now);
       for (let i = 0; i < batch.count; i++) packets.push(this.#gather(batch, i));
+      this.adapter.sent(batch);
     } while (batch.count > 0);
     return packets;
   }

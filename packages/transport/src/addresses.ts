@@ -1,0 +1,163 @@
+/**
+ * Where datagrams go, and who takes what comes to a group: address handles (ibv_create_ah(3)) and
+ * multicast groups (ibv_attach_mcast(3)).
+ */
+import { sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
+import type { AhAttr, DeviceLimits } from './control.ts';
+import { invalid, RoceError } from './errors.ts';
+import type { QueuePair } from './qp.ts';
+
+/** The link's table of peers, as the engine uses it. */
+export interface PeerTable {
+  /** An index for a destination: 16-byte GID, index of the local GID, TTL or hop limit. */
+  add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number;
+  remove(peer: number): void;
+  /**
+   * Takes in what is sent to a multicast group, from now on, on the interface of a local GID. Absent where
+   * the link can't.
+   * @returns the index that `Rx.LOCAL` has for such packets; the same for the same group
+   */
+  join?(group: Uint8Array, sgidIndex: number): number;
+  leave?(local: number): void;
+}
+
+const DEFAULT_HOP_LIMIT = 64;
+
+/** An address vector that a datagram can be sent along. */
+export class AddressHandle {
+  readonly pd: number;
+  readonly peer: number;
+  readonly trafficClass: number;
+  readonly #flowLabel: number;
+
+  constructor(pd: number, peer: number, { grh }: AhAttr) {
+    this.pd = pd;
+    this.peer = peer;
+    this.trafficClass = grh.trafficClass;
+    this.#flowLabel = grh.flowLabel;
+  }
+
+  /** Entropy of the flow: from its label, else from the sender's QPN. */
+  sourcePort(qpn: number): number {
+    return this.#flowLabel === 0 ? sourcePortForUd(qpn) : sourcePortFromFlowLabel(this.#flowLabel);
+  }
+}
+
+interface Group {
+  readonly local: number;
+  readonly gid: Uint8Array;
+  readonly members: QueuePair[];
+}
+
+export class Addresses {
+  readonly #peers: PeerTable;
+  readonly #limits: DeviceLimits;
+  readonly #handles = new Map<number, AddressHandle>();
+  readonly #groups = new Map<string, Group>();
+  readonly #byLocal = new Map<number, QueuePair[]>();
+  #next = 1;
+
+  constructor(peers: PeerTable, limits: DeviceLimits) {
+    this.#peers = peers;
+    this.#limits = limits;
+  }
+
+  /** A destination for a route, which is checked. */
+  addPeer({ grh }: AhAttr): number {
+    return this.#peers.add(grh.dgid, grh.sgidIndex, grh.hopLimit || DEFAULT_HOP_LIMIT);
+  }
+
+  removePeer(peer: number): void {
+    this.#peers.remove(peer);
+  }
+
+  /** ibv_create_ah(3); the attributes are checked. */
+  createAh(pd: number, attr: AhAttr): number {
+    if (this.#handles.size >= this.#limits.maxAh) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no address handle left', { errno: 'ENOMEM' });
+    }
+    const handle = this.#next++;
+    this.#handles.set(handle, new AddressHandle(pd, this.addPeer(attr), attr));
+    return handle;
+  }
+
+  /** ibv_destroy_ah(3). @returns its PD */
+  destroyAh(handle: number): number {
+    const ah = this.#handles.get(handle);
+    if (!ah) throw invalid('ah', 'no such address handle');
+    this.#handles.delete(handle);
+    this.removePeer(ah.peer);
+    return ah.pd;
+  }
+
+  ah(handle: number): AddressHandle | undefined {
+    return this.#handles.get(handle);
+  }
+
+  /** ibv_attach_mcast(3): the queue pair takes what is sent to the group. */
+  attach(qp: QueuePair, group: Uint8Array, sgidIndex: number): void {
+    if (!this.#peers.join) {
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'the link does not take part in multicast groups', {
+        errno: 'EOPNOTSUPP',
+      });
+    }
+    const name = groupName(group);
+    let entry = this.#groups.get(name);
+    if (entry?.members.includes(qp)) return;
+    if (entry ? entry.members.length >= this.#limits.maxMcastQpAttach : this.#full) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no room to attach', { errno: 'ENOMEM' });
+    }
+    if (!entry) {
+      entry = { local: this.#peers.join(group, sgidIndex), gid: group.slice(), members: [] };
+      this.#groups.set(name, entry);
+      this.#byLocal.set(entry.local, entry.members);
+    }
+    entry.members.push(qp);
+  }
+
+  /** ibv_detach_mcast(3). False if the queue pair was not attached. */
+  detach(qp: QueuePair, group: Uint8Array): boolean {
+    const name = groupName(group);
+    const entry = this.#groups.get(name);
+    const at = entry ? entry.members.indexOf(qp) : -1;
+    if (!entry || at < 0) return false;
+    entry.members.splice(at, 1);
+    if (entry.members.length > 0) return true;
+    this.#groups.delete(name);
+    this.#byLocal.delete(entry.local);
+    this.#peers.leave?.(entry.local);
+    return true;
+  }
+
+  /** Whether the queue pair is attached to any group: then it can't be destroyed. */
+  isAttached(qp: QueuePair): boolean {
+    for (const { members } of this.#groups.values()) if (members.includes(qp)) return true;
+    return false;
+  }
+
+  /** The queue pairs that take what came to a local index; undefined if that is no group. */
+  members(local: number): readonly QueuePair[] | undefined {
+    return this.#byLocal.get(local);
+  }
+
+  /** The address of the group at a local index. */
+  groupGid(local: number): Uint8Array | undefined {
+    for (const group of this.#groups.values()) if (group.local === local) return group.gid;
+    return undefined;
+  }
+
+  get #full(): boolean {
+    return this.#groups.size >= this.#limits.maxMcastGrp;
+  }
+}
+
+function groupName(gid: Uint8Array): string {
+  return gid.join('.');
+}
+
+/** The GID of a multicast group: `ff00::/8`, or `::ffff:224.0.0.0/4`. */
+export function isMulticastGid(gid: Uint8Array): boolean {
+  if (gid[0] === 0xff) return true;
+  for (let i = 0; i < 10; i++) if (gid[i] !== 0) return false;
+  return gid[10] === 0xff && gid[11] === 0xff && gid[12] >> 4 === 14;
+}

@@ -1,0 +1,74 @@
+/**
+ * The engine's side of a shared receive queue (ibv_create_srq(3)). A queue pair that needs a receive entry
+ * takes the oldest one into a ring of its own with room for just that one, so that entries may be used and
+ * completed in any order, and the rest of the responder knows of no difference.
+ */
+import type { SrqAttr, SrqCreated, SrqModified } from './control.ts';
+import { createRing, powerOfTwo, Ring, RingState, recvStride } from './rings.ts';
+
+export class SharedReceiveQueue {
+  readonly handle: number;
+  readonly pd: number;
+  readonly maxSge: number;
+  /** Queue pairs that take from it. */
+  users = 0;
+  /** Entries below which the program is told, once; 0: never. */
+  limit: number;
+  #ring: Ring;
+  /** Where the program posts after a resize, once it has left the other. */
+  #successor: Ring | undefined;
+
+  constructor(handle: number, pd: number, maxWr: number, maxSge: number, limit: number) {
+    this.handle = handle;
+    this.pd = pd;
+    this.maxSge = maxSge;
+    this.limit = limit;
+    this.#ring = new Ring(createRing(maxWr, recvStride(maxSge)));
+  }
+
+  get created(): SrqCreated {
+    return { handle: this.handle, maxWr: this.maxWr, maxSge: this.maxSge, ring: this.#ring.shape };
+  }
+
+  get maxWr(): number {
+    return (this.#successor ?? this.#ring).capacity;
+  }
+
+  /** Entries posted and not taken. */
+  get available(): number {
+    return this.#ring.used + (this.#successor?.used ?? 0);
+  }
+
+  /**
+   * Moves the oldest entry into the ring of a queue pair, which has room for it.
+   * @returns false if there is none
+   */
+  take(into: Ring): boolean {
+    let ring = this.#ring;
+    if (ring.used === 0) {
+      const next = this.#successor;
+      // What was posted before the program changed rings comes first.
+      if (!next || ring.state !== RingState.LEFT || ring.used !== 0 || next.used === 0) return false;
+      ring = this.#ring = next;
+      this.#successor = undefined;
+    }
+    const from = ring.wordOf(ring.consumer);
+    const to = into.wordOf(into.producer);
+    for (let i = 0; i < ring.stride; i++) into.words[to + i] = ring.words[from + i];
+    into.publish((into.producer + 1) | 0);
+    ring.release((ring.consumer + 1) | 0);
+    return true;
+  }
+
+  /** ibv_modify_srq(3); values are checked. A resize can't follow one that the program has not taken up. */
+  modify({ limit, maxWr }: SrqAttr): SrqModified {
+    if (limit !== undefined) this.limit = limit;
+    if (maxWr === undefined || powerOfTwo(maxWr) === this.maxWr) return { maxWr: this.maxWr };
+    this.#successor = new Ring(createRing(maxWr, recvStride(this.maxSge)));
+    return { maxWr: this.maxWr, ring: this.#successor.shape };
+  }
+
+  get resizing(): boolean {
+    return this.#successor !== undefined;
+  }
+}

@@ -1,0 +1,70 @@
+/**
+ * Work requests that never leave: BIND_MW and LOCAL_INV, and the invalidation that a peer asks for with
+ * SEND_WITH_INV (IBTA vol 1 §10.6.7, §11.4.1.1).
+ */
+import { Access, WcStatus, WrOpcode } from './constants.ts';
+import type { Core } from './core.ts';
+import type { MemoryWindow } from './memory.ts';
+import type { QueuePair } from './qp.ts';
+import { SendWqe } from './rings.ts';
+
+const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.ZERO_BASED;
+const TWO_32 = 0x1_0000_0000;
+
+/** Done in this machine alone, without a PSN. */
+export function isLocal(opcode: number): boolean {
+  return opcode === WrOpcode.BIND_MW || opcode === WrOpcode.LOCAL_INV;
+}
+
+/** Does the entry at word `w`; the status that it completes with. */
+export function executeLocal(core: Core, qp: QueuePair, w: number, opcode: number): number {
+  if (opcode === WrOpcode.BIND_MW) return bindWindow(core, qp, w);
+  const window = invalidatable(core, qp, qp.sq.words[w + SendWqe.IMMEDIATE]);
+  if (!window) return WcStatus.LOC_QP_OP_ERR;
+  core.memory.unbind(window);
+  return WcStatus.SUCCESS;
+}
+
+/**
+ * The window whose key may be invalidated by a work request or a peer: of type 2, bound to this queue
+ * pair (IBTA vol 1 §10.6.7.2.6). Regions of ibv_reg_mr(3) can't be invalidated.
+ */
+export function invalidatable(core: Core, qp: QueuePair, rkey: number): MemoryWindow | undefined {
+  const key = core.memory.byRkey(rkey);
+  return key?.window?.type === 2 && key.qpn === qp.qpn ? key.window : undefined;
+}
+
+function bindWindow(core: Core, qp: QueuePair, w: number): number {
+  const { words } = qp.sq;
+  const { memory } = core;
+  const window = memory.window(words[w + SendWqe.BIND_WINDOW]);
+  const key = words[w + SendWqe.RKEY];
+  const access = words[w + SendWqe.BIND_ACCESS];
+  const length = words[w + SendWqe.BIND_LENGTH_HIGH] * TWO_32 + words[w + SendWqe.BIND_LENGTH_LOW];
+  if (!window || window.pd !== qp.pd) return WcStatus.MW_BIND_ERR;
+  // The index is the device's to give; the low 8 bits have to change, so that an old key stays shut.
+  if (key >>> 8 !== window.key >>> 8 || key === window.key) return WcStatus.MW_BIND_ERR;
+  if (window.type === 1) {
+    if (length === 0) {
+      memory.unbind(window);
+      window.key = key;
+      return WcStatus.SUCCESS;
+    }
+    if ((access & Access.ZERO_BASED) !== 0) return WcStatus.MW_BIND_ERR;
+  } else if (window.bound || length === 0) {
+    return WcStatus.MW_BIND_ERR; // It has to be invalidated first.
+  }
+  if ((access & ~WINDOW_ACCESS) !== 0) return WcStatus.MW_BIND_ERR;
+  const mr = memory.byLkey(words[w + SendWqe.BIND_LKEY]);
+  if (!mr || mr.pd !== qp.pd || (mr.access & Access.MW_BIND) === 0) return WcStatus.MW_BIND_ERR;
+  if (window.type === 1 && (mr.access & Access.ZERO_BASED) !== 0) return WcStatus.MW_BIND_ERR;
+  const writes = (access & (Access.REMOTE_WRITE | Access.REMOTE_ATOMIC)) !== 0;
+  if (writes && (mr.access & Access.LOCAL_WRITE) === 0) return WcStatus.MW_BIND_ERR;
+  const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH];
+  const low = words[w + SendWqe.REMOTE_ADDRESS_LOW];
+  const offset = mr.locate(high, low, length);
+  if (offset < 0) return WcStatus.MW_BIND_ERR;
+  const start = (access & Access.ZERO_BASED) !== 0 ? 0n : (BigInt(high) << 32n) | BigInt(low);
+  memory.bind(window, mr, key, { start, offset, length, access, qpn: qp.qpn });
+  return WcStatus.SUCCESS;
+}
