@@ -1,9 +1,9 @@
 /** The examples run as they stand; the one in the README is examples/write.mjs. */
 import { execFile, spawn } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 
 const run = promisify(execFile);
 const path = (name: string) => fileURLToPath(new URL(`../examples/${name}`, import.meta.url));
@@ -40,4 +40,54 @@ test('two-programs.mjs: server and client', async () => {
   expect(client.stdout).toBe('the server offers: the answer is 42\n');
   expect(await ended).toBe(0);
   expect(said).toBe('the client says: thank you\n');
+});
+
+describe('interop-suite.mjs', () => {
+  test('passes for our own engine, all seeds and one', async () => {
+    const { stdout } = await run(process.execPath, [path('interop-suite.mjs')]);
+    expect(stdout).toBe('all is well\n');
+    expect((await run(process.execPath, [path('interop-suite.mjs'), '17'])).stdout).toBe('all is well\n');
+  });
+
+  test.each([
+    ['sends no NAK', 'p.bytes[12] < 0x60', /expected a packet|syndrome is|PSN/],
+    [
+      'forgets to answer at times',
+      '++sent % 40 !== 0 || p.bytes[0] !== 0x11 || p.bytes[12] >= 0x60',
+      undefined,
+    ],
+    [
+      'turns a bit over in what it sends',
+      '(p.bytes[0] === 4 && (p.bytes[12] ^= 1), true)',
+      /seed \d+: .*damaged/,
+    ],
+  ])('a device that %s', async (_what, keep, expected) => {
+    // The device is packed into one that spoils what it says.
+    const spoilt = `
+      let sent = 0;
+      const makeDevice = (options) => {
+        const device = new EngineEndpoint(options);
+        const transmit = device.transmit.bind(device);
+        device.transmit = (now) => transmit(now).filter((p) => ${keep});
+        return device;
+      };`;
+    const program = read('examples/interop-suite.mjs').replace(/^const makeDevice = .*$/m, spoilt);
+    const root = fileURLToPath(new URL('..', import.meta.url));
+    const running = run(process.execPath, ['--input-type=module', '-e', program], { cwd: root });
+    // What loss explains, a requester has to survive; all else is found.
+    if (expected === undefined) expect((await running).stdout).toBe('all is well\n');
+    else {
+      const error = await running.then(
+        () => undefined,
+        (reason) => reason,
+      );
+      expect(error?.stderr).toMatch(expected);
+      const capture = /seed (\d+)/.exec(error.stderr)?.[1];
+      if (capture) {
+        const file = `${root}interop-suite-${capture}.pcapng`;
+        expect(existsSync(file)).toBe(true);
+        rmSync(file);
+      }
+    }
+  });
 });

@@ -18,7 +18,7 @@ const arrows: Record<string, readonly string[]> = {
   transport: ['wire'],
   cm: ['wire', 'transport'],
   link: ['wire', 'pcap', 'transport', 'dgram-native'],
-  sim: ['wire', 'transport', 'link'],
+  sim: ['wire', 'pcap', 'transport', 'link'],
   'verbs-api': ['wire', 'transport', 'cm', 'link'],
   capture: ['wire', 'pcap'],
   cli: ['wire', 'pcap', 'transport', 'cm', 'link', 'sim', 'verbs-api', 'capture', 'dgram-native'],

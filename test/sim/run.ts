@@ -3,13 +3,12 @@
 import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { LinkType, PcapngEncoder } from '@node-roce/pcap';
 import {
   ARENA_BYTES,
+  captureOf,
   createRandom,
   decodePacket,
   type EndpointKind,
-  frameOf,
   MixedWorkload,
   type Network,
   Pair,
@@ -182,21 +181,9 @@ export function parseReplay(text: string): RunOptions {
   };
 }
 
-/** Writes the packets that arrived as a pcapng file, one interface for each side. Returns its path. */
+/** Writes every packet as a pcapng file. Returns its path. */
 export function writeCapture(outcome: Outcome): string {
-  const encoder = new PcapngEncoder({
-    application: 'node-roce simulator',
-    comments: [`ROCE_SIM=${outcome.replay}`],
-  });
-  for (const name of ['sent', 'arrived']) encoder.interface({ linkType: LinkType.RAW, name });
-  for (const packet of outcome.network.trace) {
-    encoder.packet({
-      data: frameOf(packet),
-      timestamp: BigInt(Math.round(packet.time * 1000)),
-      interfaceId: packet.event === 'sent' ? 0 : 1,
-    });
-  }
   const path = join(tmpdir(), `node-roce-sim-${outcome.replay.replaceAll(',', '-')}.pcapng`);
-  writeFileSync(path, encoder.take());
+  writeFileSync(path, captureOf(outcome.network.trace, `ROCE_SIM=${outcome.replay}`));
   return path;
 }

@@ -4,7 +4,7 @@ import { networkInterfaces } from 'node:os';
 import { Icrc, RxBatch } from '@node-roce/transport';
 import { gidFromText, icrcV2, readIcrc } from '@node-roce/wire';
 import { afterEach, describe, expect, test } from 'vitest';
-import { packetsOf, sendPackets } from '../testing/packets.ts';
+import { batchOf, packetsOf, sendPackets } from '../testing/packets.ts';
 import { DgramLink } from './dgram.ts';
 import { ipPacket } from './ip-packet.ts';
 import type { Link } from './link.ts';
@@ -39,6 +39,19 @@ async function receive(link: Link, count: number) {
   return found;
 }
 
+/** Sends them as the pump does: when the link has no room, it waits to be woken. */
+async function sendAll(link: Link, peer: number, packets: readonly Uint8Array[]): Promise<void> {
+  const batch = batchOf(peer, packets);
+  for (let from = link.send(batch, 0); from < batch.count; from = link.send(batch, from)) {
+    await new Promise<void>((resolve) => {
+      link.wantWrite(true);
+      link.watch(resolve);
+    });
+    link.wantWrite(false);
+    link.unwatch();
+  }
+}
+
 /** A socket that stands where a link would, to see what is on the wire and to send what isn't right. */
 async function plainSocket(address: string) {
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
@@ -69,7 +82,7 @@ describe.each<[SocketLinkKind, SocketLinkKind]>([
     const peer = a.add(b.gids[0].gid, 0, 64);
     for (let round = 0; round < 3; round++) {
       const sent = Array.from({ length: 100 }, (_, i) => packet(i, 256));
-      sendPackets(a, peer, sent);
+      await sendAll(a, peer, sent);
       const found = await receive(b, sent.length);
       expect(found.map((p) => p.payload)).toEqual(sent.map((p) => [...p]));
       expect(new Set(found.map((p) => p.verdict))).toEqual(new Set([Icrc.OK]));
@@ -157,6 +170,23 @@ test('an address that nobody can reach costs its packet only', async () => {
   sendPackets(a, peer, [packet(2)]);
   expect((await receive(b, 1)).length).toBe(1);
   expect(a.stats()).toMatchObject({ sendErrors: 1, txPackets: 1 });
+});
+
+test('takes so many packets a turn of the event loop, and says how many', async () => {
+  const a = await open('dgram', host(1));
+  const b = await open('dgram', host(2));
+  const batch = batchOf(
+    a.add(b.gids[0].gid, 0, 64),
+    Array.from({ length: 50 }, (_, i) => packet(i)),
+  );
+  const taken = a.send(batch, 0);
+  expect(taken).toBeGreaterThan(0);
+  expect(taken).toBeLessThan(50);
+  expect(a.send(batch, taken)).toBe(taken);
+  expect(a.stats().sendBlocked).toBe(2);
+  await new Promise(setImmediate);
+  expect(a.send(batch, taken)).toBe(50);
+  expect((await receive(b, 50)).length).toBe(50);
 });
 
 test('a watched link wakes for packets and deadlines', async () => {

@@ -1,4 +1,4 @@
-import { Icrc, RxBatch } from '@node-roce/transport';
+import { Icrc, RX_SLOT_WORDS, Rx, RxBatch } from '@node-roce/transport';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { packetsOf, sendPackets } from '../testing/packets.ts';
@@ -79,6 +79,51 @@ describe.each(['a', 'b'])('faults at the %s end', (at) => {
     const { numbers } = run({ reorder: 0.1, reorderBy: 50 }, { at });
     expect(numbers).not.toEqual(inOrder);
     expect([...numbers].sort((x, y) => x - y)).toEqual(inOrder);
+  });
+
+  test('bursts lose packets in a row', () => {
+    const { numbers, stats } = run({ burst: { begin: 0.02, end: 0.25 } }, { at });
+    const lost = inOrder.filter((n) => !numbers.includes(n));
+    expect(lost.length).toBe(stats['inbound.lost'] + stats['outbound.lost']);
+    const bursts = lost.filter((n) => !lost.includes(n - 1)).length;
+    expect(lost.length / bursts).toBeGreaterThan(2.5);
+    expect(lost.length / bursts).toBeLessThan(6);
+  });
+
+  test('a rate spaces packets, and what its queue has no room for is lost', () => {
+    // 32 bytes and 46 of headers are 10 µs at 62.4 Mb/s; ten packets come at a time, every 10 µs.
+    const { seen, stats } = run({ rate: 62.4e6, queue: 1000 }, { at });
+    const lost = stats['inbound.lost'] + stats['outbound.lost'];
+    expect(seen.length).toBe(1000 - lost);
+    expect(lost).toBeGreaterThan(800);
+    for (const [i, { at: when }] of seen.entries()) {
+      if (i > 0) expect(when - seen[i - 1].at).toBe(10);
+    }
+  });
+
+  test('a long queue marks what can be marked', () => {
+    let now = 0;
+    const network = new MemoryNetwork();
+    const faults: FaultOptions = { rate: 62.4e6, markAt: 200 };
+    const wrap = (end: string, address: string) => {
+      const link = network.link(address);
+      return at === end ? new FaultLink(link, faults, () => now) : link;
+    };
+    const [a, b] = [wrap('a', '10.0.0.1'), wrap('b', '10.0.0.2')];
+    const peer = a.add(b.gids[0].gid, 0, 64);
+    const packets = Array.from({ length: 6 }, (_, i) => packet(i));
+    const ecn: number[] = [];
+    for (const trafficClass of [2, 0]) {
+      sendPackets(a, peer, packets, { trafficClass });
+      b.receive(new RxBatch(64, 65_536)); // The faults at b see them now.
+      now += 1000;
+      a.receive(new RxBatch(64, 65_536)); // The faults at a let them go.
+      const rx = new RxBatch(64, 65_536);
+      b.receive(rx);
+      for (let i = 0; i < rx.count; i++) ecn.push(rx.slots[i * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS]);
+    }
+    // 78 bytes each: the fourth is the first that finds 200 and more waiting.
+    expect(ecn).toEqual([2, 2, 2, 3, 3, 3, 0, 0, 0, 0, 0, 0]);
   });
 
   test('delay is what was asked for', () => {
@@ -162,6 +207,11 @@ test.each([
   [{ loss: 1.5 }, 'faults.loss'],
   [{ duplicate: -1 }, 'faults.duplicate'],
   [{ corrupt: Number.NaN }, 'faults.corrupt'],
+  [{ burst: { begin: 2, end: 0 } }, 'faults.burst'],
+  [{ rate: 0 }, 'faults.rate'],
+  [{ queue: -1 }, 'faults.queue'],
+  [{ markAt: Number.NaN }, 'faults.markAt'],
+  [{ reorderBy: -1 }, 'faults.reorderBy'],
   [{ delay: -1 }, 'faults.delay'],
   [{ delay: [0, Number.POSITIVE_INFINITY] as const }, 'faults.delay'],
   [{ direction: 'up' as 'both' }, 'faults.direction'],

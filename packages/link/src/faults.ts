@@ -1,5 +1,6 @@
 /**
- * A link that spoils what passes through another one: loss, duplicates, corruption, reordering, delay.
+ * A link that spoils what passes through another one: loss alone and in bursts, duplicates, corruption, reordering,
+ * delay, a rate with a queue and ECN marks.
  * What happens follows from the seed, the order of the packets and the clock alone, so a run in virtual
  * time can be repeated to the last packet.
  *
@@ -18,7 +19,8 @@ import {
   TxBatch,
 } from '@node-roce/transport';
 import { ICRC_BYTES } from '@node-roce/wire';
-import { checkFaults, type FaultOptions, FaultPath, type HeldPacket } from './fault-path.ts';
+import { checkFaultOptions, type FaultOptions, FaultPath, type HeldPacket } from './fault-path.ts';
+import type { PacketHandling } from './impairment.ts';
 import type { Link } from './link.ts';
 import { gatherSlot } from './memory.ts';
 import { LinkWrapper } from './wrapper.ts';
@@ -44,11 +46,11 @@ export class FaultLink extends LinkWrapper {
    */
   constructor(inner: Link, options: FaultOptions, now: () => number = () => performance.now() * 1000) {
     super(inner);
-    checkFaults(options);
+    checkFaultOptions(options);
     const { seed = 1, direction = 'both' } = options;
     this.#now = now;
-    this.#inbound = new FaultPath(direction === 'outbound' ? {} : options, seed);
-    this.#outbound = new FaultPath(direction === 'inbound' ? {} : options, seed ^ 0x5bd1_e995);
+    this.#inbound = new FaultPath(direction === 'outbound' ? {} : options, seed, INBOUND);
+    this.#outbound = new FaultPath(direction === 'inbound' ? {} : options, seed ^ 0x5bd1_e995, OUTBOUND);
     const regions = new RegionTable();
     this.#stage = new Uint8Array(STAGED * STAGE_STRIDE);
     regions.add(this.#stage);
@@ -70,7 +72,7 @@ export class FaultLink extends LinkWrapper {
       const w = i * TX_SLOT_WORDS;
       batch.slots[w + Tx.STATUS] = 0;
       const slot = batch.slots.slice(w, w + TX_SLOT_WORDS);
-      this.#outbound.offer({ bytes: gatherSlot(batch, i), slot, source: undefined }, now, undefined);
+      this.#outbound.offer({ bytes: gatherSlot(batch, i), slot, source: undefined }, now);
     }
     this.#sendDue(now);
     return batch.count;
@@ -129,7 +131,7 @@ export class FaultLink extends LinkWrapper {
         slot: rx.slots.slice(w, w + RX_SLOT_WORDS),
         source: rx.sources.slice(i * 16, i * 16 + 16),
       };
-      this.#inbound.offer(packet, now, spoil);
+      this.#inbound.offer(packet, now);
     }
     let offset = 0;
     let count = 0;
@@ -168,10 +170,28 @@ export class FaultLink extends LinkWrapper {
   }
 }
 
-/** Turns one bit over, and has the packet be what its ICRC would show it to be. */
-function spoil(packet: HeldPacket, random: number): void {
-  const bits = packet.slot[Rx.LENGTH] * 8;
-  const bit = random % bits;
-  packet.bytes[bit >> 3] ^= 1 << (bit & 7);
-  packet.slot[Rx.VERDICT] = Icrc.BAD;
+/** Packets that came in: a damaged one has a bit turned over, and is what its ICRC would show it to be. */
+const INBOUND: PacketHandling<HeldPacket> = {
+  length: ({ slot }) => slot[Rx.LENGTH],
+  trafficClass: ({ slot }) => slot[Rx.TRAFFIC_CLASS],
+  withTrafficClass: (packet, trafficClass) => withWord(packet, Rx.TRAFFIC_CLASS, trafficClass),
+  damaged: (packet, random) => {
+    const bytes = packet.bytes.slice();
+    bytes[random.between(0, packet.slot[Rx.LENGTH] - 1)] ^= 1 << random.between(0, 7);
+    return { ...withWord(packet, Rx.VERDICT, Icrc.BAD), bytes };
+  },
+};
+
+/** Packets that go out: a damaged one is lost, as its receiver would drop it. */
+const OUTBOUND: PacketHandling<HeldPacket> = {
+  length: ({ bytes }) => bytes.length,
+  trafficClass: ({ slot }) => slot[Tx.TRAFFIC_CLASS],
+  withTrafficClass: (packet, trafficClass) => withWord(packet, Tx.TRAFFIC_CLASS, trafficClass),
+  damaged: () => undefined,
+};
+
+function withWord(packet: HeldPacket, word: number, value: number): HeldPacket {
+  const slot = packet.slot.slice();
+  slot[word] = value;
+  return { ...packet, slot };
 }

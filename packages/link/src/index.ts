@@ -1,12 +1,14 @@
 export { DgramLink, type DgramLinkOptions } from './dgram.ts';
-export type { FaultOptions, Faults } from './fault-path.ts';
+export type { FaultOptions } from './fault-path.ts';
 export { FaultLink } from './faults.ts';
+export { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';
 export * from './interfaces.ts';
 export type { Link } from './link.ts';
 export { gatherSlot, MemoryLink, MemoryNetwork } from './memory.ts';
 export { openSocketLink, type SocketLinkKind } from './open-sockets.ts';
 export { openUdpLink } from './open-udp.ts';
 export { describePortOwner } from './port-owner.ts';
+export { createRandom, type Random } from './random.ts';
 export { TracerLink } from './tracer.ts';
 // The class itself is behind `openUdpLink`, so that this package works without the addon.
 export type { UdpLink, UdpLinkOptions } from './udp.ts';

@@ -1,6 +1,19 @@
-/** The model of the transport, a network in virtual time, and packet matchers. */
+/**
+ * For testing anything that speaks RoCE: an independent model of the transport's rules, networks that are bad on purpose
+ * in virtual time, and matchers for packets. Everything random follows from a seed.
+ *
+ * - To hold a device of your own against the model: implement `Endpoint` (packets in, packets out, time as an argument),
+ *   give `Pair` a function that makes one, let `MixedWorkload` run on it, and write `captureOf` the trace when
+ *   something goes wrong. `examples/interop-suite.mjs` does it.
+ * - To look at single packets: `expectPacket(bytes, bth({ … }), aeth({ … }))`.
+ * - To lose packets of real sockets instead: `FaultLink`, or `openDevice({ faults })`.
+ */
 
+// Faults, and the randomness that decides over them; those of links on real sockets, too.
+export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
+// Matchers.
 export * from './matchers.ts';
+// The model.
 export * from './model/memory.ts';
 export * from './model/packet.ts';
 export * from './model/quirks.ts';
@@ -12,12 +25,13 @@ export { respond } from './model/rc-responder.ts';
 export { CHECKS } from './model/rc-responder-checks.ts';
 export * from './model/rc-responder-state.ts';
 export * from './model/work.ts';
+// A network of two: endpoints, what lies between them, what passed.
+export * from './network/capture.ts';
 export * from './network/endpoint.ts';
 export * from './network/engine-endpoint.ts';
 export * from './network/frames.ts';
 export * from './network/model-endpoint.ts';
 export * from './network/network.ts';
 export * from './network/pair.ts';
-export * from './network/random.ts';
 export * from './network/wire.ts';
 export * from './network/workload.ts';

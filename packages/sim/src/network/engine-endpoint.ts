@@ -1,5 +1,6 @@
 /** The engine on the network: an `Adapter` with one queue pair, driven through its public face. */
 
+import { createRandom } from '@node-roce/link';
 import {
   Access,
   Adapter,
@@ -28,7 +29,6 @@ import {
 } from '@node-roce/transport';
 import type { ModelCompletion } from '../model/work.ts';
 import type { ConnectionOptions, Endpoint, EndpointInfo, SimReceive, SimSend } from './endpoint.ts';
-import { createRandom } from './random.ts';
 import type { SimPacket } from './wire.ts';
 
 export interface EngineEndpointOptions {

@@ -5,8 +5,8 @@
  * runs the timers that are due, then sends: the order of the real run loop.
  */
 
+import { createRandom } from '@node-roce/link';
 import { gidEquals } from '@node-roce/wire';
-import { createRandom } from './random.ts';
 import { type SimPacket, Wire, type WireOptions } from './wire.ts';
 
 /** An adapter, or a model, on the network. Times are µs. */

@@ -1,19 +1,35 @@
 /** Two connected endpoints, engine or model, on a network of their own. */
 
+import { createRandom } from '@node-roce/link';
 import { Access } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
 import type { ConnectionOptions, Endpoint } from './endpoint.ts';
 import { EngineEndpoint } from './engine-endpoint.ts';
 import { ModelEndpoint } from './model-endpoint.ts';
 import { Network } from './network.ts';
-import { createRandom } from './random.ts';
 import type { WireOptions } from './wire.ts';
 
 export type EndpointKind = 'engine' | 'model';
 
+/** What a pair decides for an endpoint that it has made. */
+export interface EndpointOptions {
+  /** 16 bytes. */
+  gid: Uint8Array;
+  /** First PSN that it sends. */
+  psn: number;
+  arenaBytes: number;
+  /** For choices of its own. */
+  seed: number;
+  credits: boolean;
+}
+
+/** Makes an endpoint of one's own: a device under test. */
+export type EndpointFactory = (options: EndpointOptions) => Endpoint;
+
 export interface PairOptions extends Partial<ConnectionOptions> {
-  a?: EndpointKind;
-  b?: EndpointKind;
+  /** The engine, the model, or a device of one's own. */
+  a?: EndpointKind | EndpointFactory;
+  b?: EndpointKind | EndpointFactory;
   /** Every random choice follows from it. */
   seed?: number;
   arenaBytes?: number;
@@ -56,14 +72,15 @@ export class Pair {
     this.b.connect(this.a.info, connection);
   }
 
-  #create(kind: EndpointKind, options: PairOptions, number: number): Endpoint {
+  #create(kind: EndpointKind | EndpointFactory, options: PairOptions, number: number): Endpoint {
     const { seed = 1, arenaBytes = 1 << 20, depth, credits = false } = options;
     const random = createRandom(seed * 7919 + number);
     const gid = gidFromText(`10.0.0.${number}`);
     const drawn = random.chance(0.25) ? 0x1000000 - random.between(1, 20) : random.between(0, 0xffffff);
     const psn = options.psn ?? drawn;
     if (kind === 'model') return new ModelEndpoint({ gid, qpn: 0x10 + number, psn, arenaBytes });
-    return new EngineEndpoint({ gid, psn, arenaBytes, seed: random.next(), credits, depth });
+    const made: EndpointOptions = { gid, psn, arenaBytes, seed: random.next(), credits };
+    return kind === 'engine' ? new EngineEndpoint({ ...made, depth }) : kind(made);
   }
 
   /** Runs until both have so many completions, or `until` µs of virtual time. */

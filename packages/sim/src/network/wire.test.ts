@@ -1,5 +1,6 @@
+import { createRandom } from '@node-roce/link';
 import { describe, expect, test } from 'vitest';
-import { createRandom } from './random.ts';
+
 import { type SimPacket, Wire, type WireOptions } from './wire.ts';
 
 const packet: SimPacket = {

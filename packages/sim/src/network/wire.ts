@@ -1,6 +1,6 @@
 /** One direction of a link: what becomes of a packet between two hosts. */
 
-import type { Random } from './random.ts';
+import { type Faults, Impairment, type PacketHandling, type Random } from '@node-roce/link';
 
 /** A packet on its way: the bytes from the BTH through the pad. */
 export interface SimPacket {
@@ -15,97 +15,43 @@ export interface SimPacket {
   corrupt: boolean;
 }
 
-/** What a link does to packets. Everything that is left out does not happen. Probabilities are 0 … 1. */
-export interface WireOptions {
-  /** µs; 10 by default. */
+/** What a link does to packets: `delay` is 10 µs by default, `reorderBy` five times the delay. */
+export interface WireOptions extends Faults {
   delay?: number;
-  /** Probability that a packet is lost, each by itself. */
-  loss?: number;
-  /** Losses in bursts (Gilbert's model): the chances a packet has to begin and to end one. */
-  burst?: { begin: number; end: number };
-  /** Probability that a packet is overtaken: it takes `reorderBy` µs longer (5 × `delay` by default). */
-  reorder?: number;
-  reorderBy?: number;
-  duplicate?: number;
-  /** Probability that a bit is flipped. */
-  corrupt?: number;
-  /** Bits per second; without it a packet takes no time to send. */
-  rate?: number;
-  /** Bytes that wait for the rate at most; more is dropped. */
-  queue?: number;
-  /** Bytes waiting from which on ECN-capable packets are marked (RFC 3168). */
-  markAt?: number;
   /** Packets this returns true for are lost: for scenarios. `index` counts the packets sent, from 0. */
   drop?: (packet: SimPacket, index: number) => boolean;
 }
 
-/** Bytes of Ethernet, IP, UDP and ICRC round what `SimPacket.bytes` holds. */
-const OVERHEAD = 14 + 20 + 8 + 4;
-
-const ECN_CE = 3;
+const HANDLING: PacketHandling<SimPacket> = {
+  length: ({ bytes }) => bytes.length,
+  trafficClass: ({ trafficClass }) => trafficClass,
+  withTrafficClass: (packet, trafficClass) => ({ ...packet, trafficClass }),
+  damaged: (packet, random) => {
+    const bytes = packet.bytes.slice();
+    bytes[random.between(0, bytes.length - 1)] ^= 1 << random.between(0, 7);
+    return { ...packet, bytes, corrupt: true };
+  },
+};
 
 export class Wire {
-  readonly options: WireOptions;
-  readonly #random: Random;
+  readonly #impairment: Impairment<SimPacket>;
+  readonly #drop: WireOptions['drop'];
   #sent = 0;
-  #inBurst = false;
-  /** When the packets accepted so far will have been sent. */
-  #busyUntil = 0;
 
-  constructor(options: WireOptions, random: Random) {
-    this.options = options;
-    this.#random = random;
+  constructor({ drop, ...faults }: WireOptions, random: Random) {
+    const { delay = 10, reorderBy = 5 * delay } = faults;
+    this.#impairment = new Impairment({ ...faults, delay, reorderBy }, random, HANDLING);
+    this.#drop = drop;
+  }
+
+  /** Packets lost, duplicated, corrupted, reordered and marked so far; without those that `drop` took. */
+  get counts(): Readonly<Record<string, number>> {
+    return this.#impairment.counts;
   }
 
   /** What arrives of a packet sent now: nothing, it, or it twice, each with its time, µs. */
   carry(packet: SimPacket, now: number): { packet: SimPacket; time: number }[] {
-    const { options } = this;
-    const index = this.#sent++;
-    if (options.drop?.(packet, index) || this.#isLost()) return [];
-    const sent = this.#send(packet, now);
-    if (sent === undefined) return [];
-    const copies = this.#random.chance(options.duplicate ?? 0) ? 2 : 1;
-    return Array.from({ length: copies }, () => ({
-      packet: this.#damage(sent.packet),
-      time: sent.time + this.#delay(),
-    }));
-  }
-
-  #isLost(): boolean {
-    const { loss, burst } = this.options;
-    if (burst !== undefined) {
-      this.#inBurst = this.#random.chance(this.#inBurst ? 1 - burst.end : burst.begin);
-      if (this.#inBurst) return true;
-    }
-    return this.#random.chance(loss ?? 0);
-  }
-
-  /** The sender's queue: when the packet has left, marked if others waited; nothing if there was no room. */
-  #send(packet: SimPacket, now: number): { packet: SimPacket; time: number } | undefined {
-    const { rate, queue, markAt } = this.options;
-    if (rate === undefined) return { packet, time: now };
-    const start = Math.max(now, this.#busyUntil);
-    const waiting = ((start - now) * rate) / 8e6;
-    const bytes = packet.bytes.length + OVERHEAD;
-    if (queue !== undefined && waiting + bytes > queue) return undefined;
-    this.#busyUntil = start + (bytes * 8e6) / rate;
-    const capable = (packet.trafficClass & 3) !== 0;
-    const marked = markAt !== undefined && waiting >= markAt && capable;
-    return {
-      packet: marked ? { ...packet, trafficClass: packet.trafficClass | ECN_CE } : packet,
-      time: this.#busyUntil,
-    };
-  }
-
-  #delay(): number {
-    const { delay = 10, reorder = 0, reorderBy = 5 * delay } = this.options;
-    return this.#random.chance(reorder) ? delay + reorderBy : delay;
-  }
-
-  #damage(packet: SimPacket): SimPacket {
-    if (!this.#random.chance(this.options.corrupt ?? 0)) return packet;
-    const bytes = packet.bytes.slice();
-    bytes[this.#random.between(0, bytes.length - 1)] ^= 1 << this.#random.between(0, 7);
-    return { ...packet, bytes, corrupt: true };
+    if (this.#drop?.(packet, this.#sent++)) return [];
+    return this.#impairment.carry(packet, now);
   }
 }

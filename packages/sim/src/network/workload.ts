@@ -4,10 +4,10 @@
  * answer, every completion, and the memory at the end.
  */
 
+import type { Random } from '@node-roce/link';
 import { readU64, writeU64 } from '../model/memory.ts';
 import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
 import type { Endpoint, SimSend } from './endpoint.ts';
-import type { Random } from './random.ts';
 
 /** Longest message, bytes. */
 export const LONGEST = 6000;

@@ -5,6 +5,8 @@ export interface Random {
   next(): number;
   /** True with this probability, 0 … 1. */
   chance(probability: number): boolean;
+  /** Uniform, 0 ≤ x < 1. */
+  unit(): number;
   /** Uniform whole number, `from` … `to`, both included. */
   between(from: number, to: number): number;
   pick<T>(items: readonly T[]): T;
@@ -27,6 +29,7 @@ export function createRandom(seed: number): Random {
     next,
     between,
     chance: (probability) => next() < probability * 0x1_0000_0000,
+    unit: () => next() / 0x1_0000_0000,
     pick: (items) => items[between(0, items.length - 1)],
   };
 }
