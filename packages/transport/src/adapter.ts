@@ -160,7 +160,9 @@ export class Adapter {
     }
     const pad = bthPad(slab, at);
     const payload = length - info.headerLength - pad;
-    if (payload < 0 || (length & 3) !== 0 || (!info.hasPayload && (payload !== 0 || pad !== 0))) {
+    // A READ or atomic that brings payload has a fault of its length, which is answered (§9.7.4.1.6).
+    const bare = !info.hasPayload && !info.isReadRequest && !info.isAtomic;
+    if (payload < 0 || (length & 3) !== 0 || (bare && (payload !== 0 || pad !== 0))) {
       counters.malformed++;
       return;
     }

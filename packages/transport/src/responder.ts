@@ -126,7 +126,9 @@ export function receiveSend(core: Core, qp: QueuePair, packet: InboundPacket): v
   if (!checkLength(core, qp, packet)) return;
   const key = info.hasInvalidate ? iethRkey(packet.slab, at + info.offsets.ieth) : 0;
   const window = info.hasInvalidate ? invalidatable(core, qp, key) : undefined;
-  if (info.hasInvalidate && !window) {
+  // A message that does not fit fails for that, below: lengths are looked at before keys (§9.7.4.1).
+  const room = qp.rq.words[qp.rq.wordOf(qp.rqHead) + RecvWqe.LENGTH];
+  if (info.hasInvalidate && !window && qp.receivedLength + payload <= room) {
     fail(core, qp, psn, NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR);
     return;
   }
@@ -195,13 +197,13 @@ export function receiveWrite(core: Core, qp: QueuePair, packet: InboundPacket): 
 }
 
 function receiveReadRequest(core: Core, qp: QueuePair, packet: InboundPacket): void {
-  const { info, slab, at, psn } = packet;
+  const { info, slab, at, psn, payload } = packet;
   const reth = at + info.offsets.reth;
   const length = rethLength(slab, reth);
   const high = rethVaHigh(slab, reth);
   const low = rethVaLow(slab, reth);
   const key = rethRkey(slab, reth);
-  if (length > MAX_RETH_LENGTH || qp.replies.pending >= qp.maxDestRdAtomic) {
+  if (payload !== 0 || length > MAX_RETH_LENGTH || qp.replies.pending >= qp.maxDestRdAtomic) {
     fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR);
     return;
   }
@@ -237,11 +239,11 @@ function receiveReadRequest(core: Core, qp: QueuePair, packet: InboundPacket): v
 }
 
 function receiveAtomicRequest(core: Core, qp: QueuePair, packet: InboundPacket): void {
-  const { info, slab, at, psn } = packet;
+  const { info, slab, at, psn, payload } = packet;
   const eth = at + info.offsets.atomicEth;
   const high = atomicEthVaHigh(slab, eth);
   const low = atomicEthVaLow(slab, eth);
-  if ((low & 7) !== 0 || qp.replies.pending >= qp.maxDestRdAtomic) {
+  if (payload !== 0 || (low & 7) !== 0 || qp.replies.pending >= qp.maxDestRdAtomic) {
     fail(core, qp, psn, NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR);
     return;
   }
