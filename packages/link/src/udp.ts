@@ -3,7 +3,7 @@
  * or one for a list of addresses.
  */
 import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
-import { type CopyBatch, type GidEntry, RoceBug, type RxBatch, type TxBatch } from '@node-roce/transport';
+import { Copy, type CopyBatch, type GidEntry, RoceBug, type RxBatch, type TxBatch } from '@node-roce/transport';
 import { gidFromText, isIpv4Mapped, isLinkLocal, ROCE_UDP_PORT } from '@node-roce/wire';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
@@ -24,7 +24,19 @@ export interface UdpLinkOptions extends LocalOptions {
   offload?: boolean;
 }
 
+/** A copy this short is done before a call of the addon would be. */
+const SHORT_COPY = 128;
+
 const copy: CopyBatch = (slab, regions, list, count) => {
+  if (count === 1 && list[Copy.LENGTH] <= SHORT_COPY) {
+    const view = regions.views[list[Copy.REGION]];
+    const length = list[Copy.LENGTH];
+    const from = list[Copy.SOURCE];
+    const to = list[Copy.OFFSET_HIGH] * 0x1_0000_0000 + list[Copy.OFFSET_LOW];
+    if (view === undefined || to + length > view.length) throw new RoceBug('a checked copy was refused');
+    for (let i = 0; i < length; i++) view[to + i] = slab[from + i];
+    return;
+  }
   if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
 };
 

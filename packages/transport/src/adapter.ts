@@ -88,7 +88,7 @@ export interface AdapterOptions extends Host {
   credits?: boolean;
 }
 
-/** Packets that one queue pair may add in one turn. */
+/** Requests, and replies, that one queue pair may add in one turn. */
 const TURN_PACKETS = 128;
 
 export class Adapter {
@@ -262,9 +262,10 @@ export class Adapter {
       const qp = active.shift()!;
       qp.active = false;
       if (qp.destroyed) continue;
-      let sent = transmitReplies(core, qp, batch, TURN_PACKETS);
-      if (qp.probing) sent += transmitProbe(core, qp, batch);
+      // An answering program's message goes before the ACK of what it answers: the peer waits for it.
+      let sent = qp.probing ? transmitProbe(core, qp, batch) : 0;
       sent += transmitRequests(core, qp, batch, TURN_PACKETS - sent);
+      sent += transmitReplies(core, qp, batch, TURN_PACKETS);
       // A batch that is full may be why nothing was added.
       if (sent > 0 || batch.full) core.schedule(qp);
       if (turns === 0 && batch.count > before) turns = active.length;
@@ -297,8 +298,10 @@ export class Adapter {
       if (slots[w + Tx.STATUS] !== 0) this.#refused(slots, w);
     }
     const { unconfirmed } = core;
-    for (let i = 0; i < unconfirmed.length; i++) confirmSent(core, unconfirmed[i]);
-    unconfirmed.length = 0;
+    if (unconfirmed.length > 0) {
+      for (let i = 0; i < unconfirmed.length; i++) confirmSent(core, unconfirmed[i]);
+      unconfirmed.length = 0;
+    }
     core.publish();
   }
 

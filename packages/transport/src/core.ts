@@ -134,11 +134,12 @@ export class Core {
   /** Shows the completions of the call in hand. */
   publish(): void {
     this.flushCopies();
-    for (let i = 0; i < this.#dirty.length; i++) {
-      const cq = this.#dirty[i];
-      if (cq.publish()) this.#host.onCompletionEvent(cq.handle);
+    const dirty = this.#dirty;
+    if (dirty.length === 0) return;
+    for (let i = 0; i < dirty.length; i++) {
+      if (dirty[i].publish()) this.#host.onCompletionEvent(dirty[i].handle);
     }
-    this.#dirty.length = 0;
+    dirty.length = 0;
   }
 
   event(event: AsyncEvent): void {

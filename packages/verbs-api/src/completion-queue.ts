@@ -123,7 +123,7 @@ export class CompletionQueue implements AsyncDisposable {
     const ring = this.#ring;
     let used = ring.used;
     if (used === 0) {
-      this.#engine.poll();
+      this.#engine.poll(ring);
       used = ring.used;
       if (used === 0 && ring.state !== 0) throw this.#overrun();
     }

@@ -64,8 +64,8 @@ export interface Engine {
   readonly closed: boolean;
   /** Resolves when memory may have changed since the call: packets were taken in. */
   progress(): Promise<void>;
-  /** Makes progress now, where the engine is in this thread; else does nothing. */
-  poll(): void;
+  /** Makes progress now for who polls this ring, where the engine is in this thread; else does nothing. */
+  poll(ring: Ring): void;
   /** Whether it shares the thread with the program, so that plain ArrayBuffers can be registered. */
   readonly inline: boolean;
   ref(): void;
@@ -178,9 +178,9 @@ export class InlineEngine implements Engine {
     return this.#pump.progress();
   }
 
-  poll(): void {
+  poll(ring: Ring): void {
     // Traffic moves deadlines; the loop has to hear of them.
-    if (this.#pump.turn()) this.#pump.wake();
+    if (this.#pump.turn(ring)) this.#pump.wake();
   }
 
   ref(): void {

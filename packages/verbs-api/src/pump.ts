@@ -42,6 +42,8 @@ export class Pump {
   #closed = false;
   #turning = false;
   #lastTraffic = 0;
+  /** The last turn ended early: what it has to send is still to be looked at. */
+  #owing = false;
   /** Whether the last turn took packets in, and how many turns in a row left some behind. */
   #received = false;
   #undrained = 0;
@@ -70,13 +72,24 @@ export class Pump {
 
   /**
    * One turn now, for a program that polls in a loop of its own. Does nothing inside of a turn.
+   *
+   * @param polled the ring that the program waits on: as soon as something is there for it, the turn ends, and
+   *   what is owed to peers leaves with the answer, in the next turn
    * @returns whether packets came or went
    */
-  turn(): boolean {
+  turn(polled?: Ring): boolean {
     if (this.#turning || this.#closed) return false;
     this.#turning = true;
     try {
-      const drained = this.#receive();
+      if (this.#owing) {
+        this.#owing = false;
+        this.#send();
+      }
+      const drained = this.#receive(polled);
+      if (this.#owing) {
+        this.#tell();
+        return true;
+      }
       this.#undrained = drained ? 0 : this.#undrained + 1;
       if (drained || this.#undrained >= UNDRAINED_TURNS) {
         this.#undrained = 0;
@@ -103,12 +116,16 @@ export class Pump {
     for (const resolve of watchers) resolve();
   }
 
-  #receive(): boolean {
+  #receive(polled: Ring | undefined): boolean {
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
       if (this.#link.receive(this.#rx) === 0) return true;
       this.#received = true;
       this.#adapter.receive(this.#rx, clock());
+      if (polled !== undefined && polled.used > 0) {
+        this.#owing = true;
+        return false;
+      }
       this.#send();
     }
     return false;
@@ -118,6 +135,7 @@ export class Pump {
     const { count } = this.#tx;
     let any = false;
     if (count > 0 && !this.#flush()) return false;
+    if (!this.#adapter.wantsToSend) return false;
     for (let i = 0; i < SEND_BATCHES; i++) {
       if (this.#adapter.transmit(this.#tx, clock()) === 0) return any;
       any = true;

@@ -1,0 +1,17 @@
+/**
+ * Each side of a measurement on a processor of its own. Without that, Linux likes to wake the receiver on
+ * the processor that the sender spins on, and a figure says more about the scheduler than about what was to
+ * be measured. The same for every contender.
+ */
+import { spawnSync } from 'node:child_process';
+import { availableParallelism } from 'node:os';
+
+const canPin = availableParallelism() >= 2 && spawnSync('taskset', ['-c', '0', 'true']).status === 0;
+
+/** What the report says of it. */
+export const pinning = canPin ? 'each side on a processor of its own' : 'not pinned';
+
+/** The command with what pins it to the processor of side 0 or 1 in front. */
+export function pinned(side, command, args) {
+  return canPin ? ['taskset', ['-c', String(side), command, ...args]] : [command, args];
+}
