@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -78,6 +79,15 @@ Gid gid(int host) {
   g[12] = 127;
   g[15] = static_cast<uint8_t>(host);
   return g;
+}
+
+/// Each side on a processor of its own, as bench/pinning.mjs does for the others.
+void pin(unsigned side) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(side, &set);
+  sched_setaffinity(0, sizeof set, &set);
 }
 
 struct Side {
@@ -276,6 +286,7 @@ int throughput(uint32_t mtu, bool merge, uint32_t count, int port) {
       mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   Side left(1, 2, port, merge), right(2, 1, port, merge);
   const pid_t child = fork();
+  pin(child == 0);
   if (child == 0) {
     receiveAll(right, warm);
     const double before = processorSeconds();
@@ -323,6 +334,7 @@ int pingpong(uint32_t size, bool spin, uint32_t count, int port) {
   Side left(1, 2, port, false), right(2, 1, port, false);
   const uint32_t warm = count / 8;
   const pid_t child = fork();
+  pin(child == 0);
   if (child == 0) {
     echo(right, size, spin, warm + count, false, nullptr);
     _exit(0);

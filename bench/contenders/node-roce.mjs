@@ -93,4 +93,48 @@ export const nodeRoce = {
       return run(count);
     });
   },
+
+  /** Bytes that V8 allocates for a SEND of 64 B, sampled; and the young collections of both sides meanwhile. */
+  allocation({ count }) {
+    return connected({ mtu: 4096, offload: true }, [], async (a, b) => {
+      const plan = { operation: 'SEND', size: 64, depth: 256 };
+      const run = async (messages, sampled) => {
+        const rounded = Math.ceil(messages / plan.depth) * plan.depth;
+        const [result] = await Promise.all([
+          a.call('stream', { ...plan, count: messages, sampled }),
+          b.call('absorb', { size: 64, count: rounded }),
+        ]);
+        return result;
+      };
+      await run(Math.ceil(count / 4), false);
+      const before = [await a.call('mark'), await b.call('mark')];
+      await run(count, false);
+      const after = [await a.call('mark'), await b.call('mark')];
+      const { allocated, messages } = await run(count, true);
+      return {
+        bytesPerMessage: allocated / messages,
+        youngCollections: after.map(({ young }, i) => young - before[i].young),
+      };
+    });
+  },
+
+  /** Two adapters in one process, each with so many queue pairs, a WRITE on each in turn. */
+  many(plan) {
+    return alone('many', plan);
+  },
+
+  /** Creating and destroying, and what is left of it. */
+  churn(plan) {
+    return alone('churn', plan);
+  },
 };
+
+async function alone(command, plan) {
+  const process = new Process(0, ['--expose-gc']);
+  try {
+    port = 14_800 + ((port + 1) % 100);
+    return await process.call(command, { ...plan, port });
+  } finally {
+    process.child.kill();
+  }
+}

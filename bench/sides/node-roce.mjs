@@ -1,10 +1,12 @@
 // One side of a node-roce measurement, in a process of its own: told what to do by messages from
 // contenders/node-roce.mjs, and answering with figures.
 import { once } from 'node:events';
+import { Session } from 'node:inspector/promises';
 import { constants, PerformanceObserver, performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { completionError, openDevice, WorkCompletion } from '@node-roce/verbs-api';
 import { percentile } from '../statistics.mjs';
+import { churn, many } from './alone.mjs';
 
 const BUFFER = 32 << 20;
 const MAX_MESSAGES = 512;
@@ -128,6 +130,29 @@ class Side {
   }
 }
 
+/** V8's sampling heap profiler, with what was collected in the meantime. */
+class AllocationSampler {
+  static async start() {
+    const sampler = new AllocationSampler();
+    sampler.session = new Session();
+    sampler.session.connect();
+    await sampler.session.post('HeapProfiler.startSampling', {
+      samplingInterval: 1024,
+      includeObjectsCollectedByMajorGC: true,
+      includeObjectsCollectedByMinorGC: true,
+    });
+    return sampler;
+  }
+
+  /** Bytes. */
+  async stop() {
+    const { profile } = await this.session.post('HeapProfiler.stopSampling');
+    this.session.disconnect();
+    const sum = ({ selfSize, children }) => children.reduce((bytes, child) => bytes + sum(child), selfSize);
+    return sum(profile.head);
+  }
+}
+
 let side;
 const commands = {
   async open(options) {
@@ -141,9 +166,11 @@ const commands = {
     side.postReceives(size, count);
   },
   async stream(options) {
+    const sampler = options.sampled ? await AllocationSampler.start() : undefined;
     const start = performance.now();
     const messages = await side.stream(options);
-    return { messages, seconds: (performance.now() - start) / 1000 };
+    const seconds = (performance.now() - start) / 1000;
+    return { messages, seconds, allocated: await sampler?.stop() };
   },
   async absorb(options) {
     await side.absorb(options);
@@ -151,6 +178,12 @@ const commands = {
   async echo(options) {
     const times = (await side.echo(options)).sort();
     return { p50: percentile(times, 50), p99: percentile(times, 99) };
+  },
+  async many(options) {
+    return many(options);
+  },
+  async churn(options) {
+    return churn(options);
   },
   async mark() {
     await sleep(20); // The observer hears of collections late.

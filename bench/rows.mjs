@@ -1,0 +1,98 @@
+/**
+ * What is measured, against whom. A row has a `kind` (which method of a contender it calls), its plan, the
+ * contenders that can do it, and the figure that they are compared by.
+ */
+import { cLimit } from './contenders/c-limit.mjs';
+import { fabric } from './contenders/fabric.mjs';
+import { nodeRoce } from './contenders/node-roce.mjs';
+import { tcp } from './contenders/tcp.mjs';
+
+const KIB = 1024;
+const MIB = 1024 * KIB;
+const SIZES = [
+  [64, '64 B'],
+  [4 * KIB, '4 KiB'],
+  [64 * KIB, '64 KiB'],
+  [MIB, '1 MiB'],
+  [16 * MIB, '16 MiB'],
+];
+
+/** Enough for about a second on a machine of today; less for small messages, which take longer a byte. */
+function bytesFor(size, { quick }) {
+  const full = size <= 64 ? 32 * MIB : size <= 4 * KIB ? 512 * MIB : 2048 * MIB;
+  return quick ? Math.max(size * 4, full / 32) : full;
+}
+
+export function rows(options) {
+  const list = [];
+  for (const operation of ['WRITE', 'READ', 'SEND']) {
+    for (const mtu of [1024, 4096]) {
+      for (const [size, name] of SIZES) {
+        const contenders = [nodeRoce, cLimit];
+        if (operation === 'WRITE' && size >= 64 * KIB && mtu === 4096) contenders.push(tcp);
+        if (operation === 'SEND' && size === MIB && mtu === 4096) contenders.push(fabric);
+        list.push({
+          name: `${operation} ${name}, path MTU ${mtu}`,
+          kind: 'stream',
+          figure: 'gbps',
+          unit: 'Gb/s',
+          plan: { operation, size, mtu, bytes: bytesFor(size, options) },
+          contenders,
+        });
+      }
+    }
+  }
+  list.push(
+    {
+      name: 'WRITE 1 MiB, path MTU 4096, checksum 0',
+      kind: 'stream',
+      figure: 'gbps',
+      unit: 'Gb/s',
+      plan: { operation: 'WRITE', size: MIB, mtu: 4096, offload: false, bytes: bytesFor(MIB, options) / 4 },
+      contenders: [nodeRoce, cLimit],
+    },
+    {
+      name: 'messages of 64 B',
+      kind: 'stream',
+      figure: 'messagesPerSecond',
+      unit: '/s',
+      plan: { operation: 'SEND', size: 64, mtu: 4096, bytes: options.quick ? 2 * MIB : 64_000_000 },
+      contenders: [nodeRoce, cLimit],
+    },
+    ...[false, true].map((events) => ({
+      name: `round trip of 64 B, ${events ? 'by events' : 'polled'}`,
+      kind: 'pingpong',
+      figure: 'p50',
+      unit: 'µs',
+      lessIsBetter: true,
+      plan: { size: 64, events, count: options.quick ? 1000 : 20_000 },
+      contenders: events ? [nodeRoce, cLimit, tcp] : [nodeRoce, cLimit, tcp, fabric],
+    })),
+    {
+      name: 'allocation, 1,000,000 SENDs of 64 B',
+      kind: 'allocation',
+      figure: 'bytesPerMessage',
+      unit: 'B/message',
+      lessIsBetter: true,
+      plan: { count: options.quick ? 50_000 : 1_000_000 },
+      contenders: [nodeRoce],
+    },
+    {
+      name: '1,000 queue pairs, WRITE 4 KiB on each in turn',
+      kind: 'many',
+      figure: 'gbps',
+      unit: 'Gb/s',
+      plan: { queuePairs: options.quick ? 50 : 1000, size: 4096, rounds: options.quick ? 2 : 40 },
+      contenders: [nodeRoce],
+    },
+    {
+      name: '100,000 × create and destroy a region, a completion queue and a queue pair',
+      kind: 'churn',
+      figure: 'perSecond',
+      unit: '/s',
+      plan: { count: options.quick ? 500 : 100_000 },
+      contenders: [nodeRoce],
+    },
+  );
+  return options.rows ? list.filter(({ name }) => new RegExp(options.rows, 'i').test(name)) : list;
+}

@@ -1,0 +1,104 @@
+// npm run bench -- [--rows PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
+//
+// Measures node-roce beside others, all in one run: in each round every contender of a row has its turn,
+// one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
+// ratios are taken round by round. docs/performance.md says what the rows mean.
+import { writeFileSync } from 'node:fs';
+import { arch, cpus, release } from 'node:os';
+import { parseArgs } from 'node:util';
+import { pinning } from './pinning.mjs';
+import { profile } from './profile.mjs';
+import { lines } from './report.mjs';
+import { rows } from './rows.mjs';
+import { ratio, summary } from './statistics.mjs';
+
+const USAGE = 'usage: npm run bench -- [--rows PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]';
+
+function options() {
+  try {
+    const { values } = parseArgs({
+      options: {
+        rows: { type: 'string' },
+        rounds: { type: 'string' },
+        quick: { type: 'boolean', default: false },
+        profile: { type: 'boolean', default: false },
+        json: { type: 'string' },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    });
+    if (values.help) {
+      console.log(USAGE);
+      process.exit(0);
+    }
+    const rounds = Number(values.rounds ?? (values.quick ? 1 : 5));
+    if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a count of 1 or more');
+    return { ...values, rounds };
+  } catch (error) {
+    console.error(`${error.message}\n${USAGE}`);
+    process.exit(2);
+  }
+}
+
+const say = (line) => process.stderr.write(`${line}\n`);
+
+function extra(samples) {
+  const last = samples.at(-1);
+  const parts = [];
+  if (last.p99 !== undefined) parts.push(`p99 ${summary(samples.map((s) => s.p99)).median.toFixed(1)} µs`);
+  if (last.mean) parts.push('mean');
+  if (last.cpuNsPerPacket !== undefined) {
+    parts.push(`${Math.round(summary(samples.map((s) => s.cpuNsPerPacket)).median)} ns CPU/packet`);
+  }
+  if (last.youngCollections !== undefined && last.bytesPerMessage !== undefined) {
+    parts.push(`young collections ${last.youngCollections.join(' + ')}`);
+  }
+  return parts.join(', ');
+}
+
+async function measure(row, rounds) {
+  const missing = [];
+  const present = [];
+  for (const contender of row.contenders) {
+    const reason = contender.missing();
+    if (reason) missing.push({ contender: contender.name, reason });
+    else present.push({ contender, samples: [] });
+  }
+  for (let round = 0; round < rounds; round++) {
+    for (const { contender, samples } of present) samples.push(await contender[row.kind](row.plan));
+  }
+  const own = present[0].samples.map((s) => s[row.figure]);
+  const results = present.map(({ contender, samples }, i) => {
+    const values = samples.map((s) => s[row.figure]);
+    return {
+      contender: contender.name,
+      figure: summary(values),
+      // What node-roce has of this contender.
+      ratio: i === 0 ? undefined : ratio(own, values),
+      extra: extra(samples),
+      samples,
+    };
+  });
+  const { name, unit, lessIsBetter = false, figure } = row;
+  return { name, unit, figure, lessIsBetter, plan: row.plan, results, missing };
+}
+
+const chosen = options();
+const machine = {
+  cpu: cpus()[0].model,
+  processors: cpus().length,
+  kernel: release(),
+  arch: arch(),
+  node: process.version,
+};
+say(
+  `${machine.cpu}, ${machine.processors} processors, Linux ${machine.kernel}, Node ${machine.node}; ${pinning}`,
+);
+const report = { machine, pinning, rounds: chosen.rounds, quick: chosen.quick, rows: [] };
+for (const row of rows(chosen)) {
+  const result = await measure(row, chosen.rounds);
+  report.rows.push(result);
+  for (const line of lines(result)) say(line);
+}
+if (chosen.profile) report.profile = await profile(say);
+if (chosen.json === '-') console.log(JSON.stringify(report));
+else if (chosen.json) writeFileSync(chosen.json, `${JSON.stringify(report, undefined, 1)}\n`);
