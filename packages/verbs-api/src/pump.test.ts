@@ -26,11 +26,16 @@ function stage() {
     status: 0,
     deadline: Number.POSITIVE_INFINITY,
     onWake: undefined as (() => void) | undefined,
+    /** What a completion does. */
+    completes: undefined as (() => void) | undefined,
   };
   const adapter = {
     doorbells,
     regions: { views: [], shared: new Uint8Array(1) },
-    receive: () => calls.push('receive'),
+    receive: () => {
+      calls.push('receive');
+      if (state.completes) state.completes();
+    },
     advance: () => calls.push('advance'),
     transmit: (batch: TxBatch) => {
       if (state.toSend === 0) return 0;
@@ -43,7 +48,9 @@ function stage() {
     },
     sent: () => calls.push('sent'),
     nextDeadline: () => state.deadline,
-    wantsToSend: false,
+    get wantsToSend() {
+      return state.toSend > 0;
+    },
   } as unknown as Adapter;
   const link = {
     receive: (batch: RxBatch) => {
@@ -95,6 +102,24 @@ describe('a turn', () => {
     state.toSend = 1;
     pump.turn();
     expect(take()).toEqual(['receive', 'transmit', 'send 0-2', 'sent', 'receive', 'advance']);
+  });
+
+  test('a program that polls has its completions before anything is sent; that leaves with its answer', () => {
+    const { pump, state, take } = stage();
+    const polled = new Ring(createRing(16, 1));
+    state.completes = () => polled.publish(polled.producer + 1);
+    state.arrived = 2;
+    state.toSend = 1;
+    expect(pump.turn(polled)).toBe(true);
+    expect(take()).toEqual(['receive']);
+    pump.turn(polled);
+    expect(take()).toEqual(['transmit', 'send 0-2', 'sent', 'receive']);
+    // Without anything to poll, a turn is as any other.
+    polled.release(polled.producer);
+    state.completes = undefined;
+    state.arrived = 1;
+    pump.turn(polled);
+    expect(take()).toEqual(['receive', 'advance']);
   });
 
   test('timers wait while there may be ACKs in the socket, but not for ever', () => {

@@ -1,0 +1,65 @@
+/** The bench as a program: it measures each contender or says why not. No figure is judged here. */
+import { execFile } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { median, percentile, ratio, summary } from '../bench/statistics.mjs';
+
+const run = promisify(execFile);
+const bench = join(import.meta.dirname, '../bench/run.mjs');
+const directory = mkdtempSync(join(tmpdir(), 'roce-bench-test-'));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+interface Row {
+  name: string;
+  figure: string;
+  results: { contender: string; figure: { median: number }; samples: Record<string, unknown>[] }[];
+  missing: { contender: string; reason: string }[];
+}
+
+async function rows(pattern: string): Promise<Row[]> {
+  const file = join(directory, 'report.json');
+  await run(process.execPath, [bench, '--quick', '--rows', pattern, '--json', file]);
+  return (JSON.parse(readFileSync(file, 'utf8')) as { rows: Row[] }).rows;
+}
+
+describe('a quick run', () => {
+  test.each([
+    ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP']],
+    ['^round trip of 64 B, polled', ['node-roce', 'C limit', 'Node TCP', 'fi_pingpong udp;ofi_rxd']],
+    ['^allocation', ['node-roce']],
+    ['^1,000 queue pairs', ['node-roce']],
+    ['^100,000', ['node-roce']],
+  ])('%s', { timeout: 120_000 }, async (pattern, contenders) => {
+    const [row, ...others] = await rows(pattern);
+    expect(others).toEqual([]);
+    const named = [...row!.results, ...row!.missing].map(({ contender }) => contender);
+    expect(named.sort()).toEqual([...contenders].sort());
+    for (const { figure, samples } of row!.results) {
+      expect(figure.median).toBeGreaterThanOrEqual(0);
+      expect(samples).toHaveLength(1);
+      expect(samples[0]).toHaveProperty(row!.figure);
+    }
+    for (const { reason } of row!.missing) expect(reason).not.toBe('');
+    expect(row!.results[0]!.contender).toBe('node-roce');
+  });
+
+  test('an option that is none: usage, exit code 2', async () => {
+    const failure = await run(process.execPath, [bench, '--fast']).catch((error) => error);
+    expect(failure).toMatchObject({ code: 2, stdout: '' });
+    expect(failure.stderr).toContain('usage:');
+  });
+});
+
+test('medians, percentiles, spread and ratios', () => {
+  expect(median([3, 1, 2])).toBe(2);
+  expect(median([4, 1, 2, 3])).toBe(2.5);
+  expect(percentile([1, 2, 3, 4], 50)).toBe(3);
+  expect(percentile([1], 99)).toBe(1);
+  expect(summary([2, 4, 3])).toMatchObject({ median: 3, min: 2, max: 4 });
+  // Round by round: a slow round is slow for both.
+  expect(ratio([10, 1], [20, 2])).toMatchObject({ median: 0.5, min: 0.5, max: 0.5 });
+});
