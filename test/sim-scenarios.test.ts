@@ -97,7 +97,7 @@ describe.each(['engine', 'model'] as EndpointKind[])('requester: %s', (a) => {
       const last = pair.seen().at(-1);
       const wasRnr = last?.from === 'b' && last.packet.aeth!.syndrome >> 5 === 1;
       if (wasRnr) responder.nakOutstanding = false;
-      if (pair.network.now > 20_000 && responder.receives.length === 0) {
+      if (pair.network.now > 20_000 && responder.receives.waiting.length === 0) {
         pair.b.postReceive({ wrId: 9, offset: 0, length: 4000 });
       }
       pair.collect();
@@ -270,7 +270,7 @@ describe.each(['engine', 'model'] as EndpointKind[])('requester: %s', (a) => {
       let receives = 0;
       const top = () => {
         const target = granted === 0 && receives > 0 ? 1 : granted;
-        while (responder.receives.length < target) {
+        while (responder.receives.waiting.length < target) {
           pair.b.postReceive({ wrId: receives++, offset: 0, length: 2000 });
         }
       };
@@ -278,7 +278,7 @@ describe.each(['engine', 'model'] as EndpointKind[])('requester: %s', (a) => {
       for (let i = 0; i < 20; i++) pair.a.postSend(send(i, 1500));
       const done = pair.run(() => {
         if (granted === 0 && pair.network.now > 500 && receives < 20) {
-          if (responder.receives.length === 0)
+          if (responder.receives.waiting.length === 0)
             pair.b.postReceive({ wrId: receives++, offset: 0, length: 2000 });
         } else {
           top();

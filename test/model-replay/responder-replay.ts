@@ -43,6 +43,7 @@ export function replayResponder(connection: Connection, side: Side, sidecar: Sid
   const regions = probeServer ? probeRegions(sidecar) : inferRegions(requests);
   const responder = createResponder(
     {
+      qpn: connection.qpn[side],
       destQpn: connection.qpn[peer],
       pathMtu: inferPathMtu(connection),
       accessFlags: ALL_ACCESS,

@@ -70,7 +70,7 @@ export async function readConnections(path: string): Promise<Connection[]> {
       const datagram = datagramOf(record.data);
       if (datagram === undefined) continue;
       const decoded = decodePacket(datagram.roce);
-      if (!decoded.ok) continue;
+      if (!decoded.ok || !isRc(decoded.packet.opcode)) continue;
       const { packet } = decoded;
       const connection = byPort.get(datagram.sourcePort) ?? { qpn: { A: -1, B: -1 }, packets: [] };
       byPort.set(datagram.sourcePort, connection);

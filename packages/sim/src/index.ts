@@ -14,7 +14,10 @@ export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } 
 // Matchers.
 export * from './matchers.ts';
 // The model.
+export * from './model/grh.ts';
+export * from './model/local-operations.ts';
 export * from './model/memory.ts';
+export * from './model/multicast.ts';
 export * from './model/packet.ts';
 export * from './model/quirks.ts';
 export * from './model/rc-qp.ts';
@@ -24,6 +27,12 @@ export * from './model/rc-requester-transmit.ts';
 export { respond } from './model/rc-responder.ts';
 export { CHECKS } from './model/rc-responder-checks.ts';
 export * from './model/rc-responder-state.ts';
+export * from './model/receive-queue.ts';
+export * from './model/uc-responder.ts';
+export * from './model/ud-responder.ts';
+export * from './model/unreliable-qp.ts';
+export * from './model/unreliable-requester.ts';
+export * from './model/windows.ts';
 export * from './model/work.ts';
 // A network of two: endpoints, what lies between them, what passed.
 export * from './network/capture.ts';

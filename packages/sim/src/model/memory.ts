@@ -13,8 +13,10 @@ export interface ModelRegion {
   bytes: Uint8Array;
   /** `Access` bits. */
   access: number;
-  /** A type 2 window: a SEND with invalidate takes it away. */
+  /** A type 2 window: a SEND with invalidate or a LOCAL_INV takes it away. */
   invalidatable: boolean;
+  /** A type 2B window: the one queue pair that may use and invalidate it (§10.6.7.2.3). */
+  qpn?: number;
 }
 
 /** Everything one protection domain lets a peer reach. */
@@ -33,8 +35,11 @@ export const RemoteRight = {
 } as const;
 
 /**
- * The one check: the key is known, the region gives the right, and all bytes lie inside.
+ * The one check: the key is known, the region gives the right, and all bytes lie inside. A key of another
+ * protection domain is not in this memory; one of a window bound through another queue pair is as good as unknown.
  * The order of the three does not show on the wire: each is the same NAK.
+ *
+ * @param qpn the queue pair that got the request
  */
 export function checkAccess(
   memory: ModelMemory,
@@ -42,13 +47,19 @@ export function checkAccess(
   va: bigint,
   length: number,
   right: number,
+  qpn: number,
 ): AccessFault | undefined {
   const region = memory.regions.find((r) => r.rkey === rkey);
-  if (region === undefined) return 'key';
+  if (region === undefined || !servesQp(region, qpn)) return 'key';
   if ((region.access & right) === 0) return 'right';
   const start = va - region.base;
   if (start < 0n || start + BigInt(length) > BigInt(region.bytes.length)) return 'range';
   return undefined;
+}
+
+/** Regions and type 1 windows serve every queue pair of the domain, a type 2B window one. */
+export function servesQp(region: ModelRegion, qpn: number): boolean {
+  return region.qpn === undefined || region.qpn === qpn;
 }
 
 /** The bytes of a range that `checkAccess` allowed; no bytes for a length of 0, whatever the key. */
@@ -58,14 +69,6 @@ export function bytesAt(memory: ModelMemory, rkey: number, va: bigint, length: n
   if (region === undefined) throw new Error(`no region has the key 0x${rkey.toString(16)}`);
   const start = Number(va - region.base);
   return region.bytes.subarray(start, start + length);
-}
-
-/** Takes a window away; false if the key names no window (§9.4.1.1.2, §10.6.7.2.2). */
-export function invalidate(memory: ModelMemory, rkey: number): boolean {
-  const index = memory.regions.findIndex((r) => r.rkey === rkey && r.invalidatable);
-  if (index < 0) return false;
-  memory.regions.splice(index, 1);
-  return true;
 }
 
 /** The 64-bit value at an address; values of atomics are little-endian in memory, as on the host of a peer. */

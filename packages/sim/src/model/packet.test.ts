@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { decodePacket, encodePacket, type ModelPacket } from './packet.ts';
 
-const rows = OPCODES.filter(({ transport, offsets }) => transport === Transport.RC && offsets.feth < 0);
+const services: number[] = [Transport.RC, Transport.UC, Transport.UD];
+const rows = OPCODES.filter(({ transport, offsets }) => services.includes(transport) && offsets.feth < 0);
 const u24 = fc.nat(0xffffff);
 const u32 = fc.nat(0xffffffff);
 const u64 = fc.bigInt({ min: 0n, max: (1n << 64n) - 1n });
@@ -19,6 +20,7 @@ const packets: fc.Arbitrary<ModelPacket> = fc.constantFrom(...rows).chain((row) 
       ackReq: fc.boolean(),
       solicited: fc.boolean(),
       pkey: fc.nat(0xffff),
+      deth: has(row.offsets.deth, fc.record({ qkey: u32, srcQpn: u24 })),
       reth: has(row.offsets.reth, fc.record({ va: u64, rkey: u32, length: u32 })),
       atomicEth: has(row.offsets.atomicEth, fc.record({ va: u64, rkey: u32, swapAdd: u64, compare: u64 })),
       aeth: has(row.offsets.aeth, fc.record({ syndrome: fc.nat(255), msn: u24 })),

@@ -13,6 +13,7 @@ import {
   decodeAtomicAck,
   decodeAtomicEth,
   decodeBth,
+  decodeDeth,
   decodeReth,
   encodeAtomicAck,
   encodeAtomicEth,
@@ -24,6 +25,7 @@ import {
   Transport,
   writeAeth,
   writeBth,
+  writeDeth,
   writeIeth,
   writeImmDt,
 } from '@node-roce/wire';
@@ -58,6 +60,8 @@ export interface ModelPacket {
   ackReq: boolean;
   solicited: boolean;
   pkey: number;
+  /** UD: the key that the receiver asks for, and who sends (DETH). */
+  deth?: { qkey: number; srcQpn: number };
   reth?: RemoteRange;
   atomicEth?: AtomicOperands;
   aeth?: { syndrome: number; msn: number };
@@ -73,6 +77,9 @@ export interface ModelPacket {
 
 export type Decoded = { ok: true; packet: ModelPacket } | { ok: false; reason: string };
 
+/** The transport services of the model. */
+const SERVICES: readonly number[] = [Transport.RC, Transport.UC, Transport.UD];
+
 /** The table's row of a packet that `decodePacket` gave, or that the model made: it has one. */
 export function rowOf(packet: ModelPacket): OpcodeInfo {
   const row = opcodeInfo(packet.opcode);
@@ -82,15 +89,15 @@ export function rowOf(packet: ModelPacket): OpcodeInfo {
 
 /**
  * Reads a packet from the bytes between the UDP header and the ICRC.
- * Never throws: bytes that are no RC packet give a reason (§9.6.1: such a packet is dropped).
+ * Never throws: bytes that are no packet of RC, UC or UD give a reason (§9.6.1: such a packet is dropped).
  */
 export function decodePacket(bytes: Uint8Array): Decoded {
   if (bytes.length < BTH_BYTES) return { ok: false, reason: `${bytes.length} bytes are no BTH` };
   const bth = decodeBth(bytes, 0);
   const row = opcodeInfo(bth.opcode);
   if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
-  if (row === undefined || row.transport !== Transport.RC) {
-    return { ok: false, reason: `opcode 0x${bytes[Bth.OPCODE].toString(16)} is none of RC` };
+  if (row === undefined || !SERVICES.includes(row.transport)) {
+    return { ok: false, reason: `opcode 0x${bytes[Bth.OPCODE].toString(16)} is none of RC, UC and UD` };
   }
   if (bytes.length < row.headerLength + bth.pad) {
     return { ok: false, reason: `${bytes.length} bytes end inside the headers of ${row.name}` };
@@ -105,6 +112,10 @@ export function decodePacket(bytes: Uint8Array): Decoded {
     pkey: bth.pkey,
     payload: bytes.slice(row.headerLength, bytes.length - bth.pad),
   };
+  if (at.deth >= 0) {
+    const { qkey, srcQp } = decodeDeth(bytes, at.deth);
+    packet.deth = { qkey, srcQpn: srcQp };
+  }
   if (at.reth >= 0) packet.reth = decodeReth(bytes, at.reth);
   if (at.atomicEth >= 0) packet.atomicEth = decodeAtomicEth(bytes, at.atomicEth);
   if (at.aeth >= 0) packet.aeth = decodeAeth(bytes, at.aeth);
@@ -129,6 +140,7 @@ export function encodePacket(packet: ModelPacket): Uint8Array<ArrayBuffer> {
     packet.destQpn,
     packet.psn | (packet.ackReq ? BTH_ACK_REQ : 0),
   );
+  if (packet.deth) writeDeth(bytes, at.deth, packet.deth.qkey, packet.deth.srcQpn);
   if (packet.reth) encodeReth(bytes, at.reth, packet.reth);
   if (packet.atomicEth) encodeAtomicEth(bytes, at.atomicEth, packet.atomicEth);
   if (packet.aeth) writeAeth(bytes, at.aeth, packet.aeth.syndrome, packet.aeth.msn);

@@ -5,7 +5,7 @@
 
 import type { ModelMemory } from './memory.ts';
 import { type ModelPacket, rowOf } from './packet.ts';
-import { advanceTime, flushSends, receiveResponse } from './rc-requester.ts';
+import { advanceTime, completeLocal, flushSends, receiveResponse } from './rc-requester.ts';
 import {
   createRequester,
   nextDeadline,
@@ -13,7 +13,7 @@ import {
   type Requester,
   type RequesterConfig,
 } from './rc-requester-state.ts';
-import { planPacket, sendPacket } from './rc-requester-transmit.ts';
+import { executeNextLocal, planPacket, sendPacket } from './rc-requester-transmit.ts';
 import { respond } from './rc-responder.ts';
 import {
   createResponder,
@@ -22,6 +22,7 @@ import {
   type Responder,
   type ResponderConfig,
 } from './rc-responder-state.ts';
+import { createReceiveQueue, type ReceiveQueue } from './receive-queue.ts';
 import type { ModelCompletion, ModelReceiveRequest, ModelSendRequest } from './work.ts';
 
 export interface QpConfig extends RequesterConfig, ResponderConfig {
@@ -29,6 +30,14 @@ export interface QpConfig extends RequesterConfig, ResponderConfig {
   sqPsn: number;
   /** PSN of the peer's first request, 24 bits. */
   rqPsn: number;
+}
+
+/** What a queue pair says besides its completions (§11.6.3). */
+export type QpEvent = 'QP_LAST_WQE_REACHED';
+
+/** §11.6.3.1: in the error state, a queue pair with an SRQ says once that it takes no receive any more. */
+export function noteLastWqe(events: QpEvent[], { shared }: ReceiveQueue): void {
+  if (shared && events.length === 0) events.push('QP_LAST_WQE_REACHED');
 }
 
 /** A queue pair in RTS, or in ERR once something ended it. */
@@ -39,11 +48,14 @@ export class ModelQp {
   readonly sendCompletions: ModelCompletion[] = [];
   /** Same of the receive queue. */
   readonly receiveCompletions: ModelCompletion[] = [];
+  /** Asynchronous events raised so far. */
+  readonly events: QpEvent[] = [];
   readonly #replies: ModelPacket[] = [];
 
-  constructor(config: QpConfig, memory: ModelMemory) {
+  /** @param receives an SRQ, or a queue of its own */
+  constructor(config: QpConfig, memory: ModelMemory, receives = createReceiveQueue()) {
     this.requester = createRequester(config, config.sqPsn);
-    this.responder = createResponder(config, memory, config.rqPsn);
+    this.responder = createResponder(config, memory, config.rqPsn, receives);
   }
 
   get state(): 'RTS' | 'ERR' {
@@ -80,6 +92,10 @@ export class ModelQp {
   transmit(now: number): ModelPacket | undefined {
     const reply = this.#replies.shift();
     if (reply !== undefined) return reply;
+    while (executeNextLocal(this.requester, this.responder.memory, this.responder.config.qpn)) {
+      this.sendCompletions.push(...completeLocal(this.requester));
+    }
+    this.#failTogether();
     const plan = planPacket(this.requester);
     return typeof plan === 'string' ? undefined : sendPacket(this.requester, plan, now);
   }
@@ -93,11 +109,13 @@ export class ModelQp {
   fail(): void {
     this.sendCompletions.push(...flushSends(this.requester));
     this.receiveCompletions.push(...flushReceives(this.responder));
+    this.#failTogether();
   }
 
   #failTogether(): void {
     if (this.requester.state !== 'ERR' && this.responder.state !== 'ERR') return;
     if (this.requester.state !== 'ERR') this.sendCompletions.push(...flushSends(this.requester));
     if (this.responder.state !== 'ERR') this.receiveCompletions.push(...flushReceives(this.responder));
+    noteLastWqe(this.events, this.responder.receives);
   }
 }

@@ -1,6 +1,9 @@
 /** What a requester of a reliable connection remembers. Plain values only: a structured clone is a copy. */
 
+import type { WcStatusName } from '@node-roce/transport';
 import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire';
+import { isLocalOperation } from './local-operations.ts';
+import { packetCount } from './message-packets.ts';
 import type { ModelCompletion, ModelSendRequest } from './work.ts';
 
 /** What the connection was set up with (`ibv_modify_qp` to RTS). */
@@ -29,8 +32,10 @@ export interface RequesterConfig {
 export interface SendWork {
   request: ModelSendRequest;
   firstPsn: number;
-  /** Of a READ: of its last response. */
+  /** Of a READ: of its last response. Without packets, the one before `firstPsn`. */
   lastPsn: number;
+  /** BIND_MW, LOCAL_INV: what came of it, once it was done. */
+  localStatus?: WcStatusName;
   /** Number of the message, from 1, 24 bits: what the responder's MSN will be when it is done (§9.7.7.2.2). */
   ssn: number;
 }
@@ -93,8 +98,8 @@ export function consumesReceive({ request: { opcode } }: SendWork): boolean {
 
 /** PSNs a request takes: packets sent, or for a READ packets that answer it (§9.7.3.1, §9.7.3.2). */
 function psnsOf(request: ModelSendRequest, pathMtu: number): number {
-  if (request.opcode.startsWith('ATOMIC_')) return 1;
-  return Math.max(1, Math.ceil(request.local.length / pathMtu));
+  if (isLocalOperation(request)) return 0;
+  return request.opcode.startsWith('ATOMIC_') ? 1 : packetCount(request.local.length, pathMtu);
 }
 
 /** Posts a request; in the error state it completes at once as flushed (§10.8.3.1). */
@@ -102,7 +107,7 @@ export function postSend(q: Requester, request: ModelSendRequest): ModelCompleti
   if (q.state === 'ERR') return [{ wrId: request.wrId, status: 'WR_FLUSH_ERR' }];
   const firstPsn = q.postPsn;
   q.postPsn = psnAdd(firstPsn, psnsOf(request, q.config.pathMtu));
-  q.posted = psnAdd(q.posted, 1);
+  if (!isLocalOperation(request)) q.posted = psnAdd(q.posted, 1);
   q.queue.push({ request, firstPsn, lastPsn: psnAdd(q.postPsn, -1), ssn: q.posted });
   return [];
 }

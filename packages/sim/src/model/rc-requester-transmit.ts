@@ -5,7 +5,10 @@
  * would send without making it send.
  */
 
-import { Opcode, type OpcodeName, psnAdd, psnDiff } from '@node-roce/wire';
+import { Opcode, psnAdd, psnDiff } from '@node-roce/wire';
+import { executeLocalOperation, isLocalOperation } from './local-operations.ts';
+import type { ModelMemory } from './memory.ts';
+import { messagePacket } from './message-packets.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
 import { consumesReceive, needsResponse, type Requester, type SendWork } from './rc-requester-state.ts';
 
@@ -20,7 +23,11 @@ export type Hold =
   | 'window'
   | 'rd_atomic'
   | 'fence'
-  | 'credits';
+  | 'credits'
+  /** BIND_MW or LOCAL_INV, whose turn it is: `executeNextLocal` does it. */
+  | 'local operation'
+  /** One that failed waits for its turn to say so: nothing after it is sent. */
+  | 'local error';
 
 export interface Plan {
   packet: ModelPacket;
@@ -32,11 +39,13 @@ export interface Plan {
 export function planPacket(q: Requester): Plan | Hold {
   if (q.state === 'ERR') return 'error state';
   if (q.rnrUntil !== undefined) return 'RNR wait';
-  const index = q.queue.findIndex(({ lastPsn }) => psnDiff(q.next, lastPsn) <= 0);
+  const index = nextWork(q);
   if (index < 0) return 'nothing posted';
   const work = q.queue[index];
-  if (windowIsFull(q)) return 'window';
+  if (q.queue.slice(0, index).some(hasFailed)) return 'local error';
   if (fenceHolds(q, index)) return 'fence';
+  if (isLocalOperation(work.request)) return 'local operation';
+  if (windowIsFull(q)) return 'window';
   if (tooManyReads(q, index)) return 'rd_atomic';
   if (lacksCredit(q, work)) return 'credits';
   const packet = needsResponse(work) ? requestOfOne(q, work) : packetOfMessage(q, work);
@@ -44,6 +53,28 @@ export function planPacket(q: Requester): Plan | Hold {
     packet,
     nextPsn: work.request.opcode === 'RDMA_READ' ? psnAdd(work.lastPsn, 1) : psnAdd(q.next, 1),
   };
+}
+
+/** The oldest request of which a packet is still to send, or that is to be done without one; −1 for none. */
+export function nextWork(q: Requester): number {
+  return q.queue.findIndex(({ lastPsn, request, localStatus }) =>
+    isLocalOperation(request) ? localStatus === undefined : psnDiff(q.next, lastPsn) <= 0,
+  );
+}
+
+function hasFailed({ localStatus }: SendWork): boolean {
+  return localStatus !== undefined && localStatus !== 'SUCCESS';
+}
+
+/**
+ * §10.8.3.3: BIND_MW and LOCAL_INV are done in their turn: after all before them was sent, before anything after
+ * them is. What is sent again does not do them again.
+ */
+export function executeNextLocal(q: Requester, memory: ModelMemory, qpn: number): boolean {
+  if (planPacket(q) !== 'local operation') return false;
+  const work = q.queue[nextWork(q)];
+  work.localStatus = executeLocalOperation(work.request, memory, qpn);
+  return true;
 }
 
 /** Sends what was planned: the cursor moves, and the timer starts if it does not run (§9.7.6.1.3). */
@@ -80,34 +111,32 @@ export function lacksCredit(q: Requester, work: SendWork): boolean {
   return psnDiff(work.ssn, psnAdd(q.creditLimit, 1)) > 0;
 }
 
-function header(q: Requester, opcode: number, ackReq: boolean): ModelPacket {
-  return {
-    opcode,
-    destQpn: q.config.destQpn,
-    psn: q.next,
-    ackReq,
-    solicited: false,
-    pkey: DEFAULT_PKEY,
-    payload: new Uint8Array(0),
-  };
-}
-
 /**
  * A READ or atomic (§9.7.3.2). A READ of which responses are here asks again from the missing byte:
  * PSN, address and length move on together (§9.7.6.1.2).
  */
 export function requestOfOne(q: Requester, { request, firstPsn }: SendWork): ModelPacket {
   const remote = request.remote!;
+  const header = {
+    destQpn: q.config.destQpn,
+    psn: q.next,
+    ackReq: true,
+    solicited: false,
+    pkey: DEFAULT_PKEY,
+    payload: new Uint8Array(0),
+  };
   if (request.opcode === 'RDMA_READ') {
     const skipped = psnDiff(q.next, firstPsn) * q.config.pathMtu;
     return {
-      ...header(q, Opcode.RC_RDMA_READ_REQUEST, true),
+      opcode: Opcode.RC_RDMA_READ_REQUEST,
+      ...header,
       reth: { va: remote.va + BigInt(skipped), rkey: remote.rkey, length: request.local.length - skipped },
     };
   }
   const add = request.opcode === 'ATOMIC_FETCH_AND_ADD';
   return {
-    ...header(q, add ? Opcode.RC_FETCH_ADD : Opcode.RC_COMPARE_SWAP, true),
+    opcode: add ? Opcode.RC_FETCH_ADD : Opcode.RC_COMPARE_SWAP,
+    ...header,
     atomicEth: {
       ...remote,
       swapAdd: (add ? request.compareAdd : request.swap) ?? 0n,
@@ -116,34 +145,10 @@ export function requestOfOne(q: Requester, { request, firstPsn }: SendWork): Mod
   };
 }
 
-/** A packet of a SEND or WRITE: cut at the path MTU, opcode by place (§9.7.3.3, §9.7.3.4). */
+/** A packet of a SEND or WRITE (§9.7.3.3, §9.7.3.4), with AckReq where it is due. */
 export function packetOfMessage(q: Requester, { request, firstPsn, lastPsn }: SendWork): ModelPacket {
-  const { pathMtu } = q.config;
+  const { destQpn, pathMtu } = q.config;
   const index = psnDiff(q.next, firstPsn);
-  const first = index === 0;
-  const last = q.next === lastPsn;
-  const packet: ModelPacket = {
-    ...header(q, messageOpcode(request.opcode, first, last), last || (index + 1) % ACK_INTERVAL === 0),
-    payload: request.local.slice(index * pathMtu, (index + 1) * pathMtu),
-  };
-  if (first && request.remote !== undefined && request.opcode.startsWith('RDMA_WRITE')) {
-    packet.reth = { ...request.remote, length: request.local.length };
-  }
-  if (last && request.opcode.endsWith('_WITH_IMM')) packet.immediate = request.immediate ?? 0;
-  if (last && request.opcode === 'SEND_WITH_INV') packet.invalidateRkey = request.invalidateRkey ?? 0;
-  if (last && request.solicited && request.opcode !== 'RDMA_WRITE') packet.solicited = true;
-  return packet;
-}
-
-function messageOpcode(opcode: SendWork['request']['opcode'], first: boolean, last: boolean): number {
-  const operation = opcode.startsWith('SEND') ? 'SEND' : 'RDMA_WRITE';
-  const place = first ? (last ? 'ONLY' : 'FIRST') : last ? 'LAST' : 'MIDDLE';
-  const extra = !last
-    ? ''
-    : opcode.endsWith('_WITH_IMM')
-      ? '_WITH_IMMEDIATE'
-      : opcode.endsWith('_WITH_INV')
-        ? '_WITH_INVALIDATE'
-        : '';
-  return Opcode[`RC_${operation}_${place}${extra}` as OpcodeName];
+  const ackReq = q.next === lastPsn || (index + 1) % ACK_INTERVAL === 0;
+  return { ...messagePacket(request, { service: 'RC', destQpn, pathMtu, firstPsn }, index), ackReq };
 }

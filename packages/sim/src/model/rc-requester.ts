@@ -16,6 +16,7 @@ import {
   psnDiff,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
+import { isLocalOperation } from './local-operations.ts';
 import { writeU64 } from './memory.ts';
 import { type ModelPacket, rowOf } from './packet.ts';
 import {
@@ -25,7 +26,7 @@ import {
   type Requester,
   type SendWork,
 } from './rc-requester-state.ts';
-import type { ModelCompletion, ModelOpcode } from './work.ts';
+import type { ModelCompletion, ModelOpcode, ModelSendRequest } from './work.ts';
 
 /** Completion status of a work request that a NAK ended (§9.9.2.4, table 57). */
 const NAK_STATUS: Readonly<Record<number, WcStatusName>> = {
@@ -34,7 +35,8 @@ const NAK_STATUS: Readonly<Record<number, WcStatusName>> = {
   [NakCode.REMOTE_OPERATIONAL_ERROR]: 'REM_OP_ERR',
 };
 
-const WC_OPCODE: Readonly<Record<ModelOpcode, WcOpcodeName>> = {
+/** What a completion calls the request. */
+export const WC_OPCODE: Readonly<Record<ModelOpcode, WcOpcodeName>> = {
   SEND: 'SEND',
   SEND_WITH_IMM: 'SEND',
   SEND_WITH_INV: 'SEND',
@@ -43,6 +45,8 @@ const WC_OPCODE: Readonly<Record<ModelOpcode, WcOpcodeName>> = {
   RDMA_READ: 'RDMA_READ',
   ATOMIC_CMP_AND_SWP: 'COMP_SWAP',
   ATOMIC_FETCH_AND_ADD: 'FETCH_ADD',
+  BIND_MW: 'BIND_MW',
+  LOCAL_INV: 'LOCAL_INV',
 };
 
 /** Takes one response. @param now µs */
@@ -98,7 +102,7 @@ export function takeCredits(q: Requester, aeth: { syndrome: number; msn: number 
  */
 export function acknowledgeUpTo(q: Requester, psn: number, now: number): ModelCompletion[] {
   const completions: ModelCompletion[] = [];
-  while (q.queue.length > 0 && !needsResponse(q.queue[0])) {
+  while (q.queue.length > 0 && !needsResponse(q.queue[0]) && !isLocalOperation(q.queue[0].request)) {
     const work = q.queue[0];
     if (psnDiff(psn, work.lastPsn) < 0) {
       if (psnDiff(psn, q.una) >= 0) progress(q, psnAdd(psn, 1), now);
@@ -235,9 +239,19 @@ function progress(q: Requester, una: number, now: number): void {
 /** §10.8.5: in order; one that was not asked for a completion gives none. */
 function completeOldest(q: Requester): ModelCompletion[] {
   const { request } = q.queue.shift()!;
-  if (request.signaled === false) return [];
-  const { wrId, opcode, local } = request;
-  return [{ wrId, status: 'SUCCESS', opcode: WC_OPCODE[opcode], byteLen: local.length }];
+  const completions = request.signaled === false ? [] : [successOf(request)];
+  return [...completions, ...completeLocal(q)];
+}
+
+export function successOf({ wrId, opcode, local }: ModelSendRequest): ModelCompletion {
+  return { wrId, status: 'SUCCESS', opcode: WC_OPCODE[opcode], byteLen: local.length };
+}
+
+/** A BIND_MW or LOCAL_INV that was done completes once it is the oldest; one that failed is the end. */
+export function completeLocal(q: Requester): ModelCompletion[] {
+  const status = q.queue[0]?.localStatus;
+  if (status === undefined) return [];
+  return status === 'SUCCESS' ? completeOldest(q) : failOldest(q, status);
 }
 
 /** §10.3.1.7: the oldest fails with the reason, all after it are flushed, unsignaled ones too. */

@@ -8,7 +8,7 @@ import { Access, type WcStatusName } from '@node-roce/transport';
 import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
 import { checkAccess, RemoteRight } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
-import type { Responder } from './rc-responder-state.ts';
+import type { ConnectedResponder, Responder } from './rc-responder-state.ts';
 import type { ModelReceiveRequest } from './work.ts';
 
 /** A message is no longer than this many bytes (§9.3.3: DMA length 0 … 2^31). */
@@ -129,7 +129,7 @@ export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): 
     return invalidRequest('READs and atomics were not agreed on');
   }
   if (!takesReceive(row)) return undefined;
-  const receive = r.receives[0];
+  const receive = r.receives.waiting[0];
   if (receive === undefined) return { is: 'not ready' };
   if (receive.broken && row.isSend) {
     return {
@@ -147,14 +147,18 @@ export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): 
  * §9.7.4.1.6: FIRST and MIDDLE fill the path MTU, LAST carries 1 byte to the path MTU, ONLY 0 to the path
  * MTU; a WRITE carries what its RETH announced; a SEND fits the receive; an atomic is aligned (§9.4.5).
  */
-export function checkLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+export function checkLength(
+  r: ConnectedResponder,
+  packet: ModelPacket,
+  row: OpcodeInfo,
+): Verdict | undefined {
   const verdict = checkPacketLength(r, packet, row) ?? checkMessageLength(r, packet, row);
   if (verdict?.is !== 'fault') return verdict;
   // A SEND has its receive since the check before, and takes it along; a WRITE takes one only when it is done.
-  return { ...verdict, receive: row.isSend && row.first ? r.receives[0] : undefined };
+  return { ...verdict, receive: row.isSend && row.first ? r.receives.waiting[0] : undefined };
 }
 
-function checkPacketLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkPacketLength(r: ConnectedResponder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   if (!row.isSend && !row.isWrite) {
     if (packet.payload.length !== 0) return invalidRequest('payload where none belongs');
     return undefined;
@@ -167,10 +171,14 @@ function checkPacketLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): 
   return undefined;
 }
 
-function checkMessageLength(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkMessageLength(
+  r: ConnectedResponder,
+  packet: ModelPacket,
+  row: OpcodeInfo,
+): Verdict | undefined {
   const soFar = (row.first ? 0 : (r.inProgress?.received ?? 0)) + packet.payload.length;
   if (row.isSend) {
-    const receive = row.first ? r.receives[0] : r.inProgress?.receive;
+    const receive = row.first ? r.receives.waiting[0] : r.inProgress?.receive;
     if (receive !== undefined && soFar > receive.local.length) {
       return {
         is: 'fault',
@@ -200,7 +208,11 @@ function checkMessageLength(r: Responder, packet: ModelPacket, row: OpcodeInfo):
  * §9.7.4.1.5: key, right and range, on the packet that carries the RETH or AtomicETH, for the whole
  * message. A READ or WRITE of no bytes needs no valid key (§9.4.3, §9.4.4).
  */
-export function checkRemoteAccess(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+export function checkRemoteAccess(
+  r: ConnectedResponder,
+  packet: ModelPacket,
+  row: OpcodeInfo,
+): Verdict | undefined {
   const fault = remoteAccessFault(r, packet, row);
   if (fault === undefined) return undefined;
   return {
@@ -212,12 +224,17 @@ export function checkRemoteAccess(r: Responder, packet: ModelPacket, row: Opcode
 }
 
 /** What of the access a request asks for is not allowed, if anything. */
-export function remoteAccessFault(r: Responder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
+export function remoteAccessFault(
+  r: ConnectedResponder,
+  packet: ModelPacket,
+  row: OpcodeInfo,
+): string | undefined {
   if (packet.atomicEth !== undefined) {
     const { rkey, va } = packet.atomicEth;
-    return checkAccess(r.memory, rkey, va, 8, RemoteRight.ATOMIC);
+    return checkAccess(r.memory, rkey, va, 8, RemoteRight.ATOMIC, r.config.qpn);
   }
   if (packet.reth === undefined || packet.reth.length === 0) return undefined;
   const { rkey, va, length } = packet.reth;
-  return checkAccess(r.memory, rkey, va, length, row.isWrite ? RemoteRight.WRITE : RemoteRight.READ);
+  const right = row.isWrite ? RemoteRight.WRITE : RemoteRight.READ;
+  return checkAccess(r.memory, rkey, va, length, right, r.config.qpn);
 }

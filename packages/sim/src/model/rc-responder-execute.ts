@@ -1,11 +1,13 @@
 /** What a request does once every check let it pass (IBTA vol 1 §9.4), and what it completes. */
 
 import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire';
-import { bytesAt, invalidate, readU64, writeU64 } from './memory.ts';
+import { bytesAt, readU64, writeU64 } from './memory.ts';
 import type { AtomicOperands, ModelPacket } from './packet.ts';
 import type { Verdict } from './rc-responder-checks.ts';
 import { atomicAcknowledge, readResponses, responseCount } from './rc-responder-replies.ts';
 import type { MessageInProgress, Responder } from './rc-responder-state.ts';
+import { takeReceive } from './receive-queue.ts';
+import { invalidate } from './windows.ts';
 import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
 
 export interface Executed {
@@ -34,7 +36,7 @@ function countMessage(r: Responder): void {
 /** §9.4.1: a SEND fills the oldest receive, packet by packet, and completes it with its last. */
 export function executeSend(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
   const message: MessageInProgress = row.first
-    ? { kind: 'SEND', received: 0, announced: 0, va: 0n, rkey: 0, receive: r.receives.shift() }
+    ? { kind: 'SEND', received: 0, announced: 0, va: 0n, rkey: 0, receive: takeReceive(r.receives) }
     : r.inProgress!;
   const receive = message.receive!;
   receive.local.set(packet.payload, message.received);
@@ -62,7 +64,7 @@ export function executeInvalidate(
   rkey: number,
   receive: ModelReceiveRequest,
 ): Extract<Verdict, { is: 'fault' }> | undefined {
-  if (invalidate(r.memory, rkey)) return undefined;
+  if (invalidate(r.memory, rkey, r.config.qpn)) return undefined;
   return {
     is: 'fault',
     syndrome: NakCode.REMOTE_ACCESS_ERROR,
@@ -92,7 +94,7 @@ export function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo)
   if (!row.last) return { replies: [], completions: [] };
   countMessage(r);
   if (!row.hasImmediate) return { replies: [], completions: [] };
-  const receive = r.receives.shift()!;
+  const receive = takeReceive(r.receives)!;
   return {
     replies: [],
     completions: [receiveCompletion(receive, packet, 'RECV_RDMA_WITH_IMM', message.received)],
@@ -139,7 +141,7 @@ function remember(r: Responder, saved: Responder['saved'][number]): void {
 }
 
 /** §9.2.3: the solicited event bit counts on the packet that completes a receive, nowhere else. */
-function receiveCompletion(
+export function receiveCompletion(
   receive: ModelReceiveRequest,
   packet: ModelPacket,
   opcode: 'RECV' | 'RECV_RDMA_WITH_IMM',

@@ -3,16 +3,34 @@
 import { psnAdd } from '@node-roce/wire';
 import type { ModelMemory } from './memory.ts';
 import type { ModelPacket } from './packet.ts';
+import { createReceiveQueue, type ReceiveQueue } from './receive-queue.ts';
 import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
 
-/** What the connection was set up with (`ibv_modify_qp` to RTR). */
-export interface ResponderConfig {
-  /** QPN that replies go to. */
-  destQpn: number;
+/** What the receiving half of any connection was set up with. */
+export interface ConnectedConfig {
+  /** Our own QPN: type 2B windows ask for it. */
+  qpn: number;
   /** Bytes. */
   pathMtu: number;
   /** `Access` bits of the queue pair: which remote operations it allows at all. */
   accessFlags: number;
+}
+
+/** What the responders of RC and UC have in common. */
+export interface ConnectedResponder {
+  config: ConnectedConfig;
+  memory: ModelMemory;
+  state: 'READY' | 'ERR';
+  /** The PSN expected next. */
+  ePsn: number;
+  inProgress: MessageInProgress | undefined;
+  receives: ReceiveQueue;
+}
+
+/** What the connection was set up with (`ibv_modify_qp` to RTR). */
+export interface ResponderConfig extends ConnectedConfig {
+  /** QPN that replies go to. */
+  destQpn: number;
   /** READs and atomics whose answers are kept for a repetition. */
   maxDestRdAtomic: number;
   /** Timer code of RNR NAKs, 0 … 31. */
@@ -44,20 +62,14 @@ export interface SavedRequest {
 }
 
 /** State of a responder: plain values only. */
-export interface Responder {
+export interface Responder extends ConnectedResponder {
   config: ResponderConfig;
-  memory: ModelMemory;
-  state: 'READY' | 'ERR';
-  /** The PSN expected next. */
-  ePsn: number;
   /** Messages completed, 24 bits (§9.7.7.1). */
   msn: number;
   /** PSN of the last SEND or WRITE packet executed: what a repeated one is acknowledged with. */
   ackPsn: number;
   /** A NAK or RNR NAK for `ePsn` is out: packets past it are dropped in silence until it arrives. */
   nakOutstanding: boolean;
-  inProgress: MessageInProgress | undefined;
-  receives: ModelReceiveRequest[];
   saved: SavedRequest[];
 }
 
@@ -69,7 +81,12 @@ export interface Response {
   dropped?: string;
 }
 
-export function createResponder(config: ResponderConfig, memory: ModelMemory, firstPsn: number): Responder {
+export function createResponder(
+  config: ResponderConfig,
+  memory: ModelMemory,
+  firstPsn: number,
+  receives = createReceiveQueue(),
+): Responder {
   return {
     config,
     memory,
@@ -79,27 +96,30 @@ export function createResponder(config: ResponderConfig, memory: ModelMemory, fi
     ackPsn: psnAdd(firstPsn, -1),
     nakOutstanding: false,
     inProgress: undefined,
-    receives: [],
+    receives,
     saved: [],
   };
 }
 
 /**
- * The error state: nothing is received any more, what was posted completes as flushed.
- * A receive that a message had begun to fill counts as posted.
+ * The error state: nothing is received any more, what was posted completes as flushed. A receive that a message
+ * had begun to fill counts as posted. Of an SRQ nothing else is flushed: what waits is for the others (§10.2.9.3).
  */
-export function flushReceives(r: Responder): ModelCompletion[] {
+export function flushReceives(r: ConnectedResponder): ModelCompletion[] {
   const begun = r.inProgress?.receive;
-  const posted = begun === undefined ? r.receives : [begun, ...r.receives];
+  const own = r.receives.shared ? [] : r.receives.waiting.splice(0);
+  const posted = begun === undefined ? own : [begun, ...own];
   r.state = 'ERR';
   r.inProgress = undefined;
-  r.receives = [];
   return posted.map(({ wrId }) => ({ wrId, status: 'WR_FLUSH_ERR' }));
 }
 
 /** Posts a receive; in the error state it completes at once (§10.8.3.1). */
-export function postReceive(r: Responder, request: ModelReceiveRequest): ModelCompletion[] {
-  if (r.state === 'ERR') return [{ wrId: request.wrId, status: 'WR_FLUSH_ERR' }];
-  r.receives.push(request);
+export function postReceive(
+  r: Pick<ConnectedResponder, 'state' | 'receives'>,
+  request: ModelReceiveRequest,
+): ModelCompletion[] {
+  if (r.state === 'ERR' && !r.receives.shared) return [{ wrId: request.wrId, status: 'WR_FLUSH_ERR' }];
+  r.receives.waiting.push(request);
   return [];
 }

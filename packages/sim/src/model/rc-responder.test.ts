@@ -17,6 +17,7 @@ function responder(config: Partial<ResponderConfig> = {}): Responder {
   const window = { ...region, rkey: 6, bytes: bytes.subarray(0, 64), invalidatable: true };
   return createResponder(
     {
+      qpn: 1,
       destQpn: 9,
       pathMtu: MTU,
       accessFlags: ALL,

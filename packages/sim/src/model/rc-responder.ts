@@ -13,6 +13,7 @@ import { answerDuplicate } from './rc-responder-duplicates.ts';
 import { execute } from './rc-responder-execute.ts';
 import { acknowledge, nak, rnrNak } from './rc-responder-replies.ts';
 import { flushReceives, type Responder, type Response } from './rc-responder-state.ts';
+import { dropReceive } from './receive-queue.ts';
 import type { ModelCompletion } from './work.ts';
 
 /** Takes one request, as it came from the wire, ICRC and address already found right. */
@@ -55,7 +56,7 @@ function fail(r: Responder, packet: ModelPacket, fault: Extract<Verdict, { is: '
   const inUse = fault.receive ?? r.inProgress?.receive;
   const completions: ModelCompletion[] = [];
   if (inUse !== undefined) {
-    r.receives = r.receives.filter((receive) => receive !== inUse);
+    dropReceive(r.receives, inUse);
     r.inProgress = undefined;
     completions.push({ wrId: inUse.wrId, status: fault.receiverStatus });
   }

@@ -1,6 +1,7 @@
 /** Work requests and completions of the model, as plain values. Names are those of `<infiniband/verbs.h>`. */
 
 import type { WcOpcodeName, WcStatusName } from '@node-roce/transport';
+import type { WindowBind } from './windows.ts';
 
 /** What can be posted to the model's send queue. */
 export type ModelOpcode =
@@ -11,7 +12,18 @@ export type ModelOpcode =
   | 'RDMA_WRITE_WITH_IMM'
   | 'RDMA_READ'
   | 'ATOMIC_CMP_AND_SWP'
-  | 'ATOMIC_FETCH_AND_ADD';
+  | 'ATOMIC_FETCH_AND_ADD'
+  | 'BIND_MW'
+  | 'LOCAL_INV';
+
+/** Where a datagram goes: what an address handle and the work request say. */
+export interface Destination {
+  /** 16 bytes; a group's, with QPN 0xffffff. */
+  gid: Uint8Array;
+  qpn: number;
+  /** With its top bit set: the queue pair's own key is sent (§10.2.5). */
+  qkey: number;
+}
 
 export interface ModelSendRequest {
   wrId: number;
@@ -20,13 +32,19 @@ export interface ModelSendRequest {
   local: Uint8Array;
   remote?: { va: bigint; rkey: number };
   immediate?: number;
+  /** SEND_WITH_INV: a window of the peer; LOCAL_INV: one of ours. */
   invalidateRkey?: number;
+  bind?: WindowBind;
+  /** UD only. */
+  destination?: Destination;
   /** CMP_AND_SWP: the value compared with; FETCH_AND_ADD: the value added. */
   compareAdd?: bigint;
   swap?: bigint;
   signaled?: boolean;
   solicited?: boolean;
   fence?: boolean;
+  /** UC, UD: the local buffer can't be read (a bad L_Key). */
+  broken?: boolean;
 }
 
 export interface ModelReceiveRequest {
@@ -45,6 +63,8 @@ export interface ModelCompletion {
   byteLen?: number;
   immediate?: number;
   invalidatedRkey?: number;
+  /** UD: QPN of the sender. `byteLen` counts the 40 bytes of the GRH area. */
+  sourceQpn?: number;
   /** Raises an event on a queue that waits for solicited ones. */
   solicited?: boolean;
 }

@@ -60,6 +60,7 @@ export class ModelEndpoint implements Endpoint {
     this.#qp = new ModelQp(
       {
         ...options,
+        qpn: this.info.qpn,
         destQpn: peer.qpn,
         accessFlags: options.qpAccessFlags,
         flowControl: options.credits,
