@@ -34,6 +34,8 @@ export async function run(args: readonly string[], options: Options, terminal: T
   const wrong = options.check ? endpoint.wrongPages() : [];
   if (options.json) await reportJson({ endpoint, remote }, options, seconds, wrong, terminal);
   else report(options, seconds, wrong, terminal);
+  terminal.flush();
+  await endpoint.linger(terminal.signal);
   return wrong.length === 0 ? 0 : 1;
 }
 

@@ -1,5 +1,5 @@
 /** One side of the pingpong: a device, a connected queue pair, a buffer, and the exchange of messages. */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import {
   Access,
   type CompletionQueue,
@@ -37,6 +37,13 @@ const SEND_ID = 2;
 /** With `check`, a client's pages begin with this byte; the tool's rule, and all that its server looks at. */
 const PAGE_MARK = 0;
 const PAGE = 4096;
+
+/** As the tool has it, on both sides: 4.096 µs · 2^14. */
+const ACK_TIMEOUT = 14;
+/** ms; a requester asks again after 4 such times at the latest (IBTA vol 1 §9.7.6.1.3). */
+const QUIET = Math.ceil((4 * 4.096 * 2 ** ACK_TIMEOUT) / 1000);
+/** Times that a peer who says ever more is waited for. */
+const LINGER_MOST = 20;
 
 export class Endpoint implements AsyncDisposable {
   readonly device: Device;
@@ -115,7 +122,7 @@ export class Endpoint implements AsyncDisposable {
         maxRdAtomic: 1,
         maxDestRdAtomic: 1,
         access: 0,
-        timeout: 14,
+        timeout: ACK_TIMEOUT,
         retryCnt: 7,
         rnrRetry: 7,
         minRnrTimer: 12,
@@ -219,6 +226,19 @@ export class Endpoint implements AsyncDisposable {
       if (!good) wrong.push(start / PAGE);
     }
     return wrong;
+  }
+
+  /**
+   * Stays until the peer has been silent for as long as it may wait before it asks again: were our last ACK
+   * lost, it would repeat its last message to nobody, and with rxe's `retry_cnt` of 7 for ever.
+   */
+  async linger(signal: AbortSignal): Promise<void> {
+    const heard = async () => (await this.device.counters()).receivedPackets;
+    let before = -1;
+    for (let i = 0; i < LINGER_MOST && before !== (await heard()); i++) {
+      before = await heard();
+      await sleep(QUIET, undefined, { signal });
+    }
   }
 
   /** The ACK of the last message has to leave before the device goes. */
