@@ -1,7 +1,9 @@
 /** WRITE, READ and SEND between Node's memory and the guest program's, byte for byte, guards included. */
+import { Opcode, psnAdd, psnLessOrEqual } from '@node-roce/wire';
 import { describe, expect, inject, test } from 'vitest';
 import { LinkUp, sha256 } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
+import { WireCapture, type WirePacket } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
 const MIB = 1 << 20;
@@ -163,4 +165,91 @@ test('atomics both ways, the PSN wrapping around', async () => {
   }
   expect((await agent.poll(6)).map((wc) => wc.status)).toEqual([0, 0, 0, 0, 0, 0]);
   expect(cell.getBigUint64(0, true)).toBe(13n);
+});
+
+describe('16 READs at a time', () => {
+  const COUNT = 64;
+  /** Seven responses each: rxe has 128 packets unacknowledged at most, whatever they are. */
+  const SIZE = 7001;
+
+  /** Most READ requests that were not answered at once, for a requester whom answers reach `late` seconds later. */
+  function depth(packets: readonly WirePacket[], requester: string, late = 0): number {
+    const reaches = ({ source, time }: WirePacket) => (source === requester ? time : time + late);
+    const inOrder = [...packets].sort((a, b) => reaches(a) - reaches(b));
+    // By the PSN of the last response that each asks for.
+    const out = new Set<number>();
+    let most = 0;
+    for (const { source, opcode, psn, payload } of inOrder) {
+      if (source === requester && opcode === Opcode.RC_RDMA_READ_REQUEST) {
+        const length = payload[24] * 0x1_00_00_00 + payload[25] * 0x1_00_00 + payload[26] * 256 + payload[27];
+        out.add(psnAdd(psn, Math.max(1, Math.ceil(length / 1024)) - 1));
+        most = Math.max(most, out.size);
+      } else if (source !== requester) {
+        for (const end of out) if (psnLessOrEqual(end, psn) && isResponse(opcode)) out.delete(end);
+      }
+    }
+    return most;
+  }
+  const isResponse = (opcode: number) =>
+    opcode >= Opcode.RC_RDMA_READ_RESPONSE_FIRST && opcode <= Opcode.RC_RDMA_READ_RESPONSE_ONLY;
+
+  test('we read', { timeout: 60_000 }, async () => {
+    await using link = await LinkUp.make(guest, { mtu: 1024, connect: { maxRdAtomic: 16 } });
+    const { agent, qp, cq } = link;
+    const theirs = await agent.mr({ size: COUNT * SIZE, access: 'LOCAL_WRITE,REMOTE_READ', seed: 41 });
+    const into = await link.memory(COUNT * SIZE);
+    const capture = await WireCapture.start(guest.address);
+    qp.postSend(
+      Array.from({ length: COUNT }, (_, i) => ({
+        wrId: i,
+        opcode: 'RDMA_READ' as const,
+        signaled: true,
+        sgList: [{ mr: into.mr, offset: i * SIZE, length: SIZE }],
+        remote: { addr: theirs.address + BigInt(i * SIZE), rkey: theirs.rkey },
+      })),
+    );
+    for (let i = 0; i < COUNT; i++) {
+      expect(await cq.next()).toMatchObject({ status: 'SUCCESS', wrIdNumber: i, byteLen: SIZE });
+    }
+    const packets = await capture.stop();
+    capture.discard();
+    expect(into.sha256).toBe(await agent.sha256(theirs.mr));
+    expect(into.guardsIntact).toBe(true);
+    expect(depth(packets, guest.address.hostIp4)).toBe(16);
+  });
+
+  test('they read', { timeout: 120_000 }, async () => {
+    // Our answers come late, so that rxe has posted the rest before the first is there; it waits for them.
+    await guest.netem('', 'delay 400ms');
+    try {
+      const theirsPatient = { timeout: 18, max_rd_atomic: 16 };
+      await using link = await LinkUp.make(guest, {
+        mtu: 1024,
+        connect: { maxDestRdAtomic: 16 },
+        theirs: theirsPatient,
+      });
+      const { agent, theirQp } = link;
+      const ours = await link.memory(COUNT * SIZE, { seed: 43 });
+      const theirs = await agent.mr({ size: COUNT * SIZE, access: 'LOCAL_WRITE' });
+      const capture = await WireCapture.start(guest.address);
+      for (let i = 0; i < COUNT; i++) {
+        await agent.call('post_send', {
+          qp: theirQp,
+          opcode: 'RDMA_READ',
+          wr_id: i,
+          sge: `${theirs.mr}:${i * SIZE}:${SIZE}`,
+          remote_addr: BigInt(ours.mr.addr) + BigInt(i * SIZE),
+          rkey: ours.mr.rkey,
+        });
+      }
+      const statuses = (await agent.poll(COUNT, 60_000)).map((wc) => wc.status);
+      const packets = await capture.stop();
+      capture.discard();
+      expect(statuses).toEqual(Array(COUNT).fill(0));
+      expect(await agent.sha256(theirs.mr)).toBe(ours.sha256);
+      expect(depth(packets, guest.address.ip4, 0.4)).toBe(16);
+    } finally {
+      await guest.netem('');
+    }
+  });
 });

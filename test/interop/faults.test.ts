@@ -1,7 +1,8 @@
 /** A network between rxe and us that loses, reorders, duplicates and corrupts, in both directions. */
 import { describe, expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
-import { Guest } from './harness/guest.ts';
+import { difference, Guest } from './harness/guest.ts';
+import { playPingPong } from './harness/pingpong.ts';
 
 const guest = new Guest(inject('guest9000'));
 
@@ -68,3 +69,85 @@ describe.each([
     }
   });
 });
+
+describe.each([
+  { sent: 'loss 5% duplicate 5%', received: 'loss 5% duplicate 5%' },
+  { sent: 'delay 3ms reorder 30% 50%', received: 'delay 3ms reorder 30% 50%' },
+])('atomics and a PSN that wraps: sent $sent, received $received', ({ sent, received }) => {
+  test('each of them once, both ways, its answer in order', { timeout: 240_000 }, async () => {
+    await guest.netem(sent, received);
+    try {
+      await using link = await LinkUp.make(guest, {
+        psn: [0xff_fff0, 0xff_fff8],
+        connect: { timeout: 12 },
+        theirs: { timeout: 12, retry_cnt: 7 },
+      });
+      const { agent, cq, qp, theirQp } = link;
+      const count = 40;
+      const ours = await link.memory(4096);
+      const offset = (8 - (ours.bytes.byteOffset & 7)) & 7;
+      const cell = new DataView(ours.bytes.buffer, ours.bytes.byteOffset + offset);
+      const theirs = await agent.mr({
+        size: 4096,
+        access: 'LOCAL_WRITE,REMOTE_ATOMIC,REMOTE_READ,REMOTE_WRITE',
+      });
+      await agent.call('write', { mr: theirs.mr, hex: '0000000000000000' });
+      cell.setBigUint64(0, 0n, true);
+
+      const answers = await link.memory(8 * count);
+      const remote = { addr: theirs.address, rkey: theirs.rkey };
+      for (let i = 0; i < count; i++) {
+        qp.postSend({
+          wrId: i,
+          opcode: 'ATOMIC_FETCH_AND_ADD',
+          signaled: true,
+          compareAdd: BigInt(i + 1),
+          sgList: [{ mr: answers.mr, offset: 8 * i, length: 8 }],
+          remote,
+        });
+      }
+      for (let i = 0; i < count; i++) {
+        await agent.call('post_send', {
+          qp: theirQp,
+          opcode: 'ATOMIC_FETCH_AND_ADD',
+          add: i + 1,
+          sge: `${theirs.mr}:${64 + 8 * i}:8`,
+          remote_addr: ours.mr.addr + BigInt(offset),
+          rkey: ours.mr.rkey,
+        });
+      }
+      for (let i = 0; i < count; i++) expect((await cq.next()).status).toBe('SUCCESS');
+      const theirStatuses = (await agent.poll(count, 60_000)).map((wc) => wc.status);
+      expect(theirStatuses).toEqual(Array(count).fill(0));
+
+      const sums = Array.from({ length: count }, (_, i) => BigInt((i * (i + 1)) / 2));
+      const view = new DataView(answers.bytes.buffer, answers.bytes.byteOffset);
+      expect(sums.map((_, i) => view.getBigUint64(8 * i, true))).toEqual(sums);
+      expect(cell.getBigUint64(0, true)).toBe(BigInt((count * (count + 1)) / 2));
+    } finally {
+      await guest.netem('');
+    }
+  });
+});
+
+describe.each([{ role: 'server' as const }, { role: 'client' as const }])(
+  'ibv_rc_pingpong over loss of 5 percent each way, we are the $role',
+  ({ role }) => {
+    test.each([1024, 4096])('path MTU %i', { timeout: 300_000 }, async (mtu) => {
+      const before = await guest.counters();
+      await guest.netem('loss 5%', 'loss 5%');
+      try {
+        const options = { version: 4, role, mtu, size: 20_001, iters: 100, patience: 120 } as const;
+        const { report } = await playPingPong(guest, options);
+        const moved = difference(before, await guest.counters());
+        // There was loss, on their way and on ours.
+        expect(report.retransmittedPackets).toBeGreaterThan(0);
+        expect(moved.completer_retry_err ?? 0).toBeGreaterThan(0);
+        expect(report.icrcErrors).toBe(0);
+        console.log(`we sent ${report.retransmittedPackets} packets again; rxe:`, moved);
+      } finally {
+        await guest.netem('');
+      }
+    });
+  },
+);

@@ -1,12 +1,10 @@
 /** `roce pingpong` and an unmodified ibv_rc_pingpong on a real rxe, both ways round. */
-import { spawn } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, describe, expect, inject, test } from 'vitest';
-import { difference, GID_INDEX, Guest } from './harness/guest.ts';
+import { difference, Guest } from './harness/guest.ts';
+import { playPingPong } from './harness/pingpong.ts';
 import { type Repeat, repeats } from './harness/repeats.ts';
 import { WireCapture } from './harness/wire.ts';
 
-const ROCE = fileURLToPath(new URL('../../packages/cli/bin/roce.js', import.meta.url));
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 
@@ -26,42 +24,12 @@ const ACK_TIMEOUT = 64;
 
 const spurious: { retries: number; again: Repeat[] }[] = [];
 
-interface Report {
-  bytes: number;
-  retransmittedPackets: number;
-  icrcErrors: number;
-  wrongPages?: number[];
-}
-
-function roce(args: string[]): {
-  output: Promise<{ code: number | null; stdout: string; stderr: string }>;
-  ready: Promise<void>;
-} {
-  const child = spawn(process.execPath, [ROCE, 'pingpong', '--json', ...args], {
-    stdio: ['ignore', 'pipe', 'pipe'],
-  });
-  let stdout = '';
-  let stderr = '';
-  child.stdout.on('data', (data) => {
-    stdout += data;
-  });
-  child.stderr.on('data', (data) => {
-    stderr += data;
-  });
-  const output = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
-    child.on('exit', (code) => resolve({ code, stdout, stderr }));
-  });
-  return { output, ready: Promise.resolve() };
-}
-
 let capture: WireCapture | undefined;
 afterEach(({ task }) => {
   if (task.result?.state === 'fail') capture?.keep(task.name);
   capture?.discard();
   capture = undefined;
 });
-
-let port = 18600;
 
 const cases = ([4, 6] as const).flatMap((version) =>
   (['server', 'client'] as const).flatMap((role) =>
@@ -84,53 +52,13 @@ interface Outcome {
 async function play({ version, role, mtu, size, events }: (typeof cases)[number]): Promise<Outcome> {
   const iters = size > 100_000 ? 5 : 20;
   const host = version === 4 ? address.hostIp4 : address.hostIp6;
-  port++;
-  const tool = [
-    `ibv_rc_pingpong -d rxe0 -g ${GID_INDEX[version]} -p ${port} -n ${iters} -s ${size} -m ${mtu} -c`,
-    events ? '-e' : '',
-  ].join(' ');
-  const ours = [
-    '--port',
-    `${port}`,
-    '--size',
-    `${size}`,
-    '--iters',
-    `${iters}`,
-    '--mtu',
-    `${mtu}`,
-    '--check',
-  ];
-  ours.push('--bind', host, '--timeout', '30');
-  if (events) ours.push('--events');
-
   const before = await guest.counters();
   capture?.discard();
   capture = await WireCapture.start(address);
-  let theirs: Awaited<ReturnType<Guest['exec']>>;
-  let mine: { code: number | null; stdout: string; stderr: string };
-  if (role === 'server') {
-    const node = roce(ours);
-    // The tool tries to connect once; it is asked again until we listen.
-    theirs = await guest.exec(`for i in 1 2 3 4 5 6 7 8; do ${tool} ${host} && break; sleep 0.3; done`, {
-      timeout: 60_000,
-    });
-    mine = await node.output;
-  } else {
-    // As a server, the tool listens on IPv4 only; the GID it tells is of the version asked for.
-    const server = guest.exec(tool, { timeout: 60_000 });
-    await guest.must(`for i in $(seq 50); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`);
-    mine = await roce([...ours, address.ip4]).output;
-    theirs = await server;
-  }
+  const { report, stderr } = await playPingPong(guest, { version, role, mtu, size, iters, events });
   const packets = await capture.stop();
-  expect(mine.stderr.replace(/waiting.*\n/, '')).toBe('');
-  expect(mine.code).toBe(0);
-  expect(theirs.code, theirs.stdout + theirs.stderr).toBe(0);
-  expect(theirs.stdout).not.toContain('invalid data');
-  const report = JSON.parse(mine.stdout) as Report;
+  expect(stderr.replace(/waiting.*\n/, '')).toBe('');
   expect(report).toMatchObject({ bytes: 2 * size * iters, icrcErrors: 0 });
-  if (role === 'server') expect(report.wrongPages).toEqual([]);
-  expect(theirs.stdout).toContain(`${2 * size * iters} bytes`);
 
   const outbound = packets.filter((p) => p.source === host);
   expect(outbound.length).toBeGreaterThanOrEqual(iters * Math.ceil(size / mtu));
