@@ -3,7 +3,14 @@
  * or one for a list of addresses.
  */
 import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
-import { Copy, type CopyBatch, type GidEntry, RoceBug, type RxBatch, type TxBatch } from '@node-roce/transport';
+import {
+  Copy,
+  type CopyBatch,
+  type GidEntry,
+  RoceBug,
+  type RxBatch,
+  type TxBatch,
+} from '@node-roce/transport';
 import { gidFromText, isIpv4Mapped, isLinkLocal, ROCE_UDP_PORT } from '@node-roce/wire';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
