@@ -127,7 +127,7 @@ export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpSta
   if (!allowed) {
     throw invalid(
       'qpState',
-      `an ${qp.type} queue pair does not go from ${from} to ${to}`,
+      `${qp.type === 'RC' ? 'an' : 'a'} ${qp.type} queue pair does not go from ${from} to ${to}`,
       statesFrom(qp.type, from).join(', '),
     );
   }

@@ -26,6 +26,12 @@ export function mayPace(core: Core, qp: QueuePair): boolean {
   return false;
 }
 
+/** Packets between two AckReqs, so that an ACK comes every millisecond or two: later it would be overdue. */
+export function pacedAckInterval(qp: QueuePair): number {
+  const perMillisecond = qp.rateLimit / 8 / qp.pathMtu;
+  return Math.min(Math.max(1, Math.floor(perMillisecond)), Math.max(4, qp.window >> 2));
+}
+
 /** The packet that was added last takes its time on the way. */
 export function pace(qp: QueuePair, { slots, count }: TxBatch): void {
   const w = (count - 1) * TX_SLOT_WORDS;

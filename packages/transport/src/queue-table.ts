@@ -208,7 +208,12 @@ export class QueueTable {
 
   #datagramQp(qpn: number): QueuePair {
     const qp = this.get(qpn);
-    if (!qp.datagram) throw invalid('qp', `an ${qp.type} queue pair takes part in no group`, 'UD');
+    if (!qp.datagram)
+      throw invalid(
+        'qp',
+        `${qp.type === 'RC' ? 'an' : 'a'} ${qp.type} queue pair takes part in no group`,
+        'UD',
+      );
     return qp;
   }
 

@@ -31,7 +31,7 @@ import type { AddressHandle } from './addresses.ts';
 import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
 import { Access, QpStateCode, type QpType, SendFlags, WcStatus, WrOpcode } from './constants.ts';
 import type { Core } from './core.ts';
-import { mayPace, pace } from './pacing.ts';
+import { mayPace, pace, pacedAckInterval } from './pacing.ts';
 import type { QueuePair } from './qp.ts';
 import { armTimers, failHead, goBack, seekUnacked, WINDOW_MAX, WINDOW_START } from './recovery.ts';
 import { SendWqe } from './rings.ts';
@@ -268,7 +268,8 @@ function transmitOne(core: Core, qp: QueuePair, batch: TxBatch, out: number): nu
 
   qp.sinceAckReq++;
   const atLimit = out - qp.readPackets + 1 >= qp.window;
-  const ackReq = qp.reliable && (last || atLimit || qp.sinceAckReq >= Math.max(4, qp.window >> 2));
+  const enough = qp.rateLimit === 0 ? Math.max(4, qp.window >> 2) : pacedAckInterval(qp);
+  const ackReq = qp.reliable && (last || atLimit || qp.sinceAckReq >= enough);
   const pad = -size & 3;
   const solicited = last && (flags & SendFlags.SOLICITED) !== 0 && takesReceive(opcode);
 

@@ -11,6 +11,7 @@ import {
   type MrCreated,
   type QpAttr,
   type QpCreated,
+  type QpType,
   RecvWqe,
   Ring,
   RX_SLOT_WORDS,
@@ -23,6 +24,7 @@ import {
   TX_SLOT_WORDS,
   Tx,
   TxBatch,
+  transition,
   WC_STATUS_NAMES,
   WrOpcode,
   type WrOpcodeName,
@@ -35,12 +37,30 @@ export interface Completion {
   byteLen: number;
   immediate: number;
   flags: number;
+  qpn: number;
+  srcQp: number;
 }
 
 /** `::ffff:10.0.0.N`. */
 export function gidOf(n: number): Uint8Array {
   return Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, n);
 }
+
+/** The route to side N. */
+export function addressOf(n: number): AhAttr {
+  return {
+    grh: { dgid: gidOf(n), flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass: 0 },
+    isGlobal: true,
+    dlid: 0,
+    sl: 0,
+    srcPathBits: 0,
+    staticRate: 0,
+    portNum: 1,
+  };
+}
+
+/** The Q_Key of UD queue pairs here. */
+export const QKEY = 0x1111_1111;
 
 /** A packet on the wire: BTH through pad, as bytes of its own. */
 export type Packet = Uint8Array;
@@ -64,6 +84,10 @@ export interface WorkInit {
   remote?: { addr: bigint; rkey: number };
   compareAdd?: bigint;
   swap?: bigint;
+  /** UD. */
+  datagram?: { ah: number; qpn: number; qkey: number };
+  /** BIND_MW, with the address and the new key in `remote`. */
+  bind?: { window: number; length: number; lkey: number; access: number };
 }
 
 /** One adapter with one completion queue, driven by hand. */
@@ -81,7 +105,6 @@ export class Side {
   rq!: Ring;
   #backing = 1;
   #postedSend = 0;
-  #postedRecv = 0;
 
   constructor(name: number, seed: number, options: Partial<AdapterOptions> = {}) {
     let state = seed >>> 0;
@@ -110,10 +133,11 @@ export class Side {
     this.createQp();
   }
 
-  createQp(cap = {}): void {
+  createQp(cap = {}, { type = 'RC', srq }: { type?: QpType; srq?: number } = {}): void {
     this.qp = this.adapter.createQp({
       pd: this.pd,
-      type: 'RC',
+      type,
+      ...(srq === undefined ? {} : { srq }),
       sendCq: this.cqHandle,
       recvCq: this.cqHandle,
       cap: { maxSendWr: 64, maxRecvWr: 64, maxSendSge: 4, maxRecvSge: 4, maxInlineData: 128, ...cap },
@@ -122,7 +146,6 @@ export class Side {
     this.sq = new Ring(this.qp.sendQueue);
     this.rq = new Ring(this.qp.recvQueue);
     this.#postedSend = 0;
-    this.#postedRecv = 0;
   }
 
   register(
@@ -172,6 +195,18 @@ export class Side {
     words[w + SendWqe.COMPARE_ADD_LOW] = Number((work.compareAdd ?? 0n) & 0xffff_ffffn);
     words[w + SendWqe.SWAP_HIGH] = Number((work.swap ?? 0n) >> 32n);
     words[w + SendWqe.SWAP_LOW] = Number((work.swap ?? 0n) & 0xffff_ffffn);
+    if (work.datagram) {
+      words[w + SendWqe.ADDRESS_HANDLE] = work.datagram.ah;
+      words[w + SendWqe.REMOTE_QPN] = work.datagram.qpn;
+      words[w + SendWqe.REMOTE_QKEY] = work.datagram.qkey;
+    }
+    if (work.bind) {
+      words[w + SendWqe.BIND_WINDOW] = work.bind.window;
+      words[w + SendWqe.BIND_LENGTH_HIGH] = 0;
+      words[w + SendWqe.BIND_LENGTH_LOW] = work.bind.length;
+      words[w + SendWqe.BIND_LKEY] = work.bind.lkey;
+      words[w + SendWqe.BIND_ACCESS] = work.bind.access;
+    }
     if (work.inline) {
       words[w + SendWqe.SGE_COUNT] = 0;
       words[w + SendWqe.LENGTH] = work.inline.length;
@@ -184,15 +219,15 @@ export class Side {
     this.#ring(sq, ++this.#postedSend, this.qp.qpn);
   }
 
-  postRecv(wrId: number, list: ElementInit[]): void {
-    const { rq } = this;
+  /** Posts to the receive queue, or to the ring of an SRQ. */
+  postRecv(wrId: number, list: ElementInit[], rq = this.rq): void {
     const { words } = rq;
-    const w = rq.wordOf(this.#postedRecv);
+    const w = rq.wordOf(rq.producer);
     words[w + RecvWqe.WR_ID_LOW] = wrId;
     words[w + RecvWqe.WR_ID_HIGH] = 0;
     words[w + RecvWqe.SGE_COUNT] = list.length;
     words[w + RecvWqe.LENGTH] = this.#elements(words, w + RecvWqe.SGE, list);
-    this.#ring(rq, ++this.#postedRecv, (this.qp.qpn | 0x8000_0000) >>> 0);
+    this.#ring(rq, (rq.producer + 1) | 0, (this.qp.qpn | 0x8000_0000) >>> 0);
   }
 
   poll(): Completion[] {
@@ -209,6 +244,8 @@ export class Side {
         byteLen: word(Cqe.BYTE_LEN),
         immediate: word(Cqe.IMMEDIATE),
         flags: word(Cqe.FLAGS),
+        qpn: word(Cqe.QP_NUM),
+        srcQp: word(Cqe.SRC_QP),
       });
     }
     cq.release(at);
@@ -217,6 +254,7 @@ export class Side {
 }
 
 export interface PairOptions {
+  type?: QpType;
   seed?: number;
   mtu?: number;
   attr?: Partial<QpAttr>;
@@ -235,6 +273,8 @@ export class Pair {
   /** Every packet in the order of sending. */
   readonly sent: { from: Side; packet: Packet; at: number }[] = [];
   fault: Fault | undefined;
+  /** Where a packet comes in: a group's index instead of the address. */
+  localOf: ((packet: Packet) => number) | undefined;
   #latency: number;
   #flying: { to: Side; from: Side; packet: Packet; at: number; order: number }[] = [];
   #order = 0;
@@ -244,8 +284,16 @@ export class Pair {
     this.#latency = options.latency ?? 10;
     this.left = new Side(1, seed, options.left);
     this.right = new Side(2, seed + 1, options.right);
+    const { type = 'RC' } = options;
+    if (type !== 'RC') for (const side of [this.left, this.right]) side.createQp({}, { type });
     this.#connect(this.left, this.right, 2, mtu, psn[0], psn[1], options.attr);
     this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], options.attr);
+  }
+
+  /** Connects the queue pairs that the sides have now, if they are in RESET. */
+  connect({ mtu = 1024, psn = [0x10, 0x20] as [number, number], attr = {} as Partial<QpAttr> } = {}): void {
+    this.#connect(this.left, this.right, 2, mtu, psn[0], psn[1], attr);
+    this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], attr);
   }
 
   #connect(
@@ -258,49 +306,36 @@ export class Pair {
     attr: Partial<QpAttr> = {},
   ): void {
     const { adapter, qp } = side;
-    const ahAttr: AhAttr = {
-      grh: { dgid: gidOf(name), flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass: 0 },
-      isGlobal: true,
-      dlid: 0,
-      sl: 0,
-      srcPathBits: 0,
-      staticRate: 0,
+    const values: QpAttr = {
+      pkeyIndex: 0,
       portNum: 1,
+      qpAccessFlags: 0xe,
+      qkey: QKEY,
+      pathMtu: mtu,
+      destQpNum: peer.qp.qpn,
+      rqPsn,
+      maxDestRdAtomic: 16,
+      minRnrTimer: 12,
+      ahAttr: addressOf(name),
+      sqPsn,
+      timeout: 14,
+      retryCnt: 7,
+      rnrRetry: 7,
+      maxRdAtomic: 16,
+      ...attr,
     };
-    const of = (names: (keyof QpAttr)[]) =>
-      Object.fromEntries(names.filter((n) => n in attr).map((n) => [n, attr[n]]));
-    adapter.modifyQp(
-      qp.qpn,
-      { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe, ...of(['qpAccessFlags']) },
-      0,
-    );
-    adapter.modifyQp(
-      qp.qpn,
-      {
-        qpState: 'RTR',
-        pathMtu: mtu,
-        destQpNum: peer.qp.qpn,
-        rqPsn,
-        maxDestRdAtomic: 16,
-        minRnrTimer: 12,
-        ahAttr,
-        ...of(['maxDestRdAtomic', 'minRnrTimer']),
-      },
-      0,
-    );
-    adapter.modifyQp(
-      qp.qpn,
-      {
-        qpState: 'RTS',
-        sqPsn,
-        timeout: 14,
-        retryCnt: 7,
-        rnrRetry: 7,
-        maxRdAtomic: 16,
-        ...of(['timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic']),
-      },
-      0,
-    );
+    const { attr: was, init } = adapter.queryQp(qp.qpn);
+    if (was.qpState !== 'RESET') return;
+    const { type } = init;
+    for (const [from, to] of [
+      ['RESET', 'INIT'],
+      ['INIT', 'RTR'],
+      ['RTR', 'RTS'],
+    ] as const) {
+      const names = transition(type, from, to)!.required;
+      const chosen = Object.fromEntries(names.map((n) => [n, values[n]]));
+      adapter.modifyQp(qp.qpn, { qpState: to, ...chosen }, this.now);
+    }
   }
 
   /** Runs until `limit` µs from now at most; stops early when nothing flies and no timer runs. */
@@ -366,7 +401,8 @@ export class Pair {
         const w = i * RX_SLOT_WORDS;
         rx.slots[w + Rx.OFFSET] = offset;
         rx.slots[w + Rx.LENGTH] = f.packet.length;
-        rx.slots[w + Rx.LOCAL] = 0;
+        rx.slots[w + Rx.LOCAL] = this.localOf?.(f.packet) ?? 0;
+        rx.slots[w + Rx.HOP_LIMIT] = 64;
         rx.slots[w + Rx.VERDICT] = Icrc.OK;
         rx.sources.set(gidOf(f.from === this.left ? 1 : 2), i * 16);
         offset += f.packet.length;

@@ -1,0 +1,166 @@
+/** Shared receive queues: one queue of receives for many queue pairs (ibv_create_srq(3)). */
+import { beforeEach, describe, expect, test } from 'vitest';
+import { Pair, type Side } from '../testing/pair.ts';
+import { type MrCreated, Ring, RingState, type SrqCreated } from './index.ts';
+
+let pair: Pair;
+let srq: SrqCreated;
+let ring: Ring;
+let from: MrCreated;
+let to: MrCreated;
+const target = new Uint8Array(65_536);
+
+/** Right has an SRQ and `count` queue pairs on it, each connected to one of left's. */
+function setUp(type: 'RC' | 'UC', count: number, maxWr = 8) {
+  pair = new Pair();
+  const { left, right } = pair;
+  srq = right.adapter.createSrq({ pd: right.pd, maxWr, maxSge: 2, limit: 0 });
+  ring = new Ring(srq.ring);
+  from = left.register(new Uint8Array(65_536).fill(7).buffer);
+  to = right.register(target.fill(0).buffer);
+  return Array.from({ length: count }, () => {
+    left.createQp({}, { type });
+    right.createQp({}, { type, srq: srq.handle });
+    pair.connect({ attr: { rnrRetry: 1, minRnrTimer: 1 } });
+    return { local: left.qp, sq: left.sq, remote: right.qp };
+  });
+}
+
+const post = (wrId: number, length = 4096, side: Side = pair.right) =>
+  side.postRecv(wrId, [{ mr: to, offset: 4096 * (wrId & 7), length }], ring);
+const received = () => pair.right.poll().map(({ wrId, status, qpn }) => ({ wrId, status, qpn }));
+const events = () => pair.right.events.splice(0).map((e) => e.type);
+
+describe.each(['RC', 'UC'] as const)('%s', (type) => {
+  test('queue pairs take entries in the order of their messages', () => {
+    const [a, b] = setUp(type, 2);
+    for (const wrId of [1, 2, 3]) post(wrId);
+    const { left } = pair;
+    left.post({ opcode: 'SEND', sge: [{ mr: from, length: 3000 }] }); // On the queue pair made last: b.
+    pair.run();
+    expect(received()).toEqual([{ wrId: 1, status: 'SUCCESS', qpn: b!.remote.qpn }]);
+    expect(a!.remote.cap).toMatchObject({ maxRecvWr: 0, maxRecvSge: 0 });
+    left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+    left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+    pair.run();
+    expect(received().map(({ wrId }) => wrId)).toEqual([2, 3]);
+  });
+
+  test('the limit is told of once, and again when it is set again', () => {
+    setUp(type, 1);
+    const { adapter } = pair.right;
+    adapter.modifySrq(srq.handle, { limit: 2 });
+    for (const wrId of [1, 2, 3, 4]) post(wrId);
+    const send = () => {
+      pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+      pair.run();
+    };
+    send();
+    send();
+    expect(events()).not.toContain('SRQ_LIMIT_REACHED');
+    send();
+    expect(events()).toEqual(['SRQ_LIMIT_REACHED']);
+    expect(adapter.querySrq(srq.handle)).toEqual({ limit: 0, maxWr: 8, maxSge: 2 });
+    adapter.modifySrq(srq.handle, { limit: 1 });
+    send();
+    expect(events()).toEqual(['SRQ_LIMIT_REACHED']);
+  });
+
+  test('a queue pair in error takes no more and says so; the entries stay', () => {
+    const [qp] = setUp(type, 1);
+    for (const wrId of [1, 2]) post(wrId);
+    const { adapter } = pair.right;
+    adapter.modifyQp(qp!.remote.qpn, { qpState: 'ERR' }, pair.now);
+    expect(events()).toEqual(['QP_LAST_WQE_REACHED']);
+    expect(received()).toEqual([]);
+    expect(ring.used).toBe(2);
+  });
+
+  test('an entry with more elements than the queue has: SRQ_ERR', () => {
+    setUp(type, 1);
+    post(1);
+    ring.words[ring.wordOf(0) + 2] = 9;
+    pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+    pair.run();
+    expect(received()).toMatchObject([{ wrId: 1, status: 'LOC_QP_OP_ERR' }]);
+    expect(events().filter((e) => e === 'SRQ_ERR')).toHaveLength(1);
+  });
+
+  test('resize: what was posted before comes first, on whichever ring', () => {
+    setUp(type, 1, 2);
+    const { adapter } = pair.right;
+    for (const wrId of [1, 2]) post(wrId);
+    const { maxWr, ring: shape } = adapter.modifySrq(srq.handle, { maxWr: 16 });
+    expect(maxWr).toBe(16);
+    expect(() => adapter.modifySrq(srq.handle, { maxWr: 32 })).toThrow(
+      expect.objectContaining({ errno: 'EBUSY' }),
+    );
+    const send = (n: number) => {
+      for (let i = 0; i < n; i++) pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+      pair.run();
+    };
+    send(1);
+    post(3); // The program has not heard of the new ring.
+    ring.state = RingState.LEFT;
+    ring = new Ring(shape!);
+    for (const wrId of [4, 5, 6]) post(wrId);
+    send(5);
+    expect(received().map(({ wrId }) => wrId)).toEqual([1, 2, 3, 4, 5, 6]);
+    expect(() => adapter.modifySrq(srq.handle, { limit: 17 })).toThrow(
+      expect.objectContaining({ attribute: 'limit' }),
+    );
+  });
+});
+
+test('RC: an empty queue is RNR, until an entry is posted', () => {
+  setUp('RC', 1);
+  pair.left.post({ wrId: 5, opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+  pair.run(5);
+  post(1);
+  pair.run();
+  expect(received()).toMatchObject([{ wrId: 1, status: 'SUCCESS' }]);
+  expect(pair.left.poll()).toMatchObject([{ wrId: 5, status: 'SUCCESS' }]);
+});
+
+test('UC: a message that loses its end completes its entry in error', () => {
+  setUp('UC', 1);
+  for (const wrId of [1, 2]) post(wrId);
+  let n = 0;
+  pair.fault = (packet) => (n++ === 1 ? [] : [{ packet, delay: 0 }]);
+  pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 2000 }] });
+  pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+  pair.run();
+  expect(received()).toMatchObject([
+    { wrId: 1, status: 'REM_INV_REQ_ERR' },
+    { wrId: 2, status: 'SUCCESS' },
+  ]);
+});
+
+describe('the calls', () => {
+  beforeEach(() => void setUp('RC', 1));
+
+  test('busy while a queue pair uses it, and holds its PD', () => {
+    const { adapter, qp } = pair.right;
+    expect(() => adapter.destroySrq(srq.handle)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
+    adapter.destroyQp(qp.qpn, 0);
+    adapter.destroySrq(srq.handle);
+    expect(() => adapter.querySrq(srq.handle)).toThrow(expect.objectContaining({ attribute: 'srq' }));
+    const pd = adapter.allocPd();
+    const other = adapter.createSrq({ pd, maxWr: 1, maxSge: 1, limit: 0 });
+    expect(() => adapter.deallocPd(pd)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
+    adapter.destroySrq(other.handle);
+    adapter.deallocPd(pd);
+  });
+
+  test.each([
+    ['maxWr', { maxWr: 0 }],
+    ['maxWr', { maxWr: 1e6 }],
+    ['maxSge', { maxSge: 33 }],
+    ['limit', { limit: 9 }],
+  ])('%s out of range', (attribute, change) => {
+    const { adapter, pd } = pair.right;
+    expect(() => adapter.createSrq({ pd, maxWr: 8, maxSge: 1, limit: 0, ...change })).toThrow(
+      expect.objectContaining({ attribute, errno: 'EINVAL' }),
+    );
+  });
+});
