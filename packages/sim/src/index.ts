@@ -37,8 +37,10 @@ export * from './model/work.ts';
 // A network of two: endpoints, what lies between them, what passed.
 export * from './network/capture.ts';
 export * from './network/endpoint.ts';
+export { EngineDevice } from './network/engine-device.ts';
 export * from './network/engine-endpoint.ts';
 export * from './network/frames.ts';
+export { ModelDevice } from './network/model-device.ts';
 export * from './network/model-endpoint.ts';
 export * from './network/network.ts';
 export * from './network/pair.ts';

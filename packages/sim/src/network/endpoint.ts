@@ -1,10 +1,10 @@
 /**
- * One side of a connection as scenarios see it, whether the engine or the model is behind it: an arena of
- * memory, a queue pair, completions. The peer may do anything to the arena.
+ * What scenarios see of an adapter, whether the engine or the model is behind it: an arena of memory that peers may do
+ * anything to, queue pairs, completions. An `Endpoint` is the least of it: one reliable connection.
  */
 
 import type { QpAttr } from '@node-roce/transport';
-import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
+import type { Destination, ModelCompletion, ModelOpcode } from '../model/work.ts';
 import type { SimHost } from './network.ts';
 
 /** A work request in terms of the two arenas. */
@@ -16,20 +16,48 @@ export interface SimSend {
   length: number;
   /** In the peer's arena. */
   remoteOffset?: number;
+  /** Instead of an address in the peer's arena: through a window that counts from zero, say. */
+  remoteAddress?: bigint;
   immediate?: number;
   compareAdd?: bigint;
   swap?: bigint;
   signaled?: boolean;
   solicited?: boolean;
   fence?: boolean;
-  /** Instead of the peer's key. */
+  /** Instead of the key of the peer's arena. */
   rkey?: number;
+  /** SEND_WITH_INV: of a window of the peer; LOCAL_INV: of an own one. */
+  invalidateRkey?: number;
+  bind?: SimBind;
+  /** UD: instead of the queue pair that was connected to. */
+  to?: Destination;
+  /** With an L_Key that names nothing. */
+  broken?: boolean;
+}
+
+/** BIND_MW: a window shows a part of the own arena. */
+export interface SimBind {
+  window: SimWindow;
+  /** The new key. */
+  rkey: number;
+  offset: number;
+  length: number;
+  /** `Access` bits. */
+  access: number;
+}
+
+/** A memory window: a handle, and the key it was made with. */
+export interface SimWindow {
+  handle: number;
+  rkey: number;
 }
 
 export interface SimReceive {
   wrId: number;
   offset: number;
   length: number;
+  /** With an L_Key that names nothing. */
+  broken?: boolean;
 }
 
 /** The attributes of a connection, the same for both kinds of endpoint. */
@@ -55,19 +83,67 @@ export interface EndpointInfo {
   rkey: number;
   /** Address of the arena's first byte. */
   base: bigint;
+  /** UD. */
+  qkey?: number;
 }
 
-export interface Endpoint extends SimHost {
-  readonly arena: Uint8Array;
+/** A queue pair. */
+export interface SimQp {
   readonly info: EndpointInfo;
+  /** From RESET to RTS; for UD the peer is where a request goes that says nothing else. */
   connect(peer: EndpointInfo, options: ConnectionOptions): void;
   postSend(request: SimSend): void;
   postReceive(request: SimReceive): void;
   /** Completions since the last call. */
   pollSend(): ModelCompletion[];
   pollReceive(): ModelCompletion[];
-  /** State of the queue pair. */
   readonly state: NonNullable<QpAttr['qpState']>;
   /** To the error state, as `ibv_modify_qp` does it. */
   fail(): void;
 }
+
+/** One reliable connection and the adapter it is on. */
+export interface Endpoint extends SimHost, SimQp {
+  readonly arena: Uint8Array;
+}
+
+/** UC and UD have SQE: back to RTS, as `ibv_modify_qp` does it. */
+export interface ResumableQp extends SimQp {
+  resume(): void;
+}
+
+export type SimService = 'RC' | 'UC' | 'UD';
+
+export interface SimQpOptions {
+  service: SimService;
+  /** First PSN that it sends. */
+  psn: number;
+  /** UD. */
+  qkey?: number;
+  srq?: SimSrq;
+}
+
+/** A shared receive queue. */
+export interface SimSrq {
+  postReceive(request: SimReceive): void;
+  /** Arms the limit: SRQ_LIMIT_REACHED comes once fewer receives are posted. */
+  setLimit(limit: number): void;
+}
+
+/** Asynchronous events that rules speak of (ibv_get_async_event(3)); a device may have others. */
+export type SimEvent = 'SRQ_LIMIT_REACHED' | 'QP_LAST_WQE_REACHED';
+
+/** An adapter with everything: as many queue pairs as one likes, of every service. */
+export interface SimDevice extends SimHost {
+  readonly arena: Uint8Array;
+  createQp(options: SimQpOptions): ResumableQp;
+  createSrq(): SimSrq;
+  allocWindow(type: 1 | 2): SimWindow;
+  /** ibv_attach_mcast(3). */
+  attach(group: Uint8Array, qp: SimQp): void;
+  /** Events raised since the last call. */
+  pollEvents(): SimEvent[];
+}
+
+/** The MTU of every simulated port, bytes: what a datagram may have. */
+export const ACTIVE_MTU = 4096;

@@ -13,6 +13,8 @@ import { type SimPacket, Wire, type WireOptions } from './wire.ts';
 export interface SimHost {
   /** 16 bytes. */
   readonly gid: Uint8Array;
+  /** Multicast groups that it takes packets of. */
+  readonly groups?: readonly Uint8Array[];
   receive(packets: SimPacket[], now: number): void;
   advance(now: number): void;
   /** All that may be sent now. */
@@ -112,10 +114,10 @@ export class Network {
       if (this.#stalledUntil(from) > this.now) continue;
       for (const packet of from.transmit(this.now)) {
         if (this.record) this.trace.push({ ...packet, time: this.now, event: 'sent' });
-        const host = this.#hosts.find(({ gid }) => gidEquals(gid, packet.destination));
-        if (host === undefined) continue;
-        for (const { packet: carried, time } of this.#wire(from, host).carry(packet, this.now)) {
-          this.#fly({ packet: carried, time, host });
+        for (const host of this.#hosts.filter((host) => host !== from && hears(host, packet.destination))) {
+          for (const { packet: carried, time } of this.#wire(from, host).carry(packet, this.now)) {
+            this.#fly({ packet: carried, time, host });
+          }
         }
       }
     }
@@ -137,4 +139,8 @@ export class Network {
     }
     return wire;
   }
+}
+
+function hears({ gid, groups = [] }: SimHost, destination: Uint8Array): boolean {
+  return [gid, ...groups].some((own) => gidEquals(own, destination));
 }

@@ -1,0 +1,243 @@
+/** A queue pair of the engine, driven through its rings as a program drives it. */
+
+import {
+  type Adapter,
+  type AhAttr,
+  Cqe,
+  DOORBELL_RECV,
+  QP_STATES,
+  type QpCreated,
+  RecvWqe,
+  type Ring,
+  SendFlags,
+  SendWqe,
+  Sge,
+  WC_STATUS_NAMES,
+  WcFlags,
+  WcOpcode,
+  type WcOpcodeName,
+  WrOpcode,
+} from '@node-roce/transport';
+import type { Destination, ModelCompletion } from '../model/work.ts';
+import type {
+  ConnectionOptions,
+  EndpointInfo,
+  ResumableQp,
+  SimQpOptions,
+  SimReceive,
+  SimSend,
+} from './endpoint.ts';
+
+const WC_OPCODES = new Map(
+  Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
+);
+
+/** The one region that all requests are about. */
+export interface ArenaKeys {
+  lkey: number;
+  rkey: number;
+  /** Address of its first byte, for us. */
+  address: bigint;
+  /** Same, for peers. */
+  base: bigint;
+}
+
+/** What a queue pair needs of the device it is on. */
+export interface QpHost {
+  adapter: Adapter;
+  gid: Uint8Array;
+  pd: number;
+  arena: ArenaKeys;
+  ringDoorbell(value: number): void;
+}
+
+/** The rings of one queue pair; with an SRQ the receives go there. */
+export interface QpRings {
+  send: Ring;
+  receive: Ring;
+  sendCq: Ring;
+  receiveCq: Ring;
+}
+
+export class EngineQp implements ResumableQp {
+  readonly info: EndpointInfo;
+  readonly #host: QpHost;
+  readonly #rings: QpRings;
+  readonly #options: SimQpOptions;
+  #peer: EndpointInfo | undefined;
+  /** Address handles by destination, made when they are first needed. */
+  readonly #handles = new Map<string, number>();
+
+  constructor(host: QpHost, { qpn }: QpCreated, rings: QpRings, options: SimQpOptions) {
+    this.#host = host;
+    this.#rings = rings;
+    this.#options = options;
+    const { rkey, base } = host.arena;
+    const { psn, qkey } = options;
+    this.info = { gid: host.gid, qpn, psn, rkey, base, ...(qkey === undefined ? {} : { qkey }) };
+  }
+
+  get state(): (typeof QP_STATES)[number] {
+    return QP_STATES[this.#rings.send.state];
+  }
+
+  connect(peer: EndpointInfo, options: ConnectionOptions): void {
+    this.#peer = peer;
+    const { qpn, psn, qkey } = this.info;
+    const { service } = this.#options;
+    const { qpAccessFlags, maxDestRdAtomic, minRnrTimer } = options;
+    const { timeout, retryCnt, rnrRetry, maxRdAtomic } = options;
+    const { adapter } = this.#host;
+    const datagrams = service === 'UD';
+    const reliable = service === 'RC';
+    const way = { ahAttr: ahAttr(peer.gid), pathMtu: options.pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn };
+    const port = { pkeyIndex: 0, portNum: 1 };
+    adapter.modifyQp(qpn, { qpState: 'INIT', ...port, ...(datagrams ? { qkey } : { qpAccessFlags }) }, 0);
+    adapter.modifyQp(
+      qpn,
+      {
+        qpState: 'RTR',
+        ...(datagrams ? {} : way),
+        ...(reliable ? { maxDestRdAtomic, minRnrTimer } : {}),
+      },
+      0,
+    );
+    const retries = reliable ? { timeout, retryCnt, rnrRetry, maxRdAtomic } : {};
+    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: psn, ...retries }, 0);
+  }
+
+  postSend(request: SimSend): void {
+    const ring = this.#rings.send;
+    const { words } = ring;
+    const index = ring.producer;
+    if (ring.used >= ring.capacity) throw new Error('the send queue is full');
+    const w = ring.wordOf(index);
+    const flags =
+      (request.signaled === false ? 0 : SendFlags.SIGNALED) |
+      (request.fence ? SendFlags.FENCE : 0) |
+      (request.solicited ? SendFlags.SOLICITED : 0);
+    words[w + SendWqe.OPCODE_FLAGS] = WrOpcode[request.opcode] | (flags << 8);
+    words[w + SendWqe.WR_ID_LOW] = request.wrId;
+    words[w + SendWqe.WR_ID_HIGH] = 0;
+    words[w + SendWqe.SGE_COUNT] = request.length === 0 ? 0 : 1;
+    words[w + SendWqe.LENGTH] = request.length;
+    words[w + SendWqe.IMMEDIATE] = request.immediate ?? request.invalidateRkey ?? 0;
+    this.#writeRemote(words, w, request);
+    setU64(words, w + SendWqe.COMPARE_ADD_HIGH, request.compareAdd ?? 0n);
+    setU64(words, w + SendWqe.SWAP_HIGH, request.swap ?? 0n);
+    if (this.#options.service === 'UD') this.#writeDestination(words, w, request.to);
+    if (request.bind !== undefined) this.#writeBind(words, w, request.bind);
+    writeSge(words, w + SendWqe.SGE, this.#host.arena, request);
+    ring.publish((index + 1) | 0);
+    if (ring.wakes()) this.#host.ringDoorbell(this.info.qpn);
+  }
+
+  #writeRemote(words: Uint32Array, w: number, { remoteOffset, remoteAddress, rkey }: SimSend): void {
+    if (remoteOffset === undefined && remoteAddress === undefined) return;
+    const peer = this.#peer!;
+    setU64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, remoteAddress ?? peer.base + BigInt(remoteOffset!));
+    words[w + SendWqe.RKEY] = rkey ?? peer.rkey;
+  }
+
+  #writeDestination(words: Uint32Array, w: number, to?: Destination): void {
+    const { gid, qpn, qkey = 0 } = to ?? this.#peer!;
+    const key = gid.join();
+    const handle = this.#handles.get(key) ?? this.#host.adapter.createAh(this.#host.pd, ahAttr(gid));
+    this.#handles.set(key, handle);
+    words[w + SendWqe.ADDRESS_HANDLE] = handle;
+    words[w + SendWqe.REMOTE_QPN] = qpn;
+    words[w + SendWqe.REMOTE_QKEY] = qkey;
+  }
+
+  #writeBind(words: Uint32Array, w: number, bind: NonNullable<SimSend['bind']>): void {
+    const { arena } = this.#host;
+    words[w + SendWqe.BIND_WINDOW] = bind.window.handle;
+    words[w + SendWqe.RKEY] = bind.rkey;
+    setU64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, arena.base + BigInt(bind.offset));
+    setU64(words, w + SendWqe.BIND_LENGTH_HIGH, BigInt(bind.length));
+    words[w + SendWqe.BIND_LKEY] = arena.lkey;
+    words[w + SendWqe.BIND_ACCESS] = bind.access;
+  }
+
+  postReceive(request: SimReceive): void {
+    writeReceive(this.#rings.receive, this.#host.arena, request);
+    if (this.#options.srq === undefined && this.#rings.receive.wakes()) {
+      this.#host.ringDoorbell((this.info.qpn | DOORBELL_RECV) >>> 0);
+    }
+  }
+
+  pollSend(): ModelCompletion[] {
+    return poll(this.#rings.sendCq, false);
+  }
+
+  pollReceive(): ModelCompletion[] {
+    return poll(this.#rings.receiveCq, this.#options.service === 'UD');
+  }
+
+  fail(): void {
+    this.#host.adapter.modifyQp(this.info.qpn, { qpState: 'ERR' }, 0);
+  }
+
+  resume(): void {
+    this.#host.adapter.modifyQp(this.info.qpn, { qpState: 'RTS' }, 0);
+  }
+}
+
+function ahAttr(dgid: Uint8Array): AhAttr {
+  const grh = { dgid, flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass: 0 };
+  return { grh, isGlobal: true, dlid: 0, sl: 0, srcPathBits: 0, staticRate: 0, portNum: 1 };
+}
+
+/** Writes a receive into a ring, a queue pair's or an SRQ's, and publishes it. */
+export function writeReceive(ring: Ring, arena: ArenaKeys, request: SimReceive): void {
+  const index = ring.producer;
+  if (ring.used >= ring.capacity) throw new Error('the receive queue is full');
+  const w = ring.wordOf(index);
+  ring.words[w + RecvWqe.WR_ID_LOW] = request.wrId;
+  ring.words[w + RecvWqe.WR_ID_HIGH] = 0;
+  ring.words[w + RecvWqe.SGE_COUNT] = request.length === 0 ? 0 : 1;
+  ring.words[w + RecvWqe.LENGTH] = request.length;
+  writeSge(ring.words, w + RecvWqe.SGE, arena, request);
+  ring.publish((index + 1) | 0);
+}
+
+/** A key with this turned over names nothing. */
+const BROKEN = 0x00ff_ff00;
+
+function writeSge(
+  words: Uint32Array,
+  w: number,
+  { address, lkey }: ArenaKeys,
+  { offset, length, broken }: SimReceive,
+): void {
+  setU64(words, w + Sge.ADDRESS_HIGH, address + BigInt(offset));
+  words[w + Sge.LENGTH] = length;
+  words[w + Sge.LKEY] = broken ? lkey ^ BROKEN : lkey;
+}
+
+function setU64(words: Uint32Array, w: number, value: bigint): void {
+  words[w] = Number((value >> 32n) & 0xffff_ffffn);
+  words[w + 1] = Number(value & 0xffff_ffffn);
+}
+
+function poll(ring: Ring, datagrams: boolean): ModelCompletion[] {
+  const completions: ModelCompletion[] = [];
+  let index = ring.consumer;
+  for (; index !== ring.producer; index = (index + 1) | 0) {
+    const w = ring.wordOf(index);
+    const { words } = ring;
+    const status = WC_STATUS_NAMES[words[w + Cqe.STATUS]];
+    const completion: ModelCompletion = { wrId: words[w + Cqe.WR_ID_LOW], status };
+    if (status === 'SUCCESS') {
+      completion.opcode = WC_OPCODES.get(words[w + Cqe.OPCODE]);
+      completion.byteLen = words[w + Cqe.BYTE_LEN];
+      const flags = words[w + Cqe.FLAGS];
+      if (flags & WcFlags.WITH_IMM) completion.immediate = words[w + Cqe.IMMEDIATE];
+      if (flags & WcFlags.WITH_INV) completion.invalidatedRkey = words[w + Cqe.IMMEDIATE];
+      if (datagrams) completion.sourceQpn = words[w + Cqe.SRC_QP];
+    }
+    completions.push(completion);
+  }
+  ring.release(index);
+  return completions;
+}

@@ -1,0 +1,147 @@
+/** A queue pair of the model as scenarios see it: offsets in arenas instead of addresses, one face for all services. */
+
+import type { ModelPacket } from '../model/packet.ts';
+import { ModelQp, type QpEvent } from '../model/rc-qp.ts';
+import type { ReceiveQueue } from '../model/receive-queue.ts';
+import { ModelUnreliableQp } from '../model/unreliable-qp.ts';
+import type { ModelCompletion, ModelSendRequest } from '../model/work.ts';
+import {
+  ACTIVE_MTU,
+  type ConnectionOptions,
+  type EndpointInfo,
+  type ResumableQp,
+  type SimQpOptions,
+  type SimReceive,
+  type SimSend,
+} from './endpoint.ts';
+import type { ModelHost } from './model-device.ts';
+
+export class ModelQueuePair implements ResumableQp {
+  readonly info: EndpointInfo;
+  readonly #host: ModelHost;
+  readonly #options: SimQpOptions;
+  readonly #receives: ReceiveQueue;
+  #peer: EndpointInfo | undefined;
+  #rc: ModelQp | undefined;
+  #unreliable: ModelUnreliableQp | undefined;
+
+  constructor(host: ModelHost, qpn: number, options: SimQpOptions, receives: ReceiveQueue) {
+    this.#host = host;
+    this.#options = options;
+    this.#receives = receives;
+    const { psn, qkey } = options;
+    const { rkey, base } = host.region;
+    const { gid } = host.options;
+    this.info = { gid, qpn, psn, rkey, base, ...(qkey === undefined ? {} : { qkey }) };
+  }
+
+  /** The model's own, once connected: its state is open to scenarios. */
+  get rc(): ModelQp {
+    if (this.#rc === undefined) throw new Error('no reliable connection');
+    return this.#rc;
+  }
+
+  get #qp(): ModelQp | ModelUnreliableQp {
+    const qp = this.#rc ?? this.#unreliable;
+    if (qp === undefined) throw new Error('not connected');
+    return qp;
+  }
+
+  get events(): readonly QpEvent[] {
+    return (this.#rc ?? this.#unreliable)?.events ?? [];
+  }
+
+  get state(): 'RESET' | 'RTS' | 'SQE' | 'ERR' {
+    return (this.#rc ?? this.#unreliable)?.state ?? 'RESET';
+  }
+
+  connect(peer: EndpointInfo, options: ConnectionOptions): void {
+    this.#peer = peer;
+    const { qpn, psn } = this.info;
+    const { window = 128, timerFactor = 1 } = this.#host.options;
+    const common = {
+      qpn,
+      destQpn: peer.qpn,
+      accessFlags: options.qpAccessFlags,
+      sqPsn: psn,
+      rqPsn: peer.psn,
+    };
+    const { service, qkey = 0 } = this.#options;
+    if (service === 'RC') {
+      const config = { ...options, ...common, flowControl: options.credits, window, timerFactor };
+      this.#rc = new ModelQp(config, this.#host.memory, this.#receives);
+    } else {
+      const pathMtu = service === 'UD' ? ACTIVE_MTU : options.pathMtu;
+      const config = { ...common, service, pathMtu, qkey };
+      this.#unreliable = new ModelUnreliableQp(config, this.#host.memory, this.#receives);
+    }
+  }
+
+  postSend({ offset, length, remoteOffset, remoteAddress, rkey, bind, to, ...request }: SimSend): void {
+    const { arena } = this.#host;
+    const peer = this.#peer!;
+    const send: ModelSendRequest = { ...request, local: arena.subarray(offset, offset + length) };
+    if (remoteOffset !== undefined || remoteAddress !== undefined) {
+      const va = remoteAddress ?? peer.base + BigInt(remoteOffset!);
+      send.remote = { va, rkey: rkey ?? peer.rkey };
+    }
+    if (bind !== undefined) send.bind = this.#bindOf(bind);
+    if (this.#options.service === 'UD') send.destination = to ?? { ...peer, qkey: peer.qkey ?? 0 };
+    this.#qp.postSend(send);
+  }
+
+  #bindOf({ window, offset, ...bind }: NonNullable<SimSend['bind']>): ModelSendRequest['bind'] {
+    const { windows, region } = this.#host;
+    return { ...bind, window: windows[window.handle], region, va: region.base + BigInt(offset) };
+  }
+
+  postReceive({ wrId, offset, length, broken }: SimReceive): void {
+    this.#qp.postReceive({ wrId, local: this.#host.arena.subarray(offset, offset + length), broken });
+  }
+
+  pollSend(): ModelCompletion[] {
+    return this.#qp.sendCompletions.splice(0);
+  }
+
+  pollReceive(): ModelCompletion[] {
+    return this.#qp.receiveCompletions.splice(0);
+  }
+
+  fail(): void {
+    this.#qp.fail();
+  }
+
+  resume(): void {
+    this.#unreliable?.resume();
+  }
+
+  /** A packet that was addressed to it. @param grh 40 bytes */
+  receive(packet: ModelPacket, grh: Uint8Array, now: number): void {
+    this.#rc?.receive(packet, now);
+    this.#unreliable?.receive(packet, grh);
+  }
+
+  advance(now: number): void {
+    this.#rc?.advance(now);
+  }
+
+  /** All that may be sent now, with the GIDs it goes to. */
+  transmit(now: number): { packet: ModelPacket; destination: Uint8Array }[] {
+    const packets: { packet: ModelPacket; destination: Uint8Array }[] = [];
+    for (let next = this.#next(now); next !== undefined; next = this.#next(now)) packets.push(next);
+    return packets;
+  }
+
+  #next(now: number): { packet: ModelPacket; destination: Uint8Array } | undefined {
+    const { gid } = this.#peer ?? {};
+    if (gid === undefined) return undefined;
+    const packet = this.#rc?.transmit(now);
+    if (packet !== undefined) return { packet, destination: gid };
+    const next = this.#unreliable?.transmit();
+    return next && { packet: next.packet, destination: next.destination?.gid ?? gid };
+  }
+
+  nextDeadline(): number {
+    return this.#rc?.nextDeadline() ?? Number.POSITIVE_INFINITY;
+  }
+}
