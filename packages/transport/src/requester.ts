@@ -349,7 +349,9 @@ function transmitRead(core: Core, qp: QueuePair, batch: TxBatch, w: number): num
   // Chunks begin at multiples of their size, so that a resumed READ ends where the first request ended.
   const chunkEnd = (Math.floor(qp.cursorPacket / qp.readChunk) + 1) * qp.readChunk;
   const packets = Math.min(chunkEnd, qp.wqePackets[at]) - qp.cursorPacket;
-  if (packets * qp.readCharge > core.readBudget && qp.readPackets > 0) return 0;
+  // Responses count against the window as packets do: after a loss all that is out is asked for again.
+  const tooMany = packets * qp.readCharge > core.readBudget || qp.readPackets + packets > qp.window;
+  if (tooMany && qp.readPackets > 0) return 0;
 
   const start = qp.cursorPacket * qp.pathMtu;
   const length = Math.min(packets * qp.pathMtu, words[w + SendWqe.LENGTH] - start);
