@@ -7,12 +7,14 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
-import { QUIRKS, type QuirkName } from '@node-roce/sim';
+import { type EndpointKind, GSI_QKEY, type ModelCompletion, QUIRKS, type QuirkName } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';
+import { DeviceProgram, type DeviceReplay, type Setup } from './model-replay/device-replay.ts';
+import { inferPosts, probePosts } from './model-replay/posts.ts';
 import { replayRequester } from './model-replay/requester-replay.ts';
-import { replayResponder } from './model-replay/responder-replay.ts';
-import { type PrintedCompletion, parseSidecar, type Sidecar } from './model-replay/sidecar.ts';
-import { readConnections, type Side } from './model-replay/trace.ts';
+import { probeRegion, replayResponder } from './model-replay/responder-replay.ts';
+import { option, type PrintedCompletion, parseSidecar, type Sidecar } from './model-replay/sidecar.ts';
+import { type Connection, readConnections, readDatagrams, type Side } from './model-replay/trace.ts';
 
 const folder = join(import.meta.dirname, 'fixtures/captures');
 const names = readdirSync(folder)
@@ -55,11 +57,21 @@ describe('responder', () => {
         expect(replay.differences).toEqual([]);
         if (!sidecar.isLossy[side]) expect(replay.compared).toBeGreaterThan(0);
         note(replay.quirks, name);
-        if (sidecar.isProbe && side === 'B') checkProbeServer(replay, sidecar);
+        if (sidecar.isProbe && side === 'B') {
+          checkProbeServer(replay, sidecar);
+          if (replay.completions.some((c, i) => hasKernelsFlag(c, sidecar.completions.B[i]))) {
+            note(['invalidateFlagIsTheKernels'], name);
+          }
+        }
       }
     }
   });
 });
+
+/** IB_WC_WITH_INVALIDATE of the kernel is 4, IBV_WC_WITH_INV of verbs.h is 8. */
+function hasKernelsFlag({ invalidatedRkey }: ModelCompletion, { flags = 0 }: PrintedCompletion): boolean {
+  return invalidatedRkey !== undefined && (flags & 12) === 4;
+}
 
 /** What rxprobe's server printed: each receive completion, the bytes it got, and its memory at the end. */
 function checkProbeServer(replay: ReturnType<typeof replayResponder>, sidecar: Sidecar): void {
@@ -73,7 +85,7 @@ function checkProbeServer(replay: ReturnType<typeof replayResponder>, sidecar: S
       ...(c.immediate === undefined ? {} : { immediate: c.immediate }),
     }),
   );
-  const printed = sidecar.completions.B.map(({ time: _t, dataCrc: _c, ...rest }) => rest);
+  const printed = sidecar.completions.B.map(({ time: _t, dataCrc: _c, flags: _f, ...rest }) => rest);
   expect(model).toEqual(printed);
   for (const { wrId, byteLen, dataCrc } of sidecar.completions.B) {
     if (dataCrc !== undefined) expect(crc32(replay.received.get(wrId)!.subarray(0, byteLen))).toBe(dataCrc);
@@ -108,6 +120,171 @@ function checkProbeClient(replay: ReturnType<typeof replayRequester>, sidecar: S
   }));
   expect(model).toEqual(sidecar.completions.A.map(({ time: _t, dataCrc: _c, ...rest }) => rest));
 }
+
+/** What a program of the capture was told to do: so many messages of so many bytes. */
+function messagesOf({ command }: Sidecar, side: Side): { count: number; bytes: number } {
+  const value = (letter: string) => option(command[side], letter);
+  return { count: Number(value('n') ?? value('C')), bytes: Number(value('S') ?? value('s') ?? 4096) };
+}
+
+/** The receiver got just these, in order, byte for byte. */
+function expectMessages(
+  { receives }: DeviceReplay,
+  { count, bytes }: { count: number; bytes: number },
+  posts: ReturnType<typeof inferPosts>['posts'],
+  head: number,
+): void {
+  expect(receives.map(({ completion: { status, byteLen } }) => ({ status, byteLen }))).toEqual(
+    new Array(count).fill({ status: 'SUCCESS', byteLen: head + bytes }),
+  );
+  expect(receives.map((received) => received.bytes.subarray(head))).toEqual(posts.map(({ local }) => local));
+}
+
+const requestsOf = ({ packets }: Connection, side: Side) =>
+  packets.filter(({ from, isRequest }) => from === side && isRequest);
+const otherOf = (side: Side): Side => (side === 'A' ? 'B' : 'A');
+const capture = (name: string) => join(folder, `${name}.pcap`);
+
+/** Through a whole device, so that the same captures hold for the engine as for the model. */
+describe.each<EndpointKind>(['model', 'engine'])('a device of the %s', (kind) => {
+  const sidecarOf = async (name: string) => (await load(name)).sidecar;
+  const probeSetup = (sidecar: Sidecar, connections: Connection[], service: 'RC' | 'UC'): Setup => {
+    const { address, rkey, windowKey } = sidecar.probe.B!;
+    return {
+      kind,
+      side: 'B',
+      service,
+      connections,
+      psns: sidecar.psns,
+      receives: { count: 16, bytes: 65_536, firstWrId: 1000 },
+      memory: { base: address, rkey, content: probeRegion(sidecar) },
+      ...(windowKey === 0 ? {} : { window: { rkey: windowKey, length: 65_536 } }),
+    };
+  };
+  const checkProbe = ({ differences, receives, memory }: DeviceReplay, sidecar: Sidecar) => {
+    expect(differences).toEqual([]);
+    const printed = sidecar.completions.B.map(({ time: _t, flags: _f, dataCrc: _d, ...rest }) => rest);
+    expect(receives.map(({ completion: { invalidatedRkey: _i, solicited: _s, ...rest } }) => rest)).toEqual(
+      printed,
+    );
+    sidecar.completions.B.forEach(({ dataCrc }, i) => {
+      if (dataCrc !== undefined) expect(crc32(receives[i].bytes)).toBe(dataCrc);
+    });
+    expect(crc32(memory.subarray(0, 65_536))).toBe(sidecar.targetCrc);
+  };
+
+  test.each(['op_all', 'err_mw_invalidated'])('memory windows: %s', async (name) => {
+    const { connections, sidecar } = await load(name);
+    const replay = new DeviceProgram(probeSetup(sidecar, connections, 'RC')).receive();
+    checkProbe(replay, sidecar);
+    expect(replay.compared).toBeGreaterThan(0);
+    const binds = sidecar.binds.map(({ time: _, ...rest }) => rest);
+    expect(replay.sends.filter(({ opcode }) => opcode === 'BIND_MW')).toEqual(binds);
+  });
+
+  test('a shared receive queue: pp_srq_default', async () => {
+    const { connections, sidecar } = await load('pp_srq_default');
+    const { count } = messagesOf(sidecar, 'A');
+    for (const side of ['A', 'B'] as Side[]) {
+      const receives = { count: 200, bytes: 4096, firstWrId: 0, shared: true };
+      const setup: Setup = { kind, side, service: 'RC', connections, psns: sidecar.psns, receives };
+      const replay = new DeviceProgram(setup).receive();
+      expect(replay.differences).toEqual([]);
+      // 16 queue pairs take turns: the receives are used up in the order in which the messages came.
+      const got = replay.receives.map(({ completion }) => completion.wrId);
+      const messages = connections.flatMap((connection) => requestsOf(connection, otherOf(side)));
+      expect(messages.length).toBeGreaterThanOrEqual(count);
+      const ends = messages.filter(({ packet }) => packet.ackReq).length;
+      expect(got).toEqual(Array.from({ length: ends }, (_, i) => i));
+      expect(replay.compared).toBe(ends);
+    }
+  });
+
+  test('UC: op_uc, as both programs printed it', async () => {
+    const [sidecar, connections] = [await sidecarOf('op_uc'), await readConnections(capture('op_uc'), 'UC')];
+    checkProbe(new DeviceProgram(probeSetup(sidecar, connections, 'UC')).receive(), sidecar);
+    const setup: Setup = { kind, side: 'A', service: 'UC', connections, psns: sidecar.psns };
+    const { differences, compared, sends } = new DeviceProgram(setup).send(probePosts(sidecar).posts);
+    expect(differences).toEqual([]);
+    expect(compared).toBe(12);
+    expect(sends).toEqual(sidecar.completions.A.map(({ time: _, ...rest }) => rest));
+  });
+
+  test.each(['pf_send_bw_uc', 'pf_write_bw_uc', 'pp_uc_default', 'pp_uc_m1024_s9001'])(
+    'UC: %s',
+    async (name) => {
+      const [sidecar, connections] = [await sidecarOf(name), await readConnections(capture(name), 'UC')];
+      expect(connections.length).toBe(1);
+      for (const side of ['A', 'B'] as Side[]) {
+        const requests = requestsOf(connections[0], side);
+        if (requests.length === 0) continue;
+        const { posts } = inferPosts(requests);
+        const common = { kind, service: 'UC', connections, psns: sidecar.psns } as const;
+        const sender = new DeviceProgram({ ...common, side }).send(posts);
+        expect(sender.differences).toEqual([]);
+        expect(sender.sends.map(({ status }) => status)).toEqual(posts.map(() => 'SUCCESS'));
+        const messages = messagesOf(sidecar, side);
+        expect(posts.length).toBe(messages.count);
+        const { va: base = 0n, rkey = 0 } = posts[0].remote ?? {};
+        const memory = { base, rkey, content: new Uint8Array(messages.bytes) };
+        const receives = { count: 16, bytes: messages.bytes, firstWrId: 0 };
+        const receiver = new DeviceProgram({ ...common, side: otherOf(side), receives, memory }).receive();
+        expect(receiver.differences).toEqual([]);
+        if (posts[0].remote === undefined) expectMessages(receiver, messages, posts, 0);
+        else expect(receiver.memory.subarray(0, messages.bytes)).toEqual(posts.at(-1)!.local);
+      }
+    },
+  );
+
+  // The Q_Keys that these programs use.
+  test.each([
+    ['pf_send_bw_ud', 0x1111_1111],
+    ['pp_ud_default', 0x1111_1111],
+    ['cm_mckey', 0x0123_4567],
+  ])('UD: %s', async (name, qkey) => {
+    const [sidecar, connections] = [await sidecarOf(name), await readDatagrams(capture(name))];
+    expect(connections.length).toBe(1);
+    for (const side of ['A', 'B'] as Side[]) {
+      if (requestsOf(connections[0], side).length === 0) continue;
+      const { posts } = inferPosts(requestsOf(connections[0], side));
+      const common = { kind, service: 'UD', connections, psns: sidecar.psns, qkey } as const;
+      const sender = new DeviceProgram({ ...common, side }).send(posts);
+      expect(sender.differences).toEqual([]);
+      expect(sender.sends.map(({ status }) => status)).toEqual(posts.map(() => 'SUCCESS'));
+      const messages = messagesOf(sidecar, side);
+      const receives = { count: 16, bytes: messages.bytes + 40, firstWrId: 0 };
+      const receiver = new DeviceProgram({ ...common, side: otherOf(side), receives }).receive();
+      expect(receiver.differences).toEqual([]);
+      expectMessages(receiver, messages, posts, 40);
+      for (const { completion } of receiver.receives) {
+        expect(completion.sourceQpn).toBe(connections[0].qpn[side]);
+        if (name === 'cm_mckey') expect(completion.immediate).toBe(connections[0].qpn[side]);
+      }
+    }
+  });
+
+  test.each(QUIRKS.gsiAsksForAcks.captures)('QP1: %s', async (name) => {
+    const sidecar = await sidecarOf(name);
+    const connections = (await readDatagrams(capture(name))).filter(({ qpn }) => qpn.A === 1 && qpn.B === 1);
+    expect(connections.length).toBe(1);
+    for (const side of ['A', 'B'] as Side[]) {
+      const requests = requestsOf(connections[0], side);
+      const { posts } = inferPosts(requests);
+      const setup = { kind, service: 'GSI', psns: sidecar.psns, qkey: GSI_QKEY } as const;
+      const withoutAckReq = connections.map(({ qpn, packets }) => ({
+        qpn,
+        packets: packets.map((p) => ({ ...p, packet: { ...p.packet, ackReq: false } })),
+      }));
+      const sender = new DeviceProgram({ ...setup, side, connections: withoutAckReq }).send(posts);
+      expect(sender.differences).toEqual([]);
+      if (requests.every(({ packet }) => packet.ackReq)) note(['gsiAsksForAcks'], name);
+      const receives = { count: 64, bytes: 296, firstWrId: 0 };
+      const receiver = new DeviceProgram({ ...setup, side: otherOf(side), connections, receives }).receive();
+      expect(receiver.differences).toEqual([]);
+      expectMessages(receiver, { count: posts.length, bytes: 256 }, posts, 40);
+    }
+  });
+});
 
 test('each quirk shows in the captures that the table names, and in no others', () => {
   for (const [name, { captures }] of Object.entries(QUIRKS)) {

@@ -78,12 +78,18 @@ export function replayResponder(connection: Connection, side: Side, sidecar: Sid
   return { ...compare.finish(), completions, received, responder };
 }
 
-/** rxprobe's server: one region of a known pattern, and a window over its first 64 KiB. */
-function probeRegions(sidecar: Sidecar): ModelRegion[] {
-  const { rkey, windowKey, address } = sidecar.probe.B!;
+/** What rxprobe's server has in its region at first. */
+export function probeRegion(sidecar: Sidecar): Uint8Array {
   const bytes = new Uint8Array(Number(option(sidecar.command.B, 'b') ?? 1 << 20));
   for (let i = 0; i < bytes.length; i++) bytes[i] = 0xa0 ^ i ^ (i >> 8);
   bytes.fill(0, 0, 64);
+  return bytes;
+}
+
+/** rxprobe's server: that region, and a window over its first 64 KiB. */
+function probeRegions(sidecar: Sidecar): ModelRegion[] {
+  const { rkey, windowKey, address } = sidecar.probe.B!;
+  const bytes = probeRegion(sidecar);
   const letters = option(sidecar.command.B, 'a') ?? 'lwra';
   const access =
     (letters.includes('w') ? Access.REMOTE_WRITE : 0) |

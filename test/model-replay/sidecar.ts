@@ -12,6 +12,8 @@ export interface PrintedCompletion {
   opcode?: string;
   byteLen?: number;
   immediate?: number;
+  /** `wc_flags` of a receive. */
+  flags?: number;
   /** CRC-32 of the received or read data, where it is printed. */
   dataCrc?: number;
 }
@@ -35,6 +37,8 @@ export interface Sidecar {
   blackhole: boolean;
   isProbe: boolean;
   completions: Record<Side, PrintedCompletion[]>;
+  /** Those of BIND_MW on B, before the exchange began. */
+  binds: PrintedCompletion[];
   probe: Record<Side, ProbeQp | undefined>;
   /** First PSN by side and QPN, for programs that print it. */
   psns: Record<Side, Map<number, number>>;
@@ -64,7 +68,8 @@ export function parseSidecar(text: string): Sidecar {
     isLossy: { A: setup.A.includes('netem'), B: setup.B.includes('netem') },
     blackhole: setup.B.includes('ingress'),
     isProbe: command.A[0]?.endsWith('rxprobe') ?? false,
-    completions: { A: completionsIn(outA), B: completionsIn(outB) },
+    completions: { A: completionsIn(outA).filter(notBind), B: completionsIn(outB).filter(notBind) },
+    binds: completionsIn(outB).filter((completion) => !notBind(completion)),
     probe: { A: probeIn(outA), B: probeIn(outB) },
     psns: { A: psnsIn(outA), B: psnsIn(outB) },
     targetCrc: target ? Number.parseInt(target[1], 16) : undefined,
@@ -106,14 +111,17 @@ function psnsIn(output: string): Map<number, number> {
   return psns;
 }
 
+const notBind = ({ opcode }: PrintedCompletion) => opcode !== 'BIND_MW';
+
 function completionsIn(output: string): PrintedCompletion[] {
   const completions: PrintedCompletion[] = [];
   for (const line of output.split('\n')) {
     const m = /^wc \+([\d.]+)ms wr_id=(\d+) op=(\S+) status=(\d+)/.exec(line);
     const data = /^ {3}data crc32=0x([0-9a-f]+)/.exec(line);
     if (data !== null) completions.at(-1)!.dataCrc = Number.parseInt(data[1], 16);
-    if (m === null || m[3] === 'BIND_MW') continue;
+    if (m === null) continue;
     const byteLen = /byte_len=(\d+)/.exec(line);
+    const flags = /wc_flags=(0x[0-9a-f]+)/.exec(line);
     const immediate = /imm=(0x[0-9a-f]+)/.exec(line);
     completions.push({
       time: Number(m[1]),
@@ -121,6 +129,7 @@ function completionsIn(output: string): PrintedCompletion[] {
       status: WC_STATUS_NAMES[Number(m[4])],
       ...(m[3] === '-' ? {} : { opcode: m[3] }),
       ...(byteLen === null ? {} : { byteLen: Number(byteLen[1]) }),
+      ...(flags === null ? {} : { flags: Number(flags[1]) }),
       ...(immediate === null ? {} : { immediate: Number(immediate[1]) }),
     });
   }

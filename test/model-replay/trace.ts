@@ -1,8 +1,8 @@
-/** The RC connections of a capture, as packets of the model with their times. */
+/** The connections of a capture, and its datagrams, as packets of the model with their times. */
 
 import { openCapture } from '@node-roce/pcap/node';
 import { decodePacket, type ModelPacket } from '@node-roce/sim';
-import { opcodeInfo, ROCE_UDP_PORT, Transport, verifyIcrc } from '@node-roce/wire';
+import { gidFromIpBytes, opcodeInfo, ROCE_UDP_PORT, Transport, verifyIcrc } from '@node-roce/wire';
 
 export type Side = 'A' | 'B';
 
@@ -14,6 +14,10 @@ export interface TracePacket {
   from: Side;
   packet: ModelPacket;
   isRequest: boolean;
+  /** GIDs of the IP header, and what else of it reaches a program. */
+  source: Uint8Array;
+  destination: Uint8Array;
+  trafficClass: number;
 }
 
 /** What two queue pairs said to each other. */
@@ -22,8 +26,7 @@ export interface Connection {
   packets: TracePacket[];
 }
 
-interface Datagram {
-  from: Side;
+interface Datagram extends Pick<TracePacket, 'from' | 'source' | 'destination' | 'trafficClass'> {
   sourcePort: number;
   roce: Uint8Array;
 }
@@ -44,22 +47,23 @@ function datagramOf(frame: Uint8Array): Datagram | undefined {
   const udpLength = (udp[4] << 8) | udp[5];
   const end = ipBytes + udpLength;
   if (ip.length < end || !verifyIcrc(ip, 0, end)) return undefined;
+  const [source, destination] = v4
+    ? [ip.slice(12, 16), ip.slice(16, 20)]
+    : [ip.slice(8, 24), ip.slice(24, 40)];
   return {
     from: ip[v4 ? 15 : 23] === LAST_BYTE_OF_A ? 'A' : 'B',
+    source: gidFromIpBytes(source),
+    destination: gidFromIpBytes(destination),
+    trafficClass: v4 ? ip[1] : ((ip[0] & 15) << 4) | (ip[1] >> 4),
     sourcePort: (udp[0] << 8) | udp[1],
     roce: udp.subarray(8, udpLength - 4),
   };
 }
 
-const other = (side: Side): Side => (side === 'A' ? 'B' : 'A');
+export const otherSide = (side: Side): Side => (side === 'A' ? 'B' : 'A');
 
-/**
- * Reads a capture and sorts its RC packets by connection. rxe derives the UDP source port from both QPNs,
- * so the two directions of a connection have the same port; where flow labels make them differ there is
- * but one connection.
- */
-export async function readConnections(path: string): Promise<Connection[]> {
-  const byPort = new Map<number, Connection>();
+/** Every RoCE packet with a right ICRC that the model can read, in order. */
+async function* readPackets(path: string): AsyncGenerator<TracePacket & { sourcePort: number }> {
   let number = 0;
   let start: number | undefined;
   for await (const records of openCapture(path)) {
@@ -69,22 +73,48 @@ export async function readConnections(path: string): Promise<Connection[]> {
       start ??= time;
       const datagram = datagramOf(record.data);
       if (datagram === undefined) continue;
-      const decoded = decodePacket(datagram.roce);
-      if (!decoded.ok || !isRc(decoded.packet.opcode)) continue;
+      const { roce, ...rest } = datagram;
+      const decoded = decodePacket(roce);
+      if (!decoded.ok) continue;
       const { packet } = decoded;
-      const connection = byPort.get(datagram.sourcePort) ?? { qpn: { A: -1, B: -1 }, packets: [] };
-      byPort.set(datagram.sourcePort, connection);
-      connection.qpn[other(datagram.from)] = packet.destQpn;
-      connection.packets.push({
-        number,
-        time: time - start,
-        from: datagram.from,
-        packet,
-        isRequest: opcodeInfo(packet.opcode)!.isRequest,
-      });
+      const { isRequest } = opcodeInfo(packet.opcode)!;
+      yield { number, time: time - start, packet, isRequest, ...rest };
     }
   }
+}
+
+const isOf = (service: keyof typeof Transport, { opcode }: ModelPacket) =>
+  opcodeInfo(opcode)!.transport === Transport[service];
+
+/**
+ * Reads a capture and sorts its packets of RC or UC by connection. rxe derives the UDP source port from both
+ * QPNs, so the two directions of a connection have the same port; where flow labels make them differ there is
+ * but one connection.
+ */
+export async function readConnections(path: string, service: 'RC' | 'UC' = 'RC'): Promise<Connection[]> {
+  const byPort = new Map<number, Connection>();
+  for await (const { sourcePort, ...traced } of readPackets(path)) {
+    if (!isOf(service, traced.packet)) continue;
+    const connection = byPort.get(sourcePort) ?? { qpn: { A: -1, B: -1 }, packets: [] };
+    byPort.set(sourcePort, connection);
+    connection.qpn[otherSide(traced.from)] = traced.packet.destQpn;
+    connection.packets.push(traced);
+  }
   return joinHalves([...byPort.values()]);
+}
+
+/** The datagrams of a capture by the two queue pairs that they are between; QPN 0xffffff stands for a group. */
+export async function readDatagrams(path: string): Promise<Connection[]> {
+  const byQpns = new Map<string, Connection>();
+  for await (const { sourcePort: _, ...traced } of readPackets(path)) {
+    if (!isOf('UD', traced.packet)) continue;
+    const qpn = { A: traced.packet.destQpn, B: traced.packet.destQpn };
+    qpn[traced.from] = traced.packet.deth!.srcQpn;
+    const flow = byQpns.get(`${qpn.A} ${qpn.B}`) ?? { qpn, packets: [] };
+    byQpns.set(`${qpn.A} ${qpn.B}`, flow);
+    flow.packets.push(traced);
+  }
+  return [...byQpns.values()];
 }
 
 /** Two halves, each with one direction only, are one connection. */
@@ -113,6 +143,7 @@ export function show(packet: ModelPacket): string {
       ? ''
       : `va 0x${packet.reth.va.toString(16)} key 0x${packet.reth.rkey.toString(16)} of ${packet.reth.length}`,
     packet.original === undefined ? '' : `original 0x${packet.original.toString(16)}`,
+    packet.deth === undefined ? '' : `Q_Key 0x${packet.deth.qkey.toString(16)}`,
     packet.immediate === undefined ? '' : `imm 0x${packet.immediate.toString(16)}`,
     `${packet.payload.length} bytes`,
   ];
@@ -138,5 +169,3 @@ function sameOperands(a: ModelPacket, b: ModelPacket): boolean {
     a.invalidateRkey === b.invalidateRkey
   );
 }
-
-export const isRc = (opcode: number): boolean => opcodeInfo(opcode)?.transport === Transport.RC;

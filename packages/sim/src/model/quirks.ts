@@ -12,7 +12,7 @@ export interface Quirk {
   clause: string;
   /** What rxe does instead. */
   rxe: string;
-  /** Fixtures in which it shows. */
+  /** Fixtures in which it shows; none: known from the driver's source only. */
   captures: readonly string[];
 }
 
@@ -38,6 +38,27 @@ export const QUIRKS = {
     rxe: 'A message longer than the receive draws NAK 0x63 and completes LOC_QP_OP_ERR, not 0x61 and LOC_LEN_ERR.',
     captures: ['err_recv_too_small'],
   },
+  invalidateFlagIsTheKernels: {
+    side: 'responder',
+    rule: '§11.4.2.1',
+    clause: 'receiveCompletion',
+    rxe: "A receive whose SEND invalidated a key has the kernel's flag (4) in wc_flags, not IBV_WC_WITH_INV (8).",
+    captures: ['err_mw_invalidated', 'op_all'],
+  },
+  windowBoundsNotChecked: {
+    side: 'responder',
+    rule: '§10.6.7.2',
+    clause: 'checkAccess',
+    rxe: 'Access through a window is held against the bounds of its region, not its own (check_rkey in rxe_resp.c).',
+    captures: [],
+  },
+  messageAfterABrokenOneIsLost: {
+    side: 'responder',
+    rule: '§9.8.2.2',
+    clause: 'checkUcSequence',
+    rxe: 'UC: the FIRST or ONLY that ends a message of which packets are missing is dropped too (do_class_d1e_error).',
+    captures: [],
+  },
   timerRoundedDown: {
     side: 'requester',
     rule: '§9.7.6.1.3',
@@ -51,6 +72,13 @@ export const QUIRKS = {
     clause: 'timeOut',
     rxe: 'The timer that runs is not started anew when an ACK makes progress: it can fire before T has passed since.',
     captures: ['loss25_B_acks'],
+  },
+  gsiAsksForAcks: {
+    side: 'requester',
+    rule: '§9.2',
+    clause: 'datagram',
+    rxe: 'Datagrams of QP1 carry AckReq, though nothing acknowledges one.',
+    captures: ['cm_rdma_client', 'cm_rping', 'cm_rping_ipv6', 'cm_rping_refused', 'cm_ucmatose'],
   },
 } as const satisfies Record<string, Quirk>;
 

@@ -112,7 +112,10 @@ export interface ResumableQp extends SimQp {
   resume(): void;
 }
 
-export type SimService = 'RC' | 'UC' | 'UD';
+/** GSI is QP1: UD with a QPN and a Q_Key of its own. */
+export type SimService = 'RC' | 'UC' | 'UD' | 'GSI';
+
+export const sendsDatagrams = (service: SimService): boolean => service === 'UD' || service === 'GSI';
 
 export interface SimQpOptions {
   service: SimService;

@@ -19,13 +19,14 @@ import {
   WrOpcode,
 } from '@node-roce/transport';
 import type { Destination, ModelCompletion } from '../model/work.ts';
-import type {
-  ConnectionOptions,
-  EndpointInfo,
-  ResumableQp,
-  SimQpOptions,
-  SimReceive,
-  SimSend,
+import {
+  type ConnectionOptions,
+  type EndpointInfo,
+  type ResumableQp,
+  type SimQpOptions,
+  type SimReceive,
+  type SimSend,
+  sendsDatagrams,
 } from './endpoint.ts';
 
 const WC_OPCODES = new Map(
@@ -88,7 +89,7 @@ export class EngineQp implements ResumableQp {
     const { qpAccessFlags, maxDestRdAtomic, minRnrTimer } = options;
     const { timeout, retryCnt, rnrRetry, maxRdAtomic } = options;
     const { adapter } = this.#host;
-    const datagrams = service === 'UD';
+    const datagrams = sendsDatagrams(service);
     const reliable = service === 'RC';
     const way = { ahAttr: ahAttr(peer.gid), pathMtu: options.pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn };
     const port = { pkeyIndex: 0, portNum: 1 };
@@ -125,7 +126,7 @@ export class EngineQp implements ResumableQp {
     this.#writeRemote(words, w, request);
     setU64(words, w + SendWqe.COMPARE_ADD_HIGH, request.compareAdd ?? 0n);
     setU64(words, w + SendWqe.SWAP_HIGH, request.swap ?? 0n);
-    if (this.#options.service === 'UD') this.#writeDestination(words, w, request.to);
+    if (sendsDatagrams(this.#options.service)) this.#writeDestination(words, w, request.to);
     if (request.bind !== undefined) this.#writeBind(words, w, request.bind);
     writeSge(words, w + SendWqe.SGE, this.#host.arena, request);
     ring.publish((index + 1) | 0);
@@ -171,7 +172,7 @@ export class EngineQp implements ResumableQp {
   }
 
   pollReceive(): ModelCompletion[] {
-    return poll(this.#rings.receiveCq, this.#options.service === 'UD');
+    return poll(this.#rings.receiveCq, sendsDatagrams(this.#options.service));
   }
 
   fail(): void {

@@ -63,7 +63,8 @@ export class ModelDevice implements SimDevice {
 
   createQp(options: SimQpOptions): ModelQueuePair {
     const receives = (options.srq as ModelSrq | undefined)?.queue ?? createReceiveQueue();
-    const qp = new ModelQueuePair(this.#host, this.#host.options.qpn + this.#qps.length, options, receives);
+    const qpn = options.service === 'GSI' ? 1 : this.#host.options.qpn + this.#qps.length;
+    const qp = new ModelQueuePair(this.#host, qpn, options, receives);
     this.#qps.push(qp);
     return qp;
   }

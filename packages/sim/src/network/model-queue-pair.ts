@@ -13,6 +13,7 @@ import {
   type SimQpOptions,
   type SimReceive,
   type SimSend,
+  sendsDatagrams,
 } from './endpoint.ts';
 import type { ModelHost } from './model-device.ts';
 
@@ -71,8 +72,9 @@ export class ModelQueuePair implements ResumableQp {
       const config = { ...options, ...common, flowControl: options.credits, window, timerFactor };
       this.#rc = new ModelQp(config, this.#host.memory, this.#receives);
     } else {
-      const pathMtu = service === 'UD' ? ACTIVE_MTU : options.pathMtu;
-      const config = { ...common, service, pathMtu, qkey };
+      const datagrams = sendsDatagrams(service);
+      const pathMtu = datagrams ? ACTIVE_MTU : options.pathMtu;
+      const config = { ...common, service: datagrams ? ('UD' as const) : ('UC' as const), pathMtu, qkey };
       this.#unreliable = new ModelUnreliableQp(config, this.#host.memory, this.#receives);
     }
   }
@@ -86,7 +88,7 @@ export class ModelQueuePair implements ResumableQp {
       send.remote = { va, rkey: rkey ?? peer.rkey };
     }
     if (bind !== undefined) send.bind = this.#bindOf(bind);
-    if (this.#options.service === 'UD') send.destination = to ?? { ...peer, qkey: peer.qkey ?? 0 };
+    if (sendsDatagrams(this.#options.service)) send.destination = to ?? { ...peer, qkey: peer.qkey ?? 0 };
     this.#qp.postSend(send);
   }
 
