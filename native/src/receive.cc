@@ -53,11 +53,12 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
   const uint32_t datagrams = (room + share - 1) / share;
   if (datagrams == 0) return false;
 
-  prepare(datagrams, stride);
+  prepare(arrays_.slab.data + slabUsed_, datagrams, stride);
   int received;
   do
     received = recvmmsg(socket.fd(), headers_.data(), datagrams, MSG_DONTWAIT, nullptr);
   while (received < 0 && errno == EINTR);
+  filled_ = received > 0 ? static_cast<uint32_t>(received) : 0;
   arrivedAfterMs_ = local.emptySeen ? local.emptyMs : nowMs_;
   if (received < static_cast<int>(datagrams)) {
     local.emptyMs = nowMs_;
@@ -85,9 +86,12 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
   return static_cast<uint32_t>(received) == datagrams;
 }
 
-void Receiver::prepare(uint32_t datagrams, uint32_t stride) {
-  for (uint32_t i = 0; i < datagrams; i++) {
-    iovecs_[i] = {arrays_.slab.data + slabUsed_ + size_t{i} * stride, stride};
+void Receiver::prepare(uint8_t* places, uint32_t datagrams, uint32_t stride) {
+  // Whoever polls comes with the same slab again and again: then only what the kernel wrote is undone.
+  const bool same = places == places_ && stride == stride_ && datagrams <= prepared_;
+  const uint32_t number = same ? filled_ : datagrams;
+  for (uint32_t i = 0; i < number; i++) {
+    iovecs_[i] = {places + size_t{i} * stride, stride};
     msghdr& message = headers_[i].msg_hdr;
     message.msg_iov = &iovecs_[i];
     message.msg_iovlen = 1;
@@ -97,6 +101,10 @@ void Receiver::prepare(uint32_t datagrams, uint32_t stride) {
     message.msg_controllen = sizeof control_[i].bytes;
     message.msg_flags = 0;
   }
+  if (same) return;
+  places_ = places;
+  stride_ = stride;
+  prepared_ = datagrams;
 }
 
 void Receiver::readControl(const msghdr& message, Datagram& datagram) const {

@@ -61,7 +61,7 @@ class Receiver {
     uint16_t stride = 1;
   };
 
-  void prepare(uint32_t datagrams, uint32_t stride);
+  void prepare(uint8_t* places, uint32_t datagrams, uint32_t stride);
   void readControl(const msghdr& message, Datagram& datagram) const;
   void resolve(const Endpoint& source, uint32_t local);
   void split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort);
@@ -88,6 +88,11 @@ class Receiver {
   uint32_t sourcePeer_ = kNoPeer;
   IdWindow* window_ = nullptr;
 
+  /// What `headers_` are prepared for, and how many of them the kernel filled since.
+  uint8_t* places_ = nullptr;
+  uint32_t stride_ = 0;
+  uint32_t prepared_ = 0;
+  uint32_t filled_ = 0;
   std::array<mmsghdr, kDatagrams> headers_{};
   std::array<iovec, kDatagrams> iovecs_{};
   std::array<Endpoint, kDatagrams> sources_{};
