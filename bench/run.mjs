@@ -64,7 +64,20 @@ async function measure(row, rounds) {
     else present.push({ contender, samples: [] });
   }
   for (let round = 0; round < rounds; round++) {
-    for (const { contender, samples } of present) samples.push(await contender[row.kind](row.plan));
+    for (const { contender, samples } of [...present]) {
+      try {
+        samples.push(await contender[row.kind](row.plan));
+      } catch (error) {
+        // Another's failure is a result; ours is a defect.
+        if (contender === row.contenders[0]) throw error;
+        const [reason] = error.message.split('\n');
+        missing.push({ contender: contender.name, reason: `failed in round ${round + 1}: ${reason}` });
+        present.splice(
+          present.findIndex((other) => other.contender === contender),
+          1,
+        );
+      }
+    }
   }
   const own = present[0].samples.map((s) => s[row.figure]);
   const results = present.map(({ contender, samples }, i) => {
