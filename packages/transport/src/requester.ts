@@ -349,8 +349,10 @@ function transmitRead(core: Core, qp: QueuePair, batch: TxBatch, w: number): num
   // Chunks begin at multiples of their size, so that a resumed READ ends where the first request ended.
   const chunkEnd = (Math.floor(qp.cursorPacket / qp.readChunk) + 1) * qp.readChunk;
   const packets = Math.min(chunkEnd, qp.wqePackets[at]) - qp.cursorPacket;
-  // Responses count against the window as packets do: after a loss all that is out is asked for again.
-  const tooMany = packets * qp.readCharge > core.readBudget || qp.readPackets + packets > qp.window;
+  // Responses count against the window as packets do, after a loss all that is out is asked for again; but two
+  // requests may always be out, so that the peer has one to answer while the other's answer travels.
+  const most = Math.max(qp.window, 2 * qp.readChunk);
+  const tooMany = packets * qp.readCharge > core.readBudget || qp.readPackets + packets > most;
   if (tooMany && qp.readPackets > 0) return 0;
 
   const start = qp.cursorPacket * qp.pathMtu;
