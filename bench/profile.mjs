@@ -1,23 +1,22 @@
 /**
  * Where a packet's nanoseconds go: V8's own sampling profile of both sides of a WRITE, by what the code is
- * for. Time in the addon and in the kernel's calls counts for the function of the addon that was called.
+ * for. Time in the addon and in its system calls counts for the method of the link that called it.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { nodeRoce } from './contenders/node-roce.mjs';
 
+/** A method of the UDP link that does little but call the addon. */
+function udp(name) {
+  return ({ functionName, url }) => functionName === name && url.endsWith('/link/dist/udp.js');
+}
+
 /** First match wins. */
 const PARTS = [
-  [
-    'addon: send (system calls, ICRC, gather)',
-    ({ functionName, url }) => functionName === 'send' && url === '',
-  ],
-  [
-    'addon: receive (system calls, ICRC)',
-    ({ functionName, url }) => functionName === 'receive' && url === '',
-  ],
-  ['addon: copies into memory', ({ functionName, url }) => functionName === 'copyBatch' && url === ''],
+  ['addon: send (system calls, ICRC, gather)', udp('send')],
+  ['addon: receive (system calls, ICRC)', udp('receive')],
+  ['addon: copies into memory', udp('copy')],
   ['link', ({ url }) => url.includes('/packages/link/')],
   [
     'engine: requester and completer',

@@ -34,8 +34,8 @@ async function connected(options, execArgv, body) {
     await a.call('connect', { peer: right.data });
     await b.call('connect', { peer: left.data });
     const result = await body(a, b, right.remote);
-    await a.call('close');
-    await b.call('close');
+    // A process that ends by itself writes its profile.
+    await Promise.all([a, b].map((side) => Promise.all([once(side.child, 'exit'), side.call('close')])));
     return result;
   } finally {
     a.child.kill();
