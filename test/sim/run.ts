@@ -44,7 +44,7 @@ export interface RunOptions {
  * round trip in three fails, and seven retries in a row are exhausted within some thousand messages, by
  * the rule and without a fault.
  */
-function wireOf(network: NetworkKind, loss: number, delay: number): WireOptions {
+export function wireOf(network: NetworkKind, loss: number, delay: number): WireOptions {
   switch (network) {
     case 'clean':
       return { delay };
@@ -182,7 +182,7 @@ export function parseReplay(text: string): RunOptions {
 }
 
 /** Writes every packet as a pcapng file. Returns its path. */
-export function writeCapture(outcome: Outcome): string {
+export function writeCapture(outcome: Pick<Outcome, 'network' | 'replay'>): string {
   const path = join(tmpdir(), `node-roce-sim-${outcome.replay.replaceAll(',', '-')}.pcapng`);
   writeFileSync(path, captureOf(outcome.network.trace, `ROCE_SIM=${outcome.replay}`));
   return path;

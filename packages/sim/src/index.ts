@@ -46,3 +46,4 @@ export * from './network/network.ts';
 export * from './network/pair.ts';
 export * from './network/wire.ts';
 export * from './network/workload.ts';
+export { SERVICES_ARENA_BYTES, type ServicesOptions, ServicesWorkload } from './network/workload-services.ts';

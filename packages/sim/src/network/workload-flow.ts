@@ -1,0 +1,277 @@
+/**
+ * One direction of a reliable connection's workload: requests of every kind, and all that must come of them, known
+ * beforehand.
+ */
+
+import type { Random } from '@node-roce/link';
+import { readU64, writeU64 } from '../model/memory.ts';
+import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
+import type { Endpoint, SimSend } from './endpoint.ts';
+import { require, same, sameBytes } from './workload-checks.ts';
+import { ANSWERS, ATOMIC, DEPTH, LONGEST, SLOT, SOURCE, WRITTEN } from './workload-layout.ts';
+import { OwnReceives, type Receives } from './workload-receives.ts';
+import { isWindowRequest, type WindowKeeper, type WindowSession } from './workload-windows.ts';
+
+/** What a flow needs of an endpoint: an arena that is laid out as workload-layout.ts says, and a queue pair. */
+export type FlowEnd = Pick<Endpoint, 'arena' | 'postSend' | 'postReceive'>;
+
+interface Operation {
+  send: SimSend;
+  /** READ and atomics: what the answer must be. */
+  answer?: Uint8Array;
+  /** It goes through a window of the peer's. */
+  session?: WindowSession;
+}
+
+interface Expected {
+  completion: Omit<ModelCompletion, 'wrId'>;
+  /** A SEND's bytes. */
+  bytes?: Uint8Array;
+}
+
+export interface FlowOptions {
+  from: FlowEnd;
+  to: FlowEnd;
+  /** Requests. */
+  count: number;
+  random: Random;
+  /** Where messages arrive; the queue pair's own queue by default. */
+  receives?: Receives;
+  /** Windows of the peer, to go through now and then. */
+  windows?: WindowKeeper;
+}
+
+/** One direction: what `from` posts, and what `to` must see of it. */
+export class Flow {
+  readonly operations: Operation[];
+  readonly expected: Expected[] = [];
+  readonly #from: FlowEnd;
+  readonly #to: FlowEnd;
+  readonly #random: Random;
+  readonly #receives: Receives;
+  readonly #windows: WindowKeeper | undefined;
+  /** What the peer's memory must hold. */
+  readonly #shadow: Uint8Array;
+  #posted = 0;
+  #completed = 0;
+  #received = 0;
+  /** Status of the request that ended the connection, if one did. */
+  failure: string | undefined;
+
+  constructor({ from, to, count, random, receives = new OwnReceives(to), windows }: FlowOptions) {
+    this.#from = from;
+    this.#to = to;
+    this.#random = random;
+    this.#receives = receives;
+    this.#windows = windows;
+    this.#shadow = to.arena.slice();
+    let fence = false;
+    this.operations = [];
+    while (this.operations.length < count) {
+      const index = this.operations.length;
+      if (windows !== undefined && random.chance(0.1)) {
+        this.operations.push(...this.#drawSession(index, windows.draw(random), fence));
+        fence = false;
+        continue;
+      }
+      const operation = this.#draw(index, fence || random.chance(0.1));
+      // What a READ of memory that we also write gives is settled only if the next request waits for it.
+      const { opcode, remoteOffset = 0 } = operation.send;
+      fence = opcode === 'RDMA_READ' && remoteOffset >= WRITTEN.at;
+      this.operations.push(operation);
+    }
+    this.operations.at(-1)!.send.signaled = true;
+    receives.fill();
+  }
+
+  get done(): boolean {
+    const all = this.#completed === this.operations.length && this.#received === this.expected.length;
+    return all && (this.#windows?.idle ?? true);
+  }
+
+  #draw(index: number, fence: boolean): Operation {
+    const random = this.#random;
+    const kinds: ModelOpcode[] = [
+      'SEND',
+      'SEND',
+      'SEND_WITH_IMM',
+      'RDMA_WRITE',
+      'RDMA_WRITE',
+      'RDMA_WRITE_WITH_IMM',
+      'RDMA_READ',
+      'RDMA_READ',
+      'ATOMIC_FETCH_AND_ADD',
+      'ATOMIC_CMP_AND_SWP',
+    ];
+    const opcode = random.pick(kinds);
+    const signaled = random.chance(0.8) || isSignaledSlot(index);
+    const common = { wrId: index, opcode, fence, signaled };
+    const slot = ANSWERS.at + (index % DEPTH) * SLOT;
+    if (opcode.startsWith('ATOMIC_')) return this.#drawAtomic(common, slot);
+    const length = this.#drawLength();
+    if (opcode === 'RDMA_READ') {
+      const area = random.chance(0.5) ? SOURCE : WRITTEN;
+      const remoteOffset = area.at + random.between(0, area.bytes - length);
+      const answer = this.#shadow.slice(remoteOffset, remoteOffset + length);
+      return { send: { ...common, offset: slot, length, remoteOffset }, answer };
+    }
+    const offset = SOURCE.at + random.between(0, SOURCE.bytes - length);
+    const send: SimSend = { ...common, offset, length };
+    const bytes = this.#from.arena.slice(offset, offset + length);
+    if (opcode.startsWith('RDMA_WRITE')) {
+      send.remoteOffset = WRITTEN.at + random.between(0, WRITTEN.bytes - length);
+      this.#shadow.set(bytes, send.remoteOffset);
+    }
+    if (opcode.endsWith('_WITH_IMM')) send.immediate = random.next();
+    if (opcode === 'RDMA_WRITE') return { send };
+    this.#expect(send, bytes);
+    return { send };
+  }
+
+  /** A SEND, or a WRITE with immediate: the receive that it completes. */
+  #expect({ opcode, length, immediate }: SimSend, bytes: Uint8Array): Expected {
+    const isSend = opcode.startsWith('SEND');
+    const expected: Expected = {
+      completion: {
+        status: 'SUCCESS',
+        opcode: isSend ? 'RECV' : 'RECV_RDMA_WITH_IMM',
+        byteLen: length,
+        ...(immediate === undefined ? {} : { immediate }),
+      },
+      ...(isSend ? { bytes } : {}),
+    };
+    this.expected.push(expected);
+    return expected;
+  }
+
+  /** WRITEs and READs through a window of the peer; then it goes, by a SEND with invalidate or by the peer's own doing. */
+  #drawSession(index: number, session: WindowSession, fenced: boolean): Operation[] {
+    const random = this.#random;
+    const operations = Array.from({ length: random.between(1, 4) }, (_, i): Operation => {
+      const wrId = index + i;
+      const length = random.between(0, session.length);
+      const within = random.between(0, session.length - length);
+      const at = session.offset + within;
+      const common = { wrId, length, signaled: true, fence: random.chance(0.1) };
+      const aim = session.zeroBased ? { remoteAddress: BigInt(within) } : { remoteOffset: at };
+      if (session.reads && random.chance(0.4)) {
+        const offset = ANSWERS.at + (wrId % DEPTH) * SLOT;
+        const answer = this.#shadow.slice(at, at + length);
+        return { send: { ...common, ...aim, opcode: 'RDMA_READ', offset }, answer, session };
+      }
+      const offset = SOURCE.at + random.between(0, SOURCE.bytes - length);
+      this.#shadow.set(this.#from.arena.subarray(offset, offset + length), at);
+      return { send: { ...common, ...aim, opcode: 'RDMA_WRITE', offset }, session };
+    });
+    // As after any READ of memory that is also written.
+    operations.forEach(({ send }, i) => {
+      if (i === 0 ? fenced : operations[i - 1].answer !== undefined) send.fence = true;
+    });
+    operations.push(this.#endOfSession(index + operations.length, session));
+    return operations;
+  }
+
+  #endOfSession(wrId: number, session: WindowSession): Operation {
+    const random = this.#random;
+    const length = this.#drawLength();
+    const offset = SOURCE.at + random.between(0, SOURCE.bytes - length);
+    // The READs through the window are over before it goes: one that was asked for again would find none.
+    const common = { wrId, offset, length, signaled: true, fence: true };
+    const bytes = this.#from.arena.slice(offset, offset + length);
+    const send: SimSend = {
+      ...common,
+      opcode: session.endsWith === 'SEND_WITH_INV' ? 'SEND_WITH_INV' : 'SEND',
+    };
+    session.last = this.#expect(send, bytes).completion;
+    session.lastWrId = wrId;
+    return { send, session };
+  }
+
+  #drawAtomic(common: Pick<SimSend, 'wrId' | 'opcode' | 'fence' | 'signaled'>, slot: number): Operation {
+    const random = this.#random;
+    const remoteOffset = ATOMIC.at + 8 * random.between(0, ATOMIC.bytes / 8 - 1);
+    const target = this.#shadow.subarray(remoteOffset, remoteOffset + 8);
+    const original = readU64(target);
+    const answer = target.slice();
+    const wide = (BigInt(random.next()) << 32n) | BigInt(random.next());
+    const send: SimSend = { ...common, offset: slot, length: 8, remoteOffset };
+    if (common.opcode === 'ATOMIC_FETCH_AND_ADD') {
+      send.compareAdd = wide;
+      writeU64(target, BigInt.asUintN(64, original + wide));
+    } else {
+      send.compareAdd = random.chance(0.5) ? original : wide;
+      send.swap = wide;
+      if (send.compareAdd === original) writeU64(target, wide);
+    }
+    return { send, answer };
+  }
+
+  #drawLength(): number {
+    const random = this.#random;
+    const edges = [0, 1, 3, 4, 255, 256, 257, 1023, 1024, 1025, 2048, 4096, 4097, LONGEST];
+    return random.chance(0.4) ? random.pick(edges) : random.between(0, random.chance(0.7) ? 200 : LONGEST);
+  }
+
+  /** Posts what fits; receives sometimes late, so that the peer runs into RNR NAKs. */
+  post(): void {
+    if (this.failure !== undefined) return;
+    while (this.#posted < this.operations.length && this.#posted - this.#completed < DEPTH) {
+      const { send, session } = this.operations[this.#posted];
+      if (session !== undefined && !this.#windows!.aim(session, send)) break;
+      this.#from.postSend(send);
+      this.#posted++;
+    }
+    this.#receives.refill(this.#random);
+  }
+
+  /** Looks at the completions. @throws Error for anything that was not foreseen */
+  poll(sends: ModelCompletion[], receives: ModelCompletion[]): void {
+    for (const completion of receives) this.#checkReceive(completion);
+    for (const completion of sends) this.#checkSend(completion);
+  }
+
+  #checkReceive({ wrId, solicited: _, ...completion }: ModelCompletion): void {
+    if (completion.status === 'WR_FLUSH_ERR') return;
+    const expected = this.expected[this.#received];
+    require(expected !== undefined, 'a message was received twice', completion);
+    require(same(completion, expected.completion), 'a receive completed otherwise', { completion, expected });
+    const bytes = this.#receives.take(wrId);
+    if (expected.bytes !== undefined) {
+      const arrived = bytes.subarray(0, expected.bytes.length);
+      require(sameBytes(arrived, expected.bytes), 'a message arrived damaged', { wrId });
+    }
+    if (completion.invalidatedRkey !== undefined) this.#windows?.invalidated(completion.invalidatedRkey);
+    this.#received++;
+  }
+
+  #checkSend(completion: ModelCompletion): void {
+    const { wrId, status } = completion;
+    if (isWindowRequest(wrId)) return; // the windows' own
+    if (status !== 'SUCCESS') {
+      if (status !== 'WR_FLUSH_ERR') this.failure ??= status;
+      return;
+    }
+    require(wrId >= this.#completed && wrId < this.#posted, 'a request completed out of order', completion);
+    for (; this.#completed <= wrId; this.#completed++) {
+      const { send, answer, session } = this.operations[this.#completed];
+      if (session?.lastWrId === this.#completed) this.#windows!.done(session);
+      const skipped = this.#completed < wrId && send.signaled !== false;
+      require(!skipped, 'a signaled request gave no completion', send);
+      if (answer === undefined) continue;
+      const bytes = this.#from.arena.subarray(send.offset, send.offset + answer.length);
+      require(sameBytes(bytes, answer), 'an answer is wrong', send);
+    }
+    require(this.operations[wrId].send.signaled !== false, 'an unsignaled request completed', completion);
+  }
+
+  /** The memory that this flow writes. */
+  checkMemory(): void {
+    for (const { at, bytes } of [WRITTEN, ATOMIC]) {
+      const memory = this.#to.arena.subarray(at, at + bytes);
+      require(sameBytes(memory, this.#shadow.subarray(at, at + bytes)), 'memory differs at the end', { at });
+    }
+  }
+}
+
+/** One in DEPTH is signaled for certain: of unsignaled ones alone nobody would hear that they are done. */
+const isSignaledSlot = (index: number) => index % DEPTH === DEPTH - 1;

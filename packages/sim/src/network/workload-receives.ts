@@ -1,0 +1,96 @@
+/** Where a flow's messages arrive: a queue pair's own receives, or an SRQ that several flows draw from. */
+
+import type { Random } from '@node-roce/link';
+import type { SimReceive } from './endpoint.ts';
+import { require } from './workload-checks.ts';
+import { RECEIVED, RECEIVES, SLOT } from './workload-layout.ts';
+
+export interface Receives {
+  /** Posts as many as there are, at first. */
+  fill(): void;
+  /** Posts one or none, so that there are too few now and then. */
+  refill(random: Random): void;
+  /** The memory of a receive that completed. @throws Error for one that was not due */
+  take(wrId: number): Uint8Array;
+}
+
+/** What is posted to, and the arena that it is in. */
+interface ReceivesOf {
+  arena: Uint8Array;
+  postReceive(request: SimReceive): void;
+}
+
+/** Completed in the order in which they were posted. */
+export class OwnReceives implements Receives {
+  readonly #to: ReceivesOf;
+  #posted = 0;
+  #taken = 0;
+
+  constructor(to: ReceivesOf) {
+    this.#to = to;
+  }
+
+  #post(): void {
+    const wrId = this.#posted++;
+    this.#to.postReceive({ wrId, offset: slotAt(wrId), length: SLOT });
+  }
+
+  fill(): void {
+    while (this.#posted < RECEIVES) this.#post();
+  }
+
+  refill(random: Random): void {
+    const waiting = this.#posted - this.#taken;
+    if (waiting < RECEIVES && (waiting === 0 || random.chance(0.3))) this.#post();
+  }
+
+  take(wrId: number): Uint8Array {
+    require(wrId === this.#taken, 'receives completed out of order', { wrId, expected: this.#taken });
+    this.#taken++;
+    return this.#to.arena.subarray(slotAt(wrId), slotAt(wrId) + SLOT);
+  }
+}
+
+const slotAt = (wrId: number) => RECEIVED.at + (wrId % RECEIVES) * SLOT;
+
+/** An SRQ: messages of several queue pairs take turns, and complete in any order. */
+export class SharedReceives implements Receives {
+  readonly #to: ReceivesOf;
+  /** Slot of each receive that has not completed. */
+  readonly #slots = new Map<number, number>();
+  #posted = 0;
+
+  constructor(to: ReceivesOf) {
+    this.#to = to;
+  }
+
+  /** Posted and not completed. */
+  get outstanding(): number {
+    return this.#slots.size;
+  }
+
+  #post(): void {
+    const used = new Set(this.#slots.values());
+    let slot = 0;
+    while (used.has(slot)) slot++;
+    const wrId = this.#posted++;
+    this.#slots.set(wrId, slot);
+    this.#to.postReceive({ wrId, offset: slotAt(slot), length: SLOT });
+  }
+
+  fill(): void {
+    while (this.#slots.size < RECEIVES) this.#post();
+  }
+
+  refill(random: Random): void {
+    if (this.#slots.size < RECEIVES && (this.#slots.size === 0 || random.chance(0.3))) this.#post();
+  }
+
+  take(wrId: number): Uint8Array {
+    const slot = this.#slots.get(wrId);
+    require(slot !== undefined, 'a receive completed that is not posted', { wrId });
+    this.#slots.delete(wrId);
+    // A copy: the slot is posted again before long.
+    return this.#to.arena.slice(slotAt(slot!), slotAt(slot!) + SLOT);
+  }
+}

@@ -1,0 +1,89 @@
+/** One seeded run of all services at once: its network and attributes follow from the seed. */
+
+import {
+  CONNECTION_DEFAULTS,
+  createRandom,
+  type EndpointKind,
+  EngineDevice,
+  ModelDevice,
+  Network,
+  type Random,
+  SERVICES_ARENA_BYTES,
+  ServicesWorkload,
+  type SimDevice,
+} from '@node-roce/sim';
+import { gidFromText } from '@node-roce/wire';
+import { type NetworkKind, type Outcome, wireOf } from './run.ts';
+
+export interface ServicesRun {
+  seed: number;
+  a: EndpointKind;
+  b: EndpointKind;
+  network: NetworkKind;
+}
+
+export interface ServicesOutcome extends Pick<Outcome, 'fault' | 'network' | 'replay'> {
+  delivered: ServicesWorkload['delivered'];
+  limitsReached: number;
+}
+
+/** Requests of each direction of each lane. */
+const COUNT = 40;
+
+/** With nothing under way for so many turns, a workload stands still. */
+const IDLE_TURNS = 50;
+
+/** Networks on which nothing comes late or twice. */
+const IN_ORDER: readonly NetworkKind[] = ['clean', 'lossy', 'bursty', 'corrupting', 'narrow'];
+
+export function runServices({ seed, a, b, network: kind }: ServicesRun): ServicesOutcome {
+  const random = createRandom(seed);
+  const network = new Network(seed);
+  const [left, right] = [makeDevice(a, 1, random), makeDevice(b, 2, random)];
+  // Low enough that no connection runs out of retries.
+  const loss = random.pick([0.01, 0.03, 0.05]);
+  const delay = random.pick([1, 5, 10, 50]);
+  for (const host of [left, right]) network.add(host);
+  network.link(left, right, wireOf(kind, loss, delay));
+  network.link(right, left, wireOf(kind, loss, delay));
+  const maxRdAtomic = random.pick([1, 2, 4, 16]);
+  const connection = {
+    ...CONNECTION_DEFAULTS,
+    timeout: 10,
+    pathMtu: random.pick([256, 1024, 4096]),
+    maxRdAtomic,
+    maxDestRdAtomic: maxRdAtomic,
+  };
+  const outcome = { network, replay: [seed, a, b, kind].join(',') };
+  let workload: ServicesWorkload | undefined;
+  const result = (fault?: string): ServicesOutcome => ({
+    ...outcome,
+    fault,
+    delivered: workload?.delivered ?? { RC: 0, UC: 0, UD: 0 },
+    limitsReached: workload?.limitsReached ?? 0,
+  });
+  try {
+    const inOrder = IN_ORDER.includes(kind);
+    const services = { network, a: left, b: right, connection, count: COUNT, random, inOrder };
+    workload = new ServicesWorkload(services);
+    const run = () => network.run(() => workload!.step(), 600e6);
+    // Binding a window, or sending what the wire then loses, moves the workload and brings nothing to wait for.
+    if (!Array.from({ length: IDLE_TURNS }).some(run)) return result(`stalled at ${network.now} µs`);
+    // What is still under way arrives.
+    network.run(() => {
+      workload!.step();
+      return false;
+    }, network.now + 1e6);
+    workload.finish();
+    return result();
+  } catch (error) {
+    return result((error as Error).message);
+  }
+}
+
+function makeDevice(kind: EndpointKind, number: number, random: Random): SimDevice {
+  const gid = gidFromText(`10.0.0.${number}`);
+  const seed = random.next();
+  if (kind === 'model') return new ModelDevice({ gid, qpn: 0x10 * number, arenaBytes: SERVICES_ARENA_BYTES });
+  return new EngineDevice({ gid, arenaBytes: SERVICES_ARENA_BYTES, seed });
+}
