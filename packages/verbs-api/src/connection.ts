@@ -4,7 +4,17 @@
  */
 import { once } from 'node:events';
 import { connect as connectTcp, createServer, type Socket } from 'node:net';
-import { Access, type AhAttr, type GidEntry, invalid, type QpAttr, RoceError } from '@node-roce/transport';
+import {
+  Access,
+  type AhAttr,
+  type GidEntry,
+  invalid,
+  type QpAttr,
+  type QpState,
+  type QpType,
+  RoceError,
+  transition,
+} from '@node-roce/transport';
 import { gidFromText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
 
@@ -54,6 +64,7 @@ export function connectAttributes(
   remote: ConnectionData,
   options: ConnectOptions,
   facts: EngineFacts,
+  type: QpType = 'RC',
 ): { init: QpAttr; rtr: QpAttr; rts: QpAttr } {
   const dgid = gidOf(remote.gid);
   const sgidIndex = options.gidIndex ?? sameKind(facts.gids, dgid, local.gidIndex);
@@ -80,7 +91,7 @@ export function connectAttributes(
     staticRate: 0,
     portNum: 1,
   };
-  return {
+  const all = {
     init: { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access },
     rtr: {
       qpState: 'RTR',
@@ -100,7 +111,19 @@ export function connectAttributes(
       rnrRetry: options.rnrRetry ?? 7,
       maxRdAtomic: options.maxRdAtomic ?? 16,
     },
+  } satisfies Record<string, QpAttr>;
+  return {
+    init: all.init,
+    rtr: takenBy(type, 'INIT', all.rtr),
+    rts: takenBy(type, 'RTR', all.rts),
   };
+}
+
+/** The attributes that the transition of this type takes: UC has no timers, retries, READs and atomics. */
+function takenBy(type: QpType, from: QpState, attr: QpAttr): QpAttr {
+  const { required, optional } = transition(type, from, attr.qpState!)!;
+  const names = ['qpState', ...required, ...optional];
+  return Object.fromEntries(Object.entries(attr).filter(([name]) => names.includes(name)));
 }
 
 /** The preferred index if its GID is of the same kind as `gid`, else the first of the kind, else −1. */

@@ -1,5 +1,5 @@
 /** Protection domains: registering memory, creating queue pairs. */
-import { invalid, type QpCap, type QpType } from '@node-roce/transport';
+import { invalid, type QpCap, type QpType, RoceError } from '@node-roce/transport';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
 import {
@@ -12,7 +12,11 @@ import {
 } from './memory-region.ts';
 import { QueuePair } from './queue-pair.ts';
 
+/** Types whose work requests can be written here; the engine knows UD and GSI, too. */
+const OFFERED: readonly QpType[] = ['RC', 'UC'];
+
 export interface QueuePairInit {
+  /** RC unless given, or UC. */
   type?: QpType;
   sendCq: CompletionQueue;
   /** `sendCq` unless given. */
@@ -82,6 +86,13 @@ export class ProtectionDomain implements AsyncDisposable {
   /** ibv_create_qp(3). */
   async createQp(init: QueuePairInit): Promise<QueuePair> {
     const { type = 'RC', sendCq, recvCq = sendCq, sqSigAll = false } = init;
+    if (!OFFERED.includes(type)) {
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `type: ${type} queue pairs are not offered`, {
+        errno: 'EOPNOTSUPP',
+        attribute: 'type',
+        expected: OFFERED.join(', '),
+      });
+    }
     const created = await this.#engine.call('createQp', {
       pd: this.handle,
       type,

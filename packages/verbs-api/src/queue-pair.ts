@@ -201,7 +201,7 @@ export class QueuePair implements AsyncDisposable {
   /** Takes the queue pair from RESET (or INIT) to RTS, connected to that peer. */
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
     const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
-    const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts);
+    const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
     if (this.state === 'RESET') await this.modify(init);
     await this.modify(rtr);
     await this.modify(rts);
