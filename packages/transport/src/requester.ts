@@ -150,8 +150,10 @@ function startEntry(core: Core, qp: QueuePair): boolean {
     if (index === qp.sqHead) failHead(core, qp, status);
     return false;
   }
-  // One request may go past the limit, and asks for the ACK that moves it (§9.7.7.2.5).
-  if (takesReceive(opcode) && qp.creditLimited && psnDiff(qp.sendSsn, qp.creditLimit) > 0) return false;
+  // One request may go past the limit, and asks for the ACK that moves it (§9.7.7.2.5). And one may always be
+  // out: an ACK whose credits make no sense, or one that was lost, must not be the last that is heard.
+  const past = qp.creditLimited && psnDiff(qp.sendSsn, qp.creditLimit) > 0;
+  if (takesReceive(opcode) && past && qp.unackedPsn !== qp.sendPsn) return false;
 
   const at = index & (ring.capacity - 1);
   const length = words[w + SendWqe.LENGTH];
