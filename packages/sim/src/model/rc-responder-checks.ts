@@ -135,7 +135,7 @@ export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): 
     return {
       is: 'fault',
       syndrome: NakCode.REMOTE_OPERATIONAL_ERROR,
-      receiverStatus: 'LOC_QP_OP_ERR',
+      receiverStatus: 'LOC_PROT_ERR', // §11.6.2: the buffers of a work request name no memory it may use
       receive,
       reason: 'the receive has a bad local key',
     };
@@ -233,8 +233,15 @@ export function remoteAccessFault(
     const { rkey, va } = packet.atomicEth;
     return checkAccess(r.memory, rkey, va, 8, RemoteRight.ATOMIC, r.config.qpn);
   }
+  if (row.isWrite && packet.reth === undefined) return lostWindow(r, packet);
   if (packet.reth === undefined || packet.reth.length === 0) return undefined;
   const { rkey, va, length } = packet.reth;
   const right = row.isWrite ? RemoteRight.WRITE : RemoteRight.READ;
   return checkAccess(r.memory, rkey, va, length, right, r.config.qpn);
+}
+
+/** A window can end between the packets of a WRITE that goes through it: what comes after has no right any more. */
+function lostWindow(r: ConnectedResponder, { payload }: ModelPacket): string | undefined {
+  const { rkey, va, received } = r.inProgress!;
+  return checkAccess(r.memory, rkey, va + BigInt(received), payload.length, RemoteRight.WRITE, r.config.qpn);
 }

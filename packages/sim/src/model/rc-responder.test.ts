@@ -158,7 +158,7 @@ describe('operation (§9.7.4.1.3), resources (§9.7.4.1.4)', () => {
     receive(r, 2);
     const { replies, completions } = respond(r, request(Opcode.RC_SEND_ONLY, 0, { payload: bytes(4) }));
     expectPacket(replies[0], aeth({ nak: 0x63 }));
-    expect(completions.map(({ status }) => status)).toEqual(['LOC_QP_OP_ERR', 'WR_FLUSH_ERR']);
+    expect(completions.map(({ status }) => status)).toEqual(['LOC_PROT_ERR', 'WR_FLUSH_ERR']);
   });
 });
 

@@ -162,11 +162,14 @@ describe('dropped in silence', () => {
     expect(give(r, packet('SEND_ONLY', 2, MTU))).toEqual([received(7, MTU)]);
   });
 
-  test('too long for one of an SRQ: that one is used up', () => {
+  test('of an SRQ too, unless its message had begun', () => {
     const r = responder({ shared: true });
     post(r, 7, 1);
-    expect(give(r, packet('SEND_ONLY', 0, 2))).toEqual([{ wrId: 7, status: 'REM_INV_REQ_ERR' }]);
-    expect(r.receives.waiting).toEqual([]);
+    expect(give(r, packet('SEND_ONLY', 0, 2))).toEqual([]);
+    expect(give(r, packet('SEND_ONLY', 1, 1))).toEqual([received(7, 1)]);
+    post(r, 8, MTU);
+    const tooLong = [packet('SEND_FIRST', 2, MTU), packet('SEND_LAST', 3, 1)];
+    expect(give(r, ...tooLong)).toEqual([{ wrId: 8, status: 'REM_INV_REQ_ERR' }]);
   });
 });
 
@@ -175,7 +178,7 @@ test('a receive that cannot be written ends the connection', () => {
   postReceive(r, { wrId: 7, local: new Uint8Array(8), broken: true });
   post(r, 8);
   expect(give(r, packet('SEND_ONLY', 0, 1))).toEqual([
-    { wrId: 7, status: 'LOC_QP_OP_ERR' },
+    { wrId: 7, status: 'LOC_PROT_ERR' },
     { wrId: 8, status: 'WR_FLUSH_ERR' },
   ]);
   expect(receiveUc(r, packet('SEND_ONLY', 1, 1)).dropped).toBe('error state');

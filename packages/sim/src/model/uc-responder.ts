@@ -12,7 +12,7 @@ import { checkLength, checkRemoteAccess, takesReceive } from './rc-responder-che
 import { receiveCompletion } from './rc-responder-execute.ts';
 import { type ConnectedConfig, type ConnectedResponder, flushReceives } from './rc-responder-state.ts';
 import { createReceiveQueue, takeReceive } from './receive-queue.ts';
-import { abandonReceive, failOnReceive, type Received, rejectReceive } from './unreliable-receive.ts';
+import { abandonReceive, failOnReceive, type Received } from './unreliable-receive.ts';
 
 export interface UcResponder extends ConnectedResponder {
   /** The message that comes is not complete any more: wait for the next. */
@@ -92,23 +92,17 @@ function continueMessage(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): 
     return { completions: [...failOnReceive(r.receives, receive), ...flushReceives(r)] };
   }
   const length = checkLength(r, packet, row);
-  if (length?.is === 'fault') {
-    // Of an SRQ the receive is taken, then found too small (class E).
-    return dropMessage(r, length.reason, length.receive && rejectReceive(r.receives, length.receive));
-  }
+  // Found at the first packet, the receive is not in use yet and stays where it is, in an SRQ too (class D).
+  if (length?.is === 'fault') return dropMessage(r, length.reason);
   const access = checkRemoteAccess(r, packet, row);
   if (access?.is === 'fault') return dropMessage(r, access.reason);
   return executeUc(r, packet, row);
 }
 
 /** Classes D and E: this message is over, the next begins with a FIRST or ONLY. */
-export function dropMessage(
-  r: UcResponder,
-  dropped: string,
-  completions: Received['completions'] = [],
-): Received {
+export function dropMessage(r: UcResponder, dropped: string): Received {
   r.dropping = true;
-  return { completions: [...abandonMessage(r), ...completions], dropped };
+  return { completions: abandonMessage(r), dropped };
 }
 
 /** §9.8.2.2: what a packet does that passed; the last of a SEND or of a WRITE with immediate completes a receive. */

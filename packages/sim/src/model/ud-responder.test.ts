@@ -4,14 +4,12 @@ import { grhArea } from './grh.ts';
 import { ModelGroups, MULTICAST_QPN } from './multicast.ts';
 import type { ModelPacket } from './packet.ts';
 import { postReceive } from './rc-responder-state.ts';
-import { createReceiveQueue } from './receive-queue.ts';
 import { createUdResponder, GSI_QKEY, receiveUd, type UdResponder } from './ud-responder.ts';
 
 const QKEY = 0x1111_1111;
 const GRH = new Uint8Array(40).fill(9);
 
-const responder = (qkey = QKEY, shared = false) =>
-  createUdResponder({ qpn: 1, qkey, pathMtu: 1024 }, createReceiveQueue(shared));
+const responder = (qkey = QKEY) => createUdResponder({ qpn: 1, qkey, pathMtu: 1024 });
 
 const post = (r: UdResponder, wrId: number, length = 100) => {
   const local = new Uint8Array(length);
@@ -58,12 +56,6 @@ test('without a receive it is lost', () => {
   expect(receiveUd(responder(), datagram(1), GRH).dropped).toBe('no receive is posted');
 });
 
-test('longer than the receive of an SRQ: that one completes in error', () => {
-  const r = responder(QKEY, true);
-  post(r, 7);
-  expect(receiveUd(r, datagram(61), GRH).completions).toEqual([{ wrId: 7, status: 'REM_INV_REQ_ERR' }]);
-});
-
 test('QP1 hears its own Q_Key only', () => {
   const r = responder(GSI_QKEY);
   post(r, 7, 296);
@@ -77,7 +69,7 @@ test('a bad receive ends the queue pair', () => {
   postReceive(r, { wrId: 7, local: new Uint8Array(100), broken: true });
   post(r, 8);
   expect(receiveUd(r, datagram(1), GRH).completions).toEqual([
-    { wrId: 7, status: 'LOC_QP_OP_ERR' },
+    { wrId: 7, status: 'LOC_PROT_ERR' },
     { wrId: 8, status: 'WR_FLUSH_ERR' },
   ]);
 });

@@ -7,7 +7,7 @@ import { type OpcodeInfo, Transport } from '@node-roce/wire';
 import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';
 import { receiveCompletion } from './rc-responder-execute.ts';
 import { createReceiveQueue, type ReceiveQueue, takeReceive } from './receive-queue.ts';
-import { failOnReceive, type Received, rejectReceive } from './unreliable-receive.ts';
+import { failOnReceive, type Received } from './unreliable-receive.ts';
 
 /** The Q_Key that QP1 has, and nobody else may use (§10.2.5, §13.5.1). */
 export const GSI_QKEY = 0x8001_0000;
@@ -44,9 +44,7 @@ export function receiveUd(r: UdResponder, packet: ModelPacket, grh: Uint8Array):
     return { completions: [...failOnReceive(r.receives, receive), ...flushUd(r)] };
   }
   const length = GRH_BYTES + packet.payload.length;
-  if (length > receive.local.length) {
-    return { completions: rejectReceive(r.receives, receive), dropped: 'the receive is too small' };
-  }
+  if (length > receive.local.length) return { completions: [], dropped: 'the receive is too small' };
   takeReceive(r.receives);
   receive.local.set(grh);
   receive.local.set(packet.payload, GRH_BYTES);

@@ -20,15 +20,8 @@ export function abandonReceive(queue: ReceiveQueue, receive: ModelReceiveRequest
   return [];
 }
 
-/** A message that does not fit, at its first packet: the receive stays (class D); one of an SRQ is used up (class E). */
-export function rejectReceive(queue: ReceiveQueue, receive: ModelReceiveRequest): ModelCompletion[] {
-  if (!queue.shared) return [];
-  dropReceive(queue, receive);
-  return [{ wrId: receive.wrId, status: 'REM_INV_REQ_ERR' }];
-}
-
 /** The receive itself is bad (its L_Key, say): it fails and takes the queue pair with it (class A). */
 export function failOnReceive(queue: ReceiveQueue, receive: ModelReceiveRequest): ModelCompletion[] {
   dropReceive(queue, receive);
-  return [{ wrId: receive.wrId, status: 'LOC_QP_OP_ERR' }];
+  return [{ wrId: receive.wrId, status: 'LOC_PROT_ERR' }];
 }
