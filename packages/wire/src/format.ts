@@ -2,6 +2,7 @@
 import { u16, u24, u32, u64 } from './bytes.ts';
 import { formatIpAddress, formatMac } from './gid.ts';
 import { describeSyndrome } from './headers/aeth.ts';
+import { BTH_BYTES } from './headers/bth.ts';
 import { ETHERNET_BYTES, VLAN_BYTES } from './network.ts';
 import { type ExtensionName, opcodeInfo } from './opcodes.ts';
 import { buildPacket, type Packet } from './packet.ts';
@@ -178,6 +179,33 @@ const extensions: Record<ExtensionName, readonly Row[]> = {
   cnp: [['reserved', 0, 16, (b, o) => (b.subarray(o, o + 16).some((byte) => byte) ? 'not zero' : 'zero')]],
 };
 
+/**
+ * Every field of the BTH at `o` and of the extension headers that its opcode has, as far as their bytes
+ * are there. Offsets are from the start of `b`. Empty where no BTH is.
+ */
+export function transportFields(b: Uint8Array, o = 0): FieldText[] {
+  const info = b.length >= o + BTH_BYTES ? opcodeInfo(b[o]) : undefined;
+  if (info === undefined) return [];
+  const fields: FieldText[] = [];
+  const layer = (name: string, header: number, rows: readonly Row[]) => {
+    for (const [field, at, length, text] of rows) {
+      const offset = header + at;
+      if (offset + length > b.length) return;
+      const value = text ? text(b, offset) : String(number(b, offset, length));
+      fields.push({
+        layer: name,
+        name: field,
+        text: value,
+        offset,
+        bytes: b.subarray(offset, offset + length),
+      });
+    }
+  };
+  layer('bth', o, bth);
+  for (const name of info.extensions) layer(name, o + info.offsets[name], extensions[name]);
+  return fields;
+}
+
 /** Every field of every layer, in the order of the wire. */
 export function packetFields(packet: Packet): FieldText[] {
   // The frame again, as it was: what is shown is what stands in these bytes.
@@ -204,8 +232,7 @@ export function packetFields(packet: Packet): FieldText[] {
     if (length > 0) add('ipv4', 'options', ipOffset + 20, length, `${length} bytes`);
   }
   if (packet.udp) layer('udp', bthOffset - 8, udp);
-  layer('bth', bthOffset, bth);
-  for (const name of info.extensions) layer(name, bthOffset + info.offsets[name], extensions[name]);
+  fields.push(...transportFields(b, bthOffset));
 
   const payloadAt = bthOffset + info.headerLength;
   const { payload, payloadLength, pad, icrc, trailer } = packet;

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { fromHex, toHex } from './bytes.ts';
 import type { Extensions } from './extensions.ts';
-import { formatFields, formatLine, packetFields } from './format.ts';
+import { formatFields, formatLine, packetFields, transportFields } from './format.ts';
 import { udpChecksum } from './network.ts';
 import { EXTENSION_BYTES, OPCODES, Opcode } from './opcodes.ts';
 import { buildPacket, FrameType, type PacketInput, parseFrame } from './packet.ts';
@@ -277,6 +277,20 @@ describe('as text', () => {
     expect(line('bth.PSN')).toBe(' 003f a7 88 bc bth.PSN 10979516');
     expect(line('reth.R_Key')).toBe(' 004a 00 00 47 b3 reth.R_Key 0x000047b3');
     expect(line('icrc.value')).toBe(' 005a e3 d8 56 bb icrc.value 0xe3d856bb (ok)');
+  });
+
+  test('transport fields are those of the whole packet, up to where the bytes end', () => {
+    const { bthOffset, info } = parsed(V1);
+    const whole = packetFields(parsed(V1)).filter(({ layer }) => layer === 'bth' || layer === 'reth');
+    const frame = V1;
+    expect(transportFields(frame, bthOffset)).toEqual(whole);
+    for (let end = 0; end <= info.headerLength; end++) {
+      const fields = transportFields(frame.subarray(bthOffset, bthOffset + end));
+      expect(fields.length).toBe(
+        end < 12 ? 0 : whole.filter((f) => f.offset + f.bytes.length <= bthOffset + end).length,
+      );
+    }
+    expect(transportFields(new Uint8Array(40).fill(0xff))).toEqual([]);
   });
 
   test('the fields cover every byte of a frame', () => {
