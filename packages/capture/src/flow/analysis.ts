@@ -72,6 +72,8 @@ export interface Distribution {
 export interface PlotPoint {
   time: number;
   psn: number;
+  /** Whose PSNs these are: each end counts its own requests, and the answers to them carry its numbers. */
+  requester: 'a' | 'b';
   kind: 'request' | 'retransmission' | 'response' | 'ack' | 'nak' | 'rnr' | 'cnp' | 'marked';
   frame: number;
 }
