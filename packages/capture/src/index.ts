@@ -1,4 +1,11 @@
 /** What happened in a RoCE capture. */
 
 export * from './flow/analysis.ts';
+export * from './read/addresses.ts';
+export type { Refusal } from './read/decode.ts';
+export * from './read/filter.ts';
+export type { Crc32 } from './read/icrc-check.ts';
 export * from './read/packet.ts';
+export * from './read/read.ts';
+export * from './read/reader.ts';
+export { packetFrame } from './read/super-packet.ts';

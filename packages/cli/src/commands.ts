@@ -2,7 +2,7 @@
  * The commands: names, options, examples. What a command does is in `commands/NAME.ts`, loaded when it
  * runs, so that reading a capture needs no native addon and `--help` is quick.
  */
-import { integer, type OptionSpec, oneOf, percent, seconds, text } from './options.ts';
+import { addressOrPrefix, integer, type OptionSpec, oneOf, percent, seconds, text } from './options.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Runs a command; resolves to its exit code. */
@@ -159,7 +159,8 @@ export const commands: readonly CommandSpec[] = [
     summary: 'Print the RoCE packets of a capture, one a line, with the ICRC verdict',
     description:
       'Reads pcap and pcapng, also compressed with gzip; - reads standard input. Prints RoCE v2 and v1 packets;\n' +
-      'other frames are counted. Super-packets captured on lo or veth are split into their packets.\n' +
+      'other frames are counted. Super-packets captured on lo or veth are split into their packets, and what an\n' +
+      'ERSPAN or VXLAN mirror carries is taken out of it.\n' +
       'A damaged file is printed as far as it can be read; the exit code is then 1.',
     options: [
       { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
@@ -174,6 +175,12 @@ export const commands: readonly CommandSpec[] = [
       },
       { flags: '--opcode <text>', summary: "Only packets whose opcode's name contains this", parse: text },
       {
+        flags: '--address <address>',
+        summary: 'Only packets from or to this address, or prefix such as 10.0.0.0/8',
+        parse: addressOrPrefix,
+      },
+      { flags: '--nak', summary: 'Only NAKs, RNR NAKs included' },
+      {
         flags: '-c, --count <packets>',
         summary: 'Stop after so many packets',
         parse: integer(1, Number.MAX_SAFE_INTEGER),
@@ -184,6 +191,7 @@ export const commands: readonly CommandSpec[] = [
       ['dump --json trace.pcapng.gz', 'one JSON object a packet'],
       ['dump -x -c 1 trace.pcap', 'the first packet, field by field'],
       ["dump --qp 0x11 --opcode 'RDMA Write' trace.pcap", 'WRITEs to one queue pair'],
+      ['dump --nak trace.pcap', 'what was refused'],
       ['dump - < trace.pcap', 'from standard input'],
     ],
     load: () => import('./commands/dump.ts'),

@@ -1,4 +1,5 @@
 /** Options of a command: how they are declared, and how their text becomes a value or a usage error. */
+import { parseIpAddress } from '@node-roce/wire';
 
 /** What stands for standard input among a command's arguments: no file can have a NUL in its name. */
 export const STDIN = '\0stdin';
@@ -58,6 +59,17 @@ export const seconds: Parse = (given) => {
 
 export const text: Parse = (given) => {
   if (given === '' || given === true) throw new Error('a text');
+  return String(given);
+};
+
+/** An IPv4 or IPv6 address, with or without `/length`; the text as it was typed. */
+export const addressOrPrefix: Parse = (given) => {
+  const [address = '', length, ...rest] = String(given).split('/');
+  const bytes = parseIpAddress(address);
+  const fits =
+    length === undefined || (/^\d{1,3}$/.test(length) && Number(length) <= (bytes?.length ?? 0) * 8);
+  if (bytes === undefined || !fits || rest.length > 0)
+    throw new Error('an address, or a prefix such as 10.0.0.0/8');
   return String(given);
 };
 

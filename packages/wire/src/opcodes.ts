@@ -66,6 +66,11 @@ export interface OpcodeInfo {
    * names for RD, XRC, FLUSH, ATOMIC WRITE and the CNP; theirs here are made in the same way.
    */
   readonly name: string;
+  /**
+   * `RC RDMA WRITE First`: what Wireshark 4.0 calls the value of the field `infiniband.bth.opcode`; newer
+   * opcodes are named likewise.
+   */
+  readonly fieldName: string;
   /** The key in `Opcode`, `RC_RDMA_WRITE_FIRST`. */
   readonly key: OpcodeName;
   /** One of `Transport`. */
@@ -102,6 +107,7 @@ export interface OpcodeInfo {
 interface Operation {
   readonly key: OperationName;
   readonly name: string;
+  readonly fieldName: string;
   readonly headers: readonly ExtensionName[];
   /** p: payload, f: begins a message, l: ends one, r: response. */
   readonly flags: string;
@@ -109,42 +115,122 @@ interface Operation {
 
 // The headers are those that come after a transport's own (RDETH, DETH, XRCETH).
 const operations: readonly Operation[] = [
-  { key: 'SEND_FIRST', name: 'Send First', headers: [], flags: 'pf' },
-  { key: 'SEND_MIDDLE', name: 'Send Middle', headers: [], flags: 'p' },
-  { key: 'SEND_LAST', name: 'Send Last', headers: [], flags: 'pl' },
-  { key: 'SEND_LAST_WITH_IMMEDIATE', name: 'Send Last Immediate', headers: ['immDt'], flags: 'pl' },
-  { key: 'SEND_ONLY', name: 'Send Only', headers: [], flags: 'pfl' },
-  { key: 'SEND_ONLY_WITH_IMMEDIATE', name: 'Send Only Immediate', headers: ['immDt'], flags: 'pfl' },
-  { key: 'RDMA_WRITE_FIRST', name: 'RDMA Write First', headers: ['reth'], flags: 'pf' },
-  { key: 'RDMA_WRITE_MIDDLE', name: 'RDMA Write Middle', headers: [], flags: 'p' },
-  { key: 'RDMA_WRITE_LAST', name: 'RDMA Write Last', headers: [], flags: 'pl' },
+  { key: 'SEND_FIRST', name: 'Send First', fieldName: 'SEND First', headers: [], flags: 'pf' },
+  { key: 'SEND_MIDDLE', name: 'Send Middle', fieldName: 'SEND Middle', headers: [], flags: 'p' },
+  { key: 'SEND_LAST', name: 'Send Last', fieldName: 'SEND Last', headers: [], flags: 'pl' },
   {
-    key: 'RDMA_WRITE_LAST_WITH_IMMEDIATE',
-    name: 'RDMA Write Last Immediate',
+    key: 'SEND_LAST_WITH_IMMEDIATE',
+    name: 'Send Last Immediate',
+    fieldName: 'SEND Last with Immediate',
     headers: ['immDt'],
     flags: 'pl',
   },
-  { key: 'RDMA_WRITE_ONLY', name: 'RDMA Write Only', headers: ['reth'], flags: 'pfl' },
+  { key: 'SEND_ONLY', name: 'Send Only', fieldName: 'SEND Only', headers: [], flags: 'pfl' },
+  {
+    key: 'SEND_ONLY_WITH_IMMEDIATE',
+    name: 'Send Only Immediate',
+    fieldName: 'SEND Only with Immediate',
+    headers: ['immDt'],
+    flags: 'pfl',
+  },
+  {
+    key: 'RDMA_WRITE_FIRST',
+    name: 'RDMA Write First',
+    fieldName: 'RDMA WRITE First',
+    headers: ['reth'],
+    flags: 'pf',
+  },
+  {
+    key: 'RDMA_WRITE_MIDDLE',
+    name: 'RDMA Write Middle',
+    fieldName: 'RDMA WRITE Middle',
+    headers: [],
+    flags: 'p',
+  },
+  { key: 'RDMA_WRITE_LAST', name: 'RDMA Write Last', fieldName: 'RDMA WRITE Last', headers: [], flags: 'pl' },
+  {
+    key: 'RDMA_WRITE_LAST_WITH_IMMEDIATE',
+    name: 'RDMA Write Last Immediate',
+    fieldName: 'RDMA WRITE Last with Immediate',
+    headers: ['immDt'],
+    flags: 'pl',
+  },
+  {
+    key: 'RDMA_WRITE_ONLY',
+    name: 'RDMA Write Only',
+    fieldName: 'RDMA WRITE Only',
+    headers: ['reth'],
+    flags: 'pfl',
+  },
   {
     key: 'RDMA_WRITE_ONLY_WITH_IMMEDIATE',
     name: 'RDMA Write Only Immediate',
+    fieldName: 'RDMA WRITE Only with Immediate',
     headers: ['reth', 'immDt'],
     flags: 'pfl',
   },
-  { key: 'RDMA_READ_REQUEST', name: 'RDMA Read Request', headers: ['reth'], flags: 'fl' },
-  { key: 'RDMA_READ_RESPONSE_FIRST', name: 'RDMA Read Response First', headers: ['aeth'], flags: 'pfr' },
-  { key: 'RDMA_READ_RESPONSE_MIDDLE', name: 'RDMA Read Response Middle', headers: [], flags: 'pr' },
-  { key: 'RDMA_READ_RESPONSE_LAST', name: 'RDMA Read Response Last', headers: ['aeth'], flags: 'plr' },
-  { key: 'RDMA_READ_RESPONSE_ONLY', name: 'RDMA Read Response Only', headers: ['aeth'], flags: 'pflr' },
-  { key: 'ACKNOWLEDGE', name: 'Acknowledge', headers: ['aeth'], flags: 'flr' },
-  { key: 'ATOMIC_ACKNOWLEDGE', name: 'Atomic Acknowledge', headers: ['aeth', 'atomicAckEth'], flags: 'flr' },
-  { key: 'COMPARE_SWAP', name: 'Compare Swap', headers: ['atomicEth'], flags: 'fl' },
-  { key: 'FETCH_ADD', name: 'Fetch Add', headers: ['atomicEth'], flags: 'fl' },
-  { key: 'RESYNC', name: 'Resync', headers: [], flags: 'fl' },
-  { key: 'SEND_LAST_WITH_INVALIDATE', name: 'Send Last Invalidate', headers: ['ieth'], flags: 'pl' },
-  { key: 'SEND_ONLY_WITH_INVALIDATE', name: 'Send Only Invalidate', headers: ['ieth'], flags: 'pfl' },
-  { key: 'FLUSH', name: 'Flush', headers: ['feth', 'reth'], flags: 'fl' },
-  { key: 'ATOMIC_WRITE', name: 'Atomic Write', headers: ['reth'], flags: 'pfl' },
+  {
+    key: 'RDMA_READ_REQUEST',
+    name: 'RDMA Read Request',
+    fieldName: 'RDMA READ Request',
+    headers: ['reth'],
+    flags: 'fl',
+  },
+  {
+    key: 'RDMA_READ_RESPONSE_FIRST',
+    name: 'RDMA Read Response First',
+    fieldName: 'RDMA READ response First',
+    headers: ['aeth'],
+    flags: 'pfr',
+  },
+  {
+    key: 'RDMA_READ_RESPONSE_MIDDLE',
+    name: 'RDMA Read Response Middle',
+    fieldName: 'RDMA READ response Middle',
+    headers: [],
+    flags: 'pr',
+  },
+  {
+    key: 'RDMA_READ_RESPONSE_LAST',
+    name: 'RDMA Read Response Last',
+    fieldName: 'RDMA READ response Last',
+    headers: ['aeth'],
+    flags: 'plr',
+  },
+  {
+    key: 'RDMA_READ_RESPONSE_ONLY',
+    name: 'RDMA Read Response Only',
+    fieldName: 'RDMA READ response Only',
+    headers: ['aeth'],
+    flags: 'pflr',
+  },
+  { key: 'ACKNOWLEDGE', name: 'Acknowledge', fieldName: 'Acknowledge', headers: ['aeth'], flags: 'flr' },
+  {
+    key: 'ATOMIC_ACKNOWLEDGE',
+    name: 'Atomic Acknowledge',
+    fieldName: 'ATOMIC Acknowledge',
+    headers: ['aeth', 'atomicAckEth'],
+    flags: 'flr',
+  },
+  { key: 'COMPARE_SWAP', name: 'Compare Swap', fieldName: 'CmpSwap', headers: ['atomicEth'], flags: 'fl' },
+  { key: 'FETCH_ADD', name: 'Fetch Add', fieldName: 'FetchAdd', headers: ['atomicEth'], flags: 'fl' },
+  { key: 'RESYNC', name: 'Resync', fieldName: 'RESYNC', headers: [], flags: 'fl' },
+  {
+    key: 'SEND_LAST_WITH_INVALIDATE',
+    name: 'Send Last Invalidate',
+    fieldName: 'SEND Last with Invalidate',
+    headers: ['ieth'],
+    flags: 'pl',
+  },
+  {
+    key: 'SEND_ONLY_WITH_INVALIDATE',
+    name: 'Send Only Invalidate',
+    fieldName: 'SEND Only with Invalidate',
+    headers: ['ieth'],
+    flags: 'pfl',
+  },
+  { key: 'FLUSH', name: 'Flush', fieldName: 'FLUSH', headers: ['feth', 'reth'], flags: 'fl' },
+  { key: 'ATOMIC_WRITE', name: 'Atomic Write', fieldName: 'ATOMIC WRITE', headers: ['reth'], flags: 'pfl' },
 ];
 
 const isUdOperation = (bits: number) =>
@@ -196,6 +282,7 @@ function makeRow(
   operation: number,
   key: string,
   name: string,
+  fieldName: string,
   extensions: readonly ExtensionName[],
   flags: string,
 ): OpcodeInfo {
@@ -220,6 +307,7 @@ function makeRow(
   return {
     opcode: Transport[transportName] | operation,
     name,
+    fieldName,
     key: key as OpcodeName,
     transport: Transport[transportName],
     transportName,
@@ -244,7 +332,7 @@ function makeRow(
 
 const rows: OpcodeInfo[] = [];
 for (const transport of transports) {
-  for (const { key, name, headers, flags } of operations) {
+  for (const { key, name, fieldName, headers, flags } of operations) {
     const bits = OperationBits[key];
     if (!transport.has(bits)) continue;
     const before = flags.includes('r') ? transport.response : transport.request;
@@ -254,13 +342,15 @@ for (const transport of transports) {
         bits,
         `${transport.name}_${key}`,
         `${transport.name} ${name}`,
+        // The two rows of UD have a small letter there.
+        `${transport.name} ${transport.name === 'UD' ? fieldName.replace('Only', 'only') : fieldName}`,
         [...before, ...headers],
         flags,
       ),
     );
   }
 }
-rows.push(makeRow('CNP', 1, 'CNP', 'CNP', ['cnp'], 'fl'));
+rows.push(makeRow('CNP', 1, 'CNP', 'CNP', 'CNP', ['cnp'], 'fl'));
 
 /** Every row, ascending by opcode. */
 export const OPCODES: readonly OpcodeInfo[] = rows.sort((a, b) => a.opcode - b.opcode);

@@ -8,11 +8,17 @@ import type { OpcodeInfo } from '@node-roce/wire';
 /** Verdicts on the ICRC. `NONE`: the capture was cut before it, or the reader was told not to check. */
 export const IcrcVerdict = { OK: 0, BAD: 1, NONE: 2 } as const;
 
+/** A verdict as a word. */
+export const verdictName = (verdict: number): 'ok' | 'bad' | 'none' =>
+  verdict === IcrcVerdict.OK ? 'ok' : verdict === IcrcVerdict.BAD ? 'bad' : 'none';
+
 export class RocePacket {
   /** Frame number in the capture from 1, as tcpdump and Wireshark count. */
   frame = 0;
   /** 0, or the place of the packet in its GSO super-packet. */
   part = 0;
+  /** Packets that the frame holds: 1, or those of a GSO super-packet. */
+  parts = 1;
   interfaceId = 0;
   /** Nanoseconds since the first frame of the capture. Negative where a frame is older than the first. */
   time = 0;
@@ -28,6 +34,8 @@ export class RocePacket {
   destination = 0;
   /** UDP source port; 0 in v1. */
   sourcePort = 0;
+  /** IPv4 Identification that the ICRC was computed with (in super-packets not the header's); −1 in IPv6 and v1. */
+  ipId = -1;
   /** Upper six bits of the traffic class, and ECN (0 … 3; 3 is CE). */
   dscp = 0;
   ecn = 0;
@@ -54,7 +62,13 @@ export class RocePacket {
   bytes: Uint8Array = new Uint8Array(0);
   frameOffset = 0;
   frameLength = 0;
-  /** In `bytes`: the IP header (v1: GRH), the BTH, the first extension header, the payload. */
+  /** Link type of the headers at `link`, where the innermost frame starts: not the outer one's in a mirror. */
+  linkType = 1;
+  link = 0;
+  /**
+   * In `bytes`: the IP header (v1: GRH), the BTH, the first extension header, the payload. In a
+   * super-packet all parts share one IP and UDP header, whose lengths are the whole's.
+   */
   ip = 0;
   bth = 0;
   extensions = 0;

@@ -8,7 +8,6 @@ import {
   packetAddresses,
 } from '@node-roce/wire';
 import type { Terminal } from '../terminal.ts';
-import { opcodeName } from './opcode-name.ts';
 
 /** A packet and where it stands in the capture. */
 export interface Entry {
@@ -17,6 +16,8 @@ export interface Entry {
   number: number;
   /** Position in the super-packet that the frame is, from 0; undefined where the frame is one packet. */
   segment: number | undefined;
+  /** What it was taken out of. */
+  mirror: 'none' | 'erspan' | 'vxlan';
   /** Nanoseconds since 1970; undefined where the file has no time. */
   time: bigint | undefined;
   /** Nanoseconds since the file's first frame. */
@@ -31,40 +32,53 @@ function seconds(ns: bigint, digits = 9): string {
 }
 
 /** One line, in the manner of tshark. */
-export function toLine({ packet, number, segment, relativeTime }: Entry, { colors }: Terminal): string {
+export function toLine(
+  { packet, number, segment, mirror, relativeTime }: Entry,
+  { colors }: Terminal,
+): string {
   const frame = `${number}${segment === undefined ? '' : `.${segment}`}`;
   const time = relativeTime === undefined ? '' : seconds(relativeTime, 6);
   const text = formatLine(packet);
   const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad$/, colors.red('icrc BAD')) : text;
-  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}`;
+  const inside = mirror === 'none' ? '' : ` in ${mirror}`;
+  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${inside}`;
 }
 
 /** A line a field, with its offset in the frame and its bytes. */
-export function toFields({ packet, number, segment, time }: Entry, { colors }: Terminal): string {
+export function toFields({ packet, number, segment, mirror, time }: Entry, { colors }: Terminal): string {
   const of = segment === undefined ? '' : `, packet ${segment} of a super-packet`;
+  const inside = mirror === 'none' ? '' : `, taken out of ${mirror}`;
   const when = time === undefined ? '' : ` at ${seconds(time)}`;
   const fields = formatFields(packet, { offsets: true, hex: true });
-  return `${colors.bold(`Frame ${number}${of}${when}`)}\n${fields.replace(/\(bad\)/, colors.red('(BAD)'))}\n`;
+  return `${colors.bold(`Frame ${number}${of}${inside}${when}`)}\n${fields.replace(/\(bad\)/, colors.red('(BAD)'))}\n`;
 }
 
 /**
  * The object of `--json`. Times are texts, as a number would lose the nanoseconds; so are fields of 64
- * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, an
- * extension header's member in packets that have it.
+ * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, `mirror`
+ * in packets taken out of one, an extension header's member in packets that have it.
  */
-export function toJson({ packet, number, segment, time, relativeTime }: Entry): Record<string, unknown> {
+export function toJson({
+  packet,
+  number,
+  segment,
+  mirror,
+  time,
+  relativeTime,
+}: Entry): Record<string, unknown> {
   const { bth, extensions, info, udp, version } = packet;
   const { source, destination } = packetAddresses(packet);
   return {
     frame: number,
     segment,
+    mirror: mirror === 'none' ? undefined : mirror,
     time: time === undefined ? null : seconds(time),
     relativeTime: relativeTime === undefined ? null : seconds(relativeTime),
     src: source,
     dst: destination,
     srcPort: udp?.sourcePort ?? null,
     roceVersion: version,
-    opcode: opcodeName(info),
+    opcode: info.fieldName,
     opcodeValue: bth.opcode,
     transport: info.transportName,
     destQp: bth.destQp,

@@ -1,4 +1,3 @@
-import { LinkType } from '@node-roce/pcap';
 import {
   ICRC_BYTES,
   icrcV2,
@@ -13,7 +12,10 @@ import {
   writeReth,
 } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { SuperPacketSplitter } from './super-packet.ts';
+import { rawRecord } from '../../testing/records.ts';
+import { verdictName } from './packet.ts';
+import { PacketReader } from './reader.ts';
+import { packetFrame } from './super-packet.ts';
 
 const PORT = 4791;
 
@@ -72,15 +74,20 @@ function ipPacket(ip: number, udpPayload: number, id: number): Uint8Array {
   return packet;
 }
 
-function parse(frame: Uint8Array): Packet {
-  const parsed = parseFrame(frame, LinkType.RAW);
-  if (!parsed.ok) throw new Error(parsed.detail);
-  return parsed.packet;
-}
-
+/** What the reader makes of a frame; the packets that it gives are frames of their own again. */
 function split(frame: Uint8Array): Packet[] {
-  const packet = parse(frame);
-  return new SuperPacketSplitter().split(frame, packet)?.map(parse) ?? [packet];
+  const packets: Packet[] = [];
+  const reader = new PacketReader({
+    onPacket: (packet) => {
+      const parsed = parseFrame(packetFrame(packet), packet.linkType);
+      if (!parsed.ok) throw new Error(parsed.detail);
+      expect(verdictName(packet.icrc)).toBe(parsed.packet.icrcStatus);
+      expect(packet.payloadLength).toBe(parsed.packet.payloadLength);
+      packets.push(parsed.packet);
+    },
+  });
+  reader.frame(rawRecord(frame));
+  return packets;
 }
 
 const middles = (count: number, payload: number, last: number): Segment[] => [
@@ -134,18 +141,20 @@ test('two packets that fit in the length of one', () => {
 
 test('a segment is a whole IP packet: its own lengths and checksum', () => {
   const frame = superPacket(middles(2, 1024, 100));
-  const [, second] = new SuperPacketSplitter().split(frame, parse(frame))!;
-  expect(second!.length).toBe(20 + 8 + 12 + 1024 + 4);
+  const frames: Uint8Array[] = [];
+  new PacketReader({ onPacket: (packet) => frames.push(packetFrame(packet)) }).frame(rawRecord(frame));
+  const second = frames[1];
+  expect(second.length).toBe(20 + 8 + 12 + 1024 + 4);
   let sum = 0;
-  for (let o = 0; o < 20; o += 2) sum += (second![o]! << 8) | second![o + 1]!;
+  for (let o = 0; o < 20; o += 2) sum += (second[o] << 8) | second[o + 1];
   while (sum > 0xffff) sum = (sum & 0xffff) + (sum >>> 16);
   expect(sum).toBe(0xffff);
-  expect(verifyIcrc(second!, 0, second!.length)).toBe(true);
+  expect(verifyIcrc(second, 0, second.length)).toBe(true);
 });
 
 test('a corrupt segment after the first is shown as bad, the others as good', () => {
   const frame = superPacket(middles(4, 1024, 1024));
-  frame[28 + 2 * 1040 + 500]! ^= 1;
+  frame[28 + 2 * 1040 + 500] ^= 1;
   expect(split(frame).map((packet) => packet.icrcStatus)).toEqual(['ok', 'ok', 'bad', 'ok', 'ok']);
 });
 
@@ -159,6 +168,6 @@ test('a super-packet that the capture cut: packets up to the cut', () => {
 test('one packet stays one, whether its ICRC is right or not', () => {
   const frame = superPacket([{ opcode: Opcode.RC_RDMA_WRITE_ONLY, psn: 1, payload: 4096 }]);
   expect(split(frame)).toHaveLength(1);
-  frame[100]! ^= 4;
+  frame[100] ^= 4;
   expect(seen(split(frame))).toMatchObject([{ icrc: 'bad', payload: 4096 }]);
 });

@@ -1,0 +1,77 @@
+/** Which packets are wanted: what `roce dump` and `roce slice` have in common. */
+import { AethKind, aethKind, parseIpAddress } from '@node-roce/wire';
+import type { AddressTable } from './addresses.ts';
+import type { RocePacket } from './packet.ts';
+
+export interface PacketFilter {
+  /** Destination queue pair. */
+  qp?: number | undefined;
+  /** Part of the opcode's name, in either way of Wireshark to write it, in letters of any case. */
+  opcode?: string | undefined;
+  /** Source or destination: an IPv4 or IPv6 address, or a prefix such as `10.0.0.0/8`. */
+  address?: string | undefined;
+  /** Only NAKs, RNR NAKs included. */
+  nak?: boolean | undefined;
+  /** Nanoseconds since the first frame, both included. */
+  from?: number | undefined;
+  to?: number | undefined;
+}
+
+/**
+ * The filter as a function, quick enough for each packet of a long capture.
+ * @throws RangeError for an address that is none
+ */
+export function packetFilter(filter: PacketFilter, addresses: AddressTable): (packet: RocePacket) => boolean {
+  const { qp, nak, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
+  const opcode = filter.opcode?.toLowerCase();
+  const matches = filter.address === undefined ? undefined : addressMatcher(filter.address, addresses);
+  return (packet) =>
+    (qp === undefined || packet.destQp === qp) &&
+    (!nak || isNak(packet)) &&
+    (opcode === undefined || isNamed(packet, opcode)) &&
+    packet.time >= from &&
+    packet.time <= to &&
+    (matches === undefined || matches(packet.source) || matches(packet.destination));
+}
+
+function isNamed({ info }: RocePacket, opcode: string): boolean {
+  return info.name.toLowerCase().includes(opcode) || info.fieldName.toLowerCase().includes(opcode);
+}
+
+/** Whether it carries an AETH (uncut) with an RNR NAK or NAK (IBTA vol 1 §9.7.5.1.1). */
+export function isNak({ info, bytes, bth, end }: RocePacket): boolean {
+  const at = info.offsets.aeth;
+  if (at < 0 || bth + at >= end) return false;
+  const kind = aethKind(bytes[bth + at]);
+  return kind === AethKind.NAK || kind === AethKind.RNR_NAK;
+}
+
+function addressMatcher(text: string, addresses: AddressTable): (index: number) => boolean {
+  const [address = '', length, ...rest] = text.split('/');
+  const wanted = parseIpAddress(address);
+  const bits = length === undefined ? (wanted?.length ?? 0) * 8 : Number(length === '' ? Number.NaN : length);
+  if (
+    wanted === undefined ||
+    rest.length > 0 ||
+    !Number.isInteger(bits) ||
+    bits < 0 ||
+    bits > wanted.length * 8
+  ) {
+    throw new RangeError(`not an address or prefix: ${text}`);
+  }
+  // An address is compared once, whatever the number of its packets.
+  const known: boolean[] = [];
+  return (index) => {
+    known[index] ??= hasPrefix(addresses.bytes(index), wanted, bits);
+    return known[index];
+  };
+}
+
+function hasPrefix(address: Uint8Array, wanted: Uint8Array, bits: number): boolean {
+  if (address.length !== wanted.length) return false;
+  for (let i = 0; i < bits; i += 8) {
+    const mask = 0xff & (0xff << Math.max(0, 8 - (bits - i)));
+    if (((address[i] ^ wanted[i]) & mask) !== 0) return false;
+  }
+  return true;
+}

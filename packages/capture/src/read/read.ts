@@ -1,0 +1,82 @@
+/** The packets of a capture file or stream. */
+import { open } from 'node:fs/promises';
+import { CaptureError } from '@node-roce/pcap';
+import { type CaptureSource, openCapture } from '@node-roce/pcap/node';
+import type { CaptureSummary } from '../flow/analysis.ts';
+import type { Addresses } from './packet.ts';
+import { PacketReader, type PacketReaderOptions } from './reader.ts';
+
+/** Where a long reading stands. */
+export interface ReadProgress {
+  /** Of the file, inflated where it is compressed. */
+  bytes: number;
+  /** All of the file; undefined for streams and compressed files. */
+  total: number | undefined;
+  frames: number;
+  rocePackets: number;
+}
+
+export interface ReadOptions extends PacketReaderOptions {
+  /** Called after each chunk of input, 256 KiB of a file. */
+  readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
+  /** Awaited after each chunk: for consumers that write what they were given. `false` ends the reading. */
+  readonly onChunk?: (() => Promise<void> | boolean | void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** What was read. */
+export interface ReadResult {
+  summary: CaptureSummary;
+  /** What the numbers in packets stand for. */
+  addresses: Addresses;
+}
+
+/**
+ * Reads pcap or pcapng, plain or gzip, and gives its RoCE packets to `onPacket`; memory does not grow with the
+ * capture. Damage ends the reading and stands in `summary.damage`: what came before it counts.
+ *
+ * ```ts
+ * const { summary } = await readPackets('trace.pcapng.gz', {
+ *   onPacket: (packet) => console.log(packet.frame, packet.info.name, packet.psn),
+ * });
+ * ```
+ *
+ * Rejects with the system's error where the file can't be read, and with the signal's reason.
+ */
+export async function readPackets(source: CaptureSource, options: ReadOptions = {}): Promise<ReadResult> {
+  const { onProgress, onChunk, signal } = options;
+  const reader = new PacketReader(options);
+  const total = onProgress === undefined ? undefined : await plainSize(source);
+  await using capture = openCapture(source);
+  let damage: string | undefined;
+  try {
+    for await (const batch of capture) {
+      signal?.throwIfAborted();
+      for (const record of batch) reader.frame(record);
+      const { frames, rocePackets } = reader;
+      onProgress?.({ bytes: capture.offset, total, frames, rocePackets });
+      const more = onChunk?.();
+      if ((more instanceof Promise ? await more : more) === false) break;
+    }
+  } catch (error) {
+    if (!(error instanceof CaptureError)) throw error;
+    damage = error.message;
+  }
+  const file = typeof source === 'string' ? source : source instanceof URL ? source.pathname : undefined;
+  return { summary: reader.summary(file, damage), addresses: reader.addresses };
+}
+
+/** Bytes of a file that is not compressed; undefined for all else. */
+async function plainSize(source: CaptureSource): Promise<number | undefined> {
+  if (typeof source !== 'string' && !(source instanceof URL)) return undefined;
+  try {
+    await using file = await open(source);
+    const stat = await file.stat();
+    if (!stat.isFile()) return undefined;
+    const { buffer } = await file.read(new Uint8Array(2), 0, 2, 0);
+    return buffer[0] === 0x1f && buffer[1] === 0x8b ? undefined : stat.size;
+  } catch {
+    // Reading it will say what is wrong.
+    return undefined;
+  }
+}

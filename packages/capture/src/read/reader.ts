@@ -1,0 +1,212 @@
+/** Captured frames in, RoCE packets out: decoding, super-packets, verdicts, and the counts of the summary. */
+import { type InterfaceInfo, linkTypeName, type PacketRecord, type SectionInfo } from '@node-roce/pcap';
+import { ICRC_BYTES } from '@node-roce/wire';
+import type { CaptureSummary } from '../flow/analysis.ts';
+import { AddressTable } from './addresses.ts';
+import { FrameDecoder, type Refusal } from './decode.ts';
+import { type Crc32, isIcrcRight } from './icrc-check.ts';
+import { IcrcVerdict, RocePacket } from './packet.ts';
+import { isSurelySingle, LONGEST_PACKET, SuperPacketSplitter } from './super-packet.ts';
+
+/** A frame without a packet, or a part of a super-packet that is none. */
+export interface RefusedFrame {
+  /** From 1. */
+  frame: number;
+  reason: Refusal;
+  /** What was there instead, in words. */
+  detail: string;
+  /** Where in the frame. */
+  offset: number;
+}
+
+export interface PacketReaderOptions {
+  /** False leaves all ICRCs unchecked, but those that super-packets are told by. Default true. */
+  readonly icrc?: boolean | undefined;
+  /** A CRC-32 that is faster than zlib's. */
+  readonly crc32?: Crc32 | undefined;
+  /**
+   * Called for each packet, in the order of the capture. The packet is one object, used again for each: its
+   * fields, and the bytes it refers to, hold until the function returns. `reader.record` is its frame.
+   */
+  readonly onPacket?: ((packet: RocePacket, reader: PacketReader) => void) | undefined;
+  /** Called for each frame without a packet, what is simply not RoCE included. */
+  readonly onRefused?: ((refused: RefusedFrame, reader: PacketReader) => void) | undefined;
+}
+
+/** Interfaces whose counters and link types are kept. */
+const MAX_SECTIONS = 1024;
+
+export class PacketReader {
+  /** What the numbers in packets stand for. */
+  readonly addresses: AddressTable = new AddressTable();
+  /** The frame at hand. */
+  record!: PacketRecord;
+  /** Frames so far. */
+  frames = 0;
+  rocePackets = 0;
+  otherFrames = 0;
+  readonly #options: PacketReaderOptions;
+  readonly #packet = new RocePacket();
+  readonly #decoder = new FrameDecoder(this.#packet, this.addresses);
+  readonly #splitter: SuperPacketSplitter;
+  readonly #checks: boolean;
+  readonly #icrcs = [0, 0, 0];
+  readonly #damaged: Record<string, number> = {};
+  readonly #sections: SectionInfo[] = [];
+  #section: SectionInfo | undefined;
+  #cutFrames = 0;
+  #superPackets = 0;
+  #told = 0;
+  #start: { seconds: number; nanoseconds: number } | undefined;
+  #time = 0;
+  #least = 0;
+  #most = 0;
+
+  constructor(options: PacketReaderOptions = {}) {
+    this.#options = options;
+    this.#checks = options.icrc ?? true;
+    this.#splitter = new SuperPacketSplitter(options.crc32);
+  }
+
+  /** Takes the next frame. Never throws for what stands in it. */
+  frame(record: PacketRecord): void {
+    this.record = record;
+    this.frames++;
+    if (record.section !== this.#section) this.#enter(record.section);
+    if (record.capturedLength < record.originalLength) this.#cutFrames++;
+    if (record.dropCount !== undefined) this.#told += record.dropCount;
+    this.#setTime(record);
+    const packet = this.#packet;
+    packet.frame = this.frames;
+    packet.interfaceId = record.interface.id;
+    packet.time = this.#time;
+    const { bytes, byteOffset } = record;
+    const end = byteOffset + record.capturedLength;
+    if (!this.#decoder.decode(bytes, byteOffset, end, record.interface.linkType)) this.#refuse();
+    else if (packet.version === 1) this.#single(end);
+    else this.#datagram(end);
+  }
+
+  /** What has been read so far, as a whole. */
+  summary(file?: string, damage?: string): CaptureSummary {
+    const interfaces = this.#sections.flatMap((section) => section.interfaces);
+    const [ok = 0, bad = 0, none = 0] = this.#icrcs;
+    return {
+      file,
+      format: this.#sections[0]?.format ?? 'unknown',
+      linkTypes: [...new Set(interfaces.map(({ linkType }) => linkTypeName(linkType)))],
+      startTime: this.#startTime(),
+      duration: this.#most - this.#least,
+      frames: this.frames,
+      rocePackets: this.rocePackets,
+      otherFrames: this.otherFrames,
+      damaged: { ...this.#damaged },
+      cutFrames: this.#cutFrames,
+      superPackets: this.#superPackets,
+      icrc: { ok, bad, none },
+      droppedByCapture: this.#dropped(interfaces),
+      damage,
+    };
+  }
+
+  /** A datagram that may hold several packets. */
+  #datagram(end: number): void {
+    const packet = this.#packet;
+    if (!this.#checks && isSurelySingle(packet)) {
+      this.#give(IcrcVerdict.NONE);
+      return;
+    }
+    const length = packet.info.headerLength + packet.payloadLength + packet.padCount + ICRC_BYTES;
+    const whole = packet.bth + length <= end;
+    if (whole && this.#isRight(packet)) {
+      this.#give(this.#checks ? IcrcVerdict.OK : IcrcVerdict.NONE);
+      return;
+    }
+    // A frame that was cut, and is no longer than a packet can be, is taken for one packet.
+    const size = !whole && length <= LONGEST_PACKET ? 0 : this.#splitter.segmentSize(packet, length, end);
+    if (size > 0) this.#split(size, length, end);
+    else if (whole) this.#give(this.#checks ? IcrcVerdict.BAD : IcrcVerdict.NONE);
+    else if (length <= LONGEST_PACKET) this.#give(IcrcVerdict.NONE);
+    else this.#refuse('cut-super-packet', 'a super-packet that was cut inside its first packet');
+  }
+
+  #single(end: number): void {
+    const packet = this.#packet;
+    const whole = packet.payload + packet.payloadLength + packet.padCount + ICRC_BYTES <= end;
+    if (!whole || !this.#checks) this.#give(IcrcVerdict.NONE);
+    else this.#give(this.#isRight(packet) ? IcrcVerdict.OK : IcrcVerdict.BAD);
+  }
+
+  #isRight({ bytes, ip, version, bth, end }: RocePacket): boolean {
+    return isIcrcRight(bytes, ip, version, bytes, bth, end, this.#options.crc32);
+  }
+
+  /** Gives the packets of a super-packet, the last ones only as far as the capture has them. */
+  #split(size: number, length: number, end: number): void {
+    const packet = this.#packet;
+    const first = packet.bth;
+    const id = packet.ipId;
+    this.#superPackets++;
+    packet.parts = Math.ceil(length / size);
+    for (let part = 0; part < packet.parts; part++) {
+      const at = first + part * size;
+      const sent = Math.min(size, length - part * size);
+      // What the capture does not show is missed by it, as any packet that it did not see.
+      if (at >= end) break;
+      packet.part = part;
+      if (!this.#decoder.bth(packet.bytes, at, end, at + sent)) {
+        this.#refuse();
+        continue;
+      }
+      const verdict = this.#splitter.verdict(packet, sent, id, end);
+      this.#give(this.#checks ? verdict : IcrcVerdict.NONE);
+    }
+  }
+
+  #give(verdict: number): void {
+    this.#packet.icrc = verdict;
+    this.#icrcs[verdict]++;
+    this.rocePackets++;
+    this.#options.onPacket?.(this.#packet, this);
+  }
+
+  #refuse(reason: Refusal = this.#decoder.refusal, detail = this.#decoder.detail): void {
+    if (reason === 'not-roce') this.otherFrames++;
+    else this.#damaged[reason] = (this.#damaged[reason] ?? 0) + 1;
+    if (this.#options.onRefused === undefined) return;
+    const offset = this.#decoder.offset - this.record.byteOffset;
+    this.#options.onRefused({ frame: this.frames, reason, detail, offset }, this);
+  }
+
+  #enter(section: SectionInfo): void {
+    this.#section = section;
+    if (this.#sections.length < MAX_SECTIONS) this.#sections.push(section);
+  }
+
+  /** Frames without a time (pcapng's simple packets) have that of the one before. */
+  #setTime({ hasTimestamp, seconds, nanoseconds }: PacketRecord): void {
+    if (!hasTimestamp) return;
+    this.#start ??= { seconds, nanoseconds };
+    const time = (seconds - this.#start.seconds) * 1e9 + (nanoseconds - this.#start.nanoseconds);
+    this.#time = time;
+    if (time < this.#least) this.#least = time;
+    else if (time > this.#most) this.#most = time;
+  }
+
+  #startTime(): string | undefined {
+    if (this.#start === undefined) return undefined;
+    const { seconds, nanoseconds } = this.#start;
+    const date = new Date(seconds * 1000);
+    if (Number.isNaN(date.getTime())) return undefined;
+    return `${date.toISOString().slice(0, -5)}.${String(nanoseconds).padStart(9, '0')}Z`;
+  }
+
+  /** By the interfaces' counters; where there are none, by what the packets' records say. */
+  #dropped(interfaces: readonly InterfaceInfo[]): number | undefined {
+    const counted = interfaces.filter(
+      ({ statistics: s }) => s?.dropped !== undefined || s?.osDropped !== undefined,
+    );
+    if (counted.length === 0) return this.#told > 0 ? this.#told : undefined;
+    return counted.reduce((sum, { statistics: s }) => sum + (s?.dropped ?? 0) + (s?.osDropped ?? 0), 0);
+  }
+}

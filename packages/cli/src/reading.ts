@@ -1,0 +1,33 @@
+/** What commands that read a capture have in common: the argument, its name in messages, progress. */
+import type { ReadProgress } from '@node-roce/capture';
+import type { CaptureSource } from '@node-roce/pcap/node';
+import { STDIN } from './options.ts';
+import type { Terminal } from './terminal.ts';
+
+/** A file argument as a source: a path, or standard input for `-`. */
+export const sourceOf = (file: string, terminal: Terminal): CaptureSource =>
+  file === STDIN ? terminal.stdin : file;
+
+/** How messages call it. */
+export const nameOfSource = (file: string): string => (file === STDIN ? 'standard input' : file);
+
+/** Before so many milliseconds nobody wonders what is taking so long; then ten times a second. */
+const PATIENCE = 500;
+const INTERVAL = 100;
+
+/** Tells how far a long reading is, where stderr is a terminal. */
+export function progressOf(terminal: Terminal): (progress: ReadProgress) => void {
+  const start = performance.now();
+  let next = start + PATIENCE;
+  return ({ bytes, total, rocePackets }) => {
+    const now = performance.now();
+    if (now < next) return;
+    next = now + INTERVAL;
+    const share =
+      total === undefined ? '' : ` of ${mebibytes(total)} (${Math.floor((100 * bytes) / total)} %)`;
+    const rate = bytes / 1e3 / (now - start);
+    terminal.progress(`${mebibytes(bytes)}${share}, ${rocePackets} RoCE packets, ${rate.toFixed(0)} MB/s`);
+  };
+}
+
+const mebibytes = (bytes: number): string => `${(bytes / 2 ** 20).toFixed(0)} MiB`;
