@@ -73,6 +73,13 @@ export const QUIRKS = {
     rxe: 'The timer that runs is not started anew when an ACK makes progress: it can fire before T has passed since.',
     captures: ['loss25_B_acks'],
   },
+  localInvalidateIsOperationError: {
+    side: 'requester',
+    rule: '§11.6.2',
+    clause: 'executeLocalInvalidate',
+    rxe: 'A LOCAL_INV that fails completes with LOC_QP_OP_ERR, not MW_BIND_ERR (rxe_do_local_ops in rxe_req.c).',
+    captures: [],
+  },
   gsiAsksForAcks: {
     side: 'requester',
     rule: '§9.2',

@@ -90,9 +90,14 @@ export function windowIsFull(q: Requester): boolean {
   return psnDiff(q.next, q.una) >= q.config.window;
 }
 
-/** §10.8.3.3: a fenced request waits until the READs and atomics before it are done. */
+/**
+ * §10.8.3.3: a fenced request waits until the READs and atomics before it are done; a fenced LOCAL_INV until all before
+ * it is (§10.6.5.1).
+ */
 export function fenceHolds(q: Requester, index: number): boolean {
-  return q.queue[index].request.fence === true && q.queue.slice(0, index).some(needsResponse);
+  const { fence, opcode } = q.queue[index].request;
+  if (fence !== true) return false;
+  return opcode === 'LOCAL_INV' ? index > 0 : q.queue.slice(0, index).some(needsResponse);
 }
 
 /** §9.4.4, §9.4.5: no more READs and atomics at once than the peer agreed to. */
