@@ -266,7 +266,8 @@ export class FrameDecoder {
       return this.#no('not-roce', udp + 2, `UDP port ${port}`);
     const at = udp + 8;
     // RFC 7348 §5: the I flag is set, or the VNI is not valid.
-    if (at + VXLAN_BYTES > end || (b[at] & 0x08) === 0) return this.#no('not-roce', at, `UDP port ${port}`);
+    if (at + VXLAN_BYTES > end || (b[at] & 0x08) === 0)
+      return this.#no('not-roce', udp + 2, `UDP port ${port}`);
     return this.#mirrored(b, at + VXLAN_BYTES, end, LinkType.ETHERNET, 'vxlan');
   }
 

@@ -1,0 +1,445 @@
+/** The decoder beside wire's parser, which was written for people; mirrors, tags and cuts. */
+import { LinkType, type PacketRecord } from '@node-roce/pcap';
+import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex } from '@node-roce/wire';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { rawRecord } from '../../testing/records.ts';
+import { AddressTable } from './addresses.ts';
+import { FrameDecoder } from './decode.ts';
+import { RocePacket, verdictName } from './packet.ts';
+import { PacketReader, type RefusedFrame } from './reader.ts';
+
+/** Frames of real adapters: the CNP is a ConnectX-4 Lx's, the ACK a Huawei NIC's, the v1 WRITE a ConnectX's. */
+const CNP = fromHex(
+  'e41d2dab2bc27cfe90643b32080045c2003c718c4000401191610a0011010a001201000012b7002800008100ffff40000118000000000000000000000000000000000000000082fd002a',
+);
+const ACK = fromHex(
+  '183d5ebf5192183d5ebf43710800450200300000400040112d60c0a84604c0a84606004512b7001c00001140ffff00000048000000000600000090d7755d',
+);
+const WRITE_V1 = fromHex(
+  '7cfe90753cd87cfe90753cd889156020000000281b4000000000000000000000ffff0f00000200000000000000000000ffff0f0000020a70ffff0000010a80a788bc000055d4c0726000000047b3000000050000000001000000e3d856bb',
+);
+/** Any RC ATOMIC over IPv6, with all that a packet can have in front of it. */
+const ATOMIC_V6 = (() => {
+  const parsed = parseFrame(ACK);
+  if (!parsed.ok) throw new Error(parsed.detail);
+  return buildPacket({
+    version: 2,
+    ethernet: {
+      ...parsed.packet.ethernet!,
+      etherType: 0x86dd,
+      vlans: [
+        { tpid: 0x88a8, tci: 5 },
+        { tpid: 0x8100, tci: 0x2007 },
+      ],
+    },
+    ip: {
+      version: 6,
+      trafficClass: 0x6b,
+      flowLabel: 7,
+      nextHeader: 17,
+      hopLimit: 9,
+      source: fromHex('20010db8000000000000000000000001'),
+      destination: fromHex('20010db8000000000000000000000002'),
+    },
+    bth: { ...parsed.packet.bth, opcode: 0x13 },
+    extensions: { atomicEth: { va: 8n, rkey: 1, swapAdd: 2n, compare: 3n } },
+    payload: new Uint8Array(0),
+  });
+})();
+
+const frames = [CNP, ACK, WRITE_V1, ATOMIC_V6];
+
+function decode(frame: Uint8Array, linkType: number = LinkType.ETHERNET, at = 0) {
+  const addresses = new AddressTable();
+  const packet = new RocePacket();
+  const decoder = new FrameDecoder(packet, addresses);
+  const ok = decoder.decode(frame, at, frame.length, linkType);
+  return { ok, packet, decoder, addresses };
+}
+
+function expectSame({ packet, addresses }: ReturnType<typeof decode>, theirs: Packet) {
+  const { bth, ip, udp, info } = theirs;
+  const trafficClass = ip.version === 4 ? ip.tos : ip.trafficClass;
+  expect({
+    version: packet.version,
+    source: toHex(addresses.bytes(packet.source)),
+    destination: toHex(addresses.bytes(packet.destination)),
+    sourcePort: packet.sourcePort,
+    trafficClass: (packet.dscp << 2) | packet.ecn,
+    hopLimit: packet.hopLimit,
+    ipId: packet.ipId,
+    vlan: packet.vlan,
+    opcode: packet.opcode,
+    info: packet.info,
+    destQp: packet.destQp,
+    psn: packet.psn,
+    ackReq: packet.ackReq,
+    solicited: packet.solicited,
+    migReq: packet.migReq,
+    fecn: packet.fecn,
+    becn: packet.becn,
+    pkey: packet.pkey,
+    pad: packet.padCount,
+    payloadLength: packet.payloadLength,
+    bth: packet.bth,
+    payload: toHex(
+      packet.bytes.subarray(packet.payload, Math.min(packet.payload + packet.payloadLength, packet.end)),
+    ),
+  }).toEqual({
+    version: theirs.version,
+    source: toHex(ip.source),
+    destination: toHex(ip.destination),
+    sourcePort: udp?.sourcePort ?? 0,
+    trafficClass,
+    hopLimit: ip.version === 4 ? ip.ttl : ip.hopLimit,
+    ipId: ip.version === 4 ? ip.id : -1,
+    vlan: (theirs.ethernet?.vlans.at(-1)?.tci ?? -1) === -1 ? -1 : theirs.ethernet!.vlans.at(-1)!.tci & 0xfff,
+    opcode: bth.opcode,
+    info,
+    destQp: bth.destQp,
+    psn: bth.psn,
+    ackReq: bth.ackReq,
+    solicited: bth.solicited,
+    migReq: bth.migReq,
+    fecn: bth.fecn,
+    becn: bth.becn,
+    pkey: bth.pkey,
+    pad: bth.pad,
+    payloadLength: theirs.payloadLength,
+    bth: theirs.bthOffset,
+    payload: toHex(theirs.payload),
+  });
+}
+
+/** Same packet or same refusal, but where this decoder goes further on purpose. */
+function expectAgreement(frame: Uint8Array, linkType: number) {
+  const ours = decode(frame, linkType);
+  const theirs = parseFrame(frame, linkType);
+  if (theirs.ok) {
+    expect(ours.ok).toBe(true);
+    expectSame(ours, theirs.packet);
+  } else if (theirs.detail === 'in the extension headers') {
+    expect(ours.ok).toBe(true);
+    expect(ours.packet.end).toBe(frame.length);
+  } else if (
+    ours.packet.mirror === 'none' &&
+    !/^(IP protocol|next header) 47$/.test(theirs.detail) &&
+    !(theirs.reason === 'truncated' && theirs.detail === 'in the Ethernet header')
+  ) {
+    const { refusal: reason, detail, offset } = ours.decoder;
+    expect({ ok: ours.ok, reason, detail, offset }).toEqual({ ...theirs });
+  } else {
+    expect(ours.ok && ours.packet.mirror === 'none').toBe(false);
+  }
+}
+
+/** The frame under another link layer. */
+function under(linkType: number, frame: Uint8Array): Uint8Array {
+  const tagged = frame[12] === 0x88 && frame[13] === 0xa8;
+  const at = tagged ? 20 : 12;
+  const type = frame.subarray(at, at + 2);
+  const rest = frame.subarray(at + 2);
+  switch (linkType) {
+    case LinkType.LINUX_SLL:
+      return Uint8Array.of(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...type, ...rest);
+    case LinkType.LINUX_SLL2:
+      return Uint8Array.of(...type, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...rest);
+    case LinkType.NULL:
+      return Uint8Array.of(type[0] === 0x86 ? 24 : 2, 0, 0, 0, ...rest);
+    case LinkType.RAW:
+      return rest.slice();
+    default:
+      return frame;
+  }
+}
+
+const linkTypes = [LinkType.ETHERNET, LinkType.LINUX_SLL, LinkType.LINUX_SLL2, LinkType.NULL, LinkType.RAW];
+
+describe('beside wire', () => {
+  test.each(linkTypes)('link type %i: the same fields, the same refusals, at every cut', (linkType) => {
+    for (const frame of frames) {
+      const framed = under(linkType, frame);
+      for (let length = 0; length <= framed.length; length++)
+        expectAgreement(framed.slice(0, length), linkType);
+    }
+  });
+
+  test('after any flips of bits', () => {
+    const flips = fc.array(fc.tuple(fc.nat(), fc.integer({ min: 1, max: 255 })), {
+      minLength: 1,
+      maxLength: 4,
+    });
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...frames),
+        fc.constantFrom(...linkTypes),
+        flips,
+        fc.nat(),
+        (whole, linkType, changes, cut) => {
+          const frame = under(linkType, whole).slice();
+          for (const [at, mask] of changes) frame[at % frame.length] ^= mask;
+          expectAgreement(cut % 4 === 0 ? frame.slice(0, cut % frame.length) : frame, linkType);
+        },
+      ),
+      { numRuns: 5000 },
+    );
+  });
+
+  test('random bytes', () => {
+    const bytes = fc.uint8Array({ maxLength: 200 });
+    const all = fc.constantFrom(
+      ...linkTypes,
+      LinkType.LOOP,
+      LinkType.IPV4,
+      LinkType.IPV6,
+      LinkType.PPP,
+      4711,
+    );
+    fc.assert(
+      fc.property(bytes, all, (frame, linkType) => {
+        if (linkType === LinkType.LOOP) decode(frame, linkType);
+        else expectAgreement(frame, linkType);
+      }),
+      { numRuns: 5000 },
+    );
+  });
+
+  test('a frame in the middle of a chunk, as files have it', () => {
+    for (const frame of frames) {
+      const chunk = new Uint8Array(frame.length + 100).fill(0x45);
+      chunk.set(frame, 37);
+      const packet = new RocePacket();
+      const addresses = new AddressTable();
+      expect(
+        new FrameDecoder(packet, addresses).decode(chunk, 37, 37 + frame.length, LinkType.ETHERNET),
+      ).toBe(true);
+      const { ok, packet: alone } = decode(frame);
+      expect(ok).toBe(true);
+      expect(packet.bth - 37).toBe(alone.bth);
+      expect(packet.psn).toBe(alone.psn);
+    }
+  });
+});
+
+test('VLAN tags, also behind a cooked header: the innermost counts', () => {
+  expect(decode(ATOMIC_V6).packet.vlan).toBe(7);
+  const sll = Uint8Array.of(
+    0,
+    0,
+    0,
+    1,
+    0,
+    6,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    0,
+    0,
+    0x81,
+    0,
+    0x20,
+    0x2a,
+    ...ACK.subarray(12),
+  );
+  const { ok, packet } = decode(sll, LinkType.LINUX_SLL);
+  expect({ ok, vlan: packet.vlan, psn: packet.psn, qp: packet.destQp }).toEqual({
+    ok: true,
+    vlan: 42,
+    psn: 0,
+    qp: 0x48,
+  });
+});
+
+/** An IPv4 packet of that protocol between two switches, in an Ethernet frame. */
+function outer(protocol: number, payload: Uint8Array): Uint8Array {
+  const frame = new Uint8Array(34 + payload.length);
+  frame.set([
+    2,
+    0,
+    0,
+    0,
+    0,
+    1,
+    2,
+    0,
+    0,
+    0,
+    0,
+    2,
+    8,
+    0,
+    0x45,
+    0,
+    0,
+    0,
+    0,
+    0,
+    0x40,
+    0,
+    64,
+    protocol,
+    0,
+    0,
+    10,
+    9,
+    0,
+    1,
+    10,
+    9,
+    0,
+    2,
+  ]);
+  setU16(frame, 16, 20 + payload.length);
+  frame.set(payload, 34);
+  return frame;
+}
+
+const bytes = (...parts: (Uint8Array | string)[]) =>
+  Uint8Array.from(parts.flatMap((part) => [...(typeof part === 'string' ? fromHex(part) : part)]));
+
+/** Literal headers of mirrors: draft-foschiano-erspan-03 §4, RFC 7348 §5. */
+const mirrors: [string, RocePacket['mirror'], (inner: Uint8Array) => Uint8Array][] = [
+  ['ERSPAN I', 'erspan', (inner) => outer(47, bytes('0000 88be', inner))],
+  ['ERSPAN II', 'erspan', (inner) => outer(47, bytes('1000 88be 00000001', '1001 0064 00000000', inner))],
+  [
+    'ERSPAN III',
+    'erspan',
+    (inner) => outer(47, bytes('1000 22eb 00000001', '2001 0064 12345678 0000 0000', inner)),
+  ],
+  [
+    'ERSPAN III with a subheader',
+    'erspan',
+    (inner) =>
+      outer(47, bytes('1000 22eb 00000001', '2001 0064 12345678 0000 0001', '0000000000000000', inner)),
+  ],
+  [
+    'ERSPAN III of IP packets',
+    'erspan',
+    (inner) => outer(47, bytes('1000 22eb 00000001', '2001 0064 12345678 0000 0800', inner.subarray(14))),
+  ],
+  [
+    'GRE with checksum and key',
+    'erspan',
+    (inner) => outer(47, bytes('b000 88be', '00000000', '0000002a', '00000001', '1001 0064 00000000', inner)),
+  ],
+  ['VXLAN', 'vxlan', (inner) => outer(17, bytes('c000 12b5 0000 0000', '08000000 00002a00', inner))],
+  [
+    'VXLAN on the port of old',
+    'vxlan',
+    (inner) => outer(17, bytes('c000 2118 0000 0000', '08000000 00002a00', inner)),
+  ],
+];
+
+describe.each(mirrors)('%s', (_, mirror, wrap) => {
+  test('the packet inside, with its own ICRC', () => {
+    const seen: RocePacket[] = [];
+    const reader = new PacketReader({ onPacket: (packet) => seen.push({ ...packet }) });
+    reader.frame(rawRecord(wrap(ACK), { linkType: LinkType.ETHERNET }));
+    expect(seen).toMatchObject([{ mirror, destQp: 0x48, psn: 0, version: 2, vlan: -1 }]);
+    expect(verdictName(seen[0].icrc)).toBe('ok');
+    expect(reader.addresses.text(seen[0].source)).toBe('192.168.70.4');
+  });
+
+  test('cut anywhere it gives a reason, or what there is', () => {
+    const frame = wrap(ACK);
+    for (let length = 0; length < frame.length; length++) {
+      const { ok, packet, decoder } = decode(frame.slice(0, length));
+      if (ok) expect(packet.end).toBe(length);
+      else expect(['truncated', 'not-roce']).toContain(decoder.refusal);
+    }
+  });
+
+  test('a mirror of a mirror; not without end', () => {
+    expect(decode(wrap(wrap(CNP)))).toMatchObject({ ok: true, packet: { opcode: 0x81, destQp: 0x118 } });
+    let deep: Uint8Array = CNP;
+    for (let i = 0; i < 6; i++) deep = wrap(deep);
+    expect(decode(deep).ok).toBe(false);
+  });
+});
+
+test('a capture cut at 96 bytes: lengths from the IP header, no verdict', () => {
+  const parsed = parseFrame(ACK);
+  if (!parsed.ok) throw new Error(parsed.detail);
+  const { ethernet, ip, udp, bth } = parsed.packet;
+  const whole = buildPacket({
+    version: 2,
+    ethernet: ethernet!,
+    ip: { ...ip, totalLength: undefined, checksum: undefined } as typeof ip,
+    udp: { ...udp!, length: undefined },
+    bth: { ...bth, opcode: 0x07 },
+    extensions: {},
+    payload: new Uint8Array(1024),
+  });
+  const seen: RocePacket[] = [];
+  const reader = new PacketReader({ onPacket: (packet) => seen.push({ ...packet }) });
+  reader.frame(rawRecord(whole.slice(0, 96), { linkType: LinkType.ETHERNET, originalLength: whole.length }));
+  expect(seen).toMatchObject([{ payloadLength: 1024, opcode: 7, end: 96 }]);
+  expect(verdictName(seen[0].icrc)).toBe('none');
+  expect(reader.summary()).toMatchObject({ cutFrames: 1, rocePackets: 1, icrc: { ok: 0, bad: 0, none: 1 } });
+});
+
+test('counts and times of the summary', () => {
+  const refused: RefusedFrame[] = [];
+  const times: number[] = [];
+  const reader = new PacketReader({
+    onPacket: ({ time }) => times.push(time),
+    onRefused: (frame) => refused.push(frame),
+  });
+  const frame = (bytes: Uint8Array, nanoseconds: number): PacketRecord =>
+    rawRecord(bytes, { linkType: LinkType.ETHERNET, nanoseconds });
+  const bad = ACK.slice();
+  bad[bad.length - 8] ^= 1;
+  const unknown = ACK.slice();
+  unknown[42] = 0xff;
+  reader.frame(frame(ACK, 500));
+  reader.frame(frame(bad, 400));
+  reader.frame(frame(Uint8Array.of(...ACK.subarray(0, 12), 8, 6, 0, 0), 900));
+  reader.frame(frame(unknown, 950));
+  expect(times).toEqual([0, -100]);
+  expect(refused).toMatchObject([
+    { frame: 3, reason: 'not-roce' },
+    { frame: 4, reason: 'unknown-opcode', offset: 42 },
+  ]);
+  expect(reader.summary('x.pcap')).toEqual({
+    file: 'x.pcap',
+    format: 'pcap',
+    linkTypes: ['RAW'],
+    startTime: '1970-01-01T00:00:01.000000500Z',
+    duration: 550,
+    frames: 4,
+    rocePackets: 2,
+    otherFrames: 1,
+    damaged: { 'unknown-opcode': 1 },
+    cutFrames: 0,
+    superPackets: 0,
+    icrc: { ok: 1, bad: 1, none: 0 },
+    droppedByCapture: undefined,
+    damage: undefined,
+  });
+});
+
+test('addresses keep their numbers, and beyond the bound share one', () => {
+  const table = new AddressTable();
+  const address = new Uint8Array(16);
+  const view = new DataView(address.buffer);
+  const numbers = Array.from({ length: 70_000 }, (_, i) => {
+    view.setUint32(8, i);
+    return table.ipv6(address, 0);
+  });
+  expect(new Set(numbers).size).toBe(65_536);
+  expect(numbers[0]).toBe(1);
+  expect(numbers[69_999]).toBe(0);
+  expect(table.text(65_535)).toBe('::fffe:0:0');
+  view.setUint32(8, 5);
+  expect(table.ipv6(address, 0)).toBe(6);
+  const small = new AddressTable();
+  expect(small.ipv4(Uint8Array.of(192, 0, 2, 1), 0)).toBe(1);
+  // 16 bytes that begin alike are another address.
+  expect(small.ipv6(Uint8Array.of(192, 0, 2, 1, ...new Uint8Array(12)), 0)).toBe(2);
+  expect(small.text(1)).toBe('192.0.2.1');
+  expect(() => small.text(9)).toThrow(RangeError);
+});
