@@ -71,6 +71,8 @@ function receiveAck(core: Core, qp: QueuePair, syndrome: number, msn: number, ps
   // A NAK acknowledges everything before the PSN it names (§9.7.5.2.8).
   const before = psnAdd(psn, -1);
   const reached = psnDiff(before, qp.unackedPsn) < 0 || acknowledge(core, qp, before);
+  // The completion queue overran with what was acknowledged: all is flushed, nothing is left to fail.
+  if (qp.state === QpStateCode.ERR) return;
   if (!reached) {
     // READ or atomic results are missing before it; they come first.
     impliedNak(core, qp);

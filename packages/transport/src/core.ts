@@ -168,10 +168,9 @@ export class Core {
   ): void {
     if (!cq.dirty) this.#dirty.push(cq);
     const wasOverrun = cq.overrun;
-    const pushed = cq.push(low, high, status, opcode, byteLen, qp.qpn, immediate, flags, srcQp, solicited);
-    if (pushed || wasOverrun) return;
-    this.event({ type: 'CQ_ERR', cq: cq.handle });
-    // A completion that has no place is lost: the queue pair can't go on (IBTA vol 1 §11.6.3.1).
+    if (cq.push(low, high, status, opcode, byteLen, qp.qpn, immediate, flags, srcQp, solicited)) return;
+    if (!wasOverrun) this.event({ type: 'CQ_ERR', cq: cq.handle });
+    // A completion that has no place is lost: no queue pair that has one can go on (IBTA vol 1 §11.6.3.1).
     if (qp.state !== QpStateCode.ERR) {
       this.event({ type: 'QP_FATAL', qpn: qp.qpn });
       this.toError(qp);
@@ -274,6 +273,8 @@ export class Core {
 
   /** SQE: a send of UC or UD failed; the rest is flushed, the receive queue works on (§10.3.1.7). */
   toSendError(qp: QueuePair): void {
+    // The failed send's completion may have had no place, which ends the queue pair as a whole.
+    if (qp.state === QpStateCode.ERR) return;
     qp.setState(QpStateCode.SQE);
     this.#stopSending(qp);
     this.flushSends(qp);

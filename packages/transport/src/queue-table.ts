@@ -299,6 +299,7 @@ export class QueueTable {
     qp.setState(state);
     if (state === QpStateCode.RTS) {
       qp.drained = false;
+      qp.notifyDrained = false; // It is asked for with each SQD.
       core.schedule(qp);
     } else if (state === QpStateCode.SQD) checkDrained(core, qp);
   }

@@ -27,11 +27,12 @@ export function transmitReplies(core: Core, qp: QueuePair, batch: TxBatch, budge
   while (sent < budget && !batch.full) {
     const reply = qp.replies.first;
     if (!reply) break;
-    sent++;
     if (reply.kind === ReplyKind.READ) {
-      if (!transmitResponse(core, qp, batch, reply)) break;
+      // Without its region a NAK stands in its place, which goes at once: the turn that adds nothing is the last.
+      if (transmitResponse(core, qp, batch, reply)) sent++;
       continue;
     }
+    sent++;
     const base = batch.count * TX_HEADER_STRIDE;
     let length = BTH_BYTES + AETH_BYTES;
     if (reply.kind === ReplyKind.ATOMIC) {

@@ -90,6 +90,13 @@ export interface WorkInit {
   bind?: { window: number; length: number; lkey: number; access: number };
 }
 
+export interface QpOptions {
+  type?: QpType;
+  /** Handles of a shared receive queue, and of a completion queue other than the side's own. */
+  srq?: number;
+  cq?: number;
+}
+
 /** One adapter with one completion queue, driven by hand. */
 export class Side {
   readonly adapter: Adapter;
@@ -133,13 +140,14 @@ export class Side {
     this.createQp();
   }
 
-  createQp(cap = {}, { type = 'RC', srq }: { type?: QpType; srq?: number } = {}): void {
+  /** The queue pair that `post` and `postRecv` mean from now on. */
+  createQp(cap = {}, { type = 'RC', srq, cq = this.cqHandle }: QpOptions = {}): void {
     this.qp = this.adapter.createQp({
       pd: this.pd,
       type,
       ...(srq === undefined ? {} : { srq }),
-      sendCq: this.cqHandle,
-      recvCq: this.cqHandle,
+      sendCq: cq,
+      recvCq: cq,
       cap: { maxSendWr: 64, maxRecvWr: 64, maxSendSge: 4, maxRecvSge: 4, maxInlineData: 128, ...cap },
       sqSigAll: false,
     });
@@ -290,10 +298,15 @@ export class Pair {
     this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], options.attr);
   }
 
-  /** Connects the queue pairs that the sides have now, if they are in RESET. */
-  connect({ mtu = 1024, psn = [0x10, 0x20] as [number, number], attr = {} as Partial<QpAttr> } = {}): void {
+  /** Connects the queue pairs that the sides have now, if they are in RESET; right's as far as it says. */
+  connect({
+    mtu = 1024,
+    psn = [0x10, 0x20] as [number, number],
+    attr = {} as Partial<QpAttr>,
+    rightTo = 'RTS' as 'RTR' | 'RTS',
+  } = {}): void {
     this.#connect(this.left, this.right, 2, mtu, psn[0], psn[1], attr);
-    this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], attr);
+    this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], attr, rightTo);
   }
 
   #connect(
@@ -304,6 +317,7 @@ export class Pair {
     sqPsn: number,
     rqPsn: number,
     attr: Partial<QpAttr> = {},
+    last: 'RTR' | 'RTS' = 'RTS',
   ): void {
     const { adapter, qp } = side;
     const values: QpAttr = {
@@ -335,6 +349,7 @@ export class Pair {
       const names = transition(type, from, to)!.required;
       const chosen = Object.fromEntries(names.map((n) => [n, values[n]]));
       adapter.modifyQp(qp.qpn, { qpState: to, ...chosen }, this.now);
+      if (to === last) return;
     }
   }
 
