@@ -96,9 +96,7 @@ describe.each<EndpointKind>(['model', 'engine'])('%s', (kind) => {
     expect(pair.until(pair.qpB)).toEqual([[5, 'REM_ACCESS_ERR']]);
   };
   describe('fencedLocalInvWaitsForAll', () => {
-    // The engine does not have this rule yet: the test says so when it has.
-    const unlessEngine = kind === 'engine' ? test.fails : test;
-    unlessEngine('the WRITE still finds the window', () => localInv(true, 'SUCCESS'));
+    test('the WRITE still finds the window', () => localInv(true, 'SUCCESS'));
   });
   test('LOCAL_INV without a fence waits for nothing', () => localInv(false, 'REM_ACCESS_ERR'));
 

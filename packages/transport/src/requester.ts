@@ -134,7 +134,7 @@ function startEntry(core: Core, qp: QueuePair): boolean {
   const words = ring.words;
   const opcode = words[w + SendWqe.OPCODE_FLAGS] & 0xff;
   const flags = words[w + SendWqe.OPCODE_FLAGS] >>> 8;
-  if ((flags & SendFlags.FENCE) !== 0 && ((qp.sqHead - qp.lastResponded) | 0) <= 0) return false;
+  if ((flags & SendFlags.FENCE) !== 0 && fenceHolds(qp, opcode)) return false;
 
   let status = checkEntry(core, qp, w, opcode, flags);
   if (status === WcStatus.SUCCESS && isLocal(opcode)) {
@@ -168,6 +168,12 @@ function startEntry(core: Core, qp: QueuePair): boolean {
   qp.gatherSge = 0;
   qp.gatherOffset = 0;
   return true;
+}
+
+/** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */
+function fenceHolds(qp: QueuePair, opcode: number): boolean {
+  if (opcode === WrOpcode.LOCAL_INV) return qp.sqCursor !== qp.sqHead;
+  return ((qp.sqHead - qp.lastResponded) | 0) <= 0;
 }
 
 /** A local operation is done; it completes in its turn. */

@@ -24,7 +24,11 @@ export function confirmSent(core: Core, qp: QueuePair): void {
   }
   qp.unackedPsn = qp.cursorPsn;
   if (qp.failedStatus !== 0 && qp.sqHead === qp.failedIndex) failHead(core, qp, qp.failedStatus);
-  else checkDrained(core, qp);
+  else {
+    checkDrained(core, qp);
+    // A fenced LOCAL_INV may have waited for this.
+    if (qp.sqHead !== qp.sq.producer) core.schedule(qp);
+  }
 }
 
 /**
@@ -59,7 +63,10 @@ export function abandonMessage(core: Core, qp: QueuePair): void {
   qp.receiving = false;
 }
 
-/** A fault in a UC message: the peer's own drops the message, one of our receive entry ends the queue pair. */
+/**
+ * A fault in a UC message: the peer's own drops the message, one of our receive entry ends the queue pair.
+ * Its completion says so; there is no event for what a completion can say (IBTA vol 1 §11.6.3).
+ */
 export function failUnreliable(core: Core, qp: QueuePair, code: number, status: number): void {
   if (code !== NakCode.REMOTE_OPERATIONAL_ERROR) {
     qp.counters.droppedPackets++;
@@ -67,7 +74,6 @@ export function failUnreliable(core: Core, qp: QueuePair, code: number, status: 
     return;
   }
   core.completeReceive(qp, status, WcOpcode.RECV, 0, 0, 0, true);
-  core.event({ type: 'QP_FATAL', qpn: qp.qpn });
   core.toError(qp);
 }
 

@@ -1,7 +1,7 @@
 /** Memory windows: binding, what they open, invalidation (IBTA vol 1 §10.6.7). */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { Pair } from '../testing/pair.ts';
-import { Access, type MrCreated, type MwCreated, type MwType, WcFlags } from './index.ts';
+import { Access, type MrCreated, type MwCreated, type MwType, SendFlags, WcFlags } from './index.ts';
 
 const RIGHTS = Access.REMOTE_WRITE | Access.REMOTE_READ;
 
@@ -235,10 +235,10 @@ describe('type 2', () => {
     },
   );
 
-  test('LOCAL_INV of what can’t be: LOC_QP_OP_ERR', () => {
+  test('LOCAL_INV of what can’t be: MW_BIND_ERR', () => {
     pair.right.post({ opcode: 'LOCAL_INV', immediate: region.rkey });
     pair.run();
-    expect(statuses('right')).toEqual(['LOC_QP_OP_ERR']);
+    expect(statuses('right')).toEqual(['MW_BIND_ERR']);
   });
 });
 
@@ -254,4 +254,29 @@ test('types and PDs that are none; a PD with windows is busy', () => {
   expect(() => adapter.deallocPd(pd)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
   adapter.deallocMw(mw.handle);
   adapter.deallocPd(pd);
+});
+
+test('UC: a fenced LOCAL_INV waits until the link has taken what was posted before it', () => {
+  pair = new Pair({ type: 'UC' });
+  const { adapter } = pair.right;
+  local = pair.left.register(new ArrayBuffer(64), 0xf);
+  region = pair.right.register(bytes.buffer, Access.LOCAL_WRITE | Access.MW_BIND);
+  const key = bind(alloc(2));
+  pair.run();
+  expect(statuses('right')).toEqual(['SUCCESS']);
+  pair.right.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr: region, length: 64 }], remote: local });
+  const flags = SendFlags.SIGNALED | SendFlags.FENCE;
+  pair.right.post({ wrId: 2, opcode: 'LOCAL_INV', immediate: key, flags });
+  const { tx } = pair.right;
+  tx.clear();
+  expect([adapter.transmit(tx, 0), adapter.transmit(tx, 0)]).toEqual([1, 0]);
+  expect(pair.right.poll()).toEqual([]);
+  adapter.sent(tx);
+  expect(adapter.wantsToSend).toBe(true);
+  tx.clear();
+  expect(adapter.transmit(tx, 0)).toBe(0);
+  expect(pair.right.poll()).toMatchObject([
+    { wrId: 1, status: 'SUCCESS' },
+    { wrId: 2, status: 'SUCCESS' },
+  ]);
 });

@@ -20,7 +20,7 @@ export function isLocal(opcode: number): boolean {
 export function executeLocal(core: Core, qp: QueuePair, w: number, opcode: number): number {
   if (opcode === WrOpcode.BIND_MW) return bindWindow(core, qp, w);
   const window = invalidatable(core, qp, qp.sq.words[w + SendWqe.IMMEDIATE]);
-  if (!window) return WcStatus.LOC_QP_OP_ERR;
+  if (!window) return WcStatus.MW_BIND_ERR; // A memory management operation error, as a bind's (§11.6.2).
   core.memory.unbind(window);
   return WcStatus.SUCCESS;
 }
