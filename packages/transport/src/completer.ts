@@ -19,7 +19,7 @@ import {
   psnDiff,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
-import { QpStateCode, WcStatus, WrOpcode } from './constants.ts';
+import { QpStateCode, type RetransmitCause, WcStatus, WrOpcode } from './constants.ts';
 import type { Core } from './core.ts';
 import type { InboundPacket } from './inbound.ts';
 import type { QueuePair } from './qp.ts';
@@ -88,7 +88,7 @@ function receiveAck(core: Core, qp: QueuePair, syndrome: number, msn: number, ps
       // The cursor may stand there already, when the NAK came twice or the timer was quicker.
       if (qp.cursorPsn !== qp.unackedPsn) {
         qp.counters.receivedSeqErr++;
-        retry(core, qp);
+        retry(core, qp, 'sequence-nak');
       }
       settle(core, qp);
       return;
@@ -119,6 +119,7 @@ function receiveRnrNak(core: Core, qp: QueuePair, code: number): void {
     return;
   }
   if (qp.rnrRetry !== RNR_RETRY_INFINITE) qp.rnrRetriesLeft--;
+  qp.retransmitCause = 'rnr';
   qp.timedPsn = -1;
   seekUnacked(core, qp);
   qp.rnrDeadline = core.now + rnrTimerMicroseconds(code);
@@ -276,7 +277,7 @@ function settle(core: Core, qp: QueuePair): void {
   } else if (qp.probePsn >= 0 && psnDiff(qp.unackedPsn, qp.probePsn) === 1 && qp.unackedPsn !== qp.sendPsn) {
     // The probe was taken and nothing after it: all that followed is lost.
     reduceWindow(qp, false);
-    goBack(core, qp);
+    goBack(core, qp, 'adaptive');
   }
   qp.probePsn = -1;
   if (qp.rnrDeadline !== Number.POSITIVE_INFINITY && qp.unackedPsn === qp.sendPsn) {
@@ -302,12 +303,12 @@ export function checkDrained(core: Core, qp: QueuePair): void {
 function impliedNak(core: Core, qp: QueuePair): void {
   if (qp.impliedNakPsn === qp.unackedPsn || psnDiff(qp.cursorPsn, qp.unackedPsn) <= 0) return;
   qp.counters.impliedNakSeqErr++;
-  retry(core, qp);
+  retry(core, qp, 'implied-nak');
   qp.impliedNakPsn = qp.unackedPsn;
 }
 
 /** Goes back for a NAK, said or implied: it counts against `retry_cnt` as a timeout does. */
-function retry(core: Core, qp: QueuePair): void {
+function retry(core: Core, qp: QueuePair, cause: RetransmitCause): void {
   if (qp.retriesLeft === 0) {
     qp.counters.retryExceededErr++;
     failHead(core, qp, WcStatus.RETRY_EXC_ERR);
@@ -315,7 +316,7 @@ function retry(core: Core, qp: QueuePair): void {
   }
   qp.retriesLeft--;
   reduceWindow(qp, false);
-  goBack(core, qp);
+  goBack(core, qp, cause);
   armTimers(core, qp);
 }
 

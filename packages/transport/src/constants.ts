@@ -80,3 +80,10 @@ export type WcOpcodeName = keyof typeof WcOpcode;
 
 /** `enum ibv_wc_flags`. */
 export const WcFlags = { GRH: 1, WITH_IMM: 2, WITH_INV: 8 } as const;
+
+/**
+ * Why a requester sends a packet again (IBTA vol 1 §9.7.6): its timer ran out; a NAK "PSN sequence error"; a response
+ * that came while an earlier one was missing; an RNR NAK, after its wait; or its own probe, because an answer was
+ * overdue though the timer still ran.
+ */
+export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'adaptive';

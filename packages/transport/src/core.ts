@@ -5,7 +5,7 @@
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import { QpStateCode, WcOpcode, WcStatus, WrOpcode } from './constants.ts';
+import { QpStateCode, type RetransmitCause, WcOpcode, WcStatus, WrOpcode } from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
 import { Deadlines } from './deadlines.ts';
 import { Memory } from './memory.ts';
@@ -25,6 +25,8 @@ export interface Host {
   /** The completion queue has something that the program asked to be told of. */
   onCompletionEvent(cq: number): void;
   onAsyncEvent(event: AsyncEvent): void;
+  /** A request packet is sent again: called as it is added to the batch, and looked for only then. */
+  onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
 }
 
 /** Counts of what arrived and was not anybody's, and totals; names as rxe has them where it has one. */
@@ -144,6 +146,12 @@ export class Core {
 
   event(event: AsyncEvent): void {
     this.#host.onAsyncEvent(event);
+  }
+
+  /** The packet at this PSN was sent before. */
+  retransmitted(qp: QueuePair, psn: number): void {
+    qp.counters.retransmittedPackets++;
+    this.#host.onRetransmit?.(qp.qpn, psn, qp.retransmitCause);
   }
 
   /** Puts a queue pair among those that have something to send. */

@@ -4,7 +4,7 @@
  */
 import { Transport } from '@node-roce/wire';
 import type { CompletionQueue } from './completion-queue.ts';
-import { QP_STATES, type QpState, QpStateCode, type QpType } from './constants.ts';
+import { QP_STATES, type QpState, QpStateCode, type QpType, type RetransmitCause } from './constants.ts';
 import type { AhAttr, QpCap } from './control.ts';
 import type { MemoryRegion } from './memory.ts';
 import { ReplyQueue } from './reply-queue.ts';
@@ -114,6 +114,8 @@ export class QueuePair {
   unackedPsn = 0;
   /** PSN that the cursor stands at. */
   cursorPsn = 0;
+  /** Why the cursor was last put back. */
+  retransmitCause: RetransmitCause = 'timeout';
   /** Where the cursor stands in the gather list. */
   gatherSge = 0;
   gatherOffset = 0;

@@ -2,7 +2,7 @@
  * Recovery: going back, the window, and the timers of a requester (IBTA vol 1 §9.7.6).
  */
 import { ackTimeoutMicroseconds, psnDiff } from '@node-roce/wire';
-import { WcStatus } from './constants.ts';
+import { type RetransmitCause, WcStatus } from './constants.ts';
 import type { Core } from './core.ts';
 import type { QueuePair } from './qp.ts';
 import { seekGather } from './sge.ts';
@@ -37,7 +37,8 @@ export function seekUnacked(core: Core, qp: QueuePair): void {
 }
 
 /** Sends everything from the oldest unacknowledged PSN again. */
-export function goBack(core: Core, qp: QueuePair): void {
+export function goBack(core: Core, qp: QueuePair, cause: RetransmitCause): void {
+  qp.retransmitCause = cause;
   qp.timedPsn = -1;
   seekUnacked(core, qp);
   core.schedule(qp);
@@ -113,7 +114,7 @@ export function requesterTimers(core: Core, qp: QueuePair): void {
     qp.counters.timeouts++;
     qp.impliedNakPsn = -1;
     reduceWindow(qp, true);
-    goBack(core, qp);
+    goBack(core, qp, 'timeout');
     qp.retryDeadline = now + RETRY_TIMER_FACTOR * ackTimeoutMicroseconds(qp.timeout);
     qp.probeDeadline = Number.POSITIVE_INFINITY;
   } else if (qp.probeDeadline <= now) {

@@ -252,7 +252,7 @@ function transmitOne(core: Core, qp: QueuePair, batch: TxBatch, out: number): nu
   if (isResponded(opcode)) {
     const psns =
       opcode === WrOpcode.RDMA_READ ? transmitRead(core, qp, batch, w) : transmitAtomic(qp, batch, w, opcode);
-    if (psns > 0) advanceCursor(qp, psns);
+    if (psns > 0) advanceCursor(core, qp, psns);
     return psns;
   }
 
@@ -345,7 +345,7 @@ function transmitOne(core: Core, qp: QueuePair, batch: TxBatch, out: number): nu
   }
   finishSlot(qp, batch, o - base, fragments, size, pad);
   if (ah) addressSlot(qp, batch, ah);
-  advanceCursor(qp, 1);
+  advanceCursor(core, qp, 1);
   return 1;
 }
 
@@ -476,12 +476,13 @@ function failCursor(core: Core, qp: QueuePair, status: number): number {
   return 0;
 }
 
-function advanceCursor(qp: QueuePair, psns: number): void {
+function advanceCursor(core: Core, qp: QueuePair, psns: number): void {
   const at = qp.sqCursor & (qp.sq.capacity - 1);
+  const psn = qp.cursorPsn;
   qp.cursorPsn = (qp.cursorPsn + psns) & PSN_MASK;
   qp.cursorPacket += psns;
   if (psnDiff(qp.cursorPsn, qp.sendPsn) > 0) qp.sendPsn = qp.cursorPsn;
-  else qp.counters.retransmittedPackets++;
+  else core.retransmitted(qp, psn);
   if (qp.cursorPacket < qp.wqePackets[at]) return;
   // Local operations behind it were done when they were started.
   do qp.sqCursor = (qp.sqCursor + 1) | 0;
@@ -505,14 +506,17 @@ export function transmitProbe(core: Core, qp: QueuePair, batch: TxBatch): number
   const responded = isResponded(qp.sq.words[qp.sq.wordOf(qp.sqHead) + SendWqe.OPCODE_FLAGS] & 0xff);
   if (responded) {
     // The request itself goes again, and all after it: its responses are what is missing.
-    goBack(core, qp);
+    goBack(core, qp, 'adaptive');
     return 0;
   }
   const { sqCursor, cursorPacket, cursorPsn, gatherSge, gatherOffset, readPackets, rdCount, rdHead } = qp;
   const { readBudget } = core;
+  const { retransmitCause } = qp;
+  qp.retransmitCause = 'adaptive';
   seekUnacked(core, qp);
   qp.sinceAckReq = WINDOW_MAX;
   const sent = transmitOne(core, qp, batch, 0);
+  qp.retransmitCause = retransmitCause;
   if (sent === 0) return 0;
   qp.probePsn = qp.unackedPsn;
   qp.timedPsn = -1;
