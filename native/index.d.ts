@@ -87,6 +87,11 @@ export interface SocketOptions {
   receive?: boolean;
   /** SO_BINDTODEVICE. */
   device?: string;
+  /**
+   * Name of the interface that packets to groups leave by. Default: the one that has the address (IPv4) or is
+   * its scope (link-local IPv6), else the one that the routes say. ENODEV where there is none of this name.
+   */
+  multicastInterface?: string;
 }
 
 /**
@@ -108,7 +113,10 @@ export class Socket {
   /** Datagrams that the kernel dropped here since the socket was opened; 0 once closed. */
   readonly drops: number;
   readonly closed: boolean;
-  /** Joins a multicast group; `iface` is a name or an index, by default what the routes say. */
+  /**
+   * Joins a multicast group; `iface` is a name or an index, by default what the routes say. A socket that is
+   * bound to a group's address shares it with others of this machine (SO_REUSEADDR): each gets a copy.
+   */
   joinGroup(address: string, iface?: string | number): void;
   leaveGroup(address: string, iface?: string | number): void;
   /** For good. A port skips it from then on. */

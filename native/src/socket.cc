@@ -20,6 +20,13 @@ Endpoint endpointArgument(Napi::Env env, bool v6, const std::string& address, ui
   return endpoint;
 }
 
+/// The index of an interface that there is.
+uint32_t interfaceIndexOf(Napi::Env env, const std::string& name) {
+  const uint32_t index = if_nametoindex(name.c_str());
+  if (index == 0) throw systemError(env, errno, "if_nametoindex", name);
+  return index;
+}
+
 using Read = Napi::Value (*)(Napi::Env env, const UdpSocket& socket);
 
 /// A getter. Not one of node-addon-api's: those take whatever object they are called on for a Socket.
@@ -84,6 +91,8 @@ Socket::Socket(const Napi::CallbackInfo& info) : ObjectWrap(info) {
   wanted.receive = options.boolean("receive", true);
   wanted.device = options.string("device", "");
   if (wanted.device.size() >= IF_NAMESIZE) throw rangeError(env, "device must be a name of an interface");
+  const std::string multicastInterface = options.string("multicastInterface", "");
+  if (!multicastInterface.empty()) wanted.multicastInterface = interfaceIndexOf(env, multicastInterface);
 
   try {
     socket_ = std::make_shared<UdpSocket>(wanted);
@@ -116,9 +125,7 @@ void Socket::setMembership(const Napi::CallbackInfo& info, bool join) {
 
   uint32_t interfaceIndex = 0;
   if (info[1].IsString()) {
-    const std::string name = info[1].As<Napi::String>().Utf8Value();
-    interfaceIndex = if_nametoindex(name.c_str());
-    if (interfaceIndex == 0) throw systemError(env, errno, "if_nametoindex", name);
+    interfaceIndex = interfaceIndexOf(env, info[1].As<Napi::String>().Utf8Value());
   } else if (!info[1].IsUndefined()) {
     interfaceIndex = integerArgument(info, 1, "interface", 0x7fff'ffff);
   }

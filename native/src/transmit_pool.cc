@@ -36,6 +36,7 @@ UdpSocket* TransmitPool::tryOpen(uint16_t sourcePort, int& errnum) {
   options.local = receiver_->local();
   options.local.setPort(sourcePort);
   options.device = receiver_->options().device;
+  options.multicastInterface = receiver_->options().multicastInterface;
   options.sendBuffer = settings_.sendBuffer;
   options.checksum = settings_.udpChecksum;
   options.receive = false;

@@ -18,6 +18,9 @@
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
+#ifndef IPV6_MULTICAST_ALL
+#define IPV6_MULTICAST_ALL 29
+#endif
 #ifndef SO_MEMINFO
 #define SO_MEMINFO 55
 #endif
@@ -54,14 +57,11 @@ void UdpSocket::configure() {
   if (!options_.checksum)
     set(v6 ? SOL_UDP : SOL_SOCKET, v6 ? UDP_NO_CHECK6_TX : SO_NO_CHECK, 1);
 
-  // A group is left through the interface that has our address.
-  if (!isMulticast(local_.gid()) && !isWildcard(local_.gid())) {
-    if (v6) {
-      if (local_.scope() != 0) set(level, IPV6_MULTICAST_IF, static_cast<int>(local_.scope()));
-    } else {
-      setsockopt(fd_, level, IP_MULTICAST_IF, &local_.to.v4.sin_addr, sizeof local_.to.v4.sin_addr);
-    }
-  }
+  // Every member of a group on this machine has a socket on the group's address, and each gets a copy.
+  if (isMulticast(local_.gid())) set(SOL_SOCKET, SO_REUSEADDR, 1);
+  // To a group, packets leave by the interface that has our address.
+  else if (!isWildcard(local_.gid()))
+    chooseMulticastInterface();
 
   if (options_.sendBuffer > 0) {
     const int bytes = static_cast<int>(options_.sendBuffer);
@@ -84,8 +84,23 @@ void UdpSocket::configure() {
   set(level, v6 ? IPV6_RECVHOPLIMIT : IP_RECVTTL, 1);
   // Without it the kernel drops what rxe and ConnectX send over IPv6: UDP checksum 0.
   if (v6) set(SOL_UDP, UDP_NO_CHECK6_RX, 1);
-  if (!v6) trySet(level, IP_MULTICAST_ALL, 0);
+  // Only what this socket joined, not what somebody else on this machine did.
+  trySet(level, v6 ? IPV6_MULTICAST_ALL : IP_MULTICAST_ALL, 0);
   if (options_.gro) gro_ = trySet(SOL_UDP, UDP_GRO, 1);
+}
+
+void UdpSocket::chooseMulticastInterface() {
+  const uint32_t wanted = options_.multicastInterface;
+  if (local_.isV6()) {
+    const uint32_t index = wanted != 0 ? wanted : local_.scope();
+    if (index != 0) set(IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(index));
+    return;
+  }
+  ip_mreqn request{};
+  request.imr_address = local_.to.v4.sin_addr;
+  request.imr_ifindex = static_cast<int>(wanted);
+  if (setsockopt(fd_, IPPROTO_IP, IP_MULTICAST_IF, &request, sizeof request) != 0 && wanted != 0)
+    throw SystemFailure{errno, "setsockopt"};
 }
 
 void UdpSocket::close() {

@@ -30,6 +30,9 @@ struct SocketOptions {
   bool receive = true;
   /// A network device to be bound to; empty for none.
   std::string device;
+  /// Index of the interface that packets to groups leave by; 0: the one that has the local address (IPv4) or
+  /// that its scope names, else what the routes say.
+  uint32_t multicastInterface = 0;
 };
 
 class UdpSocket {
@@ -61,6 +64,7 @@ class UdpSocket {
   bool trySet(int level, int option, int value);
   uint32_t get(int level, int option) const;
   void configure();
+  void chooseMulticastInterface();
 
   int fd_ = -1;
   bool gro_ = false;

@@ -16,6 +16,7 @@
  * - **Errors.** Node tells of a packet that the kernel refused (too large, no route) after `send` has returned. It
  *   is counted, and lost to its queue pair, which sees a time-out instead of LOC_LEN_ERR.
  * - **Polling.** Packets come in while the event loop turns: see `needsEventLoop`.
+ * - **Groups.** Datagrams can be sent to a multicast group; none is joined.
  * - **Batches.** One system call per packet out, one event per packet in; no GSO, no GRO.
  */
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
@@ -167,6 +168,7 @@ export class DgramLink implements Link {
     return [
       'Reaches node-roce programs only: rxe and RoCE cards drop what it sends over IPv4, and over IPv6 the kernel drops what they send.',
       'Traffic class, ECN, hop limit and UDP source port are the system’s, and of what arrives are not seen.',
+      'Takes part in no multicast group: what is sent to one leaves as the system’s routes say.',
       'One system call and one event a packet; a packet that the kernel refuses (no route, too large) is lost without an error.',
       'Packets come in only while the event loop turns: a program that polls has to await something, too.',
       ...bufferLimitation(this.receiveBuffer),

@@ -1,4 +1,5 @@
 import { RX_SLOT_WORDS, Rx, RxBatch } from '@node-roce/transport';
+import { gidFromText } from '@node-roce/wire';
 import { afterEach, expect, test, vi } from 'vitest';
 import { packetsOf, sendPackets } from '../testing/packets.ts';
 import { MemoryNetwork } from './memory.ts';
@@ -50,6 +51,26 @@ test('a removed peer, or an address that nobody has, is a packet lost', () => {
   sendPackets(a, nobody, [new Uint8Array(4)]);
   expect(b.receive(new RxBatch(4, 4096))).toBe(0);
   expect(a.stats().txPackets).toBe(2);
+});
+
+test('a group: all who joined it, until they leave', () => {
+  const network = new MemoryNetwork();
+  const group = gidFromText('239.1.2.3');
+  const [a, b, c] = ['10.0.0.1', '10.0.0.2', '10.0.0.3'].map((address) => network.link(address));
+  const local = b.join(group);
+  expect(b.join(group)).toBe(local);
+  expect(b.join(gidFromText('ff12::1'))).not.toBe(local);
+  a.join(group);
+  const peer = a.add(group, 0, 64);
+  const rx = new RxBatch(16, 4096);
+  sendPackets(a, peer, [Uint8Array.of(1, 2, 3, 4)]);
+  expect(c.receive(rx)).toBe(0);
+  expect(a.receive(rx)).toBe(1);
+  expect(b.receive(rx)).toBe(1);
+  expect(rx.slots[Rx.LOCAL]).toBe(local);
+  b.leave(local);
+  sendPackets(a, peer, [Uint8Array.of(1, 2, 3, 4)]);
+  expect(b.receive(rx)).toBe(0);
 });
 
 test('a watched link wakes for a packet and for its deadline, each on its own', async () => {

@@ -15,7 +15,7 @@ import {
   Tx,
   type TxBatch,
 } from '@node-roce/transport';
-import { gidFromText, gidToText, ICRC_BYTES, ROCE_UDP_PORT } from '@node-roce/wire';
+import { gidFromText, gidToText, ICRC_BYTES, isMulticast, ROCE_UDP_PORT } from '@node-roce/wire';
 import type { Link } from './link.ts';
 import { LoopWaker } from './loop-waker.ts';
 
@@ -23,13 +23,17 @@ const TWO_32 = 0x1_0000_0000;
 
 interface Arrived {
   bytes: Uint8Array;
+  local: number;
   source: Uint8Array;
   trafficClass: number;
   sourcePort: number;
   hopLimit: number;
 }
 
-/** A network of memory links: what is sent to an address arrives at the link that has it. */
+/**
+ * A network of memory links: what is sent to an address arrives at the link that has it, what is sent to a group at
+ * all that joined it, the sender among them, as the kernel does it.
+ */
 export class MemoryNetwork {
   readonly #links = new Map<string, MemoryLink>();
 
@@ -40,8 +44,15 @@ export class MemoryNetwork {
     return link;
   }
 
-  find(gid: Uint8Array): MemoryLink | undefined {
-    return this.#links.get(gidToText(gid));
+  deliver(packet: Omit<Arrived, 'local'>, destination: Uint8Array): void {
+    if (!isMulticast(destination)) {
+      this.#links.get(gidToText(destination))?.arrive({ ...packet, local: 0 });
+      return;
+    }
+    for (const link of this.#links.values()) {
+      const local = link.groupIndex(destination);
+      if (local !== undefined) link.arrive({ ...packet, local });
+    }
   }
 
   drop(link: MemoryLink): void {
@@ -62,6 +73,8 @@ export class MemoryLink implements Link {
   readonly #network: MemoryNetwork;
   readonly #queue: Arrived[] = [];
   readonly #peers: ({ gid: Uint8Array; hopLimit: number } | undefined)[] = [];
+  /** Groups joined, by local index; 0 is the link's own address. */
+  readonly #groups: (string | undefined)[] = ['itself'];
   readonly #waker = new LoopWaker();
   #dropped = 0;
   #sent = 0;
@@ -84,6 +97,25 @@ export class MemoryLink implements Link {
     this.#peers[peer] = undefined;
   }
 
+  join(group: Uint8Array): number {
+    const joined = this.groupIndex(group);
+    if (joined !== undefined) return joined;
+    const free = this.#groups.indexOf(undefined);
+    const local = free >= 0 ? free : this.#groups.length;
+    this.#groups[local] = gidToText(group);
+    return local;
+  }
+
+  leave(local: number): void {
+    if (local > 0) this.#groups[local] = undefined;
+  }
+
+  /** The local index of a group, if it is joined. */
+  groupIndex(group: Uint8Array): number | undefined {
+    const local = this.#groups.indexOf(gidToText(group));
+    return local > 0 ? local : undefined;
+  }
+
   send(batch: TxBatch, from: number): number {
     for (let i = from; i < batch.count; i++) {
       const w = i * TX_SLOT_WORDS;
@@ -91,13 +123,14 @@ export class MemoryLink implements Link {
       batch.slots[w + Tx.STATUS] = 0;
       this.#sent++;
       if (!peer) continue;
-      this.#network.find(peer.gid)?.arrive({
+      const packet = {
         bytes: gatherSlot(batch, i),
         source: this.gids[0].gid,
         trafficClass: batch.slots[w + Tx.TRAFFIC_CLASS],
         sourcePort: batch.slots[w + Tx.SOURCE_PORT],
         hopLimit: peer.hopLimit,
-      });
+      };
+      this.#network.deliver(packet, peer.gid);
     }
     return batch.count;
   }
@@ -124,7 +157,7 @@ export class MemoryLink implements Link {
       batch.slots[w + Rx.OFFSET] = offset;
       batch.slots[w + Rx.LENGTH] = packet.bytes.length;
       batch.slots[w + Rx.PEER] = NO_PEER;
-      batch.slots[w + Rx.LOCAL] = 0;
+      batch.slots[w + Rx.LOCAL] = packet.local;
       batch.slots[w + Rx.TRAFFIC_CLASS] = packet.trafficClass;
       batch.slots[w + Rx.HOP_LIMIT] = packet.hopLimit;
       batch.slots[w + Rx.VERDICT] = Icrc.OK;

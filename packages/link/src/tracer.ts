@@ -28,6 +28,8 @@ type Packet = Parameters<CaptureWriter['write']>[0];
 export class TracerLink extends LinkWrapper {
   readonly #file: CaptureWriter;
   readonly #peers = new Map<number, { gid: Uint8Array; local: number; hopLimit: number }>();
+  /** Addresses of groups by local index. */
+  readonly #groups = new Map<number, Uint8Array>();
   #written = 0;
   /** Packets that are not in the file, and those of them that the next packet's record has yet to tell of. */
   #dropped = 0;
@@ -75,6 +77,12 @@ export class TracerLink extends LinkWrapper {
     this.inner.remove(peer);
   }
 
+  protected override joinGroup(group: Uint8Array, sgidIndex: number): number {
+    const local = super.joinGroup(group, sgidIndex);
+    this.#groups.set(local, group.slice());
+    return local;
+  }
+
   override send(batch: TxBatch, from: number): number {
     const taken = this.inner.send(batch, from);
     const now = wallClock();
@@ -103,14 +111,15 @@ export class TracerLink extends LinkWrapper {
     for (let i = 0; i < count; i++) {
       const w = i * RX_SLOT_WORDS;
       const { slots, slab } = batch;
-      const local = this.gids[slots[w + Rx.LOCAL]];
-      if (!local || !this.#hasRoom()) continue;
+      const local = slots[w + Rx.LOCAL];
+      const destination = this.gids[local]?.gid ?? this.#groups.get(local);
+      if (!destination || !this.#hasRoom()) continue;
       const start = slots[w + Rx.OFFSET];
       const end = start + slots[w + Rx.LENGTH];
       const bad = slots[w + Rx.VERDICT] === Icrc.BAD;
       const data = ipPacket({
         source: batch.sources.subarray(i * 16, i * 16 + 16),
-        destination: local.gid,
+        destination,
         trafficClass: slots[w + Rx.TRAFFIC_CLASS],
         hopLimit: slots[w + Rx.HOP_LIMIT],
         id: slots[w + Rx.IP_ID],

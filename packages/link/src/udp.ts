@@ -11,7 +11,14 @@ import {
   type RxBatch,
   type TxBatch,
 } from '@node-roce/transport';
-import { gidFromText, isIpv4Mapped, isLinkLocal, ROCE_UDP_PORT } from '@node-roce/wire';
+import {
+  gidEquals,
+  gidFromText,
+  gidToIpText,
+  isIpv4Mapped,
+  isLinkLocal,
+  ROCE_UDP_PORT,
+} from '@node-roce/wire';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 import {
@@ -57,6 +64,9 @@ export class UdpLink implements Link {
   readonly interface: NetworkInterface;
   readonly #native: Port;
   readonly #sockets: Socket[] = [];
+  /** Groups joined, by local index. */
+  readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
+  readonly #receiving: { receiveBuffer: number; gro: boolean };
   #onWake: (() => void) | undefined;
 
   /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, … */
@@ -66,6 +76,7 @@ export class UdpLink implements Link {
     this.interface = nic;
     this.activeMtu = activeMtuOf(nic);
     this.port = port;
+    this.#receiving = { receiveBuffer, gro: offload };
     this.#native = new Port({
       onWake: () => this.#onWake?.(),
       udpChecksum: !options.zeroChecksum,
@@ -75,9 +86,7 @@ export class UdpLink implements Link {
     try {
       for (const address of addresses) {
         const gid = gidFromText(address);
-        const family = isIpv4Mapped(gid) ? 4 : 6;
-        const scoped = isLinkLocal(gid) ? `${address}%${nic.name}` : address;
-        const socket = this.#open({ family, address: scoped, port, receiveBuffer, gro: offload });
+        const socket = this.#open(gid, address);
         this.#sockets.push(socket);
         this.#native.addLocal(socket);
         gids.push({ gid, address, type: 'RoCE v2' });
@@ -90,11 +99,15 @@ export class UdpLink implements Link {
     this.receiveBuffer = Math.min(...this.#sockets.map((s) => s.receiveBuffer));
   }
 
-  #open(options: ConstructorParameters<typeof Socket>[0]): Socket {
+  #open(gid: Uint8Array, address: string): Socket {
+    const { name } = this.interface;
+    const { port } = this;
+    const family = isIpv4Mapped(gid) ? 4 : 6;
+    const scoped = needsScope(gid) ? `${address}%${name}` : address;
     try {
-      return new Socket(options);
+      return new Socket({ family, address: scoped, port, multicastInterface: name, ...this.#receiving });
     } catch (cause) {
-      throw bindError(cause, options.address, options.family, options.port);
+      throw bindError(cause, scoped, family, port);
     }
   }
 
@@ -112,6 +125,30 @@ export class UdpLink implements Link {
 
   remove(peer: number): void {
     this.#native.removePeer(peer);
+  }
+
+  /** Joins by IGMP or MLD on the link's interface, whatever the GID. Throws what the kernel says. */
+  join(group: Uint8Array, _sgidIndex: number): number {
+    for (const [local, { gid }] of this.#groups) if (gidEquals(gid, group)) return local;
+    const address = gidToIpText(group);
+    const socket = this.#open(group, address);
+    try {
+      socket.joinGroup(address, this.interface.name);
+      const local = this.#native.addLocal(socket);
+      this.#groups.set(local, { gid: group.slice(), socket });
+      return local;
+    } catch (error) {
+      socket.close();
+      throw error;
+    }
+  }
+
+  leave(local: number): void {
+    const group = this.#groups.get(local);
+    if (!group) return;
+    this.#groups.delete(local);
+    this.#native.removeLocal(local);
+    group.socket.close(); // The kernel leaves the group with it.
   }
 
   send(batch: TxBatch, from: number): number {
@@ -162,5 +199,12 @@ export class UdpLink implements Link {
     this.#onWake = undefined;
     this.#native.close();
     for (const socket of this.#sockets) socket.close();
+    for (const { socket } of this.#groups.values()) socket.close();
+    this.#groups.clear();
   }
+}
+
+/** An address that means one thing on each interface: fe80::/10, and groups of interface and link (RFC 4291 §2.7). */
+function needsScope(gid: Uint8Array): boolean {
+  return isLinkLocal(gid) || (gid[0] === 0xff && ((gid[1] & 15) === 1 || (gid[1] & 15) === 2));
 }

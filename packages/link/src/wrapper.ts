@@ -6,9 +6,23 @@ import type { Link } from './link.ts';
 export abstract class LinkWrapper implements Link {
   protected readonly inner: Link;
   abstract readonly kind: string;
+  /** There only if the wrapped link takes part in groups. */
+  readonly join?: NonNullable<Link['join']>;
+  readonly leave?: NonNullable<Link['leave']>;
 
   constructor(inner: Link) {
     this.inner = inner;
+    if (!inner.join) return;
+    this.join = (group, sgidIndex) => this.joinGroup(group, sgidIndex);
+    this.leave = (local) => this.leaveGroup(local);
+  }
+
+  /** `join` and `leave` of a link that has them, for wrappers to look on. */
+  protected joinGroup(group: Uint8Array, sgidIndex: number): number {
+    return this.inner.join!(group, sgidIndex);
+  }
+  protected leaveGroup(local: number): void {
+    this.inner.leave?.(local);
   }
 
   get gids(): readonly GidEntry[] {

@@ -57,7 +57,9 @@ export function sendPackets(
 }
 
 /** What a batch received, as plain values. */
-export function packetsOf(batch: RxBatch): { payload: number[]; verdict: number; id: number }[] {
+export function packetsOf(
+  batch: RxBatch,
+): { payload: number[]; verdict: number; id: number; local: number }[] {
   return Array.from({ length: batch.count }, (_, i) => {
     const w = i * RX_SLOT_WORDS;
     const start = batch.slots[w + Rx.OFFSET];
@@ -65,6 +67,7 @@ export function packetsOf(batch: RxBatch): { payload: number[]; verdict: number;
       payload: [...batch.slab.subarray(start, start + batch.slots[w + Rx.LENGTH])],
       verdict: batch.slots[w + Rx.VERDICT],
       id: batch.slots[w + Rx.IP_ID],
+      local: batch.slots[w + Rx.LOCAL],
     };
   });
 }
