@@ -5,6 +5,7 @@ export * from './constants.ts';
 export * from './control.ts';
 export type { AsyncEvent, DeviceCounters, Host } from './core.ts';
 export * from './errors.ts';
+export { QP_ATTRIBUTE_NAMES } from './modify.ts';
 export type { QpCounters } from './qp.ts';
 export { RETRY_TIMER_FACTOR } from './recovery.ts';
 export * from './rings.ts';

@@ -73,6 +73,9 @@ const CHECKS: Record<QpAttrName, Check> = {
   rateLimit: range(0, 0xffff_ffff),
 };
 
+/** Every attribute that a queue pair can have. */
+export const QP_ATTRIBUTE_NAMES = Object.keys(CHECKS) as readonly QpAttrName[];
+
 /** A route that packets can take; ERR_ROCE_INVALID_ATTRIBUTE names what is wrong with it. */
 export function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: readonly GidEntry[]): void {
   const { grh } = attr;

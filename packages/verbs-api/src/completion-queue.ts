@@ -11,7 +11,10 @@ import {
   WcStatus,
   type WcStatusName,
 } from '@node-roce/transport';
+import { AffiliatedEvents } from './async-events.ts';
+import type { CompletionChannel } from './completion-channel.ts';
 import type { Engine } from './engine.ts';
+import type { DeviceObjects } from './objects.ts';
 
 const OPCODE_NAMES = new Map(
   Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
@@ -53,6 +56,10 @@ export class WorkCompletion {
   get opcode(): WcOpcodeName {
     return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
   }
+  /** A datagram: the receive begins with 40 bytes that hold the sender's IP header (`IBV_WC_GRH`). */
+  get hasGrh(): boolean {
+    return (this.flags & WcFlags.GRH) !== 0;
+  }
   /** Immediate data, if there is any. */
   get immData(): number | undefined {
     return (this.flags & WcFlags.WITH_IMM) !== 0 ? this.immediate : undefined;
@@ -75,23 +82,71 @@ export function completionError(wc: WorkCompletion): RoceError {
   );
 }
 
+export interface CompletionQueueOptions {
+  /** Where its events go; without one, `wait` and its kin are the way to hear of completions. */
+  channel?: CompletionChannel;
+  /** Comes back as `context`. */
+  context?: unknown;
+}
+
+/** A completion queue (`struct ibv_cq`). Made by `device.createCq`. */
 export class CompletionQueue implements AsyncDisposable {
   readonly handle: number;
-  /** Entries it holds; at least what was asked for. */
-  readonly cqe: number;
-  readonly #ring: Ring;
+  readonly channel: CompletionChannel | undefined;
+  readonly context: unknown;
+  /** Events of its channel that were taken and not acknowledged: `destroy` waits for them. */
+  readonly channelEvents = new AffiliatedEvents();
+  /** Async events (CQ_ERR) that were taken and not acknowledged: `destroy` waits for them. */
+  readonly asyncEvents = new AffiliatedEvents();
   readonly #engine: Engine;
-  readonly #onDestroy: (cq: CompletionQueue) => void;
+  readonly #objects: DeviceObjects;
+  /** Where the engine writes, and those before the last resizes that are not empty, oldest first. */
+  #newest: Ring;
+  #older: Ring[] = [];
+  /** The oldest of them all: what is polled. */
+  #ring: Ring;
+  /** What was asked for last: 0, or what `Ring.arm` takes. */
+  #armed: 0 | 1 | 2 = 0;
   #waiters: (() => void)[] = [];
   #destroyed = false;
   #failure: unknown;
 
-  constructor(engine: Engine, created: CqCreated, onDestroy: (cq: CompletionQueue) => void) {
+  constructor(
+    engine: Engine,
+    created: CqCreated,
+    objects: DeviceObjects,
+    { channel, context }: CompletionQueueOptions,
+  ) {
     this.#engine = engine;
     this.handle = created.handle;
-    this.cqe = created.cqe;
-    this.#ring = new Ring(created.ring);
-    this.#onDestroy = onDestroy;
+    this.channel = channel;
+    this.context = context;
+    this.#ring = this.#newest = new Ring(created.ring);
+    this.#objects = objects;
+    channel?.add(this);
+    objects.cqs.set(this.handle, this);
+  }
+
+  /** Entries it holds; at least what was asked for. */
+  get cqe(): number {
+    return this.#newest.capacity;
+  }
+
+  /**
+   * ibv_resize_cq(3): room for at least `cqe` entries from now on. What was not polled stays and keeps its
+   * order; EINVAL where `cqe` is less than that.
+   */
+  async resize(cqe: number): Promise<void> {
+    const { ring } = await this.#engine.call('resizeCq', this.handle, cqe);
+    const before = this.#newest;
+    this.#newest = new Ring(ring);
+    this.#older.push(this.#newest);
+    if (this.#armed === 0) return;
+    // A request to be told goes along. The engine looks at both rings, but only at the last two: so a
+    // completion that came between is asked after here.
+    before.disarm(true);
+    this.#newest.arm(this.#armed);
+    if (this.#newest.used > 0) this.notify();
   }
 
   /**
@@ -123,11 +178,23 @@ export class CompletionQueue implements AsyncDisposable {
     const ring = this.#ring;
     let used = ring.used;
     if (used === 0) {
+      if (this.#older.length > 0) return this.#nextRing(max);
       this.#engine.poll(ring);
       used = ring.used;
       if (used === 0 && ring.state !== 0) throw this.#overrun();
     }
     return Math.min(used, max);
+  }
+
+  /** The ring before a resize is empty, and stays so: on to the one after it. */
+  #nextRing(max: number): number {
+    this.#ring = this.#older.shift() as Ring;
+    return this.#ready(max);
+  }
+
+  /** Completions that can be polled. */
+  get #used(): number {
+    return this.#older.reduce((sum, ring) => sum + ring.used, this.#ring.used);
   }
 
   #take(ahead: number, wc: WorkCompletion): void {
@@ -164,20 +231,28 @@ export class CompletionQueue implements AsyncDisposable {
    * one). Completions that are there already raise none: poll again after asking.
    */
   requestNotify({ solicitedOnly = false } = {}): void {
-    this.#ring.arm(solicitedOnly ? 2 : 1);
+    if (!solicitedOnly || this.#armed === 0) this.#armed = solicitedOnly ? 2 : 1;
+    this.#newest.arm(solicitedOnly ? 2 : 1);
   }
 
-  /** The event came. */
+  /** The event came: for who waits here, else for the channel. */
   notify(): void {
+    this.#armed = 0;
     const waiters = this.#waiters;
     this.#waiters = [];
+    if (waiters.length === 0) this.channel?.raise(this);
     for (const wake of waiters) wake();
+  }
+
+  /** ibv_ack_cq_events(3): so many events that `channel.getEvent` gave for this queue are dealt with. */
+  ackEvents(count = 1): void {
+    this.channelEvents.acknowledge(count);
   }
 
   /** The device failed: whoever waits hears why. */
   fail(error: unknown): void {
     this.#failure = error;
-    this.notify();
+    for (const wake of this.#waiters.splice(0)) wake();
   }
 
   /**
@@ -195,10 +270,10 @@ export class CompletionQueue implements AsyncDisposable {
       if (this.#failure !== undefined) throw this.#failure;
       if (this.#destroyed)
         throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
-      if (this.#ring.used > 0) return;
-      if (this.#ring.state !== 0) throw this.#overrun();
+      if (this.#used > 0) return;
+      if (this.#newest.state !== 0) throw this.#overrun();
       this.requestNotify({ solicitedOnly });
-      if (this.#ring.used > 0 && !solicitedOnly) return;
+      if (this.#used > 0 && !solicitedOnly) return;
       await new Promise<void>((resolve, reject) => {
         const onAbort = () => {
           this.#waiters = this.#waiters.filter((w) => w !== wake);
@@ -211,7 +286,7 @@ export class CompletionQueue implements AsyncDisposable {
         this.#waiters.push(wake);
         signal?.addEventListener('abort', onAbort, { once: true });
       });
-      if (solicitedOnly && this.#ring.used > 0) return;
+      if (solicitedOnly && this.#used > 0) return;
     }
   }
 
@@ -242,13 +317,18 @@ export class CompletionQueue implements AsyncDisposable {
     }
   }
 
-  /** ibv_destroy_cq(3): EBUSY while queue pairs complete here. */
+  /**
+   * ibv_destroy_cq(3): EBUSY while queue pairs complete here. Resolves once the events that were taken, of its
+   * channel and about it, are acknowledged.
+   */
   async destroy(): Promise<void> {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroyCq', this.handle);
     this.#destroyed = true;
-    this.#onDestroy(this);
-    this.notify();
+    this.#objects.removed('cqs', this.handle);
+    this.channel?.remove(this);
+    for (const wake of this.#waiters.splice(0)) wake();
+    await Promise.all([this.channelEvents.acknowledged(), this.asyncEvents.acknowledged()]);
   }
 
   [Symbol.asyncDispose](): Promise<void> {

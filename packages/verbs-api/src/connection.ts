@@ -127,7 +127,7 @@ function takenBy(type: QpType, from: QpState, attr: QpAttr): QpAttr {
 }
 
 /** The preferred index if its GID is of the same kind as `gid`, else the first of the kind, else −1. */
-function sameKind(gids: readonly GidEntry[], gid: Uint8Array, preferred: number | undefined): number {
+export function sameKind(gids: readonly GidEntry[], gid: Uint8Array, preferred: number | undefined): number {
   const fits = (entry: GidEntry | undefined) => entry !== undefined && kindOf(entry.gid) === kindOf(gid);
   if (preferred !== undefined && fits(gids[preferred])) return preferred;
   return gids.findIndex(fits);
@@ -141,6 +141,11 @@ export function defaultGid(gids: readonly GidEntry[]): number {
     0,
     gids.findIndex(({ gid }) => !isLinkLocal(gid)),
   );
+}
+
+/** The 16 bytes of a GID, or of an IP address in figures. */
+export function gidBytes(gid: string | Uint8Array): Uint8Array {
+  return typeof gid === 'string' ? gidOf(gid) : gid;
 }
 
 function gidOf(text: string): Uint8Array {

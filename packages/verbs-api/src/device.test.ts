@@ -1,7 +1,8 @@
 import { MemoryNetwork } from '@node-roce/link';
 import { describe, expect, test } from 'vitest';
 import { openPair, openSide, pattern } from '../testing/pair.ts';
-import { type DeviceEvent, openDevice } from './device.ts';
+import type { DeviceEvent } from './async-events.ts';
+import { openDevice } from './device.ts';
 
 describe('opening', () => {
   test.each<[string, object, string]>([

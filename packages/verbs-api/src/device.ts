@@ -1,6 +1,6 @@
 /** Opening a device, and what belongs to it. */
 import { EventEmitter, on } from 'node:events';
-import type { Link, NetworkInterface } from '@node-roce/link';
+import type { Link } from '@node-roce/link';
 import {
   type AdapterOptions,
   type AsyncEvent,
@@ -9,8 +9,10 @@ import {
   invalid,
   RoceError,
 } from '@node-roce/transport';
-import { linkLocalGidFromMac } from '@node-roce/wire';
-import { CompletionQueue } from './completion-queue.ts';
+import { type DeviceEvent, type TakenEvent, takeEvent, withElement } from './async-events.ts';
+import { CompletionChannel } from './completion-channel.ts';
+import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
+import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import {
   closedError,
   type Engine,
@@ -19,6 +21,7 @@ import {
   InlineEngine,
   systemRandom,
 } from './engine.ts';
+import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { WorkerEngine } from './worker-engine.ts';
@@ -33,33 +36,6 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   limits?: Partial<DeviceLimits>;
   /** Aborting closes the device: whoever waits on it hears the signal's reason. */
   signal?: AbortSignal;
-}
-
-/** What an async event is about, and the device's own end. */
-export type DeviceEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
-
-/** `struct ibv_device_attr` and `struct ibv_port_attr`, the parts that mean something here. */
-export interface DeviceAttributes extends DeviceLimits {
-  /** EUI-64 from the interface's MAC address: `0242:acff:fe11:0002`; zeros where there is none. */
-  nodeGuid: string;
-  /** Which link moves the packets (`udp`, `dgram`, …), and what it can't do. */
-  link: string;
-  /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
-  needsEventLoop: boolean;
-  limitations: readonly string[];
-  /** The network interface, as it was when the device was opened. */
-  interface: NetworkInterface | undefined;
-  gids: readonly GidEntry[];
-  /** Largest path MTU, bytes. */
-  activeMtu: number;
-  maxMtu: 4096;
-  physPortCnt: 1;
-  pkeyTblLen: 1;
-  portState: 'ACTIVE' | 'DOWN';
-  linkLayer: 'Ethernet';
-  atomicCap: 'HCA';
-  /** Bytes of socket buffer that the kernel granted, by its own account. */
-  receiveBuffer: number;
 }
 
 /**
@@ -91,25 +67,22 @@ export async function openDevice(options: OpenOptions): Promise<Device> {
   return new Device(opened, events, signal);
 }
 
-/** The GUID that RoCE devices make of a MAC address: the modified EUI-64 of RFC 4291, as `ibv_devinfo` has it. */
-function guidOf(mac = '00:00:00:00:00:00'): string {
-  const bytes = Uint8Array.from(mac.split(':'), (part) => Number.parseInt(part, 16));
-  if (bytes.every((byte) => byte === 0)) return '0000:0000:0000:0000';
-  const words = new DataView(linkLocalGidFromMac(bytes).buffer, 8);
-  return [0, 2, 4, 6].map((at) => words.getUint16(at).toString(16).padStart(4, '0')).join(':');
-}
+/** What the engine tells of. */
+type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 
 /** Takes the engine's events to the device, which exists only after the engine. */
 class Events implements EngineEvents {
   target: EngineEvents | undefined;
   readonly onCompletionEvent = (cq: number): void => this.target?.onCompletionEvent(cq);
-  readonly onAsyncEvent = (event: DeviceEvent): void => this.target?.onAsyncEvent(event);
+  readonly onAsyncEvent = (event: EngineEvent): void => this.target?.onAsyncEvent(event);
 }
 
+/** A device (`struct ibv_context`): what `openDevice` gives. */
 export class Device implements AsyncDisposable {
   readonly facts: EngineFacts;
   readonly #engine: Engine;
-  readonly #cqs = new Map<number, CompletionQueue>();
+  readonly #objects = new DeviceObjects();
+  readonly #channels = new Set<CompletionChannel>();
   readonly #random = systemRandom();
   readonly #emitter = new EventEmitter<{ event: [DeviceEvent]; close: [] }>();
   readonly #signal: AbortSignal | undefined;
@@ -122,19 +95,26 @@ export class Device implements AsyncDisposable {
     this.#engine = engine;
     this.facts = engine.facts;
     events.target = {
-      onCompletionEvent: (cq) => this.#cqs.get(cq)?.notify(),
+      onCompletionEvent: (cq) => this.#objects.cqs.get(cq)?.notify(),
       onAsyncEvent: (event) => this.#event(event),
     };
   }
 
-  #event(event: DeviceEvent): void {
+  #event(event: EngineEvent): void {
     if (event.type === 'DEVICE_FATAL') {
       const error = new RoceError('ERR_ROCE_DEVICE_FATAL', 'the device failed', {
         errno: 'EIO',
         cause: event.error,
       });
-      for (const cq of this.#cqs.values()) cq.fail(error);
+      for (const cq of this.#objects.cqs.values()) cq.fail(error);
+      for (const channel of this.#channels) channel.fail(error);
     }
+    // What it is about is looked up now: it may be gone when the event is looked at.
+    this.#tell(event.type === 'DEVICE_FATAL' ? event : withElement(event, this.#objects));
+  }
+
+  #tell(event: DeviceEvent): void {
+    this.#objects.events.push(event);
     // Not from inside of a turn: a listener may call what it likes, and throw.
     queueMicrotask(() => this.#emitter.emit('event', event));
   }
@@ -146,38 +126,35 @@ export class Device implements AsyncDisposable {
 
   /** ibv_query_device(3) and ibv_query_port(3). */
   query(): DeviceAttributes {
-    const { gids, activeMtu, limits, link, limitations, receiveBuffer, interface: nic } = this.facts;
-    const needsEventLoop = this.#engine.inline && this.facts.needsEventLoop;
-    return {
-      ...limits,
-      nodeGuid: guidOf(nic?.mac),
-      interface: nic,
-      link,
-      needsEventLoop,
-      limitations,
-      gids,
-      activeMtu,
-      receiveBuffer,
-      maxMtu: 4096,
-      physPortCnt: 1,
-      pkeyTblLen: 1,
-      portState: nic?.up === false ? 'DOWN' : 'ACTIVE',
-      linkLayer: 'Ethernet',
-      atomicCap: 'HCA',
-    };
+    return deviceAttributes(this.facts, this.#engine.inline);
   }
 
   /** ibv_alloc_pd(3). */
   async allocPd(): Promise<ProtectionDomain> {
-    return new ProtectionDomain(this.#engine, await this.#engine.call('allocPd'), this.#random);
+    return new ProtectionDomain(
+      this.#engine,
+      await this.#engine.call('allocPd'),
+      this.#random,
+      this.#objects,
+    );
   }
 
-  /** ibv_create_cq(3): room for at least `cqe` completions. */
-  async createCq(cqe = 256): Promise<CompletionQueue> {
+  /**
+   * ibv_create_cq(3): room for at least `cqe` completions.
+   *
+   * Rejects with EINVAL beyond `maxCqe`, ENOMEM when there are `maxCq` queues.
+   */
+  async createCq(cqe = 256, options: CompletionQueueOptions = {}): Promise<CompletionQueue> {
     const created = await this.#engine.call('createCq', cqe);
-    const cq = new CompletionQueue(this.#engine, created, () => this.#cqs.delete(created.handle));
-    this.#cqs.set(created.handle, cq);
-    return cq;
+    return new CompletionQueue(this.#engine, created, this.#objects, options);
+  }
+
+  /** ibv_create_comp_channel(3). */
+  createCompChannel(): CompletionChannel {
+    if (this.#closing) throw closedError();
+    const channel = new CompletionChannel((gone) => this.#channels.delete(gone));
+    this.#channels.add(channel);
+    return channel;
   }
 
   /** Counts of packets, drops and retransmissions; the link's under `link`. */
@@ -186,7 +163,10 @@ export class Device implements AsyncDisposable {
     return Object.assign(counts, { link: await this.#engine.call('linkStats') }) as never;
   }
 
-  /** Calls back for each async event (ibv_get_async_event(3)); returns what takes it off again. */
+  /**
+   * Calls back for each async event; returns what takes it off again. Such events count as acknowledged:
+   * the callback may destroy what they are about.
+   */
   onEvent(listener: (event: DeviceEvent) => void): () => void {
     this.#emitter.on('event', listener);
     return () => void this.#emitter.off('event', listener);
@@ -196,6 +176,21 @@ export class Device implements AsyncDisposable {
   async *events({ signal }: { signal?: AbortSignal } = {}): AsyncGenerator<DeviceEvent, void> {
     if (this.#closing) return;
     for await (const [event] of on(this.#emitter, 'event', { close: ['close'], signal })) yield event;
+  }
+
+  /**
+   * ibv_get_async_event(3): the oldest event that was not taken this way, of the last 1024. It has to be
+   * acknowledged (`ack`): until then the destruction of what it is about does not resolve. Rejects with
+   * the signal's reason; with ERR_ROCE_CLOSED once the device is closed.
+   */
+  async getEvent({ signal }: { signal?: AbortSignal } = {}): Promise<TakenEvent> {
+    return takeEvent(await this.#objects.events.next(signal));
+  }
+
+  /** The same without waiting: undefined if there is none (an `async_fd` in non-blocking mode). */
+  pollEvent(): TakenEvent | undefined {
+    const event = this.#objects.events.poll();
+    return event && takeEvent(event);
   }
 
   /**
@@ -233,7 +228,9 @@ export class Device implements AsyncDisposable {
       try {
         await this.#engine.close();
       } finally {
-        for (const cq of this.#cqs.values()) cq.fail(reason);
+        for (const cq of this.#objects.cqs.values()) cq.fail(reason);
+        for (const channel of this.#channels) channel.fail(reason);
+        this.#objects.events.fail(reason);
         this.#emitter.emit('close');
       }
     })();

@@ -38,12 +38,24 @@ export interface Commands {
   deallocPd(pd: number): void;
   registerMr(...args: Parameters<Adapter['registerMr']>): ReturnType<Adapter['registerMr']>;
   deregisterMr(handle: number): void;
+  reregisterMr(...args: Parameters<Adapter['reregisterMr']>): ReturnType<Adapter['reregisterMr']>;
+  allocMw(...args: Parameters<Adapter['allocMw']>): ReturnType<Adapter['allocMw']>;
+  deallocMw(handle: number): void;
   createCq(cqe: number): ReturnType<Adapter['createCq']>;
+  resizeCq(handle: number, cqe: number): ReturnType<Adapter['resizeCq']>;
   destroyCq(handle: number): void;
+  createSrq(...args: Parameters<Adapter['createSrq']>): ReturnType<Adapter['createSrq']>;
+  modifySrq(...args: Parameters<Adapter['modifySrq']>): ReturnType<Adapter['modifySrq']>;
+  querySrq(handle: number): ReturnType<Adapter['querySrq']>;
+  destroySrq(handle: number): void;
+  createAh(...args: Parameters<Adapter['createAh']>): number;
+  destroyAh(handle: number): void;
   createQp(...args: Parameters<Adapter['createQp']>): ReturnType<Adapter['createQp']>;
   modifyQp(qpn: number, attr: Parameters<Adapter['modifyQp']>[1]): void;
   queryQp(qpn: number): ReturnType<Adapter['queryQp']>;
   destroyQp(qpn: number): void;
+  attachMcast(qpn: number, group: Uint8Array): void;
+  detachMcast(qpn: number, group: Uint8Array): void;
   counters(): Record<string, number>;
   qpCounters(qpn: number): ReturnType<Adapter['qpCounters']>;
   linkStats(): Record<string, number>;
@@ -126,11 +138,8 @@ export function assemble(
   return { adapter, pump, facts };
 }
 
-export function closedError(cause?: unknown): RoceError {
-  return new RoceError('ERR_ROCE_CLOSED', 'the device is closed', {
-    errno: 'ECANCELED',
-    ...(cause === undefined ? {} : { cause }),
-  });
+export function closedError(message = 'the device is closed'): RoceError {
+  return new RoceError('ERR_ROCE_CLOSED', message, { errno: 'ECANCELED' });
 }
 
 /** Writes a doorbell. True if the pump sleeps and has to be woken. */

@@ -20,7 +20,15 @@ export {
   WrOpcode,
   type WrOpcodeName,
 } from '@node-roce/transport';
-export { CompletionQueue, completionError, WorkCompletion } from './completion-queue.ts';
+export { AddressHandle, type AddressInit, GRH_BYTES } from './address-handle.ts';
+export type { DeviceEvent, EventElement, PortEvent, TakenEvent } from './async-events.ts';
+export { CompletionChannel } from './completion-channel.ts';
+export {
+  CompletionQueue,
+  type CompletionQueueOptions,
+  completionError,
+  WorkCompletion,
+} from './completion-queue.ts';
 export {
   type ConnectionData,
   type ConnectOptions,
@@ -29,15 +37,27 @@ export {
   exchangeAsClient,
   exchangeAsServer,
 } from './connection.ts';
+export { Device, type OpenOptions, openDevice } from './device.ts';
+export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export {
-  Device,
-  type DeviceAttributes,
-  type DeviceEvent,
-  type OpenOptions,
-  openDevice,
-} from './device.ts';
-export { type AccessInit, MemoryRegion, type RegisterOptions } from './memory-region.ts';
+  type AccessInit,
+  MemoryRegion,
+  type RegisterOptions,
+  type ReregisterOptions,
+} from './memory-region.ts';
+export { incRkey, MemoryWindow } from './memory-window.ts';
 export type { LinkOptions } from './open-link.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
-export { QueuePair } from './queue-pair.ts';
-export type { RecvWr, Remote, SendWr, SgeInit } from './work-request.ts';
+export { GSI_QKEY, QueuePair, type QueuePairInitAttr } from './queue-pair.ts';
+export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
+export type {
+  Datagram,
+  MwBind,
+  MwRange,
+  RawSge,
+  RecvWr,
+  Remote,
+  SendWr,
+  SgElement,
+  SgeInit,
+} from './work-request.ts';

@@ -1,6 +1,7 @@
 /** Memory regions, and the search for the one that a view lies in. */
-import { Access, invalid, type MrCreated, RoceError } from '@node-roce/transport';
+import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
+import type { ProtectionDomain } from './protection-domain.ts';
 
 /** What peers and the device may do with a region; LOCAL_WRITE is implied by what needs it. */
 export interface AccessInit {
@@ -9,6 +10,10 @@ export interface AccessInit {
   remoteWrite?: boolean;
   remoteRead?: boolean;
   remoteAtomic?: boolean;
+  /** Memory windows may be bound to it. */
+  mwBind?: boolean;
+  /** Its first byte has the address 0, for peers and in scatter/gather lists. */
+  zeroBased?: boolean;
 }
 
 export interface RegisterOptions {
@@ -25,7 +30,9 @@ export function accessBits(access: number | AccessInit = {}): number {
     (access.localWrite === false ? 0 : Access.LOCAL_WRITE) |
     (access.remoteWrite ? Access.REMOTE_WRITE : 0) |
     (access.remoteRead ? Access.REMOTE_READ : 0) |
-    (access.remoteAtomic ? Access.REMOTE_ATOMIC : 0)
+    (access.remoteAtomic ? Access.REMOTE_ATOMIC : 0) |
+    (access.mwBind ? Access.MW_BIND : 0) |
+    (access.zeroBased ? Access.ZERO_BASED : 0)
   );
 }
 
@@ -33,7 +40,7 @@ export function accessBits(access: number | AccessInit = {}): number {
 const backings = new WeakMap<ArrayBufferLike, number>();
 let nextBacking = 1;
 
-export function backingOf(buffer: ArrayBufferLike): number {
+function backingOf(buffer: ArrayBufferLike): number {
   let number = backings.get(buffer);
   if (number === undefined) {
     number = nextBacking++;
@@ -42,47 +49,57 @@ export function backingOf(buffer: ArrayBufferLike): number {
   return number;
 }
 
-/** A registered memory region (`struct ibv_mr`). */
+/** What `reregister` changes; what is absent stays. */
+export interface ReregisterOptions extends RegisterOptions {
+  /** IBV_REREG_MR_CHANGE_PD. */
+  pd?: ProtectionDomain;
+  /** IBV_REREG_MR_CHANGE_TRANSLATION, as is a new `iova`: peers need the new `rkey`. */
+  memory?: ArrayBufferLike | ArrayBufferView;
+}
+
+/** A registered memory region (`struct ibv_mr`). Made by `pd.registerMr`. */
 export class MemoryRegion implements AsyncDisposable {
-  readonly lkey: number;
-  readonly rkey: number;
+  lkey!: number;
+  rkey!: number;
   /** Address of the first byte. Synthetic: random, page-aligned, the same for all who name the byte. */
-  readonly addr: bigint;
-  /** The address of the first byte as peers name it; `addr` unless chosen otherwise. */
-  readonly iova: bigint;
+  addr!: bigint;
+  /** The address of the first byte as peers name it; `addr` unless chosen otherwise, 0 if zero-based. */
+  iova!: bigint;
   /** Bytes. */
-  readonly length: number;
-  readonly buffer: ArrayBufferLike;
+  length!: number;
+  buffer!: ArrayBufferLike;
   /** Where the region starts in its buffer. */
-  readonly bufferOffset: number;
-  /** The same address in two words. */
-  readonly startHigh: number;
-  readonly startLow: number;
+  bufferOffset!: number;
+  /** `Access` bits. */
+  access!: number;
+  /** The same address as `iova` in two words. */
+  startHigh!: number;
+  startLow!: number;
+  /** Where it is registered. */
+  pd: ProtectionDomain;
   readonly #handle: number;
   readonly #engine: Engine;
-  readonly #onDeregister: (mr: MemoryRegion) => void;
   #gone = false;
 
-  constructor(
-    engine: Engine,
-    created: MrCreated,
-    buffer: ArrayBufferLike,
-    offset: number,
-    length: number,
-    onDeregister: (mr: MemoryRegion) => void,
-  ) {
+  constructor(engine: Engine, created: MrCreated, init: MrInit, pd: ProtectionDomain) {
     this.#engine = engine;
     this.#handle = created.handle;
+    this.pd = pd;
+    this.#become(created, init);
+  }
+
+  #become(created: MrCreated, init: MrInit): void {
     this.lkey = created.lkey;
     this.rkey = created.rkey;
     this.addr = created.addr;
     this.iova = created.iova;
-    this.buffer = buffer;
-    this.bufferOffset = offset;
-    this.length = length;
+    this.buffer = init.buffer;
+    this.bufferOffset = init.offset;
+    this.length = init.length;
+    this.access = init.access;
     this.startHigh = Number(created.iova >> 32n);
     this.startLow = Number(created.iova & 0xffff_ffffn);
-    this.#onDeregister = onDeregister;
+    this.pd.regions.add(this);
   }
 
   /** The region's bytes, or a part of them. */
@@ -97,12 +114,40 @@ export class MemoryRegion implements AsyncDisposable {
     return { addr: this.iova + BigInt(offset), rkey: this.rkey };
   }
 
-  /** ibv_dereg_mr(3). Work that still names it fails. */
+  /**
+   * ibv_rereg_mr(3): other memory, protection domain or rights, in one step. The keys stay unless the memory
+   * or its addresses change. EBUSY while windows are bound to it; when it fails, nothing has changed.
+   */
+  async reregister(change: ReregisterOptions): Promise<void> {
+    if (this.#gone) throw invalid('mr', 'it is deregistered');
+    const { pd = this.pd, memory, access, iova } = change;
+    const place = checkMemory(
+      this.#engine,
+      memory ?? new Uint8Array(this.buffer, this.bufferOffset, this.length),
+    );
+    const bits = access === undefined ? this.access : accessBits(access);
+    const moved =
+      memory !== undefined || iova !== undefined || ((bits ^ this.access) & Access.ZERO_BASED) !== 0;
+    // An address of the program's own choice stays where nothing moves.
+    const start = moved || this.iova === this.addr || this.iova === 0n ? iova : this.iova;
+    const init: MrInit = {
+      pd: pd.handle,
+      ...place,
+      access: bits,
+      ...(start === undefined ? {} : { iova: start }),
+    };
+    const created = await this.#engine.call('reregisterMr', this.#handle, init, moved);
+    this.pd.regions.remove(this);
+    this.pd = pd;
+    this.#become(created, init);
+  }
+
+  /** ibv_dereg_mr(3). Work that still names it fails. EBUSY while memory windows are bound to it. */
   async deregister(): Promise<void> {
     if (this.#gone || this.#engine.closed) return;
-    this.#gone = true;
-    this.#onDeregister(this);
     await this.#engine.call('deregisterMr', this.#handle);
+    this.#gone = true;
+    this.pd.regions.remove(this);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -143,8 +188,20 @@ export class RegionIndex {
   };
 }
 
-/** Checks what a region can be over, and says why not (docs/memory.md). */
-export function checkBuffer(engine: Engine, buffer: ArrayBufferLike): void {
+/** Where memory lies, for a registration; throws for what a region can't be over, and says why (docs/memory.md). */
+export function checkMemory(
+  engine: Engine,
+  memory: ArrayBufferLike | ArrayBufferView,
+): Pick<MrInit, 'backing' | 'buffer' | 'offset' | 'length'> {
+  if (
+    !ArrayBuffer.isView(memory) &&
+    !(memory instanceof ArrayBuffer) &&
+    !(memory instanceof SharedArrayBuffer)
+  ) {
+    throw invalid('memory', 'not memory', 'a buffer, or a view of one');
+  }
+  const view = ArrayBuffer.isView(memory) ? memory : new Uint8Array(memory);
+  const { buffer, byteOffset: offset, byteLength: length } = view;
   if (!engine.inline && !(buffer instanceof SharedArrayBuffer)) {
     throw new RoceError(
       'ERR_ROCE_NOT_SHARED',
@@ -156,4 +213,5 @@ export function checkBuffer(engine: Engine, buffer: ArrayBufferLike): void {
       },
     );
   }
+  return { backing: backingOf(buffer), buffer, offset, length };
 }

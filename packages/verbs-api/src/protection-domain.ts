@@ -1,30 +1,28 @@
-/** Protection domains: registering memory, creating queue pairs. */
-import { invalid, type QpCap, type QpType, RoceError } from '@node-roce/transport';
-import type { CompletionQueue } from './completion-queue.ts';
+/** Protection domains: registering memory, and what is created in them. */
+import type { AhAttr, MwType, QpCap, QpType } from '@node-roce/transport';
+import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
+import type { CompletionQueue, WorkCompletion } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
-import {
-  accessBits,
-  backingOf,
-  checkBuffer,
-  MemoryRegion,
-  RegionIndex,
-  type RegisterOptions,
-} from './memory-region.ts';
+import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
+import { MemoryWindow } from './memory-window.ts';
+import type { DeviceObjects } from './objects.ts';
 import { QueuePair } from './queue-pair.ts';
-
-/** Types whose work requests can be written here; the engine knows UD and GSI, too. */
-const OFFERED: readonly QpType[] = ['RC', 'UC'];
+import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 
 export interface QueuePairInit {
-  /** RC unless given, or UC. */
+  /** RC unless given. GSI is QP1, of which a device has one. */
   type?: QpType;
   sendCq: CompletionQueue;
   /** `sendCq` unless given. */
   recvCq?: CompletionQueue;
+  /** Where its receives come from; without it, from a receive queue of its own. */
+  srq?: SharedReceiveQueue;
   /** Sizes; 128 requests, 4 elements, 128 bytes inline unless given. */
   cap?: Partial<QpCap>;
   /** Every send request raises a completion. */
   sqSigAll?: boolean;
+  /** Comes back as `context` (`qp_context`). */
+  context?: unknown;
 }
 
 const DEFAULT_CAP: QpCap = {
@@ -35,18 +33,21 @@ const DEFAULT_CAP: QpCap = {
   maxInlineData: 128,
 };
 
-/** A protection domain: what regions and queue pairs have to have in common. */
+/** A protection domain (`struct ibv_pd`): what regions, windows and queue pairs have to have in common. */
 export class ProtectionDomain implements AsyncDisposable {
   readonly handle: number;
   readonly #engine: Engine;
   readonly #random: () => number;
-  readonly #regions = new RegionIndex();
+  /** The regions registered in it, to find the one that a view lies in. */
+  readonly regions = new RegionIndex();
+  readonly #objects: DeviceObjects;
   #gone = false;
 
-  constructor(engine: Engine, handle: number, random: () => number) {
+  constructor(engine: Engine, handle: number, random: () => number, objects: DeviceObjects) {
     this.#engine = engine;
     this.handle = handle;
     this.#random = random;
+    this.#objects = objects;
   }
 
   /**
@@ -57,47 +58,29 @@ export class ProtectionDomain implements AsyncDisposable {
     memory: ArrayBufferLike | ArrayBufferView,
     options: RegisterOptions = {},
   ): Promise<MemoryRegion> {
-    if (
-      !ArrayBuffer.isView(memory) &&
-      !(memory instanceof ArrayBuffer) &&
-      !(memory instanceof SharedArrayBuffer)
-    ) {
-      throw invalid('memory', 'not memory', 'a buffer, or a view of one');
-    }
-    const view = ArrayBuffer.isView(memory) ? memory : new Uint8Array(memory);
-    const { buffer, byteOffset: offset, byteLength: length } = view;
-    checkBuffer(this.#engine, buffer);
-    const created = await this.#engine.call('registerMr', {
+    const init = {
       pd: this.handle,
-      backing: backingOf(buffer),
-      buffer,
-      offset,
-      length,
+      ...checkMemory(this.#engine, memory),
       access: accessBits(options.access),
       ...(options.iova === undefined ? {} : { iova: options.iova }),
-    });
-    const mr = new MemoryRegion(this.#engine, created, buffer, offset, length, (gone) =>
-      this.#regions.remove(gone),
-    );
-    this.#regions.add(mr);
-    return mr;
+    };
+    return new MemoryRegion(this.#engine, await this.#engine.call('registerMr', init), init, this);
   }
 
-  /** ibv_create_qp(3). */
+  /**
+   * ibv_create_qp(3). `cap` of what is returned is at least what was asked for.
+   *
+   * Rejects with EINVAL, naming the attribute, for what is beyond the device (`device.query()`); EBUSY for a second
+   * GSI; ENOMEM when there are `maxQp`.
+   */
   async createQp(init: QueuePairInit): Promise<QueuePair> {
-    const { type = 'RC', sendCq, recvCq = sendCq, sqSigAll = false } = init;
-    if (!OFFERED.includes(type)) {
-      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `type: ${type} queue pairs are not offered`, {
-        errno: 'EOPNOTSUPP',
-        attribute: 'type',
-        expected: OFFERED.join(', '),
-      });
-    }
+    const { type = 'RC', sendCq, recvCq = sendCq, srq, sqSigAll = false, context } = init;
     const created = await this.#engine.call('createQp', {
       pd: this.handle,
       type,
       sendCq: sendCq.handle,
       recvCq: recvCq.handle,
+      ...(srq ? { srq: srq.handle } : {}),
       cap: { ...DEFAULT_CAP, ...init.cap },
       sqSigAll,
     });
@@ -107,12 +90,42 @@ export class ProtectionDomain implements AsyncDisposable {
       created,
       sendCq,
       recvCq,
-      find: this.#regions.find,
+      srq,
+      context,
+      find: this.regions.find,
       random: this.#random,
+      objects: this.#objects,
     });
   }
 
-  /** ibv_dealloc_pd(3): EBUSY while regions or queue pairs are in it. */
+  /** ibv_create_srq(3). Rejects with EINVAL beyond `maxSrqWr` or `maxSrqSge`, ENOMEM when there are `maxSrq`. */
+  async createSrq(init: SharedReceiveQueueInit = {}): Promise<SharedReceiveQueue> {
+    const { maxWr = 128, maxSge = 4, limit = 0, context } = init;
+    const created = await this.#engine.call('createSrq', { pd: this.handle, maxWr, maxSge, limit });
+    return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects, context);
+  }
+
+  /** ibv_create_ah(3): a way for datagrams, from the peer's address or with every attribute. */
+  async createAh(init: AddressInit | AhAttr): Promise<AddressHandle> {
+    const attr = 'grh' in init ? init : addressAttr(init, this.#engine.facts);
+    return new AddressHandle(this.#engine, await this.#engine.call('createAh', this.handle, attr), attr);
+  }
+
+  /**
+   * ibv_create_ah_from_wc(3): the way back to the sender of a datagram.
+   *
+   * @param grh the first 40 bytes of the receive that completed: the sender's IP header
+   */
+  async createAhFromWc(wc: WorkCompletion, grh: Uint8Array): Promise<AddressHandle> {
+    return this.createAh(addressFromCompletion(wc, grh, this.#engine.facts));
+  }
+
+  /** ibv_alloc_mw(3). Rejects with ENOMEM when there are `maxMw`. */
+  async allocMw(type: MwType = 2): Promise<MemoryWindow> {
+    return new MemoryWindow(this.#engine, await this.#engine.call('allocMw', this.handle, type), type);
+  }
+
+  /** ibv_dealloc_pd(3): EBUSY while regions, windows, queues, queue pairs or address handles are in it. */
   async dealloc(): Promise<void> {
     if (this.#gone || this.#engine.closed) return;
     await this.#engine.call('deallocPd', this.handle);

@@ -1,21 +1,55 @@
 /** Queue pairs: posting, states, and going from RESET to RTS in one call. */
 import {
   Access,
+  invalid,
+  QP_ATTRIBUTE_NAMES,
   QP_STATES,
   type QpAttr,
   type QpCap,
   type QpCreated,
-  type QpQuery,
   type QpState,
   QpStateCode,
   type QpType,
   Ring,
   RoceError,
 } from '@node-roce/transport';
+import { AffiliatedEvents } from './async-events.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import { type ConnectionData, type ConnectOptions, connectAttributes, defaultGid } from './connection.ts';
+import {
+  type ConnectionData,
+  type ConnectOptions,
+  connectAttributes,
+  defaultGid,
+  gidBytes,
+} from './connection.ts';
 import { closedError, type Engine } from './engine.ts';
-import { type FindRegion, type RecvWr, type SendWr, writeRecv, writeSend } from './work-request.ts';
+import type { MemoryWindow } from './memory-window.ts';
+import type { DeviceObjects } from './objects.ts';
+import type { SharedReceiveQueue } from './shared-receive-queue.ts';
+import {
+  checkRoom,
+  type FindRegion,
+  type MwRange,
+  postReceives,
+  type RecvWr,
+  type SendWr,
+  writeBindRequest,
+  writeSend,
+} from './work-request.ts';
+
+/** Well-known Q_Key of QP1 (IBTA vol 1 §3.5.3). */
+export const GSI_QKEY = 0x8001_0000;
+
+/** `struct ibv_qp_init_attr` as a query returns it, with the objects themselves. */
+export interface QueuePairInitAttr {
+  type: QpType;
+  sendCq: CompletionQueue;
+  recvCq: CompletionQueue;
+  srq: SharedReceiveQueue | undefined;
+  cap: QpCap;
+  sqSigAll: boolean;
+  context: unknown;
+}
 
 export interface QueuePairParts {
   engine: Engine;
@@ -23,8 +57,11 @@ export interface QueuePairParts {
   created: QpCreated;
   sendCq: CompletionQueue;
   recvCq: CompletionQueue;
+  srq: SharedReceiveQueue | undefined;
+  context: unknown;
   find: FindRegion;
   random: () => number;
+  objects: DeviceObjects;
 }
 
 /** A queue pair (`struct ibv_qp`). */
@@ -35,12 +72,22 @@ export class QueuePair implements AsyncDisposable {
   readonly cap: Readonly<QpCap>;
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
+  /** Where its receives come from, if not from a receive queue of its own. */
+  readonly srq: SharedReceiveQueue | undefined;
+  /** What the program said at creation (`qp_context`). */
+  readonly context: unknown;
+  /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
+  readonly asyncEvents = new AffiliatedEvents();
   /** First PSN of this side, drawn at random; `connect` uses it, `modify` may use another. */
   readonly initialPsn: number;
   readonly #engine: Engine;
   readonly #sq: Ring;
   readonly #rq: Ring;
   readonly #find: FindRegion;
+  readonly #objects: DeviceObjects;
+  readonly #datagram: boolean;
+  readonly #sendName: string;
+  readonly #recvName: string;
   #gidIndex: number | undefined;
   #destroyed = false;
 
@@ -56,6 +103,13 @@ export class QueuePair implements AsyncDisposable {
     this.#sq = new Ring(created.sendQueue);
     this.#rq = new Ring(created.recvQueue);
     this.#find = parts.find;
+    this.srq = parts.srq;
+    this.context = parts.context;
+    this.#datagram = parts.type === 'UD' || parts.type === 'GSI';
+    this.#sendName = `send queue of QP ${created.qpn}`;
+    this.#recvName = `receive queue of QP ${created.qpn}`;
+    this.#objects = parts.objects;
+    this.#objects.qps.set(this.qpNum, this);
   }
 
   /** The state, as the engine last published it. */
@@ -86,8 +140,8 @@ export class QueuePair implements AsyncDisposable {
     const ring = this.#sq;
     const first = ring.producer;
     if (!Array.isArray(wr)) {
-      this.#checkRoom(ring, first, 'send', this.cap.maxSendWr);
-      writeSend(ring, first, wr as SendWr, this.cap.maxSendSge, this.cap.maxInlineData, this.#find);
+      checkRoom(ring, first, this.cap.maxSendWr, this.#sendName);
+      this.#writeSend(first, wr as SendWr);
       ring.publish((first + 1) | 0);
       if (ring.wakes()) this.#engine.ring(this.qpNum, false);
       return;
@@ -97,8 +151,8 @@ export class QueuePair implements AsyncDisposable {
     try {
       for (; done < list.length; done++) {
         const index = (first + done) | 0;
-        this.#checkRoom(ring, index, 'send', this.cap.maxSendWr);
-        writeSend(ring, index, list[done], this.cap.maxSendSge, this.cap.maxInlineData, this.#find);
+        checkRoom(ring, index, this.cap.maxSendWr, this.#sendName);
+        this.#writeSend(index, list[done]);
       }
     } catch (error) {
       throw Object.assign(error as Error, { index: done });
@@ -108,39 +162,47 @@ export class QueuePair implements AsyncDisposable {
     }
   }
 
-  /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET. */
+  /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET, and with a shared receive queue. */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
+    if (this.srq) throw invalid('qp', 'receives are posted to its shared receive queue', 'srq.postRecv');
     if (this.#destroyed || this.#engine.closed || this.#rq.state === QpStateCode.RESET) {
       throw this.#wrongState('receive', 'any state but RESET');
     }
     const ring = this.#rq;
-    const list = Array.isArray(wr) ? (wr as readonly RecvWr[]) : undefined;
-    const count = list ? list.length : 1;
     const first = ring.producer;
-    let done = 0;
     try {
-      for (; done < count; done++) {
-        const index = (first + done) | 0;
-        this.#checkRoom(ring, index, 'receive', this.cap.maxRecvWr);
-        writeRecv(ring, index, list ? list[done] : (wr as RecvWr), this.cap.maxRecvSge, this.#find);
-      }
-    } catch (error) {
-      throw list ? Object.assign(error as Error, { index: done }) : error;
+      postReceives(ring, wr, this.cap.maxRecvWr, this.cap.maxRecvSge, this.#find, this.#recvName);
     } finally {
-      ring.publish((first + done) | 0);
-      if (done > 0 && ring.wakes()) this.#engine.ring(this.qpNum, true);
+      if (ring.producer !== first && ring.wakes()) this.#engine.ring(this.qpNum, true);
     }
   }
 
-  #checkRoom(ring: Ring, index: number, which: string, capacity: number): void {
-    if (((index - ring.consumer) | 0) < capacity) return;
-    throw new RoceError(
-      'ERR_ROCE_QUEUE_FULL',
-      `the ${which} queue of QP ${this.qpNum} holds ${capacity} requests`,
-      {
-        errno: 'ENOMEM',
-      },
-    );
+  /**
+   * ibv_bind_mw(3): binds a window of type 1 to part of a region, or without one to nothing, in its turn
+   * among the send requests. The completion says BIND_MW, or MW_BIND_ERR.
+   *
+   * @returns the window's key from now on; the key before is closed with the completion
+   */
+  bindMw(
+    mw: MemoryWindow,
+    range: MwRange | undefined,
+    options: { wrId?: number | bigint; signaled?: boolean; fence?: boolean } = {},
+  ): number {
+    if (mw.type !== 1) throw invalid('mw', 'a window of type 2', 'type 1; type 2 is posted as BIND_MW');
+    const ring = this.#sq;
+    if (this.#destroyed || this.#engine.closed || ring.state < QpStateCode.RTS)
+      throw this.#wrongState('bind', 'RTS, SQD, SQE or ERR');
+    const index = ring.producer;
+    checkRoom(ring, index, this.cap.maxSendWr, this.#sendName);
+    writeBindRequest(ring, index, mw, range, options);
+    ring.publish((index + 1) | 0);
+    if (ring.wakes()) this.#engine.ring(this.qpNum, false);
+    return mw.rkey;
+  }
+
+  #writeSend(index: number, wr: SendWr): void {
+    const { maxSendSge, maxInlineData } = this.cap;
+    writeSend(this.#sq, index, wr, maxSendSge, maxInlineData, this.#find, this.#datagram);
   }
 
   #wrongState(which: string, expected: string): RoceError {
@@ -161,9 +223,29 @@ export class QueuePair implements AsyncDisposable {
     return this.#engine.call('modifyQp', this.qpNum, attr);
   }
 
-  /** ibv_query_qp(3): what is valid in the state the queue pair is in. */
-  query(): Promise<QpQuery> {
-    return this.#engine.call('queryQp', this.qpNum);
+  /**
+   * ibv_query_qp(3): what is valid in the state the queue pair is in; `undefined` for the rest. `sqPsn` and
+   * `rqPsn` are the next ones. The mask is a hint, as the man page has it: it is checked, and all that is
+   * valid is returned.
+   */
+  async query(mask: readonly (keyof QpAttr)[] = []): Promise<{ attr: QpAttr; init: QueuePairInitAttr }> {
+    for (const name of mask) {
+      if (!QP_ATTRIBUTES.has(name)) throw invalid('mask', `${name} is no attribute of a queue pair`);
+    }
+    const { attr, init } = await this.#engine.call('queryQp', this.qpNum);
+    const { sendCq, recvCq, srq, context } = this;
+    const { type, cap, sqSigAll } = init;
+    return { attr, init: { type, cap, sqSigAll, sendCq, recvCq, srq, context } };
+  }
+
+  /** ibv_attach_mcast(3), UD: what is sent to this group arrives here too. The GID, or an IP address in figures. */
+  attachMcast(group: string | Uint8Array): Promise<void> {
+    return this.#engine.call('attachMcast', this.qpNum, gidBytes(group));
+  }
+
+  /** ibv_detach_mcast(3). A queue pair that is attached can't be closed. */
+  detachMcast(group: string | Uint8Array): Promise<void> {
+    return this.#engine.call('detachMcast', this.qpNum, gidBytes(group));
   }
 
   /** Counts of this queue pair: packets, retransmissions, NAKs. */
@@ -171,9 +253,23 @@ export class QueuePair implements AsyncDisposable {
     return this.#engine.call('qpCounters', this.qpNum) as Promise<unknown> as Promise<Record<string, number>>;
   }
 
-  /** RESET to INIT, so that receives can be posted before the peer is known. */
-  async toInit({ access = REMOTE_ACCESS }: { access?: number } = {}): Promise<void> {
-    await this.modify({ qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access });
+  /**
+   * RESET to INIT, so that receives can be posted before the peer is known.
+   * `qkey`, of UD and GSI alone: what datagrams to it have to bring; 0x11111111, GSI 0x80010000.
+   */
+  async toInit({ access = REMOTE_ACCESS, qkey }: { access?: number; qkey?: number } = {}): Promise<void> {
+    const way = { qpState: 'INIT', pkeyIndex: 0, portNum: 1 } as const;
+    if (!this.#datagram) return this.modify({ ...way, qpAccessFlags: access });
+    return this.modify({ ...way, qkey: qkey ?? (this.type === 'GSI' ? GSI_QKEY : DEFAULT_QKEY) });
+  }
+
+  /** UD and GSI: from RESET (or INIT) to RTS. There is no peer to connect to. */
+  async activate({ qkey }: { qkey?: number } = {}): Promise<void> {
+    if (!this.#datagram) throw invalid('type', `${this.type} queue pairs have a peer`, 'connect');
+    if (this.state === 'RESET') await this.toInit({ qkey });
+    else if (qkey !== undefined) await this.modify({ qkey });
+    await this.modify({ qpState: 'RTR' });
+    await this.modify({ qpState: 'RTS', sqPsn: this.initialPsn });
   }
 
   /**
@@ -198,8 +294,9 @@ export class QueuePair implements AsyncDisposable {
     };
   }
 
-  /** Takes the queue pair from RESET (or INIT) to RTS, connected to that peer. */
+  /** RC and UC: from RESET (or INIT) to RTS, connected to that peer. */
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
+    if (this.#datagram) throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
     const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
     const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
     if (this.state === 'RESET') await this.modify(init);
@@ -207,11 +304,16 @@ export class QueuePair implements AsyncDisposable {
     await this.modify(rts);
   }
 
-  /** ibv_destroy_qp(3): what is outstanding is discarded. */
+  /**
+   * ibv_destroy_qp(3): what is outstanding is discarded. EBUSY while it is attached to a multicast group.
+   * Resolves once the async events about it that were handed out are acknowledged.
+   */
   async close(): Promise<void> {
     if (this.#destroyed || this.#engine.closed) return;
-    this.#destroyed = true;
     await this.#engine.call('destroyQp', this.qpNum);
+    this.#destroyed = true;
+    this.#objects.removed('qps', this.qpNum);
+    await this.asyncEvents.acknowledged();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -219,4 +321,7 @@ export class QueuePair implements AsyncDisposable {
   }
 }
 
+/** Q_Key of the tools that people test with (perftest, ibv_ud_pingpong). */
+const DEFAULT_QKEY = 0x1111_1111;
+const QP_ATTRIBUTES = new Set<string>(QP_ATTRIBUTE_NAMES);
 export const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;

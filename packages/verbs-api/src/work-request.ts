@@ -1,8 +1,10 @@
 /** Work requests as a program writes them, and their way into the rings. */
 import {
+  Access,
   invalid,
   RecvWqe,
   type Ring,
+  RoceError,
   SendFlags,
   SendWqe,
   SGE_WORDS,
@@ -10,7 +12,9 @@ import {
   WrOpcode,
   type WrOpcodeName,
 } from '@node-roce/transport';
-import type { MemoryRegion } from './memory-region.ts';
+import type { AddressHandle } from './address-handle.ts';
+import { type AccessInit, accessBits, type MemoryRegion } from './memory-region.ts';
+import type { MemoryWindow } from './memory-window.ts';
 
 /** A part of a registered region (`struct ibv_sge`). */
 export interface SgeInit {
@@ -19,6 +23,45 @@ export interface SgeInit {
   offset?: number;
   /** Bytes; to the end of the region unless given. */
   length?: number;
+}
+
+/** The same as it is known elsewhere: `addr` in the terms of the region's `iova`. Not for inline data. */
+export interface RawSge {
+  addr: bigint;
+  /** Bytes. */
+  length: number;
+  lkey: number;
+}
+
+/** An element of a scatter/gather list: a region's part, or a view that lies in a registered region. */
+export type SgElement = SgeInit | RawSge | Uint8Array;
+
+/** Where a datagram goes (`wr.ud` of `struct ibv_send_wr`). */
+export interface Datagram {
+  ah: AddressHandle;
+  /** 24 bits; `0xffffff` for a multicast group. */
+  remoteQpn: number;
+  /** 32 bits; with the top bit set, the queue pair's own Q_Key is sent (IBTA vol 1 §10.2.5). */
+  remoteQkey: number;
+}
+
+/** What a memory window is to open (`struct ibv_mw_bind_info`). */
+export interface MwRange {
+  /** Registered with `mwBind`. */
+  mr: MemoryRegion;
+  /** Bytes from the start of the region; 0 unless given. */
+  offset?: number;
+  /** Bytes; to the end of the region unless given. */
+  length?: number;
+  /** What peers may do: `remoteWrite`, `remoteRead`, `remoteAtomic`, and `zeroBased` for type 2; or bits. */
+  access: number | AccessInit;
+}
+
+/** BIND_MW: a type 2 window, under a new key. */
+export interface MwBind extends MwRange {
+  mw: MemoryWindow;
+  /** The window's key from now on; only the low 8 bits may and have to differ. `mw.nextRkey` unless given. */
+  rkey?: number;
 }
 
 /** A remote address and the key that opens it. */
@@ -33,7 +76,7 @@ export interface SendWr {
   wrId?: number | bigint;
   opcode: WrOpcodeName;
   /** The message's bytes in their order: regions' parts, or views that lie in a registered region. */
-  sgList?: readonly (SgeInit | Uint8Array)[];
+  sgList?: readonly SgElement[];
   /** Raise a completion on success too. Failures always complete. */
   signaled?: boolean;
   /** Wait until READs and atomics before it are done. */
@@ -44,7 +87,7 @@ export interface SendWr {
   inline?: boolean;
   /** SEND_WITH_IMM, RDMA_WRITE_WITH_IMM: 32 bits. */
   immData?: number;
-  /** SEND_WITH_INV: the peer's key to invalidate. */
+  /** SEND_WITH_INV: the peer's key to invalidate; LOCAL_INV: the key of a window of this queue pair. */
   invalidateRkey?: number;
   /** RDMA and atomic operations. */
   remote?: Remote;
@@ -52,13 +95,17 @@ export interface SendWr {
   compareAdd?: bigint;
   /** ATOMIC_CMP_AND_SWP: the value stored if they are equal. */
   swap?: bigint;
+  /** UD and GSI: where it goes. */
+  ud?: Datagram;
+  /** BIND_MW. */
+  bind?: MwBind;
 }
 
 /** `struct ibv_recv_wr`. */
 export interface RecvWr {
   wrId?: number | bigint;
   /** Where the message goes, in its order. */
-  sgList?: readonly (SgeInit | Uint8Array)[];
+  sgList?: readonly SgElement[];
 }
 
 /** Finds the region that a view lies in. */
@@ -71,7 +118,7 @@ const splitWords = new Uint32Array(splitBigint.buffer);
 splitBigint[0] = 1n;
 /** Index of the low word: 0 on a little-endian machine. */
 const LOW = splitWords[0] === 1 ? 0 : 1;
-const NO_LIST: readonly (SgeInit | Uint8Array)[] = [];
+const NO_LIST: readonly SgElement[] = [];
 
 function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
   if (typeof wrId === 'number') {
@@ -90,7 +137,7 @@ function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
 function writeList(
   words: Uint32Array,
   start: number,
-  list: readonly (SgeInit | Uint8Array)[],
+  list: readonly SgElement[],
   max: number,
   find: FindRegion,
 ): number {
@@ -105,6 +152,9 @@ function writeList(
       mr = find(element);
       offset = element.byteOffset - mr.bufferOffset;
       length = element.byteLength;
+    } else if ('lkey' in element) {
+      total += writeRaw(words, w, i, element);
+      continue;
     } else {
       mr = element.mr;
       if (!mr) throw invalid(`sgList[${i}]`, 'no region', '{ mr, offset, length } or a Uint8Array');
@@ -128,15 +178,20 @@ function writeList(
   return total;
 }
 
+/** An element by address and key; returns its bytes. */
+function writeRaw(words: Uint32Array, w: number, i: number, { addr, length, lkey }: RawSge): number {
+  if (typeof addr !== 'bigint') throw invalid(`sgList[${i}].addr`, `${addr}`, 'a bigint');
+  write64(words, w + Sge.ADDRESS_HIGH, addr);
+  words[w + Sge.LENGTH] = unsigned32(`sgList[${i}].length`, length);
+  words[w + Sge.LKEY] = unsigned32(`sgList[${i}].lkey`, lkey);
+  return length;
+}
+
 /** Copies inline data behind the entry; returns its bytes. */
-function writeInline(
-  ring: Ring,
-  start: number,
-  list: readonly (SgeInit | Uint8Array)[],
-  max: number,
-): number {
+function writeInline(ring: Ring, start: number, list: readonly SgElement[], max: number): number {
   let total = 0;
   for (const element of list) {
+    if ('lkey' in element) throw invalid('sgList', 'an address can not be copied from', 'views, or regions');
     const bytes = element instanceof Uint8Array ? element : element.mr.bytes(element.offset, element.length);
     if (total + bytes.length > max)
       throw invalid('sgList', 'more inline data than the queue pair takes', `${max} bytes at most`);
@@ -146,7 +201,11 @@ function writeInline(
   return total;
 }
 
-/** Writes a send request into entry `index`. */
+/**
+ * Writes a send request into entry `index`.
+ *
+ * @param datagram whether the queue pair is of type UD or GSI: each request names its destination
+ */
 export function writeSend(
   ring: Ring,
   index: number,
@@ -154,6 +213,7 @@ export function writeSend(
   maxSge: number,
   maxInline: number,
   find: FindRegion,
+  datagram = false,
 ): void {
   const opcode = WrOpcode[wr.opcode];
   if (opcode === undefined) throw invalid('opcode', `${wr.opcode}`, Object.keys(WrOpcode).join(', '));
@@ -179,9 +239,20 @@ export function writeSend(
   writeWrId(words, w + SendWqe.WR_ID_LOW, wr.wrId ?? 0);
   if (opcode === WrOpcode.SEND_WITH_IMM || opcode === WrOpcode.RDMA_WRITE_WITH_IMM) {
     words[w + SendWqe.IMMEDIATE] = unsigned32('immData', wr.immData);
-  } else if (opcode === WrOpcode.SEND_WITH_INV) {
+  } else if (opcode === WrOpcode.SEND_WITH_INV || opcode === WrOpcode.LOCAL_INV) {
     words[w + SendWqe.IMMEDIATE] = unsigned32('invalidateRkey', wr.invalidateRkey);
+  } else if (opcode === WrOpcode.BIND_MW) {
+    const { bind } = wr;
+    if (!bind) throw invalid('bind', 'BIND_MW needs a window', '{ mw, mr, access }');
+    if (bind.mw.type !== 2) throw invalid('bind.mw', 'a window of type 1', 'type 2; type 1 is for bindMw');
+    writeBind(words, w, bind.mw, bind.rkey ?? bind.mw.nextRkey, bind);
+    return;
   }
+  if (datagram) {
+    writeDatagram(words, w, wr.ud);
+    return;
+  }
+  if (wr.ud) throw invalid('ud', 'a connected queue pair sends to its peer alone', 'none');
   const { remote } = wr;
   if (remote) {
     if (typeof remote.addr !== 'bigint') throw invalid('remote.addr', `${remote.addr}`, 'a bigint');
@@ -203,6 +274,60 @@ function unsigned32(attribute: string, value: number | undefined): number {
   return value;
 }
 
+function writeDatagram(words: Uint32Array, w: number, ud: Datagram | undefined): void {
+  if (!ud?.ah) throw invalid('ud', 'a datagram needs a destination', '{ ah, remoteQpn, remoteQkey }');
+  const { remoteQpn, remoteQkey } = ud;
+  if (!Number.isInteger(remoteQpn) || remoteQpn < 0 || remoteQpn > 0xff_ffff)
+    throw invalid('ud.remoteQpn', `${remoteQpn}`, '24 bits');
+  words[w + SendWqe.ADDRESS_HANDLE] = ud.ah.handle;
+  words[w + SendWqe.REMOTE_QPN] = remoteQpn;
+  words[w + SendWqe.REMOTE_QKEY] = unsigned32('ud.remoteQkey', remoteQkey);
+}
+
+/** Writes the request of ibv_bind_mw(3) into entry `index`: a window of type 1, under its next key. */
+export function writeBindRequest(
+  ring: Ring,
+  index: number,
+  mw: MemoryWindow,
+  range: MwRange | undefined,
+  { wrId = 0, signaled = false, fence = false }: Pick<SendWr, 'wrId' | 'signaled' | 'fence'>,
+): void {
+  const { words } = ring;
+  const w = ring.wordOf(index);
+  const flags = (signaled ? SendFlags.SIGNALED : 0) | (fence ? SendFlags.FENCE : 0);
+  words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.BIND_MW | (flags << 8);
+  writeWrId(words, w + SendWqe.WR_ID_LOW, wrId);
+  writeBind(words, w, mw, mw.nextRkey, range);
+}
+
+/** Writes what a bind needs into the entry at word `w`; without a range, the window is to open nothing. */
+function writeBind(
+  words: Uint32Array,
+  w: number,
+  mw: MemoryWindow,
+  rkey: number,
+  range: MwRange | undefined,
+): void {
+  words[w + SendWqe.SGE_COUNT] = 0;
+  words[w + SendWqe.LENGTH] = 0;
+  words[w + SendWqe.BIND_WINDOW] = mw.handle;
+  words[w + SendWqe.RKEY] = unsigned32('rkey', rkey);
+  const length = range ? (range.length ?? range.mr.length - (range.offset ?? 0)) : 0;
+  const offset = range?.offset ?? 0;
+  for (const [name, value] of [
+    ['offset', offset],
+    ['length', length],
+  ] as const) {
+    if (!Number.isSafeInteger(value) || value < 0) throw invalid(name, `${value}`, '0 or more bytes');
+  }
+  write64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, (range?.mr.iova ?? 0n) + BigInt(offset));
+  words[w + SendWqe.BIND_LENGTH_HIGH] = Math.floor(length / TWO_32);
+  words[w + SendWqe.BIND_LENGTH_LOW] = length;
+  words[w + SendWqe.BIND_LKEY] = range?.mr.lkey ?? 0;
+  words[w + SendWqe.BIND_ACCESS] = range ? accessBits(range.access) & ~Access.LOCAL_WRITE : 0;
+  mw.rkey = rkey;
+}
+
 function needsRemote(opcode: number): boolean {
   return (
     opcode === WrOpcode.RDMA_WRITE ||
@@ -218,6 +343,43 @@ function write64(words: Uint32Array, w: number, value: bigint): void {
   splitBigint[0] = value;
   words[w] = splitWords[1 - LOW];
   words[w + 1] = splitWords[LOW];
+}
+
+/**
+ * Posts one receive request or a list to a ring: of a list, what stands before a bad request is posted, and
+ * the error's `index` says which it was.
+ *
+ * @param queue names the queue in errors
+ */
+export function postReceives(
+  ring: Ring,
+  wr: RecvWr | readonly RecvWr[],
+  capacity: number,
+  maxSge: number,
+  find: FindRegion,
+  queue: string,
+): void {
+  const list = Array.isArray(wr) ? (wr as readonly RecvWr[]) : undefined;
+  const count = list ? list.length : 1;
+  const first = ring.producer;
+  let done = 0;
+  try {
+    for (; done < count; done++) {
+      const index = (first + done) | 0;
+      checkRoom(ring, index, capacity, queue);
+      writeRecv(ring, index, list ? list[done] : (wr as RecvWr), maxSge, find);
+    }
+  } catch (error) {
+    throw list ? Object.assign(error as Error, { index: done }) : error;
+  } finally {
+    ring.publish((first + done) | 0);
+  }
+}
+
+/** ENOMEM where the queue has no room for the entry. */
+export function checkRoom(ring: Ring, index: number, capacity: number, queue: string): void {
+  if (((index - ring.consumer) | 0) < capacity) return;
+  throw new RoceError('ERR_ROCE_QUEUE_FULL', `the ${queue} holds ${capacity} requests`, { errno: 'ENOMEM' });
 }
 
 /** Writes a receive request into entry `index`. */

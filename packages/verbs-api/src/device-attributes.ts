@@ -1,0 +1,101 @@
+/** What a device says of itself: ibv_query_device(3) and ibv_query_port(3). */
+import type { NetworkInterface } from '@node-roce/link';
+import type { DeviceLimits, GidEntry } from '@node-roce/transport';
+import { linkLocalGidFromMac } from '@node-roce/wire';
+import type { EngineFacts } from './engine.ts';
+
+/** `enum ibv_device_cap_flags`: what a device may be able to do. */
+export const DeviceCap = {
+  /** Queue pairs can be resized by `modify` (`cap`). Not offered. */
+  RESIZE_MAX_WR: 1 << 0,
+  BAD_PKEY_CNTR: 1 << 1,
+  BAD_QKEY_CNTR: 1 << 2,
+  RAW_MULTI: 1 << 3,
+  /** Automatic path migration. Not offered: its attributes are refused by name. */
+  AUTO_PATH_MIG: 1 << 4,
+  CHANGE_PHY_PORT: 1 << 5,
+  UD_AV_PORT_ENFORCE: 1 << 6,
+  /** `curQpState` may be given to `modify`. */
+  CURR_QP_STATE_MOD: 1 << 7,
+  SHUTDOWN_PORT: 1 << 8,
+  INIT_TYPE: 1 << 9,
+  PORT_ACTIVE_EVENT: 1 << 10,
+  SYS_IMAGE_GUID: 1 << 11,
+  RC_RNR_NAK_GEN: 1 << 12,
+  SRQ_RESIZE: 1 << 13,
+  N_NOTIFY_CQ: 1 << 14,
+  MEM_WINDOW: 1 << 17,
+  UD_IP_CSUM: 1 << 18,
+  XRC: 1 << 20,
+  /** Fast registration by work request. Not offered; SEND_WITH_INV and LOCAL_INV are, for windows of type 2. */
+  MEM_MGT_EXTENSIONS: 1 << 21,
+  MEM_WINDOW_TYPE_2A: 1 << 23,
+  MEM_WINDOW_TYPE_2B: 1 << 24,
+} as const;
+
+const OFFERED =
+  DeviceCap.BAD_PKEY_CNTR |
+  DeviceCap.BAD_QKEY_CNTR |
+  DeviceCap.CURR_QP_STATE_MOD |
+  DeviceCap.PORT_ACTIVE_EVENT |
+  DeviceCap.SYS_IMAGE_GUID |
+  DeviceCap.RC_RNR_NAK_GEN |
+  DeviceCap.SRQ_RESIZE |
+  DeviceCap.MEM_WINDOW |
+  DeviceCap.MEM_WINDOW_TYPE_2B;
+
+/** `struct ibv_device_attr` and `struct ibv_port_attr`, the parts that mean something here. */
+export interface DeviceAttributes extends DeviceLimits {
+  /** EUI-64 from the interface's MAC address: `0242:acff:fe11:0002`; zeros where there is none. */
+  nodeGuid: string;
+  /** `DeviceCap` bits (`device_cap_flags`). */
+  deviceCapFlags: number;
+  /** Which link moves the packets (`udp`, `dgram`, …), and what it can't do. */
+  link: string;
+  /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
+  needsEventLoop: boolean;
+  limitations: readonly string[];
+  /** The network interface, as it was when the device was opened. */
+  interface: NetworkInterface | undefined;
+  gids: readonly GidEntry[];
+  /** Largest path MTU, bytes. */
+  activeMtu: number;
+  maxMtu: 4096;
+  physPortCnt: 1;
+  pkeyTblLen: 1;
+  portState: 'ACTIVE' | 'DOWN';
+  linkLayer: 'Ethernet';
+  atomicCap: 'HCA';
+  /** Bytes of socket buffer that the kernel granted, by its own account. */
+  receiveBuffer: number;
+}
+
+export function deviceAttributes(facts: EngineFacts, inline: boolean): DeviceAttributes {
+  const { gids, activeMtu, limits, link, limitations, receiveBuffer, interface: nic } = facts;
+  return {
+    ...limits,
+    nodeGuid: guidOf(nic?.mac),
+    deviceCapFlags: OFFERED,
+    interface: nic,
+    link,
+    needsEventLoop: inline && facts.needsEventLoop,
+    limitations,
+    gids,
+    activeMtu,
+    receiveBuffer,
+    maxMtu: 4096,
+    physPortCnt: 1,
+    pkeyTblLen: 1,
+    portState: nic?.up === false ? 'DOWN' : 'ACTIVE',
+    linkLayer: 'Ethernet',
+    atomicCap: 'HCA',
+  };
+}
+
+/** The GUID that RoCE devices make of a MAC address: the modified EUI-64 of RFC 4291, as `ibv_devinfo` has it. */
+function guidOf(mac = '00:00:00:00:00:00'): string {
+  const bytes = Uint8Array.from(mac.split(':'), (part) => Number.parseInt(part, 16));
+  if (bytes.every((byte) => byte === 0)) return '0000:0000:0000:0000';
+  const words = new DataView(linkLocalGidFromMac(bytes).buffer, 8);
+  return [0, 2, 4, 6].map((at) => words.getUint16(at).toString(16).padStart(4, '0')).join(':');
+}

@@ -1,0 +1,45 @@
+/** Memory windows: keys of their own for parts of a region, given and taken back by work requests. */
+import type { MwCreated, MwType } from '@node-roce/transport';
+import type { Engine } from './engine.ts';
+
+/**
+ * A memory window (`struct ibv_mw`, IBTA vol 1 §10.6.7). Made by `pd.allocMw`. It opens nothing until it is bound:
+ * type 1 by `qp.bindMw`; type 2 (2B: to one queue pair) by a posted BIND_MW, and closed by LOCAL_INV, by
+ * the peer's SEND_WITH_INV, or with the queue pair.
+ */
+export class MemoryWindow implements AsyncDisposable {
+  readonly handle: number;
+  readonly type: MwType;
+  /** The key of the last bind that was posted: peers use it once that bind is complete. */
+  rkey: number;
+  readonly #engine: Engine;
+  #gone = false;
+
+  constructor(engine: Engine, created: MwCreated, type: MwType) {
+    this.#engine = engine;
+    this.handle = created.handle;
+    this.rkey = created.rkey;
+    this.type = type;
+  }
+
+  /** The key with its low 8 bits counted on (ibv_inc_rkey(3)), so that the old one stays shut. */
+  get nextRkey(): number {
+    return incRkey(this.rkey);
+  }
+
+  /** ibv_dealloc_mw(3): closes what it was bound to. */
+  async dealloc(): Promise<void> {
+    if (this.#gone || this.#engine.closed) return;
+    this.#gone = true;
+    await this.#engine.call('deallocMw', this.handle);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.dealloc();
+  }
+}
+
+/** ibv_inc_rkey(3): the same index, the low 8 bits one further. */
+export function incRkey(rkey: number): number {
+  return ((rkey & 0xffff_ff00) | ((rkey + 1) & 0xff)) >>> 0;
+}

@@ -1,0 +1,105 @@
+/** Shared receive queues: one stock of receives for many queue pairs. */
+import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
+import { AffiliatedEvents } from './async-events.ts';
+import { closedError, type Engine } from './engine.ts';
+import type { DeviceObjects } from './objects.ts';
+import { type FindRegion, postReceives, type RecvWr } from './work-request.ts';
+
+/** `struct ibv_srq_init_attr`. */
+export interface SharedReceiveQueueInit {
+  /** Receives that may be posted at once; 128. What is created is at least this. */
+  maxWr?: number;
+  /** Elements of each; 4. */
+  maxSge?: number;
+  /** Posted receives below which SRQ_LIMIT_REACHED is raised, once; 0, never. */
+  limit?: number;
+  /** Comes back as `context`. */
+  context?: unknown;
+}
+
+/** A shared receive queue (`struct ibv_srq`). Made by `pd.createSrq`; given to queue pairs as they are created. */
+export class SharedReceiveQueue implements AsyncDisposable {
+  readonly handle: number;
+  readonly maxSge: number;
+  readonly context: unknown;
+  /** Async events that concern it, handed out and not acknowledged: `destroy` waits for them. */
+  readonly asyncEvents = new AffiliatedEvents();
+  readonly #engine: Engine;
+  readonly #find: FindRegion;
+  readonly #objects: DeviceObjects;
+  readonly #name: string;
+  #ring: Ring;
+  #maxWr: number;
+  #destroyed = false;
+
+  constructor(
+    engine: Engine,
+    created: SrqCreated,
+    find: FindRegion,
+    objects: DeviceObjects,
+    context: unknown,
+  ) {
+    this.#engine = engine;
+    this.handle = created.handle;
+    this.maxSge = created.maxSge;
+    this.context = context;
+    this.#find = find;
+    this.#objects = objects;
+    this.#name = `shared receive queue ${created.handle}`;
+    this.#ring = new Ring(created.ring);
+    this.#maxWr = created.maxWr;
+    objects.srqs.set(this.handle, this);
+  }
+
+  /** Receives that may be posted at once. */
+  get maxWr(): number {
+    return this.#maxWr;
+  }
+
+  /** Receives that are posted and not taken. After a resize, only those posted since. */
+  get pending(): number {
+    return this.#ring.used;
+  }
+
+  /**
+   * ibv_post_srq_recv(3): one receive or a list. Throws ENOMEM when the queue is full, EINVAL for a bad request;
+   * of a list, what stands before it is posted, and the error's `index` says which it was.
+   */
+  postRecv(wr: RecvWr | readonly RecvWr[]): void {
+    if (this.#engine.closed) throw closedError();
+    if (this.#destroyed)
+      throw new RoceError('ERR_ROCE_WRONG_STATE', `the ${this.#name} is destroyed`, { errno: 'EINVAL' });
+    postReceives(this.#ring, wr, this.#ring.capacity, this.maxSge, this.#find, this.#name);
+  }
+
+  /**
+   * ibv_modify_srq(3). `limit` arms SRQ_LIMIT_REACHED anew; `maxWr` resizes: EINVAL below what is posted, EBUSY
+   * while the resize before is not used up (the receives posted before it are still there).
+   */
+  async modify({ limit, maxWr }: { limit?: number; maxWr?: number }): Promise<void> {
+    const modified = await this.#engine.call('modifySrq', this.handle, { limit, maxWr });
+    this.#maxWr = modified.maxWr;
+    if (!modified.ring) return;
+    // The engine goes over to the new ring when it has used up the old one and we have left it.
+    this.#ring.state = RingState.LEFT;
+    this.#ring = new Ring(modified.ring);
+  }
+
+  /** ibv_query_srq(3). A limit that was reached reads 0. */
+  query(): Promise<{ maxWr: number; maxSge: number; limit: number }> {
+    return this.#engine.call('querySrq', this.handle);
+  }
+
+  /** ibv_destroy_srq(3): EBUSY while queue pairs use it. Resolves once its async events are acknowledged. */
+  async destroy(): Promise<void> {
+    if (this.#destroyed || this.#engine.closed) return;
+    await this.#engine.call('destroySrq', this.handle);
+    this.#destroyed = true;
+    this.#objects.removed('srqs', this.handle);
+    await this.asyncEvents.acknowledged();
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.destroy();
+  }
+}
