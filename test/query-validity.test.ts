@@ -1,0 +1,161 @@
+/**
+ * What a query returns, by type and state: at least what the table of ibv_query_qp(3) (as RDMAmojo prints it)
+ * calls valid, `cap` and the init attributes always, the next PSNs, and `undefined` for what is not valid.
+ */
+import type { QpAttr, QpState, QpType } from '@node-roce/transport';
+import { describe, expect, test } from 'vitest';
+import { addressOf, Pair, QKEY } from '../packages/transport/testing/pair.ts';
+import { Bench } from './state-table/in-state.ts';
+import { goodValues, type Mask, MEMBERS, NOT_OFFERED, STATES, TYPES } from './state-table/reference.ts';
+
+type Validity = Record<QpState, string>;
+
+const UD_INIT = 'PKEY_INDEX PORT QKEY';
+const UC_INIT = 'PKEY_INDEX PORT ACCESS_FLAGS';
+const UC_RTR = `${UC_INIT} AV PATH_MTU DEST_QPN RQ_PSN ALT_PATH`;
+const UC_RTS = `${UC_RTR} SQ_PSN PATH_MIG_STATE`;
+const RC_RTR = `${UC_INIT} AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER ALT_PATH`;
+const RC_RTS = `${RC_RTR} SQ_PSN TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC PATH_MIG_STATE`;
+
+/** The printed table, without STATE, which is in every row. Its UC and UD have a row for SQE; RC has none. */
+const UD: Validity = {
+  RESET: '',
+  INIT: UD_INIT,
+  RTR: UD_INIT,
+  RTS: `${UD_INIT} SQ_PSN`,
+  SQD: `${UD_INIT} SQ_PSN`,
+  SQE: `${UD_INIT} SQ_PSN`,
+  ERR: '',
+};
+const VALID: Record<QpType, Validity> = {
+  RC: { RESET: '', INIT: UC_INIT, RTR: RC_RTR, RTS: RC_RTS, SQD: RC_RTS, SQE: '', ERR: '' },
+  UC: { RESET: '', INIT: UC_INIT, RTR: UC_RTR, RTS: UC_RTS, SQD: UC_RTS, SQE: UC_RTS, ERR: '' },
+  UD,
+  GSI: UD,
+};
+
+/** Members that mean something to no queue pair of the type: "valid only for RC/UC QPs", "only for RC QPs". */
+const RC_ONLY: readonly (keyof QpAttr)[] = [
+  'maxRdAtomic',
+  'maxDestRdAtomic',
+  'minRnrTimer',
+  'timeout',
+  'retryCnt',
+  'rnrRetry',
+];
+const CONNECTED_ONLY: readonly (keyof QpAttr)[] = [
+  'ahAttr',
+  'pathMtu',
+  'destQpNum',
+  'rqPsn',
+  'qpAccessFlags',
+  ...RC_ONLY,
+];
+const MEANINGLESS: Record<QpType, readonly (keyof QpAttr)[]> = {
+  RC: ['qkey'],
+  UC: ['qkey', ...RC_ONLY],
+  UD: CONNECTED_ONLY,
+  GSI: CONNECTED_ONLY,
+};
+
+const bench = new Bench();
+const membersOf = (bits: Mask[]) => bits.flatMap((bit) => MEMBERS[bit]);
+
+describe.each(TYPES)('%s', (type) => {
+  test.each(STATES.filter((state) => state !== 'SQE' || type !== 'RC'))('in %s', (state) => {
+    const bits = VALID[type][state].split(' ').filter(Boolean) as Mask[];
+    // The man page ties both to a device that migrates paths; ours says that it does not.
+    const valid = membersOf(bits.filter((bit) => !NOT_OFFERED.includes(bit)));
+    bench.with(type, state, (qp) => {
+      const { attr, init } = qp.query();
+      expect(attr).toMatchObject({ qpState: state, curQpState: state });
+      // The values that brought it here.
+      const values = goodValues(state);
+      for (const name of valid) expect(attr[name], name).toEqual(values[name]);
+
+      expect(attr.cap).toEqual(init.cap);
+      expect(init).toMatchObject({ type, sqSigAll: false, sendCq: expect.any(Number), recvCq: init.sendCq });
+      expect(init.cap).toMatchObject({ maxSendWr: expect.any(Number), maxInlineData: expect.any(Number) });
+      expect(init.cap.maxSendWr).toBeGreaterThanOrEqual(64);
+      expect(init.cap.maxRecvWr).toBeGreaterThanOrEqual(64);
+
+      for (const name of membersOf([...NOT_OFFERED.filter((bit) => bit !== 'CAP')])) {
+        expect(attr[name], `${name}: paths do not migrate`).toBeUndefined();
+      }
+      for (const name of MEANINGLESS[type]) expect(attr[name], `${name} of ${type}`).toBeUndefined();
+      if (bits.length === 0) {
+        const present = Object.keys(attr).filter((name) => attr[name as keyof QpAttr] !== undefined);
+        expect(present.sort()).toEqual(['cap', 'curQpState', 'qpState']);
+      }
+      // "Is the QP draining? (Valid only if qp_state is SQD)"
+      expect(attr.sqDraining).toBe(state === 'SQD' ? false : undefined);
+      const sends = ['RTS', 'SQD', 'SQE'].includes(state);
+      expect(attr.sqPsn === undefined).toBe(!sends);
+    });
+  });
+});
+
+describe('PSNs are the next ones', () => {
+  const psns = (side: Pair['left']) => {
+    const { attr } = side.adapter.queryQp(side.qp.qpn);
+    return [attr.sqPsn, attr.rqPsn];
+  };
+
+  test.each(['RC', 'UC'] as const)('%s: a packet each, across the wrap', (type) => {
+    const pair = new Pair({ type, mtu: 256, psn: [0xff_fffe, 7] });
+    const mr = pair.left.register(new ArrayBuffer(4096));
+    const target = pair.right.register(new ArrayBuffer(4096));
+    expect([psns(pair.left), psns(pair.right)]).toEqual([
+      [0xff_fffe, 7],
+      [7, 0xff_fffe],
+    ]);
+    pair.left.post({ opcode: 'RDMA_WRITE', sge: [{ mr, length: 1000 }], remote: target });
+    pair.run();
+    expect(pair.left.poll()).toMatchObject([{ status: 'SUCCESS' }]);
+    expect([psns(pair.left), psns(pair.right)]).toEqual([
+      [2, 7],
+      [7, 2],
+    ]);
+  });
+
+  test('RC: a READ takes as many as it has responses', () => {
+    const pair = new Pair({ mtu: 256, psn: [10, 20] });
+    const mr = pair.left.register(new ArrayBuffer(4096));
+    const target = pair.right.register(new ArrayBuffer(4096));
+    pair.left.post({ opcode: 'RDMA_READ', sge: [{ mr, length: 1025 }], remote: target });
+    pair.run();
+    expect(pair.left.poll()).toMatchObject([{ status: 'SUCCESS' }]);
+    expect([psns(pair.left), psns(pair.right)]).toEqual([
+      [15, 20],
+      [20, 15],
+    ]);
+  });
+
+  test('UD: a datagram each, and no PSN that it expects', () => {
+    const pair = new Pair({ type: 'UD', psn: [0xff_ffff, 7] });
+    const ah = pair.left.adapter.createAh(pair.left.pd, addressOf(2));
+    const datagram = { ah, qpn: pair.right.qp.qpn, qkey: QKEY };
+    for (let i = 0; i < 3; i++) pair.left.post({ opcode: 'SEND', inline: new Uint8Array(8), datagram });
+    pair.run();
+    expect(pair.left.poll()).toHaveLength(3);
+    expect([psns(pair.left), psns(pair.right)]).toEqual([
+      [2, undefined],
+      [7, undefined],
+    ]);
+  });
+});
+
+test('sq_draining shows while what was started is not done', () => {
+  const pair = new Pair();
+  const { left } = pair;
+  pair.fault = () => [];
+  left.post({ opcode: 'SEND', inline: new Uint8Array(8) });
+  pair.run(1000);
+  left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD' }, pair.now);
+  expect(left.adapter.queryQp(left.qp.qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: true });
+  pair.fault = undefined;
+  pair.right.postRecv(1, [{ mr: pair.right.register(new ArrayBuffer(64)), length: 64 }]);
+  pair.run();
+  expect(left.poll()).toMatchObject([{ status: 'SUCCESS' }]);
+  expect(left.adapter.queryQp(left.qp.qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: false });
+});

@@ -1,0 +1,91 @@
+/** Queue pairs brought to a state by the shortest way, each step with what it requires and no more. */
+import type { QpAttr, QpState, QpType } from '@node-roce/transport';
+import { Side } from '../../packages/transport/testing/pair.ts';
+import { cellOf, goodValues, MEMBERS } from './reference.ts';
+
+const WAYS: Record<QpState, readonly QpState[]> = {
+  RESET: [],
+  INIT: ['INIT'],
+  RTR: ['INIT', 'RTR'],
+  RTS: ['INIT', 'RTR', 'RTS'],
+  SQD: ['INIT', 'RTR', 'RTS', 'SQD'],
+  SQE: ['INIT', 'RTR', 'RTS'],
+  ERR: ['INIT', 'ERR'],
+};
+
+/** An adapter on which one queue pair after the other is made and let go. */
+export class Bench {
+  readonly side = new Side(1, 1);
+
+  constructor() {
+    this.side.adapter.destroyQp(this.side.qp.qpn, 0);
+  }
+
+  /** Lends a queue pair in that state, and destroys it afterwards. */
+  with<T>(type: QpType, state: QpState, use: (qp: Trial) => T): T {
+    const { side } = this;
+    side.createQp({}, { type });
+    const qp = new Trial(side);
+    try {
+      let from: QpState = 'RESET';
+      for (const to of WAYS[state]) {
+        const names = cellOf(type, from, to)!.required.flatMap((bit) => MEMBERS[bit]);
+        qp.modify(pick(names, from, to));
+        from = to;
+      }
+      if (state === 'SQE') qp.failSend();
+      return use(qp);
+    } finally {
+      side.adapter.destroyQp(qp.qpn, 0);
+    }
+  }
+}
+
+/** The attributes of these names with good values, and the state to go to, if any. */
+export function pick(
+  names: readonly (keyof QpAttr)[],
+  from: QpState,
+  to: QpState | undefined,
+  second = false,
+): QpAttr {
+  const values = goodValues(from, second);
+  const attr = Object.fromEntries(names.map((name) => [name, values[name]]));
+  return to === undefined ? attr : { ...attr, qpState: to };
+}
+
+/** The queue pair that is on the bench. */
+export class Trial {
+  readonly qpn: number;
+  readonly #side: Side;
+
+  constructor(side: Side) {
+    this.#side = side;
+    this.qpn = side.qp.qpn;
+  }
+
+  modify(attr: QpAttr): void {
+    this.#side.adapter.modifyQp(this.qpn, attr, 0);
+  }
+
+  query() {
+    return this.#side.adapter.queryQp(this.qpn);
+  }
+
+  get state(): QpState {
+    return this.query().attr.qpState!;
+  }
+
+  /** A send with a key that opens nothing: UC and UD go to SQE by it, RC to ERR (IBTA vol 1 §10.3.1). */
+  failSend(): void {
+    const { adapter, pd, tx } = this.#side;
+    const bad = { handle: 0, lkey: 0, rkey: 0, addr: 0n, iova: 0n };
+    const ah = adapter.createAh(pd, goodValues('RTS').ahAttr as NonNullable<QpAttr['ahAttr']>);
+    const datagram = { ah, qpn: 9, qkey: 1 };
+    this.#side.post({ opcode: 'SEND', sge: [{ mr: bad, length: 1 }], datagram });
+    tx.clear();
+    adapter.transmit(tx, 0);
+    adapter.sent(tx);
+    this.#side.poll();
+    adapter.destroyAh(ah);
+  }
+}
