@@ -11,6 +11,7 @@ import {
   type Cell,
   cellOf,
   goodValues,
+  type Mask,
   MEMBERS,
   NOT_OFFERED,
   STATES,
