@@ -106,16 +106,6 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
     expect(await a.cq.next()).toMatchObject({ status: 'SUCCESS' });
   });
 
-  test('types without their calls are refused by name', async () => {
-    const { device } = await openSide(host(1), { engine });
-    const pd = await device.allocPd();
-    const sendCq = await device.createCq(4);
-    await expect(pd.createQp({ type: 'UD', sendCq })).rejects.toMatchObject({
-      code: 'ERR_ROCE_NOT_SUPPORTED',
-      attribute: 'type',
-    });
-  });
-
   test.each([256, 1024, 4096])(
     'SEND, WRITE and READ of every kind of size at path MTU %d',
     async (pathMtu) => {

@@ -27,6 +27,8 @@ export interface PairOptions {
   mtu?: number;
   cap?: QueuePairInit['cap'];
   sqSigAll?: boolean;
+  /** RC unless given. */
+  type?: QueuePairInit['type'];
   cqe?: number;
   device?: Partial<OpenOptions>;
 }
@@ -46,7 +48,7 @@ export async function openSide(
     access: { remoteWrite: true, remoteRead: true, remoteAtomic: true },
   });
   const { cap, sqSigAll } = options;
-  const qp = await pd.createQp({ sendCq: cq, cap, sqSigAll });
+  const qp = await pd.createQp({ type: options.type, sendCq: cq, cap, sqSigAll });
   return { device, pd, cq, qp, mr, memory };
 }
 
