@@ -5,7 +5,14 @@
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import { QpStateCode, type RetransmitCause, WcOpcode, WcStatus, WrOpcode } from './constants.ts';
+import {
+  type QpState,
+  QpStateCode,
+  type RetransmitCause,
+  WcOpcode,
+  WcStatus,
+  WrOpcode,
+} from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
 import { Deadlines } from './deadlines.ts';
 import { Memory } from './memory.ts';
@@ -25,6 +32,8 @@ export interface Host {
   /** The completion queue has something that the program asked to be told of. */
   onCompletionEvent(cq: number): void;
   onAsyncEvent(event: AsyncEvent): void;
+  /** A queue pair went to another state; `to` is undefined where it was destroyed. */
+  onStateChange?(qpn: number, from: QpState, to: QpState | undefined): void;
   /** A request packet is sent again: called as it is added to the batch, and looked for only then. */
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
 }
@@ -148,6 +157,19 @@ export class Core {
     this.#host.onAsyncEvent(event);
   }
 
+  /** Every change of a state but the first and the last goes through here. */
+  setState(qp: QueuePair, state: number): void {
+    if (qp.state === state) return;
+    const from = qp.stateName;
+    qp.setState(state);
+    this.#host.onStateChange?.(qp.qpn, from, qp.stateName);
+  }
+
+  /** The queue pair is no more. */
+  destroyed(qp: QueuePair, from: QpState): void {
+    this.#host.onStateChange?.(qp.qpn, from, undefined);
+  }
+
   /** The packet at this PSN was sent before. */
   retransmitted(qp: QueuePair, psn: number): void {
     qp.counters.retransmittedPackets++;
@@ -269,7 +291,7 @@ export class Core {
    */
   toError(qp: QueuePair): void {
     const before = qp.state;
-    qp.setState(QpStateCode.ERR);
+    this.setState(qp, QpStateCode.ERR);
     this.#stopSending(qp);
     qp.inbound = Inbound.NONE;
     qp.writeMr = undefined;
@@ -283,7 +305,7 @@ export class Core {
   toSendError(qp: QueuePair): void {
     // The failed send's completion may have had no place, which ends the queue pair as a whole.
     if (qp.state === QpStateCode.ERR) return;
-    qp.setState(QpStateCode.SQE);
+    this.setState(qp, QpStateCode.SQE);
     this.#stopSending(qp);
     this.flushSends(qp);
   }

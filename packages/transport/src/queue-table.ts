@@ -289,6 +289,7 @@ export class QueueTable {
       return;
     }
     if (state === QpStateCode.RESET) {
+      core.setState(qp, QpStateCode.RESET);
       this.#resetQp(qp);
       return;
     }
@@ -296,7 +297,7 @@ export class QueueTable {
       const { flowLabel } = qp.ah.grh;
       qp.sourcePort = sourcePortForConnection(flowLabel, qp.qpn, qp.destQpn);
     }
-    qp.setState(state);
+    core.setState(qp, state);
     if (state === QpStateCode.RTS) {
       qp.drained = false;
       qp.notifyDrained = false; // It is asked for with each SQD.
@@ -318,7 +319,10 @@ export class QueueTable {
       });
     }
     this.#core.now = now;
+    const { stateName } = qp;
+    qp.setState(QpStateCode.RESET);
     this.#resetQp(qp);
+    this.#core.destroyed(qp, stateName);
     this.#core.memory.unbindQp(qpn);
     qp.destroyed = true;
     this.#qps.delete(qpn);
@@ -388,7 +392,6 @@ export class QueueTable {
     const core = this.#core;
     core.stopTimers(qp);
     core.releaseReads(qp);
-    qp.setState(QpStateCode.RESET);
     qp.sqHead = qp.sq.producer;
     qp.sq.release(qp.sqHead);
     qp.sqCursor = qp.sqStarted = qp.sqHead;
