@@ -286,6 +286,56 @@ export class Port {
   close(): void;
 }
 
+export interface CaptureOptions {
+  /** Name of a network interface. */
+  interface: string;
+  /** Bytes to keep of a frame, 64 … 262144. Default 262144, which no frame reaches. */
+  snapLength?: number;
+  /** Frames to other hosts too, as a mirror port brings them. Default true. */
+  promiscuous?: boolean;
+  /** Mirrors too: ERSPAN (any GRE) and VXLAN, whatever they carry. Default false. */
+  mirrors?: boolean;
+  /** Bytes of the ring that frames wait in, 1 MiB … 1 GiB. Default 64 MiB. */
+  buffer?: number;
+  /** Called in the event loop while the capture is started and there is something to read. */
+  onWake?: (events: number) => void;
+}
+
+/**
+ * The RoCE frames that an interface sends and receives, by an AF_PACKET socket with a ring (packet(7),
+ * TPACKET_V3). A filter in the kernel takes UDP to port 4791 over IPv4 and IPv6, and EtherType 0x8915, behind
+ * up to three VLAN tags. On the loopback interface, where all pass twice, only what is received.
+ * A NIC that does RoCE in hardware shows none of its own packets to the kernel.
+ */
+export class Capture {
+  /**
+   * @throws an Error with `code` 'EPERM' without CAP_NET_RAW, 'ENODEV', 'EPROTONOSUPPORT' where frames
+   *   start with neither Ethernet nor IP, 'ENOMEM'
+   */
+  constructor(options: CaptureOptions);
+  /** As in pcap files: 1 (Ethernet) or 101 (IP). */
+  readonly linkType: number;
+  /**
+   * Copies what has arrived, as far as there is room. A VLAN tag that the kernel took out is put back.
+   * A frame waits at most 20 ms in the kernel before it can be read.
+   *
+   * @param slab where frames are put; at least `snapLength` + 4 bytes
+   * @param slots words of `Captured`, one slot a frame
+   * @returns frames copied
+   * @throws what the socket reports: 'ENETDOWN' when the interface goes down or away
+   */
+  read(slab: Uint8Array, slots: Uint32Array): number;
+  /** Starts calling `onWake`. A started capture keeps the event loop alive. */
+  start(): void;
+  stop(): void;
+  /** The kernel takes nothing more; what it has can still be read. */
+  finish(): void;
+  /** Frames that passed the filter, and those of them that found no room in the ring. */
+  stats(): { received: number; dropped: number };
+  /** For good: everything but `stats` and `close` throws `ERR_ROCE_CAPTURE_CLOSED` afterwards. */
+  close(): void;
+}
+
 /**
  * Copies payload from a slab into regions: `count` entries of `Copy` in `list`, in order.
  * @returns the index of the first entry that is out of bounds, at which it stopped; `count` if none is
@@ -304,10 +354,13 @@ export const layout: {
   readonly FRAGMENT_WORDS: number;
   readonly RX_SLOT_WORDS: number;
   readonly COPY_WORDS: number;
+  readonly CAPTURED_SLOT_WORDS: number;
   readonly NO_PEER: number;
   readonly Tx: Readonly<Record<string, number>>;
   readonly Fragment: Readonly<Record<string, number>>;
   readonly Rx: Readonly<Record<string, number>>;
   readonly Icrc: Readonly<Record<string, number>>;
   readonly Copy: Readonly<Record<string, number>>;
+  /** Words of a slot of `Capture`: OFFSET, LENGTH, ORIGINAL_LENGTH, SECONDS (since 1970), NANOSECONDS, OUTGOING (0, 1). */
+  readonly Captured: Readonly<Record<string, number>>;
 };

@@ -25,6 +25,7 @@ function load() {
 const addon = load();
 
 export const {
+  Capture,
   Socket,
   Port,
   Wake,

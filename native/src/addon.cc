@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include "capture.h"
 #include "layout.h"
 #include "port.h"
 #include "socket.h"
@@ -36,6 +37,7 @@ Napi::Object layout(Napi::Env env) {
                                           {"FRAGMENT_WORDS", fragment::kWords},
                                           {"RX_SLOT_WORDS", rx::kSlotWords},
                                           {"COPY_WORDS", copy::kWords},
+                                          {"CAPTURED_SLOT_WORDS", captured::kSlotWords},
                                           {"NO_PEER", kNoPeer},
                                       });
   object.Set("Tx", objectOf(env, {{"HEADER_OFFSET", tx::headerOffset},
@@ -71,6 +73,12 @@ Napi::Object layout(Napi::Env env) {
                                     {"OFFSET_LOW", copy::offsetLow},
                                     {"OFFSET_HIGH", copy::offsetHigh},
                                     {"LENGTH", copy::length}}));
+  object.Set("Captured", objectOf(env, {{"OFFSET", captured::offset},
+                                        {"LENGTH", captured::length},
+                                        {"ORIGINAL_LENGTH", captured::originalLength},
+                                        {"SECONDS", captured::seconds},
+                                        {"NANOSECONDS", captured::nanoseconds},
+                                        {"OUTGOING", captured::outgoing}}));
   return object;
 }
 
@@ -78,6 +86,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   env.SetInstanceData(new Addon);
   Socket::define(env, exports);
   Port::define(env, exports);
+  Capture::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
   exports.Set("now", Napi::Function::New<now>(env, "now"));

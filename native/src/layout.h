@@ -45,6 +45,12 @@ inline constexpr uint32_t kNoPeer = 0xffff'ffffu;
 /// What the ICRC said about a received packet.
 enum class Verdict : uint32_t { ok = 0, bad = 1, outOfWindow = 2 };
 
+/// Words of a captured frame.
+namespace captured {
+enum Word : uint32_t { offset, length, originalLength, seconds, nanoseconds, outgoing };
+inline constexpr uint32_t kSlotWords = 6;
+}  // namespace captured
+
 /// Words of a copy from a slab into a region.
 namespace copy {
 enum Word : uint32_t { source, region, offsetLow, offsetHigh, length };

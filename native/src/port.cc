@@ -6,6 +6,7 @@
 
 #include "addon.h"
 #include "arguments.h"
+#include "callback.h"
 #include "socket.h"
 
 namespace roce {
@@ -270,23 +271,7 @@ void Port::unref(const Napi::CallbackInfo& info) {
 }
 
 void Port::wake(uint32_t events) {
-  if (onWake_.IsEmpty()) return;
-  // By hand and not through node-addon-api, which ends the process when the call fails because a
-  // worker is being terminated.
-  napi_handle_scope scope;
-  if (napi_open_handle_scope(env_, &scope) != napi_ok) return;
-  napi_value self, callback, argument, result;
-  if (napi_get_reference_value(env_, *this, &self) == napi_ok && self != nullptr &&
-      napi_get_reference_value(env_, onWake_, &callback) == napi_ok && callback != nullptr &&
-      napi_create_uint32(env_, events, &argument) == napi_ok &&
-      napi_make_callback(env_, nullptr, self, callback, 1, &argument, &result) != napi_ok) {
-    bool pending = false;
-    napi_value exception;
-    if (napi_is_exception_pending(env_, &pending) == napi_ok && pending &&
-        napi_get_and_clear_last_exception(env_, &exception) == napi_ok)
-      napi_fatal_exception(env_, exception);
-  }
-  napi_close_handle_scope(env_, scope);
+  if (!onWake_.IsEmpty()) callFromLoop(env_, *this, onWake_, events);
 }
 
 Napi::Value Port::stats(const Napi::CallbackInfo& info) {

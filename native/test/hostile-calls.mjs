@@ -1,10 +1,16 @@
 // Calls everything with anything; run by hostile.test.ts. Prints what happened as JSON.
+import { createSocket } from 'node:dgram';
 import fc from 'fast-check';
 import * as addon from '../index.js';
 
 const seed = Number(process.argv[2] ?? 1);
-const { Socket, Port, IdWindow } = addon;
-const kinds = new Set(['ERR_INVALID_ARG_TYPE', 'ERR_OUT_OF_RANGE', 'ERR_ROCE_PORT_CLOSED']);
+const { Capture, Socket, Port, IdWindow } = addon;
+const kinds = new Set([
+  'ERR_INVALID_ARG_TYPE',
+  'ERR_OUT_OF_RANGE',
+  'ERR_ROCE_PORT_CLOSED',
+  'ERR_ROCE_CAPTURE_CLOSED',
+]);
 let calls = 0;
 let threw = 0;
 
@@ -83,6 +89,7 @@ const strange = fc.constantFrom(
   new Proxy([], {}),
   Object.create(Socket.prototype),
   Object.create(Port.prototype),
+  Object.create(Capture.prototype),
   new Date(),
   Number,
 );
@@ -204,7 +211,7 @@ assert(
 );
 
 // Constructors.
-for (const Class of [Socket, Port, IdWindow]) {
+for (const Class of [Socket, Port, IdWindow, Capture]) {
   attempt(() => Class());
   assert(
     fc.array(any, { maxLength: 2 }),
@@ -226,6 +233,29 @@ assert(
   },
   300,
 );
+const captureOptions = fc.record(
+  {
+    interface: fc.oneof({ weight: 4, arbitrary: fc.constant('lo') }, fc.string(), strange),
+    snapLength: fc.oneof(fc.constantFrom(64, 96, 65_536), number, strange),
+    promiscuous: fc.oneof(fc.boolean(), strange),
+    mirrors: fc.oneof(fc.boolean(), strange),
+    buffer: fc.oneof(fc.constantFrom(1 << 20, 3_000_000), number, strange),
+    onWake: fc.oneof(
+      fc.constant(() => {}),
+      strange,
+    ),
+  },
+  { requiredKeys: ['interface'] },
+);
+assert(
+  captureOptions,
+  (options) => {
+    attempt(
+      () => new Capture({ ...options, buffer: Math.min(options.buffer, 1 << 24) || options.buffer }),
+    )?.close();
+  },
+  100,
+);
 assert(
   portOptions,
   (options) => {
@@ -237,7 +267,7 @@ assert(
 // Methods, on the right object, on wrong ones, and after close.
 const methods = (Class) =>
   Object.getOwnPropertyNames(Class.prototype).filter((name) => name !== 'constructor');
-for (const Class of [Socket, Port, IdWindow]) {
+for (const Class of [Socket, Port, IdWindow, Capture]) {
   for (const name of methods(Class)) {
     const { get, value } = Object.getOwnPropertyDescriptor(Class.prototype, name);
     const method = get ?? value;
@@ -269,6 +299,27 @@ for (const name of methods(Port).filter((name) => name !== 'close')) {
     150,
   );
   port.close();
+  socket.close();
+}
+// With CAP_NET_RAW only: the slots and the slab of a capture that has something to read.
+{
+  const capture = attempt(() => new Capture({ interface: 'lo', buffer: 1 << 20, snapLength: 100 }));
+  const socket = createSocket('udp4');
+  for (const name of capture === undefined ? [] : methods(Capture).filter((name) => name !== 'close')) {
+    socket.send(new Uint8Array(200), 4791, '127.0.0.1');
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    assert(
+      fc.oneof(fc.array(any, { maxLength: 3 }), fc.tuple(bytes, words)),
+      (args) => {
+        attempt(() => capture[name](...args));
+      },
+      150,
+    );
+    attempt(() => capture.stop());
+  }
+  capture?.close();
+  for (const name of methods(Capture))
+    attempt(() => capture?.[name](new Uint8Array(500), new Uint32Array(6)));
   socket.close();
 }
 for (const name of ['joinGroup', 'leaveGroup']) {

@@ -15,7 +15,7 @@ import { expect, test } from 'vitest';
 import { layout } from '../index.js';
 
 test('the words of the batches are those of transport', () => {
-  expect(layout).toEqual({
+  expect(layout).toMatchObject({
     TX_HEADER_STRIDE,
     TX_SLOT_WORDS,
     FRAGMENT_WORDS,
@@ -28,4 +28,8 @@ test('the words of the batches are those of transport', () => {
     Icrc,
     Copy,
   });
+});
+
+test('a slot of a capture has its words side by side', () => {
+  expect(Object.values(layout.Captured).sort()).toEqual([...Array(layout.CAPTURED_SLOT_WORDS).keys()]);
 });

@@ -1,0 +1,164 @@
+/** Capturing on loopback, where CAP_NET_RAW allows it; test/interop has what needs interfaces of its own. */
+import { spawnSync } from 'node:child_process';
+import { createSocket, type Socket } from 'node:dgram';
+import { once } from 'node:events';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { Capture, type CaptureOptions, layout } from '../index.js';
+
+const W = layout.Captured;
+const WORDS = layout.CAPTURED_SLOT_WORDS;
+
+const mayCapture = (() => {
+  try {
+    new Capture({ interface: 'lo' }).close();
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'EPERM') return false;
+    throw error;
+  }
+})();
+
+test.each([
+  [{}, 'ERR_INVALID_ARG_TYPE'],
+  [{ interface: '' }, 'ERR_OUT_OF_RANGE'],
+  [{ interface: 'a-name-that-is-too-long' }, 'ERR_OUT_OF_RANGE'],
+  [{ interface: 'lo', snapLength: 63 }, 'ERR_OUT_OF_RANGE'],
+  [{ interface: 'lo', buffer: 2 ** 31 }, 'ERR_OUT_OF_RANGE'],
+  [{ interface: 'lo', promiscuous: 1 }, 'ERR_INVALID_ARG_TYPE'],
+])('%j is refused: %s', (options, code) => {
+  expect(() => new Capture(options as CaptureOptions)).toThrow(expect.objectContaining({ code }));
+});
+
+test.skipIf(process.getuid?.() !== 0)('without CAP_NET_RAW: EPERM', () => {
+  const script = `import { Capture } from ${JSON.stringify(new URL('../index.js', import.meta.url).href)};
+    try { new Capture({ interface: 'lo' }) } catch ({ code, syscall }) { console.log(code, syscall) }`;
+  const { stdout, stderr } = spawnSync(
+    'setpriv',
+    ['--bounding-set=-net_raw', '--inh-caps=-net_raw', process.execPath, '--input-type=module', '-e', script],
+    { encoding: 'utf8' },
+  );
+  expect(stdout, stderr).toBe('EPERM socket\n');
+});
+
+describe.skipIf(!mayCapture)('on loopback', () => {
+  let socket: Socket;
+  let sender: number;
+  beforeEach(async () => {
+    socket = createSocket('udp4');
+    socket.bind(0, '127.0.0.1');
+    await once(socket, 'listening');
+    sender = socket.address().port;
+  });
+  afterEach(() => socket.close());
+
+  const send = (bytes: Uint8Array, port = 4791) =>
+    new Promise<void>((resolve, reject) =>
+      socket.send(bytes, port, '127.0.0.1', (error) => (error ? reject(error) : resolve())),
+    );
+
+  /** Frames of our own sender: other tests use the port too. */
+  function collector(options: Partial<CaptureOptions> = {}) {
+    const slab = new Uint8Array(1 << 19);
+    const slots = new Uint32Array(WORDS * 256);
+    const frames: { bytes: Uint8Array; original: number; time: number; outgoing: number }[] = [];
+    let read = 0;
+    const capture = new Capture({ interface: 'lo', buffer: 1 << 22, onWake: take, ...options });
+    function take() {
+      for (let count = capture.read(slab, slots); count > 0; count = capture.read(slab, slots)) {
+        read += count;
+        for (let i = 0; i < count; i++) {
+          const slot = slots.subarray(i * WORDS, (i + 1) * WORDS);
+          const bytes = slab.slice(slot[W.OFFSET], slot[W.OFFSET] + slot[W.LENGTH]);
+          if (((bytes[34] << 8) | bytes[35]) !== sender) continue;
+          frames.push({
+            bytes,
+            original: slot[W.ORIGINAL_LENGTH],
+            time: slot[W.SECONDS] * 1000 + slot[W.NANOSECONDS] / 1e6,
+            outgoing: slot[W.OUTGOING],
+          });
+        }
+      }
+    }
+    return { capture, frames, take, read: () => read };
+  }
+
+  test('what goes to port 4791, once, with its time; nothing else', async () => {
+    const { capture, frames } = collector();
+    expect(capture.linkType).toBe(1);
+    capture.start();
+    const before = Date.now();
+    await send(Uint8Array.of(1, 2, 3));
+    await send(Uint8Array.of(4), 4792);
+    await send(new Uint8Array(5000).fill(7));
+    await expect.poll(() => frames.length, { timeout: 5000 }).toBe(2);
+    await sleep(60);
+    capture.close();
+    expect(frames.map(({ bytes, original }) => [bytes.length, original])).toEqual([
+      [45, 45],
+      [5042, 5042],
+    ]);
+    expect([...frames[0].bytes.subarray(42)]).toEqual([1, 2, 3]);
+    for (const { time, outgoing } of frames) {
+      expect(Math.abs(time - before)).toBeLessThan(5000);
+      expect(outgoing).toBe(0);
+    }
+  });
+
+  test('a snapshot length cuts, and says how long the frame was', async () => {
+    const { capture, frames } = collector({ snapLength: 96 });
+    capture.start();
+    await send(new Uint8Array(1000));
+    await expect.poll(() => frames.length, { timeout: 5000 }).toBe(1);
+    capture.close();
+    expect(frames[0].bytes.length).toBe(96);
+    expect(frames[0].original).toBe(1042);
+  });
+
+  test('what finds no room is counted, and nothing else is missing', { timeout: 20_000 }, async () => {
+    const { capture, frames, take, read } = collector({ buffer: 1 << 20 });
+    // Two blocks of 512 KiB have no room for 3 MB.
+    for (let i = 0; i < 300; i++) await send(new Uint8Array(10_000).fill(i));
+    capture.finish();
+    await send(new Uint8Array(10));
+    await sleep(60);
+    take();
+    const { received, dropped } = capture.stats();
+    capture.close();
+    expect(dropped).toBeGreaterThan(0);
+    expect(read()).toBe(received - dropped);
+    expect(frames.every(({ bytes }) => bytes.length === 10_042)).toBe(true);
+    expect(received).toBeGreaterThanOrEqual(300);
+    expect(capture.stats()).toEqual({ received, dropped });
+    expect(take).toThrow(expect.objectContaining({ code: 'ERR_ROCE_CAPTURE_CLOSED' }));
+  });
+
+  test('slots and slab that are too small: the rest comes with the next call', async () => {
+    const capture = new Capture({ interface: 'lo', buffer: 1 << 20, snapLength: 200 });
+    for (let i = 0; i < 5; i++) await send(new Uint8Array(100).fill(i));
+    capture.finish();
+    await sleep(60);
+    const { received } = capture.stats();
+    let read = 0;
+    const slots = new Uint32Array(WORDS * 3);
+    expect(() => capture.read(new Uint8Array(203), slots)).toThrow(RangeError);
+    expect(capture.read(new Uint8Array(1000), new Uint32Array(WORDS - 1))).toBe(0);
+    for (;;) {
+      const count = capture.read(new Uint8Array(400), slots);
+      if (count === 0) break;
+      expect(count).toBeLessThanOrEqual(3);
+      read += count;
+    }
+    expect(read).toBe(received);
+    expect(read).toBeGreaterThanOrEqual(5);
+    capture.close();
+  });
+
+  test('several at once', async () => {
+    const all = Array.from({ length: 5 }, () => collector());
+    for (const { capture } of all) capture.start();
+    await send(Uint8Array.of(9));
+    for (const { frames } of all) await expect.poll(() => frames.length, { timeout: 5000 }).toBe(1);
+    for (const { capture } of all) capture.close();
+  });
+});
