@@ -20,7 +20,12 @@ export interface ServicesRun {
   a: EndpointKind;
   b: EndpointKind;
   network: NetworkKind;
+  /** Called with both devices before anything happens: to stand between them and the network. */
+  prepare?: (devices: readonly [SimDevice, SimDevice], network: Network) => void;
 }
+
+/** Bytes around each engine's arena that nobody may touch. */
+export const GUARD_BYTES = 4096;
 
 export interface ServicesOutcome extends Pick<Outcome, 'fault' | 'network' | 'replay'> {
   delivered: ServicesWorkload['delivered'];
@@ -36,13 +41,14 @@ const IDLE_TURNS = 50;
 /** Networks on which nothing comes late or twice. */
 const IN_ORDER: readonly NetworkKind[] = ['clean', 'lossy', 'bursty', 'corrupting', 'narrow'];
 
-export function runServices({ seed, a, b, network: kind }: ServicesRun): ServicesOutcome {
+export function runServices({ seed, a, b, network: kind, prepare }: ServicesRun): ServicesOutcome {
   const random = createRandom(seed);
   const network = new Network(seed);
   const [left, right] = [makeDevice(a, 1, random), makeDevice(b, 2, random)];
   // Low enough that no connection runs out of retries.
   const loss = random.pick([0.01, 0.03, 0.05]);
   const delay = random.pick([1, 5, 10, 50]);
+  prepare?.([left, right], network);
   for (const host of [left, right]) network.add(host);
   network.link(left, right, wireOf(kind, loss, delay));
   network.link(right, left, wireOf(kind, loss, delay));
@@ -85,5 +91,5 @@ function makeDevice(kind: EndpointKind, number: number, random: Random): SimDevi
   const gid = gidFromText(`10.0.0.${number}`);
   const seed = random.next();
   if (kind === 'model') return new ModelDevice({ gid, qpn: 0x10 * number, arenaBytes: SERVICES_ARENA_BYTES });
-  return new EngineDevice({ gid, arenaBytes: SERVICES_ARENA_BYTES, seed });
+  return new EngineDevice({ gid, arenaBytes: SERVICES_ARENA_BYTES, seed, guardBytes: GUARD_BYTES });
 }

@@ -38,6 +38,8 @@ export interface EngineDeviceOptions {
   credits?: boolean;
   /** Entries of each queue. */
   depth?: number;
+  /** Bytes before and behind the arena in its buffer that no peer may reach. Default 0. */
+  guardBytes?: number;
 }
 
 const ALL_ACCESS =
@@ -56,10 +58,10 @@ export class EngineDevice implements SimDevice {
   readonly #host: QpHost;
   readonly #events: SimEvent[] = [];
 
-  constructor({ gid, arenaBytes, seed, credits = false, depth = 64 }: EngineDeviceOptions) {
+  constructor({ gid, arenaBytes, seed, credits = false, depth = 64, guardBytes = 0 }: EngineDeviceOptions) {
     this.gid = gid;
     this.#depth = depth;
-    this.arena = new Uint8Array(arenaBytes);
+    this.arena = new Uint8Array(new ArrayBuffer(arenaBytes + 2 * guardBytes), guardBytes, arenaBytes);
     this.adapter = new Adapter({
       random: createRandom(seed).next,
       peers: {
@@ -89,8 +91,8 @@ export class EngineDevice implements SimDevice {
   }
 
   #register(pd: number): ArenaKeys {
-    const { buffer, length } = this.arena;
-    const init = { pd, backing: 1, buffer, offset: 0, length, access: ALL_ACCESS };
+    const { buffer, byteOffset: offset, length } = this.arena;
+    const init = { pd, backing: 1, buffer, offset, length, access: ALL_ACCESS };
     const { lkey, rkey, addr, iova } = this.adapter.registerMr(init);
     return { lkey, rkey, address: addr, base: iova };
   }
