@@ -60,9 +60,10 @@ import {
   type SrqInit,
   type SrqModified,
 } from './control.ts';
-import { Core, type DeviceCounters, type Host } from './core.ts';
+import { Core, type Host } from './core.ts';
+import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { InboundPacket } from './inbound.ts';
-import type { QpCounters, QueuePair } from './qp.ts';
+import type { QueuePair } from './qp.ts';
 import { QueueTable } from './queue-table.ts';
 import { failHead, requesterTimers } from './recovery.ts';
 import { transmitReplies } from './replies.ts';
@@ -156,6 +157,8 @@ export class Adapter {
     }
     if (info.transport === Transport.CNP) {
       counters.cnpReceived++;
+      const notified = this.#queues.find(bthDestQp(slab, at));
+      if (notified) notified.counters.cnpReceived++;
       return;
     }
     const pad = bthPad(slab, at);
@@ -197,7 +200,7 @@ export class Adapter {
       this.#core.counters.wrongState++;
       return;
     }
-    qp.counters.receivedPackets++;
+    this.#count(qp);
     receiveDatagram(this.#core, qp, this.#packet);
   }
 
@@ -226,7 +229,7 @@ export class Adapter {
       counters.wrongSource++;
       return;
     }
-    qp.counters.receivedPackets++;
+    this.#count(qp);
     if (!qp.established) {
       qp.established = true;
       if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
@@ -234,6 +237,13 @@ export class Adapter {
     if (!qp.reliable) receiveUnreliable(this.#core, qp, this.#packet);
     else if (info.isRequest) receiveRequest(this.#core, qp, this.#packet);
     else receiveResponse(this.#core, qp, this.#packet);
+  }
+
+  /** The queue pair takes the packet in hand. */
+  #count({ counters }: QueuePair): void {
+    const { batch, index } = this.#packet;
+    counters.receivedPackets++;
+    if ((batch.slots[index * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS] & ECN_MASK) === ECN_CE) counters.ecnMarked++;
   }
 
   /** Runs the timers that are due. */
@@ -428,17 +438,12 @@ export class Adapter {
     this.#queues.destroyQp(qpn, now);
   }
 
-  /** The device's counts, and every queue pair's added up. */
-  counters(): Record<string, number> {
-    const sums: Record<string, number> = { ...(this.#core.counters as DeviceCounters) };
-    for (const qp of this.#queues.queuePairs()) {
-      for (const [name, value] of Object.entries(qp.counters)) {
-        if (name !== 'sentPackets' && name !== 'receivedPackets' && name !== 'sendErrors') {
-          sums[name] = (sums[name] ?? 0) + value;
-        }
-      }
-    }
-    return sums;
+  /** The adapter's counts, and those of every queue pair that there is or was. */
+  counters(): AdapterCounts {
+    const sums = new QpCounters();
+    addCounters(sums, this.#queues.retired);
+    for (const { counters } of this.#queues.queuePairs()) addCounters(sums, counters);
+    return { ...sums, acceptedPackets: sums.receivedPackets, ...this.#core.counters };
   }
 
   qpCounters(qpn: number): QpCounters {
@@ -450,5 +455,8 @@ export class Adapter {
 const RECEIVES = new Set<number>([QpStateCode.RTR, QpStateCode.RTS, QpStateCode.SQD, QpStateCode.SQE]);
 /** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
 const MULTICAST_QPN = 0xff_ffff;
+/** ECN bits of a traffic class, and Congestion Experienced (RFC 3168 §5). */
+const ECN_MASK = 3;
+const ECN_CE = 3;
 const EMSGSIZE = 90;
 const EFAULT = 14;

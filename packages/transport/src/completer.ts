@@ -88,17 +88,21 @@ function receiveAck(core: Core, qp: QueuePair, syndrome: number, msn: number, ps
       // The cursor may stand there already, when the NAK came twice or the timer was quicker.
       if (qp.cursorPsn !== qp.unackedPsn) {
         qp.counters.receivedSeqErr++;
+        if (qp.retriesLeft > 0) qp.counters.sequenceNakRetries++;
         retry(core, qp, 'sequence-nak');
       }
       settle(core, qp);
       return;
     case NakCode.INVALID_REQUEST:
+      qp.counters.receivedInvalidRequest++;
       failHead(core, qp, WcStatus.REM_INV_REQ_ERR);
       return;
     case NakCode.REMOTE_ACCESS_ERROR:
+      qp.counters.receivedAccessErr++;
       failHead(core, qp, WcStatus.REM_ACCESS_ERR);
       return;
     case NakCode.REMOTE_OPERATIONAL_ERROR:
+      qp.counters.receivedOperationalErr++;
       failHead(core, qp, WcStatus.REM_OP_ERR);
       return;
     case NakCode.INVALID_RD_REQUEST:
@@ -315,6 +319,7 @@ function retry(core: Core, qp: QueuePair, cause: RetransmitCause): void {
     return;
   }
   qp.retriesLeft--;
+  qp.counters.retries++;
   reduceWindow(qp, false);
   goBack(core, qp, cause);
   armTimers(core, qp);

@@ -14,6 +14,7 @@ import {
   WrOpcode,
 } from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
+import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { Memory } from './memory.ts';
 import { Inbound, type QueuePair } from './qp.ts';
@@ -38,22 +39,6 @@ export interface Host {
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
 }
 
-/** Counts of what arrived and was not anybody's, and totals; names as rxe has them where it has one. */
-export class DeviceCounters {
-  receivedPackets = 0;
-  sentPackets = 0;
-  sendErrors = 0;
-  icrcErrors = 0;
-  icrcOutOfWindow = 0;
-  malformed = 0;
-  unknownQp = 0;
-  wrongState = 0;
-  wrongSource = 0;
-  badPkey = 0;
-  cnpReceived = 0;
-  staleResponses = 0;
-}
-
 const WC_OPCODE_OF: Record<number, number> = {
   [WrOpcode.SEND]: WcOpcode.SEND,
   [WrOpcode.SEND_WITH_IMM]: WcOpcode.SEND,
@@ -74,7 +59,7 @@ export class Core {
   readonly regions: RegionTable;
   readonly memory: Memory;
   readonly limits: DeviceLimits;
-  readonly counters = new DeviceCounters();
+  readonly counters = new AdapterCounters();
   readonly deadlines = new Deadlines();
   readonly #copy: CopyBatch;
   readonly #host: Host;
@@ -219,11 +204,14 @@ export class Core {
     qp.sqHead = (qp.sqHead + 1) | 0;
     ring.release(qp.sqHead);
     const signaled = qp.sqSigAll || (opcodeFlags & (2 << 8)) !== 0;
-    if (status === WcStatus.SUCCESS) {
-      qp.counters.sentMessages++;
-      if (!signaled) return;
-    }
     const opcode = WC_OPCODE_OF[opcodeFlags & 0xff] ?? WcOpcode.SEND;
+    const { counters } = qp;
+    if (status === WcStatus.SUCCESS) {
+      counters.sentMessages++;
+      if (opcode === WcOpcode.SEND) counters.completedSends++;
+      if (!signaled) return;
+    } else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedSends++;
+    else counters.failedSends++;
     const failed = status !== WcStatus.SUCCESS;
     this.#push(qp, qp.sendCq, low, high, status, opcode, length, 0, 0, qp.destQpn, failed);
   }
@@ -255,6 +243,11 @@ export class Core {
     qp.rqHead = (qp.rqHead + 1) | 0;
     ring.release(qp.rqHead);
     qp.receiving = false;
+    const { counters } = qp;
+    if (status === WcStatus.SUCCESS) counters.completedReceives++;
+    else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedReceives++;
+    else counters.failedReceives++;
+    if (status === WcStatus.LOC_LEN_ERR) counters.shortReceives++;
     this.#push(
       qp,
       qp.recvCq,

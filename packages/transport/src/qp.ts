@@ -6,6 +6,7 @@ import { Transport } from '@node-roce/wire';
 import type { CompletionQueue } from './completion-queue.ts';
 import { QP_STATES, type QpState, QpStateCode, type QpType, type RetransmitCause } from './constants.ts';
 import type { AhAttr, QpCap } from './control.ts';
+import { QpCounters } from './counters.ts';
 import type { MemoryRegion } from './memory.ts';
 import { ReplyQueue } from './reply-queue.ts';
 import { createRing, Ring, recvStride, sendStride } from './rings.ts';
@@ -13,35 +14,6 @@ import type { SharedReceiveQueue } from './srq.ts';
 
 /** Why the responder's inbound message is under way, or `NONE` between messages. */
 export const Inbound = { NONE: 0, SEND: 1, WRITE: 2 } as const;
-
-/** Per-queue-pair counts, under the names of rxe's `hw_counters` where it has one. */
-export class QpCounters {
-  sentPackets = 0;
-  receivedPackets = 0;
-  /** Messages whose send completed. */
-  sentMessages = 0;
-  /** Messages taken in by the responder. */
-  receivedMessages = 0;
-  retransmittedPackets = 0;
-  timeouts = 0;
-  probes = 0;
-  duplicateRequest = 0;
-  outOfSeqRequest = 0;
-  receivedSeqErr = 0;
-  receivedRnrErr = 0;
-  sentRnrErr = 0;
-  impliedNakSeqErr = 0;
-  retryExceededErr = 0;
-  rnrRetryExceededErr = 0;
-  sendErrors = 0;
-  /** UC: messages lost before their end, and packets that belong to no message. */
-  droppedMessages = 0;
-  droppedPackets = 0;
-  /** UC, UD: messages for which no receive was posted, or a too small one. */
-  outOfBuffer = 0;
-  /** UD: datagrams with a wrong Q_Key. */
-  qkeyViolations = 0;
-}
 
 export class QueuePair {
   readonly qpn: number;

@@ -23,6 +23,7 @@ import type {
   SrqModified,
 } from './control.ts';
 import type { Core } from './core.ts';
+import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import { applyPlain, checkAddressVector, checkModify, isIpv4, queryAttributes } from './modify.ts';
 import { Inbound, QueuePair } from './qp.ts';
@@ -51,6 +52,8 @@ export class QueueTable {
   readonly #qps = new Map<number, QueuePair>();
   readonly #cqs = new Map<number, CompletionQueue>();
   readonly #srqs = new Map<number, SharedReceiveQueue>();
+  /** What queue pairs that are gone had counted. */
+  readonly retired = new QpCounters();
   #lastQp: QueuePair | undefined;
   #nextHandle = 1;
 
@@ -325,6 +328,7 @@ export class QueueTable {
     this.#core.destroyed(qp, stateName);
     this.#core.memory.unbindQp(qpn);
     qp.destroyed = true;
+    addCounters(this.retired, qp.counters);
     this.#qps.delete(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
     this.#core.regions.remove(qp.sqRegion);

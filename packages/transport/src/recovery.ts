@@ -105,13 +105,14 @@ export function requesterTimers(core: Core, qp: QueuePair): void {
     core.schedule(qp);
   }
   if (qp.retryDeadline <= now) {
+    qp.counters.timeouts++;
     if (qp.retriesLeft === 0) {
       qp.counters.retryExceededErr++;
       failHead(core, qp, WcStatus.RETRY_EXC_ERR);
       return;
     }
     qp.retriesLeft--;
-    qp.counters.timeouts++;
+    qp.counters.retries++;
     qp.impliedNakPsn = -1;
     reduceWindow(qp, true);
     goBack(core, qp, 'timeout');

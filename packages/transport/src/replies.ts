@@ -82,6 +82,7 @@ function transmitResponse(core: Core, qp: QueuePair, batch: TxBatch, reply: Repl
     if (nak) nak.syndrome = NakCode.REMOTE_ACCESS_ERROR;
     core.schedule(qp);
     core.toError(qp);
+    qp.counters.sentAccessErr++;
     core.event({ type: 'QP_ACCESS_ERR', qpn: qp.qpn });
     return false;
   }

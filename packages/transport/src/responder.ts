@@ -175,6 +175,7 @@ export function receiveWrite(core: Core, qp: QueuePair, packet: InboundPacket): 
       }
     }
     qp.writeLength = length;
+    qp.counters.writeRequests++;
   } else {
     // The whole message has the length that its FIRST said (§9.7.4.1.6).
     if (info.last ? payload !== remaining : payload >= remaining) {
@@ -235,6 +236,7 @@ function receiveReadRequest(core: Core, qp: QueuePair, packet: InboundPacket): v
   qp.expectedPsn = psnAdd(psn, packets);
   qp.msn = reply.msn;
   qp.counters.receivedMessages++;
+  qp.counters.readRequests++;
   core.schedule(qp);
 }
 
@@ -281,6 +283,7 @@ function receiveAtomicRequest(core: Core, qp: QueuePair, packet: InboundPacket):
   qp.expectedPsn = psnAdd(psn, 1);
   qp.msn = reply.msn;
   qp.counters.receivedMessages++;
+  qp.counters.atomicRequests++;
   core.schedule(qp);
 }
 
@@ -409,8 +412,14 @@ function fail(core: Core, qp: QueuePair, psn: number, code: number, status: numb
   core.schedule(qp);
   if (qp.receiving) core.completeReceive(qp, status, WcOpcode.RECV, 0, 0, 0, true);
   core.toError(qp);
-  if (code === NakCode.REMOTE_ACCESS_ERROR) core.event({ type: 'QP_ACCESS_ERR', qpn: qp.qpn });
-  else if (code === NakCode.INVALID_REQUEST) core.event({ type: 'QP_REQ_ERR', qpn: qp.qpn });
+  const { qpn, counters } = qp;
+  if (code === NakCode.REMOTE_ACCESS_ERROR) {
+    counters.sentAccessErr++;
+    core.event({ type: 'QP_ACCESS_ERR', qpn });
+  } else if (code === NakCode.INVALID_REQUEST) {
+    counters.sentInvalidRequest++;
+    core.event({ type: 'QP_REQ_ERR', qpn });
+  } else counters.sentOperationalErr++;
 }
 
 function readHost32(b: Uint8Array, o: number): number {

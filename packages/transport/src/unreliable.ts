@@ -109,7 +109,7 @@ export function receiveDatagram(core: Core, qp: QueuePair, packet: InboundPacket
   }
   if (GRH_BYTES + payload > room) {
     // Too small: the datagram is dropped, the entry waits for the next (§9.9.3.2.4, class D).
-    qp.counters.outOfBuffer++;
+    qp.counters.droppedPackets++;
     return;
   }
   writeGrh(grh, core, packet);
