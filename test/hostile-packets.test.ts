@@ -76,7 +76,7 @@ const limit = { timeout: 60_000 + PACKETS };
 test('well-formed and forged packets, each wrong in one thing', limit, async () => {
   const kinds = new Map<string, number>();
   await besiege(forging(kinds), ({ device, due }, network) => {
-    const counters = device.adapter.counters();
+    const counters: Record<string, number> = { ...device.adapter.counters() };
     for (const [name, count] of due) {
       // Bad networks damage and repeat packets of their own.
       if (network === 'clean' && name !== 'staleResponses') expect(counters[name], name).toBe(count);
