@@ -20,7 +20,7 @@ import { GUARD_BYTES, runServices, type ServicesOutcome, type ServicesRun } from
 
 const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 50_000);
 /** Hostile packets for each real one. */
-const EACH = 12;
+const EACH = 6;
 
 type Look = (siege: Siege, network: NetworkKind) => void;
 type Delivered = ServicesOutcome['delivered'];
@@ -58,7 +58,7 @@ async function besiege(attack: Attack, look: Look): Promise<void> {
     const outcome = run(seed, attack, look);
     packets += outcome.packets;
     for (const service of ['RC', 'UC', 'UD'] as const) delivered[service] += outcome.delivered[service];
-    quarters.at(packets);
+    await quarters.at(packets);
     // In a long run the runner wants to hear from this thread.
     await setImmediate();
   }

@@ -1,17 +1,25 @@
 /** What a process holds after it has thrown away what it can. */
 
+import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 setFlagsFromString('--expose-gc');
 const collect = runInNewContext('gc') as () => void;
 
-/** Bytes of V8's heap and of array buffers after a collection. */
-export function held(): number {
-  collect();
-  collect();
-  const { heapUsed, arrayBuffers } = process.memoryUsage();
-  return heapUsed + arrayBuffers;
+/**
+ * Bytes of V8's heap and of array buffers after collections: the least of a few looks, because memory of array buffers
+ * is given back by another thread, in its own time.
+ */
+export async function held(): Promise<number> {
+  let least = Number.POSITIVE_INFINITY;
+  for (let look = 0; look < 4; look++) {
+    collect();
+    await setTimeout(5);
+    const { heapUsed, arrayBuffers } = process.memoryUsage();
+    least = Math.min(least, heapUsed + arrayBuffers);
+  }
+  return least;
 }
 
 /** Samples in even steps of a long run: at the end of each quarter of `total`. */
@@ -24,9 +32,9 @@ export class Quarters {
   }
 
   /** To be called as often as one likes, with what was done so far. */
-  at(done: number): void {
+  async at(done: number): Promise<void> {
     while (this.samples.length < 4 && done >= ((this.samples.length + 1) * this.#total) / 4) {
-      this.samples.push(held());
+      this.samples.push(await held());
     }
   }
 
