@@ -1,6 +1,6 @@
 /** What a requester of a reliable connection remembers. Plain values only: a structured clone is a copy. */
 
-import type { WcStatusName } from '@node-roce/transport';
+import type { RetransmitCause, WcStatusName } from '@node-roce/transport';
 import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire';
 import { isLocalOperation } from './local-operations.ts';
 import { packetCount } from './message-packets.ts';
@@ -53,6 +53,8 @@ export interface Requester {
   una: number;
   /** PSN of the packet to send next: behind `sentUpTo` while going back. */
   next: number;
+  /** Why it last went back. */
+  cause: RetransmitCause;
   /** One past the highest PSN ever sent. */
   sentUpTo: number;
   retriesLeft: number;
@@ -76,6 +78,7 @@ export function createRequester(config: RequesterConfig, firstPsn: number): Requ
     posted: 0,
     una: firstPsn,
     next: firstPsn,
+    cause: 'timeout',
     sentUpTo: firstPsn,
     retriesLeft: config.retryCnt,
     rnrRetriesLeft: config.rnrRetry,

@@ -3,7 +3,7 @@
  * (IBTA vol 1 §9.7.6, §9.9.2). What it sends is in `rc-requester-transmit.ts`.
  */
 
-import type { WcOpcodeName, WcStatusName } from '@node-roce/transport';
+import type { RetransmitCause, WcOpcodeName, WcStatusName } from '@node-roce/transport';
 import {
   AethKind,
   aethKind,
@@ -133,14 +133,14 @@ export function takeAck(q: Requester, psn: number, now: number): ModelCompletion
 export function takeImpliedNak(q: Requester, now: number): ModelCompletion[] {
   if (q.impliedNakAt === q.una) return [];
   q.impliedNakAt = q.una;
-  return goBack(q, now);
+  return goBack(q, now, 'implied-nak');
 }
 
 /** §9.7.5.2.3 … .7: everything before the PSN arrived; a sequence error asks again, the others are the end. */
 export function takeNak(q: Requester, psn: number, syndrome: number, now: number): ModelCompletion[] {
   const completions = acknowledgeUpTo(q, psnAdd(psn, -1), now);
   if (lostResponseBefore(q, psn)) return [...completions, ...takeImpliedNak(q, now)];
-  if (syndrome === NakCode.PSN_SEQUENCE_ERROR) return [...completions, ...goBack(q, now)];
+  if (syndrome === NakCode.PSN_SEQUENCE_ERROR) return [...completions, ...goBack(q, now, 'sequence-nak')];
   const status = NAK_STATUS[syndrome];
   return status === undefined ? completions : [...completions, ...failOldest(q, status)];
 }
@@ -156,6 +156,7 @@ export function takeRnrNak(q: Requester, psn: number, code: number, now: number)
   }
   q.rnrUntil = now + rnrTimerMicroseconds(code);
   q.next = q.una;
+  q.cause = 'rnr';
   q.timerStart = undefined;
   return completions;
 }
@@ -209,18 +210,19 @@ export function takeAtomicResponse(
 /** §9.7.6.1.3: nothing was heard for the time-out: send again from the oldest unacknowledged packet. */
 export function timeOut(q: Requester, now: number): ModelCompletion[] {
   q.next = q.sentUpTo; // whatever was being repeated is given up
-  return goBack(q, now);
+  return goBack(q, now, 'timeout');
 }
 
 /**
  * §9.9.2.4.1: back to the oldest unacknowledged packet, as long as there are retries. Already on the way
  * there, or told to wait by an RNR NAK: a second message that says the same costs nothing.
  */
-export function goBack(q: Requester, now: number): ModelCompletion[] {
+export function goBack(q: Requester, now: number, cause: RetransmitCause): ModelCompletion[] {
   if (q.next === q.una || q.rnrUntil !== undefined) return [];
   if (q.retriesLeft === 0) return failOldest(q, 'RETRY_EXC_ERR');
   q.retriesLeft--;
   q.next = q.una;
+  q.cause = cause;
   q.timerStart = now;
   return [];
 }

@@ -73,6 +73,8 @@ export interface ConnectionOptions {
   qpAccessFlags: number;
   /** Whether receives are counted in AETHs, and credits obeyed. */
   credits: boolean;
+  /** Of the engine's packets: DSCP << 2 | ECN; 0 by default. */
+  trafficClass?: number;
 }
 
 /** What each side tells the other before they connect. */

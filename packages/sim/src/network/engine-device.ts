@@ -8,6 +8,7 @@ import {
   Fragment,
   Icrc,
   NO_PEER,
+  type RetransmitCause,
   Ring,
   RX_SLOT_WORDS,
   Rx,
@@ -57,6 +58,8 @@ export class EngineDevice implements SimDevice {
   readonly #doorbells: Ring;
   readonly #host: QpHost;
   readonly #events: SimEvent[] = [];
+  /** Of the batch at hand: places of packets that were sent before, and why they go again. */
+  readonly #again = new Map<number, RetransmitCause>();
 
   constructor({ gid, arenaBytes, seed, credits = false, depth = 64, guardBytes = 0 }: EngineDeviceOptions) {
     this.gid = gid;
@@ -77,6 +80,7 @@ export class EngineDevice implements SimDevice {
       onAsyncEvent: ({ type }) => {
         if (type === 'SRQ_LIMIT_REACHED' || type === 'QP_LAST_WQE_REACHED') this.#events.push(type);
       },
+      onRetransmit: (_qpn, _psn, cause) => this.#again.set(this.#tx.count - 1, cause),
     });
     this.#tx = new TxBatch(this.adapter.regions);
     this.#doorbells = new Ring(this.adapter.doorbells);
@@ -187,6 +191,7 @@ export class EngineDevice implements SimDevice {
     const batch = this.#tx;
     do {
       batch.clear();
+      this.#again.clear();
       this.adapter.transmit(batch, now);
       for (let i = 0; i < batch.count; i++) packets.push(this.#gather(batch, i));
       this.adapter.sent(batch);
@@ -210,7 +215,9 @@ export class EngineDevice implements SimDevice {
       bytes.set(view.subarray(offset, offset + length), at);
       at += length;
     }
+    const retransmission = this.#again.get(index);
     return {
+      ...(retransmission === undefined ? {} : { retransmission }),
       bytes,
       source: this.gid,
       destination: this.#peers[slot[Tx.PEER]],

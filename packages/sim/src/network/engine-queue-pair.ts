@@ -91,7 +91,8 @@ export class EngineQp implements ResumableQp {
     const { adapter } = this.#host;
     const datagrams = sendsDatagrams(service);
     const reliable = service === 'RC';
-    const way = { ahAttr: ahAttr(peer.gid), pathMtu: options.pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn };
+    const route = ahAttr(peer.gid, options.trafficClass);
+    const way = { ahAttr: route, pathMtu: options.pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn };
     const port = { pkeyIndex: 0, portNum: 1 };
     adapter.modifyQp(qpn, { qpState: 'INIT', ...port, ...(datagrams ? { qkey } : { qpAccessFlags }) }, 0);
     adapter.modifyQp(
@@ -184,8 +185,8 @@ export class EngineQp implements ResumableQp {
   }
 }
 
-function ahAttr(dgid: Uint8Array): AhAttr {
-  const grh = { dgid, flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass: 0 };
+function ahAttr(dgid: Uint8Array, trafficClass = 0): AhAttr {
+  const grh = { dgid, flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass };
   return { grh, isGlobal: true, dlid: 0, sl: 0, srcPathBits: 0, staticRate: 0, portNum: 1 };
 }
 

@@ -38,6 +38,7 @@ function writeIpv4(frame: Uint8Array, packet: SimPacket): void {
   frame[0] = 0x45;
   frame[1] = packet.trafficClass;
   setU16(frame, 2, frame.length);
+  setU16(frame, 4, packet.ipId ?? 0);
   frame[6] = 0x40; // DF
   frame[8] = 64;
   frame[9] = 17;

@@ -5,11 +5,11 @@ import { flowLabelFromQpns, sourcePortForUd, sourcePortFromFlowLabel } from '@no
 import { grhArea } from '../model/grh.ts';
 import type { ModelMemory, ModelRegion } from '../model/memory.ts';
 import { ModelGroups } from '../model/multicast.ts';
-import { decodePacket, encodePacket, type ModelPacket } from '../model/packet.ts';
+import { decodePacket, encodePacket } from '../model/packet.ts';
 import { createReceiveQueue, type ReceiveQueue } from '../model/receive-queue.ts';
 import type { ModelWindow } from '../model/windows.ts';
 import type { SimDevice, SimEvent, SimQp, SimQpOptions, SimReceive, SimSrq, SimWindow } from './endpoint.ts';
-import { ModelQueuePair } from './model-queue-pair.ts';
+import { ModelQueuePair, type Outgoing } from './model-queue-pair.ts';
 import type { SimPacket } from './wire.ts';
 
 export interface ModelDeviceOptions {
@@ -114,19 +114,17 @@ export class ModelDevice implements SimDevice {
   }
 
   transmit(now: number): SimPacket[] {
-    return this.#qps.flatMap((qp) =>
-      qp.transmit(now).map(({ packet, destination }) => this.#packet(qp, packet, destination)),
-    );
+    return this.#qps.flatMap((qp) => qp.transmit(now).map((outgoing) => this.#packet(qp, outgoing)));
   }
 
-  #packet(qp: ModelQueuePair, packet: ModelPacket, destination: Uint8Array): SimPacket {
+  #packet(qp: ModelQueuePair, { packet, destination, ...again }: Outgoing): SimPacket {
     const { qpn } = qp.info;
     const datagram = packet.deth !== undefined;
     const sourcePort = datagram
       ? sourcePortForUd(qpn)
       : sourcePortFromFlowLabel(flowLabelFromQpns(qpn, packet.destQpn));
     const bytes = encodePacket(packet);
-    return { bytes, source: this.gid, destination, trafficClass: 0, sourcePort, corrupt: false };
+    return { ...again, bytes, source: this.gid, destination, trafficClass: 0, sourcePort, corrupt: false };
   }
 
   nextDeadline(): number {

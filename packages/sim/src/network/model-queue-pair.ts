@@ -1,6 +1,8 @@
 /** A queue pair of the model as scenarios see it: offsets in arenas instead of addresses, one face for all services. */
 
-import type { ModelPacket } from '../model/packet.ts';
+import type { RetransmitCause } from '@node-roce/transport';
+import { psnLessThan } from '@node-roce/wire';
+import { type ModelPacket, rowOf } from '../model/packet.ts';
 import { ModelQp, type QpEvent } from '../model/rc-qp.ts';
 import type { ReceiveQueue } from '../model/receive-queue.ts';
 import { ModelUnreliableQp } from '../model/unreliable-qp.ts';
@@ -16,6 +18,14 @@ import {
   sendsDatagrams,
 } from './endpoint.ts';
 import type { ModelHost } from './model-device.ts';
+
+/** A packet to send. */
+export interface Outgoing {
+  packet: ModelPacket;
+  /** A GID. */
+  destination: Uint8Array;
+  retransmission?: RetransmitCause;
+}
 
 export class ModelQueuePair implements ResumableQp {
   readonly info: EndpointInfo;
@@ -128,17 +138,21 @@ export class ModelQueuePair implements ResumableQp {
   }
 
   /** All that may be sent now, with the GIDs it goes to. */
-  transmit(now: number): { packet: ModelPacket; destination: Uint8Array }[] {
-    const packets: { packet: ModelPacket; destination: Uint8Array }[] = [];
+  transmit(now: number): Outgoing[] {
+    const packets: Outgoing[] = [];
     for (let next = this.#next(now); next !== undefined; next = this.#next(now)) packets.push(next);
     return packets;
   }
 
-  #next(now: number): { packet: ModelPacket; destination: Uint8Array } | undefined {
+  #next(now: number): Outgoing | undefined {
     const { gid } = this.#peer ?? {};
     if (gid === undefined) return undefined;
+    const sentUpTo = this.#rc?.requester.sentUpTo ?? 0;
     const packet = this.#rc?.transmit(now);
-    if (packet !== undefined) return { packet, destination: gid };
+    if (packet !== undefined) {
+      const again = rowOf(packet).isRequest && psnLessThan(packet.psn, sentUpTo);
+      return { packet, destination: gid, ...(again ? { retransmission: this.rc.requester.cause } : {}) };
+    }
     const next = this.#unreliable?.transmit();
     return next && { packet: next.packet, destination: next.destination?.gid ?? gid };
   }

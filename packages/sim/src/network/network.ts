@@ -22,11 +22,19 @@ export interface SimHost {
   nextDeadline(): number;
 }
 
-/** A packet as it was sent or as it arrived. */
+/** A packet as it was sent, as it passed between two segments of its way, or as it arrived. */
 export interface TracedPacket extends SimPacket {
   /** µs. */
   time: number;
-  event: 'sent' | 'arrived';
+  event: 'sent' | 'passed' | 'arrived';
+}
+
+/** A packet on its way to a host, with the segments that are still before it. */
+interface Flight {
+  packet: SimPacket;
+  time: number;
+  host: SimHost;
+  ahead: readonly Wire[];
 }
 
 export class Network {
@@ -34,12 +42,17 @@ export class Network {
   /** Every packet sent and arrived, in order, while `record` is set. */
   readonly trace: TracedPacket[] = [];
   record = true;
+  /** Whether each packet of a host has an IPv4 Identification of its own, as Linux gives it; else all have 0. */
+  countsIpIds = true;
   readonly #seed: number;
   readonly #hosts: SimHost[] = [];
-  readonly #wires = new Map<string, Wire>();
+  /** The segments between two hosts, by their numbers. */
+  readonly #ways = new Map<string, readonly Wire[]>();
+  #serial = 0;
+  readonly #ipIds = new Map<SimHost, number>();
   readonly #stalled = new Map<SimHost, number>();
   /** In order of time. */
-  #flying: { packet: SimPacket; time: number; host: SimHost }[] = [];
+  #flying: Flight[] = [];
 
   constructor(seed = 1) {
     this.#seed = seed;
@@ -49,17 +62,23 @@ export class Network {
     this.#hosts.push(host);
   }
 
-  /** Sets what the way from one host to another does; until then, and by default, it only delays. */
-  link(from: SimHost, to: SimHost, options: WireOptions): void {
+  /**
+   * Sets what the way from one host to another does; until then, and by default, it only delays. With several segments
+   * the packets pass a place between each two, where the trace sees them.
+   */
+  link(from: SimHost, to: SimHost, ...segments: WireOptions[]): void {
     const [i, j] = [this.#hosts.indexOf(from), this.#hosts.indexOf(to)];
-    this.#wires.set(`${i} ${j}`, new Wire(options, createRandom(this.#seed * 1009 + i * 31 + j)));
+    const wires = segments.map(
+      (options, k) => new Wire(options, createRandom(this.#seed * 1009 + i * 31 + j + k * 7919)),
+    );
+    this.#ways.set(`${i} ${j}`, wires);
   }
 
   /** Steps until `done`, or until nothing more can happen before `until` µs. True if `done`. */
   run(done: () => boolean, until = 60e6): boolean {
     while (!done()) {
       this.#send(); // what `done` posted
-      const next = Math.min(...this.#hosts.map((host) => this.#wakeTime(host)));
+      const next = Math.min(this.#passTime(), ...this.#hosts.map((host) => this.#wakeTime(host)));
       if (!(next <= until)) return false;
       this.now = Math.max(this.now, next);
       this.#step();
@@ -78,8 +97,16 @@ export class Network {
 
   /** When a host next has something to do. */
   #wakeTime(host: SimHost): number {
-    const arrival = this.#flying.find((flight) => flight.host === host)?.time ?? Number.POSITIVE_INFINITY;
-    return Math.max(this.#stalledUntil(host), Math.min(arrival, host.nextDeadline()));
+    const arrival = this.#flying.find((flight) => flight.host === host && flight.ahead.length === 0)?.time;
+    return Math.max(
+      this.#stalledUntil(host),
+      Math.min(arrival ?? Number.POSITIVE_INFINITY, host.nextDeadline()),
+    );
+  }
+
+  /** When a packet next comes to the end of a segment with another before it. */
+  #passTime(): number {
+    return this.#flying.find(({ ahead }) => ahead.length > 0)?.time ?? Number.POSITIVE_INFINITY;
   }
 
   /** Lets this much time pass, µs. */
@@ -90,6 +117,7 @@ export class Network {
   }
 
   #step(): void {
+    this.#pass();
     for (const host of this.#hosts) {
       if (this.#stalledUntil(host) > this.now) continue;
       const arrived = this.#takeArrived(host);
@@ -99,10 +127,22 @@ export class Network {
     this.#send();
   }
 
+  /** Takes packets on from one segment to the next. */
+  #pass(): void {
+    while (this.#passTime() <= this.now) {
+      const at = this.#flying.findIndex(({ ahead }) => ahead.length > 0);
+      const [{ packet, time, host, ahead }] = this.#flying.splice(at, 1);
+      if (this.record) this.trace.push({ ...packet, time, event: 'passed' });
+      this.#carry(packet, time, host, ahead);
+    }
+  }
+
   #takeArrived(host: SimHost): SimPacket[] {
-    const due = this.#flying.filter((flight) => flight.host === host && flight.time <= this.now);
+    const isDue = (flight: Flight) =>
+      flight.host === host && flight.time <= this.now && flight.ahead.length === 0;
+    const due = this.#flying.filter(isDue);
     if (due.length === 0) return [];
-    this.#flying = this.#flying.filter((flight) => !(flight.host === host && flight.time <= this.now));
+    this.#flying = this.#flying.filter((flight) => !isDue(flight));
     if (this.record) {
       for (const { packet, time } of due) this.trace.push({ ...packet, time, event: 'arrived' });
     }
@@ -113,31 +153,42 @@ export class Network {
     for (const from of this.#hosts) {
       if (this.#stalledUntil(from) > this.now) continue;
       for (const packet of from.transmit(this.now)) {
+        packet.serial = ++this.#serial;
+        packet.ipId = this.#nextIpId(from);
         if (this.record) this.trace.push({ ...packet, time: this.now, event: 'sent' });
         for (const host of this.#hosts.filter((host) => host !== from && hears(host, packet.destination))) {
-          for (const { packet: carried, time } of this.#wire(from, host).carry(packet, this.now)) {
-            this.#fly({ packet: carried, time, host });
-          }
+          this.#carry(packet, this.now, host, this.#way(from, host));
         }
       }
     }
   }
 
+  #nextIpId(host: SimHost): number {
+    if (!this.countsIpIds) return 0;
+    const id = ((this.#ipIds.get(host) ?? this.#seed * 4093) + 1) & 0xffff;
+    this.#ipIds.set(host, id);
+    return id;
+  }
+
+  #carry(packet: SimPacket, now: number, host: SimHost, [wire, ...ahead]: readonly Wire[]): void {
+    for (const carried of wire.carry(packet, now)) this.#fly({ ...carried, host, ahead });
+  }
+
   /** Keeps the order of time; packets of one time keep the order in which they were sent. */
-  #fly(flight: { packet: SimPacket; time: number; host: SimHost }): void {
+  #fly(flight: Flight): void {
     let at = this.#flying.length;
     while (at > 0 && this.#flying[at - 1].time > flight.time) at--;
     this.#flying.splice(at, 0, flight);
   }
 
-  #wire(from: SimHost, to: SimHost): Wire {
+  #way(from: SimHost, to: SimHost): readonly Wire[] {
     const key = `${this.#hosts.indexOf(from)} ${this.#hosts.indexOf(to)}`;
-    let wire = this.#wires.get(key);
-    if (wire === undefined) {
-      wire = new Wire({}, createRandom(this.#seed));
-      this.#wires.set(key, wire);
+    let way = this.#ways.get(key);
+    if (way === undefined) {
+      way = [new Wire({}, createRandom(this.#seed))];
+      this.#ways.set(key, way);
     }
-    return wire;
+    return way;
   }
 }
 

@@ -1,6 +1,7 @@
 /** One direction of a link: what becomes of a packet between two hosts. */
 
 import { type Faults, Impairment, type PacketHandling, type Random } from '@node-roce/link';
+import type { RetransmitCause } from '@node-roce/transport';
 
 /** A packet on its way: the bytes from the BTH through the pad. */
 export interface SimPacket {
@@ -13,6 +14,12 @@ export interface SimPacket {
   sourcePort: number;
   /** The ICRC would be wrong. */
   corrupt: boolean;
+  /** It was sent before, and goes again for this cause: the sender's own word. */
+  retransmission?: RetransmitCause;
+  /** Counts what was sent on the network, from 1: two arrivals with one number are one packet that came twice. */
+  serial?: number;
+  /** IPv4 Identification. */
+  ipId?: number;
 }
 
 /** What a link does to packets: `delay` is 10 µs by default, `reorderBy` five times the delay. */

@@ -23,20 +23,24 @@ interface ReceivesOf {
 /** Completed in the order in which they were posted. */
 export class OwnReceives implements Receives {
   readonly #to: ReceivesOf;
+  readonly #mayPost: () => boolean;
   #posted = 0;
   #taken = 0;
 
-  constructor(to: ReceivesOf) {
+  /** @param mayPost asked before each; no, now and then, makes the peer run into RNR NAKs */
+  constructor(to: ReceivesOf, mayPost: () => boolean = () => true) {
     this.#to = to;
+    this.#mayPost = mayPost;
   }
 
   #post(): void {
+    if (!this.#mayPost()) return;
     const wrId = this.#posted++;
     this.#to.postReceive({ wrId, offset: slotAt(wrId), length: SLOT });
   }
 
   fill(): void {
-    while (this.#posted < RECEIVES) this.#post();
+    for (let i = 0; i < RECEIVES; i++) this.#post();
   }
 
   refill(random: Random): void {

@@ -9,10 +9,11 @@ import { gidEquals, gidFromText } from '@node-roce/wire';
 import { grhArea } from '../model/grh.ts';
 import { MULTICAST_QPN } from '../model/multicast.ts';
 import { decodePacket, type ModelPacket } from '../model/packet.ts';
-import type { ConnectionOptions, SimDevice, SimQp, SimReceive, SimSrq } from './endpoint.ts';
+import type { ConnectionOptions, SimDevice, SimQp, SimSrq } from './endpoint.ts';
 import type { Network, TracedPacket } from './network.ts';
 import { require } from './workload-checks.ts';
-import { Flow, type FlowEnd } from './workload-flow.ts';
+import { flowEnd, shifted } from './workload-ends.ts';
+import { Flow } from './workload-flow.ts';
 import { ARENA_BYTES } from './workload-layout.ts';
 import { SharedReceives } from './workload-receives.ts';
 import { UNRELIABLE_BYTES, UnreliableFlow, UnreliableReceives } from './workload-unreliable.ts';
@@ -134,7 +135,10 @@ export class ServicesWorkload {
     const { service, shared } = LANES[lane];
     if (service === 'RC') {
       const at = lane * ARENA_BYTES;
-      const [sender, receiver] = [flowEnd(from, lane, at), flowEnd(to, lane, at)];
+      const [sender, receiver] = [
+        flowEnd(from.device, from.qps[lane], at),
+        flowEnd(to.device, to.qps[lane], at),
+      ];
       const keeper = new WindowKeeper(to.device, receiver.postSend, inOrder);
       const receives = shared ? to.reliableReceives : undefined;
       const flow = new Flow({ from: sender, to: receiver, count, random, receives, windows: keeper });
@@ -265,24 +269,3 @@ export class ServicesWorkload {
 }
 
 const LIMIT = 3;
-
-/** A queue pair as a flow wants it: its part of the arena for all of it. */
-function flowEnd({ device, qps }: Side, lane: number, at: number): FlowEnd {
-  const qp = qps[lane];
-  return {
-    arena: device.arena.subarray(at, at + ARENA_BYTES),
-    postReceive: shifted(at, (receive) => qp.postReceive(receive)),
-    postSend: (send) =>
-      qp.postSend({
-        ...send,
-        offset: send.offset + at,
-        ...(send.remoteOffset === undefined ? {} : { remoteOffset: send.remoteOffset + at }),
-        ...(send.bind === undefined ? {} : { bind: { ...send.bind, offset: send.bind.offset + at } }),
-      }),
-  };
-}
-
-const shifted =
-  (at: number, post: (receive: SimReceive) => void) =>
-  (receive: SimReceive): void =>
-    post({ ...receive, offset: receive.offset + at });
