@@ -1,6 +1,8 @@
 /** What happened in a RoCE capture. */
 
 export * from './flow/analysis.ts';
+export * from './ladder/kind.ts';
+export { type LadderOptions, renderLadder } from './ladder/render.ts';
 export * from './read/addresses.ts';
 export type { Refusal } from './read/decode.ts';
 export * from './read/filter.ts';
@@ -9,3 +11,5 @@ export * from './read/packet.ts';
 export * from './read/read.ts';
 export * from './read/reader.ts';
 export { packetFrame } from './read/super-packet.ts';
+export { DEFAULT_LIMITS, type ReportLimits } from './report/data.ts';
+export { type ReportOptions, renderReport } from './report/render.ts';

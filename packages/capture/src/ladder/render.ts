@@ -1,0 +1,230 @@
+/**
+ * A ladder: the packets of a connection as arrows between its two ends, in the order in which the tap saw them.
+ *
+ * One row a packet, since packets of one burst lie microseconds apart and bursts seconds: a true scale of
+ * time would show either. Silences have a row that says how long they were. Pure text to text: the same
+ * packets give the same SVG, in Node as in the report's page.
+ */
+import type { Connection, LadderPacket } from '../flow/analysis.ts';
+import { escapeMarkup } from '../report/escape.ts';
+import {
+  counted,
+  formatDuration,
+  formatEndpoint,
+  formatQp,
+  formatSeconds,
+  formatTime,
+} from '../report/units.ts';
+import { kindNames, kindOf, PACKET_KINDS, type PacketKind, packetLabel, packetNotes } from './kind.ts';
+import { type LadderRow, layoutLadder, usualGap } from './layout.ts';
+import { CHARACTER_WIDTH, ladderStyle, paperColors } from './style.ts';
+
+export interface LadderOptions {
+  /** What is drawn of `connection.ladder`; all of it unless given. */
+  packets?: readonly LadderPacket[] | undefined;
+  /** Pixels, 640 or more. */
+  width?: number | undefined;
+  /** Pixels a packet, 4 … 60; below 15 there is no room for text. */
+  rowHeight?: number | undefined;
+  /** Nanoseconds of silence from which on a gap is shown; unless given, as these packets come. */
+  gapAfter?: number | undefined;
+  /** Stands above a ladder that stands alone. */
+  title?: string | undefined;
+  /**
+   * Part of a page, which has the style sheet (`ladderStyle`): no title, names and legend (`ladderColumns`
+   * says what stands where), and each packet is an option of a list box with the id `packet-FRAME-PART`.
+   */
+  embedded?: boolean | undefined;
+}
+
+const LEAST_WIDTH = 640;
+const LEAST_ROW = 4;
+const MOST_ROW = 60;
+const ROW_WITH_TEXT = 15;
+const MARGIN = 16;
+const NAMES_HEIGHT = 44;
+const FRAME_RIGHT = 64;
+const TIME_RIGHT = 152;
+const LEFT_LIFE = 176;
+const NOTES_WIDTH = 196;
+
+/** Where the columns of a ladder of that width stand: right ends of frame and time, the two lifelines. */
+export const ladderColumns = (width: number) => ({
+  frame: FRAME_RIGHT,
+  time: TIME_RIGHT,
+  left: LEFT_LIFE,
+  right: width - NOTES_WIDTH,
+});
+
+/** The place of a packet in the page: the id of its row. */
+export const packetId = ({ frame, part }: { frame: number; part: number }): string =>
+  `packet-${frame}-${part}`;
+
+/**
+ * The ladder of a connection as SVG.
+ *
+ * @throws RangeError (`ERR_OUT_OF_RANGE`) for a width or row height outside of what the options allow
+ */
+export function renderLadder(connection: Connection, options: LadderOptions = {}): string {
+  const { packets = connection.ladder, width = 980, rowHeight = 24, embedded = false } = options;
+  requireRange('width', width, LEAST_WIDTH, 10_000);
+  requireRange('rowHeight', rowHeight, LEAST_ROW, MOST_ROW);
+  const { rows, height } = layoutLadder(packets, rowHeight, options.gapAfter ?? usualGap(packets));
+  const frame: Frame = { ...ladderColumns(width), rowHeight, embedded };
+  const top = embedded ? MARGIN / 2 : 52 + NAMES_HEIGHT;
+  const foot = embedded ? MARGIN / 2 : 44;
+  const total = top + height + foot;
+
+  const out: string[] = [
+    `<svg xmlns="http://www.w3.org/2000/svg" class="ladder" width="${width}" height="${n(total)}" ` +
+      `viewBox="0 0 ${width} ${n(total)}" role="${embedded ? 'presentation' : 'img'}">`,
+  ];
+  if (!embedded)
+    out.push(...heading(connection, packets, options.title, width, total), names(connection, frame, top));
+  for (const x of [frame.left, frame.right])
+    out.push(`<line class="life" x1="${x}" y1="${top - 6}" x2="${x}" y2="${n(top + height + 6)}"/>`);
+  out.push(`<g transform="translate(0 ${top})"${embedded ? ' role="presentation"' : ''}>`);
+  for (const row of rows) out.push('packet' in row ? packetRow(row, frame, width) : gapRow(row, frame));
+  out.push('</g>');
+  if (!embedded) out.push(legend(packets, total - 16));
+  out.push('</svg>');
+  return `${out.join('\n')}\n`;
+}
+
+interface Frame {
+  /** x of the two lifelines. */
+  left: number;
+  right: number;
+  rowHeight: number;
+  embedded: boolean;
+}
+
+function requireRange(name: string, value: number, least: number, most: number): void {
+  if (value >= least && value <= most) return;
+  const error = new RangeError(`ladder: ${name} is ${value}; it must be ${least} … ${most}`);
+  throw Object.assign(error, { code: 'ERR_OUT_OF_RANGE' });
+}
+
+/** A coordinate, without more digits than anyone sees. */
+const n = (value: number): string => String(Math.round(value * 10) / 10);
+
+/** As much of a text as fits into so many pixels. */
+function fitted(text: string, pixels: number): string {
+  const most = Math.max(1, Math.floor(pixels / CHARACTER_WIDTH));
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}
+
+function heading(
+  connection: Connection,
+  packets: readonly LadderPacket[],
+  given: string | undefined,
+  width: number,
+  height: number,
+): string[] {
+  const title =
+    given ?? `${connection.transport} ${formatEndpoint(connection.a)} ↔ ${formatEndpoint(connection.b)}`;
+  const first = packets[0];
+  const last = packets.at(-1);
+  const span = first && last ? `, ${formatTime(first.time)} … ${formatTime(last.time)}` : '';
+  const shown = `${counted(packets.length, 'packet')}${span}`;
+  return [
+    `<title>${escapeMarkup(title)}</title>`,
+    `<desc>${escapeMarkup(shown)}</desc>`,
+    `<style>\n${ladderStyle((name) => paperColors[name])}\n.ladder .title{font-size:14px;font-weight:600}\n</style>`,
+    `<rect width="${width}" height="${n(height)}" fill="${paperColors.paper}"/>`,
+    `<text class="title" x="${MARGIN}" y="26">${escapeMarkup(fitted(title, (width - 2 * MARGIN) * 0.78))}</text>`,
+    `<text class="faint" x="${MARGIN}" y="44">${escapeMarkup(shown)}</text>`,
+  ];
+}
+
+function names({ a, b }: Connection, { left, right }: Frame, top: number): string {
+  const room = (right - left) / 2 - 12;
+  const end = (x: number, anchor: string, { address, qpn }: { address: string; qpn: number }) =>
+    `<text class="end" x="${x}" y="${top - 26}" text-anchor="${anchor}">${escapeMarkup(fitted(address, room * 0.9))}</text>` +
+    `<text class="faint" x="${x}" y="${top - 11}" text-anchor="${anchor}">${formatQp(qpn)}</text>`;
+  const head = (x: number, text: string) =>
+    `<text class="faint" x="${x}" y="${top - 11}" text-anchor="end">${text}</text>`;
+  return (
+    head(FRAME_RIGHT, 'Frame') + head(TIME_RIGHT, 'Seconds') + end(left, 'start', a) + end(right, 'end', b)
+  );
+}
+
+function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: Frame, width: number): string {
+  const { left, right, rowHeight, embedded } = frame;
+  const kind = kindOf(packet);
+  const label = packetLabel(packet);
+  const notes = packetNotes(packet).join(', ');
+  const number = packet.part > 0 ? `${packet.frame}.${packet.part}` : String(packet.frame);
+  const hasText = rowHeight >= ROW_WITH_TEXT;
+  // Where there is text the line stands below it.
+  const line = hasText ? y + Math.min(rowHeight / 2 - 3, 7) : y;
+  const [tail, tip, back] = packet.from === 'a' ? [left, right - 1, -1] : [right, left + 1, 1];
+  const size = Math.min(5, Math.max(2.5, rowHeight / 3));
+  const classes = [
+    `row k-${kind}`,
+    packet.repeatedFrame ? 'repeated' : '',
+    packet.icrc === 'bad' ? 'bad' : '',
+  ];
+  const out = [
+    `<g class="${classes.filter(Boolean).join(' ')}"${embedded ? listOption(packet, `${number}, ${label}`, notes) : ''}>`,
+  ];
+  if (embedded) {
+    out.push(`<rect class="hit" x="0" y="${n(y - rowHeight / 2)}" width="${width}" height="${rowHeight}"/>`);
+  } else if (!hasText) {
+    out.push(`<title>${escapeMarkup(`${number} ${formatSeconds(packet.time)} ${label}`)}</title>`);
+  }
+  out.push(
+    `<line class="line" x1="${tail}" y1="${n(line)}" x2="${n(tip + back * size)}" y2="${n(line)}"/>`,
+    `<path class="head" d="M${tip} ${n(line)}l${n(back * size * 1.7)} ${n(-size * 0.8)}v${n(size * 1.6)}z"/>`,
+  );
+  if (packet.icrc === 'bad') {
+    const x = (left + right) / 2;
+    out.push(`<path class="cross" d="M${n(x - 5)} ${n(line - 5)}l10 10m0 -10l-10 10"/>`);
+  }
+  if (hasText) {
+    const base = n(line - 4);
+    out.push(
+      `<text class="faint" x="${FRAME_RIGHT}" y="${base}" text-anchor="end">${number}</text>`,
+      `<text class="faint" x="${TIME_RIGHT}" y="${base}" text-anchor="end">${formatSeconds(packet.time)}</text>`,
+      `<text class="label" x="${n((left + right) / 2)}" y="${base}" text-anchor="middle">` +
+        `${escapeMarkup(fitted(label, right - left - 24))}</text>`,
+    );
+    if (notes !== '') {
+      const text = escapeMarkup(fitted(notes, NOTES_WIDTH - 20));
+      out.push(`<text class="note" x="${right + 12}" y="${n(line)}">${text}</text>`);
+    }
+  }
+  out.push('</g>');
+  return out.join('');
+}
+
+function listOption(packet: LadderPacket, label: string, notes: string): string {
+  const text = `Frame ${label}${notes === '' ? '' : `, ${notes}`}, at ${formatTime(packet.time)}`;
+  return ` id="${packetId(packet)}" role="option" aria-label="${escapeMarkup(text)}"`;
+}
+
+function gapRow({ y, gap }: LadderRow & { gap: number }, { left, right, rowHeight }: Frame): string {
+  const line = `<line x1="${left}" y1="${n(y)}" x2="${right}" y2="${n(y)}"/>`;
+  if (rowHeight < ROW_WITH_TEXT) return `<g class="gap" role="presentation">${line}</g>`;
+  const text = `${formatDuration(gap)} of silence`;
+  return (
+    `<g class="gap" role="presentation">${line}` +
+    `<text class="label" x="${n((left + right) / 2)}" y="${n(y + 4)}" text-anchor="middle">${text}</text></g>`
+  );
+}
+
+/** The kinds that are there, each with its arrow. */
+function legend(packets: readonly LadderPacket[], y: number): string {
+  const there = new Set<PacketKind>(packets.map(kindOf));
+  const out: string[] = [];
+  let x = MARGIN;
+  for (const kind of PACKET_KINDS) {
+    if (!there.has(kind)) continue;
+    out.push(
+      `<g class="k-${kind}"><line class="line" x1="${n(x)}" y1="${n(y - 4)}" x2="${n(x + 26)}" y2="${n(y - 4)}"/>` +
+        `<text x="${n(x + 32)}" y="${n(y)}">${kindNames[kind]}</text></g>`,
+    );
+    x += 32 + kindNames[kind].length * CHARACTER_WIDTH + 22;
+  }
+  return out.join('\n');
+}

@@ -1,0 +1,52 @@
+/** The colours of a ladder, and the style sheet that the lone SVG and the report share. */
+import { PACKET_KINDS, type PacketKind } from './kind.ts';
+
+/** What a colour is needed for. */
+export type LadderColor = PacketKind | 'text' | 'faint' | 'rule' | 'paper' | 'chosen';
+
+/** On white: each 4.5 : 1 at least; kinds told apart by people with any colour vision, and by dashes and width. */
+export const paperColors: Readonly<Record<LadderColor, string>> = {
+  request: '#0b5cad',
+  response: '#00735a',
+  ack: '#626b78',
+  nak: '#c22d0c',
+  rnr: '#8a2f86',
+  retransmission: '#b65400',
+  cnp: '#7a6100',
+  text: '#1c2430',
+  faint: '#626b78',
+  rule: '#c9cfd8',
+  paper: '#ffffff',
+  chosen: '#e3eefb',
+};
+
+/** Monospaced: the width of a text can be told without a font to measure it with. */
+export const LADDER_FONT = "ui-monospace, 'SFMono-Regular', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+/** Pixels of a character at the font size 11. */
+export const CHARACTER_WIDTH = 6.7;
+
+/** @param color gives a CSS colour, or a `var(--…)` */
+export function ladderStyle(color: (name: LadderColor) => string): string {
+  const kinds = PACKET_KINDS.map(
+    (kind) =>
+      `.k-${kind} .arrow,.k-${kind} .line{stroke:${color(kind)}}` +
+      `.k-${kind} .head,.k-${kind} .note{fill:${color(kind)}}`,
+  );
+  return [
+    `.ladder text{font:11px ${LADDER_FONT};fill:${color('text')}}`,
+    `.ladder .end{font-weight:600;font-size:12px}`,
+    `.ladder .faint,.ladder .gap text{fill:${color('faint')}}`,
+    `.ladder .life{stroke:${color('rule')};stroke-width:1.5}`,
+    `.ladder .gap line{stroke:${color('rule')};stroke-dasharray:2 4}`,
+    `.ladder .line{fill:none;stroke-width:1.4}`,
+    `.ladder .k-nak .line,.ladder .k-rnr .line{stroke-width:2.4}`,
+    `.ladder .k-retransmission .line{stroke-dasharray:7 3;stroke-width:1.8}`,
+    `.ladder .repeated .line{stroke-dasharray:1 3}`,
+    `.ladder .bad .cross{stroke:${color('nak')};stroke-width:2}`,
+    `.ladder .bad .note{fill:${color('nak')}}`,
+    `.ladder .hit{fill:transparent}`,
+    // Letters keep their distance from the lines that they stand over.
+    `.ladder .label{paint-order:stroke;stroke:${color('paper')};stroke-width:4px;stroke-linejoin:round}`,
+    ...kinds.map((rule) => rule.replaceAll(/(^|[,}])\./g, '$1.ladder .')),
+  ].join('\n');
+}

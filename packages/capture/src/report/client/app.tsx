@@ -1,0 +1,70 @@
+/** The page from top to bottom, and what the reader looks at. */
+import { useReducer } from 'preact/hooks';
+import type { ReportData } from '../data.ts';
+import { formatCount } from '../units.ts';
+import { ConnectionView } from './connection.tsx';
+import { ConnectionTable } from './connections.tsx';
+import { Findings } from './findings.tsx';
+import { Header } from './header.tsx';
+import { type Action, firstView, nextView, type View } from './state.ts';
+
+export function App({ data }: { data: ReportData }) {
+  const [view, dispatch] = useReducer(
+    (before: View, action: Action) => nextView(data, before, action),
+    undefined,
+    () => firstView(data),
+  );
+  const connection = data.connections.find(({ id }) => id === view.connection);
+  /** A finding that is shown takes the reader to its connection. */
+  const show = (action: Action) => {
+    dispatch(action);
+    if (action.type === 'packet') return;
+    requestAnimationFrame(() => document.getElementById('connection')?.scrollIntoView({ block: 'start' }));
+  };
+  return (
+    <>
+      <a class="skip" href="#findings">
+        Skip to the findings
+      </a>
+      <Header data={data} />
+      <main>
+        <Findings data={data} show={show} />
+        <ConnectionTable
+          data={data}
+          chosen={view.connection}
+          choose={(id) => show({ type: 'connection', id })}
+        />
+        {connection === undefined ? (
+          <p class="empty">No RoCE connection was seen in this capture.</p>
+        ) : (
+          <ConnectionView
+            key={connection.id}
+            connection={connection}
+            data={data}
+            view={view}
+            dispatch={dispatch}
+          />
+        )}
+      </main>
+      <Footer data={data} />
+    </>
+  );
+}
+
+function Footer({ data: { generator, left } }: { data: ReportData }) {
+  const parts = [
+    left.connections > 0 && `${formatCount(left.connections)} connections`,
+    left.points > 0 && `${formatCount(left.points)} points of plots`,
+    left.messages > 0 && `${formatCount(left.messages)} messages`,
+    left.packets > 0 && `${formatCount(left.packets)} packets of ladders`,
+  ].filter((part) => part !== false);
+  return (
+    <footer>
+      {parts.length > 0 && <p>Left out to keep this file small: {parts.join(', ')}.</p>}
+      <p>
+        Times are seconds since the first frame; frames are numbered from 1, as in Wireshark. Written by{' '}
+        {generator}; this page loads nothing from anywhere.
+      </p>
+    </footer>
+  );
+}

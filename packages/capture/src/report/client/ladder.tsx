@@ -1,0 +1,240 @@
+/** The ladder in the page: filters, zoom, pages of packets, and the chosen packet beside it. */
+import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { LadderPacket } from '../../flow/analysis.ts';
+import { filterLadder, kindNames, kindOf, PACKET_KINDS, type PacketKind } from '../../ladder/kind.ts';
+import { usualGap } from '../../ladder/layout.ts';
+import { ladderColumns, packetId, renderLadder } from '../../ladder/render.ts';
+import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
+import { formatCount, formatEndpoint } from '../units.ts';
+import { PacketDetails } from './packet.tsx';
+import type { Action, View } from './state.ts';
+import { Pager } from './table.tsx';
+import { useWidth } from './width.ts';
+
+/** Packets drawn at a time. */
+const PAGE = 250;
+/** Pixels a packet; the first two show no text. */
+const ROW_HEIGHTS = [6, 12, 20, 26, 36] as const;
+const USUAL_ZOOM = 3;
+/** What Page Up and Page Down skip. */
+const LEAP = 15;
+const LEAST_WIDTH = 640;
+
+interface Props {
+  connection: ReportConnection;
+  data: ReportData;
+  view: View;
+  dispatch: (action: Action) => void;
+}
+
+export function LadderView({ connection, data, view, dispatch }: Props) {
+  const [without, setWithout] = useState<ReadonlySet<PacketKind>>(new Set());
+  const [text, setText] = useState('');
+  const [zoom, setZoom] = useState(USUAL_ZOOM);
+  const [page, setPage] = useState(0);
+  const { ladder } = connection;
+  const present = useMemo(
+    () => PACKET_KINDS.filter((kind) => ladder.some((p) => kindOf(p) === kind)),
+    [ladder],
+  );
+  const shown = useMemo(() => {
+    const kinds = new Set(PACKET_KINDS.filter((kind) => !without.has(kind)));
+    return filterLadder(ladder, { ...view.window, kinds, text });
+  }, [ladder, view.window, without, text]);
+  const place = view.packet;
+  const chosen = place && findPacket(connection, place.frame, place.part);
+  const at = chosen === undefined ? -1 : shown.indexOf(chosen);
+  const pages = Math.max(1, Math.ceil(shown.length / PAGE));
+  const current = Math.min(page, pages - 1);
+
+  // A packet that was chosen elsewhere brings its page.
+  const followed = useRef<unknown>(undefined);
+  if (followed.current !== place) {
+    followed.current = place;
+    const its = Math.floor(at / PAGE);
+    if (at >= 0 && its !== page) setPage(its);
+  }
+
+  const choose = (packet: LadderPacket | undefined) =>
+    dispatch({ type: 'packet', packet: packet && { frame: packet.frame, part: packet.part } });
+  const step = (by: number) => {
+    const next = at < 0 ? current * PAGE : Math.min(Math.max(at + by, 0), shown.length - 1);
+    choose(shown[next]);
+  };
+  const toggle = (kind: PacketKind) => {
+    const next = new Set(without);
+    if (!next.delete(kind)) next.add(kind);
+    setWithout(next);
+    setPage(0);
+  };
+  const all = connection.aToB.packets + connection.bToA.packets;
+  return (
+    <section id="ladder" aria-labelledby="ladder-title">
+      <div class="heading">
+        <h3 id="ladder-title">
+          Ladder <span class="count">{countText(shown.length, ladder.length, all)}</span>
+        </h3>
+        <fieldset class="legend">
+          <legend class="hidden">Packets shown</legend>
+          {present.map((kind) => (
+            <label key={kind} class={`key k-${kind}`}>
+              <input type="checkbox" checked={!without.has(kind)} onChange={() => toggle(kind)} />
+              <i class="swatch" style={`background:var(--${kind})`} />
+              {kindNames[kind]}
+            </label>
+          ))}
+        </fieldset>
+        <label class="field">
+          <span>Filter</span>
+          <input
+            type="search"
+            value={text}
+            placeholder="write, psn 123, #frame"
+            onInput={(event) => {
+              setText(event.currentTarget.value);
+              setPage(0);
+            }}
+          />
+        </label>
+        <label class="field">
+          <span>Zoom</span>
+          <input
+            type="range"
+            min={0}
+            max={ROW_HEIGHTS.length - 1}
+            value={zoom}
+            onInput={(event) => setZoom(Number(event.currentTarget.value))}
+          />
+        </label>
+      </div>
+      {shown.length === 0 ? (
+        <p class="empty">
+          {ladder.length === 0
+            ? 'No packets of this connection were kept.'
+            : 'No packet that was kept matches.'}
+        </p>
+      ) : (
+        <div class={place === undefined ? 'ladder-pane' : 'ladder-pane with-packet'}>
+          <LadderBox
+            {...{ connection, chosen, choose, step }}
+            packets={shown.slice(current * PAGE, (current + 1) * PAGE)}
+            gapAfter={useMemo(() => usualGap(ladder), [ladder])}
+            rowHeight={ROW_HEIGHTS[zoom]!}
+            zoomBy={(by) => setZoom(Math.min(Math.max(zoom + by, 0), ROW_HEIGHTS.length - 1))}
+          />
+          {place !== undefined && (
+            <PacketDetails
+              {...{ connection, data, packet: chosen, frame: place.frame, step, dispatch }}
+              close={() => choose(undefined)}
+            />
+          )}
+        </div>
+      )}
+      {pages > 1 && <Pager page={current} pages={pages} size={PAGE} total={shown.length} go={setPage} />}
+    </section>
+  );
+}
+
+function countText(shown: number, kept: number, all: number): string {
+  if (shown === all) return formatCount(all);
+  if (kept === all) return `${formatCount(shown)} of ${formatCount(all)}`;
+  return `${formatCount(shown)} of ${formatCount(kept)} kept, of ${formatCount(all)} in the capture`;
+}
+
+interface BoxProps {
+  connection: ReportConnection;
+  packets: readonly LadderPacket[];
+  gapAfter: number;
+  rowHeight: number;
+  chosen: LadderPacket | undefined;
+  choose: (packet: LadderPacket | undefined) => void;
+  step: (by: number) => void;
+  zoomBy: (by: number) => void;
+}
+
+function LadderBox({ connection, packets, gapAfter, rowHeight, chosen, choose, step, zoomBy }: BoxProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const width = Math.max(LEAST_WIDTH, useWidth(box));
+  const svg = useMemo(
+    // The page's ladders lack nothing of what a connection's drawing looks at.
+    () => renderLadder({ ...connection, plot: [] }, { packets, width, rowHeight, gapAfter, embedded: true }),
+    [connection, packets.length, packets[0], packets.at(-1), width, rowHeight, gapAfter],
+  );
+  const isHere = chosen !== undefined && packets.includes(chosen);
+  useLayoutEffect(() => {
+    const row = isHere ? document.getElementById(packetId(chosen)) : null;
+    if (row === null) return;
+    row.classList.add('chosen');
+    row.setAttribute('aria-selected', 'true');
+    showWithin(box.current!, row);
+    return () => {
+      row.classList.remove('chosen');
+      row.removeAttribute('aria-selected');
+    };
+  }, [svg, chosen, isHere]);
+  const onKey = (event: KeyboardEvent) => {
+    const keys: Record<string, () => void> = {
+      ArrowDown: () => step(1),
+      ArrowUp: () => step(-1),
+      PageDown: () => step(LEAP),
+      PageUp: () => step(-LEAP),
+      Home: () => choose(packets[0]),
+      End: () => choose(packets.at(-1)),
+      Escape: () => choose(undefined),
+      '+': () => zoomBy(1),
+      '-': () => zoomBy(-1),
+    };
+    const action = keys[event.key];
+    if (action === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    action();
+  };
+  const onClick = (event: MouseEvent) => {
+    const id = (event.target as Element).closest('[role=option]')?.id;
+    if (id !== undefined) choose(packets.find((packet) => packetId(packet) === id));
+  };
+  return (
+    <div
+      ref={box}
+      class="ladder-box"
+      role="listbox"
+      tabIndex={0}
+      aria-label="Packets: arrow keys choose one, plus and minus zoom"
+      aria-activedescendant={isHere ? packetId(chosen) : undefined}
+      onKeyDown={onKey}
+      onClick={onClick}
+    >
+      <Names connection={connection} width={width} />
+      <div role="presentation" dangerouslySetInnerHTML={{ __html: svg }} />
+    </div>
+  );
+}
+
+/** Brings a row into the box, without a move of the page. */
+function showWithin(box: HTMLElement, row: Element): void {
+  const [outer, inner] = [box.getBoundingClientRect(), row.getBoundingClientRect()];
+  const names = box.firstElementChild?.clientHeight ?? 0;
+  const margin = 2 * inner.height;
+  if (inner.top < outer.top + names + margin) box.scrollTop -= outer.top + names + margin - inner.top;
+  else if (inner.bottom > outer.bottom - margin) box.scrollTop += inner.bottom - outer.bottom + margin;
+}
+
+function Names({ connection: { a, b }, width }: { connection: ReportConnection; width: number }) {
+  const { frame, time, left, right } = ladderColumns(width);
+  return (
+    <div class="ladder-names" style={`width:${width}px`} role="presentation">
+      <span class="faint" style={`right:${width - frame}px`}>
+        Frame
+      </span>
+      <span class="faint" style={`right:${width - time}px`}>
+        Seconds
+      </span>
+      <span style={`left:${left}px`}>
+        <b>A</b> {formatEndpoint(a)}
+      </span>
+      <span style={`right:${width - right}px`}>
+        {formatEndpoint(b)} <b>B</b>
+      </span>
+    </div>
+  );
+}

@@ -1,0 +1,85 @@
+/** The report: an analysis as one HTML file that needs nothing but a browser. */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { Analysis } from '../flow/analysis.ts';
+import { ladderStyle } from '../ladder/style.ts';
+import { DEFAULT_LIMITS, type ReportLimits, toReportData } from './data.ts';
+import { embedJson, escapeMarkup } from './escape.ts';
+import { themeStyle } from './themes.ts';
+
+export interface ReportOptions {
+  /** What stands in the title; the file's name unless given. */
+  title?: string | undefined;
+  /** The program that writes the report, for the foot of the page. */
+  generator?: string | undefined;
+  /** How much of everything goes in, at most, over all connections. */
+  limits?: Partial<ReportLimits> | undefined;
+}
+
+/** Seen from src/report as from dist/report. */
+const folder = new URL('../../dist/report/page/', import.meta.url);
+
+/** The page's script or style sheet, which scripts/build-report.mjs has put together. */
+function asset(name: string): string {
+  const url = new URL(name, folder);
+  if (!existsSync(url)) {
+    const error = new Error(`the report's ${fileURLToPath(url)} is not built: run \`npm run build\``);
+    throw Object.assign(error, { code: 'ERR_REPORT_NOT_BUILT' });
+  }
+  return readFileSync(url, 'utf8');
+}
+
+/**
+ * The report of an analysis as a self-contained HTML page. It loads nothing and may load nothing: its policy
+ * (CSP level 3) lets run the one script whose hash it names, and forbids every connection.
+ *
+ * @throws Error (`ERR_REPORT_NOT_BUILT`) where the page's script was not built
+ */
+export function renderReport(analysis: Analysis, options: ReportOptions = {}): string {
+  const script = asset('page.js');
+  const style = asset('page.css');
+  const { generator = 'node-roce' } = options;
+  const data = toReportData(analysis, generator, { ...DEFAULT_LIMITS, ...options.limits });
+  const title = options.title ?? analysis.summary.file?.replace(/^.*\//, '') ?? 'RoCE capture';
+  const hash = createHash('sha256').update(script).digest('base64');
+  const policy =
+    `default-src 'none'; script-src 'sha256-${hash}'; style-src 'unsafe-inline'; img-src data:; ` +
+    "base-uri 'none'; form-action 'none'";
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="generator" content="${escapeMarkup(generator)}">
+<title>${escapeMarkup(title)} – RoCE report</title>
+<link rel="icon" href="data:,">
+<style>
+${themeStyle()}
+${style}${ladderStyle((name) => `var(--${name})`)}
+</style>
+</head>
+<body>
+<div id="page">
+${withoutScript(analysis, title)}</div>
+<script type="application/json" id="data">${embedJson(data)}</script>
+<script>${script}</script>
+</body>
+</html>
+`;
+}
+
+/** What a reader sees where scripts don't run, as in a mail program's preview. */
+function withoutScript({ findings }: Analysis, title: string): string {
+  const items = findings.map(
+    ({ severity, text, hint }) =>
+      `<li><b>${severity}</b>: ${escapeMarkup(text)} <i>${escapeMarkup(hint)}</i></li>\n`,
+  );
+  return `<noscript><main><h1>${escapeMarkup(title)}</h1>
+<p>The tables, plots and ladders of this report need its script. The findings are:</p>
+<ul>
+${items.join('')}</ul></main></noscript>
+`;
+}
