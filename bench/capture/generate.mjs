@@ -3,7 +3,7 @@
  * Makes captures of any length, to measure readers by and to look at reports with:
  *
  *     node bench/capture/generate.mjs big.pcap --bytes 1073741824
- *     node bench/capture/generate.mjs report.pcapng --packets 100000 --loss 0.001 --rnr 0.01 --marked 0.002
+ *     node bench/capture/generate.mjs report.pcapng --packets 100000 --loss 0.004 --rnr 0.01 --marked 0.002
  *
  * Reliable connections between a few hosts as host 1 sees them, half of them with the requester there, with WRITEs,
  * SENDs, READs and atomics, their ACKs, and what losses bring: NAKs, packets sent again, timeouts. Every ICRC is
@@ -102,6 +102,8 @@ function makeConnections({ connections, seed, rate, ...options }) {
     const connection = new Connection({
       ...options,
       atRequester,
+      // One program in three waits for each message.
+      depth: i % 3 === 2 ? 1 : 8,
       seed: random.next(),
       firstPsn: random.between(0, 0xff_ffff),
       start: random.between(0, 1000),

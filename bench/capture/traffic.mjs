@@ -16,8 +16,7 @@ const MIX = [
   { operation: 'FETCH_ADD', below: 1, least: 8, most: 8 },
 ];
 
-/** Messages posted at once, and PSNs out. */
-const DEPTH = 8;
+/** PSNs out. */
 const WINDOW = 256;
 /** Every so many packets of a long message ask for an ACK. */
 const ACK_INTERVAL = 64;
@@ -61,6 +60,7 @@ class Fifo {
  * @property {boolean} atRequester the tap is where the requester is, else where the responder is
  * @property {number} pathMtu bytes
  * @property {number} firstPsn
+ * @property {number} depth messages posted at once; with 1 what is lost is the timer's to find
  * @property {number} start µs
  * @property {number} delay one way, µs
  * @property {number} rate bits per second
@@ -159,7 +159,7 @@ export class Connection {
   // ------------------------------------------------------------- requester
 
   #post() {
-    while (this.#messages.length < DEPTH) {
+    while (this.#messages.length < this.#o.depth) {
       const draw = this.#random.unit();
       const { operation, least, most } = MIX.find(({ below }) => draw < below);
       const bytes = Math.round(least * (most / least) ** this.#random.unit());
@@ -226,8 +226,9 @@ export class Connection {
   #goBack(cause) {
     this.#cause = cause;
     this.#next = this.#una;
-    this.#cursor = this.#messages.findIndex(({ first, packets }) => first + packets > this.#una);
-    this.#cursorPacket = this.#una - this.#messages[this.#cursor].first;
+    const at = this.#messages.findIndex(({ first, packets }) => first + packets > this.#una);
+    this.#cursor = Math.max(0, at);
+    this.#cursorPacket = at < 0 ? 0 : this.#una - this.#messages[at].first;
     this.#deadline = this.#now + TIMEOUT;
   }
 
