@@ -55,7 +55,7 @@ describe.each(['capture.pcap', 'capture.pcapng'])('%s', (name) => {
     '--packets',
     '30000',
     '--loss',
-    '0.002',
+    '0.01',
     '--rnr',
     '0.05',
     '--marked',
