@@ -12,6 +12,7 @@ import {
 import { type DeviceEvent, type TakenEvent, takeEvent, withElement } from './async-events.ts';
 import { CompletionChannel } from './completion-channel.ts';
 import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
+import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import {
   closedError,
@@ -87,6 +88,7 @@ export class Device implements AsyncDisposable {
   readonly #emitter = new EventEmitter<{ event: [DeviceEvent]; close: [] }>();
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = (): void => void this.#close(this.#signal?.reason).catch(() => {});
+  #linkDowned = 0;
   #closing: Promise<void> | undefined;
 
   constructor(engine: Engine, events: { target: EngineEvents | undefined }, signal?: AbortSignal) {
@@ -114,6 +116,7 @@ export class Device implements AsyncDisposable {
   }
 
   #tell(event: DeviceEvent): void {
+    if (event.type === 'PORT_ERR') this.#linkDowned++;
     this.#objects.events.push(event);
     // Not from inside of a turn: a listener may call what it likes, and throw.
     queueMicrotask(() => this.#emitter.emit('event', event));
@@ -157,10 +160,13 @@ export class Device implements AsyncDisposable {
     return channel;
   }
 
-  /** Counts of packets, drops and retransmissions; the link's under `link`. */
-  async counters(): Promise<Record<string, number> & { link: Record<string, number> }> {
+  /**
+   * Counts of packets, drops and retransmissions over all queue pairs, also those that are gone; under rxe's
+   * and mlx5's names in `rxe` and `mlx5`, the link's in `link` (docs/counters.md).
+   */
+  async counters(): Promise<DeviceCounters> {
     const counts = await this.#engine.call('counters');
-    return Object.assign(counts, { link: await this.#engine.call('linkStats') }) as never;
+    return deviceCounters(counts, await this.#engine.call('linkStats'), this.#linkDowned);
   }
 
   /**

@@ -6,6 +6,7 @@ import { randomFillSync } from 'node:crypto';
 import type { Link, NetworkInterface } from '@node-roce/link';
 import {
   Adapter,
+  type AdapterCounts,
   type AdapterOptions,
   type AsyncEvent,
   type DeviceLimits,
@@ -56,7 +57,7 @@ export interface Commands {
   destroyQp(qpn: number): void;
   attachMcast(qpn: number, group: Uint8Array): void;
   detachMcast(qpn: number, group: Uint8Array): void;
-  counters(): Record<string, number>;
+  counters(): AdapterCounts;
   qpCounters(qpn: number): ReturnType<Adapter['qpCounters']>;
   linkStats(): Record<string, number>;
 }

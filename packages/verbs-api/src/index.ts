@@ -37,6 +37,7 @@ export {
   exchangeAsClient,
   exchangeAsServer,
 } from './connection.ts';
+export type { DeviceCounters, QueuePairCounters } from './counters.ts';
 export { Device, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export {

@@ -22,6 +22,7 @@ import {
   defaultGid,
   gidBytes,
 } from './connection.ts';
+import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { closedError, type Engine } from './engine.ts';
 import type { MemoryWindow } from './memory-window.ts';
 import type { DeviceObjects } from './objects.ts';
@@ -248,9 +249,12 @@ export class QueuePair implements AsyncDisposable {
     return this.#engine.call('detachMcast', this.qpNum, gidBytes(group));
   }
 
-  /** Counts of this queue pair: packets, retransmissions, NAKs. */
-  counters(): Promise<Record<string, number>> {
-    return this.#engine.call('qpCounters', this.qpNum) as Promise<unknown> as Promise<Record<string, number>>;
+  /**
+   * Counts of this queue pair: packets, retransmissions, NAKs; under rxe's and mlx5's names in `rxe` and `mlx5`
+   * (docs/counters.md).
+   */
+  async counters(): Promise<QueuePairCounters> {
+    return queuePairCounters(await this.#engine.call('qpCounters', this.qpNum));
   }
 
   /**
