@@ -197,6 +197,52 @@ export const commands: readonly CommandSpec[] = [
     load: () => import('./commands/dump.ts'),
   },
   {
+    usage: 'capture',
+    summary: 'Capture the RoCE packets of an interface, into a file or as a live table',
+    description:
+      'A filter in the kernel takes RoCE v2 (UDP to port 4791) and v1, with or without VLAN tags. Without -w a table of\n' +
+      'the flows is shown each second; where stdout is no terminal, a line with the totals. Ctrl-C ends the capture, with a\n' +
+      'valid file. Frames that the kernel had no room for are counted. Needs the capability CAP_NET_RAW.\n' +
+      'A network card that does RoCE in hardware does not show its own packets to the kernel: capture at a mirror port.',
+    options: [
+      { flags: '-i, --interface <name>', summary: 'Network interface', parse: text },
+      {
+        flags: '-w, --write <file>',
+        summary: 'Write pcapng into this file; - for standard output',
+        parse: text,
+      },
+      { flags: '--live', summary: 'Show the table although a file is written' },
+      {
+        flags: '-c, --count <frames>',
+        summary: 'Stop after so many frames',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+      { flags: '-d, --duration <seconds>', summary: 'Stop after this time', parse: seconds },
+      {
+        flags: '-s, --snaplen <bytes>',
+        summary: 'Bytes to keep of a frame; 96 are enough for all headers, but not for ICRCs',
+        parse: integer(64, 262_144),
+        fallback: 262_144,
+      },
+      {
+        flags: '--buffer <bytes>',
+        summary: 'Room for frames that wait in the kernel (K, M, G allowed)',
+        parse: integer(2 ** 20, 2 ** 30),
+        fallback: '64M',
+      },
+      { flags: '--mirrors', summary: 'Also take ERSPAN (GRE) and VXLAN, as a mirror port may bring them' },
+      { flags: '--host-only', summary: 'No promiscuous mode: only frames from and to this machine' },
+      json('Print one JSON object a second, and one at the end'),
+    ],
+    examples: [
+      ['capture -i eth0', 'a table of what passes'],
+      ['capture -i eth0 -w trace.pcapng --live', 'the same while a file is written'],
+      ['capture -i eth0 -w headers.pcapng -s 96 -d 60', 'a minute of headers'],
+      ['capture -i eth0 -w - | wireshark -k -i -', 'look at it with Wireshark'],
+    ],
+    load: () => import('./commands/capture.ts'),
+  },
+  {
     usage: 'devinfo',
     summary: 'List the devices: interfaces with their GIDs, MTU and limits',
     description: 'Every interface with an address can be a device. No privilege is needed.',

@@ -1,12 +1,14 @@
 /** Where a command reads and writes: data on stdout, messages on stderr, progress only for eyes. */
-import type { Readable } from 'node:stream';
+import { type Readable, Writable } from 'node:stream';
 import { createColors } from 'picocolors';
 
 /** An output: `process.stdout` is one, a collector in a test another. */
 export interface Sink {
-  write(text: string): unknown;
+  /** Calls back when there is room for more. */
+  write(text: string | Uint8Array, done?: (error?: Error | null) => void): unknown;
   isTTY?: boolean;
   columns?: number;
+  rows?: number;
 }
 
 /** What a command is given of its process. */
@@ -41,6 +43,8 @@ export class Terminal {
   #pending: string[] = [];
   #pendingLength = 0;
   #progressShown = false;
+  /** Lines of the last `redraw`, which the next one replaces. */
+  #drawn = 0;
 
   constructor(streams: Streams) {
     this.stdin = streams.stdin;
@@ -50,6 +54,20 @@ export class Terminal {
     this.#stderr = streams.stderr;
     this.colors = createColors(wantsColor(streams.stdout, streams.env));
     this.errColors = createColors(wantsColor(streams.stderr, streams.env));
+  }
+
+  /** Whether somebody looks at the data as they come. */
+  get isTTY(): boolean {
+    return this.#stdout.isTTY === true;
+  }
+
+  /** Of the terminal that shows stdout; what is usual where that is none. */
+  get rows(): number {
+    return this.#stdout.rows ?? 24;
+  }
+
+  get columns(): number {
+    return this.#stdout.columns ?? 80;
   }
 
   /** Writes one line of data. Lines are gathered, as a write a line would be a system call a line. */
@@ -64,6 +82,25 @@ export class Terminal {
     this.line(JSON.stringify(value, (_key, v) => (typeof v === 'bigint' ? v.toString() : v)));
   }
 
+  /**
+   * Writes lines of data in the place of those of the last call, if nothing else was written since; where stdout
+   * is no terminal, below them.
+   */
+  redraw(lines: readonly string[]): void {
+    const above = this.isTTY && this.#drawn > 0 ? `\u001b[${this.#drawn}A\u001b[J` : '';
+    this.flush();
+    this.#stdout.write(`${above}${lines.join('\n')}\n`);
+    this.#drawn = lines.length;
+  }
+
+  /** Stdout for bytes instead of lines. Ending it leaves stdout open. */
+  binary(): Writable {
+    this.flush();
+    return new Writable({
+      write: (chunk: Uint8Array, _encoding, done) => void this.#stdout.write(chunk, done),
+    });
+  }
+
   /** Hands what was gathered to stdout; called at the end of every command and before a long wait. */
   flush(): void {
     this.#clearProgress();
@@ -71,12 +108,14 @@ export class Terminal {
     const text = `${this.#pending.join('\n')}\n`;
     this.#pending = [];
     this.#pendingLength = 0;
+    this.#drawn = 0;
     this.#stdout.write(text);
   }
 
   /** Writes a message for the person in front of the screen, in order with the data. */
   message(text: string): void {
     this.flush();
+    this.#drawn = 0;
     this.#stderr.write(`${text}\n`);
   }
 
