@@ -1,4 +1,5 @@
 /** What a packet is in the eyes of a reader: decides its colour, and what a filter asks for. */
+import { AethKind, aethKind, Opcode, OperationBits, opcodeInfo } from '@node-roce/wire';
 import type { LadderPacket } from '../flow/analysis.ts';
 
 /** In the order in which legends and filters show them. */
@@ -15,26 +16,16 @@ export const kindNames: Readonly<Record<PacketKind, string>> = {
   cnp: 'CNP',
 };
 
-/** IBTA vol 1 §9.2.1 and annex A17: the whole opcode of a CNP, and the operations that answer. */
-const CNP = 0x81;
-const READ_RESPONSE_FIRST = 0x0d;
-const READ_RESPONSE_ONLY = 0x10;
-const ACKNOWLEDGE = 0x11;
-const ATOMIC_ACKNOWLEDGE = 0x12;
-
-/** IBTA vol 1 §9.7.5.1.1, table 43: bits 6:5 of the syndrome. */
-const SyndromeKind = { RNR: 1, NAK: 3 } as const;
-
+/** What a packet is; of several answers the most telling one. */
 export function kindOf({ opcode, aeth, retransmission }: LadderPacket): PacketKind {
-  if (opcode === CNP) return 'cnp';
-  const operation = opcode & 0x1f;
-  const syndrome = aeth === undefined ? 0 : (aeth.syndrome >> 5) & 3;
-  if (syndrome === SyndromeKind.RNR) return 'rnr';
-  if (syndrome === SyndromeKind.NAK) return 'nak';
+  if (opcode === Opcode.CNP) return 'cnp';
+  const answer = aeth === undefined ? AethKind.ACK : aethKind(aeth.syndrome);
+  if (answer === AethKind.RNR_NAK) return 'rnr';
+  if (answer === AethKind.NAK) return 'nak';
   if (retransmission !== undefined) return 'retransmission';
-  if (operation === ACKNOWLEDGE) return 'ack';
-  const answers = operation >= READ_RESPONSE_FIRST && operation <= READ_RESPONSE_ONLY;
-  return answers || operation === ATOMIC_ACKNOWLEDGE ? 'response' : 'request';
+  const info = opcodeInfo(opcode);
+  if (info?.operation === OperationBits.ACKNOWLEDGE) return 'ack';
+  return info?.isResponse ? 'response' : 'request';
 }
 
 /** What a ladder is to show of its packets; what is absent lets everything pass. */
@@ -43,7 +34,7 @@ export interface LadderFilter {
   from?: number | undefined;
   to?: number | undefined;
   kinds?: ReadonlySet<PacketKind> | undefined;
-  /** Part of a packet's label (`write`, `psn 0x12`, `nak`), upper or lower case, or `#` and a frame's number. */
+  /** Part of a packet's label (`write`, `psn 12`, `nak`) in letters of any case, or `#` and the number of a frame. */
   text?: string | undefined;
 }
 

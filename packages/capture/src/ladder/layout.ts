@@ -16,26 +16,28 @@ export function usualGap(packets: readonly LadderPacket[]): number {
   const spans: number[] = [];
   for (let i = 1; i < packets.length; i++) spans.push(packets[i]!.time - packets[i - 1]!.time);
   spans.sort((a, b) => a - b);
-  return Math.max(LEAST_GAP, USUAL_TIMES * (spans[spans.length >> 1] ?? 0));
+  return Math.max(LEAST_GAP, USUAL_TIMES * (spans[(spans.length - 1) >> 1] ?? 0));
 }
 
 /**
  * @param rowHeight pixels of a row; y is the middle of one
  * @param gapAfter nanoseconds of silence from which on there is a row for it
+ * @param before the packet before the first one: the silence between them is shown too
  * @returns the rows in order, and the height of all
  */
 export function layoutLadder(
   packets: readonly LadderPacket[],
   rowHeight: number,
   gapAfter: number,
+  before?: LadderPacket,
 ): { rows: LadderRow[]; height: number } {
   const rows: LadderRow[] = [];
-  let before: LadderPacket | undefined;
+  let last = before;
   for (const packet of packets) {
-    const gap = before === undefined ? 0 : packet.time - before.time;
+    const gap = last === undefined ? 0 : packet.time - last.time;
     if (gap >= gapAfter) rows.push({ y: (rows.length + 0.5) * rowHeight, gap });
     rows.push({ y: (rows.length + 0.5) * rowHeight, packet });
-    before = packet;
+    last = packet;
   }
   return { rows, height: rows.length * rowHeight };
 }

@@ -22,7 +22,9 @@ import { CHARACTER_WIDTH, ladderStyle, paperColors } from './style.ts';
 export interface LadderOptions {
   /** What is drawn of `connection.ladder`; all of it unless given. */
   packets?: readonly LadderPacket[] | undefined;
-  /** Pixels, 640 or more. */
+  /** Where they are the middle of a longer ladder: the packet before them, for the silence between. */
+  before?: LadderPacket | undefined;
+  /** Pixels, 640 … 10,000. */
   width?: number | undefined;
   /** Pixels a packet, 4 … 60; below 15 there is no room for text. */
   rowHeight?: number | undefined;
@@ -60,19 +62,27 @@ export const ladderColumns = (width: number) => ({
 export const packetId = ({ frame, part }: { frame: number; part: number }): string =>
   `packet-${frame}-${part}`;
 
+/** What a ladder needs of a connection. */
+export type LadderSubject = Pick<Connection, 'transport' | 'a' | 'b' | 'ladder'>;
+
 /**
  * The ladder of a connection as SVG.
  *
  * @throws RangeError (`ERR_OUT_OF_RANGE`) for a width or row height outside of what the options allow
  */
-export function renderLadder(connection: Connection, options: LadderOptions = {}): string {
+export function renderLadder(connection: LadderSubject, options: LadderOptions = {}): string {
   const { packets = connection.ladder, width = 980, rowHeight = 24, embedded = false } = options;
   requireRange('width', width, LEAST_WIDTH, 10_000);
   requireRange('rowHeight', rowHeight, LEAST_ROW, MOST_ROW);
-  const { rows, height } = layoutLadder(packets, rowHeight, options.gapAfter ?? usualGap(packets));
+  const { rows, height } = layoutLadder(
+    packets,
+    rowHeight,
+    options.gapAfter ?? usualGap(packets),
+    options.before,
+  );
   const frame: Frame = { ...ladderColumns(width), rowHeight, embedded };
-  const top = embedded ? MARGIN / 2 : 52 + NAMES_HEIGHT;
-  const foot = embedded ? MARGIN / 2 : 44;
+  const top = embedded ? 0 : 52 + NAMES_HEIGHT;
+  const foot = embedded ? 0 : 44;
   const total = top + height + foot;
 
   const out: string[] = [
@@ -115,7 +125,7 @@ function fitted(text: string, pixels: number): string {
 }
 
 function heading(
-  connection: Connection,
+  connection: LadderSubject,
   packets: readonly LadderPacket[],
   given: string | undefined,
   width: number,
@@ -137,7 +147,7 @@ function heading(
   ];
 }
 
-function names({ a, b }: Connection, { left, right }: Frame, top: number): string {
+function names({ a, b }: LadderSubject, { left, right }: Frame, top: number): string {
   const room = (right - left) / 2 - 12;
   const end = (x: number, anchor: string, { address, qpn }: { address: string; qpn: number }) =>
     `<text class="end" x="${x}" y="${top - 26}" text-anchor="${anchor}">${escapeMarkup(fitted(address, room * 0.9))}</text>` +

@@ -11,7 +11,7 @@ export const paperColors: Readonly<Record<LadderColor, string>> = {
   ack: '#626b78',
   nak: '#c22d0c',
   rnr: '#8a2f86',
-  retransmission: '#b65400',
+  retransmission: '#a34a00',
   cnp: '#7a6100',
   text: '#1c2430',
   faint: '#626b78',

@@ -35,7 +35,7 @@ export function formatBytes(bytes: number): string {
   const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
   let value = bytes;
   let unit = 0;
-  while (Math.abs(value) >= 999.5 && unit < units.length - 1) {
+  while (Math.abs(value) >= 1023.5 && unit < units.length - 1) {
     value /= 1024;
     unit++;
   }

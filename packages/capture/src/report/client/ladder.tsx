@@ -3,7 +3,7 @@ import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { LadderPacket } from '../../flow/analysis.ts';
 import { filterLadder, kindNames, kindOf, PACKET_KINDS, type PacketKind } from '../../ladder/kind.ts';
 import { usualGap } from '../../ladder/layout.ts';
-import { ladderColumns, packetId, renderLadder } from '../../ladder/render.ts';
+import { type LadderOptions, ladderColumns, packetId, renderLadder } from '../../ladder/render.ts';
 import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
 import { formatCount, formatEndpoint } from '../units.ts';
 import { PacketDetails } from './packet.tsx';
@@ -13,6 +13,8 @@ import { useWidth } from './width.ts';
 
 /** Packets drawn at a time. */
 const PAGE = 250;
+/** … and in one SVG. */
+const CHUNK = 12;
 /** Pixels a packet; the first two show no text. */
 const ROW_HEIGHTS = [6, 12, 20, 26, 36] as const;
 const USUAL_ZOOM = 3;
@@ -46,6 +48,8 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
   const at = chosen === undefined ? -1 : shown.indexOf(chosen);
   const pages = Math.max(1, Math.ceil(shown.length / PAGE));
   const current = Math.min(page, pages - 1);
+  const drawn = useMemo(() => shown.slice(current * PAGE, (current + 1) * PAGE), [shown, current]);
+  const gapAfter = useMemo(() => usualGap(ladder), [ladder]);
 
   // A packet that was chosen elsewhere brings its page.
   const followed = useRef<unknown>(undefined);
@@ -117,8 +121,9 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
         <div class={place === undefined ? 'ladder-pane' : 'ladder-pane with-packet'}>
           <LadderBox
             {...{ connection, chosen, choose, step }}
-            packets={shown.slice(current * PAGE, (current + 1) * PAGE)}
-            gapAfter={useMemo(() => usualGap(ladder), [ladder])}
+            packets={drawn}
+            before={shown[current * PAGE - 1]}
+            gapAfter={gapAfter}
             rowHeight={ROW_HEIGHTS[zoom]!}
             zoomBy={(by) => setZoom(Math.min(Math.max(zoom + by, 0), ROW_HEIGHTS.length - 1))}
           />
@@ -144,6 +149,7 @@ function countText(shown: number, kept: number, all: number): string {
 interface BoxProps {
   connection: ReportConnection;
   packets: readonly LadderPacket[];
+  before: LadderPacket | undefined;
   gapAfter: number;
   rowHeight: number;
   chosen: LadderPacket | undefined;
@@ -152,13 +158,22 @@ interface BoxProps {
   zoomBy: (by: number) => void;
 }
 
-function LadderBox({ connection, packets, gapAfter, rowHeight, chosen, choose, step, zoomBy }: BoxProps) {
+function LadderBox({
+  connection,
+  packets,
+  before,
+  gapAfter,
+  rowHeight,
+  chosen,
+  choose,
+  step,
+  zoomBy,
+}: BoxProps) {
   const box = useRef<HTMLDivElement>(null);
   const width = Math.max(LEAST_WIDTH, useWidth(box));
-  const svg = useMemo(
-    // The page's ladders lack nothing of what a connection's drawing looks at.
-    () => renderLadder({ ...connection, plot: [] }, { packets, width, rowHeight, gapAfter, embedded: true }),
-    [connection, packets.length, packets[0], packets.at(-1), width, rowHeight, gapAfter],
+  const drawings = useMemo(
+    () => drawChunks(connection, packets, { before, width, rowHeight, gapAfter, embedded: true }),
+    [connection, packets, before, width, rowHeight, gapAfter],
   );
   const isHere = chosen !== undefined && packets.includes(chosen);
   useLayoutEffect(() => {
@@ -171,7 +186,7 @@ function LadderBox({ connection, packets, gapAfter, rowHeight, chosen, choose, s
       row.classList.remove('chosen');
       row.removeAttribute('aria-selected');
     };
-  }, [svg, chosen, isHere]);
+  }, [drawings, chosen, isHere]);
   const onKey = (event: KeyboardEvent) => {
     const keys: Record<string, () => void> = {
       ArrowDown: () => step(1),
@@ -205,9 +220,25 @@ function LadderBox({ connection, packets, gapAfter, rowHeight, chosen, choose, s
       onClick={onClick}
     >
       <Names connection={connection} width={width} />
-      <div role="presentation" dangerouslySetInnerHTML={{ __html: svg }} />
+      {drawings.map((svg, i) => (
+        <div key={i} class="rows" role="presentation" dangerouslySetInnerHTML={{ __html: svg }} />
+      ))}
     </div>
   );
+}
+
+/** The packets in drawings of so many rows that one fits on a sheet of paper and none is cut in two. */
+function drawChunks(
+  connection: ReportConnection,
+  packets: readonly LadderPacket[],
+  options: LadderOptions,
+): string[] {
+  const drawings: string[] = [];
+  for (let at = 0; at < packets.length; at += CHUNK) {
+    const chunk = { packets: packets.slice(at, at + CHUNK), before: packets[at - 1] ?? options.before };
+    drawings.push(renderLadder(connection, { ...options, ...chunk }));
+  }
+  return drawings;
 }
 
 /** Brings a row into the box, without a move of the page. */
@@ -221,18 +252,20 @@ function showWithin(box: HTMLElement, row: Element): void {
 
 function Names({ connection: { a, b }, width }: { connection: ReportConnection; width: number }) {
   const { frame, time, left, right } = ladderColumns(width);
+  // On paper the ladder gets another width: all of it scales.
+  const part = (x: number) => `${(100 * x) / width}%`;
   return (
     <div class="ladder-names" style={`width:${width}px`} role="presentation">
-      <span class="faint" style={`right:${width - frame}px`}>
+      <span class="faint" style={`right:${part(width - frame)}`}>
         Frame
       </span>
-      <span class="faint" style={`right:${width - time}px`}>
+      <span class="faint" style={`right:${part(width - time)}`}>
         Seconds
       </span>
-      <span style={`left:${left}px`}>
+      <span style={`left:${part(left)}`}>
         <b>A</b> {formatEndpoint(a)}
       </span>
-      <span style={`right:${width - right}px`}>
+      <span style={`right:${part(width - right)}`}>
         {formatEndpoint(b)} <b>B</b>
       </span>
     </div>

@@ -137,7 +137,10 @@ function latencyOf(points: ReportConnection['latency']): ChartContent {
     data: [points.map(({ time }) => time / NANOSECONDS), points.map(({ nanoseconds }) => nanoseconds)],
     series: [{ paths: () => null, points: { show: drawPoints('dot', () => themeColor('request'), 2) } }],
     y: { distr: 3, range: (_u, least, most) => decades(least ?? 1, most ?? 10) },
-    yAxis: { values: (_u, splits) => splits.map((split) => (split === null ? '' : formatDuration(split))) },
+    yAxis: {
+      splits: (_u, _axis, low, high) => powersOfTen(low, high),
+      values: (_u, splits) => splits.map(formatDuration),
+    },
   };
 }
 
@@ -146,3 +149,9 @@ const decades = (least: number, most: number): [number, number] => {
   const low = 10 ** Math.floor(Math.log10(least));
   return [low, Math.max(low * 10, 10 ** Math.ceil(Math.log10(most)))];
 };
+
+function powersOfTen(low: number, high: number): number[] {
+  const powers: number[] = [];
+  for (let power = low; power <= high * 1.001; power *= 10) powers.push(power);
+  return powers;
+}

@@ -1,0 +1,171 @@
+/** Values of an analysis for tests of what is drawn from them: whole, and plain unless told otherwise. */
+import { Opcode, opcodeInfo } from '@node-roce/wire';
+import type {
+  Analysis,
+  Connection,
+  DirectionCounts,
+  Finding,
+  LadderPacket,
+  Message,
+  MessageCounts,
+} from '../src/flow/analysis.ts';
+
+/** A SEND from `a`; the name follows the opcode. */
+export function ladderPacket(given: Partial<LadderPacket> = {}): LadderPacket {
+  const opcode = given.opcode ?? Opcode.RC_SEND_ONLY;
+  return {
+    frame: 1,
+    part: 0,
+    time: 0,
+    from: 'a',
+    opcode,
+    opcodeName: opcodeInfo(opcode)!.name,
+    psn: 100,
+    destQp: 0x12,
+    payloadLength: 0,
+    ackReq: false,
+    aeth: undefined,
+    reth: undefined,
+    immediate: undefined,
+    retransmission: undefined,
+    repeatedFrame: false,
+    icrc: 'ok',
+    ecnMarked: false,
+    message: undefined,
+    bytes: '',
+    ...given,
+  };
+}
+
+/** An answer from `b` with that syndrome. */
+export const answer = (syndrome: number, text: string, given: Partial<LadderPacket> = {}): LadderPacket =>
+  ladderPacket({
+    from: 'b',
+    opcode: Opcode.RC_ACKNOWLEDGE,
+    aeth: { syndrome, text, msn: 1, credits: undefined },
+    ...given,
+  });
+
+export function message(given: Partial<Message> = {}): Message {
+  return {
+    id: 1,
+    connection: 1,
+    from: 'a',
+    operation: 'SEND',
+    bytes: 1000,
+    firstPsn: 100,
+    lastPsn: 100,
+    packets: 1,
+    retransmitted: 0,
+    firstFrame: 1,
+    lastFrame: 1,
+    start: 0,
+    end: 0,
+    latency: 10_000,
+    outcome: 'completed',
+    failure: undefined,
+    ...given,
+  };
+}
+
+const noPackets = (): DirectionCounts => ({
+  packets: 0,
+  bytes: 0,
+  requests: 0,
+  responses: 0,
+  acks: 0,
+  naks: {},
+  rnrNaks: 0,
+  retransmitted: 0,
+  retransmittedBytes: 0,
+  retransmitCauses: { timeout: 0, 'sequence-nak': 0, 'implied-nak': 0, rnr: 0, adaptive: 0, unknown: 0 },
+  goBacks: 0,
+  repeatedFrames: 0,
+  gaps: 0,
+  missedByCapture: 0,
+  ghostAcks: 0,
+  icrcBad: 0,
+  icrcUnchecked: 0,
+  ecnCapable: 0,
+  ecnMarked: 0,
+  cnps: 0,
+});
+
+const noMessages = (): MessageCounts => ({
+  total: 0,
+  completed: 0,
+  failed: 0,
+  incomplete: 0,
+  bytes: 0,
+  byOperation: {},
+});
+
+export function connection(given: Partial<Connection> = {}): Connection {
+  return {
+    id: 1,
+    transport: 'RC',
+    a: { address: '10.0.0.1', qpn: 0x11 },
+    b: { address: '10.0.0.2', qpn: 0x12 },
+    pairing: 'certain',
+    pairingReason: 'no other pair fits',
+    pathMtu: 1024,
+    start: 0,
+    end: 1e9,
+    firstFrame: 1,
+    lastFrame: 2,
+    aToB: noPackets(),
+    bToA: noPackets(),
+    messagesFromA: noMessages(),
+    messagesFromB: noMessages(),
+    ackLatency: undefined,
+    readRoundTrip: undefined,
+    cnpDelay: undefined,
+    rnrWait: undefined,
+    plot: [],
+    throughput: { span: 1e8, aToB: [], bToA: [] },
+    latency: [],
+    messages: [],
+    ladder: [],
+    ...given,
+  };
+}
+
+export function finding(given: Partial<Finding> = {}): Finding {
+  return {
+    kind: 'retransmissions',
+    severity: 'error',
+    connection: 1,
+    text: 'QP 0x11 → 0x12: 2 packets sent again',
+    hint: 'Look at the drop counters.',
+    start: 0,
+    end: 0,
+    frames: [1],
+    frameCount: 1,
+    ...given,
+  };
+}
+
+export function analysis(given: Partial<Analysis> = {}): Analysis {
+  return {
+    summary: {
+      file: 'trace.pcap',
+      format: 'pcap',
+      linkTypes: ['ETHERNET'],
+      startTime: '2026-01-01T00:00:00.000000000Z',
+      duration: 1e9,
+      frames: 2,
+      rocePackets: 2,
+      otherFrames: 0,
+      damaged: {},
+      cutFrames: 0,
+      superPackets: 0,
+      icrc: { ok: 2, bad: 0, none: 0 },
+      droppedByCapture: undefined,
+      damage: undefined,
+    },
+    findings: [],
+    connections: [],
+    unconnected: 0,
+    ...given,
+  };
+}
