@@ -20,6 +20,7 @@ const arrows: Record<string, readonly string[]> = {
   link: ['wire', 'pcap', 'transport', 'dgram-native'],
   sim: ['wire', 'pcap', 'transport', 'link'],
   'verbs-api': ['wire', 'transport', 'cm', 'link'],
+  ibverbs: ['wire', 'transport', 'link', 'verbs-api'],
   capture: ['wire', 'pcap'],
   cli: ['wire', 'pcap', 'transport', 'cm', 'link', 'sim', 'verbs-api', 'capture', 'dgram-native'],
 };

@@ -1,0 +1,207 @@
+/** Devices: listing, opening, asking. */
+import { listInterfaces } from '@node-roce/link';
+import { invalid } from '@node-roce/transport';
+import { type OpenOptions, openDevice } from '@node-roce/verbs-api';
+import { linkLocalGidFromMac, mtuBytesToEnum } from '@node-roce/wire';
+import {
+  IBV_ATOMIC_HCA,
+  IBV_LINK_LAYER_ETHERNET,
+  IBV_PORT_ACTIVE,
+  IBV_PORT_DOWN,
+  IBV_PORT_IP_BASED_GIDS,
+} from './constants.ts';
+import { failed, minusOne, pointer, status } from './errno.ts';
+import { ibv_context, ibv_device } from './objects.ts';
+import type { ibv_device_attr, ibv_gid, ibv_port_attr } from './structs.ts';
+
+/**
+ * ibv_get_device_list(3): a device for each network interface that has an address.
+ *
+ * @param num_devices element 0 is set to their number (`int *num_devices`)
+ */
+export function ibv_get_device_list(num_devices?: number[] | null): ibv_device[] {
+  const list = listInterfaces().map((nic) => new ibv_device(nic));
+  if (num_devices) num_devices[0] = list.length;
+  return list;
+}
+
+/** ibv_free_device_list(3): nothing has to be freed. */
+export function ibv_free_device_list(_list: readonly ibv_device[]): void {}
+
+/** ibv_get_device_name(3): the interface's name, `eth0`. */
+export function ibv_get_device_name(device: ibv_device): string {
+  return device.name;
+}
+
+/** ibv_get_device_guid(3): EUI-64 of the interface's MAC address; 0 where it has none. */
+export function ibv_get_device_guid(device: ibv_device): bigint {
+  const mac = Uint8Array.from(device.interface.mac.split(':'), (part) => Number.parseInt(part, 16));
+  if (mac.every((byte) => byte === 0)) return 0n;
+  return new DataView(linkLocalGidFromMac(mac).buffer).getBigUint64(8);
+}
+
+/**
+ * ibv_open_device(3): null and errno EADDRINUSE where UDP port 4791 of an address is taken, by an rxe or an
+ * mlx5 device say, or by another context: a device can be open once at a time.
+ *
+ * @param options what `openDevice` of verbs-api takes: `address` for one address of the interface instead of all,
+ *   `link`, `engine`, `trace`, …
+ */
+export function ibv_open_device(device: ibv_device, options: OpenOptions = {}): Promise<ibv_context | null> {
+  const given = options.address !== undefined || typeof options.link === 'object';
+  const where = given ? options : { interface: device.name, ...options };
+  return pointer(async () => new ibv_context(device, await openDevice(where)));
+}
+
+/** ibv_close_device(3). What was made with it ends without a word to its peers. */
+export function ibv_close_device(context: ibv_context): Promise<number> {
+  return status(() => context.verbs.close());
+}
+
+/** ibv_query_device(3): fills `device_attr`. */
+export function ibv_query_device(
+  context: ibv_context,
+  device_attr: Partial<ibv_device_attr>,
+): Promise<number> {
+  return status(() => {
+    const device = context.verbs.query();
+    const guid = BigInt(`0x${device.nodeGuid.replaceAll(':', '')}`);
+    const filled: ibv_device_attr = {
+      fw_ver: '',
+      node_guid: guid,
+      sys_image_guid: guid,
+      max_mr_size: BigInt(device.maxMrSize),
+      // Any alignment will do; what rxe says.
+      page_size_cap: 0xffff_f000n,
+      // "Not assigned" (IBTA vol 1 §14.2.5.3), as rxe has it.
+      vendor_id: 0xff_ffff,
+      vendor_part_id: 0,
+      hw_ver: 0,
+      max_qp: device.maxQp,
+      max_qp_wr: device.maxQpWr,
+      device_cap_flags: device.deviceCapFlags,
+      max_sge: device.maxSge,
+      max_sge_rd: device.maxSge,
+      max_cq: device.maxCq,
+      max_cqe: device.maxCqe,
+      max_mr: device.maxMr,
+      max_pd: device.maxPd,
+      max_qp_rd_atom: device.maxQpRdAtom,
+      max_ee_rd_atom: 0,
+      max_res_rd_atom: device.maxQpRdAtom * device.maxQp,
+      max_qp_init_rd_atom: device.maxQpInitRdAtom,
+      max_ee_init_rd_atom: 0,
+      atomic_cap: IBV_ATOMIC_HCA,
+      max_ee: 0,
+      max_rdd: 0,
+      max_mw: device.maxMw,
+      max_raw_ipv6_qp: 0,
+      max_raw_ethy_qp: 0,
+      max_mcast_grp: device.maxMcastGrp,
+      max_mcast_qp_attach: device.maxMcastQpAttach,
+      max_total_mcast_qp_attach: device.maxMcastGrp * device.maxMcastQpAttach,
+      max_ah: device.maxAh,
+      max_fmr: 0,
+      max_map_per_fmr: 0,
+      max_srq: device.maxSrq,
+      max_srq_wr: device.maxSrqWr,
+      max_srq_sge: device.maxSrqSge,
+      max_pkeys: device.pkeyTblLen,
+      // 4.096 µs · 2^15: what rxe says, too, of software that answers when it is scheduled.
+      local_ca_ack_delay: 15,
+      phys_port_cnt: device.physPortCnt,
+    };
+    Object.assign(device_attr, filled);
+  });
+}
+
+/** ibv_query_port(3): fills `port_attr`. EINVAL for a port other than 1. Speed and width are not known: 0. */
+export function ibv_query_port(
+  context: ibv_context,
+  port_num: number,
+  port_attr: Partial<ibv_port_attr>,
+): Promise<number> {
+  return status(async () => {
+    checkPort(port_num);
+    const device = context.verbs.query();
+    const counters: Record<string, unknown> = await context.verbs.counters();
+    const up = device.portState === 'ACTIVE';
+    const filled: ibv_port_attr = {
+      state: up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
+      max_mtu: mtuBytesToEnum(device.maxMtu),
+      active_mtu: mtuBytesToEnum(device.activeMtu),
+      gid_tbl_len: device.gids.length,
+      port_cap_flags: IBV_PORT_IP_BASED_GIDS,
+      max_msg_sz: device.maxMessageSize,
+      bad_pkey_cntr: Number(counters.badPkey ?? 0),
+      qkey_viol_cntr: Number(counters.qkeyViolations ?? 0),
+      pkey_tbl_len: device.pkeyTblLen,
+      lid: 0,
+      sm_lid: 0,
+      lmc: 0,
+      max_vl_num: 1,
+      sm_sl: 0,
+      subnet_timeout: 0,
+      init_type_reply: 0,
+      active_width: 0,
+      active_speed: 0,
+      // LinkUp, or Disabled (IBTA vol 1 §14.2.5.6).
+      phys_state: up ? 5 : 3,
+      link_layer: IBV_LINK_LAYER_ETHERNET,
+      flags: 0,
+      port_cap_flags2: 0,
+    };
+    Object.assign(port_attr, filled);
+  });
+}
+
+/** ibv_query_gid(3): fills `gid.raw`; 0, or −1 and errno. */
+export function ibv_query_gid(
+  context: ibv_context,
+  port_num: number,
+  index: number,
+  gid: Partial<ibv_gid>,
+): Promise<0 | -1> {
+  return minusOne(() => {
+    checkPort(port_num);
+    const { gids } = context.verbs;
+    const entry = gids[index];
+    if (!entry) throw invalid('index', `no GID ${index}`, `0 … ${gids.length - 1}`);
+    gid.raw = entry.gid.slice();
+  });
+}
+
+/** ibv_query_pkey(3): element 0 of `pkey` is set, to the default P_Key 0xffff, the table's one entry. */
+export function ibv_query_pkey(
+  _context: ibv_context,
+  port_num: number,
+  index: number,
+  pkey: number[],
+): Promise<0 | -1> {
+  return minusOne(() => {
+    checkPort(port_num);
+    if (index !== 0) throw invalid('index', `no P_Key ${index}`, '0');
+    pkey[0] = 0xffff;
+  });
+}
+
+/** ibv_get_pkey_index(3): 0 for the default P_Key, else −1 and errno. */
+export function ibv_get_pkey_index(_context: ibv_context, port_num: number, pkey: number): number {
+  try {
+    checkPort(port_num);
+    if (pkey !== 0xffff) throw invalid('pkey', `0x${pkey.toString(16)} is not in the table`, '0xffff');
+    return 0;
+  } catch (error) {
+    failed(error);
+    return -1;
+  }
+}
+
+/** ibv_fork_init(3): nothing has to be done, as no memory is pinned; devices stay with the parent. */
+export function ibv_fork_init(): number {
+  return 0;
+}
+
+export function checkPort(port_num: number): void {
+  if (port_num !== 1) throw invalid('port_num', `no port ${port_num}`, '1');
+}

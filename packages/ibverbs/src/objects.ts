@@ -1,0 +1,253 @@
+/**
+ * The structs that verbs make, with the members that programs read. Each stands before an object of
+ * `@node-roce/verbs-api`, its member `verbs`, for what libibverbs has no call for.
+ */
+import type { NetworkInterface } from '@node-roce/link';
+import { QpStateCode, type QpType } from '@node-roce/transport';
+import type {
+  AddressHandle,
+  CompletionChannel,
+  CompletionQueue,
+  Device,
+  EventElement,
+  MemoryRegion,
+  MemoryWindow,
+  ProtectionDomain,
+  QueuePair,
+  SharedReceiveQueue,
+} from '@node-roce/verbs-api';
+import { IBV_NODE_CA, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_TRANSPORT_IB } from './constants.ts';
+
+/** From an object of verbs-api to the struct before it: completion and async events name the former. */
+const structs = new WeakMap<EventElement, ibv_cq | ibv_qp | ibv_srq>();
+
+/** The struct before an object that an event is about; undefined if it was not made by this package. */
+export function structOf(element: EventElement): ibv_cq | ibv_qp | ibv_srq | undefined {
+  return structs.get(element);
+}
+
+/** `enum ibv_qp_type` of what can be created. */
+export const QP_TYPE_CODES: Partial<Record<QpType, number>> = {
+  RC: IBV_QPT_RC,
+  UC: IBV_QPT_UC,
+  UD: IBV_QPT_UD,
+};
+
+/** A network interface that a device can be opened on. */
+export class ibv_device {
+  readonly node_type = IBV_NODE_CA;
+  readonly transport_type = IBV_TRANSPORT_IB;
+  readonly interface: NetworkInterface;
+
+  constructor(nic: NetworkInterface) {
+    this.interface = nic;
+  }
+
+  /** The interface's name: `eth0`. */
+  get name(): string {
+    return this.interface.name;
+  }
+}
+
+export class ibv_context {
+  readonly device: ibv_device;
+  readonly num_comp_vectors = 1;
+  readonly verbs: Device;
+
+  constructor(device: ibv_device, verbs: Device) {
+    this.device = device;
+    this.verbs = verbs;
+  }
+}
+
+export class ibv_pd {
+  readonly context: ibv_context;
+  readonly verbs: ProtectionDomain;
+  /** Regions by lkey: a scatter/gather element that gives memory finds its address there. */
+  readonly regions = new Map<number, ibv_mr>();
+
+  constructor(context: ibv_context, verbs: ProtectionDomain) {
+    this.context = context;
+    this.verbs = verbs;
+  }
+}
+
+export class ibv_mr {
+  readonly context: ibv_context;
+  pd: ibv_pd;
+  readonly verbs: MemoryRegion;
+
+  constructor(pd: ibv_pd, verbs: MemoryRegion) {
+    this.context = pd.context;
+    this.pd = pd;
+    this.verbs = verbs;
+    pd.regions.set(verbs.lkey, this);
+  }
+
+  /** Address of the first byte, a bigint: synthetic, as memory has no address in JavaScript (docs/memory.md). */
+  get addr(): bigint {
+    return this.verbs.addr;
+  }
+
+  /** The same in the terms of `ibv_sge.addr` and of peers; other than `addr` where it was chosen. */
+  get iova(): bigint {
+    return this.verbs.iova;
+  }
+
+  get length(): number {
+    return this.verbs.length;
+  }
+
+  get lkey(): number {
+    return this.verbs.lkey;
+  }
+
+  get rkey(): number {
+    return this.verbs.rkey;
+  }
+}
+
+export class ibv_mw {
+  readonly context: ibv_context;
+  readonly pd: ibv_pd;
+  readonly verbs: MemoryWindow;
+
+  constructor(pd: ibv_pd, verbs: MemoryWindow) {
+    this.context = pd.context;
+    this.pd = pd;
+    this.verbs = verbs;
+  }
+
+  get handle(): number {
+    return this.verbs.handle;
+  }
+
+  get type(): number {
+    return this.verbs.type;
+  }
+
+  /** The key of the last bind. A program that posts IBV_WR_BIND_MW may set it, as in C; it is set already. */
+  get rkey(): number {
+    return this.verbs.rkey;
+  }
+
+  set rkey(rkey: number) {
+    this.verbs.rkey = rkey;
+  }
+}
+
+export class ibv_comp_channel {
+  readonly context: ibv_context;
+  readonly verbs: CompletionChannel;
+
+  constructor(context: ibv_context, verbs: CompletionChannel) {
+    this.context = context;
+    this.verbs = verbs;
+  }
+
+  get refcnt(): number {
+    return this.verbs.users;
+  }
+}
+
+export class ibv_cq {
+  readonly context: ibv_context;
+  readonly channel: ibv_comp_channel | null;
+  readonly verbs: CompletionQueue;
+
+  constructor(context: ibv_context, channel: ibv_comp_channel | null, verbs: CompletionQueue) {
+    this.context = context;
+    this.channel = channel;
+    this.verbs = verbs;
+    structs.set(verbs, this);
+  }
+
+  get handle(): number {
+    return this.verbs.handle;
+  }
+
+  get cq_context(): unknown {
+    return this.verbs.context;
+  }
+
+  get cqe(): number {
+    return this.verbs.cqe;
+  }
+}
+
+export class ibv_srq {
+  readonly context: ibv_context;
+  readonly pd: ibv_pd;
+  readonly verbs: SharedReceiveQueue;
+
+  constructor(pd: ibv_pd, verbs: SharedReceiveQueue) {
+    this.context = pd.context;
+    this.pd = pd;
+    this.verbs = verbs;
+    structs.set(verbs, this);
+  }
+
+  get handle(): number {
+    return this.verbs.handle;
+  }
+
+  get srq_context(): unknown {
+    return this.verbs.context;
+  }
+}
+
+export class ibv_qp {
+  readonly context: ibv_context;
+  readonly pd: ibv_pd;
+  readonly send_cq: ibv_cq;
+  readonly recv_cq: ibv_cq;
+  readonly srq: ibv_srq | null;
+  readonly verbs: QueuePair;
+
+  constructor(pd: ibv_pd, send_cq: ibv_cq, recv_cq: ibv_cq, srq: ibv_srq | null, verbs: QueuePair) {
+    this.context = pd.context;
+    this.pd = pd;
+    this.send_cq = send_cq;
+    this.recv_cq = recv_cq;
+    this.srq = srq;
+    this.verbs = verbs;
+    structs.set(verbs, this);
+  }
+
+  get qp_context(): unknown {
+    return this.verbs.context;
+  }
+
+  get handle(): number {
+    return this.verbs.qpNum;
+  }
+
+  get qp_num(): number {
+    return this.verbs.qpNum;
+  }
+
+  get qp_type(): number {
+    return QP_TYPE_CODES[this.verbs.type] ?? 0;
+  }
+
+  /** The state now, not only after the last modify. */
+  get state(): number {
+    return QpStateCode[this.verbs.state];
+  }
+}
+
+export class ibv_ah {
+  readonly context: ibv_context;
+  readonly pd: ibv_pd;
+  readonly verbs: AddressHandle;
+
+  constructor(pd: ibv_pd, verbs: AddressHandle) {
+    this.context = pd.context;
+    this.pd = pd;
+    this.verbs = verbs;
+  }
+
+  get handle(): number {
+    return this.verbs.handle;
+  }
+}

@@ -1,0 +1,142 @@
+/** Posting: chains of work requests, and what of them verbs-api takes. */
+import { invalid, RoceError, WrOpcode, type WrOpcodeName } from '@node-roce/transport';
+import type { RecvWr, SendWr, SgElement } from '@node-roce/verbs-api';
+import {
+  IBV_SEND_FENCE,
+  IBV_SEND_INLINE,
+  IBV_SEND_IP_CSUM,
+  IBV_SEND_SIGNALED,
+  IBV_SEND_SOLICITED,
+  IBV_WR_BIND_MW,
+  IBV_WR_LOCAL_INV,
+  IBV_WR_RDMA_WRITE_WITH_IMM,
+  IBV_WR_SEND_WITH_IMM,
+  IBV_WR_SEND_WITH_INV,
+} from './constants.ts';
+import { failed } from './errno.ts';
+import { addressOf, bytesOf, rangeOf } from './memory.ts';
+import type { ibv_pd, ibv_qp, ibv_srq } from './objects.ts';
+import type { ibv_recv_wr, ibv_send_wr, ibv_sge } from './structs.ts';
+
+const OPCODE_NAMES = new Map<number, WrOpcodeName>(
+  Object.entries(WrOpcode).map(([name, code]) => [code, name as WrOpcodeName]),
+);
+
+/**
+ * ibv_post_send(3): the chain of `wr`, in order. 0, or an errno (EINVAL: state or request; ENOMEM: the queue is full;
+ * EOPNOTSUPP), and then `bad_wr[0]` is the first that was not posted.
+ */
+export function ibv_post_send(qp: ibv_qp, wr: ibv_send_wr, bad_wr?: (ibv_send_wr | null)[] | null): number {
+  return postChain(wr, bad_wr, (one) => qp.verbs.postSend(sendWr(qp, one)));
+}
+
+/** ibv_post_recv(3), as `ibv_post_send`. */
+export function ibv_post_recv(qp: ibv_qp, wr: ibv_recv_wr, bad_wr?: (ibv_recv_wr | null)[] | null): number {
+  return postChain(wr, bad_wr, (one) => qp.verbs.postRecv(recvWr(qp.pd, one)));
+}
+
+/** ibv_post_srq_recv(3), as `ibv_post_send`. */
+export function ibv_post_srq_recv(
+  srq: ibv_srq,
+  wr: ibv_recv_wr,
+  bad_wr?: (ibv_recv_wr | null)[] | null,
+): number {
+  return postChain(wr, bad_wr, (one) => srq.verbs.postRecv(recvWr(srq.pd, one)));
+}
+
+function postChain<T extends { next?: T | null }>(
+  first: T,
+  bad_wr: (T | null)[] | null | undefined,
+  post: (wr: T) => void,
+): number {
+  let wr: T | null | undefined = first;
+  try {
+    for (; wr; wr = wr.next) post(wr);
+    return 0;
+  } catch (error) {
+    const code = failed(error);
+    if (bad_wr) bad_wr[0] = wr ?? null;
+    return code;
+  }
+}
+
+function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
+  const opcode = OPCODE_NAMES.get(wr.opcode);
+  const { send_flags = 0 } = wr;
+  if (!opcode || (send_flags & IBV_SEND_IP_CSUM) !== 0) {
+    throw new RoceError(
+      'ERR_ROCE_NOT_SUPPORTED',
+      opcode ? 'send_flags: IBV_SEND_IP_CSUM' : `opcode: ${wr.opcode}`,
+      { errno: 'EOPNOTSUPP', attribute: opcode ? 'send_flags' : 'opcode' },
+    );
+  }
+  const inline = (send_flags & IBV_SEND_INLINE) !== 0;
+  const out: SendWr = {
+    wrId: wr.wr_id ?? 0,
+    opcode,
+    sgList: elements(wr).map((sge) => (inline ? inlineBytes(pd, sge) : element(pd, sge))),
+    signaled: (send_flags & IBV_SEND_SIGNALED) !== 0,
+    fence: (send_flags & IBV_SEND_FENCE) !== 0,
+    solicited: (send_flags & IBV_SEND_SOLICITED) !== 0,
+    inline,
+  };
+  switch (wr.opcode) {
+    case IBV_WR_SEND_WITH_IMM:
+    case IBV_WR_RDMA_WRITE_WITH_IMM:
+      out.immData = wr.imm_data ?? 0;
+      break;
+    case IBV_WR_SEND_WITH_INV:
+    case IBV_WR_LOCAL_INV:
+      out.invalidateRkey = wr.invalidate_rkey ?? 0;
+      break;
+    case IBV_WR_BIND_MW: {
+      const { bind_mw } = wr;
+      if (!bind_mw) throw invalid('bind_mw', 'IBV_WR_BIND_MW needs it', '{ mw, rkey, bind_info }');
+      out.bind = { mw: bind_mw.mw.verbs, rkey: bind_mw.rkey, ...rangeOf(bind_mw.bind_info) };
+      break;
+    }
+  }
+  const { rdma, atomic, ud } = wr.wr ?? {};
+  if (rdma) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };
+  if (atomic) {
+    out.remote = { addr: BigInt(atomic.remote_addr), rkey: atomic.rkey };
+    out.compareAdd = BigInt(atomic.compare_add);
+    out.swap = BigInt(atomic.swap ?? 0);
+  }
+  if (ud) out.ud = { ah: ud.ah.verbs, remoteQpn: ud.remote_qpn, remoteQkey: ud.remote_qkey };
+  return out;
+}
+
+function recvWr(pd: ibv_pd, wr: ibv_recv_wr): RecvWr {
+  return { wrId: wr.wr_id ?? 0, sgList: elements(wr).map((sge) => element(pd, sge)) };
+}
+
+/** The first `num_sge` of the list. */
+function elements({ sg_list = [], num_sge = sg_list.length }: ibv_recv_wr): readonly ibv_sge[] {
+  if (num_sge < 0 || num_sge > sg_list.length) {
+    throw invalid('num_sge', `${num_sge}`, `0 … ${sg_list.length}, the elements of sg_list`);
+  }
+  return num_sge === sg_list.length ? sg_list : sg_list.slice(0, num_sge);
+}
+
+/** By address and key: whether they go together shows when the request is carried out, as in C. */
+function element(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): SgElement {
+  const mr = pd.regions.get(lkey);
+  if (mr) return { addr: addressOf(mr, addr), length, lkey };
+  return { addr: typeof addr === 'bigint' || typeof addr === 'number' ? BigInt(addr) : 0n, length, lkey };
+}
+
+/** Inline data needs no region where the memory is given, and its key counts for nothing then. */
+function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Uint8Array {
+  if (typeof addr !== 'bigint' && typeof addr !== 'number') {
+    const { buffer, byteOffset } = bytesOf(addr);
+    if (length < 0 || byteOffset + length > buffer.byteLength) {
+      throw invalid('sg_list', `${length} bytes of inline data`, 'what the memory has');
+    }
+    return new Uint8Array(buffer, byteOffset, length);
+  }
+  const mr = pd.regions.get(lkey);
+  if (!mr)
+    throw invalid('lkey', 'no region of the protection domain', 'the region of the address, or memory');
+  return mr.verbs.bytes(Number(BigInt(addr) - mr.iova), length);
+}
