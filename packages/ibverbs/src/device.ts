@@ -124,7 +124,7 @@ export function ibv_query_port(
   return status(async () => {
     checkPort(port_num);
     const device = context.verbs.query();
-    const counters: Record<string, unknown> = await context.verbs.counters();
+    const counters = await context.verbs.counters();
     const up = device.portState === 'ACTIVE';
     const filled: ibv_port_attr = {
       state: up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
@@ -133,8 +133,8 @@ export function ibv_query_port(
       gid_tbl_len: device.gids.length,
       port_cap_flags: IBV_PORT_IP_BASED_GIDS,
       max_msg_sz: device.maxMessageSize,
-      bad_pkey_cntr: Number(counters.badPkey ?? 0),
-      qkey_viol_cntr: Number(counters.qkeyViolations ?? 0),
+      bad_pkey_cntr: counters.badPkey,
+      qkey_viol_cntr: counters.qkeyViolations,
       pkey_tbl_len: device.pkeyTblLen,
       lid: 0,
       sm_lid: 0,
