@@ -24,8 +24,8 @@ import type { Core } from './core.ts';
 import type { InboundPacket } from './inbound.ts';
 import type { QueuePair } from './qp.ts';
 import { armTimers, failHead, goBack, growWindow, reduceWindow, seekUnacked } from './recovery.ts';
-import { isResponded } from './requester.ts';
 import { SendWqe } from './rings.ts';
+import { isResponded } from './send-entry.ts';
 import { Scattered, scatterResponse } from './sge.ts';
 
 /** `rnr_retry` and rxe's reading of `retry_cnt` both have 7; only here does it mean for ever. */

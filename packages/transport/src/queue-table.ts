@@ -27,7 +27,8 @@ import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import { applyPlain, checkAddressVector, checkModify, isIpv4, queryAttributes } from './modify.ts';
 import { Inbound, QueuePair } from './qp.ts';
-import { readChunkFor, receiveCharge, startRequester } from './requester.ts';
+import { readChunkFor, receiveCharge } from './request-packets.ts';
+import { startRequester } from './requester.ts';
 import { powerOfTwo } from './rings.ts';
 import { SharedReceiveQueue } from './srq.ts';
 

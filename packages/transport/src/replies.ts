@@ -18,7 +18,7 @@ import { TX_HEADER_STRIDE, type TxBatch } from './batch.ts';
 import type { Core } from './core.ts';
 import type { QueuePair } from './qp.ts';
 import { type Reply, ReplyKind } from './reply-queue.ts';
-import { DEFAULT_PKEY, finishSlot } from './requester.ts';
+import { DEFAULT_PKEY, finishSlot } from './request-packets.ts';
 import { addFragment } from './sge.ts';
 
 /** Adds up to `budget` response packets to the batch. */
