@@ -37,7 +37,7 @@ export * from './model/work.ts';
 // A network of two: endpoints, what lies between them, what passed.
 export * from './network/capture.ts';
 export * from './network/endpoint.ts';
-export { EngineDevice } from './network/engine-device.ts';
+export { type Domain, EngineDevice } from './network/engine-device.ts';
 export * from './network/engine-endpoint.ts';
 export * from './network/frames.ts';
 export { ModelDevice } from './network/model-device.ts';

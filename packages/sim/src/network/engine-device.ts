@@ -28,7 +28,7 @@ import {
   type SimSrq,
   type SimWindow,
 } from './endpoint.ts';
-import { type ArenaKeys, EngineQp, type QpHost, writeReceive } from './engine-queue-pair.ts';
+import { EngineQp, type QpHost, writeReceive } from './engine-queue-pair.ts';
 import type { SimPacket } from './wire.ts';
 
 export interface EngineDeviceOptions {
@@ -46,6 +46,9 @@ export interface EngineDeviceOptions {
 const ALL_ACCESS =
   Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.MW_BIND;
 
+/** A protection domain, and what queue pairs in it need of their device. */
+export type Domain = QpHost;
+
 export class EngineDevice implements SimDevice {
   readonly gid: Uint8Array;
   readonly arena: Uint8Array<ArrayBuffer>;
@@ -56,7 +59,8 @@ export class EngineDevice implements SimDevice {
   readonly #rx = new RxBatch(256, 2 * 1024 * 1024);
   readonly #peers: Uint8Array[] = [];
   readonly #doorbells: Ring;
-  readonly #host: QpHost;
+  readonly #host: Domain;
+  #backings = 0;
   readonly #events: SimEvent[] = [];
   /** Of the batch at hand: places of packets that were sent before, and why they go again. */
   readonly #again = new Map<number, RetransmitCause>();
@@ -68,7 +72,10 @@ export class EngineDevice implements SimDevice {
     this.adapter = new Adapter({
       random: createRandom(seed).next,
       peers: {
-        add: (dgid) => this.#peers.push(dgid.slice()) - 1,
+        add: (dgid) => {
+          const known = this.#peers.findIndex((gid) => gidEquals(gid, dgid));
+          return known < 0 ? this.#peers.push(dgid.slice()) - 1 : known;
+        },
         remove: () => {},
         join: (group) => this.groups.push(group.slice()),
         leave: () => {},
@@ -84,30 +91,31 @@ export class EngineDevice implements SimDevice {
     });
     this.#tx = new TxBatch(this.adapter.regions);
     this.#doorbells = new Ring(this.adapter.doorbells);
+    this.#host = this.createDomain(this.arena);
+  }
+
+  /** A protection domain with an arena of its own; the device's own has `arena`. */
+  createDomain(arena: Uint8Array<ArrayBuffer>): Domain {
     const pd = this.adapter.allocPd();
-    this.#host = {
+    const { buffer, byteOffset: offset, length } = arena;
+    const init = { pd, backing: ++this.#backings, buffer, offset, length, access: ALL_ACCESS };
+    const { lkey, rkey, addr, iova } = this.adapter.registerMr(init);
+    return {
       adapter: this.adapter,
-      gid,
+      gid: this.gid,
       pd,
-      arena: this.#register(pd),
+      arena: { lkey, rkey, address: addr, base: iova },
       ringDoorbell: (value) => this.#ringDoorbell(value),
     };
   }
 
-  #register(pd: number): ArenaKeys {
-    const { buffer, byteOffset: offset, length } = this.arena;
-    const init = { pd, backing: 1, buffer, offset, length, access: ALL_ACCESS };
-    const { lkey, rkey, addr, iova } = this.adapter.registerMr(init);
-    return { lkey, rkey, address: addr, base: iova };
-  }
-
-  createQp(options: SimQpOptions): EngineQp {
+  createQp(options: SimQpOptions, domain = this.#host): EngineQp {
     const depth = this.#depth;
     const [sendCq, recvCq] = [this.adapter.createCq(depth * 2), this.adapter.createCq(depth * 2)];
     const cap = { maxSendWr: depth, maxRecvWr: depth, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 };
     const srq = options.srq as EngineSrq | undefined;
     const created = this.adapter.createQp({
-      pd: this.#host.pd,
+      pd: domain.pd,
       type: options.service,
       sendCq: sendCq.handle,
       recvCq: recvCq.handle,
@@ -121,15 +129,15 @@ export class EngineDevice implements SimDevice {
       sendCq: new Ring(sendCq.ring),
       receiveCq: new Ring(recvCq.ring),
     };
-    return new EngineQp(this.#host, created, rings, options);
+    return new EngineQp(domain, created, rings, options);
   }
 
-  createSrq(): EngineSrq {
-    return new EngineSrq(this.#host, this.#depth);
+  createSrq(domain = this.#host): EngineSrq {
+    return new EngineSrq(domain, this.#depth);
   }
 
-  allocWindow(type: 1 | 2): SimWindow {
-    return this.adapter.allocMw(this.#host.pd, type);
+  allocWindow(type: 1 | 2, domain = this.#host): SimWindow {
+    return this.adapter.allocMw(domain.pd, type);
   }
 
   attach(group: Uint8Array, qp: SimQp): void {
