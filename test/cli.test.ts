@@ -102,6 +102,26 @@ describe('pingpong', () => {
     },
     { what: 'one byte', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '50', '--size', '1'] },
     { what: 'receives one by one', server: '127.0.8.1', client: '127.0.8.2', args: ['-n', '50', '-r', '1'] },
+    {
+      what: 'UC',
+      server: '127.0.8.1',
+      client: '127.0.8.2',
+      args: ['--type', 'uc', '-s', '10000', '-n', '50'],
+    },
+    { what: 'UD', server: '127.0.8.1', client: '127.0.8.2', args: ['--type', 'ud', '-n', '50'] },
+    {
+      what: 'UD, a full packet',
+      server: '127.0.8.1',
+      client: '127.0.8.2',
+      args: ['-t', 'ud', '-s', '4096', '-e'],
+    },
+    { what: 'an SRQ', server: '127.0.8.1', client: '127.0.8.2', args: ['--srq', '-n', '500', '-s', '5000'] },
+    {
+      what: 'an SRQ, 3 QPs',
+      server: '127.0.8.1',
+      client: '127.0.8.2',
+      args: ['--srq', '-q', '3', '-r', '3', '-e'],
+    },
   ])('$what: two of them, data checked on both sides', async ({ server: at, client: from, args }) => {
     tcpPort++;
     const server = new Roce(ours('--bind', at, '--json', '--check', ...args));
@@ -133,6 +153,22 @@ describe('pingpong', () => {
       ),
     );
     expect((await server.result).code).toBe(0);
+  });
+
+  test.each([
+    [['--srq', '--type', 'ud'], '--srq is for --type rc'],
+    [['--num-qp', '4'], '--num-qp is for --srq'],
+    [['--srq', '--rx-depth', '10'], '--rx-depth 10: expected one receive for each of 16 queue pairs'],
+  ])('%s: exit code 2', async (args, message) => {
+    const { code, err } = await roce(...ours(...args));
+    expect(code).toBe(2);
+    expect(err).toContain(message);
+  });
+
+  test('a datagram that does not fit', async () => {
+    const { code, err } = await roce(...ours('--bind', '127.0.8.1', '--type', 'ud', '--size', '4097'));
+    expect(code).toBe(1);
+    expect(err).toContain('a datagram of 4097 bytes does not fit');
   });
 
   test('a peer that speaks something else: an error, exit code 1', async () => {

@@ -95,11 +95,24 @@ export const commands: readonly CommandSpec[] = [
   },
   {
     usage: 'pingpong [host]',
-    summary: 'Exchange messages with ibv_rc_pingpong or another roce pingpong',
+    summary: 'Exchange messages with ibv_rc_pingpong and its kin, or another roce pingpong',
     description:
-      'Speaks the exchange of ibv_rc_pingpong. Without a host it waits for a client; with one it connects to the\n' +
-      'server there. Both sides need the same --mtu, --size and --iters.',
+      'Speaks the exchange of ibv_rc_pingpong; with --type uc or ud that of ibv_uc_pingpong or ibv_ud_pingpong, with\n' +
+      '--srq that of ibv_srq_pingpong. Without a host it waits for a client; with one it connects to the server\n' +
+      'there. Both sides need the same --mtu, --size and --iters, and with --srq the same --num-qp.',
     options: [
+      {
+        flags: '-t, --type <service>',
+        summary: 'rc: reliable connection; uc: unreliable connection; ud: datagrams',
+        parse: oneOf('rc', 'uc', 'ud'),
+        fallback: 'rc',
+      },
+      { flags: '--srq', summary: 'Several queue pairs, whose receives come from one shared receive queue' },
+      {
+        flags: '-q, --num-qp <count>',
+        summary: 'Queue pairs with --srq (default: 16)',
+        parse: integer(1, 256),
+      },
       {
         flags: '-p, --port <port>',
         summary: 'TCP port of the exchange of addresses',
@@ -108,9 +121,8 @@ export const commands: readonly CommandSpec[] = [
       },
       {
         flags: '-s, --size <bytes>',
-        summary: 'Size of a message (K, M, G allowed)',
+        summary: 'Size of a message (K, M, G allowed); default: 4096, and 2048 with --type ud',
         parse: integer(1, 2 ** 30),
-        fallback: 4096,
       },
       {
         flags: '-n, --iters <count>',
@@ -120,7 +132,7 @@ export const commands: readonly CommandSpec[] = [
       },
       {
         flags: '-m, --mtu <bytes>',
-        summary: 'Path MTU',
+        summary: 'Path MTU; datagrams have that of the port',
         parse: oneOf(256, 512, 1024, 2048, 4096),
         fallback: 1024,
       },
@@ -150,6 +162,11 @@ export const commands: readonly CommandSpec[] = [
       ['pingpong', 'wait for a client, for example: ibv_rc_pingpong -g 1 HOST'],
       ['pingpong 10.0.0.7', 'be the client of a server at 10.0.0.7, for example: ibv_rc_pingpong -g 1'],
       ['pingpong --mtu 4096 --size 1M --iters 100 fd00::7', 'large messages over IPv6'],
+      [
+        'pingpong --type ud --size 1024 10.0.0.7',
+        'datagrams, for example with: ibv_ud_pingpong -g 1 -s 1024',
+      ],
+      ['pingpong --srq -q 4 10.0.0.7', 'four queue pairs, for example with: ibv_srq_pingpong -g 1 -q 4'],
       ['pingpong --bind 127.0.0.2 & roce pingpong --bind 127.0.0.1 127.0.0.2', 'both ends on one machine'],
     ],
     load: () => import('./commands/pingpong.ts'),

@@ -1,13 +1,30 @@
-/** `roce pingpong`: ibv_rc_pingpong's peer, as server and as client. */
+/** `roce pingpong`: the peer of ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong. */
 import { lookup } from 'node:dns/promises';
 import { isIPv4 } from 'node:net';
 import { interfaceByAddress } from '@node-roce/link';
 import { RoceError } from '@node-roce/verbs-api';
 import { gidToText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
+import { UsageError } from '../options.ts';
 import { Endpoint, type PingpongOptions } from '../pingpong/endpoint.ts';
-import { callExchange, type PingpongAddress, serveExchange } from '../pingpong/exchange.ts';
+import {
+  callExchange,
+  type Party,
+  type PingpongAddress,
+  SRQ_SLOTS,
+  serveExchange,
+} from '../pingpong/exchange.ts';
+import { play } from '../pingpong/game.ts';
 import { sourceFor } from '../route.ts';
 import type { Terminal } from '../terminal.ts';
+
+/** The command line's. */
+interface Given extends Omit<PingpongOptions, 'size' | 'qps'> {
+  size?: number;
+  numQp?: number;
+  port: number;
+  bind?: string;
+  json: boolean;
+}
 
 interface Options extends PingpongOptions {
   /** TCP port of the exchange. */
@@ -18,44 +35,60 @@ interface Options extends PingpongOptions {
 
 interface Game {
   endpoint: Endpoint;
-  remote: PingpongAddress;
+  remotes: readonly PingpongAddress[];
 }
 
-export async function run(args: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  const { endpoint, remote } =
-    args[0] === undefined ? await serve(options, terminal) : await call(args[0], options, terminal);
+export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
+  const options = complete(given);
+  const isClient = args[0] !== undefined;
+  const { endpoint, remotes } = isClient
+    ? await call(args[0]!, options, terminal)
+    : await serve(options, terminal);
   await using _ = endpoint;
   if (!options.json) {
-    terminal.line(`  local address:  ${describe(endpoint.local)}`);
-    terminal.line(`  remote address: ${describe(remote)}`);
+    for (const local of endpoint.locals) terminal.line(`  local address:  ${describe(local)}`);
+    for (const remote of remotes) terminal.line(`  remote address: ${describe(remote)}`);
     terminal.flush();
   }
-  const seconds = await endpoint.play(terminal.signal);
+  const seconds = await play(endpoint, options, isClient, terminal.signal);
   const wrong = options.check ? endpoint.wrongPages() : [];
-  if (options.json) await reportJson({ endpoint, remote }, options, seconds, wrong, terminal);
+  if (options.json) await reportJson({ endpoint, remotes }, options, seconds, wrong, terminal);
   else report(options, seconds, wrong, terminal);
   terminal.flush();
   await endpoint.linger(terminal.signal);
   return wrong.length === 0 ? 0 : 1;
 }
 
+/** The defaults that depend on other options; those of the tools. */
+function complete({ numQp, ...given }: Given): Options {
+  const { type, srq, rxDepth, size = type === 'ud' ? 2048 : 4096 } = given;
+  if (srq && type !== 'rc') throw new UsageError('--srq is for --type rc');
+  if (numQp !== undefined && !srq) throw new UsageError('--num-qp is for --srq');
+  const qps = srq ? (numQp ?? 16) : 1;
+  if (rxDepth < qps)
+    throw new UsageError(`--rx-depth ${rxDepth}: expected one receive for each of ${qps} queue pairs`);
+  return { ...given, size, qps };
+}
+
+const partyOf = ({ srq, qps }: Options): Party => ({ count: qps, slots: srq ? SRQ_SLOTS : 1 });
+
 /** Waits for a client; without `--bind`, the device is opened at the address that the client came to. */
 async function serve(options: Options, terminal: Terminal): Promise<Game> {
   const { port, timeout, bind } = options;
   let endpoint = bind === undefined ? undefined : await Endpoint.open(bind, options, false);
-  let peer: PingpongAddress | undefined;
+  let peers: readonly PingpongAddress[] = [];
   const onListening = () => terminal.message(`waiting for a client at TCP port ${port}`);
   try {
     await serveExchange(
-      { port, timeout, signal: terminal.signal, onListening },
-      async (remote, reachedAt) => {
-        endpoint ??= await Endpoint.open(addressFor(remote.gid, reachedAt), options, false);
-        await endpoint.connect(remote);
-        peer = remote;
-        return endpoint.local;
+      { port, timeout, signal: terminal.signal, onListening, ...partyOf(options) },
+      async (remotes, reachedAt) => {
+        endpoint ??= await Endpoint.open(addressFor(remotes[0]!.gid, reachedAt), options, false);
+        await endpoint.connect(remotes);
+        peers = remotes;
+        return endpoint.locals;
       },
     );
-    return { endpoint: endpoint!, remote: peer! };
+    return { endpoint: endpoint!, remotes: peers };
   } catch (error) {
     await endpoint?.device.close();
     throw error;
@@ -66,13 +99,14 @@ async function call(name: string, options: Options, terminal: Terminal): Promise
   const { port, timeout, bind } = options;
   const { address: host } = await lookup(name);
   const endpoint = await Endpoint.open(bind ?? (await sourceFor(host)), options, true);
-  let peer: PingpongAddress | undefined;
+  let peers: readonly PingpongAddress[] = [];
   try {
-    await callExchange({ host, port, timeout, signal: terminal.signal }, endpoint.local, async (remote) => {
-      await endpoint.connect(remote);
-      peer = remote;
+    const exchange = { host, port, timeout, signal: terminal.signal, ...partyOf(options) };
+    await callExchange(exchange, endpoint.locals, async (remotes) => {
+      await endpoint.connect(remotes);
+      peers = remotes;
     });
-    return { endpoint, remote: peer! };
+    return { endpoint, remotes: peers };
   } catch (error) {
     await endpoint.device.close();
     throw error;
@@ -112,8 +146,8 @@ function report({ size, iters }: Options, seconds: number, wrong: number[], term
 }
 
 async function reportJson(
-  { endpoint, remote }: Game,
-  { size, iters, mtu, check }: Options,
+  { endpoint, remotes }: Game,
+  { type, srq, size, iters, mtu, check }: Options,
   seconds: number,
   wrong: number[],
   terminal: Terminal,
@@ -121,12 +155,14 @@ async function reportJson(
   const counters = await endpoint.device.counters();
   const bytes = 2 * size * iters;
   const side = ({ lid, qpNum, psn, gid }: PingpongAddress) => ({ lid, qpNum, psn, gid: gidToText(gid) });
+  const sides = (all: readonly PingpongAddress[]) => (srq ? all.map(side) : side(all[0]!));
   terminal.json({
-    local: side(endpoint.local),
-    remote: side(remote),
+    type,
+    local: sides(endpoint.locals),
+    remote: sides(remotes),
     size,
     iters,
-    mtu,
+    mtu: type === 'ud' ? endpoint.device.query().activeMtu : mtu,
     bytes,
     seconds,
     megabitsPerSecond: megabits(bytes, seconds),

@@ -19,6 +19,9 @@ function gid(...ip: number[]): Uint8Array {
   return Uint8Array.from([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, ...ip]);
 }
 
+const one = { count: 1, slots: 1 };
+const two = { count: 2, slots: 256 };
+
 const signal = new AbortController().signal;
 
 /** A port that was free a moment ago. */
@@ -58,7 +61,7 @@ test.each([
   );
 });
 
-test('client and server, in the order of the tool', async () => {
+test('client and server with two queue pairs each, in the order of the tool', async () => {
   const port = await freePort();
   const order: string[] = [];
   let listening: () => void;
@@ -66,18 +69,22 @@ test('client and server, in the order of the tool', async () => {
     listening = resolve;
   });
   const served = serveExchange(
-    { port, timeout: 5, signal, onListening: () => listening() },
-    async (remote) => {
-      expect(remote).toEqual(client);
+    { port, ...two, timeout: 5, signal, onListening: () => listening() },
+    async (remotes) => {
+      expect(remotes).toEqual([client, server]);
       order.push('server connects');
-      return server;
+      return [server, client];
     },
   );
   await ready;
-  await callExchange({ host: '127.0.0.1', port, timeout: 5, signal }, client, async (remote) => {
-    expect(remote).toEqual(server);
-    order.push('client connects');
-  });
+  await callExchange(
+    { host: '127.0.0.1', port, ...two, timeout: 5, signal },
+    [client, server],
+    async (remotes) => {
+      expect(remotes).toEqual([server, client]);
+      order.push('client connects');
+    },
+  );
   await served;
   expect(order).toEqual(['server connects', 'client connects']);
 });
@@ -87,6 +94,7 @@ test('bytes that come one by one', async () => {
   const served = serveExchange(
     {
       port,
+      ...one,
       timeout: 5,
       signal,
       onListening: async () => {
@@ -101,7 +109,7 @@ test('bytes that come one by one', async () => {
         socket.end('done\0');
       },
     },
-    async () => server,
+    async () => [server],
   );
   await served;
 });
@@ -112,7 +120,11 @@ test.each([
   ['a hang-up', (socket: Socket) => socket.destroy(), 'closed the connection'],
 ])('a server that answers with %s', async (_what, behave, message) => {
   const { port, close } = await withServer(behave);
-  const call = callExchange({ host: '127.0.0.1', port, timeout: 5, signal }, client, async () => {});
+  const call = callExchange(
+    { host: '127.0.0.1', port, ...one, timeout: 5, signal },
+    [client],
+    async () => {},
+  );
   await expect(call).rejects.toMatchObject({
     code: 'ERR_ROCE_EXCHANGE',
     message: expect.stringContaining(message),
@@ -122,7 +134,11 @@ test.each([
 
 test('a server that is silent: the time-out', async () => {
   const { port, close } = await withServer(() => {});
-  const call = callExchange({ host: '127.0.0.1', port, timeout: 0.2, signal }, client, async () => {});
+  const call = callExchange(
+    { host: '127.0.0.1', port, ...one, timeout: 0.2, signal },
+    [client],
+    async () => {},
+  );
   await expect(call).rejects.toMatchObject({
     code: 'ERR_ROCE_TIMEOUT',
     message: 'the server was silent for 0.2 s',
@@ -130,9 +146,26 @@ test('a server that is silent: the time-out', async () => {
   close();
 });
 
+test('a peer with another number of queue pairs', async () => {
+  const { port, close } = await withServer((socket) => socket.write(SERVER_TEXT.repeat(256)));
+  const call = callExchange(
+    { host: '127.0.0.1', port, ...two, timeout: 5, signal },
+    [client, client],
+    async () => {},
+  );
+  await expect(call).rejects.toMatchObject({
+    message: expect.stringContaining('has 256 queue pairs, not 2'),
+  });
+  close();
+});
+
 test('nobody listens', async () => {
   const port = await freePort();
-  const call = callExchange({ host: '127.0.0.1', port, timeout: 5, signal }, client, async () => {});
+  const call = callExchange(
+    { host: '127.0.0.1', port, ...one, timeout: 5, signal },
+    [client],
+    async () => {},
+  );
   await expect(call).rejects.toMatchObject({
     message: expect.stringContaining('nobody listens at TCP port'),
   });
@@ -141,8 +174,8 @@ test('nobody listens', async () => {
 test('a waiting server ends when it is told to', async () => {
   const stop = new AbortController();
   const served = serveExchange(
-    { port: await freePort(), timeout: 5, signal: stop.signal },
-    async () => server,
+    { port: await freePort(), ...one, timeout: 5, signal: stop.signal },
+    async () => [server],
   );
   setTimeout(() => stop.abort(), 50);
   await expect(served).rejects.toMatchObject({ name: 'AbortError' });

@@ -1,7 +1,7 @@
 /**
- * The TCP exchange of ibv_rc_pingpong (libibverbs examples, rc_pingpong.c): 52 bytes `lid:qpn:psn:gid` in
- * hexadecimal with a NUL. The client writes; the server takes its queue pair to RTS and answers; the client
- * says `done`.
+ * The TCP exchange of ibv_rc_pingpong and its kin (libibverbs examples): for each queue pair, 52 bytes
+ * `lid:qpn:psn:gid` in hexadecimal with a NUL. The client writes; the server takes its queue pairs to RTS and
+ * answers; the client says `done`.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
@@ -21,6 +21,9 @@ export interface PingpongAddress {
 
 const MESSAGE_BYTES = 52;
 const DONE = 'done\0';
+/** Addresses that ibv_srq_pingpong tells, however many queue pairs it has: zeros stand for the rest. */
+export const SRQ_SLOTS = 256;
+const MOST_BYTES = MESSAGE_BYTES * SRQ_SLOTS + DONE.length;
 
 const hex = (value: number, digits: number) => value.toString(16).padStart(digits, '0');
 
@@ -65,7 +68,7 @@ class Inbox {
     socket.on('data', (chunk: Buffer) => {
       this.#bytes = Buffer.concat([this.#bytes, chunk]);
       // Nobody has that much to say; whoever does is not heard.
-      if (this.#bytes.length > 4096) socket.pause();
+      if (this.#bytes.length > MOST_BYTES) socket.pause();
       this.#changed();
     });
     for (const event of ['end', 'close', 'error']) {
@@ -99,7 +102,35 @@ class Inbox {
   }
 }
 
-export interface ServeOptions {
+/** Who tells how many addresses. */
+export interface Party {
+  /** Queue pairs of each side. */
+  count: number;
+  /** Addresses in a message: 1, or `SRQ_SLOTS`. */
+  slots: number;
+}
+
+async function readAddresses(
+  inbox: Inbox,
+  { count, slots }: Party,
+  signal: AbortSignal,
+): Promise<PingpongAddress[]> {
+  const addresses: PingpongAddress[] = [];
+  for (let i = 0; i < slots; i++) addresses.push(decodeAddress(await inbox.read(MESSAGE_BYTES, signal)));
+  const used = addresses.filter(({ qpNum }) => qpNum !== 0);
+  if (used.length !== count) {
+    throw broken(`the peer has ${used.length} queue pairs, not ${count}: both sides need the same --num-qp`);
+  }
+  return used;
+}
+
+const UNUSED: PingpongAddress = { lid: 0, qpNum: 0, psn: 0, gid: new Uint8Array(16) };
+
+function encodeAddresses(addresses: readonly PingpongAddress[], { slots }: Party): Buffer {
+  return Buffer.concat(Array.from({ length: slots }, (_, i) => encodeAddress(addresses[i] ?? UNUSED)));
+}
+
+export interface ServeOptions extends Party {
   port: number;
   /** Seconds that a client may take from connecting to `done`. */
   timeout: number;
@@ -107,10 +138,13 @@ export interface ServeOptions {
   onListening?: () => void;
 }
 
-/** The server's side: waits for a client. `answer` connects the queue pair and tells our address. */
+/**
+ * The server's side: waits for a client. `answer` connects our queue pairs to the client's, in order, and tells their
+ * addresses.
+ */
 export async function serveExchange(
-  { port, timeout, signal, onListening }: ServeOptions,
-  answer: (remote: PingpongAddress, localAddress: string) => Promise<PingpongAddress>,
+  { port, timeout, signal, onListening, ...party }: ServeOptions,
+  answer: (remotes: readonly PingpongAddress[], localAddress: string) => Promise<readonly PingpongAddress[]>,
 ): Promise<void> {
   const server = createServer();
   let socket: Socket | undefined;
@@ -122,8 +156,8 @@ export async function serveExchange(
     const within = withTimeout(signal, timeout);
     const inbox = new Inbox(socket);
     socket.setNoDelay(true);
-    const remote = decodeAddress(await inbox.read(MESSAGE_BYTES, within));
-    socket.write(encodeAddress(await answer(remote, socket.localAddress ?? '')));
+    const remotes = await readAddresses(inbox, party, within);
+    socket.write(encodeAddresses(await answer(remotes, socket.localAddress ?? ''), party));
     const done = await inbox.read(DONE.length, within);
     if (done.toString('latin1') !== DONE) {
       throw broken(`the peer sent ${quoted(done)} instead of "done"`);
@@ -136,7 +170,7 @@ export async function serveExchange(
   }
 }
 
-export interface CallOptions {
+export interface CallOptions extends Party {
   host: string;
   port: number;
   /** Seconds for all of the exchange. */
@@ -145,13 +179,12 @@ export interface CallOptions {
 }
 
 /**
- * The client's side. `ready` connects the queue pair to the server's address; the server hears `done` only
- * after that, and sends nothing before it has received a message.
+ * The client's side. `ready` connects our queue pairs to the server's, in order; the server hears `done` only after that, and sends nothing before it has received a message.
  */
 export async function callExchange(
-  { host, port, timeout, signal }: CallOptions,
-  local: PingpongAddress,
-  ready: (remote: PingpongAddress) => Promise<void>,
+  { host, port, timeout, signal, ...party }: CallOptions,
+  locals: readonly PingpongAddress[],
+  ready: (remotes: readonly PingpongAddress[]) => Promise<void>,
 ): Promise<void> {
   const socket = connect({ host, port });
   const within = withTimeout(signal, timeout);
@@ -159,8 +192,8 @@ export async function callExchange(
     await once(socket, 'connect', { signal: within });
     const inbox = new Inbox(socket);
     socket.setNoDelay(true);
-    socket.write(encodeAddress(local));
-    await ready(decodeAddress(await inbox.read(MESSAGE_BYTES, within)));
+    socket.write(encodeAddresses(locals, party));
+    await ready(await readAddresses(inbox, party, within));
     socket.end(DONE);
   } catch (error) {
     socket.destroy();
