@@ -1,23 +1,12 @@
 /** `roce pingpong` and an unmodified ibv_rc_pingpong on a real rxe, both ways round. */
 import { afterAll, afterEach, describe, expect, inject, test } from 'vitest';
 import { difference, Guest } from './harness/guest.ts';
-import { playPingPong } from './harness/pingpong.ts';
+import { playPingPong, TROUBLE } from './harness/pingpong.ts';
 import { type Repeat, repeats } from './harness/repeats.ts';
 import { WireCapture } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
-
-/** rxe's counters that say that something went wrong; `completer_retry_err` is looked at by itself. */
-const TROUBLE = [
-  'out_of_seq_request',
-  'rcvd_rnr_err',
-  'rcvd_seq_err',
-  'retry_exceeded_err',
-  'retry_rnr_exceeded_err',
-  'send_err',
-  'send_rnr_err',
-];
 
 /** ms: the tool's timeout 14 as rxe takes it, 4.096 µs · 2^14 rounded down to jiffies. */
 const ACK_TIMEOUT = 64;

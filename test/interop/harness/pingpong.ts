@@ -1,4 +1,4 @@
-/** `roce pingpong` here and an unmodified ibv_rc_pingpong in the guest: both run, both have to be content. */
+/** `roce pingpong` here and an unmodified ibv_*_pingpong in the guest: both run, both have to be content. */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
@@ -6,11 +6,30 @@ import { GID_INDEX, type Guest } from './guest.ts';
 
 const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
 
+/** rxe's counters that say that something went wrong; `completer_retry_err` is looked at by itself. */
+export const TROUBLE = [
+  'out_of_seq_request',
+  'rcvd_rnr_err',
+  'rcvd_seq_err',
+  'retry_exceeded_err',
+  'retry_rnr_exceeded_err',
+  'send_err',
+  'send_rnr_err',
+];
+
+/** ibv_rc_pingpong, ibv_uc_pingpong, … */
+export type PingPongTool = 'rc' | 'uc' | 'ud' | 'srq';
+
 export interface PingPongOptions {
+  /** rc unless given. */
+  tool?: PingPongTool;
+  /** Of ibv_srq_pingpong; 16 unless given. */
+  qps?: number;
   version: 4 | 6;
   /** Ours. */
   role: 'server' | 'client';
-  mtu: number;
+  /** Datagrams have the port's. */
+  mtu?: number;
   /** Bytes of a message. */
   size: number;
   iters: number;
@@ -21,6 +40,7 @@ export interface PingPongOptions {
 
 /** What our side reports. */
 export interface PingPongReport {
+  type: 'rc' | 'uc' | 'ud';
   bytes: number;
   retransmittedPackets: number;
   icrcErrors: number;
@@ -50,18 +70,24 @@ function roce(args: string[]): Promise<{ code: number | null; stdout: string; st
 /** One run, the contents checked by both programs. Fails unless both end well, with all bytes exchanged. */
 export async function playPingPong(
   guest: Guest,
-  { version, role, mtu, size, iters, events = false, patience = 30 }: PingPongOptions,
+  { tool = 'rc', qps = 16, version, role, mtu, size, iters, events = false, patience = 30 }: PingPongOptions,
 ): Promise<{ report: PingPongReport; stderr: string }> {
   const { address } = guest;
   const host = version === 4 ? address.hostIp4 : address.hostIp6;
   port++;
-  const tool = [
-    `ibv_rc_pingpong -d rxe0 -g ${GID_INDEX[version]} -p ${port} -n ${iters} -s ${size} -m ${mtu} -c`,
+  const command = [
+    `ibv_${tool}_pingpong -d rxe0 -g ${GID_INDEX[version]} -p ${port} -n ${iters} -s ${size} -c`,
+    mtu === undefined ? '' : `-m ${mtu}`,
+    tool === 'srq' ? `-q ${qps}` : '',
     events ? '-e' : '',
   ].join(' ');
   const figures = { port, size, iters, mtu, timeout: patience };
-  const ours = Object.entries(figures).flatMap(([name, value]) => [`--${name}`, `${value}`]);
+  const ours = Object.entries(figures)
+    .filter(([, value]) => value !== undefined)
+    .flatMap(([name, value]) => [`--${name}`, `${value}`]);
   ours.push('--check', '--bind', host);
+  if (tool === 'srq') ours.push('--srq', '--num-qp', `${qps}`);
+  else ours.push('--type', tool);
   if (events) ours.push('--events');
   const timeout = patience * 2000;
 
@@ -70,13 +96,13 @@ export async function playPingPong(
   if (role === 'server') {
     const node = roce(ours);
     // The tool tries to connect once; it is asked again until we listen.
-    theirs = await guest.exec(`for i in 1 2 3 4 5 6 7 8; do ${tool} ${host} && break; sleep 0.3; done`, {
+    theirs = await guest.exec(`for i in 1 2 3 4 5 6 7 8; do ${command} ${host} && break; sleep 0.3; done`, {
       timeout,
     });
     mine = await node;
   } else {
     // As a server, the tool listens on IPv4 only; the GID it tells is of the version asked for.
-    const server = guest.exec(tool, { timeout });
+    const server = guest.exec(command, { timeout });
     await guest.must(`for i in $(seq 50); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`);
     mine = await roce([...ours, address.ip4]);
     theirs = await server;
