@@ -293,8 +293,10 @@ export class Insider {
         srcQpn: FIRST_QPN,
       };
     }
-    if (offsets.reth >= 0)
-      packet.reth = { ...this.#place(packet.payload.length), length: this.#length(packet) };
+    if (offsets.reth >= 0) {
+      const length = this.#length(packet);
+      packet.reth = { ...this.#place(length), length };
+    }
     if (offsets.atomicEth >= 0) {
       const { va, rkey } = this.#place(8);
       const aligned = random.chance(0.9) ? va & ~7n : va;
@@ -317,11 +319,11 @@ export class Insider {
     return packet;
   }
 
-  /** An address and a key: mostly in the arena, at its edges, by a window; now and then of somebody else's. */
+  /** An address and a key for so many bytes: mostly in the arena, at its edges, by a window; now and then of somebody else's. */
   #place(length: number): { va: bigint; rkey: number } {
     const { random, domain, bytes, forbidden } = this.#options;
     const { base, rkey } = domain.arena;
-    if (random.chance(0.75)) return { va: base + BigInt(8 * random.between(0, bytes / 16)), rkey };
+    if (random.chance(0.7)) return { va: base + BigInt(8 * random.between(0, bytes / 16)), rkey };
     if (random.chance(0.2)) {
       const other = random.pick(forbidden);
       return { va: other.base, rkey: other.rkey };
@@ -330,7 +332,9 @@ export class Insider {
     const at = random.pick([
       0,
       bytes - length,
-      random.between(0, bytes - length),
+      bytes - length,
+      bytes - length,
+      random.between(0, Math.max(0, bytes - length)),
       random.between(-9, 9),
       bytes,
     ]);
