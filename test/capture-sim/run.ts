@@ -29,10 +29,13 @@ export interface CaptureRun {
   connections: number;
   /** Requests of each direction. */
   count: number;
+  /** First PSN of every queue pair; drawn by default. */
+  psn?: number;
 }
 
 /** What ran, ready to be tapped. */
 export interface Captured {
+  options: CaptureRun;
   network: Network;
   hosts: readonly SimHost[];
   devices: readonly SimDevice[];
@@ -91,6 +94,7 @@ export function runConnections(options: CaptureRun): Captured {
     count: options.count,
     oneWay: 0.4,
     receiveEvery,
+    ...(options.psn === undefined ? {} : { psn: options.psn }),
     random,
   });
   workload.connections.forEach(({ a, b }, c) => {
@@ -103,7 +107,7 @@ export function runConnections(options: CaptureRun): Captured {
   network.pass(1000);
   const { pathMtu } = connection;
   const settings = { ...connection, delay, addressing, receiveEvery };
-  return { network, hosts, devices, workload, pairs, addressing, pathMtu, settings };
+  return { options, network, hosts, devices, workload, pairs, addressing, pathMtu, settings };
 }
 
 function makeDevice(

@@ -21,6 +21,8 @@ export interface ConnectionsOptions {
   oneWay?: number;
   /** Time between two receives that a queue pair posts, µs; 0, the default, keeps ten of them posted. */
   receiveEvery?: number;
+  /** First PSN of every queue pair, as programs have it that take a constant; drawn for each by default. */
+  psn?: number;
   random: Random;
 }
 
@@ -82,7 +84,7 @@ export class ConnectionsWorkload {
 const isFailed = ({ aToB, bToA }: SimConnection) => (aToB.failure ?? bToA?.failure) !== undefined;
 
 function connect(
-  { network, devices, connection, count, random, oneWay = 0, receiveEvery = 0 }: ConnectionsOptions,
+  { network, devices, connection, count, random, oneWay = 0, receiveEvery = 0, ...given }: ConnectionsOptions,
   [i, j]: readonly [number, number],
   at: number,
   noise: Uint8Array,
@@ -90,7 +92,8 @@ function connect(
   const [left, right] = [devices[i], devices[j]];
   const [a, b] = [left, right].map((device) => {
     device.arena.set(noise.subarray(random.between(0, ARENA_BYTES)).subarray(0, ARENA_BYTES), at);
-    const psn = random.chance(0.25) ? 0x100_0000 - random.between(1, 20) : random.between(0, 0xff_ffff);
+    const drawn = random.chance(0.25) ? 0x100_0000 - random.between(1, 20) : random.between(0, 0xff_ffff);
+    const psn = given.psn ?? drawn;
     return device.createQp({ service: 'RC', psn });
   });
   a.connect(b.info, connection);
