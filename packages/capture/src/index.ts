@@ -1,5 +1,8 @@
 /** What happened in a RoCE capture. */
 
+export * from './export/anonymize.ts';
+export * from './export/export.ts';
+export type { RewriteOptions } from './export/rewrite.ts';
 export * from './flow/analysis.ts';
 export * from './ladder/kind.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';

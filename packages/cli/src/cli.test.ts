@@ -231,6 +231,46 @@ describe('dump', () => {
   });
 });
 
+describe('export', () => {
+  const scratch = mkdtempSync(join(tmpdir(), 'roce-'));
+
+  test('a slice by queue pair and time', async () => {
+    const output = join(scratch, 'slice.pcapng');
+    const { code, out, err } = await roce(['export', opAll, '--qp', '0x60', '--to', '0.5', '-o', output]);
+    expect({ code, out }).toEqual({ code: 0, out: '' });
+    const all = jsonLines((await roce(['dump', '--json', '--qp', '0x60', '--to', '0.5', opAll])).out);
+    const sliced = jsonLines((await roce(['dump', '--json', output])).out);
+    expect(err).toBe(`${all.length} of 42 RoCE packets of ${opAll} written to ${output}\n`);
+    expect(all.length).toBeGreaterThan(0);
+    expect(sliced.map(({ psn, time }) => [psn, time])).toEqual(all.map(({ psn, time }) => [psn, time]));
+  });
+
+  test('--anonymize with a key: the same pseudonyms in two runs, others without', async () => {
+    const addresses = async (...args: string[]) => {
+      const output = join(scratch, 'anonymous.pcapng');
+      expect((await roce(['export', opAll, '--anonymize', ...args, '-o', output])).code).toBe(0);
+      return new Set(jsonLines((await roce(['dump', '--json', output])).out).map(({ src }) => src));
+    };
+    const first = await addresses('--key', 'ours');
+    expect(first.size).toBe(2);
+    expect(await addresses('--key', 'ours')).toEqual(first);
+    expect(await addresses()).not.toEqual(first);
+    expect(first.has('10.77.0.2')).toBe(false);
+  });
+
+  test.each([
+    [['export', opAll], '-o, --output <file> is missing'],
+    [['export', opAll, '-o', opAll], 'would be overwritten while it is read'],
+    [['export', opAll, '-o', 'x', '--key', 'k'], '--key is for --anonymize'],
+    [['export', opAll, '-o', '-', '--json'], '-o - has stdout for itself'],
+    [['export', opAll, '-o', 'x', '--from=-1'], '--from -1: expected a number of seconds'],
+  ])('%j: exit code 2', async (args, message) => {
+    const { code, out, err } = await roce(args);
+    expect({ code, out }).toEqual({ code: 2, out: '' });
+    expect(err).toContain(message);
+  });
+});
+
 describe('devinfo', () => {
   test('the loopback interface is a device', async () => {
     const { code, out } = await roce(['devinfo', '--json']);

@@ -2,7 +2,16 @@
  * The commands: names, options, examples. What a command does is in `commands/NAME.ts`, loaded when it
  * runs, so that reading a capture needs no native addon and `--help` is quick.
  */
-import { addressOrPrefix, integer, type OptionSpec, oneOf, percent, seconds, text } from './options.ts';
+import {
+  addressOrPrefix,
+  integer,
+  nanoseconds,
+  type OptionSpec,
+  oneOf,
+  percent,
+  seconds,
+  text,
+} from './options.ts';
 import type { Terminal } from './terminal.ts';
 
 /** Runs a command; resolves to its exit code. */
@@ -43,6 +52,28 @@ const link: OptionSpec = {
   parse: oneOf('auto', 'udp', 'dgram'),
   fallback: 'auto',
 };
+
+/** Which packets of a capture: the fields of `PacketFilter`. */
+const packetFilters: readonly OptionSpec[] = [
+  {
+    flags: '--qp <number>',
+    summary: 'Only packets to this queue pair (0x… allowed)',
+    parse: integer(0, 0xff_ffff),
+  },
+  { flags: '--opcode <text>', summary: "Only packets whose opcode's name contains this", parse: text },
+  {
+    flags: '--address <address>',
+    summary: 'Only packets from or to this address, or prefix such as 10.0.0.0/8',
+    parse: addressOrPrefix,
+  },
+  { flags: '--nak', summary: 'Only NAKs, RNR NAKs included' },
+  {
+    flags: '--from <seconds>',
+    summary: 'Only packets of this time on, counted from the first frame',
+    parse: nanoseconds,
+  },
+  { flags: '--to <seconds>', summary: 'Only packets up to this time', parse: nanoseconds },
+];
 
 export const commands: readonly CommandSpec[] = [
   {
@@ -185,18 +216,7 @@ export const commands: readonly CommandSpec[] = [
         flags: '--json',
         summary: 'Print one JSON object a packet',
       },
-      {
-        flags: '--qp <number>',
-        summary: 'Only packets to this queue pair (0x… allowed)',
-        parse: integer(0, 0xff_ffff),
-      },
-      { flags: '--opcode <text>', summary: "Only packets whose opcode's name contains this", parse: text },
-      {
-        flags: '--address <address>',
-        summary: 'Only packets from or to this address, or prefix such as 10.0.0.0/8',
-        parse: addressOrPrefix,
-      },
-      { flags: '--nak', summary: 'Only NAKs, RNR NAKs included' },
+      ...packetFilters,
       {
         flags: '-c, --count <packets>',
         summary: 'Stop after so many packets',
@@ -212,6 +232,42 @@ export const commands: readonly CommandSpec[] = [
       ['dump - < trace.pcap', 'from standard input'],
     ],
     load: () => import('./commands/dump.ts'),
+  },
+  {
+    usage: 'export <file>',
+    summary: 'Copy a part of a capture, on request without addresses and payload',
+    description:
+      'Writes the RoCE packets that the filters choose into a pcapng, each in a frame of its own: super-packets are taken\n' +
+      'apart, and packets out of their mirrors. --anonymize gives hosts pseudonyms: addresses that share a prefix share one\n' +
+      "afterwards, private ranges stay private, MAC addresses and the connection manager's messages are seen to. Checksums\n" +
+      'and ICRCs are computed anew; an ICRC that was wrong stays wrong.',
+    options: [
+      {
+        flags: '-o, --output <file>',
+        summary: 'pcapng to write; - for standard output',
+        parse: text,
+        required: true,
+      },
+      ...packetFilters,
+      { flags: '--anonymize', summary: 'Give addresses pseudonyms, and leave out names and comments' },
+      {
+        flags: '--key <text>',
+        summary: 'Same key, same pseudonyms: for captures that belong together [random]',
+        parse: text,
+      },
+      {
+        flags: '--zero-payload',
+        summary: 'Zero payload, immediate data, and operands and results of atomics',
+      },
+      json('Print one JSON object about what was written'),
+    ],
+    examples: [
+      ['export trace.pcap --from 1.2 --to 1.3 -o slice.pcapng', 'a tenth of a second'],
+      ['export trace.pcap --anonymize --zero-payload -o public.pcapng', 'to show to others'],
+      ["export a.pcap --anonymize --key 'ours' -o a.pcapng", 'and b.pcap likewise: both name a host alike'],
+      ['export trace.pcap --qp 0x11 -o - | tshark -r -', 'on to another program'],
+    ],
+    load: () => import('./commands/export.ts'),
   },
   {
     usage: 'capture',

@@ -20,6 +20,7 @@ export interface OptionSpec {
   flags: string;
   summary: string;
   parse?: Parse;
+  required?: boolean;
   /** Taken where the option is absent (a text is parsed like one that was typed), and shown in the help. */
   fallback?: number | string;
 }
@@ -57,6 +58,13 @@ export const seconds: Parse = (given) => {
   return value;
 };
 
+/** Seconds of any fraction, 0 included; as nanoseconds. */
+export const nanoseconds: Parse = (given) => {
+  const value = given === '' ? Number.NaN : Number(given);
+  if (!(Number.isFinite(value) && value >= 0)) throw new Error('a number of seconds');
+  return Math.round(value * 1e9);
+};
+
 export const text: Parse = (given) => {
   if (given === '' || given === true) throw new Error('a text');
   return String(given);
@@ -91,6 +99,7 @@ export function readOptions(
     const key = keyOf(spec);
     const raw = given[key];
     if (raw === undefined) {
+      if (spec.required) throw new UsageError(`${spec.flags} is missing`);
       values[key] = typeof spec.fallback === 'string' ? spec.parse?.(spec.fallback) : spec.fallback;
       continue;
     }

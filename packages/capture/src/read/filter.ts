@@ -1,4 +1,4 @@
-/** Which packets are wanted: what `roce dump` and `roce slice` have in common. */
+/** Which packets are wanted: what `roce dump` and `roce export` have in common. */
 import { AethKind, aethKind, parseIpAddress } from '@node-roce/wire';
 import type { AddressTable } from './addresses.ts';
 import type { RocePacket } from './packet.ts';

@@ -1,0 +1,114 @@
+/** Parts of a capture as a capture of their own. */
+import type { InterfaceInfo, PacketRecord, PcapngEncoder } from '@node-roce/pcap';
+import type { CaptureSource, CaptureWriter } from '@node-roce/pcap/node';
+import { ICRC_BYTES } from '@node-roce/wire';
+import type { CaptureSummary } from '../flow/analysis.ts';
+import type { RocePacket } from '../read/packet.ts';
+import { type ReadOptions, readPackets } from '../read/read.ts';
+import type { PacketReader } from '../read/reader.ts';
+import { packetFrame } from '../read/super-packet.ts';
+import { type RewriteOptions, rewrittenFrame } from './rewrite.ts';
+
+export interface ExportOptions extends RewriteOptions, Pick<ReadOptions, 'crc32' | 'onProgress' | 'signal'> {
+  /** Which packets; all unless given. */
+  isWanted?: ((packet: RocePacket, reader: PacketReader) => boolean) | undefined;
+  /** Remarks on a packet, which Wireshark shows. */
+  commentsOf?: ((packet: RocePacket) => readonly string[]) | undefined;
+}
+
+export interface ExportResult {
+  /** Packets written. */
+  packets: number;
+  /** Of what was read. */
+  summary: CaptureSummary;
+}
+
+/**
+ * Copies RoCE packets into a pcapng, each into a frame of its own: super-packets are taken apart and mirrored
+ * packets out of their mirrors, so that tools that know neither see all of them. Times are kept, and
+ * unless addresses are renamed also the interfaces' names and the comments that are there already.
+ * Frames that are not RoCE stay behind.
+ *
+ * Rejects as `readPackets` does, and with the writer's error.
+ */
+export async function exportPackets(
+  source: CaptureSource,
+  writer: CaptureWriter<PcapngEncoder>,
+  options: ExportOptions = {},
+): Promise<ExportResult> {
+  const { isWanted, commentsOf, anonymizer, zeroPayload, crc32, onProgress, signal } = options;
+  const changes = anonymizer !== undefined || zeroPayload === true;
+  const interfaces = new OutputInterfaces(writer.encoder, anonymizer === undefined, !changes);
+  let packets = 0;
+  let keepsUp = true;
+  const { summary } = await readPackets(source, {
+    crc32,
+    onProgress,
+    signal,
+    onPacket: (packet, reader) => {
+      if (isWanted !== undefined && !isWanted(packet, reader)) return;
+      const { record } = reader;
+      const data = changes ? rewrittenFrame(packet, options) : packetFrame(packet);
+      const remarks = commentsOf?.(packet) ?? [];
+      keepsUp = writer.write({
+        seconds: record.seconds,
+        nanoseconds: record.nanoseconds,
+        data,
+        originalLength: data.length + missing(packet, record),
+        interfaceId: interfaces.idOf(record.interface, packet.linkType),
+        comments: anonymizer === undefined ? [...record.comments, ...remarks] : remarks,
+        direction: record.direction,
+      });
+      packets++;
+    },
+    onChunk: () => (keepsUp ? undefined : writer.drain()),
+  });
+  return { packets, summary };
+}
+
+/** Bytes of the packet that the capture did not keep. */
+function missing(
+  { bth, end, info, payloadLength, padCount, parts }: RocePacket,
+  record: PacketRecord,
+): number {
+  if (parts === 1) return record.originalLength - record.capturedLength;
+  return bth + info.headerLength + payloadLength + padCount + ICRC_BYTES - end;
+}
+
+/** The output's interfaces: one for each of the input, and for each kind of frame found in its mirrors. */
+class OutputInterfaces {
+  readonly #encoder: PcapngEncoder;
+  readonly #named: boolean;
+  readonly #whole: boolean;
+  readonly #ids = new Map<InterfaceInfo, Map<number, number>>();
+
+  /**
+   * @param named with the names that they had
+   * @param whole frames keep what stands behind their packets
+   */
+  constructor(encoder: PcapngEncoder, named: boolean, whole: boolean) {
+    this.#encoder = encoder;
+    this.#named = named;
+    this.#whole = whole;
+  }
+
+  idOf(info: InterfaceInfo, linkType: number): number {
+    const known = this.#ids.get(info)?.get(linkType);
+    if (known !== undefined) return known;
+    const { name, description, filter, speed, snapLength, fcsLength } = info;
+    const id = this.#encoder.interface({
+      linkType,
+      // No frame gets longer than it was, but one that is taken out of its mirror has other headers.
+      snapLength: linkType === info.linkType ? snapLength : 0,
+      ...(fcsLength === undefined || !this.#whole ? {} : { fcsLength }),
+      ...(speed === undefined ? {} : { speed }),
+      ...(filter === undefined ? {} : { filter }),
+      ...(this.#named && name !== undefined ? { name } : {}),
+      ...(this.#named && description !== undefined ? { description } : {}),
+    });
+    const ids = this.#ids.get(info) ?? new Map<number, number>();
+    ids.set(linkType, id);
+    this.#ids.set(info, ids);
+    return id;
+  }
+}
