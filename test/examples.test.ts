@@ -19,27 +19,104 @@ test('the README shows write.mjs', () => {
   expect(read('README.md')).toContain(`\`\`\`js\n${read('examples/write.mjs')}\`\`\``);
 });
 
-test('two-programs.mjs: server and client', async () => {
-  const env = { ...process.env, PORT: '18677' };
-  const server = spawn(process.execPath, [path('two-programs.mjs'), 'server', '127.0.7.1'], { env });
-  let said = '';
-  server.stdout.on('data', (data) => {
-    said += data;
+/** Runs an example as server and as client, which tries until the server listens. */
+async function serverAndClient(name: string, tcpPort: number, server: string[], client: string[]) {
+  const env = { ...process.env, PORT: `${tcpPort}` };
+  const serving = spawn(process.execPath, [path(name), ...server], { env });
+  const said = { server: '', client: '' };
+  serving.stdout.on('data', (data) => {
+    said.server += data;
   });
-  const ended = new Promise<number | null>((resolve) => server.on('exit', resolve));
-  let client: { stdout: string } | undefined;
-  for (let attempt = 0; client === undefined; attempt++) {
-    client = await run(process.execPath, [path('two-programs.mjs'), 'client', '127.0.7.2', '127.0.7.1'], {
-      env,
-    }).catch(async (error: Error) => {
-      if (!error.message.includes('ECONNREFUSED') || attempt > 50) throw error;
+  const ended = new Promise<number | null>((resolve) => serving.on('exit', resolve));
+  for (let attempt = 0; said.client === ''; attempt++) {
+    try {
+      said.client = (await run(process.execPath, [path(name), ...client], { env })).stdout;
+    } catch (error) {
+      if (!(error as Error).message.includes('ECONNREFUSED') || attempt > 50) throw error;
       await new Promise((resolve) => setTimeout(resolve, 100));
-      return undefined;
-    });
+    }
   }
-  expect(client.stdout).toBe('the server offers: the answer is 42\n');
   expect(await ended).toBe(0);
-  expect(said).toBe('the client says: thank you\n');
+  return said;
+}
+
+test('two-programs.mjs: server and client', async () => {
+  const server = ['server', '127.0.7.1'];
+  const client = ['client', '127.0.7.2', '127.0.7.1'];
+  expect(await serverAndClient('two-programs.mjs', 18677, server, client)).toEqual({
+    client: 'the server offers: the answer is 42\n',
+    server: 'the client says: thank you\n',
+  });
+});
+
+describe('each on one screen', () => {
+  const said: Record<string, string[]> = {
+    'echo.mjs': ['there → THERE', 'and → AND', 'back again → BACK AGAIN'],
+    'one-sided.mjs': ['RECV_RDMA_WITH_IMM: row 17, 64 bytes', 'SUCCESS row eighteen', 'REM_ACCESS_ERR ERR'],
+    'counter.mjs': ['counted 100, 100 different tickets; the lock is with 0', '1 of 4 got the lock'],
+    'datagrams.mjs': ['here is 2, here is 3, here is 4'],
+    'shared-receives.mjs': [
+      ...[1, 2, 3, 4, 5].map((n) => `client ${n}: 20 messages`),
+      'stocked up in time; rnr naks: 0',
+    ],
+    'window-lease.mjs': [
+      'first lease SUCCESS',
+      'first lease',
+      'given back: true',
+      'second lease SUCCESS',
+      'second lease',
+      'given back: true',
+      'without a lease: REM_ACCESS_ERR ERR',
+    ],
+  };
+  test.each(Object.keys(said))('%s', async (name) => {
+    expect(read(`examples/${name}`).split('\n').length).toBeLessThan(60);
+    const { stdout } = await run(process.execPath, [path(name)]);
+    expect(stdout.trim().split('\n')).toEqual(said[name]);
+  });
+});
+
+describe('with the functions of libibverbs', () => {
+  test('ibv-query-qp.mjs', async () => {
+    const { stdout } = await run(process.execPath, [path('ibv-query-qp.mjs')]);
+    expect(stdout.trim().split('\n')).toEqual([
+      'send requests: at least 10',
+      'state: IBV_QPS_RESET',
+      'type: IBV_QPT_RC',
+      'the completion queues are its own: true',
+      'the same sizes: true',
+      expect.stringMatching(/^the CQ is in use: EBUSY/),
+      'destroyed: 0,0,0,0',
+    ]);
+  });
+
+  test('ibv-qp-states.mjs: the walks of three types', async () => {
+    const { stdout } = await run(process.execPath, [path('ibv-qp-states.mjs')]);
+    const walks = stdout.trim().split('\n\n');
+    const way = ['INIT', 'RTR', 'RTS', 'SQD', 'RTS', 'ERR', 'RESET'].map((state) => `IBV_QPS_${state}`);
+    for (const [i, type] of ['UD', 'UC', 'RC'].entries()) {
+      const [title, ...lines] = walks[i].split('\n');
+      expect(title).toBe(`IBV_QPT_${type}`);
+      expect(lines.slice(0, -1).map((line) => line.split(':')[0])).toEqual(way);
+      expect(lines.at(-1)).toBe('send queue drained true');
+      const valid = Object.fromEntries(lines.map((line) => line.split(': ')));
+      expect(valid.IBV_QPS_RESET).toBe('cap');
+      expect(valid.IBV_QPS_SQD.split(' ')).toEqual(expect.arrayContaining(['sq_psn', 'sq_draining']));
+      const [connected, reliable] = [
+        /ah_attr/.test(valid.IBV_QPS_RTR),
+        /min_rnr_timer/.test(valid.IBV_QPS_RTR),
+      ];
+      expect([connected, reliable]).toEqual([type !== 'UD', type === 'RC']);
+    }
+    expect(walks[3]).toMatch(/^IBV_QPT_RAW_PACKET: E\w*NOTSUP/);
+  });
+
+  test('ibv-rc-pingpong.mjs: server and client', async () => {
+    const line = '1000 sent, 1000 received; by events\n';
+    expect(
+      await serverAndClient('ibv-rc-pingpong.mjs', 18678, ['127.0.49.1'], ['127.0.49.2', '127.0.49.1']),
+    ).toEqual({ server: line, client: line });
+  });
 });
 
 describe('interop-suite.mjs', () => {
