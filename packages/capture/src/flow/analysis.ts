@@ -44,6 +44,8 @@ export interface DirectionCounts {
   retransmitCauses: Record<RetransmitCause, number>;
   /** Go-back-N events: times at which the sender went back. */
   goBacks: number;
+  /** Responses to READs and atomics that came again, because their request did. */
+  repeatedResponses: number;
   /** Frames that a mirror showed twice: the same packet, not sent twice. */
   repeatedFrames: number;
   /** PSNs that were skipped in the order seen, and came later or were lost before the tap. */
@@ -79,7 +81,7 @@ export interface PlotPoint {
 }
 
 export interface Connection {
-  /** From 1, in the order of first packets. */
+  /** From 1, in the order in which connections became known: when paired, or at the end if they never were. */
   id: number;
   transport: Transport;
   /** `a` sent the first request seen (or is the receiver of the first response). */
@@ -109,8 +111,8 @@ export interface Connection {
   rnrWait: Distribution | undefined;
   /** Thinned to a few thousand points; first and last, NAKs and retransmissions are kept first. */
   plot: PlotPoint[];
-  /** Payload bytes in each of at most some hundred equal spans between `start` and `end`. */
-  throughput: { span: number; aToB: number[]; bToA: number[] };
+  /** Payload bytes in each of at most some hundred equal spans of `span` nanoseconds, from `start` on. */
+  throughput: { start: number; span: number; aToB: number[]; bToA: number[] };
   /** Latency of messages over time, thinned. */
   latency: { time: number; nanoseconds: number; message: number }[];
   /** The first of the message list, and those around findings; the rest goes to the callback only. */
@@ -133,7 +135,7 @@ export type MessageOutcome =
   | 'completed'
   /** Ended by a NAK that ends a queue pair, or by retries that stopped. */
   | 'failed'
-  /** The capture begins or ends inside, or packets are missing. */
+  /** The capture begins or ends inside, packets are missing, or it does not show the answers. */
   | 'incomplete';
 
 export interface Message {
@@ -158,7 +160,7 @@ export interface Message {
   /** From `end` to the ACK or last response; undefined if there was none. */
   latency: number | undefined;
   outcome: MessageOutcome;
-  /** How it failed: the NAK's syndrome in words, `rnr-retries-exceeded`, `retries-exceeded`. */
+  /** How it failed: the NAK's syndrome in words, `rnr-retries-exceeded`, `retries-exceeded`; `flushed`: one before it failed. */
   failure: string | undefined;
 }
 

@@ -1,0 +1,121 @@
+/** Connections as plain values, at the end of a capture; and the messages that are kept with them. */
+import { PSN_MASK } from '@node-roce/wire';
+import type { Addresses } from '../read/packet.ts';
+import type { Connection, Endpoint, LadderPacket, Message } from './analysis.ts';
+import { DistributionBuilder } from './distribution.ts';
+import { type Half, type Link, newCounts } from './half.ts';
+import { newMessageCounts } from './messages.ts';
+import { commonSums } from './series.ts';
+
+/** Messages kept of a connection: its first, and others that did not go smoothly. */
+const FIRST_MESSAGES = 200;
+const TROUBLED_MESSAGES = 200;
+/** Of all connections. */
+const MOST_MESSAGES = 50_000;
+
+interface Kept {
+  first: Message[];
+  troubled: Message[];
+}
+
+export class ConnectionBuilder {
+  readonly #kept = new Map<number, Kept>();
+  #left = MOST_MESSAGES;
+
+  /** Decides whether a message stays in the list of its connection. */
+  keep(message: Message): void {
+    if (this.#left === 0) return;
+    let kept = this.#kept.get(message.connection);
+    if (kept === undefined) {
+      kept = { first: [], troubled: [] };
+      this.#kept.set(message.connection, kept);
+    }
+    const troubled = message.outcome === 'failed' || message.retransmitted > 0;
+    const [list, most] =
+      kept.first.length < FIRST_MESSAGES ? [kept.first, FIRST_MESSAGES] : [kept.troubled, TROUBLED_MESSAGES];
+    if (list.length >= most || (list === kept.troubled && !troubled)) return;
+    list.push(message);
+    this.#left--;
+  }
+
+  build(link: Link, addresses: Addresses): Connection {
+    const { first, second } = link;
+    const [ab, ba] = first.from === 'a' ? [first, second] : [second, first];
+    const both = [ab, ba].filter((half) => half !== undefined);
+    const kept = this.#kept.get(link.id) ?? { first: [], troubled: [] };
+    const messages = [...kept.first, ...kept.troubled];
+    const { span, start: begin, a, b } = commonSums(ab?.throughput, ba?.throughput);
+    return {
+      id: link.id,
+      transport: first.transport ?? second?.transport ?? 'CNP',
+      a: endpoint(ab, ba, addresses),
+      b: endpoint(ba, ab, addresses),
+      pairing: link.pairing,
+      pairingReason: link.pairingReason,
+      pathMtu: both.map((half) => half.requester?.pathMtu ?? 0).find((mtu) => mtu > 0),
+      start: Math.min(...both.map((half) => half.start)),
+      end: Math.max(...both.map((half) => half.end)),
+      firstFrame: Math.min(...both.map((half) => half.firstFrame)),
+      lastFrame: Math.max(...both.map((half) => half.lastFrame)),
+      aToB: ab?.counts ?? newCounts(),
+      bToA: ba?.counts ?? newCounts(),
+      messagesFromA: ab?.messageCounts ?? newMessageCounts(),
+      messagesFromB: ba?.messageCounts ?? newMessageCounts(),
+      ackLatency: merged(both.map((half) => half.requester?.ackLatency)),
+      readRoundTrip: merged(both.map((half) => half.requester?.readRoundTrip)),
+      cnpDelay: merged(both.map((half) => half.congestion.delay)),
+      rnrWait: merged(both.map((half) => half.requester?.rnrWait)),
+      plot: both.flatMap((half) => half.plot.points(half.from, shiftOf(half))).sort(byTime),
+      throughput: { start: begin, span, aToB: a, bToA: b },
+      latency: both.flatMap((half) => half.latency.points).sort(byTime),
+      messages,
+      ladder: ladderOf(both, messages),
+    };
+  }
+}
+
+const byTime = (x: { time: number }, y: { time: number }): number => x.time - y.time;
+
+/** The end that `out` comes from. */
+function endpoint(out: Half | undefined, back: Half | undefined, addresses: Addresses): Endpoint {
+  return {
+    address: addresses.text(out?.source ?? back!.destination),
+    qpn: back?.destQp ?? out?.sourceQp ?? -1,
+  };
+}
+
+function merged(builders: (DistributionBuilder | undefined)[]): ReturnType<DistributionBuilder['result']> {
+  const [one, two] = builders.filter((builder) => builder !== undefined && builder.count > 0);
+  return two === undefined ? one?.result() : DistributionBuilder.merged(one!, two).result();
+}
+
+/** Both ends unwrap PSNs from their first one on; turns of 2^24 between them come out here. */
+function shiftOf(half: Half): number {
+  const requester = half.peer?.requester;
+  if (requester === undefined || half.responsePsn < 0) return 0;
+  const turn = PSN_MASK + 1;
+  return Math.round((requester.next - half.responsePsn) / turn) * turn;
+}
+
+function ladderOf(halves: readonly Half[], messages: readonly Message[]): LadderPacket[] {
+  const packets = halves.flatMap((half) => half.ladder.packets);
+  packets.sort((x, y) => x.frame - y.frame || x.part - y.part);
+  for (const packet of packets) packet.message = messageOf(packet, messages)?.id;
+  return packets;
+}
+
+/** The message that a request packet is of, or an answer is to, among those that were kept. */
+function messageOf(packet: LadderPacket, messages: readonly Message[]): Message | undefined {
+  const isAnswer = packet.aeth !== undefined || packet.opcodeName.includes('Response');
+  return messages.find((message) => {
+    const length = (message.lastPsn - message.firstPsn) & PSN_MASK;
+    const at = (packet.psn - message.firstPsn) & PSN_MASK;
+    const fits = at <= length && packet.frame >= message.firstFrame;
+    return (
+      fits &&
+      (isAnswer
+        ? message.from !== packet.from
+        : message.from === packet.from && packet.frame <= message.lastFrame)
+    );
+  });
+}

@@ -1,0 +1,70 @@
+/** What concerns the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
+import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
+import { many } from './wording.ts';
+
+export function captureFindings(connections: readonly Connection[], summary: CaptureSummary): Finding[] {
+  const found: Finding[] = [];
+  const add = (kind: string, severity: Severity, count: number, text: string, hint: string) => {
+    const { duration: end } = summary;
+    found.push({
+      kind,
+      severity,
+      connection: undefined,
+      text,
+      hint,
+      start: 0,
+      end,
+      frames: [],
+      frameCount: count,
+    });
+  };
+  if (summary.damage !== undefined) {
+    add(
+      'damaged-file',
+      'error',
+      1,
+      `The file could be read up to a damage only: ${summary.damage}`,
+      'Everything here is of the part before it. Was the capture still being written, or the copy cut short?',
+    );
+  }
+  const damaged = Object.entries(summary.damaged);
+  if (damaged.length > 0) {
+    const count = damaged.reduce((sum, [, n]) => sum + n, 0);
+    add(
+      'damaged-packets',
+      'warning',
+      count,
+      `${many(count, 'RoCE packet')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
+      'See them with roce dump; a snap length of 128 bytes shows all headers.',
+    );
+  }
+  const dropped = summary.droppedByCapture ?? 0;
+  if (dropped > 0) {
+    add(
+      'capture-drops',
+      'warning',
+      dropped,
+      `The capturing system dropped ${many(dropped, 'packet')}: what looks lost may be just not captured`,
+      'Capture with larger buffers (tcpdump -B), or fewer bytes of each packet (-s 128).',
+    );
+  }
+  const oneWay = connections.filter(
+    ({ aToB, bToA, transport }) =>
+      (aToB.packets === 0 || bToA.packets === 0) && (transport === 'RC' || transport === 'XRC'),
+  );
+  if (oneWay.length > 0) {
+    add(
+      'one-direction',
+      'note',
+      oneWay.length,
+      `${many(oneWay.length, 'connection')} with one direction only (${oneWay
+        .slice(0, 5)
+        .map(({ id }) => `#${id}`)
+        .join(
+          ', ',
+        )}${oneWay.length > 5 ? ' …' : ''}): whether messages were answered, and why packets went again, can't be told`,
+      'Mirror both directions of the port; or nothing answered at all.',
+    );
+  }
+  return found;
+}

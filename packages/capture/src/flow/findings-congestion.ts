@@ -1,0 +1,58 @@
+/** What ECN marks, CNPs, credits and ghost ACKs of one direction tell. */
+import type { Finding } from './analysis.ts';
+import { finding, type Subject } from './findings.ts';
+import { duration, many, moment } from './wording.ts';
+
+export function congestionFindings(subject: Subject): Finding[] {
+  const { half, name } = subject;
+  const { counts, events, peer } = half;
+  const found: Finding[] = [];
+  const marked = events.get('ecn-marked');
+  const cnps = peer?.events.get('cnp');
+  if (marked !== undefined) {
+    const share = (100 * counts.ecnMarked) / counts.packets;
+    const delay = half.congestion.delay.result();
+    const told =
+      cnps === undefined
+        ? 'no CNP came back'
+        : `${many(cnps.count, 'CNP')} came back${delay === undefined ? '' : `, ${duration(delay.p50)} after the mark (median)`}`;
+    found.push(
+      finding(
+        subject,
+        marked,
+        'ecn-marked',
+        cnps === undefined ? 'warning' : 'note',
+        `${name}: ${many(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${told}`,
+        cnps === undefined
+          ? 'The receiver does not answer marks (DCQCN off, or rxe): the sender will not slow down.'
+          : 'A queue on the way is past its ECN threshold: look for incast or a slower link.',
+      ),
+    );
+  } else if (cnps !== undefined) {
+    found.push(
+      finding(
+        subject,
+        cnps,
+        'cnp',
+        'note',
+        `${name}: ${many(cnps.count, 'CNP')} against it, the first ${moment(cnps.start)}, and no mark in the capture`,
+        'Marks are set behind the place of capture; some adapters also send a CNP with a NAK.',
+      ),
+    );
+  }
+  const ghosts = peer?.counts.ghostAcks ?? 0;
+  if (ghosts > counts.retransmitted && peer !== undefined && ghosts * 10 > peer.counts.acks) {
+    found.push({
+      kind: 'ghost-acks',
+      severity: 'note',
+      connection: subject.connection.id,
+      text: `${name}: ${many(ghosts, 'ACK')} of what had been acknowledged before`,
+      hint: 'Harmless in itself: credit updates, or answers to packets that came twice.',
+      start: peer.start,
+      end: peer.end,
+      frames: [],
+      frameCount: ghosts,
+    });
+  }
+  return found;
+}

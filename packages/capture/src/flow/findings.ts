@@ -1,0 +1,243 @@
+/** What a reader of the capture should know, in sentences: worst first, each with what to check. */
+import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
+import type { EventKind } from './events.ts';
+import { captureFindings } from './findings-capture.ts';
+import { congestionFindings } from './findings-congestion.ts';
+import type { Half, Link } from './half.ts';
+import { duration, flowName, many, moment } from './wording.ts';
+
+/** A direction with what it is called and whose connection it is. */
+export interface Subject {
+  half: Half;
+  connection: Connection;
+  /** `QP 0x12 → 0x11`. */
+  name: string;
+}
+
+const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
+
+export function findingsOf(
+  links: readonly Link[],
+  connections: readonly Connection[],
+  summary: CaptureSummary,
+): Finding[] {
+  const findings = captureFindings(connections, summary);
+  links.forEach((link, i) => {
+    const connection = connections[i]!;
+    for (const half of [link.first, link.second]) {
+      if (half === undefined) continue;
+      const subject = { half, connection, name: flowName(connection, half.from) };
+      findings.push(
+        ...failures(subject),
+        ...retransmissions(subject),
+        ...notReady(subject),
+        ...losses(subject),
+        ...congestionFindings(subject),
+      );
+    }
+  });
+  return findings.sort(
+    (x, y) => RANK[x.severity] - RANK[y.severity] || y.frameCount - x.frameCount || x.start - y.start,
+  );
+}
+
+/** A finding that rests on events of one kind. */
+export function finding(
+  { connection }: Pick<Subject, 'connection'>,
+  events: EventKind,
+  kind: string,
+  severity: Severity,
+  text: string,
+  hint: string,
+): Finding {
+  const { start, end, frames, count } = events;
+  return {
+    kind,
+    severity,
+    connection: connection.id,
+    text,
+    hint,
+    start,
+    end,
+    frames: [...frames],
+    frameCount: count,
+  };
+}
+
+const NAK_HINTS: Readonly<Record<string, string>> = {
+  'invalid-request':
+    'The responder does not take this operation: is it allowed by the queue pair (access flags), is the receive long enough, is an atomic aligned to 8 bytes, are there enough responder resources (max_dest_rd_atomic)?',
+  'remote-access-error':
+    "Check the R_Key, the address range and the access rights of the remote memory region or window, and that it is of the queue pair's protection domain and still registered.",
+  'remote-operational-error':
+    "Look at the responder's completions: a receive that is too short or whose memory is not valid, or a queue pair in the error state.",
+  'invalid-rd-request': 'The responder does not support Reliable Datagram.',
+  'reserved-nak': 'A NAK code that the specification reserves: look at the firmware of the responder.',
+};
+
+function failures(subject: Subject): Finding[] {
+  const { half, connection, name } = subject;
+  const found: Finding[] = [];
+  const peer = half.peer;
+  for (const [kind, events] of peer?.events ?? []) {
+    const nak = kind.startsWith('nak-') ? kind.slice(4) : undefined;
+    if (nak === undefined || nak === 'psn-sequence-error') continue;
+    const failed = connection.messages.find(({ failure, from }) => failure === nak && from === half.from);
+    const what = failed === undefined ? 'a request' : `${failed.operation} (PSN ${failed.firstPsn})`;
+    found.push(
+      finding(
+        subject,
+        events,
+        `nak-${nak}`,
+        'error',
+        `${name}: ${what} was refused with NAK ${words(nak)} ${moment(events.start)}; the connection ends with it`,
+        NAK_HINTS[nak] ?? NAK_HINTS['reserved-nak']!,
+      ),
+    );
+  }
+  const ended = connection.messages.filter(
+    ({ failure, from }) => from === half.from && failure?.endsWith('retries-exceeded'),
+  );
+  const last = ended[0];
+  const { requester } = half;
+  if (last === undefined || requester === undefined) return found;
+  const rnr = last.failure === 'rnr-retries-exceeded';
+  found.push({
+    kind: last.failure!,
+    severity: 'error',
+    connection: connection.id,
+    text: rnr
+      ? `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${many(last.retransmitted + 1, 'time')} and refused with RNR NAK each time; the last ${moment(last.end)}`
+      : `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${many(last.retransmitted + last.packets, 'packet')} in all and never answered; the last ${moment(last.end)}`,
+    hint: rnr
+      ? 'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 is for ever) and min_rnr_timer.'
+      : 'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
+    start: last.start,
+    end: last.end,
+    frames: [last.firstFrame, last.lastFrame],
+    frameCount: last.retransmitted + last.packets,
+  });
+  return found;
+}
+
+const CAUSE_WORDS: Readonly<Record<RetransmitCause, string>> = {
+  timeout: 'a timeout',
+  'sequence-nak': 'a sequence NAK',
+  'implied-nak': 'a response that was missing',
+  rnr: 'an RNR wait',
+  adaptive: 'an early retransmission, before the ACK timeout',
+  unknown: 'a cause that the capture does not show',
+};
+
+function retransmissions(subject: Subject): Finding[] {
+  const { half, name } = subject;
+  const { counts, events } = half;
+  const sent = events.get('retransmission');
+  if (sent === undefined) return [];
+  // What only waited for a receive is told of by `notReady`.
+  if (counts.retransmitted === counts.retransmitCauses.rnr) return [];
+  const parts = (Object.keys(CAUSE_WORDS) as RetransmitCause[]).flatMap((cause) => {
+    const began = events.get(`go-back-${cause}`);
+    if (began === undefined) return [];
+    const length = cause === 'timeout' ? ` of ${duration(began.most)}` : '';
+    return [`${began.count} after ${CAUSE_WORDS[cause]}${length} ${moment(began.start)}`];
+  });
+  const share = counts.requests > 0 ? (100 * counts.retransmitted) / counts.requests : 0;
+  const what = many(counts.goBacks, 'go-back-N event');
+  const again = many(counts.retransmitted, 'packet');
+  const timeouts = counts.retransmitCauses.timeout > 0;
+  return [
+    finding(
+      subject,
+      sent,
+      'retransmissions',
+      'warning',
+      `${name}: ${what}, ${again} sent again (${share.toFixed(share < 10 ? 1 : 0)} % of its requests)${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`,
+      timeouts
+        ? 'Packets or ACKs are lost, and a timeout stalls the connection: look at drops in switches and NICs (PFC, ECN, buffers); a shorter ACK timeout shortens the stall.'
+        : 'Packets are lost or reordered on the way: look at drops in switches and NICs (PFC, ECN, buffers), and at links with CRC errors.',
+    ),
+  ];
+}
+
+function notReady(subject: Subject): Finding[] {
+  const { half, connection, name } = subject;
+  const events = half.peer?.events.get('rnr-nak');
+  if (events === undefined) return [];
+  const waits = half.requester?.rnrWait.result();
+  const waited =
+    waits === undefined
+      ? ''
+      : `; it waited ${duration(waits.mean * waits.count)} in all, ${duration(waits.max)} at most`;
+  return [
+    finding(
+      { connection },
+      events,
+      'rnr',
+      'warning',
+      `${name}: ${many(events.count, 'RNR NAK')} from ${moment(events.start)} on: the receiver had no receive posted${waited}`,
+      'Post more receives, or earlier (an SRQ with a limit event helps); min_rnr_timer of the receiver sets the wait.',
+    ),
+  ];
+}
+
+function losses(subject: Subject): Finding[] {
+  const { half, name } = subject;
+  const { counts, events } = half;
+  const found: Finding[] = [];
+  const gaps = events.get('gap');
+  if (gaps !== undefined && half.transport === 'UC') {
+    found.push(
+      finding(
+        subject,
+        gaps,
+        'uc-loss',
+        'warning',
+        `${name}: ${many(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC sends nothing again, so their messages are lost`,
+        'Packets are lost on the way, or the capture dropped them: compare with the counters of the capture and of the NICs.',
+      ),
+    );
+  }
+  const missed = events.get('missed');
+  if (missed !== undefined && counts.missedByCapture > 0) {
+    found.push(
+      finding(
+        subject,
+        { ...missed, frames: [] },
+        'capture-loss',
+        'note',
+        `${name}: ${many(counts.missedByCapture, 'packet')} acknowledged but not in the capture, the first ${moment(missed.start)}: lost by the capture, not by the network`,
+        'Capture with larger buffers (tcpdump -B), fewer bytes of each packet (-s 128), or on both ends.',
+      ),
+    );
+  }
+  const bad = events.get('icrc-bad');
+  if (bad !== undefined) {
+    found.push(
+      finding(
+        subject,
+        bad,
+        'icrc-bad',
+        'warning',
+        `${name}: ${many(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}; receivers drop them without a word`,
+        'Damaged on the way (cables, switch memory), or changed by something that rewrites headers (NAT, IP ID), or by the capture itself.',
+      ),
+    );
+  }
+  const repeated = events.get('repeated-frame');
+  if (repeated !== undefined) {
+    found.push(
+      finding(
+        subject,
+        repeated,
+        'repeated-frames',
+        'note',
+        `${name}: ${many(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, not sent twice`,
+        'Usual for a mirror of more than one port; they are counted once.',
+      ),
+    );
+  }
+  return found;
+}
+
+const words = (name: string): string => name.replaceAll('-', ' ');

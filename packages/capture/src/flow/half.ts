@@ -1,0 +1,123 @@
+/**
+ * One direction of a connection: packets from one address to one queue pair of another. A BTH names only
+ * the destination queue pair, so the sender's is known when the opposite direction is found (`pairing.ts`).
+ */
+import type { RocePacket } from '../read/packet.ts';
+import type { DirectionCounts, Pairing, Transport } from './analysis.ts';
+import type { CmConnection } from './cm.ts';
+import { CongestionWatch } from './congestion.ts';
+import { EventLog } from './events.ts';
+import { Identifications } from './identification.ts';
+import { Ladder, type LadderBudget } from './ladder.ts';
+import { type MadeMessage, newMessageCounts } from './messages.ts';
+import type { Requester } from './requester.ts';
+import type { KeptResponse } from './responses.ts';
+import { BinnedSums, LatencySeries, PlotSeries } from './series.ts';
+
+export const newCounts = (): DirectionCounts => ({
+  packets: 0,
+  bytes: 0,
+  requests: 0,
+  responses: 0,
+  acks: 0,
+  naks: {},
+  rnrNaks: 0,
+  retransmitted: 0,
+  retransmittedBytes: 0,
+  retransmitCauses: {
+    timeout: 0,
+    'sequence-nak': 0,
+    'implied-nak': 0,
+    rnr: 0,
+    adaptive: 0,
+    unknown: 0,
+  },
+  goBacks: 0,
+  repeatedResponses: 0,
+  repeatedFrames: 0,
+  gaps: 0,
+  missedByCapture: 0,
+  ghostAcks: 0,
+  icrcBad: 0,
+  icrcUnchecked: 0,
+  ecnCapable: 0,
+  ecnMarked: 0,
+  cnps: 0,
+});
+
+/** Both directions as one; until they are found to belong together each direction has its own. */
+export interface Link {
+  /** 0 until it is settled: then its messages are handed out, and it can't be joined with another such one. */
+  id: number;
+  pairing: Pairing;
+  pairingReason: string;
+  /** The direction of the first packet, and the one that was joined to it. */
+  first: Half;
+  second: Half | undefined;
+  nextMessage: number;
+  held: { half: Half; message: MadeMessage }[];
+}
+
+export class Half {
+  readonly source: number;
+  readonly destination: number;
+  readonly destQp: number;
+  /** Of datagrams, the sender's queue pair; −1 of all others. */
+  readonly keyQp: number;
+  /** Sender's queue pair: of datagrams, or from the connection manager; −1: not known. */
+  sourceQp: number;
+  transport: Transport | undefined;
+  readonly counts = newCounts();
+  readonly events = new EventLog();
+  readonly ids = new Identifications();
+  readonly plot = new PlotSeries();
+  readonly throughput = new BinnedSums();
+  readonly latency = new LatencySeries();
+  readonly ladder: Ladder;
+  readonly congestion = new CongestionWatch();
+  /** The first packet went from `a`: it was a request. */
+  readonly startsWithRequest: boolean;
+  readonly firstFrame: number;
+  readonly start: number;
+  lastFrame = 0;
+  end = 0;
+  sourcePort = 0;
+  /** What this direction's sender asked for. */
+  requester: Requester | undefined;
+  link!: Link;
+  peer: Half | undefined;
+  /** What the connection manager said of it. */
+  cm: CmConnection | undefined;
+  /** Responses that came before it was known whose they are. */
+  kept: KeptResponse[] = [];
+  /** Unwrapped PSN of the last response. */
+  responsePsn = -1;
+  /** Requesters that may be the one that the responses here are for, each with how well it fits. */
+  candidates: Map<Half, number> | undefined;
+
+  constructor(packet: RocePacket, sourceQp: number, budget: LadderBudget) {
+    this.source = packet.source;
+    this.destination = packet.destination;
+    this.destQp = packet.destQp;
+    this.keyQp = sourceQp;
+    this.sourceQp = sourceQp;
+    this.startsWithRequest = !packet.info.isResponse;
+    this.firstFrame = packet.frame;
+    this.start = packet.time;
+    this.ladder = new Ladder(budget);
+  }
+
+  get reliable(): boolean {
+    return this.transport === 'RC' || this.transport === 'XRC' || this.transport === 'RD';
+  }
+
+  get messageCounts() {
+    return this.requester?.messages.counts ?? newMessageCounts();
+  }
+
+  /** Which end the packets come from. */
+  get from(): 'a' | 'b' {
+    const { first } = this.link;
+    return (this === first) === first.startsWithRequest ? 'a' : 'b';
+  }
+}

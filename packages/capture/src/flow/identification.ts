@@ -1,0 +1,59 @@
+/**
+ * Frames that a capture shows twice, told by the IPv4 Identification (RFC 6864): a mirror of two ports, or a
+ * network that duplicates, repeats it; a sender that counts it up, as Linux and ConnectX do, gives a packet that
+ * it sends again a new one. Senders with a constant one (node-roce and Huawei have 0) and IPv6 tell nothing here.
+ */
+import type { RocePacket } from '../read/packet.ts';
+import { IdOrder } from './requester.ts';
+
+/** Packets back that a repetition is found: those with the last so many Identifications. */
+const PLACES = 256;
+/** Identifications come round in 65,536 packets: what is longer ago is another packet. */
+const LONGEST_LAG = 100e6;
+
+export class Identifications {
+  readonly #ids = new Int32Array(PLACES).fill(-1);
+  readonly #psns = new Int32Array(PLACES);
+  readonly #times = new Float64Array(PLACES);
+  #last = -1;
+  #newest = -1;
+  #packets = 0;
+  #useless = 0;
+  #backward = 0;
+
+  /** Whether the sender gives each packet an Identification of its own. */
+  get #counts(): boolean {
+    return this.#packets > 0 && this.#useless * 50 <= this.#packets;
+  }
+
+  /** Whether this packet was seen a moment ago; remembers it. */
+  isRepeated({ ipId, psn, opcode, time }: RocePacket): boolean {
+    if (ipId < 0) return false;
+    const place = ipId & (PLACES - 1);
+    const key = (psn << 8) | opcode;
+    const same =
+      this.#ids[place] === ipId && this.#psns[place] === key && time - this.#times[place] < LONGEST_LAG;
+    if (same && this.#counts) return true;
+    this.#packets++;
+    if (ipId === 0 || ipId === this.#last) this.#useless++;
+    this.#last = ipId;
+    this.#ids[place] = ipId;
+    this.#psns[place] = key;
+    this.#times[place] = time;
+    return false;
+  }
+
+  /** Whether the packet was sent after all that were seen; one of `IdOrder`. */
+  order({ ipId }: RocePacket): number {
+    if (ipId < 0 || !this.#counts) return IdOrder.UNKNOWN;
+    const newest = this.#newest;
+    const step = ((ipId - newest) << 16) >> 16;
+    if (newest < 0 || step > 0) {
+      this.#newest = ipId;
+      return IdOrder.NEWER;
+    }
+    this.#backward++;
+    // Random ones go back half of the time; reordering is rarer.
+    return this.#backward * 8 > this.#packets ? IdOrder.UNKNOWN : IdOrder.OLDER;
+  }
+}

@@ -1,0 +1,242 @@
+/**
+ * Why a requester went back (docs/capture.md, "How causes are told").
+ *
+ * What the capture shows before a packet comes again is kept as evidence: a sequence NAK, an RNR NAK with its
+ * wait, a response that came while an earlier one was missing, and since when the retry timer runs. A cause is
+ * named only where the evidence excludes the others; two that are possible make it `unknown`. All times
+ * are nanoseconds.
+ */
+import type { RetransmitCause } from './analysis.ts';
+
+const MICROSECOND = 1000;
+const MILLISECOND = 1e6;
+
+/**
+ * No retry timer fires earlier than this: T = 4.096 µs · 2^timeout (IBTA vol 1 §9.7.6.1.3) with a timeout of 8,
+ * 1.05 ms; ConnectX starts adaptive retransmission at 2 ms.
+ */
+const LEAST_TIMER = 0.9 * MILLISECOND;
+/** The same of senders without MigReq, rxe: its timers are whole jiffies of 4 ms, and it may react late. */
+const LEAST_JIFFIES_TIMER = 3.5 * MILLISECOND;
+/** A requester that got a NAK goes back within this. */
+const REACTION = 2 * MILLISECOND;
+/** How near a timer is to its nominal length, as a share of it. */
+const TIMER_TOLERANCE = 0.015;
+
+/** Packets that go again in one go: from `start` up to `end`, each once. */
+interface GoBack {
+  cause: RetransmitCause;
+  time: number;
+  start: number;
+  end: number;
+  /** Expected next. */
+  cursor: number;
+}
+
+export class Recovery {
+  /** ACK timeout T of the queue pair, from CM messages; 0: not known. */
+  ackTimeout = 0;
+  /** Since when the retry timer runs, as far as the capture shows: first send, progress, or last going back. */
+  timerStart = 0;
+  #nakPsn = -1;
+  #nakTime = 0;
+  #rnrPsn = -1;
+  #rnrTime = 0;
+  #rnrWait = 0;
+  #missingPsn = -1;
+  #missingTime = 0;
+  #event: GoBack | undefined;
+  /** What a probe interrupted. */
+  #interrupted: GoBack | undefined;
+  #lastProbe = Number.NEGATIVE_INFINITY;
+  #probeInterval = 0;
+  /** The shortest interval of a timer of this sender that was seen. */
+  #shortestTimer = Number.POSITIVE_INFINITY;
+
+  sequenceNak(psn: number, time: number): void {
+    this.#nakPsn = psn;
+    this.#nakTime = time;
+  }
+
+  /** False if it says what is known: nothing was sent again since. */
+  rnrNak(psn: number, time: number, wait: number): boolean {
+    if (this.#rnrPsn === psn) return false;
+    this.#rnrPsn = psn;
+    this.#rnrTime = time;
+    this.#rnrWait = wait;
+    return true;
+  }
+
+  /** A response came though this PSN, of a READ or atomic before it, was not answered. */
+  responseMissing(psn: number, time: number): void {
+    if (this.#missingPsn === psn) return;
+    this.#missingPsn = psn;
+    this.#missingTime = time;
+  }
+
+  /** Everything before `unacked` is answered. */
+  progress(unacked: number, time: number): void {
+    this.timerStart = time;
+    if (this.#nakPsn < unacked) this.#nakPsn = -1;
+    if (this.#rnrPsn < unacked) this.#rnrPsn = -1;
+    if (this.#missingPsn < unacked) this.#missingPsn = -1;
+    this.#lastProbe = Number.NEGATIVE_INFINITY;
+  }
+
+  /** A packet went out for the first time: whatever was sent again is at its end. */
+  sentNew(): void {
+    if (this.#event !== undefined && this.#event.cause !== 'adaptive') this.#event = undefined;
+  }
+
+  /** An RNR NAK for this PSN waits for its end: when it came, or −1. */
+  rnrSince(psn: number): number {
+    return this.#rnrPsn >= 0 && psn <= this.#rnrPsn ? this.#rnrTime : -1;
+  }
+
+  /** Evidence that a packet at this PSN is wanted again, newer than `since`. */
+  isWanted(psn: number, since: number): boolean {
+    return (
+      (this.#nakPsn >= 0 && psn >= this.#nakPsn && this.#nakTime >= since) ||
+      (this.#rnrPsn >= 0 && psn >= this.#rnrPsn && this.#rnrTime >= since) ||
+      (this.#missingPsn >= 0 && psn >= this.#missingPsn && this.#missingTime >= since) ||
+      this.#continues(psn, since)
+    );
+  }
+
+  /**
+   * The cause of a packet that is sent again, and whether it begins a going back.
+   * @param psn the packet's, unwrapped
+   * @param next past its PSNs
+   * @param lastSent when it was sent before, or was noticed to be missing
+   * @param unacked the oldest PSN that is not answered
+   * @param end past the newest PSN sent
+   * @param migReq of the sender's packets: rxe has 0 there, ConnectX and node-roce 1
+   */
+  causeOf(
+    psn: number,
+    next: number,
+    time: number,
+    lastSent: number,
+    unacked: number,
+    end: number,
+    migReq: boolean,
+  ): { cause: RetransmitCause; begins: boolean } {
+    const continued = this.#resumed(psn, time, lastSent);
+    if (continued !== undefined) {
+      continued.cursor = next;
+      return { cause: continued.cause, begins: false };
+    }
+    const cause = this.#newCause(psn, time, lastSent, unacked, migReq);
+    const before = this.#event;
+    this.#interrupted = cause === 'adaptive' && before?.cause !== 'adaptive' ? before : undefined;
+    this.#event = { cause, time, start: psn, end, cursor: next };
+    if (cause !== 'adaptive') this.timerStart = time;
+    if (this.#nakPsn <= psn) this.#nakPsn = -1;
+    if (this.#rnrPsn >= psn) this.#rnrPsn = -1;
+    if (this.#missingPsn <= psn) this.#missingPsn = -1;
+    return { cause, begins: true };
+  }
+
+  #continues(psn: number, lastSent: number): boolean {
+    const event = this.#event;
+    return event !== undefined && psn >= event.start && psn < event.end && lastSent < event.time;
+  }
+
+  /** The going back that this packet is part of. */
+  #resumed(psn: number, time: number, lastSent: number): GoBack | undefined {
+    const event = this.#event;
+    if (event === undefined || !this.#continues(psn, lastSent)) return undefined;
+    // A NAK past where it had come to: the sender went on from there.
+    const nak = this.#nakPsn;
+    const isNewNak = nak >= 0 && this.#nakTime > event.time && psn >= nak;
+    if (isNewNak && (nak > event.cursor || event.cause === 'adaptive')) return undefined;
+    if (this.#rnrPsn >= 0 && this.#rnrPsn === psn && time - this.#rnrTime >= this.#rnrWait) return undefined;
+    const interrupted = this.#interrupted;
+    if (interrupted !== undefined && event.cause === 'adaptive' && psn === interrupted.cursor) {
+      // The probe was one packet, and the sender goes on where it had been; or goes back from the probe.
+      this.#event = psn === event.cursor ? { ...interrupted, cause: 'unknown' } : interrupted;
+      this.#interrupted = undefined;
+    }
+    return this.#event;
+  }
+
+  #newCause(psn: number, time: number, lastSent: number, unacked: number, migReq: boolean): RetransmitCause {
+    const running = time - this.timerStart;
+    if (this.#rnrPsn >= 0 && psn <= this.#rnrPsn) {
+      const waited = time - this.#rnrTime;
+      // Captures count in microseconds.
+      if (waited >= this.#rnrWait - 2 * MICROSECOND) {
+        const soon = waited <= 2 * this.#rnrWait + MILLISECOND;
+        return soon && (running < LEAST_TIMER || !migReq || !isNominal(running)) ? 'rnr' : 'unknown';
+      }
+    }
+    const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn && this.#nakTime >= lastSent;
+    const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn && this.#missingTime >= lastSent;
+    if (isNak || isMissing) {
+      if (isNak && isMissing) return 'unknown';
+      const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
+      if (!this.#noTimerYet(running, reaction, migReq)) return 'unknown';
+      return isNak ? 'sequence-nak' : 'implied-nak';
+    }
+    if (this.#rnrPsn >= 0 || this.#nakPsn >= 0) return 'unknown';
+    return this.#timerCause(psn, time, lastSent, unacked, migReq);
+  }
+
+  /** Whether the retry timer can't have been the cause. */
+  #noTimerYet(running: number, reaction: number, migReq: boolean): boolean {
+    if (reaction > REACTION) return false;
+    if (this.ackTimeout > 0) return running < 0.9 * this.ackTimeout && (!migReq || !isNominal(running));
+    if (migReq) return running < LEAST_TIMER || (reaction < LEAST_TIMER && !isNominal(running));
+    return running < LEAST_JIFFIES_TIMER || running < 0.8 * this.#shortestTimer;
+  }
+
+  /** Nothing was heard: the timer of the standard, or a retransmission before it. */
+  #timerCause(
+    psn: number,
+    time: number,
+    lastSent: number,
+    unacked: number,
+    migReq: boolean,
+  ): RetransmitCause {
+    const running = time - this.timerStart;
+    if (!migReq) {
+      const waited = Math.min(running, time - lastSent);
+      if (waited < LEAST_JIFFIES_TIMER) return 'unknown';
+      this.#shortestTimer = Math.min(this.#shortestTimer, waited);
+      return 'timeout';
+    }
+    // Answered as the capture has it, but the answer did not reach the sender: when its timer began is not known.
+    if (psn !== unacked) return 'unknown';
+    const { ackTimeout } = this;
+    if (ackTimeout > 0 && running < 0.9 * ackTimeout && running >= LEAST_TIMER) return this.#probed(time);
+    if (isOnTimerGrid(running) && running >= 0.9 * ackTimeout) return 'timeout';
+    const sinceProbe = time - this.#lastProbe;
+    const doubled = Math.abs(sinceProbe / (2 * this.#probeInterval) - 1) < TIMER_TOLERANCE;
+    if (isAdaptive(running) || (sinceProbe < Number.POSITIVE_INFINITY && doubled)) return this.#probed(time);
+    return 'unknown';
+  }
+
+  #probed(time: number): RetransmitCause {
+    const since = Math.max(this.timerStart, this.#lastProbe);
+    this.#probeInterval = time - since;
+    this.#lastProbe = time;
+    return 'adaptive';
+  }
+}
+
+/** 4.096 µs · 2^k. */
+function isOnTimerGrid(nanoseconds: number): boolean {
+  return nanoseconds >= LEAST_TIMER && isPowerOfTwoTimes(nanoseconds, 4096);
+}
+
+/** Whole milliseconds that are powers of two, from 2 on: ConnectX's and node-roce's own intervals. */
+function isAdaptive(nanoseconds: number): boolean {
+  return nanoseconds > 1.9 * MILLISECOND && isPowerOfTwoTimes(nanoseconds, MILLISECOND);
+}
+
+const isNominal = (nanoseconds: number): boolean => isOnTimerGrid(nanoseconds) || isAdaptive(nanoseconds);
+
+function isPowerOfTwoTimes(value: number, unit: number): boolean {
+  const doublings = Math.log2(value / unit);
+  return Math.abs(2 ** (doublings - Math.round(doublings)) - 1) < TIMER_TOLERANCE;
+}

@@ -1,0 +1,473 @@
+/**
+ * One queue pair as requester, as a capture shows it: which of its packets are new, which come again and
+ * why, what has been answered, and the messages that they make up (IBTA vol 1 §9.7).
+ */
+import { OperationBits, u32 } from '@node-roce/wire';
+import type { RocePacket } from '../read/packet.ts';
+import type { DirectionCounts, RetransmitCause } from './analysis.ts';
+import { DistributionBuilder } from './distribution.ts';
+import type { EventLog } from './events.ts';
+import { type MadeMessage, MessageAssembler } from './messages.ts';
+import { EntryFlags, Outstanding, unwrap, unwrapFirst } from './outstanding.ts';
+import { Recovery } from './recovery.ts';
+
+/** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
+const LONGEST_GAP = 4096;
+/** What the capture shows late by no more than this was reordered, not sent again. */
+const REORDERING = 0.9e6;
+/** UC and one-way captures: so many packets may come late before what is missing is given up. */
+const REORDER_PACKETS = 64;
+/** A READ whose answers never come, though later ones do: the capture missed them. */
+const GIVE_UP = 50e6;
+
+/** What became of a request packet. */
+export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
+
+/** How a packet's Identification stands to those before it (`identification.ts`). */
+export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2 } as const;
+
+export class Requester {
+  readonly out = new Outstanding();
+  readonly recovery = new Recovery();
+  readonly messages: MessageAssembler;
+  readonly ackLatency = new DistributionBuilder();
+  readonly readRoundTrip = new DistributionBuilder();
+  readonly rnrWait = new DistributionBuilder();
+  /** Unwrapped: past the newest PSN sent; the oldest one that is not answered. */
+  next = -1;
+  unacked = -1;
+  /** Bytes; 0: not known yet. */
+  pathMtu = 0;
+  /** The other direction of the connection is in the capture. */
+  hasAnswers = false;
+  /** Cause of the packet that was taken last, if it was a retransmission. */
+  cause: RetransmitCause = 'unknown';
+  readonly #reliable: boolean;
+  readonly #counts: DirectionCounts;
+  readonly #events: EventLog;
+  /** The newest packet is a READ whose number of responses is not known. */
+  #openRead = false;
+  /** PSNs up to this one are acknowledged, but a READ before them was not answered. */
+  #ackedTo = -1;
+  #stalledSince = -1;
+
+  constructor(
+    counts: DirectionCounts,
+    events: EventLog,
+    reliable: boolean,
+    emit: (message: MadeMessage) => void,
+  ) {
+    this.#counts = counts;
+    this.#events = events;
+    this.#reliable = reliable;
+    this.messages = new MessageAssembler(emit);
+  }
+
+  get started(): boolean {
+    return this.next >= 0;
+  }
+
+  /** Whether this PSN was sent not long ago, or lies in the responses of a READ that was. */
+  hasSent(psn: number): boolean {
+    if (!this.started) return false;
+    const unwrapped = unwrap(psn, this.next);
+    if (unwrapped >= this.next) return this.#openRead && unwrapped - this.next < this.#mostResponses();
+    return this.out.find(unwrapped) >= 0;
+  }
+
+  /** A request packet; `Taken` says what it was. */
+  take(packet: RocePacket, idOrder: number): number {
+    if (!this.started) this.#start(unwrapFirst(packet.psn), packet.time);
+    const psn = unwrap(packet.psn, this.next);
+    const taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
+    if (!this.#reliable) this.#settleUnreliable(REORDER_PACKETS);
+    return taken;
+  }
+
+  /** An ACK, or what a NAK acknowledges: everything up to this PSN, but not READs and atomics without answer. */
+  acknowledge(psn: number, time: number): void {
+    this.#reach(psn, time);
+    if (psn > this.#ackedTo) this.#ackedTo = psn;
+    this.#advance(this.#ackedTo, time);
+  }
+
+  /** The response to a READ or atomic. False if it was answered before. */
+  answer(psn: number, last: boolean, time: number): boolean {
+    this.#reach(psn, time);
+    if (psn < this.unacked) return false;
+    this.#advance(psn - 1, time);
+    const { out } = this;
+    if (out.walk === out.tail) return true;
+    const slot = out.slot(out.walk);
+    if (!this.#isAsking(slot)) {
+      // The capture missed what this answers, or its opcode says otherwise: an answer acknowledges too.
+      this.acknowledge(psn, time);
+      return true;
+    }
+    if (psn !== this.unacked) {
+      this.#missing(time);
+      return true;
+    }
+    this.unacked = psn + 1;
+    this.recovery.progress(this.unacked, time);
+    this.#stalledSince = -1;
+    const end = out.psns[slot] + out.spans[slot];
+    if (out.spans[slot] === 0 ? last : this.unacked >= end) {
+      if (out.spans[slot] === 0) this.#setSpan(out.walk, this.unacked - out.psns[slot]);
+      this.#complete(time);
+      this.#advance(this.#ackedTo, time);
+    }
+    return true;
+  }
+
+  /** The peer refused for good: what is out fails (IBTA vol 1 §9.7.5.2, §10.3.1.7). */
+  fail(reason: string): void {
+    this.messages.failure = reason;
+    this.#giveUp(this.out.tail);
+    this.messages.breakOff();
+    this.messages.failure = undefined;
+    this.unacked = this.next;
+  }
+
+  /** The capture is at its end. */
+  finish(failure: string | undefined): void {
+    if (!this.#reliable) this.#settleUnreliable(0);
+    if (failure !== undefined) this.fail(failure);
+    else this.#giveUp(this.out.tail);
+    this.messages.breakOff();
+  }
+
+  /** Sends of the oldest packet that was not answered, 0 if there is none; and when it went last. */
+  get oldest(): { sends: number; time: number; psn: number; frame: number } | undefined {
+    const { out } = this;
+    for (let entry = out.walk; entry < out.tail; entry++) {
+      const slot = out.slot(entry);
+      if ((out.flags[slot] & EntryFlags.SEEN) === 0) continue;
+      return {
+        sends: out.sends[slot],
+        time: out.lastTimes[slot],
+        psn: out.psns[slot],
+        frame: out.lastFrames[slot],
+      };
+    }
+    return undefined;
+  }
+
+  #start(psn: number, time: number): void {
+    this.next = psn;
+    this.unacked = psn;
+    this.recovery.timerStart = time;
+  }
+
+  #takeNew(psn: number, packet: RocePacket): number {
+    const { out, recovery } = this;
+    const { time } = packet;
+    let skipped = psn - this.next;
+    if (this.#openRead) {
+      const span = psn - out.psns[out.slot(out.tail - 1)];
+      if (span <= this.#mostResponses()) {
+        this.#setSpan(out.tail - 1, span);
+        skipped = 0;
+      }
+      this.#openRead = false;
+    }
+    if (skipped > LONGEST_GAP) {
+      this.#startAnew(psn, time);
+      skipped = 0;
+    }
+    if (this.unacked === this.next) recovery.timerStart = time;
+    recovery.sentNew();
+    if (skipped > 0) {
+      this.#counts.gaps += skipped;
+      this.#events.add('gap', packet.frame, time, skipped);
+      for (let missing = psn - skipped; missing < psn; missing++) this.#append(missing, time);
+    }
+    const slot = this.#append(psn, time);
+    this.next = psn + 1;
+    this.#fill(out.tail - 1, slot, packet);
+    return Taken.NEW;
+  }
+
+  #append(psn: number, time: number): number {
+    if (this.out.full) this.#giveUp(this.out.walk + 1);
+    return this.out.append(psn, time);
+  }
+
+  /** What the capture shows of the packet at this entry, for the first time. */
+  #fill(entry: number, slot: number, packet: RocePacket): void {
+    const { out } = this;
+    const { info, payloadLength } = packet;
+    out.firstTimes[slot] = packet.time;
+    out.lastTimes[slot] = packet.time;
+    out.firstFrames[slot] = packet.frame;
+    out.lastFrames[slot] = packet.frame;
+    out.opcodes[slot] = packet.opcode;
+    out.sizes[slot] = payloadLength;
+    out.sends[slot] = 1;
+    out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ : 0);
+    if (info.hasPayload && !info.last && isPowerOfTwo(payloadLength)) this.pathMtu = payloadLength;
+    out.lengths[slot] = info.isAtomic ? 8 : rethLength(packet);
+    if (!info.isReadRequest) return;
+    const newest = entry === out.tail - 1;
+    const span = this.pathMtu > 0 ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
+    out.spans[slot] = newest ? span : Math.max(1, span);
+    if (newest && span > 0) this.next = out.psns[slot] + span;
+    this.#openRead = newest && span === 0;
+    // The PSNs of its responses were noticed as missing packets.
+    for (let next = entry + 1; next < out.tail && next < entry + span; next++) {
+      const flags = out.flags[out.slot(next)];
+      if ((flags & EntryFlags.SEEN) === 0) out.flags[out.slot(next)] |= EntryFlags.COVERED;
+    }
+  }
+
+  #takeAgain(psn: number, packet: RocePacket, idOrder: number): number {
+    const { out } = this;
+    const entry = this.#find(psn);
+    if (entry < 0) return this.#takeOlder(psn, packet, idOrder);
+    const slot = out.slot(entry);
+    const { time } = packet;
+    const before = out.lastTimes[slot];
+    if ((out.flags[slot] & EntryFlags.SEEN) === 0) {
+      if ((out.flags[slot] & EntryFlags.MISSED) !== 0 && time - before < REORDERING) {
+        this.#counts.missedByCapture--;
+      }
+      const again = this.#isSentAgain(psn, time, before, idOrder);
+      this.#fill(entry, slot, packet);
+      return again ? this.#retransmitted(psn, packet, before) : Taken.NEW;
+    }
+    if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
+    if (out.sends[slot] < 0xffff) out.sends[slot]++;
+    out.lastTimes[slot] = time;
+    out.lastFrames[slot] = packet.frame;
+    return this.#retransmitted(psn, packet, before);
+  }
+
+  /** Older than all entries: from before the capture's first packet, or answered long ago. */
+  #takeOlder(psn: number, packet: RocePacket, idOrder: number): number {
+    const { out } = this;
+    const oldest = out.psns[out.slot(out.head)];
+    const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= LONGEST_GAP;
+    if (!isFirst) return this.#retransmitted(psn, packet, packet.time);
+    const before = out.firstTimes[out.slot(out.head)];
+    for (let missing = oldest - 1; missing >= psn; missing--) {
+      if (out.prepend(missing, before) < 0) return Taken.RETRANSMISSION;
+    }
+    this.unacked = psn;
+    this.#counts.gaps += oldest - psn;
+    const again = this.#isSentAgain(psn, packet.time, before, idOrder);
+    this.#fill(out.head, out.slot(out.head), packet);
+    return again ? this.#retransmitted(psn, packet, before) : Taken.NEW;
+  }
+
+  /** A packet that was skipped comes: was it late, or lost and sent again? */
+  #isSentAgain(psn: number, time: number, noticed: number, idOrder: number): boolean {
+    if (idOrder !== IdOrder.UNKNOWN) return idOrder === IdOrder.NEWER;
+    return time - noticed >= REORDERING || this.recovery.isWanted(psn, noticed);
+  }
+
+  /**
+   * A packet that was seen comes: was it sent twice, or shown twice? With Identifications that differ from
+   * packet to packet a repetition was found before this is called.
+   */
+  #isTransmission(slot: number, psn: number, packet: RocePacket, before: number, idOrder: number): boolean {
+    if (idOrder !== IdOrder.UNKNOWN) return true;
+    if (((this.out.flags[slot] & EntryFlags.ACK_REQ) !== 0) !== packet.ackReq) return true;
+    if (this.out.opcodes[slot] !== packet.opcode || this.out.psns[slot] !== psn) return true;
+    return packet.time - before >= REORDERING || this.recovery.isWanted(psn, before);
+  }
+
+  #retransmitted(psn: number, packet: RocePacket, before: number): number {
+    const counts = this.#counts;
+    const { time, frame } = packet;
+    const { recovery } = this;
+    const next = packet.info.isReadRequest ? psn + this.#responsesOf(packet) : psn + 1;
+    const rnrSince = recovery.rnrSince(psn);
+    const running = time - recovery.timerStart;
+    let cause: RetransmitCause = 'unknown';
+    let begins = false;
+    if (this.#reliable) {
+      ({ cause, begins } = recovery.causeOf(psn, next, time, before, this.unacked, this.next, packet.migReq));
+      // Without the other direction there are no NAKs to see.
+      if (!this.hasAnswers) cause = 'unknown';
+    }
+    this.cause = cause;
+    counts.retransmitted++;
+    counts.retransmittedBytes += packet.payloadLength;
+    counts.retransmitCauses[cause]++;
+    if (begins) {
+      counts.goBacks++;
+      this.#events.add(`go-back-${cause}`, frame, time, cause === 'timeout' ? running : 0);
+    }
+    this.#events.add('retransmission', frame, time, 1);
+    if (rnrSince >= 0 && begins) this.rnrWait.add(time - rnrSince);
+    return Taken.RETRANSMISSION;
+  }
+
+  /** Makes sure that a PSN which was answered counts as sent. */
+  #reach(psn: number, time: number): void {
+    if (psn < this.next) return;
+    if (this.#openRead && psn - this.next < this.#mostResponses()) {
+      this.next = psn + 1;
+      return;
+    }
+    if (psn - this.next > LONGEST_GAP) {
+      this.#counts.missedByCapture += psn + 1 - this.next;
+      this.#startAnew(psn + 1, time);
+      return;
+    }
+    this.#openRead = false;
+    while (this.next <= psn) {
+      this.#append(this.next, time);
+      this.next++;
+    }
+  }
+
+  /** Answers everything up to `psn` that an ACK can answer. */
+  #advance(psn: number, time: number): void {
+    const { out } = this;
+    let moved = false;
+    while (out.walk < out.tail) {
+      const slot = out.slot(out.walk);
+      if (out.psns[slot] > psn) break;
+      if (this.#isAsking(slot)) {
+        if (!this.#missing(time)) break;
+        continue;
+      }
+      if ((out.flags[slot] & EntryFlags.COVERED) !== 0) {
+        out.walk++;
+        continue;
+      }
+      this.unacked = out.psns[slot] + 1;
+      moved = true;
+      if ((out.flags[slot] & EntryFlags.SEEN) === 0) {
+        out.flags[slot] |= EntryFlags.MISSED;
+        out.lastTimes[slot] = time;
+        this.#counts.missedByCapture++;
+        this.#events.add('missed', 0, time, 1);
+      }
+      this.#complete(time);
+    }
+    if (!moved) return;
+    this.recovery.progress(this.unacked, time);
+  }
+
+  /** The oldest entry is answered. */
+  #complete(time: number): void {
+    const { out } = this;
+    const slot = out.slot(out.walk);
+    const latency = time - out.lastTimes[slot];
+    if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
+      if (this.#isAsking(slot)) this.readRoundTrip.add(latency);
+      else if (isLast(out.opcodes[slot])) this.ackLatency.add(latency);
+    }
+    this.messages.take(out, out.walk, time, true);
+    out.walk++;
+  }
+
+  /**
+   * Something later was answered, but not the READ or atomic that is the oldest. True if it is given up:
+   * the requester went on without asking again, so it has what the capture has not.
+   */
+  #missing(time: number): boolean {
+    const { out } = this;
+    this.recovery.responseMissing(this.unacked, time);
+    if (this.#stalledSince < 0) this.#stalledSince = time;
+    const askedAgain = out.lastTimes[out.slot(out.walk)] > this.#stalledSince;
+    if (askedAgain) this.#stalledSince = time;
+    if (time - this.#stalledSince < GIVE_UP) return false;
+    const slot = out.slot(out.walk);
+    this.unacked = out.psns[slot] + Math.max(1, out.spans[slot]);
+    this.#stalledSince = -1;
+    this.messages.take(out, out.walk, undefined, true);
+    out.walk++;
+    return true;
+  }
+
+  /** Hands out what was not answered, up to this entry. */
+  #giveUp(end: number): void {
+    const { out } = this;
+    while (out.walk < end) {
+      const slot = out.slot(out.walk);
+      this.unacked = out.psns[slot] + Math.max(1, out.spans[slot]);
+      this.messages.take(out, out.walk, undefined, true);
+      out.walk++;
+    }
+  }
+
+  /** UC: a message is at its end when its last packet is seen; what is missing may come late. */
+  #settleUnreliable(late: number): void {
+    const { out } = this;
+    while (out.walk < out.tail) {
+      const slot = out.slot(out.walk);
+      if ((out.flags[slot] & EntryFlags.SEEN) === 0 && out.unanswered <= late) return;
+      this.unacked = out.psns[slot] + 1;
+      this.messages.take(out, out.walk, undefined, false);
+      out.walk++;
+    }
+  }
+
+  /** What was out is not followed any further. */
+  #startAnew(psn: number, time: number): void {
+    const { out } = this;
+    this.#giveUp(out.tail);
+    this.messages.breakOff();
+    out.head = out.walk;
+    this.#openRead = false;
+    this.next = psn;
+    this.unacked = psn;
+    this.recovery.timerStart = time;
+  }
+
+  #isAsking(slot: number): boolean {
+    if ((this.out.flags[slot] & EntryFlags.SEEN) === 0) return false;
+    const operation = this.out.opcodes[slot] & 0x1f;
+    return (
+      operation === OperationBits.RDMA_READ_REQUEST ||
+      operation === OperationBits.COMPARE_SWAP ||
+      operation === OperationBits.FETCH_ADD ||
+      operation === OperationBits.FLUSH ||
+      operation === OperationBits.ATOMIC_WRITE
+    );
+  }
+
+  /** The entry of a packet that was sent, or of the READ whose responses it is among. */
+  #find(psn: number): number {
+    const { out } = this;
+    if (this.#openRead && psn >= out.psns[out.slot(out.tail - 1)]) return out.tail - 1;
+    let entry = out.find(psn);
+    while (entry > out.head && (out.flags[out.slot(entry)] & EntryFlags.COVERED) !== 0) entry--;
+    return entry;
+  }
+
+  #setSpan(entry: number, span: number): void {
+    const slot = this.out.slot(entry);
+    this.out.spans[slot] = span;
+    this.#openRead = false;
+    const length = this.out.lengths[slot];
+    if (this.pathMtu > 0 || span < 2) return;
+    for (const mtu of [256, 512, 1024, 2048, 4096]) {
+      if (Math.ceil(length / mtu) === span) this.pathMtu = mtu;
+    }
+  }
+
+  /** Responses of the newest READ at the least path MTU. */
+  #mostResponses(): number {
+    const { out } = this;
+    return Math.max(1, Math.ceil(out.lengths[out.slot(out.tail - 1)] / 256));
+  }
+
+  #responsesOf(packet: RocePacket): number {
+    return this.pathMtu > 0 ? Math.max(1, Math.ceil(rethLength(packet) / this.pathMtu)) : 1;
+  }
+}
+
+/** The length that the RETH asks for; 0 where there is none, or the capture was cut before it. */
+function rethLength({ info, bth, bytes, end }: RocePacket): number {
+  const at = bth + info.offsets.reth;
+  return info.offsets.reth >= 0 && at + 16 <= end ? u32(bytes, at + 12) : 0;
+}
+
+const isPowerOfTwo = (bytes: number): boolean => bytes >= 256 && bytes <= 4096 && (bytes & (bytes - 1)) === 0;
+
+const LAST_OPERATIONS: ReadonlySet<number> = new Set([2, 3, 4, 5, 8, 9, 10, 11, 22, 23]);
+const isLast = (opcode: number): boolean => LAST_OPERATIONS.has(opcode & 0x1f);

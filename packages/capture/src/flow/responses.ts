@@ -1,0 +1,87 @@
+/** ACKs, NAKs, READ responses and atomic results, brought to the requester that they are for. */
+import {
+  AethKind,
+  aethKind,
+  aethSyndrome,
+  aethValue,
+  NakCode,
+  OperationBits,
+  rnrTimerMicroseconds,
+} from '@node-roce/wire';
+import type { RocePacket } from '../read/packet.ts';
+import type { Half } from './half.ts';
+import { unwrap } from './outstanding.ts';
+
+/** What is needed of a response. */
+export interface KeptResponse {
+  psn: number;
+  time: number;
+  frame: number;
+  operation: number;
+  last: boolean;
+  /** −1: the packet has none, or the capture was cut before it. */
+  syndrome: number;
+}
+
+const NAK_NAMES: Readonly<Record<number, string>> = {
+  [NakCode.PSN_SEQUENCE_ERROR]: 'psn-sequence-error',
+  [NakCode.INVALID_REQUEST]: 'invalid-request',
+  [NakCode.REMOTE_ACCESS_ERROR]: 'remote-access-error',
+  [NakCode.REMOTE_OPERATIONAL_ERROR]: 'remote-operational-error',
+  [NakCode.INVALID_RD_REQUEST]: 'invalid-rd-request',
+};
+
+export const nakName = (syndrome: number): string => NAK_NAMES[syndrome & 0x7f] ?? 'reserved-nak';
+
+/** The syndrome of a response; −1 where there is none. */
+export function syndromeOf({ info, bytes, bth, end }: RocePacket): number {
+  const at = info.offsets.aeth;
+  return at >= 0 && bth + at < end ? aethSyndrome(bytes, bth + at) : -1;
+}
+
+/** Adds a response to the counts of its own direction. */
+export function countResponse(half: Half, packet: RocePacket, syndrome: number): void {
+  const { counts, events } = half;
+  const { frame, time } = packet;
+  counts.responses++;
+  if (packet.info.operation !== OperationBits.ACKNOWLEDGE || syndrome < 0) return;
+  const kind = aethKind(syndrome);
+  if (kind === AethKind.ACK) {
+    counts.acks++;
+  } else if (kind === AethKind.RNR_NAK) {
+    counts.rnrNaks++;
+    events.add('rnr-nak', frame, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000);
+  } else {
+    const name = nakName(syndrome);
+    counts.naks[name] = (counts.naks[name] ?? 0) + 1;
+    events.add(`nak-${name}`, frame, time, 1);
+  }
+}
+
+/** Tells the requester on the other side; `half` is the direction that the response came in. */
+export function applyResponse(half: Half, response: KeptResponse): void {
+  const requester = half.peer?.requester;
+  if (requester === undefined || !requester.started) return;
+  const { time, operation, syndrome } = response;
+  const psn = unwrap(response.psn, requester.unacked);
+  if (operation !== OperationBits.ACKNOWLEDGE) {
+    if (!requester.answer(psn, response.last, time)) half.counts.repeatedResponses++;
+    return;
+  }
+  const kind = syndrome < 0 ? AethKind.ACK : aethKind(syndrome);
+  if (kind === AethKind.ACK) {
+    if (psn < requester.unacked) half.counts.ghostAcks++;
+    else requester.acknowledge(psn, time);
+    return;
+  }
+  // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).
+  if (psn > requester.unacked) requester.acknowledge(psn - 1, time);
+  const { recovery } = requester;
+  if (kind === AethKind.RNR_NAK) {
+    recovery.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000);
+  } else if (syndrome === NakCode.PSN_SEQUENCE_ERROR) {
+    recovery.sequenceNak(psn, time);
+  } else if (kind === AethKind.NAK && psn >= requester.unacked) {
+    requester.fail(nakName(syndrome));
+  }
+}

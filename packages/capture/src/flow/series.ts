@@ -1,0 +1,229 @@
+/** What plots are drawn from: points and sums over time, thinned while they come in. */
+import type { PlotPoint } from './analysis.ts';
+
+/** Points of a direction at most, of the common and of the rare ones each. */
+const MOST_POINTS = 1024;
+const BINS = 256;
+const LATENCIES = 1024;
+
+export const PLOT_KINDS = [
+  'request',
+  'retransmission',
+  'response',
+  'ack',
+  'nak',
+  'rnr',
+  'cnp',
+  'marked',
+] as const satisfies readonly PlotPoint['kind'][];
+
+/** Indices into `PLOT_KINDS`. */
+export const PlotKind = {
+  REQUEST: 0,
+  RETRANSMISSION: 1,
+  RESPONSE: 2,
+  ACK: 3,
+  NAK: 4,
+  RNR: 5,
+  CNP: 6,
+  MARKED: 7,
+} as const;
+
+/** Every n-th of the points given; n doubles whenever there are too many. The first one stays. */
+class ThinnedPoints {
+  times = new Float64Array(16);
+  psns = new Float64Array(16);
+  frames = new Uint32Array(16);
+  kinds = new Uint8Array(16);
+  length = 0;
+  #skip = 0;
+  #stride = 1;
+
+  add(time: number, psn: number, frame: number, kind: number): void {
+    if (this.#skip > 0) {
+      this.#skip--;
+      return;
+    }
+    this.#skip = this.#stride - 1;
+    if (this.length === this.times.length) this.#makeRoom();
+    const at = this.length++;
+    this.times[at] = time;
+    this.psns[at] = psn;
+    this.frames[at] = frame;
+    this.kinds[at] = kind;
+  }
+
+  #makeRoom(): void {
+    const length = this.times.length;
+    if (length >= MOST_POINTS) {
+      for (let i = 0; 2 * i < length; i++) {
+        this.times[i] = this.times[2 * i];
+        this.psns[i] = this.psns[2 * i];
+        this.frames[i] = this.frames[2 * i];
+        this.kinds[i] = this.kinds[2 * i];
+      }
+      this.length = length >> 1;
+      this.#stride *= 2;
+      return;
+    }
+    const grown = new ThinnedPoints();
+    for (const key of ['times', 'psns'] as const) grown[key] = new Float64Array(2 * length);
+    grown.frames = new Uint32Array(2 * length);
+    grown.kinds = new Uint8Array(2 * length);
+    for (const key of ['times', 'psns', 'frames', 'kinds'] as const) grown[key].set(this[key]);
+    ({ times: this.times, psns: this.psns, frames: this.frames, kinds: this.kinds } = grown);
+  }
+}
+
+/** The PSNs of one direction over time. */
+export class PlotSeries {
+  readonly #common = new ThinnedPoints();
+  readonly #rare = new ThinnedPoints();
+  #lastTime = 0;
+  #lastPsn = 0;
+  #lastFrame = 0;
+  #lastKind = -1;
+
+  add(time: number, psn: number, frame: number, kind: number): void {
+    const rare = kind !== PlotKind.REQUEST && kind !== PlotKind.RESPONSE && kind !== PlotKind.ACK;
+    (rare ? this.#rare : this.#common).add(time, psn, frame, kind);
+    this.#lastTime = time;
+    this.#lastPsn = psn;
+    this.#lastFrame = frame;
+    this.#lastKind = kind;
+  }
+
+  /**
+   * @param own whose PSNs requests carry; responses carry the other's
+   * @param shift what to add to PSNs of responses, to count them as the other end does
+   */
+  points(own: 'a' | 'b', shift: number): PlotPoint[] {
+    const other = own === 'a' ? 'b' : 'a';
+    const made: PlotPoint[] = [];
+    const add = (time: number, psn: number, frame: number, kind: number) => {
+      const name = PLOT_KINDS[kind]!;
+      const isRequest =
+        kind === PlotKind.REQUEST || kind === PlotKind.RETRANSMISSION || kind === PlotKind.MARKED;
+      made.push({
+        time,
+        psn: isRequest ? psn : psn + shift,
+        requester: isRequest ? own : other,
+        kind: name,
+        frame,
+      });
+    };
+    for (const { times, psns, frames, kinds, length } of [this.#common, this.#rare]) {
+      for (let i = 0; i < length; i++) add(times[i]!, psns[i]!, frames[i]!, kinds[i]!);
+    }
+    const last = this.#lastKind;
+    const kept = made.some(({ frame, kind }) => frame === this.#lastFrame && kind === PLOT_KINDS[last]);
+    if (last >= 0 && !kept) add(this.#lastTime, this.#lastPsn, this.#lastFrame, last);
+    return made;
+  }
+}
+
+/** Sums in equal spans of time that begin at multiples of their length; the length doubles as time goes on. */
+export class BinnedSums {
+  /** Nanoseconds of a span. */
+  span = 1024;
+  /** Number of the first span: `first * span` is where it begins. */
+  first = 0;
+  #bins = new Float64Array(16);
+  #used = 0;
+
+  add(time: number, amount: number): void {
+    let bin = Math.floor(time / this.span);
+    if (this.#used === 0) this.first = bin;
+    while (bin - this.first >= BINS) {
+      this.widen();
+      bin = Math.floor(time / this.span);
+    }
+    const at = Math.max(0, bin - this.first);
+    if (at >= this.#bins.length) {
+      const grown = new Float64Array(BINS);
+      grown.set(this.#bins);
+      this.#bins = grown;
+    }
+    this.#bins[at] += amount;
+    if (at >= this.#used) this.#used = at + 1;
+  }
+
+  /** Doubles the spans. */
+  widen(): void {
+    const bins = new Float64Array(this.#bins.length);
+    const first = Math.floor(this.first / 2);
+    for (let i = 0; i < this.#used; i++) bins[Math.floor((this.first + i) / 2) - first] += this.#bins[i];
+    this.#used = this.#used === 0 ? 0 : Math.floor((this.first + this.#used - 1) / 2) - first + 1;
+    this.#bins = bins;
+    this.first = first;
+    this.span *= 2;
+  }
+
+  /** The sums of spans `first` … `last`. */
+  sums(first: number, last: number): number[] {
+    return Array.from({ length: last - first + 1 }, (_, i) => this.#bins[first + i - this.first] ?? 0);
+  }
+
+  get last(): number {
+    return this.first + Math.max(0, this.#used - 1);
+  }
+
+  get isEmpty(): boolean {
+    return this.#used === 0;
+  }
+}
+
+/** Sums of both directions in the same spans. */
+export function commonSums(
+  a: BinnedSums | undefined,
+  b: BinnedSums | undefined,
+): { span: number; start: number; a: number[]; b: number[] } {
+  const both = [a, b].filter((sums) => sums !== undefined && !sums.isEmpty) as BinnedSums[];
+  if (both.length === 0) return { span: 0, start: 0, a: [], b: [] };
+  const range = () => [
+    Math.min(...both.map(({ first }) => first)),
+    Math.max(...both.map(({ last }) => last)),
+  ];
+  const span = Math.max(...both.map((sums) => sums.span));
+  for (const sums of both) while (sums.span < span) sums.widen();
+  let [first, last] = range() as [number, number];
+  while (last - first >= BINS) {
+    for (const sums of both) sums.widen();
+    [first, last] = range() as [number, number];
+  }
+  const empty = () => new Array<number>(last - first + 1).fill(0);
+  const sumsOf = (sums: BinnedSums | undefined) =>
+    sums === undefined || sums.isEmpty ? empty() : sums.sums(first, last);
+  return { span: both[0]!.span, start: first * both[0]!.span, a: sumsOf(a), b: sumsOf(b) };
+}
+
+/** Latencies over time, thinned as points are; the largest of those that share a place is kept. */
+export class LatencySeries {
+  #points: { time: number; nanoseconds: number; message: number }[] = [];
+  #stride = 1;
+  #inStride = 0;
+
+  add(time: number, nanoseconds: number, message: number): void {
+    const last = this.#points.at(-1);
+    if (this.#inStride > 0 && last !== undefined) {
+      if (nanoseconds > last.nanoseconds)
+        this.#points[this.#points.length - 1] = { time, nanoseconds, message };
+    } else {
+      this.#points.push({ time, nanoseconds, message });
+    }
+    this.#inStride = (this.#inStride + 1) % this.#stride;
+    if (this.#points.length <= LATENCIES) return;
+    const points = this.#points;
+    this.#points = [];
+    for (let i = 0; i < points.length; i += 2) {
+      const [one, two] = [points[i]!, points[i + 1]];
+      this.#points.push(two !== undefined && two.nanoseconds > one.nanoseconds ? two : one);
+    }
+    this.#stride *= 2;
+    this.#inStride = 0;
+  }
+
+  get points(): { time: number; nanoseconds: number; message: number }[] {
+    return this.#points;
+  }
+}
