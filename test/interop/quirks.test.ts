@@ -1,0 +1,148 @@
+/**
+ * Quirks of rxe that no capture shows, each as it happens (docs/quirks.md). What goes to UC and UD here are packets of the
+ * model's making, one by one: no requester of ours is in the way.
+ */
+import { type Link, openUdpLink } from '@node-roce/link';
+import { encodePacket, type ModelPacket } from '@node-roce/sim';
+import { Fragment, RegionTable, Tx, TxBatch } from '@node-roce/transport';
+import { gidFromText, Opcode, type OpcodeName } from '@node-roce/wire';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { VerbsAgent } from './harness/agent.ts';
+import { gidHex, LinkUp, QKEY } from './harness/connect.ts';
+import { Guest } from './harness/guest.ts';
+
+const guest = new Guest(inject('guest9000'));
+const { address } = guest;
+const OUR_QPN = 0x77;
+const LOC_QP_OP_ERR = 2;
+const FLUSHED = 5;
+
+/** Sends packets as they are, from the BTH through the pad. */
+class Sender {
+  readonly #link: Link;
+  readonly #regions = new RegionTable();
+  readonly #peer: number;
+
+  constructor(link: Link) {
+    this.#link = link;
+    this.#peer = link.add(gidFromText(address.ip4), 0, 64);
+  }
+
+  send(packet: ModelPacket): void {
+    const bytes = encodePacket(packet);
+    const header = Math.min(bytes.length, 12);
+    const batch = new TxBatch(this.#regions);
+    const region = this.#regions.add(bytes);
+    batch.headers.set(bytes.subarray(0, header));
+    const slot = { [Tx.HEADER_LENGTH]: header, [Tx.PAYLOAD_LENGTH]: bytes.length - header };
+    Object.assign(batch.slots, slot, { [Tx.PEER]: this.#peer, [Tx.SOURCE_PORT]: 0xc000 });
+    if (bytes.length > header) {
+      batch.slots[Tx.FRAGMENT_COUNT] = 1;
+      Object.assign(batch.fragments, {
+        [Fragment.REGION]: region,
+        [Fragment.OFFSET_LOW]: header,
+        [Fragment.LENGTH]: bytes.length - header,
+      });
+    }
+    batch.count = 1;
+    expect(this.#link.send(batch, 0)).toBe(1);
+    expect(batch.slots[Tx.STATUS]).toBe(0);
+    this.#regions.remove(region);
+  }
+}
+
+const packet = (name: OpcodeName, destQpn: number, psn: number, length: number): ModelPacket => ({
+  opcode: Opcode[name],
+  destQpn,
+  psn,
+  ackReq: false,
+  solicited: false,
+  pkey: 0xffff,
+  payload: new Uint8Array(length).fill(psn),
+  ...(name.startsWith('UD') ? { deth: { qkey: QKEY, srcQpn: OUR_QPN } } : {}),
+});
+
+describe('unreliable', () => {
+  let link: Link;
+  let sender: Sender;
+  beforeAll(async () => {
+    link = await openUdpLink({ address: address.hostIp4 });
+    sender = new Sender(link);
+  });
+  afterAll(() => link.close());
+
+  /** A queue pair of rxe's in RTR, with receives of so many bytes. */
+  async function receiver(agent: VerbsAgent, type: 'UC' | 'UD', receives: number[]) {
+    const { qp, qpn } = await agent.call<{ qp: number; qpn: number }>('qp', { type });
+    const key = type === 'UC' ? { access: 'REMOTE_WRITE' } : { qkey: QKEY };
+    await agent.call('modify_qp', { qp, state: 'INIT', pkey_index: 0, port: 1, ...key });
+    const dgid = gidHex(address.hostIp4);
+    const way = { path_mtu: 1024, dest_qpn: OUR_QPN, rq_psn: 100, dgid };
+    await agent.call('modify_qp', { qp, state: 'RTR', ...(type === 'UC' ? way : {}) });
+    const { mr } = await agent.mr({ size: 65_536, access: 'LOCAL_WRITE' });
+    for (const [wr_id, bytes] of receives.entries()) {
+      await agent.call('post_recv', { qp, wr_id, sge: `${mr}:${wr_id * 4096}:${bytes}` });
+    }
+    return { qp, qpn };
+  }
+
+  test('messageAfterABrokenOneIsLost', async () => {
+    const agent = await VerbsAgent.start(guest);
+    const { qpn } = await receiver(agent, 'UC', [4096, 4096, 4096]);
+    sender.send(packet('UC_SEND_FIRST', qpn, 100, 1024));
+    // 101 is lost; by the specification, 103 and 104 are messages of their own.
+    sender.send(packet('UC_SEND_LAST', qpn, 102, 10));
+    sender.send(packet('UC_SEND_ONLY', qpn, 103, 3));
+    sender.send(packet('UC_SEND_ONLY', qpn, 104, 4));
+    expect(await agent.poll(2, 1000)).toMatchObject([{ wrId: 0, status: 0, byteLen: 4 }]);
+    agent.close();
+  });
+
+  test.each(['UC', 'UD'] as const)('shortReceiveIsOperationalError: %s', async (type) => {
+    const agent = await VerbsAgent.start(guest);
+    const { qp, qpn } = await receiver(agent, type, [41, 4096]);
+    // By the specification it is dropped, and the queue pair lives.
+    sender.send(packet(`${type}_SEND_ONLY`, qpn, 100, 42));
+    const completions = await agent.poll(2, 1000);
+    expect(completions).toMatchObject([
+      { wrId: 0, status: LOC_QP_OP_ERR },
+      { wrId: 1, status: FLUSHED },
+    ]);
+    expect(await agent.call('query_qp', { qp })).toMatchObject({ state: 'ERR' });
+    agent.close();
+  });
+});
+
+test('windowBoundsNotChecked', async () => {
+  await using link = await LinkUp.make(guest);
+  const { agent, qp, cq, theirQp } = link;
+  const theirs = await agent.mr({ size: 4096, access: 'LOCAL_WRITE,REMOTE_WRITE,MW_BIND', seed: 1 });
+  const { mw } = await agent.call<{ mw: number }>('mw', { type: 2 });
+  const range = { offset: 1024, length: 64, access: 'REMOTE_WRITE' };
+  const { rkey } = await agent.call<{ rkey: number }>('bind', { mw, qp: theirQp, mr: theirs.mr, ...range });
+  expect(await agent.poll()).toMatchObject([{ status: 0, opcode: 'BIND_MW' }]);
+  const ours = await link.memory(4096, { seed: 2 });
+  const write = (wrId: number, offset: number) =>
+    qp.postSend({
+      wrId,
+      opcode: 'RDMA_WRITE',
+      sgList: [{ mr: ours.mr, length: 64 }],
+      remote: { addr: theirs.address + BigInt(offset), rkey },
+      signaled: true,
+    });
+  const before = await agent.sha256(theirs.mr, 0, 64);
+  write(1, 1024);
+  expect(await cq.next()).toMatchObject({ wrId: 1n, status: 'SUCCESS' });
+  write(2, 0);
+  expect(await cq.next()).toMatchObject({ wrId: 2n, status: 'SUCCESS' });
+  expect(await agent.sha256(theirs.mr, 0, 64)).not.toBe(before);
+});
+
+test('localInvalidateIsOperationError', async () => {
+  await using link = await LinkUp.make(guest);
+  const { agent, theirQp } = link;
+  const { mw, rkey } = await agent.call<{ mw: number; rkey: number }>('mw', { type: 1 });
+  expect(mw).toBeGreaterThanOrEqual(0);
+  await agent.call('post_send', { qp: theirQp, opcode: 'LOCAL_INV', wr_id: 1, invalidate_rkey: rkey });
+  expect(await agent.poll()).toMatchObject([{ wrId: 1, status: LOC_QP_OP_ERR }]);
+});
