@@ -325,21 +325,20 @@ function retry(core: Core, qp: QueuePair, cause: RetransmitCause): void {
   armTimers(core, qp);
 }
 
-/** End-to-end credits of an AETH: how far requests that take a receive may go (§9.7.7.2). */
+/**
+ * End-to-end credits of an AETH: how far requests that take a receive may go (§9.7.7.2). The limit only grows, and code 31
+ * lifts it for good: so an old ACK, or one that somebody else made up, holds nothing back.
+ */
 function takeCredits(core: Core, qp: QueuePair, syndrome: number, msn: number): void {
-  if (aethKind(syndrome) !== AethKind.ACK) return;
+  if (!qp.creditLimited || aethKind(syndrome) !== AethKind.ACK) return;
   const code = aethValue(syndrome);
-  if (code === CREDIT_UNLIMITED) {
-    if (qp.creditLimited) core.schedule(qp);
-    qp.creditLimited = false;
-    return;
-  }
-  qp.creditLimited = true;
-  const limit = psnAdd(msn, creditsOf(code));
-  if (psnDiff(limit, qp.creditLimit) > 0) {
+  if (code === CREDIT_UNLIMITED) qp.creditLimited = false;
+  else {
+    const limit = psnAdd(msn, creditsOf(code));
+    if (psnDiff(limit, qp.creditLimit) <= 0) return;
     qp.creditLimit = limit;
-    core.schedule(qp);
   }
+  core.schedule(qp);
 }
 
 function writeHost64(bytes: Uint8Array, at: number, high: number, low: number): void {
