@@ -8,6 +8,7 @@ import type { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
 import type { DeviceLimits, MrCreated, MrInit, MwCreated, MwType } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
+import { RecentNumbers } from './recent-numbers.ts';
 
 const TWO_32 = 0x1_0000_0000;
 const PAGE = 4096;
@@ -101,6 +102,7 @@ export class Memory {
   readonly #byIndex = new Map<number, MemoryRegion | null>();
   readonly #byHandle = new Map<number, MemoryRegion>();
   readonly #windows = new Map<number, MemoryWindow>();
+  readonly #recent = new RecentNumbers();
   /** Objects that hold each PD (regions, windows, queue pairs, …): a PD in use can't go. */
   readonly #pds = new Map<number, number>();
   #nextHandle = 1;
@@ -163,6 +165,7 @@ export class Memory {
     const backing = this.#backings.get(init.backing);
     if (backing) backing.users++;
     this.#remove(old);
+    if (newKeys) this.#recent.add(old.key >>> 8);
     const created = this.#place(handle, newKeys ? this.#randomKey() : old.key, init);
     if (backing) backing.users--;
     return created;
@@ -173,6 +176,7 @@ export class Memory {
     const mr = this.#region(handle);
     this.#refuseBound(mr);
     this.#remove(mr);
+    this.#recent.add(mr.key >>> 8);
   }
 
   #region(handle: number): MemoryRegion {
@@ -276,6 +280,7 @@ export class Memory {
     this.unbind(window);
     this.#windows.delete(handle);
     this.#byIndex.delete(window.key >>> 8);
+    this.#recent.add(window.key >>> 8);
     this.holdPd(window.pd, -1);
   }
 
@@ -319,11 +324,12 @@ export class Memory {
     );
   }
 
-  /** 32 random bits; the upper 24 are the index, which nothing else has and which is never 0. */
+  /** 32 random bits; the upper 24 are the index, which is never 0 and which nothing else has or had lately. */
   #randomKey(): number {
     for (;;) {
       const key = this.#random() >>> 0;
-      if (key >>> 8 !== 0 && !this.#byIndex.has(key >>> 8)) return key;
+      const index = key >>> 8;
+      if (index !== 0 && !this.#byIndex.has(index) && !this.#recent.has(index)) return key;
     }
   }
 }

@@ -27,6 +27,7 @@ import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import { applyPlain, checkAddressVector, checkModify, isIpv4, queryAttributes } from './modify.ts';
 import { Inbound, QueuePair } from './qp.ts';
+import { RecentNumbers } from './recent-numbers.ts';
 import { readChunkFor, receiveCharge } from './request-packets.ts';
 import { startRequester } from './requester.ts';
 import { powerOfTwo } from './rings.ts';
@@ -55,6 +56,7 @@ export class QueueTable {
   readonly #srqs = new Map<number, SharedReceiveQueue>();
   /** What queue pairs that are gone had counted. */
   readonly retired = new QpCounters();
+  readonly #recentQpns = new RecentNumbers();
   #lastQp: QueuePair | undefined;
   #nextHandle = 1;
 
@@ -331,6 +333,7 @@ export class QueueTable {
     qp.destroyed = true;
     addCounters(this.retired, qp.counters);
     this.#qps.delete(qpn);
+    if (qpn !== GSI_QPN) this.#recentQpns.add(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
     this.#core.regions.remove(qp.sqRegion);
     qp.sendCq.users--;
@@ -371,11 +374,12 @@ export class QueueTable {
     };
   }
 
-  /** 24 random bits that no queue pair has. */
+  /** 24 random bits that no queue pair has or had lately. */
   #randomQpn(): number {
     for (;;) {
       const qpn = this.#options.random() & 0xff_ffff;
-      if (qpn >= FIRST_QPN && qpn <= LAST_QPN && !this.#qps.has(qpn)) return qpn;
+      const given = qpn >= FIRST_QPN && qpn <= LAST_QPN;
+      if (given && !this.#qps.has(qpn) && !this.#recentQpns.has(qpn)) return qpn;
     }
   }
 
