@@ -1,0 +1,125 @@
+/**
+ * Which queue pairs belong together, told without CM messages: 200 connections between four hosts, all at work at once.
+ *
+ * A BTH names only the destination QP. So what is demanded:
+ * - Where both directions are in the capture, every connection is found with both of its queue pairs, and no other.
+ * - Where one direction is, the other end's QPN stands in no packet: `unpaired`, and never paired with another.
+ * - Never is a pairing wrong that calls itself certain; and where PSNs tell (they are drawn), none is wrong at all.
+ */
+
+import type { Analysis, Connection } from '@node-roce/capture';
+import { createRandom, type TappedPacket, tap } from '@node-roce/sim';
+import { formatIpAddress, gidToIpBytes } from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
+import { analyze } from './capture-sim/analyze.ts';
+import { type Captured, type CaptureRun, runConnections } from './capture-sim/run.ts';
+
+const RUN: CaptureRun = {
+  seed: 7,
+  network: 'lossy',
+  loss: 0.01,
+  ends: ['engine', 'engine'],
+  hosts: 4,
+  connections: 200,
+  count: 8,
+};
+
+/** `address QPN` of both ends, in the order of text. */
+const pairName = (ends: { address: string; qpn: number }[]) =>
+  ends
+    .map(({ address, qpn }) => `${address} ${qpn}`)
+    .sort()
+    .join(' – ');
+
+interface TrueConnection {
+  a: { address: string; qpn: number };
+  b: { address: string; qpn: number };
+}
+
+function truePairs({ workload }: Captured): TrueConnection[] {
+  const end = ({ gid, qpn }: { gid: Uint8Array; qpn: number }) => ({
+    address: formatIpAddress(gidToIpBytes(gid)),
+    qpn,
+  });
+  return workload.connections.map(({ a, b }) => ({ a: end(a.info), b: end(b.info) }));
+}
+
+const foundPairs = ({ connections }: Analysis) =>
+  connections.filter(({ transport }) => transport === 'RC').map(({ a, b }) => pairName([a, b]));
+
+const countBy = (connections: readonly Connection[]) => {
+  const counts: Record<string, number> = {};
+  for (const { pairing } of connections) counts[pairing] = (counts[pairing] ?? 0) + 1;
+  return counts;
+};
+
+describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
+  const run = runConnections({ ...RUN, ends: [kind, kind] });
+  const packets = tap(run.network, 'middle');
+  const pairs = truePairs(run);
+  const expected = pairs.map(({ a, b }) => pairName([a, b])).sort();
+
+  test.each([
+    ['whole', packets, {}],
+    ['cut at 96 bytes', packets, { snapLength: 96 }],
+  ])('%s', async (name, shown, options) => {
+    const { analysis } = analyze(shown, options);
+    console.log(`${kind}s, ${name}:`, JSON.stringify(countBy(analysis.connections)));
+    expect(foundPairs(analysis).sort()).toEqual(expected);
+    expect(countBy(analysis.connections).unpaired).toBeUndefined();
+  });
+
+  test.each([
+    ['whole', {}],
+    ['cut at 96 bytes', { snapLength: 96 }],
+  ])('one direction, %s', async (_, options) => {
+    // A host tells its number by the last byte of its address.
+    const shown = packets.filter(({ source, destination }) => source[15] < destination[15]);
+    const { analysis } = analyze(shown, options);
+    const known = pairs.map((pair) => {
+      const [near, far] = [pair.a, pair.b].sort((x, y) => (x.address < y.address ? -1 : 1));
+      return pairName([{ ...near, qpn: -1 }, far]);
+    });
+    expect(foundPairs(analysis).sort()).toEqual(known.sort());
+    expect(countBy(analysis.connections)).toEqual({ unpaired: expected.length });
+  });
+
+  test.fails('one direction of some, both of others: what is alone stays alone', async () => {
+    const { shown, whole } = hideDirections(packets, pairs);
+    const { analysis } = analyze(shown);
+    const paired = analysis.connections.filter(({ pairing }) => pairing !== 'unpaired');
+    expect(paired.map(({ a, b }) => pairName([a, b])).sort()).toEqual(
+      whole.map(({ a, b }) => pairName([a, b])).sort(),
+    );
+    const alone = analysis.connections.length - paired.length;
+    expect(alone).toBe(pairs.length - whole.length);
+  });
+});
+
+/** A third of the connections shows both directions, a third each only one. */
+function hideDirections(packets: readonly TappedPacket[], pairs: readonly TrueConnection[]) {
+  const random = createRandom(3);
+  const hidden = new Set<string>();
+  const whole: TrueConnection[] = [];
+  for (const pair of pairs) {
+    const which = random.between(0, 2);
+    if (which === 0) whole.push(pair);
+    else hidden.add(`${(which === 1 ? pair.a : pair.b).address} ${(which === 1 ? pair.a : pair.b).qpn}`);
+  }
+  const shown = packets.filter(({ destination, bytes }) => {
+    const qpn = (bytes[5] << 16) | (bytes[6] << 8) | bytes[7];
+    return !hidden.has(`${formatIpAddress(gidToIpBytes(destination))} ${qpn}`);
+  });
+  return { shown, whole };
+}
+
+test.fails('all PSNs begin at 0: never wrong and certain', async () => {
+  const run = runConnections({ ...RUN, psn: 0 });
+  const { analysis } = analyze(tap(run.network, 'middle'));
+  const expected = new Set(truePairs(run).map(({ a, b }) => pairName([a, b])));
+  const wrong = analysis.connections.filter(
+    ({ pairing, a, b }) => pairing !== 'unpaired' && !expected.has(pairName([a, b])),
+  );
+  console.log('all PSNs from 0:', JSON.stringify(countBy(analysis.connections)), `${wrong.length} wrong`);
+  expect(wrong.filter(({ pairing }) => pairing === 'certain')).toEqual([]);
+});

@@ -1,0 +1,105 @@
+/**
+ * What the analysis says was sent again, and why, against what the senders know: every kind of bad network, captured
+ * at two hosts and in the middle.
+ *
+ * At the host that sends, every packet that went again is found, and no other. Elsewhere the same of the packets
+ * that the tap saw, wherever a capture can tell it: see `judge`. A cause may be `unknown`, and is never wrong.
+ *
+ *     ROCE_CAPTURE_SEEDS=1000 npx vitest run test/capture-sim.test.ts    # seeds 1 to 1000
+ *     ROCE_CAPTURE=17 npx vitest run test/capture-sim.test.ts            # one seed again; leaves its captures
+ */
+
+import { writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { createRandom, type TapPlace, tap, tapCapture } from '@node-roce/sim';
+import { expect, test } from 'vitest';
+import { analyze } from './capture-sim/analyze.ts';
+import { judge, type Tally } from './capture-sim/judge.ts';
+import { type CaptureRun, runConnections } from './capture-sim/run.ts';
+import { trueFrames } from './capture-sim/truth.ts';
+import { NETWORKS } from './sim/run.ts';
+
+const SEEDS = Number(process.env.ROCE_CAPTURE_SEEDS ?? 100);
+const FIRST = Number(process.env.ROCE_CAPTURE_FIRST ?? 1);
+const replay = process.env.ROCE_CAPTURE;
+
+/** Everything about a run follows from its seed. */
+function drawRun(seed: number): CaptureRun {
+  const random = createRandom(seed * 31 + 7);
+  return {
+    seed,
+    network: NETWORKS[seed % NETWORKS.length],
+    loss: random.pick([0.005, 0.02, 0.05, 0.1]),
+    ends: random.pick([
+      ['engine', 'engine'],
+      ['engine', 'engine'],
+      ['engine', 'model'],
+      ['model', 'model'],
+    ] as const),
+    hosts: random.between(2, 3),
+    connections: random.between(1, 6),
+    count: 30,
+  };
+}
+
+const PLACES = ['host 1', 'host 2', 'middle'] as const;
+const tallies: Record<string, Tally> = Object.fromEntries(PLACES.map((place) => [place, {}]));
+let mistaken = 0;
+
+/** What is wrong with the analysis of any of the seed's captures. */
+async function checkSeed(seed: number, keep: boolean): Promise<string[]> {
+  const run = runConnections(drawRun(seed));
+  const taps: TapPlace[] = [run.hosts[0], run.hosts[1], 'middle'];
+  const faults: string[] = [];
+  for (const [i, place] of PLACES.entries()) {
+    const packets = tap(run.network, taps[i]);
+    if (packets.length === 0) continue;
+    const judgement = judge(run, trueFrames(packets, run.pathMtu), analyze(packets), tallies[place]);
+    mistaken += judgement.mistaken;
+    faults.push(...judgement.faults.map((fault) => `seed ${seed}, ${place}, ${fault}`));
+    if (!keep) continue;
+    const path = join(tmpdir(), `node-roce-capture-${seed}-${place.replace(' ', '-')}.pcapng`);
+    writeFileSync(path, tapCapture(packets, { comment: `ROCE_CAPTURE=${seed}` }));
+    console.log(`${place}: ${path}`);
+  }
+  if (keep) console.log(run.options, run.settings);
+  return faults;
+}
+
+function report(tally: Tally): string {
+  const all = Object.values(tally);
+  const [packets, told] = [all.map((t) => t.packets), all.map((t) => t.told)].map((list) =>
+    list.reduce((a, b) => a + b, 0),
+  );
+  const share = ({ packets: n, told: k }: { packets: number; told: number }) =>
+    `${n}, ${((100 * (n - k)) / Math.max(1, n)).toFixed(1)} % unknown`;
+  const causes = Object.entries(tally).map(([cause, counts]) => `${cause} ${share(counts)}`);
+  return `${share({ packets, told })} (${causes.join('; ')})`;
+}
+
+if (replay !== undefined) {
+  test(`seed ${replay} again`, async () => {
+    expect(await checkSeed(Number(replay), true)).toEqual([]);
+  });
+} else {
+  // Not yet: causes on the way, reordering. To be a test that passes within the hour.
+  test.fails(`${SEEDS} seeds`, { timeout: 30_000 + SEEDS * 2000 }, async () => {
+    const faults: string[] = [];
+    for (let seed = FIRST; seed < FIRST + SEEDS && faults.length < 20; seed++) {
+      faults.push(...(await checkSeed(seed, false)));
+      // In a long run the runner wants to hear from this thread.
+      await setImmediate();
+    }
+    for (const place of PLACES) console.log(`${place}: sent again ${report(tallies[place])}`);
+    console.log(`taken for what they are not where nobody can know: ${mistaken}`);
+    expect(faults).toEqual([]);
+    // It was worth the while: every cause occurred, and most of them were told.
+    for (const place of PLACES) {
+      const counts = Object.values(tallies[place]);
+      expect(counts.length).toBe(5);
+      expect(counts.every(({ told }) => told > 0)).toBe(true);
+    }
+  });
+}

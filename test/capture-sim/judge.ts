@@ -1,0 +1,65 @@
+/** Holds what an analysis says was sent again, and why, against what is true. */
+
+import type { Analyzed } from './analyze.ts';
+import type { Captured } from './run.ts';
+import type { TrueFrame } from './truth.ts';
+
+/** By the cause: packets that went again for it, and those of them of which it was told; the rest is `unknown`. */
+export type Tally = Record<string, { packets: number; told: number }>;
+
+export interface Judgement {
+  /** What is wrong, in words; nothing if all is right. */
+  faults: string[];
+  /** Packets on the way of which nobody can know whether they were sent again, taken for what they are not. */
+  mistaken: number;
+}
+
+/** Networks that neither reorder nor copy. */
+const PLAIN: readonly string[] = ['clean', 'lossy', 'bursty', 'corrupting', 'narrow'];
+
+/**
+ * Whether a packet that went again can be told from one that came late or twice. At its sender there is nothing to tell
+ * apart; on the way an Identification says when it was sent, or the network does neither.
+ */
+const canTell = ({ addressing, options }: Captured, { event }: TrueFrame) =>
+  event === 'sent' || addressing === 'ipv4' || PLAIN.includes(options.network);
+
+export function judge(
+  run: Captured,
+  truth: readonly TrueFrame[],
+  analyzed: Analyzed,
+  tally: Tally,
+): Judgement {
+  const faults: string[] = [];
+  let mistaken = 0;
+  const counts = new Map<string, number>();
+  for (const [i, frame] of truth.entries()) {
+    if (frame.corrupt || !frame.isRequest) continue;
+    const { direction, psn, cause, isCopy, isBehind } = frame;
+    const told = analyzed.causes[i];
+    const again = cause !== undefined && !isCopy && isBehind;
+    if (told !== undefined) counts.set(direction, (counts.get(direction) ?? 0) + 1);
+    const line = `frame ${i + 1} (${direction}, PSN ${psn})`;
+    if (again !== (told !== undefined)) {
+      if (!canTell(run, frame)) mistaken++;
+      else faults.push(`${line}: ${again ? `sent again (${cause})` : 'new'}, told: ${told ?? 'new'}`);
+      continue;
+    }
+    if (!again) continue;
+    tally[cause] ??= { packets: 0, told: 0 };
+    tally[cause].packets++;
+    if (told === cause) tally[cause].told++;
+    else if (told !== 'unknown') faults.push(`${line}: sent again for ${cause}, told: ${told}`);
+  }
+  return { faults: [...faults, ...compareSums(counts, analyzed)], mistaken };
+}
+
+/** What was said of single packets is what the connections count. */
+function compareSums(counts: ReadonlyMap<string, number>, { directions }: Analyzed): string[] {
+  return directions.flatMap(({ direction, counts: { retransmitted, retransmitCauses } }) => {
+    const sum = Object.values(retransmitCauses).reduce((a, b) => a + b, 0);
+    const said = counts.get(direction) ?? 0;
+    if (sum === retransmitted && said === retransmitted) return [];
+    return [`${direction}: ${said} packets sent again, counted ${retransmitted}, by cause ${sum}`];
+  });
+}

@@ -1,0 +1,76 @@
+/**
+ * What is true of a simulated capture, by the senders' own word and by plain bookkeeping over the packets that the tap
+ * saw. Nothing in here guesses.
+ */
+
+import { decodePacket, type TappedPacket } from '@node-roce/sim';
+import type { RetransmitCause } from '@node-roce/transport';
+import { formatIpAddress, gidToIpBytes, opcodeInfo, psnAdd, psnLessThan } from '@node-roce/wire';
+
+/** A frame of the capture; its number is its place in the list, from 1. */
+export interface TrueFrame {
+  event: TappedPacket['event'];
+  /** Source, destination and destination QPN: one direction of one connection. */
+  direction: string;
+  isRequest: boolean;
+  psn: number;
+  /** The network turned a bit over: nothing in it can be relied on. */
+  corrupt: boolean;
+  /** The tap has shown this very packet before: the network or the mirror copied it. */
+  isCopy: boolean;
+  /** The tap has shown its PSN, or a later one, before: what goes again without that looks new. */
+  isBehind: boolean;
+  /** Its sender had sent it before, and this is why it went again. */
+  cause: RetransmitCause | undefined;
+}
+
+export const directionOf = (source: string, destination: string, destQp: number): string =>
+  `${source} → ${destination} ${destQp}`;
+
+const addresses = new Map<string, string>();
+function addressOf(gid: Uint8Array): string {
+  const key = gid.join();
+  let text = addresses.get(key);
+  if (text === undefined) {
+    text = formatIpAddress(gidToIpBytes(gid));
+    addresses.set(key, text);
+  }
+  return text;
+}
+
+/** @param pathMtu bytes */
+export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): TrueFrame[] {
+  const serials = new Set<number>();
+  /** By direction: past the newest PSN that was shown. */
+  const ends = new Map<string, number>();
+  return packets.map(({ event, bytes, source, destination, corrupt, serial, retransmission }) => {
+    const decoded = corrupt ? undefined : decodePacket(bytes);
+    if (decoded === undefined || !decoded.ok) {
+      return {
+        event,
+        direction: '',
+        isRequest: false,
+        psn: 0,
+        corrupt: true,
+        isCopy: false,
+        isBehind: false,
+        cause: undefined,
+      };
+    }
+    const { psn, opcode, destQpn, reth } = decoded.packet;
+    const info = opcodeInfo(opcode)!;
+    const direction = directionOf(addressOf(source), addressOf(destination), destQpn);
+    const isCopy = serials.has(serial!);
+    serials.add(serial!);
+    const { isRequest, isReadRequest } = info;
+    let isBehind = false;
+    if (isRequest) {
+      const end = ends.get(direction) ?? psn;
+      isBehind = psnLessThan(psn, end);
+      // A READ request takes the PSNs of its responses (IBTA vol 1 §9.7.2).
+      const next = psnAdd(psn, isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1);
+      ends.set(direction, psnLessThan(end, next) ? next : end);
+    }
+    return { event, direction, isRequest, psn, corrupt: false, isCopy, isBehind, cause: retransmission };
+  });
+}
