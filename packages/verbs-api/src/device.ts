@@ -14,6 +14,7 @@ import { CompletionChannel } from './completion-channel.ts';
 import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
+import { CHANNELS, type Diagnostic } from './diagnostics.ts';
 import {
   closedError,
   type Engine,
@@ -76,6 +77,7 @@ class Events implements EngineEvents {
   target: EngineEvents | undefined;
   readonly onCompletionEvent = (cq: number): void => this.target?.onCompletionEvent(cq);
   readonly onAsyncEvent = (event: EngineEvent): void => this.target?.onAsyncEvent(event);
+  readonly onDiagnostics = (told: Diagnostic[]): void => this.target?.onDiagnostics(told);
 }
 
 /** A device (`struct ibv_context`): what `openDevice` gives. */
@@ -99,6 +101,9 @@ export class Device implements AsyncDisposable {
     events.target = {
       onCompletionEvent: (cq) => this.#objects.cqs.get(cq)?.notify(),
       onAsyncEvent: (event) => this.#event(event),
+      onDiagnostics: (told) => {
+        for (const { channel, message } of told) CHANNELS[channel].publish({ device: this, ...message });
+      },
     };
   }
 

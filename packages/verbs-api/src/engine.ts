@@ -17,6 +17,7 @@ import {
   type RingShape,
   RoceError,
 } from '@node-roce/transport';
+import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
 import { clock, Pump } from './pump.ts';
 
 /** What the engine tells once, at the start. */
@@ -65,6 +66,8 @@ export type CommandName = keyof Commands;
 
 export interface EngineEvents {
   onCompletionEvent(cq: number): void;
+  /** For the channels; only while somebody listens. */
+  onDiagnostics(told: Diagnostic[]): void;
   onAsyncEvent(event: AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown }): void;
 }
 
@@ -86,8 +89,11 @@ export interface Engine {
   close(): Promise<void>;
 }
 
-/** Runs commands on an adapter: the one list of what a command does. */
-export function execute(adapter: Adapter, link: Link, name: CommandName, args: unknown[]): unknown {
+/** Runs a command by its name; throws as the adapter does. */
+type RunCommand = (name: CommandName, args: unknown[]) => unknown;
+
+/** The one list of what a command does. */
+function execute(adapter: Adapter, link: Link, name: CommandName, args: unknown[]): unknown {
   if (name === 'linkStats') return link.stats();
   if (name === 'modifyQp') return adapter.modifyQp(args[0] as number, args[1] as QpAttr, clock());
   if (name === 'destroyQp') return adapter.destroyQp(args[0] as number, clock());
@@ -112,19 +118,23 @@ export function assemble(
   link: Link,
   events: EngineEvents,
   options: Pick<AdapterOptions, 'credits' | 'limits'> = {},
-): { adapter: Adapter; pump: Pump; facts: EngineFacts } {
+  look = listening,
+): { adapter: Adapter; pump: Pump; facts: EngineFacts; run: RunCommand } {
+  const diagnostics = new Diagnostics(look, events.onDiagnostics);
   const adapter = new Adapter({
     ...options,
     random: systemRandom(),
-    peers: link,
+    peers: diagnostics.peersOf(link),
     gids: link.gids,
     activeMtu: link.activeMtu,
     copy: link.copy,
     receiveBuffer: link.receiveBuffer,
     onCompletionEvent: events.onCompletionEvent,
     onAsyncEvent: events.onAsyncEvent,
+    onStateChange: diagnostics.onStateChange,
+    onRetransmit: diagnostics.onRetransmit,
   });
-  const pump = new Pump(adapter, link);
+  const pump = new Pump(adapter, link, diagnostics);
   const facts: EngineFacts = {
     gids: link.gids,
     activeMtu: link.activeMtu,
@@ -136,7 +146,15 @@ export function assemble(
     receiveBuffer: link.receiveBuffer,
     doorbells: adapter.doorbells,
   };
-  return { adapter, pump, facts };
+  const run: RunCommand = (name, args) => {
+    diagnostics.look();
+    try {
+      return execute(adapter, link, name, args);
+    } finally {
+      diagnostics.flush();
+    }
+  };
+  return { adapter, pump, facts, run };
 }
 
 export function closedError(message = 'the device is closed'): RoceError {
@@ -155,17 +173,15 @@ export function ringDoorbell(ring: Ring, qpn: number, recv: boolean): boolean {
 export class InlineEngine implements Engine {
   readonly inline = true;
   readonly facts: EngineFacts;
-  readonly #adapter: Adapter;
+  readonly #run: RunCommand;
   readonly #pump: Pump;
-  readonly #link: Link;
   readonly #doorbells: Ring;
   closed = false;
 
   constructor(link: Link, events: EngineEvents, options?: Pick<AdapterOptions, 'credits' | 'limits'>) {
-    const { adapter, pump, facts } = assemble(link, events, options);
-    this.#adapter = adapter;
+    const { run, pump, facts } = assemble(link, events, options);
+    this.#run = run;
     this.#pump = pump;
-    this.#link = link;
     this.facts = facts;
     this.#doorbells = new Ring(facts.doorbells);
   }
@@ -175,7 +191,7 @@ export class InlineEngine implements Engine {
     ...args: Parameters<Commands[N]>
   ): Promise<ReturnType<Commands[N]>> {
     if (this.closed) throw closedError();
-    const result = execute(this.#adapter, this.#link, name, args) as ReturnType<Commands[N]>;
+    const result = this.#run(name, args) as ReturnType<Commands[N]>;
     if (name === 'modifyQp') this.#pump.wake();
     return result;
   }

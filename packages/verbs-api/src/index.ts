@@ -40,6 +40,7 @@ export {
 export type { DeviceCounters, QueuePairCounters } from './counters.ts';
 export { Device, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
+export type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
 export {
   type AccessInit,
   MemoryRegion,

@@ -9,6 +9,7 @@ import {
   type TxBatch,
 } from '@node-roce/transport';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { Diagnostics } from './diagnostics.ts';
 import { ringDoorbell } from './engine.ts';
 import { Pump } from './pump.ts';
 
@@ -80,7 +81,14 @@ function stage() {
       calls.push('close');
     },
   } as unknown as Link;
-  const pump = new Pump(adapter, link);
+  const pump = new Pump(
+    adapter,
+    link,
+    new Diagnostics(
+      () => 0,
+      () => {},
+    ),
+  );
   const take = () => calls.splice(0);
   take();
   return { pump, state, take, ring: new Ring(doorbells) };

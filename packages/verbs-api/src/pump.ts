@@ -11,6 +11,7 @@
  */
 import type { Link } from '@node-roce/link';
 import { type Adapter, Ring, RxBatch, TxBatch } from '@node-roce/transport';
+import { type Diagnostics, Listening } from './diagnostics.ts';
 
 /** Batches received in one turn, so that sending and the rest of the program come to their right. */
 const RECEIVE_BATCHES = 8;
@@ -30,6 +31,7 @@ export const clock = (): number => performance.now() * 1000;
 export class Pump {
   readonly #adapter: Adapter;
   readonly #link: Link;
+  readonly #diagnostics: Diagnostics;
   readonly #doorbells: Ring;
   readonly #rx: RxBatch;
   readonly #tx: TxBatch;
@@ -54,9 +56,10 @@ export class Pump {
     this.#run();
   };
 
-  constructor(adapter: Adapter, link: Link) {
+  constructor(adapter: Adapter, link: Link, diagnostics: Diagnostics) {
     this.#adapter = adapter;
     this.#link = link;
+    this.#diagnostics = diagnostics;
     this.#doorbells = new Ring(adapter.doorbells);
     this.#rx = new RxBatch();
     this.#tx = new TxBatch(adapter.regions, 256);
@@ -80,6 +83,7 @@ export class Pump {
   turn(polled?: Ring): boolean {
     if (this.#turning || this.#closed) return false;
     this.#turning = true;
+    this.#diagnostics.look();
     try {
       if (this.#owing) {
         this.#owing = false;
@@ -100,6 +104,7 @@ export class Pump {
       return !drained || sent || this.#received;
     } finally {
       this.#turning = false;
+      this.#diagnostics.flush();
     }
   }
 
@@ -121,6 +126,7 @@ export class Pump {
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
       if (this.#link.receive(this.#rx) === 0) return true;
       this.#received = true;
+      if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
       this.#adapter.receive(this.#rx, clock());
       if (polled !== undefined && polled.used > 0) {
         this.#owing = true;
@@ -147,7 +153,9 @@ export class Pump {
   /** Gives the batch to the link. False while the link has no room for all of it. */
   #flush(): boolean {
     const tx = this.#tx;
-    this.#taken = this.#link.send(tx, this.#taken);
+    const from = this.#taken;
+    this.#taken = this.#link.send(tx, from);
+    if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.sent(tx, from, this.#taken);
     if (this.#taken < tx.count) {
       if (!this.#blocked) this.#link.wantWrite(true);
       this.#blocked = true;

@@ -1,6 +1,7 @@
 /** The engine in a worker thread, as the program's thread sees it. */
 import { Worker } from 'node:worker_threads';
 import { Ring, RoceError } from '@node-roce/transport';
+import { listening } from './diagnostics.ts';
 import {
   type CommandName,
   type Commands,
@@ -11,6 +12,9 @@ import {
   ringDoorbell,
 } from './engine.ts';
 import { type FromEngine, fromPlain, type ToEngine, type WorkerStart } from './worker-protocol.ts';
+
+/** How often to look whether somebody listens to diagnostics, ms; it is looked at with each control call too. */
+const LOOK_MS = 200;
 
 interface Waiting {
   resolve(value: unknown): void;
@@ -24,15 +28,20 @@ export class WorkerEngine implements Engine {
   readonly #events: EngineEvents;
   readonly #doorbells: Ring;
   readonly #waiting = new Map<number, Waiting>();
+  /** What somebody listens to, for the engine to see. */
+  readonly #wanted: Int32Array<SharedArrayBuffer>;
+  readonly #looking: NodeJS.Timeout;
   #nextId = 1;
   #refed = true;
   #closing: ((error?: unknown) => void) | undefined;
   #dead: RoceError | undefined;
 
   /** Starts the thread; rejects with what the link said if it can't be opened. */
-  static open(start: WorkerStart, events: EngineEvents): Promise<WorkerEngine> {
+  static open(options: Omit<WorkerStart, 'listening'>, events: EngineEvents): Promise<WorkerEngine> {
+    const wanted = new Int32Array(new SharedArrayBuffer(4));
+    const workerData: WorkerStart = { ...options, listening: wanted.buffer };
     const worker = new Worker(new URL('./worker.js', import.meta.url), {
-      workerData: start,
+      workerData,
       // None of the program's flags: --input-type and loaders are about the program's own files.
       execArgv: [],
     });
@@ -43,14 +52,22 @@ export class WorkerEngine implements Engine {
       worker.once('message', (message: FromEngine) => {
         worker.off('error', reject);
         worker.off('exit', onExit);
-        if (message.type === 'ready') resolve(new WorkerEngine(worker, message.facts, events));
+        if (message.type === 'ready') resolve(new WorkerEngine(worker, message.facts, events, wanted));
         else if (message.type === 'unusable') reject(fromPlain(message.error));
       });
     });
   }
 
-  private constructor(worker: Worker, facts: EngineFacts, events: EngineEvents) {
+  private constructor(
+    worker: Worker,
+    facts: EngineFacts,
+    events: EngineEvents,
+    wanted: Int32Array<SharedArrayBuffer>,
+  ) {
     this.#worker = worker;
+    this.#wanted = wanted;
+    this.#look();
+    this.#looking = setInterval(() => this.#look(), LOOK_MS).unref();
     this.facts = facts;
     this.#events = events;
     this.#doorbells = new Ring(facts.doorbells);
@@ -59,8 +76,16 @@ export class WorkerEngine implements Engine {
     worker.on('exit', (code) => this.#die(new Error(`its thread ended with code ${code}`)));
   }
 
+  /** Nothing tells that somebody begins to listen: it has to be looked at. */
+  #look(): void {
+    Atomics.store(this.#wanted, 0, listening());
+  }
+
   #take(message: FromEngine): void {
     switch (message.type) {
+      case 'diagnostics':
+        this.#events.onDiagnostics(message.told);
+        break;
       case 'result':
         this.#settle(message.id)?.resolve(message.value);
         break;
@@ -89,6 +114,7 @@ export class WorkerEngine implements Engine {
 
   #die(cause: unknown): void {
     if (this.#dead) return;
+    clearInterval(this.#looking);
     this.#dead = this.#closing
       ? closedError()
       : new RoceError('ERR_ROCE_DEVICE_FATAL', 'the engine is gone', { errno: 'EIO', cause });
@@ -109,6 +135,7 @@ export class WorkerEngine implements Engine {
       this.#waiting.set(id, { resolve: resolve as Waiting['resolve'], reject });
       // A command in flight holds the process, also where the device does not.
       this.#worker.ref();
+      this.#look();
       this.#post({ type: 'call', id, name, args });
     });
   }

@@ -1,11 +1,14 @@
 /** What passes between a program's thread and the thread of its engine. */
 import { type AdapterOptions, type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
+import type { Diagnostic } from './diagnostics.ts';
 import type { CommandName, EngineFacts } from './engine.ts';
 import type { LinkOptions } from './open-link.ts';
 
 export interface WorkerStart {
   link: LinkOptions;
   options: Pick<AdapterOptions, 'credits' | 'limits'>;
+  /** One word that the program's thread writes: the diagnostics that somebody there listens to. */
+  listening: SharedArrayBuffer;
 }
 
 /** To the engine. */
@@ -21,6 +24,7 @@ export type FromEngine =
   | { type: 'failed'; id: number; error: PlainError }
   | { type: 'completion'; cq: number }
   | { type: 'event'; event: AsyncEvent }
+  | { type: 'diagnostics'; told: Diagnostic[] }
   | { type: 'unusable'; error: PlainError }
   /** Closed; with an error where that went wrong, such as a trace that could not be written. */
   | { type: 'closed'; error?: PlainError };

@@ -1,6 +1,6 @@
 /** The thread of an engine that does not share the program's: commands in, results and events out. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { assemble, execute } from './engine.ts';
+import { assemble } from './engine.ts';
 import { openLink } from './open-link.ts';
 import { type FromEngine, type ToEngine, toPlain, type WorkerStart } from './worker-protocol.ts';
 
@@ -9,15 +9,19 @@ const post = (message: FromEngine): void => port.postMessage(message);
 
 async function main(start: WorkerStart): Promise<void> {
   const link = await openLink(start.link);
-  const { adapter, pump, facts } = assemble(
+  // Who listens is known in the program's thread alone.
+  const listening = new Int32Array(start.listening);
+  const { run, pump, facts } = assemble(
     link,
     {
       onCompletionEvent: (cq) => post({ type: 'completion', cq }),
+      onDiagnostics: (told) => post({ type: 'diagnostics', told }),
       onAsyncEvent: (event) => {
         if (event.type !== 'DEVICE_FATAL') post({ type: 'event', event });
       },
     },
     start.options,
+    () => Atomics.load(listening, 0),
   );
   port.on('message', (message: ToEngine) => {
     if (message.type === 'wake') {
@@ -35,7 +39,7 @@ async function main(start: WorkerStart): Promise<void> {
       return;
     }
     try {
-      const value = execute(adapter, link, message.name, message.args);
+      const value = run(message.name, message.args);
       post({ type: 'result', id: message.id, value });
       pump.wake();
     } catch (error) {
