@@ -37,7 +37,23 @@ bool IdWindow::admit(uint16_t id, uint32_t nowMs, uint32_t arrivedAfterMs) {
   }
   stray_ = id;
   strayKnown_ = true;
-  return false;
+  return tooManyStrays(nowMs);
+}
+
+bool IdWindow::tooManyStrays(uint32_t nowMs) {
+  // One corrupt packet in 65,536 is a stray: so many strays in so short a time are whole packets. Somebody sends them under
+  // this source's address, or it counts in a way that we can't follow. The window, which is there against corruption, would
+  // only take the source's own packets away; so it stands open until the strays have stopped.
+  if (nowMs - straysSinceMs_ > kStrayPeriodMs) {
+    strays_ = 0;
+    straysSinceMs_ = nowMs;
+  }
+  if (strays_ < kStrays) {
+    strays_++;
+    return false;
+  }
+  straysSinceMs_ = nowMs;
+  return true;
 }
 
 bool IdWindow::admitCounted(uint16_t id, uint32_t nowMs, uint32_t reach) {

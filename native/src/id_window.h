@@ -14,6 +14,8 @@ class IdWindow {
   static constexpr uint32_t kRun = 128;
   /// Counters a source may have at once.
   static constexpr uint32_t kCounters = 4;
+  /// Identifications outside the window, in one period of milliseconds, that corruption can't explain.
+  static constexpr uint32_t kStrays = 16, kStrayPeriodMs = 1000;
 
   /// Whether a packet with that Identification counts; if so, the window moves with it. `nowMs` is any
   /// clock of milliseconds that wraps at 2^32; the packet arrived between `arrivedAfterMs` and then.
@@ -32,11 +34,14 @@ class IdWindow {
   bool admitBehind(uint16_t id) const;
   void openCounter(uint16_t id, uint32_t nowMs);
   bool good(uint16_t id, uint32_t arrivedAfterMs);
+  bool tooManyStrays(uint32_t nowMs);
 
   Counter counters_[kCounters];
   uint32_t lastGoodMs_ = 0;
   uint16_t predicted_ = 0;
   uint16_t stray_ = 0;
+  uint32_t strays_ = 0;
+  uint32_t straysSinceMs_ = 0;
   bool strayKnown_ = false;
   bool anySeen_ = false;
   bool zeroSeen_ = false;

@@ -122,6 +122,35 @@ describe('strays', () => {
     for (const id of [20_004, 30_004, 40_004, 50_002]) expect(window.admit(id, 5)).toBe(true);
   });
 
+  test('more than corruption can explain are let in: forged packets take nothing away from the real ones', () => {
+    const window = windowAfter(1000);
+    let dropped = 0;
+    // For ten seconds a forger sends pairs that agree: they open counters, and the source's own is displaced.
+    for (let i = 1; i <= 10_000; i++) {
+      for (let pair = 1; pair <= 4; pair++) {
+        const id = (i * 7919 + pair * 13_001) & 0xffff;
+        window.admit(id, i);
+        window.admit((id + 1) & 0xffff, i);
+      }
+      if (!window.admit((1000 + i) & 0xffff, i)) dropped++;
+    }
+    expect(dropped).toBeLessThanOrEqual(16);
+    // Two periods without strays, and the window is shut again.
+    expect(window.admit(11_001, 12_001)).toBe(true);
+    expect(window.admit(50_000, 12_002)).toBe(false);
+  });
+
+  test('as many as corruption makes are not', () => {
+    const window = windowAfter(1000);
+    for (let second = 1; second < 1000; second++) {
+      // Ten a second: 655,360 corrupt packets.
+      for (let i = 0; i < 10; i++) {
+        expect(window.admit((1000 + second + 300 * (i + 5)) & 0xffff, second * 1001)).toBe(false);
+      }
+      expect(window.admit((1000 + second) & 0xffff, second * 1001)).toBe(true);
+    }
+  });
+
   test('corrupt packets pass at the rate that the window’s size says', () => {
     let state = 7;
     const random = () => {
