@@ -304,7 +304,7 @@ export interface CaptureOptions {
 /**
  * The RoCE frames that an interface sends and receives, by an AF_PACKET socket with a ring (packet(7),
  * TPACKET_V3). A filter in the kernel takes UDP to port 4791 over IPv4 and IPv6, and EtherType 0x8915, behind
- * up to three VLAN tags. On the loopback interface, where all pass twice, only what is received.
+ * VLAN tags (three at least). On the loopback interface, where all pass twice, only what is received.
  * A NIC that does RoCE in hardware shows none of its own packets to the kernel.
  */
 export class Capture {

@@ -22,10 +22,11 @@ new PerformanceObserver((list) => {
 const completions = Array.from({ length: 64 }, () => new WorkCompletion());
 
 class Side {
-  static async open({ address, port, mtu, offload }) {
+  /** Further options go to `openDevice`. */
+  static async open({ mtu, offload, ...options }) {
     const side = new Side();
     side.mtu = mtu;
-    side.device = await openDevice({ address, port, offload, zeroChecksum: !offload });
+    side.device = await openDevice({ ...options, offload, zeroChecksum: !offload });
     side.pd = await side.device.allocPd();
     side.sendCq = await side.device.createCq(2 * MAX_MESSAGES);
     side.recvCq = await side.device.createCq(2 * MAX_MESSAGES);

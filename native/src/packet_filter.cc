@@ -17,7 +17,7 @@ constexpr uint32_t kVxlanPort = 4789, kVxlanPortOfOld = 8472;
 constexpr uint32_t kFragmentOffset = 0x1fff;
 /// Where the type stands in an Ethernet header without tags.
 constexpr uint32_t kEtherType = 12;
-constexpr int kTags = 2;
+constexpr int kTags = 3;
 
 /// Instructions, and jumps to labels further on. A is the accumulator and X the index register, as in the
 /// kernel's Documentation/networking/filter.rst.

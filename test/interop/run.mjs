@@ -36,6 +36,7 @@ const NEEDED = [
   ['tshark', 'tshark'],
   ['qemu-system-x86_64', 'qemu-system-x86'],
   ['setpriv', 'util-linux'],
+  ['python3', 'python3'],
   ['gcc', 'gcc'],
   ['readelf', 'binutils'],
   ['depmod', 'kmod'],
