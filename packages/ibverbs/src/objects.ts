@@ -49,6 +49,7 @@ export class ibv_device {
   }
 }
 
+/** `struct ibv_context`: a device that is open. */
 export class ibv_context {
   readonly device: ibv_device;
   readonly num_comp_vectors = 1;
@@ -60,6 +61,7 @@ export class ibv_context {
   }
 }
 
+/** `struct ibv_pd`. */
 export class ibv_pd {
   readonly context: ibv_context;
   readonly verbs: ProtectionDomain;
@@ -72,6 +74,7 @@ export class ibv_pd {
   }
 }
 
+/** `struct ibv_mr`. */
 export class ibv_mr {
   readonly context: ibv_context;
   pd: ibv_pd;
@@ -107,6 +110,7 @@ export class ibv_mr {
   }
 }
 
+/** `struct ibv_mw`. */
 export class ibv_mw {
   readonly context: ibv_context;
   readonly pd: ibv_pd;
@@ -136,6 +140,7 @@ export class ibv_mw {
   }
 }
 
+/** `struct ibv_comp_channel`. */
 export class ibv_comp_channel {
   readonly context: ibv_context;
   readonly verbs: CompletionChannel;
@@ -150,6 +155,7 @@ export class ibv_comp_channel {
   }
 }
 
+/** `struct ibv_cq`. */
 export class ibv_cq {
   readonly context: ibv_context;
   readonly channel: ibv_comp_channel | null;
@@ -175,6 +181,7 @@ export class ibv_cq {
   }
 }
 
+/** `struct ibv_srq`. */
 export class ibv_srq {
   readonly context: ibv_context;
   readonly pd: ibv_pd;
@@ -196,6 +203,7 @@ export class ibv_srq {
   }
 }
 
+/** `struct ibv_qp`. */
 export class ibv_qp {
   readonly context: ibv_context;
   readonly pd: ibv_pd;
@@ -236,6 +244,7 @@ export class ibv_qp {
   }
 }
 
+/** `struct ibv_ah`. */
 export class ibv_ah {
   readonly context: ibv_context;
   readonly pd: ibv_pd;

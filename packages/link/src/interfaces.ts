@@ -13,13 +13,19 @@ export interface InterfaceAddress {
   scopeId: number | undefined;
 }
 
+/** A network interface of this machine, with its addresses. */
 export interface NetworkInterface {
+  /** `eth0`. */
   name: string;
+  /** `02:42:ac:11:00:02`; zeros where there is none. */
   mac: string;
   /** Bytes of IP packet; undefined where it can't be read. */
   mtu: number | undefined;
+  /** False if the kernel says so; the port is then DOWN. */
   up: boolean;
+  /** It is `lo`. */
   loopback: boolean;
+  /** In the order in which the kernel lists them. */
   addresses: InterfaceAddress[];
 }
 

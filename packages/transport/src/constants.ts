@@ -2,6 +2,7 @@
 
 /** `enum ibv_qp_state`. */
 export const QpStateCode = { RESET: 0, INIT: 1, RTR: 2, RTS: 3, SQD: 4, SQE: 5, ERR: 6 } as const;
+/** States of a queue pair (IBTA vol 1 §10.3.1), as `enum ibv_qp_state` has them. */
 export type QpState = keyof typeof QpStateCode;
 export const QP_STATES = Object.keys(QpStateCode) as QpState[];
 
@@ -21,6 +22,7 @@ export const WrOpcode = {
   BIND_MW: 8,
   SEND_WITH_INV: 9,
 } as const;
+/** Operations of the send queue by name. */
 export type WrOpcodeName = keyof typeof WrOpcode;
 
 /** `enum ibv_send_flags`. */
@@ -61,6 +63,7 @@ export const WcStatus = {
   RESP_TIMEOUT_ERR: 20,
   GENERAL_ERR: 21,
 } as const;
+/** How a work request ended, by name (IBTA vol 1 §11.6.2). */
 export type WcStatusName = keyof typeof WcStatus;
 export const WC_STATUS_NAMES = Object.keys(WcStatus) as WcStatusName[];
 
@@ -76,6 +79,7 @@ export const WcOpcode = {
   RECV: 128,
   RECV_RDMA_WITH_IMM: 129,
 } as const;
+/** What completed, by name. */
 export type WcOpcodeName = keyof typeof WcOpcode;
 
 /** `enum ibv_wc_flags`. */

@@ -11,7 +11,9 @@ export interface QpCap {
   maxSendWr: number;
   /** Same for the receive queue; ignored with an SRQ. */
   maxRecvWr: number;
+  /** Scatter/gather elements of a send request. */
   maxSendSge: number;
+  /** Same for a receive request; ignored with an SRQ. */
   maxRecvSge: number;
   /** Bytes that can be posted inline. */
   maxInlineData: number;
@@ -23,6 +25,7 @@ export interface GlobalRoute {
   dgid: Uint8Array;
   /** 20 bits; 0: the source port comes from the two QPNs. */
   flowLabel: number;
+  /** Index of the local GID that packets leave from. */
   sgidIndex: number;
   /** TTL or hop limit, 1 … 255; 0 takes the device's default of 64. */
   hopLimit: number;
@@ -32,47 +35,73 @@ export interface GlobalRoute {
 
 /** `struct ibv_ah_attr`. RoCE always routes by `grh`; the fields of a LID route are kept, not used. */
 export interface AhAttr {
+  /** The route. */
   grh: GlobalRoute;
+  /** True: RoCE has no other routes. */
   isGlobal: boolean;
+  /** Kept, not used. */
   dlid: number;
+  /** Service level, 0 … 15; kept, not used: priority is the DSCP of `trafficClass`. */
   sl: number;
+  /** Kept, not used. */
   srcPathBits: number;
+  /** `enum ibv_rate`; kept, not acted on: `rateLimit` is. */
   staticRate: number;
+  /** 1. */
   portNum: number;
 }
 
 /** `struct ibv_qp_attr`. The attributes that are present are the mask. */
 export interface QpAttr {
+  /** The state to go to; in a query, the state it is in. */
   qpState?: QpState;
+  /** The state that the program takes it to be in: EINVAL where it is not. */
   curQpState?: QpState;
   /** Bytes: 256, 512, 1024, 2048 or 4096. */
   pathMtu?: number;
+  /** Path migration is not offered: refused, and never in a query. */
   pathMigState?: 'MIGRATED' | 'REARM' | 'ARMED';
+  /** UD and GSI, 32 bits: what datagrams to it have to bring. */
   qkey?: number;
   /** 24 bits. */
   rqPsn?: number;
   /** 24 bits. */
   sqPsn?: number;
+  /** The peer's QPN, 24 bits. */
   destQpNum?: number;
   /** `Access` bits of the remote operations allowed: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC. */
   qpAccessFlags?: number;
+  /** In a query. Queue pairs are not resized: refused in modify. */
   cap?: QpCap;
+  /** RC and UC: the way to the peer. */
   ahAttr?: AhAttr;
+  /** Path migration is not offered: refused, and never in a query. */
   altAhAttr?: AhAttr;
+  /** 0: the default P_Key is the only one. */
   pkeyIndex?: number;
+  /** As `altAhAttr`. */
   altPkeyIndex?: number;
+  /** RTS to SQD: raise SQ_DRAINED when what was started is done. */
   enSqdAsyncNotify?: boolean;
+  /** In a query in SQD: what was started is not done yet. */
   sqDraining?: boolean;
+  /** RC: READs and atomics that this side has out at once, 0 … `maxQpInitRdAtom`. */
   maxRdAtomic?: number;
+  /** RC: READs and atomics that it serves at once, 0 … `maxQpRdAtom`. */
   maxDestRdAtomic?: number;
   /** Code 0 … 31. */
   minRnrTimer?: number;
+  /** 1. */
   portNum?: number;
   /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. */
   timeout?: number;
+  /** RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR. */
   retryCnt?: number;
+  /** RC: 0 … 6 retries after an RNR NAK, then RNR_RETRY_EXC_ERR; 7 is for ever. */
   rnrRetry?: number;
+  /** As `altAhAttr`. */
   altPortNum?: number;
+  /** As `altAhAttr`. */
   altTimeout?: number;
   /** kbps; 0 for no limit. */
   rateLimit?: number;
@@ -138,7 +167,9 @@ export interface MwCreated {
 
 /** What `queryQp` gives back: `undefined` for what is not valid in the state the QP is in. */
 export interface QpQuery {
+  /** The attributes. */
   attr: QpAttr;
+  /** As it was created. */
   init: Pick<QpInit, 'type' | 'cap' | 'sqSigAll' | 'sendCq' | 'recvCq' | 'srq'>;
 }
 
@@ -181,27 +212,43 @@ export interface GidEntry {
   gid: Uint8Array;
   /** The address as text. */
   address: string;
+  /** The one type there is. */
   type: 'RoCE v2';
 }
 
 /** The device's limits: the part of `struct ibv_device_attr` that the engine enforces. */
 export interface DeviceLimits {
+  /** Queue pairs. */
   maxQp: number;
+  /** Requests outstanding on a send or receive queue. */
   maxQpWr: number;
+  /** Scatter/gather elements of a request. */
   maxSge: number;
+  /** Bytes that can be posted inline. */
   maxInlineData: number;
+  /** Completion queues. */
   maxCq: number;
+  /** Entries of a completion queue. */
   maxCqe: number;
+  /** Memory regions. */
   maxMr: number;
+  /** Bytes of a region. */
   maxMrSize: number;
+  /** Memory windows. */
   maxMw: number;
+  /** Protection domains. */
   maxPd: number;
+  /** Shared receive queues. */
   maxSrq: number;
+  /** Receives posted to a shared receive queue. */
   maxSrqWr: number;
+  /** Elements of each. */
   maxSrqSge: number;
+  /** Address handles. */
   maxAh: number;
   /** Multicast groups, and queue pairs attached to one. */
   maxMcastGrp: number;
+  /** Queue pairs attached to one multicast group. */
   maxMcastQpAttach: number;
   /** READs and atomics a QP serves at once (`max_qp_rd_atom`). */
   maxQpRdAtom: number;

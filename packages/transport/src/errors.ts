@@ -30,10 +30,15 @@ export interface RoceErrorOptions {
  * would return.
  */
 export class RoceError extends Error {
+  /** For messages. */
   override readonly name = 'RoceError';
+  /** `ERR_ROCE_…`; stable. */
   readonly code: string;
+  /** What the verb of that name would return: `EINVAL`. */
   readonly errno: Errno;
+  /** The attribute at fault, where there is one: `pathMtu`, `ahAttr.grh.dgid`. */
   readonly attribute: string | undefined;
+  /** What would have been accepted. */
   readonly expected: string | undefined;
 
   constructor(code: string, message: string, options: RoceErrorOptions) {

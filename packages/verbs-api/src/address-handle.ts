@@ -67,6 +67,7 @@ export function addressFromCompletion(wc: WorkCompletion, grh: Uint8Array, facts
 
 /** A route that datagrams take (`struct ibv_ah`). Made by `pd.createAh`. */
 export class AddressHandle implements AsyncDisposable {
+  /** The engine's number for it. */
   readonly handle: number;
   /** As it was created, complete. */
   readonly attr: Readonly<AhAttr>;

@@ -7,7 +7,9 @@ import type { SharedReceiveQueue } from './shared-receive-queue.ts';
 
 /** The port's state or its table of GIDs changed. */
 export interface PortEvent {
+  /** The port came up, went down, or has other addresses. */
   type: 'PORT_ACTIVE' | 'PORT_ERR' | 'GID_CHANGE';
+  /** The one port. */
   portNum: 1;
 }
 
@@ -58,6 +60,7 @@ export class AffiliatedEvents {
 
 /** An event that a program has taken with `device.getEvent`, and what acknowledges it. */
 export interface TakenEvent {
+  /** What happened. */
   readonly event: DeviceEvent;
   /** ibv_ack_async_event(3); once counts. Until then the destruction of what it is about waits. */
   ack(): void;

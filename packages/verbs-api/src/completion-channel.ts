@@ -53,20 +53,22 @@ export class CompletionChannel implements AsyncDisposable {
     }
   }
 
-  /** For completion queues: they come, raise events, and go. */
+  /** For completion queues: they come, raise events, and go. @internal */
   add(cq: CompletionQueue): void {
     if (this.#destroyed) throw gone();
     this.#queues.add(cq);
   }
+  /** @internal */
   raise(cq: CompletionQueue): void {
     this.#events.push(cq);
   }
+  /** @internal */
   remove(cq: CompletionQueue): void {
     this.#queues.delete(cq);
     this.#events.discard((other) => other === cq);
   }
 
-  /** The device is closed: whoever waits hears why. */
+  /** The device is closed: whoever waits hears why. @internal */
   fail(reason: unknown): void {
     this.#events.fail(reason);
   }

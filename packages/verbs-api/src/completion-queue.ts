@@ -22,7 +22,9 @@ const OPCODE_NAMES = new Map(
 
 /** A work completion (`struct ibv_wc`). Filled anew by each poll that is given it. */
 export class WorkCompletion {
+  /** The low 32 bits of `wrId`. */
   wrIdLow = 0;
+  /** The high 32 bits of `wrId`. */
   wrIdHigh = 0;
   /** `WcStatus`. */
   statusCode = 0;
@@ -36,7 +38,9 @@ export class WorkCompletion {
   srcQp = 0;
   /** `WcFlags`. */
   flags = 0;
+  /** 0. */
   vendorErr = 0;
+  /** What `immData` and `invalidatedRkey` read. */
   immediate = 0;
 
   /** What the work request said. */
@@ -47,12 +51,15 @@ export class WorkCompletion {
   get wrIdNumber(): number {
     return this.wrIdHigh * 0x1_0000_0000 + this.wrIdLow;
   }
+  /** The status is SUCCESS. */
   get ok(): boolean {
     return this.statusCode === WcStatus.SUCCESS;
   }
+  /** `SUCCESS`, or how it failed (IBTA vol 1 §11.6.2). */
   get status(): WcStatusName {
     return WC_STATUS_NAMES[this.statusCode];
   }
+  /** What completed; not valid unless the status is SUCCESS. */
   get opcode(): WcOpcodeName {
     return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
   }
@@ -82,6 +89,7 @@ export function completionError(wc: WorkCompletion): RoceError {
   );
 }
 
+/** What `device.createCq` takes beside the size. */
 export interface CompletionQueueOptions {
   /** Where its events go; without one, `wait` and its kin are the way to hear of completions. */
   channel?: CompletionChannel;
@@ -91,8 +99,11 @@ export interface CompletionQueueOptions {
 
 /** A completion queue (`struct ibv_cq`). Made by `device.createCq`. */
 export class CompletionQueue implements AsyncDisposable {
+  /** The engine's number for it. */
   readonly handle: number;
+  /** Where its events go, if not to `wait` alone. */
   readonly channel: CompletionChannel | undefined;
+  /** What the program said at creation (`cq_context`). */
   readonly context: unknown;
   /** Events of its channel that were taken and not acknowledged: `destroy` waits for them. */
   readonly channelEvents = new AffiliatedEvents();
@@ -235,7 +246,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.#newest.arm(solicitedOnly ? 2 : 1);
   }
 
-  /** The event came: for who waits here, else for the channel. */
+  /** The event came: for who waits here, else for the channel. @internal */
   notify(): void {
     this.#armed = 0;
     const waiters = this.#waiters;
@@ -249,7 +260,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.channelEvents.acknowledge(count);
   }
 
-  /** The device failed: whoever waits hears why. */
+  /** The device failed: whoever waits hears why. @internal */
   fail(error: unknown): void {
     this.#failure = error;
     for (const wake of this.#waiters.splice(0)) wake();

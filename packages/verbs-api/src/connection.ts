@@ -30,6 +30,7 @@ export interface ConnectionData {
   mtu?: number;
 }
 
+/** What `qp.connect` may be told; each has a default. */
 export interface ConnectOptions {
   /** Bytes; the smaller of the two ports' unless given. */
   pathMtu?: number;
@@ -52,9 +53,13 @@ export interface ConnectOptions {
   maxDestRdAtomic?: number;
   /** `Access` bits that peers get on this queue pair; all remote operations unless given. */
   access?: number;
+  /** 20 bits; 0: the UDP source port comes from the two QPNs. */
   flowLabel?: number;
+  /** DSCP << 2 | ECN; 0. */
   trafficClass?: number;
+  /** TTL or hop limit, 1 … 255; 64. */
   hopLimit?: number;
+  /** 0 … 15; 0. */
   sl?: number;
 }
 
@@ -181,6 +186,7 @@ export class Exchange implements AsyncDisposable {
     this.#lines = linesOf(socket);
   }
 
+  /** Sends one value, as JSON. */
   send(value: unknown): void {
     this.#socket.write(`${JSON.stringify(value)}\n`);
   }
@@ -242,9 +248,13 @@ function broken(message: string): RoceError {
   return new RoceError('ERR_ROCE_EXCHANGE', message, { errno: 'EIO' });
 }
 
+/** Where two programs meet. */
 export interface ExchangeAddress {
+  /** Address or name: to listen at, or to connect to. */
   host: string;
+  /** TCP port. */
   port: number;
+  /** Gives up: the promise, and calls that wait, reject with its reason. */
   signal?: AbortSignal;
 }
 

@@ -62,7 +62,9 @@ function named<N extends Names>(names: N, counts: Counts): Record<keyof N, numbe
 
 /** Counts of a queue pair; they only grow, from its creation to its end. */
 export interface QueuePairCounters extends QpCounters {
+  /** Under rxe's names. */
   readonly rxe: Record<keyof typeof RXE, number>;
+  /** Under mlx5's names. */
   readonly mlx5: Record<keyof typeof MLX5, number>;
 }
 

@@ -54,17 +54,25 @@ export interface DeviceAttributes extends DeviceLimits {
   link: string;
   /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
   needsEventLoop: boolean;
+  /** What the link can not do, in sentences. */
   limitations: readonly string[];
   /** The network interface, as it was when the device was opened. */
   interface: NetworkInterface | undefined;
+  /** Local addresses by GID index. */
   gids: readonly GidEntry[];
   /** Largest path MTU, bytes. */
   activeMtu: number;
+  /** Bytes. */
   maxMtu: 4096;
+  /** One port: number 1. */
   physPortCnt: 1;
+  /** One P_Key: the default one, 0xffff. */
   pkeyTblLen: 1;
+  /** The interface's, as it is now. */
   portState: 'ACTIVE' | 'DOWN';
+  /** RoCE. */
   linkLayer: 'Ethernet';
+  /** Atomic among all queue pairs of the device (`IBV_ATOMIC_HCA`), and to nobody else. */
   atomicCap: 'HCA';
   /** Bytes of socket buffer that the kernel granted, by its own account. */
   receiveBuffer: number;

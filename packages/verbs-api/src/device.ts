@@ -28,6 +28,7 @@ import { type LinkOptions, openLink } from './open-link.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
+/** What `openDevice` takes: an address or an interface, and how to run. */
 export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   /** Where the engine runs: in this thread, or in a worker (regions then need SharedArrayBuffers). */
   engine?: 'inline' | 'worker';
@@ -35,6 +36,7 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   link?: LinkOptions['link'] | Link;
   /** Tells peers how many receives are posted (end-to-end credits). Default false: no limit. */
   credits?: boolean;
+  /** Smaller limits than the default ones: `device.query()` says which hold. */
   limits?: Partial<DeviceLimits>;
   /** Aborting closes the device: whoever waits on it hears the signal's reason. */
   signal?: AbortSignal;
@@ -82,6 +84,7 @@ class Events implements EngineEvents {
 
 /** A device (`struct ibv_context`): what `openDevice` gives. */
 export class Device implements AsyncDisposable {
+  /** @internal */
   readonly facts: EngineFacts;
   readonly #engine: Engine;
   readonly #objects = new DeviceObjects();
@@ -219,6 +222,7 @@ export class Device implements AsyncDisposable {
     return this;
   }
 
+  /** Lets the process end while the device is open. */
   unref(): this {
     this.#engine.unref();
     return this;

@@ -7,8 +7,11 @@ import type { ProtectionDomain } from './protection-domain.ts';
 export interface AccessInit {
   /** The device may write it: receives, READs, atomics. Default true. */
   localWrite?: boolean;
+  /** Peers may write it: WRITE. */
   remoteWrite?: boolean;
+  /** Peers may read it: READ. */
   remoteRead?: boolean;
+  /** Peers may do atomics on it. */
   remoteAtomic?: boolean;
   /** Memory windows may be bound to it. */
   mwBind?: boolean;
@@ -16,6 +19,7 @@ export interface AccessInit {
   zeroBased?: boolean;
 }
 
+/** What `pd.registerMr` takes beside the memory. */
 export interface RegisterOptions {
   /** `Access` bits, or flags by name. Default: local write only. */
   access?: number | AccessInit;
@@ -59,7 +63,9 @@ export interface ReregisterOptions extends RegisterOptions {
 
 /** A registered memory region (`struct ibv_mr`). Made by `pd.registerMr`. */
 export class MemoryRegion implements AsyncDisposable {
+  /** What work requests of this side name it by. */
   lkey!: number;
+  /** What peers name it by. */
   rkey!: number;
   /** Address of the first byte. Synthetic: random, page-aligned, the same for all who name the byte. */
   addr!: bigint;
@@ -67,13 +73,15 @@ export class MemoryRegion implements AsyncDisposable {
   iova!: bigint;
   /** Bytes. */
   length!: number;
+  /** What it is over. */
   buffer!: ArrayBufferLike;
   /** Where the region starts in its buffer. */
   bufferOffset!: number;
   /** `Access` bits. */
   access!: number;
-  /** The same address as `iova` in two words. */
+  /** The same address as `iova` in two words. @internal */
   startHigh!: number;
+  /** @internal */
   startLow!: number;
   /** Where it is registered. */
   pd: ProtectionDomain;

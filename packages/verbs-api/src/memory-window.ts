@@ -8,7 +8,9 @@ import type { Engine } from './engine.ts';
  * the peer's SEND_WITH_INV, or with the queue pair.
  */
 export class MemoryWindow implements AsyncDisposable {
+  /** The engine's number for it. */
   readonly handle: number;
+  /** 1, or 2 (2B). */
   readonly type: MwType;
   /** The key of the last bind that was posted: peers use it once that bind is complete. */
   rkey: number;

@@ -9,6 +9,7 @@ import {
   type UdpLinkOptions,
 } from '@node-roce/link';
 
+/** Which sockets carry the packets, and what is done to them on the way. */
 export interface LinkOptions extends UdpLinkOptions {
   /**
    * `udp`: the native addon's sockets. `dgram`: Node's own, between node-roce programs only, where there is no

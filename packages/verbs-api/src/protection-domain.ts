@@ -9,9 +9,11 @@ import type { DeviceObjects } from './objects.ts';
 import { QueuePair } from './queue-pair.ts';
 import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 
+/** `struct ibv_qp_init_attr`. */
 export interface QueuePairInit {
   /** RC unless given. GSI is QP1, of which a device has one. */
   type?: QpType;
+  /** Where send requests complete. */
   sendCq: CompletionQueue;
   /** `sendCq` unless given. */
   recvCq?: CompletionQueue;
@@ -35,10 +37,11 @@ const DEFAULT_CAP: QpCap = {
 
 /** A protection domain (`struct ibv_pd`): what regions, windows and queue pairs have to have in common. */
 export class ProtectionDomain implements AsyncDisposable {
+  /** The engine's number for it. */
   readonly handle: number;
   readonly #engine: Engine;
   readonly #random: () => number;
-  /** The regions registered in it, to find the one that a view lies in. */
+  /** The regions registered in it, to find the one that a view lies in. @internal */
   readonly regions = new RegionIndex();
   readonly #objects: DeviceObjects;
   #gone = false;

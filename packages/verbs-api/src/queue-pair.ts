@@ -43,12 +43,19 @@ export const GSI_QKEY = 0x8001_0000;
 
 /** `struct ibv_qp_init_attr` as a query returns it, with the objects themselves. */
 export interface QueuePairInitAttr {
+  /** RC, UC, UD or GSI. */
   type: QpType;
+  /** Where send requests complete. */
   sendCq: CompletionQueue;
+  /** Where receives complete. */
   recvCq: CompletionQueue;
+  /** Where its receives come from, if not from a receive queue of its own. */
   srq: SharedReceiveQueue | undefined;
+  /** What was created. */
   cap: QpCap;
+  /** Every send request raises a completion. */
   sqSigAll: boolean;
+  /** What the program said at creation (`qp_context`). */
   context: unknown;
 }
 
@@ -67,11 +74,15 @@ export interface QueuePairParts {
 
 /** A queue pair (`struct ibv_qp`). */
 export class QueuePair implements AsyncDisposable {
+  /** QPN, 24 bits, drawn at random; GSI: 1. */
   readonly qpNum: number;
+  /** RC, UC, UD or GSI. */
   readonly type: QpType;
   /** What was created: at least what was asked for. */
   readonly cap: Readonly<QpCap>;
+  /** Where send requests complete. */
   readonly sendCq: CompletionQueue;
+  /** Where receives complete. */
   readonly recvCq: CompletionQueue;
   /** Where its receives come from, if not from a receive queue of its own. */
   readonly srq: SharedReceiveQueue | undefined;

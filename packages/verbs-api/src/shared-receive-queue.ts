@@ -19,8 +19,11 @@ export interface SharedReceiveQueueInit {
 
 /** A shared receive queue (`struct ibv_srq`). Made by `pd.createSrq`; given to queue pairs as they are created. */
 export class SharedReceiveQueue implements AsyncDisposable {
+  /** The engine's number for it. */
   readonly handle: number;
+  /** Elements that a receive may have. */
   readonly maxSge: number;
+  /** What the program said at creation (`srq_context`). */
   readonly context: unknown;
   /** Async events that concern it, handed out and not acknowledged: `destroy` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();

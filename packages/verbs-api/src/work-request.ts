@@ -18,6 +18,7 @@ import type { MemoryWindow } from './memory-window.ts';
 
 /** A part of a registered region (`struct ibv_sge`). */
 export interface SgeInit {
+  /** The region. */
   mr: MemoryRegion;
   /** Bytes from the start of the region; 0 unless given. */
   offset?: number;
@@ -27,9 +28,11 @@ export interface SgeInit {
 
 /** The same as it is known elsewhere: `addr` in the terms of the region's `iova`. Not for inline data. */
 export interface RawSge {
+  /** 64 bits. */
   addr: bigint;
   /** Bytes. */
   length: number;
+  /** The key of the region that the address lies in. */
   lkey: number;
 }
 
@@ -38,6 +41,7 @@ export type SgElement = SgeInit | RawSge | Uint8Array;
 
 /** Where a datagram goes (`wr.ud` of `struct ibv_send_wr`). */
 export interface Datagram {
+  /** The way. */
   ah: AddressHandle;
   /** 24 bits; `0xffffff` for a multicast group. */
   remoteQpn: number;
@@ -59,6 +63,7 @@ export interface MwRange {
 
 /** BIND_MW: a type 2 window, under a new key. */
 export interface MwBind extends MwRange {
+  /** The window: of type 2, and not bound. */
   mw: MemoryWindow;
   /** The window's key from now on; only the low 8 bits may and have to differ. `mw.nextRkey` unless given. */
   rkey?: number;
@@ -66,7 +71,9 @@ export interface MwBind extends MwRange {
 
 /** A remote address and the key that opens it. */
 export interface Remote {
+  /** 64 bits: what `mr.remote()` gave the peer. */
   addr: bigint;
+  /** 32 bits: of a region, or of a window. */
   rkey: number;
 }
 
@@ -74,6 +81,7 @@ export interface Remote {
 export interface SendWr {
   /** Comes back in the completion. 0 unless given. */
   wrId?: number | bigint;
+  /** What to do. */
   opcode: WrOpcodeName;
   /** The message's bytes in their order: regions' parts, or views that lie in a registered region. */
   sgList?: readonly SgElement[];
@@ -103,6 +111,7 @@ export interface SendWr {
 
 /** `struct ibv_recv_wr`. */
 export interface RecvWr {
+  /** Comes back in the completion. 0 unless given. */
   wrId?: number | bigint;
   /** Where the message goes, in its order. */
   sgList?: readonly SgElement[];
