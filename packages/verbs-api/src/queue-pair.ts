@@ -90,8 +90,6 @@ export class QueuePair implements AsyncDisposable {
   readonly context: unknown;
   /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();
-  /** First PSN of this side, drawn at random; `connect` uses it, `modify` may use another. */
-  readonly initialPsn: number;
   readonly #engine: Engine;
   readonly #sq: Ring;
   readonly #rq: Ring;
@@ -100,6 +98,8 @@ export class QueuePair implements AsyncDisposable {
   readonly #datagram: boolean;
   readonly #sendName: string;
   readonly #recvName: string;
+  readonly #random: () => number;
+  #initialPsn: number;
   #gidIndex: number | undefined;
   #destroyed = false;
 
@@ -111,7 +111,8 @@ export class QueuePair implements AsyncDisposable {
     this.cap = created.cap;
     this.sendCq = parts.sendCq;
     this.recvCq = parts.recvCq;
-    this.initialPsn = parts.random() & 0xff_ffff;
+    this.#random = parts.random;
+    this.#initialPsn = this.#drawPsn();
     this.#sq = new Ring(created.sendQueue);
     this.#rq = new Ring(created.recvQueue);
     this.#find = parts.find;
@@ -231,8 +232,19 @@ export class QueuePair implements AsyncDisposable {
    * ibv_modify_qp(3). The attributes that are present are the mask; an error names the wrong one, and then
    * nothing was changed.
    */
-  modify(attr: QpAttr): Promise<void> {
-    return this.#engine.call('modifyQp', this.qpNum, attr);
+  async modify(attr: QpAttr): Promise<void> {
+    await this.#engine.call('modifyQp', this.qpNum, attr);
+    // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
+    if (attr.qpState === 'RESET') this.#initialPsn = this.#drawPsn();
+  }
+
+  /** First PSN of this side, drawn at random, and anew by RESET; `connect` uses it, `modify` may use another. */
+  get initialPsn(): number {
+    return this.#initialPsn;
+  }
+
+  #drawPsn(): number {
+    return this.#random() & 0xff_ffff;
   }
 
   /**
