@@ -215,6 +215,7 @@ export class Exchange implements AsyncDisposable {
     return this.receive<T>();
   }
 
+  /** Ends the connection, after what was sent has left. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     const closed = once(this.#socket, 'close');

@@ -68,7 +68,7 @@ export interface DeviceAttributes extends DeviceLimits {
   physPortCnt: 1;
   /** One P_Key: the default one, 0xffff. */
   pkeyTblLen: 1;
-  /** The interface's, as it is now. */
+  /** The interface's, when the device was opened. */
   portState: 'ACTIVE' | 'DOWN';
   /** RoCE. */
   linkLayer: 'Ethernet';

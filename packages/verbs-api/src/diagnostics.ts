@@ -20,6 +20,7 @@ import { BTH_BYTES, bthDestQp, bthOpcode, bthPsn, type OpcodeName, opcodeInfo } 
 
 /** A packet that was received, whatever became of it, or given to the link. */
 export interface PacketInfo {
+  /** Received or sent. */
   direction: 'in' | 'out';
   /** Milliseconds since 1970, with a fraction: when the engine had it in hand. */
   time: number;
@@ -39,13 +40,17 @@ export interface PacketInfo {
   trafficClass: number;
   /** Received: whether the ICRC was right. Sent: `ok`, or not sent, for the errno in `errno`. */
   verdict: 'ok' | 'bad-icrc' | 'icrc-out-of-window' | 'not-sent';
+  /** Of a packet that was not sent (errno(3)). */
   errno?: number;
 }
 
 /** A queue pair went to another state. */
 export interface StateChange {
+  /** Milliseconds since 1970, with a fraction. */
   time: number;
+  /** The queue pair. */
   qpn: number;
+  /** The state before. */
   from: QpState;
   /** Undefined where it was destroyed. */
   to: QpState | undefined;
@@ -53,9 +58,13 @@ export interface StateChange {
 
 /** A request packet is sent again; of a READ, the request. */
 export interface Retransmission {
+  /** Milliseconds since 1970, with a fraction. */
   time: number;
+  /** The queue pair that sends it. */
   qpn: number;
+  /** 24 bits. */
   psn: number;
+  /** Why it goes again. */
   cause: RetransmitCause;
 }
 
