@@ -98,6 +98,8 @@ function shiftOf(half: Half): number {
 }
 
 function ladderOf(halves: readonly Half[], messages: readonly Message[]): LadderPacket[] {
+  // Whose end a half is comes to light when it is paired: after its first packets.
+  for (const { ladder, from } of halves) for (const packet of ladder.packets) packet.from = from;
   const packets = halves.flatMap((half) => half.ladder.packets);
   packets.sort((x, y) => x.frame - y.frame || x.part - y.part);
   for (const packet of packets) packet.message = messageOf(packet, messages)?.id;
