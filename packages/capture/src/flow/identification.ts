@@ -4,7 +4,9 @@
  * it sends again a new one. Senders with a constant one (node-roce and Huawei have 0) and IPv6 tell nothing here.
  */
 import type { RocePacket } from '../read/packet.ts';
-import { IdOrder } from './requester.ts';
+
+/** How a packet's Identification stands to those before it. */
+export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2 } as const;
 
 /** Packets back that a repetition is found: those with the last so many Identifications. */
 const PLACES = 256;

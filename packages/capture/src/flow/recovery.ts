@@ -7,6 +7,7 @@
  * are nanoseconds.
  */
 import type { RetransmitCause } from './analysis.ts';
+import { IdOrder } from './identification.ts';
 
 const MICROSECOND = 1000;
 const MILLISECOND = 1e6;
@@ -50,6 +51,8 @@ export class Recovery {
   #interrupted: GoBack | undefined;
   #lastProbe = Number.NEGATIVE_INFINITY;
   #probeInterval = 0;
+  /** The shortest time from a NAK to the packet that it asked for. */
+  #reaction = Number.POSITIVE_INFINITY;
   /** The shortest interval of a timer of this sender that was seen. */
   #shortestTimer = Number.POSITIVE_INFINITY;
 
@@ -93,14 +96,20 @@ export class Recovery {
     return this.#rnrPsn >= 0 && psn <= this.#rnrPsn ? this.#rnrTime : -1;
   }
 
-  /** Evidence that a packet at this PSN is wanted again, newer than `since`. */
-  isWanted(psn: number, since: number): boolean {
+  /** Evidence that a packet at this PSN is wanted again, to which nothing was sent yet. */
+  isWanted(psn: number, lastSent: number): boolean {
     return (
-      (this.#nakPsn >= 0 && psn >= this.#nakPsn && this.#nakTime >= since) ||
-      (this.#rnrPsn >= 0 && psn >= this.#rnrPsn && this.#rnrTime >= since) ||
-      (this.#missingPsn >= 0 && psn >= this.#missingPsn && this.#missingTime >= since) ||
-      this.#continues(psn, since)
+      (this.#nakPsn >= 0 && psn >= this.#nakPsn) ||
+      (this.#rnrPsn >= 0 && psn >= this.#rnrPsn) ||
+      (this.#missingPsn >= 0 && psn >= this.#missingPsn) ||
+      this.#continues(psn, lastSent)
     );
+  }
+
+  /** The same for a packet not seen before, which could just be late: it has to come when an answer to a NAK can. */
+  isWantedSince(psn: number, time: number, noticed: number): boolean {
+    const answersNak = this.#nakPsn >= 0 && psn >= this.#nakPsn && this.#nakTime >= noticed;
+    return answersNak && time - this.#nakTime >= 0.9 * this.#reaction;
   }
 
   /**
@@ -111,6 +120,7 @@ export class Recovery {
    * @param unacked the oldest PSN that is not answered
    * @param end past the newest PSN sent
    * @param migReq of the sender's packets: rxe has 0 there, ConnectX and node-roce 1
+   * @param idOrder whether its Identification says that it was sent after all others seen; one of `IdOrder`
    */
   causeOf(
     psn: number,
@@ -120,19 +130,22 @@ export class Recovery {
     unacked: number,
     end: number,
     migReq: boolean,
+    idOrder: number,
   ): { cause: RetransmitCause; begins: boolean } {
-    const continued = this.#resumed(psn, time, lastSent);
+    const continued = this.#resumed(psn, time, lastSent, idOrder);
     if (continued !== undefined) {
-      continued.cursor = next;
+      if (next > continued.cursor) continued.cursor = next;
       return { cause: continued.cause, begins: false };
     }
+    // Late, or a going back of its own: what follows will tell.
+    if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
     const cause = this.#newCause(psn, time, lastSent, unacked, migReq);
     const before = this.#event;
     this.#interrupted = cause === 'adaptive' && before?.cause !== 'adaptive' ? before : undefined;
     this.#event = { cause, time, start: psn, end, cursor: next };
     if (cause !== 'adaptive') this.timerStart = time;
     if (this.#nakPsn <= psn) this.#nakPsn = -1;
-    if (this.#rnrPsn >= psn) this.#rnrPsn = -1;
+    if (this.#rnrPsn >= psn || cause === 'rnr') this.#rnrPsn = -1;
     if (this.#missingPsn <= psn) this.#missingPsn = -1;
     return { cause, begins: true };
   }
@@ -143,12 +156,14 @@ export class Recovery {
   }
 
   /** The going back that this packet is part of. */
-  #resumed(psn: number, time: number, lastSent: number): GoBack | undefined {
+  #resumed(psn: number, time: number, lastSent: number, idOrder: number): GoBack | undefined {
     const event = this.#event;
     if (event === undefined || !this.#continues(psn, lastSent)) return undefined;
-    // A NAK past where it had come to: the sender went on from there.
+    if (idOrder === IdOrder.OLDER) return event;
     const nak = this.#nakPsn;
     const isNewNak = nak >= 0 && this.#nakTime > event.time && psn >= nak;
+    if (psn < event.cursor) return idOrder === IdOrder.NEWER || isNewNak ? undefined : event;
+    // A NAK past where it had come to: the sender went on from there.
     if (isNewNak && (nak > event.cursor || event.cause === 'adaptive')) return undefined;
     if (this.#rnrPsn >= 0 && this.#rnrPsn === psn && time - this.#rnrTime >= this.#rnrWait) return undefined;
     const interrupted = this.#interrupted;
@@ -160,22 +175,34 @@ export class Recovery {
     return this.#event;
   }
 
+  #isAmbiguous(psn: number, lastSent: number, idOrder: number): boolean {
+    const event = this.#event;
+    return (
+      idOrder === IdOrder.UNKNOWN &&
+      event !== undefined &&
+      psn < event.cursor &&
+      this.#continues(psn, lastSent)
+    );
+  }
+
   #newCause(psn: number, time: number, lastSent: number, unacked: number, migReq: boolean): RetransmitCause {
     const running = time - this.timerStart;
-    if (this.#rnrPsn >= 0 && psn <= this.#rnrPsn) {
+    const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn;
+    // rxe begins the message anew, and sends a sequence NAK with the RNR NAK (docs/quirks.md).
+    if (this.#rnrPsn >= 0 && (migReq ? psn >= this.#rnrPsn && !isNak : psn <= this.#rnrPsn)) {
       const waited = time - this.#rnrTime;
       // Captures count in microseconds.
       if (waited >= this.#rnrWait - 2 * MICROSECOND) {
-        const soon = waited <= 2 * this.#rnrWait + MILLISECOND;
+        const soon = waited <= 2 * this.#rnrWait + (migReq ? 0.3 : 1) * MILLISECOND;
         return soon && (running < LEAST_TIMER || !migReq || !isNominal(running)) ? 'rnr' : 'unknown';
       }
     }
-    const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn && this.#nakTime >= lastSent;
-    const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn && this.#missingTime >= lastSent;
+    const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn;
     if (isNak || isMissing) {
       if (isNak && isMissing) return 'unknown';
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
       if (!this.#noTimerYet(running, reaction, migReq)) return 'unknown';
+      if (isNak && reaction < this.#reaction) this.#reaction = reaction;
       return isNak ? 'sequence-nak' : 'implied-nak';
     }
     if (this.#rnrPsn >= 0 || this.#nakPsn >= 0) return 'unknown';

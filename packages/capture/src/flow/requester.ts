@@ -7,6 +7,7 @@ import type { RocePacket } from '../read/packet.ts';
 import type { DirectionCounts, RetransmitCause } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
 import type { EventLog } from './events.ts';
+import { IdOrder } from './identification.ts';
 import { type MadeMessage, MessageAssembler } from './messages.ts';
 import { EntryFlags, Outstanding, unwrap, unwrapFirst } from './outstanding.ts';
 import { Recovery } from './recovery.ts';
@@ -15,6 +16,8 @@ import { Recovery } from './recovery.ts';
 const LONGEST_GAP = 4096;
 /** What the capture shows late by no more than this was reordered, not sent again. */
 const REORDERING = 0.9e6;
+/** What comes again within this, and with the same bytes, is the mirror's doing. */
+const MIRROR_LAG = 1500;
 /** UC and one-way captures: so many packets may come late before what is missing is given up. */
 const REORDER_PACKETS = 64;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
@@ -22,9 +25,6 @@ const GIVE_UP = 50e6;
 
 /** What became of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
-
-/** How a packet's Identification stands to those before it (`identification.ts`). */
-export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2 } as const;
 
 export class Requester {
   readonly out = new Outstanding();
@@ -233,13 +233,13 @@ export class Requester {
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
       this.#fill(entry, slot, packet);
-      return again ? this.#retransmitted(psn, packet, before) : Taken.NEW;
+      return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
     out.lastTimes[slot] = time;
     out.lastFrames[slot] = packet.frame;
-    return this.#retransmitted(psn, packet, before);
+    return this.#retransmitted(psn, packet, before, idOrder);
   }
 
   /** Older than all entries: from before the capture's first packet, or answered long ago. */
@@ -247,7 +247,7 @@ export class Requester {
     const { out } = this;
     const oldest = out.psns[out.slot(out.head)];
     const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= LONGEST_GAP;
-    if (!isFirst) return this.#retransmitted(psn, packet, packet.time);
+    if (!isFirst) return this.#retransmitted(psn, packet, packet.time, idOrder);
     const before = out.firstTimes[out.slot(out.head)];
     for (let missing = oldest - 1; missing >= psn; missing--) {
       if (out.prepend(missing, before) < 0) return Taken.RETRANSMISSION;
@@ -256,13 +256,13 @@ export class Requester {
     this.#counts.gaps += oldest - psn;
     const again = this.#isSentAgain(psn, packet.time, before, idOrder);
     this.#fill(out.head, out.slot(out.head), packet);
-    return again ? this.#retransmitted(psn, packet, before) : Taken.NEW;
+    return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
   }
 
   /** A packet that was skipped comes: was it late, or lost and sent again? */
   #isSentAgain(psn: number, time: number, noticed: number, idOrder: number): boolean {
     if (idOrder !== IdOrder.UNKNOWN) return idOrder === IdOrder.NEWER;
-    return time - noticed >= REORDERING || this.recovery.isWanted(psn, noticed);
+    return time - noticed >= REORDERING || this.recovery.isWantedSince(psn, time, noticed);
   }
 
   /**
@@ -273,10 +273,13 @@ export class Requester {
     if (idOrder !== IdOrder.UNKNOWN) return true;
     if (((this.out.flags[slot] & EntryFlags.ACK_REQ) !== 0) !== packet.ackReq) return true;
     if (this.out.opcodes[slot] !== packet.opcode || this.out.psns[slot] !== psn) return true;
-    return packet.time - before >= REORDERING || this.recovery.isWanted(psn, before);
+    const lag = packet.time - before;
+    if (lag >= REORDERING || this.recovery.isWanted(psn, before)) return true;
+    // A mirror is quicker than an answer.
+    return psn < this.unacked && lag > MIRROR_LAG;
   }
 
-  #retransmitted(psn: number, packet: RocePacket, before: number): number {
+  #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number): number {
     const counts = this.#counts;
     const { time, frame } = packet;
     const { recovery } = this;
@@ -286,7 +289,16 @@ export class Requester {
     let cause: RetransmitCause = 'unknown';
     let begins = false;
     if (this.#reliable) {
-      ({ cause, begins } = recovery.causeOf(psn, next, time, before, this.unacked, this.next, packet.migReq));
+      ({ cause, begins } = recovery.causeOf(
+        psn,
+        next,
+        time,
+        before,
+        this.unacked,
+        this.next,
+        packet.migReq,
+        idOrder,
+      ));
       // Without the other direction there are no NAKs to see.
       if (!this.hasAnswers) cause = 'unknown';
     }
