@@ -61,7 +61,8 @@ export class Ladder {
   }
 }
 
-function ladderPacket(
+/** A packet as ladders have it; a copy of what is needed of its bytes. */
+export function ladderPacket(
   packet: RocePacket,
   from: 'a' | 'b',
   retransmission: RetransmitCause | undefined,

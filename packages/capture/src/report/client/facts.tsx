@@ -73,6 +73,7 @@ const rows: readonly Row[] = [
   { name: 'Payload', of: (d) => d.bytes, format: formatBytes, isAlways: true },
   { name: 'Requests', of: (d) => d.requests, isAlways: true },
   { name: 'Responses', of: (d) => d.responses },
+  { name: 'Responses again', of: (d) => d.repeatedResponses },
   { name: 'ACKs', of: (d) => d.acks, isAlways: true },
   { name: 'Sent again', of: (d) => d.retransmitted, isBad: true, isAlways: true },
   { name: 'Payload sent again', of: (d) => d.retransmittedBytes, format: formatBytes, isBad: true },

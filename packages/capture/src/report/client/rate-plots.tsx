@@ -62,7 +62,7 @@ export function ThroughputPlot({ connection, ...time }: Props) {
   );
 }
 
-function throughputOf({ start, throughput: { span, aToB, bToA } }: ReportConnection): ChartContent {
+function throughputOf({ throughput: { start, span, aToB, bToA } }: ReportConnection): ChartContent {
   const rate = (bytes: number) => (span > 0 ? (bytes * 8 * NANOSECONDS) / span : 0);
   // The last span's step ends where the next one would begin.
   const closed = (bytes: readonly number[]) => [...bytes, bytes.at(-1) ?? 0].map(rate);

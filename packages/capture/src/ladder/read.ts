@@ -1,0 +1,57 @@
+/** The packets of one connection for a ladder, however many the capture has of others. */
+import type { CaptureSource } from '@node-roce/pcap/node';
+import type { Connection, LadderPacket } from '../flow/analysis.ts';
+import { FlowAnalyzer } from '../flow/analyzer.ts';
+import { ladderPacket } from '../flow/ladder.ts';
+import type { Addresses, RocePacket } from '../read/packet.ts';
+import { type ReadOptions, readPackets } from '../read/read.ts';
+import { filterLadder, type LadderFilter } from './kind.ts';
+
+export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChunk'> {
+  filter?: LadderFilter | undefined;
+  /** Packets at most: the first that the filter lets pass. */
+  most: number;
+}
+
+/**
+ * Reads a capture again for the packets of a connection that an analysis of it found: the analysis itself
+ * keeps the first of each connection and those about findings only.
+ *
+ * @returns the packets in the order of the capture; one more than `most` says that there are more
+ */
+export async function readLadder(
+  source: CaptureSource,
+  connection: Pick<Connection, 'a' | 'b'>,
+  { filter = {}, most, ...options }: LadderReadOptions,
+): Promise<LadderPacket[]> {
+  const kept: LadderPacket[] = [];
+  let analyzer: FlowAnalyzer | undefined;
+  await readPackets(source, {
+    ...options,
+    onPacket: (packet, { addresses }) => {
+      analyzer ??= new FlowAnalyzer({
+        onPacket: (each, { retransmission, repeatedFrame }) => {
+          const from = senderOf(each, addresses, connection);
+          if (from === undefined) return;
+          kept.push(...filterLadder([ladderPacket(each, from, retransmission, repeatedFrame)], filter));
+        },
+      });
+      // What comes after the last one asked for needs no causes.
+      if (kept.length <= most) analyzer.add(packet);
+    },
+    onChunk: () => kept.length <= most,
+  });
+  return kept;
+}
+
+/** Whose packet it is; undefined: of another connection. */
+function senderOf(
+  { source, destination, destQp }: RocePacket,
+  addresses: Addresses,
+  { a, b }: Pick<Connection, 'a' | 'b'>,
+): 'a' | 'b' | undefined {
+  const [from, to] = [addresses.text(source), addresses.text(destination)];
+  if (from === a.address && to === b.address && destQp === b.qpn) return 'a';
+  if (from === b.address && to === a.address && destQp === a.qpn) return 'b';
+  return undefined;
+}
