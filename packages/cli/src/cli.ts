@@ -1,10 +1,10 @@
 /** The `roce` command: which command is meant, what went wrong, which exit code says so. */
-import { readFileSync } from 'node:fs';
 import { cac } from 'cac';
 import { type CommandSpec, commands, nameOf } from './commands.ts';
 import { commandHelp, generalHelp } from './help.ts';
 import { closest, keyOf, readOptions, STDIN, UsageError } from './options.ts';
 import { type Streams, Terminal } from './terminal.ts';
+import { version } from './version.ts';
 
 /** What the process ends with. */
 export const ExitCode = {
@@ -16,10 +16,6 @@ export const ExitCode = {
   /** Ended by Ctrl-C: 128 + SIGINT, as shells have it. */
   INTERRUPTED: 130,
 } as const;
-
-const version = () =>
-  (JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')) as { version: string })
-    .version;
 
 /**
  * Runs `roce` with the given arguments (without node and script).

@@ -5,6 +5,7 @@
 import {
   addressOrPrefix,
   integer,
+  listOf,
   nanoseconds,
   type OptionSpec,
   oneOf,
@@ -268,6 +269,105 @@ export const commands: readonly CommandSpec[] = [
       ['export trace.pcap --qp 0x11 -o - | tshark -r -', 'on to another program'],
     ],
     load: () => import('./commands/export.ts'),
+  },
+  {
+    usage: 'report <file>',
+    summary: 'Write an HTML report of a capture: findings, connections, plots, ladders, packets',
+    description:
+      'One file that needs nothing but a browser and loads nothing from anywhere: what went wrong first, then each\n' +
+      'connection with its PSNs, throughput and latency over time, a ladder of its packets with all their fields, and its\n' +
+      'messages. Of long captures it holds a selection; the page says what was left out.\n' +
+      'Of a damaged file it shows what was readable; the exit code is then 1.',
+    options: [
+      {
+        flags: '-o, --output <file>',
+        summary: 'HTML file to write; - for standard output',
+        parse: text,
+        required: true,
+      },
+      { flags: '--title <text>', summary: "Instead of the file's name", parse: text },
+      {
+        flags: '--icrc <mode>',
+        summary: 'check: every ICRC; skip: none, which is quicker',
+        parse: oneOf('check', 'skip'),
+        fallback: 'check',
+      },
+      json('Print one JSON object about what was written'),
+    ],
+    examples: [
+      ['report trace.pcap -o report.html', 'the report'],
+      ['report - -o report.html < trace.pcapng.gz', 'from standard input'],
+    ],
+    load: () => import('./commands/report.ts'),
+  },
+  {
+    usage: 'ladder <file>',
+    summary: 'Draw the packets of a connection as a ladder, in SVG',
+    description:
+      'An arrow a packet between the two ends, in the order in which the capture has them, with retransmissions and their\n' +
+      'causes, NAKs and silences. The same capture gives the same drawing. Where a capture has several connections, --qp or\n' +
+      '--connection chooses one.',
+    options: [
+      {
+        flags: '--qp <number>',
+        summary: 'The connection with this queue pair at either end (0x… allowed)',
+        parse: integer(0, 0xff_ffff),
+      },
+      {
+        flags: '--connection <number>',
+        summary: 'The connection with this number in reports and roce flows',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+      {
+        flags: '--from <seconds>',
+        summary: 'Leave out what came before, since the first frame',
+        parse: nanoseconds,
+      },
+      { flags: '--to <seconds>', summary: 'Leave out what came after', parse: nanoseconds },
+      {
+        flags: '--kind <kinds>',
+        summary: 'Only these: request,response,ack,nak,rnr,retransmission,cnp',
+        parse: listOf('request', 'response', 'ack', 'nak', 'rnr', 'retransmission', 'cnp'),
+      },
+      { flags: '--nak', summary: 'Only NAKs, RNR NAKs included' },
+      {
+        flags: '--text <text>',
+        summary: 'Only packets whose label contains this, in letters of any case',
+        parse: text,
+      },
+      {
+        flags: '-c, --count <packets>',
+        summary: 'Draw so many packets at most',
+        parse: integer(1, 100_000),
+        fallback: 1000,
+      },
+      {
+        flags: '--row-height <pixels>',
+        summary: 'Height of a packet; below 15 there is no text',
+        parse: integer(4, 60),
+        fallback: 24,
+      },
+      {
+        flags: '--width <pixels>',
+        summary: 'Width of the drawing',
+        parse: integer(640, 10_000),
+        fallback: 980,
+      },
+      { flags: '--title <text>', summary: 'Instead of the two ends', parse: text },
+      {
+        flags: '-o, --output <file>',
+        summary: 'SVG file to write; - for standard output',
+        parse: text,
+        required: true,
+      },
+      json('Print one JSON object about what was drawn'),
+    ],
+    examples: [
+      ['ladder trace.pcap --qp 0x11 -o ladder.svg', 'the connection of a queue pair'],
+      ['ladder trace.pcap --qp 0x11 --from 1.2 --to 1.4 -o ladder.svg', 'a fifth of a second of it'],
+      ['ladder trace.pcap --kind nak,rnr,retransmission -o ladder.svg', 'what went wrong'],
+    ],
+    load: () => import('./commands/ladder.ts'),
   },
   {
     usage: 'capture',

@@ -65,6 +65,15 @@ export const nanoseconds: Parse = (given) => {
   return Math.round(value * 1e9);
 };
 
+/** Some of these, separated by commas. */
+export const listOf =
+  (...values: readonly string[]): Parse =>
+  (given) => {
+    const items = String(given).split(',');
+    if (!items.every((item) => values.includes(item))) throw new Error(`some of ${values.join(',')}`);
+    return items;
+  };
+
 export const text: Parse = (given) => {
   if (given === '' || given === true) throw new Error('a text');
   return String(given);

@@ -1,4 +1,5 @@
 /** What commands that read a capture have in common: the argument, its name in messages, progress. */
+import { realpathSync } from 'node:fs';
 import type { ReadProgress } from '@node-roce/capture';
 import type { CaptureSource } from '@node-roce/pcap/node';
 import { STDIN } from './options.ts';
@@ -7,6 +8,16 @@ import type { Terminal } from './terminal.ts';
 /** A file argument as a source: a path, or standard input for `-`. */
 export const sourceOf = (file: string, terminal: Terminal): CaptureSource =>
   file === STDIN ? terminal.stdin : file;
+
+/** Whether a command would write over what it reads. */
+export function isSameFile(a: string, b: string): boolean {
+  if (a === STDIN || b === STDIN) return false;
+  try {
+    return realpathSync(a) === realpathSync(b);
+  } catch {
+    return false; // One of them is not there.
+  }
+}
 
 /** How messages call it. */
 export const nameOfSource = (file: string): string => (file === STDIN ? 'standard input' : file);

@@ -1,5 +1,4 @@
 /** `roce export`: a part of a capture as a capture, without addresses and payload if wanted. */
-import { realpathSync } from 'node:fs';
 import {
   Anonymizer,
   exportPackets,
@@ -10,7 +9,7 @@ import {
 import { PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { STDIN, UsageError } from '../options.ts';
-import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { isSameFile, nameOfSource, progressOf, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends PacketFilter {
@@ -51,15 +50,6 @@ function check(file: string, { output, json, anonymize, key }: Options): void {
   if (key !== undefined && !anonymize) throw usage('--key is for --anonymize');
   if (output === STDIN && json) throw usage('-o - has stdout for itself: no --json');
   if (isSameFile(file, output)) throw usage(`${output} would be overwritten while it is read`);
-}
-
-function isSameFile(a: string, b: string): boolean {
-  if (a === STDIN || b === STDIN) return false;
-  try {
-    return realpathSync(a) === realpathSync(b);
-  } catch {
-    return false; // One of them is not there.
-  }
 }
 
 const DESCRIPTION = { application: 'node-roce' };

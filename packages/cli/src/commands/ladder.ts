@@ -1,0 +1,90 @@
+/** `roce ladder`: the packets of a connection as arrows between its ends, in an SVG. */
+import {
+  type Analysis,
+  analyzeCapture,
+  type Connection,
+  counted,
+  filterLadder,
+  formatEndpoint,
+  type LadderFilter,
+  type PacketKind,
+  readLadder,
+  renderLadder,
+} from '@node-roce/capture';
+import { checkOutput, writeOutput } from '../drawing.ts';
+import { STDIN } from '../options.ts';
+import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import type { Terminal } from '../terminal.ts';
+
+interface Options {
+  qp?: number;
+  connection?: number;
+  /** Nanoseconds. */
+  from?: number;
+  to?: number;
+  kind?: PacketKind[];
+  nak: boolean;
+  text?: string;
+  count: number;
+  rowHeight: number;
+  width: number;
+  title?: string;
+  output: string;
+  json: boolean;
+}
+
+/** Connections that an error message lists. */
+const LISTED = 10;
+
+export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  checkOutput('ladder', file!, options.output, options.json);
+  const name = nameOfSource(file!);
+  const reading = { signal: terminal.signal, onProgress: progressOf(terminal) };
+  const analysis = await analyzeCapture(sourceOf(file!, terminal), reading);
+  const connection = chosen(analysis, options, name);
+  const { count: most, rowHeight, width, title } = options;
+  const filter = filterOf(options);
+  let packets = filterLadder(connection.ladder, filter);
+  const all = connection.aToB.packets + connection.bToA.packets;
+  if (connection.ladder.length < all) {
+    if (file !== STDIN) packets = await readLadder(file!, connection, { ...reading, filter, most });
+    // A stream can't be read again.
+    else terminal.message(`${name}: of ${all} packets, the first and those about findings; of a file, all`);
+  }
+  const shown = packets.slice(0, most);
+  const svg = renderLadder(connection, { packets: shown, rowHeight, width, title });
+  const said = `${counted(shown.length, 'packet')} of connection ${describe(connection)}`;
+  const facts = { connection: connection.id, packets: shown.length, of: all };
+  await writeOutput(svg, options, { facts, said }, terminal);
+  if (packets.length > most) {
+    terminal.message(`only the first ${most} packets: choose with --from and --to, or raise --count`);
+  }
+  if (analysis.summary.damage === undefined) return 0;
+  terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${analysis.summary.damage}`);
+  return 1;
+}
+
+/** The connection that was asked for, or the only one. */
+function chosen({ connections }: Analysis, { qp, connection: id }: Options, name: string): Connection {
+  const fitting = connections.filter(
+    (each) =>
+      (id === undefined || each.id === id) && (qp === undefined || each.a.qpn === qp || each.b.qpn === qp),
+  );
+  if (fitting.length === 1) return fitting[0]!;
+  const choice = fitting.length === 0 ? connections : fitting;
+  const list = choice.slice(0, LISTED).map((each) => `\n  ${describe(each)}`);
+  if (choice.length > LISTED) list.push('\n  …');
+  const what =
+    choice.length === 0
+      ? 'no RoCE connection'
+      : `${fitting.length === 0 ? 'no such connection' : `${fitting.length} connections`}; choose with --connection or --qp:`;
+  throw Object.assign(new Error(`${name}: ${what}${list.join('')}`), { code: 'ERR_CONNECTION' });
+}
+
+const describe = ({ id, transport, a, b }: Connection): string =>
+  `${id}: ${transport} ${formatEndpoint(a)} ↔ ${formatEndpoint(b)}`;
+
+function filterOf({ from, to, kind, nak, text }: Options): LadderFilter {
+  const kinds: readonly PacketKind[] | undefined = nak ? ['nak', 'rnr'] : kind;
+  return { from, to, kinds: kinds && new Set(kinds), text };
+}

@@ -1,0 +1,36 @@
+/** `roce report`: a capture as one HTML file. */
+import { analyzeCapture, counted, renderReport } from '@node-roce/capture';
+import { checkOutput, writeOutput } from '../drawing.ts';
+import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import type { Terminal } from '../terminal.ts';
+import { programName } from '../version.ts';
+
+interface Options {
+  output: string;
+  title?: string;
+  icrc: 'check' | 'skip';
+  json: boolean;
+}
+
+export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  checkOutput('report', file!, options.output, options.json);
+  const name = nameOfSource(file!);
+  const analysis = await analyzeCapture(sourceOf(file!, terminal), {
+    icrc: options.icrc === 'check',
+    signal: terminal.signal,
+    onProgress: progressOf(terminal),
+  });
+  const { summary, findings, connections } = analysis;
+  const html = renderReport(analysis, { title: options.title, generator: programName() });
+  const facts = {
+    findings: findings.length,
+    connections: connections.length,
+    rocePackets: summary.rocePackets,
+    damage: summary.damage ?? null,
+  };
+  const said = `${counted(findings.length, 'finding')}, ${counted(connections.length, 'connection')}`;
+  await writeOutput(html, options, { facts, said }, terminal);
+  if (summary.damage === undefined) return 0;
+  terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${summary.damage}`);
+  return 1;
+}
