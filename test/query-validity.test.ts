@@ -2,11 +2,21 @@
  * What a query returns, by type and state: at least what the table of ibv_query_qp(3) (as RDMAmojo prints it)
  * calls valid, `cap` and the init attributes always, the next PSNs, and `undefined` for what is not valid.
  */
+import { MemoryNetwork } from '@node-roce/link';
 import type { QpAttr, QpState, QpType } from '@node-roce/transport';
+import { DeviceCap, openDevice } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair, QKEY } from '../packages/transport/testing/pair.ts';
-import { Bench } from './state-table/in-state.ts';
-import { goodValues, type Mask, MEMBERS, NOT_OFFERED, STATES, TYPES } from './state-table/reference.ts';
+import { Bench, pick } from './state-table/in-state.ts';
+import {
+  cellOf,
+  goodValues,
+  type Mask,
+  MEMBERS,
+  NOT_OFFERED,
+  STATES,
+  TYPES,
+} from './state-table/reference.ts';
 
 type Validity = Record<QpState, string>;
 
@@ -158,4 +168,49 @@ test('sq_draining shows while what was started is not done', () => {
   pair.run();
   expect(left.poll()).toMatchObject([{ status: 'SUCCESS' }]);
   expect(left.adapter.queryQp(left.qp.qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: false });
+});
+
+describe('the mask is a hint: whatever is asked for, at least what is valid is returned', () => {
+  const link = () => new MemoryNetwork().link('10.0.0.1');
+
+  test.each(TYPES)('%s', async (type) => {
+    await using device = await openDevice({ link: link() });
+    const pd = await device.allocPd();
+    const sendCq = await device.createCq(4);
+    const qp = await pd.createQp({ type, sendCq, context: 'mine', sqSigAll: true });
+    let from: QpState = 'RESET';
+    for (const state of ['RESET', 'INIT', 'RTR', 'RTS', 'SQD', 'ERR'] as const) {
+      if (state !== 'RESET') {
+        const required = membersOf(cellOf(type, from, state)!.required);
+        await qp.modify(pick(required, from, state));
+        from = state;
+      }
+      const bits = VALID[type][state].split(' ').filter(Boolean) as Mask[];
+      const valid = membersOf(bits.filter((bit) => !NOT_OFFERED.includes(bit)));
+      const everything = membersOf(Object.keys(MEMBERS) as Mask[]);
+      for (const mask of [undefined, [], ['qpState'], everything, ...everything.map((name) => [name])]) {
+        const { attr, init } = await qp.query(mask as (keyof QpAttr)[] | undefined);
+        expect(attr).toMatchObject({ qpState: state, cap: qp.cap });
+        for (const name of valid) expect(attr[name], `${name} in ${state}`).toBeDefined();
+        expect(init).toEqual({
+          type,
+          sendCq,
+          recvCq: sendCq,
+          srq: undefined,
+          cap: qp.cap,
+          sqSigAll: true,
+          context: 'mine',
+        });
+      }
+    }
+    await expect(qp.query(['timeOut' as never])).rejects.toMatchObject({
+      code: 'ERR_ROCE_INVALID_ATTRIBUTE',
+    });
+  });
+
+  test('the capabilities say what is not offered', async () => {
+    await using device = await openDevice({ link: link() });
+    const { deviceCapFlags } = device.query();
+    expect(deviceCapFlags & (DeviceCap.RESIZE_MAX_WR | DeviceCap.AUTO_PATH_MIG)).toBe(0);
+  });
 });

@@ -2,8 +2,8 @@
 import type { AhAttr } from '@node-roce/transport';
 import { WorkCompletion } from '@node-roce/verbs-api';
 import { checkPort } from './device.ts';
-import { pointer, status } from './errno.ts';
-import { ibv_ah, type ibv_pd, type ibv_qp } from './objects.ts';
+import { pointer, status, statusNow } from './errno.ts';
+import { ibv_ah, type ibv_context, type ibv_pd, type ibv_qp } from './objects.ts';
 import type { ibv_ah_attr, ibv_gid, ibv_wc } from './structs.ts';
 
 /** As verbs-api takes it; the engine checks the values. */
@@ -63,11 +63,30 @@ export function ibv_create_ah_from_wc(
 ): Promise<ibv_ah | null> {
   return pointer(async () => {
     checkPort(port_num);
-    const completion = new WorkCompletion();
-    completion.flags = wc.wc_flags;
-    completion.srcQp = wc.src_qp;
-    return new ibv_ah(pd, await pd.verbs.createAhFromWc(completion, grh));
+    return new ibv_ah(pd, await pd.verbs.createAhFromWc(completionOf(wc), grh));
   });
+}
+
+/** ibv_init_ah_from_wc(3): fills `ah_attr` with the way back to the sender of a datagram. 0, or −1 and errno. */
+export function ibv_init_ah_from_wc(
+  context: ibv_context,
+  port_num: number,
+  wc: Pick<ibv_wc, 'wc_flags' | 'src_qp'>,
+  grh: Uint8Array,
+  ah_attr: Partial<ibv_ah_attr>,
+): 0 | -1 {
+  const code = statusNow(() => {
+    checkPort(port_num);
+    Object.assign(ah_attr, fromAhAttr(context.verbs.addressFromWc(completionOf(wc), grh)));
+  });
+  return code === 0 ? 0 : -1;
+}
+
+function completionOf(wc: Pick<ibv_wc, 'wc_flags' | 'src_qp'>): WorkCompletion {
+  const completion = new WorkCompletion();
+  completion.flags = wc.wc_flags;
+  completion.srcQp = wc.src_qp;
+  return completion;
 }
 
 /** ibv_destroy_ah(3). Requests that still name it complete with IBV_WC_LOC_QP_OP_ERR. */

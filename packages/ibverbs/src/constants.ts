@@ -76,6 +76,9 @@ export const IBV_LINK_LAYER_ETHERNET = 2;
 export const IBV_PORT_CM_SUP = 1 << 16;
 export const IBV_PORT_IP_BASED_GIDS = 1 << 26;
 
+// `flags` of a port
+export const IBV_QPF_GRH_REQUIRED = 1 << 0;
+
 // `enum ibv_event_type`: asynchronous events
 export const IBV_EVENT_CQ_ERR = 0;
 export const IBV_EVENT_QP_FATAL = 1;

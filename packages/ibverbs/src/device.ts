@@ -9,6 +9,7 @@ import {
   IBV_PORT_ACTIVE,
   IBV_PORT_DOWN,
   IBV_PORT_IP_BASED_GIDS,
+  IBV_QPF_GRH_REQUIRED,
 } from './constants.ts';
 import { failed, minusOne, pointer, status } from './errno.ts';
 import { ibv_context, ibv_device } from './objects.ts';
@@ -148,7 +149,7 @@ export function ibv_query_port(
       // LinkUp, or Disabled (IBTA vol 1 §14.2.5.6).
       phys_state: up ? 5 : 3,
       link_layer: IBV_LINK_LAYER_ETHERNET,
-      flags: 0,
+      flags: IBV_QPF_GRH_REQUIRED,
       port_cap_flags2: 0,
     };
     Object.assign(port_attr, filled);

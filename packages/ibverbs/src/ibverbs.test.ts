@@ -46,6 +46,7 @@ describe('devices', () => {
       active_mtu: v.IBV_MTU_4096,
       gid_tbl_len: 1,
       link_layer: v.IBV_LINK_LAYER_ETHERNET,
+      flags: v.IBV_QPF_GRH_REQUIRED,
       max_msg_sz: 2 ** 31,
     });
     expect(v.ibv_port_state_str(port.state!)).toBe('PORT_ACTIVE');
@@ -179,6 +180,11 @@ test('UD: address handles, the way back from a completion, groups', async () => 
   expect(wc).toMatchObject({ byte_len: 45, src_qp: qpA.qp_num, wc_flags: v.IBV_WC_GRH });
   expect(new TextDecoder().decode(b.buffer.subarray(40, 45))).toBe('there');
 
+  const way: Partial<v.ibv_ah_attr> = {};
+  expect(v.ibv_init_ah_from_wc(b.context, 1, wc, b.buffer, way)).toBe(0);
+  expect(way).toMatchObject({ is_global: 1, port_num: 1, grh: { dgid: a.gid, sgid_index: 0 } });
+  expect(v.ibv_init_ah_from_wc(b.context, 1, { ...wc, wc_flags: 0 }, b.buffer, way)).toBe(-1);
+  expect(v.errno).toBe(EINVAL);
   const back = good(await v.ibv_create_ah_from_wc(b.pd, wc, b.buffer, 1));
   receive(a, qpA);
   v.ibv_post_send(qpB, datagram(back, wc.src_qp, 'back'));
@@ -509,6 +515,41 @@ describe('queue pairs', () => {
     expect(await v.ibv_query_qp(qpA, attr, 1 << 30)).toBe(EINVAL);
   });
 
+  test.each([
+    ['UC', v.IBV_QPT_UC],
+    ['UD', v.IBV_QPT_UD],
+  ])('SQE of %s: a send that fails, what stands behind it flushed, and the way back', async (_name, type) => {
+    const { a, b, qpA, qpB } = await openPair(type);
+    const ah = good(await v.ibv_create_ah(a.pd, { is_global: 1, port_num: 1, grh: { dgid: b.gid } }));
+    const wr = { ud: { ah, remote_qpn: qpB.qp_num, remote_qkey: QKEY } };
+    const send = {
+      opcode: v.IBV_WR_SEND,
+      send_flags: v.IBV_SEND_SIGNALED,
+      ...(type === v.IBV_QPT_UD && { wr }),
+    };
+    const bad = { ...send, wr_id: 1n, sg_list: [{ addr: 5n, length: 8, lkey: 1 }] };
+    expect(v.ibv_post_send(qpA, { ...bad, next: { ...send, wr_id: 2n } })).toBe(0);
+    expect((await completions(a.cq, 2)).map((wc) => wc.status)).toEqual([
+      v.IBV_WC_LOC_PROT_ERR,
+      v.IBV_WC_WR_FLUSH_ERR,
+    ]);
+    expect(qpA.state).toBe(v.IBV_QPS_SQE);
+    const back = { qp_state: v.IBV_QPS_RTS, cur_qp_state: v.IBV_QPS_SQE };
+    expect(await v.ibv_modify_qp(qpA, back, v.IBV_QP_STATE | v.IBV_QP_CUR_STATE)).toBe(0);
+    v.ibv_post_recv(qpB, { sg_list: [{ addr: b.buffer, length: 100, lkey: b.mr.lkey }] });
+    expect(v.ibv_post_send(qpA, send)).toBe(0);
+    expect(await completions(b.cq, 1)).toMatchObject([{ status: v.IBV_WC_SUCCESS }]);
+  });
+
+  test('rate limit, of RC in RTS', async () => {
+    const { qpA } = await openPair(v.IBV_QPT_RC);
+    expect(await v.ibv_modify_qp_rate_limit(qpA, { rate_limit: 1000 })).toBe(0);
+    const attr: v.ibv_qp_attr = {};
+    await v.ibv_query_qp(qpA, attr, v.IBV_QP_RATE_LIMIT);
+    expect(attr.rate_limit).toBe(1000);
+    expect(await v.ibv_modify_qp_rate_limit(qpA, { rate_limit: 1, max_burst_sz: 1 })).toBe(EOPNOTSUPP);
+  });
+
   test('SQD: drained, with its event; and on', async () => {
     const { a, qpA } = await openPair(v.IBV_QPT_RC);
     const sqd = { qp_state: v.IBV_QPS_SQD, en_sqd_async_notify: 1 };
@@ -523,6 +564,50 @@ describe('queue pairs', () => {
     const back = { qp_state: v.IBV_QPS_RTS, cur_qp_state: v.IBV_QPS_SQD };
     expect(await v.ibv_modify_qp(qpA, back, v.IBV_QP_STATE | v.IBV_QP_CUR_STATE)).toBe(0);
   });
+});
+
+test('names for people; unknown for what has none', () => {
+  const numbers = (prefix: string) =>
+    Object.entries(v).flatMap(([name, value]) => (name.startsWith(prefix) ? [value as number] : []));
+  for (const event of numbers('IBV_EVENT_')) expect(v.ibv_event_type_str(event)).not.toBe('unknown');
+  for (const opcode of numbers('IBV_WR_')) expect(v.ibv_wr_opcode_str(opcode)).toMatch(/^IBV_WR_/);
+  for (let status = 0; status <= v.IBV_WC_GENERAL_ERR; status++) {
+    expect(v.ibv_wc_status_str(status)).not.toBe('unknown');
+  }
+  for (const name of [v.ibv_event_type_str, v.ibv_wc_status_str, v.ibv_wr_opcode_str, v.ibv_port_state_str]) {
+    expect(name(99)).toBe('unknown');
+  }
+  expect(v.ibv_node_type_str(v.IBV_NODE_UNKNOWN)).toBe('unknown');
+});
+
+test('with the engine in a worker, over UDP: two queue pairs of one context', async () => {
+  const lo = v.ibv_get_device_list().find((device) => device.name === 'lo')!;
+  const context = good(await v.ibv_open_device(lo, { address: '127.0.50.1', port: 4795, engine: 'worker' }));
+  const pd = good(await v.ibv_alloc_pd(context));
+  expect(await v.ibv_reg_mr(pd, new Uint8Array(8), 8, 0)).toBeNull();
+  expect(v.lastError()?.code).toBe('ERR_ROCE_NOT_SHARED');
+  const buffer = new Uint8Array(new SharedArrayBuffer(4096));
+  const mr = good(await v.ibv_reg_mr(pd, buffer, 4096, REMOTE_ALL));
+  const cq = good(await v.ibv_create_cq(context, 16));
+  const gid = { raw: new Uint8Array(16) };
+  await v.ibv_query_gid(context, 1, 0, gid);
+  const side = { context, pd, cq } as Parameters<typeof createQp>[0];
+  const [one, two] = [await createQp(side, v.IBV_QPT_RC), await createQp(side, v.IBV_QPT_RC)];
+  await connect(one, gid, two.qp_num);
+  await connect(two, gid, one.qp_num);
+  buffer.fill(9, 0, 100);
+  v.ibv_post_send(one, {
+    opcode: v.IBV_WR_RDMA_WRITE,
+    send_flags: v.IBV_SEND_SIGNALED,
+    sg_list: [{ addr: buffer, length: 100, lkey: mr.lkey }],
+    wr: { rdma: { remote_addr: mr.addr + 1000n, rkey: mr.rkey } },
+  });
+  // A loop that does not await is enough here: the engine has a thread of its own.
+  const wc: Partial<v.ibv_wc> = {};
+  while (v.ibv_poll_cq(cq, 1, wc) === 0);
+  expect(wc.status).toBe(v.IBV_WC_SUCCESS);
+  expect(buffer.subarray(1000, 1100).every((byte) => byte === 9)).toBe(true);
+  expect(await v.ibv_close_device(context)).toBe(0);
 });
 
 test('a closed device ends who waits', async () => {

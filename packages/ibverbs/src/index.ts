@@ -4,6 +4,7 @@ export {
   ibv_create_ah_from_wc,
   ibv_destroy_ah,
   ibv_detach_mcast,
+  ibv_init_ah_from_wc,
 } from './address.ts';
 export * from './completion.ts';
 export * from './constants.ts';

@@ -49,6 +49,26 @@ export function ibv_modify_qp(qp: ibv_qp, attr: ibv_qp_attr, attr_mask: number):
 }
 
 /**
+ * ibv_modify_qp_rate_limit(3): kbps, 0 for none; in RTS. The size of bursts can't be chosen: EOPNOTSUPP.
+ */
+export function ibv_modify_qp_rate_limit(
+  qp: ibv_qp,
+  attr: { rate_limit: number; max_burst_sz?: number; typical_pkt_sz?: number },
+): Promise<number> {
+  return status(async () => {
+    for (const attribute of ['max_burst_sz', 'typical_pkt_sz'] as const) {
+      if (!attr[attribute]) continue;
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `${attribute}: bursts have no size to choose`, {
+        errno: 'EOPNOTSUPP',
+        attribute,
+        expected: '0',
+      });
+    }
+    await qp.verbs.modify({ rateLimit: attr.rate_limit });
+  });
+}
+
+/**
  * ibv_query_qp(3): fills `attr` with all that is valid in the state; the rest is `undefined`. The mask is a hint, and
  * only checked. `init_attr` is filled as it was created.
  */

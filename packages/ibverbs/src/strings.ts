@@ -69,6 +69,19 @@ const NODES: Record<number, string> = {
   [c.IBV_NODE_UNSPECIFIED]: 'unspecified',
 };
 
+const WR_OPCODES: Record<number, string> = {
+  [c.IBV_WR_RDMA_WRITE]: 'IBV_WR_RDMA_WRITE',
+  [c.IBV_WR_RDMA_WRITE_WITH_IMM]: 'IBV_WR_RDMA_WRITE_WITH_IMM',
+  [c.IBV_WR_SEND]: 'IBV_WR_SEND',
+  [c.IBV_WR_SEND_WITH_IMM]: 'IBV_WR_SEND_WITH_IMM',
+  [c.IBV_WR_RDMA_READ]: 'IBV_WR_RDMA_READ',
+  [c.IBV_WR_ATOMIC_CMP_AND_SWP]: 'IBV_WR_ATOMIC_CMP_AND_SWP',
+  [c.IBV_WR_ATOMIC_FETCH_AND_ADD]: 'IBV_WR_ATOMIC_FETCH_AND_ADD',
+  [c.IBV_WR_LOCAL_INV]: 'IBV_WR_LOCAL_INV',
+  [c.IBV_WR_BIND_MW]: 'IBV_WR_BIND_MW',
+  [c.IBV_WR_SEND_WITH_INV]: 'IBV_WR_SEND_WITH_INV',
+};
+
 /** ibv_wc_status_str(3): `local protection error`; `unknown` for a number that is no status. */
 export const ibv_wc_status_str = (status: number): string => STATUSES[status] ?? 'unknown';
 
@@ -80,3 +93,6 @@ export const ibv_port_state_str = (port_state: number): string => PORT_STATES[po
 
 /** ibv_node_type_str(3): `channel adapter`. */
 export const ibv_node_type_str = (node_type: number): string => NODES[node_type] ?? 'unknown';
+
+/** ibv_wr_opcode_str(3): `IBV_WR_RDMA_READ`. */
+export const ibv_wr_opcode_str = (opcode: number): string => WR_OPCODES[opcode] ?? 'unknown';

@@ -3,15 +3,17 @@ import { EventEmitter, on } from 'node:events';
 import type { Link } from '@node-roce/link';
 import {
   type AdapterOptions,
+  type AhAttr,
   type AsyncEvent,
   type DeviceLimits,
   type GidEntry,
   invalid,
   RoceError,
 } from '@node-roce/transport';
+import { addressAttr, addressFromCompletion } from './address-handle.ts';
 import { type DeviceEvent, type TakenEvent, takeEvent, withElement } from './async-events.ts';
 import { CompletionChannel } from './completion-channel.ts';
-import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
+import { CompletionQueue, type CompletionQueueOptions, type WorkCompletion } from './completion-queue.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS, type Diagnostic } from './diagnostics.ts';
@@ -135,12 +137,22 @@ export class Device implements AsyncDisposable {
     return this.facts.gids;
   }
 
-  /** ibv_query_device(3) and ibv_query_port(3). */
+  /** ibv_query_device(3) and ibv_query_port(3): limits, capabilities, the port. */
   query(): DeviceAttributes {
     return deviceAttributes(this.facts, this.#engine.inline);
   }
 
-  /** ibv_alloc_pd(3). */
+  /**
+   * ibv_init_ah_from_wc(3): the attributes of the way back to the sender of a datagram, for `pd.createAh`.
+   *
+   * @param grh the first 40 bytes of the receive that completed: the sender's IP header
+   * @throws EINVAL for a completion without GRH, or fewer bytes
+   */
+  addressFromWc(wc: WorkCompletion, grh: Uint8Array): AhAttr {
+    return addressAttr(addressFromCompletion(wc, grh, this.facts), this.facts);
+  }
+
+  /** ibv_alloc_pd(3). Rejects with ENOMEM when there are `maxPd`, ECANCELED (ERR_ROCE_CLOSED) once the device is closed. */
   async allocPd(): Promise<ProtectionDomain> {
     return new ProtectionDomain(
       this.#engine,
@@ -160,7 +172,7 @@ export class Device implements AsyncDisposable {
     return new CompletionQueue(this.#engine, created, this.#objects, options);
   }
 
-  /** ibv_create_comp_channel(3). */
+  /** ibv_create_comp_channel(3). Throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed. */
   createCompChannel(): CompletionChannel {
     if (this.#closing) throw closedError();
     const channel = new CompletionChannel((gone) => this.#channels.delete(gone));

@@ -110,14 +110,14 @@ export class MemoryRegion implements AsyncDisposable {
     this.pd.regions.add(this);
   }
 
-  /** The region's bytes, or a part of them. */
+  /** The region's bytes, or `length` of them from `offset` on; the same memory. Throws EINVAL beyond the region. */
   bytes(offset = 0, length = this.length - offset): Uint8Array {
     if (offset < 0 || length < 0 || offset + length > this.length)
       throw invalid('offset', 'not in the region');
     return new Uint8Array(this.buffer, this.bufferOffset + offset, length);
   }
 
-  /** What a peer needs for READ, WRITE or an atomic at `offset`. */
+  /** What a peer needs for READ, WRITE or an atomic `offset` bytes from the start. */
   remote(offset = 0): { addr: bigint; rkey: number } {
     return { addr: this.iova + BigInt(offset), rkey: this.rkey };
   }

@@ -54,8 +54,11 @@ export class ProtectionDomain implements AsyncDisposable {
   }
 
   /**
-   * ibv_reg_mr(3): opens memory to the device, and to peers as `access` says. A view registers its own
-   * bytes only. With the engine in a worker the memory has to be shared (docs/memory.md).
+   * ibv_reg_mr(3): opens memory to the device, and to peers as `access` says (IBTA vol 1 §10.6.3). A view registers its
+   * own bytes only. With the engine in a worker the memory has to be shared (docs/memory.md).
+   *
+   * Rejects with EINVAL for what is no memory, is not shared or can be resized, for remote write or atomic without
+   * local write, for an `iova` that would wrap; ENOMEM when there are `maxMr`.
    */
   async registerMr(
     memory: ArrayBufferLike | ArrayBufferView,
@@ -108,7 +111,11 @@ export class ProtectionDomain implements AsyncDisposable {
     return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects, context);
   }
 
-  /** ibv_create_ah(3): a way for datagrams, from the peer's address or with every attribute. */
+  /**
+   * ibv_create_ah(3): a way for datagrams, from the peer's address or with every attribute (IBTA vol 1 §10.2.2.2).
+   *
+   * Rejects with EINVAL, naming the attribute, where no packet could go that way; ENOMEM when there are `maxAh`.
+   */
   async createAh(init: AddressInit | AhAttr): Promise<AddressHandle> {
     const attr = 'grh' in init ? init : addressAttr(init, this.#engine.facts);
     return new AddressHandle(this.#engine, await this.#engine.call('createAh', this.handle, attr), attr);
@@ -118,12 +125,13 @@ export class ProtectionDomain implements AsyncDisposable {
    * ibv_create_ah_from_wc(3): the way back to the sender of a datagram.
    *
    * @param grh the first 40 bytes of the receive that completed: the sender's IP header
+   * @throws EINVAL for a completion without GRH, or fewer bytes
    */
   async createAhFromWc(wc: WorkCompletion, grh: Uint8Array): Promise<AddressHandle> {
     return this.createAh(addressFromCompletion(wc, grh, this.#engine.facts));
   }
 
-  /** ibv_alloc_mw(3). Rejects with ENOMEM when there are `maxMw`. */
+  /** ibv_alloc_mw(3): of type 1 or 2 (2B). Rejects with EINVAL for another type, ENOMEM when there are `maxMw`. */
   async allocMw(type: MwType = 2): Promise<MemoryWindow> {
     return new MemoryWindow(this.#engine, await this.#engine.call('allocMw', this.handle, type), type);
   }

@@ -229,8 +229,12 @@ export class QueuePair implements AsyncDisposable {
   }
 
   /**
-   * ibv_modify_qp(3). The attributes that are present are the mask; an error names the wrong one, and then
-   * nothing was changed.
+   * ibv_modify_qp(3): to another state, or other attributes in this one (IBTA vol 1 §10.3.1, §11.2.5.2). The attributes
+   * that are present are the mask.
+   *
+   * Rejects, naming the attribute, and then nothing was changed: EINVAL (ERR_ROCE_MISSING_ATTRIBUTE) for one that the step
+   * requires, EINVAL (ERR_ROCE_INVALID_ATTRIBUTE) for one that it does not take, a value out of range, a `qpState` that can
+   * not be reached from here, a `curQpState` that it is not in; EOPNOTSUPP for path migration and resizing.
    */
   async modify(attr: QpAttr): Promise<void> {
     await this.#engine.call('modifyQp', this.qpNum, attr);
@@ -262,12 +266,17 @@ export class QueuePair implements AsyncDisposable {
     return { attr, init: { type, cap, sqSigAll, sendCq, recvCq, srq, context } };
   }
 
-  /** ibv_attach_mcast(3), UD: what is sent to this group arrives here too. The GID, or an IP address in figures. */
+  /**
+   * ibv_attach_mcast(3), UD: what is sent to this group arrives here too (IBTA vol 1 §10.5). The device joins it, by IGMP or
+   * MLD on its interface. The GID, or an IP address in figures.
+   *
+   * Rejects with EINVAL for what is no group or a connected queue pair, ENOMEM beyond `maxMcastGrp` or `maxMcastQpAttach`.
+   */
   attachMcast(group: string | Uint8Array): Promise<void> {
     return this.#engine.call('attachMcast', this.qpNum, gidBytes(group));
   }
 
-  /** ibv_detach_mcast(3). A queue pair that is attached can't be closed. */
+  /** ibv_detach_mcast(3): EINVAL where it is not attached. A queue pair that is attached can't be closed. */
   detachMcast(group: string | Uint8Array): Promise<void> {
     return this.#engine.call('detachMcast', this.qpNum, gidBytes(group));
   }
@@ -290,7 +299,10 @@ export class QueuePair implements AsyncDisposable {
     return this.modify({ ...way, qkey: qkey ?? (this.type === 'GSI' ? GSI_QKEY : DEFAULT_QKEY) });
   }
 
-  /** UD and GSI: from RESET (or INIT) to RTS. There is no peer to connect to. */
+  /**
+   * UD and GSI: from RESET (or INIT) to RTS. There is no peer to connect to. EINVAL for RC and UC.
+   * `qkey`, 32 bits: what datagrams to it have to bring; as `toInit` unless given.
+   */
   async activate({ qkey }: { qkey?: number } = {}): Promise<void> {
     if (!this.#datagram) throw invalid('type', `${this.type} queue pairs have a peer`, 'connect');
     if (this.state === 'RESET') await this.toInit({ qkey });
@@ -321,7 +333,7 @@ export class QueuePair implements AsyncDisposable {
     };
   }
 
-  /** RC and UC: from RESET (or INIT) to RTS, connected to that peer. */
+  /** RC and UC: from RESET (or INIT) to RTS, connected to that peer. Rejects as `modify`; EINVAL for UD and GSI. */
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
     if (this.#datagram) throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
     const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
