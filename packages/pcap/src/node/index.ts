@@ -1,3 +1,3 @@
 /** Capture files and streams: `@node-roce/pcap` with Node's I/O around it. */
-export { CaptureReader, type CaptureSource, openCapture } from './reader.ts';
+export { CaptureReader, type CaptureReaderOptions, type CaptureSource, openCapture } from './reader.ts';
 export { CaptureWriter, createCaptureFile, type PcapFileOptions, type PcapngFileOptions } from './writer.ts';

@@ -55,6 +55,23 @@ const flow = async function* (bytes: Uint8Array, size: number) {
   for (let at = 0; at < bytes.length; at += size) yield bytes.subarray(at, at + size);
 };
 
+test('recycled memory: the same records, while they hold', async () => {
+  const bytes = large(1500);
+  const path = await file('recycled.pcap', bytes);
+  const { records } = parse(bytes);
+  expect(await drain(openCapture(path, { recycle: true }))).toEqual({ records, thrown: undefined });
+  const buffers = new Set<ArrayBufferLike>();
+  for await (const batch of openCapture(path, { recycle: true })) buffers.add(batch[1].bytes.buffer);
+  expect(buffers.size).toBe(2);
+});
+
+test('without it, records hold', async () => {
+  const path = await file('kept.pcap', large(1500));
+  const kept = [];
+  for await (const batch of openCapture(path)) kept.push(...batch);
+  expect(kept.map(plain)).toEqual(parse(large(1500)).records);
+});
+
 test('a path, a URL, a stream and an async iterable give the same', async () => {
   const path = await file('sections.pcapng', ngSections);
   const { records } = parse(ngSections);
