@@ -1,6 +1,15 @@
 /** ICRCs of packets where they stand in a capture, at the speed of zlib. */
 import { crc32 as zlibCrc32 } from 'node:zlib';
-import { crc32Byte, crc32Update, icrcFinish, icrcGrh, icrcIpUdp, readIcrc } from '@node-roce/wire';
+import {
+  crc32Byte,
+  crc32Finish,
+  crc32Update,
+  ICRC_START,
+  icrcFinish,
+  icrcGrh,
+  icrcIpUdp,
+  readIcrc,
+} from '@node-roce/wire';
 
 /** CRC-32 of bytes, taken up at the CRC of what came before: the signature of zlib's and of our addon's. */
 export type Crc32 = (bytes: Uint8Array, before: number) => number;
@@ -12,7 +21,8 @@ const WORTH_A_CALL = 192;
  * Whether the ICRC at `end` − 4 is right.
  *
  * @param headers where the IP and UDP headers (v1: the GRH) stand at `ip`, with the lengths and the
- *   Identification that the packet was sent with: `b`, or a copy where `b` holds a super-packet's
+ *   Identification that the packet was sent with: `b`, or a copy where `b` holds a super-packet's.
+ *   Written to, and put back.
  * @param end after the ICRC
  */
 export function isIcrcRight(
@@ -25,10 +35,50 @@ export function isIcrcRight(
   crc32: Crc32 = zlibCrc32,
 ): boolean {
   const at = end - 4;
-  // The fifth byte of the BTH is masked: IBTA vol 1 §7.8.1, as wire's icrc.ts has it.
-  let register = version === 1 ? icrcGrh(headers, ip) : icrcIpUdp(headers, ip);
-  register = crc32Byte(crc32Update(register, b, bth, bth + 4), 0xff);
-  const rest = bth + 5;
-  if (at - rest < WORTH_A_CALL) return icrcFinish(crc32Update(register, b, rest, at)) === readIcrc(b, at);
-  return crc32(b.subarray(rest, at), ~register >>> 0) === readIcrc(b, at);
+  if (at - bth < WORTH_A_CALL) {
+    const register = over(headers, ip, version, b, bth);
+    return icrcFinish(crc32Update(register, b, bth + 5, at)) === readIcrc(b, at);
+  }
+  const icrc =
+    headers === b && version === 2
+      ? icrcInPlace(b, ip, bth, at, crc32)
+      : crc32(b.subarray(bth + 5, at), ~over(headers, ip, version, b, bth) >>> 0);
+  return icrc === readIcrc(b, at);
+}
+
+/** The register after the first five bytes of the BTH; the fifth is masked (IBTA vol 1 §7.8.1). */
+function over(headers: Uint8Array, ip: number, version: 1 | 2, b: Uint8Array, bth: number): number {
+  const register = version === 1 ? icrcGrh(headers, ip) : icrcIpUdp(headers, ip);
+  return crc32Byte(crc32Update(register, b, bth, bth + 4), 0xff);
+}
+
+/** The CRC of the eight bytes of ones that come first. */
+const START = crc32Finish(ICRC_START);
+
+/** What the ICRC leaves out, as wire's icrc.ts has it: from the IP header on, and around the start of the BTH. */
+const MASKED_IPV4 = [1, 8, 10, 11];
+const MASKED_IPV6 = [1, 2, 3, 7];
+const MASKED_UDP_BTH = [-2, -1, 4];
+const saved = new Uint8Array(MASKED_IPV4.length + MASKED_UDP_BTH.length);
+
+/** One call for a v2 packet as a whole, with ones in the places that are left out. */
+function icrcInPlace(b: Uint8Array, ip: number, bth: number, at: number, crc32: Crc32): number {
+  const first = b[ip];
+  const isIpv4 = first >> 4 === 4;
+  const masked = isIpv4 ? MASKED_IPV4 : MASKED_IPV6;
+  const headers = masked.length;
+  for (let i = 0; i < headers; i++) {
+    saved[i] = b[ip + masked[i]];
+    b[ip + masked[i]] = 0xff;
+  }
+  for (let i = 0; i < MASKED_UDP_BTH.length; i++) {
+    saved[headers + i] = b[bth + MASKED_UDP_BTH[i]];
+    b[bth + MASKED_UDP_BTH[i]] = 0xff;
+  }
+  if (!isIpv4) b[ip] |= 0x0f;
+  const icrc = crc32(b.subarray(ip, at), START);
+  b[ip] = first;
+  for (let i = 0; i < headers; i++) b[ip + masked[i]] = saved[i];
+  for (let i = 0; i < MASKED_UDP_BTH.length; i++) b[bth + MASKED_UDP_BTH[i]] = saved[headers + i];
+  return icrc;
 }

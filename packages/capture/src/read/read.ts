@@ -47,7 +47,7 @@ export async function readPackets(source: CaptureSource, options: ReadOptions = 
   const { onProgress, onChunk, signal } = options;
   const reader = new PacketReader(options);
   const total = onProgress === undefined ? undefined : await plainSize(source);
-  await using capture = openCapture(source);
+  await using capture = openCapture(source, { recycle: true });
   let damage: string | undefined;
   try {
     for await (const batch of capture) {
