@@ -19,7 +19,7 @@ export interface ibv_global_route {
   /** 20 bits. */
   flow_label?: number;
   sgid_index?: number;
-  /** TTL, 1 … 255; 0 takes 64. */
+  /** TTL, 0 … 255: with 0 as with 1 packets do not leave the subnet. */
   hop_limit?: number;
   /** DSCP << 2 | ECN. */
   traffic_class?: number;

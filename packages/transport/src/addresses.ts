@@ -21,8 +21,6 @@ export interface PeerTable {
   leave?(local: number): void;
 }
 
-const DEFAULT_HOP_LIMIT = 64;
-
 /** An address vector that a datagram can be sent along. */
 export class AddressHandle {
   readonly pd: number;
@@ -64,7 +62,8 @@ export class Addresses {
 
   /** A destination for a route, which is checked. */
   addPeer({ grh }: AhAttr): number {
-    return this.#peers.add(grh.dgid, grh.sgidIndex, grh.hopLimit || DEFAULT_HOP_LIMIT);
+    // 0 says "this subnet", as 1 does; IP has no packet with 0 hops to go.
+    return this.#peers.add(grh.dgid, grh.sgidIndex, Math.max(1, grh.hopLimit));
   }
 
   removePeer(peer: number): void {

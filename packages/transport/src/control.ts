@@ -27,7 +27,7 @@ export interface GlobalRoute {
   flowLabel: number;
   /** Index of the local GID that packets leave from. */
   sgidIndex: number;
-  /** TTL or hop limit, 1 … 255; 0 takes the device's default of 64. */
+  /** TTL or hop limit, 0 … 255. With 0 as with 1 packets do not leave the subnet (ibv_query_qp(3)). */
   hopLimit: number;
   /** DSCP << 2 | ECN. */
   trafficClass: number;
