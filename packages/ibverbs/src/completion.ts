@@ -42,8 +42,8 @@ export function ibv_destroy_cq(cq: ibv_cq): Promise<number> {
   return status(() => cq.verbs.destroy());
 }
 
-const polled = new WorkCompletion();
-const one = [polled];
+/** What a poll fills before it is copied into the caller's structs. */
+let polled: WorkCompletion[] = [];
 
 /**
  * ibv_poll_cq(3): takes up to `num_entries` completions, into the elements of `wc` (made where they are missing), or
@@ -59,18 +59,18 @@ export function ibv_poll_cq(
 ): number {
   const list = Array.isArray(wc) ? wc : [wc];
   const most = Array.isArray(wc) ? num_entries : Math.min(num_entries, 1);
-  let count = 0;
+  if (polled.length !== most) polled = Array.from({ length: most }, () => new WorkCompletion());
   try {
-    for (; count < most && cq.verbs.pollInto(one) === 1; count++) {
-      list[count] ??= {};
-      fill(list[count], polled);
+    const count = cq.verbs.pollInto(polled);
+    for (let i = 0; i < count; i++) {
+      list[i] ??= {};
+      fill(list[i], polled[i]);
     }
+    return count;
   } catch (error) {
     failed(error);
-    // What was taken before is the caller's; the next call meets the error again.
-    if (count === 0) return -1;
+    return -1;
   }
-  return count;
 }
 
 function fill(wc: Partial<ibv_wc>, from: WorkCompletion): void {
