@@ -32,6 +32,10 @@ interface GoBack {
   end: number;
   /** Expected next. */
   cursor: number;
+  /** When the last of them went. */
+  last: number;
+  /** A probe was out when it began: an answer may be to that, and the sender go back from there. */
+  probed: boolean;
 }
 
 export class Recovery {
@@ -39,6 +43,9 @@ export class Recovery {
   ackTimeout = 0;
   /** Since when the retry timer runs, as far as the capture shows: first send, progress, or last going back. */
   timerStart = 0;
+  /** Since when it runs, if a going back of unknown cause was none of the timer's. */
+  #earlierStart = Number.POSITIVE_INFINITY;
+  #unacked = -1;
   #nakPsn = -1;
   #nakTime = 0;
   #rnrPsn = -1;
@@ -80,15 +87,19 @@ export class Recovery {
   /** Everything before `unacked` is answered. */
   progress(unacked: number, time: number): void {
     this.timerStart = time;
-    if (this.#nakPsn < unacked) this.#nakPsn = -1;
-    if (this.#rnrPsn < unacked) this.#rnrPsn = -1;
-    if (this.#missingPsn < unacked) this.#missingPsn = -1;
+    this.#earlierStart = time;
+    this.#unacked = unacked;
     this.#lastProbe = Number.NEGATIVE_INFINITY;
   }
 
   /** A packet went out for the first time: whatever was sent again is at its end. */
   sentNew(): void {
     if (this.#event !== undefined && this.#event.cause !== 'adaptive') this.#event = undefined;
+    // Overtaken by answers: there was nothing to go back to.
+    const unacked = this.#unacked;
+    if (this.#nakPsn < unacked) this.#nakPsn = -1;
+    if (this.#rnrPsn < unacked) this.#rnrPsn = -1;
+    if (this.#missingPsn < unacked) this.#missingPsn = -1;
   }
 
   /** An RNR NAK for this PSN waits for its end: when it came, or −1. */
@@ -104,6 +115,11 @@ export class Recovery {
       (this.#missingPsn >= 0 && psn >= this.#missingPsn) ||
       this.#continues(psn, lastSent)
     );
+  }
+
+  /** A sequence NAK asks for a packet at this PSN. */
+  isNaked(psn: number): boolean {
+    return this.#nakPsn >= 0 && psn >= this.#nakPsn;
   }
 
   /** The same for a packet not seen before, which could just be late: it has to come when an answer to a NAK can. */
@@ -135,15 +151,21 @@ export class Recovery {
     const continued = this.#resumed(psn, time, lastSent, idOrder);
     if (continued !== undefined) {
       if (next > continued.cursor) continued.cursor = next;
-      return { cause: continued.cause, begins: false };
+      continued.last = time;
+      const doubtful = continued.probed && this.timerStart > continued.time;
+      return { cause: doubtful ? 'unknown' : continued.cause, begins: false };
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
     const cause = this.#newCause(psn, time, lastSent, unacked, migReq);
     const before = this.#event;
+    const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
     this.#interrupted = cause === 'adaptive' && before?.cause !== 'adaptive' ? before : undefined;
-    this.#event = { cause, time, start: psn, end, cursor: next };
-    if (cause !== 'adaptive') this.timerStart = time;
+    this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed };
+    if (cause !== 'adaptive') {
+      this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
+      this.timerStart = time;
+    }
     if (this.#nakPsn <= psn) this.#nakPsn = -1;
     if (this.#rnrPsn >= psn || cause === 'rnr') this.#rnrPsn = -1;
     if (this.#missingPsn <= psn) this.#missingPsn = -1;
@@ -159,19 +181,23 @@ export class Recovery {
   #resumed(psn: number, time: number, lastSent: number, idOrder: number): GoBack | undefined {
     const event = this.#event;
     if (event === undefined || !this.#continues(psn, lastSent)) return undefined;
+    // After such a pause a timer may have begun another one, of which this is the first packet seen.
+    const pause = time - Math.max(event.last, this.timerStart);
+    if (pause >= LEAST_TIMER) return undefined;
     if (idOrder === IdOrder.OLDER) return event;
+    if (this.#rnrPsn >= 0 && psn >= this.#rnrPsn && time - this.#rnrTime >= this.#rnrWait) return undefined;
     const nak = this.#nakPsn;
-    const isNewNak = nak >= 0 && this.#nakTime > event.time && psn >= nak;
+    const isNewNak = nak >= 0 && this.#nakTime >= event.time && psn >= nak;
     if (psn < event.cursor) return idOrder === IdOrder.NEWER || isNewNak ? undefined : event;
     // A NAK past where it had come to: the sender went on from there.
     if (isNewNak && (nak > event.cursor || event.cause === 'adaptive')) return undefined;
-    if (this.#rnrPsn >= 0 && this.#rnrPsn === psn && time - this.#rnrTime >= this.#rnrWait) return undefined;
     const interrupted = this.#interrupted;
     if (interrupted !== undefined && event.cause === 'adaptive' && psn === interrupted.cursor) {
       // The probe was one packet, and the sender goes on where it had been; or goes back from the probe.
       this.#event = psn === event.cursor ? { ...interrupted, cause: 'unknown' } : interrupted;
-      this.#interrupted = undefined;
     }
+    // Or it went back from the probe, which was answered.
+    this.#interrupted = undefined;
     return this.#event;
   }
 
@@ -194,14 +220,16 @@ export class Recovery {
       // Captures count in microseconds.
       if (waited >= this.#rnrWait - 2 * MICROSECOND) {
         const soon = waited <= 2 * this.#rnrWait + (migReq ? 0.3 : 1) * MILLISECOND;
-        return soon && (running < LEAST_TIMER || !migReq || !isNominal(running)) ? 'rnr' : 'unknown';
+        return soon && (running < LEAST_TIMER || !migReq || !this.isTimerDue(time)) ? 'rnr' : 'unknown';
       }
     }
     const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn;
     if (isNak || isMissing) {
       if (isNak && isMissing) return 'unknown';
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
-      if (!this.#noTimerYet(running, reaction, migReq)) return 'unknown';
+      // So late that the sender can't have heard of it.
+      if (reaction > REACTION && migReq) return this.#timerCause(psn, time, lastSent, unacked, migReq);
+      if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       if (isNak && reaction < this.#reaction) this.#reaction = reaction;
       return isNak ? 'sequence-nak' : 'implied-nak';
     }
@@ -210,11 +238,17 @@ export class Recovery {
   }
 
   /** Whether the retry timer can't have been the cause. */
-  #noTimerYet(running: number, reaction: number, migReq: boolean): boolean {
+  #noTimerYet(time: number, reaction: number, migReq: boolean): boolean {
     if (reaction > REACTION) return false;
-    if (this.ackTimeout > 0) return running < 0.9 * this.ackTimeout && (!migReq || !isNominal(running));
-    if (migReq) return running < LEAST_TIMER || (reaction < LEAST_TIMER && !isNominal(running));
-    return running < LEAST_JIFFIES_TIMER || running < 0.8 * this.#shortestTimer;
+    const running = time - Math.min(this.timerStart, this.#earlierStart);
+    if (this.ackTimeout > 0 && running >= 0.9 * this.ackTimeout) return false;
+    if (!migReq) return running < LEAST_JIFFIES_TIMER || running < 0.8 * this.#shortestTimer;
+    return running < LEAST_TIMER || (reaction < LEAST_TIMER && !this.isTimerDue(time));
+  }
+
+  /** The retry timer, or ConnectX's or node-roce's own, may fire now. */
+  isTimerDue(time: number): boolean {
+    return isNominal(time - this.timerStart) || isNominal(time - this.#earlierStart);
   }
 
   /** Nothing was heard: the timer of the standard, or a retransmission before it. */
@@ -236,7 +270,10 @@ export class Recovery {
     if (psn !== unacked) return 'unknown';
     const { ackTimeout } = this;
     if (ackTimeout > 0 && running < 0.9 * ackTimeout && running >= LEAST_TIMER) return this.#probed(time);
-    if (isOnTimerGrid(running) && running >= 0.9 * ackTimeout) return 'timeout';
+    const earlier = time - this.#earlierStart;
+    const onGrid = isOnTimerGrid(running) || isOnTimerGrid(earlier);
+    if (onGrid && (isAdaptive(running) || isAdaptive(earlier))) return 'unknown';
+    if (onGrid && running >= 0.9 * ackTimeout) return 'timeout';
     const sinceProbe = time - this.#lastProbe;
     const doubled = Math.abs(sinceProbe / (2 * this.#probeInterval) - 1) < TIMER_TOLERANCE;
     if (isAdaptive(running) || (sinceProbe < Number.POSITIVE_INFINITY && doubled)) return this.#probed(time);

@@ -16,8 +16,9 @@ import { Recovery } from './recovery.ts';
 const LONGEST_GAP = 4096;
 /** What the capture shows late by no more than this was reordered, not sent again. */
 const REORDERING = 0.9e6;
-/** What comes again within this, and with the same bytes, is the mirror's doing. */
-const MIRROR_LAG = 1500;
+/** What comes again within this, with the same bytes and for no reason, is the mirror's doing. */
+const MIRROR_LAG = 100e3;
+const LEAST_MIRROR_LAG = 1500;
 /** UC and one-way captures: so many packets may come late before what is missing is given up. */
 const REORDER_PACKETS = 64;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
@@ -233,7 +234,14 @@ export class Requester {
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
       this.#fill(entry, slot, packet);
+      if (again) out.flags[slot] |= EntryFlags.RESENT;
+      else if (this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
       return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
+    }
+    if (idOrder === IdOrder.OLDER && (out.flags[slot] & EntryFlags.RESENT) !== 0) {
+      // The first one at last, late; what was seen before it was sent after it.
+      out.flags[slot] &= ~EntryFlags.RESENT;
+      return Taken.NEW;
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
@@ -274,9 +282,14 @@ export class Requester {
     if (((this.out.flags[slot] & EntryFlags.ACK_REQ) !== 0) !== packet.ackReq) return true;
     if (this.out.opcodes[slot] !== packet.opcode || this.out.psns[slot] !== psn) return true;
     const lag = packet.time - before;
-    if (lag >= REORDERING || this.recovery.isWanted(psn, before)) return true;
+    if ((this.out.flags[slot] & EntryFlags.AWAITED) !== 0 && lag > LEAST_MIRROR_LAG) {
+      this.out.flags[slot] &= ~EntryFlags.AWAITED;
+      return true;
+    }
+    if (lag >= MIRROR_LAG || this.recovery.isWanted(psn, before)) return true;
+    if (this.recovery.isTimerDue(packet.time)) return true;
     // A mirror is quicker than an answer.
-    return psn < this.unacked && lag > MIRROR_LAG;
+    return psn < this.unacked && lag > LEAST_MIRROR_LAG;
   }
 
   #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number): number {
