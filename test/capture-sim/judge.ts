@@ -14,21 +14,17 @@ export interface Judgement {
   mistaken: number;
 }
 
-/** Networks that neither reorder nor copy. */
-const PLAIN: readonly string[] = ['clean', 'lossy', 'bursty', 'corrupting', 'narrow'];
-
 /**
  * Whether a packet that went again can be told from one that came late or twice. At its sender there is nothing to tell
- * apart; on the way an Identification says when it was sent, or the network does neither.
+ * apart; on the way an Identification of its own says when it was sent.
  */
-const canTell = ({ addressing, options }: Captured, { event }: TrueFrame) =>
-  event === 'sent' || addressing === 'ipv4' || PLAIN.includes(options.network);
+const canTell = ({ addressing }: Captured, { event }: TrueFrame) => event === 'sent' || addressing === 'ipv4';
 
 export function judge(
   run: Captured,
   truth: readonly TrueFrame[],
   analyzed: Analyzed,
-  tally: Tally,
+  tallies: Record<TrueFrame['event'], Tally>,
 ): Judgement {
   const faults: string[] = [];
   let mistaken = 0;
@@ -39,13 +35,14 @@ export function judge(
     const told = analyzed.causes[i];
     const again = cause !== undefined && !isCopy && isBehind;
     if (told !== undefined) counts.set(direction, (counts.get(direction) ?? 0) + 1);
-    const line = `frame ${i + 1} (${direction}, PSN ${psn})`;
+    const line = `frame ${i + 1} (${frame.event}, ${direction}, PSN ${psn})`;
     if (again !== (told !== undefined)) {
       if (!canTell(run, frame)) mistaken++;
       else faults.push(`${line}: ${again ? `sent again (${cause})` : 'new'}, told: ${told ?? 'new'}`);
       continue;
     }
     if (!again) continue;
+    const tally = tallies[frame.event];
     tally[cause] ??= { packets: 0, told: 0 };
     tally[cause].packets++;
     if (told === cause) tally[cause].told++;

@@ -178,7 +178,7 @@ export class FlowAnalyzer {
     }
     half.requester ??= this.#newRequester(half);
     const { requester } = half;
-    const taken = requester.take(packet, half.ids.order(packet));
+    const taken = requester.take(packet, half.ids);
     if (taken === Taken.REPEATED) {
       half.counts.requests--;
       half.counts.bytes -= packet.payloadLength;

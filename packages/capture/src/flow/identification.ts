@@ -5,11 +5,16 @@
  */
 import type { RocePacket } from '../read/packet.ts';
 
-/** How a packet's Identification stands to those before it. */
-export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2 } as const;
+/**
+ * What the Identification of a request packet says: nothing; it was sent after all that were seen; before some of them, but
+ * after its PSN or a later one had been; before some of them and for the first time: it was overtaken.
+ */
+export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2, LATE: 3 } as const;
 
 /** Packets back that a repetition is found: those with the last so many Identifications. */
 const PLACES = 256;
+/** Requests back that one which was overtaken is held against. */
+const REQUESTS = 128;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
 const LONGEST_LAG = 100e6;
 
@@ -17,6 +22,9 @@ export class Identifications {
   readonly #ids = new Int32Array(PLACES).fill(-1);
   readonly #psns = new Int32Array(PLACES);
   readonly #times = new Float64Array(PLACES);
+  readonly #sentIds = new Int32Array(REQUESTS);
+  readonly #sentEnds = new Float64Array(REQUESTS);
+  #sentCount = 0;
   #last = -1;
   #newest = -1;
   #packets = 0;
@@ -45,17 +53,30 @@ export class Identifications {
     return false;
   }
 
-  /** Whether the packet was sent after all that were seen; one of `IdOrder`. */
-  order({ ipId }: RocePacket): number {
+  /** A request packet was seen; `end` is past its PSNs, unwrapped. */
+  sent({ ipId }: RocePacket, end: number): void {
+    const place = this.#sentCount++ & (REQUESTS - 1);
+    this.#sentIds[place] = ipId;
+    this.#sentEnds[place] = end;
+  }
+
+  /** One of `IdOrder`, of a request packet with this PSN, unwrapped. */
+  order({ ipId }: RocePacket, psn: number): number {
     if (ipId < 0 || !this.#counts) return IdOrder.UNKNOWN;
-    const newest = this.#newest;
-    const step = ((ipId - newest) << 16) >> 16;
-    if (newest < 0 || step > 0) {
+    if (this.#newest < 0 || isAfter(ipId, this.#newest)) {
       this.#newest = ipId;
       return IdOrder.NEWER;
     }
     this.#backward++;
     // Random ones go back half of the time; reordering is rarer.
-    return this.#backward * 8 > this.#packets ? IdOrder.UNKNOWN : IdOrder.OLDER;
+    if (this.#backward * 8 > this.#packets) return IdOrder.UNKNOWN;
+    const known = Math.min(this.#sentCount, REQUESTS);
+    for (let i = 0; i < known; i++) {
+      if (this.#sentEnds[i] > psn && isAfter(ipId, this.#sentIds[i])) return IdOrder.OLDER;
+    }
+    return IdOrder.LATE;
   }
 }
+
+/** Within half of the 65,536. */
+const isAfter = (ipId: number, other: number): boolean => ((ipId - other) << 16) >> 16 > 0;

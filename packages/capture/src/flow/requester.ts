@@ -7,7 +7,7 @@ import type { RocePacket } from '../read/packet.ts';
 import type { DirectionCounts, RetransmitCause } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
 import type { EventLog } from './events.ts';
-import { IdOrder } from './identification.ts';
+import { type Identifications, IdOrder } from './identification.ts';
 import { type MadeMessage, MessageAssembler } from './messages.ts';
 import { EntryFlags, Outstanding, unwrap, unwrapFirst } from './outstanding.ts';
 import { Recovery } from './recovery.ts';
@@ -77,10 +77,12 @@ export class Requester {
   }
 
   /** A request packet; `Taken` says what it was. */
-  take(packet: RocePacket, idOrder: number): number {
+  take(packet: RocePacket, ids: Identifications): number {
     if (!this.started) this.#start(unwrapFirst(packet.psn), packet.time);
     const psn = unwrap(packet.psn, this.next);
+    const idOrder = ids.order(packet, psn);
     const taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
+    ids.sent(packet, psn + (packet.info.isReadRequest ? this.#responsesOf(packet) : 1));
     if (!this.#reliable) this.#settleUnreliable(REORDER_PACKETS);
     return taken;
   }
@@ -245,6 +247,8 @@ export class Requester {
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
+    // Its own repetition has overtaken it.
+    if (idOrder === IdOrder.LATE) return Taken.NEW;
     out.lastTimes[slot] = time;
     out.lastFrames[slot] = packet.frame;
     return this.#retransmitted(psn, packet, before, idOrder);
@@ -255,6 +259,7 @@ export class Requester {
     const { out } = this;
     const oldest = out.psns[out.slot(out.head)];
     const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= LONGEST_GAP;
+    if (!isFirst && idOrder === IdOrder.LATE) return Taken.NEW;
     if (!isFirst) return this.#retransmitted(psn, packet, packet.time, idOrder);
     const before = out.firstTimes[out.slot(out.head)];
     for (let missing = oldest - 1; missing >= psn; missing--) {
@@ -269,7 +274,7 @@ export class Requester {
 
   /** A packet that was skipped comes: was it late, or lost and sent again? */
   #isSentAgain(psn: number, time: number, noticed: number, idOrder: number): boolean {
-    if (idOrder !== IdOrder.UNKNOWN) return idOrder === IdOrder.NEWER;
+    if (idOrder !== IdOrder.UNKNOWN) return idOrder !== IdOrder.LATE;
     return time - noticed >= REORDERING || this.recovery.isWantedSince(psn, time, noticed);
   }
 
