@@ -1,6 +1,7 @@
 /** What happened in a RoCE capture. */
 
 export * from './export/anonymize.ts';
+export * from './export/comments.ts';
 export * from './export/export.ts';
 export type { RewriteOptions } from './export/rewrite.ts';
 export * from './flow/analysis.ts';

@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
+import { analyzeCapture } from '@node-roce/capture';
+import { openCapture } from '@node-roce/pcap/node';
 import { describe, expect, test } from 'vitest';
 import { run } from './cli.ts';
 import { commands, nameOf } from './commands.ts';
@@ -177,6 +179,22 @@ describe('dump', () => {
     ]);
   });
 
+  test('--retransmissions: what was sent again, and why, as the analysis has it', async () => {
+    const lossy = join(captures, 'loss5_both_rc_pingpong.pcap');
+    const { connections } = await analyzeCapture(lossy);
+    const packets = jsonLines((await roce(['dump', '--json', '--retransmissions', lossy])).out);
+    const wanted = connections.flatMap(({ aToB, bToA }) => [aToB, bToA]);
+    expect(packets.length).toBe(wanted.reduce((sum, { retransmitted }) => sum + retransmitted, 0));
+    expect(packets.length).toBeGreaterThan(10);
+    for (const cause of ['timeout', 'sequence-nak', 'unknown'] as const) {
+      const count = packets.filter(({ retransmission }) => retransmission === cause).length;
+      expect(count).toBe(wanted.reduce((sum, { retransmitCauses }) => sum + retransmitCauses[cause], 0));
+    }
+    const { out } = await roce(['dump', '--retransmissions', lossy]);
+    expect(out.trimEnd().split('\n')).toHaveLength(packets.length);
+    expect(out).toContain(' again: timeout');
+  });
+
   test('standard input, and gzip', async () => {
     const plain = await roce(['dump', opAll]);
     const bytes = readFileSync(opAll);
@@ -245,6 +263,42 @@ describe('export', () => {
     expect(sliced.map(({ psn, time }) => [psn, time])).toEqual(all.map(({ psn, time }) => [psn, time]));
   });
 
+  test('--connection: both directions of one, and no other', async () => {
+    const output = join(scratch, 'connection.pcapng');
+    const mixed = join(captures, 'op_all.pcap');
+    const { connections } = await analyzeCapture(mixed);
+    let sum = 0;
+    for (const { id, a, b } of connections) {
+      expect((await roce(['export', mixed, '--connection', `${id}`, '-o', output])).code).toBe(0);
+      const packets = jsonLines((await roce(['dump', '--json', output])).out);
+      sum += packets.length;
+      for (const { dst, destQp } of packets) {
+        expect([`${a.address} ${a.qpn}`, `${b.address} ${b.qpn}`]).toContain(`${dst} ${destQp}`);
+      }
+    }
+    expect(sum).toBe(42);
+    const none = await roce(['export', mixed, '--connection', '99', '-o', output]);
+    expect(none.code).toBe(2);
+    expect(none.err).toContain(`--connection 99: the capture has 1 … ${connections.length}`);
+  });
+
+  test('--comments: findings and causes beside their packets; without hosts when anonymised', async () => {
+    const lossy = join(captures, 'loss5_both_rc_pingpong.pcap');
+    const { findings } = await analyzeCapture(lossy);
+    for (const hidden of [[], ['--anonymize']]) {
+      const output = join(scratch, 'comments.pcapng');
+      expect((await roce(['export', lossy, '--comments', ...hidden, '-o', output])).code).toBe(0);
+      const comments: string[][] = [];
+      await using capture = openCapture(output);
+      for await (const batch of capture) comments.push(...batch.map((record) => [...record.comments]));
+      for (const { text, frames } of findings) {
+        for (const frame of frames) expect(comments[frame - 1]!.join('\n')).toContain(text);
+      }
+      const again = comments.filter((list) => list.some((text) => text.startsWith('sent again')));
+      expect(again.length).toBeGreaterThan(10);
+    }
+  });
+
   test('--anonymize with a key: the same pseudonyms in two runs, others without', async () => {
     const addresses = async (...args: string[]) => {
       const output = join(scratch, 'anonymous.pcapng');
@@ -263,6 +317,7 @@ describe('export', () => {
     [['export', opAll, '-o', opAll], 'would be overwritten while it is read'],
     [['export', opAll, '-o', 'x', '--key', 'k'], '--key is for --anonymize'],
     [['export', opAll, '-o', '-', '--json'], '-o - has stdout for itself'],
+    [['export', '-', '-o', 'x', '--comments'], 'read the capture twice: they need a file'],
     [['export', opAll, '-o', 'x', '--from=-1'], '--from -1: expected a number of seconds'],
   ])('%j: exit code 2', async (args, message) => {
     const { code, out, err } = await roce(args);

@@ -218,6 +218,7 @@ export const commands: readonly CommandSpec[] = [
         summary: 'Print one JSON object a packet',
       },
       ...packetFilters,
+      { flags: '--retransmissions', summary: 'Only packets that were sent before, with the cause' },
       {
         flags: '-c, --count <packets>',
         summary: 'Stop after so many packets',
@@ -230,6 +231,7 @@ export const commands: readonly CommandSpec[] = [
       ['dump -x -c 1 trace.pcap', 'the first packet, field by field'],
       ["dump --qp 0x11 --opcode 'RDMA Write' trace.pcap", 'WRITEs to one queue pair'],
       ['dump --nak trace.pcap', 'what was refused'],
+      ['dump --retransmissions trace.pcap', 'what was sent again, and why'],
       ['dump - < trace.pcap', 'from standard input'],
     ],
     load: () => import('./commands/dump.ts'),
@@ -250,6 +252,12 @@ export const commands: readonly CommandSpec[] = [
         required: true,
       },
       ...packetFilters,
+      {
+        flags: '--connection <number>',
+        summary: 'Only this connection, both directions; numbers are those of roce flows',
+        parse: integer(1, 2 ** 31),
+      },
+      { flags: '--comments', summary: 'Put findings and causes of retransmissions beside their packets' },
       { flags: '--anonymize', summary: 'Give addresses pseudonyms, and leave out names and comments' },
       {
         flags: '--key <text>',
@@ -264,6 +272,8 @@ export const commands: readonly CommandSpec[] = [
     ],
     examples: [
       ['export trace.pcap --from 1.2 --to 1.3 -o slice.pcapng', 'a tenth of a second'],
+      ['export trace.pcap --comments -o remarks.pcapng', 'for Wireshark: frame.comment shows what was found'],
+      ['export trace.pcap --connection 3 -o third.pcapng', 'one connection'],
       ['export trace.pcap --anonymize --zero-payload -o public.pcapng', 'to show to others'],
       ["export a.pcap --anonymize --key 'ours' -o a.pcapng", 'and b.pcap likewise: both name a host alike'],
       ['export trace.pcap --qp 0x11 -o - | tshark -r -', 'on to another program'],

@@ -1,6 +1,6 @@
 /** What commands that read a capture have in common: the argument, its name in messages, progress. */
 import { realpathSync } from 'node:fs';
-import type { ReadProgress } from '@node-roce/capture';
+import type { Crc32, ReadProgress } from '@node-roce/capture';
 import type { CaptureSource } from '@node-roce/pcap/node';
 import { STDIN } from './options.ts';
 import type { Terminal } from './terminal.ts';
@@ -21,6 +21,15 @@ export function isSameFile(a: string, b: string): boolean {
 
 /** How messages call it. */
 export const nameOfSource = (file: string): string => (file === STDIN ? 'standard input' : file);
+
+/** The addon's CRC, which is quicker than zlib's; undefined where there is no addon. */
+export async function nativeCrc32(): Promise<Crc32 | undefined> {
+  try {
+    return (await import('@node-roce/dgram-native')).crc32;
+  } catch {
+    return undefined;
+  }
+}
 
 /** Before so many milliseconds nobody wonders what is taking so long; then ten times a second. */
 const PATIENCE = 500;

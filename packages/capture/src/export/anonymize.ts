@@ -63,6 +63,11 @@ export class Anonymizer {
     return bytes === undefined ? address : formatIpAddress(this.address(bytes));
   }
 
+  /** A text with pseudonyms in the place of all addresses. */
+  sentence(text: string): string {
+    return text.replaceAll(/[0-9a-f.:]*[.:][0-9a-f.:]*[0-9a-f]/gi, (word) => this.text(word));
+  }
+
   /** The pseudonym of 6 bytes of MAC address: a locally administered one. Groups, and zeros, stay as they are. */
   mac(bytes: Uint8Array): Uint8Array {
     if ((bytes[0] & 1) === 1 || bytes.every((byte) => byte === 0)) return bytes;

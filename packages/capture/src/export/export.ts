@@ -12,7 +12,7 @@ import { type RewriteOptions, rewrittenFrame } from './rewrite.ts';
 export interface ExportOptions extends RewriteOptions, Pick<ReadOptions, 'crc32' | 'onProgress' | 'signal'> {
   /** Which packets; all unless given. */
   isWanted?: ((packet: RocePacket, reader: PacketReader) => boolean) | undefined;
-  /** Remarks on a packet, which Wireshark shows. */
+  /** Remarks on a packet, which Wireshark shows. Called for each packet in order, wanted or not. */
   commentsOf?: ((packet: RocePacket) => readonly string[]) | undefined;
 }
 
@@ -46,10 +46,10 @@ export async function exportPackets(
     onProgress,
     signal,
     onPacket: (packet, reader) => {
+      const remarks = commentsOf?.(packet) ?? [];
       if (isWanted !== undefined && !isWanted(packet, reader)) return;
       const { record } = reader;
       const data = changes ? rewrittenFrame(packet, options) : packetFrame(packet);
-      const remarks = commentsOf?.(packet) ?? [];
       keepsUp = writer.write({
         seconds: record.seconds,
         nanoseconds: record.nanoseconds,

@@ -1,5 +1,6 @@
 /** Which packets are wanted: what `roce dump` and `roce export` have in common. */
 import { AethKind, aethKind, parseIpAddress } from '@node-roce/wire';
+import type { Connection } from '../flow/analysis.ts';
 import type { AddressTable } from './addresses.ts';
 import type { RocePacket } from './packet.ts';
 
@@ -12,6 +13,8 @@ export interface PacketFilter {
   address?: string | undefined;
   /** Only NAKs, RNR NAKs included. */
   nak?: boolean | undefined;
+  /** Both directions of a connection (CNPs to its queue pairs included). */
+  connection?: Pick<Connection, 'a' | 'b'> | undefined;
   /** Nanoseconds since the first frame, both included. */
   from?: number | undefined;
   to?: number | undefined;
@@ -24,6 +27,8 @@ export interface PacketFilter {
 export function packetFilter(filter: PacketFilter, addresses: AddressTable): (packet: RocePacket) => boolean {
   const { qp, nak, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
   const opcode = filter.opcode?.toLowerCase();
+  const belongs =
+    filter.connection === undefined ? undefined : connectionMatcher(filter.connection, addresses);
   const matches = filter.address === undefined ? undefined : addressMatcher(filter.address, addresses);
   return (packet) =>
     (qp === undefined || packet.destQp === qp) &&
@@ -31,6 +36,7 @@ export function packetFilter(filter: PacketFilter, addresses: AddressTable): (pa
     (opcode === undefined || isNamed(packet, opcode)) &&
     packet.time >= from &&
     packet.time <= to &&
+    (belongs === undefined || belongs(packet)) &&
     (matches === undefined || matches(packet.source) || matches(packet.destination));
 }
 
@@ -44,6 +50,17 @@ export function isNak({ info, bytes, bth, end }: RocePacket): boolean {
   if (at < 0 || bth + at >= end) return false;
   const kind = aethKind(bytes[bth + at]);
   return kind === AethKind.NAK || kind === AethKind.RNR_NAK;
+}
+
+function connectionMatcher(
+  { a, b }: Pick<Connection, 'a' | 'b'>,
+  addresses: AddressTable,
+): (packet: RocePacket) => boolean {
+  const isA = addressMatcher(a.address, addresses);
+  const isB = addressMatcher(b.address, addresses);
+  return ({ source, destination, destQp }) =>
+    (destQp === b.qpn && isB(destination) && isA(source)) ||
+    (destQp === a.qpn && isA(destination) && isB(source));
 }
 
 function addressMatcher(text: string, addresses: AddressTable): (index: number) => boolean {

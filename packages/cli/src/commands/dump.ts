@@ -1,23 +1,26 @@
 /** `roce dump`: the RoCE packets of a capture. */
 import {
+  FlowAnalyzer,
   type PacketFilter,
   type PacketReader,
   packetFilter,
   packetFrame,
   type RefusedFrame,
+  type RetransmitCause,
   type RocePacket,
   readPackets,
 } from '@node-roce/capture';
 import { LinkType } from '@node-roce/pcap';
 import { parseFrame } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';
-import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, nativeCrc32, progressOf, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends PacketFilter {
   fields: boolean;
   json: boolean;
   count?: number;
+  retransmissions: boolean;
 }
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
@@ -25,16 +28,27 @@ export async function run([file]: readonly string[], options: Options, terminal:
   let others = 0;
   let shown = 0;
   let isWanted: ((packet: RocePacket) => boolean) | undefined;
+  let cause: RetransmitCause | undefined;
+  const analyzer = options.retransmissions
+    ? new FlowAnalyzer({
+        onPacket: (_, verdict) => {
+          cause = verdict.retransmission;
+        },
+      })
+    : undefined;
   const isEnough = () => shown === options.count;
   const say = ({ frame, reason, detail, offset }: RefusedFrame) =>
     terminal.message(`${name}: frame ${frame} is not shown: ${reason}, ${detail} (byte ${offset})`);
   try {
     const { summary } = await readPackets(sourceOf(file!, terminal), {
       signal: terminal.signal,
+      crc32: await nativeCrc32(),
       onPacket: (packet, reader) => {
         isWanted ??= packetFilter(options, reader.addresses);
-        if (isEnough() || !isWanted(packet)) return;
-        const entry = entryOf(packet, reader);
+        if (isEnough()) return;
+        analyzer?.add(packet);
+        if (!isWanted(packet) || (analyzer !== undefined && cause === undefined)) return;
+        const entry = entryOf(packet, reader, cause);
         if ('reason' in entry) say(entry);
         else print(entry, options, terminal);
         shown++;
@@ -64,7 +78,11 @@ function print(entry: Entry, { json, fields }: Options, terminal: Terminal): voi
 }
 
 /** A packet with all its fields. Where the capture cut its extension headers, there is nothing to show. */
-function entryOf(packet: RocePacket, { record }: PacketReader): Entry | RefusedFrame {
+function entryOf(
+  packet: RocePacket,
+  { record }: PacketReader,
+  retransmission: RetransmitCause | undefined,
+): Entry | RefusedFrame {
   const frame = packetFrame(packet);
   let parsed = parseFrame(frame, packet.linkType);
   // Tags behind a cooked header, and other rarities: from IP on.
@@ -79,6 +97,7 @@ function entryOf(packet: RocePacket, { record }: PacketReader): Entry | RefusedF
     number: packet.frame,
     segment: packet.parts > 1 ? packet.part : undefined,
     mirror: packet.mirror,
+    retransmission,
     time: record.hasTimestamp ? record.timestamp : undefined,
     relativeTime: record.hasTimestamp ? BigInt(packet.time) : undefined,
   };

@@ -1,4 +1,6 @@
 /** The three forms in which `roce dump` prints a packet: a line, a JSON object, a list of fields. */
+
+import type { RetransmitCause } from '@node-roce/capture';
 import {
   describeSyndrome,
   formatFields,
@@ -18,6 +20,8 @@ export interface Entry {
   segment: number | undefined;
   /** What it was taken out of. */
   mirror: 'none' | 'erspan' | 'vxlan';
+  /** Why it was sent again, where that was asked for. */
+  retransmission: RetransmitCause | undefined;
   /** Nanoseconds since 1970; undefined where the file has no time. */
   time: bigint | undefined;
   /** Nanoseconds since the file's first frame. */
@@ -33,7 +37,7 @@ function seconds(ns: bigint, digits = 9): string {
 
 /** One line, in the manner of tshark. */
 export function toLine(
-  { packet, number, segment, mirror, relativeTime }: Entry,
+  { packet, number, segment, mirror, retransmission, relativeTime }: Entry,
   { colors }: Terminal,
 ): string {
   const frame = `${number}${segment === undefined ? '' : `.${segment}`}`;
@@ -41,28 +45,34 @@ export function toLine(
   const text = formatLine(packet);
   const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad$/, colors.red('icrc BAD')) : text;
   const inside = mirror === 'none' ? '' : ` in ${mirror}`;
-  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${inside}`;
+  const again = retransmission === undefined ? '' : ` again: ${retransmission}`;
+  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${inside}${again}`;
 }
 
 /** A line a field, with its offset in the frame and its bytes. */
-export function toFields({ packet, number, segment, mirror, time }: Entry, { colors }: Terminal): string {
+export function toFields(
+  { packet, number, segment, mirror, retransmission, time }: Entry,
+  { colors }: Terminal,
+): string {
   const of = segment === undefined ? '' : `, packet ${segment} of a super-packet`;
   const inside = mirror === 'none' ? '' : `, taken out of ${mirror}`;
   const when = time === undefined ? '' : ` at ${seconds(time)}`;
+  const again = retransmission === undefined ? '' : `, sent again: ${retransmission}`;
   const fields = formatFields(packet, { offsets: true, hex: true });
-  return `${colors.bold(`Frame ${number}${of}${inside}${when}`)}\n${fields.replace(/\(bad\)/, colors.red('(BAD)'))}\n`;
+  return `${colors.bold(`Frame ${number}${of}${inside}${when}${again}`)}\n${fields.replace(/\(bad\)/, colors.red('(BAD)'))}\n`;
 }
 
 /**
  * The object of `--json`. Times are texts, as a number would lose the nanoseconds; so are fields of 64
  * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, `mirror`
- * in packets taken out of one, an extension header's member in packets that have it.
+ * in packets taken out of one, `retransmission` where it was asked for, an extension header's member in packets that have it.
  */
 export function toJson({
   packet,
   number,
   segment,
   mirror,
+  retransmission,
   time,
   relativeTime,
 }: Entry): Record<string, unknown> {
@@ -72,6 +82,7 @@ export function toJson({
     frame: number,
     segment,
     mirror: mirror === 'none' ? undefined : mirror,
+    retransmission,
     time: time === undefined ? null : seconds(time),
     relativeTime: relativeTime === undefined ? null : seconds(relativeTime),
     src: source,
