@@ -12,7 +12,8 @@ export const EtherType = {
   ROCE_V1: 0x8915,
 } as const;
 
-const isVlan = (type: number): boolean =>
+/** Whether a VLAN tag begins with this EtherType. */
+export const isVlan = (type: number): boolean =>
   type === EtherType.VLAN || type === EtherType.QINQ || type === EtherType.QINQ_OLD;
 export const IpProtocol = { UDP: 17, /** A BTH follows a GRH (IBTA vol 1 §8.3.1). */ IBA: 0x1b } as const;
 

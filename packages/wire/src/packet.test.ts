@@ -200,6 +200,7 @@ describe('captures', () => {
     const ip = toHex(UC.subarray(14));
     const cases = [
       [FrameType.LINUX_SLL, '0000030400060000000000000000' + '0800'],
+      [FrameType.LINUX_SLL, '0000030400060000000000000000' + '88a80005' + '81000007' + '0800'],
       [FrameType.LINUX_SLL2, '0800' + '0000000000010304000600000000000000ff'],
       [FrameType.NULL, '02000000'],
       [FrameType.RAW, ''],

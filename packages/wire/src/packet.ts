@@ -21,9 +21,11 @@ import {
   IpProtocol,
   type Ipv4Value,
   type Ipv6Value,
+  isVlan,
   UDP_BYTES,
   type UdpValue,
   udpChecksum,
+  VLAN_BYTES,
 } from './network.ts';
 import { type OpcodeInfo, opcodeInfo } from './opcodes.ts';
 import { ROCE_UDP_PORT, SOURCE_PORT_MIN } from './port.ts';
@@ -105,7 +107,7 @@ export function parseFrame(frame: Uint8Array, linkType: number = FrameType.ETHER
     }
     case FrameType.LINUX_SLL:
       if (frame.length < 16) return no('truncated', frame.length, 'in the SLL header');
-      return withLinkHeader(frame, 16, parseBelow(frame, 16, u16(frame, 14)));
+      return parseCooked(frame);
     case FrameType.LINUX_SLL2:
       if (frame.length < 20) return no('truncated', frame.length, 'in the SLL2 header');
       return withLinkHeader(frame, 20, parseBelow(frame, 20, u16(frame, 0)));
@@ -123,6 +125,18 @@ export function parseFrame(frame: Uint8Array, linkType: number = FrameType.ETHER
 }
 
 const etherTypeByVersion = (byte: number): number => (byte >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
+
+/** A cooked frame: the tags that a capture puts back stand between its header and the type of what follows. */
+function parseCooked(frame: Uint8Array): ParseResult {
+  let at = 14;
+  let type = u16(frame, at);
+  while (isVlan(type)) {
+    if (at + VLAN_BYTES + 2 > frame.length) return no('truncated', frame.length, 'in a VLAN tag');
+    at += VLAN_BYTES;
+    type = u16(frame, at);
+  }
+  return withLinkHeader(frame, at + 2, parseBelow(frame, at + 2, type));
+}
 
 function withLinkHeader(frame: Uint8Array, length: number, result: ParseResult): ParseResult {
   if (result.ok) result.packet.linkHeader = frame.subarray(0, length);

@@ -1,6 +1,6 @@
 /** The decoder beside wire's parser, which was written for people; mirrors, tags and cuts. */
 import { LinkType, type PacketRecord } from '@node-roce/pcap';
-import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex } from '@node-roce/wire';
+import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex, u16 } from '@node-roce/wire';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { rawRecord } from '../../testing/records.ts';
@@ -94,7 +94,7 @@ function expectSame({ packet, addresses }: ReturnType<typeof decode>, theirs: Pa
     trafficClass,
     hopLimit: ip.version === 4 ? ip.ttl : ip.hopLimit,
     ipId: ip.version === 4 ? ip.id : -1,
-    vlan: (theirs.ethernet?.vlans.at(-1)?.tci ?? -1) === -1 ? -1 : theirs.ethernet!.vlans.at(-1)!.tci & 0xfff,
+    vlan: innermostVlan(theirs, packet.linkType),
     opcode: bth.opcode,
     info,
     destQp: bth.destQp,
@@ -110,6 +110,16 @@ function expectSame({ packet, addresses }: ReturnType<typeof decode>, theirs: Pa
     bth: theirs.bthOffset,
     payload: toHex(theirs.payload),
   });
+}
+
+/** The innermost tag's id: wire keeps the header of a cooked frame as bytes. */
+function innermostVlan({ ethernet, linkHeader }: Packet, linkType: number): number {
+  const tci = ethernet
+    ? ethernet.vlans.at(-1)?.tci
+    : linkHeader && linkType === LinkType.LINUX_SLL && linkHeader.length > 16
+      ? u16(linkHeader, linkHeader.length - 4)
+      : undefined;
+  return tci === undefined ? -1 : tci & 0xfff;
 }
 
 /** Same packet or same refusal, but where this decoder goes further on purpose. */
@@ -142,7 +152,8 @@ function under(linkType: number, frame: Uint8Array): Uint8Array {
   const rest = frame.subarray(at + 2);
   switch (linkType) {
     case LinkType.LINUX_SLL:
-      return Uint8Array.of(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...type, ...rest);
+      // With its tags, where it has any: captures put them back behind the header.
+      return Uint8Array.of(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...frame.subarray(12));
     case LinkType.LINUX_SLL2:
       return Uint8Array.of(...type, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...rest);
     case LinkType.NULL:

@@ -10,6 +10,7 @@ import {
   EtherType,
   ICRC_BYTES,
   IpProtocol,
+  isVlan,
   opcodeInfo,
   ROCE_UDP_PORT,
   u16,
@@ -42,9 +43,6 @@ const ERSPAN_III = 0x22eb;
 const VXLAN_PORT = 4789;
 const VXLAN_PORT_OLD = 8472;
 const VXLAN_BYTES = 8;
-
-const isVlan = (type: number): boolean =>
-  type === EtherType.VLAN || type === EtherType.QINQ || type === EtherType.QINQ_OLD;
 
 export class FrameDecoder {
   readonly #packet: RocePacket;
