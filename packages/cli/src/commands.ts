@@ -315,7 +315,7 @@ export const commands: readonly CommandSpec[] = [
     summary: 'Draw the packets of a connection as a ladder, in SVG',
     description:
       'An arrow a packet between the two ends, in the order in which the capture has them, with retransmissions and their\n' +
-      'causes, NAKs and silences. The same capture gives the same drawing. Where a capture has several connections, --qp or\n' +
+      'causes, NAKs, and where time passes. The same capture gives the same drawing. Where a capture has several connections, --qp or\n' +
       '--connection chooses one.',
     options: [
       {

@@ -3,15 +3,15 @@ import type { LadderPacket } from '../flow/analysis.ts';
 
 export type LadderRow =
   | { y: number; packet: LadderPacket }
-  /** Nothing was seen for `gap` nanoseconds. */
+  /** `gap` nanoseconds pass until the next packet. */
   | { y: number; gap: number };
 
-/** A silence counts from here on, whatever the rest looks like. */
+/** A gap is shown from here on, whatever the rest looks like. */
 const LEAST_GAP = 100_000;
 /** … and from so many times what usually lies between two packets. */
 const USUAL_TIMES = 20;
 
-/** The silence, in nanoseconds, from which on a ladder shows a gap: as these packets come. */
+/** The time, in nanoseconds, from which on a ladder shows a gap: as these packets come. */
 export function usualGap(packets: readonly LadderPacket[]): number {
   const spans: number[] = [];
   for (let i = 1; i < packets.length; i++) spans.push(packets[i]!.time - packets[i - 1]!.time);
@@ -21,8 +21,8 @@ export function usualGap(packets: readonly LadderPacket[]): number {
 
 /**
  * @param rowHeight pixels of a row; y is the middle of one
- * @param gapAfter nanoseconds of silence from which on there is a row for it
- * @param before the packet before the first one: the silence between them is shown too
+ * @param gapAfter nanoseconds between two packets from which on there is a row for them
+ * @param before the packet before the first one: the time between them is shown too
  * @returns the rows in order, and the height of all
  */
 export function layoutLadder(

@@ -27,9 +27,9 @@ function unbalanced(markup: string): string[] {
 describe('a ladder', () => {
   const svg = renderLadder(three);
 
-  test('has a row a packet and one for the silence, both ends, and a legend of what is there', () => {
+  test('has a row a packet and one for the time that passes, both ends, and a legend of what is there', () => {
     expect(svg.match(/class="row /g)).toHaveLength(3);
-    expect(svg).toContain('67 ms of silence');
+    expect(svg).toContain('67 ms later');
     expect(svg).toContain('10.0.0.1');
     expect(svg).toContain('QP 0x12');
     expect(svg).toContain('sent again: timeout');
@@ -94,7 +94,7 @@ describe('a ladder', () => {
 });
 
 describe('layout', () => {
-  test('rows stand evenly, and silences are as long as the time between packets', () => {
+  test('rows stand evenly, and gaps are as long as the time between packets', () => {
     const times = fc
       .array(fc.nat({ max: 1e9 }), { minLength: 1, maxLength: 50 })
       .map((all) => all.sort((a, b) => a - b));
@@ -113,12 +113,12 @@ describe('layout', () => {
     );
   });
 
-  test('a silence before the first packet of a part is shown', () => {
+  test('a gap before the first packet of a part is shown', () => {
     const { rows } = layoutLadder([ladderPacket({ time: 50 })], 10, 20, ladderPacket({ time: 10 }));
     expect(rows[0]).toMatchObject({ gap: 40 });
   });
 
-  test('what counts as silence follows the usual time between packets, and is 0.1 ms at least', () => {
+  test('what counts as a gap follows the usual time between packets, and is 0.1 ms at least', () => {
     const every = (span: number) => Array.from({ length: 20 }, (_, i) => ladderPacket({ time: i * span }));
     expect(usualGap(every(1000))).toBe(100_000);
     expect(usualGap(every(1 * MS))).toBe(20 * MS);

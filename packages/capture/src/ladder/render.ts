@@ -2,7 +2,7 @@
  * A ladder: the packets of a connection as arrows between its two ends, in the order in which the tap saw them.
  *
  * One row a packet, since packets of one burst lie microseconds apart and bursts seconds: a true scale of
- * time would show either. Silences have a row that says how long they were. Pure text to text: the same
+ * time would show either. Where time passes there is a row that says how long. Pure text to text: the same
  * packets give the same SVG, in Node as in the report's page.
  */
 import type { Connection, LadderPacket } from '../flow/analysis.ts';
@@ -22,13 +22,13 @@ import { CHARACTER_WIDTH, ladderStyle, paperColors } from './style.ts';
 export interface LadderOptions {
   /** What is drawn of `connection.ladder`; all of it unless given. */
   packets?: readonly LadderPacket[] | undefined;
-  /** Where they are the middle of a longer ladder: the packet before them, for the silence between. */
+  /** Where they are the middle of a longer ladder: the packet before them, for the time between. */
   before?: LadderPacket | undefined;
   /** Pixels, 640 … 10,000. */
   width?: number | undefined;
   /** Pixels a packet, 4 … 60; below 15 there is no room for text. */
   rowHeight?: number | undefined;
-  /** Nanoseconds of silence from which on a gap is shown; unless given, as these packets come. */
+  /** Nanoseconds between two packets from which on a gap is shown; unless given, as these packets come. */
   gapAfter?: number | undefined;
   /** Stands above a ladder that stands alone. */
   title?: string | undefined;
@@ -216,7 +216,8 @@ function listOption(packet: LadderPacket, label: string, notes: string): string 
 function gapRow({ y, gap }: LadderRow & { gap: number }, { left, right, rowHeight }: Frame): string {
   const line = `<line x1="${left}" y1="${n(y)}" x2="${right}" y2="${n(y)}"/>`;
   if (rowHeight < ROW_WITH_TEXT) return `<g class="gap" role="presentation">${line}</g>`;
-  const text = `${formatDuration(gap)} of silence`;
+  // Not "of silence": packets that were filtered out, or not kept, may lie between.
+  const text = `${formatDuration(gap)} later`;
   return (
     `<g class="gap" role="presentation">${line}` +
     `<text class="label" x="${n((left + right) / 2)}" y="${n(y + 4)}" text-anchor="middle">${text}</text></g>`

@@ -15,11 +15,12 @@ export function App({ data }: { data: ReportData }) {
     () => firstView(data),
   );
   const connection = data.connections.find(({ id }) => id === view.connection);
-  /** A finding that is shown takes the reader to its connection. */
+  /** A finding takes the reader to its connection, a frame of it to the packet. */
   const show = (action: Action) => {
     dispatch(action);
     if (action.type === 'packet') return;
-    requestAnimationFrame(() => document.getElementById('connection')?.scrollIntoView({ block: 'start' }));
+    const place = action.type === 'finding' && action.frame !== undefined ? 'ladder' : 'connection';
+    requestAnimationFrame(() => document.getElementById(place)?.scrollIntoView({ block: 'start' }));
   };
   return (
     <>

@@ -101,7 +101,7 @@ function Directions({ connection: { aToB, bToA } }: { connection: ReportConnecti
     .filter((row) => row.of(aToB) + row.of(bToA) > 0);
   const naks = [...new Set([...Object.keys(aToB.naks), ...Object.keys(bToA.naks)])].map(
     (syndrome): Row => ({
-      name: `NAK ${syndrome.replaceAll('-', ' ')}`,
+      name: `NAK ${syndrome.replaceAll('-', ' ').replace(/\b(psn|rd)\b/, (name) => name.toUpperCase())}`,
       of: (d) => d.naks[syndrome] ?? 0,
       isBad: true,
     }),

@@ -13,7 +13,7 @@ const marks: Record<Severity, { shape: string; name: string }> = {
 };
 
 /** Of the frames behind a finding, at first. */
-const FRAMES_SHOWN = 12;
+const FRAMES_SHOWN = 10;
 const FINDINGS_SHOWN = 20;
 
 export function Findings({ data, show }: { data: ReportData; show: (action: Action) => void }) {
@@ -25,15 +25,18 @@ export function Findings({ data, show }: { data: ReportData; show: (action: Acti
       <h2 id="findings-title">
         Findings <span class="count">{formatCount(findings.length)}</span>
       </h2>
-      {findings.length === 0 && <p class="empty">Nothing stood out in this capture.</p>}
-      <ol class="findings">
-        {shown.map((finding) => (
-          <Item
-            key={`${finding.kind} ${finding.connection} ${finding.start} ${finding.text}`}
-            {...{ finding, data, show }}
-          />
-        ))}
-      </ol>
+      {findings.length === 0 ? (
+        <p class="empty">Nothing stood out in this capture.</p>
+      ) : (
+        <ol class="findings">
+          {shown.map((finding) => (
+            <Item
+              key={`${finding.kind} ${finding.connection} ${finding.start} ${finding.text}`}
+              {...{ finding, data, show }}
+            />
+          ))}
+        </ol>
+      )}
       {shown.length < findings.length && (
         <button type="button" class="more" onClick={() => setAll(true)}>
           Show all {formatCount(findings.length)} findings
@@ -64,7 +67,7 @@ function Item({ finding, data, show }: ItemProps) {
       <div>
         <p class="sentence">{text}</p>
         <p class="hint">{hint}</p>
-        <p class="place">
+        <div class="place">
           <span class="faint">
             {formatTime(start)}
             {end > start && ` … ${formatTime(end)}`}
@@ -74,8 +77,8 @@ function Item({ finding, data, show }: ItemProps) {
               Show in connection {connection}
             </button>
           )}
-        </p>
-        {finding.frames.length > 0 && <Frames {...{ finding, isThere, show }} />}
+          {finding.frames.length > 0 && <Frames {...{ finding, isThere, show }} />}
+        </div>
       </div>
     </li>
   );

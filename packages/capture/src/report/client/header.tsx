@@ -80,8 +80,8 @@ function Figures({ data: { summary, connections, left } }: { data: ReportData })
     [
       'Sent again',
       formatCount(again),
-      packets === 0
-        ? 'none'
+      again === 0
+        ? 'no packet was'
         : `${((100 * again) / packets).toFixed(again * 1000 < packets ? 2 : 1)} % of the packets`,
       again > 0,
     ],

@@ -46,7 +46,7 @@ interface Props {
 }
 
 export function PsnPlot({ connection, window, setWindow, mark, dispatch }: Props) {
-  const points = useMemo(() => fromColumns(connection.plot).sort((p, q) => p.time - q.time), [connection]);
+  const points = useMemo(() => pointsOf(connection), [connection]);
   const requesters = (['a', 'b'] as const).filter((end) => points.some(({ requester }) => requester === end));
   const [chosen, setRequester] = useState<'a' | 'b'>();
   const [hidden, setHidden] = useState<ReadonlySet<Kind>>(new Set());
@@ -95,7 +95,8 @@ export function PsnPlot({ connection, window, setWindow, mark, dispatch }: Props
             <label key={kind} class="key">
               <input type="checkbox" checked={!hidden.has(kind)} onChange={() => toggle(kind)} />
               <KeySymbol look={looks[kind]} />
-              {looks[kind].name} <span class="faint">{formatCount(counts[kind])}</span>
+              {looks[kind].name}{' '}
+              <span class="faint">{countText(counts[kind], seenOf(kind, requester, connection))}</span>
             </label>
           ))}
         </fieldset>
@@ -114,6 +115,38 @@ export function PsnPlot({ connection, window, setWindow, mark, dispatch }: Props
   );
 }
 
+/**
+ * In order of time; CNPs, which have no PSN of their own, where the packets were. Whole turns of PSNs are taken
+ * off, so that the axis has round numbers.
+ */
+function pointsOf({ plot }: ReportConnection): PlotPoint[] {
+  const points = fromColumns(plot).sort((p, q) => p.time - q.time);
+  const last: Partial<Record<'a' | 'b', number>> = {};
+  for (const { requester, kind, psn } of points) if (kind !== 'cnp') last[requester] ??= psn;
+  for (const point of points) {
+    if (point.kind === 'cnp') point.psn = last[point.requester] ?? point.psn;
+    else last[point.requester] = point.psn;
+  }
+  const least = points.reduce((low, { psn }) => Math.min(low, psn), Number.POSITIVE_INFINITY);
+  for (const point of points) point.psn -= Math.floor(least / PSN_COUNT) * PSN_COUNT;
+  return points;
+}
+
+/** How many there were in the capture, of which the plot may have a selection. */
+function seenOf(kind: Kind, requester: 'a' | 'b', { aToB, bToA }: ReportConnection): number {
+  const [requests, answers] = requester === 'a' ? [aToB, bToA] : [bToA, aToB];
+  const naks = Object.values(answers.naks).reduce((sum, count) => sum + count, 0);
+  const seen: Partial<Record<Kind, number>> = {
+    request: requests.requests - requests.retransmitted,
+    retransmission: requests.retransmitted,
+    response: answers.responses - answers.acks - naks - answers.rnrNaks,
+    ack: answers.acks,
+    nak: naks,
+    rnr: answers.rnrNaks,
+  };
+  return seen[kind] ?? 0;
+}
+
 function describePoint({ kind, psn, time, frame }: PlotPoint): string[] {
   return [
     looks[kind].name,
@@ -122,6 +155,9 @@ function describePoint({ kind, psn, time, frame }: PlotPoint): string[] {
     `frame ${frame}`,
   ];
 }
+
+const countText = (drawn: number, seen: number): string =>
+  seen > drawn ? `${formatCount(drawn)} of ${formatCount(seen)}` : formatCount(drawn);
 
 /** The end in whose numbers more went wrong; then the one with more points. */
 function mostTelling(points: readonly PlotPoint[]): 'a' | 'b' {

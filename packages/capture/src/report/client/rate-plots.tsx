@@ -103,16 +103,16 @@ export function LatencyPlot({
   return (
     <figure>
       <figcaption>
-        <h3>Latency of messages</h3>
+        <h3>Latency</h3>
         <p class="legend faint">
-          {spread.length > 0 ? spread.join('; ') : 'last request packet to ACK or last response'}; logarithmic
+          {spread.length > 0 ? spread.join(' · ') : 'last request packet to ACK or last response'} (log scale)
         </p>
       </figcaption>
       {points.length === 0 ? (
         <p class="empty">No message was seen from its request to its answer.</p>
       ) : (
         <Chart
-          label={`Latency of messages over time. ${spread.join('; ')}`}
+          label={`Latency of messages over time. ${spread.join(' · ')}`}
           content={content}
           height={HEIGHT}
           {...time}
