@@ -206,6 +206,7 @@ function drawMark(u: uPlot, time: number | undefined): void {
   const { left, top, width, height } = u.bbox;
   if (x < left || x > left + width) return;
   u.ctx.save();
+  u.ctx.setLineDash([]);
   u.ctx.strokeStyle = themeColor('accent');
   u.ctx.lineWidth = devicePixelRatio;
   u.ctx.beginPath();
