@@ -19,9 +19,8 @@ import {
 /** Where UDP begins; the IP header is the kernel's to check. */
 const ipBytes = (frame: Uint8Array) => (frame[0] >> 4 === 4 ? 20 : 40);
 
-/** Changes one to eight places of a frame, from its UDP header on; now and then its length. */
-export function mutate(frame: Uint8Array, random: Random): Uint8Array<ArrayBuffer> {
-  const start = ipBytes(frame);
+/** Changes one to eight places of a frame, from `start` on; now and then its length. */
+export function mutate(frame: Uint8Array, start: number, random: Random): Uint8Array<ArrayBuffer> {
   let length = frame.length;
   if (random.chance(0.1)) length = Math.max(start + UDP_BYTES, length + random.between(-64, 64));
   const changed = new Uint8Array(length);
@@ -41,7 +40,8 @@ export function mutate(frame: Uint8Array, random: Random): Uint8Array<ArrayBuffe
  * @param sealed the ICRC is right again, as anybody can make it: it has no key
  */
 export function mutatedCopy(packet: SimPacket, random: Random, sealed: boolean): SimPacket | undefined {
-  const frame = mutate(frameOf(packet), random);
+  const whole = frameOf(packet);
+  const frame = mutate(whole, ipBytes(whole), random);
   const start = ipBytes(frame) + UDP_BYTES;
   if (frame.length < start + BTH_BYTES + ICRC_BYTES) return undefined;
   const bytes = frame.slice(start, frame.length - ICRC_BYTES);

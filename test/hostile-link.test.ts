@@ -1,0 +1,97 @@
+/**
+ * Two devices on real sockets, and processes that send to their ports what they like: from an address of their own and
+ * under the peer's. The traffic between the two is checked byte for byte meanwhile.
+ *
+ *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-link
+ */
+
+import { setImmediate } from 'node:timers/promises';
+import { createRandom } from '@node-roce/sim';
+import { expect, test } from 'vitest';
+import { markerIn } from './hostile/marker.ts';
+import { Quarters } from './hostile/memory.ts';
+import { recordedPackets } from './hostile/mutations.ts';
+import { Raid } from './hostile/raid.ts';
+import { Site } from './hostile/site.ts';
+
+const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 12_000);
+/** Datagrams at once: no more than the smallest receive buffer holds. */
+const BURST = 16;
+/** Bursts between two looks at the PSNs. */
+const BURSTS = 16;
+
+// A port and addresses of our own: suites that run at the same time do not meet.
+const port = 50_000 + (process.pid % 10_000);
+const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
+
+/** What has to be counted in the end: every check has had its packets. */
+const REASONS = [
+  'icrcErrors',
+  'malformed',
+  'unknownQp',
+  'badPkey',
+  'wrongSource',
+  'cnpReceived',
+  'duplicateRequest',
+  'outOfSeqRequest',
+  'staleResponses',
+  'qkeyViolations',
+] as const;
+
+test.each(['inline', 'worker'] as const)(
+  'datagrams to the port of a device, engine %s',
+  { timeout: 20_000 + PACKETS },
+  async (engine) => {
+    const addresses = [host(31), host(32)] as const;
+    await using site = await Site.open(addresses, { port, engine });
+    const options = {
+      site,
+      addresses,
+      stranger: host(33),
+      port,
+      random: createRandom(3),
+      recorded: await recordedPackets(),
+    };
+    const raid = await Raid.begin(options);
+    const quarters = new Quarters(PACKETS);
+    let over = false;
+    const traffic = (async () => {
+      while (!over) await site.round();
+    })();
+    const broken = traffic.catch((error: unknown) => error);
+    try {
+      while (raid.sent < PACKETS) {
+        await raid.aim();
+        for (let i = 0; i < BURSTS; i++) {
+          await raid.send(BURST);
+          await setImmediate();
+        }
+        await quarters.at(raid.sent);
+        expect(await Promise.race([broken, setImmediate('going on')])).toBe('going on');
+      }
+    } finally {
+      over = true;
+      raid.end();
+    }
+    await traffic;
+    await site.round();
+
+    for (const pair of Object.values(site.pairs)) for (const qp of pair) expect(qp.state).toBe('RTS');
+    expect(site.firstDifference()).toBe(-1);
+    for (const { memory } of [site.a, site.b]) expect(markerIn(memory)).toBe(-1);
+    const { delivered } = site;
+    expect(Math.min(delivered.rc, delivered.uc, delivered.ud)).toBeGreaterThan(PACKETS / 2000);
+    for (const { device } of [site.a, site.b]) {
+      const counters = await device.counters();
+      for (const reason of REASONS) expect(counters[reason], reason).toBeGreaterThan(0);
+    }
+    expect(quarters.growth).toBeLessThan(4 * 2 ** 20);
+    if (process.env.ROCE_HOSTILE_PACKETS) {
+      const counters = await site.b.device.counters();
+      console.log(
+        `${raid.sent} datagrams; delivered ${JSON.stringify(delivered)}; bytes held ${quarters.samples}`,
+        counters,
+      );
+    }
+  },
+);
