@@ -76,6 +76,11 @@ export const IBV_LINK_LAYER_ETHERNET = 2;
 export const IBV_PORT_CM_SUP = 1 << 16;
 export const IBV_PORT_IP_BASED_GIDS = 1 << 26;
 
+// `enum ibv_gid_type`
+export const IBV_GID_TYPE_IB = 0;
+export const IBV_GID_TYPE_ROCE_V1 = 1;
+export const IBV_GID_TYPE_ROCE_V2 = 2;
+
 // `flags` of a port
 export const IBV_QPF_GRH_REQUIRED = 1 << 0;
 

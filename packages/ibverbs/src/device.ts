@@ -5,6 +5,7 @@ import { type OpenOptions, openDevice } from '@node-roce/verbs-api';
 import { linkLocalGidFromMac, mtuBytesToEnum } from '@node-roce/wire';
 import {
   IBV_ATOMIC_HCA,
+  IBV_GID_TYPE_ROCE_V2,
   IBV_LINK_LAYER_ETHERNET,
   IBV_PORT_ACTIVE,
   IBV_PORT_DOWN,
@@ -13,7 +14,7 @@ import {
 } from './constants.ts';
 import { failed, minusOne, pointer, status } from './errno.ts';
 import { ibv_context, ibv_device } from './objects.ts';
-import type { ibv_device_attr, ibv_gid, ibv_port_attr } from './structs.ts';
+import type { ibv_device_attr, ibv_gid, ibv_gid_entry, ibv_port_attr } from './structs.ts';
 
 /**
  * ibv_get_device_list(3): a device for each network interface that has an address.
@@ -165,11 +166,44 @@ export function ibv_query_gid(
 ): Promise<0 | -1> {
   return minusOne(() => {
     checkPort(port_num);
-    const { gids } = context.verbs;
-    const entry = gids[index];
-    if (!entry) throw invalid('index', `no GID ${index}`, `0 … ${gids.length - 1}`);
-    gid.raw = entry.gid.slice();
+    Object.assign(gid, gidEntry(context, index).gid);
   });
+}
+
+/** ibv_query_gid_ex(3): fills `entry`. 0, or EINVAL for an index or a port that is not there. */
+export function ibv_query_gid_ex(
+  context: ibv_context,
+  port_num: number,
+  gid_index: number,
+  entry: Partial<ibv_gid_entry>,
+  _flags = 0,
+): Promise<number> {
+  return status(() => {
+    checkPort(port_num);
+    Object.assign(entry, gidEntry(context, gid_index));
+  });
+}
+
+/** ibv_query_gid_table(3): fills the elements of `entries`, up to `max_entries`; how many there were, or −errno. */
+export async function ibv_query_gid_table(
+  context: ibv_context,
+  entries: Partial<ibv_gid_entry>[],
+  max_entries: number,
+  _flags = 0,
+): Promise<number> {
+  const { length } = context.verbs.gids;
+  const error = await status(() => {
+    if (length > max_entries) throw invalid('max_entries', `${max_entries} for a table of ${length}`);
+    for (let i = 0; i < length; i++) entries[i] = gidEntry(context, i);
+  });
+  return error === 0 ? length : -error;
+}
+
+function gidEntry(context: ibv_context, gid_index: number): ibv_gid_entry {
+  const { gids } = context.verbs;
+  const entry = gids[gid_index];
+  if (!entry) throw invalid('index', `no GID ${gid_index}`, `0 … ${gids.length - 1}`);
+  return { gid: { raw: entry.gid.slice() }, gid_index, port_num: 1, gid_type: IBV_GID_TYPE_ROCE_V2 };
 }
 
 /** ibv_query_pkey(3): element 0 of `pkey` is set, to the default P_Key 0xffff, the table's one entry. */

@@ -55,6 +55,14 @@ describe('devices', () => {
     expect(await v.ibv_query_gid(context, 1, 1, gid)).toBe(-1);
     expect(v.errno).toBe(EINVAL);
     expect(v.strerror(v.errno)).toBe('EINVAL: invalid argument');
+    const entry: Partial<v.ibv_gid_entry> = {};
+    expect(await v.ibv_query_gid_ex(context, 1, 0, entry)).toBe(0);
+    expect(entry).toEqual({ gid, gid_index: 0, port_num: 1, gid_type: v.IBV_GID_TYPE_ROCE_V2 });
+    expect(await v.ibv_query_gid_ex(context, 1, 7, entry)).toBe(EINVAL);
+    const entries: v.ibv_gid_entry[] = [];
+    expect(await v.ibv_query_gid_table(context, entries, 10)).toBe(1);
+    expect(entries).toEqual([entry]);
+    expect(await v.ibv_query_gid_table(context, entries, 0)).toBe(-EINVAL);
     const pkey: number[] = [];
     expect(await v.ibv_query_pkey(context, 1, 0, pkey)).toBe(0);
     expect(pkey).toEqual([0xffff]);

@@ -19,6 +19,8 @@ export {
   ibv_open_device,
   ibv_query_device,
   ibv_query_gid,
+  ibv_query_gid_ex,
+  ibv_query_gid_table,
   ibv_query_pkey,
   ibv_query_port,
 } from './device.ts';

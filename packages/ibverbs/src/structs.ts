@@ -13,6 +13,15 @@ export interface ibv_gid {
   raw: Uint8Array;
 }
 
+/** `struct ibv_gid_entry`, without `ndev_ifindex`: the interface is `context.device.interface`. */
+export interface ibv_gid_entry {
+  gid: ibv_gid;
+  gid_index: number;
+  port_num: number;
+  /** IBV_GID_TYPE_ROCE_V2. */
+  gid_type: number;
+}
+
 /** `struct ibv_global_route`. */
 export interface ibv_global_route {
   dgid: ibv_gid;
