@@ -76,6 +76,13 @@ const packetFilters: readonly OptionSpec[] = [
   { flags: '--to <seconds>', summary: 'Only packets up to this time', parse: nanoseconds },
 ];
 
+const icrcMode: OptionSpec = {
+  flags: '--icrc <mode>',
+  summary: 'check: every ICRC; skip: none, which is quicker',
+  parse: oneOf('check', 'skip'),
+  fallback: 'check',
+};
+
 export const commands: readonly CommandSpec[] = [
   {
     usage: 'demo',
@@ -281,6 +288,57 @@ export const commands: readonly CommandSpec[] = [
     load: () => import('./commands/export.ts'),
   },
   {
+    usage: 'flows <file>',
+    summary: 'The connections of a capture: messages, retransmissions with their causes, and what stands out',
+    description:
+      'Puts the two directions of each connection together, by what the connection manager said or else by the PSNs of\n' +
+      'requests and answers (column paired: how sure that is), and counts what went each way: a to b / b to a. Below the\n' +
+      'table stand the findings, worst first, each with what to check and the packets behind it.\n' +
+      'Of a damaged file it shows what was readable; the exit code is then 1.',
+    options: [
+      icrcMode,
+      json('Print one JSON object: connections with all counts and series, findings'),
+      { flags: '--csv', summary: 'Print the findings as CSV' },
+    ],
+    examples: [
+      ['flows trace.pcap', 'the connections and findings'],
+      ["flows --json trace.pcap | jq '.connections[].ackLatency'", 'for programs'],
+      ['flows --icrc skip trace.pcapng.gz', 'quicker, where damaged packets do not matter'],
+    ],
+    load: () => import('./commands/flows.ts'),
+  },
+  {
+    usage: 'messages <file>',
+    summary: 'The messages of a capture: operation, size, packets, latency, outcome; one a line',
+    description:
+      'Each SEND, RDMA WRITE, RDMA READ and atomic, put together from its packets, as it ends: those of one requester in\n' +
+      'the order of their PSNs. Latency is from the last packet of the request to the ACK that covers it, or to the last\n' +
+      'response. Of a damaged file it shows what was readable; the exit code is then 1.',
+    options: [
+      {
+        flags: '--qp <number>',
+        summary: 'Only messages from or to this queue pair (0x… allowed)',
+        parse: integer(0, 0xff_ffff),
+      },
+      { flags: '--operation <text>', summary: 'Only operations whose name contains this', parse: text },
+      {
+        flags: '--outcome <word>',
+        summary: 'Only these: completed, failed, incomplete',
+        parse: oneOf('completed', 'failed', 'incomplete'),
+      },
+      { flags: '--retransmitted', summary: 'Only messages of which packets were sent again' },
+      icrcMode,
+      json('Print one JSON object a message'),
+      { flags: '--csv', summary: 'Print CSV with a heading' },
+    ],
+    examples: [
+      ['messages trace.pcap', 'all messages'],
+      ['messages --outcome failed trace.pcap', 'those that failed, and why'],
+      ['messages --csv trace.pcap > messages.csv', 'for a spreadsheet'],
+    ],
+    load: () => import('./commands/messages.ts'),
+  },
+  {
     usage: 'report <file>',
     summary: 'Write an HTML report of a capture: findings, connections, plots, ladders, packets',
     description:
@@ -296,12 +354,7 @@ export const commands: readonly CommandSpec[] = [
         required: true,
       },
       { flags: '--title <text>', summary: "Instead of the file's name", parse: text },
-      {
-        flags: '--icrc <mode>',
-        summary: 'check: every ICRC; skip: none, which is quicker',
-        parse: oneOf('check', 'skip'),
-        fallback: 'check',
-      },
+      icrcMode,
       json('Print one JSON object about what was written'),
     ],
     examples: [

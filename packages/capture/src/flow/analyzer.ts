@@ -25,9 +25,15 @@ export interface PacketVerdict {
   repeatedFrame: boolean;
 }
 
+/** The two queue pairs of a message; −1 where the capture does not name one. */
+export interface MessageQps {
+  requester: number;
+  responder: number;
+}
+
 export interface FlowOptions {
   /** Called for each message at its end; of one connection and direction in the order of PSNs. */
-  readonly onMessage?: ((message: Message) => void) | undefined;
+  readonly onMessage?: ((message: Message, qps: MessageQps) => void) | undefined;
   /** Called for each packet. The verdict is one object, used again. */
   readonly onPacket?: ((packet: RocePacket, verdict: PacketVerdict) => void) | undefined;
 }
@@ -277,7 +283,7 @@ export class FlowAnalyzer {
     const message: Message = { id: link.nextMessage++, connection: link.id, from: half.from, ...made };
     if (message.latency !== undefined) half.latency.add(message.end, message.latency, message.id);
     this.#connections.keep(message);
-    this.#options.onMessage?.(message);
+    this.#options.onMessage?.(message, { requester: half.sourceQp, responder: half.destQp });
   }
 
   #join(half: Half, other: Half, pairing: Pairing, reason: string): void {

@@ -1,6 +1,7 @@
 /** What concerns the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
+
+import { counted } from '../report/units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
-import { many } from './wording.ts';
 
 export function captureFindings(connections: readonly Connection[], summary: CaptureSummary): Finding[] {
   const found: Finding[] = [];
@@ -34,7 +35,7 @@ export function captureFindings(connections: readonly Connection[], summary: Cap
       'damaged-packets',
       'warning',
       count,
-      `${many(count, 'RoCE packet')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
+      `${counted(count, 'RoCE packet')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
       'See them with roce dump; a snap length of 128 bytes shows all headers.',
     );
   }
@@ -44,7 +45,7 @@ export function captureFindings(connections: readonly Connection[], summary: Cap
       'capture-drops',
       'warning',
       dropped,
-      `The capturing system dropped ${many(dropped, 'packet')}: what looks lost may be just not captured`,
+      `The capturing system dropped ${counted(dropped, 'packet')}: what looks lost may be just not captured`,
       'Capture with larger buffers (tcpdump -B), or fewer bytes of each packet (-s 128).',
     );
   }
@@ -57,7 +58,7 @@ export function captureFindings(connections: readonly Connection[], summary: Cap
       'one-direction',
       'note',
       oneWay.length,
-      `${many(oneWay.length, 'connection')} with one direction only (${oneWay
+      `${counted(oneWay.length, 'connection')} with one direction only (${oneWay
         .slice(0, 5)
         .map(({ id }) => `#${id}`)
         .join(

@@ -1,7 +1,9 @@
 /** What ECN marks, CNPs, credits and ghost ACKs of one direction tell. */
+
+import { counted, formatDuration } from '../report/units.ts';
 import type { Finding } from './analysis.ts';
 import { finding, type Subject } from './findings.ts';
-import { duration, many, moment } from './wording.ts';
+import { moment } from './wording.ts';
 
 export function congestionFindings(subject: Subject): Finding[] {
   const { half, name } = subject;
@@ -15,14 +17,14 @@ export function congestionFindings(subject: Subject): Finding[] {
     const told =
       cnps === undefined
         ? 'no CNP came back'
-        : `${many(cnps.count, 'CNP')} came back${delay === undefined ? '' : `, ${duration(delay.p50)} after the mark (median)`}`;
+        : `${counted(cnps.count, 'CNP')} came back${delay === undefined ? '' : `, ${formatDuration(delay.p50)} after the mark (median)`}`;
     found.push(
       finding(
         subject,
         marked,
         'ecn-marked',
         cnps === undefined ? 'warning' : 'note',
-        `${name}: ${many(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${told}`,
+        `${name}: ${counted(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${told}`,
         cnps === undefined
           ? 'The receiver does not answer marks (DCQCN off, or rxe): the sender will not slow down.'
           : 'A queue on the way is past its ECN threshold: look for incast or a slower link.',
@@ -35,7 +37,7 @@ export function congestionFindings(subject: Subject): Finding[] {
         cnps,
         'cnp',
         'note',
-        `${name}: ${many(cnps.count, 'CNP')} against it, the first ${moment(cnps.start)}, and no mark in the capture`,
+        `${name}: ${counted(cnps.count, 'CNP')} against it, the first ${moment(cnps.start)}, and no mark in the capture`,
         'Marks are set behind the place of capture; some adapters also send a CNP with a NAK.',
       ),
     );
@@ -46,7 +48,7 @@ export function congestionFindings(subject: Subject): Finding[] {
       kind: 'ghost-acks',
       severity: 'note',
       connection: subject.connection.id,
-      text: `${name}: ${many(ghosts, 'ACK')} of what had been acknowledged before`,
+      text: `${name}: ${counted(ghosts, 'ACK')} of what had been acknowledged before`,
       hint: 'Harmless in itself: credit updates, or answers to packets that came twice.',
       start: peer.start,
       end: peer.end,

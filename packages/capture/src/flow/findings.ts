@@ -1,10 +1,12 @@
 /** What a reader of the capture should know, in sentences: worst first, each with what to check. */
+
+import { counted, formatDuration } from '../report/units.ts';
 import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
 import type { EventKind } from './events.ts';
 import { captureFindings } from './findings-capture.ts';
 import { congestionFindings } from './findings-congestion.ts';
 import type { Half, Link } from './half.ts';
-import { duration, flowName, many, moment } from './wording.ts';
+import { flowName, moment } from './wording.ts';
 
 /** A direction with what it is called and whose connection it is. */
 export interface Subject {
@@ -107,8 +109,8 @@ function failures(subject: Subject): Finding[] {
     severity: 'error',
     connection: connection.id,
     text: rnr
-      ? `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${many(last.retransmitted + 1, 'time')} and refused with RNR NAK each time; the last ${moment(last.end)}`
-      : `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${many(last.retransmitted + last.packets, 'packet')} in all and never answered; the last ${moment(last.end)}`,
+      ? `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${counted(last.retransmitted + 1, 'time')} and refused with RNR NAK each time; the last ${moment(last.end)}`
+      : `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${counted(last.retransmitted + last.packets, 'packet')} in all and never answered; the last ${moment(last.end)}`,
     hint: rnr
       ? 'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 is for ever) and min_rnr_timer.'
       : 'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
@@ -139,12 +141,12 @@ function retransmissions(subject: Subject): Finding[] {
   const parts = (Object.keys(CAUSE_WORDS) as RetransmitCause[]).flatMap((cause) => {
     const began = events.get(`go-back-${cause}`);
     if (began === undefined) return [];
-    const length = cause === 'timeout' ? ` of ${duration(began.most)}` : '';
+    const length = cause === 'timeout' ? ` of ${formatDuration(began.most)}` : '';
     return [`${began.count} after ${CAUSE_WORDS[cause]}${length} ${moment(began.start)}`];
   });
   const share = counts.requests > 0 ? (100 * counts.retransmitted) / counts.requests : 0;
-  const what = many(counts.goBacks, 'go-back-N event');
-  const again = many(counts.retransmitted, 'packet');
+  const what = counted(counts.goBacks, 'go-back-N event');
+  const again = counted(counts.retransmitted, 'packet');
   const timeouts = counts.retransmitCauses.timeout > 0;
   return [
     finding(
@@ -168,14 +170,14 @@ function notReady(subject: Subject): Finding[] {
   const waited =
     waits === undefined
       ? ''
-      : `; it waited ${duration(waits.mean * waits.count)} in all, ${duration(waits.max)} at most`;
+      : `; it waited ${formatDuration(waits.mean * waits.count)} in all, ${formatDuration(waits.max)} at most`;
   return [
     finding(
       { connection },
       events,
       'rnr',
       'warning',
-      `${name}: ${many(events.count, 'RNR NAK')} from ${moment(events.start)} on: the receiver had no receive posted${waited}`,
+      `${name}: ${counted(events.count, 'RNR NAK')}, the first ${moment(events.start)}: the receiver had no receive posted${waited}`,
       'Post more receives, or earlier (an SRQ with a limit event helps); min_rnr_timer of the receiver sets the wait.',
     ),
   ];
@@ -193,7 +195,7 @@ function losses(subject: Subject): Finding[] {
         gaps,
         'uc-loss',
         'warning',
-        `${name}: ${many(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC sends nothing again, so their messages are lost`,
+        `${name}: ${counted(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC sends nothing again, so their messages are lost`,
         'Packets are lost on the way, or the capture dropped them: compare with the counters of the capture and of the NICs.',
       ),
     );
@@ -206,7 +208,7 @@ function losses(subject: Subject): Finding[] {
         { ...missed, frames: [] },
         'capture-loss',
         'note',
-        `${name}: ${many(counts.missedByCapture, 'packet')} acknowledged but not in the capture, the first ${moment(missed.start)}: lost by the capture, not by the network`,
+        `${name}: ${counted(counts.missedByCapture, 'packet')} acknowledged but not in the capture, the first ${moment(missed.start)}: lost by the capture, not by the network`,
         'Capture with larger buffers (tcpdump -B), fewer bytes of each packet (-s 128), or on both ends.',
       ),
     );
@@ -219,7 +221,7 @@ function losses(subject: Subject): Finding[] {
         bad,
         'icrc-bad',
         'warning',
-        `${name}: ${many(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}; receivers drop them without a word`,
+        `${name}: ${counted(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}; receivers drop them without a word`,
         'Damaged on the way (cables, switch memory), or changed by something that rewrites headers (NAT, IP ID), or by the capture itself.',
       ),
     );
@@ -232,7 +234,7 @@ function losses(subject: Subject): Finding[] {
         repeated,
         'repeated-frames',
         'note',
-        `${name}: ${many(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, not sent twice`,
+        `${name}: ${counted(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, not sent twice`,
         'Usual for a mirror of more than one port; they are counted once.',
       ),
     );

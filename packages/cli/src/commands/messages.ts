@@ -1,0 +1,107 @@
+/** `roce messages`: each message of a capture as it ends. */
+import {
+  analyzeCapture,
+  formatDuration,
+  formatSeconds,
+  MESSAGE_CSV_HEADER,
+  type Message,
+  type MessageOutcome,
+  type MessageQps,
+  messageCsv,
+} from '@node-roce/capture';
+import { UsageError } from '../options.ts';
+import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { type Column, lineOf } from '../table.ts';
+import type { Terminal } from '../terminal.ts';
+
+interface Options {
+  qp?: number;
+  operation?: string;
+  outcome?: MessageOutcome;
+  retransmitted: boolean;
+  icrc: 'check' | 'skip';
+  json: boolean;
+  csv: boolean;
+}
+
+interface Row {
+  message: Message;
+  qps: MessageQps;
+}
+
+export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  const { icrc, json, csv } = options;
+  if (json && csv) throw Object.assign(new UsageError('--json or --csv, not both'), { command: 'messages' });
+  if (csv) terminal.line(MESSAGE_CSV_HEADER);
+  else if (!json) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
+  const { summary } = await analyzeCapture(sourceOf(file!, terminal), {
+    icrc: icrc === 'check',
+    signal: terminal.signal,
+    onMessage: (message, qps) => {
+      if (!isWanted(message, qps, options)) return;
+      if (json) terminal.json({ ...message, qps });
+      else if (csv) terminal.line(messageCsv(message));
+      else print({ message, qps }, terminal);
+    },
+    onProgress: progressOf(terminal),
+  });
+  if (summary.damage === undefined) return 0;
+  terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file!)}: ${summary.damage}`);
+  return 1;
+}
+
+function isWanted(message: Message, { requester, responder }: MessageQps, options: Options): boolean {
+  const { qp, operation, outcome, retransmitted } = options;
+  return (
+    (qp === undefined || qp === requester || qp === responder) &&
+    (operation === undefined || message.operation.includes(operation.toUpperCase())) &&
+    (outcome === undefined || message.outcome === outcome) &&
+    (!retransmitted || message.retransmitted > 0)
+  );
+}
+
+function print(row: Row, terminal: Terminal): void {
+  const line = lineOf(
+    COLUMNS,
+    COLUMNS.map(({ value }) => value(row)),
+    WIDTHS,
+  );
+  const { outcome } = row.message;
+  const { red, yellow } = terminal.colors;
+  terminal.line(outcome === 'failed' ? red(line) : outcome === 'incomplete' ? yellow(line) : line);
+}
+
+const qpn = (number: number): string => (number < 0 ? '?' : `0x${number.toString(16)}`);
+
+// The rows are printed as they come, so the widths are those that nearly all fit in.
+const TABLE: readonly (Column<Row> & { width: number })[] = [
+  { heading: '#', width: 3, right: true, value: ({ message }) => String(message.connection) },
+  { heading: 'message', width: 7, right: true, value: ({ message }) => String(message.id) },
+  {
+    heading: 'queue pairs',
+    width: 15,
+    value: ({ qps }) => `${qpn(qps.requester)} → ${qpn(qps.responder)}`,
+  },
+  { heading: 'operation', width: 19, value: ({ message }) => message.operation },
+  { heading: 'bytes', width: 10, right: true, value: ({ message }) => String(message.bytes ?? '?') },
+  { heading: 'first PSN', width: 9, right: true, value: ({ message }) => String(message.firstPsn) },
+  { heading: 'packets', width: 7, right: true, value: ({ message }) => String(message.packets) },
+  { heading: 'again', width: 5, right: true, value: ({ message }) => String(message.retransmitted) },
+  { heading: 'frame', width: 7, right: true, value: ({ message }) => String(message.firstFrame) },
+  { heading: 'start, s', width: 10, right: true, value: ({ message }) => formatSeconds(message.start) },
+  {
+    heading: 'latency',
+    width: 8,
+    right: true,
+    value: ({ message: { latency } }) => (latency === undefined ? '-' : formatDuration(latency)),
+  },
+  {
+    heading: 'outcome',
+    width: 9,
+    value: ({ message: { outcome, failure } }) =>
+      failure === undefined ? outcome : `${outcome}: ${failure}`,
+  },
+];
+const COLUMNS: readonly Column<Row>[] = TABLE;
+const HEADINGS = TABLE.map(({ heading }) => heading);
+const WIDTHS = TABLE.map(({ width }) => width);
