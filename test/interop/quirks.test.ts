@@ -1,6 +1,6 @@
 /**
- * Quirks of rxe that no capture shows, each as it happens (docs/quirks.md). What goes to UC and UD here are packets of the
- * model's making, one by one: no requester of ours is in the way.
+ * Quirks of rxe that no fixture shows, each as it happens (docs/quirks.md). What goes to UC and UD here are packets of
+ * the model's making, one by one: no requester of ours is in the way.
  */
 import { type Link, openUdpLink } from '@node-roce/link';
 import { encodePacket, type ModelPacket } from '@node-roce/sim';
@@ -8,14 +8,16 @@ import { Fragment, RegionTable, Tx, TxBatch } from '@node-roce/transport';
 import { gidFromText, Opcode, type OpcodeName } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { VerbsAgent } from './harness/agent.ts';
-import { gidHex, LinkUp, QKEY } from './harness/connect.ts';
+import { Ends, gidHex, LinkUp, QKEY } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
+import { WireCapture } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 const OUR_QPN = 0x77;
 const LOC_QP_OP_ERR = 2;
 const FLUSHED = 5;
+const REM_INV_REQ_ERR = 9;
 
 /** Sends packets as they are, from the BTH through the pad. */
 class Sender {
@@ -71,19 +73,21 @@ describe('unreliable', () => {
   });
   afterAll(() => link.close());
 
-  /** A queue pair of rxe's in RTR, with receives of so many bytes. */
-  async function receiver(agent: VerbsAgent, type: 'UC' | 'UD', receives: number[]) {
-    const { qp, qpn } = await agent.call<{ qp: number; qpn: number }>('qp', { type });
+  /** A queue pair of rxe's in RTR, with receives of so many bytes, of its own or of an SRQ's. */
+  async function receiver(agent: VerbsAgent, type: 'UC' | 'UD', receives: number[], shared = false) {
+    const { srq } = shared ? await agent.call<{ srq: number }>('srq', { max_wr: 16 }) : {};
+    const { qp, qpn } = await agent.call<{ qp: number; qpn: number }>('qp', { type, srq });
     const key = type === 'UC' ? { access: 'REMOTE_WRITE' } : { qkey: QKEY };
     await agent.call('modify_qp', { qp, state: 'INIT', pkey_index: 0, port: 1, ...key });
     const dgid = gidHex(address.hostIp4);
     const way = { path_mtu: 1024, dest_qpn: OUR_QPN, rq_psn: 100, dgid };
     await agent.call('modify_qp', { qp, state: 'RTR', ...(type === 'UC' ? way : {}) });
-    const { mr } = await agent.mr({ size: 65_536, access: 'LOCAL_WRITE' });
+    const region = await agent.mr({ size: 65_536, access: 'LOCAL_WRITE,REMOTE_WRITE' });
     for (const [wr_id, bytes] of receives.entries()) {
-      await agent.call('post_recv', { qp, wr_id, sge: `${mr}:${wr_id * 4096}:${bytes}` });
+      const queue = srq === undefined ? { qp } : { srq };
+      await agent.call('post_recv', { ...queue, wr_id, sge: `${region.mr}:${wr_id * 4096}:${bytes}` });
     }
-    return { qp, qpn };
+    return { qp, qpn, region };
   }
 
   test('messageAfterABrokenOneIsLost', async () => {
@@ -98,13 +102,35 @@ describe('unreliable', () => {
     agent.close();
   });
 
+  test('deafAfterABrokenMessage: a WRITE', async () => {
+    const agent = await VerbsAgent.start(guest);
+    const { qp, qpn, region } = await receiver(agent, 'UC', [4096, 4096]);
+    const reth = { va: region.address + 32_768n, rkey: region.rkey, length: 2048 };
+    sender.send({ ...packet('UC_RDMA_WRITE_FIRST', qpn, 100, 1024), reth });
+    // 101 is lost; what follows are whole messages.
+    for (let psn = 102; psn < 110; psn++) sender.send(packet('UC_SEND_ONLY', qpn, psn, 4));
+    expect(await agent.poll(1, 500)).toEqual([]);
+    expect(await agent.call('query_qp', { qp })).toMatchObject({ state: 'RTR', rqPsn: 101 });
+    agent.close();
+  });
+
+  test('deafAfterABrokenMessage: a SEND into an SRQ', async () => {
+    const agent = await VerbsAgent.start(guest);
+    const { qp, qpn } = await receiver(agent, 'UC', [4096, 4096, 4096], true);
+    sender.send(packet('UC_SEND_FIRST', qpn, 100, 1024));
+    for (let psn = 102; psn < 110; psn++) sender.send(packet('UC_SEND_ONLY', qpn, psn, 4));
+    // The broken message's receive completes in error, as the specification has it (§9.9.3, class E).
+    expect(await agent.poll(2, 500)).toMatchObject([{ wrId: 0, status: REM_INV_REQ_ERR }]);
+    expect(await agent.call('query_qp', { qp })).toMatchObject({ state: 'RTR', rqPsn: 101 });
+    agent.close();
+  });
+
   test.each(['UC', 'UD'] as const)('shortReceiveIsOperationalError: %s', async (type) => {
     const agent = await VerbsAgent.start(guest);
     const { qp, qpn } = await receiver(agent, type, [41, 4096]);
     // By the specification it is dropped, and the queue pair lives.
     sender.send(packet(`${type}_SEND_ONLY`, qpn, 100, 42));
-    const completions = await agent.poll(2, 1000);
-    expect(completions).toMatchObject([
+    expect(await agent.poll(2, 1000)).toMatchObject([
       { wrId: 0, status: LOC_QP_OP_ERR },
       { wrId: 1, status: FLUSHED },
     ]);
@@ -145,4 +171,75 @@ test('localInvalidateIsOperationError', async () => {
   expect(mw).toBeGreaterThanOrEqual(0);
   await agent.call('post_send', { qp: theirQp, opcode: 'LOCAL_INV', wr_id: 1, invalidate_rkey: rkey });
   expect(await agent.poll()).toMatchObject([{ wrId: 1, status: LOC_QP_OP_ERR }]);
+});
+
+test('failedInvalidateIsAcknowledged', async () => {
+  await using link = await LinkUp.make(guest);
+  const { agent, qp, cq, theirQp } = link;
+  const { rkey } = await agent.mr({ size: 4096, access: 'LOCAL_WRITE,REMOTE_WRITE' });
+  for (const wr_id of [7, 8]) await agent.call('post_recv', { qp: theirQp, wr_id });
+  const capture = await WireCapture.start(address);
+  // A region's key, not a window's: by the specification, NAK 0x62.
+  qp.postSend({ wrId: 1, opcode: 'SEND_WITH_INV', invalidateRkey: rkey, signaled: true });
+  expect(await cq.next()).toMatchObject({ wrId: 1n, status: 'SUCCESS' });
+  expect(await agent.poll(2)).toMatchObject([
+    { wrId: 7, status: REM_INV_REQ_ERR },
+    { wrId: 8, status: FLUSHED },
+  ]);
+  expect(await agent.call('query_qp', { qp: theirQp })).toMatchObject({ state: 'ERR' });
+  const [, answer] = await capture.stop();
+  expect([answer.opcode, answer.payload[12]]).toEqual([0x11, 0x1f]);
+  capture.discard();
+});
+
+test('lastWqeReachedIsNotRaised', async () => {
+  await using ends = await Ends.open(guest);
+  const { agent } = ends;
+  const { srq } = await agent.call<{ srq: number }>('srq', { max_wr: 8 });
+  const { theirQp } = await ends.connect({ theirs: { srq } });
+  await agent.call('modify_qp', { qp: theirQp, state: 'ERR' });
+  expect(await agent.call('async_event', { timeout: 1000 })).toEqual({});
+});
+
+test('topBitQkeyIsSent', async () => {
+  await using ends = await Ends.open(guest);
+  const { agent, cq } = ends;
+  const { qp, theirQp, theirAh } = await ends.datagrams({ qkey: [0x8000_0001, 0x1234] });
+  const ours = await ends.memory(100);
+  qp.postRecv({ wrId: 1, sgList: [{ mr: ours.mr }] });
+  // By the specification this sends 0x1234, which our queue pair would not take.
+  const ud = { ah: theirAh, remote_qpn: qp.qpNum, remote_qkey: 0x8000_0001 };
+  await agent.call('post_send', { qp: theirQp, opcode: 'SEND', ...ud });
+  expect(await agent.poll()).toMatchObject([{ status: 0 }]);
+  expect(await cq.next()).toMatchObject({ wrId: 1n, status: 'SUCCESS' });
+});
+
+test.each(['UC', 'UD'] as const)('sendErrorIsFatal: %s', async (type) => {
+  await using ends = await Ends.open(guest);
+  const { agent } = ends;
+  const { qp, theirQp } = type === 'UC' ? await ends.connect({ type }) : await ends.datagrams();
+  const { ah } = await agent.call<{ ah: number }>('ah', { dgid: ends.dgid });
+  const { mr } = await agent.mr({ size: 64, access: 'LOCAL_WRITE' });
+  await agent.call('post_recv', { qp: theirQp, wr_id: 7 });
+  const ud = type === 'UD' ? { ah, remote_qpn: qp.qpNum, remote_qkey: QKEY } : {};
+  // A key that is none: by the specification LOC_PROT_ERR and SQE, where receives go on.
+  await agent.call('post_send', { qp: theirQp, wr_id: 1, opcode: 'SEND', sge: `${mr}:0:10:0xbad00`, ...ud });
+  expect(await agent.poll(2)).toMatchObject([
+    { wrId: 1, status: LOC_QP_OP_ERR },
+    { wrId: 7, status: FLUSHED },
+  ]);
+  expect(await agent.call('query_qp', { qp: theirQp })).toMatchObject({ state: 'ERR' });
+});
+
+test('a datagram longer than the MTU: rxe says it was sent, and sends nothing', async () => {
+  await using ends = await Ends.open(guest);
+  const { agent } = ends;
+  const { qp, theirQp, theirAh } = await ends.datagrams();
+  const { mr } = await agent.mr({ size: 8192, access: 'LOCAL_WRITE' });
+  const capture = await WireCapture.start(address);
+  const ud = { ah: theirAh, remote_qpn: qp.qpNum, remote_qkey: QKEY };
+  await agent.call('post_send', { qp: theirQp, wr_id: 1, opcode: 'SEND', sge: `${mr}:0:4097`, ...ud });
+  expect(await agent.poll()).toMatchObject([{ wrId: 1, status: 0 }]);
+  expect(await capture.stop()).toEqual([]);
+  capture.discard();
 });

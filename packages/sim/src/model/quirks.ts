@@ -12,7 +12,7 @@ export interface Quirk {
   clause: string;
   /** What rxe does instead. */
   rxe: string;
-  /** Fixtures in which it shows; none: known from the driver's source only. */
+  /** Fixtures in which it shows; none: it shows in test/interop/quirks.test.ts, on the real rxe. */
   captures: readonly string[];
 }
 
@@ -59,6 +59,27 @@ export const QUIRKS = {
     rxe: 'UC: the FIRST or ONLY that ends a message of which packets are missing is dropped too (do_class_d1e_error).',
     captures: [],
   },
+  deafAfterABrokenMessage: {
+    side: 'responder',
+    rule: '§9.8.2.2',
+    clause: 'checkUcSequence',
+    rxe: 'UC: after a WRITE of which packets are missing, or any such message on an SRQ, nothing is received any more.',
+    captures: [],
+  },
+  failedInvalidateIsAcknowledged: {
+    side: 'responder',
+    rule: '§9.4.1.1',
+    clause: 'executeInvalidate',
+    rxe: 'A SEND whose invalidation fails is acknowledged; its receive completes REM_INV_REQ_ERR and the queue pair ends.',
+    captures: [],
+  },
+  lastWqeReachedIsNotRaised: {
+    side: 'responder',
+    rule: '§11.6.3',
+    clause: 'noteLastWqe',
+    rxe: 'A queue pair with an SRQ that goes to the error state raises no QP_LAST_WQE_REACHED.',
+    captures: [],
+  },
   timerRoundedDown: {
     side: 'requester',
     rule: '§9.7.6.1.3',
@@ -78,6 +99,20 @@ export const QUIRKS = {
     rule: '§11.6.2',
     clause: 'executeLocalInvalidate',
     rxe: 'A LOCAL_INV that fails completes with LOC_QP_OP_ERR, not MW_BIND_ERR (rxe_do_local_ops in rxe_req.c).',
+    captures: [],
+  },
+  topBitQkeyIsSent: {
+    side: 'requester',
+    rule: '§10.2.5',
+    clause: 'effectiveQkey',
+    rxe: 'A Q_Key whose top bit is set is sent as it is, not the queue pair’s own in its place.',
+    captures: [],
+  },
+  sendErrorIsFatal: {
+    side: 'requester',
+    rule: '§10.3.1.6',
+    clause: 'stopSending',
+    rxe: 'UC and UD: a send that fails on its own side is LOC_QP_OP_ERR and ends the queue pair: ERR, not SQE.',
     captures: [],
   },
   gsiAsksForAcks: {
