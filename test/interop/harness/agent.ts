@@ -14,6 +14,8 @@ export interface AgentCompletion {
   byteLen?: number;
   imm?: number;
   invalidatedRkey?: number;
+  srcQp?: number;
+  flags?: string[];
 }
 
 export class VerbsAgent {

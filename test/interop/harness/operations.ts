@@ -16,12 +16,16 @@ export const OPERATIONS: readonly Operation[] = [
 /** A region in the guest. */
 export type TheirRegion = Awaited<ReturnType<Ends['agent']['mr']>>;
 
-/** Asks again until it is so, for two seconds. */
-export async function eventually(check: () => boolean | Promise<boolean>, what: string): Promise<void> {
-  for (const end = performance.now() + 2000; performance.now() < end; await sleep(5)) {
+/** Asks again until it is so, for so many milliseconds. */
+export async function eventually(
+  check: () => boolean | Promise<boolean>,
+  what: string,
+  patience = 2000,
+): Promise<void> {
+  for (const end = performance.now() + patience; performance.now() < end; await sleep(5)) {
     if (await check()) return;
   }
-  throw new Error(`not within 2 s: ${what}`);
+  throw new Error(`not within ${patience} ms: ${what}`);
 }
 
 const writes = (operation: Operation) => operation.startsWith('RDMA_WRITE');
