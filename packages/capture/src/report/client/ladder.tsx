@@ -1,11 +1,11 @@
 /** The ladder in the page: filters, zoom, pages of packets, and the chosen packet beside it. */
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
-import type { LadderPacket } from '../../flow/analysis.ts';
+import type { Endpoint, LadderPacket } from '../../flow/analysis.ts';
 import { filterLadder, kindNames, kindOf, PACKET_KINDS, type PacketKind } from '../../ladder/kind.ts';
 import { usualGap } from '../../ladder/layout.ts';
 import { type LadderOptions, ladderColumns, packetId, renderLadder } from '../../ladder/render.ts';
 import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
-import { formatCount, formatEndpoint } from '../units.ts';
+import { formatCount, formatEndpoint, formatQp } from '../units.ts';
 import { PacketDetails } from './packet.tsx';
 import type { Action, View } from './state.ts';
 import { Pager } from './table.tsx';
@@ -14,13 +14,15 @@ import { useWidth } from './width.ts';
 /** Packets drawn at a time. */
 const PAGE = 250;
 /** … and in one SVG. */
-const CHUNK = 12;
+const CHUNK = 8;
 /** Pixels a packet; the first two show no text. */
 const ROW_HEIGHTS = [6, 12, 20, 26, 36] as const;
 const USUAL_ZOOM = 3;
 /** What Page Up and Page Down skip. */
 const LEAP = 15;
 const LEAST_WIDTH = 640;
+/** Between the lifelines; narrower ladders name the queue pairs only. */
+const LEAST_FOR_ADDRESSES = 420;
 
 interface Props {
   connection: ReportConnection;
@@ -254,6 +256,7 @@ function Names({ connection: { a, b }, width }: { connection: ReportConnection; 
   const { frame, time, left, right } = ladderColumns(width);
   // On paper the ladder gets another width: all of it scales.
   const part = (x: number) => `${(100 * x) / width}%`;
+  const nameOf = right - left < LEAST_FOR_ADDRESSES ? ({ qpn }: Endpoint) => formatQp(qpn) : formatEndpoint;
   return (
     <div class="ladder-names" style={`width:${width}px`} role="presentation">
       <span class="faint" style={`right:${part(width - frame)}`}>
@@ -263,10 +266,10 @@ function Names({ connection: { a, b }, width }: { connection: ReportConnection; 
         Seconds
       </span>
       <span style={`left:${part(left)}`}>
-        <b>A</b> {formatEndpoint(a)}
+        <b>A</b> {nameOf(a)}
       </span>
       <span style={`right:${part(width - right)}`}>
-        {formatEndpoint(b)} <b>B</b>
+        {nameOf(b)} <b>B</b>
       </span>
     </div>
   );
