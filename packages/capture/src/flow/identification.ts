@@ -13,6 +13,8 @@ export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2, LATE: 3 } as const;
 
 /** Packets back that a repetition is found: those with the last so many Identifications. */
 const PLACES = 256;
+/** So many packets say nothing yet of how often Identifications go back. */
+const FEW = 64;
 /** Requests back that one which was overtaken is held against. */
 const REQUESTS = 128;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
@@ -69,7 +71,7 @@ export class Identifications {
     }
     this.#backward++;
     // Random ones go back half of the time; reordering is rarer.
-    if (this.#backward * 8 > this.#packets) return IdOrder.UNKNOWN;
+    if (this.#backward * 8 > this.#packets + FEW) return IdOrder.UNKNOWN;
     const known = Math.min(this.#sentCount, REQUESTS);
     for (let i = 0; i < known; i++) {
       if (this.#sentEnds[i] > psn && isAfter(ipId, this.#sentIds[i])) return IdOrder.OLDER;

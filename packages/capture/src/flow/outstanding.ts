@@ -13,10 +13,8 @@ export const EntryFlags = {
   /** Answered, though never seen: counted as missed by the capture. */
   MISSED: 2,
   ACK_REQ: 4,
-  /** What was seen of it was sent again; the first sending was not seen. */
-  RESENT: 16,
   /** Came late, when a NAK had asked for it: it will come once more. */
-  AWAITED: 32,
+  AWAITED: 16,
   /** No packet of its own: a READ before it, seen late, takes its PSN. */
   COVERED: 8,
 } as const;

@@ -236,14 +236,8 @@ export class Requester {
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
       this.#fill(entry, slot, packet);
-      if (again) out.flags[slot] |= EntryFlags.RESENT;
-      else if (this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
+      if (!again && this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
       return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
-    }
-    if (idOrder === IdOrder.OLDER && (out.flags[slot] & EntryFlags.RESENT) !== 0) {
-      // The first one at last, late; what was seen before it was sent after it.
-      out.flags[slot] &= ~EntryFlags.RESENT;
-      return Taken.NEW;
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
