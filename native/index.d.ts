@@ -336,6 +336,32 @@ export class Capture {
   close(): void;
 }
 
+/** What happened to an interface. */
+export interface InterfaceChange {
+  /**
+   * `up`, `down`: whether it runs, as of now; may be said again without a change. `added`, `removed`: an address, usable from now on
+   * or no longer. `overrun`: more happened than the kernel could keep; look at the interface anew.
+   */
+  kind: 'up' | 'down' | 'added' | 'removed' | 'overrun';
+  /** In figures, without scope. */
+  address?: string;
+}
+
+/**
+ * Hears from the kernel what happens to one interface (rtnetlink(7)); no privilege is needed. It watches until
+ * it is closed, and keeps no event loop alive. An interface that is made anew under its name is the same.
+ */
+export class InterfaceWatcher {
+  /**
+   * @param options.onWake called in the event loop when there is something to read; an exception in it is uncaught
+   * @throws an Error with `code` 'ENODEV' where there is no such interface
+   */
+  constructor(options: { interface: string; onWake: () => void });
+  /** What has happened since the last call, in order; nothing once closed. */
+  read(): InterfaceChange[];
+  close(): void;
+}
+
 /**
  * Copies payload from a slab into regions: `count` entries of `Copy` in `list`, in order.
  * @returns the index of the first entry that is out of bounds, at which it stopped; `count` if none is

@@ -30,6 +30,7 @@ export const {
   Port,
   Wake,
   IdWindow,
+  InterfaceWatcher,
   copyBatch,
   crc32,
   crc32Copy,

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "capture.h"
+#include "interface_watcher.h"
 #include "layout.h"
 #include "port.h"
 #include "socket.h"
@@ -87,6 +88,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   Socket::define(env, exports);
   Port::define(env, exports);
   Capture::define(env, exports);
+  InterfaceWatcher::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
   exports.Set("now", Napi::Function::New<now>(env, "now"));

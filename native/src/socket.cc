@@ -91,8 +91,7 @@ Socket::Socket(const Napi::CallbackInfo& info) : ObjectWrap(info) {
   wanted.receive = options.boolean("receive", true);
   wanted.device = options.string("device", "");
   if (wanted.device.size() >= IF_NAMESIZE) throw rangeError(env, "device must be a name of an interface");
-  const std::string multicastInterface = options.string("multicastInterface", "");
-  if (!multicastInterface.empty()) wanted.multicastInterface = interfaceIndexOf(env, multicastInterface);
+  wanted.multicastInterface = options.string("multicastInterface", "");
 
   try {
     socket_ = std::make_shared<UdpSocket>(wanted);

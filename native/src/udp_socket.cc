@@ -90,7 +90,8 @@ void UdpSocket::configure() {
 }
 
 void UdpSocket::chooseMulticastInterface() {
-  const uint32_t wanted = options_.multicastInterface;
+  const uint32_t wanted = if_nametoindex(options_.multicastInterface.c_str());
+  if (wanted == 0 && !options_.multicastInterface.empty()) throw SystemFailure{errno, "if_nametoindex"};
   if (local_.isV6()) {
     const uint32_t index = wanted != 0 ? wanted : local_.scope();
     if (index != 0) set(IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(index));

@@ -30,9 +30,9 @@ struct SocketOptions {
   bool receive = true;
   /// A network device to be bound to; empty for none.
   std::string device;
-  /// Index of the interface that packets to groups leave by; 0: the one that has the local address (IPv4) or
-  /// that its scope names, else what the routes say.
-  uint32_t multicastInterface = 0;
+  /// Name of the interface that packets to groups leave by, whatever index it has when a socket is opened;
+  /// empty: the one that has the local address (IPv4) or that its scope names, else what the routes say.
+  std::string multicastInterface;
 };
 
 class UdpSocket {

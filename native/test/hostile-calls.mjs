@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import * as addon from '../index.js';
 
 const seed = Number(process.argv[2] ?? 1);
-const { Capture, Socket, Port, IdWindow } = addon;
+const { Capture, InterfaceWatcher, Socket, Port, IdWindow } = addon;
 const kinds = new Set([
   'ERR_INVALID_ARG_TYPE',
   'ERR_OUT_OF_RANGE',
@@ -90,6 +90,7 @@ const strange = fc.constantFrom(
   Object.create(Socket.prototype),
   Object.create(Port.prototype),
   Object.create(Capture.prototype),
+  Object.create(InterfaceWatcher.prototype),
   new Date(),
   Number,
 );
@@ -211,7 +212,7 @@ assert(
 );
 
 // Constructors.
-for (const Class of [Socket, Port, IdWindow, Capture]) {
+for (const Class of [Socket, Port, IdWindow, Capture, InterfaceWatcher]) {
   attempt(() => Class());
   assert(
     fc.array(any, { maxLength: 2 }),
@@ -233,9 +234,10 @@ assert(
   },
   300,
 );
+const interfaceName = fc.oneof({ weight: 4, arbitrary: fc.constant('lo') }, fc.string(), strange);
 const captureOptions = fc.record(
   {
-    interface: fc.oneof({ weight: 4, arbitrary: fc.constant('lo') }, fc.string(), strange),
+    interface: interfaceName,
     snapLength: fc.oneof(fc.constantFrom(64, 96, 65_536), number, strange),
     promiscuous: fc.oneof(fc.boolean(), strange),
     mirrors: fc.oneof(fc.boolean(), strange),
@@ -257,6 +259,24 @@ assert(
   100,
 );
 assert(
+  fc.record(
+    {
+      interface: interfaceName,
+      onWake: fc.oneof(
+        fc.constant(() => {}),
+        strange,
+      ),
+    },
+    { requiredKeys: [] },
+  ),
+  (options) => {
+    const watcher = attempt(() => new InterfaceWatcher(options));
+    attempt(() => watcher?.read());
+    watcher?.close();
+  },
+  100,
+);
+assert(
   portOptions,
   (options) => {
     attempt(() => new Port(options))?.close();
@@ -267,7 +287,7 @@ assert(
 // Methods, on the right object, on wrong ones, and after close.
 const methods = (Class) =>
   Object.getOwnPropertyNames(Class.prototype).filter((name) => name !== 'constructor');
-for (const Class of [Socket, Port, IdWindow, Capture]) {
+for (const Class of [Socket, Port, IdWindow, Capture, InterfaceWatcher]) {
   for (const name of methods(Class)) {
     const { get, value } = Object.getOwnPropertyDescriptor(Class.prototype, name);
     const method = get ?? value;

@@ -22,8 +22,10 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import {
+  EMPTY_GID,
   type GidEntry,
   Icrc,
+  isEmptyGid,
   NO_PEER,
   RX_SLOT_WORDS,
   Rx,
@@ -34,6 +36,7 @@ import {
 } from '@node-roce/transport';
 import {
   BTH_BYTES,
+  gidEquals,
   gidFromText,
   gidToIpText,
   ICRC_BYTES,
@@ -104,7 +107,7 @@ export class DgramLink implements Link {
   readonly kind = 'dgram';
   readonly needsEventLoop = true;
   readonly port: number;
-  readonly gids: readonly GidEntry[];
+  readonly gids: GidEntry[];
   readonly activeMtu: number;
   readonly receiveBuffer: number;
   readonly interface: NetworkInterface;
@@ -162,6 +165,15 @@ export class DgramLink implements Link {
         this.#stats.receiveErrors++;
       });
     }
+  }
+
+  /** Of the addresses that it was opened with: a new one takes until a socket is bound, and is not waited for. */
+  setAddress(address: string, present: boolean): boolean {
+    const gid = gidFromText(address);
+    const index = this.#locals.findIndex((local) => gidEquals(local.gid, gid));
+    if (index < 0 || isEmptyGid(this.gids[index]) !== present) return false;
+    this.gids[index] = present ? { gid, address, type: 'RoCE v2' } : EMPTY_GID;
+    return true;
   }
 
   get limitations(): readonly string[] {

@@ -12,4 +12,10 @@ export { createRandom, type Random } from './random.ts';
 export { TracerLink } from './tracer.ts';
 // The class itself is behind `openUdpLink`, so that this package works without the addon.
 export type { UdpLink, UdpLinkOptions } from './udp.ts';
+export {
+  type InterfaceEvent,
+  type InterfaceWatch,
+  type WatchOptions,
+  watchInterface,
+} from './watch-interface.ts';
 export { LinkWrapper } from './wrapper.ts';

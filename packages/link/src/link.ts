@@ -5,7 +5,10 @@ import type { NetworkInterface } from './interfaces.ts';
 export interface Link extends PeerTable {
   /** `udp`, `memory`, …; a wrapper says what it wraps: `tracer(udp)`. */
   readonly kind: string;
-  /** Local addresses; an index here is an index of the GID table. */
+  /**
+   * Local addresses; an index here is an index of the GID table. `setAddress` changes entries in place; one that
+   * stands for no address now has 16 zero bytes for its GID.
+   */
   readonly gids: readonly GidEntry[];
   /** The network interface behind it, as it was when the link was opened, if there is one. */
   readonly interface?: NetworkInterface;
@@ -46,6 +49,13 @@ export interface Link extends PeerTable {
   /** Whether a watched link keeps the process alive. */
   ref(): void;
   unref(): void;
+
+  /**
+   * The interface got an address, or lost it: the GID table follows. An address that comes back has its old index.
+   * A link that was opened for some addresses takes no others. Absent where addresses do not change.
+   * @returns whether the table changed
+   */
+  setAddress?(address: string, present: boolean): boolean;
 
   /** Counts under names of the link's own. */
   stats(): Record<string, number>;

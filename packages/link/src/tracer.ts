@@ -112,7 +112,7 @@ export class TracerLink extends LinkWrapper {
       const w = i * RX_SLOT_WORDS;
       const { slots, slab } = batch;
       const local = slots[w + Rx.LOCAL];
-      const destination = this.gids[local]?.gid ?? this.#groups.get(local);
+      const destination = this.#groups.get(local) ?? this.gids[local]?.gid;
       if (!destination || !this.#hasRoom()) continue;
       const start = slots[w + Rx.OFFSET];
       const end = start + slots[w + Rx.LENGTH];

@@ -6,7 +6,9 @@ import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
 import {
   Copy,
   type CopyBatch,
+  EMPTY_GID,
   type GidEntry,
+  isEmptyGid,
   RoceBug,
   type RxBatch,
   type TxBatch,
@@ -15,6 +17,7 @@ import {
   gidEquals,
   gidFromText,
   gidToIpText,
+  gidToText,
   isIpv4Mapped,
   isLinkLocal,
   ROCE_UDP_PORT,
@@ -57,13 +60,17 @@ const copy: CopyBatch = (slab, regions, list, count) => {
 export class UdpLink implements Link {
   readonly kind = 'udp';
   readonly port: number;
-  readonly gids: readonly GidEntry[];
   readonly activeMtu: number;
   readonly receiveBuffer: number;
   readonly copy = copy;
   readonly interface: NetworkInterface;
   readonly #native: Port;
   readonly #sockets: Socket[] = [];
+  /** Local indices of the addresses that have a socket, by the text of their GID. */
+  readonly #locals = new Map<string, number>();
+  readonly #gids: GidEntry[] = [];
+  /** Opened for the interface as a whole: an address that it gets is taken. */
+  readonly #whole: boolean;
   /** Groups joined, by local index. */
   readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
   readonly #receiving: { receiveBuffer: number; gro: boolean };
@@ -82,21 +89,48 @@ export class UdpLink implements Link {
       udpChecksum: !options.zeroChecksum,
       gso: offload && !options.zeroChecksum,
     });
-    const gids: GidEntry[] = [];
+    this.#whole = options.address === undefined;
     try {
-      for (const address of addresses) {
-        const gid = gidFromText(address);
-        const socket = this.#open(gid, address);
-        this.#sockets.push(socket);
-        this.#native.addLocal(socket);
-        gids.push({ gid, address, type: 'RoCE v2' });
-      }
+      for (const address of addresses) this.#addLocal(address);
     } catch (error) {
       this.#closeAll();
       throw error;
     }
-    this.gids = gids;
     this.receiveBuffer = Math.min(...this.#sockets.map((s) => s.receiveBuffer));
+  }
+
+  get gids(): readonly GidEntry[] {
+    return this.#gids;
+  }
+
+  /** Opens a socket on an address and gives it an entry. @throws what the kernel says */
+  #addLocal(address: string): void {
+    const gid = gidFromText(address);
+    const socket = this.#open(gid, address);
+    this.#sockets.push(socket);
+    const index = this.#native.addLocal(socket);
+    this.#locals.set(gidToText(gid), index);
+    // A group may have the index between.
+    while (this.#gids.length < index) this.#gids.push(EMPTY_GID);
+    this.#gids[index] = { gid, address, type: 'RoCE v2' };
+  }
+
+  setAddress(address: string, present: boolean): boolean {
+    const gid = gidFromText(address);
+    const index = this.#locals.get(gidToText(gid));
+    if (index === undefined) {
+      if (!present || !this.#whole) return false;
+      try {
+        this.#addLocal(address);
+        return true;
+      } catch {
+        return false; // Another program has the port there.
+      }
+    }
+    if (isEmptyGid(this.#gids[index]) !== present) return false;
+    // The socket stays open: it works again as soon as its address is back.
+    this.#gids[index] = present ? { gid, address, type: 'RoCE v2' } : EMPTY_GID;
+    return true;
   }
 
   #open(gid: Uint8Array, address: string): Socket {

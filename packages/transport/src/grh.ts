@@ -5,6 +5,7 @@
  */
 import { ICRC_BYTES, IpProtocol, internetChecksum, setU16, setU32, UDP_BYTES } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx } from './batch.ts';
+import { EMPTY_GID } from './control.ts';
 import type { Core } from './core.ts';
 import type { InboundPacket } from './inbound.ts';
 
@@ -18,7 +19,8 @@ export function writeGrh(grh: Uint8Array, core: Core, { batch, index }: InboundP
   const { slots, sources } = batch;
   const w = index * RX_SLOT_WORDS;
   const local = slots[w + Rx.LOCAL];
-  const destination = local < core.gids.length ? core.gids[local].gid : core.addresses.groupGid(local);
+  const own = core.gids[local];
+  const destination = own !== undefined && own !== EMPTY_GID ? own.gid : core.addresses.groupGid(local);
   const following = UDP_BYTES + slots[w + Rx.LENGTH] + ICRC_BYTES;
   const s = index * 16;
   grh.fill(0);

@@ -1,7 +1,7 @@
 /** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
 import { PATH_MTUS } from '@node-roce/wire';
 import { Access, QP_STATES, type QpState } from './constants.ts';
-import type { DeviceLimits, GidEntry, QpAttr, QpQuery } from './control.ts';
+import { type DeviceLimits, type GidEntry, isEmptyGid, type QpAttr, type QpQuery } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { QueuePair } from './qp.ts';
 import { type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
@@ -97,6 +97,9 @@ export function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: re
     }
   }
   if (attr.portNum !== 1) throw invalid('ahAttr.portNum', `no port ${attr.portNum}`, '1');
+  if (isEmptyGid(gids[grh.sgidIndex])) {
+    throw invalid('ahAttr.grh.sgidIndex', `there is no GID at index ${grh.sgidIndex}`);
+  }
   if (isIpv4(grh.dgid) !== isIpv4(gids[grh.sgidIndex].gid)) {
     throw invalid('ahAttr.grh.sgidIndex', 'source and destination GID are of different IP versions');
   }

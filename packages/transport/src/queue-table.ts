@@ -8,19 +8,20 @@ import { isMulticastGid } from './addresses.ts';
 import { checkDrained } from './completer.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { QpStateCode, type QpType } from './constants.ts';
-import type {
-  AhAttr,
-  CqCreated,
-  GidEntry,
-  QpAttr,
-  QpCap,
-  QpCreated,
-  QpInit,
-  QpQuery,
-  SrqAttr,
-  SrqCreated,
-  SrqInit,
-  SrqModified,
+import {
+  type AhAttr,
+  type CqCreated,
+  type GidEntry,
+  isEmptyGid,
+  type QpAttr,
+  type QpCap,
+  type QpCreated,
+  type QpInit,
+  type QpQuery,
+  type SrqAttr,
+  type SrqCreated,
+  type SrqInit,
+  type SrqModified,
 } from './control.ts';
 import type { Core } from './core.ts';
 import { addCounters, QpCounters } from './counters.ts';
@@ -201,7 +202,9 @@ export class QueueTable {
     if (!(group instanceof Uint8Array) || group.length !== 16 || !isMulticastGid(group)) {
       throw invalid('gid', 'not the GID of a group', 'ff00::/8 or ::ffff:224.0.0.0/4');
     }
-    const sgidIndex = this.#options.gids.findIndex(({ gid }) => isIpv4(gid) === isIpv4(group));
+    const sgidIndex = this.#options.gids.findIndex(
+      (entry) => !isEmptyGid(entry) && isIpv4(entry.gid) === isIpv4(group),
+    );
     if (sgidIndex < 0) throw invalid('gid', 'the device has no address of this IP version');
     this.#core.addresses.attach(qp, group, sgidIndex);
   }

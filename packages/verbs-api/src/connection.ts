@@ -138,13 +138,15 @@ export function sameKind(gids: readonly GidEntry[], gid: Uint8Array, preferred: 
   return gids.findIndex(fits);
 }
 
-const kindOf = (gid: Uint8Array) => (isIpv4Mapped(gid) ? 4 : isLinkLocal(gid) ? 'link' : 6);
+const isEmpty = (gid: Uint8Array) => gid.every((byte) => byte === 0);
+const kindOf = (gid: Uint8Array) =>
+  isIpv4Mapped(gid) ? 4 : isLinkLocal(gid) ? 'link' : isEmpty(gid) ? 'none' : 6;
 
 /** The GID that peers are told of unless the program chooses: one that reaches past the link, if any. */
 export function defaultGid(gids: readonly GidEntry[]): number {
   return Math.max(
     0,
-    gids.findIndex(({ gid }) => !isLinkLocal(gid)),
+    gids.findIndex(({ gid }) => !isLinkLocal(gid) && !isEmpty(gid)),
   );
 }
 

@@ -56,7 +56,7 @@ export interface DeviceAttributes extends DeviceLimits {
   needsEventLoop: boolean;
   /** What the link can not do, in sentences. */
   limitations: readonly string[];
-  /** The network interface, as it was when the device was opened. */
+  /** The network interface, as it was when the device was opened; but for `up`, which is as of now. */
   interface: NetworkInterface | undefined;
   /** Local addresses by GID index. */
   gids: readonly GidEntry[];

@@ -27,6 +27,7 @@ import {
 } from './engine.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
+import { PortWatch } from './port-watch.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
@@ -66,11 +67,13 @@ export async function openDevice(options: OpenOptions): Promise<Device> {
     if (own) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
     opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, events);
   } else opened = new InlineEngine(await openLink(linkOptions, own), events, tuning);
+  const port = await PortWatch.open(opened);
   if (signal?.aborted) {
+    port.close();
     await opened.close();
     throw signal.reason;
   }
-  return new Device(opened, events, signal);
+  return new Device(opened, events, port, signal);
 }
 
 /** What the engine tells of. */
@@ -95,11 +98,19 @@ export class Device implements AsyncDisposable {
   readonly #emitter = new EventEmitter<{ event: [DeviceEvent]; close: [] }>();
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = (): void => void this.#close(this.#signal?.reason).catch(() => {});
+  readonly #port: PortWatch;
   #linkDowned = 0;
   #closing: Promise<void> | undefined;
 
-  constructor(engine: Engine, events: { target: EngineEvents | undefined }, signal?: AbortSignal) {
+  constructor(
+    engine: Engine,
+    events: { target: EngineEvents | undefined },
+    port: PortWatch,
+    signal?: AbortSignal,
+  ) {
     this.#signal = signal;
+    this.#port = port;
+    port.onEvent = (event) => this.#tell(event);
     signal?.addEventListener('abort', this.#onAbort, { once: true });
     this.#engine = engine;
     this.facts = engine.facts;
@@ -252,6 +263,7 @@ export class Device implements AsyncDisposable {
   #close(reason: unknown): Promise<void> {
     this.#closing ??= (async () => {
       this.#signal?.removeEventListener('abort', this.#onAbort);
+      this.#port.close();
       try {
         await this.#engine.close();
       } finally {

@@ -61,6 +61,8 @@ export interface Commands {
   counters(): AdapterCounts;
   qpCounters(qpn: number): ReturnType<Adapter['qpCounters']>;
   linkStats(): Record<string, number>;
+  /** The interface got an address or lost it: the new GID table, undefined where that is the old one. */
+  setAddress(address: string, present: boolean): GidEntry[] | undefined;
 }
 export type CommandName = keyof Commands;
 
@@ -95,6 +97,10 @@ type RunCommand = (name: CommandName, args: unknown[]) => unknown;
 /** The one list of what a command does. */
 function execute(adapter: Adapter, link: Link, name: CommandName, args: unknown[]): unknown {
   if (name === 'linkStats') return link.stats();
+  if (name === 'setAddress') {
+    const changed = link.setAddress?.(args[0] as string, args[1] as boolean) ?? false;
+    return changed ? [...link.gids] : undefined;
+  }
   if (name === 'modifyQp') return adapter.modifyQp(args[0] as number, args[1] as QpAttr, clock());
   if (name === 'destroyQp') return adapter.destroyQp(args[0] as number, clock());
   return (adapter[name] as (...all: unknown[]) => unknown)(...args);

@@ -1,0 +1,40 @@
+// What the kernel tells of one network interface over rtnetlink(7): up, down, addresses. Needs no privilege.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "address.h"
+
+namespace roce {
+
+struct RouteEvent {
+  enum Kind { up, down, added, removed, overrun } kind;
+  /// Of `added` and `removed`.
+  Gid address{};
+};
+
+class RouteEvents {
+ public:
+  /// Listens from now on. @throws SystemFailure (ENODEV where there is no such interface)
+  explicit RouteEvents(std::string interface);
+  ~RouteEvents() { close(); }
+  RouteEvents(const RouteEvents&) = delete;
+  RouteEvents& operator=(const RouteEvents&) = delete;
+
+  /// -1 once closed.
+  int fd() const { return fd_; }
+  void close();
+  /// Takes what has been told since the last call. `overrun`: something was told and lost.
+  std::vector<RouteEvent> take();
+
+ private:
+  void read(const uint8_t* bytes, size_t length, std::vector<RouteEvent>& events);
+
+  std::string interface_;
+  int index_ = 0;
+  int fd_ = -1;
+};
+
+}  // namespace roce

@@ -1,0 +1,53 @@
+/** What happens to a device's network interface, as events of its port; the GID table follows. */
+import { type InterfaceEvent, type InterfaceWatch, watchInterface } from '@node-roce/link';
+import type { GidEntry } from '@node-roce/transport';
+import type { PortEvent } from './async-events.ts';
+import type { Engine } from './engine.ts';
+
+export class PortWatch {
+  readonly #engine: Engine;
+  #watch: InterfaceWatch | undefined;
+  #closed = false;
+  /** One change after the other: the engine may be in another thread. */
+  #last: Promise<void> = Promise.resolve();
+  /** Who is told. */
+  onEvent: (event: PortEvent) => void = () => {};
+
+  /** Watches from now on. A link without an interface has nothing to watch. */
+  static async open(engine: Engine): Promise<PortWatch> {
+    const port = new PortWatch(engine);
+    const nic = engine.facts.interface;
+    if (nic) port.#watch = await watchInterface(nic.name, (event) => port.#take(event));
+    return port;
+  }
+
+  private constructor(engine: Engine) {
+    this.#engine = engine;
+  }
+
+  /** In the order of the changes. */
+  #take(event: InterfaceEvent): void {
+    this.#last = this.#last.then(() => this.#follow(event)).catch(() => {});
+  }
+
+  async #follow(event: InterfaceEvent): Promise<void> {
+    if (this.#closed) return;
+    const { facts } = this.#engine;
+    if (!('address' in event)) {
+      if (facts.interface) facts.interface.up = event.type === 'up';
+      this.onEvent({ type: event.type === 'up' ? 'PORT_ACTIVE' : 'PORT_ERR', portNum: 1 });
+      return;
+    }
+    const gids = await this.#engine.call('setAddress', event.address, event.type === 'address-added');
+    if (!gids || this.#closed) return;
+    // Whoever has the table sees it change. In this thread, it is the link's own.
+    const table = facts.gids as GidEntry[];
+    if (!this.#engine.inline) table.splice(0, table.length, ...gids);
+    this.onEvent({ type: 'GID_CHANGE', portNum: 1 });
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#watch?.close();
+  }
+}

@@ -1,0 +1,54 @@
+/** A network namespace with a pair of virtual interfaces in it, `roce0` and the other end of its cable, `far0`. */
+
+import { spawnSync } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+const SETTLED_MS = 150;
+
+function run(...args: string[]): { ok: boolean; what: string } {
+  const { status, stderr, error } = spawnSync('ip', args, { encoding: 'utf8' });
+  return { ok: status === 0, what: `ip ${args.join(' ')}: ${error?.message ?? stderr}` };
+}
+
+export class Namespace implements Disposable {
+  readonly name: string;
+
+  /** Undefined where there is no root, or no `ip`: then `why` is told. */
+  static make(name: string, tell: (why: string) => void): Namespace | undefined {
+    const { ok, what } = run('netns', 'add', name);
+    if (ok) return new Namespace(name);
+    tell(what);
+    return undefined;
+  }
+
+  private constructor(name: string) {
+    this.name = name;
+    this.ip('link set lo up');
+    this.plug();
+  }
+
+  /** Makes the interfaces, without link-local addresses; `roce0` runs, with 10.77.0.1. */
+  plug(): void {
+    this.ip('link add roce0 type veth peer name far0');
+    for (const end of ['roce0', 'far0']) {
+      this.ip(`link set ${end} addrgenmode none`);
+      this.ip(`link set ${end} up`);
+    }
+    this.ip('address add 10.77.0.1/24 dev roce0');
+  }
+
+  ip(command: string): void {
+    const { ok, what } = run('-netns', this.name, ...command.split(' '));
+    if (!ok) throw new Error(what);
+  }
+
+  /** The same, and time for whoever is told of it. */
+  async change(command: string): Promise<void> {
+    this.ip(command);
+    await sleep(SETTLED_MS);
+  }
+
+  [Symbol.dispose](): void {
+    run('netns', 'delete', this.name);
+  }
+}
