@@ -186,7 +186,7 @@ export const FORGERIES: Record<string, Forger> = {
 
   /** Half of all PSNs are ahead. It draws one NAK, and slows the connection down: so not often. */
   requestAhead(target, random) {
-    if (!isRc(target) || !target.info.isRequest || !random.chance(0.03)) return undefined;
+    if (!isRc(target) || !target.info.isRequest || !random.chance(0.1)) return undefined;
     const psn = psnAdd(
       target.expectedPsn,
       random.chance(0.3) ? random.between(1, 64) : random.between(FAR, HALF - 1),
