@@ -227,8 +227,6 @@ export class Recovery {
     if (isNak || isMissing) {
       if (isNak && isMissing) return 'unknown';
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
-      // So late that the sender can't have heard of it.
-      if (reaction > REACTION && migReq) return this.#timerCause(psn, time, lastSent, unacked, migReq);
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       if (isNak && reaction < this.#reaction) this.#reaction = reaction;
       return isNak ? 'sequence-nak' : 'implied-nak';
