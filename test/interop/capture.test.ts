@@ -4,11 +4,11 @@
  */
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join as path } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readPackets } from '@node-roce/capture';
+import { analyzeCapture, type DirectionCounts, type RetransmitCause, readPackets } from '@node-roce/capture';
 import { openCapture } from '@node-roce/pcap/node';
 import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -17,7 +17,7 @@ import { end } from './harness/process.ts';
 
 const root = path(import.meta.dirname, '../..');
 const roce = path(root, 'packages/cli/bin/roce.js');
-const side = path(root, 'bench/sides/node-roce.mjs');
+const side = path(import.meta.dirname, 'harness/watched-side.mjs');
 const scratch = mkdtempSync(path(tmpdir(), 'roce-capture-'));
 
 const A = '10.78.0.1';
@@ -98,8 +98,9 @@ class Recording {
 class Side {
   readonly #child: ChildProcess;
 
-  constructor(where: Namespace) {
-    this.#child = where.spawn(process.execPath, [side], {
+  /** @param retransmissions where its device tells what it sent again, and why */
+  constructor(where: Namespace, retransmissions: string) {
+    this.#child = where.spawn(process.execPath, [side, retransmissions], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
       serialization: 'advanced',
     });
@@ -126,10 +127,18 @@ interface RunOptions {
   faults?: Record<string, unknown>;
 }
 
-/** WRITEs from A to B and READs back, with both tracers on; resolves to the tracers' files. */
-async function benchRun({ name, messages, faults }: RunOptions): Promise<[string, string]> {
-  await using ours = new Side(a);
-  await using theirs = new Side(b);
+interface Run {
+  /** The tracers' files, A's first. */
+  traces: [string, string];
+  /** What A's adapter sent again, in order. */
+  sentAgain: { psn: number; cause: RetransmitCause }[];
+}
+
+/** WRITEs from A to B and READs back, with both tracers on. */
+async function benchRun({ name, messages, faults }: RunOptions): Promise<Run> {
+  const told = path(scratch, `${name}-a.json`);
+  await using ours = new Side(a, told);
+  await using theirs = new Side(b, path(scratch, `${name}-b.json`));
   const traces: [string, string] = [path(scratch, `${name}-a.pcapng`), path(scratch, `${name}-b.pcapng`)];
   const common = { mtu: 1024, offload: true };
   const at = await ours.ask('open', { ...common, address: A, trace: traces[0] });
@@ -146,7 +155,7 @@ async function benchRun({ name, messages, faults }: RunOptions): Promise<[string
   }
   await ours.ask('close');
   await theirs.ask('close');
-  return traces;
+  return { traces, sentAgain: JSON.parse(readFileSync(told, 'utf8')) };
 }
 
 /** How often each packet is in a file, by all that tells it from others, and the file's summary. */
@@ -167,10 +176,40 @@ async function census(file: string) {
   return { counts, summary };
 }
 
+/**
+ * What the analysis says, but for what observers of one end can't agree on: numbers of frames (a super-packet is one),
+ * times, and so whether the cause of a retransmission is certain.
+ */
+async function verdictOn(file: string) {
+  const { connections, findings } = await analyzeCapture(file);
+  const plain = ({ retransmitCauses: _c, goBacks: _g, ...counts }: DirectionCounts) => counts;
+  return {
+    connections: connections.map(({ a, b, transport, pairing, pathMtu, ...rest }) => ({
+      ...{ a, b, transport, pairing, pathMtu },
+      aToB: plain(rest.aToB),
+      bToA: plain(rest.bToA),
+      messagesFromA: rest.messagesFromA,
+      messagesFromB: rest.messagesFromB,
+    })),
+    findings: findings.map(({ kind, severity, connection }) => ({ kind, severity, connection })),
+  };
+}
+
+/** What a file shows to be sent again by requesters, in order. */
+async function retransmissionsIn(file: string): Promise<Run['sentAgain']> {
+  const found: Run['sentAgain'] = [];
+  await analyzeCapture(file, {
+    onPacket: ({ psn }, { retransmission: cause }) => {
+      if (cause !== undefined) found.push({ psn, cause });
+    },
+  });
+  return found;
+}
+
 describe('a bench run between two namespaces', () => {
   test('the capture has the packets of both tracers, each once', async () => {
     const recording = await new Recording(a, 'whole', '--buffer', '256M').begun();
-    const traces = await benchRun({ name: 'whole', messages: 500 });
+    const { traces } = await benchRun({ name: 'whole', messages: 500 });
     const { received, dropped, frames } = await recording.ended();
     expect({ dropped, frames }).toEqual({ dropped: 0, frames: received });
     const captured = await census(recording.file);
@@ -181,17 +220,34 @@ describe('a bench run between two namespaces', () => {
       const traced = await census(trace);
       expect(traced.summary.droppedByCapture).toBeUndefined();
       expect(captured.counts).toEqual(traced.counts);
+      expect(await verdictOn(recording.file)).toEqual(await verdictOn(trace));
     }
   });
 
-  test('with packets lost behind it, it has those of the tracer at its end', async () => {
+  test('with packets lost behind it: as the tracer at its end has it, and no NAK as a cause that was none', async () => {
     const recording = await new Recording(a, 'lossy', '--buffer', '256M').begun();
-    const [trace] = await benchRun({ name: 'lossy', messages: 200, faults: { loss: 0.005, seed: 7 } });
+    const faults = { loss: 0.005, seed: 7 };
+    const { traces, sentAgain } = await benchRun({ name: 'lossy', messages: 200, faults });
+    const [trace] = traces;
     const { dropped } = await recording.ended();
     expect(dropped).toBe(0);
     const [captured, traced] = [await census(recording.file), await census(trace)];
     expect(captured.counts).toEqual(traced.counts);
-    expect([...captured.counts.values()].some((count) => count > 1)).toBe(true);
+
+    const verdict = await verdictOn(recording.file);
+    expect(verdict).toEqual(await verdictOn(trace));
+    expect(verdict.findings.map(({ kind }) => kind)).toContain('retransmissions');
+
+    expect(sentAgain.length).toBeGreaterThan(20);
+    for (const file of [recording.file, trace]) {
+      const found = await retransmissionsIn(file);
+      expect(found.map(({ psn }) => psn)).toEqual(sentAgain.map(({ psn }) => psn));
+      // Timers are told by their intervals, which a machine that stalls can bring about by chance.
+      const shown = found.filter(({ cause }) => ['sequence-nak', 'implied-nak', 'rnr'].includes(cause));
+      expect(shown.length).toBeGreaterThan(0);
+      const wrong = found.filter((one, i) => shown.includes(one) && one.cause !== sentAgain[i].cause);
+      expect(wrong).toEqual([]);
+    }
   });
 
   test('what it can not take it counts, and everything else is in the file', async () => {

@@ -1,0 +1,14 @@
+// bench/sides/node-roce.mjs, and what its device sends again, and why, as JSON into the file that argv names.
+
+import { subscribe } from 'node:diagnostics_channel';
+import { writeFileSync } from 'node:fs';
+
+const sentAgain = [];
+subscribe('node-roce:retransmission', ({ psn, cause }) => sentAgain.push({ psn, cause }));
+// The side answers 'close' when its device is closed: all is told by then.
+const send = process.send.bind(process);
+process.send = (message, ...rest) => {
+  writeFileSync(process.argv[2], JSON.stringify(sentAgain));
+  return send(message, ...rest);
+};
+await import('../../../bench/sides/node-roce.mjs');
