@@ -117,6 +117,7 @@ const socketOptions = fc.record(
     receive: fc.boolean(),
     reusePort: fc.boolean(),
     device: fc.oneof(fc.constantFrom('', 'lo'), fc.string()),
+    multicastInterface: fc.oneof(fc.constantFrom('', 'lo'), fc.string()),
   },
   { requiredKeys: ['family', 'address', 'port'] },
 );

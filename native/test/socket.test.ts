@@ -1,7 +1,7 @@
 import { constants } from 'node:os';
 import { gidFromText } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { Port, Socket } from '../index.js';
+import { layout, Port, Socket } from '../index.js';
 import { allOk, pattern, ports, psnOf, Station } from './support.ts';
 
 test('reports what it is bound to and what was granted', () => {
@@ -96,6 +96,35 @@ test('a group: a socket of its own, bound to its address', () => {
     for (const each of [station, outside]) each.close();
     group.close();
   }
+});
+
+test('a group has as many sockets on one machine as want it, and each takes what it joined itself', () => {
+  const sender = new Station('127.0.0.1', ports.socket, {}, { multicastInterface: 'lo' });
+  const members = [new Port(), new Port(), new Port()].map((port) => {
+    const socket = new Socket({ family: 4, address: '239.1.2.3', port: ports.socket });
+    return { port, socket, local: port.addLocal(socket) };
+  });
+  try {
+    for (const { socket } of members.slice(0, 2)) socket.joinGroup('239.1.2.3', 'lo');
+    sender.add({ peer: sender.peer('239.1.2.3', ports.socket) });
+    sender.flush();
+    const heard = members.map(({ port }) => {
+      const slots = new Uint32Array(layout.RX_SLOT_WORDS * 128);
+      return port.receive(new Uint8Array(1 << 17), slots, new Uint8Array(16 * 128), 128);
+    });
+    expect(heard).toEqual([1, 1, 0]);
+  } finally {
+    sender.close();
+    for (const { port, socket } of members) {
+      port.close();
+      socket.close();
+    }
+  }
+});
+
+test('an interface for groups that is none', () => {
+  const options = { family: 4, address: '127.0.0.1', port: 0, multicastInterface: 'no-such-dev' } as const;
+  expect(() => new Socket(options)).toThrow(expect.objectContaining({ code: 'ENODEV' }));
 });
 
 test('groups are checked', () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { PacketRecord } from '@node-roce/pcap';
 import { openCapture } from '@node-roce/pcap/node';
 import { RxBatch } from '@node-roce/transport';
-import { verifyIcrc } from '@node-roce/wire';
+import { gidFromText, verifyIcrc } from '@node-roce/wire';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sendPackets } from '../testing/packets.ts';
 import { FaultLink } from './faults.ts';
@@ -26,6 +26,21 @@ async function read(path: string): Promise<PacketRecord[]> {
 
 const icrcIsRight = ({ data }: PacketRecord) => verifyIcrc(data, 0, data.length);
 const payload = (n: number) => new Uint8Array(64 + n * 4).fill(n);
+
+test('what is sent to a group is traced with its address', async () => {
+  const network = new MemoryNetwork();
+  const path = join(folder, 'group.pcapng');
+  const a = network.link('10.0.0.1');
+  const b = await TracerLink.open(network.link('10.0.0.2'), path);
+  const group = gidFromText('239.1.2.3');
+  b.join?.(group, 0);
+  sendPackets(a, a.add(group, 0, 1), [payload(1)]);
+  expect(b.receive(new RxBatch(8, 8192))).toBe(1);
+  await b.close();
+  const [packet] = await read(path);
+  expect([...packet.data.subarray(16, 20)]).toEqual([239, 1, 2, 3]);
+  expect(icrcIsRight(packet)).toBe(true);
+});
 
 test.each([
   ['10.0.0.1', '10.0.0.2', 28],
