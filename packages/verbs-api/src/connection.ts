@@ -71,6 +71,10 @@ export function connectAttributes(
   facts: EngineFacts,
   type: QpType = 'RC',
 ): { init: QpAttr; rtr: QpAttr; rts: QpAttr } {
+  // It came from the peer, as JSON perhaps.
+  if (typeof remote !== 'object' || remote === null) {
+    throw invalid('remote', `${remote} is no connection data`, '{ qpNum, psn, gid, mtu }');
+  }
   const dgid = gidOf(remote.gid);
   const sgidIndex = options.gidIndex ?? sameKind(facts.gids, dgid, local.gidIndex);
   if (sgidIndex < 0) {
