@@ -1,6 +1,6 @@
 /** What commands that read a capture have in common: the argument, its name in messages, progress. */
 import { realpathSync } from 'node:fs';
-import type { Crc32, ReadProgress } from '@node-roce/capture';
+import type { Crc32, ReadOptions, ReadProgress } from '@node-roce/capture';
 import type { CaptureSource } from '@node-roce/pcap/node';
 import { STDIN } from './options.ts';
 import type { Terminal } from './terminal.ts';
@@ -22,8 +22,18 @@ export function isSameFile(a: string, b: string): boolean {
 /** How messages call it. */
 export const nameOfSource = (file: string): string => (file === STDIN ? 'standard input' : file);
 
-/** The addon's CRC, which is quicker than zlib's; undefined where there is no addon. */
-export async function nativeCrc32(): Promise<Crc32 | undefined> {
+/** How all commands read: with progress, until Ctrl-C, ICRCs by the quickest CRC that there is. */
+export async function readingOptions(terminal: Terminal, icrc: 'check' | 'skip' = 'check') {
+  return {
+    icrc: icrc === 'check',
+    crc32: await nativeCrc32(),
+    signal: terminal.signal,
+    onProgress: progressOf(terminal),
+  } satisfies ReadOptions;
+}
+
+/** The addon's; undefined where there is no addon. */
+async function nativeCrc32(): Promise<Crc32 | undefined> {
   try {
     return (await import('@node-roce/dgram-native')).crc32;
   } catch {
@@ -36,7 +46,7 @@ const PATIENCE = 500;
 const INTERVAL = 100;
 
 /** Tells how far a long reading is, where stderr is a terminal. */
-export function progressOf(terminal: Terminal): (progress: ReadProgress) => void {
+function progressOf(terminal: Terminal): (progress: ReadProgress) => void {
   const start = performance.now();
   let next = start + PATIENCE;
   return ({ bytes, total, rocePackets }) => {

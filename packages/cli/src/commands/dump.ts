@@ -13,7 +13,7 @@ import {
 import { LinkType } from '@node-roce/pcap';
 import { parseFrame } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';
-import { nameOfSource, nativeCrc32, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends PacketFilter {
@@ -41,8 +41,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
     terminal.message(`${name}: frame ${frame} is not shown: ${reason}, ${detail} (byte ${offset})`);
   try {
     const { summary } = await readPackets(sourceOf(file!, terminal), {
-      signal: terminal.signal,
-      crc32: await nativeCrc32(),
+      ...(await readingOptions(terminal)),
       onPacket: (packet, reader) => {
         isWanted ??= packetFilter(options, reader.addresses);
         if (isEnough()) return;
@@ -58,7 +57,6 @@ export async function run([file]: readonly string[], options: Options, terminal:
         if (refused.reason === 'not-roce') others++;
         else say(refused);
       },
-      onProgress: progressOf(terminal),
       onChunk: () => !isEnough(),
     });
     if (summary.damage !== undefined) {

@@ -5,7 +5,6 @@ import {
   Anonymizer,
   analyzeCapture,
   Commentator,
-  type Crc32,
   exportPackets,
   type PacketFilter,
   packetFilter,
@@ -14,7 +13,7 @@ import {
 import { PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { STDIN, UsageError } from '../options.ts';
-import { nameOfSource, nativeCrc32, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Omit<PacketFilter, 'connection'> {
@@ -33,8 +32,8 @@ export async function run([file]: readonly string[], options: Options, terminal:
   check(file!, options);
   const name = nameOfSource(file!);
   const output = options.output === STDIN ? 'standard output' : options.output;
-  const crc32 = await nativeCrc32();
-  const analysis = comments || connection !== undefined ? await analyze(file!, crc32, terminal) : undefined;
+  const reading = await readingOptions(terminal);
+  const analysis = comments || connection !== undefined ? await analyzeCapture(file!, reading) : undefined;
   const filter = { ...options, connection: connectionOf(analysis, connection) };
   const anonymizer = anonymize ? new Anonymizer(key) : undefined;
   const commentator =
@@ -45,14 +44,12 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { packets, summary } = await exportPackets(sourceOf(file!, terminal), writer, {
     anonymizer,
     zeroPayload,
-    crc32,
+    ...reading,
     isWanted: (packet, { addresses }) => {
       isWanted ??= packetFilter(filter, addresses);
       return isWanted(packet);
     },
     commentsOf: commentator && ((packet) => commentator.commentsOf(packet)),
-    onProgress: progressOf(terminal),
-    signal: terminal.signal,
   });
   await writer.close();
   if (json) terminal.json({ output, packets, of: summary.rocePackets, damage: summary.damage ?? null });
@@ -80,9 +77,6 @@ function isSameFile(a: string, b: string): boolean {
     return false; // One of them is not there.
   }
 }
-
-const analyze = (file: string, crc32: Crc32 | undefined, terminal: Terminal): Promise<Analysis> =>
-  analyzeCapture(file, { crc32, onProgress: progressOf(terminal), signal: terminal.signal });
 
 function connectionOf(analysis: Analysis | undefined, id: number | undefined) {
   if (analysis === undefined || id === undefined) return undefined;

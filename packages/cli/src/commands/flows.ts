@@ -14,7 +14,7 @@ import {
   type MessageCounts,
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
-import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import { type Column, tableOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -28,9 +28,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { icrc, json, csv } = options;
   if (json && csv) throw Object.assign(new UsageError('--json or --csv, not both'), { command: 'flows' });
   const analysis = await analyzeCapture(sourceOf(file!, terminal), {
-    icrc: icrc === 'check',
-    signal: terminal.signal,
-    onProgress: progressOf(terminal),
+    ...(await readingOptions(terminal, icrc)),
   });
   if (json) terminal.json(analysis);
   else if (csv) printCsv(analysis.findings, terminal);

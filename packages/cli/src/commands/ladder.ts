@@ -13,7 +13,7 @@ import {
 } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
 import { STDIN } from '../options.ts';
-import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options {
@@ -39,7 +39,7 @@ const LISTED = 10;
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   checkOutput('ladder', file!, options.output, options.json);
   const name = nameOfSource(file!);
-  const reading = { signal: terminal.signal, onProgress: progressOf(terminal) };
+  const reading = await readingOptions(terminal);
   const analysis = await analyzeCapture(sourceOf(file!, terminal), reading);
   const connection = chosen(analysis, options, name);
   const { count: most, rowHeight, width, title } = options;

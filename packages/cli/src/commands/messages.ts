@@ -10,7 +10,7 @@ import {
   messageCsv,
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
-import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import { type Column, lineOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -35,15 +35,13 @@ export async function run([file]: readonly string[], options: Options, terminal:
   if (csv) terminal.line(MESSAGE_CSV_HEADER);
   else if (!json) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
   const { summary } = await analyzeCapture(sourceOf(file!, terminal), {
-    icrc: icrc === 'check',
-    signal: terminal.signal,
+    ...(await readingOptions(terminal, icrc)),
     onMessage: (message, qps) => {
       if (!isWanted(message, qps, options)) return;
       if (json) terminal.json({ ...message, qps });
       else if (csv) terminal.line(messageCsv(message));
       else print({ message, qps }, terminal);
     },
-    onProgress: progressOf(terminal),
   });
   if (summary.damage === undefined) return 0;
   terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file!)}: ${summary.damage}`);

@@ -1,7 +1,7 @@
 /** `roce report`: a capture as one HTML file. */
 import { analyzeCapture, counted, renderReport } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { nameOfSource, progressOf, sourceOf } from '../reading.ts';
+import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 import { programName } from '../version.ts';
 
@@ -16,9 +16,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   checkOutput('report', file!, options.output, options.json);
   const name = nameOfSource(file!);
   const analysis = await analyzeCapture(sourceOf(file!, terminal), {
-    icrc: options.icrc === 'check',
-    signal: terminal.signal,
-    onProgress: progressOf(terminal),
+    ...(await readingOptions(terminal, options.icrc)),
   });
   const { summary, findings, connections } = analysis;
   const html = renderReport(analysis, { title: options.title, generator: programName() });
