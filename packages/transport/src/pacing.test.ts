@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { Pair } from '../testing/pair.ts';
 import { Access, Cqe, Ring } from './index.ts';
 
-describe('rate_limit', () => {
+describe('rateLimitWithin5Percent', () => {
   test.each([8_000, 100_000, 1_000_000])(
     '%i kbps over a second of virtual time, within 5 percent',
     (kbps) => {

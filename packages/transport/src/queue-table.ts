@@ -32,6 +32,7 @@ import { RecentNumbers } from './recent-numbers.ts';
 import { readChunkFor, receiveCharge } from './request-packets.ts';
 import { startRequester } from './requester.ts';
 import { powerOfTwo } from './rings.ts';
+import { unstartUnsent } from './send-entry.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
 const GSI_QPN = 1;
@@ -311,7 +312,10 @@ export class QueueTable {
       qp.drained = false;
       qp.notifyDrained = false; // It is asked for with each SQD.
       core.schedule(qp);
-    } else if (state === QpStateCode.SQD) checkDrained(core, qp);
+    } else if (state === QpStateCode.SQD) {
+      unstartUnsent(qp);
+      checkDrained(core, qp);
+    }
   }
 
   /** ibv_query_qp(3). */

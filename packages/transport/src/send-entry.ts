@@ -90,6 +90,21 @@ export function startEntry(core: Core, qp: QueuePair): boolean {
   return true;
 }
 
+/**
+ * SQD: an entry that was given its PSNs and of which nothing has been sent (it had to wait for the window, or for READs that
+ * are out) is not started after all; nor does one fail that was not.
+ */
+export function unstartUnsent(qp: QueuePair): void {
+  if (qp.failedIndex === qp.sqStarted) qp.failedStatus = 0;
+  const last = (qp.sqStarted - 1) | 0;
+  const at = last & (qp.sq.capacity - 1);
+  if (qp.sqStarted === qp.sqHead || qp.wqePackets[at] === 0 || qp.wqePsn[at] !== qp.sendPsn) return;
+  qp.sqStarted = last;
+  qp.sendSsn = (qp.sendSsn - 1) & PSN_MASK;
+  // Which READ or atomic was the last before it is not known any more; all before it have to do for a fence.
+  if (qp.lastResponded === last) qp.lastResponded = (last - 1) | 0;
+}
+
 /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */
 function fenceHolds(qp: QueuePair, opcode: number): boolean {
   if (opcode === WrOpcode.LOCAL_INV) return qp.sqCursor !== qp.sqHead;
