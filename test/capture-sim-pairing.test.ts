@@ -9,7 +9,7 @@
 
 import type { Analysis, Connection } from '@node-roce/capture';
 import { createRandom, type TappedPacket, tap } from '@node-roce/sim';
-import { formatIpAddress, gidToIpBytes } from '@node-roce/wire';
+import { bthDestQp, formatIpAddress, gidToIpBytes } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { analyze } from './capture-sim/analyze.ts';
 import { type Captured, type CaptureRun, runConnections } from './capture-sim/run.ts';
@@ -57,16 +57,15 @@ describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
   const run = runConnections({ ...RUN, ends: [kind, kind] });
   const packets = tap(run.network, 'middle');
   const pairs = truePairs(run);
-  const expected = pairs.map(({ a, b }) => pairName([a, b])).sort();
 
   test.each([
     ['whole', packets, {}],
     ['cut at 96 bytes', packets, { snapLength: 96 }],
-  ])('%s', async (name, shown, options) => {
+    ['from its middle on', packets.slice(packets.length / 2), {}],
+  ])('%s', (name, shown, options) => {
     const { analysis } = analyze(shown, options);
     console.log(`${kind}s, ${name}:`, JSON.stringify(countBy(analysis.connections)));
-    expect(foundPairs(analysis).sort()).toEqual(expected);
-    expect(countBy(analysis.connections).unpaired).toBeUndefined();
+    expect(foundPairs(analysis).sort()).toEqual(visiblePairs(shown, pairs));
   });
 
   test.each([
@@ -76,23 +75,15 @@ describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
     // A host tells its number by the last byte of its address.
     const shown = packets.filter(({ source, destination }) => source[15] < destination[15]);
     const { analysis } = analyze(shown, options);
-    const known = pairs.map((pair) => {
-      const [near, far] = [pair.a, pair.b].sort((x, y) => (x.address < y.address ? -1 : 1));
-      return pairName([{ ...near, qpn: -1 }, far]);
-    });
-    expect(foundPairs(analysis).sort()).toEqual(known.sort());
-    expect(countBy(analysis.connections)).toEqual({ unpaired: expected.length });
+    expect(foundPairs(analysis).sort()).toEqual(visiblePairs(shown, pairs));
+    expect(countBy(analysis.connections)).toEqual({ unpaired: pairs.length });
   });
 
-  test.fails('one direction of some, both of others: what is alone stays alone', async () => {
-    const { shown, whole } = hideDirections(packets, pairs);
+  test('one direction of some, both of others: what is alone stays alone', async () => {
+    const shown = hideDirections(packets, pairs);
     const { analysis } = analyze(shown);
-    const paired = analysis.connections.filter(({ pairing }) => pairing !== 'unpaired');
-    expect(paired.map(({ a, b }) => pairName([a, b])).sort()).toEqual(
-      whole.map(({ a, b }) => pairName([a, b])).sort(),
-    );
-    const alone = analysis.connections.length - paired.length;
-    expect(alone).toBe(pairs.length - whole.length);
+    console.log(`${kind}s, some alone:`, JSON.stringify(countBy(analysis.connections)));
+    expect(foundPairs(analysis).sort()).toEqual(visiblePairs(shown, pairs));
   });
 });
 
@@ -100,20 +91,28 @@ describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
 function hideDirections(packets: readonly TappedPacket[], pairs: readonly TrueConnection[]) {
   const random = createRandom(3);
   const hidden = new Set<string>();
-  const whole: TrueConnection[] = [];
   for (const pair of pairs) {
     const which = random.between(0, 2);
-    if (which === 0) whole.push(pair);
-    else hidden.add(`${(which === 1 ? pair.a : pair.b).address} ${(which === 1 ? pair.a : pair.b).qpn}`);
+    if (which > 0)
+      hidden.add(`${(which === 1 ? pair.a : pair.b).address} ${(which === 1 ? pair.a : pair.b).qpn}`);
   }
-  const shown = packets.filter(({ destination, bytes }) => {
-    const qpn = (bytes[5] << 16) | (bytes[6] << 8) | bytes[7];
-    return !hidden.has(`${formatIpAddress(gidToIpBytes(destination))} ${qpn}`);
-  });
-  return { shown, whole };
+  return packets.filter((packet) => !hidden.has(addresseeOf(packet)));
 }
 
-test.fails('all PSNs begin at 0: never wrong and certain', async () => {
+const addresseeOf = ({ destination, bytes }: TappedPacket) =>
+  `${formatIpAddress(gidToIpBytes(destination))} ${bthDestQp(bytes, 0)}`;
+
+/** What the packets allow to say: both queue pairs where both directions are there, else the one that is sent to. */
+function visiblePairs(packets: readonly TappedPacket[], pairs: readonly TrueConnection[]): string[] {
+  const addressees = new Set(packets.map(addresseeOf));
+  const name = ({ address, qpn }: TrueConnection['a']) => `${address} ${qpn}`;
+  return pairs
+    .filter(({ a, b }) => addressees.has(name(a)) || addressees.has(name(b)))
+    .map(({ a, b }) => pairName([a, b].map((end) => (addressees.has(name(end)) ? end : { ...end, qpn: -1 }))))
+    .sort();
+}
+
+test('all PSNs begin at 0: never wrong and certain', async () => {
   const run = runConnections({ ...RUN, psn: 0 });
   const { analysis } = analyze(tap(run.network, 'middle'));
   const expected = new Set(truePairs(run).map(({ a, b }) => pairName([a, b])));

@@ -10,6 +10,7 @@ import { EventLog } from './events.ts';
 import { Identifications } from './identification.ts';
 import { Ladder, type LadderBudget } from './ladder.ts';
 import { type MadeMessage, newMessageCounts } from './messages.ts';
+import type { Evidence } from './pairing.ts';
 import type { Requester } from './requester.ts';
 import type { KeptResponse } from './responses.ts';
 import { BinnedSums, LatencySeries, PlotSeries } from './series.ts';
@@ -92,8 +93,8 @@ export class Half {
   kept: KeptResponse[] = [];
   /** Unwrapped PSN of the last response. */
   responsePsn = -1;
-  /** Requesters that may be the one that the responses here are for, each with how well it fits. */
-  candidates: Map<Half, number> | undefined;
+  /** Opposite directions, each with how well the responses here fit its requests. */
+  evidence: Map<Half, Evidence> | undefined;
 
   constructor(packet: RocePacket, sourceQp: number, budget: LadderBudget) {
     this.source = packet.source;

@@ -2,8 +2,9 @@
  * Which two directions are one connection (docs/capture.md, "How directions are paired").
  *
  * The connection manager's messages say it. Without them: responses carry the PSNs of the requests that they
- * answer, so each response to requests not yet known is held against everything that was sent in the opposite
- * direction between the same two addresses. Who fits time after time, and better than all others, is it.
+ * answer, and their kind: so each is held against what was sent in the opposite direction between the same two addresses.
+ * Who fits time after time, while nobody else does, is it. UDP source ports that follow from both QPNs decide
+ * between several.
  */
 import { sourcePortForConnection } from '@node-roce/wire';
 import type { Pairing } from './analysis.ts';
@@ -11,14 +12,24 @@ import type { CmConnection, CmEnd } from './cm.ts';
 import type { Half } from './half.ts';
 import { applyResponse, type KeptResponse } from './responses.ts';
 
-/** A response for a PSN that a requester did not send counts so much against it. */
-const MISS = 2;
-/** Responses that have to fit, and by how many the best has to lead where several fit. */
+/** Responses that have to fit; more where the directions have different UDP source ports. */
 const ENOUGH = 2;
+const ENOUGH_ALONE = 6;
+/** Certain pairs whose ports follow from the QPNs, until those whose ports do not are no pairs. */
+const PORTS_TELL = 4;
+/** Where several fit, the best of them by so many responses is likely. */
 const LEAD = 3;
-/** Responses kept while it is not known whose they are; then the best is taken. */
+/** One response in so many may contradict: a capture misses packets, and may show an answer before its request. */
+const CONTRADICTIONS = 8;
+/** Responses kept until it is known whose they are. */
 const MOST_KEPT = 64;
 const MOST_CM = 100_000;
+
+/** How often the responses of one direction could be answers to the requests of another, and how often not. */
+export interface Evidence {
+  fits: number;
+  misfits: number;
+}
 
 interface CmPeer {
   own: CmEnd;
@@ -29,8 +40,13 @@ interface CmPeer {
 export class Pairer {
   /** Directions without a partner, by the two addresses. */
   readonly #single = new Map<number, Set<Half>>();
+  /** Directions that ever were, by the two addresses. */
+  readonly #entered = new Map<number, number>();
   /** Ends of connections by address and QPN, from the connection manager. */
   readonly #cm = new Map<string, CmPeer>();
+  /** Certain pairs whose ports follow from the QPNs, and those whose ports do not. */
+  #derived = 0;
+  #other = 0;
   readonly #join: (half: Half, other: Half, pairing: Pairing, reason: string) => void;
 
   constructor(join: (half: Half, other: Half, pairing: Pairing, reason: string) => void) {
@@ -43,6 +59,7 @@ export class Pairer {
     const halves = this.#single.get(key);
     if (halves === undefined) this.#single.set(key, new Set([half]));
     else halves.add(half);
+    this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
     this.#byCm(half);
     if (half.peer === undefined && half.sourceQp >= 0) this.#byDatagramNumbers(half);
   }
@@ -66,36 +83,32 @@ export class Pairer {
   /** A response in a direction without partner. */
   response(half: Half, response: KeptResponse): void {
     half.kept.push(response);
+    if (half.kept.length > MOST_KEPT) half.kept.shift();
     if (this.#cm.has(endKey({ address: half.destination, qpn: half.destQp, psn: 0 }))) return;
-    const candidates = this.#candidatesOf(half);
-    for (const [other, score] of candidates) {
-      if (other.peer !== undefined) candidates.delete(other);
-      else candidates.set(other, score + (other.requester!.hasSent(response.psn) ? 1 : -MISS));
-    }
+    const evidence = this.#evidenceOf(half);
     for (const other of this.#opposite(half)) {
-      if (candidates.has(other) || other.requester === undefined) continue;
-      if (other.requester.hasSent(response.psn)) candidates.set(other, 1);
+      const verdict = other.requester?.answersTo(response) ?? 0;
+      if (verdict === 0) continue;
+      let found = evidence.get(other);
+      if (found === undefined) {
+        found = { fits: 0, misfits: 0 };
+        evidence.set(other, found);
+      }
+      if (verdict > 0) found.fits++;
+      else found.misfits++;
     }
-    this.#decide(half, half.kept.length >= MOST_KEPT);
-    if (half.kept.length >= MOST_KEPT) half.kept.shift();
+    this.#decide(half, false);
   }
 
   /** The last chance of a direction to find its partner: before its messages are handed out, and at the end. */
   settle(half: Half): void {
-    if (half.peer !== undefined) return;
-    if (half.kept.length > 0) this.#decide(half, true);
-    if (half.peer !== undefined) return;
-    const others = [...this.#opposite(half)];
-    for (const other of others) {
-      if (other.kept.length > 0 && other.candidates?.has(half)) this.#decide(other, true);
-      if (half.peer !== undefined) return;
-    }
-    this.#byElimination(half, others);
+    if (half.peer === undefined) this.#decide(half, true);
+    if (half.peer === undefined) this.#byElimination(half);
   }
 
-  #candidatesOf(half: Half): Map<Half, number> {
-    half.candidates ??= new Map();
-    return half.candidates;
+  #evidenceOf(half: Half): Map<Half, Evidence> {
+    half.evidence ??= new Map();
+    return half.evidence;
   }
 
   /** Directions without partner that run against this one, of the same service. */
@@ -112,39 +125,73 @@ export class Pairer {
     return other.sourceQp >= 0 && other.sourceQp !== half.destQp;
   }
 
+  /** @param now or never: several that fit are weighed against each other */
   #decide(half: Half, now: boolean): void {
     let best: Half | undefined;
-    let bestScore = 0;
+    let most = 0;
     let second = 0;
     let fitting = 0;
-    for (const [other, own] of this.#candidatesOf(half)) {
-      const score = own + (other.candidates?.get(half) ?? 0) + (now && hasCommonPort(half, other) ? 0.5 : 0);
-      if (other.peer !== undefined || score <= 0) continue;
+    for (const other of this.#fitting(half)) {
       fitting++;
-      if (score > bestScore) [best, bestScore, second] = [other, score, bestScore];
-      else if (score > second) second = score;
+      const { fits } = evidenceBetween(half, other);
+      // A guess is no elimination: one that was paired as likely may still be the one.
+      if (other.peer !== undefined) {
+        if (fits > second) second = fits;
+      } else if (isDerivedPort(half, other)) {
+        this.#pair(
+          half,
+          other,
+          'certain',
+          `${count(fits)} PSNs of its requests, and the UDP ports follow from both QPNs`,
+        );
+        return;
+      } else if (fits > most) {
+        [best, most, second] = [other, fits, Math.max(most, second)];
+      } else if (fits > second) {
+        second = fits;
+      }
     }
     if (best === undefined) return;
-    const alone = fitting === 1 && (bestScore >= ENOUGH || this.#isOnly(half, best));
-    const ahead = bestScore >= ENOUGH && bestScore - second >= LEAD;
-    if (!alone && !ahead && !now) return;
-    const certain = fitting === 1 || ahead;
-    const responses = half.kept.length === 1 ? '1 response carries' : `${half.kept.length} responses carry`;
-    const reason = certain
-      ? `${responses} PSNs of its requests, and of no other queue pair's between the two addresses as well`
-      : `${responses} PSNs that fit its requests best; those of ${fitting - 1} other queue pairs fit too`;
-    this.#pair(half, best, certain ? 'certain' : 'likely', reason);
+    const enough = hasCommonPort(half, best) ? ENOUGH : ENOUGH_ALONE;
+    if (fitting === 1 && (most >= enough || now || this.#isOnly(half, best))) {
+      this.#pair(
+        half,
+        best,
+        most >= enough || this.#isOnly(half, best) ? 'certain' : 'likely',
+        `${count(most)} PSNs of its requests, and of no other queue pair's between the two addresses`,
+      );
+    } else if (now && most - second >= LEAD) {
+      const reason = `${count(most)} PSNs of its requests; those of ${fitting - 1} other queue pairs between the two addresses fit too, less often`;
+      this.#pair(half, best, 'likely', reason);
+    }
   }
 
-  /** There are no other directions between the two addresses. */
+  /** Directions that the responses of both fit, or have fitted before they were paired as likely. */
+  *#fitting(half: Half): Generator<Half> {
+    const seen = new Set([...(half.evidence?.keys() ?? [])]);
+    for (const other of this.#opposite(half)) if (other.evidence?.has(half)) seen.add(other);
+    for (const other of seen) {
+      if (other.peer !== undefined && other.link.pairing !== 'likely') continue;
+      const { fits, misfits } = evidenceBetween(half, other);
+      if (this.#portsTell && !isDerivedPort(half, other)) continue;
+      if (fits > 0 && misfits * CONTRADICTIONS <= fits) yield other;
+    }
+  }
+
+  /** In this capture all ports follow from QPNs, but for a few. */
+  get #portsTell(): boolean {
+    return this.#derived >= PORTS_TELL && this.#other * 4 <= this.#derived;
+  }
+
+  /** There is no other direction between the two addresses, and was none. */
   #isOnly(half: Half, other: Half): boolean {
-    const count = (h: Half) => this.#single.get(addressKey(h.source, h.destination))?.size ?? 0;
-    return count(half) === 1 && count(other) === 1;
+    const entered = (h: Half) => this.#entered.get(addressKey(h.source, h.destination)) ?? 0;
+    return entered(half) === 1 && entered(other) === 1;
   }
 
   /** PSNs say nothing (UC, or no responses in the capture): ports, or that there is no other. */
-  #byElimination(half: Half, others: readonly Half[]): void {
-    const possible = others.filter((other) => !contradicts(half, other));
+  #byElimination(half: Half): void {
+    const possible = [...this.#opposite(half)].filter((other) => evidenceBetween(half, other).misfits === 0);
     const byPort = possible.filter((other) => isDerivedPort(half, other));
     if (byPort.length === 1) {
       const reason = 'both UDP source ports are the one that follows from the two QPNs';
@@ -181,8 +228,10 @@ export class Pairer {
   #pair(half: Half, other: Half, pairing: Pairing, reason: string): void {
     for (const one of [half, other]) {
       this.#single.get(addressKey(one.source, one.destination))?.delete(one);
-      one.candidates = undefined;
+      if (pairing !== 'likely') one.evidence = undefined;
     }
+    if (pairing === 'certain' && isDerivedPort(half, other)) this.#derived++;
+    else if (pairing === 'certain') this.#other++;
     this.#join(half, other, pairing, reason);
     for (const one of [half, other]) {
       const { kept } = one;
@@ -202,8 +251,14 @@ const hasCommonPort = (half: Half, other: Half): boolean =>
 const isDerivedPort = (half: Half, other: Half): boolean =>
   hasCommonPort(half, other) && half.sourcePort === sourcePortForConnection(0, half.destQp, other.destQp);
 
-/** Responses of one were held against the requests of the other and did not fit. */
-function contradicts(half: Half, other: Half): boolean {
-  const misfit = (a: Half, b: Half) => a.kept.length > 0 && (a.candidates?.get(b) ?? 0) <= 0;
-  return misfit(half, other) || misfit(other, half);
+/** What the responses of each say of the other's requests, together. */
+function evidenceBetween(half: Half, other: Half): Evidence {
+  const [own, theirs] = [half.evidence?.get(other), other.evidence?.get(half)];
+  return {
+    fits: (own?.fits ?? 0) + (theirs?.fits ?? 0),
+    misfits: (own?.misfits ?? 0) + (theirs?.misfits ?? 0),
+  };
 }
+
+const count = (responses: number): string =>
+  responses === 1 ? '1 response carries' : `${responses} responses carry`;

@@ -11,6 +11,7 @@ import { type Identifications, IdOrder } from './identification.ts';
 import { type MadeMessage, MessageAssembler } from './messages.ts';
 import { EntryFlags, Outstanding, unwrap, unwrapFirst } from './outstanding.ts';
 import { Recovery } from './recovery.ts';
+import type { KeptResponse } from './responses.ts';
 
 /** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
 const LONGEST_GAP = 4096;
@@ -68,12 +69,31 @@ export class Requester {
     return this.next >= 0;
   }
 
-  /** Whether this PSN was sent not long ago, or lies in the responses of a READ that was. */
-  hasSent(psn: number): boolean {
-    if (!this.started) return false;
-    const unwrapped = unwrap(psn, this.next);
-    if (unwrapped >= this.next) return this.#openRead && unwrapped - this.next < this.#mostResponses();
-    return this.out.find(unwrapped) >= 0;
+  /**
+   * Whether a response may be the answer to one of these requests: 1, it fits; −1, it does not; 0, nothing to go by. Its
+   * PSN has to be one that was sent, and its kind the one that was asked for.
+   */
+  answersTo({ psn, operation, syndrome }: KeptResponse): number {
+    if (!this.started) return 0;
+    const { out } = this;
+    const at = unwrap(psn, this.next);
+    const isAck = operation === OperationBits.ACKNOWLEDGE;
+    if (at >= this.next) {
+      if (this.#openRead && at - this.next < this.#mostResponses()) return isAck ? 0 : 1;
+      // A NAK names the next PSN where all that was out is lost.
+      return isAck && at === this.next && syndrome > 0x1f ? 0 : -1;
+    }
+    const entry = out.find(at);
+    if (entry < 0) return 0;
+    const slot = out.slot(entry);
+    if ((out.flags[slot] & EntryFlags.SEEN) === 0) return 0;
+    if (isAck) {
+      // An ACK of a repetition may carry the PSN of a READ, or of a packet that asked for none.
+      const asked = (out.flags[slot] & EntryFlags.ACK_REQ) !== 0 && !this.#isAsking(slot);
+      return asked || syndrome > 0x1f ? 1 : 0;
+    }
+    const isRead = (out.opcodes[slot] & 0x1f) === OperationBits.RDMA_READ_REQUEST;
+    return this.#isAsking(slot) && isRead === (operation !== OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
   }
 
   /** A request packet; `Taken` says what it was. */
