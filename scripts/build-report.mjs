@@ -3,13 +3,21 @@
 //   node scripts/build-report.mjs
 //
 // From packages/capture/src/report/client to packages/capture/dist/report/page, where renderReport takes them.
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const capture = fileURLToPath(new URL('../packages/capture', import.meta.url));
-// esbuild belongs to the package whose page it builds.
-const { build } = createRequire(join(capture, 'package.json'))('esbuild');
+// esbuild and what is bundled belong to the package whose page it is.
+const require = createRequire(join(capture, 'package.json'));
+const { build } = require('esbuild');
+
+/** Their licenses ask to stand in every copy, and each report is one. */
+function licenseOf(name) {
+  const text = readFileSync(join(dirname(require.resolve(`${name}/package.json`)), 'LICENSE'), 'utf8');
+  return `${name}: ${text.replaceAll('*/', '* /').trim()}`;
+}
 
 await build({
   entryPoints: { page: join(capture, 'src/report/client/main.tsx') },
@@ -22,10 +30,6 @@ await build({
   charset: 'utf8',
   jsx: 'automatic',
   jsxImportSource: 'preact',
-  // Their licenses ask that the notices stay with the copies.
-  legalComments: 'inline',
-  banner: {
-    js: '/*! Contains uPlot, (c) Leon Sorokin, and Preact, (c) Jason Miller; both under the MIT License. */',
-  },
+  banner: { js: `/*!\n${['uplot', 'preact'].map(licenseOf).join('\n\n')}\n*/` },
   logLevel: 'warning',
 });

@@ -176,7 +176,7 @@ function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: F
     packet.icrc === 'bad' ? 'bad' : '',
   ];
   const out = [
-    `<g class="${classes.filter(Boolean).join(' ')}"${embedded ? listOption(packet, `${number}, ${label}`, notes) : ''}>`,
+    `<g class="${classes.filter(Boolean).join(' ')}"${embedded ? listOption(packet, number, label, notes) : ''}>`,
   ];
   if (embedded) {
     out.push(`<rect class="hit" x="0" y="${n(y - rowHeight / 2)}" width="${width}" height="${rowHeight}"/>`);
@@ -205,11 +205,13 @@ function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: F
     }
   }
   out.push('</g>');
-  return out.join('');
+  // Blanks keep the texts apart for those who hear the row.
+  return out.join(embedded ? ' ' : '');
 }
 
-function listOption(packet: LadderPacket, label: string, notes: string): string {
-  const text = `Frame ${label}${notes === '' ? '' : `, ${notes}`}, at ${formatTime(packet.time)}`;
+function listOption(packet: LadderPacket, number: string, label: string, notes: string): string {
+  // What stands in the row, in its order: who speaks to the page says what is read.
+  const text = `Frame ${number} ${formatSeconds(packet.time)} ${label} ${notes}`.trimEnd();
   return ` id="${packetId(packet)}" role="option" aria-label="${escapeMarkup(text)}"`;
 }
 

@@ -103,7 +103,7 @@ function Frames({ finding, isThere, show }: Omit<ItemProps, 'data'> & { isThere:
       )}
       {rest > 0 &&
         (shown.length < frames.length ? (
-          <button type="button" aria-label="Show more frames" onClick={() => setAll(true)}>
+          <button type="button" aria-label={`${formatCount(rest)} more frames`} onClick={() => setAll(true)}>
             {formatCount(rest)} more
           </button>
         ) : (
