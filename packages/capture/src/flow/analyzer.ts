@@ -334,7 +334,8 @@ function lastFailure({ requester, reliable, peer }: Half): string | undefined {
 function learnPathMtu(half: Half, { info, payloadLength }: RocePacket): void {
   const { requester } = half;
   if (requester === undefined || requester.pathMtu > 0 || !info.isReadResponse || info.last) return;
-  if (payloadLength >= 256 && (payloadLength & (payloadLength - 1)) === 0) requester.pathMtu = payloadLength;
+  if (payloadLength >= 256 && (payloadLength & (payloadLength - 1)) === 0)
+    requester.learnPathMtu(payloadLength);
 }
 
 function plotKindOf(operation: number, syndrome: number): number {

@@ -47,6 +47,8 @@ export class Recovery {
   #earlierStart = Number.POSITIVE_INFINITY;
   #unacked = -1;
   #nakPsn = -1;
+  /** Where the sender would go on after what it asked for. */
+  #nakNext = -1;
   #nakTime = 0;
   #rnrPsn = -1;
   #rnrTime = 0;
@@ -65,6 +67,7 @@ export class Recovery {
 
   sequenceNak(psn: number, time: number): void {
     this.#nakPsn = psn;
+    this.#nakNext = psn;
     this.#nakTime = time;
   }
 
@@ -102,6 +105,11 @@ export class Recovery {
     if (this.#missingPsn < unacked) this.#missingPsn = -1;
   }
 
+  /** When a packet was sent that comes late: before the going back that it has missed. */
+  sentBefore(time: number): number {
+    return this.#event === undefined ? time : Math.min(time, this.#event.time - 1);
+  }
+
   /** An RNR NAK for this PSN waits for its end: when it came, or −1. */
   rnrSince(psn: number): number {
     return this.#rnrPsn >= 0 && psn <= this.#rnrPsn ? this.#rnrTime : -1;
@@ -120,6 +128,11 @@ export class Recovery {
   /** A sequence NAK asks for a packet at this PSN. */
   isNaked(psn: number): boolean {
     return this.#nakPsn >= 0 && psn >= this.#nakPsn;
+  }
+
+  /** A packet that was missing came; perhaps for the NAK. */
+  filled(psn: number, next: number): void {
+    if (psn === this.#nakNext) this.#nakNext = next;
   }
 
   /** The same for a packet not seen before, which could just be late: it has to come when an answer to a NAK can. */
@@ -157,7 +170,9 @@ export class Recovery {
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
-    const cause = this.#newCause(psn, time, lastSent, unacked, migReq);
+    // Its begin was not seen; or it is late itself.
+    const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
+    const cause = isLate ? 'unknown' : this.#newCause(psn, time, lastSent, unacked, migReq);
     const before = this.#event;
     const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
     this.#interrupted = cause === 'adaptive' && before?.cause !== 'adaptive' ? before : undefined;
@@ -166,7 +181,8 @@ export class Recovery {
       this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
       this.timerStart = time;
     }
-    if (this.#nakPsn <= psn) this.#nakPsn = -1;
+    // An implied NAK may be a NAK for a PSN behind the answers that are missing.
+    if (this.#nakPsn <= psn || cause === 'implied-nak') this.#nakPsn = -1;
     if (this.#rnrPsn >= psn || cause === 'rnr') this.#rnrPsn = -1;
     if (this.#missingPsn <= psn) this.#missingPsn = -1;
     return { cause, begins: true };
@@ -192,9 +208,10 @@ export class Recovery {
     // A NAK past where it had come to: the sender went on from there.
     if (isNewNak && (nak > event.cursor || event.cause === 'adaptive')) return undefined;
     const interrupted = this.#interrupted;
-    if (interrupted !== undefined && event.cause === 'adaptive' && psn === interrupted.cursor) {
+    if (interrupted !== undefined && event.cause === 'adaptive' && psn >= interrupted.cursor) {
       // The probe was one packet, and the sender goes on where it had been; or goes back from the probe.
-      this.#event = psn === event.cursor ? { ...interrupted, cause: 'unknown' } : interrupted;
+      const surely = psn === interrupted.cursor && psn > event.cursor;
+      this.#event = surely ? interrupted : { ...interrupted, cause: 'unknown' };
     }
     // Or it went back from the probe, which was answered.
     this.#interrupted = undefined;
@@ -215,10 +232,11 @@ export class Recovery {
     const running = time - this.timerStart;
     const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn;
     // rxe begins the message anew, and sends a sequence NAK with the RNR NAK (docs/quirks.md).
-    if (this.#rnrPsn >= 0 && (migReq ? psn >= this.#rnrPsn && !isNak : psn <= this.#rnrPsn)) {
+    if (this.#rnrPsn >= 0 && (migReq ? psn >= this.#rnrPsn : psn <= this.#rnrPsn)) {
       const waited = time - this.#rnrTime;
       // Captures count in microseconds.
       if (waited >= this.#rnrWait - 2 * MICROSECOND) {
+        if (migReq && (isNak || psn > this.#rnrPsn)) return 'unknown';
         const soon = waited <= 2 * this.#rnrWait + (migReq ? 0.3 : 1) * MILLISECOND;
         return soon && (running < LEAST_TIMER || !migReq || !this.isTimerDue(time)) ? 'rnr' : 'unknown';
       }

@@ -69,6 +69,19 @@ export class Requester {
     return this.next >= 0;
   }
 
+  /** Bytes in each packet of a message but the last; the first word counts. */
+  learnPathMtu(bytes: number): void {
+    if (this.pathMtu > 0) return;
+    this.pathMtu = bytes;
+    if (!this.#openRead) return;
+    const { out } = this;
+    const slot = out.slot(out.tail - 1);
+    const span = Math.max(1, Math.ceil(out.lengths[slot] / bytes));
+    out.spans[slot] = span;
+    this.#openRead = false;
+    this.next = Math.max(this.next, out.psns[slot] + span);
+  }
+
   /**
    * Whether a response may be the answer to one of these requests: 1, it fits; −1, it does not; 0, nothing to go by. Its
    * PSN has to be one that was sent, and its kind the one that was asked for.
@@ -228,7 +241,7 @@ export class Requester {
     out.sizes[slot] = payloadLength;
     out.sends[slot] = 1;
     out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ : 0);
-    if (info.hasPayload && !info.last && isPowerOfTwo(payloadLength)) this.pathMtu = payloadLength;
+    if (info.hasPayload && !info.last && isPowerOfTwo(payloadLength)) this.learnPathMtu(payloadLength);
     out.lengths[slot] = info.isAtomic ? 8 : rethLength(packet);
     if (!info.isReadRequest) return;
     const newest = entry === out.tail - 1;
@@ -256,7 +269,9 @@ export class Requester {
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
       this.#fill(entry, slot, packet);
+      if (idOrder === IdOrder.LATE) out.lastTimes[slot] = this.recovery.sentBefore(time);
       if (!again && this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
+      if (!again) this.recovery.filled(psn, psn + Math.max(1, out.spans[slot]));
       return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
