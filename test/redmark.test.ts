@@ -402,6 +402,34 @@ describe('A5: others slowed down', () => {
   });
 });
 
+describe('A5 among clients of one SRQ', () => {
+  test('not prevented: one of them can take all receives; the program is told when few are left', async () => {
+    const site = new Site();
+    const [server, greedy, client] = await Promise.all(
+      [SERVER, '10.0.0.3', CLIENT].map((address) => site.side(address)),
+    );
+    const events: string[] = [];
+    server.device.onEvent(({ type }) => events.push(type));
+    const srq = await server.pd.createSrq({ maxWr: 16, limit: 4 });
+    const join = async (from: Side) => {
+      const here = await from.pd.createQp({ sendCq: from.cq });
+      await connect(here, await server.pd.createQp({ sendCq: server.cq, srq }));
+      return here;
+    };
+    const [here, honest] = [await join(greedy), await join(client)];
+    for (let i = 0; i < 8; i++) srq.postRecv({ wrId: i });
+    for (let i = 0; i < 8; i++) {
+      here.postSend({ opcode: 'SEND', signaled: true });
+      expect((await greedy.cq.next()).status).toBe('SUCCESS');
+    }
+    expect(events).toContain('SRQ_LIMIT_REACHED');
+    honest.postSend({ opcode: 'SEND', signaled: true });
+    await expect.poll(async () => (await honest.counters()).receivedRnrErr).toBeGreaterThan(0);
+    srq.postRecv({ wrId: 8 });
+    expect((await client.cq.next()).status).toBe('SUCCESS');
+  });
+});
+
 describe('A6: RDMA as an accomplice', () => {
   test('what peers do without the program’s knowing is counted, by operation and connection', async () => {
     const { server, client, here, there } = await connected();
