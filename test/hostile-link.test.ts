@@ -38,63 +38,63 @@ const REASONS = [
   'qkeyViolations',
 ] as const;
 
-test.each(['inline', 'worker'] as const)(
-  'datagrams to the port of a device, engine %s',
-  { timeout: 20_000 + PACKETS },
-  async (engine) => {
-    const addresses = [host(31), host(32)] as const;
-    await using site = await Site.open(addresses, { port, engine });
-    const options = {
-      site,
-      addresses,
-      stranger: host(33),
-      port,
-      random: createRandom(3),
-      recorded: await recordedPackets(),
-    };
-    const raid = await Raid.begin(options);
-    const quarters = new Quarters(PACKETS);
-    let over = false;
-    let failure: unknown;
-    const traffic = (async () => {
-      while (!over) await site.round();
-    })().catch((error: unknown) => {
-      failure = error;
-    });
-    try {
-      while (raid.sent < PACKETS) {
-        await raid.aim();
-        for (let i = 0; i < BURSTS; i++) {
-          await raid.send(BURST);
-          await setImmediate();
-        }
-        await quarters.at(raid.sent);
-        if (failure) throw failure;
+test.each([
+  ['native sockets, engine in the thread', { engine: 'inline' }],
+  ['native sockets, engine in a worker', { engine: 'worker' }],
+  ['node:dgram', { link: 'dgram' }],
+] as const)('datagrams to the port of a device: %s', { timeout: 20_000 + PACKETS }, async (_name, device) => {
+  const addresses = [host(31), host(32)] as const;
+  await using site = await Site.open(addresses, { port, ...device });
+  const options = {
+    site,
+    addresses,
+    stranger: host(33),
+    port,
+    random: createRandom(3),
+    recorded: await recordedPackets(),
+  };
+  const raid = await Raid.begin(options);
+  const quarters = new Quarters(PACKETS);
+  let over = false;
+  let failure: unknown;
+  const traffic = (async () => {
+    while (!over) await site.round();
+  })().catch((error: unknown) => {
+    failure = error;
+  });
+  try {
+    while (raid.sent < PACKETS) {
+      await raid.aim();
+      for (let i = 0; i < BURSTS; i++) {
+        await raid.send(BURST);
+        await setImmediate();
       }
-    } finally {
-      over = true;
-      raid.end();
+      await quarters.at(raid.sent);
+      if (failure) throw failure;
     }
-    await traffic;
-    if (failure) throw failure;
-    await site.round();
+  } finally {
+    over = true;
+    raid.end();
+  }
+  await traffic;
+  if (failure) throw failure;
+  await site.round();
 
-    for (const pair of Object.values(site.pairs)) for (const qp of pair) expect(qp.state).toBe('RTS');
-    expect(site.firstDifference()).toBe(-1);
-    for (const { memory } of [site.a, site.b]) expect(markerIn(memory)).toBe(-1);
-    const { delivered } = site;
-    expect(Math.min(delivered.rc, delivered.uc, delivered.ud)).toBeGreaterThan(PACKETS / 2000);
-    for (const { device } of [site.a, site.b]) {
-      const counters = await device.counters();
-      for (const reason of REASONS) expect(counters[reason], reason).toBeGreaterThan(0);
-    }
-    expect(quarters.growth).toBeLessThan(4 * 2 ** 20);
-    if (process.env.ROCE_HOSTILE_PACKETS) {
-      const counters = await site.b.device.counters();
-      console.log(
-        `${raid.sent} datagrams; delivered ${JSON.stringify(delivered)}; bytes held ${quarters.samples}`,
-        counters,
-      );
-    }
-  },
-);
+  for (const pair of Object.values(site.pairs)) for (const qp of pair) expect(qp.state).toBe('RTS');
+  expect(site.firstDifference()).toBe(-1);
+  for (const { memory } of [site.a, site.b]) expect(markerIn(memory)).toBe(-1);
+  const { delivered } = site;
+  expect(Math.min(delivered.rc, delivered.uc, delivered.ud)).toBeGreaterThan(PACKETS / 2000);
+  for (const { device } of [site.a, site.b]) {
+    const counters = await device.counters();
+    for (const reason of REASONS) expect(counters[reason], reason).toBeGreaterThan(0);
+  }
+  expect(quarters.growth).toBeLessThan(4 * 2 ** 20);
+  if (process.env.ROCE_HOSTILE_PACKETS) {
+    const counters = await site.b.device.counters();
+    console.log(
+      `${raid.sent} datagrams; delivered ${JSON.stringify(delivered)}; bytes held ${quarters.samples}`,
+      counters,
+    );
+  }
+});

@@ -149,6 +149,23 @@ describe('A1: packets injected under another name', () => {
     expect(server.memory[0]).toBe(0xee);
   });
 
+  test('not prevented: an answer to what is out, made up with its PSN, is believed', async () => {
+    const { site, server, client } = await connected();
+    const here = await client.pd.createQp({ sendCq: client.cq });
+    // To a queue pair that is not there: no answer will come.
+    await here.connect({ qpNum: 0x77, psn: 0, gid: SERVER }, { timeout: 0 });
+    const { sqPsn } = await psnsOf(here);
+    const completed = write(client, here, 5, server.mr.remote());
+    await expect.poll(async () => (await psnsOf(here)).sqPsn).toBe(psnAdd(sqPsn, 1));
+    const ack = (psn: number) =>
+      request(Opcode.RC_ACKNOWLEDGE, here.qpNum, psn, { ackReq: false, aeth: { syndrome: 0x1f, msn: 1 } });
+    await site.inject(client.device, SERVER, [ack(psnAdd(sqPsn, 1)), ack(psnAdd(sqPsn, -1))]);
+    expect(here.sendPending).toBe(1);
+    await site.inject(client.device, SERVER, [ack(sqPsn)]);
+    expect(await completed).toBe('SUCCESS');
+    expect(server.memory[0]).toBe(0);
+  });
+
   test('not prevented on UC: any PSN will do for the beginning of a message', async () => {
     const { site, server, there } = await connected('UC');
     const packet = evilWrite(there, site.random.next() & 0xff_ffff, server.mr, Opcode.UC_RDMA_WRITE_ONLY);
