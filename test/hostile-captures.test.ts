@@ -41,7 +41,7 @@ const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/;
 
 /** A file with some bytes changed, and now and then cut, or with a piece twice. */
 function tampered(file: Uint8Array, random: Random): Uint8Array {
-  const copy = file.slice();
+  const copy = Uint8Array.from(file);
   for (let changes = random.between(1, 40); changes > 0; changes--) {
     // Half of them where headers of the file and of its first packets are.
     const at = random.between(0, (random.chance(0.5) ? Math.min(400, copy.length) : copy.length) - 1);
