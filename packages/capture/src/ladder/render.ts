@@ -215,13 +215,17 @@ function listOption(packet: LadderPacket, number: string, label: string, notes: 
   return ` id="${packetId(packet)}" role="option" aria-label="${escapeMarkup(text)}"`;
 }
 
-function gapRow({ y, gap }: LadderRow & { gap: number }, { left, right, rowHeight }: Frame): string {
+function gapRow(
+  { y, gap }: LadderRow & { gap: number },
+  { left, right, rowHeight, embedded }: Frame,
+): string {
   const line = `<line x1="${left}" y1="${n(y)}" x2="${right}" y2="${n(y)}"/>`;
-  if (rowHeight < ROW_WITH_TEXT) return `<g class="gap" role="presentation">${line}</g>`;
+  const open = `<g class="gap"${embedded ? ' role="presentation"' : ''}>`;
+  if (rowHeight < ROW_WITH_TEXT) return `${open}${line}</g>`;
   // Not "of silence": packets that were filtered out, or not kept, may lie between.
   const text = `${formatDuration(gap)} later`;
   return (
-    `<g class="gap" role="presentation">${line}` +
+    `${open}${line}` +
     `<text class="label" x="${n((left + right) / 2)}" y="${n(y + 4)}" text-anchor="middle">${text}</text></g>`
   );
 }
