@@ -437,8 +437,9 @@ export const commands: readonly CommandSpec[] = [
     summary: 'Capture the RoCE packets of an interface, into a file or as a live table',
     description:
       'A filter in the kernel takes RoCE v2 (UDP to port 4791) and v1, with or without VLAN tags. Without -w a table of\n' +
-      'the flows is shown each second; where stdout is no terminal, a line with the totals. Ctrl-C ends the capture, with a\n' +
-      'valid file. Frames that the kernel had no room for are counted. Needs the capability CAP_NET_RAW.\n' +
+      'the flows is shown each second (again: requests whose PSN had passed before; bad: ICRCs; CE: marked by ECN); where\n' +
+      'stdout is no terminal, a line with the totals. Ctrl-C ends the capture, with a valid file. Frames that the kernel\n' +
+      'had no room for are counted. Needs the capability CAP_NET_RAW.\n' +
       'A network card that does RoCE in hardware does not show its own packets to the kernel: capture at a mirror port.',
     options: [
       { flags: '-i, --interface <name>', summary: 'Network interface', parse: text },
@@ -456,7 +457,7 @@ export const commands: readonly CommandSpec[] = [
       { flags: '-d, --duration <seconds>', summary: 'Stop after this time', parse: seconds },
       {
         flags: '-s, --snaplen <bytes>',
-        summary: 'Bytes to keep of a frame; 96 are enough for all headers, but not for ICRCs',
+        summary: 'Bytes to keep of a frame; 128 hold all headers, but no ICRC of a packet with payload',
         parse: integer(64, 262_144),
         fallback: 262_144,
       },
@@ -468,12 +469,12 @@ export const commands: readonly CommandSpec[] = [
       },
       { flags: '--mirrors', summary: 'Also take ERSPAN (GRE) and VXLAN, as a mirror port may bring them' },
       { flags: '--host-only', summary: 'No promiscuous mode: only frames from and to this machine' },
-      json('Print one JSON object a second, and one at the end'),
+      json('Print JSON: an object each second that the table would be shown, and one at the end'),
     ],
     examples: [
       ['capture -i eth0', 'a table of what passes'],
       ['capture -i eth0 -w trace.pcapng --live', 'the same while a file is written'],
-      ['capture -i eth0 -w headers.pcapng -s 96 -d 60', 'a minute of headers'],
+      ['capture -i eth0 -w headers.pcapng -s 128 -d 60', 'a minute of headers'],
       ['capture -i eth0 -w - | wireshark -k -i -', 'look at it with Wireshark'],
     ],
     load: () => import('./commands/capture.ts'),

@@ -25,19 +25,20 @@ interface Rate {
 /** Lines around the rows of flows: totals, headings, how many are not shown, the cursor's. */
 const OTHER_LINES = 5;
 
+/** What a narrow terminal cuts off stands last. */
 const COLUMNS: readonly (readonly [heading: string, cell: (counts: FlowCounts, rate: Rate) => string])[] = [
   ['packets/s', (_, { packetsPerSecond }) => packetsPerSecond.toFixed(0)],
   ['Gb/s', (_, { bitsPerSecond }) => (bitsPerSecond / 1e9).toFixed(3)],
-  ['packets', ({ packets }) => `${packets}`],
-  ['sent again', ({ sentAgain }) => `${sentAgain}`],
+  ['again', ({ sentAgain }) => `${sentAgain}`],
   ['NAKs', ({ naks }) => `${naks}`],
   ['RNR', ({ rnrNaks }) => `${rnrNaks}`],
+  ['bad', ({ icrcBad }) => `${icrcBad}`],
   ['CE', ({ ecnMarked }) => `${ecnMarked}`],
   ['CNPs', ({ cnps }) => `${cnps}`],
-  ['bad ICRC', ({ icrcBad }) => `${icrcBad}`],
+  ['packets', ({ packets }) => `${packets}`],
 ];
 /** Headings whose counts are bad news. */
-const BAD_NEWS: ReadonlySet<string> = new Set(['sent again', 'NAKs', 'RNR', 'bad ICRC']);
+const BAD_NEWS: ReadonlySet<string> = new Set(['again', 'NAKs', 'RNR', 'bad']);
 
 export class LiveView {
   readonly #table: FlowTable;
@@ -59,7 +60,7 @@ export class LiveView {
     const terminal = this.#terminal;
     if (this.#json) terminal.json({ type: 'interval', ...this.toJson(state, rates) });
     else if (terminal.isTTY) terminal.redraw(this.#lines(state, rates, terminal.rows - OTHER_LINES));
-    else terminal.line(this.#totals(state, rates));
+    else terminal.line(this.#sentence(state, rates));
     terminal.flush();
   }
 
@@ -112,18 +113,18 @@ export class LiveView {
   #totals({ seconds, dropped }: LiveState, rates: ReadonlyMap<FlowCounts, Rate>): string {
     const { total, flows } = this.#table;
     const { packetsPerSecond, bitsPerSecond } = rates.get(total)!;
-    return [
-      `${seconds.toFixed(3)} s: ${packetsPerSecond.toFixed(0)} packets/s`,
-      `${(bitsPerSecond / 1e9).toFixed(3)} Gb/s`,
-      `${total.packets} packets in ${flows.length} flows`,
-      `${total.sentAgain} sent again`,
-      `${total.naks} NAKs`,
-      `${total.rnrNaks} RNR NAKs`,
-      `${total.ecnMarked} CE`,
-      `${total.cnps} CNPs`,
-      `${total.icrcBad} bad ICRCs`,
-      `${dropped} dropped`,
-    ].join(', ');
+    const many = `${total.packets} packets in ${flows.length} flow${flows.length === 1 ? '' : 's'}`;
+    const gigabits = (bitsPerSecond / 1e9).toFixed(3);
+    return `${seconds.toFixed(1)} s: ${packetsPerSecond.toFixed(0)} packets/s, ${gigabits} Gb/s; ${many}, ${dropped} dropped`;
+  }
+
+  /** All that counts, for whoever reads line by line. */
+  #sentence(state: LiveState, rates: ReadonlyMap<FlowCounts, Rate>): string {
+    const { sentAgain, naks, rnrNaks, icrcBad, ecnMarked, cnps } = this.#table.total;
+    return (
+      `${this.#totals(state, rates)}, ${sentAgain} sent again, ${naks} NAKs, ${rnrNaks} RNR NAKs, ` +
+      `${icrcBad} bad ICRCs, ${ecnMarked} CE, ${cnps} CNPs`
+    );
   }
 
   #lines(state: LiveState, rates: ReadonlyMap<FlowCounts, Rate>, most: number): string[] {
