@@ -70,7 +70,7 @@ export async function recordedPackets(perCapture = 24): Promise<Uint8Array[]> {
         const parsed = parseFrame(data, FrameType.ETHERNET);
         if (!parsed.ok || packets.length >= enough) continue;
         const { bthOffset, trailer } = parsed.packet;
-        packets.push(data.slice(bthOffset, data.length - trailer.length - ICRC_BYTES));
+        packets.push(Uint8Array.from(data.subarray(bthOffset, data.length - trailer.length - ICRC_BYTES)));
       }
     }
   }
