@@ -68,7 +68,7 @@ export interface DeviceAttributes extends DeviceLimits {
   physPortCnt: 1;
   /** One P_Key: the default one, 0xffff. */
   pkeyTblLen: 1;
-  /** The interface's, when the device was opened. */
+  /** The interface's, as of now. */
   portState: 'ACTIVE' | 'DOWN';
   /** RoCE. */
   linkLayer: 'Ethernet';
