@@ -244,6 +244,18 @@ describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
       ).toBe('#ffffff');
     });
 
+    test('on paper nothing is cut off, and nothing waits for a click', async () => {
+      await page.emulateMedia({ media: 'print' });
+      await page.setViewportSize({ width: 720, height: 1000 });
+      const box = page.locator('.ladder-box');
+      await poll(() => box.evaluate(({ scrollHeight, clientHeight }) => scrollHeight - clientHeight)).toBe(0);
+      await poll(() => page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(720);
+      for (const control of ['.time-bar', '.theme', '.pager', 'input']) {
+        expect(await page.locator(control).first().isVisible()).toBe(false);
+      }
+      expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
+    });
+
     test('all that acts can be reached by Tab, and has a name', async () => {
       const nameless = await page.evaluate(() =>
         [...document.querySelectorAll<HTMLElement>('button, input, [tabindex="0"]')]
