@@ -38,6 +38,26 @@ interface GoBack {
   probed: boolean;
 }
 
+/** A request packet that comes again. PSNs are unwrapped. */
+export interface SentAgain {
+  psn: number;
+  /** Past its PSNs. */
+  next: number;
+  time: number;
+  /** When it was sent before, or was noticed to be missing. */
+  lastSent: number;
+  /** The oldest PSN that is not answered, as the capture has it. */
+  unacked: number;
+  /** Past the newest PSN sent. */
+  end: number;
+  /** Of the sender's packets: rxe has 0 there, ConnectX and node-roce 1. */
+  migReq: boolean;
+  /** What its Identification says; one of `IdOrder`. */
+  idOrder: number;
+  /** It was not seen before, and follows a READ or atomic: that one may have come again, unseen. */
+  afterAsking: boolean;
+}
+
 export class Recovery {
   /** ACK timeout T of the queue pair, from CM messages; 0: not known. */
   ackTimeout = 0;
@@ -141,26 +161,9 @@ export class Recovery {
     return answersNak && time - this.#nakTime >= 0.9 * this.#reaction;
   }
 
-  /**
-   * The cause of a packet that is sent again, and whether it begins a going back.
-   * @param psn the packet's, unwrapped
-   * @param next past its PSNs
-   * @param lastSent when it was sent before, or was noticed to be missing
-   * @param unacked the oldest PSN that is not answered
-   * @param end past the newest PSN sent
-   * @param migReq of the sender's packets: rxe has 0 there, ConnectX and node-roce 1
-   * @param idOrder whether its Identification says that it was sent after all others seen; one of `IdOrder`
-   */
-  causeOf(
-    psn: number,
-    next: number,
-    time: number,
-    lastSent: number,
-    unacked: number,
-    end: number,
-    migReq: boolean,
-    idOrder: number,
-  ): { cause: RetransmitCause; begins: boolean } {
+  /** The cause of a packet that is sent again, and whether it begins a going back. */
+  causeOf(sent: SentAgain): { cause: RetransmitCause; begins: boolean } {
+    const { psn, next, time, lastSent, end, migReq, idOrder } = sent;
     const continued = this.#resumed(psn, time, lastSent, idOrder);
     if (continued !== undefined) {
       if (next > continued.cursor) continued.cursor = next;
@@ -170,9 +173,10 @@ export class Recovery {
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
+    if (idOrder === IdOrder.OLDER) return { cause: 'unknown', begins: false };
     // Its begin was not seen; or it is late itself.
     const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
-    const cause = isLate ? 'unknown' : this.#newCause(psn, time, lastSent, unacked, migReq);
+    const cause = isLate ? 'unknown' : this.#newCause(sent);
     const before = this.#event;
     const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
     this.#interrupted = cause === 'adaptive' && before?.cause !== 'adaptive' ? before : undefined;
@@ -206,7 +210,7 @@ export class Recovery {
     const isNewNak = nak >= 0 && this.#nakTime >= event.time && psn >= nak;
     if (psn < event.cursor) return idOrder === IdOrder.NEWER || isNewNak ? undefined : event;
     // A NAK past where it had come to: the sender went on from there.
-    if (isNewNak && (nak > event.cursor || event.cause === 'adaptive')) return undefined;
+    if (isNewNak && (nak > event.cursor || (event.cause === 'adaptive' && psn === nak))) return undefined;
     const interrupted = this.#interrupted;
     if (interrupted !== undefined && event.cause === 'adaptive' && psn >= interrupted.cursor) {
       // The probe was one packet, and the sender goes on where it had been; or goes back from the probe.
@@ -228,7 +232,8 @@ export class Recovery {
     );
   }
 
-  #newCause(psn: number, time: number, lastSent: number, unacked: number, migReq: boolean): RetransmitCause {
+  #newCause(sent: SentAgain): RetransmitCause {
+    const { psn, time, migReq, afterAsking } = sent;
     const running = time - this.timerStart;
     const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn;
     // rxe begins the message anew, and sends a sequence NAK with the RNR NAK (docs/quirks.md).
@@ -243,14 +248,14 @@ export class Recovery {
     }
     const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn;
     if (isNak || isMissing) {
-      if (isNak && isMissing) return 'unknown';
+      if (isNak && (isMissing || afterAsking)) return 'unknown';
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       if (isNak && reaction < this.#reaction) this.#reaction = reaction;
       return isNak ? 'sequence-nak' : 'implied-nak';
     }
     if (this.#rnrPsn >= 0 || this.#nakPsn >= 0) return 'unknown';
-    return this.#timerCause(psn, time, lastSent, unacked, migReq);
+    return this.#timerCause(sent);
   }
 
   /** Whether the retry timer can't have been the cause. */
@@ -268,13 +273,7 @@ export class Recovery {
   }
 
   /** Nothing was heard: the timer of the standard, or a retransmission before it. */
-  #timerCause(
-    psn: number,
-    time: number,
-    lastSent: number,
-    unacked: number,
-    migReq: boolean,
-  ): RetransmitCause {
+  #timerCause({ psn, time, lastSent, unacked, migReq }: SentAgain): RetransmitCause {
     const running = time - this.timerStart;
     if (!migReq) {
       const waited = Math.min(running, time - lastSent);

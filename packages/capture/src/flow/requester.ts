@@ -272,7 +272,9 @@ export class Requester {
       if (idOrder === IdOrder.LATE) out.lastTimes[slot] = this.recovery.sentBefore(time);
       if (!again && this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
       if (!again) this.recovery.filled(psn, psn + Math.max(1, out.spans[slot]));
-      return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
+      if (!again) return Taken.NEW;
+      const afterAsking = entry > out.head && this.#isAsking(out.slot(entry - 1));
+      return this.#retransmitted(psn, packet, before, idOrder, afterAsking);
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
@@ -326,7 +328,13 @@ export class Requester {
     return psn < this.unacked && lag > LEAST_MIRROR_LAG;
   }
 
-  #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number): number {
+  #retransmitted(
+    psn: number,
+    packet: RocePacket,
+    before: number,
+    idOrder: number,
+    afterAsking = false,
+  ): number {
     const counts = this.#counts;
     const { time, frame } = packet;
     const { recovery } = this;
@@ -336,16 +344,10 @@ export class Requester {
     let cause: RetransmitCause = 'unknown';
     let begins = false;
     if (this.#reliable) {
-      ({ cause, begins } = recovery.causeOf(
-        psn,
-        next,
-        time,
-        before,
-        this.unacked,
-        this.next,
-        packet.migReq,
-        idOrder,
-      ));
+      const { unacked, next: end } = this;
+      const { migReq } = packet;
+      const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, afterAsking };
+      ({ cause, begins } = recovery.causeOf(sent));
       // Without the other direction there are no NAKs to see.
       if (!this.hasAnswers) cause = 'unknown';
     }
