@@ -63,3 +63,27 @@ test('medians, percentiles, spread and ratios', () => {
   // Round by round: a slow round is slow for both.
   expect(ratio([10, 1], [20, 2])).toMatchObject({ median: 0.5, min: 0.5, max: 0.5 });
 });
+
+test('roce flows beside tshark: time, processor time and memory of each', { timeout: 120_000 }, async () => {
+  const file = join(directory, 'captures.json');
+  const speed = join(import.meta.dirname, '../bench/capture/speed.mjs');
+  const { stdout } = await run(process.execPath, [
+    speed,
+    '--bytes',
+    '4000000',
+    '--rounds',
+    '1',
+    '--json',
+    file,
+  ]);
+  const { bytes, tshark, results } = JSON.parse(readFileSync(file, 'utf8'));
+  expect(bytes).toBeGreaterThan(3_900_000);
+  const names = ['roce flows', 'roce flows --icrc skip', 'roce flows, a quarter of the file'];
+  if (tshark !== undefined) names.push('tshark -n -T fields');
+  expect(Object.keys(results)).toEqual(names);
+  for (const name of names) {
+    expect(results[name].seconds.median).toBeGreaterThan(0);
+    expect(results[name].memory.median).toBeGreaterThan(10);
+    expect(stdout).toContain(name);
+  }
+});
