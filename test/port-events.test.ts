@@ -116,6 +116,9 @@ describe.skipIf(!able).each(['inline', 'worker'] as const)('engine: %s', (engine
       { type: 'GID_CHANGE', gids: ['10.77.0.1', '::', 'fd77::1'] },
     ]);
     expect(await program.ask('write 2')).toBe('SUCCESS');
+    await there.change('address add fe80::77/64 dev roce0 nodad');
+    expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE' }]);
+    expect(await program.ask('write 3')).toBe('SUCCESS');
   });
 
   test('an IPv6 address is there when it is known to be nobody else’s, and is told once', async () => {

@@ -86,7 +86,9 @@ std::vector<RouteEvent> RouteEvents::take() {
 
 void RouteEvents::read(const uint8_t* bytes, size_t length, std::vector<RouteEvent>& events) {
   auto* header = reinterpret_cast<const nlmsghdr*>(bytes);
-  for (; NLMSG_OK(header, length); header = NLMSG_NEXT(header, length)) {
+  // Signed: behind the last message, less than nothing may be left (NLMSG_NEXT counts its padding).
+  auto left = static_cast<int>(length);
+  for (; left > 0 && NLMSG_OK(header, static_cast<unsigned>(left)); header = NLMSG_NEXT(header, left)) {
     switch (header->nlmsg_type) {
       case RTM_NEWLINK:
       case RTM_DELLINK: {
