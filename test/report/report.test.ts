@@ -354,6 +354,35 @@ describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
       expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
     });
 
+    test('a packet that the report does not hold is named, with the way to it', async () => {
+      const held = new Map(
+        found.connections.map(({ id, ladder }) => [id, new Set(ladder.map(({ frame }) => frame))]),
+      );
+      const connection = found.connections.find(({ id, plot }) =>
+        plot.some(({ frame }) => !held.get(id)!.has(frame)),
+      )!;
+      const buttons = page.locator('#connections tbody button');
+      await buttons.filter({ hasText: new RegExp(`^${connection.id}$`) }).click();
+      await page.getByPlaceholder('write, psn 123, #frame').fill('no such packet');
+      const over = page.locator('.u-over').first();
+      const box = (await over.boundingBox())!;
+      // From the end of the connection, which no ladder has whole.
+      for (let x = box.width - 2; x > 0; x -= 3) {
+        for (let y = 2; y < box.height; y += 10) {
+          await over.hover({ position: { x, y }, force: true });
+          if ((await page.locator('.tip').count()) === 0) continue;
+          const frame = Number(/frame (\d+)/.exec((await page.locator('.tip').textContent())!)![1]);
+          if (held.get(connection.id)!.has(frame)) continue;
+          await page.mouse.down();
+          await page.mouse.up();
+          await see(page.locator('.packet h4'), `Frame ${frame}`);
+          expect(await page.locator('.packet').textContent()).toContain('roce dump -x');
+          return;
+        }
+      }
+      throw new Error('no such point found');
+    });
+
     test('every finding’s connection can be shown', async () => {
       const buttons = page.locator('.finding').getByRole('button', { name: /^Show in connection/ });
       expect(await buttons.count()).toBeGreaterThan(0);

@@ -25,6 +25,11 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
   const place = view.packet;
   const mark =
     place && (findPacket(connection, place.frame, place.part)?.time ?? timeInPlot(connection, place.frame));
+  /** Chosen where it can't be seen: the reader is taken to it. */
+  const showFrame = (frame: number) => {
+    dispatch({ type: 'packet', packet: { frame, part: undefined } });
+    requestAnimationFrame(() => document.getElementById('ladder')?.scrollIntoView());
+  };
   const shared = { connection, window, setWindow, mark };
   /** The keys of the plots: the same as the time bar's buttons. */
   const onKey = (event: KeyboardEvent) => {
@@ -61,14 +66,14 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
         onKeyDown={onKey}
         aria-label="Plots: arrow keys move in time, plus and minus zoom, 0 shows all"
       >
-        <PsnPlot {...shared} dispatch={dispatch} />
+        <PsnPlot {...shared} showFrame={showFrame} />
         <div class="pair">
           <ThroughputPlot {...shared} />
-          <LatencyPlot {...shared} dispatch={dispatch} />
+          <LatencyPlot {...shared} showFrame={showFrame} />
         </div>
       </section>
       <LadderView {...{ connection, data, view, dispatch }} />
-      <MessageTable {...{ connection, view, dispatch }} />
+      <MessageTable {...{ connection, view, showFrame }} />
     </section>
   );
 }

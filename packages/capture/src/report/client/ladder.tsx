@@ -65,7 +65,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
     dispatch({ type: 'packet', packet: packet && { frame: packet.frame, part: packet.part } });
   const step = (by: number) => {
     const next = at < 0 ? current * PAGE : Math.min(Math.max(at + by, 0), shown.length - 1);
-    choose(shown[next]);
+    if (shown[next] !== undefined) choose(shown[next]);
   };
   const toggle = (kind: PacketKind) => {
     const next = new Set(without);
@@ -113,14 +113,14 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
           />
         </label>
       </div>
-      {shown.length === 0 ? (
-        <p class="empty">
-          {ladder.length === 0
-            ? 'No packets of this connection were kept.'
-            : 'No packet that was kept matches.'}
-        </p>
-      ) : (
-        <div class={place === undefined ? 'ladder-pane' : 'ladder-pane with-packet'}>
+      <div class={place === undefined ? 'ladder-pane' : 'ladder-pane with-packet'}>
+        {shown.length === 0 ? (
+          <p class="empty">
+            {ladder.length === 0
+              ? 'No packets of this connection were kept.'
+              : 'No packet that was kept matches.'}
+          </p>
+        ) : (
           <LadderBox
             {...{ connection, chosen, choose, step }}
             packets={drawn}
@@ -129,14 +129,14 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
             rowHeight={ROW_HEIGHTS[zoom]!}
             zoomBy={(by) => setZoom(Math.min(Math.max(zoom + by, 0), ROW_HEIGHTS.length - 1))}
           />
-          {place !== undefined && (
-            <PacketDetails
-              {...{ connection, data, packet: chosen, frame: place.frame, step, dispatch }}
-              close={() => choose(undefined)}
-            />
-          )}
-        </div>
-      )}
+        )}
+        {place !== undefined && (
+          <PacketDetails
+            {...{ connection, data, packet: chosen, frame: place.frame, step, dispatch }}
+            close={() => choose(undefined)}
+          />
+        )}
+      </div>
       {pages > 1 && <Pager page={current} pages={pages} size={PAGE} total={shown.length} go={setPage} />}
     </section>
   );

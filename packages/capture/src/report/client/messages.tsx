@@ -3,7 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import type { Message } from '../../flow/analysis.ts';
 import type { ReportConnection } from '../data.ts';
 import { formatBytes, formatCount, formatDuration, formatSeconds } from '../units.ts';
-import type { Action, View } from './state.ts';
+import type { View } from './state.ts';
 import { type Column, Table } from './table.tsx';
 
 const PAGE = 25;
@@ -65,10 +65,10 @@ const columns: readonly Column<Message>[] = [
 interface Props {
   connection: ReportConnection;
   view: View;
-  dispatch: (action: Action) => void;
+  showFrame: (frame: number) => void;
 }
 
-export function MessageTable({ connection, view, dispatch }: Props) {
+export function MessageTable({ connection, view, showFrame }: Props) {
   const [filter, setFilter] = useState<FilterName>('all');
   const { messages } = connection;
   const { from = -Infinity, to = Infinity } = view.window ?? {};
@@ -122,9 +122,7 @@ export function MessageTable({ connection, view, dispatch }: Props) {
           columns={columns}
           keyOf={({ id }) => id}
           chosen={chosen}
-          choose={({ firstFrame }) =>
-            dispatch({ type: 'packet', packet: { frame: firstFrame, part: undefined } })
-          }
+          choose={({ firstFrame }) => showFrame(firstFrame)}
           pageSize={PAGE}
         />
       )}

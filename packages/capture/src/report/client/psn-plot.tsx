@@ -10,7 +10,7 @@ import type { ThemeColor } from '../themes.ts';
 import { formatCount, formatEndpoint, formatTime } from '../units.ts';
 import { Chart, type ChartContent } from './chart.tsx';
 import { drawPoints, type Shape } from './shapes.ts';
-import type { Action, TimeWindow } from './state.ts';
+import type { TimeWindow } from './state.ts';
 import { themeColor } from './theme.ts';
 
 type Kind = PlotPoint['kind'];
@@ -42,10 +42,10 @@ interface Props {
   window: TimeWindow;
   setWindow: (window: TimeWindow) => void;
   mark: number | undefined;
-  dispatch: (action: Action) => void;
+  showFrame: (frame: number) => void;
 }
 
-export function PsnPlot({ connection, window, setWindow, mark, dispatch }: Props) {
+export function PsnPlot({ connection, window, setWindow, mark, showFrame }: Props) {
   const points = useMemo(() => pointsOf(connection), [connection]);
   const requesters = (['a', 'b'] as const).filter((end) => points.some(({ requester }) => requester === end));
   const [chosen, setRequester] = useState<'a' | 'b'>();
@@ -107,9 +107,7 @@ export function PsnPlot({ connection, window, setWindow, mark, dispatch }: Props
         height={380}
         {...{ window, setWindow, mark }}
         describe={(_, index) => describePoint(shown[index]!)}
-        pick={(_, index) =>
-          dispatch({ type: 'packet', packet: { frame: shown[index]!.frame, part: undefined } })
-        }
+        pick={(_, index) => showFrame(shown[index]!.frame)}
       />
     </figure>
   );

@@ -6,7 +6,7 @@ import type { ThemeColor } from '../themes.ts';
 import { formatDuration, formatRate, formatTime } from '../units.ts';
 import { Chart, type ChartContent } from './chart.tsx';
 import { drawPoints } from './shapes.ts';
-import type { Action, TimeWindow } from './state.ts';
+import type { TimeWindow } from './state.ts';
 import { themeColor } from './theme.ts';
 
 const HEIGHT = 190;
@@ -83,9 +83,9 @@ function throughputOf({ throughput: { start, span, aToB, bToA } }: ReportConnect
 
 export function LatencyPlot({
   connection,
-  dispatch,
+  showFrame,
   ...time
-}: Props & { dispatch: (action: Action) => void }) {
+}: Props & { showFrame: (frame: number) => void }) {
   const points = useMemo(
     () => connection.latency.filter(({ nanoseconds }) => nanoseconds > 0).sort((x, y) => x.time - y.time),
     [connection],
@@ -123,8 +123,7 @@ export function LatencyPlot({
           ]}
           pick={(_, i) => {
             const message = connection.messages.find(({ id }) => id === points[i]!.message);
-            if (message !== undefined)
-              dispatch({ type: 'packet', packet: { frame: message.firstFrame, part: undefined } });
+            if (message !== undefined) showFrame(message.firstFrame);
           }}
         />
       )}
