@@ -185,6 +185,8 @@ export class FlowAnalyzer {
     half.requester ??= this.#newRequester(half);
     const { requester } = half;
     const taken = requester.take(packet, half.ids);
+    const opposite = half.peer?.requester;
+    if (opposite !== undefined && opposite.pathMtu !== requester.pathMtu) sharePathMtu(requester, opposite);
     if (taken === Taken.REPEATED) {
       half.counts.requests--;
       half.counts.bytes -= packet.payloadLength;
@@ -328,6 +330,12 @@ function lastFailure({ requester, reliable, peer }: Half): string | undefined {
   if (rnr >= oldest.time && oldest.sends > 1) return 'rnr-retries-exceeded';
   const answered = peer?.end ?? Number.NEGATIVE_INFINITY;
   return oldest.sends > 2 && answered < oldest.time ? 'retries-exceeded' : undefined;
+}
+
+/** Both directions have the same. */
+function sharePathMtu(one: Requester, other: Requester): void {
+  if (one.pathMtu > 0) other.learnPathMtu(one.pathMtu);
+  else one.learnPathMtu(other.pathMtu);
 }
 
 /** READ responses that are not the last have just the path MTU. */

@@ -164,6 +164,8 @@ export class Recovery {
   /** The cause of a packet that is sent again, and whether it begins a going back. */
   causeOf(sent: SentAgain): { cause: RetransmitCause; begins: boolean } {
     const { psn, next, time, lastSent, end, migReq, idOrder } = sent;
+    // Overtaken: it may be of any going back.
+    if (idOrder === IdOrder.OLDER) return { cause: 'unknown', begins: false };
     const continued = this.#resumed(psn, time, lastSent, idOrder);
     if (continued !== undefined) {
       if (next > continued.cursor) continued.cursor = next;
@@ -173,7 +175,6 @@ export class Recovery {
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
-    if (idOrder === IdOrder.OLDER) return { cause: 'unknown', begins: false };
     // Its begin was not seen; or it is late itself.
     const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
     const cause = isLate ? 'unknown' : this.#newCause(sent);
@@ -204,7 +205,6 @@ export class Recovery {
     // After such a pause a timer may have begun another one, of which this is the first packet seen.
     const pause = time - Math.max(event.last, this.timerStart);
     if (pause >= LEAST_TIMER) return undefined;
-    if (idOrder === IdOrder.OLDER) return event;
     if (this.#rnrPsn >= 0 && psn >= this.#rnrPsn && time - this.#rnrTime >= this.#rnrWait) return undefined;
     const nak = this.#nakPsn;
     const isNewNak = nak >= 0 && this.#nakTime >= event.time && psn >= nak;

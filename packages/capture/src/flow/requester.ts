@@ -2,7 +2,7 @@
  * One queue pair as requester, as a capture shows it: which of its packets are new, which come again and
  * why, what has been answered, and the messages that they make up (IBTA vol 1 §9.7).
  */
-import { OperationBits, u32 } from '@node-roce/wire';
+import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
 import type { DirectionCounts, RetransmitCause } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
@@ -201,7 +201,7 @@ export class Requester {
     let skipped = psn - this.next;
     if (this.#openRead) {
       const span = psn - out.psns[out.slot(out.tail - 1)];
-      if (span <= this.#mostResponses()) {
+      if (this.#isPossibleSpan(span)) {
         this.#setSpan(out.tail - 1, span);
         skipped = 0;
       }
@@ -501,20 +501,20 @@ export class Requester {
   }
 
   #setSpan(entry: number, span: number): void {
-    const slot = this.out.slot(entry);
-    this.out.spans[slot] = span;
+    this.out.spans[this.out.slot(entry)] = span;
     this.#openRead = false;
-    const length = this.out.lengths[slot];
-    if (this.pathMtu > 0 || span < 2) return;
-    for (const mtu of [256, 512, 1024, 2048, 4096]) {
-      if (Math.ceil(length / mtu) === span) this.pathMtu = mtu;
-    }
   }
 
   /** Responses of the newest READ at the least path MTU. */
   #mostResponses(): number {
     const { out } = this;
     return Math.max(1, Math.ceil(out.lengths[out.slot(out.tail - 1)] / 256));
+  }
+
+  /** Whether the newest READ may have so many responses, at one of the path MTUs. */
+  #isPossibleSpan(span: number): boolean {
+    const length = this.out.lengths[this.out.slot(this.out.tail - 1)];
+    return PATH_MTUS.some((mtu) => Math.max(1, Math.ceil(length / mtu)) === span);
   }
 
   #responsesOf(packet: RocePacket): number {
