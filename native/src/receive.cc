@@ -45,10 +45,12 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
   const UdpSocket& socket = *local.socket;
   if (socket.fd() < 0) return false;
 
-  // A place in the slab for each datagram, and slots for as many packets as it may turn out to hold.
+  // A place in the slab for each datagram, and slots for as many packets as it may turn out to hold: what
+  // has no slot would be lost. A batch that is smaller than one datagram takes one all the same.
   const uint32_t stride = strideOf(socket), packets = socket.gro() ? kSegments : 1;
   const size_t places = (arrays_.slab.length - slabUsed_) / stride;
-  const uint32_t slots = (arrays_.capacity - count_ + packets - 1) / packets;
+  const uint32_t whole = (arrays_.capacity - count_) / packets;
+  const uint32_t slots = whole == 0 && count_ == 0 && arrays_.capacity > 0 ? 1 : whole;
   const auto room = static_cast<uint32_t>(std::min<size_t>({places, slots, kDatagrams}));
   const uint32_t datagrams = (room + share - 1) / share;
   if (datagrams == 0) return false;

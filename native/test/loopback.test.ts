@@ -99,6 +99,18 @@ describe.each([
     }, options);
   });
 
+  test('more runs than a batch has slots for: what has no slot waits in the socket', () => {
+    stations((from, to, peer) => {
+      const region = from.regions.add(pattern(64));
+      for (let run = 0; run < 40; run++) {
+        for (let i = 0; i < 90; i++) from.add({ peer, psn: run * 90 + i, fragments: [[region, 0, 64]] });
+        from.flush();
+      }
+      expect(to.receive().map(psnOf)).toEqual([...Array(3600).keys()]);
+      expect(to.port.stats()).toMatchObject({ overruns: 0, rxPackets: 3600 });
+    });
+  });
+
   test('a socket without GRO takes a run apart', () => {
     stations(
       (from, to, peer) => {
