@@ -5,6 +5,9 @@
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-link
  */
 
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { createRandom } from '@node-roce/sim';
 import { expect, test } from 'vitest';
@@ -96,5 +99,41 @@ test.each([
       `${raid.sent} datagrams; delivered ${JSON.stringify(delivered)}; bytes held ${quarters.samples}`,
       counters,
     );
+  }
+});
+
+test('a flood from another process slows the traffic down and does not end it', {
+  timeout: 60_000,
+}, async () => {
+  const addresses = [host(36), host(37)] as const;
+  await using site = await Site.open(addresses, { port });
+  const rounds = async (milliseconds: number) => {
+    const end = performance.now() + milliseconds;
+    let count = 0;
+    for (; performance.now() < end; count++) await site.round();
+    return count;
+  };
+  await rounds(200);
+  const quiet = await rounds(1000);
+  const script = join(import.meta.dirname, 'hostile/flood.mjs');
+  const flood = spawn(process.execPath, [script, host(38), addresses[1], String(port)], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const exit = once(flood, 'exit');
+  let flooded: number;
+  try {
+    await once(flood.stdout, 'data');
+    flooded = await rounds(1000);
+  } finally {
+    flood.stdin.end();
+    await exit;
+  }
+  expect(flooded).toBeGreaterThan(0);
+  for (const pair of Object.values(site.pairs)) for (const qp of pair) expect(qp.state).toBe('RTS');
+  expect(site.firstDifference()).toBe(-1);
+  const { unknownQp, link } = await site.b.device.counters();
+  expect(unknownQp).toBeGreaterThan(10_000);
+  if (process.env.ROCE_HOSTILE_PACKETS) {
+    console.log(`rounds a second: ${quiet} before, ${flooded} under ${unknownQp} packets a second`, link);
   }
 });
