@@ -2,57 +2,14 @@
  * The report as a reader meets it, in a real browser: what is there, what a click and a key do, and that nothing
  * leaves the file.
  */
-import { mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { AxeBuilder } from '@axe-core/playwright';
-import type { Analysis } from '@node-roce/capture';
-import { analyzeCapture, renderLadder, renderReport } from '@node-roce/capture';
-import type { Browser, Locator, Page } from 'playwright-core';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import {
-  analysis,
-  connection,
-  finding,
-  ladderPacket,
-  message,
-} from '../../packages/capture/testing/analysis.ts';
-import { launch, noBrowser, open, type Watched } from './browser.ts';
-import { simulate } from './simulate.ts';
+import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { captures, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
-const captures = join(import.meta.dirname, '../fixtures/captures');
-const folder = mkdtempSync(join(tmpdir(), 'roce-report-'));
-const write = (name: string, text: string) => {
-  const file = join(folder, name);
-  writeFileSync(file, text);
-  return file;
-};
-
-let browser: Browser;
-let watched: Watched;
-let page: Page;
-
-describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
-  beforeAll(async () => {
-    browser = await launch();
-  });
-  afterAll(async () => {
-    await browser?.close();
-    rmSync(folder, { recursive: true });
-  });
-
-  const opens = (file: () => string, options = {}) => {
-    beforeEach(async () => {
-      watched = await open(browser, file(), options);
-      page = watched.page;
-    });
-    afterEach(async () => {
-      // Whatever the test was about: nothing was fetched, nothing went wrong.
-      expect(watched).toMatchObject({ complaints: [], requests: [] });
-      await page.context().close();
-    });
-  };
-
+inChromium(() => {
   describe('the report of loss5_both_rc_pingpong', () => {
     let found: Analysis;
     let file: string;
@@ -307,164 +264,7 @@ describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
       }
     });
   });
-
-  describe('the report of a simulated capture of 100,000 packets', () => {
-    const PACKETS = 100_000;
-    let found: Analysis;
-    let file: string;
-    beforeAll(async () => {
-      const capture = join(folder, 'simulated.pcapng');
-      writeFileSync(capture, simulate(PACKETS));
-      found = await analyzeCapture(capture);
-      expect(found.summary.rocePackets).toBe(PACKETS);
-      file = write('simulated.html', renderReport(found));
-    }, 120_000);
-    opens(() => file);
-
-    test('opens at once, whole', async () => {
-      const { domInteractive, drawn } = await page.evaluate(() => ({
-        domInteractive: (performance.getEntriesByType('navigation')[0] as PerformanceNavigationTiming)
-          .domInteractive,
-        drawn: performance.now(),
-      }));
-      // Generous: a busy machine is no fault of the page.
-      expect(Math.max(domInteractive, drawn)).toBeLessThan(10_000);
-      expect(await page.locator('#connections tbody tr').count()).toBe(found.connections.length);
-      expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
-      expect(await page.getByRole('option').count()).toBeGreaterThan(10);
-    });
-
-    test('another connection shows its own plots, ladder and messages', async () => {
-      const last = found.connections.at(-1)!;
-      await page
-        .locator('#connections')
-        .getByPlaceholder('address, QP or type')
-        .fill(`0x${last.a.qpn.toString(16)}`);
-      await page
-        .locator(`#connections tbody tr`, { hasText: `QP 0x${last.b.qpn.toString(16)}` })
-        .last()
-        .click();
-      const shown = Number(
-        /Connection (\d+)/.exec((await page.locator('#connection-title').textContent())!)![1],
-      );
-      const connection = found.connections.find(({ id }) => id === shown)!;
-      expect(connection.b.qpn).toBe(last.b.qpn);
-      const first = await page.getByRole('option').first().getAttribute('aria-label');
-      expect(first).toMatch(new RegExp(`^Frame ${connection.ladder[0]!.frame}\\b`));
-      expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
-    });
-
-    test('a packet that the report does not hold is named, with the way to it', async () => {
-      const held = new Map(
-        found.connections.map(({ id, ladder }) => [id, new Set(ladder.map(({ frame }) => frame))]),
-      );
-      const connection = found.connections.find(({ id, plot }) =>
-        plot.some(({ frame }) => !held.get(id)!.has(frame)),
-      )!;
-      const buttons = page.locator('#connections tbody button');
-      await buttons.filter({ hasText: new RegExp(`^${connection.id}$`) }).click();
-      await page.getByPlaceholder('write, psn 123, #frame').fill('no such packet');
-      const over = page.locator('.u-over').first();
-      const box = (await over.boundingBox())!;
-      // From the end of the connection, which no ladder has whole.
-      for (let x = box.width - 2; x > 0; x -= 3) {
-        for (let y = 2; y < box.height; y += 10) {
-          await over.hover({ position: { x, y }, force: true });
-          if ((await page.locator('.tip').count()) === 0) continue;
-          const frame = Number(/frame (\d+)/.exec((await page.locator('.tip').textContent())!)![1]);
-          if (held.get(connection.id)!.has(frame)) continue;
-          await page.mouse.down();
-          await page.mouse.up();
-          await see(page.locator('.packet h4'), `Frame ${frame}`);
-          expect(await page.locator('.packet').textContent()).toContain('roce dump -x');
-          return;
-        }
-      }
-      throw new Error('no such point found');
-    });
-
-    test('every finding’s connection can be shown', async () => {
-      const buttons = page.locator('.finding').getByRole('button', { name: /^Show in connection/ });
-      expect(await buttons.count()).toBeGreaterThan(0);
-      for (let i = 0; i < Math.min(5, await buttons.count()); i++) {
-        const id = /\d+/.exec((await buttons.nth(i).textContent())!)![0];
-        await buttons.nth(i).click();
-        await poll(() => page.locator('#connection-title').textContent()).toMatch(
-          new RegExp(`^Connection ${id}\\b`),
-        );
-      }
-    });
-  });
-
-  describe('a report whose every text is an attack', () => {
-    const EVIL = '<img src=x onerror="document.title=1"><script>document.title=1</script>';
-    const hostile = analysis({
-      summary: {
-        ...analysis().summary,
-        file: '<img src=x onerror=alert(1)>',
-        damage: EVIL,
-        damaged: { [EVIL]: 1 },
-        linkTypes: [EVIL],
-      },
-      findings: [finding({ text: EVIL, hint: EVIL })],
-      connections: [
-        connection({
-          a: { address: EVIL, qpn: 1 },
-          pairingReason: EVIL,
-          messages: [message({ operation: EVIL, failure: EVIL, outcome: 'failed' })],
-          ladder: [ladderPacket({ opcodeName: EVIL, payloadLength: 3 })],
-        }),
-      ],
-    });
-    opens(() => write('hostile.html', renderReport(hostile, { title: 'as it was' })));
-
-    test('shows them as they are, and does nothing of what they say', async () => {
-      await page.getByRole('option').click();
-      await see(page.locator('.packet .strong'), EVIL);
-      await see(page.locator('.sentence'), EVIL);
-      expect(await page.locator('h1').textContent()).toContain('<img');
-      expect(await page.locator('img').count()).toBe(0);
-      expect(await page.title()).toBe('as it was – RoCE report');
-    });
-  });
-
-  describe('a report of nothing', () => {
-    opens(() => write('nothing.html', renderReport(analysis())));
-
-    test('says so', async () => {
-      await see(page.locator('#findings .empty'), 'Nothing stood out in this capture.');
-      await see(page.locator('main > .empty'), 'No RoCE connection was seen in this capture.');
-    });
-  });
-
-  describe('a ladder by itself', () => {
-    const file = () => write('ladder.svg', svg);
-    let svg: string;
-    beforeAll(async () => {
-      const { connections } = await analyzeCapture(join(captures, 'err_rnr_then_ok.pcap'));
-      svg = renderLadder(connections.find(({ ladder }) => ladder.length > 0)!);
-    });
-    opens(file);
-
-    test('is a drawing that the browser takes, with all its text inside', async () => {
-      const outside = await page.evaluate(() => {
-        const { width, height } = document.documentElement.getBoundingClientRect();
-        return [...document.querySelectorAll('text')]
-          .map((text) => text.getBoundingClientRect())
-          .filter((box) => box.left < 0 || box.right > width || box.top < 0 || box.bottom > height).length;
-      });
-      expect(await page.evaluate(() => document.documentElement.tagName)).toBe('svg');
-      expect(await page.locator('text').count()).toBeGreaterThan(10);
-      expect(outside).toBe(0);
-    });
-  });
 });
-
-/** Expects what will be there soon; how soon is the machine's affair. */
-const poll = <T>(actual: () => T | Promise<T>) => expect.poll(actual, { timeout: 10_000 });
-
-/** Waits for that text. */
-const see = (place: Locator, text: string) => poll(() => place.textContent()).toBe(text);
 
 const chosenRow = () => page.getByRole('listbox').getAttribute('aria-activedescendant');
 
@@ -474,12 +274,3 @@ const fieldOf = (name: string) =>
     .locator('td')
     .last()
     .textContent();
-
-/** Pixels of a canvas that are not transparent. */
-const inkOf = (canvas: Locator) =>
-  canvas.evaluate((element: HTMLCanvasElement) => {
-    const { data } = element.getContext('2d')!.getImageData(0, 0, element.width, element.height);
-    let ink = 0;
-    for (let i = 3; i < data.length; i += 4) if (data[i]! > 0) ink++;
-    return ink;
-  });

@@ -27,11 +27,10 @@ export const CHARACTER_WIDTH = 6.7;
 
 /** @param color gives a CSS colour, or a `var(--…)` */
 export function ladderStyle(color: (name: LadderColor) => string): string {
-  const kinds = PACKET_KINDS.map(
-    (kind) =>
-      `.k-${kind} .arrow,.k-${kind} .line{stroke:${color(kind)}}` +
-      `.k-${kind} .head,.k-${kind} .note{fill:${color(kind)}}`,
-  );
+  const kinds = PACKET_KINDS.flatMap((kind) => [
+    `.ladder .k-${kind} .line{stroke:${color(kind)}}`,
+    `.ladder .k-${kind} .head,.ladder .k-${kind} .note{fill:${color(kind)}}`,
+  ]);
   return [
     `.ladder text{font:11px ${LADDER_FONT};fill:${color('text')}}`,
     `.ladder .end{font-weight:600;font-size:12px}`,
@@ -39,6 +38,7 @@ export function ladderStyle(color: (name: LadderColor) => string): string {
     `.ladder .life{stroke:${color('rule')};stroke-width:1.5}`,
     `.ladder .gap line{stroke:${color('rule')};stroke-dasharray:2 4}`,
     `.ladder .line{fill:none;stroke-width:1.4}`,
+    ...kinds,
     `.ladder .k-nak .line,.ladder .k-rnr .line{stroke-width:2.4}`,
     `.ladder .k-retransmission .line{stroke-dasharray:7 3;stroke-width:1.8}`,
     `.ladder .repeated .line{stroke-dasharray:1 3}`,
@@ -47,6 +47,5 @@ export function ladderStyle(color: (name: LadderColor) => string): string {
     `.ladder .hit{fill:transparent}`,
     // Letters keep their distance from the lines that they stand over.
     `.ladder .label{paint-order:stroke;stroke:${color('paper')};stroke-width:4px;stroke-linejoin:round}`,
-    ...kinds.map((rule) => rule.replaceAll(/(^|[,}])\./g, '$1.ladder .')),
   ].join('\n');
 }

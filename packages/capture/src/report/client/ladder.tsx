@@ -132,7 +132,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
         )}
         {place !== undefined && (
           <PacketDetails
-            {...{ connection, data, packet: chosen, frame: place.frame, step, dispatch }}
+            {...{ connection, data, packet: chosen, frame: place.frame, step }}
             close={() => choose(undefined)}
           />
         )}

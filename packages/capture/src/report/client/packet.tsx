@@ -5,7 +5,6 @@ import type { LadderPacket } from '../../flow/analysis.ts';
 import { packetNotes } from '../../ladder/kind.ts';
 import type { ReportConnection, ReportData } from '../data.ts';
 import { formatEndpoint, formatTime } from '../units.ts';
-import type { Action } from './state.ts';
 
 interface Props {
   connection: ReportConnection;
@@ -15,7 +14,6 @@ interface Props {
   frame: number;
   step: (by: number) => void;
   close: () => void;
-  dispatch: (action: Action) => void;
 }
 
 export function PacketDetails({ connection, data, packet, frame, step, close }: Props) {

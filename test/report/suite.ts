@@ -1,0 +1,65 @@
+/** What the tests of pages have in common: a browser, a page of it for each test, and ways to look at it. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Browser, Locator, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect } from 'vitest';
+import { launch, noBrowser, open, type Watched } from './browser.ts';
+
+export const captures = join(import.meta.dirname, '../fixtures/captures');
+
+let browser: Browser;
+/** The page of the test at hand. */
+export let page: Page;
+/** Where pages are written; there as long as the tests run. */
+export let folder: string;
+
+/** Tests that need a browser. */
+export function inChromium(tests: () => void): void {
+  describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
+    beforeAll(async () => {
+      folder = mkdtempSync(join(tmpdir(), 'roce-report-'));
+      browser = await launch();
+    });
+    afterAll(async () => {
+      await browser?.close();
+      rmSync(folder, { recursive: true });
+    });
+    tests();
+  });
+}
+
+/** Writes a page, and gives its path. */
+export function write(name: string, text: string): string {
+  const file = join(folder, name);
+  writeFileSync(file, text);
+  return file;
+}
+
+/** Each test begins with this file, opened anew; nothing may be fetched or go wrong in it. */
+export function opens(file: () => string): void {
+  let watched: Watched;
+  beforeEach(async () => {
+    watched = await open(browser, file());
+    page = watched.page;
+  });
+  afterEach(async () => {
+    expect(watched).toMatchObject({ complaints: [], requests: [] });
+    await page.context().close();
+  });
+}
+
+/** Expects what will be there soon; how soon is the machine's affair. */
+export const poll = <T>(actual: () => T | Promise<T>) => expect.poll(actual, { timeout: 10_000 });
+
+/** Waits for that text. */
+export const see = (place: Locator, text: string) => poll(() => place.textContent()).toBe(text);
+
+/** Pixels of a canvas that are not transparent. */
+export const inkOf = (canvas: Locator): Promise<number> =>
+  canvas.evaluate((element: HTMLCanvasElement) => {
+    const { data } = element.getContext('2d')!.getImageData(0, 0, element.width, element.height);
+    let ink = 0;
+    for (let i = 3; i < data.length; i += 4) if (data[i]! > 0) ink++;
+    return ink;
+  });
