@@ -3,17 +3,21 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { PassThrough, Readable } from 'node:stream';
+import { buffer } from 'node:stream/consumers';
 import {
   Anonymizer,
+  Commentator,
   type ExportOptions,
   exportPackets,
   packetFilter,
   type RocePacket,
   readPackets,
 } from '@node-roce/capture';
-import { LinkType } from '@node-roce/pcap';
-import { createCaptureFile, openCapture } from '@node-roce/pcap/node';
+import { LinkType, PcapngEncoder } from '@node-roce/pcap';
+import { CaptureWriter, createCaptureFile, openCapture } from '@node-roce/pcap/node';
 import { internetChecksum, parseFrame, toHex, udpChecksum } from '@node-roce/wire';
+import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 
 const captures = join(import.meta.dirname, 'fixtures/captures');
@@ -186,3 +190,59 @@ test.skipIf(!hasTshark)('tshark shows the comments', async () => {
     expect(comment).toBe(`opcode ${opcode}, psn ${psn}`);
   }
 });
+
+test('damaged captures: nothing is thrown, and what is written can be read', {
+  timeout: 60_000,
+}, async () => {
+  const sources = ['op_all.pcap', 'cm_rping.pcap', 'cm_rping_ipv6.pcap', 'loss10_B_read.pcap'].map((name) =>
+    readFileSync(join(captures, name)).subarray(0, 12_000),
+  );
+  for (const source of [...sources]) {
+    // As pcapng, with names and comments.
+    const output = new PassThrough();
+    const encoder = new PcapngEncoder({ comments: ['all'] });
+    encoder.interface({ linkType: LinkType.ETHERNET, name: 'eth0', description: 'first', filter: 'udp' });
+    const writer = new CaptureWriter(output, encoder);
+    const written = buffer(output);
+    await using capture = openCapture(Readable.from([source.subarray(0, whole(source))]));
+    for await (const batch of capture) {
+      for (const { data, seconds, nanoseconds, originalLength } of batch)
+        writer.write({ data, seconds, nanoseconds, originalLength, comments: ['one', 'two'] });
+    }
+    await writer.close();
+    sources.push(await written);
+  }
+  await fc.assert(
+    fc.asyncProperty(
+      fc.nat(sources.length - 1),
+      fc.array(fc.tuple(fc.nat(), fc.integer({ min: 1, max: 255 })), { minLength: 1, maxLength: 30 }),
+      fc.record({ zeroPayload: fc.boolean(), anonymous: fc.boolean() }),
+      async (index, flips, { zeroPayload, anonymous }) => {
+        const bytes = Uint8Array.from(sources[index]);
+        // Behind the file header: another link type would leave nothing.
+        for (const [at, mask] of flips) bytes[24 + (at % (bytes.length - 24))] ^= mask;
+        const commentator = new Commentator([]);
+        const output = new PassThrough();
+        const written = buffer(output);
+        const writer = new CaptureWriter(output, new PcapngEncoder());
+        const { packets } = await exportPackets(Readable.from([bytes]), writer, {
+          zeroPayload,
+          anonymizer: anonymous ? new Anonymizer('for tests') : undefined,
+          commentsOf: (packet) => commentator.commentsOf(packet),
+        });
+        await writer.close();
+        const { summary } = await readPackets(Readable.from([await written]));
+        expect(summary.damage).toBeUndefined();
+        expect(summary.rocePackets).toBe(packets);
+      },
+    ),
+    { numRuns: 400 },
+  );
+});
+
+/** Bytes of whole records at the beginning of a classic pcap. */
+function whole(pcap: Buffer): number {
+  let end = 24;
+  for (let next = end; next + 16 <= pcap.length; next += 16 + pcap.readUInt32LE(next + 8)) end = next;
+  return end;
+}

@@ -23,6 +23,12 @@ export interface ExportResult {
   summary: CaptureSummary;
 }
 
+/** Times in 64 bits of nanoseconds end in 2554; a damaged file can have later ones, and such before 1970. */
+const LAST_SECOND = 18_446_744_072;
+
+/** Options of pcapng have 65,535 bytes, and what a damaged file calls text may take three for each character. */
+const fitting = (text: string): string => text.slice(0, 20_000);
+
 /**
  * Copies RoCE packets into a pcapng, each into a frame of its own: super-packets are taken apart and mirrored
  * packets out of their mirrors, so that tools that know neither see all of them. Times are kept, and
@@ -51,12 +57,12 @@ export async function exportPackets(
       const { record } = reader;
       const data = changes ? rewrittenFrame(packet, options) : packetFrame(packet);
       keepsUp = writer.write({
-        seconds: record.seconds,
+        seconds: Math.min(Math.max(record.seconds, 0), LAST_SECOND),
         nanoseconds: record.nanoseconds,
         data,
         originalLength: data.length + missing(packet, record),
         interfaceId: interfaces.idOf(record.interface, packet.linkType),
-        comments: anonymizer === undefined ? [...record.comments, ...remarks] : remarks,
+        comments: anonymizer === undefined ? [...record.comments.map(fitting), ...remarks] : remarks,
         direction: record.direction,
       });
       packets++;
@@ -71,7 +77,8 @@ function missing(
   { bth, end, info, payloadLength, padCount, parts }: RocePacket,
   record: PacketRecord,
 ): number {
-  if (parts === 1) return record.originalLength - record.capturedLength;
+  // In a damaged file it may claim to have been shorter.
+  if (parts === 1) return Math.max(0, record.originalLength - record.capturedLength);
   return bth + info.headerLength + payloadLength + padCount + ICRC_BYTES - end;
 }
 
@@ -102,9 +109,9 @@ class OutputInterfaces {
       snapLength: linkType === info.linkType ? snapLength : 0,
       ...(fcsLength === undefined || !this.#whole ? {} : { fcsLength }),
       ...(speed === undefined ? {} : { speed }),
-      ...(filter === undefined ? {} : { filter }),
-      ...(this.#named && name !== undefined ? { name } : {}),
-      ...(this.#named && description !== undefined ? { description } : {}),
+      ...(filter === undefined ? {} : { filter: fitting(filter) }),
+      ...(this.#named && name !== undefined ? { name: fitting(name) } : {}),
+      ...(this.#named && description !== undefined ? { description: fitting(description) } : {}),
     });
     const ids = this.#ids.get(info) ?? new Map<number, number>();
     ids.set(linkType, id);
