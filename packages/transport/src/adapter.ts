@@ -1,45 +1,14 @@
-/**
- * The channel adapter: sans-IO. Packets, time and randomness come in as arguments; packets, completions
- * and deadlines go out.
- *
- * The run loop calls, in this order, as often as it likes (spurious calls do nothing):
- *
- * 1. `receive(batch, now)` — what a link took in. Until the link has no more: so that a stalled thread
- *    finds the ACKs that wait for it before it looks at its timers.
- * 2. `advance(now)` — the timers that are due: retry, RNR, probe, pacing.
- * 3. `transmit(batch, now)` — fills a batch with what may go: round robin over queue pairs, each in a
- *    run, so that equal-sized packets to one peer stand together. Then the link sends, and
- *    `sent(batch)` has to follow before the next batch: it completes what UC and UD sent.
- * 4. `nextDeadline()` — when to call `advance` at the latest.
- *
- * Control calls (create, modify, query, register, destroy) come between these, never inside. `now` is a
- * number of microseconds from any origin and never goes back.
- */
-import {
-  BTH_BYTES,
-  bthDestQp,
-  bthOpcode,
-  bthPad,
-  bthPkey,
-  bthPsn,
-  bthTver,
-  opcodeInfo,
-  Transport,
-} from '@node-roce/wire';
 import type { PeerTable } from './addresses.ts';
+import { Admission } from './admission.ts';
 import {
   type CopyBatch,
   copyBatch,
-  Icrc,
   RegionTable,
-  RX_SLOT_WORDS,
-  Rx,
   type RxBatch,
   TX_SLOT_WORDS,
   Tx,
   type TxBatch,
 } from './batch.ts';
-import { receiveResponse } from './completer.ts';
 import { QpStateCode, WcStatus } from './constants.ts';
 import {
   type AhAttr,
@@ -62,15 +31,12 @@ import {
 } from './control.ts';
 import { Core, type Host } from './core.ts';
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
-import { InboundPacket } from './inbound.ts';
-import type { QueuePair } from './qp.ts';
 import { QueueTable } from './queue-table.ts';
 import { failHead, requesterTimers } from './recovery.ts';
 import { transmitReplies } from './replies.ts';
 import { transmitProbe, transmitRequests } from './requester.ts';
-import { receiveRequest } from './responder.ts';
 import { createRing, DOORBELL_RECV, Ring, type RingShape } from './rings.ts';
-import { confirmSent, receiveDatagram, receiveUnreliable } from './unreliable.ts';
+import { confirmSent } from './unreliable.ts';
 
 export interface AdapterOptions extends Host {
   /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
@@ -100,7 +66,7 @@ export class Adapter {
   readonly #doorbells: Ring;
   readonly #core: Core;
   readonly #queues: QueueTable;
-  readonly #packet = new InboundPacket();
+  readonly #admission: Admission;
 
   constructor(options: AdapterOptions) {
     this.limits = { ...DEVICE_LIMITS, ...options.limits };
@@ -117,6 +83,7 @@ export class Adapter {
       options.credits ?? false,
     );
     this.#queues = new QueueTable(this.#core, { ...options, receiveBudget });
+    this.#admission = new Admission(this.#core, this.#queues);
     this.doorbells = createRing(Math.max(1024, 2 * this.limits.maxQp), 1);
     this.#doorbells = new Ring(this.doorbells);
   }
@@ -128,122 +95,8 @@ export class Adapter {
     const core = this.#core;
     core.now = now;
     core.slab = batch.slab;
-    for (let i = 0; i < batch.count; i++) this.#receiveOne(batch, i);
+    for (let i = 0; i < batch.count; i++) this.#admission.receive(batch, i);
     core.publish();
-  }
-
-  #receiveOne(batch: RxBatch, index: number): void {
-    const { slab, slots } = batch;
-    const { counters } = this.#core;
-    const w = index * RX_SLOT_WORDS;
-    counters.receivedPackets++;
-    const verdict = slots[w + Rx.VERDICT];
-    if (verdict !== Icrc.OK) {
-      if (verdict === Icrc.BAD) counters.icrcErrors++;
-      else counters.icrcOutOfWindow++;
-      return;
-    }
-    const at = slots[w + Rx.OFFSET];
-    const length = slots[w + Rx.LENGTH];
-    if (length < BTH_BYTES) {
-      counters.malformed++;
-      return;
-    }
-    const opcode = bthOpcode(slab, at);
-    const info = opcodeInfo(opcode);
-    if (!info || bthTver(slab, at) !== 0) {
-      counters.malformed++;
-      return;
-    }
-    if (info.transport === Transport.CNP) {
-      counters.cnpReceived++;
-      const notified = this.#queues.find(bthDestQp(slab, at));
-      if (notified) notified.counters.cnpReceived++;
-      return;
-    }
-    const pad = bthPad(slab, at);
-    const payload = length - info.headerLength - pad;
-    // A READ or atomic that brings payload has a fault of its length, which is answered (§9.7.4.1.6).
-    const bare = !info.hasPayload && !info.isReadRequest && !info.isAtomic;
-    if (payload < 0 || (length & 3) !== 0 || (bare && (payload !== 0 || pad !== 0))) {
-      counters.malformed++;
-      return;
-    }
-    const destQp = bthDestQp(slab, at);
-    const group = this.#core.addresses.members(slots[w + Rx.LOCAL]);
-    const qp = group ? undefined : this.#queues.find(destQp);
-    const forGroup = group !== undefined && destQp === MULTICAST_QPN && info.transport === Transport.UD;
-    if (qp?.transport !== info.transport && !forGroup) {
-      counters.unknownQp++;
-      return;
-    }
-    if ((bthPkey(slab, at) & 0x7fff) !== 0x7fff) {
-      counters.badPkey++;
-      return;
-    }
-    const packet = this.#packet;
-    packet.info = info;
-    packet.slab = slab;
-    packet.at = at;
-    packet.psn = bthPsn(slab, at);
-    packet.payload = payload;
-    packet.batch = batch;
-    packet.index = index;
-    if (!qp) for (let i = 0; i < group!.length; i++) this.#receiveDatagram(group![i]);
-    else if (qp.datagram) this.#receiveDatagram(qp);
-    else this.#receiveConnected(qp);
-  }
-
-  /** UD takes from everybody who knows the Q_Key. */
-  #receiveDatagram(qp: QueuePair): void {
-    if (!RECEIVES.has(qp.state)) {
-      this.#core.counters.wrongState++;
-      return;
-    }
-    this.#count(qp);
-    receiveDatagram(this.#core, qp, this.#packet);
-  }
-
-  /** RC and UC take from their peer alone. */
-  #receiveConnected(qp: QueuePair): void {
-    const { counters } = this.#core;
-    const { info, batch, index } = this.#packet;
-    const { state } = qp;
-    const open = info.isRequest
-      ? RECEIVES.has(state) && (state !== QpStateCode.SQE || !qp.reliable)
-      : state === QpStateCode.RTS || state === QpStateCode.SQD;
-    if (!open) {
-      counters.wrongState++;
-      return;
-    }
-    const sources = batch.sourceWords;
-    const s = index * 4;
-    const { source } = qp;
-    if (
-      sources[s] !== source[0] ||
-      sources[s + 1] !== source[1] ||
-      sources[s + 2] !== source[2] ||
-      sources[s + 3] !== source[3] ||
-      batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] !== qp.local
-    ) {
-      counters.wrongSource++;
-      return;
-    }
-    this.#count(qp);
-    if (!qp.established) {
-      qp.established = true;
-      if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
-    }
-    if (!qp.reliable) receiveUnreliable(this.#core, qp, this.#packet);
-    else if (info.isRequest) receiveRequest(this.#core, qp, this.#packet);
-    else receiveResponse(this.#core, qp, this.#packet);
-  }
-
-  /** The queue pair takes the packet in hand. */
-  #count({ counters }: QueuePair): void {
-    const { batch, index } = this.#packet;
-    counters.receivedPackets++;
-    if ((batch.slots[index * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS] & ECN_MASK) === ECN_CE) counters.ecnMarked++;
   }
 
   /** Runs the timers that are due. */
@@ -391,19 +244,19 @@ export class Adapter {
   }
 
   createSrq(init: SrqInit): SrqCreated {
-    return this.#queues.createSrq(init);
+    return this.#queues.srqs.create(init);
   }
 
   modifySrq(handle: number, attr: SrqAttr): SrqModified {
-    return this.#queues.modifySrq(handle, attr);
+    return this.#queues.srqs.modify(handle, attr);
   }
 
   querySrq(handle: number): Required<SrqAttr> & { maxSge: number } {
-    return this.#queues.querySrq(handle);
+    return this.#queues.srqs.query(handle);
   }
 
   destroySrq(handle: number): void {
-    this.#queues.destroySrq(handle);
+    this.#queues.srqs.destroy(handle);
   }
 
   createAh(pd: number, attr: AhAttr): number {
@@ -451,12 +304,5 @@ export class Adapter {
   }
 }
 
-/** States in which requests are taken. */
-const RECEIVES = new Set<number>([QpStateCode.RTR, QpStateCode.RTS, QpStateCode.SQD, QpStateCode.SQE]);
-/** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
-const MULTICAST_QPN = 0xff_ffff;
-/** ECN bits of a traffic class, and Congestion Experienced (RFC 3168 §5). */
-const ECN_MASK = 3;
-const ECN_CE = 3;
 const EMSGSIZE = 90;
 const EFAULT = 14;

@@ -1,6 +1,5 @@
 /**
- * Queue pairs, completion queues and shared receive queues by number: what the control path does with
- * them (ibv_create_qp(3),
+ * Queue pairs and completion queues by number: what the control path does with them (ibv_create_qp(3),
  * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
  */
 import { sourcePortForConnection } from '@node-roce/wire';
@@ -18,10 +17,6 @@ import {
   type QpCreated,
   type QpInit,
   type QpQuery,
-  type SrqAttr,
-  type SrqCreated,
-  type SrqInit,
-  type SrqModified,
 } from './control.ts';
 import type { Core } from './core.ts';
 import { addCounters, QpCounters } from './counters.ts';
@@ -33,7 +28,8 @@ import { readChunkFor, receiveCharge } from './request-packets.ts';
 import { startRequester } from './requester.ts';
 import { powerOfTwo } from './rings.ts';
 import { unstartUnsent } from './send-entry.ts';
-import { SharedReceiveQueue } from './srq.ts';
+import type { SharedReceiveQueue } from './srq.ts';
+import { SrqTable } from './srq-table.ts';
 
 const GSI_QPN = 1;
 /** QP0, QP1 and the multicast QPN are not to be given out. */
@@ -55,7 +51,8 @@ export class QueueTable {
   readonly #options: QueueTableOptions;
   readonly #qps = new Map<number, QueuePair>();
   readonly #cqs = new Map<number, CompletionQueue>();
-  readonly #srqs = new Map<number, SharedReceiveQueue>();
+  /** Shared receive queues. */
+  readonly srqs: SrqTable;
   /** What queue pairs that are gone had counted. */
   readonly retired = new QpCounters();
   readonly #recentQpns = new RecentNumbers();
@@ -65,6 +62,7 @@ export class QueueTable {
   constructor(core: Core, options: QueueTableOptions) {
     this.#core = core;
     this.#options = options;
+    this.srqs = new SrqTable(core, () => this.#nextHandle++);
   }
 
   /** The queue pair with this QPN, if there is one. */
@@ -126,62 +124,6 @@ export class QueueTable {
     this.#cqs.delete(handle);
   }
 
-  // ---------------------------------------------------- shared receive queues
-
-  /** ibv_create_srq(3). */
-  createSrq(init: SrqInit): SrqCreated {
-    const { limits, memory } = this.#core;
-    const { maxWr, maxSge, limit } = init;
-    within('maxWr', maxWr, 1, limits.maxSrqWr);
-    within('maxSge', maxSge, 1, limits.maxSrqSge);
-    within('limit', limit, 0, maxWr);
-    if (this.#srqs.size >= limits.maxSrq) {
-      throw new RoceError('ERR_ROCE_LIMIT', 'no shared receive queue left', { errno: 'ENOMEM' });
-    }
-    memory.holdPd(init.pd, 1);
-    const srq = new SharedReceiveQueue(this.#nextHandle++, init.pd, maxWr, maxSge, limit);
-    this.#srqs.set(srq.handle, srq);
-    return srq.created;
-  }
-
-  /** ibv_modify_srq(3): the limit, and the size, which may not fall below what is posted. */
-  modifySrq(handle: number, attr: SrqAttr): SrqModified {
-    const srq = this.#srq(handle);
-    const { limit, maxWr } = attr;
-    if (maxWr !== undefined) {
-      within('maxWr', maxWr, Math.max(1, srq.available), this.#core.limits.maxSrqWr);
-      if (srq.resizing) {
-        throw new RoceError('ERR_ROCE_BUSY', 'the queue is still being resized', { errno: 'EBUSY' });
-      }
-    }
-    if (limit !== undefined) within('limit', limit, 0, maxWr ?? srq.maxWr);
-    return srq.modify(attr);
-  }
-
-  /** ibv_query_srq(3). */
-  querySrq(handle: number): Required<SrqAttr> & { maxSge: number } {
-    const { limit, maxWr, maxSge } = this.#srq(handle);
-    return { limit, maxWr, maxSge };
-  }
-
-  /** ibv_destroy_srq(3): EBUSY while a queue pair takes from it. */
-  destroySrq(handle: number): void {
-    const srq = this.#srq(handle);
-    if (srq.users > 0) {
-      throw new RoceError('ERR_ROCE_BUSY', `${srq.users} queue pairs use the shared receive queue`, {
-        errno: 'EBUSY',
-      });
-    }
-    this.#srqs.delete(handle);
-    this.#core.memory.holdPd(srq.pd, -1);
-  }
-
-  #srq(handle: number): SharedReceiveQueue {
-    const srq = this.#srqs.get(handle);
-    if (!srq) throw invalid('srq', 'no such shared receive queue');
-    return srq;
-  }
-
   // ------------------------------------------------ address handles and groups
 
   /** ibv_create_ah(3). */
@@ -238,7 +180,7 @@ export class QueueTable {
         expected: QP_TYPES.join(', '),
       });
     }
-    const srq = init.srq === undefined ? undefined : this.#srq(init.srq);
+    const srq = init.srq === undefined ? undefined : this.srqs.get(init.srq);
     const cap = this.#checkCap(init.cap, srq);
     const sendCq = this.#cq(init.sendCq, 'sendCq');
     const recvCq = this.#cq(init.recvCq, 'recvCq');
@@ -429,11 +371,5 @@ export class QueueTable {
     qp.ah = undefined;
     qp.rateLimit = 0;
     qp.notifyDrained = false;
-  }
-}
-
-function within(attribute: string, value: number, low: number, high: number): void {
-  if (!Number.isInteger(value) || value < low || value > high) {
-    throw invalid(attribute, `${value} can't be had`, `${low} … ${high}`);
   }
 }

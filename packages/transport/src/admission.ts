@@ -1,0 +1,158 @@
+/**
+ * What a packet has to pass before a queue pair takes it: ICRC, header, queue pair, P_Key, state, source address, in this
+ * order (IBTA vol 1 §9.6.1). Each failure is counted under a name of its own, and answered by nothing.
+ */
+import {
+  BTH_BYTES,
+  bthDestQp,
+  bthOpcode,
+  bthPad,
+  bthPkey,
+  bthPsn,
+  bthTver,
+  opcodeInfo,
+  Transport,
+} from '@node-roce/wire';
+import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
+import { receiveResponse } from './completer.ts';
+import { QpStateCode } from './constants.ts';
+import type { Core } from './core.ts';
+import { InboundPacket } from './inbound.ts';
+import type { QueuePair } from './qp.ts';
+import type { QueueTable } from './queue-table.ts';
+import { receiveRequest } from './responder.ts';
+import { receiveDatagram, receiveUnreliable } from './unreliable.ts';
+
+/** States in which requests are taken. */
+const RECEIVES = new Set<number>([QpStateCode.RTR, QpStateCode.RTS, QpStateCode.SQD, QpStateCode.SQE]);
+/** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
+const MULTICAST_QPN = 0xff_ffff;
+/** ECN bits of a traffic class, and Congestion Experienced (RFC 3168 §5). */
+const ECN_MASK = 3;
+const ECN_CE = 3;
+
+export class Admission {
+  readonly #core: Core;
+  readonly #queues: QueueTable;
+  readonly #packet = new InboundPacket();
+
+  constructor(core: Core, queues: QueueTable) {
+    this.#core = core;
+    this.#queues = queues;
+  }
+
+  /** The packet in this slot of a batch. */
+  receive(batch: RxBatch, index: number): void {
+    const { slab, slots } = batch;
+    const { counters } = this.#core;
+    const w = index * RX_SLOT_WORDS;
+    counters.receivedPackets++;
+    const verdict = slots[w + Rx.VERDICT];
+    if (verdict !== Icrc.OK) {
+      if (verdict === Icrc.BAD) counters.icrcErrors++;
+      else counters.icrcOutOfWindow++;
+      return;
+    }
+    const at = slots[w + Rx.OFFSET];
+    const length = slots[w + Rx.LENGTH];
+    if (length < BTH_BYTES) {
+      counters.malformed++;
+      return;
+    }
+    const opcode = bthOpcode(slab, at);
+    const info = opcodeInfo(opcode);
+    if (!info || bthTver(slab, at) !== 0) {
+      counters.malformed++;
+      return;
+    }
+    if (info.transport === Transport.CNP) {
+      counters.cnpReceived++;
+      const notified = this.#queues.find(bthDestQp(slab, at));
+      if (notified) notified.counters.cnpReceived++;
+      return;
+    }
+    const pad = bthPad(slab, at);
+    const payload = length - info.headerLength - pad;
+    // A READ or atomic that brings payload has a fault of its length, which is answered (§9.7.4.1.6).
+    const bare = !info.hasPayload && !info.isReadRequest && !info.isAtomic;
+    if (payload < 0 || (length & 3) !== 0 || (bare && (payload !== 0 || pad !== 0))) {
+      counters.malformed++;
+      return;
+    }
+    const destQp = bthDestQp(slab, at);
+    const group = this.#core.addresses.members(slots[w + Rx.LOCAL]);
+    const qp = group ? undefined : this.#queues.find(destQp);
+    const forGroup = group !== undefined && destQp === MULTICAST_QPN && info.transport === Transport.UD;
+    if (qp?.transport !== info.transport && !forGroup) {
+      counters.unknownQp++;
+      return;
+    }
+    if ((bthPkey(slab, at) & 0x7fff) !== 0x7fff) {
+      counters.badPkey++;
+      return;
+    }
+    const packet = this.#packet;
+    packet.info = info;
+    packet.slab = slab;
+    packet.at = at;
+    packet.psn = bthPsn(slab, at);
+    packet.payload = payload;
+    packet.batch = batch;
+    packet.index = index;
+    if (!qp) for (let i = 0; i < group!.length; i++) this.#receiveDatagram(group![i]);
+    else if (qp.datagram) this.#receiveDatagram(qp);
+    else this.#receiveConnected(qp);
+  }
+
+  /** UD takes from everybody who knows the Q_Key. */
+  #receiveDatagram(qp: QueuePair): void {
+    if (!RECEIVES.has(qp.state)) {
+      this.#core.counters.wrongState++;
+      return;
+    }
+    this.#count(qp);
+    receiveDatagram(this.#core, qp, this.#packet);
+  }
+
+  /** RC and UC take from their peer alone. */
+  #receiveConnected(qp: QueuePair): void {
+    const { counters } = this.#core;
+    const { info, batch, index } = this.#packet;
+    const { state } = qp;
+    const open = info.isRequest
+      ? RECEIVES.has(state) && (state !== QpStateCode.SQE || !qp.reliable)
+      : state === QpStateCode.RTS || state === QpStateCode.SQD;
+    if (!open) {
+      counters.wrongState++;
+      return;
+    }
+    const sources = batch.sourceWords;
+    const s = index * 4;
+    const { source } = qp;
+    if (
+      sources[s] !== source[0] ||
+      sources[s + 1] !== source[1] ||
+      sources[s + 2] !== source[2] ||
+      sources[s + 3] !== source[3] ||
+      batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] !== qp.local
+    ) {
+      counters.wrongSource++;
+      return;
+    }
+    this.#count(qp);
+    if (!qp.established) {
+      qp.established = true;
+      if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
+    }
+    if (!qp.reliable) receiveUnreliable(this.#core, qp, this.#packet);
+    else if (info.isRequest) receiveRequest(this.#core, qp, this.#packet);
+    else receiveResponse(this.#core, qp, this.#packet);
+  }
+
+  /** The queue pair takes the packet in hand. */
+  #count({ counters }: QueuePair): void {
+    const { batch, index } = this.#packet;
+    counters.receivedPackets++;
+    if ((batch.slots[index * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS] & ECN_MASK) === ECN_CE) counters.ecnMarked++;
+  }
+}

@@ -1,0 +1,77 @@
+/** Shared receive queues by handle: what the control path does with them (ibv_create_srq(3)). */
+import type { SrqAttr, SrqCreated, SrqInit, SrqModified } from './control.ts';
+import type { Core } from './core.ts';
+import { invalid, RoceError } from './errors.ts';
+import { SharedReceiveQueue } from './srq.ts';
+
+export class SrqTable {
+  readonly #core: Core;
+  readonly #nextHandle: () => number;
+  readonly #srqs = new Map<number, SharedReceiveQueue>();
+
+  constructor(core: Core, nextHandle: () => number) {
+    this.#core = core;
+    this.#nextHandle = nextHandle;
+  }
+
+  /** ibv_create_srq(3). */
+  create(init: SrqInit): SrqCreated {
+    const { limits, memory } = this.#core;
+    const { maxWr, maxSge, limit } = init;
+    within('maxWr', maxWr, 1, limits.maxSrqWr);
+    within('maxSge', maxSge, 1, limits.maxSrqSge);
+    within('limit', limit, 0, maxWr);
+    if (this.#srqs.size >= limits.maxSrq) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no shared receive queue left', { errno: 'ENOMEM' });
+    }
+    memory.holdPd(init.pd, 1);
+    const srq = new SharedReceiveQueue(this.#nextHandle(), init.pd, maxWr, maxSge, limit);
+    this.#srqs.set(srq.handle, srq);
+    return srq.created;
+  }
+
+  /** ibv_modify_srq(3): the limit, and the size, which may not fall below what is posted. */
+  modify(handle: number, attr: SrqAttr): SrqModified {
+    const srq = this.get(handle);
+    const { limit, maxWr } = attr;
+    if (maxWr !== undefined) {
+      within('maxWr', maxWr, Math.max(1, srq.available), this.#core.limits.maxSrqWr);
+      if (srq.resizing) {
+        throw new RoceError('ERR_ROCE_BUSY', 'the queue is still being resized', { errno: 'EBUSY' });
+      }
+    }
+    if (limit !== undefined) within('limit', limit, 0, maxWr ?? srq.maxWr);
+    return srq.modify(attr);
+  }
+
+  /** ibv_query_srq(3). */
+  query(handle: number): Required<SrqAttr> & { maxSge: number } {
+    const { limit, maxWr, maxSge } = this.get(handle);
+    return { limit, maxWr, maxSge };
+  }
+
+  /** ibv_destroy_srq(3): EBUSY while a queue pair takes from it. */
+  destroy(handle: number): void {
+    const srq = this.get(handle);
+    if (srq.users > 0) {
+      throw new RoceError('ERR_ROCE_BUSY', `${srq.users} queue pairs use the shared receive queue`, {
+        errno: 'EBUSY',
+      });
+    }
+    this.#srqs.delete(handle);
+    this.#core.memory.holdPd(srq.pd, -1);
+  }
+
+  /** EINVAL without one. */
+  get(handle: number): SharedReceiveQueue {
+    const srq = this.#srqs.get(handle);
+    if (!srq) throw invalid('srq', 'no such shared receive queue');
+    return srq;
+  }
+}
+
+function within(attribute: string, value: number, low: number, high: number): void {
+  if (!Number.isInteger(value) || value < low || value > high) {
+    throw invalid(attribute, `${value} can't be had`, `${low} … ${high}`);
+  }
+}
