@@ -110,7 +110,7 @@ function failures(subject: Subject): Finding[] {
     connection: connection.id,
     text: rnr
       ? `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${counted(last.retransmitted + 1, 'time')} and refused with RNR NAK each time; the last ${moment(last.end)}`
-      : `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${counted(last.retransmitted + last.packets, 'packet')} in all and never answered; the last ${moment(last.end)}`,
+      : `${name}: ${last.operation} (PSN ${last.firstPsn}) was never answered: ${counted(last.retransmitted + last.packets, 'packet')} sent for it, the last ${moment(last.end)}`,
     hint: rnr
       ? 'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 is for ever) and min_rnr_timer.'
       : 'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
