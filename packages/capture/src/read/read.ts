@@ -17,7 +17,7 @@ export interface ReadProgress {
 }
 
 export interface ReadOptions extends PacketReaderOptions {
-  /** Called after each chunk of input, 256 KiB of a file. */
+  /** Called after each chunk of input, 1 MiB of a file. */
   readonly onProgress?: ((progress: ReadProgress) => void) | undefined;
   /** Awaited after each chunk: for consumers that write what they were given. `false` ends the reading. */
   readonly onChunk?: (() => Promise<void> | boolean | void) | undefined;

@@ -56,7 +56,7 @@ const flow = async function* (bytes: Uint8Array, size: number) {
 };
 
 test('recycled memory: the same records, while they hold', async () => {
-  const bytes = large(1500);
+  const bytes = large(3500);
   const path = await file('recycled.pcap', bytes);
   const { records } = parse(bytes);
   expect(await drain(openCapture(path, { recycle: true }))).toEqual({ records, thrown: undefined });

@@ -10,6 +10,8 @@ export type CaptureSource = string | URL | AsyncIterable<Uint8Array>;
 
 /** Bytes read from a file at a time. */
 const READ_SIZE = 262_144;
+/** The same into memory that is used again; fewer and larger pieces cost less. */
+const RECYCLED_SIZE = 1_048_576;
 
 export interface CaptureReaderOptions extends CaptureParserOptions {
   /**
@@ -131,10 +133,13 @@ async function* chunksAt(path: string | URL, recycles: boolean): AsyncGenerator<
 
 /** Reads the next chunk while the caller is busy with the last one. */
 async function* chunksAhead(file: FileHandle, recycles: boolean): AsyncGenerator<Uint8Array> {
+  // Not zeroed, and not a part of Node's pool: a view of a piece is a view of it alone.
+  const size = recycles ? RECYCLED_SIZE : READ_SIZE;
+  const newPiece = () => Buffer.allocUnsafeSlow(size);
   const pieces = recycles ? [newPiece(), newPiece()] : undefined;
   let turn = 0;
   const read = async (): Promise<Uint8Array> => {
-    const { buffer, bytesRead } = await file.read(pieces?.[turn++ & 1] ?? newPiece(), 0, READ_SIZE, null);
+    const { buffer, bytesRead } = await file.read(pieces?.[turn++ & 1] ?? newPiece(), 0, size, null);
     return buffer.subarray(0, bytesRead);
   };
   let next = read();
@@ -150,9 +155,6 @@ async function* chunksAhead(file: FileHandle, recycles: boolean): AsyncGenerator
     await file.close();
   }
 }
-
-// Not zeroed, and not a part of Node's pool: a view of it is a view of this alone.
-const newPiece = () => Buffer.allocUnsafeSlow(READ_SIZE);
 
 /** Puts a gunzip between when the input starts with the magic of gzip (RFC 1952 §2.3.1). */
 async function* inflated(source: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
