@@ -32,6 +32,12 @@ const NEAR = 14;
 /** A drag of less is a click. */
 const LEAST_DRAG = 5;
 const NANOSECONDS = 1e9;
+/** 1, 2 and 5 times powers of ten: "from" and "to" are exponents. */
+export const axisSteps = (from: number, to: number): number[] =>
+  Array.from({ length: to - from + 1 }, (_, i) =>
+    [1, 2, 5].map((factor) => Number(`${factor}e${from + i}`)),
+  ).flat();
+const TIME_STEPS = axisSteps(-9, 6);
 
 interface Hover {
   left: number;
@@ -138,7 +144,13 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
     scales: { x: { time: false }, y: content.y },
     series: [{}, ...content.series],
     axes: [
-      { ...axis, size: 34, space: 90, values: (_u, splits) => splits.map(formatSplit(splits)) },
+      {
+        ...axis,
+        size: 34,
+        space: 90,
+        incrs: TIME_STEPS,
+        values: (_u, splits) => splits.map(formatSplit(splits)),
+      },
       { ...axis, size: 82, ...content.yAxis },
     ],
     hooks: {

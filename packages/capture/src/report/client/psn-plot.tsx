@@ -8,7 +8,7 @@ import type { PlotPoint } from '../../flow/analysis.ts';
 import { fromColumns, type ReportConnection } from '../data.ts';
 import type { ThemeColor } from '../themes.ts';
 import { formatCount, formatEndpoint, formatTime } from '../units.ts';
-import { Chart, type ChartContent } from './chart.tsx';
+import { axisSteps, Chart, type ChartContent } from './chart.tsx';
 import { drawPoints, type Shape } from './shapes.ts';
 import type { TimeWindow } from './state.ts';
 import { themeColor } from './theme.ts';
@@ -35,7 +35,7 @@ const looks: Readonly<Record<Kind, Look>> = {
 const KINDS = Object.keys(looks) as Kind[];
 const PSN_COUNT = 2 ** 24;
 /** Steps of the axis: PSNs have no fractions. */
-const STEPS = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map((factor) => factor * 10 ** i)).flat();
+const STEPS = axisSteps(0, 9);
 
 interface Props {
   connection: ReportConnection;
@@ -179,7 +179,7 @@ function contentOf(points: readonly PlotPoint[], hidden: ReadonlySet<Kind>): Cha
   const columns = KINDS.map((kind) => points.map((point) => (point.kind === kind ? point.psn : null)));
   return {
     data: [points.map(({ time }) => time / 1e9), ...columns],
-    series: KINDS.map((kind) => seriesOf(looks[kind], !hidden.has(kind))),
+    series: KINDS.map((kind) => seriesOf(looks[kind], !hidden.has(kind), points.length)),
     y: { range: (_u, least, most) => margin(least ?? 0, most ?? 1) },
     yAxis: {
       incrs: STEPS,
@@ -193,7 +193,7 @@ const margin = (least: number, most: number): [number, number] => {
   return [least - room, most + room];
 };
 
-function seriesOf({ color, shape }: Look, show: boolean): uPlot.Series {
+function seriesOf({ color, shape }: Look, show: boolean, count: number): uPlot.Series {
   if (shape === 'step') {
     return {
       show,
@@ -204,7 +204,7 @@ function seriesOf({ color, shape }: Look, show: boolean): uPlot.Series {
       points: { show: false },
     };
   }
-  return { show, paths: () => null, points: { show: drawPoints(shape, () => themeColor(color)) } };
+  return { show, paths: () => null, points: { show: drawPoints(shape, () => themeColor(color), count) } };
 }
 
 function KeySymbol({ look: { shape, color } }: { look: Look }) {

@@ -134,7 +134,9 @@ export function LatencyPlot({
 function latencyOf(points: ReportConnection['latency']): ChartContent {
   return {
     data: [points.map(({ time }) => time / NANOSECONDS), points.map(({ nanoseconds }) => nanoseconds)],
-    series: [{ paths: () => null, points: { show: drawPoints('dot', () => themeColor('request'), 2) } }],
+    series: [
+      { paths: () => null, points: { show: drawPoints('dot', () => themeColor('request'), points.length) } },
+    ],
     y: { distr: 3, range: (_u, least, most) => decades(least ?? 1, most ?? 10) },
     yAxis: {
       splits: (_u, _axis, low, high) => powersOfTen(low, high),

@@ -6,20 +6,24 @@ export type Shape = 'dot' | 'ring' | 'triangle' | 'diamond' | 'cross' | 'step';
 
 /** Half the size of each, in CSS pixels. */
 const sizes: Readonly<Record<Shape, number>> = {
-  dot: 1.6,
+  dot: 2.6,
   ring: 4,
   triangle: 5,
   diamond: 4.5,
   cross: 5,
   step: 0,
 };
+/** From so many points on dots are smaller. */
+const MANY = 200;
+const SMALL_DOT = 1.6;
 const filled: ReadonlySet<Shape> = new Set<Shape>(['dot', 'triangle']);
 
 /**
  * A uPlot `points.show` that draws the points itself: the library has circles only.
- * @param size half the size, in CSS pixels; unless given, the shape's own
+ * @param count of points in the chart: many dots are small ones
  */
-export function drawPoints(shape: Shape, color: () => string, size = sizes[shape]): uPlot.Series.Points.Show {
+export function drawPoints(shape: Shape, color: () => string, count: number): uPlot.Series.Points.Show {
+  const size = shape === 'dot' && count > MANY ? SMALL_DOT : sizes[shape];
   return (u, series, from, to) => {
     const { ctx, bbox } = u;
     const r = size * devicePixelRatio;
