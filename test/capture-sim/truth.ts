@@ -14,6 +14,8 @@ export interface TrueFrame {
   direction: string;
   isRequest: boolean;
   psn: number;
+  /** PSNs that it takes: a READ request those of its responses (IBTA vol 1 §9.7.2). */
+  psns: number;
   /** The network turned a bit over: nothing in it can be relied on. */
   corrupt: boolean;
   /** The tap has shown this very packet before: the network or the mirror copied it. */
@@ -51,6 +53,7 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
         direction: '',
         isRequest: false,
         psn: 0,
+        psns: 1,
         corrupt: true,
         isCopy: false,
         isBehind: false,
@@ -63,14 +66,24 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
     const isCopy = serials.has(serial!);
     serials.add(serial!);
     const { isRequest, isReadRequest } = info;
+    const psns = isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1;
     let isBehind = false;
     if (isRequest) {
       const end = ends.get(direction) ?? psn;
       isBehind = psnLessThan(psn, end);
-      // A READ request takes the PSNs of its responses (IBTA vol 1 §9.7.2).
-      const next = psnAdd(psn, isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1);
+      const next = psnAdd(psn, psns);
       ends.set(direction, psnLessThan(end, next) ? next : end);
     }
-    return { event, direction, isRequest, psn, corrupt: false, isCopy, isBehind, cause: retransmission };
+    return {
+      event,
+      direction,
+      isRequest,
+      psn,
+      psns,
+      corrupt: false,
+      isCopy,
+      isBehind,
+      cause: retransmission,
+    };
   });
 }

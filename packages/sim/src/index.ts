@@ -49,4 +49,5 @@ export * from './network/tap.ts';
 export * from './network/wire.ts';
 export * from './network/workload.ts';
 export * from './network/workload-connections.ts';
+export type { Flow } from './network/workload-flow.ts';
 export { SERVICES_ARENA_BYTES, type ServicesOptions, ServicesWorkload } from './network/workload-services.ts';

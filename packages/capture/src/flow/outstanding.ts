@@ -17,6 +17,8 @@ export const EntryFlags = {
   AWAITED: 16,
   /** No packet of its own: a READ before it, seen late, takes its PSN. */
   COVERED: 8,
+  /** A READ or atomic whose last response came while an earlier one was missing. */
+  ANSWERED: 32,
 } as const;
 
 const LEAST = 32;
@@ -32,6 +34,8 @@ export class Outstanding {
   /** First and last time the packet was seen; of one that was not, when that was noticed. */
   firstTimes: Float64Array = new Float64Array(LEAST);
   lastTimes: Float64Array = new Float64Array(LEAST);
+  /** When it was answered, if `ANSWERED`. */
+  answerTimes: Float64Array = new Float64Array(LEAST);
   firstFrames: Uint32Array = new Uint32Array(LEAST);
   lastFrames: Uint32Array = new Uint32Array(LEAST);
   /** PSNs that the packet takes: 1, of a READ the number of its responses; 0: not known yet. */
@@ -107,6 +111,7 @@ export class Outstanding {
     this.psns[slot] = psn;
     this.firstTimes[slot] = time;
     this.lastTimes[slot] = time;
+    this.answerTimes[slot] = 0;
     this.firstFrames[slot] = 0;
     this.lastFrames[slot] = 0;
     this.spans[slot] = 1;
@@ -133,6 +138,7 @@ export class Outstanding {
     this.psns = this.#copied(this.psns, new Float64Array(size));
     this.firstTimes = this.#copied(this.firstTimes, new Float64Array(size));
     this.lastTimes = this.#copied(this.lastTimes, new Float64Array(size));
+    this.answerTimes = this.#copied(this.answerTimes, new Float64Array(size));
     this.firstFrames = this.#copied(this.firstFrames, new Uint32Array(size));
     this.lastFrames = this.#copied(this.lastFrames, new Uint32Array(size));
     this.spans = this.#copied(this.spans, new Uint32Array(size));

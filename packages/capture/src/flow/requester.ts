@@ -25,6 +25,9 @@ const REORDER_PACKETS = 64;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
 const GIVE_UP = 50e6;
 
+/** New packets so long after an answer that came out of turn say that the one before it was not lost. */
+const WENT_ON = 2e6;
+
 /** What became of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
 
@@ -52,6 +55,9 @@ export class Requester {
   /** PSNs up to this one are acknowledged, but a READ before them was not answered. */
   #ackedTo = -1;
   #stalledSince = -1;
+  #stalledSends = 0;
+  /** All answers to PSNs before this one that the capture shows, the requester has. */
+  #presumed = -1;
 
   constructor(
     counts: DirectionCounts,
@@ -141,6 +147,7 @@ export class Requester {
       return true;
     }
     if (psn !== this.unacked) {
+      this.#noteAnswer(psn, last, time);
       this.#missing(time);
       return true;
     }
@@ -169,7 +176,14 @@ export class Requester {
   finish(failure: string | undefined): void {
     if (!this.#reliable) this.#settleUnreliable(0);
     if (failure !== undefined) this.fail(failure);
-    else this.#giveUp(this.out.tail);
+    // What is acknowledged behind a missing response was done, whether or not the requester knew.
+    this.#presumed = this.next;
+    while (this.#stalledSince >= 0 && this.out.walk < this.out.tail) {
+      const since = this.#stalledSince;
+      this.#skip();
+      this.#advance(this.#ackedTo, since);
+    }
+    this.#giveUp(this.out.tail);
     this.messages.breakOff();
   }
 
@@ -213,6 +227,7 @@ export class Requester {
     }
     if (this.unacked === this.next) recovery.timerStart = time;
     recovery.sentNew();
+    this.#wentOn(time);
     if (skipped > 0) {
       this.#counts.gaps += skipped;
       this.#events.add('gap', packet.frame, time, skipped);
@@ -391,7 +406,9 @@ export class Requester {
       const slot = out.slot(out.walk);
       if (out.psns[slot] > psn) break;
       if (this.#isAsking(slot)) {
-        if (!this.#missing(time)) break;
+        if (out.psns[slot] < this.#presumed && (out.flags[slot] & EntryFlags.ANSWERED) !== 0) this.#skip();
+        else if (!this.#missing(time)) break;
+        moved = true;
         continue;
       }
       if ((out.flags[slot] & EntryFlags.COVERED) !== 0) {
@@ -432,16 +449,50 @@ export class Requester {
   #missing(time: number): boolean {
     const { out } = this;
     this.recovery.responseMissing(this.unacked, time);
-    if (this.#stalledSince < 0) this.#stalledSince = time;
+    if (this.#stalledSince < 0) {
+      this.#stalledSince = time;
+      this.#stalledSends = out.sends[out.slot(out.walk)];
+    }
     const askedAgain = out.lastTimes[out.slot(out.walk)] > this.#stalledSince;
     if (askedAgain) this.#stalledSince = time;
     if (time - this.#stalledSince < GIVE_UP) return false;
+    this.#skip();
+    return true;
+  }
+
+  /**
+   * The requester sends something new. Had it missed a response, it would have asked again as soon as it saw a
+   * later one (IBTA vol 1 §9.7.6.2): so it has what the capture has not.
+   */
+  #wentOn(time: number): void {
+    if (this.#stalledSince < 0 || time - this.#stalledSince < WENT_ON || this.out.unanswered === 0) return;
+    if (this.out.sends[this.out.slot(this.out.walk)] !== this.#stalledSends) return;
+    this.#presumed = this.next;
+    this.#skip();
+    this.#advance(this.#ackedTo, time);
+  }
+
+  /** The last response to a READ or atomic behind one that is missing: it counts once that one is given up. */
+  #noteAnswer(psn: number, last: boolean, time: number): void {
+    const { out } = this;
+    const entry = out.find(psn);
+    if (entry < out.walk) return;
+    const slot = out.slot(entry);
+    const span = out.spans[slot];
+    if (!this.#isAsking(slot) || (span === 0 ? !last : psn !== out.psns[slot] + span - 1)) return;
+    out.flags[slot] |= EntryFlags.ANSWERED;
+    out.answerTimes[slot] = time;
+  }
+
+  /** Goes on behind the oldest READ or atomic; it is complete if its last response was seen. */
+  #skip(): void {
+    const { out } = this;
     const slot = out.slot(out.walk);
+    const isAnswered = (out.flags[slot] & EntryFlags.ANSWERED) !== 0;
     this.unacked = out.psns[slot] + Math.max(1, out.spans[slot]);
     this.#stalledSince = -1;
-    this.messages.take(out, out.walk, undefined, true);
+    this.messages.take(out, out.walk, isAnswered ? out.answerTimes[slot] : undefined, true);
     out.walk++;
-    return true;
   }
 
   /** Hands out what was not answered, up to this entry. */
@@ -453,6 +504,7 @@ export class Requester {
       this.messages.take(out, out.walk, undefined, true);
       out.walk++;
     }
+    this.#stalledSince = -1;
   }
 
   /** UC: a message is at its end when its last packet is seen; what is missing may come late. */
