@@ -26,7 +26,7 @@ await build({
   minify: true,
   format: 'iife',
   // What Debian stable's and the long-term browsers understand.
-  target: ['chrome110', 'firefox115', 'safari16.4'],
+  target: ['chrome111', 'firefox115', 'safari16.4'],
   charset: 'utf8',
   jsx: 'automatic',
   jsxImportSource: 'preact',

@@ -20,14 +20,7 @@ inChromium(() => {
     }, 120_000);
     opens(() => file);
 
-    test('opens at once, whole', async () => {
-      const { domInteractive, drawn } = await page.evaluate(() => ({
-        domInteractive: (performance.getEntriesByType('navigation')[0] as PerformanceNavigationTiming)
-          .domInteractive,
-        drawn: performance.now(),
-      }));
-      // Generous: a busy machine is no fault of the page.
-      expect(Math.max(domInteractive, drawn)).toBeLessThan(10_000);
+    test('has every connection, and plots and a ladder of the first one', async () => {
       expect(await page.locator('#connections tbody tr').count()).toBe(found.connections.length);
       expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
       expect(await page.getByRole('option').count()).toBeGreaterThan(10);
