@@ -346,3 +346,75 @@ describe('devinfo', () => {
     expect(out).toContain('\tmaxQp:');
   });
 });
+
+describe('flows and messages', () => {
+  const noPermission = join(captures, 'err_noperm_write.pcap');
+
+  test('a table of connections, and the findings with their frames', async () => {
+    const { code, out, err } = await roce(['flows', noPermission]);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(out).toMatch(/^4 RoCE packets in 4 frames, .*ICRC 4 ok\n/);
+    expect(out).toMatch(/\n1 {2}RC {4}10\.77\.0\.2 0x6a {2}10\.77\.0\.3 0x69 {2}certain .* 2 \/ 0 /);
+    expect(out).toMatch(
+      /\nerror {4}QP 0x6a → 0x69: RDMA_WRITE \(PSN 1193047\) was refused with NAK remote access error .*\[frame 4\]\n {9}Check the R_Key/,
+    );
+  });
+
+  test('nothing wrong, and nothing at all', async () => {
+    expect((await roce(['flows', opAll])).out).toMatch(/\nNothing stands out\.\n$/);
+    const { code, out } = await roce(['flows', join(captures, 'cm_mckey_ipv6.pcap')]);
+    expect(code).toBe(0);
+    expect(out).toMatch(/^0 RoCE packets/);
+  });
+
+  test('for programs: JSON and CSV', async () => {
+    const { out } = await roce(['flows', '--json', noPermission]);
+    expect(jsonLines(out)).toMatchObject([
+      {
+        connections: [{ a: { qpn: 0x6a }, messagesFromA: { completed: 1, failed: 1 } }],
+        findings: [{ kind: 'nak-remote-access-error', frames: [4] }],
+      },
+    ]);
+    const csv = await roce(['flows', '--csv', noPermission]);
+    expect(csv.out.split('\n').map((line) => line.split(',')[1])).toEqual([
+      'kind',
+      'nak-remote-access-error',
+      undefined,
+    ]);
+    const rows = (await roce(['messages', '--csv', opAll])).out.trim().split('\n');
+    expect(rows.length).toBe(16);
+    expect(rows[2]).toMatch(/^1,2,a,SEND_WITH_IMM,5000,/);
+  });
+
+  test('messages, and those that are wanted', async () => {
+    const lines = (text: string) => text.trim().split('\n').slice(1);
+    expect(lines((await roce(['messages', opAll])).out).length).toBe(15);
+    const wanted = ['--operation', 'write_with', '--outcome', 'completed', '--qp', '0x60'];
+    const { out } = await roce(['messages', ...wanted, '--json', opAll]);
+    expect(jsonLines(out)).toMatchObject([
+      { operation: 'RDMA_WRITE_WITH_IMM', bytes: 0, qps: { requester: 0x60, responder: 0x5f } },
+      { operation: 'RDMA_WRITE_WITH_IMM', bytes: 2500 },
+    ]);
+    const failed = await roce(['messages', '--outcome', 'failed', noPermission]);
+    expect(lines(failed.out)).toEqual([expect.stringMatching(/RDMA_WRITE .* failed: remote-access-error$/)]);
+    const loss = join(captures, 'loss5_both_rc_pingpong.pcap');
+    expect(lines((await roce(['messages', '--retransmitted', loss])).out).length).toBeGreaterThan(5);
+  });
+
+  test.each(['flows', 'messages'])('%s: --json and --csv at once', async (command) => {
+    const { code, err } = await roce([command, '--json', '--csv', opAll]);
+    expect({ code, err }).toMatchObject({ code: 2, err: expect.stringContaining('not both') });
+  });
+
+  test.each(['flows', 'messages'])(
+    '%s: a damaged file is shown as far as it can be read',
+    async (command) => {
+      const path = join(mkdtempSync(join(tmpdir(), 'roce-')), 'cut.pcap');
+      writeFileSync(path, readFileSync(opAll).subarray(0, 5000));
+      const { code, out, err } = await roce([command, path]);
+      expect(code).toBe(1);
+      expect(out).toMatch(/10\.77|SEND/);
+      expect(err).toMatch(/^roce: .*cut\.pcap: /);
+    },
+  );
+});

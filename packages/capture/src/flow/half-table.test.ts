@@ -1,0 +1,36 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import { RocePacket } from '../read/packet.ts';
+import { Half } from './half.ts';
+import { HalfTable } from './half-table.ts';
+import { LadderBudget } from './ladder.ts';
+
+test('finds what was added and nothing else, as a map does', () => {
+  const small = fc.integer({ min: 0, max: 6 });
+  const key = fc.tuple(
+    small,
+    small,
+    fc.integer({ min: 0, max: 0xff_ffff }),
+    fc.constantFrom(-1, 0, 1, 0xff_ffff),
+  );
+  fc.assert(
+    fc.property(fc.array(key, { maxLength: 400 }), fc.array(key, { maxLength: 50 }), (added, asked) => {
+      const table = new HalfTable();
+      const map = new Map<string, Half>();
+      for (const [source, destination, destQp, sourceQp] of added) {
+        if (map.has(String([source, destination, destQp, sourceQp]))) continue;
+        const packet = Object.assign(new RocePacket(), {
+          source,
+          destination,
+          destQp,
+          info: { isResponse: false },
+        });
+        const half = new Half(packet, sourceQp, new LadderBudget());
+        table.add(half);
+        map.set(String([source, destination, destQp, sourceQp]), half);
+      }
+      for (const k of [...added, ...asked]) expect(table.find(...k)).toBe(map.get(String(k)));
+    }),
+    { numRuns: 50 },
+  );
+});

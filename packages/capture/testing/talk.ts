@@ -1,0 +1,133 @@
+/** A capture in a test, packet by packet: two hosts, times in microseconds, opcodes by name. */
+import {
+  ICRC_BYTES,
+  icrcV2,
+  Opcode,
+  type OpcodeName,
+  opcodeInfo,
+  ROCE_UDP_PORT,
+  setU16,
+  setU24,
+  setU32,
+  writeBth,
+  writeIcrc,
+} from '@node-roce/wire';
+import type { Analysis, Message, RetransmitCause } from '../src/flow/analysis.ts';
+import { FlowAnalyzer } from '../src/flow/analyzer.ts';
+import { PacketReader } from '../src/read/reader.ts';
+import { rawRecord } from './records.ts';
+
+/** Queue pairs of the two ends. */
+export const QP = { a: 0x11, b: 0x12 } as const;
+
+export interface PacketOptions {
+  psn?: number;
+  payload?: number;
+  ackReq?: boolean;
+  /** AETH: 0x1f is an ACK without limits, 0x60 a sequence NAK, 0x2c an RNR NAK of 640 µs. */
+  syndrome?: number;
+  /** Of the RETH. */
+  length?: number;
+  /** IPv4 Identification; by default counted up by each end. `false`: IPv6. */
+  id?: number | false;
+  migReq?: boolean;
+  ecn?: number;
+  badIcrc?: boolean;
+  destQp?: number;
+}
+
+/** What was said of a packet as it came. */
+export interface Told {
+  retransmission: RetransmitCause | undefined;
+  repeatedFrame: boolean;
+}
+
+export class Talk {
+  readonly messages: Message[] = [];
+  readonly told: Told[] = [];
+  #analyzer = new FlowAnalyzer({
+    onMessage: (message) => this.messages.push(message),
+    onPacket: (_packet, { retransmission, repeatedFrame }) =>
+      this.told.push({ retransmission, repeatedFrame }),
+  });
+  #reader = new PacketReader({ onPacket: (packet) => this.#analyzer.add(packet) });
+  #ids = { a: 100, b: 5000 };
+
+  /** A packet from one end to the other, `time` µs after the capture's begin. */
+  packet(time: number, from: 'a' | 'b', opcode: OpcodeName, options: PacketOptions = {}): this {
+    const frame = frameOf(from, Opcode[opcode]!, { id: this.#ids[from]++, ...options });
+    this.#reader.frame(rawRecord(frame, { nanoseconds: Math.round(time * 1000) }));
+    return this;
+  }
+
+  /** The same, several times in a row. */
+  each(times: readonly number[], from: 'a' | 'b', opcode: OpcodeName, options: PacketOptions = {}): this {
+    for (const time of times) this.packet(time, from, opcode, options);
+    return this;
+  }
+
+  finish(): Analysis {
+    return this.#analyzer.finish(this.#reader.summary(), this.#reader.addresses);
+  }
+
+  /** Causes of the packets that were sent again, in order. */
+  get causes(): (RetransmitCause | undefined)[] {
+    return this.told.map(({ retransmission }) => retransmission).filter((cause) => cause !== undefined);
+  }
+}
+
+function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions): Uint8Array {
+  const { psn = 0, payload = 0, ackReq = false, syndrome = 0x1f, length = 0, id = 0, ecn = 0 } = options;
+  const { migReq = true, badIcrc = false, destQp = from === 'a' ? QP.b : QP.a } = options;
+  const info = opcodeInfo(opcode)!;
+  const pad = -payload & 3;
+  const ip = id === false ? 40 : 20;
+  const bth = ip + 8;
+  const frame = new Uint8Array(bth + info.headerLength + payload + pad + ICRC_BYTES);
+  const [source, destination] = from === 'a' ? [1, 2] : [2, 1];
+  if (id === false) {
+    frame.set([0x60, ecn << 4, 0, 0, 0, 0, 17, 64]);
+    setU16(frame, 4, frame.length - 40);
+    frame.set([0xfd, 0x77], 8);
+    frame.set([0xfd, 0x77], 24);
+    frame[23] = source;
+    frame[39] = destination;
+  } else {
+    frame.set([
+      0x45,
+      ecn,
+      0,
+      0,
+      id >> 8,
+      id & 0xff,
+      0x40,
+      0,
+      64,
+      17,
+      0,
+      0,
+      10,
+      0,
+      0,
+      source,
+      10,
+      0,
+      0,
+      destination,
+    ]);
+    setU16(frame, 2, frame.length);
+  }
+  setU16(frame, ip, 50_000);
+  setU16(frame, ip + 2, ROCE_UDP_PORT);
+  setU16(frame, ip + 4, frame.length - ip);
+  const flags = (pad << 4) | (migReq ? 0x40 : 0);
+  writeBth(frame, bth, opcode, flags, 0xffff, destQp, ackReq ? psn + 2 ** 31 : psn);
+  if (info.offsets.aeth >= 0) {
+    frame[bth + info.offsets.aeth] = syndrome;
+    setU24(frame, bth + info.offsets.aeth + 1, 1);
+  }
+  if (info.offsets.reth >= 0) setU32(frame, bth + info.offsets.reth + 12, length);
+  const at = frame.length - ICRC_BYTES;
+  writeIcrc(frame, at, icrcV2(frame, 0, at) ^ (badIcrc ? 1 : 0));
+  return frame;
+}
