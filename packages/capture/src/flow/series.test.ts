@@ -43,6 +43,14 @@ test('points: bounded, the first and the last are there, rare ones are not thinn
   expect(points.find(({ kind }) => kind === 'nak')).toMatchObject({ requester: 'b', psn: 1010 });
 });
 
+test('points: what a NAK sends again does not crowd the NAKs out', () => {
+  const plot = new PlotSeries();
+  for (let i = 0; i < 50_000; i++) {
+    plot.add(i, 10 + i, i + 1, i % 5000 === 0 ? PlotKind.NAK : PlotKind.RETRANSMISSION);
+  }
+  expect(plot.points('a', 0).filter(({ kind }) => kind === 'nak').length).toBe(10);
+});
+
 test('latencies: bounded, and the worst stays', () => {
   const series = new LatencySeries();
   for (let i = 0; i < 50_000; i++) series.add(i, i === 31_415 ? 1e9 : 1000, i);

@@ -1,7 +1,7 @@
 /** What plots are drawn from: points and sums over time, thinned while they come in. */
 import type { PlotPoint } from './analysis.ts';
 
-/** Points of a direction at most, of the common and of the rare ones each. */
+/** Points of a direction at most, of what is common, of what was sent again, and of NAKs and CNPs. */
 const MOST_POINTS = 1024;
 const BINS = 256;
 const LATENCIES = 1024;
@@ -78,6 +78,7 @@ class ThinnedPoints {
 /** The PSNs of one direction over time. */
 export class PlotSeries {
   readonly #common = new ThinnedPoints();
+  readonly #again = new ThinnedPoints();
   readonly #rare = new ThinnedPoints();
   #lastTime = 0;
   #lastPsn = 0;
@@ -85,12 +86,19 @@ export class PlotSeries {
   #lastKind = -1;
 
   add(time: number, psn: number, frame: number, kind: number): void {
-    const rare = kind !== PlotKind.REQUEST && kind !== PlotKind.RESPONSE && kind !== PlotKind.ACK;
-    (rare ? this.#rare : this.#common).add(time, psn, frame, kind);
+    // A NAK can send thousands of packets again, which are not to crowd it out.
+    this.#listOf(kind).add(time, psn, frame, kind);
     this.#lastTime = time;
     this.#lastPsn = psn;
     this.#lastFrame = frame;
     this.#lastKind = kind;
+  }
+
+  #listOf(kind: number): ThinnedPoints {
+    if (kind === PlotKind.RETRANSMISSION || kind === PlotKind.MARKED) return this.#again;
+    return kind === PlotKind.NAK || kind === PlotKind.RNR || kind === PlotKind.CNP
+      ? this.#rare
+      : this.#common;
   }
 
   /**
@@ -112,7 +120,7 @@ export class PlotSeries {
         frame,
       });
     };
-    for (const { times, psns, frames, kinds, length } of [this.#common, this.#rare]) {
+    for (const { times, psns, frames, kinds, length } of [this.#common, this.#again, this.#rare]) {
       for (let i = 0; i < length; i++) add(times[i]!, psns[i]!, frames[i]!, kinds[i]!);
     }
     const last = this.#lastKind;
