@@ -54,7 +54,9 @@ export interface SentAgain {
   migReq: boolean;
   /** What its Identification says; one of `IdOrder`. */
   idOrder: number;
-  /** It was not seen before, and follows a READ or atomic: that one may have come again, unseen. */
+  /** It was not seen before. */
+  unseen: boolean;
+  /** It follows a READ or atomic. */
   afterAsking: boolean;
 }
 
@@ -70,6 +72,10 @@ export class Recovery {
   /** Where the sender would go on after what it asked for. */
   #nakNext = -1;
   #nakTime = 0;
+  /** Packets have come late. */
+  #reordered = false;
+  /** When a READ or atomic was last answered. */
+  #answerTime = Number.NEGATIVE_INFINITY;
   #rnrPsn = -1;
   #rnrTime = 0;
   #rnrWait = 0;
@@ -145,13 +151,19 @@ export class Recovery {
     );
   }
 
+  /** The last response to a READ or atomic came. */
+  answered(time: number): void {
+    this.#answerTime = time;
+  }
+
   /** A sequence NAK asks for a packet at this PSN. */
   isNaked(psn: number): boolean {
     return this.#nakPsn >= 0 && psn >= this.#nakPsn;
   }
 
-  /** A packet that was missing came; perhaps for the NAK. */
+  /** A packet that was missing came late; perhaps for the NAK. */
   filled(psn: number, next: number): void {
+    this.#reordered = true;
     if (psn === this.#nakNext) this.#nakNext = next;
   }
 
@@ -163,7 +175,7 @@ export class Recovery {
 
   /** The cause of a packet that is sent again, and whether it begins a going back. */
   causeOf(sent: SentAgain): { cause: RetransmitCause; begins: boolean } {
-    const { psn, next, time, lastSent, end, migReq, idOrder } = sent;
+    const { psn, next, time, lastSent, end, migReq, idOrder, unseen } = sent;
     // Overtaken: it may be of any going back.
     if (idOrder === IdOrder.OLDER) return { cause: 'unknown', begins: false };
     const continued = this.#resumed(psn, time, lastSent, idOrder);
@@ -177,10 +189,12 @@ export class Recovery {
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
     // Its begin was not seen; or it is late itself.
     const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
+    const reacted = time - this.#nakTime >= 0.9 * this.#reaction;
     const cause = isLate ? 'unknown' : this.#newCause(sent);
     const before = this.#event;
     const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
-    this.#interrupted = cause === 'adaptive' && before?.cause !== 'adaptive' ? before : undefined;
+    if (cause !== 'adaptive') this.#interrupted = undefined;
+    else if (before?.cause !== 'adaptive') this.#interrupted = before;
     this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed };
     if (cause !== 'adaptive') {
       this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
@@ -190,7 +204,11 @@ export class Recovery {
     if (this.#nakPsn <= psn || cause === 'implied-nak') this.#nakPsn = -1;
     if (this.#rnrPsn >= psn || cause === 'rnr') this.#rnrPsn = -1;
     if (this.#missingPsn <= psn) this.#missingPsn = -1;
-    return { cause, begins: true };
+    // Without an Identification it may be late itself: where packets do come late, or it is not known how soon the
+    // sender reacts.
+    const isTold = reacted && !this.#reordered;
+    const mayBeLate = idOrder === IdOrder.UNKNOWN && unseen && cause === 'sequence-nak' && !isTold;
+    return { cause: mayBeLate ? 'unknown' : cause, begins: true };
   }
 
   #continues(psn: number, lastSent: number): boolean {
@@ -233,7 +251,7 @@ export class Recovery {
   }
 
   #newCause(sent: SentAgain): RetransmitCause {
-    const { psn, time, migReq, afterAsking } = sent;
+    const { psn, time, migReq, unseen, afterAsking } = sent;
     const running = time - this.timerStart;
     const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn;
     // rxe begins the message anew, and sends a sequence NAK with the RNR NAK (docs/quirks.md).
@@ -248,14 +266,22 @@ export class Recovery {
     }
     const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn;
     if (isNak || isMissing) {
-      if (isNak && (isMissing || afterAsking)) return 'unknown';
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
+      if (isNak && (isMissing || (afterAsking && this.#mayBeImplied(unseen, reaction)))) return 'unknown';
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       if (isNak && reaction < this.#reaction) this.#reaction = reaction;
       return isNak ? 'sequence-nak' : 'implied-nak';
     }
     if (this.#rnrPsn >= 0 || this.#nakPsn >= 0) return 'unknown';
     return this.#timerCause(sent);
+  }
+
+  /**
+   * The READ or atomic before it was answered, but the answer may have been lost behind the tap: then the NAK was
+   * taken for an implied one, and the READ that came again was lost before the tap.
+   */
+  #mayBeImplied(unseen: boolean, reaction: number): boolean {
+    return unseen || (reaction >= MICROSECOND && this.#nakTime - this.#answerTime <= 2 * reaction);
   }
 
   /** Whether the retry timer can't have been the cause. */

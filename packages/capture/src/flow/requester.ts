@@ -288,8 +288,7 @@ export class Requester {
       if (!again && this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
       if (!again) this.recovery.filled(psn, psn + Math.max(1, out.spans[slot]));
       if (!again) return Taken.NEW;
-      const afterAsking = entry > out.head && this.#isAsking(out.slot(entry - 1));
-      return this.#retransmitted(psn, packet, before, idOrder, afterAsking);
+      return this.#retransmitted(psn, packet, before, idOrder, true);
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
@@ -343,13 +342,7 @@ export class Requester {
     return psn < this.unacked && lag > LEAST_MIRROR_LAG;
   }
 
-  #retransmitted(
-    psn: number,
-    packet: RocePacket,
-    before: number,
-    idOrder: number,
-    afterAsking = false,
-  ): number {
+  #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number, unseen = false): number {
     const counts = this.#counts;
     const { time, frame } = packet;
     const { recovery } = this;
@@ -359,9 +352,11 @@ export class Requester {
     let cause: RetransmitCause = 'unknown';
     let begins = false;
     if (this.#reliable) {
-      const { unacked, next: end } = this;
+      const { unacked, next: end, out } = this;
+      const entry = out.find(psn);
+      const afterAsking = entry > out.head && this.#isAsking(out.slot(entry - 1));
       const { migReq } = packet;
-      const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, afterAsking };
+      const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, unseen, afterAsking };
       ({ cause, begins } = recovery.causeOf(sent));
       // Without the other direction there are no NAKs to see.
       if (!this.hasAnswers) cause = 'unknown';
@@ -435,8 +430,10 @@ export class Requester {
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
-      if (this.#isAsking(slot)) this.readRoundTrip.add(latency);
-      else if (isLast(out.opcodes[slot])) this.ackLatency.add(latency);
+      if (this.#isAsking(slot)) {
+        this.readRoundTrip.add(latency);
+        this.recovery.answered(time);
+      } else if (isLast(out.opcodes[slot])) this.ackLatency.add(latency);
     }
     this.messages.take(out, out.walk, time, true);
     out.walk++;
