@@ -32,8 +32,11 @@ export function features(): Features;
  */
 export function setCrcImplementation(name: CrcImplementation): void;
 
-/** CRC-32 as zlib's `crc32(bytes, seed)`. */
-export function crc32(bytes: Uint8Array, seed?: number): number;
+/**
+ * CRC-32 as zlib's `crc32(bytes, seed)`; of `bytes[start]` … `bytes[end - 1]`, without a view of them.
+ * @throws RangeError unless 0 ≤ start ≤ end ≤ bytes.length
+ */
+export function crc32(bytes: Uint8Array, seed?: number, start?: number, end?: number): number;
 
 /**
  * Copies `source` to the start of `target` and returns the CRC-32 of what was copied, reading every byte

@@ -1,5 +1,7 @@
 // The exports around checksums: crc32 and its implementations, and what tests want to look at: the
 // solver of Identifications and the window.
+#include <algorithm>
+
 #include "addon.h"
 #include "arguments.h"
 #include "icrc.h"
@@ -8,12 +10,16 @@
 namespace roce {
 namespace {
 
-/// crc32(bytes, seed = 0): as zlib's.
+/// crc32(bytes, seed = 0, start = 0, end = bytes.length): as zlib's, of a part.
 Napi::Value crc32(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   const uint32_t seed = info[1].IsUndefined() ? 0 : integerArgument(info, 1, "seed", 0xffff'ffff);
   const Bytes bytes = bytesArgument(info, 0, "bytes");
-  return Napi::Number::New(env, ~Addon::of(env).crc->update(~seed, bytes.data, bytes.length));
+  const auto most = static_cast<uint32_t>(std::min<size_t>(bytes.length, 0xffff'ffff));
+  const size_t end = info[3].IsUndefined() ? bytes.length : integerArgument(info, 3, "end", most);
+  const size_t start =
+      info[2].IsUndefined() ? 0 : integerArgument(info, 2, "start", static_cast<uint32_t>(std::min<size_t>(end, most)));
+  return Napi::Number::New(env, ~Addon::of(env).crc->update(~seed, bytes.data + start, end - start));
 }
 
 /// crc32Copy(target, source, seed = 0): copies and returns the CRC of what was copied.

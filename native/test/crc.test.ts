@@ -30,6 +30,27 @@ test('an unknown implementation is refused', () => {
 describe.each(available)('%s', (name) => {
   const memory = randomFillSync(new Uint8Array(70_000));
 
+  test('of a part, as of a view of it', () => {
+    setCrcImplementation(name);
+    fc.assert(
+      fc.property(fc.nat(2000), fc.nat(2000), fc.nat(0xffff_ffff), (start, length, seed) => {
+        const part = memory.subarray(start, start + length);
+        expect(crc32(memory, seed, start, start + length)).toBe(zlibCrc32(part, seed));
+      }),
+    );
+    const bytes = new Uint8Array(10);
+    for (const [start, end] of [
+      [0, 11],
+      [11, undefined],
+      [5, 4],
+      [-1, 3],
+      [0.5, 3],
+    ]) {
+      expect(() => crc32(bytes, 0, start, end)).toThrow(RangeError);
+    }
+    expect(crc32(bytes, 0, 10)).toBe(0);
+  });
+
   test('agrees with zlib at every length to 1100 and every alignment', () => {
     setCrcImplementation(name);
     expect(features().crc).toBe(name);

@@ -11,10 +11,12 @@ import {
   readIcrc,
 } from '@node-roce/wire';
 
-/** CRC-32 of bytes, taken up at the CRC of what came before: the signature of zlib's and of our addon's. */
-export type Crc32 = (bytes: Uint8Array, before: number) => number;
+/** CRC-32 of `bytes[start]` … `bytes[end - 1]`, taken up at the CRC of what came before: what our addon's is. */
+export type Crc32 = (bytes: Uint8Array, before: number, start: number, end: number) => number;
 
-/** Below so many bytes the call and the view that it needs cost more than they save. */
+const crc32OfZlib: Crc32 = (bytes, before, start, end) => zlibCrc32(bytes.subarray(start, end), before);
+
+/** Below so many bytes the call costs more than it saves. */
 const WORTH_A_CALL = 192;
 
 /**
@@ -32,7 +34,7 @@ export function isIcrcRight(
   b: Uint8Array,
   bth: number,
   end: number,
-  crc32: Crc32 = zlibCrc32,
+  crc32: Crc32 = crc32OfZlib,
 ): boolean {
   const at = end - 4;
   if (at - bth < WORTH_A_CALL) {
@@ -42,7 +44,7 @@ export function isIcrcRight(
   const icrc =
     headers === b && version === 2
       ? icrcInPlace(b, ip, bth, at, crc32)
-      : crc32(b.subarray(bth + 5, at), ~over(headers, ip, version, b, bth) >>> 0);
+      : crc32(b, ~over(headers, ip, version, b, bth) >>> 0, bth + 5, at);
   return icrc === readIcrc(b, at);
 }
 
@@ -76,7 +78,7 @@ function icrcInPlace(b: Uint8Array, ip: number, bth: number, at: number, crc32: 
     b[bth + MASKED_UDP_BTH[i]] = 0xff;
   }
   if (!isIpv4) b[ip] |= 0x0f;
-  const icrc = crc32(b.subarray(ip, at), START);
+  const icrc = crc32(b, START, ip, at);
   b[ip] = first;
   for (let i = 0; i < headers; i++) b[ip + masked[i]] = saved[i];
   for (let i = 0; i < MASKED_UDP_BTH.length; i++) b[bth + MASKED_UDP_BTH[i]] = saved[headers + i];

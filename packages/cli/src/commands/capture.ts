@@ -60,7 +60,8 @@ export async function run(_args: readonly string[], options: Options, terminal: 
       const room = (options.count ?? Number.POSITIVE_INFINITY) - frames;
       const taken = room < batch.length ? batch.slice(0, room) : batch;
       frames += taken.length;
-      for (const record of taken) reader.frame(record);
+      // Where nobody will see the table, the time is better spent on keeping up.
+      if (shows || json) for (const record of taken) reader.frame(record);
       await recorder?.write(taken);
       if (frames === options.count) break;
     }
