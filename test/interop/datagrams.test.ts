@@ -135,6 +135,32 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
     },
   );
 
+  test('the traffic class of the address handle is on the wire and in the header before the payload', async () => {
+    await using world = await setUp(version);
+    const { ends, ours, theirs, pairs } = world;
+    const classOf = (header: Uint8Array) =>
+      version === 4 ? header[21] : ((header[0] << 4) | (header[1] >> 4)) & 0xff;
+    await using ah = await ends.pd.createAh({ gid: ends.peer, trafficClass: 0x68 });
+    const { ah: theirAh } = await ends.agent.call<{ ah: number }>('ah', {
+      dgid: ends.dgid,
+      traffic_class: 0xb8,
+    });
+    capture = await WireCapture.start(address);
+    await theyReceive(world, 5);
+    weReceive(world, 6);
+    await weSend({ ...world, pairs: { ...pairs, ah } });
+    await theySend({ ...world, pairs: { ...pairs, theirAh } });
+    await ends.agent.poll();
+    await ends.cq.next();
+    expect((await capture.stop()).map((p) => classOf(grhOf(p)))).toEqual([0x68, 0xb8]);
+    const { hex } = await ends.agent.call<{ hex: string }>('read', {
+      mr: theirs.mr,
+      offset: 4056,
+      length: 40,
+    });
+    expect([classOf(Buffer.from(hex, 'hex')), classOf(ours.bytes.subarray(4056))]).toEqual([0x68, 0xb8]);
+  });
+
   test('an answer finds its way by the completion alone', async () => {
     await using world = await setUp(version);
     const { ends, ours, pairs } = world;

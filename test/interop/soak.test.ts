@@ -181,7 +181,9 @@ test('the engine in a worker, through the same API: SEND, WRITE, READ with rxe',
   });
   expect(await agent.poll()).toMatchObject([{ wrId: 3, status: 0 }]);
   expect(sha256(into)).toBe(digest);
-  expect((await link.device.counters()).retransmittedPackets).toBe(0);
+  // An answer that is late on a busy machine is asked for by a probe, one packet that is no retry.
+  const { retransmittedPackets, probes, timeouts } = await link.device.counters();
+  expect({ resent: retransmittedPackets - probes, timeouts }).toEqual({ resent: 0, timeouts: 0 });
 });
 
 test('the port is taken: the error says so', async () => {

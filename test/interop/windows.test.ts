@@ -9,7 +9,7 @@ import { WireCapture, type WirePacket } from './harness/wire.ts';
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 const ACK = 0x11;
-const SEND_ONLY_INV = 0x17;
+const [SEND_LAST_INV, SEND_ONLY_INV] = [0x16, 0x17];
 const FLUSHED = 5;
 const REM_ACCESS_ERR = 10;
 const NAK_REMOTE_ACCESS = 0x62;
@@ -32,8 +32,8 @@ describe('a window of ours, used by rxe', () => {
     ours: Guarded;
     theirs: TheirRegion;
   }
-  async function setUp(): Promise<World> {
-    const link = await LinkUp.make(guest, { psn: [1, 0x777777] });
+  async function setUp(mtu = 4096): Promise<World> {
+    const link = await LinkUp.make(guest, { mtu, psn: [1, 0x777777] });
     const ours = await link.memory(4096, { seed: 1, access: { mwBind: true } });
     const theirs = await link.agent.mr({ size: 4096, access: 'LOCAL_WRITE', seed: 2 });
     return { link, ours, theirs, [Symbol.asyncDispose]: () => link[Symbol.asyncDispose]() };
@@ -132,34 +132,81 @@ describe('a window of ours, used by rxe', () => {
     await expectRefusal(world, () => rdma(world, 'RDMA_WRITE', mw.rkey));
   });
 
-  test('invalidated by rxe: SEND_WITH_INV; bound again under another key, the old one stays shut', async () => {
+  test.each([
+    [16, [SEND_ONLY_INV]],
+    [1100, [0x00, 0x01, SEND_LAST_INV]],
+  ])(
+    'invalidated by rxe: SEND_WITH_INV of %i bytes; bound again under another key, the old one stays shut',
+    async (length, opcodes) => {
+      await using world = await setUp(512);
+      const { link, ours, theirs } = world;
+      const mw = await bind(world, { remoteWrite: true });
+      const old = mw.rkey;
+      link.qp.postRecv({ wrId: 60, sgList: [{ mr: ours.mr, offset: 2048, length: 2000 }] });
+      capture = await WireCapture.start(address);
+      await link.agent.call('post_send', {
+        qp: link.theirQp,
+        wr_id: 8,
+        opcode: 'SEND_WITH_INV',
+        invalidate_rkey: old,
+        sge: `${theirs.mr}:0:${length}`,
+      });
+      expect(await link.agent.poll()).toMatchObject([{ wrId: 8, status: 0 }]);
+      const wc = await link.cq.next();
+      expect([wc.wrIdNumber, wc.status, wc.byteLen, wc.invalidatedRkey]).toEqual([
+        60,
+        'SUCCESS',
+        length,
+        old,
+      ]);
+      const packets = await capture.stop();
+      expect(packets.filter((p) => p.source === link.peer).map((p) => p.opcode)).toEqual(opcodes);
+      capture.discard();
+      link.qp.postSend({
+        wrId: 3,
+        opcode: 'BIND_MW',
+        bind: { mw, mr: ours.mr, offset: 1024, length: 64, access: { remoteWrite: true } },
+        signaled: true,
+      });
+      expect(await link.cq.next()).toMatchObject({ wrId: 3n, status: 'SUCCESS' });
+      expect(await rdma(world, 'RDMA_WRITE', mw.rkey)).toMatchObject({ status: 0 });
+      await expectRefusal(world, () => rdma(world, 'RDMA_WRITE', old));
+    },
+  );
+
+  test('atomics through it', async () => {
     await using world = await setUp();
     const { link, ours, theirs } = world;
-    const mw = await bind(world, { remoteWrite: true });
-    const old = mw.rkey;
-    link.qp.postRecv({ wrId: 60, sgList: [{ mr: ours.mr, length: 100 }] });
-    capture = await WireCapture.start(address);
+    const mw = await bind(world, { remoteAtomic: true });
+    const value = new DataView(ours.bytes.buffer, ours.bytes.byteOffset + 1032, 8);
+    value.setBigUint64(0, 40n, true);
     await link.agent.call('post_send', {
       qp: link.theirQp,
-      wr_id: 8,
-      opcode: 'SEND_WITH_INV',
-      invalidate_rkey: old,
-      sge: `${theirs.mr}:0:16`,
+      opcode: 'ATOMIC_FETCH_AND_ADD',
+      sge: `${theirs.mr}:0:8`,
+      remote_addr: ours.mr.addr + 1032n,
+      rkey: mw.rkey,
+      add: 2,
     });
-    expect(await link.agent.poll()).toMatchObject([{ wrId: 8, status: 0 }]);
-    const wc = await link.cq.next();
-    expect([wc.wrIdNumber, wc.status, wc.byteLen, wc.invalidatedRkey]).toEqual([60, 'SUCCESS', 16, old]);
-    expect((await capture.stop()).filter((p) => p.opcode === SEND_ONLY_INV)).toHaveLength(1);
-    capture.discard();
-    link.qp.postSend({
-      wrId: 3,
-      opcode: 'BIND_MW',
-      bind: { mw, mr: ours.mr, offset: 1024, length: 64, access: { remoteWrite: true } },
-      signaled: true,
-    });
-    expect(await link.cq.next()).toMatchObject({ wrId: 3n, status: 'SUCCESS' });
+    expect(await link.agent.poll()).toMatchObject([{ status: 0, opcode: 'FETCH_ADD' }]);
+    expect(value.getBigUint64(0, true)).toBe(42n);
+    expect(await link.agent.call('read', { mr: theirs.mr, length: 8 })).toEqual({ hex: '2800000000000000' });
+    await expectRefusal(world, () => rdma(world, 'RDMA_WRITE', mw.rkey));
+  });
+
+  test('by another queue pair than the one that bound it (type 2B)', async () => {
+    await using world = await setUp();
+    const { link } = world;
+    const mw = await bind(world, { remoteWrite: true });
+    const second = await link.connect({ psn: [1, 0x888888] });
+    const { qp, cq, theirQp, theirQpn } = link;
+    const before = world.ours.sha256;
+    Object.assign(link, second);
+    await expectRefusal(world, () => rdma(world, 'RDMA_WRITE', mw.rkey));
+    expect(world.ours.sha256).toBe(before);
+    // The first may still.
+    Object.assign(link, { qp, cq, theirQp, theirQpn });
     expect(await rdma(world, 'RDMA_WRITE', mw.rkey)).toMatchObject({ status: 0 });
-    await expectRefusal(world, () => rdma(world, 'RDMA_WRITE', old));
   });
 
   test('type 1: bound, bound elsewhere, and to nothing', async () => {
@@ -230,8 +277,8 @@ describe('a window of rxe, used by us', () => {
     theirs: TheirRegion;
     mw: number;
   }
-  async function setUp(type: 1 | 2 = 2): Promise<World> {
-    const link = await LinkUp.make(guest, { psn: [0x555555, 1] });
+  async function setUp(type: 1 | 2 = 2, mtu = 4096): Promise<World> {
+    const link = await LinkUp.make(guest, { mtu, psn: [0x555555, 1] });
     const ours = await link.memory(4096, { seed: 1 });
     const theirs = await link.agent.mr({ size: 4096, access: 'LOCAL_WRITE,REMOTE_WRITE,MW_BIND', seed: 2 });
     const { mw } = await link.agent.call<{ mw: number }>('mw', { type });
@@ -312,20 +359,29 @@ describe('a window of rxe, used by us', () => {
     await expectRefusal(world, 'RDMA_WRITE', rkey);
   });
 
-  test('invalidated by us: SEND_WITH_INV', async () => {
-    await using world = await setUp();
+  test.each([16, 900, 3000])('invalidated by us: SEND_WITH_INV of %i bytes', async (length) => {
+    await using world = await setUp(2, 512);
     const { link, ours, theirs } = world;
     const rkey = await bind(world);
-    await link.agent.call('post_recv', { qp: link.theirQp, wr_id: 60, sge: `${theirs.mr}:0:100` });
+    await link.agent.call('post_recv', { qp: link.theirQp, wr_id: 60, sge: `${theirs.mr}:0:4000` });
     link.qp.postSend({
       wrId: 8,
       opcode: 'SEND_WITH_INV',
       invalidateRkey: rkey,
-      sgList: [{ mr: ours.mr, length: 16 }],
+      sgList: [{ mr: ours.mr, length }],
       signaled: true,
     });
     expect(await link.cq.next()).toMatchObject({ wrId: 8n, status: 'SUCCESS', opcode: 'SEND' });
-    expect(await link.agent.poll()).toMatchObject([{ wrId: 60, status: 0, opcode: 'RECV', byteLen: 16 }]);
+    expect(await link.agent.poll()).toMatchObject([{ wrId: 60, status: 0, opcode: 'RECV', byteLen: length }]);
+    expect(await link.agent.sha256(theirs.mr, 0, length)).toBe(sha256(ours.bytes.subarray(0, length)));
+    await expectRefusal(world, 'RDMA_WRITE', rkey);
+  });
+
+  test('by another queue pair than the one that bound it (type 2B)', async () => {
+    await using world = await setUp();
+    const { link } = world;
+    const rkey = await bind(world);
+    Object.assign(link, await link.connect({ psn: [0x666666, 1] }));
     await expectRefusal(world, 'RDMA_WRITE', rkey);
   });
 
