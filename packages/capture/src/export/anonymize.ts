@@ -112,7 +112,7 @@ export class Anonymizer {
   }
 
   #digest(what: string, bytes: Uint8Array): Uint8Array {
-    return createHmac('sha256', this.#key).update(`${what}\0`).update(bytes).digest();
+    return new Uint8Array(createHmac('sha256', this.#key).update(`${what}\0`).update(bytes).digest());
   }
 }
 

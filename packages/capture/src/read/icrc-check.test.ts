@@ -1,14 +1,8 @@
-import { buildPacket, fromHex, type Packet, parseFrame, verifyIcrc } from '@node-roce/wire';
+import { buildPacket, type Packet, parseFrame, verifyIcrc } from '@node-roce/wire';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { ACK, WRITE_V1 } from '../../testing/frames.ts';
 import { isIcrcRight } from './icrc-check.ts';
-
-const ACK = fromHex(
-  '183d5ebf5192183d5ebf43710800450200300000400040112d60c0a84604c0a84606004512b7001c00001140ffff00000048000000000600000090d7755d',
-);
-const WRITE_V1 = fromHex(
-  '7cfe90753cd87cfe90753cd889156020000000281b4000000000000000000000ffff0f00000200000000000000000000ffff0f0000020a70ffff0000010a80a788bc000055d4c0726000000047b3000000050000000001000000e3d856bb',
-);
 
 function parsed(frame: Uint8Array): Packet {
   const result = parseFrame(frame);
