@@ -125,6 +125,7 @@ function receiveRnrNak(core: Core, qp: QueuePair, code: number): void {
   if (qp.rnrRetry !== RNR_RETRY_INFINITE) qp.rnrRetriesLeft--;
   qp.retransmitCause = 'rnr';
   qp.timedPsn = -1;
+  qp.probePsn = -1;
   seekUnacked(core, qp);
   qp.rnrDeadline = core.now + rnrTimerMicroseconds(code);
   // The peer is there and has answered: the other timer stands still meanwhile.

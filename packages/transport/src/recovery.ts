@@ -40,6 +40,8 @@ export function seekUnacked(core: Core, qp: QueuePair): void {
 export function goBack(core: Core, qp: QueuePair, cause: RetransmitCause): void {
   qp.retransmitCause = cause;
   qp.timedPsn = -1;
+  // What followed a probe goes again as it is: its answer says nothing more.
+  qp.probePsn = -1;
   seekUnacked(core, qp);
   core.schedule(qp);
 }

@@ -94,6 +94,36 @@ test('no receive posted: after the wait', () => {
   expect(new Set(told.map(({ cause }) => cause))).toEqual(new Set(['rnr']));
 });
 
+test('a probe that the timer overtook says nothing more: what goes again anyway does so once', () => {
+  const told: Told[] = [];
+  const pair = new Pair({
+    psn: [FIRST, 0x100],
+    // The timer runs 16.8 ms, twice as long as it takes until a probe.
+    attr: { timeout: 11 },
+    left: { onRetransmit: (_qpn, psn, cause) => told.push({ psn, cause }) },
+  });
+  const mr = pair.left.register(new ArrayBuffer(4096));
+  const remote = pair.right.register(new ArrayBuffer(4096));
+  const write = () => pair.left.post({ opcode: 'RDMA_WRITE', sge: [{ mr, length: 64 }], remote });
+  write();
+  pair.run();
+  let sent = 0;
+  pair.fault = (packet) => {
+    if (!opcodeInfo(bthOpcode(packet, 0))!.isRequest) return [{ packet, delay: 10 }];
+    // Both packets and the probe are lost; what the timer sends arrives, the second packet a while later.
+    sent++;
+    return sent <= 3 ? [] : [{ packet, delay: bthPsn(packet, 0) === FIRST + 2 ? 500 : 10 }];
+  };
+  write();
+  write();
+  pair.run();
+  expect(told).toEqual([
+    { psn: FIRST + 1, cause: 'adaptive' },
+    { psn: FIRST + 1, cause: 'timeout' },
+    { psn: FIRST + 2, cause: 'timeout' },
+  ]);
+});
+
 test('as many are told as are counted', () => {
   let n = 0;
   const { pair, told, write, read } = watched(() => n++ % 7 === 3);
