@@ -16,7 +16,7 @@ const PLACES = 256;
 /** So many packets say nothing yet of how often Identifications go back. */
 const FEW = 64;
 /** Requests back that one which was overtaken is held against. */
-const REQUESTS = 128;
+const REQUESTS = 256;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
 const LONGEST_LAG = 100e6;
 

@@ -21,6 +21,8 @@ const LEAST_TIMER = 0.9 * MILLISECOND;
 const LEAST_JIFFIES_TIMER = 3.5 * MILLISECOND;
 /** A requester that got a NAK goes back within this. */
 const REACTION = 2 * MILLISECOND;
+/** Queues on the way hold a packet no longer than this. */
+const LONGEST_WAIT = 0.5 * MILLISECOND;
 /** How near a timer is to its nominal length, as a share of it. */
 const TIMER_TOLERANCE = 0.015;
 
@@ -290,12 +292,14 @@ export class Recovery {
     const running = time - Math.min(this.timerStart, this.#earlierStart);
     if (this.ackTimeout > 0 && running >= 0.9 * this.ackTimeout) return false;
     if (!migReq) return running < LEAST_JIFFIES_TIMER || running < 0.8 * this.#shortestTimer;
-    return running < LEAST_TIMER || (reaction < LEAST_TIMER && !this.isTimerDue(time));
+    // On the way the timer seems to run longer, by what packets wait there.
+    const slack = Math.min(LONGEST_WAIT, 4 * reaction);
+    return running < LEAST_TIMER || (reaction < LEAST_TIMER && !this.isTimerDue(time, slack));
   }
 
   /** The retry timer, or ConnectX's or node-roce's own, may fire now. */
-  isTimerDue(time: number): boolean {
-    return isNominal(time - this.timerStart) || isNominal(time - this.#earlierStart);
+  isTimerDue(time: number, slack = 0): boolean {
+    return isNominal(time - this.timerStart, slack) || isNominal(time - this.#earlierStart, slack);
   }
 
   /** Nothing was heard: the timer of the standard, or a retransmission before it. */
@@ -312,8 +316,10 @@ export class Recovery {
     const { ackTimeout } = this;
     if (ackTimeout > 0 && running < 0.9 * ackTimeout && running >= LEAST_TIMER) return this.#probed(time);
     const earlier = time - this.#earlierStart;
-    const onGrid = isOnTimerGrid(running) || isOnTimerGrid(earlier);
-    if (onGrid && (isAdaptive(running) || isAdaptive(earlier))) return 'unknown';
+    const onGrid = isOnTimerGrid(running);
+    if (onGrid && isAdaptive(running)) return 'unknown';
+    // If what was sent again since was the timer's doing, it has begun anew.
+    if (Number.isFinite(earlier) && isNominal(earlier) && earlier !== running) return 'unknown';
     if (onGrid && running >= 0.9 * ackTimeout) return 'timeout';
     const sinceProbe = time - this.#lastProbe;
     const doubled = Math.abs(sinceProbe / (2 * this.#probeInterval) - 1) < TIMER_TOLERANCE;
@@ -329,19 +335,20 @@ export class Recovery {
   }
 }
 
-/** 4.096 µs · 2^k. */
-function isOnTimerGrid(nanoseconds: number): boolean {
-  return nanoseconds >= LEAST_TIMER && isPowerOfTwoTimes(nanoseconds, 4096);
+/** 4.096 µs · 2^k, or longer than that by `slack`. */
+function isOnTimerGrid(nanoseconds: number, slack = 0): boolean {
+  return nanoseconds >= LEAST_TIMER && isPowerOfTwoTimes(nanoseconds, 4096, slack);
 }
 
 /** Whole milliseconds that are powers of two, from 2 on: ConnectX's and node-roce's own intervals. */
-function isAdaptive(nanoseconds: number): boolean {
-  return nanoseconds > 1.9 * MILLISECOND && isPowerOfTwoTimes(nanoseconds, MILLISECOND);
+function isAdaptive(nanoseconds: number, slack = 0): boolean {
+  return nanoseconds > 1.9 * MILLISECOND && isPowerOfTwoTimes(nanoseconds, MILLISECOND, slack);
 }
 
-const isNominal = (nanoseconds: number): boolean => isOnTimerGrid(nanoseconds) || isAdaptive(nanoseconds);
+const isNominal = (nanoseconds: number, slack = 0): boolean =>
+  isOnTimerGrid(nanoseconds, slack) || isAdaptive(nanoseconds, slack);
 
-function isPowerOfTwoTimes(value: number, unit: number): boolean {
-  const doublings = Math.log2(value / unit);
-  return Math.abs(2 ** (doublings - Math.round(doublings)) - 1) < TIMER_TOLERANCE;
+function isPowerOfTwoTimes(value: number, unit: number, slack: number): boolean {
+  const nominal = unit * 2 ** Math.floor(Math.log2(value / unit / (1 - TIMER_TOLERANCE)));
+  return value <= nominal * (1 + TIMER_TOLERANCE) + slack;
 }
