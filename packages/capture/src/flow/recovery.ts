@@ -69,6 +69,8 @@ export class Recovery {
   timerStart = 0;
   /** Since when it runs, if a going back of unknown cause was none of the timer's. */
   #earlierStart = Number.POSITIVE_INFINITY;
+  /** When that was. */
+  #unknownAt = Number.NEGATIVE_INFINITY;
   #unacked = -1;
   #nakPsn = -1;
   /** Where the sender would go on after what it asked for. */
@@ -200,6 +202,7 @@ export class Recovery {
     this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed };
     if (cause !== 'adaptive') {
       this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
+      if (cause === 'unknown') this.#unknownAt = time;
       this.timerStart = time;
     }
     // An implied NAK may be a NAK for a PSN behind the answers that are missing.
@@ -319,7 +322,7 @@ export class Recovery {
     const onGrid = isOnTimerGrid(running);
     if (onGrid && isAdaptive(running)) return 'unknown';
     // If what was sent again since was the timer's doing, it has begun anew.
-    if (Number.isFinite(earlier) && isNominal(earlier) && earlier !== running) return 'unknown';
+    if (this.#unknownAt === this.timerStart && isNominal(earlier)) return 'unknown';
     if (onGrid && running >= 0.9 * ackTimeout) return 'timeout';
     const sinceProbe = time - this.#lastProbe;
     const doubled = Math.abs(sinceProbe / (2 * this.#probeInterval) - 1) < TIMER_TOLERANCE;
