@@ -211,7 +211,9 @@ export class Requester {
 
   #takeNew(psn: number, packet: RocePacket): number {
     const { out, recovery } = this;
-    const { time } = packet;
+    const { time, info, payloadLength } = packet;
+    // Then the responses of a READ before it are known.
+    if (info.hasPayload && !info.last && isPowerOfTwo(payloadLength)) this.learnPathMtu(payloadLength);
     let skipped = psn - this.next;
     if (this.#openRead) {
       const span = psn - out.psns[out.slot(out.tail - 1)];
@@ -256,7 +258,6 @@ export class Requester {
     out.sizes[slot] = payloadLength;
     out.sends[slot] = 1;
     out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ : 0);
-    if (info.hasPayload && !info.last && isPowerOfTwo(payloadLength)) this.learnPathMtu(payloadLength);
     out.lengths[slot] = info.isAtomic ? 8 : rethLength(packet);
     if (!info.isReadRequest) return;
     const newest = entry === out.tail - 1;
