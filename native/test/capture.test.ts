@@ -161,4 +161,13 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     for (const { frames } of all) await expect.poll(() => frames.length, { timeout: 5000 }).toBe(1);
     for (const { capture } of all) capture.close();
   });
+
+  test('workers that end in the middle, and captures that are forgotten, leave nothing behind', async () => {
+    const script = new URL('./capture-workers.mjs', import.meta.url).pathname;
+    const { status, signal, stdout, stderr } = spawnSync(process.execPath, ['--expose-gc', script], {
+      encoding: 'utf8',
+      timeout: 25_000,
+    });
+    expect({ status, signal, stdout }, stderr).toEqual({ status: 0, signal: null, stdout: '0\n' });
+  });
 });
