@@ -20,7 +20,7 @@ export interface TrueFrame {
   corrupt: boolean;
   /** The tap has shown this very packet before: the network or the mirror copied it. */
   isCopy: boolean;
-  /** The tap has shown its PSN, or a later one, before: what goes again without that looks new. */
+  /** The tap has shown its PSN, or a later one, of what was sent before it: what goes again without that looks new. */
   isBehind: boolean;
   /** Its sender had sent it before, and this is why it went again. */
   cause: RetransmitCause | undefined;
@@ -43,8 +43,8 @@ function addressOf(gid: Uint8Array): string {
 /** @param pathMtu bytes */
 export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): TrueFrame[] {
   const serials = new Set<number>();
-  /** By direction: past the newest PSN that was shown. */
-  const ends = new Map<string, number>();
+  /** By direction: when the requests that were shown were sent, and what is past their PSNs. */
+  const sent = new Map<string, { serial: number; end: number }[]>();
   return packets.map(({ event, bytes, source, destination, corrupt, serial, retransmission }) => {
     const decoded = corrupt ? undefined : decodePacket(bytes);
     if (decoded === undefined || !decoded.ok) {
@@ -69,10 +69,10 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
     const psns = isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1;
     let isBehind = false;
     if (isRequest) {
-      const end = ends.get(direction) ?? psn;
-      isBehind = psnLessThan(psn, end);
-      const next = psnAdd(psn, psns);
-      ends.set(direction, psnLessThan(end, next) ? next : end);
+      const shown = sent.get(direction) ?? [];
+      sent.set(direction, shown);
+      isBehind = shown.some((other) => other.serial < serial! && psnLessThan(psn, other.end));
+      shown.push({ serial: serial!, end: psnAdd(psn, psns) });
     }
     return {
       event,

@@ -182,18 +182,16 @@ export class Recovery {
     const { psn, next, time, lastSent, end, migReq, idOrder, unseen } = sent;
     // Overtaken: it may be of any going back.
     if (idOrder === IdOrder.OLDER) return { cause: 'unknown', begins: false };
-    const continued = this.#resumed(psn, time, lastSent, idOrder);
+    const continued = this.#resumed(psn, time, lastSent);
     if (continued !== undefined) {
       if (next > continued.cursor) continued.cursor = next;
       continued.last = time;
-      const doubtful = continued.probed && this.timerStart > continued.time;
-      return { cause: doubtful ? 'unknown' : continued.cause, begins: false };
+      return { cause: this.#isDoubtful(continued, psn) ? 'unknown' : continued.cause, begins: false };
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
     // Its begin was not seen; or it is late itself.
     const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
-    const reacted = time - this.#nakTime >= 0.9 * this.#reaction;
     const cause = isLate ? 'unknown' : this.#newCause(sent);
     const before = this.#event;
     const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
@@ -209,10 +207,8 @@ export class Recovery {
     if (this.#nakPsn <= psn || cause === 'implied-nak') this.#nakPsn = -1;
     if (this.#rnrPsn >= psn || cause === 'rnr') this.#rnrPsn = -1;
     if (this.#missingPsn <= psn) this.#missingPsn = -1;
-    // Without an Identification it may be late itself: where packets do come late, or it is not known how soon the
-    // sender reacts.
-    const isTold = reacted && !this.#reordered;
-    const mayBeLate = idOrder === IdOrder.UNKNOWN && unseen && cause === 'sequence-nak' && !isTold;
+    // Without an Identification it may be late itself; what follows is not, if it was seen before.
+    const mayBeLate = cause === 'sequence-nak' && idOrder === IdOrder.UNKNOWN && (unseen || this.#reordered);
     return { cause: mayBeLate ? 'unknown' : cause, begins: true };
   }
 
@@ -222,7 +218,7 @@ export class Recovery {
   }
 
   /** The going back that this packet is part of. */
-  #resumed(psn: number, time: number, lastSent: number, idOrder: number): GoBack | undefined {
+  #resumed(psn: number, time: number, lastSent: number): GoBack | undefined {
     const event = this.#event;
     if (event === undefined || !this.#continues(psn, lastSent)) return undefined;
     // After such a pause a timer may have begun another one, of which this is the first packet seen.
@@ -231,7 +227,7 @@ export class Recovery {
     if (this.#rnrPsn >= 0 && psn >= this.#rnrPsn && time - this.#rnrTime >= this.#rnrWait) return undefined;
     const nak = this.#nakPsn;
     const isNewNak = nak >= 0 && this.#nakTime >= event.time && psn >= nak;
-    if (psn < event.cursor) return idOrder === IdOrder.NEWER || isNewNak ? undefined : event;
+    if (psn < event.cursor) return undefined;
     // A NAK past where it had come to: the sender went on from there.
     if (isNewNak && (nak > event.cursor || (event.cause === 'adaptive' && psn === nak))) return undefined;
     const interrupted = this.#interrupted;
@@ -245,6 +241,14 @@ export class Recovery {
     return this.#event;
   }
 
+  /** Away from the sender: it may have gone back anew, and the capture does not show where that began. */
+  #isDoubtful(event: GoBack, psn: number): boolean {
+    if (event.probed && this.timerStart > event.time) return true;
+    const isNewNak = this.#nakPsn >= 0 && this.#nakTime >= event.time && psn >= this.#nakPsn;
+    if (isNewNak && psn > this.#nakPsn) return true;
+    return this.#reaction >= MICROSECOND && (isNewNak || this.#answerTime > event.time);
+  }
+
   #isAmbiguous(psn: number, lastSent: number, idOrder: number): boolean {
     const event = this.#event;
     return (
@@ -256,9 +260,11 @@ export class Recovery {
   }
 
   #newCause(sent: SentAgain): RetransmitCause {
-    const { psn, time, migReq, unseen, afterAsking } = sent;
+    const { psn, time, unacked, migReq, idOrder, unseen, afterAsking } = sent;
     const running = time - this.timerStart;
     const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn;
+    // Answered, as the capture has it: what the sender has heard of it is not known.
+    if (isNak && psn < unacked) return 'unknown';
     // rxe begins the message anew, and sends a sequence NAK with the RNR NAK (docs/quirks.md).
     if (this.#rnrPsn >= 0 && (migReq ? psn >= this.#rnrPsn : psn <= this.#rnrPsn)) {
       const waited = time - this.#rnrTime;
@@ -274,7 +280,8 @@ export class Recovery {
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
       if (isNak && (isMissing || (afterAsking && this.#mayBeImplied(unseen, reaction)))) return 'unknown';
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
-      if (isNak && reaction < this.#reaction) this.#reaction = reaction;
+      const mayBeLate = (unseen || this.#reordered) && idOrder === IdOrder.UNKNOWN;
+      if (isNak && !mayBeLate && reaction < this.#reaction) this.#reaction = reaction;
       return isNak ? 'sequence-nak' : 'implied-nak';
     }
     if (this.#rnrPsn >= 0 || this.#nakPsn >= 0) return 'unknown';
