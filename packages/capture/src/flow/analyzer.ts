@@ -184,6 +184,7 @@ export class FlowAnalyzer {
     }
     half.requester ??= this.#newRequester(half);
     const { requester } = half;
+    if (half.peer === undefined) this.#pairer.sent(half, packet.psn);
     const taken = requester.take(packet, half.ids);
     const opposite = half.peer?.requester;
     if (opposite !== undefined && opposite.pathMtu !== requester.pathMtu) sharePathMtu(requester, opposite);

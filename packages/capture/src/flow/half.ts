@@ -82,7 +82,11 @@ export class Half {
   readonly start: number;
   lastFrame = 0;
   end = 0;
-  sourcePort = 0;
+  readonly firstPort: number;
+  sourcePort: number;
+  /** The last two ranges of PSNs that requests were of (`candidates.ts`); −1: none. */
+  psnRange = -1;
+  psnRangeBefore = -1;
   /** What this direction's sender asked for. */
   requester: Requester | undefined;
   link!: Link;
@@ -95,6 +99,8 @@ export class Half {
   responsePsn = -1;
   /** Opposite directions, each with how well the responses here fit its requests. */
   evidence: Map<Half, Evidence> | undefined;
+  /** Opposite directions that have such evidence of this one. */
+  suspects: Set<Half> | undefined;
 
   constructor(packet: RocePacket, sourceQp: number, budget: LadderBudget) {
     this.source = packet.source;
@@ -105,6 +111,8 @@ export class Half {
     this.startsWithRequest = !packet.info.isResponse;
     this.firstFrame = packet.frame;
     this.start = packet.time;
+    this.firstPort = packet.sourcePort;
+    this.sourcePort = packet.sourcePort;
     this.ladder = new Ladder(budget);
   }
 

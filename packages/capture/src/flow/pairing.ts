@@ -8,6 +8,7 @@
  */
 import { sourcePortForConnection } from '@node-roce/wire';
 import type { Pairing } from './analysis.ts';
+import { Candidates } from './candidates.ts';
 import type { CmConnection, CmEnd } from './cm.ts';
 import type { Half } from './half.ts';
 import { applyResponse, type KeptResponse } from './responses.ts';
@@ -40,6 +41,7 @@ interface CmPeer {
 export class Pairer {
   /** Directions without a partner, by the two addresses. */
   readonly #single = new Map<number, Set<Half>>();
+  readonly #candidates = new Candidates();
   /** Directions that ever were, by the two addresses. */
   readonly #entered = new Map<number, number>();
   /** Ends of connections by address and QPN, from the connection manager. */
@@ -60,8 +62,14 @@ export class Pairer {
     if (halves === undefined) this.#single.set(key, new Set([half]));
     else halves.add(half);
     this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
+    this.#candidates.enter(half);
     this.#byCm(half);
     if (half.peer === undefined && half.sourceQp >= 0) this.#byDatagramNumbers(half);
+  }
+
+  /** A request in a direction without partner. */
+  sent(half: Half, psn: number): void {
+    this.#candidates.sent(half, psn);
   }
 
   /** What the connection manager says; for directions that were seen before too. */
@@ -86,16 +94,17 @@ export class Pairer {
     if (half.kept.length > MOST_KEPT) half.kept.shift();
     if (this.#cm.has(endKey({ address: half.destination, qpn: half.destQp, psn: 0 }))) return;
     const evidence = this.#evidenceOf(half);
-    for (const other of this.#opposite(half)) {
-      const verdict = other.requester?.answersTo(response) ?? 0;
+    for (const [other, found] of evidence) {
+      if (other.peer === undefined) weigh(found, answer(other, response));
+    }
+    for (const other of this.#candidates.withPsn(half, response.psn)) {
+      const verdict = evidence.has(other) || !this.#isPossible(half, other) ? 0 : answer(other, response);
       if (verdict === 0) continue;
-      let found = evidence.get(other);
-      if (found === undefined) {
-        found = { fits: 0, misfits: 0 };
-        evidence.set(other, found);
-      }
-      if (verdict > 0) found.fits++;
-      else found.misfits++;
+      const found = { fits: 0, misfits: 0 };
+      weigh(found, verdict);
+      evidence.set(other, found);
+      other.suspects ??= new Set();
+      other.suspects.add(half);
     }
     this.#decide(half, false);
   }
@@ -111,12 +120,10 @@ export class Pairer {
     return half.evidence;
   }
 
-  /** Directions without partner that run against this one, of the same service. */
-  *#opposite(half: Half): Generator<Half> {
-    for (const other of this.#single.get(addressKey(half.destination, half.source)) ?? []) {
-      const sameService = half.transport === other.transport || !half.transport || !other.transport;
-      if (other !== half && sameService && !this.#isForeign(half, other)) yield other;
-    }
+  /** Whether the other direction is of the same service, and nothing names other queue pairs. */
+  #isPossible(half: Half, other: Half): boolean {
+    const sameService = half.transport === other.transport || !half.transport || !other.transport;
+    return other !== half && sameService && !this.#isForeign(half, other);
   }
 
   /** The connection manager or the datagrams name other queue pairs. */
@@ -168,10 +175,10 @@ export class Pairer {
 
   /** Directions that the responses of both fit, or have fitted before they were paired as likely. */
   *#fitting(half: Half): Generator<Half> {
-    const seen = new Set([...(half.evidence?.keys() ?? [])]);
-    for (const other of this.#opposite(half)) if (other.evidence?.has(half)) seen.add(other);
+    const seen = new Set([...(half.evidence?.keys() ?? []), ...(half.suspects ?? [])]);
     for (const other of seen) {
       if (other.peer !== undefined && other.link.pairing !== 'likely') continue;
+      if (!this.#isPossible(half, other)) continue;
       const { fits, misfits } = evidenceBetween(half, other);
       if (this.#portsTell && !isDerivedPort(half, other)) continue;
       if (fits > 0 && misfits * CONTRADICTIONS <= fits) yield other;
@@ -191,13 +198,18 @@ export class Pairer {
 
   /** PSNs say nothing (UC, or no responses in the capture): ports, or that there is no other. */
   #byElimination(half: Half): void {
-    const possible = [...this.#opposite(half)].filter((other) => evidenceBetween(half, other).misfits === 0);
-    const byPort = possible.filter((other) => isDerivedPort(half, other));
+    const fits = (other: Half) => this.#isPossible(half, other) && !contradicts(half, other);
+    const byPort = [...this.#candidates.withPort(half)].filter(
+      (other) => isDerivedPort(half, other) && fits(other),
+    );
     if (byPort.length === 1) {
       const reason = 'both UDP source ports are the one that follows from the two QPNs';
       this.#pair(half, byPort[0]!, 'likely', reason);
-    } else if (possible.length === 1 && this.#isOnly(half, possible[0]!)) {
-      this.#pair(half, possible[0]!, 'likely', 'the only queue pairs between the two addresses');
+      return;
+    }
+    const [only] = this.#single.get(addressKey(half.destination, half.source)) ?? [];
+    if (only !== undefined && this.#isOnly(half, only) && fits(only)) {
+      this.#pair(half, only, 'likely', 'the only queue pairs between the two addresses');
     }
   }
 
@@ -228,7 +240,11 @@ export class Pairer {
   #pair(half: Half, other: Half, pairing: Pairing, reason: string): void {
     for (const one of [half, other]) {
       this.#single.get(addressKey(one.source, one.destination))?.delete(one);
-      if (pairing !== 'likely') one.evidence = undefined;
+      this.#candidates.leave(one);
+      if (pairing !== 'likely') {
+        one.evidence = undefined;
+        one.suspects = undefined;
+      }
     }
     if (pairing === 'certain' && isDerivedPort(half, other)) this.#derived++;
     else if (pairing === 'certain') this.#other++;
@@ -250,6 +266,20 @@ const hasCommonPort = (half: Half, other: Half): boolean =>
 /** rxe, ConnectX and node-roce derive the port from both QPNs where no flow label is set. */
 const isDerivedPort = (half: Half, other: Half): boolean =>
   hasCommonPort(half, other) && half.sourcePort === sourcePortForConnection(0, half.destQp, other.destQp);
+
+const answer = (other: Half, response: KeptResponse): number => other.requester?.answersTo(response) ?? 0;
+
+function weigh(evidence: Evidence, verdict: number): void {
+  if (verdict > 0) evidence.fits++;
+  else if (verdict < 0) evidence.misfits++;
+}
+
+/** A response in one can't be of the other's requests. */
+function contradicts(half: Half, other: Half): boolean {
+  if (evidenceBetween(half, other).misfits > 0) return true;
+  const isNone = (of: Half) => (response: KeptResponse) => answer(of, response) < 0;
+  return half.kept.some(isNone(other)) || other.kept.some(isNone(half));
+}
 
 /** What the responses of each say of the other's requests, together. */
 function evidenceBetween(half: Half, other: Half): Evidence {
