@@ -20,12 +20,14 @@ const REQUESTS = 256;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
 const LONGEST_LAG = 100e6;
 
+const SEEN_WORDS = 4;
+const NOTHING = new Float64Array(0);
+
 export class Identifications {
-  readonly #ids = new Int32Array(PLACES).fill(-1);
-  readonly #psns = new Int32Array(PLACES);
-  readonly #times = new Float64Array(PLACES);
-  readonly #sentIds = new Int32Array(REQUESTS);
-  readonly #sentEnds = new Float64Array(REQUESTS);
+  /** A ring by the low bits of the Identification: that plus 1 (0: a free place), PSN with opcode, time. */
+  #seen = NOTHING;
+  /** A ring of the last requests: Identification, and past their PSNs. */
+  #sent = NOTHING;
   #sentCount = 0;
   #last = -1;
   #newest = -1;
@@ -41,25 +43,45 @@ export class Identifications {
   /** Whether this packet was seen a moment ago; remembers it. */
   isRepeated({ ipId, psn, opcode, time }: RocePacket): boolean {
     if (ipId < 0) return false;
-    const place = ipId & (PLACES - 1);
-    const key = (psn << 8) | opcode;
-    const same =
-      this.#ids[place] === ipId && this.#psns[place] === key && time - this.#times[place] < LONGEST_LAG;
+    if (this.#packets >= (this.#seen.length / SEEN_WORDS) * 2) this.#widen();
+    const seen = this.#seen;
+    const place = (ipId * SEEN_WORDS) & (seen.length - 1);
+    const key = ((psn << 8) | opcode) >>> 0;
+    const same = seen[place] === ipId + 1 && seen[place + 1] === key && time - seen[place + 2]! < LONGEST_LAG;
     if (same && this.#counts) return true;
     this.#packets++;
     if (ipId === 0 || ipId === this.#last) this.#useless++;
     this.#last = ipId;
-    this.#ids[place] = ipId;
-    this.#psns[place] = key;
-    this.#times[place] = time;
+    seen[place] = ipId + 1;
+    seen[place + 1] = key;
+    seen[place + 2] = time;
     return false;
+  }
+
+  /** Busy directions get larger rings: most have a few packets, and there may be very many of them. */
+  #widen(): void {
+    const old = this.#seen;
+    if (old.length >= PLACES * SEEN_WORDS) return;
+    const seen = new Float64Array(Math.max(16 * SEEN_WORDS, 2 * old.length));
+    for (let at = 0; at < old.length; at += SEEN_WORDS) {
+      const id = old[at]! - 1;
+      if (id >= 0) seen.set(old.subarray(at, at + SEEN_WORDS), (id * SEEN_WORDS) & (seen.length - 1));
+    }
+    this.#seen = seen;
   }
 
   /** A request packet was seen; `end` is past its PSNs, unwrapped. */
   sent({ ipId }: RocePacket, end: number): void {
-    const place = this.#sentCount++ & (REQUESTS - 1);
-    this.#sentIds[place] = ipId;
-    this.#sentEnds[place] = end;
+    // Identifications that tell nothing are not asked for.
+    if (ipId <= 0) return;
+    if (this.#sentCount * 2 === this.#sent.length && this.#sentCount < REQUESTS) {
+      const sent = new Float64Array(Math.max(32, 2 * this.#sent.length));
+      sent.set(this.#sent);
+      this.#sent = sent;
+    }
+    const place = (this.#sentCount++ * 2) & (this.#sent.length - 1);
+    this.#sent[place] = ipId;
+    this.#sent[place + 1] = end;
   }
 
   /** One of `IdOrder`, of a request packet with this PSN, unwrapped. */
@@ -74,7 +96,7 @@ export class Identifications {
     if (this.#backward * 8 > this.#packets + FEW) return IdOrder.UNKNOWN;
     const known = Math.min(this.#sentCount, REQUESTS);
     for (let i = 0; i < known; i++) {
-      if (this.#sentEnds[i] > psn && isAfter(ipId, this.#sentIds[i])) return IdOrder.OLDER;
+      if (this.#sent[2 * i + 1]! > psn && isAfter(ipId, this.#sent[2 * i]!)) return IdOrder.OLDER;
     }
     return IdOrder.LATE;
   }

@@ -39,7 +39,7 @@ test('answered entries make room, unanswered ones make it grow, to a bound', () 
     out.append(psn, 0);
     out.walk++;
   }
-  expect(out.psns.length).toBe(32);
+  expect(out.psns.length).toBe(16);
   expect(out.find(9_990)).toBeGreaterThan(0);
   expect(out.find(9_000)).toBe(-1);
   while (!out.full) out.append(out.tail, 0);

@@ -21,7 +21,7 @@ export const EntryFlags = {
   ANSWERED: 32,
 } as const;
 
-const LEAST = 32;
+const LEAST = 16;
 /** Entries at most; what is older is given up. 2^15 packets of 4096 bytes are 128 MiB in flight. */
 const MOST = 1 << 15;
 

@@ -29,12 +29,13 @@ export const PlotKind = {
   MARKED: 7,
 } as const;
 
+/** Numbers of a point: time, PSN, frame, kind. */
+const WORDS = 4;
+const NO_POINTS = new Float64Array(0);
+
 /** Every n-th of the points given; n doubles whenever there are too many. The first one stays. */
 class ThinnedPoints {
-  times = new Float64Array(16);
-  psns = new Float64Array(16);
-  frames = new Uint32Array(16);
-  kinds = new Uint8Array(16);
+  words = NO_POINTS;
   length = 0;
   #skip = 0;
   #stride = 1;
@@ -45,33 +46,26 @@ class ThinnedPoints {
       return;
     }
     this.#skip = this.#stride - 1;
-    if (this.length === this.times.length) this.#makeRoom();
-    const at = this.length++;
-    this.times[at] = time;
-    this.psns[at] = psn;
-    this.frames[at] = frame;
-    this.kinds[at] = kind;
+    if (this.length * WORDS === this.words.length) this.#makeRoom();
+    const at = this.length++ * WORDS;
+    this.words[at] = time;
+    this.words[at + 1] = psn;
+    this.words[at + 2] = frame;
+    this.words[at + 3] = kind;
   }
 
   #makeRoom(): void {
-    const length = this.times.length;
-    if (length >= MOST_POINTS) {
-      for (let i = 0; 2 * i < length; i++) {
-        this.times[i] = this.times[2 * i];
-        this.psns[i] = this.psns[2 * i];
-        this.frames[i] = this.frames[2 * i];
-        this.kinds[i] = this.kinds[2 * i];
-      }
-      this.length = length >> 1;
-      this.#stride *= 2;
+    const { words, length } = this;
+    if (length < MOST_POINTS) {
+      this.words = new Float64Array(Math.max(8, 2 * length) * WORDS);
+      this.words.set(words);
       return;
     }
-    const grown = new ThinnedPoints();
-    for (const key of ['times', 'psns'] as const) grown[key] = new Float64Array(2 * length);
-    grown.frames = new Uint32Array(2 * length);
-    grown.kinds = new Uint8Array(2 * length);
-    for (const key of ['times', 'psns', 'frames', 'kinds'] as const) grown[key].set(this[key]);
-    ({ times: this.times, psns: this.psns, frames: this.frames, kinds: this.kinds } = grown);
+    for (let i = 0; 2 * i < length; i++) {
+      words.copyWithin(i * WORDS, 2 * i * WORDS, (2 * i + 1) * WORDS);
+    }
+    this.length = length >> 1;
+    this.#stride *= 2;
   }
 }
 
@@ -120,8 +114,10 @@ export class PlotSeries {
         frame,
       });
     };
-    for (const { times, psns, frames, kinds, length } of [this.#common, this.#again, this.#rare]) {
-      for (let i = 0; i < length; i++) add(times[i]!, psns[i]!, frames[i]!, kinds[i]!);
+    for (const { words, length } of [this.#common, this.#again, this.#rare]) {
+      for (let at = 0; at < length * WORDS; at += WORDS) {
+        add(words[at]!, words[at + 1]!, words[at + 2]!, words[at + 3]!);
+      }
     }
     const last = this.#lastKind;
     const kept = made.some(({ frame, kind }) => frame === this.#lastFrame && kind === PLOT_KINDS[last]);
@@ -136,7 +132,7 @@ export class BinnedSums {
   span = 1024;
   /** Number of the first span: `first * span` is where it begins. */
   first = 0;
-  #bins = new Float64Array(16);
+  #bins = new Float64Array(8);
   #used = 0;
 
   add(time: number, amount: number): void {
@@ -148,7 +144,7 @@ export class BinnedSums {
     }
     const at = Math.max(0, bin - this.first);
     if (at >= this.#bins.length) {
-      const grown = new Float64Array(BINS);
+      const grown = new Float64Array(Math.min(BINS, 2 ** Math.ceil(Math.log2(at + 1))));
       grown.set(this.#bins);
       this.#bins = grown;
     }
@@ -158,11 +154,14 @@ export class BinnedSums {
 
   /** Doubles the spans. */
   widen(): void {
-    const bins = new Float64Array(this.#bins.length);
+    const bins = this.#bins;
     const first = Math.floor(this.first / 2);
-    for (let i = 0; i < this.#used; i++) bins[Math.floor((this.first + i) / 2) - first] += this.#bins[i];
+    for (let i = 0; i < this.#used; i++) {
+      const amount = bins[i]!;
+      bins[i] = 0;
+      bins[Math.floor((this.first + i) / 2) - first]! += amount;
+    }
     this.#used = this.#used === 0 ? 0 : Math.floor((this.first + this.#used - 1) / 2) - first + 1;
-    this.#bins = bins;
     this.first = first;
     this.span *= 2;
   }
