@@ -329,3 +329,13 @@ test('any packets in any order: nothing throws, every packet is counted once', (
     { numRuns: 300 },
   );
 });
+
+test('more queue pairs than are followed: the rest is counted, and said', () => {
+  const talk = new Talk();
+  for (let i = 0; i < 50_010; i++)
+    talk.packet(i, 'a', 'UC_SEND_ONLY', { psn: 5, destQp: 100 + i, id: i & 0xffff });
+  const { connections, findings, unconnected } = talk.finish();
+  expect(connections.length).toBe(50_000);
+  expect(unconnected).toBe(10);
+  expect(findings).toMatchObject([{ kind: 'too-many-connections', frameCount: 10 }]);
+});

@@ -41,6 +41,8 @@ export interface FlowOptions {
 /** Messages that wait for their connection to be paired; then it is settled without. */
 const MOST_HELD = 1000;
 const QP1 = 1;
+/** Directions that are followed, each with some kilobytes; packets of others are counted as of no connection. */
+const MOST_DIRECTIONS = 50_000;
 
 /**
  * ```ts
@@ -61,6 +63,7 @@ export class FlowAnalyzer {
   readonly #budget = new LadderBudget();
   readonly #verdict: PacketVerdict = { connection: 0, retransmission: undefined, repeatedFrame: false };
   #unconnected = 0;
+  #tooMany = 0;
   #lastId = 0;
 
   constructor(options: FlowOptions = {}) {
@@ -94,7 +97,7 @@ export class FlowAnalyzer {
     for (const link of this.#links) this.#settle(link);
     const settled = this.#links.filter((link) => link.id > 0).sort((x, y) => x.id - y.id);
     const connections = settled.map((link) => this.#connections.build(link, addresses));
-    const findings = findingsOf(settled, connections, summary);
+    const findings = findingsOf(settled, connections, summary, this.#tooMany);
     return { summary, findings, connections, unconnected: this.#unconnected };
   }
 
@@ -113,6 +116,10 @@ export class FlowAnalyzer {
     const found = this.#table.find(packet.source, packet.destination, packet.destQp, sourceQp);
     // Neither its queue pair nor its PSN can be believed.
     if (found !== undefined || packet.icrc === IcrcVerdict.BAD) return found;
+    if (this.#table.size >= MOST_DIRECTIONS) {
+      this.#tooMany++;
+      return undefined;
+    }
     const half = new Half(packet, sourceQp, this.#budget);
     if (info.transport !== TransportBits.CNP) half.transport = info.transportName as Transport;
     const link: Link = {

@@ -1,9 +1,13 @@
 /** What concerns the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
 
-import { counted } from '../report/units.ts';
+import { counted, formatCount } from '../report/units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
 
-export function captureFindings(connections: readonly Connection[], summary: CaptureSummary): Finding[] {
+export function captureFindings(
+  connections: readonly Connection[],
+  summary: CaptureSummary,
+  tooMany: number,
+): Finding[] {
   const found: Finding[] = [];
   const add = (kind: string, severity: Severity, count: number, text: string, hint: string) => {
     const { duration: end } = summary;
@@ -47,6 +51,15 @@ export function captureFindings(connections: readonly Connection[], summary: Cap
       dropped,
       `The capturing system dropped ${counted(dropped, 'packet')}: what looks lost may be just not captured`,
       'Capture with larger buffers (tcpdump -B), or fewer bytes of each packet (-s 128).',
+    );
+  }
+  if (tooMany > 0) {
+    add(
+      'too-many-connections',
+      'warning',
+      tooMany,
+      `${counted(tooMany, 'packet')} of connections past the first ${formatCount(connections.length)}, which are not followed`,
+      'Take a part of the capture: roce export with --address, --qp, --from and --to.',
     );
   }
   const oneWay = connections.filter(

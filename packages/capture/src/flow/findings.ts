@@ -22,8 +22,10 @@ export function findingsOf(
   links: readonly Link[],
   connections: readonly Connection[],
   summary: CaptureSummary,
+  /** Packets of connections past those that are followed. */
+  tooMany: number,
 ): Finding[] {
-  const findings = captureFindings(connections, summary);
+  const findings = captureFindings(connections, summary, tooMany);
   links.forEach((link, i) => {
     const connection = connections[i]!;
     for (const half of [link.first, link.second]) {

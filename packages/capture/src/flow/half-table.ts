@@ -25,6 +25,10 @@ export class HalfTable {
     return undefined;
   }
 
+  get size(): number {
+    return this.#halves.length;
+  }
+
   /** One that `find` did not find. */
   add(half: Half): void {
     this.#halves.push(half);

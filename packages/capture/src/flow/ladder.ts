@@ -16,6 +16,9 @@ import { type RocePacket, verdictName } from '../read/packet.ts';
 import type { LadderPacket, RetransmitCause } from './analysis.ts';
 
 const FIRST_PACKETS = 200;
+/** The same once half of what may be kept of a capture is used up: very many connections each get a little. */
+const FEW_PACKETS = 20;
+const MOST_PACKETS = 30_000;
 const AROUND_PACKETS = 300;
 /** Packets after one that a finding speaks of. */
 const AFTER = 4;
@@ -24,7 +27,11 @@ const BYTES = 96;
 
 /** Packets that may still be kept, for all directions of a capture. */
 export class LadderBudget {
-  left = 60_000;
+  left = MOST_PACKETS;
+
+  get isTight(): boolean {
+    return this.left < MOST_PACKETS / 2;
+  }
 }
 
 export class Ladder {
@@ -46,6 +53,7 @@ export class Ladder {
     retransmission: RetransmitCause | undefined,
     repeatedFrame: boolean,
   ): void {
+    if (this.#first > 0 && this.#budget.isTight) this.#first = Math.min(this.#first, FEW_PACKETS);
     if (this.#first > 0) {
       this.#first--;
     } else {
