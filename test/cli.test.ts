@@ -190,6 +190,15 @@ describe('pingpong', () => {
     expect(err).toContain(`nobody listens at TCP port ${tcpPort} of 127.0.8.1: start 'roce pingpong'`);
   });
 
+  test.each(['dump', 'flows'])('SIGINT ends roce %s that waits for more of its input', async (command) => {
+    const reader = new Roce([command, '-']);
+    reader.child.stdin.write(readFileSync(opAll).subarray(0, 3000));
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    reader.child.kill('SIGINT');
+    const { code, err } = await reader.result;
+    expect({ code, err }).toEqual({ code: 130, err: expect.stringContaining('interrupted') });
+  });
+
   test.each(['SIGINT', 'SIGTERM'] as const)('%s ends a waiting server', async (signal) => {
     tcpPort++;
     const server = new Roce(ours('--bind', '127.0.8.1'));

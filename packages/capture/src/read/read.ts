@@ -1,5 +1,6 @@
 /** The packets of a capture file or stream. */
-import { open } from 'node:fs/promises';
+import { stat as lookAt, open } from 'node:fs/promises';
+import { Readable } from 'node:stream';
 import { CaptureError } from '@node-roce/pcap';
 import { type CaptureSource, openCapture } from '@node-roce/pcap/node';
 import type { CaptureSummary } from '../flow/analysis.ts';
@@ -48,8 +49,12 @@ export async function readPackets(source: CaptureSource, options: ReadOptions = 
   const reader = new PacketReader(options);
   const total = onProgress === undefined ? undefined : await plainSize(source);
   await using capture = openCapture(source, { recycle: true });
+  // A stream may keep us waiting for ever.
+  const abort = () => source instanceof Readable && source.destroy(signal?.reason);
+  signal?.addEventListener('abort', abort, { once: true });
   let damage: string | undefined;
   try {
+    signal?.throwIfAborted();
     for await (const batch of capture) {
       signal?.throwIfAborted();
       for (const record of batch) reader.frame(record);
@@ -61,6 +66,8 @@ export async function readPackets(source: CaptureSource, options: ReadOptions = 
   } catch (error) {
     if (!(error instanceof CaptureError)) throw error;
     damage = error.message;
+  } finally {
+    signal?.removeEventListener('abort', abort);
   }
   const file = typeof source === 'string' ? source : source instanceof URL ? source.pathname : undefined;
   return { summary: reader.summary(file, damage), addresses: reader.addresses };
@@ -70,9 +77,10 @@ export async function readPackets(source: CaptureSource, options: ReadOptions = 
 async function plainSize(source: CaptureSource): Promise<number | undefined> {
   if (typeof source !== 'string' && !(source instanceof URL)) return undefined;
   try {
-    await using file = await open(source);
-    const stat = await file.stat();
+    // Nothing else is opened here: a pipe would be at its end for whoever writes to it.
+    const stat = await lookAt(source);
     if (!stat.isFile()) return undefined;
+    await using file = await open(source);
     const { buffer } = await file.read(new Uint8Array(2), 0, 2, 0);
     return buffer[0] === 0x1f && buffer[1] === 0x8b ? undefined : stat.size;
   } catch {
