@@ -38,6 +38,8 @@ interface GoBack {
   last: number;
   /** A probe was out when it began: an answer may be to that, and the sender go back from there. */
   probed: boolean;
+  /** The next packet has to come within this, else the first one was none of a going back. */
+  patience: number;
 }
 
 /** A request packet that comes again. PSNs are unwrapped. */
@@ -80,12 +82,18 @@ export class Recovery {
   #reordered = false;
   /** When a READ or atomic was last answered. */
   #answerTime = Number.NEGATIVE_INFINITY;
+  /** When one came again: the sender had missed it, or the one after it. */
+  #answerAgainTime = Number.NEGATIVE_INFINITY;
   #rnrPsn = -1;
   #rnrTime = 0;
   #rnrWait = 0;
   #missingPsn = -1;
   #missingTime = 0;
   #event: GoBack | undefined;
+  /** The one before, once something new was sent. */
+  #ended: GoBack | undefined;
+  /** A response was missing, and nothing was sent since. */
+  #missedSinceSend = false;
   /** What a probe interrupted. */
   #interrupted: GoBack | undefined;
   #lastProbe = Number.NEGATIVE_INFINITY;
@@ -115,6 +123,7 @@ export class Recovery {
     if (this.#missingPsn === psn) return;
     this.#missingPsn = psn;
     this.#missingTime = time;
+    this.#missedSinceSend = true;
   }
 
   /** Everything before `unacked` is answered. */
@@ -127,7 +136,11 @@ export class Recovery {
 
   /** A packet went out for the first time: whatever was sent again is at its end. */
   sentNew(): void {
-    if (this.#event !== undefined && this.#event.cause !== 'adaptive') this.#event = undefined;
+    if (this.#event !== undefined && this.#event.cause !== 'adaptive') {
+      this.#ended = this.#event;
+      this.#event = undefined;
+    }
+    this.#missedSinceSend = false;
     // Overtaken by answers: there was nothing to go back to.
     const unacked = this.#unacked;
     if (this.#nakPsn < unacked) this.#nakPsn = -1;
@@ -155,9 +168,10 @@ export class Recovery {
     );
   }
 
-  /** The last response to a READ or atomic came. */
-  answered(time: number): void {
+  /** A response to a READ or atomic came; again, if the capture has shown it before. */
+  answered(time: number, again: boolean): void {
     this.#answerTime = time;
+    if (again) this.#answerAgainTime = time;
   }
 
   /** A sequence NAK asks for a packet at this PSN. */
@@ -185,6 +199,8 @@ export class Recovery {
     const continued = this.#resumed(psn, time, lastSent);
     if (continued !== undefined) {
       if (next > continued.cursor) continued.cursor = next;
+      if (time - continued.last > continued.patience) continued.cause = 'unknown';
+      continued.patience = Number.POSITIVE_INFINITY;
       continued.last = time;
       return { cause: this.#isDoubtful(continued, psn) ? 'unknown' : continued.cause, begins: false };
     }
@@ -193,11 +209,15 @@ export class Recovery {
     // Its begin was not seen; or it is late itself.
     const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
     const cause = isLate ? 'unknown' : this.#newCause(sent);
+    this.#missedSinceSend = false;
     const before = this.#event;
     const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
     if (cause !== 'adaptive') this.#interrupted = undefined;
     else if (before?.cause !== 'adaptive') this.#interrupted = before;
-    this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed };
+    // Without an Identification it may be late itself; what follows at once is not, if it was seen before.
+    const mayBeLate = cause === 'sequence-nak' && idOrder === IdOrder.UNKNOWN && (unseen || this.#reordered);
+    const patience = mayBeLate ? (time - this.#nakTime) / 4 : Number.POSITIVE_INFINITY;
+    this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed, patience };
     if (cause !== 'adaptive') {
       this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
       if (cause === 'unknown') this.#unknownAt = time;
@@ -207,14 +227,11 @@ export class Recovery {
     if (this.#nakPsn <= psn || cause === 'implied-nak') this.#nakPsn = -1;
     if (this.#rnrPsn >= psn || cause === 'rnr') this.#rnrPsn = -1;
     if (this.#missingPsn <= psn) this.#missingPsn = -1;
-    // Without an Identification it may be late itself; what follows is not, if it was seen before.
-    const mayBeLate = cause === 'sequence-nak' && idOrder === IdOrder.UNKNOWN && (unseen || this.#reordered);
     return { cause: mayBeLate ? 'unknown' : cause, begins: true };
   }
 
   #continues(psn: number, lastSent: number): boolean {
-    const event = this.#event;
-    return event !== undefined && psn >= event.start && psn < event.end && lastSent < event.time;
+    return this.#event !== undefined && isPartOf(this.#event, psn, lastSent);
   }
 
   /** The going back that this packet is part of. */
@@ -250,12 +267,12 @@ export class Recovery {
   }
 
   #isAmbiguous(psn: number, lastSent: number, idOrder: number): boolean {
-    const event = this.#event;
+    const event = this.#event ?? this.#ended;
     return (
       idOrder === IdOrder.UNKNOWN &&
       event !== undefined &&
       psn < event.cursor &&
-      this.#continues(psn, lastSent)
+      isPartOf(event, psn, lastSent)
     );
   }
 
@@ -278,7 +295,9 @@ export class Recovery {
     const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn;
     if (isNak || isMissing) {
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
-      if (isNak && (isMissing || (afterAsking && this.#mayBeImplied(unseen, reaction)))) return 'unknown';
+      const isDoubtful =
+        isMissing || this.#missedSinceSend || this.#mayBeImplied(afterAsking, unseen, reaction);
+      if (isNak && isDoubtful) return 'unknown';
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       const mayBeLate = (unseen || this.#reordered) && idOrder === IdOrder.UNKNOWN;
       if (isNak && !mayBeLate && reaction < this.#reaction) this.#reaction = reaction;
@@ -292,8 +311,10 @@ export class Recovery {
    * The READ or atomic before it was answered, but the answer may have been lost behind the tap: then the NAK was
    * taken for an implied one, and the READ that came again was lost before the tap.
    */
-  #mayBeImplied(unseen: boolean, reaction: number): boolean {
-    return unseen || (reaction >= MICROSECOND && this.#nakTime - this.#answerTime <= 2 * reaction);
+  #mayBeImplied(afterAsking: boolean, unseen: boolean, reaction: number): boolean {
+    if (afterAsking && unseen) return true;
+    const answered = afterAsking ? this.#answerTime : this.#answerAgainTime;
+    return reaction >= MICROSECOND && this.#nakTime - answered <= 2 * reaction;
   }
 
   /** Whether the retry timer can't have been the cause. */
@@ -344,6 +365,10 @@ export class Recovery {
     return 'adaptive';
   }
 }
+
+/** Whether a going back sends this PSN again, and has not been seen to. */
+const isPartOf = (event: GoBack, psn: number, lastSent: number): boolean =>
+  psn >= event.start && psn < event.end && lastSent < event.time;
 
 /** 4.096 µs · 2^k, or longer than that by `slack`. */
 function isOnTimerGrid(nanoseconds: number, slack = 0): boolean {

@@ -136,6 +136,7 @@ export class Requester {
   /** The response to a READ or atomic. False if it was answered before. */
   answer(psn: number, last: boolean, time: number): boolean {
     this.#reach(psn, time);
+    this.recovery.answered(time, psn < this.unacked);
     if (psn < this.unacked) return false;
     this.#advance(psn - 1, time);
     const { out } = this;
@@ -431,10 +432,8 @@ export class Requester {
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
-      if (this.#isAsking(slot)) {
-        this.readRoundTrip.add(latency);
-        this.recovery.answered(time);
-      } else if (isLast(out.opcodes[slot])) this.ackLatency.add(latency);
+      if (this.#isAsking(slot)) this.readRoundTrip.add(latency);
+      else if (isLast(out.opcodes[slot])) this.ackLatency.add(latency);
     }
     this.messages.take(out, out.walk, time, true);
     out.walk++;
