@@ -2,16 +2,16 @@
  * One queue pair as requester, as a capture shows it: which of its packets are new, which come again and
  * why, what has been answered, and the messages that they make up (IBTA vol 1 §9.7).
  */
-import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
+import { opcodeInfo } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
 import type { DirectionCounts, RetransmitCause } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
 import type { EventLog } from './events.ts';
 import { type Identifications, IdOrder } from './identification.ts';
 import { type MadeMessage, MessageAssembler } from './messages.ts';
-import { EntryFlags, Outstanding, unwrap, unwrapFirst } from './outstanding.ts';
+import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
 import { Recovery } from './recovery.ts';
-import type { KeptResponse } from './responses.ts';
+import { isPathMtu, SentRequests } from './sent-requests.ts';
 
 /** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
 const LONGEST_GAP = 4096;
@@ -31,18 +31,14 @@ const WENT_ON = 2e6;
 /** What became of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
 
-export class Requester {
-  readonly out = new Outstanding();
+export class Requester extends SentRequests {
   readonly recovery = new Recovery();
   readonly messages: MessageAssembler;
   readonly ackLatency = new DistributionBuilder();
   readonly readRoundTrip = new DistributionBuilder();
   readonly rnrWait = new DistributionBuilder();
-  /** Unwrapped: past the newest PSN sent; the oldest one that is not answered. */
-  next = -1;
+  /** The oldest PSN that is not answered, unwrapped. */
   unacked = -1;
-  /** Bytes; 0: not known yet. */
-  pathMtu = 0;
   /** The other direction of the connection is in the capture. */
   hasAnswers = false;
   /** Cause of the packet that was taken last, if it was a retransmission. */
@@ -50,8 +46,6 @@ export class Requester {
   readonly #reliable: boolean;
   readonly #counts: DirectionCounts;
   readonly #events: EventLog;
-  /** The newest packet is a READ whose number of responses is not known. */
-  #openRead = false;
   /** PSNs up to this one are acknowledged, but a READ before them was not answered. */
   #ackedTo = -1;
   #stalledSince = -1;
@@ -65,54 +59,11 @@ export class Requester {
     reliable: boolean,
     emit: (message: MadeMessage) => void,
   ) {
+    super();
     this.#counts = counts;
     this.#events = events;
     this.#reliable = reliable;
     this.messages = new MessageAssembler(emit);
-  }
-
-  get started(): boolean {
-    return this.next >= 0;
-  }
-
-  /** Bytes in each packet of a message but the last; the first word counts. */
-  learnPathMtu(bytes: number): void {
-    if (this.pathMtu > 0) return;
-    this.pathMtu = bytes;
-    if (!this.#openRead) return;
-    const { out } = this;
-    const slot = out.slot(out.tail - 1);
-    const span = Math.max(1, Math.ceil(out.lengths[slot] / bytes));
-    out.spans[slot] = span;
-    this.#openRead = false;
-    this.next = Math.max(this.next, out.psns[slot] + span);
-  }
-
-  /**
-   * Whether a response may be the answer to one of these requests: 1, it fits; −1, it does not; 0, nothing to go by. Its
-   * PSN has to be one that was sent, and its kind the one that was asked for.
-   */
-  answersTo({ psn, operation, syndrome }: KeptResponse): number {
-    if (!this.started) return 0;
-    const { out } = this;
-    const at = unwrap(psn, this.next);
-    const isAck = operation === OperationBits.ACKNOWLEDGE;
-    if (at >= this.next) {
-      if (this.#openRead && at - this.next < this.#mostResponses()) return isAck ? 0 : 1;
-      // A NAK names the next PSN where all that was out is lost.
-      return isAck && at === this.next && syndrome > 0x1f ? 0 : -1;
-    }
-    const entry = out.find(at);
-    if (entry < 0) return 0;
-    const slot = out.slot(entry);
-    if ((out.flags[slot] & EntryFlags.SEEN) === 0) return 0;
-    if (isAck) {
-      // An ACK of a repetition may carry the PSN of a READ, or of a packet that asked for none.
-      const asked = (out.flags[slot] & EntryFlags.ACK_REQ) !== 0 && !this.#isAsking(slot);
-      return asked || syndrome > 0x1f ? 1 : 0;
-    }
-    const isRead = (out.opcodes[slot] & 0x1f) === OperationBits.RDMA_READ_REQUEST;
-    return this.#isAsking(slot) && isRead === (operation !== OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
   }
 
   /** A request packet; `Taken` says what it was. */
@@ -121,7 +72,7 @@ export class Requester {
     const psn = unwrap(packet.psn, this.next);
     const idOrder = ids.order(packet, psn);
     const taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
-    ids.sent(packet, psn + (packet.info.isReadRequest ? this.#responsesOf(packet) : 1));
+    ids.sent(packet, psn + (packet.info.isReadRequest ? this.responsesOf(packet) : 1));
     if (!this.#reliable) this.#settleUnreliable(REORDER_PACKETS);
     return taken;
   }
@@ -142,7 +93,7 @@ export class Requester {
     const { out } = this;
     if (out.walk === out.tail) return true;
     const slot = out.slot(out.walk);
-    if (!this.#isAsking(slot)) {
+    if (!this.isAsking(slot)) {
       // The capture missed what this answers, or its opcode says otherwise: an answer acknowledges too.
       this.acknowledge(psn, time);
       return true;
@@ -157,7 +108,7 @@ export class Requester {
     this.#stalledSince = -1;
     const end = out.psns[slot] + out.spans[slot];
     if (out.spans[slot] === 0 ? last : this.unacked >= end) {
-      if (out.spans[slot] === 0) this.#setSpan(out.walk, this.unacked - out.psns[slot]);
+      if (out.spans[slot] === 0) this.setSpan(out.walk, this.unacked - out.psns[slot]);
       this.#complete(time);
       this.#advance(this.#ackedTo, time);
     }
@@ -214,15 +165,15 @@ export class Requester {
     const { out, recovery } = this;
     const { time, info, payloadLength } = packet;
     // Then the responses of a READ before it are known.
-    if (info.hasPayload && !info.last && isPowerOfTwo(payloadLength)) this.learnPathMtu(payloadLength);
+    if (info.hasPayload && !info.last && isPathMtu(payloadLength)) this.learnPathMtu(payloadLength);
     let skipped = psn - this.next;
-    if (this.#openRead) {
+    if (this.openRead) {
       const span = psn - out.psns[out.slot(out.tail - 1)];
-      if (this.#isPossibleSpan(span)) {
-        this.#setSpan(out.tail - 1, span);
+      if (this.isPossibleSpan(span)) {
+        this.setSpan(out.tail - 1, span);
         skipped = 0;
       }
-      this.#openRead = false;
+      this.openRead = false;
     }
     if (skipped > LONGEST_GAP) {
       this.#startAnew(psn, time);
@@ -238,7 +189,7 @@ export class Requester {
     }
     const slot = this.#append(psn, time);
     this.next = psn + 1;
-    this.#fill(out.tail - 1, slot, packet);
+    this.fill(out.tail - 1, slot, packet);
     return Taken.NEW;
   }
 
@@ -247,35 +198,9 @@ export class Requester {
     return this.out.append(psn, time);
   }
 
-  /** What the capture shows of the packet at this entry, for the first time. */
-  #fill(entry: number, slot: number, packet: RocePacket): void {
-    const { out } = this;
-    const { info, payloadLength } = packet;
-    out.firstTimes[slot] = packet.time;
-    out.lastTimes[slot] = packet.time;
-    out.firstFrames[slot] = packet.frame;
-    out.lastFrames[slot] = packet.frame;
-    out.opcodes[slot] = packet.opcode;
-    out.sizes[slot] = payloadLength;
-    out.sends[slot] = 1;
-    out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ : 0);
-    out.lengths[slot] = info.isAtomic ? 8 : rethLength(packet);
-    if (!info.isReadRequest) return;
-    const newest = entry === out.tail - 1;
-    const span = this.pathMtu > 0 ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
-    out.spans[slot] = newest ? span : Math.max(1, span);
-    if (newest && span > 0) this.next = out.psns[slot] + span;
-    this.#openRead = newest && span === 0;
-    // The PSNs of its responses were noticed as missing packets.
-    for (let next = entry + 1; next < out.tail && next < entry + span; next++) {
-      const flags = out.flags[out.slot(next)];
-      if ((flags & EntryFlags.SEEN) === 0) out.flags[out.slot(next)] |= EntryFlags.COVERED;
-    }
-  }
-
   #takeAgain(psn: number, packet: RocePacket, idOrder: number): number {
     const { out } = this;
-    const entry = this.#find(psn);
+    const entry = this.find(psn);
     if (entry < 0) return this.#takeOlder(psn, packet, idOrder);
     const slot = out.slot(entry);
     const { time } = packet;
@@ -285,7 +210,7 @@ export class Requester {
         this.#counts.missedByCapture--;
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
-      this.#fill(entry, slot, packet);
+      this.fill(entry, slot, packet);
       if (idOrder === IdOrder.LATE) out.lastTimes[slot] = this.recovery.sentBefore(time);
       if (!again && this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
       if (!again) this.recovery.filled(psn, psn + Math.max(1, out.spans[slot]));
@@ -315,7 +240,7 @@ export class Requester {
     this.unacked = psn;
     this.#counts.gaps += oldest - psn;
     const again = this.#isSentAgain(psn, packet.time, before, idOrder);
-    this.#fill(out.head, out.slot(out.head), packet);
+    this.fill(out.head, out.slot(out.head), packet);
     return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
   }
 
@@ -348,7 +273,7 @@ export class Requester {
     const counts = this.#counts;
     const { time, frame } = packet;
     const { recovery } = this;
-    const next = packet.info.isReadRequest ? psn + this.#responsesOf(packet) : psn + 1;
+    const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
     const rnrSince = recovery.rnrSince(psn);
     const running = time - recovery.timerStart;
     let cause: RetransmitCause = 'unknown';
@@ -356,7 +281,7 @@ export class Requester {
     if (this.#reliable) {
       const { unacked, next: end, out } = this;
       const entry = out.find(psn);
-      const afterAsking = entry > out.head && this.#isAsking(out.slot(entry - 1));
+      const afterAsking = entry > out.head && this.isAsking(out.slot(entry - 1));
       const { migReq } = packet;
       const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, unseen, afterAsking };
       ({ cause, begins } = recovery.causeOf(sent));
@@ -379,7 +304,7 @@ export class Requester {
   /** Makes sure that a PSN which was answered counts as sent. */
   #reach(psn: number, time: number): void {
     if (psn < this.next) return;
-    if (this.#openRead && psn - this.next < this.#mostResponses()) {
+    if (this.openRead && psn - this.next < this.mostResponses()) {
       this.next = psn + 1;
       return;
     }
@@ -388,7 +313,7 @@ export class Requester {
       this.#startAnew(psn + 1, time);
       return;
     }
-    this.#openRead = false;
+    this.openRead = false;
     while (this.next <= psn) {
       this.#append(this.next, time);
       this.next++;
@@ -402,7 +327,7 @@ export class Requester {
     while (out.walk < out.tail) {
       const slot = out.slot(out.walk);
       if (out.psns[slot] > psn) break;
-      if (this.#isAsking(slot)) {
+      if (this.isAsking(slot)) {
         if (out.psns[slot] < this.#presumed && (out.flags[slot] & EntryFlags.ANSWERED) !== 0) this.#skip();
         else if (!this.#missing(time)) break;
         moved = true;
@@ -432,8 +357,8 @@ export class Requester {
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
-      if (this.#isAsking(slot)) this.readRoundTrip.add(latency);
-      else if (isLast(out.opcodes[slot])) this.ackLatency.add(latency);
+      if (this.isAsking(slot)) this.readRoundTrip.add(latency);
+      else if (opcodeInfo(out.opcodes[slot])!.last) this.ackLatency.add(latency);
     }
     this.messages.take(out, out.walk, time, true);
     out.walk++;
@@ -476,7 +401,7 @@ export class Requester {
     if (entry < out.walk) return;
     const slot = out.slot(entry);
     const span = out.spans[slot];
-    if (!this.#isAsking(slot) || (span === 0 ? !last : psn !== out.psns[slot] + span - 1)) return;
+    if (!this.isAsking(slot) || (span === 0 ? !last : psn !== out.psns[slot] + span - 1)) return;
     out.flags[slot] |= EntryFlags.ANSWERED;
     out.answerTimes[slot] = time;
   }
@@ -522,62 +447,9 @@ export class Requester {
     this.#giveUp(out.tail);
     this.messages.breakOff();
     out.head = out.walk;
-    this.#openRead = false;
+    this.openRead = false;
     this.next = psn;
     this.unacked = psn;
     this.recovery.timerStart = time;
   }
-
-  #isAsking(slot: number): boolean {
-    if ((this.out.flags[slot] & EntryFlags.SEEN) === 0) return false;
-    const operation = this.out.opcodes[slot] & 0x1f;
-    return (
-      operation === OperationBits.RDMA_READ_REQUEST ||
-      operation === OperationBits.COMPARE_SWAP ||
-      operation === OperationBits.FETCH_ADD ||
-      operation === OperationBits.FLUSH ||
-      operation === OperationBits.ATOMIC_WRITE
-    );
-  }
-
-  /** The entry of a packet that was sent, or of the READ whose responses it is among. */
-  #find(psn: number): number {
-    const { out } = this;
-    if (this.#openRead && psn >= out.psns[out.slot(out.tail - 1)]) return out.tail - 1;
-    let entry = out.find(psn);
-    while (entry > out.head && (out.flags[out.slot(entry)] & EntryFlags.COVERED) !== 0) entry--;
-    return entry;
-  }
-
-  #setSpan(entry: number, span: number): void {
-    this.out.spans[this.out.slot(entry)] = span;
-    this.#openRead = false;
-  }
-
-  /** Responses of the newest READ at the least path MTU. */
-  #mostResponses(): number {
-    const { out } = this;
-    return Math.max(1, Math.ceil(out.lengths[out.slot(out.tail - 1)] / 256));
-  }
-
-  /** Whether the newest READ may have so many responses, at one of the path MTUs. */
-  #isPossibleSpan(span: number): boolean {
-    const length = this.out.lengths[this.out.slot(this.out.tail - 1)];
-    return PATH_MTUS.some((mtu) => Math.max(1, Math.ceil(length / mtu)) === span);
-  }
-
-  #responsesOf(packet: RocePacket): number {
-    return this.pathMtu > 0 ? Math.max(1, Math.ceil(rethLength(packet) / this.pathMtu)) : 1;
-  }
 }
-
-/** The length that the RETH asks for; 0 where there is none, or the capture was cut before it. */
-function rethLength({ info, bth, bytes, end }: RocePacket): number {
-  const at = bth + info.offsets.reth;
-  return info.offsets.reth >= 0 && at + 16 <= end ? u32(bytes, at + 12) : 0;
-}
-
-const isPowerOfTwo = (bytes: number): boolean => bytes >= 256 && bytes <= 4096 && (bytes & (bytes - 1)) === 0;
-
-const LAST_OPERATIONS: ReadonlySet<number> = new Set([2, 3, 4, 5, 8, 9, 10, 11, 22, 23]);
-const isLast = (opcode: number): boolean => LAST_OPERATIONS.has(opcode & 0x1f);
