@@ -178,11 +178,13 @@ async function census(file: string) {
 
 /**
  * What the analysis says, but for what observers of one end can't agree on: numbers of frames (a super-packet is one),
- * times, and so whether the cause of a retransmission is certain.
+ * times, and so whether the cause of a retransmission is certain; and whether a response came before or after its
+ * request went again, because the tracer sees it when the adapter looks at it, and the capture when it arrives.
  */
 async function verdictOn(file: string) {
   const { connections, findings } = await analyzeCapture(file);
-  const plain = ({ retransmitCauses: _c, goBacks: _g, ...counts }: DirectionCounts) => counts;
+  const plain = ({ retransmitCauses: _c, goBacks: _g, repeatedResponses: _r, ...counts }: DirectionCounts) =>
+    counts;
   return {
     connections: connections.map(({ a, b, transport, pairing, pathMtu, ...rest }) => ({
       ...{ a, b, transport, pairing, pathMtu },
