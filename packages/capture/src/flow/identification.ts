@@ -11,7 +11,7 @@ import type { RocePacket } from '../read/packet.ts';
  */
 export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2, LATE: 3 } as const;
 
-/** Packets back that a repetition is found: those with the last so many Identifications. */
+/** Half as many PSNs back a repetition is found, of requests and of responses. */
 const PLACES = 256;
 /** So many packets say nothing yet of how often Identifications go back. */
 const FEW = 64;
@@ -24,12 +24,13 @@ const SEEN_WORDS = 4;
 const NOTHING = new Float64Array(0);
 
 export class Identifications {
-  /** A ring by the low bits of the Identification: that plus 1 (0: a free place), PSN with opcode, time. */
+  /** Places by PSN, requests beside responses: Identification plus 1 (0: free), PSN with opcode, time, which place. */
   #seen = NOTHING;
   /** A ring of the last requests: Identification, and past their PSNs. */
   #sent = NOTHING;
   #sentCount = 0;
   #last = -1;
+  #lastKey = -1;
   #newest = -1;
   #packets = 0;
   #useless = 0;
@@ -41,20 +42,24 @@ export class Identifications {
   }
 
   /** Whether this packet was seen a moment ago; remembers it. */
-  isRepeated({ ipId, psn, opcode, time }: RocePacket): boolean {
+  isRepeated({ ipId, psn, opcode, time, info }: RocePacket): boolean {
     if (ipId < 0) return false;
-    if (this.#packets >= (this.#seen.length / SEEN_WORDS) * 2) this.#widen();
+    if (this.#packets * 2 * SEEN_WORDS >= this.#seen.length) this.#widen();
     const seen = this.#seen;
-    const place = (ipId * SEEN_WORDS) & (seen.length - 1);
+    // The PSNs of a burst follow one another; its Identifications, which other queue pairs share, need not.
+    const spot = (psn << 1) | (info.isRequest ? 1 : 0);
+    const place = (spot * SEEN_WORDS) & (seen.length - 1);
     const key = ((psn << 8) | opcode) >>> 0;
     const same = seen[place] === ipId + 1 && seen[place + 1] === key && time - seen[place + 2]! < LONGEST_LAG;
     if (same && this.#counts) return true;
     this.#packets++;
-    if (ipId === 0 || ipId === this.#last) this.#useless++;
+    if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;
     this.#last = ipId;
+    this.#lastKey = key;
     seen[place] = ipId + 1;
     seen[place + 1] = key;
     seen[place + 2] = time;
+    seen[place + 3] = spot;
     return false;
   }
 
@@ -62,10 +67,10 @@ export class Identifications {
   #widen(): void {
     const old = this.#seen;
     if (old.length >= PLACES * SEEN_WORDS) return;
-    const seen = new Float64Array(Math.max(16 * SEEN_WORDS, 2 * old.length));
+    const seen = new Float64Array(Math.max(32 * SEEN_WORDS, 2 * old.length));
     for (let at = 0; at < old.length; at += SEEN_WORDS) {
-      const id = old[at]! - 1;
-      if (id >= 0) seen.set(old.subarray(at, at + SEEN_WORDS), (id * SEEN_WORDS) & (seen.length - 1));
+      if (old[at] === 0) continue;
+      seen.set(old.subarray(at, at + SEEN_WORDS), (old[at + 3]! * SEEN_WORDS) & (seen.length - 1));
     }
     this.#seen = seen;
   }
