@@ -134,6 +134,11 @@ export class Recovery {
     this.#lastProbe = Number.NEGATIVE_INFINITY;
   }
 
+  /** The cause of the going back under way rests on half of what happened. */
+  doubt(): void {
+    if (this.#event !== undefined) this.#event.cause = 'unknown';
+  }
+
   /** A packet went out for the first time: whatever was sent again is at its end. */
   sentNew(): void {
     if (this.#event !== undefined && this.#event.cause !== 'adaptive') {

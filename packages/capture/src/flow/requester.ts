@@ -286,7 +286,10 @@ export class Requester extends SentRequests {
       const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, unseen, afterAsking };
       ({ cause, begins } = recovery.causeOf(sent));
       // Without the other direction there are no NAKs to see.
-      if (!this.hasAnswers) cause = 'unknown';
+      if (!this.hasAnswers) {
+        recovery.doubt();
+        cause = 'unknown';
+      }
     }
     this.cause = cause;
     counts.retransmitted++;
