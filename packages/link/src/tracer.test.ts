@@ -66,6 +66,8 @@ test.each([
       [1, 2, 3].map((n) => [...payload(n)]),
     );
     expect(packets.every(icrcIsRight)).toBe(true);
+    if (headers === 28 && direction === 'outbound')
+      expect(packets.map(({ data }) => (data[4] << 8) | data[5])).toEqual([1, 2, 3]);
     const view = new DataView(packets[0].data.slice().buffer);
     expect(view.getUint16(headers - 8)).toBe(0xc123);
     expect(view.getUint16(headers - 6)).toBe(4791);

@@ -2,9 +2,9 @@
  * A link that writes what passes through another one into a pcapng file: packets as raw IP, each with
  * the ICRC that belongs to the headers shown. No privilege is needed, because nothing is captured.
  *
- * Sent packets are shown with IPv4 Identification 0, whatever the kernel numbers the parts of a
- * super-packet with; received ones with the Identification that was seen or solved. A received packet
- * whose ICRC was wrong keeps it, and has a comment.
+ * Sent packets are shown with IPv4 Identifications that count them, whatever the kernel gives them and the
+ * parts of a super-packet: so what is sent again is not taken for what is shown twice. Received ones have the
+ * Identification that was seen or solved. A received packet whose ICRC was wrong keeps it, and has a comment.
  */
 import { LinkType } from '@node-roce/pcap';
 import { type CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
@@ -31,6 +31,8 @@ export class TracerLink extends LinkWrapper {
   /** Addresses of groups by local index. */
   readonly #groups = new Map<number, Uint8Array>();
   #written = 0;
+  /** Identification of the packet sent last. */
+  #id = 0;
   /** Packets that are not in the file, and those of them that the next packet's record has yet to tell of. */
   #dropped = 0;
   #untold = 0;
@@ -95,7 +97,7 @@ export class TracerLink extends LinkWrapper {
         destination: peer.gid,
         trafficClass: batch.slots[w + Tx.TRAFFIC_CLASS],
         hopLimit: peer.hopLimit,
-        id: 0,
+        id: this.#nextId(),
         sourcePort: batch.slots[w + Tx.SOURCE_PORT],
         destinationPort: this.port,
         payload: gatherSlot(batch, i),
@@ -136,6 +138,11 @@ export class TracerLink extends LinkWrapper {
       this.#write({ ...now, data, direction: 'inbound', ...(comments ? { comments } : {}) });
     }
     return count;
+  }
+
+  #nextId(): number {
+    this.#id = (this.#id + 1) & 0xffff;
+    return this.#id;
   }
 
   /** False, and the packet is counted as dropped, while the file can't take more: nobody waits for it. */
