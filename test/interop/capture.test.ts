@@ -178,13 +178,15 @@ async function census(file: string) {
 
 /**
  * What the analysis says, but for what observers of one end can't agree on: numbers of frames (a super-packet is one),
- * times, and so whether the cause of a retransmission is certain; and whether a response came before or after its
+ * times, and so whether the cause of a retransmission is certain; and whether a response or an ACK came before or after its
  * request went again, because the tracer sees it when the adapter looks at it, and the capture when it arrives.
  */
 async function verdictOn(file: string) {
   const { connections, findings } = await analyzeCapture(file);
-  const plain = ({ retransmitCauses: _c, goBacks: _g, repeatedResponses: _r, ...counts }: DirectionCounts) =>
-    counts;
+  const plain = (counts: DirectionCounts) => {
+    const { retransmitCauses: _c, goBacks: _g, repeatedResponses: _r, ghostAcks: _a, ...rest } = counts;
+    return rest;
+  };
   return {
     connections: connections.map(({ a, b, transport, pairing, pathMtu, ...rest }) => ({
       ...{ a, b, transport, pairing, pathMtu },
@@ -222,8 +224,9 @@ describe('a bench run between two namespaces', () => {
       const traced = await census(trace);
       expect(traced.summary.droppedByCapture).toBeUndefined();
       expect(captured.counts).toEqual(traced.counts);
-      expect(await verdictOn(recording.file)).toEqual(await verdictOn(trace));
     }
+    // The other end reads what was sent twice in one go at times, and can't tell it from what was shown twice.
+    expect(await verdictOn(recording.file)).toEqual(await verdictOn(traces[0]));
   });
 
   test('with packets lost behind it: as the tracer at its end has it, and no NAK as a cause that was none', async () => {
