@@ -17,6 +17,8 @@ const PLACES = 256;
 const FEW = 64;
 /** Requests back that one which was overtaken is held against. */
 const REQUESTS = 256;
+/** No packet is overtaken for longer than this. */
+const LATEST = 5e6;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
 const LONGEST_LAG = 100e6;
 
@@ -32,6 +34,7 @@ export class Identifications {
   #last = -1;
   #lastKey = -1;
   #newest = -1;
+  #newestTime = 0;
   #packets = 0;
   #useless = 0;
   #backward = 0;
@@ -90,10 +93,12 @@ export class Identifications {
   }
 
   /** One of `IdOrder`, of a request packet with this PSN, unwrapped. */
-  order({ ipId }: RocePacket, psn: number): number {
+  order({ ipId, time }: RocePacket, psn: number): number {
     if (ipId < 0 || !this.#counts) return IdOrder.UNKNOWN;
-    if (this.#newest < 0 || isAfter(ipId, this.#newest)) {
+    // After a silence the host may have used half of all Identifications for others.
+    if (this.#newest < 0 || isAfter(ipId, this.#newest) || time - this.#newestTime > LATEST) {
       this.#newest = ipId;
+      this.#newestTime = time;
       return IdOrder.NEWER;
     }
     this.#backward++;

@@ -80,6 +80,8 @@ export class Recovery {
   #nakTime = 0;
   /** Packets have come late. */
   #reordered = false;
+  /** The shortest time from a packet to its answer. */
+  #leastLatency = Number.POSITIVE_INFINITY;
   /** When a READ or atomic was last answered. */
   #answerTime = Number.NEGATIVE_INFINITY;
   /** When one came again: the sender had missed it, or the one after it. */
@@ -92,8 +94,9 @@ export class Recovery {
   #event: GoBack | undefined;
   /** The one before, once something new was sent. */
   #ended: GoBack | undefined;
-  /** A response was missing, and nothing was sent since. */
+  /** A response was missing, a sequence NAK came, and nothing was sent since. */
   #missedSinceSend = false;
+  #nakedSinceSend = false;
   /** What a probe interrupted. */
   #interrupted: GoBack | undefined;
   #lastProbe = Number.NEGATIVE_INFINITY;
@@ -107,6 +110,8 @@ export class Recovery {
     this.#nakPsn = psn;
     this.#nakNext = psn;
     this.#nakTime = time;
+    // Behind a READ or atomic without answer it is an implied NAK, and after one it says nothing new.
+    if (!this.#missedSinceSend && psn === this.#unacked) this.#nakedSinceSend = true;
   }
 
   /** False if it says what is known: nothing was sent again since. */
@@ -145,7 +150,7 @@ export class Recovery {
       this.#ended = this.#event;
       this.#event = undefined;
     }
-    this.#missedSinceSend = false;
+    this.#missedSinceSend = this.#nakedSinceSend = false;
     // Overtaken by answers: there was nothing to go back to.
     const unacked = this.#unacked;
     if (this.#nakPsn < unacked) this.#nakPsn = -1;
@@ -171,6 +176,11 @@ export class Recovery {
       (this.#missingPsn >= 0 && psn >= this.#missingPsn) ||
       this.#continues(psn, lastSent)
     );
+  }
+
+  /** A packet was answered after this time. */
+  acknowledged(latency: number): void {
+    if (latency < this.#leastLatency) this.#leastLatency = latency;
   }
 
   /** A response to a READ or atomic came; again, if the capture has shown it before. */
@@ -214,7 +224,7 @@ export class Recovery {
     // Its begin was not seen; or it is late itself.
     const isLate = idOrder === IdOrder.UNKNOWN && migReq && this.#nakPsn >= 0 && psn > this.#nakNext;
     const cause = isLate ? 'unknown' : this.#newCause(sent);
-    this.#missedSinceSend = false;
+    this.#missedSinceSend = this.#nakedSinceSend = false;
     const before = this.#event;
     const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
     if (cause !== 'adaptive') this.#interrupted = undefined;
@@ -268,7 +278,17 @@ export class Recovery {
     if (event.probed && this.timerStart > event.time) return true;
     const isNewNak = this.#nakPsn >= 0 && this.#nakTime >= event.time && psn >= this.#nakPsn;
     if (isNewNak && psn > this.#nakPsn) return true;
-    return this.#reaction >= MICROSECOND && (isNewNak || this.#answerTime > event.time);
+    return this.#isAway(this.#reaction) && (isNewNak || this.#answerTime > event.time);
+  }
+
+  /** The tap is not at the sender, which would react much sooner than it gets answers. */
+  #isAway(reaction: number): boolean {
+    return reaction >= MICROSECOND && 4 * reaction >= this.#leastLatency;
+  }
+
+  /** Away from the sender, as far as is known without a NAK: where answers leave as soon as requests come. */
+  #isFar(): boolean {
+    return Number.isFinite(this.#reaction) ? this.#isAway(this.#reaction) : this.#leastLatency < MICROSECOND;
   }
 
   #isAmbiguous(psn: number, lastSent: number, idOrder: number): boolean {
@@ -302,7 +322,7 @@ export class Recovery {
       const reaction = time - (isNak ? this.#nakTime : this.#missingTime);
       const isDoubtful =
         isMissing || this.#missedSinceSend || this.#mayBeImplied(afterAsking, unseen, reaction);
-      if (isNak && isDoubtful) return 'unknown';
+      if (isNak ? isDoubtful : this.#nakedSinceSend) return 'unknown';
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       const mayBeLate = (unseen || this.#reordered) && idOrder === IdOrder.UNKNOWN;
       if (isNak && !mayBeLate && reaction < this.#reaction) this.#reaction = reaction;
@@ -319,7 +339,7 @@ export class Recovery {
   #mayBeImplied(afterAsking: boolean, unseen: boolean, reaction: number): boolean {
     if (afterAsking && unseen) return true;
     const answered = afterAsking ? this.#answerTime : this.#answerAgainTime;
-    return reaction >= MICROSECOND && this.#nakTime - answered <= 2 * reaction;
+    return this.#isAway(reaction) && this.#nakTime - answered <= 2 * reaction;
   }
 
   /** Whether the retry timer can't have been the cause. */
@@ -354,6 +374,7 @@ export class Recovery {
     const earlier = time - this.#earlierStart;
     const onGrid = isOnTimerGrid(running);
     if (onGrid && isAdaptive(running)) return 'unknown';
+    if (this.#isFar() && isNearBoth(running)) return 'unknown';
     // If what was sent again since was the timer's doing, it has begun anew.
     if (this.#unknownAt === this.timerStart && isNominal(earlier)) return 'unknown';
     if (onGrid && running >= 0.9 * ackTimeout) return 'timeout';
@@ -383,6 +404,14 @@ function isOnTimerGrid(nanoseconds: number, slack = 0): boolean {
 /** Whole milliseconds that are powers of two, from 2 on: ConnectX's and node-roce's own intervals. */
 function isAdaptive(nanoseconds: number, slack = 0): boolean {
   return nanoseconds > 1.9 * MILLISECOND && isPowerOfTwoTimes(nanoseconds, MILLISECOND, slack);
+}
+
+/** Either, if packets and answers waited in queues. */
+function isNearBoth(nanoseconds: number): boolean {
+  const [least, slack] = [nanoseconds - LONGEST_WAIT / 2, LONGEST_WAIT];
+  const isNear = (is: typeof isAdaptive) =>
+    is(nanoseconds, slack / 2) || is(least, slack) || is(least + slack);
+  return isNear(isOnTimerGrid) && isNear(isAdaptive);
 }
 
 const isNominal = (nanoseconds: number, slack = 0): boolean =>

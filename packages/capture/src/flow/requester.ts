@@ -360,6 +360,7 @@ export class Requester extends SentRequests {
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
+      this.recovery.acknowledged(latency);
       if (this.isAsking(slot)) this.readRoundTrip.add(latency);
       else if (opcodeInfo(out.opcodes[slot])!.last) this.ackLatency.add(latency);
     }
