@@ -22,11 +22,13 @@ const LATEST = 5e6;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
 const LONGEST_LAG = 100e6;
 
-const SEEN_WORDS = 4;
+/** Two packets, three words each, and which place it is. */
+const SEEN_WORDS = 8;
+const SPOT = 6;
 const NOTHING = new Float64Array(0);
 
 export class Identifications {
-  /** Places by PSN, requests beside responses: Identification plus 1 (0: free), PSN with opcode, time, which place. */
+  /** Places by PSN, requests beside responses, for two packets: Identification plus 1 (0: free), PSN with opcode, time. */
   #seen = NOTHING;
   /** A ring of the last requests: Identification, and past their PSNs. */
   #sent = NOTHING;
@@ -53,16 +55,19 @@ export class Identifications {
     const spot = (psn << 1) | (info.isRequest ? 1 : 0);
     const place = (spot * SEEN_WORDS) & (seen.length - 1);
     const key = ((psn << 8) | opcode) >>> 0;
-    const same = seen[place] === ipId + 1 && seen[place + 1] === key && time - seen[place + 2]! < LONGEST_LAG;
-    if (same && this.#counts) return true;
+    const isSame = (at: number) =>
+      seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2]! < LONGEST_LAG;
+    if ((isSame(place) || isSame(place + 3)) && this.#counts) return true;
     this.#packets++;
     if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;
     this.#last = ipId;
     this.#lastKey = key;
+    // The one before stays: what was sent again does not hide a copy of what was sent first.
+    seen.copyWithin(place + 3, place, place + 3);
     seen[place] = ipId + 1;
     seen[place + 1] = key;
     seen[place + 2] = time;
-    seen[place + 3] = spot;
+    seen[place + SPOT] = spot;
     return false;
   }
 
@@ -73,7 +78,7 @@ export class Identifications {
     const seen = new Float64Array(Math.max(32 * SEEN_WORDS, 2 * old.length));
     for (let at = 0; at < old.length; at += SEEN_WORDS) {
       if (old[at] === 0) continue;
-      seen.set(old.subarray(at, at + SEEN_WORDS), (old[at + 3]! * SEEN_WORDS) & (seen.length - 1));
+      seen.set(old.subarray(at, at + SEEN_WORDS), (old[at + SPOT]! * SEEN_WORDS) & (seen.length - 1));
     }
     this.#seen = seen;
   }
