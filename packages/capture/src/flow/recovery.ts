@@ -94,6 +94,8 @@ export class Recovery {
   #event: GoBack | undefined;
   /** The one before, once something new was sent. */
   #ended: GoBack | undefined;
+  /** The one before the one under way. */
+  #previous: GoBack | undefined;
   /** A response was missing, a sequence NAK came, and nothing was sent since. */
   #missedSinceSend = false;
   #nakedSinceSend = false;
@@ -217,7 +219,8 @@ export class Recovery {
       if (time - continued.last > continued.patience) continued.cause = 'unknown';
       continued.patience = Number.POSITIVE_INFINITY;
       continued.last = time;
-      return { cause: this.#isDoubtful(continued, psn) ? 'unknown' : continued.cause, begins: false };
+      const isDoubtful = this.#isDoubtful(continued, psn) || this.#mayBeOfPrevious(sent);
+      return { cause: isDoubtful ? 'unknown' : continued.cause, begins: false };
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) return { cause: 'unknown', begins: false };
@@ -232,6 +235,7 @@ export class Recovery {
     // Without an Identification it may be late itself; what follows at once is not, if it was seen before.
     const mayBeLate = cause === 'sequence-nak' && idOrder === IdOrder.UNKNOWN && (unseen || this.#reordered);
     const patience = mayBeLate ? (time - this.#nakTime) / 4 : Number.POSITIVE_INFINITY;
+    this.#previous = before ?? this.#ended;
     this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed, patience };
     if (cause !== 'adaptive') {
       this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
@@ -278,7 +282,23 @@ export class Recovery {
     if (event.probed && this.timerStart > event.time) return true;
     const isNewNak = this.#nakPsn >= 0 && this.#nakTime >= event.time && psn >= this.#nakPsn;
     if (isNewNak && psn > this.#nakPsn) return true;
-    return this.#isAway(this.#reaction) && (isNewNak || this.#answerTime > event.time);
+    return this.#isAway(this.#reaction) && (isNewNak || this.#isAnsweredSince(event));
+  }
+
+  /** What followed a READ's answer may have been asked for by that: an implied NAK is none to one that began with it. */
+  #isAnsweredSince({ cause, time }: GoBack): boolean {
+    return this.#answerTime > time || (this.#answerTime === time && cause !== 'implied-nak');
+  }
+
+  /** It was due in the going back before this one and was not seen there: away from the sender it may just be late. */
+  #mayBeOfPrevious({ psn, lastSent, idOrder }: SentAgain): boolean {
+    const previous = this.#previous;
+    return (
+      idOrder === IdOrder.UNKNOWN &&
+      previous !== undefined &&
+      isPartOf(previous, psn, lastSent) &&
+      this.#isAway(this.#reaction)
+    );
   }
 
   /** The tap is not at the sender, which would react much sooner than it gets answers. */
@@ -323,6 +343,7 @@ export class Recovery {
       const isDoubtful =
         isMissing || this.#missedSinceSend || this.#mayBeImplied(afterAsking, unseen, reaction);
       if (isNak ? isDoubtful : this.#nakedSinceSend) return 'unknown';
+      if (this.#comesTooSoon(reaction)) return 'unknown';
       if (!this.#noTimerYet(time, reaction, migReq)) return 'unknown';
       const mayBeLate = (unseen || this.#reordered) && idOrder === IdOrder.UNKNOWN;
       if (isNak && !mayBeLate && reaction < this.#reaction) this.#reaction = reaction;
@@ -340,6 +361,11 @@ export class Recovery {
     if (afterAsking && unseen) return true;
     const answered = afterAsking ? this.#answerTime : this.#answerAgainTime;
     return this.#isAway(reaction) && this.#nakTime - answered <= 2 * reaction;
+  }
+
+  /** From the tap to one end and back, and to the other and back, takes time: it was on its way before. */
+  #comesTooSoon(reaction: number): boolean {
+    return reaction + this.#leastLatency < MICROSECOND;
   }
 
   /** Whether the retry timer can't have been the cause. */

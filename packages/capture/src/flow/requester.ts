@@ -360,7 +360,8 @@ export class Requester extends SentRequests {
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
-      this.recovery.acknowledged(latency);
+      // Of one that went again it is not known which was answered.
+      if (out.sends[slot] === 1) this.recovery.acknowledged(latency);
       if (this.isAsking(slot)) this.readRoundTrip.add(latency);
       else if (opcodeInfo(out.opcodes[slot])!.last) this.ackLatency.add(latency);
     }
