@@ -306,11 +306,6 @@ export class Recovery {
     return reaction >= MICROSECOND && 4 * reaction >= this.#leastLatency;
   }
 
-  /** Away from the sender, as far as is known without a NAK: where answers leave as soon as requests come. */
-  #isFar(): boolean {
-    return Number.isFinite(this.#reaction) ? this.#isAway(this.#reaction) : this.#leastLatency < MICROSECOND;
-  }
-
   #isAmbiguous(psn: number, lastSent: number, idOrder: number): boolean {
     const event = this.#event ?? this.#ended;
     return (
@@ -400,7 +395,7 @@ export class Recovery {
     const earlier = time - this.#earlierStart;
     const onGrid = isOnTimerGrid(running);
     if (onGrid && isAdaptive(running)) return 'unknown';
-    if (this.#isFar() && isNearBoth(running)) return 'unknown';
+    if (this.#isAway(this.#reaction) && isNearBoth(running)) return 'unknown';
     // If what was sent again since was the timer's doing, it has begun anew.
     if (this.#unknownAt === this.timerStart && isNominal(earlier)) return 'unknown';
     if (onGrid && running >= 0.9 * ackTimeout) return 'timeout';
@@ -434,9 +429,7 @@ function isAdaptive(nanoseconds: number, slack = 0): boolean {
 
 /** Either, if packets and answers waited in queues. */
 function isNearBoth(nanoseconds: number): boolean {
-  const [least, slack] = [nanoseconds - LONGEST_WAIT / 2, LONGEST_WAIT];
-  const isNear = (is: typeof isAdaptive) =>
-    is(nanoseconds, slack / 2) || is(least, slack) || is(least + slack);
+  const isNear = (is: typeof isAdaptive) => is(nanoseconds + LONGEST_WAIT / 2, LONGEST_WAIT);
   return isNear(isOnTimerGrid) && isNear(isAdaptive);
 }
 
