@@ -140,7 +140,7 @@ export function writeRequest(core: Core, qp: QueuePair, batch: TxBatch, out: num
     bits,
     DEFAULT_PKEY,
     destQpn,
-    ackReq ? BTH_ACK_REQ + qp.cursorPsn : qp.cursorPsn,
+    ackReq ? BTH_ACK_REQ | qp.cursorPsn : qp.cursorPsn,
   );
   if (ackReq) {
     qp.sinceAckReq = 0;
@@ -182,7 +182,7 @@ function writeRead(core: Core, qp: QueuePair, batch: TxBatch, w: number): number
     BthFlags.MIG_REQ,
     DEFAULT_PKEY,
     qp.destQpn,
-    BTH_ACK_REQ + qp.cursorPsn,
+    BTH_ACK_REQ | qp.cursorPsn,
   );
   core.readBudget -= packets * qp.readCharge;
   qp.readPackets += packets;
@@ -217,7 +217,7 @@ function writeAtomic(qp: QueuePair, batch: TxBatch, w: number, opcode: number): 
     BthFlags.MIG_REQ,
     DEFAULT_PKEY,
     qp.destQpn,
-    BTH_ACK_REQ + qp.cursorPsn,
+    BTH_ACK_REQ | qp.cursorPsn,
   );
   noteResponse(qp, qp.cursorPsn);
   finishSlot(qp, batch, BTH_BYTES + ATOMIC_ETH_BYTES, batch.fragmentCount, 0, 0);
