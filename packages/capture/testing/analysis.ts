@@ -1,14 +1,8 @@
 /** Values of an analysis for tests of what is drawn from them: whole, and plain unless told otherwise. */
 import { Opcode, opcodeInfo } from '@node-roce/wire';
-import type {
-  Analysis,
-  Connection,
-  DirectionCounts,
-  Finding,
-  LadderPacket,
-  Message,
-  MessageCounts,
-} from '../src/flow/analysis.ts';
+import type { Analysis, Connection, Finding, LadderPacket, Message } from '../src/flow/analysis.ts';
+import { newCounts } from '../src/flow/half.ts';
+import { newMessageCounts } from '../src/flow/messages.ts';
 
 /** A SEND from `a`; the name follows the opcode. */
 export function ladderPacket(given: Partial<LadderPacket> = {}): LadderPacket {
@@ -68,39 +62,6 @@ export function message(given: Partial<Message> = {}): Message {
   };
 }
 
-const noPackets = (): DirectionCounts => ({
-  packets: 0,
-  bytes: 0,
-  requests: 0,
-  responses: 0,
-  acks: 0,
-  naks: {},
-  rnrNaks: 0,
-  retransmitted: 0,
-  retransmittedBytes: 0,
-  retransmitCauses: { timeout: 0, 'sequence-nak': 0, 'implied-nak': 0, rnr: 0, adaptive: 0, unknown: 0 },
-  goBacks: 0,
-  repeatedResponses: 0,
-  repeatedFrames: 0,
-  gaps: 0,
-  missedByCapture: 0,
-  ghostAcks: 0,
-  icrcBad: 0,
-  icrcUnchecked: 0,
-  ecnCapable: 0,
-  ecnMarked: 0,
-  cnps: 0,
-});
-
-const noMessages = (): MessageCounts => ({
-  total: 0,
-  completed: 0,
-  failed: 0,
-  incomplete: 0,
-  bytes: 0,
-  byOperation: {},
-});
-
 export function connection(given: Partial<Connection> = {}): Connection {
   return {
     id: 1,
@@ -114,10 +75,10 @@ export function connection(given: Partial<Connection> = {}): Connection {
     end: 1e9,
     firstFrame: 1,
     lastFrame: 2,
-    aToB: noPackets(),
-    bToA: noPackets(),
-    messagesFromA: noMessages(),
-    messagesFromB: noMessages(),
+    aToB: newCounts(),
+    bToA: newCounts(),
+    messagesFromA: newMessageCounts(),
+    messagesFromB: newMessageCounts(),
     ackLatency: undefined,
     readRoundTrip: undefined,
     cnpDelay: undefined,

@@ -11,6 +11,7 @@ import type {
   Message,
   PlotPoint,
 } from '../flow/analysis.ts';
+import { PLOT_KINDS } from '../flow/series.ts';
 
 /** Points as columns of differences: a fifth of the bytes that a list of objects takes. */
 export interface PlotColumns {
@@ -54,16 +55,6 @@ export const DEFAULT_LIMITS: ReportLimits = {
   packets: 20_000,
 };
 
-const PLOT_KINDS: readonly PlotPoint['kind'][] = [
-  'request',
-  'retransmission',
-  'response',
-  'ack',
-  'nak',
-  'rnr',
-  'cnp',
-  'marked',
-];
 const PLAIN_POINTS: ReadonlySet<PlotPoint['kind']> = new Set(['request', 'response', 'ack']);
 
 export function toReportData(analysis: Analysis, generator: string, limits: ReportLimits): ReportData {
