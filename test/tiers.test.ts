@@ -1,0 +1,110 @@
+/** The runner of `.ci/run` and `npm run test:long`: counts, budgets, the table of results. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { format, missing, parse } from './tiers/results.mjs';
+// @ts-expect-error: plain JavaScript
+import { readLine, runStep } from './tiers/step.mjs';
+// @ts-expect-error: plain JavaScript
+import { CI, LONG } from './tiers/steps.mjs';
+
+interface Step {
+  name: string;
+  command: string;
+  minutes: number;
+  env?: unknown;
+  required?: string;
+}
+
+describe('a step', () => {
+  const lines: string[] = [];
+  const run = (command: string, minutes: number, env = {}) =>
+    runStep(
+      { command, minutes, env },
+      { cwd: import.meta.dirname, commit: 'abc', write: (line: string) => lines.push(line) },
+    );
+
+  test('adds up the counts of vitest, colored or not, and keeps the last result', async () => {
+    const output = [
+      '      Tests  2 failed | 11 passed | 3 skipped (16)',
+      '\\e[2m      Tests \\e[22m \\e[1m\\e[32m13 passed\\e[39m\\e[22m\\e[90m (13)\\e[39m',
+      ' Test Files  1 passed (1)',
+      'result: score 80',
+      'result: score 85',
+    ];
+    const outcome = await run(output.map((line) => `printf '${line}\\n';`).join(' '), 1);
+    expect(outcome).toMatchObject({ verdict: 'passed', passed: 24, failed: 2, result: 'score 85' });
+    expect(lines).toContain(' Test Files  1 passed (1)');
+  });
+
+  test.each([
+    ['exit 3', 'FAILED: exit code 3'],
+    ['kill -9 $$', 'FAILED: exit code none'],
+  ])('fails when its command fails: %s', async (command, verdict) => {
+    expect(await run(command, 1)).toMatchObject({ verdict });
+  });
+
+  test('fails when its budget is used up, and ends all that it started', async () => {
+    const marker = `${process.pid}.${Date.now() % 100_000}`;
+    const outcome = await run(`sleep 60${marker} & sleep 61${marker}`, 0.01);
+    expect(outcome.verdict).toBe('FAILED: over its budget of 0.01 min');
+    expect(outcome.seconds).toBeLessThan(20);
+    await sleep(100);
+    const found = await run(`grep -aqsE 'sleep.6[01]${marker}' /proc/[0-9]*/cmdline`, 1);
+    expect(found.verdict).toMatch(/^FAILED: exit code [12]$/);
+  });
+
+  test('sees its environment, which may depend on the commit', async () => {
+    const outcome = await runStep(
+      { command: 'echo "result: $SEED"', minutes: 1, env: (commit: string) => ({ SEED: `${commit}!` }) },
+      { cwd: '.', commit: 'abc', write: () => {} },
+    );
+    expect(outcome.result).toBe('abc!');
+  });
+
+  test('a line that is no summary counts nothing', () => {
+    for (const line of ['Tests are good', ' Test Files  2 passed (2)', 'interop: 13 passed, 0 failed']) {
+      expect(readLine(line)).toEqual({});
+    }
+  });
+});
+
+describe('the table of results', () => {
+  const row = { step: 'a', verdict: 'passed', tests: '1 passed, 0 failed', minutes: '1.0', result: '' };
+  const where = { date: '2026-01-01', commit: 'abc', machine: 'm' };
+
+  test('is read as it was written', () => {
+    const rows = [
+      { ...row, ...where },
+      { ...row, step: 'b', verdict: 'FAILED: exit code 1', ...where },
+    ];
+    expect(parse(format(rows))).toEqual(rows);
+    expect(parse(format([]))).toEqual([]);
+  });
+
+  test('lacks the required steps that are absent or failed', () => {
+    const steps = [
+      { name: 'a', required: 'issue 1' },
+      { name: 'b', required: 'issue 2' },
+      { name: 'c', required: 'issue 3' },
+      { name: 'd' },
+    ];
+    const rows = [row, { ...row, step: 'b', verdict: 'FAILED: exit code 1' }];
+    expect(missing(steps, rows).map(({ name }: Step) => name)).toEqual(['b', 'c']);
+  });
+});
+
+test.each([
+  ['CI', CI],
+  ['LONG', LONG],
+])('%s: each step has a name of its own, a command and a budget', (_name, steps: Step[]) => {
+  expect(new Set(steps.map(({ name }) => name)).size).toBe(steps.length);
+  for (const { name, command, minutes } of steps) {
+    expect([name, command].every((text) => text.length > 0 && !text.includes('|'))).toBe(true);
+    expect(minutes).toBeGreaterThan(0);
+  }
+});
+
+test('the budgets of CI add up to an hour at most', () => {
+  expect(CI.reduce((sum: number, { minutes }: Step) => sum + minutes, 0)).toBeLessThanOrEqual(60);
+});

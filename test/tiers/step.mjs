@@ -1,0 +1,82 @@
+/** Runs one step: a command within a budget of time, its output shown and its tests counted. */
+import { spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+
+/** ms between asking the processes of a step to end and ending them. */
+const GRACE = 20_000;
+
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what a terminal's colors are made of.
+const COLORS = /\u001b\[[0-9;]*m/g;
+/** vitest's summary: "Tests  2 failed | 11 passed (13)". */
+const SUMMARY = /^ *Tests {2}(.*\(\d+\))$/;
+
+/**
+ * What a line of output adds to a step's counts and result.
+ * @returns {{ passed?: number, failed?: number, skipped?: number, result?: string }}
+ */
+export function readLine(line) {
+  const text = line.replace(COLORS, '');
+  const result = /^result: (.+)$/.exec(text)?.[1];
+  if (result !== undefined) return { result };
+  const counts = SUMMARY.exec(text)?.[1] ?? '';
+  return Object.fromEntries(
+    [...counts.matchAll(/(\d+) (passed|failed|skipped)/g)].map(([, count, what]) => [what, Number(count)]),
+  );
+}
+
+/**
+ * Runs a step of steps.mjs.
+ *
+ * @param {{ command: string, minutes: number, env?: object | ((commit: string) => object) }} step
+ * @param {{ cwd: string, commit: string, write?: (line: string) => void }} options
+ * @returns {Promise<{ verdict: string, seconds: number, passed: number, failed: number, result?: string }>} `verdict` is
+ *   "passed", or says why the step failed.
+ */
+export async function runStep({ command, minutes, env = {} }, { cwd, commit, write = console.log }) {
+  const started = performance.now();
+  const more = typeof env === 'function' ? env(commit) : env;
+  // A process group of its own: what the command started ends with it.
+  const child = spawn('bash', ['-c', command], {
+    cwd,
+    detached: true,
+    env: { ...process.env, ...more },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const signalGroup = (signal) => {
+    try {
+      process.kill(-child.pid, signal);
+    } catch {
+      // All of it has ended.
+    }
+  };
+  let late = false;
+  const budget = setTimeout(() => {
+    late = true;
+    signalGroup('SIGTERM');
+    setTimeout(() => signalGroup('SIGKILL'), GRACE).unref();
+  }, minutes * 60_000);
+  const interrupt = () => {
+    signalGroup('SIGTERM');
+    setTimeout(() => process.exit(130), 1000);
+  };
+  process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
+
+  const total = { passed: 0, failed: 0, result: undefined };
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => {
+      const { passed = 0, failed = 0, result } = readLine(line);
+      total.passed += passed;
+      total.failed += failed;
+      total.result = result ?? total.result;
+      write(line);
+    });
+  }
+  const code = await new Promise((resolve) => child.on('close', resolve));
+  clearTimeout(budget);
+  process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
+  const seconds = (performance.now() - started) / 1000;
+  let verdict = 'passed';
+  if (late) verdict = `FAILED: over its budget of ${minutes} min`;
+  else if (code !== 0) verdict = `FAILED: exit code ${code ?? 'none'}`;
+  return { verdict, seconds, ...total };
+}

@@ -1,0 +1,61 @@
+/**
+ * What `.ci/run` and `npm run test:long` run (docs/testing.md). Add a row to add a step.
+ *
+ * name     Unique; `npm run test:long -- NAME` runs the step alone.
+ * command  For bash, from the root of the repository. Its output is shown; vitest's counts in it are added up, and its last
+ *          line `result: TEXT` goes into the table of results.
+ * minutes  The budget on two cores. The step is ended and fails when it is used up.
+ * env      Environment variables besides those of the run. A function gets the hash of the commit.
+ * required Of LONG: what asks for the step ("issue 10, 3"). CI fails while docs/test-long.md has no passed row of that name.
+ *
+ * A CI step changes no tracked file. The minutes of CI add up to 60 at most; 45 is the aim.
+ */
+
+/** Steps of `.ci/run`, in this order. */
+export const CI = [
+  { name: 'test', minutes: 8, command: 'npm test' },
+  {
+    name: 'seeds',
+    minutes: 8,
+    command: 'npx vitest run test/sim-random test/sim-mixed test/sim-differential test/sim-hostile',
+    env: { ROCE_SIM_SEEDS: 200 },
+  },
+  { name: 'interop', minutes: 25, command: 'npm run test:interop' },
+  { name: 'long results', minutes: 1, command: 'node test/tiers/results.mjs' },
+];
+
+/** Steps of `npm run test:long`, in this order. */
+export const LONG = [
+  { name: 'test', minutes: 15, command: 'npm test' },
+  {
+    name: 'sim-random',
+    minutes: 240,
+    command: 'npx vitest run test/sim-random',
+    env: { ROCE_SIM_SEEDS: 2000, ROCE_SIM_COUNT: 1000 },
+  },
+  {
+    name: 'sim-mixed',
+    minutes: 120,
+    command: 'npx vitest run test/sim-mixed',
+    env: { ROCE_SIM_SEEDS: 2000 },
+  },
+  {
+    name: 'sim-differential',
+    minutes: 60,
+    command: 'npx vitest run test/sim-differential test/sim-hostile',
+    env: { ROCE_SIM_SEEDS: 6000 },
+  },
+  {
+    name: 'hostile',
+    minutes: 60,
+    command: 'npx vitest run test/hostile',
+    env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000 },
+  },
+  {
+    name: 'capture-sim',
+    minutes: 120,
+    command: 'npx vitest run test/capture-sim.test.ts',
+    env: { ROCE_CAPTURE_SEEDS: 700 },
+  },
+  { name: 'interop debian12', minutes: 60, command: 'npm run test:interop' },
+];
