@@ -1,5 +1,5 @@
 /** Posting: chains of work requests, and what of them verbs-api takes. */
-import { invalid, RoceError, WrOpcode, type WrOpcodeName } from '@node-roce/transport';
+import { invalid, RoceError, WR_OPCODES } from '@node-roce/transport';
 import type { RecvWr, SendWr, SgElement } from '@node-roce/verbs-api';
 import {
   IBV_SEND_FENCE,
@@ -8,19 +8,11 @@ import {
   IBV_SEND_SIGNALED,
   IBV_SEND_SOLICITED,
   IBV_WR_BIND_MW,
-  IBV_WR_LOCAL_INV,
-  IBV_WR_RDMA_WRITE_WITH_IMM,
-  IBV_WR_SEND_WITH_IMM,
-  IBV_WR_SEND_WITH_INV,
 } from './constants.ts';
 import { failed } from './errno.ts';
 import { addressOf, bytesOf, rangeOf } from './memory.ts';
 import type { ibv_pd, ibv_qp, ibv_srq } from './objects.ts';
 import type { ibv_recv_wr, ibv_send_wr, ibv_sge } from './structs.ts';
-
-const OPCODE_NAMES = new Map<number, WrOpcodeName>(
-  Object.entries(WrOpcode).map(([name, code]) => [code, name as WrOpcodeName]),
-);
 
 /**
  * ibv_post_send(3): the chain of `wr`, in order. 0, or an errno (EINVAL: state or request; ENOMEM: the queue is full;
@@ -61,40 +53,31 @@ function postChain<T extends { next?: T | null }>(
 }
 
 function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
-  const opcode = OPCODE_NAMES.get(wr.opcode);
+  const row = WR_OPCODES[wr.opcode];
   const { send_flags = 0 } = wr;
-  if (!opcode || (send_flags & IBV_SEND_IP_CSUM) !== 0) {
+  if (!row || (send_flags & IBV_SEND_IP_CSUM) !== 0) {
     throw new RoceError(
       'ERR_ROCE_NOT_SUPPORTED',
-      opcode ? 'send_flags: IBV_SEND_IP_CSUM' : `opcode: ${wr.opcode}`,
-      { errno: 'EOPNOTSUPP', attribute: opcode ? 'send_flags' : 'opcode' },
+      row ? 'send_flags: IBV_SEND_IP_CSUM' : `opcode: ${wr.opcode}`,
+      { errno: 'EOPNOTSUPP', attribute: row ? 'send_flags' : 'opcode' },
     );
   }
   const inline = (send_flags & IBV_SEND_INLINE) !== 0;
   const out: SendWr = {
     wrId: wr.wr_id ?? 0,
-    opcode,
+    opcode: row.name,
     sgList: elements(wr).map((sge) => (inline ? inlineBytes(pd, sge) : element(pd, sge))),
     signaled: (send_flags & IBV_SEND_SIGNALED) !== 0,
     fence: (send_flags & IBV_SEND_FENCE) !== 0,
     solicited: (send_flags & IBV_SEND_SOLICITED) !== 0,
     inline,
   };
-  switch (wr.opcode) {
-    case IBV_WR_SEND_WITH_IMM:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-      out.immData = wr.imm_data ?? 0;
-      break;
-    case IBV_WR_SEND_WITH_INV:
-    case IBV_WR_LOCAL_INV:
-      out.invalidateRkey = wr.invalidate_rkey ?? 0;
-      break;
-    case IBV_WR_BIND_MW: {
-      const { bind_mw } = wr;
-      if (!bind_mw) throw invalid('bind_mw', 'IBV_WR_BIND_MW needs it', '{ mw, rkey, bind_info }');
-      out.bind = { mw: bind_mw.mw.verbs, rkey: bind_mw.rkey, ...rangeOf(bind_mw.bind_info) };
-      break;
-    }
+  if (row.immediate) out.immData = wr.imm_data ?? 0;
+  else if (row.invalidate) out.invalidateRkey = wr.invalidate_rkey ?? 0;
+  else if (wr.opcode === IBV_WR_BIND_MW) {
+    const { bind_mw } = wr;
+    if (!bind_mw) throw invalid('bind_mw', 'IBV_WR_BIND_MW needs it', '{ mw, rkey, bind_info }');
+    out.bind = { mw: bind_mw.mw.verbs, rkey: bind_mw.rkey, ...rangeOf(bind_mw.bind_info) };
   }
   const { rdma, atomic, ud } = wr.wr ?? {};
   if (rdma) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };

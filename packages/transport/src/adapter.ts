@@ -34,7 +34,7 @@ import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { QueueTable } from './queue-table.ts';
 import { failHead, requesterTimers } from './recovery.ts';
 import { transmitReplies } from './replies.ts';
-import { transmitProbe, transmitRequests } from './requester.ts';
+import { checkRequester, transmitProbe, transmitRequests } from './requester.ts';
 import { createRing, DOORBELL_RECV, Ring, type RingShape } from './rings.ts';
 import { confirmSent } from './unreliable.ts';
 
@@ -53,6 +53,8 @@ export interface AdapterOptions extends Host {
   receiveBuffer?: number;
   /** Whether ACKs carry the count of posted receives; otherwise 31, no limit. */
   credits?: boolean;
+  /** Throws `RoceBug` where an invariant of the engine is broken; otherwise that is counted and fails the queue pair. */
+  throwBugs?: boolean;
 }
 
 /** Requests, and replies, that one queue pair may add in one turn. */
@@ -81,6 +83,7 @@ export class Adapter {
       options.copy ?? copyBatch,
       receiveBudget,
       options.credits ?? false,
+      options.throwBugs ?? false,
     );
     this.#queues = new QueueTable(this.#core, { ...options, receiveBudget });
     this.#admission = new Admission(this.#core, this.#queues);
@@ -184,6 +187,14 @@ export class Adapter {
       qp.failedIndex = slots[w + Tx.ENTRY] | 0;
       qp.failedStatus = status;
     }
+  }
+
+  /**
+   * Checks what each owner of state promises, for every queue pair: for tests and the simulator, after each
+   * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
+   */
+  checkInvariants(): void {
+    for (const qp of this.#queues.queuePairs()) checkRequester(this.#core, qp);
   }
 
   #answerDoorbells(): void {

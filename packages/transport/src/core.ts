@@ -5,20 +5,15 @@
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import {
-  type QpState,
-  QpStateCode,
-  type RetransmitCause,
-  WcOpcode,
-  WcStatus,
-  WrOpcode,
-} from './constants.ts';
+import { type QpState, QpStateCode, type RetransmitCause, WcOpcode, WcStatus } from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
 import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
+import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
 import { Inbound, type QueuePair } from './qp.ts';
 import { RecvWqe, SendWqe } from './rings.ts';
+import { WR_OPCODES } from './wr-opcodes.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
 export type AsyncEvent =
@@ -38,19 +33,6 @@ export interface Host {
   /** A request packet is sent again: called as it is added to the batch, and looked for only then. */
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
 }
-
-const WC_OPCODE_OF: Record<number, number> = {
-  [WrOpcode.SEND]: WcOpcode.SEND,
-  [WrOpcode.SEND_WITH_IMM]: WcOpcode.SEND,
-  [WrOpcode.SEND_WITH_INV]: WcOpcode.SEND,
-  [WrOpcode.RDMA_WRITE]: WcOpcode.RDMA_WRITE,
-  [WrOpcode.RDMA_WRITE_WITH_IMM]: WcOpcode.RDMA_WRITE,
-  [WrOpcode.RDMA_READ]: WcOpcode.RDMA_READ,
-  [WrOpcode.ATOMIC_CMP_AND_SWP]: WcOpcode.COMP_SWAP,
-  [WrOpcode.ATOMIC_FETCH_AND_ADD]: WcOpcode.FETCH_ADD,
-  [WrOpcode.LOCAL_INV]: WcOpcode.LOCAL_INV,
-  [WrOpcode.BIND_MW]: WcOpcode.BIND_MW,
-};
 
 const COPY_CAPACITY = 4096;
 const TWO_32 = 0x1_0000_0000;
@@ -80,6 +62,7 @@ export class Core {
   readBudget: number;
   /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   readonly credits: boolean;
+  readonly #throwBugs: boolean;
 
   constructor(
     host: Host & { peers: PeerTable; gids: readonly GidEntry[] },
@@ -89,6 +72,7 @@ export class Core {
     copy: CopyBatch,
     readBudget: number,
     credits: boolean,
+    throwBugs: boolean,
   ) {
     this.#host = host;
     this.regions = regions;
@@ -99,6 +83,7 @@ export class Core {
     this.#copy = copy;
     this.readBudget = readBudget;
     this.credits = credits;
+    this.#throwBugs = throwBugs;
   }
 
   /** Payload of the packet in hand goes to `offset` of a region, before anybody can look. */
@@ -161,6 +146,23 @@ export class Core {
     this.#host.onRetransmit?.(qp.qpn, psn, qp.retransmitCause);
   }
 
+  /**
+   * Reports a state that no input can lead to. Throws `RoceBug` where the adapter was made so (tests, the
+   * simulator); in production it counts the bug and fails this one queue pair.
+   */
+  bug(qp: QueuePair, text: string): void {
+    if (this.#throwBugs) throw new RoceBug(`QP ${qp.qpn}, ${qp.stateName}: ${text}`);
+    this.counters.bugs++;
+    if (qp.destroyed || qp.state === QpStateCode.ERR || qp.state === QpStateCode.RESET) return;
+    this.event({ type: 'QP_FATAL', qpn: qp.qpn });
+    this.toError(qp);
+  }
+
+  /** Puts a queue pair that owes its peer a reply among those that have something to send. */
+  scheduleReplies(qp: QueuePair): void {
+    this.schedule(qp);
+  }
+
   /** Puts a queue pair among those that have something to send. */
   schedule(qp: QueuePair): void {
     if (qp.active) return;
@@ -204,7 +206,7 @@ export class Core {
     qp.sqHead = (qp.sqHead + 1) | 0;
     ring.release(qp.sqHead);
     const signaled = qp.sqSigAll || (opcodeFlags & (2 << 8)) !== 0;
-    const opcode = WC_OPCODE_OF[opcodeFlags & 0xff] ?? WcOpcode.SEND;
+    const opcode = WR_OPCODES[opcodeFlags & 0xff]?.completion ?? WcOpcode.SEND;
     const { counters } = qp;
     if (status === WcStatus.SUCCESS) {
       counters.sentMessages++;

@@ -99,6 +99,8 @@ export class AdapterCounters {
   cnpReceived = 0;
   /** Responses to what is not out: ghosts (IBTA vol 1 §9.7.6.1.1). */
   staleResponses = 0;
+  /** Broken invariants of the engine itself; each ended a queue pair. Anything but 0 is worth a report. */
+  bugs = 0;
 }
 
 /** An adapter's own counts, and its queue pairs' added up. */

@@ -10,3 +10,4 @@ export { QP_ATTRIBUTE_NAMES } from './modify.ts';
 export { RETRY_TIMER_FACTOR } from './recovery.ts';
 export * from './rings.ts';
 export * from './transitions.ts';
+export { WR_OPCODES, type WrOpcodeRow } from './wr-opcodes.ts';

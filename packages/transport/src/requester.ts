@@ -46,6 +46,31 @@ export function startRequester(qp: QueuePair, psn: number): void {
   qp.drained = false;
 }
 
+/**
+ * The oldest unacknowledged PSN lies in the oldest incomplete entry; the cursor is not behind it and not
+ * beyond what was sent; entries are head ≤ cursor ≤ started ≤ posted.
+ */
+export function checkRequester(core: Core, qp: QueuePair): void {
+  const { sq, sqHead, sqCursor, sqStarted, unackedPsn, cursorPsn, sendPsn } = qp;
+  if (qp.state !== QpStateCode.RTS && qp.state !== QpStateCode.SQD) return;
+  const posted = (sq.producer - sqHead) | 0;
+  const started = (sqStarted - sqHead) | 0;
+  const cursor = (sqCursor - sqHead) | 0;
+  if (posted < 0 || posted > sq.capacity) core.bug(qp, `${posted} entries are posted`);
+  else if (started < 0 || started > posted) core.bug(qp, `${started} of ${posted} entries are started`);
+  else if (cursor < 0 || cursor > started) core.bug(qp, `the cursor is ${cursor} past the oldest entry`);
+  if (!qp.reliable) return;
+  const out = psnDiff(sendPsn, unackedPsn);
+  const done = psnDiff(cursorPsn, unackedPsn);
+  if (out < 0 || done < 0 || done > out) core.bug(qp, `cursor at ${done} of ${out} PSNs out`);
+  if (started > 0 && out > 0) {
+    const at = sqHead & (sq.capacity - 1);
+    const inHead = psnDiff(unackedPsn, qp.wqePsn[at]);
+    if (inHead < 0 || inHead >= Math.max(1, qp.wqePackets[at]))
+      core.bug(qp, `unacked PSN is ${inHead} in the oldest entry`);
+  }
+}
+
 /** Adds up to `budget` request packets to the batch. */
 export function transmitRequests(core: Core, qp: QueuePair, batch: TxBatch, budget: number): number {
   if (qp.state !== QpStateCode.RTS && qp.state !== QpStateCode.SQD) return 0;

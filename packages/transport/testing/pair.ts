@@ -129,6 +129,7 @@ export class Side {
       activeMtu: 4096,
       onCompletionEvent: () => {},
       onAsyncEvent: (event) => this.events.push(event),
+      throwBugs: true,
       ...options,
     });
     this.tx = new TxBatch(this.adapter.regions, 256);

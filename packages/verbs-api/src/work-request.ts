@@ -9,6 +9,7 @@ import {
   SendWqe,
   SGE_WORDS,
   Sge,
+  WR_OPCODES,
   WrOpcode,
   type WrOpcodeName,
 } from '@node-roce/transport';
@@ -224,8 +225,8 @@ export function writeSend(
   find: FindRegion,
   datagram = false,
 ): void {
-  const opcode = WrOpcode[wr.opcode];
-  if (opcode === undefined) throw invalid('opcode', `${wr.opcode}`, Object.keys(WrOpcode).join(', '));
+  const row = WR_OPCODES[WrOpcode[wr.opcode]];
+  if (row === undefined) throw invalid('opcode', `${wr.opcode}`, Object.keys(WrOpcode).join(', '));
   const words = ring.words;
   const w = ring.wordOf(index);
   const list = wr.sgList ?? NO_LIST;
@@ -234,9 +235,7 @@ export function writeSend(
   if (wr.fence) flags |= SendFlags.FENCE;
   if (wr.solicited) flags |= SendFlags.SOLICITED;
   if (wr.inline) {
-    if (opcode === WrOpcode.RDMA_READ || opcode >= WrOpcode.ATOMIC_CMP_AND_SWP) {
-      if (opcode !== WrOpcode.SEND_WITH_INV) throw invalid('inline', `${wr.opcode} sends no data`, 'false');
-    }
+    if (!row.inline) throw invalid('inline', `${wr.opcode} sends no data`, 'false');
     flags |= SendFlags.INLINE;
     words[w + SendWqe.SGE_COUNT] = 0;
     words[w + SendWqe.LENGTH] = writeInline(ring, w + SendWqe.SGE, list, maxInline);
@@ -244,13 +243,13 @@ export function writeSend(
     words[w + SendWqe.LENGTH] = writeList(words, w + SendWqe.SGE, list, maxSge, find);
     words[w + SendWqe.SGE_COUNT] = list.length;
   }
-  words[w + SendWqe.OPCODE_FLAGS] = opcode | (flags << 8);
+  words[w + SendWqe.OPCODE_FLAGS] = row.opcode | (flags << 8);
   writeWrId(words, w + SendWqe.WR_ID_LOW, wr.wrId ?? 0);
-  if (opcode === WrOpcode.SEND_WITH_IMM || opcode === WrOpcode.RDMA_WRITE_WITH_IMM) {
+  if (row.immediate) {
     words[w + SendWqe.IMMEDIATE] = unsigned32('immData', wr.immData);
-  } else if (opcode === WrOpcode.SEND_WITH_INV || opcode === WrOpcode.LOCAL_INV) {
+  } else if (row.invalidate) {
     words[w + SendWqe.IMMEDIATE] = unsigned32('invalidateRkey', wr.invalidateRkey);
-  } else if (opcode === WrOpcode.BIND_MW) {
+  } else if (row.opcode === WrOpcode.BIND_MW) {
     const { bind } = wr;
     if (!bind) throw invalid('bind', 'BIND_MW needs a window', '{ mw, mr, access }');
     if (bind.mw.type !== 2) throw invalid('bind.mw', 'a window of type 1', 'type 2; type 1 is for bindMw');
@@ -267,13 +266,13 @@ export function writeSend(
     if (typeof remote.addr !== 'bigint') throw invalid('remote.addr', `${remote.addr}`, 'a bigint');
     write64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, remote.addr);
     words[w + SendWqe.RKEY] = unsigned32('remote.rkey', remote.rkey);
-  } else if (needsRemote(opcode)) throw invalid('remote', `${wr.opcode} needs an address`, '{ addr, rkey }');
+  } else if (row.remote) throw invalid('remote', `${wr.opcode} needs an address`, '{ addr, rkey }');
   if (wr.compareAdd !== undefined) write64(words, w + SendWqe.COMPARE_ADD_HIGH, wr.compareAdd);
-  else if (opcode === WrOpcode.ATOMIC_CMP_AND_SWP || opcode === WrOpcode.ATOMIC_FETCH_AND_ADD) {
+  else if (row.operands > 0) {
     throw invalid('compareAdd', `${wr.opcode} needs an operand`, 'a bigint');
   }
   if (wr.swap !== undefined) write64(words, w + SendWqe.SWAP_HIGH, wr.swap);
-  else if (opcode === WrOpcode.ATOMIC_CMP_AND_SWP) throw invalid('swap', `${wr.opcode} needs it`, 'a bigint');
+  else if (row.operands > 1) throw invalid('swap', `${wr.opcode} needs it`, 'a bigint');
 }
 
 function unsigned32(attribute: string, value: number | undefined): number {
@@ -335,16 +334,6 @@ function writeBind(
   words[w + SendWqe.BIND_LKEY] = range?.mr.lkey ?? 0;
   words[w + SendWqe.BIND_ACCESS] = range ? accessBits(range.access) & ~Access.LOCAL_WRITE : 0;
   mw.rkey = rkey;
-}
-
-function needsRemote(opcode: number): boolean {
-  return (
-    opcode === WrOpcode.RDMA_WRITE ||
-    opcode === WrOpcode.RDMA_WRITE_WITH_IMM ||
-    opcode === WrOpcode.RDMA_READ ||
-    opcode === WrOpcode.ATOMIC_CMP_AND_SWP ||
-    opcode === WrOpcode.ATOMIC_FETCH_AND_ADD
-  );
 }
 
 /** High word, low word. */

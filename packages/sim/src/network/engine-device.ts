@@ -83,6 +83,7 @@ export class EngineDevice implements SimDevice {
       gids: [{ gid, address: 'simulated', type: 'RoCE v2' }],
       activeMtu: ACTIVE_MTU,
       credits,
+      throwBugs: true,
       onCompletionEvent: () => {},
       onAsyncEvent: ({ type }) => {
         if (type === 'SRQ_LIMIT_REACHED' || type === 'QP_LAST_WQE_REACHED') this.#events.push(type);
