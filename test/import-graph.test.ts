@@ -118,6 +118,18 @@ test('the reader of imports sees every form and no comment', () => {
   expect(code).toContain('https://g');
 });
 
+test('the model imports nothing of what it judges', () => {
+  const folder = 'packages/sim/src/model/';
+  const model = sources.filter(({ path }) => path.startsWith(folder));
+  expect(model.length).toBeGreaterThan(20);
+  const wrong = model.flatMap(({ path, imports }) =>
+    imports
+      .filter((specifier) => specifier !== '@node-roce/wire' && !/^\.\/[\w-]+\.ts$/.test(specifier))
+      .map((specifier) => `${path} imports ${specifier}`),
+  );
+  expect(wrong).toEqual([]);
+});
+
 test('every package has its arrows written down', () => {
   expect(packages.filter((name) => arrows[name] === undefined)).toEqual([]);
 });

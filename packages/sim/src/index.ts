@@ -32,6 +32,7 @@ export * from './model/uc-responder.ts';
 export * from './model/ud-responder.ts';
 export * from './model/unreliable-qp.ts';
 export * from './model/unreliable-requester.ts';
+export * from './model/verbs.ts';
 export * from './model/windows.ts';
 export * from './model/work.ts';
 // A network of two: endpoints, what lies between them, what passed.

@@ -2,8 +2,8 @@
  * What a send queue does without a packet: BIND_MW and LOCAL_INV (IBTA vol 1 §10.6.7.2, §10.8.3.3).
  */
 
-import type { WcStatusName } from '@node-roce/transport';
 import type { ModelMemory } from './memory.ts';
+import type { ModelStatus } from './verbs.ts';
 import { bindWindow, invalidate } from './windows.ts';
 import type { ModelSendRequest } from './work.ts';
 
@@ -16,13 +16,13 @@ export function executeLocalOperation(
   request: ModelSendRequest,
   memory: ModelMemory,
   qpn: number,
-): WcStatusName {
+): ModelStatus {
   if (request.opcode === 'BIND_MW') return executeBind(request, memory, qpn);
   return executeLocalInvalidate(request, memory, qpn);
 }
 
 /** A window is bound, or the request ends with MW_BIND_ERR (§11.6.2: memory management operation error). */
-export function executeBind({ bind }: ModelSendRequest, memory: ModelMemory, qpn: number): WcStatusName {
+export function executeBind({ bind }: ModelSendRequest, memory: ModelMemory, qpn: number): ModelStatus {
   return bind !== undefined && bindWindow(memory, bind, qpn) === undefined ? 'SUCCESS' : 'MW_BIND_ERR';
 }
 
@@ -31,6 +31,6 @@ export function executeLocalInvalidate(
   { invalidateRkey = 0 }: ModelSendRequest,
   memory: ModelMemory,
   qpn: number,
-): WcStatusName {
+): ModelStatus {
   return invalidate(memory, invalidateRkey, qpn) ? 'SUCCESS' : 'MW_BIND_ERR';
 }

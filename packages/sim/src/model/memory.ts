@@ -3,7 +3,7 @@
  * passes (IBTA vol 1 §9.7.4.1.5, §10.6.3).
  */
 
-import { Access } from '@node-roce/transport';
+import { ModelAccess } from './verbs.ts';
 
 /** A registered region, or a window on one: a window's `bytes` are a part of the region's. */
 export interface ModelRegion {
@@ -29,9 +29,9 @@ export type AccessFault = 'key' | 'right' | 'range';
 
 /** Whose remote right an operation needs. */
 export const RemoteRight = {
-  WRITE: Access.REMOTE_WRITE,
-  READ: Access.REMOTE_READ,
-  ATOMIC: Access.REMOTE_ATOMIC,
+  WRITE: ModelAccess.REMOTE_WRITE,
+  READ: ModelAccess.REMOTE_READ,
+  ATOMIC: ModelAccess.REMOTE_ATOMIC,
 } as const;
 
 /**

@@ -1,9 +1,9 @@
 /** What a requester of a reliable connection remembers. Plain values only: a structured clone is a copy. */
 
-import type { RetransmitCause, WcStatusName } from '@node-roce/transport';
 import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire';
 import { isLocalOperation } from './local-operations.ts';
 import { packetCount } from './message-packets.ts';
+import type { ModelRetransmitCause, ModelStatus } from './verbs.ts';
 import type { ModelCompletion, ModelSendRequest } from './work.ts';
 
 /** What the connection was set up with (`ibv_modify_qp` to RTS). */
@@ -35,7 +35,7 @@ export interface SendWork {
   /** Of a READ: of its last response. Without packets, the one before `firstPsn`. */
   lastPsn: number;
   /** BIND_MW, LOCAL_INV: what came of it, once it was done. */
-  localStatus?: WcStatusName;
+  localStatus?: ModelStatus;
   /** Number of the message, from 1, 24 bits: what the responder's MSN will be when it is done (§9.7.7.2.2). */
   ssn: number;
 }
@@ -54,7 +54,7 @@ export interface Requester {
   /** PSN of the packet to send next: behind `sentUpTo` while going back. */
   next: number;
   /** Why it last went back. */
-  cause: RetransmitCause;
+  cause: ModelRetransmitCause;
   /** One past the highest PSN ever sent. */
   sentUpTo: number;
   retriesLeft: number;

@@ -3,7 +3,6 @@
  * (IBTA vol 1 §9.7.6, §9.9.2). What it sends is in `rc-requester-transmit.ts`.
  */
 
-import type { RetransmitCause, WcOpcodeName, WcStatusName } from '@node-roce/transport';
 import {
   AethKind,
   aethKind,
@@ -26,17 +25,18 @@ import {
   type Requester,
   type SendWork,
 } from './rc-requester-state.ts';
+import type { ModelRetransmitCause, ModelStatus, ModelWcOpcode } from './verbs.ts';
 import type { ModelCompletion, ModelOpcode, ModelSendRequest } from './work.ts';
 
 /** Completion status of a work request that a NAK ended (§9.9.2.4, table 57). */
-const NAK_STATUS: Readonly<Record<number, WcStatusName>> = {
+const NAK_STATUS: Readonly<Record<number, ModelStatus>> = {
   [NakCode.INVALID_REQUEST]: 'REM_INV_REQ_ERR',
   [NakCode.REMOTE_ACCESS_ERROR]: 'REM_ACCESS_ERR',
   [NakCode.REMOTE_OPERATIONAL_ERROR]: 'REM_OP_ERR',
 };
 
 /** What a completion calls the request. */
-export const WC_OPCODE: Readonly<Record<ModelOpcode, WcOpcodeName>> = {
+export const WC_OPCODE: Readonly<Record<ModelOpcode, ModelWcOpcode>> = {
   SEND: 'SEND',
   SEND_WITH_IMM: 'SEND',
   SEND_WITH_INV: 'SEND',
@@ -217,7 +217,7 @@ export function timeOut(q: Requester, now: number): ModelCompletion[] {
  * §9.9.2.4.1: back to the oldest unacknowledged packet, as long as there are retries. Already on the way
  * there, or told to wait by an RNR NAK: a second message that says the same costs nothing.
  */
-export function goBack(q: Requester, now: number, cause: RetransmitCause): ModelCompletion[] {
+export function goBack(q: Requester, now: number, cause: ModelRetransmitCause): ModelCompletion[] {
   if (q.next === q.una || q.rnrUntil !== undefined) return [];
   if (q.retriesLeft === 0) return failOldest(q, 'RETRY_EXC_ERR');
   q.retriesLeft--;
@@ -257,7 +257,7 @@ export function completeLocal(q: Requester): ModelCompletion[] {
 }
 
 /** §10.3.1.7: the oldest fails with the reason, all after it are flushed, unsignaled ones too. */
-export function failOldest(q: Requester, status: WcStatusName): ModelCompletion[] {
+export function failOldest(q: Requester, status: ModelStatus): ModelCompletion[] {
   const failed = q.queue.shift();
   const first: ModelCompletion[] = failed === undefined ? [] : [{ wrId: failed.request.wrId, status }];
   return [...first, ...flushSends(q)];

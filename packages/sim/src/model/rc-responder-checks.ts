@@ -4,11 +4,11 @@
  * Each returns what is wrong, or `undefined`: go on with the next.
  */
 
-import { Access, type WcStatusName } from '@node-roce/transport';
 import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
 import { checkAccess, RemoteRight } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
 import type { ConnectedResponder, Responder } from './rc-responder-state.ts';
+import { ModelAccess, type ModelStatus } from './verbs.ts';
 import type { ModelReceiveRequest } from './work.ts';
 
 /** A message is no longer than this many bytes (§9.3.3: DMA length 0 … 2^31). */
@@ -24,7 +24,7 @@ export type Verdict =
       is: 'fault';
       syndrome: number;
       /** How the receive completes that the message was using, if it was using one. */
-      receiverStatus: WcStatusName;
+      receiverStatus: ModelStatus;
       /** That receive, if it is not the one of the message in progress. */
       receive?: ModelReceiveRequest;
       reason: string;
@@ -104,13 +104,15 @@ export function checkOperationAllowed(r: Responder, _p: ModelPacket, row: Opcode
   const allowed = r.config.accessFlags;
   if (row.isSend) return undefined;
   if (row.isWrite) {
-    return allowed & Access.REMOTE_WRITE ? undefined : invalidRequest('the queue pair allows no WRITE');
+    return allowed & ModelAccess.REMOTE_WRITE ? undefined : invalidRequest('the queue pair allows no WRITE');
   }
   if (row.isReadRequest) {
-    return allowed & Access.REMOTE_READ ? undefined : invalidRequest('the queue pair allows no READ');
+    return allowed & ModelAccess.REMOTE_READ ? undefined : invalidRequest('the queue pair allows no READ');
   }
   if (row.isAtomic) {
-    return allowed & Access.REMOTE_ATOMIC ? undefined : invalidRequest('the queue pair allows no atomic');
+    return allowed & ModelAccess.REMOTE_ATOMIC
+      ? undefined
+      : invalidRequest('the queue pair allows no atomic');
   }
   return invalidRequest(`${row.name} is not supported`);
 }

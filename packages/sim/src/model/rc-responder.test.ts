@@ -1,15 +1,15 @@
-import { Access } from '@node-roce/transport';
 import { Opcode, psnAdd } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { aeth, bth, expectPacket, payload } from '../matchers.ts';
 import type { ModelPacket } from './packet.ts';
 import { respond } from './rc-responder.ts';
 import { createResponder, postReceive, type Responder, type ResponderConfig } from './rc-responder-state.ts';
+import { ModelAccess } from './verbs.ts';
 
 const MTU = 256;
 const FIRST = 0xfffffe; // two packets before the wrap
 const KEY = 5;
-const ALL = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
+const ALL = ModelAccess.REMOTE_WRITE | ModelAccess.REMOTE_READ | ModelAccess.REMOTE_ATOMIC;
 
 function responder(config: Partial<ResponderConfig> = {}): Responder {
   const bytes = Uint8Array.from({ length: 4096 }, (_, i) => i * 3);
@@ -123,9 +123,9 @@ describe('opcode sequence (§9.7.4.1.2)', () => {
 
 describe('operation (§9.7.4.1.3), resources (§9.7.4.1.4)', () => {
   test.each([
-    ['WRITE', ALL & ~Access.REMOTE_WRITE, write(0)],
-    ['READ', ALL & ~Access.REMOTE_READ, request(Opcode.RC_RDMA_READ_REQUEST, 0, at(0x1000n, 1))],
-    ['atomic', ALL & ~Access.REMOTE_ATOMIC, add(0)],
+    ['WRITE', ALL & ~ModelAccess.REMOTE_WRITE, write(0)],
+    ['READ', ALL & ~ModelAccess.REMOTE_READ, request(Opcode.RC_RDMA_READ_REQUEST, 0, at(0x1000n, 1))],
+    ['atomic', ALL & ~ModelAccess.REMOTE_ATOMIC, add(0)],
   ])('a queue pair without %s', (_, accessFlags, packet) => {
     expectNak(responder({ accessFlags }), packet, 0x61);
   });

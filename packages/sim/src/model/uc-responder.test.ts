@@ -1,18 +1,18 @@
-import { Access } from '@node-roce/transport';
 import { Opcode, type OpcodeName, psnAdd } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import type { ModelPacket } from './packet.ts';
 import { postReceive } from './rc-responder-state.ts';
 import { createReceiveQueue } from './receive-queue.ts';
 import { createUcResponder, receiveUc, type UcResponder } from './uc-responder.ts';
+import { ModelAccess } from './verbs.ts';
 
 const MTU = 256;
 const FIRST = 0xffffff; // the last before the wrap
 const KEY = 5;
 
-function responder({ shared = false, accessFlags = Access.REMOTE_WRITE as number } = {}): UcResponder {
+function responder({ shared = false, accessFlags = ModelAccess.REMOTE_WRITE as number } = {}): UcResponder {
   const bytes = new Uint8Array(2048);
-  const region = { rkey: KEY, base: 0x1000n, bytes, access: Access.REMOTE_WRITE, invalidatable: false };
+  const region = { rkey: KEY, base: 0x1000n, bytes, access: ModelAccess.REMOTE_WRITE, invalidatable: false };
   const config = { qpn: 1, pathMtu: MTU, accessFlags };
   return createUcResponder(config, { regions: [region] }, FIRST, createReceiveQueue(shared));
 }

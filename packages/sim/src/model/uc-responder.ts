@@ -4,7 +4,6 @@
  * connection lives on (§9.9.3: fault classes D, D1 and E).
  */
 
-import { Access } from '@node-roce/transport';
 import { type OpcodeInfo, psnAdd, Transport } from '@node-roce/wire';
 import { bytesAt, type ModelMemory } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';
@@ -13,6 +12,7 @@ import { receiveCompletion } from './rc-responder-execute.ts';
 import { type ConnectedConfig, type ConnectedResponder, flushReceives } from './rc-responder-state.ts';
 import { createReceiveQueue, takeReceive } from './receive-queue.ts';
 import { abandonReceive, failOnReceive, type Received } from './unreliable-receive.ts';
+import { ModelAccess } from './verbs.ts';
 
 export interface UcResponder extends ConnectedResponder {
   /** The message that comes is not complete any more: wait for the next. */
@@ -81,7 +81,7 @@ function abandonMessage(r: UcResponder): Received['completions'] {
 
 function continueMessage(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): Received {
   if (r.dropping) return { completions: [], dropped: 'waits for a FIRST or ONLY' };
-  if (row.isWrite && !(r.config.accessFlags & Access.REMOTE_WRITE)) {
+  if (row.isWrite && !(r.config.accessFlags & ModelAccess.REMOTE_WRITE)) {
     return dropMessage(r, 'the queue pair allows no WRITE');
   }
   const receive = row.isSend && !row.first ? r.inProgress?.receive : r.receives.waiting[0];

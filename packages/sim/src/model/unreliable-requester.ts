@@ -3,7 +3,6 @@
  * What is wrong with one is wrong here, and stops the send queue only (SQE, §10.3.1.6).
  */
 
-import type { WcStatusName } from '@node-roce/transport';
 import { psnAdd } from '@node-roce/wire';
 import { executeLocalOperation, isLocalOperation } from './local-operations.ts';
 import type { ModelMemory } from './memory.ts';
@@ -11,6 +10,7 @@ import { messagePacket, packetCount } from './message-packets.ts';
 import type { ModelPacket } from './packet.ts';
 import { successOf } from './rc-requester.ts';
 import { MAX_MESSAGE_BYTES } from './rc-responder-checks.ts';
+import type { ModelStatus } from './verbs.ts';
 import type { ModelCompletion, ModelOpcode, ModelSendRequest } from './work.ts';
 
 export interface UnreliableRequesterConfig {
@@ -80,7 +80,7 @@ export function stepUnreliable(q: UnreliableRequester): UnreliableStep | undefin
 }
 
 /** §9.9.2, §11.6.2: what the requester finds before the first packet. */
-export function checkLocal(q: UnreliableRequester, request: ModelSendRequest): WcStatusName | undefined {
+export function checkLocal(q: UnreliableRequester, request: ModelSendRequest): ModelStatus | undefined {
   const { service, pathMtu } = q.config;
   if (!OPERATIONS[service].includes(request.opcode)) return 'LOC_QP_OP_ERR';
   const longest = service === 'UD' ? pathMtu : MAX_MESSAGE_BYTES;
@@ -118,7 +118,7 @@ function completeOldest(q: UnreliableRequester): ModelCompletion[] {
 }
 
 /** §10.3.1.6: the one that failed keeps its status, all after it are flushed; the receive queue lives on. */
-export function stopSending(q: UnreliableRequester, status: WcStatusName): ModelCompletion[] {
+export function stopSending(q: UnreliableRequester, status: ModelStatus): ModelCompletion[] {
   const failed = q.queue.shift()!;
   q.sent = 0;
   q.state = 'SQE';

@@ -1,13 +1,14 @@
-import { Access } from '@node-roce/transport';
 import { Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { checkAccess, type ModelMemory, type ModelRegion, RemoteRight } from './memory.ts';
 import type { ModelPacket } from './packet.ts';
 import { ModelQp } from './rc-qp.ts';
+import { ModelAccess } from './verbs.ts';
 import { bindWindow, invalidate, isBound, type ModelWindow, type WindowBind } from './windows.ts';
 
 const QPN = 1;
-const ALL = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.MW_BIND;
+const ALL =
+  ModelAccess.LOCAL_WRITE | ModelAccess.REMOTE_WRITE | ModelAccess.REMOTE_READ | ModelAccess.MW_BIND;
 
 function setUp(type: 1 | 2, access = ALL) {
   const region: ModelRegion = {
@@ -25,7 +26,7 @@ function setUp(type: 1 | 2, access = ALL) {
     region,
     va: 0x1100n,
     length: 256,
-    access: Access.REMOTE_WRITE,
+    access: ModelAccess.REMOTE_WRITE,
     ...change,
   });
   return { region, memory, window, bind };
@@ -58,7 +59,7 @@ describe('a bound window', () => {
 
   test('may count from zero', () => {
     const { memory, region, bind } = setUp(2);
-    bindWindow(memory, bind({ access: Access.REMOTE_WRITE | Access.ZERO_BASED }), QPN);
+    bindWindow(memory, bind({ access: ModelAccess.REMOTE_WRITE | ModelAccess.ZERO_BASED }), QPN);
     expect(writable(memory, 0x1201, 0n, 256)).toBeUndefined();
     expect(writable(memory, 0x1201, 0x1100n)).toBe('range');
     expect(memory.regions[1].bytes.byteOffset).toBe(region.bytes.byteOffset + 0x100);
@@ -72,7 +73,7 @@ describe('what a binding asks for', () => {
     ['C10-75: the region, before', 1, { va: 0xfffn }],
     ['C10-75: the region, after', 2, { va: 0x1f01n }],
     ['o10-37.2.40: bytes, for type 2', 2, { length: 0 }],
-    ['o10-36.2.2: its own addresses, for type 1', 1, { access: Access.ZERO_BASED }],
+    ['o10-36.2.2: its own addresses, for type 1', 1, { access: ModelAccess.ZERO_BASED }],
   ])('%s', (_what, type, change) => {
     const { memory, bind } = setUp(type);
     expect(bindWindow(memory, bind(change), QPN)).toBeDefined();
@@ -80,12 +81,12 @@ describe('what a binding asks for', () => {
   });
 
   test('C10-73, C10-74: a region that allows windows, and writing if the window does', () => {
-    for (const lacking of [Access.MW_BIND, Access.LOCAL_WRITE]) {
+    for (const lacking of [ModelAccess.MW_BIND, ModelAccess.LOCAL_WRITE]) {
       const { memory, bind } = setUp(2, ALL & ~lacking);
       expect(bindWindow(memory, bind(), QPN)).toBeDefined();
     }
-    const { memory, bind } = setUp(2, ALL & ~Access.LOCAL_WRITE);
-    expect(bindWindow(memory, bind({ access: Access.REMOTE_READ }), QPN)).toBeUndefined();
+    const { memory, bind } = setUp(2, ALL & ~ModelAccess.LOCAL_WRITE);
+    expect(bindWindow(memory, bind({ access: ModelAccess.REMOTE_READ }), QPN)).toBeUndefined();
   });
 
   test('type 1 is bound again and unbound by binding; type 2 (o10-37.2.30) has to be free', () => {

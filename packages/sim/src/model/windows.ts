@@ -3,8 +3,8 @@
  * §9.4.1.1). A bound window is a region among the others; nothing else may tell them apart.
  */
 
-import { Access } from '@node-roce/transport';
 import { type ModelMemory, type ModelRegion, servesQp } from './memory.ts';
+import { ModelAccess } from './verbs.ts';
 
 export interface ModelWindow {
   type: 1 | 2;
@@ -29,7 +29,7 @@ export interface WindowBind {
   access: number;
 }
 
-const WRITING = Access.REMOTE_WRITE | Access.REMOTE_ATOMIC;
+const WRITING = ModelAccess.REMOTE_WRITE | ModelAccess.REMOTE_ATOMIC;
 
 /** Bound, and not invalidated since. */
 export function isBound(memory: ModelMemory, { bound }: ModelWindow): boolean {
@@ -48,7 +48,7 @@ export function bindWindow(memory: ModelMemory, bind: WindowBind, qpn: number): 
   const start = Number(va - region.base);
   window.bound = {
     rkey,
-    base: access & Access.ZERO_BASED ? 0n : va,
+    base: access & ModelAccess.ZERO_BASED ? 0n : va,
     bytes: region.bytes.subarray(start, start + length),
     access,
     invalidatable: window.type === 2,
@@ -62,7 +62,7 @@ export function bindWindow(memory: ModelMemory, bind: WindowBind, qpn: number): 
 export function checkBind(memory: ModelMemory, bind: WindowBind): string | undefined {
   const { window, region, length, access } = bind;
   if ((bind.rkey ^ window.rkey) >>> 8 !== 0) return 'the key is none of the window';
-  if (window.type === 1 && access & Access.ZERO_BASED) return 'o10-36.2.2: a type 1 window from zero';
+  if (window.type === 1 && access & ModelAccess.ZERO_BASED) return 'o10-36.2.2: a type 1 window from zero';
   if (window.type === 2 && isBound(memory, window)) return 'o10-37.2.30: a type 2 window that is bound';
   if (window.type === 2 && length === 0) return 'o10-37.2.40: a type 2 window of no bytes';
   if (length === 0) return undefined;
@@ -75,8 +75,8 @@ function checkBoundRegion(
   { va, length, access }: WindowBind,
 ): string | undefined {
   if (region === undefined || !memory.regions.includes(region)) return 'C10-72: no region of the domain';
-  if (!(region.access & Access.MW_BIND)) return 'C10-73: the region allows no windows';
-  if (access & WRITING && !(region.access & Access.LOCAL_WRITE))
+  if (!(region.access & ModelAccess.MW_BIND)) return 'C10-73: the region allows no windows';
+  if (access & WRITING && !(region.access & ModelAccess.LOCAL_WRITE))
     return 'C10-74: the region may not be written';
   const start = va - region.base;
   const inside = start >= 0n && start + BigInt(length) <= BigInt(region.bytes.length);

@@ -1,6 +1,6 @@
 /** Work requests and completions of the model, as plain values. Names are those of `<infiniband/verbs.h>`. */
 
-import type { WcOpcodeName, WcStatusName } from '@node-roce/transport';
+import type { ModelStatus, ModelWcOpcode } from './verbs.ts';
 import type { WindowBind } from './windows.ts';
 
 /** What can be posted to the model's send queue. */
@@ -58,8 +58,8 @@ export interface ModelReceiveRequest {
 /** One entry of a completion queue. Fields but `wrId` and `status` are there on success only. */
 export interface ModelCompletion {
   wrId: number;
-  status: WcStatusName;
-  opcode?: WcOpcodeName;
+  status: ModelStatus;
+  opcode?: ModelWcOpcode;
   byteLen?: number;
   immediate?: number;
   invalidatedRkey?: number;

@@ -18,6 +18,7 @@ import {
   type WcOpcodeName,
   WrOpcode,
 } from '@node-roce/transport';
+import type { ModelStatus } from '../model/verbs.ts';
 import type { Destination, ModelCompletion } from '../model/work.ts';
 import {
   type ConnectionOptions,
@@ -228,7 +229,7 @@ function poll(ring: Ring, datagrams: boolean): ModelCompletion[] {
   for (; index !== ring.producer; index = (index + 1) | 0) {
     const w = ring.wordOf(index);
     const { words } = ring;
-    const status = WC_STATUS_NAMES[words[w + Cqe.STATUS]];
+    const status = WC_STATUS_NAMES[words[w + Cqe.STATUS]] as ModelStatus;
     const completion: ModelCompletion = { wrId: words[w + Cqe.WR_ID_LOW], status };
     if (status === 'SUCCESS') {
       completion.opcode = WC_OPCODES.get(words[w + Cqe.OPCODE]);
