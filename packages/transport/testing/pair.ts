@@ -111,7 +111,6 @@ export class Side {
   sq!: Ring;
   rq!: Ring;
   #backing = 1;
-  #postedSend = 0;
 
   constructor(name: number, seed: number, options: Partial<AdapterOptions> = {}) {
     let state = seed >>> 0;
@@ -154,7 +153,13 @@ export class Side {
     });
     this.sq = new Ring(this.qp.sendQueue);
     this.rq = new Ring(this.qp.recvQueue);
-    this.#postedSend = 0;
+  }
+
+  /** Makes this the queue pair that `post` and `postRecv` mean. */
+  use(qp: QpCreated): void {
+    this.qp = qp;
+    this.sq = new Ring(qp.sendQueue);
+    this.rq = new Ring(qp.recvQueue);
   }
 
   register(
@@ -191,7 +196,7 @@ export class Side {
   post(work: WorkInit): void {
     const { sq } = this;
     const { words } = sq;
-    const w = sq.wordOf(this.#postedSend);
+    const w = sq.wordOf(sq.producer);
     const flags = (work.flags ?? SendFlags.SIGNALED) | (work.inline ? SendFlags.INLINE : 0);
     words[w + SendWqe.OPCODE_FLAGS] = WrOpcode[work.opcode] | (flags << 8);
     words[w + SendWqe.WR_ID_LOW] = work.wrId ?? 0;
@@ -225,7 +230,7 @@ export class Side {
       words[w + SendWqe.SGE_COUNT] = list.length;
       words[w + SendWqe.LENGTH] = this.#elements(words, w + SendWqe.SGE, list);
     }
-    this.#ring(sq, ++this.#postedSend, this.qp.qpn);
+    this.#ring(sq, (sq.producer + 1) | 0, this.qp.qpn);
   }
 
   /** Posts to the receive queue, or to the ring of an SRQ. */
@@ -282,6 +287,8 @@ export class Pair {
   /** Every packet in the order of sending. */
   readonly sent: { from: Side; packet: Packet; at: number }[] = [];
   fault: Fault | undefined;
+  /** What the link says of a packet: 0 if it takes it, else the errno for which it does not. */
+  refuse: ((packet: Packet, from: Side) => number) | undefined;
   /** Where a packet comes in: a group's index instead of the address. */
   localOf: ((packet: Packet) => number) | undefined;
   #latency: number;
@@ -385,6 +392,9 @@ export class Pair {
       if (side.adapter.transmit(tx, this.now) === 0) return;
       for (let i = 0; i < tx.count; i++) {
         const packet = assemble(tx, i);
+        const errno = this.refuse?.(packet, side) ?? 0;
+        tx.slots[i * TX_SLOT_WORDS + Tx.STATUS] = errno;
+        if (errno !== 0) continue;
         this.sent.push({ from: side, packet, at: this.now });
         const arrivals = this.fault?.(packet, this.now) ?? [{ packet, delay: 0 }];
         for (const { packet: p, delay } of arrivals) {

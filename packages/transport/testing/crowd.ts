@@ -1,0 +1,167 @@
+/** Many connected queue pairs between two adapters, in virtual time, over a link that takes so many packets a millisecond. */
+import {
+  FRAGMENT_WORDS,
+  Fragment,
+  Icrc,
+  type MrCreated,
+  type QpAttr,
+  type QpCreated,
+  RX_SLOT_WORDS,
+  Rx,
+  RxBatch,
+  TX_SLOT_WORDS,
+  Tx,
+  TxBatch,
+} from '../src/index.ts';
+import { addressOf, gidOf, Side, type WorkInit } from './pair.ts';
+
+export interface CrowdOptions {
+  /** Queue pairs of each side. */
+  count: number;
+  /** `timeout` of the left queue pairs. */
+  timeout: number;
+  /** Packets that the link takes from the left in a millisecond; none of the right's wait. */
+  packetsPerMillisecond?: number;
+  mtu?: number;
+  /** Bytes of the regions. */
+  memory?: number;
+}
+
+/**
+ * One step is a millisecond. What the left gives to the link in one step has been taken, and arrives, in the next; so the round
+ * trip is two steps.
+ */
+export class Crowd {
+  readonly left = new Side(1, 1);
+  readonly right = new Side(2, 2);
+  readonly lefts: QpCreated[] = [];
+  readonly rights: QpCreated[] = [];
+  readonly local: MrCreated;
+  readonly remote: MrCreated;
+  /** Steps done. */
+  steps = 0;
+  /** Called with each batch of the left, before the link has it. */
+  onBatch: ((batch: TxBatch) => void) | undefined;
+  #onTheWay = false;
+  readonly #tx: TxBatch;
+  readonly #replies: TxBatch;
+  readonly #toRight: RxBatch;
+  readonly #toLeft = new RxBatch(8192, 4 * 1024 * 1024);
+
+  constructor({ count, timeout, packetsPerMillisecond = 256, mtu = 256, memory = 1 << 18 }: CrowdOptions) {
+    for (let i = 0; i < count; i++) {
+      this.left.createQp({ maxSendWr: 4, maxRecvWr: 4 });
+      this.lefts.push(this.left.qp);
+      this.right.createQp({ maxSendWr: 4, maxRecvWr: 4 });
+      this.rights.push(this.right.qp);
+    }
+    for (let i = 0; i < count; i++) {
+      this.#connect(this.left, this.lefts[i], this.rights[i], 2, { timeout, pathMtu: mtu });
+      this.#connect(this.right, this.rights[i], this.lefts[i], 1, { pathMtu: mtu });
+    }
+    this.local = this.left.register(new ArrayBuffer(memory));
+    this.remote = this.right.register(new ArrayBuffer(memory));
+    this.#tx = new TxBatch(this.left.adapter.regions, packetsPerMillisecond);
+    this.#replies = new TxBatch(this.right.adapter.regions, 256);
+    this.#toRight = new RxBatch(packetsPerMillisecond, packetsPerMillisecond * 4608);
+  }
+
+  /** Virtual time, µs. */
+  get now(): number {
+    return this.steps * 1000;
+  }
+
+  #connect({ adapter }: Side, { qpn }: QpCreated, peer: QpCreated, name: number, attr: QpAttr): void {
+    const { timeout = 14, ...path } = attr;
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe }, 0);
+    adapter.modifyQp(
+      qpn,
+      {
+        qpState: 'RTR',
+        ahAttr: addressOf(name),
+        destQpNum: peer.qpn,
+        rqPsn: 0,
+        maxDestRdAtomic: 4,
+        minRnrTimer: 12,
+        ...path,
+      },
+      0,
+    );
+    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0, timeout, retryCnt: 7, rnrRetry: 7, maxRdAtomic: 4 }, 0);
+  }
+
+  /** Posts to queue pair `i` of the left. */
+  post(i: number, work: WorkInit): void {
+    this.left.use(this.lefts[i]);
+    this.left.post(work);
+  }
+
+  /** A millisecond, for both sides. */
+  step(): void {
+    const { left, right, now } = this;
+    if (this.#onTheWay) {
+      this.#onTheWay = false;
+      left.adapter.sent(this.#tx);
+      carry(this.#tx, this.#toRight, 1);
+    }
+    if (this.#toLeft.count > 0) {
+      left.adapter.receive(this.#toLeft, now);
+      this.#toLeft.count = 0;
+    }
+    if (this.#toRight.count > 0) {
+      right.adapter.receive(this.#toRight, now);
+      this.#toRight.count = 0;
+    }
+    left.adapter.advance(now);
+    right.adapter.advance(now);
+    this.#tx.clear();
+    if (left.adapter.transmit(this.#tx, now) > 0) {
+      this.#onTheWay = true;
+      this.onBatch?.(this.#tx);
+    }
+    for (;;) {
+      this.#replies.clear();
+      if (right.adapter.transmit(this.#replies, now) === 0) break;
+      carry(this.#replies, this.#toLeft, 2);
+      right.adapter.sent(this.#replies);
+    }
+    this.steps++;
+  }
+}
+
+/** Appends the packets of a batch to what the other side receives, as they stand on the wire. */
+function carry(tx: TxBatch, rx: RxBatch, from: number): void {
+  const { slots, fragments, headers, regions } = tx;
+  const source = gidOf(from);
+  let offset = rx.count === 0 ? 0 : endOf(rx);
+  for (let i = 0; i < tx.count; i++) {
+    const w = i * TX_SLOT_WORDS;
+    const start = slots[w + Tx.HEADER_OFFSET];
+    let at = offset;
+    rx.slab.set(headers.subarray(start, start + slots[w + Tx.HEADER_LENGTH]), at);
+    at += slots[w + Tx.HEADER_LENGTH];
+    for (let k = 0; k < slots[w + Tx.FRAGMENT_COUNT]; k++) {
+      const f = (slots[w + Tx.FRAGMENT_FIRST] + k) * FRAGMENT_WORDS;
+      const place = fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + fragments[f + Fragment.OFFSET_LOW];
+      const length = fragments[f + Fragment.LENGTH];
+      rx.slab.set(regions.views[fragments[f + Fragment.REGION]]!.subarray(place, place + length), at);
+      at += length;
+    }
+    rx.slab.fill(0, at, at + slots[w + Tx.PAD]);
+    at += slots[w + Tx.PAD];
+    const r = rx.count * RX_SLOT_WORDS;
+    rx.slots[r + Rx.OFFSET] = offset;
+    rx.slots[r + Rx.LENGTH] = at - offset;
+    rx.slots[r + Rx.LOCAL] = 0;
+    rx.slots[r + Rx.HOP_LIMIT] = 64;
+    rx.slots[r + Rx.VERDICT] = Icrc.OK;
+    rx.sources.set(source, rx.count * 16);
+    rx.count++;
+    offset = at;
+  }
+}
+
+function endOf(rx: RxBatch): number {
+  const r = (rx.count - 1) * RX_SLOT_WORDS;
+  return rx.slots[r + Rx.OFFSET] + rx.slots[r + Rx.LENGTH];
+}
