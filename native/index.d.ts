@@ -275,7 +275,10 @@ export class Port {
 
   /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
   setDeadline(microsecondsFromNow: number): void;
-  /** Wakes while the socket that ended the last `send` early has room. */
+  /**
+   * Wakes while the socket that ended the last `send` early has room; each `send` from then on says which that is. Where
+   * the kernel says nothing of room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), once a millisecond.
+   */
   wantWrite(on: boolean): void;
   /** Starts calling `onWake`. A started port keeps the event loop alive unless `unref` was called. */
   start(): void;

@@ -119,6 +119,8 @@ void Port::removeLocal(const Napi::CallbackInfo& info) {
     pastDrops_ += local->socket->drops();
     waker_->unwatch(local->socket->fd());
   }
+  sender_->forget(*local);
+  watchRoom();
   locals_[index] = nullptr;
   localCount_--;
 }
@@ -193,7 +195,9 @@ Napi::Value Port::send(const Napi::CallbackInfo& info) {
   expectOpen(env);
   arrays = readArrays();
   expectRoom();
-  return Napi::Number::New(env, sender_->send(arrays, regions_, from, count));
+  const uint32_t taken = sender_->send(arrays, regions_, from, count);
+  if (wantsWrite_) watchRoom();
+  return Napi::Number::New(env, taken);
 }
 
 Napi::Value Port::receive(const Napi::CallbackInfo& info) {
@@ -235,11 +239,16 @@ void Port::setDeadline(const Napi::CallbackInfo& info) {
 void Port::wantWrite(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   if (!info[0].IsBoolean()) throw typeError(info.Env(), "on must be a boolean");
-  try {
-    waker_->watchWrite(info[0].As<Napi::Boolean>().Value() ? sender_->blockedFd() : -1);
-  } catch (const SystemFailure& failure) {
-    throw systemError(info.Env(), failure.errnum, failure.syscall);
-  }
+  wantsWrite_ = info[0].As<Napi::Boolean>().Value();
+  watchRoom();
+}
+
+void Port::watchRoom() {
+  const int fd = sender_->blockedFd();
+  if (wantsWrite_ && sender_->blocked() && fd < 0)
+    waker_->retryWrite();
+  else
+    waker_->watchWrite(wantsWrite_ ? fd : -1);
 }
 
 void Port::start(const Napi::CallbackInfo& info) {

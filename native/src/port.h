@@ -43,6 +43,8 @@ class Port : public Napi::ObjectWrap<Port> {
   Peer& peerArgument(const Napi::CallbackInfo& info, size_t index);
   Local* localAt(uint32_t index) { return index < locals_.size() ? locals_[index].get() : nullptr; }
   void wake(uint32_t events);
+  /// Watches for the room that the last batch lacked, if that is wanted.
+  void watchRoom();
   /// Lets go of what keeps the object alive while it is started.
   void release();
 
@@ -62,6 +64,7 @@ class Port : public Napi::ObjectWrap<Port> {
   std::optional<Waker> waker_;
   Napi::FunctionReference onWake_;
   bool held_ = false;
+  bool wantsWrite_ = false;
 };
 
 }  // namespace roce

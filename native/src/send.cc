@@ -50,7 +50,8 @@ void Sender::wantRegions(const TxArrays& arrays, uint32_t from, uint32_t count, 
 uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count) {
   arrays_ = arrays;
   regions_ = &regions;
-  blocked_ = nullptr;
+  blocked_ = false;
+  full_ = nullptr;
   singlesUntil_ = 0;
   uint32_t slot = from;
   while (slot < count) {
@@ -60,7 +61,7 @@ uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t f
     uint32_t resume;
     if (transmit(resume)) continue;
     slot = resume;
-    if (blocked_ != nullptr) {
+    if (blocked_) {
       stats_.sendBlocked++;
       break;
     }
@@ -253,7 +254,9 @@ bool Sender::transmit(uint32_t& resume) {
     resume = message.firstSlot;
     if (errnum == EINTR) continue;
     if (errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == ENOBUFS || errnum == ENOMEM) {
-      blocked_ = socket;
+      blocked_ = true;
+      // Memory that ran out is not the socket's: it may say that it has room.
+      if (errnum == EAGAIN || errnum == EWOULDBLOCK) full_ = socket;
       return false;
     }
     if (message.packets > 1 && (errnum == EIO || errnum == EINVAL || errnum == EMSGSIZE)) {

@@ -38,8 +38,14 @@ class Sender {
   /// @returns the first slot not taken, `count` when all were
   uint32_t send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count);
 
-  /// The descriptor that was full when the last batch ended early; -1 when none was.
-  int blockedFd() const { return blocked_ != nullptr ? blocked_->fd() : -1; }
+  /// Whether the last batch ended early.
+  bool blocked() const { return blocked_; }
+  /// The descriptor that was full then; -1 if no descriptor reports the room that was missing.
+  int blockedFd() const { return full_ != nullptr ? full_->fd() : -1; }
+  /// To be called before a local address goes.
+  void forget(const Local& local) {
+    if (full_ != nullptr && local.transmit.has(*full_)) full_ = nullptr;
+  }
 
  private:
   /// A stretch of memory that goes into a packet.
@@ -77,7 +83,7 @@ class Sender {
   uint8_t* stage(uint32_t length);
   void finish(const Message& message, const Packet& first, const Peer& peer, uint32_t segmentBytes);
   /// Passes the messages built to the kernel. @returns true when all were dealt with; else `resume` is
-  /// the slot to go on from, and `blocked_` tells whether to stop there
+  /// the slot to go on from, and `blocked_` says whether to stop there
   bool transmit(uint32_t& resume);
   void setStatus(const Message& message, uint32_t status);
   uint32_t stagingLeft() const { return kStagingBytes - staged_; }
@@ -102,7 +108,9 @@ class Sender {
   // The batch at hand.
   TxArrays arrays_;
   const Regions* regions_ = nullptr;
-  UdpSocket* blocked_ = nullptr;
+  bool blocked_ = false;
+  /// The socket that was full.
+  const UdpSocket* full_ = nullptr;
   /// Slots before this one go singly: a run of them was too long for the path.
   uint32_t singlesUntil_ = 0;
 

@@ -1,5 +1,6 @@
 #include "transmit_pool.h"
 
+#include <algorithm>
 #include <cerrno>
 
 namespace roce {
@@ -12,6 +13,11 @@ UdpSocket& TransmitPool::socketFor(uint16_t sourcePort) {
   if (route.socket == nullptr || route.sourcePort != sourcePort) route = {&choose(sourcePort), sourcePort};
   if (route.socket->fd() < 0) throw SystemFailure{EBADF, "sendmmsg"};  // the receiver's, closed since
   return *route.socket;
+}
+
+bool TransmitPool::has(const UdpSocket& socket) const {
+  return &socket == receiver_.get() ||
+         std::any_of(sockets_.begin(), sockets_.end(), [&](const auto& each) { return each.get() == &socket; });
 }
 
 UdpSocket& TransmitPool::choose(uint16_t sourcePort) {

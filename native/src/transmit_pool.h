@@ -27,6 +27,9 @@ class TransmitPool {
   /// @throws SystemFailure when there is no socket at all
   UdpSocket& socketFor(uint16_t sourcePort);
 
+  /// Whether packets may leave from this socket.
+  bool has(const UdpSocket& socket) const;
+
   size_t size() const { return sockets_.size(); }
 
  private:

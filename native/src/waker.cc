@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <ctime>
+#include <limits>
 
 #include "udp_socket.h"
 
@@ -18,6 +20,15 @@ namespace {
 constexpr uint64_t kTimerToken = uint64_t{1} << 32;
 constexpr uint64_t kWriteToken = uint64_t{2} << 32;
 constexpr int kEvents = 64;
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int64_t kRetryNanoseconds = 1'000'000;
+
+int64_t monotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * kSecond + now.tv_nsec;
+}
 
 }  // namespace
 
@@ -39,7 +50,7 @@ struct Waker::Handle {
   }
 };
 
-Waker::Waker(napi_env env, Callback callback, void* context) : callback_(callback), context_(context) {
+Waker::Waker(napi_env env, Callback callback, void* context) : callback_(callback), context_(context), deadline_(kNever), retry_(kNever) {
   uv_loop_t* loop = nullptr;
   if (napi_get_uv_event_loop(env, &loop) != napi_ok) throw SystemFailure{ENOSYS, "napi_get_uv_event_loop"};
   epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -79,9 +90,9 @@ void Waker::close() {
   if (handle_ != nullptr) handle_->close();
   handle_ = nullptr;
   started_ = false;
-  for (const int fd : {epoll_, timer_, writable_})
+  for (const int fd : {epoll_, timer_, writers_})
     if (fd >= 0) ::close(fd);
-  epoll_ = timer_ = writable_ = -1;
+  epoll_ = timer_ = writers_ = writable_ = -1;
 }
 
 void Waker::watch(int fd, uint32_t token) {
@@ -96,31 +107,62 @@ void Waker::unwatch(int fd) {
 }
 
 void Waker::watchWrite(int fd) {
-  if (writable_ >= 0) ::close(writable_);  // takes it out of the epoll set too
-  writable_ = -1;
-  if (fd < 0 || epoll_ < 0) return;
-  // A descriptor of our own: the socket may be watched for reading already, and may be closed meanwhile.
-  writable_ = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-  if (writable_ < 0) throw SystemFailure{errno, "fcntl"};
+  if (epoll_ < 0) return;
+  if (retry_ != kNever) {
+    retry_ = kNever;
+    arm();
+  }
   epoll_event event{};
   event.events = EPOLLOUT;
-  event.data.u64 = kWriteToken;
-  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, writable_, &event) != 0) throw SystemFailure{errno, "epoll_ctl"};
+  // The number may stand for another file by now: then the kernel has forgotten the one that it stood for.
+  if (fd >= 0 && fd == writable_ && epoll_ctl(writers_, EPOLL_CTL_MOD, fd, &event) == 0) return;
+  if (writable_ >= 0) epoll_ctl(writers_, EPOLL_CTL_DEL, writable_, nullptr);
+  writable_ = -1;
+  if (fd < 0) return;
+  if (writers_ < 0) {
+    const int created = epoll_create1(EPOLL_CLOEXEC);
+    epoll_event readable{};
+    readable.events = EPOLLIN;
+    readable.data.u64 = kWriteToken;
+    if (created >= 0 && epoll_ctl(epoll_, EPOLL_CTL_ADD, created, &readable) == 0)
+      writers_ = created;
+    else if (created >= 0)
+      ::close(created);
+  }
+  if (writers_ >= 0 && epoll_ctl(writers_, EPOLL_CTL_ADD, fd, &event) == 0)
+    writable_ = fd;
+  else
+    retryWrite();
+}
+
+void Waker::retryWrite() {
+  if (epoll_ < 0) return;
+  if (writable_ >= 0) epoll_ctl(writers_, EPOLL_CTL_DEL, writable_, nullptr);
+  writable_ = -1;
+  retry_ = monotonicNanoseconds() + kRetryNanoseconds;
+  arm();
 }
 
 void Waker::setDeadline(double microseconds) {
   if (timer_ < 0) return;
+  const bool never = microseconds >= 1e15;  // thirty years
+  if (never && deadline_ == kNever) return;
+  deadline_ =
+      never ? kNever : monotonicNanoseconds() + static_cast<int64_t>(std::ceil(std::max(microseconds, 0.0) * 1e3));
+  arm();
+}
+
+void Waker::arm() {
+  const int64_t at = std::min(deadline_, retry_);
   itimerspec spec{};
-  const bool arm = microseconds < 1e15;  // thirty years: as good as never
-  if (arm) {
-    const double nanoseconds = std::max(microseconds * 1e3, 1.0);  // 0 would disarm it
-    spec.it_value.tv_sec = static_cast<time_t>(nanoseconds / 1e9);
-    spec.it_value.tv_nsec = static_cast<long>(std::fmod(nanoseconds, 1e9));
-  } else if (!armed_) {
-    return;
+  if (at == kNever) {
+    if (!armed_) return;
+  } else {
+    spec.it_value.tv_sec = at / kSecond;
+    spec.it_value.tv_nsec = at % kSecond;
   }
-  timerfd_settime(timer_, 0, &spec, nullptr);
-  armed_ = arm;
+  timerfd_settime(timer_, TFD_TIMER_ABSTIME, &spec, nullptr);
+  armed_ = at != kNever;
 }
 
 void Waker::start() {
@@ -151,8 +193,18 @@ void Waker::onPoll() {
   for (int i = 0; i < number; i++) {
     if (events[i].data.u64 == kTimerToken) {
       uint64_t expirations;
-      if (read(timer_, &expirations, sizeof expirations) > 0) wake |= kWakeTimer;
+      if (read(timer_, &expirations, sizeof expirations) <= 0) continue;
       armed_ = false;
+      const int64_t now = monotonicNanoseconds();
+      if (now >= deadline_) {
+        wake |= kWakeTimer;
+        deadline_ = kNever;
+      }
+      if (now >= retry_) {
+        wake |= kWakeWritable;
+        retry_ = now + kRetryNanoseconds;
+      }
+      arm();
     } else {
       wake |= events[i].data.u64 == kWriteToken ? kWakeWritable : kWakeReadable;
     }

@@ -23,8 +23,11 @@ class Waker {
   /// Wakes while that descriptor is readable. `token` comes back from `readable`. @throws SystemFailure
   void watch(int fd, uint32_t token);
   void unwatch(int fd);
-  /// Wakes when that descriptor is writable; -1 for no more. @throws SystemFailure
+  /// Wakes while that descriptor is writable; -1 for no more. A descriptor that is watched may be closed only after
+  /// another call. Where the kernel takes no watch (EMFILE, ENOSPC), as `retryWrite`.
   void watchWrite(int fd);
+  /// Reports kWakeWritable once a millisecond until `watchWrite` is called: for room that no descriptor reports.
+  void retryWrite();
   /// Wakes once, in so many microseconds; Infinity for never.
   void setDeadline(double microseconds);
 
@@ -43,15 +46,22 @@ class Waker {
  private:
   struct Handle;  // the uv_poll_t: lives until libuv has closed it
   void onPoll();
+  /// Arms the timer for whatever is due first.
+  void arm();
 
   Callback callback_;
   void* context_;
   Handle* handle_ = nullptr;
   int epoll_ = -1;
   int timer_ = -1;
+  /// An epoll set of its own for the one descriptor that is watched for writing, which `epoll_` may have for reading.
+  int writers_ = -1;
   int writable_ = -1;
   bool started_ = false;
   bool armed_ = false;
+  /// CLOCK_MONOTONIC in nanoseconds.
+  int64_t deadline_;
+  int64_t retry_;
 };
 
 }  // namespace roce

@@ -147,49 +147,6 @@ test('a peer that cannot be reached stalls nobody', () => {
   expect(from.port.stats().sendErrors).toBe(20);
 });
 
-test('a full socket ends the batch, and wakes when there is room', async () => {
-  // Nothing drains fast enough when the send buffer holds less than one packet’s charge.
-  from.close();
-  let woken = () => {};
-  const wakes: number[] = [];
-  from = new Station('127.0.0.1', ports.send, {
-    sendBuffer: 4608,
-    gso: false,
-    onWake: (events) => {
-      wakes.push(events);
-      woken();
-    },
-  });
-  from.regions.add(pattern(1 << 20));
-  peer = from.peer('127.0.0.2', ports.send);
-  // On loopback a packet is charged to its sender until the receiver has taken it.
-  for (let i = 0; i < 100; i++) from.add({ peer, fragments: [[0, 0, 4096]] });
-  const { slots, headers, fragments, count, regions } = from.tx;
-  const send = (at: number) =>
-    from.port.send(slots, headers, fragments, at, count, regions.views, regions.shared);
-  let at = send(0);
-  const received: number[] = [];
-  for (let round = 0; at < count && round < 1000; round++) {
-    expect(from.port.stats().sendBlocked).toBe(round + 1);
-    const wake = new Promise<void>((done) => {
-      woken = done;
-    });
-    from.port.start();
-    from.port.wantWrite(true);
-    received.push(...to.receive().map(psnOf));
-    await wake;
-    expect(wakes.at(-1)! & 2).toBe(2);
-    from.port.wantWrite(false);
-    const next = send(at);
-    expect(next).toBeGreaterThan(at);
-    at = next;
-  }
-  received.push(...to.receive().map(psnOf));
-  expect(at).toBe(count);
-  expect(received).toEqual([...Array(100).keys()]);
-  expect(to.port.stats().icrcBad).toBe(0);
-});
-
 test('every source port has its socket, up to the pool’s size, and the ICRC follows', () => {
   from.close();
   from = new Station('127.0.0.1', ports.send, { transmitSockets: 4 });

@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const SETTLED_MS = 150;
 
-function run(...args: string[]): { ok: boolean; what: string } {
-  const { status, stderr, error } = spawnSync('ip', args, { encoding: 'utf8' });
-  return { ok: status === 0, what: `ip ${args.join(' ')}: ${error?.message ?? stderr}` };
+function run(command: 'ip' | 'tc', ...args: string[]): { ok: boolean; what: string } {
+  const { status, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
+  return { ok: status === 0, what: `${command} ${args.join(' ')}: ${error?.message ?? stderr}` };
 }
 
 export class Namespace implements Disposable {
@@ -15,7 +15,7 @@ export class Namespace implements Disposable {
 
   /** Undefined where there is no root, or no `ip`: then `why` is told. */
   static make(name: string, tell: (why: string) => void): Namespace | undefined {
-    const { ok, what } = run('netns', 'add', name);
+    const { ok, what } = run('ip', 'netns', 'add', name);
     if (ok) return new Namespace(name);
     tell(what);
     return undefined;
@@ -38,7 +38,16 @@ export class Namespace implements Disposable {
   }
 
   ip(command: string): void {
-    const { ok, what } = run('-netns', this.name, ...command.split(' '));
+    this.#run('ip', command);
+  }
+
+  /** tc(8): shapes an interface. */
+  tc(command: string): void {
+    this.#run('tc', command);
+  }
+
+  #run(program: 'ip' | 'tc', command: string): void {
+    const { ok, what } = run(program, '-netns', this.name, ...command.split(' '));
     if (!ok) throw new Error(what);
   }
 
@@ -49,6 +58,6 @@ export class Namespace implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    run('netns', 'delete', this.name);
+    run('ip', 'netns', 'delete', this.name);
   }
 }
