@@ -7,6 +7,10 @@ import { connect, createServer } from 'node:net';
 import * as v from '@node-roce/ibverbs';
 
 const [address, servername] = process.argv.slice(2);
+if (!address) {
+  console.error('usage: ibv-rc-pingpong.mjs ADDRESS [SERVER]');
+  process.exit(2);
+}
 const PORT = Number(process.env.PORT ?? 18515);
 const SIZE = 4096;
 const RX_DEPTH = 500;

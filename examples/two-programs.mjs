@@ -6,6 +6,10 @@ import { exchangeAsClient, exchangeAsServer, openDevice } from '@node-roce/verbs
 
 const [role, address, peer] = process.argv.slice(2);
 const port = Number(process.env.PORT ?? 18600);
+if (!(role === 'server' && address) && !(role === 'client' && peer)) {
+  console.error('usage: two-programs.mjs server ADDRESS | two-programs.mjs client ADDRESS SERVER');
+  process.exit(2);
+}
 
 const device = await openDevice({ address });
 const pd = await device.allocPd();

@@ -1,6 +1,6 @@
 /** The `roce` command as a process: pipes, signals, two of them talking to each other. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -156,9 +156,9 @@ describe('pingpong', () => {
   });
 
   test.each([
-    [['--srq', '--type', 'ud'], '--srq is for --type rc'],
-    [['--num-qp', '4'], '--num-qp is for --srq'],
-    [['--srq', '--rx-depth', '10'], '--rx-depth 10: expected one receive for each of 16 queue pairs'],
+    [['--srq', '--type', 'ud'], '--srq needs --type rc'],
+    [['--num-qp', '4'], '--num-qp needs --srq'],
+    [['--srq', '--rx-depth', '10'], '--rx-depth 10: expected at least 16'],
   ])('%s: exit code 2', async (args, message) => {
     const { code, err } = await roce(...ours(...args));
     expect(code).toBe(2);
@@ -180,14 +180,52 @@ describe('pingpong', () => {
     const { code, out, err } = await roce(...ours('--bind', '127.0.8.2', '127.0.8.1'));
     http.close();
     expect({ code, out }).toEqual({ code: 1, out: '' });
-    expect(err).toMatch(/the peer sent "HTTP.*" *, which is no address of ibv_rc_pingpong/);
+    expect(err).toMatch(/the peer sent "HTTP.*" *, which is not an address as ibv_rc_pingpong sends it/);
   });
 
   test('nobody there: an error that says what to start', async () => {
     tcpPort++;
     const { code, err } = await roce(...ours('127.0.8.1'));
     expect(code).toBe(1);
-    expect(err).toContain(`nobody listens at TCP port ${tcpPort} of 127.0.8.1: start 'roce pingpong'`);
+    expect(err).toContain(`no server listens at TCP port ${tcpPort} of 127.0.8.1: start 'roce pingpong'`);
+  });
+
+  test('a host without an address is named', async () => {
+    const { code, err } = await roce(...ours('nowhere.invalid'));
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: 'roce: nowhere.invalid: cannot find the address of this host\n',
+    });
+  });
+
+  test('-d, -g and -i choose the local GID, as in ibv_rc_pingpong', async () => {
+    tcpPort++;
+    const server = new Roce(ours('--bind', '127.0.8.1', '-n', '20'));
+    await server.said('waiting for a client');
+    const client = await roce(...ours('-n', '20', '-d', 'lo', '-g', '0', '-i', '1', '127.0.8.1'));
+    expect(client.code, client.err).toBe(0);
+    expect(client.out).toMatch(/local address: .* GID ::ffff:127\.0\.0\.1\n/);
+    expect((await server.result).code).toBe(0);
+    const beyond = await roce(...ours('-d', 'lo', '-g', '99'));
+    expect(beyond.code).toBe(1);
+    expect(beyond.err).toMatch(/^roce: -g 99: lo has no such GID .*0 \(127\.0\.0\.1\)/);
+    const unknown = await roce(...ours('-d', 'rxe0', '-g', '1'));
+    expect(unknown).toMatchObject({ code: 1, err: expect.stringMatching(/no interface rxe0.*\blo\b/) });
+  });
+
+  test.each([
+    ['larger', '4096', '8192', 'the peer sends larger messages; --size must be equal on both sides'],
+    ['smaller', '8192', '4096', 'the peer expects smaller messages; --size must be equal on both sides'],
+  ])('a peer with a %s --size: the error says so', async (_what, size, other, message) => {
+    tcpPort++;
+    // The side with the smaller buffers receives too much; the side with the larger messages is refused.
+    const server = new Roce(ours('--bind', '127.0.8.1', '-n', '20', '--timeout', '5', '--size', size));
+    await server.said('waiting for a client');
+    const args = ['-n', '20', '--timeout', '5', '--size', other];
+    const client = await roce(...ours('--bind', '127.0.8.2', ...args, '127.0.8.1'));
+    const served = await server.result;
+    expect([client.code, served.code]).toEqual([1, 1]);
+    expect(served.err).toContain(message);
   });
 
   test.each(['dump', 'flows'])('SIGINT ends roce %s that waits for more of its input', async (command) => {
@@ -220,12 +258,31 @@ describe('pingpong', () => {
     expect((await client.result).code).toBe(130);
     const { code, err } = await server.result;
     expect(code).toBe(1);
-    expect(err).toMatch(/silent for 1 s|RETRY_EXC_ERR/);
+    expect(err).toMatch(/silent for 1 s|the peer no longer answers/);
   });
+});
+
+test('an interrupted export leaves no file', async () => {
+  const output = join(folder, 'partial.pcapng');
+  const reader = new Roce(['export', '-', '-o', output]);
+  reader.child.stdin.write(readFileSync(opAll).subarray(0, 3000));
+  while (!existsSync(output)) await new Promise((resolve) => setTimeout(resolve, 10));
+  reader.child.kill('SIGINT');
+  expect(await reader.result).toEqual({ code: 130, out: '', err: 'interrupted\n' });
+  expect(existsSync(output)).toBe(false);
 });
 
 describe('demo', () => {
   const places = ['--a', '127.0.9.1', '--b', '127.0.9.2', '--udp-port', `${UDP_PORT}`];
+
+  test('the first SIGINT ends it', async () => {
+    const demo = new Roce(['demo', ...places, '--size', '1G', '--loss', '0']);
+    await new Promise((resolve) => setTimeout(resolve, 2500));
+    const start = performance.now();
+    demo.child.kill('SIGINT');
+    expect(await demo.result).toEqual({ code: 130, out: '', err: 'interrupted\n' });
+    expect(performance.now() - start).toBeLessThan(3000);
+  });
 
   test('everything arrives as it was sent', async () => {
     const { code, out, err } = await roce('demo', ...places, '--size', '2M', '--json');
@@ -343,7 +400,7 @@ describe('doctor', () => {
     const { code, out } = await roce('doctor', '127.0.9.5');
     expect(code).toBe(1);
     expect(out).toMatch(/^ok {4}route: packets to 127\.0\.9\.5 leave from 127\.0\.0\.1 on lo$/m);
-    expect(out).toMatch(/^fail {2}peer: nobody has UDP port 4791 at 127\.0\.9\.5/m);
+    expect(out).toMatch(/^fail {2}peer: no program has UDP port 4791 at 127\.0\.9\.5/m);
   });
 });
 

@@ -49,6 +49,14 @@ test('two-programs.mjs: server and client', async () => {
   });
 });
 
+test.each(['two-programs.mjs', 'ibv-rc-pingpong.mjs'])(
+  '%s without arguments prints its usage',
+  async (name) => {
+    const call = run(process.execPath, [path(name)]);
+    await expect(call).rejects.toMatchObject({ code: 2, stderr: expect.stringMatching(/^usage: .*ADDRESS/) });
+  },
+);
+
 describe('each on one screen', () => {
   const said: Record<string, string[]> = {
     'echo.mjs': ['there → THERE', 'and → AND', 'back again → BACK AGAIN'],

@@ -20,14 +20,19 @@ interface Result {
 
 async function roce(
   args: readonly string[],
-  { env = {}, input, isTTY }: { env?: Record<string, string>; input?: Uint8Array; isTTY?: boolean } = {},
+  {
+    env = {},
+    input,
+    isTTY,
+    columns,
+  }: { env?: Record<string, string>; input?: Uint8Array; isTTY?: boolean; columns?: number } = {},
 ): Promise<Result> {
   let out = '';
   let err = '';
   const code = await run(args, {
     stdin: Readable.from(input === undefined ? [] : [input]),
-    stdout: { write: (text) => (out += text), isTTY },
-    stderr: { write: (text) => (err += text), isTTY },
+    stdout: { write: (text) => (out += text), isTTY, columns },
+    stderr: { write: (text) => (err += text), isTTY, columns },
     env,
     signal: new AbortController().signal,
   });
@@ -42,35 +47,55 @@ const jsonLines = (text: string) =>
 
 describe('usage', () => {
   test.each([
-    [
-      'an unknown command, with the likely one',
-      ['dmup'],
-      "there is no command 'dmup'; did you mean 'roce dump'?",
-    ],
+    ['an unknown command, with the likely one', ['dmup'], "unknown command 'dmup'; did you mean dump?"],
     [
       'an unknown option, with the likely one',
       ['dump', '--jsno', 'x'],
-      'dump has no option --jsno; did you mean --json?',
+      "unknown option '--jsno'; did you mean --json?",
     ],
-    ['an unknown short option', ['dump', '-q', 'x'], 'dump has no option -q'],
-    ['a missing argument', ['dump'], 'dump needs <file>'],
-    ['an argument too many', ['dump', 'a', 'b'], "unexpected argument 'b'"],
-    ['no number', ['dump', '--qp', 'many', 'x'], '--qp many: expected a whole number of 0 … 16777215'],
+    ['an unknown short option', ['dump', '-q', 'x'], "unknown option '-q'"],
+    ['a missing argument', ['dump'], "missing required argument 'file'"],
+    [
+      'an argument too many',
+      ['dump', 'a', 'b'],
+      "too many arguments for 'dump'. Expected 1 argument but got 2.",
+    ],
+    [
+      'no number',
+      ['dump', '--qp', 'many', 'x'],
+      "option '--qp <number>' argument 'many' is invalid. Expected a whole number of 0 … 16777215.",
+    ],
     [
       'a number out of range',
       ['pingpong', '--port', '65536'],
-      '--port 65536: expected a whole number of 1 … 65535',
+      "argument '65536' is invalid. Expected a whole number of 1 … 65535.",
     ],
-    ['a value not of the list', ['pingpong', '--mtu', '1500'], '--mtu 1500: expected one of 256, 512'],
-    ['a fraction', ['pingpong', '--iters', '1.5'], '--iters 1.5: expected a whole number'],
-    ['a negative number', ['pingpong', '--iters=-5'], '--iters -5: expected a whole number'],
-    ['no value', ['pingpong', '--port'], '--port needs a value'],
-    ['an option twice', ['pingpong', '--port', '1', '--port', '2'], '--port is given more than once'],
     [
-      'a time-out of nothing',
-      ['pingpong', '--timeout', '0'],
-      '--timeout 0: expected a number of seconds above 0',
+      'a value not of the list',
+      ['pingpong', '--mtu', '1500'],
+      "argument '1500' is invalid. Expected one of 256, 512",
     ],
+    ['a fraction', ['pingpong', '--iters', '1.5'], "argument '1.5' is invalid. Expected a whole number"],
+    ['a negative number', ['pingpong', '--iters=-5'], "argument '-5' is invalid. Expected a whole number"],
+    ['no value', ['pingpong', '--port'], "option '-p, --port <port>' argument missing"],
+    [
+      'an option twice',
+      ['pingpong', '--port', '1', '--port', '2'],
+      "'2' is invalid. The option is given more than once.",
+    ],
+    [
+      'a timeout of 0',
+      ['pingpong', '--timeout', '0'],
+      "'0' is invalid. Expected a number of seconds above 0.",
+    ],
+    ['an empty string', ['pingpong', '--bind', ''], 'Expected a non-empty string.'],
+    ['an interface as an address', ['pingpong', '--bind', 'eth0'], 'to use an interface: -d eth0'],
+    [
+      'an address and a GID index',
+      ['pingpong', '--bind', '::1', '-g', '1'],
+      '-d and -g would choose another',
+    ],
+    ['a port that no device has', ['pingpong', '-i', '2'], 'Expected a whole number of 1 … 1.'],
   ])('%s: exit code 2, one line and a hint, nothing on stdout', async (_what, args, message) => {
     const { code, out, err } = await roce(args);
     expect(err).toContain(message);
@@ -90,7 +115,7 @@ describe('help', () => {
   test.each(['--help', '-h', 'help'])('roce %s lists the commands', async (arg) => {
     const { code, out, err } = await roce([arg]);
     expect({ code, err }).toEqual({ code: 0, err: '' });
-    for (const command of commands) expect(out).toContain(`  ${command.usage}  `);
+    for (const command of commands) expect(out).toMatch(new RegExp(`^  ${nameOf(command)} .*\\S`, 'm'));
   });
 
   test.each(commands.map(nameOf))('roce %s --help has options and examples', async (name) => {
@@ -105,6 +130,34 @@ describe('help', () => {
   test('--version', async () => {
     const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../package.json'), 'utf8'));
     expect(await roce(['--version'])).toEqual({ code: 0, out: `${version}\n`, err: '' });
+  });
+});
+
+describe('width of the terminal', () => {
+  const env = { NO_COLOR: '1' };
+  const noPermission = join(captures, 'err_noperm_write.pcap');
+
+  test.each([
+    [['--help']],
+    [['pingpong', '--help']],
+    [['flows', noPermission]],
+    [['messages', opAll]],
+    [['doctor']],
+  ])('%j: words and numbers break into lines that fit', async (args) => {
+    for (const columns of [60, 100]) {
+      const { out } = await roce(args, { isTTY: true, columns, env });
+      const long = out
+        .split('\n')
+        .filter((line) => line.length > columns && !/^ {4}roce |https?:/.test(line));
+      expect(long).toEqual([]);
+    }
+    const wide = await roce(args, { isTTY: true, columns: 1000, env });
+    expect(wide.out.split(/\s+/).length).toBeGreaterThan(10);
+  });
+
+  test('a pipe gets one line per row, whatever its length', async () => {
+    const { out } = await roce(['flows', noPermission]);
+    expect(out.split('\n').some((line) => line.length > 140)).toBe(true);
   });
 });
 
@@ -179,7 +232,7 @@ describe('dump', () => {
     ]);
   });
 
-  test('--retransmissions: what was sent again, and why, as the analysis has it', async () => {
+  test('--retransmissions: prints retransmitted packets with the cause that the analysis found', async () => {
     const lossy = join(captures, 'loss5_both_rc_pingpong.pcap');
     const { connections } = await analyzeCapture(lossy);
     const packets = jsonLines((await roce(['dump', '--json', '--retransmissions', lossy])).out);
@@ -192,7 +245,7 @@ describe('dump', () => {
     }
     const { out } = await roce(['dump', '--retransmissions', lossy]);
     expect(out.trimEnd().split('\n')).toHaveLength(packets.length);
-    expect(out).toContain(' again: timeout');
+    expect(out).toContain(' retransmission: timeout');
   });
 
   test('standard input, and gzip', async () => {
@@ -202,7 +255,7 @@ describe('dump', () => {
     expect(await roce(['dump', '-'], { input: gzipSync(bytes) })).toEqual(plain);
   });
 
-  test('frames that are not RoCE are counted on stderr', async () => {
+  test('counts frames that are not RoCE on stderr', async () => {
     const { code, err } = await roce(['dump', join(captures, 'cm_mckey.pcap')]);
     expect(code).toBe(0);
     expect(err).toMatch(/^\d+ frames? (is|are) not RoCE and not shown\n$/);
@@ -242,6 +295,8 @@ describe('dump', () => {
   test.each([
     ['no such file', ['dump', '/nonexistent.pcap'], '/nonexistent.pcap: no such file or directory'],
     ['no capture', ['dump', join(captures, 'README.md')], 'the magic number of neither pcap nor pcapng'],
+    ['no capture', ['flows', join(captures, 'README.md')], 'the magic number of neither pcap nor pcapng'],
+    ['a directory', ['dump', captures], `${captures}: is a directory; expected a capture file`],
   ])('%s: exit code 1', async (_what, args, message) => {
     const { code, out, err } = await roce(args);
     expect({ code, out }).toEqual({ code: 1, out: '' });
@@ -279,7 +334,7 @@ describe('export', () => {
     expect(sum).toBe(42);
     const none = await roce(['export', mixed, '--connection', '99', '-o', output]);
     expect(none.code).toBe(2);
-    expect(none.err).toContain(`--connection 99: the capture has 1 … ${connections.length}`);
+    expect(none.err).toContain(`--connection 99: expected 1 … ${connections.length}`);
   });
 
   test('--comments: findings and causes beside their packets; without hosts when anonymised', async () => {
@@ -313,12 +368,12 @@ describe('export', () => {
   });
 
   test.each([
-    [['export', opAll], '-o, --output <file> is missing'],
-    [['export', opAll, '-o', opAll], 'would be overwritten while it is read'],
-    [['export', opAll, '-o', 'x', '--key', 'k'], '--key is for --anonymize'],
-    [['export', opAll, '-o', '-', '--json'], '-o - has stdout for itself'],
+    [['export', opAll], "required option '-o, --output <file>' not specified"],
+    [['export', opAll, '-o', opAll], 'input and output are the same file'],
+    [['export', opAll, '-o', 'x', '--key', 'k'], '--key needs --anonymize'],
+    [['export', opAll, '-o', '-', '--json'], '-o - writes to standard output, and so does --json'],
     [['export', '-', '-o', 'x', '--comments'], 'read the capture twice: they need a file'],
-    [['export', opAll, '-o', 'x', '--from=-1'], '--from -1: expected a number of seconds'],
+    [['export', opAll, '-o', 'x', '--from=-1'], "argument '-1' is invalid. Expected a number of seconds."],
   ])('%j: exit code 2', async (args, message) => {
     const { code, out, err } = await roce(args);
     expect({ code, out }).toEqual({ code: 2, out: '' });
@@ -339,11 +394,19 @@ describe('devinfo', () => {
     expect(limits.maxQp).toBeGreaterThan(0);
   });
 
-  test('in the manner of ibv_devinfo', async () => {
+  test('-d selects a device, as in ibv_devinfo', async () => {
+    const { devices } = JSON.parse((await roce(['devinfo', '-d', 'lo', '-i', '1', '--json'])).out);
+    expect(devices.map(({ name }: { name: string }) => name)).toEqual(['lo']);
+    const { code, err } = await roce(['devinfo', '-d', 'rxe0']);
+    expect(code).toBe(1);
+    expect(err).toMatch(/^roce: no interface rxe0 with an address.*\blo\b/);
+  });
+
+  test('in the format of ibv_devinfo', async () => {
     const { out } = await roce(['devinfo', '--verbose']);
     expect(out).toContain('\tactive_mtu:\t4096\n');
     expect(out).toContain('::ffff:127.0.0.1, RoCE v2\n');
-    expect(out).toContain('\tmaxQp:');
+    expect(out).toContain('\tmax_qp:\t');
   });
 });
 
@@ -361,7 +424,7 @@ describe('flows and messages', () => {
   });
 
   test('nothing wrong, and nothing at all', async () => {
-    expect((await roce(['flows', opAll])).out).toMatch(/\nNothing stands out\.\n$/);
+    expect((await roce(['flows', opAll])).out).toMatch(/\nNo findings\.\n$/);
     const { code, out } = await roce(['flows', join(captures, 'cm_mckey_ipv6.pcap')]);
     expect(code).toBe(0);
     expect(out).toMatch(/^0 RoCE packets/);

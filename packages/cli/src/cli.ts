@@ -1,12 +1,12 @@
 /** The `roce` command: which command is meant, what went wrong, which exit code says so. */
-import { cac } from 'cac';
-import { type CommandSpec, commands, nameOf } from './commands.ts';
-import { commandHelp, generalHelp } from './help.ts';
-import { closest, keyOf, readOptions, STDIN, UsageError } from './options.ts';
+import { Command, CommanderError } from 'commander';
+import { type CommandSpec, commands } from './commands.ts';
+import { declare, UsageError } from './options.ts';
 import { type Streams, Terminal } from './terminal.ts';
 import { version } from './version.ts';
+import { wrap } from './wrap.ts';
 
-/** What the process ends with. */
+/** Exit codes of the process. */
 export const ExitCode = {
   OK: 0,
   /** The command ran, and failed or found something wrong. */
@@ -23,9 +23,12 @@ export const ExitCode = {
  */
 export async function run(argv: readonly string[], streams: Streams): Promise<number> {
   const terminal = new Terminal(streams);
-  let code: number;
+  let code: number = ExitCode.OK;
   try {
-    code = await dispatch(argv, terminal);
+    const program = createProgram(terminal, (result) => {
+      code = result;
+    });
+    await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
     code = report(error, terminal);
   }
@@ -33,115 +36,79 @@ export async function run(argv: readonly string[], streams: Streams): Promise<nu
   return code;
 }
 
-async function dispatch(argv: readonly string[], terminal: Terminal): Promise<number> {
-  const { command, args, options } = parse(argv);
-  if (options.version === true && command === undefined) {
-    terminal.line(version());
-    return ExitCode.OK;
-  }
-  if (options.help === true || args[0] === 'help') {
-    const asked = command ?? findCommand(args[1]);
-    terminal.line(asked === undefined ? generalHelp(version(), terminal) : commandHelp(asked, terminal));
-    return ExitCode.OK;
-  }
-  if (command === undefined) {
-    if (args.length > 0) {
-      const meant = closest(args[0]!, commands.map(nameOf));
-      throw new UsageError(
-        `there is no command '${args[0]}'${meant === undefined ? '' : `; did you mean 'roce ${meant}'?`}`,
-      );
+const EXIT_CODES = 'Exit codes: 0 success, 1 the command ran and failed, 2 wrong usage, 130 interrupted.';
+
+/** The parser of the command line; an action hands its exit code to `done`. */
+function createProgram(terminal: Terminal, done: (code: number) => void): Command {
+  const { bold } = terminal.colors;
+  const program = new Command('roce')
+    .description(`RoCEv2 in software: talks to rdma_rxe and RoCE network cards, reads RoCE captures.`)
+    .version(version(), '--version', 'Print the version')
+    .helpOption('-h, --help', 'Print this help')
+    .helpCommand('help [command]', 'Print the help of a command')
+    .showHelpAfterError("Try 'roce --help'.")
+    .exitOverride()
+    .configureHelp({ styleTitle: (title) => bold(title), minWidthToWrap: 20 })
+    .configureOutput({
+      writeOut: (text) => terminal.line(text.trimEnd()),
+      writeErr: (text) => terminal.message(text.trimEnd()),
+      getOutHelpWidth: () => terminal.columns,
+      getErrHelpWidth: () => terminal.columns,
+      getOutHasColors: () => terminal.colors.isColorSupported,
+      getErrHasColors: () => terminal.errColors.isColorSupported,
+      outputError: (text, write) =>
+        write(
+          text
+            .replace(/^error:/, terminal.errColors.red('roce:'))
+            .replace(/\n\(Did you mean (.*)\?\)/s, '; did you mean $1?'),
+        ),
+    });
+  for (const spec of commands) addCommand(program, spec, terminal, done);
+  program.addHelpText('after', `\n${wrap('', EXIT_CODES, terminal.columns)}`);
+  return program;
+}
+
+function addCommand(
+  program: Command,
+  spec: CommandSpec,
+  terminal: Terminal,
+  done: (code: number) => void,
+): void {
+  const command = program.command(spec.usage).summary(spec.summary).description(spec.description);
+  command.showHelpAfterError(`Try 'roce ${command.name()} --help'.`);
+  for (const option of spec.options) declare(command, option);
+  const examples = spec.examples.map(
+    ([line, what]) => `${wrap('  ', `${what}:`, terminal.columns)}\n    roce ${line}`,
+  );
+  command.addHelpText('after', `\n${terminal.colors.bold('Examples:')}\n${examples.join('\n')}`);
+  command.action(async () => {
+    const { run: action } = await spec.load();
+    try {
+      done(await action(command.args, command.opts(), terminal));
+    } catch (error) {
+      if (error instanceof UsageError) command.error(`error: ${error.message}`);
+      throw error;
     }
-    terminal.message(generalHelp(version(), terminal));
-    return ExitCode.USAGE;
-  }
-  const values = checked(command, args, options);
-  const { run: action } = await command.load();
-  return await action(args, values, terminal);
+  });
 }
 
-interface Parsed {
-  command: CommandSpec | undefined;
-  args: string[];
-  options: Record<string, unknown>;
-}
-
-function parse(argv: readonly string[]): Parsed {
-  const cli = cac('roce');
-  for (const command of commands) {
-    const declared = cli.command(command.usage, command.summary);
-    for (const option of command.options) declared.option(option.flags, option.summary);
-  }
-  cli.option('-h, --help', '');
-  cli.option('--version', '');
-  // cac takes a lone '-' for an option without a name.
-  const given = argv.map((arg) => (arg === '-' ? STDIN : arg));
-  const { args, options } = cli.parse(['node', 'roce', ...given], { run: false });
-  const { '--': rest, ...known } = options as Record<string, unknown> & { '--'?: string[] };
-  return {
-    command: findCommand(cli.matchedCommand?.name),
-    args: [...args, ...(rest ?? [])].map(String),
-    options: known,
-  };
-}
-
-const findCommand = (name: string | undefined) => commands.find((command) => nameOf(command) === name);
-
-/** The values of a command's options. Usage errors name the command, for the hint. */
-function checked(command: CommandSpec, args: readonly string[], options: Record<string, unknown>) {
-  try {
-    checkKnown(command, options);
-    checkArguments(command, args);
-    return readOptions(command.options, options);
-  } catch (error) {
-    if (error instanceof UsageError) error.command = nameOf(command);
-    throw error;
-  }
-}
-
-function checkArguments(command: CommandSpec, args: readonly string[]): void {
-  const declared = command.usage.split(' ').slice(1);
-  const missing = declared[args.length];
-  if (missing?.startsWith('<')) throw new UsageError(`${nameOf(command)} needs ${missing}`);
-  if (args.length > declared.length) throw new UsageError(`unexpected argument '${args[declared.length]}'`);
-}
-
-function checkKnown(command: CommandSpec, options: Record<string, unknown>): void {
-  const known = new Set([...command.options.map(keyOf), 'help']);
-  const short = new Set(command.options.map((option) => /^-([a-z])\b/.exec(option.flags)?.[1]));
-  for (const [key, value] of Object.entries(options)) {
-    if (!known.has(key) && !short.has(key)) {
-      const typed = key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
-      const meant = closest(
-        typed,
-        command.options.map((option) => /--([a-z-]+)/.exec(option.flags)![1]!),
-      );
-      throw new UsageError(
-        `${nameOf(command)} has no option ${typed.length > 1 ? '--' : '-'}${typed}` +
-          (meant === undefined ? '' : `; did you mean --${meant}?`),
-      );
-    }
-    const spec = command.options.find((option) => keyOf(option) === key);
-    if (spec?.parse !== undefined && value === true) throw new UsageError(`--${key} needs a value`);
-  }
-}
-
-/** Says what went wrong, as briefly as it deserves, and gives the exit code. */
+/** Prints what went wrong, unless the parser has, and returns the exit code. */
 function report(error: unknown, terminal: Terminal): number {
-  const bad = terminal.errColors.red('roce:');
-  if (error instanceof UsageError) {
-    terminal.message(`${bad} ${error.message}`);
-    terminal.message(`Try 'roce ${error.command === undefined ? '' : `${error.command} `}--help'.`);
-    return ExitCode.USAGE;
-  }
+  if (error instanceof CommanderError) return error.exitCode === 0 ? ExitCode.OK : ExitCode.USAGE;
   if (terminal.signal.aborted) {
     terminal.message('interrupted');
     return ExitCode.INTERRUPTED;
   }
-  const { code, message, stack, path } = error as NodeJS.ErrnoException;
-  // Errors with a code are somebody's input or the machine's state; one without is a bug of ours.
-  const text = code === undefined ? (stack ?? String(error)) : message;
-  // Node says "ENOENT: no such file or directory, open 'x'".
-  const short = path === undefined ? text : text.replace(/^\w+: (.*), \w+ '.*'$/s, `${path}: $1`);
-  terminal.message(`${bad} ${short}`);
+  terminal.message(`${terminal.errColors.red('roce:')} ${describe(error as NodeJS.ErrnoException)}`);
   return ExitCode.FAILED;
+}
+
+/** Errors with a code come from input or from the machine's state. One without is a bug: its stack is shown. */
+function describe(error: NodeJS.ErrnoException & { hostname?: string }): string {
+  const { code, message, stack, path, hostname } = error;
+  if (code === undefined) return stack ?? String(error);
+  if (code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return `${hostname}: cannot find the address of this host`;
+  // Node's text: "ENOENT: no such file or directory, open 'x'".
+  return path === undefined ? message : message.replace(/^\w+: (.*), \w+ '.*'$/s, `${path}: $1`);
 }

@@ -1,32 +1,31 @@
-/** What `roce report` and `roce ladder` have in common: one text as a file, or on standard output. */
+/** Shared by `roce report` and `roce ladder`: one text written to a file or to standard output. */
 import { writeFile } from 'node:fs/promises';
-import { STDIN, UsageError } from './options.ts';
+import { DASH, UsageError } from './options.ts';
 import { isSameFile } from './reading.ts';
 import type { Terminal } from './terminal.ts';
 
-/** Before anything is read: can the result go where it is wanted? */
-export function checkOutput(command: string, file: string, output: string, json: boolean): void {
-  const usage = (message: string) => Object.assign(new UsageError(message), { command });
-  if (output === STDIN && json) throw usage('-o - has stdout for itself: no --json');
-  if (isSameFile(file, output)) throw usage(`${output} would be overwritten by what is made of it`);
+/** Checks, before anything is read, that the result can be written. */
+export function checkOutput(file: string, output: string, json: boolean): void {
+  if (output === DASH && json) throw new UsageError('-o - writes to standard output, and so does --json');
+  if (isSameFile(file, output)) throw new UsageError(`input and output are the same file, ${output}`);
 }
 
 /**
- * Writes the text, and says so on stderr, or with `--json` on stdout.
- * @param facts about what was written, for `--json`; `said` is the same for people
+ * Writes the text and confirms it on stderr, or with `--json` on stdout.
+ * @param facts what `--json` prints; `summary` is its text form
  */
 export async function writeOutput(
   text: string,
   { output, json }: { output: string; json: boolean },
-  { facts, said }: { facts: Record<string, unknown>; said: string },
+  { facts, summary }: { facts: Record<string, unknown>; summary: string },
   terminal: Terminal,
 ): Promise<void> {
-  if (output === STDIN) {
+  if (output === DASH) {
     terminal.line(text.trimEnd());
     return;
   }
   await writeFile(output, text);
   const bytes = Buffer.byteLength(text);
   if (json) terminal.json({ output, bytes, ...facts });
-  else terminal.message(`${output}: ${said}, ${(bytes / 1e6).toFixed(2)} MB`);
+  else terminal.message(`${output}: ${summary}, ${(bytes / 1e6).toFixed(2)} MB`);
 }

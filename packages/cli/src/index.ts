@@ -1,3 +1,3 @@
-/** The `roce` command for programs that want to run it in their own process, and the pieces of it that others use. */
+/** The `roce` command as a function, for programs that run it in their own process. */
 export { ExitCode, run } from './cli.ts';
 export type { Streams } from './terminal.ts';

@@ -1,7 +1,7 @@
 /** The `roce` command as a process: streams, signals and the exit code. Everything else is in cli.ts. */
 import { run } from './cli.ts';
 
-// A reader that went away (`roce dump FILE | head`) is the end of the work, not an error.
+// A reader that closed its end (`roce dump FILE | head`) ends the command; it is not an error.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code === 'EPIPE') process.exit(0);
@@ -9,7 +9,7 @@ for (const stream of [process.stdout, process.stderr]) {
   });
 }
 
-// The first Ctrl-C ends the work in order, the second one at once.
+// The first Ctrl-C ends the command in order, the second at once.
 const interrupted = new AbortController();
 for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
@@ -25,6 +25,6 @@ process.exitCode = await run(process.argv.slice(2), {
   env: process.env,
   signal: interrupted.signal,
 });
-// A socket or timer that something left open must not keep a finished command alive; what was
-// written to a pipe or file is out already (Node writes those synchronously on Linux).
+// An open socket or timer must not keep a finished command alive. Output to a pipe or file is complete here: Node
+// writes those synchronously on Linux.
 process.stdout.write('', () => process.exit());

@@ -1,28 +1,33 @@
-/** What commands that read a capture have in common: the argument, its name in messages, progress. */
-import { realpathSync } from 'node:fs';
+/** Shared by the commands that read a capture: the file argument, its name in messages, progress. */
+import { realpathSync, statSync } from 'node:fs';
 import type { Crc32, ReadOptions, ReadProgress } from '@node-roce/capture';
 import type { CaptureSource } from '@node-roce/pcap/node';
-import { STDIN } from './options.ts';
+import { DASH } from './options.ts';
 import type { Terminal } from './terminal.ts';
 
 /** A file argument as a source: a path, or standard input for `-`. */
-export const sourceOf = (file: string, terminal: Terminal): CaptureSource =>
-  file === STDIN ? terminal.stdin : file;
+export function sourceOf(file: string, terminal: Terminal): CaptureSource {
+  if (file === DASH) return terminal.stdin;
+  // Reading a directory fails with an error that does not name it.
+  if (statSync(file).isDirectory())
+    throw Object.assign(new Error(`${file}: is a directory; expected a capture file`), { code: 'EISDIR' });
+  return file;
+}
 
-/** Whether a command would write over what it reads. */
+/** Whether a command would overwrite its input. */
 export function isSameFile(a: string, b: string): boolean {
-  if (a === STDIN || b === STDIN) return false;
+  if (a === DASH || b === DASH) return false;
   try {
     return realpathSync(a) === realpathSync(b);
   } catch {
-    return false; // One of them is not there.
+    return false; // One of them does not exist.
   }
 }
 
-/** How messages call it. */
-export const nameOfSource = (file: string): string => (file === STDIN ? 'standard input' : file);
+/** The source's name in messages. */
+export const nameOfSource = (file: string): string => (file === DASH ? 'standard input' : file);
 
-/** How all commands read: with progress, until Ctrl-C, ICRCs by the quickest CRC that there is. */
+/** Options of every reading: progress, Ctrl-C, and the fastest CRC available for the ICRCs. */
 export async function readingOptions(terminal: Terminal, icrc: 'check' | 'skip' = 'check') {
   return {
     icrc: icrc === 'check',
@@ -32,7 +37,7 @@ export async function readingOptions(terminal: Terminal, icrc: 'check' | 'skip' 
   } satisfies ReadOptions;
 }
 
-/** The addon's; undefined where there is no addon. */
+/** The CRC of the native addon; undefined without the addon. */
 async function nativeCrc32(): Promise<Crc32 | undefined> {
   try {
     return (await import('@node-roce/dgram-native')).crc32;
@@ -41,18 +46,18 @@ async function nativeCrc32(): Promise<Crc32 | undefined> {
   }
 }
 
-/** Before so many milliseconds nobody wonders what is taking so long; then ten times a second. */
-const PATIENCE = 500;
-const INTERVAL = 100;
+/** Milliseconds before the first line of progress, and between two of them. */
+const PROGRESS_DELAY_MS = 500;
+const PROGRESS_INTERVAL_MS = 100;
 
-/** Tells how far a long reading is, where stderr is a terminal. */
+/** Shows the progress of a long reading if stderr is a terminal. */
 function progressOf(terminal: Terminal): (progress: ReadProgress) => void {
   const start = performance.now();
-  let next = start + PATIENCE;
+  let next = start + PROGRESS_DELAY_MS;
   return ({ bytes, total, rocePackets }) => {
     const now = performance.now();
     if (now < next) return;
-    next = now + INTERVAL;
+    next = now + PROGRESS_INTERVAL_MS;
     const share =
       total === undefined ? '' : ` of ${mebibytes(total)} (${Math.floor((100 * bytes) / total)} %)`;
     const rate = bytes / 1e3 / (now - start);

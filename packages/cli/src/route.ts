@@ -1,4 +1,4 @@
-/** Which local address leads to a host: asked of the kernel, without a packet. */
+/** Finds the local address that leads to a host, from the kernel's routes and without sending a packet. */
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { isIPv4 } from 'node:net';

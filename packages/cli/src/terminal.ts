@@ -1,6 +1,7 @@
-/** Where a command reads and writes: data on stdout, messages on stderr, progress only for eyes. */
+/** Where a command reads and writes: data on stdout, messages on stderr, progress only on a terminal. */
 import { type Readable, Writable } from 'node:stream';
 import { createColors } from 'picocolors';
+import { wrap } from './wrap.ts';
 
 /** An output: `process.stdout` is one, a collector in a test another. */
 export interface Sink {
@@ -11,7 +12,7 @@ export interface Sink {
   rows?: number;
 }
 
-/** What a command is given of its process. */
+/** The parts of the process that a command uses. */
 export interface Streams {
   stdin: Readable;
   stdout: Sink;
@@ -56,12 +57,12 @@ export class Terminal {
     this.errColors = createColors(wantsColor(streams.stderr, streams.env));
   }
 
-  /** Whether somebody looks at the data as they come. */
+  /** Whether stdout is a terminal. */
   get isTTY(): boolean {
     return this.#stdout.isTTY === true;
   }
 
-  /** Of the terminal that shows stdout; what is usual where that is none. */
+  /** Size of the terminal that shows stdout; 24 × 80 without one. */
   get rows(): number {
     return this.#stdout.rows ?? 24;
   }
@@ -70,7 +71,17 @@ export class Terminal {
     return this.#stdout.columns ?? 80;
   }
 
-  /** Writes one line of data. Lines are gathered, as a write a line would be a system call a line. */
+  /** Width that text has to fit: of the terminal; without one, there is no limit. */
+  get paragraphWidth(): number {
+    return this.isTTY ? this.columns : Number.POSITIVE_INFINITY;
+  }
+
+  /** Writes a line of data; on a terminal it is wrapped at words, indented as wide as `prefix`. */
+  paragraph(prefix: string, text: string): void {
+    this.line(wrap(prefix, text, this.paragraphWidth));
+  }
+
+  /** Writes one line of data. Lines are buffered: a write per line would be a system call per line. */
   line(text = ''): void {
     this.#pending.push(text);
     this.#pendingLength += text.length + 1;
@@ -83,8 +94,8 @@ export class Terminal {
   }
 
   /**
-   * Writes lines of data in the place of those of the last call, if nothing else was written since; where stdout
-   * is no terminal, below them.
+   * Writes lines of data over those of the last call, if nothing else was written since; if stdout is not a
+   * terminal, below them.
    */
   redraw(lines: readonly string[]): void {
     const above = this.isTTY && this.#drawn > 0 ? `\u001b[${this.#drawn}A\u001b[J` : '';
@@ -101,7 +112,7 @@ export class Terminal {
     });
   }
 
-  /** Hands what was gathered to stdout; called at the end of every command and before a long wait. */
+  /** Writes buffered lines to stdout; called at the end of every command and before a long wait. */
   flush(): void {
     this.#clearProgress();
     if (this.#pending.length === 0) return;
@@ -112,14 +123,14 @@ export class Terminal {
     this.#stdout.write(text);
   }
 
-  /** Writes a message for the person in front of the screen, in order with the data. */
+  /** Writes a message to stderr, in order with the data. */
   message(text: string): void {
     this.flush();
     this.#drawn = 0;
     this.#stderr.write(`${text}\n`);
   }
 
-  /** Shows where a long work stands, over the last such line; nothing when stderr is not a terminal. */
+  /** Shows progress on stderr, over the last such line; nothing if stderr is not a terminal. */
   progress(text: string): void {
     if (!this.#stderr.isTTY) return;
     this.#stderr.write(`\r\u001b[K${text.slice(0, (this.#stderr.columns ?? 80) - 1)}`);

@@ -116,8 +116,8 @@ describe('the table', () => {
 });
 
 test.each([
-  [['capture'], /capture needs -i <interface>; there are .*\blo\b/],
-  [['capture', '-i', 'lo', '-w', '-', '--live'], /-w - has stdout for itself/],
+  [['capture'], /capture needs -i <interface>; interfaces: .*\blo\b/],
+  [['capture', '-i', 'lo', '-w', '-', '--live'], /-w - writes to standard output/],
 ])('%j: exit code 2', async (args, message) => {
   const { streams, out, err } = collecting();
   expect(await run(args, streams)).toBe(2);

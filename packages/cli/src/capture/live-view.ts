@@ -3,7 +3,7 @@ import type { Addresses } from '@node-roce/capture';
 import type { Terminal } from '../terminal.ts';
 import { type Flow, type FlowCounts, type FlowTable, nameOfFlow } from './flow-counts.ts';
 
-/** Where the capture stands, beside what the flows say. */
+/** The state of the capture, besides the flows. */
 export interface LiveState {
   /** Since the start. */
   seconds: number;
@@ -25,7 +25,7 @@ interface Rate {
 /** Lines around the rows of flows: totals, headings, how many are not shown, the cursor's. */
 const OTHER_LINES = 5;
 
-/** What a narrow terminal cuts off stands last. */
+/** A narrow terminal cuts off the last ones. */
 const COLUMNS: readonly (readonly [heading: string, cell: (counts: FlowCounts, rate: Rate) => string])[] = [
   ['packets/s', (_, { packetsPerSecond }) => packetsPerSecond.toFixed(0)],
   ['Gb/s', (_, { bitsPerSecond }) => (bitsPerSecond / 1e9).toFixed(3)],
@@ -37,8 +37,8 @@ const COLUMNS: readonly (readonly [heading: string, cell: (counts: FlowCounts, r
   ['CNPs', ({ cnps }) => `${cnps}`],
   ['packets', ({ packets }) => `${packets}`],
 ];
-/** Headings whose counts are bad news. */
-const BAD_NEWS: ReadonlySet<string> = new Set(['again', 'NAKs', 'RNR', 'bad']);
+/** Headings whose counts mean trouble if not 0. */
+const ALERT_COLUMNS: ReadonlySet<string> = new Set(['again', 'NAKs', 'RNR', 'bad']);
 
 export class LiveView {
   readonly #table: FlowTable;
@@ -54,7 +54,7 @@ export class LiveView {
     this.#json = json;
   }
 
-  /** What came since the last call; on a terminal in the place of that. */
+  /** Shows what came since the last call; on a terminal it replaces that. */
   show(state: LiveState): void {
     const rates = this.#rates(state.seconds);
     const terminal = this.#terminal;
@@ -118,11 +118,11 @@ export class LiveView {
     return `${seconds.toFixed(1)} s: ${packetsPerSecond.toFixed(0)} packets/s, ${gigabits} Gb/s; ${many}, ${dropped} dropped`;
   }
 
-  /** All that counts, for whoever reads line by line. */
+  /** Totals and all counts in one line, for output that is not a terminal. */
   #sentence(state: LiveState, rates: ReadonlyMap<FlowCounts, Rate>): string {
     const { sentAgain, naks, rnrNaks, icrcBad, ecnMarked, cnps } = this.#table.total;
     return (
-      `${this.#totals(state, rates)}, ${sentAgain} sent again, ${naks} NAKs, ${rnrNaks} RNR NAKs, ` +
+      `${this.#totals(state, rates)}, ${sentAgain} retransmitted, ${naks} NAKs, ${rnrNaks} RNR NAKs, ` +
       `${icrcBad} bad ICRCs, ${ecnMarked} CE, ${cnps} CNPs`
     );
   }
@@ -143,7 +143,7 @@ export class LiveView {
     const lineOf = (name: string, cells: readonly string[]) =>
       cut([name.padEnd(width), ...cells.map((cell, i) => cell.padStart(widths[i]))].join('  '));
     const isBad = ({ cells }: (typeof rows)[number]) =>
-      COLUMNS.some(([heading], i) => BAD_NEWS.has(heading) && cells[i] !== '0');
+      COLUMNS.some(([heading], i) => ALERT_COLUMNS.has(heading) && cells[i] !== '0');
     const hidden = busiest.length - shown.length;
     return [
       cut(this.#totals(state, rates)),

@@ -1,11 +1,11 @@
-/** `roce capture`: the RoCE frames of an interface, into a file and as a table that is looked at meanwhile. */
+/** `roce capture`: captures the RoCE frames of an interface, into a file or as a live table. */
 import { PacketReader } from '@node-roce/capture';
 import { LinkType, linkTypeName, PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { FlowTable } from '../capture/flow-counts.ts';
 import { FILTER, InterfaceSource, interfaceNames } from '../capture/interface-source.ts';
 import { LiveView } from '../capture/live-view.ts';
-import { STDIN, UsageError } from '../options.ts';
+import { DASH, UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options {
@@ -22,7 +22,7 @@ interface Options {
   mirrors: boolean;
 }
 
-/** Seconds between two looks at the table. */
+/** Seconds between two updates of the table. */
 const INTERVAL = 1;
 
 export async function run(_args: readonly string[], options: Options, terminal: Terminal): Promise<number> {
@@ -39,7 +39,7 @@ export async function run(_args: readonly string[], options: Options, terminal: 
   await using recorder = write === undefined ? undefined : await Recorder.open(write, source, terminal);
   terminal.message(
     `capturing ${FILTER}${mirrors ? ' and mirrors' : ''} on ${name} (${linkTypeName(source.info.linkType)})` +
-      `${write === undefined ? '' : ` into ${recorder!.name}`}; Ctrl-C ends it`,
+      `${write === undefined ? '' : ` into ${recorder!.name}`}; Ctrl-C stops it`,
   );
   const table = new FlowTable();
   const reader = new PacketReader({
@@ -60,7 +60,7 @@ export async function run(_args: readonly string[], options: Options, terminal: 
       const room = (options.count ?? Number.POSITIVE_INFINITY) - frames;
       const taken = room < batch.length ? batch.slice(0, room) : batch;
       frames += taken.length;
-      // Where nobody will see the table, the time is better spent on keeping up.
+      // Without a table to show, the time is better spent on keeping up.
       if (shows || json) for (const record of taken) reader.frame(record);
       await recorder?.write(taken);
       if (frames === options.count) break;
@@ -86,14 +86,13 @@ export async function run(_args: readonly string[], options: Options, terminal: 
 /** The interface's name. */
 function checked({ interface: name, write, live, json }: Options): string {
   if (name === undefined)
-    throw usage(`capture needs -i <interface>; there are ${interfaceNames().join(', ')}`);
-  if (write === STDIN && (live || json)) throw usage('-w - has stdout for itself: no --live, no --json');
+    throw new UsageError(`capture needs -i <interface>; interfaces: ${interfaceNames().join(', ')}`);
+  if (write === DASH && (live || json))
+    throw new UsageError('-w - writes to standard output, and so do --live and --json');
   return name;
 }
 
-const usage = (message: string) => Object.assign(new UsageError(message), { command: 'capture' });
-
-/** Aborts `end` at Ctrl-C, or after the duration; returns what takes that off again. */
+/** Aborts `end` at Ctrl-C or after the duration; returns a function that undoes it. */
 function endBy({ duration }: Options, { signal }: Terminal, end: AbortController): () => void {
   const abort = () => end.abort();
   signal.addEventListener('abort', abort);
@@ -105,15 +104,12 @@ function endBy({ duration }: Options, { signal }: Terminal, end: AbortController
   };
 }
 
-/** A reader of `-w -` that went away is the end, not an error. */
+/** A closed reader of `-w -` ends the capture; it is not an error. */
 const isGone = (error: unknown) => (error as NodeJS.ErrnoException).code === 'EPIPE';
 
 function summaryOf(name: string, frames: number, dropped: number, seconds: number, file?: string): string {
   const into = file === undefined ? '' : `, written to ${file}`;
-  const lost =
-    dropped === 0
-      ? 'none dropped'
-      : `${dropped} dropped for want of room (--buffer gives more, --snaplen needs less)`;
+  const lost = dropped === 0 ? 'none dropped' : `${dropped} dropped: raise --buffer or lower --snaplen`;
   return `${frames} frame${frames === 1 ? '' : 's'} captured on ${name} in ${seconds.toFixed(1)} s, ${lost}${into}`;
 }
 
@@ -133,7 +129,7 @@ class Recorder implements AsyncDisposable {
     const tag = linkType === LinkType.ETHERNET ? 4 : 0;
     const described = { linkType, snapLength: snapLength + tag, name, filter: FILTER };
     const options = { application: 'node-roce', os: `${process.platform} ${process.arch}` };
-    if (path !== STDIN) {
+    if (path !== DASH) {
       return new Recorder(
         path,
         source,

@@ -1,8 +1,9 @@
-/** `roce demo`: two adapters on loopback addresses and all three ways to move data, checked. */
+/** `roce demo`: two adapters on loopback addresses, and SEND, WRITE and READ between them, verified. */
 import { resolve } from 'node:path';
 import { moveAll, moveOne, pingPong, type Row } from '../demo/operations.ts';
 import { openPair, type Places } from '../demo/pair.ts';
 import { availableLink } from '../doctor/machine.ts';
+import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Places {
@@ -28,18 +29,19 @@ export async function run(_args: readonly string[], options: Options, terminal: 
 async function measure(options: Options, terminal: Terminal) {
   const { loss, seed, trace } = options;
   // Timed without the tracer, which copies every packet; then one message of each kind with it.
+  const { signal } = terminal;
   terminal.progress('moving data …');
-  const undisturbed = await moveUndisturbed(options);
-  if (loss > 0) terminal.progress('again, over a link that loses packets …');
-  const underLoss = loss > 0 ? await moveUnderLoss(options) : [];
-  const traced = await traceOne(options);
+  const undisturbed = await moveUndisturbed(options, signal);
+  if (loss > 0) terminal.progress('moving data over a lossy link …');
+  const underLoss = loss > 0 ? await moveUnderLoss(options, signal) : [];
+  const traced = await traceOne(options, signal);
   const ok = [...undisturbed.operations, ...underLoss].every((row) => row.equal) && traced;
   return { ok, ...undisturbed, underLoss: { loss: loss / 100, seed, operations: underLoss }, trace };
 }
 
-async function moveUndisturbed(options: Options) {
+async function moveUndisturbed(options: Options, signal: AbortSignal) {
   const { size } = options;
-  await using pair = await openPair(options, size);
+  await using pair = await openPair(options, size, signal);
   const { link, limitations, activeMtu } = pair.a.device.query();
   const operations = await moveAll(pair, size);
   return {
@@ -51,74 +53,78 @@ async function moveUndisturbed(options: Options) {
   };
 }
 
-async function moveUnderLoss(options: Options): Promise<Row[]> {
+async function moveUnderLoss(options: Options, signal: AbortSignal): Promise<Row[]> {
   const { size, loss, seed } = options;
-  await using pair = await openPair(options, size, { faults: { loss: loss / 100, seed } });
+  await using pair = await openPair(options, size, signal, { faults: { loss: loss / 100, seed } });
   return await moveAll(pair, size);
 }
 
-async function traceOne(options: Options): Promise<boolean> {
-  await using pair = await openPair(options, TRACED, { trace: resolve(options.trace) });
+async function traceOne(options: Options, signal: AbortSignal): Promise<boolean> {
+  await using pair = await openPair(options, TRACED, signal, { trace: resolve(options.trace) });
   return await moveOne(pair, TRACED);
 }
 
 function print(report: Awaited<ReturnType<typeof measure>>, options: Options, terminal: Terminal): void {
   const { colors } = terminal;
   const { link, pathMtu, roundTripMicroseconds: trip, underLoss, ok } = report;
-  terminal.line(
+  terminal.paragraph(
+    '',
     `${colors.bold('Two RoCEv2 adapters in this process')}: ${options.a} and ${options.b}, UDP port ${options.udpPort}, path MTU ${pathMtu}`,
   );
   if (link === 'dgram') {
-    terminal.line(
-      'Link: dgram (node:dgram, no native addon). It reaches node-roce programs only, and is slower; `npx roce doctor` tells more.',
+    terminal.paragraph(
+      '',
+      'Link: dgram (node:dgram, no native addon). It reaches node-roce programs only, and is slower; see `roce doctor`.',
     );
   } else terminal.line(`Link: ${link} (the native addon)`);
   terminal.line();
-  printTable(report.operations, ['packets', 'sent again'], terminal);
+  printTable(report.operations, ['packets', 'retransmitted'], terminal);
   terminal.line();
-  terminal.line(
+  terminal.paragraph(
+    '',
     `Round trip of 64-byte messages: ${trip.p50.toFixed(1)} µs (p50), ${trip.p99.toFixed(1)} µs (p99), both ends in one thread, ${trip.polled ? 'polled' : 'awaited'}`,
   );
   if (underLoss.operations.length > 0) {
     terminal.line();
-    terminal.line(
-      `The same over a link that loses ${options.loss} % of the packets each way (seed ${underLoss.seed}):`,
+    terminal.paragraph(
+      '',
+      `The same over a link that loses ${options.loss} % of the packets in each direction (seed ${underLoss.seed}):`,
     );
     terminal.line();
-    printTable(underLoss.operations, ['packets', 'lost', 'sent again'], terminal);
+    printTable(underLoss.operations, ['packets', 'lost', 'retransmitted'], terminal);
   }
   terminal.line();
-  terminal.line(`Every packet of one message of each kind: ${options.trace}`);
+  terminal.paragraph('', `Every packet of one message of each kind: ${options.trace}`);
   terminal.line(ok ? colors.green('All data arrived as it was sent.') : colors.red('Data differs.'));
-  terminal.message('');
-  terminal.message(
-    `Look at the packets: npx roce dump ${options.trace} | head, or open the file with Wireshark.`,
+  if (!terminal.isTTY) return;
+  terminal.line();
+  terminal.paragraph(
+    '',
+    `Look at the packets: roce dump ${options.trace} | head, or open the file with Wireshark.`,
   );
 }
 
-const COUNTS = {
-  packets: (row: Row) => row.packets,
-  lost: (row: Row) => row.lost,
-  'sent again': (row: Row) => row.retransmitted,
-};
+const COLUMNS = {
+  operation: { heading: '', value: (row) => row.what },
+  messages: { heading: 'messages', value: (row) => String(row.messages), right: true },
+  bytes: { heading: 'bytes', value: (row) => String(row.bytes), right: true },
+  packets: { heading: 'packets', value: (row) => String(row.packets), right: true },
+  lost: { heading: 'lost', value: (row) => String(row.lost), right: true },
+  retransmitted: { heading: 'retransmitted', value: (row) => String(row.retransmitted), right: true },
+  rate: { heading: 'Gb/s', value: (row) => ((row.bytes * 8) / row.seconds / 1e9).toFixed(2), right: true },
+  digest: {
+    heading: 'SHA-256',
+    value: (row) => `${row.sha256.slice(0, 12)}… ${row.equal ? 'equal' : 'DIFFERS'}`,
+  },
+} satisfies Record<string, Column<Row>>;
 
-function printTable(rows: readonly Row[], counts: (keyof typeof COUNTS)[], terminal: Terminal): void {
-  const { colors } = terminal;
-  const head = ['', 'messages', 'bytes', ...counts, 'Gb/s', 'SHA-256'];
-  const body = rows.map((row) => [
-    row.what,
-    `${row.messages}`,
-    `${row.bytes}`,
-    ...counts.map((count) => `${COUNTS[count](row)}`),
-    ((row.bytes * 8) / row.seconds / 1e9).toFixed(2),
-    `${row.sha256.slice(0, 12)}… ${row.equal ? 'equal' : 'DIFFERS'}`,
-  ]);
-  const widths = head.map((_, i) => Math.max(...[head, ...body].map((cells) => cells[i].length)));
-  const isText = (i: number) => i === 0 || i === head.length - 1;
-  const line = (cells: string[]) =>
-    cells.map((cell, i) => (isText(i) ? cell.padEnd(widths[i]) : cell.padStart(widths[i]))).join('  ');
-  terminal.line(colors.dim(line(head)));
-  for (const [i, cells] of body.entries()) {
-    terminal.line(rows[i].equal ? line(cells) : colors.red(line(cells)));
-  }
+type Count = 'packets' | 'lost' | 'retransmitted';
+
+function printTable(rows: readonly Row[], counts: readonly Count[], terminal: Terminal): void {
+  const { dim, red } = terminal.colors;
+  const { operation, messages, bytes, rate, digest } = COLUMNS;
+  const columns = [operation, messages, bytes, ...counts.map((count) => COLUMNS[count]), rate, digest];
+  const { heading, rows: lines } = fitTable(columns, rows, terminal.paragraphWidth);
+  if (heading !== undefined) terminal.line(dim(heading));
+  for (const [i, line] of lines.entries()) terminal.line(rows[i]!.equal ? line : red(line));
 }

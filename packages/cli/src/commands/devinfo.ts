@@ -1,7 +1,7 @@
-/** `roce devinfo`: what could be opened as a device, in the manner of ibv_devinfo. */
-import { activeMtuOf, listInterfaces, type NetworkInterface } from '@node-roce/link';
+/** `roce devinfo`: the interfaces that can be opened as devices, in the format of ibv_devinfo. */
+import { activeMtuOf, interfaceByName, listInterfaces, type NetworkInterface } from '@node-roce/link';
 import { DEVICE_LIMITS } from '@node-roce/transport';
-import { gidFromText, gidToText } from '@node-roce/wire';
+import { gidsOf } from '../devices.ts';
 import { availableLink } from '../doctor/machine.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -9,10 +9,10 @@ const LINKS = { udp: 'udp', dgram: 'dgram (no native addon: reaches node-roce pr
 
 export async function run(
   _args: readonly string[],
-  { verbose, json }: { verbose: boolean; json: boolean },
+  { verbose, ibDev, json }: { verbose: boolean; ibDev?: string; json: boolean },
   terminal: Terminal,
 ): Promise<number> {
-  const devices = listInterfaces().map(describe);
+  const devices = (ibDev === undefined ? listInterfaces() : [interfaceByName(ibDev)]).map(describe);
   const link = await availableLink();
   if (json) {
     terminal.json({ link, devices, limits: DEVICE_LIMITS });
@@ -30,12 +30,14 @@ export async function run(
   if (devices.length === 0) terminal.message('no interface has an address');
   if (!verbose) return devices.length === 0 ? 1 : 0;
   terminal.line(terminal.colors.bold('limits of every device:'));
-  for (const [name, value] of Object.entries(DEVICE_LIMITS)) terminal.line(`\t${name}:\t${value}`);
+  for (const [name, value] of Object.entries(DEVICE_LIMITS)) terminal.line(`\t${verbsName(name)}:\t${value}`);
   return devices.length === 0 ? 1 : 0;
 }
 
+/** `maxQpWr` → `max_qp_wr`, as ibv_devinfo prints it. */
+const verbsName = (name: string) => name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+
 function describe(nic: NetworkInterface) {
-  const rank = (a: NetworkInterface['addresses'][number]) => (a.linkLocal ? 0 : a.family === 4 ? 1 : 2);
   return {
     name: nic.name,
     state: nic.up ? 'PORT_ACTIVE' : 'PORT_DOWN',
@@ -44,13 +46,6 @@ function describe(nic: NetworkInterface) {
     activeMtu: activeMtuOf(nic),
     maxMtu: 4096,
     linkLayer: 'Ethernet',
-    gids: [...nic.addresses]
-      .sort((a, b) => rank(a) - rank(b))
-      .map(({ address }, index) => ({
-        index,
-        gid: gidToText(gidFromText(address)),
-        address,
-        type: 'RoCE v2',
-      })),
+    gids: gidsOf(nic),
   };
 }

@@ -1,4 +1,4 @@
-/** `roce doctor`: what RoCE in software needs here, and the way to a peer. Changes nothing. */
+/** `roce doctor`: checks this machine for software RoCE, and the route to a peer. Changes nothing. */
 import type { Check } from '../doctor/check.ts';
 import { checkAddon, checkDevice, checkLoopback, usualAddress } from '../doctor/machine.ts';
 import { checkMtu, checkReachable, describeWay, findWay } from '../doctor/peer.ts';
@@ -40,6 +40,6 @@ async function* examine(peer: string | undefined, bind: string | undefined): Asy
 function print({ check, verdict, text }: Check, terminal: Terminal): void {
   const { green, yellow, red, bold } = terminal.colors;
   const paint = { ok: green, warn: yellow, fail: red }[verdict];
-  terminal.line(`${paint(verdict.padEnd(4))}  ${bold(check)}: ${text}`);
+  terminal.paragraph(`${paint(verdict.padEnd(4))}  `, `${bold(check)}: ${text}`);
   terminal.flush();
 }

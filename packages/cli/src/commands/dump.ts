@@ -26,6 +26,7 @@ interface Options extends PacketFilter {
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const name = nameOfSource(file!);
   let others = 0;
+  let found = 0;
   let shown = 0;
   let isWanted: ((packet: RocePacket) => boolean) | undefined;
   let cause: RetransmitCause | undefined;
@@ -37,25 +38,26 @@ export async function run([file]: readonly string[], options: Options, terminal:
       })
     : undefined;
   const isEnough = () => shown === options.count;
-  const say = ({ frame, reason, detail, offset }: RefusedFrame) =>
+  const warn = ({ frame, reason, detail, offset }: RefusedFrame) =>
     terminal.message(`${name}: frame ${frame} is not shown: ${reason}, ${detail} (byte ${offset})`);
   try {
     const { summary } = await readPackets(sourceOf(file!, terminal), {
       ...(await readingOptions(terminal)),
       onPacket: (packet, reader) => {
+        found++;
         isWanted ??= packetFilter(options, reader.addresses);
         if (isEnough()) return;
         analyzer?.add(packet);
         if (!isWanted(packet) || (analyzer !== undefined && cause === undefined)) return;
         const entry = entryOf(packet, reader, cause);
-        if ('reason' in entry) say(entry);
+        if ('reason' in entry) warn(entry);
         else print(entry, options, terminal);
         shown++;
       },
       onRefused: (refused) => {
         if (isEnough()) return;
         if (refused.reason === 'not-roce') others++;
-        else say(refused);
+        else warn(refused);
       },
       onChunk: () => !isEnough(),
     });
@@ -63,10 +65,11 @@ export async function run([file]: readonly string[], options: Options, terminal:
       terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${summary.damage}`);
       return 1;
     }
+    if (summary.frames === 0) terminal.message(`${name}: the capture is empty`);
     return 0;
   } finally {
-    if (others > 0)
-      terminal.message(`${others} frame${others === 1 ? ' is' : 's are'} not RoCE and not shown`);
+    const notShown = `${others} frame${others === 1 ? ' is' : 's are'} not RoCE and not shown`;
+    if (others > 0) terminal.message(found > 0 ? notShown : `${name}: no RoCE packets; ${notShown}`);
   }
 }
 
@@ -75,7 +78,7 @@ function print(entry: Entry, { json, fields }: Options, terminal: Terminal): voi
   else terminal.line(fields ? toFields(entry, terminal) : toLine(entry, terminal));
 }
 
-/** A packet with all its fields. Where the capture cut its extension headers, there is nothing to show. */
+/** A packet with all its fields; refused if the capture cut its extension headers. */
 function entryOf(
   packet: RocePacket,
   { record }: PacketReader,
@@ -83,7 +86,7 @@ function entryOf(
 ): Entry | RefusedFrame {
   const frame = packetFrame(packet);
   let parsed = parseFrame(frame, packet.linkType);
-  // Tags behind a cooked header, and other rarities: from IP on.
+  // Tags behind a cooked header, and other rarities, are parsed from the IP header on.
   if (!parsed.ok && packet.version === 2)
     parsed = parseFrame(frame.subarray(packet.ip - packet.link), LinkType.RAW);
   if (!parsed.ok) {

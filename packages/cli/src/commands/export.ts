@@ -1,5 +1,5 @@
-/** `roce export`: a part of a capture as a capture; with remarks, or without addresses and payload, if wanted. */
-import { realpathSync } from 'node:fs';
+/** `roce export`: copies a part of a capture; optionally with comments, or without addresses and payload. */
+import { lstat, rm } from 'node:fs/promises';
 import {
   type Analysis,
   Anonymizer,
@@ -12,13 +12,13 @@ import {
 } from '@node-roce/capture';
 import { PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
-import { STDIN, UsageError } from '../options.ts';
-import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import { DASH, UsageError } from '../options.ts';
+import { isSameFile, nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Omit<PacketFilter, 'connection'> {
   output: string;
-  /** By its number. */
+  /** Its number. */
   connection?: number;
   comments: boolean;
   anonymize: boolean;
@@ -31,7 +31,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { anonymize, key, zeroPayload, comments, connection, json } = options;
   check(file!, options);
   const name = nameOfSource(file!);
-  const output = options.output === STDIN ? 'standard output' : options.output;
+  const output = options.output === DASH ? 'standard output' : options.output;
   const reading = await readingOptions(terminal);
   const analysis = comments || connection !== undefined ? await analyzeCapture(file!, reading) : undefined;
   const filter = { ...options, connection: connectionOf(analysis, connection) };
@@ -39,19 +39,19 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const commentator =
     analysis !== undefined && comments ? new Commentator(findingsFor(analysis, anonymizer)) : undefined;
 
-  await using writer = await writerFor(options.output, terminal);
-  let isWanted: ((packet: RocePacket) => boolean) | undefined;
-  const { packets, summary } = await exportPackets(sourceOf(file!, terminal), writer, {
-    anonymizer,
-    zeroPayload,
-    ...reading,
-    isWanted: (packet, { addresses }) => {
-      isWanted ??= packetFilter(filter, addresses);
-      return isWanted(packet);
-    },
-    commentsOf: commentator && ((packet) => commentator.commentsOf(packet)),
+  const { packets, summary } = await written(options.output, terminal, async (writer) => {
+    let isWanted: ((packet: RocePacket) => boolean) | undefined;
+    return await exportPackets(sourceOf(file!, terminal), writer, {
+      anonymizer,
+      zeroPayload,
+      ...reading,
+      isWanted: (packet, { addresses }) => {
+        isWanted ??= packetFilter(filter, addresses);
+        return isWanted(packet);
+      },
+      commentsOf: commentator && ((packet) => commentator.commentsOf(packet)),
+    });
   });
-  await writer.close();
   if (json) terminal.json({ output, packets, of: summary.rocePackets, damage: summary.damage ?? null });
   else terminal.message(`${packets} of ${summary.rocePackets} RoCE packets of ${name} written to ${output}`);
   if (summary.damage === undefined) return 0;
@@ -59,23 +59,12 @@ export async function run([file]: readonly string[], options: Options, terminal:
   return 1;
 }
 
-const usage = (message: string) => Object.assign(new UsageError(message), { command: 'export' });
-
 function check(file: string, { output, json, anonymize, key, comments, connection }: Options): void {
-  if (key !== undefined && !anonymize) throw usage('--key is for --anonymize');
-  if (output === STDIN && json) throw usage('-o - has stdout for itself: no --json');
-  if (isSameFile(file, output)) throw usage(`${output} would be overwritten while it is read`);
-  if (file === STDIN && (comments || connection !== undefined))
-    throw usage('--comments and --connection read the capture twice: they need a file');
-}
-
-function isSameFile(a: string, b: string): boolean {
-  if (a === STDIN || b === STDIN) return false;
-  try {
-    return realpathSync(a) === realpathSync(b);
-  } catch {
-    return false; // One of them is not there.
-  }
+  if (key !== undefined && !anonymize) throw new UsageError('--key needs --anonymize');
+  if (output === DASH && json) throw new UsageError('-o - writes to standard output, and so does --json');
+  if (isSameFile(file, output)) throw new UsageError(`input and output are the same file, ${output}`);
+  if (file === DASH && (comments || connection !== undefined))
+    throw new UsageError('--comments and --connection read the capture twice: they need a file');
 }
 
 function connectionOf(analysis: Analysis | undefined, id: number | undefined) {
@@ -83,12 +72,12 @@ function connectionOf(analysis: Analysis | undefined, id: number | undefined) {
   const found = analysis.connections.find((connection) => connection.id === id);
   if (found !== undefined) return found;
   const { length } = analysis.connections;
-  throw usage(
-    length === 0 ? 'the capture has no connections' : `--connection ${id}: the capture has 1 … ${length}`,
+  throw new UsageError(
+    length === 0 ? 'the capture has no connections' : `--connection ${id}: expected 1 … ${length}`,
   );
 }
 
-/** Sentences name hosts. */
+/** Findings name hosts in their text. */
 const findingsFor = ({ findings }: Analysis, names: Anonymizer | undefined): Analysis['findings'] =>
   names === undefined
     ? findings
@@ -96,8 +85,36 @@ const findingsFor = ({ findings }: Analysis, names: Anonymizer | undefined): Ana
 
 const DESCRIPTION = { application: 'node-roce' };
 
-async function writerFor(output: string, terminal: Terminal): Promise<CaptureWriter<PcapngEncoder>> {
-  return output === STDIN
-    ? new CaptureWriter(terminal.binary(), new PcapngEncoder(DESCRIPTION))
-    : await createCaptureFile(output, DESCRIPTION);
+type Writer = CaptureWriter<PcapngEncoder>;
+
+/** Runs `write` with a writer of the output. If it fails or is interrupted, the partial file is removed. */
+async function written<T>(
+  output: string,
+  terminal: Terminal,
+  write: (writer: Writer) => Promise<T>,
+): Promise<T> {
+  if (output === DASH) {
+    await using writer = new CaptureWriter(terminal.binary(), new PcapngEncoder(DESCRIPTION));
+    return await closed(writer, write);
+  }
+  const writer = await createCaptureFile(output, DESCRIPTION);
+  try {
+    return await closed(writer, write);
+  } catch (error) {
+    await writer[Symbol.asyncDispose]().catch(() => {});
+    await removeFile(output);
+    throw error;
+  }
+}
+
+/** Removes a regular file; a device such as /dev/null stays. */
+async function removeFile(path: string): Promise<void> {
+  const stats = await lstat(path).catch(() => undefined);
+  if (stats?.isFile()) await rm(path);
+}
+
+async function closed<T>(writer: Writer, write: (writer: Writer) => Promise<T>): Promise<T> {
+  const result = await write(writer);
+  await writer.close();
+  return result;
 }

@@ -1,4 +1,4 @@
-/** `roce flows`: the connections of a capture, and what went wrong. */
+/** `roce flows`: the connections of a capture, and findings. */
 import {
   type Analysis,
   analyzeCapture,
@@ -15,7 +15,7 @@ import {
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
 import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
-import { type Column, tableOf } from '../table.ts';
+import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options {
@@ -26,14 +26,16 @@ interface Options {
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { icrc, json, csv } = options;
-  if (json && csv) throw Object.assign(new UsageError('--json or --csv, not both'), { command: 'flows' });
+  if (json && csv) throw new UsageError('--json or --csv, not both');
   const analysis = await analyzeCapture(sourceOf(file!, terminal), {
     ...(await readingOptions(terminal, icrc)),
   });
+  const { damage, frames } = analysis.summary;
+  // Of an input that is not a capture there is nothing to show but the error.
+  const isEmpty = damage !== undefined && frames === 0;
   if (json) terminal.json(analysis);
   else if (csv) printCsv(analysis.findings, terminal);
-  else print(analysis, terminal);
-  const { damage } = analysis.summary;
+  else if (!isEmpty) print(analysis, terminal);
   if (damage === undefined) return 0;
   terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file!)}: ${damage}`);
   return 1;
@@ -54,18 +56,20 @@ function print({ summary, connections, findings, unconnected }: Analysis, termin
     `${counted(rocePackets, 'RoCE packet')} in ${counted(frames, 'frame')}, ${formatDuration(duration)}; ICRC ${verdicts.join(', ')}`,
   );
   if (connections.length > 0) {
-    const [heading, ...rows] = tableOf(COLUMNS, connections);
+    const { heading, rows } = fitTable(COLUMNS, connections, terminal.paragraphWidth);
     terminal.line();
-    terminal.line(bold(heading!));
+    if (heading !== undefined) terminal.line(bold(heading));
     for (const row of rows) terminal.line(row);
   }
   if (unconnected > 0) {
     terminal.line(
-      dim(`${counted(unconnected, 'packet')} of no connection: management datagrams, or damaged headers`),
+      dim(
+        `${counted(unconnected, 'packet')} outside of connections: management datagrams, or damaged headers`,
+      ),
     );
   }
   terminal.line();
-  if (findings.length === 0) terminal.line('Nothing stands out.');
+  if (findings.length === 0) terminal.line('No findings.');
   else for (const finding of findings) printFinding(finding, terminal);
 }
 
@@ -100,7 +104,7 @@ const COLUMNS: readonly Column<Connection>[] = [
   { heading: 'messages', value: ofMessages(({ total }) => formatCount(total)), right: true },
   { heading: 'payload', value: ofDirections(({ bytes }) => formatBytes(bytes)), right: true },
   {
-    heading: 'sent again',
+    heading: 'retransmitted',
     value: ofDirections(({ retransmitted }) => formatCount(retransmitted)),
     right: true,
   },
@@ -113,8 +117,9 @@ function printFinding({ severity, text, hint, frames, frameCount }: Finding, ter
   const color = { error: red, warning: yellow, note: cyan }[severity];
   const shown = frames.slice(0, 8).join(', ');
   const more = frameCount > Math.min(8, frames.length) ? ', …' : '';
-  terminal.line(
-    `${color(severity.padEnd(7))}  ${text}${shown === '' ? '' : dim(` [frame ${shown}${more}]`)}`,
+  terminal.paragraph(
+    `${color(severity.padEnd(7))}  `,
+    `${text}${shown === '' ? '' : dim(` [frame ${shown}${more}]`)}`,
   );
-  terminal.line(dim(`         ${hint}`));
+  terminal.paragraph('         ', dim(hint));
 }

@@ -12,7 +12,7 @@ import {
   renderLadder,
 } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { STDIN } from '../options.ts';
+import { DASH } from '../options.ts';
 import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -37,7 +37,7 @@ interface Options {
 const LISTED = 10;
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  checkOutput('ladder', file!, options.output, options.json);
+  checkOutput(file!, options.output, options.json);
   const name = nameOfSource(file!);
   const reading = await readingOptions(terminal);
   const analysis = await analyzeCapture(sourceOf(file!, terminal), reading);
@@ -47,15 +47,18 @@ export async function run([file]: readonly string[], options: Options, terminal:
   let packets = filterLadder(connection.ladder, filter);
   const all = connection.aToB.packets + connection.bToA.packets;
   if (connection.ladder.length < all) {
-    if (file !== STDIN) packets = await readLadder(file!, connection, { ...reading, filter, most });
+    if (file !== DASH) packets = await readLadder(file!, connection, { ...reading, filter, most });
     // A stream can't be read again.
-    else terminal.message(`${name}: of ${all} packets, the first and those about findings; of a file, all`);
+    else
+      terminal.message(
+        `${name}: of ${all} packets, only the first and those of findings are drawn; a file is drawn whole`,
+      );
   }
   const shown = packets.slice(0, most);
   const svg = renderLadder(connection, { packets: shown, rowHeight, width, title });
   const said = `${counted(shown.length, 'packet')} of connection ${describe(connection)}`;
   const facts = { connection: connection.id, packets: shown.length, of: all };
-  await writeOutput(svg, options, { facts, said }, terminal);
+  await writeOutput(svg, options, { facts, summary: said }, terminal);
   if (packets.length > most) {
     terminal.message(`only the first ${most} packets: choose with --from and --to, or raise --count`);
   }

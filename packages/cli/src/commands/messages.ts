@@ -1,4 +1,4 @@
-/** `roce messages`: each message of a capture as it ends. */
+/** `roce messages`: prints each message of a capture as it ends. */
 import {
   analyzeCapture,
   formatDuration,
@@ -11,7 +11,7 @@ import {
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
 import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
-import { type Column, lineOf } from '../table.ts';
+import { type Column, lineOf, paragraphOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options {
@@ -31,9 +31,9 @@ interface Row {
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { icrc, json, csv } = options;
-  if (json && csv) throw Object.assign(new UsageError('--json or --csv, not both'), { command: 'messages' });
+  if (json && csv) throw new UsageError('--json or --csv, not both');
   if (csv) terminal.line(MESSAGE_CSV_HEADER);
-  else if (!json) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
+  else if (!json && fits(terminal)) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
   const { summary } = await analyzeCapture(sourceOf(file!, terminal), {
     ...(await readingOptions(terminal, icrc)),
     onMessage: (message, qps) => {
@@ -59,11 +59,10 @@ function isWanted(message: Message, { requester, responder }: MessageQps, option
 }
 
 function print(row: Row, terminal: Terminal): void {
-  const line = lineOf(
-    COLUMNS,
-    COLUMNS.map(({ value }) => value(row)),
-    WIDTHS,
-  );
+  const cells = () => COLUMNS.map(({ value }) => value(row));
+  const line = fits(terminal)
+    ? lineOf(COLUMNS, cells(), WIDTHS)
+    : paragraphOf(COLUMNS, row, terminal.paragraphWidth);
   const { outcome } = row.message;
   const { red, yellow } = terminal.colors;
   terminal.line(outcome === 'failed' ? red(line) : outcome === 'incomplete' ? yellow(line) : line);
@@ -71,7 +70,7 @@ function print(row: Row, terminal: Terminal): void {
 
 const qpn = (number: number): string => (number < 0 ? '?' : `0x${number.toString(16)}`);
 
-// The rows are printed as they come, so the widths are those that nearly all fit in.
+// Rows are printed as they come, so the widths are fixed: nearly all cells fit.
 const TABLE: readonly (Column<Row> & { width: number })[] = [
   { heading: '#', width: 3, right: true, value: ({ message }) => String(message.connection) },
   { heading: 'message', width: 7, right: true, value: ({ message }) => String(message.id) },
@@ -101,5 +100,9 @@ const TABLE: readonly (Column<Row> & { width: number })[] = [
   },
 ];
 const COLUMNS: readonly Column<Row>[] = TABLE;
+/** Whether a line of the table fits the terminal. */
+const fits = (terminal: Terminal) => TABLE_WIDTH <= terminal.paragraphWidth;
+
 const HEADINGS = TABLE.map(({ heading }) => heading);
 const WIDTHS = TABLE.map(({ width }) => width);
+const TABLE_WIDTH = WIDTHS.reduce((sum, width) => sum + width + 2, -2);

@@ -1,9 +1,6 @@
 /** `roce pingpong`: the peer of ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong. */
 import { lookup } from 'node:dns/promises';
-import { isIPv4 } from 'node:net';
-import { interfaceByAddress } from '@node-roce/link';
-import { RoceError } from '@node-roce/verbs-api';
-import { gidToText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
+import { gidToIpText, gidToText, parseIpAddress } from '@node-roce/wire';
 import { UsageError } from '../options.ts';
 import { Endpoint, type PingpongOptions } from '../pingpong/endpoint.ts';
 import {
@@ -14,22 +11,21 @@ import {
   serveExchange,
 } from '../pingpong/exchange.ts';
 import { play } from '../pingpong/game.ts';
+import { checkChoice, type DeviceChoice, fixedAddress, localAddress } from '../pingpong/local-address.ts';
 import { sourceFor } from '../route.ts';
 import type { Terminal } from '../terminal.ts';
 
-/** The command line's. */
-interface Given extends Omit<PingpongOptions, 'size' | 'qps'> {
+/** The options as the command line has them. */
+interface Given extends Omit<PingpongOptions, 'size' | 'qps'>, DeviceChoice {
   size?: number;
   numQp?: number;
+  /** TCP port of the exchange. */
   port: number;
-  bind?: string;
   json: boolean;
 }
 
-interface Options extends PingpongOptions {
-  /** TCP port of the exchange. */
+interface Options extends PingpongOptions, DeviceChoice {
   port: number;
-  bind?: string;
   json: boolean;
 }
 
@@ -59,30 +55,34 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   return wrong.length === 0 ? 0 : 1;
 }
 
-/** The defaults that depend on other options; those of the tools. */
+/** Fills in the defaults that depend on other options, as the tools have them. */
 function complete({ numQp, ...given }: Given): Options {
+  checkChoice(given);
   const { type, srq, rxDepth, size = type === 'ud' ? 2048 : 4096 } = given;
-  if (srq && type !== 'rc') throw new UsageError('--srq is for --type rc');
-  if (numQp !== undefined && !srq) throw new UsageError('--num-qp is for --srq');
+  if (srq && type !== 'rc') throw new UsageError('--srq needs --type rc');
+  if (numQp !== undefined && !srq) throw new UsageError('--num-qp needs --srq');
   const qps = srq ? (numQp ?? 16) : 1;
   if (rxDepth < qps)
-    throw new UsageError(`--rx-depth ${rxDepth}: expected one receive for each of ${qps} queue pairs`);
+    throw new UsageError(`--rx-depth ${rxDepth}: expected at least ${qps}, one receive for each queue pair`);
   return { ...given, size, qps };
 }
 
 const partyOf = ({ srq, qps }: Options): Party => ({ count: qps, slots: srq ? SRQ_SLOTS : 1 });
 
-/** Waits for a client; without `--bind`, the device is opened at the address that the client came to. */
+/** Waits for a client. Unless an address was chosen, the device is opened at the address that the client reached. */
 async function serve(options: Options, terminal: Terminal): Promise<Game> {
-  const { port, timeout, bind } = options;
-  let endpoint = bind === undefined ? undefined : await Endpoint.open(bind, options, false);
+  const { port, timeout } = options;
+  const fixed = fixedAddress(options);
+  let endpoint = fixed === undefined ? undefined : await Endpoint.open(fixed, options, false);
   let peers: readonly PingpongAddress[] = [];
   const onListening = () => terminal.message(`waiting for a client at TCP port ${port}`);
   try {
     await serveExchange(
       { port, timeout, signal: terminal.signal, onListening, ...partyOf(options) },
       async (remotes, reachedAt) => {
-        endpoint ??= await Endpoint.open(addressFor(remotes[0]!.gid, reachedAt), options, false);
+        const reached = reachedAt.replace(/^::ffff:/i, '').split('%')[0]!;
+        const peer = parseIpAddress(gidToIpText(remotes[0]!.gid))!;
+        endpoint ??= await Endpoint.open(localAddress(options, reached, peer), options, false);
         await endpoint.connect(remotes);
         peers = remotes;
         return endpoint.locals;
@@ -96,9 +96,11 @@ async function serve(options: Options, terminal: Terminal): Promise<Game> {
 }
 
 async function call(name: string, options: Options, terminal: Terminal): Promise<Game> {
-  const { port, timeout, bind } = options;
+  const { port, timeout } = options;
   const { address: host } = await lookup(name);
-  const endpoint = await Endpoint.open(bind ?? (await sourceFor(host)), options, true);
+  const reached = fixedAddress(options) ?? (await sourceFor(host));
+  const peer = parseIpAddress(host.split('%')[0]!)!;
+  const endpoint = await Endpoint.open(localAddress(options, reached, peer), options, true);
   let peers: readonly PingpongAddress[] = [];
   try {
     const exchange = { host, port, timeout, signal: terminal.signal, ...partyOf(options) };
@@ -111,21 +113,6 @@ async function call(name: string, options: Options, terminal: Terminal): Promise
     await endpoint.device.close();
     throw error;
   }
-}
-
-/** An address of the interface that a client reached us at, of the kind that its GID is. */
-function addressFor(gid: Uint8Array, reachedAt: string): string {
-  const reached = reachedAt.replace(/^::ffff:/i, '').split('%')[0]!;
-  const family = isIpv4Mapped(gid) ? 4 : 6;
-  if (isIPv4(reached) === (family === 4)) return reached;
-  const nic = interfaceByAddress(reached);
-  const found = nic.addresses.find((a) => a.family === family && a.linkLocal === isLinkLocal(gid));
-  if (found) return found.address;
-  throw new RoceError(
-    'ERR_ROCE_NO_INTERFACE',
-    `${nic.name} has no IPv${family} address for the peer's GID ${gidToText(gid)}`,
-    { errno: 'EADDRNOTAVAIL', attribute: 'bind', expected: "--bind with an address of the peer's kind" },
-  );
 }
 
 const hex = (value: number, digits: number) => `0x${value.toString(16).padStart(digits, '0')}`;

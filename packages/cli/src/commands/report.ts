@@ -13,7 +13,7 @@ interface Options {
 }
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  checkOutput('report', file!, options.output, options.json);
+  checkOutput(file!, options.output, options.json);
   const name = nameOfSource(file!);
   const analysis = await analyzeCapture(sourceOf(file!, terminal), {
     ...(await readingOptions(terminal, options.icrc)),
@@ -27,7 +27,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
     damage: summary.damage ?? null,
   };
   const said = `${counted(findings.length, 'finding')}, ${counted(connections.length, 'connection')}`;
-  await writeOutput(html, options, { facts, said }, terminal);
+  await writeOutput(html, options, { facts, summary: said }, terminal);
   if (summary.damage === undefined) return 0;
   terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${summary.damage}`);
   return 1;

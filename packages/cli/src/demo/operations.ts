@@ -1,5 +1,6 @@
-/** What the demo does with its pair: SEND, RDMA WRITE and RDMA READ, each timed, counted and compared. */
+/** The operations of the demo: SEND, RDMA WRITE and RDMA READ, each timed, counted and compared. */
 import { createHash } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { completionError } from '@node-roce/verbs-api';
 import { type Pair, type Side, series, success } from './pair.ts';
 
@@ -27,14 +28,37 @@ export interface RoundTrip {
 }
 
 const MESSAGE = 1 << 20;
+/** Bytes filled or hashed without a turn of the event loop. */
+const PART = 4 << 20;
 const ROUND_TRIPS = 2000;
 /** Receives posted at once. */
 const RECEIVES = 64;
 
-const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
+/** Passes over memory in parts, with a turn of the event loop between them: Ctrl-C interrupts it. */
+async function inParts(
+  { bytes, signal }: Pick<Side, 'bytes' | 'signal'>,
+  visit: (part: Uint8Array, offset: number) => void,
+): Promise<void> {
+  for (let offset = 0; offset < bytes.length; offset += PART) {
+    visit(bytes.subarray(offset, offset + PART), offset);
+    await nextTurn();
+    signal.throwIfAborted();
+  }
+}
 
-function fillPattern(bytes: Uint8Array, salt: number): void {
-  for (let i = 0; i < bytes.length; i++) bytes[i] = (i * 7 + (i >> 8) * 13 + (i >> 16) + salt) & 0xff;
+async function sha256(side: Pick<Side, 'bytes' | 'signal'>): Promise<string> {
+  const hash = createHash('sha256');
+  await inParts(side, (part) => hash.update(part));
+  return hash.digest('hex');
+}
+
+async function fillPattern(side: Side, salt: number): Promise<void> {
+  await inParts(side, (part, offset) => {
+    for (let i = 0; i < part.length; i++) {
+      const at = offset + i;
+      part[i] = (at * 7 + (at >> 8) * 13 + (at >> 16) + salt) & 0xff;
+    }
+  });
 }
 
 /** Moves `size` bytes by each operation, in messages of 1 MiB. */
@@ -43,14 +67,14 @@ export async function moveAll({ a, b }: Pair, size: number): Promise<Row[]> {
   const part = (i: number) => ({ offset: i * MESSAGE, length: Math.min(MESSAGE, size - i * MESSAGE) });
   const rows: Row[] = [];
   const timed = async (what: string, source: Side, target: Side, move: () => Promise<void>) => {
-    fillPattern(source.bytes, rows.length + 1);
+    await fillPattern(source, rows.length + 1);
     target.bytes.fill(0);
     const before = await countsOf(a, b);
     const start = performance.now();
     await move();
     const seconds = (performance.now() - start) / 1000;
     const after = await countsOf(a, b);
-    const digest = sha256(target.bytes);
+    const digest = await sha256(target);
     rows.push({
       what,
       messages: count,
@@ -60,7 +84,7 @@ export async function moveAll({ a, b }: Pair, size: number): Promise<Row[]> {
       retransmitted: after.retransmitted - before.retransmitted,
       seconds,
       sha256: digest,
-      equal: digest === sha256(source.bytes),
+      equal: digest === (await sha256(source)),
     });
   };
 
@@ -69,7 +93,7 @@ export async function moveAll({ a, b }: Pair, size: number): Promise<Row[]> {
     for (let i = 0; i < Math.min(count, RECEIVES); i++) receive(i);
     const received = (async () => {
       for (let i = 0; i < count; i++) {
-        await success(b.cq);
+        await success(b);
         if (i + RECEIVES < count) receive(i + RECEIVES);
       }
     })();
@@ -112,7 +136,7 @@ export async function pingPong({ a, b }: Pair, length: number): Promise<RoundTri
     ] as const) {
       from.qp.postSend({ opcode: 'SEND', sgList: [{ mr: from.mr, length }] });
       if (polled) poll(to, from);
-      else await success(to.cq);
+      else await success(to);
     }
     times.push((performance.now() - start) * 1000);
   }
@@ -120,7 +144,7 @@ export async function pingPong({ a, b }: Pair, length: number): Promise<RoundTri
   return { p50: times[times.length >> 1], p99: times[Math.floor(times.length * 0.99)], polled };
 }
 
-/** Waits for one completion of `side` in a loop, which also makes the other side run. */
+/** Polls for one completion of `side`; polling also runs the other side's engine. */
 function poll(side: Side, other: Side): void {
   for (;;) {
     const [wc] = side.cq.poll(1);
@@ -131,19 +155,20 @@ function poll(side: Side, other: Side): void {
   }
 }
 
-/** One message of each kind. False if one arrived otherwise than it was sent. */
+/** Moves one message by each operation. Returns whether all arrived unchanged. */
 export async function moveOne({ a, b }: Pair, length: number): Promise<boolean> {
-  fillPattern(a.bytes, 4);
-  const want = sha256(a.bytes.subarray(0, length));
+  await fillPattern(a, 4);
+  const digestOf = ({ bytes, signal }: Side) => sha256({ bytes: bytes.subarray(0, length), signal });
+  const want = await digestOf(a);
   const sgList = [{ mr: a.mr, length }];
   b.qp.postRecv({ sgList: [{ mr: b.mr, length }] });
   await series(a, 1, () => ({ opcode: 'SEND', signaled: true, sgList }));
-  await success(b.cq);
-  const sent = sha256(b.bytes.subarray(0, length)) === want;
+  await success(b);
+  const sent = (await digestOf(b)) === want;
   b.bytes.fill(0);
   await series(a, 1, () => ({ opcode: 'RDMA_WRITE', signaled: true, sgList, remote: b.mr.remote() }));
-  const written = sha256(b.bytes.subarray(0, length)) === want;
+  const written = (await digestOf(b)) === want;
   a.bytes.fill(0);
   await series(a, 1, () => ({ opcode: 'RDMA_READ', signaled: true, sgList, remote: b.mr.remote() }));
-  return sent && written && sha256(a.bytes.subarray(0, length)) === want;
+  return sent && written && (await digestOf(a)) === want;
 }

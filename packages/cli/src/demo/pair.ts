@@ -20,6 +20,8 @@ export interface Places {
 }
 
 export interface Side {
+  /** Aborted by Ctrl-C. */
+  signal: AbortSignal;
   device: Device;
   cq: CompletionQueue;
   qp: QueuePair;
@@ -32,7 +34,7 @@ export interface Pair extends AsyncDisposable {
   b: Side;
 }
 
-/** Messages that are out at once. */
+/** Messages outstanding at a time. */
 const DEPTH = 8;
 
 /**
@@ -42,6 +44,7 @@ const DEPTH = 8;
 export async function openPair(
   places: Places,
   size: number,
+  signal: AbortSignal,
   first: Pick<OpenOptions, 'trace' | 'faults'> = {},
 ): Promise<Pair> {
   const devices: Device[] = [];
@@ -56,7 +59,7 @@ export async function openPair(
     const qp = await pd.createQp({ sendCq: cq });
     const bytes = new Uint8Array(size);
     const mr = await pd.registerMr(bytes, { access: { remoteRead: true, remoteWrite: true } });
-    return { device, cq, qp, bytes, mr };
+    return { signal, device, cq, qp, bytes, mr };
   };
   try {
     const a = await side(places.a, first);
@@ -70,7 +73,7 @@ export async function openPair(
   }
 }
 
-/** What to try where the port is taken. */
+/** Adds what to try if the port is taken. */
 function advise(error: unknown): unknown {
   if (!(error instanceof RoceError && error.errno === 'EADDRINUSE')) return error;
   return new RoceError(
@@ -83,8 +86,10 @@ function advise(error: unknown): unknown {
   );
 }
 
-export async function success(cq: CompletionQueue): Promise<void> {
-  const wc = await cq.next();
+/** Waits for a completion, which has to be a success. Rejects at Ctrl-C. */
+export async function success({ cq, signal }: Side): Promise<void> {
+  signal.throwIfAborted();
+  const wc = await cq.next({ signal });
   if (!wc.ok) throw completionError(wc);
 }
 
@@ -93,6 +98,6 @@ export async function series(side: Side, count: number, make: (i: number) => Sen
   let posted = 0;
   for (let done = 0; done < count; done++) {
     while (posted < count && posted - done < DEPTH) side.qp.postSend(make(posted++));
-    await success(side.cq);
+    await success(side);
   }
 }

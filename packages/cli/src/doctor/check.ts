@@ -1,9 +1,9 @@
-/** What a check of `roce doctor` comes to. */
+/** The result of a check of `roce doctor`. */
 export interface Check {
   check: string;
-  /** `warn`: works, but not as well as it could, or could not be told. */
+  /** `warn`: works, but could work better, or could not be checked. */
   verdict: 'ok' | 'warn' | 'fail';
-  /** What was found and, unless all is well, what to do. */
+  /** What was found and, unless `ok`, what to do. */
   text: string;
 }
 

@@ -8,7 +8,7 @@ import { type Check, fail, ok, warn } from './check.ts';
 const ENOUGH_BUFFER = 2 * 128 * 8520;
 const CAP_NET_ADMIN = 12;
 
-/** The link that `auto` comes to on this machine, asked beforehand: so there is no warning to be printed. */
+/** The link that `auto` chooses on this machine; asked beforehand, which avoids its warning. */
 export async function availableLink(): Promise<'udp' | 'dgram'> {
   return await import('@node-roce/dgram-native').then(
     () => 'udp' as const,
@@ -36,7 +36,7 @@ export async function checkAddon(): Promise<Check> {
   }
 }
 
-/** An address to look at when none was named: the first that other machines can reach. */
+/** The address to check if none was named: the first that other machines can reach. */
 export function usualAddress(): string {
   const reachable = listInterfaces()
     .filter((nic) => nic.up && !nic.loopback)
@@ -44,7 +44,7 @@ export function usualAddress(): string {
   return reachable[0]?.address ?? '127.0.0.1';
 }
 
-/** Opens a device where a program would, and looks at what it got. */
+/** Opens a device as a program would, and checks the result. */
 export async function* checkDevice(address: string): AsyncGenerator<Check> {
   let device: Device;
   try {
@@ -73,7 +73,7 @@ function checkBuffer(granted: number, link: string): Check {
   if (granted >= ENOUGH_BUFFER) return ok('receive buffer', text);
   return warn(
     'receive buffer',
-    `${text}: bursts of a fast sender are lost and sent again; raise the limit with 'sysctl -w net.core.rmem_max=16777216'`,
+    `${text}: bursts of a fast sender overflow it and are retransmitted; raise the limit with 'sysctl -w net.core.rmem_max=16777216'`,
   );
 }
 
@@ -91,9 +91,9 @@ function readText(path: string): string {
   }
 }
 
-/** A message from one adapter to another. Not at port 4791: who has that is another question. */
+/** Sends a message from one adapter to another, at a port other than 4791, which has a check of its own. */
 export async function checkLoopback(): Promise<Check> {
-  const message = new TextEncoder().encode('is anybody there?');
+  const message = new TextEncoder().encode('loopback check');
   for (let attempt = 0; ; attempt++) {
     const port = 49_152 + Math.floor(Math.random() * 16_000);
     try {
@@ -114,7 +114,7 @@ export async function checkLoopback(): Promise<Check> {
       const came = Buffer.from(mr.bytes(0, wc.byteLen));
       return came.equals(message)
         ? ok('loopback', 'a message went from one adapter to another')
-        : fail('loopback', `a message came as ${JSON.stringify(came.toString())}`);
+        : fail('loopback', `a message arrived as ${JSON.stringify(came.toString())}`);
     } catch (error) {
       if ((error as RoceError).errno === 'EADDRINUSE' && attempt < 3) continue;
       const { name, message: text } = error as Error;

@@ -1,4 +1,4 @@
-/** Checks of the way to a peer: its address, the route, the MTU, whether it refuses. No privilege is needed. */
+/** Checks of the route to a peer: its address, the MTU, whether it refuses. No privilege is needed. */
 import { execFile } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
@@ -11,8 +11,8 @@ import { MTU_OVERHEAD_BYTES, pathMtuForInterface, ROCE_UDP_PORT } from '@node-ro
 import { sourceFor } from '../route.ts';
 import { type Check, fail, ok, warn } from './check.ts';
 
-/** How long an ICMP error may take to come back, ms. */
-const PATIENCE = 1000;
+/** How long an ICMP error may take to come back. */
+const ICMP_TIMEOUT_MS = 1000;
 
 export interface Way {
   /** The peer's address. */
@@ -30,11 +30,14 @@ export async function findWay(peer: string, bind: string | undefined): Promise<W
   } catch (error) {
     return fail(
       'route',
-      `${peer} can't be looked up (${(error as NodeJS.ErrnoException).code}): name an address`,
+      `cannot find the address of ${peer} (${(error as NodeJS.ErrnoException).code}): give an address`,
     );
   }
   if (bind !== undefined && isIPv4(bind) !== isIPv4(address)) {
-    return fail('route', `${bind} and ${address} are of different IP versions: --bind needs the peer's`);
+    return fail(
+      'route',
+      `${bind} and ${address} are of different IP versions: --bind needs the version of the peer`,
+    );
   }
   try {
     const source = bind ?? (await sourceFor(address));
@@ -91,7 +94,7 @@ export async function checkReachable({ address, source }: Way): Promise<Check> {
     await once(socket, 'listening');
     socket.connect(ROCE_UDP_PORT, address);
     await once(socket, 'connect');
-    const refused = once(socket, 'message', { signal: AbortSignal.timeout(PATIENCE) });
+    const refused = once(socket, 'message', { signal: AbortSignal.timeout(ICMP_TIMEOUT_MS) });
     socket.send(new Uint8Array(0));
     await refused;
   } catch (error) {
@@ -100,7 +103,7 @@ export async function checkReachable({ address, source }: Way): Promise<Check> {
     if (code === 'ECONNREFUSED') {
       return fail(
         'peer',
-        `nobody has UDP port 4791 at ${address}: is RoCE on there ('rdma link', 'roce doctor')? A firewall may answer so too`,
+        `no program has UDP port 4791 at ${address}: is RoCE running there ('rdma link', 'roce doctor')? A firewall may answer the same`,
       );
     }
     return fail('peer', `${address} can't be reached: ${code ?? message}`);
@@ -110,7 +113,7 @@ export async function checkReachable({ address, source }: Way): Promise<Check> {
   return silent(address);
 }
 
-/** RoCE says nothing to an empty datagram. */
+/** RoCE does not answer an empty datagram. */
 function silent(address: string): Check {
   if (isIPv4(address) && arpFailed(address)) {
     return fail('peer', `${address} does not answer ARP: is it up, and on this network?`);

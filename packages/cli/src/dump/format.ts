@@ -18,9 +18,9 @@ export interface Entry {
   number: number;
   /** Position in the super-packet that the frame is, from 0; undefined where the frame is one packet. */
   segment: number | undefined;
-  /** What it was taken out of. */
+  /** The encapsulation that it was extracted from. */
   mirror: 'none' | 'erspan' | 'vxlan';
-  /** Why it was sent again, where that was asked for. */
+  /** Cause of the retransmission; only with `--retransmissions`. */
   retransmission: RetransmitCause | undefined;
   /** Nanoseconds since 1970; undefined where the file has no time. */
   time: bigint | undefined;
@@ -28,14 +28,14 @@ export interface Entry {
   relativeTime: bigint | undefined;
 }
 
-/** Seconds with a fraction of so many digits; all of the nanoseconds unless told. */
+/** Seconds with a fraction of `digits` digits. */
 function seconds(ns: bigint, digits = 9): string {
   const size = ns < 0n ? -ns : ns;
   const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').slice(0, digits);
   return `${ns < 0n ? '-' : ''}${size / 1_000_000_000n}.${fraction}`;
 }
 
-/** One line, in the manner of tshark. */
+/** One line, as tshark prints it. */
 export function toLine(
   { packet, number, segment, mirror, retransmission, relativeTime }: Entry,
   { colors }: Terminal,
@@ -45,19 +45,19 @@ export function toLine(
   const text = formatLine(packet);
   const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad$/, colors.red('icrc BAD')) : text;
   const inside = mirror === 'none' ? '' : ` in ${mirror}`;
-  const again = retransmission === undefined ? '' : ` again: ${retransmission}`;
+  const again = retransmission === undefined ? '' : ` retransmission: ${retransmission}`;
   return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${inside}${again}`;
 }
 
-/** A line a field, with its offset in the frame and its bytes. */
+/** One line per field, with its offset in the frame and its bytes. */
 export function toFields(
   { packet, number, segment, mirror, retransmission, time }: Entry,
   { colors }: Terminal,
 ): string {
   const of = segment === undefined ? '' : `, packet ${segment} of a super-packet`;
-  const inside = mirror === 'none' ? '' : `, taken out of ${mirror}`;
+  const inside = mirror === 'none' ? '' : `, extracted from ${mirror}`;
   const when = time === undefined ? '' : ` at ${seconds(time)}`;
-  const again = retransmission === undefined ? '' : `, sent again: ${retransmission}`;
+  const again = retransmission === undefined ? '' : `, retransmission: ${retransmission}`;
   const fields = formatFields(packet, { offsets: true, hex: true });
   return `${colors.bold(`Frame ${number}${of}${inside}${when}${again}`)}\n${fields.replace(/\(bad\)/, colors.red('(BAD)'))}\n`;
 }
@@ -65,7 +65,7 @@ export function toFields(
 /**
  * The object of `--json`. Times are texts, as a number would lose the nanoseconds; so are fields of 64
  * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, `mirror`
- * in packets taken out of one, `retransmission` where it was asked for, an extension header's member in packets that have it.
+ * in packets extracted from one, `retransmission` only with `--retransmissions`, an extension header's member in packets that have it.
  */
 export function toJson({
   packet,

@@ -34,9 +34,9 @@ export interface PingpongOptions {
   rxDepth: number;
   /** Sleep until a completion event instead of polling. */
   events: boolean;
-  /** Look whether the data came as they should. */
+  /** Validate received data. */
   check: boolean;
-  /** Seconds of silence after which the peer counts as gone. */
+  /** Seconds of silence after which the peer is given up. */
   timeout: number;
   udpPort: number;
 }
@@ -49,12 +49,12 @@ const PAGE = 4096;
 
 /** As the tools have it, on both sides: 4.096 µs · 2^14. */
 const ACK_TIMEOUT = 14;
-/** What ibv_ud_pingpong sends and expects. */
+/** The Q_Key of ibv_ud_pingpong. */
 const QKEY = 0x1111_1111;
 /** ms; a requester asks again after 4 such times at the latest (IBTA vol 1 §9.7.6.1.3). */
 const QUIET = Math.ceil((4 * 4.096 * 2 ** ACK_TIMEOUT) / 1000);
-/** Times that a peer who says ever more is waited for. */
-const LINGER_MOST = 20;
+/** Bounds the time that `linger` waits for a peer that keeps sending. */
+const MAX_LINGER_ROUNDS = 20;
 
 /** A queue pair, and where its datagrams go if it is of UD. */
 export interface Player {
@@ -96,7 +96,7 @@ export class Endpoint implements AsyncDisposable {
     this.locals = qps.map((qp) => ({ lid: 0, qpNum: qp.qpNum, psn: qp.initialPsn, gid }));
   }
 
-  /** Queue pairs in INIT with all their receives posted, so that they can be told to the peer. */
+  /** Opens queue pairs in INIT with all their receives posted: ready to be advertised to the peer. */
   static async open(address: string, options: PingpongOptions, isClient: boolean): Promise<Endpoint> {
     const { rxDepth, qps: count, type } = options;
     const device = await openDevice({ address, port: options.udpPort });
@@ -155,7 +155,7 @@ export class Endpoint implements AsyncDisposable {
     }
   }
 
-  /** A receive was used. As the tools do it, they are filled up when one for each queue pair is left, not before. */
+  /** Counts a used receive. As in the tools, new ones are posted when one for each queue pair is left, not before. */
   useReceive(): void {
     if (--this.#receives <= this.players.length) this.#postReceives();
   }
@@ -196,7 +196,7 @@ export class Endpoint implements AsyncDisposable {
     if (this.#options.type !== 'rc') return;
     const heard = async () => (await this.device.counters()).receivedPackets;
     let before = -1;
-    for (let i = 0; i < LINGER_MOST && before !== (await heard()); i++) {
+    for (let i = 0; i < MAX_LINGER_ROUNDS && before !== (await heard()); i++) {
       before = await heard();
       await sleep(QUIET, undefined, { signal });
     }

@@ -115,7 +115,11 @@ test('bytes that come one by one', async () => {
 });
 
 test.each([
-  ['garbage', (socket: Socket) => socket.write('x'.repeat(52)), 'which is no address of ibv_rc_pingpong'],
+  [
+    'garbage',
+    (socket: Socket) => socket.write('x'.repeat(52)),
+    'which is not an address as ibv_rc_pingpong sends it',
+  ],
   ['half an address', (socket: Socket) => socket.end(SERVER_TEXT.slice(0, 20)), 'closed the connection'],
   ['a hang-up', (socket: Socket) => socket.destroy(), 'closed the connection'],
 ])('a server that answers with %s', async (_what, behave, message) => {
@@ -167,7 +171,7 @@ test('nobody listens', async () => {
     async () => {},
   );
   await expect(call).rejects.toMatchObject({
-    message: expect.stringContaining('nobody listens at TCP port'),
+    message: expect.stringContaining('no server listens at TCP port'),
   });
 });
 

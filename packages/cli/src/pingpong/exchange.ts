@@ -1,13 +1,13 @@
 /**
- * The TCP exchange of ibv_rc_pingpong and its kin (libibverbs examples): for each queue pair, 52 bytes
+ * The TCP exchange of ibv_rc_pingpong and its variants (libibverbs examples): for each queue pair, 52 bytes
  * `lid:qpn:psn:gid` in hexadecimal with a NUL. The client writes; the server takes its queue pairs to RTS and
- * answers; the client says `done`.
+ * answers; the client ends it with `done`.
  */
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { RoceError } from '@node-roce/verbs-api';
 
-/** What a side tells the other. */
+/** What each side sends to the other. */
 export interface PingpongAddress {
   /** 16 bits; 0 on RoCE. */
   lid: number;
@@ -21,7 +21,7 @@ export interface PingpongAddress {
 
 const MESSAGE_BYTES = 52;
 const DONE = 'done\0';
-/** Addresses that ibv_srq_pingpong tells, however many queue pairs it has: zeros stand for the rest. */
+/** Addresses that ibv_srq_pingpong sends whatever its number of queue pairs; zeros fill the rest. */
 export const SRQ_SLOTS = 256;
 const MOST_BYTES = MESSAGE_BYTES * SRQ_SLOTS + DONE.length;
 
@@ -41,7 +41,7 @@ export function decodeAddress(message: Uint8Array): PingpongAddress {
     bytes.toString('latin1'),
   );
   if (!match) {
-    throw broken(`the peer sent ${quoted(bytes)}, which is no address of ibv_rc_pingpong`);
+    throw broken(`the peer sent ${quoted(bytes)}, which is not an address as ibv_rc_pingpong sends it`);
   }
   const [, lid, qpn, psn, gid] = match as unknown as [string, string, string, string, string];
   return {
@@ -58,7 +58,7 @@ function broken(message: string): RoceError {
   return new RoceError('ERR_ROCE_EXCHANGE', message, { errno: 'EIO' });
 }
 
-/** What a socket brings, to be read by the byte. */
+/** Reads a socket by exact numbers of bytes. */
 class Inbox {
   #bytes = Buffer.alloc(0);
   #ended = false;
@@ -67,7 +67,7 @@ class Inbox {
   constructor(socket: Socket) {
     socket.on('data', (chunk: Buffer) => {
       this.#bytes = Buffer.concat([this.#bytes, chunk]);
-      // Nobody has that much to say; whoever does is not heard.
+      // No peer of this protocol sends more.
       if (this.#bytes.length > MOST_BYTES) socket.pause();
       this.#changed();
     });
@@ -102,7 +102,7 @@ class Inbox {
   }
 }
 
-/** Who tells how many addresses. */
+/** How many addresses each side sends. */
 export interface Party {
   /** Queue pairs of each side. */
   count: number;
@@ -139,8 +139,8 @@ export interface ServeOptions extends Party {
 }
 
 /**
- * The server's side: waits for a client. `answer` connects our queue pairs to the client's, in order, and tells their
- * addresses.
+ * The server's side: waits for a client. `answer` connects our queue pairs to the client's, in order, and returns
+ * their addresses.
  */
 export async function serveExchange(
   { port, timeout, signal, onListening, ...party }: ServeOptions,
@@ -201,7 +201,7 @@ export async function callExchange(
     if (code === 'ECONNREFUSED') {
       throw new RoceError(
         'ERR_ROCE_EXCHANGE',
-        `nobody listens at TCP port ${port} of ${host}: start 'roce pingpong' or 'ibv_rc_pingpong -g INDEX' there first`,
+        `no server listens at TCP port ${port} of ${host}: start 'roce pingpong' or 'ibv_rc_pingpong -g INDEX' there first`,
         { errno: 'EIO', cause: error },
       );
     }
@@ -212,7 +212,7 @@ export async function callExchange(
 const withTimeout = (signal: AbortSignal, seconds: number) =>
   AbortSignal.any([signal, AbortSignal.timeout(Math.ceil(seconds * 1000))]);
 
-/** A time-out in words; an abort by the user and all other errors as they are. */
+/** Rewords a timeout; an abort by the user and other errors stay as they are. */
 function explained(error: unknown, signal: AbortSignal, peer: string, timeout: number): unknown {
   const { name } = error as Error;
   if (signal.aborted || (name !== 'AbortError' && name !== 'TimeoutError')) return error;

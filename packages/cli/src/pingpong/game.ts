@@ -1,6 +1,6 @@
-/** The exchange of messages: one at a time each way on each queue pair, as the tools of libibverbs play it. */
+/** The exchange of messages: one at a time each way on each queue pair, as in the libibverbs examples. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { completionError, RoceError, WorkCompletion } from '@node-roce/verbs-api';
+import { completionError, RoceError, type WcStatusName, WorkCompletion } from '@node-roce/verbs-api';
 import { type Endpoint, type PingpongOptions, type Player, RECV_ID, SEND_ID } from './endpoint.ts';
 
 /**
@@ -29,7 +29,7 @@ export async function play(
   while (received < iters || sent < iters) {
     const count = await next(endpoint, options, completions, signal);
     for (const wc of completions.slice(0, count)) {
-      if (!wc.ok) throw completionError(wc);
+      if (!wc.ok) throw failure(wc);
       const id = wc.wrIdNumber;
       if (id === RECV_ID) {
         received++;
@@ -43,6 +43,21 @@ export async function play(
     }
   }
   return (performance.now() - start) / 1000;
+}
+
+/** What a failed completion means in this exchange. */
+const MEANINGS: Partial<Record<WcStatusName, string>> = {
+  LOC_LEN_ERR: 'the peer sends larger messages; --size must be equal on both sides',
+  REM_INV_REQ_ERR: 'the peer expects smaller messages; --size must be equal on both sides',
+  RETRY_EXC_ERR: 'the peer no longer answers',
+  RNR_RETRY_EXC_ERR: 'the peer no longer posts receives',
+};
+
+function failure(wc: WorkCompletion): Error {
+  const error = completionError(wc);
+  const meaning = MEANINGS[wc.status];
+  if (meaning === undefined) return error;
+  return new RoceError(error.code, `${meaning} (${error.message})`, { errno: 'EIO', cause: error });
 }
 
 /** The next completions: by polling, with a turn of the event loop now and then, or by events. */
@@ -62,7 +77,11 @@ async function next(
     signal.throwIfAborted();
     const left = deadline - performance.now();
     if (left <= 0) {
-      throw new RoceError('ERR_ROCE_TIMEOUT', `the peer was silent for ${timeout} s`, { errno: 'EIO' });
+      throw new RoceError(
+        'ERR_ROCE_TIMEOUT',
+        `the peer was silent for ${timeout} s: did it end, or does it expect other --size, --iters or --mtu?`,
+        { errno: 'EIO' },
+      );
     }
     if (!events) {
       await nextTurn();

@@ -1,0 +1,171 @@
+/** Commands that open adapters and move data. */
+import { integer, type OptionSpec, oneOf, percent, seconds, text } from '../options.ts';
+import { type CommandSpec, json } from './spec.ts';
+
+/** For machines on which another program owns 4791; peers other than this program know 4791 only. */
+const udpPort: OptionSpec = {
+  flags: '--udp-port <port>',
+  summary: 'UDP port; the peer needs the same. rxe and network cards use 4791',
+  parse: integer(1, 65_535),
+  fallback: 4791,
+};
+
+const link: OptionSpec = {
+  flags: '--link <kind>',
+  summary:
+    'udp (native addon), dgram (node:dgram, reaches node-roce peers only), or auto: udp if the addon is available, otherwise dgram',
+  parse: oneOf('auto', 'udp', 'dgram'),
+  fallback: 'auto',
+};
+
+/** The options with which the programs of libibverbs choose a device. */
+export const ibvDevice: readonly OptionSpec[] = [
+  {
+    flags: '-d, --ib-dev <interface>',
+    summary: 'Network interface to use as the device, as roce devinfo lists them',
+    parse: text,
+  },
+  {
+    flags: '-i, --ib-port <port>',
+    summary: 'Port of the device; every device has port 1',
+    parse: integer(1, 1),
+  },
+];
+
+export const adapterCommands: readonly CommandSpec[] = [
+  {
+    usage: 'demo',
+    summary: 'Exchange messages between two adapters on loopback: a quick tour',
+    description:
+      'Opens two adapters on loopback addresses, connects a queue pair on each, moves data by SEND, RDMA WRITE and ' +
+      'RDMA READ, and compares the SHA-256 of source and destination. Repeats it over a link that loses packets. Writes ' +
+      'every packet of one message of each kind into a capture. Needs neither root nor a network card; without the ' +
+      'native addon it runs over node:dgram.',
+    options: [
+      { flags: '--a <address>', summary: 'Address of the first adapter', parse: text, fallback: '127.0.0.1' },
+      {
+        flags: '--b <address>',
+        summary: 'Address of the second adapter',
+        parse: text,
+        fallback: '127.0.0.2',
+      },
+      {
+        flags: '--size <bytes>',
+        summary: 'Bytes that each operation moves (K, M, G allowed)',
+        parse: integer(1, 2 ** 30),
+        fallback: '16M',
+      },
+      {
+        flags: '--loss <percent>',
+        summary: 'Packet loss per direction in the second run (0 skips it)',
+        parse: percent,
+        fallback: 1,
+      },
+      {
+        flags: '--seed <number>',
+        summary: 'Seed that selects the lost packets',
+        parse: integer(0, 2 ** 32 - 1),
+        fallback: 1,
+      },
+      link,
+      { flags: '--trace <file>', summary: 'Capture to write', parse: text, fallback: 'demo.pcapng' },
+      udpPort,
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['demo', 'Run everything with its defaults'],
+      ['demo --a 127.0.0.3 --b 127.0.0.4', 'Use other addresses if UDP port 4791 of the first ones is taken'],
+      ['demo --loss 5 --seed 7', 'Lose more packets, and other ones'],
+      ['demo --link dgram', 'Run as on a machine without a compiler'],
+      ['dump demo.pcapng | head', 'Show the packets of the last demo'],
+    ],
+    load: () => import('../commands/demo.ts'),
+  },
+  {
+    usage: 'pingpong [host]',
+    summary: 'Exchange messages with ibv_rc_pingpong, its uc, ud and srq variants, or roce pingpong',
+    description:
+      'Speaks the protocol of ibv_rc_pingpong; with --type uc or ud that of ibv_uc_pingpong or ibv_ud_pingpong, with ' +
+      '--srq that of ibv_srq_pingpong. Without a host it waits for a client; with a host it connects to the server ' +
+      'there. Both sides need the same --mtu, --size and --iters, and with --srq the same --num-qp.',
+    options: [
+      {
+        flags: '-t, --type <service>',
+        summary: 'rc (reliable connection), uc (unreliable connection) or ud (datagrams)',
+        parse: oneOf('rc', 'uc', 'ud'),
+        fallback: 'rc',
+      },
+      { flags: '--srq', summary: 'Use several queue pairs with one shared receive queue' },
+      {
+        flags: '-q, --num-qp <count>',
+        summary: 'Queue pairs with --srq (default: 16)',
+        parse: integer(1, 256),
+      },
+      {
+        flags: '-p, --port <port>',
+        summary: 'TCP port of the exchange of addresses',
+        parse: integer(1, 65_535),
+        fallback: 18_515,
+      },
+      {
+        flags: '-s, --size <bytes>',
+        summary: 'Size of a message, K, M, G allowed (default: 4096; 2048 with --type ud)',
+        parse: integer(1, 2 ** 30),
+      },
+      {
+        flags: '-n, --iters <count>',
+        summary: 'Messages each way',
+        parse: integer(1, 2 ** 31 - 1),
+        fallback: 1000,
+      },
+      {
+        flags: '-m, --mtu <bytes>',
+        summary: 'Path MTU; datagrams use the MTU of the port',
+        parse: oneOf(256, 512, 1024, 2048, 4096),
+        fallback: 1024,
+      },
+      {
+        flags: '-r, --rx-depth <count>',
+        summary: 'Receives to post at a time',
+        parse: integer(1, 32_768),
+        fallback: 500,
+      },
+      { flags: '-e, --events', summary: 'Sleep until a completion event instead of polling' },
+      { flags: '-c, --check', summary: 'Validate received data: the server echoes, the client compares' },
+      ...ibvDevice,
+      {
+        flags: '-g, --gid-idx <index>',
+        summary: 'Index of the local GID on that interface, as roce devinfo lists them',
+        parse: integer(0, 255),
+      },
+      {
+        flags: '--bind <address>',
+        summary: 'Local address (GID) to use (default: the one that leads to the peer)',
+        parse: text,
+      },
+      {
+        flags: '--timeout <seconds>',
+        summary: 'Give up after this silence of the peer; a server waits for its client without limit',
+        parse: seconds,
+        fallback: 30,
+      },
+      udpPort,
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['pingpong', 'Wait for a client, for example: ibv_rc_pingpong -g 1 HOST'],
+      ['pingpong 10.0.0.7', 'Connect to a server at 10.0.0.7, for example: ibv_rc_pingpong -g 1'],
+      ['pingpong --mtu 4096 --size 1M --iters 100 fd00::7', 'Send large messages over IPv6'],
+      [
+        'pingpong --type ud --size 1024 10.0.0.7',
+        'Datagrams, for example with: ibv_ud_pingpong -g 1 -s 1024',
+      ],
+      ['pingpong --srq -q 4 10.0.0.7', 'Four queue pairs, for example with: ibv_srq_pingpong -g 1 -q 4'],
+      [
+        'pingpong --bind 127.0.0.2 & roce pingpong --bind 127.0.0.1 127.0.0.2',
+        'Run both ends on one machine',
+      ],
+    ],
+    load: () => import('../commands/pingpong.ts'),
+  },
+];

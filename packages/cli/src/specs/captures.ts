@@ -1,0 +1,259 @@
+/** Commands that read capture files. */
+import {
+  addressOrPrefix,
+  integer,
+  listOf,
+  nanoseconds,
+  type OptionSpec,
+  oneOf,
+  type Parse,
+  text,
+} from '../options.ts';
+import { type CommandSpec, json } from './spec.ts';
+
+const anyQpn: Parse = integer(0, 0xff_ffff);
+
+/** Which packets of a capture: the fields of `PacketFilter`. */
+const packetFilters: readonly OptionSpec[] = [
+  { flags: '--qp <number>', summary: 'Select packets to this queue pair (0x… allowed)', parse: anyQpn },
+  { flags: '--opcode <text>', summary: 'Select packets whose opcode name contains this', parse: text },
+  {
+    flags: '--address <address>',
+    summary: 'Select packets from or to this address, or prefix such as 10.0.0.0/8',
+    parse: addressOrPrefix,
+  },
+  { flags: '--nak', summary: 'Select NAKs, including RNR NAKs' },
+  {
+    flags: '--from <seconds>',
+    summary: 'Skip packets before this time (seconds since the first frame)',
+    parse: nanoseconds,
+  },
+  { flags: '--to <seconds>', summary: 'Skip packets after this time', parse: nanoseconds },
+];
+
+const icrcMode: OptionSpec = {
+  flags: '--icrc <mode>',
+  summary: 'check every ICRC, or skip them, which is faster',
+  parse: oneOf('check', 'skip'),
+  fallback: 'check',
+};
+
+const output = (what: string): OptionSpec => ({
+  flags: '-o, --output <file>',
+  summary: `${what} to write; - for standard output`,
+  parse: text,
+  required: true,
+});
+
+/** How every command treats a damaged file. */
+const DAMAGED = 'Of a damaged file, the readable part is shown and the exit code is 1.';
+
+export const captureCommands: readonly CommandSpec[] = [
+  {
+    usage: 'dump <file>',
+    summary: 'Print the RoCE packets of a capture, one per line, with the ICRC verdict',
+    description:
+      'Reads pcap and pcapng, also compressed with gzip; - reads standard input. Prints RoCE v2 and v1 packets and ' +
+      'counts other frames. Super-packets captured on lo or veth are split into their packets, and packets inside ' +
+      `ERSPAN or VXLAN mirrors are extracted. ${DAMAGED}`,
+    options: [
+      { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
+      json('Print one JSON object per packet'),
+      ...packetFilters,
+      { flags: '--retransmissions', summary: 'Select retransmitted packets, and print the cause' },
+      {
+        flags: '-c, --count <packets>',
+        summary: 'Stop after this number of packets',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+    ],
+    examples: [
+      ['dump trace.pcap', 'One line per packet'],
+      ['dump --json trace.pcapng.gz', 'One JSON object per packet'],
+      ['dump -x -c 1 trace.pcap', 'The first packet, field by field'],
+      ["dump --qp 0x11 --opcode 'RDMA Write' trace.pcap", 'WRITEs to one queue pair'],
+      ['dump --nak trace.pcap', 'Refused requests'],
+      ['dump --retransmissions trace.pcap', 'Retransmissions and their causes'],
+      ['dump - < trace.pcap', 'Read standard input'],
+    ],
+    load: () => import('../commands/dump.ts'),
+  },
+  {
+    usage: 'export <file>',
+    summary: 'Copy a part of a capture, optionally without addresses and payload',
+    description:
+      'Writes the selected RoCE packets into a pcapng, each in a frame of its own: super-packets are split, and ' +
+      'packets are extracted from mirrors. --anonymize replaces addresses: those that share a prefix still share one ' +
+      "afterwards, and private ranges stay private; MAC addresses and the connection manager's messages are covered. " +
+      'Checksums and ICRCs are computed anew; a wrong ICRC stays wrong. An interrupted export leaves no file.',
+    options: [
+      output('pcapng'),
+      ...packetFilters,
+      {
+        flags: '--connection <number>',
+        summary: 'Select this connection, both directions, by its number in roce flows',
+        parse: integer(1, 2 ** 31),
+      },
+      {
+        flags: '--comments',
+        summary: 'Attach findings and causes of retransmissions to packets as comments',
+      },
+      { flags: '--anonymize', summary: 'Anonymize addresses, and drop names and comments' },
+      {
+        flags: '--key <text>',
+        summary: 'Key of the anonymization: equal keys map addresses alike (default: random)',
+        parse: text,
+      },
+      {
+        flags: '--zero-payload',
+        summary: 'Zero payload, immediate data, and operands and results of atomics',
+      },
+      json('Print one JSON object about the written file'),
+    ],
+    examples: [
+      ['export trace.pcap --from 1.2 --to 1.3 -o slice.pcapng', 'A tenth of a second'],
+      ['export trace.pcap --comments -o commented.pcapng', 'Findings as frame.comment in Wireshark'],
+      ['export trace.pcap --connection 3 -o third.pcapng', 'One connection'],
+      ['export trace.pcap --anonymize --zero-payload -o public.pcapng', 'A file to publish'],
+      [
+        "export a.pcap --anonymize --key 'ours' -o a.pcapng",
+        'The same addresses for every file with this key',
+      ],
+      ['export trace.pcap --qp 0x11 -o - | tshark -r -', 'Pipe to another program'],
+    ],
+    load: () => import('../commands/export.ts'),
+  },
+  {
+    usage: 'flows <file>',
+    summary: 'Show connections: messages, retransmissions with causes, findings',
+    description:
+      "Pairs the two directions of each connection, by the connection manager's messages or by the PSNs of requests " +
+      'and responses (column paired: how certain that is), and counts packets in each direction: a to b / b to a. ' +
+      `Findings follow, worst first, each with what to check and the packets that show it. ${DAMAGED}`,
+    options: [
+      icrcMode,
+      json('Print one JSON object: connections with all counts and series, findings'),
+      { flags: '--csv', summary: 'Print the findings as CSV' },
+    ],
+    examples: [
+      ['flows trace.pcap', 'Connections and findings'],
+      ["flows --json trace.pcap | jq '.connections[].ackLatency'", 'JSON for programs'],
+      ['flows --icrc skip trace.pcapng.gz', 'Faster, if damaged packets do not matter'],
+    ],
+    load: () => import('../commands/flows.ts'),
+  },
+  {
+    usage: 'messages <file>',
+    summary: 'List messages: operation, size, packets, latency, outcome',
+    description:
+      'Each SEND, RDMA WRITE, RDMA READ and atomic is assembled from its packets and printed when it ends; messages of one requester are ' +
+      'in PSN order. Latency is from the last packet of the request to the ACK that covers it, or to the last ' +
+      `response. ${DAMAGED}`,
+    options: [
+      {
+        flags: '--qp <number>',
+        summary: 'Select messages from or to this queue pair (0x… allowed)',
+        parse: anyQpn,
+      },
+      { flags: '--operation <text>', summary: 'Select operations whose name contains this', parse: text },
+      {
+        flags: '--outcome <word>',
+        summary: 'Select an outcome: completed, failed, incomplete',
+        parse: oneOf('completed', 'failed', 'incomplete'),
+      },
+      { flags: '--retransmitted', summary: 'Select messages with retransmitted packets' },
+      icrcMode,
+      json('Print one JSON object per message'),
+      { flags: '--csv', summary: 'Print CSV with a heading' },
+    ],
+    examples: [
+      ['messages trace.pcap', 'All messages'],
+      ['messages --outcome failed trace.pcap', 'Failed messages and their errors'],
+      ['messages --csv trace.pcap > messages.csv', 'For a spreadsheet'],
+    ],
+    load: () => import('../commands/messages.ts'),
+  },
+  {
+    usage: 'report <file>',
+    summary: 'Write an HTML report of a capture: findings, connections, plots, ladders, packets',
+    description:
+      'One file that opens in any browser and loads nothing else: findings first, then each connection with its PSNs, ' +
+      'throughput and latency over time, a ladder of its packets with all their fields, and its messages. Of a long ' +
+      `capture it holds a selection, and the page says what was left out. ${DAMAGED}`,
+    options: [
+      output('HTML file'),
+      { flags: '--title <text>', summary: 'Title of the page (default: the name of the file)', parse: text },
+      icrcMode,
+      json('Print one JSON object about the written file'),
+    ],
+    examples: [
+      ['report trace.pcap -o report.html', 'Write the report'],
+      ['report - -o report.html < trace.pcapng.gz', 'Read standard input'],
+    ],
+    load: () => import('../commands/report.ts'),
+  },
+  {
+    usage: 'ladder <file>',
+    summary: 'Draw the packets of a connection as a ladder, in SVG',
+    description:
+      'One arrow per packet between the two ends, in the order of the capture, with retransmissions and their causes, ' +
+      'NAKs, and gaps in time. The same capture gives the same drawing. If a capture has several connections, --qp or ' +
+      '--connection selects one.',
+    options: [
+      {
+        flags: '--qp <number>',
+        summary: 'Select the connection with this queue pair at either end (0x… allowed)',
+        parse: anyQpn,
+      },
+      {
+        flags: '--connection <number>',
+        summary: 'Select the connection by its number in reports and roce flows',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+      {
+        flags: '--from <seconds>',
+        summary: 'Skip packets before this time (seconds since the first frame)',
+        parse: nanoseconds,
+      },
+      { flags: '--to <seconds>', summary: 'Skip packets after this time', parse: nanoseconds },
+      {
+        flags: '--kind <kinds>',
+        summary: 'Select kinds: request,response,ack,nak,rnr,retransmission,cnp',
+        parse: listOf('request', 'response', 'ack', 'nak', 'rnr', 'retransmission', 'cnp'),
+      },
+      { flags: '--nak', summary: 'Select NAKs, including RNR NAKs' },
+      {
+        flags: '--text <text>',
+        summary: 'Select packets whose label contains this, ignoring case',
+        parse: text,
+      },
+      {
+        flags: '-c, --count <packets>',
+        summary: 'Draw at most this number of packets',
+        parse: integer(1, 100_000),
+        fallback: 1000,
+      },
+      {
+        flags: '--row-height <pixels>',
+        summary: 'Height of a packet; below 15 there are no labels',
+        parse: integer(4, 60),
+        fallback: 24,
+      },
+      {
+        flags: '--width <pixels>',
+        summary: 'Width of the drawing',
+        parse: integer(640, 10_000),
+        fallback: 980,
+      },
+      { flags: '--title <text>', summary: 'Title of the drawing (default: the two ends)', parse: text },
+      output('SVG file'),
+      json('Print one JSON object about the drawing'),
+    ],
+    examples: [
+      ['ladder trace.pcap --qp 0x11 -o ladder.svg', 'The connection of a queue pair'],
+      ['ladder trace.pcap --qp 0x11 --from 1.2 --to 1.4 -o ladder.svg', 'A fifth of a second of it'],
+      ['ladder trace.pcap --kind nak,rnr,retransmission -o ladder.svg', 'NAKs and retransmissions'],
+    ],
+    load: () => import('../commands/ladder.ts'),
+  },
+];

@@ -1,0 +1,90 @@
+/** Commands about this machine and its interfaces. */
+import { integer, seconds, text } from '../options.ts';
+import { ibvDevice } from './adapters.ts';
+import { type CommandSpec, json } from './spec.ts';
+
+export const machineCommands: readonly CommandSpec[] = [
+  {
+    usage: 'capture',
+    summary: 'Capture the RoCE packets of an interface, into a file or as a live table',
+    description:
+      'A filter in the kernel selects RoCE v2 (UDP port 4791) and v1, with or without VLAN tags. Without -w, a table of ' +
+      'the flows is shown each second (again: requests with a PSN that has passed before; bad: wrong ICRCs; CE: marked ' +
+      'by ECN); if stdout is not a terminal, one line with the totals. Ctrl-C ends the capture and leaves a valid file. ' +
+      'Frames that the kernel dropped are counted. Needs the capability CAP_NET_RAW. A network card that does RoCE in ' +
+      'hardware does not show its own packets to the kernel: capture at a mirror port.',
+    options: [
+      { flags: '-i, --interface <name>', summary: 'Network interface', parse: text },
+      {
+        flags: '-w, --write <file>',
+        summary: 'Write pcapng into this file; - for standard output',
+        parse: text,
+      },
+      { flags: '--live', summary: 'Show the table while a file is written' },
+      {
+        flags: '-c, --count <frames>',
+        summary: 'Stop after this number of frames',
+        parse: integer(1, Number.MAX_SAFE_INTEGER),
+      },
+      { flags: '-d, --duration <seconds>', summary: 'Stop after this time', parse: seconds },
+      {
+        flags: '-s, --snaplen <bytes>',
+        summary: 'Bytes to keep of a frame; 128 keep all headers, but not the ICRC of a packet with payload',
+        parse: integer(64, 262_144),
+        fallback: 262_144,
+      },
+      {
+        flags: '--buffer <bytes>',
+        summary: "Size of the kernel's buffer for waiting frames (K, M, G allowed)",
+        parse: integer(2 ** 20, 2 ** 30),
+        fallback: '64M',
+      },
+      { flags: '--mirrors', summary: 'Include ERSPAN (GRE) and VXLAN, as from a mirror port' },
+      { flags: '--host-only', summary: 'Disable promiscuous mode: only frames from and to this machine' },
+      json('Print JSON: one object each second instead of the table, and one at the end'),
+    ],
+    examples: [
+      ['capture -i eth0', 'Show a table of the flows'],
+      ['capture -i eth0 -w trace.pcapng --live', 'Show it while a file is written'],
+      ['capture -i eth0 -w headers.pcapng -s 128 -d 60', 'Capture headers for a minute'],
+      ['capture -i eth0 -w - | wireshark -k -i -', 'Watch with Wireshark'],
+    ],
+    load: () => import('../commands/capture.ts'),
+  },
+  {
+    usage: 'devinfo',
+    summary: 'List the devices: interfaces with their GIDs, MTU and limits',
+    description: 'Every interface with an address can be a device. No privilege is needed.',
+    options: [
+      { flags: '-v, --verbose', summary: 'Also print the limits' },
+      ...ibvDevice,
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['devinfo', 'List the devices'],
+      ['devinfo -d eth0 -v', 'Show one device with its limits'],
+      ['devinfo --json', 'Print JSON'],
+    ],
+    load: () => import('../commands/devinfo.ts'),
+  },
+  {
+    usage: 'doctor [peer]',
+    summary: 'Check this machine for software RoCE, and the route to a peer',
+    description:
+      'Each check reports ok, warn or fail, and what to do. Nothing is changed on the machine. One empty UDP datagram ' +
+      'to port 4791 is sent to the peer. The exit code is 1 if a check fails.',
+    options: [
+      {
+        flags: '--bind <address>',
+        summary: 'Local address to check (default: the one that leads to the peer)',
+        parse: text,
+      },
+      json('Print one JSON object'),
+    ],
+    examples: [
+      ['doctor', 'Check this machine'],
+      ['doctor 10.0.0.7', 'Check the route to a peer, too'],
+    ],
+    load: () => import('../commands/doctor.ts'),
+  },
+];

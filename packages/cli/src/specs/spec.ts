@@ -1,0 +1,29 @@
+/** How a command is declared. */
+import type { OptionSpec } from '../options.ts';
+import type { Terminal } from '../terminal.ts';
+
+/** Runs a command; resolves to its exit code. */
+export type Action = (
+  args: readonly string[],
+  // biome-ignore lint/suspicious/noExplicitAny: each command names the types of the options it declared.
+  options: any,
+  terminal: Terminal,
+) => Promise<number>;
+
+export interface CommandSpec {
+  /** As commander takes it: `dump <file>`, `pingpong [host]`. */
+  usage: string;
+  /** One line for the list of commands. */
+  summary: string;
+  /** A few sentences for the command's own help. */
+  description: string;
+  options: readonly OptionSpec[];
+  /** Command lines without the leading `roce`, each with its purpose. */
+  examples: readonly (readonly [line: string, what: string])[];
+  load: () => Promise<{ run: Action }>;
+}
+
+export const nameOf = (command: CommandSpec): string => command.usage.split(' ')[0]!;
+
+/** The option `--json`. */
+export const json = (what: string): OptionSpec => ({ flags: '--json', summary: what });
