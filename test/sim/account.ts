@@ -228,7 +228,7 @@ function adapterCounts(
 
 /** What an adapter with this one queue pair says; `told` is of the adapter alone. */
 export function adapterOf(qp: Counts, told: Counts = {}): Counts {
-  const own = { icrcErrors: 0, icrcOutOfWindow: 0, malformed: 0, unknownQp: 0, wrongState: 0 };
+  const own = { icrcErrors: 0, icrcOutOfWindow: 0, malformed: 0, unknownQp: 0, wrongState: 0, bugs: 0 };
   return {
     ...qp,
     ...own,

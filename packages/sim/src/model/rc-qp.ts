@@ -5,9 +5,10 @@
 
 import type { ModelMemory } from './memory.ts';
 import { type ModelPacket, rowOf } from './packet.ts';
-import { advanceTime, completeLocal, flushSends, receiveResponse } from './rc-requester.ts';
+import { advanceTime, completeLocal, failBroken, flushSends, receiveResponse } from './rc-requester.ts';
 import {
   createRequester,
+  isBegun,
   nextDeadline,
   postSend,
   type Requester,
@@ -33,14 +34,19 @@ export interface QpConfig extends RequesterConfig, ResponderConfig {
 }
 
 /** What a queue pair says besides its completions (§11.6.3). */
-export type QpEvent = 'QP_LAST_WQE_REACHED';
+export type QpEvent = 'QP_LAST_WQE_REACHED' | 'SQ_DRAINED';
 
 /** §11.6.3.1: in the error state, a queue pair with an SRQ says once that it takes no receive any more. */
 export function noteLastWqe(events: QpEvent[], { shared }: ReceiveQueue): void {
-  if (shared && events.length === 0) events.push('QP_LAST_WQE_REACHED');
+  if (shared && !events.includes('QP_LAST_WQE_REACHED')) events.push('QP_LAST_WQE_REACHED');
 }
 
-/** A queue pair in RTS, or in ERR once something ended it. */
+/** Attributes that may change while the connection lives (ibv_modify_qp(3), from RTS and from SQD). */
+export type QpChange = Partial<
+  Pick<QpConfig, 'timeout' | 'retryCnt' | 'rnrRetry' | 'minRnrTimer' | 'maxRdAtomic' | 'maxDestRdAtomic'>
+>;
+
+/** A queue pair in RTS, in SQD, or in ERR once something ended it. */
 export class ModelQp {
   readonly requester: Requester;
   readonly responder: Responder;
@@ -51,6 +57,7 @@ export class ModelQp {
   /** Asynchronous events raised so far. */
   readonly events: QpEvent[] = [];
   readonly #replies: ModelPacket[] = [];
+  #drainNoted = false;
 
   /** @param receives an SRQ, or a queue of its own */
   constructor(config: QpConfig, memory: ModelMemory, receives = createReceiveQueue()) {
@@ -58,8 +65,42 @@ export class ModelQp {
     this.responder = createResponder(config, memory, config.rqPsn, receives);
   }
 
-  get state(): 'RTS' | 'ERR' {
-    return this.requester.state === 'ERR' ? 'ERR' : 'RTS';
+  get state(): 'RTS' | 'SQD' | 'ERR' {
+    if (this.requester.state === 'ERR') return 'ERR';
+    return this.requester.draining ? 'SQD' : 'RTS';
+  }
+
+  /** §10.3.1.5: to SQD. What was begun is finished, nothing else is begun. */
+  drain(): void {
+    this.requester.draining = true;
+    this.#drainNoted = false;
+    this.#noteDrained();
+  }
+
+  /** In SQD: something that was begun is not finished. */
+  get draining(): boolean {
+    return this.requester.queue.some((work) => isBegun(this.requester, work));
+  }
+
+  /** From SQD back to RTS. */
+  resume(): void {
+    this.requester.draining = false;
+  }
+
+  /** Takes over attributes; those of the retries count from now on. */
+  change(attributes: QpChange): void {
+    Object.assign(this.requester.config, attributes);
+    Object.assign(this.responder.config, attributes);
+    const { retryCnt, rnrRetry } = attributes;
+    if (retryCnt !== undefined) this.requester.retriesLeft = retryCnt;
+    if (rnrRetry !== undefined) this.requester.rnrRetriesLeft = rnrRetry;
+  }
+
+  /** §11.6.3.1: SQ_DRAINED comes once for each time that SQD was entered. */
+  #noteDrained(): void {
+    if (this.state !== 'SQD' || this.#drainNoted || this.draining) return;
+    this.#drainNoted = true;
+    this.events.push('SQ_DRAINED');
   }
 
   postSend(request: ModelSendRequest): void {
@@ -96,6 +137,8 @@ export class ModelQp {
       this.sendCompletions.push(...completeLocal(this.requester));
     }
     this.#failTogether();
+    this.sendCompletions.push(...failBroken(this.requester));
+    this.#failTogether();
     const plan = planPacket(this.requester);
     return typeof plan === 'string' ? undefined : sendPacket(this.requester, plan, now);
   }
@@ -113,6 +156,7 @@ export class ModelQp {
   }
 
   #failTogether(): void {
+    this.#noteDrained();
     if (this.requester.state !== 'ERR' && this.responder.state !== 'ERR') return;
     if (this.requester.state !== 'ERR') this.sendCompletions.push(...flushSends(this.requester));
     if (this.responder.state !== 'ERR') this.receiveCompletions.push(...flushReceives(this.responder));

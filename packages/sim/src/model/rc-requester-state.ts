@@ -34,7 +34,7 @@ export interface SendWork {
   firstPsn: number;
   /** Of a READ: of its last response. Without packets, the one before `firstPsn`. */
   lastPsn: number;
-  /** BIND_MW, LOCAL_INV: what came of it, once it was done. */
+  /** BIND_MW, LOCAL_INV: what came of it, once it was done. Others: why it fails, once its turn comes. */
   localStatus?: ModelStatus;
   /** Number of the message, from 1, 24 bits: what the responder's MSN will be when it is done (§9.7.7.2.2). */
   ssn: number;
@@ -43,6 +43,8 @@ export interface SendWork {
 export interface Requester {
   config: RequesterConfig;
   state: 'READY' | 'ERR';
+  /** SQD: no request is begun (§10.3.1.5). */
+  draining: boolean;
   /** Posted and not completed, oldest first. */
   queue: SendWork[];
   /** PSN the next posted request starts at. */
@@ -73,6 +75,7 @@ export function createRequester(config: RequesterConfig, firstPsn: number): Requ
   return {
     config,
     state: 'READY',
+    draining: false,
     queue: [],
     postPsn: firstPsn,
     posted: 0,
@@ -113,6 +116,11 @@ export function postSend(q: Requester, request: ModelSendRequest): ModelCompleti
   if (!isLocalOperation(request)) q.posted = psnAdd(q.posted, 1);
   q.queue.push({ request, firstPsn, lastPsn: psnAdd(q.postPsn, -1), ssn: q.posted });
   return [];
+}
+
+/** A packet of it was sent, or it was done without one. */
+export function isBegun(q: Requester, { request, firstPsn, localStatus }: SendWork): boolean {
+  return isLocalOperation(request) ? localStatus !== undefined : psnDiff(q.sentUpTo, firstPsn) > 0;
 }
 
 /** Something was sent that is not acknowledged. */

@@ -10,7 +10,13 @@ import { executeLocalOperation, isLocalOperation } from './local-operations.ts';
 import type { ModelMemory } from './memory.ts';
 import { messagePacket } from './message-packets.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
-import { consumesReceive, needsResponse, type Requester, type SendWork } from './rc-requester-state.ts';
+import {
+  consumesReceive,
+  isBegun,
+  needsResponse,
+  type Requester,
+  type SendWork,
+} from './rc-requester-state.ts';
 
 /** A message asks for an ACK on its last packet, and on every so manieth, that a window never waits for one. */
 export const ACK_INTERVAL = 32;
@@ -24,6 +30,8 @@ export type Hold =
   | 'rd_atomic'
   | 'fence'
   | 'credits'
+  /** SQD: what was not begun has to wait. */
+  | 'draining'
   /** BIND_MW or LOCAL_INV, whose turn it is: `executeNextLocal` does it. */
   | 'local operation'
   /** One that failed waits for its turn to say so: nothing after it is sent. */
@@ -42,7 +50,8 @@ export function planPacket(q: Requester): Plan | Hold {
   const index = nextWork(q);
   if (index < 0) return 'nothing posted';
   const work = q.queue[index];
-  if (q.queue.slice(0, index).some(hasFailed)) return 'local error';
+  if (q.queue.slice(0, index + 1).some(hasFailed)) return 'local error';
+  if (q.draining && !isBegun(q, work)) return 'draining';
   if (fenceHolds(q, index)) return 'fence';
   if (isLocalOperation(work.request)) return 'local operation';
   if (windowIsFull(q)) return 'window';

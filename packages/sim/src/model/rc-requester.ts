@@ -25,6 +25,7 @@ import {
   type Requester,
   type SendWork,
 } from './rc-requester-state.ts';
+import { nextWork, planPacket } from './rc-requester-transmit.ts';
 import type { ModelRetransmitCause, ModelStatus, ModelWcOpcode } from './verbs.ts';
 import type { ModelCompletion, ModelOpcode, ModelSendRequest } from './work.ts';
 
@@ -173,6 +174,7 @@ export function takeReadResponse(
   if (work === undefined || !needsResponse(work)) return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
   if (packet.psn !== q.una) return [...completions, ...takeImpliedNak(q, now)];
   if (!fitsRead(q, work, packet, row)) return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
+  if (work.request.broken) return [...completions, ...failOldest(q, 'LOC_PROT_ERR')];
   work.request.local.set(packet.payload, psnDiff(packet.psn, work.firstPsn) * q.config.pathMtu);
   progress(q, psnAdd(packet.psn, 1), now);
   return row.last ? [...completions, ...completeOldest(q)] : completions;
@@ -202,6 +204,7 @@ export function takeAtomicResponse(
   if (work === undefined || !needsResponse(work)) return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
   if (packet.psn !== q.una) return [...completions, ...takeImpliedNak(q, now)];
   if (work.request.opcode === 'RDMA_READ') return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
+  if (work.request.broken) return [...completions, ...failOldest(q, 'LOC_PROT_ERR')];
   writeU64(work.request.local, original);
   progress(q, psnAdd(packet.psn, 1), now);
   return [...completions, ...completeOldest(q)];
@@ -254,6 +257,18 @@ export function completeLocal(q: Requester): ModelCompletion[] {
   const status = q.queue[0]?.localStatus;
   if (status === undefined) return [];
   return status === 'SUCCESS' ? completeOldest(q) : failOldest(q, status);
+}
+
+/**
+ * §10.2.4, §11.6.2: the message whose packet is next has memory that can't be read: it fails when all before it is
+ * done. READs and atomics find out when the answer comes.
+ */
+export function failBroken(q: Requester): ModelCompletion[] {
+  const work = q.queue[nextWork(q)];
+  if (work === undefined || needsResponse(work) || isLocalOperation(work.request)) return [];
+  if (typeof planPacket(q) === 'string' || !work.request.broken) return [];
+  work.localStatus = 'LOC_PROT_ERR';
+  return completeLocal(q);
 }
 
 /** §10.3.1.7: the oldest fails with the reason, all after it are flushed, unsignaled ones too. */

@@ -130,8 +130,9 @@ export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): 
   if ((row.isReadRequest || row.isAtomic) && r.config.maxDestRdAtomic === 0) {
     return invalidRequest('READs and atomics were not agreed on');
   }
-  if (!takesReceive(row)) return undefined;
-  const receive = r.receives.waiting[0];
+  const begun = row.isSend && !row.first;
+  if (!takesReceive(row) && !begun) return undefined;
+  const receive = begun ? r.inProgress?.receive : r.receives.waiting[0];
   if (receive === undefined) return { is: 'not ready' };
   if (receive.broken && row.isSend) {
     return {

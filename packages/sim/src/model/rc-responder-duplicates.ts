@@ -62,5 +62,7 @@ export function repeatAtomic(r: Responder, packet: ModelPacket): Partial<Respons
 
 /** The READ or atomic that had this PSN, if it is remembered. */
 function savedAt(r: Responder, psn: number): SavedRequest | undefined {
-  return r.saved.find(({ firstPsn, lastPsn }) => psnDiff(psn, firstPsn) >= 0 && psnDiff(psn, lastPsn) <= 0);
+  return r.saved.findLast(
+    ({ firstPsn, lastPsn }) => psnDiff(psn, firstPsn) >= 0 && psnDiff(psn, lastPsn) <= 0,
+  );
 }

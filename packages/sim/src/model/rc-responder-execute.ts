@@ -26,7 +26,12 @@ export function execute(r: Responder, packet: ModelPacket, row: OpcodeInfo): Exe
 /** §9.7.2: the expected PSN moves on by the packets of the request, a READ's by those of its responses. */
 function advance(r: Responder, packets: number): void {
   r.ePsn = psnAdd(r.ePsn, packets);
+  r.passed += packets;
+  r.saved = r.saved.filter(({ passed }) => r.passed - passed < DUPLICATE_REGION);
 }
+
+/** §9.7.4.1.1: a PSN this far back is ahead, not a repetition. */
+const DUPLICATE_REGION = 2 ** 23;
 
 /** §9.7.7.1: one more message done: at its last packet; a READ when it is accepted. */
 function countMessage(r: Responder): void {
@@ -105,8 +110,8 @@ export function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo)
 export function executeRead(r: Responder, packet: ModelPacket): ModelPacket[] {
   const packets = responseCount(packet.reth!.length, r.config.pathMtu);
   const lastPsn = psnAdd(packet.psn, packets - 1);
-  remember(r, { firstPsn: packet.psn, lastPsn, request: packet });
   advance(r, packets);
+  remember(r, { firstPsn: packet.psn, lastPsn, request: packet, passed: r.passed });
   countMessage(r);
   return readResponses(r, packet);
 }
@@ -120,8 +125,8 @@ export function executeAtomic(r: Responder, packet: ModelPacket, row: OpcodeInfo
     target,
     row.key === 'RC_FETCH_ADD' ? fetchAdd(original, operands) : compareSwap(original, operands),
   );
-  remember(r, { firstPsn: packet.psn, lastPsn: packet.psn, request: packet, original });
   advance(r, 1);
+  remember(r, { firstPsn: packet.psn, lastPsn: packet.psn, request: packet, passed: r.passed, original });
   countMessage(r);
   return [atomicAcknowledge(r, packet.psn, original)];
 }
@@ -137,7 +142,7 @@ function compareSwap(original: bigint, { compare, swapAdd }: AtomicOperands): bi
 /** §9.7.5.1.5: as many READs and atomics are remembered as were agreed on; the oldest goes. */
 function remember(r: Responder, saved: Responder['saved'][number]): void {
   r.saved.push(saved);
-  if (r.saved.length > r.config.maxDestRdAtomic) r.saved.shift();
+  while (r.saved.length > r.config.maxDestRdAtomic) r.saved.shift();
 }
 
 /** §9.2.3: the solicited event bit counts on the packet that completes a receive, nowhere else. */

@@ -57,6 +57,8 @@ export interface SavedRequest {
   firstPsn: number;
   lastPsn: number;
   request: ModelPacket;
+  /** PSNs that the responder had gone through when it was executed, its own among them: never wraps. */
+  passed: number;
   /** Atomics: the value that was answered. */
   original?: bigint;
 }
@@ -71,6 +73,8 @@ export interface Responder extends ConnectedResponder {
   /** A NAK or RNR NAK for `ePsn` is out: packets past it are dropped in silence until it arrives. */
   nakOutstanding: boolean;
   saved: SavedRequest[];
+  /** PSNs gone through so far: never wraps. */
+  passed: number;
 }
 
 /** What came of a request. */
@@ -98,6 +102,7 @@ export function createResponder(
     inProgress: undefined,
     receives,
     saved: [],
+    passed: 0,
   };
 }
 

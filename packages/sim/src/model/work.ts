@@ -43,7 +43,7 @@ export interface ModelSendRequest {
   signaled?: boolean;
   solicited?: boolean;
   fence?: boolean;
-  /** UC, UD: the local buffer can't be read (a bad L_Key). */
+  /** The local buffer can't be used: a bad L_Key, or its region is gone by the time that it is looked at. */
   broken?: boolean;
 }
 

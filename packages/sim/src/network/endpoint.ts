@@ -7,10 +7,20 @@ import type { QpAttr } from '@node-roce/transport';
 import type { Destination, ModelCompletion, ModelOpcode } from '../model/work.ts';
 import type { SimHost } from './network.ts';
 
+/** Memory that is registered by itself, beside the arena. */
+export interface SimRegion {
+  readonly bytes: Uint8Array<ArrayBuffer>;
+  readonly rkey: number;
+  /** Address of the first byte as peers name it. */
+  readonly base: bigint;
+}
+
 /** A work request in terms of the two arenas. */
 export interface SimSend {
   wrId: number;
   opcode: ModelOpcode;
+  /** Instead of the own arena. */
+  region?: SimRegion;
   /** Bytes of the own arena: what is sent, or where an answer goes. */
   offset: number;
   length: number;
@@ -40,6 +50,8 @@ export interface SimBind {
   window: SimWindow;
   /** The new key. */
   rkey: number;
+  /** Instead of the own arena. */
+  region?: SimRegion;
   offset: number;
   length: number;
   /** `Access` bits. */
@@ -54,6 +66,8 @@ export interface SimWindow {
 
 export interface SimReceive {
   wrId: number;
+  /** Instead of the own arena. */
+  region?: SimRegion;
   offset: number;
   length: number;
   /** With an L_Key that names nothing. */
@@ -114,6 +128,29 @@ export interface ResumableQp extends SimQp {
   resume(): void;
 }
 
+/** Attributes that may change while a reliable connection lives: of ibv_modify_qp(3) from RTS and from SQD. */
+export type AttributeChange = Partial<
+  Pick<
+    ConnectionOptions,
+    'timeout' | 'retryCnt' | 'rnrRetry' | 'minRnrTimer' | 'maxRdAtomic' | 'maxDestRdAtomic' | 'trafficClass'
+  >
+> & {
+  /** kbit/s; 0 for no limit. The model obeys none. */
+  rateLimit?: number;
+};
+
+/** A queue pair with all that a program can do to it. */
+export interface VariableQp extends ResumableQp {
+  /** To RESET: what is posted is forgotten, and what completed and was not polled too. @param psn first PSN after the next `connect` */
+  reset(psn: number): void;
+  /** From RTS to SQD: what was begun is finished, nothing else is begun; `resume` ends it. */
+  drain(): void;
+  /** In SQD: something that was begun is not finished. */
+  readonly draining: boolean;
+  /** @throws Error where the queue pair does not take it in its state */
+  change(attributes: AttributeChange): void;
+}
+
 /** GSI is QP1: UD with a QPN and a Q_Key of its own. */
 export type SimService = 'RC' | 'UC' | 'UD' | 'GSI';
 
@@ -136,14 +173,26 @@ export interface SimSrq {
 }
 
 /** Asynchronous events that rules speak of (ibv_get_async_event(3)); a device may have others. */
-export type SimEvent = 'SRQ_LIMIT_REACHED' | 'QP_LAST_WQE_REACHED';
+export type SimEvent = 'SRQ_LIMIT_REACHED' | 'QP_LAST_WQE_REACHED' | 'SQ_DRAINED';
 
 /** An adapter with everything: as many queue pairs as one likes, of every service. */
 export interface SimDevice extends SimHost {
   readonly arena: Uint8Array;
-  createQp(options: SimQpOptions): ResumableQp;
+  createQp(options: SimQpOptions): VariableQp;
+  /** What is outstanding is discarded without completions. */
+  destroyQp(qp: SimQp): void;
   createSrq(): SimSrq;
   allocWindow(type: 1 | 2): SimWindow;
+  /** What it was bound to is open no more. */
+  freeWindow(window: SimWindow): void;
+  /** @param access `Access` bits */
+  register(bytes: Uint8Array<ArrayBuffer>, access: number): SimRegion;
+  /** When it returns, nothing reads or writes the memory any more. */
+  deregister(region: SimRegion): void;
+  /** The link takes `room` packets more, and nothing until `until` µs; packets wait meanwhile. */
+  block(until: number, room?: number): void;
+  /** Packets that wait for the link, of one queue pair or of all. */
+  waiting(qpn?: number): number;
   /** ibv_attach_mcast(3). */
   attach(group: Uint8Array, qp: SimQp): void;
   /** Events raised since the last call. */

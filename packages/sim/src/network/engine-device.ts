@@ -4,8 +4,6 @@ import { createRandom } from '@node-roce/link';
 import {
   Access,
   Adapter,
-  FRAGMENT_WORDS,
-  Fragment,
   Icrc,
   NO_PEER,
   type RetransmitCause,
@@ -17,7 +15,6 @@ import {
   Tx,
   TxBatch,
 } from '@node-roce/transport';
-import { gidEquals } from '@node-roce/wire';
 import {
   ACTIVE_MTU,
   type SimDevice,
@@ -25,10 +22,12 @@ import {
   type SimQp,
   type SimQpOptions,
   type SimReceive,
+  type SimRegion,
   type SimSrq,
   type SimWindow,
 } from './endpoint.ts';
-import { EngineQp, type QpHost, writeReceive } from './engine-queue-pair.ts';
+import { EngineLink } from './engine-link.ts';
+import { type ArenaKeys, EngineQp, type QpHost, type QpRings, writeReceive } from './engine-queue-pair.ts';
 import type { SimPacket } from './wire.ts';
 
 export interface EngineDeviceOptions {
@@ -41,6 +40,14 @@ export interface EngineDeviceOptions {
   depth?: number;
   /** Bytes before and behind the arena in its buffer that no peer may reach. Default 0. */
   guardBytes?: number;
+  /** Packets that a batch has room for; 512 by default. */
+  batchPackets?: number;
+  /** Bytes of the receive buffer: READs ask for no more at once. */
+  receiveBuffer?: number;
+  /** How many calls go by between two checks of the engine's invariants; 1, the default, checks after each. */
+  checkEvery?: number;
+  /** Index at which the rings of queue pairs begin, 32 bits; 0 by default. */
+  firstIndex?: number;
 }
 
 const ALL_ACCESS =
@@ -53,11 +60,15 @@ export class EngineDevice implements SimDevice {
   readonly gid: Uint8Array;
   readonly arena: Uint8Array<ArrayBuffer>;
   readonly adapter: Adapter;
-  readonly groups: Uint8Array[] = [];
+  readonly #options: EngineDeviceOptions;
+  readonly #link: EngineLink;
   readonly #depth: number;
   readonly #tx: TxBatch;
+  /** Slots of the batch that the link has taken. */
+  #taken = 0;
   readonly #rx = new RxBatch(256, 2 * 1024 * 1024);
-  readonly #peers: Uint8Array[] = [];
+  #now = 0;
+  #unchecked = 0;
   readonly #doorbells: Ring;
   readonly #host: Domain;
   #backings = 0;
@@ -65,34 +76,41 @@ export class EngineDevice implements SimDevice {
   /** Of the batch at hand: places of packets that were sent before, and why they go again. */
   readonly #again = new Map<number, RetransmitCause>();
 
-  constructor({ gid, arenaBytes, seed, credits = false, depth = 64, guardBytes = 0 }: EngineDeviceOptions) {
+  constructor(options: EngineDeviceOptions) {
+    const { gid, arenaBytes, seed, credits = false, depth = 64, guardBytes = 0 } = options;
     this.gid = gid;
+    this.#options = options;
     this.#depth = depth;
+    this.#link = new EngineLink(gid);
     this.arena = new Uint8Array(new ArrayBuffer(arenaBytes + 2 * guardBytes), guardBytes, arenaBytes);
     this.adapter = new Adapter({
       random: createRandom(seed).next,
-      peers: {
-        add: (dgid) => {
-          const known = this.#peers.findIndex((gid) => gidEquals(gid, dgid));
-          return known < 0 ? this.#peers.push(dgid.slice()) - 1 : known;
-        },
-        remove: () => {},
-        join: (group) => this.groups.push(group.slice()),
-        leave: () => {},
-      },
+      peers: this.#link,
       gids: [{ gid, address: 'simulated', type: 'RoCE v2' }],
       activeMtu: ACTIVE_MTU,
       credits,
+      ...(options.receiveBuffer === undefined ? {} : { receiveBuffer: options.receiveBuffer }),
       throwBugs: true,
       onCompletionEvent: () => {},
       onAsyncEvent: ({ type }) => {
-        if (type === 'SRQ_LIMIT_REACHED' || type === 'QP_LAST_WQE_REACHED') this.#events.push(type);
+        if (type === 'SRQ_LIMIT_REACHED' || type === 'QP_LAST_WQE_REACHED' || type === 'SQ_DRAINED') {
+          this.#events.push(type);
+        }
       },
       onRetransmit: (_qpn, _psn, cause) => this.#again.set(this.#tx.count - 1, cause),
     });
-    this.#tx = new TxBatch(this.adapter.regions);
+    this.#tx = new TxBatch(this.adapter.regions, options.batchPackets);
     this.#doorbells = new Ring(this.adapter.doorbells);
     this.#host = this.createDomain(this.arena);
+  }
+
+  get groups(): readonly Uint8Array[] {
+    return this.#link.groups;
+  }
+
+  /** Packets that the link refused: their memory or their peer was gone. */
+  get refusedPackets(): number {
+    return this.#link.refused;
   }
 
   /** A protection domain with an arena of its own; the device's own has `arena`. */
@@ -106,8 +124,35 @@ export class EngineDevice implements SimDevice {
       gid: this.gid,
       pd,
       arena: { lkey, rkey, address: addr, base: iova },
+      now: () => this.#now,
       ringDoorbell: (value) => this.#ringDoorbell(value),
     };
+  }
+
+  register(bytes: Uint8Array<ArrayBuffer>, access: number, domain = this.#host): EngineRegion {
+    const { buffer, byteOffset: offset, length } = bytes;
+    const init = { pd: domain.pd, backing: ++this.#backings, buffer, offset, length, access };
+    const { handle, lkey, rkey, addr, iova } = this.adapter.registerMr(init);
+    return { bytes, handle, lkey, rkey, address: addr, base: iova };
+  }
+
+  deregister(region: SimRegion): void {
+    this.adapter.deregisterMr((region as EngineRegion).handle);
+    this.#check();
+  }
+
+  freeWindow({ handle }: SimWindow): void {
+    this.adapter.deallocMw(handle);
+    this.#check();
+  }
+
+  destroyQp(qp: SimQp): void {
+    this.adapter.destroyQp(qp.info.qpn, this.#now);
+    this.#check();
+  }
+
+  block(until: number, room = 0): void {
+    this.#link.block(until, room);
   }
 
   createQp(options: SimQpOptions, domain = this.#host): EngineQp {
@@ -130,6 +175,8 @@ export class EngineDevice implements SimDevice {
       sendCq: new Ring(sendCq.ring),
       receiveCq: new Ring(recvCq.ring),
     };
+    const first = this.#options.firstIndex;
+    if (first !== undefined && srq === undefined) startRings(this.adapter, created.qpn, rings, first);
     return new EngineQp(domain, created, rings, options);
   }
 
@@ -157,19 +204,21 @@ export class EngineDevice implements SimDevice {
   }
 
   receive(packets: SimPacket[], now: number): void {
+    this.#now = now;
     const batch = this.#rx;
     for (let from = 0; from < packets.length; from += batch.capacity) {
       const part = packets.slice(from, from + batch.capacity);
       let offset = 0;
       part.forEach((packet, i) => {
         const w = i * RX_SLOT_WORDS;
+        const peer = this.#link.indexOf(packet.source);
         batch.slab.set(packet.bytes, offset);
         batch.sources.set(packet.source, i * 16);
         batch.slots.fill(0, w, w + RX_SLOT_WORDS);
         batch.slots[w + Rx.OFFSET] = offset;
         batch.slots[w + Rx.LENGTH] = packet.bytes.length;
-        batch.slots[w + Rx.PEER] = this.#peerOf(packet.source);
-        batch.slots[w + Rx.LOCAL] = this.#localOf(packet.destination);
+        batch.slots[w + Rx.PEER] = peer < 0 ? NO_PEER : peer;
+        batch.slots[w + Rx.LOCAL] = this.#link.localOf(packet.destination);
         batch.slots[w + Rx.TRAFFIC_CLASS] = packet.trafficClass;
         batch.slots[w + Rx.HOP_LIMIT] = 64;
         batch.slots[w + Rx.VERDICT] = packet.corrupt ? Icrc.BAD : Icrc.OK;
@@ -178,67 +227,78 @@ export class EngineDevice implements SimDevice {
       });
       batch.count = part.length;
       this.adapter.receive(batch, now);
+      this.#check();
     }
-  }
-
-  #peerOf(source: Uint8Array): number {
-    const index = this.#peers.findIndex((gid) => gidEquals(gid, source));
-    return index < 0 ? NO_PEER : index;
-  }
-
-  /** 0 for our own address, from 1 on for groups. */
-  #localOf(destination: Uint8Array): number {
-    return this.groups.findIndex((group) => gidEquals(group, destination)) + 1;
   }
 
   advance(now: number): void {
+    this.#now = now;
     this.adapter.advance(now);
+    this.#check();
   }
 
+  /** As the pump does it: a batch that the link does not take whole is kept, and until it is gone nothing else is sent. */
   transmit(now: number): SimPacket[] {
+    this.#now = now;
     const packets: SimPacket[] = [];
     const batch = this.#tx;
-    do {
-      batch.clear();
-      this.#again.clear();
-      this.adapter.transmit(batch, now);
-      for (let i = 0; i < batch.count; i++) packets.push(this.#gather(batch, i));
+    for (;;) {
+      if (batch.count === 0) {
+        this.#again.clear();
+        this.adapter.transmit(batch, now);
+        this.#check();
+      }
+      for (; this.#taken < batch.count; this.#taken++) {
+        if (!this.#link.takes(now)) return packets;
+        const packet = this.#link.gather(batch, this.#taken);
+        if (packet === undefined) continue;
+        const retransmission = this.#again.get(this.#taken);
+        packets.push(retransmission === undefined ? packet : { ...packet, retransmission });
+      }
+      if (batch.count === 0) return packets;
       this.adapter.sent(batch);
-    } while (batch.count > 0);
-    return packets;
+      batch.clear();
+      this.#taken = 0;
+      this.#check();
+    }
   }
 
-  #gather(batch: TxBatch, index: number): SimPacket {
-    const slot = batch.slots.subarray(index * TX_SLOT_WORDS, (index + 1) * TX_SLOT_WORDS);
-    const headerLength = slot[Tx.HEADER_LENGTH];
-    const bytes = new Uint8Array(headerLength + slot[Tx.PAYLOAD_LENGTH] + slot[Tx.PAD]);
-    const header = slot[Tx.HEADER_OFFSET];
-    bytes.set(batch.headers.subarray(header, header + headerLength));
-    let at = headerLength;
-    for (let i = 0; i < slot[Tx.FRAGMENT_COUNT]; i++) {
-      const f = (slot[Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
-      const view = batch.regions.views[batch.fragments[f + Fragment.REGION]]!;
-      const offset =
-        batch.fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + batch.fragments[f + Fragment.OFFSET_LOW];
-      const length = batch.fragments[f + Fragment.LENGTH];
-      bytes.set(view.subarray(offset, offset + length), at);
-      at += length;
+  /** Packets of the batch that wait for room, the number of its queue pair or all. */
+  waiting(qpn?: number): number {
+    let count = 0;
+    for (let i = this.#taken; i < this.#tx.count; i++) {
+      if (qpn === undefined || this.#tx.slots[i * TX_SLOT_WORDS + Tx.QPN] === qpn) count++;
     }
-    const retransmission = this.#again.get(index);
-    return {
-      ...(retransmission === undefined ? {} : { retransmission }),
-      bytes,
-      source: this.gid,
-      destination: this.#peers[slot[Tx.PEER]],
-      trafficClass: slot[Tx.TRAFFIC_CLASS],
-      sourcePort: slot[Tx.SOURCE_PORT],
-      corrupt: false,
-    };
+    return count;
+  }
+
+  #check(): void {
+    if (++this.#unchecked < (this.#options.checkEvery ?? 1)) return;
+    this.#unchecked = 0;
+    this.adapter.checkInvariants();
   }
 
   nextDeadline(): number {
-    return this.adapter.nextDeadline();
+    const blocked = this.#tx.count > 0 ? this.#link.blockedUntil : Number.POSITIVE_INFINITY;
+    return Math.min(blocked, this.adapter.nextDeadline());
   }
+}
+
+/** A region with its keys. */
+export interface EngineRegion extends SimRegion, Omit<ArenaKeys, 'rkey' | 'base'> {
+  handle: number;
+}
+
+/**
+ * Lets the send and receive queue of a new queue pair begin at an index: both ends of a ring are there, and RESET takes
+ * up what the ring says.
+ */
+function startRings(adapter: Adapter, qpn: number, { send, receive }: QpRings, first: number): void {
+  for (const ring of [send, receive]) {
+    ring.publish(first | 0);
+    ring.release(first | 0);
+  }
+  adapter.modifyQp(qpn, { qpState: 'RESET' }, 0);
 }
 
 /** A shared receive queue of the engine. */

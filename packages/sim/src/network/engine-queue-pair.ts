@@ -6,6 +6,7 @@ import {
   Cqe,
   DOORBELL_RECV,
   QP_STATES,
+  type QpAttr,
   type QpCreated,
   RecvWqe,
   type Ring,
@@ -21,20 +22,22 @@ import {
 import type { ModelStatus } from '../model/verbs.ts';
 import type { Destination, ModelCompletion } from '../model/work.ts';
 import {
+  type AttributeChange,
   type ConnectionOptions,
   type EndpointInfo,
-  type ResumableQp,
   type SimQpOptions,
   type SimReceive,
+  type SimRegion,
   type SimSend,
   sendsDatagrams,
+  type VariableQp,
 } from './endpoint.ts';
 
 const WC_OPCODES = new Map(
   Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
 );
 
-/** The one region that all requests are about. */
+/** Keys and addresses of a region: of the arena, that requests are about unless they name another. */
 export interface ArenaKeys {
   lkey: number;
   rkey: number;
@@ -50,6 +53,8 @@ export interface QpHost {
   gid: Uint8Array;
   pd: number;
   arena: ArenaKeys;
+  /** Time of the device's last turn, µs. */
+  now(): number;
   ringDoorbell(value: number): void;
 }
 
@@ -61,7 +66,7 @@ export interface QpRings {
   receiveCq: Ring;
 }
 
-export class EngineQp implements ResumableQp {
+export class EngineQp implements VariableQp {
   readonly info: EndpointInfo;
   readonly #host: QpHost;
   readonly #rings: QpRings;
@@ -95,18 +100,13 @@ export class EngineQp implements ResumableQp {
     const route = ahAttr(peer.gid, options.trafficClass);
     const way = { ahAttr: route, pathMtu: options.pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn };
     const port = { pkeyIndex: 0, portNum: 1 };
-    adapter.modifyQp(qpn, { qpState: 'INIT', ...port, ...(datagrams ? { qkey } : { qpAccessFlags }) }, 0);
-    adapter.modifyQp(
-      qpn,
-      {
-        qpState: 'RTR',
-        ...(datagrams ? {} : way),
-        ...(reliable ? { maxDestRdAtomic, minRnrTimer } : {}),
-      },
-      0,
-    );
-    const retries = reliable ? { timeout, retryCnt, rnrRetry, maxRdAtomic } : {};
-    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: psn, ...retries }, 0);
+    const init = { ...port, ...(datagrams ? { qkey } : { qpAccessFlags }) };
+    const rtr = { ...(datagrams ? {} : way), ...(reliable ? { maxDestRdAtomic, minRnrTimer } : {}) };
+    const rts = { sqPsn: psn, ...(reliable ? { timeout, retryCnt, rnrRetry, maxRdAtomic } : {}) };
+    const now = this.#host.now();
+    adapter.modifyQp(qpn, { qpState: 'INIT', ...init }, now);
+    adapter.modifyQp(qpn, { qpState: 'RTR', ...rtr }, now);
+    adapter.modifyQp(qpn, { qpState: 'RTS', ...rts }, now);
   }
 
   postSend(request: SimSend): void {
@@ -130,7 +130,7 @@ export class EngineQp implements ResumableQp {
     setU64(words, w + SendWqe.SWAP_HIGH, request.swap ?? 0n);
     if (sendsDatagrams(this.#options.service)) this.#writeDestination(words, w, request.to);
     if (request.bind !== undefined) this.#writeBind(words, w, request.bind);
-    writeSge(words, w + SendWqe.SGE, this.#host.arena, request);
+    writeSge(words, w + SendWqe.SGE, keysOf(request.region, this.#host.arena), request);
     ring.publish((index + 1) | 0);
     if (ring.wakes()) this.#host.ringDoorbell(this.info.qpn);
   }
@@ -153,7 +153,7 @@ export class EngineQp implements ResumableQp {
   }
 
   #writeBind(words: Uint32Array, w: number, bind: NonNullable<SimSend['bind']>): void {
-    const { arena } = this.#host;
+    const arena = keysOf(bind.region, this.#host.arena);
     words[w + SendWqe.BIND_WINDOW] = bind.window.handle;
     words[w + SendWqe.RKEY] = bind.rkey;
     setU64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, arena.base + BigInt(bind.offset));
@@ -178,13 +178,42 @@ export class EngineQp implements ResumableQp {
   }
 
   fail(): void {
-    this.#host.adapter.modifyQp(this.info.qpn, { qpState: 'ERR' }, 0);
+    this.#modify({ qpState: 'ERR' });
   }
 
   resume(): void {
-    this.#host.adapter.modifyQp(this.info.qpn, { qpState: 'RTS' }, 0);
+    this.#modify({ qpState: 'RTS' });
+  }
+
+  reset(psn: number): void {
+    this.#modify({ qpState: 'RESET' });
+    (this.info as { psn: number }).psn = psn;
+    // What was completed and not polled stays in the queues; the program that resets is done with it.
+    this.pollSend();
+    this.pollReceive();
+  }
+
+  drain(): void {
+    this.#modify({ qpState: 'SQD', enSqdAsyncNotify: true });
+  }
+
+  get draining(): boolean {
+    return this.#host.adapter.queryQp(this.info.qpn).attr.sqDraining === true;
+  }
+
+  change({ trafficClass, ...attributes }: AttributeChange): void {
+    const route = trafficClass === undefined ? {} : { ahAttr: ahAttr(this.#peer!.gid, trafficClass) };
+    this.#modify({ ...attributes, ...route });
+  }
+
+  #modify(attributes: QpAttr): void {
+    this.#host.adapter.modifyQp(this.info.qpn, attributes, this.#host.now());
   }
 }
+
+/** The keys of a region that was registered on this device. */
+const keysOf = (region: SimRegion | undefined, arena: ArenaKeys): ArenaKeys =>
+  region === undefined ? arena : (region as SimRegion & ArenaKeys);
 
 function ahAttr(dgid: Uint8Array, trafficClass = 0): AhAttr {
   const grh = { dgid, flowLabel: 0, sgidIndex: 0, hopLimit: 64, trafficClass };
@@ -193,6 +222,7 @@ function ahAttr(dgid: Uint8Array, trafficClass = 0): AhAttr {
 
 /** Writes a receive into a ring, a queue pair's or an SRQ's, and publishes it. */
 export function writeReceive(ring: Ring, arena: ArenaKeys, request: SimReceive): void {
+  const keys = keysOf(request.region, arena);
   const index = ring.producer;
   if (ring.used >= ring.capacity) throw new Error('the receive queue is full');
   const w = ring.wordOf(index);
@@ -200,7 +230,7 @@ export function writeReceive(ring: Ring, arena: ArenaKeys, request: SimReceive):
   ring.words[w + RecvWqe.WR_ID_HIGH] = 0;
   ring.words[w + RecvWqe.SGE_COUNT] = request.length === 0 ? 0 : 1;
   ring.words[w + RecvWqe.LENGTH] = request.length;
-  writeSge(ring.words, w + RecvWqe.SGE, arena, request);
+  writeSge(ring.words, w + RecvWqe.SGE, keys, request);
   ring.publish((index + 1) | 0);
 }
 
@@ -211,7 +241,7 @@ function writeSge(
   words: Uint32Array,
   w: number,
   { address, lkey }: ArenaKeys,
-  { offset, length, broken }: SimReceive,
+  { offset, length, broken }: Pick<SimReceive, 'offset' | 'length' | 'broken'>,
 ): void {
   setU64(words, w + Sge.ADDRESS_HIGH, address + BigInt(offset));
   words[w + Sge.LENGTH] = length;

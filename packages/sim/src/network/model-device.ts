@@ -8,8 +8,17 @@ import { ModelGroups } from '../model/multicast.ts';
 import { decodePacket, encodePacket } from '../model/packet.ts';
 import { createReceiveQueue, type ReceiveQueue } from '../model/receive-queue.ts';
 import type { ModelWindow } from '../model/windows.ts';
-import type { SimDevice, SimEvent, SimQp, SimQpOptions, SimReceive, SimSrq, SimWindow } from './endpoint.ts';
-import { ModelQueuePair, type Outgoing } from './model-queue-pair.ts';
+import type {
+  SimDevice,
+  SimEvent,
+  SimQp,
+  SimQpOptions,
+  SimReceive,
+  SimRegion,
+  SimSrq,
+  SimWindow,
+} from './endpoint.ts';
+import { ModelQueuePair, type Outgoing, receiveRequest } from './model-queue-pair.ts';
 import type { SimPacket } from './wire.ts';
 
 export interface ModelDeviceOptions {
@@ -44,7 +53,12 @@ export class ModelDevice implements SimDevice {
   readonly #qps: ModelQueuePair[] = [];
   readonly #srqs: ModelSrq[] = [];
   readonly #attached = new ModelGroups();
-  #eventsPolled = 0;
+  /** Of each source of events, how many were polled. */
+  readonly #polled = new Map<object, number>();
+  #created = 0;
+  #registered = 0;
+  #blockedUntil = 0;
+  #room = 0;
 
   constructor(options: ModelDeviceOptions) {
     this.gid = options.gid;
@@ -63,14 +77,54 @@ export class ModelDevice implements SimDevice {
 
   createQp(options: SimQpOptions): ModelQueuePair {
     const receives = (options.srq as ModelSrq | undefined)?.queue ?? createReceiveQueue();
-    const qpn = options.service === 'GSI' ? 1 : this.#host.options.qpn + this.#qps.length;
+    const qpn = options.service === 'GSI' ? 1 : this.#host.options.qpn + this.#created++;
     const qp = new ModelQueuePair(this.#host, qpn, options, receives);
     this.#qps.push(qp);
     return qp;
   }
 
+  /** §10.6.7.2.4: type 2B windows end with the queue pair that they were bound through. */
+  destroyQp(qp: SimQp): void {
+    const { memory } = this.#host;
+    this.#qps.splice(this.#qps.indexOf(qp as ModelQueuePair), 1);
+    memory.regions = memory.regions.filter(({ qpn }) => qpn !== qp.info.qpn);
+  }
+
+  register(bytes: Uint8Array<ArrayBuffer>, access: number): SimRegion {
+    const number = ++this.#registered;
+    const region = {
+      rkey: 0x10_0000 + ((this.#host.options.qpn & 0xff) << 24) + number,
+      base: 0x7000_0000_0000n + (BigInt(this.#host.options.qpn) << 36n) + BigInt(number) * 0x100_0000n,
+      bytes,
+      access,
+      invalidatable: false,
+    };
+    this.#host.memory.regions.push(region);
+    return region;
+  }
+
+  deregister(region: SimRegion): void {
+    const { memory } = this.#host;
+    memory.regions = memory.regions.filter((other) => other !== (region as unknown));
+  }
+
+  freeWindow({ handle }: SimWindow): void {
+    const { memory, windows } = this.#host;
+    memory.regions = memory.regions.filter((region) => region !== windows[handle].bound);
+  }
+
+  block(until: number, room = 0): void {
+    this.#blockedUntil = until;
+    this.#room = room;
+  }
+
+  /** The model makes no packet that it can't send. */
+  waiting(): number {
+    return 0;
+  }
+
   createSrq(): ModelSrq {
-    const srq = new ModelSrq(this.arena);
+    const srq = new ModelSrq(this.#host.memory, this.arena);
     this.#srqs.push(srq);
     return srq;
   }
@@ -89,12 +143,15 @@ export class ModelDevice implements SimDevice {
 
   pollEvents(): SimEvent[] {
     const limits = this.#srqs.flatMap(({ queue }) =>
-      new Array<SimEvent>(queue.limitEvents).fill('SRQ_LIMIT_REACHED'),
+      this.#fresh(queue, new Array<SimEvent>(queue.limitEvents).fill('SRQ_LIMIT_REACHED')),
     );
-    const all = [...limits, ...this.#qps.flatMap(({ events }) => events)];
-    const fresh = all.length - this.#eventsPolled;
-    this.#eventsPolled = all.length;
-    return fresh === 0 ? [] : all.slice(-fresh);
+    return [...limits, ...this.#qps.flatMap((qp) => this.#fresh(qp, qp.events))];
+  }
+
+  #fresh(source: object, events: readonly SimEvent[]): SimEvent[] {
+    const polled = this.#polled.get(source) ?? 0;
+    this.#polled.set(source, events.length);
+    return events.slice(polled);
   }
 
   receive(packets: SimPacket[], now: number): void {
@@ -114,7 +171,17 @@ export class ModelDevice implements SimDevice {
   }
 
   transmit(now: number): SimPacket[] {
-    return this.#qps.flatMap((qp) => qp.transmit(now).map((outgoing) => this.#packet(qp, outgoing)));
+    const packets: SimPacket[] = [];
+    if (now >= this.#blockedUntil) this.#blockedUntil = 0;
+    for (const qp of this.#qps) {
+      while (now >= this.#blockedUntil || this.#room > 0) {
+        const next = qp.next(now);
+        if (next === undefined) break;
+        if (now < this.#blockedUntil) this.#room--;
+        packets.push(this.#packet(qp, next));
+      }
+    }
+    return packets;
   }
 
   #packet(qp: ModelQueuePair, { packet, destination, ...again }: Outgoing): SimPacket {
@@ -128,21 +195,24 @@ export class ModelDevice implements SimDevice {
   }
 
   nextDeadline(): number {
-    return Math.min(Number.POSITIVE_INFINITY, ...this.#qps.map((qp) => qp.nextDeadline()));
+    const deadlines = this.#qps.map((qp) => qp.nextDeadline());
+    return Math.min(this.#blockedUntil || Number.POSITIVE_INFINITY, ...deadlines);
   }
 }
 
 /** A shared receive queue of the model. */
 export class ModelSrq implements SimSrq {
   readonly queue: ReceiveQueue = createReceiveQueue(true);
+  readonly #memory: ModelMemory;
   readonly #arena: Uint8Array;
 
-  constructor(arena: Uint8Array) {
+  constructor(memory: ModelMemory, arena: Uint8Array) {
+    this.#memory = memory;
     this.#arena = arena;
   }
 
-  postReceive({ wrId, offset, length, broken }: SimReceive): void {
-    this.queue.waiting.push({ wrId, local: this.#arena.subarray(offset, offset + length), broken });
+  postReceive(receive: SimReceive): void {
+    this.queue.waiting.push(receiveRequest(this.#memory, receive, this.#arena));
   }
 
   setLimit(limit: number): void {

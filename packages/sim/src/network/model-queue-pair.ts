@@ -2,20 +2,23 @@
 
 import type { RetransmitCause } from '@node-roce/transport';
 import { psnLessThan } from '@node-roce/wire';
+import type { ModelMemory, ModelRegion } from '../model/memory.ts';
 import { type ModelPacket, rowOf } from '../model/packet.ts';
 import { ModelQp, type QpEvent } from '../model/rc-qp.ts';
 import type { ReceiveQueue } from '../model/receive-queue.ts';
 import { ModelUnreliableQp } from '../model/unreliable-qp.ts';
-import type { ModelCompletion, ModelSendRequest } from '../model/work.ts';
+import type { ModelCompletion, ModelReceiveRequest, ModelSendRequest } from '../model/work.ts';
 import {
   ACTIVE_MTU,
+  type AttributeChange,
   type ConnectionOptions,
   type EndpointInfo,
-  type ResumableQp,
   type SimQpOptions,
   type SimReceive,
+  type SimRegion,
   type SimSend,
   sendsDatagrams,
+  type VariableQp,
 } from './endpoint.ts';
 import type { ModelHost } from './model-device.ts';
 
@@ -27,7 +30,25 @@ export interface Outgoing {
   retransmission?: RetransmitCause;
 }
 
-export class ModelQueuePair implements ResumableQp {
+const isGone = (memory: ModelMemory, region: SimRegion | undefined) =>
+  region !== undefined && !memory.regions.includes(region as unknown as ModelRegion);
+
+/** A receive in terms of the model; without a region, it is in the arena. */
+export function receiveRequest(
+  memory: ModelMemory,
+  { wrId, offset, length, broken, region }: SimReceive,
+  arena: Uint8Array,
+): ModelReceiveRequest {
+  return {
+    wrId,
+    local: (region?.bytes ?? arena).subarray(offset, offset + length),
+    get broken() {
+      return broken || (length > 0 && isGone(memory, region));
+    },
+  };
+}
+
+export class ModelQueuePair implements VariableQp {
   readonly info: EndpointInfo;
   readonly #host: ModelHost;
   readonly #options: SimQpOptions;
@@ -62,7 +83,7 @@ export class ModelQueuePair implements ResumableQp {
     return (this.#rc ?? this.#unreliable)?.events ?? [];
   }
 
-  get state(): 'RESET' | 'RTS' | 'SQE' | 'ERR' {
+  get state(): 'RESET' | 'RTS' | 'SQD' | 'SQE' | 'ERR' {
     return (this.#rc ?? this.#unreliable)?.state ?? 'RESET';
   }
 
@@ -89,10 +110,17 @@ export class ModelQueuePair implements ResumableQp {
     }
   }
 
-  postSend({ offset, length, remoteOffset, remoteAddress, rkey, bind, to, ...request }: SimSend): void {
-    const { arena } = this.#host;
+  postSend(post: SimSend): void {
+    const { offset, length, remoteOffset, remoteAddress, rkey, bind, to, region, broken, ...request } = post;
+    const { memory } = this.#host;
     const peer = this.#peer!;
-    const send: ModelSendRequest = { ...request, local: arena.subarray(offset, offset + length) };
+    const send: ModelSendRequest = {
+      ...request,
+      local: this.#bytesOf(region).subarray(offset, offset + length),
+      get broken() {
+        return broken || (length > 0 && isGone(memory, region));
+      },
+    };
     if (remoteOffset !== undefined || remoteAddress !== undefined) {
       const va = remoteAddress ?? peer.base + BigInt(remoteOffset!);
       send.remote = { va, rkey: rkey ?? peer.rkey };
@@ -102,13 +130,25 @@ export class ModelQueuePair implements ResumableQp {
     this.#qp.postSend(send);
   }
 
-  #bindOf({ window, offset, ...bind }: NonNullable<SimSend['bind']>): ModelSendRequest['bind'] {
-    const { windows, region } = this.#host;
+  #bytesOf(region: SimRegion | undefined): Uint8Array {
+    return region?.bytes ?? this.#host.arena;
+  }
+
+  #bindOf({
+    window,
+    offset,
+    region: other,
+    ...bind
+  }: NonNullable<SimSend['bind']>): ModelSendRequest['bind'] {
+    const { windows } = this.#host;
+    const region = (other as ModelRegion | undefined) ?? this.#host.region;
     return { ...bind, window: windows[window.handle], region, va: region.base + BigInt(offset) };
   }
 
-  postReceive({ wrId, offset, length, broken }: SimReceive): void {
-    this.#qp.postReceive({ wrId, local: this.#host.arena.subarray(offset, offset + length), broken });
+  postReceive({ wrId, offset, length, broken, region }: SimReceive): void {
+    this.#qp.postReceive(
+      receiveRequest(this.#host.memory, { wrId, offset, length, broken, region }, this.#host.arena),
+    );
   }
 
   pollSend(): ModelCompletion[] {
@@ -125,6 +165,25 @@ export class ModelQueuePair implements ResumableQp {
 
   resume(): void {
     this.#unreliable?.resume();
+    this.#rc?.resume();
+  }
+
+  reset(psn: number): void {
+    this.#rc = this.#unreliable = undefined;
+    (this.info as { psn: number }).psn = psn;
+    if (!this.#receives.shared) this.#receives.waiting = [];
+  }
+
+  drain(): void {
+    this.rc.drain();
+  }
+
+  get draining(): boolean {
+    return this.rc.draining;
+  }
+
+  change({ trafficClass: _, rateLimit: __, ...attributes }: AttributeChange): void {
+    this.rc.change(attributes);
   }
 
   /** A packet that was addressed to it. @param grh 40 bytes */
@@ -137,14 +196,8 @@ export class ModelQueuePair implements ResumableQp {
     this.#rc?.advance(now);
   }
 
-  /** All that may be sent now, with the GIDs it goes to. */
-  transmit(now: number): Outgoing[] {
-    const packets: Outgoing[] = [];
-    for (let next = this.#next(now); next !== undefined; next = this.#next(now)) packets.push(next);
-    return packets;
-  }
-
-  #next(now: number): Outgoing | undefined {
+  /** The next packet that may be sent now, with the GID it goes to. */
+  next(now: number): Outgoing | undefined {
     const { gid } = this.#peer ?? {};
     if (gid === undefined) return undefined;
     const sentUpTo = this.#rc?.requester.sentUpTo ?? 0;

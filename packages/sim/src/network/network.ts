@@ -6,7 +6,7 @@
  */
 
 import { createRandom } from '@node-roce/link';
-import { gidEquals } from '@node-roce/wire';
+import { bthDestQp, gidEquals } from '@node-roce/wire';
 import { type SimPacket, Wire, type WireOptions } from './wire.ts';
 
 /** An adapter, or a model, on the network. Times are µs. */
@@ -42,6 +42,8 @@ export class Network {
   /** Every packet sent and arrived, in order, while `record` is set. */
   readonly trace: TracedPacket[] = [];
   record = true;
+  /** Sees each packet as it is sent and as it arrives. */
+  observer: ((event: 'sent' | 'arrived', packet: SimPacket, host: SimHost) => void) | undefined;
   /** Whether each packet of a host has an IPv4 Identification of its own, as Linux gives it; else all have 0. */
   countsIpIds = true;
   readonly #seed: number;
@@ -89,6 +91,12 @@ export class Network {
   /** The host's thread does nothing before `until` µs: what arrives for it waits, its timers run late. */
   stall(host: SimHost, until: number): void {
     this.#stalled.set(host, until);
+  }
+
+  /** Packets on their way to a queue pair. */
+  flyingTo(host: SimHost, qpn: number): number {
+    return this.#flying.filter((flight) => flight.host === host && bthDestQp(flight.packet.bytes, 0) === qpn)
+      .length;
   }
 
   #stalledUntil(host: SimHost): number {
@@ -143,8 +151,9 @@ export class Network {
     const due = this.#flying.filter(isDue);
     if (due.length === 0) return [];
     this.#flying = this.#flying.filter((flight) => !isDue(flight));
-    if (this.record) {
-      for (const { packet, time } of due) this.trace.push({ ...packet, time, event: 'arrived' });
+    for (const { packet, time } of due) {
+      if (this.record) this.trace.push({ ...packet, time, event: 'arrived' });
+      this.observer?.('arrived', packet, host);
     }
     return due.map(({ packet }) => packet);
   }
@@ -156,6 +165,7 @@ export class Network {
         packet.serial = ++this.#serial;
         packet.ipId = this.#nextIpId(from);
         if (this.record) this.trace.push({ ...packet, time: this.now, event: 'sent' });
+        this.observer?.('sent', packet, from);
         for (const host of this.#hosts.filter((host) => host !== from && hears(host, packet.destination))) {
           this.#carry(packet, this.now, host, this.#way(from, host));
         }

@@ -1,0 +1,116 @@
+/** The link under a simulated engine: a table of peers that gives free indices out again at once, and a socket that has no room at times. */
+
+import {
+  FRAGMENT_WORDS,
+  Fragment,
+  type PeerTable,
+  TX_SLOT_WORDS,
+  Tx,
+  type TxBatch,
+} from '@node-roce/transport';
+import { gidEquals } from '@node-roce/wire';
+import type { SimPacket } from './wire.ts';
+
+/** The memory that a packet names is gone (errno of sendmsg(2)). */
+const EFAULT = 14;
+
+export class EngineLink implements PeerTable {
+  readonly groups: Uint8Array[] = [];
+  readonly #gid: Uint8Array;
+  readonly #peers: (Uint8Array | undefined)[] = [];
+  /** Last freed, first given out: whoever still names an index finds somebody else there. */
+  readonly #free: number[] = [];
+  #blockedUntil = 0;
+  /** Packets that are taken before the socket is full. */
+  #room = 0;
+  /** Packets that were not sent because their memory or their peer was gone. */
+  refused = 0;
+
+  /** @param gid source of all packets */
+  constructor(gid: Uint8Array) {
+    this.#gid = gid;
+  }
+
+  add(dgid: Uint8Array): number {
+    const index = this.#free.pop() ?? this.#peers.length;
+    this.#peers[index] = dgid.slice();
+    return index;
+  }
+
+  remove(peer: number): void {
+    this.#peers[peer] = undefined;
+    this.#free.push(peer);
+  }
+
+  join(group: Uint8Array): number {
+    return this.groups.push(group.slice());
+  }
+
+  leave(): void {}
+
+  /** Index of a peer by its address, or −1. */
+  indexOf(gid: Uint8Array): number {
+    return this.#peers.findIndex((peer) => peer !== undefined && gidEquals(peer, gid));
+  }
+
+  /** 0 for our own address, from 1 on for groups. */
+  localOf(destination: Uint8Array): number {
+    return this.groups.findIndex((group) => gidEquals(group, destination)) + 1;
+  }
+
+  /** The socket takes `room` packets more, and nothing until `until` µs. */
+  block(until: number, room: number): void {
+    this.#blockedUntil = until;
+    this.#room = room;
+  }
+
+  /** When there is room again. */
+  get blockedUntil(): number {
+    return this.#blockedUntil;
+  }
+
+  /** Whether one more packet is taken now. */
+  takes(now: number): boolean {
+    return now >= this.#blockedUntil || this.#room-- > 0;
+  }
+
+  /** Reads a slot's packet at the moment it is sent. Undefined where it can't be sent: the slot's status says why. */
+  gather(batch: TxBatch, index: number): SimPacket | undefined {
+    const slot = batch.slots.subarray(index * TX_SLOT_WORDS, (index + 1) * TX_SLOT_WORDS);
+    slot[Tx.STATUS] = 0;
+    const bytes = this.#bytesOf(batch, slot);
+    if (bytes === undefined) slot[Tx.STATUS] = EFAULT;
+    const destination = this.#peers[slot[Tx.PEER]];
+    if (bytes === undefined || destination === undefined) {
+      this.refused++;
+      return undefined;
+    }
+    return {
+      bytes,
+      source: this.#gid,
+      destination,
+      trafficClass: slot[Tx.TRAFFIC_CLASS],
+      sourcePort: slot[Tx.SOURCE_PORT],
+      corrupt: false,
+    };
+  }
+
+  #bytesOf(batch: TxBatch, slot: Uint32Array): Uint8Array | undefined {
+    const headerLength = slot[Tx.HEADER_LENGTH];
+    const bytes = new Uint8Array(headerLength + slot[Tx.PAYLOAD_LENGTH] + slot[Tx.PAD]);
+    const header = slot[Tx.HEADER_OFFSET];
+    bytes.set(batch.headers.subarray(header, header + headerLength));
+    let at = headerLength;
+    for (let i = 0; i < slot[Tx.FRAGMENT_COUNT]; i++) {
+      const f = (slot[Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
+      const view = batch.regions.views[batch.fragments[f + Fragment.REGION]];
+      const offset =
+        batch.fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + batch.fragments[f + Fragment.OFFSET_LOW];
+      const length = batch.fragments[f + Fragment.LENGTH];
+      if (view === undefined || offset + length > view.length) return undefined;
+      bytes.set(view.subarray(offset, offset + length), at);
+      at += length;
+    }
+    return bytes;
+  }
+}
