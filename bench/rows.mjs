@@ -94,5 +94,5 @@ export function rows(options) {
       contenders: [nodeRoce],
     },
   );
-  return options.rows ? list.filter(({ name }) => new RegExp(options.rows, 'i').test(name)) : list;
+  return options.only ? list.filter(({ name }) => new RegExp(options.only, 'i').test(name)) : list;
 }

@@ -1,24 +1,28 @@
-// npm run bench -- [--rows PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
+// npm run bench -- [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
+// npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
 //
-// Measures node-roce beside others, all in one run: in each round every contender of a row has its turn,
-// one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
+// With --compare: the working tree beside another commit (bench/compare). Else it measures node-roce beside
+// others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md says what the rows mean.
 import { writeFileSync } from 'node:fs';
 import { arch, cpus, release } from 'node:os';
 import { parseArgs } from 'node:util';
+import { compare } from './compare/compare.mjs';
 import { pinning } from './pinning.mjs';
 import { profile } from './profile.mjs';
 import { lines } from './report.mjs';
 import { rows } from './rows.mjs';
 import { ratio, summary } from './statistics.mjs';
 
-const USAGE = 'usage: npm run bench -- [--rows PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]';
+const USAGE = `usage: npm run bench -- [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
+       npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]`;
 
 function options() {
   try {
     const { values } = parseArgs({
       options: {
-        rows: { type: 'string' },
+        compare: { type: 'string' },
+        only: { type: 'string' },
         rounds: { type: 'string' },
         quick: { type: 'boolean', default: false },
         profile: { type: 'boolean', default: false },
@@ -30,8 +34,11 @@ function options() {
       console.log(USAGE);
       process.exit(0);
     }
-    const rounds = Number(values.rounds ?? (values.quick ? 1 : 5));
-    if (!Number.isInteger(rounds) || rounds < 1) throw new Error('--rounds is a count of 1 or more');
+    if (values.compare !== undefined && values.profile) throw new Error('--compare takes no --profile');
+    const least = values.compare === undefined ? 1 : 5;
+    const rounds = Number(values.rounds ?? (values.quick ? least : 5));
+    if (!Number.isInteger(rounds) || rounds < least)
+      throw new Error(`--rounds is a count of ${least} or more`);
     return { ...values, rounds };
   } catch (error) {
     console.error(`${error.message}\n${USAGE}`);
@@ -106,12 +113,27 @@ const machine = {
 say(
   `${machine.cpu}, ${machine.processors} processors, Linux ${machine.kernel}, Node ${machine.node}; ${pinning}`,
 );
-const report = { machine, pinning, rounds: chosen.rounds, quick: chosen.quick, rows: [] };
-for (const row of rows(chosen)) {
-  const result = await measure(row, chosen.rounds);
-  report.rows.push(result);
-  for (const line of lines(result)) say(line);
+async function besideOthers() {
+  const report = { machine, pinning, rounds: chosen.rounds, quick: chosen.quick, rows: [] };
+  for (const row of rows(chosen)) {
+    const result = await measure(row, chosen.rounds);
+    report.rows.push(result);
+    for (const line of lines(result)) say(line);
+  }
+  if (chosen.profile) report.profile = await profile(say);
+  return report;
 }
-if (chosen.profile) report.profile = await profile(say);
+
+async function besideCommit() {
+  try {
+    return { machine, pinning, ...(await compare(chosen, say)) };
+  } catch (error) {
+    console.error(error.message);
+    process.exit(2);
+  }
+}
+
+const report = await (chosen.compare === undefined ? besideOthers() : besideCommit());
 if (chosen.json === '-') console.log(JSON.stringify(report));
 else if (chosen.json) writeFileSync(chosen.json, `${JSON.stringify(report, undefined, 1)}\n`);
+if (report.slower?.length > 0 || report.broken?.length > 0) process.exitCode = 1;

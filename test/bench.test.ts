@@ -22,7 +22,7 @@ interface Row {
 
 async function rows(pattern: string): Promise<Row[]> {
   const file = join(directory, 'report.json');
-  await run(process.execPath, [bench, '--quick', '--rows', pattern, '--json', file]);
+  await run(process.execPath, [bench, '--quick', '--only', pattern, '--json', file]);
   return (JSON.parse(readFileSync(file, 'utf8')) as { rows: Row[] }).rows;
 }
 

@@ -1,46 +1,47 @@
 /** node-roce over its UDP link: two processes, each with a device, on 127.0.0.1 and 127.0.0.2. */
-import { fork } from 'node:child_process';
-import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
-import { pinned } from '../pinning.mjs';
+import { connectedPair, nextPort, SideProcess } from '../sides/process.mjs';
 
-const SIDE = fileURLToPath(new URL('../sides/node-roce.mjs', import.meta.url));
-let port = 14_800;
-
-class Process {
-  constructor(side, nodeArgs) {
-    const [execPath, execArgv] = pinned(side, process.execPath, nodeArgs);
-    const stdio = ['ignore', 'ignore', 'inherit', 'ipc'];
-    this.child = fork(SIDE, { execPath, execArgv, serialization: 'advanced', stdio });
-  }
-
-  async call(command, options = {}) {
-    this.child.send({ command, ...options });
-    const [message] = await Promise.race([
-      once(this.child, 'message'),
-      once(this.child, 'exit').then(() => [{ error: 'the process ended' }]),
-    ]);
-    if (message.error) throw new Error(`node-roce: ${message.error}`);
-    return message.result;
-  }
+/** Messages in flight: as many as 16 MiB hold, 2 to 256. */
+export function depthFor(size) {
+  return Math.max(2, Math.min(256, Math.floor((16 << 20) / size)));
 }
 
 async function connected(options, execArgv, body) {
-  const [a, b] = [new Process(0, execArgv), new Process(1, execArgv)];
+  const pair = await connectedPair(options, { execArgv });
   try {
-    port = 14_800 + ((port + 1) % 100);
-    const left = await a.call('open', { ...options, port, address: '127.0.0.1' });
-    const right = await b.call('open', { ...options, port, address: '127.0.0.2' });
-    await a.call('connect', { peer: right.data });
-    await b.call('connect', { peer: left.data });
-    const result = await body(a, b, right.remote);
-    // A process that ends by itself writes its profile.
-    await Promise.all([a, b].map((side) => Promise.all([once(side.child, 'exit'), side.call('close')])));
+    const result = await body(pair.a, pair.b, pair.remote);
+    await Promise.all([pair.a.close(), pair.b.close()]);
     return result;
   } finally {
-    a.child.kill();
-    b.child.kill();
+    pair.a.kill();
+    pair.b.kill();
   }
+}
+
+/** Resolves with a function that streams so many messages from `a` to `b`. */
+export async function streamer(a, b, { operation, size, ...plan }) {
+  const { ring } = await a.call('prepare', { operation, size, depth: depthFor(size), ...plan });
+  return async (count, sampled = false) => {
+    const rounded = Math.ceil(count / ring) * ring;
+    const [result] = await Promise.all([
+      a.call('stream', { count, sampled }),
+      operation === 'SEND' ? b.call('absorb', { size, count: rounded }) : undefined,
+    ]);
+    return result;
+  };
+}
+
+/** Resolves with a function that plays so many round trips between `a` and `b`. */
+export async function ping(a, b, { size, events }) {
+  await a.call('receives', { size, count: 4 });
+  await b.call('receives', { size, count: 4 });
+  return async (count, sampled = false) => {
+    const [result] = await Promise.all([
+      a.call('echo', { size, count, events, first: true, sampled }),
+      b.call('echo', { size, count, events, first: false }),
+    ]);
+    return result;
+  };
 }
 
 export const nodeRoce = {
@@ -50,17 +51,8 @@ export const nodeRoce = {
   /** One way, with warm-up; figures of the requester's clock. */
   stream({ operation, size, mtu, offload = true, bytes }, { execArgv = [] } = {}) {
     return connected({ mtu, offload }, execArgv, async (a, b, remote) => {
-      const depth = Math.max(2, Math.min(256, Math.floor((16 << 20) / size)));
-      const count = Math.max(depth, Math.ceil(bytes / size));
-      const plan = { operation, size, depth, remote };
-      const run = async (messages) => {
-        const rounded = Math.ceil(messages / depth) * depth;
-        const [result] = await Promise.all([
-          a.call('stream', { ...plan, count: messages }),
-          operation === 'SEND' ? b.call('absorb', { size, count: rounded }) : undefined,
-        ]);
-        return result;
-      };
+      const count = Math.max(depthFor(size), Math.ceil(bytes / size));
+      const run = await streamer(a, b, { operation, size, remote });
       await run(Math.ceil(count / 4));
       const before = [await a.call('mark'), await b.call('mark')];
       const { messages, seconds } = await run(count);
@@ -80,35 +72,20 @@ export const nodeRoce = {
   /** 64-byte SEND and its answer; µs. */
   pingpong({ size, count, events }, { execArgv = [] } = {}) {
     return connected({ mtu: 4096, offload: true }, execArgv, async (a, b) => {
-      await a.call('receives', { size, count: 4 });
-      await b.call('receives', { size, count: 4 });
-      const run = async (messages) => {
-        const [result] = await Promise.all([
-          a.call('echo', { size, count: messages, events, first: true }),
-          b.call('echo', { size, count: messages, events, first: false }),
-        ]);
-        return result;
-      };
+      const run = await ping(a, b, { size, events });
       await run(Math.ceil(count / 4));
-      return run(count);
+      const { p50, p99 } = await run(count);
+      return { p50, p99 };
     });
   },
 
   /** Bytes that V8 allocates for a SEND of 64 B, sampled; and the young collections of both sides meanwhile. */
   allocation({ count }) {
     return connected({ mtu: 4096, offload: true }, [], async (a, b) => {
-      const plan = { operation: 'SEND', size: 64, depth: 256 };
-      const run = async (messages, sampled) => {
-        const rounded = Math.ceil(messages / plan.depth) * plan.depth;
-        const [result] = await Promise.all([
-          a.call('stream', { ...plan, count: messages, sampled }),
-          b.call('absorb', { size: 64, count: rounded }),
-        ]);
-        return result;
-      };
-      await run(Math.ceil(count / 4), false);
+      const run = await streamer(a, b, { operation: 'SEND', size: 64 });
+      await run(Math.ceil(count / 4));
       const before = [await a.call('mark'), await b.call('mark')];
-      await run(count, false);
+      await run(count);
       const after = [await a.call('mark'), await b.call('mark')];
       const { allocated, messages } = await run(count, true);
       return {
@@ -119,22 +96,30 @@ export const nodeRoce = {
   },
 
   /** Two adapters in one process, each with so many queue pairs, a WRITE on each in turn. */
-  many(plan) {
-    return alone('many', plan);
+  many({ queuePairs, size, rounds }) {
+    return alone(async (process) => {
+      const opened = await process.call('openMany', { queuePairs, size, port: nextPort() });
+      const { gbps, retransmittedPackets } = await process.call('many', { rounds });
+      return { ...opened, gbps, retransmittedPackets };
+    });
   },
 
   /** Creating and destroying, and what is left of it. */
-  churn(plan) {
-    return alone('churn', plan);
+  churn({ count }) {
+    return alone(async (process) => {
+      await process.call('openChurn', { port: nextPort() });
+      await process.call('churn', { count: Math.ceil(count / 10) });
+      const { perSecond, grownBytes } = await process.call('churn', { count });
+      return { perSecond, grownBytes };
+    });
   },
 };
 
-async function alone(command, plan) {
-  const process = new Process(0, ['--expose-gc']);
+async function alone(body) {
+  const process = new SideProcess(0, ['--expose-gc']);
   try {
-    port = 14_800 + ((port + 1) % 100);
-    return await process.call(command, { ...plan, port });
+    return await body(process);
   } finally {
-    process.child.kill();
+    process.kill();
   }
 }

@@ -1,12 +1,13 @@
-// One side of a node-roce measurement, in a process of its own: told what to do by messages from
-// contenders/node-roce.mjs, and answering with figures.
+// One side of a node-roce measurement, in a process of its own (sides/process.mjs): obeys messages and answers
+// with figures. The argument is the checkout whose build is measured (sides/build.mjs).
 import { once } from 'node:events';
-import { Session } from 'node:inspector/promises';
 import { constants, PerformanceObserver, performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { completionError, openDevice, WorkCompletion } from '@node-roce/verbs-api';
 import { percentile } from '../statistics.mjs';
-import { churn, many } from './alone.mjs';
+import { allocatedBy } from './allocation.mjs';
+import { Churn, Many } from './alone.mjs';
+import { completionError, openDevice, WorkCompletion } from './build.mjs';
+import { Stream } from './stream.mjs';
 
 const BUFFER = 32 << 20;
 const MAX_MESSAGES = 512;
@@ -23,14 +24,15 @@ const completions = Array.from({ length: 64 }, () => new WorkCompletion());
 
 class Side {
   /** Further options go to `openDevice`. */
-  static async open({ mtu, offload, ...options }) {
+  static async open({ mtu, offload, engine = 'inline', ...options }) {
     const side = new Side();
     side.mtu = mtu;
-    side.device = await openDevice({ ...options, offload, zeroChecksum: !offload });
+    side.device = await openDevice({ ...options, engine, offload, zeroChecksum: !offload });
     side.pd = await side.device.allocPd();
     side.sendCq = await side.device.createCq(2 * MAX_MESSAGES);
     side.recvCq = await side.device.createCq(2 * MAX_MESSAGES);
-    side.mr = await side.pd.registerMr(new Uint8Array(BUFFER).fill(0x5a), {
+    const buffer = engine === 'worker' ? new SharedArrayBuffer(BUFFER) : new ArrayBuffer(BUFFER);
+    side.mr = await side.pd.registerMr(new Uint8Array(buffer).fill(0x5a), {
       access: { remoteWrite: true, remoteRead: true, remoteAtomic: true },
     });
     side.qp = await side.pd.createQp({
@@ -53,39 +55,21 @@ class Side {
     }
   }
 
-  /** Sends `count` messages of one kind, as many at once as `depth`, and polls for their completions. */
-  async stream({ operation, size, count, depth, remote }) {
+  /** Makes the requests of one kind of message, as many as may be in flight (`depth`). */
+  prepare({ operation, size, depth, every, remote, events }) {
     const offsets = Side.slots(size, depth);
-    const every = Math.max(1, Math.min(16, offsets.length >> 2));
-    // Requests are made once and posted again and again: what is measured is posting, not making objects.
-    const requests = offsets.map((offset, i) => ({
-      opcode: operation === 'SEND' ? 'SEND' : `RDMA_${operation}`,
-      signaled: (i + 1) % every === 0 || i === offsets.length - 1,
-      sgList: [{ mr: this.mr, offset, length: size }],
-      ...(operation === 'SEND' ? {} : { remote: { addr: remote.addr + BigInt(offset), rkey: remote.rkey } }),
-    }));
-    const ring = requests.length;
-    let posted = 0;
-    let done = 0;
-    let signaled = 0;
-    const weights = [];
-    let weight = 0;
-    for (const { signaled: counts } of requests) {
-      weight++;
-      if (!counts) continue;
-      weights.push(weight);
-      weight = 0;
-    }
-    const total = Math.ceil(count / ring) * ring;
-    while (done < total) {
-      while (posted < total && posted - done < ring) this.qp.postSend(requests[posted++ % ring]);
-      const n = this.sendCq.pollInto(completions);
-      for (let i = 0; i < n; i++) {
-        if (!completions[i].ok) throw completionError(completions[i]);
-        done += weights[signaled++ % weights.length];
-      }
-    }
-    return total;
+    this.outgoing = new Stream({
+      qp: this.qp,
+      cq: this.sendCq,
+      mr: this.mr,
+      operation,
+      size,
+      offsets,
+      every: every ?? Math.max(1, Math.min(16, offsets.length >> 2)),
+      remote,
+      events,
+    });
+    return { ring: offsets.length };
   }
 
   /** Keeps receives posted until `count` messages have come. */
@@ -128,30 +112,17 @@ class Side {
   }
 }
 
-/** V8's sampling heap profiler, with what was collected in the meantime. */
-class AllocationSampler {
-  static async start() {
-    const sampler = new AllocationSampler();
-    sampler.session = new Session();
-    sampler.session.connect();
-    await sampler.session.post('HeapProfiler.startSampling', {
-      samplingInterval: 1024,
-      includeObjectsCollectedByMajorGC: true,
-      includeObjectsCollectedByMinorGC: true,
-    });
-    return sampler;
-  }
-
-  /** Bytes. */
-  async stop() {
-    const { profile } = await this.session.post('HeapProfiler.stopSampling');
-    this.session.disconnect();
-    const sum = ({ selfSize, children }) => children.reduce((bytes, child) => bytes + sum(child), selfSize);
-    return sum(profile.head);
-  }
+/** Runs `body` with the clock; with `sampled`, the bytes that V8 allocated meanwhile. */
+async function timed(sampled, body) {
+  const start = performance.now();
+  const { result, bytes } = sampled ? await allocatedBy(body) : { result: await body() };
+  return { result, seconds: (performance.now() - start) / 1000, allocated: bytes };
 }
 
+/** What this process was told to open. */
 let side;
+let many;
+let churn;
 const commands = {
   async open(options) {
     side = await Side.open(options);
@@ -163,25 +134,34 @@ const commands = {
   async receives({ size, count }) {
     side.postReceives(size, count);
   },
-  async stream(options) {
-    const sampler = options.sampled ? await AllocationSampler.start() : undefined;
-    const start = performance.now();
-    const messages = await side.stream(options);
-    const seconds = (performance.now() - start) / 1000;
-    return { messages, seconds, allocated: await sampler?.stop() };
+  async prepare(options) {
+    return side.prepare(options);
+  },
+  async stream({ count, sampled }) {
+    const { result, ...rest } = await timed(sampled, () => side.outgoing.run(count));
+    return { messages: result, ...rest };
   },
   async absorb(options) {
     await side.absorb(options);
   },
-  async echo(options) {
-    const times = (await side.echo(options)).sort();
-    return { p50: percentile(times, 50), p99: percentile(times, 99) };
+  async echo({ sampled, ...options }) {
+    const { result, ...rest } = await timed(sampled, () => side.echo(options));
+    const times = result.sort();
+    return { messages: options.count, p50: percentile(times, 50), p99: percentile(times, 99), ...rest };
   },
-  async many(options) {
-    return many(options);
+  async openMany(options) {
+    many = await Many.open(options);
+    return { connectionsPerSecond: many.connectionsPerSecond };
   },
-  async churn(options) {
-    return churn(options);
+  async many({ rounds, sampled }) {
+    const { result, ...rest } = await timed(sampled, () => many.run(rounds));
+    return { ...result, ...rest };
+  },
+  async openChurn(options) {
+    churn = await Churn.open(options);
+  },
+  async churn({ count }) {
+    return churn.run(count);
   },
   async mark() {
     await sleep(20); // The observer hears of collections late.
@@ -190,7 +170,7 @@ const commands = {
     return { cpu: user + system, young: young.length, packets: counters.sentPackets };
   },
   async close() {
-    await side.device.close();
+    await (side?.device ?? many ?? churn)?.close();
   },
 };
 

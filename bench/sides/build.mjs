@@ -1,0 +1,12 @@
+/**
+ * The verbs of the build under measurement: that of the checkout named by the first argument, else of the
+ * checkout that this file belongs to. So one driver measures two commits.
+ */
+import { join } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const root = process.argv[2] ?? fileURLToPath(new URL('../..', import.meta.url));
+
+export const { completionError, openDevice, WorkCompletion } = await import(
+  pathToFileURL(join(root, 'packages/verbs-api/dist/index.js')).href
+);

@@ -1,0 +1,61 @@
+/** One-way messages on one queue pair: requests made once and posted again and again. */
+import { completionError, WorkCompletion } from './build.mjs';
+
+export class Stream {
+  #qp;
+  #cq;
+  #events;
+  #requests;
+  /** Messages that each signaled request of the ring completes. */
+  #weights = [];
+  #completions = Array.from({ length: 64 }, () => new WorkCompletion());
+
+  /**
+   * @param operation SEND, WRITE or READ
+   * @param offsets where in the region each message of the ring lies; their count is the messages in flight
+   * @param every one request in so many is signaled; the last of the ring always
+   * @param events sleep until a completion comes, in place of polling
+   */
+  constructor({ qp, cq, mr, operation, size, offsets, every, remote, events = false }) {
+    this.#qp = qp;
+    this.#cq = cq;
+    this.#events = events;
+    this.#requests = offsets.map((offset, i) => ({
+      opcode: operation === 'SEND' ? 'SEND' : `RDMA_${operation}`,
+      signaled: (i + 1) % every === 0 || i === offsets.length - 1,
+      sgList: [{ mr, offset, length: size }],
+      ...(operation === 'SEND' ? {} : { remote: { addr: remote.addr + BigInt(offset), rkey: remote.rkey } }),
+    }));
+    let weight = 0;
+    for (const { signaled } of this.#requests) {
+      weight++;
+      if (!signaled) continue;
+      this.#weights.push(weight);
+      weight = 0;
+    }
+  }
+
+  /** Sends at least `count` messages, whole rings; resolves with how many once all are complete. */
+  async run(count) {
+    const qp = this.#qp;
+    const cq = this.#cq;
+    const requests = this.#requests;
+    const weights = this.#weights;
+    const completions = this.#completions;
+    const ring = requests.length;
+    const total = Math.ceil(count / ring) * ring;
+    let posted = 0;
+    let done = 0;
+    let signaled = 0;
+    while (done < total) {
+      while (posted < total && posted - done < ring) qp.postSend(requests[posted++ % ring]);
+      const n = cq.pollInto(completions);
+      for (let i = 0; i < n; i++) {
+        if (!completions[i].ok) throw completionError(completions[i]);
+        done += weights[signaled++ % weights.length];
+      }
+      if (n === 0 && this.#events) await cq.wait();
+    }
+    return total;
+  }
+}
