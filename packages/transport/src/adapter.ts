@@ -33,7 +33,6 @@ import { Core, type Host } from './core.ts';
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { QueueTable } from './queue-table.ts';
 import { failHead, requesterTimers } from './recovery.ts';
-import { transmitReplies } from './replies.ts';
 import { checkRequester, transmitProbe, transmitRequests } from './requester.ts';
 import { createRing, DOORBELL_RECV, Ring, type RingShape } from './rings.ts';
 import { confirmSent } from './unreliable.ts';
@@ -131,7 +130,7 @@ export class Adapter {
       // An answering program's message goes before the ACK of what it answers: the peer waits for it.
       let sent = qp.probing ? transmitProbe(core, qp, batch) : 0;
       sent += transmitRequests(core, qp, batch, TURN_PACKETS - sent);
-      sent += transmitReplies(core, qp, batch, TURN_PACKETS);
+      sent += qp.responder.transmit(batch, TURN_PACKETS);
       // A batch that is full may be why nothing was added.
       if (sent > 0 || batch.full) core.schedule(qp);
       if (turns === 0 && batch.count > before) turns = active.length;
@@ -194,7 +193,11 @@ export class Adapter {
    * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
    */
   checkInvariants(): void {
-    for (const qp of this.#queues.queuePairs()) checkRequester(this.#core, qp);
+    for (const qp of this.#queues.queuePairs()) {
+      checkRequester(this.#core, qp);
+      qp.receives.checkInvariants();
+      qp.responder.checkInvariants();
+    }
   }
 
   #answerDoorbells(): void {

@@ -20,8 +20,6 @@ import type { Core } from './core.ts';
 import { InboundPacket } from './inbound.ts';
 import type { QueuePair } from './qp.ts';
 import type { QueueTable } from './queue-table.ts';
-import { receiveRequest } from './responder.ts';
-import { receiveDatagram, receiveUnreliable } from './unreliable.ts';
 
 /** States in which requests are taken. */
 const RECEIVES = new Set<number>([QpStateCode.RTR, QpStateCode.RTS, QpStateCode.SQD, QpStateCode.SQE]);
@@ -111,7 +109,7 @@ export class Admission {
       return;
     }
     this.#count(qp);
-    receiveDatagram(this.#core, qp, this.#packet);
+    qp.responder.receive(this.#packet);
   }
 
   /** RC and UC take from their peer alone. */
@@ -144,8 +142,7 @@ export class Admission {
       qp.established = true;
       if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
     }
-    if (!qp.reliable) receiveUnreliable(this.#core, qp, this.#packet);
-    else if (info.isRequest) receiveRequest(this.#core, qp, this.#packet);
+    if (info.isRequest) qp.responder.receive(this.#packet);
     else receiveResponse(this.#core, qp, this.#packet);
   }
 

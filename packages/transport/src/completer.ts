@@ -25,8 +25,9 @@ import type { InboundPacket } from './inbound.ts';
 import type { QueuePair } from './qp.ts';
 import { armTimers, failHead, goBack, growWindow, reduceWindow, seekUnacked } from './recovery.ts';
 import { SendWqe } from './rings.ts';
+import { Scattered } from './scatter.ts';
 import { isResponded } from './send-entry.ts';
-import { Scattered, scatterResponse } from './sge.ts';
+import { scatterResponse } from './sge.ts';
 
 /** `rnr_retry` and rxe's reading of `retry_cnt` both have 7; only here does it mean for ever. */
 const RNR_RETRY_INFINITE = 7;

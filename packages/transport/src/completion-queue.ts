@@ -48,47 +48,42 @@ export class CompletionQueue {
     return this.#next !== this.#published;
   }
 
+  /** The words of the ring, where a claimed entry is written. */
+  get words(): Uint32Array {
+    return this.ring.words;
+  }
+
   /**
-   * Writes one entry. False if there is no room: the queue has overrun and is of no further use
-   * (IBV_EVENT_CQ_ERR).
-   *
-   * @param solicited raises a solicited-only notification: a solicited receive, or any failure
+   * Claims the next entry: its first word, or −1 if there is no room: the queue has overrun and is of no further
+   * use (IBV_EVENT_CQ_ERR). The entry is the caller's to fill until `commit`.
    */
-  push(
-    wrIdLow: number,
-    wrIdHigh: number,
-    status: number,
-    opcode: number,
-    byteLen: number,
-    qpn: number,
-    immediate: number,
-    flags: number,
-    srcQp: number,
-    solicited: boolean,
-  ): boolean {
-    const ring = this.ring;
+  claim(): number {
+    const { ring } = this;
     if (this.overrun || ((this.#next - ring.consumer) | 0) >= ring.capacity) {
       this.overrun = true;
       ring.state = 1;
-      return false;
+      return -1;
     }
-    const words = ring.words;
     const w = ring.wordOf(this.#next);
-    words[w + Cqe.WR_ID_LOW] = wrIdLow;
-    words[w + Cqe.WR_ID_HIGH] = wrIdHigh;
-    words[w + Cqe.STATUS] = status;
-    words[w + Cqe.OPCODE] = opcode;
-    words[w + Cqe.BYTE_LEN] = byteLen;
-    words[w + Cqe.IMMEDIATE] = immediate;
-    words[w + Cqe.QP_NUM] = qpn;
-    words[w + Cqe.SRC_QP] = srcQp;
-    words[w + Cqe.FLAGS] = flags;
+    const { words } = ring;
+    words[w + Cqe.BYTE_LEN] = 0;
+    words[w + Cqe.IMMEDIATE] = 0;
+    words[w + Cqe.SRC_QP] = 0;
+    words[w + Cqe.FLAGS] = 0;
     words[w + Cqe.VENDOR_ERR] = 0;
     words[w + Cqe.PKEY_INDEX] = 0;
     words[w + Cqe.SL] = 0;
+    return w;
+  }
+
+  /**
+   * The claimed entry is written.
+   *
+   * @param solicited raises a solicited-only notification: a solicited receive, or any failure
+   */
+  commit(solicited: boolean): void {
     this.#next = (this.#next + 1) | 0;
     this.#solicited ||= solicited;
-    return true;
   }
 
   /** Shows the program what was written. True if it asked to be told. */

@@ -11,8 +11,8 @@ import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
-import { Inbound, type QueuePair } from './qp.ts';
-import { RecvWqe, SendWqe } from './rings.ts';
+import type { QueuePair } from './qp.ts';
+import { Cqe, SendWqe } from './rings.ts';
 import { WR_OPCODES } from './wr-opcodes.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
@@ -170,28 +170,25 @@ export class Core {
     this.active.push(qp);
   }
 
-  #push(
-    qp: QueuePair,
-    cq: CompletionQueue,
-    low: number,
-    high: number,
-    status: number,
-    opcode: number,
-    byteLen: number,
-    immediate: number,
-    flags: number,
-    srcQp: number,
-    solicited: boolean,
-  ): void {
+  /**
+   * Begins a completion for a queue pair: first word of the entry to fill in `cq.words`, to be committed; −1 if the
+   * queue has overrun, which ends the queue pair.
+   */
+  claimCompletion(qp: QueuePair, cq: CompletionQueue): number {
     if (!cq.dirty) this.#dirty.push(cq);
     const wasOverrun = cq.overrun;
-    if (cq.push(low, high, status, opcode, byteLen, qp.qpn, immediate, flags, srcQp, solicited)) return;
+    const w = cq.claim();
+    if (w >= 0) {
+      cq.words[w + Cqe.QP_NUM] = qp.qpn;
+      return w;
+    }
     if (!wasOverrun) this.event({ type: 'CQ_ERR', cq: cq.handle });
     // A completion that has no place is lost: no queue pair that has one can go on (IBTA vol 1 §11.6.3.1).
     if (qp.state !== QpStateCode.ERR) {
       this.event({ type: 'QP_FATAL', qpn: qp.qpn });
       this.toError(qp);
     }
+    return w;
   }
 
   /** Completes the oldest send entry. Successes show only where they were asked for. */
@@ -214,8 +211,16 @@ export class Core {
       if (!signaled) return;
     } else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedSends++;
     else counters.failedSends++;
-    const failed = status !== WcStatus.SUCCESS;
-    this.#push(qp, qp.sendCq, low, high, status, opcode, length, 0, 0, qp.destQpn, failed);
+    const cq = qp.sendCq;
+    const c = this.claimCompletion(qp, cq);
+    if (c < 0) return;
+    cq.words[c + Cqe.WR_ID_LOW] = low;
+    cq.words[c + Cqe.WR_ID_HIGH] = high;
+    cq.words[c + Cqe.STATUS] = status;
+    cq.words[c + Cqe.OPCODE] = opcode;
+    cq.words[c + Cqe.BYTE_LEN] = length;
+    cq.words[c + Cqe.SRC_QP] = qp.destQpn;
+    cq.commit(status !== WcStatus.SUCCESS);
   }
 
   /** Completes the oldest send entry, and what stood behind it and was done already (BIND_MW, LOCAL_INV). */
@@ -227,59 +232,6 @@ export class Core {
     }
   }
 
-  /** Completes the oldest receive entry. */
-  completeReceive(
-    qp: QueuePair,
-    status: number,
-    opcode: number,
-    byteLen: number,
-    immediate: number,
-    flags: number,
-    solicited: boolean,
-    srcQp = qp.destQpn,
-  ): void {
-    const ring = qp.rq;
-    const w = ring.wordOf(qp.rqHead);
-    const low = ring.words[w + RecvWqe.WR_ID_LOW];
-    const high = ring.words[w + RecvWqe.WR_ID_HIGH];
-    qp.rqHead = (qp.rqHead + 1) | 0;
-    ring.release(qp.rqHead);
-    qp.receiving = false;
-    const { counters } = qp;
-    if (status === WcStatus.SUCCESS) counters.completedReceives++;
-    else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedReceives++;
-    else counters.failedReceives++;
-    if (status === WcStatus.LOC_LEN_ERR) counters.shortReceives++;
-    this.#push(
-      qp,
-      qp.recvCq,
-      low,
-      high,
-      status,
-      opcode,
-      byteLen,
-      immediate,
-      flags,
-      srcQp,
-      solicited || status !== WcStatus.SUCCESS,
-    );
-  }
-
-  /**
-   * Whether there is a receive entry at `rqHead` for the message that begins. With an SRQ that is its
-   * oldest; the program is told when few are left.
-   */
-  takeReceive(qp: QueuePair): boolean {
-    const { srq } = qp;
-    if (qp.rq.producer !== qp.rqHead) return true;
-    if (!srq?.take(qp.rq)) return false;
-    if (srq.limit > 0 && srq.available < srq.limit) {
-      srq.limit = 0;
-      this.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
-    }
-    return true;
-  }
-
   /**
    * ERR: nothing is taken and nothing is sent any more but a NAK that says why; all that is posted
    * completes with WR_FLUSH_ERR, in order, signalled or not (IBTA vol 1 §10.3.1.5).
@@ -288,9 +240,7 @@ export class Core {
     const before = qp.state;
     this.setState(qp, QpStateCode.ERR);
     this.#stopSending(qp);
-    qp.inbound = Inbound.NONE;
-    qp.writeMr = undefined;
-    if (!qp.replies.dying) qp.replies.reset(qp.maxDestRdAtomic);
+    qp.responder.stop();
     this.flush(qp);
     // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
     if (qp.srq && before !== QpStateCode.ERR) this.event({ type: 'QP_LAST_WQE_REACHED', qpn: qp.qpn });
@@ -316,12 +266,7 @@ export class Core {
   /** Flushes what is posted, and asks to be told of what will be. */
   flush(qp: QueuePair): void {
     this.flushSends(qp);
-    do {
-      const posted = qp.rq.producer;
-      while (qp.rqHead !== posted) {
-        this.completeReceive(qp, WcStatus.WR_FLUSH_ERR, WcOpcode.RECV, 0, 0, 0, true);
-      }
-    } while (qp.rq.sleep(qp.rqHead));
+    qp.receives.flush();
   }
 
   flushSends(qp: QueuePair): void {

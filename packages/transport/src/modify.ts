@@ -193,7 +193,7 @@ export function queryAttributes(qp: QueuePair): QpQuery {
     ahAttr: qp.ah && { ...qp.ah, grh: { ...qp.ah.grh, dgid: qp.ah.grh.dgid.slice() } },
     pathMtu: qp.pathMtu,
     destQpNum: qp.destQpn,
-    rqPsn: qp.expectedPsn,
+    rqPsn: qp.responder.expectedPsn,
     sqPsn: qp.sendPsn,
     timeout: qp.timeout,
     retryCnt: qp.retryCnt,

@@ -1,19 +1,22 @@
 /**
- * A queue pair: its attributes, its two rings and the state of its requester and responder.
- * Fields only; what is done with them is in requester.ts, completer.ts, responder.ts and replies.ts.
+ * A queue pair: its attributes, its two rings and the state of its requester.
+ * Fields only; what is done with them is in requester.ts and completer.ts. The responder owns its own.
  */
 import { Transport } from '@node-roce/wire';
 import type { CompletionQueue } from './completion-queue.ts';
 import { QP_STATES, type QpState, QpStateCode, type QpType, type RetransmitCause } from './constants.ts';
 import type { AhAttr, QpCap } from './control.ts';
 import { QpCounters } from './counters.ts';
-import type { MemoryRegion } from './memory.ts';
-import { ReplyQueue } from './reply-queue.ts';
+import type { ReceiveQueue } from './qp/receive-queue.ts';
+import type { Responder } from './responder/responder.ts';
 import { createRing, Ring, recvStride, sendStride } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 
-/** Why the responder's inbound message is under way, or `NONE` between messages. */
-export const Inbound = { NONE: 0, SEND: 1, WRITE: 2 } as const;
+/** The parts of a queue pair that own their state. */
+export interface QueuePairParts {
+  readonly receives: ReceiveQueue;
+  readonly responder: Responder;
+}
 
 export class QueuePair {
   readonly qpn: number;
@@ -33,9 +36,8 @@ export class QueuePair {
   readonly sq: Ring;
   /** With an SRQ: the entry in use, if there is one; else what is posted. */
   readonly rq: Ring;
-  /** The protection domain and the size of receive entries: the SRQ's, if there is one. */
-  readonly recvPd: number;
-  readonly maxReceiveSge: number;
+  readonly receives: ReceiveQueue;
+  readonly responder: Responder;
   /** Index of the send ring's memory in the region table: where inline data is sent from. */
   readonly sqRegion: number;
   readonly counters = new QpCounters();
@@ -141,22 +143,6 @@ export class QueuePair {
   /** SQD: everything that was started is done. */
   drained = false;
 
-  // Responder.
-  expectedPsn = 0;
-  msn = 0;
-  /** A NAK or RNR NAK for `expectedPsn` is out: silent until that packet comes. */
-  nakOut = false;
-  inbound: number = Inbound.NONE;
-  /** Receive entry in use by the inbound message, and where it is being filled. */
-  rqHead = 0;
-  receiving = false;
-  receivedLength = 0;
-  /** Inbound WRITE: its region, where the next byte goes, and what is to come. */
-  writeMr: MemoryRegion | undefined;
-  writeOffset = 0;
-  writeRemaining = 0;
-  writeLength = 0;
-  readonly replies = new ReplyQueue();
   established = false;
 
   /** Scheduler: in the queue of those that have something to send. */
@@ -179,6 +165,7 @@ export class QueuePair {
     sqSigAll: boolean,
     srq: SharedReceiveQueue | undefined,
     addRegion: (view: Uint8Array) => number,
+    createParts: (qp: QueuePair) => QueuePairParts,
   ) {
     this.qpn = qpn;
     this.type = type;
@@ -191,9 +178,7 @@ export class QueuePair {
     this.reliable = type === 'RC';
     this.datagram = type === 'UD' || type === 'GSI';
     this.transport = this.datagram ? Transport.UD : Transport[type as 'RC' | 'UC'];
-    this.recvPd = srq?.pd ?? pd;
-    this.maxReceiveSge = srq?.maxSge ?? cap.maxRecvSge;
-    const recvShape = createRing(srq ? 1 : cap.maxRecvWr, recvStride(this.maxReceiveSge));
+    const recvShape = createRing(srq ? 1 : cap.maxRecvWr, recvStride(srq?.maxSge ?? cap.maxRecvSge));
     this.sq = new Ring(sendShape);
     this.rq = new Ring(recvShape);
     this.sqRegion = addRegion(this.sq.bytes);
@@ -204,6 +189,7 @@ export class QueuePair {
     };
     this.wqePsn = new Int32Array(sendShape.capacity);
     this.wqePackets = new Int32Array(sendShape.capacity);
+    ({ receives: this.receives, responder: this.responder } = createParts(this));
   }
 
   get stateName(): QpState {

@@ -22,10 +22,12 @@ import type { Core } from './core.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import { applyPlain, checkAddressVector, checkModify, isIpv4, queryAttributes } from './modify.ts';
-import { Inbound, QueuePair } from './qp.ts';
+import { ReceiveQueue } from './qp/receive-queue.ts';
+import { QueuePair } from './qp.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 import { readChunkFor, receiveCharge } from './request-packets.ts';
 import { startRequester } from './requester.ts';
+import { createResponder } from './responder/create.ts';
 import { powerOfTwo } from './rings.ts';
 import { unstartUnsent } from './send-entry.ts';
 import type { SharedReceiveQueue } from './srq.ts';
@@ -201,11 +203,15 @@ export class QueueTable {
       init.sqSigAll,
       srq,
       (view) => this.#core.regions.add(view),
+      (of) => {
+        const receives = new ReceiveQueue(this.#core, of);
+        return { receives, responder: createResponder(this.#core, of, receives) };
+      },
     );
     if (qp.datagram) qp.pathMtu = this.#options.activeMtu;
     sendCq.users++;
     recvCq.users++;
-    if (srq) srq.users++;
+    srq?.use(1);
     this.#qps.set(qp.qpn, qp);
     qp.sq.sleep(0);
     return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape };
@@ -222,9 +228,9 @@ export class QueueTable {
     applyPlain(qp, attr);
     if (attr.maxDestRdAtomic !== undefined) {
       qp.maxDestRdAtomic = attr.maxDestRdAtomic;
-      qp.replies.reset(attr.maxDestRdAtomic);
+      qp.responder.setResources(attr.maxDestRdAtomic);
     }
-    if (attr.rqPsn !== undefined) qp.expectedPsn = attr.rqPsn;
+    if (attr.rqPsn !== undefined) qp.responder.start(attr.rqPsn);
     if (attr.sqPsn !== undefined) startRequester(qp, attr.sqPsn);
     if (attr.pathMtu !== undefined) {
       qp.readCharge = receiveCharge(qp.pathMtu);
@@ -287,7 +293,7 @@ export class QueueTable {
     this.#core.regions.remove(qp.sqRegion);
     qp.sendCq.users--;
     qp.recvCq.users--;
-    if (qp.srq) qp.srq.users--;
+    qp.srq?.use(-1);
     this.#core.memory.holdPd(qp.pd, -1);
   }
 
@@ -354,18 +360,12 @@ export class QueueTable {
     qp.sq.release(qp.sqHead);
     qp.sqCursor = qp.sqStarted = qp.sqHead;
     qp.cursorPacket = 0;
-    qp.rqHead = qp.rq.producer;
-    qp.rq.release(qp.rqHead);
     qp.sq.sleep(qp.sqHead);
     qp.failedStatus = 0;
     qp.probing = false;
-    qp.inbound = Inbound.NONE;
-    qp.receiving = false;
-    qp.writeMr = undefined;
-    qp.nakOut = false;
     qp.established = false;
-    qp.msn = 0;
-    qp.replies.reset(0);
+    qp.receives.reset();
+    qp.responder.reset();
     if (qp.peer >= 0) core.addresses.removePeer(qp.peer);
     qp.peer = -1;
     qp.ah = undefined;

@@ -1,9 +1,9 @@
 /** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
 import { FRAGMENT_WORDS, type TxBatch } from './batch.ts';
-import { Access } from './constants.ts';
 import type { Core } from './core.ts';
 import type { QueuePair } from './qp.ts';
-import { RecvWqe, type Ring, SendWqe, SGE_WORDS, Sge } from './rings.ts';
+import { type Ring, SendWqe, SGE_WORDS, Sge } from './rings.ts';
+import { scatter } from './scatter.ts';
 
 const TWO_32 = 0x1_0000_0000;
 
@@ -82,56 +82,6 @@ export function seekGather(qp: QueuePair, entry: number, offset: number): void {
   qp.gatherOffset = offset;
 }
 
-/** What became of a scatter: bytes that did not fit, or a region that went away. */
-export const Scattered = { OK: 0, TOO_LONG: 1, PROTECTION: 2 } as const;
-
-/** Copies `length` bytes of the slab, or of `own`, to byte `offset` of a list. */
-function scatterAt(
-  core: Core,
-  pd: number,
-  words: Uint32Array,
-  first: number,
-  count: number,
-  offset: number,
-  source: number,
-  length: number,
-  own?: Uint8Array,
-): number {
-  for (let i = 0, w = first; length > 0; i++, w += SGE_WORDS) {
-    if (i >= count) return Scattered.TOO_LONG;
-    const size = words[w + Sge.LENGTH];
-    if (offset >= size) {
-      offset -= size;
-      continue;
-    }
-    const take = Math.min(size - offset, length);
-    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
-    if (!mr || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
-    const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
-    if (at < 0) return Scattered.PROTECTION;
-    if (own) core.write(own, source, mr.region, at + offset, take);
-    else core.copy(source, mr.region, at + offset, take);
-    source += take;
-    length -= take;
-    offset = 0;
-  }
-  return Scattered.OK;
-}
-
-/** Payload of a SEND, or `own` bytes, into the receive entry in use, at what was received so far. */
-export function scatterReceive(
-  core: Core,
-  qp: QueuePair,
-  source: number,
-  length: number,
-  own?: Uint8Array,
-): number {
-  const w = qp.rq.wordOf(qp.rqHead);
-  const words = qp.rq.words;
-  const count = words[w + RecvWqe.SGE_COUNT];
-  return scatterAt(core, qp.recvPd, words, w + RecvWqe.SGE, count, qp.receivedLength, source, length, own);
-}
-
 /** A response's payload into the list of the oldest send entry, at byte `offset`. */
 export function scatterResponse(
   core: Core,
@@ -142,5 +92,5 @@ export function scatterResponse(
 ): number {
   const w = qp.sq.wordOf(qp.sqHead);
   const words = qp.sq.words;
-  return scatterAt(core, qp.pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
+  return scatter(core, qp.pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
 }

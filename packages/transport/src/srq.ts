@@ -10,10 +10,8 @@ export class SharedReceiveQueue {
   readonly handle: number;
   readonly pd: number;
   readonly maxSge: number;
-  /** Queue pairs that take from it. */
-  users = 0;
-  /** Entries below which the program is told, once; 0: never. */
-  limit: number;
+  #users = 0;
+  #limit: number;
   #ring: Ring;
   /** Where the program posts after a resize, once it has left the other. */
   #successor: Ring | undefined;
@@ -22,12 +20,34 @@ export class SharedReceiveQueue {
     this.handle = handle;
     this.pd = pd;
     this.maxSge = maxSge;
-    this.limit = limit;
+    this.#limit = limit;
     this.#ring = new Ring(createRing(maxWr, recvStride(maxSge)));
   }
 
   get created(): SrqCreated {
     return { handle: this.handle, maxWr: this.maxWr, maxSge: this.maxSge, ring: this.#ring.shape };
+  }
+
+  /** Queue pairs that take from it. */
+  get users(): number {
+    return this.#users;
+  }
+
+  /** One more queue pair takes from it, or one less. */
+  use(by: 1 | -1): void {
+    this.#users += by;
+  }
+
+  /** Entries below which SRQ_LIMIT_REACHED is raised, once; 0: never. */
+  get limit(): number {
+    return this.#limit;
+  }
+
+  /** Whether fewer entries than the limit are left. Then it is raised, and is 0 until it is set again. */
+  reachesLimit(): boolean {
+    if (this.available >= this.#limit) return false;
+    this.#limit = 0;
+    return true;
   }
 
   get maxWr(): number {
@@ -62,7 +82,7 @@ export class SharedReceiveQueue {
 
   /** ibv_modify_srq(3); values are checked. A resize can't follow one that the program has not taken up. */
   modify({ limit, maxWr }: SrqAttr): SrqModified {
-    if (limit !== undefined) this.limit = limit;
+    if (limit !== undefined) this.#limit = limit;
     if (maxWr === undefined || powerOfTwo(maxWr) === this.maxWr) return { maxWr: this.maxWr };
     this.#successor = new Ring(createRing(maxWr, recvStride(this.maxSge)));
     return { maxWr: this.maxWr, ring: this.#successor.shape };

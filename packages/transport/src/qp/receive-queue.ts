@@ -1,0 +1,203 @@
+/**
+ * The receive queue of a queue pair: a ring of its own, or with an SRQ a ring of one entry that is refilled
+ * from there. Either way the oldest entry is the one that the next message takes.
+ */
+import { bthSolicited, dethSrcQp, iethRkey, immDt } from '@node-roce/wire';
+import type { CompletionQueue } from '../completion-queue.ts';
+import { Access, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import type { InboundPacket } from '../inbound.ts';
+import type { QueuePair } from '../qp.ts';
+import { Cqe, RecvWqe, type Ring } from '../rings.ts';
+import { Scattered, scatter } from '../scatter.ts';
+import { checkList } from '../sge.ts';
+import type { SharedReceiveQueue } from '../srq.ts';
+
+/**
+ * Owns which entry comes next and how far the entry in use is filled.
+ *
+ * Invariants: `head` is the ring's consumer, at most `capacity` behind its producer; an entry is in use only
+ * if one is posted, and is filled no further than its room.
+ */
+export class ReceiveQueue {
+  /** Protection domain of the entries' regions, and elements that an entry may have: the SRQ's, if there is one. */
+  readonly pd: number;
+  readonly maxSge: number;
+  readonly #core: Core;
+  readonly #qp: QueuePair;
+  readonly #cq: CompletionQueue;
+  readonly #ring: Ring;
+  readonly #srq: SharedReceiveQueue | undefined;
+  /** Free-running count of entries completed. */
+  #head = 0;
+  /** The entry at `head` belongs to the message that is arriving. */
+  #inUse = false;
+  /** Bytes that the entry in use holds, and those that it was filled with. */
+  #room = 0;
+  #filled = 0;
+
+  constructor(core: Core, qp: QueuePair) {
+    this.#core = core;
+    this.#qp = qp;
+    this.#cq = qp.recvCq;
+    this.#ring = qp.rq;
+    this.#srq = qp.srq;
+    this.pd = qp.srq?.pd ?? qp.pd;
+    this.maxSge = qp.srq?.maxSge ?? qp.cap.maxRecvSge;
+  }
+
+  /** Entries posted and not completed; with an SRQ, 0 or 1. */
+  get posted(): number {
+    return (this.#ring.producer - this.#head) | 0;
+  }
+
+  get inUse(): boolean {
+    return this.#inUse;
+  }
+
+  /** Bytes of the message in the entry in use. */
+  get filled(): number {
+    return this.#filled;
+  }
+
+  /** Whether there is an entry for a message. With an SRQ it is taken from there now. */
+  available(): boolean {
+    if (this.#ring.producer !== this.#head) return true;
+    const srq = this.#srq;
+    if (!srq?.take(this.#ring)) return false;
+    if (srq.reachesLimit()) this.#core.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
+    return true;
+  }
+
+  /**
+   * The message that begins takes the entry at the head, which is available.
+   * @returns SUCCESS, or what is wrong with the entry's list
+   */
+  begin(): number {
+    this.#inUse = true;
+    this.#filled = 0;
+    this.#room = 0;
+    const w = this.#ring.wordOf(this.#head);
+    const count = this.#ring.words[w + RecvWqe.SGE_COUNT];
+    if (count > this.maxSge) {
+      if (this.#srq) this.#core.event({ type: 'SRQ_ERR', srq: this.#srq.handle });
+      return WcStatus.LOC_QP_OP_ERR;
+    }
+    const room = checkList(this.#core, this.pd, this.#ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
+    if (room < 0) return WcStatus.LOC_PROT_ERR;
+    this.#room = room;
+    return WcStatus.SUCCESS;
+  }
+
+  /** Whether so many bytes more fit into the entry in use. */
+  fits(length: number): boolean {
+    return this.#filled + length <= this.#room;
+  }
+
+  /**
+   * Puts `length` bytes of the slab, or of `own`, behind what the entry in use has. False where a region of
+   * its list is gone.
+   */
+  fill(source: number, length: number, own?: Uint8Array): boolean {
+    const w = this.#ring.wordOf(this.#head);
+    const { words } = this.#ring;
+    const count = words[w + RecvWqe.SGE_COUNT];
+    const at = this.#filled;
+    const list = w + RecvWqe.SGE;
+    if (scatter(this.#core, this.pd, words, list, count, at, source, length, own) !== Scattered.OK) {
+      return false;
+    }
+    this.#filled = at + length;
+    return true;
+  }
+
+  /** The message was dropped: its entry is for the next one. */
+  giveBack(): void {
+    this.#inUse = false;
+  }
+
+  /** Completes the oldest entry for the message of `length` bytes that this packet ends. */
+  deliver(opcode: number, length: number, packet: InboundPacket): void {
+    const { info, slab, at } = packet;
+    const { offsets } = info;
+    this.#qp.counters.completedReceives++;
+    const w = this.#complete(WcStatus.SUCCESS, opcode);
+    if (w < 0) return;
+    const { words } = this.#cq;
+    words[w + Cqe.BYTE_LEN] = length;
+    let flags = 0;
+    if (offsets.deth >= 0) {
+      flags = WcFlags.GRH;
+      words[w + Cqe.SRC_QP] = dethSrcQp(slab, at + offsets.deth);
+    }
+    if (info.hasImmediate) {
+      flags |= WcFlags.WITH_IMM;
+      words[w + Cqe.IMMEDIATE] = immDt(slab, at + offsets.immDt);
+    } else if (info.hasInvalidate) {
+      flags |= WcFlags.WITH_INV;
+      words[w + Cqe.IMMEDIATE] = iethRkey(slab, at + offsets.ieth);
+    }
+    words[w + Cqe.FLAGS] = flags;
+    this.#cq.commit(bthSolicited(slab, at) === 1);
+  }
+
+  /** Completes the oldest entry with an error of its own. */
+  fail(status: number): void {
+    const { counters } = this.#qp;
+    counters.failedReceives++;
+    if (status === WcStatus.LOC_LEN_ERR) counters.shortReceives++;
+    if (this.#complete(status, WcOpcode.RECV) >= 0) this.#cq.commit(true);
+  }
+
+  /** Completes all that is posted with WR_FLUSH_ERR, and asks to hear of what will be. */
+  flush(): void {
+    do {
+      const posted = this.#ring.producer;
+      while (this.#head !== posted) {
+        this.#qp.counters.flushedReceives++;
+        if (this.#complete(WcStatus.WR_FLUSH_ERR, WcOpcode.RECV) >= 0) this.#cq.commit(true);
+      }
+    } while (this.#ring.sleep(this.#head));
+  }
+
+  /** RESET: what is posted is forgotten (IBTA vol 1 §10.3.1.2). */
+  reset(): void {
+    this.#head = this.#ring.producer;
+    this.#ring.release(this.#head);
+    this.#inUse = false;
+    this.#room = this.#filled = 0;
+  }
+
+  /** Throws, or ends the queue pair, where an invariant of this class does not hold. */
+  checkInvariants(): void {
+    const { posted } = this;
+    if (posted < 0 || posted > this.#ring.capacity) {
+      this.#core.bug(this.#qp, `${posted} receives are posted, room for ${this.#ring.capacity}`);
+    } else if (this.#ring.consumer !== this.#head) {
+      this.#core.bug(this.#qp, `receive ${this.#head} is next, ${this.#ring.consumer} were given back`);
+    } else if (this.#inUse && posted === 0) {
+      this.#core.bug(this.#qp, 'a receive is in use and none is posted');
+    } else if (this.#inUse && this.#filled > this.#room) {
+      this.#core.bug(this.#qp, `${this.#filled} bytes in a receive of ${this.#room}`);
+    }
+  }
+
+  /** Gives the oldest entry back and begins its completion: its first word, or −1 if the queue overran. */
+  #complete(status: number, opcode: number): number {
+    const from = this.#ring.wordOf(this.#head);
+    const wrIdLow = this.#ring.words[from + RecvWqe.WR_ID_LOW];
+    const wrIdHigh = this.#ring.words[from + RecvWqe.WR_ID_HIGH];
+    this.#head = (this.#head + 1) | 0;
+    this.#ring.release(this.#head);
+    this.#inUse = false;
+    const w = this.#core.claimCompletion(this.#qp, this.#cq);
+    if (w < 0) return w;
+    const { words } = this.#cq;
+    words[w + Cqe.WR_ID_LOW] = wrIdLow;
+    words[w + Cqe.WR_ID_HIGH] = wrIdHigh;
+    words[w + Cqe.STATUS] = status;
+    words[w + Cqe.OPCODE] = opcode;
+    words[w + Cqe.SRC_QP] = this.#qp.destQpn;
+    return w;
+  }
+}

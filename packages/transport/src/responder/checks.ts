@@ -1,0 +1,206 @@
+/**
+ * The checks that a request passes before it has any effect, in the order of IBTA vol 1 §9.7.4.1. Each returns
+ * `Verdict.PASS`, and the next one looks, or what happens instead; a fault is the NAK that answers it and the
+ * status of the receive that its message used.
+ */
+import {
+  atomicEthRkey,
+  atomicEthVaHigh,
+  atomicEthVaLow,
+  iethRkey,
+  NakCode,
+  psnDiff,
+  rethLength,
+  rethRkey,
+  rethVaHigh,
+  rethVaLow,
+} from '@node-roce/wire';
+import { Access, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import type { InboundPacket } from '../inbound.ts';
+import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { QueuePair } from '../qp.ts';
+import { invalidatable } from '../windows.ts';
+import type { InboundMessage } from './message.ts';
+import type { RemoteTarget } from './remote-target.ts';
+import type { ReplyQueue } from './replies.ts';
+
+/** Longest message, bytes (§9.3.3). */
+const MAX_MESSAGE_BYTES = 2 ** 31;
+
+function fault(nak: number, status: number): number {
+  return (nak << 8) | status;
+}
+
+export const Verdict = {
+  PASS: 0,
+  /** Before the expected PSN: executed before. */
+  DUPLICATE: 1,
+  /** Beyond the expected PSN: something is missing. */
+  EARLY: 2,
+  /** No receive is posted. */
+  NO_RECEIVE: 3,
+  INVALID_REQUEST: fault(NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR),
+  TOO_LONG: fault(NakCode.INVALID_REQUEST, WcStatus.LOC_LEN_ERR),
+  REMOTE_ACCESS: fault(NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR),
+  /** The receive names no memory that it may use, or more elements than its queue allows. */
+  BAD_RECEIVE: fault(NakCode.REMOTE_OPERATIONAL_ERROR, WcStatus.LOC_PROT_ERR),
+  BAD_RECEIVE_LIST: fault(NakCode.REMOTE_OPERATIONAL_ERROR, WcStatus.LOC_QP_OP_ERR),
+} as const;
+
+/** AETH syndrome of a fault. */
+export function nakOf(verdict: number): number {
+  return verdict >> 8;
+}
+
+/** `WcStatus` of the receive that a faulty message used. */
+export function statusOf(verdict: number): number {
+  return verdict & 0xff;
+}
+
+/** What the checks look at: the parts of a connected queue pair's responder. */
+export interface ConnectedParts {
+  readonly core: Core;
+  readonly qp: QueuePair;
+  readonly message: InboundMessage;
+  readonly receives: ReceiveQueue;
+  /** Takes in the memory that the request names. */
+  readonly target: RemoteTarget;
+}
+
+/** RC. */
+export interface ReliableParts extends ConnectedParts {
+  readonly replies: ReplyQueue;
+}
+
+/** RC: the checks after the PSN's. */
+export function checkReliable(r: ReliableParts, packet: InboundPacket): number {
+  return (
+    checkSequence(r, packet) ||
+    checkAllowed(r, packet) ||
+    checkResources(r, packet) ||
+    checkReceive(r, packet) ||
+    checkPacketLength(r, packet) ||
+    checkMessageLength(r, packet) ||
+    checkRemoteAccess(r, packet)
+  );
+}
+
+/** UC: the place in the message is looked at before, and a packet that has none is dropped (§9.8.2.2). */
+export function checkUnreliable(r: ConnectedParts, packet: InboundPacket): number {
+  return (
+    checkAllowed(r, packet) ||
+    checkReceive(r, packet) ||
+    checkPacketLength(r, packet) ||
+    checkMessageLength(r, packet) ||
+    checkRemoteAccess(r, packet)
+  );
+}
+
+/** §9.7.4.1.1: the expected PSN, one of the 2^23 before it, or one beyond. */
+export function checkPsn(psn: number, expectedPsn: number): number {
+  const ahead = psnDiff(psn, expectedPsn);
+  return ahead === 0 ? Verdict.PASS : ahead < 0 ? Verdict.DUPLICATE : Verdict.EARLY;
+}
+
+/** §9.7.4.1.2: FIRST, MIDDLE, LAST and ONLY follow one another as they may; all else comes between messages. */
+function checkSequence({ message }: ConnectedParts, { info }: InboundPacket): number {
+  const follows = info.first ? !message.underWay : message.continues(info);
+  return follows ? Verdict.PASS : Verdict.INVALID_REQUEST;
+}
+
+/** §9.7.4.1.3: the operation is one that is offered, and the queue pair's access flags allow it. */
+function checkAllowed({ qp }: ConnectedParts, { info }: InboundPacket): number {
+  let needed: number;
+  if (info.isSend) return Verdict.PASS;
+  if (info.isWrite) needed = Access.REMOTE_WRITE;
+  else if (info.isReadRequest) needed = Access.REMOTE_READ;
+  else if (info.isAtomic) needed = Access.REMOTE_ATOMIC;
+  else return Verdict.INVALID_REQUEST;
+  return (qp.access & needed) === needed ? Verdict.PASS : Verdict.INVALID_REQUEST;
+}
+
+/** §9.7.4.1.4: no more READs and atomics at once than agreed on. */
+function checkResources({ qp, replies }: ReliableParts, { info }: InboundPacket): number {
+  if (!info.isReadRequest && !info.isAtomic) return Verdict.PASS;
+  return replies.pending < qp.maxDestRdAtomic ? Verdict.PASS : Verdict.INVALID_REQUEST;
+}
+
+/**
+ * §9.7.4.1.4: the first packet of a SEND, and the last of a WRITE with immediate, find a receive; the SEND's is one that it can
+ * fill, and is in use from here on.
+ */
+function checkReceive({ receives }: ConnectedParts, { info }: InboundPacket): number {
+  if (!(info.isSend ? info.first : info.isWrite && info.hasImmediate)) return Verdict.PASS;
+  if (!receives.available()) return Verdict.NO_RECEIVE;
+  if (!info.isSend) return Verdict.PASS;
+  const status = receives.begin();
+  if (status === WcStatus.SUCCESS) return Verdict.PASS;
+  return status === WcStatus.LOC_QP_OP_ERR ? Verdict.BAD_RECEIVE_LIST : Verdict.BAD_RECEIVE;
+}
+
+/** §9.7.4.1.6: FIRST and MIDDLE carry a path MTU, LAST 1 … MTU bytes, ONLY 0 … MTU; READs and atomics nothing. */
+function checkPacketLength({ qp }: ConnectedParts, { info, payload }: InboundPacket): number {
+  const mtu = qp.pathMtu;
+  let right: boolean;
+  if (!info.isSend && !info.isWrite) right = payload === 0;
+  else if (info.last) right = payload <= mtu && (info.first || payload > 0);
+  else right = payload === mtu;
+  return right ? Verdict.PASS : Verdict.INVALID_REQUEST;
+}
+
+/**
+ * §9.7.4.1.6: a SEND fits its receive; a WRITE carries what its RETH announced; WRITE and READ are of 2^31 bytes at most;
+ * an atomic's address is aligned (§9.4.5).
+ */
+function checkMessageLength(r: ConnectedParts, { info, slab, at, payload }: InboundPacket): number {
+  if (info.isSend) return r.receives.fits(payload) ? Verdict.PASS : Verdict.TOO_LONG;
+  if (info.isAtomic) {
+    const misaligned = (atomicEthVaLow(slab, at + info.offsets.atomicEth) & 7) !== 0;
+    return misaligned ? Verdict.INVALID_REQUEST : Verdict.PASS;
+  }
+  const remaining = info.first ? rethLength(slab, at + info.offsets.reth) : r.message.remaining;
+  if (remaining > MAX_MESSAGE_BYTES) return Verdict.INVALID_REQUEST;
+  if (info.isReadRequest) return Verdict.PASS;
+  return (info.last ? payload === remaining : payload < remaining) ? Verdict.PASS : Verdict.INVALID_REQUEST;
+}
+
+/**
+ * §9.7.4.1.5: key, protection domain, right and range of the whole message, at the packet that names them. A WRITE's region can
+ * go between its packets, and a key to invalidate has to be one that this peer may invalidate.
+ */
+function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
+  const { info, slab, at, payload } = packet;
+  let right = true;
+  if (info.hasInvalidate) {
+    right = invalidatable(r.core, r.qp, iethRkey(slab, at + info.offsets.ieth)) !== undefined;
+  } else if (info.isAtomic) right = findAtomic(r, packet);
+  else if (info.isReadRequest) right = findRange(r, packet, Access.REMOTE_READ);
+  else if (info.isWrite) {
+    right = info.first ? findRange(r, packet, Access.REMOTE_WRITE) : r.message.writable(payload);
+  }
+  return right ? Verdict.PASS : Verdict.REMOTE_ACCESS;
+}
+
+/** The range that a RETH names. No bytes need no key (§9.4.3, §9.4.4). */
+export function findRange(
+  { core, qp, target }: ConnectedParts,
+  { info, slab, at }: InboundPacket,
+  access: number,
+): boolean {
+  const reth = at + info.offsets.reth;
+  const length = rethLength(slab, reth);
+  if (length === 0) {
+    target.clear();
+    return true;
+  }
+  const key = rethRkey(slab, reth);
+  return target.find(core.memory, qp, access, key, rethVaHigh(slab, reth), rethVaLow(slab, reth), length);
+}
+
+function findAtomic({ core, qp, target }: ConnectedParts, { info, slab, at }: InboundPacket): boolean {
+  const eth = at + info.offsets.atomicEth;
+  const key = atomicEthRkey(slab, eth);
+  const high = atomicEthVaHigh(slab, eth);
+  return target.find(core.memory, qp, Access.REMOTE_ATOMIC, key, high, atomicEthVaLow(slab, eth), 8);
+}

@@ -1,0 +1,87 @@
+/** The SEND or WRITE that is arriving at a connected queue pair. */
+import type { OpcodeInfo } from '@node-roce/wire';
+import type { Core } from '../core.ts';
+import type { MemoryRegion } from '../memory.ts';
+
+const NONE = 0;
+const SEND = 1;
+const WRITE = 2;
+
+/**
+ * Owns the kind of the message under way, and where the next byte of a WRITE goes.
+ *
+ * Invariants: a region is held only while a WRITE is under way, and then more bytes than 0 remain.
+ */
+export class InboundMessage {
+  #kind: number = NONE;
+  /** WRITE: its region (none for a WRITE of nothing), offset of the next byte, bytes to come, and in all. */
+  #region: MemoryRegion | undefined;
+  #offset = 0;
+  #remaining = 0;
+  #length = 0;
+
+  /** Between its first packet and its last. */
+  get underWay(): boolean {
+    return this.#kind !== NONE;
+  }
+
+  /** A SEND is under way. */
+  get sending(): boolean {
+    return this.#kind === SEND;
+  }
+
+  /** WRITE: bytes that are to come, and bytes in all, as the RETH of its first packet said. */
+  get remaining(): number {
+    return this.#remaining;
+  }
+  get length(): number {
+    return this.#length;
+  }
+
+  /** Whether a packet that is not the first of its message goes on with the one under way. */
+  continues({ isSend }: OpcodeInfo): boolean {
+    return this.#kind === (isSend ? SEND : WRITE);
+  }
+
+  /** Whether the region of the WRITE under way can still take this many bytes. */
+  writable(payload: number): boolean {
+    const region = this.#region;
+    return region?.valid === true && region.view.byteLength >= this.#offset + payload;
+  }
+
+  /** A packet of a SEND was taken. */
+  send(last: boolean): void {
+    this.#kind = last ? NONE : SEND;
+  }
+
+  /** The first packet of a WRITE: `length` bytes to `offset` of the region. */
+  beginWrite(region: MemoryRegion | undefined, offset: number, length: number): void {
+    this.#region = region;
+    this.#offset = offset;
+    this.#remaining = this.#length = length;
+  }
+
+  /** Payload of the WRITE goes to its place. */
+  write(core: Core, source: number, payload: number, last: boolean): void {
+    const region = this.#region;
+    if (region) core.copy(source, region.region, this.#offset, payload);
+    this.#offset += payload;
+    this.#remaining -= payload;
+    this.#kind = last ? NONE : WRITE;
+    if (last) this.#region = undefined;
+  }
+
+  /** No message is under way. */
+  end(): void {
+    this.#kind = NONE;
+    this.#region = undefined;
+    this.#offset = this.#remaining = this.#length = 0;
+  }
+
+  /** What is wrong with this object's state, if anything. */
+  get fault(): string | undefined {
+    if (this.#region && this.#kind !== WRITE) return 'a region is held, and no WRITE is under way';
+    if (this.#kind === WRITE && this.#remaining <= 0) return `${this.#remaining} bytes of a WRITE remain`;
+    return undefined;
+  }
+}

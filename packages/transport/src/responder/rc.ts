@@ -1,0 +1,298 @@
+/** The responder of a reliable connection (IBTA vol 1 §9.7.4, §9.7.5). */
+import { bthAckReq, NakCode, psnAdd, rethLength } from '@node-roce/wire';
+import type { TxBatch } from '../batch.ts';
+import { Access, QpStateCode } from '../constants.ts';
+import type { Core } from '../core.ts';
+import type { InboundPacket } from '../inbound.ts';
+import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { QueuePair } from '../qp.ts';
+import {
+  checkPsn,
+  checkReliable,
+  findRange,
+  nakOf,
+  type ReliableParts,
+  statusOf,
+  Verdict,
+} from './checks.ts';
+import { AtomicResult, executeSend, executeWrite } from './execute.ts';
+import { InboundMessage } from './message.ts';
+import { RemoteTarget } from './remote-target.ts';
+import { ReplyQueue } from './replies.ts';
+import { ReplyPackets } from './reply-packets.ts';
+import { ResponderResources } from './resources.ts';
+import type { Responder } from './responder.ts';
+
+/** RNR NAK syndrome: 001 and the timer code. */
+const RNR_NAK = 0x20;
+
+/**
+ * Owns the expected PSN, the MSN, and whether a NAK is out; and through its parts the message that arrives,
+ * the replies owed, and the READs and atomics remembered.
+ *
+ * Invariants: those of its parts; PSN and MSN have 24 bits; a message is under way only in a state that
+ * receives; a SEND is under way exactly while it has a receive in use.
+ */
+export class RcResponder implements Responder {
+  readonly #core: Core;
+  readonly #qp: QueuePair;
+  readonly #receives: ReceiveQueue;
+  readonly #parts: ReliableParts;
+  readonly #message = new InboundMessage();
+  readonly #target = new RemoteTarget();
+  readonly #replies = new ReplyQueue();
+  readonly #resources = new ResponderResources();
+  readonly #atomic = new AtomicResult();
+  readonly #packets: ReplyPackets;
+  #expectedPsn = 0;
+  #msn = 0;
+  /** A NAK for the expected PSN was sent: silence until that packet comes (§9.7.5.2.8). */
+  #nakSent = false;
+  /** Most resources since RESET: what waits was accepted with them. */
+  #mostResources = 0;
+
+  constructor(core: Core, qp: QueuePair, receives: ReceiveQueue) {
+    this.#core = core;
+    this.#qp = qp;
+    this.#receives = receives;
+    this.#packets = new ReplyPackets(core, qp, this.#replies, receives);
+    this.#parts = {
+      core,
+      qp,
+      message: this.#message,
+      receives,
+      target: this.#target,
+      replies: this.#replies,
+    };
+  }
+
+  get expectedPsn(): number {
+    return this.#expectedPsn;
+  }
+
+  get resources(): number {
+    return this.#resources.capacity;
+  }
+
+  get owes(): boolean {
+    return this.#replies.count > 0;
+  }
+
+  start(psn: number): void {
+    this.#expectedPsn = psn;
+  }
+
+  setResources(resources: number): void {
+    this.#resources.resize(resources);
+    this.#mostResources = Math.max(this.#mostResources, resources);
+  }
+
+  receive(packet: InboundPacket): void {
+    const { psn } = packet;
+    const order = checkPsn(psn, this.#expectedPsn);
+    if (order === Verdict.DUPLICATE) {
+      this.#answerDuplicate(packet);
+      return;
+    }
+    if (order === Verdict.EARLY) {
+      this.#qp.counters.outOfSeqRequest++;
+      if (!this.#nakSent) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
+      return;
+    }
+    if (this.#nakSent) {
+      this.#nakSent = false;
+      this.#replies.dropNak();
+    }
+    const verdict = checkReliable(this.#parts, packet) || this.#execute(packet);
+    if (verdict === Verdict.PASS) return;
+    if (verdict === Verdict.NO_RECEIVE) {
+      this.#qp.counters.sentRnrErr++;
+      this.#nak(psn, RNR_NAK | this.#qp.minRnrTimer);
+    } else this.#fail(psn, verdict);
+  }
+
+  transmit(batch: TxBatch, budget: number): number {
+    let sent = this.#packets.transmit(batch, budget);
+    if (this.#packets.readGone) {
+      this.#failRead();
+      sent += this.#packets.transmit(batch, budget - sent);
+    }
+    return sent;
+  }
+
+  stop(): void {
+    this.#message.end();
+    if (!this.#replies.dying) this.#replies.dropFromFirstRead();
+    if (this.owes) this.#core.schedule(this.#qp);
+  }
+
+  reset(): void {
+    this.#message.end();
+    this.#replies.clear();
+    this.#resources.clear();
+    this.#resources.resize(0);
+    this.#mostResources = 0;
+    this.#expectedPsn = 0;
+    this.#msn = 0;
+    this.#nakSent = false;
+  }
+
+  checkInvariants(): void {
+    const { state } = this.#qp;
+    const receives = this.#receives;
+    const receiving = state !== QpStateCode.RESET && state !== QpStateCode.INIT && state !== QpStateCode.ERR;
+    const fault =
+      this.#message.fault ??
+      this.#replies.fault(this.#mostResources) ??
+      this.#resources.fault(this.#expectedPsn) ??
+      (this.#expectedPsn >>> 24 !== 0 || this.#msn >>> 24 !== 0
+        ? 'a PSN or MSN of more than 24 bits'
+        : undefined) ??
+      (this.#message.underWay && !receiving ? 'a message is under way' : undefined) ??
+      (receives.inUse !== this.#message.sending
+        ? 'the receive in use and the SEND under way do not agree'
+        : undefined);
+    if (fault) this.#core.bug(this.#qp, fault);
+  }
+
+  /** A request that passed its checks. */
+  #execute(packet: InboundPacket): number {
+    const { info } = packet;
+    if (info.isReadRequest) return this.#executeRead(packet);
+    if (info.isAtomic) return this.#executeAtomic(packet);
+    const fault = info.isSend ? executeSend(this.#parts, packet) : executeWrite(this.#parts, packet);
+    if (fault !== Verdict.PASS) return fault;
+    // The completion queue had no room: the message is not delivered, and the queue pair is at its end.
+    if (this.#qp.state === QpStateCode.ERR) return Verdict.PASS;
+    this.#advance(1);
+    if (info.last) this.#countMessage();
+    if (bthAckReq(packet.slab, packet.at) !== 0) {
+      this.#replies.acknowledge(packet.psn, this.#msn);
+      this.#core.schedule(this.#qp);
+    }
+    return Verdict.PASS;
+  }
+
+  #executeRead(packet: InboundPacket): number {
+    const { info, slab, at, psn } = packet;
+    const length = rethLength(slab, at + info.offsets.reth);
+    const packets = this.#responses(length);
+    this.#advance(packets);
+    this.#resources.rememberRead(packet, packets);
+    this.#countMessage();
+    this.#qp.counters.readRequests++;
+    this.#replies.pushRead(psn, this.#msn, this.#target, length, packets, false);
+    this.#core.schedule(this.#qp);
+    return Verdict.PASS;
+  }
+
+  #executeAtomic(packet: InboundPacket): number {
+    const result = this.#atomic;
+    result.execute(this.#core, this.#target, packet);
+    this.#advance(1);
+    this.#resources.rememberAtomic(packet, result.high, result.low);
+    this.#countMessage();
+    this.#qp.counters.atomicRequests++;
+    this.#replies.pushAtomic(packet.psn, this.#msn, result.high, result.low, false);
+    this.#core.schedule(this.#qp);
+    return Verdict.PASS;
+  }
+
+  /** The expected PSN moves on. */
+  #advance(packets: number): void {
+    const from = this.#expectedPsn;
+    const to = psnAdd(from, packets);
+    if (packets === 1) this.#resources.moves(from, to);
+    else this.#resources.expire(from, packets);
+    this.#expectedPsn = to;
+  }
+
+  /** MSN: one more for each message; for a READ or atomic when it is accepted (§9.7.7.1). */
+  #countMessage(): void {
+    this.#msn = psnAdd(this.#msn, 1);
+    this.#qp.counters.receivedMessages++;
+  }
+
+  /**
+   * A request that was executed before (§9.7.5.1.2): SEND and WRITE are acknowledged again, a READ is
+   * read again, an atomic is answered with the result it had. What is not remembered is dropped.
+   */
+  #answerDuplicate(packet: InboundPacket): void {
+    const { info, psn } = packet;
+    this.#qp.counters.duplicateRequest++;
+    if (info.isSend || info.isWrite) {
+      const last = this.#resources.acknowledgeable(psn, psnAdd(this.#expectedPsn, -1));
+      this.#replies.acknowledge(last, this.#msn);
+    } else {
+      const found = this.#resources.find(psn, this.#expectedPsn);
+      if (found < 0) return;
+      if (info.isReadRequest) this.#repeatRead(packet, found);
+      else if (info.isAtomic) this.#repeatAtomic(packet, found);
+    }
+    if (this.owes) this.#core.schedule(this.#qp);
+  }
+
+  #repeatAtomic({ info, psn }: InboundPacket, found: number): void {
+    if (!this.#resources.had(found, info.opcode) || this.#replies.answersAtomic(psn)) return;
+    if (this.#replies.duplicates >= this.resources) return;
+    const high = this.#resources.valueHigh(found);
+    this.#replies.pushAtomic(psn, this.#msn, high, this.#resources.valueLow(found), true);
+  }
+
+  /** A duplicate READ asks for the original, or for its rest from some response on. */
+  #repeatRead(packet: InboundPacket, found: number): void {
+    const { info, slab, at, psn } = packet;
+    const { pathMtu } = this.#qp;
+    if (!this.#resources.had(found, info.opcode) || !this.#resources.covers(found, packet, pathMtu)) return;
+    const length = rethLength(slab, at + info.offsets.reth);
+    const packets = this.#responses(length);
+    if (this.#replies.resumesRead(psn, packets, pathMtu)) return;
+    if (this.#replies.duplicates >= this.resources) return;
+    if (!findRange(this.#parts, packet, Access.REMOTE_READ)) {
+      this.#fail(psn, Verdict.REMOTE_ACCESS);
+      return;
+    }
+    this.#replies.pushRead(psn, this.#msn, this.#target, length, packets, true);
+  }
+
+  #responses(length: number): number {
+    return Math.max(1, Math.ceil(length / this.#qp.pathMtu));
+  }
+
+  /** A NAK that leaves the connection up: sequence error or receiver not ready. */
+  #nak(psn: number, syndrome: number): void {
+    this.#nakSent = true;
+    this.#replies.pushNak(psn, this.#msn, syndrome);
+    this.#core.schedule(this.#qp);
+  }
+
+  /**
+   * A NAK that ends the connection: the receive in use completes with the fault's status, the queue pair goes
+   * to ERR, and an event says why (IBTA vol 1 §9.9.3, table 61).
+   */
+  #fail(psn: number, verdict: number): void {
+    this.#replies.pushNak(psn, this.#msn, nakOf(verdict));
+    if (this.#receives.inUse) this.#receives.fail(statusOf(verdict));
+    this.#end(nakOf(verdict));
+  }
+
+  /** The memory that the READ at the head reads is gone: a NAK takes its place, and that of all behind it. */
+  #failRead(): void {
+    const psn = psnAdd(this.#replies.psn, this.#replies.sent);
+    this.#replies.clear();
+    this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
+    if (this.#qp.state !== QpStateCode.ERR) this.#end(NakCode.REMOTE_ACCESS_ERROR);
+  }
+
+  #end(code: number): void {
+    const { qpn, counters } = this.#qp;
+    this.#core.toError(this.#qp);
+    if (code === NakCode.REMOTE_ACCESS_ERROR) {
+      counters.sentAccessErr++;
+      this.#core.event({ type: 'QP_ACCESS_ERR', qpn });
+    } else if (code === NakCode.INVALID_REQUEST) {
+      counters.sentInvalidRequest++;
+      this.#core.event({ type: 'QP_REQ_ERR', qpn });
+    } else counters.sentOperationalErr++;
+  }
+}

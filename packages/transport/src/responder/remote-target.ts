@@ -1,0 +1,47 @@
+/** The memory that a request's key and address name. */
+import type { Memory, MemoryRegion } from '../memory.ts';
+import type { QueuePair } from '../qp.ts';
+
+/**
+ * Owns the region and place that the last check found: made once for a responder, filled by each RETH or
+ * AtomicETH. Without a region after a good check, the request is for no bytes.
+ */
+export class RemoteTarget {
+  #region: MemoryRegion | undefined;
+  #offset = 0;
+
+  get region(): MemoryRegion | undefined {
+    return this.#region;
+  }
+  /** Bytes from the start of the backing buffer. */
+  get offset(): number {
+    return this.#offset;
+  }
+
+  /** A request for no bytes needs no key (§9.4.3, §9.4.4). */
+  clear(): void {
+    this.#region = undefined;
+    this.#offset = 0;
+  }
+
+  /** Looks up `length` bytes from an address; false if key, protection domain, right or range forbid it. */
+  find(
+    memory: Memory,
+    qp: QueuePair,
+    access: number,
+    key: number,
+    high: number,
+    low: number,
+    length: number,
+  ): boolean {
+    this.clear();
+    const region = memory.byRkey(key);
+    if (region?.pd !== qp.pd || (region.access & access) !== access) return false;
+    if (region.qpn >= 0 && region.qpn !== qp.qpn) return false;
+    const offset = region.locate(high, low, length);
+    if (offset < 0) return false;
+    this.#region = region;
+    this.#offset = offset;
+    return true;
+  }
+}

@@ -1,0 +1,315 @@
+/**
+ * What a responder owes its requester, in the order in which it has to leave: acknowledgements, READ
+ * responses, atomic results, a NAK.
+ *
+ * Responses leave in PSN order (IBTA vol 1 §9.7.5.1.3): an ACK never overtakes an unfinished READ.
+ * Successive ACKs are coalesced, because an ACK acknowledges everything before it.
+ */
+import { NakCode, psnDiff } from '@node-roce/wire';
+import type { MemoryRegion } from '../memory.ts';
+import type { RemoteTarget } from './remote-target.ts';
+
+export const ReplyKind = { ACK: 0, READ: 1, ATOMIC: 2, NAK: 3 } as const;
+
+/** Words of a reply. */
+const Word = {
+  KIND: 0,
+  /** 1: answers a request that was executed before. */
+  DUPLICATE: 1,
+  /** ACK, NAK, ATOMIC: the PSN to send. READ: the first response's PSN. */
+  PSN: 2,
+  MSN: 3,
+  /** AETH syndrome of a NAK or RNR NAK. */
+  SYNDROME: 4,
+  /** READ: bytes, responses in all, and responses sent. */
+  LENGTH: 5,
+  PACKETS: 6,
+  SENT: 7,
+  /** ATOMIC: the value that was there before. */
+  VALUE_HIGH: 5,
+  VALUE_LOW: 6,
+} as const;
+const WORDS = 8;
+const START_ROOM = 8;
+
+/**
+ * Owns a queue that grows up to the bound below, and keeps its memory.
+ *
+ * Invariants: at most `max_dest_rd_atomic` first answers to READs and atomics and as many answers to
+ * duplicates wait, and one NAK; one that ends the connection is the last reply. ACKs that follow one another are
+ * one. So there are at most four replies for each resource, and a few more.
+ */
+export class ReplyQueue {
+  #words = new Uint32Array(START_ROOM * WORDS);
+  /** READ: region (none for a READ of nothing), and offset of its first byte in the backing buffer. */
+  #regions: (MemoryRegion | undefined)[] = new Array(START_ROOM).fill(undefined);
+  #offsets = new Float64Array(START_ROOM);
+  #room = START_ROOM;
+  #head = 0;
+  #count = 0;
+  #pending = 0;
+  #duplicates = 0;
+
+  /** Forgets everything. */
+  clear(): void {
+    this.#regions.fill(undefined);
+    this.#head = this.#count = this.#pending = this.#duplicates = 0;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** READs and atomics whose first answer waits. */
+  get pending(): number {
+    return this.#pending;
+  }
+
+  /** READs and atomics of which a second answer waits. */
+  get duplicates(): number {
+    return this.#duplicates;
+  }
+
+  /** Ends with a NAK that ends the connection. */
+  get dying(): boolean {
+    const w = this.#last();
+    return w >= 0 && this.#words[w + Word.KIND] === ReplyKind.NAK && isFatal(this.#words[w + Word.SYNDROME]);
+  }
+
+  // ------------------------------------------------- the reply to send next
+
+  get kind(): number {
+    return this.#words[this.#head * WORDS + Word.KIND];
+  }
+  get psn(): number {
+    return this.#words[this.#head * WORDS + Word.PSN];
+  }
+  get msn(): number {
+    return this.#words[this.#head * WORDS + Word.MSN];
+  }
+  get syndrome(): number {
+    return this.#words[this.#head * WORDS + Word.SYNDROME];
+  }
+  get valueHigh(): number {
+    return this.#words[this.#head * WORDS + Word.VALUE_HIGH];
+  }
+  get valueLow(): number {
+    return this.#words[this.#head * WORDS + Word.VALUE_LOW];
+  }
+  get length(): number {
+    return this.#words[this.#head * WORDS + Word.LENGTH];
+  }
+  get packets(): number {
+    return this.#words[this.#head * WORDS + Word.PACKETS];
+  }
+  get sent(): number {
+    return this.#words[this.#head * WORDS + Word.SENT];
+  }
+  get region(): MemoryRegion | undefined {
+    return this.#regions[this.#head];
+  }
+  get offset(): number {
+    return this.#offsets[this.#head];
+  }
+
+  /** The next response of the READ at the head was added to a batch; the last one ends it. */
+  responded(): void {
+    const w = this.#head * WORDS;
+    if (++this.#words[w + Word.SENT] === this.#words[w + Word.PACKETS]) this.shift();
+  }
+
+  /** The reply at the head was added to a batch. */
+  shift(): void {
+    this.#uncount(this.#head * WORDS);
+    this.#regions[this.#head] = undefined;
+    this.#head = this.#head + 1 === this.#room ? 0 : this.#head + 1;
+    this.#count--;
+  }
+
+  // -------------------------------------------------------- what is to come
+
+  /** Acknowledges up to `psn`, in one packet with the ACK that waits at the end, if one does. */
+  acknowledge(psn: number, msn: number): void {
+    const words = this.#words;
+    const w = this.#last();
+    if (w >= 0 && words[w + Word.KIND] === ReplyKind.ACK) {
+      if (psnDiff(psn, words[w + Word.PSN]) > 0) words[w + Word.PSN] = psn;
+      words[w + Word.MSN] = msn;
+      return;
+    }
+    this.#push(ReplyKind.ACK, psn, msn, false);
+  }
+
+  pushNak(psn: number, msn: number, syndrome: number): void {
+    const w = this.#push(ReplyKind.NAK, psn, msn, false);
+    this.#words[w + Word.SYNDROME] = syndrome;
+  }
+
+  /** The packet that the waiting NAK asks for has come: the NAK has nothing more to say. */
+  dropNak(): void {
+    for (let i = this.#count - 1; i >= 0; i--) {
+      const w = this.#at(i) * WORDS;
+      if (this.#words[w + Word.KIND] !== ReplyKind.NAK) continue;
+      for (let j = i + 1; j < this.#count; j++) this.#move(this.#at(j), this.#at(j - 1));
+      this.#count--;
+      return;
+    }
+  }
+
+  pushAtomic(psn: number, msn: number, valueHigh: number, valueLow: number, duplicate: boolean): void {
+    const w = this.#push(ReplyKind.ATOMIC, psn, msn, duplicate);
+    this.#words[w + Word.VALUE_HIGH] = valueHigh;
+    this.#words[w + Word.VALUE_LOW] = valueLow;
+  }
+
+  /** Answers a READ of `length` bytes at `target` with so many responses. */
+  pushRead(
+    psn: number,
+    msn: number,
+    target: RemoteTarget,
+    length: number,
+    packets: number,
+    duplicate: boolean,
+  ): void {
+    const w = this.#push(ReplyKind.READ, psn, msn, duplicate);
+    this.#words[w + Word.LENGTH] = length;
+    this.#words[w + Word.PACKETS] = packets;
+    this.#words[w + Word.SENT] = 0;
+    this.#regions[w / WORDS] = target.region;
+    this.#offsets[w / WORDS] = target.offset;
+  }
+
+  /** Whether the result of the atomic at this PSN waits to be sent. */
+  answersAtomic(psn: number): boolean {
+    for (let i = 0; i < this.#count; i++) {
+      const w = this.#at(i) * WORDS;
+      if (this.#words[w + Word.KIND] === ReplyKind.ATOMIC && this.#words[w + Word.PSN] === psn) return true;
+    }
+    return false;
+  }
+
+  /**
+   * Whether a READ that waits will give the answer to a duplicate which asks for `packets` responses from
+   * `psn` on, up to the same end. If some of them have left, it begins anew at `psn`: the duplicate is a
+   * request of its own, whose first response is FIRST or ONLY (§9.4.4).
+   */
+  resumesRead(psn: number, packets: number, mtu: number): boolean {
+    const words = this.#words;
+    for (let i = 0; i < this.#count; i++) {
+      const at = this.#at(i);
+      const w = at * WORDS;
+      if (words[w + Word.KIND] !== ReplyKind.READ) continue;
+      const skipped = psnDiff(psn, words[w + Word.PSN]);
+      if (skipped < 0 || skipped + packets !== words[w + Word.PACKETS]) continue;
+      if (words[w + Word.SENT] <= skipped) return true;
+      words[w + Word.PSN] = psn;
+      words[w + Word.PACKETS] = packets;
+      words[w + Word.SENT] = 0;
+      words[w + Word.LENGTH] -= skipped * mtu;
+      this.#offsets[at] += skipped * mtu;
+      return true;
+    }
+    return false;
+  }
+
+  /** Drops the first READ that waits and all behind it: an ACK behind it would say that it was answered. */
+  dropFromFirstRead(): void {
+    for (let i = 0; i < this.#count; i++) {
+      if (this.#words[this.#at(i) * WORDS + Word.KIND] !== ReplyKind.READ) continue;
+      while (this.#count > i) {
+        const last = this.#at(--this.#count);
+        this.#uncount(last * WORDS);
+        this.#regions[last] = undefined;
+      }
+    }
+  }
+
+  /** What is wrong with this object's state, if anything. */
+  fault(resources: number): string | undefined {
+    let pending = 0;
+    let duplicates = 0;
+    let naks = 0;
+    for (let i = 0; i < this.#count; i++) {
+      const w = this.#at(i) * WORDS;
+      const kind = this.#words[w + Word.KIND];
+      if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) {
+        if (this.#words[w + Word.DUPLICATE] === 1) duplicates++;
+        else pending++;
+      }
+      if (kind === ReplyKind.NAK) {
+        if (isFatal(this.#words[w + Word.SYNDROME])) {
+          if (i !== this.#count - 1) return 'replies wait behind the NAK that ends the connection';
+        } else if (++naks > 1) return 'two NAKs wait';
+      }
+      if (kind === ReplyKind.READ && this.#words[w + Word.SENT] >= this.#words[w + Word.PACKETS]) {
+        return 'a READ waits whose responses have left';
+      }
+    }
+    if (pending !== this.#pending || duplicates !== this.#duplicates) {
+      return `${pending} answers and ${duplicates} repeated ones wait, ${this.#pending} and ${this.#duplicates} counted`;
+    }
+    if (pending > resources || duplicates > resources) {
+      return `${pending} answers and ${duplicates} repeated ones wait for ${resources} resources`;
+    }
+    return undefined;
+  }
+
+  #at(i: number): number {
+    const at = this.#head + i;
+    return at >= this.#room ? at - this.#room : at;
+  }
+
+  /** First word of the last reply, or −1. */
+  #last(): number {
+    return this.#count === 0 ? -1 : this.#at(this.#count - 1) * WORDS;
+  }
+
+  #push(kind: number, psn: number, msn: number, duplicate: boolean): number {
+    if (this.#count === this.#room) this.#grow();
+    const words = this.#words;
+    const w = this.#at(this.#count++) * WORDS;
+    words[w + Word.KIND] = kind;
+    words[w + Word.DUPLICATE] = duplicate ? 1 : 0;
+    words[w + Word.PSN] = psn;
+    words[w + Word.MSN] = msn;
+    if (duplicate) this.#duplicates++;
+    else if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) this.#pending++;
+    return w;
+  }
+
+  #move(from: number, to: number): void {
+    this.#words.copyWithin(to * WORDS, from * WORDS, from * WORDS + WORDS);
+    this.#offsets[to] = this.#offsets[from];
+    this.#regions[to] = this.#regions[from];
+    this.#regions[from] = undefined;
+  }
+
+  #uncount(w: number): void {
+    const kind = this.#words[w + Word.KIND];
+    if (this.#words[w + Word.DUPLICATE] === 1) this.#duplicates--;
+    else if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) this.#pending--;
+  }
+
+  /** Doubles the room; what waits moves to its start. */
+  #grow(): void {
+    const words = new Uint32Array(2 * this.#room * WORDS);
+    const offsets = new Float64Array(2 * this.#room);
+    const regions: (MemoryRegion | undefined)[] = new Array(2 * this.#room).fill(undefined);
+    for (let i = 0; i < this.#count; i++) {
+      const at = this.#at(i);
+      words.set(this.#words.subarray(at * WORDS, at * WORDS + WORDS), i * WORDS);
+      offsets[i] = this.#offsets[at];
+      regions[i] = this.#regions[at];
+    }
+    this.#words = words;
+    this.#offsets = offsets;
+    this.#regions = regions;
+    this.#room *= 2;
+    this.#head = 0;
+  }
+}
+
+/** Whether a NAK of this syndrome ends the connection: not a sequence NAK, not an RNR NAK. */
+function isFatal(syndrome: number): boolean {
+  return syndrome > NakCode.PSN_SEQUENCE_ERROR;
+}

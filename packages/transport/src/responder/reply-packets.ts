@@ -1,0 +1,113 @@
+/** Turns the replies of a responder into packets: ACK, NAK, READ responses, atomic results. */
+import {
+  AETH_BYTES,
+  ATOMIC_ACK_ETH_BYTES,
+  BTH_BYTES,
+  BTH_PAD_SHIFT,
+  BthFlags,
+  CREDIT_UNLIMITED,
+  creditCodeFor,
+  Opcode,
+  psnAdd,
+  writeAeth,
+  writeAtomicAck,
+  writeBth,
+} from '@node-roce/wire';
+import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
+import type { Core } from '../core.ts';
+import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { QueuePair } from '../qp.ts';
+import { DEFAULT_PKEY, finishSlot } from '../request-packets.ts';
+import { addFragment } from '../sge.ts';
+import { ReplyKind, type ReplyQueue } from './replies.ts';
+
+/** Writes the replies at the head of a queue; keeps nothing of its own. */
+export class ReplyPackets {
+  readonly #core: Core;
+  readonly #qp: QueuePair;
+  readonly #replies: ReplyQueue;
+  readonly #receives: ReceiveQueue;
+
+  constructor(core: Core, qp: QueuePair, replies: ReplyQueue, receives: ReceiveQueue) {
+    this.#core = core;
+    this.#qp = qp;
+    this.#replies = replies;
+    this.#receives = receives;
+  }
+
+  /** Adds the replies at the head to the batch; stops before a READ whose memory is gone. */
+  transmit(batch: TxBatch, budget: number): number {
+    const replies = this.#replies;
+    let sent = 0;
+    while (sent < budget && !batch.full && replies.count > 0) {
+      if (replies.kind === ReplyKind.READ) {
+        if (this.readGone) break;
+        this.#writeResponse(batch);
+      } else this.#writeAcknowledge(batch);
+      sent++;
+    }
+    return sent;
+  }
+
+  /** The reply at the head is a READ whose region was deregistered, invalidated or detached meanwhile. */
+  get readGone(): boolean {
+    const { count, kind, region, offset, length } = this.#replies;
+    if (count === 0 || kind !== ReplyKind.READ || region === undefined) return false;
+    return !region.valid || region.view.byteLength < offset + length;
+  }
+
+  /** ACK, NAK or atomic result. */
+  #writeAcknowledge(batch: TxBatch): void {
+    const replies = this.#replies;
+    const { kind, psn, msn } = replies;
+    const base = batch.count * TX_HEADER_STRIDE;
+    const opcode = kind === ReplyKind.ATOMIC ? Opcode.RC_ATOMIC_ACKNOWLEDGE : Opcode.RC_ACKNOWLEDGE;
+    const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome;
+    let length = BTH_BYTES + AETH_BYTES;
+    writeBth(batch.headers, base, opcode, BthFlags.MIG_REQ, DEFAULT_PKEY, this.#qp.destQpn, psn);
+    writeAeth(batch.headers, base + BTH_BYTES, syndrome, msn);
+    if (kind === ReplyKind.ATOMIC) {
+      writeAtomicAck(batch.headers, base + length, replies.valueHigh, replies.valueLow);
+      length += ATOMIC_ACK_ETH_BYTES;
+    }
+    finishSlot(this.#qp, batch, length, batch.fragmentCount, 0, 0);
+    replies.shift();
+  }
+
+  /** The next response of the READ at the head: FIRST, MIDDLE or LAST by its place, or ONLY (§9.4.4). */
+  #writeResponse(batch: TxBatch): void {
+    const replies = this.#replies;
+    const { pathMtu, destQpn } = this.#qp;
+    const { sent, packets, region } = replies;
+    const first = sent === 0;
+    const last = sent === packets - 1;
+    const start = sent * pathMtu;
+    const size = last ? replies.length - start : pathMtu;
+    const pad = -size & 3;
+    const base = batch.count * TX_HEADER_STRIDE;
+    const opcode = first
+      ? last
+        ? Opcode.RC_RDMA_READ_RESPONSE_ONLY
+        : Opcode.RC_RDMA_READ_RESPONSE_FIRST
+      : last
+        ? Opcode.RC_RDMA_READ_RESPONSE_LAST
+        : Opcode.RC_RDMA_READ_RESPONSE_MIDDLE;
+    const flags = BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT);
+    writeBth(batch.headers, base, opcode, flags, DEFAULT_PKEY, destQpn, psnAdd(replies.psn, sent));
+    let length = BTH_BYTES;
+    if (first || last) {
+      writeAeth(batch.headers, base + length, this.#ackSyndrome, replies.msn);
+      length += AETH_BYTES;
+    }
+    const fragment = batch.fragmentCount;
+    if (region && size > 0) addFragment(batch, region.region, replies.offset + start, size);
+    finishSlot(this.#qp, batch, length, fragment, size, pad);
+    replies.responded();
+  }
+
+  /** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */
+  get #ackSyndrome(): number {
+    if (!this.#core.credits || this.#qp.srq) return CREDIT_UNLIMITED;
+    return creditCodeFor(this.#receives.posted);
+  }
+}

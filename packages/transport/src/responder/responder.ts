@@ -1,0 +1,29 @@
+/** What every responder does, whichever service it is of. */
+import type { TxBatch } from '../batch.ts';
+import type { InboundPacket } from '../inbound.ts';
+
+export interface Responder {
+  /** The next request's PSN (`rq_psn`). */
+  readonly expectedPsn: number;
+  /** RC: READs and atomics served at once (`max_dest_rd_atomic`). */
+  readonly resources: number;
+  /** RTR: requests begin at this PSN. */
+  start(psn: number): void;
+  /** Sets `max_dest_rd_atomic`; what is remembered and owed stays, as far as it has room. */
+  setResources(resources: number): void;
+  /** One request packet that admission let through. */
+  receive(packet: InboundPacket): void;
+  /** Whether replies wait to be sent. */
+  readonly owes: boolean;
+  /** Adds up to `budget` replies to the batch, and returns how many. */
+  transmit(batch: TxBatch, budget: number): number;
+  /**
+   * ERR: the message that is arriving ends, READs are answered no more. Acknowledgements of what was delivered,
+   * and the NAK that says why the connection ends, still leave.
+   */
+  stop(): void;
+  /** RESET: as just created. */
+  reset(): void;
+  /** Throws, or ends the queue pair, where an invariant does not hold. */
+  checkInvariants(): void;
+}

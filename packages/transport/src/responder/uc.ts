@@ -1,0 +1,130 @@
+/** The responder of an unreliable connection: a message that is not whole is dropped without a word (IBTA vol 1 §9.8.2). */
+import { NakCode, psnAdd } from '@node-roce/wire';
+import { QpStateCode, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import type { InboundPacket } from '../inbound.ts';
+import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { QueuePair } from '../qp.ts';
+import { type ConnectedParts, checkUnreliable, nakOf, statusOf, Verdict } from './checks.ts';
+import { executeSend, executeWrite } from './execute.ts';
+import { InboundMessage } from './message.ts';
+import { RemoteTarget } from './remote-target.ts';
+import type { Responder } from './responder.ts';
+
+/**
+ * Owns the expected PSN, and through its parts the message that arrives.
+ *
+ * Invariants: a message is under way only in a state that receives; a SEND is under way exactly while it
+ * has a receive in use.
+ */
+export class UcResponder implements Responder {
+  readonly #core: Core;
+  readonly #qp: QueuePair;
+  readonly #receives: ReceiveQueue;
+  readonly #message = new InboundMessage();
+  readonly #parts: ConnectedParts;
+  #expectedPsn = 0;
+
+  constructor(core: Core, qp: QueuePair, receives: ReceiveQueue) {
+    this.#core = core;
+    this.#qp = qp;
+    this.#receives = receives;
+    const target = new RemoteTarget();
+    this.#parts = { core, qp, message: this.#message, receives, target };
+  }
+
+  get expectedPsn(): number {
+    return this.#expectedPsn;
+  }
+
+  get resources(): number {
+    return 0;
+  }
+
+  get owes(): boolean {
+    return false;
+  }
+
+  start(psn: number): void {
+    this.#expectedPsn = psn;
+  }
+
+  setResources(): void {}
+
+  /**
+   * A packet that does not follow the one before ends the message that was coming in, and only a FIRST or
+   * ONLY begins another, whatever its PSN (§9.8.2.2.1).
+   */
+  receive(packet: InboundPacket): void {
+    const { info, psn } = packet;
+    const { counters } = this.#qp;
+    const follows = psn === this.#expectedPsn && this.#message.continues(info);
+    if (info.first ? this.#message.underWay : !follows) this.#abandon();
+    if (!info.first && !follows) {
+      counters.droppedPackets++;
+      return;
+    }
+    this.#expectedPsn = psnAdd(psn, 1);
+    const verdict = checkUnreliable(this.#parts, packet) || this.#execute(packet);
+    if (verdict === Verdict.PASS) return;
+    if (verdict === Verdict.NO_RECEIVE) {
+      counters.outOfBuffer++;
+      this.#abandon();
+    } else if (nakOf(verdict) === NakCode.REMOTE_OPERATIONAL_ERROR) {
+      // A fault of our receive ends the queue pair. Its completion says so, no event does (§11.6.3).
+      this.#receives.fail(statusOf(verdict));
+      this.#core.toError(this.#qp);
+    } else {
+      counters.droppedPackets++;
+      this.#abandon();
+    }
+  }
+
+  transmit(): number {
+    return 0;
+  }
+
+  stop(): void {
+    this.#message.end();
+  }
+
+  reset(): void {
+    this.#message.end();
+    this.#expectedPsn = 0;
+  }
+
+  checkInvariants(): void {
+    const { state } = this.#qp;
+    const receives = this.#receives;
+    const receiving = state !== QpStateCode.RESET && state !== QpStateCode.INIT && state !== QpStateCode.ERR;
+    const fault =
+      this.#message.fault ??
+      (this.#message.underWay && !receiving ? 'a message is under way' : undefined) ??
+      (receives.inUse !== this.#message.sending
+        ? 'the receive in use and the SEND under way do not agree'
+        : undefined);
+    if (fault) this.#core.bug(this.#qp, fault);
+  }
+
+  #execute(packet: InboundPacket): number {
+    const { info } = packet;
+    const fault = info.isSend ? executeSend(this.#parts, packet) : executeWrite(this.#parts, packet);
+    if (fault !== Verdict.PASS) return fault;
+    if (info.last && this.#qp.state !== QpStateCode.ERR) this.#qp.counters.receivedMessages++;
+    return Verdict.PASS;
+  }
+
+  /**
+   * Drops the message that is coming in: its receive is used again for the next. An entry of an SRQ can't go
+   * back there, so it completes in error (IBTA vol 1 §9.9.3.2.4).
+   */
+  #abandon(): void {
+    const { counters, srq } = this.#qp;
+    const receives = this.#receives;
+    if (this.#message.underWay || receives.inUse) counters.droppedMessages++;
+    this.#message.end();
+    if (!receives.inUse) return;
+    if (srq) receives.fail(WcStatus.REM_INV_REQ_ERR);
+    else receives.giveBack();
+  }
+}

@@ -1,0 +1,94 @@
+/** The responder of UD and GSI: each message is one packet (IBTA vol 1 §9.8.3). */
+import { dethQkey } from '@node-roce/wire';
+import { WcOpcode, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import { GRH_BYTES, writeGrh } from '../grh.ts';
+import type { InboundPacket } from '../inbound.ts';
+import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { QueuePair } from '../qp.ts';
+import type { Responder } from './responder.ts';
+
+/** Has no state of its own between packets: no receive stays in use. */
+export class UdResponder implements Responder {
+  readonly #core: Core;
+  readonly #qp: QueuePair;
+  readonly #receives: ReceiveQueue;
+  readonly #grh = new Uint8Array(GRH_BYTES);
+
+  constructor(core: Core, qp: QueuePair, receives: ReceiveQueue) {
+    this.#core = core;
+    this.#qp = qp;
+    this.#receives = receives;
+  }
+
+  get expectedPsn(): number {
+    return 0;
+  }
+
+  get resources(): number {
+    return 0;
+  }
+
+  get owes(): boolean {
+    return false;
+  }
+
+  start(): void {}
+
+  setResources(): void {}
+
+  /** A datagram: 40 bytes of GRH, then the payload, into the next receive (§9.8.3, §11.4.1.2). */
+  receive(packet: InboundPacket): void {
+    const { info, slab, at, payload } = packet;
+    const { counters, qkey, pathMtu } = this.#qp;
+    const receives = this.#receives;
+    if (dethQkey(slab, at + info.offsets.deth) !== qkey) {
+      counters.qkeyViolations++;
+      return;
+    }
+    if (payload > pathMtu) {
+      counters.droppedPackets++;
+      return;
+    }
+    if (!receives.available()) {
+      counters.outOfBuffer++;
+      return;
+    }
+    const status = receives.begin();
+    if (status !== WcStatus.SUCCESS) {
+      this.#fail(status);
+      return;
+    }
+    if (!receives.fits(GRH_BYTES + payload)) {
+      // The receive waits for a datagram that it has room for (§9.9.3.2.4, class D).
+      receives.giveBack();
+      counters.droppedPackets++;
+      return;
+    }
+    writeGrh(this.#grh, this.#core, packet);
+    if (!receives.fill(0, GRH_BYTES, this.#grh) || !receives.fill(at + info.headerLength, payload)) {
+      this.#fail(WcStatus.LOC_PROT_ERR);
+      return;
+    }
+    counters.receivedMessages++;
+    receives.deliver(WcOpcode.RECV, GRH_BYTES + payload, packet);
+  }
+
+  transmit(): number {
+    return 0;
+  }
+
+  stop(): void {}
+
+  reset(): void {}
+
+  checkInvariants(): void {
+    if (this.#receives.inUse) this.#core.bug(this.#qp, 'a receive is in use between datagrams');
+  }
+
+  /** A fault of our receive ends the queue pair; its completion says so, no event does (§11.6.3). */
+  #fail(status: number): void {
+    this.#receives.fail(status);
+    this.#core.toError(this.#qp);
+  }
+}
