@@ -29,31 +29,33 @@ bool IdWindow::admit(uint16_t id, uint32_t nowMs, uint32_t arrivedAfterMs) {
   // Late ones, overtaken by others on their way, move nothing.
   if (admitBehind(id)) return true;
 
-  // Two in a row that agree on a counter we did not know: the source restarted, or has another one.
-  const uint16_t afterStray = static_cast<uint16_t>(id - stray_);
-  if (strayKnown_ && afterStray >= 1 && afterStray <= kReach) {
+  // Two that agree: the source restarted, or has a counter that we did not know. Others may have come in between, from
+  // somebody who forges them; he can't make us forget the source's, because before that the window opens.
+  if (followsStray(id, nowMs)) {
     openCounter(id, nowMs);
     return good(id, arrivedAfterMs);
   }
-  stray_ = id;
-  strayKnown_ = true;
-  return tooManyStrays(nowMs);
+  return admitStray(id, nowMs);
 }
 
-bool IdWindow::tooManyStrays(uint32_t nowMs) {
-  // One corrupt packet in 65,536 is a stray: so many strays in so short a time are whole packets. Somebody sends them under
-  // this source's address, or it counts in a way that we can't follow. The window, which is there against corruption, would
-  // only take the source's own packets away; so it stands open until the strays have stopped.
-  if (nowMs - straysSinceMs_ > kStrayPeriodMs) {
-    strays_ = 0;
-    straysSinceMs_ = nowMs;
-  }
-  if (strays_ < kStrays) {
-    strays_++;
-    return false;
-  }
-  straysSinceMs_ = nowMs;
-  return true;
+bool IdWindow::followsStray(uint16_t id, uint32_t nowMs) const {
+  return std::any_of(strays_, strays_ + kStrays, [id, nowMs](const Stray& stray) {
+    const uint16_t ahead = static_cast<uint16_t>(id - stray.id);
+    const uint32_t reach = kReach + std::min(nowMs - stray.seenAt, kStrayIdle);
+    return stray.remembered(nowMs) && ahead >= 1 && ahead <= reach;
+  });
+}
+
+bool IdWindow::admitStray(uint16_t id, uint32_t nowMs) {
+  // One corrupt packet in 65,536 is a stray: so many in a minute are whole packets. Somebody sends them under this
+  // source's address, or it counts in a way that we can't follow. The window, which is there against corruption, would
+  // only take the source's own packets away; so it stands open until the strays have become few. No flow loses more
+  // than kStrays packets in a period, fewer than the tries that a requester has (retry_cnt 7).
+  Stray& oldest = strays_[nextStray_];
+  const bool open = oldest.remembered(nowMs);
+  oldest = {id, nowMs, true};
+  nextStray_ = (nextStray_ + 1) % kStrays;
+  return open;
 }
 
 bool IdWindow::admitCounted(uint16_t id, uint32_t nowMs, uint32_t reach) {
@@ -81,7 +83,6 @@ void IdWindow::openCounter(uint16_t id, uint32_t nowMs) {
     if (!counter.live || nowMs - counter.movedAt > nowMs - oldest->movedAt) oldest = &counter;
   }
   *oldest = {id, nowMs, true};
-  strayKnown_ = false;
 }
 
 bool IdWindow::good(uint16_t id, uint32_t arrivedAfterMs) {

@@ -14,8 +14,10 @@ class IdWindow {
   static constexpr uint32_t kRun = 128;
   /// Counters a source may have at once.
   static constexpr uint32_t kCounters = 4;
-  /// Identifications outside the window, in one period of milliseconds, that corruption can't explain.
-  static constexpr uint32_t kStrays = 16, kStrayPeriodMs = 1000;
+  /// Strays: Identifications outside the window. More than so many in a period of milliseconds can't be corruption.
+  static constexpr uint32_t kStrays = 4, kStrayPeriodMs = 60'000;
+  /// How far a counter may run on, one a millisecond, between a stray and the packet that follows it.
+  static constexpr uint32_t kStrayIdle = 1000;
 
   /// Whether a packet with that Identification counts; if so, the window moves with it. `nowMs` is any
   /// clock of milliseconds that wraps at 2^32; the packet arrived between `arrivedAfterMs` and then.
@@ -30,19 +32,26 @@ class IdWindow {
     bool live = false;
   };
 
+  struct Stray {
+    uint16_t id = 0;
+    uint32_t seenAt = 0;
+    bool live = false;
+    bool remembered(uint32_t nowMs) const { return live && nowMs - seenAt <= kStrayPeriodMs; }
+  };
+
   bool admitCounted(uint16_t id, uint32_t nowMs, uint32_t reach);
   bool admitBehind(uint16_t id) const;
+  bool followsStray(uint16_t id, uint32_t nowMs) const;
+  bool admitStray(uint16_t id, uint32_t nowMs);
   void openCounter(uint16_t id, uint32_t nowMs);
   bool good(uint16_t id, uint32_t arrivedAfterMs);
-  bool tooManyStrays(uint32_t nowMs);
 
   Counter counters_[kCounters];
+  /// The last strays: a ring, `nextStray_` the oldest of them.
+  Stray strays_[kStrays];
+  uint32_t nextStray_ = 0;
   uint32_t lastGoodMs_ = 0;
   uint16_t predicted_ = 0;
-  uint16_t stray_ = 0;
-  uint32_t strays_ = 0;
-  uint32_t straysSinceMs_ = 0;
-  bool strayKnown_ = false;
   bool anySeen_ = false;
   bool zeroSeen_ = false;
 };
