@@ -1,3 +1,4 @@
+import { bthPsn, opcodeInfo } from '@node-roce/wire';
 import type { PeerTable } from './addresses.ts';
 import { Admission } from './admission.ts';
 import {
@@ -9,7 +10,7 @@ import {
   Tx,
   type TxBatch,
 } from './batch.ts';
-import { QpStateCode, WcStatus } from './constants.ts';
+import { WcStatus } from './constants.ts';
 import {
   type AhAttr,
   type CqCreated,
@@ -31,11 +32,9 @@ import {
 } from './control.ts';
 import { Core, type Host } from './core.ts';
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
+import { RoceBug } from './errors.ts';
 import { QueueTable } from './queue-table.ts';
-import { failHead, requesterTimers } from './recovery.ts';
-import { checkRequester, transmitProbe, transmitRequests } from './requester.ts';
 import { createRing, DOORBELL_RECV, Ring, type RingShape } from './rings.ts';
-import { confirmSent } from './unreliable.ts';
 
 export interface AdapterOptions extends Host {
   /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
@@ -58,6 +57,8 @@ export interface AdapterOptions extends Host {
 
 /** Requests, and replies, that one queue pair may add in one turn. */
 const TURN_PACKETS = 128;
+/** Queue pairs whose timers one call of `advance` runs. */
+const TIMERS_PER_CALL = 4096;
 
 export class Adapter {
   readonly regions: RegionTable;
@@ -84,7 +85,7 @@ export class Adapter {
       options.credits ?? false,
       options.throwBugs ?? false,
     );
-    this.#queues = new QueueTable(this.#core, { ...options, receiveBudget });
+    this.#queues = new QueueTable(this.#core, options);
     this.#admission = new Admission(this.#core, this.#queues);
     this.doorbells = createRing(Math.max(1024, 2 * this.limits.maxQp), 1);
     this.#doorbells = new Ring(this.doorbells);
@@ -101,44 +102,64 @@ export class Adapter {
     core.publish();
   }
 
-  /** Runs the timers that are due. */
+  /**
+   * Runs the timers that are due, a bounded number of queue pairs a call: `nextDeadline` stays in the past while more
+   * are due.
+   */
   advance(now: number): void {
     const core = this.#core;
     core.now = now;
-    for (;;) {
-      const qp = core.deadlines.due(now);
-      if (!qp) break;
-      requesterTimers(core, qp);
-      core.deadlines.update(qp);
-    }
+    core.deadlines.run(now, TIMERS_PER_CALL);
     core.publish();
   }
 
-  /** Appends what may go to the batch; returns how many packets that were. */
+  /** Appends what may be sent to the batch; returns how many packets that were. */
   transmit(batch: TxBatch, now: number): number {
     const core = this.#core;
     core.now = now;
     this.#answerDoorbells();
     const before = batch.count;
-    // Each queue pair has one turn a round; who had nothing to say in its turn leaves.
-    const { active } = core;
-    let turns = active.length;
-    while (turns-- > 0 && !batch.full) {
-      const qp = active.shift()!;
-      qp.active = false;
-      if (qp.destroyed) continue;
-      // An answering program's message goes before the ACK of what it answers: the peer waits for it.
-      let sent = qp.probing ? transmitProbe(core, qp, batch) : 0;
-      sent += transmitRequests(core, qp, batch, TURN_PACKETS - sent);
-      sent += qp.responder.transmit(batch, TURN_PACKETS);
-      // A batch that is full may be why nothing was added.
-      if (sent > 0 || batch.full) core.schedule(qp);
-      if (turns === 0 && batch.count > before) turns = active.length;
-    }
+    // With one queue pair busy, an answering program's message leaves before the ACK of what it answers: the
+    // peer waits for it. Otherwise ACKs go first: they wait for no one's turn.
+    if (core.bulk.length <= 1) this.#transmitBulk(batch);
+    this.#transmitReplies(batch);
+    if (core.bulk.length > 0) this.#transmitBulk(batch);
     core.publish();
     const added = batch.count - before;
     core.counters.sentPackets += added;
     return added;
+  }
+
+  /** ACKs, NAKs and atomic results: each queue pair that owes some has one turn. */
+  #transmitReplies(batch: TxBatch): void {
+    const { replies, bulk } = this.#core;
+    for (let turns = replies.length; turns > 0 && !batch.full; turns--) {
+      const qp = replies.shift();
+      if (qp.destroyed) continue;
+      qp.responder.transmit(batch, TURN_PACKETS, false);
+      if (!qp.responder.owes) continue;
+      // A READ response is next, which waits among the requests; or the batch is full.
+      if (batch.full) replies.push(qp.replyTurn);
+      else bulk.push(qp.bulkTurn);
+    }
+  }
+
+  /** Requests and READ responses: each queue pair has one turn a round; who had nothing to send leaves. */
+  #transmitBulk(batch: TxBatch): void {
+    const { bulk } = this.#core;
+    let round = batch.count;
+    let turns = bulk.length;
+    while (turns-- > 0 && !batch.full) {
+      const qp = bulk.shift();
+      if (qp.destroyed) continue;
+      const requests = qp.requester.transmit(batch, TURN_PACKETS);
+      const sent = requests + qp.responder.transmit(batch, TURN_PACKETS, true);
+      // A batch that is full may be why nothing was added.
+      if (sent > 0 || batch.full) bulk.push(qp.bulkTurn);
+      if (turns > 0 || batch.count === round) continue;
+      round = batch.count;
+      turns = bulk.length;
+    }
   }
 
   /** When `advance` has to be called at the latest, µs; Infinity if never. May be early, never late. */
@@ -148,44 +169,39 @@ export class Adapter {
 
   /** True if a call of `transmit` may add something now. */
   get wantsToSend(): boolean {
-    return this.#core.active.length > 0 || this.#doorbells.used > 0;
+    return this.#core.bulk.length > 0 || this.#core.replies.length > 0 || this.#doorbells.used > 0;
   }
 
   /**
-   * The link has looked at every slot of the batch: what UC and UD sent is done. A packet that it refused
-   * as too large for its way fails its work request (the path MTU was set too large), one whose memory
-   * went away too; any other reason is a lost packet, which the timers of RC see to.
+   * The link has looked at every slot of the batch: what UC and UD sent is done, and the ACK timers start. A packet that it
+   * refused as too large for its way fails its work request (the path MTU was set too large), one whose memory
+   * went away too; any other reason is a lost packet, which the timers of RC see to, and so is a reply that was refused.
+   *
+   * @param now when that was, µs; without it, the time of the last call
    */
-  sent(batch: TxBatch): void {
+  sent(batch: TxBatch, now = this.#core.now): void {
     const core = this.#core;
+    core.now = now;
     const { slots } = batch;
     for (let i = 0, w = 0; i < batch.count; i++, w += TX_SLOT_WORDS) {
-      if (slots[w + Tx.STATUS] !== 0) this.#refused(slots, w);
+      if (slots[w + Tx.STATUS] !== 0) this.#refused(batch, w);
     }
-    const { unconfirmed } = core;
-    if (unconfirmed.length > 0) {
-      for (let i = 0; i < unconfirmed.length; i++) confirmSent(core, unconfirmed[i]);
-      unconfirmed.length = 0;
-    }
+    core.linkTook();
     core.publish();
   }
 
-  #refused(slots: Uint32Array, w: number): void {
-    const core = this.#core;
-    core.counters.sendErrors++;
-    const qp = this.#queues.find(slots[w + Tx.QPN]);
-    if (!qp) return;
+  #refused({ slots, headers }: TxBatch, w: number): void {
+    const tag = slots[w + Tx.QPN];
+    this.#core.counters.sendErrors++;
+    const qp = this.#queues.find(tag & 0xff_ffff);
+    // Destroyed, or reset, since the packet was added.
+    if (!qp || qp.slotTag !== tag) return;
     qp.counters.sendErrors++;
     const errno = slots[w + Tx.STATUS];
-    if (errno !== EMSGSIZE && errno !== EFAULT) return;
+    const bth = slots[w + Tx.HEADER_OFFSET];
+    if ((errno !== EMSGSIZE && errno !== EFAULT) || !opcodeInfo(headers[bth])?.isRequest) return;
     const status = errno === EMSGSIZE ? WcStatus.LOC_LEN_ERR : WcStatus.LOC_PROT_ERR;
-    if ((qp.state !== QpStateCode.RTS && qp.state !== QpStateCode.SQD) || qp.sqHead === qp.sqStarted) return;
-    if (qp.reliable) {
-      failHead(core, qp, status);
-    } else if (qp.failedStatus === 0 || ((slots[w + Tx.ENTRY] - qp.failedIndex) | 0) < 0) {
-      qp.failedIndex = slots[w + Tx.ENTRY] | 0;
-      qp.failedStatus = status;
-    }
+    qp.requester.refused(slots[w + Tx.ENTRY] | 0, bthPsn(headers, bth), status);
   }
 
   /**
@@ -193,24 +209,18 @@ export class Adapter {
    * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
    */
   checkInvariants(): void {
-    for (const qp of this.#queues.queuePairs()) {
-      checkRequester(this.#core, qp);
-      qp.receives.checkInvariants();
-      qp.responder.checkInvariants();
-    }
+    for (const qp of this.#queues.queuePairs()) qp.checkInvariants();
+    const broken = this.#core.deadlines.check();
+    if (broken !== undefined) throw new RoceBug(broken);
   }
 
   #answerDoorbells(): void {
     const ring = this.#doorbells;
-    const core = this.#core;
     const { producer } = ring;
     for (let i = ring.consumer; i !== producer; i = (i + 1) | 0) {
       const value = ring.words[ring.wordOf(i)];
       const qp = this.#queues.find(value & ~DOORBELL_RECV);
-      if (!qp) continue;
-      if (qp.state === QpStateCode.ERR) core.flush(qp);
-      else if (qp.state === QpStateCode.SQE) core.flushSends(qp);
-      else core.schedule(qp);
+      qp?.posted();
     }
     ring.release(producer);
   }

@@ -14,7 +14,6 @@ import {
   Transport,
 } from '@node-roce/wire';
 import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
-import { receiveResponse } from './completer.ts';
 import { QpStateCode } from './constants.ts';
 import type { Core } from './core.ts';
 import { InboundPacket } from './inbound.ts';
@@ -66,7 +65,7 @@ export class Admission {
     if (info.transport === Transport.CNP) {
       counters.cnpReceived++;
       const notified = this.#queues.find(bthDestQp(slab, at));
-      if (notified) notified.counters.cnpReceived++;
+      notified?.notified();
       return;
     }
     const pad = bthPad(slab, at);
@@ -138,12 +137,9 @@ export class Admission {
       return;
     }
     this.#count(qp);
-    if (!qp.established) {
-      qp.established = true;
-      if (state === QpStateCode.RTR) this.#core.event({ type: 'COMM_EST', qpn: qp.qpn });
-    }
+    qp.heard();
     if (info.isRequest) qp.responder.receive(this.#packet);
-    else receiveResponse(this.#core, qp, this.#packet);
+    else qp.completer.receive(this.#packet);
   }
 
   /** The queue pair takes the packet in hand. */

@@ -7,14 +7,14 @@ export class CompletionQueue {
   ring: Ring;
   /** The ring before the last resize: the program may still be arming it. */
   #previous: Ring | undefined;
-  /** Queue pairs that complete here. */
-  users = 0;
   overrun = false;
   /** Written, not yet published. */
   #next: number;
   #published: number;
   /** A completion that a solicited-only notification waits for is among the unpublished. */
   #solicited = false;
+  /** Queues that complete here. */
+  #users = 0;
 
   constructor(handle: number, entries: number) {
     this.handle = handle;
@@ -37,6 +37,15 @@ export class CompletionQueue {
     this.ring.state = this.#previous.state;
     this.#next = this.#published = 0;
     return this.created;
+  }
+
+  get users(): number {
+    return this.#users;
+  }
+
+  /** One queue more or less completes here. */
+  use(by: 1 | -1): void {
+    this.#users += by;
   }
 
   /** Completions that the program has not taken. */

@@ -5,15 +5,18 @@
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import { type QpState, QpStateCode, type RetransmitCause, WcOpcode, WcStatus } from './constants.ts';
+import type { QpState, RetransmitCause } from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
 import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
+import type { Owner } from './qp/owner.ts';
 import type { QueuePair } from './qp.ts';
-import { Cqe, SendWqe } from './rings.ts';
-import { WR_OPCODES } from './wr-opcodes.ts';
+import { ReadBudget } from './requester/reads.ts';
+import type { Requester } from './requester/requester.ts';
+import { Cqe } from './rings.ts';
+import { TurnQueue } from './scheduler.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
 export type AsyncEvent =
@@ -50,16 +53,17 @@ export class Core {
   readonly #dirty: CompletionQueue[] = [];
   readonly addresses: Addresses;
   readonly gids: readonly GidEntry[];
-  /** UC and UD queue pairs with packets in a batch that the link has not taken. */
-  readonly unconfirmed: QueuePair[] = [];
-  /** Queue pairs with something to send, in the order of their turns. */
-  readonly active: QueuePair[] = [];
+  /** Requesters with packets in a batch that the link has not taken. */
+  readonly #withLink: Requester[] = [];
+  /** Queue pairs that owe short replies, and those with requests or READ responses, in the order of their turns. */
+  readonly replies = new TurnQueue<QueuePair>();
+  readonly bulk = new TurnQueue<QueuePair>();
   /** The slab of the batch in hand: where copies come from. */
   slab: Uint8Array = new Uint8Array(0);
   /** Virtual time of the call in hand, µs. */
   now = 0;
-  /** Bytes of socket buffer that READ responses may still take, over all queue pairs. */
-  readBudget: number;
+  /** Bytes of socket buffer that READ responses may take, over all queue pairs. */
+  readonly readBudget: ReadBudget;
   /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   readonly credits: boolean;
   readonly #throwBugs: boolean;
@@ -81,7 +85,7 @@ export class Core {
     this.addresses = new Addresses(host.peers, limits);
     this.gids = host.gids;
     this.#copy = copy;
-    this.readBudget = readBudget;
+    this.readBudget = new ReadBudget(readBudget);
     this.credits = credits;
     this.#throwBugs = throwBugs;
   }
@@ -127,23 +131,15 @@ export class Core {
     this.#host.onAsyncEvent(event);
   }
 
-  /** Every change of a state but the first and the last goes through here. */
-  setState(qp: QueuePair, state: number): void {
-    if (qp.state === state) return;
-    const from = qp.stateName;
-    qp.setState(state);
-    this.#host.onStateChange?.(qp.qpn, from, qp.stateName);
-  }
-
-  /** The queue pair is no more. */
-  destroyed(qp: QueuePair, from: QpState): void {
-    this.#host.onStateChange?.(qp.qpn, from, undefined);
+  /** A queue pair went to another state; `to` is undefined where it was destroyed. */
+  stateChanged(qpn: number, from: QpState, to: QpState | undefined): void {
+    this.#host.onStateChange?.(qpn, from, to);
   }
 
   /** The packet at this PSN was sent before. */
-  retransmitted(qp: QueuePair, psn: number): void {
-    qp.counters.retransmittedPackets++;
-    this.#host.onRetransmit?.(qp.qpn, psn, qp.retransmitCause);
+  retransmitted(owner: Owner, psn: number, cause: RetransmitCause): void {
+    owner.counters.retransmittedPackets++;
+    this.#host.onRetransmit?.(owner.qpn, psn, cause);
   }
 
   /**
@@ -153,28 +149,36 @@ export class Core {
   bug(qp: QueuePair, text: string): void {
     if (this.#throwBugs) throw new RoceBug(`QP ${qp.qpn}, ${qp.stateName}: ${text}`);
     this.counters.bugs++;
-    if (qp.destroyed || qp.state === QpStateCode.ERR || qp.state === QpStateCode.RESET) return;
-    this.event({ type: 'QP_FATAL', qpn: qp.qpn });
-    this.toError(qp);
+    qp.failed();
   }
 
-  /** Puts a queue pair that owes its peer a reply among those that have something to send. */
+  /** Asks for a turn of a queue pair that owes its peer a reply. */
   scheduleReplies(qp: QueuePair): void {
-    this.schedule(qp);
+    this.replies.push(qp.replyTurn);
   }
 
-  /** Puts a queue pair among those that have something to send. */
+  /** Asks for a turn of a queue pair that may have requests or READ responses to send. */
   schedule(qp: QueuePair): void {
-    if (qp.active) return;
-    qp.active = true;
-    this.active.push(qp);
+    this.bulk.push(qp.bulkTurn);
+  }
+
+  /** Packets of a requester are in a batch: it hears when the link has looked at them. */
+  awaitLink(requester: Requester): void {
+    this.#withLink.push(requester);
+  }
+
+  /** The link has looked at every packet of the batch. */
+  linkTook(): void {
+    const requesters = this.#withLink;
+    for (let i = 0; i < requesters.length; i++) requesters[i].taken();
+    requesters.length = 0;
   }
 
   /**
    * Begins a completion for a queue pair: first word of the entry to fill in `cq.words`, to be committed; −1 if the
    * queue has overrun, which ends the queue pair.
    */
-  claimCompletion(qp: QueuePair, cq: CompletionQueue): number {
+  claimCompletion(qp: Owner, cq: CompletionQueue): number {
     if (!cq.dirty) this.#dirty.push(cq);
     const wasOverrun = cq.overrun;
     const w = cq.claim();
@@ -183,112 +187,12 @@ export class Core {
       return w;
     }
     if (!wasOverrun) this.event({ type: 'CQ_ERR', cq: cq.handle });
-    // A completion that has no place is lost: no queue pair that has one can go on (IBTA vol 1 §11.6.3.1).
-    if (qp.state !== QpStateCode.ERR) {
-      this.event({ type: 'QP_FATAL', qpn: qp.qpn });
-      this.toError(qp);
-    }
+    qp.completionLost();
     return w;
   }
 
-  /** Completes the oldest send entry. Successes show only where they were asked for. */
-  completeSend(qp: QueuePair, status: number): void {
-    const ring = qp.sq;
-    const words = ring.words;
-    const w = ring.wordOf(qp.sqHead);
-    const opcodeFlags = words[w + SendWqe.OPCODE_FLAGS];
-    const low = words[w + SendWqe.WR_ID_LOW];
-    const high = words[w + SendWqe.WR_ID_HIGH];
-    const length = words[w + SendWqe.LENGTH];
-    qp.sqHead = (qp.sqHead + 1) | 0;
-    ring.release(qp.sqHead);
-    const signaled = qp.sqSigAll || (opcodeFlags & (2 << 8)) !== 0;
-    const opcode = WR_OPCODES[opcodeFlags & 0xff]?.completion ?? WcOpcode.SEND;
-    const { counters } = qp;
-    if (status === WcStatus.SUCCESS) {
-      counters.sentMessages++;
-      if (opcode === WcOpcode.SEND) counters.completedSends++;
-      if (!signaled) return;
-    } else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedSends++;
-    else counters.failedSends++;
-    const cq = qp.sendCq;
-    const c = this.claimCompletion(qp, cq);
-    if (c < 0) return;
-    cq.words[c + Cqe.WR_ID_LOW] = low;
-    cq.words[c + Cqe.WR_ID_HIGH] = high;
-    cq.words[c + Cqe.STATUS] = status;
-    cq.words[c + Cqe.OPCODE] = opcode;
-    cq.words[c + Cqe.BYTE_LEN] = length;
-    cq.words[c + Cqe.SRC_QP] = qp.destQpn;
-    cq.commit(status !== WcStatus.SUCCESS);
-  }
-
-  /** Completes the oldest send entry, and what stood behind it and was done already (BIND_MW, LOCAL_INV). */
-  completeOldest(qp: QueuePair): void {
-    this.completeSend(qp, WcStatus.SUCCESS);
-    const mask = qp.sq.capacity - 1;
-    while (qp.sqHead !== qp.sqStarted && qp.wqePackets[qp.sqHead & mask] === 0) {
-      this.completeSend(qp, WcStatus.SUCCESS);
-    }
-  }
-
-  /**
-   * ERR: nothing is taken and nothing is sent any more but a NAK that says why; all that is posted
-   * completes with WR_FLUSH_ERR, in order, signalled or not (IBTA vol 1 §10.3.1.5).
-   */
+  /** ERR, for a fault that the responder found. */
   toError(qp: QueuePair): void {
-    const before = qp.state;
-    this.setState(qp, QpStateCode.ERR);
-    this.#stopSending(qp);
-    qp.responder.stop();
-    this.flush(qp);
-    // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
-    if (qp.srq && before !== QpStateCode.ERR) this.event({ type: 'QP_LAST_WQE_REACHED', qpn: qp.qpn });
-  }
-
-  /** SQE: a send of UC or UD failed; the rest is flushed, the receive queue works on (§10.3.1.7). */
-  toSendError(qp: QueuePair): void {
-    // The failed send's completion may have had no place, which ends the queue pair as a whole.
-    if (qp.state === QpStateCode.ERR) return;
-    this.setState(qp, QpStateCode.SQE);
-    this.#stopSending(qp);
-    this.flushSends(qp);
-  }
-
-  #stopSending(qp: QueuePair): void {
-    this.stopTimers(qp);
-    this.releaseReads(qp);
-    qp.failedStatus = 0;
-    qp.unackedPsn = qp.cursorPsn = qp.sendPsn;
-    qp.cursorPacket = qp.gatherSge = qp.gatherOffset = 0;
-  }
-
-  /** Flushes what is posted, and asks to be told of what will be. */
-  flush(qp: QueuePair): void {
-    this.flushSends(qp);
-    qp.receives.flush();
-  }
-
-  flushSends(qp: QueuePair): void {
-    do {
-      const posted = qp.sq.producer;
-      while (qp.sqHead !== posted) this.completeSend(qp, WcStatus.WR_FLUSH_ERR);
-    } while (qp.sq.sleep(qp.sqHead));
-    qp.sqCursor = qp.sqStarted = qp.sqHead;
-  }
-
-  stopTimers(qp: QueuePair): void {
-    qp.retryDeadline = Number.POSITIVE_INFINITY;
-    qp.probeDeadline = Number.POSITIVE_INFINITY;
-    qp.rnrDeadline = Number.POSITIVE_INFINITY;
-    qp.paceDeadline = Number.POSITIVE_INFINITY;
-    this.deadlines.remove(qp);
-  }
-
-  /** Forgets which READs and atomics are out: they will be asked for again, or never. */
-  releaseReads(qp: QueuePair): void {
-    this.readBudget += qp.readPackets * qp.readCharge;
-    qp.readPackets = 0;
-    qp.rdCount = 0;
+    qp.toError();
   }
 }

@@ -3,6 +3,7 @@ import { PATH_MTUS } from '@node-roce/wire';
 import { Access, QP_STATES, type QpState } from './constants.ts';
 import { type DeviceLimits, type GidEntry, isEmptyGid, type QpAttr, type QpQuery } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
+import type { QpAttributes } from './qp/attributes.ts';
 import type { QueuePair } from './qp.ts';
 import { type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
 
@@ -166,43 +167,49 @@ export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpSta
   return to;
 }
 
-/** Takes the plain attributes over; those that mean work (state, address, PSNs) are the adapter's. */
-export function applyPlain(qp: QueuePair, attr: QpAttr): void {
-  if (attr.pkeyIndex !== undefined) qp.pkeyIndex = attr.pkeyIndex;
-  if (attr.portNum !== undefined) qp.portNum = attr.portNum;
-  if (attr.qpAccessFlags !== undefined) qp.access = attr.qpAccessFlags;
-  if (attr.qkey !== undefined) qp.qkey = attr.qkey;
-  if (attr.destQpNum !== undefined) qp.destQpn = attr.destQpNum;
-  if (attr.pathMtu !== undefined) qp.pathMtu = attr.pathMtu;
-  if (attr.timeout !== undefined) qp.timeout = attr.timeout;
-  if (attr.retryCnt !== undefined) qp.retryCnt = qp.retriesLeft = attr.retryCnt;
-  if (attr.rnrRetry !== undefined) qp.rnrRetry = qp.rnrRetriesLeft = attr.rnrRetry;
-  if (attr.minRnrTimer !== undefined) qp.minRnrTimer = attr.minRnrTimer;
-  if (attr.maxRdAtomic !== undefined) qp.maxRdAtomic = attr.maxRdAtomic;
-  if (attr.rateLimit !== undefined) qp.rateLimit = attr.rateLimit;
-  if (attr.enSqdAsyncNotify !== undefined) qp.notifyDrained = attr.enSqdAsyncNotify;
+/** The plain attributes of a modify call, under the engine's names; those of the path, and PSNs, are not among them. */
+export function plainAttributes(attr: QpAttr): Partial<QpAttributes> {
+  const named: Record<string, unknown> = {
+    pkeyIndex: attr.pkeyIndex,
+    portNum: attr.portNum,
+    access: attr.qpAccessFlags,
+    qkey: attr.qkey,
+    destQpn: attr.destQpNum,
+    pathMtu: attr.pathMtu,
+    timeout: attr.timeout,
+    retryCnt: attr.retryCnt,
+    rnrRetry: attr.rnrRetry,
+    minRnrTimer: attr.minRnrTimer,
+    maxRdAtomic: attr.maxRdAtomic,
+    maxDestRdAtomic: attr.maxDestRdAtomic,
+    rateLimit: attr.rateLimit,
+    notifyDrained: attr.enSqdAsyncNotify,
+  };
+  return Object.fromEntries(Object.entries(named).filter(([, value]) => value !== undefined));
 }
 
 /** What is valid in the state that the queue pair is in; `cap` and the init attributes always. */
 export function queryAttributes(qp: QueuePair): QpQuery {
+  const { attributes } = qp;
+  const { ah } = attributes;
   const all: QpAttr = {
-    pkeyIndex: qp.pkeyIndex,
-    portNum: qp.portNum,
-    qpAccessFlags: qp.access,
-    qkey: qp.qkey,
-    ahAttr: qp.ah && { ...qp.ah, grh: { ...qp.ah.grh, dgid: qp.ah.grh.dgid.slice() } },
-    pathMtu: qp.pathMtu,
-    destQpNum: qp.destQpn,
+    pkeyIndex: attributes.pkeyIndex,
+    portNum: attributes.portNum,
+    qpAccessFlags: attributes.access,
+    qkey: attributes.qkey,
+    ahAttr: ah && { ...ah, grh: { ...ah.grh, dgid: ah.grh.dgid.slice() } },
+    pathMtu: attributes.pathMtu,
+    destQpNum: attributes.destQpn,
     rqPsn: qp.responder.expectedPsn,
-    sqPsn: qp.sendPsn,
-    timeout: qp.timeout,
-    retryCnt: qp.retryCnt,
-    rnrRetry: qp.rnrRetry,
-    minRnrTimer: qp.minRnrTimer,
-    maxRdAtomic: qp.maxRdAtomic,
-    maxDestRdAtomic: qp.maxDestRdAtomic,
-    rateLimit: qp.rateLimit,
-    sqDraining: !qp.drained,
+    sqPsn: qp.requester.sendPsn,
+    timeout: attributes.timeout,
+    retryCnt: attributes.retryCnt,
+    rnrRetry: attributes.rnrRetry,
+    minRnrTimer: attributes.minRnrTimer,
+    maxRdAtomic: attributes.maxRdAtomic,
+    maxDestRdAtomic: attributes.maxDestRdAtomic,
+    rateLimit: attributes.rateLimit,
+    sqDraining: !qp.requester.drained,
   };
   const attr: QpAttr = { qpState: qp.stateName, curQpState: qp.stateName, cap: { ...qp.cap } };
   for (const name of VALID_IN_STATE[qp.type][qp.stateName]) {

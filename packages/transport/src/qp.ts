@@ -1,24 +1,44 @@
-/**
- * A queue pair: its attributes, its two rings and the state of its requester.
- * Fields only; what is done with them is in requester.ts and completer.ts. The responder owns its own.
- */
+/** A queue pair: its attributes and its state, and the parts that send and receive. */
 import { Transport } from '@node-roce/wire';
 import type { CompletionQueue } from './completion-queue.ts';
-import { QP_STATES, type QpState, QpStateCode, type QpType, type RetransmitCause } from './constants.ts';
-import type { AhAttr, QpCap } from './control.ts';
+import { QP_STATES, type QpState, QpStateCode, type QpType } from './constants.ts';
+import type { QpCap } from './control.ts';
+import type { Core } from './core.ts';
 import { QpCounters } from './counters.ts';
-import type { ReceiveQueue } from './qp/receive-queue.ts';
+import { type QpAttributes, RESET_ATTRIBUTES } from './qp/attributes.ts';
+import type { Owner } from './qp/owner.ts';
+import { ReceiveQueue } from './qp/receive-queue.ts';
+import { SendQueue } from './qp/send-queue.ts';
+import { Completer } from './requester/completer.ts';
+import { Requester } from './requester/requester.ts';
+import { createResponder } from './responder/create.ts';
 import type { Responder } from './responder/responder.ts';
 import { createRing, Ring, recvStride, sendStride } from './rings.ts';
+import { Turn } from './scheduler.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 
-/** The parts of a queue pair that own their state. */
-export interface QueuePairParts {
-  readonly receives: ReceiveQueue;
-  readonly responder: Responder;
+/** What a queue pair is created from; all of it is checked. */
+export interface QueuePairInit {
+  qpn: number;
+  type: QpType;
+  pd: number;
+  sendCq: CompletionQueue;
+  recvCq: CompletionQueue;
+  srq: SharedReceiveQueue | undefined;
+  cap: QpCap;
+  sqSigAll: boolean;
+  /** Path MTU of datagrams, bytes. */
+  activeMtu: number;
 }
 
-export class QueuePair {
+/** Lives that are told apart by the mark in the slots of a batch. */
+const LIVES = 256;
+
+/**
+ * Owns the attributes and the state machine; the parts own the rest. Promise: the state that the rings show
+ * to the threads that post is the queue pair's.
+ */
+export class QueuePair implements Owner {
   readonly qpn: number;
   readonly type: QpType;
   readonly pd: number;
@@ -27,183 +47,278 @@ export class QueuePair {
   readonly cap: QpCap;
   readonly sqSigAll: boolean;
   readonly srq: SharedReceiveQueue | undefined;
-  /** RC: acknowledged, retried, closed by a NAK. UC and UD are none of this. */
   readonly reliable: boolean;
-  /** UD and GSI: each message is one packet to an address of its own. */
   readonly datagram: boolean;
-  /** The high bits of the opcodes it sends and takes: a `Transport`. */
   readonly transport: number;
   readonly sq: Ring;
   /** With an SRQ: the entry in use, if there is one; else what is posted. */
   readonly rq: Ring;
-  readonly receives: ReceiveQueue;
-  readonly responder: Responder;
-  /** Index of the send ring's memory in the region table: where inline data is sent from. */
   readonly sqRegion: number;
   readonly counters = new QpCounters();
+  readonly sendQueue: SendQueue;
+  readonly requester: Requester;
+  readonly completer: Completer;
+  readonly receives: ReceiveQueue;
+  readonly responder: Responder;
+  /** Its turns to send requests and READ responses, and to send short replies. */
+  readonly bulkTurn: Turn<QueuePair> = new Turn<QueuePair>(this);
+  readonly replyTurn: Turn<QueuePair> = new Turn<QueuePair>(this);
+  readonly #context: Core;
+  #state: number = QpStateCode.RESET;
+  #attributes: QpAttributes;
+  #destroyed = false;
+  /** A packet came from the peer since RTR. */
+  #established = false;
+  /** Counts connections, modulo `LIVES`. */
+  #life = 0;
 
-  /** `QpStateCode`. */
-  state: number = QpStateCode.RESET;
-  destroyed = false;
-
-  // Attributes, as modify set them.
-  pkeyIndex = 0;
-  portNum = 1;
-  access = 0;
-  qkey = 0;
-  ah: AhAttr | undefined;
-  destQpn = 0;
-  pathMtu = 256;
-  timeout = 0;
-  retryCnt = 0;
-  rnrRetry = 0;
-  minRnrTimer = 0;
-  maxRdAtomic = 0;
-  maxDestRdAtomic = 0;
-  rateLimit = 0;
-  notifyDrained = false;
-
-  // What the address vector comes to.
-  peer = -1;
-  /** The peer's GID as words in the machine's byte order. */
-  readonly source = new Uint32Array(4);
-  local = 0;
-  trafficClass = 0;
-  sourcePort = 0;
-
-  // Requester. Indices are free-running counts of the send ring's entries.
-  /** First PSN of each entry that was started, and how many PSNs it takes; by ring position. */
-  readonly wqePsn: Int32Array;
-  readonly wqePackets: Int32Array;
-  /** Oldest entry that is not complete. */
-  sqHead = 0;
-  /** Entry that the next packet belongs to, and that packet's number in it. */
-  sqCursor = 0;
-  cursorPacket = 0;
-  /** One past the last entry that has PSNs. */
-  sqStarted = 0;
-  /** Next PSN never sent (`sq_psn`). */
-  sendPsn = 0;
-  /** Oldest PSN not acknowledged. */
-  unackedPsn = 0;
-  /** PSN that the cursor stands at. */
-  cursorPsn = 0;
-  /** Why the cursor was last put back. */
-  retransmitCause: RetransmitCause = 'timeout';
-  /** Where the cursor stands in the gather list. */
-  gatherSge = 0;
-  gatherOffset = 0;
-  /** The last started entry that is a READ or atomic: a fence waits until it is done. */
-  lastResponded = -1;
-  /** READ and atomic requests out, by the last PSN that each will be answered with; a ring. */
-  readonly rdEnds = new Int32Array(128);
-  rdHead = 0;
-  rdCount = 0;
-  /** READ responses out; what each takes of the device's receive budget; responses that a request asks for. */
-  readPackets = 0;
-  readCharge = 0;
-  readChunk = 1;
-  /** Entry that can't be sent, and the status to complete it with once all before it are done. */
-  failedIndex = 0;
-  failedStatus = 0;
-  retriesLeft = 0;
-  rnrRetriesLeft = 0;
-  /** Virtual times in µs; Infinity: not running. */
-  retryDeadline = Number.POSITIVE_INFINITY;
-  probeDeadline = Number.POSITIVE_INFINITY;
-  rnrDeadline = Number.POSITIVE_INFINITY;
-  paceDeadline = Number.POSITIVE_INFINITY;
-  /** The oldest packet is to go once more, for an answer; the PSN that went so last; −1: none. */
-  probing = false;
-  probePsn = -1;
-  /** The response in hand acknowledged something. */
-  progressed = false;
-  /** Doublings of the probe interval since the last progress. */
-  probeBackoff = 0;
-  /** Smoothed round trip and its deviation, µs; 0 before the first sample. */
-  roundTrip = 0;
-  roundTripDeviation = 0;
-  /** The packet that is timed, and when it left; −1: none. */
-  timedPsn = -1;
-  timedAt = 0;
-  /** Packets that may be out, and where growth turns from doubling to linear. */
-  window = 0;
-  windowThreshold = 0;
-  windowCredit = 0;
-  /** PSN up to which a loss has been reacted to: one reaction per window. */
-  recoveryPsn = -1;
-  /** `unackedPsn` at which the last implied NAK was taken; −1: none. */
-  impliedNakPsn = -1;
-  /** Packets since the last AckReq. */
-  sinceAckReq = 0;
-  /** Message sequence numbers of requests: last given, and the last that credits allow (§9.7.7.2). */
-  sendSsn = 0;
-  creditLimit = 0;
-  creditLimited = true;
-  /** SQD: everything that was started is done. */
-  drained = false;
-
-  established = false;
-
-  /** Scheduler: in the queue of those that have something to send. */
-  active = false;
-  /** UC, UD: packets are in a batch that the link has not taken. */
-  unconfirmed = false;
-  /** rate_limit: when the next packet may leave, µs. */
-  paceNext = 0;
-  /** Position in the deadline heap, −1: not there; and the deadline it was put there with. */
-  heapIndex = -1;
-  heapDeadline = Number.POSITIVE_INFINITY;
-
-  constructor(
-    qpn: number,
-    type: QpType,
-    pd: number,
-    sendCq: CompletionQueue,
-    recvCq: CompletionQueue,
-    cap: QpCap,
-    sqSigAll: boolean,
-    srq: SharedReceiveQueue | undefined,
-    addRegion: (view: Uint8Array) => number,
-    createParts: (qp: QueuePair) => QueuePairParts,
-  ) {
+  constructor(context: Core, init: QueuePairInit) {
+    const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
+    this.#context = context;
     this.qpn = qpn;
     this.type = type;
     this.pd = pd;
     this.sendCq = sendCq;
     this.recvCq = recvCq;
-    this.sqSigAll = sqSigAll;
-    const sendShape = createRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
     this.srq = srq;
+    this.sqSigAll = sqSigAll;
     this.reliable = type === 'RC';
     this.datagram = type === 'UD' || type === 'GSI';
     this.transport = this.datagram ? Transport.UD : Transport[type as 'RC' | 'UC'];
-    const recvShape = createRing(srq ? 1 : cap.maxRecvWr, recvStride(srq?.maxSge ?? cap.maxRecvSge));
-    this.sq = new Ring(sendShape);
-    this.rq = new Ring(recvShape);
-    this.sqRegion = addRegion(this.sq.bytes);
-    this.cap = {
-      ...cap,
-      maxSendWr: sendShape.capacity,
-      maxRecvWr: srq ? 0 : recvShape.capacity,
-    };
-    this.wqePsn = new Int32Array(sendShape.capacity);
-    this.wqePackets = new Int32Array(sendShape.capacity);
-    ({ receives: this.receives, responder: this.responder } = createParts(this));
+    this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu: activeMtu } : RESET_ATTRIBUTES;
+    this.sq = new Ring(createRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)));
+    const maxReceiveSge = srq?.maxSge ?? cap.maxRecvSge;
+    this.rq = new Ring(createRing(srq ? 1 : cap.maxRecvWr, recvStride(maxReceiveSge)));
+    this.sqRegion = context.regions.add(this.sq.bytes);
+    this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
+    this.sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
+    this.requester = new Requester(context, this, this.sendQueue);
+    this.completer = new Completer(context, this, this.sendQueue, this.requester);
+    this.receives = new ReceiveQueue(context, this);
+    this.responder = createResponder(context, this, this.receives);
+    sendCq.use(1);
+    recvCq.use(1);
+    srq?.use(1);
+  }
+
+  /** `QpStateCode`. */
+  get state(): number {
+    return this.#state;
   }
 
   get stateName(): QpState {
-    return QP_STATES[this.state];
+    return QP_STATES[this.#state];
   }
 
-  /** The earliest of the timers that run. */
-  get deadline(): number {
-    return Math.min(this.retryDeadline, this.probeDeadline, this.rnrDeadline, this.paceDeadline);
+  get attributes(): QpAttributes {
+    return this.#attributes;
+  }
+
+  get destroyed(): boolean {
+    return this.#destroyed;
+  }
+
+  get slotTag(): number {
+    return ((this.#life << 24) | this.qpn) >>> 0;
+  }
+
+  // Attributes by name, for the responder's per-packet checks.
+
+  get access(): number {
+    return this.#attributes.access;
+  }
+
+  get qkey(): number {
+    return this.#attributes.qkey;
+  }
+
+  get destQpn(): number {
+    return this.#attributes.destQpn;
+  }
+
+  get pathMtu(): number {
+    return this.#attributes.pathMtu;
+  }
+
+  get minRnrTimer(): number {
+    return this.#attributes.minRnrTimer;
+  }
+
+  get maxDestRdAtomic(): number {
+    return this.#attributes.maxDestRdAtomic;
+  }
+
+  get source(): Readonly<Uint32Array> {
+    return this.#attributes.source;
+  }
+
+  get local(): number {
+    return this.#attributes.local;
+  }
+
+  // ------------------------------------------------------------------- modify
+
+  /** Replaces attributes, all checked, and lets the parts take them over. */
+  setAttributes(changes: Partial<QpAttributes>): void {
+    const from = this.#attributes;
+    this.#attributes = { ...from, ...changes };
+    this.requester.configure(from, this.#attributes);
+  }
+
+  /** Goes to another state, by ibv_modify_qp(3). */
+  enter(state: number): void {
+    if (state === QpStateCode.ERR) {
+      this.toError();
+    } else if (state === QpStateCode.RESET) {
+      this.#setState(QpStateCode.RESET);
+      this.#reset();
+    } else {
+      this.#setState(state);
+      if (state === QpStateCode.RTS) {
+        this.#attributes = { ...this.#attributes, notifyDrained: false }; // It is asked for with each SQD.
+        this.requester.resume();
+        this.wantsTurn();
+      } else if (state === QpStateCode.SQD) this.requester.drain();
+    }
+  }
+
+  /**
+   * ERR: nothing is taken and no request is sent any more; all that is posted completes with WR_FLUSH_ERR,
+   * in order, signaled or not (IBTA vol 1 §10.3.1.5).
+   */
+  toError(): void {
+    const before = this.#state;
+    this.#setState(QpStateCode.ERR);
+    this.requester.stop();
+    this.responder.stop();
+    this.flush();
+    // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
+    if (this.srq && before !== QpStateCode.ERR) {
+      this.#context.event({ type: 'QP_LAST_WQE_REACHED', qpn: this.qpn });
+    }
+  }
+
+  /** Answers a doorbell: completes what was posted in ERR or SQE, else asks for a turn. */
+  posted(): void {
+    if (this.#state === QpStateCode.ERR) this.flush();
+    else if (this.#state === QpStateCode.SQE) this.#flushSends();
+    else this.wantsTurn();
+  }
+
+  /** Flushes what is posted, and asks for doorbells for what will be. */
+  flush(): void {
+    this.#flushSends();
+    this.receives.flush();
+  }
+
+  #flushSends(): void {
+    this.sendQueue.flush();
+    this.requester.flushed();
+  }
+
+  /** RESET: as just created; what is posted is dropped (IBTA vol 1 §10.3.1.2). */
+  #reset(): void {
+    const { peer, pathMtu } = this.#attributes;
+    if (peer >= 0) this.#context.addresses.removePeer(peer);
+    this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu } : RESET_ATTRIBUTES;
+    this.#established = false;
+    this.#life = (this.#life + 1) % LIVES;
+    this.sendQueue.reset();
+    this.requester.reset();
+    this.completer.reset();
+    this.receives.reset();
+    this.responder.reset();
+  }
+
+  /** The queue pair is gone: what is outstanding is dropped without completions. */
+  destroy(): void {
+    const from = this.stateName;
+    this.#show(QpStateCode.RESET);
+    this.#reset();
+    this.#destroyed = true;
+    this.requester.close();
+    this.#context.regions.remove(this.sqRegion);
+    this.sendCq.use(-1);
+    this.recvCq.use(-1);
+    this.srq?.use(-1);
+    this.#context.stateChanged(this.qpn, from, undefined);
+  }
+
+  /** A congestion notification packet came. */
+  notified(): void {
+    this.counters.cnpReceived++;
+    this.requester.congestion.onCnp();
+  }
+
+  /** A packet came from the peer. COMM_EST says so in RTR (IBTA vol 1 §11.6.3.2). */
+  heard(): void {
+    if (this.#established) return;
+    this.#established = true;
+    if (this.#state === QpStateCode.RTR) this.#context.event({ type: 'COMM_EST', qpn: this.qpn });
+  }
+
+  // ---------------------------------------------------------- what parts ask
+
+  wantsTurn(): void {
+    this.#context.schedule(this);
+  }
+
+  sendQueueDrained(): void {
+    if (this.#attributes.notifyDrained) this.#context.event({ type: 'SQ_DRAINED', qpn: this.qpn });
+  }
+
+  sendFailed(): void {
+    if (this.reliable) {
+      this.toError();
+      return;
+    }
+    // SQE: the rest is flushed, the receive queue works on (IBTA vol 1 §10.3.1.7). The failed send's
+    // completion may have had no place, which ends the queue pair as a whole.
+    if (this.#state === QpStateCode.ERR) return;
+    this.#setState(QpStateCode.SQE);
+    this.requester.stop();
+    this.#flushSends();
+  }
+
+  /** No queue pair whose completion has no place can go on (IBTA vol 1 §11.6.3.1). */
+  completionLost(): void {
+    if (this.#state === QpStateCode.ERR) return;
+    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
+    this.toError();
+  }
+
+  bug(text: string): void {
+    this.#context.bug(this, text);
+  }
+
+  /** Ends the queue pair because of a fault of the engine itself. */
+  failed(): void {
+    if (this.#destroyed || this.#state === QpStateCode.ERR || this.#state === QpStateCode.RESET) return;
+    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
+    this.toError();
+  }
+
+  /** Reports broken promises of the parts. */
+  checkInvariants(): void {
+    const broken = this.sendQueue.check() ?? this.requester.check();
+    if (broken !== undefined) this.bug(broken);
+    if (this.sq.state !== this.#state || this.rq.state !== this.#state)
+      this.bug('the rings show another state');
+    this.receives.checkInvariants();
+    this.responder.checkInvariants();
+  }
+
+  /** Every change of a state but the first and the last goes through here. */
+  #setState(state: number): void {
+    if (this.#state === state) return;
+    const from = this.stateName;
+    this.#show(state);
+    this.#context.stateChanged(this.qpn, from, this.stateName);
   }
 
   /** Changes the state and shows it to the threads that post. */
-  setState(state: number): void {
-    this.state = state;
+  #show(state: number): void {
+    this.#state = state;
     this.sq.state = state;
     this.rq.state = state;
   }

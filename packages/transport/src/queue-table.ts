@@ -4,7 +4,6 @@
  */
 import { sourcePortForConnection } from '@node-roce/wire';
 import { isMulticastGid } from './addresses.ts';
-import { checkDrained } from './completer.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { QpStateCode, type QpType } from './constants.ts';
 import {
@@ -21,15 +20,11 @@ import {
 import type { Core } from './core.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
-import { applyPlain, checkAddressVector, checkModify, isIpv4, queryAttributes } from './modify.ts';
-import { ReceiveQueue } from './qp/receive-queue.ts';
+import { checkAddressVector, checkModify, isIpv4, plainAttributes, queryAttributes } from './modify.ts';
+import type { QpAttributes } from './qp/attributes.ts';
 import { QueuePair } from './qp.ts';
 import { RecentNumbers } from './recent-numbers.ts';
-import { readChunkFor, receiveCharge } from './request-packets.ts';
-import { startRequester } from './requester.ts';
-import { createResponder } from './responder/create.ts';
 import { powerOfTwo } from './rings.ts';
-import { unstartUnsent } from './send-entry.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
 
@@ -38,14 +33,16 @@ const GSI_QPN = 1;
 const FIRST_QPN = 2;
 const LAST_QPN = 0xff_fffe;
 
+/** Bytes of an IP header without options. */
+const IPV4_BYTES = 20;
+const IPV6_BYTES = 40;
+
 const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI'];
 
 export interface QueueTableOptions {
   random: () => number;
   gids: readonly GidEntry[];
   activeMtu: number;
-  /** Bytes of receive buffer that READ responses may take. */
-  receiveBudget: number;
 }
 
 export class QueueTable {
@@ -193,27 +190,18 @@ export class QueueTable {
       throw new RoceError('ERR_ROCE_BUSY', 'QP1 is there already', { errno: 'EBUSY', attribute: 'type' });
     }
     this.#core.memory.holdPd(init.pd, 1);
-    const qp = new QueuePair(
-      init.type === 'GSI' ? GSI_QPN : this.#randomQpn(),
-      init.type,
-      init.pd,
+    const qp = new QueuePair(this.#core, {
+      qpn: init.type === 'GSI' ? GSI_QPN : this.#randomQpn(),
+      type: init.type,
+      pd: init.pd,
       sendCq,
       recvCq,
-      cap,
-      init.sqSigAll,
       srq,
-      (view) => this.#core.regions.add(view),
-      (of) => {
-        const receives = new ReceiveQueue(this.#core, of);
-        return { receives, responder: createResponder(this.#core, of, receives) };
-      },
-    );
-    if (qp.datagram) qp.pathMtu = this.#options.activeMtu;
-    sendCq.users++;
-    recvCq.users++;
-    srq?.use(1);
+      cap,
+      sqSigAll: init.sqSigAll,
+      activeMtu: this.#options.activeMtu,
+    });
     this.#qps.set(qp.qpn, qp);
-    qp.sq.sleep(0);
     return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape };
   }
 
@@ -224,46 +212,16 @@ export class QueueTable {
     core.now = now;
     const { gids, activeMtu } = this.#options;
     const to = checkModify(qp, attr, { gids, activeMtu, limits: this.#core.limits });
-    if (attr.ahAttr) this.#setPath(qp, attr.ahAttr);
-    applyPlain(qp, attr);
-    if (attr.maxDestRdAtomic !== undefined) {
-      qp.maxDestRdAtomic = attr.maxDestRdAtomic;
-      qp.responder.setResources(attr.maxDestRdAtomic);
-    }
+    const changes = plainAttributes(attr);
+    const path = this.#path(qp, attr);
+    const { peer } = qp.attributes;
+    qp.setAttributes({ ...changes, ...path });
+    if (attr.ahAttr && peer >= 0) core.addresses.removePeer(peer);
+    if (attr.maxDestRdAtomic !== undefined) qp.responder.setResources(attr.maxDestRdAtomic);
     if (attr.rqPsn !== undefined) qp.responder.start(attr.rqPsn);
-    if (attr.sqPsn !== undefined) startRequester(qp, attr.sqPsn);
-    if (attr.pathMtu !== undefined) {
-      qp.readCharge = receiveCharge(qp.pathMtu);
-      qp.readChunk = readChunkFor(qp.pathMtu, this.#options.receiveBudget);
-    }
-    if (attr.qpState !== undefined) this.#enter(qp, QpStateCode[to]);
+    if (attr.sqPsn !== undefined) qp.requester.start(attr.sqPsn);
+    if (attr.qpState !== undefined) qp.enter(QpStateCode[to]);
     core.publish();
-  }
-
-  #enter(qp: QueuePair, state: number): void {
-    const core = this.#core;
-    if (state === QpStateCode.ERR) {
-      core.toError(qp);
-      return;
-    }
-    if (state === QpStateCode.RESET) {
-      core.setState(qp, QpStateCode.RESET);
-      this.#resetQp(qp);
-      return;
-    }
-    if (state === QpStateCode.RTR && qp.ah) {
-      const { flowLabel } = qp.ah.grh;
-      qp.sourcePort = sourcePortForConnection(flowLabel, qp.qpn, qp.destQpn);
-    }
-    core.setState(qp, state);
-    if (state === QpStateCode.RTS) {
-      qp.drained = false;
-      qp.notifyDrained = false; // It is asked for with each SQD.
-      core.schedule(qp);
-    } else if (state === QpStateCode.SQD) {
-      unstartUnsent(qp);
-      checkDrained(core, qp);
-    }
   }
 
   /** ibv_query_qp(3). */
@@ -280,20 +238,12 @@ export class QueueTable {
       });
     }
     this.#core.now = now;
-    const { stateName } = qp;
-    qp.setState(QpStateCode.RESET);
-    this.#resetQp(qp);
-    this.#core.destroyed(qp, stateName);
+    qp.destroy();
     this.#core.memory.unbindQp(qpn);
-    qp.destroyed = true;
     addCounters(this.retired, qp.counters);
     this.#qps.delete(qpn);
     if (qpn !== GSI_QPN) this.#recentQpns.add(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
-    this.#core.regions.remove(qp.sqRegion);
-    qp.sendCq.users--;
-    qp.recvCq.users--;
-    qp.srq?.use(-1);
     this.#core.memory.holdPd(qp.pd, -1);
   }
 
@@ -338,38 +288,22 @@ export class QueueTable {
     }
   }
 
-  #setPath(qp: QueuePair, ah: NonNullable<QpAttr['ahAttr']>): void {
+  /** What the address vector and the peer's QPN of a modify call come to; a new peer is held. */
+  #path(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
+    const ah = attr.ahAttr ?? qp.attributes.ah;
+    if (!ah || (attr.ahAttr === undefined && attr.destQpNum === undefined)) return {};
     const { grh } = ah;
-    const { addresses } = this.#core;
-    const peer = addresses.addPeer(ah);
-    if (qp.peer >= 0) addresses.removePeer(qp.peer);
-    qp.peer = peer;
-    qp.local = grh.sgidIndex;
-    qp.trafficClass = grh.trafficClass;
-    qp.ah = { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } };
-    qp.source.set(new Uint32Array(grh.dgid.slice().buffer));
-    if (qp.destQpn !== 0) qp.sourcePort = sourcePortForConnection(grh.flowLabel, qp.qpn, qp.destQpn);
-  }
-
-  /** RESET: as just created; what is posted is forgotten (IBTA vol 1 §10.3.1.2). */
-  #resetQp(qp: QueuePair): void {
-    const core = this.#core;
-    core.stopTimers(qp);
-    core.releaseReads(qp);
-    qp.sqHead = qp.sq.producer;
-    qp.sq.release(qp.sqHead);
-    qp.sqCursor = qp.sqStarted = qp.sqHead;
-    qp.cursorPacket = 0;
-    qp.sq.sleep(qp.sqHead);
-    qp.failedStatus = 0;
-    qp.probing = false;
-    qp.established = false;
-    qp.receives.reset();
-    qp.responder.reset();
-    if (qp.peer >= 0) core.addresses.removePeer(qp.peer);
-    qp.peer = -1;
-    qp.ah = undefined;
-    qp.rateLimit = 0;
-    qp.notifyDrained = false;
+    const destQpn = attr.destQpNum ?? qp.attributes.destQpn;
+    const sourcePort = sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn);
+    if (attr.ahAttr === undefined) return { sourcePort };
+    return {
+      peer: this.#core.addresses.addPeer(ah),
+      local: grh.sgidIndex,
+      trafficClass: grh.trafficClass,
+      ah: { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } },
+      source: new Uint32Array(grh.dgid.slice().buffer),
+      ipBytes: isIpv4(grh.dgid) ? IPV4_BYTES : IPV6_BYTES,
+      sourcePort,
+    };
   }
 }

@@ -3,8 +3,8 @@ import { BthFlags, bthOpcode, bthPsn, NakCode, Opcode, psnAdd, psnDiff } from '@
 import { describe, expect, test } from 'vitest';
 import { gidOf, Pair, type Side } from '../testing/pair.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, RxBatch } from './batch.ts';
+import { WINDOW_MAX, WINDOW_START } from './congestion/aimd.ts';
 import { Access, SendFlags, WcFlags } from './constants.ts';
-import { WINDOW_MAX, WINDOW_START } from './recovery.ts';
 
 const SEND = { opcode: 'SEND' as const };
 const WRITE = { opcode: 'RDMA_WRITE' as const };

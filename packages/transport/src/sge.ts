@@ -1,8 +1,8 @@
 /** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
 import { FRAGMENT_WORDS, type TxBatch } from './batch.ts';
 import type { Core } from './core.ts';
-import type { QueuePair } from './qp.ts';
-import { type Ring, SendWqe, SGE_WORDS, Sge } from './rings.ts';
+import type { SendQueue } from './qp/send-queue.ts';
+import { SendWqe, SGE_WORDS, Sge } from './rings.ts';
 import { scatter } from './scatter.ts';
 
 const TWO_32 = 0x1_0000_0000;
@@ -14,7 +14,7 @@ const TWO_32 = 0x1_0000_0000;
 export function checkList(
   core: Core,
   pd: number,
-  ring: Ring,
+  ring: { readonly words: Uint32Array },
   first: number,
   count: number,
   access: number,
@@ -42,55 +42,16 @@ export function addFragment(batch: TxBatch, region: number, offset: number, leng
   f[w + 3] = length;
 }
 
-/**
- * Adds the fragments of the next `length` bytes of the send entry under the cursor, and moves the cursor
- * in its list. False where a region went away meanwhile.
- */
-export function gather(core: Core, qp: QueuePair, batch: TxBatch, entry: number, length: number): boolean {
-  const words = qp.sq.words;
-  while (length > 0) {
-    const w = entry + SendWqe.SGE + qp.gatherSge * SGE_WORDS;
-    const left = words[w + Sge.LENGTH] - qp.gatherOffset;
-    if (left <= 0) {
-      qp.gatherSge++;
-      qp.gatherOffset = 0;
-      if (qp.gatherSge > qp.cap.maxSendSge) return false;
-      continue;
-    }
-    const take = Math.min(left, length);
-    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
-    if (!mr || mr.pd !== qp.pd) return false;
-    const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
-    if (at < 0) return false;
-    addFragment(batch, mr.region, at + qp.gatherOffset, take);
-    qp.gatherOffset += take;
-    length -= take;
-  }
-  return true;
-}
-
-/** Puts the gather cursor at byte `offset` of the entry's message. */
-export function seekGather(qp: QueuePair, entry: number, offset: number): void {
-  const words = qp.sq.words;
-  qp.gatherSge = 0;
-  while (qp.gatherSge < words[entry + SendWqe.SGE_COUNT]) {
-    const length = words[entry + SendWqe.SGE + qp.gatherSge * SGE_WORDS + Sge.LENGTH];
-    if (offset < length) break;
-    offset -= length;
-    qp.gatherSge++;
-  }
-  qp.gatherOffset = offset;
-}
-
 /** A response's payload into the list of the oldest send entry, at byte `offset`. */
 export function scatterResponse(
   core: Core,
-  qp: QueuePair,
+  pd: number,
+  queue: SendQueue,
   offset: number,
   source: number,
   length: number,
 ): number {
-  const w = qp.sq.wordOf(qp.sqHead);
-  const words = qp.sq.words;
-  return scatter(core, qp.pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
+  const w = queue.wordOf(queue.head);
+  const { words } = queue;
+  return scatter(core, pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
 }

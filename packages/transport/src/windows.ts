@@ -5,21 +5,16 @@
 import { Access, WcStatus, WrOpcode } from './constants.ts';
 import type { Core } from './core.ts';
 import type { MemoryWindow } from './memory.ts';
-import type { QueuePair } from './qp.ts';
+import type { Owner } from './qp/owner.ts';
 import { SendWqe } from './rings.ts';
 
 const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.ZERO_BASED;
 const TWO_32 = 0x1_0000_0000;
 
-/** Done in this machine alone, without a PSN. */
-export function isLocal(opcode: number): boolean {
-  return opcode === WrOpcode.BIND_MW || opcode === WrOpcode.LOCAL_INV;
-}
-
-/** Does the entry at word `w`; the status that it completes with. */
-export function executeLocal(core: Core, qp: QueuePair, w: number, opcode: number): number {
-  if (opcode === WrOpcode.BIND_MW) return bindWindow(core, qp, w);
-  const window = invalidatable(core, qp, qp.sq.words[w + SendWqe.IMMEDIATE]);
+/** Executes the entry at word `w` of a send queue; the status that it completes with. */
+export function executeLocal(core: Core, qp: Owner, words: Uint32Array, w: number): number {
+  if ((words[w + SendWqe.OPCODE_FLAGS] & 0xff) === WrOpcode.BIND_MW) return bindWindow(core, qp, words, w);
+  const window = invalidatable(core, qp, words[w + SendWqe.IMMEDIATE]);
   if (!window) return WcStatus.MW_BIND_ERR; // A memory management operation error, as a bind's (§11.6.2).
   core.memory.unbind(window);
   return WcStatus.SUCCESS;
@@ -29,13 +24,12 @@ export function executeLocal(core: Core, qp: QueuePair, w: number, opcode: numbe
  * The window whose key may be invalidated by a work request or a peer: of type 2, bound to this queue
  * pair (IBTA vol 1 §10.6.7.2.6). Regions of ibv_reg_mr(3) can't be invalidated.
  */
-export function invalidatable(core: Core, qp: QueuePair, rkey: number): MemoryWindow | undefined {
+export function invalidatable(core: Core, qp: Owner, rkey: number): MemoryWindow | undefined {
   const key = core.memory.byRkey(rkey);
   return key?.window?.type === 2 && key.qpn === qp.qpn ? key.window : undefined;
 }
 
-function bindWindow(core: Core, qp: QueuePair, w: number): number {
-  const { words } = qp.sq;
+function bindWindow(core: Core, qp: Owner, words: Uint32Array, w: number): number {
   const { memory } = core;
   const window = memory.window(words[w + SendWqe.BIND_WINDOW]);
   const key = words[w + SendWqe.RKEY];

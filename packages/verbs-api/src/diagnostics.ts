@@ -172,7 +172,7 @@ export class Diagnostics {
       this.#packet({
         direction: 'out',
         time,
-        qpn: slots[w + Tx.QPN],
+        qpn: slots[w + Tx.QPN] & 0xff_ffff,
         peer: this.#peers.get(slots[w + Tx.PEER]) ?? new Uint8Array(16),
         opcode: opcodeInfo(bthOpcode(headers, at))?.key,
         psn: bthPsn(headers, at),

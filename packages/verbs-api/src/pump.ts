@@ -163,7 +163,7 @@ export class Pump {
     }
     if (this.#blocked) this.#link.wantWrite(false);
     this.#blocked = false;
-    this.#adapter.sent(tx);
+    this.#adapter.sent(tx, clock());
     tx.clear();
     this.#taken = 0;
     return true;

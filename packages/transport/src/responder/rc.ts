@@ -111,11 +111,11 @@ export class RcResponder implements Responder {
     } else this.#fail(psn, verdict);
   }
 
-  transmit(batch: TxBatch, budget: number): number {
-    let sent = this.#packets.transmit(batch, budget);
+  transmit(batch: TxBatch, budget: number, reads: boolean): number {
+    let sent = this.#packets.transmit(batch, budget, reads);
     if (this.#packets.readGone) {
       this.#failRead();
-      sent += this.#packets.transmit(batch, budget - sent);
+      sent += this.#packets.transmit(batch, budget - sent, reads);
     }
     return sent;
   }
@@ -123,7 +123,7 @@ export class RcResponder implements Responder {
   stop(): void {
     this.#message.end();
     if (!this.#replies.dying) this.#replies.dropFromFirstRead();
-    if (this.owes) this.#core.schedule(this.#qp);
+    if (this.owes) this.#core.scheduleReplies(this.#qp);
   }
 
   reset(): void {
@@ -168,7 +168,7 @@ export class RcResponder implements Responder {
     if (info.last) this.#countMessage();
     if (bthAckReq(packet.slab, packet.at) !== 0) {
       this.#replies.acknowledge(packet.psn, this.#msn);
-      this.#core.schedule(this.#qp);
+      this.#core.scheduleReplies(this.#qp);
     }
     return Verdict.PASS;
   }
@@ -182,7 +182,7 @@ export class RcResponder implements Responder {
     this.#countMessage();
     this.#qp.counters.readRequests++;
     this.#replies.pushRead(psn, this.#msn, this.#target, length, packets, false);
-    this.#core.schedule(this.#qp);
+    this.#core.scheduleReplies(this.#qp);
     return Verdict.PASS;
   }
 
@@ -194,7 +194,7 @@ export class RcResponder implements Responder {
     this.#countMessage();
     this.#qp.counters.atomicRequests++;
     this.#replies.pushAtomic(packet.psn, this.#msn, result.high, result.low, false);
-    this.#core.schedule(this.#qp);
+    this.#core.scheduleReplies(this.#qp);
     return Verdict.PASS;
   }
 
@@ -229,7 +229,7 @@ export class RcResponder implements Responder {
       if (info.isReadRequest) this.#repeatRead(packet, found);
       else if (info.isAtomic) this.#repeatAtomic(packet, found);
     }
-    if (this.owes) this.#core.schedule(this.#qp);
+    if (this.owes) this.#core.scheduleReplies(this.#qp);
   }
 
   #repeatAtomic({ info, psn }: InboundPacket, found: number): void {
@@ -263,7 +263,7 @@ export class RcResponder implements Responder {
   #nak(psn: number, syndrome: number): void {
     this.#nakSent = true;
     this.#replies.pushNak(psn, this.#msn, syndrome);
-    this.#core.schedule(this.#qp);
+    this.#core.scheduleReplies(this.#qp);
   }
 
   /**

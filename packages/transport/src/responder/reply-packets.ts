@@ -17,8 +17,8 @@ import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import type { Core } from '../core.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import type { QueuePair } from '../qp.ts';
-import { DEFAULT_PKEY, finishSlot } from '../request-packets.ts';
 import { addFragment } from '../sge.ts';
+import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { ReplyKind, type ReplyQueue } from './replies.ts';
 
 /** Writes the replies at the head of a queue; keeps nothing of its own. */
@@ -35,13 +35,16 @@ export class ReplyPackets {
     this.#receives = receives;
   }
 
-  /** Adds the replies at the head to the batch; stops before a READ whose memory is gone. */
-  transmit(batch: TxBatch, budget: number): number {
+  /**
+   * Adds the replies at the head to the batch; stops before a READ whose memory is gone, and before any READ
+   * without `reads`.
+   */
+  transmit(batch: TxBatch, budget: number, reads: boolean): number {
     const replies = this.#replies;
     let sent = 0;
     while (sent < budget && !batch.full && replies.count > 0) {
       if (replies.kind === ReplyKind.READ) {
-        if (this.readGone) break;
+        if (!reads || this.readGone) break;
         this.#writeResponse(batch);
       } else this.#writeAcknowledge(batch);
       sent++;

@@ -15,8 +15,11 @@ export interface Responder {
   receive(packet: InboundPacket): void;
   /** Whether replies wait to be sent. */
   readonly owes: boolean;
-  /** Adds up to `budget` replies to the batch, and returns how many. */
-  transmit(batch: TxBatch, budget: number): number;
+  /**
+   * Adds up to `budget` replies to the batch, and returns how many. Without `reads` it stops at the first READ
+   * response: short replies do not wait behind those of other queue pairs.
+   */
+  transmit(batch: TxBatch, budget: number, reads: boolean): number;
   /**
    * ERR: the message that is arriving ends, READs are answered no more. Acknowledgements of what was delivered,
    * and the NAK that says why the connection ends, still leave.

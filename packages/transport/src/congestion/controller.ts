@@ -1,0 +1,27 @@
+/** What a requester asks of congestion control: how much may be in flight, and how fast. */
+
+/** How a loss showed: responses or NAKs arrive past it (`GAP`), or nothing arrived at all (`TIMEOUT`). */
+export const Loss = { GAP: 0, TIMEOUT: 1 } as const;
+
+/**
+ * One controller per reliable connection. PSNs say which round trip a signal belongs to; the controller
+ * compares them within half of their range only.
+ */
+export interface CongestionController {
+  /** Packets that may be in flight. */
+  readonly window: number;
+  /** The fastest that packets may leave, kbit/s; 0: as fast as the window allows. */
+  readonly rate: number;
+  /** Packets were added to a batch, retransmissions included. */
+  onSent(packets: number): void;
+  /** `packets` more are acknowledged, all before `unackedPsn`. */
+  onAck(packets: number, unackedPsn: number): void;
+  /** A loss was seen, with everything in [`unackedPsn`, `sendPsn`) in flight. */
+  onLoss(loss: number, unackedPsn: number, sendPsn: number): void;
+  /** A congestion notification packet arrived (IBTA vol 1 A17.9.3). */
+  onCnp(): void;
+  /** A new connection. */
+  reset(): void;
+  /** The broken promise, if there is one. */
+  check(): string | undefined;
+}

@@ -1,0 +1,58 @@
+/** The attributes of a queue pair, as ibv_modify_qp(3) set them: one immutable value, replaced as a whole. */
+import type { AhAttr } from '../control.ts';
+
+export interface QpAttributes {
+  readonly pkeyIndex: number;
+  readonly portNum: number;
+  /** `Access` bits of the remote operations allowed. */
+  readonly access: number;
+  readonly qkey: number;
+  readonly destQpn: number;
+  /** Bytes. */
+  readonly pathMtu: number;
+  readonly timeout: number;
+  readonly retryCnt: number;
+  readonly rnrRetry: number;
+  readonly minRnrTimer: number;
+  readonly maxRdAtomic: number;
+  readonly maxDestRdAtomic: number;
+  /** kbit/s; 0: no limit. */
+  readonly rateLimit: number;
+  /** SQ_DRAINED was asked for. */
+  readonly notifyDrained: boolean;
+  /** The address vector, and what it comes to: index of the peer (−1: none) and of the local GID. */
+  readonly ah: AhAttr | undefined;
+  readonly peer: number;
+  readonly local: number;
+  /** The peer's GID as words in the machine's byte order. */
+  readonly source: Readonly<Uint32Array>;
+  readonly trafficClass: number;
+  readonly sourcePort: number;
+  /** Bytes of the IP header of its packets. */
+  readonly ipBytes: number;
+}
+
+/** RESET: nothing is set. */
+export const RESET_ATTRIBUTES: QpAttributes = {
+  pkeyIndex: 0,
+  portNum: 1,
+  access: 0,
+  qkey: 0,
+  destQpn: 0,
+  pathMtu: 256,
+  timeout: 0,
+  retryCnt: 0,
+  rnrRetry: 0,
+  minRnrTimer: 0,
+  maxRdAtomic: 0,
+  maxDestRdAtomic: 0,
+  rateLimit: 0,
+  notifyDrained: false,
+  ah: undefined,
+  peer: -1,
+  local: 0,
+  source: new Uint32Array(4),
+  trafficClass: 0,
+  sourcePort: 0,
+  ipBytes: 20,
+};

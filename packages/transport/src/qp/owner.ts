@@ -1,0 +1,36 @@
+/** What the parts of a queue pair know of it, and what they ask of it. */
+import type { QpType } from '../constants.ts';
+import type { QpCap } from '../control.ts';
+import type { QpCounters } from '../counters.ts';
+import type { QpAttributes } from './attributes.ts';
+
+export interface Owner {
+  readonly qpn: number;
+  readonly type: QpType;
+  readonly pd: number;
+  readonly cap: QpCap;
+  /** RC: acknowledged and retried. */
+  readonly reliable: boolean;
+  /** UD and GSI: each message is one packet to an address of its own. */
+  readonly datagram: boolean;
+  /** The high bits of the opcodes it sends and takes: a `Transport`. */
+  readonly transport: number;
+  /** Its QPN, and above it the mark of its present life: what its slots of batches carry. */
+  readonly slotTag: number;
+  /** Index of the send ring's memory in the region table: where inline data is sent from. */
+  readonly sqRegion: number;
+  /** `QpStateCode`. */
+  readonly state: number;
+  readonly attributes: QpAttributes;
+  readonly counters: QpCounters;
+  /** There may be something to send: a turn is wanted. */
+  wantsTurn(): void;
+  /** Everything that SQD lets end has ended. */
+  sendQueueDrained(): void;
+  /** The oldest send request has completed with an error: ERR for reliable connections, else SQE. */
+  sendFailed(): void;
+  /** A completion found no room in its queue, which has overrun: the queue pair cannot go on. */
+  completionLost(): void;
+  /** A state that no input can lead to. */
+  bug(text: string): void;
+}

@@ -1,0 +1,189 @@
+/** The send queue: its ring, and which PSNs each entry was given. */
+import { psnAdd } from '@node-roce/wire';
+import type { CompletionQueue } from '../completion-queue.ts';
+import { SendFlags, WcOpcode, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import { Cqe, type Ring, SendWqe } from '../rings.ts';
+import { indexAfter, indexBefore, indexDiff } from '../serial.ts';
+import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
+import type { Owner } from './owner.ts';
+
+/**
+ * Indices are free-running counts of the ring's entries. Promise: head ≤ started ≤ posted ≤ head + capacity.
+ * Entries in [head, started) have PSNs, which follow one another; entries in [started, posted) wait.
+ */
+export class SendQueue {
+  readonly #context: Core;
+  readonly #owner: Owner;
+  readonly #cq: CompletionQueue;
+  readonly #signalAll: boolean;
+  readonly #ring: Ring;
+  readonly #mask: number;
+  /** First PSN of each entry that was started, and how many it takes (0: executed locally); by ring position. */
+  readonly #psns: Int32Array;
+  readonly #packets: Int32Array;
+  /** Oldest entry that is not complete. */
+  #head = 0;
+  /** One past the last entry that was started. */
+  #started = 0;
+  /** READs and atomics in [head, started). */
+  #readOrAtomics = 0;
+
+  constructor(context: Core, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
+    this.#context = context;
+    this.#owner = owner;
+    this.#cq = cq;
+    this.#ring = ring;
+    this.#signalAll = signalAll;
+    this.#mask = ring.capacity - 1;
+    this.#psns = new Int32Array(ring.capacity);
+    this.#packets = new Int32Array(ring.capacity);
+    ring.sleep(0);
+  }
+
+  get head(): number {
+    return this.#head;
+  }
+
+  get started(): number {
+    return this.#started;
+  }
+
+  /** One past the last entry that the program has posted. */
+  get posted(): number {
+    return this.#ring.producer;
+  }
+
+  /** The ring's memory, which the program writes; entry `index` begins at word `wordOf(index)`. */
+  get words(): Uint32Array {
+    return this.#ring.words;
+  }
+
+  wordOf(index: number): number {
+    return this.#ring.wordOf(index);
+  }
+
+  /** The operation of an entry; undefined where the program wrote none that there is. */
+  rowOf(index: number): WrOpcodeRow | undefined {
+    return WR_OPCODES[this.#ring.words[this.#ring.wordOf(index) + SendWqe.OPCODE_FLAGS] & 0xff];
+  }
+
+  /** First PSN of an entry that was started. */
+  firstPsn(index: number): number {
+    return this.#psns[index & this.#mask];
+  }
+
+  /** Last PSN of an entry that was started. */
+  lastPsn(index: number): number {
+    return psnAdd(this.#psns[index & this.#mask], this.#packets[index & this.#mask] - 1);
+  }
+
+  /** PSNs that an entry takes; 0: it was executed locally. */
+  packetsOf(index: number): number {
+    return this.#packets[index & this.#mask];
+  }
+
+  /** READs and atomics that were started and are not complete: a fenced entry waits for them. */
+  get readOrAtomics(): number {
+    return this.#readOrAtomics;
+  }
+
+  /** Asks for a doorbell at the next entry. True if one came meanwhile. */
+  sleep(): boolean {
+    return this.#ring.sleep(this.#started);
+  }
+
+  /** Gives the next entry its PSNs. */
+  start(psn: number, packets: number): void {
+    const at = this.#started & this.#mask;
+    this.#psns[at] = psn;
+    this.#packets[at] = packets;
+    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics++;
+    this.#started = indexAfter(this.#started);
+  }
+
+  /** The entry that was started last is not started after all. */
+  unstart(): void {
+    this.#started = indexBefore(this.#started);
+    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics--;
+  }
+
+  /** Completes the oldest entry. Successes show only where they were asked for. */
+  complete(status: number): void {
+    const words = this.#ring.words;
+    const w = this.#ring.wordOf(this.#head);
+    const opcodeFlags = words[w + SendWqe.OPCODE_FLAGS];
+    const row = WR_OPCODES[opcodeFlags & 0xff];
+    const opcode = row === undefined ? WcOpcode.SEND : row.completion;
+    const wasStarted = this.#head !== this.#started;
+    if (wasStarted && row?.readOrAtomic) this.#readOrAtomics--;
+    const wrIdLow = words[w + SendWqe.WR_ID_LOW];
+    const wrIdHigh = words[w + SendWqe.WR_ID_HIGH];
+    const length = words[w + SendWqe.LENGTH];
+    this.#head = indexAfter(this.#head);
+    this.#ring.release(this.#head);
+    if (!wasStarted) this.#started = this.#head;
+    const { counters } = this.#owner;
+    if (status === WcStatus.SUCCESS) {
+      counters.sentMessages++;
+      if (opcode === WcOpcode.SEND) counters.completedSends++;
+      if (!this.#signalAll && (opcodeFlags & (SendFlags.SIGNALED << 8)) === 0) return;
+    } else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedSends++;
+    else counters.failedSends++;
+    const cq = this.#cq;
+    const c = this.#context.claimCompletion(this.#owner, cq);
+    if (c < 0) return;
+    cq.words[c + Cqe.WR_ID_LOW] = wrIdLow;
+    cq.words[c + Cqe.WR_ID_HIGH] = wrIdHigh;
+    cq.words[c + Cqe.STATUS] = status;
+    cq.words[c + Cqe.OPCODE] = opcode;
+    cq.words[c + Cqe.BYTE_LEN] = length;
+    cq.words[c + Cqe.SRC_QP] = this.#owner.attributes.destQpn;
+    cq.commit(status !== WcStatus.SUCCESS);
+  }
+
+  /** Completes the oldest entry, and what was executed locally behind it (BIND_MW, LOCAL_INV). */
+  completeOldest(): void {
+    this.complete(WcStatus.SUCCESS);
+    while (this.#head !== this.#started && this.#packets[this.#head & this.#mask] === 0) {
+      this.complete(WcStatus.SUCCESS);
+    }
+  }
+
+  /** Flushes what is posted, and asks for a doorbell for what will be. */
+  flush(): void {
+    do {
+      const { posted } = this;
+      while (this.#head !== posted) this.complete(WcStatus.WR_FLUSH_ERR);
+    } while (this.#ring.sleep(this.#head));
+    this.#started = this.#head;
+    this.#readOrAtomics = 0;
+  }
+
+  /** Drops what is posted without a completion. */
+  reset(): void {
+    this.#head = this.#started = this.#ring.producer;
+    this.#readOrAtomics = 0;
+    this.#ring.release(this.#head);
+    this.#ring.sleep(this.#head);
+  }
+
+  /** The broken promise, if there is one. */
+  check(): string | undefined {
+    const posted = indexDiff(this.posted, this.#head);
+    const started = indexDiff(this.#started, this.#head);
+    if (posted < 0 || posted > this.#ring.capacity) return `${posted} entries are posted`;
+    if (started < 0 || started > posted) return `${started} of ${posted} entries are started`;
+    let readOrAtomics = 0;
+    for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
+      if (this.rowOf(i)?.readOrAtomic) readOrAtomics++;
+      const next = indexAfter(i);
+      if (next !== this.#started && psnAdd(this.firstPsn(i), this.packetsOf(i)) !== this.firstPsn(next)) {
+        return `the PSNs of entry ${next} do not follow`;
+      }
+    }
+    return readOrAtomics === this.#readOrAtomics
+      ? undefined
+      : `${this.#readOrAtomics} READs and atomics are counted`;
+  }
+}

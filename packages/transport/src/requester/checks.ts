@@ -1,0 +1,41 @@
+/** Whether a send entry is right: looked at when it starts, in the order of the completion statuses' table (IBTA vol 1 §11.6.2). */
+import { Access, SendFlags, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import type { Owner } from '../qp/owner.ts';
+import type { SendQueue } from '../qp/send-queue.ts';
+import { SendWqe } from '../rings.ts';
+import { checkList } from '../sge.ts';
+import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
+
+/** @returns `WcStatus`: why the entry can't be executed */
+export function checkEntry(
+  context: Core,
+  owner: Owner,
+  queue: SendQueue,
+  index: number,
+  row: WrOpcodeRow | undefined,
+): number {
+  const { words } = queue;
+  const w = queue.wordOf(index);
+  if (!row?.services.includes(owner.type)) return WcStatus.LOC_QP_OP_ERR;
+  if (row.wire === Wire.LOCAL) return WcStatus.SUCCESS;
+  const length = words[w + SendWqe.LENGTH];
+  const most = owner.datagram ? owner.attributes.pathMtu : context.limits.maxMessageSize;
+  if (length > most) return WcStatus.LOC_LEN_ERR;
+  if (owner.datagram) {
+    const ah = context.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]);
+    if (ah?.pd !== owner.pd) return WcStatus.LOC_QP_OP_ERR;
+  }
+  if (row.readOrAtomic && owner.attributes.maxRdAtomic === 0) return WcStatus.LOC_QP_OP_ERR;
+  if (row.length >= 0 && length !== row.length) return WcStatus.LOC_LEN_ERR;
+  if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
+    return row.inline && length <= owner.cap.maxInlineData ? WcStatus.SUCCESS : WcStatus.LOC_QP_OP_ERR;
+  }
+  const count = words[w + SendWqe.SGE_COUNT];
+  if (count > owner.cap.maxSendSge) return WcStatus.LOC_QP_OP_ERR;
+  // What a READ or atomic brings back is written to the list.
+  const access = row.readOrAtomic ? Access.LOCAL_WRITE : 0;
+  const total = checkList(context, owner.pd, queue, w + SendWqe.SGE, count, access);
+  if (total < 0) return WcStatus.LOC_PROT_ERR;
+  return total === length ? WcStatus.SUCCESS : WcStatus.LOC_LEN_ERR;
+}

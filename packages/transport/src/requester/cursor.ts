@@ -1,0 +1,100 @@
+/** Where in the send queue the next packet is: entry, packet, PSN, and the byte of the gather list. */
+import { psnAdd, psnDiff } from '@node-roce/wire';
+import type { TxBatch } from '../batch.ts';
+import type { Memory } from '../memory.ts';
+import type { Owner } from '../qp/owner.ts';
+import type { SendQueue } from '../qp/send-queue.ts';
+import { SendWqe, SGE_WORDS, Sge } from '../rings.ts';
+import { indexAfter } from '../serial.ts';
+import { addFragment } from '../sge.ts';
+
+/**
+ * The five move together. Promise: the entry is one of the queue's in [head, started], the PSN is the entry's first and the packet's number, the
+ * element and offset stand at the packet's first byte.
+ */
+export class SendCursor {
+  #entry = 0;
+  #packet = 0;
+  #psn = 0;
+  #element = 0;
+  #offset = 0;
+
+  /** Free-running index of the entry. */
+  get entry(): number {
+    return this.#entry;
+  }
+
+  /** Number of the packet in its entry. */
+  get packet(): number {
+    return this.#packet;
+  }
+
+  get psn(): number {
+    return this.#psn;
+  }
+
+  /** Before the first packet of an entry. */
+  place(entry: number, psn: number): void {
+    this.#entry = entry;
+    this.#psn = psn;
+    this.#packet = this.#element = this.#offset = 0;
+  }
+
+  /** At `psn`, which lies in the oldest incomplete entry, or is the next that was never sent. */
+  seek(queue: SendQueue, psn: number, pathMtu: number): void {
+    const { head } = queue;
+    this.place(head, psn);
+    if (head === queue.started) return;
+    this.#packet = psnDiff(psn, queue.firstPsn(head));
+    let offset = this.#packet * pathMtu;
+    const { words } = queue;
+    const w = queue.wordOf(head);
+    const count = words[w + SendWqe.SGE_COUNT];
+    while (this.#element < count) {
+      const length = words[w + SendWqe.SGE + this.#element * SGE_WORDS + Sge.LENGTH];
+      if (offset < length) break;
+      offset -= length;
+      this.#element++;
+    }
+    this.#offset = offset;
+  }
+
+  /** Past `psns` PSNs, and past entries that were executed locally. */
+  advance(queue: SendQueue, psns: number): void {
+    this.#psn = psnAdd(this.#psn, psns);
+    this.#packet += psns;
+    if (this.#packet < queue.packetsOf(this.#entry)) return;
+    const { started } = queue;
+    do this.#entry = indexAfter(this.#entry);
+    while (this.#entry !== started && queue.packetsOf(this.#entry) === 0);
+    this.#packet = this.#element = this.#offset = 0;
+  }
+
+  /**
+   * Adds the fragments of the next `length` bytes of the entry to a batch, and moves the element and offset past them.
+   * False where a region went away meanwhile.
+   */
+  gather(memory: Memory, owner: Owner, queue: SendQueue, batch: TxBatch, length: number): boolean {
+    const { words } = queue;
+    const list = queue.wordOf(this.#entry) + SendWqe.SGE;
+    while (length > 0) {
+      const w = list + this.#element * SGE_WORDS;
+      const left = words[w + Sge.LENGTH] - this.#offset;
+      if (left <= 0) {
+        this.#element++;
+        this.#offset = 0;
+        if (this.#element > owner.cap.maxSendSge) return false;
+        continue;
+      }
+      const take = Math.min(left, length);
+      const mr = memory.byLkey(words[w + Sge.LKEY]);
+      if (!mr || mr.pd !== owner.pd) return false;
+      const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
+      if (at < 0) return false;
+      addFragment(batch, mr.region, at + this.#offset, take);
+      this.#offset += take;
+      length -= take;
+    }
+    return true;
+  }
+}

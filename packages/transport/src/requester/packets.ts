@@ -1,0 +1,165 @@
+/** The packets of send requests: headers, and payload by reference. */
+import {
+  ATOMIC_ETH_BYTES,
+  BTH_ACK_REQ,
+  BTH_BYTES,
+  BTH_PAD_SHIFT,
+  BthFlags,
+  DETH_BYTES,
+  IETH_BYTES,
+  IMM_DT_BYTES,
+  RETH_BYTES,
+  writeAtomicEth,
+  writeBth,
+  writeDeth,
+  writeIeth,
+  writeImmDt,
+  writeReth,
+} from '@node-roce/wire';
+import type { AddressHandle } from '../addresses.ts';
+import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
+import { SendFlags, WcStatus } from '../constants.ts';
+import type { Core } from '../core.ts';
+import type { Owner } from '../qp/owner.ts';
+import type { SendQueue } from '../qp/send-queue.ts';
+import { SendWqe } from '../rings.ts';
+import { addFragment } from '../sge.ts';
+import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
+import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
+import type { SendCursor } from './cursor.ts';
+
+const TWO_32 = 0x1_0000_0000;
+/** Offset in a BTH of the byte with AckReq in its top bit. */
+const ACK_REQ_BYTE = 8;
+
+/** Writes request packets of one queue pair into batches. It keeps no state of its own. */
+export class RequestPackets {
+  readonly #context: Core;
+  readonly #owner: Owner;
+  readonly #queue: SendQueue;
+
+  constructor(context: Core, owner: Owner, queue: SendQueue) {
+    this.#context = context;
+    this.#owner = owner;
+    this.#queue = queue;
+  }
+
+  /** Adds the packet of a SEND or WRITE that the cursor is at. @returns `WcStatus`: why it can't be sent */
+  addMessage(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, last: boolean, ackReq: boolean): number {
+    const owner = this.#owner;
+    const { attributes } = owner;
+    const { words } = this.#queue;
+    const w = this.#queue.wordOf(cursor.entry);
+    const flags = words[w + SendWqe.OPCODE_FLAGS] >>> 8;
+    const length = words[w + SendWqe.LENGTH];
+    const first = cursor.packet === 0;
+    const start = cursor.packet * attributes.pathMtu;
+    const size = last ? length - start : attributes.pathMtu;
+    const fragments = batch.fragmentCount;
+
+    const ah = owner.datagram ? this.#context.addresses.ah(words[w + SendWqe.ADDRESS_HANDLE]) : undefined;
+    if (owner.datagram && !ah) return WcStatus.LOC_QP_OP_ERR;
+    if ((flags & SendFlags.INLINE) !== 0) {
+      if (size > 0) addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + start, size);
+    } else if (!cursor.gather(this.#context.memory, owner, this.#queue, batch, size)) {
+      batch.fragmentCount = fragments;
+      return WcStatus.LOC_PROT_ERR;
+    }
+
+    const header = batch.headers;
+    const base = batch.count * TX_HEADER_STRIDE;
+    let o = base + BTH_BYTES;
+    let { destQpn } = attributes;
+    if (owner.datagram) {
+      destQpn = words[w + SendWqe.REMOTE_QPN];
+      // The top bit asks for the Q_Key of the sender's own context (IBTA vol 1 §10.2.5).
+      const qkey = words[w + SendWqe.REMOTE_QKEY];
+      writeDeth(header, o, qkey >>> 31 === 1 ? attributes.qkey : qkey, owner.qpn);
+      o += DETH_BYTES;
+    }
+    if (first && row.wire === Wire.WRITE) {
+      const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH];
+      writeReth(header, o, high, words[w + SendWqe.REMOTE_ADDRESS_LOW], words[w + SendWqe.RKEY], length);
+      o += RETH_BYTES;
+    }
+    if (last && row.immediate) {
+      writeImmDt(header, o, words[w + SendWqe.IMMEDIATE]);
+      o += IMM_DT_BYTES;
+    } else if (last && row.invalidate) {
+      writeIeth(header, o, words[w + SendWqe.IMMEDIATE]);
+      o += IETH_BYTES;
+    }
+    const opcode = first ? (last ? row.only : row.first) : last ? row.last : row.middle;
+    const pad = -size & 3;
+    const solicited = last && (flags & SendFlags.SOLICITED) !== 0 && row.consumesReceive;
+    const bits = BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT) | (solicited ? BthFlags.SOLICITED : 0);
+    const psn = ackReq ? BTH_ACK_REQ | cursor.psn : cursor.psn;
+    writeBth(header, base, owner.transport | opcode, bits, DEFAULT_PKEY, destQpn, psn);
+    finishSlot(owner, batch, o - base, fragments, size, pad, cursor.entry);
+    if (ah) addressSlot(owner, batch, ah);
+    return WcStatus.SUCCESS;
+  }
+
+  /** Adds a READ request for the next `responses` responses of the entry. */
+  addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): void {
+    const { destQpn, pathMtu } = this.#owner.attributes;
+    const { words } = this.#queue;
+    const w = this.#queue.wordOf(cursor.entry);
+    const start = cursor.packet * pathMtu;
+    const length = Math.min(responses * pathMtu, words[w + SendWqe.LENGTH] - start);
+    let high = words[w + SendWqe.REMOTE_ADDRESS_HIGH];
+    let low = words[w + SendWqe.REMOTE_ADDRESS_LOW] + start;
+    if (low >= TWO_32) {
+      low -= TWO_32;
+      high = (high + 1) >>> 0;
+    }
+    const base = batch.count * TX_HEADER_STRIDE;
+    writeReth(batch.headers, base + BTH_BYTES, high, low, words[w + SendWqe.RKEY], length);
+    const psn = BTH_ACK_REQ | cursor.psn;
+    writeBth(batch.headers, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, psn);
+    finishSlot(this.#owner, batch, BTH_BYTES + RETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);
+  }
+
+  /** Adds the request of an atomic. */
+  addAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): void {
+    const { destQpn } = this.#owner.attributes;
+    const { words } = this.#queue;
+    const w = this.#queue.wordOf(cursor.entry);
+    const base = batch.count * TX_HEADER_STRIDE;
+    const swap = row.operands === 2;
+    // FETCH_ADD carries its operand where CMP_SWAP carries the new value (§9.4.5.1).
+    writeAtomicEth(
+      batch.headers,
+      base + BTH_BYTES,
+      words[w + SendWqe.REMOTE_ADDRESS_HIGH],
+      words[w + SendWqe.REMOTE_ADDRESS_LOW],
+      words[w + SendWqe.RKEY],
+      words[w + (swap ? SendWqe.SWAP_HIGH : SendWqe.COMPARE_ADD_HIGH)],
+      words[w + (swap ? SendWqe.SWAP_LOW : SendWqe.COMPARE_ADD_LOW)],
+      swap ? words[w + SendWqe.COMPARE_ADD_HIGH] : 0,
+      swap ? words[w + SendWqe.COMPARE_ADD_LOW] : 0,
+    );
+    const psn = BTH_ACK_REQ | cursor.psn;
+    writeBth(batch.headers, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, psn);
+    finishSlot(this.#owner, batch, BTH_BYTES + ATOMIC_ETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);
+  }
+
+  /** Asks for an ACK with the packet that was added last. */
+  requestAck(batch: TxBatch): void {
+    batch.headers[(batch.count - 1) * TX_HEADER_STRIDE + ACK_REQ_BYTE] |= 0x80;
+  }
+}
+
+/** A datagram goes where its address handle says. */
+function addressSlot(owner: Owner, batch: TxBatch, ah: AddressHandle): void {
+  const w = (batch.count - 1) * TX_SLOT_WORDS;
+  batch.slots[w + Tx.PEER] = ah.peer;
+  batch.slots[w + Tx.TRAFFIC_CLASS] = ah.trafficClass;
+  batch.slots[w + Tx.SOURCE_PORT] = ah.sourcePort(owner.qpn);
+}
+
+/** Bytes from the BTH through the pad of the packet that was added last. */
+export function lastPacketBytes({ slots, count }: TxBatch): number {
+  const w = (count - 1) * TX_SLOT_WORDS;
+  return slots[w + Tx.HEADER_LENGTH] + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD];
+}

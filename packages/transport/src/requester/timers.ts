@@ -1,0 +1,72 @@
+/** The timers of a requester: the one place that arms, stops and lists them. */
+import type { Deadlines, Waiter } from '../deadlines.ts';
+
+export const Timer = {
+  /** The local ACK timer (IBTA vol 1 §9.7.6.1.3): nothing was acknowledged for the time that `timeout` sets. */
+  RETRY: 0,
+  /** An answer is overdue by the usual round trip: the oldest packet is sent once more. */
+  PROBE: 1,
+  /** The wait that an RNR NAK asked for (§9.7.5.2.8) is over. */
+  RNR: 2,
+  /** `rate_limit` allows the next packet. */
+  PACE: 3,
+} as const;
+
+const TIMERS = 4;
+const STOPPED = Number.POSITIVE_INFINITY;
+
+/** Times are virtual, in µs. Promise: RETRY and PROBE do not run while RNR runs. */
+export class Timers {
+  readonly #clock: { readonly now: number };
+  readonly #deadlines: Deadlines;
+  readonly #at = new Float64Array(TIMERS).fill(STOPPED);
+  readonly #id: number;
+
+  constructor(clock: { readonly now: number }, deadlines: Deadlines, waiter: Waiter) {
+    this.#clock = clock;
+    this.#deadlines = deadlines;
+    this.#id = deadlines.enroll(waiter, this.#at);
+  }
+
+  /** The timer fires `delay` µs from now; a time that it was armed for before is forgotten. */
+  arm(timer: number, delay: number): void {
+    this.#at[timer] = this.#clock.now + delay;
+    this.#deadlines.update(this.#id);
+  }
+
+  stop(timer: number): void {
+    this.#at[timer] = STOPPED;
+  }
+
+  stopAll(): void {
+    this.#at.fill(STOPPED);
+  }
+
+  isRunning(timer: number): boolean {
+    return this.#at[timer] !== STOPPED;
+  }
+
+  /** µs from now until the timer fires; Infinity where it is stopped. */
+  remaining(timer: number): number {
+    return this.#at[timer] - this.#clock.now;
+  }
+
+  /** Whether the timer has fired; if so it is stopped now. */
+  takeDue(timer: number): boolean {
+    if (this.#at[timer] > this.#clock.now) return false;
+    this.#at[timer] = STOPPED;
+    return true;
+  }
+
+  /** The queue pair is gone. */
+  close(): void {
+    this.stopAll();
+    this.#deadlines.leave(this.#id);
+  }
+
+  /** The broken promise, if there is one. */
+  check(): string | undefined {
+    const waits = this.isRunning(Timer.RNR) && (this.isRunning(Timer.RETRY) || this.isRunning(Timer.PROBE));
+    return waits ? 'the ACK timer runs during an RNR wait' : undefined;
+  }
+}

@@ -1,0 +1,44 @@
+/** Slots of a transmit batch, as the requester and the responder fill them. */
+import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
+import type { QpCounters } from './counters.ts';
+import type { QpAttributes } from './qp/attributes.ts';
+
+/** P_Key of a RoCE port: the default partition, full member. */
+export const DEFAULT_PKEY = 0xffff;
+
+/** The queue pair that a packet leaves from. */
+export interface SlotSource {
+  /** Its QPN, and above it the mark of its present life. */
+  readonly slotTag: number;
+  readonly attributes: QpAttributes;
+  readonly counters: QpCounters;
+}
+
+/** Fills the words of the slot whose header was just written; `entry` is the send entry of a request. */
+export function finishSlot(
+  source: SlotSource,
+  batch: TxBatch,
+  headerLength: number,
+  firstFragment: number,
+  payload: number,
+  pad: number,
+  entry = 0,
+): void {
+  const s = batch.slots;
+  const w = batch.count * TX_SLOT_WORDS;
+  const { peer, trafficClass, sourcePort } = source.attributes;
+  s[w + Tx.HEADER_OFFSET] = batch.count * TX_HEADER_STRIDE;
+  s[w + Tx.HEADER_LENGTH] = headerLength;
+  s[w + Tx.FRAGMENT_FIRST] = firstFragment;
+  s[w + Tx.FRAGMENT_COUNT] = batch.fragmentCount - firstFragment;
+  s[w + Tx.PAYLOAD_LENGTH] = payload;
+  s[w + Tx.PAD] = pad;
+  s[w + Tx.PEER] = peer;
+  s[w + Tx.TRAFFIC_CLASS] = trafficClass;
+  s[w + Tx.SOURCE_PORT] = sourcePort;
+  s[w + Tx.QPN] = source.slotTag;
+  s[w + Tx.STATUS] = 0;
+  s[w + Tx.ENTRY] = entry;
+  batch.count++;
+  source.counters.sentPackets++;
+}
