@@ -127,6 +127,7 @@ export class Adapter {
     core.publish();
     const added = batch.count - before;
     core.counters.sentPackets += added;
+    if (added > 0) core.batchOpened(batch);
     return added;
   }
 
@@ -186,7 +187,7 @@ export class Adapter {
     for (let i = 0, w = 0; i < batch.count; i++, w += TX_SLOT_WORDS) {
       if (slots[w + Tx.STATUS] !== 0) this.#refused(batch, w);
     }
-    core.linkTook();
+    core.batchClosed(batch);
     core.publish();
   }
 

@@ -6,6 +6,7 @@ import { sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
 import type { AhAttr, DeviceLimits } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { QueuePair } from './qp.ts';
+import { Quarantine } from './quarantine.ts';
 
 /** The link's table of peers, as the engine uses it. */
 export interface PeerTable {
@@ -53,11 +54,13 @@ export class Addresses {
   readonly #handles = new Map<number, AddressHandle>();
   readonly #groups = new Map<string, Group>();
   readonly #byLocal = new Map<number, QueuePair[]>();
+  readonly #quarantine: Quarantine;
   #next = 1;
 
   constructor(peers: PeerTable, limits: DeviceLimits) {
     this.#peers = peers;
     this.#limits = limits;
+    this.#quarantine = new Quarantine((peer) => peers.remove(peer));
   }
 
   /** A destination for a route, which is checked. */
@@ -66,8 +69,18 @@ export class Addresses {
     return this.#peers.add(grh.dgid, grh.sgidIndex, Math.max(1, grh.hopLimit));
   }
 
+  /** Gives a destination back. Packets that wait for the link still go to it and to no other. */
   removePeer(peer: number): void {
-    this.#peers.remove(peer);
+    this.#quarantine.give(peer);
+  }
+
+  /** A batch has packets: see `Quarantine`. */
+  batchOpened(): void {
+    this.#quarantine.batchOpened();
+  }
+
+  batchClosed(): void {
+    this.#quarantine.batchClosed();
   }
 
   /** ibv_create_ah(3); the attributes are checked. */

@@ -6,6 +6,8 @@
  * same numbers; a test compares them), so a word is never moved without moving it there.
  */
 
+import { Quarantine } from './quarantine.ts';
+
 /** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */
 export const TX_HEADER_STRIDE = 64;
 
@@ -28,7 +30,7 @@ export const Tx = {
   TRAFFIC_CLASS: 7,
   /** UDP source port. */
   SOURCE_PORT: 8,
-  /** Local QPN that the packet comes from; the link gives it no meaning. */
+  /** Local QPN that the packet comes from, and above its 24 bits the engine's mark; the link gives it no meaning. */
   QPN: 9,
   /** Written by the link: 0 taken, else the errno for which the packet was not sent. */
   STATUS: 10,
@@ -83,6 +85,7 @@ export class RegionTable {
   /** 1 where another thread can write the memory (SharedArrayBuffer): it is copied on transmit. */
   shared = new Uint8Array(16);
   readonly #free: number[] = [];
+  readonly #quarantine = new Quarantine((index) => this.#free.push(index));
 
   /** Takes the next free index for a view over a whole backing buffer. */
   add(view: Uint8Array): number {
@@ -97,9 +100,19 @@ export class RegionTable {
     return index;
   }
 
+  /** The memory is not read any more from now on. The index names nothing while a batch may still have it. */
   remove(index: number): void {
     this.views[index] = undefined;
-    this.#free.push(index);
+    this.#quarantine.give(index);
+  }
+
+  /** A batch has packets: see `Quarantine`. */
+  batchOpened(): void {
+    this.#quarantine.batchOpened();
+  }
+
+  batchClosed(): void {
+    this.#quarantine.batchClosed();
   }
 }
 

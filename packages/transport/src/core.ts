@@ -3,7 +3,7 @@
  * completion queues that it touched, the scheduler and the deadlines.
  */
 import { Addresses, type PeerTable } from './addresses.ts';
-import { COPY_WORDS, Copy, type CopyBatch, type RegionTable } from './batch.ts';
+import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { QpState, RetransmitCause } from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
@@ -53,6 +53,8 @@ export class Core {
   readonly #dirty: CompletionQueue[] = [];
   readonly addresses: Addresses;
   readonly gids: readonly GidEntry[];
+  /** Batches with packets that the link has not looked at. */
+  readonly #batches: TxBatch[] = [];
   /** Requesters with packets in a batch that the link has not taken. */
   readonly #withLink: Requester[] = [];
   /** Queue pairs that owe short replies, and those with requests or READ responses, in the order of their turns. */
@@ -167,8 +169,24 @@ export class Core {
     this.#withLink.push(requester);
   }
 
+  /** A batch has packets. What they name is not given out again until the link has looked at them. */
+  batchOpened(batch: TxBatch): void {
+    if (this.#batches.includes(batch)) return;
+    this.#batches.push(batch);
+    this.regions.batchOpened();
+    this.addresses.batchOpened();
+  }
+
   /** The link has looked at every packet of the batch. */
-  linkTook(): void {
+  batchClosed(batch: TxBatch): void {
+    const batches = this.#batches;
+    const at = batches.indexOf(batch);
+    if (at >= 0) {
+      batches[at] = batches[batches.length - 1];
+      batches.pop();
+      this.regions.batchClosed();
+      this.addresses.batchClosed();
+    }
     const requesters = this.#withLink;
     for (let i = 0; i < requesters.length; i++) requesters[i].taken();
     requesters.length = 0;
