@@ -7,7 +7,6 @@ import { DEFAULT_PKEY, decodePacket, encodePacket, type Random, type SimPacket }
 import {
   BTH_BYTES,
   BTH_PAD_SHIFT,
-  Bth,
   BthFlags,
   gidEquals,
   Opcode,
@@ -18,6 +17,7 @@ import {
   setU24,
   Transport,
 } from '@node-roce/wire';
+import { Bth } from './bth-offsets.ts';
 import { filled } from './marker.ts';
 
 /** A packet that is about to be delivered, and what its receiver knows that the forger does not. */

@@ -20,7 +20,6 @@ import {
   type SimWindow,
 } from '@node-roce/sim';
 import {
-  Bth,
   gidEquals,
   gidFromText,
   Opcode,
@@ -29,6 +28,7 @@ import {
   psnAdd,
   Transport,
 } from '@node-roce/wire';
+import { Bth } from './bth-offsets.ts';
 import { filled } from './marker.ts';
 import { mutatedCopy } from './mutations.ts';
 

@@ -6,7 +6,6 @@ import { openCapture } from '@node-roce/pcap/node';
 import { frameOf, type Random, type SimPacket } from '@node-roce/sim';
 import {
   BTH_BYTES,
-  Bth,
   bthDestQp,
   FrameType,
   ICRC_BYTES,
@@ -15,6 +14,7 @@ import {
   UDP_BYTES,
   verifyIcrc,
 } from '@node-roce/wire';
+import { Bth } from './bth-offsets.ts';
 
 /** Where UDP begins; the IP header is the kernel's to check. */
 const ipBytes = (frame: Uint8Array) => (frame[0] >> 4 === 4 ? 20 : 40);

@@ -4,7 +4,8 @@
  */
 
 import type { EngineDevice, Network, Random, SimPacket } from '@node-roce/sim';
-import { Bth, bthDestQp, bthOpcode, gidFromText, opcodeInfo, Transport } from '@node-roce/wire';
+import { bthDestQp, bthOpcode, gidFromText, opcodeInfo, Transport } from '@node-roce/wire';
+import { Bth } from './bth-offsets.ts';
 import { FORGERIES, type Forgery, type Target } from './forgeries.ts';
 import { mutatedCopy, mutatedRecord } from './mutations.ts';
 

@@ -87,7 +87,7 @@ export function decodeExtension<K extends ExtensionName>(
   into[name] = codecs[name].decode(b, o);
 }
 
-/** Writes the header `name`, which `checkExtensions` has found there. */
+/** Writes the header `name`, which `from` has to have. */
 export function encodeExtension<K extends ExtensionName>(
   from: Extensions,
   name: K,
@@ -97,12 +97,48 @@ export function encodeExtension<K extends ExtensionName>(
   codecs[name].encode(b, o, from[name] as Value<K>);
 }
 
-/** @throws TypeError unless the values are of just the headers that the opcode has */
-export function checkExtensions(extensions: Extensions, info: OpcodeInfo): void {
-  for (const name of Object.keys(codecs) as ExtensionName[]) {
-    const wanted = info.offsets[name] >= 0;
-    if (wanted !== (extensions[name] !== undefined)) {
-      throw new TypeError(`${info.name} ${wanted ? 'needs' : 'has no'} extension header ${name}`);
-    }
+/** Values of the headers that `buildPacket` fills in: zeros, and for `length` the bytes of the payload. */
+const defaultsOf = (payloadLength: number): Required<Extensions> => ({
+  rdeth: { reserved: 0, eeContext: 0 },
+  deth: { qkey: 0, reserved: 0, srcQp: 0 },
+  xrceth: { reserved: 0, srq: 0 },
+  feth: { placement: 0, selectivity: 0, reserved: 0 },
+  reth: { va: 0n, rkey: 0, length: payloadLength },
+  atomicEth: { va: 0n, rkey: 0, swapAdd: 0n, compare: 0n },
+  aeth: { syndrome: 0, msn: 0 },
+  atomicAckEth: { original: 0n },
+  immDt: 0,
+  ieth: 0,
+  cnp: new Uint8Array(EXTENSION_BYTES.cnp),
+});
+
+/** Extension headers with fields left out. */
+export type PartialExtensions = {
+  [K in ExtensionName]?: Value<K> extends number | Uint8Array ? Value<K> : Partial<Value<K>>;
+};
+
+/**
+ * All headers that the opcode has, with absent fields filled in.
+ * @throws TypeError for a header that the opcode does not have
+ */
+export function completeExtensions(
+  given: PartialExtensions,
+  info: OpcodeInfo,
+  payloadLength: number,
+): Extensions {
+  for (const name of Object.keys(given) as ExtensionName[]) {
+    if (given[name] !== undefined && !(info.offsets[name] >= 0))
+      throw new TypeError(`${info.name} has no extension header ${name}`);
   }
+  const defaults = defaultsOf(payloadLength);
+  return Object.fromEntries(info.extensions.map((name) => [name, merged(defaults[name], given[name])]));
 }
+
+const merged = (base: unknown, given: unknown): unknown =>
+  given === undefined || typeof given !== 'object' || given instanceof Uint8Array
+    ? (given ?? base)
+    : { ...(base as object), ...defined(given as object) };
+
+/** The members of an object that are not undefined. */
+export const defined = <T extends object>(values: T): Partial<T> =>
+  Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined)) as Partial<T>;

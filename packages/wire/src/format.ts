@@ -1,11 +1,12 @@
 /** Packets as text: one line each, or a line a field with its offset and bytes. */
+import { buildPacket } from './build.ts';
 import { u16, u24, u32, u64 } from './bytes.ts';
 import { formatIpAddress, formatMac } from './gid.ts';
 import { describeSyndrome } from './headers/aeth.ts';
 import { BTH_BYTES } from './headers/bth.ts';
 import { ETHERNET_BYTES, VLAN_BYTES } from './network.ts';
 import { type ExtensionName, opcodeInfo } from './opcodes.ts';
-import { buildPacket, type Packet } from './packet.ts';
+import type { Packet } from './packet.ts';
 
 const hex = (value: number | bigint, digits = 0): string => `0x${value.toString(16).padStart(digits, '0')}`;
 

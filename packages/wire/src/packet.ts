@@ -1,11 +1,11 @@
 /**
- * Whole packets for people: a frame's bytes to plain values of every layer, and back to the same bytes.
- * Parsing never throws: what is not RoCE, or is damaged, comes back with a reason and the place.
+ * Parses whole packets: a frame's bytes to plain values of every layer (`buildPacket` is the way back). Parsing never
+ * throws: a frame that is not RoCE, or is damaged, gives a reason and an offset.
  */
-import { checked, setU16, u16 } from './bytes.ts';
-import { checkExtensions, decodeExtension, type Extensions, encodeExtension } from './extensions.ts';
-import { BTH_BYTES, type BthValue, decodeBth, encodeBth } from './headers/bth.ts';
-import { ICRC_BYTES, icrcV1, icrcV2, readIcrc, writeIcrc } from './icrc.ts';
+import { u16 } from './bytes.ts';
+import { decodeExtension, type Extensions } from './extensions.ts';
+import { BTH_BYTES, type BthValue, decodeBth } from './headers/bth.ts';
+import { ICRC_BYTES, icrcV1, icrcV2, readIcrc } from './icrc.ts';
 import {
   decodeEthernet,
   decodeIpv4,
@@ -13,10 +13,6 @@ import {
   decodeUdp,
   type EthernetValue,
   EtherType,
-  encodeEthernet,
-  encodeIpv4,
-  encodeIpv6,
-  encodeUdp,
   IPV6_BYTES,
   IpProtocol,
   type Ipv4Value,
@@ -24,13 +20,12 @@ import {
   isVlan,
   UDP_BYTES,
   type UdpValue,
-  udpChecksum,
   VLAN_BYTES,
 } from './network.ts';
 import { type OpcodeInfo, opcodeInfo } from './opcodes.ts';
-import { ROCE_UDP_PORT, SOURCE_PORT_MIN } from './port.ts';
+import { ROCE_UDP_PORT } from './port.ts';
 
-/** A RoCE packet; what parsing gives and building takes. */
+/** A parsed RoCE packet; `buildPacket` takes it, too. */
 export interface Packet {
   /** RoCE v2 over UDP, or v1 over Ethernet with a GRH. */
   version: 1 | 2;
@@ -46,22 +41,21 @@ export interface Packet {
   /** The opcode's row of the table. */
   info: OpcodeInfo;
   extensions: Extensions;
-  /** What follows the headers, pad and ICRC left out; shorter than `payloadLength` in a cut capture. */
+  /** Bytes between the headers and the pad; shorter than `payloadLength` in a cut capture. */
   payload: Uint8Array;
   /** Bytes that the payload had on the wire. */
   payloadLength: number;
   /** The pad bytes, which should be 0; absent where the capture was cut before their end. */
   pad?: Uint8Array;
-  /** As the packet has it; computed where it is absent in `buildPacket`. */
+  /** The ICRC that the packet carries. */
   icrc?: number;
   /** `none`: the capture was cut before it. */
   icrcStatus: 'ok' | 'bad' | 'none';
   /**
-   * What stands in the frame after the packet (Ethernet's own padding, FCS); in a cut capture, what there
-   * is of a cut pad or ICRC.
+   * Bytes of the frame after the packet (Ethernet padding, FCS); in a cut capture, the rest of a cut pad or ICRC.
    */
   trailer: Uint8Array;
-  /** Where the BTH stands in the frame. */
+  /** Offset of the BTH in the frame. */
   bthOffset: number;
 }
 
@@ -227,72 +221,4 @@ function parseBth(b: Uint8Array, start: number, o: number, end: number, lower: L
     bthOffset: o,
   };
   return { ok: true, packet };
-}
-
-/** What `buildPacket` needs; the rest of a `Packet` follows from it. */
-export type PacketInput = Pick<Packet, 'version' | 'ip' | 'bth' | 'extensions' | 'payload'> &
-  Partial<Pick<Packet, 'ethernet' | 'linkHeader' | 'pad' | 'icrc' | 'trailer'>> & {
-    /** `'compute'` gives a real checksum, as a burst that the kernel segments has. */
-    udp?: Omit<UdpValue, 'checksum'> & { checksum?: number | 'compute' };
-    /** Of a packet that is cut, with `icrcStatus: 'none'`. */
-    payloadLength?: number;
-    /** `'none'` leaves out the ICRC and what is absent before it; the other values say nothing. */
-    icrcStatus?: Packet['icrcStatus'];
-  };
-
-/**
- * The frame's bytes. Lengths, IPv4 checksum and ICRC are computed where the value leaves them out, so a
- * parsed packet builds back to what it was, mistakes included, and cut where it was cut.
- *
- * @throws TypeError for an unknown opcode, or an extension header that it wants and the value
- *   lacks, or the reverse
- * @throws RangeError for a value that does not fit its field
- */
-export function buildPacket(packet: PacketInput): Uint8Array<ArrayBuffer> {
-  const info = opcodeInfo(packet.bth.opcode);
-  if (!info) throw new TypeError(`no opcode 0x${packet.bth.opcode.toString(16)}`);
-  checkExtensions(packet.extensions, info);
-  const { payload, ethernet, trailer = EMPTY } = packet;
-  const cut = packet.icrcStatus === 'none';
-  const pad = packet.pad ?? (cut ? EMPTY : new Uint8Array(packet.bth.pad));
-
-  // What the headers count is the packet as it was sent; what is written is what there is of it.
-  const wholePayload = cut ? (packet.payloadLength ?? payload.length) : payload.length;
-  const sent = info.headerLength + wholePayload + (cut ? packet.bth.pad : pad.length) + ICRC_BYTES;
-  const udp = packet.version === 2 ? encodeUdp(udpValue(packet.udp), sent) : EMPTY;
-  const following = udp.length + sent;
-  const ip = packet.ip.version === 4 ? encodeIpv4(packet.ip, following) : encodeIpv6(packet.ip, following);
-  const link = ethernet ? encodeEthernet(ethernet) : (packet.linkHeader ?? EMPTY);
-
-  const bth = link.length + ip.length + udp.length;
-  const padAt = bth + info.headerLength + payload.length;
-  const icrcAt = padAt + pad.length;
-  const end = icrcAt + (cut ? 0 : ICRC_BYTES);
-  const bytes = new Uint8Array(end + trailer.length);
-  bytes.set(link);
-  bytes.set(ip, link.length);
-  bytes.set(udp, link.length + ip.length);
-  encodeBth(bytes, bth, packet.bth);
-  for (const name of info.extensions)
-    encodeExtension(packet.extensions, name, bytes, bth + info.offsets[name]);
-  bytes.set(payload, bth + info.headerLength);
-  bytes.set(pad, padAt);
-  bytes.set(trailer, end);
-  if (cut) return bytes;
-
-  // The UDP checksum covers the ICRC, which does not cover the checksum.
-  const compute = packet.version === 1 ? icrcV1 : icrcV2;
-  writeIcrc(bytes, icrcAt, checked('ICRC', packet.icrc ?? compute(bytes, link.length, icrcAt), 32));
-  if (packet.udp?.checksum === 'compute' && udp.length > 0) {
-    setU16(bytes, bth - 2, udpChecksum(bytes.subarray(0, end), link.length, bth - UDP_BYTES));
-  }
-  return bytes;
-}
-
-const EMPTY = new Uint8Array(0);
-
-function udpValue(udp: PacketInput['udp']): UdpValue {
-  if (!udp) return { sourcePort: SOURCE_PORT_MIN, destinationPort: ROCE_UDP_PORT };
-  const { checksum, ...rest } = udp;
-  return { ...rest, checksum: typeof checksum === 'number' ? checksum : 0 };
 }

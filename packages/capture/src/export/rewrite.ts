@@ -7,6 +7,7 @@ import {
   icrcV1,
   icrcV2,
   internetChecksum,
+  MAD_BYTES,
   readIcrc,
   setU16,
   Transport,
@@ -18,7 +19,7 @@ import {
 import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
 import { packetFrame } from '../read/super-packet.ts';
 import type { Anonymizer } from './anonymize.ts';
-import { MAD_BYTES, renameHosts, zeroPrivateData } from './cm-mad.ts';
+import { renameHosts, zeroPrivateData } from './cm-privacy.ts';
 
 export interface RewriteOptions {
   /** Renames addresses in link layer, IP and the connection manager's messages. */

@@ -1,19 +1,15 @@
 /**
- * Connections as the connection manager made them: QPNs, timeouts and retries out of its MADs on QP1
- * (IBTA vol 1 §12.6: REQ §12.6.5, REP §12.6.8; MAD header §13.4.3).
+ * Connections as the connection manager made them: QPNs, timeouts and retries from its REQ and REP on QP1 (IBTA vol 1
+ * §12.6).
  */
-import { u16, u24, u32 } from '@node-roce/wire';
+import { cmFieldsAt, cmNameAt, MAD_HEADER_BYTES } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
 
-const MAD_HEADER = 24;
-const CM_CLASS = 0x07;
-const ATTRIBUTE_REQ = 0x10;
-const ATTRIBUTE_REP = 0x13;
-/** Offsets from the MAD's data on. */
-const Req = { LOCAL_COMM_ID: 0, QPN: 32, PSN: 44, RETRIES: 47, MTU_RNR: 50, ACK_TIMEOUT: 95 } as const;
-const Rep = { LOCAL_COMM_ID: 0, REMOTE_COMM_ID: 4, QPN: 12, PSN: 20, RNR: 27 } as const;
+/** Bytes of a REQ and a REP up to the last field that is read here: a cut capture may lack the rest. */
+const REQ_BYTES = MAD_HEADER_BYTES + 96;
+const REP_BYTES = MAD_HEADER_BYTES + 28;
 /** REQs that wait for their REP. */
-const MOST_OPEN = 10_000;
+const MAX_OPEN = 10_000;
 
 /** One end of a connection. */
 export interface CmEnd {
@@ -41,45 +37,35 @@ export interface CmConnection {
 
 type Request = Omit<CmConnection, 'passive' | 'frame'>;
 
-/** Reads what is sent to QP1. */
+/** Reads packets to QP1. */
 export class CmReader {
   readonly #requests = new Map<string, Request>();
 
   /** The connection that this packet completes, if it is the REP to a REQ that was seen. */
   take(packet: RocePacket): CmConnection | undefined {
     const { bytes, payload, end, info, source, destination } = packet;
-    if (!info.hasPayload || payload + MAD_HEADER > end) return undefined;
-    if (bytes[payload] !== 1 || bytes[payload + 1] !== CM_CLASS) return undefined;
-    const data = payload + MAD_HEADER;
-    const attribute = u16(bytes, payload + 16);
-    if (attribute === ATTRIBUTE_REQ && data + 96 <= end) {
-      const key = `${source} ${destination} ${u32(bytes, data + Req.LOCAL_COMM_ID)}`;
-      if (this.#requests.size >= MOST_OPEN) this.#requests.delete(this.#requests.keys().next().value!);
-      this.#requests.set(key, requestOf(bytes, data, source));
+    if (!info.hasPayload || payload + MAD_HEADER_BYTES > end) return undefined;
+    const name = cmNameAt(bytes, payload);
+    if (name === 'REQ' && payload + REQ_BYTES <= end) {
+      const req = cmFieldsAt('REQ', bytes, payload);
+      if (this.#requests.size >= MAX_OPEN) this.#requests.delete(this.#requests.keys().next().value!);
+      this.#requests.set(`${source} ${destination} ${req.localCommId}`, {
+        active: { address: source, qpn: req.localQpn, psn: req.startingPsn },
+        pathMtu: req.pathMtu >= 1 && req.pathMtu <= 5 ? 128 << req.pathMtu : 0,
+        ackTimeout: req.primaryAckTimeout,
+        retries: req.retryCount,
+        rnrRetries: req.rnrRetryCount,
+      });
     }
-    if (attribute === ATTRIBUTE_REP && data + 28 <= end) {
-      const key = `${destination} ${source} ${u32(bytes, data + Rep.REMOTE_COMM_ID)}`;
+    if (name === 'REP' && payload + REP_BYTES <= end) {
+      const rep = cmFieldsAt('REP', bytes, payload);
+      const key = `${destination} ${source} ${rep.remoteCommId}`;
       const request = this.#requests.get(key);
       if (request === undefined) return undefined;
       this.#requests.delete(key);
-      const passive = {
-        address: source,
-        qpn: u24(bytes, data + Rep.QPN),
-        psn: u24(bytes, data + Rep.PSN),
-      };
+      const passive = { address: source, qpn: rep.localQpn, psn: rep.startingPsn };
       return { ...request, passive, frame: packet.frame };
     }
     return undefined;
   }
-}
-
-function requestOf(bytes: Uint8Array, data: number, address: number): Request {
-  const mtu = bytes[data + Req.MTU_RNR] >> 4;
-  return {
-    active: { address, qpn: u24(bytes, data + Req.QPN), psn: u24(bytes, data + Req.PSN) },
-    pathMtu: mtu >= 1 && mtu <= 5 ? 128 << mtu : 0,
-    ackTimeout: bytes[data + Req.ACK_TIMEOUT] >> 3,
-    retries: bytes[data + Req.RETRIES] & 7,
-    rnrRetries: bytes[data + Req.MTU_RNR] & 7,
-  };
 }

@@ -7,7 +7,6 @@ import {
   BTH_ACK_REQ,
   BTH_BYTES,
   BTH_PAD_SHIFT,
-  Bth,
   BthFlags,
   decodeAeth,
   decodeAtomicAck,
@@ -97,7 +96,7 @@ export function decodePacket(bytes: Uint8Array): Decoded {
   const row = opcodeInfo(bth.opcode);
   if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
   if (row === undefined || !SERVICES.includes(row.transport)) {
-    return { ok: false, reason: `opcode 0x${bytes[Bth.OPCODE].toString(16)} is none of RC, UC and UD` };
+    return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} is none of RC, UC and UD` };
   }
   if (bytes.length < row.headerLength + bth.pad) {
     return { ok: false, reason: `${bytes.length} bytes end inside the headers of ${row.name}` };

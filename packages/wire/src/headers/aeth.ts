@@ -8,7 +8,6 @@ import { checked, setU24, u24 } from '../bytes.ts';
 import { rnrTimerMicroseconds } from '../timers.ts';
 
 export const AETH_BYTES = 4;
-export const Aeth = { SYNDROME: 0, MSN: 1 } as const;
 
 export const aethSyndrome = (b: Uint8Array, o: number): number => b[o];
 /** Message sequence number, 24 bits: messages the responder has completed. */
@@ -19,7 +18,7 @@ export function writeAeth(b: Uint8Array, o: number, syndrome: number, msn: numbe
   setU24(b, o + 1, msn);
 }
 
-/** An AETH for people. */
+/** Decoded AETH, for display and tests. */
 export interface AethValue {
   syndrome: number;
   msn: number;

@@ -6,7 +6,6 @@
 import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
 
 export const ATOMIC_ETH_BYTES = 28;
-export const AtomicEth = { VA: 0, RKEY: 8, SWAP_ADD: 12, COMPARE: 20 } as const;
 
 export const atomicEthVaHigh = (b: Uint8Array, o: number): number => u32(b, o);
 export const atomicEthVaLow = (b: Uint8Array, o: number): number => u32(b, o + 4);
@@ -38,7 +37,7 @@ export function writeAtomicEth(
   setU32(b, o + 24, compareLow);
 }
 
-/** An AtomicETH for people. */
+/** Decoded AtomicETH, for display and tests. */
 export interface AtomicEthValue {
   va: bigint;
   rkey: number;
@@ -62,7 +61,7 @@ export function encodeAtomicEth(b: Uint8Array, o: number, value: AtomicEthValue)
 
 export const ATOMIC_ACK_ETH_BYTES = 8;
 
-/** High word of what the memory held before the operation. */
+/** High word of the memory before the operation. */
 export const atomicAckHigh = (b: Uint8Array, o: number): number => u32(b, o);
 export const atomicAckLow = (b: Uint8Array, o: number): number => u32(b, o + 4);
 
@@ -71,7 +70,7 @@ export function writeAtomicAck(b: Uint8Array, o: number, high: number, low: numb
   setU32(b, o + 4, low);
 }
 
-/** An AtomicAckETH for people. */
+/** Decoded AtomicAckETH, for display and tests. */
 export interface AtomicAckEthValue {
   original: bigint;
 }

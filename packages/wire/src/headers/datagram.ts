@@ -1,12 +1,11 @@
 /**
- * Headers that say which queue pair or context a packet is between: DETH of UD and RD (IBTA vol 1
+ * Headers that name the queue pairs or contexts of a packet: DETH of UD and RD (IBTA vol 1
  * §9.3.2), RDETH of RD (§9.3.1) and XRCETH (annex A14).
  */
 
 import { checked, setU24, setU32, u24, u32 } from '../bytes.ts';
 
 export const DETH_BYTES = 8;
-export const Deth = { QKEY: 0, RESERVED: 4, SRC_QP: 5 } as const;
 
 export const dethQkey = (b: Uint8Array, o: number): number => u32(b, o);
 export const dethSrcQp = (b: Uint8Array, o: number): number => u24(b, o + 5);
@@ -16,7 +15,7 @@ export function writeDeth(b: Uint8Array, o: number, qkey: number, srcQp: number)
   setU32(b, o + 4, srcQp & 0xff_ffff);
 }
 
-/** A DETH for people. */
+/** Decoded DETH, for display and tests. */
 export interface DethValue {
   qkey: number;
   reserved: number;
@@ -42,7 +41,7 @@ export const rdethEeContext = (b: Uint8Array, o: number): number => u24(b, o + 1
 export const writeRdeth = (b: Uint8Array, o: number, eeContext: number): void =>
   setU32(b, o, eeContext & 0xff_ffff);
 
-/** An RDETH for people. */
+/** Decoded RDETH, for display and tests. */
 export interface RdethValue {
   reserved: number;
   eeContext: number;
@@ -64,7 +63,7 @@ export const XRCETH_BYTES = 4;
 export const xrcethSrq = (b: Uint8Array, o: number): number => u24(b, o + 1);
 export const writeXrceth = (b: Uint8Array, o: number, srq: number): void => setU32(b, o, srq & 0xff_ffff);
 
-/** An XRCETH for people. */
+/** Decoded XRCETH, for display and tests. */
 export interface XrcethValue {
   reserved: number;
   srq: number;

@@ -1,9 +1,8 @@
-/** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): where a WRITE or READ goes, and how long it is. */
+/** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): the remote memory of a WRITE or READ, and its length. */
 
 import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
 
 export const RETH_BYTES = 16;
-export const Reth = { VA: 0, RKEY: 8, LENGTH: 12 } as const;
 
 /** High word of the virtual address. */
 export const rethVaHigh = (b: Uint8Array, o: number): number => u32(b, o);
@@ -27,7 +26,7 @@ export function writeReth(
   setU32(b, o + 12, length);
 }
 
-/** A RETH for people. */
+/** Decoded RETH, for display and tests. */
 export interface RethValue {
   va: bigint;
   rkey: number;

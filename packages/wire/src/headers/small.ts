@@ -12,12 +12,12 @@ export const writeImmDt = (b: Uint8Array, o: number, value: number): void => set
 
 export const IETH_BYTES = 4;
 
-/** The R_Key that SEND with invalidate takes away. */
+/** The R_Key that SEND with invalidate invalidates. */
 export const iethRkey = (b: Uint8Array, o: number): number => u32(b, o);
 export const writeIeth = (b: Uint8Array, o: number, rkey: number): void => setU32(b, o, rkey);
 
 export const FETH_BYTES = 4;
-/** What a FLUSH makes: visible to all of the responder, or persistent; bits of `fethPlacement`. */
+/** What a FLUSH guarantees: global visibility at the responder, or persistence; bits of `fethPlacement`. */
 export const FlushPlacement = { GLOBAL_VISIBILITY: 0x1, PERSISTENCE: 0x2 } as const;
 /** How much a FLUSH covers; the values of `fethSelectivity`. */
 export const FlushSelectivity = { RANGE: 0, MEMORY_REGION: 1 } as const;
@@ -29,7 +29,7 @@ export const fethSelectivity = (b: Uint8Array, o: number): number => (b[o + 3] >
 export const writeFeth = (b: Uint8Array, o: number, placement: number, selectivity: number): void =>
   setU32(b, o, (selectivity << 4) | placement);
 
-/** A FETH for people. */
+/** Decoded FETH, for display and tests. */
 export interface FethValue {
   placement: number;
   selectivity: number;
