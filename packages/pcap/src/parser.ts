@@ -1,19 +1,11 @@
 import { CaptureError, CaptureErrorCode } from './errors.ts';
+import type { FormatReader } from './format-reader.ts';
 import { PcapMagic } from './pcap-format.ts';
 import { PcapReader } from './pcap-reader.ts';
 import { BlockType } from './pcapng-format.ts';
 import { PcapngReader } from './pcapng-reader.ts';
 import type { CaptureFormat, PacketRecord, SectionInfo } from './record.ts';
 import { ByteWindow } from './window.ts';
-
-/** What `CaptureParser` needs of a format. A reader consumes an item only when it has all of it. */
-export interface FormatReader {
-  /** The item that the last `read` lacked bytes of, in words. */
-  readonly reading: string;
-  readonly section: SectionInfo | undefined;
-  /** The next packet; undefined when more input is needed. */
-  read(): PacketRecord | CaptureError | undefined;
-}
 
 export interface CaptureParserOptions {
   /**

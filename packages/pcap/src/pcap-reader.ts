@@ -1,5 +1,5 @@
 import { CaptureError, CaptureErrorCode } from './errors.ts';
-import type { FormatReader } from './parser.ts';
+import type { FormatReader } from './format-reader.ts';
 import {
   FCS_LENGTH_PRESENT,
   LINK_TYPE_MASK,

@@ -1,9 +1,9 @@
 /** Address handles: where datagrams go. */
 import { type AhAttr, invalid } from '@node-roce/transport';
 import { gidFromIpBytes } from '@node-roce/wire';
-import type { WorkCompletion } from './completion-queue.ts';
 import { gidBytes, sameKind } from './connection.ts';
 import type { Engine, EngineFacts } from './engine.ts';
+import type { WorkCompletion } from './work-completion.ts';
 
 /** A destination as a program names it; what is absent has the default of `connect`. */
 export interface AddressInit {

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { openPair, type Side } from '../testing/pair.ts';
-import { completionError, WorkCompletion } from './completion-queue.ts';
+import { completionError, WorkCompletion } from './work-completion.ts';
 
 const send = (side: Side, wrId: number, more = {}) =>
   side.qp.postSend({ opcode: 'SEND', wrId, sgList: [{ mr: side.mr, length: 32 }], ...more });

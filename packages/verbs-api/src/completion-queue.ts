@@ -1,98 +1,15 @@
 /** Completion queues: polling, notification, waiting, iterating. */
-import {
-  type CqCreated,
-  Cqe,
-  Ring,
-  RoceError,
-  WC_STATUS_NAMES,
-  WcFlags,
-  WcOpcode,
-  type WcOpcodeName,
-  WcStatus,
-  type WcStatusName,
-} from '@node-roce/transport';
-import { AffiliatedEvents } from './async-events.ts';
-import type { CompletionChannel } from './completion-channel.ts';
+import { type CqCreated, Cqe, Ring, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
-import type { DeviceObjects } from './objects.ts';
-
-const OPCODE_NAMES = new Map(
-  Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
-);
-
-/** A work completion (`struct ibv_wc`). Filled anew by each poll that is given it. */
-export class WorkCompletion {
-  /** The low 32 bits of `wrId`. */
-  wrIdLow = 0;
-  /** The high 32 bits of `wrId`. */
-  wrIdHigh = 0;
-  /** `WcStatus`. */
-  statusCode = 0;
-  /** `WcOpcode`; not valid unless the status is SUCCESS. */
-  opcodeCode = 0;
-  /** Bytes received, read or written. */
-  byteLen = 0;
-  /** Local QPN. */
-  qpNum = 0;
-  /** QPN of the sender. */
-  srcQp = 0;
-  /** `WcFlags`. */
-  flags = 0;
-  /** 0. */
-  vendorErr = 0;
-  /** What `immData` and `invalidatedRkey` read. */
-  immediate = 0;
-
-  /** What the work request said. */
-  get wrId(): bigint {
-    return (BigInt(this.wrIdHigh) << 32n) | BigInt(this.wrIdLow);
-  }
-  /** The same as a number, without allocation; exact up to 2^53. */
-  get wrIdNumber(): number {
-    return this.wrIdHigh * 0x1_0000_0000 + this.wrIdLow;
-  }
-  /** The status is SUCCESS. */
-  get ok(): boolean {
-    return this.statusCode === WcStatus.SUCCESS;
-  }
-  /** `SUCCESS`, or how it failed (IBTA vol 1 §11.6.2). */
-  get status(): WcStatusName {
-    return WC_STATUS_NAMES[this.statusCode];
-  }
-  /** What completed; not valid unless the status is SUCCESS. */
-  get opcode(): WcOpcodeName {
-    return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
-  }
-  /** A datagram: the receive begins with 40 bytes that hold the sender's IP header (`IBV_WC_GRH`). */
-  get hasGrh(): boolean {
-    return (this.flags & WcFlags.GRH) !== 0;
-  }
-  /** Immediate data, if there is any. */
-  get immData(): number | undefined {
-    return (this.flags & WcFlags.WITH_IMM) !== 0 ? this.immediate : undefined;
-  }
-  /** The key that the peer's SEND_WITH_INV invalidated, if it did. */
-  get invalidatedRkey(): number | undefined {
-    return (this.flags & WcFlags.WITH_INV) !== 0 ? this.immediate : undefined;
-  }
-}
-
-/** The error that a completion stands for. */
-export function completionError(wc: WorkCompletion): RoceError {
-  return new RoceError(
-    'ERR_ROCE_COMPLETION',
-    `work request ${wc.wrId} of QP ${wc.qpNum} ended with ${wc.status}`,
-    {
-      errno: 'EIO',
-      attribute: wc.status,
-    },
-  );
-}
+import type { EventChannel } from './event-channel.ts';
+import { AffiliatedEvents } from './event-queue.ts';
+import type { Registry } from './registry.ts';
+import { WorkCompletion } from './work-completion.ts';
 
 /** What `device.createCq` takes beside the size. */
 export interface CompletionQueueOptions {
   /** Where its events go; without one, `wait` and its kin are the way to hear of completions. */
-  channel?: CompletionChannel;
+  channel?: EventChannel<CompletionQueue>;
   /** Comes back as `context`. */
   context?: unknown;
 }
@@ -102,7 +19,7 @@ export class CompletionQueue implements AsyncDisposable {
   /** The engine's number for it. */
   readonly handle: number;
   /** Where its events go, if not to `wait` alone. */
-  readonly channel: CompletionChannel | undefined;
+  readonly channel: EventChannel<CompletionQueue> | undefined;
   /** What the program said at creation (`cq_context`). */
   readonly context: unknown;
   /** Events of its channel that were taken and not acknowledged: `destroy` waits for them. */
@@ -110,7 +27,7 @@ export class CompletionQueue implements AsyncDisposable {
   /** Async events (CQ_ERR) that were taken and not acknowledged: `destroy` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();
   readonly #engine: Engine;
-  readonly #objects: DeviceObjects;
+  readonly #registry: Registry<CompletionQueue>;
   /** Where the engine writes, and those before the last resizes that are not empty, oldest first. */
   #newest: Ring;
   #older: Ring[] = [];
@@ -125,7 +42,7 @@ export class CompletionQueue implements AsyncDisposable {
   constructor(
     engine: Engine,
     created: CqCreated,
-    objects: DeviceObjects,
+    registry: Registry<CompletionQueue>,
     { channel, context }: CompletionQueueOptions,
   ) {
     this.#engine = engine;
@@ -133,9 +50,9 @@ export class CompletionQueue implements AsyncDisposable {
     this.channel = channel;
     this.context = context;
     this.#ring = this.#newest = new Ring(created.ring);
-    this.#objects = objects;
+    this.#registry = registry;
     channel?.add(this);
-    objects.cqs.set(this.handle, this);
+    registry.add(this.handle, this);
   }
 
   /** Entries it holds; at least what was asked for. */
@@ -336,7 +253,7 @@ export class CompletionQueue implements AsyncDisposable {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroyCq', this.handle);
     this.#destroyed = true;
-    this.#objects.removed('cqs', this.handle);
+    this.#registry.remove(this.handle);
     this.channel?.remove(this);
     for (const wake of this.#waiters.splice(0)) wake();
     await Promise.all([this.channelEvents.acknowledged(), this.asyncEvents.acknowledged()]);

@@ -11,9 +11,9 @@ import {
   RoceError,
 } from '@node-roce/transport';
 import { addressAttr, addressFromCompletion } from './address-handle.ts';
-import { type DeviceEvent, type TakenEvent, takeEvent, withElement } from './async-events.ts';
+import { type DeviceEvent, type TakenEvent, takeEvent } from './async-events.ts';
 import { CompletionChannel } from './completion-channel.ts';
-import { CompletionQueue, type CompletionQueueOptions, type WorkCompletion } from './completion-queue.ts';
+import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS, type Diagnostic } from './diagnostics.ts';
@@ -29,6 +29,7 @@ import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import { PortWatch } from './port-watch.ts';
 import { ProtectionDomain } from './protection-domain.ts';
+import type { WorkCompletion } from './work-completion.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
 /** What `openDevice` takes: an address or an interface, and how to run. */
@@ -133,7 +134,7 @@ export class Device implements AsyncDisposable {
       for (const channel of this.#channels) channel.fail(error);
     }
     // What it is about is looked up now: it may be gone when the event is looked at.
-    this.#tell(event.type === 'DEVICE_FATAL' ? event : withElement(event, this.#objects));
+    this.#tell(event.type === 'DEVICE_FATAL' ? event : this.#objects.withElement(event));
   }
 
   #tell(event: DeviceEvent): void {
@@ -180,7 +181,7 @@ export class Device implements AsyncDisposable {
    */
   async createCq(cqe = 256, options: CompletionQueueOptions = {}): Promise<CompletionQueue> {
     const created = await this.#engine.call('createCq', cqe);
-    return new CompletionQueue(this.#engine, created, this.#objects, options);
+    return new CompletionQueue(this.#engine, created, this.#objects.cqs, options);
   }
 
   /** ibv_create_comp_channel(3). Throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed. */

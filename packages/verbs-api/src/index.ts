@@ -23,12 +23,7 @@ export {
 export { AddressHandle, type AddressInit, GRH_BYTES } from './address-handle.ts';
 export type { DeviceEvent, EventElement, PortEvent, TakenEvent } from './async-events.ts';
 export { CompletionChannel } from './completion-channel.ts';
-export {
-  CompletionQueue,
-  type CompletionQueueOptions,
-  completionError,
-  WorkCompletion,
-} from './completion-queue.ts';
+export { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 export {
   type ConnectionData,
   type ConnectOptions,
@@ -41,6 +36,7 @@ export type { DeviceCounters, QueuePairCounters } from './counters.ts';
 export { Device, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
+export { EventChannel } from './event-channel.ts';
 export {
   type AccessInit,
   MemoryRegion,
@@ -52,6 +48,7 @@ export type { LinkOptions } from './open-link.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
 export { GSI_QKEY, QueuePair, type QueuePairInitAttr } from './queue-pair.ts';
 export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
+export { completionError, WorkCompletion } from './work-completion.ts';
 export type {
   Datagram,
   MwBind,

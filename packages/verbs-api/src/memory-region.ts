@@ -1,7 +1,6 @@
 /** Memory regions, and the search for the one that a view lies in. */
 import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
-import type { ProtectionDomain } from './protection-domain.ts';
 
 /** What peers and the device may do with a region; LOCAL_WRITE is implied by what needs it. */
 export interface AccessInit {
@@ -53,16 +52,24 @@ function backingOf(buffer: ArrayBufferLike): number {
   return number;
 }
 
+/** What a region needs of its protection domain. */
+export interface RegionOwner {
+  /** The engine's number for it. */
+  readonly handle: number;
+  /** @internal */
+  readonly regions: RegionIndex;
+}
+
 /** What `reregister` changes; what is absent stays. */
-export interface ReregisterOptions extends RegisterOptions {
+export interface ReregisterOptions<Domain extends RegionOwner = RegionOwner> extends RegisterOptions {
   /** IBV_REREG_MR_CHANGE_PD. */
-  pd?: ProtectionDomain;
+  pd?: Domain;
   /** IBV_REREG_MR_CHANGE_TRANSLATION, as is a new `iova`: peers need the new `rkey`. */
   memory?: ArrayBufferLike | ArrayBufferView;
 }
 
 /** A registered memory region (`struct ibv_mr`). Made by `pd.registerMr`. */
-export class MemoryRegion implements AsyncDisposable {
+export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements AsyncDisposable {
   /** What work requests of this side name it by. */
   lkey!: number;
   /** What peers name it by. */
@@ -84,12 +91,12 @@ export class MemoryRegion implements AsyncDisposable {
   /** @internal */
   startLow!: number;
   /** Where it is registered. */
-  pd: ProtectionDomain;
+  pd: Domain;
   readonly #handle: number;
   readonly #engine: Engine;
   #gone = false;
 
-  constructor(engine: Engine, created: MrCreated, init: MrInit, pd: ProtectionDomain) {
+  constructor(engine: Engine, created: MrCreated, init: MrInit, pd: Domain) {
     this.#engine = engine;
     this.#handle = created.handle;
     this.pd = pd;
@@ -126,7 +133,7 @@ export class MemoryRegion implements AsyncDisposable {
    * ibv_rereg_mr(3): other memory, protection domain or rights, in one step. The keys stay unless the memory
    * or its addresses change. EBUSY while windows are bound to it; when it fails, nothing has changed.
    */
-  async reregister(change: ReregisterOptions): Promise<void> {
+  async reregister(change: ReregisterOptions<Domain>): Promise<void> {
     if (this.#gone) throw invalid('mr', 'it is deregistered');
     const { pd = this.pd, memory, access, iova } = change;
     const place = checkMemory(

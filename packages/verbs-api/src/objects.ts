@@ -1,22 +1,26 @@
-/**
- * The objects of a device by the engine's numbers, to find the one that an event is about, and the events
- * that nobody has taken yet, which go with their object.
- */
-import { type DeviceEvent, EventQueue } from './async-events.ts';
+/** The objects of a device that events are about, and the events that wait to be taken. */
+import type { AsyncEvent } from '@node-roce/transport';
+import type { DeviceEvent, EventElement } from './async-events.ts';
 import type { CompletionQueue } from './completion-queue.ts';
+import { EventQueue } from './event-queue.ts';
 import type { QueuePair } from './queue-pair.ts';
+import { Registry } from './registry.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
 
+/** Destroying an object drops the events about it that wait. */
 export class DeviceObjects {
-  readonly qps = new Map<number, QueuePair>();
-  readonly cqs = new Map<number, CompletionQueue>();
-  readonly srqs = new Map<number, SharedReceiveQueue>();
   readonly events = new EventQueue<DeviceEvent>();
-
-  /** An object was destroyed: it is forgotten, and so is what was still to be told about it. */
-  removed(map: 'qps' | 'cqs' | 'srqs', number: number): void {
-    const object = this[map].get(number);
-    this[map].delete(number);
+  readonly #drop = (object: EventElement): void =>
     this.events.discard((event) => 'element' in event && event.element === object);
+  readonly qps = new Registry<QueuePair>(this.#drop);
+  readonly cqs = new Registry<CompletionQueue>(this.#drop);
+  readonly srqs = new Registry<SharedReceiveQueue>(this.#drop);
+
+  /** Adds the object that an event of the engine is about. */
+  withElement(event: AsyncEvent): DeviceEvent {
+    const { qps, cqs, srqs } = this;
+    const element =
+      'qpn' in event ? qps.get(event.qpn) : 'cq' in event ? cqs.get(event.cq) : srqs.get(event.srq);
+    return { ...event, element };
   }
 }

@@ -1,13 +1,14 @@
 /** Protection domains: registering memory, and what is created in them. */
 import type { AhAttr, MwType, QpCap, QpType } from '@node-roce/transport';
 import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
-import type { CompletionQueue, WorkCompletion } from './completion-queue.ts';
+import type { CompletionQueue } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
 import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
 import { MemoryWindow } from './memory-window.ts';
 import type { DeviceObjects } from './objects.ts';
 import { QueuePair } from './queue-pair.ts';
 import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
+import type { WorkCompletion } from './work-completion.ts';
 
 /** `struct ibv_qp_init_attr`. */
 export interface QueuePairInit {
@@ -63,7 +64,7 @@ export class ProtectionDomain implements AsyncDisposable {
   async registerMr(
     memory: ArrayBufferLike | ArrayBufferView,
     options: RegisterOptions = {},
-  ): Promise<MemoryRegion> {
+  ): Promise<MemoryRegion<ProtectionDomain>> {
     const init = {
       pd: this.handle,
       ...checkMemory(this.#engine, memory),
@@ -100,7 +101,7 @@ export class ProtectionDomain implements AsyncDisposable {
       context,
       find: this.regions.find,
       random: this.#random,
-      objects: this.#objects,
+      registry: this.#objects.qps,
     });
   }
 
@@ -108,7 +109,7 @@ export class ProtectionDomain implements AsyncDisposable {
   async createSrq(init: SharedReceiveQueueInit = {}): Promise<SharedReceiveQueue> {
     const { maxWr = 128, maxSge = 4, limit = 0, context } = init;
     const created = await this.#engine.call('createSrq', { pd: this.handle, maxWr, maxSge, limit });
-    return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects, context);
+    return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects.srqs, context);
   }
 
   /**

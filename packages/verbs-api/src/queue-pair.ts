@@ -13,7 +13,6 @@ import {
   Ring,
   RoceError,
 } from '@node-roce/transport';
-import { AffiliatedEvents } from './async-events.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import {
   type ConnectionData,
@@ -24,8 +23,9 @@ import {
 } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { closedError, type Engine } from './engine.ts';
+import { AffiliatedEvents } from './event-queue.ts';
 import type { MemoryWindow } from './memory-window.ts';
-import type { DeviceObjects } from './objects.ts';
+import type { Registry } from './registry.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
 import {
   checkRoom,
@@ -69,7 +69,7 @@ export interface QueuePairParts {
   context: unknown;
   find: FindRegion;
   random: () => number;
-  objects: DeviceObjects;
+  registry: Registry<QueuePair>;
 }
 
 /** A queue pair (`struct ibv_qp`). */
@@ -94,7 +94,7 @@ export class QueuePair implements AsyncDisposable {
   readonly #sq: Ring;
   readonly #rq: Ring;
   readonly #find: FindRegion;
-  readonly #objects: DeviceObjects;
+  readonly #registry: Registry<QueuePair>;
   readonly #datagram: boolean;
   readonly #sendName: string;
   readonly #recvName: string;
@@ -121,8 +121,8 @@ export class QueuePair implements AsyncDisposable {
     this.#datagram = parts.type === 'UD' || parts.type === 'GSI';
     this.#sendName = `send queue of QP ${created.qpn}`;
     this.#recvName = `receive queue of QP ${created.qpn}`;
-    this.#objects = parts.objects;
-    this.#objects.qps.set(this.qpNum, this);
+    this.#registry = parts.registry;
+    this.#registry.add(this.qpNum, this);
   }
 
   /** The state, as the engine last published it. */
@@ -351,7 +351,7 @@ export class QueuePair implements AsyncDisposable {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroyQp', this.qpNum);
     this.#destroyed = true;
-    this.#objects.removed('qps', this.qpNum);
+    this.#registry.remove(this.qpNum);
     await this.asyncEvents.acknowledged();
   }
 

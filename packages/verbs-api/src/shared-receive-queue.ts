@@ -1,8 +1,8 @@
 /** Shared receive queues: one stock of receives for many queue pairs. */
 import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
-import { AffiliatedEvents } from './async-events.ts';
 import { closedError, type Engine } from './engine.ts';
-import type { DeviceObjects } from './objects.ts';
+import { AffiliatedEvents } from './event-queue.ts';
+import type { Registry } from './registry.ts';
 import { type FindRegion, postReceives, type RecvWr } from './work-request.ts';
 
 /** `struct ibv_srq_init_attr`. */
@@ -29,7 +29,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
   readonly asyncEvents = new AffiliatedEvents();
   readonly #engine: Engine;
   readonly #find: FindRegion;
-  readonly #objects: DeviceObjects;
+  readonly #registry: Registry<SharedReceiveQueue>;
   readonly #name: string;
   #ring: Ring;
   #maxWr: number;
@@ -39,7 +39,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
     engine: Engine,
     created: SrqCreated,
     find: FindRegion,
-    objects: DeviceObjects,
+    registry: Registry<SharedReceiveQueue>,
     context: unknown,
   ) {
     this.#engine = engine;
@@ -47,11 +47,11 @@ export class SharedReceiveQueue implements AsyncDisposable {
     this.maxSge = created.maxSge;
     this.context = context;
     this.#find = find;
-    this.#objects = objects;
+    this.#registry = registry;
     this.#name = `shared receive queue ${created.handle}`;
     this.#ring = new Ring(created.ring);
     this.#maxWr = created.maxWr;
-    objects.srqs.set(this.handle, this);
+    registry.add(this.handle, this);
   }
 
   /** Receives that may be posted at once. */
@@ -98,7 +98,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroySrq', this.handle);
     this.#destroyed = true;
-    this.#objects.removed('srqs', this.handle);
+    this.#registry.remove(this.handle);
     await this.asyncEvents.acknowledged();
   }
 

@@ -2,7 +2,7 @@
 
 import { counted, formatDuration } from '../report/units.ts';
 import type { Finding } from './analysis.ts';
-import { finding, type Subject } from './findings.ts';
+import { finding, type Subject } from './finding.ts';
 import { moment } from './wording.ts';
 
 export function congestionFindings(subject: Subject): Finding[] {

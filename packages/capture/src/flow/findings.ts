@@ -2,19 +2,11 @@
 
 import { counted, formatDuration } from '../report/units.ts';
 import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
-import type { EventKind } from './events.ts';
+import { finding, type Subject } from './finding.ts';
 import { captureFindings } from './findings-capture.ts';
 import { congestionFindings } from './findings-congestion.ts';
-import type { Half, Link } from './half.ts';
+import type { Link } from './half.ts';
 import { flowName, moment } from './wording.ts';
-
-/** A direction with what it is called and whose connection it is. */
-export interface Subject {
-  half: Half;
-  connection: Connection;
-  /** `QP 0x12 → 0x11`. */
-  name: string;
-}
 
 const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 
@@ -43,29 +35,6 @@ export function findingsOf(
   return findings.sort(
     (x, y) => RANK[x.severity] - RANK[y.severity] || y.frameCount - x.frameCount || x.start - y.start,
   );
-}
-
-/** A finding that rests on events of one kind. */
-export function finding(
-  { connection }: Pick<Subject, 'connection'>,
-  events: EventKind,
-  kind: string,
-  severity: Severity,
-  text: string,
-  hint: string,
-): Finding {
-  const { start, end, frames, count } = events;
-  return {
-    kind,
-    severity,
-    connection: connection.id,
-    text,
-    hint,
-    start,
-    end,
-    frames: [...frames],
-    frameCount: count,
-  };
 }
 
 const NAK_HINTS: Readonly<Record<string, string>> = {

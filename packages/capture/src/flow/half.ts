@@ -8,11 +8,10 @@ import type { CmConnection } from './cm.ts';
 import { CongestionWatch } from './congestion.ts';
 import { EventLog } from './events.ts';
 import { Identifications } from './identification.ts';
+import type { Evidence, KeptResponse } from './kept-response.ts';
 import { Ladder, type LadderBudget } from './ladder.ts';
 import { type MadeMessage, newMessageCounts } from './messages.ts';
-import type { Evidence } from './pairing.ts';
 import type { Requester } from './requester.ts';
-import type { KeptResponse } from './responses.ts';
 import { BinnedSums, LatencySeries, PlotSeries } from './series.ts';
 
 export const newCounts = (): DirectionCounts => ({

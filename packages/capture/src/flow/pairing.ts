@@ -11,7 +11,8 @@ import type { Pairing } from './analysis.ts';
 import { Candidates } from './candidates.ts';
 import type { CmConnection, CmEnd } from './cm.ts';
 import type { Half } from './half.ts';
-import { applyResponse, type KeptResponse } from './responses.ts';
+import type { Evidence, KeptResponse } from './kept-response.ts';
+import { applyResponse } from './responses.ts';
 
 /** Responses that have to fit; more where the directions have different UDP source ports. */
 const ENOUGH = 2;
@@ -25,12 +26,6 @@ const CONTRADICTIONS = 8;
 /** Responses kept until it is known whose they are. */
 const MOST_KEPT = 64;
 const MOST_CM = 100_000;
-
-/** How often the responses of one direction could be answers to the requests of another, and how often not. */
-export interface Evidence {
-  fits: number;
-  misfits: number;
-}
 
 interface CmPeer {
   own: CmEnd;

@@ -10,18 +10,8 @@ import {
 } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
 import type { Half } from './half.ts';
+import type { KeptResponse } from './kept-response.ts';
 import { unwrap } from './outstanding.ts';
-
-/** What is needed of a response. */
-export interface KeptResponse {
-  psn: number;
-  time: number;
-  frame: number;
-  operation: number;
-  last: boolean;
-  /** −1: the packet has none, or the capture was cut before it. */
-  syndrome: number;
-}
 
 const NAK_NAMES: Readonly<Record<number, string>> = {
   [NakCode.PSN_SEQUENCE_ERROR]: 'psn-sequence-error',

@@ -4,8 +4,8 @@
  */
 import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
+import type { KeptResponse } from './kept-response.ts';
 import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
-import type { KeptResponse } from './responses.ts';
 
 export class SentRequests {
   readonly out = new Outstanding();

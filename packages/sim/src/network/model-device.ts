@@ -3,11 +3,10 @@
 import { Access } from '@node-roce/transport';
 import { flowLabelFromQpns, sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
 import { grhArea } from '../model/grh.ts';
-import type { ModelMemory, ModelRegion } from '../model/memory.ts';
+import type { ModelMemory } from '../model/memory.ts';
 import { ModelGroups } from '../model/multicast.ts';
 import { decodePacket, encodePacket } from '../model/packet.ts';
 import { createReceiveQueue, type ReceiveQueue } from '../model/receive-queue.ts';
-import type { ModelWindow } from '../model/windows.ts';
 import type {
   SimDevice,
   SimEvent,
@@ -18,32 +17,14 @@ import type {
   SimSrq,
   SimWindow,
 } from './endpoint.ts';
+import type { ModelDeviceOptions, ModelHost } from './model-host.ts';
 import { ModelQueuePair, type Outgoing, receiveRequest } from './model-queue-pair.ts';
 import type { SimPacket } from './wire.ts';
-
-export interface ModelDeviceOptions {
-  gid: Uint8Array;
-  /** Of the first queue pair; the others count up. */
-  qpn: number;
-  arenaBytes: number;
-  /** PSNs of a reliable connection that may be out. */
-  window?: number;
-  timerFactor?: number;
-}
 
 const ALL_ACCESS =
   Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.MW_BIND;
 
 const HOP_LIMIT = 64;
-
-/** What the queue pairs of a device share. */
-export interface ModelHost {
-  options: ModelDeviceOptions;
-  arena: Uint8Array;
-  region: ModelRegion;
-  memory: ModelMemory;
-  windows: ModelWindow[];
-}
 
 export class ModelDevice implements SimDevice {
   readonly gid: Uint8Array;

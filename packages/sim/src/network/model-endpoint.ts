@@ -3,7 +3,8 @@
 import type { ModelQp } from '../model/rc-qp.ts';
 import type { ModelCompletion } from '../model/work.ts';
 import type { ConnectionOptions, Endpoint, EndpointInfo, SimReceive, SimSend } from './endpoint.ts';
-import { ModelDevice, type ModelDeviceOptions } from './model-device.ts';
+import { ModelDevice } from './model-device.ts';
+import type { ModelDeviceOptions } from './model-host.ts';
 import type { ModelQueuePair } from './model-queue-pair.ts';
 
 export interface ModelEndpointOptions extends ModelDeviceOptions {

@@ -20,7 +20,7 @@ import {
   sendsDatagrams,
   type VariableQp,
 } from './endpoint.ts';
-import type { ModelHost } from './model-device.ts';
+import type { ModelHost } from './model-host.ts';
 
 /** A packet to send. */
 export interface Outgoing {

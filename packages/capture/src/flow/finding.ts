@@ -1,0 +1,35 @@
+/** One finding, and what it is about. */
+import type { Connection, Finding, Severity } from './analysis.ts';
+import type { EventKind } from './events.ts';
+import type { Half } from './half.ts';
+
+/** A direction with what it is called and whose connection it is. */
+export interface Subject {
+  half: Half;
+  connection: Connection;
+  /** `QP 0x12 → 0x11`. */
+  name: string;
+}
+
+/** A finding that rests on events of one kind. */
+export function finding(
+  { connection }: Pick<Subject, 'connection'>,
+  events: EventKind,
+  kind: string,
+  severity: Severity,
+  text: string,
+  hint: string,
+): Finding {
+  const { start, end, frames, count } = events;
+  return {
+    kind,
+    severity,
+    connection: connection.id,
+    text,
+    hint,
+    start,
+    end,
+    frames: [...frames],
+    frameCount: count,
+  };
+}

@@ -1,0 +1,89 @@
+/** Queues of events, and the count of those that are taken and not acknowledged. */
+
+/** Events about one object that a program has taken and not acknowledged: its destruction waits for them. */
+export class AffiliatedEvents {
+  #out = 0;
+  #waiters: (() => void)[] = [];
+
+  /** Taken and not acknowledged. */
+  get pending(): number {
+    return this.#out;
+  }
+
+  take(): void {
+    this.#out++;
+  }
+
+  acknowledge(count = 1): void {
+    this.#out = Math.max(0, this.#out - count);
+    if (this.#out > 0) return;
+    for (const resolve of this.#waiters.splice(0)) resolve();
+  }
+
+  /** Resolves once every one is acknowledged. */
+  async acknowledged(): Promise<void> {
+    if (this.#out > 0) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+  }
+}
+
+/** Events that nobody takes: the oldest go when there are more. */
+const QUEUE_LIMIT = 1024;
+
+/** Things one at a time, for whoever asks for the next. */
+export class EventQueue<T> {
+  #queue: T[] = [];
+  #waiters: { resolve(value: T): void; reject(reason: unknown): void }[] = [];
+  #failure: unknown;
+
+  push(value: T): void {
+    const waiter = this.#waiters.shift();
+    if (waiter) {
+      waiter.resolve(value);
+      return;
+    }
+    if (this.#queue.length === QUEUE_LIMIT) this.#queue.shift();
+    this.#queue.push(value);
+  }
+
+  /** The next, or undefined if there is none now. */
+  poll(): T | undefined {
+    return this.#queue.shift();
+  }
+
+  /** Rejects with the signal's reason, or with that of `fail`, after what was there is taken. */
+  async next(signal?: AbortSignal): Promise<T> {
+    signal?.throwIfAborted();
+    if (this.#queue.length > 0) return this.#queue.shift() as T;
+    if (this.#failure !== undefined) throw this.#failure;
+    return new Promise<T>((resolve, reject) => {
+      const onAbort = () => {
+        this.#waiters = this.#waiters.filter((w) => w !== waiter);
+        reject(signal?.reason);
+      };
+      const done = () => signal?.removeEventListener('abort', onAbort);
+      const waiter = {
+        resolve: (value: T) => {
+          done();
+          resolve(value);
+        },
+        reject: (reason: unknown) => {
+          done();
+          reject(reason);
+        },
+      };
+      this.#waiters.push(waiter);
+      signal?.addEventListener('abort', onAbort, { once: true });
+    });
+  }
+
+  /** Drops what nobody has taken. */
+  discard(test: (value: T) => boolean): void {
+    this.#queue = this.#queue.filter((value) => !test(value));
+  }
+
+  /** Whoever waits, and whoever asks later, gets the reason. */
+  fail(reason: unknown): void {
+    this.#failure = reason;
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(reason);
+  }
+}

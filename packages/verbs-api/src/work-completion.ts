@@ -1,0 +1,83 @@
+/** Work completions (`struct ibv_wc`) and the errors they stand for. */
+import {
+  RoceError,
+  WC_STATUS_NAMES,
+  WcFlags,
+  WcOpcode,
+  type WcOpcodeName,
+  WcStatus,
+  type WcStatusName,
+} from '@node-roce/transport';
+
+const OPCODE_NAMES = new Map(
+  Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
+);
+
+/** A work completion (`struct ibv_wc`). Filled anew by each poll that is given it. */
+export class WorkCompletion {
+  /** The low 32 bits of `wrId`. */
+  wrIdLow = 0;
+  /** The high 32 bits of `wrId`. */
+  wrIdHigh = 0;
+  /** `WcStatus`. */
+  statusCode = 0;
+  /** `WcOpcode`; not valid unless the status is SUCCESS. */
+  opcodeCode = 0;
+  /** Bytes received, read or written. */
+  byteLen = 0;
+  /** Local QPN. */
+  qpNum = 0;
+  /** QPN of the sender. */
+  srcQp = 0;
+  /** `WcFlags`. */
+  flags = 0;
+  /** 0. */
+  vendorErr = 0;
+  /** What `immData` and `invalidatedRkey` read. */
+  immediate = 0;
+
+  /** What the work request said. */
+  get wrId(): bigint {
+    return (BigInt(this.wrIdHigh) << 32n) | BigInt(this.wrIdLow);
+  }
+  /** The same as a number, without allocation; exact up to 2^53. */
+  get wrIdNumber(): number {
+    return this.wrIdHigh * 0x1_0000_0000 + this.wrIdLow;
+  }
+  /** The status is SUCCESS. */
+  get ok(): boolean {
+    return this.statusCode === WcStatus.SUCCESS;
+  }
+  /** `SUCCESS`, or how it failed (IBTA vol 1 §11.6.2). */
+  get status(): WcStatusName {
+    return WC_STATUS_NAMES[this.statusCode];
+  }
+  /** What completed; not valid unless the status is SUCCESS. */
+  get opcode(): WcOpcodeName {
+    return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
+  }
+  /** A datagram: the receive begins with 40 bytes that hold the sender's IP header (`IBV_WC_GRH`). */
+  get hasGrh(): boolean {
+    return (this.flags & WcFlags.GRH) !== 0;
+  }
+  /** Immediate data, if there is any. */
+  get immData(): number | undefined {
+    return (this.flags & WcFlags.WITH_IMM) !== 0 ? this.immediate : undefined;
+  }
+  /** The key that the peer's SEND_WITH_INV invalidated, if it did. */
+  get invalidatedRkey(): number | undefined {
+    return (this.flags & WcFlags.WITH_INV) !== 0 ? this.immediate : undefined;
+  }
+}
+
+/** The error that a completion stands for. */
+export function completionError(wc: WorkCompletion): RoceError {
+  return new RoceError(
+    'ERR_ROCE_COMPLETION',
+    `work request ${wc.wrId} of QP ${wc.qpNum} ended with ${wc.status}`,
+    {
+      errno: 'EIO',
+      attribute: wc.status,
+    },
+  );
+}
