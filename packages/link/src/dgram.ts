@@ -58,7 +58,7 @@ import {
   type LocalOptions,
 } from './local-sockets.ts';
 import { LoopWaker } from './loop-waker.ts';
-import { gatherSlot } from './memory.ts';
+import { EFAULT, gatherSlot, isMemoryGone } from './memory.ts';
 
 export interface DgramLinkOptions extends LocalOptions {
   /** Bytes of receive buffer to ask for; the system's limit holds. Default 32 MiB. */
@@ -213,6 +213,11 @@ export class DgramLink implements Link {
       const peer = this.#peers[batch.slots[w + Tx.PEER]];
       batch.slots[w + Tx.STATUS] = peer ? 0 : EINVAL;
       if (!peer) {
+        this.#stats.sendRejected++;
+        continue;
+      }
+      if (isMemoryGone(batch, i)) {
+        batch.slots[w + Tx.STATUS] = EFAULT;
         this.#stats.sendRejected++;
         continue;
       }

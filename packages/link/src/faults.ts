@@ -22,7 +22,7 @@ import { ICRC_BYTES } from '@node-roce/wire';
 import { checkFaultOptions, type FaultOptions, FaultPath, type HeldPacket } from './fault-path.ts';
 import type { PacketHandling } from './impairment.ts';
 import type { Link } from './link.ts';
-import { gatherSlot } from './memory.ts';
+import { EFAULT, gatherSlot, isMemoryGone } from './memory.ts';
 import { LinkWrapper } from './wrapper.ts';
 
 /** Packets handed to the inner link at once, and the bytes that each may have. */
@@ -70,7 +70,8 @@ export class FaultLink extends LinkWrapper {
     const now = this.#now();
     for (let i = from; i < batch.count; i++) {
       const w = i * TX_SLOT_WORDS;
-      batch.slots[w + Tx.STATUS] = 0;
+      batch.slots[w + Tx.STATUS] = isMemoryGone(batch, i) ? EFAULT : 0;
+      if (batch.slots[w + Tx.STATUS] !== 0) continue;
       const slot = batch.slots.slice(w, w + TX_SLOT_WORDS);
       this.#outbound.offer({ bytes: gatherSlot(batch, i), slot, source: undefined }, now);
     }

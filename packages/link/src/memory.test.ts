@@ -1,7 +1,18 @@
-import { RX_SLOT_WORDS, Rx, RxBatch } from '@node-roce/transport';
+import {
+  FRAGMENT_WORDS,
+  Fragment,
+  RegionTable,
+  RX_SLOT_WORDS,
+  Rx,
+  RxBatch,
+  TX_SLOT_WORDS,
+  Tx,
+  TxBatch,
+} from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
 import { afterEach, expect, test, vi } from 'vitest';
 import { packetsOf, sendPackets } from '../testing/packets.ts';
+import { FaultLink } from './faults.ts';
 import { MemoryNetwork } from './memory.ts';
 
 afterEach(() => vi.useRealTimers());
@@ -94,3 +105,35 @@ test('a watched link wakes for a packet and for its deadline, each on its own', 
   await vi.advanceTimersByTimeAsync(10);
   expect(woken).toBe(2);
 });
+
+test.each(['memory', 'faults'])(
+  '%s: a packet whose memory is gone is refused with EFAULT, the others leave',
+  (kind) => {
+    const network = new MemoryNetwork();
+    const plain = network.link('10.0.0.1');
+    const a = kind === 'memory' ? plain : new FaultLink(plain, { seed: 1 });
+    const b = network.link('10.0.0.2');
+    const tx = new TxBatch(new RegionTable(), 16);
+    const { regions, slots, fragments } = tx;
+    const there = regions.add(Uint8Array.of(1, 2, 3, 4));
+    const gone = regions.add(new Uint8Array(8));
+    const short = regions.add(new Uint8Array(2));
+    for (const region of [gone, there, short]) {
+      const w = tx.count * TX_SLOT_WORDS;
+      const f = tx.fragmentCount * FRAGMENT_WORDS;
+      slots[w + Tx.PEER] = a.add(b.gids[0].gid, 0, 64);
+      slots[w + Tx.FRAGMENT_FIRST] = tx.fragmentCount++;
+      slots[w + Tx.FRAGMENT_COUNT] = 1;
+      slots[w + Tx.PAYLOAD_LENGTH] = 4;
+      fragments[f + Fragment.REGION] = region;
+      fragments[f + Fragment.LENGTH] = 4;
+      tx.count++;
+    }
+    regions.remove(gone);
+    expect(a.send(tx, 0)).toBe(3);
+    expect([0, 1, 2].map((i) => slots[i * TX_SLOT_WORDS + Tx.STATUS])).toEqual([14, 0, 14]);
+    const rx = new RxBatch(16, 4096);
+    expect(b.receive(rx)).toBe(1);
+    expect(packetsOf(rx).map(({ payload }) => payload)).toEqual([[1, 2, 3, 4]]);
+  },
+);

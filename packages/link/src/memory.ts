@@ -20,6 +20,8 @@ import type { Link } from './link.ts';
 import { LoopWaker } from './loop-waker.ts';
 
 const TWO_32 = 0x1_0000_0000;
+/** `Tx.STATUS` of a packet whose memory is gone. */
+export const EFAULT = 14;
 
 interface Arrived {
   bytes: Uint8Array;
@@ -123,6 +125,10 @@ export class MemoryLink implements Link {
       batch.slots[w + Tx.STATUS] = 0;
       this.#sent++;
       if (!peer) continue;
+      if (isMemoryGone(batch, i)) {
+        batch.slots[w + Tx.STATUS] = EFAULT;
+        continue;
+      }
       const packet = {
         bytes: gatherSlot(batch, i),
         source: this.gids[0].gid,
@@ -204,6 +210,21 @@ export class MemoryLink implements Link {
     this.unwatch();
     this.#network.drop(this);
   }
+}
+
+/** Whether a fragment of a slot names a region that is no longer there, or more of it than there is: EFAULT, as the addon has it. */
+export function isMemoryGone({ slots, fragments, regions }: TxBatch, index: number): boolean {
+  const w = index * TX_SLOT_WORDS;
+  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
+    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
+    const end =
+      fragments[f + Fragment.OFFSET_HIGH] * TWO_32 +
+      fragments[f + Fragment.OFFSET_LOW] +
+      fragments[f + Fragment.LENGTH];
+    const view = regions.views[fragments[f + Fragment.REGION]];
+    if (!view || end > view.byteLength) return true;
+  }
+  return false;
 }
 
 /** The bytes of a slot from the BTH through the pad, and `room` zeros, in memory of their own. */
