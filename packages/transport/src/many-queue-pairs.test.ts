@@ -30,7 +30,7 @@ function writeAll(count: number, timeout: number, length: number) {
 }
 
 describe('busy queue pairs on a link of 256 packets a millisecond', () => {
-  // C2. Today: 1,000 queue pairs end in RETRY_EXC_ERR without a lost packet.
+  // C2. Once: 1,000 queue pairs end in RETRY_EXC_ERR without a lost packet.
   test.each([
     [1000, 12],
     [2600, 14],
@@ -81,7 +81,7 @@ describe('a reply of an otherwise idle queue pair, while others send', () => {
     return { batches: crowd.steps - before - 1 };
   }
 
-  // C3. Today: after 27 ms with 50 others, 252 ms with 500.
+  // C3. Once: after 27 ms with 50 others, 252 ms with 500.
   test.each([50, 1000])('leaves within one batch: %i others', (busy) => {
     expect(waitOfAnAck(busy).batches).toBe(1);
   });

@@ -35,9 +35,9 @@ function responder() {
   return { hand, pass, add, read };
 }
 
-// C5 (§9.7.5.1.5, §9.7.4.1.1). Today: every duplicate inside of the old READ is dropped, and that of the second atomic is answered with
+// C5 (§9.7.5.1.5, §9.7.4.1.1). Once: every duplicate inside of the old READ is dropped, and that of the second atomic is answered with
 // the first one's value.
-test.fails('a READ or an atomic is remembered for half the PSN space and forgotten when its PSNs come again', {
+test('a READ or an atomic is remembered for half the PSN space and forgotten when its PSNs come again', {
   timeout: 120_000,
 }, () => {
   const { hand, pass, add, read } = responder();

@@ -46,7 +46,7 @@ describe('READs whose responses are late', () => {
     expect(asked).toBeLessThanOrEqual(BUFFER / 2);
   });
 
-  // M3. Today: 196,608 bytes, which the kernel counts as 491 KB.
+  // M3. Once: 196,608 bytes, which the kernel counts as 491 KB.
   test.fails('with WRITEs between them, which are acknowledged: no more either', () => {
     const asked = askedFor(true);
     expect(asked).toBeGreaterThan(0);
@@ -84,7 +84,7 @@ describe('many queue pairs that READ at the same time', () => {
     return most;
   }
 
-  // Suspicion (incast). Today: each may ask for one chunk whatever the others have out.
+  // Suspicion (incast). Once: each may ask for one chunk whatever the others have out.
   test.fails('ask together for no more than the buffer holds', () => {
     expect(readAll(32)).toBeLessThanOrEqual(BUFFER);
   });

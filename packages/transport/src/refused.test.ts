@@ -27,7 +27,7 @@ function setUp() {
 }
 
 describe('a reply that the link refuses', () => {
-  // H5. Today: LOC_LEN_ERR and LOC_PROT_ERR on the SEND, and the queue pair is in the error state.
+  // H5. Once: LOC_LEN_ERR and LOC_PROT_ERR on the SEND, and the queue pair is in the error state.
   test.each([
     ['EMSGSIZE', EMSGSIZE],
     ['EFAULT', EFAULT],
@@ -51,7 +51,7 @@ describe('a reply that the link refuses', () => {
     expect(right.adapter.counters().sendErrors).toBe(1);
   });
 
-  // H5. Today: LOC_PROT_ERR on the SEND.
+  // H5. Once: LOC_PROT_ERR on the SEND.
   test('EFAULT, the region of a READ is gone: the requester hears of it, and no request of the responder fails for it', () => {
     const { pair, left, right, remote } = setUp();
     let gone = false;
@@ -94,7 +94,7 @@ describe('a request that the link refuses', () => {
     return pair;
   }
 
-  // Today: the oldest work request fails, whatever packet it was.
+  // Once: the oldest work request fails, whatever packet it was.
   test.each([
     ['EMSGSIZE', EMSGSIZE, 'LOC_LEN_ERR', 2],
     ['EMSGSIZE', EMSGSIZE, 'LOC_LEN_ERR', 3],

@@ -62,7 +62,7 @@ function acknowledgedByRnrNak() {
 }
 
 describe('an RNR NAK that acknowledges, during an RNR wait', () => {
-  // C1. Today: the cursor stays at A, which is complete.
+  // C1. Once: the cursor stays at A, which is complete.
   test('moves the cursor on: the memory of what it acknowledged may go', () => {
     const { pair, sources, target } = acknowledgedByRnrNak();
     pair.left.adapter.deregisterMr(sources[0].handle); // Its only request is complete.
@@ -77,7 +77,7 @@ describe('an RNR NAK that acknowledges, during an RNR wait', () => {
     expect(statuses(pair.left)).toEqual([[9, 'SUCCESS']]);
   });
 
-  // C1. Today: a packet of 60,012 bytes with A's PSN.
+  // C1. Once: a packet of 60,012 bytes with A's PSN.
   test('moves the cursor on: its entry of the ring may be posted again', () => {
     const { pair } = acknowledgedByRnrNak();
     const large = pair.left.register(new ArrayBuffer(100_000));
@@ -130,7 +130,7 @@ describe('progress during an RNR wait', () => {
     };
   };
 
-  // H1 (§9.7.5.2.8, §9.7.6.1.3: the transport timer does not run while the RNR timer does). Today: RETRY_EXC_ERR after 68 ms.
+  // H1 (§9.7.5.2.8, §9.7.6.1.3: the transport timer does not run while the RNR timer does). Once: RETRY_EXC_ERR after 68 ms.
   test('burns no retry and completes all', () => {
     const pair = waiting(copyOfTheFirst);
     pair.run(5_000_000);

@@ -51,7 +51,7 @@ function requester(attr = {}) {
 
 test('begins with 32 and doubles each round trip up to 512', () => {
   const { fill, acknowledge } = requester();
-  const windows = [];
+  const windows: number[] = [];
   for (let i = 0; i < 7; i++) {
     windows.push(fill());
     acknowledge();
@@ -91,7 +91,7 @@ describe('a sequence NAK', () => {
 
   test('never takes it below 2', () => {
     const peer = requester();
-    const windows = [];
+    const windows: number[] = [];
     for (let i = 0; i < 8; i++) {
       peer.fill();
       peer.lose();
@@ -108,7 +108,7 @@ describe('a sequence NAK', () => {
     expect(peer.fill()).toBe(256);
     // Up to the loss nothing more is learned; then a window of ACKs is one more packet.
     peer.acknowledge(256);
-    const windows = [];
+    const windows: number[] = [];
     for (let i = 0; i < 4; i++) {
       windows.push(peer.fill());
       peer.acknowledge();
@@ -128,9 +128,9 @@ test('a timeout takes the window to 2, from where it doubles to half of what it 
     hand.now = Math.max(hand.now, hand.side.adapter.nextDeadline());
     hand.side.adapter.advance(hand.now);
   }
-  const windows = [];
-  for (let i = 0, out = 0; i < 10; i++) {
-    out = peer.fill();
+  const windows: number[] = [];
+  for (let i = 0; i < 10; i++) {
+    const out = peer.fill();
     windows.push(out);
     peer.acknowledge(out);
   }
@@ -138,8 +138,8 @@ test('a timeout takes the window to 2, from where it doubles to half of what it 
   expect(windows[8]).toBeLessThanOrEqual(258);
 });
 
-// M1. Today: from 2^23 packets after a loss to 2^24, a NAK no longer halves the window.
-test.fails.each([2 ** 23 + 2 ** 12])(
+// M1. Once: from 2^23 packets after a loss to 2^24, a NAK no longer halves the window.
+test.each([2 ** 23 + 2 ** 12])(
   'a loss halves the window although the last one was %i packets ago',
   { timeout: 120_000 },
   (packets) => {
