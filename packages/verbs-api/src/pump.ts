@@ -22,8 +22,9 @@ const RECEIVE_BATCHES = 8;
 const DRAIN_MICROSECONDS = 30_000;
 /** How long it waits while turns end early for a program that polls; then turns drain the socket. */
 const EARLY_MICROSECONDS = 1_000;
-/** What a batch counts of these at most, µs: a stall of the thread takes no packets in. */
-const BATCH_MICROSECONDS = 1_000;
+/** What a batch counts of these, µs: a stall of the thread takes no packets in, and small batches are soon many. */
+const BATCH_MIN_MICROSECONDS = 750;
+const BATCH_MAX_MICROSECONDS = 1_000;
 /** Batches sent in one turn. */
 const SEND_BATCHES = 8;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
@@ -136,7 +137,8 @@ export class Pump {
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
       const now = clock();
       if (this.#adapter.nextDeadline() <= now) {
-        this.#waited += Math.min(now - this.#lastBatch, BATCH_MICROSECONDS);
+        const took = Math.max(now - this.#lastBatch, BATCH_MIN_MICROSECONDS);
+        this.#waited += Math.min(took, BATCH_MAX_MICROSECONDS);
       }
       this.#lastBatch = now;
       this.#adapter.receive(this.#rx, now);
