@@ -22,7 +22,7 @@ test('runs each waiter at its time, none early, none forgotten, whatever is set,
         for (const [i, step] of moves) {
           const { timers, id } = waiters[i];
           timers[step & 1] = step % 7 === 0 ? STOPPED : now + step;
-          deadlines.update(id);
+          if (timers[step & 1] !== STOPPED) deadlines.armed(id, timers[step & 1]);
           now += step % 50;
           const earliest = Math.min(...waiters.map((w) => Math.min(...w.timers)));
           expect(deadlines.next).toBeLessThanOrEqual(earliest);
@@ -43,7 +43,7 @@ test('runs no more waiters a call than allowed, and the rest in the next', () =>
     const timers = new Float64Array(1).fill(STOPPED);
     const id = deadlines.enroll({ timersDue: () => ran++ && timers.fill(STOPPED) && undefined }, timers);
     timers[0] = i;
-    deadlines.update(id);
+    deadlines.armed(id, i);
   }
   deadlines.run(1000, 60);
   expect(ran).toBeLessThanOrEqual(60);
@@ -56,7 +56,7 @@ test('gives the number of a waiter that left to another, without its timers', ()
   const deadlines = new Deadlines();
   const old = new Float64Array(1).fill(5);
   const id = deadlines.enroll({ timersDue: () => expect.fail('it left') }, old);
-  deadlines.update(id);
+  deadlines.armed(id, 5);
   deadlines.leave(id);
   expect(deadlines.next).toBe(STOPPED);
   expect(deadlines.enroll({ timersDue: () => {} }, new Float64Array(1).fill(STOPPED))).toBe(id);

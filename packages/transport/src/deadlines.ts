@@ -48,18 +48,18 @@ export class Deadlines {
     return this.#size === 0 ? NONE : this.#keys[this.#heap[0]];
   }
 
-  /** To be called after a timer of the waiter was set to a time. */
-  update(id: number): void {
-    const deadline = earliest(this.#timers[id]);
+  /** To be called after one of the waiter's timers was set, to the time `at`. */
+  armed(id: number, at: number): void {
+    if (this.#positions[id] >= 0 && this.#keys[id] <= at) return;
+    this.#hasten(id, at);
+  }
+
+  #hasten(id: number, at: number): void {
+    this.#keys[id] = at;
     if (this.#positions[id] < 0) {
-      if (deadline === NONE) return;
-      this.#keys[id] = deadline;
       this.#heap[this.#size] = id;
       this.#up(this.#size++);
-    } else if (deadline < this.#keys[id]) {
-      this.#keys[id] = deadline;
-      this.#up(this.#positions[id]);
-    }
+    } else this.#up(this.#positions[id]);
   }
 
   /** Runs at most `limit` waiters that have a timer due; what is left is due at once. */
@@ -76,7 +76,9 @@ export class Deadlines {
       }
       this.#remove(id);
       this.#waiters[id]!.timersDue();
-      if (this.#waiters[id] !== undefined) this.update(id);
+      if (this.#waiters[id] === undefined) continue;
+      const next = earliest(this.#timers[id]);
+      if (next !== NONE) this.armed(id, next);
     }
   }
 

@@ -16,6 +16,7 @@ import type { Responder } from './responder/responder.ts';
 import { createRing, Ring, recvStride, sendStride } from './rings.ts';
 import { Turn } from './scheduler.ts';
 import type { SharedReceiveQueue } from './srq.ts';
+import { Service } from './wr-opcodes.ts';
 
 /** What a queue pair is created from; all of it is checked. */
 export interface QueuePairInit {
@@ -41,6 +42,7 @@ const LIVES = 256;
 export class QueuePair implements Owner {
   readonly qpn: number;
   readonly type: QpType;
+  readonly service: number;
   readonly pd: number;
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
@@ -77,6 +79,7 @@ export class QueuePair implements Owner {
     this.#context = context;
     this.qpn = qpn;
     this.type = type;
+    this.service = Service[type];
     this.pd = pd;
     this.sendCq = sendCq;
     this.recvCq = recvCq;

@@ -8,12 +8,15 @@ import { type QpType, WcOpcode, WrOpcode, type WrOpcodeName } from './constants.
 /** How a request travels; `LOCAL` requests are executed by this adapter without a packet. */
 export const Wire = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4 } as const;
 
+/** Transport services as bits. */
+export const Service: Readonly<Record<QpType, number>> = { RC: 1, UC: 2, UD: 4, GSI: 8 };
+
 export interface WrOpcodeRow {
   readonly name: WrOpcodeName;
   /** `WrOpcode`. */
   readonly opcode: number;
-  /** Services whose queue pairs may post it (ibv_post_send(3)). */
-  readonly services: readonly QpType[];
+  /** `Service` bits of the queue pairs that may post it (ibv_post_send(3)). */
+  readonly services: number;
   /** `Wire`. */
   readonly wire: number;
   /** BTH opcodes of a message's packets, as RC numbers them; a message that is always one packet has `only` alone. */
@@ -41,13 +44,13 @@ export interface WrOpcodeRow {
   readonly inline: boolean;
 }
 
-const CONNECTED: readonly QpType[] = ['RC', 'UC'];
+const CONNECTED = Service.RC | Service.UC;
 
 function row(name: WrOpcodeName, values: Partial<WrOpcodeRow>): WrOpcodeRow {
   return {
     name,
     opcode: WrOpcode[name],
-    services: ['RC'],
+    services: Service.RC,
     wire: Wire.LOCAL,
     first: 0,
     middle: 0,
@@ -67,7 +70,7 @@ function row(name: WrOpcodeName, values: Partial<WrOpcodeRow>): WrOpcodeRow {
 }
 
 const SEND: Partial<WrOpcodeRow> = {
-  services: ['RC', 'UC', 'UD', 'GSI'],
+  services: CONNECTED | Service.UD | Service.GSI,
   wire: Wire.SEND,
   first: Opcode.RC_SEND_FIRST,
   middle: Opcode.RC_SEND_MIDDLE,
@@ -136,7 +139,7 @@ const ROWS = [
   // UC has no opcode for it (IBTA vol 1 §9.2).
   row('SEND_WITH_INV', {
     ...SEND,
-    services: ['RC'],
+    services: Service.RC,
     last: Opcode.RC_SEND_LAST_WITH_INVALIDATE,
     only: Opcode.RC_SEND_ONLY_WITH_INVALIDATE,
     invalidate: true,

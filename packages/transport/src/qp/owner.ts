@@ -7,6 +7,8 @@ import type { QpAttributes } from './attributes.ts';
 export interface Owner {
   readonly qpn: number;
   readonly type: QpType;
+  /** The same as a `Service` bit. */
+  readonly service: number;
   readonly pd: number;
   readonly cap: QpCap;
   /** RC: acknowledged and retried. */

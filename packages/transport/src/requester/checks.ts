@@ -17,7 +17,7 @@ export function checkEntry(
 ): number {
   const { words } = queue;
   const w = queue.wordOf(index);
-  if (!row?.services.includes(owner.type)) return WcStatus.LOC_QP_OP_ERR;
+  if (row === undefined || (row.services & owner.service) === 0) return WcStatus.LOC_QP_OP_ERR;
   if (row.wire === Wire.LOCAL) return WcStatus.SUCCESS;
   const length = words[w + SendWqe.LENGTH];
   const most = owner.datagram ? owner.attributes.pathMtu : context.limits.maxMessageSize;

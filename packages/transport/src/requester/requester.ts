@@ -25,6 +25,12 @@ import { Timer, Timers } from './timers.ts';
 /** The retry timer runs `RETRY_TIMER_FACTOR` · 4.096 µs · 2^timeout; the rule allows 1 … 4 (§9.7.6.1.3). */
 export const RETRY_TIMER_FACTOR = 2;
 
+/** By the code `timeout`, µs. */
+const RETRY_DELAYS = Float64Array.from(
+  { length: 32 },
+  (_, code) => RETRY_TIMER_FACTOR * ackTimeoutMicroseconds(code),
+);
+
 /** PSNs in flight, at most: a quarter of their range, so that what is behind is told from what is ahead. */
 const PSN_SPAN = 1 << 22;
 
@@ -541,7 +547,7 @@ export class Requester {
       this.timers.stop(Timer.PROBE);
       return;
     }
-    this.timers.arm(Timer.RETRY, RETRY_TIMER_FACTOR * ackTimeoutMicroseconds(timeout));
+    this.timers.arm(Timer.RETRY, RETRY_DELAYS[timeout]);
     this.#armProbe();
   }
 

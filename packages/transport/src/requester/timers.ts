@@ -30,8 +30,9 @@ export class Timers {
 
   /** The timer fires `delay` µs from now; a time that it was armed for before is forgotten. */
   arm(timer: number, delay: number): void {
-    this.#at[timer] = this.#clock.now + delay;
-    this.#deadlines.update(this.#id);
+    const at = this.#clock.now + delay;
+    this.#at[timer] = at;
+    this.#deadlines.armed(this.#id, at);
   }
 
   stop(timer: number): void {
