@@ -213,9 +213,17 @@ export class Adapter {
    * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
    */
   checkInvariants(): void {
-    for (const qp of this.#queues.queuePairs()) qp.checkInvariants();
-    const broken = this.#core.deadlines.check();
+    const { deadlines, readBudget } = this.#core;
+    let held = 0;
+    for (const qp of this.#queues.queuePairs()) {
+      qp.checkInvariants();
+      held += qp.requester.reads.held;
+    }
+    const broken = deadlines.check();
     if (broken !== undefined) throw new RoceBug(broken);
+    if (held + readBudget.left !== readBudget.total) {
+      throw new RoceBug(`READs hold ${held} of ${readBudget.total} bytes, ${readBudget.left} are left`);
+    }
   }
 
   #answerDoorbells(): void {

@@ -14,22 +14,31 @@ const RETH = 12;
 const isRead = (packet: Uint8Array, at = 0) => bthOpcode(packet, at) === Opcode.RC_RDMA_READ_REQUEST;
 
 describe('READs whose responses are late', () => {
-  /** Bytes asked for in the first 20 ms, while no response comes and WRITEs between the READs are acknowledged. */
+  /** Bytes asked for in 5 ms, while no response comes and the packets of a WRITE before them are acknowledged. */
   function askedFor(writes: boolean) {
     const pair = new Pair({ left: { receiveBuffer: BUFFER } });
     const { left, right } = pair;
     const local = left.register(new ArrayBuffer(1 << 20));
     const remote = right.register(new ArrayBuffer(1 << 20));
+    const sge = [{ mr: local, length: 400 * 1024 }];
+    const write = () => left.post({ opcode: 'RDMA_WRITE', flags: 0, sge, remote });
+    // Opens the window, so that the WRITE and all READs may be out together.
+    for (let i = 0; i < 20; i++) {
+      write();
+      pair.run(100_000);
+    }
+    const before = pair.sent.length;
     const isResponse = (opcode: number) =>
       opcode >= Opcode.RC_RDMA_READ_RESPONSE_FIRST && opcode <= Opcode.RC_RDMA_READ_RESPONSE_ONLY;
-    pair.fault = (packet) => [{ packet, delay: isResponse(bthOpcode(packet, 0)) ? 50_000 : 0 }];
+    pair.fault = (packet) => [{ packet, delay: isResponse(bthOpcode(packet, 0)) ? 6000 : 0 }];
+    if (writes) write();
     for (let i = 0; i < 8; i++) {
-      if (writes)
-        left.post({ wrId: i, opcode: 'RDMA_WRITE', flags: 0, sge: [{ mr: local, length: 1 << 17 }], remote });
       left.post({ wrId: 100 + i, opcode: 'RDMA_READ', sge: [{ mr: local, length: 1 << 16 }], remote });
     }
-    pair.run(20_000);
+    pair.run(5000);
+    expect(left.adapter.counters()).toMatchObject({ retransmittedPackets: 0, impliedNakSeqErr: 0 });
     const asked = pair.sent
+      .slice(before)
       .filter(({ from, packet }) => from === left && isRead(packet))
       .reduce((sum, { packet }) => sum + rethLength(packet, RETH), 0);
     pair.fault = undefined;
@@ -46,8 +55,8 @@ describe('READs whose responses are late', () => {
     expect(asked).toBeLessThanOrEqual(BUFFER / 2);
   });
 
-  // M3. Once: 196,608 bytes, which the kernel counts as 491 KB.
-  test.fails('with WRITEs between them, which are acknowledged: no more either', () => {
+  // M3. Once: 131,072 bytes, which the kernel counts as 328 KB.
+  test('behind a WRITE, whose packets are acknowledged meanwhile: no more either', () => {
     const asked = askedFor(true);
     expect(asked).toBeGreaterThan(0);
     expect(asked).toBeLessThanOrEqual(BUFFER / 2);
@@ -85,8 +94,25 @@ describe('many queue pairs that READ at the same time', () => {
   }
 
   // Suspicion (incast). Once: each may ask for one chunk whatever the others have out.
-  test.fails('ask together for no more than the buffer holds', () => {
+  test('ask together for no more than the buffer holds', () => {
     expect(readAll(32)).toBeLessThanOrEqual(BUFFER);
+  });
+
+  test('are served although one that is never answered holds all of the buffer', () => {
+    const pair = new Pair({ left: { receiveBuffer: BUFFER }, attr: { timeout: 0 } });
+    const { left, right } = pair;
+    const local = left.register(new ArrayBuffer(1 << 20));
+    const remote = right.register(new ArrayBuffer(1 << 20));
+    pair.fault = (packet) => (isRead(packet) ? [] : [{ packet, delay: 0 }]);
+    left.post({ wrId: 1, opcode: 'RDMA_READ', sge: [{ mr: local, length: 1 << 20 }], remote });
+    pair.run(1000);
+    pair.fault = undefined;
+    for (const side of [left, right]) side.createQp();
+    pair.connect();
+    left.post({ wrId: 2, opcode: 'RDMA_READ', sge: [{ mr: local, length: 1 << 18 }], remote });
+    pair.run(1_000_000);
+    expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[2, 'SUCCESS']]);
+    left.adapter.checkInvariants();
   });
 
   test('are all served', () => {

@@ -1,6 +1,6 @@
 /** Who may add packets to the next batch, in which order. */
 
-/** A place in one of the scheduler's queues; each queue pair has one of each class. */
+/** A place in one of the scheduler's queues; its owner has one, taken once. */
 export class Turn<T> {
   readonly owner: T;
   #waiting = false;
@@ -36,6 +36,11 @@ export class TurnQueue<T> {
     if (!turn.enter()) return;
     if (this.#length === this.#ring.length) this.#grow();
     this.#ring[(this.#head + this.#length++) & (this.#ring.length - 1)] = turn;
+  }
+
+  /** Whose turn is next. */
+  get first(): T | undefined {
+    return this.#ring[this.#head]?.owner;
   }
 
   /** Takes the oldest turn; there is one. */

@@ -1,5 +1,6 @@
 /** READs and atomics in flight: how many requests, and how many READ responses they were asked for. */
 import { psnDiff } from '@node-roce/wire';
+import { Turn, TurnQueue } from '../scheduler.ts';
 
 /** Responses that one READ request asks for, at most. */
 const READ_CHUNK_MAX = 64;
@@ -14,31 +15,59 @@ function receiveCharge(pathMtu: number): number {
   return 2 * pathMtu + 512;
 }
 
-/** Bytes of the device's receive buffer that READ responses may take, over all queue pairs. */
+/**
+ * Bytes of the device's receive buffer that READ responses may take, over all queue pairs. Promise: what is
+ * left, taken and granted adds up to the total; who waits first is granted first.
+ */
 export class ReadBudget {
   readonly total: number;
   #left: number;
+  /** Times that some was given back, modulo 2^32. */
+  #moves = 0;
+  readonly #waiting = new TurnQueue<OutstandingReads>();
 
   constructor(total: number) {
     this.total = this.#left = total;
   }
 
-  get left(): number {
-    return this.#left;
+  /** Whether so much is there, and nobody waits for it. One request is allowed whatever its size. */
+  has(bytes: number): boolean {
+    return this.#waiting.length === 0 && (bytes <= this.#left || this.#left === this.total);
   }
 
   take(bytes: number): void {
     this.#left -= bytes;
   }
 
+  /** Grants what `turn`'s owner wants as soon as it is there. */
+  await(turn: Turn<OutstandingReads>): void {
+    this.#waiting.push(turn);
+  }
+
+  get left(): number {
+    return this.#left;
+  }
+
+  get moves(): number {
+    return this.#moves;
+  }
+
   give(bytes: number): void {
     this.#left += bytes;
+    this.#moves = (this.#moves + 1) | 0;
+    for (let next = this.#waiting.first; next !== undefined; next = this.#waiting.first) {
+      if (next.wanted > this.#left && this.#left !== this.total) return;
+      this.#waiting.shift().grant();
+    }
   }
 }
 
-/** Promise: the device's budget is short of exactly what the responses in flight are charged. */
+/** Promise: the device's budget is short of what the responses in flight are charged, and of what is granted. */
 export class OutstandingReads {
   readonly #budget: ReadBudget;
+  /** Called when budget is granted that was waited for. */
+  readonly #wake: () => void;
+  readonly #turn = new Turn<OutstandingReads>(this);
   /** The last PSN that each request is answered with, oldest first; a ring. */
   readonly #ends = new Int32Array(REQUESTS_MAX);
   #oldest = 0;
@@ -49,9 +78,17 @@ export class OutstandingReads {
   #charge = 0;
   /** Responses that one request asks for. */
   #chunk = 1;
+  /** Budget that is waited for, and that was granted and is not used. */
+  #wanted = 0;
+  #granted = 0;
+  /** The budget did not move while it was waited for: the next request leaves whatever is left. */
+  #forced = false;
+  /** Its moves when that was last looked at. */
+  #moves = 0;
 
-  constructor(budget: ReadBudget) {
+  constructor(budget: ReadBudget, wake: () => void) {
     this.#budget = budget;
+    this.#wake = wake;
   }
 
   /** Splits READs so that the device's receive buffer holds the responses of two requests. */
@@ -59,6 +96,11 @@ export class OutstandingReads {
     this.release();
     this.#charge = receiveCharge(pathMtu);
     this.#chunk = Math.min(READ_CHUNK_MAX, Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge)));
+  }
+
+  /** Bytes of the device's budget that it has. */
+  get held(): number {
+    return this.#responses * this.#charge + this.#granted;
   }
 
   /** READ responses in flight. */
@@ -89,17 +131,59 @@ export class OutstandingReads {
   /**
    * Whether so many more responses may be asked for. They count against the window as packets do, for after
    * a loss all that is out is asked for again; but two requests may always be out, so that the peer has one
-   * to answer while the other's answer travels, and one whatever the budget.
+   * to answer while the other's answer travels. Without budget, who has nothing in flight waits for some.
    */
   mayAsk(responses: number, window: number): boolean {
-    if (this.#responses === 0) return true;
-    if (responses * this.#charge > this.#budget.left) return false;
-    return this.#responses + responses <= Math.max(window, 2 * this.#chunk);
+    const bytes = responses * this.#charge;
+    if (this.#responses > 0) {
+      if (this.#responses + responses > Math.max(window, 2 * this.#chunk)) return false;
+      return this.#budget.has(bytes);
+    }
+    if (this.#granted >= bytes || this.#forced || this.#budget.has(bytes)) return true;
+    if (this.#wanted === 0) this.#moves = this.#budget.moves;
+    this.#wanted = bytes;
+    this.#budget.await(this.#turn);
+    return false;
+  }
+
+  /** Whether budget is waited for. */
+  get isWaiting(): boolean {
+    return this.#wanted > 0;
+  }
+
+  get wanted(): number {
+    return this.#wanted;
+  }
+
+  /** The budget that is waited for, if it still is. */
+  grant(): void {
+    if (this.#wanted === 0) return;
+    this.#granted += this.#wanted;
+    this.#budget.take(this.#wanted);
+    this.#wanted = 0;
+    this.#wake();
+  }
+
+  /**
+   * Some time of waiting has passed. If the budget did not move meanwhile, what holds it may never be answered,
+   * and the next request leaves all the same. @returns whether the wait is over
+   */
+  waited(): boolean {
+    if (this.#wanted === 0) return true;
+    const { moves } = this.#budget;
+    const stuck = moves === this.#moves;
+    this.#moves = moves;
+    if (!stuck) return false;
+    this.#wanted = 0;
+    this.#forced = true;
+    return true;
   }
 
   /** A READ request leaves, to be answered by so many responses up to `lastPsn`. */
   ask(responses: number, lastPsn: number): void {
     this.#budget.take(responses * this.#charge);
+    this.#giveGrant();
+    this.#forced = false;
     this.#responses += responses;
     this.askAtomic(lastPsn);
   }
@@ -135,9 +219,20 @@ export class OutstandingReads {
 
   /** Forgets what is in flight: it is asked for again, or never. */
   release(): void {
-    this.#budget.give(this.#responses * this.#charge);
+    const responses = this.#responses;
     this.#responses = 0;
     this.#requests = 0;
+    this.#wanted = 0;
+    this.#forced = false;
+    if (responses > 0) this.#budget.give(responses * this.#charge);
+    this.#giveGrant();
+  }
+
+  #giveGrant(): void {
+    const granted = this.#granted;
+    if (granted === 0) return;
+    this.#granted = 0;
+    this.#budget.give(granted);
   }
 
   /** The broken promise, if there is one. */

@@ -31,6 +31,9 @@ const RETRY_DELAYS = Float64Array.from(
   (_, code) => RETRY_TIMER_FACTOR * ackTimeoutMicroseconds(code),
 );
 
+/** How long a READ waits for room in the receive buffer while none becomes free, µs. */
+const READ_BUDGET_WAIT = 10_000;
+
 /** PSNs in flight, at most: a quarter of their range, so that what is behind is told from what is ahead. */
 const PSN_SPAN = 1 << 22;
 
@@ -82,7 +85,7 @@ export class Requester {
     this.#owner = owner;
     this.#queue = queue;
     this.#packets = new RequestPackets(context, owner, queue);
-    this.reads = new OutstandingReads(context.readBudget);
+    this.reads = new OutstandingReads(context.readBudget, () => owner.wantsTurn());
     this.timers = new Timers(context, context.deadlines, { timersDue: () => this.#timersDue() });
     this.reads.setPathMtu(owner.attributes.pathMtu);
   }
@@ -309,8 +312,12 @@ export class Requester {
       return 1;
     }
     const responses = reads.next(cursor.packet, this.#queue.packetsOf(cursor.entry));
-    if (!reads.mayAsk(responses, this.congestion.window)) return 0;
+    if (!reads.mayAsk(responses, this.congestion.window)) {
+      if (reads.isWaiting) this.timers.armUnlessRunning(Timer.READ_BUDGET, READ_BUDGET_WAIT);
+      return 0;
+    }
     this.#packets.addRead(batch, cursor, row, responses);
+    this.timers.stop(Timer.READ_BUDGET);
     reads.ask(responses, (psn + responses - 1) & 0xff_ffff);
     if (psn === this.#sendPsn) this.roundTrip.begin(psn, this.#context.now);
     return responses;
@@ -562,6 +569,10 @@ export class Requester {
   #timersDue(): void {
     const { timers } = this;
     if (timers.takeDue(Timer.PACE)) this.#owner.wantsTurn();
+    if (timers.takeDue(Timer.READ_BUDGET)) {
+      if (this.reads.waited()) this.#owner.wantsTurn();
+      else timers.arm(Timer.READ_BUDGET, READ_BUDGET_WAIT);
+    }
     if (timers.takeDue(Timer.RNR)) this.#owner.wantsTurn();
     if (timers.takeDue(Timer.RETRY)) {
       timers.stop(Timer.PROBE);

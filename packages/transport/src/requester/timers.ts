@@ -10,9 +10,11 @@ export const Timer = {
   RNR: 2,
   /** `rate_limit` allows the next packet. */
   PACE: 3,
+  /** A READ waits for the device's receive budget: is anything given back? */
+  READ_BUDGET: 4,
 } as const;
 
-const TIMERS = 4;
+const TIMERS = 5;
 const STOPPED = Number.POSITIVE_INFINITY;
 
 /** Times are virtual, in µs. Promise: RETRY and PROBE do not run while RNR runs. */
@@ -33,6 +35,10 @@ export class Timers {
     const at = this.#clock.now + delay;
     this.#at[timer] = at;
     this.#deadlines.armed(this.#id, at);
+  }
+
+  armUnlessRunning(timer: number, delay: number): void {
+    if (!this.isRunning(timer)) this.arm(timer, delay);
   }
 
   stop(timer: number): void {
