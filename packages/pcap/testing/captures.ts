@@ -39,7 +39,7 @@ export function plain(record: PacketRecord) {
   };
 }
 
-type PlainRecord = ReturnType<typeof plain>;
+export type PlainRecord = ReturnType<typeof plain>;
 
 export interface ParseResult {
   records: PlainRecord[];

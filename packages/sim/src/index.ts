@@ -11,6 +11,10 @@
 
 // Faults, and the randomness that decides over them; those of links on real sockets, too.
 export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
+// Lives of connections.
+export { Life, type LifeOptions } from './life/life.ts';
+export * from './life/profile.ts';
+export * from './life/tally.ts';
 // Matchers.
 export * from './matchers.ts';
 // The model.

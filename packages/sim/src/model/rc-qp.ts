@@ -143,6 +143,11 @@ export class ModelQp {
     return typeof plan === 'string' ? undefined : sendPacket(this.requester, plan, now);
   }
 
+  /** Takes the replies that were not sent: all but the data of READs, whose memory may go at once. */
+  owed(): ModelPacket[] {
+    return this.#replies.splice(0).filter((reply) => !rowOf(reply).isReadResponse);
+  }
+
   /** When `advance` wants to be called, µs; `Infinity` for never. */
   nextDeadline(): number {
     return nextDeadline(this.requester);

@@ -34,6 +34,8 @@ export interface SimSend {
   signaled?: boolean;
   solicited?: boolean;
   fence?: boolean;
+  /** The bytes are copied when it is posted; at most `INLINE_BYTES`. */
+  inline?: boolean;
   /** Instead of the key of the peer's arena. */
   rkey?: number;
   /** SEND_WITH_INV: of a window of the peer; LOCAL_INV: of an own one. */
@@ -143,6 +145,8 @@ export type AttributeChange = Partial<
 export interface VariableQp extends ResumableQp {
   /** To RESET: what is posted is forgotten, and what completed and was not polled too. @param psn first PSN after the next `connect` */
   reset(psn: number): void;
+  /** Index of the next entry of the send queue, a signed 32-bit count; undefined where there is no ring. */
+  readonly sendIndex: number | undefined;
   /** From RTS to SQD: what was begun is finished, nothing else is begun; `resume` ends it. */
   drain(): void;
   /** In SQD: something that was begun is not finished. */
@@ -168,6 +172,8 @@ export interface SimQpOptions {
 /** A shared receive queue. */
 export interface SimSrq {
   postReceive(request: SimReceive): void;
+  /** Receives that no message has taken. */
+  readonly waiting: number;
   /** Arms the limit: SRQ_LIMIT_REACHED comes once fewer receives are posted. */
   setLimit(limit: number): void;
 }
@@ -198,6 +204,9 @@ export interface SimDevice extends SimHost {
   /** Events raised since the last call. */
   pollEvents(): SimEvent[];
 }
+
+/** Bytes that a request may have inline. */
+export const INLINE_BYTES = 128;
 
 /** The MTU of every simulated port, bytes: what a datagram may have. */
 export const ACTIVE_MTU = 4096;

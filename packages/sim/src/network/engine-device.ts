@@ -17,6 +17,7 @@ import {
 } from '@node-roce/transport';
 import {
   ACTIVE_MTU,
+  INLINE_BYTES,
   type SimDevice,
   type SimEvent,
   type SimQp,
@@ -99,7 +100,9 @@ export class EngineDevice implements SimDevice {
       },
       onRetransmit: (_qpn, _psn, cause) => this.#again.set(this.#tx.count - 1, cause),
     });
-    this.#tx = new TxBatch(this.adapter.regions, options.batchPackets);
+    const { batchPackets = 512 } = options;
+    // Room for the longest list of fragments, however few packets there are.
+    this.#tx = new TxBatch(this.adapter.regions, batchPackets, 4 * batchPackets + 64);
     this.#doorbells = new Ring(this.adapter.doorbells);
     this.#host = this.createDomain(this.arena);
   }
@@ -158,7 +161,13 @@ export class EngineDevice implements SimDevice {
   createQp(options: SimQpOptions, domain = this.#host): EngineQp {
     const depth = this.#depth;
     const [sendCq, recvCq] = [this.adapter.createCq(depth * 2), this.adapter.createCq(depth * 2)];
-    const cap = { maxSendWr: depth, maxRecvWr: depth, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 };
+    const cap = {
+      maxSendWr: depth,
+      maxRecvWr: depth,
+      maxSendSge: 1,
+      maxRecvSge: 1,
+      maxInlineData: INLINE_BYTES,
+    };
     const srq = options.srq as EngineSrq | undefined;
     const created = this.adapter.createQp({
       pd: domain.pd,
@@ -316,6 +325,10 @@ export class EngineSrq implements SimSrq {
 
   postReceive(request: SimReceive): void {
     writeReceive(this.ring, this.#host.arena, request);
+  }
+
+  get waiting(): number {
+    return this.ring.used;
   }
 
   setLimit(limit: number): void {

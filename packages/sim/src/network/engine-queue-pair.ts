@@ -118,11 +118,12 @@ export class EngineQp implements VariableQp {
     const flags =
       (request.signaled === false ? 0 : SendFlags.SIGNALED) |
       (request.fence ? SendFlags.FENCE : 0) |
-      (request.solicited ? SendFlags.SOLICITED : 0);
+      (request.solicited ? SendFlags.SOLICITED : 0) |
+      (request.inline ? SendFlags.INLINE : 0);
     words[w + SendWqe.OPCODE_FLAGS] = WrOpcode[request.opcode] | (flags << 8);
     words[w + SendWqe.WR_ID_LOW] = request.wrId;
     words[w + SendWqe.WR_ID_HIGH] = 0;
-    words[w + SendWqe.SGE_COUNT] = request.length === 0 ? 0 : 1;
+    words[w + SendWqe.SGE_COUNT] = request.length === 0 || request.inline ? 0 : 1;
     words[w + SendWqe.LENGTH] = request.length;
     words[w + SendWqe.IMMEDIATE] = request.immediate ?? request.invalidateRkey ?? 0;
     this.#writeRemote(words, w, request);
@@ -130,7 +131,8 @@ export class EngineQp implements VariableQp {
     setU64(words, w + SendWqe.SWAP_HIGH, request.swap ?? 0n);
     if (sendsDatagrams(this.#options.service)) this.#writeDestination(words, w, request.to);
     if (request.bind !== undefined) this.#writeBind(words, w, request.bind);
-    writeSge(words, w + SendWqe.SGE, keysOf(request.region, this.#host.arena), request);
+    if (request.inline) ring.bytes.set(inlineBytes(request), (w + SendWqe.SGE) * 4);
+    else writeSge(words, w + SendWqe.SGE, keysOf(request.region, this.#host.arena), request);
     ring.publish((index + 1) | 0);
     if (ring.wakes()) this.#host.ringDoorbell(this.info.qpn);
   }
@@ -193,6 +195,10 @@ export class EngineQp implements VariableQp {
     this.pollReceive();
   }
 
+  get sendIndex(): number {
+    return this.#rings.send.producer;
+  }
+
   drain(): void {
     this.#modify({ qpState: 'SQD', enSqdAsyncNotify: true });
   }
@@ -209,6 +215,11 @@ export class EngineQp implements VariableQp {
   #modify(attributes: QpAttr): void {
     this.#host.adapter.modifyQp(this.info.qpn, attributes, this.#host.now());
   }
+}
+
+function inlineBytes({ region, offset, length }: SimSend): Uint8Array {
+  if (region === undefined) throw new Error('inline data comes from a region');
+  return region.bytes.subarray(offset, offset + length);
 }
 
 /** The keys of a region that was registered on this device. */

@@ -36,6 +36,8 @@ export class ModelDevice implements SimDevice {
   readonly #attached = new ModelGroups();
   /** Of each source of events, how many were polled. */
   readonly #polled = new Map<object, number>();
+  /** What queue pairs that were destroyed or reset had still to answer. */
+  readonly #owed: SimPacket[] = [];
   #created = 0;
   #registered = 0;
   #blockedUntil = 0;
@@ -60,6 +62,7 @@ export class ModelDevice implements SimDevice {
     const receives = (options.srq as ModelSrq | undefined)?.queue ?? createReceiveQueue();
     const qpn = options.service === 'GSI' ? 1 : this.#host.options.qpn + this.#created++;
     const qp = new ModelQueuePair(this.#host, qpn, options, receives);
+    qp.onReset = (owed) => this.#owed.push(...owed.map((packet) => this.#packet(qp, packet)));
     this.#qps.push(qp);
     return qp;
   }
@@ -67,6 +70,7 @@ export class ModelDevice implements SimDevice {
   /** §10.6.7.2.4: type 2B windows end with the queue pair that they were bound through. */
   destroyQp(qp: SimQp): void {
     const { memory } = this.#host;
+    this.#owed.push(...(qp as ModelQueuePair).owed().map((owed) => this.#packet(qp, owed)));
     this.#qps.splice(this.#qps.indexOf(qp as ModelQueuePair), 1);
     memory.regions = memory.regions.filter(({ qpn }) => qpn !== qp.info.qpn);
   }
@@ -152,8 +156,8 @@ export class ModelDevice implements SimDevice {
   }
 
   transmit(now: number): SimPacket[] {
-    const packets: SimPacket[] = [];
     if (now >= this.#blockedUntil) this.#blockedUntil = 0;
+    const packets: SimPacket[] = this.#blockedUntil === 0 ? this.#owed.splice(0) : [];
     for (const qp of this.#qps) {
       while (now >= this.#blockedUntil || this.#room > 0) {
         const next = qp.next(now);
@@ -165,7 +169,7 @@ export class ModelDevice implements SimDevice {
     return packets;
   }
 
-  #packet(qp: ModelQueuePair, { packet, destination, ...again }: Outgoing): SimPacket {
+  #packet(qp: SimQp, { packet, destination, ...again }: Outgoing): SimPacket {
     const { qpn } = qp.info;
     const datagram = packet.deth !== undefined;
     const sourcePort = datagram
@@ -194,6 +198,10 @@ export class ModelSrq implements SimSrq {
 
   postReceive(receive: SimReceive): void {
     this.queue.waiting.push(receiveRequest(this.#memory, receive, this.#arena));
+  }
+
+  get waiting(): number {
+    return this.queue.waiting.length;
   }
 
   setLimit(limit: number): void {

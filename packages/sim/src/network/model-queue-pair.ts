@@ -111,14 +111,27 @@ export class ModelQueuePair implements VariableQp {
   }
 
   postSend(post: SimSend): void {
-    const { offset, length, remoteOffset, remoteAddress, rkey, bind, to, region, broken, ...request } = post;
+    const {
+      offset,
+      length,
+      remoteOffset,
+      remoteAddress,
+      rkey,
+      bind,
+      to,
+      region,
+      broken,
+      inline,
+      ...request
+    } = post;
     const { memory } = this.#host;
+    const bytes = this.#bytesOf(region).subarray(offset, offset + length);
     const peer = this.#peer!;
     const send: ModelSendRequest = {
       ...request,
-      local: this.#bytesOf(region).subarray(offset, offset + length),
+      local: inline ? bytes.slice() : bytes,
       get broken() {
-        return broken || (length > 0 && isGone(memory, region));
+        return broken || (length > 0 && !inline && isGone(memory, region));
       },
     };
     if (remoteOffset !== undefined || remoteAddress !== undefined) {
@@ -168,10 +181,25 @@ export class ModelQueuePair implements VariableQp {
     this.#rc?.resume();
   }
 
+  /** Answers that are owed to the peer and have not left: what was delivered is acknowledged, whatever comes after. */
+  owed(): Outgoing[] {
+    const { gid } = this.#peer ?? {};
+    if (gid === undefined) return [];
+    return (this.#rc?.owed() ?? []).map((packet) => ({ packet, destination: gid }));
+  }
+
+  /** Sees what is owed before a reset. */
+  onReset: (owed: Outgoing[]) => void = () => {};
+
   reset(psn: number): void {
+    this.onReset(this.owed());
     this.#rc = this.#unreliable = undefined;
     (this.info as { psn: number }).psn = psn;
     if (!this.#receives.shared) this.#receives.waiting = [];
+  }
+
+  get sendIndex(): undefined {
+    return undefined;
   }
 
   drain(): void {

@@ -8,7 +8,7 @@ export interface TimeWindow {
   to: number;
 }
 
-interface PacketPlace {
+export interface PacketPlace {
   frame: number;
   /** Undefined: whichever comes first. */
   part: number | undefined;

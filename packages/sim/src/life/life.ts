@@ -1,0 +1,236 @@
+/**
+ * Hosts whose programs make, use and end connections all the time, some at once and one after another, over a bad
+ * network and links that have no room now and then.
+ */
+
+import { createRandom, type Random } from '@node-roce/link';
+import { AethKind, aethKind, aethValue, gidEquals, gidFromText, rnrTimerMicroseconds } from '@node-roce/wire';
+import { decodePacket, type ModelPacket, rowOf } from '../model/packet.ts';
+import type { SimDevice } from '../network/endpoint.ts';
+import { EngineDevice } from '../network/engine-device.ts';
+import { ModelDevice } from '../network/model-device.ts';
+import { Network, type SimHost } from '../network/network.ts';
+import type { EndpointKind } from '../network/pair.ts';
+import type { SimPacket } from '../network/wire.ts';
+import { require } from '../network/workload-checks.ts';
+import { SharedInbox } from './inbox.ts';
+import { MemoryBook, SECRET } from './memory-book.ts';
+import type { LifeProfile } from './profile.ts';
+import { type LifeHost, Session, type Side, type Spare } from './session.ts';
+import { Tally } from './tally.ts';
+
+export interface LifeOptions {
+  profile: LifeProfile;
+  seed: number;
+  /** What the first and third host are, and what the second is. */
+  a: EndpointKind;
+  b: EndpointKind;
+}
+
+/** Receives of each SRQ. */
+const SRQ_SLOTS = 12;
+/** Work requests and receives that a queue has room for. */
+const DEPTH = 128;
+/** Longest time that a link has no room, µs: less than all retries of a peer take. */
+const LONGEST_BLOCK = 12_000;
+/** No run takes longer, µs. */
+const LIMIT = 600e6;
+
+interface Lane {
+  hosts: readonly [LifeHost, LifeHost];
+  lossless: boolean;
+  session: Session | undefined;
+  left: number;
+  spares: [Spare | undefined, Spare | undefined];
+}
+
+export class Life {
+  readonly network: Network;
+  readonly tally = new Tally();
+  readonly #profile: LifeProfile;
+  readonly #random: Random;
+  readonly #hosts: LifeHost[];
+  readonly #lanes: Lane[];
+  /** Of each queue pair that there is or was: its host. */
+  readonly #owners = new Map<number, Uint8Array>();
+  readonly #sides = new Map<number, Side>();
+  readonly #blocked = new Map<SimDevice, number>();
+  readonly #wrapping = new Set<number>();
+  #nextTick = 0;
+
+  constructor({ profile, seed, a, b }: LifeOptions) {
+    this.#profile = profile;
+    this.#random = createRandom(seed);
+    this.network = new Network(seed);
+    this.network.record = false;
+    this.network.observer = (event, packet, host) => this.#observe(event, packet, host);
+    const kinds = [a, b, a];
+    this.#hosts = kinds.map((kind, i) => this.#host(kind, i + 1));
+    for (const { device } of this.#hosts) this.network.add(device);
+    this.network.add(this.#clock());
+    this.#lanes = Array.from({ length: profile.lanes }, (_, i) => this.#lane(i));
+  }
+
+  #host(kind: EndpointKind, number: number): LifeHost {
+    const random = this.#random;
+    const gid = gidFromText(`10.0.0.${number}`);
+    const firstIndex = this.#profile.firstIndices ? random.pick(this.#profile.firstIndices) : 0;
+    const common = { gid, arenaBytes: 8 };
+    const device =
+      kind === 'model'
+        ? new ModelDevice({ ...common, qpn: number << 20 })
+        : new EngineDevice({
+            ...common,
+            seed: random.next(),
+            depth: DEPTH,
+            batchPackets: random.pick([4, 16, 64, 512]),
+            ...(this.#profile.firstIndices ? { firstIndex } : {}),
+          });
+    const book = new MemoryBook(device, random);
+    return { device, book, shared: new SharedInbox(book, SRQ_SLOTS, device.createSrq()) };
+  }
+
+  /** The programs' clock: a host that sends nothing. */
+  #clock(): SimHost {
+    return {
+      gid: gidFromText('0.0.0.0'),
+      receive: () => {},
+      transmit: () => [],
+      advance: (now) => {
+        if (now >= this.#nextTick) this.#tick(now);
+      },
+      nextDeadline: () => this.#nextTick,
+    };
+  }
+
+  #lane(index: number): Lane {
+    const [i, j] = [
+      [0, 1],
+      [0, 2],
+      [2, 1],
+    ][index % 3];
+    const hosts = [this.#hosts[i], this.#hosts[j]] as const;
+    const wire = this.#random.pick(this.#profile.wires);
+    const lossless = wire.loss === undefined && wire.burst === undefined && wire.corrupt === undefined;
+    this.network.link(hosts[0].device, hosts[1].device, wire);
+    this.network.link(hosts[1].device, hosts[0].device, wire);
+    const spares: Lane['spares'] = [undefined, undefined];
+    return { hosts, lossless, session: undefined, left: this.#profile.sessions, spares };
+  }
+
+  /** Runs until every lane is through. @throws Error */
+  run(): void {
+    const done = this.network.run(() => this.#step(), LIMIT);
+    require(done, 'the run came to an end before its sessions did', { now: this.network.now });
+    for (const { book } of this.#hosts) book.finish();
+  }
+
+  #step(): boolean {
+    let isDone = true;
+    for (const lane of this.#lanes) {
+      lane.session?.step();
+      if (lane.session?.isOver !== false) {
+        this.#note(lane.session);
+        lane.session = undefined;
+        if (lane.left > 0) {
+          lane.left--;
+          lane.session = this.#start(lane);
+        }
+      }
+      isDone &&= lane.session === undefined;
+    }
+    return isDone;
+  }
+
+  #start({ hosts, lossless, spares }: Lane): Session {
+    // Two lanes between the same hosts have one wire: that of the second.
+    const shared =
+      this.#lanes?.filter((lane) => lane.hosts[0] === hosts[0] && lane.hosts[1] === hosts[1]) ?? [];
+    const session = new Session({
+      network: this.network,
+      hosts,
+      profile: this.#profile,
+      random: this.#random,
+      tally: this.tally,
+      lossless: shared.at(-1)?.lossless ?? lossless,
+      spares,
+      block: ({ device }) => this.#block(device),
+    });
+    for (const side of session.sides) {
+      this.#owners.set(side.qp.info.qpn, side.host.device.gid);
+      this.#sides.set(side.qp.info.qpn, side);
+    }
+    return session;
+  }
+
+  #note(session: Session | undefined): void {
+    for (const { firstIndex, stream, qp } of session?.sides ?? []) {
+      if (this.#sides.get(qp.info.qpn)?.stream === stream) this.#sides.delete(qp.info.qpn);
+      if (firstIndex === undefined) continue;
+      const to = (firstIndex + stream.posted) | 0;
+      if (firstIndex >= 0 && to < 0) this.tally.add('ring indices passed 2^31');
+      if (firstIndex < 0 && to >= 0) this.tally.add('ring indices passed 2^32');
+    }
+  }
+
+  #tick(now: number): void {
+    this.#nextTick = now + this.#random.between(20, 400);
+    for (const { device, book } of this.#hosts) {
+      book.check(now);
+      if (this.#random.chance(this.#profile.block)) this.#block(device);
+    }
+    for (const { shared } of this.#hosts) {
+      if (this.#random.chance(this.#profile.scarce ? 0.4 : 1)) shared.post();
+    }
+    for (const { session } of this.#lanes) session?.tick();
+  }
+
+  #block(device: SimDevice): void {
+    const { now } = this.network;
+    if ((this.#blocked.get(device) ?? 0) > now) return;
+    const until = now + this.#random.between(200, LONGEST_BLOCK);
+    device.block(until, this.#random.between(0, 6));
+    // Between two blocks the peers hear something.
+    this.#blocked.set(device, until + LONGEST_BLOCK);
+    this.tally.add('links without room');
+  }
+
+  #observe(event: 'sent' | 'arrived', packet: SimPacket, host: SimHost): void {
+    const decoded = decodePacket(packet.bytes);
+    if (!decoded.ok) {
+      require(packet.corrupt, 'a packet was sent that is none', { reason: decoded.reason });
+      return;
+    }
+    if (event === 'sent') this.#sent(packet, decoded.packet);
+    else if (!packet.corrupt) this.#arrived(packet, decoded.packet, host);
+  }
+
+  #sent(packet: SimPacket, { destQpn, payload, psn, aeth, opcode }: ModelPacket): void {
+    const owner = this.#owners.get(destQpn);
+    const right = owner !== undefined && gidEquals(owner, packet.destination);
+    require(right, 'a packet was sent to another host', { destQpn, opcode, psn });
+    const leaked = payload.length >= 8 && payload.every((byte) => byte === SECRET);
+    require(!leaked, 'memory was sent that nobody asked to send', { destQpn, opcode, psn });
+    if (aeth !== undefined && aethKind(aeth.syndrome) === AethKind.RNR_NAK) {
+      this.tally.add('RNR NAKs');
+      const peer = this.#sides.get(destQpn);
+      if (peer) peer.rnrUntil = this.network.now + rnrTimerMicroseconds(aethValue(aeth.syndrome));
+    }
+    if (psn > 0xff_ff00) this.#wrapping.add(destQpn);
+    else if (psn < 0x1000 && this.#wrapping.delete(destQpn)) this.tally.add('PSNs wrapped');
+  }
+
+  #arrived(packet: SimPacket, decoded: ModelPacket, host: SimHost): void {
+    const side = this.#sides.get(decoded.destQpn);
+    if (side === undefined || side.host.device !== host) return;
+    const row = rowOf(decoded);
+    if (!row.isRequest) return;
+    const again = packet.retransmission !== undefined;
+    if (again && (row.isReadRequest || row.isAtomic)) this.tally.add('READs and atomics repeated');
+    const copy = side.arrived.has(packet.serial!);
+    side.arrived.add(packet.serial!);
+    // The peer waits: what arrives now was on its way before.
+    const waits = side.peerRnrUntil() > this.network.now;
+    if (waits && (copy || again)) this.tally.add('copies of requests during an RNR wait');
+  }
+}
