@@ -1,4 +1,5 @@
 /** Completion queues and channels. */
+import { invalid } from '@node-roce/transport';
 import { WorkCompletion } from '@node-roce/verbs-api';
 import { failed, minusOne, pointer, status } from './errno.ts';
 import { ibv_comp_channel, type ibv_context, ibv_cq, structOf } from './objects.ts';
@@ -15,18 +16,20 @@ export function ibv_destroy_comp_channel(channel: ibv_comp_channel): Promise<num
 }
 
 /**
- * ibv_create_cq(3): `cqe` of what is returned is at least what was asked for. EINVAL beyond `max_cqe`.
- *
- * @param _comp_vector there is one, so any will do
+ * ibv_create_cq(3): `cqe` of what is returned is at least what was asked for. EINVAL beyond `max_cqe`, or for a
+ * `comp_vector` beyond `context.num_comp_vectors`.
  */
 export function ibv_create_cq(
   context: ibv_context,
   cqe: number,
   cq_context: unknown = null,
   channel: ibv_comp_channel | null = null,
-  _comp_vector = 0,
+  comp_vector = 0,
 ): Promise<ibv_cq | null> {
   return pointer(async () => {
+    const { num_comp_vectors } = context;
+    if (!(Number.isInteger(comp_vector) && comp_vector >= 0 && comp_vector < num_comp_vectors))
+      throw invalid('comp_vector', `${comp_vector}`, `0 … ${num_comp_vectors - 1}`);
     const options = { context: cq_context, ...(channel ? { channel: channel.verbs } : {}) };
     return new ibv_cq(context, channel, await context.verbs.createCq(cqe, options));
   });

@@ -1,7 +1,7 @@
 /** Devices: listing, opening, asking. */
 import { listInterfaces } from '@node-roce/link';
 import { invalid } from '@node-roce/transport';
-import { type OpenOptions, openDevice } from '@node-roce/verbs-api';
+import { type Device, type OpenOptions, openDevice, type RoceError } from '@node-roce/verbs-api';
 import { linkLocalGidFromMac, mtuBytesToEnum } from '@node-roce/wire';
 import {
   IBV_ATOMIC_HCA,
@@ -35,16 +35,46 @@ export function ibv_get_device_name(device: ibv_device): string {
   return device.name;
 }
 
-/** ibv_get_device_guid(3): EUI-64 of the interface's MAC address; 0 where it has none. */
+/** ibv_get_device_guid(3): EUI-64 of the interface's MAC address; of zeros where it has none, as rxe on lo. */
 export function ibv_get_device_guid(device: ibv_device): bigint {
   const mac = Uint8Array.from(device.interface.mac.split(':'), (part) => Number.parseInt(part, 16));
-  if (mac.every((byte) => byte === 0)) return 0n;
   return new DataView(linkLocalGidFromMac(mac).buffer).getBigUint64(8);
+}
+
+/** Contexts that were opened, by what was opened: a second one shares the sockets of the first. */
+const opened = new Map<unknown, Promise<readonly Device[]>>();
+
+/** A link of one's own is a device; otherwise the options are. */
+const keyOf = ({ link, ...options }: OpenOptions): unknown =>
+  typeof link === 'object' ? link : JSON.stringify({ link, ...options });
+
+/** Opens the device, or another context of it. One after the other: the second has to see the first. */
+async function openShared(options: OpenOptions): Promise<Device> {
+  const key = keyOf(options);
+  const next = (opened.get(key) ?? Promise.resolve([])).then(async (devices) => {
+    const alive = [...devices];
+    for (;;) {
+      const [device] = alive;
+      if (device === undefined) return [await openDevice(options)];
+      try {
+        return [device.openContext(), ...alive];
+      } catch (error) {
+        if ((error as RoceError).code !== 'ERR_ROCE_CLOSED') throw error;
+        alive.shift();
+      }
+    }
+  });
+  opened.set(
+    key,
+    next.catch(() => []),
+  );
+  return (await next)[0]!;
 }
 
 /**
  * ibv_open_device(3): null and errno EADDRINUSE where UDP port 4791 of an address is taken, by an rxe or an
- * mlx5 device say, or by another context: a device can be open once at a time.
+ * mlx5 device say, or by another process. A device can be opened several times with the same options; its contexts
+ * share the sockets, and nothing else.
  *
  * @param options what `openDevice` of verbs-api takes: `address` for one address of the interface instead of all,
  *   `link`, `engine`, `trace`, …
@@ -52,7 +82,7 @@ export function ibv_get_device_guid(device: ibv_device): bigint {
 export function ibv_open_device(device: ibv_device, options: OpenOptions = {}): Promise<ibv_context | null> {
   const given = options.address !== undefined || typeof options.link === 'object';
   const where = given ? options : { interface: device.name, ...options };
-  return pointer(async () => new ibv_context(device, await openDevice(where)));
+  return pointer(async () => new ibv_context(device, await openShared(where)));
 }
 
 /** ibv_close_device(3). What was made with it ends without a word to its peers. */
@@ -117,7 +147,10 @@ export function ibv_query_device(
   });
 }
 
-/** ibv_query_port(3): fills `port_attr`. EINVAL for a port other than 1. Speed and width are not known: 0. */
+/**
+ * ibv_query_port(3): fills `port_attr`. EINVAL for a port other than 1. Width and speed are codes for the speed of the
+ * interface, as rxe has them; 1X and 2.5 Gb/s where it is not known.
+ */
 export function ibv_query_port(
   context: ibv_context,
   port_num: number,
@@ -145,8 +178,7 @@ export function ibv_query_port(
       sm_sl: 0,
       subnet_timeout: 0,
       init_type_reply: 0,
-      active_width: 0,
-      active_speed: 0,
+      ...widthAndSpeed(device.interface?.speed),
       // LinkUp, or Disabled (IBTA vol 1 §14.2.5.6).
       phys_state: up ? 5 : 3,
       link_layer: IBV_LINK_LAYER_ETHERNET,
@@ -155,6 +187,25 @@ export function ibv_query_port(
     };
     Object.assign(port_attr, filled);
   });
+}
+
+/** Codes of `active_width` (1X: 1, 4X: 2, 2X: 16) and `active_speed` (SDR: 1 … NDR: 128). */
+const WIDTHS_AND_SPEEDS = [
+  { megabits: 1000, active_width: 1, active_speed: 1 },
+  { megabits: 10_000, active_width: 1, active_speed: 8 },
+  { megabits: 20_000, active_width: 2, active_speed: 2 },
+  { megabits: 25_000, active_width: 1, active_speed: 32 },
+  { megabits: 40_000, active_width: 2, active_speed: 8 },
+  { megabits: 50_000, active_width: 16, active_speed: 32 },
+  { megabits: 100_000, active_width: 2, active_speed: 32 },
+  { megabits: 200_000, active_width: 2, active_speed: 64 },
+  { megabits: Number.POSITIVE_INFINITY, active_width: 2, active_speed: 128 },
+] as const;
+
+/** By Linux' `ib_get_width_and_speed`, which takes 1 Gb/s for an unknown speed. */
+export function widthAndSpeed(speed = 1000): { active_width: number; active_speed: number } {
+  const { active_width, active_speed } = WIDTHS_AND_SPEEDS.find(({ megabits }) => speed <= megabits)!;
+  return { active_width, active_speed };
 }
 
 /** ibv_query_gid(3): fills `gid.raw`; 0, or −1 and errno. */

@@ -21,6 +21,8 @@ export interface NetworkInterface {
   mac: string;
   /** Bytes of IP packet; undefined where it can't be read. */
   mtu: number | undefined;
+  /** Mb/s (`/sys/class/net/NAME/speed`); undefined if unknown, as for lo. */
+  speed: number | undefined;
   /** False if the kernel says so; the port is then DOWN. */
   up: boolean;
   /** It is `lo`. */
@@ -35,6 +37,7 @@ export function listInterfaces(): NetworkInterface[] {
     name,
     mac: list[0]?.mac ?? '00:00:00:00:00:00',
     mtu: mtuOf(name),
+    speed: speedOf(name),
     up: readText(`/sys/class/net/${name}/operstate`) !== 'down',
     loopback: list.some((a) => a.internal),
     addresses: list.map(({ address, family, scopeid }) => ({
@@ -72,7 +75,7 @@ export function interfaceByAddress(address: string): NetworkInterface {
   const all = listInterfaces().filter((nic) => zone === undefined || nic.name === zone);
   const bytes = parseIpAddress(figures);
   if (!bytes) {
-    throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `address: ${address} is not an IP address in figures`, {
+    throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `address: ${address} is not a numeric IP address`, {
       errno: 'EINVAL',
       attribute: 'address',
       expected: 'an IPv4 or IPv6 address',
@@ -103,6 +106,11 @@ function mtuOf(name: string): number | undefined {
     if (Number.isInteger(value) && value > 0) return value;
   }
   return undefined;
+}
+
+function speedOf(name: string): number | undefined {
+  const value = Number(readText(`/sys/class/net/${name}/speed`) || Number.NaN);
+  return value > 0 ? value : undefined; // −1: unknown
 }
 
 function readText(path: string): string | undefined {

@@ -5,8 +5,10 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 export function describePortOwner(port: number, family: 4 | 6): string {
   const inodes = socketInodes(port, family);
   const rdma = rdmaDevices();
-  const process = inodes.map(processWithSocket).find((p) => p !== undefined);
-  if (process) return `process ${process.pid} (${process.name}) has it: end that, or use another address`;
+  const owner = inodes.map(processWithSocket).find((p) => p !== undefined);
+  if (owner?.pid === process.pid)
+    return 'this process has it: close that device, share it (device.openContext), or use another address';
+  if (owner) return `process ${owner.pid} (${owner.name}) has it: end that, or use another address`;
   if (rdma.length > 0) {
     return (
       `the RDMA device ${rdma.join(', ')} of this network namespace probably has it: ` +

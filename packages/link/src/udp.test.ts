@@ -156,7 +156,7 @@ describe('a port that is taken', () => {
       code: 'ERR_ROCE_PORT_IN_USE',
       errno: 'EADDRINUSE',
       attribute: 'port',
-      message: expect.stringContaining(`process ${process.pid}`),
+      message: expect.stringContaining('this process has it'),
     });
   });
 
@@ -166,7 +166,7 @@ describe('a port that is taken', () => {
     await once(socket, 'listening');
     await expect(open({ address: host(1) })).rejects.toMatchObject({
       errno: 'EADDRINUSE',
-      message: expect.stringContaining(`process ${process.pid}`),
+      message: expect.stringContaining('this process has it'),
     });
     socket.close();
   });

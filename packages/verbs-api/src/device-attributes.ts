@@ -46,7 +46,7 @@ const OFFERED =
 
 /** `struct ibv_device_attr` and `struct ibv_port_attr`, the parts that mean something here. */
 export interface DeviceAttributes extends DeviceLimits {
-  /** EUI-64 from the interface's MAC address: `0242:acff:fe11:0002`; zeros where there is none. */
+  /** EUI-64 from the interface's MAC address: `0242:acff:fe11:0002`; without one `0200:00ff:fe00:0000`, as rxe has it. */
   nodeGuid: string;
   /** `DeviceCap` bits (`device_cap_flags`). */
   deviceCapFlags: number;
@@ -103,7 +103,6 @@ export function deviceAttributes(facts: EngineFacts, inline: boolean): DeviceAtt
 /** The GUID that RoCE devices make of a MAC address: the modified EUI-64 of RFC 4291, as `ibv_devinfo` has it. */
 function guidOf(mac = '00:00:00:00:00:00'): string {
   const bytes = Uint8Array.from(mac.split(':'), (part) => Number.parseInt(part, 16));
-  if (bytes.every((byte) => byte === 0)) return '0000:0000:0000:0000';
   const words = new DataView(linkLocalGidFromMac(bytes).buffer, 8);
   return [0, 2, 4, 6].map((at) => words.getUint16(at).toString(16).padStart(4, '0')).join(':');
 }

@@ -50,7 +50,7 @@ test('a query tells of device, port and GIDs', async () => {
     atomicCap: 'HCA',
     linkLayer: 'Ethernet',
     portState: 'ACTIVE',
-    nodeGuid: '0000:0000:0000:0000',
+    nodeGuid: '0200:00ff:fe00:0000',
     pkeyTblLen: 1,
   });
   expect(side.device.gids.map((g) => [g.address, g.type])).toEqual([['fd00::7', 'RoCE v2']]);

@@ -4,7 +4,6 @@ import type { Link } from '@node-roce/link';
 import {
   type AdapterOptions,
   type AhAttr,
-  type AsyncEvent,
   type DeviceLimits,
   type GidEntry,
   invalid,
@@ -16,19 +15,12 @@ import { CompletionChannel } from './completion-channel.ts';
 import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
-import { CHANNELS, type Diagnostic } from './diagnostics.ts';
-import {
-  closedError,
-  type Engine,
-  type EngineEvents,
-  type EngineFacts,
-  InlineEngine,
-  systemRandom,
-} from './engine.ts';
+import { CHANNELS } from './diagnostics.ts';
+import { closedError, type Engine, type EngineFacts, InlineEngine, systemRandom } from './engine.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
-import { PortWatch } from './port-watch.ts';
 import { ProtectionDomain } from './protection-domain.ts';
+import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
@@ -60,62 +52,43 @@ export async function openDevice(options: OpenOptions): Promise<Device> {
     ...(credits === undefined ? {} : { credits }),
     ...(limits === undefined ? {} : { limits }),
   };
-  const events = new Events();
+  const hub = new EventHub();
   const own = typeof link === 'object' ? link : undefined;
   const linkOptions: LinkOptions = { ...others, ...(typeof link === 'string' ? { link } : {}) };
   let opened: Engine;
   if (engine === 'worker') {
     if (own) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
-    opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, events);
-  } else opened = new InlineEngine(await openLink(linkOptions, own), events, tuning);
-  const port = await PortWatch.open(opened);
+    opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, hub);
+  } else opened = new InlineEngine(await openLink(linkOptions, own), hub, tuning);
+  const context = (await SharedEngine.open(opened, hub)).context();
   if (signal?.aborted) {
-    port.close();
-    await opened.close();
+    await context.close();
     throw signal.reason;
   }
-  return new Device(opened, events, port, signal);
-}
-
-/** What the engine tells of. */
-type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
-
-/** Takes the engine's events to the device, which exists only after the engine. */
-class Events implements EngineEvents {
-  target: EngineEvents | undefined;
-  readonly onCompletionEvent = (cq: number): void => this.target?.onCompletionEvent(cq);
-  readonly onAsyncEvent = (event: EngineEvent): void => this.target?.onAsyncEvent(event);
-  readonly onDiagnostics = (told: Diagnostic[]): void => this.target?.onDiagnostics(told);
+  return new Device(context, signal);
 }
 
 /** A device (`struct ibv_context`): what `openDevice` gives. */
 export class Device implements AsyncDisposable {
   /** @internal */
   readonly facts: EngineFacts;
-  readonly #engine: Engine;
+  readonly #engine: EngineContext;
   readonly #objects = new DeviceObjects();
   readonly #channels = new Set<CompletionChannel>();
   readonly #random = systemRandom();
   readonly #emitter = new EventEmitter<{ event: [DeviceEvent]; close: [] }>();
   readonly #signal: AbortSignal | undefined;
   readonly #onAbort = (): void => void this.#close(this.#signal?.reason).catch(() => {});
-  readonly #port: PortWatch;
   #linkDowned = 0;
   #closing: Promise<void> | undefined;
 
-  constructor(
-    engine: Engine,
-    events: { target: EngineEvents | undefined },
-    port: PortWatch,
-    signal?: AbortSignal,
-  ) {
+  constructor(engine: EngineContext, signal?: AbortSignal) {
     this.#signal = signal;
-    this.#port = port;
-    port.onEvent = (event) => this.#tell(event);
     signal?.addEventListener('abort', this.#onAbort, { once: true });
     this.#engine = engine;
     this.facts = engine.facts;
-    events.target = {
+    engine.listener = {
+      onPortEvent: (event) => this.#tell(event),
       onCompletionEvent: (cq) => this.#objects.cqs.get(cq)?.notify(),
       onAsyncEvent: (event) => this.#event(event),
       onDiagnostics: (told) => {
@@ -142,6 +115,18 @@ export class Device implements AsyncDisposable {
     this.#objects.events.push(event);
     // Not from inside of a turn: a listener may call what it likes, and throw.
     queueMicrotask(() => this.#emitter.emit('event', event));
+  }
+
+  /**
+   * Opens the same device once more: another context with objects, events and an end of its own, as a second
+   * ibv_open_device(3). An address can be open once in a machine, so this is how parts of a program share it. Sockets
+   * close with the last context; options are those of the first.
+   *
+   * @throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed
+   */
+  openContext({ signal }: { signal?: AbortSignal } = {}): Device {
+    signal?.throwIfAborted();
+    return new Device(this.#engine.sibling(), signal);
   }
 
   /** Local addresses by GID index. */
@@ -264,7 +249,6 @@ export class Device implements AsyncDisposable {
   #close(reason: unknown): Promise<void> {
     this.#closing ??= (async () => {
       this.#signal?.removeEventListener('abort', this.#onAbort);
-      this.#port.close();
       try {
         await this.#engine.close();
       } finally {

@@ -1,5 +1,5 @@
 /** Protection domains: registering memory, and what is created in them. */
-import type { AhAttr, MwType, QpCap, QpType } from '@node-roce/transport';
+import { type AhAttr, invalid, type MwType, type QpCap, type QpType } from '@node-roce/transport';
 import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
@@ -7,6 +7,7 @@ import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOption
 import { MemoryWindow } from './memory-window.ts';
 import type { DeviceObjects } from './objects.ts';
 import { QueuePair } from './queue-pair.ts';
+import type { Registry } from './registry.ts';
 import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 import type { WorkCompletion } from './work-completion.ts';
 
@@ -82,6 +83,10 @@ export class ProtectionDomain implements AsyncDisposable {
    */
   async createQp(init: QueuePairInit): Promise<QueuePair> {
     const { type = 'RC', sendCq, recvCq = sendCq, srq, sqSigAll = false, context } = init;
+    this.#checkAlive();
+    this.#checkOwn('sendCq', sendCq, this.#objects.cqs, 'device.createCq');
+    this.#checkOwn('recvCq', recvCq, this.#objects.cqs, 'device.createCq');
+    if (srq !== undefined) this.#checkOwn('srq', srq, this.#objects.srqs, 'pd.createSrq');
     const created = await this.#engine.call('createQp', {
       pd: this.handle,
       type,
@@ -103,6 +108,23 @@ export class ProtectionDomain implements AsyncDisposable {
       random: this.#random,
       registry: this.#objects.qps,
     });
+  }
+
+  #checkAlive(): void {
+    if (this.#gone) throw invalid('pd', 'it is deallocated', 'a protection domain (device.allocPd)');
+  }
+
+  /** An object that the program names has to be one of this context, and not destroyed. */
+  #checkOwn<T extends { handle: number }>(
+    attribute: string,
+    object: T | undefined,
+    own: Registry<T>,
+    made: string,
+  ): void {
+    const expected = `what ${made} returns`;
+    if (typeof object !== 'object' || object === null) throw invalid(attribute, `${object}`, expected);
+    if (own.get(object.handle) !== object)
+      throw invalid(attribute, 'it is destroyed, or of another device', expected);
   }
 
   /** ibv_create_srq(3). Rejects with EINVAL beyond `maxSrqWr` or `maxSrqSge`, ENOMEM when there are `maxSrq`. */

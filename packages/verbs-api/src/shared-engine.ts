@@ -1,0 +1,228 @@
+/**
+ * One engine for several contexts (`struct ibv_context`): each has its own objects, and its view of the engine ends
+ * without the others'. The engine closes with the last one.
+ */
+import type { AsyncEvent, Ring } from '@node-roce/transport';
+import type { PortEvent } from './async-events.ts';
+import type { Diagnostic } from './diagnostics.ts';
+import { type CommandName, type Commands, closedError, type Engine, type EngineEvents } from './engine.ts';
+import { PortWatch } from './port-watch.ts';
+
+export type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
+
+/** What a context hears of the engine and of its port. */
+export interface ContextListener extends EngineEvents {
+  onPortEvent(event: PortEvent): void;
+}
+
+/** Takes the engine's events to the contexts, which exist only after the engine. */
+export class EventHub implements EngineEvents {
+  readonly contexts = new Set<EngineContext>();
+
+  readonly onCompletionEvent = (cq: number): void => {
+    for (const { listener } of this.contexts) listener?.onCompletionEvent(cq);
+  };
+
+  readonly onAsyncEvent = (event: EngineEvent): void => {
+    for (const context of this.contexts) if (context.concerns(event)) context.listener?.onAsyncEvent(event);
+  };
+
+  /** Each is published once: by the context of the queue pair, or by the first. */
+  readonly onDiagnostics = (told: Diagnostic[]): void => {
+    const [first] = this.contexts;
+    for (const context of this.contexts) {
+      const own = told.filter(({ message }) => (this.#ownerOf(message.qpn) ?? first) === context);
+      if (own.length > 0) context.listener?.onDiagnostics(own);
+    }
+  };
+
+  #ownerOf(qpn: number): EngineContext | undefined {
+    if (this.contexts.size === 1) return undefined;
+    return [...this.contexts].find((context) => context.concerns({ type: 'COMM_EST', qpn }));
+  }
+}
+
+/** An engine, its port, and the contexts that are open on it. */
+export class SharedEngine {
+  readonly engine: Engine;
+  readonly #hub: EventHub;
+  readonly #port: PortWatch;
+
+  static async open(engine: Engine, hub: EventHub): Promise<SharedEngine> {
+    return new SharedEngine(engine, hub, await PortWatch.open(engine));
+  }
+
+  private constructor(engine: Engine, hub: EventHub, port: PortWatch) {
+    this.engine = engine;
+    this.#hub = hub;
+    this.#port = port;
+    port.onEvent = (event) => {
+      for (const { listener } of hub.contexts) listener?.onPortEvent(event);
+    };
+  }
+
+  /** Another context. */
+  context(): EngineContext {
+    if (this.engine.closed) throw closedError();
+    const context = new EngineContext(this);
+    this.#hub.contexts.add(context);
+    return context;
+  }
+
+  /** Ends a context. Resolves when its objects, and with the last context the engine, are gone. */
+  async leave(context: EngineContext, release: () => Promise<void>): Promise<void> {
+    const { contexts } = this.#hub;
+    if (contexts.size > 1) {
+      try {
+        if (!this.engine.closed) await release();
+      } finally {
+        contexts.delete(context);
+        this.refer();
+      }
+      return;
+    }
+    this.#port.close();
+    try {
+      await this.engine.close();
+    } finally {
+      contexts.delete(context);
+    }
+  }
+
+  /** Keeps the process alive while one of the contexts wants that. */
+  refer(): void {
+    const wanted = [...this.#hub.contexts].some((context) => context.referred);
+    if (wanted) this.engine.ref();
+    else this.engine.unref();
+  }
+}
+
+/** Objects in the order in which they can be destroyed, with the commands that create and destroy them. */
+const KINDS = [
+  { created: 'createQp', destroyed: 'destroyQp' },
+  { created: 'allocMw', destroyed: 'deallocMw' },
+  { created: 'registerMr', destroyed: 'deregisterMr' },
+  { created: 'createSrq', destroyed: 'destroySrq' },
+  { created: 'createAh', destroyed: 'destroyAh' },
+  { created: 'createCq', destroyed: 'destroyCq' },
+  { created: 'allocPd', destroyed: 'deallocPd' },
+] as const;
+type Created = (typeof KINDS)[number]['created'];
+type Destroyed = (typeof KINDS)[number]['destroyed'];
+
+const CREATED = new Map<CommandName, Created>(KINDS.map(({ created }) => [created, created]));
+const DESTROYED = new Map<CommandName, Created>(KINDS.map(({ created, destroyed }) => [destroyed, created]));
+
+/** The number by which the engine knows a new object. */
+function numberOf(result: unknown): number {
+  if (typeof result === 'number') return result;
+  const { qpn, handle } = result as { qpn?: number; handle?: number };
+  return (qpn ?? handle)!;
+}
+
+/** The engine as one context sees it. */
+export class EngineContext implements Engine {
+  readonly #shared: SharedEngine;
+  readonly #engine: Engine;
+  readonly #objects: Record<Created, Set<number>> = {
+    createQp: new Set(),
+    allocMw: new Set(),
+    registerMr: new Set(),
+    createSrq: new Set(),
+    createAh: new Set(),
+    createCq: new Set(),
+    allocPd: new Set(),
+  };
+  readonly #groups: { qpn: number; group: Uint8Array }[] = [];
+  listener: ContextListener | undefined;
+  /** Whether it keeps the process alive. */
+  referred = true;
+  #closing: Promise<void> | undefined;
+
+  constructor(shared: SharedEngine) {
+    this.#shared = shared;
+    this.#engine = shared.engine;
+  }
+
+  get facts(): Engine['facts'] {
+    return this.#engine.facts;
+  }
+
+  get inline(): boolean {
+    return this.#engine.inline;
+  }
+
+  get closed(): boolean {
+    return this.#closing !== undefined || this.#engine.closed;
+  }
+
+  /** Another context of the same device. */
+  sibling(): EngineContext {
+    if (this.closed) throw closedError();
+    return this.#shared.context();
+  }
+
+  /** Whether an event is about the device or about an object of this context. */
+  concerns(event: EngineEvent): boolean {
+    if ('qpn' in event) return this.#objects.createQp.has(event.qpn);
+    if ('cq' in event) return this.#objects.createCq.has(event.cq);
+    if ('srq' in event) return this.#objects.createSrq.has(event.srq);
+    return true;
+  }
+
+  async call<N extends CommandName>(
+    name: N,
+    ...args: Parameters<Commands[N]>
+  ): Promise<ReturnType<Commands[N]>> {
+    // Of an engine that failed, the engine says so.
+    if (this.#closing !== undefined) throw closedError();
+    const result = await this.#engine.call(name, ...args);
+    const created = CREATED.get(name);
+    if (created !== undefined) this.#objects[created].add(numberOf(result));
+    const destroyed = DESTROYED.get(name);
+    if (destroyed !== undefined) this.#objects[destroyed].delete(args[0] as number);
+    if (name === 'attachMcast') this.#groups.push({ qpn: args[0] as number, group: args[1] as Uint8Array });
+    return result;
+  }
+
+  ring(qpn: number, recv: boolean): void {
+    this.#engine.ring(qpn, recv);
+  }
+
+  progress(): Promise<void> {
+    return this.#engine.progress();
+  }
+
+  poll(ring: Ring): void {
+    this.#engine.poll(ring);
+  }
+
+  ref(): void {
+    this.referred = true;
+    this.#shared.refer();
+  }
+
+  unref(): void {
+    this.referred = false;
+    this.#shared.refer();
+  }
+
+  close(): Promise<void> {
+    this.#closing ??= this.#shared.leave(this, () => this.#release());
+    return this.#closing;
+  }
+
+  /** Destroys the objects of this context in an engine that goes on. */
+  async #release(): Promise<void> {
+    const ignore = () => {}; // Left or destroyed before.
+    for (const { qpn, group } of this.#groups)
+      await this.#engine.call('detachMcast', qpn, group).catch(ignore);
+    for (const { created, destroyed } of KINDS) {
+      for (const number of this.#objects[created]) await this.#destroy(destroyed, number).catch(ignore);
+    }
+  }
+
+  #destroy(name: Destroyed, number: number): Promise<unknown> {
+    return this.#engine.call(name, number);
+  }
+}
