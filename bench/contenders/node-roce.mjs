@@ -2,7 +2,7 @@
 import { connectedPair, nextPort, SideProcess } from '../sides/process.mjs';
 
 /** Messages in flight: as many as 16 MiB hold, 2 to 256. */
-export function depthFor(size) {
+function depthFor(size) {
   return Math.max(2, Math.min(256, Math.floor((16 << 20) / size)));
 }
 

@@ -49,7 +49,7 @@ export interface Captured {
   settings: Record<string, unknown>;
 }
 
-export type Addressing = 'ipv4' | 'ipv4-no-id' | 'ipv6';
+type Addressing = 'ipv4' | 'ipv4-no-id' | 'ipv6';
 
 /** Virtual time after which a run ends in any case, µs. */
 const UNTIL = 600e6;

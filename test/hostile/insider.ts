@@ -32,7 +32,7 @@ import { Bth } from './bth-offsets.ts';
 import { filled } from './marker.ts';
 import { mutatedCopy } from './mutations.ts';
 
-export const INSIDER = gidFromText('10.0.0.77');
+const INSIDER = gidFromText('10.0.0.77');
 const QKEY = 0x0bad_cafe;
 /** The insider's QPNs, one for each connection. */
 const FIRST_QPN = 0x70;

@@ -12,7 +12,7 @@ export const DEVIATIONS = 8;
  * Pairs of equal numbers, where few are expected: a Poisson variable of mean λ ≤ 2 reaches 25 with probability below
  * λ²⁵ / 25! < 2.2e-18.
  */
-export const EQUAL_PAIRS = 25;
+const EQUAL_PAIRS = 25;
 
 /** A series of numbers of so many bits, 24 … 32, in the order in which they were given out. */
 export interface Series {
@@ -27,7 +27,7 @@ const bit = (value: number, at: number) => (value >>> at) & 1;
 const deviation = (ones: number, n: number) => (2 * ones - n) / Math.sqrt(n);
 
 /** Monobit: each bit is one half of the time. `bits` coins' sums. */
-export function monobit({ bits, values }: Series): number {
+function monobit({ bits, values }: Series): number {
   let worst = 0;
   for (let i = 0; i < bits; i++) {
     let ones = 0;
@@ -69,7 +69,7 @@ function population(word: number): number {
 }
 
 /** Pairs of equal numbers. Expected of good ones: n² / 2 / 2^bits. */
-export function equalPairs(values: readonly number[]): number {
+function equalPairs(values: readonly number[]): number {
   const seen = new Map<number, number>();
   let pairs = 0;
   for (const value of values) {
@@ -81,7 +81,7 @@ export function equalPairs(values: readonly number[]): number {
 }
 
 /** From each number to the next, modulo 2^bits: all alike where they are counted up, in whatever steps. */
-export function steps({ bits, values }: Series): number[] {
+function steps({ bits, values }: Series): number[] {
   const mask = 2 ** bits - 1;
   return values.slice(1).map((value, i) => ((value - values[i]) & mask) >>> 0);
 }

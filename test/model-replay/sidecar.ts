@@ -19,7 +19,7 @@ export interface PrintedCompletion {
 }
 
 /** What rxprobe prints of the two queue pairs before it begins. */
-export interface ProbeQp {
+interface ProbeQp {
   qpn: number;
   psn: number;
   rkey: number;

@@ -14,6 +14,7 @@
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
   { name: 'test', minutes: 8, command: 'npm test' },
+  { name: 'unused code', minutes: 2, command: 'npm run knip' },
   {
     name: 'seeds',
     minutes: 8,

@@ -9,7 +9,7 @@ export interface Column<T> {
 }
 
 /** Heading and rows as lines; the cells carry no colours. */
-export function tableOf<T>(columns: readonly Column<T>[], rows: readonly T[]): string[] {
+function tableOf<T>(columns: readonly Column<T>[], rows: readonly T[]): string[] {
   const cells = rows.map((row) => columns.map(({ value }) => value(row)));
   const widths = columns.map(({ heading }, i) =>
     Math.max(heading.length, ...cells.map((row) => row[i]!.length)),

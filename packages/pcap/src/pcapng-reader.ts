@@ -17,7 +17,7 @@ import { TimestampScale } from './timestamp.ts';
 import type { ByteWindow } from './window.ts';
 
 /** Interfaces kept of one section: a bound on what a hostile file can make us remember. */
-export const MAX_INTERFACES = 65_536;
+const MAX_INTERFACES = 65_536;
 
 /** Reads pcapng block by block. Blocks that tell nothing about packets are passed over. */
 export class PcapngReader implements FormatReader {

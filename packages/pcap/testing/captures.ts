@@ -39,7 +39,7 @@ export function plain(record: PacketRecord) {
   };
 }
 
-export type PlainRecord = ReturnType<typeof plain>;
+type PlainRecord = ReturnType<typeof plain>;
 
 export interface ParseResult {
   records: PlainRecord[];

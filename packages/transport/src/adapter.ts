@@ -119,6 +119,7 @@ export class Adapter {
     core.now = now;
     this.#answerDoorbells();
     const before = batch.count;
+    if (core.farewells.waiting) core.farewells.transmit(batch);
     // With one queue pair busy, an answering program's message leaves before the ACK of what it answers: the
     // peer waits for it. Otherwise ACKs go first: they wait for no one's turn.
     if (core.bulk.length <= 1) this.#transmitBulk(batch);
@@ -138,7 +139,7 @@ export class Adapter {
       const qp = replies.shift();
       if (qp.destroyed) continue;
       qp.responder.transmit(batch, TURN_PACKETS, false);
-      if (!qp.responder.owes) continue;
+      if (qp.responder.owed === 0) continue;
       // A READ response is next, which waits among the requests; or the batch is full.
       if (batch.full) replies.push(qp.replyTurn);
       else bulk.push(qp.bulkTurn);
@@ -170,7 +171,8 @@ export class Adapter {
 
   /** True if a call of `transmit` may add something now. */
   get wantsToSend(): boolean {
-    return this.#core.bulk.length > 0 || this.#core.replies.length > 0 || this.#doorbells.used > 0;
+    const { bulk, replies, farewells } = this.#core;
+    return bulk.length > 0 || replies.length > 0 || farewells.waiting || this.#doorbells.used > 0;
   }
 
   /**
@@ -188,6 +190,7 @@ export class Adapter {
       if (slots[w + Tx.STATUS] !== 0) this.#refused(batch, w);
     }
     core.batchClosed(batch);
+    core.farewells.taken();
     core.publish();
   }
 

@@ -15,6 +15,7 @@ import type { Owner } from './qp/owner.ts';
 import type { QueuePair } from './qp.ts';
 import { ReadBudget } from './requester/reads.ts';
 import type { Requester } from './requester/requester.ts';
+import { Farewells } from './responder/farewells.ts';
 import { Cqe } from './rings.ts';
 import { TurnQueue } from './scheduler.ts';
 
@@ -52,6 +53,8 @@ export class Core {
   #copyCount = 0;
   readonly #dirty: CompletionQueue[] = [];
   readonly addresses: Addresses;
+  /** Last replies of queue pairs that were reset or destroyed. */
+  readonly farewells: Farewells;
   readonly gids: readonly GidEntry[];
   /** Batches with packets that the link has not looked at. */
   readonly #batches: TxBatch[] = [];
@@ -85,6 +88,7 @@ export class Core {
     this.limits = limits;
     this.memory = new Memory(regions, random, limits);
     this.addresses = new Addresses(host.peers, limits);
+    this.farewells = new Farewells(regions, this.addresses);
     this.gids = host.gids;
     this.#copy = copy;
     this.readBudget = new ReadBudget(readBudget);

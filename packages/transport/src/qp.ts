@@ -222,7 +222,8 @@ export class QueuePair implements Owner {
   /** RESET: as just created; what is posted is dropped (IBTA vol 1 §10.3.1.2). */
   #reset(): void {
     const { peer, pathMtu } = this.#attributes;
-    if (peer >= 0) this.#context.addresses.removePeer(peer);
+    // Before the attributes go: its last replies are still the peer's.
+    if (peer >= 0) this.#context.farewells.take(this.responder, peer);
     this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu } : RESET_ATTRIBUTES;
     this.#established = false;
     this.#life = (this.#life + 1) % LIVES;

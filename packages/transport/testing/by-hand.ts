@@ -21,7 +21,7 @@ import { Icrc, type QpAttr, RX_SLOT_WORDS, Rx } from '../src/index.ts';
 import { addressOf, assemble, gidOf, type Packet, Side } from './pair.ts';
 
 /** QPN of the peer that is not there. */
-export const PEER_QPN = 77;
+const PEER_QPN = 77;
 
 export interface PacketInit {
   opcode: number;

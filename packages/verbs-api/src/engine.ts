@@ -198,7 +198,7 @@ export class InlineEngine implements Engine {
   ): Promise<ReturnType<Commands[N]>> {
     if (this.closed) throw closedError();
     const result = this.#run(name, args) as ReturnType<Commands[N]>;
-    if (name === 'modifyQp') this.#pump.wake();
+    if (name === 'modifyQp' || name === 'destroyQp') this.#pump.settle();
     return result;
   }
 

@@ -113,6 +113,7 @@ describe('a turn', () => {
   });
 
   test('a program that polls has its completions before anything is sent; that leaves with its answer', () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
     const { pump, state, take } = stage();
     const polled = new Ring(createRing(16, 1));
     state.completes = () => polled.publish(polled.producer + 1);
@@ -128,17 +129,62 @@ describe('a turn', () => {
     state.arrived = 1;
     pump.turn(polled);
     expect(take()).toEqual(['receive', 'advance']);
+    vi.useRealTimers();
   });
 
-  test('timers wait while there may be ACKs in the socket, but not for ever', () => {
+  test('a timer that is due waits 30 ms for the socket to run dry, not longer', () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    try {
+      const { pump, state, take } = stage();
+      state.arrived = Number.POSITIVE_INFINITY;
+      // Eight batches a turn, of a millisecond each.
+      state.completes = () => vi.advanceTimersByTime(1);
+      const looks = (turns: number) => {
+        for (let i = 0; i < turns; i++) pump.turn();
+        return take().filter((call) => call === 'advance').length;
+      };
+      expect(looks(100)).toBe(0);
+      state.deadline = 0;
+      expect(looks(3)).toBe(0);
+      expect(looks(1)).toBe(1);
+      expect(looks(3)).toBe(0);
+      expect(looks(1)).toBe(1);
+      // A stall takes nothing in: it counts as one batch.
+      vi.advanceTimersByTime(1000);
+      expect(looks(3)).toBe(0);
+      expect(looks(1)).toBe(1);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('turns end early for a program that polls, until a timer is overdue by a millisecond', () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    try {
+      const { pump, state, take } = stage();
+      const polled = new Ring(createRing(16, 1));
+      state.completes = () => polled.publish(polled.producer + 1);
+      state.arrived = 4;
+      vi.advanceTimersByTime(0.75);
+      state.deadline = 0;
+      pump.turn(polled);
+      pump.turn(polled);
+      expect(take()).toEqual(['receive', 'receive']);
+      pump.turn(polled);
+      expect(take()).toEqual(['receive', 'receive', 'advance']);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('a command that ended a connection sends at once, and the loop wakes for what has no room', async () => {
     const { pump, state, take } = stage();
-    state.arrived = Number.POSITIVE_INFINITY;
-    pump.turn();
-    expect(take()).not.toContain('advance');
-    for (let i = 0; i < 63; i++) pump.turn();
-    expect(take().filter((call) => call === 'advance').length).toBe(1);
-    for (let i = 0; i < 63; i++) pump.turn();
-    expect(take()).not.toContain('advance');
+    state.toSend = 1;
+    pump.settle();
+    expect(take()).toEqual(['transmit', 'send 0-2', 'sent', 'unwatch']);
+    await pump.close();
+    pump.settle();
+    expect(take()).not.toContain('transmit');
   });
 
   test('nothing to do: false', () => {

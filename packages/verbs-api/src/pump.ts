@@ -2,8 +2,8 @@
  * The run loop of one adapter on one link. It owns the clock and the order (docs/run-loop.md):
  *
  * 1. drain the socket, a bounded number of batches;
- * 2. only if it is empty, look at the timers: a thread that was stalled finds the ACKs that wait for it
- *    before it counts a retry;
+ * 2. if it is empty, or has not been for a bounded time, look at the timers: a thread that was stalled finds
+ *    the ACKs that wait for it before it counts a retry;
  * 3. transmit until there is nothing more, or no room.
  *
  * While there is traffic, it runs from setImmediate; after a short quiet time it sleeps on the link's
@@ -16,10 +16,15 @@ import { type Diagnostics, Listening } from './diagnostics.ts';
 /** Batches received in one turn, so that sending and the rest of the program come to their right. */
 const RECEIVE_BATCHES = 8;
 /**
- * Turns in a row that may leave packets in the socket before timers run all the same. By then more has
- * been taken in than the socket held at the start, so the ACKs that it held have been seen.
+ * How long a timer that is due waits for the socket to run dry, µs of taking packets in. By then all has been taken in
+ * that the socket held when it became due: an ACK among that is seen before a retry is counted.
  */
-const UNDRAINED_TURNS = 64;
+const DRAIN_MICROSECONDS = 30_000;
+/** How long it waits while turns end early for a program that polls; then turns drain the socket. */
+const EARLY_MICROSECONDS = 1_000;
+/** What a batch counts of these, µs: a stall of the thread takes no packets in, and small batches are soon many. */
+const BATCH_MIN_MICROSECONDS = 750;
+const BATCH_MAX_MICROSECONDS = 1_000;
 /** Batches sent in one turn. */
 const SEND_BATCHES = 8;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
@@ -46,9 +51,11 @@ export class Pump {
   #lastTraffic = 0;
   /** The last turn ended early: what it has to send is still to be looked at. */
   #owing = false;
-  /** Whether the last turn took packets in, and how many turns in a row left some behind. */
+  /** Whether the last turn took packets in. */
   #received = false;
-  #undrained = 0;
+  /** How long a timer that is due has waited for the socket to run dry, and the time of the last batch, µs. */
+  #waited = 0;
+  #lastBatch = 0;
   #watchers: (() => void)[] = [];
   readonly #onWake = (): void => this.#run();
   readonly #onImmediate = (): void => {
@@ -77,7 +84,8 @@ export class Pump {
    * One turn now, for a program that polls in a loop of its own. Does nothing inside of a turn.
    *
    * @param polled the ring that the program waits on: as soon as something is there for it, the turn ends, and
-   *   what is owed to peers leaves with the answer, in the next turn
+   *   what is owed to peers leaves with the answer, in the next turn; but while a timer is overdue, turns drain
+   *   the socket
    * @returns whether packets came or went
    */
   turn(polled?: Ring): boolean {
@@ -89,15 +97,14 @@ export class Pump {
         this.#owing = false;
         this.#send();
       }
-      const drained = this.#receive(polled);
+      const drained = this.#receive(this.#waited < EARLY_MICROSECONDS ? polled : undefined);
+      if (drained || this.#waited >= DRAIN_MICROSECONDS) {
+        this.#waited = 0;
+        this.#adapter.advance(clock());
+      }
       if (this.#owing) {
         this.#tell();
         return true;
-      }
-      this.#undrained = drained ? 0 : this.#undrained + 1;
-      if (drained || this.#undrained >= UNDRAINED_TURNS) {
-        this.#undrained = 0;
-        this.#adapter.advance(clock());
       }
       const sent = this.#send();
       if (this.#received) this.#tell();
@@ -121,13 +128,20 @@ export class Pump {
     for (const resolve of watchers) resolve();
   }
 
+  /** Takes packets in, a bounded number of batches. True once the socket is empty. */
   #receive(polled: Ring | undefined): boolean {
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
       if (this.#link.receive(this.#rx) === 0) return true;
       this.#received = true;
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
-      this.#adapter.receive(this.#rx, clock());
+      const now = clock();
+      if (this.#adapter.nextDeadline() <= now) {
+        const took = Math.max(now - this.#lastBatch, BATCH_MIN_MICROSECONDS);
+        this.#waited += Math.min(took, BATCH_MAX_MICROSECONDS);
+      }
+      this.#lastBatch = now;
+      this.#adapter.receive(this.#rx, now);
       if (polled !== undefined && polled.used > 0) {
         this.#owing = true;
         return false;
@@ -135,6 +149,21 @@ export class Pump {
       this.#send();
     }
     return false;
+  }
+
+  /**
+   * A command has ended a connection: the last replies that it owes leave now, as far as the link has room. The
+   * program may end right after.
+   */
+  settle(): void {
+    if (this.#turning || this.#closed) return;
+    this.#turning = true;
+    try {
+      this.#send();
+    } finally {
+      this.#turning = false;
+    }
+    this.wake();
   }
 
   #send(): boolean {

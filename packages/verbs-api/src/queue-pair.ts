@@ -363,4 +363,4 @@ export class QueuePair implements AsyncDisposable {
 /** Q_Key of the tools that people test with (perftest, ibv_ud_pingpong). */
 const DEFAULT_QKEY = 0x1111_1111;
 const QP_ATTRIBUTES = new Set<string>(QP_ATTRIBUTE_NAMES);
-export const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
+const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;

@@ -40,8 +40,8 @@ async function main(start: WorkerStart): Promise<void> {
     }
     try {
       const value = run(message.name, message.args);
+      pump.settle();
       post({ type: 'result', id: message.id, value });
-      pump.wake();
     } catch (error) {
       post({ type: 'failed', id: message.id, error: toPlain(error) });
     }

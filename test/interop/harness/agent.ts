@@ -2,7 +2,7 @@
 import type { GuestProcess } from './exec.ts';
 import type { Guest } from './guest.ts';
 
-export type Value = string | number | bigint | boolean;
+type Value = string | number | bigint | boolean;
 export type Keys = Record<string, Value | undefined>;
 
 export interface AgentCompletion {

@@ -21,7 +21,7 @@ const NAK_NAMES: Readonly<Record<number, string>> = {
   [NakCode.INVALID_RD_REQUEST]: 'invalid-rd-request',
 };
 
-export const nakName = (syndrome: number): string => NAK_NAMES[syndrome & 0x7f] ?? 'reserved-nak';
+const nakName = (syndrome: number): string => NAK_NAMES[syndrome & 0x7f] ?? 'reserved-nak';
 
 /** The syndrome of a response; −1 where there is none. */
 export function syndromeOf({ info, bytes, bth, end }: RocePacket): number {

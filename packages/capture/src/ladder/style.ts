@@ -21,7 +21,7 @@ export const paperColors: Readonly<Record<LadderColor, string>> = {
 };
 
 /** Monospaced: the width of a text can be told without a font to measure it with. */
-export const LADDER_FONT = "ui-monospace, 'SFMono-Regular', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
+const LADDER_FONT = "ui-monospace, 'SFMono-Regular', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
 /** Pixels of a character at the font size 11. */
 export const CHARACTER_WIDTH = 6.7;
 

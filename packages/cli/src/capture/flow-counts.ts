@@ -3,7 +3,7 @@ import { type Addresses, IcrcVerdict, isNak, type RocePacket } from '@node-roce/
 import { AethKind, aethKind, ICRC_BYTES, Opcode, psnDiff, Transport } from '@node-roce/wire';
 
 /** Flows that are told apart; packets of later ones count in the totals only. */
-export const MAX_FLOWS = 10_000;
+const MAX_FLOWS = 10_000;
 const ECN_CE = 3;
 
 /** Counts since the start. */

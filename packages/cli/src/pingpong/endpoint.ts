@@ -16,7 +16,7 @@ import {
 import { gidToIpText } from '@node-roce/wire';
 import type { PingpongAddress } from './exchange.ts';
 
-export type ServiceName = 'rc' | 'uc' | 'ud';
+type ServiceName = 'rc' | 'uc' | 'ud';
 
 export interface PingpongOptions {
   type: ServiceName;

@@ -3,7 +3,7 @@ import type { OptionSpec } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 
 /** Runs a command; resolves to its exit code. */
-export type Action = (
+type Action = (
   args: readonly string[],
   // biome-ignore lint/suspicious/noExplicitAny: each command names the types of the options it declared.
   options: any,

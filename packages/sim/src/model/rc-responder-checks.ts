@@ -62,7 +62,7 @@ function invalidRequest(reason: string): Verdict {
 }
 
 /** §9.6.1: transport service and P_Key must be the queue pair's; others are dropped in silence. */
-export function checkHeader(_r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkHeader(_r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   if (row.transport !== Transport.RC) return { is: 'drop', reason: 'another transport service' };
   if (!row.isRequest) return { is: 'drop', reason: 'a response is not for the responder' };
   // Membership (the top bit) may be limited on one of the two sides (§10.9.3).
@@ -71,7 +71,7 @@ export function checkHeader(_r: Responder, packet: ModelPacket, row: OpcodeInfo)
 }
 
 /** §10.3.1: a queue pair receives from RTR on; in the error state it drops in silence. */
-export function checkState(r: Responder): Verdict | undefined {
+function checkState(r: Responder): Verdict | undefined {
   return r.state === 'ERR' ? { is: 'drop', reason: 'error state' } : undefined;
 }
 
@@ -80,7 +80,7 @@ export function checkState(r: Responder): Verdict | undefined {
  * with the expected PSN, those after it are dropped until that PSN arrives. Repetitions are answered
  * all the while.
  */
-export function checkPsn(r: Responder, packet: ModelPacket): Verdict | undefined {
+function checkPsn(r: Responder, packet: ModelPacket): Verdict | undefined {
   const distance = psnDiff(packet.psn, r.ePsn);
   if (distance === 0) return undefined;
   if (distance < 0) return { is: 'duplicate' };
@@ -89,7 +89,7 @@ export function checkPsn(r: Responder, packet: ModelPacket): Verdict | undefined
 }
 
 /** §9.7.4.1.2: between FIRST and LAST come only MIDDLEs and the LAST of the same operation. */
-export function checkOpcodeSequence(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkOpcodeSequence(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   const begins = row.first;
   if (r.inProgress === undefined) {
     return begins ? undefined : invalidRequest('MIDDLE or LAST without a FIRST');
@@ -100,7 +100,7 @@ export function checkOpcodeSequence(r: Responder, _p: ModelPacket, row: OpcodeIn
 }
 
 /** §9.7.4.1.3: the queue pair supports the operation and its access flags allow it. */
-export function checkOperationAllowed(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkOperationAllowed(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   const allowed = r.config.accessFlags;
   if (row.isSend) return undefined;
   if (row.isWrite) {
@@ -126,7 +126,7 @@ export function takesReceive(row: OpcodeInfo): boolean {
  * §9.7.5.2.8: no receive posted, RNR NAK. §9.7.4.1.4: no room to remember a READ or atomic (none was
  * agreed on), invalid request. A receive whose buffer can't be used: remote operational error.
  */
-export function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   if ((row.isReadRequest || row.isAtomic) && r.config.maxDestRdAtomic === 0) {
     return invalidRequest('READs and atomics were not agreed on');
   }

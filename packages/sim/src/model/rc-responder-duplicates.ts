@@ -19,7 +19,7 @@ export function answerDuplicate(r: Responder, packet: ModelPacket, row: OpcodeIn
  * A repeated SEND or WRITE is acknowledged, asked for or not, up to the last SEND or WRITE executed: what
  * the requester misses is an ACK. Not up to a READ or atomic after it: only their own responses answer those.
  */
-export function repeatAcknowledge(r: Responder): Partial<Response> {
+function repeatAcknowledge(r: Responder): Partial<Response> {
   return { replies: [acknowledgeUpTo(r, r.ackPsn)] };
 }
 
@@ -27,7 +27,7 @@ export function repeatAcknowledge(r: Responder): Partial<Response> {
  * A repeated READ is read again, memory as it is now: all of an earlier READ, or from a later response
  * of it on, under the same key. Anything else is dropped.
  */
-export function repeatRead(r: Responder, packet: ModelPacket, row: OpcodeInfo): Partial<Response> {
+function repeatRead(r: Responder, packet: ModelPacket, row: OpcodeInfo): Partial<Response> {
   const saved = savedAt(r, packet.psn);
   if (saved === undefined || !isPartOfRead(r, packet, saved))
     return { dropped: 'no such READ is remembered' };
@@ -52,7 +52,7 @@ function isPartOfRead(r: Responder, packet: ModelPacket, saved: SavedRequest): b
 }
 
 /** A repeated atomic gets the answer of the first time; memory is not touched. */
-export function repeatAtomic(r: Responder, packet: ModelPacket): Partial<Response> {
+function repeatAtomic(r: Responder, packet: ModelPacket): Partial<Response> {
   const saved = savedAt(r, packet.psn);
   if (saved?.original === undefined || saved.request.opcode !== packet.opcode) {
     return { dropped: 'no such atomic is remembered' };

@@ -39,7 +39,7 @@ function countMessage(r: Responder): void {
 }
 
 /** §9.4.1: a SEND fills the oldest receive, packet by packet, and completes it with its last. */
-export function executeSend(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
+function executeSend(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
   const message: MessageInProgress = row.first
     ? { kind: 'SEND', received: 0, announced: 0, va: 0n, rkey: 0, receive: takeReceive(r.receives) }
     : r.inProgress!;
@@ -64,7 +64,7 @@ export function executeSend(r: Responder, packet: ModelPacket, row: OpcodeInfo):
 }
 
 /** §9.4.1.1: SEND with invalidate ends the life of a window; any other key is a remote access error. */
-export function executeInvalidate(
+function executeInvalidate(
   r: Responder,
   rkey: number,
   receive: ModelReceiveRequest,
@@ -80,7 +80,7 @@ export function executeInvalidate(
 }
 
 /** §9.4.3: a WRITE goes where the RETH of its first packet says; immediate data completes a receive. */
-export function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
+function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
   const message: MessageInProgress = row.first
     ? {
         kind: 'WRITE',
@@ -107,7 +107,7 @@ export function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo)
 }
 
 /** §9.4.4: a READ is answered with the bytes as they are now, and remembered (§9.7.5.1.5). */
-export function executeRead(r: Responder, packet: ModelPacket): ModelPacket[] {
+function executeRead(r: Responder, packet: ModelPacket): ModelPacket[] {
   const packets = responseCount(packet.reth!.length, r.config.pathMtu);
   const lastPsn = psnAdd(packet.psn, packets - 1);
   advance(r, packets);
@@ -117,7 +117,7 @@ export function executeRead(r: Responder, packet: ModelPacket): ModelPacket[] {
 }
 
 /** §9.4.5: read, compute, write, answer with what was read; the answer is kept for a repetition. */
-export function executeAtomic(r: Responder, packet: ModelPacket, row: OpcodeInfo): ModelPacket[] {
+function executeAtomic(r: Responder, packet: ModelPacket, row: OpcodeInfo): ModelPacket[] {
   const operands = packet.atomicEth!;
   const target = bytesAt(r.memory, operands.rkey, operands.va, 8);
   const original = readU64(target);

@@ -23,7 +23,7 @@ function reply(r: Responder, opcode: number, psn: number, syndrome: number): Mod
  * §9.7.5.2.2: an ACK with the receives posted, rounded down to a code; 31 where receives are not counted, and on an SRQ,
  * whose receives are not for this peer alone. The requester adds the count to the MSN, which does not have the message in progress: its receive counts.
  */
-export function ackSyndrome(r: Responder): number {
+function ackSyndrome(r: Responder): number {
   if (!r.config.flowControl || r.receives.shared) return CREDIT_UNLIMITED;
   return creditCodeFor(r.receives.waiting.length + (r.inProgress?.receive === undefined ? 0 : 1));
 }

@@ -74,8 +74,8 @@ export class RcResponder implements Responder {
     return this.#resources.capacity;
   }
 
-  get owes(): boolean {
-    return this.#replies.count > 0;
+  get owed(): number {
+    return this.#replies.count;
   }
 
   start(psn: number): void {
@@ -123,7 +123,7 @@ export class RcResponder implements Responder {
   stop(): void {
     this.#message.end();
     if (!this.#replies.dying) this.#replies.dropFromFirstRead();
-    if (this.owes) this.#core.scheduleReplies(this.#qp);
+    if (this.owed > 0) this.#core.scheduleReplies(this.#qp);
   }
 
   reset(): void {
@@ -229,7 +229,7 @@ export class RcResponder implements Responder {
       if (info.isReadRequest) this.#repeatRead(packet, found);
       else if (info.isAtomic) this.#repeatAtomic(packet, found);
     }
-    if (this.owes) this.#core.scheduleReplies(this.#qp);
+    if (this.owed > 0) this.#core.scheduleReplies(this.#qp);
   }
 
   #repeatAtomic({ info, psn }: InboundPacket, found: number): void {

@@ -13,8 +13,8 @@ export interface Responder {
   setResources(resources: number): void;
   /** One request packet that admission let through. */
   receive(packet: InboundPacket): void;
-  /** Whether replies wait to be sent. */
-  readonly owes: boolean;
+  /** Replies that wait to be sent. */
+  readonly owed: number;
   /**
    * Adds up to `budget` replies to the batch, and returns how many. Without `reads` it stops at the first READ
    * response: short replies do not wait behind those of other queue pairs.

@@ -41,8 +41,8 @@ export class UcResponder implements Responder {
     return 0;
   }
 
-  get owes(): boolean {
-    return false;
+  get owed(): number {
+    return 0;
   }
 
   start(psn: number): void {

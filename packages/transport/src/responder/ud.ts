@@ -29,8 +29,8 @@ export class UdResponder implements Responder {
     return 0;
   }
 
-  get owes(): boolean {
-    return false;
+  get owed(): number {
+    return 0;
   }
 
   start(): void {}

@@ -202,7 +202,7 @@ function nearest(u: uPlot): Hover | undefined {
 }
 
 /** The first place of a sorted list whose value is not less. */
-export function lowerBound(sorted: ArrayLike<number>, value: number): number {
+function lowerBound(sorted: ArrayLike<number>, value: number): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
     const middle = (low + high) >> 1;

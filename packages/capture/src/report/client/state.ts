@@ -8,7 +8,7 @@ export interface TimeWindow {
   to: number;
 }
 
-export interface PacketPlace {
+interface PacketPlace {
   frame: number;
   /** Undefined: whichever comes first. */
   part: number | undefined;
