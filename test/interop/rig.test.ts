@@ -1,9 +1,12 @@
 /** The rig itself: guest, exec daemon, counters, captures, and rverbs between two queue pairs of the guest. */
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, inject, test } from 'vitest';
 import { VerbsAgent } from './harness/agent.ts';
 import { fill, sha256 } from './harness/connect.ts';
 import { difference, Guest } from './harness/guest.ts';
+import { onRelease, VERSIONS } from './harness/release.ts';
 
 const guest = new Guest(inject('guest9000'));
 const ALL = 'LOCAL_WRITE,REMOTE_WRITE,REMOTE_READ,REMOTE_ATOMIC';
@@ -20,6 +23,23 @@ describe('guest', () => {
     expect(info).toMatch(new RegExp(`active_mtu:\\s+${mtu} `));
     expect(info).toContain(`::ffff:${address.ip4}, RoCE v2`);
     expect(info).toContain(`${address.ip6}, RoCE v2`);
+  });
+
+  test('kernel, rdma-core and perftest are those of its release', async () => {
+    const image = join(process.env.ROCE_GUEST_IMAGE!, 'versions.txt');
+    const installed = new Map(
+      readFileSync(image, 'utf8')
+        .trim()
+        .split('\n')
+        .map((line) => line.split(' ') as [string, string]),
+    );
+    const { linux, rdmaCore, perftest } = onRelease(VERSIONS);
+    const kernel = (await guest.must('uname -r')).trim();
+    expect(kernel.startsWith(`${linux}.`)).toBe(true);
+    expect([...installed.keys()]).toContain(`linux-image-${kernel}`);
+    for (const name of ['ibverbs-utils', 'rdmacm-utils', 'ibverbs-providers'])
+      expect(installed.get(name)).toMatch(new RegExp(`^${rdmaCore}\\.`));
+    expect(installed.get('perftest')).toMatch(new RegExp(`^${perftest}[.+]`));
   });
 
   test('exec: exit status, both streams, stdin, a signal, a time limit', async () => {

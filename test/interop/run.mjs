@@ -1,9 +1,12 @@
 // `npm run test:interop`: everything against the real rdma_rxe, in a guest under QEMU.
 //
-// Installs the Debian packages that are missing (root) or names them, builds the guest if there is none or
-// its sources changed, and runs the suite inside a network namespace of its own. Arguments go to vitest:
+//   --guest debian12|debian13   The guest's release; ROCE_GUEST=… does the same (debian12)
+//   --sample SEED               Of the large matrices, cases that cover all pairs of values, chosen by SEED; ROCE_SAMPLE=… (all cases)
+//   --shell                     Give a prompt for the guests before the tests
+//
+// Installs the Debian packages that are missing (root) or names them, builds the guest if there is none or its sources
+// changed, and runs the suite inside a network namespace of its own. Other arguments go to vitest:
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
-// `-- --shell` gives a prompt for the guests before the tests.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -20,11 +23,13 @@ import { constants, setPriority, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+/** Guests by name, and the suite that each is built from (docs/interop.md has their versions). */
+const SUITES = { debian12: 'bookworm', debian13: 'trixie' };
+
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
 const cache = join(root, '.cache/rxe-guest');
-const shell = process.argv.includes('--shell');
-const filters = process.argv.slice(2).filter((argument) => argument !== '--shell');
+const { guest, sample, shell, filters } = options();
 const logs = join(here, 'logs');
 const NAMESPACE = 'roce-interop-'; // and the process that made it
 const namespace = NAMESPACE + process.pid;
@@ -42,9 +47,23 @@ const NEEDED = [
   ['depmod', 'kmod'],
   ['cpio', 'cpio'],
   ['unxz', 'xz-utils'],
-  ['/usr/include/infiniband/verbs.h', 'libibverbs-dev'],
-  ['/usr/include/stdio.h', 'libc6-dev'],
 ];
+
+/** Our own options, and `filters`: what is left, for vitest. */
+function options() {
+  const { ROCE_GUEST, ROCE_SAMPLE } = process.env;
+  const found = { guest: ROCE_GUEST || 'debian12', sample: ROCE_SAMPLE || '', shell: false, filters: [] };
+  const args = process.argv.slice(2);
+  for (let argument = args.shift(); argument !== undefined; argument = args.shift()) {
+    if (argument === '--shell') found.shell = true;
+    else if (argument === '--guest') found.guest = args.shift() ?? '';
+    else if (argument === '--sample') found.sample = args.shift() ?? '';
+    else found.filters.push(argument);
+  }
+  const guests = Object.keys(SUITES);
+  if (!guests.includes(found.guest)) fail(`--guest: expected ${guests.join(' or ')}, not "${found.guest}"`);
+  return found;
+}
 
 function fail(message) {
   console.error(`test:interop: ${message}`);
@@ -91,15 +110,15 @@ function buildGuest() {
   const sources = join(here, 'guest');
   const hash = createHash('sha256');
   for (const file of files(sources)) hash.update(relative(sources, file)).update(readFileSync(file));
-  const image = join(cache, hash.digest('hex').slice(0, 16));
+  const image = join(cache, `${guest}-${hash.digest('hex').slice(0, 16)}`);
   if (existsSync(image)) return image;
-  console.error('test:interop: building the guest');
-  apt('update'); // it is made of Debian packages
+  console.error(`test:interop: building the guest of ${guest}`);
+  apt('update'); // the mirrors are found by the host's package lists
   const building = join(cache, `building-${process.pid}`);
   mkdirSync(building, { recursive: true });
-  call('bash', [join(sources, 'build.sh'), building, join(cache, 'debs')]);
+  call('bash', [join(sources, 'build.sh'), SUITES[guest], building, cache]);
   for (const name of readdirSync(cache)) {
-    if (/^[0-9a-f]{16}$/.test(name)) rmSync(join(cache, name), { recursive: true, force: true });
+    if (name.startsWith(`${guest}-`)) rmSync(join(cache, name), { recursive: true, force: true });
   }
   renameSync(building, image);
   return image;
@@ -129,7 +148,9 @@ function runSuite(image, scratch, report) {
       env: {
         ...process.env,
         TMPDIR: scratch,
+        ROCE_GUEST: guest,
         ROCE_GUEST_IMAGE: image,
+        ROCE_SAMPLE: sample,
         ROCE_GUEST_SHELL: shell ? '1' : '',
       },
     });
@@ -173,5 +194,7 @@ const skipped = counts.numPendingTests + counts.numTodoTests;
 const complete = filters.length > 0 || skipped === 0;
 const good = code === 0 && counts.numPassedTests > 0 && complete;
 if (!good && existsSync(logs)) console.error(`test:interop: consoles, commands and captures are in ${logs}`);
-console.log(`interop: ${counts.numPassedTests} passed, ${counts.numFailedTests} failed, ${skipped} skipped`);
+console.log(
+  `interop ${guest}: ${counts.numPassedTests} passed, ${counts.numFailedTests} failed, ${skipped} skipped`,
+);
 process.exit(good ? 0 : 1);

@@ -1,51 +1,96 @@
 #!/bin/bash
-# Builds the rxe guest: OUT/vmlinuz, OUT/initramfs.cpio and OUT/versions.txt (the packages used).
+# Builds a guest: OUT/vmlinuz, OUT/initramfs.cpio and OUT/versions.txt (the packages used).
 #
-#   build.sh OUT DEBS      DEBS keeps the downloaded .debs for the next build
+#   build.sh SUITE OUT CACHE      SUITE: bookworm or trixie; CACHE keeps what was downloaded for the next build
 #
-# Needs Debian on x86-64 with package lists present (apt-get update), and apt-get, dpkg-deb, gcc,
-# libibverbs-dev, readelf, kmod, cpio. It does not need to be root. For a given set of .debs the
-# image is the same, bit for bit.
+# Needs Debian on x86-64 with package lists present (apt-get update), and apt-get, dpkg-deb, gcc, readelf, kmod, cpio. It
+# does not need to be root. The packages come through an apt configuration of its own, with the mirrors of the host's;
+# programs are built with the headers and libraries of the guest. For a given set of packages the image is the same, bit
+# for bit.
 set -euo pipefail
-out=$1 debs=$2
+suite=$1 out=$2 cache=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C
-mkdir -p "$out" "$debs"
-out=$(cd "$out" && pwd) debs=$(cd "$debs" && pwd)
+mkdir -p "$out" "$cache/debs"
+out=$(cd "$out" && pwd) cache=$(cd "$cache" && pwd)
+debs=$cache/debs
 work=$(mktemp -d "$out/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-stage=$work/stage root=$work/root
-mkdir -p "$stage" "$root"
+stage=$work/stage root=$work/root sysroot=$work/sysroot
+mkdir -p "$stage" "$root" "$sysroot"
 
 list() { sed -e 's/#.*//' "$here/$1" | grep -v '^ *$'; }
 
-# --- packages: what contents.txt names and what that depends on, as apt would install it on an empty system
-kernel=$(apt-cache depends linux-image-amd64 | awk '$1 == "Depends:" && $2 ~ /^linux-image/ { print $2; exit }')
+# --- apt: the suite from the host's mirrors, signed by Debian's keyring; nothing installed, nothing of the host's touched
+mirror_of() { # Label of the archive: Debian or Debian-Security
+  apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Origin: Debian' "Label: $1" | head -n 1
+}
+state=$cache/apt-$suite
+mkdir -p "$state"/{lists,archives}/partial "$state"/etc/{apt.conf,preferences,sources.list}.d
+archive=$(mirror_of Debian) security=$(mirror_of Debian-Security)
+[ -n "$archive" ] || { echo "the host's apt knows no Debian archive: apt-get update?" >&2; exit 1; }
+signed=signed-by=/usr/share/keyrings/debian-archive-keyring.gpg
+{
+  echo "deb [$signed] $archive $suite main"
+  echo "deb [$signed] $archive $suite-updates main"
+  [ -z "$security" ] || echo "deb [$signed] $security $suite-security main"
+} > "$state/etc/sources.list"
+options=(-q -o APT::Sandbox::User=root -o Dir::Etc="$state/etc" -o Dir::State::lists="$state/lists" -o Dir::Cache="$state"
+  -o Dir::Etc::netrc=/etc/apt/auth.conf -o Dir::Etc::netrcparts=/etc/apt/auth.conf.d # a mirror's password
+  -o Dir::State::status=/dev/null -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o Acquire::Languages=none)
+apt-get "${options[@]}" update > /dev/null
+
+# --- packages: what contents.txt names and what that depends on, as apt would install it on an empty system; and what
+# building the programs needs
+kernel=$(apt-cache "${options[@]}" depends linux-image-amd64 |
+  awk '$1 == "Depends:" && $2 ~ /^linux-image/ { print $2; exit }')
 resolve() { # prints NAME=VERSION
-  apt-get --simulate -o Dir::State::status=/dev/null --no-install-recommends install "$@" |
-    sed -n 's/^Inst \([^ ]*\) (\([^ ]*\).*/\1=\2/p'
+  apt-get "${options[@]}" --simulate --no-install-recommends install "$@" |
+    sed -n 's/^Inst \([^ ]*\) (\([^ ]*\).*/\1=\2/p' | sort
 }
 # shellcheck disable=SC2046 # package names are words
-packages=$(resolve $(list contents.txt | awk '{ print $1 }') | sort)
+packages=$(resolve $(list contents.txt | awk '{ print $1 }'))
 packages+=" $(resolve "$kernel" | grep "^$kernel=")"
+headers=$(resolve libc6-dev libibverbs-dev)
 deb_of() { # NAME=VERSION → the file, empty when it is not there
   local name=${1%%=*} version=${1#*=}
   find "$debs" -name "${name}_${version//:/%3a}_*.deb" -print -quit
 }
 absent=()
-for package in $packages; do [ -n "$(deb_of "$package")" ] || absent+=("$package"); done
+for package in $packages $headers; do [ -n "$(deb_of "$package")" ] || absent+=("$package"); done
 if ((${#absent[@]})); then
+  # shellcheck disable=SC2207 # package names are words
+  absent=($(printf '%s\n' "${absent[@]}" | sort -u))
   echo "downloading ${#absent[@]} packages"
-  (cd "$debs" && apt-get -q -o APT::Sandbox::User=root download "${absent[@]}" > /dev/null)
+  (cd "$debs" && apt-get "${options[@]}" download "${absent[@]}" > /dev/null)
 fi
+# merge_usr DIRECTORY: what stands in /bin, /lib, … goes below /usr, as trixie's packages have it
+merge_usr() {
+  local dir
+  for dir in bin sbin lib lib64; do
+    if [ -d "$1/$dir" ] && [ ! -L "$1/$dir" ]; then
+      mkdir -p "$1/usr/$dir"
+      cp -a "$1/$dir/." "$1/usr/$dir/"
+      rm -r "${1:?}/$dir"
+    fi
+    ln -sfn "usr/$dir" "$1/$dir"
+  done
+}
 for package in $packages; do
   dpkg-deb -x "$(deb_of "$package")" "$stage/${package%%=*}"
+  merge_usr "$stage/${package%%=*}"
+done
+for package in $headers; do
+  dpkg-deb -x "$(deb_of "$package")" "$work/one"
+  merge_usr "$work/one"
+  cp -a "$work/one/." "$sysroot/"
+  rm -r "$work/one"
 done
 printf '%s\n' $packages | tr '=' ' ' > "$out/versions.txt"
 
 # --- file system: one /usr, links for the old places
-mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root"/{etc,dev,proc,sys,run,tmp,root,var}
-for dir in bin sbin lib lib64; do ln -s "usr/$dir" "$root/$dir"; done
+mkdir -p "$root"/{etc,dev,proc,sys,run,tmp,root,var} "$root"/usr/{bin,sbin,lib,lib64}
+merge_usr "$root"
 ln -s /run "$root/var/run"
 ln -s dash "$root/usr/bin/sh" # busybox's shell would prefer its own ip to iproute2's
 echo 'root:x:0:0:root:/root:/bin/sh' > "$root/etc/passwd"
@@ -53,20 +98,20 @@ echo 'root:x:0:' > "$root/etc/group"
 echo '127.0.0.1 localhost' > "$root/etc/hosts"
 echo 'hosts: files' > "$root/etc/nsswitch.conf"
 
-# install_file PACKAGE PATH: a file of an unpacked package to the same place under the merged /usr
+# install_file PACKAGE PATH: a file of an unpacked package to the same place
 install_file() {
-  local to=$2
-  case $to in bin/* | sbin/* | lib/* | lib64/*) to=usr/$to ;; esac
-  mkdir -p "$root/$(dirname "$to")"
-  cp -L "$stage/$1/$2" "$root/$to"
+  mkdir -p "$root/$(dirname "$2")"
+  cp -L "$stage/$1/$2" "$root/$2"
 }
 while read -r package globs; do
   # shellcheck disable=SC2086 # globs are meant to expand
   for file in $(cd "$stage/$package" && echo $globs); do install_file "$package" "$file"; done
 done < <(list contents.txt)
 install -m 755 "$here/init" "$root/init"
-gcc -O2 -Wall -Wextra -static -s -o "$root/usr/sbin/execd" "$here/execd.c"
-gcc -O2 -Wall -Wextra -s -o "$root/usr/bin/rverbs" "$here"/rverbs/*.c -libverbs
+libraries=$sysroot/usr/lib/x86_64-linux-gnu # gcc would look into the host's first
+build=(gcc --sysroot="$sysroot" -B"$libraries" -L"$libraries" -O2 -Wall -Wextra -s)
+"${build[@]}" -static -o "$root/usr/sbin/execd" "$here/execd.c"
+"${build[@]}" -o "$root/usr/bin/rverbs" "$here"/rverbs/*.c -libverbs
 
 # --- shared libraries: follow NEEDED until nothing is missing
 while :; do
@@ -80,11 +125,11 @@ while :; do
     install_file "${path%%/*}" "${path#*/}"
   done
 done
-install_file libc6 lib64/ld-linux-x86-64.so.2
+install_file libc6 usr/lib64/ld-linux-x86-64.so.2
 ldconfig -r "$root"
 
 # --- kernel and modules
-version=$(ls "$stage/$kernel/lib/modules")
+version=$(ls "$stage/$kernel/usr/lib/modules")
 depmod -b "$stage/$kernel" "$version"
 modules=usr/lib/modules/$version
 mkdir -p "$root/$modules"
@@ -96,7 +141,7 @@ done | sort -u | while read -r file; do
   cp "$file" "$to"
 done
 find "$root/$modules" -name '*.ko.xz' -exec unxz {} +
-cp "$stage/$kernel/lib/modules/$version"/modules.{order,builtin,builtin.modinfo} "$root/$modules/"
+cp "$stage/$kernel/$modules"/modules.{order,builtin,builtin.modinfo} "$root/$modules/"
 depmod -b "$root" "$version"
 cp "$stage/$kernel/boot/vmlinuz-$version" "$out/vmlinuz"
 

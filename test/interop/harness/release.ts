@@ -1,0 +1,14 @@
+/** The guest's Debian release (`--guest` of run.mjs), where what its rxe does depends on it. */
+
+export type Release = 'debian12' | 'debian13';
+
+/** Kernel, rdma-core and perftest of each, as far as a security update leaves them. */
+export const VERSIONS: Record<Release, { linux: string; rdmaCore: string; perftest: string }> = {
+  debian12: { linux: '6.1', rdmaCore: '44', perftest: '4.5' },
+  debian13: { linux: '6.12', rdmaCore: '56', perftest: '25.01' },
+};
+
+export const release = (process.env.ROCE_GUEST ?? 'debian12') as Release;
+
+/** What holds for the guest of this run. */
+export const onRelease = <T>(choices: Record<Release, T>): T => choices[release];
