@@ -3,6 +3,7 @@ import { Opcode, psnAdd, psnLessOrEqual } from '@node-roce/wire';
 import { describe, expect, inject, test } from 'vitest';
 import { LinkUp, sha256 } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
+import { sampled } from './harness/pairwise.ts';
 import { WireCapture, type WirePacket } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
@@ -24,12 +25,15 @@ const theirList = (mr: number, length: number) =>
     .map(([o, l]) => `${mr}:${o}:${l}`)
     .join(',');
 
-describe.each([
-  { version: 4 as const, mtu: 1024 },
-  { version: 4 as const, mtu: 4096 },
-  { version: 6 as const, mtu: 4096 },
-])('IPv$version, path MTU $mtu', ({ version, mtu }) => {
-  test.each(SIZES)('%i bytes, unaligned, lists of three, both roles', async (size) => {
+const cases = sampled(
+  [
+    { version: 4 as const, mtu: 1024 },
+    { version: 4 as const, mtu: 4096 },
+    { version: 6 as const, mtu: 4096 },
+  ].flatMap((network) => SIZES.map((size) => ({ ...network, size }))),
+);
+describe.each(cases)('IPv$version, path MTU $mtu', ({ version, mtu, size }) => {
+  test(`${size} bytes, unaligned, lists of three, both roles`, async () => {
     await using link = await LinkUp.make(guest, { version, mtu });
     const { agent, qp, cq, theirQp } = link;
     const allAccess = 'LOCAL_WRITE,REMOTE_WRITE,REMOTE_READ,REMOTE_ATOMIC';

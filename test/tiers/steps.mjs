@@ -21,7 +21,13 @@ export const CI = [
     command: 'npx vitest run test/sim-random test/sim-mixed test/sim-differential test/sim-hostile',
     env: { ROCE_SIM_SEEDS: 200 },
   },
-  { name: 'interop', minutes: 25, command: 'npm run test:interop' },
+  { name: 'interop debian12', minutes: 20, command: 'npm run test:interop' },
+  {
+    name: 'interop debian13',
+    minutes: 12,
+    command: 'npm run test:interop -- --guest debian13',
+    env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
+  },
   { name: 'long results', minutes: 1, command: 'node test/tiers/results.mjs' },
 ];
 
@@ -59,4 +65,5 @@ export const LONG = [
     env: { ROCE_CAPTURE_SEEDS: 700 },
   },
   { name: 'interop debian12', minutes: 60, command: 'npm run test:interop' },
+  { name: 'interop debian13', minutes: 60, command: 'npm run test:interop -- --guest debian13' },
 ];

@@ -12,12 +12,12 @@ import { analyzeCapture, type DirectionCounts, type RetransmitCause, readPackets
 import { openCapture } from '@node-roce/pcap/node';
 import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex } from '@node-roce/wire';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { join, Namespace } from './harness/namespaces.ts';
-import { end } from './harness/process.ts';
+import { join, Namespace } from '../harness/namespaces.ts';
+import { end } from '../harness/process.ts';
 
-const root = path(import.meta.dirname, '../..');
+const root = path(import.meta.dirname, '../../..');
 const roce = path(root, 'packages/cli/bin/roce.js');
-const side = path(import.meta.dirname, 'harness/watched-side.mjs');
+const side = path(import.meta.dirname, '../harness/watched-side.mjs');
 const scratch = mkdtempSync(path(tmpdir(), 'roce-capture-'));
 
 const A = '10.78.0.1';

@@ -4,7 +4,7 @@ import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
-const root = join(import.meta.dirname, '../..');
+const root = join(import.meta.dirname, '../../..');
 const captures = join(root, 'test/fixtures/captures');
 
 /** Extension headers by tshark's name for them, and their bytes (IBTA vol 1 §9.3). */

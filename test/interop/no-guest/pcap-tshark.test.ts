@@ -17,7 +17,7 @@ import {
 } from '@node-roce/pcap';
 import { afterAll, describe, expect, test } from 'vitest';
 
-const captures = join(import.meta.dirname, '../fixtures/captures');
+const captures = join(import.meta.dirname, '../../fixtures/captures');
 const folder = mkdtempSync(join(tmpdir(), 'pcap-tshark-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { repeats } from './repeats.ts';
-import type { WirePacket } from './wire.ts';
+import { repeats } from '../harness/repeats.ts';
+import type { WirePacket } from '../harness/wire.ts';
 
 const [US, PEER] = ['10.77.1.1', '10.77.1.2'];
 

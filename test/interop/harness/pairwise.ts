@@ -1,0 +1,54 @@
+/** Samples of a matrix of cases that cover all pairs of values. */
+
+/** mulberry32: numbers in [0, 1) that a seed decides. */
+function random(seed: string): () => number {
+  let state = 0;
+  for (const char of seed) state = (Math.imul(state, 31) + char.charCodeAt(0)) | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+function shuffled<T>(list: readonly T[], next: () => number): T[] {
+  const order = [...list];
+  for (let i = order.length - 1; i > 0; i--) {
+    const j = Math.floor(next() * (i + 1));
+    [order[i], order[j]] = [order[j], order[i]];
+  }
+  return order;
+}
+
+/** "key=value" of each dimension, and each two of them. */
+function pairsOf(case_: object): string[] {
+  const values = Object.entries(case_).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+  return [...values, ...values.flatMap((a, i) => values.slice(i + 1).map((b) => `${a} ${b}`))];
+}
+
+/**
+ * Some of the cases, in their order: together they have every value of every property, and every two values of two
+ * properties, that the cases have. Greedy: each time the case that adds most; `seed` decides between equals.
+ */
+export function pairwise<T extends object>(cases: readonly T[], seed: string): T[] {
+  const rest = shuffled(
+    cases.map((case_) => ({ case_, pairs: pairsOf(case_) })),
+    random(seed),
+  );
+  const missing = new Set(rest.flatMap(({ pairs }) => pairs));
+  const chosen = new Set<T>();
+  while (missing.size > 0) {
+    const gain = ({ pairs }: { pairs: string[] }) => pairs.filter((pair) => missing.has(pair)).length;
+    const best = rest.reduce((a, b) => (gain(b) > gain(a) ? b : a));
+    chosen.add(best.case_);
+    for (const pair of best.pairs) missing.delete(pair);
+  }
+  return cases.filter((case_) => chosen.has(case_));
+}
+
+/** The cases of a large matrix that this run plays: a sample by `ROCE_SAMPLE` where it is set, else all. */
+export function sampled<T extends object>(cases: readonly T[]): readonly T[] {
+  const seed = process.env.ROCE_SAMPLE;
+  return seed ? pairwise(cases, seed) : cases;
+}
