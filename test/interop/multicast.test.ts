@@ -7,6 +7,7 @@ import { afterEach, describe, expect, inject, test } from 'vitest';
 import { Ends, gidHex, QKEY, sha256 } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
 import { eventually } from './harness/operations.ts';
+import { onRelease } from './harness/release.ts';
 import { WireCapture, type WirePacket } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
@@ -173,14 +174,14 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
 /** It joins by way of the connection manager, which does so over IPv4 only on rxe. */
 describe('an unmodified mckey in the guest', () => {
   const group = '239.77.1.10';
-  const mckey = `mckey -m ${group} -b ${address.ip4} -C 10 -S 500`;
+  const mckey = `mckey -m ${group} -b ${address.ip4} -S 500`;
 
   test('receives what we send', async () => {
     await using ends = await Ends.open(guest);
     const { qp } = await ends.datagrams();
     const ours = await ends.memory(500, { seed: 1 });
     const ah = await ends.pd.createAh({ gid: group });
-    const receiver = guest.exec(mckey, { timeout: 20_000 });
+    const receiver = guest.exec(`${mckey} -C 10`, { timeout: 20_000 });
     // It says nothing when its receives are posted; the kernel says when it has joined.
     await guest.must(
       `for i in $(seq 50); do ip maddr show dev eth0 | grep -q '${group}$' && exit 0; sleep 0.1; done; exit 1`,
@@ -206,16 +207,20 @@ describe('an unmodified mckey in the guest', () => {
   test('sends what we receive', async () => {
     await using ends = await Ends.open(guest);
     const { qp } = await ends.datagrams({ qkey: [RDMA_UDP_QKEY, QKEY] });
-    const ours = await ends.memory(20 * 600);
-    for (let i = 0; i < 20; i++)
+    const ours = await ends.memory(200 * 600);
+    for (let i = 0; i < 200; i++)
       qp.postRecv({ wrId: i, sgList: [{ mr: ours.mr, offset: i * 600, length: 600 }] });
     await qp.attachMcast(group);
     capture = await WireCapture.start(address);
-    await guest.must(`${mckey} -s`, { timeout: 20_000 });
+    // mckey destroys its address handle when it has posted. Linux 6.12 sends by a work queue, and what it has not sent
+    // by then fails: of many messages, it sends some.
+    const count = onRelease({ debian12: 10, debian13: 200 });
+    await guest.must(`${mckey} -C ${count} -s`, { timeout: 20_000 });
     const packets = (await capture.stop()).filter((p) => p.destQp === MULTICAST_QPN);
-    const found = ends.cq.poll(32);
-    expect(found).toHaveLength(10);
-    expect(packets).toHaveLength(10);
+    const found = ends.cq.poll(256);
+    expect(found.length).toBeGreaterThanOrEqual(onRelease({ debian12: 10, debian13: 1 }));
+    expect(found.length).toBeLessThanOrEqual(count);
+    expect(packets).toHaveLength(found.length);
     for (const [i, wc] of found.entries()) {
       expect([wc.status, wc.byteLen, wc.immData]).toEqual(['SUCCESS', GRH_BYTES + 500, wc.srcQp]);
       const payload = packets[i].payload.subarray(24, 524);

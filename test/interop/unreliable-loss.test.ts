@@ -91,55 +91,73 @@ describe.each(FAULTS)('rxe to us, netem on its packets: %s', (fault) => {
   ] as const)(
     '$operation, $queue: exactly the messages that arrived whole, in order',
     async ({ operation, queue }) => {
-      await using ends = await Ends.open(guest);
-      const { agent, cq, pd } = ends;
-      const srq = queue === 'shared receive queue' ? await pd.createSrq({ maxWr: RECEIVES }) : undefined;
-      const cap = { maxSendWr: 16, maxRecvWr: RECEIVES };
-      const { qp, theirQp } = await ends.connect({
-        type: 'UC',
-        mtu: MTU,
-        ours: { cap, ...(srq ? { srq } : {}) },
-      });
-      const into = await ends.memory(RECEIVES * ROOM);
-      for (let i = 0; i < RECEIVES; i++) {
-        (srq ?? qp).postRecv({ wrId: i, sgList: [{ mr: into.mr, offset: i * ROOM, length: ROOM }] });
+      // A machine that is busy delivers late and in bursts: then our socket drops packets for want of room, or because
+      // their Identification is out of its flow's window (docs/icrc.md), and the rules don't know which. Then once more.
+      for (let i = 1; (await played(fault, operation, queue)) === 'packets dropped by the socket'; i++) {
+        if (i === 4) throw new Error('in each of four runs the socket dropped packets');
       }
-      const theirs = await agent.mr({ size: pattern.length, access: 'LOCAL_WRITE', seed: 99 });
-      await guest.netem(fault);
-      capture = await WireCapture.start(address);
-      for (let i = 0; i < COUNT; i++) {
-        const wr = { opcode: operation, imm: i, wr_id: i, sge: `${theirs.mr}:${i}:${sizeOf(i)}` };
-        const remote = { remote_addr: into.mr.addr + BigInt(i * ROOM), rkey: into.mr.rkey };
-        await agent.call('post_send', {
-          qp: theirQp,
-          ...wr,
-          ...(operation === 'SEND_WITH_IMM' ? {} : remote),
-        });
-      }
-      const sent = await agent.poll(COUNT);
-      expect(sent.map((c) => [c.wrId, c.status])).toEqual(Array.from({ length: COUNT }, (_, i) => [i, 0]));
-      const outcomes = bySpecification((await capture.stop()).filter((p) => p.source === ends.peer));
-      // A receive queue gives the next message the receive of a broken one; a shared one has it complete in error.
-      const expected = outcomes.filter((outcome) => srq || outcome !== BROKEN);
-      expect(expected.length).toBeGreaterThan(COUNT / 4);
-      if (fault !== 'duplicate 20%') expect(outcomes).toContain(BROKEN);
-
-      const found = [];
-      for (let list = cq.poll(64); list.length > 0; list = cq.poll(64)) found.push(...list);
-      expect(found.map((wc) => [wc.wrIdNumber, wc.status, wc.ok ? wc.immData : BROKEN])).toEqual(
-        expected.map((outcome, i) => [i, outcome === BROKEN ? 'REM_INV_REQ_ERR' : 'SUCCESS', outcome]),
-      );
-      for (const { ok, wrIdNumber, immData: i, byteLen } of found) {
-        if (!ok || i === undefined) continue;
-        expect(byteLen).toBe(sizeOf(i));
-        const start = (operation === 'SEND_WITH_IMM' ? wrIdNumber : i) * ROOM;
-        expect(sha256(into.bytes.subarray(start, start + byteLen))).toBe(digestOf(i));
-      }
-      expect(into.guardsIntact).toBe(true);
-      expect(qp.state).toBe('RTS');
     },
   );
 });
+
+/** One run of `rxe to us`, judged unless the engine did not get all that was captured. */
+async function played(
+  fault: string,
+  operation: 'SEND_WITH_IMM' | 'RDMA_WRITE_WITH_IMM',
+  queue: string,
+): Promise<'judged' | 'packets dropped by the socket'> {
+  await using ends = await Ends.open(guest);
+  const { agent, cq, pd } = ends;
+  const srq = queue === 'shared receive queue' ? await pd.createSrq({ maxWr: RECEIVES }) : undefined;
+  const cap = { maxSendWr: 16, maxRecvWr: RECEIVES };
+  const { qp, theirQp } = await ends.connect({
+    type: 'UC',
+    mtu: MTU,
+    ours: { cap, ...(srq ? { srq } : {}) },
+  });
+  const into = await ends.memory(RECEIVES * ROOM);
+  for (let i = 0; i < RECEIVES; i++) {
+    (srq ?? qp).postRecv({ wrId: i, sgList: [{ mr: into.mr, offset: i * ROOM, length: ROOM }] });
+  }
+  const theirs = await agent.mr({ size: pattern.length, access: 'LOCAL_WRITE', seed: 99 });
+  await guest.netem(fault);
+  capture?.discard();
+  capture = await WireCapture.start(address);
+  for (let i = 0; i < COUNT; i++) {
+    const wr = { opcode: operation, imm: i, wr_id: i, sge: `${theirs.mr}:${i}:${sizeOf(i)}` };
+    const remote = { remote_addr: into.mr.addr + BigInt(i * ROOM), rkey: into.mr.rkey };
+    await agent.call('post_send', {
+      qp: theirQp,
+      ...wr,
+      ...(operation === 'SEND_WITH_IMM' ? {} : remote),
+    });
+  }
+  const sent = await agent.poll(COUNT);
+  expect(sent.map((c) => [c.wrId, c.status])).toEqual(Array.from({ length: COUNT }, (_, i) => [i, 0]));
+  const packets = (await capture.stop()).filter((p) => p.source === ends.peer);
+  const { rxe } = await ends.device.counters();
+  if (rxe.rcvd_pkts < packets.length) return 'packets dropped by the socket';
+  const outcomes = bySpecification(packets);
+  // A receive queue gives the next message the receive of a broken one; a shared one has it complete in error.
+  const expected = outcomes.filter((outcome) => srq || outcome !== BROKEN);
+  expect(expected.length).toBeGreaterThan(COUNT / 4);
+  if (fault !== 'duplicate 20%') expect(outcomes).toContain(BROKEN);
+
+  const found = [];
+  for (let list = cq.poll(64); list.length > 0; list = cq.poll(64)) found.push(...list);
+  expect(found.map((wc) => [wc.wrIdNumber, wc.status, wc.ok ? wc.immData : BROKEN])).toEqual(
+    expected.map((outcome, i) => [i, outcome === BROKEN ? 'REM_INV_REQ_ERR' : 'SUCCESS', outcome]),
+  );
+  for (const { ok, wrIdNumber, immData: i, byteLen } of found) {
+    if (!ok || i === undefined) continue;
+    expect(byteLen).toBe(sizeOf(i));
+    const start = (operation === 'SEND_WITH_IMM' ? wrIdNumber : i) * ROOM;
+    expect(sha256(into.bytes.subarray(start, start + byteLen))).toBe(digestOf(i));
+  }
+  expect(into.guardsIntact).toBe(true);
+  expect(qp.state).toBe('RTS');
+  return 'judged';
+}
 
 describe.each([{ loss: 0.1 }, { duplicate: 0.2 }, { loss: 0.05, duplicate: 0.1, reorder: 0.1 }])(
   'us to rxe, our packets spoilt: %o',
