@@ -4,6 +4,8 @@ namespace roce {
 
 void Regions::begin(Napi::Env env, Napi::Value views) {
   constexpr uint32_t kMost = 1 << 24;
+  // A getter among the views, of a batch that is being read: its list would go under it.
+  if (fetching_) throw typeError(env, "regionViews must not have a getter that starts another batch");
   for (const Wanted& wanted : wanted_) slots_[wanted.region] = 0;
   wanted_.clear();
   env_ = env;
@@ -24,8 +26,12 @@ void Regions::want(uint32_t region) {
 }
 
 bool Regions::fetch() {
+  bool fetched = true;
+  fetching_ = true;
   for (Wanted& wanted : wanted_)
-    if (napi_get_element(env_, views_, wanted.region, &wanted.view) != napi_ok) return false;
+    fetched = fetched && napi_get_element(env_, views_, wanted.region, &wanted.view) == napi_ok;
+  fetching_ = false;
+  if (!fetched) return false;
   for (Wanted& wanted : wanted_)
     if (!readBytes(env_, wanted.view, wanted.memory)) wanted.memory = {};
   return true;

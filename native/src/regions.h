@@ -11,7 +11,7 @@ namespace roce {
 class Regions {
  public:
   /// Starts a batch over `views`, an array of Uint8Array or undefined by region index.
-  /// @throws Napi::Error when it is no array or longer than 2^24
+  /// @throws Napi::Error when it is no array or longer than 2^24, or from inside of `fetch`
   void begin(Napi::Env env, Napi::Value views);
   /// Notes that the batch needs a region. Runs no JavaScript.
   void want(uint32_t region);
@@ -33,6 +33,7 @@ class Regions {
   napi_env env_ = nullptr;
   napi_value views_ = nullptr;
   uint32_t length_ = 0;
+  bool fetching_ = false;
   std::vector<Wanted> wanted_;
   /// By region: one more than its place in `wanted_`, or 0.
   std::vector<uint32_t> slots_;

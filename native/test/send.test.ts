@@ -2,8 +2,8 @@
 import { constants } from 'node:os';
 import { FRAGMENT_WORDS, Fragment, TX_SLOT_WORDS, Tx } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { features, Port, Socket } from '../index.js';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { copyBatch, features, Port, Socket } from '../index.js';
 import { allOk, pattern, ports, psnOf, Station } from './support.ts';
 
 const { EFAULT, EINVAL, EMSGSIZE, ENETUNREACH, EHOSTUNREACH } = constants.errno;
@@ -99,6 +99,53 @@ test('a region that a getter among the views detaches while the batch is read', 
   from.add({ peer, fragments: [[victim, 0, 4096]] });
   from.add({ peer, fragments: [[trap, 0, 100]] });
   expect(from.flush().status).toEqual([EFAULT, EFAULT]);
+});
+
+test('a getter among the views that sends: refused, and the batch that it interrupts is whole', () => {
+  const many = 4000;
+  const views = Array.from({ length: many }, () => new Uint8Array(8));
+  const slot = Uint32Array.of(0, 12, 0, many, many, 0, peer, 0, 0xc001, 0, 0, 0);
+  const fragments = new Uint32Array(4 * many);
+  for (let i = 0; i < many; i++) fragments.set([i, 0, 0, 1], 4 * i);
+  const first = from.regions.views[region]!;
+  const errors: unknown[] = [];
+  Object.defineProperty(from.regions.views, region, {
+    get() {
+      try {
+        from.port.send(slot, new Uint8Array(64), fragments, 0, 1, views, new Uint8Array(many));
+      } catch (error) {
+        errors.push(error);
+      }
+      return first;
+    },
+  });
+  const other = from.regions.add(pattern(1000));
+  from.add({ peer, fragments: [[region, 0, 100]] });
+  from.add({ peer, fragments: [[other, 0, 100]] });
+  expect(from.flush()).toEqual({ taken: 2, status: [0, 0] });
+  expect(errors).toEqual([expect.objectContaining({ code: 'ERR_INVALID_ARG_TYPE' })]);
+  const packets = to.receive();
+  expect(packets.map(psnOf)).toEqual([0, 1]);
+  expect(allOk(packets)).toBe(true);
+});
+
+test('copyBatch: a getter among the views that copies is refused', () => {
+  const many = 4000;
+  const list = (n: number) =>
+    Uint32Array.from({ length: 5 * n }, (_, i) => [0, Math.floor(i / 5), 0, 0, 1][i % 5]);
+  const views = Array.from({ length: many }, () => new Uint8Array(8));
+  const few = [new Uint8Array(8), new Uint8Array(8)];
+  const second = few[1];
+  const again = vi.fn(() => copyBatch(new Uint8Array(64), views, list(many), many));
+  Object.defineProperty(few, 0, {
+    get() {
+      expect(again).toThrow(TypeError);
+      return new Uint8Array(8);
+    },
+  });
+  expect(copyBatch(Uint8Array.of(7), few, list(2), 2)).toBe(2);
+  expect(again).toHaveBeenCalledOnce();
+  expect(second[0]).toBe(7);
 });
 
 test('over 256 fragments with bytes in them', () => {
