@@ -59,6 +59,8 @@ class StrangerTable {
   StrangerTable() : entries_(kEntries) {}
   /// The window of that flow; a flow that shares its place with another one takes it over, afresh.
   IdWindow& window(const Gid& gid, uint32_t local);
+  /// Bytes that it holds beside itself.
+  static constexpr size_t bytes() { return kEntries * sizeof(Entry); }
 
  private:
   static constexpr size_t kEntries = 1024;

@@ -13,6 +13,9 @@ namespace roce {
 namespace {
 
 constexpr uint32_t kMostLocals = 1024;
+/// What an open port holds outside of JavaScript's heap, but for peers and kernel memory.
+constexpr int64_t kMemory =
+    sizeof(Sender) + Sender::kStagingBytes + sizeof(Receiver) + StrangerTable::bytes();
 
 }  // namespace
 
@@ -57,19 +60,31 @@ Port::Port(const Napi::CallbackInfo& info)
     onWake_ = Napi::Persistent(onWake.As<Napi::Function>());
   }
 
-  sender_.emplace(crc_, sending, stats_, peers_, locals_);
-  receiver_.emplace(crc_, idWindow, stats_, peers_, locals_);
+  sender_ = std::make_unique<Sender>(crc_, sending, stats_, peers_, locals_);
+  receiver_ = std::make_unique<Receiver>(crc_, idWindow, stats_, peers_, locals_);
   try {
     waker_.emplace(
         env, [](void* self, uint32_t events) { static_cast<Port*>(self)->wake(events); }, this);
   } catch (const SystemFailure& failure) {
     throw systemError(env, failure.errnum, failure.syscall);
   }
+  // A program that opens and closes many would else be collected too late.
+  Napi::MemoryManagement::AdjustExternalMemory(env, kMemory);
 }
 
 Port::~Port() {
   // The environment may be going: nothing here may need JavaScript.
+  if (waker_) freeMemory();
   waker_.reset();
+}
+
+void Port::freeMemory() {
+  sender_.reset();
+  receiver_.reset();
+  peers_ = PeerTable{};
+  regions_ = Regions{};
+  int64_t total;
+  napi_adjust_external_memory(env_, -kMemory, &total);
 }
 
 void Port::expectOpen(Napi::Env env) const {
@@ -307,6 +322,7 @@ void Port::close(const Napi::CallbackInfo&) {
   for (const auto& local : locals_)
     if (local && local->socket->fd() >= 0) pastDrops_ += local->socket->drops();
   waker_.reset();
+  freeMemory();
   locals_.clear();
   localCount_ = 0;
   onWake_.Reset();

@@ -47,6 +47,8 @@ class Port : public Napi::ObjectWrap<Port> {
   void watchRoom();
   /// Lets go of what keeps the object alive while it is started.
   void release();
+  /// Frees tables and buffers, and takes them off the garbage collector's account. Needs no JavaScript.
+  void freeMemory();
 
   napi_env env_;
   const Crc* const& crc_;
@@ -58,8 +60,8 @@ class Port : public Napi::ObjectWrap<Port> {
   uint32_t maxPeers_;
   /// Drops of sockets that have been removed.
   uint64_t pastDrops_ = 0;
-  std::optional<Sender> sender_;
-  std::optional<Receiver> receiver_;
+  std::unique_ptr<Sender> sender_;
+  std::unique_ptr<Receiver> receiver_;
   Regions regions_;
   std::optional<Waker> waker_;
   Napi::FunctionReference onWake_;

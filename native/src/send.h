@@ -23,6 +23,8 @@ struct TxArrays {
 
 class Sender {
  public:
+  /// Bytes that it holds beside itself.
+  static constexpr uint32_t kStagingBytes = 256 * 1024;
   struct Settings {
     bool gso = true;
     uint32_t maxSegments = 64;
@@ -88,7 +90,6 @@ class Sender {
   void setStatus(const Message& message, uint32_t status);
   uint32_t stagingLeft() const { return kStagingBytes - staged_; }
 
-  static constexpr uint32_t kStagingBytes = 256 * 1024;
   static constexpr uint32_t kMessages = 64;
   /// Fragments with bytes in them that one packet may have.
   static constexpr uint32_t kPieces = 256;

@@ -90,6 +90,23 @@ test('a deadline set while stopped is kept', async () => {
   expect(await next()).toBe(Wake.TIMER);
 });
 
+test('a closed port holds little', () => {
+  const many = Array.from({ length: 200 }, () => {
+    const port = new Port();
+    port.close();
+    return port;
+  });
+  const before = process.memoryUsage().rss;
+  for (let i = 0; i < 2000; i++) {
+    const port = new Port();
+    port.close();
+    many.push(port);
+  }
+  // While it is open it has tables and buffers of 400 kB.
+  expect(process.memoryUsage().rss - before).toBeLessThan(100 * 2 ** 20);
+  expect(many[0].stats().txPackets).toBe(0);
+});
+
 test('starting and stopping is cheap', () => {
   const { station } = wakeable();
   const t0 = now();
