@@ -121,6 +121,19 @@ describe.skipIf(!able).each(['inline', 'worker'] as const)('engine: %s', (engine
     expect(await program.ask('write 3')).toBe('SUCCESS');
   });
 
+  test('an address whose port another program has: a warning that names it, and no GID', async () => {
+    const there = await open({ interface: 'roce0' });
+    await there.change('address add 10.78.0.9/24 dev far0');
+    const device = program;
+    const holder = new Program('hold', '10.78.0.9');
+    await holder.said(1);
+    await there.change('address add 10.78.0.9/24 dev roce0');
+    expect(await device.said(1)).toMatchObject([
+      { type: 'warning', code: 'ROCE_ADDRESS_NOT_SERVED', message: expect.stringContaining('10.78.0.9') },
+    ]);
+    await holder.end();
+  });
+
   test('an IPv6 address is there when it is known to be nobody else’s, and is told once', async () => {
     const there = await open({ interface: 'roce0' });
     await there.change('address add fd77::2/64 dev roce0');

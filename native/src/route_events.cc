@@ -44,8 +44,6 @@ bool readAddress(const rtattr* attribute, int family, Gid& gid) {
 }  // namespace
 
 RouteEvents::RouteEvents(std::string interface) : interface_(std::move(interface)) {
-  index_ = static_cast<int>(if_nametoindex(interface_.c_str()));
-  if (index_ == 0) throw SystemFailure{errno, "if_nametoindex"};
   fd_ = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, NETLINK_ROUTE);
   if (fd_ < 0) throw SystemFailure{errno, "socket"};
   sockaddr_nl local{};
@@ -55,6 +53,12 @@ RouteEvents::RouteEvents(std::string interface) : interface_(std::move(interface
     const int errnum = errno;
     close();
     throw SystemFailure{errnum, "bind"};
+  }
+  try {
+    index_ = static_cast<int>(interfaceIndex(fd_, interface_));
+  } catch (const SystemFailure&) {
+    close();
+    throw;
   }
 }
 

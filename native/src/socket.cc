@@ -2,8 +2,6 @@
 
 #include <net/if.h>
 
-#include <cerrno>
-
 #include "arguments.h"
 
 namespace roce {
@@ -18,13 +16,6 @@ Endpoint endpointArgument(Napi::Env env, bool v6, const std::string& address, ui
   if (!parseEndpoint(v6, address, port, endpoint))
     throw typeError(env, "address must be an IPv" + std::string(v6 ? "6" : "4") + " address");
   return endpoint;
-}
-
-/// The index of an interface that there is.
-uint32_t interfaceIndexOf(Napi::Env env, const std::string& name) {
-  const uint32_t index = if_nametoindex(name.c_str());
-  if (index == 0) throw systemError(env, errno, "if_nametoindex", name);
-  return index;
 }
 
 using Read = Napi::Value (*)(Napi::Env env, const UdpSocket& socket);
@@ -122,14 +113,20 @@ void Socket::setMembership(const Napi::CallbackInfo& info, bool join) {
   const Endpoint group = endpointArgument(env, socket_->local().isV6(), address, 0);
   if (!isMulticast(group.gid())) throw rangeError(env, "address must be one of a multicast group");
 
-  uint32_t interfaceIndex = 0;
+  uint32_t index = 0;
+  std::string name;
   if (info[1].IsString()) {
-    interfaceIndex = interfaceIndexOf(env, info[1].As<Napi::String>().Utf8Value());
+    name = info[1].As<Napi::String>().Utf8Value();
   } else if (!info[1].IsUndefined()) {
-    interfaceIndex = integerArgument(info, 1, "interface", 0x7fff'ffff);
+    index = integerArgument(info, 1, "interface", 0x7fff'ffff);
   }
   try {
-    socket_->setMembership(group, interfaceIndex, join);
+    if (!name.empty()) index = interfaceIndex(socket_->fd(), name);
+  } catch (const SystemFailure& failure) {
+    throw systemError(env, failure.errnum, failure.syscall, name);
+  }
+  try {
+    socket_->setMembership(group, index, join);
   } catch (const SystemFailure& failure) {
     throw systemError(env, failure.errnum, failure.syscall, address);
   }

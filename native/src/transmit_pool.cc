@@ -25,19 +25,18 @@ UdpSocket& TransmitPool::choose(uint16_t sourcePort) {
   for (const auto& socket : sockets_)
     if (socket->local().port() == sourcePort) return *socket;
 
-  int errnum = 0;
   const bool any = sourcePort == 0 && !sockets_.empty();
   if (!any && sockets_.size() < settings_.capacity) {
-    if (UdpSocket* socket = tryOpen(sourcePort, errnum)) return *socket;
+    if (UdpSocket* socket = tryOpen(sourcePort)) return *socket;
     // The port is someone else's: a port of the kernel's choice, if there is nothing else yet.
     if (sockets_.empty())
-      if (UdpSocket* socket = tryOpen(0, errnum)) return *socket;
+      if (UdpSocket* socket = tryOpen(0)) return *socket;
   }
-  if (sockets_.empty()) throw SystemFailure{errnum, "bind"};
+  if (sockets_.empty()) return *receiver_;
   return *sockets_[sourcePort % sockets_.size()];
 }
 
-UdpSocket* TransmitPool::tryOpen(uint16_t sourcePort, int& errnum) {
+UdpSocket* TransmitPool::tryOpen(uint16_t sourcePort) {
   SocketOptions options;
   options.local = receiver_->local();
   options.local.setPort(sourcePort);
@@ -49,8 +48,7 @@ UdpSocket* TransmitPool::tryOpen(uint16_t sourcePort, int& errnum) {
   try {
     sockets_.push_back(std::make_unique<UdpSocket>(options));
     return sockets_.back().get();
-  } catch (const SystemFailure& failure) {
-    errnum = failure.errnum;
+  } catch (const SystemFailure&) {
     return nullptr;
   }
 }

@@ -17,14 +17,15 @@ class TransmitPool {
     uint32_t sendBuffer = 0;
   };
 
-  /// @param receiver the socket of the local address; packets leave from it only when its own port is
-  ///   asked for
+  /// @param receiver the socket of the local address; packets leave from it when its own port is asked
+  ///   for, or there is no other socket
   TransmitPool(std::shared_ptr<UdpSocket> receiver, const Settings& settings);
 
   /// The socket for packets that want to leave from `sourcePort`. Where the pool is full or the port
   /// taken it is another socket of the pool, the same for every packet with that port; its own port is
-  /// then what goes on the wire, and into the ICRC. With port 0 any will do.
-  /// @throws SystemFailure when there is no socket at all
+  /// then what goes on the wire, and into the ICRC. With port 0 any will do. Where none can be opened
+  /// (EMFILE) it is the receiver's.
+  /// @throws SystemFailure EBADF when that is closed
   UdpSocket& socketFor(uint16_t sourcePort);
 
   /// Whether packets may leave from this socket.
@@ -34,7 +35,8 @@ class TransmitPool {
 
  private:
   UdpSocket& choose(uint16_t sourcePort);
-  UdpSocket* tryOpen(uint16_t sourcePort, int& errnum);
+  /// nullptr where the kernel refuses.
+  UdpSocket* tryOpen(uint16_t sourcePort);
 
   std::shared_ptr<UdpSocket> receiver_;
   Settings settings_;

@@ -4,6 +4,7 @@
 #include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netinet/udp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +27,14 @@
 #endif
 
 namespace roce {
+
+uint32_t interfaceIndex(int fd, const std::string& name) {
+  ifreq request{};
+  if (name.size() >= sizeof request.ifr_name) throw SystemFailure{ENODEV, "ioctl"};
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  if (ioctl(fd, SIOCGIFINDEX, &request) != 0) throw SystemFailure{errno, "ioctl"};
+  return static_cast<uint32_t>(request.ifr_ifindex);
+}
 
 UdpSocket::UdpSocket(const SocketOptions& options) : local_(options.local), options_(options) {
   fd_ = socket(local_.to.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
@@ -90,8 +99,8 @@ void UdpSocket::configure() {
 }
 
 void UdpSocket::chooseMulticastInterface() {
-  const uint32_t wanted = if_nametoindex(options_.multicastInterface.c_str());
-  if (wanted == 0 && !options_.multicastInterface.empty()) throw SystemFailure{errno, "if_nametoindex"};
+  const std::string& name = options_.multicastInterface;
+  const uint32_t wanted = name.empty() ? 0 : interfaceIndex(fd_, name);
   if (local_.isV6()) {
     const uint32_t index = wanted != 0 ? wanted : local_.scope();
     if (index != 0) set(IPPROTO_IPV6, IPV6_MULTICAST_IF, static_cast<int>(index));

@@ -17,6 +17,10 @@ struct SystemFailure {
   const char* syscall;
 };
 
+/// The index of a network interface, asked by a socket of any family: if_nametoindex(3) opens one of its own, and
+/// says ENODEV where there is no descriptor for it. @throws SystemFailure
+uint32_t interfaceIndex(int fd, const std::string& name);
+
 struct SocketOptions {
   Endpoint local;
   bool reusePort = false;

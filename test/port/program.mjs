@@ -1,8 +1,9 @@
 /**
  * A program that tells what it hears of its interface, a line of JSON each. Arguments: `device` and options of
- * `openDevice`, or `watch`, a name and options of `watchInterface`. From its input it takes `write N`, for an RDMA WRITE to
+ * `openDevice`, or `watch`, a name and options of `watchInterface`, or `hold` and an address. From its input it takes `write N`, for an RDMA WRITE to
  * itself from GID index N to GID index N, and `counters`; at the end of the input it ends.
  */
+import { createSocket } from 'node:dgram';
 import { createInterface } from 'node:readline';
 import { watchInterface } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
@@ -52,4 +53,11 @@ async function device(options) {
   await device.close();
 }
 
-await { watch, device }[what](...args);
+/** Holds UDP port 4791 of an address. */
+function hold(address) {
+  const socket = createSocket('udp4').bind(4791, address, () => say({ type: 'ready' }));
+  process.stdin.on('end', () => socket.close()).resume();
+}
+
+process.on('warning', ({ code, message }) => say({ type: 'warning', code, message }));
+await { watch, device, hold }[what](...args);

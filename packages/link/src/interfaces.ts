@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { networkInterfaces } from 'node:os';
 import { RoceError } from '@node-roce/transport';
 import { isLinkLocal, parseIpAddress, pathMtuForInterface } from '@node-roce/wire';
+import { withDescriptors } from './descriptors.ts';
 
 export interface InterfaceAddress {
   /** As text, without scope. */
@@ -31,9 +32,9 @@ export interface NetworkInterface {
   addresses: InterfaceAddress[];
 }
 
-/** All interfaces that have an address. */
+/** All interfaces that have an address. Throws RoceError EMFILE. */
 export function listInterfaces(): NetworkInterface[] {
-  return Object.entries(networkInterfaces()).map(([name, list = []]) => ({
+  return Object.entries(withDescriptors(networkInterfaces)).map(([name, list = []]) => ({
     name,
     mac: list[0]?.mac ?? '00:00:00:00:00:00',
     mtu: mtuOf(name),

@@ -53,6 +53,7 @@ export interface Link extends PeerTable {
   /**
    * The interface got an address, or lost it: the GID table follows. An address that comes back has its old index.
    * A link that was opened for some addresses takes no others. Absent where addresses do not change.
+   * Throws RoceError as opening the link does: another program may have the port there.
    * @returns whether the table changed
    */
   setAddress?(address: string, present: boolean): boolean;

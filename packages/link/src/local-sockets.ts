@@ -1,5 +1,6 @@
 /** What the links on UDP sockets share: which addresses to open, and what to say when that fails. */
 import { RoceError } from '@node-roce/transport';
+import { explainDescriptors } from './descriptors.ts';
 import { interfaceByAddress, interfaceByName, type NetworkInterface } from './interfaces.ts';
 import { describePortOwner } from './port-owner.ts';
 
@@ -93,5 +94,5 @@ export function bindError(cause: unknown, address: string, family: 4 | 6, port: 
       },
     );
   }
-  return cause;
+  return explainDescriptors(cause);
 }

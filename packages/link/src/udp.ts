@@ -22,6 +22,7 @@ import {
   isLinkLocal,
   ROCE_UDP_PORT,
 } from '@node-roce/wire';
+import { explainDescriptors, withDescriptors } from './descriptors.ts';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 import {
@@ -76,7 +77,7 @@ export class UdpLink implements Link {
   readonly #receiving: { receiveBuffer: number; gro: boolean };
   #onWake: (() => void) | undefined;
 
-  /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, … */
+  /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, EMFILE, … */
   constructor(options: UdpLinkOptions) {
     const { port = ROCE_UDP_PORT, receiveBuffer = DEFAULT_RECEIVE_BUFFER, offload = true } = options;
     const { nic, addresses } = chooseAddresses(options);
@@ -84,11 +85,9 @@ export class UdpLink implements Link {
     this.activeMtu = activeMtuOf(nic);
     this.port = port;
     this.#receiving = { receiveBuffer, gro: offload };
-    this.#native = new Port({
-      onWake: () => this.#onWake?.(),
-      udpChecksum: !options.zeroChecksum,
-      gso: offload && !options.zeroChecksum,
-    });
+    const gso = offload && !options.zeroChecksum;
+    const onWake = () => this.#onWake?.();
+    this.#native = withDescriptors(() => new Port({ onWake, udpChecksum: !options.zeroChecksum, gso }));
     this.#whole = options.address === undefined;
     try {
       for (const address of addresses) this.#addLocal(address);
@@ -107,8 +106,8 @@ export class UdpLink implements Link {
   #addLocal(address: string): void {
     const gid = gidFromText(address);
     const socket = this.#open(gid, address);
+    const index = this.#take(socket);
     this.#sockets.push(socket);
-    const index = this.#native.addLocal(socket);
     this.#locals.set(gidToText(gid), index);
     // A group may have the index between.
     while (this.#gids.length < index) this.#gids.push(EMPTY_GID);
@@ -120,17 +119,23 @@ export class UdpLink implements Link {
     const index = this.#locals.get(gidToText(gid));
     if (index === undefined) {
       if (!present || !this.#whole) return false;
-      try {
-        this.#addLocal(address);
-        return true;
-      } catch {
-        return false; // Another program has the port there.
-      }
+      this.#addLocal(address);
+      return true;
     }
     if (isEmptyGid(this.#gids[index]) !== present) return false;
     // The socket stays open: it works again as soon as its address is back.
     this.#gids[index] = present ? { gid, address, type: 'RoCE v2' } : EMPTY_GID;
     return true;
+  }
+
+  /** Receives from a socket; closes it if that fails. Returns its local index. */
+  #take(socket: Socket): number {
+    try {
+      return this.#native.addLocal(socket);
+    } catch (error) {
+      socket.close();
+      throw explainDescriptors(error);
+    }
   }
 
   #open(gid: Uint8Array, address: string): Socket {

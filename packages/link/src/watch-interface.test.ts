@@ -22,6 +22,21 @@ test('by netlink where the addon is; by polling if that is asked for, or where t
   }
 });
 
+test('a look that fails after the watch has begun ends the watch', async () => {
+  const closed = vi.fn();
+  class InterfaceWatcher {
+    close = closed;
+  }
+  vi.doMock('@node-roce/dgram-native', () => ({ InterfaceWatcher }));
+  const listInterfaces = vi.fn(() => {
+    throw new Error('no descriptors');
+  });
+  vi.doMock('./interfaces.ts', () => ({ listInterfaces }));
+  const fresh = await import('./watch-interface.ts');
+  await expect(fresh.watchInterface('nic0', () => {})).rejects.toThrow('no descriptors');
+  expect(closed).toHaveBeenCalledOnce();
+});
+
 test('without the addon, by a look every second; each difference is told once', async () => {
   vi.doMock('@node-roce/dgram-native', () => {
     throw new Error('not built');

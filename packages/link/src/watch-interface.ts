@@ -123,7 +123,13 @@ function watchByNetlink(
       }
     },
   });
-  // Looked at after the watch has begun: what happens in between is told, and known by then.
-  const known = new Known(name, tell);
+  let known: Known;
+  try {
+    // Looked at after the watch has begun: what happens in between is told, and known by then.
+    known = new Known(name, tell);
+  } catch (error) {
+    watcher.close();
+    throw error;
+  }
   return { how: 'netlink', close: () => watcher.close() };
 }

@@ -13,7 +13,8 @@ export type Errno =
   | 'ENOTCONN'
   | 'ECANCELED'
   | 'EPERM'
-  | 'EIO';
+  | 'EIO'
+  | 'EMFILE';
 
 export interface RoceErrorOptions {
   errno: Errno;

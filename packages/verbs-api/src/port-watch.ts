@@ -38,12 +38,26 @@ export class PortWatch {
       this.onEvent({ type: event.type === 'up' ? 'PORT_ACTIVE' : 'PORT_ERR', portNum: 1 });
       return;
     }
-    const gids = await this.#engine.call('setAddress', event.address, event.type === 'address-added');
+    const gids = await this.#changed(event.address, event.type === 'address-added');
     if (!gids || this.#closed) return;
     // Whoever has the table sees it change. In this thread, it is the link's own.
     const table = facts.gids as GidEntry[];
     if (!this.#engine.inline) table.splice(0, table.length, ...gids);
     this.onEvent({ type: 'GID_CHANGE', portNum: 1 });
+  }
+
+  /** The GID table after a change; undefined if it is as it was, with a process warning if an address can't be served. */
+  async #changed(address: string, present: boolean): Promise<GidEntry[] | undefined> {
+    try {
+      return await this.#engine.call('setAddress', address, present);
+    } catch (error) {
+      if (this.#closed) return undefined;
+      process.emitWarning(`${address} has no GID: ${(error as Error).message}`, {
+        type: 'RoceWarning',
+        code: 'ROCE_ADDRESS_NOT_SERVED',
+      });
+      return undefined;
+    }
   }
 
   close(): void {

@@ -48,8 +48,14 @@ export class SharedEngine {
   readonly #hub: EventHub;
   readonly #port: PortWatch;
 
+  /** Watches the port of an engine; closes the engine if that fails. */
   static async open(engine: Engine, hub: EventHub): Promise<SharedEngine> {
-    return new SharedEngine(engine, hub, await PortWatch.open(engine));
+    try {
+      return new SharedEngine(engine, hub, await PortWatch.open(engine));
+    } catch (error) {
+      await engine.close();
+      throw error;
+    }
   }
 
   private constructor(engine: Engine, hub: EventHub, port: PortWatch) {

@@ -1,5 +1,6 @@
 /** The engine in a worker thread, as the program's thread sees it. */
 import { Worker } from 'node:worker_threads';
+import { explainDescriptors } from '@node-roce/link';
 import { Ring, RoceError } from '@node-roce/transport';
 import { listening } from './diagnostics.ts';
 import {
@@ -47,10 +48,11 @@ export class WorkerEngine implements Engine {
     });
     return new Promise((resolve, reject) => {
       const onExit = (code: number) => reject(new Error(`the engine's thread ended with code ${code}`));
-      worker.once('error', reject);
+      const onError = (error: unknown) => reject(explainDescriptors(error));
+      worker.once('error', onError);
       worker.once('exit', onExit);
       worker.once('message', (message: FromEngine) => {
-        worker.off('error', reject);
+        worker.off('error', onError);
         worker.off('exit', onExit);
         if (message.type === 'ready') resolve(new WorkerEngine(worker, message.facts, events, wanted));
         else if (message.type === 'unusable') reject(fromPlain(message.error));
