@@ -426,7 +426,12 @@ export class Requester {
 
   /** Completes the entry that can't be sent if it is the oldest. @returns whether it was */
   failIfReached(): boolean {
-    if (this.#failedStatus === 0 || this.#queue.head !== this.#failedEntry) return false;
+    if (this.#failedStatus === 0 || indexLess(this.#queue.head, this.#failedEntry)) return false;
+    if (this.#queue.head !== this.#failedEntry) {
+      // It was to be sent again, and what had been sent before has arrived after all.
+      this.#failedStatus = 0;
+      return false;
+    }
     this.failOldest(this.#failedStatus);
     return true;
   }
@@ -626,6 +631,8 @@ export class Requester {
       if (inOldest < 0 || inOldest >= queue.packetsOf(queue.head))
         return `unacked PSN ${inOldest} of the oldest entry`;
     }
+    if (this.#failedStatus !== 0 && indexLess(this.#failedEntry, queue.head))
+      return 'an entry that is done has failed';
     const waits = this.timers.isRunning(Timer.RETRY) || this.timers.isRunning(Timer.RNR) || this.#withLink;
     if (done > 0 && attributes.timeout !== 0 && !waits) return `${done} PSNs in flight, and no timer runs`;
     return undefined;

@@ -1,0 +1,90 @@
+/** Entries that fail after others, and what becomes of those that need not fail after all. */
+import { bthOpcode, Opcode } from '@node-roce/wire';
+import { expect, test } from 'vitest';
+import { Pair } from '../testing/pair.ts';
+import { SendWqe } from './index.ts';
+
+const KIB = 1024;
+const EMSGSIZE = 90;
+
+function setUp() {
+  const pair = new Pair();
+  const { left, right } = pair;
+  const local = left.register(new ArrayBuffer(1 << 20));
+  const remote = right.register(new ArrayBuffer(1 << 20));
+  const write = (wrId: number, length: number, mr = local) =>
+    left.post({ wrId, opcode: 'RDMA_WRITE', sge: [{ mr, length }], remote });
+  const statuses = () => left.poll().map(({ wrId, status }) => [wrId, status]);
+  return { pair, left, right, local, remote, write, statuses };
+}
+
+test('a retransmission that the link refuses fails nothing if the first sending is acknowledged after all', () => {
+  const { pair, left, write, statuses } = setUp();
+  const late = new Set<number>();
+  // The ACK is late: the packet is sent again, and refused.
+  pair.fault = (packet) => {
+    const isAck = bthOpcode(packet, 0) === Opcode.RC_ACKNOWLEDGE && late.size === 0;
+    if (isAck) late.add(1);
+    return [{ packet, delay: isAck ? 140_000 : 0 }];
+  };
+  let again = 0;
+  left.adapter.checkInvariants();
+  pair.refuse = (packet, side) => {
+    const isWrite = bthOpcode(packet, 0) === Opcode.RC_RDMA_WRITE_ONLY;
+    return side === left && isWrite && again++ === 2 ? EMSGSIZE : 0;
+  };
+  write(1, 64);
+  write(2, 64);
+  pair.run(500_000);
+  expect(again).toBeGreaterThan(2);
+  write(3, 64);
+  pair.run(1_000_000);
+  const all = statuses();
+  // Either the refused packet failed its request while it was outstanding, or all are done; nothing hangs.
+  if (all[0][1] === 'SUCCESS') expect(all.map(([, status]) => status)).toEqual(Array(3).fill('SUCCESS'));
+  else expect(all[0][1]).toBe('LOC_LEN_ERR');
+  expect(all).toHaveLength(3);
+});
+
+test('an entry whose region leaves its PD and comes back while it waits: it fails or is sent, and none after it hangs', () => {
+  for (const lost of [false, true]) {
+    const { pair, left, write, statuses } = setUp();
+    const buffer = new ArrayBuffer(64 * KIB);
+    const backing = 100;
+    const init = { backing, buffer, offset: 0, length: 64 * KIB, access: 0xf };
+    const moving = left.adapter.registerMr({ ...init, pd: left.pd });
+    const away = left.adapter.allocPd();
+    let n = 0;
+    pair.fault = (packet) => (lost && ++n === 20 ? [] : [{ packet, delay: 0 }]);
+    write(1, 30 * KIB);
+    write(2, 8 * KIB, moving);
+    pair.run(5);
+    left.adapter.reregisterMr(moving.handle, { ...init, pd: away }, false);
+    pair.run(18);
+    left.adapter.reregisterMr(moving.handle, { ...init, pd: left.pd }, false);
+    write(3, 8);
+    pair.run(10_000_000);
+    left.adapter.checkInvariants();
+    const all = statuses();
+    expect(all).toHaveLength(3);
+    expect(all[0]).toEqual([1, 'SUCCESS']);
+    const expected = all[1][1] === 'SUCCESS' ? 'SUCCESS' : 'WR_FLUSH_ERR';
+    expect(all[2]).toEqual([3, expected]);
+  }
+});
+
+test('an entry that is published after RESET, by a thread that did not see it, is not executed by the next connection', () => {
+  const { pair, left, right, remote, statuses } = setUp();
+  const stale = left.register(new Uint8Array(64).fill(0xee).buffer);
+  left.adapter.modifyQp(left.qp.qpn, { qpState: 'RESET' }, pair.now);
+  right.adapter.modifyQp(right.qp.qpn, { qpState: 'RESET' }, pair.now);
+  left.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr: stale, length: 64 }], remote });
+  pair.connect();
+  pair.run(100_000);
+  expect(pair.sent).toEqual([]);
+  expect(left.sq.used).toBe(0);
+  left.post({ wrId: 2, opcode: 'RDMA_WRITE', sge: [{ mr: stale, length: 8 }], remote });
+  pair.run(100_000);
+  expect(statuses()).toEqual([[2, 'SUCCESS']]);
+  expect(left.sq.words[left.sq.wordOf(0) + SendWqe.WR_ID_LOW]).toBe(1);
+});
