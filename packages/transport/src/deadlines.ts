@@ -54,6 +54,11 @@ export class Deadlines {
     this.#hasten(id, at);
   }
 
+  /** None of the waiter's timers runs. */
+  disarm(id: number): void {
+    this.#remove(id);
+  }
+
   #hasten(id: number, at: number): void {
     this.#keys[id] = at;
     if (this.#positions[id] < 0) {

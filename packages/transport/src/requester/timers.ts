@@ -47,6 +47,7 @@ export class Timers {
 
   stopAll(): void {
     this.#at.fill(STOPPED);
+    this.#deadlines.disarm(this.#id);
   }
 
   isRunning(timer: number): boolean {
