@@ -125,13 +125,13 @@ export class Admission {
     }
     const sources = batch.sourceWords;
     const s = index * 4;
-    const { source } = qp;
+    const { source, local } = qp.attributes;
     if (
       sources[s] !== source[0] ||
       sources[s + 1] !== source[1] ||
       sources[s + 2] !== source[2] ||
       sources[s + 3] !== source[3] ||
-      batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] !== qp.local
+      batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] !== local
     ) {
       counters.wrongSource++;
       return;

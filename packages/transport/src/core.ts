@@ -212,9 +212,4 @@ export class Core {
     qp.completionLost();
     return w;
   }
-
-  /** ERR, for a fault that the responder found. */
-  toError(qp: QueuePair): void {
-    qp.toError();
-  }
 }

@@ -28,20 +28,20 @@ interface Backing {
 }
 
 /**
- * What a key opens: a registered region, or the part of one that a memory window is bound to. `valid`
- * falls when it is deregistered or invalidated: whoever still holds it must look.
+ * What a key opens: a registered region, or the part of one that a memory window is bound to. A region that was
+ * deregistered or invalidated is not `valid` any more, which those who still hold it look at.
+ *
+ * Owns whether it is valid, and how many windows are bound to it: none once it is not valid.
  */
 export class MemoryRegion {
   readonly handle: number;
-  pd: number;
+  readonly pd: number;
   readonly key: number;
-  access: number;
+  readonly access: number;
   /** The only queue pair that may use the key (type 2B window); −1: every one of the PD. */
   readonly qpn: number;
   /** The window it belongs to; its key is no lkey. */
   readonly window: MemoryWindow | undefined;
-  /** Windows bound to it: a region in use can't go. */
-  windows = 0;
   /** First address, in two words. */
   readonly startHigh: number;
   readonly startLow: number;
@@ -52,7 +52,8 @@ export class MemoryRegion {
   readonly offset: number;
   readonly view: Uint8Array;
   readonly backing: number;
-  valid = true;
+  #valid = true;
+  #windows = 0;
 
   constructor(
     handle: number,
@@ -79,6 +80,25 @@ export class MemoryRegion {
     this.window = window;
   }
 
+  get valid(): boolean {
+    return this.#valid;
+  }
+
+  /** It opens nothing any more. */
+  invalidate(): void {
+    this.#valid = false;
+  }
+
+  /** Windows bound to it: a region in use can't go. */
+  get windows(): number {
+    return this.#windows;
+  }
+
+  /** One more window is bound to it, or one less. */
+  useForWindow(by: 1 | -1): void {
+    this.#windows += by;
+  }
+
   /**
    * Where an address lies in the backing buffer, or −1 where `length` bytes from it are not all in the
    * region. A detached buffer has no bytes left, so nothing lies in it.
@@ -102,6 +122,8 @@ export class Memory {
   readonly #byIndex = new Map<number, MemoryRegion | null>();
   readonly #byHandle = new Map<number, MemoryRegion>();
   readonly #windows = new Map<number, MemoryWindow>();
+  /** Type 2B windows by the queue pair that they are bound to. */
+  readonly #windowsOfQp = new Map<number, Set<MemoryWindow>>();
   readonly #recent = new RecentNumbers();
   /** Objects that hold each PD (regions, windows, queue pairs, …): a PD in use can't go. */
   readonly #pds = new Map<number, number>();
@@ -234,7 +256,7 @@ export class Memory {
   }
 
   #remove(mr: MemoryRegion): void {
-    mr.valid = false;
+    mr.invalidate();
     this.#byHandle.delete(mr.handle);
     this.#byIndex.delete(mr.key >>> 8);
     this.holdPd(mr.pd, -1);
@@ -294,26 +316,28 @@ export class Memory {
     this.unbind(window);
     const range = { ...bind, pd: window.pd, backing: mr.backing };
     const qpn = window.type === 2 ? bind.qpn : -1;
-    window.key = key;
-    window.mr = mr;
-    window.bound = new MemoryRegion(window.handle, key, bind.start, mr.region, mr.view, range, qpn, window);
-    mr.windows++;
-    this.#byIndex.set(key >>> 8, window.bound);
+    const bound = new MemoryRegion(window.handle, key, bind.start, mr.region, mr.view, range, qpn, window);
+    window.bind(bound, mr);
+    this.#byIndex.set(key >>> 8, bound);
+    if (qpn < 0) return;
+    const windows = this.#windowsOfQp.get(qpn);
+    if (windows) windows.add(window);
+    else this.#windowsOfQp.set(qpn, new Set([window]));
   }
 
   /** The window opens nothing any more; its key is not valid until it is bound again. */
   unbind(window: MemoryWindow): void {
-    if (!window.bound) return;
-    window.bound.valid = false;
-    window.bound = undefined;
-    window.mr!.windows--;
-    window.mr = undefined;
+    const { bound } = window;
+    if (!bound) return;
+    window.unbind();
     this.#byIndex.set(window.key >>> 8, null);
+    const windows = this.#windowsOfQp.get(bound.qpn);
+    if (windows?.delete(window) && windows.size === 0) this.#windowsOfQp.delete(bound.qpn);
   }
 
   /** Type 2B windows belong to a queue pair, and end with it (IBTA vol 1 §10.6.7.2.4). */
   unbindQp(qpn: number): void {
-    for (const window of this.#windows.values()) if (window.bound?.qpn === qpn) this.unbind(window);
+    for (const window of this.#windowsOfQp.get(qpn) ?? []) this.unbind(window);
   }
 
   /** Above the user half of the address space that peers' real addresses come from; never near the end. */
@@ -343,23 +367,55 @@ export interface WindowRange {
   qpn: number;
 }
 
-/** A memory window (IBTA vol 1 §10.6.7): a key of its own for a part of a region. */
+/**
+ * A memory window (IBTA vol 1 §10.6.7): a key of its own for a part of a region.
+ *
+ * Owns its key and its binding. Invariant: while it is bound, what it opens is valid and its region counts it.
+ */
 export class MemoryWindow {
   readonly handle: number;
   readonly pd: number;
   /** Type 1: bound by ibv_bind_mw(3). Type 2 (2B): by a work request, to one queue pair. */
   readonly type: MwType;
-  /** The rkey now; the program picks the low 8 bits when it binds a type 2 window. */
-  key: number;
-  /** What it opens, and the region that is part of; undefined while it is not bound. */
-  bound: MemoryRegion | undefined;
-  mr: MemoryRegion | undefined;
+  #key: number;
+  #bound: MemoryRegion | undefined;
+  /** The region that `#bound` is a part of. */
+  #mr: MemoryRegion | undefined;
 
   constructor(handle: number, pd: number, type: MwType, key: number) {
     this.handle = handle;
     this.pd = pd;
     this.type = type;
-    this.key = key;
+    this.#key = key;
+  }
+
+  /** The rkey now; the program picks the low 8 bits when it binds a type 2 window. */
+  get key(): number {
+    return this.#key;
+  }
+
+  /** What it opens; undefined while it is not bound. */
+  get bound(): MemoryRegion | undefined {
+    return this.#bound;
+  }
+
+  /** Another key of its index, while it is not bound. */
+  rekey(key: number): void {
+    this.#key = key;
+  }
+
+  /** Opens a part of a region. */
+  bind(bound: MemoryRegion, mr: MemoryRegion): void {
+    this.#key = bound.key;
+    this.#bound = bound;
+    this.#mr = mr;
+    mr.useForWindow(1);
+  }
+
+  unbind(): void {
+    this.#bound?.invalidate();
+    this.#mr?.useForWindow(-1);
+    this.#bound = this.#mr = undefined;
   }
 }
 

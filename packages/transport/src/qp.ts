@@ -97,7 +97,7 @@ export class QueuePair implements Owner {
     this.sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
     this.requester = new Requester(context, this, this.sendQueue);
     this.completer = new Completer(context, this, this.sendQueue, this.requester);
-    this.receives = new ReceiveQueue(context, this);
+    this.receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
     this.responder = createResponder(context, this, this.receives);
     sendCq.use(1);
     recvCq.use(1);
@@ -123,40 +123,6 @@ export class QueuePair implements Owner {
 
   get slotTag(): number {
     return ((this.#life << 24) | this.qpn) >>> 0;
-  }
-
-  // Attributes by name, for the responder's per-packet checks.
-
-  get access(): number {
-    return this.#attributes.access;
-  }
-
-  get qkey(): number {
-    return this.#attributes.qkey;
-  }
-
-  get destQpn(): number {
-    return this.#attributes.destQpn;
-  }
-
-  get pathMtu(): number {
-    return this.#attributes.pathMtu;
-  }
-
-  get minRnrTimer(): number {
-    return this.#attributes.minRnrTimer;
-  }
-
-  get maxDestRdAtomic(): number {
-    return this.#attributes.maxDestRdAtomic;
-  }
-
-  get source(): Readonly<Uint32Array> {
-    return this.#attributes.source;
-  }
-
-  get local(): number {
-    return this.#attributes.local;
   }
 
   // ------------------------------------------------------------------- modify
@@ -267,6 +233,10 @@ export class QueuePair implements Owner {
     this.#context.schedule(this);
   }
 
+  wantsReplyTurn(): void {
+    this.#context.scheduleReplies(this);
+  }
+
   sendQueueDrained(): void {
     if (this.#attributes.notifyDrained) this.#context.event({ type: 'SQ_DRAINED', qpn: this.qpn });
   }
@@ -304,12 +274,11 @@ export class QueuePair implements Owner {
 
   /** Reports broken promises of the parts. */
   checkInvariants(): void {
-    const broken = this.sendQueue.check() ?? this.requester.check();
+    const broken =
+      this.sendQueue.check() ?? this.requester.check() ?? this.receives.check() ?? this.responder.check();
     if (broken !== undefined) this.bug(broken);
     if (this.sq.state !== this.#state || this.rq.state !== this.#state)
       this.bug('the rings show another state');
-    this.receives.checkInvariants();
-    this.responder.checkInvariants();
   }
 
   /** Every change of a state but the first and the last goes through here. */

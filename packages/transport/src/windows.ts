@@ -41,7 +41,7 @@ function bindWindow(core: Core, qp: Owner, words: Uint32Array, w: number): numbe
   if (window.type === 1) {
     if (length === 0) {
       memory.unbind(window);
-      window.key = key;
+      window.rekey(key);
       return WcStatus.SUCCESS;
     }
     if ((access & Access.ZERO_BASED) !== 0) return WcStatus.MW_BIND_ERR;

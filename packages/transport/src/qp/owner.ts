@@ -27,6 +27,10 @@ export interface Owner {
   readonly counters: QpCounters;
   /** There may be something to send: a turn is wanted. */
   wantsTurn(): void;
+  /** A reply is owed: a turn to send it is wanted. */
+  wantsReplyTurn(): void;
+  /** The responder found a fault that ends the queue pair: ERR. */
+  toError(): void;
   /** Everything that SQD lets end has ended. */
   sendQueueDrained(): void;
   /** The oldest send request has completed with an error: ERR for reliable connections, else SQE. */

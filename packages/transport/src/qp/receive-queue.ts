@@ -7,11 +7,11 @@ import type { CompletionQueue } from '../completion-queue.ts';
 import { Access, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Core } from '../core.ts';
 import type { InboundPacket } from '../inbound.ts';
-import type { QueuePair } from '../qp.ts';
 import { Cqe, RecvWqe, type Ring } from '../rings.ts';
 import { Scattered, scatter } from '../scatter.ts';
 import { checkList } from '../sge.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
+import type { Owner } from './owner.ts';
 
 /**
  * Owns which entry comes next and how far the entry in use is filled.
@@ -24,7 +24,7 @@ export class ReceiveQueue {
   readonly pd: number;
   readonly maxSge: number;
   readonly #core: Core;
-  readonly #qp: QueuePair;
+  readonly #owner: Owner;
   readonly #cq: CompletionQueue;
   readonly #ring: Ring;
   readonly #srq: SharedReceiveQueue | undefined;
@@ -36,14 +36,25 @@ export class ReceiveQueue {
   #room = 0;
   #filled = 0;
 
-  constructor(core: Core, qp: QueuePair) {
+  constructor(
+    core: Core,
+    owner: Owner,
+    cq: CompletionQueue,
+    ring: Ring,
+    srq: SharedReceiveQueue | undefined,
+  ) {
     this.#core = core;
-    this.#qp = qp;
-    this.#cq = qp.recvCq;
-    this.#ring = qp.rq;
-    this.#srq = qp.srq;
-    this.pd = qp.srq?.pd ?? qp.pd;
-    this.maxSge = qp.srq?.maxSge ?? qp.cap.maxRecvSge;
+    this.#owner = owner;
+    this.#cq = cq;
+    this.#ring = ring;
+    this.#srq = srq;
+    this.pd = srq?.pd ?? owner.pd;
+    this.maxSge = srq?.maxSge ?? owner.cap.maxRecvSge;
+  }
+
+  /** Whether an SRQ gives the entries. */
+  get shared(): boolean {
+    return this.#srq !== undefined;
   }
 
   /** Entries posted and not completed; with an SRQ, 0 or 1. */
@@ -120,7 +131,7 @@ export class ReceiveQueue {
   deliver(opcode: number, length: number, packet: InboundPacket): void {
     const { info, slab, at } = packet;
     const { offsets } = info;
-    this.#qp.counters.completedReceives++;
+    this.#owner.counters.completedReceives++;
     const w = this.#complete(WcStatus.SUCCESS, opcode);
     if (w < 0) return;
     const { words } = this.#cq;
@@ -143,7 +154,7 @@ export class ReceiveQueue {
 
   /** Completes the oldest entry with an error of its own. */
   fail(status: number): void {
-    const { counters } = this.#qp;
+    const { counters } = this.#owner;
     counters.failedReceives++;
     if (status === WcStatus.LOC_LEN_ERR) counters.shortReceives++;
     if (this.#complete(status, WcOpcode.RECV) >= 0) this.#cq.commit(true);
@@ -154,7 +165,7 @@ export class ReceiveQueue {
     do {
       const posted = this.#ring.producer;
       while (this.#head !== posted) {
-        this.#qp.counters.flushedReceives++;
+        this.#owner.counters.flushedReceives++;
         if (this.#complete(WcStatus.WR_FLUSH_ERR, WcOpcode.RECV) >= 0) this.#cq.commit(true);
       }
     } while (this.#ring.sleep(this.#head));
@@ -168,18 +179,19 @@ export class ReceiveQueue {
     this.#room = this.#filled = 0;
   }
 
-  /** Throws, or ends the queue pair, where an invariant of this class does not hold. */
-  checkInvariants(): void {
+  /** The broken invariant, if there is one. */
+  check(): string | undefined {
     const { posted } = this;
     if (posted < 0 || posted > this.#ring.capacity) {
-      this.#core.bug(this.#qp, `${posted} receives are posted, room for ${this.#ring.capacity}`);
-    } else if (this.#ring.consumer !== this.#head) {
-      this.#core.bug(this.#qp, `receive ${this.#head} is next, ${this.#ring.consumer} were given back`);
-    } else if (this.#inUse && posted === 0) {
-      this.#core.bug(this.#qp, 'a receive is in use and none is posted');
-    } else if (this.#inUse && this.#filled > this.#room) {
-      this.#core.bug(this.#qp, `${this.#filled} bytes in a receive of ${this.#room}`);
+      return `${posted} receives are posted, room for ${this.#ring.capacity}`;
     }
+    if (this.#ring.consumer !== this.#head) {
+      return `receive ${this.#head} is next, ${this.#ring.consumer} were given back`;
+    }
+    if (this.#inUse && posted === 0) return 'a receive is in use and none is posted';
+    if (this.#inUse && this.#filled > this.#room)
+      return `${this.#filled} bytes in a receive of ${this.#room}`;
+    return undefined;
   }
 
   /** Gives the oldest entry back and begins its completion: its first word, or −1 if the queue overran. */
@@ -190,14 +202,14 @@ export class ReceiveQueue {
     this.#head = (this.#head + 1) | 0;
     this.#ring.release(this.#head);
     this.#inUse = false;
-    const w = this.#core.claimCompletion(this.#qp, this.#cq);
+    const w = this.#core.claimCompletion(this.#owner, this.#cq);
     if (w < 0) return w;
     const { words } = this.#cq;
     words[w + Cqe.WR_ID_LOW] = wrIdLow;
     words[w + Cqe.WR_ID_HIGH] = wrIdHigh;
     words[w + Cqe.STATUS] = status;
     words[w + Cqe.OPCODE] = opcode;
-    words[w + Cqe.SRC_QP] = this.#qp.destQpn;
+    words[w + Cqe.SRC_QP] = this.#owner.attributes.destQpn;
     return w;
   }
 }

@@ -18,8 +18,8 @@ import {
 import { Access, WcStatus } from '../constants.ts';
 import type { Core } from '../core.ts';
 import type { InboundPacket } from '../inbound.ts';
+import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
-import type { QueuePair } from '../qp.ts';
 import { invalidatable } from '../windows.ts';
 import type { InboundMessage } from './message.ts';
 import type { RemoteTarget } from './remote-target.ts';
@@ -61,7 +61,7 @@ export function statusOf(verdict: number): number {
 /** What the checks look at: the parts of a connected queue pair's responder. */
 export interface ConnectedParts {
   readonly core: Core;
-  readonly qp: QueuePair;
+  readonly owner: Owner;
   readonly message: InboundMessage;
   readonly receives: ReceiveQueue;
   /** Takes in the memory that the request names. */
@@ -110,20 +110,20 @@ function checkSequence({ message }: ConnectedParts, { info }: InboundPacket): nu
 }
 
 /** §9.7.4.1.3: the operation is one that is offered, and the queue pair's access flags allow it. */
-function checkAllowed({ qp }: ConnectedParts, { info }: InboundPacket): number {
+function checkAllowed({ owner }: ConnectedParts, { info }: InboundPacket): number {
   let needed: number;
   if (info.isSend) return Verdict.PASS;
   if (info.isWrite) needed = Access.REMOTE_WRITE;
   else if (info.isReadRequest) needed = Access.REMOTE_READ;
   else if (info.isAtomic) needed = Access.REMOTE_ATOMIC;
   else return Verdict.INVALID_REQUEST;
-  return (qp.access & needed) === needed ? Verdict.PASS : Verdict.INVALID_REQUEST;
+  return (owner.attributes.access & needed) === needed ? Verdict.PASS : Verdict.INVALID_REQUEST;
 }
 
 /** §9.7.4.1.4: no more READs and atomics at once than agreed on. */
-function checkResources({ qp, replies }: ReliableParts, { info }: InboundPacket): number {
+function checkResources({ owner, replies }: ReliableParts, { info }: InboundPacket): number {
   if (!info.isReadRequest && !info.isAtomic) return Verdict.PASS;
-  return replies.pending < qp.maxDestRdAtomic ? Verdict.PASS : Verdict.INVALID_REQUEST;
+  return replies.pending < owner.attributes.maxDestRdAtomic ? Verdict.PASS : Verdict.INVALID_REQUEST;
 }
 
 /**
@@ -140,8 +140,8 @@ function checkReceive({ receives }: ConnectedParts, { info }: InboundPacket): nu
 }
 
 /** §9.7.4.1.6: FIRST and MIDDLE carry a path MTU, LAST 1 … MTU bytes, ONLY 0 … MTU; READs and atomics nothing. */
-function checkPacketLength({ qp }: ConnectedParts, { info, payload }: InboundPacket): number {
-  const mtu = qp.pathMtu;
+function checkPacketLength({ owner }: ConnectedParts, { info, payload }: InboundPacket): number {
+  const mtu = owner.attributes.pathMtu;
   let right: boolean;
   if (!info.isSend && !info.isWrite) right = payload === 0;
   else if (info.last) right = payload <= mtu && (info.first || payload > 0);
@@ -173,7 +173,7 @@ function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
   const { info, slab, at, payload } = packet;
   let right = true;
   if (info.hasInvalidate) {
-    right = invalidatable(r.core, r.qp, iethRkey(slab, at + info.offsets.ieth)) !== undefined;
+    right = invalidatable(r.core, r.owner, iethRkey(slab, at + info.offsets.ieth)) !== undefined;
   } else if (info.isAtomic) right = findAtomic(r, packet);
   else if (info.isReadRequest) right = findRange(r, packet, Access.REMOTE_READ);
   else if (info.isWrite) {
@@ -184,7 +184,7 @@ function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
 
 /** The range that a RETH names. No bytes need no key (§9.4.3, §9.4.4). */
 export function findRange(
-  { core, qp, target }: ConnectedParts,
+  { core, owner, target }: ConnectedParts,
   { info, slab, at }: InboundPacket,
   access: number,
 ): boolean {
@@ -195,12 +195,12 @@ export function findRange(
     return true;
   }
   const key = rethRkey(slab, reth);
-  return target.find(core.memory, qp, access, key, rethVaHigh(slab, reth), rethVaLow(slab, reth), length);
+  return target.find(core.memory, owner, access, key, rethVaHigh(slab, reth), rethVaLow(slab, reth), length);
 }
 
-function findAtomic({ core, qp, target }: ConnectedParts, { info, slab, at }: InboundPacket): boolean {
+function findAtomic({ core, owner, target }: ConnectedParts, { info, slab, at }: InboundPacket): boolean {
   const eth = at + info.offsets.atomicEth;
   const key = atomicEthRkey(slab, eth);
   const high = atomicEthVaHigh(slab, eth);
-  return target.find(core.memory, qp, Access.REMOTE_ATOMIC, key, high, atomicEthVaLow(slab, eth), 8);
+  return target.find(core.memory, owner, Access.REMOTE_ATOMIC, key, high, atomicEthVaLow(slab, eth), 8);
 }

@@ -17,11 +17,11 @@ import type { RemoteTarget } from './remote-target.ts';
 
 /** Payload of a SEND goes into the receive in use; the last packet completes it. */
 export function executeSend(r: ConnectedParts, packet: InboundPacket): number {
-  const { core, qp, message, receives } = r;
+  const { core, owner, message, receives } = r;
   const { info, slab, at, payload } = packet;
   if (!receives.fill(at + info.headerLength, payload)) return Verdict.BAD_RECEIVE;
   if (info.hasInvalidate) {
-    const window = invalidatable(core, qp, iethRkey(slab, at + info.offsets.ieth));
+    const window = invalidatable(core, owner, iethRkey(slab, at + info.offsets.ieth));
     if (window) core.memory.unbind(window);
   }
   message.send(info.last);
@@ -31,11 +31,11 @@ export function executeSend(r: ConnectedParts, packet: InboundPacket): number {
 
 /** Payload of a WRITE goes to memory; immediate data completes a receive. */
 export function executeWrite(r: ConnectedParts, packet: InboundPacket): number {
-  const { core, qp, message, receives, target } = r;
+  const { core, owner, message, receives, target } = r;
   const { info, slab, at, payload } = packet;
   if (info.first) {
     message.beginWrite(target.region, target.offset, rethLength(slab, at + info.offsets.reth));
-    qp.counters.writeRequests++;
+    owner.counters.writeRequests++;
   }
   message.write(core, at + info.headerLength, payload, info.last);
   if (info.last && info.hasImmediate) receives.deliver(WcOpcode.RECV_RDMA_WITH_IMM, message.length, packet);

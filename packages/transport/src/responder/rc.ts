@@ -4,8 +4,8 @@ import type { TxBatch } from '../batch.ts';
 import { Access, QpStateCode } from '../constants.ts';
 import type { Core } from '../core.ts';
 import type { InboundPacket } from '../inbound.ts';
+import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
-import type { QueuePair } from '../qp.ts';
 import {
   checkPsn,
   checkReliable,
@@ -35,7 +35,7 @@ const RNR_NAK = 0x20;
  */
 export class RcResponder implements Responder {
   readonly #core: Core;
-  readonly #qp: QueuePair;
+  readonly #owner: Owner;
   readonly #receives: ReceiveQueue;
   readonly #parts: ReliableParts;
   readonly #message = new InboundMessage();
@@ -51,14 +51,14 @@ export class RcResponder implements Responder {
   /** Most resources since RESET: what waits was accepted with them. */
   #mostResources = 0;
 
-  constructor(core: Core, qp: QueuePair, receives: ReceiveQueue) {
+  constructor(core: Core, owner: Owner, receives: ReceiveQueue) {
     this.#core = core;
-    this.#qp = qp;
+    this.#owner = owner;
     this.#receives = receives;
-    this.#packets = new ReplyPackets(core, qp, this.#replies, receives);
+    this.#packets = new ReplyPackets(core, owner, this.#replies, receives);
     this.#parts = {
       core,
-      qp,
+      owner,
       message: this.#message,
       receives,
       target: this.#target,
@@ -95,7 +95,7 @@ export class RcResponder implements Responder {
       return;
     }
     if (order === Verdict.EARLY) {
-      this.#qp.counters.outOfSeqRequest++;
+      this.#owner.counters.outOfSeqRequest++;
       if (!this.#nakSent) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
       return;
     }
@@ -106,8 +106,8 @@ export class RcResponder implements Responder {
     const verdict = checkReliable(this.#parts, packet) || this.#execute(packet);
     if (verdict === Verdict.PASS) return;
     if (verdict === Verdict.NO_RECEIVE) {
-      this.#qp.counters.sentRnrErr++;
-      this.#nak(psn, RNR_NAK | this.#qp.minRnrTimer);
+      this.#owner.counters.sentRnrErr++;
+      this.#nak(psn, RNR_NAK | this.#owner.attributes.minRnrTimer);
     } else this.#fail(psn, verdict);
   }
 
@@ -123,7 +123,7 @@ export class RcResponder implements Responder {
   stop(): void {
     this.#message.end();
     if (!this.#replies.dying) this.#replies.dropFromFirstRead();
-    if (this.owed > 0) this.#core.scheduleReplies(this.#qp);
+    if (this.owed > 0) this.#owner.wantsReplyTurn();
   }
 
   reset(): void {
@@ -137,11 +137,11 @@ export class RcResponder implements Responder {
     this.#nakSent = false;
   }
 
-  checkInvariants(): void {
-    const { state } = this.#qp;
+  check(): string | undefined {
+    const { state } = this.#owner;
     const receives = this.#receives;
     const receiving = state !== QpStateCode.RESET && state !== QpStateCode.INIT && state !== QpStateCode.ERR;
-    const fault =
+    return (
       this.#message.fault ??
       this.#replies.fault(this.#mostResources) ??
       this.#resources.fault(this.#expectedPsn) ??
@@ -151,8 +151,8 @@ export class RcResponder implements Responder {
       (this.#message.underWay && !receiving ? 'a message is under way' : undefined) ??
       (receives.inUse !== this.#message.sending
         ? 'the receive in use and the SEND under way do not agree'
-        : undefined);
-    if (fault) this.#core.bug(this.#qp, fault);
+        : undefined)
+    );
   }
 
   /** A request that passed its checks. */
@@ -163,12 +163,12 @@ export class RcResponder implements Responder {
     const fault = info.isSend ? executeSend(this.#parts, packet) : executeWrite(this.#parts, packet);
     if (fault !== Verdict.PASS) return fault;
     // The completion queue had no room: the message is not delivered, and the queue pair is at its end.
-    if (this.#qp.state === QpStateCode.ERR) return Verdict.PASS;
+    if (this.#owner.state === QpStateCode.ERR) return Verdict.PASS;
     this.#advance(1);
     if (info.last) this.#countMessage();
     if (bthAckReq(packet.slab, packet.at) !== 0) {
       this.#replies.acknowledge(packet.psn, this.#msn);
-      this.#core.scheduleReplies(this.#qp);
+      this.#owner.wantsReplyTurn();
     }
     return Verdict.PASS;
   }
@@ -180,9 +180,9 @@ export class RcResponder implements Responder {
     this.#advance(packets);
     this.#resources.rememberRead(packet, packets);
     this.#countMessage();
-    this.#qp.counters.readRequests++;
+    this.#owner.counters.readRequests++;
     this.#replies.pushRead(psn, this.#msn, this.#target, length, packets, false);
-    this.#core.scheduleReplies(this.#qp);
+    this.#owner.wantsReplyTurn();
     return Verdict.PASS;
   }
 
@@ -192,9 +192,9 @@ export class RcResponder implements Responder {
     this.#advance(1);
     this.#resources.rememberAtomic(packet, result.high, result.low);
     this.#countMessage();
-    this.#qp.counters.atomicRequests++;
+    this.#owner.counters.atomicRequests++;
     this.#replies.pushAtomic(packet.psn, this.#msn, result.high, result.low, false);
-    this.#core.scheduleReplies(this.#qp);
+    this.#owner.wantsReplyTurn();
     return Verdict.PASS;
   }
 
@@ -210,7 +210,7 @@ export class RcResponder implements Responder {
   /** MSN: one more for each message; for a READ or atomic when it is accepted (§9.7.7.1). */
   #countMessage(): void {
     this.#msn = psnAdd(this.#msn, 1);
-    this.#qp.counters.receivedMessages++;
+    this.#owner.counters.receivedMessages++;
   }
 
   /**
@@ -219,7 +219,7 @@ export class RcResponder implements Responder {
    */
   #answerDuplicate(packet: InboundPacket): void {
     const { info, psn } = packet;
-    this.#qp.counters.duplicateRequest++;
+    this.#owner.counters.duplicateRequest++;
     if (info.isSend || info.isWrite) {
       const last = this.#resources.acknowledgeable(psn, psnAdd(this.#expectedPsn, -1));
       this.#replies.acknowledge(last, this.#msn);
@@ -229,7 +229,7 @@ export class RcResponder implements Responder {
       if (info.isReadRequest) this.#repeatRead(packet, found);
       else if (info.isAtomic) this.#repeatAtomic(packet, found);
     }
-    if (this.owed > 0) this.#core.scheduleReplies(this.#qp);
+    if (this.owed > 0) this.#owner.wantsReplyTurn();
   }
 
   #repeatAtomic({ info, psn }: InboundPacket, found: number): void {
@@ -242,7 +242,7 @@ export class RcResponder implements Responder {
   /** A duplicate READ asks for the original, or for its rest from some response on. */
   #repeatRead(packet: InboundPacket, found: number): void {
     const { info, slab, at, psn } = packet;
-    const { pathMtu } = this.#qp;
+    const { pathMtu } = this.#owner.attributes;
     if (!this.#resources.had(found, info.opcode) || !this.#resources.covers(found, packet, pathMtu)) return;
     const length = rethLength(slab, at + info.offsets.reth);
     const packets = this.#responses(length);
@@ -256,14 +256,14 @@ export class RcResponder implements Responder {
   }
 
   #responses(length: number): number {
-    return Math.max(1, Math.ceil(length / this.#qp.pathMtu));
+    return Math.max(1, Math.ceil(length / this.#owner.attributes.pathMtu));
   }
 
   /** A NAK that leaves the connection up: sequence error or receiver not ready. */
   #nak(psn: number, syndrome: number): void {
     this.#nakSent = true;
     this.#replies.pushNak(psn, this.#msn, syndrome);
-    this.#core.scheduleReplies(this.#qp);
+    this.#owner.wantsReplyTurn();
   }
 
   /**
@@ -281,12 +281,12 @@ export class RcResponder implements Responder {
     const psn = psnAdd(this.#replies.psn, this.#replies.sent);
     this.#replies.clear();
     this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
-    if (this.#qp.state !== QpStateCode.ERR) this.#end(NakCode.REMOTE_ACCESS_ERROR);
+    if (this.#owner.state !== QpStateCode.ERR) this.#end(NakCode.REMOTE_ACCESS_ERROR);
   }
 
   #end(code: number): void {
-    const { qpn, counters } = this.#qp;
-    this.#core.toError(this.#qp);
+    const { qpn, counters } = this.#owner;
+    this.#owner.toError();
     if (code === NakCode.REMOTE_ACCESS_ERROR) {
       counters.sentAccessErr++;
       this.#core.event({ type: 'QP_ACCESS_ERR', qpn });

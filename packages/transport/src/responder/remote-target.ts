@@ -1,6 +1,6 @@
 /** The memory that a request's key and address name. */
 import type { Memory, MemoryRegion } from '../memory.ts';
-import type { QueuePair } from '../qp.ts';
+import type { Owner } from '../qp/owner.ts';
 
 /**
  * Owns the region and place that the last check found: made once for a responder, filled by each RETH or
@@ -27,7 +27,7 @@ export class RemoteTarget {
   /** Looks up `length` bytes from an address; false if key, protection domain, right or range forbid it. */
   find(
     memory: Memory,
-    qp: QueuePair,
+    owner: Owner,
     access: number,
     key: number,
     high: number,
@@ -36,8 +36,8 @@ export class RemoteTarget {
   ): boolean {
     this.clear();
     const region = memory.byRkey(key);
-    if (region?.pd !== qp.pd || (region.access & access) !== access) return false;
-    if (region.qpn >= 0 && region.qpn !== qp.qpn) return false;
+    if (region?.pd !== owner.pd || (region.access & access) !== access) return false;
+    if (region.qpn >= 0 && region.qpn !== owner.qpn) return false;
     const offset = region.locate(high, low, length);
     if (offset < 0) return false;
     this.#region = region;

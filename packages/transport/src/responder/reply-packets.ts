@@ -15,8 +15,8 @@ import {
 } from '@node-roce/wire';
 import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import type { Core } from '../core.ts';
+import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
-import type { QueuePair } from '../qp.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { ReplyKind, type ReplyQueue } from './replies.ts';
@@ -24,13 +24,13 @@ import { ReplyKind, type ReplyQueue } from './replies.ts';
 /** Writes the replies at the head of a queue; keeps nothing of its own. */
 export class ReplyPackets {
   readonly #core: Core;
-  readonly #qp: QueuePair;
+  readonly #owner: Owner;
   readonly #replies: ReplyQueue;
   readonly #receives: ReceiveQueue;
 
-  constructor(core: Core, qp: QueuePair, replies: ReplyQueue, receives: ReceiveQueue) {
+  constructor(core: Core, owner: Owner, replies: ReplyQueue, receives: ReceiveQueue) {
     this.#core = core;
-    this.#qp = qp;
+    this.#owner = owner;
     this.#replies = replies;
     this.#receives = receives;
   }
@@ -67,20 +67,28 @@ export class ReplyPackets {
     const opcode = kind === ReplyKind.ATOMIC ? Opcode.RC_ATOMIC_ACKNOWLEDGE : Opcode.RC_ACKNOWLEDGE;
     const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome;
     let length = BTH_BYTES + AETH_BYTES;
-    writeBth(batch.headers, base, opcode, BthFlags.MIG_REQ, DEFAULT_PKEY, this.#qp.destQpn, psn);
+    writeBth(
+      batch.headers,
+      base,
+      opcode,
+      BthFlags.MIG_REQ,
+      DEFAULT_PKEY,
+      this.#owner.attributes.destQpn,
+      psn,
+    );
     writeAeth(batch.headers, base + BTH_BYTES, syndrome, msn);
     if (kind === ReplyKind.ATOMIC) {
       writeAtomicAck(batch.headers, base + length, replies.valueHigh, replies.valueLow);
       length += ATOMIC_ACK_ETH_BYTES;
     }
-    finishSlot(this.#qp, batch, length, batch.fragmentCount, 0, 0);
+    finishSlot(this.#owner, batch, length, batch.fragmentCount, 0, 0);
     replies.shift();
   }
 
   /** The next response of the READ at the head: FIRST, MIDDLE or LAST by its place, or ONLY (§9.4.4). */
   #writeResponse(batch: TxBatch): void {
     const replies = this.#replies;
-    const { pathMtu, destQpn } = this.#qp;
+    const { pathMtu, destQpn } = this.#owner.attributes;
     const { sent, packets, region } = replies;
     const first = sent === 0;
     const last = sent === packets - 1;
@@ -104,13 +112,13 @@ export class ReplyPackets {
     }
     const fragment = batch.fragmentCount;
     if (region && size > 0) addFragment(batch, region.region, replies.offset + start, size);
-    finishSlot(this.#qp, batch, length, fragment, size, pad);
+    finishSlot(this.#owner, batch, length, fragment, size, pad);
     replies.responded();
   }
 
   /** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */
   get #ackSyndrome(): number {
-    if (!this.#core.credits || this.#qp.srq) return CREDIT_UNLIMITED;
+    if (!this.#core.credits || this.#receives.shared) return CREDIT_UNLIMITED;
     return creditCodeFor(this.#receives.posted);
   }
 }

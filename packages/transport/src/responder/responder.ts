@@ -27,6 +27,6 @@ export interface Responder {
   stop(): void;
   /** RESET: as just created. */
   reset(): void;
-  /** Throws, or ends the queue pair, where an invariant does not hold. */
-  checkInvariants(): void;
+  /** The broken invariant, if there is one. */
+  check(): string | undefined;
 }

@@ -3,8 +3,8 @@ import { NakCode, psnAdd } from '@node-roce/wire';
 import { QpStateCode, WcStatus } from '../constants.ts';
 import type { Core } from '../core.ts';
 import type { InboundPacket } from '../inbound.ts';
+import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
-import type { QueuePair } from '../qp.ts';
 import { type ConnectedParts, checkUnreliable, nakOf, statusOf, Verdict } from './checks.ts';
 import { executeSend, executeWrite } from './execute.ts';
 import { InboundMessage } from './message.ts';
@@ -18,19 +18,17 @@ import type { Responder } from './responder.ts';
  * has a receive in use.
  */
 export class UcResponder implements Responder {
-  readonly #core: Core;
-  readonly #qp: QueuePair;
+  readonly #owner: Owner;
   readonly #receives: ReceiveQueue;
   readonly #message = new InboundMessage();
   readonly #parts: ConnectedParts;
   #expectedPsn = 0;
 
-  constructor(core: Core, qp: QueuePair, receives: ReceiveQueue) {
-    this.#core = core;
-    this.#qp = qp;
+  constructor(core: Core, owner: Owner, receives: ReceiveQueue) {
+    this.#owner = owner;
     this.#receives = receives;
     const target = new RemoteTarget();
-    this.#parts = { core, qp, message: this.#message, receives, target };
+    this.#parts = { core, owner, message: this.#message, receives, target };
   }
 
   get expectedPsn(): number {
@@ -57,7 +55,7 @@ export class UcResponder implements Responder {
    */
   receive(packet: InboundPacket): void {
     const { info, psn } = packet;
-    const { counters } = this.#qp;
+    const { counters } = this.#owner;
     const follows = psn === this.#expectedPsn && this.#message.continues(info);
     if (info.first ? this.#message.underWay : !follows) this.#abandon();
     if (!info.first && !follows) {
@@ -73,7 +71,7 @@ export class UcResponder implements Responder {
     } else if (nakOf(verdict) === NakCode.REMOTE_OPERATIONAL_ERROR) {
       // A fault of our receive ends the queue pair. Its completion says so, no event does (§11.6.3).
       this.#receives.fail(statusOf(verdict));
-      this.#core.toError(this.#qp);
+      this.#owner.toError();
     } else {
       counters.droppedPackets++;
       this.#abandon();
@@ -93,24 +91,24 @@ export class UcResponder implements Responder {
     this.#expectedPsn = 0;
   }
 
-  checkInvariants(): void {
-    const { state } = this.#qp;
+  check(): string | undefined {
+    const { state } = this.#owner;
     const receives = this.#receives;
     const receiving = state !== QpStateCode.RESET && state !== QpStateCode.INIT && state !== QpStateCode.ERR;
-    const fault =
+    return (
       this.#message.fault ??
       (this.#message.underWay && !receiving ? 'a message is under way' : undefined) ??
       (receives.inUse !== this.#message.sending
         ? 'the receive in use and the SEND under way do not agree'
-        : undefined);
-    if (fault) this.#core.bug(this.#qp, fault);
+        : undefined)
+    );
   }
 
   #execute(packet: InboundPacket): number {
     const { info } = packet;
     const fault = info.isSend ? executeSend(this.#parts, packet) : executeWrite(this.#parts, packet);
     if (fault !== Verdict.PASS) return fault;
-    if (info.last && this.#qp.state !== QpStateCode.ERR) this.#qp.counters.receivedMessages++;
+    if (info.last && this.#owner.state !== QpStateCode.ERR) this.#owner.counters.receivedMessages++;
     return Verdict.PASS;
   }
 
@@ -119,12 +117,12 @@ export class UcResponder implements Responder {
    * back there, so it completes in error (IBTA vol 1 §9.9.3.2.4).
    */
   #abandon(): void {
-    const { counters, srq } = this.#qp;
+    const { counters } = this.#owner;
     const receives = this.#receives;
     if (this.#message.underWay || receives.inUse) counters.droppedMessages++;
     this.#message.end();
     if (!receives.inUse) return;
-    if (srq) receives.fail(WcStatus.REM_INV_REQ_ERR);
+    if (receives.shared) receives.fail(WcStatus.REM_INV_REQ_ERR);
     else receives.giveBack();
   }
 }

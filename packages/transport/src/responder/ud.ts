@@ -4,20 +4,20 @@ import { WcOpcode, WcStatus } from '../constants.ts';
 import type { Core } from '../core.ts';
 import { GRH_BYTES, writeGrh } from '../grh.ts';
 import type { InboundPacket } from '../inbound.ts';
+import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
-import type { QueuePair } from '../qp.ts';
 import type { Responder } from './responder.ts';
 
 /** Has no state of its own between packets: no receive stays in use. */
 export class UdResponder implements Responder {
   readonly #core: Core;
-  readonly #qp: QueuePair;
+  readonly #owner: Owner;
   readonly #receives: ReceiveQueue;
   readonly #grh = new Uint8Array(GRH_BYTES);
 
-  constructor(core: Core, qp: QueuePair, receives: ReceiveQueue) {
+  constructor(core: Core, owner: Owner, receives: ReceiveQueue) {
     this.#core = core;
-    this.#qp = qp;
+    this.#owner = owner;
     this.#receives = receives;
   }
 
@@ -40,7 +40,8 @@ export class UdResponder implements Responder {
   /** A datagram: 40 bytes of GRH, then the payload, into the next receive (§9.8.3, §11.4.1.2). */
   receive(packet: InboundPacket): void {
     const { info, slab, at, payload } = packet;
-    const { counters, qkey, pathMtu } = this.#qp;
+    const { counters } = this.#owner;
+    const { qkey, pathMtu } = this.#owner.attributes;
     const receives = this.#receives;
     if (dethQkey(slab, at + info.offsets.deth) !== qkey) {
       counters.qkeyViolations++;
@@ -82,13 +83,13 @@ export class UdResponder implements Responder {
 
   reset(): void {}
 
-  checkInvariants(): void {
-    if (this.#receives.inUse) this.#core.bug(this.#qp, 'a receive is in use between datagrams');
+  check(): string | undefined {
+    return this.#receives.inUse ? 'a receive is in use between datagrams' : undefined;
   }
 
   /** A fault of our receive ends the queue pair; its completion says so, no event does (§11.6.3). */
   #fail(status: number): void {
     this.#receives.fail(status);
-    this.#core.toError(this.#qp);
+    this.#owner.toError();
   }
 }
