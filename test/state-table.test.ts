@@ -25,6 +25,9 @@ const namesOf = (bits: readonly Mask[]): Name[] => bits.flatMap((bit) => MEMBERS
 /** Every attribute but the state itself; `sqDraining` is in the struct, and no bit sets it. */
 const ALL: readonly Name[] = [...namesOf(Object.keys(MEMBERS) as Mask[]), 'sqDraining'];
 const REFUSED = namesOf(NOT_OFFERED);
+/** Refused by name in every step; only RC has a rate limit. */
+const isNotOffered = (type: QpType, name: Name) =>
+  REFUSED.includes(name) || (name === 'rateLimit' && type !== 'RC');
 
 /** The error that a modify call ends with, after which all is as it was; undefined if it was taken. */
 function attempt(qp: Trial, attr: QpAttr): RoceError | undefined {
@@ -80,7 +83,7 @@ function walkAllowed(type: QpType, from: QpState, to: QpState, cell: Cell): void
     for (const name of ALL.filter((n) => !required.includes(n))) {
       const tried = step(type, from, target, [...required, name]);
       if (offered.includes(name)) expectTaken(tried, to, `with ${name}`);
-      else if (optional.includes(name)) {
+      else if (isNotOffered(type, name)) {
         expectRefusal(
           tried.error,
           { code: 'ERR_ROCE_NOT_SUPPORTED', errno: 'EOPNOTSUPP', attribute: name },

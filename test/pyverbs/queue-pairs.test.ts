@@ -170,7 +170,7 @@ test('contexts share a device, and nothing else', async () => {
   const [a, b] = [await Player.create({}), await Player.create({})];
   const init = { recv_cq: b.cq, qp_type: v.IBV_QPT_RC, cap: {} };
   expect(await v.ibv_create_qp(b.pd, { ...init, send_cq: a.cq })).toBeNull();
-  expect([v.errno, v.lastError()?.attribute]).toEqual([EINVAL, 'sendCq']);
+  expect([v.errno, v.lastError()?.attribute]).toEqual([EINVAL, 'send_cq']);
   const attr = { max_wr: 4, max_sge: 1 };
   const srq = made(await v.ibv_create_srq(a.pd, { attr }));
   expect(await v.ibv_create_qp(b.pd, { ...init, send_cq: b.cq, srq })).toBeNull();

@@ -21,16 +21,45 @@ export function lastError(): RoceError | undefined {
 
 /** `EINVAL: invalid argument`, for a number as `errno` has it (strerror(3)). */
 export function strerror(number: number): string {
+  if (number === 0) return 'Success';
+  // One number has two names; the documents of verbs say this one.
+  if (number === constants.errno.EOPNOTSUPP) return 'EOPNOTSUPP: operation not supported';
   const [name, text] = getSystemErrorMap().get(-number) ?? ['', `unknown error ${number}`];
   return name ? `${name}: ${text}` : text;
 }
 
-/** Notes the error and returns its number. What is no RoceError is a bug of somebody's, and is thrown. */
+/** Notes the error and returns its number. Anything but a RoceError is a bug, and is thrown. */
 export function failed(error: unknown): number {
   if (!(error instanceof RoceError)) throw error;
-  last = error;
+  last = inCNames(error);
   errno = constants.errno[error.errno as keyof typeof constants.errno];
   return errno;
+}
+
+/** `destQpNum` → `dest_qp_num`, but not the name of a method, which stands behind a dot. */
+const snakeCase = (text: string): string =>
+  text.replaceAll(/(?<![.\w])[a-z]+(?:[A-Z][a-z]+)+\b/g, (name) =>
+    name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
+  );
+
+/** As C writes it: members of structs, and states by the names of their constants. */
+const toCNames = (text: string): string =>
+  snakeCase(text.replaceAll(/(?<![.\w])(RESET|INIT|RTR|RTS|SQD|SQE|ERR)\b/g, 'IBV_QPS_$1')).replaceAll(
+    /\b[a-z_]+(\.[a-zA-Z]+)+\b/g,
+    (path) => path.split('.').map(snakeCase).join('.'),
+  );
+
+/** The same error in the words of the program that made it: attributes are members of structs in C. */
+function inCNames(error: RoceError): RoceError {
+  const { code, errno, attribute, expected, cause } = error;
+  const suffix = expected === undefined ? '' : ` (expected ${expected})`;
+  const message = error.message.slice(0, error.message.length - suffix.length);
+  return new RoceError(code, toCNames(message), {
+    errno,
+    ...(attribute === undefined ? {} : { attribute: toCNames(attribute) }),
+    ...(expected === undefined ? {} : { expected: toCNames(expected) }),
+    ...(cause === undefined ? {} : { cause }),
+  });
 }
 
 /** A verb that returns a pointer: what it makes, or null and `errno`. */

@@ -473,7 +473,7 @@ describe('queue pairs', () => {
       return [v.errno, v.lastError()?.attribute];
     };
     expect(await refused({ qp_type: v.IBV_QPT_RAW_PACKET })).toEqual([EOPNOTSUPP, 'qp_type']);
-    expect(await refused({ cap: { max_send_wr: 1 << 20 } })).toEqual([EINVAL, 'cap.maxSendWr']);
+    expect(await refused({ cap: { max_send_wr: 1 << 20 } })).toEqual([EINVAL, 'cap.max_send_wr']);
     expect(await refused({ recv_cq: null as never })).toEqual([EINVAL, 'recv_cq']);
   });
 
@@ -486,10 +486,10 @@ describe('queue pairs', () => {
       await v.ibv_modify_qp(qp, a, m),
       v.lastError()?.attribute,
     ];
-    expect(await attempt(attr, mask)).toEqual([EINVAL, 'qpAccessFlags']);
+    expect(await attempt(attr, mask)).toEqual([EINVAL, 'qp_access_flags']);
     expect(await attempt(attr, mask | v.IBV_QP_ACCESS_FLAGS | v.IBV_QP_TIMEOUT)).toEqual([EINVAL, 'timeout']);
     expect(await attempt(attr, 1 << 22)).toEqual([EINVAL, 'attr_mask']);
-    expect(await attempt({ qp_state: 9 }, v.IBV_QP_STATE)).toEqual([EINVAL, 'qpState']);
+    expect(await attempt({ qp_state: 9 }, v.IBV_QP_STATE)).toEqual([EINVAL, 'qp_state']);
     expect(qp.state).toBe(v.IBV_QPS_RESET);
     expect(await v.ibv_modify_qp(qp, attr, mask | v.IBV_QP_ACCESS_FLAGS)).toBe(0);
     expect(qp.state).toBe(v.IBV_QPS_INIT);

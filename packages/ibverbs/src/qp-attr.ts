@@ -63,7 +63,7 @@ function memberValue(attr: ibv_qp_attr, member: Member): unknown {
     case 'cur_qp_state':
       return QP_STATES[attr[member] ?? 0] ?? attr[member];
     case 'path_mtu':
-      return PATH_MTUS[(attr.path_mtu ?? 0) - 1] ?? 0;
+      return pathMtu(attr.path_mtu);
     case 'path_mig_state':
       return (['MIGRATED', 'REARM', 'ARMED'] as const)[attr.path_mig_state ?? 0] ?? attr.path_mig_state;
     case 'ah_attr':
@@ -76,6 +76,14 @@ function memberValue(attr: ibv_qp_attr, member: Member): unknown {
     default:
       return attr[member] ?? 0;
   }
+}
+
+/** Bytes of an `enum ibv_mtu`. A number of bytes, the usual mistake, is refused with the name that it should be. */
+function pathMtu(code = 0): number {
+  const bytes = PATH_MTUS[code - 1];
+  if (bytes !== undefined) return bytes;
+  const meant = PATH_MTUS.includes(code as never) ? `IBV_MTU_${code}` : 'IBV_MTU_256 (1) … IBV_MTU_4096 (5)';
+  throw invalid('path_mtu', `${code} is not an enum ibv_mtu`, meant);
 }
 
 export function toCap(cap: ibv_qp_cap): QpCap {

@@ -39,8 +39,13 @@ export async function createQp(side: Side, qp_type: number, srq: v.ibv_srq | nul
   return good(await v.ibv_create_qp(pd, { send_cq: cq, recv_cq: cq, srq, cap, qp_type, sq_sig_all: 0 }));
 }
 
-/** RESET to RTS with the masks that ibv_modify_qp(3) prints for each type. */
-export async function connect(qp: v.ibv_qp, gid: v.ibv_gid, dest_qp_num: number): Promise<void> {
+/** RESET to RTS, or to the state before, with the masks that ibv_modify_qp(3) prints for each type. */
+export async function connect(
+  qp: v.ibv_qp,
+  gid: v.ibv_gid,
+  dest_qp_num: number,
+  last: number = v.IBV_QPS_RTS,
+): Promise<void> {
   const rc = qp.qp_type === v.IBV_QPT_RC;
   const ud = qp.qp_type === v.IBV_QPT_UD;
   const attr: v.ibv_qp_attr = {
@@ -77,6 +82,7 @@ export async function connect(qp: v.ibv_qp, gid: v.ibv_gid, dest_qp_num: number)
   ];
   for (const [qp_state, mask] of steps) {
     if ((await v.ibv_modify_qp(qp, { ...attr, qp_state }, mask)) !== 0) throw v.lastError();
+    if (qp_state === last) return;
   }
 }
 

@@ -1,6 +1,6 @@
 /** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
 import { PATH_MTUS } from '@node-roce/wire';
-import { Access, QP_STATES, type QpState } from './constants.ts';
+import { Access, QP_STATES, type QpState, type QpType } from './constants.ts';
 import { type DeviceLimits, type GidEntry, isEmptyGid, type QpAttr, type QpQuery } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { QpAttributes } from './qp/attributes.ts';
@@ -22,6 +22,12 @@ const NOT_OFFERED: Partial<Record<QpAttrName, string>> = {
   altTimeout: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
   pathMigState: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
 };
+
+/** Why an attribute is refused for queue pairs of this type, in any step; undefined if it is offered. */
+function notOffered(name: QpAttrName, type: QpType): string | undefined {
+  if (name === 'rateLimit' && type !== 'RC') return `${type} queue pairs are not paced`;
+  return NOT_OFFERED[name];
+}
 
 const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
 
@@ -91,6 +97,10 @@ export function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: re
     ['grh.hopLimit', grh.hopLimit, 255],
     ['grh.trafficClass', grh.trafficClass, 255],
     ['sl', attr.sl, 15],
+    // Kept and given back by a query, without effect on RoCE; the widths are those of struct ibv_ah_attr.
+    ['dlid', attr.dlid, 0xffff],
+    ['srcPathBits', attr.srcPathBits, 255],
+    ['staticRate', attr.staticRate, 255],
   ];
   for (const [name, value, high] of ranges) {
     if (!Number.isInteger(value) || value < 0 || value > high) {
@@ -129,6 +139,8 @@ export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpSta
   if (attr.curQpState !== undefined && attr.curQpState !== from) {
     throw invalid('curQpState', `the queue pair is in ${from}, not in ${attr.curQpState}`, from);
   }
+  // Nothing to change: allowed in every state (ibv_modify_qp(3): "attr_mask is either 0 or …").
+  if (names.length === 0) return from;
   const to = attr.qpState ?? from;
   const allowed = transition(qp.type, from, to);
   if (!allowed) {
@@ -149,16 +161,17 @@ export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpSta
   }
   for (const name of names) {
     if (name === 'qpState') continue;
-    if (!allowed.required.includes(name) && !allowed.optional.includes(name)) {
-      const may = [...allowed.required, ...allowed.optional].join(', ') || 'the state alone';
-      throw invalid(name, `can't be changed from ${from} to ${to}`, may);
-    }
-    const why = NOT_OFFERED[name];
+    const why = notOffered(name, qp.type);
     if (why) {
       throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `${name}: ${why}`, {
         errno: 'EOPNOTSUPP',
         attribute: name,
       });
+    }
+    if (!allowed.required.includes(name) && !allowed.optional.includes(name)) {
+      const offered = allowed.optional.filter((each) => !NOT_OFFERED[each]);
+      const may = [...allowed.required, ...offered].join(', ') || 'the state alone';
+      throw invalid(name, `can't be changed from ${from} to ${to}`, may);
     }
     const expected = CHECKS[name](attr[name] as never, port);
     if (expected) throw invalid(name, `${String(attr[name])} can't be taken`, expected);
