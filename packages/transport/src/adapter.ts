@@ -11,6 +11,7 @@ import {
   type TxBatch,
 } from './batch.ts';
 import { WcStatus } from './constants.ts';
+import { Context, type Host } from './context.ts';
 import {
   type AhAttr,
   type CqCreated,
@@ -30,7 +31,6 @@ import {
   type SrqInit,
   type SrqModified,
 } from './control.ts';
-import { Core, type Host } from './core.ts';
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { RoceBug } from './errors.ts';
 import { QueueTable } from './queue-table.ts';
@@ -55,8 +55,6 @@ export interface AdapterOptions extends Host {
   throwBugs?: boolean;
 }
 
-/** Requests, and replies, that one queue pair may add in one turn. */
-const TURN_PACKETS = 128;
 /** Queue pairs whose timers one call of `advance` runs. */
 const TIMERS_PER_CALL = 4096;
 
@@ -66,7 +64,7 @@ export class Adapter {
   /** One-word entries: the QPN whose queue has something new, with DOORBELL_RECV for the receive queue. */
   readonly doorbells: RingShape;
   readonly #doorbells: Ring;
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #queues: QueueTable;
   readonly #admission: Admission;
 
@@ -75,18 +73,18 @@ export class Adapter {
     this.regions = options.regions ?? new RegionTable();
     // Some of the buffer is left to requests and to peers that were not asked.
     const receiveBudget = Math.floor((options.receiveBuffer ?? 212_992) * 0.9);
-    this.#core = new Core(
-      options,
-      options.random,
-      this.limits,
-      this.regions,
-      options.copy ?? copyBatch,
-      receiveBudget,
-      options.credits ?? false,
-      options.throwBugs ?? false,
-    );
-    this.#queues = new QueueTable(this.#core, options);
-    this.#admission = new Admission(this.#core, this.#queues);
+    this.#context = new Context({
+      host: options,
+      random: options.random,
+      limits: this.limits,
+      regions: this.regions,
+      copy: options.copy ?? copyBatch,
+      readBudget: receiveBudget,
+      credits: options.credits ?? false,
+      throwBugs: options.throwBugs ?? false,
+    });
+    this.#queues = new QueueTable(this.#context, options);
+    this.#admission = new Admission(this.#context, this.#queues);
     this.doorbells = createRing(Math.max(1024, 2 * this.limits.maxQp), 1);
     this.#doorbells = new Ring(this.doorbells);
   }
@@ -95,11 +93,10 @@ export class Adapter {
 
   /** Takes packets in. Completions show, and memory holds the data, when it returns. */
   receive(batch: RxBatch, now: number): void {
-    const core = this.#core;
-    core.now = now;
-    core.slab = batch.slab;
+    const context = this.#context;
+    context.beginBatch(batch.slab, now);
     for (let i = 0; i < batch.count; i++) this.#admission.receive(batch, i);
-    core.publish();
+    context.publish();
   }
 
   /**
@@ -107,72 +104,36 @@ export class Adapter {
    * are due.
    */
   advance(now: number): void {
-    const core = this.#core;
-    core.now = now;
-    core.deadlines.run(now, TIMERS_PER_CALL);
-    core.publish();
+    const context = this.#context;
+    context.begin(now);
+    context.deadlines.run(now, TIMERS_PER_CALL);
+    context.publish();
   }
 
   /** Appends what may be sent to the batch; returns how many packets that were. */
   transmit(batch: TxBatch, now: number): number {
-    const core = this.#core;
-    core.now = now;
+    const context = this.#context;
+    context.begin(now);
     this.#answerDoorbells();
     const before = batch.count;
-    if (core.farewells.waiting) core.farewells.transmit(batch);
-    // With one queue pair busy, an answering program's message leaves before the ACK of what it answers: the
-    // peer waits for it. Otherwise ACKs go first: they wait for no one's turn.
-    if (core.bulk.length <= 1) this.#transmitBulk(batch);
-    this.#transmitReplies(batch);
-    if (core.bulk.length > 0) this.#transmitBulk(batch);
-    core.publish();
+    if (context.farewells.waiting) context.farewells.transmit(batch);
+    context.scheduler.fill(batch);
+    context.publish();
     const added = batch.count - before;
-    core.counters.sentPackets += added;
-    if (added > 0) core.batchOpened(batch);
+    context.counters.sentPackets += added;
+    if (added > 0) context.batchOpened(batch);
     return added;
-  }
-
-  /** ACKs, NAKs and atomic results: each queue pair that owes some has one turn. */
-  #transmitReplies(batch: TxBatch): void {
-    const { replies, bulk } = this.#core;
-    for (let turns = replies.length; turns > 0 && !batch.full; turns--) {
-      const qp = replies.shift();
-      if (qp.destroyed) continue;
-      qp.responder.transmit(batch, TURN_PACKETS, false);
-      if (qp.responder.owed === 0) continue;
-      // A READ response is next, which waits among the requests; or the batch is full.
-      if (batch.full) replies.push(qp.replyTurn);
-      else bulk.push(qp.bulkTurn);
-    }
-  }
-
-  /** Requests and READ responses: each queue pair has one turn a round; who had nothing to send leaves. */
-  #transmitBulk(batch: TxBatch): void {
-    const { bulk } = this.#core;
-    let round = batch.count;
-    let turns = bulk.length;
-    while (turns-- > 0 && !batch.full) {
-      const qp = bulk.shift();
-      if (qp.destroyed) continue;
-      const requests = qp.requester.transmit(batch, TURN_PACKETS);
-      const sent = requests + qp.responder.transmit(batch, TURN_PACKETS, true);
-      // A batch that is full may be why nothing was added.
-      if (sent > 0 || batch.full) bulk.push(qp.bulkTurn);
-      if (turns > 0 || batch.count === round) continue;
-      round = batch.count;
-      turns = bulk.length;
-    }
   }
 
   /** When `advance` has to be called at the latest, µs; Infinity if never. May be early, never late. */
   nextDeadline(): number {
-    return this.#core.deadlines.next;
+    return this.#context.deadlines.next;
   }
 
   /** True if a call of `transmit` may add something now. */
   get wantsToSend(): boolean {
-    const { bulk, replies, farewells } = this.#core;
-    return bulk.length > 0 || replies.length > 0 || farewells.waiting || this.#doorbells.used > 0;
+    const { scheduler, farewells } = this.#context;
+    return scheduler.busy || farewells.waiting || this.#doorbells.used > 0;
   }
 
   /**
@@ -182,21 +143,21 @@ export class Adapter {
    *
    * @param now when that was, µs; without it, the time of the last call
    */
-  sent(batch: TxBatch, now = this.#core.now): void {
-    const core = this.#core;
-    core.now = now;
+  sent(batch: TxBatch, now = this.#context.now): void {
+    const context = this.#context;
+    context.begin(now);
     const { slots } = batch;
     for (let i = 0, w = 0; i < batch.count; i++, w += TX_SLOT_WORDS) {
       if (slots[w + Tx.STATUS] !== 0) this.#refused(batch, w);
     }
-    core.batchClosed(batch);
-    core.farewells.taken();
-    core.publish();
+    context.batchClosed(batch);
+    context.farewells.taken();
+    context.publish();
   }
 
   #refused({ slots, headers }: TxBatch, w: number): void {
     const tag = slots[w + Tx.QPN];
-    this.#core.counters.sendErrors++;
+    this.#context.counters.sendErrors++;
     const qp = this.#queues.find(tag & 0xff_ffff);
     // Destroyed, or reset, since the packet was added.
     if (!qp || qp.slotTag !== tag) return;
@@ -213,7 +174,7 @@ export class Adapter {
    * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
    */
   checkInvariants(): void {
-    const { deadlines, readBudget } = this.#core;
+    const { deadlines, readBudget } = this.#context;
     let held = 0;
     for (const qp of this.#queues.queuePairs()) {
       qp.checkInvariants();
@@ -240,31 +201,31 @@ export class Adapter {
   // ------------------------------------------------------------- control path
 
   allocPd(): number {
-    return this.#core.memory.allocPd();
+    return this.#context.memory.allocPd();
   }
 
   deallocPd(pd: number): void {
-    this.#core.memory.deallocPd(pd);
+    this.#context.memory.deallocPd(pd);
   }
 
   registerMr(init: MrInit): MrCreated {
-    return this.#core.memory.register(init);
+    return this.#context.memory.register(init);
   }
 
   deregisterMr(handle: number): void {
-    this.#core.memory.deregister(handle);
+    this.#context.memory.deregister(handle);
   }
 
   reregisterMr(handle: number, init: MrInit, newKeys: boolean): MrCreated {
-    return this.#core.memory.reregister(handle, init, newKeys);
+    return this.#context.memory.reregister(handle, init, newKeys);
   }
 
   allocMw(pd: number, type: MwType): MwCreated {
-    return this.#core.memory.allocMw(pd, type);
+    return this.#context.memory.allocMw(pd, type);
   }
 
   deallocMw(handle: number): void {
-    this.#core.memory.deallocMw(handle);
+    this.#context.memory.deallocMw(handle);
   }
 
   createCq(cqe: number): CqCreated {
@@ -300,7 +261,7 @@ export class Adapter {
   }
 
   destroyAh(handle: number): void {
-    this.#core.memory.holdPd(this.#core.addresses.destroyAh(handle), -1);
+    this.#context.memory.holdPd(this.#context.addresses.destroyAh(handle), -1);
   }
 
   attachMcast(qpn: number, group: Uint8Array): void {
@@ -332,7 +293,7 @@ export class Adapter {
     const sums = new QpCounters();
     addCounters(sums, this.#queues.retired);
     for (const { counters } of this.#queues.queuePairs()) addCounters(sums, counters);
-    return { ...sums, acceptedPackets: sums.receivedPackets, ...this.#core.counters };
+    return { ...sums, acceptedPackets: sums.receivedPackets, ...this.#context.counters };
   }
 
   qpCounters(qpn: number): QpCounters {

@@ -4,9 +4,10 @@
  */
 import { sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
 import type { AhAttr, DeviceLimits } from './control.ts';
+import type { QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
-import type { QueuePair } from './qp.ts';
 import { Quarantine } from './quarantine.ts';
+import type { Responder } from './responder/responder.ts';
 
 /** The link's table of peers, as the engine uses it. */
 export interface PeerTable {
@@ -42,10 +43,17 @@ export class AddressHandle {
   }
 }
 
+/** A queue pair that takes what comes to a group. */
+export interface GroupMember {
+  readonly state: number;
+  readonly counters: QpCounters;
+  readonly responder: Responder;
+}
+
 interface Group {
   readonly local: number;
   readonly gid: Uint8Array;
-  readonly members: QueuePair[];
+  readonly members: GroupMember[];
 }
 
 export class Addresses {
@@ -53,7 +61,7 @@ export class Addresses {
   readonly #limits: DeviceLimits;
   readonly #handles = new Map<number, AddressHandle>();
   readonly #groups = new Map<string, Group>();
-  readonly #byLocal = new Map<number, QueuePair[]>();
+  readonly #byLocal = new Map<number, GroupMember[]>();
   readonly #quarantine: Quarantine;
   #next = 1;
 
@@ -107,7 +115,7 @@ export class Addresses {
   }
 
   /** ibv_attach_mcast(3): the queue pair takes what is sent to the group. */
-  attach(qp: QueuePair, group: Uint8Array, sgidIndex: number): void {
+  attach(qp: GroupMember, group: Uint8Array, sgidIndex: number): void {
     if (!this.#peers.join) {
       throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'the link does not take part in multicast groups', {
         errno: 'EOPNOTSUPP',
@@ -128,7 +136,7 @@ export class Addresses {
   }
 
   /** ibv_detach_mcast(3). False if the queue pair was not attached. */
-  detach(qp: QueuePair, group: Uint8Array): boolean {
+  detach(qp: GroupMember, group: Uint8Array): boolean {
     const name = groupName(group);
     const entry = this.#groups.get(name);
     const at = entry ? entry.members.indexOf(qp) : -1;
@@ -142,13 +150,13 @@ export class Addresses {
   }
 
   /** Whether the queue pair is attached to any group: then it can't be destroyed. */
-  isAttached(qp: QueuePair): boolean {
+  isAttached(qp: GroupMember): boolean {
     for (const { members } of this.#groups.values()) if (members.includes(qp)) return true;
     return false;
   }
 
   /** The queue pairs that take what came to a local index; undefined if that is no group. */
-  members(local: number): readonly QueuePair[] | undefined {
+  members(local: number): readonly GroupMember[] | undefined {
     return this.#byLocal.get(local);
   }
 

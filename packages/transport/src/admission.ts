@@ -8,16 +8,16 @@ import {
   bthOpcode,
   bthPad,
   bthPkey,
-  bthPsn,
   bthTver,
   opcodeInfo,
   Transport,
 } from '@node-roce/wire';
+import type { GroupMember } from './addresses.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
 import { QpStateCode } from './constants.ts';
-import type { Core } from './core.ts';
+import type { Context } from './context.ts';
 import { InboundPacket } from './inbound.ts';
-import type { QueuePair } from './qp.ts';
+import type { QueuePair } from './qp/queue-pair.ts';
 import type { QueueTable } from './queue-table.ts';
 
 /** States in which requests are taken. */
@@ -29,19 +29,19 @@ const ECN_MASK = 3;
 const ECN_CE = 3;
 
 export class Admission {
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #queues: QueueTable;
   readonly #packet = new InboundPacket();
 
-  constructor(core: Core, queues: QueueTable) {
-    this.#core = core;
+  constructor(context: Context, queues: QueueTable) {
+    this.#context = context;
     this.#queues = queues;
   }
 
   /** The packet in this slot of a batch. */
   receive(batch: RxBatch, index: number): void {
     const { slab, slots } = batch;
-    const { counters } = this.#core;
+    const { counters } = this.#context;
     const w = index * RX_SLOT_WORDS;
     counters.receivedPackets++;
     const verdict = slots[w + Rx.VERDICT];
@@ -77,7 +77,7 @@ export class Admission {
       return;
     }
     const destQp = bthDestQp(slab, at);
-    const group = this.#core.addresses.members(slots[w + Rx.LOCAL]);
+    const group = this.#context.addresses.members(slots[w + Rx.LOCAL]);
     const qp = group ? undefined : this.#queues.find(destQp);
     const forGroup = group !== undefined && destQp === MULTICAST_QPN && info.transport === Transport.UD;
     if (qp?.transport !== info.transport && !forGroup) {
@@ -89,22 +89,16 @@ export class Admission {
       return;
     }
     const packet = this.#packet;
-    packet.info = info;
-    packet.slab = slab;
-    packet.at = at;
-    packet.psn = bthPsn(slab, at);
-    packet.payload = payload;
-    packet.batch = batch;
-    packet.index = index;
+    packet.fill(batch, index, at, info, payload);
     if (!qp) for (let i = 0; i < group!.length; i++) this.#receiveDatagram(group![i]);
     else if (qp.datagram) this.#receiveDatagram(qp);
     else this.#receiveConnected(qp);
   }
 
   /** UD takes from everybody who knows the Q_Key. */
-  #receiveDatagram(qp: QueuePair): void {
+  #receiveDatagram(qp: GroupMember): void {
     if (!RECEIVES.has(qp.state)) {
-      this.#core.counters.wrongState++;
+      this.#context.counters.wrongState++;
       return;
     }
     this.#count(qp);
@@ -113,7 +107,7 @@ export class Admission {
 
   /** RC and UC take from their peer alone. */
   #receiveConnected(qp: QueuePair): void {
-    const { counters } = this.#core;
+    const { counters } = this.#context;
     const { info, batch, index } = this.#packet;
     const { state } = qp;
     const open = info.isRequest
@@ -143,7 +137,7 @@ export class Admission {
   }
 
   /** The queue pair takes the packet in hand. */
-  #count({ counters }: QueuePair): void {
+  #count({ counters }: GroupMember): void {
     const { batch, index } = this.#packet;
     counters.receivedPackets++;
     if ((batch.slots[index * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS] & ECN_MASK) === ECN_CE) counters.ecnMarked++;

@@ -5,8 +5,8 @@
  */
 import { ICRC_BYTES, IpProtocol, internetChecksum, setU16, setU32, UDP_BYTES } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx } from './batch.ts';
+import type { Context } from './context.ts';
 import { EMPTY_GID } from './control.ts';
-import type { Core } from './core.ts';
 import type { InboundPacket } from './inbound.ts';
 
 export const GRH_BYTES = 40;
@@ -15,12 +15,12 @@ const IPV4_BYTES = 20;
 const DONT_FRAGMENT = 0x4000;
 
 /** Writes the GRH of the packet in hand. The IPv6 flow label is not known and left 0. */
-export function writeGrh(grh: Uint8Array, core: Core, { batch, index }: InboundPacket): void {
+export function writeGrh(grh: Uint8Array, context: Context, { batch, index }: InboundPacket): void {
   const { slots, sources } = batch;
   const w = index * RX_SLOT_WORDS;
   const local = slots[w + Rx.LOCAL];
-  const own = core.gids[local];
-  const destination = own !== undefined && own !== EMPTY_GID ? own.gid : core.addresses.groupGid(local);
+  const own = context.gids[local];
+  const destination = own !== undefined && own !== EMPTY_GID ? own.gid : context.addresses.groupGid(local);
   const following = UDP_BYTES + slots[w + Rx.LENGTH] + ICRC_BYTES;
   const s = index * 16;
   grh.fill(0);

@@ -1,19 +1,59 @@
-/** The packet in hand: made once for an adapter, filled for each packet that passed the header's checks. */
-import { type OpcodeInfo, opcodeInfo } from '@node-roce/wire';
+/** The packet at hand: made once for an adapter, filled for each packet that passed the header's checks. */
+import { bthPsn, type OpcodeInfo, opcodeInfo } from '@node-roce/wire';
 import { RxBatch } from './batch.ts';
 
 const NOTHING = new RxBatch(0, 0);
 
 export class InboundPacket {
+  #info: OpcodeInfo = opcodeInfo(0) as OpcodeInfo;
+  #slab: Uint8Array = NOTHING.slab;
+  #at = 0;
+  #psn = 0;
+  #payload = 0;
+  #batch: RxBatch = NOTHING;
+  #index = 0;
+
+  /** Takes the packet in a slot of a batch: its BTH at `at`, its opcode's row, bytes of payload without the pad. */
+  fill(batch: RxBatch, index: number, at: number, info: OpcodeInfo, payload: number): void {
+    this.#batch = batch;
+    this.#index = index;
+    this.#slab = batch.slab;
+    this.#at = at;
+    this.#info = info;
+    this.#psn = bthPsn(batch.slab, at);
+    this.#payload = payload;
+  }
+
   /** The opcode's row of the table. */
-  info: OpcodeInfo = opcodeInfo(0) as OpcodeInfo;
-  /** Where it lies: the batch's slab, and the offset of the BTH in it. */
-  slab: Uint8Array = new Uint8Array(0);
-  at = 0;
-  psn = 0;
+  get info(): OpcodeInfo {
+    return this.#info;
+  }
+
+  /** The batch's slab. */
+  get slab(): Uint8Array {
+    return this.#slab;
+  }
+
+  /** Offset of the BTH in the slab. */
+  get at(): number {
+    return this.#at;
+  }
+
+  get psn(): number {
+    return this.#psn;
+  }
+
   /** Bytes after the headers, pad not counted. */
-  payload = 0;
+  get payload(): number {
+    return this.#payload;
+  }
+
   /** Its slot in the batch: what the link knows of it. */
-  batch: RxBatch = NOTHING;
-  index = 0;
+  get batch(): RxBatch {
+    return this.#batch;
+  }
+
+  get index(): number {
+    return this.#index;
+  }
 }

@@ -4,7 +4,7 @@ import { Access, QP_STATES, type QpState, type QpType } from './constants.ts';
 import { type DeviceLimits, type GidEntry, isEmptyGid, type QpAttr, type QpQuery } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import type { QpAttributes } from './qp/attributes.ts';
-import type { QueuePair } from './qp.ts';
+import type { QueuePair } from './qp/queue-pair.ts';
 import { type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
 
 export interface PortFacts {

@@ -6,6 +6,7 @@ import { sourcePortForConnection } from '@node-roce/wire';
 import { isMulticastGid } from './addresses.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { QpStateCode, type QpType } from './constants.ts';
+import type { Context } from './context.ts';
 import {
   type AhAttr,
   type CqCreated,
@@ -17,12 +18,11 @@ import {
   type QpInit,
   type QpQuery,
 } from './control.ts';
-import type { Core } from './core.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
 import { checkAddressVector, checkModify, isIpv4, plainAttributes, queryAttributes } from './modify.ts';
 import type { QpAttributes } from './qp/attributes.ts';
-import { QueuePair } from './qp.ts';
+import { QueuePair } from './qp/queue-pair.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 import { powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
@@ -46,7 +46,7 @@ export interface QueueTableOptions {
 }
 
 export class QueueTable {
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #options: QueueTableOptions;
   readonly #qps = new Map<number, QueuePair>();
   readonly #cqs = new Map<number, CompletionQueue>();
@@ -58,10 +58,10 @@ export class QueueTable {
   #lastQp: QueuePair | undefined;
   #nextHandle = 1;
 
-  constructor(core: Core, options: QueueTableOptions) {
-    this.#core = core;
+  constructor(context: Context, options: QueueTableOptions) {
+    this.#context = context;
     this.#options = options;
-    this.srqs = new SrqTable(core, () => this.#nextHandle++);
+    this.srqs = new SrqTable(context, () => this.#nextHandle++);
   }
 
   /** The queue pair with this QPN, if there is one. */
@@ -86,7 +86,7 @@ export class QueueTable {
 
   /** ibv_create_cq(3): at least `cqe` entries. */
   createCq(cqe: number): CqCreated {
-    const { maxCq } = this.#core.limits;
+    const { maxCq } = this.#context.limits;
     this.#checkCqe(cqe);
     if (this.#cqs.size >= maxCq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
@@ -108,7 +108,7 @@ export class QueueTable {
   }
 
   #checkCqe(cqe: number): void {
-    const { maxCqe } = this.#core.limits;
+    const { maxCqe } = this.#context.limits;
     if (!Number.isInteger(cqe) || cqe < 1 || cqe > maxCqe) throw invalid('cqe', `${cqe}`, `1 … ${maxCqe}`);
   }
 
@@ -128,11 +128,11 @@ export class QueueTable {
   /** ibv_create_ah(3). */
   createAh(pd: number, attr: AhAttr): number {
     checkAddressVector(attr, this.#options.gids);
-    const handle = this.#core.addresses.createAh(pd, attr);
+    const handle = this.#context.addresses.createAh(pd, attr);
     try {
-      this.#core.memory.holdPd(pd, 1);
+      this.#context.memory.holdPd(pd, 1);
     } catch (error) {
-      this.#core.addresses.destroyAh(handle);
+      this.#context.addresses.destroyAh(handle);
       throw error;
     }
     return handle;
@@ -148,12 +148,12 @@ export class QueueTable {
       (entry) => !isEmptyGid(entry) && isIpv4(entry.gid) === isIpv4(group),
     );
     if (sgidIndex < 0) throw invalid('gid', 'the device has no address of this IP version');
-    this.#core.addresses.attach(qp, group, sgidIndex);
+    this.#context.addresses.attach(qp, group, sgidIndex);
   }
 
   /** ibv_detach_mcast(3). */
   detachMcast(qpn: number, group: Uint8Array): void {
-    const attached = this.#core.addresses.detach(this.#datagramQp(qpn), group);
+    const attached = this.#context.addresses.detach(this.#datagramQp(qpn), group);
     if (!attached) throw invalid('gid', 'the queue pair is not attached to the group');
   }
 
@@ -183,14 +183,14 @@ export class QueueTable {
     const cap = this.#checkCap(init.cap, srq);
     const sendCq = this.#cq(init.sendCq, 'sendCq');
     const recvCq = this.#cq(init.recvCq, 'recvCq');
-    if (this.#qps.size >= this.#core.limits.maxQp) {
+    if (this.#qps.size >= this.#context.limits.maxQp) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no queue pair left', { errno: 'ENOMEM' });
     }
     if (init.type === 'GSI' && this.#qps.has(GSI_QPN)) {
       throw new RoceError('ERR_ROCE_BUSY', 'QP1 is there already', { errno: 'EBUSY', attribute: 'type' });
     }
-    this.#core.memory.holdPd(init.pd, 1);
-    const qp = new QueuePair(this.#core, {
+    this.#context.memory.holdPd(init.pd, 1);
+    const qp = new QueuePair(this.#context, {
       qpn: init.type === 'GSI' ? GSI_QPN : this.#randomQpn(),
       type: init.type,
       pd: init.pd,
@@ -208,20 +208,20 @@ export class QueueTable {
   /** ibv_modify_qp(3). Either all of it happens or nothing. */
   modifyQp(qpn: number, attr: QpAttr, now: number): void {
     const qp = this.get(qpn);
-    const core = this.#core;
-    core.now = now;
+    const context = this.#context;
+    context.begin(now);
     const { gids, activeMtu } = this.#options;
-    const to = checkModify(qp, attr, { gids, activeMtu, limits: this.#core.limits });
+    const to = checkModify(qp, attr, { gids, activeMtu, limits: this.#context.limits });
     const changes = plainAttributes(attr);
     const path = this.#path(qp, attr);
     const { peer } = qp.attributes;
     qp.setAttributes({ ...changes, ...path });
-    if (attr.ahAttr && peer >= 0) core.addresses.removePeer(peer);
+    if (attr.ahAttr && peer >= 0) context.addresses.removePeer(peer);
     if (attr.maxDestRdAtomic !== undefined) qp.responder.setResources(attr.maxDestRdAtomic);
     if (attr.rqPsn !== undefined) qp.responder.start(attr.rqPsn);
     if (attr.sqPsn !== undefined) qp.requester.start(attr.sqPsn);
     if (attr.qpState !== undefined) qp.enter(QpStateCode[to]);
-    core.publish();
+    context.publish();
   }
 
   /** ibv_query_qp(3). */
@@ -232,19 +232,19 @@ export class QueueTable {
   /** ibv_destroy_qp(3): what is outstanding is discarded without completions. */
   destroyQp(qpn: number, now: number): void {
     const qp = this.get(qpn);
-    if (this.#core.addresses.isAttached(qp)) {
+    if (this.#context.addresses.isAttached(qp)) {
       throw new RoceError('ERR_ROCE_BUSY', 'the queue pair is attached to a multicast group', {
         errno: 'EBUSY',
       });
     }
-    this.#core.now = now;
+    this.#context.begin(now);
     qp.destroy();
-    this.#core.memory.unbindQp(qpn);
+    this.#context.memory.unbindQp(qpn);
     addCounters(this.retired, qp.counters);
     this.#qps.delete(qpn);
     if (qpn !== GSI_QPN) this.#recentQpns.add(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
-    this.#core.memory.holdPd(qp.pd, -1);
+    this.#context.memory.holdPd(qp.pd, -1);
   }
 
   #cq(handle: number, attribute: string): CompletionQueue {
@@ -256,7 +256,7 @@ export class QueueTable {
   /** With an SRQ what is said of the receive queue counts for nothing (ibv_create_qp(3)). */
   #checkCap(asked: QpCap, srq: SharedReceiveQueue | undefined): QpCap {
     const cap = srq ? { ...asked, maxRecvWr: 0, maxRecvSge: 0 } : asked;
-    const { maxQpWr, maxSge, maxInlineData } = this.#core.limits;
+    const { maxQpWr, maxSge, maxInlineData } = this.#context.limits;
     const limits: [keyof QpCap, number][] = [
       ['maxSendWr', maxQpWr],
       ['maxRecvWr', maxQpWr],
@@ -297,7 +297,7 @@ export class QueueTable {
     const sourcePort = sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn);
     if (attr.ahAttr === undefined) return { sourcePort };
     return {
-      peer: this.#core.addresses.addPeer(ah),
+      peer: this.#context.addresses.addPeer(ah),
       local: grh.sgidIndex,
       trafficClass: grh.trafficClass,
       ah: { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } },

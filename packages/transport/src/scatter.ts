@@ -1,6 +1,6 @@
 /** Scatters payload into the memory that a scatter/gather list names. */
 import { Access } from './constants.ts';
-import type { Core } from './core.ts';
+import type { Context } from './context.ts';
 import { SGE_WORDS, Sge } from './rings.ts';
 
 /** Outcome of a scatter: bytes that did not fit, or an element whose region is gone. */
@@ -11,7 +11,7 @@ export const Scattered = { OK: 0, TOO_LONG: 1, PROTECTION: 2 } as const;
  * `first`. Each element is checked again: its region may have gone since the whole list was checked.
  */
 export function scatter(
-  core: Core,
+  context: Context,
   pd: number,
   words: Uint32Array,
   first: number,
@@ -29,12 +29,12 @@ export function scatter(
       continue;
     }
     const take = Math.min(size - offset, length);
-    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
+    const mr = context.memory.byLkey(words[w + Sge.LKEY]);
     if (!mr || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
     if (at < 0) return Scattered.PROTECTION;
-    if (own) core.write(own, source, mr.region, at + offset, take);
-    else core.copy(source, mr.region, at + offset, take);
+    if (own) context.write(own, source, mr.region, at + offset, take);
+    else context.copy(source, mr.region, at + offset, take);
     source += take;
     length -= take;
     offset = 0;

@@ -1,4 +1,98 @@
 /** Who may add packets to the next batch, in which order. */
+import type { TxBatch } from './batch.ts';
+
+/** Requests, and replies, that one sender may add in one turn. */
+const TURN_PACKETS = 128;
+
+/** What has turns: a queue pair. */
+export interface Sender {
+  readonly destroyed: boolean;
+  /** Asks for a turn among the requests. */
+  wantsTurn(): void;
+  /** Whether replies wait to be sent. */
+  readonly owesReplies: boolean;
+  /** Adds up to `budget` requests to the batch; returns how many. */
+  sendRequests(batch: TxBatch, budget: number): number;
+  /** Adds up to `budget` replies to the batch, without `reads` up to the first READ response; returns how many. */
+  sendReplies(batch: TxBatch, budget: number, reads: boolean): number;
+}
+
+/** Both places of a sender. */
+export class SenderTurns {
+  readonly bulk: Turn<Sender>;
+  readonly replies: Turn<Sender>;
+
+  constructor(sender: Sender) {
+    this.bulk = new Turn(sender);
+    this.replies = new Turn(sender);
+  }
+}
+
+/**
+ * Two classes of turns: short replies (ACKs, NAKs, atomic results), which go first and wait for no one's requests; and
+ * requests and READ responses, round robin. Promise: a sender that was scheduled has its turn.
+ */
+export class Scheduler {
+  readonly #replies = new TurnQueue<Sender>();
+  readonly #bulk = new TurnQueue<Sender>();
+
+  /** Whether anyone waits for a turn. */
+  get busy(): boolean {
+    return this.#bulk.length > 0 || this.#replies.length > 0;
+  }
+
+  /** A sender may have requests or READ responses to send. */
+  wantsTurn(turns: SenderTurns): void {
+    this.#bulk.push(turns.bulk);
+  }
+
+  /** A sender owes its peer a reply. */
+  wantsReplyTurn(turns: SenderTurns): void {
+    this.#replies.push(turns.replies);
+  }
+
+  /** Gives turns until all had theirs and have nothing more to send, or the batch is full. */
+  fill(batch: TxBatch): void {
+    // With one sender busy, an answering program's message leaves before the ACK of what it answers: the peer
+    // waits for it. Otherwise ACKs go first.
+    if (this.#bulk.length <= 1) this.#fillBulk(batch);
+    this.#fillReplies(batch);
+    if (this.#bulk.length > 0) this.#fillBulk(batch);
+  }
+
+  /** Each sender that owes replies has one turn. */
+  #fillReplies(batch: TxBatch): void {
+    for (let turns = this.#replies.length; turns > 0 && !batch.full; turns--) {
+      const turn = this.#replies.shift();
+      const sender = turn.owner;
+      if (sender.destroyed) continue;
+      sender.sendReplies(batch, TURN_PACKETS, false);
+      if (!sender.owesReplies) continue;
+      // A READ response is next, which waits among the requests; or the batch is full.
+      if (batch.full) this.#replies.push(turn);
+      else sender.wantsTurn();
+    }
+  }
+
+  /** Each sender has one turn a round; who had nothing to send leaves. */
+  #fillBulk(batch: TxBatch): void {
+    const bulk = this.#bulk;
+    let round = batch.count;
+    let turns = bulk.length;
+    while (turns-- > 0 && !batch.full) {
+      const turn = bulk.shift();
+      const sender = turn.owner;
+      if (sender.destroyed) continue;
+      const requests = sender.sendRequests(batch, TURN_PACKETS);
+      const sent = requests + sender.sendReplies(batch, TURN_PACKETS, true);
+      // A batch that is full may be why nothing was added.
+      if (sent > 0 || batch.full) bulk.push(turn);
+      if (turns > 0 || batch.count === round) continue;
+      round = batch.count;
+      turns = bulk.length;
+    }
+  }
+}
 
 /** A place in one of the scheduler's queues; its owner has one, taken once. */
 export class Turn<T> {
@@ -44,13 +138,13 @@ export class TurnQueue<T> {
   }
 
   /** Takes the oldest turn; there is one. */
-  shift(): T {
+  shift(): Turn<T> {
     const turn = this.#ring[this.#head]!;
     this.#ring[this.#head] = undefined;
     this.#head = (this.#head + 1) & (this.#ring.length - 1);
     this.#length--;
     turn.leave();
-    return turn.owner;
+    return turn;
   }
 
   #grow(): void {

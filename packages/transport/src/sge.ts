@@ -1,6 +1,6 @@
 /** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
 import { FRAGMENT_WORDS, type TxBatch } from './batch.ts';
-import type { Core } from './core.ts';
+import type { Context } from './context.ts';
 import type { SendQueue } from './qp/send-queue.ts';
 import { SendWqe, SGE_WORDS, Sge } from './rings.ts';
 import { scatter } from './scatter.ts';
@@ -12,7 +12,7 @@ const TWO_32 = 0x1_0000_0000;
  * with the access asked for. An element of length 0 needs no key (ibv_post_send(3)).
  */
 export function checkList(
-  core: Core,
+  context: Context,
   pd: number,
   ring: { readonly words: Uint32Array },
   first: number,
@@ -24,7 +24,7 @@ export function checkList(
     const words = ring.words;
     const length = words[w + Sge.LENGTH];
     if (length === 0) continue;
-    const mr = core.memory.byLkey(words[w + Sge.LKEY]);
+    const mr = context.memory.byLkey(words[w + Sge.LKEY]);
     if (!mr || mr.pd !== pd || (mr.access & access) !== access) return -1;
     if (mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) < 0) return -1;
     total += length;
@@ -44,7 +44,7 @@ export function addFragment(batch: TxBatch, region: number, offset: number, leng
 
 /** A response's payload into the list of the oldest send entry, at byte `offset`. */
 export function scatterResponse(
-  core: Core,
+  context: Context,
   pd: number,
   queue: SendQueue,
   offset: number,
@@ -53,5 +53,5 @@ export function scatterResponse(
 ): number {
   const w = queue.wordOf(queue.head);
   const { words } = queue;
-  return scatter(core, pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
+  return scatter(context, pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
 }

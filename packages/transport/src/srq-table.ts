@@ -1,22 +1,23 @@
 /** Shared receive queues by handle: what the control path does with them (ibv_create_srq(3)). */
+
+import type { Context } from './context.ts';
 import type { SrqAttr, SrqCreated, SrqInit, SrqModified } from './control.ts';
-import type { Core } from './core.ts';
 import { invalid, RoceError } from './errors.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
 export class SrqTable {
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #nextHandle: () => number;
   readonly #srqs = new Map<number, SharedReceiveQueue>();
 
-  constructor(core: Core, nextHandle: () => number) {
-    this.#core = core;
+  constructor(context: Context, nextHandle: () => number) {
+    this.#context = context;
     this.#nextHandle = nextHandle;
   }
 
   /** ibv_create_srq(3). */
   create(init: SrqInit): SrqCreated {
-    const { limits, memory } = this.#core;
+    const { limits, memory } = this.#context;
     const { maxWr, maxSge, limit } = init;
     within('maxWr', maxWr, 1, limits.maxSrqWr);
     within('maxSge', maxSge, 1, limits.maxSrqSge);
@@ -35,7 +36,7 @@ export class SrqTable {
     const srq = this.get(handle);
     const { limit, maxWr } = attr;
     if (maxWr !== undefined) {
-      within('maxWr', maxWr, Math.max(1, srq.available), this.#core.limits.maxSrqWr);
+      within('maxWr', maxWr, Math.max(1, srq.available), this.#context.limits.maxSrqWr);
       if (srq.resizing) {
         throw new RoceError('ERR_ROCE_BUSY', 'the queue is still being resized', { errno: 'EBUSY' });
       }
@@ -59,7 +60,7 @@ export class SrqTable {
       });
     }
     this.#srqs.delete(handle);
-    this.#core.memory.holdPd(srq.pd, -1);
+    this.#context.memory.holdPd(srq.pd, -1);
   }
 
   /** EINVAL without one. */

@@ -3,7 +3,7 @@
  * SEND_WITH_INV (IBTA vol 1 §10.6.7, §11.4.1.1).
  */
 import { Access, WcStatus, WrOpcode } from './constants.ts';
-import type { Core } from './core.ts';
+import type { Context } from './context.ts';
 import type { MemoryWindow } from './memory.ts';
 import type { Owner } from './qp/owner.ts';
 import { SendWqe } from './rings.ts';
@@ -12,11 +12,11 @@ const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_A
 const TWO_32 = 0x1_0000_0000;
 
 /** Executes the entry at word `w` of a send queue; the status that it completes with. */
-export function executeLocal(core: Core, qp: Owner, words: Uint32Array, w: number): number {
-  if ((words[w + SendWqe.OPCODE_FLAGS] & 0xff) === WrOpcode.BIND_MW) return bindWindow(core, qp, words, w);
-  const window = invalidatable(core, qp, words[w + SendWqe.IMMEDIATE]);
+export function executeLocal(context: Context, qp: Owner, words: Uint32Array, w: number): number {
+  if ((words[w + SendWqe.OPCODE_FLAGS] & 0xff) === WrOpcode.BIND_MW) return bindWindow(context, qp, words, w);
+  const window = invalidatable(context, qp, words[w + SendWqe.IMMEDIATE]);
   if (!window) return WcStatus.MW_BIND_ERR; // A memory management operation error, as a bind's (§11.6.2).
-  core.memory.unbind(window);
+  context.memory.unbind(window);
   return WcStatus.SUCCESS;
 }
 
@@ -24,13 +24,13 @@ export function executeLocal(core: Core, qp: Owner, words: Uint32Array, w: numbe
  * The window whose key may be invalidated by a work request or a peer: of type 2, bound to this queue
  * pair (IBTA vol 1 §10.6.7.2.6). Regions of ibv_reg_mr(3) can't be invalidated.
  */
-export function invalidatable(core: Core, qp: Owner, rkey: number): MemoryWindow | undefined {
-  const key = core.memory.byRkey(rkey);
+export function invalidatable(context: Context, qp: Owner, rkey: number): MemoryWindow | undefined {
+  const key = context.memory.byRkey(rkey);
   return key?.window?.type === 2 && key.qpn === qp.qpn ? key.window : undefined;
 }
 
-function bindWindow(core: Core, qp: Owner, words: Uint32Array, w: number): number {
-  const { memory } = core;
+function bindWindow(context: Context, qp: Owner, words: Uint32Array, w: number): number {
+  const { memory } = context;
   const window = memory.window(words[w + SendWqe.BIND_WINDOW]);
   const key = words[w + SendWqe.RKEY];
   const access = words[w + SendWqe.BIND_ACCESS];

@@ -37,6 +37,8 @@ export interface Owner {
   sendFailed(): void;
   /** A completion found no room in its queue, which has overrun: the queue pair cannot go on. */
   completionLost(): void;
+  /** A fault of the engine itself was found in it: the queue pair ends. */
+  failed(): void;
   /** A state that no input can lead to. */
   bug(text: string): void;
 }

@@ -5,7 +5,7 @@
 import { bthSolicited, dethSrcQp, iethRkey, immDt } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { Access, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import { Cqe, RecvWqe, type Ring } from '../rings.ts';
 import { Scattered, scatter } from '../scatter.ts';
@@ -23,7 +23,7 @@ export class ReceiveQueue {
   /** Protection domain of the entries' regions, and elements that an entry may have: the SRQ's, if there is one. */
   readonly pd: number;
   readonly maxSge: number;
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #cq: CompletionQueue;
   readonly #ring: Ring;
@@ -37,13 +37,13 @@ export class ReceiveQueue {
   #filled = 0;
 
   constructor(
-    core: Core,
+    context: Context,
     owner: Owner,
     cq: CompletionQueue,
     ring: Ring,
     srq: SharedReceiveQueue | undefined,
   ) {
-    this.#core = core;
+    this.#context = context;
     this.#owner = owner;
     this.#cq = cq;
     this.#ring = ring;
@@ -76,7 +76,7 @@ export class ReceiveQueue {
     if (this.#ring.producer !== this.#head) return true;
     const srq = this.#srq;
     if (!srq?.take(this.#ring)) return false;
-    if (srq.reachesLimit()) this.#core.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
+    if (srq.reachesLimit()) this.#context.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
     return true;
   }
 
@@ -91,10 +91,10 @@ export class ReceiveQueue {
     const w = this.#ring.wordOf(this.#head);
     const count = this.#ring.words[w + RecvWqe.SGE_COUNT];
     if (count > this.maxSge) {
-      if (this.#srq) this.#core.event({ type: 'SRQ_ERR', srq: this.#srq.handle });
+      if (this.#srq) this.#context.event({ type: 'SRQ_ERR', srq: this.#srq.handle });
       return WcStatus.LOC_QP_OP_ERR;
     }
-    const room = checkList(this.#core, this.pd, this.#ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
+    const room = checkList(this.#context, this.pd, this.#ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
     if (room < 0) return WcStatus.LOC_PROT_ERR;
     this.#room = room;
     return WcStatus.SUCCESS;
@@ -115,7 +115,7 @@ export class ReceiveQueue {
     const count = words[w + RecvWqe.SGE_COUNT];
     const at = this.#filled;
     const list = w + RecvWqe.SGE;
-    if (scatter(this.#core, this.pd, words, list, count, at, source, length, own) !== Scattered.OK) {
+    if (scatter(this.#context, this.pd, words, list, count, at, source, length, own) !== Scattered.OK) {
       return false;
     }
     this.#filled = at + length;
@@ -202,7 +202,7 @@ export class ReceiveQueue {
     this.#head = (this.#head + 1) | 0;
     this.#ring.release(this.#head);
     this.#inUse = false;
-    const w = this.#core.claimCompletion(this.#owner, this.#cq);
+    const w = this.#context.claimCompletion(this.#owner, this.#cq);
     if (w < 0) return w;
     const { words } = this.#cq;
     words[w + Cqe.WR_ID_LOW] = wrIdLow;

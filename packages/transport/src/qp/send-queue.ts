@@ -2,7 +2,7 @@
 import { psnAdd } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { SendFlags, WcOpcode, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import { Cqe, type Ring, SendWqe } from '../rings.ts';
 import { indexAfter, indexBefore, indexDiff } from '../serial.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
@@ -13,7 +13,7 @@ import type { Owner } from './owner.ts';
  * Entries in [head, started) have PSNs, which follow one another; entries in [started, posted) wait.
  */
 export class SendQueue {
-  readonly #context: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #cq: CompletionQueue;
   readonly #signalAll: boolean;
@@ -29,7 +29,7 @@ export class SendQueue {
   /** READs and atomics in [head, started). */
   #readOrAtomics = 0;
 
-  constructor(context: Core, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
+  constructor(context: Context, owner: Owner, cq: CompletionQueue, ring: Ring, signalAll: boolean) {
     this.#context = context;
     this.#owner = owner;
     this.#cq = cq;

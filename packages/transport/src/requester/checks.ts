@@ -1,6 +1,6 @@
 /** Whether a send entry is right: looked at when it starts, in the order of the completion statuses' table (IBTA vol 1 §11.6.2). */
 import { Access, SendFlags, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
@@ -9,7 +9,7 @@ import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 
 /** @returns `WcStatus`: why the entry can't be executed */
 export function checkEntry(
-  context: Core,
+  context: Context,
   owner: Owner,
   queue: SendQueue,
   index: number,

@@ -19,7 +19,7 @@ import {
 } from '@node-roce/wire';
 import { Loss } from '../congestion/controller.ts';
 import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
@@ -32,7 +32,7 @@ import { Timer } from './timers.ts';
 
 /** Promise: an implied NAK is taken once for each PSN that a response is missing at. */
 export class Completer {
-  readonly #context: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #queue: SendQueue;
   readonly #requester: Requester;
@@ -41,7 +41,7 @@ export class Completer {
   /** Timeouts that there had been then: after another one, the response is missing anew. */
   #impliedNakTimeouts = 0;
 
-  constructor(context: Core, owner: Owner, queue: SendQueue, requester: Requester) {
+  constructor(context: Context, owner: Owner, queue: SendQueue, requester: Requester) {
     this.#context = context;
     this.#owner = owner;
     this.#queue = queue;

@@ -19,7 +19,7 @@ import {
 import type { AddressHandle } from '../addresses.ts';
 import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
 import { SendFlags, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
@@ -34,11 +34,11 @@ const ACK_REQ_BYTE = 8;
 
 /** Writes request packets of one queue pair into batches. It keeps no state of its own. */
 export class RequestPackets {
-  readonly #context: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #queue: SendQueue;
 
-  constructor(context: Core, owner: Owner, queue: SendQueue) {
+  constructor(context: Context, owner: Owner, queue: SendQueue) {
     this.#context = context;
     this.#owner = owner;
     this.#queue = queue;

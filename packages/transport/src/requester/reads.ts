@@ -57,7 +57,7 @@ export class ReadBudget {
     this.#moves = (this.#moves + 1) | 0;
     for (let next = this.#waiting.first; next !== undefined; next = this.#waiting.first) {
       if (next.wanted > this.#left && this.#left !== this.total) return;
-      this.#waiting.shift().grant();
+      this.#waiting.shift().owner.grant();
     }
   }
 }

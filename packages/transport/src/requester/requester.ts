@@ -4,7 +4,7 @@ import type { TxBatch } from '../batch.ts';
 import { Aimd } from '../congestion/aimd.ts';
 import { type CongestionController, Loss } from '../congestion/controller.ts';
 import { QpStateCode, type RetransmitCause, SendFlags, WcStatus, WrOpcode } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
@@ -47,7 +47,7 @@ const PSN_SPAN = 1 << 22;
  * again, a timer runs (unless `timeout` is 0), packets are with the link, or a turn is due.
  */
 export class Requester {
-  readonly #context: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #queue: SendQueue;
   readonly #packets: RequestPackets;
@@ -80,7 +80,7 @@ export class Requester {
   /** SQD: everything that was started is done, and the owner knows. */
   #drained = false;
 
-  constructor(context: Core, owner: Owner, queue: SendQueue) {
+  constructor(context: Context, owner: Owner, queue: SendQueue) {
     this.#context = context;
     this.#owner = owner;
     this.#queue = queue;

@@ -16,7 +16,7 @@ import {
   rethVaLow,
 } from '@node-roce/wire';
 import { Access, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
@@ -60,7 +60,7 @@ export function statusOf(verdict: number): number {
 
 /** What the checks look at: the parts of a connected queue pair's responder. */
 export interface ConnectedParts {
-  readonly core: Core;
+  readonly context: Context;
   readonly owner: Owner;
   readonly message: InboundMessage;
   readonly receives: ReceiveQueue;
@@ -173,7 +173,7 @@ function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
   const { info, slab, at, payload } = packet;
   let right = true;
   if (info.hasInvalidate) {
-    right = invalidatable(r.core, r.owner, iethRkey(slab, at + info.offsets.ieth)) !== undefined;
+    right = invalidatable(r.context, r.owner, iethRkey(slab, at + info.offsets.ieth)) !== undefined;
   } else if (info.isAtomic) right = findAtomic(r, packet);
   else if (info.isReadRequest) right = findRange(r, packet, Access.REMOTE_READ);
   else if (info.isWrite) {
@@ -184,7 +184,7 @@ function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
 
 /** The range that a RETH names. No bytes need no key (§9.4.3, §9.4.4). */
 export function findRange(
-  { core, owner, target }: ConnectedParts,
+  { context, owner, target }: ConnectedParts,
   { info, slab, at }: InboundPacket,
   access: number,
 ): boolean {
@@ -195,12 +195,20 @@ export function findRange(
     return true;
   }
   const key = rethRkey(slab, reth);
-  return target.find(core.memory, owner, access, key, rethVaHigh(slab, reth), rethVaLow(slab, reth), length);
+  return target.find(
+    context.memory,
+    owner,
+    access,
+    key,
+    rethVaHigh(slab, reth),
+    rethVaLow(slab, reth),
+    length,
+  );
 }
 
-function findAtomic({ core, owner, target }: ConnectedParts, { info, slab, at }: InboundPacket): boolean {
+function findAtomic({ context, owner, target }: ConnectedParts, { info, slab, at }: InboundPacket): boolean {
   const eth = at + info.offsets.atomicEth;
   const key = atomicEthRkey(slab, eth);
   const high = atomicEthVaHigh(slab, eth);
-  return target.find(core.memory, owner, Access.REMOTE_ATOMIC, key, high, atomicEthVaLow(slab, eth), 8);
+  return target.find(context.memory, owner, Access.REMOTE_ATOMIC, key, high, atomicEthVaLow(slab, eth), 8);
 }

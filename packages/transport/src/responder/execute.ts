@@ -9,7 +9,7 @@ import {
   rethLength,
 } from '@node-roce/wire';
 import { WcOpcode } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import { invalidatable } from '../windows.ts';
 import { type ConnectedParts, Verdict } from './checks.ts';
@@ -17,12 +17,12 @@ import type { RemoteTarget } from './remote-target.ts';
 
 /** Payload of a SEND goes into the receive in use; the last packet completes it. */
 export function executeSend(r: ConnectedParts, packet: InboundPacket): number {
-  const { core, owner, message, receives } = r;
+  const { context, owner, message, receives } = r;
   const { info, slab, at, payload } = packet;
   if (!receives.fill(at + info.headerLength, payload)) return Verdict.BAD_RECEIVE;
   if (info.hasInvalidate) {
-    const window = invalidatable(core, owner, iethRkey(slab, at + info.offsets.ieth));
-    if (window) core.memory.unbind(window);
+    const window = invalidatable(context, owner, iethRkey(slab, at + info.offsets.ieth));
+    if (window) context.memory.unbind(window);
   }
   message.send(info.last);
   if (info.last) receives.deliver(WcOpcode.RECV, receives.filled, packet);
@@ -31,13 +31,13 @@ export function executeSend(r: ConnectedParts, packet: InboundPacket): number {
 
 /** Payload of a WRITE goes to memory; immediate data completes a receive. */
 export function executeWrite(r: ConnectedParts, packet: InboundPacket): number {
-  const { core, owner, message, receives, target } = r;
+  const { context, owner, message, receives, target } = r;
   const { info, slab, at, payload } = packet;
   if (info.first) {
     message.beginWrite(target.region, target.offset, rethLength(slab, at + info.offsets.reth));
     owner.counters.writeRequests++;
   }
-  message.write(core, at + info.headerLength, payload, info.last);
+  message.write(context, at + info.headerLength, payload, info.last);
   if (info.last && info.hasImmediate) receives.deliver(WcOpcode.RECV_RDMA_WITH_IMM, message.length, packet);
   return Verdict.PASS;
 }
@@ -55,8 +55,8 @@ export class AtomicResult {
   }
 
   /** Executes the atomic in the packet at its target, and keeps the value from before. */
-  execute(core: Core, target: RemoteTarget, { info, slab, at }: InboundPacket): void {
-    core.flushCopies(); // A WRITE before it in this batch is seen by it.
+  execute(context: Context, target: RemoteTarget, { info, slab, at }: InboundPacket): void {
+    context.flushCopies(); // A WRITE before it in this batch is seen by it.
     const bytes = target.region!.view;
     const { offset } = target;
     const eth = at + info.offsets.atomicEth;

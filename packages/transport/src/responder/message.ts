@@ -1,6 +1,6 @@
 /** The SEND or WRITE that is arriving at a connected queue pair. */
 import type { OpcodeInfo } from '@node-roce/wire';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { MemoryRegion } from '../memory.ts';
 
 const NONE = 0;
@@ -62,9 +62,9 @@ export class InboundMessage {
   }
 
   /** Payload of the WRITE goes to its place. */
-  write(core: Core, source: number, payload: number, last: boolean): void {
+  write(context: Context, source: number, payload: number, last: boolean): void {
     const region = this.#region;
-    if (region) core.copy(source, region.region, this.#offset, payload);
+    if (region) context.copy(source, region.region, this.#offset, payload);
     this.#offset += payload;
     this.#remaining -= payload;
     this.#kind = last ? NONE : WRITE;

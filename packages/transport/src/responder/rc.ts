@@ -2,7 +2,7 @@
 import { bthAckReq, NakCode, psnAdd, rethLength } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { Access, QpStateCode } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
@@ -34,7 +34,7 @@ const RNR_NAK = 0x20;
  * receives; a SEND is under way exactly while it has a receive in use.
  */
 export class RcResponder implements Responder {
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #receives: ReceiveQueue;
   readonly #parts: ReliableParts;
@@ -51,13 +51,13 @@ export class RcResponder implements Responder {
   /** Most resources since RESET: what waits was accepted with them. */
   #mostResources = 0;
 
-  constructor(core: Core, owner: Owner, receives: ReceiveQueue) {
-    this.#core = core;
+  constructor(context: Context, owner: Owner, receives: ReceiveQueue) {
+    this.#context = context;
     this.#owner = owner;
     this.#receives = receives;
-    this.#packets = new ReplyPackets(core, owner, this.#replies, receives);
+    this.#packets = new ReplyPackets(context, owner, this.#replies, receives);
     this.#parts = {
-      core,
+      context,
       owner,
       message: this.#message,
       receives,
@@ -188,7 +188,7 @@ export class RcResponder implements Responder {
 
   #executeAtomic(packet: InboundPacket): number {
     const result = this.#atomic;
-    result.execute(this.#core, this.#target, packet);
+    result.execute(this.#context, this.#target, packet);
     this.#advance(1);
     this.#resources.rememberAtomic(packet, result.high, result.low);
     this.#countMessage();
@@ -289,10 +289,10 @@ export class RcResponder implements Responder {
     this.#owner.toError();
     if (code === NakCode.REMOTE_ACCESS_ERROR) {
       counters.sentAccessErr++;
-      this.#core.event({ type: 'QP_ACCESS_ERR', qpn });
+      this.#context.event({ type: 'QP_ACCESS_ERR', qpn });
     } else if (code === NakCode.INVALID_REQUEST) {
       counters.sentInvalidRequest++;
-      this.#core.event({ type: 'QP_REQ_ERR', qpn });
+      this.#context.event({ type: 'QP_REQ_ERR', qpn });
     } else counters.sentOperationalErr++;
   }
 }

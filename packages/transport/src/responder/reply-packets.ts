@@ -14,7 +14,7 @@ import {
   writeBth,
 } from '@node-roce/wire';
 import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import { addFragment } from '../sge.ts';
@@ -23,13 +23,13 @@ import { ReplyKind, type ReplyQueue } from './replies.ts';
 
 /** Writes the replies at the head of a queue; keeps nothing of its own. */
 export class ReplyPackets {
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #replies: ReplyQueue;
   readonly #receives: ReceiveQueue;
 
-  constructor(core: Core, owner: Owner, replies: ReplyQueue, receives: ReceiveQueue) {
-    this.#core = core;
+  constructor(context: Context, owner: Owner, replies: ReplyQueue, receives: ReceiveQueue) {
+    this.#context = context;
     this.#owner = owner;
     this.#replies = replies;
     this.#receives = receives;
@@ -118,7 +118,7 @@ export class ReplyPackets {
 
   /** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */
   get #ackSyndrome(): number {
-    if (!this.#core.credits || this.#receives.shared) return CREDIT_UNLIMITED;
+    if (!this.#context.credits || this.#receives.shared) return CREDIT_UNLIMITED;
     return creditCodeFor(this.#receives.posted);
   }
 }

@@ -1,7 +1,7 @@
 /** The responder of an unreliable connection: a message that is not whole is dropped without a word (IBTA vol 1 §9.8.2). */
 import { NakCode, psnAdd } from '@node-roce/wire';
 import { QpStateCode, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
@@ -24,11 +24,11 @@ export class UcResponder implements Responder {
   readonly #parts: ConnectedParts;
   #expectedPsn = 0;
 
-  constructor(core: Core, owner: Owner, receives: ReceiveQueue) {
+  constructor(context: Context, owner: Owner, receives: ReceiveQueue) {
     this.#owner = owner;
     this.#receives = receives;
     const target = new RemoteTarget();
-    this.#parts = { core, owner, message: this.#message, receives, target };
+    this.#parts = { context, owner, message: this.#message, receives, target };
   }
 
   get expectedPsn(): number {

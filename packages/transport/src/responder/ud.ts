@@ -1,7 +1,7 @@
 /** The responder of UD and GSI: each message is one packet (IBTA vol 1 §9.8.3). */
 import { dethQkey } from '@node-roce/wire';
 import { WcOpcode, WcStatus } from '../constants.ts';
-import type { Core } from '../core.ts';
+import type { Context } from '../context.ts';
 import { GRH_BYTES, writeGrh } from '../grh.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
@@ -10,13 +10,13 @@ import type { Responder } from './responder.ts';
 
 /** Has no state of its own between packets: no receive stays in use. */
 export class UdResponder implements Responder {
-  readonly #core: Core;
+  readonly #context: Context;
   readonly #owner: Owner;
   readonly #receives: ReceiveQueue;
   readonly #grh = new Uint8Array(GRH_BYTES);
 
-  constructor(core: Core, owner: Owner, receives: ReceiveQueue) {
-    this.#core = core;
+  constructor(context: Context, owner: Owner, receives: ReceiveQueue) {
+    this.#context = context;
     this.#owner = owner;
     this.#receives = receives;
   }
@@ -66,7 +66,7 @@ export class UdResponder implements Responder {
       counters.droppedPackets++;
       return;
     }
-    writeGrh(this.#grh, this.#core, packet);
+    writeGrh(this.#grh, this.#context, packet);
     if (!receives.fill(0, GRH_BYTES, this.#grh) || !receives.fill(at + info.headerLength, payload)) {
       this.#fail(WcStatus.LOC_PROT_ERR);
       return;

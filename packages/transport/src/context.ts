@@ -1,23 +1,18 @@
-/**
- * What requester, completer, responder and replies share: memory, the copies of the batch in hand, the
- * completion queues that it touched, the scheduler and the deadlines.
- */
+/** What all queue pairs of an adapter share; it knows nothing of how one works. */
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
-import type { QpState, RetransmitCause } from './constants.ts';
+import { QP_STATES, type QpState, type RetransmitCause } from './constants.ts';
 import type { DeviceLimits, GidEntry } from './control.ts';
 import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
 import type { Owner } from './qp/owner.ts';
-import type { QueuePair } from './qp.ts';
 import { ReadBudget } from './requester/reads.ts';
-import type { Requester } from './requester/requester.ts';
 import { Farewells } from './responder/farewells.ts';
 import { Cqe } from './rings.ts';
-import { TurnQueue } from './scheduler.ts';
+import { Scheduler } from './scheduler.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
 export type AsyncEvent =
@@ -38,10 +33,33 @@ export interface Host {
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
 }
 
+/** What hears when the link has looked at its packets. */
+export interface LinkWaiter {
+  taken(): void;
+}
+
 const COPY_CAPACITY = 4096;
 const TWO_32 = 0x1_0000_0000;
 
-export class Core {
+/** What an adapter gives to its context. */
+export interface ContextOptions {
+  host: Host & { peers: PeerTable; gids: readonly GidEntry[] };
+  random: () => number;
+  limits: DeviceLimits;
+  regions: RegionTable;
+  copy: CopyBatch;
+  /** Bytes of receive buffer that READ responses may take. */
+  readBudget: number;
+  /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
+  credits: boolean;
+  throwBugs: boolean;
+}
+
+/**
+ * Memory, address handles, the copies of the batch at hand, the completion queues that it touched, deadlines, turns, and the
+ * time of the call. Promise: no completion shows before the copies of its call are done.
+ */
+export class Context {
   readonly regions: RegionTable;
   readonly memory: Memory;
   readonly limits: DeviceLimits;
@@ -59,44 +77,48 @@ export class Core {
   /** Batches with packets that the link has not looked at. */
   readonly #batches: TxBatch[] = [];
   /** Requesters with packets in a batch that the link has not taken. */
-  readonly #withLink: Requester[] = [];
-  /** Queue pairs that owe short replies, and those with requests or READ responses, in the order of their turns. */
-  readonly replies = new TurnQueue<QueuePair>();
-  readonly bulk = new TurnQueue<QueuePair>();
-  /** The slab of the batch in hand: where copies come from. */
-  slab: Uint8Array = new Uint8Array(0);
-  /** Virtual time of the call in hand, µs. */
-  now = 0;
+  readonly #withLink: LinkWaiter[] = [];
+  readonly scheduler = new Scheduler();
+  #slab: Uint8Array = new Uint8Array(0);
+  #now = 0;
   /** Bytes of socket buffer that READ responses may take, over all queue pairs. */
   readonly readBudget: ReadBudget;
   /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   readonly credits: boolean;
   readonly #throwBugs: boolean;
 
-  constructor(
-    host: Host & { peers: PeerTable; gids: readonly GidEntry[] },
-    random: () => number,
-    limits: DeviceLimits,
-    regions: RegionTable,
-    copy: CopyBatch,
-    readBudget: number,
-    credits: boolean,
-    throwBugs: boolean,
-  ) {
+  constructor(options: ContextOptions) {
+    const { host, regions, limits } = options;
     this.#host = host;
     this.regions = regions;
     this.limits = limits;
-    this.memory = new Memory(regions, random, limits);
+    this.memory = new Memory(regions, options.random, limits);
     this.addresses = new Addresses(host.peers, limits);
     this.farewells = new Farewells(regions, this.addresses);
     this.gids = host.gids;
-    this.#copy = copy;
-    this.readBudget = new ReadBudget(readBudget);
-    this.credits = credits;
-    this.#throwBugs = throwBugs;
+    this.#copy = options.copy;
+    this.readBudget = new ReadBudget(options.readBudget);
+    this.credits = options.credits;
+    this.#throwBugs = options.throwBugs;
   }
 
-  /** Payload of the packet in hand goes to `offset` of a region, before anybody can look. */
+  /** Virtual time of the call at hand, µs. */
+  get now(): number {
+    return this.#now;
+  }
+
+  /** A call of the adapter begins. */
+  begin(now: number): void {
+    this.#now = now;
+  }
+
+  /** A batch of received packets begins, which copies come from. */
+  beginBatch(slab: Uint8Array, now: number): void {
+    this.#slab = slab;
+    this.#now = now;
+  }
+
+  /** Payload of the packet at hand goes to `offset` of a region, before anybody can look. */
   copy(source: number, region: number, offset: number, length: number): void {
     if (length === 0) return;
     if (this.#copyCount === COPY_CAPACITY) this.flushCopies();
@@ -118,11 +140,11 @@ export class Core {
   /** Does the copies: before memory is read here, and before completions are shown. */
   flushCopies(): void {
     if (this.#copyCount === 0) return;
-    this.#copy(this.slab, this.regions, this.#copies, this.#copyCount);
+    this.#copy(this.#slab, this.regions, this.#copies, this.#copyCount);
     this.#copyCount = 0;
   }
 
-  /** Shows the completions of the call in hand. */
+  /** Shows the completions of the call at hand. */
   publish(): void {
     this.flushCopies();
     const dirty = this.#dirty;
@@ -152,24 +174,14 @@ export class Core {
    * Reports a state that no input can lead to. Throws `RoceBug` where the adapter was made so (tests, the
    * simulator); in production it counts the bug and fails this one queue pair.
    */
-  bug(qp: QueuePair, text: string): void {
-    if (this.#throwBugs) throw new RoceBug(`QP ${qp.qpn}, ${qp.stateName}: ${text}`);
+  bug(qp: Owner, text: string): void {
+    if (this.#throwBugs) throw new RoceBug(`QP ${qp.qpn} in ${QP_STATES[qp.state]}: ${text}`);
     this.counters.bugs++;
     qp.failed();
   }
 
-  /** Asks for a turn of a queue pair that owes its peer a reply. */
-  scheduleReplies(qp: QueuePair): void {
-    this.replies.push(qp.replyTurn);
-  }
-
-  /** Asks for a turn of a queue pair that may have requests or READ responses to send. */
-  schedule(qp: QueuePair): void {
-    this.bulk.push(qp.bulkTurn);
-  }
-
   /** Packets of a requester are in a batch: it hears when the link has looked at them. */
-  awaitLink(requester: Requester): void {
+  awaitLink(requester: LinkWaiter): void {
     this.#withLink.push(requester);
   }
 

@@ -1,22 +1,23 @@
 /** A queue pair: its attributes and its state, and the parts that send and receive. */
 import { Transport } from '@node-roce/wire';
-import type { CompletionQueue } from './completion-queue.ts';
-import { QP_STATES, type QpState, QpStateCode, type QpType } from './constants.ts';
-import type { QpCap } from './control.ts';
-import type { Core } from './core.ts';
-import { QpCounters } from './counters.ts';
-import { type QpAttributes, RESET_ATTRIBUTES } from './qp/attributes.ts';
-import type { Owner } from './qp/owner.ts';
-import { ReceiveQueue } from './qp/receive-queue.ts';
-import { SendQueue } from './qp/send-queue.ts';
-import { Completer } from './requester/completer.ts';
-import { Requester } from './requester/requester.ts';
-import { createResponder } from './responder/create.ts';
-import type { Responder } from './responder/responder.ts';
-import { createRing, Ring, recvStride, sendStride } from './rings.ts';
-import { Turn } from './scheduler.ts';
-import type { SharedReceiveQueue } from './srq.ts';
-import { Service } from './wr-opcodes.ts';
+import type { TxBatch } from '../batch.ts';
+import type { CompletionQueue } from '../completion-queue.ts';
+import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.ts';
+import type { Context } from '../context.ts';
+import type { QpCap } from '../control.ts';
+import { QpCounters } from '../counters.ts';
+import { Completer } from '../requester/completer.ts';
+import { Requester } from '../requester/requester.ts';
+import { createResponder } from '../responder/create.ts';
+import type { Responder } from '../responder/responder.ts';
+import { createRing, Ring, recvStride, sendStride } from '../rings.ts';
+import { type Sender, SenderTurns } from '../scheduler.ts';
+import type { SharedReceiveQueue } from '../srq.ts';
+import { Service } from '../wr-opcodes.ts';
+import { type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
+import type { Owner } from './owner.ts';
+import { ReceiveQueue } from './receive-queue.ts';
+import { SendQueue } from './send-queue.ts';
 
 /** What a queue pair is created from; all of it is checked. */
 export interface QueuePairInit {
@@ -39,7 +40,7 @@ const LIVES = 256;
  * Owns the attributes and the state machine; the parts own the rest. Promise: the state that the rings show
  * to the threads that post is the queue pair's.
  */
-export class QueuePair implements Owner {
+export class QueuePair implements Owner, Sender {
   readonly qpn: number;
   readonly type: QpType;
   readonly service: number;
@@ -62,10 +63,8 @@ export class QueuePair implements Owner {
   readonly completer: Completer;
   readonly receives: ReceiveQueue;
   readonly responder: Responder;
-  /** Its turns to send requests and READ responses, and to send short replies. */
-  readonly bulkTurn: Turn<QueuePair> = new Turn<QueuePair>(this);
-  readonly replyTurn: Turn<QueuePair> = new Turn<QueuePair>(this);
-  readonly #context: Core;
+  readonly #turns = new SenderTurns(this);
+  readonly #context: Context;
   #state: number = QpStateCode.RESET;
   #attributes: QpAttributes;
   #destroyed = false;
@@ -74,7 +73,7 @@ export class QueuePair implements Owner {
   /** Counts connections, modulo `LIVES`. */
   #life = 0;
 
-  constructor(context: Core, init: QueuePairInit) {
+  constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
     this.#context = context;
     this.qpn = qpn;
@@ -227,14 +226,28 @@ export class QueuePair implements Owner {
     if (this.#state === QpStateCode.RTR) this.#context.event({ type: 'COMM_EST', qpn: this.qpn });
   }
 
+  // -------------------------------------------------------------------- turns
+
+  get owesReplies(): boolean {
+    return this.responder.owed > 0;
+  }
+
+  sendRequests(batch: TxBatch, budget: number): number {
+    return this.requester.transmit(batch, budget);
+  }
+
+  sendReplies(batch: TxBatch, budget: number, reads: boolean): number {
+    return this.responder.transmit(batch, budget, reads);
+  }
+
   // ---------------------------------------------------------- what parts ask
 
   wantsTurn(): void {
-    this.#context.schedule(this);
+    this.#context.scheduler.wantsTurn(this.#turns);
   }
 
   wantsReplyTurn(): void {
-    this.#context.scheduleReplies(this);
+    this.#context.scheduler.wantsReplyTurn(this.#turns);
   }
 
   sendQueueDrained(): void {
