@@ -5,7 +5,8 @@
 import { bthDestQp, bthOpcode, bthPsn, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { Crowd } from '../testing/crowd.ts';
-import { TX_SLOT_WORDS, Tx, type TxBatch } from './index.ts';
+import type { Side } from '../testing/pair.ts';
+import { TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
 
 const PACKETS_PER_MILLISECOND = 256;
 
@@ -88,5 +89,41 @@ describe('a reply of an otherwise idle queue pair, while others send', () => {
 
   test('leaves within one batch: 1 other', () => {
     expect(waitOfAnAck(1).batches).toBe(1);
+  });
+});
+
+describe('what a turn costs', () => {
+  /** Microseconds a turn of one packet takes, when so many queue pairs have something to send. */
+  function costOfATurn(side: Side, qps: number): number {
+    const tx = new TxBatch(side.adapter.regions, 1, 64);
+    const turn = () => {
+      tx.clear();
+      expect(side.adapter.transmit(tx, 0)).toBe(1);
+      side.adapter.sent(tx);
+    };
+    for (let i = 0; i < qps; i++) turn();
+    let best = Number.POSITIVE_INFINITY;
+    for (let round = 0; round < 10; round++) {
+      const before = performance.now();
+      for (let i = 0; i < 1000; i++) turn();
+      best = Math.min(best, performance.now() - before);
+    }
+    return best;
+  }
+
+  function sendersOf(count: number): Side {
+    const crowd = new Crowd({ count, timeout: 0 });
+    const { local, remote, left } = crowd;
+    for (let i = 0; i < count; i++) {
+      crowd.post(i, { opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 1 << 18 }], remote });
+    }
+    return left;
+  }
+
+  // M9. Once: the list of those with something to send is shifted, and its rest moved, each turn.
+  test('does not grow with the queue pairs that wait for theirs', { timeout: 120_000 }, () => {
+    const few = costOfATurn(sendersOf(1_000), 1_000);
+    const many = costOfATurn(sendersOf(16_000), 16_000);
+    expect(many / few).toBeLessThan(4);
   });
 });

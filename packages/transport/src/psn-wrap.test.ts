@@ -5,6 +5,7 @@
 import { Opcode, psnAdd } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
+import { requester } from '../testing/window-peer.ts';
 
 const P = 1000;
 const MTU = 256;
@@ -85,3 +86,23 @@ describe('a READ that goes on over the wrap of PSNs', () => {
     expect([...packets[0].subarray(16, 18), ...packets[1].subarray(16, 18)]).toEqual([3, 3, 4, 4]);
   });
 });
+
+// M1. Once: from 2^23 packets after a loss to 2^24, a NAK no longer halves the window.
+test.each([2 ** 23 + 2 ** 12])(
+  'a loss halves the window although the last one was %i packets ago',
+  { timeout: 120_000 },
+  (packets) => {
+    const peer = requester();
+    peer.open();
+    peer.lose();
+    peer.acknowledge(peer.fill());
+    let passed = 0;
+    while (passed < packets) {
+      passed += peer.fill();
+      peer.acknowledge();
+    }
+    expect(peer.fill()).toBe(512);
+    peer.lose();
+    expect(peer.fill()).toBe(256);
+  },
+);

@@ -2,52 +2,11 @@
  * The window of a requester, as its peer sees it: how many packets leave without an ACK. A loss halves it, once for all that was out;
  * a timeout takes it to the least; ACKs open it again.
  */
-import { NakCode, Opcode, psnAdd } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { ByHand } from '../testing/by-hand.ts';
+import { requester } from '../testing/window-peer.ts';
 
-const FIRST = 0x500;
-const MTU = 256;
 const MOST = 512;
 const LEAST = 2;
-/** A WRITE takes 2^18 PSNs. */
-const LENGTH = 1 << 26;
-
-/** A requester that always has something to send; `fill` returns how many packets it adds until it has to wait. */
-function requester(attr = {}) {
-  const hand = new ByHand({ sqPsn: FIRST, pathMtu: MTU, ...attr });
-  const { side } = hand;
-  const mr = side.register(new ArrayBuffer(LENGTH / 4));
-  const sge = Array.from({ length: 4 }, () => ({ mr, length: LENGTH / 4 }));
-  const post = () => side.post({ opcode: 'RDMA_WRITE', sge, flags: 0, remote: { addr: 0n, rkey: 0 } });
-  for (let i = 0; i < 60; i++) post();
-  const next = () => side.adapter.queryQp(side.qp.qpn).attr.sqPsn!;
-  let acknowledged = FIRST;
-  const answer = (psn: number, syndrome: number) =>
-    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } });
-  return {
-    hand,
-    fill: () => hand.drain(),
-    /** Acknowledges all that is out, or so many packets of it. */
-    acknowledge(packets = (next() - acknowledged) & 0xff_ffff) {
-      acknowledged = psnAdd(acknowledged, packets);
-      answer(psnAdd(acknowledged, -1), 0x1f);
-    },
-    /** The packet after so many of those that are out is lost, says the peer. */
-    lose(before = 0) {
-      acknowledged = psnAdd(acknowledged, before);
-      answer(acknowledged, NakCode.PSN_SEQUENCE_ERROR);
-    },
-    /** Opens the window as far as it goes. */
-    open() {
-      for (let i = 0; i < 1000; i++) {
-        if (this.fill() === MOST) return;
-        this.acknowledge();
-      }
-      throw new Error('the window does not open');
-    },
-  };
-}
 
 test('begins with 32 and doubles each round trip up to 512', () => {
   const { fill, acknowledge } = requester();
@@ -137,23 +96,3 @@ test('a timeout takes the window to 2, from where it doubles to half of what it 
   expect(windows.slice(0, 8)).toEqual([2, 4, 8, 16, 32, 64, 128, 256]);
   expect(windows[8]).toBeLessThanOrEqual(258);
 });
-
-// M1. Once: from 2^23 packets after a loss to 2^24, a NAK no longer halves the window.
-test.each([2 ** 23 + 2 ** 12])(
-  'a loss halves the window although the last one was %i packets ago',
-  { timeout: 120_000 },
-  (packets) => {
-    const peer = requester();
-    peer.open();
-    peer.lose();
-    peer.acknowledge(peer.fill());
-    let passed = 0;
-    while (passed < packets) {
-      passed += peer.fill();
-      peer.acknowledge();
-    }
-    expect(peer.fill()).toBe(MOST);
-    peer.lose();
-    expect(peer.fill()).toBe(MOST / 2);
-  },
-);

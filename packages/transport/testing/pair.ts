@@ -279,6 +279,12 @@ export interface PairOptions {
   psn?: [left: number, right: number];
 }
 
+interface Flying {
+  packet: Packet;
+  /** When it arrives, µs. */
+  at: number;
+}
+
 /** Two connected sides. `run` moves virtual time until nothing is left to do or the time is up. */
 export class Pair {
   readonly left: Side;
@@ -292,8 +298,9 @@ export class Pair {
   /** Where a packet comes in: a group's index instead of the address. */
   localOf: ((packet: Packet) => number) | undefined;
   #latency: number;
-  #flying: { to: Side; from: Side; packet: Packet; at: number; order: number }[] = [];
-  #order = 0;
+  /** Packets on their way to each side, in the order of their arrival. */
+  readonly #toLeft: Flying[] = [];
+  readonly #toRight: Flying[] = [];
 
   constructor(options: PairOptions = {}) {
     const { seed = 1, mtu = 1024, psn = [0x10, 0xffff_f0 & 0xff_ffff] } = options;
@@ -372,7 +379,8 @@ export class Pair {
         this.#transmit(side);
       }
       const next = Math.min(
-        ...this.#flying.map((f) => f.at),
+        this.#toLeft[0]?.at ?? Number.POSITIVE_INFINITY,
+        this.#toRight[0]?.at ?? Number.POSITIVE_INFINITY,
         this.left.adapter.nextDeadline(),
         this.right.adapter.nextDeadline(),
       );
@@ -386,7 +394,7 @@ export class Pair {
 
   #transmit(side: Side): void {
     const { tx } = side;
-    const to = side === this.left ? this.right : this.left;
+    const flying = side === this.left ? this.#toRight : this.#toLeft;
     for (;;) {
       tx.clear();
       if (side.adapter.transmit(tx, this.now) === 0) return;
@@ -398,13 +406,11 @@ export class Pair {
         this.sent.push({ from: side, packet, at: this.now });
         const arrivals = this.fault?.(packet, this.now) ?? [{ packet, delay: 0 }];
         for (const { packet: p, delay } of arrivals) {
-          this.#flying.push({
-            to,
-            from: side,
-            packet: p,
-            at: this.now + this.#latency + delay,
-            order: this.#order++,
-          });
+          const at = this.now + this.#latency + delay;
+          // Behind all that arrive no later; nearly always that is the end.
+          let place = flying.length;
+          while (place > 0 && flying[place - 1].at > at) place--;
+          flying.splice(place, 0, { packet: p, at });
         }
       }
       side.adapter.sent(tx);
@@ -412,11 +418,12 @@ export class Pair {
   }
 
   #deliver(side: Side): void {
-    const due = this.#flying
-      .filter((f) => f.to === side && f.at <= this.now)
-      .sort((a, b) => a.at - b.at || a.order - b.order);
-    if (due.length === 0) return;
-    this.#flying = this.#flying.filter((f) => !due.includes(f));
+    const flying = side === this.left ? this.#toLeft : this.#toRight;
+    let count = 0;
+    while (count < flying.length && flying[count].at <= this.now) count++;
+    if (count === 0) return;
+    const due = flying.splice(0, count);
+    const from = side === this.left ? 2 : 1;
     const { rx } = side;
     for (let first = 0; first < due.length; first += rx.capacity) {
       const part = due.slice(first, first + rx.capacity);
@@ -430,7 +437,7 @@ export class Pair {
         rx.slots[w + Rx.LOCAL] = this.localOf?.(f.packet) ?? 0;
         rx.slots[w + Rx.HOP_LIMIT] = 64;
         rx.slots[w + Rx.VERDICT] = Icrc.OK;
-        rx.sources.set(gidOf(f.from === this.left ? 1 : 2), i * 16);
+        rx.sources.set(gidOf(from), i * 16);
         offset += f.packet.length;
       });
       side.adapter.receive(rx, this.now);
