@@ -1,0 +1,90 @@
+// Stands in for `vitest` where tests run in one process, thousands of times: it collects the tests, and takes `expect` from
+// vitest's own package. Only what the tests of packages/transport use is here; anything else fails to import.
+import {
+  ASYMMETRIC_MATCHERS_OBJECT,
+  addCustomEqualityTesters,
+  getState,
+  JestAsymmetricMatchers,
+  JestChaiExpect,
+  JestExtend,
+  setState,
+} from '@vitest/expect';
+import { fn } from '@vitest/spy';
+import * as chai from 'chai';
+
+chai.use(JestExtend);
+chai.use(JestChaiExpect);
+chai.use(JestAsymmetricMatchers);
+// Bytes are compared at once: element by element takes half of the time of all tests.
+addCustomEqualityTesters([
+  (a, b) => (a instanceof Uint8Array && b instanceof Uint8Array ? Buffer.compare(a, b) === 0 : undefined),
+]);
+export const expect = (value, message) => chai.expect(value, message);
+Object.assign(expect, chai.expect, globalThis[ASYMMETRIC_MATCHERS_OBJECT]);
+expect.getState = () => getState(expect);
+expect.setState = (state) => setState(state, expect);
+setState({ assertionCalls: 0, isExpectingAssertions: false, expectedAssertionsNumber: null }, expect);
+globalThis[Symbol.for('expect-global')] = expect;
+
+export const vi = { fn };
+
+/** Tests in the order of their definition: `{ id, file, run }`; `run` rejects where the test fails. */
+export const tests = [];
+let file = '';
+let names = [];
+let hooks = { before: [], after: [] };
+
+export function beginFile(name) {
+  file = name;
+}
+
+function add(name, body, fails) {
+  const { before, after } = hooks;
+  const id = `${file} > ${[...names, name].join(' > ')} #${tests.length}`;
+  const run = async () => {
+    for (const hook of before) await hook();
+    try {
+      await body();
+    } catch (error) {
+      if (fails) return;
+      throw error;
+    } finally {
+      for (const hook of after) await hook();
+    }
+    if (fails) throw new Error('this test is expected to fail');
+  };
+  tests.push({ id, file, run });
+}
+
+const bodyOf = (first, second) => (typeof first === 'function' ? first : second);
+
+function eachOf(define) {
+  return (cases) => (name, first, second) => {
+    const body = bodyOf(first, second);
+    cases.forEach((values, i) => {
+      const list = Array.isArray(values) ? values : [values];
+      define(`${name} [${i}]`, () => body(...list));
+    });
+  };
+}
+
+const define = (fails) => {
+  const one = (name, first, second) => add(name, bodyOf(first, second), fails);
+  one.each = eachOf((name, body) => add(name, body, fails));
+  return one;
+};
+export const test = Object.assign(define(false), { fails: define(true) });
+export const it = test;
+
+function suite(name, body) {
+  const outer = { names, hooks };
+  names = [...names, name];
+  hooks = { before: [...hooks.before], after: [...hooks.after] };
+  body();
+  ({ names, hooks } = outer);
+}
+export const describe = Object.assign((name, first, second) => suite(name, bodyOf(first, second)), {
+  each: eachOf(suite),
+});
+export const beforeEach = (hook) => hooks.before.push(hook);
+export const afterEach = (hook) => hooks.after.unshift(hook);
