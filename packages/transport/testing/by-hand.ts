@@ -131,6 +131,7 @@ export class ByHand {
       offset += packet.length;
     }
     adapter.receive(rx, this.now);
+    adapter.checkInvariants();
   }
 
   /** Everything that the adapter wants to send now. */
@@ -139,7 +140,10 @@ export class ByHand {
     const packets: Packet[] = [];
     for (;;) {
       tx.clear();
-      if (adapter.transmit(tx, this.now) === 0) return packets;
+      if (adapter.transmit(tx, this.now) === 0) {
+        adapter.checkInvariants();
+        return packets;
+      }
       for (let i = 0; i < tx.count; i++) packets.push(assemble(tx, i));
       adapter.sent(tx);
     }

@@ -377,6 +377,7 @@ export class Pair {
       for (const side of [this.left, this.right]) {
         side.adapter.advance(this.now);
         this.#transmit(side);
+        side.adapter.checkInvariants();
       }
       const next = Math.min(
         this.#toLeft[0]?.at ?? Number.POSITIVE_INFINITY,
