@@ -374,7 +374,8 @@ export class Session {
   #act(ending: Ending, acting: Side, peer: Side): boolean {
     const { tally, network } = this.#options;
     const gone = ['RETRY_EXC_ERR'];
-    const refused = ['REM_ACCESS_ERR', 'REM_OP_ERR', 'RETRY_EXC_ERR'];
+    // A receive that a message was filling meanwhile fails for the access that was refused (§9.9.3, class C).
+    const refused = ['REM_ACCESS_ERR', 'REM_OP_ERR', 'RETRY_EXC_ERR', 'LOC_ACCESS_ERR'];
     switch (ending) {
       case 'destroy':
       case 'reset':
