@@ -11,6 +11,9 @@
 
 // Faults, and the randomness that decides over them; those of links on real sockets, too.
 export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
+// Engines on a fast wire.
+export { type BusyOptions, type BusyOutcome, runBusy } from './express/busy.ts';
+export { type FloodOptions, type FloodOutcome, runFlood } from './express/flood.ts';
 // Lives of connections.
 export { Life, type LifeOptions } from './life/life.ts';
 export * from './life/profile.ts';

@@ -265,7 +265,7 @@ export class EngineDevice implements SimDevice {
         packets.push(retransmission === undefined ? packet : { ...packet, retransmission });
       }
       if (batch.count === 0) return packets;
-      this.adapter.sent(batch);
+      this.adapter.sent(batch, now);
       batch.clear();
       this.#taken = 0;
       this.#check();
@@ -276,7 +276,8 @@ export class EngineDevice implements SimDevice {
   waiting(qpn?: number): number {
     let count = 0;
     for (let i = this.#taken; i < this.#tx.count; i++) {
-      if (qpn === undefined || this.#tx.slots[i * TX_SLOT_WORDS + Tx.QPN] === qpn) count++;
+      const tag = this.#tx.slots[i * TX_SLOT_WORDS + Tx.QPN];
+      if (qpn === undefined || (tag & 0xff_ffff) === qpn) count++;
     }
     return count;
   }
