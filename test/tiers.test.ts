@@ -35,6 +35,7 @@ describe('a step', () => {
     const outcome = await run(output.map((line) => `printf '${line}\\n';`).join(' '), 1);
     expect(outcome).toMatchObject({ verdict: 'passed', passed: 24, failed: 2, result: 'score 85' });
     expect(lines).toContain(' Test Files  1 passed (1)');
+    expect(lines.at(-1)).toMatch(/^== processors: \d+\.\d+ s user, \d+\.\d+ s system$/);
   });
 
   test.each([

@@ -57,5 +57,7 @@ const sum = (of) => outcomes.reduce((total, { outcome }) => total + of(outcome),
 const minutes = (sum((o) => o.seconds) / 60).toFixed(1);
 // A step that failed without a test that failed counts as one.
 const failed = sum((o) => (o.verdict === 'passed' ? 0 : Math.max(1, o.failed))) + (after === before ? 0 : 1);
-console.log(`${tier}: ${sum((o) => o.passed)} passed, ${failed} failed, ${minutes} min`);
+const passed = sum((o) => o.passed);
+console.log(`      Tests  ${failed > 0 ? `${failed} failed | ` : ''}${passed} passed (${passed + failed})`);
+console.log(`${tier}: ${passed} passed, ${failed} failed, ${minutes} min`);
 process.exit(failed === 0 ? 0 : 1);
