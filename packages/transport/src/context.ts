@@ -8,6 +8,7 @@ import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
 import { Memory } from './memory.ts';
+import { OpenBatches } from './open-batches.ts';
 import type { Owner } from './qp/owner.ts';
 import { ReadBudget } from './requester/reads.ts';
 import { Farewells } from './responder/farewells.ts';
@@ -74,8 +75,7 @@ export class Context {
   /** Last replies of queue pairs that were reset or destroyed. */
   readonly farewells: Farewells;
   readonly gids: readonly GidEntry[];
-  /** Batches with packets that the link has not looked at. */
-  readonly #batches: TxBatch[] = [];
+  readonly batches = new OpenBatches();
   /** Requesters with packets in a batch that the link has not taken. */
   readonly #withLink: LinkWaiter[] = [];
   readonly scheduler = new Scheduler();
@@ -92,7 +92,7 @@ export class Context {
     this.#host = host;
     this.regions = regions;
     this.limits = limits;
-    this.memory = new Memory(regions, options.random, limits);
+    this.memory = new Memory(regions, options.random, limits, (closed) => this.batches.withdrawReads(closed));
     this.addresses = new Addresses(host.peers, limits);
     this.farewells = new Farewells(regions, this.addresses);
     this.gids = host.gids;
@@ -187,19 +187,14 @@ export class Context {
 
   /** A batch has packets. What they name is not given out again until the link has looked at them. */
   batchOpened(batch: TxBatch): void {
-    if (this.#batches.includes(batch)) return;
-    this.#batches.push(batch);
+    if (!this.batches.open(batch)) return;
     this.regions.batchOpened();
     this.addresses.batchOpened();
   }
 
   /** The link has looked at every packet of the batch. */
   batchClosed(batch: TxBatch): void {
-    const batches = this.#batches;
-    const at = batches.indexOf(batch);
-    if (at >= 0) {
-      batches[at] = batches[batches.length - 1];
-      batches.pop();
+    if (this.batches.close(batch)) {
       this.regions.batchClosed();
       this.addresses.batchClosed();
     }

@@ -127,9 +127,17 @@ export class Memory {
   readonly #recent = new RecentNumbers();
   /** Objects that hold each PD (regions, windows, queue pairs, …): a PD in use can't go. */
   readonly #pds = new Map<number, number>();
+  readonly #onClosed: (closed: MemoryRegion) => void;
   #nextHandle = 1;
 
-  constructor(regions: RegionTable, random: () => number, limits: DeviceLimits) {
+  /** @param onClosed hears of each key that opens nothing any more */
+  constructor(
+    regions: RegionTable,
+    random: () => number,
+    limits: DeviceLimits,
+    onClosed: (closed: MemoryRegion) => void = () => {},
+  ) {
+    this.#onClosed = onClosed;
     this.#regions = regions;
     this.#random = random;
     this.#limits = limits;
@@ -257,6 +265,7 @@ export class Memory {
 
   #remove(mr: MemoryRegion): void {
     mr.invalidate();
+    this.#onClosed(mr);
     this.#byHandle.delete(mr.handle);
     this.#byIndex.delete(mr.key >>> 8);
     this.holdPd(mr.pd, -1);
@@ -330,6 +339,7 @@ export class Memory {
     const { bound } = window;
     if (!bound) return;
     window.unbind();
+    this.#onClosed(bound);
     this.#byIndex.set(window.key >>> 8, null);
     const windows = this.#windowsOfQp.get(bound.qpn);
     if (windows?.delete(window) && windows.size === 0) this.#windowsOfQp.delete(bound.qpn);

@@ -159,6 +159,7 @@ export class QueuePair implements Owner, Sender {
     this.#setState(QpStateCode.ERR);
     this.requester.stop();
     this.responder.stop();
+    this.#context.batches.withdraw(this.slotTag, false);
     this.flush();
     // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
     if (this.srq && before !== QpStateCode.ERR) {
@@ -187,6 +188,7 @@ export class QueuePair implements Owner, Sender {
   /** RESET: as just created; what is posted is dropped (IBTA vol 1 §10.3.1.2). */
   #reset(): void {
     const { peer, pathMtu } = this.#attributes;
+    this.#context.batches.withdraw(this.slotTag, true);
     // Before the attributes go: its last replies are still the peer's.
     if (peer >= 0) this.#context.farewells.take(this.responder, peer);
     this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu } : RESET_ATTRIBUTES;
@@ -264,6 +266,7 @@ export class QueuePair implements Owner, Sender {
     if (this.#state === QpStateCode.ERR) return;
     this.#setState(QpStateCode.SQE);
     this.requester.stop();
+    this.#context.batches.withdraw(this.slotTag, false);
     this.#flushSends();
   }
 

@@ -1,0 +1,182 @@
+/**
+ * A connection that ends while packets wait for the link: its last replies still leave, its requests do not, and no memory is read
+ * that is the program's again.
+ */
+import { NakCode, Opcode } from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
+import { ByHand, inShort } from '../testing/by-hand.ts';
+import { assemble } from '../testing/pair.ts';
+import { NO_PEER, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
+
+const P = 1000;
+const EINVAL = 22;
+
+function connection() {
+  const freed: number[] = [];
+  let peers = 0;
+  const hand = new ByHand(
+    { rqPsn: P },
+    { peers: { add: () => peers++, remove: (peer) => void freed.push(peer) } },
+  );
+  const buffer = new ArrayBuffer(8192);
+  const region = hand.side.register(buffer);
+  const { addr, rkey } = region;
+  const write = (psn: number) => ({
+    opcode: Opcode.RC_RDMA_WRITE_ONLY,
+    psn,
+    reth: { addr, rkey, length: 4 },
+    payload: new Uint8Array(4),
+  });
+  const add = (psn: number) => ({ opcode: Opcode.RC_FETCH_ADD, psn, atomic: { addr, rkey, swapAdd: 1n } });
+  const read = (psn: number, length = 64) => ({
+    opcode: Opcode.RC_RDMA_READ_REQUEST,
+    psn,
+    reth: { addr, rkey, length },
+  });
+  const { adapter, qp } = hand.side;
+  const ends: Record<string, () => void> = {
+    destroyed: () => adapter.destroyQp(qp.qpn, hand.now),
+    reset: () => adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now),
+    'in error': () => adapter.modifyQp(qp.qpn, { qpState: 'ERR' }, hand.now),
+  };
+  const out = () => hand.out().map(inShort);
+  return { hand, adapter, region, write, add, read, ends, out, freed };
+}
+
+/** The packets of a batch that the link would send; the others it refuses. */
+function sendable(tx: TxBatch) {
+  const packets = [];
+  for (let i = 0; i < tx.count; i++) {
+    const w = i * TX_SLOT_WORDS;
+    if (tx.slots[w + Tx.PEER] === NO_PEER) tx.slots[w + Tx.STATUS] = EINVAL;
+    else packets.push(inShort(assemble(tx, i)));
+  }
+  return packets;
+}
+
+describe.each(['destroyed', 'reset', 'in error'])('a queue pair that is %s', (how) => {
+  test('owes the ACK of what was delivered', () => {
+    const { hand, write, ends, out } = connection();
+    hand.put(write(P), write(P + 1));
+    ends[how]();
+    expect(out()).toEqual([['ACKNOWLEDGE', P + 1, 0x1f]]);
+    expect(out()).toEqual([]);
+  });
+
+  test('owes the results of atomics, and ACKs between them', () => {
+    const { hand, add, write, ends, out } = connection();
+    hand.put(add(P), write(P + 1), add(P + 2), write(P + 3));
+    ends[how]();
+    expect(out()).toEqual([
+      ['ATOMIC_ACKNOWLEDGE', P, 0n],
+      ['ACKNOWLEDGE', P + 1, 0x1f],
+      ['ATOMIC_ACKNOWLEDGE', P + 2, 0n],
+      ['ACKNOWLEDGE', P + 3, 0x1f],
+    ]);
+  });
+
+  test('owes no READ response, and nothing behind one: it would say that the READ was answered', () => {
+    const { hand, read, write, ends, out } = connection();
+    hand.put(write(P), read(P + 1), write(P + 2));
+    ends[how]();
+    expect(out()).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
+  });
+
+  test('owes the NAK that ended the connection', () => {
+    const { hand, ends, out } = connection();
+    hand.put({ opcode: Opcode.RC_SEND_MIDDLE, psn: P, payload: new Uint8Array(1024) });
+    ends[how]();
+    expect(out()).toEqual([['ACKNOWLEDGE', P, NakCode.INVALID_REQUEST]]);
+  });
+
+  test('owes nothing twice: what is in a batch already leaves with it', () => {
+    const { hand, adapter, write, ends, out } = connection();
+    hand.put(write(P));
+    const tx = new TxBatch(adapter.regions, 64);
+    adapter.transmit(tx, hand.now);
+    ends[how]();
+    expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
+    adapter.sent(tx, hand.now);
+    expect(out()).toEqual([]);
+  });
+
+  test('sends none of its requests any more, also those in a batch that waits', () => {
+    const { hand, adapter, region, write, ends } = connection();
+    const { side } = hand;
+    const remote = { addr: 0n, rkey: 1 };
+    side.post({ opcode: 'RDMA_WRITE', sge: [{ mr: region, length: 4000 }], remote });
+    side.post({ opcode: 'RDMA_READ', sge: [{ mr: region, length: 8 }], remote });
+    hand.put(write(P));
+    const tx = new TxBatch(adapter.regions, 64);
+    expect(adapter.transmit(tx, hand.now)).toBe(6);
+    ends[how]();
+    expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
+    adapter.sent(tx, hand.now);
+    expect(hand.run(1_000_000)).toEqual([]);
+  });
+});
+
+describe('the peer of a connection that ends', () => {
+  test.each(['destroyed', 'reset'])('%s: is given back once the link has taken the last reply', (how) => {
+    const { hand, adapter, write, ends, freed } = connection();
+    hand.put(write(P));
+    ends[how]();
+    expect(freed).toEqual([]);
+    expect(adapter.wantsToSend).toBe(true);
+    const tx = new TxBatch(adapter.regions, 64);
+    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    expect(freed).toEqual([]);
+    adapter.sent(tx, hand.now);
+    expect(freed).toEqual([0]);
+    expect(adapter.wantsToSend).toBe(false);
+  });
+
+  test('hears the last reply of the old connection and the first of the new one', () => {
+    const { hand, write, ends, out } = connection();
+    hand.put(write(P));
+    ends.reset();
+    hand.connect({ rqPsn: 5000 });
+    hand.put(write(5000));
+    expect(out()).toEqual([
+      ['ACKNOWLEDGE', P, 0x1f],
+      ['ACKNOWLEDGE', 5000, 0x1f],
+    ]);
+  });
+});
+
+describe('READ responses in a batch that waits', () => {
+  function waiting() {
+    const set = connection();
+    const { hand, adapter, read, write } = set;
+    hand.put(write(P), read(P + 1, 3000));
+    const tx = new TxBatch(adapter.regions, 64);
+    expect(adapter.transmit(tx, hand.now)).toBe(4);
+    return { ...set, tx };
+  }
+
+  test.each(['destroyed', 'reset'])('do not leave once the queue pair is %s', (how) => {
+    const { tx, ends } = waiting();
+    ends[how]();
+    expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
+  });
+
+  test('do not leave once the region is deregistered, though another region has the same bytes', () => {
+    const { tx, hand, adapter, region, read, out } = waiting();
+    const local = { pd: hand.side.pd, backing: 1, offset: 0, length: 8192, access: 0 };
+    adapter.registerMr({ ...local, buffer: adapter.regions.views.at(-1)!.buffer });
+    adapter.deregisterMr(region.handle);
+    expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
+    adapter.sent(tx, hand.now);
+    // The requester asks again, and hears why.
+    hand.put(read(P + 1, 3000));
+    expect(out()).toEqual([['ACKNOWLEDGE', P + 1, NakCode.REMOTE_ACCESS_ERROR]]);
+  });
+
+  test('leave though a region beside theirs is deregistered', () => {
+    const { tx, hand, adapter } = waiting();
+    const buffer = adapter.regions.views.at(-1)!.buffer;
+    const beside = { pd: hand.side.pd, backing: 1, offset: 4096, length: 4096, access: 0 };
+    adapter.deregisterMr(adapter.registerMr({ ...beside, buffer }).handle);
+    expect(sendable(tx)).toHaveLength(4);
+  });
+});
