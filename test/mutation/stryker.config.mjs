@@ -1,4 +1,7 @@
 // `npm run test:mutation [-- --mutate 'packages/transport/src/qp/*.ts']`: mutants of packages/transport (docs/mutation.md).
+/** A part of the whole may have a report of its own. */
+const report = process.env.MUTATION_REPORT;
+
 export default {
   testRunner: 'in-process',
   plugins: ['./test/mutation/runner.mjs'],
@@ -12,7 +15,7 @@ export default {
   mutator: { excludedMutations: ['StringLiteral'] },
   coverageAnalysis: 'perTest',
   ignoreStatic: false,
-  concurrency: 1,
+  concurrency: 2,
   timeoutMS: 20_000,
   timeoutFactor: 4,
   disableTypeChecks: false,
@@ -29,9 +32,9 @@ export default {
     'test/fixtures',
   ],
   symlinkNodeModules: true,
-  incremental: true,
+  incremental: report === undefined,
   incrementalFile: 'test/mutation/.cache/incremental.json',
   reporters: ['json', 'clear-text', 'progress-append-only'],
-  jsonReporter: { fileName: 'test/mutation/.cache/report.json' },
+  jsonReporter: { fileName: report ?? 'test/mutation/.cache/report.json' },
   clearTextReporter: { allowColor: false, logTests: false, reportTests: false },
 };
