@@ -4,10 +4,10 @@ import { CQE_WORDS, Cqe, createRing, Ring } from './rings.ts';
 
 export class CompletionQueue {
   readonly handle: number;
-  ring: Ring;
+  #ring: Ring;
   /** The ring before the last resize: the program may still be arming it. */
   #previous: Ring | undefined;
-  overrun = false;
+  #overrun = false;
   /** Written, not yet published. */
   #next: number;
   #published: number;
@@ -18,13 +18,23 @@ export class CompletionQueue {
 
   constructor(handle: number, entries: number) {
     this.handle = handle;
-    this.ring = new Ring(createRing(entries, CQE_WORDS));
+    this.#ring = new Ring(createRing(entries, CQE_WORDS));
     this.#next = 0;
     this.#published = 0;
   }
 
+  /** Where completions go. */
+  get ring(): Ring {
+    return this.#ring;
+  }
+
+  /** A completion had no room. */
+  get overrun(): boolean {
+    return this.#overrun;
+  }
+
   get created(): CqCreated {
-    return { handle: this.handle, cqe: this.ring.capacity, ring: this.ring.shape };
+    return { handle: this.handle, cqe: this.#ring.capacity, ring: this.#ring.shape };
   }
 
   /**
@@ -32,9 +42,9 @@ export class CompletionQueue {
    * their order stays.
    */
   resize(entries: number): CqCreated {
-    this.#previous = this.ring;
-    this.ring = new Ring(createRing(entries, CQE_WORDS));
-    this.ring.state = this.#previous.state;
+    this.#previous = this.#ring;
+    this.#ring = new Ring(createRing(entries, CQE_WORDS));
+    this.#ring.state = this.#previous.state;
     this.#next = this.#published = 0;
     return this.created;
   }
@@ -50,7 +60,7 @@ export class CompletionQueue {
 
   /** Completions that the program has not taken. */
   get outstanding(): number {
-    return this.ring.used + (this.#previous?.used ?? 0);
+    return this.#ring.used + (this.#previous?.used ?? 0);
   }
 
   get dirty(): boolean {
@@ -59,7 +69,7 @@ export class CompletionQueue {
 
   /** The words of the ring, where a claimed entry is written. */
   get words(): Uint32Array {
-    return this.ring.words;
+    return this.#ring.words;
   }
 
   /**
@@ -67,9 +77,9 @@ export class CompletionQueue {
    * use (IBV_EVENT_CQ_ERR). The entry is the caller's to fill until `commit`.
    */
   claim(): number {
-    const { ring } = this;
-    if (this.overrun || ((this.#next - ring.consumer) | 0) >= ring.capacity) {
-      this.overrun = true;
+    const ring = this.#ring;
+    if (this.#overrun || ((this.#next - ring.consumer) | 0) >= ring.capacity) {
+      this.#overrun = true;
       ring.state = 1;
       return -1;
     }
@@ -99,10 +109,10 @@ export class CompletionQueue {
   publish(): boolean {
     if (!this.dirty) return false;
     this.#published = this.#next;
-    this.ring.publish(this.#next);
+    this.#ring.publish(this.#next);
     const solicited = this.#solicited;
     this.#solicited = false;
-    const told = this.ring.disarm(solicited);
+    const told = this.#ring.disarm(solicited);
     return (this.#previous?.disarm(solicited) ?? false) || told;
   }
 }

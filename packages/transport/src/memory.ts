@@ -20,11 +20,22 @@ const ALL_ACCESS =
   Access.MW_BIND |
   Access.ZERO_BASED;
 
-interface Backing {
+/** A buffer that regions are registered over. */
+class Backing {
   readonly region: number;
   readonly base: bigint;
-  /** Regions registered over it. */
-  users: number;
+  #users = 0;
+
+  constructor(region: number, base: bigint) {
+    this.region = region;
+    this.base = base;
+  }
+
+  /** One region more or less is registered over it; returns how many are. */
+  use(by: 1 | -1): number {
+    this.#users += by;
+    return this.#users;
+  }
 }
 
 /**
@@ -193,11 +204,11 @@ export class Memory {
     this.holdPd(init.pd, 1);
     // A buffer that stays keeps its addresses.
     const backing = this.#backings.get(init.backing);
-    if (backing) backing.users++;
+    backing?.use(1);
     this.#remove(old);
     if (newKeys) this.#recent.add(old.key >>> 8);
     const created = this.#place(handle, newKeys ? this.#randomKey() : old.key, init);
-    if (backing) backing.users--;
+    backing?.use(-1);
     return created;
   }
 
@@ -245,14 +256,11 @@ export class Memory {
     const { buffer, offset, access } = init;
     let backing = this.#backings.get(init.backing);
     if (!backing) {
-      backing = {
-        region: this.#regions.add(new Uint8Array(buffer)),
-        base: this.#randomBase(buffer.byteLength),
-        users: 0,
-      };
+      const region = this.#regions.add(new Uint8Array(buffer));
+      backing = new Backing(region, this.#randomBase(buffer.byteLength));
       this.#backings.set(init.backing, backing);
     }
-    backing.users++;
+    backing.use(1);
 
     const addr = backing.base + BigInt(offset);
     const start = access & Access.ZERO_BASED ? 0n : (init.iova ?? addr);
@@ -270,7 +278,7 @@ export class Memory {
     this.#byIndex.delete(mr.key >>> 8);
     this.holdPd(mr.pd, -1);
     const backing = this.#backings.get(mr.backing)!;
-    if (--backing.users === 0) {
+    if (backing.use(-1) === 0) {
       this.#backings.delete(mr.backing);
       this.#regions.remove(backing.region);
     }
