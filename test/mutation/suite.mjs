@@ -61,9 +61,9 @@ export async function bundle(root, { files = testFiles(root), change = () => und
             external: true,
           }));
           onResolve({ filter: /^@node-roce\// }, ({ path }) => {
-            const name = path.slice('@node-roce/'.length);
-            if (PACKAGES.includes(name)) return { path: join(root, `packages/${name}/src/index.ts`) };
-            return undefined;
+            const [name, ...folder] = path.slice('@node-roce/'.length).split('/');
+            if (!PACKAGES.includes(name)) return undefined;
+            return { path: join(root, `packages/${name}/src`, ...folder, 'index.ts') };
           });
           // A copy of the sources has no dependencies of its own.
           onResolve({ filter: /^[a-z@]/ }, ({ path, kind, resolveDir, pluginData }) => {
