@@ -64,6 +64,18 @@ export const LONG = [
     command: 'npx vitest run test/capture-sim.test.ts',
     env: { ROCE_CAPTURE_SEEDS: 700 },
   },
+  {
+    name: 'shaped links',
+    minutes: 50,
+    command: 'npx vitest run test/shaped-link.test.ts',
+    env: { ROCE_SHAPED_SECONDS: 600, ROCE_ROOT_TESTS: 1 },
+  },
+  {
+    name: 'sanitizers',
+    minutes: 30,
+    command: 'node scripts/test-sanitized.mjs',
+    env: { ROCE_ROOT_TESTS: 1 },
+  },
   { name: 'interop debian12', minutes: 60, command: 'npm run test:interop' },
   { name: 'interop debian13', minutes: 60, command: 'npm run test:interop -- --guest debian13' },
 ];
