@@ -1,18 +1,22 @@
 // Builds the native addon when its sources are newer than what was built, or Node has changed.
 //
-//   node scripts/build-native.mjs [--force] [--optional]
+//   node scripts/build-native.mjs [--force] [--optional] [--sanitize]
 //
+// --sanitize builds one with AddressSanitizer and UndefinedBehaviorSanitizer into native/sanitized, beside the usual one.
 // --optional turns a failure into a sentence: adapters then use the dgram link, which needs no addon.
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const native = fileURLToPath(new URL('../native', import.meta.url));
-const built = join(native, 'build/Release/dgram_native.node');
+const sanitize = process.argv.includes('--sanitize');
+/** Where it is built. A sanitized one has a copy of the sources: node-gyp empties its folder `build`. */
+const place = sanitize ? join(native, 'sanitized') : native;
+const built = join(place, 'build/Release/dgram_native.node');
 /** Says which Node the addon was built with. */
-const stamp = join(native, 'build/built-with.json');
+const stamp = join(place, 'build/built-with.json');
 const optional = process.argv.includes('--optional');
 const force = process.argv.includes('--force');
 
@@ -74,8 +78,15 @@ const dir = nodeDir();
 const args = [gyp, 'rebuild', '--jobs=max', '--loglevel=warn', ...(dir ? [`--nodedir=${dir}`] : [])];
 console.error(`build-native: building the addon${dir ? ` with the headers in ${dir}` : ''} …`);
 const { npm_config_nodedir: _, ...environment } = process.env;
+if (sanitize) {
+  rmSync(place, { recursive: true, force: true });
+  for (const source of ['src', 'binding.gyp', 'package.json'])
+    cpSync(join(native, source), join(place, source), { recursive: true });
+  const flags = '-fsanitize=address,undefined -fno-omit-frame-pointer -g';
+  Object.assign(environment, { CXXFLAGS: flags, LDFLAGS: flags });
+}
 const run = spawnSync(process.execPath, args, {
-  cwd: native,
+  cwd: place,
   env: { ...environment, CXX: process.env.CXX ?? compiler },
   encoding: 'utf8',
 });

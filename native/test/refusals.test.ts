@@ -30,10 +30,12 @@ describe.skipIf(!compiler || !features().gso)('a kernel that refuses', () => {
   afterAll(() => rmSync(folder, { recursive: true }));
 
   async function under(refuse: string) {
+    // A sanitizer's library has to come first.
+    const preload = [process.env.LD_PRELOAD, library].filter(Boolean).join(' ');
     const { stdout } = await promisify(execFile)(
       process.execPath,
       [join(import.meta.dirname, 'refusing-kernel.mjs'), '14799'],
-      { env: { ...process.env, LD_PRELOAD: library, REFUSE: refuse }, timeout: 20_000 },
+      { env: { ...process.env, LD_PRELOAD: preload, REFUSE: refuse }, timeout: 20_000 },
     );
     return JSON.parse(stdout);
   }
