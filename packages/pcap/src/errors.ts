@@ -8,7 +8,7 @@ export const CaptureErrorCode = {
   MODIFIED: 'ERR_PCAP_MODIFIED',
   /** A format version that is not known, so the fields cannot be trusted to mean what they say. */
   VERSION: 'ERR_PCAP_VERSION',
-  /** A packet or block claims more bytes than `maxBlockLength`. */
+  /** A packet or block claims more bytes than `maxBlockLength`; or a section has more text than the reader keeps. */
   TOO_LARGE: 'ERR_PCAP_TOO_LARGE',
   /** A pcapng block contradicts itself: lengths that disagree, a body too short for its fields. */
   BAD_BLOCK: 'ERR_PCAP_BAD_BLOCK',

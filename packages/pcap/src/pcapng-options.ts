@@ -9,6 +9,9 @@ export interface BlockOption {
   readonly length: number;
 }
 
+/** Options of one block: a bound on the memory that reading a hostile one takes. Real blocks have a few. */
+export const MAX_OPTIONS = 65_536;
+
 /**
  * The options in `view` between `start` and `end` (draft-ietf-opsawg-pcapng §3.5). The list may end
  * with opt_endofopt or with the block. A string tells what is wrong with them.
@@ -27,6 +30,7 @@ export function readOptions(
     const length = view.getUint16(at + 2, littleEndian);
     at += 4;
     if (length > end - at) return `option ${code} claims ${length} bytes, ${end - at} are left in the block`;
+    if (options.length === MAX_OPTIONS) return `there are more than ${MAX_OPTIONS}`;
     options.push({ code, start: at, length });
     // The pad of a last option that fills its block may be missing; the loop's condition bears it.
     at += (length + 3) & ~3;

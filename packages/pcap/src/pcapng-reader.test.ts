@@ -199,6 +199,41 @@ describe('damage', () => {
     expect(error?.code).toBe(CaptureErrorCode.UNKNOWN_INTERFACE);
   });
 
+  /** A block with its lengths, of these bytes of body. */
+  function block(type: number, body: Uint8Array): Uint8Array {
+    const bytes = new Uint8Array(body.length + 12);
+    const view = new DataView(bytes.buffer);
+    view.setUint32(0, type, true);
+    view.setUint32(4, bytes.length, true);
+    bytes.set(body, 8);
+    view.setUint32(bytes.length - 4, bytes.length, true);
+    return bytes;
+  }
+
+  test('names and comments of a section: 4 MiB are kept', () => {
+    // An Interface Description Block, all but full of comments of 60,000 bytes.
+    const comment = concat(hex('0100 60ea'), new Uint8Array(60_000).fill(0x61));
+    const one = block(1, concat(hex('0100 0000 00000000'), ...Array.from({ length: 15 }, () => comment)));
+    const repeated = (n: number) => concat(section, ...Array.from({ length: n }, () => one));
+    expect(parse(repeated(4)).error).toBeUndefined();
+    expect(parse(repeated(5)).error).toMatchObject({
+      code: CaptureErrorCode.TOO_LARGE,
+      offset: section.length + 4 * one.length,
+      message: expect.stringContaining('4194304'),
+    });
+    // Each section has its own.
+    expect(parse(concat(repeated(4), repeated(4))).error).toBeUndefined();
+  });
+
+  test('more options in a block than any has', () => {
+    const empty = new Uint8Array(8 + 4 * 65_537);
+    for (let at = 8; at < empty.length; at += 4) empty[at] = 1; // a comment of no bytes
+    expect(parse(concat(section, block(1, empty.subarray(0, 8 + 4 * 65_536)))).error).toBeUndefined();
+    expect(parse(concat(section, block(1, empty))).error).toMatchObject({
+      code: CaptureErrorCode.BAD_OPTION,
+    });
+  });
+
   test('more interfaces than are kept', () => {
     const input = new Uint8Array(section.length + 65_537 * ethernet.length);
     input.set(section);

@@ -18,6 +18,8 @@ import type { ByteWindow } from './window.ts';
 
 /** Interfaces kept of one section: a bound on what a hostile file can make us remember. */
 const MAX_INTERFACES = 65_536;
+/** Bytes of names and comments kept of one section: the same. Each counts four more, for its string. */
+const MAX_TEXT = 4 << 20;
 
 /** Reads pcapng block by block. Blocks that tell nothing about packets are passed over. */
 export class PcapngReader implements FormatReader {
@@ -27,6 +29,8 @@ export class PcapngReader implements FormatReader {
   readonly #maxBlockLength: number;
   #littleEndian = true;
   #sectionCount = 0;
+  /** Bytes of text kept of this section. */
+  #text = 0;
   /** By interface id, like `section.interfaces`. */
   #scales: TimestampScale[] = [];
 
@@ -205,6 +209,9 @@ export class PcapngReader implements FormatReader {
     }
     const options = this.#options(type, at + BodyLength.SECTION_HEADER, end);
     if (options instanceof CaptureError) return options;
+    this.#text = 0;
+    const tooMuch = this.#keepText(type, options);
+    if (tooMuch !== undefined) return tooMuch;
     this.section = {
       index: this.#sectionCount++,
       format: 'pcapng',
@@ -230,6 +237,8 @@ export class PcapngReader implements FormatReader {
     if (end - at < fixed) return this.#tooShort(type, fixed, end - at);
     const options = this.#options(type, at + fixed, end);
     if (options instanceof CaptureError) return options;
+    const tooMuch = this.#keepText(type, options);
+    if (tooMuch !== undefined) return tooMuch;
     const described = readInterface(bytes, view, options, this.#littleEndian);
     if ('badOption' in described) return this.#badOption(type, described.badOption, described.expected);
     const interfaceInfo: InterfaceInfo = {
@@ -260,6 +269,14 @@ export class PcapngReader implements FormatReader {
     if ('badOption' in statistics) return this.#badOption(type, statistics.badOption, statistics.expected);
     interfaceInfo.statistics = statistics;
     return undefined;
+  }
+
+  /** Counts what these options add to the text that is kept. */
+  #keepText(type: number, options: readonly BlockOption[]): CaptureError | undefined {
+    for (const option of options) this.#text += option.length + 4;
+    if (this.#text <= MAX_TEXT) return undefined;
+    const claim = `brings the names and comments of the section to more than the ${MAX_TEXT} bytes that are kept`;
+    return this.#error(CaptureErrorCode.TOO_LARGE, type, claim);
   }
 
   #options(type: number, at: number, end: number): BlockOption[] | CaptureError {
