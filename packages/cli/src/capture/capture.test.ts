@@ -1,6 +1,8 @@
 /** `roce capture`: the table from a capture that is known, and real frames on loopback where that is allowed. */
+import { spawn } from 'node:child_process';
 import { createSocket } from 'node:dgram';
-import { mkdtempSync } from 'node:fs';
+import { once } from 'node:events';
+import { chownSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -197,6 +199,36 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const { streams, err } = collecting();
     expect(await run(['capture', '-i', 'lo', '-w', '/nonexistent/x.pcapng'], streams)).toBe(1);
     expect(err()).toContain('/nonexistent/x.pcapng: no such file or directory');
+  });
+
+  test('under sudo root is given up once the socket is open', async () => {
+    if (process.getuid!() !== 0) return; // With CAP_NET_RAW alone there is nothing to give up.
+    const [uid, gid] = [54_321, 54_322];
+    const folder = mkdtempSync(join(tmpdir(), 'roce-'));
+    chownSync(folder, uid, gid);
+    const file = join(folder, 'lo.pcapng');
+    const program = join(import.meta.dirname, '../../bin/roce.js');
+    const child = spawn(process.execPath, [program, 'capture', '-i', 'lo', '-w', file], {
+      env: { ...process.env, SUDO_UID: `${uid}`, SUDO_GID: `${gid}`, SUDO_USER: 'nobody-of-this-name' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let told = '';
+    child.stderr.on('data', (text) => {
+      told += text;
+    });
+    await expect.poll(() => told, { timeout: 10_000 }).toContain('capturing');
+    const port = await sender(10);
+    await sleep(100);
+    const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
+    expect(status).toMatch(new RegExp(`^Uid:(\\s${uid}){4}$`, 'm'));
+    expect(status).toMatch(new RegExp(`^Gid:(\\s${gid}){4}$`, 'm'));
+    expect(status).toMatch(new RegExp(`^Groups:\\s${gid} *$`, 'm'));
+    expect(status).toMatch(/^CapEff:\s0+$/m);
+    child.kill('SIGINT');
+    await once(child, 'exit');
+    expect(statSync(file)).toMatchObject({ uid, gid });
+    expect((await portsIn(file)).filter((p) => p === port)).toHaveLength(10);
+    rmSync(folder, { recursive: true });
   });
 
   test('no such interface: which there are', async () => {

@@ -5,6 +5,7 @@ import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { FlowTable } from '../capture/flow-counts.ts';
 import { FILTER, InterfaceSource, interfaceNames } from '../capture/interface-source.ts';
 import { LiveView } from '../capture/live-view.ts';
+import { giveUpRoot } from '../capture/privileges.ts';
 import { DASH, UsageError } from '../options.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -35,6 +36,8 @@ export async function run(_args: readonly string[], options: Options, terminal: 
     mirrors,
     promiscuous: !hostOnly,
   });
+  // Before anything is parsed or written: frames come from strangers, and the file shall be the user's.
+  giveUpRoot(terminal.env);
   const shows = options.live || write === undefined;
   await using recorder = write === undefined ? undefined : await Recorder.open(write, source, terminal);
   terminal.message(
