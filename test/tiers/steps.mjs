@@ -21,6 +21,18 @@ export const CI = [
     command: 'npx vitest run test/sim-random test/sim-mixed test/sim-differential test/sim-hostile',
     env: { ROCE_SIM_SEEDS: 200 },
   },
+  {
+    name: 'sim lives',
+    minutes: 10,
+    command: 'npx vitest run test/sim-life test/sim-duplicates',
+    env: { ROCE_SIM_SEEDS: 200, ROCE_SIM_MODELS: 20 },
+  },
+  {
+    name: 'sim busy',
+    minutes: 5,
+    command: 'npx vitest run test/sim-busy test/sim-polling',
+    env: { ROCE_SIM_SEEDS: 20 },
+  },
   { name: 'interop debian12', minutes: 20, command: 'npm run test:interop' },
   {
     name: 'interop debian13',
@@ -51,6 +63,24 @@ export const LONG = [
     minutes: 60,
     command: 'npx vitest run test/sim-differential test/sim-hostile',
     env: { ROCE_SIM_SEEDS: 6000 },
+  },
+  {
+    name: 'sim-life',
+    minutes: 180,
+    command: 'npx vitest run test/sim-life test/sim-duplicates',
+    env: { ROCE_SIM_SEEDS: 2000, ROCE_SIM_MODELS: 200 },
+  },
+  {
+    name: 'sim-busy',
+    minutes: 60,
+    command: 'npx vitest run test/sim-busy test/sim-polling',
+    env: { ROCE_SIM_SEEDS: 200, ROCE_SIM_BUSY: 2 * 1024 * 1024 },
+  },
+  {
+    name: 'sim-flood',
+    minutes: 40,
+    command: 'npx vitest run test/sim-flood',
+    env: { ROCE_SIM_MESSAGES: 100_000_000 },
   },
   {
     name: 'hostile',
