@@ -216,6 +216,22 @@ describe('a connection of a queue pair that was used before', () => {
     expect(set.answers()).toEqual([]);
   });
 
+  test('executes nothing that a thread published just after RESET', () => {
+    const set = responder();
+    const { hand, region } = set;
+    const { adapter, qp } = hand.side;
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now);
+    hand.side.post({ opcode: 'SEND', sge: [{ mr: region, length: 4 }] });
+    hand.side.postRecv(1, [{ mr: region, length: 64 }]);
+    hand.connect({ rqPsn: P });
+    expect(hand.run(10_000)).toEqual([]);
+    hand.put(set.send(P, Opcode.RC_SEND_ONLY, 4));
+    expect(set.answers()).toEqual([['ACKNOWLEDGE', P, 0x20 | 12]]);
+    hand.side.post({ opcode: 'SEND', sge: [{ mr: region, length: 4 }] });
+    expect(hand.out().map(inShort)).toEqual([['SEND_ONLY', 0x500]]);
+    adapter.checkInvariants();
+  });
+
   test('hears COMM_EST again', () => {
     const set = responder();
     const { side } = set.hand;

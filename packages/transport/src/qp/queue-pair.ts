@@ -141,6 +141,11 @@ export class QueuePair implements Owner, Sender {
       this.#setState(QpStateCode.RESET);
       this.#reset();
     } else {
+      if (this.#state === QpStateCode.RESET) {
+        // A thread that posts may have looked at the state before RESET, and published after it.
+        this.sendQueue.reset();
+        this.receives.reset();
+      }
       this.#setState(state);
       if (state === QpStateCode.RTS) {
         this.#attributes = { ...this.#attributes, notifyDrained: false }; // It is asked for with each SQD.
