@@ -39,7 +39,7 @@ class Site {
   readonly random = createRandom(9);
 
   async side(address: string, options: Partial<OpenOptions> = {}): Promise<Side> {
-    const device = await openDevice({ link: this.network.link(address, 1024), ...options });
+    const device = await openDevice({ ...options, link: this.network.link(address, 1024) });
     open.add(device);
     const pd = await device.allocPd();
     const cq = await device.createCq(64);

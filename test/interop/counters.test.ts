@@ -50,7 +50,8 @@ test('SEND, WRITE, READ and atomics both ways: one side received what the other 
     }
     for (let i = 0; i < 5; i++) {
       for (const opcode of ['SEND', 'RDMA_WRITE', 'RDMA_READ'] as const) {
-        qp.postSend({ opcode, signaled: true, sgList, ...(opcode === 'SEND' ? {} : { remote }) });
+        const common = { signaled: true, sgList };
+        qp.postSend(opcode === 'SEND' ? { opcode, ...common } : { opcode, ...common, remote });
         expect((await cq.next()).status).toBe('SUCCESS');
         const theirWay = opcode === 'SEND' ? {} : { remote_addr: ours.mr.addr, rkey: ours.mr.rkey };
         await agent.call('post_send', { qp: theirQp, opcode, wr_id: 9, sge, ...theirWay });

@@ -51,8 +51,7 @@ async function weSend({ ends, pairs, ours }: World, datagram: Datagram = {}) {
   const { size = 16, imm, remoteQkey = QKEY, wrId = 1 } = datagram;
   pairs.qp.postSend({
     wrId,
-    opcode: imm === undefined ? 'SEND' : 'SEND_WITH_IMM',
-    ...(imm === undefined ? {} : { immData: imm }),
+    ...(imm === undefined ? { opcode: 'SEND' } : { opcode: 'SEND_WITH_IMM', immData: imm }),
     sgList: size === 0 ? [] : [{ mr: ours.mr, length: size }],
     ud: { ah: pairs.ah, remoteQpn: pairs.theirQpn, remoteQkey },
     signaled: true,

@@ -1,7 +1,13 @@
 /** Devices: listing, opening, asking. */
 import { listInterfaces } from '@node-roce/link';
 import { invalid } from '@node-roce/transport';
-import { type Device, type OpenOptions, openDevice, type RoceError } from '@node-roce/verbs-api';
+import {
+  type Device,
+  type OpenDeviceOptions,
+  type OpenOptions,
+  openDevice,
+  type RoceError,
+} from '@node-roce/verbs-api';
 import { linkLocalGidFromMac, mtuBytesToEnum } from '@node-roce/wire';
 import {
   IBV_ATOMIC_HCA,
@@ -55,7 +61,7 @@ async function openShared(options: OpenOptions): Promise<Device> {
     const alive = [...devices];
     for (;;) {
       const [device] = alive;
-      if (device === undefined) return [await openDevice(options)];
+      if (device === undefined) return [await openDevice(options as OpenDeviceOptions)];
       try {
         return [device.openContext(), ...alive];
       } catch (error) {

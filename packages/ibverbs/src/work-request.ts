@@ -1,6 +1,6 @@
 /** Posting: chains of work requests, and what of them verbs-api takes. */
 import { invalid, RoceError, WR_OPCODES } from '@node-roce/transport';
-import type { RecvWr, SendWr, SgElement } from '@node-roce/verbs-api';
+import type { AnySendWr, RecvWr, SendWr, SgElement } from '@node-roce/verbs-api';
 import {
   IBV_SEND_FENCE,
   IBV_SEND_INLINE,
@@ -63,13 +63,14 @@ function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
     );
   }
   const inline = (send_flags & IBV_SEND_INLINE) !== 0;
-  const out: SendWr = {
+  const out: AnySendWr = {
     wrId: wr.wr_id ?? 0,
     opcode: row.name,
     sgList: elements(wr).map((sge) => (inline ? inlineBytes(pd, sge) : element(pd, sge))),
     signaled: (send_flags & IBV_SEND_SIGNALED) !== 0,
     fence: (send_flags & IBV_SEND_FENCE) !== 0,
-    solicited: (send_flags & IBV_SEND_SOLICITED) !== 0,
+    // Of others, the flag counts for nothing (ibv_post_send(3)).
+    solicited: row.consumesReceive && (send_flags & IBV_SEND_SOLICITED) !== 0,
     inline,
   };
   if (row.immediate) out.immData = wr.imm_data ?? 0;
@@ -80,14 +81,14 @@ function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
     out.bind = { mw: bind_mw.mw.verbs, rkey: bind_mw.rkey, ...rangeOf(bind_mw.bind_info) };
   }
   const { rdma, atomic, ud } = wr.wr ?? {};
-  if (rdma) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };
-  if (atomic) {
+  if (rdma && row.remote) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };
+  if (atomic && row.operands > 0) {
     out.remote = { addr: BigInt(atomic.remote_addr), rkey: atomic.rkey };
     out.compareAdd = BigInt(atomic.compare_add);
-    out.swap = BigInt(atomic.swap ?? 0);
+    if (row.operands > 1) out.swap = BigInt(atomic.swap ?? 0);
   }
   if (ud) out.ud = { ah: ud.ah.verbs, remoteQpn: ud.remote_qpn, remoteQkey: ud.remote_qkey };
-  return out;
+  return out as SendWr;
 }
 
 function recvWr(pd: ibv_pd, wr: ibv_recv_wr): RecvWr {

@@ -3,6 +3,7 @@ import { type AhAttr, invalid } from '@node-roce/transport';
 import { gidFromIpBytes } from '@node-roce/wire';
 import { gidBytes, sameKind } from './connection.ts';
 import type { Engine, EngineFacts } from './engine.ts';
+import { described } from './options.ts';
 import type { WorkCompletion } from './work-completion.ts';
 
 /** A destination as a program names it; what is absent has the default of `connect`. */
@@ -23,6 +24,8 @@ export interface AddressInit {
 
 /** The attributes of a way to a destination (`struct ibv_ah_attr`). Throws EINVAL where no local GID is of its kind. */
 export function addressAttr(init: AddressInit, { gids }: EngineFacts): AhAttr {
+  if (typeof init.gid !== 'string' && !(init.gid instanceof Uint8Array))
+    throw invalid('gid', described(init.gid), 'an IP address, or the bytes of a GID');
   const dgid = gidBytes(init.gid);
   const sgidIndex = init.gidIndex ?? sameKind(gids, dgid, undefined);
   if (sgidIndex < 0) {

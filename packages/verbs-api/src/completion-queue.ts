@@ -1,8 +1,10 @@
 /** Completion queues: polling, notification, waiting, iterating. */
-import { type CqCreated, Cqe, Ring, RoceError } from '@node-roce/transport';
+import { type CqCreated, Cqe, invalid, Ring, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
 import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
+import { checkCall, checkWaitOptions } from './option-types.ts';
+import { BOOLEAN, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
 import { WorkCompletion } from './work-completion.ts';
 
@@ -83,6 +85,7 @@ export class CompletionQueue implements AsyncDisposable {
    * Throws ERR_ROCE_CQ_OVERRUN once all is taken from a queue that overran.
    */
   poll(max = 16): WorkCompletion[] {
+    if (!INTEGER.is(max)) throw invalid('max', described(max), INTEGER.expected);
     const list: WorkCompletion[] = [];
     const ready = this.#ready(max);
     for (let i = 0; i < ready; i++) {
@@ -96,6 +99,7 @@ export class CompletionQueue implements AsyncDisposable {
 
   /** As `poll`, into completions that the caller has: returns how many were filled. Allocates nothing. */
   pollInto(into: readonly WorkCompletion[]): number {
+    if (!Array.isArray(into)) throw invalid('into', described(into), 'a list of WorkCompletion');
     const ready = this.#ready(into.length);
     for (let i = 0; i < ready; i++) this.#take(i, into[i]);
     this.#release(ready);
@@ -158,7 +162,12 @@ export class CompletionQueue implements AsyncDisposable {
    * ibv_req_notify_cq(3): asks for one event at the next completion (or the next solicited or failed
    * one). Completions that are there already raise none: poll again after asking.
    */
-  requestNotify({ solicitedOnly = false } = {}): void {
+  requestNotify(options: { solicitedOnly?: boolean } = {}): void {
+    checkCall(options, { solicitedOnly: BOOLEAN });
+    this.#arm(options.solicitedOnly === true);
+  }
+
+  #arm(solicitedOnly: boolean): void {
     if (!solicitedOnly || this.#armed === 0) this.#armed = solicitedOnly ? 2 : 1;
     this.#newest.arm(solicitedOnly ? 2 : 1);
   }
@@ -186,13 +195,10 @@ export class CompletionQueue implements AsyncDisposable {
   /**
    * Resolves when there is something to poll; at once if there is. Rejects with the signal's reason.
    */
-  async wait({
-    signal,
-    solicitedOnly = false,
-  }: {
-    signal?: AbortSignal;
-    solicitedOnly?: boolean;
-  } = {}): Promise<void> {
+  async wait(options?: { signal?: AbortSignal; solicitedOnly?: boolean }): Promise<void> {
+    if (options !== undefined) checkWaitOptions(options, { solicitedOnly: BOOLEAN });
+    const signal = options?.signal;
+    const solicitedOnly = options?.solicitedOnly === true;
     for (;;) {
       signal?.throwIfAborted();
       if (this.#failure !== undefined) throw this.#failure;
@@ -200,7 +206,7 @@ export class CompletionQueue implements AsyncDisposable {
         throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
       if (this.#used > 0) return;
       if (this.#newest.state !== 0) throw this.#overrun();
-      this.requestNotify({ solicitedOnly });
+      this.#arm(solicitedOnly);
       if (this.#used > 0 && !solicitedOnly) return;
       await new Promise<void>((resolve, reject) => {
         const onAbort = () => {
@@ -219,7 +225,9 @@ export class CompletionQueue implements AsyncDisposable {
   }
 
   /** Waits for the next completion and takes it. */
-  async next({ signal }: { signal?: AbortSignal } = {}): Promise<WorkCompletion> {
+  async next(options?: { signal?: AbortSignal }): Promise<WorkCompletion> {
+    if (options !== undefined) checkWaitOptions(options);
+    const signal = options?.signal;
     for (;;) {
       const [wc] = this.poll(1);
       if (wc) return wc;

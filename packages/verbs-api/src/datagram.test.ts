@@ -108,7 +108,7 @@ describe('UD', () => {
     ['a Q_Key of 33 bits', { ud: { ah: {} as never, remoteQpn: 1, remoteQkey: 2 ** 32 } }, 'ud.remoteQkey'],
   ])('%s is refused', async (_name, wr, attribute) => {
     await using pair = await openDatagrams(['10.0.0.1']);
-    expect(() => pair.sides[0].qp.postSend({ opcode: 'SEND', ...wr })).toThrow(
+    expect(() => pair.sides[0].qp.postSend({ opcode: 'SEND', ...wr } as SendWr)).toThrow(
       expect.objectContaining({ errno: 'EINVAL', attribute }),
     );
   });

@@ -19,6 +19,8 @@ import { CHANNELS } from './diagnostics.ts';
 import { closedError, type Engine, type EngineFacts, InlineEngine, systemRandom } from './engine.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
+import { checkCall, checkOpenOptions, checkWaitOptions } from './option-types.ts';
+import { ANY, described, INTEGER, OBJECT } from './options.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
@@ -38,15 +40,21 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   signal?: AbortSignal;
 }
 
+/** Options with a place: an address, an interface, or a link of one's own. */
+export type OpenDeviceOptions = OpenOptions &
+  ({ address: string | readonly string[] } | { interface: string } | { link: Link });
+
 /**
  * Opens a RoCEv2 device on an address or an interface of this machine.
  *
  * Rejects with RoceError: EADDRINUSE (and who has UDP port 4791), EADDRNOTAVAIL, ENOENT, EINVAL; or, with
  * `link: 'udp'`, with ERR_ROCE_NO_ADDON where the native addon is missing.
  */
-export async function openDevice(options: OpenOptions): Promise<Device> {
+export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
+  checkOpenOptions(options);
+  if (options.address === undefined && options.interface === undefined && typeof options.link !== 'object')
+    throw invalid('address', 'a device needs a place', 'an address of this machine, an interface, or a link');
   const { engine = 'inline', link, credits, limits, signal, ...others } = options;
-  if (engine !== 'inline' && engine !== 'worker') throw invalid('engine', `${engine}`, 'inline or worker');
   signal?.throwIfAborted();
   const tuning: Pick<AdapterOptions, 'credits' | 'limits'> = {
     ...(credits === undefined ? {} : { credits }),
@@ -124,7 +132,9 @@ export class Device implements AsyncDisposable {
    *
    * @throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed
    */
-  openContext({ signal }: { signal?: AbortSignal } = {}): Device {
+  openContext(options: { signal?: AbortSignal } = {}): Device {
+    checkWaitOptions(options);
+    const { signal } = options;
     signal?.throwIfAborted();
     return new Device(this.#engine.sibling(), signal);
   }
@@ -165,6 +175,8 @@ export class Device implements AsyncDisposable {
    * Rejects with EINVAL beyond `maxCqe`, ENOMEM when there are `maxCq` queues.
    */
   async createCq(cqe = 256, options: CompletionQueueOptions = {}): Promise<CompletionQueue> {
+    checkCall(options, { channel: OBJECT, context: ANY });
+    if (!INTEGER.is(cqe)) throw invalid('cqe', described(cqe), INTEGER.expected);
     const created = await this.#engine.call('createCq', cqe);
     return new CompletionQueue(this.#engine, created, this.#objects.cqs, options);
   }
@@ -196,7 +208,9 @@ export class Device implements AsyncDisposable {
   }
 
   /** The same to iterate over: events from the call on, until the device is closed or the signal aborts. */
-  async *events({ signal }: { signal?: AbortSignal } = {}): AsyncGenerator<DeviceEvent, void> {
+  async *events(options: { signal?: AbortSignal } = {}): AsyncGenerator<DeviceEvent, void> {
+    checkWaitOptions(options);
+    const { signal } = options;
     if (this.#closing) return;
     for await (const [event] of on(this.#emitter, 'event', { close: ['close'], signal })) yield event;
   }
@@ -206,8 +220,9 @@ export class Device implements AsyncDisposable {
    * acknowledged (`ack`): until then the destruction of what it is about does not resolve. Rejects with
    * the signal's reason; with ERR_ROCE_CLOSED once the device is closed.
    */
-  async getEvent({ signal }: { signal?: AbortSignal } = {}): Promise<TakenEvent> {
-    return takeEvent(await this.#objects.events.next(signal));
+  async getEvent(options: { signal?: AbortSignal } = {}): Promise<TakenEvent> {
+    checkWaitOptions(options);
+    return takeEvent(await this.#objects.events.next(options.signal));
   }
 
   /** The same without waiting: undefined if there is none (an `async_fd` in non-blocking mode). */

@@ -33,7 +33,7 @@ export {
   exchangeAsServer,
 } from './connection.ts';
 export type { DeviceCounters, QueuePairCounters } from './counters.ts';
-export { Device, type OpenOptions, openDevice } from './device.ts';
+export { Device, type OpenDeviceOptions, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
 export { EventChannel } from './event-channel.ts';
@@ -47,9 +47,8 @@ export { incRkey, MemoryWindow } from './memory-window.ts';
 export type { LinkOptions } from './open-link.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
 export { GSI_QKEY, QueuePair, type QueuePairInitAttr } from './queue-pair.ts';
-export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
-export { completionError, WorkCompletion } from './work-completion.ts';
 export type {
+  AnySendWr,
   Datagram,
   MwBind,
   MwRange,
@@ -57,6 +56,21 @@ export type {
   RecvWr,
   Remote,
   SendWr,
+  SendWrBindMw,
+  SendWrCommon,
+  SendWrCompareSwap,
+  SendWrData,
+  SendWrFetchAdd,
+  SendWrLocalInv,
+  SendWrMessage,
+  SendWrRead,
+  SendWrSend,
+  SendWrSendWithImm,
+  SendWrSendWithInv,
+  SendWrWrite,
+  SendWrWriteWithImm,
   SgElement,
   SgeInit,
-} from './work-request.ts';
+} from './send-wr.ts';
+export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
+export { completionError, WorkCompletion } from './work-completion.ts';

@@ -1,6 +1,8 @@
 /** Memory regions, and the search for the one that a view lies in. */
 import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
+import { checkRegisterOptions } from './option-types.ts';
+import { ANY, described, INTEGER, OBJECT } from './options.ts';
 
 /** What peers and the device may do with a region; LOCAL_WRITE is implied by what needs it. */
 export interface AccessInit {
@@ -119,13 +121,18 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
 
   /** The region's bytes, or `length` of them from `offset` on; the same memory. Throws EINVAL beyond the region. */
   bytes(offset = 0, length = this.length - offset): Uint8Array {
-    if (offset < 0 || length < 0 || offset + length > this.length)
-      throw invalid('offset', 'not in the region');
+    if (!(INTEGER.is(offset) && INTEGER.is(length) && offset + length <= this.length))
+      throw invalid(
+        'offset',
+        `${described(offset)} with length ${described(length)}`,
+        `a part of the region's ${this.length} bytes`,
+      );
     return new Uint8Array(this.buffer, this.bufferOffset + offset, length);
   }
 
   /** What a peer needs for READ, WRITE or an atomic `offset` bytes from the start. */
   remote(offset = 0): { addr: bigint; rkey: number } {
+    if (!INTEGER.is(offset)) throw invalid('offset', described(offset), INTEGER.expected);
     return { addr: this.iova + BigInt(offset), rkey: this.rkey };
   }
 
@@ -135,6 +142,7 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
    */
   async reregister(change: ReregisterOptions<Domain>): Promise<void> {
     if (this.#gone) throw invalid('mr', 'it is deregistered');
+    checkRegisterOptions(change, { pd: OBJECT, memory: ANY });
     const { pd = this.pd, memory, access, iova } = change;
     const place = checkMemory(
       this.#engine,
@@ -213,7 +221,7 @@ export function checkMemory(
     !(memory instanceof ArrayBuffer) &&
     !(memory instanceof SharedArrayBuffer)
   ) {
-    throw invalid('memory', 'not memory', 'a buffer, or a view of one');
+    throw invalid('memory', described(memory), 'a buffer, or a view of one');
   }
   const view = ArrayBuffer.isView(memory) ? memory : new Uint8Array(memory);
   const { buffer, byteOffset: offset, byteLength: length } = view;

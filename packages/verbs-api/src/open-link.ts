@@ -8,6 +8,7 @@ import {
   TracerLink,
   type UdpLinkOptions,
 } from '@node-roce/link';
+import { RoceError } from '@node-roce/transport';
 
 /** Which sockets carry the packets, and what is done to them on the way. */
 export interface LinkOptions extends UdpLinkOptions {
@@ -22,6 +23,20 @@ export interface LinkOptions extends UdpLinkOptions {
   trace?: string;
 }
 
+async function openTracer(link: Link, path: string): Promise<Link> {
+  try {
+    return await TracerLink.open(link, path);
+  } catch (cause) {
+    const { code, message } = cause as NodeJS.ErrnoException;
+    throw new RoceError('ERR_ROCE_TRACE', `trace: ${path} can't be written: ${message}`, {
+      errno: code === 'ENOENT' ? 'ENOENT' : 'EIO',
+      attribute: 'trace',
+      expected: 'a file in a folder that exists and can be written',
+      cause,
+    });
+  }
+}
+
 /** Opens sockets, unless a link is given, and puts the wrappers around it. */
 export async function openLink(options: LinkOptions, given?: Link): Promise<Link> {
   const { faults, trace, link: kind = 'auto', ...sockets } = options;
@@ -29,7 +44,7 @@ export async function openLink(options: LinkOptions, given?: Link): Promise<Link
   try {
     // The tracer is outermost: it shows what the adapter sees.
     if (faults) link = new FaultLink(link, faults);
-    if (trace !== undefined) link = await TracerLink.open(link, trace);
+    if (trace !== undefined) link = await openTracer(link, trace);
     return link;
   } catch (error) {
     await link.close();

@@ -6,6 +6,7 @@ import type { Engine } from './engine.ts';
 import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
 import { MemoryWindow } from './memory-window.ts';
 import type { DeviceObjects } from './objects.ts';
+import { checkAddressInit, checkQueuePairInit, checkRegisterOptions, checkSrqInit } from './option-types.ts';
 import { QueuePair } from './queue-pair.ts';
 import type { Registry } from './registry.ts';
 import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
@@ -66,6 +67,8 @@ export class ProtectionDomain implements AsyncDisposable {
     memory: ArrayBufferLike | ArrayBufferView,
     options: RegisterOptions = {},
   ): Promise<MemoryRegion<ProtectionDomain>> {
+    this.#checkAlive();
+    checkRegisterOptions(options);
     const init = {
       pd: this.handle,
       ...checkMemory(this.#engine, memory),
@@ -82,6 +85,7 @@ export class ProtectionDomain implements AsyncDisposable {
    * GSI; ENOMEM when there are `maxQp`.
    */
   async createQp(init: QueuePairInit): Promise<QueuePair> {
+    checkQueuePairInit(init);
     const { type = 'RC', sendCq, recvCq = sendCq, srq, sqSigAll = false, context } = init;
     this.#checkAlive();
     this.#checkOwn('sendCq', sendCq, this.#objects.cqs, 'device.createCq');
@@ -129,6 +133,8 @@ export class ProtectionDomain implements AsyncDisposable {
 
   /** ibv_create_srq(3). Rejects with EINVAL beyond `maxSrqWr` or `maxSrqSge`, ENOMEM when there are `maxSrq`. */
   async createSrq(init: SharedReceiveQueueInit = {}): Promise<SharedReceiveQueue> {
+    this.#checkAlive();
+    checkSrqInit(init);
     const { maxWr = 128, maxSge = 4, limit = 0, context } = init;
     const created = await this.#engine.call('createSrq', { pd: this.handle, maxWr, maxSge, limit });
     return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects.srqs, context);
@@ -140,6 +146,8 @@ export class ProtectionDomain implements AsyncDisposable {
    * Rejects with EINVAL, naming the attribute, where no packet could go that way; ENOMEM when there are `maxAh`.
    */
   async createAh(init: AddressInit | AhAttr): Promise<AddressHandle> {
+    this.#checkAlive();
+    checkAddressInit(init);
     const attr = 'grh' in init ? init : addressAttr(init, this.#engine.facts);
     return new AddressHandle(this.#engine, await this.#engine.call('createAh', this.handle, attr), attr);
   }

@@ -3,7 +3,7 @@ import { createRing, RecvWqe, Ring, SendFlags, SendWqe, sendStride } from '@node
 import { describe, expect, test } from 'vitest';
 import { openPair, openSide, pattern } from '../testing/pair.ts';
 import { RoceError } from './index.ts';
-import type { RecvWr, SendWr } from './work-request.ts';
+import type { AnySendWr, RecvWr, SendWr } from './send-wr.ts';
 import { writeRecv, writeSend } from './work-request.ts';
 
 const noRegion = () => {
@@ -12,7 +12,7 @@ const noRegion = () => {
 
 describe('what a work request comes to in the ring', () => {
   const ring = new Ring(createRing(4, sendStride(4, 128)));
-  const write = (wr: SendWr) => writeSend(ring, 0, wr, 4, 128, noRegion);
+  const write = (wr: AnySendWr) => writeSend(ring, 0, wr, 4, 128, noRegion);
   const word = (i: number) => ring.words[ring.wordOf(0) + i];
 
   test('opcode, flags, 64-bit values in two words', () => {

@@ -24,19 +24,20 @@ import {
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
+import { type AccessInit, accessBits } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
-import type { Registry } from './registry.ts';
-import type { SharedReceiveQueue } from './shared-receive-queue.ts';
 import {
-  checkRoom,
-  type FindRegion,
-  type MwRange,
-  postReceives,
-  type RecvWr,
-  type SendWr,
-  writeBindRequest,
-  writeSend,
-} from './work-request.ts';
+  checkAccess,
+  checkCall,
+  checkConnectionData,
+  checkConnectOptions,
+  checkQpAttr,
+} from './option-types.ts';
+import { ANY, BOOLEAN, described, INTEGER, nearest } from './options.ts';
+import type { Registry } from './registry.ts';
+import type { AnySendWr, MwRange, RecvWr, SendWr } from './send-wr.ts';
+import type { SharedReceiveQueue } from './shared-receive-queue.ts';
+import { checkRoom, type FindRegion, postReceives, writeBindRequest, writeSend } from './work-request.ts';
 
 /** Well-known Q_Key of QP1 (IBTA vol 1 §3.5.3). */
 export const GSI_QKEY = 0x8001_0000;
@@ -201,7 +202,11 @@ export class QueuePair implements AsyncDisposable {
     range: MwRange | undefined,
     options: { wrId?: number | bigint; signaled?: boolean; fence?: boolean } = {},
   ): number {
-    if (mw.type !== 1) throw invalid('mw', 'a window of type 2', 'type 1; type 2 is posted as BIND_MW');
+    if (mw?.type !== 1) {
+      const what = mw?.type === 2 ? 'a window of type 2' : described(mw);
+      throw invalid('mw', what, 'a window of type 1; type 2 is posted as BIND_MW');
+    }
+    checkCall(options, { wrId: ANY, signaled: BOOLEAN, fence: BOOLEAN });
     const ring = this.#sq;
     if (this.#destroyed || this.#engine.closed || ring.state < QpStateCode.RTS)
       throw this.#wrongState('bind', 'RTS, SQD, SQE or ERR');
@@ -215,7 +220,7 @@ export class QueuePair implements AsyncDisposable {
 
   #writeSend(index: number, wr: SendWr): void {
     const { maxSendSge, maxInlineData } = this.cap;
-    writeSend(this.#sq, index, wr, maxSendSge, maxInlineData, this.#find, this.#datagram);
+    writeSend(this.#sq, index, wr as AnySendWr, maxSendSge, maxInlineData, this.#find, this.#datagram);
   }
 
   #wrongState(which: string, expected: string): RoceError {
@@ -237,6 +242,7 @@ export class QueuePair implements AsyncDisposable {
    * not be reached from here, a `curQpState` that it is not in; EOPNOTSUPP for path migration and resizing.
    */
   async modify(attr: QpAttr): Promise<void> {
+    checkQpAttr(attr);
     await this.#engine.call('modifyQp', this.qpNum, attr);
     // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
     if (attr.qpState === 'RESET') this.#initialPsn = this.#drawPsn();
@@ -257,8 +263,14 @@ export class QueuePair implements AsyncDisposable {
    * valid is returned.
    */
   async query(mask: readonly (keyof QpAttr)[] = []): Promise<{ attr: QpAttr; init: QueuePairInitAttr }> {
+    if (!Array.isArray(mask)) throw invalid('mask', described(mask), 'a list of names of attributes');
     for (const name of mask) {
-      if (!QP_ATTRIBUTES.has(name)) throw invalid('mask', `${name} is no attribute of a queue pair`);
+      if (!QP_ATTRIBUTES.has(name))
+        throw invalid(
+          'mask',
+          `${name} is not an attribute of a queue pair`,
+          nearest(name, QP_ATTRIBUTE_NAMES),
+        );
     }
     const { attr, init } = await this.#engine.call('queryQp', this.qpNum);
     const { sendCq, recvCq, srq, context } = this;
@@ -293,7 +305,11 @@ export class QueuePair implements AsyncDisposable {
    * RESET to INIT, so that receives can be posted before the peer is known.
    * `qkey`, of UD and GSI alone: what datagrams to it have to bring; 0x11111111, GSI 0x80010000.
    */
-  async toInit({ access = REMOTE_ACCESS, qkey }: { access?: number; qkey?: number } = {}): Promise<void> {
+  async toInit(options: { access?: number | AccessInit; qkey?: number } = {}): Promise<void> {
+    checkCall(options, { access: ANY, qkey: INTEGER });
+    checkAccess('access', options.access);
+    const access = options.access === undefined ? REMOTE_ACCESS : accessBits(options.access);
+    const { qkey } = options;
     const way = { qpState: 'INIT', pkeyIndex: 0, portNum: 1 } as const;
     if (!this.#datagram) return this.modify({ ...way, qpAccessFlags: access });
     return this.modify({ ...way, qkey: qkey ?? (this.type === 'GSI' ? GSI_QKEY : DEFAULT_QKEY) });
@@ -303,7 +319,9 @@ export class QueuePair implements AsyncDisposable {
    * UD and GSI: from RESET (or INIT) to RTS. There is no peer to connect to. EINVAL for RC and UC.
    * `qkey`, 32 bits: what datagrams to it have to bring; as `toInit` unless given.
    */
-  async activate({ qkey }: { qkey?: number } = {}): Promise<void> {
+  async activate(options: { qkey?: number } = {}): Promise<void> {
+    checkCall(options, { qkey: INTEGER });
+    const { qkey } = options;
     if (!this.#datagram) throw invalid('type', `${this.type} queue pairs have a peer`, 'connect');
     if (this.state === 'RESET') await this.toInit({ qkey });
     else if (qkey !== undefined) await this.modify({ qkey });
@@ -315,7 +333,9 @@ export class QueuePair implements AsyncDisposable {
    * What the peer has to know: to be carried over by whatever connects the two programs.
    * `gidIndex`: the first GID that is not link-local unless given.
    */
-  connectionData({ gidIndex = defaultGid(this.#engine.facts.gids) } = {}): ConnectionData {
+  connectionData(options: { gidIndex?: number } = {}): ConnectionData {
+    checkCall(options, { gidIndex: INTEGER });
+    const { gidIndex = defaultGid(this.#engine.facts.gids) } = options;
     const entry = this.#engine.facts.gids[gidIndex];
     if (!entry) {
       throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `gidIndex: no GID ${gidIndex}`, {
@@ -336,6 +356,8 @@ export class QueuePair implements AsyncDisposable {
   /** RC and UC: from RESET (or INIT) to RTS, connected to that peer. Rejects as `modify`; EINVAL for UD and GSI. */
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
     if (this.#datagram) throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
+    checkConnectionData(remote);
+    checkConnectOptions(options);
     const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
     const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
     if (this.state === 'RESET') await this.modify(init);

@@ -2,8 +2,10 @@
 import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
+import { checkSrqChange } from './option-types.ts';
 import type { Registry } from './registry.ts';
-import { type FindRegion, postReceives, type RecvWr } from './work-request.ts';
+import type { RecvWr } from './send-wr.ts';
+import { type FindRegion, postReceives } from './work-request.ts';
 
 /** `struct ibv_srq_init_attr`. */
 export interface SharedReceiveQueueInit {
@@ -79,7 +81,9 @@ export class SharedReceiveQueue implements AsyncDisposable {
    * ibv_modify_srq(3). `limit` arms SRQ_LIMIT_REACHED anew; `maxWr` resizes: EINVAL below what is posted, EBUSY
    * while the resize before is not used up (the receives posted before it are still there).
    */
-  async modify({ limit, maxWr }: { limit?: number; maxWr?: number }): Promise<void> {
+  async modify(change: { limit?: number; maxWr?: number }): Promise<void> {
+    checkSrqChange(change);
+    const { limit, maxWr } = change;
     const modified = await this.#engine.call('modifySrq', this.handle, { limit, maxWr });
     this.#maxWr = modified.maxWr;
     if (!modified.ring) return;

@@ -1,4 +1,4 @@
-/** Work requests as a program writes them, and their way into the rings. */
+/** Writes work requests into the entries of the rings. */
 import {
   Access,
   invalid,
@@ -11,112 +11,22 @@ import {
   Sge,
   WR_OPCODES,
   WrOpcode,
-  type WrOpcodeName,
 } from '@node-roce/transport';
-import type { AddressHandle } from './address-handle.ts';
-import { type AccessInit, accessBits, type MemoryRegion } from './memory-region.ts';
+import { accessBits, type MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
-
-/** A part of a registered region (`struct ibv_sge`). */
-export interface SgeInit {
-  /** The region. */
-  mr: MemoryRegion;
-  /** Bytes from the start of the region; 0 unless given. */
-  offset?: number;
-  /** Bytes; to the end of the region unless given. */
-  length?: number;
-}
-
-/** The same as it is known elsewhere: `addr` in the terms of the region's `iova`. Not for inline data. */
-export interface RawSge {
-  /** 64 bits. */
-  addr: bigint;
-  /** Bytes. */
-  length: number;
-  /** The key of the region that the address lies in. */
-  lkey: number;
-}
-
-/** An element of a scatter/gather list: a region's part, or a view that lies in a registered region. */
-export type SgElement = SgeInit | RawSge | Uint8Array;
-
-/** Where a datagram goes (`wr.ud` of `struct ibv_send_wr`). */
-export interface Datagram {
-  /** The way. */
-  ah: AddressHandle;
-  /** 24 bits; `0xffffff` for a multicast group. */
-  remoteQpn: number;
-  /** 32 bits; with the top bit set, the queue pair's own Q_Key is sent (IBTA vol 1 §10.2.5). */
-  remoteQkey: number;
-}
-
-/** What a memory window is to open (`struct ibv_mw_bind_info`). */
-export interface MwRange {
-  /** Registered with `mwBind`. */
-  mr: MemoryRegion;
-  /** Bytes from the start of the region; 0 unless given. */
-  offset?: number;
-  /** Bytes; to the end of the region unless given. */
-  length?: number;
-  /** What peers may do: `remoteWrite`, `remoteRead`, `remoteAtomic`, and `zeroBased` for type 2; or bits. */
-  access: number | AccessInit;
-}
-
-/** BIND_MW: a type 2 window, under a new key. */
-export interface MwBind extends MwRange {
-  /** The window: of type 2, and not bound. */
-  mw: MemoryWindow;
-  /** The window's key from now on; only the low 8 bits may and have to differ. `mw.nextRkey` unless given. */
-  rkey?: number;
-}
-
-/** A remote address and the key that opens it. */
-export interface Remote {
-  /** 64 bits: what `mr.remote()` gave the peer. */
-  addr: bigint;
-  /** 32 bits: of a region, or of a window. */
-  rkey: number;
-}
-
-/** `struct ibv_send_wr`. */
-export interface SendWr {
-  /** Comes back in the completion. 0 unless given. */
-  wrId?: number | bigint;
-  /** What to do. */
-  opcode: WrOpcodeName;
-  /** The message's bytes in their order: regions' parts, or views that lie in a registered region. */
-  sgList?: readonly SgElement[];
-  /** Raise a completion on success too. Failures always complete. */
-  signaled?: boolean;
-  /** Wait until READs and atomics before it are done. */
-  fence?: boolean;
-  /** Raise the event of a completion queue that waits for solicited completions only. */
-  solicited?: boolean;
-  /** Copy the bytes now: any views do, registered or not, and they can be used again at once. */
-  inline?: boolean;
-  /** SEND_WITH_IMM, RDMA_WRITE_WITH_IMM: 32 bits. */
-  immData?: number;
-  /** SEND_WITH_INV: the peer's key to invalidate; LOCAL_INV: the key of a window of this queue pair. */
-  invalidateRkey?: number;
-  /** RDMA and atomic operations. */
-  remote?: Remote;
-  /** ATOMIC_CMP_AND_SWP: the value compared with; ATOMIC_FETCH_AND_ADD: the value added. */
-  compareAdd?: bigint;
-  /** ATOMIC_CMP_AND_SWP: the value stored if they are equal. */
-  swap?: bigint;
-  /** UD and GSI: where it goes. */
-  ud?: Datagram;
-  /** BIND_MW. */
-  bind?: MwBind;
-}
-
-/** `struct ibv_recv_wr`. */
-export interface RecvWr {
-  /** Comes back in the completion. 0 unless given. */
-  wrId?: number | bigint;
-  /** Where the message goes, in its order. */
-  sgList?: readonly SgElement[];
-}
+import { BIND, checkAccess, checkCall, RANGE } from './option-types.ts';
+import { described } from './options.ts';
+import type {
+  AnySendWr,
+  Datagram,
+  MwRange,
+  RawSge,
+  RecvWr,
+  SendWrCommon,
+  SgElement,
+  SgeInit,
+} from './send-wr.ts';
+import { checkElementNames, checkNames, RECV_NAMES, SEND_NAMES_BY_OPCODE } from './wr-names.ts';
 
 /** Finds the region that a view lies in. */
 export type FindRegion = (view: Uint8Array) => MemoryRegion;
@@ -136,11 +46,11 @@ function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
       throw invalid('wrId', `${wrId}`, 'an integer of 0 … 2^53 − 1, or a bigint');
     words[w] = wrId;
     words[w + 1] = Math.floor(wrId / TWO_32);
-  } else {
+  } else if (typeof wrId === 'bigint') {
     splitBigint[0] = wrId;
     words[w] = splitWords[LOW];
     words[w + 1] = splitWords[1 - LOW];
-  }
+  } else throw invalid('wrId', described(wrId), 'an integer of 0 … 2^53 − 1, or a bigint');
 }
 
 /** Writes the list; returns its bytes in all. */
@@ -151,6 +61,8 @@ function writeList(
   max: number,
   find: FindRegion,
 ): number {
+  if (!Array.isArray(list))
+    throw invalid('sgList', described(list), 'a list of { mr, offset, length } or views');
   if (list.length > max) throw invalid('sgList', `${list.length} elements`, `${max} at most`);
   let total = 0;
   for (let i = 0, w = start; i < list.length; i++, w += SGE_WORDS) {
@@ -162,12 +74,17 @@ function writeList(
       mr = find(element);
       offset = element.byteOffset - mr.bufferOffset;
       length = element.byteLength;
+    } else if (typeof element !== 'object' || element === null) {
+      throw invalid(`sgList[${i}]`, described(element), '{ mr, offset, length } or a Uint8Array');
     } else if ('lkey' in element) {
       total += writeRaw(words, w, i, element);
       continue;
     } else {
       mr = element.mr;
-      if (!mr) throw invalid(`sgList[${i}]`, 'no region', '{ mr, offset, length } or a Uint8Array');
+      if (!(typeof mr === 'object' && mr !== null && 'lkey' in mr))
+        throw invalid(`sgList[${i}]`, `mr is ${described(mr)}`, '{ mr, offset, length } or a Uint8Array');
+      // A misspelt name leaves one of them absent.
+      if (element.offset === undefined || element.length === undefined) checkElementNames(element, i);
       offset = element.offset ?? 0;
       length = element.length ?? mr.length - offset;
       if (!Number.isSafeInteger(offset) || offset < 0)
@@ -197,12 +114,22 @@ function writeRaw(words: Uint32Array, w: number, i: number, { addr, length, lkey
   return length;
 }
 
+/** The bytes of an element that names a region. */
+function regionBytes(element: SgeInit, i: number): Uint8Array {
+  checkElementNames(element, i);
+  if (typeof element.mr !== 'object') throw invalid(`sgList[${i}].mr`, described(element.mr), 'a region');
+  return element.mr.bytes(element.offset, element.length);
+}
+
 /** Copies inline data behind the entry; returns its bytes. */
 function writeInline(ring: Ring, start: number, list: readonly SgElement[], max: number): number {
+  if (!Array.isArray(list)) throw invalid('sgList', described(list), 'a list of views, or regions');
   let total = 0;
-  for (const element of list) {
+  for (const [i, element] of list.entries()) {
+    if (typeof element !== 'object' || element === null)
+      throw invalid(`sgList[${i}]`, described(element), 'a Uint8Array, or { mr, offset, length }');
     if ('lkey' in element) throw invalid('sgList', 'an address can not be copied from', 'views, or regions');
-    const bytes = element instanceof Uint8Array ? element : element.mr.bytes(element.offset, element.length);
+    const bytes = element instanceof Uint8Array ? element : regionBytes(element, i);
     if (total + bytes.length > max)
       throw invalid('sgList', 'more inline data than the queue pair takes', `${max} bytes at most`);
     ring.bytes.set(bytes, start * 4 + total);
@@ -219,23 +146,25 @@ function writeInline(ring: Ring, start: number, list: readonly SgElement[], max:
 export function writeSend(
   ring: Ring,
   index: number,
-  wr: SendWr,
+  wr: AnySendWr,
   maxSge: number,
   maxInline: number,
   find: FindRegion,
   datagram = false,
 ): void {
+  if (typeof wr !== 'object' || wr === null)
+    throw invalid('wr', described(wr), 'a send request, or a list of them');
   const row = WR_OPCODES[WrOpcode[wr.opcode]];
-  if (row === undefined) throw invalid('opcode', `${wr.opcode}`, Object.keys(WrOpcode).join(', '));
+  if (row === undefined) throw invalid('opcode', described(wr.opcode), Object.keys(WrOpcode).join(', '));
+  checkNames(wr, SEND_NAMES_BY_OPCODE[row.opcode], row.name);
   const words = ring.words;
   const w = ring.wordOf(index);
   const list = wr.sgList ?? NO_LIST;
   let flags = 0;
-  if (wr.signaled) flags |= SendFlags.SIGNALED;
-  if (wr.fence) flags |= SendFlags.FENCE;
-  if (wr.solicited) flags |= SendFlags.SOLICITED;
-  if (wr.inline) {
-    if (!row.inline) throw invalid('inline', `${wr.opcode} sends no data`, 'false');
+  if (flag(wr.signaled, 'signaled')) flags |= SendFlags.SIGNALED;
+  if (flag(wr.fence, 'fence')) flags |= SendFlags.FENCE;
+  if (flag(wr.solicited, 'solicited')) flags |= SendFlags.SOLICITED;
+  if (flag(wr.inline, 'inline')) {
     flags |= SendFlags.INLINE;
     words[w + SendWqe.SGE_COUNT] = 0;
     words[w + SendWqe.LENGTH] = writeInline(ring, w + SendWqe.SGE, list, maxInline);
@@ -252,7 +181,13 @@ export function writeSend(
   } else if (row.opcode === WrOpcode.BIND_MW) {
     const { bind } = wr;
     if (!bind) throw invalid('bind', 'BIND_MW needs a window', '{ mw, mr, access }');
-    if (bind.mw.type !== 2) throw invalid('bind.mw', 'a window of type 1', 'type 2; type 1 is for bindMw');
+    checkCall(bind, BIND, 'bind');
+    if (bind.mw?.type !== 2)
+      throw invalid(
+        'bind.mw',
+        bind.mw ? 'a window of type 1' : 'none',
+        'a window of type 2; type 1 is for bindMw',
+      );
     writeBind(words, w, bind.mw, bind.rkey ?? bind.mw.nextRkey, bind);
     return;
   }
@@ -263,21 +198,32 @@ export function writeSend(
   if (wr.ud) throw invalid('ud', 'a connected queue pair sends to its peer alone', 'none');
   const { remote } = wr;
   if (remote) {
-    if (typeof remote.addr !== 'bigint') throw invalid('remote.addr', `${remote.addr}`, 'a bigint');
+    if (typeof remote.addr !== 'bigint')
+      throw invalid('remote.addr', described(remote.addr), 'a bigint, as mr.remote() gives it');
     write64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, remote.addr);
     words[w + SendWqe.RKEY] = unsigned32('remote.rkey', remote.rkey);
   } else if (row.remote) throw invalid('remote', `${wr.opcode} needs an address`, '{ addr, rkey }');
-  if (wr.compareAdd !== undefined) write64(words, w + SendWqe.COMPARE_ADD_HIGH, wr.compareAdd);
-  else if (row.operands > 0) {
-    throw invalid('compareAdd', `${wr.opcode} needs an operand`, 'a bigint');
-  }
-  if (wr.swap !== undefined) write64(words, w + SendWqe.SWAP_HIGH, wr.swap);
-  else if (row.operands > 1) throw invalid('swap', `${wr.opcode} needs it`, 'a bigint');
+  if (row.operands > 0) writeOperand(words, w + SendWqe.COMPARE_ADD_HIGH, wr.compareAdd, 'compareAdd');
+  if (row.operands > 1) writeOperand(words, w + SendWqe.SWAP_HIGH, wr.swap, 'swap');
+}
+
+function flag(value: boolean | undefined, name: string): boolean {
+  if (value === true) return true;
+  if (value === undefined || value === false) return false;
+  throw invalid(name, described(value), 'true or false');
+}
+
+function writeOperand(words: Uint32Array, w: number, value: bigint | number | undefined, name: string): void {
+  if (typeof value === 'bigint') write64(words, w, value);
+  else if (typeof value === 'number' && Number.isSafeInteger(value) && value >= 0) {
+    words[w] = Math.floor(value / TWO_32);
+    words[w + 1] = value;
+  } else throw invalid(name, described(value), 'a bigint, or an integer of 0 … 2^53 − 1');
 }
 
 function unsigned32(attribute: string, value: number | undefined): number {
   if (value === undefined || !Number.isInteger(value) || value < 0 || value > 0xffff_ffff) {
-    throw invalid(attribute, `${value}`, '0 … 2^32 − 1');
+    throw invalid(attribute, described(value), '0 … 2^32 − 1');
   }
   return value;
 }
@@ -287,9 +233,10 @@ function writeDatagram(words: Uint32Array, w: number, ud: Datagram | undefined):
   const { remoteQpn, remoteQkey } = ud;
   if (!Number.isInteger(remoteQpn) || remoteQpn < 0 || remoteQpn > 0xff_ffff)
     throw invalid('ud.remoteQpn', `${remoteQpn}`, '24 bits');
-  words[w + SendWqe.ADDRESS_HANDLE] = ud.ah.handle;
   words[w + SendWqe.REMOTE_QPN] = remoteQpn;
   words[w + SendWqe.REMOTE_QKEY] = unsigned32('ud.remoteQkey', remoteQkey);
+  if (ud.ah.handle === undefined) throw invalid('ud.ah', described(ud.ah), 'an address handle (pd.createAh)');
+  words[w + SendWqe.ADDRESS_HANDLE] = ud.ah.handle;
 }
 
 /** Writes the request of ibv_bind_mw(3) into entry `index`: a window of type 1, under its next key. */
@@ -298,10 +245,11 @@ export function writeBindRequest(
   index: number,
   mw: MemoryWindow,
   range: MwRange | undefined,
-  { wrId = 0, signaled = false, fence = false }: Pick<SendWr, 'wrId' | 'signaled' | 'fence'>,
+  { wrId = 0, signaled = false, fence = false }: SendWrCommon,
 ): void {
   const { words } = ring;
   const w = ring.wordOf(index);
+  if (range !== undefined) checkCall(range, RANGE, 'range');
   const flags = (signaled ? SendFlags.SIGNALED : 0) | (fence ? SendFlags.FENCE : 0);
   words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.BIND_MW | (flags << 8);
   writeWrId(words, w + SendWqe.WR_ID_LOW, wrId);
@@ -316,6 +264,10 @@ function writeBind(
   rkey: number,
   range: MwRange | undefined,
 ): void {
+  if (range !== undefined) {
+    if (range.mr?.iova === undefined) throw invalid('mr', described(range.mr), 'a region with mwBind');
+    checkAccess('access', range.access ?? null);
+  }
   words[w + SendWqe.SGE_COUNT] = 0;
   words[w + SendWqe.LENGTH] = 0;
   words[w + SendWqe.BIND_WINDOW] = mw.handle;
@@ -382,6 +334,9 @@ export function checkRoom(ring: Ring, index: number, capacity: number, queue: st
 
 /** Writes a receive request into entry `index`. */
 export function writeRecv(ring: Ring, index: number, wr: RecvWr, maxSge: number, find: FindRegion): void {
+  if (typeof wr !== 'object' || wr === null)
+    throw invalid('wr', described(wr), 'a receive, or a list of them');
+  checkNames(wr, RECV_NAMES, 'a receive');
   const words = ring.words;
   const w = ring.wordOf(index);
   const list = wr.sgList ?? NO_LIST;

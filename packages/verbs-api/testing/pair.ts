@@ -40,7 +40,7 @@ export async function openSide(
 ): Promise<Side> {
   const plain = network.link(address, options.mtu ?? 1024);
   const link = options.faults ? new FaultLink(plain, options.faults) : plain;
-  const device = await openDevice({ link, ...options.device });
+  const device = await openDevice({ ...options.device, link });
   const pd = await device.allocPd();
   const cq = await device.createCq(options.cqe ?? 64);
   const memory = new Uint8Array(65_536);

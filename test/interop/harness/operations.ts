@@ -55,7 +55,7 @@ export async function oursToTheirs(
     const sge = writes(operation) || size === 0 ? undefined : `${to.mr}:0:${size}`;
     await agent.call('post_recv', { qp: theirQp, wr_id: seed, sge });
   }
-  const wr: SendWr = {
+  const wr = {
     wrId: seed,
     opcode: operation,
     signaled: true,
@@ -63,7 +63,7 @@ export async function oursToTheirs(
     ...(immediate(operation) ? { immData: imm } : {}),
     ...(writes(operation) ? { remote: remote ?? { addr: to.address, rkey: to.rkey } } : {}),
   };
-  qp.postSend(wr);
+  qp.postSend(wr as SendWr);
   const opcode = writes(operation) ? 'RDMA_WRITE' : 'SEND';
   expect(await cq.next()).toMatchObject({ wrId: BigInt(seed), status: 'SUCCESS', opcode });
   const expected = sha256(from.bytes.subarray(0, size));

@@ -1,0 +1,171 @@
+/** The options of the calls of this package, by name and type. */
+import { DEVICE_LIMITS, QP_ATTRIBUTE_NAMES } from '@node-roce/transport';
+import {
+  ANY,
+  BIGINT,
+  BOOLEAN,
+  checkOptions,
+  either,
+  INTEGER,
+  LIST,
+  NUMBER,
+  OBJECT,
+  type OptionHints,
+  type OptionTypes,
+  oneOf,
+  SIGNAL,
+  STRING,
+} from './options.ts';
+
+const all = (names: readonly string[], type: OptionTypes[string]): OptionTypes =>
+  Object.fromEntries(names.map((name) => [name, type]));
+
+const ACCESS = all(
+  ['localWrite', 'remoteWrite', 'remoteRead', 'remoteAtomic', 'mwBind', 'zeroBased'],
+  BOOLEAN,
+);
+const CAP = all(['maxSendWr', 'maxRecvWr', 'maxSendSge', 'maxRecvSge', 'maxInlineData'], INTEGER);
+const FAULTS: OptionTypes = {
+  ...all(['loss', 'duplicate', 'corrupt', 'reorder', 'reorderBy', 'rate', 'queue', 'markAt', 'seed'], NUMBER),
+  burst: OBJECT,
+  delay: either(NUMBER, OBJECT),
+  direction: oneOf('both', 'inbound', 'outbound'),
+};
+
+const OPEN: OptionTypes = {
+  address: either(STRING, LIST),
+  ...all(['interface', 'trace'], STRING),
+  port: INTEGER,
+  engine: oneOf('inline', 'worker'),
+  link: either(oneOf('auto', 'udp', 'dgram'), OBJECT),
+  credits: BOOLEAN,
+  limits: OBJECT,
+  signal: SIGNAL,
+  faults: OBJECT,
+  receiveBuffer: INTEGER,
+  zeroChecksum: BOOLEAN,
+  offload: BOOLEAN,
+};
+
+/** `openDevice`. */
+export function checkOpenOptions(options: { limits?: object; faults?: object }): void {
+  checkOptions('', options, OPEN, {
+    nested: { limits: Object.keys(DEVICE_LIMITS), faults: Object.keys(FAULTS) },
+  });
+  if (options.limits !== undefined)
+    checkOptions('limits', options.limits, all(Object.keys(DEVICE_LIMITS), INTEGER));
+  if (options.faults !== undefined) checkOptions('faults', options.faults, FAULTS);
+}
+
+/** `access`: bits, or flags by name. */
+export function checkAccess(attribute: string, access: unknown): void {
+  if (access !== undefined && !INTEGER.is(access)) checkOptions(attribute, access, ACCESS);
+}
+
+const inAccess: OptionHints = { nested: { access: Object.keys(ACCESS) } };
+
+/** `registerMr` and `reregister`. */
+export function checkRegisterOptions(options: { access?: unknown }, more: OptionTypes = {}): void {
+  checkOptions('', options, { access: ANY, iova: BIGINT, ...more }, inAccess);
+  checkAccess('access', options.access);
+}
+
+/** `createQp`; the queues are checked against the device's own. */
+export function checkQueuePairInit(init: { cap?: object }): void {
+  const types: OptionTypes = {
+    type: oneOf('RC', 'UC', 'UD', 'GSI'),
+    ...all(['sendCq', 'recvCq', 'srq', 'context'], ANY),
+    cap: OBJECT,
+    sqSigAll: BOOLEAN,
+  };
+  checkOptions('', init, types, {
+    nested: { cap: Object.keys(CAP) },
+    aliases: { cq: 'sendCq', qpType: 'type' },
+  });
+  if (init.cap !== undefined) checkOptions('cap', init.cap, CAP);
+}
+
+const SRQ: OptionTypes = { ...all(['maxWr', 'maxSge', 'limit'], INTEGER), context: ANY };
+export const checkSrqInit = (init: object): void => checkOptions('', init, SRQ);
+export const checkSrqChange = (change: object): void =>
+  checkOptions('', change, all(['maxWr', 'limit'], INTEGER));
+
+const ROUTE = all(['sgidIndex', 'flowLabel', 'trafficClass', 'hopLimit'], NUMBER);
+const AH: OptionTypes = {
+  grh: OBJECT,
+  isGlobal: BOOLEAN,
+  ...all(['dlid', 'sl', 'srcPathBits', 'staticRate', 'portNum'], NUMBER),
+};
+const ADDRESS: OptionTypes = {
+  gid: ANY,
+  ...all(['gidIndex', 'flowLabel', 'trafficClass', 'hopLimit', 'sl'], INTEGER),
+};
+
+/** `createAh`, from an address or with every attribute. The ranges are the engine's to check. */
+export function checkAddressInit(init: object): void {
+  if (typeof init === 'object' && init !== null && 'grh' in init) checkAhAttr('', init);
+  else checkOptions('', init, ADDRESS, { aliases: { address: 'gid', dgid: 'gid' } });
+}
+
+function checkAhAttr(attribute: string, attr: { grh?: unknown }): void {
+  checkOptions(attribute, attr, AH, { nested: { grh: [...Object.keys(ROUTE), 'dgid'] } });
+  const path = attribute === '' ? 'grh' : `${attribute}.grh`;
+  checkOptions(path, attr.grh, { ...ROUTE, dgid: OBJECT });
+}
+
+const QP_ATTRIBUTES: OptionTypes = all(QP_ATTRIBUTE_NAMES, ANY);
+
+/** `modify`: the names. Which of them a step takes, and their values, are the engine's to check. */
+export function checkQpAttr(attr: { ahAttr?: object }): void {
+  checkOptions('', attr, QP_ATTRIBUTES, {
+    nested: {
+      ahAttr: Object.keys(AH).filter((name) => name !== 'portNum'),
+      'ahAttr.grh': [...Object.keys(ROUTE), 'dgid'],
+    },
+    aliases: { state: 'qpState', access: 'qpAccessFlags', psn: 'sqPsn' },
+  });
+  if (attr.ahAttr !== undefined) checkAhAttr('ahAttr', attr.ahAttr);
+}
+
+const CONNECT = all(
+  [
+    'pathMtu',
+    'gidIndex',
+    'timeout',
+    'retryCnt',
+    'rnrRetry',
+    'minRnrTimer',
+    'maxRdAtomic',
+    'maxDestRdAtomic',
+    'access',
+    'flowLabel',
+    'trafficClass',
+    'hopLimit',
+    'sl',
+  ],
+  INTEGER,
+);
+/** `connect`: the second argument. */
+export const checkConnectOptions = (options: object): void => checkOptions('', options, CONNECT);
+
+/** What the peer sent: more members may be there, of a later version or of the program. */
+export function checkConnectionData(remote: unknown): void {
+  if (!OBJECT.is(remote)) checkOptions('remote', remote, all(['qpNum', 'psn', 'gid', 'mtu'], ANY));
+  const { qpNum, psn, gid, mtu } = remote as Record<string, unknown>;
+  checkOptions(
+    'remote',
+    { qpNum, psn, gid, mtu },
+    { qpNum: INTEGER, psn: INTEGER, gid: STRING, mtu: INTEGER },
+  );
+}
+
+/** Calls that take a signal, and what else they take. */
+export const checkWaitOptions = (options: object, more: OptionTypes = {}): void =>
+  checkOptions('', options, { signal: SIGNAL, ...more });
+
+/** Calls with a few options of their own. */
+export const checkCall = (options: object, types: OptionTypes, attribute = ''): void =>
+  checkOptions(attribute, options, types);
+
+export const RANGE: OptionTypes = { mr: OBJECT, offset: INTEGER, length: INTEGER, access: ANY };
+export const BIND: OptionTypes = { ...RANGE, mw: OBJECT, rkey: INTEGER };

@@ -1,0 +1,184 @@
+/** Work requests as a program writes them. */
+import type { WrOpcodeName } from '@node-roce/transport';
+import type { AddressHandle } from './address-handle.ts';
+import type { AccessInit, MemoryRegion } from './memory-region.ts';
+import type { MemoryWindow } from './memory-window.ts';
+
+/** A part of a registered region (`struct ibv_sge`). */
+export interface SgeInit {
+  /** The region. */
+  mr: MemoryRegion;
+  /** Bytes from the start of the region; 0 unless given. */
+  offset?: number;
+  /** Bytes; to the end of the region unless given. */
+  length?: number;
+}
+
+/** The same as it is known elsewhere: `addr` in the terms of the region's `iova`. Not for inline data. */
+export interface RawSge {
+  /** 64 bits. */
+  addr: bigint;
+  /** Bytes. */
+  length: number;
+  /** The key of the region that the address lies in. */
+  lkey: number;
+}
+
+/** An element of a scatter/gather list: a region's part, or a view that lies in a registered region. */
+export type SgElement = SgeInit | RawSge | Uint8Array;
+
+/** Where a datagram goes (`wr.ud` of `struct ibv_send_wr`). */
+export interface Datagram {
+  /** The way. */
+  ah: AddressHandle;
+  /** 24 bits; `0xffffff` for a multicast group. */
+  remoteQpn: number;
+  /** 32 bits; with the top bit set, the queue pair's own Q_Key is sent (IBTA vol 1 §10.2.5). */
+  remoteQkey: number;
+}
+
+/** What a memory window is to open (`struct ibv_mw_bind_info`). */
+export interface MwRange {
+  /** Registered with `mwBind`. */
+  mr: MemoryRegion;
+  /** Bytes from the start of the region; 0 unless given. */
+  offset?: number;
+  /** Bytes; to the end of the region unless given. */
+  length?: number;
+  /** What peers may do: `remoteWrite`, `remoteRead`, `remoteAtomic`, and `zeroBased` for type 2; or bits. */
+  access: number | AccessInit;
+}
+
+/** BIND_MW: a type 2 window, under a new key. */
+export interface MwBind extends MwRange {
+  /** The window: of type 2, and not bound. */
+  mw: MemoryWindow;
+  /** The window's key from now on; only the low 8 bits may and have to differ. `mw.nextRkey` unless given. */
+  rkey?: number;
+}
+
+/** A remote address and the key that opens it. */
+export interface Remote {
+  /** 64 bits: what `mr.remote()` gave the peer. */
+  addr: bigint;
+  /** 32 bits: of a region, or of a window. */
+  rkey: number;
+}
+
+/** What every send request may have. */
+export interface SendWrCommon {
+  /** Comes back in the completion. 0 unless given. */
+  wrId?: number | bigint;
+  /** Raise a completion on success too. Failures always complete. */
+  signaled?: boolean;
+  /** Wait until READs and atomics before it are done. */
+  fence?: boolean;
+}
+
+/** The message of a request. */
+export interface SendWrData extends SendWrCommon {
+  /** The message's bytes in their order: parts of regions, or views that lie in a registered region. */
+  sgList?: readonly SgElement[];
+  /** Copy the bytes now: any views do, registered or not, and they can be used again at once. */
+  inline?: boolean;
+}
+
+/** SEND and its variants: they consume a receive of the peer. */
+export interface SendWrMessage extends SendWrData {
+  /** Raise the event of a completion queue that waits for solicited completions only. */
+  solicited?: boolean;
+  /** UD and GSI: where it goes. */
+  ud?: Datagram;
+}
+
+/** 32 bits, read by the peer in its completion. */
+interface WithImmediate {
+  immData: number;
+}
+
+/** Memory of the peer. */
+interface WithRemote {
+  remote: Remote;
+}
+
+export type SendWrSend = SendWrMessage & { opcode: 'SEND' };
+export type SendWrSendWithImm = SendWrMessage & WithImmediate & { opcode: 'SEND_WITH_IMM' };
+export type SendWrSendWithInv = SendWrMessage & {
+  opcode: 'SEND_WITH_INV';
+  /** The peer's key to invalidate. */
+  invalidateRkey: number;
+};
+export type SendWrWrite = SendWrData & WithRemote & { opcode: 'RDMA_WRITE' };
+export type SendWrWriteWithImm = SendWrData &
+  WithRemote &
+  WithImmediate & {
+    opcode: 'RDMA_WRITE_WITH_IMM';
+    /** As with SEND. */
+    solicited?: boolean;
+  };
+export type SendWrRead = SendWrCommon &
+  WithRemote & {
+    opcode: 'RDMA_READ';
+    /** Where the bytes go. */
+    sgList?: readonly SgElement[];
+  };
+export type SendWrCompareSwap = SendWrCommon &
+  WithRemote & {
+    opcode: 'ATOMIC_CMP_AND_SWP';
+    /** Where the 8 bytes go that the memory held before, in the byte order of this host. */
+    sgList: readonly SgElement[];
+    /** The value compared with, 64 bits. */
+    compareAdd: bigint | number;
+    /** The value stored if they are equal, 64 bits. */
+    swap: bigint | number;
+  };
+export type SendWrFetchAdd = SendWrCommon &
+  WithRemote & {
+    opcode: 'ATOMIC_FETCH_AND_ADD';
+    /** Where the 8 bytes go that the memory held before, in the byte order of this host. */
+    sgList: readonly SgElement[];
+    /** The value added, 64 bits, modulo 2^64. */
+    compareAdd: bigint | number;
+  };
+export type SendWrLocalInv = SendWrCommon & {
+  opcode: 'LOCAL_INV';
+  /** The key of a window of this queue pair. */
+  invalidateRkey: number;
+};
+export type SendWrBindMw = SendWrCommon & {
+  opcode: 'BIND_MW';
+  /** The window, and what it opens. */
+  bind: MwBind;
+};
+
+/** `struct ibv_send_wr`: by opcode, with the members that the operation needs or may have, and no others. */
+export type SendWr =
+  | SendWrSend
+  | SendWrSendWithImm
+  | SendWrSendWithInv
+  | SendWrWrite
+  | SendWrWriteWithImm
+  | SendWrRead
+  | SendWrCompareSwap
+  | SendWrFetchAdd
+  | SendWrLocalInv
+  | SendWrBindMw;
+
+/** The members of all of them, for code that decides by the opcode's row. */
+export interface AnySendWr extends SendWrMessage {
+  opcode: WrOpcodeName;
+  immData?: number;
+  invalidateRkey?: number;
+  remote?: Remote;
+  compareAdd?: bigint | number;
+  swap?: bigint | number;
+  bind?: MwBind;
+}
+
+/** `struct ibv_recv_wr`. */
+export interface RecvWr {
+  /** Comes back in the completion. 0 unless given. */
+  wrId?: number | bigint;
+  /** Where the message goes, in its order. */
+  sgList?: readonly SgElement[];
+}
