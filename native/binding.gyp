@@ -37,6 +37,7 @@
           ],
           "defines": [
             "NAPI_VERSION=8",
+            "ROCE_BUILD=<!(node build-id.mjs)",
             "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"
           ],
           "cflags_cc": ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],

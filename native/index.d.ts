@@ -4,9 +4,13 @@
  * The words of slots, fragments and copies are those of `@node-roce/transport`'s batches (`layout` has
  * the numbers). Wrong arguments throw a TypeError (`ERR_INVALID_ARG_TYPE`) or a RangeError
  * (`ERR_OUT_OF_RANGE`); failed system calls an Error with `code` (`'EADDRINUSE'`, …), `errno` (negative)
- * and `syscall`. Importing the module throws `ERR_ROCE_NO_ADDON` where the addon cannot be loaded.
+ * and `syscall`. Importing the module throws `ERR_ROCE_NO_ADDON` where the addon cannot be loaded, and
+ * `ERR_ROCE_STALE_ADDON` where it was built from other sources.
  * Everything works in worker threads; objects belong to the thread that made them.
  */
+
+/** The number of the sources that the addon was built from: 16 hexadecimal digits. */
+export const build: string;
 
 /** Names of the implementations of the CRC, fastest first. */
 export type CrcImplementation = 'vpclmul' | 'pclmul' | 'table';

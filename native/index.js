@@ -1,6 +1,7 @@
 // Loads the addon: built here (build/Release) or shipped ready-made (prebuilds).
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
+import { BUILD } from './build.js';
 
 const require = createRequire(import.meta.url);
 
@@ -23,8 +24,14 @@ function load() {
 }
 
 const addon = load();
+// Of other sources it may work, and be wrong: words of a batch that moved, a check that has been mended since.
+if (addon.build !== BUILD) {
+  const message = `the addon of @node-roce/dgram-native was built from other sources than this package's (${addon.build ?? 'older ones'}, expected ${BUILD}). Build it again with \`npm run build:native\`.`;
+  throw Object.assign(new Error(message), { code: 'ERR_ROCE_STALE_ADDON' });
+}
 
 export const {
+  build,
   Capture,
   Socket,
   Port,

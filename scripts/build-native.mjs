@@ -1,14 +1,15 @@
-// Builds the native addon when its sources are newer than what was built, or Node has changed.
+// Builds the native addon unless what is there is of these sources and this Node.
 //
 //   node scripts/build-native.mjs [--force] [--optional] [--sanitize]
 //
 // --sanitize builds one with AddressSanitizer and UndefinedBehaviorSanitizer into native/sanitized, beside the usual one.
 // --optional turns a failure into a sentence: adapters then use the dgram link, which needs no addon.
 import { spawnSync } from 'node:child_process';
-import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { buildId } from '../native/build-id.mjs';
 
 const native = fileURLToPath(new URL('../native', import.meta.url));
 const sanitize = process.argv.includes('--sanitize');
@@ -27,17 +28,16 @@ function fail(message) {
   process.exit(optional ? 0 : 1);
 }
 
+const build = buildId();
 const builtWith = JSON.stringify({
+  build,
   modules: process.versions.modules,
   napi: process.versions.napi,
   arch: process.arch,
 });
 
 function isFresh() {
-  if (!existsSync(built) || !existsSync(stamp) || readFileSync(stamp, 'utf8') !== builtWith) return false;
-  const sources = readdirSync(join(native, 'src')).map((name) => join(native, 'src', name));
-  const newest = Math.max(...[...sources, join(native, 'binding.gyp')].map((file) => statSync(file).mtimeMs));
-  return statSync(built).mtimeMs >= newest;
+  return existsSync(built) && existsSync(stamp) && readFileSync(stamp, 'utf8') === builtWith;
 }
 
 /** A folder that has include/node/node_api.h of this Node, so that node-gyp need not fetch headers. */
@@ -57,6 +57,11 @@ function nodeDir() {
 function isThere(command) {
   return command !== undefined && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
 }
+
+// What index.js expects: tracked, so that a checkout knows an addon that is older than it is.
+const expected = join(native, 'build.js');
+const text = `// Written by scripts/build-native.mjs: what the addon has to be built from.\nexport const BUILD = '${build}';\n`;
+if (readFileSync(expected, 'utf8') !== text) writeFileSync(expected, text);
 
 if (process.platform !== 'linux') fail('the addon exists for Linux only');
 if (!force && isFresh()) process.exit(0);
@@ -80,7 +85,7 @@ console.error(`build-native: building the addon${dir ? ` with the headers in ${d
 const { npm_config_nodedir: _, ...environment } = process.env;
 if (sanitize) {
   rmSync(place, { recursive: true, force: true });
-  for (const source of ['src', 'binding.gyp', 'package.json'])
+  for (const source of ['src', 'binding.gyp', 'build-id.mjs', 'package.json'])
     cpSync(join(native, source), join(place, source), { recursive: true });
   const flags = '-fsanitize=address,undefined -fno-omit-frame-pointer -g';
   Object.assign(environment, { CXXFLAGS: flags, LDFLAGS: flags });

@@ -9,6 +9,9 @@
 #include "port.h"
 #include "socket.h"
 
+#define ROCE_QUOTED(text) #text
+#define ROCE_TEXT(macro) ROCE_QUOTED(macro)
+
 namespace roce {
 namespace {
 
@@ -93,6 +96,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   exportCopy(env, exports);
   exports.Set("now", Napi::Function::New<now>(env, "now"));
   exports.Set("layout", layout(env));
+  exports.Set("build", ROCE_TEXT(ROCE_BUILD));
   exports.Set("Wake", objectOf(env, {{"READABLE", kWakeReadable},
                                      {"WRITABLE", kWakeWritable},
                                      {"TIMER", kWakeTimer}}));

@@ -1,0 +1,2 @@
+/** What the addon has to be built from. */
+export const BUILD: string;
