@@ -27,8 +27,8 @@ export const MUTANTS = [
   ],
   [
     'requester/requester.ts',
-    '    this.#failedStatus = 0;\n    this.#probing = false;\n    this.#probePsn = -1;',
-    '    this.#failedStatus = 0;\n    this.#probePsn = -1;',
+    '    this.#probing = false;\n    this.#probePsn = -1;\n    this.#sinceAckReq = 0;\n    this.#unackedPsn',
+    '    this.#probing = false;\n    this.#sinceAckReq = 0;\n    this.#unackedPsn',
   ],
   ['requester/completer.ts', '  reset(): void {\n    this.#impliedNakPsn = -1;', '  reset(): void {'],
   [

@@ -95,6 +95,22 @@ export const LONG = [
     env: { ROCE_CAPTURE_SEEDS: 700 },
   },
   {
+    name: 'busy loopback',
+    minutes: 10,
+    command: 'npx vitest run test/busy-loopback.test.ts',
+    env: { ROCE_BUSY_BYTES: 1 << 20 },
+  },
+  {
+    name: 'mutants by hand',
+    minutes: 40,
+    command: 'node test/mutation/by-hand.mjs',
+  },
+  {
+    name: 'mutation',
+    minutes: 360,
+    command: 'npx stryker run test/mutation/stryker.config.mjs && node test/mutation/score.mjs',
+  },
+  {
     name: 'shaped links',
     minutes: 50,
     command: 'npx vitest run test/shaped-link.test.ts',

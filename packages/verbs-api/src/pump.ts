@@ -25,8 +25,12 @@ const EARLY_MICROSECONDS = 1_000;
 /** What a batch counts of these, µs: a stall of the thread takes no packets in, and small batches are soon many. */
 const BATCH_MIN_MICROSECONDS = 750;
 const BATCH_MAX_MICROSECONDS = 1_000;
-/** Batches sent in one turn. */
+/**
+ * Batches sent at once, and µs after which the next has to wait for its turn: until then no ACK is taken in, and a peer in the same
+ * thread does not run, while the ACK timers do.
+ */
 const SEND_BATCHES = 8;
+const SEND_MICROSECONDS = 1_000;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
 const POLL_MICROSECONDS = 200;
 
@@ -171,8 +175,9 @@ export class Pump {
     let any = false;
     if (count > 0 && !this.#flush()) return false;
     if (!this.#adapter.wantsToSend) return false;
-    for (let i = 0; i < SEND_BATCHES; i++) {
-      if (this.#adapter.transmit(this.#tx, clock()) === 0) return any;
+    const began = clock();
+    for (let i = 0, now = began; i < SEND_BATCHES && now < began + SEND_MICROSECONDS; i++, now = clock()) {
+      if (this.#adapter.transmit(this.#tx, now) === 0) return any;
       any = true;
       if (!this.#flush()) return any;
     }
