@@ -14,22 +14,22 @@
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
   { name: 'test', minutes: 8, command: 'npm test' },
-  { name: 'unused code', minutes: 2, command: 'npm run knip' },
+  { name: 'unused code', minutes: 1, command: 'npm run knip' },
   {
     name: 'seeds',
-    minutes: 8,
+    minutes: 6,
     command: 'npx vitest run test/sim-random test/sim-mixed test/sim-differential test/sim-hostile',
     env: { ROCE_SIM_SEEDS: 200 },
   },
   {
     name: 'sim lives',
-    minutes: 10,
+    minutes: 8,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 200, ROCE_SIM_MODELS: 20 },
   },
   {
     name: 'sim busy',
-    minutes: 5,
+    minutes: 4,
     command: 'npx vitest run test/sim-busy test/sim-polling',
     env: { ROCE_SIM_SEEDS: 20 },
   },
