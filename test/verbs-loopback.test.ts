@@ -2,6 +2,7 @@
  * The verbs over real sockets on loopback, as an ordinary process, with the engine in this thread and in
  * a worker: what a program would do, through the public API only.
  */
+
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
@@ -9,6 +10,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createRandom } from '@node-roce/link';
 import { openCapture } from '@node-roce/pcap/node';
 import {
   type ConnectOptions,
@@ -35,11 +37,8 @@ const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest(
 
 function pattern(bytes: Uint8Array, seed: number): Uint8Array {
   const words = new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength >> 2);
-  let x = seed;
-  for (let i = 0; i < words.length; i++) {
-    x = (Math.imul(x, 1_664_525) + 1_013_904_223) >>> 0;
-    words[i] = x;
-  }
+  const random = createRandom(seed);
+  for (let i = 0; i < words.length; i++) words[i] = random.next();
   return bytes;
 }
 

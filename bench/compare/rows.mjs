@@ -7,6 +7,7 @@ const MIB = 1024 * KIB;
 
 const GBPS = { figure: 'gbps', unit: 'Gb/s' };
 const PER_SECOND = { figure: 'perSecond', unit: '/s' };
+const CPU = { figure: 'cpuNsPerMessage', unit: 'ns CPU', lessIsBetter: true };
 const P50 = { figure: 'p50', unit: 'µs', lessIsBetter: true };
 
 /** A row is its name to users and to older commits: a changed plan gets a changed name. */
@@ -53,10 +54,22 @@ export const ROWS = [
     ...P50,
     plan: { size: 64, events },
   })),
-  ...[64, 400].map((queuePairs) => ({
-    name: `${queuePairs} queue pairs, WRITE 4 KiB on each in turn`,
+  // Both adapters in one thread, by its CPU time: the only rows that hold on a busy machine.
+  ...[
+    { operation: 'SEND', size: 64, text: '64 B', depth: 64 },
+    { operation: 'WRITE', size: MIB, text: '1 MiB', depth: 4 },
+    { operation: 'WRITE', size: MIB, text: '1 MiB', depth: 4, mtu: 1024 },
+    { operation: 'READ', size: MIB, text: '1 MiB', depth: 4 },
+  ].map(({ text, mtu = 4096, ...plan }) => ({
+    name: `one thread: ${plan.operation} ${text}, path MTU ${mtu}`,
     kind: 'many',
-    ...GBPS,
+    ...CPU,
+    plan: { queuePairs: 1, mtu, ...plan },
+  })),
+  ...[64, 400].map((queuePairs) => ({
+    name: `one thread: ${queuePairs} queue pairs, WRITE 4 KiB on each in turn`,
+    kind: 'many',
+    ...CPU,
     plan: { queuePairs, size: 4 * KIB },
   })),
   {

@@ -54,11 +54,16 @@ const KINDS = {
     return paired({ mtu: 4096, offload: true }, root, (a, b) => ping(a, b, plan));
   },
 
-  many({ queuePairs, size }, root) {
+  many(plan, root) {
+    const { queuePairs, depth = 1 } = plan;
     return single(root, async (process) => {
-      await process.call('openMany', { queuePairs, size, port: nextPort() });
-      return (count, sampled) =>
-        process.call('many', { rounds: Math.max(1, Math.round(count / queuePairs)), sampled });
+      await process.call('openMany', { ...plan, port: nextPort() });
+      return async (count, sampled) => {
+        const rounds = Math.max(1, Math.round(count / queuePairs / depth));
+        const result = await process.call('many', { rounds, sampled });
+        // Slices of equal CPU time, however busy the machine.
+        return { ...result, seconds: result.cpuSeconds };
+      };
     });
   },
 

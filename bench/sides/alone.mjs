@@ -8,53 +8,68 @@ async function open(address, port, cqe, bytes) {
   const device = await openDevice({ address, port });
   const pd = await device.allocPd();
   const cq = await device.createCq(cqe);
-  const mr = await pd.registerMr(new Uint8Array(bytes), { access: { remoteWrite: true } });
+  const mr = await pd.registerMr(new Uint8Array(bytes), {
+    access: { remoteWrite: true, remoteRead: true },
+  });
   return { device, pd, cq, mr };
 }
 
-/** Many connected queue pairs between two adapters. */
+/** Connected queue pairs between two adapters, which take turns in this thread. */
 export class Many {
   #a;
   #b;
   #pairs = [];
-  #size;
+  #plan;
   #completions = Array.from({ length: 64 }, () => new WorkCompletion());
   connectionsPerSecond;
 
-  /** `size` is the bytes that each message writes. */
-  static async open({ queuePairs, size, port }) {
+  /**
+   * @param operation SEND, WRITE or READ
+   * @param size bytes of a message
+   * @param depth messages on each queue pair at a time; the last of them is signaled
+   */
+  static async open({ queuePairs, size, operation = 'WRITE', depth = 1, mtu = 4096, port }) {
     const many = new Many();
-    const a = await open('127.0.0.1', port, 2 * queuePairs, size);
-    const b = await open('127.0.0.2', port, 16, size * queuePairs);
+    many.#plan = { operation, size, depth };
+    const cqe = 2 * queuePairs * depth;
+    const a = await open('127.0.0.1', port, cqe, size);
+    const b = await open('127.0.0.2', port, cqe, size * queuePairs);
+    const cap = { ...CAP, maxSendWr: Math.max(CAP.maxSendWr, depth), maxRecvWr: depth };
     const started = performance.now();
     for (let i = 0; i < queuePairs; i++) {
-      const qp = await a.pd.createQp({ sendCq: a.cq, cap: CAP });
-      const other = await b.pd.createQp({ sendCq: b.cq, cap: CAP });
-      await qp.connect(other.connectionData(), { timeout: 18 });
-      await other.connect(qp.connectionData(), { timeout: 18 });
+      const qp = await a.pd.createQp({ sendCq: a.cq, cap });
+      const other = await b.pd.createQp({ sendCq: b.cq, cap });
+      await qp.connect(other.connectionData(), { timeout: 18, pathMtu: mtu });
+      await other.connect(qp.connectionData(), { timeout: 18, pathMtu: mtu });
       const request = {
-        opcode: 'RDMA_WRITE',
-        signaled: true,
+        opcode: operation === 'SEND' ? 'SEND' : `RDMA_${operation}`,
         sgList: [{ mr: a.mr }],
-        remote: b.mr.remote(i * size),
+        ...(operation === 'SEND' ? {} : { remote: b.mr.remote(i * size) }),
       };
-      many.#pairs.push({ qp, other, request });
+      const receive = { sgList: [{ mr: b.mr, offset: i * size, length: size }] };
+      const requests = Array.from({ length: depth }, (_, k) => ({ ...request, signaled: k === depth - 1 }));
+      many.#pairs.push({ qp, other, requests, receive });
     }
     many.connectionsPerSecond = (queuePairs * 1000) / (performance.now() - started);
     many.#a = a;
     many.#b = b;
-    many.#size = size;
     return many;
   }
 
-  /** A WRITE on each queue pair in turn, `rounds` times; Gb/s. */
+  #post({ qp, other, requests, receive }) {
+    if (this.#plan.operation === 'SEND') for (let i = 0; i < requests.length; i++) other.postRecv(receive);
+    for (let i = 0; i < requests.length; i++) qp.postSend(requests[i]);
+  }
+
+  /** `depth` messages on each queue pair in turn, `rounds` times; Gb/s, and nanoseconds of CPU a message. */
   async run(rounds) {
     const pairs = this.#pairs;
     const completions = this.#completions;
     const [own, other] = [this.#a.cq, this.#b.cq];
     const start = performance.now();
+    const before = process.cpuUsage();
     for (let round = 0; round < rounds; round++) {
-      for (let i = 0; i < pairs.length; i++) pairs[i].qp.postSend(pairs[i].request);
+      for (let i = 0; i < pairs.length; i++) this.#post(pairs[i]);
       for (let done = 0; done < pairs.length; ) {
         const n = own.pollInto(completions);
         for (let i = 0; i < n; i++) if (!completions[i].ok) throw completionError(completions[i]);
@@ -62,11 +77,20 @@ export class Many {
         // The other adapter has to have its turn.
         if (n === 0) other.pollInto(completions);
       }
+      while (other.pollInto(completions) > 0);
     }
+    const { user, system } = process.cpuUsage(before);
     const seconds = (performance.now() - start) / 1000;
-    const messages = pairs.length * rounds;
+    const { size, depth } = this.#plan;
+    const messages = pairs.length * depth * rounds;
     const { retransmittedPackets } = await this.#a.device.counters();
-    return { messages, gbps: (8e-9 * this.#size * messages) / seconds, retransmittedPackets };
+    return {
+      messages,
+      gbps: (8e-9 * size * messages) / seconds,
+      cpuSeconds: (user + system) / 1e6,
+      cpuNsPerMessage: ((user + system) * 1000) / messages,
+      retransmittedPackets,
+    };
   }
 
   async close() {

@@ -1,3 +1,4 @@
+import { createRandom } from '@node-roce/link';
 import { describe, expect, test } from 'vitest';
 import { IdWindow } from '../index.js';
 
@@ -176,11 +177,7 @@ describe('strays', () => {
    */
   function attacked(rate: number, strays: number, seconds = 300): { dropped: number; longest: number } {
     const window = windowAfter(19_998, 19_999);
-    let state = 1;
-    const random = () => {
-      state = (Math.imul(state, 1103515245) + 12345) >>> 0;
-      return state / 2 ** 32;
-    };
+    const random = createRandom(1).unit;
     let id = 20_000;
     const counters = [31_000, 38_000, 45_000, 52_000];
     for (const [i] of counters.entries()) {
@@ -263,14 +260,10 @@ describe('strays', () => {
   });
 
   test('corrupt packets pass at the rate that the window’s size says', () => {
-    let state = 7;
-    const random = () => {
-      state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-      return state >>> 16;
-    };
+    const random = createRandom(7);
     let passed = 0;
     const rounds = 200_000;
-    for (let i = 0; i < rounds; i++) if (windowAfter(1000).admit(random(), 0)) passed++;
+    for (let i = 0; i < rounds; i++) if (windowAfter(1000).admit(random.between(0, 0xffff), 0)) passed++;
     // 64 ahead, 64 behind, the last one, and 0: 130 of 65,536.
     expect(passed / rounds).toBeGreaterThan((130 / 65_536) * 0.8);
     expect(passed / rounds).toBeLessThan((130 / 65_536) * 1.2);

@@ -42,10 +42,13 @@ test('a bind that fails says why and where', () => {
 });
 
 test('reusePort shares a port', () => {
-  const both = [1, 2].map(
-    () => new Socket({ family: 4, address: '127.0.0.1', port: ports.socket, reusePort: true }),
-  );
-  for (const socket of both) socket.close();
+  const open = (reusePort: boolean) =>
+    new Socket({ family: 4, address: '127.0.0.1', port: ports.socket, reusePort });
+  const first = open(true);
+  const second = open(true);
+  expect(() => open(false)).toThrow(/EADDRINUSE/);
+  first.close();
+  second.close();
 });
 
 test.each([

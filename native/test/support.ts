@@ -1,4 +1,5 @@
 /** What the tests share: a port on one loopback address, packets to send, packets that came. */
+import { createRandom } from '@node-roce/link';
 import {
   Icrc,
   NO_PEER,
@@ -144,10 +145,8 @@ export const allOk = (packets: Received[]): boolean => packets.every((packet) =>
 /** Bytes that differ from place to place. */
 export function pattern(length: number, buffer: ArrayBufferLike = new ArrayBuffer(length)): Uint8Array {
   const bytes = new Uint8Array(buffer, 0, length);
-  for (let i = 0, x = 1; i < length; i++) {
-    x = (Math.imul(x, 1103515245) + 12345) >>> 0;
-    bytes[i] = x >>> 16;
-  }
+  const random = createRandom(1);
+  for (let i = 0; i < length; i++) bytes[i] = random.next();
   return bytes;
 }
 

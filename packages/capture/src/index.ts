@@ -22,4 +22,4 @@ export * from './read/reader.ts';
 export { packetFrame } from './read/super-packet.ts';
 export { DEFAULT_LIMITS, type ReportLimits } from './report/data.ts';
 export { type ReportOptions, renderReport } from './report/render.ts';
-export * from './report/units.ts';
+export * from './units.ts';

@@ -3,7 +3,9 @@
  * corruption, delay and reordering. Pure: time comes in, and what happens follows from the random source alone.
  * The fault link and the simulator's wires both are made of it.
  */
+
 import { invalid } from '@node-roce/transport';
+import { ECN_CE, ECN_MASK } from '@node-roce/wire';
 import type { Random } from './random.ts';
 
 /** Probabilities are 0 … 1, times µs. What is left out does not happen. */
@@ -44,8 +46,6 @@ export interface PacketHandling<P> {
 const DEFAULT_REORDER_BY = 200;
 /** Bytes of Ethernet, IPv4, UDP and ICRC round what `length` counts. */
 const OVERHEAD = 14 + 20 + 8 + 4;
-const ECN_MASK = 3;
-const ECN_CE = 3;
 
 export class Impairment<P> {
   readonly counts = { lost: 0, duplicated: 0, corrupted: 0, reordered: 0, marked: 0 };

@@ -1,5 +1,7 @@
 /** Random numbers that a seed repeats. */
 
+import { TWO_32 } from '@node-roce/wire';
+
 export interface Random {
   /** Uniform, unsigned 32 bits. */
   next(): number;
@@ -14,7 +16,7 @@ export interface Random {
 
 /** sfc32 (Chris Doty-Humphrey, PractRand): 128 bits of state, seeded by one number. */
 export function createRandom(seed: number): Random {
-  let [a, b, c, counter] = [0, seed | 0, (seed / 0x1_0000_0000) | 0, 1];
+  let [a, b, c, counter] = [0, seed | 0, (seed / TWO_32) | 0, 1];
   const next = () => {
     const t = (a + b + counter) | 0;
     counter = (counter + 1) | 0;
@@ -28,8 +30,8 @@ export function createRandom(seed: number): Random {
   return {
     next,
     between,
-    chance: (probability) => next() < probability * 0x1_0000_0000,
-    unit: () => next() / 0x1_0000_0000,
+    chance: (probability) => next() < probability * TWO_32,
+    unit: () => next() / TWO_32,
     pick: (items) => items[between(0, items.length - 1)],
   };
 }

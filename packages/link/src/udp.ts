@@ -2,6 +2,7 @@
  * The main link: unprivileged UDP sockets in batches, through the native addon. A device per interface,
  * or one for a list of addresses.
  */
+
 import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
 import {
   Copy,
@@ -21,6 +22,7 @@ import {
   isIpv4Mapped,
   isLinkLocal,
   ROCE_UDP_PORT,
+  TWO_32,
 } from '@node-roce/wire';
 import { explainDescriptors, withDescriptors } from './descriptors.ts';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
@@ -50,7 +52,7 @@ const copy: CopyBatch = (slab, regions, list, count) => {
     const view = regions.views[list[Copy.REGION]];
     const length = list[Copy.LENGTH];
     const from = list[Copy.SOURCE];
-    const to = list[Copy.OFFSET_HIGH] * 0x1_0000_0000 + list[Copy.OFFSET_LOW];
+    const to = list[Copy.OFFSET_HIGH] * TWO_32 + list[Copy.OFFSET_LOW];
     if (view === undefined || to + length > view.length) throw new RoceBug('a checked copy was refused');
     for (let i = 0; i < length; i++) view[to + i] = slab[from + i];
     return;

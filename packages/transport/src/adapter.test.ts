@@ -1,3 +1,4 @@
+import { createRandom } from '@node-roce/link';
 import { AethKind, aethKind, aethSyndrome, bthOpcode, bthPsn, NakCode, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { type Packet, Pair, type WorkInit } from '../testing/pair.ts';
@@ -356,11 +357,7 @@ test('many operations over a bad wire: each once, in order, byte for byte', () =
       { mtu: 512, seed, attr: { timeout: 10, rnrRetry: 7 } },
       1 << 18,
     );
-    let state = seed * 7919;
-    const random = () => {
-      state = (Math.imul(state, 1103515245) + 12345) >>> 0;
-      return state / 2 ** 32;
-    };
+    const random = createRandom(seed * 7919).unit;
     const loss = [0.01, 0.05, 0.1][seed % 3];
     pair.fault = (packet) => {
       if (random() < loss) return [];

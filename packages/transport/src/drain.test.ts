@@ -2,6 +2,7 @@
  * SQD finishes what was started and nothing else (IBTA vol 1 §10.3.1.5): a request is started with its first packet. Told from
  * the packets that were seen on the wire.
  */
+import { createRandom } from '@node-roce/link';
 import { bthOpcode, bthPsn, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair, QKEY, type WorkInit } from '../testing/pair.ts';
@@ -12,15 +13,6 @@ const MTU = 1024;
 const BUFFER = 32 * MTU;
 const FIRST_PSN = 0xff_ffe0;
 const REQUESTS = 24;
-
-/** Numbers in 0 … 1 from a seed. */
-function chances(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return state / 2 ** 32;
-  };
-}
 
 type Type = 'RC' | 'UC' | 'UD';
 const OPCODES = {
@@ -36,7 +28,7 @@ interface Planned extends WorkInit {
 }
 
 function setUp(type: Type, seed: number) {
-  const random = chances(seed);
+  const random = createRandom(seed).unit;
   const options = { type, mtu: MTU, psn: [FIRST_PSN, 0x100] as [number, number], attr: { maxRdAtomic: 2 } };
   const pair = new Pair({ ...options, attr: { ...options.attr, timeout: 10 } });
   const { left, right } = pair;

@@ -1,14 +1,13 @@
 /** Packets that nobody of good will sends: no exception, no byte outside of the regions. */
+import { createRandom } from '@node-roce/link';
 import { expect, test } from 'vitest';
 import { gidOf, Pair } from '../testing/pair.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, RxBatch } from './batch.ts';
 
+/** Whole numbers below a bound. */
 function generator(seed: number): (below: number) => number {
-  let state = seed;
-  return (below) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
+  const random = createRandom(seed);
+  return (below) => Math.floor(random.unit() * below);
 }
 
 test('mutated, forged and random packets at both sides of a connection with traffic', () => {

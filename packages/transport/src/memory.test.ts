@@ -1,3 +1,4 @@
+import { createRandom } from '@node-roce/link';
 import { expect, test } from 'vitest';
 import { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
@@ -5,13 +6,8 @@ import { DEVICE_LIMITS } from './control.ts';
 import { Memory } from './memory.ts';
 
 function make() {
-  let state = 12345;
-  const random = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return state;
-  };
   const regions = new RegionTable();
-  const memory = new Memory(regions, random, DEVICE_LIMITS);
+  const memory = new Memory(regions, createRandom(12345).next, DEVICE_LIMITS);
   return { regions, memory, pd: memory.allocPd() };
 }
 

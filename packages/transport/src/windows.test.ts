@@ -195,8 +195,9 @@ describe('type 2', () => {
     bind(alloc(2));
     pair.run();
     const { adapter, qp } = pair.right;
+    expect(() => adapter.deregisterMr(region.handle)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
     adapter.destroyQp(qp.qpn, pair.now);
-    adapter.deregisterMr(region.handle);
+    expect(() => adapter.deregisterMr(region.handle)).not.toThrow();
   });
 
   test('zero-based: peers name its first byte 0', () => {

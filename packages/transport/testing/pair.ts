@@ -1,4 +1,5 @@
 /** Two adapters joined by a wire in virtual time: the harness of the engine's scenario tests. */
+import { createRandom } from '@node-roce/link';
 import {
   Adapter,
   type AdapterOptions,
@@ -113,16 +114,8 @@ export class Side {
   #backing = 1;
 
   constructor(name: number, seed: number, options: Partial<AdapterOptions> = {}) {
-    let state = seed >>> 0;
     this.adapter = new Adapter({
-      // mulberry32: good enough for tests, the same on every machine.
-      random: () => {
-        state = (state + 0x6d2b79f5) >>> 0;
-        let t = state;
-        t = Math.imul(t ^ (t >>> 15), t | 1);
-        t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-        return (t ^ (t >>> 14)) >>> 0;
-      },
+      random: createRandom(seed).next,
       peers: { add: () => 0, remove: () => {} },
       gids: [{ gid: gidOf(name), address: `10.0.0.${name}`, type: 'RoCE v2' }],
       activeMtu: 4096,

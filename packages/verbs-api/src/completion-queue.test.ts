@@ -90,13 +90,15 @@ describe('waiting', () => {
     expect(b.cq.poll().every((wc) => wc.status === 'WR_FLUSH_ERR')).toBe(true);
   });
 
-  test('several who wait are all told', async () => {
+  test('a completion resolves every wait', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
     receive(b, 0);
     const waits = [b.cq.wait(), b.cq.wait(), b.cq.wait()];
+    expect(await Promise.all(waits.map(settled))).toEqual([false, false, false]);
     send(a, 1);
-    await Promise.all(waits);
+    await expect(Promise.all(waits)).resolves.toHaveLength(3);
+    expect(b.cq.poll()).toMatchObject([{ status: 'SUCCESS' }]);
   });
 
   test('a signal ends a wait with its reason, before and during', async () => {

@@ -1,4 +1,5 @@
 /** Work completions (`struct ibv_wc`) and the errors they stand for. */
+
 import {
   RoceError,
   WC_STATUS_NAMES,
@@ -8,6 +9,7 @@ import {
   WcStatus,
   type WcStatusName,
 } from '@node-roce/transport';
+import { TWO_32 } from '@node-roce/wire';
 
 const OPCODE_NAMES = new Map(
   Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
@@ -42,7 +44,7 @@ export class WorkCompletion {
   }
   /** The same as a number, without allocation; exact up to 2^53. */
   get wrIdNumber(): number {
-    return this.wrIdHigh * 0x1_0000_0000 + this.wrIdLow;
+    return this.wrIdHigh * TWO_32 + this.wrIdLow;
   }
   /** The status is SUCCESS. */
   get ok(): boolean {

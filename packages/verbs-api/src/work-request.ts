@@ -1,4 +1,5 @@
 /** Writes work requests into the entries of the rings. */
+
 import {
   Access,
   invalid,
@@ -12,6 +13,7 @@ import {
   WR_OPCODES,
   WrOpcode,
 } from '@node-roce/transport';
+import { TWO_32 } from '@node-roce/wire';
 import { accessBits, type MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
 import { BIND, checkAccess, checkCall, RANGE } from './option-types.ts';
@@ -31,7 +33,6 @@ import { checkElementNames, checkNames, RECV_NAMES, SEND_NAMES_BY_OPCODE } from 
 /** Finds the region that a view lies in. */
 export type FindRegion = (view: Uint8Array) => MemoryRegion;
 
-const TWO_32 = 0x1_0000_0000;
 // A bigint is taken apart by way of memory: shifts and masks would make three more of them.
 const splitBigint = new BigUint64Array(1);
 const splitWords = new Uint32Array(splitBigint.buffer);

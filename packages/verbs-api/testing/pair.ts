@@ -1,5 +1,5 @@
 /** Two devices in one process, joined by memory links: the harness of this package's tests. */
-import { FaultLink, type FaultOptions, MemoryNetwork } from '@node-roce/link';
+import { createRandom, FaultLink, type FaultOptions, MemoryNetwork } from '@node-roce/link';
 import {
   type CompletionQueue,
   type ConnectOptions,
@@ -77,9 +77,7 @@ export async function openPair(options: PairOptions = {}, connect: ConnectOption
 /** Bytes that differ from place to place. */
 export function pattern(length: number, seed = 1): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
-  for (let i = 0, x = seed; i < length; i++) {
-    x = (Math.imul(x, 1_103_515_245) + 12_345) >>> 0;
-    bytes[i] = x >>> 16;
-  }
+  const random = createRandom(seed);
+  for (let i = 0; i < length; i++) bytes[i] = random.next();
   return bytes;
 }

@@ -3,6 +3,9 @@
  * that the bytes are there (a missing byte reads as 0, it never throws).
  */
 
+/** 2^32: a 64-bit number in two words is `high * TWO_32 + low`. */
+export const TWO_32 = 0x1_0000_0000;
+
 /** A 16-bit field. */
 export function u16(b: Uint8Array, o: number): number {
   return (b[o] << 8) | b[o + 1];

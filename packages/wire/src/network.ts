@@ -17,6 +17,10 @@ export const isVlan = (type: number): boolean =>
   type === EtherType.VLAN || type === EtherType.QINQ || type === EtherType.QINQ_OLD;
 export const IpProtocol = { UDP: 17, /** A BTH follows a GRH (IBTA vol 1 §8.3.1). */ IBA: 0x1b } as const;
 
+/** The two ECN bits of a traffic class (RFC 3168 §5): 0 is not capable, `ECN_CE` is congestion experienced. */
+export const ECN_MASK = 3;
+export const ECN_CE = 3;
+
 export interface EthernetValue {
   /** 6 bytes each. */
   destination: Uint8Array;

@@ -1,6 +1,6 @@
 /** What ECN marks, CNPs, credits and ghost ACKs of one direction tell. */
 
-import { counted, formatDuration } from '../report/units.ts';
+import { counted, formatDuration } from '../units.ts';
 import type { Finding } from './analysis.ts';
 import { finding, type Subject } from './finding.ts';
 import { moment } from './wording.ts';

@@ -1,6 +1,6 @@
 /** What a reader of the capture should know, in sentences: worst first, each with what to check. */
 
-import { counted, formatDuration } from '../report/units.ts';
+import { counted, formatDuration } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
 import { finding, type Subject } from './finding.ts';
 import { captureFindings } from './findings-capture.ts';

@@ -1,5 +1,5 @@
 /** Times and names as findings write them. */
-import { formatQp } from '../report/units.ts';
+import { formatQp } from '../units.ts';
 import type { Connection } from './analysis.ts';
 
 /** A time in the capture: `at 1.240 s`. */

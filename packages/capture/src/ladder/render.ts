@@ -7,14 +7,7 @@
  */
 import type { Connection, LadderPacket } from '../flow/analysis.ts';
 import { escapeMarkup } from '../report/escape.ts';
-import {
-  counted,
-  formatDuration,
-  formatEndpoint,
-  formatQp,
-  formatSeconds,
-  formatTime,
-} from '../report/units.ts';
+import { counted, formatDuration, formatEndpoint, formatQp, formatSeconds, formatTime } from '../units.ts';
 import { kindNames, kindOf, PACKET_KINDS, type PacketKind, packetLabel, packetNotes } from './kind.ts';
 import { type LadderRow, layoutLadder, usualGap } from './layout.ts';
 import { CHARACTER_WIDTH, ladderStyle, paperColors } from './style.ts';

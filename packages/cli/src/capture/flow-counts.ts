@@ -1,10 +1,10 @@
 /** What passes, by flow, as a table that is looked at while it grows. `roce flows` says more of a file. */
+
 import { type Addresses, IcrcVerdict, isNak, type RocePacket } from '@node-roce/capture';
-import { AethKind, aethKind, ICRC_BYTES, Opcode, psnDiff, Transport } from '@node-roce/wire';
+import { AethKind, aethKind, ECN_CE, ICRC_BYTES, Opcode, psnDiff, Transport } from '@node-roce/wire';
 
 /** Flows that are told apart; packets of later ones count in the totals only. */
 const MAX_FLOWS = 10_000;
-const ECN_CE = 3;
 
 /** Counts since the start. */
 export class FlowCounts {

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
 import { gzipSync } from 'node:zlib';
+import { createRandom } from '@node-roce/link';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classicMicro, concat, hex, ngLittle, ngSections, parse, plain } from '../../testing/captures.ts';
 import { CaptureErrorCode, PcapEncoder } from '../index.ts';
@@ -39,13 +40,10 @@ async function drain(reader: CaptureReader) {
 /** A capture of many packets, larger than the chunks in which files are read. */
 function large(packets: number): Uint8Array {
   const encoder = new PcapEncoder({ linkType: 1 });
-  // A generator of bytes that deflate cannot shrink to nothing.
-  let state = 1;
+  // Bytes that deflate cannot shrink to nothing.
+  const random = createRandom(1);
   for (let i = 0; i < packets; i++) {
-    const data = Uint8Array.from({ length: 1000 }, () => {
-      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-      return state >>> 24;
-    });
+    const data = Uint8Array.from({ length: 1000 }, () => random.next());
     encoder.packet({ seconds: i, nanoseconds: i, data });
   }
   return encoder.take().slice();

@@ -68,22 +68,25 @@ describe('a bound window', () => {
 
 describe('what a binding asks for', () => {
   test.each<[string, 1 | 2, Partial<WindowBind>]>([
-    ['a key of the window', 2, { rkey: 0x1301 }],
-    ['C10-72: a region', 2, { region: undefined }],
-    ['C10-75: the region, before', 1, { va: 0xfffn }],
-    ['C10-75: the region, after', 2, { va: 0x1f01n }],
-    ['o10-37.2.40: bytes, for type 2', 2, { length: 0 }],
-    ['o10-36.2.2: its own addresses, for type 1', 1, { access: ModelAccess.ZERO_BASED }],
-  ])('%s', (_what, type, change) => {
+    ['the key is none of the window', 2, { rkey: 0x1301 }],
+    ['C10-72: no region of the domain', 2, { region: undefined }],
+    ['C10-75: not inside of the region', 1, { va: 0xfffn }],
+    ['C10-75: not inside of the region', 2, { va: 0x1f01n }],
+    ['o10-37.2.40: a type 2 window of no bytes', 2, { length: 0 }],
+    ['o10-36.2.2: a type 1 window from zero', 1, { access: ModelAccess.ZERO_BASED }],
+  ])('%s', (reason, type, change) => {
     const { memory, bind } = setUp(type);
-    expect(bindWindow(memory, bind(change), QPN)).toBeDefined();
+    expect(bindWindow(memory, bind(change), QPN)).toBe(reason);
     expect(memory.regions.length).toBe(1);
   });
 
   test('C10-73, C10-74: a region that allows windows, and writing if the window does', () => {
-    for (const lacking of [ModelAccess.MW_BIND, ModelAccess.LOCAL_WRITE]) {
+    for (const [lacking, reason] of [
+      [ModelAccess.MW_BIND, 'C10-73: the region allows no windows'],
+      [ModelAccess.LOCAL_WRITE, 'C10-74: the region may not be written'],
+    ] as const) {
       const { memory, bind } = setUp(2, ALL & ~lacking);
-      expect(bindWindow(memory, bind(), QPN)).toBeDefined();
+      expect(bindWindow(memory, bind(), QPN)).toBe(reason);
     }
     const { memory, bind } = setUp(2, ALL & ~ModelAccess.LOCAL_WRITE);
     expect(bindWindow(memory, bind({ access: ModelAccess.REMOTE_READ }), QPN)).toBeUndefined();
@@ -99,7 +102,9 @@ describe('what a binding asks for', () => {
     expect(isBound(one.memory, one.window)).toBe(false);
     const two = setUp(2);
     bindWindow(two.memory, two.bind(), QPN);
-    expect(bindWindow(two.memory, two.bind({ rkey: 0x1202 }), QPN)).toBeDefined();
+    expect(bindWindow(two.memory, two.bind({ rkey: 0x1202 }), QPN)).toBe(
+      'o10-37.2.30: a type 2 window that is bound',
+    );
     expect(invalidate(two.memory, 0x1201, QPN)).toBe(true);
     expect(bindWindow(two.memory, two.bind({ rkey: 0x1202 }), QPN)).toBeUndefined();
   });

@@ -3,12 +3,11 @@
  * experienced" (RFC 3168 §5) it sends CNPs to their sender, one in a while (IBTA annex A17). The engine sends none.
  */
 
-import { BTH_BYTES, BthFlags, Opcode, opcodeInfo, writeBth } from '@node-roce/wire';
+import { BTH_BYTES, BthFlags, ECN_CE, ECN_MASK, Opcode, opcodeInfo, writeBth } from '@node-roce/wire';
 import { decodePacket } from '../model/packet.ts';
 import type { SimHost } from './network.ts';
 import type { SimPacket } from './wire.ts';
 
-const ECN_CE = 3;
 /** DSCP 48, as ConnectX sends it. */
 const CNP_TRAFFIC_CLASS = 0xc0;
 /** The fifth byte of the BTH: FECN, BECN. */
@@ -43,7 +42,7 @@ export class NotificationPoint implements SimHost {
   }
 
   #look({ bytes, source, trafficClass, corrupt }: SimPacket, now: number): void {
-    if (corrupt || (trafficClass & 3) !== ECN_CE) return;
+    if (corrupt || (trafficClass & ECN_MASK) !== ECN_CE) return;
     const decoded = decodePacket(bytes);
     if (!decoded.ok) return;
     const qpn = this.#peerQpn(decoded.packet.destQpn);

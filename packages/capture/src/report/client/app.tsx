@@ -1,7 +1,7 @@
 /** The page from top to bottom, and what the reader looks at. */
 import { useReducer } from 'preact/hooks';
+import { formatCount } from '../../units.ts';
 import type { ReportData } from '../data.ts';
-import { formatCount } from '../units.ts';
 import { ConnectionView } from './connection.tsx';
 import { ConnectionTable } from './connections.tsx';
 import { Findings } from './findings.tsx';

@@ -1,7 +1,7 @@
 /** One connection: what is known of it, its plots, its ladder, its messages. */
 import { useMemo } from 'preact/hooks';
+import { formatEndpoint } from '../../units.ts';
 import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
-import { formatEndpoint } from '../units.ts';
 import { ConnectionFacts } from './facts.tsx';
 import { LadderView } from './ladder.tsx';
 import { MessageTable } from './messages.tsx';

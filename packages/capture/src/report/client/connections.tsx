@@ -1,7 +1,7 @@
 /** All connections, one a row. */
 import { useMemo, useState } from 'preact/hooks';
+import { formatBytes, formatCount, formatDuration, formatEndpoint } from '../../units.ts';
 import type { ReportConnection, ReportData } from '../data.ts';
-import { formatBytes, formatCount, formatDuration, formatEndpoint } from '../units.ts';
 import { type Column, Table } from './table.tsx';
 
 const PAGE = 50;

@@ -1,8 +1,8 @@
 /** What is known of a connection, in figures: how it was put together, both directions, the times. */
 import type { DirectionCounts, Distribution } from '../../flow/analysis.ts';
 import { causeNames } from '../../ladder/kind.ts';
+import { formatBytes, formatCount, formatDuration, formatTime } from '../../units.ts';
 import type { ReportConnection } from '../data.ts';
-import { formatBytes, formatCount, formatDuration, formatTime } from '../units.ts';
 
 export function ConnectionFacts({ connection }: { connection: ReportConnection }) {
   const { pairing, pairingReason, pathMtu, start, end, firstFrame, lastFrame } = connection;

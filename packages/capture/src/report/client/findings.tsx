@@ -1,8 +1,8 @@
 /** The findings, worst first, each with its hint and the way to its packets. */
 import { useState } from 'preact/hooks';
 import type { Finding, Severity } from '../../flow/analysis.ts';
+import { formatCount, formatTime } from '../../units.ts';
 import type { ReportData } from '../data.ts';
-import { formatCount, formatTime } from '../units.ts';
 import type { Action } from './state.ts';
 
 /** Told apart by shape as well as by colour. */

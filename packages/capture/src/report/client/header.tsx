@@ -1,8 +1,8 @@
 /** Which capture this is, its figures at a glance, and the switch of themes. */
 import { useState } from 'preact/hooks';
 import type { Connection } from '../../flow/analysis.ts';
+import { counted, formatBytes, formatCount, formatDuration } from '../../units.ts';
 import type { ReportData } from '../data.ts';
-import { counted, formatBytes, formatCount, formatDuration } from '../units.ts';
 import { chooseTheme, savedTheme, type Theme } from './theme.ts';
 
 const themes: readonly Theme[] = ['auto', 'light', 'dark'];

@@ -1,8 +1,8 @@
 /** The messages of a connection that the report holds. */
 import { useMemo, useState } from 'preact/hooks';
 import type { Message } from '../../flow/analysis.ts';
+import { formatBytes, formatCount, formatDuration, formatSeconds } from '../../units.ts';
 import type { ReportConnection } from '../data.ts';
-import { formatBytes, formatCount, formatDuration, formatSeconds } from '../units.ts';
 import type { View } from './state.ts';
 import { type Column, Table } from './table.tsx';
 

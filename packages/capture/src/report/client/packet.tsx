@@ -3,8 +3,8 @@ import { fromHex, transportFields } from '@node-roce/wire';
 import { useMemo, useState } from 'preact/hooks';
 import type { LadderPacket } from '../../flow/analysis.ts';
 import { packetNotes } from '../../ladder/kind.ts';
+import { formatEndpoint, formatTime } from '../../units.ts';
 import type { ReportConnection, ReportData } from '../data.ts';
-import { formatEndpoint, formatTime } from '../units.ts';
 
 interface Props {
   connection: ReportConnection;

@@ -5,9 +5,9 @@
 import { useMemo, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { PlotPoint } from '../../flow/analysis.ts';
+import { formatCount, formatEndpoint, formatTime } from '../../units.ts';
 import { fromColumns, type ReportConnection } from '../data.ts';
 import type { ThemeColor } from '../themes.ts';
-import { formatCount, formatEndpoint, formatTime } from '../units.ts';
 import { axisSteps, Chart, type ChartContent } from './chart.tsx';
 import { drawPoints, type Shape } from './shapes.ts';
 import type { TimeWindow } from './state.ts';

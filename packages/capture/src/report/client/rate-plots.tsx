@@ -1,9 +1,9 @@
 /** Throughput and latency over time. */
 import { useMemo } from 'preact/hooks';
 import uPlot from 'uplot';
+import { formatDuration, formatRate, formatTime } from '../../units.ts';
 import type { ReportConnection } from '../data.ts';
 import type { ThemeColor } from '../themes.ts';
-import { formatDuration, formatRate, formatTime } from '../units.ts';
 import { Chart, type ChartContent } from './chart.tsx';
 import { drawPoints } from './shapes.ts';
 import type { TimeWindow } from './state.ts';

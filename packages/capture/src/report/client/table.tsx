@@ -1,7 +1,7 @@
 /** A table that sorts by its columns, shows a page of its rows at a time, and whose rows may be chosen. */
 import type { ComponentChildren } from 'preact';
 import { useId, useMemo, useState } from 'preact/hooks';
-import { formatCount } from '../units.ts';
+import { formatCount } from '../../units.ts';
 
 export interface Column<Row> {
   /** In the head; short. */

@@ -1,5 +1,5 @@
 /** The window of time that plots, ladder and messages show. */
-import { formatSeconds } from '../units.ts';
+import { formatSeconds } from '../../units.ts';
 import { clamped, panned, type TimeWindow, zoomed } from './state.ts';
 
 interface Props {
