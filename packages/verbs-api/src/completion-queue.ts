@@ -1,6 +1,7 @@
 /** Completion queues: polling, notification, waiting, iterating. */
 import { type CqCreated, Cqe, invalid, Ring, RoceError } from '@node-roce/transport';
-import type { Engine } from './engine.ts';
+import { CompletionObserver } from './completion-observer.ts';
+import { type Engine, systemRandom } from './engine.ts';
 import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { checkCall, checkWaitOptions } from './option-types.ts';
@@ -40,6 +41,10 @@ export class CompletionQueue implements AsyncDisposable {
   #waiters: (() => void)[] = [];
   #destroyed = false;
   #failure: unknown;
+  #observer: CompletionObserver | undefined;
+  #wakeObserver: (() => void) | undefined;
+  /** The program has asked for an event of its channel. */
+  #requested = false;
 
   constructor(
     engine: Engine,
@@ -86,6 +91,7 @@ export class CompletionQueue implements AsyncDisposable {
    */
   poll(max = 16): WorkCompletion[] {
     if (!INTEGER.is(max)) throw invalid('max', described(max), INTEGER.expected);
+    if (this.#observer !== undefined) return this.#pollObserved(max, this.#observer);
     const list: WorkCompletion[] = [];
     const ready = this.#ready(max);
     for (let i = 0; i < ready; i++) {
@@ -100,10 +106,80 @@ export class CompletionQueue implements AsyncDisposable {
   /** As `poll`, into completions that the caller has: returns how many were filled. Allocates nothing. */
   pollInto(into: readonly WorkCompletion[]): number {
     if (!Array.isArray(into)) throw invalid('into', described(into), 'a list of WorkCompletion');
+    if (this.#observer !== undefined) {
+      const list = this.#pollObserved(into.length, this.#observer);
+      for (const [i, wc] of list.entries()) Object.assign(into[i], wc);
+      return list.length;
+    }
     const ready = this.#ready(into.length);
     for (let i = 0; i < ready; i++) this.#take(i, into[i]);
     this.#release(ready);
     return ready;
+  }
+
+  /** The program's own completions: those that the observer took out of the ring, then the ring's. */
+  #pollObserved(max: number, observer: CompletionObserver): WorkCompletion[] {
+    const list = observer.take(max);
+    while (list.length < max) {
+      const ready = this.#ready(max - list.length);
+      if (ready === 0) break;
+      for (const wc of this.#takeAll(ready)) if (!observer.observe(wc)) list.push(wc);
+    }
+    return list;
+  }
+
+  #takeAll(count: number): WorkCompletion[] {
+    const list = Array.from({ length: count }, () => new WorkCompletion());
+    for (const [i, wc] of list.entries()) this.#take(i, wc);
+    this.#release(count);
+    return list;
+  }
+
+  /** What awaited requests and `closed` need; from the first of them on. @internal */
+  observer(): CompletionObserver {
+    this.#observer ??= new CompletionObserver(systemRandom()(), {
+      sweep: () => {
+        while (this.#older.length > 0 && this.#ring.used === 0) this.#ring = this.#older.shift() as Ring;
+        return this.#takeAll(this.#ring.used);
+      },
+      wait: () => this.#awaken(),
+      onHeld: () => {
+        const waiters = this.#waiters.splice(0);
+        for (const wake of waiters) wake();
+        if (waiters.length === 0 && this.#requested) this.#raise();
+      },
+    });
+    return this.#observer;
+  }
+
+  /** Requests of a queue pair that is gone: their promises reject. @internal */
+  abandon(qpNum: number, reason: RoceError): void {
+    this.#observer?.abandon(qpNum, reason);
+  }
+
+  /** @internal */
+  unwatch(qpNum: number): void {
+    this.#observer?.unwatch(qpNum);
+  }
+
+  /** Resolves when the ring has something; rejects as `wait`. */
+  async #awaken(): Promise<void> {
+    this.#checkUsable();
+    if (this.#ringUsed > 0) return;
+    this.#arm(false);
+    if (this.#ringUsed > 0) return;
+    await new Promise<void>((resolve) => {
+      this.#wakeObserver = resolve;
+    });
+    this.#checkUsable();
+  }
+
+  /** Throws what ended this queue: the device's failure, destruction, an overrun. */
+  #checkUsable(): void {
+    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#destroyed)
+      throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
+    if (this.#ringUsed === 0 && this.#newest.state !== 0) throw this.#overrun();
   }
 
   #ready(max: number): number {
@@ -126,6 +202,10 @@ export class CompletionQueue implements AsyncDisposable {
 
   /** Completions that can be polled. */
   get #used(): number {
+    return this.#ringUsed + (this.#observer?.held ?? 0);
+  }
+
+  get #ringUsed(): number {
     return this.#older.reduce((sum, ring) => sum + ring.used, this.#ring.used);
   }
 
@@ -164,6 +244,7 @@ export class CompletionQueue implements AsyncDisposable {
    */
   requestNotify(options: { solicitedOnly?: boolean } = {}): void {
     checkCall(options, { solicitedOnly: BOOLEAN });
+    this.#requested = true;
     this.#arm(options.solicitedOnly === true);
   }
 
@@ -175,10 +256,18 @@ export class CompletionQueue implements AsyncDisposable {
   /** The event came: for who waits here, else for the channel. @internal */
   notify(): void {
     this.#armed = 0;
-    const waiters = this.#waiters;
-    this.#waiters = [];
-    if (waiters.length === 0) this.channel?.raise(this);
+    const waiters = this.#waiters.splice(0);
+    const observed = this.#wakeObserver !== undefined;
+    this.#wakeObserver?.();
+    this.#wakeObserver = undefined;
+    // Of an event that only awaited requests have asked for, the channel is not told.
+    if (waiters.length === 0 && (this.#requested || !observed)) this.#raise();
     for (const wake of waiters) wake();
+  }
+
+  #raise(): void {
+    this.#requested = false;
+    this.channel?.raise(this);
   }
 
   /** ibv_ack_cq_events(3): so many events that `channel.getEvent` gave for this queue are dealt with. */
@@ -189,6 +278,7 @@ export class CompletionQueue implements AsyncDisposable {
   /** The device failed: whoever waits hears why. @internal */
   fail(error: unknown): void {
     this.#failure = error;
+    this.#wakeObserver?.();
     for (const wake of this.#waiters.splice(0)) wake();
   }
 
@@ -263,6 +353,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.#destroyed = true;
     this.#registry.remove(this.handle);
     this.channel?.remove(this);
+    this.#wakeObserver?.();
     for (const wake of this.#waiters.splice(0)) wake();
     await Promise.all([this.channelEvents.acknowledged(), this.asyncEvents.acknowledged()]);
   }

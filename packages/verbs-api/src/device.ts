@@ -11,6 +11,7 @@ import {
 } from '@node-roce/transport';
 import { addressAttr, addressFromCompletion } from './address-handle.ts';
 import { type DeviceEvent, type TakenEvent, takeEvent } from './async-events.ts';
+import { causeOf } from './closing.ts';
 import { CompletionChannel } from './completion-channel.ts';
 import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
@@ -76,6 +77,13 @@ export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
   return new Device(context, signal);
 }
 
+/** Async events that take a queue pair to the error state, in words. */
+const QP_FAILURES: Readonly<Record<string, string>> = {
+  QP_FATAL: 'a local error',
+  QP_REQ_ERR: 'the peer sent an invalid request',
+  QP_ACCESS_ERR: 'the peer had no access to the memory that it named',
+};
+
 /** A device (`struct ibv_context`): what `openDevice` gives. */
 export class Device implements AsyncDisposable {
   /** @internal */
@@ -112,10 +120,13 @@ export class Device implements AsyncDisposable {
         cause: event.error,
       });
       for (const cq of this.#objects.cqs.values()) cq.fail(error);
+      for (const qp of this.#objects.qps.values()) qp.end(error);
       for (const channel of this.#channels) channel.fail(error);
     }
     // What it is about is looked up now: it may be gone when the event is looked at.
     this.#tell(event.type === 'DEVICE_FATAL' ? event : this.#objects.withElement(event));
+    if (event.type in QP_FAILURES && 'qpn' in event)
+      this.#objects.qps.get(event.qpn)?.fail(`QP ${event.qpn}: ${QP_FAILURES[event.type]}`);
   }
 
   #tell(event: DeviceEvent): void {
@@ -268,6 +279,7 @@ export class Device implements AsyncDisposable {
         await this.#engine.close();
       } finally {
         for (const cq of this.#objects.cqs.values()) cq.fail(reason);
+        for (const qp of this.#objects.qps.values()) qp.end(causeOf(reason));
         for (const channel of this.#channels) channel.fail(reason);
         this.#objects.events.fail(reason);
         this.#emitter.emit('close');

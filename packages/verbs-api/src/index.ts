@@ -22,6 +22,7 @@ export {
 } from '@node-roce/transport';
 export { AddressHandle, type AddressInit, GRH_BYTES } from './address-handle.ts';
 export type { DeviceEvent, EventElement, PortEvent, TakenEvent } from './async-events.ts';
+export type { CloseListener } from './closing.ts';
 export { CompletionChannel } from './completion-channel.ts';
 export { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 export {
@@ -46,7 +47,14 @@ export {
 export { incRkey, MemoryWindow } from './memory-window.ts';
 export type { LinkOptions } from './open-link.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
-export { GSI_QKEY, QueuePair, type QueuePairInitAttr } from './queue-pair.ts';
+export {
+  type AwaitedSend,
+  type AwaitedWrite,
+  type AwaitOptions,
+  GSI_QKEY,
+  QueuePair,
+  type QueuePairInitAttr,
+} from './queue-pair.ts';
 export type {
   AnySendWr,
   Datagram,

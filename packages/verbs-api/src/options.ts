@@ -88,13 +88,14 @@ export function described(value: unknown): string {
   return `a ${typeof value}`;
 }
 
-/** The name that a misspelt one may have meant: equal but for case, or few edits away. */
+/** The name that a misspelt one may have meant: equal but for case, its beginning, or few edits away. */
 export function nearest(typed: string, names: readonly string[]): string | undefined {
   const lower = typed.toLowerCase();
   let best: string | undefined;
   let least = Math.max(2, Math.floor(typed.length / 3)) + 1;
   for (const name of names) {
-    const distance = edits(lower, name.toLowerCase());
+    const isStart = lower.length > 2 && name.toLowerCase().startsWith(lower);
+    const distance = isStart ? 1 : edits(lower, name.toLowerCase());
     if (distance < least) {
       least = distance;
       best = name;

@@ -13,6 +13,8 @@ import {
   Ring,
   RoceError,
 } from '@node-roce/transport';
+import { type CloseListener, Closing, causeOf } from './closing.ts';
+import type { FailureListener } from './completion-observer.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import {
   type ConnectionData,
@@ -33,10 +35,11 @@ import {
   checkConnectOptions,
   checkQpAttr,
 } from './option-types.ts';
-import { ANY, BOOLEAN, described, INTEGER, nearest } from './options.ts';
+import { ANY, BOOLEAN, described, INTEGER, nearest, OBJECT, SIGNAL } from './options.ts';
 import type { Registry } from './registry.ts';
-import type { AnySendWr, MwRange, RecvWr, SendWr } from './send-wr.ts';
+import type { AnySendWr, Datagram, MwRange, RecvWr, Remote, SendWr, SgElement } from './send-wr.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
+import { completionError, type WorkCompletion } from './work-completion.ts';
 import { checkRoom, type FindRegion, postReceives, writeBindRequest, writeSend } from './work-request.ts';
 
 /** Well-known Q_Key of QP1 (IBTA vol 1 §3.5.3). */
@@ -73,6 +76,39 @@ export interface QueuePairParts {
   registry: Registry<QueuePair>;
 }
 
+/** What each awaited request takes. */
+export interface AwaitOptions {
+  /** Rejects the promise; the request goes on. */
+  signal?: AbortSignal;
+  /** Wait until READs and atomics before it are done. */
+  fence?: boolean;
+}
+
+/** What `write` takes. */
+export interface AwaitedWrite extends AwaitOptions {
+  /** 32 bits, read by the peer in its completion; the peer has to post a receive. */
+  immData?: number;
+}
+
+/** What `send` takes. */
+export interface AwaitedSend extends AwaitedWrite {
+  /** The peer's key to invalidate. */
+  invalidateRkey?: number;
+  /** Raise the event of a completion queue that waits for solicited completions only. */
+  solicited?: boolean;
+  /** UD and GSI: where it goes. */
+  ud?: Datagram;
+}
+
+const AWAITED = { signal: SIGNAL, fence: BOOLEAN };
+const AWAITED_WRITE = { ...AWAITED, immData: INTEGER };
+const AWAITED_SEND = { ...AWAITED_WRITE, invalidateRkey: INTEGER, solicited: BOOLEAN, ud: OBJECT };
+
+const listOf = (data: SgElement | readonly SgElement[]): readonly SgElement[] =>
+  Array.isArray(data) ? data : [data as SgElement];
+
+const resetError = (qpNum: number) => closedError(`QP ${qpNum} was reset`);
+
 /** A queue pair (`struct ibv_qp`). */
 export class QueuePair implements AsyncDisposable {
   /** QPN, 24 bits, drawn at random; GSI: 1. */
@@ -100,6 +136,7 @@ export class QueuePair implements AsyncDisposable {
   readonly #sendName: string;
   readonly #recvName: string;
   readonly #random: () => number;
+  #closing = new Closing();
   #initialPsn: number;
   #gidIndex: number | undefined;
   #destroyed = false;
@@ -176,6 +213,168 @@ export class QueuePair implements AsyncDisposable {
     }
   }
 
+  /**
+   * Posts a SEND (or, with `immData` or `invalidateRkey`, its variant) and resolves with the completion. Bytes that lie in
+   * no region are copied inline, if they are no more than `cap.maxInlineData`.
+   *
+   * Rejects as `postSend`; with ERR_ROCE_COMPLETION, whose `attribute` is the status, if the request fails; with the
+   * signal's reason, which does not recall the request. Completions of awaited requests do not show in `poll`.
+   */
+  async send(data: SgElement | readonly SgElement[], options: AwaitedSend = {}): Promise<WorkCompletion> {
+    checkCall(options, AWAITED_SEND);
+    const { signal, immData, invalidateRkey, ...more } = options;
+    const variant =
+      immData !== undefined
+        ? ({ opcode: 'SEND_WITH_IMM', immData } as const)
+        : invalidateRkey !== undefined
+          ? ({ opcode: 'SEND_WITH_INV', invalidateRkey } as const)
+          : ({ opcode: 'SEND' } as const);
+    return this.#awaitSend(signal, { ...variant, ...more, ...this.#message(data) });
+  }
+
+  /** Posts an RDMA WRITE (with `immData`, RDMA_WRITE_WITH_IMM) and resolves with the completion; as `send`. */
+  async write(
+    data: SgElement | readonly SgElement[],
+    remote: Remote,
+    options: AwaitedWrite = {},
+  ): Promise<WorkCompletion> {
+    checkCall(options, AWAITED_WRITE);
+    const { signal, immData, ...more } = options;
+    const variant =
+      immData === undefined
+        ? ({ opcode: 'RDMA_WRITE' } as const)
+        : ({ opcode: 'RDMA_WRITE_WITH_IMM', immData } as const);
+    return this.#awaitSend(signal, { ...variant, ...more, ...this.#message(data), remote });
+  }
+
+  /** Posts an RDMA READ into registered memory and resolves with the completion; as `send`. */
+  async read(
+    into: SgElement | readonly SgElement[],
+    remote: Remote,
+    options: AwaitOptions = {},
+  ): Promise<WorkCompletion> {
+    checkCall(options, AWAITED);
+    const { signal, fence } = options;
+    return this.#awaitSend(signal, { opcode: 'RDMA_READ', fence, sgList: listOf(into), remote });
+  }
+
+  /**
+   * Adds to a 64-bit word of the peer and resolves with the completion; as `send`.
+   *
+   * @param into 8 registered bytes, which receive the value before, in the byte order of this host
+   */
+  async fetchAdd(
+    into: SgElement,
+    remote: Remote,
+    add: bigint | number,
+    options: AwaitOptions = {},
+  ): Promise<WorkCompletion> {
+    checkCall(options, AWAITED);
+    const { signal, fence } = options;
+    const sgList = listOf(into);
+    return this.#awaitSend(signal, {
+      opcode: 'ATOMIC_FETCH_AND_ADD',
+      fence,
+      sgList,
+      remote,
+      compareAdd: add,
+    });
+  }
+
+  /** Replaces a 64-bit word of the peer by `swap` if it equals `compare`; otherwise as `fetchAdd`. */
+  async compareSwap(
+    into: SgElement,
+    remote: Remote,
+    compare: bigint | number,
+    swap: bigint | number,
+    options: AwaitOptions = {},
+  ): Promise<WorkCompletion> {
+    checkCall(options, AWAITED);
+    const { signal, fence } = options;
+    const sgList = listOf(into);
+    return this.#awaitSend(signal, {
+      opcode: 'ATOMIC_CMP_AND_SWP',
+      fence,
+      sgList,
+      remote,
+      compareAdd: compare,
+      swap,
+    });
+  }
+
+  /** Posts a receive and resolves with its completion; as `send`. Not with a shared receive queue. */
+  async receive(
+    into: SgElement | readonly SgElement[],
+    options: { signal?: AbortSignal } = {},
+  ): Promise<WorkCompletion> {
+    checkCall(options, { signal: SIGNAL });
+    return this.recvCq.observer().post(this.qpNum, options.signal, (wrId) => {
+      this.postRecv({ wrId, sgList: listOf(into) });
+    });
+  }
+
+  #awaitSend(signal: AbortSignal | undefined, wr: SendWr): Promise<WorkCompletion> {
+    return this.sendCq.observer().post(this.qpNum, signal, (wrId) => {
+      this.postSend({ ...wr, wrId, signaled: true } as SendWr);
+    });
+  }
+
+  /** Registered memory as it is; other bytes inline. */
+  #message(data: SgElement | readonly SgElement[]): { sgList: readonly SgElement[]; inline?: true } {
+    const sgList = listOf(data);
+    const isForeign = (element: SgElement) => element instanceof Uint8Array && !this.#isRegistered(element);
+    return sgList.length > 0 && sgList.every(isForeign) ? { sgList, inline: true } : { sgList };
+  }
+
+  #isRegistered(view: Uint8Array): boolean {
+    try {
+      this.#find(view);
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  /**
+   * Resolves when the program closes the queue pair. Rejects with the cause when the queue pair comes to the error state:
+   * a request that failed, a refused request of the peer, the end of the device. After RESET, `closed` is another promise.
+   */
+  get closed(): Promise<void> {
+    this.#watch();
+    return this.#closing.promise;
+  }
+
+  /** Calls back once at the end of the queue pair, with the cause unless the program closed it; returns what takes it off. */
+  onClose(listener: CloseListener): () => void {
+    this.#watch();
+    return this.#closing.listen(listener);
+  }
+
+  /** Looks at completions of this queue pair that failed. */
+  #watch(): void {
+    if (this.#closing.ended) return;
+    const onFailure: FailureListener = (failure) => {
+      if (failure instanceof Error) this.end(causeOf(failure));
+      else if (this.state === 'ERR') this.end(completionError(failure));
+    };
+    for (const cq of new Set([this.sendCq, this.recvCq])) cq.observer().watch(this.qpNum, onFailure);
+  }
+
+  /** The queue pair is in the error state. @internal */
+  fail(message: string): void {
+    this.end(new RoceError('ERR_ROCE_QP_FAILED', message, { errno: 'EIO', attribute: 'qpState' }));
+  }
+
+  /** The end, with its cause if the program has not closed the queue pair. @internal */
+  end(cause?: RoceError): void {
+    this.#closing.end(cause);
+    for (const cq of new Set([this.sendCq, this.recvCq])) cq.unwatch(this.qpNum);
+  }
+
+  #abandon(reason: RoceError): void {
+    for (const cq of new Set([this.sendCq, this.recvCq])) cq.abandon(this.qpNum, reason);
+  }
+
   /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET, and with a shared receive queue. */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
     if (this.srq) throw invalid('qp', 'receives are posted to its shared receive queue', 'srq.postRecv');
@@ -244,8 +443,16 @@ export class QueuePair implements AsyncDisposable {
   async modify(attr: QpAttr): Promise<void> {
     checkQpAttr(attr);
     await this.#engine.call('modifyQp', this.qpNum, attr);
+    if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
+    if (attr.qpState === 'RESET') this.#afterReset();
     // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
     if (attr.qpState === 'RESET') this.#initialPsn = this.#drawPsn();
+  }
+
+  /** Requests are discarded without a completion; the next connection has an end of its own. */
+  #afterReset(): void {
+    this.#abandon(resetError(this.qpNum));
+    if (this.#closing.ended) this.#closing = new Closing();
   }
 
   /** First PSN of this side, drawn at random, and anew by RESET; `connect` uses it, `modify` may use another. */
@@ -373,6 +580,8 @@ export class QueuePair implements AsyncDisposable {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroyQp', this.qpNum);
     this.#destroyed = true;
+    this.#abandon(closedError(`QP ${this.qpNum} is closed`));
+    this.end();
     this.#registry.remove(this.qpNum);
     await this.asyncEvents.acknowledged();
   }

@@ -101,14 +101,19 @@ interface WithRemote {
   remote: Remote;
 }
 
+/** A message that consumes a receive of the peer. */
 export type SendWrSend = SendWrMessage & { opcode: 'SEND' };
+/** A message with immediate data, which the peer reads in its completion. */
 export type SendWrSendWithImm = SendWrMessage & WithImmediate & { opcode: 'SEND_WITH_IMM' };
+/** A message that invalidates a key of the peer. */
 export type SendWrSendWithInv = SendWrMessage & {
   opcode: 'SEND_WITH_INV';
   /** The peer's key to invalidate. */
   invalidateRkey: number;
 };
+/** Writes into memory of the peer. */
 export type SendWrWrite = SendWrData & WithRemote & { opcode: 'RDMA_WRITE' };
+/** Writes into memory of the peer, and consumes a receive with immediate data. */
 export type SendWrWriteWithImm = SendWrData &
   WithRemote &
   WithImmediate & {
@@ -116,12 +121,14 @@ export type SendWrWriteWithImm = SendWrData &
     /** As with SEND. */
     solicited?: boolean;
   };
+/** Reads memory of the peer. */
 export type SendWrRead = SendWrCommon &
   WithRemote & {
     opcode: 'RDMA_READ';
     /** Where the bytes go. */
     sgList?: readonly SgElement[];
   };
+/** Compares a 64-bit word of the peer, and replaces it if equal. */
 export type SendWrCompareSwap = SendWrCommon &
   WithRemote & {
     opcode: 'ATOMIC_CMP_AND_SWP';
@@ -132,6 +139,7 @@ export type SendWrCompareSwap = SendWrCommon &
     /** The value stored if they are equal, 64 bits. */
     swap: bigint | number;
   };
+/** Adds to a 64-bit word of the peer. */
 export type SendWrFetchAdd = SendWrCommon &
   WithRemote & {
     opcode: 'ATOMIC_FETCH_AND_ADD';
@@ -140,11 +148,13 @@ export type SendWrFetchAdd = SendWrCommon &
     /** The value added, 64 bits, modulo 2^64. */
     compareAdd: bigint | number;
   };
+/** Invalidates a key of this side. */
 export type SendWrLocalInv = SendWrCommon & {
   opcode: 'LOCAL_INV';
   /** The key of a window of this queue pair. */
   invalidateRkey: number;
 };
+/** Binds a memory window of type 2. */
 export type SendWrBindMw = SendWrCommon & {
   opcode: 'BIND_MW';
   /** The window, and what it opens. */
@@ -166,12 +176,19 @@ export type SendWr =
 
 /** The members of all of them, for code that decides by the opcode's row. */
 export interface AnySendWr extends SendWrMessage {
+  /** The operation. */
   opcode: WrOpcodeName;
+  /** With immediate data: 32 bits. */
   immData?: number;
+  /** SEND_WITH_INV, LOCAL_INV: the key. */
   invalidateRkey?: number;
+  /** RDMA and atomic operations. */
   remote?: Remote;
+  /** Atomics: the value compared with, or added. */
   compareAdd?: bigint | number;
+  /** Compare-and-swap: the value stored. */
   swap?: bigint | number;
+  /** BIND_MW. */
   bind?: MwBind;
 }
 
