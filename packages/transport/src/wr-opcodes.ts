@@ -30,6 +30,8 @@ export interface WrOpcodeRow {
   readonly consumesReceive: boolean;
   /** Answered by a response of its own instead of an ACK; limited by `max_rd_atomic`. */
   readonly readOrAtomic: boolean;
+  /** Its list receives data, so the elements need local write access; otherwise the list is what is sent. */
+  readonly receivesData: boolean;
   /** Carries immediate data. */
   readonly immediate: boolean;
   /** Names an rkey to invalidate: at the peer (SEND_WITH_INV) or here (LOCAL_INV). */
@@ -59,6 +61,7 @@ function row(name: WrOpcodeName, values: Partial<WrOpcodeRow>): WrOpcodeRow {
     completion: WcOpcode.SEND,
     consumesReceive: false,
     readOrAtomic: false,
+    receivesData: false,
     immediate: false,
     invalidate: false,
     remote: false,
@@ -95,6 +98,7 @@ const WRITE: Partial<WrOpcodeRow> = {
 const ATOMIC: Partial<WrOpcodeRow> = {
   wire: Wire.ATOMIC,
   readOrAtomic: true,
+  receivesData: true,
   remote: true,
   length: 8,
 };
@@ -120,6 +124,7 @@ const ROWS = [
     only: Opcode.RC_RDMA_READ_REQUEST,
     completion: WcOpcode.RDMA_READ,
     readOrAtomic: true,
+    receivesData: true,
     remote: true,
   }),
   row('ATOMIC_CMP_AND_SWP', {
@@ -146,5 +151,11 @@ const ROWS = [
   }),
 ];
 
+function byOpcode(rows: readonly WrOpcodeRow[]): WrOpcodeRow[] {
+  const table: WrOpcodeRow[] = [];
+  for (const row of rows) table[row.opcode] = row;
+  return table;
+}
+
 /** Rows by `WrOpcode`; a number without a row is no operation. */
-export const WR_OPCODES: readonly WrOpcodeRow[] = ROWS;
+export const WR_OPCODES: readonly WrOpcodeRow[] = byOpcode(ROWS);

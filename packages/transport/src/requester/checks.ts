@@ -33,8 +33,7 @@ export function checkEntry(
   }
   const count = words[w + SendWqe.SGE_COUNT];
   if (count > owner.cap.maxSendSge) return WcStatus.LOC_QP_OP_ERR;
-  // What a READ or atomic brings back is written to the list.
-  const access = row.readOrAtomic ? Access.LOCAL_WRITE : 0;
+  const access = row.receivesData ? Access.LOCAL_WRITE : 0;
   const total = checkList(context, owner.pd, queue, w + SendWqe.SGE, count, access);
   if (total < 0) return WcStatus.LOC_PROT_ERR;
   return total === length ? WcStatus.SUCCESS : WcStatus.LOC_LEN_ERR;

@@ -25,7 +25,7 @@ import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
-import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
+import type { WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 
 const TWO_32 = 0x1_0000_0000;
@@ -44,7 +44,7 @@ export class RequestPackets {
     this.#queue = queue;
   }
 
-  /** Adds the packet of a SEND or WRITE that the cursor is at. @returns `WcStatus`: why it can't be sent */
+  /** Adds the packet that the cursor is at, of a request that sends its list. @returns `WcStatus`: why it can't be sent */
   addMessage(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, last: boolean, ackReq: boolean): number {
     const owner = this.#owner;
     const { attributes } = owner;
@@ -77,7 +77,7 @@ export class RequestPackets {
       writeDeth(header, o, qkey >>> 31 === 1 ? attributes.qkey : qkey, owner.qpn);
       o += DETH_BYTES;
     }
-    if (first && row.wire === Wire.WRITE) {
+    if (first && row.remote) {
       const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH];
       writeReth(header, o, high, words[w + SendWqe.REMOTE_ADDRESS_LOW], words[w + SendWqe.RKEY], length);
       o += RETH_BYTES;
