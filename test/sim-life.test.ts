@@ -13,4 +13,5 @@ if (!testReplay()) {
   testLives('lifetimes');
   testLives('closing');
   testLives('rnr');
+  testLives('unreliable');
 }

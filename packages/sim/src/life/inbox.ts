@@ -6,7 +6,7 @@ import type { Lease, MemoryBook } from './memory-book.ts';
 
 /** Longest message, bytes; receives are as long. */
 export const LONGEST = 5000;
-const SLOT = 5008;
+const SLOT = 5056;
 
 export interface Inbox {
   /** Receives posted and not completed, as far as a program knows. */
@@ -21,10 +21,13 @@ export class OwnInbox implements Inbox {
   readonly #lease: Lease;
   readonly #slots: number;
   readonly #post: (receive: SimReceive) => void;
+  readonly #length: number;
   #posted = 0;
   #taken = 0;
 
-  constructor(book: MemoryBook, slots: number, post: (receive: SimReceive) => void) {
+  /** @param extra bytes that a receive has room for besides the message */
+  constructor(book: MemoryBook, slots: number, post: (receive: SimReceive) => void, extra = 0) {
+    this.#length = LONGEST + extra;
     this.#lease = book.lease(slots * SLOT);
     this.#slots = slots;
     this.#post = post;
@@ -42,7 +45,7 @@ export class OwnInbox implements Inbox {
     if (this.waiting >= this.#slots) return;
     const wrId = this.#posted++;
     const { region } = this.#lease;
-    this.#post({ wrId, region, offset: (wrId % this.#slots) * SLOT, length: LONGEST });
+    this.#post({ wrId, region, offset: (wrId % this.#slots) * SLOT, length: this.#length });
   }
 
   take(wrId: number): Uint8Array {

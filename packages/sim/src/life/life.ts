@@ -11,9 +11,10 @@ import { EngineDevice } from '../network/engine-device.ts';
 import { ModelDevice } from '../network/model-device.ts';
 import { Network, type SimHost } from '../network/network.ts';
 import type { EndpointKind } from '../network/pair.ts';
-import type { SimPacket } from '../network/wire.ts';
+import type { SimPacket, WireOptions } from '../network/wire.ts';
 import { require } from '../network/workload-checks.ts';
 import { SharedInbox } from './inbox.ts';
+import { LooseSession } from './loose-session.ts';
 import { MemoryBook, SECRET } from './memory-book.ts';
 import type { LifeProfile } from './profile.ts';
 import { type LifeHost, Session, type Side, type Spare } from './session.ts';
@@ -37,9 +38,11 @@ const LONGEST_BLOCK = 12_000;
 const LIMIT = 600e6;
 
 interface Lane {
+  service: 'RC' | 'UC' | 'UD';
+  inOrder: boolean;
   hosts: readonly [LifeHost, LifeHost];
   lossless: boolean;
-  session: Session | undefined;
+  session: Session | LooseSession | undefined;
   left: number;
   spares: [Spare | undefined, Spare | undefined];
 }
@@ -51,6 +54,7 @@ export class Life {
   readonly #random: Random;
   readonly #hosts: LifeHost[];
   readonly #lanes: Lane[];
+  readonly #wires: readonly WireOptions[];
   /** Of each queue pair that there is or was: its host. */
   readonly #owners = new Map<number, Uint8Array>();
   readonly #sides = new Map<number, Side>();
@@ -68,6 +72,7 @@ export class Life {
     this.#hosts = kinds.map((kind, i) => this.#host(kind, i + 1));
     for (const { device } of this.#hosts) this.network.add(device);
     this.network.add(this.#clock());
+    this.#wires = this.#hosts.map(() => this.#random.pick(profile.wires));
     this.#lanes = Array.from({ length: profile.lanes }, (_, i) => this.#lane(i));
   }
 
@@ -104,18 +109,27 @@ export class Life {
   }
 
   #lane(index: number): Lane {
-    const [i, j] = [
+    const ways = [
       [0, 1],
       [0, 2],
       [2, 1],
-    ][index % 3];
+    ];
+    const [i, j] = ways[index % ways.length];
     const hosts = [this.#hosts[i], this.#hosts[j]] as const;
-    const wire = this.#random.pick(this.#profile.wires);
-    const lossless = wire.loss === undefined && wire.burst === undefined && wire.corrupt === undefined;
+    // Lanes between the same hosts have one wire.
+    const wire = this.#wires[index % ways.length];
     this.network.link(hosts[0].device, hosts[1].device, wire);
     this.network.link(hosts[1].device, hosts[0].device, wire);
-    const spares: Lane['spares'] = [undefined, undefined];
-    return { hosts, lossless, session: undefined, left: this.#profile.sessions, spares };
+    const { services, sessions } = this.#profile;
+    return {
+      hosts,
+      service: services[index % services.length],
+      lossless: wire.loss === undefined && wire.burst === undefined && wire.corrupt === undefined,
+      inOrder: wire.reorder === undefined && wire.duplicate === undefined,
+      session: undefined,
+      left: sessions,
+      spares: [undefined, undefined],
+    };
   }
 
   /** Runs until every lane is through. @throws Error */
@@ -142,29 +156,43 @@ export class Life {
     return isDone;
   }
 
-  #start({ hosts, lossless, spares }: Lane): Session {
-    // Two lanes between the same hosts have one wire: that of the second.
-    const shared =
-      this.#lanes?.filter((lane) => lane.hosts[0] === hosts[0] && lane.hosts[1] === hosts[1]) ?? [];
+  #start(lane: Lane): Session | LooseSession {
+    const session = lane.service === 'RC' ? this.#startReliable(lane) : this.#startLoose(lane, lane.service);
+    for (const { qp, host } of session.sides) this.#owners.set(qp.info.qpn, host.device.gid);
+    return session;
+  }
+
+  #startLoose({ hosts, inOrder }: Lane, service: 'UC' | 'UD'): LooseSession {
+    return new LooseSession({
+      network: this.network,
+      hosts,
+      profile: this.#profile,
+      random: this.#random,
+      tally: this.tally,
+      service,
+      inOrder,
+      block: ({ device }) => this.#block(device),
+    });
+  }
+
+  #startReliable({ hosts, lossless, spares }: Lane): Session {
     const session = new Session({
       network: this.network,
       hosts,
       profile: this.#profile,
       random: this.#random,
       tally: this.tally,
-      lossless: shared.at(-1)?.lossless ?? lossless,
+      lossless,
       spares,
       block: ({ device }) => this.#block(device),
     });
-    for (const side of session.sides) {
-      this.#owners.set(side.qp.info.qpn, side.host.device.gid);
-      this.#sides.set(side.qp.info.qpn, side);
-    }
+    for (const side of session.sides) this.#sides.set(side.qp.info.qpn, side);
     return session;
   }
 
-  #note(session: Session | undefined): void {
-    for (const { firstIndex, stream, qp } of session?.sides ?? []) {
+  #note(session: Session | LooseSession | undefined): void {
+    if (!(session instanceof Session)) return;
+    for (const { firstIndex, stream, qp } of session.sides) {
       if (this.#sides.get(qp.info.qpn)?.stream === stream) this.#sides.delete(qp.info.qpn);
       if (firstIndex === undefined) continue;
       const to = (firstIndex + stream.posted) | 0;

@@ -25,6 +25,8 @@ export type Ending = (typeof ENDINGS)[number];
 export interface LifeProfile {
   /** Lanes at work at once, each with one session after another. */
   lanes: number;
+  /** Services of the lanes, in turn. */
+  services: readonly ('RC' | 'UC' | 'UD')[];
   /** Sessions of each lane, and requests of each side of one. */
   sessions: number;
   requests: readonly [least: number, most: number];
@@ -87,6 +89,7 @@ const LOSSY: readonly WireOptions[] = [
 
 const BASE: LifeProfile = {
   lanes: 4,
+  services: ['RC'],
   sessions: 5,
   requests: [5, 40],
   kinds: DATA,
@@ -137,6 +140,23 @@ export const PROFILES = {
       'windows ended with requests outstanding': 2,
       'links without room': 20,
       'packets waited for the link when something ended': 5,
+    },
+  },
+  /** Queue pairs of UC and UD that end as those of `lifetimes` do, beside reliable ones. */
+  unreliable: {
+    ...BASE,
+    services: ['UC', 'UD', 'UC', 'UD', 'RC'],
+    lanes: 5,
+    sessions: 6,
+    wires: [...LOSSLESS, { delay: 5, loss: 0.02 }],
+    srq: 0.4,
+    block: 0.03,
+    counts: {
+      'messages of UC': 400,
+      'messages of UD': 400,
+      'queue pairs of UC ended with packets in flight': 40,
+      'queue pairs of UD ended with packets in flight': 40,
+      'packets waited for the link when something ended': 20,
     },
   },
   /** A side closes its queue pair in the turn in which it polls the last message; nothing is lost. */

@@ -150,6 +150,7 @@ export class EngineDevice implements SimDevice {
   }
 
   destroyQp(qp: SimQp): void {
+    (qp as EngineQp).dropHandles();
     this.adapter.destroyQp(qp.info.qpn, this.#now);
     this.#check();
   }

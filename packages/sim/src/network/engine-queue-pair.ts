@@ -212,6 +212,12 @@ export class EngineQp implements VariableQp {
     this.#modify({ ...attributes, ...route });
   }
 
+  /** Destroys the address handles that its datagrams went along. */
+  dropHandles(): void {
+    for (const handle of this.#handles.values()) this.#host.adapter.destroyAh(handle);
+    this.#handles.clear();
+  }
+
   #modify(attributes: QpAttr): void {
     this.#host.adapter.modifyQp(this.info.qpn, attributes, this.#host.now());
   }
