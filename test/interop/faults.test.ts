@@ -21,8 +21,9 @@ describe.each([
       // ever with it (docs/quirks.md).
       await using link = await LinkUp.make(guest, {
         mtu: 1024,
-        connect: { timeout: 12 },
-        theirs: { timeout: 12, retry_cnt: 7 },
+        // A guest that waits for its CPU does not use up eight tries of 67 ms.
+        connect: { timeout: 14 },
+        theirs: { timeout: 14, retry_cnt: 7 },
       });
       const { agent, cq, qp, theirQp } = link;
       const size = 100_001;
