@@ -58,7 +58,7 @@ export class Requester {
   readonly retries = new Retries();
   readonly credits = new Credits();
   readonly reads: OutstandingReads;
-  readonly roundTrip = new RoundTrip();
+  readonly roundTrip: RoundTrip;
   readonly congestion: CongestionController = new Aimd();
   readonly #pacer = new Pacer();
   /** Next PSN never sent (`sq_psn`), and the oldest that is not acknowledged. */
@@ -87,6 +87,7 @@ export class Requester {
     this.#packets = new RequestPackets(context, owner, queue);
     this.reads = new OutstandingReads(context.readBudget, () => owner.wantsTurn());
     this.timers = new Timers(context, context.deadlines, { timersDue: () => this.#timersDue() });
+    this.roundTrip = new RoundTrip(context);
     this.reads.setPathMtu(owner.attributes.pathMtu);
   }
 
@@ -296,7 +297,7 @@ export class Requester {
     }
     if (ackReq) {
       this.#sinceAckReq = 0;
-      if (psn === this.#sendPsn) this.roundTrip.begin(psn, this.#context.now);
+      if (psn === this.#sendPsn) this.roundTrip.begin(psn);
     }
     return 1;
   }
@@ -319,7 +320,7 @@ export class Requester {
     this.#packets.addRead(batch, cursor, row, responses);
     this.timers.stop(Timer.READ_BUDGET);
     reads.ask(responses, (psn + responses - 1) & 0xff_ffff);
-    if (psn === this.#sendPsn) this.roundTrip.begin(psn, this.#context.now);
+    if (psn === this.#sendPsn) this.roundTrip.begin(psn);
     return responses;
   }
 
@@ -465,7 +466,7 @@ export class Requester {
     this.#unackedPsn = psn;
     this.retries.progress();
     this.congestion.onAck(packets, psn);
-    this.roundTrip.acknowledged(psn, this.#context.now);
+    this.roundTrip.acknowledged(psn);
     this.reads.retire(psn);
   }
 
@@ -566,7 +567,7 @@ export class Requester {
   #armProbe(): void {
     const delay = this.roundTrip.probeDelay;
     // Where the rule's own timer is as quick, it needs no help.
-    if (delay < this.timers.remaining(Timer.RETRY)) this.timers.arm(Timer.PROBE, delay);
+    if (delay >= 0 && delay < this.timers.remaining(Timer.RETRY)) this.timers.arm(Timer.PROBE, delay);
     else this.timers.stop(Timer.PROBE);
   }
 

@@ -7,6 +7,8 @@ const PROBE_MIN = 8_000;
 const PROBE_DEVIATIONS = 4;
 /** Doublings of the probe interval, at most. */
 const MAX_BACKOFF = 20;
+/** The longest probe interval, µs: a whole number of 31 bits is passed without a box. */
+const PROBE_MAX = 0x3fff_ffff;
 
 const SMOOTHED = 0;
 const DEVIATION = 1;
@@ -14,11 +16,16 @@ const LEFT_AT = 2;
 
 /** µs in a `Float64Array`, so that none is boxed. Before the first sample the round trip is 0. */
 export class RoundTrip {
+  readonly #clock: { readonly now: number };
   readonly #times = new Float64Array(3);
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
   /** Doublings of the probe interval since the last progress. */
   #backoff = 0;
+
+  constructor(clock: { readonly now: number }) {
+    this.#clock = clock;
+  }
 
   reset(): void {
     this.#times.fill(0);
@@ -27,10 +34,10 @@ export class RoundTrip {
   }
 
   /** The first sending of the packet at `psn`: it is timed if none is. */
-  begin(psn: number, now: number): void {
+  begin(psn: number): void {
     if (this.#timedPsn >= 0) return;
     this.#timedPsn = psn;
-    this.#times[LEFT_AT] = now;
+    this.#times[LEFT_AT] = this.#clock.now;
   }
 
   /** The timed packet may be sent again: an answer says nothing any more (Karn's rule, RFC 6298 §3). */
@@ -39,12 +46,12 @@ export class RoundTrip {
   }
 
   /** Everything before `psn` is acknowledged. */
-  acknowledged(psn: number, now: number): void {
+  acknowledged(psn: number): void {
     this.#backoff = 0;
     if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return;
     this.#timedPsn = -1;
     const times = this.#times;
-    const sample = Math.max(1, now - times[LEFT_AT]);
+    const sample = Math.max(1, this.#clock.now - times[LEFT_AT]);
     if (times[SMOOTHED] === 0) {
       times[SMOOTHED] = sample;
       times[DEVIATION] = sample / 2;
@@ -59,10 +66,11 @@ export class RoundTrip {
     if (this.#backoff < MAX_BACKOFF) this.#backoff++;
   }
 
-  /** µs after which an answer is overdue; Infinity before the first sample. */
+  /** Whole µs after which an answer is overdue; −1 before the first sample. */
   get probeDelay(): number {
     const times = this.#times;
-    if (times[SMOOTHED] === 0) return Number.POSITIVE_INFINITY;
-    return Math.max(PROBE_MIN, times[SMOOTHED] + PROBE_DEVIATIONS * times[DEVIATION]) * 2 ** this.#backoff;
+    if (times[SMOOTHED] === 0) return -1;
+    const overdue = Math.max(PROBE_MIN, times[SMOOTHED] + PROBE_DEVIATIONS * times[DEVIATION]);
+    return Math.min(PROBE_MAX, overdue * 2 ** this.#backoff) | 0;
   }
 }
