@@ -189,12 +189,15 @@ export class Adapter {
 
   #answerDoorbells(): void {
     const ring = this.#doorbells;
-    const { producer } = ring;
-    for (let i = ring.consumer; i !== producer; i = (i + 1) | 0) {
+    const { consumer, producer } = ring;
+    const end = ring.end(consumer);
+    for (let i = consumer; i !== end; i = (i + 1) | 0) {
       const value = ring.words[ring.wordOf(i)];
       const qp = this.#queues.find(value & ~DOORBELL_RECV);
       qp?.posted();
     }
+    // A count that can't be: which rang is not known, so all are looked at.
+    if (end !== producer) for (const qp of this.#queues.queuePairs()) qp.posted();
     ring.release(producer);
   }
 

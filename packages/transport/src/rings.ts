@@ -91,6 +91,14 @@ export class Ring {
   get consumer(): number {
     return Atomics.load(this.#control, Control.CONSUMER);
   }
+  /**
+   * Consumer: one past the last published entry, if `seen` is one past the last that it knows of; `seen` where the producer's
+   * count can't be: a program's thread may write anything into the control page.
+   */
+  end(seen: number): number {
+    const { producer } = this;
+    return (producer - seen) >>> 0 > this.capacity ? seen : producer;
+  }
   /** Entries published and not given back. */
   get used(): number {
     return (this.producer - this.consumer) | 0;
@@ -108,7 +116,7 @@ export class Ring {
   /** Consumer: asks for a doorbell at the next entry. True if an entry came meanwhile: do not sleep. */
   sleep(seen: number): boolean {
     Atomics.store(this.#control, Control.SLEEPING, 1);
-    if (this.producer === seen) return false;
+    if (this.end(seen) === seen) return false;
     return Atomics.exchange(this.#control, Control.SLEEPING, 0) === 1;
   }
   /** Producer, after `publish`: true if the consumer sleeps and its doorbell has to be rung. */

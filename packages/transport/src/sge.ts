@@ -53,5 +53,6 @@ export function scatterResponse(
 ): number {
   const w = queue.wordOf(queue.head);
   const { words } = queue;
-  return scatter(context, pd, words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT], offset, source, length);
+  const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
+  return scatter(context, pd, words, w + SendWqe.SGE, count, offset, source, length);
 }

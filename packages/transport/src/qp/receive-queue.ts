@@ -59,7 +59,7 @@ export class ReceiveQueue {
 
   /** Entries posted and not completed; with an SRQ, 0 or 1. */
   get posted(): number {
-    return (this.#ring.producer - this.#head) | 0;
+    return (this.#ring.end(this.#head) - this.#head) | 0;
   }
 
   get inUse(): boolean {
@@ -73,7 +73,7 @@ export class ReceiveQueue {
 
   /** Whether there is an entry for a message. With an SRQ it is taken from there now. */
   available(): boolean {
-    if (this.#ring.producer !== this.#head) return true;
+    if (this.posted > 0) return true;
     const srq = this.#srq;
     if (!srq?.take(this.#ring)) return false;
     if (srq.reachesLimit()) this.#context.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
@@ -112,7 +112,7 @@ export class ReceiveQueue {
   fill(source: number, length: number, own?: Uint8Array): boolean {
     const w = this.#ring.wordOf(this.#head);
     const { words } = this.#ring;
-    const count = words[w + RecvWqe.SGE_COUNT];
+    const count = Math.min(words[w + RecvWqe.SGE_COUNT], this.maxSge);
     const at = this.#filled;
     const list = w + RecvWqe.SGE;
     if (scatter(this.#context, this.pd, words, list, count, at, source, length, own) !== Scattered.OK) {
@@ -163,7 +163,7 @@ export class ReceiveQueue {
   /** Completes all that is posted with WR_FLUSH_ERR, and asks to hear of what will be. */
   flush(): void {
     do {
-      const posted = this.#ring.producer;
+      const posted = this.#ring.end(this.#head);
       while (this.#head !== posted) {
         this.#owner.counters.flushedReceives++;
         if (this.#complete(WcStatus.WR_FLUSH_ERR, WcOpcode.RECV) >= 0) this.#cq.commit(true);

@@ -3,7 +3,7 @@ import { psnAdd } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { SendFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
-import { Cqe, type Ring, SendWqe } from '../rings.ts';
+import { Cqe, type Ring, SendWqe, SGE_WORDS } from '../rings.ts';
 import { indexAfter, indexBefore, indexDiff } from '../serial.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
@@ -51,7 +51,12 @@ export class SendQueue {
 
   /** One past the last entry that the program has posted. */
   get posted(): number {
-    return this.#ring.producer;
+    return this.#ring.end(this.#started);
+  }
+
+  /** Scatter/gather elements that an entry has room for, whatever its count says. */
+  get maxElements(): number {
+    return (this.#ring.stride - SendWqe.SGE) / SGE_WORDS;
   }
 
   /** The ring's memory, which the program writes; entry `index` begins at word `wordOf(index)`. */

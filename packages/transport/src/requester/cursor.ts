@@ -49,7 +49,7 @@ export class SendCursor {
     let offset = this.#packet * pathMtu;
     const { words } = queue;
     const w = queue.wordOf(head);
-    const count = words[w + SendWqe.SGE_COUNT];
+    const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
     while (this.#element < count) {
       const length = words[w + SendWqe.SGE + this.#element * SGE_WORDS + Sge.LENGTH];
       if (offset < length) break;
