@@ -147,6 +147,17 @@ try {
   await device.close();
   process.exit(0);
 } catch (error) {
-  say('result', { counts, events, error: `${error.stack ?? error}` });
+  // What an engineer wants to know of a connection that ended.
+  const { link, ...all } = await device.counters();
+  const nonzero = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value > 0));
+  const seconds = performance.now() / 1000;
+  say('result', {
+    counts,
+    events,
+    error: `${error.stack ?? error}`,
+    seconds,
+    counters: nonzero(all),
+    link: nonzero(link),
+  });
   process.exit(1);
 }
