@@ -45,19 +45,11 @@ export const MUTANTS = [
   ],
   [
     'congestion/aimd.ts',
-    '    this.#acknowledged = 0;\n    this.#recoveryPsn = -1;',
-    '    this.#recoveryPsn = -1;',
+    '    this.#threshold = WINDOW_MAX;\n    this.#acknowledged = 0;\n    this.#recoveryPsn',
+    '    this.#acknowledged = 0;\n    this.#recoveryPsn',
   ],
-  [
-    'requester/round-trip.ts',
-    '    this.#timedPsn = -1;\n    this.#backoff = 0;\n  }',
-    '    this.#timedPsn = -1;\n  }',
-  ],
-  [
-    'requester/round-trip.ts',
-    '    this.#times.fill(0);\n    this.#timedPsn = -1;',
-    '    this.#times.fill(0);',
-  ],
+  ['requester/round-trip.ts', 'times[SMOOTHED] + PROBE_DEVIATIONS * times[DEVIATION]', 'times[SMOOTHED]'],
+  ['requester/round-trip.ts', '  cancel(): void {\n    this.#timedPsn = -1;', '  cancel(): void {'],
   ['qp/send-queue.ts', '    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics--;\n', ''],
   [
     'requester/requester.ts',
@@ -112,7 +104,7 @@ export const MUTANTS = [
   // PSNs, windows and limits.
   ['congestion/aimd.ts', 'if (loss === Loss.GAP && recovering) return;', ''],
   ['congestion/aimd.ts', 'loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold', 'this.#threshold'],
-  ['congestion/aimd.ts', 'if (this.#window >= WINDOW_MAX) return;', ''],
+  ['congestion/aimd.ts', 'Math.min(this.#window + packets, this.#threshold)', 'this.#window + packets'],
   [
     'requester/requester.ts',
     'out - this.reads.responses >= this.congestion.window || out >= PSN_SPAN',

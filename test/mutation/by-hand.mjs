@@ -1,4 +1,4 @@
-// `node test/mutation/by-hand.mjs [TEXT…]`: makes each mutant of by-hand.data.mjs, or those whose file or text has a TEXT in it, in a
+// `node test/mutation/by-hand.mjs [FROM [TO]]`: makes each mutant of by-hand.data.mjs, or those with numbers FROM … TO, in a
 // copy of the sources, and runs the tests of packages/transport on it. Exit code 1 if one lives.
 import { fork } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -16,7 +16,7 @@ if (process.send) {
   process.once('message', async ({ index, spent }) =>
     process.send(await judge(index, spent), () => process.exit(0)),
   );
-} else await judgeAll(process.argv.slice(2));
+} else await judgeAll(process.argv.slice(2).map(Number));
 
 /**
  * Runs the tests on a mutant, or on the sources as they are (−1), those first that took the least time before.
@@ -71,10 +71,8 @@ function inProcess(index, spent = {}) {
   });
 }
 
-async function judgeAll(texts) {
-  const chosen = [...MUTANTS.keys()].filter((i) =>
-    texts.every((text) => MUTANTS[i].join('\n').includes(text)),
-  );
+async function judgeAll([from = 0, to = from === 0 ? MUTANTS.length - 1 : from]) {
+  const chosen = [...MUTANTS.keys()].filter((i) => i >= from && i <= to);
   for (const i of MUTANTS.keys()) mutated(i);
   const { killer, times } = await inProcess(-1);
   if (killer !== undefined) throw new Error(`without a mutant, a test fails: ${killer}`);

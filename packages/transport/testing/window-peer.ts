@@ -9,9 +9,13 @@ const MOST = 512;
 /** A WRITE takes 2^18 PSNs. */
 const LENGTH = 1 << 26;
 
-/** A requester that always has something to send; `fill` returns how many packets it adds until it has to wait. */
-export function requester(attr = {}) {
-  const hand = new ByHand({ sqPsn: FIRST, pathMtu: MTU, ...attr });
+/**
+ * A requester that always has something to send; `fill` returns how many packets it adds until it has to wait.
+ * @param reset one whose queue pair is in RESET: it is connected again, with the same PSNs
+ */
+export function requester(attr = {}, reset?: ByHand) {
+  const hand = reset ?? new ByHand({ sqPsn: FIRST, pathMtu: MTU, ...attr });
+  reset?.connect({ sqPsn: FIRST, pathMtu: MTU, ...attr });
   const { side } = hand;
   const mr = side.register(new ArrayBuffer(LENGTH / 4));
   const sge = Array.from({ length: 4 }, () => ({ mr, length: LENGTH / 4 }));
