@@ -88,7 +88,6 @@ test('a probe of the last connection says nothing in this one', () => {
   reset();
   for (let i = 0; i < 4; i++) post('RDMA_WRITE');
   expect(requests()).toEqual([0, 1, 2, 3]);
-  ack(FIRST);
   ack(FIRST + 1); // The PSN of the probe, and more is in flight.
   expect(requests()).toEqual([]);
 });

@@ -34,6 +34,22 @@ describe('a batch that waits because the link has no room', () => {
     expect(adapter.counters()).toMatchObject({ timeouts: 0, retries: 0 });
   });
 
+  test('burns no retry for packets before it either: what is behind them could not leave', () => {
+    const { hand, side, adapter, tx, pass } = waiting();
+    adapter.sent(tx);
+    pass(T / 2);
+    const mr = side.register(new ArrayBuffer(64));
+    side.post({ wrId: 2, opcode: 'RDMA_WRITE', sge: [{ mr, length: 8 }], remote: { addr: 0n, rkey: 0 } });
+    tx.clear();
+    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    pass(40 * T);
+    expect(adapter.counters()).toMatchObject({ timeouts: 0, retries: 0 });
+    adapter.sent(tx);
+    pass(4 * T);
+    expect(adapter.counters()).toMatchObject({ timeouts: 1, retries: 1 });
+    expect(hand.out()).toHaveLength(2);
+  });
+
   // The timer is that of a packet that was sent (IBTA vol 1 §9.7.6.1.3).
   test('the timer runs from when the link took the packet, and then as long as ever', () => {
     const { hand, adapter, tx, pass } = waiting();
