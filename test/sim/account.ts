@@ -55,6 +55,10 @@ function read({ bytes }: TracedPacket, pathMtu: number): Seen {
   return { row, psn: bthPsn(bytes, 0), span, syndrome: aeth < 0 ? 0 : aethSyndrome(bytes, aeth) };
 }
 
+function isRnrNak({ row, syndrome }: Seen): boolean {
+  return row.isResponse && row.offsets.aeth >= 0 && aethKind(syndrome) === AethKind.RNR_NAK;
+}
+
 /** The requester, as far as packets tell. */
 class RequesterAccount {
   readonly counts = counts();
@@ -102,6 +106,8 @@ class ResponderAccount {
   arrived = 0;
   corrupt = 0;
   receives = 0;
+  /** Requests that found no receive. */
+  rnrNaksDue = 0;
   #expected: number;
   #receiving = false;
 
@@ -118,7 +124,7 @@ class ResponderAccount {
     if (ahead !== 0) return;
     const takes = (row.isSend && row.first) || (row.isWrite && row.hasImmediate);
     if (takes && this.receives === 0) {
-      counts.sentRnrErr++;
+      this.rnrNaksDue++;
       return;
     }
     if (takes) this.receives--;
@@ -193,7 +199,13 @@ export function accountOf(facts: Facts, service: 'RC' | 'UC'): Account {
     const fromA = gidEquals(packet.source, gidA);
     if (packet.event === 'sent') {
       if (fromA) a.sent(read(packet, pathMtu));
-      else b.counts.sentPackets++;
+      else {
+        b.counts.sentPackets++;
+        // Copies of a request that arrive together draw one NAK: it is counted when it leaves.
+        if (b instanceof ResponderAccount && isRnrNak(read(packet, pathMtu)) && b.rnrNaksDue > 0) {
+          b.counts.sentRnrErr++;
+        }
+      }
       const cause = packet.retransmission;
       if (fromA && (cause === 'adaptive' || cause === 'timeout')) repeated[cause].add(packet.time);
       continue;

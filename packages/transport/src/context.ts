@@ -70,7 +70,9 @@ export class Context {
   readonly #host: Host;
   readonly #copies = new Uint32Array(COPY_CAPACITY * COPY_WORDS);
   #copyCount = 0;
+  /** Completion queues with completions that do not show yet: the first `#dirtyCount`. */
   readonly #dirty: CompletionQueue[] = [];
+  #dirtyCount = 0;
   readonly addresses: Addresses;
   /** Last replies of queue pairs that were reset or destroyed. */
   readonly farewells: Farewells;
@@ -78,6 +80,7 @@ export class Context {
   readonly batches = new OpenBatches();
   /** Requesters with packets in a batch that the link has not taken. */
   readonly #withLink: LinkWaiter[] = [];
+  #withLinkCount = 0;
   readonly scheduler = new Scheduler();
   #slab: Uint8Array = new Uint8Array(0);
   #now = 0;
@@ -148,11 +151,11 @@ export class Context {
   publish(): void {
     this.flushCopies();
     const dirty = this.#dirty;
-    if (dirty.length === 0) return;
-    for (let i = 0; i < dirty.length; i++) {
+    // An array that is emptied gives up its memory, so the count is kept beside it.
+    for (let i = 0; i < this.#dirtyCount; i++) {
       if (dirty[i].publish()) this.#host.onCompletionEvent(dirty[i].handle);
     }
-    dirty.length = 0;
+    this.#dirtyCount = 0;
   }
 
   event(event: AsyncEvent): void {
@@ -182,7 +185,7 @@ export class Context {
 
   /** Packets of a requester are in a batch: it hears when the link has looked at them. */
   awaitLink(requester: LinkWaiter): void {
-    this.#withLink.push(requester);
+    this.#withLink[this.#withLinkCount++] = requester;
   }
 
   /** A batch has packets. What they name is not given out again until the link has looked at them. */
@@ -199,8 +202,8 @@ export class Context {
       this.addresses.batchClosed();
     }
     const requesters = this.#withLink;
-    for (let i = 0; i < requesters.length; i++) requesters[i].taken();
-    requesters.length = 0;
+    for (let i = 0; i < this.#withLinkCount; i++) requesters[i].taken();
+    this.#withLinkCount = 0;
   }
 
   /**
@@ -208,7 +211,7 @@ export class Context {
    * queue has overrun, which ends the queue pair.
    */
   claimCompletion(qp: Owner, cq: CompletionQueue): number {
-    if (!cq.dirty) this.#dirty.push(cq);
+    if (!cq.dirty) this.#dirty[this.#dirtyCount++] = cq;
     const wasOverrun = cq.overrun;
     const w = cq.claim();
     if (w >= 0) {

@@ -28,7 +28,6 @@ import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import type { WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 
-const TWO_32 = 0x1_0000_0000;
 /** Offset in a BTH of the byte with AckReq in its top bit. */
 const ACK_REQ_BYTE = 8;
 
@@ -78,8 +77,9 @@ export class RequestPackets {
       o += DETH_BYTES;
     }
     if (first && row.remote) {
-      const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH];
-      writeReth(header, o, high, words[w + SendWqe.REMOTE_ADDRESS_LOW], words[w + SendWqe.RKEY], length);
+      const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH] | 0;
+      const low = words[w + SendWqe.REMOTE_ADDRESS_LOW] | 0;
+      writeReth(header, o, high, low, words[w + SendWqe.RKEY] | 0, length);
       o += RETH_BYTES;
     }
     if (last && row.immediate) {
@@ -107,14 +107,12 @@ export class RequestPackets {
     const w = this.#queue.wordOf(cursor.entry);
     const start = cursor.packet * pathMtu;
     const length = Math.min(responses * pathMtu, words[w + SendWqe.LENGTH] - start);
-    let high = words[w + SendWqe.REMOTE_ADDRESS_HIGH];
-    let low = words[w + SendWqe.REMOTE_ADDRESS_LOW] + start;
-    if (low >= TWO_32) {
-      low -= TWO_32;
-      high = (high + 1) >>> 0;
-    }
+    // As int32, which is never boxed.
+    const low = (words[w + SendWqe.REMOTE_ADDRESS_LOW] + start) | 0;
+    const carry = low >>> 0 < start ? 1 : 0;
+    const high = (words[w + SendWqe.REMOTE_ADDRESS_HIGH] + carry) | 0;
     const base = batch.count * TX_HEADER_STRIDE;
-    writeReth(batch.headers, base + BTH_BYTES, high, low, words[w + SendWqe.RKEY], length);
+    writeReth(batch.headers, base + BTH_BYTES, high, low, words[w + SendWqe.RKEY] | 0, length);
     const psn = BTH_ACK_REQ | cursor.psn;
     writeBth(batch.headers, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, psn);
     finishSlot(this.#owner, batch, BTH_BYTES + RETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);

@@ -86,6 +86,7 @@ export class Requester {
     this.#queue = queue;
     this.#packets = new RequestPackets(context, owner, queue);
     this.reads = new OutstandingReads(context.readBudget, () => owner.wantsTurn());
+    this.roundTrip = new RoundTrip(context);
     this.timers = new Timers(context, context.deadlines, { timersDue: () => this.#timersDue() });
     this.roundTrip = new RoundTrip(context);
     this.reads.setPathMtu(owner.attributes.pathMtu);

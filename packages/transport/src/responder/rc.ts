@@ -106,7 +106,6 @@ export class RcResponder implements Responder {
     const verdict = checkReliable(this.#parts, packet) || this.#execute(packet);
     if (verdict === Verdict.PASS) return;
     if (verdict === Verdict.NO_RECEIVE) {
-      this.#owner.counters.sentRnrErr++;
       this.#nak(psn, RNR_NAK | this.#owner.attributes.minRnrTimer);
     } else this.#fail(psn, verdict);
   }

@@ -1,7 +1,9 @@
 /** Turns the replies of a responder into packets: ACK, NAK, READ responses, atomic results. */
 import {
   AETH_BYTES,
+  AethKind,
   ATOMIC_ACK_ETH_BYTES,
+  aethKind,
   BTH_BYTES,
   BTH_PAD_SHIFT,
   BthFlags,
@@ -66,6 +68,7 @@ export class ReplyPackets {
     const base = batch.count * TX_HEADER_STRIDE;
     const opcode = kind === ReplyKind.ATOMIC ? Opcode.RC_ATOMIC_ACKNOWLEDGE : Opcode.RC_ACKNOWLEDGE;
     const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome;
+    if (aethKind(syndrome) === AethKind.RNR_NAK) this.#owner.counters.sentRnrErr++;
     let length = BTH_BYTES + AETH_BYTES;
     writeBth(
       batch.headers,
