@@ -128,7 +128,6 @@ export class RcResponder implements Responder {
   reset(): void {
     this.#message.end();
     this.#replies.clear();
-    this.#resources.clear();
     this.#resources.resize(0);
     this.#mostResources = 0;
     this.#expectedPsn = 0;

@@ -56,7 +56,7 @@ export class ResponderResources {
     return this.#count;
   }
 
-  /** Makes room for so many; the newest that fit stay. */
+  /** Makes room for so many; the newest that fit stay: with 0, nothing is remembered any more. */
   resize(capacity: number): void {
     if (capacity === this.#capacity) return;
     const words = new Uint32Array(capacity * WORDS);
@@ -69,11 +69,6 @@ export class ResponderResources {
     this.#capacity = capacity;
     this.#count = count;
     this.#next = count === capacity ? 0 : count;
-  }
-
-  /** Forgets everything. */
-  clear(): void {
-    this.#next = this.#count = 0;
   }
 
   /** Remembers the READ in the packet, which is answered with so many packets. */
