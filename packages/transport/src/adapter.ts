@@ -58,6 +58,20 @@ export interface AdapterOptions extends Host {
 /** Queue pairs whose timers one call of `advance` runs. */
 const TIMERS_PER_CALL = 4096;
 
+/**
+ * A channel adapter without I/O: packets, time (µs) and randomness are arguments. It has four kinds of methods:
+ *
+ * - Data path, in this order, as often as the caller likes (a call with nothing to do does nothing):
+ *   `receive` for each batch that the link brings, until it brings none; `advance`; then `transmit` into a batch,
+ *   the batch to the link, and `sent` when the link has looked at every packet of it, until `transmit` returns 0.
+ *   `advance` after `receive`, so that a timer never counts a retry while its ACK waits in the socket.
+ * - What to wait for: `nextDeadline`, `wantsToSend`, and the ring `doorbells`, which a posting thread rings.
+ * - Control path: create, modify, query and destroy, as the verbs of these names. Each ends before it returns.
+ * - For tests and tools: `checkInvariants`, `counters`, `qpCounters`.
+ *
+ * The rings that the control path returns are shared with the program; callbacks of `Host` are called inside of
+ * these calls and must not call back.
+ */
 export class Adapter {
   readonly regions: RegionTable;
   readonly limits: DeviceLimits;

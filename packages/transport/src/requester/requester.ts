@@ -88,7 +88,6 @@ export class Requester {
     this.reads = new OutstandingReads(context.readBudget, () => owner.wantsTurn());
     this.roundTrip = new RoundTrip(context);
     this.timers = new Timers(context, context.deadlines, { timersDue: () => this.#timersDue() });
-    this.roundTrip = new RoundTrip(context);
     this.reads.setPathMtu(owner.attributes.pathMtu);
   }
 
