@@ -53,8 +53,8 @@ export const MUTANTS = [
   ['qp/send-queue.ts', '    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics--;\n', ''],
   [
     'requester/requester.ts',
-    '    this.#probePsn = -1;\n    if (this.failIfReached()) return;',
-    '    if (this.failIfReached()) return;',
+    'psnDiff(this.#unackedPsn, this.#probePsn) === 1',
+    'psnDiff(this.#unackedPsn, this.#probePsn) >= 1',
   ],
   ['requester/credits.ts', 'if (psnDiff(limit, this.#limit) <= 0) return false;', ''],
   ['sge.ts', 'if (!mr || mr.pd !== pd ||', 'if (!mr ||'],

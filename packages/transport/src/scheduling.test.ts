@@ -87,6 +87,25 @@ describe('turns', () => {
     expect(silent).toEqual([]);
   });
 
+  test('a turn is of 128 packets at most, however wide the window is', () => {
+    const crowd = new Crowd({ count: 3, timeout: 14, memory: 1 << 22 });
+    const { local, remote } = crowd;
+    for (let i = 0; i < 3; i++) {
+      crowd.post(i, { opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 1 << 22 }], remote });
+    }
+    let most = 0;
+    crowd.onBatch = ({ count, slots, headers }: TxBatch) => {
+      const sent = new Map<number, number>();
+      for (let i = 0; i < count; i++) {
+        const qpn = bthDestQp(headers, slots[i * TX_SLOT_WORDS + Tx.HEADER_OFFSET]);
+        sent.set(qpn, (sent.get(qpn) ?? 0) + 1);
+      }
+      most = Math.max(most, ...sent.values());
+    };
+    for (let i = 0; i < 60; i++) crowd.step();
+    expect(most).toBe(128);
+  });
+
   test('each queue pair that has something to send has its turn before any has two', () => {
     const count = 40;
     const crowd = new Crowd({ count, timeout: 14, packetsPerMillisecond: 200 });

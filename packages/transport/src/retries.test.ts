@@ -1,0 +1,144 @@
+/** What counts against `retry_cnt` and `rnr_retry`, and what fills them again (IBTA vol 1 §9.9.2.4.1). */
+import { NakCode, Opcode } from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
+import { ByHand, inShort } from '../testing/by-hand.ts';
+import { SendFlags } from './index.ts';
+
+const FIRST = 0x500;
+const RNR = 0x21; // 10 µs.
+const remote = { addr: 0n, rkey: 0 };
+
+function setUp(attr = {}) {
+  const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256, timeout: 8, ...attr });
+  const { side } = hand;
+  const mr = side.register(new ArrayBuffer(1 << 16));
+  const post = (opcode: 'SEND' | 'RDMA_WRITE' | 'RDMA_READ', flags: number = SendFlags.SIGNALED) =>
+    side.post({ opcode, sge: [{ mr, length: 8 }], remote, flags });
+  const answer = (psn: number, syndrome = 0x1f) =>
+    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } });
+  const psns = () => hand.out().map((packet) => inShort(packet)[1] - FIRST);
+  const statuses = () => side.poll().map(({ status }) => status);
+  const counters = () => side.adapter.counters();
+  return { hand, side, post, answer, psns, statuses, counters };
+}
+
+describe('rnr_retry', () => {
+  const rnr = (set: ReturnType<typeof setUp>, psn: number) => {
+    set.answer(psn, RNR);
+    return set.hand.run(11).map((packet) => inShort(packet)[1]);
+  };
+
+  test('is filled again by progress', () => {
+    const set = setUp({ rnrRetry: 1 });
+    for (let i = 0; i < 4; i++) {
+      set.post('SEND');
+      expect(set.psns()).toEqual([i]);
+      expect(rnr(set, FIRST + i)).toEqual([FIRST + i]);
+      set.answer(FIRST + i);
+    }
+    expect(set.statuses()).toEqual(['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']);
+  });
+
+  test.each([0, 1, 3])('%i: as many waits, and then the request fails', (rnrRetry) => {
+    const set = setUp({ rnrRetry });
+    set.post('SEND');
+    set.psns();
+    for (let i = 0; i < rnrRetry; i++) expect(rnr(set, FIRST)).toEqual([FIRST]);
+    set.answer(FIRST, RNR);
+    expect(set.statuses()).toEqual(['RNR_RETRY_EXC_ERR']);
+    expect(set.counters()).toMatchObject({
+      receivedRnrErr: rnrRetry + 1,
+      rnrRetryExceededErr: 1,
+      retries: 0,
+    });
+  });
+
+  test('7: without end', () => {
+    const set = setUp({ rnrRetry: 7, retryCnt: 0 });
+    set.post('SEND');
+    set.psns();
+    for (let i = 0; i < 20; i++) expect(rnr(set, FIRST)).toEqual([FIRST]);
+    expect(set.statuses()).toEqual([]);
+  });
+
+  test('a copy of the RNR NAK during its wait costs nothing, and does not lengthen it', () => {
+    const set = setUp({ rnrRetry: 1 });
+    set.post('SEND');
+    set.psns();
+    set.answer(FIRST, RNR);
+    set.hand.run(6);
+    set.answer(FIRST, RNR);
+    expect(set.hand.run(5)).toHaveLength(1);
+    expect(set.statuses()).toEqual([]);
+  });
+});
+
+describe('retry_cnt', () => {
+  const nak = (set: ReturnType<typeof setUp>, psn: number) => {
+    set.answer(psn, NakCode.PSN_SEQUENCE_ERROR);
+    return set.psns();
+  };
+
+  test('is filled again by progress', () => {
+    const set = setUp({ retryCnt: 1 });
+    for (let i = 0; i < 4; i++) {
+      set.post('RDMA_WRITE');
+      set.psns();
+      expect(nak(set, FIRST + i)).toEqual([i]);
+      set.answer(FIRST + i);
+    }
+    expect(set.statuses()).toEqual(['SUCCESS', 'SUCCESS', 'SUCCESS', 'SUCCESS']);
+  });
+
+  test.each([0, 2, 7])('%i: as many sequence NAKs, and then the request fails', (retryCnt) => {
+    const set = setUp({ retryCnt });
+    set.post('RDMA_WRITE');
+    set.psns();
+    for (let i = 0; i < retryCnt; i++) expect(nak(set, FIRST)).toEqual([0]);
+    expect(nak(set, FIRST)).toEqual([]);
+    expect(set.statuses()).toEqual(['RETRY_EXC_ERR']);
+    const { retries, retryExceededErr, receivedSeqErr, sequenceNakRetries } = set.counters();
+    expect({ retries, retryExceededErr }).toEqual({ retries: retryCnt, retryExceededErr: 1 });
+    expect({ receivedSeqErr, sequenceNakRetries }).toEqual({
+      receivedSeqErr: retryCnt + 1,
+      sequenceNakRetries: retryCnt,
+    });
+  });
+
+  test.each([0, 2, 7])('%i: as many timeouts, and then the request fails', (retryCnt) => {
+    const set = setUp({ retryCnt });
+    set.post('RDMA_WRITE');
+    // The timer runs 2 · 4.096 µs · 2^8 from when the link took the packet.
+    const sent = set.hand.run(retryCnt * 2098 + 2000).map((packet) => inShort(packet)[1]);
+    expect(sent).toEqual(Array.from({ length: retryCnt + 1 }, () => FIRST));
+    expect(set.statuses()).toEqual([]);
+    set.hand.run(300);
+    expect(set.statuses()).toEqual(['RETRY_EXC_ERR']);
+    expect(set.counters()).toMatchObject({ timeouts: retryCnt + 1, retries: retryCnt, retryExceededErr: 1 });
+  });
+
+  test('an implied NAK is taken once at a place, and again after a timeout', () => {
+    const set = setUp({ retryCnt: 7 });
+    set.post('RDMA_READ');
+    set.post('RDMA_WRITE');
+    expect(set.psns()).toEqual([0, 1]);
+    set.answer(FIRST + 1);
+    expect(set.psns()).toEqual([0, 1]);
+    set.answer(FIRST + 1);
+    expect(set.psns()).toEqual([]);
+    expect(set.hand.run(2200)).toHaveLength(2);
+    set.answer(FIRST + 1);
+    expect(set.psns()).toEqual([0, 1]);
+    expect(set.counters()).toMatchObject({ impliedNakSeqErr: 2, timeouts: 1, retries: 3 });
+  });
+});
+
+test('a READ into a region of another protection domain fails before anything leaves', () => {
+  const { hand, side, statuses } = setUp();
+  const pd = side.adapter.allocPd();
+  const buffer = new ArrayBuffer(64);
+  const mr = side.adapter.registerMr({ pd, backing: 99, buffer, offset: 0, length: 64, access: 1 });
+  side.post({ opcode: 'RDMA_READ', sge: [{ mr, length: 8 }], remote });
+  expect(hand.out()).toEqual([]);
+  expect(statuses()).toEqual(['LOC_PROT_ERR']);
+});
