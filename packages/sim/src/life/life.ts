@@ -55,6 +55,8 @@ export class Life {
   readonly #hosts: LifeHost[];
   readonly #lanes: Lane[];
   readonly #wires: readonly WireOptions[];
+  /** AETHs carry the count of receives. */
+  readonly #credits: boolean;
   /** Of each queue pair that there is or was: its host. */
   readonly #owners = new Map<number, Uint8Array>();
   readonly #sides = new Map<number, Side>();
@@ -69,6 +71,7 @@ export class Life {
     this.network.record = false;
     this.network.observer = (event, packet, host) => this.#observe(event, packet, host);
     const kinds = [a, b, a];
+    this.#credits = this.#random.chance(0.3);
     this.#hosts = kinds.map((kind, i) => this.#host(kind, i + 1));
     for (const { device } of this.#hosts) this.network.add(device);
     this.network.add(this.#clock());
@@ -88,6 +91,9 @@ export class Life {
             ...common,
             seed: random.next(),
             depth: DEPTH,
+            credits: this.#credits,
+            // Small enough that a READ is asked for in parts, now and then.
+            receiveBuffer: random.pick([8192, 32_768, 212_992]),
             batchPackets: random.pick([4, 16, 64, 512]),
             ...(this.#profile.firstIndices ? { firstIndex } : {}),
           });
@@ -183,6 +189,7 @@ export class Life {
       random: this.#random,
       tally: this.tally,
       lossless,
+      credits: this.#credits,
       spares,
       block: ({ device }) => this.#block(device),
     });

@@ -41,6 +41,8 @@ export interface SessionOptions {
   tally: Tally;
   /** Nothing is lost between the hosts. */
   lossless: boolean;
+  /** Receives are counted in AETHs, and credits obeyed. */
+  credits: boolean;
   spares: [Spare | undefined, Spare | undefined];
   /** Leaves a host's link without room for a while. */
   block(host: LifeHost): void;
@@ -156,7 +158,7 @@ export class Session {
   }
 
   #connect(): void {
-    const { profile, random } = this.#options;
+    const { profile, random, credits } = this.#options;
     const pathMtu = random.pick(profile.pathMtus);
     const maxRdAtomic = random.pick(profile.maxRdAtomics);
     for (const [i, side] of this.sides.entries()) {
@@ -164,6 +166,7 @@ export class Session {
       side.qp.connect(this.sides[1 - i].qp.info, {
         ...CONNECTION_DEFAULTS,
         pathMtu,
+        credits,
         maxRdAtomic,
         maxDestRdAtomic: maxRdAtomic,
         timeout: side.values.timeout,
