@@ -106,6 +106,6 @@ test.each([
   }
 });
 
-test('the budgets of CI add up to an hour at most', () => {
-  expect(CI.reduce((sum: number, { minutes }: Step) => sum + minutes, 0)).toBeLessThanOrEqual(60);
+test('the budgets of CI leave a reserve before CI itself ends a run', () => {
+  expect(CI.reduce((sum: number, { minutes }: Step) => sum + minutes, 0)).toBeLessThanOrEqual(85);
 });

@@ -8,35 +8,36 @@
  * env      Environment variables besides those of the run. A function gets the hash of the commit.
  * required Of LONG: what asks for the step ("issue 10, 3"). CI fails while docs/test-long.md has no passed row of that name.
  *
- * A CI step changes no tracked file. The minutes of CI add up to 60 at most; 45 is the aim.
+ * A CI step changes no tracked file. A budget is about twice what the step takes on a quiet machine, since a machine may be
+ * slow: the minutes of CI add up to 85 at most, and 45 in all is the aim.
  */
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 8, command: 'npm test' },
-  { name: 'unused code', minutes: 1, command: 'npm run knip' },
+  { name: 'test', minutes: 16, command: 'npm test' },
+  { name: 'unused code', minutes: 2, command: 'npm run knip' },
   {
     name: 'seeds',
-    minutes: 6,
+    minutes: 10,
     command: 'npx vitest run test/sim-random test/sim-mixed test/sim-differential test/sim-hostile',
     env: { ROCE_SIM_SEEDS: 200 },
   },
   {
     name: 'sim lives',
-    minutes: 8,
+    minutes: 12,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 200, ROCE_SIM_MODELS: 20 },
   },
   {
     name: 'sim busy',
-    minutes: 4,
+    minutes: 6,
     command: 'npx vitest run test/sim-busy test/sim-polling',
     env: { ROCE_SIM_SEEDS: 20 },
   },
-  { name: 'interop debian12', minutes: 20, command: 'npm run test:interop' },
+  { name: 'interop debian12', minutes: 24, command: 'npm run test:interop' },
   {
     name: 'interop debian13',
-    minutes: 12,
+    minutes: 14,
     command: 'npm run test:interop -- --guest debian13',
     env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
   },
