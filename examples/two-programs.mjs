@@ -28,12 +28,15 @@ if (role === 'server') {
   });
   const inbox = await pd.registerMr(new Uint8Array(100));
   await qp.toInit();
-  qp.postRecv({ sgList: [{ mr: inbox }] });
-  const { addr, rkey } = offer.remote();
-  const remote = await exchange.swap({ ...qp.connectionData(), addr: `${addr}`, rkey, length: offer.length });
+  const received = qp.receive({ mr: inbox });
+  const remote = await exchange.swap({
+    ...qp.connectionData(),
+    memory: offer.remote(),
+    length: offer.length,
+  });
   await qp.connect(remote);
   await exchange.swap('ready');
-  const { byteLen } = await cq.next();
+  const { byteLen } = await received;
   console.log('the client says:', new TextDecoder().decode(inbox.bytes(0, byteLen)));
 } else {
   const remote = await exchange.swap(qp.connectionData());
@@ -41,17 +44,9 @@ if (role === 'server') {
   await exchange.swap('ready');
   const bytes = new Uint8Array(remote.length);
   const mr = await pd.registerMr(bytes);
-  const from = { addr: BigInt(remote.addr), rkey: remote.rkey };
-  qp.postSend({ opcode: 'RDMA_READ', signaled: true, sgList: [{ mr }], remote: from });
-  await cq.next();
+  await qp.read({ mr }, remote.memory);
   console.log('the server offers:', new TextDecoder().decode(bytes));
-  qp.postSend({
-    opcode: 'SEND',
-    inline: true,
-    signaled: true,
-    sgList: [new TextEncoder().encode('thank you')],
-  });
-  await cq.next();
+  await qp.send(new TextEncoder().encode('thank you'));
 }
 await exchange.close();
 await device.close();

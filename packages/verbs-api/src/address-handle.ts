@@ -1,8 +1,9 @@
 /** Address handles: where datagrams go. */
 import { type AhAttr, invalid } from '@node-roce/transport';
-import { gidFromIpBytes } from '@node-roce/wire';
+import { gidFromIpBytes, gidToText } from '@node-roce/wire';
 import { gidBytes, sameKind } from './connection.ts';
 import type { Engine, EngineFacts } from './engine.ts';
+import { custom, line } from './inspect.ts';
 import { described } from './options.ts';
 import type { WorkCompletion } from './work-completion.ts';
 
@@ -88,6 +89,15 @@ export class AddressHandle implements AsyncDisposable {
     if (this.#gone || this.#engine.closed) return;
     this.#gone = true;
     await this.#engine.call('destroyAh', this.handle);
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('AddressHandle', {
+      handle: this.handle,
+      dgid: gidToText(this.attr.grh.dgid),
+      sgidIndex: this.attr.grh.sgidIndex,
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -4,6 +4,7 @@ import { CompletionObserver } from './completion-observer.ts';
 import { type Engine, systemRandom } from './engine.ts';
 import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
+import { custom, line } from './inspect.ts';
 import { checkCall, checkWaitOptions } from './option-types.ts';
 import { BOOLEAN, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
@@ -356,6 +357,11 @@ export class CompletionQueue implements AsyncDisposable {
     this.#wakeObserver?.();
     for (const wake of this.#waiters.splice(0)) wake();
     await Promise.all([this.channelEvents.acknowledged(), this.asyncEvents.acknowledged()]);
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('CompletionQueue', { handle: this.handle, cqe: this.cqe, ready: this.#used });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

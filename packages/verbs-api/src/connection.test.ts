@@ -2,8 +2,9 @@ import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { type ConnectionData, connectAttributes, exchangeAsClient, exchangeAsServer } from './connection.ts';
+import { type ConnectionData, connectAttributes } from './connection.ts';
 import type { EngineFacts } from './engine.ts';
+import { exchangeAsClient, exchangeAsServer } from './exchange.ts';
 
 /** A port that was free a moment ago. */
 async function freePort(): Promise<number> {
@@ -71,9 +72,10 @@ describe('the exchange over TCP', () => {
     await client.close();
   });
 
-  test('nobody there: the system’s error', async () => {
+  test('without a server, the error says so', async () => {
     await expect(exchangeAsClient({ host: '127.0.0.1', port: await freePort() })).rejects.toMatchObject({
-      code: 'ECONNREFUSED',
+      code: 'ERR_ROCE_EXCHANGE',
+      cause: { code: 'ECONNREFUSED' },
     });
   });
 });

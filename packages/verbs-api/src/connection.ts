@@ -1,9 +1,7 @@
 /**
- * Connecting two queue pairs without a connection manager: what each side has to know of the other, the
- * attributes that follow from it, and an exchange over TCP for programs that have no channel of their own.
+ * Connects two queue pairs without a connection manager: what each side has to know of the other, and the attributes
+ * that follow from it.
  */
-import { once } from 'node:events';
-import { connect as connectTcp, createServer, type Socket } from 'node:net';
 import {
   Access,
   type AhAttr,
@@ -169,117 +167,5 @@ function gidOf(text: string): Uint8Array {
       expected: 'an IPv4 or IPv6 address or a GID in figures',
       cause,
     });
-  }
-}
-
-/** Longest line that a peer may send. */
-const LINE_LIMIT = 65_536;
-
-/**
- * Two programs that exchange lines of JSON over TCP: connection data first, then whatever they like
- * (addresses and keys of regions, "done").
- */
-export class Exchange implements AsyncDisposable {
-  readonly #socket: Socket;
-  readonly #lines: AsyncGenerator<string, void>;
-  readonly #signal: AbortSignal | undefined;
-
-  constructor(socket: Socket, signal?: AbortSignal) {
-    this.#socket = socket;
-    this.#signal = signal;
-    socket.setNoDelay(true);
-    socket.on('error', () => {}); // Read and write report it.
-    this.#lines = linesOf(socket);
-  }
-
-  /** Sends one value, as JSON. */
-  send(value: unknown): void {
-    this.#socket.write(`${JSON.stringify(value)}\n`);
-  }
-
-  /** The peer's next value. Rejects if it closes, sends no JSON, or the signal aborts. */
-  async receive<T = unknown>(): Promise<T> {
-    this.#signal?.throwIfAborted();
-    const abort = () => this.#socket.destroy();
-    this.#signal?.addEventListener('abort', abort, { once: true });
-    try {
-      const { value, done } = await this.#lines.next();
-      if (done || value === undefined) throw broken('the peer closed the exchange');
-      return JSON.parse(value) as T;
-    } catch (error) {
-      this.#signal?.throwIfAborted();
-      if (error instanceof SyntaxError) throw broken('the peer sent something that is not JSON');
-      throw error;
-    } finally {
-      this.#signal?.removeEventListener('abort', abort);
-    }
-  }
-
-  /** Sends one value and takes one: both sides call it at the same point. */
-  async swap<T>(value: T): Promise<T> {
-    this.send(value);
-    return this.receive<T>();
-  }
-
-  /** Ends the connection, after what was sent has left. */
-  async close(): Promise<void> {
-    if (this.#socket.destroyed) return;
-    const closed = once(this.#socket, 'close');
-    this.#socket.end();
-    this.#socket.resume();
-    const timer = setTimeout(() => this.#socket.destroy(), 1000);
-    await closed.catch(() => {});
-    clearTimeout(timer);
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.close();
-  }
-}
-
-async function* linesOf(socket: Socket): AsyncGenerator<string, void> {
-  let text = '';
-  socket.setEncoding('utf8');
-  for await (const chunk of socket) {
-    text += chunk;
-    for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n')) {
-      const line = text.slice(0, at);
-      text = text.slice(at + 1);
-      yield line;
-    }
-    if (text.length > LINE_LIMIT) throw broken('the peer sent a line without end');
-  }
-}
-
-function broken(message: string): RoceError {
-  return new RoceError('ERR_ROCE_EXCHANGE', message, { errno: 'EIO' });
-}
-
-/** Where two programs meet. */
-export interface ExchangeAddress {
-  /** Address or name: to listen at, or to connect to. */
-  host: string;
-  /** TCP port. */
-  port: number;
-  /** Gives up: the promise, and calls that wait, reject with its reason. */
-  signal?: AbortSignal;
-}
-
-/** Connects to a program that waits in `exchangeAsServer`. */
-export async function exchangeAsClient({ host, port, signal }: ExchangeAddress): Promise<Exchange> {
-  const socket = connectTcp({ host, port, ...(signal ? { signal } : {}) });
-  await once(socket, 'connect', { signal });
-  return new Exchange(socket, signal);
-}
-
-/** Waits for one program to connect. Resolves once it has. */
-export async function exchangeAsServer({ host, port, signal }: ExchangeAddress): Promise<Exchange> {
-  const server = createServer({ pauseOnConnect: true });
-  try {
-    server.listen({ host, port, ...(signal ? { signal } : {}) });
-    const [socket] = (await once(server, 'connection', { signal })) as [Socket];
-    return new Exchange(socket, signal);
-  } finally {
-    server.close();
   }
 }

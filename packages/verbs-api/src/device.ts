@@ -18,6 +18,7 @@ import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS } from './diagnostics.ts';
 import { closedError, type Engine, type EngineFacts, InlineEngine, systemRandom } from './engine.ts';
+import { custom, line } from './inspect.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import { checkCall, checkOpenOptions, checkWaitOptions } from './option-types.ts';
@@ -286,6 +287,15 @@ export class Device implements AsyncDisposable {
       }
     })();
     return this.#closing;
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('Device', {
+      address: this.gids.map(({ address }) => address).join(' '),
+      link: this.facts.link,
+      closed: this.#closing !== undefined,
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -2,6 +2,7 @@
 import { RoceError } from '@node-roce/transport';
 import { closedError } from './engine.ts';
 import { type AffiliatedEvents, EventQueue } from './event-queue.ts';
+import { custom, line } from './inspect.ts';
 
 /** What a channel needs of its completion queues. */
 export interface NotifyingQueue {
@@ -87,6 +88,11 @@ export class EventChannel<Queue extends NotifyingQueue> implements AsyncDisposab
     this.#destroyed = true;
     this.#events.fail(gone());
     this.#onDestroy(this);
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('CompletionChannel', { users: this.users });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

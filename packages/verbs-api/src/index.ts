@@ -25,19 +25,21 @@ export type { DeviceEvent, EventElement, PortEvent, TakenEvent } from './async-e
 export type { CloseListener } from './closing.ts';
 export { CompletionChannel } from './completion-channel.ts';
 export { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
-export {
-  type ConnectionData,
-  type ConnectOptions,
-  Exchange,
-  type ExchangeAddress,
-  exchangeAsClient,
-  exchangeAsServer,
-} from './connection.ts';
+export type { ConnectionData, ConnectOptions } from './connection.ts';
 export type { DeviceCounters, QueuePairCounters } from './counters.ts';
 export { Device, type OpenDeviceOptions, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
+export { type DiagnosticMessages, subscribeDiagnostics } from './diagnostics-subscribe.ts';
 export { EventChannel } from './event-channel.ts';
+export {
+  Exchange,
+  type ExchangeAddress,
+  ExchangeServer,
+  exchangeAsClient,
+  exchangeAsServer,
+  exchangeServer,
+} from './exchange.ts';
 export {
   type AccessInit,
   MemoryRegion,

@@ -1,6 +1,7 @@
 /** Memory regions, and the search for the one that a view lies in. */
 import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
+import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
 import { ANY, described, INTEGER, OBJECT } from './options.ts';
 
@@ -171,6 +172,17 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
     await this.#engine.call('deregisterMr', this.#handle);
     this.#gone = true;
     this.pd.regions.remove(this);
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('MemoryRegion', {
+      addr: `0x${this.addr.toString(16)}`,
+      length: this.length,
+      lkey: hex(this.lkey),
+      rkey: hex(this.rkey),
+      access: hex(this.access),
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -1,6 +1,7 @@
 /** Memory windows: keys of their own for parts of a region, given and taken back by work requests. */
 import type { MwCreated, MwType } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
+import { custom, hex, line } from './inspect.ts';
 
 /**
  * A memory window (`struct ibv_mw`, IBTA vol 1 §10.6.7). Made by `pd.allocMw`. It opens nothing until it is bound:
@@ -34,6 +35,11 @@ export class MemoryWindow implements AsyncDisposable {
     if (this.#gone || this.#engine.closed) return;
     this.#gone = true;
     await this.#engine.call('deallocMw', this.handle);
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('MemoryWindow', { handle: this.handle, type: this.type, rkey: hex(this.rkey) });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

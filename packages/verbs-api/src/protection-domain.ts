@@ -3,6 +3,7 @@ import { type AhAttr, invalid, type MwType, type QpCap, type QpType } from '@nod
 import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
+import { custom, line } from './inspect.ts';
 import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
 import { MemoryWindow } from './memory-window.ts';
 import type { DeviceObjects } from './objects.ts';
@@ -172,6 +173,11 @@ export class ProtectionDomain implements AsyncDisposable {
     if (this.#gone || this.#engine.closed) return;
     await this.#engine.call('deallocPd', this.handle);
     this.#gone = true;
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('ProtectionDomain', { handle: this.handle, deallocated: this.#gone || undefined });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

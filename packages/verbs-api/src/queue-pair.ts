@@ -26,6 +26,7 @@ import {
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
+import { custom, hex, line } from './inspect.ts';
 import { type AccessInit, accessBits } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
 import {
@@ -584,6 +585,17 @@ export class QueuePair implements AsyncDisposable {
     this.end();
     this.#registry.remove(this.qpNum);
     await this.asyncEvents.acknowledged();
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('QueuePair', {
+      qpNum: hex(this.qpNum),
+      type: this.type,
+      state: this.#destroyed ? 'destroyed' : this.state,
+      sendPending: this.sendPending,
+      recvPending: this.recvPending,
+    });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -2,6 +2,7 @@
 import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
+import { custom, line } from './inspect.ts';
 import { checkSrqChange } from './option-types.ts';
 import type { Registry } from './registry.ts';
 import type { RecvWr } from './send-wr.ts';
@@ -104,6 +105,11 @@ export class SharedReceiveQueue implements AsyncDisposable {
     this.#destroyed = true;
     this.#registry.remove(this.handle);
     await this.asyncEvents.acknowledged();
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('SharedReceiveQueue', { handle: this.handle, maxWr: this.maxWr, pending: this.pending });
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -10,6 +10,7 @@ import {
   type WcStatusName,
 } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
+import { custom, hex, line } from './inspect.ts';
 
 const OPCODE_NAMES = new Map(
   Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
@@ -37,6 +38,17 @@ export class WorkCompletion {
   vendorErr = 0;
   /** What `immData` and `invalidatedRkey` read. */
   immediate = 0;
+
+  /** @internal */
+  [custom](): string {
+    const { wrId, status, ok, qpNum, byteLen, immData } = this;
+    return line('WorkCompletion', {
+      wrId,
+      status,
+      ...(ok ? { opcode: this.opcode, byteLen, immData } : {}),
+      qpNum: hex(qpNum),
+    });
+  }
 
   /** What the work request said. */
   get wrId(): bigint {
