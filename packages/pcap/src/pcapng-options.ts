@@ -10,7 +10,7 @@ export interface BlockOption {
 }
 
 /** Options of one block: a bound on the memory that reading a hostile one takes. Real blocks have a few. */
-export const MAX_OPTIONS = 65_536;
+const MAX_OPTIONS = 65_536;
 
 /**
  * The options in `view` between `start` and `end` (draft-ietf-opsawg-pcapng §3.5). The list may end
