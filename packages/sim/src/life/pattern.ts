@@ -1,7 +1,7 @@
 /** Bytes that follow from a tag: whatever ends up at the wrong place, or was not written, is noticed. */
 
 /** Byte `index` of the pattern. */
-export function patternByte(tag: number, index: number): number {
+function patternByte(tag: number, index: number): number {
   return Math.imul(tag ^ Math.imul(index + 1, 0x9e37_79b1), 0x85eb_ca6b) >>> 24;
 }
 

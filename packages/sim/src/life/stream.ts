@@ -8,16 +8,16 @@ import { readU64, writeU64 } from '../model/memory.ts';
 import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
 import { INLINE_BYTES, type SimSend, type VariableQp } from '../network/endpoint.ts';
 import { require, same } from '../network/workload-checks.ts';
-import { type Inbox, LONGEST } from './inbox.ts';
+import type { Inbox } from './inbox.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 import { fillPattern, matchPattern } from './pattern.ts';
 
 /** What a peer may reach of a session: first what it reads, then what it writes, each byte once, then 64-bit words. */
-export const SOURCE_BYTES = 16_384;
+const SOURCE_BYTES = 16_384;
 const WRITTEN_BYTES = 65_536;
 const WORDS = 8;
 const WORDS_AT = SOURCE_BYTES + WRITTEN_BYTES;
-export const EXPOSED_BYTES = WORDS_AT + 8 * WORDS;
+const EXPOSED_BYTES = WORDS_AT + 8 * WORDS;
 
 /** Work requests of windows have numbers from here on. */
 export const WINDOW_WR = 1_000_000;
@@ -333,5 +333,3 @@ export function expose(book: MemoryBook, tag: number): Lease {
     writeU64(lease.bytes.subarray(WORDS_AT + 8 * i), BigInt(tag) * BigInt(i + 3));
   return lease;
 }
-
-export { LONGEST };
