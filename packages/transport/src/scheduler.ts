@@ -53,9 +53,10 @@ export class Scheduler {
 
   /** Gives turns until all had theirs and have nothing more to send, or the batch is full. */
   fill(batch: TxBatch): void {
-    // With one sender busy, an answering program's message leaves before the ACK of what it answers: the peer
-    // waits for it. Otherwise ACKs go first.
-    if (this.#bulk.length <= 1) this.#fillBulk(batch);
+    // Where one sender alone has something to say, an answering program's message leaves before the ACK of what it
+    // answers: the peer waits for it. Otherwise ACKs go first.
+    const alone = this.#bulk.length === 1 && this.#replies.length === 1;
+    if (alone && this.#bulk.first === this.#replies.first) this.#fillBulk(batch);
     this.#fillReplies(batch);
     if (this.#bulk.length > 0) this.#fillBulk(batch);
   }
