@@ -4,7 +4,9 @@
  */
 import { bthOpcode, bthPsn, NakCode, Opcode, opcodeInfo } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { ByHand } from '../testing/by-hand.ts';
 import { type Packet, Pair, type Side } from '../testing/pair.ts';
+import { Fragment, Tx, TxBatch } from './index.ts';
 
 const EFAULT = 14;
 const EMSGSIZE = 90;
@@ -14,8 +16,8 @@ const statuses = (side: Side) => side.poll().map(({ wrId, status }) => [wrId, st
 const isReadResponse = (packet: Packet) => bthOpcode(packet, 0) === Opcode.RC_RDMA_READ_RESPONSE_ONLY;
 
 /** The left reads from the right, which has a SEND of its own out, for which the left has no receive. */
-function setUp() {
-  const pair = new Pair({ psn: [FIRST, 0x100], attr: { timeout: 10 } });
+function setUp(rightPsn = 0x100) {
+  const pair = new Pair({ psn: [FIRST, rightPsn], attr: { timeout: 10 } });
   const { left, right } = pair;
   const local = left.register(new ArrayBuffer(4096));
   const remote = right.register(new ArrayBuffer(4096));
@@ -49,6 +51,17 @@ describe('a reply that the link refuses', () => {
     );
     expect(statuses(right)).toEqual([[77, 'SUCCESS']]);
     expect(right.adapter.counters().sendErrors).toBe(1);
+  });
+
+  test('with the PSN of a request that is out: that request goes on', () => {
+    const { pair, left, right, local } = setUp(FIRST);
+    let refused = 0;
+    pair.refuse = (packet, from) =>
+      from === right && isReadResponse(packet) && refused++ === 0 ? EMSGSIZE : 0;
+    left.postRecv(5, [{ mr: local, length: 64 }]);
+    pair.run(5_000_000);
+    expect(refused).toBe(2); // The second is the answer to the retry.
+    expect(statuses(right)).toEqual([[77, 'SUCCESS']]);
   });
 
   // H5. Once: LOC_PROT_ERR on the SEND.
@@ -130,5 +143,79 @@ describe('a request that the link refuses', () => {
     pair.run();
     expect(statuses(pair.left)).toEqual([[1, 'SUCCESS']]);
     expect(pair.left.adapter.qpCounters(pair.left.qp.qpn).sendErrors).toBe(1);
+  });
+});
+
+describe('a batch that the link looks at late', () => {
+  const remote = { addr: 0n, rkey: 0 };
+  function setUpByHand() {
+    const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256, timeout: 14 });
+    const { side } = hand;
+    const { adapter } = side;
+    const mr = side.register(new ArrayBuffer(4096));
+    const tx = new TxBatch(adapter.regions, 16, 128);
+    const write = (wrId: number, length: number) =>
+      side.post({ wrId, opcode: 'RDMA_WRITE', sge: [{ mr, length }], remote });
+    const answer = (psn: number, syndrome = 0x1f) =>
+      hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } });
+    return { hand, side, adapter, mr, tx, write, answer };
+  }
+
+  test('refuses a packet that was sent again and is acknowledged by now: nothing fails', () => {
+    const { hand, side, adapter, tx, write, answer } = setUpByHand();
+    write(1, 1024);
+    expect(hand.out()).toHaveLength(4);
+    answer(FIRST, NakCode.PSN_SEQUENCE_ERROR);
+    expect(adapter.transmit(tx, hand.now)).toBe(4);
+    answer(FIRST + 1); // The first copies arrived after all.
+    tx.slots[Tx.STATUS] = EMSGSIZE;
+    adapter.sent(tx);
+    expect(side.poll()).toEqual([]);
+    answer(FIRST + 3);
+    expect(statuses(side)).toEqual([[1, 'SUCCESS']]);
+  });
+
+  test('refuses a packet of the last connection: the next one goes on', () => {
+    const { hand, side, adapter, tx, write, answer } = setUpByHand();
+    write(1, 8);
+    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    hand.connect({ sqPsn: FIRST, pathMtu: 256 });
+    write(2, 8);
+    expect(hand.out()).toHaveLength(1);
+    tx.slots[Tx.STATUS] = EMSGSIZE;
+    adapter.sent(tx);
+    expect(side.poll()).toEqual([]);
+    answer(FIRST);
+    expect(statuses(side)).toEqual([[2, 'SUCCESS']]);
+  });
+
+  // C4.
+  test('names a region that is gone: its index is nobody else until then', () => {
+    const { hand, side, adapter, mr, tx, write } = setUpByHand();
+    write(1, 8);
+    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    const index = tx.fragments[Fragment.REGION];
+    const was = adapter.regions.views[index];
+    adapter.deregisterMr(mr.handle);
+    for (let i = 0; i < 4; i++) side.register(new ArrayBuffer(64));
+    expect([was, undefined]).toContain(adapter.regions.views[index]);
+    tx.slots[Tx.STATUS] = EFAULT;
+    adapter.sent(tx);
+    expect(statuses(side)).toEqual([[1, 'LOC_PROT_ERR']]);
+    side.register(new ArrayBuffer(64));
+    expect([was, undefined]).not.toContain(adapter.regions.views[index]);
+  });
+
+  test('what a program posts that did not see the RESET is dropped', () => {
+    const { hand, side, adapter, write, answer } = setUpByHand();
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    write(1, 8); // The state word of the ring forbids it; another thread may look too early.
+    hand.connect({ sqPsn: FIRST, pathMtu: 256 });
+    expect(hand.out()).toEqual([]);
+    write(2, 8);
+    expect(hand.out()).toHaveLength(1);
+    answer(FIRST);
+    expect(statuses(side)).toEqual([[2, 'SUCCESS']]);
   });
 });

@@ -275,6 +275,16 @@ describe('a request that ends the connection', () => {
     expect(state()).toBe('ERR');
   });
 
+  test('a SEND LAST of nothing', () => {
+    const { hand, mr, answers, state } = responder();
+    hand.side.postRecv(1, [{ mr, length: 4 * MTU }]);
+    hand.put({ opcode: Opcode.RC_SEND_FIRST, psn: P, payload: new Uint8Array(MTU) });
+    hand.put({ opcode: Opcode.RC_SEND_LAST, psn: P + 1 });
+    expect(answers().at(-1)).toEqual(['ACKNOWLEDGE', P + 1, INVALID]);
+    expect(state()).toBe('ERR');
+    expect(hand.side.poll()).toMatchObject([{ wrId: 1, status: 'LOC_QP_OP_ERR' }]);
+  });
+
   test('a WRITE whose region goes between its packets', () => {
     const { hand, mr, memory, reth, answers } = responder();
     hand.put({
@@ -324,6 +334,15 @@ describe('what a duplicate is acknowledged with', () => {
     expect(answers()).toEqual(ack(P + 2));
     hand.put(write(P + 3), write(P + 1));
     expect(answers()).toEqual(ack(P + 3));
+  });
+
+  test('an ACK that waits does not go back for a duplicate that may be acknowledged no further than to a READ', () => {
+    const set = responder();
+    const { hand, write, answers } = set;
+    hand.put(write(P), readAt(set, P + 1));
+    expect(answers()).toHaveLength(2);
+    hand.put(write(P + 2), write(P));
+    expect(answers()).toEqual(ack(P + 2));
   });
 
   test('nothing is executed a second time', () => {
