@@ -5,7 +5,7 @@ import { require } from '../network/workload-checks.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 
 /** Longest message, bytes; receives are as long. */
-export const LONGEST = 5000;
+const LONGEST = 5000;
 const SLOT = 5056;
 
 export interface Inbox {
