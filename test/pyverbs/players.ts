@@ -41,7 +41,7 @@ export async function deviceAttr(context: v.ibv_context): Promise<v.ibv_device_a
 }
 
 export const LOCAL = v.IBV_ACCESS_LOCAL_WRITE;
-export const ALL = LOCAL | v.IBV_ACCESS_REMOTE_READ | v.IBV_ACCESS_REMOTE_WRITE | v.IBV_ACCESS_REMOTE_ATOMIC;
+const ALL = LOCAL | v.IBV_ACCESS_REMOTE_READ | v.IBV_ACCESS_REMOTE_WRITE | v.IBV_ACCESS_REMOTE_ATOMIC;
 
 export interface PlayerOptions {
   type?: number;

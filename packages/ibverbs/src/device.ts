@@ -209,7 +209,7 @@ const WIDTHS_AND_SPEEDS = [
 ] as const;
 
 /** By Linux' `ib_get_width_and_speed`, which takes 1 Gb/s for an unknown speed. */
-export function widthAndSpeed(speed = 1000): { active_width: number; active_speed: number } {
+function widthAndSpeed(speed = 1000): { active_width: number; active_speed: number } {
   const { active_width, active_speed } = WIDTHS_AND_SPEEDS.find(({ megabits }) => speed <= megabits)!;
   return { active_width, active_speed };
 }

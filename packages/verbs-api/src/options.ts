@@ -66,7 +66,7 @@ export function checkOptions(
 }
 
 /** An error for a name that does not exist. */
-export function unknownName(
+function unknownName(
   path: string,
   name: string,
   names: readonly string[],

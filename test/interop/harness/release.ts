@@ -8,7 +8,7 @@ export const VERSIONS: Record<Release, { linux: string; rdmaCore: string; perfte
   debian13: { linux: '6.12', rdmaCore: '56', perftest: '25.01' },
 };
 
-export const release = (process.env.ROCE_GUEST ?? 'debian12') as Release;
+const release = (process.env.ROCE_GUEST ?? 'debian12') as Release;
 
 /** What holds for the guest of this run. */
 export const onRelease = <T>(choices: Record<Release, T>): T => choices[release];
