@@ -151,7 +151,8 @@ async function benchRun({ name, messages, faults }: RunOptions): Promise<Run> {
   await ours.ask('connect', { peer: bt.data });
   await theirs.ask('connect', { peer: at.data });
   for (const operation of ['WRITE', 'READ']) {
-    await ours.ask('stream', { operation, size: 20_000, count: messages, depth: 16, remote: bt.remote });
+    await ours.ask('prepare', { operation, size: 20_000, depth: 16, remote: bt.remote });
+    await ours.ask('stream', { count: messages });
   }
   await ours.ask('close');
   await theirs.ask('close');
