@@ -67,6 +67,6 @@ test('the command draws all of a file, and of a stream what there is', async () 
   expect({ code: ofFile.code, err: ofFile.err }).toEqual({ code: 0, err: '' });
   expect(rows(ofFile.out)).toBe(packetsOf(connection));
   const ofStream = await roce(['ladder', '-', ...args]);
-  expect(ofStream.err).toContain(`of ${packetsOf(connection)} packets, the first and those about findings`);
+  expect(ofStream.err).toContain(`of ${packetsOf(connection)} packets, only the first and those of findings`);
   expect(rows(ofStream.out)).toBe(connection.ladder.length);
 });
