@@ -15,6 +15,7 @@ inChromium(() => {
       const capture = join(folder, 'simulated.pcapng');
       writeFileSync(capture, simulate(PACKETS));
       found = await analyzeCapture(capture);
+      expect(found.summary.frames).toBe(PACKETS);
       // The network corrupts packets: of a few the header is not one of RoCE any more.
       expect(found.summary.rocePackets).toBeGreaterThan(PACKETS - 100);
       file = write('simulated.html', renderReport(found));

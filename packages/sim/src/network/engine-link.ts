@@ -18,7 +18,7 @@ export class EngineLink implements PeerTable {
   readonly groups: Uint8Array[] = [];
   readonly #gid: Uint8Array;
   readonly #peers: (Uint8Array | undefined)[] = [];
-  /** Last freed, first given out: whoever still names an index finds somebody else there. */
+  /** Last freed, first given out: a stale index names another peer. */
   readonly #free: number[] = [];
   #blockedUntil = 0;
   /** Packets that are taken before the socket is full. */
