@@ -23,7 +23,7 @@ import { NETWORKS } from './sim/run.ts';
 
 const SEEDS = Number(process.env.ROCE_CAPTURE_SEEDS ?? 100);
 const FIRST = Number(process.env.ROCE_CAPTURE_FIRST ?? 1);
-const MOST_FAULTS = Number(process.env.ROCE_CAPTURE_FAULTS ?? 20);
+const MAX_FAULTS = Number(process.env.ROCE_CAPTURE_FAULTS ?? 20);
 const replay = process.env.ROCE_CAPTURE;
 
 /** Everything about a run follows from its seed. */
@@ -88,7 +88,7 @@ if (replay !== undefined) {
 } else {
   test(`${SEEDS} seeds`, { timeout: 30_000 + SEEDS * 2000 }, async () => {
     const faults: string[] = [];
-    for (let seed = FIRST; seed < FIRST + SEEDS && faults.length < MOST_FAULTS; seed++) {
+    for (let seed = FIRST; seed < FIRST + SEEDS && faults.length < MAX_FAULTS; seed++) {
       faults.push(...(await checkSeed(seed, false)));
       // In a long run the runner wants to hear from this thread.
       await setImmediate();

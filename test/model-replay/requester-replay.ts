@@ -49,7 +49,7 @@ interface State {
 }
 
 /** Packets lost in a row that the search believes in. */
-const MOST_LOST = 40;
+const MAX_LOST = 40;
 
 /** rxe looks at replies promptly or late: the simpler of the two explanations counts. */
 export function replayRequester(connection: Connection, side: Side, sidecar: Sidecar): RequesterReplay {
@@ -183,7 +183,7 @@ class Replay {
 
   #sendUntil(state: State, request: TracePacket): boolean {
     const { requester } = state;
-    for (let lost = 0; lost <= (this.#lossy ? MOST_LOST : 0); lost++) {
+    for (let lost = 0; lost <= (this.#lossy ? MAX_LOST : 0); lost++) {
       const plan: Plan | string = planPacket(requester);
       if (typeof plan === 'string') return false;
       sendPacket(requester, plan, request.time);

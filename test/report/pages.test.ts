@@ -27,7 +27,7 @@ inChromium(() => {
         connection({
           a: { address: EVIL, qpn: 1 },
           pairingReason: EVIL,
-          messages: [message({ operation: EVIL, failure: EVIL, outcome: 'failed' })],
+          messages: [message({ operation: EVIL, failure: EVIL as never, outcome: 'failed' })],
           ladder: [ladderPacket({ opcodeName: EVIL, payloadLength: 3 })],
         }),
       ],

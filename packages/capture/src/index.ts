@@ -9,6 +9,7 @@ export * from './flow/analyze.ts';
 export * from './flow/analyzer.ts';
 export type { CmConnection, CmEnd } from './flow/cm.ts';
 export * from './flow/csv.ts';
+export * from './flow/finding-kinds.ts';
 export * from './ladder/kind.ts';
 export { type LadderReadOptions, readLadder } from './ladder/read.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';

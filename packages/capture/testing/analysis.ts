@@ -1,7 +1,7 @@
 /** Values of an analysis for tests of what is drawn from them: whole, and plain unless told otherwise. */
 import { Opcode, opcodeInfo } from '@node-roce/wire';
 import type { Analysis, Connection, Finding, LadderPacket, Message } from '../src/flow/analysis.ts';
-import { newCounts } from '../src/flow/half.ts';
+import { newCounts } from '../src/flow/direction.ts';
 import { newMessageCounts } from '../src/flow/messages.ts';
 
 /** A SEND from `a`; the name follows the opcode. */

@@ -69,11 +69,11 @@ export interface DgramLinkOptions extends LocalOptions {
  * Packets that are sent in one turn of the event loop: as many as libuv reads in one. A peer in the same thread
  * thus keeps up, and everybody else has their turn.
  */
-const IN_FLIGHT_LIMIT = 32;
+const MAX_IN_FLIGHT = 32;
 /** Packets that wait to be received before new ones are dropped, as in a socket's buffer. */
-const QUEUE_LIMIT = 4096;
+const MAX_QUEUED = 4096;
 /** Sources remembered at once. A stranger's costs at most that the table is made anew. */
-const FLOW_LIMIT = 4096;
+const MAX_FLOWS = 4096;
 /** The Identifications that the native link's ICRCs have: 0, and a GSO run of up to 128 packets from 0. */
 const LAST_RUN_ID = 127;
 const EINVAL = 22;
@@ -205,7 +205,7 @@ export class DgramLink implements Link {
 
   send(batch: TxBatch, from: number): number {
     for (let i = from; i < batch.count; i++) {
-      if (this.#inFlight >= IN_FLIGHT_LIMIT) {
+      if (this.#inFlight >= MAX_IN_FLIGHT) {
         this.#stats.sendBlocked++;
         return i;
       }
@@ -235,7 +235,7 @@ export class DgramLink implements Link {
     this.#inFlight--;
     if (error) this.#stats.sendErrors++;
     else this.#stats.txPackets++;
-    if (this.#wantsWrite && this.#inFlight <= IN_FLIGHT_LIMIT / 2) this.#waker.wake();
+    if (this.#wantsWrite && this.#inFlight <= MAX_IN_FLIGHT / 2) this.#waker.wake();
   };
 
   #arrive(bytes: Uint8Array, { address, port }: RemoteInfo, local: number): void {
@@ -243,7 +243,7 @@ export class DgramLink implements Link {
       this.#stats.runts++;
       return;
     }
-    if (this.#queue.length >= QUEUE_LIMIT) {
+    if (this.#queue.length >= MAX_QUEUED) {
       this.#stats.overruns++;
       return;
     }
@@ -264,7 +264,7 @@ export class DgramLink implements Link {
         destinationPort: this.port,
       });
       source = { gid, icrc };
-      if (this.#sources.size >= FLOW_LIMIT) this.#sources.clear();
+      if (this.#sources.size >= MAX_FLOWS) this.#sources.clear();
       this.#sources.set(key, source);
     }
     return source;
@@ -330,7 +330,7 @@ export class DgramLink implements Link {
 
   wantWrite(on: boolean): void {
     this.#wantsWrite = on;
-    if (on && this.#inFlight <= IN_FLIGHT_LIMIT / 2) this.#waker.wake();
+    if (on && this.#inFlight <= MAX_IN_FLIGHT / 2) this.#waker.wake();
   }
 
   ref(): void {

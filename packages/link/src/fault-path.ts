@@ -19,7 +19,7 @@ export interface HeldPacket {
 }
 
 /** Packets held at once; more are lost, as in a router. */
-const HELD_LIMIT = 16_384;
+const MAX_HELD = 16_384;
 
 /** @throws RoceError (EINVAL) naming what is wrong */
 export function checkFaultOptions(options: FaultOptions): void {
@@ -56,7 +56,7 @@ export class FaultPath {
   }
 
   #hold(packet: HeldPacket, due: number): void {
-    if (this.#held.length >= HELD_LIMIT) {
+    if (this.#held.length >= MAX_HELD) {
       this.#overflowed++;
       return;
     }

@@ -3,7 +3,7 @@
  * Node's event loop. Whoever is woken by a deadline is woken after the loop has read its sockets, so that an
  * ACK that came in the meantime is seen before a retry is counted (docs/run-loop.md).
  */
-const LONGEST_TIMEOUT = 2 ** 31 - 1;
+const MAX_TIMEOUT = 2 ** 31 - 1;
 
 export class LoopWaker {
   #onWake: (() => void) | undefined;
@@ -38,7 +38,7 @@ export class LoopWaker {
     clearTimeout(this.#deadline);
     this.#deadline = undefined;
     if (microsecondsFromNow === Number.POSITIVE_INFINITY) return;
-    this.#deadline = setTimeout(() => this.wake(), Math.min(microsecondsFromNow / 1000, LONGEST_TIMEOUT));
+    this.#deadline = setTimeout(() => this.wake(), Math.min(microsecondsFromNow / 1000, MAX_TIMEOUT));
     if (!this.#refed) this.#deadline.unref();
   }
 

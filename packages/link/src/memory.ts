@@ -63,7 +63,7 @@ export class MemoryNetwork {
 }
 
 /** Packets that wait at one link before new ones are dropped. */
-const QUEUE_LIMIT = 4096;
+const MAX_QUEUED = 4096;
 
 export class MemoryLink implements Link {
   readonly kind = 'memory';
@@ -142,7 +142,7 @@ export class MemoryLink implements Link {
   }
 
   arrive(packet: Arrived): void {
-    if (this.#queue.length >= QUEUE_LIMIT) {
+    if (this.#queue.length >= MAX_QUEUED) {
       this.#dropped++;
       return;
     }

@@ -11,7 +11,7 @@ export function keep(source: string, name: string): void {
   cpSync(source, join(LOGS, name.replaceAll(/[^\w.-]+/g, '_')), { recursive: true });
 }
 
-const LONGEST = 400;
+const MAX_MESSAGE_BYTES = 400;
 
 /** A guest's record of commands, input and output (`exec.log`), one event a line. */
 export class Transcript {
@@ -23,7 +23,10 @@ export class Transcript {
 
   note(id: number, what: string, text: string): void {
     const time = new Date().toISOString().slice(11, 23);
-    const clipped = text.length > LONGEST ? `${text.slice(0, LONGEST)}… (${text.length} characters)` : text;
+    const clipped =
+      text.length > MAX_MESSAGE_BYTES
+        ? `${text.slice(0, MAX_MESSAGE_BYTES)}… (${text.length} characters)`
+        : text;
     appendFileSync(this.#file, `${time} ${process.pid}.${id} ${what} ${JSON.stringify(clipped)}\n`);
   }
 }

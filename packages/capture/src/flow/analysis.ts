@@ -4,6 +4,7 @@
  * from 1, as tcpdump and Wireshark do. Sizes are bounded whatever the capture's length: messages and
  * packets go to callbacks while the file is read, series are thinned.
  */
+import type { FindingKind, MessageFailure, NakName } from './finding-kinds.ts';
 
 export type Transport = 'RC' | 'UC' | 'UD' | 'RD' | 'XRC' | 'CNP';
 
@@ -36,8 +37,8 @@ export interface DirectionCounts {
   requests: number;
   responses: number;
   acks: number;
-  /** By syndrome: `psn-sequence-error`, `invalid-request`, `remote-access-error`, `remote-operational-error`, `invalid-rd-request`. */
-  naks: Record<string, number>;
+  /** By NAK code; codes that did not come are absent. */
+  naks: Partial<Record<NakName, number>>;
   rnrNaks: number;
   retransmitted: number;
   retransmittedBytes: number;
@@ -160,8 +161,7 @@ export interface Message {
   /** From `end` to the ACK or last response; undefined if there was none. */
   latency: number | undefined;
   outcome: MessageOutcome;
-  /** How it failed: the NAK's syndrome in words, `rnr-retries-exceeded`, `retries-exceeded`; `flushed`: one before it failed. */
-  failure: string | undefined;
+  failure: MessageFailure | undefined;
 }
 
 export interface LadderPacket {
@@ -193,8 +193,7 @@ export interface LadderPacket {
 export type Severity = 'error' | 'warning' | 'note';
 
 export interface Finding {
-  /** Stable name of the kind: `retransmissions`, `nak-remote-access-error`, `icrc-bad`, … */
-  kind: string;
+  kind: FindingKind;
   severity: Severity;
   /** Undefined: of the capture as a whole. */
   connection: number | undefined;

@@ -1,13 +1,19 @@
 import { OPCODES } from '@node-roce/wire';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type PacketOptions, QP, Talk } from '../../testing/talk.ts';
+import { CaptureBuilder, type PacketOptions, QP } from '../../testing/capture-builder.ts';
 import type { RetransmitCause } from './analysis.ts';
 
 const KIB = 1024;
 
 /** A WRITE of `packets` packets at a path MTU of 1024 from `psn` on, all sent at once. */
-function write(talk: Talk, time: number, psn: number, packets: number, options: PacketOptions = {}): Talk {
+function write(
+  capture: CaptureBuilder,
+  time: number,
+  psn: number,
+  packets: number,
+  options: PacketOptions = {},
+): CaptureBuilder {
   for (let i = 0; i < packets; i++) {
     const [first, last] = [i === 0, i === packets - 1];
     const opcode = first
@@ -18,19 +24,23 @@ function write(talk: Talk, time: number, psn: number, packets: number, options: 
         ? 'RC_RDMA_WRITE_LAST'
         : 'RC_RDMA_WRITE_MIDDLE';
     const packet = { psn: (psn + i) & 0xff_ffff, payload: KIB, ackReq: last, length: packets * KIB };
-    talk.packet(time, 'a', opcode, { ...packet, ...options });
+    capture.packet(time, 'a', opcode, { ...packet, ...options });
   }
-  return talk;
+  return capture;
 }
 
-const ack = (talk: Talk, time: number, psn: number, options: PacketOptions = {}): Talk =>
-  talk.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn, ...options });
+const ack = (
+  capture: CaptureBuilder,
+  time: number,
+  psn: number,
+  options: PacketOptions = {},
+): CaptureBuilder => capture.packet(time, 'b', 'RC_ACKNOWLEDGE', { psn, ...options });
 
 describe('messages', () => {
   test('a WRITE: size, packets, latency to its ACK', () => {
-    const talk = ack(write(new Talk(), 0, 7, 3), 40, 9);
-    const { connections } = talk.finish();
-    expect(talk.messages).toMatchObject([
+    const capture = ack(write(new CaptureBuilder(), 0, 7, 3), 40, 9);
+    const { connections } = capture.finish();
+    expect(capture.messages).toMatchObject([
       {
         id: 1,
         connection: 1,
@@ -49,34 +59,34 @@ describe('messages', () => {
   });
 
   test('across the end of the PSNs', () => {
-    const talk = ack(write(new Talk(), 0, 0xff_fffe, 4), 10, 1);
-    write(talk, 20, 2, 1);
-    ack(talk, 30, 2);
-    talk.finish();
-    expect(talk.messages.map(({ lastPsn, outcome }) => [lastPsn, outcome])).toEqual([
+    const capture = ack(write(new CaptureBuilder(), 0, 0xff_fffe, 4), 10, 1);
+    write(capture, 20, 2, 1);
+    ack(capture, 30, 2);
+    capture.finish();
+    expect(capture.messages.map(({ lastPsn, outcome }) => [lastPsn, outcome])).toEqual([
       [1, 'completed'],
       [2, 'completed'],
     ]);
   });
 
   test('a capture that starts and ends inside of messages', () => {
-    const talk = new Talk();
-    talk.packet(0, 'a', 'RC_SEND_MIDDLE', { psn: 5, payload: KIB });
-    talk.packet(1, 'a', 'RC_SEND_LAST', { psn: 6, payload: 10, ackReq: true });
-    ack(talk, 10, 6);
-    talk.packet(20, 'a', 'RC_SEND_FIRST', { psn: 7, payload: KIB });
-    talk.finish();
-    expect(talk.messages.map(({ bytes, outcome }) => [bytes, outcome])).toEqual([
+    const capture = new CaptureBuilder();
+    capture.packet(0, 'a', 'RC_SEND_MIDDLE', { psn: 5, payload: KIB });
+    capture.packet(1, 'a', 'RC_SEND_LAST', { psn: 6, payload: 10, ackReq: true });
+    ack(capture, 10, 6);
+    capture.packet(20, 'a', 'RC_SEND_FIRST', { psn: 7, payload: KIB });
+    capture.finish();
+    expect(capture.messages.map(({ bytes, outcome }) => [bytes, outcome])).toEqual([
       [undefined, 'incomplete'],
       [undefined, 'incomplete'],
     ]);
   });
 
   test('a NAK that ends the queue pair: the message fails, those behind it are flushed', () => {
-    const talk = write(write(write(new Talk(), 0, 0, 1), 1, 1, 2), 2, 3, 1);
-    ack(talk, 10, 1, { syndrome: 0x62 });
-    const { findings, connections } = talk.finish();
-    expect(talk.messages.map(({ outcome, failure }) => failure ?? outcome)).toEqual([
+    const capture = write(write(write(new CaptureBuilder(), 0, 0, 1), 1, 1, 2), 2, 3, 1);
+    ack(capture, 10, 1, { syndrome: 0x62 });
+    const { findings, connections } = capture.finish();
+    expect(capture.messages.map(({ outcome, failure }) => failure ?? outcome)).toEqual([
       'completed',
       'remote-access-error',
       'flushed',
@@ -85,15 +95,25 @@ describe('messages', () => {
     expect(findings[0]).toMatchObject({ kind: 'nak-remote-access-error', severity: 'error', frames: [5] });
   });
 
+  test('a sequence NAK with the reserved bit set is one, and ends nothing', () => {
+    const capture = write(new CaptureBuilder(), 0, 0, 3);
+    ack(capture, 10, 1, { syndrome: 0xe0 });
+    write(capture, 15, 1, 2);
+    ack(capture, 30, 2);
+    const { findings } = capture.finish();
+    expect(capture.messages.map(({ failure, outcome }) => failure ?? outcome)).toEqual(['completed']);
+    expect(findings.filter(({ severity }) => severity === 'error')).toEqual([]);
+  });
+
   test('READ and atomic: round trips', () => {
-    const talk = new Talk();
-    talk.packet(0, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 2000, ackReq: true });
-    talk.packet(20, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 1, payload: KIB });
-    talk.packet(25, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 2, payload: 976 });
-    talk.packet(30, 'a', 'RC_FETCH_ADD', { psn: 3, ackReq: true });
-    talk.packet(40, 'b', 'RC_ATOMIC_ACKNOWLEDGE', { psn: 3 });
-    const { connections } = talk.finish();
-    expect(talk.messages.map(({ operation, bytes, latency }) => [operation, bytes, latency])).toEqual([
+    const capture = new CaptureBuilder();
+    capture.packet(0, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 2000, ackReq: true });
+    capture.packet(20, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 1, payload: KIB });
+    capture.packet(25, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 2, payload: 976 });
+    capture.packet(30, 'a', 'RC_FETCH_ADD', { psn: 3, ackReq: true });
+    capture.packet(40, 'b', 'RC_ATOMIC_ACKNOWLEDGE', { psn: 3 });
+    const { connections } = capture.finish();
+    expect(capture.messages.map(({ operation, bytes, latency }) => [operation, bytes, latency])).toEqual([
       ['RDMA_READ', 2000, 25_000],
       ['FETCH_ADD', 8, 10_000],
     ]);
@@ -103,96 +123,96 @@ describe('messages', () => {
 
 describe('causes', () => {
   /** One packet more, so that the directions are paired. */
-  const paired = () => ack(write(new Talk(), 0, 0, 1), 5, 0);
+  const paired = () => ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
 
-  const cases: [RetransmitCause, string, (talk: Talk) => void][] = [
+  const cases: [RetransmitCause, string, (capture: CaptureBuilder) => void][] = [
     [
       'sequence-nak',
       'a NAK for the PSN',
-      (talk) => {
-        write(talk, 100, 1, 3);
-        ack(talk, 110, 2, { syndrome: 0x60 });
-        talk.packet(115, 'a', 'RC_RDMA_WRITE_MIDDLE', { psn: 2, payload: KIB });
+      (capture) => {
+        write(capture, 100, 1, 3);
+        ack(capture, 110, 2, { syndrome: 0x60 });
+        capture.packet(115, 'a', 'RC_RDMA_WRITE_MIDDLE', { psn: 2, payload: KIB });
       },
     ],
     [
       'rnr',
       'the wait of an RNR NAK is over',
-      (talk) => {
-        write(talk, 100, 1, 1);
-        ack(talk, 110, 1, { syndrome: 0x2c });
-        write(talk, 755, 1, 1);
+      (capture) => {
+        write(capture, 100, 1, 1);
+        ack(capture, 110, 1, { syndrome: 0x2c });
+        write(capture, 755, 1, 1);
       },
     ],
     [
       'implied-nak',
       'an atomic is answered, the READ before it is not',
-      (talk) => {
-        talk.packet(100, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 100, ackReq: true });
-        talk.packet(101, 'a', 'RC_FETCH_ADD', { psn: 2, ackReq: true });
-        talk.packet(110, 'b', 'RC_ATOMIC_ACKNOWLEDGE', { psn: 2 });
-        talk.packet(115, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 100, ackReq: true });
+      (capture) => {
+        capture.packet(100, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 100, ackReq: true });
+        capture.packet(101, 'a', 'RC_FETCH_ADD', { psn: 2, ackReq: true });
+        capture.packet(110, 'b', 'RC_ATOMIC_ACKNOWLEDGE', { psn: 2 });
+        capture.packet(115, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 100, ackReq: true });
       },
     ],
     [
       'timeout',
       '4.096 µs · 2^14 of silence',
-      (talk) => write(write(talk, 100, 1, 1), 100 + 67_108.864, 1, 1),
+      (capture) => write(write(capture, 100, 1, 1), 100 + 67_108.864, 1, 1),
     ],
-    ['adaptive', '8 ms of silence', (talk) => write(write(talk, 100, 1, 1), 8100, 1, 1)],
-    ['unknown', '5 ms of silence', (talk) => write(write(talk, 100, 1, 1), 5100, 1, 1)],
+    ['adaptive', '8 ms of silence', (capture) => write(write(capture, 100, 1, 1), 8100, 1, 1)],
+    ['unknown', '5 ms of silence', (capture) => write(write(capture, 100, 1, 1), 5100, 1, 1)],
     [
       'timeout',
       'silence of a sender that has no other timer',
-      (talk) => {
-        write(talk, 100, 1, 1, { migReq: false });
-        write(talk, 70_100, 1, 1, { migReq: false });
+      (capture) => {
+        write(capture, 100, 1, 1, { migReq: false });
+        write(capture, 70_100, 1, 1, { migReq: false });
       },
     ],
     [
       'unknown',
       'a NAK, but so late that it may have been the timer',
-      (talk) => {
-        write(talk, 100, 1, 2);
-        ack(talk, 110, 1, { syndrome: 0x60 });
-        write(talk, 100 + 67_108.864, 1, 1);
+      (capture) => {
+        write(capture, 100, 1, 2);
+        ack(capture, 110, 1, { syndrome: 0x60 });
+        write(capture, 100 + 67_108.864, 1, 1);
       },
     ],
     [
       'unknown',
       'again what the capture has an answer to',
-      (talk) => {
-        ack(write(talk, 100, 1, 1), 110, 1);
-        write(talk, 100 + 67_108.864, 1, 1);
+      (capture) => {
+        ack(write(capture, 100, 1, 1), 110, 1);
+        write(capture, 100 + 67_108.864, 1, 1);
       },
     ],
   ];
 
   test.each(cases)('%s: %s', (cause, _why, play) => {
-    const talk = paired();
-    play(talk);
-    const { connections } = talk.finish();
-    expect(talk.causes).toEqual([cause]);
+    const capture = paired();
+    play(capture);
+    const { connections } = capture.finish();
+    expect(capture.causes).toEqual([cause]);
     const { retransmitted, retransmitCauses, goBacks } = connections[0]!.aToB;
     expect([retransmitted, retransmitCauses[cause], goBacks]).toEqual([1, 1, 1]);
   });
 
   test('what follows a packet that went again is of its cause', () => {
-    const talk = write(paired(), 100, 1, 6);
-    ack(talk, 110, 2, { syndrome: 0x60 });
-    write(talk, 120, 2, 5);
-    write(talk, 121, 7, 1);
-    const { connections } = talk.finish();
-    expect(talk.causes).toEqual(new Array(5).fill('sequence-nak'));
+    const capture = write(paired(), 100, 1, 6);
+    ack(capture, 110, 2, { syndrome: 0x60 });
+    write(capture, 120, 2, 5);
+    write(capture, 121, 7, 1);
+    const { connections } = capture.finish();
+    expect(capture.causes).toEqual(new Array(5).fill('sequence-nak'));
     expect(connections[0]!.aToB).toMatchObject({ goBacks: 1, retransmitted: 5, retransmittedBytes: 5 * KIB });
   });
 
   test('one direction only: it is not known why', () => {
-    const talk = write(write(new Talk(), 0, 0, 2), 70_000, 0, 2);
-    const { connections, findings } = talk.finish();
-    expect(talk.causes).toEqual(['unknown', 'unknown']);
+    const capture = write(write(new CaptureBuilder(), 0, 0, 2), 70_000, 0, 2);
+    const { connections, findings } = capture.finish();
+    expect(capture.causes).toEqual(['unknown', 'unknown']);
     expect(connections).toMatchObject([{ a: { qpn: -1 }, b: { qpn: QP.b }, pairing: 'unpaired' }]);
-    expect(talk.messages).toMatchObject([{ outcome: 'incomplete', bytes: 2 * KIB, latency: undefined }]);
+    expect(capture.messages).toMatchObject([{ outcome: 'incomplete', bytes: 2 * KIB, latency: undefined }]);
     expect(findings.map(({ kind }) => kind)).toContain('one-direction');
   });
 });
@@ -202,12 +222,12 @@ describe('what a capture does to packets', () => {
     ['the same Identification', [77, 78, 79]],
     ['IPv6, a µs later', [false, false, false]],
   ])('a mirror shows each frame twice: %s', (_how, ids) => {
-    const talk = new Talk();
+    const capture = new CaptureBuilder();
     ids.forEach((id, psn) => {
       const packet = { psn, payload: KIB, ackReq: true, length: KIB, id: id as number | false };
-      talk.each([10 * psn, 10 * psn + 1], 'a', 'RC_RDMA_WRITE_ONLY', packet);
+      capture.each([10 * psn, 10 * psn + 1], 'a', 'RC_RDMA_WRITE_ONLY', packet);
     });
-    const { connections } = talk.finish();
+    const { connections } = capture.finish();
     expect(connections[0]!.aToB).toMatchObject({
       packets: 6,
       requests: 3,
@@ -218,51 +238,51 @@ describe('what a capture does to packets', () => {
   });
 
   test('acknowledged but not seen: missed by the capture, no loss of the network', () => {
-    const talk = ack(write(new Talk(), 0, 0, 1), 5, 0);
-    talk.packet(10, 'a', 'RC_RDMA_WRITE_FIRST', { psn: 1, payload: KIB, length: 3 * KIB });
-    talk.packet(11, 'a', 'RC_RDMA_WRITE_LAST', { psn: 3, payload: KIB, ackReq: true });
-    ack(talk, 20, 3);
-    const { connections, findings } = talk.finish();
+    const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
+    capture.packet(10, 'a', 'RC_RDMA_WRITE_FIRST', { psn: 1, payload: KIB, length: 3 * KIB });
+    capture.packet(11, 'a', 'RC_RDMA_WRITE_LAST', { psn: 3, payload: KIB, ackReq: true });
+    ack(capture, 20, 3);
+    const { connections, findings } = capture.finish();
     expect(connections[0]!.aToB).toMatchObject({ gaps: 1, missedByCapture: 1, retransmitted: 0 });
-    expect(talk.messages.at(-1)).toMatchObject({ bytes: 3 * KIB, outcome: 'incomplete', latency: 9000 });
+    expect(capture.messages.at(-1)).toMatchObject({ bytes: 3 * KIB, outcome: 'incomplete', latency: 9000 });
     expect(findings.map(({ kind }) => kind)).toEqual(['capture-loss']);
   });
 
   test('late by reordering is not sent again', () => {
-    const talk = ack(write(new Talk(), 0, 0, 1), 5, 0);
+    const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
     // Their Identifications say in which order they were sent.
     const options = { payload: KIB, ackReq: true, length: KIB };
-    talk.packet(10, 'a', 'RC_RDMA_WRITE_ONLY', { ...options, psn: 2, id: 202 });
-    talk.packet(12, 'a', 'RC_RDMA_WRITE_ONLY', { ...options, psn: 1, id: 201 });
-    ack(talk, 20, 2);
-    const { connections } = talk.finish();
+    capture.packet(10, 'a', 'RC_RDMA_WRITE_ONLY', { ...options, psn: 2, id: 202 });
+    capture.packet(12, 'a', 'RC_RDMA_WRITE_ONLY', { ...options, psn: 1, id: 201 });
+    ack(capture, 20, 2);
+    const { connections } = capture.finish();
     expect(connections[0]!.aToB).toMatchObject({ gaps: 1, missedByCapture: 0, retransmitted: 0 });
-    expect(talk.messages.filter(({ outcome }) => outcome === 'completed').length).toBe(3);
+    expect(capture.messages.filter(({ outcome }) => outcome === 'completed').length).toBe(3);
   });
 
   test('a wrong ICRC counts, and makes no connection', () => {
-    const stray = new Talk().packet(0, 'a', 'RC_SEND_ONLY', { badIcrc: true });
+    const stray = new CaptureBuilder().packet(0, 'a', 'RC_SEND_ONLY', { badIcrc: true });
     expect(stray.finish()).toMatchObject({ connections: [], unconnected: 1 });
-    const talk = ack(write(new Talk(), 0, 0, 1), 5, 0);
-    talk.packet(10, 'a', 'RC_SEND_ONLY', { psn: 900, badIcrc: true });
-    const { connections } = talk.finish();
+    const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
+    capture.packet(10, 'a', 'RC_SEND_ONLY', { psn: 900, badIcrc: true });
+    const { connections } = capture.finish();
     expect(connections[0]!.aToB).toMatchObject({ icrcBad: 1, requests: 1, gaps: 0 });
   });
 
   test('a million PSNs ahead: the queue pair began anew', () => {
-    const talk = ack(write(new Talk(), 0, 0, 1), 5, 0);
-    ack(write(talk, 10, 1_000_000, 1), 15, 1_000_000);
-    const { connections } = talk.finish();
+    const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
+    ack(write(capture, 10, 1_000_000, 1), 15, 1_000_000);
+    const { connections } = capture.finish();
     expect(connections[0]!.messagesFromA).toMatchObject({ total: 2, completed: 2 });
     expect(connections[0]!.aToB.gaps).toBe(0);
   });
 });
 
 test('from a mark to the CNP', () => {
-  const talk = ack(write(new Talk(), 0, 0, 1), 5, 0);
-  write(talk, 10, 1, 2, { ecn: 3 });
-  talk.packet(60, 'b', 'CNP');
-  const { connections, findings } = talk.finish();
+  const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
+  write(capture, 10, 1, 2, { ecn: 3 });
+  capture.packet(60, 'b', 'CNP');
+  const { connections, findings } = capture.finish();
   expect(connections[0]).toMatchObject({
     aToB: { ecnMarked: 2, ecnCapable: 2 },
     bToA: { cnps: 1 },
@@ -272,12 +292,12 @@ test('from a mark to the CNP', () => {
 });
 
 test('UC: what never comes is lost for good', () => {
-  const talk = new Talk();
-  talk.packet(0, 'a', 'UC_SEND_FIRST', { psn: 0, payload: KIB });
-  talk.packet(1, 'a', 'UC_SEND_LAST', { psn: 2, payload: 5 });
-  talk.packet(2, 'a', 'UC_SEND_ONLY', { psn: 3, payload: 9 });
-  const { findings } = talk.finish();
-  expect(talk.messages.map(({ bytes, outcome }) => [bytes, outcome])).toEqual([
+  const capture = new CaptureBuilder();
+  capture.packet(0, 'a', 'UC_SEND_FIRST', { psn: 0, payload: KIB });
+  capture.packet(1, 'a', 'UC_SEND_LAST', { psn: 2, payload: 5 });
+  capture.packet(2, 'a', 'UC_SEND_ONLY', { psn: 3, payload: 9 });
+  const { findings } = capture.finish();
+  expect(capture.messages.map(({ bytes, outcome }) => [bytes, outcome])).toEqual([
     [undefined, 'incomplete'],
     [9, 'completed'],
   ]);
@@ -285,8 +305,8 @@ test('UC: what never comes is lost for good', () => {
 });
 
 test('ACKs of what was acknowledged', () => {
-  const talk = ack(ack(ack(write(new Talk(), 0, 0, 2), 5, 1), 6, 1), 7, 0);
-  expect(talk.finish().connections[0]!.bToA).toMatchObject({ acks: 3, ghostAcks: 2 });
+  const capture = ack(ack(ack(write(new CaptureBuilder(), 0, 0, 2), 5, 1), 6, 1), 7, 0);
+  expect(capture.finish().connections[0]!.bToA).toMatchObject({ acks: 3, ghostAcks: 2 });
 });
 
 test('any packets in any order: nothing throws, every packet is counted once', () => {
@@ -307,15 +327,15 @@ test('any packets in any order: nothing throws, every packet is counted once', (
   });
   fc.assert(
     fc.property(fc.array(packet, { maxLength: 60 }), (packets) => {
-      const talk = new Talk();
+      const capture = new CaptureBuilder();
       let time = 0;
       for (const { from, opcode, wait, id, payload, ...options } of packets) {
         time += wait;
         const hasPayload = OPCODES.find(({ key }) => key === opcode)!.hasPayload;
         const rest = id === undefined ? {} : { id };
-        talk.packet(time, from, opcode, { ...options, ...rest, payload: hasPayload ? payload : 0 });
+        capture.packet(time, from, opcode, { ...options, ...rest, payload: hasPayload ? payload : 0 });
       }
-      const { connections, unconnected } = talk.finish();
+      const { connections, unconnected } = capture.finish();
       const counts = connections.flatMap(({ aToB, bToA }) => [aToB, bToA]);
       const sum = counts.reduce(
         (all, c) => all + c.requests + c.responses + c.cnps + c.repeatedFrames + c.icrcBad,
@@ -331,10 +351,10 @@ test('any packets in any order: nothing throws, every packet is counted once', (
 });
 
 test('more queue pairs than are followed: the rest is counted, and said', () => {
-  const talk = new Talk();
+  const capture = new CaptureBuilder();
   for (let i = 0; i < 50_010; i++)
-    talk.packet(i, 'a', 'UC_SEND_ONLY', { psn: 5, destQp: 100 + i, id: i & 0xffff });
-  const { connections, findings, unconnected } = talk.finish();
+    capture.packet(i, 'a', 'UC_SEND_ONLY', { psn: 5, destQp: 100 + i, id: i & 0xffff });
+  const { connections, findings, unconnected } = capture.finish();
   expect(connections.length).toBe(50_000);
   expect(unconnected).toBe(10);
   expect(findings).toMatchObject([{ kind: 'too-many-connections', frameCount: 10 }]);

@@ -4,14 +4,15 @@ import { type Addresses, IcrcVerdict, type RocePacket } from '../read/packet.ts'
 import type { Analysis, CaptureSummary, Message, Pairing, RetransmitCause, Transport } from './analysis.ts';
 import { CmReader } from './cm.ts';
 import { ConnectionBuilder } from './connections.ts';
+import { type ConnectionState, Direction } from './direction.ts';
+import { DirectionTable } from './direction-table.ts';
+import type { MessageFailure } from './finding-kinds.ts';
 import { findingsOf } from './findings.ts';
-import { Half, type Link } from './half.ts';
-import { HalfTable } from './half-table.ts';
 import { LadderBudget } from './ladder.ts';
-import type { MadeMessage } from './messages.ts';
+import type { UnnumberedMessage } from './messages.ts';
 import { unwrap, unwrapFirst } from './outstanding.ts';
-import { Pairer } from './pairing.ts';
-import { Requester, Taken } from './requester.ts';
+import { DirectionPairer } from './pairing.ts';
+import { RequesterTracker, Taken } from './requester-tracker.ts';
 import { applyResponse, countResponse, syndromeOf } from './responses.ts';
 import { PlotKind } from './series.ts';
 
@@ -39,10 +40,10 @@ export interface FlowOptions {
 }
 
 /** Messages that wait for their connection to be paired; then it is settled without. */
-const MOST_HELD = 1000;
+const MAX_PENDING_MESSAGES = 1000;
 const QP1 = 1;
 /** Directions that are followed, each with some kilobytes; packets of others are counted as of no connection. */
-const MOST_DIRECTIONS = 50_000;
+const MAX_DIRECTIONS = 50_000;
 
 /**
  * ```ts
@@ -55,9 +56,11 @@ const MOST_DIRECTIONS = 50_000;
  */
 export class FlowAnalyzer {
   readonly #options: FlowOptions;
-  readonly #table = new HalfTable();
-  readonly #links: Link[] = [];
-  readonly #pairer = new Pairer((half, other, pairing, reason) => this.#join(half, other, pairing, reason));
+  readonly #table = new DirectionTable();
+  readonly #states: ConnectionState[] = [];
+  readonly #pairer = new DirectionPairer((direction, other, pairing, reason) =>
+    this.#join(direction, other, pairing, reason),
+  );
   readonly #cm = new CmReader();
   readonly #connections = new ConnectionBuilder();
   readonly #budget = new LadderBudget();
@@ -76,9 +79,9 @@ export class FlowAnalyzer {
     verdict.connection = 0;
     verdict.retransmission = undefined;
     verdict.repeatedFrame = false;
-    const half = this.#halfOf(packet);
-    if (half === undefined) this.#unconnected++;
-    else this.#take(half, packet);
+    const direction = this.#directionOf(packet);
+    if (direction === undefined) this.#unconnected++;
+    else this.#take(direction, packet);
     this.#options.onPacket?.(packet, verdict);
   }
 
@@ -88,20 +91,21 @@ export class FlowAnalyzer {
    * @param addresses what the numbers in packets stand for: the reader's
    */
   finish(summary: CaptureSummary, addresses: Addresses): Analysis {
-    for (const { first, second } of this.#links) {
+    for (const { first, second } of this.#states) {
       if (second === undefined) this.#pairer.settle(first);
     }
-    for (const link of this.#links) {
-      for (const half of [link.first, link.second]) half?.requester?.finish(lastFailure(half));
+    for (const connection of this.#states) {
+      for (const direction of [connection.first, connection.second])
+        direction?.requester?.finish(lastFailure(direction));
     }
-    for (const link of this.#links) this.#settle(link);
-    const settled = this.#links.filter((link) => link.id > 0).sort((x, y) => x.id - y.id);
-    const connections = settled.map((link) => this.#connections.build(link, addresses));
+    for (const connection of this.#states) this.#settle(connection);
+    const settled = this.#states.filter((connection) => connection.id > 0).sort((x, y) => x.id - y.id);
+    const connections = settled.map((connection) => this.#connections.build(connection, addresses));
     const findings = findingsOf(settled, connections, summary, this.#tooMany);
     return { summary, findings, connections, unconnected: this.#unconnected };
   }
 
-  #halfOf(packet: RocePacket): Half | undefined {
+  #directionOf(packet: RocePacket): Direction | undefined {
     const { info } = packet;
     let sourceQp = -1;
     if (info.transport === TransportBits.UD) {
@@ -116,57 +120,57 @@ export class FlowAnalyzer {
     const found = this.#table.find(packet.source, packet.destination, packet.destQp, sourceQp);
     // Neither its queue pair nor its PSN can be believed.
     if (found !== undefined || packet.icrc === IcrcVerdict.BAD) return found;
-    if (this.#table.size >= MOST_DIRECTIONS) {
+    if (this.#table.size >= MAX_DIRECTIONS) {
       this.#tooMany++;
       return undefined;
     }
-    const half = new Half(packet, sourceQp, this.#budget);
-    if (info.transport !== TransportBits.CNP) half.transport = info.transportName as Transport;
-    const link: Link = {
+    const direction = new Direction(packet, sourceQp, this.#budget);
+    if (info.transport !== TransportBits.CNP) direction.transport = info.transportName as Transport;
+    const connection: ConnectionState = {
       id: 0,
       pairing: 'unpaired',
       pairingReason: 'the capture shows one direction only, or nothing to tell which belong together',
-      first: half,
+      first: direction,
       second: undefined,
       nextMessage: 1,
-      held: [],
+      pendingMessages: [],
     };
-    half.link = link;
-    this.#links.push(link);
-    this.#table.add(half);
-    this.#pairer.enter(half);
-    return half;
+    direction.connection = connection;
+    this.#states.push(connection);
+    this.#table.add(direction);
+    this.#pairer.enter(direction);
+    return direction;
   }
 
-  #take(half: Half, packet: RocePacket): void {
-    const { counts } = half;
+  #take(direction: Direction, packet: RocePacket): void {
+    const { counts } = direction;
     const { time, info } = packet;
     counts.packets++;
-    half.lastFrame = packet.frame;
-    half.end = time;
-    half.sourcePort = packet.sourcePort;
+    direction.lastFrame = packet.frame;
+    direction.end = time;
+    direction.sourcePort = packet.sourcePort;
     const verdict = this.#verdict;
-    verdict.connection = half.link.id;
+    verdict.connection = direction.connection.id;
     if (packet.icrc === IcrcVerdict.BAD) {
       counts.icrcBad++;
-      half.events.add('icrc-bad', packet.frame, time, 1);
-      half.ladder.offer(packet, half.from, true, undefined, false);
+      direction.events.add('icrc-bad', packet.frame, time, 1);
+      direction.ladder.offer(packet, direction.from, true, undefined, false);
       return;
     }
     if (packet.icrc === IcrcVerdict.NONE) counts.icrcUnchecked++;
-    if (packet.ecn !== 0) this.#takeEcn(half, packet);
-    if (half.ids.isRepeated(packet)) {
-      this.#repeated(half, packet);
+    if (packet.ecn !== 0) this.#takeEcn(direction, packet);
+    if (direction.ids.isRepeated(packet)) {
+      this.#repeated(direction, packet);
       return;
     }
     counts.bytes += packet.payloadLength;
-    half.throughput.add(time, packet.payloadLength);
-    if (info.isResponse) this.#takeResponse(half, packet);
-    else if (info.isRequest) this.#takeRequest(half, packet);
-    else this.#takeCnp(half, packet);
+    direction.throughput.add(time, packet.payloadLength);
+    if (info.isResponse) this.#takeResponse(direction, packet);
+    else if (info.isRequest) this.#takeRequest(direction, packet);
+    else this.#takeCnp(direction, packet);
   }
 
-  #takeEcn({ counts, plot, events, congestion }: Half, packet: RocePacket): void {
+  #takeEcn({ counts, plot, events, congestion }: Direction, packet: RocePacket): void {
     counts.ecnCapable++;
     if (packet.ecn !== 3) return;
     counts.ecnMarked++;
@@ -175,61 +179,64 @@ export class FlowAnalyzer {
     plot.add(packet.time, unwrapFirst(packet.psn), packet.frame, PlotKind.MARKED);
   }
 
-  #repeated(half: Half, packet: RocePacket): void {
-    half.counts.repeatedFrames++;
-    half.events.add('repeated-frame', packet.frame, packet.time, 1);
+  #repeated(direction: Direction, packet: RocePacket): void {
+    direction.counts.repeatedFrames++;
+    direction.events.add('repeated-frame', packet.frame, packet.time, 1);
     this.#verdict.repeatedFrame = true;
-    half.ladder.offer(packet, half.from, false, undefined, true);
+    direction.ladder.offer(packet, direction.from, false, undefined, true);
   }
 
-  #takeRequest(half: Half, packet: RocePacket): void {
-    half.counts.requests++;
-    if (half.transport === undefined) half.transport = packet.info.transportName as Transport;
-    if (half.transport === 'UD') {
-      this.#takeDatagram(half, packet);
+  #takeRequest(direction: Direction, packet: RocePacket): void {
+    direction.counts.requests++;
+    if (direction.transport === undefined) direction.transport = packet.info.transportName as Transport;
+    if (direction.transport === 'UD') {
+      this.#takeDatagram(direction, packet);
       return;
     }
-    half.requester ??= this.#newRequester(half);
-    const { requester } = half;
-    if (half.peer === undefined) this.#pairer.sent(half, packet.psn);
-    const taken = requester.take(packet, half.ids);
-    const opposite = half.peer?.requester;
+    direction.requester ??= this.#newRequester(direction);
+    const { requester } = direction;
+    if (direction.peer === undefined) this.#pairer.sent(direction, packet.psn);
+    const taken = requester.take(packet, direction.ids);
+    const opposite = direction.peer?.requester;
     if (opposite !== undefined && opposite.pathMtu !== requester.pathMtu) sharePathMtu(requester, opposite);
     if (taken === Taken.REPEATED) {
-      half.counts.requests--;
-      half.counts.bytes -= packet.payloadLength;
-      this.#repeated(half, packet);
+      direction.counts.requests--;
+      direction.counts.bytes -= packet.payloadLength;
+      this.#repeated(direction, packet);
       return;
     }
     const again = taken === Taken.RETRANSMISSION;
     if (again) this.#verdict.retransmission = requester.cause;
     const kind = again ? PlotKind.RETRANSMISSION : PlotKind.REQUEST;
-    half.plot.add(packet.time, unwrap(packet.psn, requester.next), packet.frame, kind);
-    half.ladder.offer(packet, half.from, again, this.#verdict.retransmission, false);
+    direction.plot.add(packet.time, unwrap(packet.psn, requester.next), packet.frame, kind);
+    direction.ladder.offer(packet, direction.from, again, this.#verdict.retransmission, false);
   }
 
-  #newRequester(half: Half): Requester {
-    const requester = new Requester(half.counts, half.events, half.reliable, (message) =>
-      this.#made(half, message),
+  #newRequester(direction: Direction): RequesterTracker {
+    const requester = new RequesterTracker(
+      direction.counts,
+      direction.events,
+      direction.reliable,
+      (message) => this.#messageEnded(direction, message),
     );
-    requester.hasAnswers = half.peer !== undefined;
-    const { cm } = half;
+    requester.hasAnswers = direction.peer !== undefined;
+    const { cm } = direction;
     if (cm !== undefined) {
       requester.pathMtu = cm.pathMtu;
-      requester.recovery.ackTimeout = cm.ackTimeout === 0 ? 0 : 4096 * 2 ** cm.ackTimeout;
+      requester.classifier.ackTimeout = cm.ackTimeout === 0 ? 0 : 4096 * 2 ** cm.ackTimeout;
     }
-    const known = half.peer?.requester?.pathMtu;
+    const known = direction.peer?.requester?.pathMtu;
     if (known !== undefined && known > 0) requester.pathMtu = known;
     return requester;
   }
 
   /** Each datagram is a message; its PSN counts all that its sender sends to anyone. */
-  #takeDatagram(half: Half, packet: RocePacket): void {
+  #takeDatagram(direction: Direction, packet: RocePacket): void {
     const { psn, frame, time } = packet;
-    half.plot.add(time, unwrapFirst(psn), frame, PlotKind.REQUEST);
-    half.ladder.offer(packet, half.from, false, undefined, false);
-    half.requester ??= this.#newRequester(half);
-    const { requester } = half;
+    direction.plot.add(time, unwrapFirst(psn), frame, PlotKind.REQUEST);
+    direction.ladder.offer(packet, direction.from, false, undefined, false);
+    direction.requester ??= this.#newRequester(direction);
+    const { requester } = direction;
     requester.messages.whole({
       operation: packet.info.hasImmediate ? 'SEND_WITH_IMM' : 'SEND',
       bytes: packet.payloadLength,
@@ -247,70 +254,77 @@ export class FlowAnalyzer {
     });
   }
 
-  #takeResponse(half: Half, packet: RocePacket): void {
+  #takeResponse(direction: Direction, packet: RocePacket): void {
     const { frame, time, psn, info } = packet;
-    half.transport ??= info.transportName as Transport;
+    direction.transport ??= info.transportName as Transport;
     const syndrome = syndromeOf(packet);
-    countResponse(half, packet, syndrome);
+    countResponse(direction, packet, syndrome);
     const operation = info.operation;
-    if (half.peer !== undefined) {
-      learnPathMtu(half.peer, packet);
-      applyResponse(half, { psn, time, frame, operation, last: info.last, syndrome });
+    if (direction.peer !== undefined) {
+      learnPathMtu(direction.peer, packet);
+      applyResponse(direction, { psn, time, frame, operation, last: info.last, syndrome });
     } else {
-      this.#pairer.response(half, { psn, time, frame, operation, last: info.last, syndrome });
+      this.#pairer.response(direction, { psn, time, frame, operation, last: info.last, syndrome });
     }
-    half.responsePsn = half.responsePsn < 0 ? unwrapFirst(psn) : unwrap(psn, half.responsePsn);
+    direction.responsePsn = direction.responsePsn < 0 ? unwrapFirst(psn) : unwrap(psn, direction.responsePsn);
     const kind = plotKindOf(operation, syndrome);
-    half.plot.add(time, half.responsePsn, frame, kind);
+    direction.plot.add(time, direction.responsePsn, frame, kind);
     const special = kind === PlotKind.NAK || kind === PlotKind.RNR;
-    half.ladder.offer(packet, half.from, special, undefined, false);
+    direction.ladder.offer(packet, direction.from, special, undefined, false);
   }
 
-  #takeCnp(half: Half, packet: RocePacket): void {
-    half.counts.cnps++;
-    half.events.add('cnp', packet.frame, packet.time, 1);
-    half.peer?.congestion.notified(packet.time);
-    const { requester, responsePsn } = half;
+  #takeCnp(direction: Direction, packet: RocePacket): void {
+    direction.counts.cnps++;
+    direction.events.add('cnp', packet.frame, packet.time, 1);
+    direction.peer?.congestion.notified(packet.time);
+    const { requester, responsePsn } = direction;
     const psn = responsePsn >= 0 ? responsePsn : (requester?.next ?? unwrapFirst(packet.psn));
-    half.plot.add(packet.time, psn, packet.frame, PlotKind.CNP);
-    half.ladder.offer(packet, half.from, true, undefined, false);
+    direction.plot.add(packet.time, psn, packet.frame, PlotKind.CNP);
+    direction.ladder.offer(packet, direction.from, true, undefined, false);
   }
 
-  #made(half: Half, message: MadeMessage): void {
-    const { link } = half;
-    if (link.id > 0) {
-      this.#hand(half, message);
+  #messageEnded(direction: Direction, message: UnnumberedMessage): void {
+    const { connection } = direction;
+    if (connection.id > 0) {
+      this.#emit(direction, message);
       return;
     }
-    link.held.push({ half, message });
-    if (link.held.length < MOST_HELD) return;
-    if (link.second === undefined) this.#pairer.settle(link.first);
-    if (half.link.id === 0) this.#settle(half.link);
+    connection.pendingMessages.push({ direction, message });
+    if (connection.pendingMessages.length < MAX_PENDING_MESSAGES) return;
+    if (connection.second === undefined) this.#pairer.settle(connection.first);
+    if (direction.connection.id === 0) this.#settle(direction.connection);
   }
 
-  #hand(half: Half, made: MadeMessage): void {
-    const { link } = half;
-    const message: Message = { id: link.nextMessage++, connection: link.id, from: half.from, ...made };
-    if (message.latency !== undefined) half.latency.add(message.end, message.latency, message.id);
+  #emit(direction: Direction, made: UnnumberedMessage): void {
+    const { connection } = direction;
+    const message: Message = {
+      id: connection.nextMessage++,
+      connection: connection.id,
+      from: direction.from,
+      ...made,
+    };
+    if (message.latency !== undefined) direction.latency.add(message.end, message.latency, message.id);
     this.#connections.keep(message);
-    this.#options.onMessage?.(message, { requester: half.sourceQp, responder: half.destQp });
+    this.#options.onMessage?.(message, { requester: direction.sourceQp, responder: direction.destQp });
   }
 
-  #join(half: Half, other: Half, pairing: Pairing, reason: string): void {
-    const [first, second] = half.firstFrame <= other.firstFrame ? [half, other] : [other, half];
+  #join(direction: Direction, other: Direction, pairing: Pairing, reason: string): void {
+    const [first, second] =
+      direction.firstFrame <= other.firstFrame ? [direction, other] : [other, direction];
     // Two that were handed out under different numbers stay apart.
-    if (first.link.id > 0 && second.link.id > 0) return;
-    const link = first.link.id > 0 || second.link.id === 0 ? first.link : second.link;
-    const gone = link === first.link ? second.link : first.link;
-    link.first = first;
-    link.second = second;
-    link.pairing = pairing;
-    link.pairingReason = reason;
-    link.held.push(...gone.held);
-    this.#links.splice(this.#links.indexOf(gone), 1);
+    if (first.connection.id > 0 && second.connection.id > 0) return;
+    const connection =
+      first.connection.id > 0 || second.connection.id === 0 ? first.connection : second.connection;
+    const gone = connection === first.connection ? second.connection : first.connection;
+    connection.first = first;
+    connection.second = second;
+    connection.pairing = pairing;
+    connection.pairingReason = reason;
+    connection.pendingMessages.push(...gone.pendingMessages);
+    this.#states.splice(this.#states.indexOf(gone), 1);
     for (const one of [first, second]) {
       const opposite = one === first ? second : first;
-      one.link = link;
+      one.connection = connection;
       one.peer = opposite;
       one.sourceQp = opposite.destQp;
       if (one.requester !== undefined) one.requester.hasAnswers = true;
@@ -318,37 +332,37 @@ export class FlowAnalyzer {
     const transport = first.transport ?? second.transport;
     first.transport = transport;
     second.transport = transport;
-    this.#settle(link);
+    this.#settle(connection);
   }
 
   /** From here on it has a number. */
-  #settle(link: Link): void {
-    if (link.id === 0) link.id = ++this.#lastId;
-    const { held } = link;
-    link.held = [];
-    for (const { half, message } of held) this.#hand(half, message);
+  #settle(connection: ConnectionState): void {
+    if (connection.id === 0) connection.id = ++this.#lastId;
+    const { pendingMessages } = connection;
+    connection.pendingMessages = [];
+    for (const { direction, message } of pendingMessages) this.#emit(direction, message);
   }
 }
 
 /** Why what is out at the capture's end failed; undefined if it may have gone on. */
-function lastFailure({ requester, reliable, peer }: Half): string | undefined {
+function lastFailure({ requester, reliable, peer }: Direction): MessageFailure | undefined {
   const oldest = requester?.oldest;
   if (requester === undefined || oldest === undefined || !reliable) return undefined;
-  const rnr = requester.recovery.rnrSince(oldest.psn);
+  const rnr = requester.classifier.rnrSince(oldest.psn);
   if (rnr >= oldest.time && oldest.sends > 1) return 'rnr-retries-exceeded';
   const answered = peer?.end ?? Number.NEGATIVE_INFINITY;
   return oldest.sends > 2 && answered < oldest.time ? 'retries-exceeded' : undefined;
 }
 
 /** Both directions have the same. */
-function sharePathMtu(one: Requester, other: Requester): void {
+function sharePathMtu(one: RequesterTracker, other: RequesterTracker): void {
   if (one.pathMtu > 0) other.learnPathMtu(one.pathMtu);
   else one.learnPathMtu(other.pathMtu);
 }
 
 /** READ responses that are not the last have just the path MTU. */
-function learnPathMtu(half: Half, { info, payloadLength }: RocePacket): void {
-  const { requester } = half;
+function learnPathMtu(direction: Direction, { info, payloadLength }: RocePacket): void {
+  const { requester } = direction;
   if (requester === undefined || requester.pathMtu > 0 || !info.isReadResponse || info.last) return;
   if (payloadLength >= 256 && (payloadLength & (payloadLength - 1)) === 0)
     requester.learnPathMtu(payloadLength);

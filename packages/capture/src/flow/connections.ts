@@ -2,8 +2,8 @@
 import { PSN_MASK } from '@node-roce/wire';
 import type { Addresses } from '../read/packet.ts';
 import type { Connection, Endpoint, LadderPacket, Message } from './analysis.ts';
+import { type ConnectionState, type Direction, newCounts } from './direction.ts';
 import { DistributionBuilder } from './distribution.ts';
-import { type Half, type Link, newCounts } from './half.ts';
 import { newMessageCounts } from './messages.ts';
 import { commonSums } from './series.ts';
 
@@ -11,7 +11,7 @@ import { commonSums } from './series.ts';
 const FIRST_MESSAGES = 200;
 const TROUBLED_MESSAGES = 200;
 /** Of all connections. */
-const MOST_MESSAGES = 50_000;
+const MAX_MESSAGES = 50_000;
 
 interface Kept {
   first: Message[];
@@ -20,7 +20,7 @@ interface Kept {
 
 export class ConnectionBuilder {
   readonly #kept = new Map<number, Kept>();
-  #left = MOST_MESSAGES;
+  #left = MAX_MESSAGES;
 
   /** Decides whether a message stays in the list of its connection. */
   keep(message: Message): void {
@@ -38,36 +38,38 @@ export class ConnectionBuilder {
     this.#left--;
   }
 
-  build(link: Link, addresses: Addresses): Connection {
-    const { first, second } = link;
+  build(state: ConnectionState, addresses: Addresses): Connection {
+    const { first, second } = state;
     const [ab, ba] = first.from === 'a' ? [first, second] : [second, first];
-    const both = [ab, ba].filter((half) => half !== undefined);
-    const kept = this.#kept.get(link.id) ?? { first: [], troubled: [] };
+    const both = [ab, ba].filter((direction) => direction !== undefined);
+    const kept = this.#kept.get(state.id) ?? { first: [], troubled: [] };
     const messages = [...kept.first, ...kept.troubled];
     const { span, start: begin, a, b } = commonSums(ab?.throughput, ba?.throughput);
     return {
-      id: link.id,
+      id: state.id,
       transport: first.transport ?? second?.transport ?? 'CNP',
       a: endpoint(ab, ba, addresses),
       b: endpoint(ba, ab, addresses),
-      pairing: link.pairing,
-      pairingReason: link.pairingReason,
-      pathMtu: both.map((half) => half.requester?.pathMtu ?? 0).find((mtu) => mtu > 0),
-      start: Math.min(...both.map((half) => half.start)),
-      end: Math.max(...both.map((half) => half.end)),
-      firstFrame: Math.min(...both.map((half) => half.firstFrame)),
-      lastFrame: Math.max(...both.map((half) => half.lastFrame)),
+      pairing: state.pairing,
+      pairingReason: state.pairingReason,
+      pathMtu: both.map((direction) => direction.requester?.pathMtu ?? 0).find((mtu) => mtu > 0),
+      start: Math.min(...both.map((direction) => direction.start)),
+      end: Math.max(...both.map((direction) => direction.end)),
+      firstFrame: Math.min(...both.map((direction) => direction.firstFrame)),
+      lastFrame: Math.max(...both.map((direction) => direction.lastFrame)),
       aToB: ab?.counts ?? newCounts(),
       bToA: ba?.counts ?? newCounts(),
       messagesFromA: ab?.messageCounts ?? newMessageCounts(),
       messagesFromB: ba?.messageCounts ?? newMessageCounts(),
-      ackLatency: merged(both.map((half) => half.requester?.ackLatency)),
-      readRoundTrip: merged(both.map((half) => half.requester?.readRoundTrip)),
-      cnpDelay: merged(both.map((half) => half.congestion.delay)),
-      rnrWait: merged(both.map((half) => half.requester?.rnrWait)),
-      plot: both.flatMap((half) => half.plot.points(half.from, shiftOf(half))).sort(byTime),
+      ackLatency: merged(both.map((direction) => direction.requester?.ackLatency)),
+      readRoundTrip: merged(both.map((direction) => direction.requester?.readRoundTrip)),
+      cnpDelay: merged(both.map((direction) => direction.congestion.delay)),
+      rnrWait: merged(both.map((direction) => direction.requester?.rnrWait)),
+      plot: both
+        .flatMap((direction) => direction.plot.points(direction.from, shiftOf(direction)))
+        .sort(byTime),
       throughput: { start: begin, span, aToB: a, bToA: b },
-      latency: both.flatMap((half) => half.latency.points).sort(byTime),
+      latency: both.flatMap((direction) => direction.latency.points).sort(byTime),
       messages,
       ladder: ladderOf(both, messages),
     };
@@ -77,7 +79,7 @@ export class ConnectionBuilder {
 const byTime = (x: { time: number }, y: { time: number }): number => x.time - y.time;
 
 /** The end that `out` comes from. */
-function endpoint(out: Half | undefined, back: Half | undefined, addresses: Addresses): Endpoint {
+function endpoint(out: Direction | undefined, back: Direction | undefined, addresses: Addresses): Endpoint {
   return {
     address: addresses.text(out?.source ?? back!.destination),
     qpn: back?.destQp ?? out?.sourceQp ?? -1,
@@ -90,17 +92,17 @@ function merged(builders: (DistributionBuilder | undefined)[]): ReturnType<Distr
 }
 
 /** Both ends unwrap PSNs from their first one on; turns of 2^24 between them come out here. */
-function shiftOf(half: Half): number {
-  const requester = half.peer?.requester;
-  if (requester === undefined || half.responsePsn < 0) return 0;
+function shiftOf(direction: Direction): number {
+  const requester = direction.peer?.requester;
+  if (requester === undefined || direction.responsePsn < 0) return 0;
   const turn = PSN_MASK + 1;
-  return Math.round((requester.next - half.responsePsn) / turn) * turn;
+  return Math.round((requester.next - direction.responsePsn) / turn) * turn;
 }
 
-function ladderOf(halves: readonly Half[], messages: readonly Message[]): LadderPacket[] {
-  // Whose end a half is comes to light when it is paired: after its first packets.
-  for (const { ladder, from } of halves) for (const packet of ladder.packets) packet.from = from;
-  const packets = halves.flatMap((half) => half.ladder.packets);
+function ladderOf(directions: readonly Direction[], messages: readonly Message[]): LadderPacket[] {
+  // Whose end a direction is comes to light when it is paired: after its first packets.
+  for (const { ladder, from } of directions) for (const packet of ladder.packets) packet.from = from;
+  const packets = directions.flatMap((direction) => direction.ladder.packets);
   packets.sort((x, y) => x.frame - y.frame || x.part - y.part);
   for (const packet of packets) packet.message = messageOf(packet, messages)?.id;
   return packets;

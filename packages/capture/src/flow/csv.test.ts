@@ -29,7 +29,7 @@ test('a message: as many fields as the heading, what is not known is empty', () 
 
 test('texts with commas, quotes and ends of lines are quoted', () => {
   const finding: Finding = {
-    kind: 'k',
+    kind: 'rnr',
     severity: 'note',
     connection: undefined,
     text: 'one, "two"',
@@ -39,6 +39,6 @@ test('texts with commas, quotes and ends of lines are quoted', () => {
     frames: [1, 2],
     frameCount: 9,
   };
-  expect(findingCsv(finding)).toBe('note,k,,"one, ""two""","a\nb",0.000000000,0.000000001,9,1 2');
+  expect(findingCsv(finding)).toBe('note,rnr,,"one, ""two""","a\nb",0.000000000,0.000000001,9,1 2');
   expect(FINDING_CSV_HEADER).toBe('severity,kind,connection,text,hint,start,end,frame_count,frames');
 });

@@ -1,11 +1,26 @@
-/** What findings rest on: for each kind of event how often, when, and the first frames. */
+/** The events that findings rest on: of each name the count, the times and the first frames. */
+import type { RetransmitCause } from './analysis.ts';
+import type { NakName } from './finding-kinds.ts';
 
-/** Frames kept for a kind. */
-const MOST_FRAMES = 100;
+/** Frames kept of each name. */
+const MAX_FRAMES = 100;
 
-export interface EventKind {
+/** What an event log counts. */
+export type EventName =
+  | 'retransmission'
+  | `go-back-${RetransmitCause}`
+  | 'gap'
+  | 'missed'
+  | 'rnr-nak'
+  | `nak-${NakName}`
+  | 'icrc-bad'
+  | 'repeated-frame'
+  | 'ecn-marked'
+  | 'cnp';
+
+export interface EventSummary {
   count: number;
-  /** Sum and largest of what `add` was told. */
+  /** Sum and largest of the amounts. */
   sum: number;
   most: number;
   start: number;
@@ -13,16 +28,16 @@ export interface EventKind {
   frames: number[];
 }
 
-/** Bounded whatever is added. */
+/** Counts events by name; its size is bounded whatever is added. */
 export class EventLog {
-  readonly #kinds = new Map<string, EventKind>();
+  readonly #summaries = new Map<EventName, EventSummary>();
 
   /** @param frame 0: no packet stands behind it */
-  add(kind: string, frame: number, time: number, amount: number): void {
-    let events = this.#kinds.get(kind);
+  add(name: EventName, frame: number, time: number, amount: number): void {
+    let events = this.#summaries.get(name);
     if (events === undefined) {
       events = { count: 0, sum: 0, most: 0, start: time, end: time, frames: [] };
-      this.#kinds.set(kind, events);
+      this.#summaries.set(name, events);
     }
     events.count++;
     events.sum += amount;
@@ -30,14 +45,14 @@ export class EventLog {
     if (time < events.start) events.start = time;
     if (time > events.end) events.end = time;
     const { frames } = events;
-    if (frame > 0 && frames.length < MOST_FRAMES && frames.at(-1) !== frame) frames.push(frame);
+    if (frame > 0 && frames.length < MAX_FRAMES && frames.at(-1) !== frame) frames.push(frame);
   }
 
-  get(kind: string): EventKind | undefined {
-    return this.#kinds.get(kind);
+  get(name: EventName): EventSummary | undefined {
+    return this.#summaries.get(name);
   }
 
-  *[Symbol.iterator](): IterableIterator<[string, EventKind]> {
-    yield* this.#kinds;
+  *[Symbol.iterator](): IterableIterator<[EventName, EventSummary]> {
+    yield* this.#summaries;
   }
 }

@@ -1,11 +1,12 @@
 /** One finding, and what it is about. */
 import type { Connection, Finding, Severity } from './analysis.ts';
-import type { EventKind } from './events.ts';
-import type { Half } from './half.ts';
+import type { Direction } from './direction.ts';
+import type { EventSummary } from './events.ts';
+import type { FindingKind } from './finding-kinds.ts';
 
 /** A direction with what it is called and whose connection it is. */
 export interface Subject {
-  half: Half;
+  direction: Direction;
   connection: Connection;
   /** `QP 0x12 → 0x11`. */
   name: string;
@@ -14,8 +15,8 @@ export interface Subject {
 /** A finding that rests on events of one kind. */
 export function finding(
   { connection }: Pick<Subject, 'connection'>,
-  events: EventKind,
-  kind: string,
+  events: EventSummary,
+  kind: FindingKind,
   severity: Severity,
   text: string,
   hint: string,

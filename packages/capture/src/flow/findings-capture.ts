@@ -2,6 +2,7 @@
 
 import { counted, formatCount } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
+import type { FindingKind } from './finding-kinds.ts';
 
 export function captureFindings(
   connections: readonly Connection[],
@@ -9,7 +10,7 @@ export function captureFindings(
   tooMany: number,
 ): Finding[] {
   const found: Finding[] = [];
-  const add = (kind: string, severity: Severity, count: number, text: string, hint: string) => {
+  const add = (kind: FindingKind, severity: Severity, count: number, text: string, hint: string) => {
     const { duration: end } = summary;
     found.push({
       kind,
@@ -28,8 +29,8 @@ export function captureFindings(
       'damaged-file',
       'error',
       1,
-      `The file could be read up to a damage only: ${summary.damage}`,
-      'Everything here is of the part before it. Was the capture still being written, or the copy cut short?',
+      `The file is damaged; the analysis covers the part before the damage: ${summary.damage}`,
+      'Was the capture still being written, or the copy cut short?',
     );
   }
   const damaged = Object.entries(summary.damaged);
@@ -49,7 +50,7 @@ export function captureFindings(
       'capture-drops',
       'warning',
       dropped,
-      `The capturing system dropped ${counted(dropped, 'packet')}: what looks lost may be just not captured`,
+      `The capturing system dropped ${counted(dropped, 'packet')}: packets that look lost may only be missing in the capture`,
       'Capture with larger buffers (tcpdump -B), or fewer bytes of each packet (-s 128).',
     );
   }
@@ -59,7 +60,7 @@ export function captureFindings(
       'warning',
       tooMany,
       `${counted(tooMany, 'packet')} of connections past the first ${formatCount(connections.length)}, which are not followed`,
-      'Take a part of the capture: roce export with --address, --qp, --from and --to.',
+      'Analyze a part of the capture: roce export with --address, --qp, --from and --to.',
     );
   }
   const oneWay = connections.filter(
@@ -76,7 +77,7 @@ export function captureFindings(
         .map(({ id }) => `#${id}`)
         .join(
           ', ',
-        )}${oneWay.length > 5 ? ' …' : ''}): whether messages were answered, and why packets went again, can't be told`,
+        )}${oneWay.length > 5 ? ' …' : ''}): the capture does not show whether messages were answered and why packets were retransmitted`,
       'Mirror both directions of the port; or nothing answered at all.',
     );
   }

@@ -1,4 +1,4 @@
-/** What ECN marks, CNPs, credits and ghost ACKs of one direction tell. */
+/** Findings of ECN marks, CNPs and ghost ACKs of one direction. */
 
 import { counted, formatDuration } from '../units.ts';
 import type { Finding } from './analysis.ts';
@@ -6,15 +6,15 @@ import { finding, type Subject } from './finding.ts';
 import { moment } from './wording.ts';
 
 export function congestionFindings(subject: Subject): Finding[] {
-  const { half, name } = subject;
-  const { counts, events, peer } = half;
+  const { direction, name } = subject;
+  const { counts, events, peer } = direction;
   const found: Finding[] = [];
   const marked = events.get('ecn-marked');
   const cnps = peer?.events.get('cnp');
   if (marked !== undefined) {
     const share = (100 * counts.ecnMarked) / counts.packets;
-    const delay = half.congestion.delay.result();
-    const told =
+    const delay = direction.congestion.delay.result();
+    const answer =
       cnps === undefined
         ? 'no CNP came back'
         : `${counted(cnps.count, 'CNP')} came back${delay === undefined ? '' : `, ${formatDuration(delay.p50)} after the mark (median)`}`;
@@ -24,7 +24,7 @@ export function congestionFindings(subject: Subject): Finding[] {
         marked,
         'ecn-marked',
         cnps === undefined ? 'warning' : 'note',
-        `${name}: ${counted(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${told}`,
+        `${name}: ${counted(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${answer}`,
         cnps === undefined
           ? 'The receiver does not answer marks (DCQCN off, or rxe): the sender will not slow down.'
           : 'A queue on the way is past its ECN threshold: look for incast or a slower link.',
@@ -37,7 +37,7 @@ export function congestionFindings(subject: Subject): Finding[] {
         cnps,
         'cnp',
         'note',
-        `${name}: ${counted(cnps.count, 'CNP')} against it, the first ${moment(cnps.start)}, and no mark in the capture`,
+        `${name}: ${counted(cnps.count, 'CNP')} received, the first ${moment(cnps.start)}, and no mark in the capture`,
         'Marks are set behind the place of capture; some adapters also send a CNP with a NAK.',
       ),
     );
@@ -48,8 +48,8 @@ export function congestionFindings(subject: Subject): Finding[] {
       kind: 'ghost-acks',
       severity: 'note',
       connection: subject.connection.id,
-      text: `${name}: ${counted(ghosts, 'ACK')} of what had been acknowledged before`,
-      hint: 'Harmless in itself: credit updates, or answers to packets that came twice.',
+      text: `${name}: ${counted(ghosts, 'ACK')} of PSNs that were acknowledged before`,
+      hint: 'Harmless in itself: credit updates, or answers to duplicates.',
       start: peer.start,
       end: peer.end,
       frames: [],

@@ -1,28 +1,29 @@
-/** What a reader of the capture should know, in sentences: worst first, each with what to check. */
+/** Findings of a capture as sentences, each with what to check; worst first. */
 
 import { counted, formatDuration } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
+import type { ConnectionState } from './direction.ts';
 import { finding, type Subject } from './finding.ts';
+import type { FatalNakName } from './finding-kinds.ts';
 import { captureFindings } from './findings-capture.ts';
 import { congestionFindings } from './findings-congestion.ts';
-import type { Link } from './half.ts';
 import { flowName, moment } from './wording.ts';
 
 const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 
 export function findingsOf(
-  links: readonly Link[],
+  states: readonly ConnectionState[],
   connections: readonly Connection[],
   summary: CaptureSummary,
   /** Packets of connections past those that are followed. */
   tooMany: number,
 ): Finding[] {
   const findings = captureFindings(connections, summary, tooMany);
-  links.forEach((link, i) => {
+  states.forEach((state, i) => {
     const connection = connections[i]!;
-    for (const half of [link.first, link.second]) {
-      if (half === undefined) continue;
-      const subject = { half, connection, name: flowName(connection, half.from) };
+    for (const direction of [state.first, state.second]) {
+      if (direction === undefined) continue;
+      const subject = { direction, connection, name: flowName(connection, direction.from) };
       findings.push(
         ...failures(subject),
         ...retransmissions(subject),
@@ -37,9 +38,9 @@ export function findingsOf(
   );
 }
 
-const NAK_HINTS: Readonly<Record<string, string>> = {
+const NAK_HINTS: Readonly<Record<FatalNakName, string>> = {
   'invalid-request':
-    'The responder does not take this operation: is it allowed by the queue pair (access flags), is the receive long enough, is an atomic aligned to 8 bytes, are there enough responder resources (max_dest_rd_atomic)?',
+    'The responder refuses this operation: do the access flags of its queue pair allow it, is the receive long enough, is an atomic aligned to 8 bytes, are there enough responder resources (max_dest_rd_atomic)?',
   'remote-access-error':
     "Check the R_Key, the address range and the access rights of the remote memory region or window, and that it is of the queue pair's protection domain and still registered.",
   'remote-operational-error':
@@ -49,13 +50,15 @@ const NAK_HINTS: Readonly<Record<string, string>> = {
 };
 
 function failures(subject: Subject): Finding[] {
-  const { half, connection, name } = subject;
+  const { direction, connection, name } = subject;
   const found: Finding[] = [];
-  const peer = half.peer;
-  for (const [kind, events] of peer?.events ?? []) {
-    const nak = kind.startsWith('nak-') ? kind.slice(4) : undefined;
-    if (nak === undefined || nak === 'psn-sequence-error') continue;
-    const failed = connection.messages.find(({ failure, from }) => failure === nak && from === half.from);
+  const peer = direction.peer;
+  for (const nak of Object.keys(NAK_HINTS) as FatalNakName[]) {
+    const events = peer?.events.get(`nak-${nak}`);
+    if (events === undefined) continue;
+    const failed = connection.messages.find(
+      ({ failure, from }) => failure === nak && from === direction.from,
+    );
     const what = failed === undefined ? 'a request' : `${failed.operation} (PSN ${failed.firstPsn})`;
     found.push(
       finding(
@@ -64,19 +67,18 @@ function failures(subject: Subject): Finding[] {
         `nak-${nak}`,
         'error',
         `${name}: ${what} was refused with NAK ${words(nak)} ${moment(events.start)}; the connection ends with it`,
-        NAK_HINTS[nak] ?? NAK_HINTS['reserved-nak']!,
+        NAK_HINTS[nak],
       ),
     );
   }
-  const ended = connection.messages.filter(
-    ({ failure, from }) => from === half.from && failure?.endsWith('retries-exceeded'),
+  const last = connection.messages.find(
+    ({ failure, from }) =>
+      from === direction.from && (failure === 'retries-exceeded' || failure === 'rnr-retries-exceeded'),
   );
-  const last = ended[0];
-  const { requester } = half;
-  if (last === undefined || requester === undefined) return found;
+  if (last === undefined || direction.requester === undefined) return found;
   const rnr = last.failure === 'rnr-retries-exceeded';
   found.push({
-    kind: last.failure!,
+    kind: rnr ? 'rnr-retries-exceeded' : 'retries-exceeded',
     severity: 'error',
     connection: connection.id,
     text: rnr
@@ -99,15 +101,15 @@ const CAUSE_WORDS: Readonly<Record<RetransmitCause, string>> = {
   'implied-nak': 'a response that was missing',
   rnr: 'an RNR wait',
   adaptive: 'an early retransmission, before the ACK timeout',
-  unknown: 'a cause that the capture does not show',
+  unknown: 'an unknown cause',
 };
 
 function retransmissions(subject: Subject): Finding[] {
-  const { half, name } = subject;
-  const { counts, events } = half;
+  const { direction, name } = subject;
+  const { counts, events } = direction;
   const sent = events.get('retransmission');
   if (sent === undefined) return [];
-  // What only waited for a receive is told of by `notReady`.
+  // RNR waits are `notReady`'s.
   if (counts.retransmitted === counts.retransmitCauses.rnr) return [];
   const parts = (Object.keys(CAUSE_WORDS) as RetransmitCause[]).flatMap((cause) => {
     const began = events.get(`go-back-${cause}`);
@@ -125,7 +127,7 @@ function retransmissions(subject: Subject): Finding[] {
       sent,
       'retransmissions',
       'warning',
-      `${name}: ${what}, ${again} sent again (${share.toFixed(share < 10 ? 1 : 0)} % of its requests)${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`,
+      `${name}: ${what}, ${again} retransmitted (${share.toFixed(share < 10 ? 1 : 0)} % of its requests)${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`,
       timeouts
         ? 'Packets or ACKs are lost, and a timeout stalls the connection: look at drops in switches and NICs (PFC, ECN, buffers); a shorter ACK timeout shortens the stall.'
         : 'Packets are lost or reordered on the way: look at drops in switches and NICs (PFC, ECN, buffers), and at links with CRC errors.',
@@ -134,10 +136,10 @@ function retransmissions(subject: Subject): Finding[] {
 }
 
 function notReady(subject: Subject): Finding[] {
-  const { half, connection, name } = subject;
-  const events = half.peer?.events.get('rnr-nak');
+  const { direction, connection, name } = subject;
+  const events = direction.peer?.events.get('rnr-nak');
   if (events === undefined) return [];
-  const waits = half.requester?.rnrWait.result();
+  const waits = direction.requester?.rnrWait.result();
   const waited =
     waits === undefined
       ? ''
@@ -155,18 +157,18 @@ function notReady(subject: Subject): Finding[] {
 }
 
 function losses(subject: Subject): Finding[] {
-  const { half, name } = subject;
-  const { counts, events } = half;
+  const { direction, name } = subject;
+  const { counts, events } = direction;
   const found: Finding[] = [];
   const gaps = events.get('gap');
-  if (gaps !== undefined && half.transport === 'UC') {
+  if (gaps !== undefined && direction.transport === 'UC') {
     found.push(
       finding(
         subject,
         gaps,
         'uc-loss',
         'warning',
-        `${name}: ${counted(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC sends nothing again, so their messages are lost`,
+        `${name}: ${counted(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC retransmits nothing, so their messages are lost`,
         'Packets are lost on the way, or the capture dropped them: compare with the counters of the capture and of the NICs.',
       ),
     );
@@ -192,7 +194,7 @@ function losses(subject: Subject): Finding[] {
         bad,
         'icrc-bad',
         'warning',
-        `${name}: ${counted(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}; receivers drop them without a word`,
+        `${name}: ${counted(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}; receivers drop them silently`,
         'Damaged on the way (cables, switch memory), or changed by something that rewrites headers (NAT, IP ID), or by the capture itself.',
       ),
     );
@@ -205,7 +207,7 @@ function losses(subject: Subject): Finding[] {
         repeated,
         'repeated-frames',
         'note',
-        `${name}: ${counted(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, not sent twice`,
+        `${name}: ${counted(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, sent once`,
         'Usual for a mirror of more than one port; they are counted once.',
       ),
     );

@@ -20,7 +20,7 @@ const REQUESTS = 256;
 /** No packet is overtaken for longer than this. */
 const LATEST = 5e6;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
-const LONGEST_LAG = 100e6;
+const MAX_LAG = 100e6;
 
 /** Two packets, three words each, and which place it is. */
 const SEEN_WORDS = 8;
@@ -56,7 +56,7 @@ export class Identifications {
     const place = (spot * SEEN_WORDS) & (seen.length - 1);
     const key = ((psn << 8) | opcode) >>> 0;
     const isSame = (at: number) =>
-      seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2]! < LONGEST_LAG;
+      seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2]! < MAX_LAG;
     if ((isSame(place) || isSame(place + 3)) && this.#counts) return true;
     this.#packets++;
     if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;

@@ -18,7 +18,7 @@ import type { LadderPacket, RetransmitCause } from './analysis.ts';
 const FIRST_PACKETS = 200;
 /** The same once half of what may be kept of a capture is used up: very many connections each get a little. */
 const FEW_PACKETS = 20;
-const MOST_PACKETS = 30_000;
+const MAX_PACKETS = 30_000;
 const AROUND_PACKETS = 300;
 /** Packets after one that a finding speaks of. */
 const AFTER = 4;
@@ -27,10 +27,10 @@ const BYTES = 96;
 
 /** Packets that may still be kept, for all directions of a capture. */
 export class LadderBudget {
-  left = MOST_PACKETS;
+  left = MAX_PACKETS;
 
   get isTight(): boolean {
-    return this.left < MOST_PACKETS / 2;
+    return this.left < MAX_PACKETS / 2;
   }
 }
 

@@ -1,6 +1,7 @@
 /** Messages, put together from request packets in the order of their PSNs. */
 import { OperationBits, opcodeInfo, PSN_MASK } from '@node-roce/wire';
 import type { Message, MessageCounts } from './analysis.ts';
+import type { MessageFailure } from './finding-kinds.ts';
 import { EntryFlags, type Outstanding } from './outstanding.ts';
 
 /** The operation that a request packet is of; the message's, when it is its last packet. */
@@ -27,22 +28,22 @@ export const newMessageCounts = (): MessageCounts => ({
 });
 
 /** A message whose connection and number are given when it is handed out. */
-export type MadeMessage = Omit<Message, 'id' | 'connection' | 'from'>;
+export type UnnumberedMessage = Omit<Message, 'id' | 'connection' | 'from'>;
 
 /** Operations of one queue pair's requests; packets come in with `take`, in the order of PSNs. */
 export class MessageAssembler {
   readonly counts: MessageCounts = newMessageCounts();
-  readonly #emit: (message: MadeMessage) => void;
-  #current: MadeMessage | undefined;
+  readonly #onMessage: (message: UnnumberedMessage) => void;
+  #current: UnnumberedMessage | undefined;
   /** Bytes that the WRITE's RETH promised. */
   #promised = 0;
   /** The capture does not show all of it. */
   #holed = false;
   /** Why the next message fails; those after it are flushed (IBTA vol 1 §10.3.1.7). */
-  failure: string | undefined;
+  failure: MessageFailure | undefined;
 
-  constructor(emit: (message: MadeMessage) => void) {
-    this.#emit = emit;
+  constructor(emit: (message: UnnumberedMessage) => void) {
+    this.#onMessage = emit;
   }
 
   /** Whether a message has begun and not ended. */
@@ -81,8 +82,8 @@ export class MessageAssembler {
   }
 
   /** One that is whole as it comes: a datagram. */
-  whole(message: MadeMessage): void {
-    this.#hand(message);
+  whole(message: UnnumberedMessage): void {
+    this.#emit(message);
   }
 
   /** The message ends here without its last packet. */
@@ -90,7 +91,7 @@ export class MessageAssembler {
     const message = this.#current;
     if (message === undefined) return;
     message.bytes = this.#promised > 0 ? this.#promised : undefined;
-    this.#hand(message);
+    this.#emit(message);
   }
 
   #begin(out: Outstanding, slot: number): void {
@@ -112,7 +113,7 @@ export class MessageAssembler {
     };
   }
 
-  #extend(message: MadeMessage, out: Outstanding, slot: number, isAsking: boolean): void {
+  #extend(message: UnnumberedMessage, out: Outstanding, slot: number, isAsking: boolean): void {
     message.packets++;
     message.retransmitted += out.sends[slot] - 1;
     message.lastPsn = (out.psns[slot] + Math.max(1, out.spans[slot]) - 1) & PSN_MASK;
@@ -123,17 +124,17 @@ export class MessageAssembler {
     if (message.bytes !== undefined) message.bytes += isAsking ? out.lengths[slot] : out.sizes[slot];
   }
 
-  #finish(message: MadeMessage, answered: number | undefined, reliable: boolean): void {
+  #finish(message: UnnumberedMessage, answered: number | undefined, reliable: boolean): void {
     if (this.#holed) {
       message.bytes = this.#promised > 0 ? this.#promised : undefined;
     } else if (!reliable || answered !== undefined) {
       message.outcome = 'completed';
     }
     if (answered !== undefined) message.latency = Math.max(0, answered - message.end);
-    this.#hand(message);
+    this.#emit(message);
   }
 
-  #hand(message: MadeMessage): void {
+  #emit(message: UnnumberedMessage): void {
     this.#current = undefined;
     this.#holed = false;
     const { counts } = this;
@@ -146,6 +147,6 @@ export class MessageAssembler {
     counts[message.outcome]++;
     if (message.outcome === 'completed') counts.bytes += message.bytes ?? 0;
     counts.byOperation[message.operation] = (counts.byOperation[message.operation] ?? 0) + 1;
-    this.#emit(message);
+    this.#onMessage(message);
   }
 }

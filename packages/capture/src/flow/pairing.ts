@@ -10,13 +10,13 @@ import { sourcePortForConnection } from '@node-roce/wire';
 import type { Pairing } from './analysis.ts';
 import { Candidates } from './candidates.ts';
 import type { CmConnection, CmEnd } from './cm.ts';
-import type { Half } from './half.ts';
-import type { Evidence, KeptResponse } from './kept-response.ts';
+import type { Direction } from './direction.ts';
+import type { Evidence, PendingResponse } from './pending-response.ts';
 import { applyResponse } from './responses.ts';
 
 /** Responses that have to fit; more where the directions have different UDP source ports. */
-const ENOUGH = 2;
-const ENOUGH_ALONE = 6;
+const MIN_EVIDENCE = 2;
+const MIN_EVIDENCE_UNPAIRED_PORT = 6;
 /** Certain pairs whose ports follow from the QPNs, until those whose ports do not are no pairs. */
 const PORTS_TELL = 4;
 /** Where several fit, the best of them by so many responses is likely. */
@@ -24,8 +24,8 @@ const LEAD = 3;
 /** One response in so many may contradict: a capture misses packets, and may show an answer before its request. */
 const CONTRADICTIONS = 8;
 /** Responses kept until it is known whose they are. */
-const MOST_KEPT = 64;
-const MOST_CM = 100_000;
+const MAX_PENDING_RESPONSES = 64;
+const MAX_CM = 100_000;
 
 interface CmPeer {
   own: CmEnd;
@@ -33,9 +33,9 @@ interface CmPeer {
   connection: CmConnection;
 }
 
-export class Pairer {
+export class DirectionPairer {
   /** Directions without a partner, by the two addresses. */
-  readonly #single = new Map<number, Set<Half>>();
+  readonly #single = new Map<number, Set<Direction>>();
   readonly #candidates = new Candidates();
   /** Directions that ever were, by the two addresses. */
   readonly #entered = new Map<number, number>();
@@ -44,104 +44,105 @@ export class Pairer {
   /** Certain pairs whose ports follow from the QPNs, and those whose ports do not. */
   #derived = 0;
   #other = 0;
-  readonly #join: (half: Half, other: Half, pairing: Pairing, reason: string) => void;
+  readonly #join: (direction: Direction, other: Direction, pairing: Pairing, reason: string) => void;
 
-  constructor(join: (half: Half, other: Half, pairing: Pairing, reason: string) => void) {
+  constructor(join: (direction: Direction, other: Direction, pairing: Pairing, reason: string) => void) {
     this.#join = join;
   }
 
   /** A new direction. */
-  enter(half: Half): void {
-    const key = addressKey(half.source, half.destination);
-    const halves = this.#single.get(key);
-    if (halves === undefined) this.#single.set(key, new Set([half]));
-    else halves.add(half);
+  enter(direction: Direction): void {
+    const key = addressKey(direction.source, direction.destination);
+    const directions = this.#single.get(key);
+    if (directions === undefined) this.#single.set(key, new Set([direction]));
+    else directions.add(direction);
     this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
-    this.#candidates.enter(half);
-    this.#byCm(half);
-    if (half.peer === undefined && half.sourceQp >= 0) this.#byDatagramNumbers(half);
+    this.#candidates.enter(direction);
+    this.#byCm(direction);
+    if (direction.peer === undefined && direction.sourceQp >= 0) this.#byDatagramNumbers(direction);
   }
 
   /** A request in a direction without partner. */
-  sent(half: Half, psn: number): void {
-    this.#candidates.sent(half, psn);
+  sent(direction: Direction, psn: number): void {
+    this.#candidates.sent(direction, psn);
   }
 
   /** What the connection manager says; for directions that were seen before too. */
   known(connection: CmConnection): void {
     const { active, passive } = connection;
-    if (this.#cm.size >= MOST_CM) return;
+    if (this.#cm.size >= MAX_CM) return;
     this.#cm.set(endKey(active), { own: active, other: passive, connection });
     this.#cm.set(endKey(passive), { own: passive, other: active, connection });
     for (const [from, to] of [
       [active, passive],
       [passive, active],
     ] as const) {
-      for (const half of this.#single.get(addressKey(from.address, to.address)) ?? []) {
-        if (half.destQp === to.qpn) this.#byCm(half);
+      for (const direction of this.#single.get(addressKey(from.address, to.address)) ?? []) {
+        if (direction.destQp === to.qpn) this.#byCm(direction);
       }
     }
   }
 
   /** A response in a direction without partner. */
-  response(half: Half, response: KeptResponse): void {
-    half.kept.push(response);
-    if (half.kept.length > MOST_KEPT) half.kept.shift();
-    if (this.#cm.has(endKey({ address: half.destination, qpn: half.destQp, psn: 0 }))) return;
-    const evidence = this.#evidenceOf(half);
+  response(direction: Direction, response: PendingResponse): void {
+    direction.pendingResponses.push(response);
+    if (direction.pendingResponses.length > MAX_PENDING_RESPONSES) direction.pendingResponses.shift();
+    if (this.#cm.has(endKey({ address: direction.destination, qpn: direction.destQp, psn: 0 }))) return;
+    const evidence = this.#evidenceOf(direction);
     for (const [other, found] of evidence) {
       if (other.peer === undefined) weigh(found, answer(other, response));
     }
-    for (const other of this.#candidates.withPsn(half, response.psn)) {
-      const verdict = evidence.has(other) || !this.#isPossible(half, other) ? 0 : answer(other, response);
+    for (const other of this.#candidates.withPsn(direction, response.psn)) {
+      const verdict =
+        evidence.has(other) || !this.#isPossible(direction, other) ? 0 : answer(other, response);
       if (verdict === 0) continue;
       const found = { fits: 0, misfits: 0 };
       weigh(found, verdict);
       evidence.set(other, found);
       other.suspects ??= new Set();
-      other.suspects.add(half);
+      other.suspects.add(direction);
     }
-    this.#decide(half, false);
+    this.#decide(direction, false);
   }
 
   /** The last chance of a direction to find its partner: before its messages are handed out, and at the end. */
-  settle(half: Half): void {
-    if (half.peer === undefined) this.#decide(half, true);
-    if (half.peer === undefined) this.#byElimination(half);
+  settle(direction: Direction): void {
+    if (direction.peer === undefined) this.#decide(direction, true);
+    if (direction.peer === undefined) this.#byElimination(direction);
   }
 
-  #evidenceOf(half: Half): Map<Half, Evidence> {
-    half.evidence ??= new Map();
-    return half.evidence;
+  #evidenceOf(direction: Direction): Map<Direction, Evidence> {
+    direction.evidence ??= new Map();
+    return direction.evidence;
   }
 
   /** Whether the other direction is of the same service, and nothing names other queue pairs. */
-  #isPossible(half: Half, other: Half): boolean {
-    const sameService = half.transport === other.transport || !half.transport || !other.transport;
-    return other !== half && sameService && !this.#isForeign(half, other);
+  #isPossible(direction: Direction, other: Direction): boolean {
+    const sameService = direction.transport === other.transport || !direction.transport || !other.transport;
+    return other !== direction && sameService && !this.#isForeign(direction, other);
   }
 
   /** The connection manager or the datagrams name other queue pairs. */
-  #isForeign(half: Half, other: Half): boolean {
-    if (half.sourceQp >= 0 && half.sourceQp !== other.destQp) return true;
-    return other.sourceQp >= 0 && other.sourceQp !== half.destQp;
+  #isForeign(direction: Direction, other: Direction): boolean {
+    if (direction.sourceQp >= 0 && direction.sourceQp !== other.destQp) return true;
+    return other.sourceQp >= 0 && other.sourceQp !== direction.destQp;
   }
 
   /** @param now or never: several that fit are weighed against each other */
-  #decide(half: Half, now: boolean): void {
-    let best: Half | undefined;
+  #decide(direction: Direction, now: boolean): void {
+    let best: Direction | undefined;
     let most = 0;
     let second = 0;
     let fitting = 0;
-    for (const other of this.#fitting(half)) {
+    for (const other of this.#fitting(direction)) {
       fitting++;
-      const { fits } = evidenceBetween(half, other);
+      const { fits } = evidenceBetween(direction, other);
       // A guess is no elimination: one that was paired as likely may still be the one.
       if (other.peer !== undefined) {
         if (fits > second) second = fits;
-      } else if (isDerivedPort(half, other)) {
+      } else if (isDerivedPort(direction, other)) {
         this.#pair(
-          half,
+          direction,
           other,
           'certain',
           `${count(fits)} PSNs of its requests, and the UDP ports follow from both QPNs`,
@@ -154,28 +155,28 @@ export class Pairer {
       }
     }
     if (best === undefined) return;
-    const enough = hasCommonPort(half, best) ? ENOUGH : ENOUGH_ALONE;
-    if (fitting === 1 && (most >= enough || now || this.#isOnly(half, best))) {
+    const enough = hasCommonPort(direction, best) ? MIN_EVIDENCE : MIN_EVIDENCE_UNPAIRED_PORT;
+    if (fitting === 1 && (most >= enough || now || this.#isOnly(direction, best))) {
       this.#pair(
-        half,
+        direction,
         best,
-        most >= enough || this.#isOnly(half, best) ? 'certain' : 'likely',
+        most >= enough || this.#isOnly(direction, best) ? 'certain' : 'likely',
         `${count(most)} PSNs of its requests, and of no other queue pair's between the two addresses`,
       );
     } else if (now && most - second >= LEAD) {
       const reason = `${count(most)} PSNs of its requests; those of ${fitting - 1} other queue pairs between the two addresses fit too, less often`;
-      this.#pair(half, best, 'likely', reason);
+      this.#pair(direction, best, 'likely', reason);
     }
   }
 
   /** Directions that the responses of both fit, or have fitted before they were paired as likely. */
-  *#fitting(half: Half): Generator<Half> {
-    const seen = new Set([...(half.evidence?.keys() ?? []), ...(half.suspects ?? [])]);
+  *#fitting(direction: Direction): Generator<Direction> {
+    const seen = new Set([...(direction.evidence?.keys() ?? []), ...(direction.suspects ?? [])]);
     for (const other of seen) {
-      if (other.peer !== undefined && other.link.pairing !== 'likely') continue;
-      if (!this.#isPossible(half, other)) continue;
-      const { fits, misfits } = evidenceBetween(half, other);
-      if (this.#portsTell && !isDerivedPort(half, other)) continue;
+      if (other.peer !== undefined && other.connection.pairing !== 'likely') continue;
+      if (!this.#isPossible(direction, other)) continue;
+      const { fits, misfits } = evidenceBetween(direction, other);
+      if (this.#portsTell && !isDerivedPort(direction, other)) continue;
       if (fits > 0 && misfits * CONTRADICTIONS <= fits) yield other;
     }
   }
@@ -186,54 +187,59 @@ export class Pairer {
   }
 
   /** There is no other direction between the two addresses, and was none. */
-  #isOnly(half: Half, other: Half): boolean {
-    const entered = (h: Half) => this.#entered.get(addressKey(h.source, h.destination)) ?? 0;
-    return entered(half) === 1 && entered(other) === 1;
+  #isOnly(direction: Direction, other: Direction): boolean {
+    const entered = (h: Direction) => this.#entered.get(addressKey(h.source, h.destination)) ?? 0;
+    return entered(direction) === 1 && entered(other) === 1;
   }
 
   /** PSNs say nothing (UC, or no responses in the capture): ports, or that there is no other. */
-  #byElimination(half: Half): void {
-    const fits = (other: Half) => this.#isPossible(half, other) && !contradicts(half, other);
-    const byPort = [...this.#candidates.withPort(half)].filter(
-      (other) => isDerivedPort(half, other) && fits(other),
+  #byElimination(direction: Direction): void {
+    const fits = (other: Direction) => this.#isPossible(direction, other) && !contradicts(direction, other);
+    const byPort = [...this.#candidates.withPort(direction)].filter(
+      (other) => isDerivedPort(direction, other) && fits(other),
     );
     if (byPort.length === 1) {
       const reason = 'both UDP source ports are the one that follows from the two QPNs';
-      this.#pair(half, byPort[0]!, 'likely', reason);
+      this.#pair(direction, byPort[0]!, 'likely', reason);
       return;
     }
-    const [only] = this.#single.get(addressKey(half.destination, half.source)) ?? [];
-    if (only !== undefined && this.#isOnly(half, only) && fits(only)) {
-      this.#pair(half, only, 'likely', 'the only queue pairs between the two addresses');
+    const [only] = this.#single.get(addressKey(direction.destination, direction.source)) ?? [];
+    if (only !== undefined && this.#isOnly(direction, only) && fits(only)) {
+      this.#pair(direction, only, 'likely', 'the only queue pairs between the two addresses');
     }
   }
 
-  #byCm(half: Half): void {
-    const found = this.#cm.get(endKey({ address: half.destination, qpn: half.destQp, psn: 0 }));
-    if (found === undefined || found.other.address !== half.source || half.transport === 'UD') return;
+  #byCm(direction: Direction): void {
+    const found = this.#cm.get(endKey({ address: direction.destination, qpn: direction.destQp, psn: 0 }));
+    if (found === undefined || found.other.address !== direction.source || direction.transport === 'UD')
+      return;
     const { connection } = found;
-    half.sourceQp = found.other.qpn;
-    half.cm = connection;
-    for (const other of this.#single.get(addressKey(half.destination, half.source)) ?? []) {
+    direction.sourceQp = found.other.qpn;
+    direction.cm = connection;
+    for (const other of this.#single.get(addressKey(direction.destination, direction.source)) ?? []) {
       if (other.destQp !== found.other.qpn || other.transport === 'UD') continue;
-      this.#pair(half, other, 'cm', `the connection manager's REQ and REP (frame ${connection.frame})`);
+      this.#pair(direction, other, 'cm', `the connection manager's REQ and REP (frame ${connection.frame})`);
       return;
     }
-    half.link.pairing = 'cm';
-    half.link.pairingReason = `the connection manager's REQ and REP (frame ${connection.frame}); one direction only`;
+    direction.connection.pairing = 'cm';
+    direction.connection.pairingReason = `the connection manager's REQ and REP (frame ${connection.frame}); one direction only`;
   }
 
-  #byDatagramNumbers(half: Half): void {
-    for (const other of this.#single.get(addressKey(half.destination, half.source)) ?? []) {
-      if (other.transport !== 'UD' || other.sourceQp !== half.destQp || other.destQp !== half.sourceQp)
+  #byDatagramNumbers(direction: Direction): void {
+    for (const other of this.#single.get(addressKey(direction.destination, direction.source)) ?? []) {
+      if (
+        other.transport !== 'UD' ||
+        other.sourceQp !== direction.destQp ||
+        other.destQp !== direction.sourceQp
+      )
         continue;
-      this.#pair(half, other, 'certain', 'each datagram names both queue pairs');
+      this.#pair(direction, other, 'certain', 'each datagram names both queue pairs');
       return;
     }
   }
 
-  #pair(half: Half, other: Half, pairing: Pairing, reason: string): void {
-    for (const one of [half, other]) {
+  #pair(direction: Direction, other: Direction, pairing: Pairing, reason: string): void {
+    for (const one of [direction, other]) {
       this.#single.get(addressKey(one.source, one.destination))?.delete(one);
       this.#candidates.leave(one);
       if (pairing !== 'likely') {
@@ -241,13 +247,13 @@ export class Pairer {
         one.suspects = undefined;
       }
     }
-    if (pairing === 'certain' && isDerivedPort(half, other)) this.#derived++;
+    if (pairing === 'certain' && isDerivedPort(direction, other)) this.#derived++;
     else if (pairing === 'certain') this.#other++;
-    this.#join(half, other, pairing, reason);
-    for (const one of [half, other]) {
-      const { kept } = one;
-      one.kept = [];
-      for (const response of kept) applyResponse(one, response);
+    this.#join(direction, other, pairing, reason);
+    for (const one of [direction, other]) {
+      const { pendingResponses } = one;
+      one.pendingResponses = [];
+      for (const response of pendingResponses) applyResponse(one, response);
     }
   }
 }
@@ -255,14 +261,16 @@ export class Pairer {
 const addressKey = (source: number, destination: number): number => source * 0x10000 + destination;
 const endKey = ({ address, qpn }: CmEnd): string => `${address} ${qpn}`;
 
-const hasCommonPort = (half: Half, other: Half): boolean =>
-  half.sourcePort !== 0 && half.sourcePort === other.sourcePort;
+const hasCommonPort = (direction: Direction, other: Direction): boolean =>
+  direction.sourcePort !== 0 && direction.sourcePort === other.sourcePort;
 
 /** rxe, ConnectX and node-roce derive the port from both QPNs where no flow label is set. */
-const isDerivedPort = (half: Half, other: Half): boolean =>
-  hasCommonPort(half, other) && half.sourcePort === sourcePortForConnection(0, half.destQp, other.destQp);
+const isDerivedPort = (direction: Direction, other: Direction): boolean =>
+  hasCommonPort(direction, other) &&
+  direction.sourcePort === sourcePortForConnection(0, direction.destQp, other.destQp);
 
-const answer = (other: Half, response: KeptResponse): number => other.requester?.answersTo(response) ?? 0;
+const answer = (other: Direction, response: PendingResponse): number =>
+  other.requester?.answersTo(response) ?? 0;
 
 function weigh(evidence: Evidence, verdict: number): void {
   if (verdict > 0) evidence.fits++;
@@ -270,15 +278,15 @@ function weigh(evidence: Evidence, verdict: number): void {
 }
 
 /** A response in one can't be of the other's requests. */
-function contradicts(half: Half, other: Half): boolean {
-  if (evidenceBetween(half, other).misfits > 0) return true;
-  const isNone = (of: Half) => (response: KeptResponse) => answer(of, response) < 0;
-  return half.kept.some(isNone(other)) || other.kept.some(isNone(half));
+function contradicts(direction: Direction, other: Direction): boolean {
+  if (evidenceBetween(direction, other).misfits > 0) return true;
+  const isNone = (of: Direction) => (response: PendingResponse) => answer(of, response) < 0;
+  return direction.pendingResponses.some(isNone(other)) || other.pendingResponses.some(isNone(direction));
 }
 
 /** What the responses of each say of the other's requests, together. */
-function evidenceBetween(half: Half, other: Half): Evidence {
-  const [own, theirs] = [half.evidence?.get(other), other.evidence?.get(half)];
+function evidenceBetween(direction: Direction, other: Direction): Evidence {
+  const [own, theirs] = [direction.evidence?.get(other), other.evidence?.get(direction)];
   return {
     fits: (own?.fits ?? 0) + (theirs?.fits ?? 0),
     misfits: (own?.misfits ?? 0) + (theirs?.misfits ?? 0),

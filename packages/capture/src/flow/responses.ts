@@ -9,11 +9,12 @@ import {
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
-import type { Half } from './half.ts';
-import type { KeptResponse } from './kept-response.ts';
+import type { Direction } from './direction.ts';
+import type { NakName } from './finding-kinds.ts';
 import { unwrap } from './outstanding.ts';
+import type { PendingResponse } from './pending-response.ts';
 
-const NAK_NAMES: Readonly<Record<number, string>> = {
+const NAK_NAMES: Readonly<Record<number, NakName>> = {
   [NakCode.PSN_SEQUENCE_ERROR]: 'psn-sequence-error',
   [NakCode.INVALID_REQUEST]: 'invalid-request',
   [NakCode.REMOTE_ACCESS_ERROR]: 'remote-access-error',
@@ -21,7 +22,7 @@ const NAK_NAMES: Readonly<Record<number, string>> = {
   [NakCode.INVALID_RD_REQUEST]: 'invalid-rd-request',
 };
 
-const nakName = (syndrome: number): string => NAK_NAMES[syndrome & 0x7f] ?? 'reserved-nak';
+const nakName = (syndrome: number): NakName => NAK_NAMES[syndrome & 0x7f] ?? 'reserved-nak';
 
 /** The syndrome of a response; −1 where there is none. */
 export function syndromeOf({ info, bytes, bth, end }: RocePacket): number {
@@ -30,8 +31,8 @@ export function syndromeOf({ info, bytes, bth, end }: RocePacket): number {
 }
 
 /** Adds a response to the counts of its own direction. */
-export function countResponse(half: Half, packet: RocePacket, syndrome: number): void {
-  const { counts, events } = half;
+export function countResponse(direction: Direction, packet: RocePacket, syndrome: number): void {
+  const { counts, events } = direction;
   const { frame, time } = packet;
   counts.responses++;
   if (packet.info.operation !== OperationBits.ACKNOWLEDGE || syndrome < 0) return;
@@ -48,30 +49,30 @@ export function countResponse(half: Half, packet: RocePacket, syndrome: number):
   }
 }
 
-/** Tells the requester on the other side; `half` is the direction that the response came in. */
-export function applyResponse(half: Half, response: KeptResponse): void {
-  const requester = half.peer?.requester;
+/** Tells the requester on the other side; `direction` is the direction that the response came in. */
+export function applyResponse(direction: Direction, response: PendingResponse): void {
+  const requester = direction.peer?.requester;
   if (requester === undefined || !requester.started) return;
   const { time, operation, syndrome } = response;
   const psn = unwrap(response.psn, requester.unacked);
   if (operation !== OperationBits.ACKNOWLEDGE) {
-    if (!requester.answer(psn, response.last, time)) half.counts.repeatedResponses++;
+    if (!requester.answer(psn, response.last, time)) direction.counts.repeatedResponses++;
     return;
   }
   const kind = syndrome < 0 ? AethKind.ACK : aethKind(syndrome);
   if (kind === AethKind.ACK) {
-    if (psn < requester.unacked) half.counts.ghostAcks++;
+    if (psn < requester.unacked) direction.counts.ghostAcks++;
     else requester.acknowledge(psn, time);
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).
   if (psn > requester.unacked) requester.acknowledge(psn - 1, time);
-  const { recovery } = requester;
+  const { classifier } = requester;
   if (kind === AethKind.RNR_NAK) {
-    recovery.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000);
-  } else if (syndrome === NakCode.PSN_SEQUENCE_ERROR) {
-    recovery.sequenceNak(psn, time);
-  } else if (kind === AethKind.NAK && psn >= requester.unacked) {
-    requester.fail(nakName(syndrome));
+    classifier.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000);
   }
+  if (kind !== AethKind.NAK) return;
+  const name = nakName(syndrome);
+  if (name === 'psn-sequence-error') classifier.sequenceNak(psn, time);
+  else if (psn >= requester.unacked) requester.fail(name);
 }

@@ -4,8 +4,8 @@
  */
 import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
-import type { KeptResponse } from './kept-response.ts';
 import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
+import type { PendingResponse } from './pending-response.ts';
 
 export class SentRequests {
   readonly out = new Outstanding();
@@ -37,7 +37,7 @@ export class SentRequests {
    * Whether a response may be the answer to one of these requests: 1, it fits; −1, it does not; 0, nothing to go by. Its
    * PSN has to be one that was sent, and its kind the one that was asked for.
    */
-  answersTo({ psn, operation, syndrome }: KeptResponse): number {
+  answersTo({ psn, operation, syndrome }: PendingResponse): number {
     if (!this.started) return 0;
     const { out } = this;
     const at = unwrap(psn, this.next);

@@ -2,7 +2,7 @@
 import type { PlotPoint } from './analysis.ts';
 
 /** Points of a direction at most, of what is common, of what was sent again, and of NAKs and CNPs. */
-const MOST_POINTS = 1024;
+const MAX_POINTS = 1024;
 const BINS = 256;
 const LATENCIES = 1024;
 
@@ -56,7 +56,7 @@ class ThinnedPoints {
 
   #makeRoom(): void {
     const { words, length } = this;
-    if (length < MOST_POINTS) {
+    if (length < MAX_POINTS) {
       this.words = new Float64Array(Math.max(8, 2 * length) * WORDS);
       this.words.set(words);
       return;

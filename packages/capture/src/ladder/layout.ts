@@ -7,7 +7,7 @@ export type LadderRow =
   | { y: number; gap: number };
 
 /** A gap is shown from here on, whatever the rest looks like. */
-const LEAST_GAP = 100_000;
+const MIN_GAP = 100_000;
 /** … and from so many times what usually lies between two packets. */
 const USUAL_TIMES = 20;
 
@@ -16,7 +16,7 @@ export function usualGap(packets: readonly LadderPacket[]): number {
   const spans: number[] = [];
   for (let i = 1; i < packets.length; i++) spans.push(packets[i]!.time - packets[i - 1]!.time);
   spans.sort((a, b) => a - b);
-  return Math.max(LEAST_GAP, USUAL_TIMES * (spans[(spans.length - 1) >> 1] ?? 0));
+  return Math.max(MIN_GAP, USUAL_TIMES * (spans[(spans.length - 1) >> 1] ?? 0));
 }
 
 /**

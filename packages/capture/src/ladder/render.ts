@@ -32,9 +32,9 @@ export interface LadderOptions {
   embedded?: boolean | undefined;
 }
 
-const LEAST_WIDTH = 640;
-const LEAST_ROW = 4;
-const MOST_ROW = 60;
+const MIN_WIDTH = 640;
+const MIN_ROW = 4;
+const MAX_ROW = 60;
 const ROW_WITH_TEXT = 15;
 const MARGIN = 16;
 const NAMES_HEIGHT = 44;
@@ -65,8 +65,8 @@ export type LadderSubject = Pick<Connection, 'transport' | 'a' | 'b' | 'ladder'>
  */
 export function renderLadder(connection: LadderSubject, options: LadderOptions = {}): string {
   const { packets = connection.ladder, width = 980, rowHeight = 24, embedded = false } = options;
-  requireRange('width', width, LEAST_WIDTH, 10_000);
-  requireRange('rowHeight', rowHeight, LEAST_ROW, MOST_ROW);
+  requireRange('width', width, MIN_WIDTH, 10_000);
+  requireRange('rowHeight', rowHeight, MIN_ROW, MAX_ROW);
   const { rows, height } = layoutLadder(
     packets,
     rowHeight,

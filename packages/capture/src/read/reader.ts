@@ -6,7 +6,7 @@ import { AddressTable } from './addresses.ts';
 import { FrameDecoder, type Refusal } from './decode.ts';
 import { type Crc32, isIcrcRight } from './icrc-check.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
-import { isSurelySingle, LONGEST_PACKET, SuperPacketSplitter } from './super-packet.ts';
+import { isSurelySingle, MAX_PACKET_BYTES, SuperPacketSplitter } from './super-packet.ts';
 
 /** A frame without a packet, or a part of a super-packet that is none. */
 export interface RefusedFrame {
@@ -123,10 +123,10 @@ export class PacketReader {
       return;
     }
     // A frame that was cut, and is no longer than a packet can be, is taken for one packet.
-    const size = !whole && length <= LONGEST_PACKET ? 0 : this.#splitter.segmentSize(packet, length, end);
+    const size = !whole && length <= MAX_PACKET_BYTES ? 0 : this.#splitter.segmentSize(packet, length, end);
     if (size > 0) this.#split(size, length, end);
     else if (whole) this.#give(this.#checks ? IcrcVerdict.BAD : IcrcVerdict.NONE);
-    else if (length <= LONGEST_PACKET) this.#give(IcrcVerdict.NONE);
+    else if (length <= MAX_PACKET_BYTES) this.#give(IcrcVerdict.NONE);
     else this.#refuse('cut-super-packet', 'a super-packet that was cut inside its first packet');
   }
 

@@ -20,9 +20,9 @@ import { type Crc32, isIcrcRight } from './icrc-check.ts';
 import { IcrcVerdict, type RocePacket } from './packet.ts';
 
 /** The shortest RoCE datagram: BTH and ICRC. */
-const LEAST_SEGMENT = BTH_BYTES + ICRC_BYTES;
+const MIN_SEGMENT = BTH_BYTES + ICRC_BYTES;
 /** The longest one that is a single packet: path MTU 4096 under the longest run of headers. */
-export const LONGEST_PACKET = 4096 + 80;
+export const MAX_PACKET_BYTES = 4096 + 80;
 
 /**
  * Whether a datagram is one packet by its opcode alone: a FIRST or MIDDLE carries just the path MTU, and
@@ -89,14 +89,14 @@ export class SuperPacketSplitter {
 
   *#candidates({ bytes, bth, info }: RocePacket, length: number, end: number): Generator<number> {
     const fits = (size: number) =>
-      size >= LEAST_SEGMENT && size < length && canFollow(bytes, bth, bth + size, bth + length, end);
+      size >= MIN_SEGMENT && size < length && canFollow(bytes, bth, bth + size, bth + length, end);
     if (fits(this.#lastSize)) yield this.#lastSize;
     for (const mtu of PATH_MTUS) {
       const size = info.headerLength + mtu + ICRC_BYTES;
       if (fits(size)) yield size;
     }
     // Messages of one packet each can have any size; the pad makes it a multiple of four.
-    for (let size = LEAST_SEGMENT; size < Math.min(length, LONGEST_PACKET); size += 4) {
+    for (let size = MIN_SEGMENT; size < Math.min(length, MAX_PACKET_BYTES); size += 4) {
       if (fits(size)) yield size;
     }
   }
@@ -123,7 +123,7 @@ function setLengths(b: Uint8Array, ip: number, length: number, size: number, id:
 
 // A cheap look before the CRC: does what would be the second segment start like a BTH of the same service?
 function canFollow(b: Uint8Array, first: number, second: number, sent: number, end: number): boolean {
-  if (sent - second < LEAST_SEGMENT) return false;
+  if (sent - second < MIN_SEGMENT) return false;
   if (second + 4 > end) return true;
   const opcode = b[second];
   return opcodeInfo(opcode) !== undefined && opcode >> 5 === b[first] >> 5 && (b[second + 1] & 0x0f) === 0;

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { analysis, connection, finding, ladderPacket, message } from '../../testing/analysis.ts';
+import type { FindingKind, MessageFailure } from '../flow/finding-kinds.ts';
 import { embedJson, escapeMarkup } from './escape.ts';
 import { renderReport } from './render.ts';
 import { darkColors, lightColors } from './themes.ts';
@@ -20,12 +21,12 @@ describe('a report', () => {
       damaged: { [EVIL]: 1 },
       linkTypes: [EVIL],
     },
-    findings: [finding({ text: EVIL, hint: EVIL, kind: EVIL })],
+    findings: [finding({ text: EVIL, hint: EVIL, kind: EVIL as FindingKind })],
     connections: [
       connection({
         a: { address: EVIL, qpn: 1 },
         pairingReason: EVIL,
-        messages: [message({ operation: EVIL, failure: EVIL })],
+        messages: [message({ operation: EVIL, failure: EVIL as MessageFailure })],
         ladder: [ladderPacket({ opcodeName: EVIL })],
       }),
     ],

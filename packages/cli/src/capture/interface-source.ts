@@ -18,7 +18,7 @@ const SLAB = 4 << 20;
 const SLOTS = 8192;
 /** What is in the ring comes out at least so often (ms), and all of it after a few times. */
 const RETIRE = 20;
-const PATIENCE = 50 * RETIRE;
+const MAX_DRAIN_TIME = 50 * RETIRE;
 
 export class InterfaceSource implements AsyncDisposable {
   readonly info: InterfaceInfo;
@@ -118,7 +118,7 @@ export class InterfaceSource implements AsyncDisposable {
   /** Takes nothing new, and waits until the kernel has handed over what it had. */
   async *#rest(): AsyncGenerator<PacketRecord[], void> {
     this.#capture.finish();
-    for (let waited = 0; waited < PATIENCE; ) {
+    for (let waited = 0; waited < MAX_DRAIN_TIME; ) {
       const batch = this.#read();
       if (batch.length > 0) {
         yield batch;

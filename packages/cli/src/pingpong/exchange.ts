@@ -23,7 +23,7 @@ const MESSAGE_BYTES = 52;
 const DONE = 'done\0';
 /** Addresses that ibv_srq_pingpong sends whatever its number of queue pairs; zeros fill the rest. */
 export const SRQ_SLOTS = 256;
-const MOST_BYTES = MESSAGE_BYTES * SRQ_SLOTS + DONE.length;
+const MAX_BYTES = MESSAGE_BYTES * SRQ_SLOTS + DONE.length;
 
 const hex = (value: number, digits: number) => value.toString(16).padStart(digits, '0');
 
@@ -68,7 +68,7 @@ class Inbox {
     socket.on('data', (chunk: Buffer) => {
       this.#bytes = Buffer.concat([this.#bytes, chunk]);
       // No peer of this protocol sends more.
-      if (this.#bytes.length > MOST_BYTES) socket.pause();
+      if (this.#bytes.length > MAX_BYTES) socket.pause();
       this.#changed();
     });
     for (const event of ['end', 'close', 'error']) {

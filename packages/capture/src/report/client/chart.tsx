@@ -30,7 +30,7 @@ interface Props {
 /** CSS pixels within which a point is meant. */
 const NEAR = 14;
 /** A drag of less is a click. */
-const LEAST_DRAG = 5;
+const MIN_DRAG = 5;
 const NANOSECONDS = 1e9;
 /** 1, 2 and 5 times powers of ten: "from" and "to" are exponents. */
 export const axisSteps = (from: number, to: number): number[] =>
@@ -139,7 +139,7 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
     cursor: {
       y: false,
       points: { show: false },
-      drag: { setScale: false, x: true, y: false, dist: LEAST_DRAG },
+      drag: { setScale: false, x: true, y: false, dist: MIN_DRAG },
     },
     scales: { x: { time: false }, y: content.y },
     series: [{}, ...content.series],
@@ -157,7 +157,7 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
       setSelect: [
         (u) => {
           const { left, width: wide } = u.select;
-          if (wide < LEAST_DRAG) return;
+          if (wide < MIN_DRAG) return;
           const at = (x: number) => u.posToVal(x, 'x') * NANOSECONDS;
           u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
           hooks.dragged(at(left), at(left + wide));

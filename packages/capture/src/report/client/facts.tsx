@@ -99,7 +99,8 @@ function Directions({ connection: { aToB, bToA } }: { connection: ReportConnecti
       }),
     )
     .filter((row) => row.of(aToB) + row.of(bToA) > 0);
-  const naks = [...new Set([...Object.keys(aToB.naks), ...Object.keys(bToA.naks)])].map(
+  const codes = [...Object.keys(aToB.naks), ...Object.keys(bToA.naks)] as (keyof typeof aToB.naks)[];
+  const naks = [...new Set(codes)].map(
     (syndrome): Row => ({
       name: `NAK ${syndrome.replaceAll('-', ' ').replace(/\b(psn|rd)\b/, (name) => name.toUpperCase())}`,
       of: (d) => d.naks[syndrome] ?? 0,

@@ -20,9 +20,9 @@ const ROW_HEIGHTS = [6, 12, 20, 26, 36] as const;
 const USUAL_ZOOM = 3;
 /** What Page Up and Page Down skip. */
 const LEAP = 15;
-const LEAST_WIDTH = 640;
+const MIN_WIDTH = 640;
 /** Between the lifelines; narrower ladders name the queue pairs only. */
-const LEAST_FOR_ADDRESSES = 420;
+const MIN_FOR_ADDRESSES = 420;
 
 interface Props {
   connection: ReportConnection;
@@ -172,7 +172,7 @@ function LadderBox({
   zoomBy,
 }: BoxProps) {
   const box = useRef<HTMLDivElement>(null);
-  const width = Math.max(LEAST_WIDTH, useWidth(box));
+  const width = Math.max(MIN_WIDTH, useWidth(box));
   const drawings = useMemo(
     () => drawChunks(connection, packets, { before, width, rowHeight, gapAfter, embedded: true }),
     [connection, packets, before, width, rowHeight, gapAfter],
@@ -256,7 +256,7 @@ function Names({ connection: { a, b }, width }: { connection: ReportConnection; 
   const { frame, time, left, right } = ladderColumns(width);
   // On paper the ladder gets another width: all of it scales.
   const part = (x: number) => `${(100 * x) / width}%`;
-  const nameOf = right - left < LEAST_FOR_ADDRESSES ? ({ qpn }: Endpoint) => formatQp(qpn) : formatEndpoint;
+  const nameOf = right - left < MIN_FOR_ADDRESSES ? ({ qpn }: Endpoint) => formatQp(qpn) : formatEndpoint;
   return (
     <div class="ladder-names" style={`width:${width}px`} role="presentation">
       <span class="faint" style={`right:${part(width - frame)}`}>

@@ -81,12 +81,12 @@ export function clamped(window: TimeWindow, whole: TimeWindow): TimeWindow | und
 }
 
 /** Below a microsecond there is nothing more to see. */
-const LEAST_SPAN = 1000;
+const MIN_SPAN = 1000;
 
 /** The window with `factor` of its span about the same middle. */
 export function zoomed(window: TimeWindow, factor: number, whole: TimeWindow): TimeWindow | undefined {
   const middle = (window.from + window.to) / 2;
-  const half = Math.max(((window.to - window.from) * factor) / 2, LEAST_SPAN / 2);
+  const half = Math.max(((window.to - window.from) * factor) / 2, MIN_SPAN / 2);
   return clamped({ from: middle - half, to: middle + half }, whole);
 }
 

@@ -8,10 +8,10 @@ import type { CmConnection } from './cm.ts';
 import { CongestionWatch } from './congestion.ts';
 import { EventLog } from './events.ts';
 import { Identifications } from './identification.ts';
-import type { Evidence, KeptResponse } from './kept-response.ts';
 import { Ladder, type LadderBudget } from './ladder.ts';
-import { type MadeMessage, newMessageCounts } from './messages.ts';
-import type { Requester } from './requester.ts';
+import { newMessageCounts, type UnnumberedMessage } from './messages.ts';
+import type { Evidence, PendingResponse } from './pending-response.ts';
+import type { RequesterTracker } from './requester-tracker.ts';
 import { BinnedSums, LatencySeries, PlotSeries } from './series.ts';
 
 export const newCounts = (): DirectionCounts => ({
@@ -46,19 +46,19 @@ export const newCounts = (): DirectionCounts => ({
 });
 
 /** Both directions as one; until they are found to belong together each direction has its own. */
-export interface Link {
+export interface ConnectionState {
   /** 0 until it is settled: then its messages are handed out, and it can't be joined with another such one. */
   id: number;
   pairing: Pairing;
   pairingReason: string;
   /** The direction of the first packet, and the one that was joined to it. */
-  first: Half;
-  second: Half | undefined;
+  first: Direction;
+  second: Direction | undefined;
   nextMessage: number;
-  held: { half: Half; message: MadeMessage }[];
+  pendingMessages: { direction: Direction; message: UnnumberedMessage }[];
 }
 
-export class Half {
+export class Direction {
   readonly source: number;
   readonly destination: number;
   readonly destQp: number;
@@ -87,19 +87,19 @@ export class Half {
   psnRange = -1;
   psnRangeBefore = -1;
   /** What this direction's sender asked for. */
-  requester: Requester | undefined;
-  link!: Link;
-  peer: Half | undefined;
+  requester: RequesterTracker | undefined;
+  connection!: ConnectionState;
+  peer: Direction | undefined;
   /** What the connection manager said of it. */
   cm: CmConnection | undefined;
   /** Responses that came before it was known whose they are. */
-  kept: KeptResponse[] = [];
+  pendingResponses: PendingResponse[] = [];
   /** Unwrapped PSN of the last response. */
   responsePsn = -1;
   /** Opposite directions, each with how well the responses here fit its requests. */
-  evidence: Map<Half, Evidence> | undefined;
+  evidence: Map<Direction, Evidence> | undefined;
   /** Opposite directions that have such evidence of this one. */
-  suspects: Set<Half> | undefined;
+  suspects: Set<Direction> | undefined;
 
   constructor(packet: RocePacket, sourceQp: number, budget: LadderBudget) {
     this.source = packet.source;
@@ -125,7 +125,7 @@ export class Half {
 
   /** Which end the packets come from. */
   get from(): 'a' | 'b' {
-    const { first } = this.link;
+    const { first } = this.connection;
     return (this === first) === first.startsWithRequest ? 'a' : 'b';
   }
 }

@@ -16,13 +16,13 @@ const MILLISECOND = 1e6;
  * No retry timer fires earlier than this: T = 4.096 µs · 2^timeout (IBTA vol 1 §9.7.6.1.3) with a timeout of 8,
  * 1.05 ms; ConnectX starts adaptive retransmission at 2 ms.
  */
-const LEAST_TIMER = 0.9 * MILLISECOND;
+const MIN_TIMER = 0.9 * MILLISECOND;
 /** The same of senders without MigReq, rxe: its timers are whole jiffies of 4 ms, and it may react late. */
-const LEAST_JIFFIES_TIMER = 3.5 * MILLISECOND;
+const MIN_JIFFIES_TIMER = 3.5 * MILLISECOND;
 /** A requester that got a NAK goes back within this. */
 const REACTION = 2 * MILLISECOND;
 /** Queues on the way hold a packet no longer than this. */
-const LONGEST_WAIT = 0.5 * MILLISECOND;
+const MAX_QUEUING_DELAY = 0.5 * MILLISECOND;
 /** How near a timer is to its nominal length, as a share of it. */
 const TIMER_TOLERANCE = 0.015;
 
@@ -64,7 +64,7 @@ export interface SentAgain {
   afterAsking: boolean;
 }
 
-export class Recovery {
+export class RetransmitClassifier {
   /** ACK timeout T of the queue pair, from CM messages; 0: not known. */
   ackTimeout = 0;
   /** Since when the retry timer runs, as far as the capture shows: first send, progress, or last going back. */
@@ -259,7 +259,7 @@ export class Recovery {
     if (event === undefined || !this.#continues(psn, lastSent)) return undefined;
     // After such a pause a timer may have begun another one, of which this is the first packet seen.
     const pause = time - Math.max(event.last, this.timerStart);
-    if (pause >= LEAST_TIMER) return undefined;
+    if (pause >= MIN_TIMER) return undefined;
     if (this.#rnrPsn >= 0 && psn >= this.#rnrPsn && time - this.#rnrTime >= this.#rnrWait) return undefined;
     const nak = this.#nakPsn;
     const isNewNak = nak >= 0 && this.#nakTime >= event.time && psn >= nak;
@@ -329,7 +329,7 @@ export class Recovery {
       if (waited >= this.#rnrWait - 2 * MICROSECOND) {
         if (migReq && (isNak || psn > this.#rnrPsn)) return 'unknown';
         const soon = waited <= 2 * this.#rnrWait + (migReq ? 0.3 : 1) * MILLISECOND;
-        return soon && (running < LEAST_TIMER || !migReq || !this.isTimerDue(time)) ? 'rnr' : 'unknown';
+        return soon && (running < MIN_TIMER || !migReq || !this.isTimerDue(time)) ? 'rnr' : 'unknown';
       }
     }
     const isMissing = this.#missingPsn >= 0 && psn === this.#missingPsn;
@@ -368,10 +368,10 @@ export class Recovery {
     if (reaction > REACTION) return false;
     const running = time - Math.min(this.timerStart, this.#earlierStart);
     if (this.ackTimeout > 0 && running >= 0.9 * this.ackTimeout) return false;
-    if (!migReq) return running < LEAST_JIFFIES_TIMER || running < 0.8 * this.#shortestTimer;
+    if (!migReq) return running < MIN_JIFFIES_TIMER || running < 0.8 * this.#shortestTimer;
     // On the way the timer seems to run longer, by what packets wait there.
-    const slack = Math.min(LONGEST_WAIT, 4 * reaction);
-    return running < LEAST_TIMER || (reaction < LEAST_TIMER && !this.isTimerDue(time, slack));
+    const slack = Math.min(MAX_QUEUING_DELAY, 4 * reaction);
+    return running < MIN_TIMER || (reaction < MIN_TIMER && !this.isTimerDue(time, slack));
   }
 
   /** The retry timer, or ConnectX's or node-roce's own, may fire now. */
@@ -384,14 +384,14 @@ export class Recovery {
     const running = time - this.timerStart;
     if (!migReq) {
       const waited = Math.min(running, time - lastSent);
-      if (waited < LEAST_JIFFIES_TIMER) return 'unknown';
+      if (waited < MIN_JIFFIES_TIMER) return 'unknown';
       this.#shortestTimer = Math.min(this.#shortestTimer, waited);
       return 'timeout';
     }
     // Answered as the capture has it, but the answer did not reach the sender: when its timer began is not known.
     if (psn !== unacked) return 'unknown';
     const { ackTimeout } = this;
-    if (ackTimeout > 0 && running < 0.9 * ackTimeout && running >= LEAST_TIMER) return this.#probed(time);
+    if (ackTimeout > 0 && running < 0.9 * ackTimeout && running >= MIN_TIMER) return this.#probed(time);
     const earlier = time - this.#earlierStart;
     const onGrid = isOnTimerGrid(running);
     if (onGrid && isAdaptive(running)) return 'unknown';
@@ -419,7 +419,7 @@ const isPartOf = (event: GoBack, psn: number, lastSent: number): boolean =>
 
 /** 4.096 µs · 2^k, or longer than that by `slack`. */
 function isOnTimerGrid(nanoseconds: number, slack = 0): boolean {
-  return nanoseconds >= LEAST_TIMER && isPowerOfTwoTimes(nanoseconds, 4096, slack);
+  return nanoseconds >= MIN_TIMER && isPowerOfTwoTimes(nanoseconds, 4096, slack);
 }
 
 /** Whole milliseconds that are powers of two, from 2 on: ConnectX's and node-roce's own intervals. */
@@ -429,7 +429,7 @@ function isAdaptive(nanoseconds: number, slack = 0): boolean {
 
 /** Either, if packets and answers waited in queues. */
 function isNearBoth(nanoseconds: number): boolean {
-  const isNear = (is: typeof isAdaptive) => is(nanoseconds + LONGEST_WAIT / 2, LONGEST_WAIT);
+  const isNear = (is: typeof isAdaptive) => is(nanoseconds + MAX_QUEUING_DELAY / 2, MAX_QUEUING_DELAY);
   return isNear(isOnTimerGrid) && isNear(isAdaptive);
 }
 

@@ -37,18 +37,18 @@ export interface PacketOptions {
 }
 
 /** What was said of a packet as it came. */
-export interface Told {
+export interface PacketVerdict {
   retransmission: RetransmitCause | undefined;
   repeatedFrame: boolean;
 }
 
-export class Talk {
+export class CaptureBuilder {
   readonly messages: Message[] = [];
-  readonly told: Told[] = [];
+  readonly verdicts: PacketVerdict[] = [];
   #analyzer = new FlowAnalyzer({
     onMessage: (message) => this.messages.push(message),
     onPacket: (_packet, { retransmission, repeatedFrame }) =>
-      this.told.push({ retransmission, repeatedFrame }),
+      this.verdicts.push({ retransmission, repeatedFrame }),
   });
   #reader = new PacketReader({ onPacket: (packet) => this.#analyzer.add(packet) });
   #ids = { a: 100, b: 5000 };
@@ -72,7 +72,7 @@ export class Talk {
 
   /** Causes of the packets that were sent again, in order. */
   get causes(): (RetransmitCause | undefined)[] {
-    return this.told.map(({ retransmission }) => retransmission).filter((cause) => cause !== undefined);
+    return this.verdicts.map(({ retransmission }) => retransmission).filter((cause) => cause !== undefined);
   }
 }
 

@@ -1,7 +1,7 @@
 /** Responses whose requester is not known yet, and how they speak for or against a direction. */
 
 /** What is needed of a response. */
-export interface KeptResponse {
+export interface PendingResponse {
   psn: number;
   time: number;
   frame: number;

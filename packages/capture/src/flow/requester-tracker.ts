@@ -7,19 +7,20 @@ import type { RocePacket } from '../read/packet.ts';
 import type { DirectionCounts, RetransmitCause } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
 import type { EventLog } from './events.ts';
+import type { MessageFailure } from './finding-kinds.ts';
 import { type Identifications, IdOrder } from './identification.ts';
-import { type MadeMessage, MessageAssembler } from './messages.ts';
+import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
-import { Recovery } from './recovery.ts';
+import { RetransmitClassifier } from './retransmit-classifier.ts';
 import { isPathMtu, SentRequests } from './sent-requests.ts';
 
 /** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
-const LONGEST_GAP = 4096;
+const MAX_GAP = 4096;
 /** What the capture shows late by no more than this was reordered, not sent again. */
 const REORDERING = 0.9e6;
 /** What comes again within this, with the same bytes and for no reason, is the mirror's doing. */
 const MIRROR_LAG = 100e3;
-const LEAST_MIRROR_LAG = 1500;
+const MIN_MIRROR_LAG = 1500;
 /** UC and one-way captures: so many packets may come late before what is missing is given up. */
 const REORDER_PACKETS = 64;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
@@ -31,8 +32,8 @@ const WENT_ON = 2e6;
 /** What became of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
 
-export class Requester extends SentRequests {
-  readonly recovery = new Recovery();
+export class RequesterTracker extends SentRequests {
+  readonly classifier = new RetransmitClassifier();
   readonly messages: MessageAssembler;
   readonly ackLatency = new DistributionBuilder();
   readonly readRoundTrip = new DistributionBuilder();
@@ -57,7 +58,7 @@ export class Requester extends SentRequests {
     counts: DirectionCounts,
     events: EventLog,
     reliable: boolean,
-    emit: (message: MadeMessage) => void,
+    emit: (message: UnnumberedMessage) => void,
   ) {
     super();
     this.#counts = counts;
@@ -87,7 +88,7 @@ export class Requester extends SentRequests {
   /** The response to a READ or atomic. False if it was answered before. */
   answer(psn: number, last: boolean, time: number): boolean {
     this.#reach(psn, time);
-    this.recovery.answered(time, psn < this.unacked);
+    this.classifier.answered(time, psn < this.unacked);
     if (psn < this.unacked) return false;
     this.#advance(psn - 1, time);
     const { out } = this;
@@ -104,7 +105,7 @@ export class Requester extends SentRequests {
       return true;
     }
     this.unacked = psn + 1;
-    this.recovery.progress(this.unacked, time);
+    this.classifier.progress(this.unacked, time);
     this.#stalledSince = -1;
     const end = out.psns[slot] + out.spans[slot];
     if (out.spans[slot] === 0 ? last : this.unacked >= end) {
@@ -116,7 +117,7 @@ export class Requester extends SentRequests {
   }
 
   /** The peer refused for good: what is out fails (IBTA vol 1 §9.7.5.2, §10.3.1.7). */
-  fail(reason: string): void {
+  fail(reason: MessageFailure): void {
     this.messages.failure = reason;
     this.#giveUp(this.out.tail);
     this.messages.breakOff();
@@ -125,7 +126,7 @@ export class Requester extends SentRequests {
   }
 
   /** The capture is at its end. */
-  finish(failure: string | undefined): void {
+  finish(failure: MessageFailure | undefined): void {
     if (!this.#reliable) this.#settleUnreliable(0);
     if (failure !== undefined) this.fail(failure);
     // What is acknowledged behind a missing response was done, whether or not the requester knew.
@@ -158,11 +159,11 @@ export class Requester extends SentRequests {
   #start(psn: number, time: number): void {
     this.next = psn;
     this.unacked = psn;
-    this.recovery.timerStart = time;
+    this.classifier.timerStart = time;
   }
 
   #takeNew(psn: number, packet: RocePacket): number {
-    const { out, recovery } = this;
+    const { out, classifier } = this;
     const { time, info, payloadLength } = packet;
     // Then the responses of a READ before it are known.
     if (info.hasPayload && !info.last && isPathMtu(payloadLength)) this.learnPathMtu(payloadLength);
@@ -175,12 +176,12 @@ export class Requester extends SentRequests {
       }
       this.openRead = false;
     }
-    if (skipped > LONGEST_GAP) {
+    if (skipped > MAX_GAP) {
       this.#startAnew(psn, time);
       skipped = 0;
     }
-    if (this.unacked === this.next) recovery.timerStart = time;
-    recovery.sentNew();
+    if (this.unacked === this.next) classifier.timerStart = time;
+    classifier.sentNew();
     this.#wentOn(time);
     if (skipped > 0) {
       this.#counts.gaps += skipped;
@@ -211,9 +212,9 @@ export class Requester extends SentRequests {
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
       this.fill(entry, slot, packet);
-      if (idOrder === IdOrder.LATE) out.lastTimes[slot] = this.recovery.sentBefore(time);
-      if (!again && this.recovery.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
-      if (!again) this.recovery.filled(psn, psn + Math.max(1, out.spans[slot]));
+      if (idOrder === IdOrder.LATE) out.lastTimes[slot] = this.classifier.sentBefore(time);
+      if (!again && this.classifier.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
+      if (!again) this.classifier.filled(psn, psn + Math.max(1, out.spans[slot]));
       if (!again) return Taken.NEW;
       return this.#retransmitted(psn, packet, before, idOrder, true);
     }
@@ -230,7 +231,7 @@ export class Requester extends SentRequests {
   #takeOlder(psn: number, packet: RocePacket, idOrder: number): number {
     const { out } = this;
     const oldest = out.psns[out.slot(out.head)];
-    const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= LONGEST_GAP;
+    const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= MAX_GAP;
     if (!isFirst && idOrder === IdOrder.LATE) return Taken.NEW;
     if (!isFirst) return this.#retransmitted(psn, packet, packet.time, idOrder);
     const before = out.firstTimes[out.slot(out.head)];
@@ -247,7 +248,7 @@ export class Requester extends SentRequests {
   /** A packet that was skipped comes: was it late, or lost and sent again? */
   #isSentAgain(psn: number, time: number, noticed: number, idOrder: number): boolean {
     if (idOrder !== IdOrder.UNKNOWN) return idOrder !== IdOrder.LATE;
-    return time - noticed >= REORDERING || this.recovery.isWantedSince(psn, time, noticed);
+    return time - noticed >= REORDERING || this.classifier.isWantedSince(psn, time, noticed);
   }
 
   /**
@@ -259,23 +260,23 @@ export class Requester extends SentRequests {
     if (((this.out.flags[slot] & EntryFlags.ACK_REQ) !== 0) !== packet.ackReq) return true;
     if (this.out.opcodes[slot] !== packet.opcode || this.out.psns[slot] !== psn) return true;
     const lag = packet.time - before;
-    if ((this.out.flags[slot] & EntryFlags.AWAITED) !== 0 && lag > LEAST_MIRROR_LAG) {
+    if ((this.out.flags[slot] & EntryFlags.AWAITED) !== 0 && lag > MIN_MIRROR_LAG) {
       this.out.flags[slot] &= ~EntryFlags.AWAITED;
       return true;
     }
-    if (lag >= MIRROR_LAG || this.recovery.isWanted(psn, before)) return true;
-    if (this.recovery.isTimerDue(packet.time)) return true;
+    if (lag >= MIRROR_LAG || this.classifier.isWanted(psn, before)) return true;
+    if (this.classifier.isTimerDue(packet.time)) return true;
     // A mirror is quicker than an answer.
-    return psn < this.unacked && lag > LEAST_MIRROR_LAG;
+    return psn < this.unacked && lag > MIN_MIRROR_LAG;
   }
 
   #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number, unseen = false): number {
     const counts = this.#counts;
     const { time, frame } = packet;
-    const { recovery } = this;
+    const { classifier } = this;
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
-    const rnrSince = recovery.rnrSince(psn);
-    const running = time - recovery.timerStart;
+    const rnrSince = classifier.rnrSince(psn);
+    const running = time - classifier.timerStart;
     let cause: RetransmitCause = 'unknown';
     let begins = false;
     if (this.#reliable) {
@@ -284,10 +285,10 @@ export class Requester extends SentRequests {
       const afterAsking = entry > out.head && this.isAsking(out.slot(entry - 1));
       const { migReq } = packet;
       const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, unseen, afterAsking };
-      ({ cause, begins } = recovery.causeOf(sent));
+      ({ cause, begins } = classifier.causeOf(sent));
       // Without the other direction there are no NAKs to see.
       if (!this.hasAnswers) {
-        recovery.doubt();
+        classifier.doubt();
         cause = 'unknown';
       }
     }
@@ -311,7 +312,7 @@ export class Requester extends SentRequests {
       this.next = psn + 1;
       return;
     }
-    if (psn - this.next > LONGEST_GAP) {
+    if (psn - this.next > MAX_GAP) {
       this.#counts.missedByCapture += psn + 1 - this.next;
       this.#startAnew(psn + 1, time);
       return;
@@ -351,7 +352,7 @@ export class Requester extends SentRequests {
       this.#complete(time);
     }
     if (!moved) return;
-    this.recovery.progress(this.unacked, time);
+    this.classifier.progress(this.unacked, time);
   }
 
   /** The oldest entry is answered. */
@@ -361,7 +362,7 @@ export class Requester extends SentRequests {
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
       // Of one that went again it is not known which was answered.
-      if (out.sends[slot] === 1) this.recovery.acknowledged(latency);
+      if (out.sends[slot] === 1) this.classifier.acknowledged(latency);
       if (this.isAsking(slot)) this.readRoundTrip.add(latency);
       else if (opcodeInfo(out.opcodes[slot])!.last) this.ackLatency.add(latency);
     }
@@ -375,7 +376,7 @@ export class Requester extends SentRequests {
    */
   #missing(time: number): boolean {
     const { out } = this;
-    this.recovery.responseMissing(this.unacked, time);
+    this.classifier.responseMissing(this.unacked, time);
     if (this.#stalledSince < 0) {
       this.#stalledSince = time;
       this.#stalledSends = out.sends[out.slot(out.walk)];
@@ -455,6 +456,6 @@ export class Requester extends SentRequests {
     this.openRead = false;
     this.next = psn;
     this.unacked = psn;
-    this.recovery.timerStart = time;
+    this.classifier.timerStart = time;
   }
 }

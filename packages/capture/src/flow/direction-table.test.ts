@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RocePacket } from '../read/packet.ts';
-import { Half } from './half.ts';
-import { HalfTable } from './half-table.ts';
+import { Direction } from './direction.ts';
+import { DirectionTable } from './direction-table.ts';
 import { LadderBudget } from './ladder.ts';
 
 test('finds what was added and nothing else, as a map does', () => {
@@ -15,8 +15,8 @@ test('finds what was added and nothing else, as a map does', () => {
   );
   fc.assert(
     fc.property(fc.array(key, { maxLength: 400 }), fc.array(key, { maxLength: 50 }), (added, asked) => {
-      const table = new HalfTable();
-      const map = new Map<string, Half>();
+      const table = new DirectionTable();
+      const map = new Map<string, Direction>();
       for (const [source, destination, destQp, sourceQp] of added) {
         if (map.has(String([source, destination, destQp, sourceQp]))) continue;
         const packet = Object.assign(new RocePacket(), {
@@ -25,9 +25,9 @@ test('finds what was added and nothing else, as a map does', () => {
           destQp,
           info: { isResponse: false },
         });
-        const half = new Half(packet, sourceQp, new LadderBudget());
-        table.add(half);
-        map.set(String([source, destination, destQp, sourceQp]), half);
+        const direction = new Direction(packet, sourceQp, new LadderBudget());
+        table.add(direction);
+        map.set(String([source, destination, destQp, sourceQp]), direction);
       }
       for (const k of [...added, ...asked]) expect(table.find(...k)).toBe(map.get(String(k)));
     }),

@@ -1,24 +1,24 @@
 /** Directions by addresses and queue pairs: open addressing in one typed array, so that a lookup allocates nothing. */
-import type { Half } from './half.ts';
+import type { Direction } from './direction.ts';
 
-export class HalfTable {
-  readonly #halves: Half[] = [];
+export class DirectionTable {
+  readonly #directions: Direction[] = [];
   /** Index + 1 into `#halves`; 0: free. At most half full. */
   #places = new Uint32Array(256);
-  #last: Half | undefined;
+  #last: Direction | undefined;
 
   /** @param sourceQp of datagrams; −1 for all others */
-  find(source: number, destination: number, destQp: number, sourceQp: number): Half | undefined {
+  find(source: number, destination: number, destQp: number, sourceQp: number): Direction | undefined {
     const last = this.#last;
     if (last !== undefined && is(last, source, destination, destQp, sourceQp)) return last;
     const places = this.#places;
     const mask = places.length - 1;
     let place = hash(source, destination, destQp, sourceQp) & mask;
     for (let index = places[place]; index !== 0; index = places[place]) {
-      const half = this.#halves[index - 1];
-      if (is(half, source, destination, destQp, sourceQp)) {
-        this.#last = half;
-        return half;
+      const direction = this.#directions[index - 1];
+      if (is(direction, source, destination, destQp, sourceQp)) {
+        this.#last = direction;
+        return direction;
       }
       place = (place + 1) & mask;
     }
@@ -26,34 +26,40 @@ export class HalfTable {
   }
 
   get size(): number {
-    return this.#halves.length;
+    return this.#directions.length;
   }
 
   /** One that `find` did not find. */
-  add(half: Half): void {
-    this.#halves.push(half);
-    if (this.#halves.length * 2 > this.#places.length) {
+  add(direction: Direction): void {
+    this.#directions.push(direction);
+    if (this.#directions.length * 2 > this.#places.length) {
       this.#places = new Uint32Array(this.#places.length * 2);
-      for (let i = 0; i < this.#halves.length; i++) this.#place(this.#halves[i], i + 1);
+      for (let i = 0; i < this.#directions.length; i++) this.#place(this.#directions[i], i + 1);
     } else {
-      this.#place(half, this.#halves.length);
+      this.#place(direction, this.#directions.length);
     }
   }
 
-  #place(half: Half, index: number): void {
+  #place(direction: Direction, index: number): void {
     const mask = this.#places.length - 1;
-    let place = hash(half.source, half.destination, half.destQp, half.keyQp) & mask;
+    let place = hash(direction.source, direction.destination, direction.destQp, direction.keyQp) & mask;
     while (this.#places[place] !== 0) place = (place + 1) & mask;
     this.#places[place] = index;
   }
 }
 
-function is(half: Half, source: number, destination: number, destQp: number, sourceQp: number): boolean {
+function is(
+  direction: Direction,
+  source: number,
+  destination: number,
+  destQp: number,
+  sourceQp: number,
+): boolean {
   return (
-    half.destQp === destQp &&
-    half.source === source &&
-    half.destination === destination &&
-    half.keyQp === sourceQp
+    direction.destQp === destQp &&
+    direction.source === source &&
+    direction.destination === destination &&
+    direction.keyQp === sourceQp
   );
 }
 
