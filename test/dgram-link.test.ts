@@ -153,3 +153,15 @@ test('without the addon: auto is dgram, with a warning; udp is an error that say
   expect(stdout).toMatch(/^warning ROCE_DGRAM_LINK .*reaches node-roce programs only/m);
   expect(stdout).toMatch(/^error ERR_ROCE_NO_ADDON .*npm run build:native/m);
 });
+
+test('a group needs the native addon, and the error names it', async () => {
+  const { device, pd, cq } = await openSide(host(1), { link: 'dgram' });
+  const qp = await pd.createQp({ sendCq: cq, type: 'UD' });
+  await qp.toInit({ qkey: 1 });
+  await expect(qp.attachMcast('239.1.2.3')).rejects.toMatchObject({
+    code: 'ERR_ROCE_NOT_SUPPORTED',
+    errno: 'EOPNOTSUPP',
+    expected: expect.stringContaining('native addon'),
+  });
+  expect((await device.query()).limitations.join(' ')).toContain('multicast group');
+});

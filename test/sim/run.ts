@@ -181,9 +181,15 @@ export function parseReplay(text: string): RunOptions {
   };
 }
 
-/** Writes every packet as a pcapng file. Returns its path. */
+/** Writes the packets as pcapng files, of what was sent and of what arrived. Returns the path of the former. */
 export function writeCapture(outcome: Pick<Outcome, 'network' | 'replay'>): string {
   const path = join(tmpdir(), `node-roce-sim-${outcome.replay.replaceAll(',', '-')}.pcapng`);
-  writeFileSync(path, captureOf(outcome.network.trace, `ROCE_SIM=${outcome.replay}`));
+  const { trace } = outcome.network;
+  const comment = `ROCE_SIM=${outcome.replay}`;
+  writeFileSync(path, captureOf(trace, comment));
+  writeFileSync(
+    path.replace(/pcapng$/, 'arrived.pcapng'),
+    captureOf(trace, comment, { events: ['arrived'] }),
+  );
   return path;
 }

@@ -11,7 +11,7 @@ export interface Link extends PeerTable {
    */
   readonly gids: readonly GidEntry[];
   /** The network interface behind it, as it was when the link was opened, if there is one. */
-  readonly interface?: NetworkInterface;
+  readonly interface?: NetworkInterface | undefined;
   /** UDP port that packets go to and come in at. */
   readonly port: number;
   /** Largest path MTU, bytes. */
@@ -19,13 +19,13 @@ export interface Link extends PeerTable {
   /** Bytes of receive buffer, as the kernel counts them. */
   readonly receiveBuffer: number;
   /** A copy into memory regions that is better than plain JavaScript, if it has one. */
-  readonly copy?: CopyBatch;
+  readonly copy?: CopyBatch | undefined;
   /**
    * True where packets come in only while the event loop turns: then a program in the same thread that
    * polls without awaiting anything waits for ever.
    */
   readonly needsEventLoop?: boolean;
-  /** What this link can't do, a sentence each, for people. */
+  /** What this link can't do, a sentence each. */
   readonly limitations: readonly string[];
 
   /**

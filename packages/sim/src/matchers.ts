@@ -3,26 +3,57 @@
  * `expectPacket(packet, bth({ opcode: 'RC_ACKNOWLEDGE', psn: 7 }), aeth({ nak: 0x60 }))`.
  */
 
+import { AssertionError } from 'node:assert';
 import { AethKind, aethKind, aethValue, type OpcodeName, opcodeInfo } from '@node-roce/wire';
 import { decodePacket, type ModelPacket, type RemoteRange } from './model/packet.ts';
 
-/** What is wrong with a packet, or `undefined`. */
-export type PacketMatcher = (packet: ModelPacket) => string | undefined;
+/** A field that differs: `BTH psn`, with both values. */
+export interface Mismatch {
+  field: string;
+  actual: unknown;
+  expected: unknown;
+}
+
+/** Returns the fields of a packet that differ from what is expected; none if it matches. */
+export type PacketMatcher = (packet: ModelPacket) => readonly Mismatch[];
 
 /**
- * Holds a packet, or its bytes from the BTH through the pad, against all matchers.
- * @throws Error that names each field that differs, and the packet
+ * Checks a packet, or its bytes from the BTH through the pad, with all matchers.
+ * @throws AssertionError of `node:assert`, whose `actual` and `expected` hold the fields that differ, so that test
+ * runners print them side by side
  */
 export function expectPacket(
   packet: ModelPacket | Uint8Array | undefined,
   ...matchers: PacketMatcher[]
 ): void {
-  if (packet === undefined) throw new Error('expected a packet, there is none');
+  if (packet === undefined) fail('expected a packet, there is none', undefined, 'a packet');
   const decoded = packet instanceof Uint8Array ? decodePacket(packet) : ({ ok: true, packet } as const);
-  if (!decoded.ok) throw new Error(`expected an RC packet: ${decoded.reason}`);
-  const faults = matchers.map((matcher) => matcher(decoded.packet)).filter((fault) => fault !== undefined);
-  if (faults.length > 0) throw new Error(`${describePacket(decoded.packet)}: ${faults.join(', ')}`);
+  if (!decoded.ok) fail(`expected an RC packet: ${decoded.reason}`, decoded.reason, 'an RC packet');
+  const found = matchers.flatMap((matcher) => matcher(decoded.packet));
+  if (found.length === 0) return;
+  const differences = found.map(
+    ({ field, actual, expected }) => `${field} is ${text(actual)}, expected ${text(expected)}`,
+  );
+  fail(
+    `${describePacket(decoded.packet)}: ${differences.join(', ')}`,
+    Object.fromEntries(found.map(({ field, actual }) => [field, actual])),
+    Object.fromEntries(found.map(({ field, expected }) => [field, expected])),
+  );
 }
+
+function fail(message: string, actual: unknown, expected: unknown): never {
+  throw new AssertionError({
+    message,
+    actual,
+    expected,
+    operator: 'expectPacket',
+    stackStartFn: expectPacket,
+  });
+}
+
+/** A value in a message. */
+const text = (value: unknown): string =>
+  value === undefined ? 'absent' : value instanceof Uint8Array ? `${value.length} bytes` : String(value);
 
 /** A packet in one line. */
 export function describePacket(packet: ModelPacket): string {
@@ -38,13 +69,11 @@ export function describePacket(packet: ModelPacket): string {
   ].join(', ');
 }
 
-function fieldsDiffer(what: string, actual: object | undefined, expected: object): string | undefined {
-  if (actual === undefined) return `no ${what}`;
-  const fields = actual as Record<string, unknown>;
-  const faults = Object.entries(expected)
+function differences(what: string, actual: object | undefined, expected: object): Mismatch[] {
+  const fields = (actual ?? {}) as Record<string, unknown>;
+  return Object.entries(expected)
     .filter(([name, value]) => value !== undefined && fields[name] !== value)
-    .map(([name, value]) => `${what} ${name} is ${String(fields[name])}, expected ${String(value)}`);
-  return faults.length === 0 ? undefined : faults.join(', ');
+    .map(([name, value]) => ({ field: `${what} ${name}`, actual: fields[name], expected: value }));
 }
 
 /** Fields of the BTH; the opcode by name. What is left out may be anything. */
@@ -55,12 +84,12 @@ export function bth(expected: {
   solicited?: boolean;
   destQpn?: number;
 }): PacketMatcher {
-  return (packet) => fieldsDiffer('BTH', { ...packet, opcode: opcodeInfo(packet.opcode)?.key }, expected);
+  return (packet) => differences('BTH', { ...packet, opcode: opcodeInfo(packet.opcode)?.key }, expected);
 }
 
 /** Fields of the RETH. */
 export function reth(expected: Partial<RemoteRange>): PacketMatcher {
-  return (packet) => fieldsDiffer('RETH', packet.reth, expected);
+  return (packet) => differences('RETH', packet.reth, expected);
 }
 
 /**
@@ -74,40 +103,39 @@ export function aeth(expected: {
   msn?: number;
 }): PacketMatcher {
   return ({ aeth: actual }) => {
-    if (actual === undefined) return 'no AETH';
-    const kind = aethKind(actual.syndrome);
-    const value = aethValue(actual.syndrome);
-    const is = (name: string, wanted: true | number | undefined, wantedKind: number) => {
-      if (wanted === undefined) return undefined;
-      const right = kind === wantedKind && (wanted === true || value === wanted);
-      return right ? undefined : `expected ${name} ${wanted}, syndrome is 0x${actual.syndrome.toString(16)}`;
+    const kind = actual === undefined ? -1 : aethKind(actual.syndrome);
+    const value = actual === undefined ? -1 : aethValue(actual.syndrome);
+    const { ack, rnr, ...rest } = expected;
+    const ofKind = (wanted: true | number | undefined, is: boolean): true | number | undefined =>
+      !is ? undefined : wanted === true ? true : value;
+    const shown = {
+      ack: ofKind(ack, kind === AethKind.ACK),
+      rnr: ofKind(rnr, kind === AethKind.RNR_NAK),
+      nak: actual?.syndrome,
+      msn: actual?.msn,
     };
-    return (
-      is('ACK', expected.ack, AethKind.ACK) ??
-      is('RNR NAK', expected.rnr, AethKind.RNR_NAK) ??
-      (expected.nak !== undefined && actual.syndrome !== expected.nak
-        ? `expected NAK 0x${expected.nak.toString(16)}, syndrome is 0x${actual.syndrome.toString(16)}`
-        : undefined) ??
-      (expected.msn !== undefined && actual.msn !== expected.msn
-        ? `MSN is ${actual.msn}, expected ${expected.msn}`
-        : undefined)
+    const found = differences('AETH', shown, { ack, rnr, ...rest });
+    // An ACK or RNR NAK that is something else: the syndrome says what.
+    return found.map((one) =>
+      one.actual === undefined && actual !== undefined ? { ...one, actual: hex(actual.syndrome) } : one,
     );
   };
 }
 
+const hex = (syndrome: number): string => `0x${syndrome.toString(16)}`;
+
 /** Length of the payload, or its bytes. */
 export function payload(expected: number | Uint8Array): PacketMatcher {
-  return (packet) => {
+  return ({ payload: actual }) => {
     const length = typeof expected === 'number' ? expected : expected.length;
-    if (packet.payload.length !== length) return `payload of ${packet.payload.length}, expected ${length}`;
-    if (typeof expected === 'number' || packet.payload.every((byte, i) => byte === expected[i]))
-      return undefined;
-    return 'payload differs';
+    if (actual.length !== length)
+      return [{ field: 'payload length', actual: actual.length, expected: length }];
+    if (typeof expected === 'number' || actual.every((byte, i) => byte === expected[i])) return [];
+    return [{ field: 'payload', actual, expected }];
   };
 }
 
 /** Immediate data. */
 export function immediate(expected: number): PacketMatcher {
-  return (packet) =>
-    packet.immediate === expected ? undefined : `immediate is ${packet.immediate}, expected ${expected}`;
+  return (packet) => differences('immediate', { data: packet.immediate }, { data: expected });
 }

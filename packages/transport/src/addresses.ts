@@ -119,6 +119,7 @@ export class Addresses {
     if (!this.#peers.join) {
       throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'the link does not take part in multicast groups', {
         errno: 'EOPNOTSUPP',
+        expected: "the native addon (link: 'udp')",
       });
     }
     const name = groupName(group);

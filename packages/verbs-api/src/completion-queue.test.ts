@@ -139,6 +139,24 @@ describe('iterating', () => {
     expect(seen).toEqual([0, 1, 2, 3, 4, 5]);
   });
 
+  test('throws the error of a failed completion; the next ones stay in the queue', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    receive(b, 0);
+    receive(b, 1);
+    receive(b, 2);
+    send(a, 0);
+    await b.qp.modify({ qpState: 'ERR' });
+    const seen: number[] = [];
+    const loop = async () => {
+      for await (const wc of b.cq) seen.push(wc.wrIdNumber);
+    };
+    const failed = { code: 'ERR_ROCE_COMPLETION', attribute: 'WR_FLUSH_ERR' };
+    await expect(loop()).rejects.toMatchObject(failed);
+    await expect(loop()).rejects.toMatchObject(failed);
+    expect(b.cq.poll().length + seen.length).toBe(1);
+  });
+
   test('ends when the device is closed', async () => {
     const pair = await openPair();
     const { a, b } = pair;

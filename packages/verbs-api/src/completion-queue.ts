@@ -8,7 +8,7 @@ import { custom, line } from './inspect.ts';
 import { checkCall, checkWaitOptions } from './option-types.ts';
 import { BOOLEAN, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
-import { WorkCompletion } from './work-completion.ts';
+import { completionError, WorkCompletion } from './work-completion.ts';
 
 /** What `device.createCq` takes beside the size. */
 export interface CompletionQueueOptions {
@@ -326,12 +326,17 @@ export class CompletionQueue implements AsyncDisposable {
     }
   }
 
-  /** Completions as they come, until the loop is left, the queue is destroyed or the device closed. */
+  /**
+   * Yields completions as they come, until the loop is left, the queue is destroyed or the device closed. A completion
+   * with another status than SUCCESS ends the loop with the error of `completionError`; those behind it stay in the
+   * queue. Programs that handle failures themselves use `next` or `poll`.
+   */
   async *[Symbol.asyncIterator](): AsyncGenerator<WorkCompletion, void> {
     while (!this.#destroyed) {
       // One at a time: a loop that is left loses none.
       const [wc] = this.poll(1);
       if (wc) {
+        if (!wc.ok) throw completionError(wc);
         yield wc;
         continue;
       }

@@ -27,7 +27,7 @@ export class AffiliatedEvents {
 }
 
 /** Events that nobody takes: the oldest go when there are more. */
-const QUEUE_LIMIT = 1024;
+const MAX_QUEUED = 1024;
 
 /** Things one at a time, for whoever asks for the next. */
 export class EventQueue<T> {
@@ -41,7 +41,7 @@ export class EventQueue<T> {
       waiter.resolve(value);
       return;
     }
-    if (this.#queue.length === QUEUE_LIMIT) this.#queue.shift();
+    if (this.#queue.length === MAX_QUEUED) this.#queue.shift();
     this.#queue.push(value);
   }
 

@@ -5,7 +5,7 @@ import { require } from '../network/workload-checks.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 
 /** Longest message, bytes; receives are as long. */
-const LONGEST = 5000;
+const MAX_MESSAGE_BYTES = 5000;
 const SLOT = 5056;
 
 export interface Inbox {
@@ -27,7 +27,7 @@ export class OwnInbox implements Inbox {
 
   /** @param extra bytes that a receive has room for besides the message */
   constructor(book: MemoryBook, slots: number, post: (receive: SimReceive) => void, extra = 0) {
-    this.#length = LONGEST + extra;
+    this.#length = MAX_MESSAGE_BYTES + extra;
     this.#lease = book.lease(slots * SLOT);
     this.#slots = slots;
     this.#post = post;
@@ -82,9 +82,9 @@ export class SharedInbox implements Inbox {
   post(): void {
     if (this.waiting >= this.#slots) return;
     const wrId = this.#posted++;
-    const lease = this.#free.pop() ?? this.#book.lease(LONGEST);
+    const lease = this.#free.pop() ?? this.#book.lease(MAX_MESSAGE_BYTES);
     this.#open.set(wrId, lease);
-    this.#srq.postReceive({ wrId, region: lease.region, offset: 0, length: LONGEST });
+    this.#srq.postReceive({ wrId, region: lease.region, offset: 0, length: MAX_MESSAGE_BYTES });
   }
 
   take(wrId: number): Uint8Array {

@@ -33,9 +33,9 @@ const SRQ_SLOTS = 12;
 /** Work requests and receives that a queue has room for. */
 const DEPTH = 128;
 /** Longest time that a link has no room, µs: less than all retries of a peer take. */
-const LONGEST_BLOCK = 12_000;
+const MAX_BLOCK = 12_000;
 /** No run takes longer, µs. */
-const LIMIT = 600e6;
+const MAX_VIRTUAL_TIME = 600e6;
 
 interface Lane {
   service: 'RC' | 'UC' | 'UD';
@@ -140,7 +140,7 @@ export class Life {
 
   /** Runs until every lane is through. @throws Error */
   run(): void {
-    const done = this.network.run(() => this.#step(), LIMIT);
+    const done = this.network.run(() => this.#step(), MAX_VIRTUAL_TIME);
     require(done, 'the run came to an end before its sessions did', { now: this.network.now });
     for (const { book } of this.#hosts) book.finish();
   }
@@ -223,10 +223,10 @@ export class Life {
   #block(device: SimDevice): void {
     const { now } = this.network;
     if ((this.#blocked.get(device) ?? 0) > now) return;
-    const until = now + this.#random.between(200, LONGEST_BLOCK);
+    const until = now + this.#random.between(200, MAX_BLOCK);
     device.block(until, this.#random.between(0, 6));
     // Between two blocks the peers hear something.
-    this.#blocked.set(device, until + LONGEST_BLOCK);
+    this.#blocked.set(device, until + MAX_BLOCK);
     this.tally.add('links without room');
   }
 

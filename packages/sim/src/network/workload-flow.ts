@@ -8,7 +8,7 @@ import { readU64, writeU64 } from '../model/memory.ts';
 import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
 import type { Endpoint, SimSend } from './endpoint.ts';
 import { require, same, sameBytes } from './workload-checks.ts';
-import { ANSWERS, ATOMIC, DEPTH, LONGEST, SLOT, SOURCE, WRITTEN } from './workload-layout.ts';
+import { ANSWERS, ATOMIC, DEPTH, MAX_MESSAGE_BYTES, SLOT, SOURCE, WRITTEN } from './workload-layout.ts';
 import { OwnReceives, type Receives } from './workload-receives.ts';
 import { isWindowRequest, type WindowKeeper, type WindowSession } from './workload-windows.ts';
 
@@ -208,8 +208,10 @@ export class Flow {
 
   #drawLength(): number {
     const random = this.#random;
-    const edges = [0, 1, 3, 4, 255, 256, 257, 1023, 1024, 1025, 2048, 4096, 4097, LONGEST];
-    return random.chance(0.4) ? random.pick(edges) : random.between(0, random.chance(0.7) ? 200 : LONGEST);
+    const edges = [0, 1, 3, 4, 255, 256, 257, 1023, 1024, 1025, 2048, 4096, 4097, MAX_MESSAGE_BYTES];
+    return random.chance(0.4)
+      ? random.pick(edges)
+      : random.between(0, random.chance(0.7) ? 200 : MAX_MESSAGE_BYTES);
   }
 
   /** Posts what fits; receives sometimes late, so that the peer runs into RNR NAKs. */

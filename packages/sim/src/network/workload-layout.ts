@@ -1,7 +1,7 @@
 /** The arena of each side of a reliable workload. The peer writes `WRITTEN` and `ATOMIC`, reads `WRITTEN` and `SOURCE`. */
 
 /** Longest message, bytes. */
-export const LONGEST = 6000;
+export const MAX_MESSAGE_BYTES = 6000;
 export const SLOT = 6144;
 /** Requests a side has posted and not seen completed. */
 export const DEPTH = 8;

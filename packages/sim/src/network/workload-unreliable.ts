@@ -11,8 +11,8 @@ import { require, same, sameBytes } from './workload-checks.ts';
 import { Delivery, type Waiting } from './workload-delivery.ts';
 import { DEPTH } from './workload-layout.ts';
 
-const LONGEST = 6000;
-const SLOT = LONGEST + GRH_BYTES;
+const MAX_MESSAGE_BYTES = 6000;
+const SLOT = MAX_MESSAGE_BYTES + GRH_BYTES;
 /** Few enough that a message finds none now and then. */
 const SLOTS = 6;
 
@@ -117,7 +117,7 @@ export class UnreliableFlow {
     const { service, random, at, count } = this.#options;
     const datagram = service === 'UD';
     const edges = [0, 1, 3, 256, 257, 1024, 1025, ACTIVE_MTU];
-    const longest = datagram ? ACTIVE_MTU : LONGEST;
+    const longest = datagram ? ACTIVE_MTU : MAX_MESSAGE_BYTES;
     const length = random.chance(0.4)
       ? random.pick(edges)
       : random.between(0, random.chance(0.5) ? 200 : longest);

@@ -8,7 +8,7 @@ import type { Random } from '@node-roce/link';
 import type { Endpoint } from './endpoint.ts';
 import { Flow } from './workload-flow.ts';
 
-export { ARENA_BYTES, DEPTH, LONGEST } from './workload-layout.ts';
+export { ARENA_BYTES, DEPTH, MAX_MESSAGE_BYTES } from './workload-layout.ts';
 
 /** Both directions between two connected endpoints. */
 export class MixedWorkload {
