@@ -119,7 +119,7 @@ test('biome refuses clocks, timers, randomness and I/O in wire, transport and pc
     cpSync(join(root, 'scripts/no-math-random.grit'), join(directory, 'scripts/no-math-random.grit'));
     const expressions = ['Math.random()', 'Date.now()', 'setTimeout(f, 1)', 'process.env', 'Buffer.from([])'];
     const code = `export const f = () => [${expressions.join(', ')}];\n`;
-    for (const folder of ['wire/src', 'transport/src', 'pcap/src', 'pcap/src/node', 'link/src']) {
+    for (const folder of ['wire/src', 'transport/src', 'cm/src', 'pcap/src', 'pcap/src/node', 'link/src']) {
       mkdirSync(join(directory, 'packages', folder), { recursive: true });
       writeFileSync(join(directory, 'packages', folder, PLANTED), code);
     }
@@ -130,7 +130,7 @@ test('biome refuses clocks, timers, randomness and I/O in wire, transport and pc
       ([, folder]) => folder,
     );
     const each = (folder: string) => expressions.map(() => folder);
-    expect(found.sort()).toEqual([...each('pcap/src'), ...each('transport/src'), ...each('wire/src')]);
+    expect(found.sort()).toEqual([...each('cm/src'), ...each('pcap/src'), ...each('transport/src'), ...each('wire/src')]);
     expect(status).toBe(1);
   } finally {
     rmSync(directory, { recursive: true });

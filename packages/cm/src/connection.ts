@@ -1,0 +1,468 @@
+/**
+ * One connection: the state machine of IBTA vol 1 §12.9, with Linux's choices where the specification leaves one
+ * (core/cm.c). `Connections` calls it and gives it its tables.
+ */
+import {
+  type CmFields,
+  type CmInput,
+  type CmMessage,
+  CmMraMessage,
+  CmRejMessage,
+  CmRejReason,
+  encodeCm,
+} from '@node-roce/wire';
+import { answerMicroseconds, codeMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
+import type { AcceptInit, CmEvent, RejectInit, Route } from './parameters.ts';
+import type { Timed } from './timers.ts';
+
+/** States of a connection (§12.9.5, 12.9.6). */
+export type CmState =
+  /** Initiator: REQ is out; and an MRA came for it. */
+  | 'REQ_SENT'
+  | 'MRA_REQ_RCVD'
+  /** Initiator: REP came, the program has not said `ready`. */
+  | 'REP_RCVD'
+  /** Listener: REQ came, the program has not accepted. */
+  | 'REQ_RCVD'
+  /** Listener: REP is out; and an MRA came for it. */
+  | 'REP_SENT'
+  | 'MRA_REP_RCVD'
+  | 'ESTABLISHED'
+  | 'DREQ_SENT'
+  /** DREQ came, the program has not answered with `disconnect`. */
+  | 'DREQ_RCVD'
+  | 'TIMEWAIT'
+  | 'CLOSED';
+
+/** What a connection needs of those around it. */
+export interface Surroundings {
+  readonly caGuid: bigint;
+  send(mad: Uint8Array, route: Route): void;
+  event(event: CmEvent): void;
+  setTimer(connection: Connection, deadline: number): void;
+  /** Of a message that is sent again. */
+  retried(): void;
+  unexpected(): void;
+  /** REP says who the peer is. False where another connection has that queue pair or id. */
+  introduce(connection: Connection, now: number): boolean;
+  /** The listener may take another request in its place. */
+  settled(connection: Connection): void;
+  closed(connection: Connection, now: number): void;
+}
+
+/** What a new connection is made of. */
+export interface ConnectionInit {
+  id: number;
+  /** Of REQ: messages of this attempt carry it (IBTA leaves that open; Linux does so). */
+  transactionId: bigint;
+  /** Of the messages that this side begins itself. */
+  ownTransactionId: bigint;
+  route: Route;
+  timing: Required<Timing>;
+  /** Code: how long this side waits in TIMEWAIT. */
+  ackTimeout: number;
+  /** The interval of repetitions, µs. */
+  interval: number;
+}
+
+export class Connection implements Timed {
+  deadline = Number.POSITIVE_INFINITY;
+  place = -1;
+  /** Local communication id. */
+  readonly id: number;
+  state: CmState;
+  /** 0 until the peer has said it. */
+  remoteId = 0;
+  remoteGuid = 0n;
+  remoteQpn = 0;
+  localQpn = 0;
+  /** Number of the listener that the request came to; 0 for an initiator. */
+  listener = 0;
+  /** The program has let go of it: it ends by itself and nothing is said of it. */
+  #abandoned = false;
+  readonly #around: Surroundings;
+  readonly #route: Route;
+  readonly #timing: Required<Timing>;
+  /** Code: how long this side waits in TIMEWAIT. */
+  readonly ackTimeout: number;
+  readonly #interval: number;
+  readonly #transactionId: bigint;
+  readonly #ownTransactionId: bigint;
+  /** Of the DREQ that is answered. */
+  #drepTransactionId = 0n;
+  /** The message that is repeated until it is answered. */
+  #repeated: Uint8Array | undefined;
+  #retries = 0;
+  /** RTU, to answer a repeated REP. */
+  #rtu: Uint8Array | undefined;
+
+  constructor(around: Surroundings, init: ConnectionInit, state: 'REQ_SENT' | 'REQ_RCVD') {
+    this.#around = around;
+    this.id = init.id;
+    this.state = state;
+    this.#route = init.route;
+    this.#timing = init.timing;
+    this.ackTimeout = init.ackTimeout;
+    this.#interval = init.interval;
+    this.#transactionId = init.transactionId;
+    this.#ownTransactionId = init.ownTransactionId;
+  }
+
+  // ------------------------------------------------------- the program's calls
+
+  /** Initiator: sends REQ, again and again until it is answered. */
+  request(fields: CmInput<'REQ'>, now: number): void {
+    this.localQpn = fields.localQpn ?? 0;
+    this.#repeat(
+      { ...fields, name: 'REQ', localCommId: this.id, transactionId: this.#transactionId } as CmInput,
+      now,
+    );
+  }
+
+  /** Listener: sends REP in the same way. False in another state than REQ_RCVD. */
+  accept(init: AcceptInit, now: number): boolean {
+    if (this.state !== 'REQ_RCVD') return false;
+    const { qpn, targetAckDelay = 15, rnrRetryCount = 7, ...offer } = init;
+    this.localQpn = qpn;
+    this.#around.settled(this);
+    this.#enter('REP_SENT');
+    this.#repeat(
+      {
+        ...this.#head('REP'),
+        ...offer,
+        localQpn: qpn,
+        targetAckDelay,
+        rnrRetryCount,
+        localCaGuid: this.#around.caGuid,
+      } as CmInput,
+      now,
+    );
+    return true;
+  }
+
+  /** Initiator: the queue pair is ready to send; sends RTU. False in another state than REP_RCVD. */
+  ready(privateData: Uint8Array | undefined): boolean {
+    if (this.state !== 'REP_RCVD') return false;
+    this.#rtu = encodeCm({ ...this.#head('RTU'), ...(privateData ? { privateData } : {}) } as CmInput);
+    this.#enter('ESTABLISHED');
+    this.#around.send(this.#rtu, this.#route);
+    this.#tell({ type: 'established', id: this.id });
+    return true;
+  }
+
+  /** Listener: the peer has sent data, so it is ready; its RTU may be late or lost (§12.9.7.2.3). */
+  heard(): void {
+    if (this.state !== 'REP_SENT' && this.state !== 'MRA_REP_RCVD') return;
+    this.#establish();
+  }
+
+  /** Refuses a REQ or a REP, or takes back one's own. False where it is too late for that. */
+  reject(init: RejectInit, now: number): boolean {
+    switch (this.state) {
+      case 'REQ_RCVD':
+      case 'REP_RCVD':
+      case 'REQ_SENT':
+      case 'MRA_REQ_RCVD':
+        this.#sendReject(init);
+        this.#close(now);
+        return true;
+      case 'REP_SENT':
+      case 'MRA_REP_RCVD':
+        this.#sendReject(init);
+        this.#timewait(now);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  /** Ends a connection: sends DREQ, or answers the peer's. False where there is none. */
+  disconnect(privateData: Uint8Array | undefined, now: number): boolean {
+    const data = privateData ? { privateData } : {};
+    if (this.state === 'DREQ_RCVD') {
+      this.#around.send(encodeCm({ ...this.#head('DREP'), ...data } as CmInput), this.#route);
+      this.#timewait(now);
+      return true;
+    }
+    if (this.state !== 'ESTABLISHED') return false;
+    this.#enter('DREQ_SENT');
+    this.#repeat(
+      {
+        ...this.#head('DREQ'),
+        transactionId: this.#ownTransactionId,
+        remoteQpn: this.remoteQpn,
+        ...data,
+      } as CmInput,
+      now,
+    );
+    return true;
+  }
+
+  /** The program lets go: what it takes to end the connection is done, and no event comes any more. */
+  abandon(now: number): void {
+    this.#abandoned = true;
+    switch (this.state) {
+      case 'REQ_SENT':
+      case 'MRA_REQ_RCVD':
+        this.reject({ reason: CmRejReason.TIMEOUT, additionalInfo: guidBytes(this.#around.caGuid) }, now);
+        break;
+      case 'ESTABLISHED':
+      case 'DREQ_RCVD':
+        this.disconnect(undefined, now);
+        break;
+      default:
+        this.reject({}, now);
+    }
+  }
+
+  // --------------------------------------------------------- messages that came
+
+  /** A REQ came a second time. */
+  repeatedRequest(message: CmMessage<'REQ'>, route: Route): void {
+    if (this.state === 'REQ_RCVD') this.#sendMra(CmMraMessage.REQ);
+    else if (this.state === 'TIMEWAIT') {
+      const { localCommId, transactionId } = message;
+      const answer = {
+        remoteCommId: localCommId,
+        transactionId,
+        messageRejected: CmRejMessage.OTHER,
+        reason: CmRejReason.STALE_CONNECTION,
+      };
+      this.#around.send(encodeCm({ name: 'REJ', ...answer }), route);
+    } else this.#around.unexpected(); // REP is repeated by its timer.
+  }
+
+  reply(message: CmMessage<'REP'>, now: number): void {
+    if (this.state === 'ESTABLISHED') {
+      // RTU was lost.
+      if (this.#rtu && message.localCommId === this.remoteId) this.#around.send(this.#rtu, this.#route);
+      else this.#around.unexpected();
+      return;
+    }
+    if (this.state === 'REP_RCVD') {
+      this.#sendMra(CmMraMessage.REP);
+      return;
+    }
+    if (this.state !== 'REQ_SENT' && this.state !== 'MRA_REQ_RCVD') {
+      this.#around.unexpected();
+      return;
+    }
+    this.remoteId = message.localCommId;
+    this.remoteGuid = message.localCaGuid;
+    this.remoteQpn = message.localQpn;
+    if (!this.#around.introduce(this, now)) {
+      this.#sendReject({ reason: CmRejReason.STALE_CONNECTION }, CmRejMessage.REP);
+      this.#tell({ type: 'disconnected', id: this.id, cause: 'stale' });
+      this.#close(now);
+      return;
+    }
+    this.#enter('REP_RCVD');
+    const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...fields } = message;
+    this.#tell({ type: 'response', id: this.id, reply: fields });
+    if (this.#abandoned) this.abandon(now);
+  }
+
+  readyToUse(): void {
+    if (this.state === 'REP_SENT' || this.state === 'MRA_REP_RCVD') this.#establish();
+    else this.#around.unexpected();
+  }
+
+  delayed(message: CmMessage<'MRA'>, now: number): void {
+    const { messageMraed, serviceTimeout } = message;
+    if (messageMraed === CmMraMessage.REQ && this.state === 'REQ_SENT') this.state = 'MRA_REQ_RCVD';
+    else if (messageMraed === CmMraMessage.REP && this.state === 'REP_SENT') this.state = 'MRA_REP_RCVD';
+    else {
+      this.#around.unexpected();
+      return;
+    }
+    // The count of retries stays as it is (core/cm.c `cm_mra_handler`).
+    const wait = codeMicroseconds(serviceTimeout) + codeMicroseconds(this.ackTimeout);
+    this.#around.setTimer(this, now + wait);
+  }
+
+  rejected(message: CmMessage<'REJ'>, now: number): void {
+    const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...reject } = message;
+    const stale = reject.reason === CmRejReason.STALE_CONNECTION;
+    switch (this.state) {
+      case 'REQ_SENT':
+      case 'MRA_REQ_RCVD':
+      case 'REP_SENT':
+      case 'MRA_REP_RCVD':
+      case 'REQ_RCVD':
+        this.#tell({ type: 'rejected', id: this.id, reject });
+        if (stale) this.#timewait(now);
+        else this.#close(now);
+        break;
+      case 'REP_RCVD':
+      case 'ESTABLISHED':
+        this.#tell({ type: 'rejected', id: this.id, reject });
+        this.#timewait(now);
+        break;
+      case 'DREQ_SENT':
+        this.#timewait(now);
+        break;
+      default:
+        this.#around.unexpected();
+    }
+  }
+
+  disconnectRequest(message: CmMessage<'DREQ'>, now: number): void {
+    if (message.remoteQpn !== this.localQpn) {
+      this.#around.unexpected();
+      return;
+    }
+    switch (this.state) {
+      case 'ESTABLISHED':
+      case 'REP_SENT':
+      case 'MRA_REP_RCVD':
+        this.#drepTransactionId = message.transactionId;
+        this.#enter('DREQ_RCVD');
+        this.#tell({ type: 'disconnected', id: this.id, cause: 'peer-closed' });
+        if (this.#abandoned) this.disconnect(undefined, now);
+        break;
+      case 'DREQ_SENT':
+        // Both ended it at once: the program need not be asked.
+        this.#drepTransactionId = message.transactionId;
+        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#route);
+        this.#tell({ type: 'disconnected', id: this.id, cause: 'peer-closed' });
+        this.#timewait(now);
+        break;
+      case 'TIMEWAIT':
+        this.#drepTransactionId = message.transactionId;
+        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#route);
+        break;
+      default:
+        this.#around.unexpected();
+    }
+  }
+
+  disconnectReply(now: number): void {
+    // In TIMEWAIT, both sides have ended it at once.
+    if (this.state === 'TIMEWAIT') return;
+    if (this.state !== 'DREQ_SENT') {
+      this.#around.unexpected();
+      return;
+    }
+    this.#tell({ type: 'disconnected', id: this.id, cause: 'peer-closed' });
+    this.#timewait(now);
+  }
+
+  /** The peer has a new connection with the queue pair of this one: it forgot this one (§12.9.8.3.1). */
+  stale(now: number): void {
+    this.disconnect(undefined, now);
+  }
+
+  /** The deadline has come. */
+  due(now: number): void {
+    if (this.state === 'TIMEWAIT') {
+      this.#tell({ type: 'timewait-exit', id: this.id });
+      this.#close(now);
+      return;
+    }
+    if (this.#repeated === undefined) return;
+    if (this.#retries < this.#timing.maxRetries) {
+      this.#retries++;
+      this.#around.retried();
+      this.#around.send(this.#repeated, this.#route);
+      this.#around.setTimer(this, now + this.#interval);
+      return;
+    }
+    if (this.state === 'DREQ_SENT') {
+      this.#tell({ type: 'disconnected', id: this.id, cause: 'timeout' });
+      this.#timewait(now);
+      return;
+    }
+    // The peer may have heard us, and only its answers be lost (§12.9.7.1.2, 12.9.7.2.2).
+    this.#tell({ type: 'unreachable', id: this.id });
+    this.reject({ reason: CmRejReason.TIMEOUT, additionalInfo: guidBytes(this.#around.caGuid) }, now);
+  }
+
+  // -------------------------------------------------------------------- inside
+
+  #head(name: 'REP' | 'RTU' | 'DREQ' | 'DREP' | 'MRA'): object {
+    const transactionId = name === 'DREP' ? this.#drepTransactionId : this.#transactionId;
+    return { name, transactionId, localCommId: this.id, remoteCommId: this.remoteId };
+  }
+
+  #sendMra(messageMraed: number): void {
+    const { serviceTimeout } = this.#timing;
+    this.#around.send(
+      encodeCm({ ...this.#head('MRA'), messageMraed, serviceTimeout } as CmInput),
+      this.#route,
+    );
+  }
+
+  /** Which message it refuses is a matter of the state (core/cm.c `cm_format_rej`). */
+  #sendReject(init: RejectInit, messageRejected = REJECTED_IN[this.state] ?? CmRejMessage.OTHER): void {
+    const { reason = CmRejReason.CONSUMER_DEFINED, additionalInfo, privateData } = init;
+    const message = {
+      transactionId: this.#transactionId,
+      localCommId: this.id,
+      remoteCommId: this.remoteId,
+      messageRejected,
+      reason,
+      ...(additionalInfo ? { additionalInfo, additionalInfoLength: additionalInfo.length } : {}),
+      ...(privateData ? { privateData } : {}),
+    };
+    this.#around.send(encodeCm({ name: 'REJ', ...message }), this.#route);
+  }
+
+  #repeat(message: CmInput, now: number): void {
+    this.#repeated = encodeCm(message);
+    this.#retries = 0;
+    this.#around.send(this.#repeated, this.#route);
+    this.#around.setTimer(this, now + this.#interval);
+  }
+
+  #enter(state: CmState): void {
+    this.state = state;
+    this.#repeated = undefined;
+    this.#around.setTimer(this, Number.POSITIVE_INFINITY);
+  }
+
+  #establish(): void {
+    this.#enter('ESTABLISHED');
+    this.#tell({ type: 'established', id: this.id });
+  }
+
+  #timewait(now: number): void {
+    this.#around.settled(this);
+    this.#enter('TIMEWAIT');
+    this.#around.setTimer(this, now + codeMicroseconds(this.ackTimeout));
+  }
+
+  #close(now: number): void {
+    this.#around.settled(this);
+    this.#enter('CLOSED');
+    this.#around.closed(this, now);
+  }
+
+  #tell(event: CmEvent): void {
+    if (!this.#abandoned) this.#around.event(event);
+  }
+}
+
+const REJECTED_IN: Partial<Record<CmState, number>> = {
+  REQ_RCVD: CmRejMessage.REQ,
+  REP_RCVD: CmRejMessage.REP,
+};
+
+/** The interval of an initiator's messages, and that of a listener's, which REQ asks for. */
+export const initiatorInterval = ({ packetLifetime, responseTimeout }: Required<Timing>): number =>
+  answerMicroseconds(packetLifetime, responseTimeout);
+export const listenerInterval = ({ localCmResponseTimeout }: CmFields<'REQ'>): number =>
+  codeMicroseconds(localCmResponseTimeout);
+
+/** Additional info of a REJ for a timeout: the sender's CA GUID (§12.6.7.2). */
+function guidBytes(guid: bigint): Uint8Array {
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer).setBigUint64(0, guid);
+  return bytes;
+}
+
+export const withDefaults = (timing: Timing): Required<Timing> => ({
+  responseTimeout: timing.responseTimeout ?? DEFAULT_TIMING.responseTimeout,
+  maxRetries: timing.maxRetries ?? DEFAULT_TIMING.maxRetries,
+  packetLifetime: timing.packetLifetime ?? DEFAULT_TIMING.packetLifetime,
+  serviceTimeout: timing.serviceTimeout ?? DEFAULT_TIMING.serviceTimeout,
+});

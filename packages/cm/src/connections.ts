@@ -1,0 +1,520 @@
+import { RoceError } from '@node-roce/transport';
+import {
+  CmAprStatus,
+  type CmMessage,
+  CmRejMessage,
+  CmRejReason,
+  CmTransport,
+  decodeCm,
+  encodeCm,
+  gidEquals,
+  mtuBytesToEnum,
+} from '@node-roce/wire';
+import { Budget } from './budget.ts';
+import {
+  Connection,
+  initiatorInterval,
+  listenerInterval,
+  type Surroundings,
+  withDefaults,
+} from './connection.ts';
+import { DatagramServices } from './datagram-services.ts';
+import { ackTimeoutCode, codeMicroseconds, DEFAULT_TIMING } from './intervals.ts';
+import { Listeners } from './listeners.ts';
+import { Numbers } from './numbers.ts';
+import {
+  type AcceptInit,
+  CmCounters,
+  type CmHost,
+  type ConnectInit,
+  type RejectInit,
+  type ResolveAnswer,
+  type ResolveInit,
+  type Route,
+} from './parameters.ts';
+import { Timers } from './timers.ts';
+
+/** Connections at a time, those in TIMEWAIT included. */
+const MAX_CONNECTIONS = 65_536;
+/** Answers to messages of nobody's: 1000 a second, 64 at once. */
+const STRAY_ANSWERS = { perSecond: 1000, burst: 64 };
+
+const PERMISSIVE_LID = 0xffff;
+const DEFAULT_PKEY = 0xffff;
+
+/**
+ * The connection manager of one adapter, without I/O: MADs, time (µs) and randomness are arguments. It has four kinds of
+ * methods:
+ *
+ * - `receive` for each MAD of queue pair 1; `advance` for timers; `nextDeadline` says when.
+ * - For RC and UC: `listen`, `connect`, `accept`, `ready`, `reject`, `disconnect`, `destroy`.
+ * - For UD: `listen`, `resolve`, `answer`.
+ * - `counters`, and `size` for tests.
+ *
+ * MADs leave through `CmHost.send`, and what happens is said by `CmHost.event`; both are called inside of these calls and must
+ * not call back. A lost MAD is repeated. Calls on an id throw ENOENT where it ended, and ENOTCONN in a state that does not allow them.
+ */
+export class Connections {
+  readonly counters = new CmCounters();
+  readonly #host: CmHost;
+  readonly #connections = new Map<number, Connection>();
+  /** By the peer's CA GUID and comm id: for repeated REQs; and by its QPN: for stale connections. */
+  readonly #byRemoteId = new Map<string, Connection>();
+  readonly #byRemoteQpn = new Map<string, Connection>();
+  readonly #byLocalQpn = new Map<number, Connection>();
+  readonly #timers = new Timers<Connection>();
+  readonly #listeners = new Listeners();
+  readonly #services: DatagramServices;
+  readonly #numbers: Numbers;
+  readonly #strays = new Budget(STRAY_ANSWERS.perSecond, STRAY_ANSWERS.burst);
+  readonly #around: Surroundings;
+
+  constructor(host: CmHost) {
+    this.#host = host;
+    const send = (mad: Uint8Array, route: Route): void => {
+      this.counters.sent++;
+      host.send(mad, route);
+    };
+    this.#numbers = new Numbers(host.random);
+    this.#around = {
+      caGuid: host.caGuid,
+      send,
+      event: (event) => host.event(event),
+      setTimer: (connection, deadline) => this.#timers.set(connection, deadline),
+      retried: () => this.counters.retried++,
+      unexpected: () => this.counters.unexpected++,
+      introduce: (connection, now) => this.#introduce(connection, now),
+      settled: (connection) => this.#listeners.release(connection),
+      closed: (connection, now) => this.#forget(connection, now),
+    };
+    this.#services = new DatagramServices({
+      draw: (now) => this.#drawId(now),
+      transactionId: (id) => this.#numbers.transactionId(id),
+      counters: this.counters,
+      listeners: this.#listeners,
+      send,
+      event: (event) => host.event(event),
+      stray: (now) => this.#stray(now),
+    });
+  }
+
+  // ------------------------------------------------------------------ the loop
+
+  /** Takes in a MAD at `at`, as queue pair 1 got it; anything may stand there. */
+  receive(bytes: Uint8Array, at: number, from: Route, now: number): void {
+    const parsed = decodeCm(bytes, at);
+    if (!parsed.ok) {
+      this.counters.malformed++;
+      return;
+    }
+    this.counters.received++;
+    this.#dispatch(parsed.message, from, now);
+  }
+
+  /** Runs the timers that are due. */
+  advance(now: number): void {
+    for (let due = this.#timers.due(now); due; due = this.#timers.due(now)) due.due(now);
+    this.#services.advance(now);
+  }
+
+  /** When `advance` has to be called at the latest, µs; Infinity if never. */
+  nextDeadline(): number {
+    return Math.min(this.#timers.next, this.#services.nextDeadline());
+  }
+
+  // ------------------------------------------------------- the program's calls
+
+  /**
+   * Takes requests for a service; `backlog` may wait for `accept` or `answer`, more are dropped, and their senders repeat them.
+   * Returns the listener's number. EADDRINUSE where the service has one.
+   */
+  listen(serviceId: bigint, backlog = 128): number {
+    return this.#listeners.add(serviceId, backlog);
+  }
+
+  /** Requests of it that wait are refused. */
+  unlisten(listener: number, now: number): void {
+    this.#listeners.remove(listener);
+    for (const connection of [...this.#connections.values()])
+      if (connection.listener === listener && connection.state === 'REQ_RCVD') connection.abandon(now);
+    this.#services.unlisten(listener);
+  }
+
+  /** Opens a connection: sends REQ. Returns its id; `response`, `rejected` or `unreachable` follows. */
+  connect(init: ConnectInit, now: number): number {
+    const timing = withDefaults(init);
+    this.#checkRoom();
+    const id = this.#drawId(now);
+    const ackTimeout = ackTimeoutCode(init.ackDelay ?? 15, timing.packetLifetime);
+    const { serviceId, route, transport = 'RC', retryCount = 7, rnrRetryCount = 7, qpn, ...rest } = init;
+    const transactionId = this.#numbers.transactionId(id);
+    const { gid } = this.#host.gids[route.sgidIndex] ?? { gid: new Uint8Array(16) };
+    const connection = new Connection(
+      this.#around,
+      {
+        id,
+        transactionId,
+        ownTransactionId: transactionId,
+        route,
+        timing,
+        ackTimeout,
+        interval: initiatorInterval(timing),
+      },
+      'REQ_SENT',
+    );
+    const fields = {
+      serviceId,
+      localCaGuid: this.#host.caGuid,
+      localQpn: qpn,
+      responderResources: rest.responderResources,
+      initiatorDepth: rest.initiatorDepth,
+      remoteCmResponseTimeout: timing.responseTimeout,
+      transportService: CmTransport[transport],
+      endToEndFlowControl: rest.endToEndFlowControl ?? false,
+      startingPsn: rest.startingPsn,
+      localCmResponseTimeout: timing.responseTimeout,
+      retryCount,
+      pkey: DEFAULT_PKEY,
+      pathMtu: mtuBytesToEnum(init.pathMtu),
+      rnrRetryCount,
+      maxCmRetries: timing.maxRetries,
+      srq: rest.srq ?? false,
+      primaryLocalLid: PERMISSIVE_LID,
+      primaryRemoteLid: PERMISSIVE_LID,
+      primaryLocalGid: gid,
+      primaryRemoteGid: route.gid,
+      primaryFlowLabel: route.flowLabel,
+      primaryTrafficClass: route.trafficClass,
+      primaryHopLimit: route.hopLimit,
+      primaryServiceLevel: init.serviceLevel ?? 0,
+      primaryAckTimeout: ackTimeout,
+      ...(rest.privateData ? { privateData: rest.privateData } : {}),
+    };
+    this.#add(connection);
+    try {
+      connection.request({ name: 'REQ', ...fields }, now);
+    } catch (error) {
+      // A value that does not fit its field.
+      this.#forget(connection, now);
+      throw error;
+    }
+    this.#byLocalQpn.set(qpn, connection);
+    return id;
+  }
+
+  /** Accepts a request: sends REP. The queue pair has to be able to receive; `established` follows. */
+  accept(id: number, init: AcceptInit, now: number): void {
+    const connection = this.#get(id);
+    check(connection.accept(init, now), connection);
+    this.#byLocalQpn.set(init.qpn, connection);
+  }
+
+  /** After `response`: the queue pair is in RTS; sends RTU. */
+  ready(id: number, privateData?: Uint8Array): void {
+    const connection = this.#get(id);
+    check(connection.ready(privateData), connection);
+  }
+
+  /** A queue pair in RTR or RTS has received its first packet, so the peer is ready. */
+  heard(qpn: number): void {
+    this.#byLocalQpn.get(qpn)?.heard();
+  }
+
+  /** Refuses a request or a response, or takes back `connect` or `accept`. */
+  reject(id: number, init: RejectInit, now: number): void {
+    const connection = this.#get(id);
+    check(connection.reject(init, now), connection);
+  }
+
+  /** Ends a connection, or answers the peer who did: sends DREQ or DREP. */
+  disconnect(id: number, now: number, privateData?: Uint8Array): void {
+    const connection = this.#get(id);
+    check(connection.disconnect(privateData, now), connection);
+  }
+
+  /** Lets go of an id in any state: the peer hears what it has to, the program nothing more. */
+  destroy(id: number, now: number): void {
+    if (this.#services.destroy(id)) return;
+    this.#connections.get(id)?.abandon(now);
+  }
+
+  /** Asks for the queue pair of a datagram service: sends SIDR_REQ; `datagram-response` or `unreachable` follows. */
+  resolve(init: ResolveInit, now: number): number {
+    return this.#services.resolve(init, now);
+  }
+
+  /** Answers a `datagram-request`. */
+  answer(id: number, init: ResolveAnswer): void {
+    this.#services.answer(id, init);
+  }
+
+  /** What is there, those in TIMEWAIT included. */
+  get size(): { connections: number; pending: number; keys: number; timers: number } {
+    return {
+      connections: this.#connections.size,
+      pending: this.#listeners.pending,
+      keys: this.#byRemoteId.size + this.#byRemoteQpn.size + this.#byLocalQpn.size,
+      timers: this.#timers.size + this.#services.size,
+    };
+  }
+
+  /** The state of an id, for tests and tools. */
+  stateOf(id: number): string | undefined {
+    return this.#connections.get(id)?.state;
+  }
+
+  // -------------------------------------------------------------------- inside
+
+  #dispatch(message: CmMessage, from: Route, now: number): void {
+    switch (message.name) {
+      case 'REQ':
+        this.#request(message, from, now);
+        break;
+      case 'REP': {
+        const connection = this.#connections.get(message.remoteCommId);
+        if (connection) connection.reply(message, now);
+        else this.#answerStray(from, now, REFUSE_REP(message));
+        break;
+      }
+      case 'RTU':
+        this.#find(message)?.readyToUse();
+        break;
+      case 'MRA':
+        this.#findAnswered(message)?.delayed(message, now);
+        break;
+      case 'REJ':
+        this.#findRejected(message)?.rejected(message, now);
+        break;
+      case 'DREQ': {
+        const connection = this.#connections.get(message.remoteCommId);
+        if (connection?.remoteId === message.localCommId) connection.disconnectRequest(message, now);
+        else this.#answerStray(from, now, DREP_FOR(message));
+        break;
+      }
+      case 'DREP':
+        this.#find(message)?.disconnectReply(now);
+        break;
+      case 'LAP':
+        this.#answerStray(from, now, APR_FOR(message, this.#find(message) !== undefined));
+        break;
+      case 'APR':
+        this.counters.unexpected++; // We send no LAP.
+        break;
+      case 'SIDR_REQ':
+        this.#services.request(message, from, now);
+        break;
+      case 'SIDR_REP':
+        this.#services.reply(message, from);
+        break;
+    }
+  }
+
+  #request(message: CmMessage<'REQ'>, from: Route, now: number): void {
+    const known = this.#byRemoteId.get(key(message.localCaGuid, message.localCommId));
+    if (known) {
+      known.repeatedRequest(message, from);
+      return;
+    }
+    const refuse = (reason: number, additionalInfo?: Uint8Array) =>
+      this.#answerStray(from, now, REFUSE_REQ(message, reason, additionalInfo));
+    const stale = this.#byRemoteQpn.get(key(message.localCaGuid, message.localQpn));
+    if (stale) {
+      refuse(CmRejReason.STALE_CONNECTION);
+      stale.stale(now);
+      return;
+    }
+    const { gids } = this.#host;
+    if (!gids.some(({ gid }) => gidEquals(gid, message.primaryRemoteGid))) {
+      refuse(CmRejReason.INVALID_GID, gids[0]?.gid);
+      return;
+    }
+    if (message.transportService > CmTransport.UC) {
+      refuse(CmRejReason.INVALID_TRANSPORT_TYPE);
+      return;
+    }
+    const listener = this.#listeners.find(message.serviceId);
+    if (listener === undefined) {
+      refuse(CmRejReason.INVALID_SERVICE_ID);
+      return;
+    }
+    if (listener.full || this.#connections.size >= MAX_CONNECTIONS) {
+      this.counters.overflowed++;
+      return;
+    }
+    const id = this.#drawId(now);
+    const connection = new Connection(
+      this.#around,
+      {
+        id,
+        transactionId: message.transactionId,
+        ownTransactionId: this.#numbers.transactionId(id),
+        route: from,
+        timing: {
+          ...DEFAULT_TIMING,
+          responseTimeout: message.localCmResponseTimeout,
+          maxRetries: message.maxCmRetries,
+        },
+        ackTimeout: message.primaryAckTimeout,
+        interval: listenerInterval(message),
+      },
+      'REQ_RCVD',
+    );
+    connection.remoteId = message.localCommId;
+    connection.remoteGuid = message.localCaGuid;
+    connection.remoteQpn = message.localQpn;
+    connection.listener = listener.number;
+    this.#add(connection);
+    this.#byRemoteId.set(key(connection.remoteGuid, connection.remoteId), connection);
+    this.#byRemoteQpn.set(key(connection.remoteGuid, connection.remoteQpn), connection);
+    listener.hold(connection);
+    const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
+    const translated = !gidEquals(from.gid, message.primaryLocalGid);
+    this.#host.event({ type: 'request', id, listener: listener.number, route: from, request, translated });
+  }
+
+  /** The connection that both ids name. */
+  #find({
+    localCommId,
+    remoteCommId,
+  }: {
+    localCommId: number;
+    remoteCommId: number;
+  }): Connection | undefined {
+    const connection = this.#connections.get(remoteCommId);
+    if (connection?.remoteId === localCommId) return connection;
+    this.counters.unexpected++;
+    return undefined;
+  }
+
+  /** The same for an answer to REQ, whose sender we did not know by id. */
+  #findAnswered(message: CmMessage<'MRA'> | CmMessage<'REJ'>): Connection | undefined {
+    const connection = this.#connections.get(message.remoteCommId);
+    if (connection && (connection.remoteId === 0 || connection.remoteId === message.localCommId))
+      return connection;
+    this.counters.unexpected++;
+    return undefined;
+  }
+
+  /** A REJ for a timeout may not know our id: the sender's GUID and its own id name the connection (core/cm.c `cm_acquire_rejected_id`). */
+  #findRejected(message: CmMessage<'REJ'>): Connection | undefined {
+    if (message.reason === CmRejReason.TIMEOUT && message.remoteCommId === 0) {
+      const guid = new DataView(
+        message.additionalInfo.buffer,
+        message.additionalInfo.byteOffset,
+      ).getBigUint64(0);
+      const connection = this.#byRemoteId.get(key(guid, message.localCommId));
+      if (!connection) this.counters.unexpected++;
+      return connection;
+    }
+    // A REJ of a connection that was never made has no id of its sender's.
+    const connection = this.#connections.get(message.remoteCommId);
+    if (connection && message.localCommId === 0 && connection.remoteId === 0) return connection;
+    return this.#findAnswered(message);
+  }
+
+  #introduce(connection: Connection, now: number): boolean {
+    const id = key(connection.remoteGuid, connection.remoteId);
+    const qpn = key(connection.remoteGuid, connection.remoteQpn);
+    const old = this.#byRemoteQpn.get(qpn);
+    if (old) old.stale(now);
+    if (old || this.#byRemoteId.has(id)) return false;
+    this.#byRemoteId.set(id, connection);
+    this.#byRemoteQpn.set(qpn, connection);
+    return true;
+  }
+
+  #add(connection: Connection): void {
+    this.#connections.set(connection.id, connection);
+  }
+
+  #forget(connection: Connection, now: number): void {
+    this.#timers.set(connection, Number.POSITIVE_INFINITY);
+    this.#connections.delete(connection.id);
+    const { remoteGuid, remoteId, remoteQpn, localQpn } = connection;
+    drop(this.#byRemoteId, key(remoteGuid, remoteId), connection);
+    drop(this.#byRemoteQpn, key(remoteGuid, remoteQpn), connection);
+    drop(this.#byLocalQpn, localQpn, connection);
+    this.#numbers.release(connection.id, now, 2 * codeMicroseconds(connection.ackTimeout));
+  }
+
+  /** Connections and datagram requests share one range of ids. */
+  #drawId(now: number): number {
+    return this.#numbers.draw(now, (id) => this.#connections.has(id) || this.#services.has(id));
+  }
+
+  #checkRoom(): void {
+    if (this.#connections.size < MAX_CONNECTIONS) return;
+    throw new RoceError('ERR_ROCE_LIMIT', `${MAX_CONNECTIONS} connections are open or in timewait`, {
+      errno: 'ENOMEM',
+    });
+  }
+
+  #get(id: number): Connection {
+    const connection = this.#connections.get(id);
+    if (connection) return connection;
+    throw new RoceError('ERR_ROCE_CM_STATE', 'the connection has ended', { errno: 'ENOENT' });
+  }
+
+  #stray(now: number): boolean {
+    const allowed = this.#strays.take(now);
+    if (!allowed) this.counters.suppressed++;
+    return allowed;
+  }
+
+  #answerStray(to: Route, now: number, answer: Parameters<typeof encodeCm>[0]): void {
+    if (!this.#stray(now)) return;
+    this.counters.sent++;
+    this.#host.send(encodeCm(answer), to);
+  }
+}
+
+function check(done: boolean, { state }: Connection): void {
+  if (done) return;
+  throw new RoceError('ERR_ROCE_CM_STATE', `the connection is in state ${state}`, { errno: 'ENOTCONN' });
+}
+
+const key = (guid: bigint, number: number): string => `${guid}/${number}`;
+
+function drop<K>(map: Map<K, Connection>, at: K, connection: Connection): void {
+  if (map.get(at) === connection) map.delete(at);
+}
+
+// Answers that need no connection.
+
+const REFUSE_REQ = (
+  { localCommId, transactionId }: CmMessage<'REQ'>,
+  reason: number,
+  additionalInfo: Uint8Array = new Uint8Array(0),
+) =>
+  ({
+    name: 'REJ',
+    transactionId,
+    remoteCommId: localCommId,
+    messageRejected: CmRejMessage.REQ,
+    reason,
+    additionalInfo,
+    additionalInfoLength: additionalInfo.length,
+  }) as const;
+
+const REFUSE_REP = ({ localCommId, remoteCommId, transactionId }: CmMessage<'REP'>) =>
+  ({
+    name: 'REJ',
+    transactionId,
+    localCommId: remoteCommId,
+    remoteCommId: localCommId,
+    messageRejected: CmRejMessage.REP,
+    reason: CmRejReason.INVALID_COMM_ID,
+  }) as const;
+
+const DREP_FOR = ({ localCommId, remoteCommId, transactionId }: CmMessage<'DREQ'>) =>
+  ({ name: 'DREP', transactionId, localCommId: remoteCommId, remoteCommId: localCommId }) as const;
+
+/** No path but the one of REQ is kept (Linux answers nothing at all over RoCE). */
+const APR_FOR = ({ localCommId, remoteCommId, transactionId }: CmMessage<'LAP'>, known: boolean) =>
+  ({
+    name: 'APR',
+    transactionId,
+    localCommId: remoteCommId,
+    remoteCommId: localCommId,
+    status: known ? CmAprStatus.UNSUPPORTED : CmAprStatus.INVALID_COMM_ID,
+  }) as const;

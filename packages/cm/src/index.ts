@@ -1,0 +1,5 @@
+/** The RDMA connection manager, sans-IO. */
+export * from './connections.ts';
+export * from './intervals.ts';
+export * from './parameters.ts';
+export { rejectReasonName, sidrStatusName } from './reasons.ts';

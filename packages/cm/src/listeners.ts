@@ -1,0 +1,76 @@
+/** Services that a program listens to, and the requests that wait for it. */
+import { RoceError } from '@node-roce/transport';
+
+/** A service. Promise: at most `backlog` requests wait. */
+export class Listener {
+  readonly number: number;
+  readonly serviceId: bigint;
+  readonly #backlog: number;
+  readonly #waiting = new Set<object>();
+
+  constructor(number: number, serviceId: bigint, backlog: number) {
+    this.number = number;
+    this.serviceId = serviceId;
+    this.#backlog = backlog;
+  }
+
+  get full(): boolean {
+    return this.#waiting.size >= this.#backlog;
+  }
+
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  /** The request waits for the program. */
+  hold(request: object): void {
+    this.#waiting.add(request);
+  }
+
+  /** It waits no more. */
+  release(request: object): void {
+    this.#waiting.delete(request);
+  }
+}
+
+export class Listeners {
+  readonly #byService = new Map<bigint, Listener>();
+  readonly #byNumber = new Map<number, Listener>();
+  #next = 1;
+
+  /** EADDRINUSE where the service has a listener. */
+  add(serviceId: bigint, backlog: number): number {
+    if (this.#byService.has(serviceId)) {
+      throw new RoceError('ERR_ROCE_PORT_IN_USE', `service ${serviceId} has a listener`, {
+        errno: 'EADDRINUSE',
+        attribute: 'port',
+      });
+    }
+    const listener = new Listener(this.#next++, serviceId, backlog);
+    this.#byService.set(serviceId, listener);
+    this.#byNumber.set(listener.number, listener);
+    return listener.number;
+  }
+
+  remove(number: number): void {
+    const listener = this.#byNumber.get(number);
+    if (!listener) return;
+    this.#byNumber.delete(number);
+    this.#byService.delete(listener.serviceId);
+  }
+
+  find(serviceId: bigint): Listener | undefined {
+    return this.#byService.get(serviceId);
+  }
+
+  /** Requests that wait, of all listeners. */
+  get pending(): number {
+    let sum = 0;
+    for (const listener of this.#byNumber.values()) sum += listener.waiting;
+    return sum;
+  }
+
+  release(request: { listener: number }): void {
+    this.#byNumber.get(request.listener)?.release(request);
+  }
+}
