@@ -6,7 +6,7 @@ import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
 import { assemble } from '../testing/pair.ts';
-import { NO_PEER, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
+import { NO_PEER, QpStateCode, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
 
 const P = 1000;
 const EINVAL = 22;
@@ -180,3 +180,25 @@ describe('READ responses in a batch that waits', () => {
     expect(sendable(tx)).toHaveLength(4);
   });
 });
+
+// Once: the READ's NAK took the queue pair to the error state in the middle of RESET, and it stayed there.
+describe.each(['destroyed', 'reset'])(
+  'a queue pair in error, with a READ whose region is gone and a NAK behind it, that is %s',
+  (how) => {
+    test('owes the NAK for the READ, and has ended', () => {
+      const { hand, adapter, region, read, ends, out } = connection();
+      const { side } = hand;
+      hand.put(read(P), { opcode: Opcode.RC_SEND_MIDDLE, psn: P + 1, payload: new Uint8Array(1024) });
+      expect(side.events.map(({ type }) => type)).toEqual(['QP_REQ_ERR']);
+      adapter.deregisterMr(region.handle);
+      ends[how]();
+      expect(side.sq.state).toBe(QpStateCode.RESET);
+      expect(side.events).toHaveLength(1);
+      expect(out()).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);
+      if (how === 'reset') {
+        hand.connect({ rqPsn: P });
+        expect(adapter.queryQp(side.qp.qpn).attr.qpState).toBe('RTS');
+      }
+    });
+  },
+);

@@ -274,12 +274,16 @@ export class RcResponder implements Responder {
     this.#end(nakOf(verdict));
   }
 
-  /** The memory that the READ at the head reads is gone: a NAK takes its place, and that of all behind it. */
+  /**
+   * The memory that the READ at the head reads is gone: a NAK takes its place, and that of all behind it. That ends the
+   * connection, unless it has ended already and these are its last replies.
+   */
   #failRead(): void {
     const psn = psnAdd(this.#replies.psn, this.#replies.sent);
     this.#replies.clear();
     this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
-    if (this.#owner.state !== QpStateCode.ERR) this.#end(NakCode.REMOTE_ACCESS_ERROR);
+    const { state } = this.#owner;
+    if (state !== QpStateCode.ERR && state !== QpStateCode.RESET) this.#end(NakCode.REMOTE_ACCESS_ERROR);
   }
 
   #end(code: number): void {
