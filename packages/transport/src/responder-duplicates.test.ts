@@ -188,6 +188,25 @@ describe('a duplicate READ while the READ is being answered', () => {
   });
 });
 
+test('a duplicate READ that is refused flushes the receive of the SEND under way: the fault is not that message’s (§11.6.2)', () => {
+  const { hand, read } = responder();
+  const { side } = hand;
+  const region = side.register(new ArrayBuffer(4096));
+  const reth = { addr: region.addr, rkey: region.rkey, length: 8 };
+  side.postRecv(7, [{ mr: side.register(new ArrayBuffer(4096)), length: 4096 }]);
+  hand.put(
+    { ...read(P, 8), reth },
+    { opcode: Opcode.RC_SEND_FIRST, psn: P + 1, payload: new Uint8Array(MTU) },
+  );
+  hand.out();
+  side.adapter.deregisterMr(region.handle);
+  hand.put({ ...read(P, 8), reth });
+  // Once: LOC_ACCESS_ERR, which says that the receive's own message broke a protection.
+  expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[7, 'WR_FLUSH_ERR']]);
+  expect(side.events.map(({ type }) => type)).toEqual(['QP_ACCESS_ERR']);
+  expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);
+});
+
 describe('packets that change places', () => {
   // M8 (§9.7.5.2.8). Once: two NAKs, of which the first asks for a packet that is there.
   test('within one batch: no NAK asks for the packet that came', () => {

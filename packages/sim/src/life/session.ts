@@ -377,8 +377,7 @@ export class Session {
   #act(ending: Ending, acting: Side, peer: Side): boolean {
     const { tally, network } = this.#options;
     const gone = ['RETRY_EXC_ERR'];
-    // A receive that a message was filling meanwhile fails for the access that was refused (§9.9.3, class C).
-    const refused = ['REM_ACCESS_ERR', 'REM_OP_ERR', 'RETRY_EXC_ERR', 'LOC_ACCESS_ERR'];
+    const refused = ['REM_ACCESS_ERR', 'REM_OP_ERR', 'RETRY_EXC_ERR'];
     switch (ending) {
       case 'destroy':
       case 'reset':
@@ -394,7 +393,7 @@ export class Session {
       case 'deregister-own': {
         const lease = acting.stream.leaseInUse;
         if (lease === undefined) return false;
-        acting.mayFail = ['LOC_PROT_ERR', 'LOC_ACCESS_ERR', 'RETRY_EXC_ERR'];
+        acting.mayFail = ['LOC_PROT_ERR', 'RETRY_EXC_ERR'];
         peer.mayFail = gone;
         acting.host.book.release(lease, network.now);
         break;

@@ -247,7 +247,9 @@ export class RcResponder implements Responder {
     if (this.#replies.resumesRead(psn, packets, pathMtu)) return;
     if (this.#replies.duplicates >= this.resources) return;
     if (!findRange(this.#parts, packet, Access.REMOTE_READ)) {
-      this.#fail(psn, Verdict.REMOTE_ACCESS);
+      // A receive in use belongs to another message, which has no fault of its own: it is flushed (§11.6.2).
+      this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
+      this.#end(NakCode.REMOTE_ACCESS_ERROR);
       return;
     }
     this.#replies.pushRead(psn, this.#msn, this.#target, length, packets, true);
