@@ -1,6 +1,6 @@
 /** Shared receive queues: one queue of receives for many queue pairs (ibv_create_srq(3)). */
 import { beforeEach, describe, expect, test } from 'vitest';
-import { Pair, type Side } from '../testing/pair.ts';
+import { addressOf, Pair, QKEY, type Side } from '../testing/pair.ts';
 import { type MrCreated, Ring, RingState, type SrqCreated } from './index.ts';
 
 let pair: Pair;
@@ -134,6 +134,80 @@ test('UC: a message that loses its end completes its entry in error', () => {
     { wrId: 1, status: 'REM_INV_REQ_ERR' },
     { wrId: 2, status: 'SUCCESS' },
   ]);
+});
+
+// Once: the queue pair took the SRQ's receive at the look at whether there is one, and kept it for a message to come.
+describe('a message that is dropped at its first packet leaves the receive to the other queue pairs', () => {
+  test('UC: a WRITE with immediate under a wrong key', () => {
+    const [a] = setUp('UC', 2);
+    const { left, right } = pair;
+    post(1);
+    const other = { qp: left.qp, sq: left.sq };
+    left.sq = a!.sq;
+    left.qp = a!.local;
+    const remote = { addr: to.addr, rkey: to.rkey ^ 0x100 };
+    left.post({ opcode: 'RDMA_WRITE_WITH_IMM', sge: [{ mr: from, length: 8 }], remote });
+    pair.run();
+    expect(right.adapter.qpCounters(a!.remote.qpn).droppedPackets).toBe(1);
+    expect(ring.used).toBe(1);
+    Object.assign(left, other);
+    left.post({ opcode: 'SEND', sge: [{ mr: from, length: 8 }] });
+    pair.run();
+    expect(received()).toEqual([{ wrId: 1, status: 'SUCCESS', qpn: right.qp.qpn }]);
+  });
+
+  test('UC: a SEND longer than the receive', () => {
+    setUp('UC', 1);
+    post(1, 8);
+    pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 9 }] });
+    pair.run();
+    expect(ring.used).toBe(1);
+    expect(received()).toEqual([]);
+  });
+
+  test('UD: a datagram longer than the receive', () => {
+    setUp('UC', 1);
+    const { left, right } = pair;
+    for (const side of [left, right])
+      side.createQp({}, { type: 'UD', srq: side === right ? srq.handle : undefined });
+    pair.connect();
+    post(1, 48);
+    const ah = left.adapter.createAh(left.pd, addressOf(2));
+    const send = (length: number) => {
+      left.post({
+        opcode: 'SEND',
+        sge: [{ mr: from, length }],
+        datagram: { ah, qpn: right.qp.qpn, qkey: QKEY },
+      });
+      pair.run();
+    };
+    send(9);
+    expect(ring.used).toBe(1);
+    expect(received()).toEqual([]);
+    send(8);
+    expect(received()).toMatchObject([{ wrId: 1, status: 'SUCCESS' }]);
+  });
+});
+
+test('UC: a queue pair that ends because the receive it gave up finds no room to complete takes no more packets', () => {
+  setUp('UC', 1);
+  const { left, right } = pair;
+  const { handle } = right.adapter.createCq(1);
+  left.createQp({}, { type: 'UC' });
+  right.createQp({}, { type: 'UC', srq: srq.handle, cq: handle });
+  pair.connect();
+  for (const wrId of [1, 2, 3]) post(wrId);
+  let n = 0;
+  pair.fault = (packet) => (n++ === 2 ? [] : [{ packet, delay: 0 }]);
+  left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] }); // Fills the completion queue.
+  left.post({ opcode: 'SEND', sge: [{ mr: from, length: 2000 }] }); // Loses its LAST.
+  left.post({ opcode: 'SEND', sge: [{ mr: from, length: 2000 }] });
+  // Once: the FIRST went on into the third receive, in the error state.
+  pair.run();
+  expect(right.adapter.queryQp(right.qp.qpn).attr.qpState).toBe('ERR');
+  expect(events()).toEqual(['CQ_ERR', 'QP_FATAL', 'QP_LAST_WQE_REACHED']);
+  expect(ring.used).toBe(1);
+  expect(target[4096 * 3]).toBe(0);
 });
 
 describe('the calls', () => {

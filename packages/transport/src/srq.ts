@@ -59,25 +59,26 @@ export class SharedReceiveQueue {
     return this.#ring.used + (this.#successor?.used ?? 0);
   }
 
-  /**
-   * Moves the oldest entry into the ring of a queue pair, which has room for it.
-   * @returns false if there is none
-   */
-  take(into: Ring): boolean {
-    let ring = this.#ring;
-    if (ring.used === 0) {
-      const next = this.#successor;
-      // What was posted before the program changed rings comes first.
-      if (!next || ring.state !== RingState.LEFT || ring.used !== 0 || next.used === 0) return false;
-      ring = this.#ring = next;
-      this.#successor = undefined;
-    }
+  /** The ring whose consumer is at the oldest entry; undefined if there is none. */
+  peek(): Ring | undefined {
+    if (this.#ring.used !== 0) return this.#ring;
+    const next = this.#successor;
+    // What was posted before the program changed rings comes first.
+    if (!next || this.#ring.state !== RingState.LEFT || this.#ring.used !== 0 || next.used === 0)
+      return undefined;
+    this.#ring = next;
+    this.#successor = undefined;
+    return next;
+  }
+
+  /** Moves the oldest entry, which there is, into the ring of a queue pair, which has room for it. */
+  take(into: Ring): void {
+    const ring = this.#ring;
     const from = ring.wordOf(ring.consumer);
     const to = into.wordOf(into.producer);
     for (let i = 0; i < ring.stride; i++) into.words[to + i] = ring.words[from + i];
     into.publish((into.producer + 1) | 0);
     ring.release((ring.consumer + 1) | 0);
-    return true;
   }
 
   /** ibv_modify_srq(3); values are checked. A resize can't follow one that the program has not taken up. */

@@ -71,33 +71,38 @@ export class ReceiveQueue {
     return this.#filled;
   }
 
-  /** Whether there is an entry for a message. With an SRQ it is taken from there now. */
+  /** Whether there is an entry for a message. */
   available(): boolean {
-    if (this.posted > 0) return true;
-    const srq = this.#srq;
-    if (!srq?.take(this.#ring)) return false;
-    if (srq.reachesLimit()) this.#context.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
-    return true;
+    return this.posted > 0 || this.#srq?.peek() !== undefined;
   }
 
   /**
-   * The message that begins takes the entry at the head, which is available.
+   * The message that begins has the oldest entry, which is available. One of an SRQ stays there until the message fills
+   * or completes it, so that a message that is dropped at once takes none from the other queue pairs.
    * @returns SUCCESS, or what is wrong with the entry's list
    */
   begin(): number {
     this.#inUse = true;
     this.#filled = 0;
     this.#room = 0;
-    const w = this.#ring.wordOf(this.#head);
-    const count = this.#ring.words[w + RecvWqe.SGE_COUNT];
+    const ring = this.posted > 0 ? this.#ring : (this.#srq?.peek() ?? this.#ring);
+    const w = ring.wordOf(ring.consumer);
+    const count = ring.words[w + RecvWqe.SGE_COUNT];
     if (count > this.maxSge) {
       if (this.#srq) this.#context.event({ type: 'SRQ_ERR', srq: this.#srq.handle });
       return WcStatus.LOC_QP_OP_ERR;
     }
-    const room = checkList(this.#context, this.pd, this.#ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
+    const room = checkList(this.#context, this.pd, ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
     if (room < 0) return WcStatus.LOC_PROT_ERR;
     this.#room = room;
     return WcStatus.SUCCESS;
+  }
+
+  /** An SRQ's oldest entry becomes this queue pair's own. */
+  #take(srq: SharedReceiveQueue): void {
+    if (this.posted > 0) return;
+    srq.take(this.#ring);
+    if (srq.reachesLimit()) this.#context.event({ type: 'SRQ_LIMIT_REACHED', srq: srq.handle });
   }
 
   /** Whether so many bytes more fit into the entry in use. */
@@ -110,6 +115,7 @@ export class ReceiveQueue {
    * its list is gone.
    */
   fill(source: number, length: number, own?: Uint8Array): boolean {
+    if (this.#srq) this.#take(this.#srq);
     const w = this.#ring.wordOf(this.#head);
     const { words } = this.#ring;
     const count = Math.min(words[w + RecvWqe.SGE_COUNT], this.maxSge);
@@ -122,9 +128,13 @@ export class ReceiveQueue {
     return true;
   }
 
-  /** The message was dropped: its entry is for the next one. */
+  /**
+   * The message was dropped: its entry is for the next one. One that was taken from an SRQ can't go back among the others,
+   * and completes in error (IBTA vol 1 §9.9.3, classes D1 and E).
+   */
   giveBack(): void {
-    this.#inUse = false;
+    if (this.#srq && this.posted > 0) this.fail(WcStatus.REM_INV_REQ_ERR);
+    else this.#inUse = false;
   }
 
   /** Completes the oldest entry for the message of `length` bytes that this packet ends. */
@@ -196,6 +206,7 @@ export class ReceiveQueue {
 
   /** Gives the oldest entry back and begins its completion: its first word, or −1 if the queue overran. */
   #complete(status: number, opcode: number): number {
+    if (this.#srq) this.#take(this.#srq);
     const from = this.#ring.wordOf(this.#head);
     const wrIdLow = this.#ring.words[from + RecvWqe.WR_ID_LOW];
     const wrIdHigh = this.#ring.words[from + RecvWqe.WR_ID_HIGH];

@@ -1,6 +1,6 @@
 /** The responder of an unreliable connection: a message that is not whole is dropped without a word (IBTA vol 1 §9.8.2). */
 import { NakCode, psnAdd } from '@node-roce/wire';
-import { QpStateCode, WcStatus } from '../constants.ts';
+import { QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
@@ -58,6 +58,8 @@ export class UcResponder implements Responder {
     const { counters } = this.#owner;
     const follows = psn === this.#expectedPsn && this.#message.continues(info);
     if (info.first ? this.#message.underWay : !follows) this.#abandon();
+    // The completion queue had no room for the receive that was given up: the queue pair is at its end.
+    if (this.#owner.state === QpStateCode.ERR) return;
     if (!info.first && !follows) {
       counters.droppedPackets++;
       return;
@@ -112,17 +114,12 @@ export class UcResponder implements Responder {
     return Verdict.PASS;
   }
 
-  /**
-   * Drops the message that is coming in: its receive is used again for the next. An entry of an SRQ can't go
-   * back there, so it completes in error (IBTA vol 1 §9.9.3.2.4).
-   */
+  /** Drops the message that is coming in, and gives its receive back. */
   #abandon(): void {
     const { counters } = this.#owner;
     const receives = this.#receives;
     if (this.#message.underWay || receives.inUse) counters.droppedMessages++;
     this.#message.end();
-    if (!receives.inUse) return;
-    if (receives.shared) receives.fail(WcStatus.REM_INV_REQ_ERR);
-    else receives.giveBack();
+    if (receives.inUse) receives.giveBack();
   }
 }

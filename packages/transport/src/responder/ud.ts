@@ -61,7 +61,7 @@ export class UdResponder implements Responder {
       return;
     }
     if (!receives.fits(GRH_BYTES + payload)) {
-      // The receive waits for a datagram that it has room for (§9.9.3.2.4, class D).
+      // The receive waits for a datagram that it has room for, one of an SRQ in the SRQ (§9.9.3, class D).
       receives.giveBack();
       counters.droppedPackets++;
       return;
