@@ -238,6 +238,11 @@ export class Connections {
     this.#connections.get(id)?.abandon(now);
   }
 
+  /** Lets go of all ids: peers hear of it once. */
+  close(now: number): void {
+    for (const connection of [...this.#connections.values()]) connection.abandon(now);
+  }
+
   /** Asks for the queue pair of a datagram service: sends SIDR_REQ; `datagram-response` or `unreachable` follows. */
   resolve(init: ResolveInit, now: number): number {
     return this.#services.resolve(init, now);

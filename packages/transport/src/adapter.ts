@@ -201,6 +201,11 @@ export class Adapter {
     }
   }
 
+  /** Something was posted to a queue pair in the engine's own thread: in place of a doorbell, which has one writer. */
+  posted(qpn: number): void {
+    this.#queues.find(qpn)?.posted();
+  }
+
   #answerDoorbells(): void {
     const ring = this.#doorbells;
     const { consumer, producer } = ring;

@@ -14,6 +14,7 @@ import { type DeviceEvent, type TakenEvent, takeEvent } from './async-events.ts'
 import { causeOf } from './closing.ts';
 import { CompletionChannel } from './completion-channel.ts';
 import { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
+import { ConnectionPort } from './connection-port.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS } from './diagnostics.ts';
@@ -90,6 +91,8 @@ export class Device implements AsyncDisposable {
   /** @internal */
   readonly facts: EngineFacts;
   readonly #engine: EngineContext;
+  /** For `@node-roce/rdmacm`. @internal */
+  readonly connections: ConnectionPort;
   readonly #objects = new DeviceObjects();
   readonly #channels = new Set<CompletionChannel>();
   readonly #random = systemRandom();
@@ -104,10 +107,12 @@ export class Device implements AsyncDisposable {
     signal?.addEventListener('abort', this.#onAbort, { once: true });
     this.#engine = engine;
     this.facts = engine.facts;
+    this.connections = new ConnectionPort(engine);
     engine.listener = {
       onPortEvent: (event) => this.#tell(event),
       onCompletionEvent: (cq) => this.#objects.cqs.get(cq)?.notify(),
       onAsyncEvent: (event) => this.#event(event),
+      onCmEvent: (event) => this.connections.listener?.onEvent(event),
       onDiagnostics: (told) => {
         for (const { channel, message } of told) CHANNELS[channel].publish({ device: this, ...message });
       },
@@ -123,6 +128,7 @@ export class Device implements AsyncDisposable {
       for (const cq of this.#objects.cqs.values()) cq.fail(error);
       for (const qp of this.#objects.qps.values()) qp.end(error);
       for (const channel of this.#channels) channel.fail(error);
+      this.connections.listener?.onClosed(error);
     }
     // What it is about is looked up now: it may be gone when the event is looked at.
     this.#tell(event.type === 'DEVICE_FATAL' ? event : this.#objects.withElement(event));
@@ -283,6 +289,7 @@ export class Device implements AsyncDisposable {
         for (const qp of this.#objects.qps.values()) qp.end(causeOf(reason));
         for (const channel of this.#channels) channel.fail(reason);
         this.#objects.events.fail(reason);
+        this.connections.listener?.onClosed(reason);
         this.#emitter.emit('close');
       }
     })();

@@ -3,6 +3,7 @@
  * so the same call works in this thread and across a port to another.
  */
 import { randomFillSync } from 'node:crypto';
+import type { CmCounters, CmEvent, Connections } from '@node-roce/cm';
 import type { Link, NetworkInterface } from '@node-roce/link';
 import {
   Adapter,
@@ -18,6 +19,7 @@ import {
   RoceError,
 } from '@node-roce/transport';
 import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
+import { Management, type ManagementCounters } from './management.ts';
 import { clock, Pump } from './pump.ts';
 
 /** What the engine tells once, at the start. */
@@ -63,6 +65,18 @@ export interface Commands {
   linkStats(): Record<string, number>;
   /** The interface got an address or lost it: the new GID table, undefined where that is the old one. */
   setAddress(address: string, present: boolean): GidEntry[] | undefined;
+  // The connection manager's, with its own parameters but for the time.
+  cmListen(...args: Parameters<Connections['listen']>): number;
+  cmUnlisten(listener: number): void;
+  cmConnect(init: Parameters<Connections['connect']>[0]): number;
+  cmAccept(id: number, init: Parameters<Connections['accept']>[1]): void;
+  cmReady(...args: Parameters<Connections['ready']>): void;
+  cmReject(id: number, init: Parameters<Connections['reject']>[1]): void;
+  cmDisconnect(id: number, privateData?: Uint8Array): void;
+  cmDestroy(id: number): void;
+  cmResolve(init: Parameters<Connections['resolve']>[0]): number;
+  cmAnswer(...args: Parameters<Connections['answer']>): void;
+  cmCounters(): CmCounters & ManagementCounters;
 }
 export type CommandName = keyof Commands;
 
@@ -71,6 +85,8 @@ export interface EngineEvents {
   /** For the channels; only while somebody listens. */
   onDiagnostics(told: Diagnostic[]): void;
   onAsyncEvent(event: AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown }): void;
+  /** Of the connection manager. */
+  onCmEvent(event: CmEvent): void;
 }
 
 export interface Engine {
@@ -94,8 +110,38 @@ export interface Engine {
 /** Runs a command by its name; throws as the adapter does. */
 type RunCommand = (name: CommandName, args: unknown[]) => unknown;
 
+/** What the connection manager's commands do. */
+const CM_COMMANDS = {
+  cmListen: ({ connections }, ...args) => connections.listen(...args),
+  cmUnlisten: ({ connections }, listener) => connections.unlisten(listener, clock()),
+  cmConnect: ({ connections }, init) => connections.connect(init, clock()),
+  cmAccept: ({ connections }, id, init) => connections.accept(id, init, clock()),
+  cmReady: ({ connections }, ...args) => connections.ready(...args),
+  cmReject: ({ connections }, id, init) => connections.reject(id, init, clock()),
+  cmDisconnect: ({ connections }, id, data) => connections.disconnect(id, clock(), data),
+  cmDestroy: ({ connections }, id) => connections.destroy(id, clock()),
+  cmResolve: ({ connections }, init) => connections.resolve(init, clock()),
+  cmAnswer: ({ connections }, ...args) => connections.answer(...args),
+  cmCounters: ({ connections, counters }) => ({ ...connections.counters, ...counters }),
+} satisfies {
+  [N in CommandName & `cm${string}`]: (
+    management: Management,
+    ...args: Parameters<Commands[N]>
+  ) => ReturnType<Commands[N]>;
+};
+
 /** The one list of what a command does. */
-function execute(adapter: Adapter, link: Link, name: CommandName, args: unknown[]): unknown {
+function execute(
+  adapter: Adapter,
+  link: Link,
+  management: () => Management,
+  name: CommandName,
+  args: unknown[],
+): unknown {
+  if (name in CM_COMMANDS) {
+    const run = CM_COMMANDS[name as keyof typeof CM_COMMANDS] as (...all: unknown[]) => unknown;
+    return run(management(), ...args);
+  }
   if (name === 'linkStats') return link.stats();
   if (name === 'setAddress') {
     const changed = link.setAddress?.(args[0] as string, args[1] as boolean) ?? false;
@@ -103,7 +149,8 @@ function execute(adapter: Adapter, link: Link, name: CommandName, args: unknown[
   }
   if (name === 'modifyQp') return adapter.modifyQp(args[0] as number, args[1] as QpAttr, clock());
   if (name === 'destroyQp') return adapter.destroyQp(args[0] as number, clock());
-  return (adapter[name] as (...all: unknown[]) => unknown)(...args);
+  const command = name as Exclude<typeof name, `cm${string}`>;
+  return (adapter[command] as (...all: unknown[]) => unknown)(...args);
 }
 
 /** 32 random bits from the operating system's generator, a block at a time. */
@@ -127,16 +174,22 @@ export function assemble(
   look = listening,
 ): { adapter: Adapter; pump: Pump; facts: EngineFacts; run: RunCommand } {
   const diagnostics = new Diagnostics(look, events.onDiagnostics);
+  const random = systemRandom();
+  let management: Management | undefined;
   const adapter = new Adapter({
     ...options,
-    random: systemRandom(),
+    random,
     peers: diagnostics.peersOf(link),
     gids: link.gids,
     activeMtu: link.activeMtu,
     copy: link.copy,
     receiveBuffer: link.receiveBuffer,
     onCompletionEvent: events.onCompletionEvent,
-    onAsyncEvent: events.onAsyncEvent,
+    onAsyncEvent: (event) => {
+      // The first packet of the peer stands for its RTU.
+      if (event.type === 'COMM_EST') management?.connections.heard(event.qpn);
+      events.onAsyncEvent(event);
+    },
     onStateChange: diagnostics.onStateChange,
     onRetransmit: diagnostics.onRetransmit,
   });
@@ -152,10 +205,22 @@ export function assemble(
     receiveBuffer: link.receiveBuffer,
     doorbells: adapter.doorbells,
   };
+  /** Queue pair 1 is the program's until the connection manager is first called. */
+  const manage = (): Management => {
+    management ??= new Management({
+      adapter,
+      gids: link.gids,
+      random,
+      now: clock,
+      onEvent: events.onCmEvent,
+    });
+    pump.companion = management;
+    return management;
+  };
   const run: RunCommand = (name, args) => {
     diagnostics.look();
     try {
-      return execute(adapter, link, name, args);
+      return execute(adapter, link, manage, name, args);
     } finally {
       diagnostics.flush();
     }
@@ -198,7 +263,7 @@ export class InlineEngine implements Engine {
   ): Promise<ReturnType<Commands[N]>> {
     if (this.closed) throw closedError();
     const result = this.#run(name, args) as ReturnType<Commands[N]>;
-    if (name === 'modifyQp' || name === 'destroyQp') this.#pump.settle();
+    if (name === 'modifyQp' || name === 'destroyQp' || name.startsWith('cm')) this.#pump.settle();
     return result;
   }
 

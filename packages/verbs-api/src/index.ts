@@ -26,6 +26,7 @@ export type { CloseListener } from './closing.ts';
 export { CompletionChannel } from './completion-channel.ts';
 export { CompletionQueue, type CompletionQueueOptions } from './completion-queue.ts';
 export type { ConnectionData, ConnectOptions } from './connection.ts';
+export { type ConnectionListener, ConnectionPort } from './connection-port.ts';
 export type { DeviceCounters, QueuePairCounters } from './counters.ts';
 export { Device, type OpenDeviceOptions, type OpenOptions, openDevice } from './device.ts';
 export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';

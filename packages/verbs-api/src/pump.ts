@@ -37,7 +37,17 @@ const POLL_MICROSECONDS = 200;
 /** Monotonic microseconds. */
 export const clock = (): number => performance.now() * 1000;
 
+/** What runs beside the adapter: it takes in what the adapter received for it, and has timers of its own. */
+export interface Companion {
+  run(now: number): void;
+  nextDeadline(): number;
+  /** The last call: what it has to say to peers goes with the last turn. */
+  close(now: number): void;
+}
+
 export class Pump {
+  /** Looked at in each turn, after the adapter. */
+  companion: Companion | undefined;
   readonly #adapter: Adapter;
   readonly #link: Link;
   readonly #diagnostics: Diagnostics;
@@ -106,6 +116,7 @@ export class Pump {
         this.#waited = 0;
         this.#adapter.advance(clock());
       }
+      this.companion?.run(clock());
       if (this.#owing) {
         this.#tell();
         return true;
@@ -234,7 +245,11 @@ export class Pump {
       this.#poll();
       return;
     }
-    this.#link.setDeadline(Math.max(0, this.#adapter.nextDeadline() - clock()));
+    const deadline = Math.min(
+      this.#adapter.nextDeadline(),
+      this.companion?.nextDeadline() ?? Number.POSITIVE_INFINITY,
+    );
+    this.#link.setDeadline(Math.max(0, deadline - clock()));
     if (this.#watched) return;
     this.#watched = true;
     this.#link.watch(this.#onWake);
@@ -256,6 +271,10 @@ export class Pump {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.turn();
+    if (this.companion) {
+      this.companion.close(clock());
+      this.turn();
+    }
     this.#closed = true;
     if (this.#immediate) clearImmediate(this.#immediate);
     this.#link.unwatch();

@@ -2,6 +2,7 @@
  * One engine for several contexts (`struct ibv_context`): each has its own objects, and its view of the engine ends
  * without the others'. The engine closes with the last one.
  */
+import type { CmEvent } from '@node-roce/cm';
 import type { AsyncEvent, Ring } from '@node-roce/transport';
 import type { PortEvent } from './async-events.ts';
 import type { Diagnostic } from './diagnostics.ts';
@@ -25,6 +26,11 @@ export class EventHub implements EngineEvents {
 
   readonly onAsyncEvent = (event: EngineEvent): void => {
     for (const context of this.contexts) if (context.concerns(event)) context.listener?.onAsyncEvent(event);
+  };
+
+  readonly onCmEvent = (event: CmEvent): void => {
+    for (const context of this.contexts)
+      if (context.connections.concerns(event)) context.listener?.onCmEvent(event);
   };
 
   /** Each is published once: by the context of the queue pair, or by the first. */
@@ -126,6 +132,30 @@ function numberOf(result: unknown): number {
   return (qpn ?? handle)!;
 }
 
+/** Listeners and connections of one context, by the connection manager's numbers. */
+class OwnConnections {
+  readonly listeners = new Set<number>();
+  readonly ids = new Set<number>();
+
+  /** A command was carried out. */
+  note(name: CommandName, args: readonly unknown[], result: unknown): void {
+    if (name === 'cmListen') this.listeners.add(result as number);
+    else if (name === 'cmConnect' || name === 'cmResolve') this.ids.add(result as number);
+    else if (name === 'cmUnlisten') this.listeners.delete(args[0] as number);
+    else if (name === 'cmDestroy') this.ids.delete(args[0] as number);
+  }
+
+  /** Whether an event is about one of them; a request is then one of them, too. */
+  concerns(event: CmEvent): boolean {
+    if (event.type === 'request' || event.type === 'datagram-request') {
+      if (!this.listeners.has(event.listener)) return false;
+      this.ids.add(event.id);
+      return true;
+    }
+    return this.ids.has(event.id);
+  }
+}
+
 /** The engine as one context sees it. */
 export class EngineContext implements Engine {
   readonly #shared: SharedEngine;
@@ -140,6 +170,7 @@ export class EngineContext implements Engine {
     allocPd: new Set(),
   };
   readonly #groups: { qpn: number; group: Uint8Array }[] = [];
+  readonly connections = new OwnConnections();
   listener: ContextListener | undefined;
   /** Whether it keeps the process alive. */
   referred = true;
@@ -187,6 +218,7 @@ export class EngineContext implements Engine {
     if (created !== undefined) this.#objects[created].add(numberOf(result));
     const destroyed = DESTROYED.get(name);
     if (destroyed !== undefined) this.#objects[destroyed].delete(args[0] as number);
+    this.connections.note(name, args, result);
     if (name === 'attachMcast') this.#groups.push({ qpn: args[0] as number, group: args[1] as Uint8Array });
     return result;
   }
@@ -221,6 +253,9 @@ export class EngineContext implements Engine {
   /** Destroys the objects of this context in an engine that goes on. */
   async #release(): Promise<void> {
     const ignore = () => {}; // Left or destroyed before.
+    for (const listener of this.connections.listeners)
+      await this.#engine.call('cmUnlisten', listener).catch(ignore);
+    for (const id of this.connections.ids) await this.#engine.call('cmDestroy', id).catch(ignore);
     for (const { qpn, group } of this.#groups)
       await this.#engine.call('detachMcast', qpn, group).catch(ignore);
     for (const { created, destroyed } of KINDS) {

@@ -100,6 +100,9 @@ export class WorkerEngine implements Engine {
       case 'event':
         this.#events.onAsyncEvent(message.event);
         break;
+      case 'cm':
+        this.#events.onCmEvent(message.event);
+        break;
       case 'closed':
         this.#closing?.(message.error && fromPlain(message.error));
         break;

@@ -1,4 +1,5 @@
 /** What passes between a program's thread and the thread of its engine. */
+import type { CmEvent } from '@node-roce/cm';
 import { type AdapterOptions, type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
 import type { Diagnostic } from './diagnostics.ts';
 import type { CommandName, EngineFacts } from './engine.ts';
@@ -24,6 +25,7 @@ export type FromEngine =
   | { type: 'failed'; id: number; error: PlainError }
   | { type: 'completion'; cq: number }
   | { type: 'event'; event: AsyncEvent }
+  | { type: 'cm'; event: CmEvent }
   | { type: 'diagnostics'; told: Diagnostic[] }
   | { type: 'unusable'; error: PlainError }
   /** Closed; with an error where that went wrong, such as a trace that could not be written. */

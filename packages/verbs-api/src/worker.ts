@@ -15,6 +15,7 @@ async function main(start: WorkerStart): Promise<void> {
     link,
     {
       onCompletionEvent: (cq) => post({ type: 'completion', cq }),
+      onCmEvent: (event) => post({ type: 'cm', event }),
       onDiagnostics: (told) => post({ type: 'diagnostics', told }),
       onAsyncEvent: (event) => {
         if (event.type !== 'DEVICE_FATAL') post({ type: 'event', event });

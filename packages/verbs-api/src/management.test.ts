@@ -1,0 +1,147 @@
+/** The connection manager beside the engine, through real queue pairs 1. */
+import type { CmEvent } from '@node-roce/cm';
+import { MemoryNetwork } from '@node-roce/link';
+import { gidFromText, ipCmServiceId, PortSpace } from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
+import { openSide } from '../testing/pair.ts';
+import { type Device, GSI_QKEY, type OpenDeviceOptions, openDevice } from './index.ts';
+
+const SERVICE = ipCmServiceId(PortSpace.TCP, 7471);
+
+/** A device and the events of its connections. */
+async function open(options: OpenDeviceOptions) {
+  const device = await openDevice(options);
+  const events: CmEvent[] = [];
+  const wake: (() => void)[] = [];
+  const closed: unknown[] = [];
+  device.connections.listener = {
+    onEvent: (event) => {
+      events.push(event);
+      for (const resolve of wake.splice(0)) resolve();
+    },
+    onClosed: (reason) => void closed.push(reason),
+  };
+  return {
+    device,
+    port: device.connections,
+    closed,
+    async next<T extends CmEvent['type']>(type: T): Promise<Extract<CmEvent, { type: T }>> {
+      while (events.length === 0) await new Promise<void>((resolve) => wake.push(resolve));
+      const event = events.shift()!;
+      expect(event.type).toBe(type);
+      return event as Extract<CmEvent, { type: T }>;
+    },
+    [Symbol.asyncDispose]: () => device.close(),
+  };
+}
+type End = Awaited<ReturnType<typeof open>>;
+
+const route = (address: string) => ({
+  sgidIndex: 0,
+  gid: gidFromText(address),
+  trafficClass: 0,
+  hopLimit: 64,
+  flowLabel: 0,
+});
+const offer = { startingPsn: 5, responderResources: 1, initiatorDepth: 1 };
+
+const init = (address: string, qpn = 0x51) => ({
+  ...offer,
+  qpn,
+  serviceId: SERVICE,
+  route: route(address),
+  pathMtu: 1024,
+});
+
+async function establish(a: End, b: End, address: string): Promise<[number, number]> {
+  await b.port.call('cmListen', SERVICE);
+  const id = await a.port.call('cmConnect', init(address));
+  const request = await b.next('request');
+  await b.port.call('cmAccept', request.id, { ...offer, qpn: 0x61 });
+  const { reply } = await a.next('response');
+  expect(reply.localQpn).toBe(0x61);
+  await a.port.call('cmReady', id);
+  await a.next('established');
+  await b.next('established');
+  return [id, request.id];
+}
+
+describe.each([
+  ['in the program’s thread, over memory', undefined],
+  ['in the program’s thread, over UDP', 'inline'],
+] as const)('%s', (_name, engine) => {
+  test('a connection is made and ended', async () => {
+    const network = new MemoryNetwork();
+    const place = (address: string): OpenDeviceOptions =>
+      engine ? { address, engine, link: 'udp' } : { link: network.link(address, 1024) };
+    await using a = await open(place('127.0.0.71'));
+    await using b = await open(place('127.0.0.72'));
+    const [id, other] = await establish(a, b, '127.0.0.72');
+    await a.port.call('cmDisconnect', id);
+    expect(await b.next('disconnected')).toMatchObject({ id: other, cause: 'peer-closed' });
+    await b.port.call('cmDisconnect', other);
+    await a.next('disconnected');
+    // TIMEWAIT: its timer runs while nothing else happens.
+    await a.next('timewait-exit');
+    await b.next('timewait-exit');
+  });
+});
+
+test('a device that is closed says goodbye to its peers', async () => {
+  const network = new MemoryNetwork();
+  const a = await open({ link: network.link('10.0.0.1', 1024) });
+  await using b = await open({ link: network.link('10.0.0.2', 1024) });
+  const [, other] = await establish(a, b, '10.0.0.2');
+  await a.device.close();
+  expect(await b.next('disconnected')).toMatchObject({ id: other, cause: 'peer-closed' });
+  expect(a.closed).toMatchObject([{ code: 'ERR_ROCE_CLOSED' }]);
+});
+
+test('contexts of a device hear of their own connections only', async () => {
+  const network = new MemoryNetwork();
+  await using a = await open({ link: network.link('10.0.0.1', 1024) });
+  await using b = await open({ link: network.link('10.0.0.2', 1024) });
+  const second: Device = a.device.openContext();
+  const heard: string[] = [];
+  second.connections.listener = { onEvent: ({ type }) => void heard.push(type), onClosed: () => {} };
+  await b.port.call('cmListen', SERVICE);
+  await second.connections.call('cmConnect', init('10.0.0.2'));
+  const { id } = await b.next('request');
+  // With its context, a connection ends; the device goes on.
+  await second.close();
+  expect(await b.next('rejected')).toMatchObject({ id, reject: { reason: 4 } });
+  expect(heard).toEqual([]);
+});
+
+test('datagrams to queue pair 1 that are no MADs are counted, and nothing else happens', async () => {
+  const network = new MemoryNetwork();
+  await using a = await open({ link: network.link('10.0.0.1', 1024) });
+  await a.port.call('cmListen', SERVICE);
+  const stranger = await openSide(network, '10.0.0.2', { type: 'UD' });
+  await stranger.qp.activate();
+  const ah = await stranger.pd.createAh({ gid: '10.0.0.1' });
+  const ud = { ah, remoteQpn: 1, remoteQkey: stranger.qp.qpNum };
+  const say = (length: number) =>
+    stranger.qp.send({ mr: stranger.mr, length }, { ud: { ...ud, remoteQkey: GSI_QKEY & 0x7fff_ffff } });
+  // A Q_Key with the top bit set is the sender's own: a queue pair of a program can't name that of queue pair 1.
+  await say(256);
+  await say(4);
+  expect((await a.port.call('cmCounters')).received).toBe(0);
+  await stranger.device.close();
+
+  const gsi = await openSide(network, '10.0.0.3', { type: 'GSI' });
+  await gsi.qp.activate({ qkey: GSI_QKEY });
+  const way = await gsi.pd.createAh({ gid: '10.0.0.1' });
+  const mad = { ud: { ah: way, remoteQpn: 1, remoteQkey: GSI_QKEY } };
+  await gsi.qp.send({ mr: gsi.mr, length: 4 }, mad);
+  await gsi.qp.send({ mr: gsi.mr, length: 256 }, mad);
+  await expect.poll(() => a.port.call('cmCounters')).toMatchObject({ dropped: 1, malformed: 1, received: 0 });
+  await gsi.device.close();
+});
+
+test('queue pair 1 has one user', async () => {
+  const network = new MemoryNetwork();
+  const gsi = await openSide(network, '10.0.0.3', { type: 'GSI' });
+  await expect(gsi.device.connections.call('cmListen', SERVICE)).rejects.toMatchObject({ errno: 'EBUSY' });
+  await gsi.device.close();
+});

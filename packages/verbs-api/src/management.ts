@@ -1,0 +1,219 @@
+/**
+ * Queue pair 1 of an engine, and the connection manager that speaks through it. Runs beside the adapter, in its thread:
+ * the pump calls it in each turn, so that peers are answered while the program is busy.
+ */
+import { type CmEvent, Connections, type Route } from '@node-roce/cm';
+import {
+  Access,
+  type Adapter,
+  Cqe,
+  type GidEntry,
+  RecvWqe,
+  Ring,
+  SendFlags,
+  SendWqe,
+  Sge,
+  WcStatus,
+  WrOpcode,
+} from '@node-roce/transport';
+import { GSI_QKEY, gidEquals, gidFromIpBytes, MAD_BYTES } from '@node-roce/wire';
+
+const GSI_QPN = 1;
+const GRH_BYTES = 40;
+/** MADs that may wait between two turns. */
+const RECEIVES = 512;
+/** MADs that may wait for the link; more are lost, and repeated by their timers. */
+const SENDS = 1024;
+const RECEIVE_BYTES = GRH_BYTES + MAD_BYTES;
+/** Names the buffer of the receives; programs' buffers are counted from 1. */
+const BACKING = -1;
+const HOP_LIMIT = 64;
+/** EUI-64: assigned locally, not by a vendor. */
+const LOCAL_GUID = 0x0200_0000_0000_0000n;
+
+/** Counts of MADs that did not reach the connection manager, or the link. */
+export interface ManagementCounters {
+  /** Not from queue pair 1, not of 256 bytes, or to an address that is not this adapter's. */
+  dropped: number;
+  /** No room in the send queue, or no route. */
+  unsent: number;
+}
+
+export interface ManagementOptions {
+  adapter: Adapter;
+  gids: readonly GidEntry[];
+  random: () => number;
+  now: () => number;
+  onEvent(event: CmEvent): void;
+}
+
+export class Management {
+  readonly connections: Connections;
+  readonly counters: ManagementCounters = { dropped: 0, unsent: 0 };
+  readonly #adapter: Adapter;
+  readonly #gids: readonly GidEntry[];
+  readonly #pd: number;
+  readonly #completions: Ring;
+  readonly #sq: Ring;
+  readonly #rq: Ring;
+  readonly #memory = new Uint8Array(RECEIVES * RECEIVE_BYTES);
+  readonly #lkey: number;
+  readonly #base: bigint;
+  /** Address handles of sends that are not complete, in their order. */
+  readonly #handles: number[] = [];
+
+  /** Opens queue pair 1. EBUSY where the program has it. */
+  constructor({ adapter, gids, random, now, onEvent }: ManagementOptions) {
+    this.#adapter = adapter;
+    this.#gids = gids;
+    this.#pd = adapter.allocPd();
+    const cq = adapter.createCq(RECEIVES + SENDS);
+    const cap = {
+      maxSendWr: SENDS,
+      maxRecvWr: RECEIVES,
+      maxSendSge: 1,
+      maxRecvSge: 1,
+      maxInlineData: MAD_BYTES,
+    };
+    let qp: ReturnType<Adapter['createQp']>;
+    try {
+      const init = { pd: this.#pd, sendCq: cq.handle, recvCq: cq.handle, cap, sqSigAll: true };
+      qp = adapter.createQp({ ...init, type: 'GSI' });
+    } catch (error) {
+      adapter.destroyCq(cq.handle);
+      adapter.deallocPd(this.#pd);
+      throw error;
+    }
+    this.#completions = new Ring(cq.ring);
+    this.#sq = new Ring(qp.sendQueue);
+    this.#rq = new Ring(qp.recvQueue);
+    const mr = adapter.registerMr({
+      pd: this.#pd,
+      backing: BACKING,
+      buffer: this.#memory.buffer,
+      offset: 0,
+      length: this.#memory.length,
+      access: Access.LOCAL_WRITE,
+    });
+    this.#lkey = mr.lkey;
+    this.#base = mr.addr;
+    adapter.modifyQp(GSI_QPN, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: GSI_QKEY }, now());
+    for (let slot = 0; slot < RECEIVES; slot++) this.#post(slot);
+    adapter.modifyQp(GSI_QPN, { qpState: 'RTR' }, now());
+    adapter.modifyQp(GSI_QPN, { qpState: 'RTS', sqPsn: random() & 0xff_ffff }, now());
+    this.connections = new Connections({
+      random,
+      caGuid: (BigInt(random()) << 32n) | BigInt(random()) | LOCAL_GUID,
+      gids,
+      send: (mad, route) => this.#send(mad, route),
+      event: onEvent,
+    });
+  }
+
+  /** Takes in what came, and runs the timers. */
+  run(now: number): void {
+    const ring = this.#completions;
+    if (ring.used > 0) this.#poll(now);
+    if (this.connections.nextDeadline() <= now) this.connections.advance(now);
+  }
+
+  nextDeadline(): number {
+    return this.connections.nextDeadline();
+  }
+
+  close(now: number): void {
+    this.connections.close(now);
+  }
+
+  #poll(now: number): void {
+    const ring = this.#completions;
+    const { words, consumer } = ring;
+    const end = ring.end(consumer);
+    for (let i = consumer; i !== end; i = (i + 1) | 0) {
+      const w = ring.wordOf(i);
+      // A send completes in the order in which it was posted.
+      if (words[w + Cqe.WR_ID_LOW] === RECEIVES) this.#adapter.destroyAh(this.#handles.shift()!);
+      else if (words[w + Cqe.STATUS] === WcStatus.SUCCESS) this.#receive(w, now);
+      ring.release((i + 1) | 0);
+    }
+  }
+
+  #receive(w: number, now: number): void {
+    const { words } = this.#completions;
+    const slot = words[w + Cqe.WR_ID_LOW];
+    const at = slot * RECEIVE_BYTES;
+    const route = this.#routeBack(at);
+    const whole = words[w + Cqe.BYTE_LEN] === RECEIVE_BYTES;
+    if (route && whole && words[w + Cqe.SRC_QP] === GSI_QPN)
+      this.connections.receive(this.#memory, at + GRH_BYTES, route, now);
+    else this.counters.dropped++;
+    this.#post(slot);
+  }
+
+  /** The way to the sender, from the IP header before the MAD. */
+  #routeBack(at: number): Route | undefined {
+    const memory = this.#memory;
+    const v6 = memory[at] >> 4 === 6;
+    const [from, bytes] = v6 ? [at + 8, 16] : [at + 32, 4];
+    const gid = gidFromIpBytes(memory.slice(from, from + bytes));
+    const own = gidFromIpBytes(memory.slice(from + bytes, from + 2 * bytes));
+    const sgidIndex = this.#gids.findIndex((entry) => gidEquals(entry.gid, own));
+    if (sgidIndex < 0) return undefined;
+    const trafficClass = v6 ? ((memory[at] & 0xf) << 4) | (memory[at + 1] >> 4) : memory[at + 21];
+    return { sgidIndex, gid, trafficClass, hopLimit: HOP_LIMIT, flowLabel: 0 };
+  }
+
+  #post(slot: number): void {
+    const ring = this.#rq;
+    const { producer, words } = ring;
+    const w = ring.wordOf(producer);
+    const address = this.#base + BigInt(slot * RECEIVE_BYTES);
+    words[w + RecvWqe.WR_ID_LOW] = slot;
+    words[w + RecvWqe.WR_ID_HIGH] = 0;
+    words[w + RecvWqe.SGE_COUNT] = 1;
+    words[w + RecvWqe.LENGTH] = RECEIVE_BYTES;
+    words[w + RecvWqe.SGE + Sge.ADDRESS_HIGH] = Number(address >> 32n);
+    words[w + RecvWqe.SGE + Sge.ADDRESS_LOW] = Number(address & 0xffff_ffffn);
+    words[w + RecvWqe.SGE + Sge.LENGTH] = RECEIVE_BYTES;
+    words[w + RecvWqe.SGE + Sge.LKEY] = this.#lkey;
+    ring.publish((producer + 1) | 0);
+  }
+
+  #send(mad: Uint8Array, { sgidIndex, gid: dgid, trafficClass, hopLimit, flowLabel }: Route): void {
+    const ring = this.#sq;
+    if (ring.used >= SENDS || this.#handles.length >= SENDS) {
+      this.counters.unsent++;
+      return;
+    }
+    let handle: number;
+    try {
+      handle = this.#adapter.createAh(this.#pd, {
+        grh: { dgid, sgidIndex, flowLabel, trafficClass, hopLimit },
+        isGlobal: true,
+        dlid: 0,
+        sl: 0,
+        srcPathBits: 0,
+        staticRate: 0,
+        portNum: 1,
+      });
+    } catch {
+      // The address went away meanwhile, or no handle is left.
+      this.counters.unsent++;
+      return;
+    }
+    this.#handles.push(handle);
+    const { producer, words } = ring;
+    const w = ring.wordOf(producer);
+    words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.SEND | ((SendFlags.INLINE | SendFlags.SIGNALED) << 8);
+    words[w + SendWqe.WR_ID_LOW] = RECEIVES;
+    words[w + SendWqe.WR_ID_HIGH] = 0;
+    words[w + SendWqe.SGE_COUNT] = 0;
+    words[w + SendWqe.LENGTH] = MAD_BYTES;
+    words[w + SendWqe.ADDRESS_HANDLE] = handle;
+    words[w + SendWqe.REMOTE_QPN] = GSI_QPN;
+    words[w + SendWqe.REMOTE_QKEY] = GSI_QKEY;
+    ring.bytes.set(mad, (w + SendWqe.SGE) * 4);
+    ring.publish((producer + 1) | 0);
+    this.#adapter.posted(GSI_QPN);
+  }
+}
