@@ -1,5 +1,6 @@
 /** Where a command reads and writes: data on stdout, messages on stderr, progress only on a terminal. */
-import { type Readable, Writable } from 'node:stream';
+import { Readable, Writable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { createColors } from 'picocolors';
 import { wrap } from './wrap.ts';
 
@@ -29,6 +30,18 @@ function wantsColor(sink: Sink, env: Streams['env']): boolean {
   if (env.NO_COLOR) return false;
   if (env.FORCE_COLOR) return env.FORCE_COLOR !== '0';
   return sink.isTTY === true && env.TERM !== 'dumb';
+}
+
+/** Joins short texts into pieces that are worth a write. */
+function* batched(parts: Iterable<string>): Generator<Buffer> {
+  let text = '';
+  for (const part of parts) {
+    text += part;
+    if (text.length < 65_536) continue;
+    yield Buffer.from(text);
+    text = '';
+  }
+  yield Buffer.from(text);
 }
 
 export class Terminal {
@@ -91,6 +104,11 @@ export class Terminal {
   /** Writes one line of JSON; `bigint` becomes a decimal string. */
   json(value: unknown): void {
     this.line(JSON.stringify(value, (_key, v) => (typeof v === 'bigint' ? v.toString() : v)));
+  }
+
+  /** Writes the parts of a text as the reader takes them, so that the whole is never in memory. */
+  async jsonParts(parts: Iterable<string>): Promise<void> {
+    await pipeline(Readable.from(batched(parts)), this.binary());
   }
 
   /**

@@ -1,6 +1,6 @@
 /** rate_limit, and what changes size or rights while it is in use. */
 import { describe, expect, test } from 'vitest';
-import { Pair } from '../testing/pair.ts';
+import { addressOf, Pair } from '../testing/pair.ts';
 import { Access, Cqe, Ring } from './index.ts';
 
 describe('rateLimitWithin5Percent', () => {
@@ -36,6 +36,29 @@ describe('rateLimitWithin5Percent', () => {
       expect(left.adapter.qpCounters(left.qp.qpn).retransmittedPackets).toBe(0);
     },
   );
+});
+
+test('static_rate, sl, dlid and src_path_bits are kept and change neither packets nor their times', () => {
+  const run = (path: object) => {
+    const pair = new Pair({ mtu: 1024 });
+    const { left, right } = pair;
+    const ahAttr = { ...addressOf(2), ...path };
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD' }, 0);
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', ahAttr }, 0);
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' }, 0);
+    expect(left.adapter.queryQp(left.qp.qpn).attr.ahAttr).toMatchObject(path);
+    const length = 64 * 1024;
+    const from = left.register(new ArrayBuffer(length));
+    const remote = right.register(new ArrayBuffer(length));
+    left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: from, length }], remote });
+    pair.run();
+    expect(left.poll()).toMatchObject([{ status: 'SUCCESS' }]);
+    return pair.sent.map(({ at, packet }) => `${at} ${packet.subarray(0, 12)} ${packet.length}`);
+  };
+  // 2.5 Gb/s are the lowest rate that there is: 64 KiB take 210 us.
+  const limited = run({ staticRate: 2, sl: 5, dlid: 0x1234, srcPathBits: 3 });
+  expect(limited).toEqual(run({}));
+  expect(limited.length).toBeGreaterThan(64);
 });
 
 describe('completion queues', () => {

@@ -352,10 +352,10 @@ test('any packets in any order: nothing throws, every packet is counted once', (
 
 test('more queue pairs than are followed: the rest is counted, and said', () => {
   const capture = new CaptureBuilder();
-  for (let i = 0; i < 50_010; i++)
+  for (let i = 0; i < 20_010; i++)
     capture.packet(i, 'a', 'UC_SEND_ONLY', { psn: 5, destQp: 100 + i, id: i & 0xffff });
   const { connections, findings, unconnected } = capture.finish();
-  expect(connections.length).toBe(50_000);
+  expect(connections.length).toBe(20_000);
   expect(unconnected).toBe(10);
   expect(findings).toMatchObject([{ kind: 'too-many-connections', frameCount: 10 }]);
 });

@@ -42,8 +42,8 @@ export interface FlowOptions {
 /** Messages that wait for their connection to be paired; then it is settled without. */
 const MAX_PENDING_MESSAGES = 1000;
 const QP1 = 1;
-/** Directions that are followed, each with some kilobytes; packets of others are counted as of no connection. */
-const MAX_DIRECTIONS = 50_000;
+/** Directions that are followed, each with about 10 kB; packets of others are counted as of no connection. */
+const MAX_DIRECTIONS = 20_000;
 
 /**
  * ```ts

@@ -30,10 +30,12 @@ export interface EventSummary {
 
 /** Counts events by name; its size is bounded whatever is added. */
 export class EventLog {
-  readonly #summaries = new Map<EventName, EventSummary>();
+  /** Made with the first event: most directions have none. */
+  #summaries: Map<EventName, EventSummary> | undefined;
 
   /** @param frame 0: no packet stands behind it */
   add(name: EventName, frame: number, time: number, amount: number): void {
+    this.#summaries ??= new Map();
     let events = this.#summaries.get(name);
     if (events === undefined) {
       events = { count: 0, sum: 0, most: 0, start: time, end: time, frames: [] };
@@ -49,10 +51,6 @@ export class EventLog {
   }
 
   get(name: EventName): EventSummary | undefined {
-    return this.#summaries.get(name);
-  }
-
-  *[Symbol.iterator](): IterableIterator<[EventName, EventSummary]> {
-    yield* this.#summaries;
+    return this.#summaries?.get(name);
   }
 }

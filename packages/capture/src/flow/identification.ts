@@ -75,7 +75,7 @@ export class Identifications {
   #widen(): void {
     const old = this.#seen;
     if (old.length >= PLACES * SEEN_WORDS) return;
-    const seen = new Float64Array(Math.max(32 * SEEN_WORDS, 2 * old.length));
+    const seen = new Float64Array(Math.max(4 * SEEN_WORDS, 2 * old.length));
     for (let at = 0; at < old.length; at += SEEN_WORDS) {
       if (old[at] === 0) continue;
       seen.set(old.subarray(at, at + SEEN_WORDS), (old[at + SPOT]! * SEEN_WORDS) & (seen.length - 1));
@@ -88,7 +88,7 @@ export class Identifications {
     // Identifications that tell nothing are not asked for.
     if (ipId <= 0) return;
     if (this.#sentCount * 2 === this.#sent.length && this.#sentCount < REQUESTS) {
-      const sent = new Float64Array(Math.max(32, 2 * this.#sent.length));
+      const sent = new Float64Array(Math.max(4, 2 * this.#sent.length));
       sent.set(this.#sent);
       this.#sent = sent;
     }

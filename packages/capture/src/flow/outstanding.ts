@@ -21,34 +21,37 @@ export const EntryFlags = {
   ANSWERED: 32,
 } as const;
 
-const LEAST = 16;
+/** Entries to begin with: a capture may hold very many queue pairs with a packet or two each. */
+const INITIAL_ENTRIES = 4;
+/** From this size on answered entries are dropped before the ring grows. */
+const MIN_HISTORY = 16;
 /** Entries at most; what is older is given up. 2^15 packets of 4096 bytes are 128 MiB in flight. */
-const MOST = 1 << 15;
+const MAX_ENTRIES = 1 << 15;
 
 export class Outstanding {
   /** Absolute numbers of the oldest entry, of the oldest one that is not answered, and past the newest. */
   head = 0;
   walk = 0;
   tail = 0;
-  psns: Float64Array = new Float64Array(LEAST);
+  psns: Float64Array = new Float64Array(INITIAL_ENTRIES);
   /** First and last time the packet was seen; of one that was not, when that was noticed. */
-  firstTimes: Float64Array = new Float64Array(LEAST);
-  lastTimes: Float64Array = new Float64Array(LEAST);
+  firstTimes: Float64Array = new Float64Array(INITIAL_ENTRIES);
+  lastTimes: Float64Array = new Float64Array(INITIAL_ENTRIES);
   /** When it was answered, if `ANSWERED`. */
-  answerTimes: Float64Array = new Float64Array(LEAST);
-  firstFrames: Uint32Array = new Uint32Array(LEAST);
-  lastFrames: Uint32Array = new Uint32Array(LEAST);
+  answerTimes: Float64Array = new Float64Array(INITIAL_ENTRIES);
+  firstFrames: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
+  lastFrames: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** PSNs that the packet takes: 1, of a READ the number of its responses; 0: not known yet. */
-  spans: Uint32Array = new Uint32Array(LEAST);
+  spans: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** Bytes of payload. */
-  sizes: Uint32Array = new Uint32Array(LEAST);
+  sizes: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** What the RETH says; 0 without one. */
-  lengths: Uint32Array = new Uint32Array(LEAST);
+  lengths: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** Times that the packet was seen, mirrors' repetitions left out. */
-  sends: Uint16Array = new Uint16Array(LEAST);
-  opcodes: Uint8Array = new Uint8Array(LEAST);
-  flags: Uint8Array = new Uint8Array(LEAST);
-  #mask = LEAST - 1;
+  sends: Uint16Array = new Uint16Array(INITIAL_ENTRIES);
+  opcodes: Uint8Array = new Uint8Array(INITIAL_ENTRIES);
+  flags: Uint8Array = new Uint8Array(INITIAL_ENTRIES);
+  #mask = INITIAL_ENTRIES - 1;
 
   get count(): number {
     return this.tail - this.head;
@@ -65,7 +68,7 @@ export class Outstanding {
 
   /** No entry may be added before the oldest unanswered one is given up. */
   get full(): boolean {
-    return this.unanswered >= MOST;
+    return this.unanswered >= MAX_ENTRIES;
   }
 
   /** A new newest entry; its slot. The caller sees to `full`. */
@@ -78,7 +81,7 @@ export class Outstanding {
 
   /** A new oldest entry, before anything was answered; its slot, −1 if there is no room. */
   prepend(psn: number, time: number): number {
-    if (this.walk !== this.head || this.unanswered >= MOST) return -1;
+    if (this.walk !== this.head || this.unanswered >= MAX_ENTRIES) return -1;
     if (this.tail - this.head > this.#mask) this.#grow();
     const slot = --this.head & this.#mask;
     this.walk = this.head;
@@ -124,7 +127,8 @@ export class Outstanding {
 
   /** Half of the ring is kept for what was answered, so that packets which come again are known. */
   #makeRoom(): void {
-    if (this.unanswered * 2 <= this.#mask + 1 || this.#mask + 1 >= 2 * MOST) {
+    const size = this.#mask + 1;
+    if ((size >= MIN_HISTORY && this.unanswered * 2 <= size) || size >= 2 * MAX_ENTRIES) {
       if (this.head < this.walk) {
         this.head++;
         return;

@@ -32,6 +32,7 @@ export const PlotKind = {
 /** Numbers of a point: time, PSN, frame, kind. */
 const WORDS = 4;
 const NO_POINTS = new Float64Array(0);
+const NO_BINS = new Float64Array(0);
 
 /** Every n-th of the points given; n doubles whenever there are too many. The first one stays. */
 class ThinnedPoints {
@@ -57,7 +58,7 @@ class ThinnedPoints {
   #makeRoom(): void {
     const { words, length } = this;
     if (length < MAX_POINTS) {
-      this.words = new Float64Array(Math.max(8, 2 * length) * WORDS);
+      this.words = new Float64Array(Math.max(2, 2 * length) * WORDS);
       this.words.set(words);
       return;
     }
@@ -132,7 +133,7 @@ export class BinnedSums {
   span = 1024;
   /** Number of the first span: `first * span` is where it begins. */
   first = 0;
-  #bins = new Float64Array(8);
+  #bins = NO_BINS;
   #used = 0;
 
   add(time: number, amount: number): void {
@@ -144,7 +145,7 @@ export class BinnedSums {
     }
     const at = Math.max(0, bin - this.first);
     if (at >= this.#bins.length) {
-      const grown = new Float64Array(Math.min(BINS, 2 ** Math.ceil(Math.log2(at + 1))));
+      const grown = new Float64Array(Math.min(BINS, Math.max(2, 2 ** Math.ceil(Math.log2(at + 1)))));
       grown.set(this.#bins);
       this.#bins = grown;
     }

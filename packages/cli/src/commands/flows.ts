@@ -33,12 +33,20 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { damage, frames } = analysis.summary;
   // Of an input that is not a capture there is nothing to show but the error.
   const isEmpty = damage !== undefined && frames === 0;
-  if (json) terminal.json(analysis);
+  if (json) await terminal.jsonParts(jsonOf(analysis));
   else if (csv) printCsv(analysis.findings, terminal);
   else if (!isEmpty) print(analysis, terminal);
   if (damage === undefined) return 0;
   terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file!)}: ${damage}`);
   return 1;
+}
+
+/** An analysis as JSON, a connection at a time: there may be tens of thousands. */
+function* jsonOf({ connections, ...rest }: Analysis): Generator<string> {
+  yield `${JSON.stringify(rest).slice(0, -1)},"connections":[`;
+  for (const [i, connection] of connections.entries())
+    yield `${i === 0 ? '' : ','}${JSON.stringify(connection)}`;
+  yield ']}\n';
 }
 
 function printCsv(findings: readonly Finding[], terminal: Terminal): void {
