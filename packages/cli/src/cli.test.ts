@@ -31,7 +31,14 @@ async function roce(
   let err = '';
   const code = await run(args, {
     stdin: Readable.from(input === undefined ? [] : [input]),
-    stdout: { write: (text) => (out += text), isTTY, columns },
+    stdout: {
+      write(text, done) {
+        out += text;
+        done?.();
+      },
+      isTTY,
+      columns,
+    },
     stderr: { write: (text) => (err += text), isTTY, columns },
     env,
     signal: new AbortController().signal,
