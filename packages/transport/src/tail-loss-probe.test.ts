@@ -104,6 +104,21 @@ test('takes no retry, and the ACK timer runs on', () => {
   expect(side.adapter.counters().timeouts).toBe(1);
 });
 
+// §9.7.6.1.3: a timer of at most four times 4.096 µs · 2^timeout. Once: each probe started it anew, and it fired after 6,235 ms.
+test.each(['RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const)(
+  'of a %s sends the request again, and the ACK timer runs on',
+  (opcode) => {
+    const { hand, side, exchange } = setUp();
+    exchange(20);
+    const mr = side.register(new ArrayBuffer(8));
+    side.post({ opcode, sge: [{ mr, length: 8 }], remote: { addr: 0n, rkey: 0 } });
+    expect(hand.run(2_147_000).length).toBeGreaterThan(6);
+    expect(side.adapter.counters().timeouts).toBe(0);
+    hand.run(1_000);
+    expect(side.adapter.counters()).toMatchObject({ timeouts: 1, retries: 1 });
+  },
+);
+
 test('none without a round trip to go by, and none where nothing is in flight', () => {
   const { hand, side, post } = setUp();
   post();

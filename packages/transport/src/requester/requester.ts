@@ -341,7 +341,7 @@ export class Requester {
     if (this.#unackedPsn === this.#sendPsn || psnDiff(this.#cursor.psn, this.#unackedPsn) <= 0) return 0;
     if (this.#queue.rowOf(this.#queue.head)?.readOrAtomic) {
       // The request itself is sent again, and all after it: its responses are what is missing.
-      this.rewind('adaptive');
+      this.#goBack('adaptive');
       return 0;
     }
     const psn = this.#unackedPsn;
@@ -501,14 +501,18 @@ export class Requester {
 
   /** Everything from the oldest unacknowledged PSN is sent again. The ACK timer starts when the link has taken it. */
   rewind(cause: RetransmitCause): void {
+    this.#goBack(cause);
+    this.timers.stop(Timer.RETRY);
+    this.timers.stop(Timer.PROBE);
+  }
+
+  #goBack(cause: RetransmitCause): void {
     this.#cause = cause;
     this.roundTrip.cancel();
     // What followed a probe is sent again as it is: its answer says nothing more.
     this.#probePsn = -1;
     this.#probing = false;
     this.#seekUnacked();
-    this.timers.stop(Timer.RETRY);
-    this.timers.stop(Timer.PROBE);
     this.#owner.wantsTurn();
   }
 
