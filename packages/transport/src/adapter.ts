@@ -130,12 +130,14 @@ export class Adapter {
     context.begin(now);
     this.#answerDoorbells();
     const before = batch.count;
+    // From here on: a request that fails after some packets withdraws them.
+    context.batchOpened(batch);
     if (context.farewells.waiting) context.farewells.transmit(batch);
     context.scheduler.fill(batch);
     context.publish();
+    if (batch.count === 0) context.batchUnused(batch);
     const added = batch.count - before;
     context.counters.sentPackets += added;
-    if (added > 0) context.batchOpened(batch);
     return added;
   }
 

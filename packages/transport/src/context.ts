@@ -188,19 +188,23 @@ export class Context {
     this.#withLink[this.#withLinkCount++] = requester;
   }
 
-  /** A batch has packets. What they name is not given out again until the link has looked at them. */
+  /** Packets go into a batch. What they name is not given out again until the link has looked at them. */
   batchOpened(batch: TxBatch): void {
     if (!this.batches.open(batch)) return;
     this.regions.batchOpened();
     this.addresses.batchOpened();
   }
 
+  /** No packet came into the batch. */
+  batchUnused(batch: TxBatch): void {
+    if (!this.batches.close(batch)) return;
+    this.regions.batchClosed();
+    this.addresses.batchClosed();
+  }
+
   /** The link has looked at every packet of the batch. */
   batchClosed(batch: TxBatch): void {
-    if (this.batches.close(batch)) {
-      this.regions.batchClosed();
-      this.addresses.batchClosed();
-    }
+    this.batchUnused(batch);
     const requesters = this.#withLink;
     for (let i = 0; i < this.#withLinkCount; i++) requesters[i].taken();
     this.#withLinkCount = 0;

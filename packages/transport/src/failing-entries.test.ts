@@ -1,8 +1,9 @@
 /** Entries that fail after others, and what becomes of those that need not fail after all. */
 import { bthOpcode, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
+import { ByHand, inShort } from '../testing/by-hand.ts';
 import { Pair } from '../testing/pair.ts';
-import { SendWqe } from './index.ts';
+import { NO_PEER, SendWqe, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
 
 const KIB = 1024;
 const EMSGSIZE = 90;
@@ -87,4 +88,86 @@ test('an entry that is published after RESET, by a thread that did not see it, i
   pair.run(100_000);
   expect(statuses()).toEqual([[2, 'SUCCESS']]);
   expect(left.sq.words[left.sq.wordOf(0) + SendWqe.WR_ID_LOW]).toBe(1);
+});
+
+/** Request 1 fills the first window; `then` is behind it, with its first element in a region that goes before it leaves. */
+function waitingForTheWindow(then: 'one packet' | 'two packets') {
+  const hand = new ByHand({ sqPsn: 0, pathMtu: 256 });
+  const { side } = hand;
+  const { adapter } = side;
+  const mr = side.register(new ArrayBuffer(1 << 16));
+  const gone = side.register(new ArrayBuffer(256));
+  const remote = { addr: 0n, rkey: 1 };
+  const first = then === 'one packet' ? [] : [{ mr, length: 256 }];
+  side.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr, length: 32 * 256 }], remote });
+  side.post({ wrId: 2, opcode: 'RDMA_WRITE', sge: [...first, { mr: gone, length: 256 }], remote });
+  expect(hand.out()).toHaveLength(32);
+  adapter.deregisterMr(gone.handle);
+  const acknowledge = (psn: number) =>
+    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome: 0x1f } });
+  const statuses = () => side.poll().map(({ wrId, status }) => [wrId, status]);
+  return { hand, adapter, qpn: side.qp.qpn, acknowledge, statuses };
+}
+
+test('packets of an entry that fails in the same turn do not leave: its memory is the program’s again', () => {
+  const { hand, adapter, acknowledge, statuses } = waitingForTheWindow('two packets');
+  acknowledge(31);
+  const tx = new TxBatch(adapter.regions, 64);
+  expect(adapter.transmit(tx, hand.now)).toBe(1);
+  expect(statuses()).toEqual([
+    [1, 'SUCCESS'],
+    [2, 'LOC_PROT_ERR'],
+  ]);
+  // Once: the first packet stayed in the batch, for as long as the link had no room.
+  expect(Array.from({ length: tx.count }, (_, i) => tx.slots[i * TX_SLOT_WORDS + Tx.PEER])).toEqual([
+    NO_PEER,
+  ]);
+  adapter.sent(tx, hand.now);
+});
+
+test('SQD: an entry that could not be sent is not started, so it does not fail before RTS', () => {
+  const { hand, adapter, qpn, acknowledge, statuses } = waitingForTheWindow('one packet');
+  acknowledge(15);
+  expect(hand.out()).toEqual([]);
+  adapter.modifyQp(qpn, { qpState: 'SQD' }, hand.now);
+  // Once: LOC_PROT_ERR now, and the error state.
+  acknowledge(31);
+  expect(statuses()).toEqual([[1, 'SUCCESS']]);
+  expect(adapter.queryQp(qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: false });
+  adapter.modifyQp(qpn, { qpState: 'RTS' }, hand.now);
+  expect(hand.out()).toEqual([]);
+  expect(statuses()).toEqual([[2, 'LOC_PROT_ERR']]);
+});
+
+test('a request that another thread posts while the queue pair fails in its turn is flushed, and no packet of it leaves', () => {
+  const onAsyncEvent = ({ type }: { type: string }) => {
+    // With an SRQ this event is raised once the queues are flushed.
+    if (type === 'QP_LAST_WQE_REACHED') post(3);
+  };
+  const hand = new ByHand({}, { onAsyncEvent });
+  const { side } = hand;
+  const { adapter, pd } = side;
+  const srq = adapter.createSrq({ pd, maxWr: 4, maxSge: 1, limit: 0 });
+  side.createQp({}, { srq: srq.handle });
+  hand.connect({ sqPsn: 0, timeout: 18 });
+  const mr = side.register(new ArrayBuffer(64));
+  const gone = side.register(new ArrayBuffer(64));
+  const post = (wrId: number) => {
+    const remote = { addr: 0n, rkey: 1 };
+    side.post({ wrId, opcode: 'RDMA_WRITE', sge: [{ mr: wrId === 2 ? gone : mr, length: 8 }], remote });
+  };
+  post(1);
+  expect(hand.out().map(inShort)).toEqual([['RDMA_WRITE_ONLY', 0]]);
+  hand.now += 20;
+  hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: 0, aeth: { syndrome: 0x1f } });
+  post(2);
+  hand.out();
+  adapter.deregisterMr(gone.handle);
+  // The probe finds that the memory is gone. Once: request 3 left with PSN 2, in the error state.
+  expect(hand.run(10_000)).toEqual([]);
+  expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual([
+    [1, 'SUCCESS'],
+    [2, 'LOC_PROT_ERR'],
+    [3, 'WR_FLUSH_ERR'],
+  ]);
 });

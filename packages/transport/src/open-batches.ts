@@ -12,14 +12,14 @@ const TWO_32 = 0x1_0000_0000;
 export class OpenBatches {
   readonly #batches: TxBatch[] = [];
 
-  /** A batch has packets. False if it was open already. */
+  /** Packets go into a batch. False if it was open already. */
   open(batch: TxBatch): boolean {
     if (this.#batches.includes(batch)) return false;
     this.#batches.push(batch);
     return true;
   }
 
-  /** The link has looked at all of a batch. False if it had no packets. */
+  /** The link has looked at all of a batch, or it has none. False if it was not open. */
   close(batch: TxBatch): boolean {
     const at = this.#batches.indexOf(batch);
     if (at < 0) return false;

@@ -85,8 +85,9 @@ export class ReceiveQueue {
     this.#inUse = true;
     this.#filled = 0;
     this.#room = 0;
-    const ring = this.posted > 0 ? this.#ring : (this.#srq?.peek() ?? this.#ring);
-    const w = ring.wordOf(ring.consumer);
+    const shared = this.#srq !== undefined && this.posted === 0 ? this.#srq.peek() : undefined;
+    const ring = shared ?? this.#ring;
+    const w = ring.wordOf(shared?.consumer ?? this.#head);
     const count = ring.words[w + RecvWqe.SGE_COUNT];
     if (count > this.maxSge) {
       if (this.#srq) this.#context.event({ type: 'SRQ_ERR', srq: this.#srq.handle });

@@ -176,7 +176,6 @@ export class Requester {
    */
   drain(): void {
     const queue = this.#queue;
-    if (this.#failedEntry === queue.started) this.#failedStatus = 0;
     const last = (queue.started - 1) | 0;
     const isUnsent =
       queue.started !== queue.head && queue.packetsOf(last) > 0 && queue.firstPsn(last) === this.#sendPsn;
@@ -184,6 +183,7 @@ export class Requester {
       this.credits.count(-this.#messagesOf(last));
       queue.unstart();
     }
+    if (this.#failedEntry === queue.started) this.#failedStatus = 0;
     this.checkDrained();
   }
 
@@ -251,7 +251,8 @@ export class Requester {
     const queue = this.#queue;
     if (this.#failedStatus !== 0 && cursor.entry === this.#failedEntry) return false;
     if (cursor.entry !== queue.started) return true;
-    if (this.#failedStatus !== 0 || this.#owner.state === QpStateCode.SQD) return false;
+    // SQD; or ERR and SQE, where what was sent in this turn has failed.
+    if (this.#failedStatus !== 0 || this.#owner.state !== QpStateCode.RTS) return false;
     if (cursor.entry === queue.posted && !queue.sleep()) return false;
     return this.#startEntry();
   }
