@@ -51,6 +51,41 @@ describe('busy queue pairs on a link of 256 packets a millisecond', () => {
   });
 });
 
+describe('busy READs of a peer whose link takes 256 packets a millisecond', () => {
+  /** Each queue pair of the right reads so many bytes of the left. */
+  function readAll(count: number, timeout: number, length: number) {
+    const crowd = new Crowd({ count, timeout: 14, rightTimeout: timeout, rightBuffer: 1 << 25 });
+    const { right, rights, local, remote } = crowd;
+    for (const qp of rights) {
+      right.use(qp);
+      right.post({ opcode: 'RDMA_READ', sge: [{ mr: remote, length }], remote: local });
+    }
+    const failed: string[] = [];
+    let done = 0;
+    const enough = 4 * ((count * length) / 256 / PACKETS_PER_MILLISECOND) + 1000;
+    while (done < count && crowd.steps < enough) {
+      crowd.step();
+      for (const { status } of right.poll()) {
+        done++;
+        if (status !== 'SUCCESS') failed.push(status);
+      }
+    }
+    return { done, failed, counters: right.adapter.counters() };
+  }
+
+  // Once: turns of 64 responses, so that of 200 READs the last waited for 50 ms. 200 timeouts; of 1,000 READs, 5,167.
+  test.each([
+    [200, 12],
+    [1000, 12],
+    [2600, 14],
+  ])('%i with timeout %i finish without a timeout', { timeout: 120_000 }, (count, timeout) => {
+    const { failed, done, counters } = readAll(count, timeout, 32 * 1024);
+    expect(failed).toEqual([]);
+    expect(done).toBe(count);
+    expect(counters).toMatchObject({ timeouts: 0, retries: 0 });
+  });
+});
+
 describe('a reply of an otherwise idle queue pair, while others send', () => {
   /** Steps until the ACK of a SEND to the last queue pair is in a batch, and the place that it has there. */
   function waitOfAnAck(busy: number) {

@@ -3,6 +3,12 @@ import type { TxBatch } from './batch.ts';
 
 /** Requests, and replies, that one sender may add in one turn. */
 const TURN_PACKETS = 128;
+/**
+ * Replies that all senders together may add in one round, and one sender at least. The ACK timer of a requester whose READ waits
+ * for its turn runs, and starts anew with each response: so with many READs to answer, the turns are short.
+ */
+const ROUND_REPLIES = 4096;
+const TURN_REPLIES_MIN = 4;
 
 /** What has turns: a queue pair. */
 export interface Sender {
@@ -80,19 +86,26 @@ export class Scheduler {
     const bulk = this.#bulk;
     let round = batch.count;
     let turns = bulk.length;
+    let replies = repliesInTurn(turns);
     while (turns-- > 0 && !batch.full) {
       const turn = bulk.shift();
       const sender = turn.owner;
       if (sender.destroyed) continue;
       const requests = sender.sendRequests(batch, TURN_PACKETS);
-      const sent = requests + sender.sendReplies(batch, TURN_PACKETS, true);
+      const sent = requests + sender.sendReplies(batch, replies, true);
       // A batch that is full may be why nothing was added.
       if (sent > 0 || batch.full) bulk.push(turn);
       if (turns > 0 || batch.count === round) continue;
       round = batch.count;
       turns = bulk.length;
+      replies = repliesInTurn(turns);
     }
   }
+}
+
+/** Replies that each of so many senders may add in one turn. */
+function repliesInTurn(senders: number): number {
+  return Math.max(TURN_REPLIES_MIN, Math.min(TURN_PACKETS, (ROUND_REPLIES / senders) | 0));
 }
 
 /** A place in one of the scheduler's queues; its owner has one, taken once. */

@@ -16,8 +16,11 @@ import { addressOf, gidOf, Side, type WorkInit } from './pair.ts';
 export interface CrowdOptions {
   /** Queue pairs of each side. */
   count: number;
-  /** `timeout` of the left queue pairs. */
+  /** `timeout` of the left queue pairs, and of the right ones (14 unless given). */
   timeout: number;
+  rightTimeout?: number;
+  /** Bytes of the right's receive buffer: how much it READs at once. */
+  rightBuffer?: number;
   /** Packets that the link takes from the left in a millisecond; none of the right's wait. */
   packetsPerMillisecond?: number;
   mtu?: number;
@@ -31,7 +34,7 @@ export interface CrowdOptions {
  */
 export class Crowd {
   readonly left = new Side(1, 1);
-  readonly right = new Side(2, 2);
+  readonly right: Side;
   readonly lefts: QpCreated[] = [];
   readonly rights: QpCreated[] = [];
   readonly local: MrCreated;
@@ -46,7 +49,10 @@ export class Crowd {
   readonly #toRight: RxBatch;
   readonly #toLeft = new RxBatch(8192, 4 * 1024 * 1024);
 
-  constructor({ count, timeout, packetsPerMillisecond = 256, mtu = 256, memory = 1 << 18 }: CrowdOptions) {
+  constructor(options: CrowdOptions) {
+    const { count, timeout, rightTimeout = 14, rightBuffer } = options;
+    const { packetsPerMillisecond = 256, mtu = 256, memory = 1 << 18 } = options;
+    this.right = new Side(2, 2, rightBuffer === undefined ? {} : { receiveBuffer: rightBuffer });
     for (let i = 0; i < count; i++) {
       this.left.createQp({ maxSendWr: 4, maxRecvWr: 4 });
       this.lefts.push(this.left.qp);
@@ -55,7 +61,10 @@ export class Crowd {
     }
     for (let i = 0; i < count; i++) {
       this.#connect(this.left, this.lefts[i], this.rights[i], 2, { timeout, pathMtu: mtu });
-      this.#connect(this.right, this.rights[i], this.lefts[i], 1, { pathMtu: mtu });
+      this.#connect(this.right, this.rights[i], this.lefts[i], 1, {
+        timeout: rightTimeout,
+        pathMtu: mtu,
+      });
     }
     this.local = this.left.register(new ArrayBuffer(memory));
     this.remote = this.right.register(new ArrayBuffer(memory));
