@@ -8,7 +8,7 @@ import { availableParallelism } from 'node:os';
 
 const canPin = availableParallelism() >= 2 && spawnSync('taskset', ['-c', '0', 'true']).status === 0;
 
-/** What the report says of it. */
+/** The report's line about it. */
 export const pinning = canPin ? 'each side on a processor of its own' : 'not pinned';
 
 /** The command with what pins it to the processor of side 0 or 1 in front. */

@@ -1,4 +1,4 @@
-/** The table for people. */
+/** The table of results. */
 
 const digits = (value) => (value >= 1000 ? Math.round(value).toLocaleString('en') : value.toPrecision(3));
 

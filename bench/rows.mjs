@@ -1,5 +1,5 @@
 /**
- * What is measured, against whom. A row has a `kind` (which method of a contender it calls), its plan, the
+ * The rows of the benchmark and their counterparts. A row has a `kind` (which method of a contender it calls), its plan, the
  * contenders that can do it, and the figure that they are compared by.
  */
 import { cLimit } from './contenders/c-limit.mjs';

@@ -1,4 +1,4 @@
-/** What is said of several rounds. */
+/** Statistics over several rounds. */
 
 export function median(values) {
   const sorted = [...values].sort((a, b) => a - b);

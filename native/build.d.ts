@@ -1,2 +1,2 @@
-/** What the addon has to be built from. */
+/** The sources that the addon has to be built from. */
 export const BUILD: string;

@@ -27,7 +27,7 @@ export interface Features {
   crc: CrcImplementation;
 }
 
-/** What kernel and processor can do; probed once per thread, when first called. */
+/** Features of kernel and processor; probed once per thread, when first called. */
 export function features(): Features;
 
 /**
@@ -73,7 +73,7 @@ export class IdWindow {
 
 export interface SocketOptions {
   family: 4 | 6;
-  /** In figures; IPv6 link-local ones with their scope: `fe80::1%eth0`. */
+  /** Numeric; IPv6 link-local ones with their scope: `fe80::1%eth0`. */
   address: string;
   /** 0 for one of the kernel's choice. */
   port: number;
@@ -346,14 +346,14 @@ export class Capture {
   close(): void;
 }
 
-/** What happened to an interface. */
+/** A change of an interface. */
 export interface InterfaceChange {
   /**
    * `up`, `down`: whether it runs, as of now; may be said again without a change. `added`, `removed`: an address, usable from now on
    * or no longer. `overrun`: more happened than the kernel could keep; look at the interface anew.
    */
   kind: 'up' | 'down' | 'added' | 'removed' | 'overrun';
-  /** In figures, without scope. */
+  /** Numeric, without scope. */
   address?: string;
 }
 
@@ -367,7 +367,7 @@ export class InterfaceWatcher {
    * @throws an Error with `code` 'ENODEV' where there is no such interface
    */
   constructor(options: { interface: string; onWake: () => void });
-  /** What has happened since the last call, in order; nothing once closed. */
+  /** Changes since the last call, in order; nothing once closed. */
   read(): InterfaceChange[];
   close(): void;
 }

@@ -10,7 +10,7 @@ import { parseSync } from 'oxc-parser';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const PAGE = join(root, 'docs/api.md');
 const PACKAGES = ['verbs-api', 'ibverbs'];
-/** What a reader meets first; the rest follows by name. */
+/** The sections that a reader meets first; the rest follows by name. */
 const FIRST = ['device', 'protection-domain', 'memory', 'memory-region', 'queue-pair', 'work-request'];
 
 // ------------------------------------------------------------------ reading
@@ -181,7 +181,7 @@ function entry({ file, node, start, name }) {
   return out.join('\n');
 }
 
-/** What a constant is, as its source has it: names and numbers, or one value. */
+/** The value of a constant, as in its source: names and numbers, or one value. */
 function valueOfConstant(declarations, name) {
   const file = open(sourceOf(declarations.path));
   const all = file.body.map((n) => n.declaration ?? n).filter((n) => n.type === 'VariableDeclaration');

@@ -47,7 +47,7 @@ describe('a quick run', () => {
     expect(row!.results[0]!.contender).toBe('node-roce');
   });
 
-  test('an option that is none: usage, exit code 2', async () => {
+  test('an unknown option: usage, exit code 2', async () => {
     const failure = await run(process.execPath, [bench, '--fast']).catch((error) => error);
     expect(failure).toMatchObject({ code: 2, stdout: '' });
     expect(failure.stderr).toContain('usage:');

@@ -1,4 +1,4 @@
-/** What `exportPackets` writes, read again: the same packets; without addresses and payload, the same analysis. */
+/** The output of `exportPackets`, read again: the same packets; without addresses and payload, the same analysis. */
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,5 +1,5 @@
 /**
- * What the analysis makes of the captures of the real rxe, against what the programs printed: which queue pairs
+ * The analysis of the captures of the real rxe, compared with the output of its programs: which queue pairs
  * talked, number and sizes of messages, the operation that failed and how. Each capture is read whole, without
  * the connection manager's messages, and cut at 96 bytes.
  */
@@ -44,7 +44,7 @@ const FAILURES: Readonly<Record<string, string>> = {
   RETRY_EXC_ERR: 'retries-exceeded',
 };
 
-/** What A of rxprobe posted, with how it completed. */
+/** The requests that A of rxprobe posted, with their completions. */
 function wantedOfProbe({ command, completions }: Sidecar): Wanted[] {
   const words = command.A.flatMap((word) => /^(?:badkey-)?([a-z]+)(?::(\d+))?(?::\d+)?$/.exec(word) ?? []);
   const posted: Wanted[] = [];

@@ -18,7 +18,7 @@ function capture(): Uint8Array {
   const encoder = new PcapEncoder({ linkType: LinkType.RAW });
   for (let i = 0; i < QUEUE_PAIRS; i++) {
     const data = buildPacket({
-      ip: { source: '10.0.0.1', destination: '10.0.0.2', identification: i & 0xffff },
+      ip: { source: '10.0.0.1', destination: '10.0.0.2', id: i & 0xffff },
       bth: { opcode: 'RC_SEND_ONLY', destQp: 100 + i, psn: i },
     });
     encoder.packet({ data, timestamp: BigInt(i) * 1000n });

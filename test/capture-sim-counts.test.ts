@@ -38,7 +38,7 @@ const OPERATIONS: Record<string, string> = {
 
 const textOf = (gid: Uint8Array) => formatIpAddress(gidToIpBytes(gid));
 
-/** What a flow asked for, in order. */
+/** The requests of a flow, in order. */
 const asked = (flow: Flow | undefined): string[] =>
   flow?.operations.map(({ send: { opcode, length } }) => `${OPERATIONS[opcode] ?? opcode} ${length}`) ?? [];
 

@@ -1,5 +1,5 @@
 /**
- * Which queue pairs belong together, told without CM messages: 200 connections between four hosts, all at work at once.
+ * Pairs of queue pairs, found without CM messages: 200 connections between four hosts, all at work at once.
  *
  * A BTH names only the destination QP. So what is demanded:
  * - Where both directions are in the capture, every connection is found with both of its queue pairs, and no other.
@@ -110,7 +110,7 @@ function hideDirections(packets: readonly TappedPacket[], pairs: readonly TrueCo
 const addresseeOf = ({ destination, bytes }: TappedPacket) =>
   `${formatIpAddress(gidToIpBytes(destination))} ${bthDestQp(bytes, 0)}`;
 
-/** What the packets allow to say: both queue pairs where both directions are there, else the one that is sent to. */
+/** The conclusions that the packets allow: both queue pairs where both directions are there, else the one that is sent to. */
 function visiblePairs(packets: readonly TappedPacket[], pairs: readonly TrueConnection[]): string[] {
   const addressees = new Set(packets.map(addresseeOf));
   const name = ({ address, qpn }: TrueConnection['a']) => `${address} ${qpn}`;

@@ -1,5 +1,5 @@
 /**
- * What the analysis says was sent again, and why, against what the senders know: every kind of bad network, captured
+ * Retransmissions and causes in the analysis, compared with the senders' own record: every kind of bad network, captured
  * at two hosts and in the middle.
  *
  * At the host that sends, every packet that went again is found, and no other. Elsewhere the same of the packets
@@ -50,7 +50,7 @@ const PLACES = ['host 1', 'host 2', 'middle'] as const;
 const tallies: Record<TracedPacket['event'], Tally> = { sent: {}, passed: {}, arrived: {} };
 let mistaken = 0;
 
-/** What is wrong with the analysis of any of the seed's captures. */
+/** Errors of the analysis of any of the seed's captures. */
 async function checkSeed(seed: number, keep: boolean): Promise<string[]> {
   const run = runConnections(drawRun(seed));
   const taps: TapPlace[] = [run.hosts[0], run.hosts[1], 'middle'];

@@ -57,7 +57,7 @@ const roce = (...args: string[]) => new Roce(args).result;
 const roceWithoutAddon = (...args: string[]) => new Roce(args, { PREBUILDS_ONLY: '1' }).result;
 
 describe('pipes', () => {
-  test('a reader that goes away ends it with 0 and without a word', async () => {
+  test('a reader that goes away ends it with 0, silently', async () => {
     const dump = new Roce(['dump', '-x', join(root, 'test/fixtures/captures/pp_rc_m1024_s9000.pcap')]);
     dump.child.stdout.once('data', () => dump.child.stdout.destroy());
     expect(await dump.result).toMatchObject({ code: 0, err: '' });
@@ -216,7 +216,7 @@ describe('pingpong', () => {
   test.each([
     ['larger', '4096', '8192', 'the peer sends larger messages; --size must be equal on both sides'],
     ['smaller', '8192', '4096', 'the peer expects smaller messages; --size must be equal on both sides'],
-  ])('a peer with a %s --size: the error says so', async (_what, size, other, message) => {
+  ])('a peer with a %s --size: the error names both sizes', async (_what, size, other, message) => {
     tcpPort++;
     // The side with the smaller buffers receives too much; the side with the larger messages is refused.
     const server = new Roce(ours('--bind', '127.0.8.1', '-n', '20', '--timeout', '5', '--size', size));
@@ -319,7 +319,7 @@ describe('demo', () => {
     expect([code, JSON.parse(out).underLoss.operations]).toEqual([0, []]);
   });
 
-  test('without the addon: over dgram, and it says so', async () => {
+  test('without the addon: over dgram, with a warning', async () => {
     const { code, out, err } = await roceWithoutAddon('demo', ...places, '--size', '1M');
     expect(code, err).toBe(0);
     expect(out).toMatch(/^Link: dgram .*reaches node-roce programs only/m);
@@ -330,7 +330,7 @@ describe('demo', () => {
     expect(JSON.parse(native.out)).toMatchObject({ link: 'udp' });
   });
 
-  test('a table for people, and a capture of what happened', async () => {
+  test('a table, and a capture of the packets', async () => {
     const { code, out } = await roce(
       'demo',
       ...places.slice(0, 4),

@@ -70,7 +70,7 @@ const routeFrom = (gid: Uint8Array, fields?: Partial<CmFields<'REQ'>>): Route =>
 class Player {
   readonly cm: Connections;
   readonly events: CmEvent[] = [];
-  /** What it sent and the record has not been compared with. */
+  /** Sent messages that have not been compared with the record. */
   readonly sent: Uint8Array[] = [];
   readonly #side: 0 | 1;
   readonly #recording: Recording;
@@ -138,7 +138,7 @@ class Player {
     if (event?.type === 'request') this.#ids.set(event.request.localCommId, event.id);
   }
 
-  /** What the program did for this message to be sent. */
+  /** The program's calls that made this message. */
   #say({ message, time }: Mad): void {
     switch (message.name) {
       case 'REQ':

@@ -88,7 +88,7 @@ test('a queue pair in a multicast group does not hold up the end of its context'
   await first.close();
 });
 
-test('a deallocated protection domain says so', async () => {
+test('names a deallocated protection domain', async () => {
   const device = await open.inline();
   const pd = await device.allocPd();
   const sendCq = await device.createCq();

@@ -51,7 +51,7 @@ async function roce(command: string, input: Uint8Array) {
   return { code, out, err };
 }
 
-/** What moves a cursor, changes a title or rings: everything that is no text, line end or tab. */
+/** Characters that move a cursor, change a title or ring: everything that is no text, line end or tab. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: that is what is looked for
 const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/;
 

@@ -1,5 +1,5 @@
 /**
- * What comes over the channel by which programs find each other is from outside too: any JSON in the place of connection
+ * The channel by which programs find each other is input from outside, too: any JSON in the place of connection
  * data, any bytes in the place of JSON.
  */
 import { once } from 'node:events';

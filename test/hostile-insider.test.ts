@@ -18,7 +18,7 @@ const BYTES = 65_536;
 /** The insider's packets for each turn in which the other connection gets something. */
 const EACH = 16;
 
-/** What has to have happened to the device for the run to mean something. */
+/** Events that have to have happened to the device for the run to mean something. */
 const WAYS = [
   'completedReceives',
   'sentInvalidRequest',

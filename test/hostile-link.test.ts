@@ -27,7 +27,7 @@ const BURSTS = 16;
 const port = 50_000 + (process.pid % 10_000);
 const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
 
-/** What has to be counted in the end: every check has had its packets. */
+/** Expected counts at the end: every check has had its packets. */
 const REASONS = [
   'icrcErrors',
   'malformed',

@@ -130,7 +130,12 @@ test('biome refuses clocks, timers, randomness and I/O in wire, transport and pc
       ([, folder]) => folder,
     );
     const each = (folder: string) => expressions.map(() => folder);
-    expect(found.sort()).toEqual([...each('cm/src'), ...each('pcap/src'), ...each('transport/src'), ...each('wire/src')]);
+    expect(found.sort()).toEqual([
+      ...each('cm/src'),
+      ...each('pcap/src'),
+      ...each('transport/src'),
+      ...each('wire/src'),
+    ]);
     expect(status).toBe(1);
   } finally {
     rmSync(directory, { recursive: true });

@@ -73,7 +73,7 @@ function hasKernelsFlag({ invalidatedRkey }: ModelCompletion, { flags = 0 }: Pri
   return invalidatedRkey !== undefined && (flags & 12) === 4;
 }
 
-/** What rxprobe's server printed: each receive completion, the bytes it got, and its memory at the end. */
+/** The output of rxprobe's server: each receive completion, the bytes it got, and its memory at the end. */
 function checkProbeServer(replay: ReturnType<typeof replayResponder>, sidecar: Sidecar): void {
   const quirk = replay.quirks.has('shortReceiveIsOperationalError');
   const model = replay.completions.map(
@@ -111,7 +111,7 @@ describe('requester', () => {
   });
 });
 
-/** What rxprobe's client printed: each completion of what it posted. */
+/** The output of rxprobe's client: each completion of what it posted. */
 function checkProbeClient(replay: ReturnType<typeof replayRequester>, sidecar: Sidecar): void {
   const model = replay.completions.map(({ wrId, status, opcode, byteLen }) => ({
     wrId,
@@ -121,7 +121,7 @@ function checkProbeClient(replay: ReturnType<typeof replayRequester>, sidecar: S
   expect(model).toEqual(sidecar.completions.A.map(({ time: _t, dataCrc: _c, ...rest }) => rest));
 }
 
-/** What a program of the capture was told to do: so many messages of so many bytes. */
+/** The command line of a program of the capture: so many messages of so many bytes. */
 function messagesOf({ command }: Sidecar, side: Side): { count: number; bytes: number } {
   const value = (letter: string) => option(command[side], letter);
   return { count: Number(value('n') ?? value('C')), bytes: Number(value('S') ?? value('s') ?? 4096) };

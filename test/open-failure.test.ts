@@ -50,7 +50,7 @@ describe('without descriptors', () => {
     return JSON.parse(stdout);
   };
 
-  test('openDevice says so, and opens as soon as there are enough', async () => {
+  test('openDevice rejects, and opens as soon as there are enough', async () => {
     const outcomes: string[] = await run('open', `${host}.2`, 'inline', '1');
     expect([...new Set(outcomes)]).toEqual(['ERR_ROCE_NO_DESCRIPTORS EMFILE', 'opened']);
   });

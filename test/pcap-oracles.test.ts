@@ -32,7 +32,7 @@ interface Packet {
   data: string;
 }
 
-/** What the oracle reads, and the file header it saw. */
+/** The packets that the oracle reads, and the file header it saw. */
 function askOracle(bytes: Uint8Array, chunkSize: number) {
   return new Promise<{ header: Record<string, number>; packets: Packet[] }>((resolve, reject) => {
     const chunks: Buffer[] = [];

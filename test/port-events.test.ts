@@ -35,7 +35,7 @@ class Program {
     createInterface({ input: this.#child.stdout }).on('line', (line) => this.heard.push(JSON.parse(line)));
   }
 
-  /** What it said since the last call, once there are so many. */
+  /** The program's events since the last call, once there are so many. */
   async said(count: number): Promise<Message[]> {
     const end = Date.now() + 10_000;
     while (this.heard.length < this.#read + count && Date.now() < end) await sleep(10);
@@ -134,7 +134,7 @@ describe.skipIf(!able).each(['inline', 'worker'] as const)('engine: %s', (engine
     await holder.end();
   });
 
-  test('an IPv6 address is there when it is known to be nobody else’s, and is told once', async () => {
+  test('reports an IPv6 address once, when it is known to be unique', async () => {
     const there = await open({ interface: 'roce0' });
     await there.change('address add fd77::2/64 dev roce0');
     const [first, ...others] = await program.said(1);

@@ -1,5 +1,5 @@
 /**
- * What a query returns, by type and state: at least what the table of ibv_query_qp(3) (as RDMAmojo prints it)
+ * The result of a query, by type and state: at least what the table of ibv_query_qp(3) (as RDMAmojo prints it)
  * calls valid, `cap` and the init attributes always, the next PSNs, and `undefined` for what is not valid.
  */
 import { MemoryNetwork } from '@node-roce/link';

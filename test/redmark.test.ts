@@ -175,7 +175,7 @@ describe('A1: packets injected under another name', () => {
     expect(server.memory[0]).toBe(0xee);
   });
 
-  test('UD: whoever knows the Q_Key is heard, whoever does not is counted', async () => {
+  test('UD: a sender with the Q_Key is heard, one without is counted', async () => {
     const { site, server } = await connected();
     const qp = await server.pd.createQp({ type: 'UD', sendCq: server.cq });
     await qp.activate({ qkey: 0x1234_5678 });
@@ -225,7 +225,7 @@ describe('A2: connections ended by packets that are wrong on purpose', () => {
     expect(await write(client, here, 5, server.mr.remote())).toBe('SUCCESS');
   });
 
-  test('not prevented: with the right PSN a connection ends; the program is told, and no other one ends', async () => {
+  test('not prevented: with the right PSN a connection ends; the program is notified, and no other one ends', async () => {
     const { site, server, client, here, there } = await connected();
     const [other, otherHere] = [
       await server.pd.createQp({ sendCq: server.cq }),
@@ -274,7 +274,7 @@ describe('A3: memory of others', () => {
     expect((await there.counters()).sentAccessErr).toBe(1);
   });
 
-  /** What a client that has a connection of its own gets for a WRITE there. */
+  /** The answer to a WRITE there by a client with a connection of its own. */
   async function outcome(make: (server: Side, there: QueuePair) => Promise<{ addr: bigint; rkey: number }>) {
     const { server, client, here, there } = await connected();
     const remote = await make(server, there);
@@ -420,7 +420,7 @@ describe('A5: others slowed down', () => {
 });
 
 describe('A5 among clients of one SRQ', () => {
-  test('not prevented: one of them can take all receives; the program is told when few are left', async () => {
+  test('not prevented: one of them can take all receives; the program is notified when few are left', async () => {
     const site = new Site();
     const [server, greedy, client] = await Promise.all(
       [SERVER, '10.0.0.3', CLIENT].map((address) => site.side(address)),
@@ -463,7 +463,7 @@ describe('A6: RDMA as an accomplice', () => {
     expect(await there.counters()).toMatchObject({ readRequests: 3, writeRequests: 1, completedReceives: 0 });
   });
 
-  test('a connection lets peers do only what it was opened for', async () => {
+  test('a connection gives peers only the rights it was opened with', async () => {
     const site = new Site();
     const [server, client] = [await site.side(SERVER), await site.side(CLIENT)];
     const there = await server.pd.createQp({ sendCq: server.cq });

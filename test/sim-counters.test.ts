@@ -93,7 +93,7 @@ class Set2 {
     };
   }
 
-  /** Both sides counted what is told, what the network saw, and nothing else. */
+  /** Both sides counted their own events, those the network saw, and nothing else. */
   expect(a: Counts, b: Counts, ofAdapters: { a?: Counts; b?: Counts } = {}): void {
     for (const [device, told, own, got] of [
       [this.a, a, ofAdapters.a, this.countsA],

@@ -31,7 +31,7 @@ const MTU = 256;
 const QKEY = 0x0bad_cafe;
 const PEER = { gid: gidFromText('10.0.0.2'), qpn: 0x77, rkey: 0, base: 0n, qkey: QKEY };
 
-/** What is known of the one window. */
+/** The known state of the one window. */
 interface Binding {
   bound: boolean;
   zeroBased: boolean;
@@ -47,7 +47,7 @@ interface Subject {
   window: SimWindow;
   type: 1 | 2;
   binding: Binding;
-  /** What a BIND_MW asks for, until it completes. */
+  /** The request of a BIND_MW, until it completes. */
   next: Binding;
 }
 
@@ -113,14 +113,14 @@ const blank = (name: string, psn: number): ModelPacket => ({
   payload: new Uint8Array(0),
 });
 
-/** What the generator knows of the stream, to make packets that are mostly right. */
+/** The generator's view of the stream, to make packets that are mostly right. */
 class Stream {
   readonly #service: 'RC' | 'UC' | 'UD';
   readonly #random: Random;
   #psn: number;
   #message: { kind: 'SEND' | 'RDMA_WRITE'; left: number } | undefined;
   readonly #history: ModelPacket[] = [];
-  /** What the peer knows of the window. */
+  /** The peer's view of the window. */
   window: Omit<Binding, 'key'> & { type: 1 | 2 } = {
     bound: false,
     zeroBased: false,

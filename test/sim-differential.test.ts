@@ -93,7 +93,7 @@ function give(
   });
 }
 
-/** What the generator knows of the stream, to make packets that are mostly right. */
+/** The generator's view of the stream, to make packets that are mostly right. */
 interface Stream {
   psn: number;
   /** Bytes that the message in progress still has to send; its kind. */

@@ -26,7 +26,7 @@ import { describe, expect, test } from 'vitest';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 100);
 const COUNT = 60;
-/** How a connection may end that is told lies. */
+/** The ends that lies may bring a connection to. */
 const ENDINGS = new Set([
   'BAD_RESP_ERR',
   'REM_INV_REQ_ERR',
@@ -44,7 +44,7 @@ const READ_RESPONSES = [
   Opcode.RC_RDMA_READ_RESPONSE_ONLY,
 ];
 
-/** What the forger knows: the truth about both sides. */
+/** The forger's knowledge: the truth about both sides. */
 interface Truth {
   /** The first PSN that B has not executed. */
   executed(): number;
@@ -141,7 +141,7 @@ function forge(random: Random, real: ModelPacket, truth: Truth, harsh: boolean):
   }
 }
 
-/** An endpoint that is told lies, and counts what it believed. */
+/** An endpoint that receives lies, and counts those it believed. */
 class Deceived {
   readonly endpoint: Endpoint;
   /** One past the last request that completed with success. */

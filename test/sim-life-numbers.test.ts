@@ -1,4 +1,4 @@
-/** Lives of connections, second half (test/sim-life.test.ts says how to run one again): numbers, attributes, READs. */
+/** Lives of connections, second half (test/sim-life.test.ts has the command that repeats one): numbers, attributes, READs. */
 
 import { testLives } from './sim/lives.ts';
 

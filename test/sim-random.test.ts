@@ -19,7 +19,7 @@ const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
 const COUNT = Number(process.env.ROCE_SIM_COUNT ?? 150);
 const LOSSES = [0.01, 0.05, 0.2];
 
-/** Runs it; a fault becomes a message that says how to see it again. */
+/** Runs it; a fault becomes a message with the command that repeats it. */
 function check(options: RunOptions): { gaveUp: boolean } {
   const outcome = runMixed(options);
   if (outcome.fault !== undefined) {

@@ -69,7 +69,7 @@ class Connected {
     return { wrId, opcode: 'RDMA_WRITE', offset: 0, length: 8, remoteOffset: 0, rkey };
   }
 
-  /** What A sent, by name. */
+  /** The packets that A sent, by name. */
   sentByA(): string[] {
     return this.network.trace
       .filter(({ event, source }) => event === 'sent' && source === this.a.gid)

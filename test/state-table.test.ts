@@ -55,7 +55,7 @@ function expectRefusal(error: RoceError | undefined, expected: Partial<RoceError
   expect(error!.message, what).toContain(expected.attribute);
 }
 
-/** What is set shows in a query, where it is valid in the state that was reached. */
+/** A query shows each value that was set, where it is valid in the state that was reached. */
 function expectTaken({ error, attr, after }: ReturnType<typeof step>, to: QpState, what: string): void {
   expect(error, what).toBeUndefined();
   expect(after.qpState, what).toBe(to);

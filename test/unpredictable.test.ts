@@ -44,7 +44,7 @@ beforeAll(async () => {
   await device.close();
 }, 60_000);
 
-test.each(all)('$name can not be told from randomness', (numbers) => {
+test.each(all)('$name can not be distinguished from randomness', (numbers) => {
   expect(numbers.values).toHaveLength(SAMPLES);
   expect(weaknesses(numbers)).toEqual([]);
 });

@@ -17,7 +17,7 @@ import { ratio, summary } from '../statistics.mjs';
 import { generateCapture } from './generate.mjs';
 
 const ROCE = fileURLToPath(new URL('../../packages/cli/bin/roce.js', import.meta.url));
-/** What the analysis rests on. */
+/** The parts of an analysis that take time. */
 const FIELDS = [
   ...['frame.number', 'frame.time_epoch', 'ip.src', 'ip.dst'],
   ...['opcode', 'destqp', 'psn', 'a'].map((name) => `infiniband.bth.${name}`),

@@ -8,7 +8,7 @@
 import { createRandom } from '@node-roce/sim';
 import { Opcode } from '@node-roce/wire';
 
-/** What a message is, by a draw from 0 … 1, and the bytes it has. */
+/** A message's kind, by a draw from 0 … 1, and its bytes. */
 const MIX = [
   { operation: 'RDMA_WRITE', below: 0.4, least: 4096, most: 262_144 },
   { operation: 'SEND', below: 0.65, least: 64, most: 16_384 },
@@ -25,7 +25,7 @@ const TIMEOUT = 67_109;
 /** RNR timer code 12 is 0.64 ms (IBTA vol 1 table 45). */
 const RNR_CODE = 12;
 const RNR_WAIT = 640;
-/** What the responder takes to answer. */
+/** The responder's time to answer. */
 const TURNAROUND = 3;
 /** A congested receiver sends so seldom a CNP for a connection. */
 const CNP_INTERVAL = 50;
@@ -109,7 +109,7 @@ export class Connection {
   #responderBusy = 0;
   #lastCnp = Number.NEGATIVE_INFINITY;
   #toResponder = new Fifo();
-  /** What the responder will send, and what is on its way back. */
+  /** Responses that the responder will send, and those on their way back. */
   #replies = new Fifo();
   #toRequester = new Fifo();
 

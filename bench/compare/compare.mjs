@@ -8,7 +8,7 @@ import { compareRow } from './interleave.mjs';
 import { ROWS } from './rows.mjs';
 import { conclusion, HEADER, rowLine } from './table.mjs';
 
-/** What is said of all rows together; names of rows. */
+/** A summary of all rows; names of rows. */
 export function concluded(rows, baseNames = []) {
   const named = (test) => rows.filter(test).map(({ name }) => name);
   return {

@@ -28,7 +28,7 @@ async function allocation(session, count) {
   return allocated === undefined ? undefined : allocated / messages;
 }
 
-/** What `body` rejects with names the build at fault. */
+/** Errors of `body` name the build at fault. */
 async function blaming(side, body) {
   try {
     return await body();

@@ -1,5 +1,5 @@
 /**
- * What `--compare` measures of two commits. `kind` names the measurement in sessions.mjs, `plan` goes to it,
+ * The rows that `--compare` measures of two commits. `kind` names the measurement in sessions.mjs, `plan` goes to it,
  * `figure` is the result's field that is compared.
  */
 const KIB = 1024;

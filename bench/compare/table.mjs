@@ -23,7 +23,7 @@ export function rowLine({ name, unit, base, head, failed, ...row }) {
   return line(name, cells, `${only}${reasons.join('; ')}`);
 }
 
-/** What the comparison comes to, a line each. */
+/** The result of a comparison, a line each. */
 export function conclusion({ slower, faster, broken, onlyInBase }) {
   const list = (names) => names.map((name) => `  ${name}`);
   return [

@@ -1,4 +1,4 @@
-/** What is concluded from the rounds of one row. Pure: numbers in, words out. */
+/** The verdict on the rounds of one row. Pure: numbers in, words out. */
 import { median } from '../statistics.mjs';
 
 /** Chance that a row that did not change is outside of its spread on one side, at most: 1/16 a side. */

@@ -119,7 +119,7 @@ async function timed(sampled, body) {
   return { result, seconds: (performance.now() - start) / 1000, allocated: bytes };
 }
 
-/** What this process was told to open. */
+/** The options that this process was given to open. */
 let side;
 let many;
 let churn;

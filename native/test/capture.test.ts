@@ -105,7 +105,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     }
   });
 
-  test('a snapshot length cuts, and says how long the frame was', async () => {
+  test('cuts at the snapshot length, and reports how long the frame was', async () => {
     const { capture, frames } = collector({ snapLength: 96 });
     capture.start();
     await send(new Uint8Array(1000));

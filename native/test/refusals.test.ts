@@ -1,4 +1,4 @@
-/** What `send` does when the kernel refuses, with a kernel that is made to (refuse.c). */
+/** `send` on a kernel that is made to refuse (refuse.c). */
 import { execFile, execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';

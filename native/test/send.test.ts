@@ -1,4 +1,4 @@
-/** What `send` does with slots that are wrong, and with a kernel that refuses. */
+/** `send` with wrong slots, and on a kernel that refuses. */
 import { constants } from 'node:os';
 import { FRAGMENT_WORDS, Fragment, TX_SLOT_WORDS, Tx } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';

@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { layout, Port, Socket } from '../index.js';
 import { allOk, pattern, ports, psnOf, Station } from './support.ts';
 
-test('reports what it is bound to and what was granted', () => {
+test('reports the address it is bound to and the buffers granted', () => {
   const socket = new Socket({
     family: 4,
     address: '127.0.0.1',
@@ -125,7 +125,7 @@ test('a group has as many sockets on one machine as want it, and each takes what
   }
 });
 
-test('an interface for groups that is none', () => {
+test('refuses an unknown interface for groups', () => {
   const options = { family: 4, address: '127.0.0.1', port: 0, multicastInterface: 'no-such-dev' } as const;
   expect(() => new Socket(options)).toThrow(expect.objectContaining({ code: 'ENODEV' }));
 });

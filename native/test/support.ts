@@ -1,4 +1,4 @@
-/** What the tests share: a port on one loopback address, packets to send, packets that came. */
+/** Shared by the tests: a port on one loopback address, packets to send, packets that came. */
 import { createRandom } from '@node-roce/link';
 import {
   Icrc,

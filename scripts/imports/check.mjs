@@ -43,7 +43,7 @@ function wrongImport(path, specifier, { rules, manifests, exists }) {
 }
 
 /**
- * What breaks the rules, a line each.
+ * Violations of the rules, a line each.
  *
  * @param sources what each file imports, by path from the root
  * @param manifests package.json by package; @param references names of tsconfig's references by package

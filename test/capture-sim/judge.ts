@@ -8,14 +8,14 @@ import type { TrueFrame } from './truth.ts';
 export type Tally = Record<string, { packets: number; told: number }>;
 
 export interface Judgement {
-  /** What is wrong, in words; nothing if all is right. */
+  /** Errors in words; nothing if all is right. */
   faults: string[];
   /** Packets on the way of which nobody can know whether they were sent again, taken for what they are not. */
   mistaken: number;
 }
 
 /**
- * Whether a packet that went again can be told from one that came late or twice. At its sender there is nothing to tell
+ * Whether a retransmitted packet can be distinguished from a late one or a copy. At its sender there is nothing to tell
  * apart; on the way an Identification of its own says when it was sent.
  */
 const canTell = ({ addressing }: Captured, { event }: TrueFrame) => event === 'sent' || addressing === 'ipv4';
@@ -46,12 +46,12 @@ export function judge(
     tally[cause] ??= { packets: 0, told: 0 };
     tally[cause].packets++;
     if (told === cause) tally[cause].told++;
-    else if (told !== 'unknown') faults.push(`${line}: sent again for ${cause}, told: ${told}`);
+    else if (told !== 'unknown') faults.push(`${line}: retransmitted for ${cause}, reported: ${told}`);
   }
   return { faults: [...faults, ...compareSums(counts, analyzed)], mistaken };
 }
 
-/** What was said of single packets is what the connections count. */
+/** The verdicts on single packets add up to the connections' counts. */
 function compareSums(counts: ReadonlyMap<string, number>, { directions }: Analyzed): string[] {
   return directions.flatMap(({ direction, counts: { retransmitted, retransmitCauses } }) => {
     const sum = Object.values(retransmitCauses).reduce((a, b) => a + b, 0);

@@ -23,7 +23,7 @@ export interface CaptureRun {
   network: NetworkKind;
   /** 0 … 1; what the kind of network makes of it. */
   loss: number;
-  /** What the first host is, and the others. */
+  /** The kind of the first host, and of the others. */
   ends: readonly [EndpointKind, EndpointKind];
   hosts: number;
   connections: number;
@@ -33,7 +33,7 @@ export interface CaptureRun {
   psn?: number;
 }
 
-/** What ran, ready to be tapped. */
+/** A finished run, ready to be tapped. */
 export interface Captured {
   options: CaptureRun;
   network: Network;
@@ -45,7 +45,7 @@ export interface Captured {
   /** IPv4 with an Identification of its own for each packet, IPv4 with 0 for all, or IPv6. */
   addressing: Addressing;
   pathMtu: number;
-  /** What was drawn, for whoever looks into a failure. */
+  /** The drawn values, for the analysis of a failure. */
   settings: Record<string, unknown>;
 }
 

@@ -1,6 +1,5 @@
 /**
- * What is true of a simulated capture, by the senders' own word and by plain bookkeeping over the packets that the tap
- * saw. Nothing in here guesses.
+ * The truth about a simulated capture, from the senders' own record and plain bookkeeping over the packets that the tap saw. Nothing in here guesses.
  */
 
 import { decodePacket, type TappedPacket } from '@node-roce/sim';
@@ -22,7 +21,7 @@ export interface TrueFrame {
   isCopy: boolean;
   /** The tap has shown its PSN, or a later one, of what was sent before it: what goes again without that looks new. */
   isBehind: boolean;
-  /** Its sender had sent it before, and this is why it went again. */
+  /** Its sender had sent it before, and retransmitted it for this cause. */
   cause: RetransmitCause | undefined;
 }
 

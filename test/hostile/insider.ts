@@ -125,7 +125,7 @@ export class Insider {
     qp.connect(peer, CONNECTION_DEFAULTS);
   }
 
-  /** What the device's program does: posts, polls, and takes up again what has ended. */
+  /** The program of the device: posts, polls, and takes up again what has ended. */
   upkeep(): void {
     const { device } = this.#options;
     device.pollEvents();

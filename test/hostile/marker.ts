@@ -1,4 +1,4 @@
-/** What forged packets carry instead of data, so that it can be looked for where it must not be. */
+/** Data of forged packets, to be looked for where they must not be. */
 
 const MARKER = Uint8Array.of(0xde, 0xfa, 0xce, 0xd0, 0xf0, 0x0d, 0xfa, 0xce);
 

@@ -1,4 +1,4 @@
-/** What a process holds after it has thrown away what it can. */
+/** Memory of a process after it has thrown away what it can. */
 
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';

@@ -1,5 +1,5 @@
 /**
- * What any process can do to a device on the same network: send datagrams to its port, from an address of its own, or, on a
+ * Attacks of a process on the same network: send datagrams to its port, from an address of its own, or, on a
  * machine of its victim's or where nobody filters, from the peer's. The device can't tell by the source port.
  */
 import { createSocket, type Socket } from 'node:dgram';

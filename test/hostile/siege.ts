@@ -120,7 +120,7 @@ export class Siege {
     trace.splice(at, 0, { ...packet, time, event: 'arrived' });
   }
 
-  /** What nobody may look at is anything: FECN, BECN and both reserved fields; MigReq and partial membership too. */
+  /** Memory that nobody may look at: FECN, BECN and both reserved fields; MigReq and partial membership too. */
   #withReservedBits(packet: SimPacket): SimPacket {
     const { random } = this.#options;
     if (!random.chance(0.3)) return packet;

@@ -17,7 +17,7 @@ import {
 export const QKEY = 0x0bad_cafe;
 const GUARD = 4096;
 const BYTES = 65_536;
-/** What each queue pair has of a region. */
+/** The parts of a region that each queue pair has. */
 const PART = 8192;
 /** Of it, where a READ's answer goes at the sender. */
 const ANSWER = 4096;
@@ -62,7 +62,7 @@ export class Site implements AsyncDisposable {
   readonly b: Station;
   /** RC; RC through an SRQ and a window; UC; UD: the queue pairs of both. */
   readonly pairs: Record<'rc' | 'shared' | 'uc' | 'ud', [QueuePair, QueuePair]>;
-  /** What b's region has to hold, but for what UC was to write. */
+  /** The expected data of b's region, except those that UC was to write. */
   readonly shadow = new Uint8Array(BYTES);
   readonly delivered = { rc: 0, uc: 0, ud: 0 };
   readonly #post: (message: number) => void;
@@ -215,7 +215,7 @@ export class Site implements AsyncDisposable {
     this.delivered.ud++;
   }
 
-  /** What has come, if the network has not lost it; a receive that waits serves the next. */
+  /** The messages that arrived, if the network has not lost them; a waiting receive serves the next. */
   async #arrival(qp: QueuePair): Promise<WorkCompletion | undefined> {
     const control = new AbortController();
     const wc = await within(500, this.b.cq.next({ signal: control.signal }), control);

@@ -86,7 +86,7 @@ function steps({ bits, values }: Series): number[] {
   return values.slice(1).map((value, i) => ((value - values[i]) & mask) >>> 0);
 }
 
-/** What is wrong with a series; nothing where it can't be told from good randomness. */
+/** Deviations of a series from randomness; nothing where it looks random. */
 export function weaknesses(series: Series): string[] {
   const { name, values } = series;
   const found = [

@@ -178,7 +178,7 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
 });
 
 describe('Q_Keys', () => {
-  test('a wrong one: dropped without a word, the receive waits for the next', async () => {
+  test('a wrong one: dropped silently, the receive waits for the next', async () => {
     await using world = await setUp();
     const { ends, pairs } = world;
     capture = await WireCapture.start(address);
@@ -215,7 +215,7 @@ describe('Q_Keys', () => {
   });
 });
 
-describe('dropped without a word, and the queue pair lives', () => {
+describe('dropped silently, and the queue pair lives', () => {
   test('no receive', async () => {
     await using world = await setUp();
     const { ends, pairs } = world;

@@ -1,4 +1,4 @@
-/** What docs/icrc.md says of `node:dgram` and a real adapter: over neither IP version do they come together. */
+/** The claims of docs/icrc.md about `node:dgram` and a real adapter: over neither IP version do they come together. */
 import { expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';

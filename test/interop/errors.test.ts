@@ -1,4 +1,4 @@
-/** What goes wrong, and how both sides say so. Where rxe deviates from the specification: docs/quirks.md. */
+/** Failures, and the reports of both sides. Where rxe deviates from the specification: docs/quirks.md. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { SendWr } from '@node-roce/verbs-api';
 import { afterEach, describe, expect, inject, test } from 'vitest';

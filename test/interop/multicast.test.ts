@@ -13,7 +13,7 @@ import { WireCapture, type WirePacket } from './harness/wire.ts';
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 const GROUP = { 4: '239.77.1.9', 6: 'ff15::77:9' } as const;
-/** What every datagram to a group is addressed to (IBTA vol 1 §9.6.1.2). */
+/** The destination of every datagram to a group (IBTA vol 1 §9.6.1.2). */
 const MULTICAST_QPN = 0xff_ffff;
 /** Q_Key of the connection manager's groups, mckey's among them. */
 const RDMA_UDP_QKEY = 0x0123_4567;

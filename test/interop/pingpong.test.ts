@@ -36,7 +36,7 @@ const cases = sampled(
 interface Outcome {
   /** rxe's counters that changed. */
   moved: Record<string, number>;
-  /** What rxe sent again. */
+  /** The retransmissions of rxe. */
   again: Repeat[];
 }
 

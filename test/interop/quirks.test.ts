@@ -18,7 +18,7 @@ const { address } = guest;
 const OUR_QPN = 0x77;
 const LOC_QP_OP_ERR = 2;
 const FLUSHED = 5;
-/** What a send that fails on rxe's own side completes with: 6.12 has its completer flush it. */
+/** The status of a send that fails on rxe's own side: 6.12 has its completer flush it. */
 const FAILED_HERE = onRelease({ debian12: LOC_QP_OP_ERR, debian13: FLUSHED });
 const REM_INV_REQ_ERR = 9;
 

@@ -16,7 +16,7 @@ describe('guest', () => {
   test.each([
     { name: 'guest9000' as const, mtu: 4096 },
     { name: 'guest1500' as const, mtu: 1024 },
-  ])('$name: rxe0 is active with path MTU $mtu, on the addresses we were told', async ({ name, mtu }) => {
+  ])('$name: rxe0 is active with path MTU $mtu, on the expected addresses', async ({ name, mtu }) => {
     const { address } = new Guest(inject(name));
     const info = await new Guest(address).must('ibv_devinfo -v -d rxe0');
     expect(info).toMatch(/state:\s+PORT_ACTIVE/);

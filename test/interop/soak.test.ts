@@ -187,7 +187,7 @@ test('the engine in a worker, through the same API: SEND, WRITE, READ with rxe',
   expect({ resent: retransmittedPackets - probes, timeouts }).toEqual({ resent: 0, timeouts: 0 });
 });
 
-test('the port is taken: the error says so', async () => {
+test('the port is taken: the error names its owner', async () => {
   await using _first = await openDevice({ address: address.hostIp4 });
   await expect(openDevice({ address: address.hostIp4 })).rejects.toMatchObject({
     errno: 'EADDRINUSE',

@@ -39,7 +39,7 @@ const immediateOf = ({ opcode, payload }: WirePacket) =>
 const BROKEN = 'broken';
 
 /**
- * What becomes of the messages, by §9.8.2.2: a packet goes on with its message, begins one, or is dropped. The
+ * The fate of the messages, by §9.8.2.2: a packet goes on with its message, begins one, or is dropped. The
  * immediate data of those that arrive whole.
  */
 function bySpecification(packets: readonly WirePacket[]): (number | typeof BROKEN)[] {

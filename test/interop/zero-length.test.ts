@@ -17,33 +17,30 @@ afterEach(({ task }) => {
   capture = undefined;
 });
 
-test.each(OPERATIONS)(
-  '%s both ways, without memory, to an address and a key that are none',
-  async (operation) => {
-    await using link = await LinkUp.make(guest);
-    const ours = await link.memory(64, { seed: 1 });
-    const theirs = await link.agent.mr({ size: 64, access: 'LOCAL_WRITE,REMOTE_WRITE' });
-    capture = await WireCapture.start(address);
-    await oursToTheirs(
-      link,
-      link,
-      { from: ours, to: theirs },
-      { operation, size: 0, seed: 1, remote: NOWHERE },
-    );
-    await theirsToOurs(
-      link,
-      link,
-      { from: theirs, to: ours },
-      { operation, size: 0, seed: 2, remote: NOWHERE },
-    );
-    const packets = await capture.stop();
-    const requests = packets.filter((p) => p.opcode !== ACK);
-    expect(requests.map((p) => p.source)).toEqual([link.host, link.peer]);
-    // Theirs and ours agree to the byte, but for queue pair, PSN and MigReq.
-    expect(requests[0].payload.length).toBe(requests[1].payload.length);
-    expect(packets.filter((p) => p.opcode === ACK).map((p) => p.payload[12] >> 5)).toEqual([0, 0]);
-  },
-);
+test.each(OPERATIONS)('%s both ways, without memory, to an unknown address and key', async (operation) => {
+  await using link = await LinkUp.make(guest);
+  const ours = await link.memory(64, { seed: 1 });
+  const theirs = await link.agent.mr({ size: 64, access: 'LOCAL_WRITE,REMOTE_WRITE' });
+  capture = await WireCapture.start(address);
+  await oursToTheirs(
+    link,
+    link,
+    { from: ours, to: theirs },
+    { operation, size: 0, seed: 1, remote: NOWHERE },
+  );
+  await theirsToOurs(
+    link,
+    link,
+    { from: theirs, to: ours },
+    { operation, size: 0, seed: 2, remote: NOWHERE },
+  );
+  const packets = await capture.stop();
+  const requests = packets.filter((p) => p.opcode !== ACK);
+  expect(requests.map((p) => p.source)).toEqual([link.host, link.peer]);
+  // Theirs and ours agree to the byte, but for queue pair, PSN and MigReq.
+  expect(requests[0].payload.length).toBe(requests[1].payload.length);
+  expect(packets.filter((p) => p.opcode === ACK).map((p) => p.payload[12] >> 5)).toEqual([0, 0]);
+});
 
 test('READ both ways', async () => {
   await using link = await LinkUp.make(guest);

@@ -25,7 +25,7 @@ import { Access } from '@node-roce/transport';
 import { inferPathMtu } from './inference.ts';
 import { type Connection, otherSide, type Side, samePacket, show, type TracePacket } from './trace.ts';
 
-/** What the programs of one side set up. */
+/** The objects of one side's programs. */
 export interface Setup {
   kind: EndpointKind;
   side: Side;
@@ -37,14 +37,14 @@ export interface Setup {
   qkey?: number;
   /** Receives posted before anything comes: to each queue pair, or to one SRQ for all. */
   receives?: { count: number; bytes: number; firstWrId: number; shared?: boolean };
-  /** What the peer reads and writes, as the real host named it. */
+  /** The memory that the peer reads and writes, as the real host named it. */
   memory?: { base: bigint; rkey: number; content: Uint8Array };
   /** Key of a type 2 window that the program bound over the first bytes of that memory. */
   window?: { rkey: number; length: number };
 }
 
 export interface DeviceReplay {
-  /** What the capture and the device do not have in common; empty is agreement. */
+  /** Differences between the capture and the device; empty is agreement. */
   differences: string[];
   /** Packets of the capture that were compared. */
   compared: number;

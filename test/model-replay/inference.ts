@@ -1,5 +1,5 @@
 /**
- * What the traffic itself tells of a queue pair where no program printed it.
+ * The attributes of a queue pair, inferred from traffic where no program printed them.
  *
  * Path MTU: the largest payload of a packet that something follows, else room for all. Regions: for each
  * key the range from the lowest to the highest address asked for. Contents: at each READ and atomic, what

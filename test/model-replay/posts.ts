@@ -1,4 +1,4 @@
-/** What the programs of a capture posted: as their command lines say, or as their packets show. */
+/** The requests that the programs of a capture posted: as their command lines say, or as their packets show. */
 
 import type { ModelSendRequest } from '@node-roce/sim';
 import { opcodeInfo, psnDiff } from '@node-roce/wire';
@@ -6,7 +6,7 @@ import type { Sidecar } from './sidecar.ts';
 import type { TracePacket } from './trace.ts';
 
 /**
- * What a program posted that did not print it: the messages that the packets make up, in order of PSN.
+ * Requests of programs that did not print them: the messages that the packets make up, in order of PSN.
  * The contents are so taken from the capture; what is compared is how they are cut, numbered and repeated.
  */
 export function inferPosts(requests: TracePacket[]): { batch: boolean; posts: ModelSendRequest[] } {
@@ -47,7 +47,7 @@ export function inferPosts(requests: TracePacket[]): { batch: boolean; posts: Mo
   return { batch: true, posts };
 }
 
-/** What rxprobe's client posts for the words of its command line (the pattern of its buffer included). */
+/** The requests of rxprobe's client by the words of its command line (the pattern of its buffer included). */
 export function probePosts(sidecar: Sidecar): { batch: boolean; posts: ModelSendRequest[] } {
   const command = sidecar.command.A;
   const server = sidecar.probe.B!;

@@ -20,7 +20,7 @@ import { option, type Sidecar } from './sidecar.ts';
 import { type Connection, type Side, samePacket, samePayload, show, type TracePacket } from './trace.ts';
 
 export interface ResponderReplay {
-  /** What differs and no quirk explains; empty is agreement. */
+  /** Differences that no quirk explains; empty is agreement. */
   differences: string[];
   quirks: Set<QuirkName>;
   /** Replies of the real responder that were compared. */
@@ -78,7 +78,7 @@ export function replayResponder(connection: Connection, side: Side, sidecar: Sid
   return { ...compare.finish(), completions, received, responder };
 }
 
-/** What rxprobe's server has in its region at first. */
+/** The initial contents of rxprobe's server's region. */
 export function probeRegion(sidecar: Sidecar): Uint8Array {
   const bytes = new Uint8Array(Number(option(sidecar.command.B, 'b') ?? 1 << 20));
   for (let i = 0; i < bytes.length; i++) bytes[i] = 0xa0 ^ i ^ (i >> 8);

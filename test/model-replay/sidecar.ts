@@ -1,4 +1,4 @@
-/** What stands beside a capture: the commands, what each side printed, and what follows from it. */
+/** The files beside a capture: the commands, what each side printed, and what follows from it. */
 
 import { WC_STATUS_NAMES, type WcStatusName } from '@node-roce/transport';
 import type { Side } from './trace.ts';
@@ -18,7 +18,7 @@ export interface PrintedCompletion {
   dataCrc?: number;
 }
 
-/** What rxprobe prints of the two queue pairs before it begins. */
+/** The attributes of the two queue pairs that rxprobe prints before it begins. */
 interface ProbeQp {
   qpn: number;
   psn: number;

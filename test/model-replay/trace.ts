@@ -20,7 +20,7 @@ export interface TracePacket {
   trafficClass: number;
 }
 
-/** What two queue pairs said to each other. */
+/** The packets between two queue pairs. */
 export interface Connection {
   qpn: Record<Side, number>;
   packets: TracePacket[];

@@ -12,7 +12,7 @@ import { bundle, load } from './suite.mjs';
 const TOO_SLOW =
   /mutated, forged and random packets|kbps over a second of virtual time, within 5 percent \[2\]/;
 
-/** What the instrumented sources share with the runner. */
+/** The values that the instrumented sources share with the runner. */
 globalThis.__stryker__ ??= {};
 const shared = globalThis.__stryker__;
 

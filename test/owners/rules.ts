@@ -1,5 +1,5 @@
 /**
- * Who writes what, read from the syntax tree of `packages/transport`: state has one owner.
+ * Writers of each field, read from the syntax tree of `packages/transport`: state has one owner.
  *
  * - A field of a class is `#private`, or `readonly`. A public `readonly` field is no array, typed array, Map or Set: who has those can
  *   write them.
@@ -69,7 +69,7 @@ function isReadonlyType(node: unknown): boolean {
 const nameOf = (key: Node): string =>
   key.type === 'PrivateIdentifier' ? `#${key.name}` : String(key.name ?? key.value);
 
-/** What breaks the rules in one file. */
+/** Violations of the rules in one file. */
 export function violationsIn(source: string): Violation[] {
   const { program, errors } = parseSync('file.ts', source);
   if (errors.length > 0) throw new Error(errors[0].message);

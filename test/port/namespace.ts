@@ -51,7 +51,7 @@ export class Namespace implements Disposable {
     if (!ok) throw new Error(what);
   }
 
-  /** The same, and time for whoever is told of it. */
+  /** The same, with time for subscribers. */
   async change(command: string): Promise<void> {
     this.ip(command);
     await sleep(SETTLED_MS);

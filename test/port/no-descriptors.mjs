@@ -1,5 +1,5 @@
 /**
- * What a device does while no descriptor is left; open-failure.test.ts runs it under a low limit. `open ADDRESS ENGINE STEP`
+ * The behaviour of a device while no descriptor is left; open-failure.test.ts runs it under a low limit. `open ADDRESS ENGINE STEP`
  * opens with 0, STEP, 2 STEP, … descriptors left, until that is enough; `send ADDRESS ADDRESS` sends the first message of a pair.
  */
 import { closeSync, openSync } from 'node:fs';

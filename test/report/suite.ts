@@ -1,4 +1,4 @@
-/** What the tests of pages have in common: a browser, a page of it for each test, and ways to look at it. */
+/** Shared by the tests of pages: a browser, a page of it for each test, and ways to look at it. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

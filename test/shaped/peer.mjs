@@ -103,7 +103,7 @@ function complete({ status, opcode, wrId, byteLen }) {
   }
 }
 
-/** What the other one wrote: its requests 1, 4, 7, … from the pattern's slot to the same one here. */
+/** The data that the other one wrote: its requests 1, 4, 7, … from the pattern's slot to the same one here. */
 function checkWritten() {
   for (let n = 1; n < 3 * DEPTH; n += 3) if (!same(written, slotOf(n) * SLOT, n)) counts.wrong++;
 }

@@ -1,6 +1,5 @@
 /**
- * What two devices must have counted, told from nothing but the packets that were seen to leave and to arrive, and from
- * when receives were posted. One queue pair on each side; A requests, B answers. The way back loses nothing, so that
+ * The counts that two devices must have, derived from nothing but the packets that were seen to leave and to arrive, and from when receives were posted. One queue pair on each side; A requests, B answers. The way back loses nothing, so that
  * what A takes from an answer follows from the answer alone.
  */
 
@@ -33,7 +32,7 @@ export interface Facts {
 
 export type Counts = Record<string, number>;
 
-/** All zero, but for what is told. */
+/** All zero, except the given ones. */
 export function counts(told: Counts = {}): Counts {
   const zeros = Object.fromEntries(QP_COUNTER_NAMES.map((name) => [name, 0]));
   return { ...zeros, ...told };
@@ -67,7 +66,7 @@ class RequesterAccount {
   corrupt = 0;
   #next: number;
   #unacked: number;
-  /** Where it was told to go back to, until it has sent something. */
+  /** The PSN that it was sent back to, until it has sent something. */
   #backTo = -1;
 
   constructor(psn: number) {
@@ -238,7 +237,7 @@ function adapterCounts(
   });
 }
 
-/** What an adapter with this one queue pair says; `told` is of the adapter alone. */
+/** The counters of an adapter with this one queue pair; `told` belongs to the adapter alone. */
 export function adapterOf(qp: Counts, told: Counts = {}): Counts {
   const own = { icrcErrors: 0, icrcOutOfWindow: 0, malformed: 0, unknownQp: 0, wrongState: 0, bugs: 0 };
   return {

@@ -55,7 +55,7 @@ export function testLives(name: LifeName): void {
   });
 }
 
-/** What `ROCE_SIM_LIFE` names, if it names anything. */
+/** The life that `ROCE_SIM_LIFE` names, if any. */
 export function testReplay(): boolean {
   const replay = process.env.ROCE_SIM_LIFE;
   if (replay === undefined) return false;

@@ -40,7 +40,7 @@ export interface RunOptions {
 }
 
 /**
- * What a kind of network does to one direction. A fifth of the packets is lost one way only: lost both ways, one
+ * The effect of a kind of network on one direction. A fifth of the packets is lost one way only: lost both ways, one
  * round trip in three fails, and seven retries in a row are exhausted within some thousand messages, by
  * the rule and without a fault.
  */
@@ -69,7 +69,7 @@ export function wireOf(network: NetworkKind, loss: number, delay: number): WireO
 const RETRY_CNT = 7;
 
 export interface Outcome {
-  /** What went wrong; nothing, if all of it was as it has to be. */
+  /** Errors; nothing, if all of it was as it has to be. */
   fault?: string;
   /** The connection was given up after as many repetitions as the rule asks for. */
   gaveUp: boolean;

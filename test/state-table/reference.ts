@@ -95,7 +95,7 @@ function parse(text: string): Map<string, Cell> {
 
 const TABLES = Object.fromEntries(TYPES.map((type) => [type, parse(TEXTS[type])]));
 
-/** What a step takes, or undefined where there is no such step. */
+/** The attributes of a step, or undefined where there is no such step. */
 export function cellOf(type: QpType, from: QpState, to: QpState): Cell | undefined {
   const listed = TABLES[type].get(`${from} ${to}`);
   if (listed) return listed;

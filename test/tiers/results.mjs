@@ -53,7 +53,7 @@ export function record(step, { verdict, seconds, passed, failed, result = '' }, 
   writeFileSync(FILE, format([...others, row].sort((a, b) => place(a) - place(b))));
 }
 
-/** What is missing: the required steps among `steps` without a passed row. */
+/** Missing results: the required steps among `steps` without a passed row. */
 export function missing(steps, rows) {
   const passed = new Set(rows.filter((row) => row.verdict === 'passed').map((row) => row.step));
   return steps.filter(({ name, required }) => required && !passed.has(name));

@@ -11,7 +11,7 @@ const COLORS = /\u001b\[[0-9;]*m/g;
 const SUMMARY = /^ *Tests {2}(.*\(\d+\))$/;
 
 /**
- * What a line of output adds to a step's counts and result.
+ * The parts of a line of output that count in a step's result.
  * @returns {{ passed?: number, failed?: number, skipped?: number, result?: string }}
  */
 export function readLine(line) {

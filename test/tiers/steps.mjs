@@ -1,5 +1,5 @@
 /**
- * What `.ci/run` and `npm run test:long` run (docs/testing.md). Add a row to add a step.
+ * The steps of `.ci/run` and `npm run test:long` (docs/testing.md). Add a row to add a step.
  *
  * name     Unique; `npm run test:long -- NAME` runs the step alone.
  * command  For bash, from the root of the repository. Its output is shown; vitest's counts in it are added up, and its last

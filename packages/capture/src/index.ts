@@ -1,4 +1,4 @@
-/** What happened in a RoCE capture. */
+/** The analysis of RoCE captures. */
 
 export * from './export/anonymize.ts';
 export * from './export/comments.ts';

@@ -36,7 +36,7 @@ export interface PacketOptions {
   destQp?: number;
 }
 
-/** What was said of a packet as it came. */
+/** The verdict on a packet as it came. */
 export interface PacketVerdict {
   retransmission: RetransmitCause | undefined;
   repeatedFrame: boolean;

@@ -268,7 +268,7 @@ describe('dump', () => {
     expect(err).toMatch(/^\d+ frames? (is|are) not RoCE and not shown\n$/);
   });
 
-  test('a frame to RoCE’s port that makes no sense is told, the others are printed', async () => {
+  test('reports a frame to RoCE’s port that makes no sense, and prints the others', async () => {
     const bytes = readFileSync(opAll);
     bytes[24 + 16 + 42] = 0x1f; // The opcode of the first packet.
     const { code, out, err } = await roce(['dump', '-'], { input: bytes });
@@ -361,7 +361,7 @@ describe('export', () => {
     }
   });
 
-  test('--anonymize with a key: the same pseudonyms in two runs, others without', async () => {
+  test('--anonymize with a key: the same addresses in two runs, others without', async () => {
     const addresses = async (...args: string[]) => {
       const output = join(scratch, 'anonymous.pcapng');
       expect((await roce(['export', opAll, '--anonymize', ...args, '-o', output])).code).toBe(0);

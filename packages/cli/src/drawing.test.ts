@@ -82,7 +82,7 @@ describe('report', () => {
 describe('ladder', () => {
   const ladder = async (...args: string[]) => (await roce(['ladder', loss5, '-o', '-', ...args])).out;
 
-  test('writes the same drawing each time, and says what it is', async () => {
+  test('writes the same drawing each time, and reports it', async () => {
     const file = join(folder, 'ladder.svg');
     const { code, out, err } = await roce(['ladder', loss5, '--qp', '0x74', '-o', file]);
     expect({ code, out }).toEqual({ code: 0, out: '' });
@@ -100,7 +100,7 @@ describe('ladder', () => {
     expect(framesOf(await ladder('--text', 'psn sequence error'))).toHaveLength(6);
   });
 
-  test('--count draws the first ones, and says so', async () => {
+  test('--count draws the first ones, and reports that', async () => {
     const { out, err } = await roce(['ladder', loss5, '-o', '-', '-c', '5']);
     expect(framesOf(out)).toEqual([1, 2, 3, 4, 5]);
     expect(err).toBe('only the first 5 packets: choose with --from and --to, or raise --count\n');

@@ -34,7 +34,7 @@ export type CmState =
   | 'TIMEWAIT'
   | 'CLOSED';
 
-/** What a connection needs of those around it. */
+/** The services that a connection needs of its owner. */
 export interface Surroundings {
   readonly caGuid: bigint;
   send(mad: Uint8Array, route: Route): void;
@@ -50,7 +50,7 @@ export interface Surroundings {
   closed(connection: Connection, now: number): void;
 }
 
-/** What a new connection is made of. */
+/** The options of a new connection. */
 export interface ConnectionInit {
   id: number;
   /** Of REQ: messages of this attempt carry it (IBTA leaves that open; Linux does so). */

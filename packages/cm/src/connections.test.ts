@@ -244,7 +244,7 @@ describe('what is lost is sent again', () => {
     pair.a.take('disconnected');
   });
 
-  test('nothing for ever: REQ 16 times, then a REJ that says so', () => {
+  test('retransmits not for ever: REQ 16 times, then a REJ with the reason', () => {
     const pair = new Pair();
     pair.network = () => [];
     pair.connect();

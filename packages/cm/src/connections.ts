@@ -253,7 +253,7 @@ export class Connections {
     this.#services.answer(id, init);
   }
 
-  /** What is there, those in TIMEWAIT included. */
+  /** The number of connections, those in TIMEWAIT included. */
   get size(): { connections: number; pending: number; keys: number; timers: number } {
     return {
       connections: this.#connections.size,

@@ -16,7 +16,7 @@ export interface Timing {
   maxRetries?: number;
   /** How long a packet takes to the peer at most, code. Default 16: 0.26 s. */
   packetLifetime?: number;
-  /** What an MRA of this side asks for, code. Default 24: 66 s. */
+  /** The service timeout of this side's MRA, code. Default 24: 66 s. */
   serviceTimeout?: number;
 }
 

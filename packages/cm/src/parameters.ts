@@ -1,4 +1,4 @@
-/** What a program says to open, accept or refuse connections, and what it hears. All of it is plain data. */
+/** The parameters of calls that open, accept or refuse connections, and their events. All of it is plain data. */
 import type { CmFields } from '@node-roce/wire';
 import type { Timing } from './intervals.ts';
 
@@ -75,7 +75,7 @@ export interface ResolveAnswer {
 /** Why a connection or an attempt ended without the peer's word. */
 export type EndCause = 'timeout' | 'stale' | 'peer-closed';
 
-/** What happens to a connection; `id` is the number that the calls take. */
+/** An event of a connection; `id` is the number that the calls take. */
 export type CmEvent =
   /** A REQ came: `accept` or `reject` it. */
   | {

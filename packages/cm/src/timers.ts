@@ -1,6 +1,6 @@
 /** Deadlines of many objects, the earliest first. */
 
-/** What has a deadline: at most one at a time. */
+/** Objects with a deadline: at most one at a time. */
 export interface Timed {
   /** When it is due, µs; Infinity for never. Only `Timers` writes it. */
   deadline: number;

@@ -26,7 +26,7 @@ interface Flight {
   name: CmName | undefined;
 }
 
-/** What becomes of a MAD: the delays after which copies of it arrive, µs; none is a loss. */
+/** The fate of a MAD: the delays after which copies of it arrive, µs; none is a loss. */
 export type Network = (flight: Flight) => number[];
 
 export class End {

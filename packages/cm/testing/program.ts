@@ -7,7 +7,7 @@ const MS = 1000;
 const MAX_DELAY = 15 * MS;
 const TIMING = { responseTimeout: 13, packetLifetime: 12, maxRetries: 7, serviceTimeout: 16 };
 
-/** What became of an id. */
+/** The outcome of an id. */
 interface Life {
   side: 0 | 1;
   established: number;
@@ -21,7 +21,7 @@ interface Life {
 export interface Outcome {
   pair: Pair;
   lives: Map<string, Life>;
-  /** What must not be; empty. */
+  /** Violations; empty. */
   complaints: string[];
   /** How often a path was taken. */
   tally: Record<string, number>;

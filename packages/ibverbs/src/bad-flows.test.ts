@@ -1,4 +1,4 @@
-/** What goes wrong, after the bad flows that rdma-core's own tests go through: the code or status that each ends with. */
+/** Failures, after the bad flows that rdma-core's own tests go through: the code or status that each ends with. */
 import { constants } from 'node:os';
 import { describe, expect, test } from 'vitest';
 import { completions, good, openPair } from '../testing/pair.ts';

@@ -45,7 +45,7 @@ export function ibv_destroy_cq(cq: ibv_cq): Promise<number> {
   return status(() => cq.verbs.destroy());
 }
 
-/** What a poll fills before it is copied into the caller's structs. */
+/** The completion that a poll fills before it is copied into the caller's structs. */
 let polled: WorkCompletion[] = [];
 
 /**

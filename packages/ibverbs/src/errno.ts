@@ -1,5 +1,5 @@
 /**
- * What a call ended with, the way C has it: a code that is returned, or NULL or −1 and `errno`. Behind each stands
+ * The result of a call, as C has it: a code that is returned, or NULL or −1 and `errno`. Behind each stands
  * a RoceError that says more; `lastError` gives it.
  */
 import { constants } from 'node:os';

@@ -574,7 +574,7 @@ describe('queue pairs', () => {
   });
 });
 
-test('names for people; unknown for what has none', () => {
+test('names values; "unknown" for others', () => {
   const numbers = (prefix: string) =>
     Object.entries(v).flatMap(([name, value]) => (name.startsWith(prefix) ? [value as number] : []));
   for (const event of numbers('IBV_EVENT_')) expect(v.ibv_event_type_str(event)).not.toBe('unknown');

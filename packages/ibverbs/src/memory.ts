@@ -131,7 +131,7 @@ export function ibv_inc_rkey(rkey: number): number {
   return incRkey(rkey);
 }
 
-/** What a window is to open, as verbs-api takes it. */
+/** The range and rights of a window, as verbs-api takes them. */
 export function rangeOf({ mr, addr, length, mw_access_flags = 0 }: ibv_mw_bind_info): MwRange {
   const offset = Number(addressOf(mr, addr) - mr.iova);
   return { mr: mr.verbs, offset, length: Number(length), access: mw_access_flags };

@@ -5,7 +5,7 @@ import { fromAhAttr, toAhAttr } from './address.ts';
 import * as c from './constants.ts';
 import type { ibv_qp_attr, ibv_qp_cap } from './structs.ts';
 
-/** What each bit of the mask stands for, in both worlds. */
+/** The attribute of each bit of the mask, in both APIs. */
 const BITS: readonly [bit: number, members: readonly Member[]][] = [
   [c.IBV_QP_STATE, ['qp_state']],
   [c.IBV_QP_CUR_STATE, ['cur_qp_state']],
@@ -106,7 +106,7 @@ export function fromCap(cap: Readonly<QpCap>): Required<ibv_qp_cap> {
   };
 }
 
-/** What a query gave; `undefined` where it is not valid. */
+/** The values of a query; `undefined` where one is not valid. */
 export function fromQpAttr(attr: QpAttr): ibv_qp_attr {
   const stateCode = (state: QpAttr['qpState']) =>
     state === undefined ? undefined : QP_STATES.indexOf(state);

@@ -1,4 +1,4 @@
-/** Names for people: completions, events, ports, nodes. The words are the specification's. */
+/** Names of values: completions, events, ports, nodes. The words are the specification's. */
 import * as c from './constants.ts';
 
 /** IBTA vol 1 §11.6.2. */

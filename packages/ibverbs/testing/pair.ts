@@ -10,7 +10,7 @@ export const REMOTE_ALL =
   v.IBV_ACCESS_REMOTE_ATOMIC;
 export const QKEY = 0x1111_1111;
 
-/** What a pointer verb gave, which a test takes for granted. */
+/** The result of a pointer verb, which a test takes for granted. */
 export function good<T>(value: T | null): T {
   if (value === null) throw new Error(`${v.strerror(v.errno)}: ${v.lastError()?.message}`);
   return value;

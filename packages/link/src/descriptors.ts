@@ -1,11 +1,11 @@
-/** What to say when this process, or the machine, is out of file descriptors. */
+/** The error for a process, or a machine, without file descriptors left. */
 import { constants } from 'node:os';
 import { RoceError } from '@node-roce/transport';
 
 const { EMFILE, ENFILE } = constants.errno;
 
 /**
- * Calls `open`; an error that means "no descriptors left" becomes a RoceError that says so (ERR_ROCE_NO_DESCRIPTORS). All
+ * Calls `open`; an error that means "no descriptors left" becomes ERR_ROCE_NO_DESCRIPTORS. All
  * others pass as they are.
  */
 export function withDescriptors<T>(open: () => T): T {

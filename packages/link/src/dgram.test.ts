@@ -172,7 +172,7 @@ test('an address that nobody can reach costs its packet only', async () => {
   expect(a.stats()).toMatchObject({ sendErrors: 1, txPackets: 1 });
 });
 
-test('takes so many packets a turn of the event loop, and says how many', async () => {
+test('takes a limited number of packets a turn of the event loop, and returns it', async () => {
   const a = await open('dgram', host(1));
   const b = await open('dgram', host(2));
   const batch = batchOf(
@@ -242,7 +242,7 @@ test.each([
   await expect(openSocketLink('dgram', options)).rejects.toMatchObject({ name: 'RoceError', errno });
 });
 
-test('a kind of link that is none is refused', async () => {
+test('rejects an unknown link kind', async () => {
   const kind = 'tcp' as SocketLinkKind;
   await expect(openSocketLink(kind, { address: host(1) })).rejects.toMatchObject({ attribute: 'link' });
 });

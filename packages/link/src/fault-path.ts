@@ -3,7 +3,7 @@ import { invalid } from '@node-roce/transport';
 import { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';
 import { createRandom } from './random.ts';
 
-/** What a device does to packets on purpose (`openDevice({ faults })`), to those it sends and those it receives. */
+/** Faults of a device's packets (`openDevice({ faults })`), of those it sends and those it receives. */
 export interface FaultOptions extends Faults {
   /** Any 32-bit number; 1 unless given. */
   seed?: number;

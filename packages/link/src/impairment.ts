@@ -1,5 +1,5 @@
 /**
- * What a bad way does to packets: loss by itself and in bursts, a rate and a queue, ECN marks, duplicates,
+ * Impairments of packets: loss by itself and in bursts, a rate and a queue, ECN marks, duplicates,
  * corruption, delay and reordering. Pure: time comes in, and what happens follows from the random source alone.
  * The fault link and the simulator's wires both are made of it.
  */
@@ -62,7 +62,7 @@ export class Impairment<P> {
     this.#handling = handling;
   }
 
-  /** What arrives of a packet sent now: nothing, it, or it twice, each with its time. */
+  /** The copies that arrive of a packet sent now: nothing, it, or it twice, each with its time. */
   carry(packet: P, now: number): { packet: P; time: number }[] {
     if (this.#isLost()) return this.#lose();
     const sent = this.#send(packet, now);

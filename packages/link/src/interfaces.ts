@@ -24,7 +24,7 @@ export interface NetworkInterface {
   mtu: number | undefined;
   /** Mb/s (`/sys/class/net/NAME/speed`); undefined if unknown, as for lo. */
   speed: number | undefined;
-  /** False if the kernel says so; the port is then DOWN. */
+  /** False if the kernel reports no carrier; the port is then DOWN. */
   up: boolean;
   /** It is `lo`. */
   loopback: boolean;

@@ -1,4 +1,4 @@
-/** What the run loop needs of a place where packets leave and arrive. */
+/** The interface between the run loop and the sockets. */
 import type { CopyBatch, GidEntry, PeerTable, RxBatch, TxBatch } from '@node-roce/transport';
 import type { NetworkInterface } from './interfaces.ts';
 
@@ -25,7 +25,7 @@ export interface Link extends PeerTable {
    * polls without awaiting anything waits for ever.
    */
   readonly needsEventLoop?: boolean;
-  /** What this link can't do, a sentence each. */
+  /** Limitations of this link, a sentence each. */
   readonly limitations: readonly string[];
 
   /**

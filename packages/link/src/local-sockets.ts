@@ -1,4 +1,4 @@
-/** What the links on UDP sockets share: which addresses to open, and what to say when that fails. */
+/** Shared by the links on UDP sockets: which addresses to open, and what to say when that fails. */
 import { RoceError } from '@node-roce/transport';
 import { explainDescriptors } from './descriptors.ts';
 import { interfaceByAddress, interfaceByName, type NetworkInterface } from './interfaces.ts';
@@ -6,7 +6,7 @@ import { describePortOwner } from './port-owner.ts';
 
 /** Where a link on sockets is. */
 export interface LocalOptions {
-  /** Local addresses in figures, one GID each; they have to be on one interface. */
+  /** Numeric local addresses, one GID each; they have to be on one interface. */
   address?: string | readonly string[];
   /** Or all addresses of an interface: link-local, IPv4, other IPv6, in this order. */
   interface?: string;
@@ -16,9 +16,9 @@ export interface LocalOptions {
 
 /** Bytes of receive buffer to ask for. */
 export const DEFAULT_RECEIVE_BUFFER = 32 * 1024 * 1024;
-/** What rxe sends unacknowledged (128 packets) is charged about half of this. */
+/** Half of this holds the packets that rxe sends unacknowledged (128). */
 const SHORT_BUFFER = 2 * 1024 * 1024;
-/** What the kernel charges a datagram of 4112 bytes, measured on Linux 6. */
+/** The kernel's charge for a datagram of 4112 bytes, measured on Linux 6. */
 const CHARGE_OF_FULL_PACKET = 8520;
 
 /** A sentence on a receive buffer that is small, if it is. */
@@ -72,7 +72,7 @@ function missing(): RoceError {
   });
 }
 
-/** What to throw when a socket could not be bound: who has the port, or what is wrong with the address. */
+/** The error of a socket that could not be bound: who has the port, or what is wrong with the address. */
 export function bindError(cause: unknown, address: string, family: 4 | 6, port: number): unknown {
   const { code } = cause as NodeJS.ErrnoException;
   if (code === 'EADDRINUSE') {

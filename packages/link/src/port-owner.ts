@@ -1,4 +1,4 @@
-/** Who holds UDP port 4791, for an error message that helps. */
+/** Finds the process that holds UDP port 4791, for an error message that helps. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 
 /** A sentence on who has the port at that family, as far as this process may look. */

@@ -65,7 +65,7 @@ test('several addresses of an interface are several GIDs', async () => {
   expect([...rx.sources.subarray(0, 16)]).toEqual([...gidFromText(host(3))]);
 });
 
-test('a packet that is corrupt keeps its ICRC behind it, and says so', async () => {
+test('a corrupt packet keeps its ICRC behind it, and is marked', async () => {
   const b = await open({ address: host(2) });
   const socket = createSocket('udp4');
   const bytes = Uint8Array.of(...packet(9, 16), 0xde, 0xad, 0xbe, 0xef);
@@ -149,7 +149,7 @@ test('a watched link wakes for packets and deadlines', async () => {
 });
 
 describe('a port that is taken', () => {
-  test('by this process: says so', async () => {
+  test('by this process: names it', async () => {
     await open({ address: host(1) });
     await expect(open({ address: host(1) })).rejects.toMatchObject({
       name: 'RoceError',

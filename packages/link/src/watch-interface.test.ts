@@ -1,4 +1,4 @@
-/** How an interface is watched; what is told of it needs an interface that can be changed: test/port-events.test.ts. */
+/** The watch of an interface; its events need an interface that can be changed: test/port-events.test.ts. */
 import { afterEach, expect, test, vi } from 'vitest';
 import type { NetworkInterface } from './interfaces.ts';
 import { type InterfaceEvent, watchInterface } from './watch-interface.ts';
@@ -37,7 +37,7 @@ test('a look that fails after the watch has begun ends the watch', async () => {
   expect(closed).toHaveBeenCalledOnce();
 });
 
-test('without the addon, by a look every second; each difference is told once', async () => {
+test('without the addon, by a look every second; each difference is reported once', async () => {
   vi.doMock('@node-roce/dgram-native', () => {
     throw new Error('not built');
   });

@@ -7,12 +7,12 @@ import { listInterfaces } from './interfaces.ts';
 
 export type InterfaceEvent =
   | { type: 'up' | 'down' }
-  /** In figures, without zone; usable from now on, or no longer. */
+  /** Numeric, without zone; usable from now on, or no longer. */
   | { type: 'address-added' | 'address-removed'; address: string };
 
 export interface InterfaceWatch {
   readonly how: 'netlink' | 'polling';
-  /** Nothing is told any more. */
+  /** Reports nothing any more. */
   close(): void;
 }
 
@@ -25,7 +25,7 @@ export interface WatchOptions {
 
 const DEFAULT_INTERVAL = 1000;
 
-/** What is known of the interface, and what a change or a look makes new. */
+/** The known state of the interface, and its differences from a new one. */
 class Known {
   #up: boolean;
   readonly #addresses: Set<string>;

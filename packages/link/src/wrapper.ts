@@ -1,4 +1,4 @@
-/** What a link around another one does where it has nothing of its own to do: pass on. */
+/** A link around another one that passes everything on by default: pass on. */
 import type { CopyBatch, GidEntry, RxBatch, TxBatch } from '@node-roce/transport';
 import type { NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';

@@ -56,7 +56,7 @@ export function sendPackets(
   return packets.map((_, i) => batch.slots[i * TX_SLOT_WORDS + Tx.STATUS]);
 }
 
-/** What a batch received, as plain values. */
+/** The packets of a batch, as plain values. */
 export function packetsOf(
   batch: RxBatch,
 ): { payload: number[]; verdict: number; id: number; local: number }[] {

@@ -1,5 +1,5 @@
 /**
- * What a packet's first byte is. The numbers are the LINKTYPE_ registry's, which both formats share
+ * Link types: the kind of a packet's first byte. The numbers are the LINKTYPE_ registry's, which both formats share
  * (https://www.tcpdump.org/linktypes.html); here are the ones that can carry RoCE or that a capture
  * tool meets beside it.
  */

@@ -11,7 +11,7 @@ import {
 import { type InterfaceInfo, PacketRecord, type SectionInfo } from './record.ts';
 import type { ByteWindow } from './window.ts';
 
-/** Reads classic pcap, given the byte order and unit that the magic number told. */
+/** Reads classic pcap, given the byte order and unit of its magic number. */
 export class PcapReader implements FormatReader {
   reading = 'file header';
   section: SectionInfo | undefined;

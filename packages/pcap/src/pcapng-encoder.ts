@@ -21,12 +21,12 @@ import { OptionWriter } from './pcapng-options.ts';
 import type { InterfaceInfo, InterfaceStatistics, SectionInfo } from './record.ts';
 import { NANOSECOND_SECONDS_END, setNanoseconds, splitTime } from './timestamp.ts';
 
-/** What a section header says. `byteOrder` is `little` unless given. */
+/** The options of a section header. `byteOrder` is `little` unless given. */
 export type SectionOptions = Partial<
   Pick<SectionInfo, 'byteOrder' | 'hardware' | 'os' | 'application' | 'comments'>
 >;
 
-/** What an interface description says. `snapLength` is 262,144 unless given; 0 means no limit. */
+/** The options of an interface description. `snapLength` is 262,144 unless given; 0 means no limit. */
 export type InterfaceOptions = Pick<InterfaceInfo, 'linkType'> &
   Partial<
     Pick<

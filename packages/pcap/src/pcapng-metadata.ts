@@ -1,4 +1,4 @@
-/** What the options of section headers, interface descriptions and interface statistics say. */
+/** The values of options of section headers, interface descriptions and interface statistics. */
 import { DEFAULT_TSRESOL, OptionCode } from './pcapng-format.ts';
 import { type BlockOption, optionText } from './pcapng-options.ts';
 import type { InterfaceInfo, InterfaceStatistics, SectionInfo } from './record.ts';

@@ -1,4 +1,4 @@
-/** What a reader hands out: packets, and what the file says about where they come from. */
+/** Records of a reader: packets, and what the file says about where they come from. */
 
 export type CaptureFormat = 'pcap' | 'pcapng';
 export type ByteOrder = 'little' | 'big';

@@ -1,4 +1,4 @@
-/** What the encoders write, the parser reads back, whatever it was and however it is cut. */
+/** The parser reads back everything that the encoders write, however it is cut. */
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { concat, parse, toHex } from '../testing/captures.ts';

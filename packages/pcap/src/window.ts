@@ -16,7 +16,7 @@ export class ByteWindow {
   /** Next byte to consume, and the end of what is contiguous, as indices of `bytes`. */
   start = 0;
   end = 0;
-  /** What the last failed `require` asked for. */
+  /** The bytes that the last failed `require` asked for. */
   wanted = 0;
   /** Offset in the input of `bytes[0]`. */
   #base = 0;

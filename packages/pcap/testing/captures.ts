@@ -1,4 +1,4 @@
-/** What the tests of this package share: captures written out in hex, and a parser run to the end. */
+/** Shared by the tests of this package: captures written out in hex, and a parser run to the end. */
 import {
   type CaptureError,
   CaptureParser,

@@ -67,7 +67,7 @@ test('names a syndrome of another kind, and headers that are missing', () => {
   expect(errorOf(rnr, aeth({ rnr: 14 })).actual).toEqual({ 'AETH rnr': 12 });
 });
 
-test('throws where there is no packet, or bytes are none', () => {
+test('throws where there is no packet, or bytes that cannot be decoded', () => {
   expect(errorOf(undefined).message).toBe('expected a packet, there is none');
   expect(errorOf(new Uint8Array(3)).message).toMatch(/^expected an RC packet: /);
 });

@@ -1,4 +1,4 @@
-/** What a packet has to pass before a queue pair takes it (IBTA vol 1 §9.6.1): what fails is counted under its name, and not answered. */
+/** The checks before a queue pair takes a packet (IBTA vol 1 §9.6.1): what fails is counted under its name, and not answered. */
 import { Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';

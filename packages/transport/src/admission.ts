@@ -1,5 +1,5 @@
 /**
- * What a packet has to pass before a queue pair takes it: ICRC, header, queue pair, P_Key, state, source address, in this
+ * The checks before a queue pair takes a packet: ICRC, header, queue pair, P_Key, state, source address, in this
  * order (IBTA vol 1 §9.6.1). Each failure is counted under a name of its own, and answered by nothing.
  */
 import {
@@ -136,7 +136,7 @@ export class Admission {
     else qp.completer.receive(this.#packet);
   }
 
-  /** The queue pair takes the packet in hand. */
+  /** The queue pair takes the current packet. */
   #count({ counters }: GroupMember): void {
     const { batch, index } = this.#packet;
     counters.receivedPackets++;

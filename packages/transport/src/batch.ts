@@ -66,7 +66,7 @@ export const RX_SLOT_WORDS = 12;
 /** `Rx.PEER` of a packet whose source address is nobody's that the link knows. */
 export const NO_PEER = 0xffff_ffff;
 
-/** What the link found out about a received packet's ICRC. */
+/** The link's verdict on a received packet's ICRC. */
 export const Icrc = {
   OK: 0,
   /** No IPv4 Identification makes it right, or, the header being visible, it is wrong. */

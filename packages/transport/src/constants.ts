@@ -79,7 +79,7 @@ export const WcOpcode = {
   RECV: 128,
   RECV_RDMA_WITH_IMM: 129,
 } as const;
-/** What completed, by name. */
+/** The completed operation, by name. */
 export type WcOpcodeName = keyof typeof WcOpcode;
 
 /** `enum ibv_wc_flags`. */

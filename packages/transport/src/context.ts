@@ -1,4 +1,4 @@
-/** What all queue pairs of an adapter share; it knows nothing of how one works. */
+/** The shared state of an adapter's queue pairs; it knows nothing of how one works. */
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
@@ -25,7 +25,7 @@ export type AsyncEvent =
   | { type: 'SRQ_LIMIT_REACHED' | 'SRQ_ERR'; srq: number };
 
 export interface Host {
-  /** The completion queue has something that the program asked to be told of. */
+  /** The completion queue has a completion that the program asked an event for. */
   onCompletionEvent(cq: number): void;
   onAsyncEvent(event: AsyncEvent): void;
   /** A queue pair went to another state; `to` is undefined where it was destroyed. */
@@ -34,7 +34,7 @@ export interface Host {
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
 }
 
-/** What hears when the link has looked at its packets. */
+/** Callbacks for packets that the link has looked at. */
 export interface LinkWaiter {
   taken(): void;
 }
@@ -42,7 +42,7 @@ export interface LinkWaiter {
 const COPY_CAPACITY = 4096;
 const TWO_32 = 0x1_0000_0000;
 
-/** What an adapter gives to its context. */
+/** The services that an adapter gives to its context. */
 export interface ContextOptions {
   host: Host & { peers: PeerTable; gids: readonly GidEntry[] };
   random: () => number;

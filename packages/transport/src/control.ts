@@ -119,7 +119,7 @@ export interface QpInit {
   sqSigAll: boolean;
 }
 
-/** What `createQp` gives back. With an SRQ the program posts there; `recvQueue` is the engine's own. */
+/** The result of `createQp`. With an SRQ the program posts there; `recvQueue` is the engine's own. */
 export interface QpCreated {
   qpn: number;
   cap: QpCap;
@@ -137,7 +137,7 @@ export interface SrqInit {
   limit: number;
 }
 
-/** What `createSrq` gives back. */
+/** The result of `createSrq`. */
 export interface SrqCreated {
   handle: number;
   maxWr: number;
@@ -151,7 +151,7 @@ export interface SrqAttr {
   maxWr?: number;
 }
 
-/** What `modifySrq` gives back: the ring to post to from now on, where the size was changed. */
+/** The result of `modifySrq`: the ring to post to from now on, where the size was changed. */
 export interface SrqModified {
   maxWr: number;
   ring?: RingShape;
@@ -165,7 +165,7 @@ export interface MwCreated {
   rkey: number;
 }
 
-/** What `queryQp` gives back: `undefined` for what is not valid in the state the QP is in. */
+/** The result of `queryQp`: `undefined` for what is not valid in the state the QP is in. */
 export interface QpQuery {
   /** The attributes. */
   attr: QpAttr;
@@ -173,7 +173,7 @@ export interface QpQuery {
   init: Pick<QpInit, 'type' | 'cap' | 'sqSigAll' | 'sendCq' | 'recvCq' | 'srq'>;
 }
 
-/** What `createCq` gives back. */
+/** The result of `createCq`. */
 export interface CqCreated {
   handle: number;
   /** Entries the queue holds; at least what was asked for. */

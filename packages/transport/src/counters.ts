@@ -1,5 +1,5 @@
 /**
- * What an adapter counts, by queue pair and for itself. A count only grows; a modify to RESET leaves it. The
+ * Counters of an adapter, by queue pair and for itself. A count only grows; a modify to RESET leaves it. The
  * names that rxe and mlx5 give to the same things are in docs/counters.md.
  */
 

@@ -1,6 +1,6 @@
 /** The queue pairs that wait for a time, earliest first: a binary heap, good for many thousands. */
 
-/** Whose timers they are. */
+/** The owner of the timers. */
 export interface Waiter {
   /** One of its timers is due. */
   timersDue(): void;

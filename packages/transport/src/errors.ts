@@ -20,13 +20,13 @@ export interface RoceErrorOptions {
   errno: Errno;
   /** The attribute at fault, where there is one: `pathMtu`, `ahAttr.grh.dgid`. */
   attribute?: string;
-  /** What would have been accepted. */
+  /** The values that would have been accepted. */
   expected?: string;
   cause?: unknown;
 }
 
 /**
- * What every call of the public API throws or rejects with.
+ * The error that every call of the public API throws or rejects with.
  * `code` is stable and starts with `ERR_ROCE_`; `errno` is the name that the verb of the same name
  * would return.
  */
@@ -35,11 +35,11 @@ export class RoceError extends Error {
   override readonly name = 'RoceError';
   /** `ERR_ROCE_…`; stable. */
   readonly code: string;
-  /** What the verb of that name would return: `EINVAL`. */
+  /** The errno of the verb of that name: `EINVAL`. */
   readonly errno: Errno;
   /** The attribute at fault, where there is one: `pathMtu`, `ahAttr.grh.dgid`. */
   readonly attribute: string | undefined;
-  /** What would have been accepted. */
+  /** The values that would have been accepted. */
   readonly expected: string | undefined;
 
   constructor(code: string, message: string, options: RoceErrorOptions) {

@@ -193,7 +193,7 @@ describe('a peer that does what it may not', () => {
     expect(types(right)).toEqual(['QP_REQ_ERR']);
   });
 
-  test('of a UC queue pair: nobody is told', () => {
+  test('of a UC queue pair: raises no event', () => {
     const set = setUp({ type: 'UC' });
     const { left, right } = set.pair;
     left.post(access[0]![1](set));
@@ -275,7 +275,7 @@ describe('CQ_ERR', () => {
     expect([ring.state, ring.used]).toEqual([1, 2]);
   });
 
-  test('every queue pair whose completion is lost ends, and says so', () => {
+  test('ends every queue pair whose completion is lost, with an event each', () => {
     const { pair, cq, qpn, add, write } = setUpSmall('RC', 1);
     write();
     write();

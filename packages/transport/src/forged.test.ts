@@ -1,4 +1,4 @@
-/** What a packet that somebody else made up, with the peer's address on it, can do to a connection: as little as may be. */
+/** The effects of a forged packet, with the peer's address on it, on a connection: as little as may be. */
 import { Opcode, writeAeth, writeBth } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { gidOf, Pair, type Side } from '../testing/pair.ts';

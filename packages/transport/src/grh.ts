@@ -14,7 +14,7 @@ const IPV4_AT = 20;
 const IPV4_BYTES = 20;
 const DONT_FRAGMENT = 0x4000;
 
-/** Writes the GRH of the packet in hand. The IPv6 flow label is not known and left 0. */
+/** Writes the GRH of the current packet. The IPv6 flow label is not known and left 0. */
 export function writeGrh(grh: Uint8Array, context: Context, { batch, index }: InboundPacket): void {
   const { slots, sources } = batch;
   const w = index * RX_SLOT_WORDS;

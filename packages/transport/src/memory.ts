@@ -39,7 +39,7 @@ class Backing {
 }
 
 /**
- * What a key opens: a registered region, or the part of one that a memory window is bound to. A region that was
+ * The memory behind a key: a registered region, or the part of one that a memory window is bound to. A region that was
  * deregistered or invalidated is not `valid` any more, which those who still hold it look at.
  *
  * Owns whether it is valid, and how many windows are bound to it: none once it is not valid.
@@ -412,7 +412,7 @@ export class MemoryWindow {
     return this.#key;
   }
 
-  /** What it opens; undefined while it is not bound. */
+  /** The range that it opens; undefined while it is not bound. */
   get bound(): MemoryRegion | undefined {
     return this.#bound;
   }

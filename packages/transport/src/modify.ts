@@ -13,7 +13,7 @@ export interface PortFacts {
   readonly limits: DeviceLimits;
 }
 
-/** What the device does not offer: refused by name, with the capability bit that says so. */
+/** Attributes that the device does not offer: refused by name, with the capability bit that says so. */
 const NOT_OFFERED: Partial<Record<QpAttrName, string>> = {
   cap: 'queues are not resized (IBV_DEVICE_RESIZE_MAX_WR is clear)',
   altAhAttr: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
@@ -41,7 +41,7 @@ function range(low: number, high: number): Check {
 const bool: Check = (value: unknown) => (typeof value === 'boolean' ? undefined : 'true or false');
 const any: Check = () => undefined;
 
-/** What each attribute may be; a check returns what it expected. */
+/** The values that each attribute may have; a check returns what it expected. */
 const CHECKS: Record<QpAttrName, Check> = {
   qpState: (v: QpState) => (QP_STATES.includes(v) ? undefined : QP_STATES.join(', ')),
   curQpState: (v: QpState) => (QP_STATES.includes(v) ? undefined : QP_STATES.join(', ')),
@@ -201,7 +201,7 @@ export function plainAttributes(attr: QpAttr): Partial<QpAttributes> {
   return Object.fromEntries(Object.entries(named).filter(([, value]) => value !== undefined));
 }
 
-/** What is valid in the state that the queue pair is in; `cap` and the init attributes always. */
+/** The attributes that are valid in the queue pair's state; `cap` and the init attributes always. */
 export function queryAttributes(qp: QueuePair): QpQuery {
   const { attributes } = qp;
   const { ah } = attributes;

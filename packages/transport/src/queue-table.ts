@@ -52,7 +52,7 @@ export class QueueTable {
   readonly #cqs = new Map<number, CompletionQueue>();
   /** Shared receive queues. */
   readonly srqs: SrqTable;
-  /** What queue pairs that are gone had counted. */
+  /** Counters of destroyed queue pairs. */
   readonly retired = new QpCounters();
   readonly #recentQpns = new RecentNumbers();
   #lastQp: QueuePair | undefined;
@@ -288,7 +288,7 @@ export class QueueTable {
     }
   }
 
-  /** What the address vector and the peer's QPN of a modify call come to; a new peer is held. */
+  /** The route of a modify call's address vector and peer QPN; a new peer is held. */
   #path(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
     const ah = attr.ahAttr ?? qp.attributes.ah;
     if (!ah || (attr.ahAttr === undefined && attr.destQpNum === undefined)) return {};

@@ -133,7 +133,7 @@ describe('a request that the link refuses', () => {
     ]);
   });
 
-  test('for another reason, once: it was lost, and goes again', () => {
+  test('for another reason, once: it was lost, and is retransmitted', () => {
     const pair = new Pair({ psn: [FIRST, 0x100] });
     const local = pair.left.register(new ArrayBuffer(4096));
     const remote = pair.right.register(new ArrayBuffer(4096));

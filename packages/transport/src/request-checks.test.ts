@@ -1,6 +1,5 @@
 /**
- * What a request has to pass before a reliable responder executes it, each check by itself (IBTA vol 1 §9.6.1, §9.7.4.1), with packets
- * that no requester of ours sends. Nothing is executed that failed, and the connection ends or lives as the rule says.
+ * The checks of a request before a reliable responder executes it, one by one (IBTA vol 1 §9.6.1, §9.7.4.1), with packets that no requester of ours sends. Nothing is executed that failed, and the connection ends or lives as the rule says.
  */
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';

@@ -98,7 +98,7 @@ describe('credits', () => {
     return requests().length;
   };
 
-  test('are none: one SEND goes before the first ACK', () => {
+  test('0 credits: one SEND leaves before the first ACK', () => {
     const set = setUp();
     const { post, ack, requests, reset } = set;
     post('SEND');

@@ -23,7 +23,7 @@ function fresh(): Bench {
   return { pair, local, remote };
 }
 
-/** What makes a state dirty; each leaves something under way, or remembered. */
+/** Ways to make a state dirty; each leaves something under way, or remembered. */
 const DIRT: Record<string, (bench: Bench) => void> = {
   nothing: () => {},
   'a gap: a sequence NAK is out': ({ pair, local, remote }) => {

@@ -1,4 +1,4 @@
-/** Why a packet goes again, as the host is told it. */
+/** Causes of retransmissions, as the host gets them. */
 import { bthOpcode, bthPsn, Opcode, opcodeInfo } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { type Packet, Pair } from '../testing/pair.ts';
@@ -43,7 +43,7 @@ function watched(lost: (packet: Packet, fromLeft: boolean) => boolean) {
 const from = (first: number, last: number, cause: string): Told[] =>
   Array.from({ length: last - first + 1 }, (_, i) => ({ psn: first + i, cause }));
 
-test('nothing lost: nothing is told', () => {
+test('nothing lost: reports nothing', () => {
   const { pair, told, write } = watched(() => false);
   write(10 * MTU);
   pair.run();
@@ -94,7 +94,7 @@ test('no receive posted: after the wait', () => {
   expect(new Set(told.map(({ cause }) => cause))).toEqual(new Set(['rnr']));
 });
 
-test('a probe that the timer overtook says nothing more: what goes again anyway does so once', () => {
+test('a probe that the timer overtook is not reported: the packet is retransmitted once', () => {
   const told: Told[] = [];
   const pair = new Pair({
     psn: [FIRST, 0x100],
@@ -124,7 +124,7 @@ test('a probe that the timer overtook says nothing more: what goes again anyway 
   ]);
 });
 
-test('as many are told as are counted', () => {
+test('reports as many as are counted', () => {
   let n = 0;
   const { pair, told, write, read } = watched(() => n++ % 7 === 3);
   for (let i = 0; i < 8; i++) {

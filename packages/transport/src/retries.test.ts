@@ -1,4 +1,4 @@
-/** What counts against `retry_cnt` and `rnr_retry`, and what fills them again (IBTA vol 1 §9.9.2.4.1). */
+/** Events that count against `retry_cnt` and `rnr_retry`, and those that refill them (IBTA vol 1 §9.9.2.4.1). */
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';

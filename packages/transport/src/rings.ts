@@ -24,7 +24,7 @@ export const Control = {
   /** Completion queue: 0 not armed, 1 armed for the next completion, 2 for the next solicited one. */
   ARMED: 49,
 } as const;
-/** What `Control.STATE` may be of a shared receive queue. */
+/** The values of `Control.STATE` of a shared receive queue. */
 export const RingState = { IN_USE: 0, LEFT: 1 } as const;
 /** Words of the control page (256 bytes). */
 export const CONTROL_WORDS = 64;

@@ -19,7 +19,7 @@ function setUp(options: ConstructorParameters<typeof Pair>[0] = {}, size = 1 << 
   return { pair, source, target, local, remote };
 }
 
-/** What B said, as opcode and AETH syndrome. */
+/** The answers of B, as opcode and AETH syndrome. */
 const naks = (pair: Pair) =>
   pair.sent
     .filter(({ from, packet }) => from === pair.right && bthOpcode(packet, 0) === Opcode.RC_ACKNOWLEDGE)
@@ -108,7 +108,7 @@ describe('sendWithInvalidate', () => {
     return { ...set, window };
   }
 
-  test('takes the window away, and says so with the receive', () => {
+  test('invalidates the window and reports it in the receive completion', () => {
     const { pair, local, remote, target, source, window } = setUpWindow();
     const sge = [{ mr: local, length: 100 }];
     pair.left.post({ wrId: 2, ...WRITE, sge, remote: window });

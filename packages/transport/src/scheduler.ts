@@ -1,4 +1,4 @@
-/** Who may add packets to the next batch, in which order. */
+/** The order in which owners add packets to the next batch. */
 import type { TxBatch } from './batch.ts';
 
 /** Requests, and replies, that one sender may add in one turn. */
@@ -10,7 +10,7 @@ const TURN_PACKETS = 128;
 const ROUND_REPLIES = 4096;
 const TURN_REPLIES_MIN = 4;
 
-/** What has turns: a queue pair. */
+/** An object that has turns: a queue pair. */
 export interface Sender {
   readonly destroyed: boolean;
   /** Asks for a turn among the requests. */
@@ -146,7 +146,7 @@ export class TurnQueue<T> {
     this.#ring[(this.#head + this.#length++) & (this.#ring.length - 1)] = turn;
   }
 
-  /** Whose turn is next. */
+  /** The owner of the next turn. */
   get first(): T | undefined {
     return this.#ring[this.#head]?.owner;
   }

@@ -1,4 +1,4 @@
-/** Who sends next, and what time is counted while the link has no room. */
+/** The order of senders, and the time that counts while the link has no room. */
 import { bthAckReq, bthDestQp, bthPsn } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand } from '../testing/by-hand.ts';

@@ -46,7 +46,7 @@ describe.each(['RC', 'UC'] as const)('%s', (type) => {
     expect(received().map(({ wrId }) => wrId)).toEqual([2, 3]);
   });
 
-  test('the limit is told of once, and again when it is set again', () => {
+  test('reports the limit once, and again when it is set again', () => {
     setUp(type, 1);
     const { adapter } = pair.right;
     adapter.modifySrq(srq.handle, { limit: 2 });
@@ -66,7 +66,7 @@ describe.each(['RC', 'UC'] as const)('%s', (type) => {
     expect(events()).toEqual(['SRQ_LIMIT_REACHED']);
   });
 
-  test('a queue pair in error takes no more and says so; the entries stay', () => {
+  test('a queue pair in error takes no more and raises an event; the entries stay', () => {
     const [qp] = setUp(type, 1);
     for (const wrId of [1, 2]) post(wrId);
     const { adapter } = pair.right;

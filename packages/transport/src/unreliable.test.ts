@@ -370,7 +370,7 @@ describe('UD', () => {
     adapter.destroyQp(first.qpn, 0);
   });
 
-  test('a group that is none, and a connected queue pair', () => {
+  test('refuses an address that is not a group, and a connected queue pair', () => {
     const { adapter, qp } = pair.left;
     expect(() => adapter.attachMcast(qp.qpn, gidOf(3))).toThrow(
       expect.objectContaining({ attribute: 'gid' }),

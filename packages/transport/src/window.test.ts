@@ -77,7 +77,7 @@ describe('a sequence NAK', () => {
   });
 });
 
-test('a timeout takes the window to 2, from where it doubles to half of what it was', () => {
+test('a timeout reduces the window to 2, from where it doubles to half of its size before', () => {
   const peer = requester({ timeout: 8 });
   peer.open();
   const { hand } = peer;

@@ -208,7 +208,7 @@ describe('type 2', () => {
     expect(write(key, 1000n)).toBe('REM_ACCESS_ERR');
   });
 
-  test('SEND_WITH_INV invalidates it, and says so in the completion', () => {
+  test('SEND_WITH_INV invalidates it, and the completion has the key', () => {
     const key = bind(alloc(2));
     const inbox = pair.right.register(new ArrayBuffer(64));
     pair.right.postRecv(1, [{ mr: inbox, length: 64 }]);
@@ -243,7 +243,7 @@ describe('type 2', () => {
   });
 });
 
-test('types and PDs that are none; a PD with windows is busy', () => {
+test('refuses unknown types and PDs; a PD with windows is busy', () => {
   const { adapter } = pair.right;
   expect(() => adapter.allocMw(pair.right.pd, 3 as MwType)).toThrow(
     expect.objectContaining({ attribute: 'type' }),

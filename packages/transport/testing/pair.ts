@@ -66,7 +66,7 @@ export const QKEY = 0x1111_1111;
 /** A packet on the wire: BTH through pad, as bytes of its own. */
 export type Packet = Uint8Array;
 
-/** What may happen to a packet on its way: return the packets that arrive, and when (µs later). */
+/** The fate of a packet on its way: return the packets that arrive, and when (µs later). */
 export type Fault = (packet: Packet, now: number) => { packet: Packet; delay: number }[];
 
 export interface ElementInit {
@@ -286,7 +286,7 @@ export class Pair {
   /** Every packet in the order of sending. */
   readonly sent: { from: Side; packet: Packet; at: number }[] = [];
   fault: Fault | undefined;
-  /** What the link says of a packet: 0 if it takes it, else the errno for which it does not. */
+  /** The link's report on a packet: 0 if it takes it, else the errno for which it does not. */
   refuse: ((packet: Packet, from: Side) => number) | undefined;
   /** Where a packet comes in: a group's index instead of the address. */
   localOf: ((packet: Packet) => number) | undefined;

@@ -9,7 +9,7 @@ import type { WorkCompletion } from './work-completion.ts';
 
 /** A destination as a program names it; what is absent has the default of `connect`. */
 export interface AddressInit {
-  /** Address in figures, or a GID: of a host, or of a multicast group. */
+  /** A numeric address, or a GID: of a host, or of a multicast group. */
   gid: string | Uint8Array;
   /** Index of the local GID; the first of the destination's kind unless given. */
   gidIndex?: number;

@@ -12,11 +12,11 @@ export interface PortEvent {
   portNum: 1;
 }
 
-/** What an event concerns; `undefined` where the program has let go of it meanwhile. */
+/** The object of an event; `undefined` where the program has let go of it meanwhile. */
 export type EventElement = QueuePair | CompletionQueue | SharedReceiveQueue;
 
 /**
- * What the device tells unasked (`struct ibv_async_event`): about a queue (`element`, and its number), about
+ * Unsolicited events of the device (`struct ibv_async_event`): about a queue (`element`, and its number), about
  * the port, or its own end.
  */
 export type DeviceEvent =
@@ -26,7 +26,7 @@ export type DeviceEvent =
 
 /** An event that a program has taken with `device.getEvent`, and what acknowledges it. */
 export interface TakenEvent {
-  /** What happened. */
+  /** The type of the event. */
   readonly event: DeviceEvent;
   /** ibv_ack_async_event(3); once counts. Until then the destruction of what it is about waits. */
   ack(): void;

@@ -94,7 +94,7 @@ test('a signal, and the end of the device, reach who waits', async () => {
 });
 
 describe('resize', () => {
-  test('what was not polled stays, in order; a request to be told goes along', async () => {
+  test('unpolled completions stay, in order; an armed notification moves along', async () => {
     await using all = await openChannel(4);
     const { channel, cq, left, right } = all;
     for (let i = 0; i < 30; i++) receive(right, i);

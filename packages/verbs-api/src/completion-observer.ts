@@ -5,7 +5,7 @@
 import { PromisedRequests } from './promised.ts';
 import type { WorkCompletion } from './work-completion.ts';
 
-/** What an observer needs of its completion queue. */
+/** The parts of a completion queue that an observer needs. */
 export interface ObservedQueue {
   /** Takes all that is in the ring. */
   sweep(): WorkCompletion[];

@@ -26,7 +26,7 @@ describe('polling', () => {
     expect(got.map((wc) => [wc.wrId, wc.status, wc.opcode])).toEqual([[7n, 'SUCCESS', 'SEND']]);
   });
 
-  test('fills what it is given, and no more', async () => {
+  test('fills the completions it is given, and no more', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
     for (let i = 0; i < 6; i++) receive(b, i);
@@ -112,7 +112,7 @@ describe('waiting', () => {
     await expect(wait).rejects.toBe(reason);
   });
 
-  test('whoever waits hears that the device is closed, or why it failed', async () => {
+  test('waiting calls reject when the device is closed or fails', async () => {
     const pair = await openPair();
     const wait = pair.a.cq.wait();
     await pair.a.device.close();
@@ -174,7 +174,7 @@ describe('iterating', () => {
   });
 });
 
-test('a queue that overran is told to all: event, QP state, and an error once it is empty', async () => {
+test('a queue that overran raises an event, fails its queue pairs, and throws once it is empty', async () => {
   await using pair = await openPair({ cqe: 4 });
   const { a, b } = pair;
   for (let i = 0; i < 12; i++) receive(b, i);

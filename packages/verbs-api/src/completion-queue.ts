@@ -10,9 +10,9 @@ import { BOOLEAN, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
-/** What `device.createCq` takes beside the size. */
+/** Options of `device.createCq` besides the size. */
 export interface CompletionQueueOptions {
-  /** Where its events go; without one, `wait` and its kin are the way to hear of completions. */
+  /** The channel of its events; without one, `wait`, `next` and iteration report completions. */
   channel?: EventChannel<CompletionQueue>;
   /** Comes back as `context`. */
   context?: unknown;
@@ -24,7 +24,7 @@ export class CompletionQueue implements AsyncDisposable {
   readonly handle: number;
   /** Where its events go, if not to `wait` alone. */
   readonly channel: EventChannel<CompletionQueue> | undefined;
-  /** What the program said at creation (`cq_context`). */
+  /** The program's value, given at creation (`cq_context`). */
   readonly context: unknown;
   /** Events of its channel that were taken and not acknowledged: `destroy` waits for them. */
   readonly channelEvents = new AffiliatedEvents();
@@ -37,7 +37,7 @@ export class CompletionQueue implements AsyncDisposable {
   #older: Ring[] = [];
   /** The oldest of them all: what is polled. */
   #ring: Ring;
-  /** What was asked for last: 0, or what `Ring.arm` takes. */
+  /** The last request for notification: 0, or what `Ring.arm` takes. */
   #armed: 0 | 1 | 2 = 0;
   #waiters: (() => void)[] = [];
   #destroyed = false;
@@ -136,7 +136,7 @@ export class CompletionQueue implements AsyncDisposable {
     return list;
   }
 
-  /** What awaited requests and `closed` need; from the first of them on. @internal */
+  /** The observer of awaited requests and `closed`; made by the first of them. @internal */
   observer(): CompletionObserver {
     this.#observer ??= new CompletionObserver(systemRandom()(), {
       sweep: () => {

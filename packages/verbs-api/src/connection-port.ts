@@ -4,7 +4,7 @@ import type { CommandName, Commands, Engine } from './engine.ts';
 
 type CmCommand = CommandName & `cm${string}`;
 
-/** What hears of the connections of one context. */
+/** The listener of the connections of one context. */
 export interface ConnectionListener {
   /** Called in the order in which things happened. */
   onEvent(event: CmEvent): void;

@@ -72,7 +72,7 @@ describe('the exchange over TCP', () => {
     await client.close();
   });
 
-  test('without a server, the error says so', async () => {
+  test('without a server, the error names it', async () => {
     await expect(exchangeAsClient({ host: '127.0.0.1', port: await freePort() })).rejects.toMatchObject({
       code: 'ERR_ROCE_EXCHANGE',
       cause: { code: 'ECONNREFUSED' },
@@ -91,7 +91,7 @@ describe('which local GID', () => {
     connectAttributes({ initialPsn: 1, gidIndex: told }, { ...data, gid }, { gidIndex }, facts).rtr.ahAttr
       ?.grh.sgidIndex;
 
-  test('the first of the peer’s kind, or the one the peer was told of, or the one asked for', () => {
+  test('the first of the peer’s kind, or the one the peer was given, or the one asked for', () => {
     expect(index('10.9.9.9')).toBe(1);
     expect(index('::ffff:10.9.9.9')).toBe(1);
     expect(index('fe80::9')).toBe(0);

@@ -16,19 +16,19 @@ import {
 import { gidFromText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
 
-/** What a side tells the other. Plain data; survives JSON. */
+/** The data that a side sends to the other. Plain data; survives JSON. */
 export interface ConnectionData {
   /** 24 bits. */
   qpNum: number;
   /** First PSN that this side sends, 24 bits. */
   psn: number;
-  /** Address in figures, or a GID's text. */
+  /** A numeric address, or a GID's text. */
   gid: string;
   /** Largest path MTU of its port; 1024 where it does not say. */
   mtu?: number;
 }
 
-/** What `qp.connect` may be told; each has a default. */
+/** Options of `qp.connect`; each has a default. */
 export interface ConnectOptions {
   /** Bytes; the smaller of the two ports' unless given. */
   pathMtu?: number;
@@ -144,7 +144,7 @@ const isEmpty = (gid: Uint8Array) => gid.every((byte) => byte === 0);
 const kindOf = (gid: Uint8Array) =>
   isIpv4Mapped(gid) ? 4 : isLinkLocal(gid) ? 'link' : isEmpty(gid) ? 'none' : 6;
 
-/** The GID that peers are told of unless the program chooses: one that reaches past the link, if any. */
+/** The GID that peers are given unless the program chooses: one that reaches past the link, if any. */
 export function defaultGid(gids: readonly GidEntry[]): number {
   return Math.max(
     0,
@@ -152,7 +152,7 @@ export function defaultGid(gids: readonly GidEntry[]): number {
   );
 }
 
-/** The 16 bytes of a GID, or of an IP address in figures. */
+/** The 16 bytes of a GID, or of a numeric IP address. */
 export function gidBytes(gid: string | Uint8Array): Uint8Array {
   return typeof gid === 'string' ? gidOf(gid) : gid;
 }
@@ -164,7 +164,7 @@ function gidOf(text: string): Uint8Array {
     throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `gid: ${text} is no address`, {
       errno: 'EINVAL',
       attribute: 'gid',
-      expected: 'an IPv4 or IPv6 address or a GID in figures',
+      expected: 'a numeric IPv4 or IPv6 address or a GID',
       cause,
     });
   }

@@ -4,7 +4,7 @@
  */
 import type { AdapterCounts, QpCounters } from '@node-roce/transport';
 
-/** What a queue pair and a device both count. */
+/** The counters that a queue pair and a device share. */
 type Counts = QpCounters & Pick<AdapterCounts, 'acceptedPackets'>;
 type Names = Readonly<Record<string, (counts: Counts) => number>>;
 

@@ -1,4 +1,4 @@
-/** What a device says of itself: ibv_query_device(3) and ibv_query_port(3). */
+/** The attributes of a device: ibv_query_device(3) and ibv_query_port(3). */
 import type { NetworkInterface } from '@node-roce/link';
 import type { DeviceLimits, GidEntry } from '@node-roce/transport';
 import { linkLocalGidFromMac } from '@node-roce/wire';
@@ -54,7 +54,7 @@ export interface DeviceAttributes extends DeviceLimits {
   link: string;
   /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
   needsEventLoop: boolean;
-  /** What the link can not do, in sentences. */
+  /** Limitations of the link, a sentence each. */
   limitations: readonly string[];
   /** The network interface, as it was when the device was opened; but for `up`, which is as of now. */
   interface: NetworkInterface | undefined;

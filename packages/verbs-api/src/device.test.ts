@@ -138,7 +138,7 @@ describe('events', () => {
 });
 
 describe('the end', () => {
-  test('closing in the middle of traffic; then everything says so or does nothing', async () => {
+  test('closing in the middle of traffic; then every call rejects or does nothing', async () => {
     const pair = await openPair();
     const { a, b } = pair;
     for (let i = 0; i < 50; i++) {

@@ -29,7 +29,7 @@ import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './
 import type { WorkCompletion } from './work-completion.ts';
 import { WorkerEngine } from './worker-engine.ts';
 
-/** What `openDevice` takes: an address or an interface, and how to run. */
+/** Options of `openDevice`: an address or an interface, and how to run. */
 export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   /** Where the engine runs: in this thread, or in a worker (regions then need SharedArrayBuffers). */
   engine?: 'inline' | 'worker';

@@ -5,7 +5,7 @@ import type { Device } from './device.ts';
 import type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
 import { described, oneOf } from './options.ts';
 
-/** What each channel publishes; the channel's name is `node-roce:` and this. */
+/** The payload of each channel; the channel's name is `node-roce:` and this. */
 export interface DiagnosticMessages {
   /** A packet was received, or given to the link. */
   packet: PacketInfo & { device: Device };

@@ -59,7 +59,7 @@ describe('node-roce:packet', () => {
     expect(answer).toMatchObject({ qpn: a.qp.qpNum, peer: b.device.gids[0].gid });
   });
 
-  test('what is no packet, and a wrong ICRC, are told as they are', () => {
+  test('reports malformed packets and bad ICRCs', () => {
     const batch = new RxBatch(2, 4096);
     batch.slab.set([0x1f, 0, 0xff, 0xff, 0, 0, 0, 9, 0, 0, 0, 5], 8);
     const told: unknown[] = [];

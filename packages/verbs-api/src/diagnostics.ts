@@ -1,5 +1,5 @@
 /**
- * What an engine tells on the channels of node:diagnostics_channel (docs/diagnostics.md). Whether anybody listens is
+ * Publishes an engine's packets, states and retransmissions on node:diagnostics_channel (docs/diagnostics.md). Whether anybody listens is
  * looked at once a turn of the engine and once a control call; while nobody does, a packet costs the test of a number.
  */
 import { type Channel, channel } from 'node:diagnostics_channel';
@@ -28,11 +28,11 @@ export interface PacketInfo {
   qpn: number;
   /** GID of the other side, 16 bytes: where it goes, or comes from. */
   peer: Uint8Array;
-  /** A key of wire's `Opcode`; undefined for what is none. */
+  /** A key of wire's `Opcode`; undefined for unknown ones. */
   opcode: OpcodeName | undefined;
   /** 24 bits. */
   psn: number;
-  /** BTH and extension headers; of a received packet whose opcode is none, the first 12 bytes. */
+  /** BTH and extension headers; of a received packet with an unknown opcode, the first 12 bytes. */
   header: Uint8Array;
   /** Bytes of payload and pad. */
   payloadLength: number;
@@ -64,7 +64,7 @@ export interface Retransmission {
   qpn: number;
   /** 24 bits. */
   psn: number;
-  /** Why it goes again. */
+  /** The cause of the retransmission. */
   cause: RetransmitCause;
 }
 

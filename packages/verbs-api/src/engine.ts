@@ -22,7 +22,7 @@ import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
 import { Management, type ManagementCounters } from './management.ts';
 import { clock, Pump } from './pump.ts';
 
-/** What the engine tells once, at the start. */
+/** The facts that the engine reports once, at the start. */
 export interface EngineFacts {
   readonly gids: readonly GidEntry[];
   readonly activeMtu: number;
@@ -110,7 +110,7 @@ export interface Engine {
 /** Runs a command by its name; throws as the adapter does. */
 type RunCommand = (name: CommandName, args: unknown[]) => unknown;
 
-/** What the connection manager's commands do. */
+/** The commands of the connection manager. */
 const CM_COMMANDS = {
   cmListen: ({ connections }, ...args) => connections.listen(...args),
   cmUnlisten: ({ connections }, listener) => connections.unlisten(listener, clock()),

@@ -4,7 +4,7 @@ import { closedError } from './engine.ts';
 import { type AffiliatedEvents, EventQueue } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
 
-/** What a channel needs of its completion queues. */
+/** The parts of its completion queues that a channel needs. */
 export interface NotifyingQueue {
   /** Events that were taken and not acknowledged. @internal */
   readonly channelEvents: AffiliatedEvents;

@@ -29,7 +29,7 @@ export class AffiliatedEvents {
 /** Events that nobody takes: the oldest go when there are more. */
 const MAX_QUEUED = 1024;
 
-/** Things one at a time, for whoever asks for the next. */
+/** An async queue: each `next()` resolves with one item. */
 export class EventQueue<T> {
   #queue: T[] = [];
   #waiters: { resolve(value: T): void; reject(reason: unknown): void }[] = [];
@@ -81,7 +81,7 @@ export class EventQueue<T> {
     this.#queue = this.#queue.filter((value) => !test(value));
   }
 
-  /** Whoever waits, and whoever asks later, gets the reason. */
+  /** Pending and later calls of `next` reject with the reason. */
   fail(reason: unknown): void {
     this.#failure = reason;
     for (const waiter of this.#waiters.splice(0)) waiter.reject(reason);

@@ -46,7 +46,7 @@ describe('exchange', () => {
     await Promise.all([a.close(), b.close()]);
   });
 
-  test('a bigint that is none is not JSON', async () => {
+  test('a malformed bigint is not JSON', async () => {
     const [a, b] = await ends();
     a.send({ $bigint: '7x' });
     await expect(b.receive()).rejects.toMatchObject({ code: 'ERR_ROCE_EXCHANGE' });

@@ -5,7 +5,7 @@ import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
 import { ANY, described, INTEGER, OBJECT } from './options.ts';
 
-/** What peers and the device may do with a region; LOCAL_WRITE is implied by what needs it. */
+/** The rights of peers and the device on a region; LOCAL_WRITE is implied by what needs it. */
 export interface AccessInit {
   /** The device may write it: receives, READs, atomics. Default true. */
   localWrite?: boolean;
@@ -21,7 +21,7 @@ export interface AccessInit {
   zeroBased?: boolean;
 }
 
-/** What `pd.registerMr` takes beside the memory. */
+/** Options of `pd.registerMr` besides the memory. */
 export interface RegisterOptions {
   /** `Access` bits, or flags by name. Default: local write only. */
   access?: number | AccessInit;
@@ -55,7 +55,7 @@ function backingOf(buffer: ArrayBufferLike): number {
   return number;
 }
 
-/** What a region needs of its protection domain. */
+/** The parts of its protection domain that a region needs. */
 export interface RegionOwner {
   /** The engine's number for it. */
   readonly handle: number;
@@ -63,7 +63,7 @@ export interface RegionOwner {
   readonly regions: RegionIndex;
 }
 
-/** What `reregister` changes; what is absent stays. */
+/** Changes of `reregister`; absent ones leave the value. */
 export interface ReregisterOptions<Domain extends RegionOwner = RegionOwner> extends RegisterOptions {
   /** IBV_REREG_MR_CHANGE_PD. */
   pd?: Domain;
@@ -73,9 +73,9 @@ export interface ReregisterOptions<Domain extends RegionOwner = RegionOwner> ext
 
 /** A registered memory region (`struct ibv_mr`). Made by `pd.registerMr`. */
 export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements AsyncDisposable {
-  /** What work requests of this side name it by. */
+  /** The key for work requests of this side. */
   lkey!: number;
-  /** What peers name it by. */
+  /** The key for peers. */
   rkey!: number;
   /** Address of the first byte. Synthetic: random, page-aligned, the same for all who name the byte. */
   addr!: bigint;
@@ -83,7 +83,7 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
   iova!: bigint;
   /** Bytes. */
   length!: number;
-  /** What it is over. */
+  /** The memory that it covers. */
   buffer!: ArrayBufferLike;
   /** Where the region starts in its buffer. */
   bufferOffset!: number;
@@ -131,7 +131,7 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
     return new Uint8Array(this.buffer, this.bufferOffset + offset, length);
   }
 
-  /** What a peer needs for READ, WRITE or an atomic `offset` bytes from the start. */
+  /** The address and key that a peer needs for READ, WRITE or an atomic `offset` bytes from the start. */
   remote(offset = 0): { addr: bigint; rkey: number } {
     if (!INTEGER.is(offset)) throw invalid('offset', described(offset), INTEGER.expected);
     return { addr: this.iova + BigInt(offset), rkey: this.rkey };

@@ -19,7 +19,7 @@ const bind = (side: Side, mw: MemoryWindow, range: Parameters<Side['qp']['bindMw
 };
 
 describe.each([1, 2] as const)('type %d', (type) => {
-  test('opens what it is bound to, and nothing beside', async () => {
+  test('opens the range it is bound to, and nothing else', async () => {
     await using pair = await openWindows();
     const { a, b, region, memory } = pair;
     const mw = await b.pd.allocMw(type);

@@ -148,7 +148,7 @@ const CONNECT = all(
 /** `connect`: the second argument. */
 export const checkConnectOptions = (options: object): void => checkOptions('', options, CONNECT);
 
-/** What the peer sent: more members may be there, of a later version or of the program. */
+/** The peer's data: more members may be there, of a later version or of the program. */
 export function checkConnectionData(remote: unknown): void {
   if (!OBJECT.is(remote)) checkOptions('remote', remote, all(['qpNum', 'psn', 'gid', 'mtu'], ANY));
   const { qpNum, psn, gid, mtu } = remote as Record<string, unknown>;

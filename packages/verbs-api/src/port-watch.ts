@@ -1,4 +1,4 @@
-/** What happens to a device's network interface, as events of its port; the GID table follows. */
+/** Changes of a device's network interface, as events of its port; the GID table follows. */
 import { type InterfaceEvent, type InterfaceWatch, watchInterface } from '@node-roce/link';
 import type { GidEntry } from '@node-roce/transport';
 import type { PortEvent } from './async-events.ts';
@@ -10,7 +10,7 @@ export class PortWatch {
   #closed = false;
   /** One change after the other: the engine may be in another thread. */
   #last: Promise<void> = Promise.resolve();
-  /** Who is told. */
+  /** The subscribers. */
   onEvent: (event: PortEvent) => void = () => {};
 
   /** Watches from now on. A link without an interface has nothing to watch. */

@@ -13,7 +13,7 @@ import { Diagnostics } from './diagnostics.ts';
 import { ringDoorbell } from './engine.ts';
 import { Pump } from './pump.ts';
 
-/** An adapter and a link that write down what is called, and do as they are told. */
+/** An adapter and a link that record calls, and do as they are instructed. */
 function stage() {
   const calls: string[] = [];
   const doorbells = createRing(16, 1);
@@ -27,7 +27,7 @@ function stage() {
     status: 0,
     deadline: Number.POSITIVE_INFINITY,
     onWake: undefined as (() => void) | undefined,
-    /** What a completion does. */
+    /** The effect of a completion. */
     completes: undefined as (() => void) | undefined,
   };
   const adapter = {
@@ -267,7 +267,7 @@ describe('between turns', () => {
     expect(take()).toEqual(['advance']);
   });
 
-  test('progress is told of packets, and of the end', async () => {
+  test('progress resolves for packets, and for the end', async () => {
     const { pump, state } = stage();
     const told: string[] = [];
     pump.progress().then(() => told.push('first'));

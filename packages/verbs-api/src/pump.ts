@@ -13,7 +13,7 @@ import type { Link } from '@node-roce/link';
 import { type Adapter, Ring, RxBatch, TxBatch } from '@node-roce/transport';
 import { type Diagnostics, Listening } from './diagnostics.ts';
 
-/** Batches received in one turn, so that sending and the rest of the program come to their right. */
+/** Batches received in one turn, so that transmission and the application are not starved. */
 const RECEIVE_BATCHES = 8;
 /**
  * How long a timer that is due waits for the socket to run dry, µs of taking packets in. By then all has been taken in
@@ -22,7 +22,7 @@ const RECEIVE_BATCHES = 8;
 const DRAIN_MICROSECONDS = 30_000;
 /** How long it waits while turns end early for a program that polls; then turns drain the socket. */
 const EARLY_MICROSECONDS = 1_000;
-/** What a batch counts of these, µs: a stall of the thread takes no packets in, and small batches are soon many. */
+/** The time that a batch of these counts for, µs: a stall of the thread takes no packets in, and small batches are soon many. */
 const BATCH_MIN_MICROSECONDS = 750;
 const BATCH_MAX_MICROSECONDS = 1_000;
 /**
@@ -37,7 +37,7 @@ const POLL_MICROSECONDS = 200;
 /** Monotonic microseconds. */
 export const clock = (): number => performance.now() * 1000;
 
-/** What runs beside the adapter: it takes in what the adapter received for it, and has timers of its own. */
+/** The callbacks that run beside the adapter: it takes in what the adapter received for it, and has timers of its own. */
 export interface Companion {
   run(now: number): void;
   nextDeadline(): number;

@@ -56,11 +56,11 @@ export interface QueuePairInitAttr {
   recvCq: CompletionQueue;
   /** Where its receives come from, if not from a receive queue of its own. */
   srq: SharedReceiveQueue | undefined;
-  /** What was created. */
+  /** The result of the creation. */
   cap: QpCap;
   /** Every send request raises a completion. */
   sqSigAll: boolean;
-  /** What the program said at creation (`qp_context`). */
+  /** The program's value, given at creation (`qp_context`). */
   context: unknown;
 }
 
@@ -77,7 +77,7 @@ export interface QueuePairParts {
   registry: Registry<QueuePair>;
 }
 
-/** What each awaited request takes. */
+/** Options of each awaited request. */
 export interface AwaitOptions {
   /** Rejects the promise; the request goes on. */
   signal?: AbortSignal;
@@ -85,13 +85,13 @@ export interface AwaitOptions {
   fence?: boolean;
 }
 
-/** What `write` takes. */
+/** Options of `write`. */
 export interface AwaitedWrite extends AwaitOptions {
   /** 32 bits, read by the peer in its completion; the peer has to post a receive. */
   immData?: number;
 }
 
-/** What `send` takes. */
+/** Options of `send`. */
 export interface AwaitedSend extends AwaitedWrite {
   /** The peer's key to invalidate. */
   invalidateRkey?: number;
@@ -116,7 +116,7 @@ export class QueuePair implements AsyncDisposable {
   readonly qpNum: number;
   /** RC, UC, UD or GSI. */
   readonly type: QpType;
-  /** What was created: at least what was asked for. */
+  /** The result of the creation: at least what was asked for. */
   readonly cap: Readonly<QpCap>;
   /** Where send requests complete. */
   readonly sendCq: CompletionQueue;
@@ -124,7 +124,7 @@ export class QueuePair implements AsyncDisposable {
   readonly recvCq: CompletionQueue;
   /** Where its receives come from, if not from a receive queue of its own. */
   readonly srq: SharedReceiveQueue | undefined;
-  /** What the program said at creation (`qp_context`). */
+  /** The program's value, given at creation (`qp_context`). */
   readonly context: unknown;
   /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();
@@ -538,7 +538,7 @@ export class QueuePair implements AsyncDisposable {
   }
 
   /**
-   * What the peer has to know: to be carried over by whatever connects the two programs.
+   * The data that the peer needs: to be carried over by whatever connects the two programs.
    * `gidIndex`: the first GID that is not link-local unless given.
    */
   connectionData(options: { gidIndex?: number } = {}): ConnectionData {

@@ -37,7 +37,7 @@ export interface Datagram {
   remoteQkey: number;
 }
 
-/** What a memory window is to open (`struct ibv_mw_bind_info`). */
+/** The range and rights of a memory window (`struct ibv_mw_bind_info`). */
 export interface MwRange {
   /** Registered with `mwBind`. */
   mr: MemoryRegion;
@@ -45,7 +45,7 @@ export interface MwRange {
   offset?: number;
   /** Bytes; to the end of the region unless given. */
   length?: number;
-  /** What peers may do: `remoteWrite`, `remoteRead`, `remoteAtomic`, and `zeroBased` for type 2; or bits. */
+  /** The rights of peers: `remoteWrite`, `remoteRead`, `remoteAtomic`, and `zeroBased` for type 2; or bits. */
   access: number | AccessInit;
 }
 
@@ -65,7 +65,7 @@ export interface Remote {
   rkey: number;
 }
 
-/** What every send request may have. */
+/** Options of every send request. */
 export interface SendWrCommon {
   /** Comes back in the completion. 0 unless given. */
   wrId?: number | bigint;

@@ -11,7 +11,7 @@ import { PortWatch } from './port-watch.ts';
 
 export type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 
-/** What a context hears of the engine and of its port. */
+/** The events of the engine and its port that a context gets. */
 export interface ContextListener extends EngineEvents {
   onPortEvent(event: PortEvent): void;
 }

@@ -41,7 +41,7 @@ async function openServer(init: SharedReceiveQueueInit = {}) {
 const post = (side: Side, srq: SharedReceiveQueue, wrId: number) =>
   srq.postRecv({ wrId, sgList: [{ mr: side.mr, offset: wrId * 1024, length: 1024 }] });
 
-test('receives are taken in their order by whoever gets a message', async () => {
+test('takes receives in their order, whichever queue pair gets a message', async () => {
   await using all = await openServer();
   const { server, srq, pairs, send, client } = all;
   srq.postRecv(
@@ -65,7 +65,7 @@ test('receives are taken in their order by whoever gets a message', async () => 
   expect(() => pairs[0].to.postRecv({})).toThrow(expect.objectContaining({ attribute: 'qp' }));
 });
 
-test('the limit is told once, and again when it is set anew; a query gives what stands', async () => {
+test('reports the limit once, and again when it is set anew; a query gives the current one', async () => {
   await using all = await openServer({ maxWr: 10, maxSge: 2, limit: 2, context: 'mine' });
   const { server, srq, send } = all;
   expect(srq.maxWr).toBeGreaterThanOrEqual(10);

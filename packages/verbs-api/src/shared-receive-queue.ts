@@ -26,7 +26,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
   readonly handle: number;
   /** Elements that a receive may have. */
   readonly maxSge: number;
-  /** What the program said at creation (`srq_context`). */
+  /** The program's value, given at creation (`srq_context`). */
   readonly context: unknown;
   /** Async events that concern it, handed out and not acknowledged: `destroy` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();

@@ -36,7 +36,7 @@ export class WorkCompletion {
   flags = 0;
   /** 0. */
   vendorErr = 0;
-  /** What `immData` and `invalidatedRkey` read. */
+  /** The word behind `immData` and `invalidatedRkey`. */
   immediate = 0;
 
   /** @internal */
@@ -50,7 +50,7 @@ export class WorkCompletion {
     });
   }
 
-  /** What the work request said. */
+  /** The work request's `wrId`. */
   get wrId(): bigint {
     return (BigInt(this.wrIdHigh) << 32n) | BigInt(this.wrIdLow);
   }
@@ -66,7 +66,7 @@ export class WorkCompletion {
   get status(): WcStatusName {
     return WC_STATUS_NAMES[this.statusCode];
   }
-  /** What completed; not valid unless the status is SUCCESS. */
+  /** The completed operation; not valid unless the status is SUCCESS. */
   get opcode(): WcOpcodeName {
     return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
   }

@@ -29,7 +29,7 @@ export class WorkerEngine implements Engine {
   readonly #events: EngineEvents;
   readonly #doorbells: Ring;
   readonly #waiting = new Map<number, Waiting>();
-  /** What somebody listens to, for the engine to see. */
+  /** The channels with subscribers, for the engine to see. */
   readonly #wanted: Int32Array<SharedArrayBuffer>;
   readonly #looking: NodeJS.Timeout;
   #nextId = 1;

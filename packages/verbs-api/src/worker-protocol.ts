@@ -1,4 +1,4 @@
-/** What passes between a program's thread and the thread of its engine. */
+/** Messages between a program's thread and the thread of its engine. */
 import type { CmEvent } from '@node-roce/cm';
 import { type AdapterOptions, type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
 import type { Diagnostic } from './diagnostics.ts';

@@ -6,7 +6,7 @@ import { openSide, type PairOptions, type Side } from './pair.ts';
 export interface Valve {
   /** No room: what is given to the link waits. */
   shut(): void;
-  /** There is room again, and the link says so. */
+  /** Makes room again, and wakes the link's watcher. */
   open(): void;
   /** Packets that arrived. */
   readonly arrived: Uint8Array[];

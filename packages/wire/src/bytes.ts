@@ -21,7 +21,7 @@ export function u32(b: Uint8Array, o: number): number {
   return ((b[o] << 24) | (b[o + 1] << 16) | (b[o + 2] << 8) | b[o + 3]) >>> 0;
 }
 
-/** A 64-bit field, for people: the hot path reads two words. */
+/** Formats a 64-bit field: the hot path reads two words. */
 export function u64(b: Uint8Array, o: number): bigint {
   return (BigInt(u32(b, o)) << 32n) | BigInt(u32(b, o + 4));
 }

@@ -53,7 +53,7 @@ export function formatLine(packet: Packet): string {
   return parts.join(' ');
 }
 
-/** A field of a packet, for people. */
+/** A field of a packet, for display. */
 export interface FieldText {
   /** `ethernet`, `ipv4`, `bth`, `reth`, … */
   layer: string;
@@ -65,7 +65,7 @@ export interface FieldText {
   bytes: Uint8Array;
 }
 
-/** How the value of a field is told from its bytes: a number by default. */
+/** Formats of a field's value, from its bytes: a number by default. */
 type Text = (b: Uint8Array, o: number) => string;
 /** Name, offset in the header, bytes; and what to say. */
 type Row = readonly [name: string, at: number, length: number, text?: Text];

@@ -50,7 +50,7 @@ describe('addresses', () => {
     'fe80::1%eth0',
     '1.2.3.4::',
     '::1.2.3',
-  ])('%j is none', (text) => expect(parseIpAddress(text)).toBeUndefined());
+  ])('rejects %j', (text) => expect(parseIpAddress(text)).toBeUndefined());
 
   // RFC 5952 §4 and §5.
   test.each([

@@ -125,7 +125,7 @@ export function verifyIcrc(b: Uint8Array, o: number, end: number): boolean {
 }
 
 /**
- * What the IPv4 Identification adds to an ICRC: the ICRC with this ID, xor the ICRC with ID 0.
+ * The IPv4 Identification's part of an ICRC: the ICRC with this ID, xor the ICRC with ID 0.
  * @param bytesAfterId covered bytes after the ID field, from IP byte 6 up to the ICRC
  */
 export function icrcOfIpId(id: number, bytesAfterId: number): number {

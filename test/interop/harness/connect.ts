@@ -39,7 +39,7 @@ export interface ConnectionOptions {
   mtu?: number;
   /** Of our side. */
   connect?: ConnectOptions;
-  /** What our queue pair is created with besides its type and sizes. */
+  /** Options of our queue pair besides its type and sizes. */
   ours?: Partial<QueuePairInit>;
   /** Attributes of the guest's queue pair, in rverbs' words, or of its creation. */
   theirs?: Record<string, string | number>;
@@ -196,7 +196,7 @@ export class Ends implements AsyncDisposable {
   }
 }
 
-/** What both sides of a UD test have unless they say otherwise. */
+/** The defaults of both sides of a UD test. */
 export const QKEY = 0x1111_1111;
 
 /** A GID as rverbs takes it: 32 hexadecimal digits. */

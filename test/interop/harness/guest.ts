@@ -3,7 +3,7 @@ import type { Bridge } from './bridge.ts';
 import { GuestProcess, type Result } from './exec.ts';
 import { clearFaults, raiseFaults } from './netem.ts';
 
-/** What a test needs to reach a guest that another process started. Plain data. */
+/** The facts by which a test reaches a guest that another process started. Plain data. */
 export interface GuestAddress extends Bridge {
   /** TCP port of the exec daemon, on loopback of the namespace. */
   execPort: number;
@@ -75,7 +75,7 @@ export class Guest {
   }
 }
 
-/** What changed between two readings. */
+/** The differences between two readings. */
 export function difference(
   before: Record<string, number>,
   after: Record<string, number>,

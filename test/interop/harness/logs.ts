@@ -1,4 +1,4 @@
-/** What a failed run leaves behind, under test/interop/logs. */
+/** The logs of a failed run, under test/interop/logs. */
 import { appendFileSync, cpSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -28,7 +28,7 @@ const CPU: Record<Accelerator, string> = { kvm: 'host', tcg: 'max' };
 /** Whether KVM gave a guest; unknown until it was tried. */
 let kvmWorks: boolean | undefined;
 
-/** What to try, in this order. `ROCE_GUEST_ACCEL=kvm|tcg` allows only that. */
+/** Accelerators to try, in this order. `ROCE_GUEST_ACCEL=kvm|tcg` allows only that. */
 function accelerators(): Accelerator[] {
   const wanted = process.env.ROCE_GUEST_ACCEL;
   if (wanted === 'kvm' || wanted === 'tcg') return [wanted];

@@ -35,7 +35,7 @@ interface Transfer {
   operation: Operation;
   /** Bytes, from the start of both regions. */
   size: number;
-  /** What the guest's memory is filled with before: to send, or for nothing to be there that looks right. */
+  /** The initial contents of the guest's memory: to send, or for nothing to be there that looks right. */
   seed: number;
   /** Where it is to go instead, for what has no address of its own (zero bytes). */
   remote?: { addr: bigint; rkey: number };

@@ -38,7 +38,7 @@ export interface PingPongOptions {
   patience?: number;
 }
 
-/** What our side reports. */
+/** The output of our side. */
 export interface PingPongReport {
   type: 'rc' | 'uc' | 'ud';
   bytes: number;

@@ -10,5 +10,5 @@ export const VERSIONS: Record<Release, { linux: string; rdmaCore: string; perfte
 
 const release = (process.env.ROCE_GUEST ?? 'debian12') as Release;
 
-/** What holds for the guest of this run. */
+/** Facts about the guest of this run. */
 export const onRelease = <T>(choices: Record<Release, T>): T => choices[release];

@@ -1,4 +1,4 @@
-/** What the peer sent again, and whether we gave it reason to. */
+/** The peer's retransmissions, and whether we gave it reason to. */
 import { psnDiff, psnLessOrEqual } from '@node-roce/wire';
 import type { WirePacket } from './wire.ts';
 

@@ -74,7 +74,7 @@ export class UserProgram {
     this.#lines = createInterface({ input: this.#child.stdout! })[Symbol.asyncIterator]();
   }
 
-  /** What it says next. */
+  /** Its next line of output. */
   async next<T = Record<string, unknown>>(): Promise<T> {
     const { value, done } = await this.#lines.next();
     if (done) throw new Error(`the program ended with ${await this.done}`);

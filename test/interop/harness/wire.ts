@@ -1,4 +1,4 @@
-/** What the guest's end of the wire carries, captured around a test. */
+/** The packets at the guest's end of the wire, captured around a test. */
 import type { ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';

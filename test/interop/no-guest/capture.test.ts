@@ -130,7 +130,7 @@ interface RunOptions {
 interface Run {
   /** The tracers' files, A's first. */
   traces: [string, string];
-  /** What A's adapter sent again, in order. */
+  /** The retransmissions of A's adapter, in order. */
   sentAgain: { psn: number; cause: RetransmitCause }[];
 }
 
@@ -178,7 +178,7 @@ async function census(file: string) {
 }
 
 /**
- * What the analysis says, but for what observers of one end can't agree on: numbers of frames (a super-packet is one),
+ * The analysis without the parts on which observers of one end can't agree: numbers of frames (a super-packet is one),
  * times, and so whether the cause of a retransmission is certain; and whether a response or an ACK came before or after its
  * request went again, because the tracer sees it when the adapter looks at it, and the capture when it arrives.
  */
@@ -200,7 +200,7 @@ async function verdictOn(file: string) {
   };
 }
 
-/** What a file shows to be sent again by requesters, in order. */
+/** The retransmissions of requesters in a file, in order. */
 async function retransmissionsIn(file: string): Promise<Run['sentAgain']> {
   const found: Run['sentAgain'] = [];
   await analyzeCapture(file, {

@@ -84,7 +84,7 @@ function roceDump(file: string): Record<string, unknown>[] {
     .map((line) => JSON.parse(line));
 }
 
-/** What the lengths that tshark shows leave for the payload. */
+/** The payload's length by the lengths that tshark shows. */
 function payloadLength(row: Row): number {
   const extensions = Object.entries(EXTENSIONS).reduce(
     (sum, [field, bytes]) => sum + (row[field as keyof Row] === '' ? 0 : bytes),

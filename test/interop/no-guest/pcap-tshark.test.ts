@@ -28,7 +28,7 @@ interface Packet {
   interfaceId: number;
   section: number;
   comments: string[];
-  /** 0 not told, 1 inbound, 2 outbound. */
+  /** 0 unknown, 1 inbound, 2 outbound. */
   direction: number;
   data: string;
 }

@@ -26,7 +26,7 @@ test('in order and answered: nothing', () => {
   );
 });
 
-test('a repetition of what we had answered is none of our doing', () => {
+test('a repetition of an answered request is not our fault', () => {
   const packets = [request(0, 5), request(1, 6, true), ack(2, 6), request(66, 5), request(67, 6, true)];
   expect(repeats(packets, US)).toEqual([{ psn: 5, unanswered: 0 }]);
 });

@@ -14,7 +14,7 @@ function sharedBits(a: Uint8Array, b: Uint8Array): number {
 describe.each([4, 16])('addresses of %i bytes', (length) => {
   const address = fc.uint8Array({ minLength: length, maxLength: length });
 
-  test('two share as many bits as their pseudonyms: so they are one to one, and subnets stay', () => {
+  test('two share as many bits as their anonymized forms: one to one, and subnets stay', () => {
     fc.assert(
       fc.property(address, fc.nat(length * 8 - 1), address, (a, bits, noise) => {
         // A second one that differs from some bit on.
@@ -27,7 +27,7 @@ describe.each([4, 16])('addresses of %i bytes', (length) => {
     );
   });
 
-  test('the same key, the same pseudonym; another key, another', () => {
+  test('the same key gives the same address; another key, another', () => {
     fc.assert(
       fc.property(address, (a) => {
         expect(new Anonymizer('a key').address(a)).toEqual(names.address(a));
@@ -62,7 +62,7 @@ test('a public address does not turn into a private one', () => {
   }
 });
 
-test('an IPv4 address and its GID have one pseudonym', () => {
+test('an IPv4 address and its GID are anonymized alike', () => {
   const address = parseIpAddress('198.51.100.7')!;
   expect(names.address(gidFromIpBytes(address))).toEqual(gidFromIpBytes(names.address(address)));
 });

@@ -1,4 +1,4 @@
-/** Pseudonyms for network addresses that keep what an analysis needs: who is who, and who is in one subnet. */
+/** Anonymized network addresses that keep what an analysis needs: who is who, and who is in one subnet. */
 import { createHmac, randomBytes } from 'node:crypto';
 import { formatIpAddress, isIpv4Mapped, parseIpAddress } from '@node-roce/wire';
 
@@ -26,7 +26,7 @@ const KEPT = [
   return { bytes: parseIpAddress(address)!, length: Number(length) };
 });
 
-/** Pseudonyms that are kept at hand; beyond that they are computed again. */
+/** Anonymized addresses that are cached; others are computed anew. */
 const MAX_KNOWN = 100_000;
 const MAPPED = 12;
 
@@ -45,7 +45,7 @@ export class Anonymizer {
     this.#key = key;
   }
 
-  /** The pseudonym of 4 bytes of IPv4, or of 16 of IPv6 or a GID; not to be written to. Others come back as they are. */
+  /** Anonymizes 4 bytes of IPv4, or 16 of IPv6 or a GID; the result is not to be written to. Others come back as they are. */
   address(bytes: Uint8Array): Uint8Array {
     if (bytes.length !== 4 && bytes.length !== 16) return bytes;
     return this.#remembered(bytes, () => {
@@ -57,18 +57,18 @@ export class Anonymizer {
     });
   }
 
-  /** The address in figures, as a pseudonym. */
+  /** Anonymizes a numeric address. */
   text(address: string): string {
     const bytes = parseIpAddress(address);
     return bytes === undefined ? address : formatIpAddress(this.address(bytes));
   }
 
-  /** A text with pseudonyms in the place of all addresses. */
+  /** Anonymizes all addresses in a text. */
   sentence(text: string): string {
     return text.replaceAll(/[0-9a-f.:]*[.:][0-9a-f.:]*[0-9a-f]/gi, (word) => this.text(word));
   }
 
-  /** The pseudonym of 6 bytes of MAC address: a locally administered one. Groups, and zeros, stay as they are. */
+  /** Anonymizes 6 bytes of MAC address: a locally administered one. Groups, and zeros, stay as they are. */
   mac(bytes: Uint8Array): Uint8Array {
     if ((bytes[0] & 1) === 1 || bytes.every((byte) => byte === 0)) return bytes;
     return this.#remembered(bytes, () => {

@@ -1,9 +1,9 @@
-/** Remarks for the packets of a capture: what Wireshark then shows beside its own dissection. */
+/** Comments for the packets of a capture: what Wireshark then shows beside its own dissection. */
 import type { Finding } from '../flow/analysis.ts';
 import { FlowAnalyzer, type PacketVerdict } from '../flow/analyzer.ts';
 import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
 
-/** What is said of a packet that was sent before. */
+/** Comments on retransmitted packets, by cause. */
 const CAUSES: Readonly<Record<NonNullable<PacketVerdict['retransmission']>, string>> = {
   timeout: 'sent again: nothing came back in time',
   'sequence-nak': 'sent again: a NAK asked for it',

@@ -12,7 +12,7 @@ import { type RewriteOptions, rewrittenFrame } from './rewrite.ts';
 export interface ExportOptions extends RewriteOptions, Pick<ReadOptions, 'crc32' | 'onProgress' | 'signal'> {
   /** Which packets; all unless given. */
   isWanted?: ((packet: RocePacket, reader: PacketReader) => boolean) | undefined;
-  /** Remarks on a packet, which Wireshark shows. Called for each packet in order, wanted or not. */
+  /** Comments on a packet, which Wireshark shows. Called for each packet in order, wanted or not. */
   commentsOf?: ((packet: RocePacket) => readonly string[]) | undefined;
 }
 

@@ -1,4 +1,4 @@
-/** Frames with pseudonyms and without payload, of every kind that fixtures don't have. */
+/** Frames with anonymized addresses and without payload, of every kind that fixtures don't have. */
 import { LinkType } from '@node-roce/pcap';
 import { buildPacket, internetChecksum, parseFrame, setU16, toHex, u16, udpChecksum } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
@@ -90,7 +90,7 @@ describe.each(Object.entries(frames))('%s', (_, frame) => {
     }
   });
 
-  test('MAC addresses are pseudonyms', () => {
+  test('anonymizes MAC addresses', () => {
     const [{ frame: made }] = rewritten(frame, LinkType.ETHERNET);
     for (const at of [0, 6]) expect(made.slice(at, at + 6)).toEqual(names.mac(frame.slice(at, at + 6)));
   });

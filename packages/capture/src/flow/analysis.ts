@@ -1,5 +1,5 @@
 /**
- * What the analysis says of a capture. Plain values: what `roce flows --json` prints and the report is drawn
+ * The result of the analysis of a capture. Plain values: what `roce flows --json` prints and the report is drawn
  * from. All times are nanoseconds since the first frame unless a name says otherwise; frames are numbered
  * from 1, as tcpdump and Wireshark do. Sizes are bounded whatever the capture's length: messages and
  * packets go to callbacks while the file is read, series are thinned.
@@ -8,7 +8,7 @@ import type { FindingKind, MessageFailure, NakName } from './finding-kinds.ts';
 
 export type Transport = 'RC' | 'UC' | 'UD' | 'RD' | 'XRC' | 'CNP';
 
-/** Why a packet went again (docs/capture.md says how each is told). Never guessed: then `unknown`. */
+/** The cause of a retransmission (docs/capture.md, "How causes are found"). Never guessed: then `unknown`. */
 export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'adaptive' | 'unknown';
 
 /** How the two directions of a connection were put together. */
@@ -75,7 +75,7 @@ export interface Distribution {
 export interface PlotPoint {
   time: number;
   psn: number;
-  /** Whose PSNs these are: each end counts its own requests, and the answers to them carry its numbers. */
+  /** The end whose PSNs these are: each end counts its own requests, and the answers to them carry its numbers. */
   requester: 'a' | 'b';
   kind: 'request' | 'retransmission' | 'response' | 'ack' | 'nak' | 'rnr' | 'cnp' | 'marked';
   frame: number;
@@ -89,7 +89,7 @@ export interface Connection {
   a: Endpoint;
   b: Endpoint;
   pairing: Pairing;
-  /** What the pairing rests on, as a sentence. */
+  /** The evidence of the pairing, as a sentence. */
   pairingReason: string;
   /** Inferred from the packets; undefined if nothing was long enough to say. */
   pathMtu: number | undefined;
@@ -199,7 +199,7 @@ export interface Finding {
   connection: number | undefined;
   /** One sentence with numbers and a time. */
   text: string;
-  /** What to check. */
+  /** A hint what to check. */
   hint: string;
   /** Time of the first, and of the last thing it speaks of. */
   start: number;
@@ -229,7 +229,7 @@ export interface CaptureSummary {
   icrc: { ok: number; bad: number; none: number };
   /** Drops that the capturing system admits (pcapng interface statistics). */
   droppedByCapture: number | undefined;
-  /** What ended the reading before the file's end, if anything did. */
+  /** The damage that ended the reading before the file's end, if any. */
   damage: string | undefined;
 }
 

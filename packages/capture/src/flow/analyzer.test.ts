@@ -197,7 +197,7 @@ describe('causes', () => {
     expect([retransmitted, retransmitCauses[cause], goBacks]).toEqual([1, 1, 1]);
   });
 
-  test('what follows a packet that went again is of its cause', () => {
+  test('packets that follow a retransmission have its cause', () => {
     const capture = write(paired(), 100, 1, 6);
     ack(capture, 110, 2, { syndrome: 0x60 });
     write(capture, 120, 2, 5);

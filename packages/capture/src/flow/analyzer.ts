@@ -16,7 +16,7 @@ import { RequesterTracker, Taken } from './requester-tracker.ts';
 import { applyResponse, countResponse, syndromeOf } from './responses.ts';
 import { PlotKind } from './series.ts';
 
-/** What is known of a packet the moment it was added. One object, used again for each. */
+/** The verdict on a packet the moment it was added. One object, used again for each. */
 export interface PacketVerdict {
   /** Number of its connection; 0: none, or one that is not paired yet. */
   connection: number;
@@ -86,7 +86,7 @@ export class FlowAnalyzer {
   }
 
   /**
-   * What it all was.
+   * Returns the finished analysis.
    * @param summary of the reader
    * @param addresses what the numbers in packets stand for: the reader's
    */

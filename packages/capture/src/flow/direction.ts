@@ -86,11 +86,11 @@ export class Direction {
   /** The last two ranges of PSNs that requests were of (`candidates.ts`); −1: none. */
   psnRange = -1;
   psnRangeBefore = -1;
-  /** What this direction's sender asked for. */
+  /** The requests of this direction's sender. */
   requester: RequesterTracker | undefined;
   connection!: ConnectionState;
   peer: Direction | undefined;
-  /** What the connection manager said of it. */
+  /** The connection, if the connection manager's messages name it. */
   cm: CmConnection | undefined;
   /** Responses that came before it was known whose they are. */
   pendingResponses: PendingResponse[] = [];

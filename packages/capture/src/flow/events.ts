@@ -5,7 +5,7 @@ import type { NakName } from './finding-kinds.ts';
 /** Frames kept of each name. */
 const MAX_FRAMES = 100;
 
-/** What an event log counts. */
+/** The events that a log counts. */
 export type EventName =
   | 'retransmission'
   | `go-back-${RetransmitCause}`

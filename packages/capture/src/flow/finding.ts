@@ -1,10 +1,10 @@
-/** One finding, and what it is about. */
+/** Findings and their subjects. */
 import type { Connection, Finding, Severity } from './analysis.ts';
 import type { Direction } from './direction.ts';
 import type { EventSummary } from './events.ts';
 import type { FindingKind } from './finding-kinds.ts';
 
-/** A direction with what it is called and whose connection it is. */
+/** A direction with its name and its connection. */
 export interface Subject {
   direction: Direction;
   connection: Connection;

@@ -1,4 +1,4 @@
-/** What concerns the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
+/** Findings about the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
 
 import { counted, formatCount } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';

@@ -1,12 +1,12 @@
 /**
- * Frames that a capture shows twice, told by the IPv4 Identification (RFC 6864): a mirror of two ports, or a
+ * Frames that a capture shows twice, recognized by the IPv4 Identification (RFC 6864): a mirror of two ports, or a
  * network that duplicates, repeats it; a sender that counts it up, as Linux and ConnectX do, gives a packet that
  * it sends again a new one. Senders with a constant one (node-roce and Huawei have 0) and IPv6 tell nothing here.
  */
 import type { RocePacket } from '../read/packet.ts';
 
 /**
- * What the Identification of a request packet says: nothing; it was sent after all that were seen; before some of them, but
+ * The order of a request packet by its Identification: nothing; it was sent after all that were seen; before some of them, but
  * after its PSN or a later one had been; before some of them and for the first time: it was overtaken.
  */
 export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2, LATE: 3 } as const;
@@ -15,7 +15,7 @@ export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2, LATE: 3 } as const;
 const PLACES = 256;
 /** So many packets say nothing yet of how often Identifications go back. */
 const FEW = 64;
-/** Requests back that one which was overtaken is held against. */
+/** Requests back that an overtaken one is compared with. */
 const REQUESTS = 256;
 /** No packet is overtaken for longer than this. */
 const LATEST = 5e6;

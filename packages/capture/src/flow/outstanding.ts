@@ -45,7 +45,7 @@ export class Outstanding {
   spans: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** Bytes of payload. */
   sizes: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
-  /** What the RETH says; 0 without one. */
+  /** The RETH's length; 0 without one. */
   lengths: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** Times that the packet was seen, mirrors' repetitions left out. */
   sends: Uint16Array = new Uint16Array(INITIAL_ENTRIES);

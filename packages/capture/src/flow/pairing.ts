@@ -67,7 +67,7 @@ export class DirectionPairer {
     this.#candidates.sent(direction, psn);
   }
 
-  /** What the connection manager says; for directions that were seen before too. */
+  /** A connection that the connection manager names; of directions seen before, too. */
   known(connection: CmConnection): void {
     const { active, passive } = connection;
     if (this.#cm.size >= MAX_CM) return;
@@ -284,7 +284,7 @@ function contradicts(direction: Direction, other: Direction): boolean {
   return direction.pendingResponses.some(isNone(other)) || other.pendingResponses.some(isNone(direction));
 }
 
-/** What the responses of each say of the other's requests, together. */
+/** The evidence of each one's responses about the other's requests, together. */
 function evidenceBetween(direction: Direction, other: Direction): Evidence {
   const [own, theirs] = [direction.evidence?.get(other), other.evidence?.get(direction)];
   return {

@@ -1,6 +1,6 @@
 /** Responses whose requester is not known yet, and how they speak for or against a direction. */
 
-/** What is needed of a response. */
+/** The parts of a response that wait for its pairing. */
 export interface PendingResponse {
   psn: number;
   time: number;

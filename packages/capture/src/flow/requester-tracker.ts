@@ -16,9 +16,9 @@ import { isPathMtu, SentRequests } from './sent-requests.ts';
 
 /** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
 const MAX_GAP = 4096;
-/** What the capture shows late by no more than this was reordered, not sent again. */
+/** Packets that the capture shows late by no more than this were reordered, not retransmitted. */
 const REORDERING = 0.9e6;
-/** What comes again within this, with the same bytes and for no reason, is the mirror's doing. */
+/** Repetitions within this, with the same bytes and without a cause, come from a mirror. */
 const MIRROR_LAG = 100e3;
 const MIN_MIRROR_LAG = 1500;
 /** UC and one-way captures: so many packets may come late before what is missing is given up. */
@@ -29,7 +29,7 @@ const GIVE_UP = 50e6;
 /** New packets so long after an answer that came out of turn say that the one before it was not lost. */
 const WENT_ON = 2e6;
 
-/** What became of a request packet. */
+/** The fate of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
 
 export class RequesterTracker extends SentRequests {
@@ -67,7 +67,7 @@ export class RequesterTracker extends SentRequests {
     this.messages = new MessageAssembler(emit);
   }
 
-  /** A request packet; `Taken` says what it was. */
+  /** Takes a request packet; returns one of `Taken`. */
   take(packet: RocePacket, ids: Identifications): number {
     if (!this.started) this.#start(unwrapFirst(packet.psn), packet.time);
     const psn = unwrap(packet.psn, this.next);
@@ -447,7 +447,7 @@ export class RequesterTracker extends SentRequests {
     }
   }
 
-  /** What was out is not followed any further. */
+  /** Outstanding packets are not followed any further. */
   #startAnew(psn: number, time: number): void {
     const { out } = this;
     this.#giveUp(out.tail);

@@ -1,5 +1,5 @@
 /**
- * Why a requester went back (docs/capture.md, "How causes are told").
+ * Causes of retransmissions (docs/capture.md, "How causes are found").
  *
  * What the capture shows before a packet comes again is kept as evidence: a sequence NAK, an RNR NAK with its
  * wait, a response that came while an earlier one was missing, and since when the retry timer runs. A cause is
@@ -26,7 +26,7 @@ const MAX_QUEUING_DELAY = 0.5 * MILLISECOND;
 /** How near a timer is to its nominal length, as a share of it. */
 const TIMER_TOLERANCE = 0.015;
 
-/** Packets that go again in one go: from `start` up to `end`, each once. */
+/** Packets that are retransmitted together: from `start` up to `end`, each once. */
 interface GoBack {
   cause: RetransmitCause;
   time: number;
@@ -56,7 +56,7 @@ export interface SentAgain {
   end: number;
   /** Of the sender's packets: rxe has 0 there, ConnectX and node-roce 1. */
   migReq: boolean;
-  /** What its Identification says; one of `IdOrder`. */
+  /** The order by its Identification; one of `IdOrder`. */
   idOrder: number;
   /** It was not seen before. */
   unseen: boolean;
@@ -99,7 +99,7 @@ export class RetransmitClassifier {
   /** A response was missing, a sequence NAK came, and nothing was sent since. */
   #missedSinceSend = false;
   #nakedSinceSend = false;
-  /** What a probe interrupted. */
+  /** The retransmission that a probe interrupted. */
   #interrupted: GoBack | undefined;
   #lastProbe = Number.NEGATIVE_INFINITY;
   #probeInterval = 0;
@@ -285,7 +285,7 @@ export class RetransmitClassifier {
     return this.#isAway(this.#reaction) && (isNewNak || this.#isAnsweredSince(event));
   }
 
-  /** What followed a READ's answer may have been asked for by that: an implied NAK is none to one that began with it. */
+  /** Packets after a READ's answer may have been asked for by that: an implied NAK is none to one that began with it. */
   #isAnsweredSince({ cause, time }: GoBack): boolean {
     return this.#answerTime > time || (this.#answerTime === time && cause !== 'implied-nak');
   }

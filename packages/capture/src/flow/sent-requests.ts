@@ -1,5 +1,5 @@
 /**
- * What a queue pair has asked for, packet by packet, and which PSNs that takes. A READ takes those of its
+ * The requests of a queue pair, packet by packet, and the PSNs that they take. A READ takes those of its
  * responses (IBTA vol 1 §9.7.2), whose number depends on the path MTU: until a packet tells that, the newest READ is open.
  */
 import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
@@ -60,7 +60,7 @@ export class SentRequests {
     return this.isAsking(slot) && isRead === (operation !== OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
   }
 
-  /** What the capture shows of the packet at this entry, for the first time. */
+  /** Records the first sight of the packet at this entry. */
   protected fill(entry: number, slot: number, packet: RocePacket): void {
     const { out } = this;
     const { info, payloadLength } = packet;

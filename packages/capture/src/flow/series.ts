@@ -1,4 +1,4 @@
-/** What plots are drawn from: points and sums over time, thinned while they come in. */
+/** The data of plots: points and sums over time, thinned while they come in. */
 import type { PlotPoint } from './analysis.ts';
 
 /** Points of a direction at most, of what is common, of what was sent again, and of NAKs and CNPs. */

@@ -1,4 +1,4 @@
-/** What a packet is in the eyes of a reader: decides its colour, and what a filter asks for. */
+/** Kinds of packets, as a reader sees them: decides its colour, and what a filter asks for. */
 import { AethKind, aethKind, Opcode, OperationBits, opcodeInfo } from '@node-roce/wire';
 import type { LadderPacket } from '../flow/analysis.ts';
 
@@ -16,7 +16,7 @@ export const kindNames: Readonly<Record<PacketKind, string>> = {
   cnp: 'CNP',
 };
 
-/** What a packet is; of several answers the most telling one. */
+/** The kind of a packet; of several the most telling one. */
 export function kindOf({ opcode, aeth, retransmission }: LadderPacket): PacketKind {
   if (opcode === Opcode.CNP) return 'cnp';
   const answer = aeth === undefined ? AethKind.ACK : aethKind(aeth.syndrome);
@@ -28,7 +28,7 @@ export function kindOf({ opcode, aeth, retransmission }: LadderPacket): PacketKi
   return info?.isResponse ? 'response' : 'request';
 }
 
-/** What a ladder is to show of its packets; what is absent lets everything pass. */
+/** A filter of a ladder's packets; options that are absent let everything pass. */
 export interface LadderFilter {
   /** Nanoseconds since the first frame, both ends included. */
   from?: number | undefined;
@@ -57,7 +57,7 @@ export function filterLadder(packets: readonly LadderPacket[], filter: LadderFil
 const searchText = (packet: LadderPacket): string =>
   `${packetLabel(packet)} ${packetNotes(packet).join(' ')}`.toLowerCase();
 
-/** What stands on a packet's arrow: `RC Send First · PSN 1193046 · 1024 B · AckReq`. */
+/** The text on a packet's arrow: `RC Send First · PSN 1193046 · 1024 B · AckReq`. */
 export function packetLabel(packet: LadderPacket): string {
   const { aeth, reth } = packet;
   const kind = kindOf(packet);
@@ -72,7 +72,7 @@ export function packetLabel(packet: LadderPacket): string {
   return parts.join(' · ');
 }
 
-/** What is odd about a packet: retransmission and cause, a bad ICRC, a mark, a repeated frame. */
+/** The anomalies of a packet: retransmission and cause, a bad ICRC, a mark, a repeated frame. */
 export function packetNotes(packet: LadderPacket): string[] {
   const notes: string[] = [];
   if (packet.retransmission !== undefined) {

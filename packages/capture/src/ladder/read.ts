@@ -44,7 +44,7 @@ export async function readLadder(
   return kept;
 }
 
-/** Whose packet it is; undefined: of another connection. */
+/** The end that a packet comes from; undefined: of another connection. */
 function senderOf(
   { source, destination, destQp }: RocePacket,
   addresses: Addresses,

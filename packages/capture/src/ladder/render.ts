@@ -13,7 +13,7 @@ import { type LadderRow, layoutLadder, usualGap } from './layout.ts';
 import { CHARACTER_WIDTH, ladderStyle, paperColors } from './style.ts';
 
 export interface LadderOptions {
-  /** What is drawn of `connection.ladder`; all of it unless given. */
+  /** The packets to draw, of `connection.ladder`; all of them by default. */
   packets?: readonly LadderPacket[] | undefined;
   /** Where they are the middle of a longer ladder: the packet before them, for the time between. */
   before?: LadderPacket | undefined;
@@ -55,7 +55,7 @@ export const ladderColumns = (width: number) => ({
 export const packetId = ({ frame, part }: { frame: number; part: number }): string =>
   `packet-${frame}-${part}`;
 
-/** What a ladder needs of a connection. */
+/** The parts of a connection that a ladder needs. */
 export type LadderSubject = Pick<Connection, 'transport' | 'a' | 'b' | 'ladder'>;
 
 /**

@@ -1,7 +1,7 @@
 /** The colours of a ladder, and the style sheet that the lone SVG and the report share. */
 import { PACKET_KINDS, type PacketKind } from './kind.ts';
 
-/** What a colour is needed for. */
+/** The uses of colours. */
 export type LadderColor = PacketKind | 'text' | 'faint' | 'rule' | 'paper' | 'chosen';
 
 /** On white: each 4.5 : 1 at least; kinds told apart by people with any colour vision, and by dashes and width. */

@@ -2,7 +2,7 @@
 import { formatIpAddress } from '@node-roce/wire';
 import type { Addresses } from './packet.ts';
 
-/** Addresses that are told apart; what comes later shares number 0. */
+/** Distinct addresses; later ones share number 0. */
 export const MAX_ADDRESSES = 65_536;
 
 /** Entry 0 stands for addresses that found no room. */

@@ -1,4 +1,4 @@
-/** The decoder beside wire's parser, which was written for people; mirrors, tags and cuts. */
+/** The decoder compared with wire's parser; mirrors, tags and cuts. */
 import { LinkType, type PacketRecord } from '@node-roce/pcap';
 import { buildPacket, fromHex, type Packet, parseFrame, setU16, toHex, u16 } from '@node-roce/wire';
 import fc from 'fast-check';

@@ -57,7 +57,7 @@ function over(headers: Uint8Array, ip: number, version: 1 | 2, b: Uint8Array, bt
 /** The CRC of the eight bytes of ones that come first. */
 const START = crc32Finish(ICRC_START);
 
-/** What the ICRC leaves out, as wire's icrc.ts has it: from the IP header on, and around the start of the BTH. */
+/** The bytes that the ICRC leaves out, as in wire's icrc.ts: from the IP header on, and around the start of the BTH. */
 const MASKED_IPV4 = [1, 8, 10, 11];
 const MASKED_IPV6 = [1, 2, 3, 7];
 const MASKED_UDP_BTH = [-2, -1, 4];

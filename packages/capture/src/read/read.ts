@@ -25,10 +25,10 @@ export interface ReadOptions extends PacketReaderOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** What was read. */
+/** The result of reading a capture. */
 export interface ReadResult {
   summary: CaptureSummary;
-  /** What the numbers in packets stand for. */
+  /** The addresses behind the numbers in packets. */
   addresses: Addresses;
 }
 

@@ -8,19 +8,19 @@ import { type Crc32, isIcrcRight } from './icrc-check.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
 import { isSurelySingle, MAX_PACKET_BYTES, SuperPacketSplitter } from './super-packet.ts';
 
-/** A frame without a packet, or a part of a super-packet that is none. */
+/** A frame without a packet, or a part of a super-packet that is not one. */
 export interface RefusedFrame {
   /** From 1. */
   frame: number;
   reason: Refusal;
-  /** What was there instead, in words. */
+  /** The frame's content instead, in words. */
   detail: string;
   /** Where in the frame. */
   offset: number;
 }
 
 export interface PacketReaderOptions {
-  /** False leaves all ICRCs unchecked, but those that super-packets are told by. Default true. */
+  /** False leaves all ICRCs unchecked, except those by which super-packets are recognized. Default true. */
   readonly icrc?: boolean | undefined;
   /** A CRC-32 that is faster than zlib's. */
   readonly crc32?: Crc32 | undefined;
@@ -37,7 +37,7 @@ export interface PacketReaderOptions {
 const MAX_SECTIONS = 1024;
 
 export class PacketReader {
-  /** What the numbers in packets stand for. */
+  /** The addresses behind the numbers in packets. */
   readonly addresses: AddressTable = new AddressTable();
   /** The frame at hand. */
   record!: PacketRecord;
@@ -87,7 +87,7 @@ export class PacketReader {
     else this.#datagram(end);
   }
 
-  /** What has been read so far, as a whole. */
+  /** A summary of the capture so far. */
   summary(file?: string, damage?: string): CaptureSummary {
     const interfaces = this.#sections.flatMap((section) => section.interfaces);
     const [ok = 0, bad = 0, none = 0] = this.#icrcs;

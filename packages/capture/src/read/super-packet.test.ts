@@ -74,7 +74,7 @@ function ipPacket(ip: number, udpPayload: number, id: number): Uint8Array {
   return packet;
 }
 
-/** What the reader makes of a frame; the packets that it gives are frames of their own again. */
+/** The packets that the reader finds in a frame, as frames of their own. */
 function split(frame: Uint8Array): Packet[] {
   const packets: Packet[] = [];
   const reader = new PacketReader({

@@ -1,5 +1,5 @@
 /**
- * GSO super-packets, told apart.
+ * Splits GSO super-packets into their packets.
  *
  * With UDP segmentation offload a sender hands the kernel many equal-sized datagrams as one; on lo and
  * veth they are never taken apart, so a capture there holds one IP packet of up to 64 KB with many BTH

@@ -62,7 +62,7 @@ describe('bounds', () => {
     expect(kept.at(-1)!.time).toBeGreaterThan(850);
   });
 
-  test('messages that failed or went again, and packets behind findings, before the first ones', () => {
+  test('failed and retransmitted messages, and packets behind findings, come before the first ones', () => {
     const one = connection({
       messages: many(100, (i) => message({ id: i + 1, outcome: i === 70 ? 'failed' : 'completed' })),
       ladder: many(100, (i) => ladderPacket({ frame: i + 1 })),

@@ -1,5 +1,5 @@
 /**
- * What goes into a report's file: the analysis, within bounds, plots as columns. Written by `render.ts` in
+ * The contents of a report's file: the analysis, within bounds, plots as columns. Written by `render.ts` in
  * Node, read by the page's script; both use this file, so that they can't disagree.
  */
 import type {
@@ -34,7 +34,7 @@ export interface ReportData {
   summary: CaptureSummary;
   findings: Finding[];
   connections: ReportConnection[];
-  /** What the bounds kept out; the analysis itself has bounds of its own. */
+  /** The numbers that the bounds left out; the analysis itself has bounds of its own. */
   left: { connections: number; points: number; messages: number; packets: number };
   unconnected: number;
 }
@@ -195,7 +195,7 @@ export function fromColumns({ time, psn, frame, kind, requester }: PlotColumns):
   });
 }
 
-/** A packet of a ladder by its frame and part; the first part unless told. */
+/** A packet of a ladder by its frame and part; by default the first part. */
 export const findPacket = (
   { ladder }: { ladder: readonly LadderPacket[] },
   frame: number,

@@ -7,7 +7,7 @@ import { embedJson, escapeMarkup } from './escape.ts';
 import { renderReport } from './render.ts';
 import { darkColors, lightColors } from './themes.ts';
 
-/** What breaks out of a place that was not escaped. */
+/** Text that breaks out of a place that was not escaped. */
 const EVIL = '</script><script>alert(1)</script><!--<img src=x onerror=alert(1)>\u2028"\'&';
 
 const scripts = (html: string) => [...html.matchAll(/<script([^>]*)>([\s\S]*?)<\/script>/g)];

@@ -9,7 +9,7 @@ import { embedJson, escapeMarkup } from './escape.ts';
 import { themeStyle } from './themes.ts';
 
 export interface ReportOptions {
-  /** What stands in the title; the file's name unless given. */
+  /** The title; by default the file's name. */
   title?: string | undefined;
   /** The program that writes the report, for the foot of the page. */
   generator?: string | undefined;
@@ -71,7 +71,7 @@ ${withoutScript(analysis, title)}</div>
 `;
 }
 
-/** What a reader sees where scripts don't run, as in a mail program's preview. */
+/** The page where scripts don't run, as in a mail program's preview. */
 function withoutScript({ findings }: Analysis, title: string): string {
   const items = findings.map(
     ({ severity, text, hint }) =>

@@ -1,9 +1,9 @@
-/** What passes, by flow, as a table that is looked at while it grows. `roce flows` says more of a file. */
+/** A live table of packets by flow. `roce flows` says more of a file. */
 
 import { type Addresses, IcrcVerdict, isNak, type RocePacket } from '@node-roce/capture';
 import { AethKind, aethKind, ECN_CE, ICRC_BYTES, Opcode, psnDiff, Transport } from '@node-roce/wire';
 
-/** Flows that are told apart; packets of later ones count in the totals only. */
+/** Flows with rows of their own; packets of later ones count in the totals only. */
 const MAX_FLOWS = 10_000;
 
 /** Counts since the start. */

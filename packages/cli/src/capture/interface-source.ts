@@ -16,7 +16,7 @@ export const FILTER = 'udp dst port 4791 or ether proto 0x8915';
 /** Bytes and frames that are taken from the ring in one piece. */
 const SLAB = 4 << 20;
 const SLOTS = 8192;
-/** What is in the ring comes out at least so often (ms), and all of it after a few times. */
+/** The interval at which frames leave the ring, ms; all of them after a few intervals. */
 const RETIRE = 20;
 const MAX_DRAIN_TIME = 50 * RETIRE;
 
@@ -30,7 +30,7 @@ export class InterfaceSource implements AsyncDisposable {
   readonly #slab = new Uint8Array(SLAB);
   readonly #slots: Uint32Array;
   #wake: () => void = () => {};
-  /** Drops that a record has told of. */
+  /** Drops that a record has reported. */
   #told = 0;
 
   /**
@@ -72,7 +72,7 @@ export class InterfaceSource implements AsyncDisposable {
   }
 
   /**
-   * What has arrived, again and again, until the signal aborts; then what the kernel still has. The records of
+   * Frames as they arrive, until the signal aborts; then what the kernel still has. The records of
    * a batch hold until the next one is asked for. While nobody asks, frames wait in the kernel's ring, and those
    * that find no room there are counted.
    *

@@ -3,7 +3,7 @@ export interface Check {
   check: string;
   /** `warn`: works, but could work better, or could not be checked. */
   verdict: 'ok' | 'warn' | 'fail';
-  /** What was found and, unless `ok`, what to do. */
+  /** The result and, unless `ok`, the remedy. */
   text: string;
 }
 

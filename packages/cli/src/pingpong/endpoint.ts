@@ -202,7 +202,7 @@ export class Endpoint implements AsyncDisposable {
     }
   }
 
-  /** What was posted or is owed last has to leave before the device goes. */
+  /** The last packets posted or owed have to leave before the device closes. */
   async [Symbol.asyncDispose](): Promise<void> {
     await nextTurn();
     await this.device.close();
@@ -225,7 +225,7 @@ function checkSizes({ type, mtu, size }: PingpongOptions, activeMtu: number, add
   });
 }
 
-/** What is sent, and where it is received: one buffer at a server, who sends it back; two that a client compares. */
+/** The messages' memory, to send from and to receive into: one buffer at a server, who sends it back; two that a client compares. */
 async function registerBuffers(
   pd: ProtectionDomain,
   { size, type }: PingpongOptions,

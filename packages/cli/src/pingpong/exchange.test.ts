@@ -175,7 +175,7 @@ test('nobody listens', async () => {
   });
 });
 
-test('a waiting server ends when it is told to', async () => {
+test('a waiting server ends when its signal aborts', async () => {
   const stop = new AbortController();
   const served = serveExchange(
     { port: await freePort(), ...one, timeout: 5, signal: stop.signal },

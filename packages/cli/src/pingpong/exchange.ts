@@ -7,7 +7,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { RoceError } from '@node-roce/verbs-api';
 
-/** What each side sends to the other. */
+/** The data that each side sends to the other. */
 export interface PingpongAddress {
   /** 16 bits; 0 on RoCE. */
   lid: number;

@@ -45,7 +45,7 @@ export async function play(
   return (performance.now() - start) / 1000;
 }
 
-/** What a failed completion means in this exchange. */
+/** A failed completion in plain words. */
 const MEANINGS: Partial<Record<WcStatusName, string>> = {
   LOC_LEN_ERR: 'the peer sends larger messages; --size must be equal on both sides',
   REM_INV_REQ_ERR: 'the peer expects smaller messages; --size must be equal on both sides',

@@ -200,7 +200,7 @@ export class ExpressHost {
     ring.publish((index + 1) | 0);
   }
 
-  /** What arrived, timers, then sending: one turn of the run loop. */
+  /** Takes arrivals, runs timers, then sends: one turn of the run loop. */
   turn(now: number): void {
     while (this.#incoming.take(this.#rx, now) > 0) this.adapter.receive(this.#rx, now);
     this.adapter.advance(now);

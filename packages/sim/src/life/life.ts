@@ -23,7 +23,7 @@ import { Tally } from './tally.ts';
 export interface LifeOptions {
   profile: LifeProfile;
   seed: number;
-  /** What the first and third host are, and what the second is. */
+  /** The kind of the first and third host, and of the second. */
   a: EndpointKind;
   b: EndpointKind;
 }
@@ -233,7 +233,7 @@ export class Life {
   #observe(event: 'sent' | 'arrived', packet: SimPacket, host: SimHost): void {
     const decoded = decodePacket(packet.bytes);
     if (!decoded.ok) {
-      require(packet.corrupt, 'a packet was sent that is none', { reason: decoded.reason });
+      require(packet.corrupt, 'a packet was sent that cannot be decoded', { reason: decoded.reason });
       return;
     }
     if (event === 'sent') this.#sent(packet, decoded.packet);

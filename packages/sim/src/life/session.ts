@@ -85,7 +85,7 @@ export class Session {
   readonly #ending: Ending;
   readonly #endsAt: number;
   #ended = false;
-  /** Who ends it, once the time has come; and until when it may wait for packets that wait for its link. */
+  /** The side that ends it, once the time has come; and how long it may wait for packets that wait for its link. */
   #acting: { side: Side; until: number } | undefined;
   #lastProgress: number;
   #settled = 0;

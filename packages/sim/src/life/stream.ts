@@ -1,5 +1,5 @@
 /**
- * What one side of a reliable connection asks of the other: requests of every kind with memory of their own, and all that
+ * The requests of one side of a reliable connection: requests of every kind with memory of their own, and all that
  * must come of them. The program that posts them may end at any time, so each thing is checked as soon as it is settled.
  */
 
@@ -12,7 +12,7 @@ import type { Inbox } from './inbox.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';
 import { fillPattern, matchPattern } from './pattern.ts';
 
-/** What a peer may reach of a session: first what it reads, then what it writes, each byte once, then 64-bit words. */
+/** The memory of a session that a peer may reach: first what it reads, then what it writes, each byte once, then 64-bit words. */
 const SOURCE_BYTES = 16_384;
 const WRITTEN_BYTES = 65_536;
 const WORDS = 8;
@@ -52,7 +52,7 @@ interface Message {
 export class Stream {
   readonly #options: StreamOptions;
   readonly #shared: Lease;
-  /** What the peer lets this side reach. */
+  /** The memory that the peer lets this side reach. */
   #exposed!: { lease: Lease; rkey: number; tag: number };
   readonly #words: bigint[] = [];
   #writtenTo = SOURCE_BYTES;
@@ -261,7 +261,7 @@ export class Stream {
     this.#settle(request);
   }
 
-  /** What was acknowledged is there: in the peer's memory, or in a receive that has completed. */
+  /** Checks that acknowledged data are there: in the peer's memory, or in a receive that has completed. */
   #checkDelivered({ send, tag }: Request): void {
     const { lease } = this.#exposed;
     if (send.opcode.startsWith('RDMA_WRITE') && lease.isOpen) {

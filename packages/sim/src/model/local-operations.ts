@@ -1,5 +1,5 @@
 /**
- * What a send queue does without a packet: BIND_MW and LOCAL_INV (IBTA vol 1 §10.6.7.2, §10.8.3.3).
+ * Operations of a send queue without a packet: BIND_MW and LOCAL_INV (IBTA vol 1 §10.6.7.2, §10.8.3.3).
  */
 
 import type { ModelMemory } from './memory.ts';

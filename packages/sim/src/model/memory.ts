@@ -27,7 +27,7 @@ export interface ModelMemory {
 /** Why a remote access was refused. */
 export type AccessFault = 'key' | 'right' | 'range';
 
-/** Whose remote right an operation needs. */
+/** The owner of the remote right that an operation needs. */
 export const RemoteRight = {
   WRITE: ModelAccess.REMOTE_WRITE,
   READ: ModelAccess.REMOTE_READ,

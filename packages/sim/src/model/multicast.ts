@@ -19,7 +19,7 @@ export class ModelGroups {
   }
 
   /**
-   * Who gets a packet: on a group's address, with QPN 0xffffff, each queue pair attached (a copy for each, §10.5.2);
+   * The receivers of a packet: on a group's address, with QPN 0xffffff, each queue pair attached (a copy for each, §10.5.2);
    * on our own address the one it names. The two do not mix (§9.6.1.2).
    */
   addressees(destination: Uint8Array, destQpn: number): number[] {

@@ -64,7 +64,7 @@ export interface ModelPacket {
   reth?: RemoteRange;
   atomicEth?: AtomicOperands;
   aeth?: { syndrome: number; msn: number };
-  /** What the memory held before the atomic (AtomicAckETH). */
+  /** The memory's value before the atomic (AtomicAckETH). */
   original?: bigint;
   /** Immediate data, 32 bits. */
   immediate?: number;
@@ -96,7 +96,7 @@ export function decodePacket(bytes: Uint8Array): Decoded {
   const row = opcodeInfo(bth.opcode);
   if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
   if (row === undefined || !SERVICES.includes(row.transport)) {
-    return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} is none of RC, UC and UD` };
+    return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} does not belong to RC, UC or UD` };
   }
   if (bytes.length < row.headerLength + bth.pad) {
     return { ok: false, reason: `${bytes.length} bytes end inside the headers of ${row.name}` };

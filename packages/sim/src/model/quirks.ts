@@ -10,7 +10,7 @@ export interface Quirk {
   rule: string;
   /** The model's clause that does it by the rule. */
   clause: string;
-  /** What rxe does instead. */
+  /** rxe's behaviour instead. */
   rxe: string;
   /** Fixtures in which it shows; none: it shows in test/interop/quirks.test.ts, on the real rxe. */
   captures: readonly string[];
@@ -49,7 +49,7 @@ export const QUIRKS = {
     side: 'responder',
     rule: '§10.6.7.2',
     clause: 'checkAccess',
-    rxe: 'Access through a window is held against the bounds of its region, not its own (check_rkey in rxe_resp.c).',
+    rxe: 'Access through a window is checked against the bounds of its region, not its own (check_rkey in rxe_resp.c).',
     captures: [],
   },
   messageAfterABrokenOneIsLost: {

@@ -1,4 +1,4 @@
-/** What a requester of a reliable connection remembers. Plain values only: a structured clone is a copy. */
+/** The state of a reliable connection's requester. Plain values only: a structured clone is a copy. */
 
 import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire';
 import { isLocalOperation } from './local-operations.ts';
@@ -6,7 +6,7 @@ import { packetCount } from './message-packets.ts';
 import type { ModelRetransmitCause, ModelStatus } from './verbs.ts';
 import type { ModelCompletion, ModelSendRequest } from './work.ts';
 
-/** What the connection was set up with (`ibv_modify_qp` to RTS). */
+/** The attributes of the connection (`ibv_modify_qp` to RTS). */
 export interface RequesterConfig {
   /** QPN that requests go to. */
   destQpn: number;

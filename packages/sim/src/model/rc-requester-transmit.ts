@@ -1,5 +1,5 @@
 /**
- * What a requester may send next, and the packet (IBTA vol 1 §9.7.3).
+ * The requester's next packet (IBTA vol 1 §9.7.3).
  *
  * `planPacket` looks and changes nothing; `sendPacket` takes the plan. So a test can see what the model
  * would send without making it send.

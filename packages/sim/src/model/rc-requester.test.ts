@@ -64,7 +64,7 @@ const ack = (psn: number, syndrome = 31, msn = 0) =>
 const statuses = (completions: { wrId: number; status: string }[]) =>
   completions.map(({ wrId, status }) => `${wrId} ${status}`);
 
-test('a message is cut at the path MTU, its place told by the opcode (§9.7.3)', () => {
+test('cuts a message at the path MTU, its place shown by the opcode (§9.7.3)', () => {
   const q = requester();
   post(q, 1, 'SEND_WITH_IMM', 2 * MTU + 1, { immediate: 7, solicited: true });
   const packets = sendAll(q);

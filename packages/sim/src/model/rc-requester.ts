@@ -36,7 +36,7 @@ const NAK_STATUS: Readonly<Record<number, ModelStatus>> = {
   [NakCode.REMOTE_OPERATIONAL_ERROR]: 'REM_OP_ERR',
 };
 
-/** What a completion calls the request. */
+/** The opcode of the request's completion. */
 export const WC_OPCODE: Readonly<Record<ModelOpcode, ModelWcOpcode>> = {
   SEND: 'SEND',
   SEND_WITH_IMM: 'SEND',

@@ -226,7 +226,7 @@ export function checkRemoteAccess(
   };
 }
 
-/** What of the access a request asks for is not allowed, if anything. */
+/** The part of the requested access that is not allowed, if any. */
 export function remoteAccessFault(
   r: ConnectedResponder,
   packet: ModelPacket,

@@ -1,4 +1,4 @@
-/** What a request does once every check let it pass (IBTA vol 1 §9.4), and what it completes. */
+/** Executes a request that passed every check (IBTA vol 1 §9.4), and completes it. */
 
 import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire';
 import { bytesAt, readU64, writeU64 } from './memory.ts';

@@ -5,7 +5,7 @@ import { bytesAt } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
 import type { Responder } from './rc-responder-state.ts';
 
-/** What all replies have in common: no AckReq, no event (§9.2). */
+/** The common parts of all replies: no AckReq, no event (§9.2). */
 function reply(r: Responder, opcode: number, psn: number, syndrome: number): ModelPacket {
   return {
     opcode,

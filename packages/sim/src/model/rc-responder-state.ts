@@ -1,4 +1,4 @@
-/** What a responder of a reliable connection remembers. Plain values only. */
+/** The state of a reliable connection's responder. Plain values only. */
 
 import { psnAdd } from '@node-roce/wire';
 import type { ModelMemory } from './memory.ts';
@@ -6,7 +6,7 @@ import type { ModelPacket } from './packet.ts';
 import { createReceiveQueue, type ReceiveQueue } from './receive-queue.ts';
 import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
 
-/** What the receiving half of any connection was set up with. */
+/** The attributes of the receiving half of any connection. */
 export interface ConnectedConfig {
   /** Our own QPN: type 2B windows ask for it. */
   qpn: number;
@@ -16,7 +16,7 @@ export interface ConnectedConfig {
   accessFlags: number;
 }
 
-/** What the responders of RC and UC have in common. */
+/** The common state of the responders of RC and UC. */
 export interface ConnectedResponder {
   config: ConnectedConfig;
   memory: ModelMemory;
@@ -27,7 +27,7 @@ export interface ConnectedResponder {
   receives: ReceiveQueue;
 }
 
-/** What the connection was set up with (`ibv_modify_qp` to RTR). */
+/** The attributes of the connection (`ibv_modify_qp` to RTR). */
 export interface ResponderConfig extends ConnectedConfig {
   /** QPN that replies go to. */
   destQpn: number;
@@ -77,7 +77,7 @@ export interface Responder extends ConnectedResponder {
   passed: number;
 }
 
-/** What came of a request. */
+/** The outcome of a request. */
 export interface Response {
   replies: ModelPacket[];
   completions: ModelCompletion[];

@@ -40,7 +40,7 @@ function packet(name: string, psn: number, length: number, rest: Partial<ModelPa
 const write = (name: string, psn: number, length: number, total: number, va = 0x1000n) =>
   packet(`RDMA_WRITE_${name}`, psn, length, { reth: { va, rkey: KEY, length: total } });
 
-/** What all packets together complete. */
+/** The completions of all packets together. */
 const give = (r: UcResponder, ...packets: ModelPacket[]) =>
   packets.flatMap((p) => receiveUc(r, p).completions);
 const received = (wrId: number, byteLen: number) => ({ wrId, status: 'SUCCESS', opcode: 'RECV', byteLen });

@@ -108,7 +108,7 @@ describe('a shared receive queue (§10.2.9)', () => {
     expect([take(0), srq.limitEvents]).toEqual([3, 1]);
   });
 
-  test('keeps its receives when a queue pair fails, which says so once', () => {
+  test('keeps its receives when a queue pair fails, which raises one event', () => {
     const srq = createReceiveQueue(true);
     const qp = make('UD', srq);
     qp.postReceive({ wrId: 1, local: new Uint8Array(100) });

@@ -1,9 +1,9 @@
-/** What becomes of a receive whose message cannot be delivered, where nothing is answered (IBTA vol 1 §9.9.3). */
+/** The fate of a receive whose message cannot be delivered, where nothing is answered (IBTA vol 1 §9.9.3). */
 
 import { dropReceive, type ReceiveQueue, returnReceive } from './receive-queue.ts';
 import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
 
-/** What came of a packet of UC or UD. */
+/** The outcome of a packet of UC or UD. */
 export interface Received {
   completions: ModelCompletion[];
   /** Why the packet had no effect, if it had none. */

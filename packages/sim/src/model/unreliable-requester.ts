@@ -44,7 +44,7 @@ export function createUnreliableRequester(
   return { config, memory, state: 'READY', queue: [], sent: 0, psn: firstPsn };
 }
 
-/** What each service can be asked for (§9.2, table 35). */
+/** The operations of each service (§9.2, table 35). */
 const OPERATIONS: Readonly<Record<'UC' | 'UD', readonly ModelOpcode[]>> = {
   UC: ['SEND', 'SEND_WITH_IMM', 'RDMA_WRITE', 'RDMA_WRITE_WITH_IMM', 'BIND_MW', 'LOCAL_INV'],
   UD: ['SEND', 'SEND_WITH_IMM'],

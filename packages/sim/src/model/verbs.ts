@@ -41,5 +41,5 @@ export type ModelWcOpcode =
   | 'RECV'
   | 'RECV_RDMA_WITH_IMM';
 
-/** What made a requester retransmit (IBTA vol 1 §9.7.6). */
+/** Causes of a requester's retransmission (IBTA vol 1 §9.7.6). */
 export type ModelRetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr';

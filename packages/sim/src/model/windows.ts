@@ -10,16 +10,16 @@ export interface ModelWindow {
   type: 1 | 2;
   /** The key it was made with or bound with last: the upper 24 bits are the adapter's for good. */
   rkey: number;
-  /** What it shows of a region; it counts while it is among the regions of the memory. */
+  /** The range of a region that it opens; it counts while it is among the regions of the memory. */
   bound?: ModelRegion;
 }
 
-/** What a BIND_MW asks for. */
+/** The request of a BIND_MW. */
 export interface WindowBind {
   window: ModelWindow;
   /** The new key: the program chooses the low 8 bits. */
   rkey: number;
-  /** What the L_Key names; `undefined` for one that names nothing. */
+  /** The region of the L_Key; `undefined` for an unknown one. */
   region: ModelRegion | undefined;
   /** First byte, as the region names it. */
   va: bigint;
@@ -58,10 +58,10 @@ export function bindWindow(memory: ModelMemory, bind: WindowBind, qpn: number): 
   return undefined;
 }
 
-/** What binding a window asks for, in the compliance statements' numbers. */
+/** Rules of binding a window, by the compliance statements' numbers. */
 export function checkBind(memory: ModelMemory, bind: WindowBind): string | undefined {
   const { window, region, length, access } = bind;
-  if ((bind.rkey ^ window.rkey) >>> 8 !== 0) return 'the key is none of the window';
+  if ((bind.rkey ^ window.rkey) >>> 8 !== 0) return 'the key does not belong to the window';
   if (window.type === 1 && access & ModelAccess.ZERO_BASED) return 'o10-36.2.2: a type 1 window from zero';
   if (window.type === 2 && isBound(memory, window)) return 'o10-37.2.30: a type 2 window that is bound';
   if (window.type === 2 && length === 0) return 'o10-37.2.40: a type 2 window of no bytes';

@@ -3,7 +3,7 @@
 import type { ModelStatus, ModelWcOpcode } from './verbs.ts';
 import type { WindowBind } from './windows.ts';
 
-/** What can be posted to the model's send queue. */
+/** Requests for the model's send queue. */
 export type ModelOpcode =
   | 'SEND'
   | 'SEND_WITH_IMM'

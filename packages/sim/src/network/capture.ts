@@ -4,7 +4,7 @@ import { LinkType, PcapngEncoder } from '@node-roce/pcap';
 import { frameOf } from './frames.ts';
 import type { TracedPacket } from './network.ts';
 
-/** What `captureOf` takes. */
+/** Options of `captureOf`. */
 export interface NetworkCaptureOptions {
   /**
    * Which events of the trace become packets, each on an interface of that name. Default `sent` only: with more of

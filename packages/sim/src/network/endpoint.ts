@@ -1,5 +1,5 @@
 /**
- * What scenarios see of an adapter, whether the engine or the model is behind it: an arena of memory that peers may do
+ * An adapter as scenarios see it, whether the engine or the model is behind it: an arena of memory that peers may do
  * anything to, queue pairs, completions. An `Endpoint` is the least of it: one reliable connection.
  */
 
@@ -93,7 +93,7 @@ export interface ConnectionOptions {
   trafficClass?: number;
 }
 
-/** What each side tells the other before they connect. */
+/** The data that each side sends the other before they connect. */
 export interface EndpointInfo {
   gid: Uint8Array;
   qpn: number;
@@ -185,11 +185,11 @@ export type SimEvent = 'SRQ_LIMIT_REACHED' | 'QP_LAST_WQE_REACHED' | 'SQ_DRAINED
 export interface SimDevice extends SimHost {
   readonly arena: Uint8Array;
   createQp(options: SimQpOptions): VariableQp;
-  /** What is outstanding is discarded without completions. */
+  /** Outstanding requests are discarded without completions. */
   destroyQp(qp: SimQp): void;
   createSrq(): SimSrq;
   allocWindow(type: 1 | 2): SimWindow;
-  /** What it was bound to is open no more. */
+  /** The range that it was bound to is open no more. */
   freeWindow(window: SimWindow): void;
   /** @param access `Access` bits */
   register(bytes: Uint8Array<ArrayBuffer>, access: number): SimRegion;

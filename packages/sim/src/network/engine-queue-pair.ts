@@ -47,7 +47,7 @@ export interface ArenaKeys {
   base: bigint;
 }
 
-/** What a queue pair needs of the device it is on. */
+/** The services that a queue pair needs of its device. */
 export interface QpHost {
   adapter: Adapter;
   gid: Uint8Array;

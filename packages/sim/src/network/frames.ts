@@ -1,4 +1,4 @@
-/** What a capture of the simulated network would show: IP packets with ICRCs, good or bad as they were. */
+/** Frames as a capture of the simulated network would show them: IP packets with ICRCs, good or bad as they were. */
 
 import {
   gidToIpBytes,

@@ -36,7 +36,7 @@ export class ModelDevice implements SimDevice {
   readonly #attached = new ModelGroups();
   /** Of each source of events, how many were polled. */
   readonly #polled = new Map<object, number>();
-  /** What queue pairs that were destroyed or reset had still to answer. */
+  /** Answers that destroyed or reset queue pairs still owed. */
   readonly #owed: SimPacket[] = [];
   #created = 0;
   #registered = 0;

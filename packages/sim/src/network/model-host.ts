@@ -1,4 +1,4 @@
-/** What the queue pairs of a model's device share. */
+/** The common state of the queue pairs of a model's device. */
 import type { ModelMemory, ModelRegion } from '../model/memory.ts';
 import type { ModelWindow } from '../model/windows.ts';
 
@@ -12,7 +12,7 @@ export interface ModelDeviceOptions {
   timerFactor?: number;
 }
 
-/** What the queue pairs of a device share. */
+/** The common state of the queue pairs of a device. */
 export interface ModelHost {
   options: ModelDeviceOptions;
   arena: Uint8Array;

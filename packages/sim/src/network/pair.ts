@@ -11,7 +11,7 @@ import type { WireOptions } from './wire.ts';
 
 export type EndpointKind = 'engine' | 'model';
 
-/** What a pair decides for an endpoint that it has made. */
+/** The settings that a pair chooses for an endpoint that it has made. */
 export interface EndpointOptions {
   /** 16 bytes. */
   gid: Uint8Array;

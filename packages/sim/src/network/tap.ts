@@ -12,7 +12,7 @@ import type { Network, SimHost, TracedPacket } from './network.ts';
 /** At a host: what it sends, and what reaches it. In the middle: what passes between the segments of all ways. */
 export type TapPlace = 'middle' | Pick<SimHost, 'gid' | 'groups'>;
 
-/** What is wrong with the capture, not with the network. Chances are 0 … 1. */
+/** Defects of the capture, not of the network. Chances are 0 … 1. */
 export interface TapFaults {
   /** A packet is not in the capture. */
   miss?: number;
@@ -27,7 +27,7 @@ export interface TappedPacket extends TracedPacket {
   repeated: boolean;
 }
 
-/** What the tap sees, in order of time. */
+/** The packets that pass the tap, in order of time. */
 export function tap({ trace }: Network, place: TapPlace, faults: TapFaults = {}): TappedPacket[] {
   const { miss = 0, repeat = 0, seed = 1 } = faults;
   const random = createRandom(seed);

@@ -12,7 +12,7 @@ const packet: SimPacket = {
   corrupt: false,
 };
 
-/** What arrives of 10,000 packets, one each µs. */
+/** The arrivals of 10,000 packets, one each µs. */
 function carryMany(options: WireOptions) {
   const wire = new Wire(options, createRandom(5));
   return Array.from({ length: 10_000 }, (_, now) => wire.carry(packet, now));
@@ -37,7 +37,7 @@ describe('wire', () => {
     expect(lost.filter(Boolean).length / bursts).toBeCloseTo(4, 0);
   });
 
-  test('a corrupt packet differs in one bit and says so; the original is left alone', () => {
+  test('a corrupt packet differs in one bit and is marked; the original is left alone', () => {
     const [arrival] = new Wire({ corrupt: 1 }, createRandom(1)).carry(packet, 0);
     const flipped = [...arrival.packet.bytes]
       .map((byte, i) => byte ^ packet.bytes[i])

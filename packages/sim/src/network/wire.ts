@@ -14,7 +14,7 @@ export interface SimPacket {
   sourcePort: number;
   /** The ICRC would be wrong. */
   corrupt: boolean;
-  /** It was sent before, and goes again for this cause: the sender's own word. */
+  /** It was sent before, and is retransmitted for this cause: the sender's own word. */
   retransmission?: RetransmitCause;
   /** Counts what was sent on the network, from 1: two arrivals with one number are one packet that came twice. */
   serial?: number;
@@ -22,7 +22,7 @@ export interface SimPacket {
   ipId?: number;
 }
 
-/** What a link does to packets: `delay` is 10 µs by default, `reorderBy` five times the delay. */
+/** The behaviour of a link: `delay` is 10 µs by default, `reorderBy` five times the delay. */
 export interface WireOptions extends Faults {
   delay?: number;
   /** Packets this returns true for are lost: for scenarios. `index` counts the packets sent, from 0. */
@@ -56,7 +56,7 @@ export class Wire {
     return this.#impairment.counts;
   }
 
-  /** What arrives of a packet sent now: nothing, it, or it twice, each with its time, µs. */
+  /** The copies that arrive of a packet sent now: nothing, it, or it twice, each with its time, µs. */
   carry(packet: SimPacket, now: number): { packet: SimPacket; time: number }[] {
     if (this.#drop?.(packet, this.#sent++)) return [];
     return this.#impairment.carry(packet, now);

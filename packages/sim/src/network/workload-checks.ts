@@ -1,4 +1,4 @@
-/** What workloads say when something is not as it has to be. */
+/** Errors of workloads. */
 
 /** @throws Error that says what happened, with the detail */
 export function require(condition: boolean, message: string, detail: unknown): void {

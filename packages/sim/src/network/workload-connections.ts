@@ -31,7 +31,7 @@ export interface SimConnection {
   /** The ends' queue pairs, in the order of the pair. */
   a: SimQp;
   b: SimQp;
-  /** What each end requests; undefined for one that only answers. */
+  /** The requests of each end; undefined for one that only answers. */
   aToB: Flow;
   bToA: Flow | undefined;
 }

@@ -1,5 +1,5 @@
 /**
- * What unreliable queue pairs have to deliver, by what the wire brought: exactly the messages whose packets all arrived,
+ * The deliveries that unreliable queue pairs owe, by the packets that the wire brought: exactly the messages whose packets all arrived,
  * one after the other with nothing between, and that found a receive (IBTA vol 1 §9.8.2.2, §9.8.3.2). It knows no
  * more than that: keys, lengths and Q_Keys of a workload are always right.
  */
@@ -22,10 +22,10 @@ export interface Delivered {
 }
 
 export class Delivery {
-  /** What is to be completed, in order. */
+  /** The expected completions, in order. */
   readonly due: Delivered[] = [];
   readonly #waiting: Waiting;
-  /** What the peer's WRITEs have to leave in memory. */
+  /** The data that the peer's WRITEs have to leave in memory. */
   readonly #memory: Uint8Array;
   readonly #addressOf: (va: bigint) => number;
   #nextPsn = -1;

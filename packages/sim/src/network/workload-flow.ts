@@ -12,7 +12,7 @@ import { ANSWERS, ATOMIC, DEPTH, MAX_MESSAGE_BYTES, SLOT, SOURCE, WRITTEN } from
 import { OwnReceives, type Receives } from './workload-receives.ts';
 import { isWindowRequest, type WindowKeeper, type WindowSession } from './workload-windows.ts';
 
-/** What a flow needs of an endpoint: an arena that is laid out as workload-layout.ts says, and a queue pair. */
+/** An endpoint as a flow uses it: an arena that is laid out as workload-layout.ts says, and a queue pair. */
 export type FlowEnd = Pick<Endpoint, 'arena' | 'postSend' | 'postReceive'>;
 
 interface Operation {
@@ -50,7 +50,7 @@ export class Flow {
   readonly #random: Random;
   readonly #receives: Receives;
   readonly #windows: WindowKeeper | undefined;
-  /** What the peer's memory must hold. */
+  /** The data that the peer's memory must hold. */
   readonly #shadow: Uint8Array;
   #posted = 0;
   #completed = 0;

@@ -14,7 +14,7 @@ export interface Receives {
   take(wrId: number): Uint8Array;
 }
 
-/** What is posted to, and the arena that it is in. */
+/** The queue that receives are posted to, and its arena. */
 interface ReceivesOf {
   arena: Uint8Array;
   postReceive(request: SimReceive): void;

@@ -21,7 +21,7 @@ export interface WindowSession {
   reads: boolean;
   /** By the peer's SEND, by the owner's LOCAL_INV, or, type 1, by the owner's binding it to nothing. */
   endsWith: 'SEND_WITH_INV' | 'LOCAL_INV' | 'unbinding';
-  /** What the message that ends it completes at the owner, and which one it is. */
+  /** The completion, at the owner, of the message that ends it. */
   last?: Omit<ModelCompletion, 'wrId'>;
   lastWrId?: number;
 }

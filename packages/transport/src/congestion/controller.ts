@@ -1,4 +1,4 @@
-/** What a requester asks of congestion control: how much may be in flight, and how fast. */
+/** The interface of congestion control, for a requester: how much may be in flight, and how fast. */
 
 /** How a loss showed: responses or NAKs arrive past it (`GAP`), or nothing arrived at all (`TIMEOUT`). */
 export const Loss = { GAP: 0, TIMEOUT: 1 } as const;

@@ -1,4 +1,4 @@
-/** What the parts of a queue pair know of it, and what they ask of it. */
+/** A queue pair as its parts see it. */
 import type { QpType } from '../constants.ts';
 import type { QpCap } from '../control.ts';
 import type { QpCounters } from '../counters.ts';

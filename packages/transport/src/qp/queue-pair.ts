@@ -19,7 +19,7 @@ import type { Owner } from './owner.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import { SendQueue } from './send-queue.ts';
 
-/** What a queue pair is created from; all of it is checked. */
+/** The attributes of a new queue pair; all of it is checked. */
 export interface QueuePairInit {
   qpn: number;
   type: QpType;
@@ -33,7 +33,7 @@ export interface QueuePairInit {
   activeMtu: number;
 }
 
-/** Lives that are told apart by the mark in the slots of a batch. */
+/** Lives that the mark in the slots of a batch distinguishes. */
 const LIVES = 256;
 
 /**

@@ -3,7 +3,7 @@
  * whole IP packets (ibv_modify_qp(3); responses are not held back).
  */
 
-/** What may be caught up after a late turn, µs: more would be a burst. */
+/** The credit of a late turn, µs: more would be a burst. */
 const MAX_BURST_MICROSECONDS = 2_000;
 /** UDP header and ICRC. */
 const UDP_AND_ICRC_BYTES = 8 + 4;

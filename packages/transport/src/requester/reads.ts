@@ -8,7 +8,7 @@ const READ_CHUNK_MAX = 64;
 const REQUESTS_MAX = 128;
 
 /**
- * What a datagram with this much payload is charged against a socket's receive buffer: the kernel's
+ * The charge of a datagram with this much payload against a socket's receive buffer: the kernel's
  * buffer for it is the next power of two, plus its bookkeeping (measured: 4112 B → 8520, 1040 → 2315).
  */
 function receiveCharge(pathMtu: number): number {
@@ -74,7 +74,7 @@ export class OutstandingReads {
   #requests = 0;
   /** READ responses that were asked for and not received. */
   #responses = 0;
-  /** What each takes of the budget. */
+  /** The share of each in the budget. */
   #charge = 0;
   /** Responses that one request asks for. */
   #chunk = 1;

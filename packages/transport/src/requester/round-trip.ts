@@ -1,7 +1,7 @@
 /** The usual time from a request to its answer: one packet at a time is timed. */
 import { psnDiff } from '@node-roce/wire';
 
-/** A lost tail draws no NAK, so the oldest packet goes again when an answer is overdue, not before this, µs. */
+/** A lost tail draws no NAK, so the oldest packet is retransmitted when an answer is overdue, not before this, µs. */
 const PROBE_MIN = 8_000;
 /** Overdue: the usual round trip and so many times its usual deviation (as RFC 6298 has it for TCP). */
 const PROBE_DEVIATIONS = 4;

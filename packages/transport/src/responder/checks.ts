@@ -58,7 +58,7 @@ export function statusOf(verdict: number): number {
   return verdict & 0xff;
 }
 
-/** What the checks look at: the parts of a connected queue pair's responder. */
+/** The values that the checks look at: the parts of a connected queue pair's responder. */
 export interface ConnectedParts {
   readonly context: Context;
   readonly owner: Owner;

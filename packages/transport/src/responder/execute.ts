@@ -1,4 +1,4 @@
-/** What requests that passed their checks do to memory and to the receive queue. */
+/** The effects of requests that passed their checks, on memory and the receive queue. */
 import {
   atomicEthCompareHigh,
   atomicEthCompareLow,

@@ -78,7 +78,7 @@ export class InboundMessage {
     this.#offset = this.#remaining = this.#length = 0;
   }
 
-  /** What is wrong with this object's state, if anything. */
+  /** The violated invariants of this object's state, if any. */
   get fault(): string | undefined {
     if (this.#region && this.#kind !== WRITE) return 'a region is held, and no WRITE is under way';
     if (this.#kind === WRITE && this.#remaining <= 0) return `${this.#remaining} bytes of a WRITE remain`;

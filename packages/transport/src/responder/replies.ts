@@ -1,5 +1,5 @@
 /**
- * What a responder owes its requester, in the order in which it has to leave: acknowledgements, READ
+ * The replies that a responder owes its requester, in the order in which they have to leave: acknowledgements, READ
  * responses, atomic results, a NAK.
  *
  * Responses leave in PSN order (IBTA vol 1 §9.7.5.1.3): an ACK never overtakes an unfinished READ.
@@ -224,7 +224,7 @@ export class ReplyQueue {
     }
   }
 
-  /** What is wrong with this object's state, if anything. */
+  /** The violated invariants of this object's state, if any. */
   fault(resources: number): string | undefined {
     let pending = 0;
     let duplicates = 0;

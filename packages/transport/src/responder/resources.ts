@@ -1,4 +1,4 @@
-/** What a responder remembers of the READs and atomics it executed, to answer duplicates of them. */
+/** READs and atomics that a responder has executed, to answer duplicates of them. */
 import {
   atomicEthRkey,
   PSN_MASK,
@@ -154,7 +154,7 @@ export class ResponderResources {
     while (this.#count > 0 && this.#age(this.#count, expectedPsn) + ahead > DUPLICATE_REGION) this.#count--;
   }
 
-  /** What is wrong with this object's state, if anything. */
+  /** The violated invariants of this object's state, if any. */
   fault(expectedPsn: number): string | undefined {
     if (this.#count > this.#capacity) return `${this.#count} READs and atomics in room for ${this.#capacity}`;
     let newer = 0;

@@ -1,4 +1,4 @@
-/** What every responder does, whichever service it is of. */
+/** The common behaviour of every responder, whichever service it belongs to. */
 import type { TxBatch } from '../batch.ts';
 import type { InboundPacket } from '../inbound.ts';
 

@@ -87,7 +87,7 @@ export class UdResponder implements Responder {
     return this.#receives.inUse ? 'a receive is in use between datagrams' : undefined;
   }
 
-  /** A fault of our receive ends the queue pair; its completion says so, no event does (§11.6.3). */
+  /** A fault of our receive ends the queue pair, with a completion and without an event (§11.6.3). */
   #fail(status: number): void {
     this.#receives.fail(status);
     this.#owner.toError();

@@ -88,7 +88,7 @@ import {
   writeImmDt,
 } from './small.ts';
 
-/** What `write` leaves of 0xaa bytes around and in a header of `length` bytes at offset 3. */
+/** The bytes that `write` leaves of 0xaa around and in a header of `length` bytes at offset 3. */
 function written(length: number, write: (b: Uint8Array, o: number) => void): string {
   const b = new Uint8Array(length + 5).fill(0xaa);
   write(b, 3);

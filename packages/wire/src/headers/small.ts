@@ -17,7 +17,7 @@ export const iethRkey = (b: Uint8Array, o: number): number => u32(b, o);
 export const writeIeth = (b: Uint8Array, o: number, rkey: number): void => setU32(b, o, rkey);
 
 export const FETH_BYTES = 4;
-/** What a FLUSH guarantees: global visibility at the responder, or persistence; bits of `fethPlacement`. */
+/** The guarantees of a FLUSH: global visibility at the responder, or persistence; bits of `fethPlacement`. */
 export const FlushPlacement = { GLOBAL_VISIBILITY: 0x1, PERSISTENCE: 0x2 } as const;
 /** How much a FLUSH covers; the values of `fethSelectivity`. */
 export const FlushSelectivity = { RANGE: 0, MEMORY_REGION: 1 } as const;

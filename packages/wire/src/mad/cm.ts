@@ -38,7 +38,7 @@ const NAMES = new Map<number, CmName>(
 );
 
 /**
- * The name of the message at `o`, or undefined if it is none of the connection manager. Needs the MAD header only: for
+ * The name of the message at `o`, or undefined if it does not belong to the connection manager. Needs the MAD header only: for
  * captures that are cut.
  */
 export function cmNameAt(b: Uint8Array, o: number): CmName | undefined {

@@ -4,7 +4,7 @@ import uPlot from 'uplot';
 import type { TimeWindow } from './state.ts';
 import { onThemeChange, themeColor } from './theme.ts';
 
-/** What a chart shows; x is seconds. Made once a connection: a new one makes a new uPlot. */
+/** The data of a chart; x is seconds. Made once a connection: a new one makes a new uPlot. */
 export interface ChartContent {
   series: uPlot.Series[];
   data: uPlot.AlignedData;

@@ -1,4 +1,4 @@
-/** What is known of a connection, in figures: how it was put together, both directions, the times. */
+/** The facts of a connection as numbers: how it was put together, both directions, the times. */
 import type { DirectionCounts, Distribution } from '../../flow/analysis.ts';
 import { causeNames } from '../../ladder/kind.ts';
 import { formatBytes, formatCount, formatDuration, formatTime } from '../../units.ts';
@@ -14,7 +14,7 @@ export function ConnectionFacts({ connection }: { connection: ReportConnection }
           <b>{pairing}</b> <span class="faint">{pairingReason}</span>
         </dd>
         <dt>Path MTU</dt>
-        <dd>{pathMtu === undefined ? 'not to be told from these packets' : `${pathMtu} bytes`}</dd>
+        <dd>{pathMtu === undefined ? 'not known from these packets' : `${pathMtu} bytes`}</dd>
         <dt>Seen</dt>
         <dd>
           {formatTime(start)} … {formatTime(end)}{' '}

@@ -5,7 +5,7 @@ import { formatCount, formatTime } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import type { Action } from './state.ts';
 
-/** Told apart by shape as well as by colour. */
+/** Distinguished by shape as well as by colour. */
 const marks: Record<Severity, { shape: string; name: string }> = {
   error: { shape: 'M3 3h10v10h-10z', name: 'Error' },
   warning: { shape: 'M8 2l6.5 12h-13z', name: 'Warning' },

@@ -107,7 +107,7 @@ function Figures({ data: { summary, connections, left } }: { data: ReportData })
   );
 }
 
-/** What makes the capture itself less than whole. */
+/** The defects of the capture itself. */
 function Troubles({ data: { summary, unconnected } }: { data: ReportData }) {
   const damaged = Object.entries(summary.damaged).map(([reason, count]) => `${formatCount(count)} ${reason}`);
   const troubles = [

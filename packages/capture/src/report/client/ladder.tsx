@@ -18,7 +18,7 @@ const CHUNK = 8;
 /** Pixels a packet; the first two show no text. */
 const ROW_HEIGHTS = [6, 12, 20, 26, 36] as const;
 const USUAL_ZOOM = 3;
-/** What Page Up and Page Down skip. */
+/** The packets that Page Up and Page Down skip. */
 const LEAP = 15;
 const MIN_WIDTH = 640;
 /** Between the lifelines; narrower ladders name the queue pairs only. */

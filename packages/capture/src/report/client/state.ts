@@ -1,4 +1,4 @@
-/** What the reader looks at: one connection, a window of time, a packet. */
+/** The reader's selection: one connection, a window of time, a packet. */
 import type { Finding } from '../../flow/analysis.ts';
 import type { ReportConnection, ReportData } from '../data.ts';
 

@@ -9,7 +9,7 @@ export interface Column<Row> {
   /** For those who don't guess it. */
   title?: string;
   cell: (row: Row) => ComponentChildren;
-  /** What the column sorts by; without it, it doesn't. Absent values come last. */
+  /** The value that the column sorts by; without it, it doesn't. Absent values come last. */
   sort?: (row: Row) => number | string | undefined;
   /** Aligned right, figures of one width. */
   isNumber?: boolean;

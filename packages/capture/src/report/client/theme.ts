@@ -15,7 +15,7 @@ export function savedTheme(): Theme {
   }
 }
 
-/** Shows a theme, without a word of it to later visits. */
+/** Shows a theme without storing it for later visits. */
 export function showTheme(theme: Theme): void {
   if (theme === 'auto') document.documentElement.removeAttribute('data-theme');
   else document.documentElement.dataset.theme = theme;

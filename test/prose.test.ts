@@ -1,0 +1,41 @@
+/** The check of the prose (scripts/prose) finds a word of its list in every kind of text. */
+import { describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { files, readRules, violations } from '../scripts/prose/check.mjs';
+
+const rules = readRules();
+const found = (path: string, content: string): string[] => violations(path, content, rules);
+
+test('every source file and page is read', () => {
+  const list: string[] = files();
+  expect(list.length).toBeGreaterThan(700);
+  for (const path of ['README.md', 'docs/capture.md', 'packages/wire/src/index.ts', 'native/index.js'])
+    expect(list).toContain(path);
+  expect(list.filter((path) => path.includes('node_modules'))).toEqual([]);
+});
+
+describe('a planted word', () => {
+  test.each([
+    ['an error', 'a.ts', "throw new RoceError('X', 'whoever posts is told', {});", 2],
+    ['a template', 'a.ts', 'const text = `' + '$' + '{name} is not an address in figures`;', 1],
+    ['a docstring', 'a.ts', '/**\n * Wakes whoever waits.\n */\nexport const a = 1;\n', 1],
+    ['the begin of a docstring', 'a.ts', '/** What the send queue holds. */\nexport const a = 1;', 1],
+    ['a title', 'a.test.ts', "test.each([1])('the peer is told', () => {});", 1],
+    ['a page', 'docs/a.md', 'The table\nfor people.\n', 1],
+  ])('in %s is found', (_where, path, content, count) => {
+    expect(found(path, content).length).toBe(count);
+  });
+
+  test('is named with its line and what to write instead', () => {
+    const code = "const a = 1;\n\nthrow new Error('whoever posts waits');";
+    expect(found('a.ts', code)).toEqual([
+      'a.ts:3: message: "whoever": name the subject: the caller, a subscriber, programs that …',
+    ]);
+  });
+});
+
+test('code, names, later sentences and questions are no prose', () => {
+  expect(found('a.ts', "/** Wakes. Whoever waits continues. */\nimport a from './whoever.ts';")).toEqual([]);
+  expect(found('a.ts', "const whoever = 'whoever';")).toEqual([]);
+  expect(found('docs/a.md', '```\nwhoever\n```\nA `whoever` and [a link](whoever.md).\n')).toEqual([]);
+});
