@@ -11,7 +11,7 @@ export class CompletionQueue {
   /** Written, not yet published. */
   #next: number;
   #published: number;
-  /** A completion that a solicited-only notification waits for is among the unpublished. */
+  /** A completion that a solicited-only notification waits for is among the unpublished, or the queue has overrun. */
   #solicited = false;
   /** Queues that complete here. */
   #users = 0;
@@ -79,6 +79,8 @@ export class CompletionQueue {
   claim(): number {
     const ring = this.#ring;
     if (this.#overrun || ((this.#next - ring.consumer) | 0) >= ring.capacity) {
+      // Whoever waits for a solicited completion only hears of it too, as of a failure.
+      if (!this.#overrun) this.#solicited = true;
       this.#overrun = true;
       ring.state = 1;
       return -1;
@@ -107,7 +109,7 @@ export class CompletionQueue {
 
   /** Shows the program what was written. True if it asked to be told. */
   publish(): boolean {
-    if (!this.dirty) return false;
+    if (!this.dirty && !this.#solicited) return false;
     this.#published = this.#next;
     this.#ring.publish(this.#next);
     const solicited = this.#solicited;

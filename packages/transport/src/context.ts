@@ -215,8 +215,8 @@ export class Context {
    * queue has overrun, which ends the queue pair.
    */
   claimCompletion(qp: Owner, cq: CompletionQueue): number {
-    if (!cq.dirty) this.#dirty[this.#dirtyCount++] = cq;
     const wasOverrun = cq.overrun;
+    if (!cq.dirty && !wasOverrun) this.#dirty[this.#dirtyCount++] = cq;
     const w = cq.claim();
     if (w >= 0) {
       cq.words[w + Cqe.QP_NUM] = qp.qpn;

@@ -188,6 +188,20 @@ test('a queue that overran raises an event, fails its queue pairs, and throws on
   expect(() => b.cq.poll()).toThrow(expect.objectContaining({ code: 'ERR_ROCE_CQ_OVERRUN' }));
 });
 
+test('who waits for a solicited completion hears that the queue overran: no completion follows', async () => {
+  await using pair = await openPair({ cqe: 4 });
+  const { a, b } = pair;
+  for (let i = 0; i < 5; i++) receive(b, i);
+  const wait = b.cq.wait({ solicitedOnly: true });
+  for (let i = 0; i < 4; i++) send(a, i);
+  expect(await settled(wait)).toBe(false);
+  send(a, 4);
+  // Once: it waited for ever.
+  expect(await settled(wait)).toBe(true);
+  expect(b.cq.poll(5)).toHaveLength(4);
+  expect(() => b.cq.poll()).toThrow(expect.objectContaining({ code: 'ERR_ROCE_CQ_OVERRUN' }));
+});
+
 test('a queue in use can not be destroyed', async () => {
   await using pair = await openPair();
   const { cq, qp } = pair.a;
