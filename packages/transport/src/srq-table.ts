@@ -37,7 +37,7 @@ export class SrqTable {
     const { limit, maxWr } = attr;
     if (maxWr !== undefined) {
       within('maxWr', maxWr, Math.max(1, srq.available), this.#context.limits.maxSrqWr);
-      if (srq.resizing) {
+      if (srq.isResizing()) {
         throw new RoceError('ERR_ROCE_BUSY', 'the queue is still being resized', { errno: 'EBUSY' });
       }
     }

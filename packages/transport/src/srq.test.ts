@@ -112,6 +112,21 @@ describe.each(['RC', 'UC'] as const)('%s', (type) => {
   });
 });
 
+test('resize: again, as soon as the program has changed rings and the old one is empty', () => {
+  setUp('RC', 1, 2);
+  const { adapter } = pair.right;
+  for (const maxWr of [4, 8, 16]) {
+    const modified = adapter.modifySrq(srq.handle, { maxWr });
+    expect(modified.maxWr).toBe(maxWr);
+    ring.state = RingState.LEFT;
+    ring = new Ring(modified.ring!);
+  }
+  post(1);
+  pair.left.post({ opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
+  pair.run();
+  expect(received()).toMatchObject([{ wrId: 1, status: 'SUCCESS' }]);
+});
+
 test('RC: an empty queue is RNR, until an entry is posted', () => {
   setUp('RC', 1);
   pair.left.post({ wrId: 5, opcode: 'SEND', sge: [{ mr: from, length: 10 }] });

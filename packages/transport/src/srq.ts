@@ -61,14 +61,16 @@ export class SharedReceiveQueue {
 
   /** The ring whose consumer is at the oldest entry; undefined if there is none. */
   peek(): Ring | undefined {
-    if (this.#ring.used !== 0) return this.#ring;
+    if (this.#ring.used === 0) this.#followProgram();
+    return this.#ring.used === 0 ? undefined : this.#ring;
+  }
+
+  /** Goes over to the ring of a resize. What was posted before the program changed rings comes first. */
+  #followProgram(): void {
     const next = this.#successor;
-    // What was posted before the program changed rings comes first.
-    if (!next || this.#ring.state !== RingState.LEFT || this.#ring.used !== 0 || next.used === 0)
-      return undefined;
+    if (!next || this.#ring.state !== RingState.LEFT || this.#ring.used !== 0) return;
     this.#ring = next;
     this.#successor = undefined;
-    return next;
   }
 
   /** Moves the oldest entry, which there is, into the ring of a queue pair, which has room for it. */
@@ -89,7 +91,9 @@ export class SharedReceiveQueue {
     return { maxWr: this.maxWr, ring: this.#successor.shape };
   }
 
-  get resizing(): boolean {
+  /** Whether the ring before the last resize still has receives, or may get some. */
+  isResizing(): boolean {
+    this.#followProgram();
     return this.#successor !== undefined;
   }
 }
