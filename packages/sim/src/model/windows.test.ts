@@ -68,7 +68,7 @@ describe('a bound window', () => {
 
 describe('what a binding asks for', () => {
   test.each<[string, 1 | 2, Partial<WindowBind>]>([
-    ['the key is none of the window', 2, { rkey: 0x1301 }],
+    ['the key does not belong to the window', 2, { rkey: 0x1301 }],
     ['C10-72: no region of the domain', 2, { region: undefined }],
     ['C10-75: not inside of the region', 1, { va: 0xfffn }],
     ['C10-75: not inside of the region', 2, { va: 0x1f01n }],
