@@ -6,7 +6,7 @@ import { bthOpcode, Opcode, rethLength } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { Crowd } from '../testing/crowd.ts';
 import { Pair } from '../testing/pair.ts';
-import { TX_SLOT_WORDS, Tx, type TxBatch } from './index.ts';
+import { type QpCreated, TX_SLOT_WORDS, Tx, type TxBatch } from './index.ts';
 
 const BUFFER = 212_992;
 const RETH = 12;
@@ -118,4 +118,34 @@ describe('many queue pairs that READ at the same time', () => {
   test('are all served', () => {
     expect(readAll(2)).toBeLessThanOrEqual(BUFFER);
   });
+});
+
+test('SQD: a READ that is not started after all leaves its share of the buffer to others', () => {
+  const pair = new Pair({ left: { receiveBuffer: 5000 } });
+  const { left, right } = pair;
+  const local = left.register(new ArrayBuffer(1 << 16));
+  const remote = right.register(new ArrayBuffer(1 << 16));
+  const first = left.qp;
+  left.createQp();
+  right.createQp();
+  pair.connect();
+  const second = left.qp;
+  const read = (qp: QpCreated, wrId: number, length: number) => {
+    left.use(qp);
+    left.post({ wrId, opcode: 'RDMA_READ', sge: [{ mr: local, length }], remote });
+  };
+  // The buffer holds one response: the second READ waits for the first.
+  read(first, 1, 1024);
+  read(second, 2, 1024);
+  pair.run(5);
+  left.adapter.modifyQp(second.qpn, { qpState: 'SQD' }, pair.now);
+  pair.run(1000);
+  expect(left.poll().map(({ wrId }) => wrId)).toEqual([1]);
+  // Once: the queue pair in SQD held the buffer, and each response of others took 10 ms.
+  read(first, 3, 10 * 1024);
+  pair.run(1000);
+  expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[3, 'SUCCESS']]);
+  left.adapter.modifyQp(second.qpn, { qpState: 'RTS' }, pair.now);
+  pair.run(1000);
+  expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[2, 'SUCCESS']]);
 });

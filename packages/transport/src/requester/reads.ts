@@ -222,9 +222,14 @@ export class OutstandingReads {
     const responses = this.#responses;
     this.#responses = 0;
     this.#requests = 0;
+    if (responses > 0) this.#budget.give(responses * this.#charge);
+    this.stopWaiting();
+  }
+
+  /** The READ that waits for budget, or has been granted some, does not leave after all. */
+  stopWaiting(): void {
     this.#wanted = 0;
     this.#forced = false;
-    if (responses > 0) this.#budget.give(responses * this.#charge);
     this.#giveGrant();
   }
 

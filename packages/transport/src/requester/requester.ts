@@ -182,6 +182,8 @@ export class Requester {
     if (isUnsent) {
       this.credits.count(-this.#messagesOf(last));
       queue.unstart();
+      this.reads.stopWaiting();
+      this.timers.stop(Timer.READ_BUDGET);
     }
     if (this.#failedEntry === queue.started) this.#failedStatus = 0;
     this.checkDrained();
