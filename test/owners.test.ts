@@ -2,10 +2,11 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { AdapterCounters, QpCounters } from '@node-roce/transport';
 import { describe, expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { circlesOf, importsOf } from '../scripts/imports/graph.mjs';
-import { violationsIn } from './owners/rules.ts';
+import { countsIn, violationsIn } from './owners/rules.ts';
 
 const SOURCE = fileURLToPath(new URL('../packages/transport/src', import.meta.url));
 
@@ -50,6 +51,42 @@ test('no class of transport writes or shows the state of another', () => {
   expect(wrong).toEqual([]);
   // An exception that nothing needs is a hole.
   expect(ALLOWED.map(([pattern]) => pattern).filter((pattern) => !used.has(pattern))).toEqual([]);
+});
+
+/** Counts that more than one file adds to. */
+const SHARED_COUNTS: Record<string, [files: string[], reason: string]> = {
+  sentPackets: [['adapter.ts', 'slots.ts'], 'of the adapter, and of a queue pair'],
+  cnpReceived: [['admission.ts', 'qp/queue-pair.ts'], 'of the adapter, and of a queue pair'],
+  receivedMessages: [['responder/rc.ts', 'responder/uc.ts', 'responder/ud.ts'], 'each service has its own'],
+  droppedPackets: [['responder/uc.ts', 'responder/ud.ts'], 'each service has its own'],
+  outOfBuffer: [['responder/uc.ts', 'responder/ud.ts'], 'each service has its own'],
+};
+
+test('one file adds to each count, and nothing reads one', () => {
+  const files = new Map<string, Set<string>>();
+  const read: string[] = [];
+  for (const [file, source] of sources) {
+    for (const { name, use, line } of countsIn(source)) {
+      if (use === 'read') read.push(`${file}:${line} ${name}`);
+      else files.set(name, (files.get(name) ?? new Set()).add(file));
+    }
+  }
+  expect(read).toEqual([]);
+  expect([...files.keys()].sort()).toEqual(
+    [...new Set([...Object.keys(new QpCounters()), ...Object.keys(new AdapterCounters())])].sort(),
+  );
+  const shared = [...files].filter(([, by]) => by.size > 1);
+  expect(Object.fromEntries(shared.map(([name, by]) => [name, [...by].sort()]))).toEqual(
+    Object.fromEntries(Object.entries(SHARED_COUNTS).map(([name, [by]]) => [name, by])),
+  );
+  expect(
+    countsIn('function f(x) { x.counters.n++; if (x.counters.m > 1) x.counters.k += x.counters.l; }'),
+  ).toEqual([
+    { name: 'n', use: 'add', line: 1 },
+    { name: 'm', use: 'read', line: 1 },
+    { name: 'k', use: 'add', line: 1 },
+    { name: 'l', use: 'read', line: 1 },
+  ]);
 });
 
 test('no file of transport is part of an import circle, imports of types included', () => {

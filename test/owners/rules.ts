@@ -8,7 +8,8 @@
  * - A member is assigned, updated or deleted by `this` alone: `x.y = …`, `this.#part.y++` and `delete x.y` write the state of somebody
  *   else. Elements (`x[i] = …`) are not members; whether a class may write an array is decided by who has it. An object that the
  *   function itself has made, a literal, is its own; so is the length of an array in a private field of its class.
- * - Counters are added to by all: `….counters.name++` and `+=` are no write.
+ * - Counters are added to, which is no write: `….counters.name++` and `+=`. One file adds to each, where that happens which it counts,
+ *   and nothing that decides reads one (`countsIn`).
  */
 import { parseSync } from 'oxc-parser';
 
@@ -141,6 +142,23 @@ export function violationsIn(source: string): Violation[] {
     for (const child of children(node)) walk(child, mine);
   };
   walk(program as unknown as Node, new Set());
+  return found;
+}
+
+/** Counts that a source adds to or reads: `….counters.name++`, and any other mention of a member of `counters`. */
+export function countsIn(source: string): { name: string; use: 'add' | 'read'; line: number }[] {
+  const { program } = parseSync('source.ts', source);
+  const found: ReturnType<typeof countsIn> = [];
+  const walk = (node: Node, use: 'add' | 'read'): void => {
+    if (node.type === 'MemberExpression' && isCounters(node.object as Node)) {
+      const line = source.slice(0, node.start).split('\n').length;
+      found.push({ name: String(nameOf(node.property as Node)), use, line });
+    }
+    const added =
+      node.type === 'UpdateExpression' ? node.argument : node.operator === '+=' ? node.left : undefined;
+    for (const child of children(node)) walk(child, child === added ? 'add' : 'read');
+  };
+  walk(program as unknown as Node, 'read');
   return found;
 }
 

@@ -1,6 +1,7 @@
 /**
- * Counters of an adapter, by queue pair and for itself. A count only grows; a modify to RESET leaves it. The
- * names that rxe and mlx5 give to the same things are in docs/counters.md.
+ * Counters of an adapter, by queue pair and for itself. A count only grows; a modify to RESET leaves it. One file adds to
+ * each, where that happens which it counts, and no count decides anything: they are public for that. The names that
+ * rxe and mlx5 give to the same things are in docs/counters.md.
  */
 
 /** Counts of one queue pair. */
