@@ -44,7 +44,7 @@ describe('a quick run', () => {
       expect(samples[0]).toHaveProperty(row!.figure);
     }
     for (const { reason } of row!.missing) expect(reason).not.toBe('');
-    expect(row!.results[0]!.contender).toBe('node-roce');
+    expect(row!.results[0].contender).toBe('node-roce');
   });
 
   test('an unknown option: usage, exit code 2', async () => {

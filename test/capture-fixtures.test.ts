@@ -49,7 +49,7 @@ function wantedOfProbe({ command, completions }: Sidecar): Wanted[] {
   const words = command.A.flatMap((word) => /^(?:badkey-)?([a-z]+)(?::(\d+))?(?::\d+)?$/.exec(word) ?? []);
   const posted: Wanted[] = [];
   for (let i = 0; i < words.length; i += 3) {
-    const operation = PROBE[words[i + 1]!];
+    const operation = PROBE[words[i + 1]];
     if (operation === undefined) continue;
     const status = completions.A[posted.length]?.status;
     posted.push({ operation, bytes: Number(words[i + 2] ?? 8), failure: FAILURES[status ?? ''] });
@@ -66,8 +66,10 @@ const numberAfter = (words: readonly string[], option: string, fallback: number)
 /** Sizes and iterations as perftest prints them. */
 function wantedOfPerftest({ command, output }: Sidecar): { a: Wanted[]; b: Wanted[] } {
   const row = /#bytes\s+#iterations.*\n\s*(\d+)\s+(\d+)\s/.exec(output.A)!;
-  const kind = /^ib_([a-z]+)_(bw|lat)$/.exec(command.A[0]!)!;
-  const operation = { write: 'RDMA_WRITE', send: 'SEND', read: 'RDMA_READ', atomic: 'FETCH_ADD' }[kind[1]!]!;
+  const kind = /^ib_([a-z]+)_(bw|lat)$/.exec(command.A[0])!;
+  const operation = { write: 'RDMA_WRITE', send: 'SEND', read: 'RDMA_READ', atomic: 'FETCH_ADD' }[
+    kind[1]
+  ] as string;
   const a = times(Number(row[2]), operation, Number(row[1]));
   const answered = kind[2] === 'lat' && (kind[1] === 'send' || kind[1] === 'write');
   return { a, b: answered ? a : [] };
@@ -167,7 +169,7 @@ function printedPairs({ output, probe, command }: Sidecar): [number, number][] {
   const qpns = (which: string) =>
     [...output.A.matchAll(new RegExp(`${which} address:.*?QPN (0x[0-9a-f]+)`, 'g'))].map((m) => Number(m[1]));
   const [local, remote] = [qpns('local'), qpns('remote')];
-  return local.map((qpn, i) => [qpn, remote[i]!]);
+  return local.map((qpn, i) => [qpn, remote[i]]);
 }
 
 describe.each(ways)('%s', (way, read) => {

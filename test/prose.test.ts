@@ -34,6 +34,12 @@ describe('a planted word', () => {
   });
 });
 
+test('an exported class without a docstring is found', () => {
+  const code =
+    '/** The head. */\nconst a = 1;\nexport class A {}\n/** One. */\nexport class B {}\nclass C {}';
+  expect(found('a.ts', code)).toEqual(['a.ts:3: class A has no docstring']);
+});
+
 test('code, names, later sentences and questions are no prose', () => {
   expect(found('a.ts', "/** Wakes. Whoever waits continues. */\nimport a from './whoever.ts';")).toEqual([]);
   expect(found('a.ts', "const whoever = 'whoever';")).toEqual([]);

@@ -15,6 +15,7 @@ export function nextPort() {
   return FIRST_PORT + (opened++ % PORTS);
 }
 
+/** A side of a benchmark in a process of its own. */
 export class SideProcess {
   /**
    * @param side 0 or 1: its processor

@@ -1,6 +1,7 @@
 /** One-way messages on one queue pair: requests made once and posted again and again. */
 import { completionError, WorkCompletion } from './build.mjs';
 
+/** A stream of requests that keeps a number of them outstanding. */
 export class Stream {
   #qp;
   #cq;

@@ -140,7 +140,7 @@ describe.each([
       expect(allOk(packets)).toBe(true);
       packets.forEach((packet, i) => {
         const expected = lengths.map((n, k) =>
-          from.regions.views[regions[(k + i) % 2]]!.subarray(100 * k + i, 100 * k + i + n),
+          (from.regions.views[regions[(k + i) % 2]] as Uint8Array).subarray(100 * k + i, 100 * k + i + n),
         );
         expect(Buffer.compare(packet.payload, Buffer.concat(expected))).toBe(0);
       });

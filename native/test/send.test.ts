@@ -81,7 +81,7 @@ test.each<[string, number, (slot: Uint32Array, fragment: Uint32Array) => void]>(
 
 test('a detached region', () => {
   const gone = from.regions.add(pattern(1000));
-  const view = from.regions.views[gone]!;
+  const view = from.regions.views[gone] as Uint8Array;
   structuredClone(view.buffer, { transfer: [view.buffer as ArrayBuffer] });
   expect(spoilt((_, fragment) => (fragment[Fragment.REGION] = gone))).toBe(EFAULT);
 });
@@ -89,7 +89,7 @@ test('a detached region', () => {
 test('a region that a getter among the views detaches while the batch is read', () => {
   const victim = from.regions.add(pattern(100_000));
   const trap = from.regions.add(pattern(1000));
-  const view = from.regions.views[victim]!;
+  const view = from.regions.views[victim] as Uint8Array;
   Object.defineProperty(from.regions.views, trap, {
     get() {
       if (view.length > 0) structuredClone(view.buffer, { transfer: [view.buffer as ArrayBuffer] });
@@ -107,7 +107,7 @@ test('a getter among the views that sends: refused, and the batch that it interr
   const slot = Uint32Array.of(0, 12, 0, many, many, 0, peer, 0, 0xc001, 0, 0, 0);
   const fragments = new Uint32Array(4 * many);
   for (let i = 0; i < many; i++) fragments.set([i, 0, 0, 1], 4 * i);
-  const first = from.regions.views[region]!;
+  const first = from.regions.views[region];
   const errors: unknown[] = [];
   Object.defineProperty(from.regions.views, region, {
     get() {
@@ -169,7 +169,9 @@ test('pieces by reference and copied ones, in turns', () => {
   const packets = to.receive();
   expect(packets.map(psnOf)).toEqual([...Array(42).keys()]);
   expect(allOk(packets)).toBe(true);
-  const expected = mixed(62).map(([, at, n]) => from.regions.views[region]!.subarray(at, at + n));
+  const expected = mixed(62).map(([, at, n]) =>
+    (from.regions.views[region] as Uint8Array).subarray(at, at + n),
+  );
   expect(Buffer.compare(packets[1].payload, Buffer.concat(expected))).toBe(0);
 });
 

@@ -1,12 +1,12 @@
 // Checks docstrings' first sentences, messages, titles of tests and the documents for the words of words.json, and names
-// what to write instead. Reads every file that git knows. Exit code 1 and a line for each word.
+// what to write instead; and that each exported class has a docstring. Reads every file that git knows. Exit code 1 and a line for each word.
 //
 // words.json: { "words": regular expressions, "say": what to write instead, "in": kinds of texts; without it all }.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { textsOfCode, textsOfMarkdown } from './texts.mjs';
+import { bareClassesOf, textsOfCode, textsOfMarkdown } from './texts.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Not prose of ours, or written from docstrings that are checked themselves. */
@@ -24,14 +24,18 @@ export function readRules() {
 
 /** What breaks the rules in one file, a line each. */
 export function violations(path, content, rules) {
-  const texts = path.endsWith('.md') ? textsOfMarkdown(content) : textsOfCode(path, content);
-  return texts.flatMap(({ kind, text, line }) =>
+  const isCode = !path.endsWith('.md');
+  const texts = isCode ? textsOfCode(path, content) : textsOfMarkdown(content);
+  const bare = isCode ? bareClassesOf(path, content) : [];
+  const undocumented = bare.map(({ name, line }) => `${path}:${line}: class ${name} has no docstring`);
+  const words = texts.flatMap(({ kind, text, line }) =>
     rules
       .filter(({ kinds }) => kinds.includes(kind))
       .flatMap(({ pattern, say }) =>
         (text.match(pattern) ?? []).map((word) => `${path}:${line}: ${kind}: "${word}": ${say}`),
       ),
   );
+  return [...words, ...undocumented];
 }
 
 /** The files that are checked, by path from the root. */

@@ -64,6 +64,23 @@ export function textsOfCode(path, code) {
   return found;
 }
 
+/** Exported classes of a file without a doc comment: names and lines. */
+export function bareClassesOf(path, code) {
+  const { program, comments } = parseSync(path, code);
+  const isDocumented = (start) =>
+    comments.some(
+      ({ type, value, end }) =>
+        type === 'Block' && value.startsWith('*') && end <= start && code.slice(end, start).trim() === '',
+    );
+  return program.body
+    .filter(({ type, start }) => type === 'ExportNamedDeclaration' && !isDocumented(start))
+    .filter(({ declaration }) => declaration?.type === 'ClassDeclaration')
+    .map(({ declaration, start }) => ({
+      name: declaration.id.name,
+      line: code.slice(0, start).split('\n').length,
+    }));
+}
+
 /** Texts of a Markdown file: its paragraphs, lists and tables without code. */
 export function textsOfMarkdown(markdown) {
   const blank = (text) => text.replace(/[^\n]/g, ' ');

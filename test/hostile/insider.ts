@@ -70,6 +70,7 @@ export interface InsiderOptions {
   random: Random;
 }
 
+/** A peer with connections of its own that answers requests wrongly. */
 export class Insider {
   readonly connections: Connection[];
   /** Connections that the insider's packets have ended so far. */

@@ -49,6 +49,7 @@ interface Victim {
   targets: Target[];
 }
 
+/** A device under attack by packets that are right in all but one thing. */
 export class Raid {
   sent = 0;
   readonly #random: Random;

@@ -61,6 +61,7 @@ export function mutating(recorded: readonly Uint8Array[]): Attack {
   };
 }
 
+/** Two devices under traffic of every kind while packets are forged and mutated. */
 export class Siege {
   /** Hostile packets so far, and by how much each counter of the device has to have gone up for them. */
   packets = 0;

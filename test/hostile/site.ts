@@ -57,6 +57,7 @@ async function within<T>(
   }
 }
 
+/** One device of a siege with its queue pairs and memory. */
 export class Site implements AsyncDisposable {
   readonly a: Station;
   readonly b: Station;

@@ -10,6 +10,7 @@ function run(command: 'ip' | 'tc', ...args: string[]): { ok: boolean; what: stri
   return { ok: status === 0, what: `${command} ${args.join(' ')}: ${error?.message ?? stderr}` };
 }
 
+/** A network namespace with a device in it, for changes of its interface. */
 export class Namespace implements Disposable {
   readonly name: string;
 

@@ -31,7 +31,7 @@ async function restate(...players: Player[]): Promise<void> {
   for (const player of players) {
     while (v.ibv_poll_cq(player.cq, 16, []) > 0);
     await ok(v.ibv_modify_qp(player.qp, { qp_state: v.IBV_QPS_RESET }, v.IBV_QP_STATE));
-    await player.toRts(player.qp, player.attr(player.remoteQpns[0]!));
+    await player.toRts(player.qp, player.attr(player.remoteQpns[0]));
   }
 }
 

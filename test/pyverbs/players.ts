@@ -97,7 +97,7 @@ export class Player {
   }
 
   get qp(): v.ibv_qp {
-    return this.qps[0]!;
+    return this.qps[0];
   }
 
   /** Bytes in front of the data of a datagram. */
@@ -157,7 +157,7 @@ export class Player {
     this.remoteQpns = peer.qps.map(({ qp_num }) => qp_num);
     this.raddr = peer.mr.addr;
     this.rkey = peer.mr.rkey;
-    for (const [i, qp] of this.qps.entries()) await this.toRts(qp, this.attr(this.remoteQpns[i]!));
+    for (const [i, qp] of this.qps.entries()) await this.toRts(qp, this.attr(this.remoteQpns[i]));
     if (this.grh > 0) {
       const attr = { is_global: 1, port_num: IB_PORT, grh: { dgid: peer.gid, hop_limit: 64 } };
       this.ah = made(await v.ibv_create_ah(this.pd, attr));
@@ -173,7 +173,7 @@ export class Player {
     await ok(
       this.srq
         ? v.ibv_post_srq_recv(this.srq, this.recvWr())
-        : v.ibv_post_recv(this.qps[index]!, this.recvWr()),
+        : v.ibv_post_recv(this.qps[index], this.recvWr()),
     );
   }
 
@@ -181,10 +181,10 @@ export class Player {
   async post(opcode: number, more: Partial<v.ibv_send_wr> = {}, index = 0): Promise<void> {
     const { buffer, mr, grh, ah } = this;
     const sge = { addr: buffer.subarray(grh), length: buffer.length - grh, lkey: mr.lkey };
-    const ud = ah ? { ud: { ah, remote_qpn: this.remoteQpns[index]!, remote_qkey: QKEY } } : {};
+    const ud = ah ? { ud: { ah, remote_qpn: this.remoteQpns[index], remote_qkey: QKEY } } : {};
     const wr = { ...more.wr, ...ud };
     const send = { wr_id: 2n, opcode, send_flags: v.IBV_SEND_SIGNALED, sg_list: [sge], ...more, wr };
-    await ok(v.ibv_post_send(this.qps[index]!, send));
+    await ok(v.ibv_post_send(this.qps[index], send));
   }
 
   /** Posts a WRITE or READ of the whole message. */
@@ -200,7 +200,7 @@ export class Player {
       if (this.channel) {
         const cq: v.ibv_cq[] = [];
         await ok(v.ibv_get_cq_event(this.channel, cq));
-        v.ibv_ack_cq_events(cq[0]!, 1);
+        v.ibv_ack_cq_events(cq[0], 1);
         v.ibv_req_notify_cq(this.cq, 0);
       }
       const wc: v.ibv_wc[] = [];

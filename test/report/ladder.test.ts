@@ -35,7 +35,7 @@ test('read again, a connection has all its packets, and those that were kept are
 });
 
 test('a filter and a number leave the others out', async () => {
-  const connection = analysis.connections[0]!;
+  const connection = analysis.connections[0];
   const all = await readLadder(file, connection, {
     most: 1e6,
     filter: { kinds: new Set(['retransmission']) },
@@ -60,7 +60,7 @@ async function roce(args: readonly string[]) {
 }
 
 test('the command draws all of a file, and of a stream what there is', async () => {
-  const connection = analysis.connections[0]!;
+  const connection = analysis.connections[0];
   const args = ['-o', '-', '--connection', String(connection.id), '-c', '100000'];
   const rows = (svg: string) => svg.match(/class="row /g)!.length;
   const ofFile = await roce(['ladder', file, ...args]);

@@ -44,7 +44,7 @@ inChromium(() => {
       const connection = found.connections.find(({ id }) => id === shown)!;
       expect(connection.b.qpn).toBe(last.b.qpn);
       const first = await page.getByRole('option').first().getAttribute('aria-label');
-      expect(first).toMatch(new RegExp(`^Frame ${connection.ladder[0]!.frame}\\b`));
+      expect(first).toMatch(new RegExp(`^Frame ${connection.ladder[0].frame}\\b`));
       expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
     });
 

@@ -48,7 +48,7 @@ inChromium(() => {
     });
 
     test('a frame behind a finding leads to its packet', async () => {
-      const frame = found.findings.find(({ frames }) => frames.length > 0)!.frames[0]!;
+      const frame = found.findings.find(({ frames }) => frames.length > 0)!.frames[0];
       await page.locator('.frames button').first().click();
       await see(page.locator('.packet h4'), `Frame ${frame}`);
       expect(await chosenRow()).toBe(`packet-${frame}-0`);
@@ -58,7 +58,7 @@ inChromium(() => {
     test('a click on a packet shows its fields and bytes', async () => {
       await page.locator('#packet-7-0').click();
       await see(page.locator('.packet h4'), 'Frame 7');
-      const packet = found.connections[0]!.ladder.find((each) => each.frame === 7)!;
+      const packet = found.connections[0].ladder.find((each) => each.frame === 7)!;
       expect(await fieldOf('bth.PSN')).toBe(String(packet.psn));
       const hex = (await page.locator('.hex pre > div > span:not(.faint)').allTextContents())
         .join('')
@@ -93,7 +93,7 @@ inChromium(() => {
       await search.fill('#40');
       await poll(() => rows.count()).toBe(1);
       await search.fill('nak');
-      const naks = found.connections[0]!.ladder.filter(({ aeth }) => aeth?.text.includes('NAK')).length;
+      const naks = found.connections[0].ladder.filter(({ aeth }) => aeth?.text.includes('NAK')).length;
       await poll(async () => (await rows.count()) >= naks && naks > 0).toBe(true);
       await search.fill('no such packet');
       await see(page.locator('#ladder .empty'), 'No packet that was kept matches.');
@@ -143,7 +143,7 @@ inChromium(() => {
       await page.getByRole('button', { name: 'Show all of the time' }).click();
       await to.fill(String(start + 0.1));
       await to.press('Enter');
-      const within = found.connections[0]!.ladder.filter(({ time }) => time <= (start + 0.1) * 1e9).length;
+      const within = found.connections[0].ladder.filter(({ time }) => time <= (start + 0.1) * 1e9).length;
       await poll(() => page.getByRole('option').count()).toBe(within);
     });
 
@@ -170,15 +170,15 @@ inChromium(() => {
       await table.getByRole('button', { name: 'Latency' }).click();
       await table.getByRole('button', { name: 'Latency' }).click();
       expect(await table.locator('th[aria-sort=descending]').textContent()).toContain('Latency');
-      const slowest = found.connections[0]!.messages.toSorted(
+      const slowest = found.connections[0].messages.toSorted(
         (a, b) => (b.latency ?? 0) - (a.latency ?? 0),
-      )[0]!;
+      )[0];
       const row = table.locator('tbody tr').first();
       await see(row.locator('button'), String(slowest.id));
       await row.locator('button').press('Enter');
       await see(page.locator('.packet h4'), `Frame ${slowest.firstFrame}`);
       await page.locator('#messages .segments label', { hasText: 'Sent again' }).click();
-      const again = found.connections[0]!.messages.filter(({ retransmitted }) => retransmitted > 0).length;
+      const again = found.connections[0].messages.filter(({ retransmitted }) => retransmitted > 0).length;
       await poll(() => table.locator('tbody tr').count()).toBe(again);
     });
 

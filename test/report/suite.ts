@@ -60,6 +60,6 @@ export const inkOf = (canvas: Locator): Promise<number> =>
   canvas.evaluate((element: HTMLCanvasElement) => {
     const { data } = element.getContext('2d')!.getImageData(0, 0, element.width, element.height);
     let ink = 0;
-    for (let i = 3; i < data.length; i += 4) if (data[i]! > 0) ink++;
+    for (let i = 3; i < data.length; i += 4) if (data[i] > 0) ink++;
     return ink;
   });

@@ -1,6 +1,7 @@
 /** Two network namespaces with a cable between them that has a speed: 10.77.0.1 and 10.77.0.2. */
 import { Namespace } from '../port/namespace.ts';
 
+/** A veth between two network namespaces, slower than its ends. */
 export class ShapedCable implements Disposable {
   readonly #ends: readonly [Namespace, Namespace];
 

@@ -42,6 +42,7 @@ export interface PacketVerdict {
   repeatedFrame: boolean;
 }
 
+/** Builds a capture packet by packet, and collects the verdicts and messages of its analysis. */
 export class CaptureBuilder {
   readonly messages: Message[] = [];
   readonly verdicts: PacketVerdict[] = [];
@@ -55,7 +56,7 @@ export class CaptureBuilder {
 
   /** A packet from one end to the other, `time` µs after the capture's begin. */
   packet(time: number, from: 'a' | 'b', opcode: OpcodeName, options: PacketOptions = {}): this {
-    const frame = frameOf(from, Opcode[opcode]!, { id: this.#ids[from]++, ...options });
+    const frame = frameOf(from, Opcode[opcode], { id: this.#ids[from]++, ...options });
     this.#reader.frame(rawRecord(frame, { nanoseconds: Math.round(time * 1000) }));
     return this;
   }

@@ -14,6 +14,6 @@ export function rawRecord(
   frame: Uint8Array,
   { linkType = LinkType.RAW as number, originalLength = frame.length, nanoseconds = 0 } = {},
 ): PacketRecord {
-  const info = { ...section.interfaces[0]!, linkType };
+  const info = { ...section.interfaces[0], linkType };
   return new PacketRecord(frame, 0, frame.length, originalLength, 1, nanoseconds, true, section, info, 0);
 }

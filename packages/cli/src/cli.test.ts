@@ -354,7 +354,7 @@ describe('export', () => {
       await using capture = openCapture(output);
       for await (const batch of capture) comments.push(...batch.map((record) => [...record.comments]));
       for (const { text, frames } of findings) {
-        for (const frame of frames) expect(comments[frame - 1]!.join('\n')).toContain(text);
+        for (const frame of frames) expect(comments[frame - 1].join('\n')).toContain(text);
       }
       const again = comments.filter((list) => list.some((text) => text.startsWith('sent again')));
       expect(again.length).toBeGreaterThan(10);

@@ -12,7 +12,7 @@ export interface Column<T> {
 function tableOf<T>(columns: readonly Column<T>[], rows: readonly T[]): string[] {
   const cells = rows.map((row) => columns.map(({ value }) => value(row)));
   const widths = columns.map(({ heading }, i) =>
-    Math.max(heading.length, ...cells.map((row) => row[i]!.length)),
+    Math.max(heading.length, ...cells.map((row) => row[i].length)),
   );
   return [columns.map(({ heading }) => heading), ...cells].map((row) => lineOf(columns, row, widths));
 }
@@ -44,7 +44,7 @@ export function lineOf<T>(
   widths: readonly number[],
 ): string {
   const padded = cells.map((cell, i) =>
-    columns[i]!.right ? cell.padStart(widths[i]!) : cell.padEnd(widths[i]!),
+    columns[i].right ? cell.padStart(widths[i]) : cell.padEnd(widths[i]),
   );
   return padded.join('  ').trimEnd();
 }

@@ -44,6 +44,7 @@ function* batched(parts: Iterable<string>): Generator<Buffer> {
   yield Buffer.from(text);
 }
 
+/** The outputs of a command, with buffering, colours, progress and JSON. */
 export class Terminal {
   readonly stdin: Readable;
   readonly env: Streams['env'];

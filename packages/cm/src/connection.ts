@@ -65,6 +65,7 @@ export interface ConnectionInit {
   interval: number;
 }
 
+/** One communication ID: its state, its messages and their retransmissions (IBTA vol 1 §12.9). */
 export class Connection implements Timed {
   deadline = Number.POSITIVE_INFINITY;
   place = -1;

@@ -39,6 +39,7 @@ export interface DatagramSurroundings {
 
 const DEFAULT_PKEY = 0xffff;
 
+/** Service ID resolution for datagrams: SIDR requests sent and answered (IBTA vol 1 §12.11). */
 export class DatagramServices {
   readonly #around: DatagramSurroundings;
   readonly #questions = new Map<number, Question>();

@@ -33,6 +33,7 @@ export class Listener {
   }
 }
 
+/** Service IDs with a listener, exact or by range. */
 export class Listeners {
   readonly #byService = new Map<bigint, Listener>();
   readonly #byNumber = new Map<number, Listener>();

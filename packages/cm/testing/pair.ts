@@ -29,6 +29,7 @@ interface Flight {
 /** The fate of a MAD: the delays after which copies of it arrive, µs; none is a loss. */
 export type Network = (flight: Flight) => number[];
 
+/** One side of a pair: its connections and their events. */
 export class End {
   readonly events: CmEvent[] = [];
   readonly cm: Connections;
@@ -58,6 +59,7 @@ export class End {
   }
 }
 
+/** Two connection managers in virtual time, with a way between them that may lose MADs. */
 export class Pair {
   now = 0;
   network: Network = () => [100];

@@ -74,7 +74,7 @@ async function openShared(options: OpenOptions): Promise<Device> {
     key,
     next.catch(() => []),
   );
-  return (await next)[0]!;
+  return (await next)[0];
 }
 
 /**

@@ -103,6 +103,7 @@ interface Arrived {
   port: number;
 }
 
+/** A link over `node:dgram`, between node-roce programs only. */
 export class DgramLink implements Link {
   readonly kind = 'dgram';
   readonly needsEventLoop = true;

@@ -30,6 +30,7 @@ export function checkFaultOptions(options: FaultOptions): void {
   }
 }
 
+/** One direction of a `FaultLink`: drops, duplicates, corrupts and delays packets. */
 export class FaultPath {
   readonly #impairment: Impairment<HeldPacket>;
   /** By the time they are due, then in their order. */

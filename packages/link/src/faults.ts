@@ -29,6 +29,7 @@ import { LinkWrapper } from './wrapper.ts';
 const STAGED = 64;
 const STAGE_STRIDE = 8192;
 
+/** A link that impairs the packets of the link inside it; the same seed gives the same faults. */
 export class FaultLink extends LinkWrapper {
   readonly #inbound: FaultPath;
   readonly #outbound: FaultPath;

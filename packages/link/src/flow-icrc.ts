@@ -19,6 +19,7 @@ const ONES = 8;
 /** The BTH's first bytes are covered as they are, its fifth as ones. */
 const BTH_START = 5;
 
+/** Computes ICRCs of one flow's packets from precomputed header parts. */
 export class FlowIcrc {
   /** The ones, the IP and UDP headers and the first bytes of the BTH, with what may change read as ones. */
   readonly #prefix: Uint8Array;

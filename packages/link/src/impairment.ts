@@ -47,6 +47,7 @@ const DEFAULT_REORDER_BY = 200;
 /** Bytes of Ethernet, IPv4, UDP and ICRC round what `length` counts. */
 const OVERHEAD = 14 + 20 + 8 + 4;
 
+/** Seeded decisions about packets: loss, duplicates, corruption, delay. */
 export class Impairment<P> {
   readonly counts = { lost: 0, duplicated: 0, corrupted: 0, reordered: 0, marked: 0 };
   readonly #faults: Faults;

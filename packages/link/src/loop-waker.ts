@@ -5,6 +5,7 @@
  */
 const MAX_TIMEOUT = 2 ** 31 - 1;
 
+/** Wakes a watcher from the event loop: after I/O, at a deadline, or on request. */
 export class LoopWaker {
   #onWake: (() => void) | undefined;
   #immediate: NodeJS.Immediate | undefined;

@@ -65,6 +65,7 @@ export class MemoryNetwork {
 /** Packets that wait at one link before new ones are dropped. */
 const MAX_QUEUED = 4096;
 
+/** A link between devices of one process, without sockets. */
 export class MemoryLink implements Link {
   readonly kind = 'memory';
   readonly port = ROCE_UDP_PORT;

@@ -25,6 +25,7 @@ const DEFAULT_BUFFER = 64 * 1024 * 1024;
 
 type Packet = Parameters<CaptureWriter['write']>[0];
 
+/** A link that writes every packet of the link inside it into a pcapng file. */
 export class TracerLink extends LinkWrapper {
   readonly #file: CaptureWriter;
   readonly #peers = new Map<number, { gid: Uint8Array; local: number; hopLimit: number }>();

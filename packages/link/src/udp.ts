@@ -60,6 +60,7 @@ const copy: CopyBatch = (slab, regions, list, count) => {
   if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
 };
 
+/** A link over the native addon's UDP sockets: the one that talks to rxe and RoCE cards. */
 export class UdpLink implements Link {
   readonly kind = 'udp';
   readonly port: number;

@@ -3,6 +3,7 @@ import type { CopyBatch, GidEntry, RxBatch, TxBatch } from '@node-roce/transport
 import type { NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 
+/** The base of links around a link; every method passes on to `inner`. */
 export abstract class LinkWrapper implements Link {
   protected readonly inner: Link;
   abstract readonly kind: string;

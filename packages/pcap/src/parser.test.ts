@@ -120,7 +120,7 @@ describe.each(kinds)('%s', (_name, capture) => {
   test('each single bit flipped: an error with a code, or records, the same in any chunking', () => {
     for (let bit = 0; bit < capture.length * 8; bit++) {
       const damaged = capture.slice();
-      damaged[bit >> 3]! ^= 1 << (bit & 7);
+      damaged[bit >> 3] ^= 1 << (bit & 7);
       const once = parse(damaged);
       const twice = parse(damaged, [7, 3]);
       expect(twice.records).toEqual(once.records);

@@ -63,7 +63,7 @@ test('big-endian nanoseconds, with the FCS length beside the link type', () => {
   });
   expect(records.map((record) => record.timestamp)).toEqual([123456789_999999999n, 123456790_000000001n]);
   expect(records.map((record) => record.data)).toEqual(['aabbcc', '']);
-  expect(records[1]!.originalLength).toBe(60);
+  expect(records[1].originalLength).toBe(60);
 });
 
 test('a fraction of a second or more is carried', () => {

@@ -35,7 +35,7 @@ export class PcapReader implements FormatReader {
       if (header === undefined || header instanceof CaptureError) return header;
       this.section = header;
     }
-    return this.#readPacket(this.section, this.section.interfaces[0]!);
+    return this.#readPacket(this.section, this.section.interfaces[0]);
   }
 
   #readPacket(section: SectionInfo, interfaceInfo: InterfaceInfo): PacketRecord | CaptureError | undefined {

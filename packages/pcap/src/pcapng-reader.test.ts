@@ -70,7 +70,7 @@ test('sections of both byte orders, all kinds of packet block, blocks that are p
   expect(obsolete!.timestamp).toBe(1_700_003_600_123_456_000n);
   expect(binary!.timestamp).toBe(1_700_000_000_500_000_000n);
   expect(binary!.interface.timestampUnitsPerSecond).toBe(1n << 20n);
-  expect(records[0]!.interface.statistics).toEqual({
+  expect(records[0].interface.statistics).toEqual({
     timestamp: 1_700_003_600_123_456_000n,
     received: 100,
     dropped: 3,

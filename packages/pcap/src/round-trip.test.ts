@@ -42,7 +42,7 @@ test('classic pcap', () => {
         expect(records).toHaveLength(packets.length);
         const unit = options.resolution === 'nano' ? 1 : 1000;
         for (const [i, record] of records.entries()) {
-          const one = packets[i]!;
+          const one = packets[i];
           expect(record).toMatchObject({
             data: toHex(one.data.subarray(0, options.snapLength)),
             originalLength: one.originalLength,
@@ -83,14 +83,14 @@ const section = fc.record({
 test('pcapng', () => {
   fc.assert(
     fc.property(fc.array(section, { minLength: 1, maxLength: 3 }), sizes, (sections, chunks) => {
-      const encoder = new PcapngEncoder(sections[0]!.options);
+      const encoder = new PcapngEncoder(sections[0].options);
       const expected: object[] = [];
       for (const [index, { options, interfaces, packets }] of sections.entries()) {
         if (index > 0) encoder.section(options);
         for (const one of interfaces) encoder.interface(one);
         for (const { packet, on, comments, flags, dropCount } of packets) {
           const interfaceId = on % interfaces.length;
-          const { linkType, snapLength } = interfaces[interfaceId]!;
+          const { linkType, snapLength } = interfaces[interfaceId];
           encoder.packet({ ...packet, interfaceId, comments, flags, dropCount });
           expected.push({
             data: toHex(snapLength === 0 ? packet.data : packet.data.subarray(0, snapLength)),

@@ -53,14 +53,14 @@ test('any pushes and any requires give the input in order, and earlier views sta
       for (const n of pushes) {
         window.push(input.slice(pushed, pushed + n));
         pushed += n;
-        for (; turn < takes.length && window.require(takes[turn]!); turn++) {
-          const n = takes[turn]!;
+        for (; turn < takes.length && window.require(takes[turn]); turn++) {
+          const n = takes[turn];
           views.push([taken, window.bytes.subarray(window.start, window.start + n)]);
           window.start += n;
           taken += n;
           expect(window.offset).toBe(taken);
         }
-        if (turn < takes.length) expect(taken + takes[turn]!).toBeGreaterThan(pushed);
+        if (turn < takes.length) expect(taken + takes[turn]).toBeGreaterThan(pushed);
       }
       for (const [at, view] of views) expect(view).toEqual(input.slice(at, at + view.length));
     }),

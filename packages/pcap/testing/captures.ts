@@ -56,7 +56,7 @@ export function parse(
   const parser = new CaptureParser(options);
   const records: PlainRecord[] = [];
   for (let at = 0, turn = 0; at < input.length; turn++) {
-    const size = Math.max(1, sizes[turn % sizes.length]!);
+    const size = Math.max(1, sizes[turn % sizes.length]);
     // A copy that is overwritten afterwards: nothing may still refer to it but records already read.
     const chunk = input.slice(at, at + size);
     parser.push(chunk);

@@ -56,6 +56,7 @@ interface Group {
   readonly members: GroupMember[];
 }
 
+/** Address handles, peers and multicast groups of an adapter. */
 export class Addresses {
   readonly #peers: PeerTable;
   readonly #limits: DeviceLimits;

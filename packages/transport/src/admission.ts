@@ -28,6 +28,7 @@ const MULTICAST_QPN = 0xff_ffff;
 const ECN_MASK = 3;
 const ECN_CE = 3;
 
+/** Finds the queue pair of each received packet, or the reason to drop it. */
 export class Admission {
   readonly #context: Context;
   readonly #queues: QueueTable;

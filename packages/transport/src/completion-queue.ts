@@ -2,6 +2,7 @@
 import type { CqCreated } from './control.ts';
 import { CQE_WORDS, Cqe, createRing, Ring } from './rings.ts';
 
+/** The engine's side of a completion queue: writes entries and raises events. */
 export class CompletionQueue {
   readonly handle: number;
   #ring: Ring;

@@ -136,7 +136,7 @@ export class Context {
 
   /** Bytes of our own making go to `offset` of a region, at once. */
   write(bytes: Uint8Array, source: number, region: number, offset: number, length: number): void {
-    const view = this.regions.views[region]!;
+    const view = this.regions.views[region] as Uint8Array;
     for (let i = 0; i < length; i++) view[offset + i] = bytes[source + i];
   }
 

@@ -80,7 +80,7 @@ export class Deadlines {
         continue;
       }
       this.#remove(id);
-      this.#waiters[id]!.timersDue();
+      (this.#waiters[id] as Waiter).timersDue();
       if (this.#waiters[id] === undefined) continue;
       const next = earliest(this.#timers[id]);
       if (next !== NONE) this.armed(id, next);

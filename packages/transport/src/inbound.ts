@@ -4,6 +4,7 @@ import { RxBatch } from './batch.ts';
 
 const NOTHING = new RxBatch(0, 0);
 
+/** The received packet under way, parsed in place; one object, used again for each. */
 export class InboundPacket {
   #info: OpcodeInfo = opcodeInfo(0) as OpcodeInfo;
   #slab: Uint8Array = NOTHING.slab;

@@ -264,7 +264,7 @@ export class Memory {
 
     const addr = backing.base + BigInt(offset);
     const start = access & Access.ZERO_BASED ? 0n : (init.iova ?? addr);
-    const view = this.#regions.views[backing.region]!;
+    const view = this.#regions.views[backing.region] as Uint8Array;
     const mr = new MemoryRegion(handle, key, start, backing.region, view, init);
     this.#byIndex.set(key >>> 8, mr);
     this.#byHandle.set(handle, mr);

@@ -45,6 +45,7 @@ export interface QueueTableOptions {
   activeMtu: number;
 }
 
+/** The queue pairs and completion queues of an adapter, by number and handle. */
 export class QueueTable {
   readonly #context: Context;
   readonly #options: QueueTableOptions;

@@ -6,6 +6,7 @@
 /** How many others are given back before a number may be drawn again. */
 export const REUSE_DISTANCE = 4096;
 
+/** Numbers of late: such a number is not given out again soon. */
 export class RecentNumbers {
   readonly #ring: number[] = [];
   readonly #numbers = new Set<number>();

@@ -154,7 +154,7 @@ export class TurnQueue<T> {
 
   /** Takes the oldest turn; there is one. */
   shift(): Turn<T> {
-    const turn = this.#ring[this.#head]!;
+    const turn = this.#ring[this.#head] as Turn<T>;
     this.#ring[this.#head] = undefined;
     this.#head = (this.#head + 1) & (this.#ring.length - 1);
     this.#length--;

@@ -5,6 +5,7 @@ import type { SrqAttr, SrqCreated, SrqInit, SrqModified } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
+/** The shared receive queues of an adapter, by handle. */
 export class SrqTable {
   readonly #context: Context;
   readonly #nextHandle: () => number;

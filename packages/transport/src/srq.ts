@@ -6,6 +6,7 @@
 import type { SrqAttr, SrqCreated, SrqModified } from './control.ts';
 import { createRing, powerOfTwo, Ring, RingState, recvStride } from './rings.ts';
 
+/** The engine's side of a shared receive queue: takes entries and watches the limit. */
 export class SharedReceiveQueue {
   readonly handle: number;
   readonly pd: number;

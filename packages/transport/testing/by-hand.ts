@@ -40,6 +40,7 @@ export interface PacketInit {
   pkey?: number;
 }
 
+/** An adapter whose peer is the test: packets are made and read by hand. */
 export class ByHand {
   readonly side: Side;
   now = 0;

@@ -450,7 +450,7 @@ export function assemble(tx: TxBatch, index: number): Packet {
   let at = headerLength;
   for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
     const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
-    const view = tx.regions.views[fragments[f + Fragment.REGION]]!;
+    const view = tx.regions.views[fragments[f + Fragment.REGION]] as Uint8Array;
     const offset = fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + fragments[f + Fragment.OFFSET_LOW];
     const length = fragments[f + Fragment.LENGTH];
     packet.set(view.subarray(offset, offset + length), at);

@@ -4,6 +4,7 @@ import { RoceError } from '@node-roce/transport';
 /** Called at the end of a queue pair; without a cause if the program closed it. */
 export type CloseListener = (cause: RoceError | undefined) => void;
 
+/** The end of a queue pair: the `closed` promise and its listeners. */
 export class Closing {
   readonly #listeners = new Set<CloseListener>();
   #ended = false;

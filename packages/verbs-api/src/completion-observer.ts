@@ -18,6 +18,7 @@ export interface ObservedQueue {
 /** Called with a completion that failed, or with what ended the completion queue. */
 export type FailureListener = (failure: WorkCompletion | Error) => void;
 
+/** Gives completions of awaited requests to their promises, and keeps the others for `poll`. */
 export class CompletionObserver {
   readonly #promised: PromisedRequests;
   readonly #queue: ObservedQueue;

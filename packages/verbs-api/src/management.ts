@@ -47,6 +47,7 @@ export interface ManagementOptions {
   onEvent(event: CmEvent): void;
 }
 
+/** The connection manager's part of an engine: its MADs, timers and events. */
 export class Management {
   readonly connections: Connections;
   readonly counters: ManagementCounters = { dropped: 0, unsent: 0 };

@@ -4,6 +4,7 @@ import type { GidEntry } from '@node-roce/transport';
 import type { PortEvent } from './async-events.ts';
 import type { Engine } from './engine.ts';
 
+/** Watches the network interface of a device and raises the events of its port. */
 export class PortWatch {
   readonly #engine: Engine;
   #watch: InterfaceWatch | undefined;

@@ -11,6 +11,7 @@ interface Waiter {
   reject(reason: unknown): void;
 }
 
+/** The awaited requests of a queue pair. */
 export class PromisedRequests {
   readonly #tag: number;
   readonly #waiters = new Map<number, Waiter>();

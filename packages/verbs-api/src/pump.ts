@@ -45,6 +45,7 @@ export interface Companion {
   close(now: number): void;
 }
 
+/** The run loop: receive, advance, transmit, then sleep until the next wake. */
 export class Pump {
   /** Looked at in each turn, after the adapter. */
   companion: Companion | undefined;

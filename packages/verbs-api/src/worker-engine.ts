@@ -22,6 +22,7 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
+/** An engine in a worker, behind the interface of an engine in this thread. */
 export class WorkerEngine implements Engine {
   readonly inline = false;
   readonly facts: EngineFacts;

@@ -18,6 +18,7 @@ export interface AgentCompletion {
   flags?: string[];
 }
 
+/** The program in the guest that calls verbs on request. */
 export class VerbsAgent {
   readonly #process: GuestProcess;
   #buffered = '';

@@ -16,6 +16,7 @@ export interface GuestAddress extends Bridge {
 /** GID index on rxe0 by IP version. */
 export const GID_INDEX = { 4: 1, 6: 2 } as const;
 
+/** Commands and files in the guest. */
 export class Guest {
   readonly address: GuestAddress;
 

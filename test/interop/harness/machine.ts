@@ -56,6 +56,7 @@ export interface MachineOptions {
   number: number;
 }
 
+/** The QEMU process of a guest. */
 export class GuestMachine {
   readonly address: GuestAddress;
   readonly accelerator: Accelerator;

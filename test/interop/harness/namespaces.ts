@@ -3,6 +3,7 @@ import { type ChildProcess, execFileSync, type SpawnOptions } from 'node:child_p
 import { once } from 'node:events';
 import { end, spawnTethered } from './process.ts';
 
+/** A network namespace, removed at the end. */
 export class Namespace implements AsyncDisposable {
   readonly #holder: ChildProcess;
 

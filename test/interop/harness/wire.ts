@@ -29,6 +29,7 @@ export interface WirePacket {
   payload: Uint8Array;
 }
 
+/** A capture of the wire between guest and host. */
 export class WireCapture {
   readonly file: string;
   readonly #directory: string;

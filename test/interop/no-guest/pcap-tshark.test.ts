@@ -72,7 +72,7 @@ function asTshark(path: string): Packet[] {
       section: Number(section || 1) - 1,
       comments: comments ? comments.split('|') : [],
       direction: Number(direction || 0) & 3,
-      data: frames[i]!._source.layers.frame_raw[0],
+      data: frames[i]._source.layers.frame_raw[0],
     };
   });
 }

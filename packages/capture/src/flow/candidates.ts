@@ -7,6 +7,7 @@ import type { Direction } from './direction.ts';
 /** PSNs that are looked up together: 2^12. A direction is found by its last two such ranges. */
 const RANGE_BITS = 12;
 
+/** Directions without a partner, by address pair and PSN range or UDP source port. */
 export class Candidates {
   readonly #byPsn = new Map<number, Set<Direction>>();
   readonly #byPort = new Map<number, Set<Direction>>();

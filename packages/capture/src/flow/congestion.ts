@@ -1,6 +1,7 @@
 /** From congestion marks to the packets that tell the sender of them (RFC 3168; IBTA annex A17.9.3). */
 import { DistributionBuilder } from './distribution.ts';
 
+/** Times from the first ECN mark of a direction to the next CNP. */
 export class CongestionWatch {
   /** From the first mark in this direction to the first CNP against it. */
   readonly delay = new DistributionBuilder();

@@ -18,6 +18,7 @@ interface Kept {
   troubled: Message[];
 }
 
+/** Builds the connections of an analysis, and chooses the messages that stay in their lists. */
 export class ConnectionBuilder {
   readonly #kept = new Map<number, Kept>();
   #left = MAX_MESSAGES;

@@ -1,6 +1,7 @@
 /** Directions by addresses and queue pairs: open addressing in one typed array, so that a lookup allocates nothing. */
 import type { Direction } from './direction.ts';
 
+/** A hash table of directions; `find` allocates nothing. */
 export class DirectionTable {
   readonly #directions: Direction[] = [];
   /** Index + 1 into `#halves`; 0: free. At most half full. */

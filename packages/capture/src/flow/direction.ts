@@ -58,6 +58,7 @@ export interface ConnectionState {
   pendingMessages: { direction: Direction; message: UnnumberedMessage }[];
 }
 
+/** One direction of a connection: its packets' counts, events, series, and its requester. */
 export class Direction {
   readonly source: number;
   readonly destination: number;

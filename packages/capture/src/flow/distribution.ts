@@ -78,7 +78,7 @@ export class DistributionBuilder {
   /** The smallest value that so large a share of all does not exceed. */
   #percentile(share: number): number {
     const rank = Math.ceil(share * this.#count);
-    if (this.#values !== undefined) return this.#values.toSorted((a, b) => a - b)[rank - 1]!;
+    if (this.#values !== undefined) return this.#values.toSorted((a, b) => a - b)[rank - 1];
     let seen = 0;
     for (let index = 0; index < this.#buckets.length; index++) {
       seen += this.#buckets[index] ?? 0;

@@ -20,7 +20,7 @@ export function findingsOf(
 ): Finding[] {
   const findings = captureFindings(connections, summary, tooMany);
   states.forEach((state, i) => {
-    const connection = connections[i]!;
+    const connection = connections[i];
     for (const direction of [state.first, state.second]) {
       if (direction === undefined) continue;
       const subject = { direction, connection, name: flowName(connection, direction.from) };

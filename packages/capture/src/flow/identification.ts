@@ -27,6 +27,7 @@ const SEEN_WORDS = 8;
 const SPOT = 6;
 const NOTHING = new Float64Array(0);
 
+/** The IPv4 Identifications of one direction: finds repeated frames and the order of packets. */
 export class Identifications {
   /** Places by PSN, requests beside responses, for two packets: Identification plus 1 (0: free), PSN with opcode, time. */
   #seen = NOTHING;
@@ -56,7 +57,7 @@ export class Identifications {
     const place = (spot * SEEN_WORDS) & (seen.length - 1);
     const key = ((psn << 8) | opcode) >>> 0;
     const isSame = (at: number) =>
-      seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2]! < MAX_LAG;
+      seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2] < MAX_LAG;
     if ((isSame(place) || isSame(place + 3)) && this.#counts) return true;
     this.#packets++;
     if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;
@@ -78,7 +79,7 @@ export class Identifications {
     const seen = new Float64Array(Math.max(4 * SEEN_WORDS, 2 * old.length));
     for (let at = 0; at < old.length; at += SEEN_WORDS) {
       if (old[at] === 0) continue;
-      seen.set(old.subarray(at, at + SEEN_WORDS), (old[at + SPOT]! * SEEN_WORDS) & (seen.length - 1));
+      seen.set(old.subarray(at, at + SEEN_WORDS), (old[at + SPOT] * SEEN_WORDS) & (seen.length - 1));
     }
     this.#seen = seen;
   }
@@ -111,7 +112,7 @@ export class Identifications {
     if (this.#backward * 8 > this.#packets + FEW) return IdOrder.UNKNOWN;
     const known = Math.min(this.#sentCount, REQUESTS);
     for (let i = 0; i < known; i++) {
-      if (this.#sent[2 * i + 1]! > psn && isAfter(ipId, this.#sent[2 * i]!)) return IdOrder.OLDER;
+      if (this.#sent[2 * i + 1] > psn && isAfter(ipId, this.#sent[2 * i])) return IdOrder.OLDER;
     }
     return IdOrder.LATE;
   }

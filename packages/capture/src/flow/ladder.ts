@@ -34,6 +34,7 @@ export class LadderBudget {
   }
 }
 
+/** The packets of one direction that are kept for the ladder. */
 export class Ladder {
   readonly packets: LadderPacket[] = [];
   readonly #budget: LadderBudget;

@@ -21,7 +21,7 @@ test('finds every PSN in the entry that holds it, however many there are and wha
         }
         for (let i = 1; i <= earlier; i++) expect(out.prepend(first - i, 0)).toBeGreaterThanOrEqual(0);
         spans.forEach((taken, i) => {
-          for (const at of [begins[i]!, begins[i]! + taken - 1]) {
+          for (const at of [begins[i], begins[i] + taken - 1]) {
             expect(out.psns[out.slot(out.find(at))]).toBe(begins[i]);
           }
         });

@@ -28,6 +28,9 @@ const MIN_HISTORY = 16;
 /** Entries at most; what is older is given up. 2^15 packets of 4096 bytes are 128 MiB in flight. */
 const MAX_ENTRIES = 1 << 15;
 
+/**
+ * A ring of request packets, as columns of typed arrays: the outstanding ones, and before them some answered ones.
+ */
 export class Outstanding {
   /** Absolute numbers of the oldest entry, of the oldest one that is not answered, and past the newest. */
   head = 0;

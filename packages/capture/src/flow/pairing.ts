@@ -33,6 +33,7 @@ interface CmPeer {
   connection: CmConnection;
 }
 
+/** Finds the two directions of a connection. Directions and responses come in; `join` is called for each pair. */
 export class DirectionPairer {
   /** Directions without a partner, by the two addresses. */
   readonly #single = new Map<number, Set<Direction>>();
@@ -200,7 +201,7 @@ export class DirectionPairer {
     );
     if (byPort.length === 1) {
       const reason = 'both UDP source ports are the one that follows from the two QPNs';
-      this.#pair(direction, byPort[0]!, 'likely', reason);
+      this.#pair(direction, byPort[0], 'likely', reason);
       return;
     }
     const [only] = this.#single.get(addressKey(direction.destination, direction.source)) ?? [];

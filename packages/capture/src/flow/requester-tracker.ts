@@ -32,6 +32,7 @@ const WENT_ON = 2e6;
 /** The fate of a request packet. */
 export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
 
+/** Follows one queue pair's requests: classifies each packet, completes messages, measures latencies. */
 export class RequesterTracker extends SentRequests {
   readonly classifier = new RetransmitClassifier();
   readonly messages: MessageAssembler;

@@ -64,6 +64,7 @@ export interface SentAgain {
   afterAsking: boolean;
 }
 
+/** The evidence of one requester's retransmissions; `causeOf` names the cause, or `unknown`. */
 export class RetransmitClassifier {
   /** ACK timeout T of the queue pair, from CM messages; 0: not known. */
   ackTimeout = 0;

@@ -7,6 +7,7 @@ import type { RocePacket } from '../read/packet.ts';
 import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
 import type { PendingResponse } from './pending-response.ts';
 
+/** The requests of one queue pair with their PSNs, and whether a response fits them. */
 export class SentRequests {
   readonly out = new Outstanding();
   /** Past the newest PSN sent, unwrapped; −1: nothing was seen. */

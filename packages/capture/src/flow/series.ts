@@ -104,7 +104,7 @@ export class PlotSeries {
     const other = own === 'a' ? 'b' : 'a';
     const made: PlotPoint[] = [];
     const add = (time: number, psn: number, frame: number, kind: number) => {
-      const name = PLOT_KINDS[kind]!;
+      const name = PLOT_KINDS[kind];
       const isRequest =
         kind === PlotKind.REQUEST || kind === PlotKind.RETRANSMISSION || kind === PlotKind.MARKED;
       made.push({
@@ -117,7 +117,7 @@ export class PlotSeries {
     };
     for (const { words, length } of [this.#common, this.#again, this.#rare]) {
       for (let at = 0; at < length * WORDS; at += WORDS) {
-        add(words[at]!, words[at + 1]!, words[at + 2]!, words[at + 3]!);
+        add(words[at], words[at + 1], words[at + 2], words[at + 3]);
       }
     }
     const last = this.#lastKind;
@@ -158,9 +158,9 @@ export class BinnedSums {
     const bins = this.#bins;
     const first = Math.floor(this.first / 2);
     for (let i = 0; i < this.#used; i++) {
-      const amount = bins[i]!;
+      const amount = bins[i];
       bins[i] = 0;
-      bins[Math.floor((this.first + i) / 2) - first]! += amount;
+      bins[Math.floor((this.first + i) / 2) - first] += amount;
     }
     this.#used = this.#used === 0 ? 0 : Math.floor((this.first + this.#used - 1) / 2) - first + 1;
     this.first = first;
@@ -202,7 +202,7 @@ export function commonSums(
   const empty = () => new Array<number>(last - first + 1).fill(0);
   const sumsOf = (sums: BinnedSums | undefined) =>
     sums === undefined || sums.isEmpty ? empty() : sums.sums(first, last);
-  return { span: both[0]!.span, start: first * both[0]!.span, a: sumsOf(a), b: sumsOf(b) };
+  return { span: both[0].span, start: first * both[0].span, a: sumsOf(a), b: sumsOf(b) };
 }
 
 /** Latencies over time, thinned as points are; the largest of those that share a place is kept. */
@@ -224,7 +224,7 @@ export class LatencySeries {
     const points = this.#points;
     this.#points = [];
     for (let i = 0; i < points.length; i += 2) {
-      const [one, two] = [points[i]!, points[i + 1]];
+      const [one, two] = [points[i], points[i + 1]];
       this.#points.push(two !== undefined && two.nanoseconds > one.nanoseconds ? two : one);
     }
     this.#stride *= 2;

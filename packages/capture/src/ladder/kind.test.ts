@@ -51,15 +51,15 @@ describe('filter', () => {
 });
 
 test('labels', () => {
-  expect(packetLabel(packets[0]!)).toBe('RC Send Only · PSN 7 · 64 B · AckReq');
-  expect(packetLabel(packets[1]!)).toBe('NAK PSN sequence error · PSN 7 · MSN 1');
+  expect(packetLabel(packets[0])).toBe('RC Send Only · PSN 7 · 64 B · AckReq');
+  expect(packetLabel(packets[1])).toBe('NAK PSN sequence error · PSN 7 · MSN 1');
   const read = { opcode: Opcode.RC_RDMA_READ_REQUEST, reth: { va: '0x1000', rkey: 1, length: 4096 } };
   expect(packetLabel(ladderPacket(read))).toBe('RC RDMA Read Request · PSN 100 · of 4096 B');
   expect(packetLabel(ladderPacket({ opcode: Opcode.CNP }))).toBe('CNP');
 });
 
 test('notes', () => {
-  expect(packetNotes(packets[0]!)).toEqual([]);
+  expect(packetNotes(packets[0])).toEqual([]);
   expect(packetNotes(ladderPacket({ retransmission: 'timeout', icrc: 'bad', ecnMarked: true }))).toEqual([
     'sent again: timeout',
     'ICRC bad',

@@ -14,7 +14,7 @@ const USUAL_TIMES = 20;
 /** The time, in nanoseconds, from which on a ladder shows a gap: as these packets come. */
 export function usualGap(packets: readonly LadderPacket[]): number {
   const spans: number[] = [];
-  for (let i = 1; i < packets.length; i++) spans.push(packets[i]!.time - packets[i - 1]!.time);
+  for (let i = 1; i < packets.length; i++) spans.push(packets[i].time - packets[i - 1].time);
   spans.sort((a, b) => a - b);
   return Math.max(MIN_GAP, USUAL_TIMES * (spans[(spans.length - 1) >> 1] ?? 0));
 }

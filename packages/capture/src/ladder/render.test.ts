@@ -72,7 +72,7 @@ describe('a ladder', () => {
   test('embedded: options of a list box, no head', () => {
     const embedded = renderLadder(three, { embedded: true });
     expect(embedded.match(/role="option"/g)).toHaveLength(3);
-    expect(embedded).toContain(`id="${packetId(three.ladder[0]!)}"`);
+    expect(embedded).toContain(`id="${packetId(three.ladder[0])}"`);
     expect(embedded).not.toContain('<style>');
     expect(unbalanced(embedded)).toEqual([]);
   });
@@ -107,7 +107,7 @@ describe('layout', () => {
         expect(rows.flatMap((row) => ('packet' in row ? [row.packet] : []))).toEqual(packets);
         const gaps = rows.flatMap((row) => ('gap' in row ? [row.gap] : []));
         expect(gaps).toEqual(
-          all.slice(1).flatMap((time, i) => (time - all[i]! >= gapAfter ? [time - all[i]!] : [])),
+          all.slice(1).flatMap((time, i) => (time - all[i] >= gapAfter ? [time - all[i]] : [])),
         );
       }),
     );

@@ -44,6 +44,7 @@ const VXLAN_PORT = 4789;
 const VXLAN_PORT_OLD = 8472;
 const VXLAN_BYTES = 8;
 
+/** Decodes frames into one `RocePacket`, which is used again for each. */
 export class FrameDecoder {
   readonly #packet: RocePacket;
   readonly #addresses: AddressTable;

@@ -12,6 +12,7 @@ export const IcrcVerdict = { OK: 0, BAD: 1, NONE: 2 } as const;
 export const verdictName = (verdict: number): 'ok' | 'bad' | 'none' =>
   verdict === IcrcVerdict.OK ? 'ok' : verdict === IcrcVerdict.BAD ? 'bad' : 'none';
 
+/** A RoCE packet of a capture. One object is used again for each packet: copy what has to outlive the callback. */
 export class RocePacket {
   /** Frame number in the capture from 1, as tcpdump and Wireshark count. */
   frame = 0;

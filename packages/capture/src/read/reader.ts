@@ -36,6 +36,7 @@ export interface PacketReaderOptions {
 /** Interfaces whose counters and link types are kept. */
 const MAX_SECTIONS = 1024;
 
+/** Decodes frames one by one, splits super-packets, checks ICRCs and calls back for each packet. */
 export class PacketReader {
   /** The addresses behind the numbers in packets. */
   readonly addresses: AddressTable = new AddressTable();

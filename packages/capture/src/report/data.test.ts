@@ -28,7 +28,7 @@ test('plots come back from their columns as they were', () => {
   fc.assert(
     fc.property(points, (plot) => {
       const data = toReportData(analysis({ connections: [connection({ plot })] }), '', DEFAULT_LIMITS);
-      expect(fromColumns(data.connections[0]!.plot)).toEqual(plot);
+      expect(fromColumns(data.connections[0].plot)).toEqual(plot);
     }),
   );
 });
@@ -54,7 +54,7 @@ describe('bounds', () => {
       point({ time: i, frame: i + 1, kind: i % 100 === 50 ? 'nak' : 'request' }),
     );
     const { connections, left } = toReportData(analysis({ connections: [connection({ plot })] }), '', limits);
-    const kept = fromColumns(connections[0]!.plot);
+    const kept = fromColumns(connections[0].plot);
     expect(kept).toHaveLength(20);
     expect(left.points).toBe(980);
     expect(kept.filter(({ kind }) => kind === 'nak')).toHaveLength(10);
@@ -69,14 +69,14 @@ describe('bounds', () => {
     });
     const findings = [finding({ frames: [90, 80] })];
     const { connections, left } = toReportData(analysis({ connections: [one], findings }), '', limits);
-    expect(connections[0]!.messages.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 71]);
-    expect(connections[0]!.ladder.map(({ frame }) => frame)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 80, 90]);
+    expect(connections[0].messages.map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 9, 71]);
+    expect(connections[0].ladder.map(({ frame }) => frame)).toEqual([1, 2, 3, 4, 5, 6, 7, 8, 80, 90]);
     expect(left).toMatchObject({ messages: 90, packets: 90 });
   });
 
   test('connections with findings, then those with most packets', () => {
     const connections = many(5, (i) => connection({ id: i + 1 }));
-    connections[1]!.aToB.packets = 10;
+    connections[1].aToB.packets = 10;
     const data = toReportData(analysis({ connections, findings: [finding({ connection: 4 })] }), '', limits);
     expect(data.connections.map(({ id }) => id)).toEqual([2, 4]);
     expect(data.left.connections).toBe(3);

@@ -153,9 +153,9 @@ function thin<T>(items: readonly T[], most: number, matters: (item: T) => boolea
   const kept = new Uint8Array(items.length);
   let room = most;
   for (const wanted of [true, false]) {
-    const places = [...items.keys()].filter((i) => matters(items[i]!) === wanted);
+    const places = [...items.keys()].filter((i) => matters(items[i]) === wanted);
     const take = Math.min(room, places.length);
-    for (let k = 0; k < take; k++) kept[places[Math.floor((k * places.length) / take)]!] = 1;
+    for (let k = 0; k < take; k++) kept[places[Math.floor((k * places.length) / take)]] = 1;
     room -= take;
   }
   return items.filter((_, i) => kept[i] === 1);
@@ -174,7 +174,7 @@ function first<T>(items: readonly T[], most: number, matters: (item: T) => boole
 
 function toColumns(points: readonly PlotPoint[]): PlotColumns {
   const differences = (of: (point: PlotPoint) => number) =>
-    points.map((point, i) => of(point) - (i === 0 ? 0 : of(points[i - 1]!)));
+    points.map((point, i) => of(point) - (i === 0 ? 0 : of(points[i - 1])));
   return {
     time: differences(({ time }) => time),
     psn: differences(({ psn }) => psn),
@@ -188,10 +188,10 @@ function toColumns(points: readonly PlotPoint[]): PlotColumns {
 export function fromColumns({ time, psn, frame, kind, requester }: PlotColumns): PlotPoint[] {
   const at = { time: 0, psn: 0, frame: 0 };
   return time.map((_, i) => {
-    at.time += time[i]!;
-    at.psn += psn[i]!;
-    at.frame += frame[i]!;
-    return { ...at, kind: PLOT_KINDS[Number(kind[i])]!, requester: requester[i] as 'a' | 'b' };
+    at.time += time[i];
+    at.psn += psn[i];
+    at.frame += frame[i];
+    return { ...at, kind: PLOT_KINDS[Number(kind[i])], requester: requester[i] as 'a' | 'b' };
   });
 }
 

@@ -17,7 +17,7 @@ const notXml = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Surrogat
 
 /** For text and quoted attributes in HTML and XML; what XML can't carry becomes U+FFFD. */
 export const escapeMarkup = (text: string): string =>
-  text.replaceAll(notXml, '\ufffd').replaceAll(/[&<>"']/g, (character) => entities[character]!);
+  text.replaceAll(notXml, '\ufffd').replaceAll(/[&<>"']/g, (character) => entities[character]);
 
 /**
  * JSON that may stand in a `<script>` element: no `<`, so neither `</script>` nor `<!--` can end or change it

@@ -62,6 +62,7 @@ export class Flow extends FlowCounts {
   }
 }
 
+/** Counters of a live capture, in total and by flow; the number of flows is bounded. */
 export class FlowTable {
   readonly total = new FlowCounts();
   /** In the order of their first packets. */

@@ -20,6 +20,7 @@ const SLOTS = 8192;
 const RETIRE = 20;
 const MAX_DRAIN_TIME = 50 * RETIRE;
 
+/** Batches of frames from the packet ring of an interface. */
 export class InterfaceSource implements AsyncDisposable {
   readonly info: InterfaceInfo;
   /** Frames that came out of `batches`. */

@@ -40,6 +40,7 @@ const COLUMNS: readonly (readonly [heading: string, cell: (counts: FlowCounts, r
 /** Headings whose counts mean trouble if not 0. */
 const ALERT_COLUMNS: ReadonlySet<string> = new Set(['again', 'NAKs', 'RNR', 'bad']);
 
+/** The live table of `roce capture`, or a line a second where there is no terminal. */
 export class LiveView {
   readonly #table: FlowTable;
   readonly #addresses: Addresses;

@@ -126,5 +126,5 @@ function printTable(rows: readonly Row[], counts: readonly Count[], terminal: Te
   const columns = [operation, messages, bytes, ...counts.map((count) => COLUMNS[count]), rate, digest];
   const { heading, rows: lines } = fitTable(columns, rows, terminal.paragraphWidth);
   if (heading !== undefined) terminal.line(dim(heading));
-  for (const [i, line] of lines.entries()) terminal.line(rows[i]!.equal ? line : red(line));
+  for (const [i, line] of lines.entries()) terminal.line(rows[i].equal ? line : red(line));
 }

@@ -73,7 +73,7 @@ function chosen({ connections }: Analysis, { qp, connection: id }: Options, name
     (each) =>
       (id === undefined || each.id === id) && (qp === undefined || each.a.qpn === qp || each.b.qpn === qp),
   );
-  if (fitting.length === 1) return fitting[0]!;
+  if (fitting.length === 1) return fitting[0];
   const choice = fitting.length === 0 ? connections : fitting;
   const list = choice.slice(0, LISTED).map((each) => `\n  ${describe(each)}`);
   if (choice.length > LISTED) list.push('\n  …');

@@ -38,7 +38,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   const options = complete(given);
   const isClient = args[0] !== undefined;
   const { endpoint, remotes } = isClient
-    ? await call(args[0]!, options, terminal)
+    ? await call(args[0], options, terminal)
     : await serve(options, terminal);
   await using _ = endpoint;
   if (!options.json) {
@@ -80,8 +80,8 @@ async function serve(options: Options, terminal: Terminal): Promise<Game> {
     await serveExchange(
       { port, timeout, signal: terminal.signal, onListening, ...partyOf(options) },
       async (remotes, reachedAt) => {
-        const reached = reachedAt.replace(/^::ffff:/i, '').split('%')[0]!;
-        const peer = parseIpAddress(gidToIpText(remotes[0]!.gid))!;
+        const reached = reachedAt.replace(/^::ffff:/i, '').split('%')[0];
+        const peer = parseIpAddress(gidToIpText(remotes[0].gid))!;
         endpoint ??= await Endpoint.open(localAddress(options, reached, peer), options, false);
         await endpoint.connect(remotes);
         peers = remotes;
@@ -99,7 +99,7 @@ async function call(name: string, options: Options, terminal: Terminal): Promise
   const { port, timeout } = options;
   const { address: host } = await lookup(name);
   const reached = fixedAddress(options) ?? (await sourceFor(host));
-  const peer = parseIpAddress(host.split('%')[0]!)!;
+  const peer = parseIpAddress(host.split('%')[0])!;
   const endpoint = await Endpoint.open(localAddress(options, reached, peer), options, true);
   let peers: readonly PingpongAddress[] = [];
   try {
@@ -142,7 +142,7 @@ async function reportJson(
   const counters = await endpoint.device.counters();
   const bytes = 2 * size * iters;
   const side = ({ lid, qpNum, psn, gid }: PingpongAddress) => ({ lid, qpNum, psn, gid: gidToText(gid) });
-  const sides = (all: readonly PingpongAddress[]) => (srq ? all.map(side) : side(all[0]!));
+  const sides = (all: readonly PingpongAddress[]) => (srq ? all.map(side) : side(all[0]));
   terminal.json({
     type,
     local: sides(endpoint.locals),

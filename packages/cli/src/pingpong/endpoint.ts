@@ -63,6 +63,7 @@ export interface Player {
   remoteQpn: number;
 }
 
+/** This side of a pingpong: device, memory, queue pair and completion queue. */
 export class Endpoint implements AsyncDisposable {
   readonly device: Device;
   readonly cq: CompletionQueue;
@@ -92,7 +93,7 @@ export class Endpoint implements AsyncDisposable {
     this.#recvMr = recvMr;
     this.#options = options;
     this.#isClient = isClient;
-    const { gid } = parts.device.gids[0]!;
+    const { gid } = parts.device.gids[0];
     this.locals = qps.map((qp) => ({ lid: 0, qpNum: qp.qpNum, psn: qp.initialPsn, gid }));
   }
 
@@ -123,7 +124,7 @@ export class Endpoint implements AsyncDisposable {
 
   /** To RTS with the tools' attributes: the first queue pair with the first of the peer's, and so on. */
   async connect(remotes: readonly PingpongAddress[]): Promise<void> {
-    for (const [i, player] of this.players.entries()) await this.#connectOne(player, remotes[i]!);
+    for (const [i, player] of this.players.entries()) await this.#connectOne(player, remotes[i]);
   }
 
   async #connectOne(player: Player, { qpNum, psn, gid: bytes }: PingpongAddress): Promise<void> {
@@ -148,7 +149,7 @@ export class Endpoint implements AsyncDisposable {
   }
 
   #postReceives(): void {
-    const queue = this.#srq ?? this.players[0]!.qp;
+    const queue = this.#srq ?? this.players[0].qp;
     while (this.#receives < this.#options.rxDepth) {
       queue.postRecv({ wrId: RECV_ID, sgList: [{ mr: this.#recvMr }] });
       this.#receives++;

@@ -18,7 +18,7 @@ export function checkChoice({ bind, ibDev, gidIdx }: DeviceChoice): void {
   if (bind === undefined) return;
   if (ibDev !== undefined || gidIdx !== undefined)
     throw new UsageError('--bind names the address; -d and -g would choose another one');
-  if (parseIpAddress(bind.split('%')[0]!) === undefined)
+  if (parseIpAddress(bind.split('%')[0]) === undefined)
     throw new UsageError(`--bind ${bind} is not a numeric IP address; to use an interface: -d ${bind}`);
 }
 

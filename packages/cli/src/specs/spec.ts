@@ -23,7 +23,7 @@ export interface CommandSpec {
   load: () => Promise<{ run: Action }>;
 }
 
-export const nameOf = (command: CommandSpec): string => command.usage.split(' ')[0]!;
+export const nameOf = (command: CommandSpec): string => command.usage.split(' ')[0];
 
 /** The option `--json`. */
 export const json = (what: string): OptionSpec => ({ flags: '--json', summary: what });

@@ -198,7 +198,7 @@ describe('gzip', () => {
 
   test('damaged: the packets before the piece with the damage, then the reason', async () => {
     const damaged = new Uint8Array(packed);
-    damaged[damaged.length - 8]! ^= 1; // CRC of the member
+    damaged[damaged.length - 8] ^= 1; // CRC of the member
     const { records: read, thrown } = await drain(openCapture(await file('damaged.gz', damaged)));
     expect(thrown).toMatchObject({ code: CaptureErrorCode.COMPRESSED });
     expect((thrown as Error).message).toContain('incorrect data check');

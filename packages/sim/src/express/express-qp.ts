@@ -27,6 +27,7 @@ export interface Place {
   offset: number;
 }
 
+/** A queue pair of an express device, with its posted and completed messages. */
 export class ExpressQp {
   readonly qpn: number;
   readonly psn: number;

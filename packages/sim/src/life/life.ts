@@ -47,6 +47,7 @@ interface Lane {
   spares: [Spare | undefined, Spare | undefined];
 }
 
+/** One run of a life workload: three hosts, their sessions, and the checks of memory. */
 export class Life {
   readonly network: Network;
   readonly tally = new Tally();

@@ -72,6 +72,7 @@ class LooseSide {
   }
 }
 
+/** A UC or UD session: opened, used, ended, and opened again. */
 export class LooseSession {
   readonly sides: readonly [LooseSide, LooseSide];
   readonly #options: LooseSessionOptions;

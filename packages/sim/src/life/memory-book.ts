@@ -26,6 +26,7 @@ const ALL =
   ModelAccess.REMOTE_ATOMIC |
   ModelAccess.MW_BIND;
 
+/** A piece of memory that a session holds, with guards around it. */
 export class Lease {
   readonly buffer: Uint8Array<ArrayBuffer>;
   /** The registered part. */

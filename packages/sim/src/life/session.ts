@@ -78,6 +78,7 @@ export interface Side {
   readonly arrived: Set<number>;
 }
 
+/** An RC session between two hosts: opened, used, ended, and opened again. */
 export class Session {
   readonly sides: readonly [Side, Side];
   readonly #options: SessionOptions;

@@ -49,6 +49,7 @@ interface Message {
   tag: number;
 }
 
+/** The requests of one side of a session, with their expected effects. */
 export class Stream {
   readonly #options: StreamOptions;
   readonly #shared: Lease;

@@ -5,6 +5,7 @@ import { gidToText, isMulticast } from '@node-roce/wire';
 /** The QPN of every multicast packet (§9.2.5). */
 export const MULTICAST_QPN = 0xff_ffff;
 
+/** Multicast groups of a model's device (IBTA vol 1 §10.5). */
 export class ModelGroups {
   readonly #members = new Map<string, Set<number>>();
 

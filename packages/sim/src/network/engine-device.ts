@@ -57,6 +57,7 @@ const ALL_ACCESS =
 /** A protection domain, and what queue pairs in it need of their device. */
 export type Domain = QpHost;
 
+/** The engine's adapter as a host of the simulated network. */
 export class EngineDevice implements SimDevice {
   readonly gid: Uint8Array;
   readonly arena: Uint8Array<ArrayBuffer>;

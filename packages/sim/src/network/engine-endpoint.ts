@@ -11,6 +11,7 @@ export interface EngineEndpointOptions extends EngineDeviceOptions {
   psn: number;
 }
 
+/** The engine with one queue pair, as an `Endpoint`. */
 export class EngineEndpoint extends EngineDevice implements Endpoint {
   readonly #qp: EngineQp;
 

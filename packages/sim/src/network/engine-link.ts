@@ -14,6 +14,7 @@ import type { SimPacket } from './wire.ts';
 /** The memory that a packet names is gone (errno of sendmsg(2)). */
 const EFAULT = 14;
 
+/** The queue between the engine and the simulated network; it can be blocked. */
 export class EngineLink implements PeerTable {
   readonly groups: Uint8Array[] = [];
   readonly #gid: Uint8Array;

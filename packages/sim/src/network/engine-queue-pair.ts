@@ -66,6 +66,7 @@ export interface QpRings {
   receiveCq: Ring;
 }
 
+/** A queue pair of an `EngineDevice`. */
 export class EngineQp implements VariableQp {
   readonly info: EndpointInfo;
   readonly #host: QpHost;

@@ -26,6 +26,7 @@ const ALL_ACCESS =
 
 const HOP_LIMIT = 64;
 
+/** The model's adapter as a host of the simulated network. */
 export class ModelDevice implements SimDevice {
   readonly gid: Uint8Array;
   readonly arena: Uint8Array;

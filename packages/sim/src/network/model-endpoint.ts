@@ -12,6 +12,7 @@ export interface ModelEndpointOptions extends ModelDeviceOptions {
   psn: number;
 }
 
+/** The model with one queue pair, as an `Endpoint`. */
 export class ModelEndpoint extends ModelDevice implements Endpoint {
   readonly #qp: ModelQueuePair;
 

@@ -48,6 +48,7 @@ export function receiveRequest(
   };
 }
 
+/** A queue pair of a `ModelDevice`. */
 export class ModelQueuePair implements VariableQp {
   readonly info: EndpointInfo;
   readonly #host: ModelHost;

@@ -37,6 +37,7 @@ interface Flight {
   ahead: readonly Wire[];
 }
 
+/** A simulated network: hosts, the ways between them, virtual time, and a trace of packets. */
 export class Network {
   now = 0;
   /** Every packet sent and arrived, in order, while `record` is set. */

@@ -16,6 +16,7 @@ const BECN = 0x40;
 /** Between CNPs for one queue pair, µs. */
 const INTERVAL = 50;
 
+/** Sends CNPs for packets with an ECN mark (IBTA annex A17.9). */
 export class NotificationPoint implements SimHost {
   readonly #host: SimHost;
   readonly #peerQpn: (destQpn: number) => number | undefined;

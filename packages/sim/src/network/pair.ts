@@ -53,6 +53,7 @@ export const CONNECTION_DEFAULTS: ConnectionOptions = {
   credits: false,
 };
 
+/** Two connected endpoints on a network: engine, model, or a device of one's own. */
 export class Pair {
   readonly network: Network;
   readonly a: Endpoint;

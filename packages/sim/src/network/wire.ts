@@ -40,6 +40,7 @@ const HANDLING: PacketHandling<SimPacket> = {
   },
 };
 
+/** One direction of a way between hosts: loss, reordering, delay, rate and marks from a seed. */
 export class Wire {
   readonly #impairment: Impairment<SimPacket>;
   readonly #drop: WireOptions['drop'];

@@ -36,6 +36,7 @@ export interface SimConnection {
   bToA: Flow | undefined;
 }
 
+/** A workload of several connections at once. */
 export class ConnectionsWorkload {
   readonly connections: readonly SimConnection[];
 

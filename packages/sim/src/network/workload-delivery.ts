@@ -21,6 +21,7 @@ export interface Delivered {
   bytes: Uint8Array;
 }
 
+/** Expects exactly the messages whose packets all arrived, for UC and UD. */
 export class Delivery {
   /** The expected completions, in order. */
   readonly due: Delivered[] = [];

@@ -71,6 +71,7 @@ interface Direction {
   keeper?: WindowKeeper;
 }
 
+/** A workload of RC, UC and UD queue pairs with SRQs and windows. */
 export class ServicesWorkload {
   readonly #options: ServicesOptions;
   readonly #sides: [Side, Side];

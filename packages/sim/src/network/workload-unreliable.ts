@@ -76,6 +76,7 @@ export interface UnreliableFlowOptions {
   group?: Uint8Array;
 }
 
+/** One direction of UC or UD traffic in a workload. */
 export class UnreliableFlow {
   readonly #options: UnreliableFlowOptions;
   readonly #delivery: Delivery;

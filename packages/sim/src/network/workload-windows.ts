@@ -30,6 +30,7 @@ export interface WindowSession {
 const FIRST_WR = 1_000_000;
 export const isWindowRequest = (wrId: number): boolean => wrId >= FIRST_WR;
 
+/** Binds, uses and invalidates memory windows in a workload. */
 export class WindowKeeper {
   readonly #device: SimDevice;
   readonly #post: (send: SimSend) => void;
@@ -77,7 +78,7 @@ export class WindowKeeper {
       return false;
     }
     if (this.#state !== 'bound') return false;
-    const rkey = this.#keys[session.type]!;
+    const rkey = this.#keys[session.type];
     if (send.wrId !== session.lastWrId) {
       send.rkey = rkey;
     } else if (session.endsWith === 'SEND_WITH_INV') {

@@ -259,7 +259,7 @@ describe.each(names)('%s', (name) => {
   test('has each field where the specification has it', () => {
     expect(Object.keys(CM_LAYOUTS[name]).sort()).toEqual(Object.keys(PLACES[name]).sort());
     for (const [key, field] of Object.entries(CM_LAYOUTS[name]) as [string, Field<unknown>][]) {
-      const [at, mask] = PLACES[name][key]!;
+      const [at, mask] = PLACES[name][key];
       const expected = new Uint8Array(MAD_BYTES - MAD_HEADER_BYTES);
       expected.set(fromHex(mask), at);
       const bytes = encodeCm({ name, [key]: allOnes(field, mask) } as CmInput);

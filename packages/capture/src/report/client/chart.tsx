@@ -171,7 +171,7 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
 
 /** As many digits as tell the splits of an axis apart. */
 function formatSplit(splits: readonly number[]): (split: number) => string {
-  const step = splits.length > 1 ? splits[1]! - splits[0]! : 1;
+  const step = splits.length > 1 ? splits[1] - splits[0] : 1;
   const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
   return (split) => `${split.toFixed(digits)} s`;
 }
@@ -185,12 +185,12 @@ function nearest(u: uPlot): Hover | undefined {
   const x = u.posToVal(left, 'x');
   let best: Hover | undefined;
   let least = NEAR * NEAR;
-  for (let i = lowerBound(xs, x - span); i < xs.length && xs[i]! <= x + span; i++) {
+  for (let i = lowerBound(xs, x - span); i < xs.length && xs[i] <= x + span; i++) {
     // What is drawn later lies on top.
     for (let s = u.series.length - 1; s > 0; s--) {
-      const y = u.data[s]![i];
-      if (y === null || y === undefined || u.series[s]!.show === false) continue;
-      const [px, py] = [u.valToPos(xs[i]!, 'x'), u.valToPos(y, 'y')];
+      const y = u.data[s][i];
+      if (y === null || y === undefined || u.series[s].show === false) continue;
+      const [px, py] = [u.valToPos(xs[i], 'x'), u.valToPos(y, 'y')];
       const distance = (px - left) ** 2 + (py - top) ** 2;
       if (distance >= least) continue;
       least = distance;
@@ -206,7 +206,7 @@ function lowerBound(sorted: ArrayLike<number>, value: number): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (sorted[middle]! < value) low = middle + 1;
+    if (sorted[middle] < value) low = middle + 1;
     else high = middle;
   }
   return low;

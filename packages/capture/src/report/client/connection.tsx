@@ -82,8 +82,8 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
 function timeInPlot({ plot }: ReportConnection, frame: number): number | undefined {
   let [time, number] = [0, 0];
   for (let i = 0; i < plot.frame.length; i++) {
-    time += plot.time[i]!;
-    number += plot.frame[i]!;
+    time += plot.time[i];
+    number += plot.frame[i];
     if (number === frame) return time;
   }
   return undefined;

@@ -49,7 +49,7 @@ function ThemeSwitch() {
             checked={each === theme}
             onChange={() => choose(each)}
           />
-          <span>{each[0]!.toUpperCase() + each.slice(1)}</span>
+          <span>{each[0].toUpperCase() + each.slice(1)}</span>
         </label>
       ))}
     </fieldset>

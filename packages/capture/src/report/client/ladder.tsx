@@ -126,7 +126,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
             packets={drawn}
             before={shown[current * PAGE - 1]}
             gapAfter={gapAfter}
-            rowHeight={ROW_HEIGHTS[zoom]!}
+            rowHeight={ROW_HEIGHTS[zoom]}
             zoomBy={(by) => setZoom(Math.min(Math.max(zoom + by, 0), ROW_HEIGHTS.length - 1))}
           />
         )}

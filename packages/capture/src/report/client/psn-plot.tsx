@@ -106,8 +106,8 @@ export function PsnPlot({ connection, window, setWindow, mark, showFrame }: Prop
         content={content}
         height={380}
         {...{ window, setWindow, mark }}
-        describe={(_, index) => describePoint(shown[index]!)}
-        pick={(_, index) => showFrame(shown[index]!.frame)}
+        describe={(_, index) => describePoint(shown[index])}
+        pick={(_, index) => showFrame(shown[index].frame)}
       />
     </figure>
   );

@@ -53,9 +53,9 @@ export function ThroughputPlot({ connection, ...time }: Props) {
         height={HEIGHT}
         {...time}
         describe={(series, i) => [
-          directions[series - 1]!.name,
-          formatRate(content.data[series]![i] ?? 0),
-          `from ${formatTime(content.data[0][i]! * NANOSECONDS)}`,
+          directions[series - 1].name,
+          formatRate(content.data[series][i] ?? 0),
+          `from ${formatTime(content.data[0][i] * NANOSECONDS)}`,
         ]}
       />
     </figure>
@@ -117,12 +117,12 @@ export function LatencyPlot({
           height={HEIGHT}
           {...time}
           describe={(_, i) => [
-            `Message ${points[i]!.message}`,
-            formatDuration(points[i]!.nanoseconds),
-            formatTime(points[i]!.time),
+            `Message ${points[i].message}`,
+            formatDuration(points[i].nanoseconds),
+            formatTime(points[i].time),
           ]}
           pick={(_, i) => {
-            const message = connection.messages.find(({ id }) => id === points[i]!.message);
+            const message = connection.messages.find(({ id }) => id === points[i].message);
             if (message !== undefined) showFrame(message.firstFrame);
           }}
         />

@@ -34,11 +34,11 @@ export function drawPoints(shape: Shape, color: () => string, count: number): uP
     ctx.clip();
     ctx.beginPath();
     const xs = u.data[0];
-    const ys = u.data[series]!;
+    const ys = u.data[series];
     for (let i = from; i <= to; i++) {
       const y = ys[i];
       if (y === null || y === undefined) continue;
-      trace(ctx, shape, u.valToPos(xs[i]!, 'x', true), u.valToPos(y, 'y', true), r);
+      trace(ctx, shape, u.valToPos(xs[i], 'x', true), u.valToPos(y, 'y', true), r);
     }
     if (filled.has(shape)) {
       ctx.fillStyle = color();

@@ -28,27 +28,25 @@ describe('the view', () => {
   });
 
   test('a finding brings its connection, its time with a margin, and its first packet', () => {
-    const shown = nextView(data, view, { type: 'finding', finding: data.findings[1]!, frame: undefined });
+    const shown = nextView(data, view, { type: 'finding', finding: data.findings[1], frame: undefined });
     expect(shown).toEqual({
       connection: 2,
       window: { from: 3.8 * S, to: 5.2 * S },
       packet: { frame: 40, part: undefined },
     });
     expect(
-      nextView(data, view, { type: 'finding', finding: data.findings[1]!, frame: 50 }).packet?.frame,
+      nextView(data, view, { type: 'finding', finding: data.findings[1], frame: 50 }).packet?.frame,
     ).toBe(50);
   });
 
   test('one that takes all of the time needs no window; one without a connection changes nothing', () => {
     expect(
-      nextView(data, view, { type: 'finding', finding: data.findings[2]!, frame: undefined }),
+      nextView(data, view, { type: 'finding', finding: data.findings[2], frame: undefined }),
     ).toMatchObject({
       connection: 1,
       window: undefined,
     });
-    expect(nextView(data, view, { type: 'finding', finding: data.findings[0]!, frame: undefined })).toBe(
-      view,
-    );
+    expect(nextView(data, view, { type: 'finding', finding: data.findings[0], frame: undefined })).toBe(view);
   });
 
   test('another connection begins anew, the same one stays as it is', () => {

@@ -91,7 +91,7 @@ function sortRows<Row>(
   columns: readonly Column<Row>[],
   { column, down }: { column: number; down: boolean },
 ): Row[] {
-  const sortKey = columns[column]!.sort!;
+  const sortKey = columns[column].sort!;
   return rows.toSorted((x, y) => {
     const [a, b] = [sortKey(x), sortKey(y)];
     if (a === undefined || b === undefined) return Number(a === undefined) - Number(b === undefined);
