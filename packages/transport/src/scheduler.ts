@@ -92,7 +92,10 @@ export class Scheduler {
       const turn = bulk.shift();
       const sender = turn.owner;
       if (sender.destroyed) continue;
-      const requests = sender.sendRequests(batch, TURN_PACKETS);
+      // Where replies are owed, requests leave half of the room to them, however small the batch is.
+      const room = batch.capacity - batch.count;
+      const most = sender.owesReplies ? Math.min(TURN_PACKETS, (room + 1) >> 1) : TURN_PACKETS;
+      const requests = sender.sendRequests(batch, most);
       const sent = requests + sender.sendReplies(batch, replies, true);
       // A batch that is full may be why nothing was added.
       if (sent > 0 || batch.full) bulk.push(turn);

@@ -1,8 +1,9 @@
 /** The order of senders, and the time that counts while the link has no room. */
-import { bthAckReq, bthDestQp, bthPsn } from '@node-roce/wire';
+import { bthAckReq, bthDestQp, bthOpcode, bthPsn, Opcode, opcodeInfo } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { ByHand } from '../testing/by-hand.ts';
+import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
 import { Crowd } from '../testing/crowd.ts';
+import { assemble } from '../testing/pair.ts';
 import { TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
 
 const T = 4.096 * 2 ** 10;
@@ -124,5 +125,54 @@ describe('turns', () => {
     const counts = [...sent.values()];
     expect(counts).toHaveLength(count);
     expect(Math.max(...counts)).toBeLessThanOrEqual(2 * Math.min(...counts));
+  });
+});
+
+describe('a queue pair with more requests than the batch has room for', () => {
+  /** Each batch's requests are acknowledged before the next is made: the window is always open. */
+  function streaming(capacity: number) {
+    const hand = new ByHand({ sqPsn: 0, rqPsn: 1000, pathMtu: 256 });
+    const { side } = hand;
+    const { adapter } = side;
+    const mr = side.register(new ArrayBuffer(1 << 22));
+    const tx = new TxBatch(adapter.regions, capacity);
+    let last = -1;
+    /** Takes packets in, and makes a batch; its replies. */
+    const step = (...packets: PacketInit[]) => {
+      if (side.sq.used < 4) {
+        const remote = { addr: 0n, rkey: 1 };
+        side.post({ opcode: 'RDMA_WRITE', flags: 0, sge: [{ mr, length: 1 << 22 }], remote });
+      }
+      hand.now += 100;
+      const aeth = { syndrome: 0x1f };
+      const acks = last < 0 ? [] : [{ opcode: Opcode.RC_ACKNOWLEDGE, psn: last, aeth }];
+      hand.put(...acks, ...packets);
+      tx.clear();
+      adapter.transmit(tx, hand.now);
+      const all = Array.from({ length: tx.count }, (_, i) => assemble(tx, i));
+      adapter.sent(tx, hand.now);
+      const requests = all.filter((packet) => opcodeInfo(bthOpcode(packet, 0))?.isRequest);
+      if (requests.length > 0) last = bthPsn(requests.at(-1)!, 0);
+      return all.filter((packet) => !requests.includes(packet)).map(inShort);
+    };
+    // Until the window is longer than the batch.
+    for (let i = 0; i < 200; i++) expect(step()).toEqual([]);
+    expect(tx.count).toBe(capacity);
+    return { step, reth: { addr: mr.addr, rkey: mr.rkey } };
+  }
+
+  // Once: in a batch of 128 or fewer, never while there were requests.
+  test.each([16, 128, 256])('sends its ACKs with the next batch, of %i packets', (capacity) => {
+    const { step, reth } = streaming(capacity);
+    const write = { opcode: Opcode.RC_RDMA_WRITE_ONLY, psn: 1000, payload: new Uint8Array(4) };
+    expect(step({ ...write, reth: { ...reth, length: 4 } })).toEqual([['ACKNOWLEDGE', 1000, 0x1f]]);
+  });
+
+  test.each([16, 128, 256])('sends its READ responses with the next batches, of %i packets', (capacity) => {
+    const { step, reth } = streaming(capacity);
+    const length = 256 * capacity;
+    const answers = step({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: 1000, reth: { ...reth, length } });
+    expect(answers).toHaveLength(capacity / 2);
+    expect([...answers, ...step(), ...step()]).toHaveLength(capacity);
   });
 });
