@@ -21,12 +21,14 @@ export class Stream {
     this.#qp = qp;
     this.#cq = cq;
     this.#events = events;
-    this.#requests = offsets.map((offset, i) => ({
-      opcode: operation === 'SEND' ? 'SEND' : `RDMA_${operation}`,
-      signaled: (i + 1) % every === 0 || i === offsets.length - 1,
-      sgList: [{ mr, offset, length: size }],
-      ...(operation === 'SEND' ? {} : { remote: { addr: remote.addr + BigInt(offset), rkey: remote.rkey } }),
-    }));
+    // Literals, not spreads: each object made by a spread has a shape of its own, and posting is slower by them.
+    this.#requests = offsets.map((offset, i) => {
+      const signaled = (i + 1) % every === 0 || i === offsets.length - 1;
+      const sgList = [{ mr, offset, length: size }];
+      if (operation === 'SEND') return { opcode: 'SEND', signaled, sgList };
+      const to = { addr: remote.addr + BigInt(offset), rkey: remote.rkey };
+      return { opcode: `RDMA_${operation}`, signaled, sgList, remote: to };
+    });
     let weight = 0;
     for (const { signaled } of this.#requests) {
       weight++;

@@ -1,7 +1,7 @@
 /** Multicast groups: datagrams from us to rxe's members, from rxe to ours, and mckey from rdmacm-utils on either side. */
 import { execFileSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { GRH_BYTES } from '@node-roce/verbs-api';
+import { GRH_BYTES, type WorkCompletion } from '@node-roce/verbs-api';
 import { gidFromText, gidToIpText, macFromMulticastGid } from '@node-roce/wire';
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { Ends, gidHex, QKEY, sha256 } from './harness/connect.ts';
@@ -213,11 +213,15 @@ describe('an unmodified mckey in the guest', () => {
     await qp.attachMcast(group);
     capture = await WireCapture.start(address);
     // mckey destroys its address handle when it has posted. Linux 6.12 sends by a work queue, and what it has not sent
-    // by then fails: of many messages, it sends some.
+    // by then fails: of many messages, it sends some, and now and then none.
     const count = onRelease({ debian12: 10, debian13: 200 });
-    await guest.must(`${mckey} -C ${count} -s`, { timeout: 20_000 });
+    const attempts = onRelease({ debian12: 1, debian13: 20 });
+    let found: WorkCompletion[] = [];
+    for (let i = 0; i < attempts && found.length === 0; i++) {
+      await guest.must(`${mckey} -C ${count} -s`, { timeout: 20_000 });
+      found = ends.cq.poll(256);
+    }
     const packets = (await capture.stop()).filter((p) => p.destQp === MULTICAST_QPN);
-    const found = ends.cq.poll(256);
     expect(found.length).toBeGreaterThanOrEqual(onRelease({ debian12: 10, debian13: 1 }));
     expect(found.length).toBeLessThanOrEqual(count);
     expect(packets).toHaveLength(found.length);

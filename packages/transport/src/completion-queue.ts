@@ -79,7 +79,7 @@ export class CompletionQueue {
    */
   claim(): number {
     const ring = this.#ring;
-    if (this.#overrun || ((this.#next - ring.consumer) | 0) >= ring.capacity) {
+    if (this.#overrun || !ring.hasRoom(this.#next, ring.capacity)) {
       // Whoever waits for a solicited completion only hears of it too, as of a failure.
       if (!this.#overrun) this.#solicited = true;
       this.#overrun = true;

@@ -60,6 +60,9 @@ export class Ring {
   readonly bytes: Uint8Array<SharedArrayBuffer>;
   readonly #control: Int32Array<SharedArrayBuffer>;
   readonly #mask: number;
+  /** The other side's count as it was last looked at: most questions need no newer one. */
+  #producerSeen = 0;
+  #consumerSeen = 0;
 
   constructor(shape: RingShape) {
     this.shape = shape;
@@ -98,6 +101,18 @@ export class Ring {
   end(seen: number): number {
     const { producer } = this;
     return (producer - seen) >>> 0 > this.capacity ? seen : producer;
+  }
+  /** Consumer: whether entry `index` is published; it is not given back yet. */
+  has(index: number): boolean {
+    if (((this.#producerSeen - index) | 0) > 0) return true;
+    this.#producerSeen = this.end(index);
+    return this.#producerSeen !== index;
+  }
+  /** Producer: whether entry `index` has room in a queue that holds `entries`. */
+  hasRoom(index: number, entries: number): boolean {
+    if (((index - this.#consumerSeen) | 0) < entries) return true;
+    this.#consumerSeen = this.consumer;
+    return ((index - this.#consumerSeen) | 0) < entries;
   }
   /** Entries published and not given back. */
   get used(): number {

@@ -95,9 +95,10 @@ export class CompletionQueue implements AsyncDisposable {
     if (this.#observer !== undefined) return this.#pollObserved(max, this.#observer);
     const list: WorkCompletion[] = [];
     const ready = this.#ready(max);
+    const first = this.#ring.consumer;
     for (let i = 0; i < ready; i++) {
       const wc = new WorkCompletion();
-      this.#take(i, wc);
+      this.#take(first + i, wc);
       list.push(wc);
     }
     this.#release(ready);
@@ -113,7 +114,8 @@ export class CompletionQueue implements AsyncDisposable {
       return list.length;
     }
     const ready = this.#ready(into.length);
-    for (let i = 0; i < ready; i++) this.#take(i, into[i]);
+    const first = this.#ring.consumer;
+    for (let i = 0; i < ready; i++) this.#take(first + i, into[i]);
     this.#release(ready);
     return ready;
   }
@@ -131,7 +133,8 @@ export class CompletionQueue implements AsyncDisposable {
 
   #takeAll(count: number): WorkCompletion[] {
     const list = Array.from({ length: count }, () => new WorkCompletion());
-    for (const [i, wc] of list.entries()) this.#take(i, wc);
+    const first = this.#ring.consumer;
+    for (const [i, wc] of list.entries()) this.#take(first + i, wc);
     this.#release(count);
     return list;
   }
@@ -210,9 +213,10 @@ export class CompletionQueue implements AsyncDisposable {
     return this.#older.reduce((sum, ring) => sum + ring.used, this.#ring.used);
   }
 
-  #take(ahead: number, wc: WorkCompletion): void {
+  /** Fills a completion from the entry with this free-running index. */
+  #take(index: number, wc: WorkCompletion): void {
     const { words } = this.#ring;
-    const w = this.#ring.wordOf((this.#ring.consumer + ahead) | 0);
+    const w = this.#ring.wordOf(index);
     wc.wrIdLow = words[w + Cqe.WR_ID_LOW];
     wc.wrIdHigh = words[w + Cqe.WR_ID_HIGH];
     wc.statusCode = words[w + Cqe.STATUS];

@@ -329,7 +329,7 @@ export function postReceives(
 
 /** ENOMEM where the queue has no room for the entry. */
 export function checkRoom(ring: Ring, index: number, capacity: number, queue: string): void {
-  if (((index - ring.consumer) | 0) < capacity) return;
+  if (ring.hasRoom(index, capacity)) return;
   throw new RoceError('ERR_ROCE_QUEUE_FULL', `the ${queue} holds ${capacity} requests`, { errno: 'ENOMEM' });
 }
 

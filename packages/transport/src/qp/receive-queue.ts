@@ -73,7 +73,7 @@ export class ReceiveQueue {
 
   /** Whether there is an entry for a message. */
   available(): boolean {
-    return this.posted > 0 || this.#srq?.peek() !== undefined;
+    return this.#ring.has(this.#head) || this.#srq?.peek() !== undefined;
   }
 
   /**

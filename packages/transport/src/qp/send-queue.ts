@@ -54,6 +54,11 @@ export class SendQueue {
     return this.#ring.end(this.#started);
   }
 
+  /** Whether an entry waits to be started. */
+  get waiting(): boolean {
+    return this.#ring.has(this.#started);
+  }
+
   /** Scatter/gather elements that an entry has room for, whatever its count says. */
   get maxElements(): number {
     return (this.#ring.stride - SendWqe.SGE) / SGE_WORDS;

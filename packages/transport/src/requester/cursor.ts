@@ -59,6 +59,12 @@ export class SendCursor {
     this.#offset = offset;
   }
 
+  /** Past one packet that is not the last of its entry. */
+  step(): void {
+    this.#psn = psnAdd(this.#psn, 1);
+    this.#packet++;
+  }
+
   /** Past `psns` PSNs, and past entries that were executed locally. */
   advance(queue: SendQueue, psns: number): void {
     this.#psn = psnAdd(this.#psn, psns);

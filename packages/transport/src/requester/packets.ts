@@ -100,6 +100,36 @@ export class RequestPackets {
     return WcStatus.SUCCESS;
   }
 
+  /**
+   * Adds up to `count` packets from the middle of the message that the cursor is in, and moves it past them. Fewer where the
+   * batch is full, or memory went away.
+   * @returns how many
+   */
+  addMiddles(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, count: number): number {
+    const owner = this.#owner;
+    const queue = this.#queue;
+    const { memory } = this.#context;
+    const { pathMtu, destQpn } = owner.attributes;
+    const w = queue.wordOf(cursor.entry);
+    const inline = ((queue.words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
+    const opcode = owner.transport | row.middle;
+    let added = 0;
+    for (; added < count && !batch.full; added++) {
+      const fragments = batch.fragmentCount;
+      if (inline) {
+        addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4 + cursor.packet * pathMtu, pathMtu);
+      } else if (!cursor.gather(memory, owner, queue, batch, pathMtu)) {
+        batch.fragmentCount = fragments;
+        break;
+      }
+      const base = batch.count * TX_HEADER_STRIDE;
+      writeBth(batch.headers, base, opcode, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, cursor.psn);
+      finishSlot(owner, batch, BTH_BYTES, fragments, pathMtu, 0, cursor.entry);
+      cursor.step();
+    }
+    return added;
+  }
+
   /** Adds a READ request for the next `responses` responses of the entry. */
   addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): void {
     const { destQpn, pathMtu } = this.#owner.attributes;

@@ -34,6 +34,9 @@ const RETRY_DELAYS = Float64Array.from(
 /** How long a READ waits for room in the receive buffer while none becomes free, µs. */
 const READ_BUDGET_WAIT = 10_000;
 
+/** Packets after which an ACK is asked for, at most: half of a batch, so that room comes back while the rest is under way. */
+const ACK_INTERVAL = 64;
+
 /** PSNs in flight, at most: a quarter of their range, so that what is behind is told from what is ahead. */
 const PSN_SPAN = 1 << 22;
 
@@ -230,8 +233,9 @@ export class Requester {
       const out = psnDiff(this.#cursor.psn, this.#unackedPsn);
       if (reliable && (out - this.reads.responses >= this.congestion.window || out >= PSN_SPAN)) break;
       if (this.#pacer.limited && !this.#mayPace()) break;
-      if (!this.#transmitOne(batch, out)) break;
-      sent++;
+      const middles = this.#transmitMiddles(batch, out, budget - sent);
+      if (middles === 0 && !this.#transmitOne(batch, out)) break;
+      sent += Math.max(1, middles);
     }
     if (sent === 0) return 0;
     // The last packet of a turn asks for an ACK: the timer does not wait for the next turn, nor does the peer.
@@ -255,8 +259,30 @@ export class Requester {
     if (cursor.entry !== queue.started) return true;
     // SQD; or ERR and SQE, where what was sent in this turn has failed.
     if (this.#failedStatus !== 0 || this.#owner.state !== QpStateCode.RTS) return false;
-    if (cursor.entry === queue.posted && !queue.sleep()) return false;
+    if (!queue.waiting && !queue.sleep()) return false;
     return this.#startEntry();
+  }
+
+  /**
+   * Adds what may be sent at once of the middle of a message: packets that were never sent, ask for no ACK, and differ
+   * only in PSN and payload. Returns how many, `most` at most.
+   */
+  #transmitMiddles(batch: TxBatch, out: number, most: number): number {
+    const cursor = this.#cursor;
+    const queue = this.#queue;
+    if (cursor.packet === 0 || cursor.psn !== this.#sendPsn || this.#pacer.limited) return 0;
+    let count = Math.min(most, queue.packetsOf(cursor.entry) - 1 - cursor.packet);
+    if (this.#owner.reliable) {
+      const open = this.congestion.window - 1 - (out - this.reads.responses);
+      count = Math.min(count, open, PSN_SPAN - out, this.#ackInterval - 1 - this.#sinceAckReq);
+    }
+    if (count <= 0) return 0;
+    const row = queue.rowOf(cursor.entry);
+    if (row === undefined || row.readOrAtomic) return 0;
+    const added = this.#packets.addMiddles(batch, cursor, row, count);
+    this.#sendPsn = cursor.psn;
+    if (this.#owner.reliable) this.#sinceAckReq += added;
+    return added;
   }
 
   /** Adds the packet under the cursor and moves on. False if it can't leave now. */
@@ -285,12 +311,10 @@ export class Requester {
     let ackReq = false;
     if (this.#owner.reliable) {
       this.#sinceAckReq++;
-      const { window } = this.congestion;
-      const most = Math.max(4, window >> 2);
-      const enough = this.#pacer.limited
-        ? this.#pacer.ackInterval(this.#owner.attributes.pathMtu, most)
-        : most;
-      ackReq = last || out - this.reads.responses + 1 >= window || this.#sinceAckReq >= enough;
+      ackReq =
+        last ||
+        out - this.reads.responses + 1 >= this.congestion.window ||
+        this.#sinceAckReq >= this.#ackInterval;
     }
     const { psn } = cursor;
     const status = this.#packets.addMessage(batch, cursor, row, last, ackReq);
@@ -303,6 +327,12 @@ export class Requester {
       if (psn === this.#sendPsn) this.roundTrip.begin(psn);
     }
     return 1;
+  }
+
+  /** Packets after which an ACK is asked for: a share of the window, or of what the rate lets out in a while. */
+  get #ackInterval(): number {
+    const most = Math.max(4, Math.min(ACK_INTERVAL, this.congestion.window >> 2));
+    return this.#pacer.limited ? this.#pacer.ackInterval(this.#owner.attributes.pathMtu, most) : most;
   }
 
   #addReadOrAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
