@@ -4,7 +4,7 @@ import { openSession } from './sessions.mjs';
 import { confirm, judge, speedRatio } from './verdict.mjs';
 
 /** Seconds: `slice` of each turn, `sampled` of the one that allocation is taken from. */
-const FULL = { slices: 6, warmUp: 0.8, slice: 0.2, sampled: 0.5 };
+const FULL = { slices: 6, warmUp: 3, slice: 0.2, sampled: 0.5 };
 const QUICK = { slices: 4, warmUp: 0.4, slice: 0.08, sampled: 0.15 };
 /** Messages of the first run, and how long a run has to be for its rate to mean something. */
 const FIRST_COUNT = 16;

@@ -26,7 +26,7 @@ export const CI = [
     name: 'sim lives',
     minutes: 6,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
-    env: { ROCE_SIM_SEEDS: 10, ROCE_SIM_MODELS: 3 },
+    env: { ROCE_SIM_SEEDS: 30, ROCE_SIM_MODELS: 3 }, // Of each of seven workloads: 210 in all.
   },
   {
     name: 'sim busy',
@@ -69,7 +69,7 @@ export const LONG = [
     name: 'sim-life',
     minutes: 180,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
-    env: { ROCE_SIM_SEEDS: 2000, ROCE_SIM_MODELS: 200 },
+    env: { ROCE_SIM_SEEDS: 290, ROCE_SIM_MODELS: 30 }, // Of each of seven workloads: 2,030 in all.
   },
   {
     name: 'sim-busy',

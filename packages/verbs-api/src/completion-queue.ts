@@ -1,7 +1,7 @@
 /** Completion queues: polling, notification, waiting, iterating. */
 import { type CqCreated, Cqe, invalid, Ring, RoceError } from '@node-roce/transport';
 import { CompletionObserver } from './completion-observer.ts';
-import { type Engine, systemRandom } from './engine.ts';
+import { closedError, type Engine, systemRandom } from './engine.ts';
 import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
@@ -157,8 +157,8 @@ export class CompletionQueue implements AsyncDisposable {
   }
 
   /** Requests of a queue pair that is gone: their promises reject. @internal */
-  abandon(qpNum: number, reason: RoceError): void {
-    this.#observer?.abandon(qpNum, reason);
+  abandon(qpNum: number, reason: string): void {
+    this.#observer?.abandon(qpNum, closedError(reason));
   }
 
   /** @internal */
@@ -181,8 +181,7 @@ export class CompletionQueue implements AsyncDisposable {
   /** Throws what ended this queue: the device's failure, destruction, an overrun. */
   #checkUsable(): void {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#destroyed)
-      throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
+    if (this.#destroyed) throw closedError('the completion queue is gone');
     if (this.#ringUsed === 0 && this.#newest.state !== 0) throw this.#overrun();
   }
 
@@ -297,8 +296,7 @@ export class CompletionQueue implements AsyncDisposable {
     for (;;) {
       signal?.throwIfAborted();
       if (this.#failure !== undefined) throw this.#failure;
-      if (this.#destroyed)
-        throw new RoceError('ERR_ROCE_CLOSED', 'the completion queue is gone', { errno: 'ECANCELED' });
+      if (this.#destroyed) throw closedError('the completion queue is gone');
       if (this.#used > 0) return;
       if (this.#newest.state !== 0) throw this.#overrun();
       this.#arm(solicitedOnly);

@@ -71,17 +71,18 @@ export function checkRegisterOptions(options: { access?: unknown }, more: Option
 }
 
 /** `createQp`; the queues are checked against the device's own. */
+const QUEUE_PAIR: OptionTypes = {
+  type: oneOf('RC', 'UC', 'UD', 'GSI'),
+  ...all(['sendCq', 'recvCq', 'srq', 'context'], ANY),
+  cap: OBJECT,
+  sqSigAll: BOOLEAN,
+};
+const QUEUE_PAIR_HINTS = {
+  nested: { cap: Object.keys(CAP) },
+  aliases: { cq: 'sendCq', qpType: 'type' },
+};
 export function checkQueuePairInit(init: { cap?: object }): void {
-  const types: OptionTypes = {
-    type: oneOf('RC', 'UC', 'UD', 'GSI'),
-    ...all(['sendCq', 'recvCq', 'srq', 'context'], ANY),
-    cap: OBJECT,
-    sqSigAll: BOOLEAN,
-  };
-  checkOptions('', init, types, {
-    nested: { cap: Object.keys(CAP) },
-    aliases: { cq: 'sendCq', qpType: 'type' },
-  });
+  checkOptions('', init, QUEUE_PAIR, QUEUE_PAIR_HINTS);
   if (init.cap !== undefined) checkOptions('cap', init.cap, CAP);
 }
 

@@ -108,8 +108,6 @@ const AWAITED_SEND = { ...AWAITED_WRITE, invalidateRkey: INTEGER, solicited: BOO
 const listOf = (data: SgElement | readonly SgElement[]): readonly SgElement[] =>
   Array.isArray(data) ? data : [data as SgElement];
 
-const resetError = (qpNum: number) => closedError(`QP ${qpNum} was reset`);
-
 /** A queue pair (`struct ibv_qp`). */
 export class QueuePair implements AsyncDisposable {
   /** QPN, 24 bits, drawn at random; GSI: 1. */
@@ -372,8 +370,9 @@ export class QueuePair implements AsyncDisposable {
     for (const cq of new Set([this.sendCq, this.recvCq])) cq.unwatch(this.qpNum);
   }
 
-  #abandon(reason: RoceError): void {
-    for (const cq of new Set([this.sendCq, this.recvCq])) cq.abandon(this.qpNum, reason);
+  #abandon(reason: string): void {
+    this.sendCq.abandon(this.qpNum, reason);
+    if (this.recvCq !== this.sendCq) this.recvCq.abandon(this.qpNum, reason);
   }
 
   /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET, and with a shared receive queue. */
@@ -452,7 +451,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** Requests are discarded without a completion; the next connection has an end of its own. */
   #afterReset(): void {
-    this.#abandon(resetError(this.qpNum));
+    this.#abandon(`QP ${this.qpNum} was reset`);
     if (this.#closing.ended) this.#closing = new Closing();
   }
 
@@ -581,7 +580,7 @@ export class QueuePair implements AsyncDisposable {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroyQp', this.qpNum);
     this.#destroyed = true;
-    this.#abandon(closedError(`QP ${this.qpNum} is closed`));
+    this.#abandon(`QP ${this.qpNum} is closed`);
     this.end();
     this.#registry.remove(this.qpNum);
     await this.asyncEvents.acknowledged();
