@@ -100,3 +100,12 @@ describe.each([
     }
   });
 });
+
+test('a queue that goes on at any index has nothing in it', () => {
+  for (const index of [-1, -64, -65, 1, 64, 2 ** 31 - 1, -(2 ** 31)]) {
+    const { pair, left } = startingAt(index | 0);
+    pair.run(1_000);
+    expect(pair.sent).toEqual([]);
+    expect(left.poll()).toEqual([]);
+  }
+});

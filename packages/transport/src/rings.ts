@@ -104,13 +104,21 @@ export class Ring {
   }
   /** Consumer: whether entry `index` is published; it is not given back yet. */
   has(index: number): boolean {
-    if (((this.#producerSeen - index) | 0) > 0) return true;
+    // Of 1 to `capacity` entries published and not given back; anything else is not known yet.
+    if ((this.#producerSeen - index - 1) >>> 0 < this.capacity) return true;
     this.#producerSeen = this.end(index);
     return this.#producerSeen !== index;
   }
+  /** Consumer: gives back all that is published. @returns the index of the entry after it */
+  releaseAll(): number {
+    const { producer } = this;
+    this.#producerSeen = producer;
+    this.release(producer);
+    return producer;
+  }
   /** Producer: whether entry `index` has room in a queue that holds `entries`. */
   hasRoom(index: number, entries: number): boolean {
-    if (((index - this.#consumerSeen) | 0) < entries) return true;
+    if ((index - this.#consumerSeen) >>> 0 < entries) return true;
     this.#consumerSeen = this.consumer;
     return ((index - this.#consumerSeen) | 0) < entries;
   }

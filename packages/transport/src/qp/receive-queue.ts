@@ -184,8 +184,7 @@ export class ReceiveQueue {
 
   /** RESET: what is posted is forgotten (IBTA vol 1 §10.3.1.2). */
   reset(): void {
-    this.#head = this.#ring.producer;
-    this.#ring.release(this.#head);
+    this.#head = this.#ring.releaseAll();
     this.#inUse = false;
     this.#room = this.#filled = 0;
   }

@@ -172,9 +172,8 @@ export class SendQueue {
 
   /** Drops what is posted without a completion. */
   reset(): void {
-    this.#head = this.#started = this.#ring.producer;
+    this.#head = this.#started = this.#ring.releaseAll();
     this.#readOrAtomics = 0;
-    this.#ring.release(this.#head);
     this.#ring.sleep(this.#head);
   }
 
