@@ -1,5 +1,5 @@
-// Writes docs/api.md from the docstrings of what verbs-api and ibverbs export: `npm run docs:api`.
-// `--check` writes nothing and fails where the page is not current, or something has no docstring.
+// Writes docs/api.md, and docs/api-NAME.md for the packages below, from the docstrings of their exports: `npm run docs:api`.
+// `--check` writes nothing and fails where a page is not current, or an export of docs/api.md has no docstring.
 //
 // What it reads are the declarations that the build made (packages/*/dist/*.d.ts): every type is spelled out there.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
@@ -8,8 +8,10 @@ import { fileURLToPath } from 'node:url';
 import { parseSync } from 'oxc-parser';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const PAGE = join(root, 'docs/api.md');
-const PACKAGES = ['verbs-api', 'ibverbs'];
+/** The packages of docs/api.md. */
+const PROGRAMS = ['verbs-api', 'ibverbs'];
+/** Packages with a page of their own. */
+const PARTS = ['wire', 'pcap', 'transport', 'link', 'capture', 'sim'];
 /** The sections that a reader meets first; the rest follows by name. */
 const FIRST = ['device', 'protection-domain', 'memory', 'memory-region', 'queue-pair', 'work-request'];
 
@@ -243,21 +245,35 @@ function sectionsOf(name) {
   return out;
 }
 
-function page() {
-  const out = [
+const joined = (lines) =>
+  `${lines
+    .join('\n')
+    .replace(/\n{3,}/g, '\n\n')
+    .trim()}\n`;
+
+/** docs/api.md. */
+const programs = () =>
+  joined([
     '# API',
     '',
     'Every class, function and type of [`@node-roce/verbs-api`](#node-roceverbs-api) and [`@node-roce/ibverbs`](#node-roceibverbs).',
     'Written by `npm run docs:api` from the docstrings; a test fails where this page is not current. What rejects or throws',
     'does so with a [`RoceError`](#class-roceerror), which names the attribute at fault.',
     '',
-    ...PACKAGES.flatMap(sectionsOf),
-  ];
-  return `${out
-    .join('\n')
-    .replace(/\n{3,}/g, '\n\n')
-    .trim()}\n`;
-}
+    `The other packages: ${PARTS.map((name) => `[${name}](api-${name}.md)`).join(', ')}.`,
+    '',
+    ...PROGRAMS.flatMap(sectionsOf),
+  ]);
+
+/** docs/api-NAME.md. */
+const part = (name) =>
+  joined([
+    `# API of ${name}`,
+    '',
+    'Written by `npm run docs:api` from the docstrings. See [api.md](api.md) for what most programs use.',
+    '',
+    ...sectionsOf(name),
+  ]);
 
 /** The comment at the head of a source file. */
 function headOf(path) {
@@ -267,11 +283,17 @@ function headOf(path) {
   return match ? prose(plain(`*${match[1]}`)) : '';
 }
 
-const text = page();
-if (undocumented.length > 0) console.error(`without a docstring: ${undocumented.join(', ')}`);
-if (!process.argv.includes('--check')) writeFileSync(PAGE, text);
-else if (!existsSync(PAGE) || readFileSync(PAGE, 'utf8') !== text) {
-  console.error('docs/api.md is not current: npm run docs:api');
-  process.exitCode = 1;
+const pages = [['api.md', programs()]];
+const required = undocumented.splice(0);
+for (const name of PARTS) pages.push([`api-${name}.md`, part(name)]);
+
+if (required.length > 0) console.error(`without a docstring: ${required.join(', ')}`);
+if (required.length > 0) process.exitCode = 1;
+for (const [name, text] of pages) {
+  const path = join(root, 'docs', name);
+  if (!process.argv.includes('--check')) writeFileSync(path, text);
+  else if (!existsSync(path) || readFileSync(path, 'utf8') !== text) {
+    console.error(`docs/${name} is not current: npm run docs:api`);
+    process.exitCode = 1;
+  }
 }
-if (undocumented.length > 0) process.exitCode = 1;

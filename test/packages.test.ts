@@ -1,0 +1,69 @@
+/** The packages as they would be published: their contents, their descriptions, the programs of their pages. */
+import { execFile } from 'node:child_process';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, describe, expect, test } from 'vitest';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '..');
+const folders = [...readdirSync(join(root, 'packages')).map((name) => `packages/${name}`), 'native'];
+const ADDRESSES = `127.77.${process.pid & 0xff}`;
+
+mkdirSync(join(root, 'node_modules/.cache'), { recursive: true });
+const scratch = mkdtempSync(join(root, 'node_modules/.cache/readme-'));
+afterAll(() => rmSync(scratch, { recursive: true }));
+
+describe.each(folders)('%s', (folder) => {
+  const manifest = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
+
+  test('has what a registry shows', () => {
+    expect(manifest.description).toMatch(/\w+ \w+/);
+    expect(manifest.keywords.length).toBeGreaterThan(2);
+    expect(manifest).toMatchObject({ license: 'MIT', publishConfig: { access: 'public' } });
+    expect(readFileSync(join(root, folder, 'README.md'), 'utf8')).toMatch(`# ${manifest.name}\n`);
+  });
+
+  test('packs its page and its code, no tests and no state of the build', async () => {
+    const args = ['pack', '--dry-run', '--json', '--ignore-scripts'];
+    const { stdout } = await run('npm', args, { cwd: join(root, folder), maxBuffer: 2 ** 24 });
+    const paths: string[] = JSON.parse(stdout)[0].files.map(({ path }: { path: string }) => path);
+    expect(paths).toContain('README.md');
+    const { default: entry, types } = manifest.exports?.['.'] ?? {
+      default: './bin/roce.js',
+      types: undefined,
+    };
+    for (const path of [entry, types ?? entry]) expect(paths).toContain(path.replace('./', ''));
+    expect(paths.filter((path) => /\.test\.|tsbuildinfo|^testing\//.test(path))).toEqual([]);
+  });
+});
+
+/** The first program of a page, at addresses of this process. */
+function programOf(page: string): string {
+  const code = /```js\n([\s\S]*?)```/.exec(readFileSync(join(root, page, 'README.md'), 'utf8'))![1];
+  return code.replaceAll('127.0.0', ADDRESSES);
+}
+
+test.each([
+  ['.', 'SUCCESS written from afar'],
+  ['packages/verbs-api', 'hello'],
+  ['packages/ibverbs', 'PORT_ACTIVE'],
+  ['packages/capture', 'warning retransmissions'],
+  ['packages/link', ''],
+  ['packages/wire', 'RDMA Write Only'],
+])('the program of the page of %s runs', async (page, output) => {
+  const capture = join(root, 'test/fixtures/captures/loss5_both_rc_pingpong.pcap');
+  copyFileSync(capture, join(scratch, 'trace.pcapng.gz'));
+  const path = join(scratch, 'program.mjs');
+  writeFileSync(path, programOf(page));
+  const { stdout } = await run(process.execPath, [path], { cwd: scratch });
+  expect(stdout).toContain(output);
+});
