@@ -1,4 +1,4 @@
-// UD: one queue pair talks to many. A question goes to a multicast group; each member answers whoever asked, whose
+// UD: one queue pair talks to many. A question goes to a multicast group; each member answers the sender, whose
 // address stands in the 40 bytes before the question.
 import { GRH_BYTES, openDevice } from '@node-roce/verbs-api';
 

@@ -7,9 +7,10 @@
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { buildId } from '../native/build-id.mjs';
+import { nodeDir } from './node-dir.mjs';
 
 const native = fileURLToPath(new URL('../native', import.meta.url));
 const sanitize = process.argv.includes('--sanitize');
@@ -38,20 +39,6 @@ const builtWith = JSON.stringify({
 
 function isFresh() {
   return existsSync(built) && existsSync(stamp) && readFileSync(stamp, 'utf8') === builtWith;
-}
-
-/** A folder that has include/node/node_api.h of this Node, so that node-gyp need not fetch headers. */
-function nodeDir() {
-  const npm = spawnSync('npm', ['config', 'get', 'nodedir'], { encoding: 'utf8' });
-  const configured = npm.status === 0 ? npm.stdout.trim() : '';
-  const candidates = [configured, process.env.npm_config_nodedir, resolve(dirname(process.execPath), '..')];
-  return candidates.find((dir) => {
-    if (!dir || dir === 'undefined') return false;
-    const version = join(dir, 'include/node/node_version.h');
-    if (!existsSync(version)) return false;
-    const major = /define NODE_MAJOR_VERSION (\d+)/.exec(readFileSync(version, 'utf8'))?.[1];
-    return major === process.versions.node.split('.')[0];
-  });
 }
 
 function isThere(command) {

@@ -85,7 +85,7 @@ describe.each(['capture.pcap', 'capture.pcapng'])('%s', (name) => {
       const responses = seen.get(`${requester.address} ${requester.qpn}`)!;
       expect(requests.packets + responses.packets).toBe(packets);
       expect(responses.cnps).toBe(cnps);
-      // At the responder what went again first may be the first that is seen of it.
+      // At the responder the first retransmission may be the first that is seen of a packet.
       if (requester.address === '192.0.2.1')
         expect(sum(retransmitted)).toBeGreaterThanOrEqual(requests.behind);
       for (const cause of Object.keys(retransmitted)) causes.add(cause);

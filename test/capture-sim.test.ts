@@ -2,7 +2,7 @@
  * Retransmissions and causes in the analysis, compared with the senders' own record: every kind of bad network, captured
  * at two hosts and in the middle.
  *
- * At the host that sends, every packet that went again is found, and no other. Elsewhere the same of the packets
+ * At the host that sends, every retransmission is found, and no other. Elsewhere the same of the packets
  * that the tap saw, wherever a capture can tell it: see `judge`. A cause may be `unknown`, and is never wrong.
  *
  *     ROCE_CAPTURE_SEEDS=1000 npx vitest run test/capture-sim.test.ts    # seeds 1 to 1000

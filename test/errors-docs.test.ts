@@ -1,5 +1,6 @@
 /** docs/errors.md has every code and status that a program can see, and no other. */
 import { readdirSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
 import { join } from 'node:path';
 import { WcStatus } from '@node-roce/verbs-api';
 import { expect, test } from 'vitest';
@@ -22,6 +23,14 @@ test('codes', () => {
   expect(files.length).toBeGreaterThan(200);
   const used = files.flatMap((path) => readFileSync(path, 'utf8').match(/ERR_ROCE_[A-Z_]*[A-Z]/g) ?? []);
   expect(sorted(page.match(/ERR_ROCE_[A-Z_]*[A-Z]/g) ?? [])).toEqual(sorted(used));
+});
+
+test('each errno of the table is one that os.constants.errno knows', () => {
+  const names = [...page.matchAll(/^\| `ERR_ROCE_[^|]*\| ([A-Z, ]+) \|/gm)].flatMap(([, cell]) =>
+    cell.split(', '),
+  );
+  expect(names.length).toBeGreaterThan(20);
+  for (const name of names) expect(constants.errno, name).toHaveProperty(name);
 });
 
 test('statuses', () => {

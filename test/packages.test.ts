@@ -9,6 +9,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -66,4 +67,32 @@ test.each([
   writeFileSync(path, programOf(page));
   const { stdout } = await run(process.execPath, [path], { cwd: scratch });
   expect(stdout).toContain(output);
+});
+
+test('a bundle that leaves the packages external runs the engine in a worker', async () => {
+  const require = createRequire(join(root, 'packages/capture/package.json'));
+  const { build } = require('esbuild');
+  const code = `import { openDevice } from '@node-roce/verbs-api';
+    const device = await openDevice({ address: '${ADDRESSES}.9', engine: 'worker' });
+    console.log((await device.query()).gids.length);
+    await device.close();`;
+  const outfile = join(scratch, 'bundle.mjs');
+  const stdin = { contents: code, resolveDir: scratch };
+  await build({ stdin, outfile, bundle: true, platform: 'node', format: 'esm', packages: 'external' });
+  expect((await run(process.execPath, [outfile], { cwd: scratch })).stdout).toBe('1\n');
+});
+
+test('a bundle that holds the packages rejects with a hint', async () => {
+  const require = createRequire(join(root, 'packages/capture/package.json'));
+  const { build } = require('esbuild');
+  const code = `import { openDevice } from '@node-roce/verbs-api';
+    await openDevice({ address: '${ADDRESSES}.9', engine: 'worker', link: 'dgram' }).catch((e) => console.log(e.code, e.message));`;
+  const outfile = join(scratch, 'whole.mjs');
+  const stdin = { contents: code, resolveDir: scratch };
+  const banner = {
+    js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",
+  };
+  await build({ stdin, outfile, bundle: true, platform: 'node', format: 'esm', banner, logLevel: 'silent' });
+  const { stdout } = await run(process.execPath, [outfile], { cwd: scratch });
+  expect(stdout).toMatch(/^ERR_ROCE_ENGINE .*worker\.js.*bundler/);
 });

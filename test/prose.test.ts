@@ -40,8 +40,9 @@ test('an exported class without a docstring is found', () => {
   expect(found('a.ts', code)).toEqual(['a.ts:3: class A has no docstring']);
 });
 
-test('code, names, later sentences and questions are no prose', () => {
-  expect(found('a.ts', "/** Wakes. Whoever waits continues. */\nimport a from './whoever.ts';")).toEqual([]);
+test('code and names are no prose, later sentences only for some words', () => {
+  expect(found('a.ts', "/** Wakes. It is told. */\nimport a from './whoever.ts';")).toEqual([]);
+  expect(found('a.ts', '/** Wakes. Whoever waits continues. */\n// whoever\n').length).toBe(2);
   expect(found('a.ts', "const whoever = 'whoever';")).toEqual([]);
   expect(found('docs/a.md', '```\nwhoever\n```\nA `whoever` and [a link](whoever.md).\n')).toEqual([]);
 });

@@ -82,7 +82,7 @@ class Fifo {
  * @property {number} [syndrome]
  * @property {number} [msn]
  * @property {boolean} marked
- * @property {string} [again] it was sent before, and goes again for this cause
+ * @property {string} [again] it was sent before, and is retransmitted for this cause
  */
 
 export class Connection {

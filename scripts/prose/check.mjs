@@ -1,7 +1,9 @@
 // Checks docstrings' first sentences, messages, titles of tests and the documents for the words of words.json, and names
-// what to write instead; and that each exported class has a docstring. Reads every file that git knows. Exit code 1 and a line for each word.
+// what to write instead; and that each exported class has a docstring. Reads every file that git knows. Exit code 1, and a
+// line for each violation.
 //
-// words.json: { "words": regular expressions, "say": what to write instead, "in": kinds of texts; without it all }.
+// words.json: { "words": regular expressions, "say": what to write instead, "in": kinds of texts, without it
+// all but comments; "everywhere": comments, too }.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,10 +17,10 @@ const SKIPPED = /^(docs\/api|test\/fixtures\/|scripts\/prose\/|test\/prose\.test
 /** The rules, with their words compiled. */
 export function readRules() {
   const list = JSON.parse(readFileSync(join(root, 'scripts/prose/words.json'), 'utf8'));
-  return list.map(({ words, say, in: kinds }) => ({
+  return list.map(({ words, say, in: kinds, everywhere }) => ({
     pattern: new RegExp(words.join('|'), 'giu'),
     say,
-    kinds: kinds ?? ['docstring', 'message', 'title', 'prose'],
+    kinds: kinds ?? ['docstring', 'message', 'title', 'prose', ...(everywhere ? ['comment'] : [])],
   }));
 }
 

@@ -1,7 +1,7 @@
 /** The texts of a file that people read: docstrings, messages, titles of tests, prose of Markdown. */
 import { parseSync, Visitor } from 'oxc-parser';
 
-/** A text and the line on which it begins. Its kind: `docstring`, `message`, `title` or `prose`. */
+/** A text and the line on which it begins. Its kind: `docstring` (the first sentence), `comment` (the rest), `message`, `title`, `prose`. */
 const textAt = (code, position, kind, text) => ({
   kind,
   text: text
@@ -40,6 +40,7 @@ export function textsOfCode(path, code) {
   for (const { type, value, start } of comments) {
     const sentence = type === 'Block' && value.startsWith('*') ? firstSentence(value) : undefined;
     if (sentence) found.push(textAt(code, start, 'docstring', sentence));
+    found.push(textAt(code, start, 'comment', value.replace(/^\s*\*+ ?/gm, '').slice(sentence?.length ?? 0)));
   }
   const add = (kind, position, text) => IS_PROSE.test(text) && found.push(textAt(code, position, kind, text));
   const written = (node) =>

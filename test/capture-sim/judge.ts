@@ -4,7 +4,7 @@ import type { Analyzed } from './analyze.ts';
 import type { Captured } from './run.ts';
 import type { TrueFrame } from './truth.ts';
 
-/** By the cause: packets that went again for it, and those of them of which it was told; the rest is `unknown`. */
+/** By the cause: retransmitted packets, and those with this verdict; the rest is `unknown`. */
 export type Tally = Record<string, { packets: number; told: number }>;
 
 export interface Judgement {

@@ -19,7 +19,7 @@ export interface TrueFrame {
   corrupt: boolean;
   /** The tap has shown this very packet before: the network or the mirror copied it. */
   isCopy: boolean;
-  /** The tap has shown its PSN, or a later one, of what was sent before it: what goes again without that looks new. */
+  /** The tap has shown its PSN, or a later one, of what was sent before it: a retransmission without that looks new. */
   isBehind: boolean;
   /** Its sender had sent it before, and retransmitted it for this cause. */
   cause: RetransmitCause | undefined;

@@ -1,7 +1,7 @@
 /**
  * The state table of a queue pair as the references print it, written down a second time and by hand: the
  * required attributes are those of ibv_modify_qp(3), the optional ones those of Linux `qp_state_table`
- * (IBTA vol 1 §11.2.5.2). Nothing here comes from packages/transport: the tests hold the one against the other.
+ * (IBTA vol 1 §11.2.5.2). Nothing here comes from packages/transport: the tests compare the one with the other.
  */
 import type { QpAttr, QpState, QpType } from '@node-roce/transport';
 

@@ -1,6 +1,6 @@
 /**
  * The constants of `<infiniband/verbs.h>`, with their values there: names and numbers are the interface that
- * programs are ported against (constants.test.ts holds them against the header).
+ * programs are ported against (constants.test.ts compares them with the header).
  */
 
 // `enum ibv_node_type`: what a device is

@@ -368,7 +368,7 @@ async function openLocal(
   const socket = createSocket({
     type: `udp${family}`,
     ipv6Only: family === 6,
-    // Addresses are given in figures: nothing is to be looked up, and nothing to wait for.
+    // Addresses are numeric: there is nothing to look up, and nothing to wait for.
     lookup: (host, _options, done) => done(null, host, family),
   });
   try {

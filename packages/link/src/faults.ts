@@ -158,7 +158,7 @@ export class FaultLink extends LinkWrapper {
     this.inner.setDeadline(Math.max(0, Math.min(microsecondsFromNow, held)));
   }
 
-  override wantWrite(): void {} // Whoever sends here never has to wait.
+  override wantWrite(): void {} // Senders never have to wait here.
 
   override stats(): Record<string, number> {
     const counts: Record<string, number> = { ...this.inner.stats() };

@@ -1,7 +1,7 @@
 /**
  * ICRCs (IBTA vol 1 annex A17.3.3) of the datagrams of one flow, where a UDP socket shows no header.
  *
- * By zlib's CRC, which is nine times as fast on a full packet as one in JavaScript. Tests hold it against wire's.
+ * By zlib's CRC, which is nine times as fast on a full packet as one in JavaScript. Tests compare it with wire's.
  */
 import { crc32 } from 'node:zlib';
 import { isIpv4Mapped } from '@node-roce/wire';

@@ -6,8 +6,7 @@ export { checkFaults, type Faults, Impairment, type PacketHandling } from './imp
 export * from './interfaces.ts';
 export type { Link } from './link.ts';
 export { gatherSlot, MemoryLink, MemoryNetwork } from './memory.ts';
-export { openSocketLink, type SocketLinkKind } from './open-sockets.ts';
-export { openUdpLink } from './open-udp.ts';
+export { openSocketLink, openUdpLink, type SocketLinkKind } from './open-sockets.ts';
 export { describePortOwner } from './port-owner.ts';
 export { createRandom, type Random } from './random.ts';
 export { TracerLink } from './tracer.ts';

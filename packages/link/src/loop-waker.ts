@@ -1,6 +1,6 @@
 /**
  * The wake-ups of a link that has no descriptor of its own to sleep on: arrivals and deadlines come through
- * Node's event loop. Whoever is woken by a deadline is woken after the loop has read its sockets, so that an
+ * Node's event loop. A deadline wakes its watcher after the loop has read its sockets, so that an
  * ACK that came in the meantime is seen before a retry is counted (docs/run-loop.md).
  */
 const MAX_TIMEOUT = 2 ** 31 - 1;

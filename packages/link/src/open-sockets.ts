@@ -2,8 +2,7 @@
 import { invalid } from '@node-roce/transport';
 import { DgramLink } from './dgram.ts';
 import type { Link } from './link.ts';
-import { openUdpLink } from './open-udp.ts';
-import type { UdpLinkOptions } from './udp.ts';
+import type { UdpLink, UdpLinkOptions } from './udp.ts';
 
 /**
  * `udp` needs the native addon and talks to every RoCE adapter; `dgram` needs nothing and talks to node-roce programs
@@ -27,6 +26,13 @@ export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptio
     warn((error as Error).message);
     return link;
   }
+}
+
+/** Rejects with RoceError as `UdpLink` throws, or with ERR_ROCE_NO_ADDON where the addon is missing. */
+export async function openUdpLink(options: UdpLinkOptions): Promise<UdpLink> {
+  // The addon is loaded only by programs that need it.
+  const { UdpLink } = await import('./udp.ts');
+  return new UdpLink(options);
 }
 
 let warned = false;

@@ -6,7 +6,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { packetsOf, sendPackets } from '../testing/packets.ts';
 import { FaultLink } from './faults.ts';
 import type { Link } from './link.ts';
-import { openUdpLink } from './open-udp.ts';
+import { openUdpLink } from './open-sockets.ts';
 import type { UdpLink, UdpLinkOptions } from './udp.ts';
 
 // Nobody else's: a port of our own and addresses that follow from the process.

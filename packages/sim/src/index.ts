@@ -2,7 +2,7 @@
  * For testing anything that speaks RoCE: an independent model of the transport's rules, networks that are bad on purpose
  * in virtual time, and matchers for packets. Everything random follows from a seed.
  *
- * - To hold a device of your own against the model: implement `Endpoint` (packets in, packets out, time as an argument),
+ * - To compare a device of your own with the model: implement `Endpoint` (packets in, packets out, time as an argument),
  *   give `Pair` a function that makes one, let `MixedWorkload` run on it, and write `captureOf` the trace when
  *   something goes wrong. `examples/interop-suite.mjs` does it.
  * - To look at single packets: `expectPacket(bytes, bth({ … }), aeth({ … }))`.

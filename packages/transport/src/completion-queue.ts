@@ -80,7 +80,7 @@ export class CompletionQueue {
   claim(): number {
     const ring = this.#ring;
     if (this.#overrun || !ring.hasRoom(this.#next, ring.capacity)) {
-      // Whoever waits for a solicited completion only hears of it too, as of a failure.
+      // A waiter for solicited completions gets it, too, as it gets a failure.
       if (!this.#overrun) this.#solicited = true;
       this.#overrun = true;
       ring.state = 1;

@@ -7,7 +7,7 @@
  * `producer - consumer` is the number of entries in use and nothing is ever ambiguous.
  *
  * `SLEEPING` is the doorbell's switch: the consumer sets it when it finds the queue empty, looks at
- * `PRODUCER` once more, and only then forgets the queue. Whoever publishes an entry and finds the flag
+ * `PRODUCER` once more, and only then forgets the queue. A producer that publishes an entry and finds the flag
  * set clears it and rings. So a busy queue costs no doorbells, and no entry is ever left unseen.
  */
 

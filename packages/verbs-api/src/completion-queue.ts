@@ -78,8 +78,8 @@ export class CompletionQueue implements AsyncDisposable {
     this.#newest = new Ring(ring);
     this.#older.push(this.#newest);
     if (this.#armed === 0) return;
-    // A request to be told goes along. The engine looks at both rings, but only at the last two: so a
-    // completion that came between is asked after here.
+    // An armed notification moves along. The engine looks at both rings, but only at the last two: so a
+    // completion that came between is looked for here.
     before.disarm(true);
     this.#newest.arm(this.#armed);
     if (this.#newest.used > 0) this.notify();
@@ -264,7 +264,7 @@ export class CompletionQueue implements AsyncDisposable {
     const observed = this.#wakeObserver !== undefined;
     this.#wakeObserver?.();
     this.#wakeObserver = undefined;
-    // Of an event that only awaited requests have asked for, the channel is not told.
+    // An event that only awaited requests have asked for is not the channel's.
     if (waiters.length === 0 && (this.#requested || !observed)) this.#raise();
     for (const wake of waiters) wake();
   }
@@ -279,7 +279,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.channelEvents.acknowledge(count);
   }
 
-  /** The device failed: whoever waits hears why. @internal */
+  /** The device failed: waiting calls reject with the cause. @internal */
   fail(error: unknown): void {
     this.#failure = error;
     this.#wakeObserver?.();

@@ -39,7 +39,7 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   credits?: boolean;
   /** Smaller limits than the default ones: `device.query()` says which hold. */
   limits?: Partial<DeviceLimits>;
-  /** Aborting closes the device: whoever waits on it hears the signal's reason. */
+  /** Aborting closes the device: waiting calls reject with the signal's reason. */
   signal?: AbortSignal;
 }
 

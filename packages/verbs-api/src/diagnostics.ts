@@ -99,7 +99,7 @@ const VERDICTS = {
 
 const wallClock = (): number => performance.timeOrigin + performance.now();
 
-/** Collects while the engine is at work, and tells when it is not: whoever listens may call the engine. */
+/** Collects while the engine is at work, and publishes when it is not: subscribers may call the engine. */
 export class Diagnostics {
   /** `Listening` bits, as of the last look. */
   wanted = 0;

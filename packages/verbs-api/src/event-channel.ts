@@ -72,7 +72,7 @@ export class EventChannel<Queue extends NotifyingQueue> implements AsyncDisposab
     this.#events.discard((other) => other === cq);
   }
 
-  /** The device is closed: whoever waits hears why. @internal */
+  /** The device is closed: waiting calls reject with the cause. @internal */
   fail(reason: unknown): void {
     this.#events.fail(reason);
   }

@@ -41,7 +41,7 @@ export class PortWatch {
     }
     const gids = await this.#changed(event.address, event.type === 'address-added');
     if (!gids || this.#closed) return;
-    // Whoever has the table sees it change. In this thread, it is the link's own.
+    // Holders of the table see it change. In this thread, it is the link's own.
     const table = facts.gids as GidEntry[];
     if (!this.#engine.inline) table.splice(0, table.length, ...gids);
     this.onEvent({ type: 'GID_CHANGE', portNum: 1 });

@@ -253,7 +253,7 @@ export class Pump {
 
   #sleep(): void {
     if (this.#closed) return;
-    // Whoever rings from now on has to wake us; whoever just did is answered.
+    // A doorbell from now on has to wake this loop; one that just rang is answered.
     if (this.#doorbells.sleep(this.#doorbells.consumer)) {
       this.#poll();
       return;

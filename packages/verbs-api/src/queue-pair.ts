@@ -77,6 +77,11 @@ export interface QueuePairParts {
   registry: Registry<QueuePair>;
 }
 
+/** An atomic's own part of its work request. */
+type AtomicOperands =
+  | { opcode: 'ATOMIC_FETCH_AND_ADD'; compareAdd: bigint | number }
+  | { opcode: 'ATOMIC_CMP_AND_SWP'; compareAdd: bigint | number; swap: bigint | number };
+
 /** Options of each awaited request. */
 export interface AwaitOptions {
   /** Rejects the promise; the request goes on. */
@@ -268,16 +273,7 @@ export class QueuePair implements AsyncDisposable {
     add: bigint | number,
     options: AwaitOptions = {},
   ): Promise<WorkCompletion> {
-    checkCall(options, AWAITED);
-    const { signal, fence } = options;
-    const sgList = listOf(into);
-    return this.#awaitSend(signal, {
-      opcode: 'ATOMIC_FETCH_AND_ADD',
-      fence,
-      sgList,
-      remote,
-      compareAdd: add,
-    });
+    return this.#awaitAtomic({ opcode: 'ATOMIC_FETCH_AND_ADD', compareAdd: add }, into, remote, options);
   }
 
   /** Replaces a 64-bit word of the peer by `swap` if it equals `compare`; otherwise as `fetchAdd`. */
@@ -288,17 +284,8 @@ export class QueuePair implements AsyncDisposable {
     swap: bigint | number,
     options: AwaitOptions = {},
   ): Promise<WorkCompletion> {
-    checkCall(options, AWAITED);
-    const { signal, fence } = options;
-    const sgList = listOf(into);
-    return this.#awaitSend(signal, {
-      opcode: 'ATOMIC_CMP_AND_SWP',
-      fence,
-      sgList,
-      remote,
-      compareAdd: compare,
-      swap,
-    });
+    const request = { opcode: 'ATOMIC_CMP_AND_SWP', compareAdd: compare, swap } as const;
+    return this.#awaitAtomic(request, into, remote, options);
   }
 
   /** Posts a receive and resolves with its completion; as `send`. Not with a shared receive queue. */
@@ -310,6 +297,17 @@ export class QueuePair implements AsyncDisposable {
     return this.recvCq.observer().post(this.qpNum, options.signal, (wrId) => {
       this.postRecv({ wrId, sgList: listOf(into) });
     });
+  }
+
+  async #awaitAtomic(
+    request: AtomicOperands,
+    into: SgElement,
+    remote: Remote,
+    options: AwaitOptions,
+  ): Promise<WorkCompletion> {
+    checkCall(options, AWAITED);
+    const { signal, fence } = options;
+    return this.#awaitSend(signal, { ...request, fence, sgList: listOf(into), remote });
   }
 
   #awaitSend(signal: AbortSignal | undefined, wr: SendWr): Promise<WorkCompletion> {
@@ -487,7 +485,7 @@ export class QueuePair implements AsyncDisposable {
 
   /**
    * ibv_attach_mcast(3), UD: what is sent to this group arrives here too (IBTA vol 1 §10.5). The device joins it, by IGMP or
-   * MLD on its interface. The GID, or an IP address in figures.
+   * MLD on its interface. The GID, or a numeric IP address.
    *
    * Rejects with EINVAL for what is no group or a connected queue pair, ENOMEM beyond `maxMcastGrp` or `maxMcastQpAttach`.
    */

@@ -22,6 +22,18 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
+/** The error of a thread that did not start. A bundle that holds the packages has no worker.js beside it. */
+function startFailure(cause: NodeJS.ErrnoException): RoceError {
+  const isMissing = cause.code === 'MODULE_NOT_FOUND' || cause.code === 'ERR_MODULE_NOT_FOUND';
+  return new RoceError('ERR_ROCE_ENGINE', `the engine's thread did not start: ${cause.message}`, {
+    errno: 'EIO',
+    cause,
+    ...(isMissing && {
+      expected: 'worker.js beside the program; bundlers have to leave @node-roce/* external',
+    }),
+  });
+}
+
 /** An engine in a worker, behind the interface of an engine in this thread. */
 export class WorkerEngine implements Engine {
   readonly inline = false;
@@ -48,8 +60,11 @@ export class WorkerEngine implements Engine {
       execArgv: [],
     });
     return new Promise((resolve, reject) => {
-      const onExit = (code: number) => reject(new Error(`the engine's thread ended with code ${code}`));
-      const onError = (error: unknown) => reject(explainDescriptors(error));
+      const onExit = (code: number) => reject(startFailure(new Error(`it ended with code ${code}`)));
+      const onError = (error: unknown) => {
+        const explained = explainDescriptors(error);
+        reject(explained instanceof RoceError ? explained : startFailure(error as NodeJS.ErrnoException));
+      };
       worker.once('error', onError);
       worker.once('exit', onExit);
       worker.once('message', (message: FromEngine) => {

@@ -180,7 +180,7 @@ async function census(file: string) {
 /**
  * The analysis without the parts on which observers of one end can't agree: numbers of frames (a super-packet is one),
  * times, and so whether the cause of a retransmission is certain; and whether a response or an ACK came before or after its
- * request went again, because the tracer sees it when the adapter looks at it, and the capture when it arrives.
+ * request was retransmitted, because the tracer sees it when the adapter looks at it, and the capture when it arrives.
  */
 async function verdictOn(file: string) {
   const { connections, findings } = await analyzeCapture(file);

@@ -31,16 +31,16 @@ const MAX_KNOWN = 100_000;
 const MAPPED = 12;
 
 /**
- * Maps addresses one to one. Two that share their first n bits have pseudonyms that share just n bits (the
+ * Maps addresses one to one. Two that share their first n bits give addresses that share just n bits (the
  * construction of Crypto-PAn, with HMAC-SHA-256 for its cipher), so subnets stay subnets; private, link-local,
  * multicast and loopback ranges map to themselves. An IPv4 address and its GID agree. The same key gives the same
- * pseudonyms, so that captures of two ends can be matched.
+ * addresses, so that captures of two ends can be matched.
  */
 export class Anonymizer {
   readonly #key: Uint8Array | string;
   readonly #known = new Map<string, Uint8Array>();
 
-  /** @param key whoever has it can find out addresses by trying them; random unless given */
+  /** @param key its holder can find out addresses by trying them; random unless given */
   constructor(key: Uint8Array | string = randomBytes(32)) {
     this.#key = key;
   }

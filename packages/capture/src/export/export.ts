@@ -52,7 +52,7 @@ export async function exportPackets(
     onProgress,
     signal,
     onPacket: (packet, reader) => {
-      const remarks = commentsOf?.(packet) ?? [];
+      const added = commentsOf?.(packet) ?? [];
       if (isWanted !== undefined && !isWanted(packet, reader)) return;
       const { record } = reader;
       const data = changes ? rewrittenFrame(packet, options) : packetFrame(packet);
@@ -62,7 +62,7 @@ export async function exportPackets(
         data,
         originalLength: data.length + missing(packet, record),
         interfaceId: interfaces.idOf(record.interface, packet.linkType),
-        comments: anonymizer === undefined ? [...record.comments.map(fitting), ...remarks] : remarks,
+        comments: anonymizer === undefined ? [...record.comments.map(fitting), ...added] : added,
         direction: record.direction,
       });
       packets++;

@@ -1,6 +1,6 @@
 /**
  * Directions that wait for their partner, by what a response can be compared with: the PSNs that were sent in them
- * lately, and their UDP source port. So a response among ten thousand connections is held against a few.
+ * lately, and their UDP source port. So a response among ten thousand connections is compared with a few.
  */
 import type { Direction } from './direction.ts';
 

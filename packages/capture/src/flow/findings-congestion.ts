@@ -2,8 +2,7 @@
 
 import { counted, formatDuration } from '../units.ts';
 import type { Finding } from './analysis.ts';
-import { finding, type Subject } from './finding.ts';
-import { moment } from './wording.ts';
+import { finding, moment, type Subject } from './finding.ts';
 
 export function congestionFindings(subject: Subject): Finding[] {
   const { direction, name } = subject;

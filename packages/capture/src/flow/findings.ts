@@ -3,11 +3,10 @@
 import { counted, formatDuration } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
 import type { ConnectionState } from './direction.ts';
-import { finding, type Subject } from './finding.ts';
+import { finding, flowName, moment, type Subject } from './finding.ts';
 import type { FatalNakName } from './finding-kinds.ts';
 import { captureFindings } from './findings-capture.ts';
 import { congestionFindings } from './findings-congestion.ts';
-import { flowName, moment } from './wording.ts';
 
 const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 

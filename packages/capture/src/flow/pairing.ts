@@ -2,7 +2,7 @@
  * Which two directions are one connection (docs/capture.md, "How directions are paired").
  *
  * The connection manager's messages say it. Without them: responses carry the PSNs of the requests that they
- * answer, and their kind: so each is held against what was sent in the opposite direction between the same two addresses.
+ * answer, and their kind: so each is compared with the requests of the opposite direction between the same two addresses.
  * Who fits time after time, while nobody else does, is it. UDP source ports that follow from both QPNs decide
  * between several.
  */

@@ -362,7 +362,7 @@ export class RequesterTracker extends SentRequests {
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
-      // Of one that went again it is not known which was answered.
+      // Of a retransmitted one it is not known which copy was answered.
       if (out.sends[slot] === 1) this.classifier.acknowledged(latency);
       if (this.isAsking(slot)) this.readRoundTrip.add(latency);
       else if (opcodeInfo(out.opcodes[slot])!.last) this.ackLatency.add(latency);

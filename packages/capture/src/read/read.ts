@@ -77,7 +77,7 @@ export async function readPackets(source: CaptureSource, options: ReadOptions = 
 async function plainSize(source: CaptureSource): Promise<number | undefined> {
   if (typeof source !== 'string' && !(source instanceof URL)) return undefined;
   try {
-    // Nothing else is opened here: a pipe would be at its end for whoever writes to it.
+    // Nothing else is opened here: a pipe would be at its end for its writer.
     const stat = await lookAt(source);
     if (!stat.isFile()) return undefined;
     await using file = await open(source);

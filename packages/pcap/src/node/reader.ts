@@ -146,7 +146,7 @@ async function* chunksAhead(file: FileHandle, recycles: boolean): AsyncGenerator
   try {
     for (let chunk = await next; chunk.length > 0; chunk = await next) {
       next = read();
-      // Whoever awaits it hears of a failure; after an early end nobody does.
+      // An awaiting reader gets a failure; after an early end nobody does.
       next.catch(() => {});
       yield chunk;
     }

@@ -75,7 +75,7 @@ export class EngineDevice implements SimDevice {
   readonly #host: Domain;
   #backings = 0;
   readonly #events: SimEvent[] = [];
-  /** Of the batch at hand: places of packets that were sent before, and why they go again. */
+  /** Of the batch at hand: places of packets that were sent before, and why they are retransmitted. */
   readonly #again = new Map<number, RetransmitCause>();
 
   constructor(options: EngineDeviceOptions) {

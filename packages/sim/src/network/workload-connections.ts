@@ -3,8 +3,7 @@
 import type { Random } from '@node-roce/link';
 import type { ConnectionOptions, SimDevice, SimQp } from './endpoint.ts';
 import type { Network } from './network.ts';
-import { flowEnd } from './workload-ends.ts';
-import { Flow, type FlowEnd } from './workload-flow.ts';
+import { Flow, type FlowEnd, flowEnd } from './workload-flow.ts';
 import { ARENA_BYTES } from './workload-layout.ts';
 import { OwnReceives } from './workload-receives.ts';
 

@@ -6,9 +6,18 @@
 import type { Random } from '@node-roce/link';
 import { readU64, writeU64 } from '../model/memory.ts';
 import type { ModelCompletion, ModelOpcode } from '../model/work.ts';
-import type { Endpoint, SimSend } from './endpoint.ts';
+import type { Endpoint, SimDevice, SimQp, SimReceive, SimSend } from './endpoint.ts';
 import { require, same, sameBytes } from './workload-checks.ts';
-import { ANSWERS, ATOMIC, DEPTH, MAX_MESSAGE_BYTES, SLOT, SOURCE, WRITTEN } from './workload-layout.ts';
+import {
+  ANSWERS,
+  ARENA_BYTES,
+  ATOMIC,
+  DEPTH,
+  MAX_MESSAGE_BYTES,
+  SLOT,
+  SOURCE,
+  WRITTEN,
+} from './workload-layout.ts';
 import { OwnReceives, type Receives } from './workload-receives.ts';
 import { isWindowRequest, type WindowKeeper, type WindowSession } from './workload-windows.ts';
 
@@ -277,3 +286,27 @@ export class Flow {
 
 /** One in DEPTH is signaled for certain: of unsignaled ones alone nobody would hear that they are done. */
 const isSignaledSlot = (index: number) => index % DEPTH === DEPTH - 1;
+
+/**
+ * A queue pair as a flow uses it, with a part of the arena that looks like all of it.
+ *
+ * @param at where the part begins, in the arenas of both ends
+ */
+export function flowEnd(device: SimDevice, qp: SimQp, at: number): FlowEnd {
+  return {
+    arena: device.arena.subarray(at, at + ARENA_BYTES),
+    postReceive: shifted(at, (receive) => qp.postReceive(receive)),
+    postSend: (send) =>
+      qp.postSend({
+        ...send,
+        offset: send.offset + at,
+        ...(send.remoteOffset === undefined ? {} : { remoteOffset: send.remoteOffset + at }),
+        ...(send.bind === undefined ? {} : { bind: { ...send.bind, offset: send.bind.offset + at } }),
+      }),
+  };
+}
+
+export const shifted =
+  (at: number, post: (receive: SimReceive) => void) =>
+  (receive: SimReceive): void =>
+    post({ ...receive, offset: receive.offset + at });

@@ -12,8 +12,8 @@ import { decodePacket, type ModelPacket } from '../model/packet.ts';
 import type { ConnectionOptions, SimDevice, SimQp, SimSrq } from './endpoint.ts';
 import type { Network, TracedPacket } from './network.ts';
 import { require } from './workload-checks.ts';
-import { flowEnd, shifted } from './workload-ends.ts';
-import { Flow } from './workload-flow.ts';
+
+import { Flow, flowEnd, shifted } from './workload-flow.ts';
 import { ARENA_BYTES } from './workload-layout.ts';
 import { SharedReceives } from './workload-receives.ts';
 import { UNRELIABLE_BYTES, UnreliableFlow, UnreliableReceives } from './workload-unreliable.ts';

@@ -1,4 +1,5 @@
 /** The ladder in the page: filters, zoom, pages of packets, and the chosen packet beside it. */
+import type { RefObject } from 'preact';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Endpoint, LadderPacket } from '../../flow/analysis.ts';
 import { filterLadder, kindNames, kindOf, PACKET_KINDS, type PacketKind } from '../../ladder/kind.ts';
@@ -9,7 +10,6 @@ import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
 import { PacketDetails } from './packet.tsx';
 import type { Action, View } from './state.ts';
 import { Pager } from './table.tsx';
-import { useWidth } from './width.ts';
 
 /** Packets drawn at a time. */
 const PAGE = 250;
@@ -273,4 +273,17 @@ function Names({ connection: { a, b }, width }: { connection: ReportConnection; 
       </span>
     </div>
   );
+}
+
+/** The width of an element's content in whole CSS pixels, followed as it changes; 0 before it is there. */
+function useWidth(element: RefObject<HTMLElement | null>): number {
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    const measured = () => setWidth(Math.floor(element.current!.clientWidth));
+    measured();
+    const observer = new ResizeObserver(measured);
+    observer.observe(element.current!);
+    return () => observer.disconnect();
+  }, [element]);
+  return width;
 }
