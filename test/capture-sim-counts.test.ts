@@ -2,7 +2,6 @@
  * Everything else that the analysis counts, against what passed the tap: messages, NAKs, marks and CNPs, frames that a
  * mirror repeats. And what the capture itself loses is not taken for loss of the network.
  */
-
 import type { Connection, Message } from '@node-roce/capture';
 import { type Flow, type TapPlace, type TappedPacket, tap } from '@node-roce/sim';
 import {

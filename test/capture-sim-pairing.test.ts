@@ -6,7 +6,6 @@
  * - Where one direction is, the other end's QPN stands in no packet: `unpaired`, and never paired with another.
  * - Never is a pairing wrong that calls itself certain; and where PSNs tell (they are drawn), none is wrong at all.
  */
-
 import type { Analysis, Connection } from '@node-roce/capture';
 import { createRandom, type TappedPacket, tap } from '@node-roce/sim';
 import { bthDestQp, formatIpAddress, gidToIpBytes } from '@node-roce/wire';

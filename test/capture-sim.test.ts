@@ -8,7 +8,6 @@
  *     ROCE_CAPTURE_SEEDS=1000 npx vitest run test/capture-sim.test.ts    # seeds 1 to 1000
  *     ROCE_CAPTURE=17 npx vitest run test/capture-sim.test.ts            # one seed again; leaves its captures
  */
-
 import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 /** The diagnostics channels of an engine in a worker, and in this thread, over real sockets: the same to a listener. */
-
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { setTimeout as sleep } from 'node:timers/promises';
 import {

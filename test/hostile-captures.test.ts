@@ -4,7 +4,6 @@
  *
  *   ROCE_HOSTILE_CAPTURES=2000 npx vitest run test/hostile-captures
  */
-
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';

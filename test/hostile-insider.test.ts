@@ -4,7 +4,6 @@
  *
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-insider
  */
-
 import { setImmediate } from 'node:timers/promises';
 import { ARENA_BYTES, createRandom, EngineEndpoint, MixedWorkload, Pair } from '@node-roce/sim';
 import { expect, test } from 'vitest';

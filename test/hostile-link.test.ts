@@ -4,7 +4,6 @@
  *
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-link
  */
-
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';

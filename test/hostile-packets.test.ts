@@ -6,7 +6,6 @@
  *
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-packets
  */
-
 import { setImmediate } from 'node:timers/promises';
 import { createRandom, type EngineDevice } from '@node-roce/sim';
 import { expect, test } from 'vitest';

@@ -3,7 +3,6 @@
  * replies, and the same posted operations and replies give the same requests. What rxe does otherwise is
  * in the table of quirks, and nothing else may differ.
  */
-
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';

@@ -40,6 +40,12 @@ test('an exported class without a docstring is found', () => {
   expect(found('a.ts', code)).toEqual(['a.ts:3: class A has no docstring']);
 });
 
+test('a blank line between the head comment and the imports is found', () => {
+  const head = '/**\n * The head.\n */\n';
+  expect(found('a.ts', `${head}\nimport a from 'a';`)).toEqual(['a.ts:1: blank line after the head comment']);
+  expect(found('a.ts', `${head}import a from 'a';`)).toEqual([]);
+});
+
 test('code and names are no prose, later sentences only for some words', () => {
   expect(found('a.ts', "/** Wakes. It is told. */\nimport a from './whoever.ts';")).toEqual([]);
   expect(found('a.ts', '/** Wakes. Whoever waits continues. */\n// whoever\n').length).toBe(2);

@@ -1,5 +1,4 @@
 /** Every counter against what the network saw pass and the programs saw complete (docs/counters.md). */
-
 import {
   CONNECTION_DEFAULTS,
   type ConnectionOptions,

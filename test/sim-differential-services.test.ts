@@ -2,7 +2,6 @@
  * The engine's UC, UD, SRQs and windows against the model's, packet by packet: what a peer might send and what it must not,
  * each given to both. Completions, answers, memory and state must be the same.
  */
-
 import {
   CONNECTION_DEFAULTS,
   createRandom,

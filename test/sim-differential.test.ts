@@ -2,7 +2,6 @@
  * The engine's responder against the model's, packet by packet: requests as a peer might send them and
  * as it must not, each given to both. Replies, receive completions, memory and state must be the same.
  */
-
 import {
   CONNECTION_DEFAULTS,
   createRandom,

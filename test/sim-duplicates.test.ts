@@ -2,7 +2,6 @@
  * Duplicates of as many READs and atomics as were agreed on (max_dest_rd_atomic), all in one batch, as a peer sends them that
  * lost every answer: each is answered as the first time, by the engine as by the model (IBTA vol 1 §9.7.5.1.5).
  */
-
 import {
   CONNECTION_DEFAULTS,
   createRandom,

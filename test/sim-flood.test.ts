@@ -3,7 +3,6 @@
  * atomics, each checked. ROCE_SIM_MESSAGES=100000000 npx vitest run test/sim-flood is the run of 10^8 that issue 10 asks
  * for (docs/simulation.md); invariants are checked once in a thousand steps.
  */
-
 import { runFlood } from '@node-roce/sim';
 import { expect, test } from 'vitest';
 

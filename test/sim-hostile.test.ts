@@ -5,7 +5,6 @@
  *
  *   ROCE_SIM_SEEDS=5000 npx vitest run test/sim-hostile
  */
-
 import {
   ARENA_BYTES,
   createRandom,

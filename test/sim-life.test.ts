@@ -6,7 +6,6 @@
  * Again: ROCE_SIM_LIFE=workload,seed,a,b npx vitest run test/sim-life.test.ts; more of it: ROCE_SIM_SEEDS=200, and
  * ROCE_SIM_FIRST=101 for a slice.
  */
-
 import { testLives, testReplay } from './sim/lives.ts';
 
 if (!testReplay()) {

@@ -6,7 +6,6 @@
  *
  * Again: ROCE_SIM_MIXED=seed,a,b,network npx vitest run test/sim-mixed.test.ts; more of it: ROCE_SIM_SEEDS=300.
  */
-
 import { setImmediate } from 'node:timers/promises';
 import type { EndpointKind } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';

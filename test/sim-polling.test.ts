@@ -5,7 +5,6 @@
  *
  * ROCE_SIM_SEEDS=200 npx vitest run test/sim-polling; ROCE_SIM_FIRST=17 ROCE_SIM_SEEDS=1 is one of them again.
  */
-
 import { MemoryNetwork } from '@node-roce/link';
 import { createRandom, type Random } from '@node-roce/sim';
 import { bthDestQp } from '@node-roce/wire';

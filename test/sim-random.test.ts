@@ -8,7 +8,6 @@
  * More of it: ROCE_SIM_SEEDS=500 and ROCE_SIM_COUNT=10000, in slices by ROCE_SIM_FIRST=101 and -t 'all'
  * (docs/simulation.md says what was run).
  */
-
 import { setImmediate } from 'node:timers/promises';
 import type { EndpointKind } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';

@@ -2,7 +2,6 @@
  * Scenarios of a reliable connection in virtual time. Each runs with the engine and with the model as the
  * requester, against the model: where both pass, they agree on the rule.
  */
-
 import {
   aeth,
   bth,

@@ -1,5 +1,4 @@
 /** Scenarios of windows and SRQs on whole devices, for the engine and the model alike; each is a rule of docs/rules.md. */
-
 import {
   CONNECTION_DEFAULTS,
   decodePacket,

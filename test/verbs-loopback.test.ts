@@ -2,7 +2,6 @@
  * The verbs over real sockets on loopback, as an ordinary process, with the engine in this thread and in
  * a worker: what a program would do, through the public API only.
  */
-
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';

@@ -1,5 +1,4 @@
 /** The ICRC as a UDP socket can check it: Identifications solved, and what passes. */
-
 import dgram from 'node:dgram';
 import { once } from 'node:events';
 import { crc32 } from 'node:zlib';

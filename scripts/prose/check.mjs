@@ -14,6 +14,9 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 /** Not prose of ours, or written from docstrings that are checked themselves. */
 const SKIPPED = /^(docs\/api|test\/fixtures\/|scripts\/prose\/|test\/prose\.test\.ts$)/;
 
+/** A file begins with its docstring and its imports, without a blank line between. */
+const BLANK_AFTER_HEAD = /^\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n\n(?:import |export \*|export (type )?\{)/;
+
 /** The rules, with their words compiled. */
 export function readRules() {
   const list = JSON.parse(readFileSync(join(root, 'scripts/prose/words.json'), 'utf8'));
@@ -37,7 +40,9 @@ export function violations(path, content, rules) {
         (text.match(pattern) ?? []).map((word) => `${path}:${line}: ${kind}: "${word}": ${say}`),
       ),
   );
-  return [...words, ...undocumented];
+  const apart =
+    isCode && BLANK_AFTER_HEAD.test(content) ? [`${path}:1: blank line after the head comment`] : [];
+  return [...words, ...undocumented, ...apart];
 }
 
 /** The files that are checked, by path from the root. */

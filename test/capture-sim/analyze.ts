@@ -1,5 +1,4 @@
 /** A simulated capture through the whole way: encoded, read and analyzed. */
-
 import {
   type Analysis,
   type DirectionCounts,

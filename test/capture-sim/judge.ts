@@ -1,5 +1,4 @@
 /** Holds what an analysis says was sent again, and why, against what is true. */
-
 import type { Analyzed } from './analyze.ts';
 import type { Captured } from './run.ts';
 import type { TrueFrame } from './truth.ts';

@@ -1,5 +1,4 @@
 /** One seeded run of several reliable connections, to be captured: the network and everything else follow from the seed. */
-
 import {
   ARENA_BYTES,
   CONNECTION_DEFAULTS,

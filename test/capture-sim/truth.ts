@@ -1,7 +1,6 @@
 /**
  * The truth about a simulated capture, from the senders' own record and plain bookkeeping over the packets that the tap saw. Nothing in here guesses.
  */
-
 import { decodePacket, type TappedPacket } from '@node-roce/sim';
 import type { RetransmitCause } from '@node-roce/transport';
 import { formatIpAddress, gidToIpBytes, opcodeInfo, psnAdd, psnLessThan } from '@node-roce/wire';

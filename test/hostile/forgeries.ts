@@ -2,7 +2,6 @@
  * Packets that are right in everything but one thing: made from a packet that is about to arrive, to arrive just before
  * it. Were the check that is meant missing, each would be taken in the real one's place.
  */
-
 import { DEFAULT_PKEY, decodePacket, encodePacket, type Random, type SimPacket } from '@node-roce/sim';
 import {
   BTH_BYTES,

@@ -2,7 +2,6 @@
  * A peer that has connections of its own to a device and means it no good. It knows everything: PSNs, keys, addresses. It
  * may end its own connections and write where it was let in; nothing else.
  */
-
 import {
   CONNECTION_DEFAULTS,
   DEFAULT_PKEY,

@@ -1,5 +1,4 @@
 /** Memory of a process after it has thrown away what it can. */
-
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';

@@ -1,5 +1,4 @@
 /** Packets with bytes changed, cut off or added: real ones on their way, and recorded ones of the real rxe. */
-
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { openCapture } from '@node-roce/pcap/node';

@@ -2,7 +2,6 @@
  * Stands before a simulated device and puts hostile packets among those that the network brings: each real packet comes
  * right behind some that were made from it.
  */
-
 import type { EngineDevice, Network, Random, SimPacket } from '@node-roce/sim';
 import { bthDestQp, bthOpcode, gidFromText, opcodeInfo, Transport } from '@node-roce/wire';
 import { Bth } from './bth-offsets.ts';

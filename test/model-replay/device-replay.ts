@@ -4,7 +4,6 @@
  * addresses in the place of the real ones; a sender posts what the real program posted. What either of them sends is
  * laid beside what the real one sent.
  */
-
 import {
   CONNECTION_DEFAULTS,
   decodePacket,

@@ -6,7 +6,6 @@
  * the real responder answered. So for programs other than rxprobe the contents of READ responses are
  * taken on trust, and only their cutting, PSNs, MSNs and lengths are a prediction.
  */
-
 import { bytesAt, type ModelRegion, type Responder, writeU64 } from '@node-roce/sim';
 import { Access } from '@node-roce/transport';
 import { opcodeInfo, PATH_MTUS, psnDiff } from '@node-roce/wire';

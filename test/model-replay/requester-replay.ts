@@ -8,7 +8,6 @@
  * requester's own host loses packets before the capture sees them, packets of the model may be missing
  * between two of the capture.
  */
-
 import {
   advanceTime,
   createRequester,

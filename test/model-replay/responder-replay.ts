@@ -2,7 +2,6 @@
  * The model's responder against the real one: it gets the requests that the real one got, in order, and
  * what it answers is laid beside what the real one answered.
  */
-
 import {
   createResponder,
   type ModelCompletion,

@@ -1,5 +1,4 @@
 /** The connections of a capture, and its datagrams, as packets of the model with their times. */
-
 import { openCapture } from '@node-roce/pcap/node';
 import { decodePacket, type ModelPacket } from '@node-roce/sim';
 import { gidFromIpBytes, opcodeInfo, ROCE_UDP_PORT, Transport, verifyIcrc } from '@node-roce/wire';

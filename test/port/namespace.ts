@@ -1,5 +1,4 @@
 /** A network namespace with a pair of virtual interfaces in it, `roce0` and the other end of its cable, `far0`. */
-
 import { spawnSync } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 

@@ -2,7 +2,6 @@
  * The counts that two devices must have, derived from nothing but the packets that were seen to leave and to arrive, and from when receives were posted. One queue pair on each side; A requests, B answers. The way back loses nothing, so that
  * what A takes from an answer follows from the answer alone.
  */
-
 import type { TracedPacket } from '@node-roce/sim';
 import { QP_COUNTER_NAMES } from '@node-roce/transport';
 import {

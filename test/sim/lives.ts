@@ -1,5 +1,4 @@
 /** Seeded runs of the life workloads, and what each has to have been through. */
-
 import { setImmediate } from 'node:timers/promises';
 import { type EndpointKind, Life, type LifeName, type LifeProfile, PROFILES, Tally } from '@node-roce/sim';
 import { expect, test } from 'vitest';

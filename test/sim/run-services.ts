@@ -1,5 +1,4 @@
 /** One seeded run of all services at once: its network and attributes follow from the seed. */
-
 import {
   CONNECTION_DEFAULTS,
   createRandom,

@@ -1,5 +1,4 @@
 /** One seeded run of the mixed workload: its network follows from the seed, and a failure leaves a capture. */
-
 import { writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 /** Helpers of the scenarios: packets of a trace, and a pair that collects completions. */
-
 import {
   decodePacket,
   type ModelCompletion,

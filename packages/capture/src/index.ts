@@ -1,5 +1,4 @@
 /** The analysis of RoCE captures. */
-
 export * from './export/anonymize.ts';
 export * from './export/comments.ts';
 export * from './export/export.ts';

@@ -3,7 +3,6 @@
  * corruption, delay and reordering. Pure: time comes in, and what happens follows from the random source alone.
  * The fault link and the simulator's wires both are made of it.
  */
-
 import { invalid } from '@node-roce/transport';
 import { ECN_CE, ECN_MASK } from '@node-roce/wire';
 import type { Random } from './random.ts';

@@ -1,5 +1,4 @@
 /** Random numbers that a seed repeats. */
-
 import { TWO_32 } from '@node-roce/wire';
 
 export interface Random {

@@ -2,7 +2,6 @@
  * The main link: unprivileged UDP sockets in batches, through the native addon. A device per interface,
  * or one for a list of addresses.
  */
-
 import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
 import {
   Copy,

@@ -2,7 +2,6 @@
  * Matchers that compose, for tests of anything that speaks RoCE:
  * `expectPacket(packet, bth({ opcode: 'RC_ACKNOWLEDGE', psn: 7 }), aeth({ nak: 0x60 }))`.
  */
-
 import { AssertionError } from 'node:assert';
 import { AethKind, aethKind, aethValue, type OpcodeName, opcodeInfo } from '@node-roce/wire';
 import { decodePacket, type ModelPacket, type RemoteRange } from './model/packet.ts';

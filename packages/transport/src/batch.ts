@@ -5,7 +5,6 @@
  * allocated per packet. The native addon reads and writes the same words (native/src/layout.h has the
  * same numbers; a test compares them), so a word is never moved without moving it there.
  */
-
 import { Quarantine } from './quarantine.ts';
 
 /** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */

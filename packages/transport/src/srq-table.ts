@@ -1,5 +1,4 @@
 /** Shared receive queues by handle: what the control path does with them (ibv_create_srq(3)). */
-
 import type { Context } from './context.ts';
 import type { SrqAttr, SrqCreated, SrqInit, SrqModified } from './control.ts';
 import { invalid, RoceError } from './errors.ts';

@@ -1,5 +1,4 @@
 /** Work completions (`struct ibv_wc`) and the errors they stand for. */
-
 import {
   RoceError,
   WC_STATUS_NAMES,

@@ -1,5 +1,4 @@
 /** Writes work requests into the entries of the rings. */
-
 import {
   Access,
   invalid,

@@ -2,7 +2,6 @@
  * GIDs and the IP addresses they stand for. A GID is a `Uint8Array` of 16 bytes, laid out as an IPv6
  * address; on RoCEv2 an IPv4 address is the GID `::ffff:a.b.c.d` (IBTA annex A17, RFC 4291 §2.5.5.2).
  */
-
 import { hexByte } from './bytes.ts';
 
 export const GID_BYTES = 16;

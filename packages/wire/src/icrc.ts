@@ -11,7 +11,6 @@
  * It stands after the pad, least significant byte first. Nothing here copies or allocates. Link code that
  * has a packet in pieces goes `icrcIpUdp` → `icrcBth` → `crc32Update` per fragment → `icrcFinish`.
  */
-
 import { setU32le, u32le } from './bytes.ts';
 import { CRC32_START, crc32Byte, crc32Finish, crc32Shift, crc32Update } from './crc32.ts';
 

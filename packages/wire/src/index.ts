@@ -1,5 +1,4 @@
 /** RoCE on the wire: headers, opcodes, sequence numbers, the invariant CRC, whole packets, management datagrams. */
-
 export * from './build.ts';
 export * from './bytes.ts';
 export * from './crc32.ts';

@@ -1,5 +1,4 @@
 /** Findings about the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
-
 import { counted, formatCount } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
 import type { FindingKind } from './finding-kinds.ts';

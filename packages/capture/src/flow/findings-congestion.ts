@@ -1,5 +1,4 @@
 /** Findings of ECN marks, CNPs and ghost ACKs of one direction. */
-
 import { counted, formatDuration } from '../units.ts';
 import type { Finding } from './analysis.ts';
 import { finding, moment, type Subject } from './finding.ts';

@@ -1,5 +1,4 @@
 /** Findings of a capture as sentences, each with what to check; worst first. */
-
 import { counted, formatDuration } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
 import type { ConnectionState } from './direction.ts';

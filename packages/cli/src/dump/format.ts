@@ -1,5 +1,4 @@
 /** The three forms in which `roce dump` prints a packet: a line, a JSON object, a list of fields. */
-
 import type { RetransmitCause } from '@node-roce/capture';
 import {
   describeSyndrome,

@@ -1,5 +1,4 @@
 /** Very many busy queue pairs on one slow link without losses: no timer may run out while a queue pair waits its turn. */
-
 import { Access } from '@node-roce/transport';
 import { CONNECTION_DEFAULTS } from '../network/pair.ts';
 import { require } from '../network/workload-checks.ts';

@@ -1,5 +1,4 @@
 /** A reliable queue pair on an express host: requests and receives written into its rings, completions read from them. */
-
 import {
   Cqe,
   DOORBELL_RECV,

@@ -1,5 +1,4 @@
 /** Very many small messages: sequence numbers of every kind wrap, with losses, copies and packets that overtake others. */
-
 import { createRandom, type Random } from '@node-roce/link';
 import { Access, type MrCreated } from '@node-roce/transport';
 import { CONNECTION_DEFAULTS } from '../network/pair.ts';

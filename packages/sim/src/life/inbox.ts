@@ -1,5 +1,4 @@
 /** Where the messages of a session arrive: receives of a queue pair's own, or of an SRQ that sessions share. */
-
 import type { SimReceive, SimSrq } from '../network/endpoint.ts';
 import { require } from '../network/workload-checks.ts';
 import type { Lease, MemoryBook } from './memory-book.ts';

@@ -2,7 +2,6 @@
  * Hosts whose programs make, use and end connections all the time, some at once and one after another, over a bad
  * network and links that have no room now and then.
  */
-
 import { createRandom, type Random } from '@node-roce/link';
 import { AethKind, aethKind, aethValue, gidEquals, gidFromText, rnrTimerMicroseconds } from '@node-roce/wire';
 import { decodePacket, type ModelPacket, rowOf } from '../model/packet.ts';

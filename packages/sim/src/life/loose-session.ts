@@ -2,7 +2,6 @@
  * The life of two queue pairs of UC or UD: messages may be lost, but what arrives is whole, in order on UC, and was sent;
  * what completed at the sender has left its memory. They end as reliable ones do, and the peer hears nothing of it.
  */
-
 import type { Random } from '@node-roce/link';
 import { GRH_BYTES } from '../model/ud-responder.ts';
 import type { ModelCompletion } from '../model/work.ts';

@@ -3,7 +3,6 @@
  * behind that nobody may touch; once it was deregistered, its bytes are changed and watched for a while: nothing may
  * write them any more, and who still sends them sends bytes that the peer does not expect.
  */
-
 import type { Random } from '@node-roce/link';
 import { ModelAccess } from '../model/verbs.ts';
 import type { SimDevice, SimRegion } from '../network/endpoint.ts';

@@ -1,5 +1,4 @@
 /** The subject of a life workload: which of the things that happen in the life of connections happen often in it. */
-
 import type { ModelOpcode } from '../model/work.ts';
 import type { WireOptions } from '../network/wire.ts';
 

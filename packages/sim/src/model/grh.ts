@@ -2,7 +2,6 @@
  * The 40 bytes at the head of a datagram's receive: the GRH's place, where RoCEv2 puts the IP header that the packet came
  * with (IBTA vol 1 §11.4.1.2, annex A17.4.5.2). IPv6's fills it; IPv4's stands at its end, after 20 zero bytes.
  */
-
 import { isIpv4Mapped } from '@node-roce/wire';
 import { GRH_BYTES } from './ud-responder.ts';
 

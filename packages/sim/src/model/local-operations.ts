@@ -1,7 +1,6 @@
 /**
  * Operations of a send queue without a packet: BIND_MW and LOCAL_INV (IBTA vol 1 §10.6.7.2, §10.8.3.3).
  */
-
 import type { ModelMemory } from './memory.ts';
 import type { ModelStatus } from './verbs.ts';
 import { bindWindow, invalidate } from './windows.ts';

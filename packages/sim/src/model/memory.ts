@@ -2,7 +2,6 @@
  * Memory that a peer may reach: regions and windows by R_Key, and the one check every remote access
  * passes (IBTA vol 1 §9.7.4.1.5, §10.6.3).
  */
-
 import { ModelAccess } from './verbs.ts';
 
 /** A registered region, or a window on one: a window's `bytes` are a part of the region's. */

@@ -2,7 +2,6 @@
  * A packet as the model sees it: the BTH's meaning, the extension headers it came with, the payload.
  * Plain values: what does not matter to the transport (pad, MigReq, ICRC) is not here.
  */
-
 import {
   BTH_ACK_REQ,
   BTH_BYTES,

@@ -1,5 +1,4 @@
 /** The state of a reliable connection's requester. Plain values only: a structured clone is a copy. */
-
 import { ackTimeoutMicroseconds, psnAdd, psnDiff } from '@node-roce/wire';
 import { isLocalOperation } from './local-operations.ts';
 import { packetCount } from './message-packets.ts';

@@ -2,7 +2,6 @@
  * The requester of a reliable connection: responses and time in, completions out
  * (IBTA vol 1 §9.7.6, §9.9.2). What it sends is in `rc-requester-transmit.ts`.
  */
-
 import {
   AethKind,
   aethKind,

@@ -3,7 +3,6 @@
  * header and state, PSN, opcode sequence, operation allowed, resources, length, R_Key.
  * Each returns what is wrong, or `undefined`: go on with the next.
  */
-
 import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
 import { checkAccess, RemoteRight } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';

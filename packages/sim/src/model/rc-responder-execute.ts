@@ -1,5 +1,4 @@
 /** Executes a request that passed every check (IBTA vol 1 §9.4), and completes it. */
-
 import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire';
 import { bytesAt, readU64, writeU64 } from './memory.ts';
 import type { AtomicOperands, ModelPacket } from './packet.ts';

@@ -1,5 +1,4 @@
 /** The state of a reliable connection's responder. Plain values only. */
-
 import { psnAdd } from '@node-roce/wire';
 import type { ModelMemory } from './memory.ts';
 import type { ModelPacket } from './packet.ts';

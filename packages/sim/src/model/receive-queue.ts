@@ -2,7 +2,6 @@
  * Where receives wait for messages: a queue pair's own receive queue, or one that several share
  * (SRQ, IBTA vol 1 §10.2.9).
  */
-
 import type { ModelReceiveRequest } from './work.ts';
 
 export interface ReceiveQueue {

@@ -3,7 +3,6 @@
  * missing, or with which anything is wrong, is dropped in silence up to the next FIRST or ONLY; the
  * connection lives on (§9.9.3: fault classes D, D1 and E).
  */
-
 import { type OpcodeInfo, psnAdd, Transport } from '@node-roce/wire';
 import { bytesAt, type ModelMemory } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';

@@ -2,7 +2,6 @@
  * The receiving half of a datagram queue pair (IBTA vol 1 §9.8.3.2): every packet is a message, PSNs mean nothing,
  * and what is wrong is dropped in silence. QP1, the general services interface, is one with a Q_Key of its own (§13.5).
  */
-
 import { type OpcodeInfo, Transport } from '@node-roce/wire';
 import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';
 import { receiveCompletion } from './rc-responder-execute.ts';

@@ -1,5 +1,4 @@
 /** Queue pairs of UC and UD: the two halves, and what they share (IBTA vol 1 §9.8, §10.3.1). */
-
 import type { ModelMemory } from './memory.ts';
 import type { ModelPacket } from './packet.ts';
 import { noteLastWqe, type QpEvent } from './rc-qp.ts';

@@ -1,5 +1,4 @@
 /** The fate of a receive whose message cannot be delivered, where nothing is answered (IBTA vol 1 §9.9.3). */
-
 import { dropReceive, type ReceiveQueue, returnReceive } from './receive-queue.ts';
 import type { ModelCompletion, ModelReceiveRequest } from './work.ts';
 

@@ -1,5 +1,4 @@
 /** Work requests and completions of the model, as plain values. Names are those of `<infiniband/verbs.h>`. */
-
 import type { ModelStatus, ModelWcOpcode } from './verbs.ts';
 import type { WindowBind } from './windows.ts';
 

@@ -1,5 +1,4 @@
 /** A simulated network's packets as a capture, for Wireshark and `roce dump`. */
-
 import { LinkType, PcapngEncoder } from '@node-roce/pcap';
 import { frameOf } from './frames.ts';
 import type { TracedPacket } from './network.ts';

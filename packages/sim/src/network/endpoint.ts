@@ -2,7 +2,6 @@
  * An adapter as scenarios see it, whether the engine or the model is behind it: an arena of memory that peers may do
  * anything to, queue pairs, completions. An `Endpoint` is the least of it: one reliable connection.
  */
-
 import type { QpAttr } from '@node-roce/transport';
 import type { Destination, ModelCompletion, ModelOpcode } from '../model/work.ts';
 import type { SimHost } from './network.ts';

@@ -1,5 +1,4 @@
 /** The engine on the network: an `Adapter` driven through its public face. */
-
 import { createRandom } from '@node-roce/link';
 import {
   Access,

@@ -1,5 +1,4 @@
 /** The engine as one reliable connection. */
-
 import type { QpState } from '@node-roce/transport';
 import type { ModelCompletion } from '../model/work.ts';
 import type { ConnectionOptions, Endpoint, EndpointInfo, SimReceive, SimSend } from './endpoint.ts';

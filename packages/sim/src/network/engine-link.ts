@@ -1,5 +1,4 @@
 /** The link under a simulated engine: a table of peers that gives free indices out again at once, and a socket that has no room at times. */
-
 import {
   FRAGMENT_WORDS,
   Fragment,

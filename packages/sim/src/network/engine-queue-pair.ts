@@ -1,5 +1,4 @@
 /** A queue pair of the engine, driven through its rings as a program drives it. */
-
 import {
   type Adapter,
   type AhAttr,

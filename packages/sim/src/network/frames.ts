@@ -1,5 +1,4 @@
 /** Frames as a capture of the simulated network would show them: IP packets with ICRCs, good or bad as they were. */
-
 import {
   gidToIpBytes,
   ICRC_BYTES,

@@ -1,5 +1,4 @@
 /** The model on the network. */
-
 import { Access } from '@node-roce/transport';
 import { flowLabelFromQpns, sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
 import { grhArea } from '../model/grh.ts';

@@ -1,5 +1,4 @@
 /** The model as one reliable connection. */
-
 import type { ModelQp } from '../model/rc-qp.ts';
 import type { ModelCompletion } from '../model/work.ts';
 import type { ConnectionOptions, Endpoint, EndpointInfo, SimReceive, SimSend } from './endpoint.ts';

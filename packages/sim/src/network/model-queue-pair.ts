@@ -1,5 +1,4 @@
 /** A queue pair of the model as scenarios see it: offsets in arenas instead of addresses, one face for all services. */
-
 import type { RetransmitCause } from '@node-roce/transport';
 import { psnLessThan } from '@node-roce/wire';
 import type { ModelMemory, ModelRegion } from '../model/memory.ts';

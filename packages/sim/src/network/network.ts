@@ -4,7 +4,6 @@
  * A step goes to the next moment at which anything happens; there every host takes what arrived, then
  * runs the timers that are due, then sends: the order of the real run loop.
  */
-
 import { createRandom } from '@node-roce/link';
 import { bthDestQp, gidEquals } from '@node-roce/wire';
 import { type SimPacket, Wire, type WireOptions } from './wire.ts';

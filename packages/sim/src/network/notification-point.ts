@@ -2,7 +2,6 @@
  * A host whose adapter answers congestion marks as network adapters do: for packets that arrive marked "congestion
  * experienced" (RFC 3168 §5) it sends CNPs to their sender, one in a while (IBTA annex A17). The engine sends none.
  */
-
 import { BTH_BYTES, BthFlags, ECN_CE, ECN_MASK, Opcode, opcodeInfo, writeBth } from '@node-roce/wire';
 import { decodePacket } from '../model/packet.ts';
 import type { SimHost } from './network.ts';

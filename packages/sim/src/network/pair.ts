@@ -1,5 +1,4 @@
 /** Two connected endpoints, engine or model, on a network of their own. */
-
 import { createRandom } from '@node-roce/link';
 import { Access } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';

@@ -1,5 +1,4 @@
 /** One direction of a link: what becomes of a packet between two hosts. */
-
 import { type Faults, Impairment, type PacketHandling, type Random } from '@node-roce/link';
 import type { RetransmitCause } from '@node-roce/transport';
 

@@ -1,5 +1,4 @@
 /** Reliable connections between any number of devices, all at work at once: what a capture in a data centre has in it. */
-
 import type { Random } from '@node-roce/link';
 import type { ConnectionOptions, SimDevice, SimQp } from './endpoint.ts';
 import type { Network } from './network.ts';

@@ -3,7 +3,6 @@
  * one after the other with nothing between, and that found a receive (IBTA vol 1 §9.8.2.2, §9.8.3.2). It knows no
  * more than that: keys, lengths and Q_Keys of a workload are always right.
  */
-
 import { opcodeInfo, psnAdd } from '@node-roce/wire';
 import type { ModelPacket } from '../model/packet.ts';
 import { GRH_BYTES } from '../model/ud-responder.ts';

@@ -1,5 +1,4 @@
 /** Where a flow's messages arrive: a queue pair's own receives, or an SRQ that several flows draw from. */
-
 import type { Random } from '@node-roce/link';
 import type { SimReceive } from './endpoint.ts';
 import { require } from './workload-checks.ts';

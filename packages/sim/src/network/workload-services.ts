@@ -3,7 +3,6 @@
  * UC and UD, alone and on an SRQ; a multicast group. Each is a lane of its own, in both directions; they share the
  * devices, the SRQs and the wire.
  */
-
 import type { Random } from '@node-roce/link';
 import { gidEquals, gidFromText } from '@node-roce/wire';
 import { grhArea } from '../model/grh.ts';

@@ -2,7 +2,6 @@
  * Memory windows in a workload: one side binds them, the other goes through them, and each ends in one of the ways in which
  * windows end. One keeper stands for the windows of one side of a connection, one at a time.
  */
-
 import type { Random } from '@node-roce/link';
 import { Access } from '@node-roce/transport';
 import type { ModelCompletion } from '../model/work.ts';

@@ -3,7 +3,6 @@
  * an ACK with a count of receive credits, a receiver-not-ready NAK with a timer code (see `timers.ts`), or
  * a NAK with a reason (§9.7.5.2).
  */
-
 import { checked, setU24, u24 } from '../bytes.ts';
 import { rnrTimerMicroseconds } from '../timers.ts';
 

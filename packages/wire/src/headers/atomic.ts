@@ -2,7 +2,6 @@
  * The headers of atomic operations: AtomicETH in COMPARE SWAP and FETCH ADD (IBTA vol 1 §9.3.4),
  * AtomicAckETH in their ATOMIC ACKNOWLEDGE (§9.5.2). 64-bit fields are read and written as two words.
  */
-
 import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
 
 export const ATOMIC_ETH_BYTES = 28;

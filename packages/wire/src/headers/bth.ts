@@ -9,7 +9,6 @@
  * nothing), and the plain value. `o` is the offset of the header. The offsets are literals because V8 then inlines a
  * packet's accessors: with offsets read from a table, parsing and writing a BTH, RETH and AETH took 2.8 times as long.
  */
-
 import { checked, setU16, setU24, setU32, u16, u24 } from '../bytes.ts';
 
 export const BTH_BYTES = 12;

@@ -2,7 +2,6 @@
  * Headers that name the queue pairs or contexts of a packet: DETH of UD and RD (IBTA vol 1
  * §9.3.2), RDETH of RD (§9.3.1) and XRCETH (annex A14).
  */
-
 import { checked, setU24, setU32, u24, u32 } from '../bytes.ts';
 
 export const DETH_BYTES = 8;

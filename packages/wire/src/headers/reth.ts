@@ -1,5 +1,4 @@
 /** RDMA Extended Transport Header (IBTA vol 1 §9.3.3): the remote memory of a WRITE or READ, and its length. */
-
 import { checked, checked64, setU32, setU64, u32, u64 } from '../bytes.ts';
 
 export const RETH_BYTES = 16;

@@ -1,7 +1,6 @@
 /**
  * The headers of one 32-bit field: ImmDt (IBTA vol 1 §9.3.6), IETH (§9.3.7) and FETH (annex A19).
  */
-
 import { checked, setU32, u32 } from '../bytes.ts';
 
 export const IMM_DT_BYTES = 4;
