@@ -90,7 +90,7 @@ test('a bundle that holds the packages rejects with a hint', async () => {
   const outfile = join(scratch, 'whole.mjs');
   const stdin = { contents: code, resolveDir: scratch };
   const banner = {
-    js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",
+    js: "import { createRequire as c } from 'node:module'; const require = c(import.meta.url);",
   };
   await build({ stdin, outfile, bundle: true, platform: 'node', format: 'esm', banner, logLevel: 'silent' });
   const { stdout } = await run(process.execPath, [outfile], { cwd: scratch });
