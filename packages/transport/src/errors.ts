@@ -11,6 +11,8 @@ export type Errno =
   | 'EADDRNOTAVAIL'
   | 'EMSGSIZE'
   | 'ENOTCONN'
+  | 'ECONNREFUSED'
+  | 'ETIMEDOUT'
   | 'ECANCELED'
   | 'EPERM'
   | 'EIO'

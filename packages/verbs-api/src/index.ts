@@ -33,6 +33,7 @@ export { type DeviceAttributes, DeviceCap } from './device-attributes.ts';
 export type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
 export { type DiagnosticMessages, subscribeDiagnostics } from './diagnostics-subscribe.ts';
 export { EventChannel } from './event-channel.ts';
+export { EventQueue } from './event-queue.ts';
 export {
   Exchange,
   type ExchangeAddress,

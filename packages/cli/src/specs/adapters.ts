@@ -168,4 +168,42 @@ export const adapterCommands: readonly CommandSpec[] = [
     ],
     load: () => import('../commands/pingpong.ts'),
   },
+  {
+    usage: 'rping',
+    summary: 'Ping by RDMA READ and WRITE over a connection of the connection manager, with rping or itself',
+    description:
+      "Speaks the protocol of rdma-core's rping. In each ping the server reads the client's text and writes it back. With -c " +
+      'it is the client, with -s the server.',
+    options: [
+      { flags: '-s, --server', summary: 'Wait for a client' },
+      { flags: '-c, --client', summary: 'Connect to a server' },
+      { flags: '-a, --address <address>', summary: 'Address of the server', parse: text },
+      {
+        flags: '-I, --source <address>',
+        summary: 'Local address of a client (default: by route)',
+        parse: text,
+      },
+      {
+        flags: '-p, --port <port>',
+        summary: 'Port of port space TCP',
+        parse: integer(1, 65_535),
+        fallback: 7174,
+      },
+      {
+        flags: '-C, --count <count>',
+        summary: 'Pings (default: until interrupted)',
+        parse: integer(1, 2 ** 31 - 1),
+      },
+      { flags: '-S, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
+      { flags: '-v, --verbose', summary: 'Print the data of each ping' },
+      { flags: '-V, --validate', summary: 'Compare what came back with what was sent' },
+      { flags: '-P, --persistent', summary: 'Serve several clients, until interrupted' },
+      udpPort,
+    ],
+    examples: [
+      ['rping -s -a 10.0.0.1', 'Wait for a client, for example: rping -c -a 10.0.0.1 -C 5 -v'],
+      ['rping -c -a 10.0.0.7 -C 5 -v -V', 'Connect to a server, for example: rping -s'],
+    ],
+    load: () => import('../commands/rping.ts'),
+  },
 ];

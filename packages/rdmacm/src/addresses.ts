@@ -1,0 +1,96 @@
+/** Names and addresses: where a peer is, which of our addresses leads there, and the 36 bytes that say so to it. */
+import { createSocket } from 'node:dgram';
+import { lookup } from 'node:dns/promises';
+import { once } from 'node:events';
+import { RoceError } from '@node-roce/verbs-api';
+import {
+  decodeIpCmHeader,
+  encodeIpCmHeader,
+  gidFromText,
+  gidToIpBytes,
+  gidToIpText,
+  IP_CM_HEADER_BYTES,
+  isIpv4Mapped,
+} from '@node-roce/wire';
+
+/** An address and a port of a port space. */
+export interface SocketAddress {
+  /** Numeric IPv4 or IPv6 address. */
+  address: string;
+  port: number;
+}
+
+/** The numeric address of a host. Rejects with ERR_ROCE_CM_NO_ADDRESS where the name has none. */
+export async function resolveHost(host: string): Promise<string> {
+  try {
+    return (await lookup(host)).address;
+  } catch (cause) {
+    throw new RoceError('ERR_ROCE_CM_NO_ADDRESS', `host: ${host} has no address`, {
+      errno: 'ENOENT',
+      attribute: 'host',
+      expected: 'an IP address, or a name that the resolver knows',
+      cause,
+    });
+  }
+}
+
+/** Our address that packets to a peer leave from. Rejects with ERR_ROCE_CM_NO_ADDRESS where no route leads there. */
+export async function sourceTowards(address: string): Promise<string> {
+  const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
+  try {
+    // Nothing is sent: the kernel chooses the route.
+    socket.connect(4791, address);
+    await once(socket, 'connect');
+    return socket.address().address;
+  } catch (cause) {
+    throw new RoceError('ERR_ROCE_CM_NO_ADDRESS', `host: there is no route to ${address}`, {
+      errno: 'EADDRNOTAVAIL',
+      attribute: 'host',
+      expected: 'an address that a route of this machine leads to',
+      cause,
+    });
+  } finally {
+    socket.close();
+  }
+}
+
+/** Sixteen bytes of an address as the header has them: IPv4 without the prefix of a GID. */
+function headerBytes(gid: Uint8Array): Uint8Array {
+  const bytes = new Uint8Array(16);
+  const address = gidToIpBytes(gid);
+  bytes.set(address, 16 - address.length);
+  return bytes;
+}
+
+/** Private data of REQ or SIDR_REQ: who asks whom, then the program's own (IBTA annex A11). */
+export function withHeader(
+  from: SocketAddress,
+  to: SocketAddress,
+  privateData: Uint8Array | undefined,
+): Uint8Array {
+  const source = gidFromText(from.address);
+  const header = encodeIpCmHeader({
+    ipVersion: isIpv4Mapped(source) ? 4 : 6,
+    sourcePort: from.port,
+    source: headerBytes(source),
+    destination: headerBytes(gidFromText(to.address)),
+  });
+  const bytes = new Uint8Array(IP_CM_HEADER_BYTES + (privateData?.length ?? 0));
+  bytes.set(header);
+  if (privateData) bytes.set(privateData, IP_CM_HEADER_BYTES);
+  return bytes;
+}
+
+/** What the header of a request says; undefined where there is none that is understood. */
+export function parseHeader(
+  privateData: Uint8Array,
+): { from: SocketAddress; to: string; privateData: Uint8Array } | undefined {
+  const { version, ipVersion, sourcePort, source, destination } = decodeIpCmHeader(privateData);
+  if (version !== 0 || (ipVersion !== 4 && ipVersion !== 6)) return undefined;
+  const text = (bytes: Uint8Array) => (ipVersion === 4 ? bytes.subarray(12).join('.') : gidToIpText(bytes));
+  return {
+    from: { address: text(source), port: sourcePort },
+    to: text(destination),
+    privateData: privateData.slice(IP_CM_HEADER_BYTES),
+  };
+}

@@ -1,0 +1,81 @@
+/** The connections of one device: takes events to the ids that they are about. */
+import type { CmEvent } from '@node-roce/cm';
+import type { ConnectionPort, Device } from '@node-roce/verbs-api';
+
+type Request = Extract<CmEvent, { type: 'request' | 'datagram-request' }>;
+
+/** What hears of one connection, or of the requests of one listener. */
+export interface Sink<E> {
+  onEvent(event: E): void;
+  onClosed(reason: unknown): void;
+}
+
+const endpoints = new WeakMap<Device, Endpoint>();
+
+export class Endpoint {
+  readonly device: Device;
+  readonly #connections = new Map<number, Sink<CmEvent>>();
+  readonly #listeners = new Map<number, Sink<Request>>();
+  /** Events that came before the command that made their id had resolved here. */
+  readonly #early = new Map<number, CmEvent[]>();
+
+  /** The one of a device. */
+  static of(device: Device): Endpoint {
+    let endpoint = endpoints.get(device);
+    if (!endpoint) {
+      endpoint = new Endpoint(device);
+      endpoints.set(device, endpoint);
+    }
+    return endpoint;
+  }
+
+  private constructor(device: Device) {
+    this.device = device;
+    device.connections.listener = {
+      onEvent: (event) => this.#onEvent(event),
+      onClosed: (reason) => {
+        const sinks = [...this.#connections.values(), ...this.#listeners.values()];
+        this.#connections.clear();
+        this.#listeners.clear();
+        for (const sink of sinks) sink.onClosed(reason);
+      },
+    };
+  }
+
+  get call(): ConnectionPort['call'] {
+    return this.device.connections.call.bind(this.device.connections);
+  }
+
+  addConnection(id: number, sink: Sink<CmEvent>): void {
+    this.#connections.set(id, sink);
+    const early = this.#early.get(id);
+    this.#early.delete(id);
+    for (const event of early ?? []) sink.onEvent(event);
+  }
+
+  removeConnection(id: number): void {
+    this.#connections.delete(id);
+    this.#early.delete(id);
+  }
+
+  addListener(number: number, sink: Sink<Request>): void {
+    this.#listeners.set(number, sink);
+  }
+
+  removeListener(number: number): void {
+    this.#listeners.delete(number);
+  }
+
+  #onEvent(event: CmEvent): void {
+    if (event.type === 'request' || event.type === 'datagram-request') {
+      const listener = this.#listeners.get(event.listener);
+      if (listener) listener.onEvent(event);
+      else void this.call('cmDestroy', event.id).catch(() => {}); // The program has just stopped listening.
+      return;
+    }
+    const sink = this.#connections.get(event.id);
+    if (sink) sink.onEvent(event);
+    else if (event.type !== 'timewait-exit')
+      this.#early.set(event.id, [...(this.#early.get(event.id) ?? []), event]);
+  }
+}

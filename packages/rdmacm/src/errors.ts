@@ -1,0 +1,82 @@
+/** What a peer answered, or did not, as errors that say what to do. */
+import { rejectReasonName, sidrStatusName } from '@node-roce/cm';
+import { RoceError } from '@node-roce/verbs-api';
+import { CmRejReason, CmSidrStatus, gidToIpText } from '@node-roce/wire';
+import type { SocketAddress } from './addresses.ts';
+
+/** The peer refused: with the reason, and what its program says. */
+export class RefusedError extends RoceError {
+  /** Name of the reason (`CmRejReason`, or `CmSidrStatus` for a datagram service). */
+  readonly reason: string;
+  /** Its number: `status` of Linux's RDMA_CM_EVENT_REJECTED. */
+  readonly status: number;
+  /** What the peer's program says: 148 bytes (136 of a datagram service), zeros behind what it wrote. */
+  readonly privateData: Uint8Array;
+
+  constructor(message: string, reason: string, status: number, privateData: Uint8Array) {
+    super('ERR_ROCE_CM_REFUSED', message, { errno: 'ECONNREFUSED', attribute: reason });
+    this.reason = reason;
+    this.status = status;
+    this.privateData = privateData;
+  }
+}
+
+const at = ({ address, port }: SocketAddress) => `port ${port} of ${address}`;
+
+/** A REJ as an error. */
+export function rejectedError(
+  to: SocketAddress,
+  reject: {
+    reason: number;
+    privateData: Uint8Array;
+    additionalInfo: Uint8Array;
+    additionalInfoLength: number;
+  },
+): RefusedError {
+  const reason = rejectReasonName(reject.reason);
+  return new RefusedError(rejection(to, reject, reason), reason, reject.reason, reject.privateData);
+}
+
+function rejection(
+  to: SocketAddress,
+  reject: { reason: number; additionalInfo: Uint8Array; additionalInfoLength: number },
+  reason: string,
+): string {
+  switch (reject.reason) {
+    case CmRejReason.INVALID_SERVICE_ID:
+      return `no program listens at ${at(to)}: start the server first`;
+    case CmRejReason.CONSUMER_DEFINED:
+      return `the program at ${at(to)} refuses the connection`;
+    case CmRejReason.INVALID_GID: {
+      const own =
+        reject.additionalInfoLength === 16 ? gidToIpText(reject.additionalInfo.subarray(0, 16)) : 'another';
+      return `${to.address} is not an address of the adapter that answers, which has ${own}: RDMA does not pass address translation`;
+    }
+    case CmRejReason.STALE_CONNECTION:
+      return `${to.address} still knows a connection of this queue pair: connect again with a new one`;
+    case CmRejReason.TIMEOUT:
+      return `the program at ${at(to)} gave up waiting`;
+    default:
+      return `${to.address} refuses the connection: ${reason}`;
+  }
+}
+
+/** A SIDR_REP with another status than SUCCESS as an error. */
+export function unresolvedError(to: SocketAddress, status: number, privateData: Uint8Array): RefusedError {
+  const reason = sidrStatusName(status);
+  const message =
+    status === CmSidrStatus.UNSUPPORTED
+      ? `no program listens at ${at(to)}: start the server first`
+      : `the datagram service at ${at(to)} refuses: ${reason}`;
+  return new RefusedError(message, reason, status, privateData);
+}
+
+export const unreachableError = (to: SocketAddress): RoceError =>
+  new RoceError(
+    'ERR_ROCE_CM_UNREACHABLE',
+    `no answer from ${to.address}: nobody there, a firewall on UDP 4791, no RoCE on its interface, or a full backlog at port ${to.port}`,
+    { errno: 'ETIMEDOUT', attribute: 'host' },
+  );
+
+export const closedError = (message: string): RoceError =>
+  new RoceError('ERR_ROCE_CLOSED', message, { errno: 'ECANCELED' });

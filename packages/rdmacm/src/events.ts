@@ -1,0 +1,66 @@
+/** What happens to ids (rdma_get_cm_event(3)), and channels to hear it from. */
+import { EventQueue, type RoceError } from '@node-roce/verbs-api';
+
+/** Names of `enum rdma_cm_event_type`, without `RDMA_CM_EVENT_`. */
+export type CmEventName =
+  | 'ADDR_RESOLVED'
+  | 'ROUTE_RESOLVED'
+  | 'CONNECT_REQUEST'
+  | 'CONNECT_ERROR'
+  | 'UNREACHABLE'
+  | 'REJECTED'
+  | 'ESTABLISHED'
+  | 'DISCONNECTED'
+  | 'MULTICAST_JOIN'
+  | 'TIMEWAIT_EXIT';
+
+/** An event of an id (`struct rdma_cm_event`). `Id` is `CmId`. */
+export interface CmIdEvent<Id = unknown> {
+  event: CmEventName;
+  /** What it is about; of a CONNECT_REQUEST, the new id. */
+  id: Id;
+  /** Of a CONNECT_REQUEST: the id that listens. */
+  listenId?: Id;
+  /** Of a failure: why. */
+  error?: RoceError;
+}
+
+/** Events of all ids that were made with it, in order (rdma_create_event_channel(3)): an `EventChannel<CmId>`. */
+export class EventChannel<Id = unknown> implements AsyncDisposable {
+  readonly #events = new EventQueue<CmIdEvent<Id>>();
+  #closed = false;
+
+  /** rdma_get_cm_event(3). Rejects with the signal's reason, or ERR_ROCE_CLOSED. */
+  getEvent(options: { signal?: AbortSignal } = {}): Promise<CmIdEvent<Id>> {
+    return this.#events.next(options.signal);
+  }
+
+  /** Events as they come, until the channel is destroyed. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<CmIdEvent<Id>, void> {
+    while (!this.#closed) {
+      let event: CmIdEvent<Id>;
+      try {
+        event = await this.#events.next();
+      } catch (error) {
+        if (this.#closed) return;
+        throw error;
+      }
+      yield event;
+    }
+  }
+
+  /** @internal */
+  push(event: CmIdEvent<Id>): void {
+    if (!this.#closed) this.#events.push(event);
+  }
+
+  /** rdma_destroy_event_channel(3): who waits gets ERR_ROCE_CLOSED. */
+  async destroy(reason?: unknown): Promise<void> {
+    this.#closed = true;
+    this.#events.fail(reason);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.destroy();
+  }
+}

@@ -1,0 +1,14 @@
+/** rdma_cm in JavaScript: connections by address. */
+export type { Timing } from '@node-roce/cm';
+export type { SocketAddress } from './addresses.ts';
+export {
+  CmId,
+  type CmIdState,
+  type ConnectionRequest,
+  type DatagramPeer,
+  RDMA_UDP_QKEY,
+} from './cm-id.ts';
+export type { DeviceOptions } from './devices.ts';
+export { RefusedError } from './errors.ts';
+export { type CmEventName, type CmIdEvent, EventChannel } from './events.ts';
+export type { ConnectionParameters, IdOptions, PortSpaceName } from './parameters.ts';

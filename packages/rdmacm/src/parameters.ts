@@ -1,0 +1,92 @@
+/** What a program says when it connects, accepts or listens, and the checks of it. */
+import type { Timing } from '@node-roce/cm';
+import { type Device, RoceError } from '@node-roce/verbs-api';
+import type { DeviceOptions } from './devices.ts';
+import type { EventChannel } from './events.ts';
+
+/** RC connections live in TCP, datagram services in UDP, as in Linux; IPOIB and IB are more ports of the same kinds. */
+export type PortSpaceName = 'TCP' | 'UDP' | 'IPOIB' | 'IB';
+
+/** What both sides of a connection say (`struct rdma_conn_param`). */
+export interface ConnectionParameters {
+  /**
+   * For the peer's program; the wire pads it with zeros, so it has to know its own length. 56 bytes to connect, 196 to
+   * accept; to a datagram service 180, from it 136.
+   */
+  privateData?: Uint8Array;
+  /** READs and atomics that this side serves at a time, 0 … 128. Default 16; of an accepting side, what the peer asks for. */
+  responderResources?: number;
+  /** READs and atomics that this side has out at a time, 0 … 128. Default 16; of an accepting side, what the peer serves. */
+  initiatorDepth?: number;
+  /** Retries of a request without ACK, 0 … 7; for both sides. Default 7. */
+  retryCount?: number;
+  /** Retries of a request that found no receive here, 0 … 7; 7 is for ever. Default 7. */
+  rnrRetryCount?: number;
+}
+
+/** What an id is made with. */
+export interface IdOptions {
+  /** The device; without one, that of the local address is opened and shared. */
+  device?: Device;
+  /** How such a device is opened. */
+  deviceOptions?: DeviceOptions;
+  /** Default TCP. */
+  portSpace?: PortSpaceName;
+  /** Where its events go, beside the promises of its calls. */
+  // biome-ignore lint/suspicious/noExplicitAny: an `EventChannel<CmId>`, whose module would import this one.
+  channel?: EventChannel<any>;
+  /** DSCP << 2 | ECN (RDMA_OPTION_ID_TOS). Default 0. */
+  trafficClass?: number;
+  /** Local ACK timeout of the queue pair, code (RDMA_OPTION_ID_ACK_TIMEOUT). Default: from the packet lifetime, 17 (0.54 s). */
+  ackTimeout?: number;
+  /** RNR timer of the queue pair, code (rdma_set_min_rnr_timer). Default 12 (0.64 ms). */
+  minRnrTimer?: number;
+  /** Intervals and retries of the connection manager's messages. Defaults are Linux's. */
+  timing?: Timing;
+  /** Comes back as `context`. */
+  context?: unknown;
+}
+
+const LIMITS = {
+  responderResources: 128,
+  initiatorDepth: 128,
+  retryCount: 7,
+  rnrRetryCount: 7,
+} as const;
+
+/** Private data that the messages have room for, bytes. */
+export const PRIVATE_DATA = { connect: 56, accept: 196, reject: 148, resolve: 180, answer: 136 } as const;
+
+const bad = (attribute: string, message: string, expected: string): RoceError =>
+  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${message}`, {
+    errno: 'EINVAL',
+    attribute,
+    expected,
+  });
+
+export function checkPrivateData(data: Uint8Array | undefined, room: number): void {
+  if (data === undefined) return;
+  if (!(data instanceof Uint8Array)) throw bad('privateData', typeof data, 'a Uint8Array');
+  if (data.length > room) throw bad('privateData', `${data.length} bytes`, `${room} bytes at most`);
+}
+
+/** @throws EINVAL for a name that does not exist, or a value out of range */
+export function checkParameters(parameters: ConnectionParameters, room: number): void {
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value === undefined || name === 'privateData') continue;
+    const limit = Object.hasOwn(LIMITS, name) ? LIMITS[name as keyof typeof LIMITS] : undefined;
+    if (limit === undefined)
+      throw bad(name, 'there is no such option', ['privateData', ...Object.keys(LIMITS)].join(', '));
+    checkRange(name, value, limit);
+  }
+  checkPrivateData(parameters.privateData, room);
+}
+
+export function checkPort(port: unknown): asserts port is number {
+  checkRange('port', port, 65_535);
+}
+
+export function checkRange(name: string, value: unknown, limit: number): void {
+  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > limit)
+    throw bad(name, `${value}`, `0 … ${limit}`);
+}

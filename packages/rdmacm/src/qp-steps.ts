@@ -1,0 +1,100 @@
+/** Attributes of queue pairs that follow from the messages of both sides (IBTA vol 1 §12.9; core/cm.c `cm_init_qp_*_attr`). */
+import { ackTimeoutCode, type Route } from '@node-roce/cm';
+import { Access, type AhAttr, type QpAttr } from '@node-roce/verbs-api';
+import { type CmFields, mtuEnumToBytes } from '@node-roce/wire';
+
+const MAX_DEPTH = 128;
+/** 0.64 ms; Linux leaves it at 0, which is 0.66 s. */
+const MIN_RNR_TIMER = 12;
+const ALL_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
+
+/** What one side has said of itself, and its program of the queue pair. */
+export interface OwnSide {
+  psn: number;
+  responderResources: number;
+  initiatorDepth: number;
+  retryCount: number;
+  minRnrTimer: number | undefined;
+  ackTimeout: number | undefined;
+  packetLifetime: number;
+}
+
+const addressOf = ({ gid, sgidIndex, flowLabel, trafficClass, hopLimit }: Route): AhAttr => ({
+  grh: { dgid: gid, sgidIndex, flowLabel, trafficClass, hopLimit },
+  isGlobal: true,
+  dlid: 0,
+  sl: 0,
+  srcPathBits: 0,
+  staticRate: 0,
+  portNum: 1,
+});
+
+/** The way of a listener's data: to the address that REQ names, which is not always the one that it came from. */
+const routeOfRequest = (message: CmFields<'REQ'>, from: Route): Route => ({
+  sgidIndex: from.sgidIndex,
+  gid: message.primaryLocalGid,
+  trafficClass: message.primaryTrafficClass,
+  hopLimit: from.hopLimit,
+  flowLabel: message.primaryFlowLabel,
+});
+
+const accessFor = (responderResources: number): number =>
+  responderResources > 0 ? ALL_ACCESS : Access.REMOTE_WRITE;
+
+/** Initiator, from REP. */
+export function initiatorSteps(
+  own: OwnSide,
+  reply: CmFields<'REP'>,
+  route: Route,
+  pathMtu: number,
+): { rtr: QpAttr; rts: QpAttr } {
+  return {
+    rtr: {
+      qpState: 'RTR',
+      ahAttr: addressOf(route),
+      pathMtu,
+      destQpNum: reply.localQpn,
+      rqPsn: own.psn,
+      // What the peer wants to have out is what this side serves, and the other way round.
+      maxDestRdAtomic: Math.min(reply.initiatorDepth, MAX_DEPTH),
+      minRnrTimer: own.minRnrTimer ?? MIN_RNR_TIMER,
+      qpAccessFlags: accessFor(own.responderResources),
+    },
+    rts: {
+      qpState: 'RTS',
+      sqPsn: reply.startingPsn,
+      timeout: own.ackTimeout ?? ackTimeoutCode(reply.targetAckDelay, own.packetLifetime),
+      retryCnt: own.retryCount,
+      rnrRetry: reply.rnrRetryCount,
+      maxRdAtomic: Math.min(reply.responderResources, MAX_DEPTH),
+    },
+  };
+}
+
+/** Listener, from REQ. RTS follows once the peer is ready. */
+export function listenerSteps(
+  own: OwnSide,
+  message: CmFields<'REQ'>,
+  from: Route,
+): { rtr: QpAttr; rts: QpAttr } {
+  return {
+    rtr: {
+      qpState: 'RTR',
+      ahAttr: addressOf(routeOfRequest(message, from)),
+      pathMtu: mtuEnumToBytes(message.pathMtu),
+      destQpNum: message.localQpn,
+      rqPsn: own.psn,
+      maxDestRdAtomic: Math.min(own.responderResources, MAX_DEPTH),
+      minRnrTimer: own.minRnrTimer ?? MIN_RNR_TIMER,
+      qpAccessFlags: accessFor(own.responderResources),
+    },
+    rts: {
+      qpState: 'RTS',
+      sqPsn: message.startingPsn,
+      timeout: own.ackTimeout ?? message.primaryAckTimeout,
+      retryCnt: message.retryCount,
+      rnrRetry: message.rnrRetryCount,
+      maxRdAtomic: Math.min(own.initiatorDepth, MAX_DEPTH),
+    },
+  };
+}

@@ -1,0 +1,39 @@
+/** Two devices on a network in memory, and ids on them. */
+import { MemoryNetwork } from '@node-roce/link';
+import { type Device, openDevice, type ProtectionDomain, type QueuePairInit } from '@node-roce/verbs-api';
+import type { CmId } from '../src/index.ts';
+
+export const ADDRESSES = ['10.0.0.1', '10.0.0.2'] as const;
+
+export interface Ends extends AsyncDisposable {
+  a: Device;
+  b: Device;
+  network: MemoryNetwork;
+}
+
+export async function openEnds(mtu = 1024): Promise<Ends> {
+  const network = new MemoryNetwork();
+  const a = await openDevice({ link: network.link(ADDRESSES[0], mtu) });
+  const b = await openDevice({ link: network.link(ADDRESSES[1], mtu) });
+  // A device answers for its ports once its program uses the connection manager.
+  await b.connections.call('cmCounters');
+  return {
+    a,
+    b,
+    network,
+    async [Symbol.asyncDispose]() {
+      await a.close();
+      await b.close();
+    },
+  };
+}
+
+/** A queue pair for an id, with a domain and a completion queue of its own. */
+export async function equip(id: CmId, init: Partial<QueuePairInit> = {}) {
+  const pd: ProtectionDomain = await id.device.allocPd();
+  const cq = await id.device.createCq(64);
+  const { type: _type, ...rest } = init;
+  const qp = await id.createQp(pd, { ...rest, sendCq: cq });
+  const mr = await pd.registerMr(new Uint8Array(4096), { access: { remoteRead: true, remoteWrite: true } });
+  return { pd, cq, qp, mr };
+}
