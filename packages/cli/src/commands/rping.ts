@@ -43,7 +43,15 @@ async function call(host: string, given: Given, terminal: Terminal): Promise<num
     await id.connect(RPING_PARAMETERS, { signal: terminal.signal });
     for (let number = 0; number !== count && !terminal.signal.aborted; number++) {
       const text = pingText(number, size);
-      const back = await ping(side, text);
+      const back = await ping(side, text).catch((error) => {
+        // What waited was flushed.
+        if (id.state !== 'DISCONNECTED') throw error;
+        throw new RoceError('ERR_ROCE_EXCHANGE', 'the server has disconnected', {
+          errno: 'EIO',
+          expected: 'the same -S on both sides, and no smaller -C there',
+          cause: error,
+        });
+      });
       if (validate && !back.every((byte, i) => byte === text[i])) {
         terminal.message('data mismatch!');
         return 1;

@@ -10,7 +10,7 @@ import {
 } from '@node-roce/verbs-api';
 
 /** Bytes of a message: address, rkey and size, big-endian. The server's have no meaning but their length. */
-export const INFO_BYTES = 16;
+const INFO_BYTES = 16;
 
 /** READs and atomics at a time, and retries: as the tool has them. */
 export const RPING_PARAMETERS = { responderResources: 1, initiatorDepth: 1, retryCount: 7 } as const;
