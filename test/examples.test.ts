@@ -63,6 +63,9 @@ describe('each on one screen', () => {
     'one-sided.mjs': ['RECV_RDMA_WITH_IMM: row 17, 64 bytes', 'SUCCESS row eighteen', 'REM_ACCESS_ERR ERR'],
     'counter.mjs': ['counted 100, 100 different tickets; the lock is with 0', '1 of 4 got the lock'],
     'datagrams.mjs': ['here is 2, here is 3, here is 4'],
+    'cm-echo.mjs': ['there → THERE', 'and → AND', 'back again → BACK AGAIN'],
+    'cm-key-value.mjs': ['colour: green, shape: round', 'colour: blue'],
+    'cm-chat.mjs': ['"hello, who is there?" "hello, who is there?"', '"me" "me"'],
     'shared-receives.mjs': [
       ...[1, 2, 3, 4, 5].map((n) => `client ${n}: 20 messages`),
       'stocked up in time; rnr naks: 0',

@@ -57,6 +57,21 @@ async function run(...args: string[]) {
   return { child, said, ended: code.then((value) => ({ code: value, ...said })) };
 }
 
+test('roce ping: round trips, and statistics of them', async () => {
+  const server = await run('rping', '-s', '-P', '-a', '127.0.72.21');
+  await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
+  const target = ['-c', '3', '-i', '0.01', '-I', '127.0.72.22', '127.0.72.21'];
+  const client = await run('ping', ...target);
+  expect(await client.ended).toMatchObject({ code: 0, stderr: '' });
+  const lines = client.said.stdout.trim().split('\n');
+  expect(lines[0]).toBe('PING 127.0.72.21 (127.0.72.21) port 7174: 64 bytes by RDMA READ and WRITE');
+  expect(lines[3]).toMatch(/^64 bytes from 127.0.72.21: seq=3 time=\d+\.\d{3} ms$/);
+  expect(lines[6]).toMatch(/^3 packets transmitted, 3 received, 0% packet loss, time \d+ms$/);
+  expect(lines[7]).toMatch(/^rtt min\/avg\/max\/mdev = [\d.]+\/[\d.]+\/[\d.]+\/[\d.]+ ms$/);
+  const json = await run('ping', '--json', ...target);
+  expect(JSON.parse((await json.ended).stdout)).toMatchObject({ transmitted: 3, received: 3 });
+});
+
 describe('roce rping', () => {
   test('a server for one client, data checked', async () => {
     const server = await run('rping', '-s', '-a', '127.0.72.11', '-v');

@@ -11,7 +11,7 @@ import {
   CmRejReason,
   encodeCm,
 } from '@node-roce/wire';
-import { answerMicroseconds, codeMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
+import { answerMicroseconds, askedMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
 import type { AcceptInit, CmEvent, RejectInit, Route } from './parameters.ts';
 import type { Timed } from './timers.ts';
 
@@ -277,7 +277,7 @@ export class Connection implements Timed {
       return;
     }
     // The count of retries stays as it is (core/cm.c `cm_mra_handler`).
-    const wait = codeMicroseconds(serviceTimeout) + codeMicroseconds(this.ackTimeout);
+    const wait = askedMicroseconds(serviceTimeout) + askedMicroseconds(this.ackTimeout);
     this.#around.setTimer(this, now + wait);
   }
 
@@ -429,7 +429,7 @@ export class Connection implements Timed {
   #timewait(now: number): void {
     this.#around.settled(this);
     this.#enter('TIMEWAIT');
-    this.#around.setTimer(this, now + codeMicroseconds(this.ackTimeout));
+    this.#around.setTimer(this, now + askedMicroseconds(this.ackTimeout));
   }
 
   #close(now: number): void {
@@ -452,7 +452,7 @@ const REJECTED_IN: Partial<Record<CmState, number>> = {
 export const initiatorInterval = ({ packetLifetime, responseTimeout }: Required<Timing>): number =>
   answerMicroseconds(packetLifetime, responseTimeout);
 export const listenerInterval = ({ localCmResponseTimeout }: CmFields<'REQ'>): number =>
-  codeMicroseconds(localCmResponseTimeout);
+  askedMicroseconds(localCmResponseTimeout);
 
 /** Additional info of a REJ for a timeout: the sender's CA GUID (§12.6.7.2). */
 function guidBytes(guid: bigint): Uint8Array {

@@ -19,7 +19,7 @@ import {
   withDefaults,
 } from './connection.ts';
 import { DatagramServices } from './datagram-services.ts';
-import { ackTimeoutCode, codeMicroseconds, DEFAULT_TIMING } from './intervals.ts';
+import { ackTimeoutCode, askedMicroseconds, DEFAULT_TIMING } from './intervals.ts';
 import { Listeners } from './listeners.ts';
 import { Numbers } from './numbers.ts';
 import {
@@ -439,7 +439,7 @@ export class Connections {
     drop(this.#byRemoteId, key(remoteGuid, remoteId), connection);
     drop(this.#byRemoteQpn, key(remoteGuid, remoteQpn), connection);
     drop(this.#byLocalQpn, localQpn, connection);
-    this.#numbers.release(connection.id, now, 2 * codeMicroseconds(connection.ackTimeout));
+    this.#numbers.release(connection.id, now, 2 * askedMicroseconds(connection.ackTimeout));
   }
 
   /** Connections and datagram requests share one range of ids. */

@@ -23,6 +23,12 @@ export interface Timing {
 /** A code as µs, as Linux rounds it: 2^(code − 8) ms, 1 ms at least (core/cm.c `cm_convert_to_ms`). */
 export const codeMicroseconds = (code: number): number => 1000 * 2 ** Math.max(code - 8, 0);
 
+/** The longest time that a peer may ask for: 66 s, Linux's own for an MRA. A code of 31 would be hours. */
+const MAX_ASKED = 24;
+
+/** A code of the peer's as µs, bounded. */
+export const askedMicroseconds = (code: number): number => codeMicroseconds(Math.min(code, MAX_ASKED));
+
 /** How long an initiator waits for the answer to a message (core/cm.c `ib_send_cm_req`). */
 export const answerMicroseconds = (packetLifetime: number, responseTimeout: number): number =>
   2 * codeMicroseconds(packetLifetime) + codeMicroseconds(responseTimeout);

@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { type CmEvent, DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
 import {
   type AddressHandle,
@@ -13,19 +12,19 @@ import {
   type CmFields,
   CmRejReason,
   CmSidrStatus,
-  gidEquals,
   gidFromText,
   ipCmServiceId,
-  isIpv4Mapped,
   mtuBytesToEnum,
   multicastGid,
   PortSpace,
 } from '@node-roce/wire';
 import { parseHeader, resolveHost, type SocketAddress, sourceTowards, withHeader } from './addresses.ts';
-import { type Lease, leaseDevice } from './devices.ts';
+import { Attempt } from './attempt.ts';
 import { Endpoint } from './endpoint.ts';
 import { closedError, rejectedError, unreachableError, unresolvedError } from './errors.ts';
 import type { CmEventName } from './events.ts';
+import type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
+import { ephemeralPort, LocalSide } from './local-side.ts';
 import {
   type ConnectionParameters,
   checkParameters,
@@ -44,38 +43,7 @@ const MULTICAST_QPN = 0xff_ffff;
 const HOP_LIMIT = 64;
 /** Our ACK delay, as rxe says of itself. */
 const ACK_DELAY = 15;
-const FIRST_EPHEMERAL = 49_152;
 const DEFAULT_DEPTH = 16;
-
-export type CmIdState =
-  | 'IDLE'
-  | 'ADDR_RESOLVED'
-  | 'ROUTE_RESOLVED'
-  | 'LISTEN'
-  | 'CONNECT_REQUEST'
-  | 'CONNECTING'
-  | 'CONNECTED'
-  | 'DISCONNECTED'
-  | 'DESTROYED';
-
-/** Where datagrams to a service or a group go: the `ud` of a send request. */
-export interface DatagramPeer {
-  ah: AddressHandle;
-  remoteQpn: number;
-  remoteQkey: number;
-}
-
-/** What a request says. */
-export interface ConnectionRequest {
-  /** As far as the wire carries it: zeros stand behind what the peer wrote. */
-  privateData: Uint8Array;
-  /** READs and atomics that the peer wants to have out: what this side should serve. 0 of a datagram service. */
-  responderResources: number;
-  /** READs and atomics that the peer serves. */
-  initiatorDepth: number;
-  /** The address in the request is not the one that it came from: data would go astray. */
-  translated: boolean;
-}
 
 /** A connection, a listener, or a datagram service's id (`struct rdma_cm_id`). */
 export class CmId implements AsyncDisposable {
@@ -92,22 +60,21 @@ export class CmId implements AsyncDisposable {
   replyData: Uint8Array | undefined;
   #state: CmIdState = 'IDLE';
   readonly #options: IdOptions;
-  #device: Device | undefined;
-  #lease: Lease | undefined;
+  #own: LocalSide;
   #local: SocketAddress | undefined;
   #remote: SocketAddress | undefined;
   #route: Route | undefined;
   #pathMtu = 1024;
   #pd: ProtectionDomain | undefined;
+  /** Groups that the queue pair is attached to. */
+  readonly #groups = new Set<string>();
   /** Number of the connection, or of the listener. */
   #number: number | undefined;
   #message: CmFields<'REQ'> | undefined;
   /** READs and atomics that the other side is told of. */
   #offer = { responderResources: DEFAULT_DEPTH, initiatorDepth: DEFAULT_DEPTH };
   #parameters: ConnectionParameters = {};
-  /** How the attempt went. */
-  #outcome: { error?: unknown } | undefined;
-  #waiting: { resolve(): void; reject(error: unknown): void } | undefined;
+  readonly #attempt = new Attempt();
   readonly #requests = new EventQueue<CmId>();
   readonly #ended: Promise<void>;
   #end!: () => void;
@@ -128,7 +95,7 @@ export class CmId implements AsyncDisposable {
     this.#options = options;
     this.portSpace = portSpace;
     this.context = options.context;
-    this.#device = options.device;
+    this.#own = new LocalSide(options.device, options.deviceOptions);
     this.#ended = new Promise((resolve) => {
       this.#end = resolve;
     });
@@ -140,8 +107,9 @@ export class CmId implements AsyncDisposable {
 
   /** The device; once the address is resolved or bound. */
   get device(): Device {
-    if (!this.#device) throw this.#wrongState('resolveAddr or listen first');
-    return this.#device;
+    const { device } = this.#own;
+    if (!device) throw this.#wrongState('resolveAddr or listen first');
+    return device;
   }
 
   /** Our address and port (rdma_get_local_addr(3)). */
@@ -163,6 +131,13 @@ export class CmId implements AsyncDisposable {
     return this.portSpace === 'UDP' || this.portSpace === 'IPOIB';
   }
 
+  /** rdma_bind_addr(3): chooses the local address and its device; for groups, or before `resolveAddr`. */
+  async bindAddr(address: string): Promise<void> {
+    if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
+    this.#local = { address: await this.#own.bind(address, undefined), port: 0 };
+    this.#state = 'BOUND';
+  }
+
   // ---------------------------------------------------------------- initiator
 
   /**
@@ -171,15 +146,15 @@ export class CmId implements AsyncDisposable {
    * Rejects with ERR_ROCE_CM_NO_ADDRESS where a name or a route is missing; as `openDevice` where our address has no RoCE.
    */
   async resolveAddr(destination: { host: string; port: number; source?: string }): Promise<void> {
-    if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
-    const { host, port, source } = destination;
+    if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
+    const { host, port, source = this.#local?.address } = destination;
     checkPort(port);
     const address = await resolveHost(host);
     const from = source ?? (this.#options.device ? undefined : await sourceTowards(address));
-    const local = await this.#bind(from, gidFromText(address));
+    const local = await this.#own.bind(from, gidFromText(address));
     this.#remote = { address, port };
-    this.#local = { address: local, port: this.#ephemeral() };
-    const sgidIndex = this.#gidIndex(local);
+    this.#local = { address: local, port: ephemeralPort() };
+    const sgidIndex = this.#own.gidIndex(local);
     this.#route = {
       sgidIndex,
       gid: gidFromText(address),
@@ -274,8 +249,8 @@ export class CmId implements AsyncDisposable {
     const { address, backlog = 128 } = place;
     checkPort(place.port);
     checkRange('backlog', backlog, 65_535);
-    const local = await this.#bind(address, undefined);
-    const port = place.port === 0 ? this.#ephemeral() : place.port;
+    const local = await this.#own.bind(address, undefined);
+    const port = place.port === 0 ? ephemeralPort() : place.port;
     const endpoint = Endpoint.of(this.device);
     this.#number = await endpoint.call('cmListen', ipCmServiceId(PortSpace[this.portSpace], port), backlog);
     this.#local = { address: local, port };
@@ -341,14 +316,18 @@ export class CmId implements AsyncDisposable {
     await this.#settled(options.signal);
   }
 
-  /** rdma_reject(3): 148 bytes of private data, 136 of a datagram service. */
-  async reject(privateData?: Uint8Array): Promise<void> {
+  /**
+   * rdma_reject(3): 148 bytes of private data, 136 of a datagram service.
+   *
+   * @param reason one of `CmRejReason`; CONSUMER_DEFINED, which says nothing but no, unless given
+   */
+  async reject(privateData?: Uint8Array, reason?: number): Promise<void> {
     checkPrivateData(privateData, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.reject);
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
     const endpoint = Endpoint.of(this.device);
     if (this.#datagram)
       await endpoint.call('cmAnswer', this.#number!, { status: CmSidrStatus.REJECT, privateData });
-    else await endpoint.call('cmReject', this.#number!, { privateData });
+    else await endpoint.call('cmReject', this.#number!, { privateData, reason });
     this.#disconnect();
   }
 
@@ -357,6 +336,7 @@ export class CmId implements AsyncDisposable {
   /** rdma_disconnect(3): takes the queue pair to the error state, and resolves when the peer has agreed. */
   async disconnect(): Promise<void> {
     if (this.#state !== 'CONNECTED' || this.#datagram) throw this.#wrongState('a connection');
+    this.#state = 'DISCONNECTING';
     await this.qp?.modify({ qpState: 'ERR' });
     await Endpoint.of(this.device).call('cmDisconnect', this.#number!);
     await this.#ended;
@@ -378,9 +358,10 @@ export class CmId implements AsyncDisposable {
     this.#state = 'DESTROYED';
     const gone = closedError('the id is destroyed');
     this.#requests.fail(gone);
-    this.#waiting?.reject(gone);
-    if (this.#device && this.#number !== undefined) {
-      const endpoint = Endpoint.of(this.#device);
+    this.#attempt.end({ error: gone });
+    const { device } = this.#own;
+    if (device && this.#number !== undefined) {
+      const endpoint = Endpoint.of(device);
       const ignore = () => {}; // The device may be closed.
       if (listening) {
         endpoint.removeListener(this.#number);
@@ -391,9 +372,10 @@ export class CmId implements AsyncDisposable {
         await endpoint.call('cmDestroy', this.#number).catch(ignore);
       }
     }
+    for (const group of this.#groups) await this.leaveMulticast(group).catch(() => {});
     await this.peer?.ah.destroy();
     await this.qp?.close();
-    await this.#lease?.release();
+    await this.#own.release();
   }
 
   // ------------------------------------------------------------------- groups
@@ -408,16 +390,26 @@ export class CmId implements AsyncDisposable {
     const { qp } = this;
     if (!this.#datagram || !qp) throw this.#wrongState('an id of port space UDP with a queue pair');
     const gid = multicastGid(group);
-    if (options.sendOnly !== true) await qp.attachMcast(gid);
-    const ah = await this.#createAh(gid);
+    if (options.sendOnly !== true) {
+      await qp.attachMcast(gid);
+      this.#groups.add(group);
+    }
+    const ah = await this.#wayTo(gid);
     this.#raise('MULTICAST_JOIN');
     return { ah, remoteQpn: MULTICAST_QPN, remoteQkey: RDMA_UDP_QKEY };
+  }
+
+  /** An address handle in the domain of this id's queue pair: to the sender of a datagram (`device.addressFromWc`). */
+  createAh(init: Parameters<ProtectionDomain['createAh']>[0]): Promise<AddressHandle> {
+    if (!this.#pd) throw this.#wrongState('createQp first');
+    return this.#pd.createAh(init);
   }
 
   /** rdma_leave_multicast(3). */
   async leaveMulticast(group: string): Promise<void> {
     if (!this.qp) throw this.#wrongState('joinMulticast first');
     await this.qp.detachMcast(multicastGid(group));
+    this.#groups.delete(group);
   }
 
   // ------------------------------------------------------------------- inside
@@ -437,7 +429,8 @@ export class CmId implements AsyncDisposable {
       return;
     }
     const { trafficClass: _own, ...options } = this.#options;
-    const id = new CmId({ ...options, device: this.device });
+    const id = new CmId(options);
+    id.#own = this.#own.share();
     id.#ask(event, header.from, { address: header.to, port: this.#local!.port }, header.privateData);
     this.#options.channel?.push({ event: 'CONNECT_REQUEST', id, listenId: this });
     this.#requests.push(id);
@@ -484,45 +477,8 @@ export class CmId implements AsyncDisposable {
     });
   }
 
-  #createAh(gid: Uint8Array): Promise<AddressHandle> {
-    if (!this.#pd) throw this.#wrongState('createQp first');
-    return this.#pd.createAh({ gid, hopLimit: HOP_LIMIT, trafficClass: this.#options.trafficClass ?? 0 });
-  }
-
-  /** Takes a device: the one given, or that of an address. Returns our address. */
-  async #bind(address: string | undefined, kind: Uint8Array | undefined): Promise<string> {
-    if (!this.#device) {
-      if (address === undefined)
-        throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: none', {
-          errno: 'EINVAL',
-          attribute: 'address',
-          expected: 'the local address to listen at, or a device',
-        });
-      this.#lease = await leaseDevice(address, this.#options.deviceOptions ?? {});
-      this.#device = this.#lease.device;
-    }
-    const { gids } = this.#device;
-    const fits = (gid: Uint8Array) => kind === undefined || isIpv4Mapped(gid) === isIpv4Mapped(kind);
-    const own = address ?? gids.find(({ gid }) => fits(gid))?.address;
-    if (own !== undefined && this.#gidIndex(own) >= 0) return own;
-    throw new RoceError(
-      'ERR_ROCE_CM_NO_ADDRESS',
-      `the device has no address ${own ?? "of the peer's kind"}`,
-      {
-        errno: 'EADDRNOTAVAIL',
-        attribute: 'address',
-        expected: gids.map((entry) => entry.address).join(', '),
-      },
-    );
-  }
-
-  #gidIndex(address: string): number {
-    const wanted = gidFromText(address);
-    return this.device.gids.findIndex(({ gid }) => gidEquals(gid, wanted));
-  }
-
-  #ephemeral(): number {
-    return randomInt(FIRST_EPHEMERAL, 65_536);
+  #wayTo(gid: Uint8Array): Promise<AddressHandle> {
+    return this.createAh({ gid, hopLimit: HOP_LIMIT, trafficClass: this.#options.trafficClass ?? 0 });
   }
 
   #timing(): Timing {
@@ -540,7 +496,7 @@ export class CmId implements AsyncDisposable {
     Endpoint.of(this.device).addConnection(id, {
       onEvent: (event) => this.#onEvent(event),
       onClosed: (reason) => {
-        this.#waiting?.reject(reason);
+        this.#attempt.end({ error: reason });
         this.#disconnect();
       },
     });
@@ -548,15 +504,8 @@ export class CmId implements AsyncDisposable {
 
   /** Resolves when the connection is made; gives it up where the signal aborts. */
   async #settled(signal: AbortSignal | undefined): Promise<void> {
-    const onAbort = () => {
-      this.#waiting?.reject(signal?.reason);
-    };
     try {
-      await new Promise<void>((resolve, reject) => {
-        this.#waiting = { resolve, reject };
-        signal?.addEventListener('abort', onAbort, { once: true });
-        if (this.#outcome) this.#settle();
-      });
+      await this.#attempt.wait(signal);
     } catch (error) {
       if (this.#number !== undefined && this.#state !== 'DESTROYED')
         await Endpoint.of(this.device)
@@ -564,17 +513,7 @@ export class CmId implements AsyncDisposable {
           .catch(() => {});
       this.#disconnect();
       throw error;
-    } finally {
-      signal?.removeEventListener('abort', onAbort);
-      this.#waiting = undefined;
     }
-  }
-
-  #settle(outcome = this.#outcome): void {
-    this.#outcome = outcome;
-    if (!outcome) return;
-    if (outcome.error === undefined) this.#waiting?.resolve();
-    else this.#waiting?.reject(outcome.error);
   }
 
   #raise(event: CmEventName, more: { error?: RoceError } = {}): void {
@@ -583,7 +522,7 @@ export class CmId implements AsyncDisposable {
 
   #fail(event: CmEventName, error: RoceError): void {
     this.#raise(event, { error });
-    this.#settle({ error });
+    this.#attempt.end({ error });
     this.#disconnect();
   }
 
@@ -640,7 +579,7 @@ export class CmId implements AsyncDisposable {
     if (this.#state !== 'CONNECTING') return;
     this.#state = 'CONNECTED';
     this.#raise('ESTABLISHED');
-    this.#settle({});
+    this.#attempt.end({});
   }
 
   async #resolved(reply: CmFields<'SIDR_REP'>): Promise<void> {
@@ -649,7 +588,7 @@ export class CmId implements AsyncDisposable {
       return;
     }
     this.replyData = reply.privateData;
-    const ah = await this.#createAh(this.#route!.gid);
+    const ah = await this.#wayTo(this.#route!.gid);
     this.peer = { ah, remoteQpn: reply.qpn, remoteQkey: reply.qkey };
     this.#connected();
   }
@@ -658,14 +597,15 @@ export class CmId implements AsyncDisposable {
   async #peerLeft(): Promise<void> {
     const endpoint = Endpoint.of(this.device);
     const number = this.#number!;
-    try {
-      await this.qp?.modify({ qpState: 'ERR' });
-      await endpoint.call('cmDisconnect', number);
-    } catch {
-      // Our own DREQ was answered, or the id is destroyed.
+    const began = this.#state === 'DISCONNECTING';
+    if (this.#state !== 'DESTROYED') this.#state = 'DISCONNECTING';
+    if (!began) {
+      // What has arrived stays; what waits is flushed.
+      await this.qp?.modify({ qpState: 'ERR' }).catch(() => {});
+      await endpoint.call('cmDisconnect', number).catch(() => {}); // The peer's answer has ended it, or `destroy`.
     }
-    this.#settle({ error: closedError('the peer has disconnected') });
-    if (this.#state === 'CONNECTED' || this.#state === 'CONNECTING') this.#raise('DISCONNECTED');
+    this.#attempt.end({ error: closedError('the peer has disconnected') });
+    if (this.#state !== 'DESTROYED') this.#raise('DISCONNECTED');
     this.#disconnect();
   }
 

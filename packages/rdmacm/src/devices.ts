@@ -14,9 +14,37 @@ const shared = new Map<string, Shared>();
 const closing = new Map<string, Promise<void>>();
 
 /** A device in use; `release` when it is not any more. */
-export interface Lease {
-  device: Device;
-  release(): Promise<void>;
+export class Lease {
+  readonly device: Device;
+  readonly #address: string;
+  readonly #entry: Shared;
+  #released = false;
+
+  constructor(device: Device, address: string, entry: Shared) {
+    this.device = device;
+    this.#address = address;
+    this.#entry = entry;
+  }
+
+  /** Another user of the same device. */
+  share(): Lease {
+    this.#entry.users++;
+    return new Lease(this.device, this.#address, this.#entry);
+  }
+
+  async release(): Promise<void> {
+    if (this.#released) return;
+    this.#released = true;
+    if (--this.#entry.users > 0) return;
+    const address = this.#address;
+    if (shared.get(address) === this.#entry) shared.delete(address);
+    const closed = this.device.close().finally(() => closing.delete(address));
+    closing.set(
+      address,
+      closed.catch(() => {}),
+    );
+    await closed;
+  }
 }
 
 /** The device of a local address. `options` count for the one who opens it first. */
@@ -30,29 +58,11 @@ export async function leaseDevice(address: string, options: DeviceOptions): Prom
     shared.set(address, entry);
     entry.opening.catch(() => shared.delete(address));
   }
-  const held = entry;
-  held.users++;
-  let device: Device;
+  entry.users++;
   try {
-    device = await held.opening;
+    return new Lease(await entry.opening, address, entry);
   } catch (error) {
-    held.users--;
+    entry.users--;
     throw error;
   }
-  let released = false;
-  return {
-    device,
-    release: async () => {
-      if (released) return;
-      released = true;
-      if (--held.users > 0) return;
-      if (shared.get(address) === held) shared.delete(address);
-      const closed = device.close().finally(() => closing.delete(address));
-      closing.set(
-        address,
-        closed.catch(() => {}),
-      );
-      await closed;
-    },
-  };
 }

@@ -1,14 +1,11 @@
 /** rdma_cm in JavaScript: connections by address. */
 export type { Timing } from '@node-roce/cm';
 export type { SocketAddress } from './addresses.ts';
-export {
-  CmId,
-  type CmIdState,
-  type ConnectionRequest,
-  type DatagramPeer,
-  RDMA_UDP_QKEY,
-} from './cm-id.ts';
+export { CmId, RDMA_UDP_QKEY } from './cm-id.ts';
+export { type ConnectOptions, connect, Listener, type ListenOptions, listen } from './connect.ts';
 export type { DeviceOptions } from './devices.ts';
 export { RefusedError } from './errors.ts';
 export { type CmEventName, type CmIdEvent, EventChannel } from './events.ts';
+export type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
+export { MessageConnection, type MessageOptions } from './message-connection.ts';
 export type { ConnectionParameters, IdOptions, PortSpaceName } from './parameters.ts';

@@ -8,19 +8,21 @@ export const ADDRESSES = ['10.0.0.1', '10.0.0.2'] as const;
 export interface Ends extends AsyncDisposable {
   a: Device;
   b: Device;
-  network: MemoryNetwork;
+  /** Packets to and from the second device are lost from now on. */
+  cut(): void;
 }
 
 export async function openEnds(mtu = 1024): Promise<Ends> {
   const network = new MemoryNetwork();
   const a = await openDevice({ link: network.link(ADDRESSES[0], mtu) });
-  const b = await openDevice({ link: network.link(ADDRESSES[1], mtu) });
+  const link = network.link(ADDRESSES[1], mtu);
+  const b = await openDevice({ link });
   // A device answers for its ports once its program uses the connection manager.
   await b.connections.call('cmCounters');
   return {
     a,
     b,
-    network,
+    cut: () => network.drop(link),
     async [Symbol.asyncDispose]() {
       await a.close();
       await b.close();

@@ -206,4 +206,34 @@ export const adapterCommands: readonly CommandSpec[] = [
     ],
     load: () => import('../commands/rping.ts'),
   },
+  {
+    usage: 'ping <host>',
+    summary: 'Measure round trips over a reliable connection to an rping server',
+    description:
+      'Connects to rping -s, or roce rping -s, by the connection manager. Each round trip is a ping of rping: the server reads the ' +
+      'text by RDMA READ, writes it back by RDMA WRITE, and there are four messages. Prints statistics as ping does.',
+    options: [
+      {
+        flags: '-p, --port <port>',
+        summary: 'Port of port space TCP',
+        parse: integer(1, 65_535),
+        fallback: 7174,
+      },
+      {
+        flags: '-c, --count <count>',
+        summary: 'Pings (default: until interrupted)',
+        parse: integer(1, 2 ** 31 - 1),
+      },
+      { flags: '-s, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
+      { flags: '-i, --interval <seconds>', summary: 'Time between pings', parse: seconds, fallback: 1 },
+      { flags: '-I, --source <address>', summary: 'Local address (default: by route)', parse: text },
+      udpPort,
+      json('Print one JSON object at the end'),
+    ],
+    examples: [
+      ['ping 10.0.0.7', 'Ping a server, for example: rping -s -P'],
+      ['ping -c 100 -i 0.01 -s 4096 10.0.0.7', 'A hundred large pings; the server needs -S 4096'],
+    ],
+    load: () => import('../commands/ping.ts'),
+  },
 ];

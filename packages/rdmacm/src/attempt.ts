@@ -1,0 +1,29 @@
+/** An attempt to connect, and how it went: whoever waits for it learns it, also if it ended before. */
+
+export class Attempt {
+  #outcome: { error?: unknown } | undefined;
+  #waiting: { resolve(): void; reject(error: unknown): void } | undefined;
+
+  /** Ends it; the first call counts. With an error, in failure. */
+  end(outcome: { error?: unknown }): void {
+    this.#outcome ??= outcome;
+    if (!this.#waiting) return;
+    if (this.#outcome.error === undefined) this.#waiting.resolve();
+    else this.#waiting.reject(this.#outcome.error);
+  }
+
+  /** Resolves or rejects as it ends; rejects with the signal's reason where that comes first. */
+  async wait(signal: AbortSignal | undefined): Promise<void> {
+    const onAbort = () => this.end({ error: signal?.reason });
+    if (signal?.aborted) onAbort();
+    signal?.addEventListener('abort', onAbort, { once: true });
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#waiting = { resolve, reject };
+        if (this.#outcome) this.end(this.#outcome);
+      });
+    } finally {
+      signal?.removeEventListener('abort', onAbort);
+    }
+  }
+}

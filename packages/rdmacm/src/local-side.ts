@@ -1,0 +1,69 @@
+/** The device of an id, and its local address. */
+import { randomInt } from 'node:crypto';
+import { type Device, RoceError } from '@node-roce/verbs-api';
+import { gidEquals, gidFromText, isIpv4Mapped } from '@node-roce/wire';
+import { type DeviceOptions, type Lease, leaseDevice } from './devices.ts';
+
+const FIRST_EPHEMERAL = 49_152;
+
+export class LocalSide {
+  /** Of the program's, or leased by `bind`. */
+  device: Device | undefined;
+  #lease: Lease | undefined;
+  readonly #options: DeviceOptions;
+
+  constructor(device: Device | undefined, options: DeviceOptions = {}) {
+    this.device = device;
+    this.#options = options;
+  }
+
+  /** Of a request: the device of its listener, for as long as the request lives. */
+  share(): LocalSide {
+    const side = new LocalSide(this.device, this.#options);
+    side.#lease = this.#lease?.share();
+    return side;
+  }
+
+  /**
+   * Takes a device, if there is none yet, and returns our address on it: the one asked for, or the first of the peer's
+   * kind.
+   */
+  async bind(address: string | undefined, peer: Uint8Array | undefined): Promise<string> {
+    if (!this.device) {
+      if (address === undefined)
+        throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: none', {
+          errno: 'EINVAL',
+          attribute: 'address',
+          expected: 'the local address to listen at, or a device',
+        });
+      this.#lease = await leaseDevice(address, this.#options);
+      this.device = this.#lease.device;
+    }
+    const { gids } = this.device;
+    const fits = (gid: Uint8Array) => peer === undefined || isIpv4Mapped(gid) === isIpv4Mapped(peer);
+    const own = address ?? gids.find(({ gid }) => fits(gid))?.address;
+    if (own !== undefined && this.gidIndex(own) >= 0) return own;
+    throw new RoceError(
+      'ERR_ROCE_CM_NO_ADDRESS',
+      `the device has no address ${own ?? "of the peer's kind"}`,
+      {
+        errno: 'EADDRNOTAVAIL',
+        attribute: 'address',
+        expected: gids.map((entry) => entry.address).join(', '),
+      },
+    );
+  }
+
+  /** Index of an address in the device's GID table, −1 if it is not there. */
+  gidIndex(address: string): number {
+    const wanted = gidFromText(address);
+    return this.device!.gids.findIndex(({ gid }) => gidEquals(gid, wanted));
+  }
+
+  async release(): Promise<void> {
+    await this.#lease?.release();
+  }
+}
+
+/** A port that a program has not chosen. */
+export const ephemeralPort = (): number => randomInt(FIRST_EPHEMERAL, 65_536);

@@ -1,0 +1,253 @@
+/** A connection that carries messages, with queues of its own. */
+
+import {
+  type CompletionQueue,
+  EventQueue,
+  type MemoryRegion,
+  type ProtectionDomain,
+  type QueuePair,
+  RoceError,
+} from '@node-roce/verbs-api';
+import type { CmId } from './cm-id.ts';
+import { closedError } from './errors.ts';
+import type { ConnectionParameters } from './parameters.ts';
+
+/** Sizes of a connection's queues, and how it watches its peer. */
+export interface MessageOptions {
+  /** Bytes of the largest message, in both directions; both sides need the same. Default 64 KiB. */
+  maxMessage?: number;
+  /** Messages that are on their way at a time, each way. Default 16. */
+  slots?: number;
+  /** Milliseconds between zero-length WRITEs, which find out that a silent peer is gone. Default 0: none. */
+  keepAlive?: number;
+}
+
+const DEFAULTS = { maxMessage: 65_536, slots: 16, keepAlive: 0 } as const;
+
+/**
+ * Messages in order, each as it was sent. `send` resolves when the peer's adapter has the message, and waits while all
+ * slots are in use; a peer that takes no messages holds its sender back. Made by `connect` and `listen`.
+ */
+export class MessageConnection implements AsyncDisposable {
+  /** The id below, with its addresses and its state. */
+  readonly id: CmId;
+  /** The queue pair, for WRITE, READ and atomics. */
+  readonly qp: QueuePair;
+  /** For regions of the program's own. */
+  readonly pd: ProtectionDomain;
+  /** What the peer's program said when it connected, or accepted; zeros stand behind it. */
+  privateData: Uint8Array = new Uint8Array(0);
+  readonly #cq: CompletionQueue;
+  readonly #inbox: MemoryRegion;
+  readonly #outbox: MemoryRegion;
+  readonly #maxMessage: number;
+  readonly #slots: number;
+  readonly #free: number[] = [];
+  readonly #waiters: (() => void)[] = [];
+  readonly #messages = new EventQueue<Arrived | undefined>();
+  readonly #receiving = new Set<Promise<void>>();
+  readonly #keepAlive: number;
+  #timer: NodeJS.Timeout | undefined;
+  #failure: unknown;
+  #closing: Promise<void> | undefined;
+
+  /** @internal */
+  static async open(id: CmId, options: MessageOptions): Promise<MessageConnection> {
+    const { maxMessage, slots, keepAlive } = { ...DEFAULTS, ...options };
+    const pd = await id.device.allocPd();
+    const cq = await id.device.createCq(4 * slots + 4);
+    const qp = await id.createQp(pd, { sendCq: cq, cap: { maxSendWr: slots + 2, maxRecvWr: slots } });
+    const memory = () => new Uint8Array(new SharedArrayBuffer(slots * maxMessage));
+    const inbox = await pd.registerMr(memory());
+    const outbox = await pd.registerMr(memory());
+    return new MessageConnection({ id, pd, cq, qp, inbox, outbox }, { maxMessage, slots, keepAlive });
+  }
+
+  private constructor(
+    parts: {
+      id: CmId;
+      pd: ProtectionDomain;
+      cq: CompletionQueue;
+      qp: QueuePair;
+      inbox: MemoryRegion;
+      outbox: MemoryRegion;
+    },
+    { maxMessage, slots, keepAlive }: Required<MessageOptions>,
+  ) {
+    this.id = parts.id;
+    this.pd = parts.pd;
+    this.qp = parts.qp;
+    this.#cq = parts.cq;
+    this.#inbox = parts.inbox;
+    this.#outbox = parts.outbox;
+    this.#maxMessage = maxMessage;
+    this.#slots = slots;
+    this.#keepAlive = keepAlive;
+    for (let slot = 0; slot < slots; slot++) {
+      this.#free.push(slot);
+      this.#receive(slot);
+    }
+    void this.id.disconnected.then(() => this.#onEnd());
+    // A request that failed has ended the queue pair; the connection manager does not know.
+    this.qp.onClose((cause) => {
+      if (cause === undefined || this.id.state !== 'CONNECTED') return;
+      this.#failure = cause;
+      void this.id.destroy();
+    });
+  }
+
+  /** @internal */
+  async connect(parameters: ConnectionParameters, signal: AbortSignal | undefined): Promise<this> {
+    await this.id.connect(parameters, { signal });
+    this.privateData = this.id.replyData ?? this.privateData;
+    return this.#begin();
+  }
+
+  /** @internal */
+  async accept(parameters: ConnectionParameters, signal: AbortSignal | undefined): Promise<this> {
+    this.privateData = this.id.request?.privateData ?? this.privateData;
+    await this.id.accept(parameters, { signal });
+    return this.#begin();
+  }
+
+  /** What has arrived is delivered before the end is. */
+  async #onEnd(): Promise<void> {
+    clearInterval(this.#timer);
+    for (const wake of this.#waiters.splice(0)) wake();
+    await Promise.all(this.#receiving);
+    this.#messages.push(undefined);
+  }
+
+  #begin(): this {
+    if (this.#keepAlive > 0) this.#timer = setInterval(() => this.#probe(), this.#keepAlive).unref();
+    return this;
+  }
+
+  /** Resolves when the connection has ended, in order or by the peer's death. */
+  get closed(): Promise<void> {
+    return this.id.disconnected;
+  }
+
+  /**
+   * Sends a message: bytes, or text as UTF-8. Resolves when the peer's adapter has acknowledged it.
+   *
+   * Rejects with EMSGSIZE beyond `maxMessage`; with ERR_ROCE_CLOSED or ERR_ROCE_COMPLETION if the connection ends before.
+   */
+  async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    const bytes = typeof message === 'string' ? new TextEncoder().encode(message) : message;
+    if (bytes.length > this.#maxMessage)
+      throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `message: ${bytes.length} bytes`, {
+        errno: 'EMSGSIZE',
+        attribute: 'message',
+        expected: `${this.#maxMessage} bytes at most (maxMessage)`,
+      });
+    const slot = await this.#slot(options.signal);
+    try {
+      const offset = slot * this.#maxMessage;
+      this.#outbox.bytes(offset, bytes.length).set(bytes);
+      await this.qp.send({ mr: this.#outbox, offset, length: bytes.length });
+    } catch (error) {
+      throw this.#ended(error);
+    } finally {
+      this.#free.push(slot);
+      this.#waiters.shift()?.();
+    }
+  }
+
+  /** The next message; undefined once the connection has ended. Its memory is given back with the call after it. */
+  async receive(options: { signal?: AbortSignal } = {}): Promise<Uint8Array | undefined> {
+    const arrived = await this.#messages.next(options.signal);
+    if (arrived === undefined) {
+      this.#messages.push(undefined);
+      if (this.#failure !== undefined) throw this.#failure;
+      return undefined;
+    }
+    const { slot, length } = arrived;
+    const bytes = this.#inbox.bytes(slot * this.#maxMessage, length).slice();
+    this.#receive(slot);
+    return bytes;
+  }
+
+  /** Messages until the connection ends. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<Uint8Array, void> {
+    for (;;) {
+      const message = await this.receive();
+      if (message === undefined) return;
+      yield message;
+    }
+  }
+
+  /** Disconnects, and destroys what belongs to the connection; messages that were sent have arrived. */
+  close(): Promise<void> {
+    this.#closing ??= this.#close();
+    return this.#closing;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #close(): Promise<void> {
+    clearInterval(this.#timer);
+    if (this.id.state === 'CONNECTED') await this.id.disconnect().catch(() => {});
+    await this.qp.close();
+    await this.#inbox.deregister();
+    await this.#outbox.deregister();
+    await this.#cq.destroy();
+    await this.pd.dealloc();
+    await this.id.destroy();
+  }
+
+  /** A slot of the outbox; waits while all are in use. */
+  async #slot(signal: AbortSignal | undefined): Promise<number> {
+    for (;;) {
+      signal?.throwIfAborted();
+      if (this.#closing || this.id.state !== 'CONNECTED') throw this.#ended();
+      const slot = this.#free.pop();
+      if (slot !== undefined) return slot;
+      await new Promise<void>((resolve) => {
+        const wake = () => {
+          signal?.removeEventListener('abort', wake);
+          resolve();
+        };
+        this.#waiters.push(wake);
+        signal?.addEventListener('abort', wake, { once: true });
+      });
+    }
+  }
+
+  #receive(slot: number): void {
+    const range = { mr: this.#inbox, offset: slot * this.#maxMessage, length: this.#maxMessage };
+    // Posted one after the other, and they complete in that order.
+    const receiving = this.qp.receive(range).then(
+      ({ byteLen }) => this.#messages.push({ slot, length: byteLen }),
+      () => {}, // Flushed: the connection has ended.
+    );
+    this.#receiving.add(receiving);
+    void receiving.then(() => this.#receiving.delete(receiving));
+  }
+
+  /** Asks whether the peer is there: a WRITE of nothing is acknowledged by its adapter (IBTA vol 1 §9.7.5.1.3). */
+  #probe(): void {
+    if (this.id.state !== 'CONNECTED') return;
+    this.qp.write([], { addr: 0n, rkey: 0 }).catch(() => {}); // A failure ends the queue pair.
+  }
+
+  #ended(cause?: unknown): unknown {
+    if (this.#failure !== undefined) return this.#failure;
+    return this.id.state === 'CONNECTED' && cause !== undefined
+      ? cause
+      : closedError('the connection has ended');
+  }
+
+  /** Messages each way that can be under way. */
+  get slots(): number {
+    return this.#slots;
+  }
+}
+
+/** A message in a slot of the inbox. */
+interface Arrived {
+  slot: number;
+  length: number;
+}
