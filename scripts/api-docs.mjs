@@ -9,7 +9,7 @@ import { parseSync } from 'oxc-parser';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 /** The packages of docs/api.md. */
-const PROGRAMS = ['verbs-api', 'ibverbs'];
+const PROGRAMS = ['verbs-api', 'rdmacm', 'ibverbs'];
 /** Packages with a page of their own. */
 const PARTS = ['wire', 'pcap', 'transport', 'link', 'capture', 'sim'];
 /** The sections that a reader meets first; the rest follows by name. */
@@ -256,7 +256,7 @@ const programs = () =>
   joined([
     '# API',
     '',
-    'Every class, function and type of [`@node-roce/verbs-api`](#node-roceverbs-api) and [`@node-roce/ibverbs`](#node-roceibverbs).',
+    'Every class, function and type of [`@node-roce/verbs-api`](#node-roceverbs-api), [`@node-roce/rdmacm`](#node-rocerdmacm) and [`@node-roce/ibverbs`](#node-roceibverbs).',
     'Written by `npm run docs:api` from the docstrings; a test fails where this page is not current. What rejects or throws',
     'does so with a [`RoceError`](#class-roceerror), which names the attribute at fault.',
     '',

@@ -56,6 +56,7 @@ function programOf(page: string): string {
 test.each([
   ['.', 'SUCCESS written from afar'],
   ['packages/verbs-api', 'hello'],
+  ['packages/rdmacm', 'hello'],
   ['packages/ibverbs', 'PORT_ACTIVE'],
   ['packages/capture', 'warning retransmissions'],
   ['packages/link', ''],

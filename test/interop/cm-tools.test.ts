@@ -122,7 +122,7 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
     const tool = guest.exec(`rdma_client -s ${ours} -p ${port}`);
     const side = await equip(await listening.getRequest(), 1, 16);
     await side.id.accept();
-    expect((await side.arriving[0]!).byteLen).toBe(16);
+    expect((await side.arriving[0]).byteLen).toBe(16);
     await side.qp.send(message(side));
     await side.id.disconnected;
     await side.id.destroy();
@@ -141,7 +141,7 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
     const side = await equip(id, 1, 16);
     await id.connect();
     await side.qp.send(message(side));
-    expect((await side.arriving[0]!).byteLen).toBe(16);
+    expect((await side.arriving[0]).byteLen).toBe(16);
     await id.disconnect().catch(() => {}); // The tool may be quicker.
     await id.destroy();
     const { code, stdout, stderr } = await tool;
@@ -164,7 +164,7 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
     // Its first datagram says where to answer.
     const route = side.id.device.addressFromWc(arrived[0] as never, side.mr.bytes(0, GRH_BYTES));
     const ah = await side.id.createAh(route);
-    const ud = { ah, remoteQpn: arrived[0]!.immData!, remoteQkey: 0x0123_4567 };
+    const ud = { ah, remoteQpn: arrived[0].immData!, remoteQkey: 0x0123_4567 };
     for (let i = 0; i < count; i++) await side.qp.send(message(side), { ud });
     const { code, stdout, stderr } = await tool;
     expect({ code, stdout, stderr }).toMatchObject({ code: 0 });

@@ -79,7 +79,7 @@ describe(`${COUNT} datagrams`, () => {
       const words = new Uint32Array(mad.buffer);
       for (let w = 0; w < words.length; w++) words[w] = random();
       mad.set([1, 7, 2, 3]);
-      const name = names[random() % names.length]!;
+      const name = names[random() % names.length];
       MadHeader.attributeId.set(mad, 0, CmAttribute[name], 'attributeId');
       // Most of them for the service and the address that are there.
       if (name === 'REQ' && random() % 4 > 0) {
@@ -101,9 +101,9 @@ describe(`${COUNT} datagrams`, () => {
     expect(dialogue.length).toBeGreaterThanOrEqual(8);
     const random = seeded(8);
     for (let i = 1; i <= COUNT; i++) {
-      const mad = dialogue[random() % dialogue.length]!.slice();
+      const mad = dialogue[random() % dialogue.length].slice();
       for (let flips = 1 + (random() % 4); flips > 0; flips--)
-        mad[random() % MAD_BYTES]! ^= 1 << (random() % 8);
+        mad[random() % MAD_BYTES] ^= 1 << (random() % 8);
       const length = random() % 16 === 0 ? random() % MAD_BYTES : MAD_BYTES;
       pair.deliver(1, mad.subarray(0, length));
       live(pair, i);

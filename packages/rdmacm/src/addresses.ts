@@ -17,6 +17,7 @@ import {
 export interface SocketAddress {
   /** Numeric IPv4 or IPv6 address. */
   address: string;
+  /** 0 … 65535. */
   port: number;
 }
 

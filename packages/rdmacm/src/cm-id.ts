@@ -47,6 +47,7 @@ const DEFAULT_DEPTH = 16;
 
 /** A connection, a listener, or a datagram service's id (`struct rdma_cm_id`). */
 export class CmId implements AsyncDisposable {
+  /** TCP for connections, UDP for datagram services. */
   readonly portSpace: PortSpaceName;
   /** What the program said at its creation. */
   readonly context: unknown;
@@ -101,6 +102,7 @@ export class CmId implements AsyncDisposable {
     });
   }
 
+  /** Where it is on its way. */
   get state(): CmIdState {
     return this.#state;
   }

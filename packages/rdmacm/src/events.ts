@@ -16,6 +16,7 @@ export type CmEventName =
 
 /** An event of an id (`struct rdma_cm_event`). `Id` is `CmId`. */
 export interface CmIdEvent<Id = unknown> {
+  /** Its name. */
   event: CmEventName;
   /** What it is about; of a CONNECT_REQUEST, the new id. */
   id: Id;

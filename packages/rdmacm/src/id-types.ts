@@ -17,8 +17,11 @@ export type CmIdState =
 
 /** Where datagrams to a service or a group go: the `ud` of a send request. */
 export interface DatagramPeer {
+  /** The way. */
   ah: AddressHandle;
+  /** The service's queue pair, or that of all groups. */
   remoteQpn: number;
+  /** What datagrams have to bring. */
   remoteQkey: number;
 }
 

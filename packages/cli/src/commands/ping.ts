@@ -17,7 +17,7 @@ interface Given {
 
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   const { port, count, size, interval, source, json } = given;
-  const host = args[0]!;
+  const host = args[0];
   const id = new CmId({ deviceOptions: { port: given.udpPort } });
   const statistics = new Statistics();
   const began = performance.now();

@@ -45,7 +45,7 @@ async function call(host: string, given: Given, terminal: Terminal): Promise<num
       const text = pingText(number, size);
       const back = await ping(side, text).catch((error) => {
         // What waited was flushed.
-        if (id.state !== 'DISCONNECTED') throw error;
+        if (id.state === 'CONNECTED') throw error;
         throw new RoceError('ERR_ROCE_EXCHANGE', 'the server has disconnected', {
           errno: 'EIO',
           expected: 'the same -S on both sides, and no smaller -C there',
@@ -101,7 +101,7 @@ async function answer(id: CmId, { size, count, verbose }: Given, terminal: Termi
     const done = pong(side);
     const bytes = await Promise.race([done, left]).catch((error: RoceError) => {
       // The receive that waited is flushed as the client leaves.
-      if (error instanceof RoceError && id.state === 'DISCONNECTED') return undefined;
+      if (error instanceof RoceError && id.state !== 'CONNECTED') return undefined;
       throw error;
     });
     if (bytes === undefined) {
