@@ -116,7 +116,8 @@ test('biome refuses clocks, timers, randomness and I/O in wire, transport and pc
   const directory = mkdtempSync(join(tmpdir(), 'roce-biome-'));
   try {
     cpSync(join(root, 'biome.json'), join(directory, 'biome.json'));
-    cpSync(join(root, 'scripts/no-math-random.grit'), join(directory, 'scripts/no-math-random.grit'));
+    for (const plugin of ['no-math-random', 'no-index-assertion'])
+      cpSync(join(root, `scripts/${plugin}.grit`), join(directory, `scripts/${plugin}.grit`));
     const expressions = ['Math.random()', 'Date.now()', 'setTimeout(f, 1)', 'process.env', 'Buffer.from([])'];
     const code = `export const f = () => [${expressions.join(', ')}];\n`;
     for (const folder of ['wire/src', 'transport/src', 'cm/src', 'pcap/src', 'pcap/src/node', 'link/src']) {
