@@ -109,7 +109,7 @@ test.skipIf(!hasTshark)('tshark sees the same packets in all of them', async () 
     writeFileSync(all, encoder.take());
     const { packets, summary } = await read(all);
     expect(packets.map(({ icrc, icrcValue, ...rest }) => rest)).toEqual(tshark(all));
-    expect(packets.length).toBe(2570);
+    expect(packets.length).toBe(2613);
     expect(summary.icrc.bad).toBe(20);
   } finally {
     rmSync(folder, { recursive: true });

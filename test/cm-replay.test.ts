@@ -210,7 +210,7 @@ describe('recorded dialogues', () => {
   const files = readdirSync(folder).filter((name) => /cm.*\.pcap$/.test(name) && !name.includes('mckey'));
 
   test('are there', () => {
-    expect(files.length).toBeGreaterThanOrEqual(7);
+    expect(files.length).toBeGreaterThanOrEqual(9);
   });
 
   for (const file of files) {

@@ -27,6 +27,7 @@ const load = async (name: string) => ({
 
 /** Fixtures that hold no RC traffic: UC, UD, or connection management that went nowhere. */
 const WITHOUT_RC = [
+  'cm_cmtime',
   'cm_mckey',
   'cm_mckey_ipv6',
   'cm_rping_refused',

@@ -73,8 +73,8 @@ describe.each(files)('%s', (file) => {
   });
 });
 
-test('that was all of them: 2425 good packets over IPv4, 125 over IPv6, 20 spoiled', () => {
-  expect(counts).toEqual({ packets: 2570, v4: 2445, v6: 125, bad: 20 });
+test('that was all of them: 2468 good packets over IPv4, 125 over IPv6, 20 spoiled', () => {
+  expect(counts).toEqual({ packets: 2613, v4: 2488, v6: 125, bad: 20 });
 });
 
 const vectors: [what: string, frame: string, icrc: string, check: (p: Packet) => void][] = [
