@@ -1,7 +1,10 @@
 /** Connections by address over real sockets: the engine in this thread and in a worker, and `roce rping` as two programs. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { CmId } from '@node-roce/rdmacm';
+import { CmId, connect, listen } from '@node-roce/rdmacm';
 import { afterEach, describe, expect, test } from 'vitest';
 
 const roce = fileURLToPath(new URL('../packages/cli/bin/roce.js', import.meta.url));
@@ -56,6 +59,34 @@ async function run(...args: string[]) {
   const code = new Promise<number | null>((resolve) => child.on('close', resolve));
   return { child, said, ended: code.then((value) => ({ code: value, ...said })) };
 }
+
+test('roce flows follows a connection that the connection manager made', async () => {
+  const trace = join(mkdtempSync(join(tmpdir(), 'roce-cm-')), 'trace.pcapng');
+  await using listener = await listen({ address: '127.0.72.31', port: 0 });
+  const options = { source: '127.0.72.32', deviceOptions: { trace } };
+  const connection = await connect(`127.0.72.31:${listener.port}`, options);
+  const server = await listener.accept();
+  for (let i = 0; i < 5; i++) {
+    await connection.send('x'.repeat(5000));
+    await server.receive();
+  }
+  await connection.close();
+  await server.close();
+  const flows = await run('flows', '--json', trace);
+  const { code, stdout } = await flows.ended;
+  expect(code).toBe(0);
+  const { connections, unconnected } = JSON.parse(stdout);
+  // REQ, REP, RTU, DREQ and DREP.
+  expect(unconnected).toBe(5);
+  expect(connections).toMatchObject([
+    {
+      pairing: 'cm',
+      a: { address: '127.0.72.32', qpn: connection.qp.qpNum },
+      b: { address: '127.0.72.31', qpn: server.qp.qpNum },
+    },
+  ]);
+  rmSync(dirname(trace), { recursive: true });
+});
 
 test('roce ping: round trips, and statistics of them', async () => {
   const server = await run('rping', '-s', '-P', '-a', '127.0.72.21');

@@ -90,6 +90,17 @@ export const LONG = [
     env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000 },
   },
   {
+    name: 'connection manager',
+    minutes: 30,
+    command: 'npx vitest run packages/cm packages/rdmacm --testTimeout 1200000',
+    env: {
+      ROCE_CM_SEEDS: 2000,
+      ROCE_CM_HOSTILE: 1_000_000,
+      ROCE_CM_CONNECTIONS: 100_000,
+      ROCE_CM_LOSSY: 200,
+    },
+  },
+  {
     name: 'capture-sim',
     minutes: 120,
     command: 'npx vitest run test/capture-sim.test.ts',

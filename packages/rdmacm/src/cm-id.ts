@@ -420,14 +420,14 @@ export class CmId implements AsyncDisposable {
   #requested(event: Extract<CmEvent, { type: 'request' | 'datagram-request' }>): void {
     const endpoint = Endpoint.of(this.device);
     const header = parseHeader(event.request.privateData);
-    const ignore = () => {};
-    if (!header) {
-      // As Linux does for a header of another version.
-      void endpoint.call('cmDestroy', event.id).catch(ignore);
-      return;
-    }
-    if (event.type === 'request' && event.request.pathMtu > mtuBytesToEnum(this.device.facts.activeMtu)) {
-      void endpoint.call('cmReject', event.id, { reason: CmRejReason.INVALID_MTU }).catch(ignore);
+    // A header of another version is refused, as by Linux; a path MTU that our port has not, by its reason.
+    const tooLarge =
+      event.type === 'request' && event.request.pathMtu > mtuBytesToEnum(this.device.facts.activeMtu);
+    if (!header || tooLarge) {
+      void (async () => {
+        if (tooLarge) await endpoint.call('cmReject', event.id, { reason: CmRejReason.INVALID_MTU });
+        await endpoint.call('cmDestroy', event.id);
+      })().catch(() => {}); // The device may be closed, or the peer have given up.
       return;
     }
     const { trafficClass: _own, ...options } = this.#options;

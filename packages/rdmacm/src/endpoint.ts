@@ -10,6 +10,9 @@ export interface Sink<E> {
   onClosed(reason: unknown): void;
 }
 
+/** Ids whose events are kept; of an id that was just destroyed, events may still come from a worker. */
+const MAX_EARLY = 1024;
+
 const endpoints = new WeakMap<Device, Endpoint>();
 
 export class Endpoint {
@@ -75,7 +78,7 @@ export class Endpoint {
     }
     const sink = this.#connections.get(event.id);
     if (sink) sink.onEvent(event);
-    else if (event.type !== 'timewait-exit')
+    else if (event.type !== 'timewait-exit' && this.#early.size < MAX_EARLY)
       this.#early.set(event.id, [...(this.#early.get(event.id) ?? []), event]);
   }
 }

@@ -198,6 +198,14 @@ describe('what a user meets', () => {
     await expect(new CmId({ device: ends.a }).listen({ port: 65_536 })).rejects.toThrow('port: 65536');
   });
 
+  test('a path MTU that the listener’s port has not', async () => {
+    await using large = await openEnds(4096, 1024);
+    const listening = await listener(large);
+    const { id } = await initiator(large);
+    await expect(id.connect()).rejects.toMatchObject({ reason: 'INVALID_MTU' });
+    await listening.destroy();
+  });
+
   test('a port that has a listener', async () => {
     await using ends = await openEnds();
     await listener(ends);
