@@ -22,21 +22,13 @@ export const MUTANTS = [
   ],
   [
     'qp/receive-queue.ts',
-    '    this.#ring.release(this.#head);\n    this.#inUse = false;\n    this.#room = this.#filled = 0;',
-    '    this.#ring.release(this.#head);\n    this.#room = this.#filled = 0;',
+    '    this.#inUse = false;\n    this.#room = this.#filled = 0;',
+    '    this.#room = this.#filled = 0;',
   ],
-  [
-    'requester/requester.ts',
-    '    this.#probing = false;\n    this.#probePsn = -1;\n    this.#sinceAckReq = 0;\n    this.#unackedPsn',
-    '    this.#probing = false;\n    this.#sinceAckReq = 0;\n    this.#unackedPsn',
-  ],
+  ['requester/probe.ts', '    this.#wanted = false;\n    this.#psn = -1;', '    this.#wanted = false;'],
   ['requester/completer.ts', '  reset(): void {\n    this.#impliedNakPsn = -1;', '  reset(): void {'],
-  [
-    'requester/requester.ts',
-    '    this.#probePsn = -1;\n    this.#sinceAckReq = 0;\n    this.#unackedPsn = this.#sendPsn;',
-    '    this.#probePsn = -1;\n    this.#unackedPsn = this.#sendPsn;',
-  ],
-  ['requester/requester.ts', '    this.roundTrip.reset();\n', ''],
+  ['requester/transmitter.ts', '  stop(): void {\n    this.#sinceAckReq = 0;', '  stop(): void {'],
+  ['requester/requester.ts', '    this.#roundTrip.reset();\n', ''],
   ['requester/credits.ts', 'this.#ssn = this.#limit = 0;', 'this.#ssn = 0;'],
   [
     'congestion/aimd.ts',
@@ -51,11 +43,7 @@ export const MUTANTS = [
   ['requester/round-trip.ts', 'times[SMOOTHED] + PROBE_DEVIATIONS * times[DEVIATION]', 'times[SMOOTHED]'],
   ['requester/round-trip.ts', '  cancel(): void {\n    this.#timedPsn = -1;', '  cancel(): void {'],
   ['qp/send-queue.ts', '    if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics--;\n', ''],
-  [
-    'requester/requester.ts',
-    'psnDiff(this.#unackedPsn, this.#probePsn) === 1',
-    'psnDiff(this.#unackedPsn, this.#probePsn) >= 1',
-  ],
+  ['requester/probe.ts', 'psnDiff(unackedPsn, psn) === 1', 'psnDiff(unackedPsn, psn) >= 1'],
   ['requester/credits.ts', 'if (psnDiff(limit, this.#limit) <= 0) return false;', ''],
   ['sge.ts', 'if (!mr || mr.pd !== pd ||', 'if (!mr ||'],
   [
@@ -64,7 +52,7 @@ export const MUTANTS = [
     'this.#impliedNakPsn === unackedPsn',
   ],
   ['responder/rc.ts', '  stop(): void {\n    this.#message.end();', '  stop(): void {'],
-  ['scheduler.ts', 'sender.sendRequests(batch, TURN_PACKETS)', 'sender.sendRequests(batch, 1 << 20)'],
+  ['scheduler.ts', ': TURN_PACKETS;', ': 1 << 20;'],
   ['requester/pacer.ts', '    this.#rate = rate;\n    this.#next[0] = 0;', '    this.#rate = rate;'],
   ['requester/requester.ts', '  resume(): void {\n    this.#drained = false;', '  resume(): void {'],
   [
@@ -74,7 +62,7 @@ export const MUTANTS = [
   ],
 
   // Timers and retries.
-  ['requester/requester.ts', 'RETRY_DELAYS[timeout]', '4 * RETRY_DELAYS[timeout]'],
+  ['requester/ack-timer.ts', 'RETRY_DELAYS[timeout]', '4 * RETRY_DELAYS[timeout]'],
   ['requester/retries.ts', 'if (this.#rnrGranted === RNR_RETRY_INFINITE) return true;', ''],
   ['requester/retries.ts', '    this.#left = this.#granted;\n', ''],
   ['requester/retries.ts', '    this.#rnrLeft = this.#rnrGranted;\n', ''],
@@ -85,8 +73,8 @@ export const MUTANTS = [
   ['requester/requester.ts', '      if (this.#withLink) return;\n', ''],
   [
     'requester/requester.ts',
-    '    this.timers.stop(Timer.RETRY);\n    this.timers.stop(Timer.PROBE);\n    this.#owner.wantsTurn();',
-    '    this.#owner.wantsTurn();',
+    '    this.#transmitter.goBack(cause);\n    this.#ackTimer.stop();',
+    '    this.#transmitter.goBack(cause);',
   ],
   [
     'requester/completer.ts',
@@ -106,27 +94,23 @@ export const MUTANTS = [
   ['congestion/aimd.ts', 'loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold', 'this.#threshold'],
   ['congestion/aimd.ts', 'Math.min(this.#window + packets, this.#threshold)', 'this.#window + packets'],
   [
-    'requester/requester.ts',
-    'out - this.reads.responses >= this.congestion.window || out >= PSN_SPAN',
-    'out - this.reads.responses > this.congestion.window || out >= PSN_SPAN',
+    'requester/transmitter.ts',
+    'out - reads.responses >= congestion.window || out >= PSN_SPAN',
+    'out - reads.responses > congestion.window || out >= PSN_SPAN',
   ],
   [
     'requester/reads.ts',
     'return this.#requests < Math.max(1, maxRdAtomic);',
     'return this.#requests <= Math.max(1, maxRdAtomic);',
   ],
-  ['requester/requester.ts', '      this.#packets.requestAck(batch);\n', ''],
-  ['requester/requester.ts', 'return this.#queue.readOrAtomics > 0;', 'return false;'],
+  ['requester/transmitter.ts', '      this.#packets.requestAck(batch);\n', ''],
+  ['requester/starter.ts', 'return queue.readOrAtomics > 0;', 'return false;'],
   [
-    'requester/requester.ts',
-    'if (row.opcode === WrOpcode.LOCAL_INV) return this.#cursor.entry !== this.#queue.head;',
+    'requester/starter.ts',
+    'if (row.opcode === WrOpcode.LOCAL_INV) return flight.cursor.entry !== queue.head;',
     '',
   ],
-  [
-    'requester/requester.ts',
-    '    this.credits.count(this.#messagesOf(index));\n',
-    '    this.credits.count(1);\n',
-  ],
+  ['requester/starter.ts', '    credits.count(this.#messagesOf(index));\n', '    credits.count(1);\n'],
   ['requester/cursor.ts', '    this.#packet = psnDiff(psn, queue.firstPsn(head));', '    this.#packet = 0;'],
   [
     'requester/completer.ts',
@@ -163,7 +147,7 @@ export const MUTANTS = [
   ['quarantine.ts', 'if (this.#batches === 0) this.#release(number);', 'if (true) this.#release(number);'],
   ['adapter.ts', 'if (!qp || qp.slotTag !== tag) return;', 'if (!qp) return;'],
   ['adapter.ts', ' || !opcodeInfo(headers[bth])?.isRequest', ''],
-  ['requester/requester.ts', 'if (this.#owner.reliable && psnDiff(psn, this.#unackedPsn) < 0) return;', ''],
+  ['requester/requester.ts', 'if (this.#owner.reliable && psnDiff(psn, this.unackedPsn) < 0) return;', ''],
   ['requester/requester.ts', '    this.#queue.reset();\n', ''],
   ['responder/message.ts', 'return region?.valid === true &&', 'return region !== undefined &&'],
   ['admission.ts', 'sources[s + 3] !== source[3] ||', ''],
@@ -173,5 +157,20 @@ export const MUTANTS = [
     'if (this.available > this.#limit) return false;',
   ],
   ['responder/ud.ts', 'dethQkey(slab, at + info.offsets.deth) !== qkey', 'false'],
-  ['completion-queue.ts', '>= ring.capacity', '> ring.capacity'],
+  [
+    'responder/rc.ts',
+    'if (state !== QpStateCode.ERR && state !== QpStateCode.RESET) this.#end',
+    'if (state !== QpStateCode.ERR) this.#end',
+  ],
+  ['responder/uc.ts', '    if (this.#owner.state === QpStateCode.ERR) return;\n', ''],
+  ['requester/transmitter.ts', 'failed.waiting || owner.state !== QpStateCode.RTS', 'failed.waiting'],
+  ['requester/starter.ts', '    reads.stopWaiting();\n', ''],
+  ['adapter.ts', '    context.batchOpened(batch);\n', ''],
+  ['scheduler.ts', 'const ROUND_REPLIES = 2048;', 'const ROUND_REPLIES = 1 << 20;'],
+  ['scheduler.ts', 'Math.min(TURN_PACKETS, (room + 1) >> 1)', 'TURN_PACKETS'],
+  [
+    'completion-queue.ts',
+    'ring.hasRoom(this.#next, ring.capacity)',
+    'ring.hasRoom(this.#next, ring.capacity + 1)',
+  ],
 ];

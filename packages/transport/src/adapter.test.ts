@@ -3,7 +3,7 @@ import { AethKind, aethKind, aethSyndrome, bthOpcode, bthPsn, NakCode, Opcode } 
 import { expect, test } from 'vitest';
 import { type Packet, Pair, type WorkInit } from '../testing/pair.ts';
 import { Access, SendFlags, WcFlags, WcOpcode } from './constants.ts';
-import { RETRY_TIMER_FACTOR } from './requester/requester.ts';
+import { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 
 function pattern(length: number, salt = 1): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);

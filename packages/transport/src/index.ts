@@ -7,7 +7,7 @@ export * from './control.ts';
 export * from './counters.ts';
 export * from './errors.ts';
 export { QP_ATTRIBUTE_NAMES } from './modify.ts';
-export { RETRY_TIMER_FACTOR } from './requester/requester.ts';
+export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 export * from './rings.ts';
 export * from './transitions.ts';
 export { WR_OPCODES, type WrOpcodeRow } from './wr-opcodes.ts';

@@ -92,7 +92,7 @@ export class Completer {
       return;
     }
     // What is acknowledged may end at an entry that could not be sent: it fails for that.
-    if (requester.failIfReached()) return;
+    if (requester.failed.completeIfOldest()) return;
     if (kind === AethKind.RNR_NAK) this.#receiveRnrNak(aethValue(syndrome), requester.unackedPsn !== before);
     else if (syndrome === NakCode.PSN_SEQUENCE_ERROR) this.#receiveSequenceNak(before);
     else this.#fail(syndrome);
@@ -125,7 +125,7 @@ export class Completer {
       counters.receivedOperationalErr++;
       status = WcStatus.REM_OP_ERR;
     } else if (syndrome === NakCode.INVALID_RD_REQUEST) status = WcStatus.REM_INV_RD_REQ_ERR;
-    this.#requester.failOldest(status);
+    this.#requester.failed.completeOldest(status);
   }
 
   #receiveRnrNak(code: number, progressed: boolean): void {
@@ -136,7 +136,7 @@ export class Completer {
     if (!progressed && requester.timers.isRunning(Timer.RNR)) return;
     if (!requester.retries.spendRnr()) {
       counters.rnrRetryExceededErr++;
-      requester.failOldest(WcStatus.RNR_RETRY_EXC_ERR);
+      requester.failed.completeOldest(WcStatus.RNR_RETRY_EXC_ERR);
       return;
     }
     requester.waitForReceiver(rnrTimerMicroseconds(code));
@@ -149,13 +149,13 @@ export class Completer {
     const before = requester.unackedPsn;
     if (!this.#reachResponse(psn, before)) return;
     if (queue.rowOf(queue.head)?.wire !== Wire.READ) {
-      requester.failOldest(WcStatus.BAD_RESP_ERR);
+      requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
     }
     const { aeth } = info.offsets;
     if (aeth >= 0) {
       if (aethKind(aethSyndrome(slab, at + aeth)) !== AethKind.ACK) {
-        requester.failOldest(WcStatus.BAD_RESP_ERR);
+        requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
         return;
       }
       this.#takeCredits(slab, at + aeth);
@@ -169,12 +169,12 @@ export class Completer {
     const { reads } = requester;
     const wrongEnd = reads.requests > 0 && reads.endsAt(psn) !== info.last;
     if (payload !== Math.min(pathMtu, length - offset) || wrongEnd) {
-      requester.failOldest(WcStatus.BAD_RESP_ERR);
+      requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
     }
     const source = at + info.headerLength;
     if (scatterResponse(this.#context, this.#owner.pd, queue, offset, source, payload) !== Scattered.OK) {
-      requester.failOldest(WcStatus.LOC_PROT_ERR);
+      requester.failed.completeOldest(WcStatus.LOC_PROT_ERR);
       return;
     }
     reads.received();
@@ -190,7 +190,7 @@ export class Completer {
     if (!this.#reachResponse(psn, before)) return;
     const isAck = aethKind(aethSyndrome(slab, at + BTH_BYTES)) === AethKind.ACK;
     if (queue.rowOf(queue.head)?.wire !== Wire.ATOMIC || !isAck) {
-      requester.failOldest(WcStatus.BAD_RESP_ERR);
+      requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
     }
     this.#takeCredits(slab, at + BTH_BYTES);
@@ -201,7 +201,7 @@ export class Completer {
     const low = atomicAckLow(slab, offset);
     writeHost64(slab, offset, high, low);
     if (scatterResponse(this.#context, this.#owner.pd, queue, 0, offset, 8) !== Scattered.OK) {
-      requester.failOldest(WcStatus.LOC_PROT_ERR);
+      requester.failed.completeOldest(WcStatus.LOC_PROT_ERR);
       return;
     }
     requester.acknowledged(psnAdd(psn, 1));

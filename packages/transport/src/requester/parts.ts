@@ -1,0 +1,28 @@
+/** Parts of a requester, as they know one another. Each owns its state. */
+import type { CongestionController } from '../congestion/controller.ts';
+import type { Context } from '../context.ts';
+import type { Owner } from '../qp/owner.ts';
+import type { SendQueue } from '../qp/send-queue.ts';
+import type { Credits } from './credits.ts';
+import type { FailedEntry } from './failed-entry.ts';
+import type { Flight } from './flight.ts';
+import type { Pacer } from './pacer.ts';
+import type { Probe } from './probe.ts';
+import type { OutstandingReads } from './reads.ts';
+import type { RoundTrip } from './round-trip.ts';
+import type { Timers } from './timers.ts';
+
+export interface RequesterParts {
+  readonly context: Context;
+  readonly owner: Owner;
+  readonly queue: SendQueue;
+  readonly flight: Flight;
+  readonly failed: FailedEntry;
+  readonly timers: Timers;
+  readonly credits: Credits;
+  readonly reads: OutstandingReads;
+  readonly roundTrip: RoundTrip;
+  readonly congestion: CongestionController;
+  readonly pacer: Pacer;
+  readonly probe: Probe;
+}

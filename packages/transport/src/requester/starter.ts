@@ -1,0 +1,95 @@
+/** Starts send entries: gives them their PSNs, or executes them at once where they are local. */
+import { SendFlags, WcStatus, WrOpcode } from '../constants.ts';
+import { SendWqe } from '../rings.ts';
+import { executeLocal } from '../windows.ts';
+import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
+import { checkEntry } from './checks.ts';
+import type { RequesterParts } from './parts.ts';
+import { Timer } from './timers.ts';
+
+/** Keeps nothing of its own. */
+export class Starter {
+  readonly #parts: RequesterParts;
+
+  constructor(parts: RequesterParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Starts the entry under the cursor, which was not started. False if it can't start now: fence, credits, or a failure that
+   * waits for the entries before it.
+   */
+  start(): boolean {
+    const { context, owner, queue, flight, credits, failed } = this.#parts;
+    const { cursor } = flight;
+    const index = cursor.entry;
+    const { words } = queue;
+    const w = queue.wordOf(index);
+    const row = queue.rowOf(index);
+    const flags = words[w + SendWqe.OPCODE_FLAGS] >>> 8;
+    if (row !== undefined && (flags & SendFlags.FENCE) !== 0 && this.#fenceHolds(row)) return false;
+
+    let status = checkEntry(context, owner, queue, index, row);
+    if (status === WcStatus.SUCCESS && row!.wire === Wire.LOCAL) {
+      status = executeLocal(context, owner, words, w);
+      if (status === WcStatus.SUCCESS) {
+        this.#finishLocal();
+        return true;
+      }
+    }
+    if (status !== WcStatus.SUCCESS) {
+      failed.set(index, status);
+      failed.completeIfOldest();
+      return false;
+    }
+    // One request may go past the limit, and asks for the ACK that moves it (§9.7.7.2.5). And one may always be
+    // out: an ACK whose credits make no sense, or one that was lost, must not be the last that is heard.
+    if (row!.consumesReceive && credits.exhausted && !flight.isOver) return false;
+
+    const { pathMtu } = owner.attributes;
+    const packets =
+      row!.wire === Wire.ATOMIC ? 1 : Math.max(1, Math.ceil(words[w + SendWqe.LENGTH] / pathMtu));
+    queue.start(cursor.psn, packets);
+    credits.count(this.#messagesOf(index));
+    cursor.place(index, cursor.psn);
+    return true;
+  }
+
+  /**
+   * SQD: an entry that was given its PSNs and of which nothing was sent (it waited for the window, or for READs that are
+   * out) is not started after all.
+   */
+  takeBack(): void {
+    const { queue, flight, credits, reads, timers } = this.#parts;
+    if (queue.started === queue.head) return;
+    const last = (queue.started - 1) | 0;
+    if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return;
+    credits.count(-this.#messagesOf(last));
+    queue.unstart();
+    reads.stopWaiting();
+    timers.stop(Timer.READ_BUDGET);
+  }
+
+  /** Messages that the responder counts for an entry. */
+  #messagesOf(index: number): number {
+    const { queue, reads } = this.#parts;
+    return queue.rowOf(index)?.wire === Wire.READ ? reads.requestsFor(queue.packetsOf(index)) : 1;
+  }
+
+  /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */
+  #fenceHolds(row: WrOpcodeRow): boolean {
+    const { queue, flight } = this.#parts;
+    if (row.opcode === WrOpcode.LOCAL_INV) return flight.cursor.entry !== queue.head;
+    return queue.readOrAtomics > 0;
+  }
+
+  /** A local operation is done; it completes in its turn. */
+  #finishLocal(): void {
+    const { queue, flight } = this.#parts;
+    const { cursor } = flight;
+    const index = cursor.entry;
+    queue.start(cursor.psn, 0);
+    cursor.place(queue.started, cursor.psn);
+    if (index === queue.head) queue.completeOldest();
+  }
+}
