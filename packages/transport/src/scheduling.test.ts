@@ -176,3 +176,26 @@ describe('a queue pair with more requests than the batch has room for', () => {
     expect([...answers, ...step(), ...step()]).toHaveLength(capacity);
   });
 });
+
+test.each([
+  [8, 64],
+  [64, 32],
+  [1000, 4],
+])('with %i READs to answer, a turn has %i responses', (count, responses) => {
+  const crowd = new Crowd({ count, timeout: 14, rightBuffer: 1 << 25, packetsPerMillisecond: 512 });
+  const { right, rights, local, remote } = crowd;
+  for (const qp of rights) {
+    right.use(qp);
+    right.post({ opcode: 'RDMA_READ', sge: [{ mr: remote, length: 64 * 256 }], remote: local });
+  }
+  const turns = new Map<number, number>();
+  crowd.onBatch = ({ slots, headers, count }) => {
+    for (let i = 0; i < count; i++) {
+      const qpn = bthDestQp(headers, slots[i * TX_SLOT_WORDS + Tx.HEADER_OFFSET]);
+      turns.set(qpn, (turns.get(qpn) ?? 0) + 1);
+    }
+  };
+  for (let i = 0; i < 3 && turns.size === 0; i++) crowd.step();
+  const [first] = turns.values();
+  expect(first).toBe(responses);
+});
