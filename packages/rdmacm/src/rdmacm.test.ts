@@ -1,4 +1,5 @@
 import { GRH_BYTES } from '@node-roce/verbs-api';
+import { CmAttribute } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ADDRESSES, type Ends, equip, openEnds } from '../testing/ends.ts';
 import { CmId, type ConnectionParameters, EventChannel, type IdOptions, RefusedError } from './index.ts';
@@ -89,6 +90,31 @@ describe('a connection', () => {
       expect(attr).toMatchObject({ timeout: 10, minRnrTimer: 5 });
       expect(attr.ahAttr!.grh.trafficClass).toBe(104);
     }
+  });
+
+  test('is there with the first data, where RTU is lost', async () => {
+    await using ends = await openEnds();
+    const { network } = ends;
+    const deliver = network.deliver.bind(network);
+    let lost = 0;
+    network.deliver = (packet, destination) => {
+      // BTH, DETH, and the attribute of the MAD header.
+      const isRtu = packet.bytes[7] === 1 && packet.bytes[12 + 8 + 17] === CmAttribute.RTU;
+      if (isRtu && lost++ === 0) return;
+      deliver(packet, destination);
+    };
+    const listening = await listener(ends);
+    const client = await initiator(ends);
+    const connecting = client.id.connect();
+    const id = await listening.getRequest();
+    const server = { id, ...(await equip(id)) };
+    const accepting = id.accept();
+    await connecting;
+    const arrived = server.qp.receive(server.mr);
+    await client.qp.send(bytes('early'));
+    expect((await arrived).byteLen).toBe(5);
+    await accepting;
+    expect([lost, server.qp.state]).toEqual([1, 'RTS']);
   });
 
   test('ends on both sides where one disconnects', async () => {

@@ -8,6 +8,7 @@ export const ADDRESSES = ['10.0.0.1', '10.0.0.2'] as const;
 export interface Ends extends AsyncDisposable {
   a: Device;
   b: Device;
+  network: MemoryNetwork;
   /** Packets to and from the second device are lost from now on. */
   cut(): void;
 }
@@ -22,6 +23,7 @@ export async function openEnds(mtu = 1024, otherMtu = mtu): Promise<Ends> {
   return {
     a,
     b,
+    network,
     cut: () => network.drop(link),
     async [Symbol.asyncDispose]() {
       await a.close();

@@ -212,7 +212,8 @@ export function assemble(
       gids: link.gids,
       random,
       now: clock,
-      onEvent: events.onCmEvent,
+      // Not from inside of a call: the program may call back.
+      onEvent: (event) => queueMicrotask(() => events.onCmEvent(event)),
     });
     pump.companion = management;
     return management;
