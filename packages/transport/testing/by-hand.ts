@@ -121,6 +121,7 @@ export class ByHand {
       const packet = init instanceof Uint8Array ? init : this.packet(init);
       rx.slab.set(packet, offset);
       const w = rx.count * RX_SLOT_WORDS;
+      rx.slots.fill(0, w, w + RX_SLOT_WORDS);
       rx.slots[w + Rx.OFFSET] = offset;
       rx.slots[w + Rx.LENGTH] = packet.length;
       rx.slots[w + Rx.LOCAL] = local;

@@ -98,11 +98,14 @@ export interface QpOptions {
   cq?: number;
 }
 
+/** What arrives: one for all, because a batch is filled and received in one step, and its memory takes time to get. */
+const RX = new RxBatch(512, 4 * 1024 * 1024);
+
 /** One adapter with one completion queue, driven by hand. */
 export class Side {
   readonly adapter: Adapter;
   readonly tx: TxBatch;
-  readonly rx = new RxBatch(512, 4 * 1024 * 1024);
+  readonly rx = RX;
   readonly pd: number;
   readonly cq: Ring;
   readonly cqHandle: number;
@@ -426,6 +429,7 @@ export class Pair {
       part.forEach((f, i) => {
         rx.slab.set(f.packet, offset);
         const w = i * RX_SLOT_WORDS;
+        rx.slots.fill(0, w, w + RX_SLOT_WORDS);
         rx.slots[w + Rx.OFFSET] = offset;
         rx.slots[w + Rx.LENGTH] = f.packet.length;
         rx.slots[w + Rx.LOCAL] = this.localOf?.(f.packet) ?? 0;

@@ -1,0 +1,283 @@
+/** READs and atomics in flight, and the budget of receive buffer that all queue pairs share: what may be asked for, and who is next. */
+import { psnAdd } from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
+import { OutstandingReads, ReadBudget } from './requester/reads.ts';
+
+const MTU = 1024;
+/** What the budget is charged for a response at this path MTU; a request asks for at most half of the budget. */
+const CHARGE = 2 * MTU + 512;
+const CHUNK = 10;
+const TOTAL = 2 * CHUNK * CHARGE;
+const WIDE = 1000;
+
+function setUp(count = 1, total = TOTAL) {
+  const budget = new ReadBudget(total);
+  const woken: number[] = [];
+  const users = Array.from({ length: count }, (_, i) => {
+    const reads = new OutstandingReads(budget, () => woken.push(i));
+    reads.setPathMtu(MTU);
+    return reads;
+  });
+  const settled = () => {
+    const held = users.reduce((sum, reads) => sum + reads.held, 0);
+    expect(held + budget.left).toBe(total);
+    for (const reads of users) expect(reads.check()).toBeUndefined();
+  };
+  return { budget, users, woken, settled };
+}
+
+describe('a READ is split', () => {
+  test('at multiples of the same count, wherever it is resumed', () => {
+    const [reads] = setUp().users;
+    const packets = 34;
+    expect([0, 1, 9, 10, 19, 20, 29, 30, 33].map((at) => reads.next(at, packets))).toEqual([
+      10, 9, 1, 10, 1, 10, 1, 4, 1,
+    ]);
+    expect([1, 10, 11, 20, 34].map((responses) => reads.requestsFor(responses))).toEqual([1, 1, 2, 2, 4]);
+  });
+
+  test.each([
+    ['no budget', 0, 1],
+    ['budget for two responses', 2 * CHARGE, 1],
+    ['budget for four', 4 * CHARGE, 2],
+    ['budget for 128', 128 * CHARGE, 64],
+    ['budget for 1,000', 1000 * CHARGE, 64],
+  ])('with %s: two requests fit, of at most 64 responses', (_, total, chunk) => {
+    const [reads] = setUp(1, total).users;
+    expect(reads.next(0, 10_000)).toBe(chunk);
+  });
+
+  test('anew after the path MTU changed, and what was asked for is given back', () => {
+    const { budget, users, settled } = setUp();
+    users[0].ask(CHUNK, 9);
+    users[0].setPathMtu(4096);
+    expect(users[0].next(0, 100)).toBe(Math.floor(TOTAL / 2 / (2 * 4096 + 512)));
+    expect(budget.left).toBe(TOTAL);
+    settled();
+  });
+});
+
+describe('requests in flight', () => {
+  test.each([1, 2, 16, 128])('are at most max_rd_atomic %i', (most) => {
+    const [reads] = setUp().users;
+    let count = 0;
+    for (; reads.mayRequest(most); count++) reads.askAtomic(count);
+    expect(count).toBe(most);
+    reads.retire(1);
+    expect(reads.requests).toBe(most - 1);
+    expect(reads.mayRequest(most)).toBe(true);
+  });
+
+  test('one is, even if max_rd_atomic was lowered to 0: what was started ends', () => {
+    const [reads] = setUp().users;
+    expect(reads.mayRequest(0)).toBe(true);
+    reads.askAtomic(0);
+    expect(reads.mayRequest(0)).toBe(false);
+  });
+
+  test('end in order, each with its last PSN, across the wrap of PSNs and of the ring', () => {
+    const [reads] = setUp().users;
+    const first = 0xff_ff00;
+    for (let i = 0; i < 600; i++) {
+      const psn = psnAdd(first, i);
+      expect(reads.endsAt(psn)).toBe(false);
+      reads.askAtomic(psn);
+      reads.askAtomic(psnAdd(psn, 1));
+      expect(reads.endsAt(psn)).toBe(true);
+      expect(reads.endsAt(psnAdd(psn, 1))).toBe(false);
+      reads.retire(psn);
+      expect(reads.requests).toBe(2);
+      reads.retire(psnAdd(psn, 1));
+      expect(reads.requests).toBe(1);
+      reads.retire(psnAdd(psn, 2));
+      expect(reads.requests).toBe(0);
+    }
+  });
+
+  test('several are retired at once', () => {
+    const [reads] = setUp().users;
+    for (const psn of [3, 4, 9]) reads.askAtomic(psn);
+    reads.retire(9);
+    expect(reads.requests).toBe(1);
+    expect(reads.endsAt(9)).toBe(true);
+  });
+});
+
+describe('responses in flight', () => {
+  test('are counted down as they come, and no further', () => {
+    const { users, settled } = setUp();
+    const [reads] = users;
+    reads.ask(3, 2);
+    expect(reads.responses).toBe(3);
+    for (const left of [2, 1, 0, 0]) {
+      reads.received();
+      expect(reads.responses).toBe(left);
+      settled();
+    }
+  });
+
+  test('are two requests at least, and beyond them no more than the window', () => {
+    const [reads] = setUp(1, 100 * TOTAL).users;
+    const chunk = reads.next(0, WIDE);
+    expect(reads.mayAsk(chunk, 2)).toBe(true);
+    reads.ask(chunk, chunk - 1);
+    expect(reads.mayAsk(chunk, 2)).toBe(true);
+    expect(reads.mayAsk(chunk + 1, 2)).toBe(false);
+    reads.ask(chunk, 2 * chunk - 1);
+    expect(reads.mayAsk(1, 2 * chunk)).toBe(false);
+    expect(reads.mayAsk(1, 2 * chunk + 1)).toBe(true);
+  });
+
+  test('the check sees responses without a request', () => {
+    const { users } = setUp();
+    users[0].ask(3, 2);
+    expect(users[0].check()).toBeUndefined();
+    users[0].retire(3);
+    expect(users[0].check()).toBe('3 READ responses of 0 requests are in flight');
+  });
+
+  test('are forgotten with a release, and their budget is there again', () => {
+    const { budget, users, settled } = setUp();
+    const [reads] = users;
+    reads.ask(4, 3);
+    reads.askAtomic(4);
+    expect(budget.left).toBe(TOTAL - 4 * CHARGE);
+    settled();
+    reads.release();
+    expect([reads.responses, reads.requests, reads.held, budget.left]).toEqual([0, 0, 0, TOTAL]);
+    expect(reads.endsAt(3)).toBe(false);
+  });
+});
+
+describe('the budget', () => {
+  test('allows one request whatever its size, and then what is left', () => {
+    const { budget } = setUp(1, 1000);
+    expect(budget.has(5000)).toBe(true);
+    budget.take(400);
+    expect(budget.has(600)).toBe(true);
+    expect(budget.has(601)).toBe(false);
+  });
+
+  test('is used up exactly, and holds back the next', () => {
+    const { users, settled } = setUp(3);
+    const [a, b, c] = users;
+    for (const reads of [a, b]) {
+      expect(reads.mayAsk(CHUNK, WIDE)).toBe(true);
+      reads.ask(CHUNK, 9);
+    }
+    settled();
+    expect(a.mayAsk(1, WIDE)).toBe(false);
+    expect(a.isWaiting).toBe(false); // Its own responses will come.
+    expect(c.mayAsk(1, WIDE)).toBe(false);
+    expect(c.isWaiting).toBe(true);
+    expect(c.wanted).toBe(CHARGE);
+  });
+
+  test('goes to who waits first, as soon as there is enough', () => {
+    const { users, woken, settled } = setUp(3);
+    const [a, b, c] = users;
+    a.ask(2 * CHUNK, 19);
+    expect(b.mayAsk(4, WIDE)).toBe(false);
+    expect(c.mayAsk(1, WIDE)).toBe(false);
+    for (let i = 0; i < 3; i++) a.received();
+    // Enough for the second, who waits behind the first; and for nobody else.
+    expect(woken).toEqual([]);
+    expect(a.mayAsk(1, WIDE)).toBe(false);
+    a.received();
+    expect(woken).toEqual([1]);
+    expect(b.isWaiting).toBe(false);
+    expect(b.held).toBe(4 * CHARGE);
+    settled();
+    a.received();
+    expect(woken).toEqual([1, 2]);
+    // What was granted is used by the request, and no other is taken.
+    expect(b.mayAsk(4, 1)).toBe(true);
+    b.ask(4, 3);
+    expect(b.held).toBe(4 * CHARGE);
+    settled();
+    for (let i = 0; i < 4; i++) b.received();
+    expect(b.held).toBe(0);
+    settled();
+  });
+
+  test('is not asked for twice by one that waits', () => {
+    const { users, woken, settled } = setUp(2);
+    const [a, b] = users;
+    a.ask(2 * CHUNK, 19);
+    for (let i = 0; i < 3; i++) expect(b.mayAsk(1, WIDE)).toBe(false);
+    for (let i = 0; i < 5; i++) a.received();
+    expect(woken).toEqual([1]);
+    expect(b.held).toBe(CHARGE);
+    settled();
+  });
+
+  test('is not granted to one that gave up, and that which was granted comes back', () => {
+    const { users, woken, settled } = setUp(3);
+    const [a, b, c] = users;
+    a.ask(2 * CHUNK, 19);
+    b.mayAsk(1, WIDE);
+    c.mayAsk(1, WIDE);
+    b.release();
+    expect(b.isWaiting).toBe(false);
+    a.received();
+    expect(woken).toEqual([2]);
+    expect(b.held).toBe(0);
+    c.release();
+    expect(c.held).toBe(0);
+    settled();
+  });
+
+  test('of a whole device without any goes to the one that waits, however much it wants', () => {
+    const { users, woken } = setUp(2, 3 * CHARGE);
+    const [a, b] = users;
+    a.ask(3, 2);
+    expect(b.mayAsk(9, WIDE)).toBe(false);
+    a.release();
+    expect(woken).toEqual([1]);
+    expect(b.mayAsk(9, WIDE)).toBe(true);
+  });
+});
+
+describe('a wait for budget', () => {
+  test('goes on while others give back, and ends when nothing moved for a while', () => {
+    const { users, settled } = setUp(2);
+    const [a, b] = users;
+    a.ask(2 * CHUNK, 19);
+    expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
+    a.received();
+    expect(b.waited()).toBe(false);
+    expect(b.isWaiting).toBe(true);
+    a.received();
+    // It asks again before it was woken: its wait began before.
+    expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
+    expect(b.waited()).toBe(false);
+    expect(b.waited()).toBe(true);
+    expect(b.isWaiting).toBe(false);
+    // Now one request leaves, whatever is left; the next one waits again.
+    expect(b.mayAsk(CHUNK, WIDE)).toBe(true);
+    b.ask(CHUNK, 9);
+    settled();
+    b.release();
+    expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
+  });
+
+  test('is over for one that does not wait', () => {
+    const [reads] = setUp().users;
+    expect(reads.waited()).toBe(true);
+    // That alone forces nothing.
+    const { users } = setUp(2);
+    users[0].ask(2 * CHUNK, 19);
+    expect(users[1].waited()).toBe(true);
+    expect(users[1].mayAsk(1, WIDE)).toBe(false);
+  });
+
+  test('does not outlast a release', () => {
+    const { users } = setUp(2);
+    const [a, b] = users;
+    a.ask(2 * CHUNK, 19);
+    b.mayAsk(1, WIDE);
+    expect(b.waited()).toBe(true);
+    b.release();
+    expect(b.mayAsk(1, WIDE)).toBe(false);
+  });
+});
