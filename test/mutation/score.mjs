@@ -1,38 +1,43 @@
-// Adds up reports of StrykerJS (by default the last one): the score, by file, and the last line for the table of results.
-// Exit code 1 if the score is below the one that is asked for.
-import { readFileSync } from 'node:fs';
+// `node test/mutation/score.mjs [PATH…]`: the score by file and folder from the results that judge.mjs keeps; SURVIVORS=1 lists what
+// lives. Exit code 1 if the score is below the one that is asked for.
+import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { allResults, count } from './results.mjs';
 
 const LEAST = 85;
-const reports = process.argv.slice(2);
-if (reports.length === 0) reports.push(fileURLToPath(new URL('.cache/report.json', import.meta.url)));
+const SOURCE = fileURLToPath(new URL('../../packages/transport/src/', import.meta.url));
+const asked = process.argv.slice(2);
 
-const files = new Map();
-for (const report of reports) {
-  for (const [path, { mutants }] of Object.entries(JSON.parse(readFileSync(report, 'utf8')).files)) {
-    const name = path.replace('packages/transport/src/', '');
-    const count = files.get(name) ?? { killed: 0, all: 0, lines: [] };
-    for (const { status, location, mutatorName, replacement } of mutants) {
-      if (status === 'Ignored' || status === 'CompileError') continue;
-      count.all++;
-      if (status === 'Killed' || status === 'Timeout' || status === 'RuntimeError') count.killed++;
-      else
-        count.lines.push(`${location.start.line}:${location.start.column} ${mutatorName} → ${replacement}`);
-    }
-    files.set(name, count);
+const percent = ({ dead, judged }) => `${((100 * dead) / judged).toFixed(1).padStart(5)} %`;
+const add = (sum, { dead, judged, all }) => {
+  sum.dead += dead;
+  sum.judged += judged;
+  sum.all += all;
+};
+const sum = () => ({ dead: 0, judged: 0, all: 0 });
+const line = (counts, name) =>
+  console.log(
+    `${percent(counts)}  ${counts.dead} of ${counts.judged}${counts.judged < counts.all ? ` (${counts.all} made)` : ''}  ${name}`,
+  );
+
+const total = sum();
+const folders = new Map();
+for (const { name, stale, mutants } of allResults(SOURCE)) {
+  if (asked.length > 0 && !asked.some((path) => name.startsWith(path))) continue;
+  const counts = count(mutants);
+  if (counts.judged === 0) continue;
+  line(counts, `${name}${stale ? ': it has changed since' : ''}`);
+  const folder = dirname(name);
+  if (!folders.has(folder)) folders.set(folder, sum());
+  add(folders.get(folder), counts);
+  add(total, counts);
+  if (!process.env.SURVIVORS) continue;
+  for (const { at, change, state } of mutants) {
+    if (state !== undefined && state !== 'dead')
+      console.log(`         ${at} ${change}${state === 'alive' ? '' : ` (${state})`}`);
   }
 }
-let killed = 0;
-let all = 0;
-for (const [name, count] of [...files].sort()) {
-  if (count.all === 0) continue;
-  killed += count.killed;
-  all += count.all;
-  console.log(
-    `${((100 * count.killed) / count.all).toFixed(1).padStart(5)} %  ${count.killed} of ${count.all}  ${name}`,
-  );
-  if (process.env.SURVIVORS) for (const line of count.lines) console.log(`         ${line}`);
-}
-const score = (100 * killed) / all;
-console.log(`result: ${score.toFixed(1)} % of ${all} mutants`);
-process.exit(score >= LEAST ? 0 : 1);
+for (const [folder, counts] of folders) line(counts, `${folder === '.' ? '' : folder}/`);
+const part = total.judged < total.all ? `, ${total.judged} judged` : '';
+console.log(`result: ${percent(total).trim()} of ${total.all} mutants${part}`);
+process.exit((100 * total.dead) / total.judged >= LEAST ? 0 : 1);

@@ -1,10 +1,11 @@
 // The tests that judge mutants of packages/transport, bundled into one module and run in this process: thousands of runs of 600
 // tests are affordable so. vitest itself runs the same files in `npm test`.
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { Script } from 'node:vm';
+import { hashOf } from './results.mjs';
 
 const HERE = fileURLToPath(new URL('.', import.meta.url));
 /** The repository that this file is of. */
@@ -13,53 +14,65 @@ const PACKAGES = ['wire', 'pcap', 'transport', 'link', 'sim'];
 /** These take 2^24 packets or thousands of queue pairs: too long for each mutant. */
 const TOO_LONG = /\/(psn-wrap|many-queue-pairs)\.test\.ts$/;
 
-/** The test files under `root`: the package's own, and with `scenarios` those of the simulator. */
+/** The simulator's suites that judge, too: a few fixed seeds of each, by the environment that the suite reads. */
+const SCENARIOS = {
+  'sim-scenarios': {},
+  'sim-differential': { ROCE_SIM_SEEDS: 30 },
+  'sim-differential-services': { ROCE_SIM_SEEDS: 12 },
+  'sim-duplicates': { ROCE_SIM_SEEDS: 4 },
+  'sim-random': { ROCE_SIM_SEEDS: 1, ROCE_SIM_COUNT: 40 },
+};
+
+/** The test files under `root`, with the environment of each: the package's own, and with `scenarios` those of the simulator. */
 export function testFiles(root, { scenarios = true } = {}) {
   const source = join(root, 'packages/transport/src');
   const own = readdirSync(source, { recursive: true })
     .map((name) => join(source, name))
     .filter((path) => path.endsWith('.test.ts') && !TOO_LONG.test(path))
-    .sort();
-  return scenarios ? [...own, join(root, 'test/sim-scenarios.test.ts')] : own;
+    .sort()
+    .map((path) => ({ path, env: {} }));
+  const simulated = Object.entries(SCENARIOS).map(([name, env]) => ({
+    path: join(root, `test/${name}.test.ts`),
+    env,
+  }));
+  return scenarios ? [...own, ...simulated] : own;
 }
 
 /**
  * Bundles the tests with the sources under `root`.
  * @param change path → text to put in place of the file's own, or undefined
- * @returns the file of the bundle; `remove()` deletes it
+ * @returns the bundle, for `load`; `hash` tells it from others
  */
 export async function bundle(root, { files = testFiles(root), change = () => undefined } = {}) {
-  const require = createRequire(join(HOME, 'packages/capture/package.json'));
-  const { build } = require('esbuild');
-  const vitest = createRequire(createRequire(join(HOME, 'package.json')).resolve('vitest'));
-  const folder = mkdtempSync(join(tmpdir(), 'roce-mutation-'));
-  const outfile = join(folder, 'tests.mjs');
-  const imports = files.map(
-    (path) => `beginFile(${JSON.stringify(relative(root, path))}); await import(${JSON.stringify(path)});`,
-  );
-  await build({
+  const { build } = createRequire(join(HOME, 'packages/capture/package.json'))('esbuild');
+  const parts = files.map(({ path, env }) => {
+    const name = JSON.stringify(relative(root, path));
+    return `beginFile(${name}, ${JSON.stringify(env)}); require(${JSON.stringify(path)});`;
+  });
+  const { outputFiles } = await build({
     stdin: {
-      contents: `import { beginFile, tests } from 'vitest';\n${imports.join('\n')}\nexport { tests };`,
+      contents: [
+        "import fc from 'fast-check';",
+        "import { beginFile, tests } from 'vitest';",
+        // The same cases in each run, and no search for the smallest that fails.
+        'fc.configureGlobal({ seed: 1, endOnFailure: true });',
+        ...parts,
+        'export { tests };',
+      ].join('\n'),
       resolveDir: root,
     },
     bundle: true,
+    write: false,
     platform: 'node',
-    format: 'esm',
+    format: 'cjs',
     target: 'node20',
-    outfile,
     logLevel: 'error',
-    banner: {
-      js: "import { createRequire as __r } from 'node:module'; const require = __r(import.meta.url);",
-    },
     plugins: [
       {
         name: 'mutation',
         setup({ onResolve, onLoad, resolve }) {
           onResolve({ filter: /^vitest$/ }, () => ({ path: join(HERE, 'vitest-shim.mjs') }));
-          onResolve({ filter: /^(@vitest\/(expect|spy)|chai)$/ }, ({ path }) => ({
-            path: pathToFileURL(resolveModule(vitest, path)).href,
-            external: true,
-          }));
+          onResolve({ filter: /^(@vitest\/(expect|spy)|chai)$/ }, () => ({ external: true }));
           onResolve({ filter: /^@node-roce\// }, ({ path }) => {
             const [name, ...folder] = path.slice('@node-roce/'.length).split('/');
             if (!PACKAGES.includes(name)) return undefined;
@@ -78,7 +91,26 @@ export async function bundle(root, { files = testFiles(root), change = () => und
       },
     ],
   });
-  return { outfile, remove: () => rmSync(folder, { recursive: true, force: true }) };
+  const { text } = outputFiles[0];
+  const script = new Script(`(function (module, exports, require) {${text}\n})`);
+  return Object.assign(script, { hash: hashOf(text) });
+}
+
+const require = createRequire(join(HOME, 'package.json'));
+/** vitest's own parts, which its dependencies bring. */
+const vitest = createRequire(require.resolve('vitest'));
+const shared = new Map();
+for (const name of ['@vitest/expect', '@vitest/spy', 'chai']) {
+  shared.set(name, await import(pathToFileURL(resolveModule(vitest, name)).href));
+}
+const requireShared = (name) => shared.get(name) ?? require(name);
+
+/** Loads a bundle anew: its tests, with sources in their first state. */
+export function load(script) {
+  const module = { exports: {} };
+  const define = script.runInThisContext();
+  callWithin(() => define(module, module.exports, requireShared), LOAD_PATIENCE);
+  return module.exports.tests;
 }
 
 /** A dependency of vitest's, or of one of its dependencies. */
@@ -105,23 +137,95 @@ function esmOf(require, name) {
   throw new Error(`no ${name} is installed`);
 }
 
-let loads = 0;
-/** Loads the bundle anew: its tests, with sources in their first state. */
-export async function load(outfile) {
-  const { tests } = await import(`${pathToFileURL(outfile).href}?load=${loads++}`);
-  return tests;
+/** So long may loading take, which runs the bodies of `describe`, ms. */
+const LOAD_PATIENCE = 8000;
+/** A test hangs after so many ms, or so many times what it took before. */
+const PATIENCE = 1000;
+const PATIENCE_FACTOR = 20;
+
+/** A test's part of the deaths is a mean over the last mutants; one that killed none yet has this. */
+const RECENT = 0.05;
+const UNKNOWN = 0.002;
+
+/** Runs tests one after another; remembers what each took and which found a fault, to begin with those. */
+export class Runner {
+  /** By a test's id: ms that it took when it passed. */
+  #spent = new Map();
+  /** By a test's id: the part of the last mutants that it killed. */
+  #kills = new Map();
+
+  /** What tests took, to be restored in another process. */
+  times() {
+    return [...this.#spent];
+  }
+
+  restore(times) {
+    this.#spent = new Map(times);
+  }
+
+  /** The tests in the order to run them: by how likely each is to find a fault, for the time that it takes. */
+  #sorted(tests) {
+    const worth = ({ id }) => ((this.#kills.get(id) ?? 0) + UNKNOWN) / ((this.#spent.get(id) ?? 0) + 0.2);
+    return tests.map((test) => ({ test, value: worth(test) })).sort((a, b) => b.value - a.value);
+  }
+
+  #killed(killer) {
+    for (const [id, part] of this.#kills) this.#kills.set(id, part * (1 - RECENT));
+    this.#kills.set(killer, (this.#kills.get(killer) ?? 0) + RECENT);
+  }
+
+  /**
+   * Runs the tests until one fails, or they have taken `patience` ms of processor time.
+   * @returns that one, the error, and whether it hung; undefined if none does
+   */
+  async firstFailure(tests, patience = Number.POSITIVE_INFINITY) {
+    const began = process.cpuUsage();
+    for (const { test } of this.#sorted(tests)) {
+      const { error, hung } = await this.run(test);
+      if (error !== undefined) {
+        this.#killed(test.id);
+        return { test, error, hung };
+      }
+      const { user, system } = process.cpuUsage(began);
+      if (user + system > 1000 * patience) return undefined;
+    }
+    return undefined;
+  }
+
+  /** Runs a test. @returns ms, and what it threw */
+  async run(test) {
+    const patience = PATIENCE + PATIENCE_FACTOR * Math.ceil(this.#spent.get(test.id) ?? 0);
+    const began = performance.now();
+    try {
+      await callWithin(test.run, patience);
+    } catch (thrown) {
+      const hung = thrown?.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT';
+      return { ms: performance.now() - began, error: thrown ?? new Error('thrown'), hung };
+    }
+    const ms = performance.now() - began;
+    this.#spent.set(test.id, ms);
+    return { ms, error: undefined, hung: false };
+  }
 }
 
-/** Runs tests until the first that fails. */
-export async function runAll(tests, onTest = () => {}) {
-  for (const test of tests) {
-    const began = performance.now();
-    let error;
+const call = new Script('globalThis.__call()');
+
+/** Calls a function, but for no longer than `patience` ms of wall clock and half of that of processor time. */
+function callWithin(body, patience) {
+  let result;
+  globalThis.__call = () => {
+    result = body();
+  };
+  for (let timeout = patience; ; timeout *= 4) {
+    const before = process.cpuUsage();
     try {
-      await test.run();
-    } catch (thrown) {
-      error = thrown ?? new Error('thrown');
+      call.runInThisContext({ timeout });
+      return result;
+    } catch (error) {
+      const { user, system } = process.cpuUsage(before);
+      // The machine had other work: once more.
+      if (error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT' && user + system < 500 * patience) continue;
+      throw error;
     }
-    if (onTest(test, performance.now() - began, error) === false) return;
   }
 }

@@ -28,32 +28,41 @@ globalThis[Symbol.for('expect-global')] = expect;
 
 export const vi = { fn };
 
-/** Tests in the order of their definition: `{ id, file, run }`; `run` rejects where the test fails. */
+/** Tests in the order of their definition: `{ id, file, run }`; `run` throws or rejects where the test fails. */
 export const tests = [];
 let file = '';
 let names = [];
 let hooks = { before: [], after: [] };
 
-export function beginFile(name) {
+/** Tests from here on are those of a file, which reads this environment when it is loaded. */
+export function beginFile(name, env) {
   file = name;
+  for (const key of Object.keys(process.env)) if (key.startsWith('ROCE_SIM')) delete process.env[key];
+  Object.assign(process.env, env);
 }
 
 function add(name, body, fails) {
-  const { before, after } = hooks;
   const id = `${file} > ${[...names, name].join(' > ')} #${tests.length}`;
-  const run = async () => {
-    for (const hook of before) await hook();
-    try {
-      await body();
-    } catch (error) {
-      if (fails) return;
-      throw error;
-    } finally {
-      for (const hook of after) await hook();
-    }
-    if (fails) throw new Error('this test is expected to fail');
-  };
+  const steps = [...hooks.before, body, ...hooks.after];
+  const run = fails ? () => failing(steps) : () => inTurn(steps);
   tests.push({ id, file, run });
+}
+
+/** Calls them one after another; a promise only where one of them gives one, because a test can be ended up to its first. */
+function inTurn(steps) {
+  for (const [i, step] of steps.entries()) {
+    const pending = step();
+    if (pending instanceof Promise) return pending.then(() => inTurn(steps.slice(i + 1)));
+  }
+}
+
+async function failing(steps) {
+  try {
+    await inTurn(steps);
+  } catch {
+    return;
+  }
+  throw new Error('this test is expected to fail');
 }
 
 const bodyOf = (first, second) => (typeof first === 'function' ? first : second);
