@@ -147,6 +147,9 @@ const PATIENCE_FACTOR = 20;
 const RECENT = 0.05;
 const UNKNOWN = 0.002;
 
+/** What a test may take that was never run before, ms. */
+const PATIENCE_AT_FIRST = 60_000;
+
 /** Runs tests one after another; remembers what each took and which found a fault, to begin with those. */
 export class Runner {
   /** By a test's id: ms that it took when it passed. */
@@ -194,7 +197,8 @@ export class Runner {
 
   /** Runs a test. @returns ms, and what it threw */
   async run(test) {
-    const patience = PATIENCE + PATIENCE_FACTOR * Math.ceil(this.#spent.get(test.id) ?? 0);
+    const spent = this.#spent.get(test.id);
+    const patience = spent === undefined ? PATIENCE_AT_FIRST : PATIENCE + PATIENCE_FACTOR * Math.ceil(spent);
     const began = performance.now();
     try {
       await callWithin(test.run, patience);
