@@ -3,7 +3,7 @@
 // file (results.mjs): a run goes on where the last one stopped. A mutant that died is not judged again until its file
 // changes; one that lives is, when tests or sources have changed.
 //   MUTATION_SECONDS=50   stops after so much processor time; exit code 3 if more is to do
-//   MUTATION_PATIENCE=1500  processor time for the tests of one mutant, ms: one that no test found until then counts as alive
+//   MUTATION_PATIENCE=4000  processor time for the tests of one mutant, ms: one that no test found until then counts as alive
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -14,7 +14,7 @@ import { bundle, load, Runner } from './suite.mjs';
 const ROOT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 const SOURCE = join(ROOT, 'packages/transport/src');
 const SECONDS = Number(process.env.MUTATION_SECONDS ?? Number.POSITIVE_INFINITY);
-const PATIENCE = Number(process.env.MUTATION_PATIENCE ?? 1500);
+const PATIENCE = Number(process.env.MUTATION_PATIENCE ?? 4000);
 
 /** Left out, because each mutant in their way would take long: what they find, others find. */
 const TOO_SLOW = [
@@ -61,12 +61,13 @@ async function judge(names) {
   const instrumented = new Map(made.files.map(({ name, content }) => [name, content]));
   const script = await bundle(ROOT, { change: (path) => instrumented.get(path) });
   const runner = new Runner();
-  const covered = await cover(script, runner);
+  const { coverage, covered } = await cover(script, runner);
   let tests = loadTests(script);
   for (const [pass, results] of PASSES.flatMap((pass) => all.map((results) => [pass, results]))) {
     for (const mutant of results.open(pass, PASSES.length, script.hash)) {
       if (spent() > SECONDS) {
         results.save();
+        keepCoverage(script.hash, { coverage, memory: runner.memory() });
         return false;
       }
       const { isStatic, hits, ids } = covered(mutant.id);
@@ -105,8 +106,8 @@ function loadTests(script) {
 async function cover(script, runner) {
   const known = knownCoverage(script.hash);
   if (known) {
-    runner.restore(known.spent);
-    return lookUp(known.coverage);
+    runner.restore(known.memory);
+    return { coverage: known.coverage, covered: lookUp(known.coverage) };
   }
   shared.mutantCoverage = { static: {}, perTest: {} };
   const coverage = shared.mutantCoverage;
@@ -117,8 +118,8 @@ async function cover(script, runner) {
   }
   shared.currentTestId = undefined;
   shared.mutantCoverage = undefined;
-  keepCoverage(script.hash, { coverage, spent: runner.times() });
-  return lookUp(coverage);
+  keepCoverage(script.hash, { coverage, memory: runner.memory() });
+  return { coverage, covered: lookUp(coverage) };
 }
 
 function lookUp(coverage) {

@@ -145,7 +145,7 @@ const PATIENCE_FACTOR = 20;
 
 /** A test's part of the deaths is a mean over the last mutants; one that killed none yet has this. */
 const RECENT = 0.05;
-const UNKNOWN = 0.002;
+const UNKNOWN = 0.005;
 
 /** What a test may take that was never run before, ms. */
 const PATIENCE_AT_FIRST = 60_000;
@@ -157,13 +157,14 @@ export class Runner {
   /** By a test's id: the part of the last mutants that it killed. */
   #kills = new Map();
 
-  /** What tests took, to be restored in another process. */
-  times() {
-    return [...this.#spent];
+  /** What it remembers, to be restored in another process. */
+  memory() {
+    return { spent: [...this.#spent], kills: [...this.#kills] };
   }
 
-  restore(times) {
-    this.#spent = new Map(times);
+  restore({ spent, kills }) {
+    this.#spent = new Map(spent);
+    this.#kills = new Map(kills);
   }
 
   /** The tests in the order to run them: by how likely each is to find a fault, for the time that it takes. */
