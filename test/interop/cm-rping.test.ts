@@ -6,7 +6,7 @@ import { RoceCommand } from './harness/roce.ts';
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 
-/** What the tool prints for ping `n` of 100 bytes. */
+/** The text that the tool prints for ping `n` of 100 bytes. */
 function pingData(n: number, size = 100): string {
   const heading = `rdma-ping-${n}: `;
   let text = heading;

@@ -32,7 +32,7 @@ const log = { isDebugEnabled: () => false, debug() {}, info() {}, warn() {} };
 /** Which of four mutants that follow one another are judged first. */
 const PASSES = [0, 2, 1, 3];
 
-/** What the instrumented sources share with this file. */
+/** State that the instrumented sources share with this file. */
 const shared = {};
 globalThis.__stryker__ = shared;
 

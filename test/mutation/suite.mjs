@@ -147,7 +147,7 @@ const PATIENCE_FACTOR = 20;
 const RECENT = 0.05;
 const UNKNOWN = 0.005;
 
-/** What a test may take that was never run before, ms. */
+/** Time limit of a test that was never run before, ms. */
 const PATIENCE_AT_FIRST = 60_000;
 
 /** Runs tests one after another; remembers what each took and which found a fault, to begin with those. */
@@ -157,7 +157,7 @@ export class Runner {
   /** By a test's id: the part of the last mutants that it killed. */
   #kills = new Map();
 
-  /** What it remembers, to be restored in another process. */
+  /** Returns the memory, to be restored in another process. */
   memory() {
     return { spent: [...this.#spent], kills: [...this.#kills] };
   }

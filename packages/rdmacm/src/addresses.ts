@@ -82,7 +82,7 @@ export function withHeader(
   return bytes;
 }
 
-/** What the header of a request says; undefined where there is none that is understood. */
+/** Reads the header of a request; undefined where it has none in a known format. */
 export function parseHeader(
   privateData: Uint8Array,
 ): { from: SocketAddress; to: string; privateData: Uint8Array } | undefined {

@@ -1,5 +1,4 @@
-/** An attempt to connect, and how it went: whoever waits for it learns it, also if it ended before. */
-
+/** An attempt to connect, and its outcome, for those who wait for it, also after its end. */
 export class Attempt {
   #outcome: { error?: unknown } | undefined;
   #waiting: { resolve(): void; reject(error: unknown): void } | undefined;

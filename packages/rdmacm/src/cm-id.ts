@@ -49,7 +49,7 @@ const DEFAULT_DEPTH = 16;
 export class CmId implements AsyncDisposable {
   /** TCP for connections, UDP for datagram services. */
   readonly portSpace: PortSpaceName;
-  /** What the program said at its creation. */
+  /** The program's own value, given at the creation. */
   readonly context: unknown;
   /** The queue pair, once there is one. */
   qp: QueuePair | undefined;
@@ -57,7 +57,7 @@ export class CmId implements AsyncDisposable {
   request: ConnectionRequest | undefined;
   /** Of a datagram service, after `connect`: where to send. */
   peer: DatagramPeer | undefined;
-  /** What the accepting program says: 196 bytes (136 of a datagram service), zeros behind what it wrote. */
+  /** The accepting program's private data: 196 bytes (136 of a datagram service), zeros behind what it wrote. */
   replyData: Uint8Array | undefined;
   #state: CmIdState = 'IDLE';
   readonly #options: IdOptions;
@@ -72,7 +72,7 @@ export class CmId implements AsyncDisposable {
   /** Number of the connection, or of the listener. */
   #number: number | undefined;
   #message: CmFields<'REQ'> | undefined;
-  /** READs and atomics that the other side is told of. */
+  /** READs and atomics that are offered to the other side. */
   #offer = { responderResources: DEFAULT_DEPTH, initiatorDepth: DEFAULT_DEPTH };
   #parameters: ConnectionParameters = {};
   readonly #attempt = new Attempt();

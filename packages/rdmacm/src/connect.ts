@@ -1,5 +1,4 @@
 /** Connections in one call. */
-
 import { type Device, EventQueue, RoceError } from '@node-roce/verbs-api';
 import { CmRejReason } from '@node-roce/wire';
 import { CmId } from './cm-id.ts';
@@ -7,7 +6,7 @@ import { closedError } from './errors.ts';
 import { MessageConnection, type MessageOptions } from './message-connection.ts';
 import { type ConnectionParameters, checkPort, type IdOptions } from './parameters.ts';
 
-/** What `connect` takes. */
+/** Options of `connect`. */
 export interface ConnectOptions extends IdOptions, MessageOptions, ConnectionParameters {
   /** Our address; by route unless given. */
   source?: string;
@@ -15,7 +14,7 @@ export interface ConnectOptions extends IdOptions, MessageOptions, ConnectionPar
   signal?: AbortSignal;
 }
 
-/** What `listen` takes. */
+/** Options of `listen`. */
 export interface ListenOptions extends IdOptions, MessageOptions, ConnectionParameters {
   /** Port of port space TCP; 0 chooses one. */
   port: number;

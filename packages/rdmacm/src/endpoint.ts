@@ -4,7 +4,7 @@ import type { ConnectionPort, Device } from '@node-roce/verbs-api';
 
 type Request = Extract<CmEvent, { type: 'request' | 'datagram-request' }>;
 
-/** What hears of one connection, or of the requests of one listener. */
+/** Receiver of the events of one connection, or of the requests of one listener. */
 export interface Sink<E> {
   onEvent(event: E): void;
   onClosed(reason: unknown): void;
@@ -15,6 +15,7 @@ const MAX_EARLY = 1024;
 
 const endpoints = new WeakMap<Device, Endpoint>();
 
+/** A device's connection manager as its ids see it: events go to the sink of their connection or listener. */
 export class Endpoint {
   readonly device: Device;
   readonly #connections = new Map<number, Sink<CmEvent>>();

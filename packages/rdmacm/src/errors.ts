@@ -1,4 +1,4 @@
-/** What a peer answered, or did not, as errors that say what to do. */
+/** Errors for what a peer answered, or did not, with the remedy. */
 import { rejectReasonName, sidrStatusName } from '@node-roce/cm';
 import { RoceError } from '@node-roce/verbs-api';
 import { CmRejReason, CmSidrStatus, gidToIpText } from '@node-roce/wire';
@@ -10,7 +10,7 @@ export class RefusedError extends RoceError {
   readonly reason: string;
   /** Its number: `status` of Linux's RDMA_CM_EVENT_REJECTED. */
   readonly status: number;
-  /** What the peer's program says: 148 bytes (136 of a datagram service), zeros behind what it wrote. */
+  /** Private data of the peer's program: 148 bytes (136 of a datagram service), zeros behind what it wrote. */
   readonly privateData: Uint8Array;
 
   constructor(message: string, reason: string, status: number, privateData: Uint8Array) {

@@ -1,4 +1,4 @@
-/** What happens to ids (rdma_get_cm_event(3)), and channels to hear it from. */
+/** Events of ids (rdma_get_cm_event(3)), and the channels that report them. */
 import { EventQueue, type RoceError } from '@node-roce/verbs-api';
 
 /** Names of `enum rdma_cm_event_type`, without `RDMA_CM_EVENT_`. */
@@ -18,7 +18,7 @@ export type CmEventName =
 export interface CmIdEvent<Id = unknown> {
   /** Its name. */
   event: CmEventName;
-  /** What it is about; of a CONNECT_REQUEST, the new id. */
+  /** The id that it is about; of a CONNECT_REQUEST, the new one. */
   id: Id;
   /** Of a CONNECT_REQUEST: the id that listens. */
   listenId?: Id;

@@ -1,4 +1,4 @@
-/** What ids show of themselves. */
+/** Public types of ids. */
 import type { AddressHandle } from '@node-roce/verbs-api';
 
 /** Where an id is on its way. */
@@ -21,11 +21,11 @@ export interface DatagramPeer {
   ah: AddressHandle;
   /** The service's queue pair, or that of all groups. */
   remoteQpn: number;
-  /** What datagrams have to bring. */
+  /** The Q_Key that datagrams have to carry. */
   remoteQkey: number;
 }
 
-/** What a request says. */
+/** The contents of a request. */
 export interface ConnectionRequest {
   /** As far as the wire carries it: zeros stand behind what the peer wrote. */
   privateData: Uint8Array;

@@ -6,6 +6,7 @@ import { type DeviceOptions, type Lease, leaseDevice } from './devices.ts';
 
 const FIRST_EPHEMERAL = 49_152;
 
+/** The local end of an id: its device, its address, and the lease that keeps the device open. */
 export class LocalSide {
   /** Of the program's, or leased by `bind`. */
   device: Device | undefined;

@@ -1,5 +1,4 @@
 /** A connection that carries messages, with queues of its own. */
-
 import {
   type CompletionQueue,
   EventQueue,
@@ -35,7 +34,7 @@ export class MessageConnection implements AsyncDisposable {
   readonly qp: QueuePair;
   /** For regions of the program's own. */
   readonly pd: ProtectionDomain;
-  /** What the peer's program said when it connected, or accepted; zeros stand behind it. */
+  /** Private data of the peer's program, from its connect or accept, padded with zeros. */
   privateData: Uint8Array = new Uint8Array(0);
   readonly #cq: CompletionQueue;
   readonly #inbox: MemoryRegion;
@@ -110,7 +109,7 @@ export class MessageConnection implements AsyncDisposable {
     return this.#begin();
   }
 
-  /** What has arrived is delivered before the end is. */
+  /** Delivers what has arrived, then the end. */
   async #onEnd(): Promise<void> {
     clearInterval(this.#timer);
     for (const wake of this.#waiters.splice(0)) wake();

@@ -127,7 +127,7 @@ describe('a listener', () => {
     );
   });
 
-  test('targets that are none', async () => {
+  test('targets that are no host and port', async () => {
     await expect(connect('10.0.0.2')).rejects.toThrow('expected host:port, or [IPv6 address]:port');
     await expect(connect('10.0.0.2:99999')).rejects.toThrow('port: 99999');
   });

@@ -1,4 +1,4 @@
-/** What a program says when it connects, accepts or listens, and the checks of it. */
+/** Parameters of connect, accept and listen, and their checks. */
 import type { Timing } from '@node-roce/cm';
 import { type Device, RoceError } from '@node-roce/verbs-api';
 import type { DeviceOptions } from './devices.ts';
@@ -7,7 +7,7 @@ import type { EventChannel } from './events.ts';
 /** RC connections live in TCP, datagram services in UDP, as in Linux; IPOIB and IB are more ports of the same kinds. */
 export type PortSpaceName = 'TCP' | 'UDP' | 'IPOIB' | 'IB';
 
-/** What both sides of a connection say (`struct rdma_conn_param`). */
+/** Parameters of both sides of a connection (`struct rdma_conn_param`). */
 export interface ConnectionParameters {
   /**
    * For the peer's program; the wire pads it with zeros, so it has to know its own length. 56 bytes to connect, 196 to
@@ -24,7 +24,7 @@ export interface ConnectionParameters {
   rnrRetryCount?: number;
 }
 
-/** What an id is made with. */
+/** Options of an id. */
 export interface IdOptions {
   /** The device; without one, that of the local address is opened and shared. */
   device?: Device;

@@ -8,7 +8,7 @@ const MAX_DEPTH = 128;
 const MIN_RNR_TIMER = 12;
 const ALL_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
 
-/** What one side has said of itself, and its program of the queue pair. */
+/** The parameters of one side, and those of its queue pair. */
 export interface OwnSide {
   psn: number;
   responderResources: number;

@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { OutstandingReads, ReadBudget } from './requester/reads.ts';
 
 const MTU = 1024;
-/** What the budget is charged for a response at this path MTU; a request asks for at most half of the budget. */
+/** Bytes of the budget that a response takes at this path MTU; a request asks for at most half of the budget. */
 const CHARGE = 2 * MTU + 512;
 const CHUNK = 10;
 const TOTAL = 2 * CHUNK * CHARGE;

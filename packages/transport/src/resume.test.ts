@@ -1,4 +1,4 @@
-/** What is sent again begins at the byte where the lost packet began, wherever in the list that is (IBTA vol 1 §9.7.5.2.8, §9.4.4). */
+/** Retransmission begins at the byte where the lost packet began, wherever in the list that is (IBTA vol 1 §9.7.5.2.8, §9.4.4). */
 import {
   BTH_BYTES,
   bthOpcode,

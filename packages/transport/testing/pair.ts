@@ -98,7 +98,7 @@ export interface QpOptions {
   cq?: number;
 }
 
-/** What arrives: one for all, because a batch is filled and received in one step, and its memory takes time to get. */
+/** The batch of all arrivals: one, because a batch is filled and received in one step, and its memory takes time to get. */
 const RX = new RxBatch(512, 4 * 1024 * 1024);
 
 /** One adapter with one completion queue, driven by hand. */

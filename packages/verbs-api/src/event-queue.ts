@@ -35,7 +35,7 @@ export class EventQueue<T> {
   #waiters: { resolve(value: T): void; reject(reason: unknown): void }[] = [];
   #failure: unknown;
 
-  /** For whoever waits longest; else it is kept. */
+  /** Gives the value to the oldest waiter; without one it is kept. */
   push(value: T): void {
     const waiter = this.#waiters.shift();
     if (waiter) {

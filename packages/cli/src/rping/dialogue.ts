@@ -18,7 +18,7 @@ export const RPING_PARAMETERS = { responderResources: 1, initiatorDepth: 1, retr
 const FIRST_CHARACTER = 65;
 const LAST_CHARACTER = 122;
 
-/** What a client sends in ping number `ping`: a heading, rotating characters, and a zero byte at the end. */
+/** The text of ping number `ping`, as a client sends it: a heading, rotating characters, and a zero byte at the end. */
 export function pingText(ping: number, size: number): Uint8Array {
   const heading = new TextEncoder().encode(`rdma-ping-${ping}: `);
   const bytes = new Uint8Array(size);
