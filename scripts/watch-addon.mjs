@@ -2,13 +2,15 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 
+const USUAL = new URL('../native/build/Release/dgram_native.node', import.meta.url).pathname;
+const SANITIZED = new URL('../native/sanitized/build/Release/dgram_native.node', import.meta.url).pathname;
+
 process.on('exit', () => {
   const maps = readFileSync('/proc/self/maps', 'utf8');
-  if (!maps.includes('dgram_native.node')) return;
-  const kind = maps.includes('native/sanitized/build') ? 'sanitized' : 'not-sanitized';
-  const text =
-    kind === 'sanitized'
-      ? ''
-      : `process ${process.pid} loaded an addon without sanitizers: ${process.argv}\n`;
-  writeFileSync(join(process.env.ROCE_ADDON_REPORTS, `${kind}.${process.pid}`), text);
+  const leave = (kind, text) =>
+    writeFileSync(join(process.env.ROCE_ADDON_REPORTS, `${kind}.${process.pid}`), text);
+  if (maps.includes(SANITIZED)) leave('sanitized', '');
+  const command = process.argv.join(' ');
+  if (maps.includes(USUAL))
+    leave('usual', `process ${process.pid} loaded the addon without sanitizers: ${command}\n`);
 });
