@@ -10,6 +10,8 @@ const { address } = guest;
 
 /** Ports of their own for each case. */
 let port = 7500;
+/** The port of udaddy, which can't be chosen. */
+const UDADDY_PORT = 7174;
 
 const place = (version: 4 | 6) =>
   version === 4
@@ -152,11 +154,9 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
   });
 
   test('udaddy connects to us: datagrams both ways', async () => {
-    port++;
     const [count, size] = [5, 200];
-    await using listening = await listener(version, port, { portSpace: 'UDP' });
-    const family = version === 6 ? '-f ip6' : '';
-    const tool = guest.exec(`udaddy ${family} -s ${ours} -p ${port} -C ${count} -S ${size}`);
+    await using listening = await listener(version, UDADDY_PORT, { portSpace: 'UDP' });
+    const tool = guest.exec(`udaddy -s ${ours} -C ${count} -S ${size}`);
     const side = await equip(await listening.getRequest(), count, size);
     await side.id.accept();
     const arrived = await Promise.all(side.arriving);
@@ -173,11 +173,10 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
   });
 
   test('we connect to udaddy', async () => {
-    port++;
     const [count, size] = [5, 200];
-    const tool = guest.exec(`udaddy ${bindTheirs} -p ${port} -C ${count} -S ${size}`);
-    await guestListens(port);
-    const id = await initiator(version, port, { portSpace: 'UDP' });
+    const tool = guest.exec(`udaddy -b ${theirs} -C ${count} -S ${size}`);
+    await guestListens(UDADDY_PORT);
+    const id = await initiator(version, UDADDY_PORT, { portSpace: 'UDP' });
     const side = await equip(id, count, size);
     await id.connect();
     for (let i = 0; i < count; i++)
