@@ -49,8 +49,10 @@ function rejection(
       return `the program at ${at(to)} refuses the connection`;
     case CmRejReason.INVALID_GID: {
       const own =
-        reject.additionalInfoLength === 16 ? gidToIpText(reject.additionalInfo.subarray(0, 16)) : 'another';
-      return `${to.address} is not an address of the adapter that answers, which has ${own}: RDMA does not pass address translation`;
+        reject.additionalInfoLength === 16
+          ? `; the adapter that answers has ${gidToIpText(reject.additionalInfo.subarray(0, 16))}`
+          : '';
+      return `an address is translated on the way to ${to.address}${own}: RDMA does not pass address translation`;
     }
     case CmRejReason.STALE_CONNECTION:
       return `${to.address} still knows a connection of this queue pair: connect again with a new one`;

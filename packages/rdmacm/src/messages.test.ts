@@ -1,3 +1,4 @@
+import { gidEquals, gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { type Ends, openEnds } from '../testing/ends.ts';
 import { connect, type ListenOptions, listen, type MessageConnection } from './index.ts';
@@ -125,6 +126,25 @@ describe('a listener', () => {
     await expect(connect('10.0.0.2:7', { device: ends.a, signal: controller.signal })).rejects.toThrow(
       'enough',
     );
+  });
+
+  test('a client behind address translation hears why it is refused', async () => {
+    await using ends = await openEnds();
+    const { network } = ends;
+    const deliver = network.deliver.bind(network);
+    const [inside, outside] = ['10.0.0.1', '10.0.0.9'].map(gidFromText);
+    const swap = (gid: Uint8Array, from: Uint8Array, to: Uint8Array) => (gidEquals(gid, from) ? to : gid);
+    network.deliver = (packet, destination) =>
+      deliver(
+        { ...packet, source: swap(packet.source, inside, outside) },
+        swap(destination, outside, inside),
+      );
+    const listener = await listen({ port: 0, device: ends.b });
+    await expect(connect(`10.0.0.2:${listener.port}`, { device: ends.a })).rejects.toMatchObject({
+      reason: 'INVALID_GID',
+      message: expect.stringContaining('RDMA does not pass address translation'),
+    });
+    await listener.close();
   });
 
   test('targets that are no host and port', async () => {
