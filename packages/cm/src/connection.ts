@@ -115,6 +115,7 @@ export class Connection implements Timed {
   request(fields: CmInput<'REQ'>, now: number): void {
     this.localQpn = fields.localQpn ?? 0;
     this.#repeat(
+      'REQ_SENT',
       { ...fields, name: 'REQ', localCommId: this.id, transactionId: this.#transactionId } as CmInput,
       now,
     );
@@ -124,10 +125,8 @@ export class Connection implements Timed {
   accept(init: AcceptInit, now: number): boolean {
     if (this.state !== 'REQ_RCVD') return false;
     const { qpn, targetAckDelay = 15, rnrRetryCount = 7, ...offer } = init;
-    this.localQpn = qpn;
-    this.#around.settled(this);
-    this.#enter('REP_SENT');
     this.#repeat(
+      'REP_SENT',
       {
         ...this.#head('REP'),
         ...offer,
@@ -138,6 +137,8 @@ export class Connection implements Timed {
       } as CmInput,
       now,
     );
+    this.localQpn = qpn;
+    this.#around.settled(this);
     return true;
   }
 
@@ -186,8 +187,8 @@ export class Connection implements Timed {
       return true;
     }
     if (this.state !== 'ESTABLISHED') return false;
-    this.#enter('DREQ_SENT');
     this.#repeat(
+      'DREQ_SENT',
       {
         ...this.#head('DREQ'),
         transactionId: this.#ownTransactionId,
@@ -408,10 +409,13 @@ export class Connection implements Timed {
     this.#around.send(encodeCm({ name: 'REJ', ...message }), this.#route);
   }
 
-  #repeat(message: CmInput, now: number): void {
-    this.#repeated = encodeCm(message);
+  /** Enters a state with a message that is repeated. A value that does not fit throws, and changes nothing. */
+  #repeat(state: CmState, message: CmInput, now: number): void {
+    const mad = encodeCm(message);
+    this.#enter(state);
+    this.#repeated = mad;
     this.#retries = 0;
-    this.#around.send(this.#repeated, this.#route);
+    this.#around.send(mad, this.#route);
     this.#around.setTimer(this, now + this.#interval);
   }
 

@@ -481,6 +481,21 @@ describe('bounds', () => {
     expect(() => pair.b.cm.listen(SERVICE)).toThrow('has a listener');
   });
 
+  test('a value that does not fit its field changes nothing', () => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE);
+    expect(() => pair.connect({ initiatorDepth: 256 })).toThrow(RangeError);
+    expect(pair.a.cm.size).toEqual({ connections: 0, pending: 0, keys: 0, timers: 0 });
+    pair.connect();
+    pair.run(1000);
+    const { id } = pair.b.take('request');
+    expect(() => pair.b.cm.accept(id, acceptInit({ startingPsn: 2 ** 24 }), pair.now)).toThrow(RangeError);
+    expect(pair.b.cm.stateOf(id)).toBe('REQ_RCVD');
+    pair.b.cm.accept(id, acceptInit(), pair.now);
+    pair.run(1000);
+    pair.a.take('response');
+  });
+
   test('calls in the wrong state say in which it is', () => {
     const pair = new Pair();
     const [id] = pair.established();
