@@ -1,8 +1,9 @@
 // `node test/mutation/judge.mjs [PATH…]`: makes the mutants of packages/transport/src, or of what is below these paths there, and runs
-// the tests on each until one fails: every fourth mutant first, so that a part of a run is a fair sample. Results are kept by
+// the tests on each until one fails: every eighth mutant first, so that a part of a run is a fair sample. Results are kept by
 // file (results.mjs): a run goes on where the last one stopped. A mutant that died is not judged again until its file
 // changes; one that lives is, when tests or sources have changed.
 //   MUTATION_SECONDS=50   stops after so much processor time; exit code 3 if more is to do
+//   MUTATION_PASSES=1     judges every eighth mutant only
 //   MUTATION_PATIENCE=4000  processor time for the tests of one mutant, ms: one that no test found until then counts as alive
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -29,8 +30,9 @@ const HITS_MORE = 100_000;
 
 const log = { isDebugEnabled: () => false, debug() {}, info() {}, warn() {} };
 
-/** Which of four mutants that follow one another are judged first. */
-const PASSES = [0, 2, 1, 3];
+/** Which of eight mutants that follow one another are judged first. */
+const PASSES = [0, 4, 2, 6, 1, 5, 3, 7];
+const WANTED = PASSES.slice(0, Number(process.env.MUTATION_PASSES ?? PASSES.length));
 
 /** State that the instrumented sources share with this file. */
 const shared = {};
@@ -63,7 +65,7 @@ async function judge(names) {
   const runner = new Runner();
   const { coverage, covered } = await cover(script, runner);
   let tests = loadTests(script);
-  for (const [pass, results] of PASSES.flatMap((pass) => all.map((results) => [pass, results]))) {
+  for (const [pass, results] of WANTED.flatMap((pass) => all.map((results) => [pass, results]))) {
     for (const mutant of results.open(pass, PASSES.length, script.hash)) {
       if (spent() > SECONDS) {
         results.save();
