@@ -3,6 +3,7 @@
 // file (results.mjs): a run goes on where the last one stopped. A mutant that died is not judged again until its file
 // changes; one that lives is, when tests or sources have changed.
 //   MUTATION_SECONDS=50   stops after so much processor time; exit code 3 if more is to do
+//   MUTATION_TESTS=cursor,reads  judges by the test files of these names only: seconds, while a test is written
 //   MUTATION_PASSES=1     judges every eighth mutant only
 //   MUTATION_PATIENCE=4000  processor time for the tests of one mutant, ms: one that no test found until then counts as alive
 import { readdirSync, readFileSync } from 'node:fs';
@@ -10,11 +11,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Instrumenter } from '@stryker-mutator/instrumenter';
 import { keepCoverage, knownCoverage, Results } from './results.mjs';
-import { bundle, load, Runner } from './suite.mjs';
+import { bundle, load, Runner, testFiles } from './suite.mjs';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url)).replace(/\/$/, '');
 const SOURCE = join(ROOT, 'packages/transport/src');
 const SECONDS = Number(process.env.MUTATION_SECONDS ?? Number.POSITIVE_INFINITY);
+const TESTS = process.env.MUTATION_TESTS?.split(',').map((name) => `/${name}.test.ts`);
 const PATIENCE = Number(process.env.MUTATION_PATIENCE ?? 4000);
 
 /** Left out, because each mutant in their way would take long: what they find, others find. */
@@ -57,11 +59,12 @@ async function judge(names) {
     return new Results(
       name,
       sources.get(path),
-      made.mutants.filter(({ fileName }) => fileName === path),
+      made.mutants.filter(({ fileName, status }) => fileName === path && status !== 'Ignored'),
     );
   });
   const instrumented = new Map(made.files.map(({ name, content }) => [name, content]));
-  const script = await bundle(ROOT, { change: (path) => instrumented.get(path) });
+  const files = testFiles(ROOT).filter(({ path }) => !TESTS || TESTS.some((name) => path.endsWith(name)));
+  const script = await bundle(ROOT, { files, change: (path) => instrumented.get(path) });
   const runner = new Runner();
   const { coverage, covered } = await cover(script, runner);
   let tests = loadTests(script);

@@ -24,13 +24,16 @@ function setUp(timeout = 14, sample?: number) {
   return { clock, timers, roundTrip, ackTimer, left };
 }
 
-test.each([1, 8, 14, 19, 31])('timeout %i: 4.096 µs · 2^timeout at least, and 4 times that at most', (timeout) => {
-  const { ackTimer, left } = setUp(timeout);
-  ackTimer.restart(true);
-  expect(left()[0] / (4.096 * 2 ** timeout)).toBeCloseTo(RETRY_TIMER_FACTOR, 9);
-  expect(RETRY_TIMER_FACTOR).toBeGreaterThanOrEqual(1);
-  expect(RETRY_TIMER_FACTOR).toBeLessThanOrEqual(4);
-});
+test.each([1, 8, 14, 19, 31])(
+  'timeout %i: 4.096 µs · 2^timeout at least, and 4 times that at most',
+  (timeout) => {
+    const { ackTimer, left } = setUp(timeout);
+    ackTimer.restart(true);
+    expect(left()[0] / (4.096 * 2 ** timeout)).toBeCloseTo(RETRY_TIMER_FACTOR, 9);
+    expect(RETRY_TIMER_FACTOR).toBeGreaterThanOrEqual(1);
+    expect(RETRY_TIMER_FACTOR).toBeLessThanOrEqual(4);
+  },
+);
 
 test.each([
   ['timeout 0 is none', 0, true],

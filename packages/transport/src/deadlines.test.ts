@@ -63,3 +63,65 @@ test('gives the number of a waiter that left to another, without its timers', ()
   deadlines.run(10, 10);
   expect(deadlines.check()).toBeUndefined();
 });
+
+test('a waiter may leave when its timer fires, and another take its number', () => {
+  const deadlines = new Deadlines();
+  const ran: string[] = [];
+  const timers = new Float64Array(1).fill(5);
+  const id = deadlines.enroll(
+    {
+      timersDue: () => {
+        ran.push('first');
+        deadlines.leave(id);
+      },
+    },
+    timers,
+  );
+  deadlines.armed(id, 5);
+  deadlines.run(5, 10);
+  expect(deadlines.next).toBe(STOPPED);
+  const other = new Float64Array(1).fill(7);
+  deadlines.enroll({ timersDue: () => ran.push('second') && other.fill(STOPPED) && undefined }, other);
+  deadlines.armed(id, 7);
+  deadlines.run(9, 10);
+  expect(ran).toEqual(['first', 'second']);
+  expect(deadlines.check()).toBeUndefined();
+});
+
+test('nothing is to be waited for once a timer was stopped, or all of a waiter', () => {
+  const deadlines = new Deadlines();
+  const all = [3, 4].map((at) => {
+    const timers = new Float64Array(2).fill(STOPPED);
+    timers[1] = at;
+    const id = deadlines.enroll({ timersDue: () => expect.fail('it was stopped') }, timers);
+    deadlines.armed(id, at);
+    return { id, timers };
+  });
+  all[0].timers.fill(STOPPED);
+  all[1].timers.fill(STOPPED);
+  deadlines.disarm(all[1].id);
+  deadlines.disarm(all[1].id);
+  deadlines.run(10, 10);
+  expect(deadlines.next).toBe(STOPPED);
+});
+
+test('the check sees a timer that nothing waits for', () => {
+  const deadlines = new Deadlines();
+  const timers = new Float64Array(1).fill(STOPPED);
+  const id = deadlines.enroll({ timersDue: () => {} }, timers);
+  expect(deadlines.check()).toBeUndefined();
+  timers[0] = 5;
+  expect(deadlines.check()).toBe('the timer of waiter 0 is lost');
+  deadlines.armed(id, 5);
+  expect(deadlines.check()).toBeUndefined();
+  timers[0] = 4;
+  expect(deadlines.check()).toBe('the timer of waiter 0 is lost');
+  // One that moved later, and one that was stopped, are found when they come up.
+  timers[0] = 6;
+  expect(deadlines.check()).toBeUndefined();
+  timers[0] = STOPPED;
+  expect(deadlines.check()).toBeUndefined();
+  deadlines.leave(id);
+  timers[0] = 4;
+  expect(deadlines.check()).toBeUndefined();
+});

@@ -80,7 +80,11 @@ test('the order stays however many wait, and wherever the ring begins', () => {
         expect([replies.region, replies.offset]).toEqual([region, taken]);
         replies.responded();
       } else {
-        expect([replies.region, replies.valueHigh, replies.valueLow]).toEqual([undefined, taken, -taken >>> 0]);
+        expect([replies.region, replies.valueHigh, replies.valueLow]).toEqual([
+          undefined,
+          taken,
+          -taken >>> 0,
+        ]);
         replies.shift();
       }
       expect(replies.fault(1000)).toBeUndefined();

@@ -17,7 +17,12 @@ function request(psn: number, init: { opcode?: number; va?: bigint; rkey?: numbe
   const { opcode = READ, va = ADDRESS, rkey = 7, length = MTU } = init;
   const slab = new Uint8Array(64);
   encodeReth(slab, AT + OFFSETS.reth, { va, rkey, length });
-  return { info: { opcode, offsets: OFFSETS }, slab, at: AT, psn: psn & 0xff_ffff } as unknown as InboundPacket;
+  return {
+    info: { opcode, offsets: OFFSETS },
+    slab,
+    at: AT,
+    psn: psn & 0xff_ffff,
+  } as unknown as InboundPacket;
 }
 
 function setUp(capacity = 4) {
@@ -128,17 +133,20 @@ describe('an ACK for a duplicate goes', () => {
     expect(limit(5, 20)).toBe(20);
   });
 
-  test.each([0, 0x10, 0xff_fff8])('not past a READ behind it, whose answer may be lost; from %i on', (base) => {
-    const at = (offset: number) => psnAdd(base, offset);
-    expect(limit(at(5), at(20), at(10))).toBe(at(9));
-    expect(limit(at(5), at(20), at(10), at(14))).toBe(at(9));
-    expect(limit(at(12), at(20), at(10), at(14))).toBe(at(13));
-    // A READ before it was answered, or the duplicate would not have been sent.
-    expect(limit(at(17), at(20), at(10), at(14))).toBe(at(20));
-    expect(limit(at(14), at(20), at(10), at(14))).toBe(at(20));
-    expect(limit(at(5), at(6), at(7))).toBe(at(6));
-    expect(limit(at(5), at(6), at(6))).toBe(at(5));
-  });
+  test.each([0, 0x10, 0xff_fff8])(
+    'not past a READ behind it, whose answer may be lost; from %i on',
+    (base) => {
+      const at = (offset: number) => psnAdd(base, offset);
+      expect(limit(at(5), at(20), at(10))).toBe(at(9));
+      expect(limit(at(5), at(20), at(10), at(14))).toBe(at(9));
+      expect(limit(at(12), at(20), at(10), at(14))).toBe(at(13));
+      // A READ before it was answered, or the duplicate would not have been sent.
+      expect(limit(at(17), at(20), at(10), at(14))).toBe(at(20));
+      expect(limit(at(14), at(20), at(10), at(14))).toBe(at(20));
+      expect(limit(at(5), at(6), at(7))).toBe(at(6));
+      expect(limit(at(5), at(6), at(6))).toBe(at(5));
+    },
+  );
 });
 
 describe('requests expire', () => {
