@@ -67,7 +67,7 @@ export const MUTANTS = [
   ['requester/retries.ts', '    this.#left = this.#granted;\n', ''],
   ['requester/retries.ts', '    this.#rnrLeft = this.#rnrGranted;\n', ''],
   ['requester/round-trip.ts', 'const PROBE_MIN = 8_000;', 'const PROBE_MIN = 80_000;'],
-  ['requester/round-trip.ts', 'if (this.#backoff < MAX_BACKOFF) this.#backoff++;', ''],
+  ['requester/round-trip.ts', '    this.#backoff++;\n', ''],
   ['requester/round-trip.ts', '    this.#backoff = 0;\n    if (this.#timedPsn', '    if (this.#timedPsn'],
   ['requester/requester.ts', '    this.timers.stop(Timer.RNR);\n', ''],
   ['requester/requester.ts', '      if (this.#withLink) return;\n', ''],

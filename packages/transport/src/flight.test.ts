@@ -120,6 +120,14 @@ describe('the check sees', () => {
     expect(flight.check(false)).toBeUndefined();
   });
 
+  test('a cursor past what was ever sent', () => {
+    const { flight, queue } = setUp(5);
+    flight.cursor.advance(queue as unknown as SendQueue, 3);
+    expect(flight.check(true)).toBe('the cursor is at 3 of 0 PSNs in flight');
+    flight.advanced();
+    expect(flight.check(true)).toBeUndefined();
+  });
+
   test('PSNs that belong to no entry, or to another than the oldest', () => {
     const { flight, queue, send } = setUp(5, 10);
     send(5);

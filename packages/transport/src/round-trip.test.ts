@@ -1,4 +1,5 @@
 /** The estimate of the round trip, as RFC 6298 has it for TCP, and the delay of the tail-loss probe that follows from it. */
+import { psnAdd } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { RoundTrip } from './requester/round-trip.ts';
 
@@ -49,17 +50,17 @@ test('an answer at once is a sample, too', () => {
   expect(roundTrip.probeDelay).toBe(LEAST);
 });
 
-test('one packet is timed at a time: the first one', () => {
+test.each([0, 0x10, 0xff_ffff])('one packet is timed at a time: the first one, at PSN %i', (psn) => {
   const { clock, roundTrip } = setUp();
-  roundTrip.begin(0x10);
+  roundTrip.begin(psn);
   clock.now += 6_000;
-  roundTrip.begin(0x11);
+  roundTrip.begin(psnAdd(psn, 1));
   clock.now += 4_000;
-  roundTrip.acknowledged(0x12);
+  roundTrip.acknowledged(psnAdd(psn, 2));
   expect(roundTrip.probeDelay).toBe(30_000);
   // Nothing is timed now: another acknowledgement changes nothing.
   clock.now += 90_000;
-  roundTrip.acknowledged(0x13);
+  roundTrip.acknowledged(psnAdd(psn, 3));
   expect(roundTrip.probeDelay).toBe(30_000);
 });
 

@@ -5,8 +5,6 @@ import { psnDiff } from '@node-roce/wire';
 const PROBE_MIN = 8_000;
 /** Overdue: the usual round trip and so many times its usual deviation (as RFC 6298 has it for TCP). */
 const PROBE_DEVIATIONS = 4;
-/** Doublings of the probe interval, at most. */
-const MAX_BACKOFF = 20;
 /** The longest probe interval, µs: a whole number of 31 bits is passed without a box. */
 const PROBE_MAX = 0x3fff_ffff;
 
@@ -63,7 +61,7 @@ export class RoundTrip {
 
   /** A probe drew nothing yet: the next waits twice as long. */
   backOff(): void {
-    if (this.#backoff < MAX_BACKOFF) this.#backoff++;
+    this.#backoff++;
   }
 
   /** Whole µs after which an answer is overdue; −1 before the first sample. */
