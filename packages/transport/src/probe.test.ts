@@ -1,4 +1,4 @@
-/** What the answer to a tail loss probe says: if it acknowledges the probe's packet alone, all that followed it is lost. */
+/** Answers to a tail loss probe: if one acknowledges the probe's packet alone, all that followed it is lost. */
 import { expect, test } from 'vitest';
 import { Probe } from './requester/probe.ts';
 

@@ -1,4 +1,4 @@
-/** What a responder owes, in the order in which it leaves (IBTA vol 1 §9.7.5.1.3), and what changes it while it waits. */
+/** Replies that a responder owes, in the order in which they leave (IBTA vol 1 §9.7.5.1.3), and what changes them while they wait. */
 import { NakCode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import type { MemoryRegion } from './memory.ts';
