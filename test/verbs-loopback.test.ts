@@ -412,7 +412,11 @@ test('a thread that stood still finds the ACKs that wait for it, and counts no r
 });
 
 /** Runs a program of its own; resolves to its exit code and output. */
-async function program(code: string, timeout = 10_000) {
+/** Runs a program for `timeout` ms at most; with `linger`, for so many ms after its first output. */
+async function program(
+  code: string,
+  { timeout = 10_000, linger }: { timeout?: number; linger?: number } = {},
+) {
   const prelude = `
     import { openDevice } from '@node-roce/verbs-api';
     const [port, a, b] = [${port}, '${host(1)}', '${host(2)}'];
@@ -426,6 +430,7 @@ async function program(code: string, timeout = 10_000) {
   let output = '';
   child.stdout.on('data', (chunk) => (output += chunk));
   child.stderr.on('data', (chunk) => (output += chunk));
+  if (linger !== undefined) child.stdout.once('data', () => setTimeout(() => child.kill(), linger));
   const [exitCode, signal] = await once(child, 'close');
   return { exitCode, signal, output };
 }
@@ -461,7 +466,9 @@ describe.each(['inline', 'worker'])('a process with the engine: %s', (engine) =>
   });
 
   test('stays while a device is open', async () => {
-    const { signal, output } = await program(`${setUp} x.device.unref().ref(); y.device.unref();`, 1500);
+    const { signal, output } = await program(`${setUp} x.device.unref().ref(); y.device.unref();`, {
+      linger: 1000,
+    });
     expect([signal, output]).toEqual(['SIGTERM', 'SUCCESS\n']);
   });
 });

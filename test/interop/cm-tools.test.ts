@@ -4,6 +4,7 @@ import { CmId, type IdOptions } from '@node-roce/rdmacm';
 import { GRH_BYTES, type MemoryRegion, type QueuePair } from '@node-roce/verbs-api';
 import { describe, expect, inject, test } from 'vitest';
 import { Guest } from './harness/guest.ts';
+import { onRelease } from './harness/release.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
@@ -199,34 +200,36 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
   });
 });
 
-test('cmtime: 100 connections of its, each ended by it', async () => {
-  port++;
-  const count = 100;
-  await using listening = await listener(4, port);
-  const tool = guest.exec(`cmtime -s ${address.hostIp4} -p ${port} -c ${count}`, { timeout: 60_000 });
-  const ends: Promise<void>[] = [];
-  let made = 0;
-  const serving = (async () => {
-    for await (const id of listening) {
-      ends.push(
-        (async () => {
-          await equip(id, 1, 16);
-          await id.accept();
-          made++;
-          await id.disconnected;
-          await id.destroy();
-        })(),
-      );
-    }
-  })();
-  const { code, stdout, stderr } = await tool;
-  expect({ code, stderr }).toMatchObject({ code: 0 });
-  expect(stdout).toMatch(/connect +:/);
-  await Promise.all(ends);
-  await listening.destroy();
-  await serving;
-  expect(made).toBe(count);
-});
+// cmtime of rdma-core 56 meets its own server over TCP first.
+if (onRelease({ debian12: true, debian13: false }))
+  test('cmtime: 100 connections of its, each ended by it', async () => {
+    port++;
+    const count = 100;
+    await using listening = await listener(4, port);
+    const tool = guest.exec(`cmtime -s ${address.hostIp4} -p ${port} -c ${count}`, { timeout: 60_000 });
+    const ends: Promise<void>[] = [];
+    let made = 0;
+    const serving = (async () => {
+      for await (const id of listening) {
+        ends.push(
+          (async () => {
+            await equip(id, 1, 16);
+            await id.accept();
+            made++;
+            await id.disconnected;
+            await id.destroy();
+          })(),
+        );
+      }
+    })();
+    const { code, stdout, stderr } = await tool;
+    expect({ code, stderr }).toMatchObject({ code: 0 });
+    expect(stdout).toMatch(/connect +:/);
+    await Promise.all(ends);
+    await listening.destroy();
+    await serving;
+    expect(made).toBe(count);
+  });
 
 describe('mckey', () => {
   const group = '239.77.1.10';
@@ -255,13 +258,16 @@ describe('mckey', () => {
     await id.bindAddr(address.hostIp4);
     const side = await equip(id, count, size);
     await id.joinMulticast(group);
-    const tool = guest.exec(`mckey -m ${group} -b ${address.ip4} -C ${count} -S ${size} -s`, {
-      timeout: 40_000,
+    // On Linux 6.12 mckey sends some of its messages, and now and then none: see multicast.test.ts.
+    const expected = side.arriving.slice(0, onRelease({ debian12: count, debian13: 1 }));
+    for (const message of side.arriving) message.catch(() => {}); // The others end with the queue pair.
+    let heard = false;
+    const arrived = Promise.all(expected).finally(() => {
+      heard = true;
     });
-    const arrived = await Promise.all(side.arriving);
-    expect(arrived.map(({ byteLen }) => byteLen)).toEqual(Array(count).fill(size + GRH_BYTES));
+    for (let i = 0; i < onRelease({ debian12: 1, debian13: 20 }) && !heard; i++)
+      await guest.must(`mckey -m ${group} -b ${address.ip4} -C ${count} -S ${size} -s`, { timeout: 40_000 });
+    for (const { byteLen } of await arrived) expect(byteLen).toBe(size + GRH_BYTES);
     await id.leaveMulticast(group);
-    const { code, stdout, stderr } = await tool;
-    expect({ code, stdout, stderr }).toMatchObject({ code: 0 });
   });
 });

@@ -6,7 +6,7 @@ import { equip } from '../testing/ends.ts';
 import { CmId } from './index.ts';
 
 const COUNT = Number(process.env.ROCE_CM_LOSSY ?? 60);
-const SHORT = { responseTimeout: 13, packetLifetime: 11, maxRetries: 15 };
+const SHORT = { responseTimeout: 15, packetLifetime: 11, maxRetries: 15 };
 
 test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and nothing stays`, async () => {
   const network = new MemoryNetwork();
@@ -18,7 +18,7 @@ test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and
     ),
   );
   const [a, b] = devices;
-  const options = { timing: SHORT, ackTimeout: 10 };
+  const options = { timing: SHORT, ackTimeout: 13 };
   const serve = async (listening: CmId) => {
     const ended: Promise<unknown>[] = [];
     for await (const id of listening) {
