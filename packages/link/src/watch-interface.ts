@@ -1,6 +1,6 @@
 /**
  * Hearing what happens to a network interface: over rtnetlink with the native addon, else by looking from time to time.
- * Every change is told once.
+ * Every change is reported once.
  */
 import { readFileSync } from 'node:fs';
 import { listInterfaces } from './interfaces.ts';

@@ -30,9 +30,9 @@ const BATCH_MAX_MICROSECONDS = 1_000;
  * thread does not run, while the ACK timers do.
  */
 const SEND_BATCHES = 8;
+const SEND_MICROSECONDS = 1_000;
 /** Packets of a batch: while the peer works on one, the next is made. With 256 of them, two sides of small messages took turns. */
 const SEND_SLOTS = 128;
-const SEND_MICROSECONDS = 1_000;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
 const POLL_MICROSECONDS = 200;
 
@@ -47,7 +47,7 @@ export interface Companion {
   close(now: number): void;
 }
 
-/** The time that `tick` read: V8 allocates each number with a fraction that a function returns, and a loop of polls asks often. */
+/** The time that `tick` read, µs: V8 allocates each number with a fraction that a function returns, and a turn uses it several times. */
 const time = new Float64Array(1);
 function tick(): void {
   time[0] = performance.now() * 1000;

@@ -10,6 +10,14 @@ const udpPort: OptionSpec = {
   fallback: 4791,
 };
 
+/** Of rping and ping: the port of an rping server. */
+const connectionPort: OptionSpec = {
+  flags: '-p, --port <port>',
+  summary: 'Port of port space TCP',
+  parse: integer(1, 65_535),
+  fallback: 7174,
+};
+
 const link: OptionSpec = {
   flags: '--link <kind>',
   summary:
@@ -183,12 +191,7 @@ export const adapterCommands: readonly CommandSpec[] = [
         summary: 'Local address of a client (default: by route)',
         parse: text,
       },
-      {
-        flags: '-p, --port <port>',
-        summary: 'Port of port space TCP',
-        parse: integer(1, 65_535),
-        fallback: 7174,
-      },
+      connectionPort,
       {
         flags: '-C, --count <count>',
         summary: 'Pings (default: until interrupted)',
@@ -213,12 +216,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       'Connects to rping -s, or roce rping -s, by the connection manager. Each round trip is a ping of rping: the server reads the ' +
       'text by RDMA READ, writes it back by RDMA WRITE, and there are four messages. Prints statistics as ping does.',
     options: [
-      {
-        flags: '-p, --port <port>',
-        summary: 'Port of port space TCP',
-        parse: integer(1, 65_535),
-        fallback: 7174,
-      },
+      connectionPort,
       {
         flags: '-c, --count <count>',
         summary: 'Pings (default: until interrupted)',

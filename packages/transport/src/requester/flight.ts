@@ -5,7 +5,7 @@ import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../serial.ts';
 import { SendCursor } from './cursor.ts';
 
-/** PSNs in flight, at most: a quarter of their range, so that what is behind is told from what is ahead. */
+/** PSNs in flight, at most: a quarter of their range, so that PSNs behind and PSNs ahead can be distinguished. */
 export const PSN_SPAN = 1 << 22;
 
 /**
