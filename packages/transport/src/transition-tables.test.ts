@@ -1,0 +1,125 @@
+/**
+ * What each step between states requires and may carry, and what a query shows: written from ibv_modify_qp(3),
+ * Linux `qp_state_table` and IBTA vol 1 §11.2.5.2, §11.2.5.3, not from the tables that it judges.
+ */
+import { describe, expect, test } from 'vitest';
+import { QP_STATES, type QpState, type QpType } from './index.ts';
+import { statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
+
+const STATES: readonly QpState[] = QP_STATES;
+const ALT = 'altAhAttr altPkeyIndex altPortNum altTimeout';
+
+/** Type, from, to, required, optional. `rateLimit` of RC is this device's own. */
+const STEPS: [QpType, QpState, QpState, string, string][] = [
+  ['UD', 'RESET', 'INIT', 'pkeyIndex portNum qkey', ''],
+  ['UD', 'INIT', 'INIT', '', 'pkeyIndex portNum qkey'],
+  ['UD', 'INIT', 'RTR', '', 'pkeyIndex qkey'],
+  ['UD', 'RTR', 'RTS', 'sqPsn', 'curQpState qkey'],
+  ['UD', 'RTS', 'RTS', '', 'curQpState qkey'],
+  ['UD', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
+  ['UD', 'SQD', 'RTS', '', 'curQpState qkey'],
+  ['UD', 'SQD', 'SQD', '', 'pkeyIndex qkey'],
+  ['UD', 'SQE', 'RTS', '', 'curQpState qkey'],
+
+  ['UC', 'RESET', 'INIT', 'pkeyIndex portNum qpAccessFlags', ''],
+  ['UC', 'INIT', 'INIT', '', 'pkeyIndex portNum qpAccessFlags'],
+  ['UC', 'INIT', 'RTR', 'ahAttr pathMtu destQpNum rqPsn', `${ALT} qpAccessFlags pkeyIndex`],
+  ['UC', 'RTR', 'RTS', 'sqPsn', `curQpState ${ALT} qpAccessFlags pathMigState`],
+  ['UC', 'RTS', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState`],
+  ['UC', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
+  ['UC', 'SQD', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState`],
+  ['UC', 'SQD', 'SQD', '', `ahAttr ${ALT} qpAccessFlags pkeyIndex pathMigState`],
+  ['UC', 'SQE', 'RTS', '', 'curQpState qpAccessFlags'],
+
+  ['RC', 'RESET', 'INIT', 'pkeyIndex portNum qpAccessFlags', ''],
+  ['RC', 'INIT', 'INIT', '', 'pkeyIndex portNum qpAccessFlags'],
+  [
+    'RC',
+    'INIT',
+    'RTR',
+    'ahAttr pathMtu destQpNum rqPsn maxDestRdAtomic minRnrTimer',
+    `${ALT} qpAccessFlags pkeyIndex rateLimit`,
+  ],
+  [
+    'RC',
+    'RTR',
+    'RTS',
+    'sqPsn timeout retryCnt rnrRetry maxRdAtomic',
+    `curQpState ${ALT} qpAccessFlags pathMigState minRnrTimer rateLimit`,
+  ],
+  ['RC', 'RTS', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState minRnrTimer rateLimit`],
+  ['RC', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
+  ['RC', 'SQD', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState minRnrTimer`],
+  [
+    'RC',
+    'SQD',
+    'SQD',
+    '',
+    `portNum ahAttr timeout retryCnt rnrRetry maxRdAtomic maxDestRdAtomic ${ALT} qpAccessFlags pkeyIndex minRnrTimer pathMigState`,
+  ],
+];
+
+const sorted = (names: string) => names.split(' ').filter(Boolean).sort();
+
+describe.each(['RC', 'UC', 'UD', 'GSI'] as const)('%s', (type) => {
+  const steps = STEPS.filter(([of]) => of === (type === 'GSI' ? 'UD' : type));
+
+  test.each(steps)('%s from %s to %s', (_type, from, to, required, optional) => {
+    const step = transition(type, from, to);
+    expect([...step!.required].sort()).toEqual(sorted(required));
+    expect([...step!.optional].sort()).toEqual(sorted(optional));
+  });
+
+  test.each(STATES)('from %s: to RESET always, to ERR but from RESET, and else as listed', (from) => {
+    const listed = steps.filter(([, of]) => of === from).map(([, , to]) => to);
+    const allowed = new Set<QpState>([...listed, 'RESET', ...(from === 'RESET' ? [] : ['ERR' as const])]);
+    expect(statesFrom(type, from).sort()).toEqual([...allowed].sort());
+    for (const to of ['RESET', 'ERR'] as const) {
+      if (!allowed.has(to)) continue;
+      expect(transition(type, from, to)).toEqual({ required: [], optional: [] });
+    }
+  });
+});
+
+describe('a query shows', () => {
+  const connected = 'pkeyIndex portNum qpAccessFlags';
+  const ucRtr = `${connected} ahAttr pathMtu destQpNum rqPsn`;
+  const rcRtr = `${ucRtr} maxDestRdAtomic minRnrTimer`;
+  const rcRts = `${rcRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic rateLimit`;
+  const ud = 'pkeyIndex portNum qkey';
+  const rows: [QpType, Record<QpState, string>][] = [
+    [
+      'RC',
+      { RESET: '', INIT: connected, RTR: rcRtr, RTS: rcRts, SQD: `${rcRts} sqDraining`, SQE: '', ERR: '' },
+    ],
+    [
+      'UC',
+      {
+        RESET: '',
+        INIT: connected,
+        RTR: ucRtr,
+        RTS: `${ucRtr} sqPsn`,
+        SQD: `${ucRtr} sqPsn sqDraining`,
+        SQE: `${ucRtr} sqPsn`,
+        ERR: '',
+      },
+    ],
+    ...(['UD', 'GSI'] as const).map((type): [QpType, Record<QpState, string>] => [
+      type,
+      {
+        RESET: '',
+        INIT: ud,
+        RTR: ud,
+        RTS: `${ud} sqPsn`,
+        SQD: `${ud} sqPsn sqDraining`,
+        SQE: `${ud} sqPsn`,
+        ERR: '',
+      },
+    ]),
+  ];
+  test.each(rows)('of %s, in each state, what is valid there', (type, row) => {
+    for (const state of STATES) {
+      expect([...VALID_IN_STATE[type][state]].sort(), state).toEqual(sorted(row[state]));
+    }
+  });
+});
