@@ -171,6 +171,6 @@ test.each<[string, Uint8Array, boolean]>([
   ['::224.0.0.1', withBytes({ 12: 224, 10: 0, 11: 0 }), false],
   ['::ff00:224.0.0.1', withBytes({ 12: 224, 11: 0 }), false],
   ['::ff:224.0.0.1', withBytes({ 12: 224, 10: 0 }), false],
-])('%s is told from the address of one interface', (_name, gid, expected) => {
+])('%s is the address of a group or not', (_name, gid, expected) => {
   expect(isMulticastGid(gid)).toBe(expected);
 });

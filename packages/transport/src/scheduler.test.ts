@@ -1,4 +1,4 @@
-/** Whose turn it is: the order of senders, seen by senders that note each turn. */
+/** The order of senders, seen by senders that note each of their turns. */
 import { describe, expect, test } from 'vitest';
 import { RegionTable, TxBatch } from './batch.ts';
 import { Scheduler, type Sender, SenderTurns, Turn, TurnQueue } from './scheduler.ts';

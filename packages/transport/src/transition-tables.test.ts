@@ -1,5 +1,5 @@
 /**
- * What each step between states requires and may carry, and what a query shows: written from ibv_modify_qp(3),
+ * Attributes that each step between states requires and may carry, and those that a query shows: written from ibv_modify_qp(3),
  * Linux `qp_state_table` and IBTA vol 1 §11.2.5.2, §11.2.5.3, not from the tables that it judges.
  */
 import { describe, expect, test } from 'vitest';
