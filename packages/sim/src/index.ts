@@ -9,6 +9,13 @@
  * - To lose packets of real sockets instead: `FaultLink`, or `openDevice({ faults })`.
  */
 
+// The model of a connection manager.
+export * from './cm-model/cm.ts';
+export type { CmConnection } from './cm-model/connection.ts';
+export { type CmFields, type CmName, LAYOUTS } from './cm-model/layouts.ts';
+export * from './cm-model/mad.ts';
+export { type SidrModel, type SidrRequest } from './cm-model/sidr.ts';
+export * from './cm-model/states.ts';
 // Faults, and the randomness that decides over them; those of links on real sockets, too.
 export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
 // Engines on a fast wire.
