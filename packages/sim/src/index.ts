@@ -9,15 +9,15 @@
  * - To lose packets of real sockets instead: `FaultLink`, or `openDevice({ faults })`.
  */
 
+// Faults, and the randomness that decides over them; those of links on real sockets, too.
+export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
 // The model of a connection manager.
 export * from './cm-model/cm.ts';
 export type { CmConnection } from './cm-model/connection.ts';
-export { type CmFields, type CmName, LAYOUTS } from './cm-model/layouts.ts';
+export type { CmFields, CmName } from './cm-model/layouts.ts';
 export * from './cm-model/mad.ts';
-export { type SidrModel, type SidrRequest } from './cm-model/sidr.ts';
-export * from './cm-model/states.ts';
-// Faults, and the randomness that decides over them; those of links on real sockets, too.
-export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } from '@node-roce/link';
+export type { SidrModel, SidrRequest } from './cm-model/sidr.ts';
+export type { CmCall, CmEventKind, CmInput, CmRole, CmState } from './cm-model/states.ts';
 // Engines on a fast wire.
 export { type BusyOptions, type BusyOutcome, runBusy } from './express/busy.ts';
 export { type FloodOptions, type FloodOutcome, runFlood } from './express/flood.ts';

@@ -47,7 +47,7 @@ export interface CmEvent {
   handle: number;
   /** µs. */
   at: number;
-  /** What brought it about: a message, or its lack. */
+  /** The message that brought it about. */
   message?: CmMessage;
   /** Of `rejected` and `disconnected`: reason for rejection; of a connection found stale: 10. */
   reason?: number;
@@ -61,6 +61,7 @@ export interface CmComplaint {
   why: string;
 }
 
+/** The connection manager of one adapter: calls, `receive` and `advance`. */
 export class CmModel {
   readonly caGuid: bigint;
   readonly connections = new Map<number, CmConnection>();
@@ -139,7 +140,7 @@ export class CmModel {
     if (!this.disconnect(handle, now)) this.reject(handle, now);
   }
 
-  /** Proposes an alternate path (§12.8); whoever gets it answers with APR. */
+  /** Proposes an alternate path (§12.8): sends LAP. */
   loadAlternatePath(handle: number, fields: Partial<CmFields<'LAP'>>, now: number): boolean {
     const connection = this.connections.get(handle);
     if (connection?.state !== 'ESTABLISHED' || connection.lap) return false;
@@ -421,7 +422,7 @@ export class CmModel {
     { localId, remoteId, tid, peer }: CmConnection,
     rejected: number,
     reason: number,
-    privateData = new Uint8Array(0),
+    privateData: Uint8Array = new Uint8Array(0),
   ): void {
     const fields: Partial<CmFields<'REJ'>> = { localId, remoteId, rejected, reason, privateData };
     if (reason === REASON.TIMEOUT) {
@@ -469,7 +470,7 @@ export class CmModel {
   };
 }
 
-/** What calls pass on to messages. */
+/** Fields that calls pass on to messages. */
 type CallFields = Partial<CmFields<'REP'>> & { reason?: number; serviceTimeout?: number };
 
 const isPassive = ({ role }: CmConnection) => role === 'passive';

@@ -1,4 +1,4 @@
-/** What the model keeps of a connection, and its times. */
+/** State and times of one connection of the model. */
 import type { CmMessageOf } from './mad.ts';
 import type { CmRole, CmState } from './states.ts';
 

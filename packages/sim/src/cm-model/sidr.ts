@@ -20,6 +20,7 @@ export interface SidrRequest {
   source: Uint8Array;
 }
 
+/** Questions of this side and of others. */
 export class SidrModel {
   /** Questions of ours on their way, by request id. */
   readonly asked = new Map<number, Resolution>();

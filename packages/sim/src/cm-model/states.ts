@@ -37,7 +37,7 @@ export type CmEventKind =
   /** The last that a connection reports. */
   | 'gone';
 
-/** What reaches a connection. MRA by what it answers; DATA: the first packet on the queue pair (§12.9.8.1). */
+/** Inputs of a connection. MRA by what it answers; DATA: the first packet on the queue pair (§12.9.8.1). */
 export type CmInput = 'REQ' | 'REP' | 'RTU' | 'MRA_REQ' | 'MRA_REP' | 'REJ' | 'DREQ' | 'DREP' | 'DATA';
 
 export interface CmCell {
@@ -120,7 +120,7 @@ export const ROLE_OF: Partial<Record<CmInput, CmRole>> = {
 
 export type CmCall = 'mra' | 'accept' | 'ready' | 'reject' | 'disconnect';
 
-/** What a call sends, and where it leads. `message` in MRA and REJ: 0 REQ, 1 REP, 2 other (§12.6.6, §12.6.7). */
+/** The message that a call sends, and the state after it. `message` in MRA and REJ: 0 REQ, 1 REP, 2 other (§12.6.6, §12.6.7). */
 export interface CmCallCell {
   send: 'MRA' | 'REP' | 'RTU' | 'REJ' | 'DREQ' | 'DREP';
   to: CmTarget;
