@@ -2,7 +2,7 @@
 import { describe, expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
 import { difference, Guest } from './harness/guest.ts';
-import { playPingPong } from './harness/pingpong.ts';
+import { LastAckLost, type PingPongOptions, playPingPong } from './harness/pingpong.ts';
 
 const guest = new Guest(inject('guest9000'));
 
@@ -131,6 +131,20 @@ describe.each([
   });
 });
 
+/** Plays once more where loss ends a run that is nobody's defect, or where we do not know whose it is; twice at most. */
+async function playWithPatience(options: PingPongOptions) {
+  for (let run = 1; ; run++) {
+    try {
+      return await playPingPong(guest, options);
+    } catch (error) {
+      // One run of five on a busy machine fell silent for good (Linux 6.12); which side did is not known.
+      const pardoned = error instanceof LastAckLost || (error as Error).message.includes('was silent');
+      if (run === 3 || !pardoned) throw error;
+      console.log(`once more: ${(error as Error).message}`);
+    }
+  }
+}
+
 describe.each([{ role: 'server' as const }, { role: 'client' as const }])(
   'ibv_rc_pingpong over loss of 5 percent each way, we are the $role',
   ({ role }) => {
@@ -139,12 +153,7 @@ describe.each([{ role: 'server' as const }, { role: 'client' as const }])(
       await guest.netem('loss 5%', 'loss 5%');
       try {
         const options = { version: 4, role, mtu, size: 20_001, iters: 100, patience: 60 } as const;
-        // One run of five on a busy machine fell silent for good (Linux 6.12); which side did is not known.
-        const { report } = await playPingPong(guest, options).catch((error: Error) => {
-          if (!error.message.includes('was silent')) throw error;
-          console.log(`once more: ${error.message}`);
-          return playPingPong(guest, options);
-        });
+        const { report } = await playWithPatience(options);
         const moved = difference(before, await guest.counters());
         // There was loss, on their way and on ours.
         expect(report.retransmittedPackets).toBeGreaterThan(0);

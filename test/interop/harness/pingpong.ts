@@ -67,7 +67,16 @@ function roce(args: string[]): Promise<{ code: number | null; stdout: string; st
   });
 }
 
-/** One run, the contents checked by both programs. Fails unless both end well, with all bytes exchanged. */
+/**
+ * Over loss, nobody's fault: the guest's program has everything and ends, its last ACK is lost, and our last message is
+ * sent again to a queue pair that is gone.
+ */
+export class LastAckLost extends Error {}
+
+/**
+ * One run, the contents checked by both programs. Fails unless both end well, with all bytes exchanged.
+ * @throws LastAckLost if only that is missing
+ */
 export async function playPingPong(
   guest: Guest,
   { tool = 'rc', qps = 16, version, role, mtu, size, iters, events = false, patience = 30 }: PingPongOptions,
@@ -107,10 +116,12 @@ export async function playPingPong(
     mine = await roce([...ours, address.ip4]);
     theirs = await server;
   }
-  expect(mine.code, mine.stderr).toBe(0);
+  const missesLastAck = mine.code === 1 && mine.stderr.includes('but the acknowledgement of our last one');
+  if (!missesLastAck) expect(mine.code, mine.stderr).toBe(0);
   expect(theirs.code, theirs.stdout + theirs.stderr).toBe(0);
   expect(theirs.stdout).not.toContain('invalid data');
   expect(theirs.stdout).toContain(`${2 * size * iters} bytes`);
+  if (missesLastAck) throw new LastAckLost(mine.stderr);
   const report = JSON.parse(mine.stdout) as PingPongReport;
   expect(report.bytes).toBe(2 * size * iters);
   if (role === 'server') expect(report.wrongPages).toEqual([]);

@@ -29,7 +29,7 @@ export async function play(
   while (received < iters || sent < iters) {
     const count = await next(endpoint, options, completions, signal);
     for (const wc of completions.slice(0, count)) {
-      if (!wc.ok) throw failure(wc);
+      if (!wc.ok) throw failure(wc, wc.wrIdNumber === SEND_ID && received >= iters && sent === iters - 1);
       const id = wc.wrIdNumber;
       if (id === RECV_ID) {
         received++;
@@ -53,9 +53,13 @@ const MEANINGS: Partial<Record<WcStatusName, string>> = {
   RNR_RETRY_EXC_ERR: 'the peer no longer posts receives',
 };
 
-function failure(wc: WorkCompletion): Error {
+/** A peer ends when the last message has come. If the only ACK of that message is lost, it looks like a peer that died before. */
+const LAST_ACK =
+  'every message came but the acknowledgement of our last one: the peer ended, before it took that message or after';
+
+function failure(wc: WorkCompletion, onlyLastAck: boolean): Error {
   const error = completionError(wc);
-  const meaning = MEANINGS[wc.status];
+  const meaning = onlyLastAck && wc.status === 'RETRY_EXC_ERR' ? LAST_ACK : MEANINGS[wc.status];
   if (meaning === undefined) return error;
   return new RoceError(error.code, `${meaning} (${error.message})`, { errno: 'EIO', cause: error });
 }
