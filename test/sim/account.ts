@@ -191,7 +191,7 @@ export function accountOf(facts: Facts, service: 'RC' | 'UC'): Account {
   const waiting = [...posted];
   /** Times at which something reached A, and at which it repeated something because time had passed. */
   const reached = new Set<number>();
-  const repeated = { adaptive: new Set<number>(), timeout: new Set<number>() };
+  const repeated = { probe: new Set<number>(), timeout: new Set<number>() };
   for (const [i, packet] of trace.entries()) {
     while (waiting.length > 0 && waiting[0].at <= i) b.receives += waiting.shift()!.count;
     const fromA = gidEquals(packet.source, gidA);
@@ -205,7 +205,7 @@ export function accountOf(facts: Facts, service: 'RC' | 'UC'): Account {
         }
       }
       const cause = packet.retransmission;
-      if (fromA && (cause === 'adaptive' || cause === 'timeout')) repeated[cause].add(packet.time);
+      if (fromA && (cause === 'probe' || cause === 'timeout')) repeated[cause].add(packet.time);
       continue;
     }
     const side = fromA ? b : a;
@@ -216,7 +216,7 @@ export function accountOf(facts: Facts, service: 'RC' | 'UC'): Account {
     else a.answered(read(packet, pathMtu));
   }
   // A timer goes off by itself: what else is repeated then follows upon answers.
-  const [probes, timeouts] = [repeated.adaptive, repeated.timeout].map(
+  const [probes, timeouts] = [repeated.probe, repeated.timeout].map(
     (times) => [...times].filter((time) => !reached.has(time)).length,
   );
   const { receivedSeqErr } = a.counts;

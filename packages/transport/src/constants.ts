@@ -90,4 +90,4 @@ export const WcFlags = { GRH: 1, WITH_IMM: 2, WITH_INV: 8 } as const;
  * that came while an earlier one was missing; an RNR NAK, after its wait; or its own probe, because an answer was
  * overdue though the timer still ran.
  */
-export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'adaptive';
+export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'probe';

@@ -95,14 +95,14 @@ describe('retransmission', () => {
     done(set, ['rnr']);
   });
 
-  test('adaptive: the tail is lost, the round trip is known', () => {
+  test('probe: the tail is lost, the round trip is known', () => {
     const set = watched({ attr: { timeout: 20 } });
     set.write();
     set.pair.run();
     lose(set.pair, 'left', 0);
     set.write();
     set.pair.run();
-    done(set, ['adaptive']);
+    done(set, ['probe']);
   });
 });
 

@@ -70,7 +70,7 @@ test('a lost tail, after a round trip was measured: the probe', () => {
   pair.run();
   write(MTU);
   pair.run();
-  expect(told).toEqual(from(FIRST + 3, FIRST + 3, 'adaptive'));
+  expect(told).toEqual(from(FIRST + 3, FIRST + 3, 'probe'));
 });
 
 test('a READ response, and a later one arrives: the READ asks again for the rest', () => {
@@ -118,7 +118,7 @@ test('a probe that the timer overtook is not reported: the packet is retransmitt
   write();
   pair.run();
   expect(told).toEqual([
-    { psn: FIRST + 1, cause: 'adaptive' },
+    { psn: FIRST + 1, cause: 'probe' },
     { psn: FIRST + 1, cause: 'timeout' },
     { psn: FIRST + 2, cause: 'timeout' },
   ]);

@@ -9,7 +9,7 @@ const CAUSES: Readonly<Record<NonNullable<PacketVerdict['retransmission']>, stri
   'sequence-nak': 'sent again: a NAK asked for it',
   'implied-nak': 'sent again: a response showed that one before it was lost',
   rnr: 'sent again: the receiver was not ready',
-  adaptive: 'sent again before the timer was over',
+  probe: 'sent again before the timer was over',
   unknown: 'sent again; the capture does not show why',
 };
 

@@ -9,7 +9,7 @@ import type { FindingKind, MessageFailure, NakName } from './finding-kinds.ts';
 export type Transport = 'RC' | 'UC' | 'UD' | 'RD' | 'XRC' | 'CNP';
 
 /** The cause of a retransmission (docs/capture.md, "How causes are found"). Never guessed: then `unknown`. */
-export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'adaptive' | 'unknown';
+export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'probe' | 'unknown';
 
 /** How the two directions of a connection were put together. */
 export type Pairing =

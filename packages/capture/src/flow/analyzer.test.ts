@@ -159,7 +159,7 @@ describe('causes', () => {
       '4.096 µs · 2^14 of silence',
       (capture) => write(write(capture, 100, 1, 1), 100 + 67_108.864, 1, 1),
     ],
-    ['adaptive', '8 ms of silence', (capture) => write(write(capture, 100, 1, 1), 8100, 1, 1)],
+    ['probe', '8 ms of silence', (capture) => write(write(capture, 100, 1, 1), 8100, 1, 1)],
     ['unknown', '5 ms of silence', (capture) => write(write(capture, 100, 1, 1), 5100, 1, 1)],
     [
       'timeout',

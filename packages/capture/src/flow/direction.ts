@@ -29,7 +29,7 @@ export const newCounts = (): DirectionCounts => ({
     'sequence-nak': 0,
     'implied-nak': 0,
     rnr: 0,
-    adaptive: 0,
+    probe: 0,
     unknown: 0,
   },
   goBacks: 0,

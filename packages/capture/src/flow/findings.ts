@@ -98,7 +98,7 @@ const CAUSE_WORDS: Readonly<Record<RetransmitCause, string>> = {
   'sequence-nak': 'a sequence NAK',
   'implied-nak': 'a response that was missing',
   rnr: 'an RNR wait',
-  adaptive: 'an early retransmission, before the ACK timeout',
+  probe: 'an early retransmission, before the ACK timeout',
   unknown: 'an unknown cause',
 };
 

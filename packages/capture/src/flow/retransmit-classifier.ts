@@ -149,7 +149,7 @@ export class RetransmitClassifier {
 
   /** A packet went out for the first time: whatever was sent again is at its end. */
   sentNew(): void {
-    if (this.#event !== undefined && this.#event.cause !== 'adaptive') {
+    if (this.#event !== undefined && this.#event.cause !== 'probe') {
       this.#ended = this.#event;
       this.#event = undefined;
     }
@@ -230,15 +230,15 @@ export class RetransmitClassifier {
     const cause = isLate ? 'unknown' : this.#newCause(sent);
     this.#missedSinceSend = this.#nakedSinceSend = false;
     const before = this.#event;
-    const probed = cause !== 'adaptive' && this.#lastProbe > Number.NEGATIVE_INFINITY;
-    if (cause !== 'adaptive') this.#interrupted = undefined;
-    else if (before?.cause !== 'adaptive') this.#interrupted = before;
+    const probed = cause !== 'probe' && this.#lastProbe > Number.NEGATIVE_INFINITY;
+    if (cause !== 'probe') this.#interrupted = undefined;
+    else if (before?.cause !== 'probe') this.#interrupted = before;
     // Without an Identification it may be late itself; what follows at once is not, if it was seen before.
     const mayBeLate = cause === 'sequence-nak' && idOrder === IdOrder.UNKNOWN && (unseen || this.#reordered);
     const patience = mayBeLate ? (time - this.#nakTime) / 4 : Number.POSITIVE_INFINITY;
     this.#previous = before ?? this.#ended;
     this.#event = { cause, time, start: psn, end, cursor: next, last: time, probed, patience };
-    if (cause !== 'adaptive') {
+    if (cause !== 'probe') {
       this.#earlierStart = cause === 'unknown' ? this.timerStart : time;
       if (cause === 'unknown') this.#unknownAt = time;
       this.timerStart = time;
@@ -266,9 +266,9 @@ export class RetransmitClassifier {
     const isNewNak = nak >= 0 && this.#nakTime >= event.time && psn >= nak;
     if (psn < event.cursor) return undefined;
     // A NAK past where it had come to: the sender went on from there.
-    if (isNewNak && (nak > event.cursor || (event.cause === 'adaptive' && psn === nak))) return undefined;
+    if (isNewNak && (nak > event.cursor || (event.cause === 'probe' && psn === nak))) return undefined;
     const interrupted = this.#interrupted;
-    if (interrupted !== undefined && event.cause === 'adaptive' && psn >= interrupted.cursor) {
+    if (interrupted !== undefined && event.cause === 'probe' && psn >= interrupted.cursor) {
       // The probe was one packet, and the sender goes on where it had been; or goes back from the probe.
       const surely = psn === interrupted.cursor && psn > event.cursor;
       this.#event = surely ? interrupted : { ...interrupted, cause: 'unknown' };
@@ -410,7 +410,7 @@ export class RetransmitClassifier {
     const since = Math.max(this.timerStart, this.#lastProbe);
     this.#probeInterval = time - since;
     this.#lastProbe = time;
-    return 'adaptive';
+    return 'probe';
   }
 }
 

@@ -91,6 +91,6 @@ export const causeNames = {
   'sequence-nak': 'sequence NAK',
   'implied-nak': 'implied NAK',
   rnr: 'RNR NAK',
-  adaptive: 'adaptive timer',
+  probe: 'probe timer',
   unknown: 'cause unknown',
 } as const;

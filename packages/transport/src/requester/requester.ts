@@ -235,7 +235,7 @@ export class Requester {
     } else if (isProbeAlone && !flight.isOver) {
       // The probe was taken and nothing after it: all that followed is lost.
       this.onLoss(Loss.GAP);
-      this.rewind('adaptive');
+      this.rewind('probe');
     }
     if (this.failed.completeIfOldest()) return;
     this.#restartAckTimer();

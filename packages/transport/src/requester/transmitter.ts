@@ -214,14 +214,14 @@ export class Transmitter {
     if (flight.isOver || flight.out <= 0) return 0;
     if (queue.rowOf(queue.head)?.readOrAtomic) {
       // The request itself is sent again, and all after it: its responses are what is missing.
-      this.goBack('adaptive');
+      this.goBack('probe');
       return 0;
     }
     const psn = flight.unackedPsn;
     probe.cursor.seek(queue, psn, owner.attributes.pathMtu);
     this.#sinceAckReq = congestion.window; // So that it asks for an ACK.
     if (this.#add(batch, probe.cursor, 0) === 0) return 0;
-    context.retransmitted(owner, psn, 'adaptive');
+    context.retransmitted(owner, psn, 'probe');
     probe.sent(psn);
     roundTrip.cancel();
     return 1;
