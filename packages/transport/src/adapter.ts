@@ -34,7 +34,7 @@ import {
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { RoceBug } from './errors.ts';
 import { QueueTable } from './queue-table.ts';
-import { createRing, DOORBELL_RECV, Ring, type RingShape } from './rings.ts';
+import { DOORBELL_RECV, type Ring, type RingShape } from './rings.ts';
 
 export interface AdapterOptions extends Host {
   /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
@@ -51,6 +51,8 @@ export interface AdapterOptions extends Host {
   receiveBuffer?: number;
   /** Whether ACKs carry the count of posted receives; otherwise 31, no limit. */
   credits?: boolean;
+  /** Whether program and engine may be on two threads, so that the rings between them are SharedArrayBuffers (true). */
+  sharedRings?: boolean;
   /** Throws `RoceBug` where an invariant of the engine is broken; otherwise that is counted and fails the queue pair. */
   throwBugs?: boolean;
 }
@@ -95,12 +97,13 @@ export class Adapter {
       copy: options.copy ?? copyBatch,
       readBudget: receiveBudget,
       credits: options.credits ?? false,
+      sharedRings: options.sharedRings ?? true,
       throwBugs: options.throwBugs ?? false,
     });
     this.#queues = new QueueTable(this.#context, options);
     this.#admission = new Admission(this.#context, this.#queues);
-    this.doorbells = createRing(Math.max(1024, 2 * this.limits.maxQp), 1);
-    this.#doorbells = new Ring(this.doorbells);
+    this.#doorbells = this.#context.newRing(Math.max(1024, 2 * this.limits.maxQp), 1);
+    this.doorbells = this.#doorbells.shape;
   }
 
   // ---------------------------------------------------------------- data path

@@ -21,7 +21,9 @@ import type { QueuePair } from './qp/queue-pair.ts';
 import type { QueueTable } from './queue-table.ts';
 
 /** States in which requests are taken. */
-const RECEIVES = new Set<number>([QpStateCode.RTR, QpStateCode.RTS, QpStateCode.SQD, QpStateCode.SQE]);
+const RECEIVING =
+  (1 << QpStateCode.RTR) | (1 << QpStateCode.RTS) | (1 << QpStateCode.SQD) | (1 << QpStateCode.SQE);
+const receives = (state: number): boolean => ((RECEIVING >>> state) & 1) === 1;
 /** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
 const MULTICAST_QPN = 0xff_ffff;
 /** ECN bits of a traffic class, and Congestion Experienced (RFC 3168 §5). */
@@ -98,7 +100,7 @@ export class Admission {
 
   /** UD takes from everybody who knows the Q_Key. */
   #receiveDatagram(qp: GroupMember): void {
-    if (!RECEIVES.has(qp.state)) {
+    if (!receives(qp.state)) {
       this.#context.counters.wrongState++;
       return;
     }
@@ -112,7 +114,7 @@ export class Admission {
     const { info, batch, index } = this.#packet;
     const { state } = qp;
     const open = info.isRequest
-      ? RECEIVES.has(state) && (state !== QpStateCode.SQE || !qp.reliable)
+      ? receives(state) && (state !== QpStateCode.SQE || !qp.reliable)
       : state === QpStateCode.RTS || state === QpStateCode.SQD;
     if (!open) {
       counters.wrongState++;

@@ -1,10 +1,11 @@
 /** The engine's side of a completion queue: entries are written at once, published after the copies. */
 import type { CqCreated } from './control.ts';
-import { CQE_WORDS, Cqe, createRing, Ring } from './rings.ts';
+import { CQE_WORDS, Cqe, type NewRing, type Ring } from './rings.ts';
 
 /** The engine's side of a completion queue: writes entries and raises events. */
 export class CompletionQueue {
   readonly handle: number;
+  readonly #newRing: NewRing;
   #ring: Ring;
   /** The ring before the last resize: the program may still be arming it. */
   #previous: Ring | undefined;
@@ -17,9 +18,10 @@ export class CompletionQueue {
   /** Queues that complete here. */
   #users = 0;
 
-  constructor(handle: number, entries: number) {
+  constructor(handle: number, entries: number, newRing: NewRing) {
     this.handle = handle;
-    this.#ring = new Ring(createRing(entries, CQE_WORDS));
+    this.#newRing = newRing;
+    this.#ring = newRing(entries, CQE_WORDS);
     this.#next = 0;
     this.#published = 0;
   }
@@ -44,7 +46,7 @@ export class CompletionQueue {
    */
   resize(entries: number): CqCreated {
     this.#previous = this.#ring;
-    this.#ring = new Ring(createRing(entries, CQE_WORDS));
+    this.#ring = this.#newRing(entries, CQE_WORDS);
     this.#ring.state = this.#previous.state;
     this.#next = this.#published = 0;
     return this.created;

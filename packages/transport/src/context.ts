@@ -12,7 +12,7 @@ import { OpenBatches } from './open-batches.ts';
 import type { Owner } from './qp/owner.ts';
 import { ReadBudget } from './requester/reads.ts';
 import { Farewells } from './responder/farewells.ts';
-import { Cqe } from './rings.ts';
+import { Cqe, createRing, type NewRing, Ring } from './rings.ts';
 import { Scheduler } from './scheduler.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
@@ -53,6 +53,8 @@ export interface ContextOptions {
   readBudget: number;
   /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   credits: boolean;
+  /** Whether program and engine may be on two threads. */
+  sharedRings: boolean;
   throwBugs: boolean;
 }
 
@@ -88,6 +90,8 @@ export class Context {
   readonly readBudget: ReadBudget;
   /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   readonly credits: boolean;
+  /** The engine's side of a new ring, which the program has the other side of. */
+  readonly newRing: NewRing;
   readonly #throwBugs: boolean;
 
   constructor(options: ContextOptions) {
@@ -102,6 +106,8 @@ export class Context {
     this.#copy = options.copy;
     this.readBudget = new ReadBudget(options.readBudget);
     this.credits = options.credits;
+    const { sharedRings } = options;
+    this.newRing = (entries, stride) => new Ring(createRing(entries, stride, sharedRings));
     this.#throwBugs = options.throwBugs;
   }
 

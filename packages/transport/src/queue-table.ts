@@ -92,7 +92,7 @@ export class QueueTable {
     if (this.#cqs.size >= maxCq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
     }
-    const cq = new CompletionQueue(this.#nextHandle++, cqe);
+    const cq = new CompletionQueue(this.#nextHandle++, cqe, this.#context.newRing);
     this.#cqs.set(cq.handle, cq);
     return cq.created;
   }

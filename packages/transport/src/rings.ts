@@ -1,6 +1,7 @@
 /**
- * The queues a program and the engine share: fixed-size entries in a SharedArrayBuffer behind one
- * control page. A queue has one producer and one consumer, each on a thread of its own choice.
+ * The queues a program and the engine share: fixed-size entries behind one control page. A queue has one producer and
+ * one consumer. In a SharedArrayBuffer they may be on two threads. In an ArrayBuffer they are on one, and what is said of
+ * atomic accesses holds by itself: V8 of Node 20 calls a function for each `Atomics.load`, which small messages notice.
  *
  * The producer writes the entry, then publishes it with an atomic store of `PRODUCER`; the consumer
  * gives the entry back with an atomic store of `CONSUMER`. Both are free-running 32-bit counts, so
@@ -31,7 +32,7 @@ export const CONTROL_WORDS = 64;
 
 /** Shape of a ring; plain data, so that it can cross to another thread. */
 export interface RingShape {
-  readonly buffer: SharedArrayBuffer;
+  readonly buffer: ArrayBufferLike;
   /** Entries; a power of two. */
   readonly capacity: number;
   /** Words of an entry. */
@@ -43,10 +44,15 @@ export function powerOfTwo(n: number): number {
   return n <= 1 ? 1 : 2 ** (32 - Math.clz32(n - 1));
 }
 
-/** Makes the memory of a ring with room for at least `entries`. */
-export function createRing(entries: number, stride: number): RingShape {
+/**
+ * Makes the memory of a ring with room for at least `entries`.
+ *
+ * @param shared whether producer and consumer may be on two threads
+ */
+export function createRing(entries: number, stride: number, shared = true): RingShape {
   const capacity = powerOfTwo(entries);
-  return { buffer: new SharedArrayBuffer((CONTROL_WORDS + capacity * stride) * 4), capacity, stride };
+  const bytes = (CONTROL_WORDS + capacity * stride) * 4;
+  return { buffer: shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes), capacity, stride };
 }
 
 /** One side's view of a ring. Which side calls what is said at each method. */
@@ -55,11 +61,10 @@ export class Ring {
   readonly capacity: number;
   readonly stride: number;
   /** The control page and all entries, as words. Entry `i` starts at word `wordOf(i)`. */
-  readonly words: Uint32Array<SharedArrayBuffer>;
-  /** The same memory as bytes, for inline data. */
-  readonly bytes: Uint8Array<SharedArrayBuffer>;
-  readonly #control: Int32Array<SharedArrayBuffer>;
+  readonly words: Uint32Array;
   readonly #mask: number;
+  readonly #shared: boolean;
+  #bytes: Uint8Array | undefined;
   /** The other side's count as it was last looked at: most questions need no newer one. */
   #producerSeen = 0;
   #consumerSeen = 0;
@@ -69,9 +74,22 @@ export class Ring {
     this.capacity = shape.capacity;
     this.stride = shape.stride;
     this.words = new Uint32Array(shape.buffer);
-    this.bytes = new Uint8Array(shape.buffer);
-    this.#control = new Int32Array(shape.buffer, 0, CONTROL_WORDS);
     this.#mask = shape.capacity - 1;
+    this.#shared = shape.buffer instanceof SharedArrayBuffer;
+  }
+
+  /** The same memory as bytes, for inline data. */
+  get bytes(): Uint8Array {
+    this.#bytes ??= new Uint8Array(this.shape.buffer);
+    return this.#bytes;
+  }
+
+  #load(word: number): number {
+    return (this.#shared ? Atomics.load(this.words, word) : this.words[word]) | 0;
+  }
+  #store(word: number, value: number): void {
+    if (this.#shared) Atomics.store(this.words, word, value);
+    else this.words[word] = value;
   }
 
   /** First word of the entry that the free-running `index` stands for. */
@@ -80,19 +98,19 @@ export class Ring {
   }
 
   get state(): number {
-    return Atomics.load(this.#control, Control.STATE);
+    return this.#load(Control.STATE);
   }
   set state(value: number) {
-    Atomics.store(this.#control, Control.STATE, value);
+    this.#store(Control.STATE, value);
   }
 
   /** Free-running count of published entries. */
   get producer(): number {
-    return Atomics.load(this.#control, Control.PRODUCER);
+    return this.#load(Control.PRODUCER);
   }
   /** Free-running count of entries given back. */
   get consumer(): number {
-    return Atomics.load(this.#control, Control.CONSUMER);
+    return this.#load(Control.CONSUMER);
   }
   /**
    * Consumer: one past the last published entry, if `seen` is one past the last that it knows of; `seen` where the producer's
@@ -129,41 +147,41 @@ export class Ring {
 
   /** Producer: publishes all entries before the free-running `index`. */
   publish(index: number): void {
-    Atomics.store(this.#control, Control.PRODUCER, index);
+    this.#store(Control.PRODUCER, index);
   }
   /** Consumer: gives back all entries before the free-running `index`. */
   release(index: number): void {
-    Atomics.store(this.#control, Control.CONSUMER, index);
+    this.#store(Control.CONSUMER, index);
   }
 
   /** Consumer: asks for a doorbell at the next entry. True if an entry came meanwhile: do not sleep. */
   sleep(seen: number): boolean {
-    Atomics.store(this.#control, Control.SLEEPING, 1);
+    this.#store(Control.SLEEPING, 1);
     if (this.end(seen) === seen) return false;
-    return Atomics.exchange(this.#control, Control.SLEEPING, 0) === 1;
+    return Atomics.exchange(this.words, Control.SLEEPING, 0) === 1;
   }
   /** Producer, after `publish`: true if the consumer sleeps and its doorbell has to be rung. */
   wakes(): boolean {
-    return (
-      Atomics.load(this.#control, Control.SLEEPING) === 1 &&
-      Atomics.exchange(this.#control, Control.SLEEPING, 0) === 1
-    );
+    return this.#load(Control.SLEEPING) === 1 && Atomics.exchange(this.words, Control.SLEEPING, 0) === 1;
   }
 
   /** Completion queue, program's side: asks for one event. 1: any completion; 2: solicited or failed ones. */
   arm(kind: 1 | 2): void {
     // An earlier request for any completion is not narrowed by a later one (ibv_req_notify_cq(3)).
-    if (kind === 1 || Atomics.load(this.#control, Control.ARMED) !== 1) {
-      Atomics.store(this.#control, Control.ARMED, kind);
+    if (kind === 1 || this.#load(Control.ARMED) !== 1) {
+      this.#store(Control.ARMED, kind);
     }
   }
   /** Completion queue, engine's side: true if a completion of this kind is to raise the event. */
   disarm(solicited: boolean): boolean {
-    const armed = Atomics.load(this.#control, Control.ARMED);
+    const armed = this.#load(Control.ARMED);
     if (armed === 0 || (armed === 2 && !solicited)) return false;
-    return Atomics.exchange(this.#control, Control.ARMED, 0) !== 0;
+    return Atomics.exchange(this.words, Control.ARMED, 0) !== 0;
   }
 }
+
+/** Makes the engine's side of a ring with room for at least `entries` of `stride` words. */
+export type NewRing = (entries: number, stride: number) => Ring;
 
 /** Words of a send queue entry (WQE). */
 export const SendWqe = {

@@ -26,7 +26,14 @@ export class SrqTable {
       throw new RoceError('ERR_ROCE_LIMIT', 'no shared receive queue left', { errno: 'ENOMEM' });
     }
     memory.holdPd(init.pd, 1);
-    const srq = new SharedReceiveQueue(this.#nextHandle(), init.pd, maxWr, maxSge, limit);
+    const srq = new SharedReceiveQueue(
+      this.#nextHandle(),
+      init.pd,
+      maxWr,
+      maxSge,
+      limit,
+      this.#context.newRing,
+    );
     this.#srqs.set(srq.handle, srq);
     return srq.created;
   }

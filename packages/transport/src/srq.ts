@@ -4,25 +4,27 @@
  * completed in any order, and the rest of the responder knows of no difference.
  */
 import type { SrqAttr, SrqCreated, SrqModified } from './control.ts';
-import { createRing, powerOfTwo, Ring, RingState, recvStride } from './rings.ts';
+import { type NewRing, powerOfTwo, type Ring, RingState, recvStride } from './rings.ts';
 
 /** The engine's side of a shared receive queue: takes entries and watches the limit. */
 export class SharedReceiveQueue {
   readonly handle: number;
   readonly pd: number;
   readonly maxSge: number;
+  readonly #newRing: NewRing;
   #users = 0;
   #limit: number;
   #ring: Ring;
   /** Where the program posts after a resize, once it has left the other. */
   #successor: Ring | undefined;
 
-  constructor(handle: number, pd: number, maxWr: number, maxSge: number, limit: number) {
+  constructor(handle: number, pd: number, maxWr: number, maxSge: number, limit: number, newRing: NewRing) {
     this.handle = handle;
     this.pd = pd;
     this.maxSge = maxSge;
     this.#limit = limit;
-    this.#ring = new Ring(createRing(maxWr, recvStride(maxSge)));
+    this.#newRing = newRing;
+    this.#ring = newRing(maxWr, recvStride(maxSge));
   }
 
   get created(): SrqCreated {
@@ -88,7 +90,7 @@ export class SharedReceiveQueue {
   modify({ limit, maxWr }: SrqAttr): SrqModified {
     if (limit !== undefined) this.#limit = limit;
     if (maxWr === undefined || powerOfTwo(maxWr) === this.maxWr) return { maxWr: this.maxWr };
-    this.#successor = new Ring(createRing(maxWr, recvStride(this.maxSge)));
+    this.#successor = this.#newRing(maxWr, recvStride(this.maxSge));
     return { maxWr: this.maxWr, ring: this.#successor.shape };
   }
 

@@ -18,7 +18,7 @@ import { ConnectionPort } from './connection-port.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS } from './diagnostics.ts';
-import { closedError, type Engine, type EngineFacts, InlineEngine, systemRandom } from './engine.ts';
+import { closedError, type EngineFacts, InlineEngine, type OwnEngine, systemRandom } from './engine.ts';
 import { custom, line } from './inspect.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
@@ -66,7 +66,7 @@ export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
   const hub = new EventHub();
   const own = typeof link === 'object' ? link : undefined;
   const linkOptions: LinkOptions = { ...others, ...(typeof link === 'string' ? { link } : {}) };
-  let opened: Engine;
+  let opened: OwnEngine;
   if (engine === 'worker') {
     if (own) throw invalid('link', 'a link of one’s own can not go to another thread', 'engine: inline');
     opened = await WorkerEngine.open({ link: linkOptions, options: tuning }, hub);

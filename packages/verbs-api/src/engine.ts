@@ -107,6 +107,18 @@ export interface Engine {
   close(): Promise<void>;
 }
 
+/** An engine of its own, not a context's view of one. */
+export interface OwnEngine extends Engine {
+  /**
+   * As `call`, but with the result itself, and its errors thrown, where the engine is in this thread: a context notes
+   * what was created without a turn of the microtasks.
+   */
+  execute<N extends CommandName>(
+    name: N,
+    args: Parameters<Commands[N]>,
+  ): ReturnType<Commands[N]> | Promise<ReturnType<Commands[N]>>;
+}
+
 /** Runs a command by its name; throws as the adapter does. */
 type RunCommand = (name: CommandName, args: unknown[]) => unknown;
 
@@ -155,7 +167,7 @@ function execute(
 
 /** 32 random bits from the operating system's generator, a block at a time. */
 export function systemRandom(): () => number {
-  const block = new Uint32Array(64);
+  const block = new Uint32Array(512);
   let at = block.length;
   return () => {
     if (at === block.length) {
@@ -170,7 +182,7 @@ export function systemRandom(): () => number {
 export function assemble(
   link: Link,
   events: EngineEvents,
-  options: Pick<AdapterOptions, 'credits' | 'limits'> = {},
+  options: Pick<AdapterOptions, 'credits' | 'limits' | 'sharedRings'> = {},
   look = listening,
 ): { adapter: Adapter; pump: Pump; facts: EngineFacts; run: RunCommand } {
   const diagnostics = new Diagnostics(look, events.onDiagnostics);
@@ -242,7 +254,7 @@ export function ringDoorbell(ring: Ring, qpn: number, recv: boolean): boolean {
 }
 
 /** The engine in the program's own thread. */
-export class InlineEngine implements Engine {
+export class InlineEngine implements OwnEngine {
   readonly inline = true;
   readonly facts: EngineFacts;
   readonly #run: RunCommand;
@@ -251,7 +263,7 @@ export class InlineEngine implements Engine {
   closed = false;
 
   constructor(link: Link, events: EngineEvents, options?: Pick<AdapterOptions, 'credits' | 'limits'>) {
-    const { run, pump, facts } = assemble(link, events, options);
+    const { run, pump, facts } = assemble(link, events, { ...options, sharedRings: false });
     this.#run = run;
     this.#pump = pump;
     this.facts = facts;
@@ -262,6 +274,10 @@ export class InlineEngine implements Engine {
     name: N,
     ...args: Parameters<Commands[N]>
   ): Promise<ReturnType<Commands[N]>> {
+    return this.execute(name, args);
+  }
+
+  execute<N extends CommandName>(name: N, args: Parameters<Commands[N]>): ReturnType<Commands[N]> {
     if (this.closed) throw closedError();
     const result = this.#run(name, args) as ReturnType<Commands[N]>;
     if (name === 'modifyQp' || name === 'destroyQp' || name.startsWith('cm')) this.#pump.settle();

@@ -56,12 +56,15 @@ export function checkOptions(
       described(given),
       `an object with ${Object.keys(types).join(', ')}`,
     );
-  for (const [name, value] of Object.entries(given)) {
+  for (const name in given) {
+    const value = (given as Record<string, unknown>)[name];
     if (value === undefined) continue;
+    // What every object inherits (`constructor`) is no type of an option.
+    const expected = types[name];
+    if (typeof expected?.is === 'function' && expected.is(value)) continue;
     const path = attribute === '' ? name : `${attribute}.${name}`;
-    const expected = Object.hasOwn(types, name) ? types[name] : undefined;
-    if (expected === undefined) throw unknownName(path, name, Object.keys(types), hints);
-    if (!expected.is(value)) throw invalid(path, described(value), expected.expected);
+    if (!Object.hasOwn(types, name)) throw unknownName(path, name, Object.keys(types), hints);
+    throw invalid(path, described(value), expected.expected);
   }
 }
 

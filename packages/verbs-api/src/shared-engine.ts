@@ -6,7 +6,14 @@ import type { CmEvent } from '@node-roce/cm';
 import type { AsyncEvent, Ring } from '@node-roce/transport';
 import type { PortEvent } from './async-events.ts';
 import type { Diagnostic } from './diagnostics.ts';
-import { type CommandName, type Commands, closedError, type Engine, type EngineEvents } from './engine.ts';
+import {
+  type CommandName,
+  type Commands,
+  closedError,
+  type Engine,
+  type EngineEvents,
+  type OwnEngine,
+} from './engine.ts';
 import { PortWatch } from './port-watch.ts';
 
 export type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
@@ -50,12 +57,12 @@ export class EventHub implements EngineEvents {
 
 /** An engine, its port, and the contexts that are open on it. */
 export class SharedEngine {
-  readonly engine: Engine;
+  readonly engine: OwnEngine;
   readonly #hub: EventHub;
   readonly #port: PortWatch;
 
   /** Watches the port of an engine; closes the engine if that fails. */
-  static async open(engine: Engine, hub: EventHub): Promise<SharedEngine> {
+  static async open(engine: OwnEngine, hub: EventHub): Promise<SharedEngine> {
     try {
       return new SharedEngine(engine, hub, await PortWatch.open(engine));
     } catch (error) {
@@ -64,7 +71,7 @@ export class SharedEngine {
     }
   }
 
-  private constructor(engine: Engine, hub: EventHub, port: PortWatch) {
+  private constructor(engine: OwnEngine, hub: EventHub, port: PortWatch) {
     this.engine = engine;
     this.#hub = hub;
     this.#port = port;
@@ -122,9 +129,6 @@ const KINDS = [
 type Created = (typeof KINDS)[number]['created'];
 type Destroyed = (typeof KINDS)[number]['destroyed'];
 
-const CREATED = new Map<CommandName, Created>(KINDS.map(({ created }) => [created, created]));
-const DESTROYED = new Map<CommandName, Created>(KINDS.map(({ created, destroyed }) => [destroyed, created]));
-
 /** The number by which the engine knows a new object. */
 function numberOf(result: unknown): number {
   if (typeof result === 'number') return result;
@@ -137,14 +141,6 @@ class OwnConnections {
   readonly listeners = new Set<number>();
   readonly ids = new Set<number>();
 
-  /** A command was carried out. */
-  note(name: CommandName, args: readonly unknown[], result: unknown): void {
-    if (name === 'cmListen') this.listeners.add(result as number);
-    else if (name === 'cmConnect' || name === 'cmResolve') this.ids.add(result as number);
-    else if (name === 'cmUnlisten') this.listeners.delete(args[0] as number);
-    else if (name === 'cmDestroy') this.ids.delete(args[0] as number);
-  }
-
   /** Whether an event is about one of them; a request is then one of them, too. */
   concerns(event: CmEvent): boolean {
     if (event.type === 'request' || event.type === 'datagram-request') {
@@ -156,11 +152,9 @@ class OwnConnections {
   }
 }
 
-/** The engine as one context sees it. */
-export class EngineContext implements Engine {
-  readonly #shared: SharedEngine;
-  readonly #engine: Engine;
-  readonly #objects: Record<Created, Set<number>> = {
+/** What the program made in one context, by the engine's numbers. */
+class Owned {
+  readonly objects: Record<Created, Set<number>> = {
     createQp: new Set(),
     allocMw: new Set(),
     registerMr: new Set(),
@@ -169,8 +163,34 @@ export class EngineContext implements Engine {
     createCq: new Set(),
     allocPd: new Set(),
   };
-  readonly #groups: { qpn: number; group: Uint8Array }[] = [];
+  readonly groups: { qpn: number; group: Uint8Array }[] = [];
   readonly connections = new OwnConnections();
+}
+
+type Note = (owned: Owned, args: readonly unknown[], result: unknown) => void;
+
+/** What a command that was carried out changes in it. */
+const NOTES: ReadonlyMap<CommandName, Note> = new Map<CommandName, Note>([
+  ...KINDS.flatMap(({ created, destroyed }): [CommandName, Note][] => [
+    [created, ({ objects }, _, result) => objects[created].add(numberOf(result))],
+    [destroyed, ({ objects }, [number]) => objects[created].delete(number as number)],
+  ]),
+  ['cmListen', ({ connections }, _, result) => connections.listeners.add(result as number)],
+  ['cmConnect', ({ connections }, _, result) => connections.ids.add(result as number)],
+  ['cmResolve', ({ connections }, _, result) => connections.ids.add(result as number)],
+  ['cmUnlisten', ({ connections }, [listener]) => connections.listeners.delete(listener as number)],
+  ['cmDestroy', ({ connections }, [id]) => connections.ids.delete(id as number)],
+  [
+    'attachMcast',
+    ({ groups }, [qpn, group]) => groups.push({ qpn: qpn as number, group: group as Uint8Array }),
+  ],
+]);
+
+/** The engine as one context sees it. */
+export class EngineContext implements Engine {
+  readonly #shared: SharedEngine;
+  readonly #engine: OwnEngine;
+  readonly #owned = new Owned();
   listener: ContextListener | undefined;
   /** Whether it keeps the process alive. */
   referred = true;
@@ -189,6 +209,10 @@ export class EngineContext implements Engine {
     return this.#engine.inline;
   }
 
+  get connections(): OwnConnections {
+    return this.#owned.connections;
+  }
+
   get closed(): boolean {
     return this.#closing !== undefined || this.#engine.closed;
   }
@@ -201,9 +225,10 @@ export class EngineContext implements Engine {
 
   /** Whether an event is about the device or about an object of this context. */
   concerns(event: EngineEvent): boolean {
-    if ('qpn' in event) return this.#objects.createQp.has(event.qpn);
-    if ('cq' in event) return this.#objects.createCq.has(event.cq);
-    if ('srq' in event) return this.#objects.createSrq.has(event.srq);
+    const { objects } = this.#owned;
+    if ('qpn' in event) return objects.createQp.has(event.qpn);
+    if ('cq' in event) return objects.createCq.has(event.cq);
+    if ('srq' in event) return objects.createSrq.has(event.srq);
     return true;
   }
 
@@ -213,13 +238,9 @@ export class EngineContext implements Engine {
   ): Promise<ReturnType<Commands[N]>> {
     // Of an engine that failed, the engine says so.
     if (this.#closing !== undefined) throw closedError();
-    const result = await this.#engine.call(name, ...args);
-    const created = CREATED.get(name);
-    if (created !== undefined) this.#objects[created].add(numberOf(result));
-    const destroyed = DESTROYED.get(name);
-    if (destroyed !== undefined) this.#objects[destroyed].delete(args[0] as number);
-    this.connections.note(name, args, result);
-    if (name === 'attachMcast') this.#groups.push({ qpn: args[0] as number, group: args[1] as Uint8Array });
+    const answer = this.#engine.execute(name, args);
+    const result = answer instanceof Promise ? await answer : answer;
+    NOTES.get(name)?.(this.#owned, args, result);
     return result;
   }
 
@@ -256,10 +277,10 @@ export class EngineContext implements Engine {
     for (const listener of this.connections.listeners)
       await this.#engine.call('cmUnlisten', listener).catch(ignore);
     for (const id of this.connections.ids) await this.#engine.call('cmDestroy', id).catch(ignore);
-    for (const { qpn, group } of this.#groups)
+    for (const { qpn, group } of this.#owned.groups)
       await this.#engine.call('detachMcast', qpn, group).catch(ignore);
     for (const { created, destroyed } of KINDS) {
-      for (const number of this.#objects[created]) await this.#destroy(destroyed, number).catch(ignore);
+      for (const number of this.#owned.objects[created]) await this.#destroy(destroyed, number).catch(ignore);
     }
   }
 

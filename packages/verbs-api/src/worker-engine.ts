@@ -7,9 +7,9 @@ import {
   type CommandName,
   type Commands,
   closedError,
-  type Engine,
   type EngineEvents,
   type EngineFacts,
+  type OwnEngine,
   ringDoorbell,
 } from './engine.ts';
 import { type FromEngine, fromPlain, type ToEngine, type WorkerStart } from './worker-protocol.ts';
@@ -35,7 +35,7 @@ function startFailure(cause: NodeJS.ErrnoException): RoceError {
 }
 
 /** An engine in a worker, behind the interface of an engine in this thread. */
-export class WorkerEngine implements Engine {
+export class WorkerEngine implements OwnEngine {
   readonly inline = false;
   readonly facts: EngineFacts;
   readonly #worker: Worker;
@@ -150,6 +150,10 @@ export class WorkerEngine implements Engine {
   }
 
   call<N extends CommandName>(name: N, ...args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>> {
+    return this.execute(name, args);
+  }
+
+  execute<N extends CommandName>(name: N, args: Parameters<Commands[N]>): Promise<ReturnType<Commands[N]>> {
     if (this.closed) return Promise.reject(this.#dead ?? closedError());
     return new Promise((resolve, reject) => {
       const id = this.#nextId++;

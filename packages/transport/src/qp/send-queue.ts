@@ -19,9 +19,8 @@ export class SendQueue {
   readonly #signalAll: boolean;
   readonly #ring: Ring;
   readonly #mask: number;
-  /** First PSN of each entry that was started, and how many it takes (0: executed locally); by ring position. */
-  readonly #psns: Int32Array;
-  readonly #packets: Int32Array;
+  /** First PSN of each entry that was started, and how many it takes (0: executed locally); two by ring position. */
+  readonly #spans: Int32Array;
   /** Oldest entry that is not complete. */
   #head = 0;
   /** One past the last entry that was started. */
@@ -36,8 +35,7 @@ export class SendQueue {
     this.#ring = ring;
     this.#signalAll = signalAll;
     this.#mask = ring.capacity - 1;
-    this.#psns = new Int32Array(ring.capacity);
-    this.#packets = new Int32Array(ring.capacity);
+    this.#spans = new Int32Array(2 * ring.capacity);
     ring.sleep(0);
   }
 
@@ -80,17 +78,17 @@ export class SendQueue {
 
   /** First PSN of an entry that was started. */
   firstPsn(index: number): number {
-    return this.#psns[index & this.#mask];
+    return this.#spans[2 * (index & this.#mask)];
   }
 
   /** Last PSN of an entry that was started. */
   lastPsn(index: number): number {
-    return psnAdd(this.#psns[index & this.#mask], this.#packets[index & this.#mask] - 1);
+    return psnAdd(this.firstPsn(index), this.packetsOf(index) - 1);
   }
 
   /** PSNs that an entry takes; 0: it was executed locally. */
   packetsOf(index: number): number {
-    return this.#packets[index & this.#mask];
+    return this.#spans[2 * (index & this.#mask) + 1];
   }
 
   /** READs and atomics that were started and are not complete: a fenced entry waits for them. */
@@ -106,8 +104,8 @@ export class SendQueue {
   /** Gives the next entry its PSNs. */
   start(psn: number, packets: number): void {
     const at = this.#started & this.#mask;
-    this.#psns[at] = psn;
-    this.#packets[at] = packets;
+    this.#spans[2 * at] = psn;
+    this.#spans[2 * at + 1] = packets;
     if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics++;
     this.#started = indexAfter(this.#started);
   }
@@ -155,7 +153,7 @@ export class SendQueue {
   /** Completes the oldest entry, and what was executed locally behind it (BIND_MW, LOCAL_INV). */
   completeOldest(): void {
     this.complete(WcStatus.SUCCESS);
-    while (this.#head !== this.#started && this.#packets[this.#head & this.#mask] === 0) {
+    while (this.#head !== this.#started && this.packetsOf(this.#head) === 0) {
       this.complete(WcStatus.SUCCESS);
     }
   }

@@ -62,6 +62,9 @@ export class ReadBudget {
   }
 }
 
+/** Those of a queue pair that has asked for nothing yet: many never do. */
+const NO_ENDS = new Int32Array(0);
+
 /** Promise: the device's budget is short of what the responses in flight are charged, and of what is granted. */
 export class OutstandingReads {
   readonly #budget: ReadBudget;
@@ -69,7 +72,7 @@ export class OutstandingReads {
   readonly #wake: () => void;
   readonly #turn = new Turn<OutstandingReads>(this);
   /** The last PSN that each request is answered with, oldest first; a ring. */
-  readonly #ends = new Int32Array(REQUESTS_MAX);
+  #ends = NO_ENDS;
   #oldest = 0;
   #requests = 0;
   /** READ responses that were asked for and not received. */
@@ -190,6 +193,7 @@ export class OutstandingReads {
 
   /** An atomic request leaves. */
   askAtomic(psn: number): void {
+    if (this.#ends === NO_ENDS) this.#ends = new Int32Array(REQUESTS_MAX);
     this.#ends[(this.#oldest + this.#requests++) & (REQUESTS_MAX - 1)] = psn;
   }
 

@@ -50,7 +50,7 @@ export class Starter {
     const packets =
       row!.wire === Wire.ATOMIC ? 1 : Math.max(1, Math.ceil(words[w + SendWqe.LENGTH] / pathMtu));
     queue.start(cursor.psn, packets);
-    credits.count(this.#messagesOf(index));
+    credits.count(this.#messagesOf(row!, packets));
     cursor.place(index, cursor.psn);
     return true;
   }
@@ -64,16 +64,15 @@ export class Starter {
     if (queue.started === queue.head) return;
     const last = (queue.started - 1) | 0;
     if (queue.packetsOf(last) === 0 || queue.firstPsn(last) !== flight.sendPsn) return;
-    credits.count(-this.#messagesOf(last));
+    credits.count(-this.#messagesOf(queue.rowOf(last), queue.packetsOf(last)));
     queue.unstart();
     reads.stopWaiting();
     timers.stop(Timer.READ_BUDGET);
   }
 
   /** Messages that the responder counts for an entry. */
-  #messagesOf(index: number): number {
-    const { queue, reads } = this.#parts;
-    return queue.rowOf(index)?.wire === Wire.READ ? reads.requestsFor(queue.packetsOf(index)) : 1;
+  #messagesOf(row: WrOpcodeRow | undefined, packets: number): number {
+    return row?.wire === Wire.READ ? this.#parts.reads.requestsFor(packets) : 1;
   }
 
   /** A fenced entry waits for the READs and atomics before it (§10.8.3.3); a LOCAL_INV for all before it (§10.6.5.1). */

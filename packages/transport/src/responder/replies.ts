@@ -31,6 +31,8 @@ const Word = {
 } as const;
 const WORDS = 8;
 const START_ROOM = 8;
+const NO_WORDS = new Uint32Array(0);
+const NO_OFFSETS = new Float64Array(0);
 
 /**
  * Owns a queue that grows up to the bound below, and keeps its memory.
@@ -40,11 +42,11 @@ const START_ROOM = 8;
  * one. So there are at most four replies for each resource, and a few more.
  */
 export class ReplyQueue {
-  #words = new Uint32Array(START_ROOM * WORDS);
+  #words = NO_WORDS;
   /** READ: region (none for a READ of nothing), and offset of its first byte in the backing buffer. */
-  #regions: (MemoryRegion | undefined)[] = new Array(START_ROOM).fill(undefined);
-  #offsets = new Float64Array(START_ROOM);
-  #room = START_ROOM;
+  #regions: (MemoryRegion | undefined)[] = [];
+  #offsets = NO_OFFSETS;
+  #room = 0;
   #head = 0;
   #count = 0;
   #pending = 0;
@@ -290,11 +292,12 @@ export class ReplyQueue {
     else if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) this.#pending--;
   }
 
-  /** Doubles the room; what waits moves to its start. */
+  /** Doubles the room; what waits moves to its start. A queue pair that never answers has none. */
   #grow(): void {
-    const words = new Uint32Array(2 * this.#room * WORDS);
-    const offsets = new Float64Array(2 * this.#room);
-    const regions: (MemoryRegion | undefined)[] = new Array(2 * this.#room).fill(undefined);
+    const room = Math.max(START_ROOM, 2 * this.#room);
+    const words = new Uint32Array(room * WORDS);
+    const offsets = new Float64Array(room);
+    const regions: (MemoryRegion | undefined)[] = new Array(room).fill(undefined);
     for (let i = 0; i < this.#count; i++) {
       const at = this.#at(i);
       words.set(this.#words.subarray(at * WORDS, at * WORDS + WORDS), i * WORDS);
@@ -304,7 +307,7 @@ export class ReplyQueue {
     this.#words = words;
     this.#offsets = offsets;
     this.#regions = regions;
-    this.#room *= 2;
+    this.#room = room;
     this.#head = 0;
   }
 }

@@ -1,0 +1,65 @@
+/** Rings in shared memory and in memory of one thread: the same answers. */
+import { describe, expect, test } from 'vitest';
+import { createRing, Ring } from './rings.ts';
+
+describe.each([{ shared: true }, { shared: false }])('shared: $shared', ({ shared }) => {
+  const sides = (entries: number) => {
+    const shape = createRing(entries, 1, shared);
+    return { shape, producer: new Ring(shape), consumer: new Ring(shape) };
+  };
+
+  test('the memory is shared only if asked for', () => {
+    expect(sides(4).shape.buffer instanceof SharedArrayBuffer).toBe(shared);
+  });
+
+  test('counts run on past 2^31 and 2^32', () => {
+    for (const start of [0, 0x7fff_fffe, -7]) {
+      const { producer, consumer } = sides(4);
+      producer.publish(start | 0);
+      consumer.release(start | 0);
+      let at = start | 0;
+      for (let round = 0; round < 10; round++) {
+        expect(producer.hasRoom(at, 4)).toBe(true);
+        producer.words[producer.wordOf(at)] = round;
+        expect(consumer.has(at)).toBe(false);
+        producer.publish((at + 1) | 0);
+        expect(consumer.has(at)).toBe(true);
+        expect([producer.used, consumer.used]).toEqual([1, 1]);
+        expect(consumer.words[consumer.wordOf(at)]).toBe(round);
+        at = (at + 1) | 0;
+        consumer.release(at);
+      }
+      expect([producer.producer, producer.consumer]).toEqual([at, at]);
+    }
+  });
+
+  test('a full ring has no room until an entry is given back', () => {
+    const { producer, consumer } = sides(2);
+    producer.publish(2);
+    expect(producer.hasRoom(2, 2)).toBe(false);
+    consumer.release(1);
+    expect(producer.hasRoom(2, 2)).toBe(true);
+  });
+
+  test('the producer rings once for a consumer that sleeps', () => {
+    const { producer, consumer } = sides(2);
+    expect(producer.wakes()).toBe(false);
+    expect(consumer.sleep(0)).toBe(false);
+    producer.publish(1);
+    expect([producer.wakes(), producer.wakes()]).toEqual([true, false]);
+    expect(consumer.sleep(0)).toBe(true);
+  });
+
+  test('a notification for solicited completions waits for one', () => {
+    const { producer, consumer } = sides(2);
+    consumer.arm(2);
+    expect(producer.disarm(false)).toBe(false);
+    expect([producer.disarm(true), producer.disarm(true)]).toEqual([true, false]);
+  });
+
+  test('bytes and words are the same memory', () => {
+    const { producer, consumer } = sides(2);
+    producer.bytes.set([1, 0, 0, 0], 4 * producer.wordOf(1));
+    expect(consumer.words[consumer.wordOf(1)]).toBe(1);
+  });
+});
