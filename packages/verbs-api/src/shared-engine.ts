@@ -152,7 +152,7 @@ class OwnConnections {
   }
 }
 
-/** What the program made in one context, by the engine's numbers. */
+/** Objects, groups and connections of one context, by the engine's numbers. */
 class Owned {
   readonly objects: Record<Created, Set<number>> = {
     createQp: new Set(),
@@ -169,7 +169,7 @@ class Owned {
 
 type Note = (owned: Owned, args: readonly unknown[], result: unknown) => void;
 
-/** What a command that was carried out changes in it. */
+/** Changes of it by a command that was carried out. */
 const NOTES: ReadonlyMap<CommandName, Note> = new Map<CommandName, Note>([
   ...KINDS.flatMap(({ created, destroyed }): [CommandName, Note][] => [
     [created, ({ objects }, _, result) => objects[created].add(numberOf(result))],
