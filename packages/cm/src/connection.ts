@@ -12,7 +12,7 @@ import {
   encodeCm,
 } from '@node-roce/wire';
 import { answerMicroseconds, askedMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
-import type { AcceptInit, CmEvent, RejectInit, Route } from './parameters.ts';
+import type { AcceptInit, CmEvent, EndCause, RejectInit, Route } from './parameters.ts';
 import type { Timed } from './timers.ts';
 
 /** States of a connection (§12.9.5, 12.9.6). */
@@ -81,6 +81,8 @@ export class Connection implements Timed {
   listener = 0;
   /** The program has let go of it: it ends by itself and nothing is said of it. */
   #abandoned = false;
+  /** The peer has forgotten it: the reason of its end, whatever the answer to DREQ. */
+  #stale = false;
   readonly #around: Surroundings;
   readonly #route: Route;
   readonly #timing: Required<Timing>;
@@ -241,7 +243,7 @@ export class Connection implements Timed {
       else this.#around.unexpected();
       return;
     }
-    if (this.state === 'REP_RCVD') {
+    if (this.state === 'REP_RCVD' && message.localCommId === this.remoteId) {
       this.#sendMra(CmMraMessage.REP);
       return;
     }
@@ -301,6 +303,8 @@ export class Connection implements Timed {
         this.#timewait(now);
         break;
       case 'DREQ_SENT':
+        // The peer has no such connection: an answer to DREQ, too.
+        this.#ended('peer-closed');
         this.#timewait(now);
         break;
       default:
@@ -326,7 +330,7 @@ export class Connection implements Timed {
         // Both ended it at once: the program need not be asked.
         this.#drepTransactionId = message.transactionId;
         this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#route);
-        this.#tell({ type: 'disconnected', id: this.id, cause: 'peer-closed' });
+        this.#ended('peer-closed');
         this.#timewait(now);
         break;
       case 'TIMEWAIT':
@@ -345,12 +349,13 @@ export class Connection implements Timed {
       this.#around.unexpected();
       return;
     }
-    this.#tell({ type: 'disconnected', id: this.id, cause: 'peer-closed' });
+    this.#ended('peer-closed');
     this.#timewait(now);
   }
 
   /** The peer has a new connection with the queue pair of this one: it forgot this one (§12.9.8.3.1). */
   stale(now: number): void {
+    if (this.state === 'ESTABLISHED') this.#stale = true;
     this.disconnect(undefined, now);
   }
 
@@ -364,13 +369,16 @@ export class Connection implements Timed {
     if (this.#repeated === undefined) return;
     if (this.#retries < this.#timing.maxRetries) {
       this.#retries++;
+      // An answer may be MRA again: each says that the peer is there, and stops the clock (§12.9.5).
+      if (this.state === 'MRA_REQ_RCVD') this.state = 'REQ_SENT';
+      if (this.state === 'MRA_REP_RCVD') this.state = 'REP_SENT';
       this.#around.retried();
       this.#around.send(this.#repeated, this.#route);
       this.#around.setTimer(this, now + this.#interval);
       return;
     }
     if (this.state === 'DREQ_SENT') {
-      this.#tell({ type: 'disconnected', id: this.id, cause: 'timeout' });
+      this.#ended('timeout');
       this.#timewait(now);
       return;
     }
@@ -440,6 +448,11 @@ export class Connection implements Timed {
     this.#around.settled(this);
     this.#enter('CLOSED');
     this.#around.closed(this, now);
+  }
+
+  /** The end of a connection in DREQ_SENT. */
+  #ended(cause: EndCause): void {
+    this.#tell({ type: 'disconnected', id: this.id, cause: this.#stale ? 'stale' : cause });
   }
 
   #tell(event: CmEvent): void {

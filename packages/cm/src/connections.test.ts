@@ -311,6 +311,19 @@ describe('MRA', () => {
     pair.b.take('established');
   });
 
+  test('stops the clock as often as it comes: one for each repetition', () => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE);
+    const id = pair.connect();
+    // 16 requests, 15 of them with 66.1 s after their MRA.
+    pair.run(900 * SECOND);
+    expect(pair.said().filter((what) => what === '1 MRA').length).toBeGreaterThan(10);
+    expect(pair.a.cm.stateOf(id)).toBe('MRA_REQ_RCVD');
+    pair.b.cm.accept(pair.b.take('request').id, acceptInit(), pair.now);
+    pair.run(1000);
+    pair.a.take('response');
+  });
+
   test('once its time is over, repetitions go on', () => {
     const pair = new Pair();
     pair.b.cm.listen(SERVICE);
@@ -323,6 +336,35 @@ describe('MRA', () => {
 });
 
 describe('copies and late messages', () => {
+  test('a REJ that crosses a DREQ ends the connection, and the program hears of it', () => {
+    const pair = new Pair();
+    pair.network = ({ name }) => (name === 'RTU' || name === 'DREQ' ? [] : [100]);
+    pair.b.cm.listen(SERVICE);
+    const id = pair.connect();
+    pair.run(1000);
+    const { id: other } = pair.b.take('request');
+    pair.b.cm.accept(other, acceptInit(), pair.now);
+    pair.run(1000);
+    pair.a.cm.ready(id);
+    pair.a.cm.disconnect(id, pair.now);
+    pair.b.cm.destroy(other, pair.now);
+    pair.run(1000);
+    expect(pair.a.take('disconnected').cause).toBe('peer-closed');
+    expect(pair.a.cm.stateOf(id)).toBe('TIMEWAIT');
+  });
+
+  test('a REP of another connection, while the first waits for the program, is not answered', () => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE);
+    const id = pair.connect();
+    pair.run(1000);
+    pair.b.cm.accept(pair.b.take('request').id, acceptInit(), pair.now);
+    pair.run(1000);
+    const messages = listenTo(pair, 0);
+    pair.deliver(0, encodeCm({ name: 'REP', localCommId: 5, remoteCommId: id }));
+    expect(messages).toEqual([]);
+  });
+
   test('every message twice makes one connection', () => {
     const pair = new Pair();
     pair.network = () => [100, 300];
@@ -390,16 +432,21 @@ describe('copies and late messages', () => {
 describe('stale connections', () => {
   test('a REQ of a queue pair that has a connection is refused, and the old one ended', () => {
     const pair = new Pair();
-    const [, other] = pair.established();
+    const [old, other] = pair.established();
     pair.a.cm.connect(connectInit(), pair.now);
     pair.run(1000);
     expect(pair.a.take('rejected').reject).toMatchObject({
       reason: CmRejReason.STALE_CONNECTION,
       messageRejected: CmRejMessage.REQ,
     });
-    // The old one is alive here, and answers the DREQ.
+    // The old one is alive here, and answers the DREQ; a copy of the REQ changes nothing.
     expect(pair.a.take('disconnected').cause).toBe('peer-closed');
     expect(pair.b.cm.stateOf(other)).toBe('DREQ_SENT');
+    pair.a.cm.connect(connectInit(), pair.now);
+    pair.run(10 * SECOND);
+    pair.a.cm.disconnect(old, pair.now);
+    pair.run(1000);
+    expect(pair.b.take('disconnected').cause).toBe('stale');
   });
 
   test('a peer that lost its memory is found out at its next REQ', () => {
@@ -415,7 +462,7 @@ describe('stale connections', () => {
     pair.ends[0] = fresh.a;
     pair.run(1000);
     // Unknown there, and answered all the same.
-    expect(pair.b.take('disconnected').cause).toBe('peer-closed');
+    expect(pair.b.take('disconnected').cause).toBe('stale');
   });
 
   test('the GUID tells adapters apart', () => {
