@@ -4,8 +4,8 @@ import { gidFromIpBytes, gidToText } from '@node-roce/wire';
 import { gidBytes, sameKind } from './connection.ts';
 import type { Engine, EngineFacts } from './engine.ts';
 import { custom, line } from './inspect.ts';
-import { described } from './options.ts';
-import type { WorkCompletion } from './work-completion.ts';
+import { BYTES, checkArgument, described } from './options.ts';
+import { WorkCompletion } from './work-completion.ts';
 
 /** A destination as a program names it; what is absent has the default of `connect`. */
 export interface AddressInit {
@@ -49,6 +49,8 @@ export const GRH_BYTES = 40;
 
 /** The way back to a datagram's sender, from the 40 bytes that stand before it (ibv_init_ah_from_wc(3)). */
 export function addressFromCompletion(wc: WorkCompletion, grh: Uint8Array, facts: EngineFacts): AddressInit {
+  if (!(wc instanceof WorkCompletion)) throw invalid('wc', described(wc), 'a WorkCompletion');
+  checkArgument('grh', grh, BYTES);
   if (!wc.hasGrh) throw invalid('wc', 'a completion without GRH', 'the completion of a UD receive');
   if (grh.length < GRH_BYTES) throw invalid('grh', `${grh.length} bytes`, `${GRH_BYTES}`);
   // Byte 0 is the version of an IPv6 header; an IPv4 header stands in the last 20 bytes, after zeros.

@@ -6,7 +6,7 @@ import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
 import { checkCall, checkWaitOptions } from './option-types.ts';
-import { BOOLEAN, described, INTEGER } from './options.ts';
+import { BOOLEAN, checkArgument, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
@@ -73,6 +73,7 @@ export class CompletionQueue implements AsyncDisposable {
    * order; EINVAL where `cqe` is less than that.
    */
   async resize(cqe: number): Promise<void> {
+    checkArgument('cqe', cqe, INTEGER);
     const { ring } = await this.#engine.call('resizeCq', this.handle, cqe);
     const before = this.#newest;
     this.#newest = new Ring(ring);
@@ -91,7 +92,7 @@ export class CompletionQueue implements AsyncDisposable {
    * Throws ERR_ROCE_CQ_OVERRUN once all is taken from a queue that overran.
    */
   poll(max = 16): WorkCompletion[] {
-    if (!INTEGER.is(max)) throw invalid('max', described(max), INTEGER.expected);
+    checkArgument('max', max, INTEGER);
     if (this.#observer !== undefined) return this.#pollObserved(max, this.#observer);
     const list: WorkCompletion[] = [];
     const ready = this.#ready(max);
@@ -276,6 +277,7 @@ export class CompletionQueue implements AsyncDisposable {
 
   /** ibv_ack_cq_events(3): so many events that `channel.getEvent` gave for this queue are dealt with. */
   ackEvents(count = 1): void {
+    checkArgument('count', count, INTEGER);
     this.channelEvents.acknowledge(count);
   }
 

@@ -15,6 +15,7 @@ import {
 } from '@node-roce/transport';
 import { gidFromText, isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
+import { described } from './options.ts';
 
 /** The data that a side sends to the other. Plain data; survives JSON. */
 export interface ConnectionData {
@@ -154,7 +155,10 @@ export function defaultGid(gids: readonly GidEntry[]): number {
 
 /** The 16 bytes of a GID, or of a numeric IP address. */
 export function gidBytes(gid: string | Uint8Array): Uint8Array {
-  return typeof gid === 'string' ? gidOf(gid) : gid;
+  if (typeof gid === 'string') return gidOf(gid);
+  if (!(gid instanceof Uint8Array) || gid.length !== 16)
+    throw invalid('gid', described(gid), 'an IP address, or the 16 bytes of a GID');
+  return gid;
 }
 
 function gidOf(text: string): Uint8Array {

@@ -23,7 +23,7 @@ import { custom, line } from './inspect.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import { checkCall, checkOpenOptions, checkWaitOptions } from './option-types.ts';
-import { ANY, described, INTEGER, OBJECT } from './options.ts';
+import { ANY, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
@@ -193,8 +193,11 @@ export class Device implements AsyncDisposable {
    * Rejects with EINVAL beyond `maxCqe`, ENOMEM when there are `maxCq` queues.
    */
   async createCq(cqe = 256, options: CompletionQueueOptions = {}): Promise<CompletionQueue> {
-    checkCall(options, { channel: OBJECT, context: ANY });
-    if (!INTEGER.is(cqe)) throw invalid('cqe', described(cqe), INTEGER.expected);
+    checkCall(options, { channel: ANY, context: ANY });
+    checkArgument('cqe', cqe, INTEGER);
+    const { channel } = options;
+    if (channel !== undefined && !(channel instanceof CompletionChannel))
+      throw invalid('channel', described(channel), 'what device.createCompChannel returns');
     const created = await this.#engine.call('createCq', cqe);
     return new CompletionQueue(this.#engine, created, this.#objects.cqs, options);
   }
@@ -221,6 +224,7 @@ export class Device implements AsyncDisposable {
    * the callback may destroy what they are about.
    */
   onEvent(listener: (event: DeviceEvent) => void): () => void {
+    checkArgument('listener', listener, FUNCTION);
     this.#emitter.on('event', listener);
     return () => void this.#emitter.off('event', listener);
   }

@@ -1,9 +1,8 @@
 /** Typed subscriptions to the channels of node:diagnostics_channel. */
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { invalid } from '@node-roce/transport';
 import type { Device } from './device.ts';
 import type { PacketInfo, Retransmission, StateChange } from './diagnostics.ts';
-import { described, oneOf } from './options.ts';
+import { checkArgument, FUNCTION, oneOf } from './options.ts';
 
 /** The payload of each channel; the channel's name is `node-roce:` and this. */
 export interface DiagnosticMessages {
@@ -22,7 +21,8 @@ export function subscribeDiagnostics<K extends keyof DiagnosticMessages>(
   channel: K,
   listener: (message: DiagnosticMessages[K]) => void,
 ): () => void {
-  if (!CHANNEL_NAMES.is(channel)) throw invalid('channel', described(channel), CHANNEL_NAMES.expected);
+  checkArgument('channel', channel, CHANNEL_NAMES);
+  checkArgument('listener', listener, FUNCTION);
   const name = `node-roce:${channel}`;
   const onMessage = (message: unknown) => listener(message as DiagnosticMessages[K]);
   subscribe(name, onMessage);

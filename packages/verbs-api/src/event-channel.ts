@@ -3,6 +3,7 @@ import { RoceError } from '@node-roce/transport';
 import { closedError } from './engine.ts';
 import { type AffiliatedEvents, EventQueue } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
+import { checkWaitOptions } from './option-types.ts';
 
 /** The parts of its completion queues that a channel needs. */
 export interface NotifyingQueue {
@@ -29,8 +30,9 @@ export class EventChannel<Queue extends NotifyingQueue> implements AsyncDisposab
   }
 
   /** ibv_get_cq_event(3): the queue that raised the next event. Rejects with the signal's reason. */
-  async getEvent({ signal }: { signal?: AbortSignal } = {}): Promise<Queue> {
-    return taken(await this.#events.next(signal));
+  async getEvent(options: { signal?: AbortSignal } = {}): Promise<Queue> {
+    checkWaitOptions(options);
+    return taken(await this.#events.next(options.signal));
   }
 
   /** The same without waiting: undefined if there is no event (a channel in non-blocking mode). */

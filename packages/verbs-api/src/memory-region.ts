@@ -3,7 +3,7 @@ import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-r
 import type { Engine } from './engine.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
-import { ANY, described, INTEGER, OBJECT } from './options.ts';
+import { ANY, checkArgument, described, INTEGER, OBJECT } from './options.ts';
 
 /** The rights of peers and the device on a region; LOCAL_WRITE is implied by what needs it. */
 export interface AccessInit {
@@ -121,19 +121,21 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
   }
 
   /** The region's bytes, or `length` of them from `offset` on; the same memory. Throws EINVAL beyond the region. */
-  bytes(offset = 0, length = this.length - offset): Uint8Array {
-    if (!(INTEGER.is(offset) && INTEGER.is(length) && offset + length <= this.length))
+  bytes(offset = 0, length?: number): Uint8Array {
+    checkArgument('offset', offset, INTEGER);
+    const bytes = length ?? this.length - offset;
+    if (!(INTEGER.is(bytes) && offset + bytes <= this.length))
       throw invalid(
         'offset',
-        `${described(offset)} with length ${described(length)}`,
+        `${offset} with length ${described(bytes)}`,
         `a part of the region's ${this.length} bytes`,
       );
-    return new Uint8Array(this.buffer, this.bufferOffset + offset, length);
+    return new Uint8Array(this.buffer, this.bufferOffset + offset, bytes);
   }
 
   /** The address and key that a peer needs for READ, WRITE or an atomic `offset` bytes from the start. */
   remote(offset = 0): { addr: bigint; rkey: number } {
-    if (!INTEGER.is(offset)) throw invalid('offset', described(offset), INTEGER.expected);
+    checkArgument('offset', offset, INTEGER);
     return { addr: this.iova + BigInt(offset), rkey: this.rkey };
   }
 

@@ -2,6 +2,7 @@
 import type { MwCreated, MwType } from '@node-roce/transport';
 import type { Engine } from './engine.ts';
 import { custom, hex, line } from './inspect.ts';
+import { checkArgument, INTEGER } from './options.ts';
 
 /**
  * A memory window (`struct ibv_mw`, IBTA vol 1 §10.6.7). Made by `pd.allocMw`. It opens nothing until it is bound:
@@ -47,7 +48,8 @@ export class MemoryWindow implements AsyncDisposable {
   }
 }
 
-/** ibv_inc_rkey(3): the same index, the low 8 bits one further. */
+/** ibv_inc_rkey(3): the same index, the low 8 bits one further. Throws EINVAL for what is no key. */
 export function incRkey(rkey: number): number {
+  checkArgument('rkey', rkey, INTEGER);
   return ((rkey & 0xffff_ff00) | ((rkey + 1) & 0xff)) >>> 0;
 }

@@ -19,6 +19,8 @@ export const INTEGER = type(
 export const NUMBER = type('a number', (value) => typeof value === 'number');
 export const OBJECT = type('an object', (value) => typeof value === 'object' && value !== null);
 export const LIST = type('a list', Array.isArray);
+export const FUNCTION = type('a function', (value) => typeof value === 'function');
+export const BYTES = type('a Uint8Array', (value) => value instanceof Uint8Array);
 export const SIGNAL = type('an AbortSignal', (value) => value instanceof AbortSignal);
 /** Whatever the program likes, or what is checked elsewhere. */
 export const ANY = type('anything', () => true);
@@ -26,6 +28,11 @@ export const oneOf = (...values: readonly string[]): OptionType =>
   type(values.join(', '), (value) => values.includes(value as string));
 export const either = (...types: readonly OptionType[]): OptionType =>
   type(types.map(({ expected }) => expected).join(', or '), (value) => types.some(({ is }) => is(value)));
+
+/** Checks an argument. Throws EINVAL that names it and what was expected. */
+export function checkArgument(attribute: string, value: unknown, { is, expected }: OptionType): void {
+  if (!is(value)) throw invalid(attribute, described(value), expected);
+}
 
 /** The options of a call by name. */
 export type OptionTypes = Readonly<Record<string, OptionType>>;

@@ -8,6 +8,7 @@ import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOption
 import { MemoryWindow } from './memory-window.ts';
 import type { DeviceObjects } from './objects.ts';
 import { checkAddressInit, checkQueuePairInit, checkRegisterOptions, checkSrqInit } from './option-types.ts';
+import { described } from './options.ts';
 import { QueuePair } from './queue-pair.ts';
 import type { Registry } from './registry.ts';
 import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
@@ -165,6 +166,7 @@ export class ProtectionDomain implements AsyncDisposable {
 
   /** ibv_alloc_mw(3): of type 1 or 2 (2B). Rejects with EINVAL for another type, ENOMEM when there are `maxMw`. */
   async allocMw(type: MwType = 2): Promise<MemoryWindow> {
+    if (type !== 1 && type !== 2) throw invalid('type', described(type), '1 or 2');
     return new MemoryWindow(this.#engine, await this.#engine.call('allocMw', this.handle, type), type);
   }
 

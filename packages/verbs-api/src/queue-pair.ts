@@ -36,7 +36,18 @@ import {
   checkConnectOptions,
   checkQpAttr,
 } from './option-types.ts';
-import { ANY, BOOLEAN, described, INTEGER, nearest, OBJECT, SIGNAL } from './options.ts';
+import {
+  ANY,
+  BOOLEAN,
+  checkArgument,
+  described,
+  FUNCTION,
+  INTEGER,
+  nearest,
+  OBJECT,
+  SIGNAL,
+  STRING,
+} from './options.ts';
 import type { Registry } from './registry.ts';
 import type { AnySendWr, Datagram, MwRange, RecvWr, Remote, SendWr, SgElement } from './send-wr.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
@@ -343,6 +354,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** Calls back once at the end of the queue pair, with the cause unless the program closed it; returns what takes it off. */
   onClose(listener: CloseListener): () => void {
+    checkArgument('listener', listener, FUNCTION);
     this.#watch();
     return this.#closing.listen(listener);
   }
@@ -470,6 +482,7 @@ export class QueuePair implements AsyncDisposable {
   async query(mask: readonly (keyof QpAttr)[] = []): Promise<{ attr: QpAttr; init: QueuePairInitAttr }> {
     if (!Array.isArray(mask)) throw invalid('mask', described(mask), 'a list of names of attributes');
     for (const name of mask) {
+      checkArgument('mask', name, STRING);
       if (!QP_ATTRIBUTES.has(name))
         throw invalid(
           'mask',

@@ -1,5 +1,6 @@
 /** Work completions (`struct ibv_wc`) and the errors they stand for. */
 import {
+  invalid,
   RoceError,
   WC_STATUS_NAMES,
   WcFlags,
@@ -10,6 +11,7 @@ import {
 } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
 import { custom, hex, line } from './inspect.ts';
+import { described } from './options.ts';
 
 const OPCODE_NAMES = new Map(
   Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
@@ -85,6 +87,7 @@ export class WorkCompletion {
 
 /** The error that a completion stands for. */
 export function completionError(wc: WorkCompletion): RoceError {
+  if (!(wc instanceof WorkCompletion)) throw invalid('wc', described(wc), 'a WorkCompletion');
   return new RoceError(
     'ERR_ROCE_COMPLETION',
     `work request ${wc.wrId} of QP ${wc.qpNum} ended with ${wc.status}`,
