@@ -22,10 +22,13 @@
 import { createSocket, type RemoteInfo, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import {
+  EFAULT,
   EMPTY_GID,
   type GidEntry,
+  gatherSlot,
   Icrc,
   isEmptyGid,
+  isMemoryGone,
   NO_PEER,
   RX_SLOT_WORDS,
   Rx,
@@ -58,7 +61,6 @@ import {
   type LocalOptions,
 } from './local-sockets.ts';
 import { LoopWaker } from './loop-waker.ts';
-import { EFAULT, gatherSlot, isMemoryGone } from './memory.ts';
 
 export interface DgramLinkOptions extends LocalOptions {
   /** Bytes of receive buffer to ask for; the system's limit holds. Default 32 MiB. */

@@ -7,8 +7,11 @@
  * Every packet is copied: what is held back leaves with the bytes it had when it was sent.
  */
 import {
+  EFAULT,
   Fragment,
+  gatherSlot,
   Icrc,
+  isMemoryGone,
   RegionTable,
   RX_SLOT_WORDS,
   Rx,
@@ -22,7 +25,6 @@ import { ICRC_BYTES } from '@node-roce/wire';
 import { checkFaultOptions, type FaultOptions, FaultPath, type HeldPacket } from './fault-path.ts';
 import type { PacketHandling } from './impairment.ts';
 import type { Link } from './link.ts';
-import { EFAULT, gatherSlot, isMemoryGone } from './memory.ts';
 import { LinkWrapper } from './wrapper.ts';
 
 /** Packets handed to the inner link at once, and the bytes that each may have. */

@@ -5,7 +5,7 @@ export { FaultLink } from './faults.ts';
 export { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';
 export * from './interfaces.ts';
 export type { Link } from './link.ts';
-export { gatherSlot, MemoryLink, MemoryNetwork } from './memory.ts';
+export { MemoryLink, MemoryNetwork } from './memory.ts';
 export { openSocketLink, openUdpLink, type SocketLinkKind } from './open-sockets.ts';
 export { describePortOwner } from './port-owner.ts';
 export { createRandom, type Random } from './random.ts';

@@ -3,10 +3,11 @@
  * Nothing can come from outside, so an idle network holds no process alive, whatever `ref` says.
  */
 import {
-  FRAGMENT_WORDS,
-  Fragment,
+  EFAULT,
   type GidEntry,
+  gatherSlot,
   Icrc,
+  isMemoryGone,
   NO_PEER,
   RX_SLOT_WORDS,
   Rx,
@@ -18,10 +19,6 @@ import {
 import { gidFromText, gidToText, ICRC_BYTES, isMulticast, ROCE_UDP_PORT } from '@node-roce/wire';
 import type { Link } from './link.ts';
 import { LoopWaker } from './loop-waker.ts';
-
-const TWO_32 = 0x1_0000_0000;
-/** `Tx.STATUS` of a packet whose memory is gone. */
-export const EFAULT = 14;
 
 interface Arrived {
   bytes: Uint8Array;
@@ -211,38 +208,4 @@ export class MemoryLink implements Link {
     this.unwatch();
     this.#network.drop(this);
   }
-}
-
-/** Whether a fragment of a slot names a region that is no longer there, or more of it than there is: EFAULT, as the addon has it. */
-export function isMemoryGone({ slots, fragments, regions }: TxBatch, index: number): boolean {
-  const w = index * TX_SLOT_WORDS;
-  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
-    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
-    const end =
-      fragments[f + Fragment.OFFSET_HIGH] * TWO_32 +
-      fragments[f + Fragment.OFFSET_LOW] +
-      fragments[f + Fragment.LENGTH];
-    const view = regions.views[fragments[f + Fragment.REGION]];
-    if (!view || end > view.byteLength) return true;
-  }
-  return false;
-}
-
-/** The bytes of a slot from the BTH through the pad, and `room` zeros, in memory of their own. */
-export function gatherSlot(batch: TxBatch, index: number, room = 0): Uint8Array<ArrayBuffer> {
-  const { slots, headers, fragments, regions } = batch;
-  const w = index * TX_SLOT_WORDS;
-  const headerLength = slots[w + Tx.HEADER_LENGTH];
-  const bytes = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD] + room);
-  const start = slots[w + Tx.HEADER_OFFSET];
-  bytes.set(headers.subarray(start, start + headerLength));
-  let at = headerLength;
-  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
-    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
-    const offset = fragments[f + Fragment.OFFSET_HIGH] * TWO_32 + fragments[f + Fragment.OFFSET_LOW];
-    const view = regions.views[fragments[f + Fragment.REGION]];
-    if (view) bytes.set(view.subarray(offset, offset + fragments[f + Fragment.LENGTH]), at);
-    at += fragments[f + Fragment.LENGTH];
-  }
-  return bytes;
 }

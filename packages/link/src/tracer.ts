@@ -8,11 +8,19 @@
  */
 import { LinkType } from '@node-roce/pcap';
 import { type CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
-import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch, TX_SLOT_WORDS, Tx, type TxBatch } from '@node-roce/transport';
+import {
+  gatherSlot,
+  Icrc,
+  RX_SLOT_WORDS,
+  Rx,
+  type RxBatch,
+  TX_SLOT_WORDS,
+  Tx,
+  type TxBatch,
+} from '@node-roce/transport';
 import { ICRC_BYTES } from '@node-roce/wire';
 import { ipPacket } from './ip-packet.ts';
 import type { Link } from './link.ts';
-import { gatherSlot } from './memory.ts';
 import { LinkWrapper } from './wrapper.ts';
 
 const BAD_ICRC = ['ICRC wrong: dropped'];

@@ -2,8 +2,7 @@
 import { bthAckReq } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { ByHand } from '../testing/by-hand.ts';
-import { assemble } from '../testing/pair.ts';
-import { TxBatch } from './index.ts';
+import { gatherSlot, TxBatch } from './index.ts';
 
 const MTU = 256;
 
@@ -15,7 +14,7 @@ function setUp() {
   const turn = (room: number) => {
     const batch = new TxBatch(adapter.regions, room, 4 * room + 64);
     adapter.transmit(batch, hand.now);
-    const bits = Array.from({ length: batch.count }, (_, i) => bthAckReq(assemble(batch, i), 0));
+    const bits = Array.from({ length: batch.count }, (_, i) => bthAckReq(gatherSlot(batch, i), 0));
     adapter.sent(batch);
     return bits;
   };

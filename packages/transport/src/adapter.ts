@@ -4,6 +4,7 @@ import { Admission } from './admission.ts';
 import {
   type CopyBatch,
   copyBatch,
+  EFAULT,
   RegionTable,
   type RxBatch,
   TX_SLOT_WORDS,
@@ -329,4 +330,3 @@ export class Adapter {
 }
 
 const EMSGSIZE = 90;
-const EFAULT = 14;

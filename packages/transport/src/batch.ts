@@ -5,6 +5,7 @@
  * allocated per packet. The native addon reads and writes the same words (native/src/layout.h has the
  * same numbers; a test compares them), so a word is never moved without moving it there.
  */
+import { TWO_32 } from '@node-roce/wire';
 import { Quarantine } from './quarantine.ts';
 
 /** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */
@@ -146,6 +147,43 @@ export class TxBatch {
   }
 }
 
+/** `Tx.STATUS` of a packet whose memory is gone. */
+export const EFAULT = 14;
+
+/** Whether a fragment of a slot names a region that is no longer there, or more of it than there is. */
+export function isMemoryGone({ slots, fragments, regions }: TxBatch, index: number): boolean {
+  const w = index * TX_SLOT_WORDS;
+  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
+    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
+    const end =
+      fragments[f + Fragment.OFFSET_HIGH] * TWO_32 +
+      fragments[f + Fragment.OFFSET_LOW] +
+      fragments[f + Fragment.LENGTH];
+    const view = regions.views[fragments[f + Fragment.REGION]];
+    if (!view || end > view.byteLength) return true;
+  }
+  return false;
+}
+
+/** The bytes of a slot from the BTH through the pad, and `room` zeros, in memory of their own. */
+export function gatherSlot(batch: TxBatch, index: number, room = 0): Uint8Array<ArrayBuffer> {
+  const { slots, headers, fragments, regions } = batch;
+  const w = index * TX_SLOT_WORDS;
+  const headerLength = slots[w + Tx.HEADER_LENGTH];
+  const bytes = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD] + room);
+  const start = slots[w + Tx.HEADER_OFFSET];
+  bytes.set(headers.subarray(start, start + headerLength));
+  let at = headerLength;
+  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
+    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
+    const offset = fragments[f + Fragment.OFFSET_HIGH] * TWO_32 + fragments[f + Fragment.OFFSET_LOW];
+    const view = regions.views[fragments[f + Fragment.REGION]];
+    if (view) bytes.set(view.subarray(offset, offset + fragments[f + Fragment.LENGTH]), at);
+    at += fragments[f + Fragment.LENGTH];
+  }
+  return bytes;
+}
+
 /** Packets that arrived: filled by a link's `receive`, drained by the engine's `receive`. */
 export class RxBatch {
   readonly capacity: number;
@@ -186,7 +224,7 @@ export const copyBatch: CopyBatch = (slab, regions, list, count) => {
   for (let i = 0, w = 0; i < count; i++, w += COPY_WORDS) {
     const source = list[w + Copy.SOURCE];
     const view = regions.views[list[w + Copy.REGION]];
-    const offset = list[w + Copy.OFFSET_HIGH] * 0x1_0000_0000 + list[w + Copy.OFFSET_LOW];
+    const offset = list[w + Copy.OFFSET_HIGH] * TWO_32 + list[w + Copy.OFFSET_LOW];
     view?.set(slab.subarray(source, source + list[w + Copy.LENGTH]), offset);
   }
 };

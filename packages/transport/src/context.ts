@@ -1,4 +1,5 @@
 /** The shared state of an adapter's queue pairs; it knows nothing of how one works. */
+import { TWO_32 } from '@node-roce/wire';
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
@@ -40,7 +41,6 @@ export interface LinkWaiter {
 }
 
 const COPY_CAPACITY = 4096;
-const TWO_32 = 0x1_0000_0000;
 
 /** The services that an adapter gives to its context. */
 export interface ContextOptions {

@@ -5,8 +5,7 @@
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
-import { assemble } from '../testing/pair.ts';
-import { NO_PEER, QpStateCode, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
+import { gatherSlot, NO_PEER, QpStateCode, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
 
 const P = 1000;
 const EINVAL = 22;
@@ -49,7 +48,7 @@ function sendable(tx: TxBatch) {
   for (let i = 0; i < tx.count; i++) {
     const w = i * TX_SLOT_WORDS;
     if (tx.slots[w + Tx.PEER] === NO_PEER) tx.slots[w + Tx.STATUS] = EINVAL;
-    else packets.push(inShort(assemble(tx, i)));
+    else packets.push(inShort(gatherSlot(tx, i)));
   }
   return packets;
 }

@@ -4,13 +4,13 @@
  * An address is synthetic: each backing buffer gets a random page-aligned 64-bit base, drawn once, so
  * that overlapping regions of one buffer agree about the addresses of the bytes they share.
  */
+import { TWO_32 } from '@node-roce/wire';
 import type { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
 import type { DeviceLimits, MrCreated, MrInit, MwCreated, MwType } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 
-const TWO_32 = 0x1_0000_0000;
 const PAGE = 4096;
 const ALL_ACCESS =
   Access.LOCAL_WRITE |

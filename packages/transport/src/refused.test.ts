@@ -6,9 +6,8 @@ import { bthOpcode, bthPsn, NakCode, Opcode, opcodeInfo } from '@node-roce/wire'
 import { describe, expect, test } from 'vitest';
 import { ByHand } from '../testing/by-hand.ts';
 import { type Packet, Pair, type Side } from '../testing/pair.ts';
-import { Fragment, Tx, TxBatch } from './index.ts';
+import { EFAULT, Fragment, Tx, TxBatch } from './index.ts';
 
-const EFAULT = 14;
 const EMSGSIZE = 90;
 const FIRST = 0x10;
 

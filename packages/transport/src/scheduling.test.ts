@@ -3,8 +3,7 @@ import { bthAckReq, bthDestQp, bthOpcode, bthPsn, Opcode, opcodeInfo } from '@no
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
 import { Crowd } from '../testing/crowd.ts';
-import { assemble } from '../testing/pair.ts';
-import { TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
+import { gatherSlot, TX_SLOT_WORDS, Tx, TxBatch } from './index.ts';
 
 const T = 4.096 * 2 ** 10;
 
@@ -149,7 +148,7 @@ describe('a queue pair with more requests than the batch has room for', () => {
       hand.put(...acks, ...packets);
       tx.clear();
       adapter.transmit(tx, hand.now);
-      const all = Array.from({ length: tx.count }, (_, i) => assemble(tx, i));
+      const all = Array.from({ length: tx.count }, (_, i) => gatherSlot(tx, i));
       adapter.sent(tx, hand.now);
       const requests = all.filter((packet) => opcodeInfo(bthOpcode(packet, 0))?.isRequest);
       if (requests.length > 0) last = bthPsn(requests.at(-1)!, 0);

@@ -1,11 +1,10 @@
 /** Scatter/gather lists: the check of a whole list, and walking it for one packet at a time. */
+import { TWO_32 } from '@node-roce/wire';
 import { FRAGMENT_WORDS, type TxBatch } from './batch.ts';
 import type { Context } from './context.ts';
 import type { SendQueue } from './qp/send-queue.ts';
 import { SendWqe, SGE_WORDS, Sge } from './rings.ts';
 import { scatter } from './scatter.ts';
-
-const TWO_32 = 0x1_0000_0000;
 
 /**
  * The bytes of a list, or −1 where an element is not wholly in a valid region of the PD

@@ -2,6 +2,7 @@
  * Work requests that never leave: BIND_MW and LOCAL_INV, and the invalidation that a peer asks for with
  * SEND_WITH_INV (IBTA vol 1 §10.6.7, §11.4.1.1).
  */
+import { TWO_32 } from '@node-roce/wire';
 import { Access, WcStatus, WrOpcode } from './constants.ts';
 import type { Context } from './context.ts';
 import type { MemoryWindow } from './memory.ts';
@@ -9,7 +10,6 @@ import type { Owner } from './qp/owner.ts';
 import { SendWqe } from './rings.ts';
 
 const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.ZERO_BASED;
-const TWO_32 = 0x1_0000_0000;
 
 /** Executes the entry at word `w` of a send queue; the status that it completes with. */
 export function executeLocal(context: Context, qp: Owner, words: Uint32Array, w: number): number {

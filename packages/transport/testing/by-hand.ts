@@ -17,8 +17,8 @@ import {
   RETH_BYTES,
   writeBth,
 } from '@node-roce/wire';
-import { Icrc, type QpAttr, RX_SLOT_WORDS, Rx } from '../src/index.ts';
-import { addressOf, assemble, gidOf, type Packet, Side } from './pair.ts';
+import { gatherSlot, Icrc, type QpAttr, RX_SLOT_WORDS, Rx } from '../src/index.ts';
+import { addressOf, gidOf, type Packet, Side } from './pair.ts';
 
 /** QPN of the peer that is not there. */
 const PEER_QPN = 77;
@@ -146,7 +146,7 @@ export class ByHand {
         adapter.checkInvariants();
         return packets;
       }
-      for (let i = 0; i < tx.count; i++) packets.push(assemble(tx, i));
+      for (let i = 0; i < tx.count; i++) packets.push(gatherSlot(tx, i));
       adapter.sent(tx);
     }
   }

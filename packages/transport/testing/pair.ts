@@ -6,9 +6,9 @@ import {
   type AhAttr,
   type AsyncEvent,
   Cqe,
-  FRAGMENT_WORDS,
-  Fragment,
+  gatherSlot,
   Icrc,
+  isMemoryGone,
   type MrCreated,
   type QpAttr,
   type QpCreated,
@@ -396,7 +396,8 @@ export class Pair {
       tx.clear();
       if (side.adapter.transmit(tx, this.now) === 0) return;
       for (let i = 0; i < tx.count; i++) {
-        const packet = assemble(tx, i);
+        if (isMemoryGone(tx, i)) throw new Error('a packet of memory that is gone');
+        const packet = gatherSlot(tx, i);
         const errno = this.refuse?.(packet, side) ?? 0;
         tx.slots[i * TX_SLOT_WORDS + Tx.STATUS] = errno;
         if (errno !== 0) continue;
@@ -441,24 +442,4 @@ export class Pair {
       side.adapter.receive(rx, this.now);
     }
   }
-}
-
-/** The bytes of one slot: header, fragments, pad. */
-export function assemble(tx: TxBatch, index: number): Packet {
-  const { slots, fragments, headers } = tx;
-  const w = index * TX_SLOT_WORDS;
-  const headerLength = slots[w + Tx.HEADER_LENGTH];
-  const packet = new Uint8Array(headerLength + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD]);
-  const start = slots[w + Tx.HEADER_OFFSET];
-  packet.set(headers.subarray(start, start + headerLength));
-  let at = headerLength;
-  for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
-    const f = (slots[w + Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
-    const view = tx.regions.views[fragments[f + Fragment.REGION]] as Uint8Array;
-    const offset = fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + fragments[f + Fragment.OFFSET_LOW];
-    const length = fragments[f + Fragment.LENGTH];
-    packet.set(view.subarray(offset, offset + length), at);
-    at += length;
-  }
-  return packet;
 }

@@ -1,15 +1,11 @@
 /** Samples of a matrix of cases that cover all pairs of values. */
+import { createRandom } from '@node-roce/link';
 
-/** mulberry32: numbers in [0, 1) that a seed decides. */
+/** Numbers in [0, 1) that a text decides. */
 function random(seed: string): () => number {
-  let state = 0;
-  for (const char of seed) state = (Math.imul(state, 31) + char.charCodeAt(0)) | 0;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
-  };
+  let hash = 0;
+  for (const char of seed) hash = (Math.imul(hash, 31) + char.charCodeAt(0)) | 0;
+  return createRandom(hash >>> 0).unit;
 }
 
 function shuffled<T>(list: readonly T[], next: () => number): T[] {

@@ -18,7 +18,7 @@ import {
   Tx,
   TxBatch,
 } from '@node-roce/transport';
-import { gidFromText } from '@node-roce/wire';
+import { gidFromText, TWO_32 } from '@node-roce/wire';
 
 export interface ExpressOptions {
   seed: number;
@@ -85,7 +85,7 @@ class Flights {
     for (let i = 0; i < slots[w + Tx.FRAGMENT_COUNT]; i++) {
       const f = (first + i) * FRAGMENT_WORDS;
       const view = regions.views[fragments[f + Fragment.REGION]] as Uint8Array;
-      const offset = fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + fragments[f + Fragment.OFFSET_LOW];
+      const offset = fragments[f + Fragment.OFFSET_HIGH] * TWO_32 + fragments[f + Fragment.OFFSET_LOW];
       const length = fragments[f + Fragment.LENGTH];
       if (length < 64) for (let j = 0; j < length; j++) slab[end + j] = view[offset + j];
       else slab.set(view.subarray(offset, offset + length), end);

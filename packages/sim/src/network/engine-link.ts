@@ -1,7 +1,8 @@
 /** The link under a simulated engine: a table of peers that gives free indices out again at once, and a socket that has no room at times. */
 import {
-  FRAGMENT_WORDS,
-  Fragment,
+  EFAULT,
+  gatherSlot,
+  isMemoryGone,
   type PeerTable,
   TX_SLOT_WORDS,
   Tx,
@@ -9,9 +10,6 @@ import {
 } from '@node-roce/transport';
 import { gidEquals } from '@node-roce/wire';
 import type { SimPacket } from './wire.ts';
-
-/** The memory that a packet names is gone (errno of sendmsg(2)). */
-const EFAULT = 14;
 
 /** The queue between the engine and the simulated network; it can be blocked. */
 export class EngineLink implements PeerTable {
@@ -77,40 +75,20 @@ export class EngineLink implements PeerTable {
   /** Reads a slot's packet at the moment it is sent. Undefined where it can't be sent: the slot's status says why. */
   gather(batch: TxBatch, index: number): SimPacket | undefined {
     const slot = batch.slots.subarray(index * TX_SLOT_WORDS, (index + 1) * TX_SLOT_WORDS);
-    slot[Tx.STATUS] = 0;
-    const bytes = this.#bytesOf(batch, slot);
-    if (bytes === undefined) slot[Tx.STATUS] = EFAULT;
+    const isGone = isMemoryGone(batch, index);
+    slot[Tx.STATUS] = isGone ? EFAULT : 0;
     const destination = this.#peers[slot[Tx.PEER]];
-    if (bytes === undefined || destination === undefined) {
+    if (isGone || destination === undefined) {
       this.refused++;
       return undefined;
     }
     return {
-      bytes,
+      bytes: gatherSlot(batch, index),
       source: this.#gid,
       destination,
       trafficClass: slot[Tx.TRAFFIC_CLASS],
       sourcePort: slot[Tx.SOURCE_PORT],
       corrupt: false,
     };
-  }
-
-  #bytesOf(batch: TxBatch, slot: Uint32Array): Uint8Array | undefined {
-    const headerLength = slot[Tx.HEADER_LENGTH];
-    const bytes = new Uint8Array(headerLength + slot[Tx.PAYLOAD_LENGTH] + slot[Tx.PAD]);
-    const header = slot[Tx.HEADER_OFFSET];
-    bytes.set(batch.headers.subarray(header, header + headerLength));
-    let at = headerLength;
-    for (let i = 0; i < slot[Tx.FRAGMENT_COUNT]; i++) {
-      const f = (slot[Tx.FRAGMENT_FIRST] + i) * FRAGMENT_WORDS;
-      const view = batch.regions.views[batch.fragments[f + Fragment.REGION]];
-      const offset =
-        batch.fragments[f + Fragment.OFFSET_HIGH] * 2 ** 32 + batch.fragments[f + Fragment.OFFSET_LOW];
-      const length = batch.fragments[f + Fragment.LENGTH];
-      if (view === undefined || offset + length > view.length) return undefined;
-      bytes.set(view.subarray(offset, offset + length), at);
-      at += length;
-    }
-    return bytes;
   }
 }

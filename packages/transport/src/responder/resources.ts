@@ -8,6 +8,7 @@ import {
   rethRkey,
   rethVaHigh,
   rethVaLow,
+  TWO_32,
 } from '@node-roce/wire';
 import type { InboundPacket } from '../inbound.ts';
 
@@ -27,7 +28,6 @@ const Word = {
   VALUE_LOW: 8,
 } as const;
 const WORDS = 9;
-const TWO_32 = 0x1_0000_0000;
 
 /** PSNs before the expected one that are duplicates (IBTA vol 1 §9.7.4.1.1). */
 const DUPLICATE_REGION = 1 << 23;
