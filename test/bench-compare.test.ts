@@ -112,7 +112,7 @@ describe('a row', () => {
     expect(state.opened).toBe(20);
   });
 
-  test('that only swings is not', async () => {
+  test('that only swings is found the same', async () => {
     let opened = 0;
     const { open } = sessions((build) => (build === 'A' ? 1e6 : 1e6 * (opened % 2 === 0 ? 0.8 : 1.25)));
     const result = await compareRow(row, builds, options, (...of: [unknown, string]) => {

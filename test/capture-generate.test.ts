@@ -64,7 +64,7 @@ describe.each(['capture.pcap', 'capture.pcapng'])('%s', (name) => {
     '1e9',
   ];
 
-  test('holds what it says', async () => {
+  test('a generated capture holds the packets that its truth lists', async () => {
     // One connection for each peer, so that no QPN occurs twice.
     const truth = await generate(name, ...LOSSY, '--connections', '3');
     const seen = new Map<string, Seen>();

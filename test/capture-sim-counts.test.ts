@@ -157,7 +157,7 @@ describe.each(SEEDS)('what the capture missed is no loss, seed %i', (seed) => {
     expect(wrong).toEqual([]);
   });
 
-  test('and it is counted', () => {
+  test('packets that the capture missed are counted', () => {
     const [there, seen] = [all, shown].map((packets) => psnsOf(packets, run.pathMtu));
     const missed = [...there].filter((psn) => !seen.has(psn)).length;
     const counted = analyzed.directions.reduce((total, { counts }) => total + counts.missedByCapture, 0);

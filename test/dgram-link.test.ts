@@ -106,7 +106,7 @@ test('over a link that loses, reorders, doubles and corrupts', async () => {
   expect(link['inbound.corrupted']).toBeGreaterThan(0);
 });
 
-test('IPv6', async () => {
+test('connects over IPv6', async () => {
   // One address of IPv6 on lo: both queue pairs are the same device's.
   const side = await openSide('::1', { link: 'dgram' });
   const other = await side.pd.createQp({ sendCq: side.cq });

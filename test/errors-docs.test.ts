@@ -18,7 +18,7 @@ function* sources(folder: string): Generator<string> {
   }
 }
 
-test('codes', () => {
+test('docs/errors.md lists the codes of the sources, and no others', () => {
   const files = [...sources(join(root, 'packages')), ...sources(join(root, 'native'))];
   expect(files.length).toBeGreaterThan(200);
   const used = files.flatMap((path) => readFileSync(path, 'utf8').match(/ERR_ROCE_[A-Z_]*[A-Z]/g) ?? []);
@@ -33,7 +33,7 @@ test('each errno of the table is one that os.constants.errno knows', () => {
   for (const name of names) expect(constants.errno, name).toHaveProperty(name);
 });
 
-test('statuses', () => {
+test('docs/errors.md lists the statuses that occur, and no others', () => {
   const rows = [...page.split('## Statuses')[1].matchAll(/^\| `([A-Z_]+)` \|/gm)].map(([, name]) => name!);
   // Of transports and operations that do not exist here.
   const absent = [

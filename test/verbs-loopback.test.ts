@@ -190,7 +190,7 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
     },
   );
 
-  test('IPv6', async () => {
+  test('connects over IPv6', async () => {
     const device = { engine, address: '::1', port };
     // One address of IPv6 on lo: both queue pairs are the same device's.
     const side = await openSide('::1', device);

@@ -154,7 +154,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     capture.close();
   });
 
-  test('several at once', async () => {
+  test('several captures of one interface each see a packet once', async () => {
     const all = Array.from({ length: 5 }, () => collector());
     for (const { capture } of all) capture.start();
     await send(Uint8Array.of(9));

@@ -261,7 +261,7 @@ test('packets too long to share a message go alone', () => {
   expect(allOk(to.receive())).toBe(true);
 });
 
-test('setPeerGso', () => {
+test('setPeerGso switches runs off and on for one peer', () => {
   from.port.setPeerGso(peer, false);
   for (let i = 0; i < 4; i++) from.add({ peer, fragments: [[region, 0, 1000]] });
   from.flush();

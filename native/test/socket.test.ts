@@ -67,7 +67,7 @@ test.each([
   expect(() => new Socket(options as never)).toThrow(kind);
 });
 
-test('a device', () => {
+test('binds to a device, and refuses one that does not exist', () => {
   new Socket({ family: 4, address: '127.0.0.1', port: 0, device: 'lo' }).close();
   expect(() => new Socket({ family: 4, address: '127.0.0.1', port: 0, device: 'no-such-dev' })).toThrow(
     expect.objectContaining({ code: 'ENODEV' }),
@@ -130,7 +130,7 @@ test('refuses an unknown interface for groups', () => {
   expect(() => new Socket(options)).toThrow(expect.objectContaining({ code: 'ENODEV' }));
 });
 
-test('groups are checked', () => {
+test('refuses groups that are no multicast address, or were not joined', () => {
   const socket = new Socket({ family: 4, address: '239.1.2.3', port: ports.socket });
   expect(() => socket.joinGroup('127.0.0.1')).toThrow(RangeError);
   expect(() => socket.joinGroup('ff02::1')).toThrow(TypeError);

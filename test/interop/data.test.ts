@@ -197,7 +197,7 @@ describe('16 READs at a time', () => {
   const isResponse = (opcode: number) =>
     opcode >= Opcode.RC_RDMA_READ_RESPONSE_FIRST && opcode <= Opcode.RC_RDMA_READ_RESPONSE_ONLY;
 
-  test('we read', { timeout: 60_000 }, async () => {
+  test('we READ from rxe', { timeout: 60_000 }, async () => {
     await using link = await LinkUp.make(guest, { mtu: 1024, connect: { maxRdAtomic: 16 } });
     const { agent, qp, cq } = link;
     const theirs = await agent.mr({ size: COUNT * SIZE, access: 'LOCAL_WRITE,REMOTE_READ', seed: 41 });
@@ -222,7 +222,7 @@ describe('16 READs at a time', () => {
     expect(depth(packets, guest.address.hostIp4)).toBe(16);
   });
 
-  test('they read', { timeout: 120_000 }, async () => {
+  test('rxe READs from us', { timeout: 120_000 }, async () => {
     // Our answers come late, so that rxe has posted the rest before the first is there; it waits for them.
     await guest.netem('', 'delay 400ms');
     try {

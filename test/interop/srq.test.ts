@@ -235,7 +235,7 @@ describe('an SRQ of rxe, queue pairs of ours sending', () => {
 });
 
 describe('datagrams and an SRQ', () => {
-  test('ours', async () => {
+  test('two queue pairs take receives from one SRQ of ours', async () => {
     await using ends = await Ends.open(guest);
     const srq = await ends.pd.createSrq({ maxWr: 16 });
     const pairs = [await ends.datagrams({ ours: { srq } }), await ends.datagrams({ ours: { srq } })];

@@ -47,7 +47,7 @@ inChromium(() => {
   describe('a report of nothing', () => {
     opens(() => write('nothing.html', renderReport(analysis())));
 
-    test('reports it', async () => {
+    test('states that nothing was found, and no connection', async () => {
       await see(page.locator('#findings .empty'), 'Nothing stood out in this capture.');
       await see(page.locator('main > .empty'), 'No RoCE connection was seen in this capture.');
     });

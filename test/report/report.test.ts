@@ -19,7 +19,7 @@ inChromium(() => {
     });
     opens(() => file);
 
-    test('is small', () => expect(statSync(file).size).toBeLessThan(3_000_000));
+    test('is smaller than 3 MB', () => expect(statSync(file).size).toBeLessThan(3_000_000));
 
     test('has the findings first, each with its hint', async () => {
       const first = page.locator('main > section').first();

@@ -30,7 +30,7 @@ test.each([
   [100e9, '100 Gbit/s'],
 ])('%d bit/s', (rate, text) => expect(formatRate(rate)).toBe(text));
 
-test('times, counts, ends', () => {
+test('formats times, counts and endpoints', () => {
   expect(formatTime(1_240_123_456)).toBe('1.240123 s');
   expect(formatTime(-1000)).toBe('-0.000001 s');
   expect([counted(1, 'packet'), counted(1234, 'packet')]).toEqual(['1 packet', '1,234 packets']);

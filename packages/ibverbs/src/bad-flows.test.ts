@@ -33,7 +33,7 @@ describe('atomics', () => {
   });
   const words = (pair: PairOfSides) => new DataView(pair.b.buffer.buffer).getBigUint64(0, true);
 
-  test('all is well', async () => {
+  test('with good keys, address and rights succeed', async () => {
     const pair = await openPair(v.IBV_QPT_RC);
     expect(await statusOf(pair, atomic(pair))).toBe('success');
     expect(words(pair)).toBe(1n);

@@ -17,7 +17,7 @@ const packet = (mostSeconds: number) =>
     originalLength: fc.integer({ min: 0, max: 0xffff_ffff }),
   });
 
-test('classic pcap', () => {
+test('records written as classic pcap are read back equal', () => {
   fc.assert(
     fc.property(
       fc.array(packet(0xffff_ffff), { maxLength: 10 }),
@@ -80,7 +80,7 @@ const section = fc.record({
   ),
 });
 
-test('pcapng', () => {
+test('sections, interfaces and packets written as pcapng are read back equal', () => {
   fc.assert(
     fc.property(fc.array(section, { minLength: 1, maxLength: 3 }), sizes, (sections, chunks) => {
       const encoder = new PcapngEncoder(sections[0].options);

@@ -57,7 +57,7 @@ test('a timeout takes the window to the least; slow start leads to half of what 
   expect(roundTrip(aimd, 1)).toBe(21);
 });
 
-test('the least stays the least', () => {
+test('losses never take the window below its least size', () => {
   const aimd = new Aimd();
   for (let i = 0; i < 9; i++) aimd.onLoss(Loss.TIMEOUT, 5, 5);
   expect([aimd.window, roundTrip(aimd)]).toEqual([LEAST, LEAST + 1]);

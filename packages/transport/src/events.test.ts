@@ -87,7 +87,7 @@ describe('SQ_DRAINED', () => {
     expect(left.poll()).toMatchObject([{ wrId: 2, status: 'SUCCESS' }]);
   });
 
-  test('it is asked for each time anew', () => {
+  test('SQ_DRAINED is raised only where its step asks for it', () => {
     const { pair } = setUp();
     const { left } = pair;
     for (const [notify, raised] of [
@@ -214,7 +214,7 @@ describe('QP_LAST_WQE_REACHED', () => {
     return set;
   }
 
-  test('the peer did wrong', () => {
+  test('a request of the peer that is refused', () => {
     const { pair, local, remote } = setUpShared();
     const { left, right } = pair;
     left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 8 }], remote: { ...remote, rkey: 0x5600 } });
@@ -325,7 +325,7 @@ describe('CQ_ERR', () => {
     expect(pair.left.sq.used).toBe(0);
   });
 
-  test('by a receive', () => {
+  test('a receive that finds no room in the queue: CQ_ERR and QP_FATAL', () => {
     const { pair, cq, qpn, local, remote } = setUpSmall('RC', 1);
     const { left, right } = pair;
     for (const wrId of [1, 2, 3]) left.postRecv(wrId, [{ mr: local, length: 64 }]);

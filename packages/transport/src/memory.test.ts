@@ -70,7 +70,7 @@ test('a detached buffer has no bytes', () => {
   expect(mr.locate(Number(addr >> 32n), Number(addr & 0xffff_ffffn), 1)).toBe(-1);
 });
 
-test('what is refused, by name', () => {
+test('a registration that is refused names its attribute', () => {
   const { memory, pd } = make();
   const buffer = new ArrayBuffer(64);
   expect(() => register(memory, pd, buffer, { access: Access.REMOTE_WRITE })).toThrow(/^access/);

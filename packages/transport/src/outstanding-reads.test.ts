@@ -271,7 +271,7 @@ describe('a wait for budget', () => {
     expect(users[1].mayAsk(1, WIDE)).toBe(false);
   });
 
-  test('does not outlast a release', () => {
+  test('waiting does not outlast a release', () => {
     const { users } = setUp(2);
     const [a, b] = users;
     a.ask(2 * CHUNK, 19);

@@ -25,7 +25,7 @@ test.each([
   }
 });
 
-test('none was sent', () => {
+test('before it was sent nothing acknowledges it', () => {
   for (let psn = 0; psn < 4; psn++) expect(new Probe().acknowledged(psn)).toBe(false);
 });
 

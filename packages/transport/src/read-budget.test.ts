@@ -115,7 +115,7 @@ describe('many queue pairs that READ at the same time', () => {
     left.adapter.checkInvariants();
   });
 
-  test('are all served', () => {
+  test('two together keep within the buffer, and both complete', () => {
     expect(readAll(2)).toBeLessThanOrEqual(BUFFER);
   });
 });

@@ -240,7 +240,7 @@ describe('what is dropped from the first READ on', () => {
   });
 });
 
-test('RESET forgets all of it', () => {
+test('RESET forgets replies, duplicates and regions', () => {
   const replies = new ReplyQueue();
   read(replies, 1, 1);
   read(replies, 1, 1, true);
@@ -251,7 +251,7 @@ test('RESET forgets all of it', () => {
 });
 
 describe('the check sees', () => {
-  test('two NAKs', () => {
+  test('two NAKs that wait', () => {
     const replies = new ReplyQueue();
     replies.pushNak(1, 1, SEQUENCE);
     expect(replies.fault(0)).toBeUndefined();

@@ -168,7 +168,7 @@ describe('a duplicate READ while the READ is being answered', () => {
     expect(answers().map(([, psn]) => psn)).toEqual([P + 2, P + 3, P + 4]);
   });
 
-  test('of all: it begins again', () => {
+  test('of all of it: the response begins again', () => {
     const { hand, read, answers } = halfAnswered(3);
     hand.put(read(P, 3 * MTU));
     expect(answers()).toEqual([

@@ -57,7 +57,7 @@ test('6 after RNR NAKs is a count', () => {
   expect(left(retries, (r) => r.spendRnr())).toBe(6);
 });
 
-test('the two are counted apart', () => {
+test('retries and RNR retries are counted apart', () => {
   const retries = new Retries();
   retries.grant(2);
   retries.grantRnr(3);

@@ -94,15 +94,8 @@ describe('sendWithInvalidate', () => {
     const { pair, remote } = set;
     const { handle, rkey } = pair.right.adapter.allocMw(pair.right.pd, 2);
     const window = { addr: remote.addr + 1000n, rkey: ((rkey & ~0xff) | ((rkey + 1) & 0xff)) >>> 0 };
-    // BIND_MW's words stand where immediate data and the operands of an atomic do.
-    pair.right.post({
-      wrId: 1,
-      opcode: 'BIND_MW',
-      immediate: handle,
-      remote: window,
-      compareAdd: 1000n,
-      swap: (BigInt(remote.lkey) << 32n) | BigInt(Access.REMOTE_WRITE),
-    });
+    const bind = { window: handle, length: 1000, lkey: remote.lkey, access: Access.REMOTE_WRITE };
+    pair.right.post({ wrId: 1, opcode: 'BIND_MW', remote: window, bind });
     pair.run();
     expect(statuses(pair.right)).toEqual([[1, 'SUCCESS']]);
     return { ...set, window };

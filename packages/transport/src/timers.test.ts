@@ -22,7 +22,7 @@ function setUp() {
   return { clock, deadlines, timers, goTo };
 }
 
-test('none runs at first', () => {
+test('no timer runs at first', () => {
   const { deadlines, timers, goTo } = setUp();
   for (const timer of Object.values(Timer)) {
     expect(timers.isRunning(timer)).toBe(false);

@@ -84,7 +84,7 @@ describe('re-registration', () => {
     await other.dealloc();
   });
 
-  test('one that fails changes nothing', async () => {
+  test('a re-registration that fails changes nothing', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
     const memory = pattern(4096);

@@ -50,7 +50,7 @@ test.each([
 });
 
 describe.each(OPCODES.map((info) => [info.name, info] as const))('%s', (_name, info) => {
-  test('agrees with itself', () => {
+  test('has its number, transport and offsets in agreement', () => {
     expect(opcodeInfo(info.opcode)).toBe(info);
     expect(Opcode[info.key]).toBe(info.opcode);
     expect(info.transport | info.operation).toBe(info.opcode);

@@ -78,7 +78,7 @@ test('MAC addresses: locally administered, groups as they are', () => {
   expect(names.mac(group)).toEqual(group);
 });
 
-test('sentences', () => {
+test('replaces the addresses in a sentence, and nothing else', () => {
   const sentence = 'At 1.240 s 10.77.0.2 → fd77::2: 3 of 7 (12:30:01.5), 0x11, 192.0.2.1.';
   const [a, b, c] = ['10.77.0.2', 'fd77::2', '192.0.2.1'].map((address) => names.text(address));
   expect(names.sentence(sentence)).toBe(`At 1.240 s ${a} → ${b}: 3 of 7 (12:30:01.5), 0x11, ${c}.`);

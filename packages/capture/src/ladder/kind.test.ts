@@ -41,7 +41,8 @@ describe('kinds', () => {
 describe('filter', () => {
   test('nothing given lets everything pass', () => expect(frames({})).toEqual([1, 2, 3, 4]));
   test('time, both ends included', () => expect(frames({ from: 10, to: 20 })).toEqual([2, 3]));
-  test('kinds', () => expect(frames({ kinds: new Set(['nak', 'ack'] as const) })).toEqual([2, 4]));
+  test('keeps the kinds that are asked for', () =>
+    expect(frames({ kinds: new Set(['nak', 'ack'] as const) })).toEqual([2, 4]));
   test('text of the label or the notes', () => {
     expect(frames({ text: ' WRITE ' })).toEqual([3]);
     expect(frames({ text: 'psn 7' })).toEqual([1, 2, 3, 4]);
@@ -50,7 +51,7 @@ describe('filter', () => {
   test('the number of a frame', () => expect(frames({ text: '#4' })).toEqual([4]));
 });
 
-test('labels', () => {
+test('a label has opcode, PSN, length and AckReq, or the syndrome', () => {
   expect(packetLabel(packets[0])).toBe('RC Send Only · PSN 7 · 64 B · AckReq');
   expect(packetLabel(packets[1])).toBe('NAK PSN sequence error · PSN 7 · MSN 1');
   const read = { opcode: Opcode.RC_RDMA_READ_REQUEST, reth: { va: '0x1000', rkey: 1, length: 4096 } };
@@ -58,7 +59,7 @@ test('labels', () => {
   expect(packetLabel(ladderPacket({ opcode: Opcode.CNP }))).toBe('CNP');
 });
 
-test('notes', () => {
+test('notes name retransmissions, bad ICRCs, ECN marks and repeated frames', () => {
   expect(packetNotes(packets[0])).toEqual([]);
   expect(packetNotes(ladderPacket({ retransmission: 'timeout', icrc: 'bad', ecnMarked: true }))).toEqual([
     'sent again: timeout',

@@ -63,7 +63,7 @@ test('recycled memory: the same records, while they hold', async () => {
   expect(buffers.size).toBe(2);
 });
 
-test('without it, records hold', async () => {
+test('without recycling, records stay valid', async () => {
   const path = await file('kept.pcap', large(1500));
   const kept = [];
   for await (const batch of openCapture(path)) kept.push(...batch);

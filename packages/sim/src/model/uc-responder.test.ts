@@ -152,7 +152,7 @@ describe('dropped in silence', () => {
 
   test('a queue pair that allows no WRITE', () => {
     const r = responder({ accessFlags: 0 });
-    expect(receiveUc(r, write('ONLY', 0, 1, 1)).dropped).toBeDefined();
+    expect(receiveUc(r, write('ONLY', 0, 1, 1)).dropped).toBe('the queue pair allows no WRITE');
   });
 
   test('a message too long for the receive; the receive stays', () => {

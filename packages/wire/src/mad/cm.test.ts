@@ -316,7 +316,7 @@ describe('refuses', () => {
 });
 
 describe('IP addresses in private data', () => {
-  test('as 36 bytes', () => {
+  test('encode to 36 bytes and back', () => {
     const value = {
       version: 0,
       ipVersion: 4,
