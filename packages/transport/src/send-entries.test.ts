@@ -76,7 +76,7 @@ describe('the operation', () => {
     }
   });
 
-  test.each([10, 11, 0xff])('is one that there is: %i is none', (opcode) => {
+  test.each([10, 11, 0xff])('has a number that is defined: %i is not', (opcode) => {
     expect(outcome({ opcode: 'SEND', sge: [] }, (words, w) => (words[w] = opcode))).toBe('LOC_QP_OP_ERR');
   });
 
