@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
 import { repository, violations } from '../scripts/imports/check.mjs';
 // @ts-expect-error: plain JavaScript
@@ -26,12 +26,34 @@ test('every source file of every package is read', () => {
   const packages = join(import.meta.dirname, '../packages');
   const files = readdirSync(packages).flatMap((name) =>
     readdirSync(join(packages, name, 'src'), { recursive: true, encoding: 'utf8' })
-      .filter((file) => /\.tsx?$/.test(file))
+      .filter((file) => /\.[cm]?[jt]sx?$/.test(file))
       .map((file) => `packages/${name}/src/${file}`),
   );
   expect(files.length).toBeGreaterThan(250);
   expect(files.filter((file) => !real.sources.has(file))).toEqual([]);
 });
+
+test.each(['ts', 'tsx', 'mts', 'cts', 'js', 'mjs', 'cjs', 'jsx'])(
+  'a file .%s that only the disk has is read',
+  (ext) => {
+    const root = mkdtempSync(join(tmpdir(), 'roce-imports-'));
+    onTestFinished(() => rmSync(root, { recursive: true }));
+    const path = `packages/wire/src/planted.${ext}`;
+    mkdirSync(join(root, 'packages/wire/src'), { recursive: true });
+    mkdirSync(join(root, 'scripts/imports'), { recursive: true });
+    for (const file of [
+      'scripts/imports/rules.json',
+      'packages/wire/package.json',
+      'packages/wire/tsconfig.json',
+    ])
+      cpSync(join(import.meta.dirname, '..', file), join(root, file));
+    const statement = ext === 'cjs' ? "require('@node-roce/transport');" : "import '@node-roce/transport';";
+    writeFileSync(join(root, path), statement);
+    spawnSync('git', ['init', '-q', root]);
+    const found: string[] = violations(repository(root));
+    expect(found).toContain(`${path} imports @node-roce/transport, which its package.json does not name`);
+  },
+);
 
 test('a file that git knows and the check did not read', () => {
   const all = [...real.all, 'packages/new/src/unseen.ts'];
@@ -44,6 +66,8 @@ test.each([
   ['a re-export', "export * from './planted-b.ts';\n"],
   ['a type in place', "export type A = import('./planted-b.ts').B;\n"],
   ['a dynamic import', "export const a = () => import('./planted-b.ts');\n"],
+  ['a dynamic import of a template', 'export const a = () => import(`./planted-b.ts`);\n'],
+  ['require', "export const a = require('./planted-b.ts');\n"],
 ])('a circle of files through %s', (_by, code) => {
   const folder = 'packages/capture/src/flow';
   const files = {
@@ -156,7 +180,8 @@ test('imports of every form are found, and no comment or string is one', () => {
     import 'e';
     const f = await import('f'); const url = "import 'no'";
     type G = import('g').G;
-    using h = f;
+    const h = require('h'), i = await import(\`i\`);
+    using j = f;
   `;
   expect(importsOf('a.ts', code).sort()).toEqual([
     './b.ts',
@@ -167,6 +192,8 @@ test('imports of every form are found, and no comment or string is one', () => {
     'e',
     'f',
     'g',
+    'h',
+    'i',
   ]);
   expect(() => importsOf('a.ts', 'import {')).toThrow('a.ts');
 });

@@ -16,7 +16,7 @@ import { circlesOf, importsOf } from './graph.mjs';
 
 const SCOPE = '@node-roce/';
 const SKIPPED = /^(\.|node_modules$|dist$|build$)/;
-const SOURCE = /\.(ts|tsx|mjs)$/;
+const SOURCE = /\.[cm]?[jt]sx?$/;
 const inAny = (folders, path) => folders.some((folder) => path.startsWith(folder));
 const packageOf = (path) => /^packages\/([^/]+)\/src\//.exec(path)?.[1];
 

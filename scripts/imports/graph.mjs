@@ -1,10 +1,14 @@
 /** The graph of imports: what each file names, and circles of files. */
 import { parseSync, Visitor } from 'oxc-parser';
 
-/** Imports that are not declarations: dynamic ones, and those of types in place. */
-const CALL = /\bimport\s*\(/;
+/** Imports that are not declarations: dynamic ones, those of types in place, and CommonJS'. */
+const CALL = /\b(import|require)\s*\(/;
 
-/** The modules that a file names: imports, exports from, dynamic imports, types. */
+/** The text of a string, or of a template without expressions. */
+const textOf = (node) =>
+  node?.type === 'TemplateLiteral' ? node.quasis.map(({ value }) => value.cooked).join() : node?.value;
+
+/** The modules that a file names: imports, exports from, dynamic imports, types, `require`. */
 export function importsOf(path, code) {
   const parsed = parseSync(path, code);
   const [error] = parsed.errors;
@@ -15,8 +19,12 @@ export function importsOf(path, code) {
   }
   // The tree is made only where it is looked at, and that is slow.
   if (!CALL.test(code)) return [...new Set(found)];
-  const add = ({ source }) => typeof source?.value === 'string' && found.push(source.value);
-  new Visitor({ ImportExpression: add, TSImportType: add }).visit(parsed.program);
+  const add = (node) => typeof textOf(node) === 'string' && found.push(textOf(node));
+  const addSource = ({ source }) => add(source);
+  const addRequired = ({ callee, arguments: [name] }) => callee.name === 'require' && add(name);
+  new Visitor({ ImportExpression: addSource, TSImportType: addSource, CallExpression: addRequired }).visit(
+    parsed.program,
+  );
   return [...new Set(found)];
 }
 
