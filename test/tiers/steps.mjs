@@ -101,6 +101,12 @@ export const LONG = [
     },
   },
   {
+    name: 'sim-cm',
+    minutes: 15,
+    command: 'npx vitest run test/sim-cm',
+    env: { ROCE_SIM_SEEDS: 2000 },
+  },
+  {
     name: 'capture-sim',
     minutes: 120,
     command: 'npx vitest run test/capture-sim.test.ts',
