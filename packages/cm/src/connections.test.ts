@@ -624,3 +624,42 @@ describe('datagram services', () => {
     expect(pair.a.heard()).toEqual(['unreachable']);
   });
 });
+
+describe('numbers that were in use', () => {
+  const hold = 2 * 512_000; // Twice TIMEWAIT of code 17.
+
+  test('a QPN is held with its connection, in TIMEWAIT, and twice as long after it', () => {
+    const pair = new Pair();
+    const { a, b } = pair;
+    const [id, far] = pair.established();
+    const held = () => [a.cm.holds(0x51, pair.now), b.cm.holds(0x61, pair.now)];
+    expect(held()).toEqual([true, true]);
+    expect(a.cm.idle).toBe(false);
+    a.cm.disconnect(id, pair.now);
+    pair.run(1000);
+    b.cm.disconnect(far, pair.now);
+    pair.run(1000);
+    expect([a.cm.stateOf(id), b.cm.stateOf(far)]).toEqual(['TIMEWAIT', 'TIMEWAIT']);
+    expect(held()).toEqual([true, true]);
+    pair.run(513_000);
+    expect([a.cm.stateOf(id), b.cm.stateOf(far)]).toEqual([undefined, undefined]);
+    expect(held()).toEqual([true, true]);
+    pair.run(hold - 3000);
+    expect(held()).toEqual([true, true]);
+    pair.run(5000);
+    expect(held()).toEqual([false, false]);
+    expect(a.cm.idle).toBe(true);
+  });
+
+  test('a QPN that was refused is held, too', () => {
+    const pair = new Pair();
+    const { a } = pair;
+    pair.connect();
+    pair.run(1000);
+    a.take('rejected');
+    expect(a.cm.size.connections).toBe(0);
+    expect(a.cm.holds(0x51, pair.now)).toBe(true);
+    pair.run(hold);
+    expect(a.cm.holds(0x51, pair.now)).toBe(false);
+  });
+});

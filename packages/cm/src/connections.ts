@@ -1,13 +1,17 @@
 import { RoceError } from '@node-roce/transport';
 import {
+  CM_LAYOUTS,
   CmAprStatus,
   type CmMessage,
   CmRejMessage,
   CmRejReason,
   CmTransport,
+  cmNameAt,
   decodeCm,
   encodeCm,
   gidEquals,
+  MAD_BYTES,
+  MAD_HEADER_BYTES,
   mtuBytesToEnum,
 } from '@node-roce/wire';
 import { Budget } from './budget.ts';
@@ -21,11 +25,12 @@ import {
 import { DatagramServices } from './datagram-services.ts';
 import { ackTimeoutCode, askedMicroseconds, DEFAULT_TIMING } from './intervals.ts';
 import { Listeners } from './listeners.ts';
-import { Numbers } from './numbers.ts';
+import { KeptNumbers, Numbers } from './numbers.ts';
 import {
   type AcceptInit,
   CmCounters,
   type CmHost,
+  type CmSize,
   type ConnectInit,
   type RejectInit,
   type ResolveAnswer,
@@ -36,6 +41,8 @@ import { Timers } from './timers.ts';
 
 /** Connections at a time, those in TIMEWAIT included. */
 const MAX_CONNECTIONS = 65_536;
+/** QPNs that are kept back at most: a sixteenth of all. */
+const MAX_KEPT_QPNS = 1 << 20;
 /** Answers to messages of nobody's: 1000 a second, 64 at once. */
 const STRAY_ANSWERS = { perSecond: 1000, burst: 64 };
 
@@ -66,6 +73,7 @@ export class Connections {
   readonly #listeners = new Listeners();
   readonly #services: DatagramServices;
   readonly #numbers: Numbers;
+  readonly #qpns = new KeptNumbers(MAX_KEPT_QPNS);
   readonly #strays = new Budget(STRAY_ANSWERS.perSecond, STRAY_ANSWERS.burst);
   readonly #around: Surroundings;
 
@@ -102,6 +110,11 @@ export class Connections {
 
   /** Takes in a MAD at `at`, as queue pair 1 got it; anything may stand there. */
   receive(bytes: Uint8Array, at: number, from: Route, now: number): void {
+    if (this.#isOverflow(bytes, at)) {
+      this.counters.received++;
+      this.counters.overflowed++;
+      return;
+    }
     const parsed = decodeCm(bytes, at);
     if (!parsed.ok) {
       this.counters.malformed++;
@@ -253,8 +266,18 @@ export class Connections {
     this.#services.answer(id, init);
   }
 
-  /** The number of connections, those in TIMEWAIT included. */
-  get size(): { connections: number; pending: number; keys: number; timers: number } {
+  /** Whether a QPN is a connection's, also in TIMEWAIT, or was within twice the time of TIMEWAIT: no other may have it. */
+  holds(qpn: number, now: number): boolean {
+    return this.#byLocalQpn.has(qpn) || this.#qpns.has(qpn, now);
+  }
+
+  /** Whether there is nothing that a program began, or that TIMEWAIT keeps. */
+  get idle(): boolean {
+    return this.#connections.size === 0 && this.#services.size === 0 && this.#listeners.size === 0;
+  }
+
+  /** Counts of connections with those in TIMEWAIT, of requests that wait for the program, of keys of tables, and of timers. */
+  get size(): CmSize {
     return {
       connections: this.#connections.size,
       pending: this.#listeners.pending,
@@ -312,6 +335,19 @@ export class Connections {
         this.#services.reply(message, from);
         break;
     }
+  }
+
+  /** A new request to a listener whose backlog is full: in a flood, most are such, and parsing them all would cost the others. */
+  #isOverflow(bytes: Uint8Array, at: number): boolean {
+    if (bytes.length < at + MAD_BYTES || cmNameAt(bytes, at) !== 'REQ') return false;
+    const fields = at + MAD_HEADER_BYTES;
+    const { serviceId, localCaGuid, localCommId, localQpn } = CM_LAYOUTS.REQ;
+    if (this.#listeners.find(serviceId.get(bytes, fields))?.full !== true) return false;
+    const guid = localCaGuid.get(bytes, fields);
+    return (
+      !this.#byRemoteId.has(key(guid, localCommId.get(bytes, fields))) &&
+      !this.#byRemoteQpn.has(key(guid, localQpn.get(bytes, fields)))
+    );
   }
 
   #request(message: CmMessage<'REQ'>, from: Route, now: number): void {
@@ -439,7 +475,9 @@ export class Connections {
     drop(this.#byRemoteId, key(remoteGuid, remoteId), connection);
     drop(this.#byRemoteQpn, key(remoteGuid, remoteQpn), connection);
     drop(this.#byLocalQpn, localQpn, connection);
-    this.#numbers.release(connection.id, now, 2 * askedMicroseconds(connection.ackTimeout));
+    const hold = 2 * askedMicroseconds(connection.ackTimeout);
+    this.#numbers.release(connection.id, now, hold);
+    if (localQpn !== 0) this.#qpns.keep(localQpn, now, hold);
   }
 
   /** Connections and datagram requests share one range of ids. */

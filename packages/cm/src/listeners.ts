@@ -64,6 +64,10 @@ export class Listeners {
     return this.#byService.get(serviceId);
   }
 
+  get size(): number {
+    return this.#byNumber.size;
+  }
+
   /** Requests that wait, of all listeners. */
   get pending(): number {
     let sum = 0;

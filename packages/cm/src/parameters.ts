@@ -116,6 +116,18 @@ export interface CmHost {
   event(event: CmEvent): void;
 }
 
+/** Counts of what the connection manager of an adapter holds at the moment. */
+export interface CmSize {
+  /** Those in TIMEWAIT included. */
+  connections: number;
+  /** Requests that wait for the program. */
+  pending: number;
+  /** Entries of the tables that find connections. */
+  keys: number;
+  /** Deadlines, and datagram requests under way. */
+  timers: number;
+}
+
 /** Counts since the start. */
 export class CmCounters {
   sent = 0;

@@ -50,7 +50,7 @@ export interface AdapterOptions extends Host {
   limits?: Partial<DeviceLimits>;
   /** Bytes of the receive socket's buffer as the kernel counts them: READs ask for no more at once. */
   receiveBuffer?: number;
-  /** Whether ACKs carry the count of posted receives; otherwise 31, no limit. */
+  /** Whether ACKs carry the count of posted receives; otherwise 31, no limit. `setCredits` changes it for a queue pair. */
   credits?: boolean;
   /** Whether program and engine may be on two threads, so that the rings between them are SharedArrayBuffers (true). */
   sharedRings?: boolean;
@@ -306,6 +306,11 @@ export class Adapter {
 
   modifyQp(qpn: number, attr: QpAttr, now: number): void {
     this.#queues.modifyQp(qpn, attr, now);
+  }
+
+  /** Whether the ACKs of a queue pair carry the count of posted receives, until its RESET. */
+  setCredits(qpn: number, credits: boolean): void {
+    this.#queues.setCredits(qpn, credits);
   }
 
   queryQp(qpn: number): QpQuery {

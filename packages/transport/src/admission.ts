@@ -24,6 +24,7 @@ import type { QueueTable } from './queue-table.ts';
 const RECEIVING =
   (1 << QpStateCode.RTR) | (1 << QpStateCode.RTS) | (1 << QpStateCode.SQD) | (1 << QpStateCode.SQE);
 const receives = (state: number): boolean => ((RECEIVING >>> state) & 1) === 1;
+const GSI_QPN = 1;
 /** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
 const MULTICAST_QPN = 0xff_ffff;
 /** ECN bits of a traffic class, and Congestion Experienced (RFC 3168 §5). */
@@ -81,7 +82,11 @@ export class Admission {
     }
     const destQp = bthDestQp(slab, at);
     const group = this.#context.addresses.members(slots[w + Rx.LOCAL]);
-    const qp = group ? undefined : this.#queues.find(destQp);
+    let qp = group ? undefined : this.#queues.find(destQp);
+    if (destQp === GSI_QPN && qp === undefined && group === undefined) {
+      this.#context.generalServices();
+      qp = this.#queues.find(GSI_QPN);
+    }
     const forGroup = group !== undefined && destQp === MULTICAST_QPN && info.transport === Transport.UD;
     if (qp?.transport !== info.transport && !forGroup) {
       counters.unknownQp++;

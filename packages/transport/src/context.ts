@@ -33,6 +33,10 @@ export interface Host {
   onStateChange?(qpn: number, from: QpState, to: QpState | undefined): void;
   /** A request packet is sent again: called as it is added to the batch, and looked for only then. */
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
+  /** A packet came to queue pair 1, which is not there. The call may create it, and it gets the packet. */
+  onGeneralServices?(): void;
+  /** Whether a QPN is kept back although no queue pair has it. */
+  isReserved?(qpn: number): boolean;
 }
 
 /** Callbacks for packets that the link has looked at. */
@@ -162,6 +166,15 @@ export class Context {
       if (dirty[i].publish()) this.#host.onCompletionEvent(dirty[i].handle);
     }
     this.#dirtyCount = 0;
+  }
+
+  /** Lets the host create queue pair 1 for a packet that came to it. */
+  generalServices(): void {
+    this.#host.onGeneralServices?.();
+  }
+
+  isReserved(qpn: number): boolean {
+    return this.#host.isReserved?.(qpn) ?? false;
   }
 
   event(event: AsyncEvent): void {

@@ -184,7 +184,9 @@ export class QueueTable {
     const cap = this.#checkCap(init.cap, srq);
     const sendCq = this.#cq(init.sendCq, 'sendCq');
     const recvCq = this.#cq(init.recvCq, 'recvCq');
-    if (this.#qps.size >= this.#context.limits.maxQp) {
+    // Queue pair 1 takes no place: a stranger's packet may have opened it.
+    const places = this.#context.limits.maxQp + (this.#qps.has(GSI_QPN) ? 1 : 0);
+    if (init.type !== 'GSI' && this.#qps.size >= places) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no queue pair left', { errno: 'ENOMEM' });
     }
     if (init.type === 'GSI' && this.#qps.has(GSI_QPN)) {
@@ -223,6 +225,11 @@ export class QueueTable {
     if (attr.sqPsn !== undefined) qp.requester.start(attr.sqPsn);
     if (attr.qpState !== undefined) qp.enter(QpStateCode[to]);
     context.publish();
+  }
+
+  /** Whether the ACKs of a queue pair carry credits, from the next one on; until its RESET. */
+  setCredits(qpn: number, credits: boolean): void {
+    this.get(qpn).credits = credits;
   }
 
   /** ibv_query_qp(3). */
@@ -280,12 +287,13 @@ export class QueueTable {
     };
   }
 
-  /** 24 random bits that no queue pair has or had lately. */
+  /** 24 random bits that no queue pair has or had lately, and that the host does not keep back. */
   #randomQpn(): number {
     for (;;) {
       const qpn = this.#options.random() & 0xff_ffff;
       const given = qpn >= FIRST_QPN && qpn <= LAST_QPN;
-      if (given && !this.#qps.has(qpn) && !this.#recentQpns.has(qpn)) return qpn;
+      if (!given || this.#qps.has(qpn) || this.#recentQpns.has(qpn)) continue;
+      if (!this.#context.isReserved(qpn)) return qpn;
     }
   }
 

@@ -3,7 +3,7 @@
  * so the same call works in this thread and across a port to another.
  */
 import { randomFillSync } from 'node:crypto';
-import type { CmCounters, CmEvent, Connections } from '@node-roce/cm';
+import type { CmCounters, CmEvent, CmSize, Connections } from '@node-roce/cm';
 import type { Link, NetworkInterface } from '@node-roce/link';
 import {
   Adapter,
@@ -14,6 +14,7 @@ import {
   DOORBELL_RECV,
   type GidEntry,
   type QpAttr,
+  type QpInit,
   Ring,
   type RingShape,
   RoceError,
@@ -26,6 +27,8 @@ import { clock, Pump } from './pump.ts';
 export interface EngineFacts {
   readonly gids: readonly GidEntry[];
   readonly activeMtu: number;
+  /** Whether ACKs carry the count of posted receives. */
+  readonly credits: boolean;
   readonly limits: DeviceLimits;
   readonly link: string;
   /** The engine's own thread has to turn its event loop for packets to come in. */
@@ -76,7 +79,9 @@ export interface Commands {
   cmDestroy(id: number): void;
   cmResolve(init: Parameters<Connections['resolve']>[0]): number;
   cmAnswer(...args: Parameters<Connections['answer']>): void;
-  cmCounters(): CmCounters & ManagementCounters;
+  /** Whether the ACKs of a queue pair carry credits: both sides of its connection asked for that. */
+  cmSetCredits(qpn: number, credits: boolean): void;
+  cmCounters(): CmCounters & ManagementCounters & CmSize;
 }
 export type CommandName = keyof Commands;
 
@@ -134,7 +139,8 @@ const CM_COMMANDS = {
   cmDestroy: ({ connections }, id) => connections.destroy(id, clock()),
   cmResolve: ({ connections }, init) => connections.resolve(init, clock()),
   cmAnswer: ({ connections }, ...args) => connections.answer(...args),
-  cmCounters: ({ connections, counters }) => ({ ...connections.counters, ...counters }),
+  cmSetCredits: (management, qpn, credits) => management.setCredits(qpn, credits),
+  cmCounters: (management) => management.report(),
 } satisfies {
   [N in CommandName & `cm${string}`]: (
     management: Management,
@@ -142,18 +148,27 @@ const CM_COMMANDS = {
   ) => ReturnType<Commands[N]>;
 };
 
+/** Queue pair 1, which either the connection manager has or the program. */
+interface GeneralServices {
+  /** Opens it for the connection manager; EBUSY where the program has it. */
+  open(): Management;
+  /** Takes it from a connection manager that has nothing to do. */
+  release(): void;
+}
+
 /** The one list of what a command does. */
 function execute(
   adapter: Adapter,
   link: Link,
-  management: () => Management,
+  services: GeneralServices,
   name: CommandName,
   args: unknown[],
 ): unknown {
   if (name in CM_COMMANDS) {
     const run = CM_COMMANDS[name as keyof typeof CM_COMMANDS] as (...all: unknown[]) => unknown;
-    return run(management(), ...args);
+    return run(services.open(), ...args);
   }
+  if (name === 'createQp' && (args[0] as QpInit).type === 'GSI') services.release();
   if (name === 'linkStats') return link.stats();
   if (name === 'setAddress') {
     const changed = link.setAddress?.(args[0] as string, args[1] as boolean) ?? false;
@@ -204,11 +219,21 @@ export function assemble(
     },
     onStateChange: diagnostics.onStateChange,
     onRetransmit: diagnostics.onRetransmit,
+    // As in Linux, a peer's request is answered, that nobody listens, also where no program listens at all.
+    onGeneralServices: () => {
+      try {
+        services.open();
+      } catch {
+        // The device has no room for it: the peer hears nothing, and asks again.
+      }
+    },
+    isReserved: (qpn) => management?.connections.holds(qpn, clock()) ?? false,
   });
   const pump = new Pump(adapter, link, diagnostics);
   const facts: EngineFacts = {
     gids: link.gids,
     activeMtu: link.activeMtu,
+    credits: options.credits ?? false,
     limits: adapter.limits,
     link: link.kind,
     needsEventLoop: link.needsEventLoop ?? false,
@@ -217,23 +242,29 @@ export function assemble(
     receiveBuffer: link.receiveBuffer,
     doorbells: adapter.doorbells,
   };
-  /** Queue pair 1 is the program's until the connection manager is first called. */
-  const manage = (): Management => {
-    management ??= new Management({
-      adapter,
-      gids: link.gids,
-      random,
-      now: clock,
-      // Not from inside of a call: the program may call back.
-      onEvent: (event) => queueMicrotask(() => events.onCmEvent(event)),
-    });
-    pump.companion = management;
-    return management;
+  const services: GeneralServices = {
+    open() {
+      management ??= new Management({
+        adapter,
+        gids: link.gids,
+        random,
+        now: clock,
+        // Not from inside of a call: the program may call back.
+        onEvent: (event) => queueMicrotask(() => events.onCmEvent(event)),
+      });
+      pump.companion = management;
+      return management;
+    },
+    release() {
+      if (!management?.release(clock())) return;
+      management = undefined;
+      pump.companion = undefined;
+    },
   };
   const run: RunCommand = (name, args) => {
     diagnostics.look();
     try {
-      return execute(adapter, link, manage, name, args);
+      return execute(adapter, link, services, name, args);
     } finally {
       diagnostics.flush();
     }

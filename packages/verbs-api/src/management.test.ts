@@ -139,6 +139,45 @@ test('datagrams to queue pair 1 that are no MADs are counted, and nothing else h
   await gsi.device.close();
 });
 
+describe('a device whose program has not used the connection manager', () => {
+  test('answers a request at once: nobody listens', async () => {
+    const network = new MemoryNetwork();
+    await using a = await open({ link: network.link('10.0.0.1', 1024) });
+    await using _b = await openDevice({ link: network.link('10.0.0.2', 1024) });
+    const id = await a.port.call('cmConnect', init('10.0.0.2'));
+    expect(await a.next('rejected')).toMatchObject({ id, reject: { reason: 8 } });
+  });
+
+  test('gives queue pair 1 to the program that asks for it, and is silent then', async () => {
+    const network = new MemoryNetwork();
+    await using a = await open({ link: network.link('10.0.0.1', 1024) });
+    await a.port.call('cmConnect', init('10.0.0.2')); // Before there is such a device.
+    const b = await openSide(network, '10.0.0.2', { type: 'UD' });
+    const { pd, device } = b;
+    const asked = await a.port.call('cmConnect', init('10.0.0.2', 0x52));
+    expect(await a.next('rejected')).toMatchObject({ id: asked, reject: { reason: 8 } });
+    const sendCq = await device.createCq(64);
+    const gsi = await pd.createQp({ type: 'GSI', sendCq });
+    await expect(device.connections.call('cmListen', SERVICE)).rejects.toMatchObject({ errno: 'EBUSY' });
+    await gsi.close();
+    await device.connections.call('cmListen', SERVICE);
+    await expect(pd.createQp({ type: 'GSI', sendCq })).rejects.toMatchObject({ errno: 'EBUSY' });
+    await device.close();
+  });
+
+  test('has as many queue pairs for its program as the limit says', async () => {
+    const network = new MemoryNetwork();
+    await using a = await open({ link: network.link('10.0.0.1', 1024) });
+    await using b = await openDevice({ link: network.link('10.0.0.2', 1024), limits: { maxQp: 1 } });
+    await a.port.call('cmConnect', init('10.0.0.2'));
+    await a.next('rejected');
+    const pd = await b.allocPd();
+    const sendCq = await b.createCq(16);
+    await pd.createQp({ type: 'RC', sendCq });
+    await expect(pd.createQp({ type: 'RC', sendCq })).rejects.toMatchObject({ errno: 'ENOMEM' });
+  });
+});
+
 test('queue pair 1 has one user', async () => {
   const network = new MemoryNetwork();
   const gsi = await openSide(network, '10.0.0.3', { type: 'GSI' });

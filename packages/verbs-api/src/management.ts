@@ -2,7 +2,7 @@
  * Queue pair 1 of an engine, and the connection manager that speaks through it. Runs beside the adapter, in its thread:
  * the pump calls it in each turn, so that peers are answered while the program is busy.
  */
-import { type CmEvent, Connections, type Route } from '@node-roce/cm';
+import { type CmCounters, type CmEvent, type CmSize, Connections, type Route } from '@node-roce/cm';
 import {
   Access,
   type Adapter,
@@ -54,6 +54,8 @@ export class Management {
   readonly #adapter: Adapter;
   readonly #gids: readonly GidEntry[];
   readonly #pd: number;
+  readonly #cq: number;
+  readonly #mr: number;
   readonly #completions: Ring;
   readonly #sq: Ring;
   readonly #rq: Ring;
@@ -85,6 +87,7 @@ export class Management {
       adapter.deallocPd(this.#pd);
       throw error;
     }
+    this.#cq = cq.handle;
     this.#completions = new Ring(cq.ring);
     this.#sq = new Ring(qp.sendQueue);
     this.#rq = new Ring(qp.recvQueue);
@@ -96,6 +99,7 @@ export class Management {
       length: this.#memory.length,
       access: Access.LOCAL_WRITE,
     });
+    this.#mr = mr.handle;
     this.#lkey = mr.lkey;
     this.#base = mr.addr;
     adapter.modifyQp(GSI_QPN, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: GSI_QKEY }, now());
@@ -122,8 +126,29 @@ export class Management {
     return this.connections.nextDeadline();
   }
 
+  /** Whether the ACKs of a queue pair carry credits: both sides of its connection asked for that. */
+  setCredits(qpn: number, credits: boolean): void {
+    this.#adapter.setCredits(qpn, credits);
+  }
+
+  /** Counts, and what is held at the moment. */
+  report(): CmCounters & ManagementCounters & CmSize {
+    return { ...this.connections.counters, ...this.counters, ...this.connections.size };
+  }
+
   close(now: number): void {
     this.connections.close(now);
+  }
+
+  /** Gives queue pair 1 back. False while the connection manager has something to do. */
+  release(now: number): boolean {
+    if (!this.connections.idle) return false;
+    this.#adapter.destroyQp(GSI_QPN, now);
+    for (const handle of this.#handles.splice(0)) this.#adapter.destroyAh(handle);
+    this.#adapter.deregisterMr(this.#mr);
+    this.#adapter.destroyCq(this.#cq);
+    this.#adapter.deallocPd(this.#pd);
+    return true;
   }
 
   #poll(now: number): void {

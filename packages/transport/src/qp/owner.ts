@@ -24,6 +24,8 @@ export interface Owner {
   /** `QpStateCode`. */
   readonly state: number;
   readonly attributes: QpAttributes;
+  /** Its ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
+  readonly credits: boolean;
   readonly counters: QpCounters;
   /** There may be something to send: a turn is wanted. */
   wantsTurn(): void;

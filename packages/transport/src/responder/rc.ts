@@ -55,7 +55,7 @@ export class RcResponder implements Responder {
     this.#context = context;
     this.#owner = owner;
     this.#receives = receives;
-    this.#packets = new ReplyPackets(context, owner, this.#replies, receives);
+    this.#packets = new ReplyPackets(owner, this.#replies, receives);
     this.#parts = {
       context,
       owner,

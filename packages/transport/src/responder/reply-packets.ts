@@ -16,7 +16,6 @@ import {
   writeBth,
 } from '@node-roce/wire';
 import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
-import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
 import { addFragment } from '../sge.ts';
@@ -25,13 +24,11 @@ import { ReplyKind, type ReplyQueue } from './replies.ts';
 
 /** Writes the replies at the head of a queue; keeps nothing of its own. */
 export class ReplyPackets {
-  readonly #context: Context;
   readonly #owner: Owner;
   readonly #replies: ReplyQueue;
   readonly #receives: ReceiveQueue;
 
-  constructor(context: Context, owner: Owner, replies: ReplyQueue, receives: ReceiveQueue) {
-    this.#context = context;
+  constructor(owner: Owner, replies: ReplyQueue, receives: ReceiveQueue) {
     this.#owner = owner;
     this.#replies = replies;
     this.#receives = receives;
@@ -121,7 +118,7 @@ export class ReplyPackets {
 
   /** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */
   get #ackSyndrome(): number {
-    if (!this.#context.credits || this.#receives.shared) return CREDIT_UNLIMITED;
+    if (!this.#owner.credits || this.#receives.shared) return CREDIT_UNLIMITED;
     return creditCodeFor(this.#receives.posted);
   }
 }
