@@ -1,30 +1,23 @@
-import { type CmEvent, DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
+import type { CmEvent } from '@node-roce/cm';
 import {
   type AddressHandle,
   type Device,
-  EventQueue,
   type ProtectionDomain,
   type QueuePair,
   type QueuePairInit,
   RoceError,
 } from '@node-roce/verbs-api';
-import {
-  type CmFields,
-  CmRejReason,
-  CmSidrStatus,
-  gidFromText,
-  ipCmServiceId,
-  mtuBytesToEnum,
-  multicastGid,
-  PortSpace,
-} from '@node-roce/wire';
-import { parseHeader, resolveHost, type SocketAddress, sourceTowards, withHeader } from './addresses.ts';
+import { type CmFields, CmSidrStatus, ipCmServiceId, multicastGid, PortSpace } from '@node-roce/wire';
+import { type SocketAddress, withHeader } from './addresses.ts';
 import { Attempt } from './attempt.ts';
 import { Endpoint } from './endpoint.ts';
 import { closedError, rejectedError, unreachableError, unresolvedError } from './errors.ts';
 import type { CmEventName } from './events.ts';
+import { Groups } from './groups.ts';
 import type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
-import { ephemeralPort, LocalSide } from './local-side.ts';
+import { Incoming, type TakenRequest } from './incoming.ts';
+import { ephemeralPort } from './local-side.ts';
+import { Negotiation } from './negotiation.ts';
 import {
   type ConnectionParameters,
   checkParameters,
@@ -35,15 +28,11 @@ import {
   type PortSpaceName,
   PRIVATE_DATA,
 } from './parameters.ts';
-import { initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
+import { Path } from './path.ts';
 
 /** Q_Key of datagram services and groups (Linux `RDMA_UDP_QKEY`). */
 export const RDMA_UDP_QKEY = 0x0123_4567;
 const MULTICAST_QPN = 0xff_ffff;
-const HOP_LIMIT = 64;
-/** Our ACK delay, as rxe says of itself. */
-const ACK_DELAY = 15;
-const DEFAULT_DEPTH = 16;
 
 /** A connection, a listener, or a datagram service's id (`struct rdma_cm_id`). */
 export class CmId implements AsyncDisposable {
@@ -61,32 +50,24 @@ export class CmId implements AsyncDisposable {
   replyData: Uint8Array | undefined;
   #state: CmIdState = 'IDLE';
   readonly #options: IdOptions;
-  #own: LocalSide;
-  #local: SocketAddress | undefined;
-  #remote: SocketAddress | undefined;
-  #route: Route | undefined;
-  #pathMtu = 1024;
+  #path: Path;
+  #terms: Negotiation;
   #pd: ProtectionDomain | undefined;
-  /** Groups that the queue pair is attached to. */
-  readonly #groups = new Set<string>();
-  /** Number of the connection, or of the listener. */
+  readonly #groups = new Groups();
+  /** Number of the connection. */
   #number: number | undefined;
+  /** Of a request: its REQ. */
   #message: CmFields<'REQ'> | undefined;
-  /** READs and atomics that are offered to the other side. */
-  #offer = { responderResources: DEFAULT_DEPTH, initiatorDepth: DEFAULT_DEPTH };
-  #parameters: ConnectionParameters = {};
+  /** Of a listener. */
+  #incoming: Incoming<CmId> | undefined;
   readonly #attempt = new Attempt();
-  readonly #requests = new EventQueue<CmId>();
   readonly #ended: Promise<void>;
   #end!: () => void;
   #destroying: Promise<void> | undefined;
 
   /** rdma_create_id(3). */
   constructor(options: IdOptions = {}) {
-    const { portSpace = 'TCP', trafficClass = 0, ackTimeout = 0, minRnrTimer = 0 } = options;
-    checkRange('trafficClass', trafficClass, 255);
-    checkRange('ackTimeout', ackTimeout, 31);
-    checkRange('minRnrTimer', minRnrTimer, 31);
+    const { portSpace = 'TCP' } = options;
     if (!Object.hasOwn(PortSpace, portSpace))
       throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `portSpace: ${portSpace}`, {
         errno: 'EINVAL',
@@ -96,7 +77,8 @@ export class CmId implements AsyncDisposable {
     this.#options = options;
     this.portSpace = portSpace;
     this.context = options.context;
-    this.#own = new LocalSide(options.device, options.deviceOptions);
+    this.#path = new Path(options);
+    this.#terms = new Negotiation(options, this.#path);
     this.#ended = new Promise((resolve) => {
       this.#end = resolve;
     });
@@ -109,19 +91,19 @@ export class CmId implements AsyncDisposable {
 
   /** The device; once the address is resolved or bound. */
   get device(): Device {
-    const { device } = this.#own;
+    const { device } = this.#path;
     if (!device) throw this.#wrongState('resolveAddr or listen first');
     return device;
   }
 
   /** Our address and port (rdma_get_local_addr(3)). */
   get localAddress(): SocketAddress | undefined {
-    return this.#local;
+    return this.#path.local;
   }
 
   /** The peer's (rdma_get_peer_addr(3)). */
   get remoteAddress(): SocketAddress | undefined {
-    return this.#remote;
+    return this.#path.remote;
   }
 
   /** Resolves when the connection ends, or the id is destroyed. */
@@ -133,10 +115,14 @@ export class CmId implements AsyncDisposable {
     return this.portSpace === 'UDP' || this.portSpace === 'IPOIB';
   }
 
+  get #endpoint(): Endpoint {
+    return Endpoint.of(this.device);
+  }
+
   /** rdma_bind_addr(3): chooses the local address and its device; for groups, or before `resolveAddr`. */
   async bindAddr(address: string): Promise<void> {
     if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
-    this.#local = { address: await this.#own.bind(address, undefined), port: 0 };
+    await this.#path.bind(address, 0);
     this.#state = 'BOUND';
   }
 
@@ -149,22 +135,7 @@ export class CmId implements AsyncDisposable {
    */
   async resolveAddr(destination: { host: string; port: number; source?: string }): Promise<void> {
     if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
-    const { host, port, source = this.#local?.address } = destination;
-    checkPort(port);
-    const address = await resolveHost(host);
-    const from = source ?? (this.#options.device ? undefined : await sourceTowards(address));
-    const local = await this.#own.bind(from, gidFromText(address));
-    this.#remote = { address, port };
-    this.#local = { address: local, port: ephemeralPort() };
-    const sgidIndex = this.#own.gidIndex(local);
-    this.#route = {
-      sgidIndex,
-      gid: gidFromText(address),
-      trafficClass: this.#options.trafficClass ?? 0,
-      hopLimit: HOP_LIMIT,
-      // core/cma.c `cma_get_roce_udp_flow_label`: so the paths of connections differ.
-      flowLabel: (this.#local.port * 31 + port) & 0xf_ffff,
-    };
+    await this.#path.resolve(destination);
     this.#state = 'ADDR_RESOLVED';
     this.#raise('ADDR_RESOLVED');
   }
@@ -172,7 +143,7 @@ export class CmId implements AsyncDisposable {
   /** rdma_resolve_route(3): the path MTU is that of our port. */
   async resolveRoute(): Promise<void> {
     if (this.#state !== 'ADDR_RESOLVED') throw this.#wrongState('resolveAddr first');
-    this.#pathMtu = this.device.facts.activeMtu;
+    this.#path.pathMtu = this.device.facts.activeMtu;
     this.#state = 'ROUTE_RESOLVED';
     this.#raise('ROUTE_RESOLVED');
   }
@@ -203,39 +174,26 @@ export class CmId implements AsyncDisposable {
     checkParameters(parameters, this.#datagram ? PRIVATE_DATA.resolve : PRIVATE_DATA.connect);
     if (this.#state !== 'ROUTE_RESOLVED') throw this.#wrongState('resolveRoute first');
     options.signal?.throwIfAborted();
-    const { privateData } = parameters;
-    const serviceId = ipCmServiceId(PortSpace[this.portSpace], this.#remote!.port);
-    const route = this.#route!;
-    const header = withHeader(this.#local!, this.#remote!, privateData);
-    const endpoint = Endpoint.of(this.device);
+    const { qp } = this;
+    if (!qp && !this.#datagram) throw this.#wrongState('createQp first');
     this.#state = 'CONNECTING';
-    this.#parameters = parameters;
-    if (this.#datagram) {
-      const init = { serviceId, route, privateData: header, ...this.#options.timing };
-      this.#attach(await endpoint.call('cmResolve', init));
-    } else {
-      const { qp } = this;
-      if (!qp) throw this.#wrongState('createQp first');
-      const { responderResources = DEFAULT_DEPTH, initiatorDepth = DEFAULT_DEPTH } = parameters;
-      this.#offer = { responderResources, initiatorDepth };
-      const { retryCount = 7, rnrRetryCount = 7 } = parameters;
-      const init = {
-        serviceId,
-        route,
-        privateData: header,
-        pathMtu: this.#pathMtu,
-        retryCount,
-        rnrRetryCount,
-        ...this.#offer,
-        qpn: qp.qpNum,
-        startingPsn: qp.initialPsn,
-        srq: qp.srq !== undefined,
-        ackDelay: ACK_DELAY,
-        ...this.#timing(),
-      };
-      this.#attach(await endpoint.call('cmConnect', init));
-    }
+    const endpoint = this.#endpoint;
+    await endpoint.open(
+      () =>
+        this.#datagram
+          ? endpoint.call('cmResolve', this.#question(parameters))
+          : endpoint.call('cmConnect', this.#terms.request(this.portSpace, qp!, parameters)),
+      (id) => this.#attach(id),
+    );
     await this.#settled(options.signal);
+  }
+
+  /** SIDR_REQ. */
+  #question({ privateData }: ConnectionParameters) {
+    const { local, remote, route } = this.#path;
+    const serviceId = ipCmServiceId(PortSpace[this.portSpace], remote!.port);
+    const header = withHeader(local!, remote!, privateData);
+    return { serviceId, route: route!, privateData: header, ...this.#options.timing };
   }
 
   // ----------------------------------------------------------------- listener
@@ -247,26 +205,23 @@ export class CmId implements AsyncDisposable {
    * Rejects with EADDRINUSE for a port that has a listener on this device.
    */
   async listen(place: { address?: string; port: number; backlog?: number }): Promise<void> {
-    if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
-    const { address, backlog = 128 } = place;
+    if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
+    const { address = this.localAddress?.address, backlog = 128 } = place;
     checkPort(place.port);
     checkRange('backlog', backlog, 65_535);
-    const local = await this.#own.bind(address, undefined);
     const port = place.port === 0 ? ephemeralPort() : place.port;
-    const endpoint = Endpoint.of(this.device);
-    this.#number = await endpoint.call('cmListen', ipCmServiceId(PortSpace[this.portSpace], port), backlog);
-    this.#local = { address: local, port };
+    await this.#path.bind(address, port);
+    const endpoint = this.#endpoint;
+    const service = ipCmServiceId(PortSpace[this.portSpace], port);
+    const number = await endpoint.call('cmListen', service, backlog);
     this.#state = 'LISTEN';
-    endpoint.addListener(this.#number, {
-      onEvent: (event) => this.#requested(event),
-      onClosed: (reason) => this.#requests.fail(reason),
-    });
+    this.#incoming = new Incoming(endpoint, number, (request) => this.#requested(request));
   }
 
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
   getRequest(options: { signal?: AbortSignal } = {}): Promise<CmId> {
     if (this.#state !== 'LISTEN') throw this.#wrongState('listen first');
-    return this.#requests.next(options.signal);
+    return this.#incoming!.next(options.signal);
   }
 
   /** Requests as they come, until the listener is destroyed. */
@@ -291,30 +246,19 @@ export class CmId implements AsyncDisposable {
     const { qp } = this;
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
     if (!qp) throw this.#wrongState('createQp first');
-    const { privateData } = parameters;
-    const endpoint = Endpoint.of(this.device);
+    const endpoint = this.#endpoint;
     if (this.#datagram) {
+      const { privateData } = parameters;
       await endpoint.call('cmAnswer', this.#number!, { qpn: qp.qpNum, qkey: RDMA_UDP_QKEY, privateData });
       this.#state = 'CONNECTED';
       return;
     }
-    const message = this.#message!;
     this.#state = 'CONNECTING';
-    this.#parameters = parameters;
-    const asked = this.request!;
-    const { responderResources = asked.responderResources, initiatorDepth = asked.initiatorDepth } =
-      parameters;
-    this.#offer = { responderResources, initiatorDepth };
-    await qp.modify(listenerSteps(this.#ownSide(qp), message, this.#route!).rtr);
-    await endpoint.call('cmAccept', this.#number!, {
-      ...this.#offer,
-      qpn: qp.qpNum,
-      startingPsn: qp.initialPsn,
-      rnrRetryCount: parameters.rnrRetryCount ?? 7,
-      srq: qp.srq !== undefined,
-      targetAckDelay: ACK_DELAY,
-      ...(privateData ? { privateData } : {}),
-    });
+    const message = this.#message!;
+    const reply = this.#terms.reply(qp, this.request!, parameters);
+    await this.#agreeOnCredits(qp, message);
+    await qp.modify(this.#terms.listenerSteps(qp, message).rtr);
+    await endpoint.call('cmAccept', this.#number!, reply);
     await this.#settled(options.signal);
   }
 
@@ -326,7 +270,7 @@ export class CmId implements AsyncDisposable {
   async reject(privateData?: Uint8Array, reason?: number): Promise<void> {
     checkPrivateData(privateData, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.reject);
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
-    const endpoint = Endpoint.of(this.device);
+    const endpoint = this.#endpoint;
     if (this.#datagram)
       await endpoint.call('cmAnswer', this.#number!, { status: CmSidrStatus.REJECT, privateData });
     else await endpoint.call('cmReject', this.#number!, { privateData, reason });
@@ -340,7 +284,7 @@ export class CmId implements AsyncDisposable {
     if (this.#state !== 'CONNECTED' || this.#datagram) throw this.#wrongState('a connection');
     this.#state = 'DISCONNECTING';
     await this.qp?.modify({ qpState: 'ERR' });
-    await Endpoint.of(this.device).call('cmDisconnect', this.#number!);
+    await this.#endpoint.call('cmDisconnect', this.#number!);
     await this.#ended;
   }
 
@@ -355,29 +299,19 @@ export class CmId implements AsyncDisposable {
   }
 
   async #destroy(): Promise<void> {
-    const listening = this.#state === 'LISTEN';
     this.#disconnect();
     this.#state = 'DESTROYED';
     const gone = closedError('the id is destroyed');
-    this.#requests.fail(gone);
     this.#attempt.end({ error: gone });
-    const { device } = this.#own;
-    if (device && this.#number !== undefined) {
-      const endpoint = Endpoint.of(device);
-      const ignore = () => {}; // The device may be closed.
-      if (listening) {
-        endpoint.removeListener(this.#number);
-        await endpoint.call('cmUnlisten', this.#number).catch(ignore);
-        for (let left = this.#requests.poll(); left; left = this.#requests.poll()) await left.destroy();
-      } else {
-        endpoint.removeConnection(this.#number);
-        await endpoint.call('cmDestroy', this.#number).catch(ignore);
-      }
+    await this.#incoming?.close(gone);
+    if (this.#number !== undefined) {
+      this.#endpoint.removeConnection(this.#number);
+      await this.#endpoint.call('cmDestroy', this.#number).catch(() => {}); // The device may be closed.
     }
-    for (const group of this.#groups) await this.leaveMulticast(group).catch(() => {});
+    await this.#groups.leaveAll(this.qp);
     await this.peer?.ah.destroy();
     await this.qp?.close();
-    await this.#own.release();
+    await this.#path.release();
   }
 
   // ------------------------------------------------------------------- groups
@@ -392,11 +326,8 @@ export class CmId implements AsyncDisposable {
     const { qp } = this;
     if (!this.#datagram || !qp) throw this.#wrongState('an id of port space UDP with a queue pair');
     const gid = multicastGid(group);
-    if (options.sendOnly !== true) {
-      await qp.attachMcast(gid);
-      this.#groups.add(group);
-    }
-    const ah = await this.#wayTo(gid);
+    if (options.sendOnly !== true) await this.#groups.join(qp, group);
+    const ah = await this.createAh(this.#path.towards(gid));
     this.#raise('MULTICAST_JOIN');
     return { ah, remoteQpn: MULTICAST_QPN, remoteQkey: RDMA_UDP_QKEY };
   }
@@ -410,66 +341,30 @@ export class CmId implements AsyncDisposable {
   /** rdma_leave_multicast(3). */
   async leaveMulticast(group: string): Promise<void> {
     if (!this.qp) throw this.#wrongState('joinMulticast first');
-    await this.qp.detachMcast(multicastGid(group));
-    this.#groups.delete(group);
+    await this.#groups.leave(this.qp, group);
   }
 
   // ------------------------------------------------------------------- inside
 
-  /** A request came to this listener. */
-  #requested(event: Extract<CmEvent, { type: 'request' | 'datagram-request' }>): void {
-    const endpoint = Endpoint.of(this.device);
-    const header = parseHeader(event.request.privateData);
-    // A header of another version is refused, as by Linux; a path MTU that our port has not, by its reason.
-    const tooLarge =
-      event.type === 'request' && event.request.pathMtu > mtuBytesToEnum(this.device.facts.activeMtu);
-    if (!header || tooLarge) {
-      void (async () => {
-        if (tooLarge) await endpoint.call('cmReject', event.id, { reason: CmRejReason.INVALID_MTU });
-        await endpoint.call('cmDestroy', event.id);
-      })().catch(() => {}); // The device may be closed, or the peer have given up.
-      return;
-    }
+  /** An id for a request that came to this listener. */
+  #requested({ event, from, to, privateData }: TakenRequest): CmId {
     const { trafficClass: _own, ...options } = this.#options;
     const id = new CmId(options);
-    id.#own = this.#own.share();
-    id.#ask(event, header.from, { address: header.to, port: this.#local!.port }, header.privateData);
-    this.#options.channel?.push({ event: 'CONNECT_REQUEST', id, listenId: this });
-    this.#requests.push(id);
-  }
-
-  /** This id is a request's. */
-  #ask(
-    event: Extract<CmEvent, { type: 'request' | 'datagram-request' }>,
-    from: SocketAddress,
-    to: SocketAddress,
-    privateData: Uint8Array,
-  ): void {
-    this.#remote = from;
-    this.#local = to;
-    this.#route = event.route;
-    this.#state = 'CONNECT_REQUEST';
-    const connects = event.type === 'request';
-    this.#message = connects ? event.request : undefined;
-    this.request = {
+    id.#path = this.#path.ofRequest(from, { address: to, port: this.#path.local!.port }, event.route);
+    id.#terms = new Negotiation(options, id.#path);
+    id.#state = 'CONNECT_REQUEST';
+    const req = event.type === 'request' ? event.request : undefined;
+    id.#message = req;
+    id.request = {
       privateData,
-      responderResources: connects ? event.request.initiatorDepth : 0,
-      initiatorDepth: connects ? event.request.responderResources : 0,
-      translated: connects && event.translated,
+      responderResources: req?.initiatorDepth ?? 0,
+      initiatorDepth: req?.responderResources ?? 0,
+      flowControl: req?.endToEndFlowControl ?? false,
+      translated: event.type === 'request' && event.translated,
     };
-    this.#attach(event.id);
-  }
-
-  #ownSide(qp: QueuePair): OwnSide {
-    const { minRnrTimer, ackTimeout } = this.#options;
-    return {
-      ...this.#offer,
-      psn: qp.initialPsn,
-      retryCount: this.#parameters.retryCount ?? 7,
-      minRnrTimer,
-      ackTimeout,
-      packetLifetime: this.#timing().packetLifetime ?? DEFAULT_TIMING.packetLifetime,
-    };
+    id.#attach(event.id);
+    this.#options.channel?.push({ event: 'CONNECT_REQUEST', id, listenId: this });
+    return id;
   }
 
   #wrongState(expected: string): RoceError {
@@ -479,23 +374,14 @@ export class CmId implements AsyncDisposable {
     });
   }
 
-  #wayTo(gid: Uint8Array): Promise<AddressHandle> {
-    return this.createAh({ gid, hopLimit: HOP_LIMIT, trafficClass: this.#options.trafficClass ?? 0 });
-  }
-
-  #timing(): Timing {
-    const { timing = {}, ackTimeout } = this.#options;
-    // As RDMA_OPTION_ID_ACK_TIMEOUT: what REQ says is the option, or one more where our ACK delay asks for that.
-    return ackTimeout === undefined ? timing : { ...timing, packetLifetime: Math.max(0, ackTimeout - 1) };
-  }
-
+  /** The connection has a number: its events come from now on. */
   #attach(id: number): void {
     this.#number = id;
     if (this.#state === 'DESTROYED') {
-      void Endpoint.of(this.device).call('cmDestroy', id);
+      void this.#endpoint.call('cmDestroy', id).catch(() => {}); // The device may be closed.
       return;
     }
-    Endpoint.of(this.device).addConnection(id, {
+    this.#endpoint.addConnection(id, {
       onEvent: (event) => this.#onEvent(event),
       onClosed: (reason) => {
         this.#attempt.end({ error: reason });
@@ -510,9 +396,7 @@ export class CmId implements AsyncDisposable {
       await this.#attempt.wait(signal);
     } catch (error) {
       if (this.#number !== undefined && this.#state !== 'DESTROYED')
-        await Endpoint.of(this.device)
-          .call('cmDestroy', this.#number)
-          .catch(() => {});
+        await this.#endpoint.call('cmDestroy', this.#number).catch(() => {});
       this.#disconnect();
       throw error;
     }
@@ -529,20 +413,20 @@ export class CmId implements AsyncDisposable {
   }
 
   #onEvent(event: CmEvent): void {
+    const failed = (error: RoceError) => this.#fail('CONNECT_ERROR', error);
     switch (event.type) {
       case 'response':
-        void this.#responded(event.reply).catch((error) => this.#fail('CONNECT_ERROR', error as RoceError));
+        void this.#responded(event.reply).catch(failed);
         break;
       case 'established':
         // Of an initiator, `#responded` goes on.
-        if (this.#message)
-          void this.#toRts(this.#message).catch((error) => this.#fail('CONNECT_ERROR', error as RoceError));
+        if (this.#message) void this.#toRts(this.#message).catch(failed);
         break;
       case 'rejected':
-        this.#fail('REJECTED', rejectedError(this.#remote!, event.reject));
+        this.#fail('REJECTED', rejectedError(this.#path.remote!, event.reject));
         break;
       case 'unreachable':
-        this.#fail('UNREACHABLE', unreachableError(this.#remote!));
+        this.#fail('UNREACHABLE', unreachableError(this.#path.remote!));
         break;
       case 'disconnected':
         void this.#peerLeft();
@@ -551,7 +435,7 @@ export class CmId implements AsyncDisposable {
         this.#raise('TIMEWAIT_EXIT');
         break;
       case 'datagram-response':
-        void this.#resolved(event.reply).catch((error) => this.#fail('CONNECT_ERROR', error as RoceError));
+        void this.#resolved(event.reply).catch(failed);
         break;
       default:
     }
@@ -561,11 +445,12 @@ export class CmId implements AsyncDisposable {
   async #responded(reply: CmFields<'REP'>): Promise<void> {
     const { qp } = this;
     if (!qp || this.#state !== 'CONNECTING') return;
-    const { rtr, rts } = initiatorSteps(this.#ownSide(qp), reply, this.#route!, this.#pathMtu);
+    await this.#agreeOnCredits(qp, reply);
+    const { rtr, rts } = this.#terms.initiatorSteps(qp, reply);
     await qp.modify(rtr);
     await qp.modify(rts);
     this.replyData = reply.privateData;
-    await Endpoint.of(this.device).call('cmReady', this.#number!);
+    await this.#endpoint.call('cmReady', this.#number!);
     this.#connected();
   }
 
@@ -573,8 +458,13 @@ export class CmId implements AsyncDisposable {
   async #toRts(message: CmFields<'REQ'>): Promise<void> {
     const { qp } = this;
     if (!qp || this.#state !== 'CONNECTING') return;
-    await qp.modify(listenerSteps(this.#ownSide(qp), message, this.#route!).rts);
+    await qp.modify(this.#terms.listenerSteps(qp, message).rts);
     this.#connected();
+  }
+
+  async #agreeOnCredits(qp: QueuePair, message: { endToEndFlowControl: boolean }): Promise<void> {
+    const credits = this.#terms.credits(message);
+    if (credits !== this.device.facts.credits) await this.#endpoint.call('cmSetCredits', qp.qpNum, credits);
   }
 
   #connected(): void {
@@ -586,18 +476,18 @@ export class CmId implements AsyncDisposable {
 
   async #resolved(reply: CmFields<'SIDR_REP'>): Promise<void> {
     if (reply.status !== CmSidrStatus.SUCCESS) {
-      this.#fail('UNREACHABLE', unresolvedError(this.#remote!, reply.status, reply.privateData));
+      this.#fail('UNREACHABLE', unresolvedError(this.#path.remote!, reply.status, reply.privateData));
       return;
     }
     this.replyData = reply.privateData;
-    const ah = await this.#wayTo(this.#route!.gid);
+    const ah = await this.createAh(this.#path.towards(this.#path.route!.gid));
     this.peer = { ah, remoteQpn: reply.qpn, remoteQkey: reply.qkey };
     this.#connected();
   }
 
   /** The peer ends the connection, or is gone: DREP is sent, and the queue pair takes nothing more. */
   async #peerLeft(): Promise<void> {
-    const endpoint = Endpoint.of(this.device);
+    const endpoint = this.#endpoint;
     const number = this.#number!;
     const began = this.#state === 'DISCONNECTING';
     if (this.#state !== 'DESTROYED') this.#state = 'DISCONNECTING';

@@ -46,12 +46,14 @@ const parametersOf = ({
   initiatorDepth,
   retryCount,
   rnrRetryCount,
+  flowControl,
 }: ConnectionParameters): ConnectionParameters => ({
   privateData,
   responderResources,
   initiatorDepth,
   retryCount,
   rnrRetryCount,
+  flowControl,
 });
 
 const messagesOf = ({ maxMessage, slots, keepAlive }: MessageOptions): MessageOptions =>

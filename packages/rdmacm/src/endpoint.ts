@@ -10,7 +10,7 @@ export interface Sink<E> {
   onClosed(reason: unknown): void;
 }
 
-/** Ids whose events are kept; of an id that was just destroyed, events may still come from a worker. */
+/** Ids whose events are kept: those of one that was just destroyed may still come from a worker. */
 const MAX_EARLY = 1024;
 
 const endpoints = new WeakMap<Device, Endpoint>();
@@ -20,8 +20,9 @@ export class Endpoint {
   readonly device: Device;
   readonly #connections = new Map<number, Sink<CmEvent>>();
   readonly #listeners = new Map<number, Sink<Request>>();
-  /** Events that came before the command that made their id had resolved here. */
+  /** Events that came before the command that made their id had resolved here; only while there is such a command. */
   readonly #early = new Map<number, CmEvent[]>();
+  #opening = 0;
 
   /** The one of a device. */
   static of(device: Device): Endpoint {
@@ -48,6 +49,22 @@ export class Endpoint {
 
   get call(): ConnectionPort['call'] {
     return this.device.connections.call.bind(this.device.connections);
+  }
+
+  /**
+   * Opens a connection, or asks for a datagram service: no event of it is lost.
+   *
+   * @param command resolves to its number
+   * @param attach is called with the number, and calls `addConnection`
+   */
+  async open(command: () => Promise<number>, attach: (id: number) => void): Promise<void> {
+    this.#opening++;
+    try {
+      attach(await command());
+    } finally {
+      this.#opening--;
+      if (this.#opening === 0) this.#early.clear();
+    }
   }
 
   addConnection(id: number, sink: Sink<CmEvent>): void {
@@ -79,7 +96,15 @@ export class Endpoint {
     }
     const sink = this.#connections.get(event.id);
     if (sink) sink.onEvent(event);
-    else if (event.type !== 'timewait-exit' && this.#early.size < MAX_EARLY)
-      this.#early.set(event.id, [...(this.#early.get(event.id) ?? []), event]);
+    else if (this.#opening > 0) this.#keep(event);
+  }
+
+  #keep(event: CmEvent): void {
+    const early = this.#early;
+    const events = early.get(event.id);
+    if (events) events.push(event);
+    else early.set(event.id, [event]);
+    // The oldest is of an id that was destroyed long ago.
+    if (early.size > MAX_EARLY) early.delete(early.keys().next().value!);
   }
 }

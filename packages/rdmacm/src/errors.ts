@@ -46,18 +46,20 @@ function rejection(
     case CmRejReason.INVALID_SERVICE_ID:
       return `no program listens at ${at(to)}: start the server first`;
     case CmRejReason.CONSUMER_DEFINED:
-      return `the program at ${at(to)} refuses the connection`;
+      return `the program at ${at(to)} refuses the connection; \`privateData\` is what it says`;
     case CmRejReason.INVALID_GID: {
       const own =
         reject.additionalInfoLength === 16
           ? `; the adapter that answers has ${gidToIpText(reject.additionalInfo.subarray(0, 16))}`
           : '';
-      return `an address is translated on the way to ${to.address}${own}: RDMA does not pass address translation`;
+      return `an address is translated on the way to ${to.address}${own}: RDMA does not pass address translation; use addresses that both ends have on their interfaces`;
     }
     case CmRejReason.STALE_CONNECTION:
       return `${to.address} still knows a connection of this queue pair: connect again with a new one`;
     case CmRejReason.TIMEOUT:
       return `the program at ${at(to)} gave up waiting`;
+    case CmRejReason.INVALID_MTU:
+      return `the path MTU of the request is larger than that of ${to.address}: give both interfaces the same MTU`;
     default:
       return `${to.address} refuses the connection: ${reason}`;
   }
@@ -77,7 +79,11 @@ export const unreachableError = (to: SocketAddress): RoceError =>
   new RoceError(
     'ERR_ROCE_CM_UNREACHABLE',
     `no answer from ${to.address}: nobody there, a firewall on UDP 4791, no RoCE on its interface, or a full backlog at port ${to.port}`,
-    { errno: 'ETIMEDOUT', attribute: 'host' },
+    {
+      errno: 'ETIMEDOUT',
+      attribute: 'host',
+      expected: `a program that accepts connections there; \`roce doctor ${to.address}\` checks the way, and an adapter that is there answers at once at a port where nobody listens`,
+    },
   );
 
 export const closedError = (message: string): RoceError =>

@@ -1,5 +1,6 @@
 /** Events of ids (rdma_get_cm_event(3)), and the channels that report them. */
 import { EventQueue, type RoceError } from '@node-roce/verbs-api';
+import { closedError } from './errors.ts';
 
 /** Names of `enum rdma_cm_event_type`, without `RDMA_CM_EVENT_`. */
 export type CmEventName =
@@ -56,7 +57,7 @@ export class EventChannel<Id = unknown> implements AsyncDisposable {
   }
 
   /** rdma_destroy_event_channel(3): who waits gets ERR_ROCE_CLOSED. */
-  async destroy(reason?: unknown): Promise<void> {
+  async destroy(reason: unknown = closedError('the event channel is destroyed')): Promise<void> {
     this.#closed = true;
     this.#events.fail(reason);
   }

@@ -33,6 +33,8 @@ export interface ConnectionRequest {
   responderResources: number;
   /** READs and atomics that the peer serves. */
   initiatorDepth: number;
+  /** The peer asks for credits (`flowControl` of its parameters). */
+  flowControl: boolean;
   /** The address in the request is not the one that it came from: data would go astray. */
   translated: boolean;
 }

@@ -7,13 +7,16 @@ import { CmId } from './index.ts';
 
 const COUNT = Number(process.env.ROCE_CM_LOSSY ?? 60);
 const SHORT = { responseTimeout: 15, packetLifetime: 11, maxRetries: 15 };
+/** Of what each side sends: a packet passes one link's faults. */
+const FAULTS = { loss: 0.15, duplicate: 0.15, direction: 'outbound' } as const;
+const EMPTY = { connections: 0, pending: 0, keys: 0, timers: 0 };
 
 test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and nothing stays`, async () => {
   const network = new MemoryNetwork();
   const devices = await Promise.all(
     ['10.0.0.1', '10.0.0.2'].map((address, i) =>
       openDevice({
-        link: new FaultLink(network.link(address, 1024), { loss: 0.15, duplicate: 0.15, seed: 7 + i }),
+        link: new FaultLink(network.link(address, 1024), { ...FAULTS, seed: 7 + i }),
       }),
     ),
   );
@@ -42,6 +45,7 @@ test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and
     serving.push(serve(listening));
   }
   const outcomes: Record<string, number> = {};
+  let unlucky = 0;
   const call = async (device: typeof a, host: string) => {
     const id = new CmId({ ...options, device });
     await id.resolveAddr({ host, port: 7471 });
@@ -53,8 +57,11 @@ test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and
     );
     outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     if (outcome === 'connected') {
-      // It carries data: a WRITE of nothing comes back acknowledged.
-      await qp.write([], mr.remote());
+      // It carries data: a WRITE of nothing comes back acknowledged, but for one of 25,000 that is lost eight times.
+      await qp.write([], mr.remote()).catch((error) => {
+        expect(error.attribute).toBe('RETRY_EXC_ERR');
+        unlucky++;
+      });
       await id.disconnect();
     }
     await id.destroy();
@@ -65,11 +72,16 @@ test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and
   expect(Object.values(outcomes).reduce((sum, count) => sum + count, 0)).toBe(2 * COUNT);
   // 16 requests over such a network get through but once in a million.
   expect(outcomes.connected).toBe(2 * COUNT);
+  expect(unlucky).toBeLessThan(4);
   for (const listening of listeners) await listening.destroy();
   expect((await Promise.all(serving)).reduce((sum, count) => sum + count, 0)).toBeGreaterThanOrEqual(
     2 * COUNT,
   );
   const counters = await Promise.all(devices.map((device) => device.connections.call('cmCounters')));
   for (const { retried } of counters) expect(retried).toBeGreaterThan(COUNT / 10);
+  for (const device of devices) {
+    const held = () => device.connections.call('cmCounters');
+    await expect.poll(held, { timeout: 10_000 }).toMatchObject(EMPTY);
+  }
   for (const device of devices) await device.close();
 });

@@ -22,6 +22,11 @@ export interface ConnectionParameters {
   retryCount?: number;
   /** Retries of a request that found no receive here, 0 … 7; 7 is for ever. Default 7. */
   rnrRetryCount?: number;
+  /**
+   * End-to-end flow control: ACKs say how many receives are posted, and senders wait for that. On where both sides ask for
+   * it. Default: as the device was opened (`credits`); Linux's programs do not ask.
+   */
+  flowControl?: boolean;
 }
 
 /** Options of an id. */
@@ -74,9 +79,17 @@ export function checkPrivateData(data: Uint8Array | undefined, room: number): vo
 export function checkParameters(parameters: ConnectionParameters, room: number): void {
   for (const [name, value] of Object.entries(parameters)) {
     if (value === undefined || name === 'privateData') continue;
+    if (name === 'flowControl') {
+      if (typeof value !== 'boolean') throw bad(name, `${value}`, 'true or false');
+      continue;
+    }
     const limit = Object.hasOwn(LIMITS, name) ? LIMITS[name as keyof typeof LIMITS] : undefined;
     if (limit === undefined)
-      throw bad(name, 'there is no such option', ['privateData', ...Object.keys(LIMITS)].join(', '));
+      throw bad(
+        name,
+        'there is no such option',
+        ['privateData', 'flowControl', ...Object.keys(LIMITS)].join(', '),
+      );
     checkRange(name, value, limit);
   }
   checkPrivateData(parameters.privateData, room);

@@ -1,0 +1,101 @@
+/** Terms that both sides of a connection agree on: from parameters to messages, and from messages to attributes of the queue pair. */
+import type { AcceptInit, ConnectInit } from '@node-roce/cm';
+import type { QpAttr, QueuePair } from '@node-roce/verbs-api';
+import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
+import { withHeader } from './addresses.ts';
+import type { ConnectionRequest } from './id-types.ts';
+import type { ConnectionParameters, IdOptions, PortSpaceName } from './parameters.ts';
+import type { Path } from './path.ts';
+import { initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
+
+/** Our ACK delay, as rxe says of itself. */
+const ACK_DELAY = 15;
+const DEFAULT_DEPTH = 16;
+
+/** The terms of one connection, from the offer of one side and the answer of the other. */
+export class Negotiation {
+  readonly #options: IdOptions;
+  readonly #path: Path;
+  #parameters: ConnectionParameters = {};
+  /** READs and atomics that are offered to the other side. */
+  #depths = { responderResources: DEFAULT_DEPTH, initiatorDepth: DEFAULT_DEPTH };
+  /** This side asks for credits. */
+  #wantsCredits = false;
+
+  constructor(options: IdOptions, path: Path) {
+    this.#options = options;
+    this.#path = path;
+  }
+
+  /** Initiator: REQ. */
+  request(portSpace: PortSpaceName, qp: QueuePair, parameters: ConnectionParameters): ConnectInit {
+    const { responderResources = DEFAULT_DEPTH, initiatorDepth = DEFAULT_DEPTH } = parameters;
+    const { retryCount = 7, rnrRetryCount = 7, privateData } = parameters;
+    const { local, remote, route, pathMtu, timing } = this.#path;
+    this.#parameters = parameters;
+    this.#depths = { responderResources, initiatorDepth };
+    this.#wantsCredits = parameters.flowControl ?? this.#path.device!.facts.credits;
+    return {
+      serviceId: ipCmServiceId(PortSpace[portSpace], remote!.port),
+      route: route!,
+      privateData: withHeader(local!, remote!, privateData),
+      pathMtu,
+      retryCount,
+      rnrRetryCount,
+      ...this.#depths,
+      qpn: qp.qpNum,
+      startingPsn: qp.initialPsn,
+      srq: qp.srq !== undefined,
+      endToEndFlowControl: this.#wantsCredits,
+      ackDelay: ACK_DELAY,
+      ...timing,
+    };
+  }
+
+  /** Listener: REP. */
+  reply(qp: QueuePair, asked: ConnectionRequest, parameters: ConnectionParameters): AcceptInit {
+    const { responderResources = asked.responderResources, initiatorDepth = asked.initiatorDepth } =
+      parameters;
+    const { rnrRetryCount = 7, privateData } = parameters;
+    this.#parameters = parameters;
+    this.#depths = { responderResources, initiatorDepth };
+    this.#wantsCredits = parameters.flowControl ?? this.#path.device!.facts.credits;
+    return {
+      ...this.#depths,
+      qpn: qp.qpNum,
+      startingPsn: qp.initialPsn,
+      rnrRetryCount,
+      srq: qp.srq !== undefined,
+      endToEndFlowControl: this.#wantsCredits && asked.flowControl,
+      targetAckDelay: ACK_DELAY,
+      ...(privateData ? { privateData } : {}),
+    };
+  }
+
+  /** Both sides ask for credits: this one, and the peer's message. */
+  credits(message: { endToEndFlowControl: boolean }): boolean {
+    return this.#wantsCredits && message.endToEndFlowControl;
+  }
+
+  /** Initiator: the steps of the queue pair, from REP. */
+  initiatorSteps(qp: QueuePair, reply: CmFields<'REP'>): { rtr: QpAttr; rts: QpAttr } {
+    return initiatorSteps(this.#ownSide(qp), reply, this.#path.route!, this.#path.pathMtu);
+  }
+
+  /** Listener: the same, from REQ. */
+  listenerSteps(qp: QueuePair, request: CmFields<'REQ'>): { rtr: QpAttr; rts: QpAttr } {
+    return listenerSteps(this.#ownSide(qp), request, this.#path.route!);
+  }
+
+  #ownSide(qp: QueuePair): OwnSide {
+    const { minRnrTimer, ackTimeout } = this.#options;
+    return {
+      ...this.#depths,
+      psn: qp.initialPsn,
+      retryCount: this.#parameters.retryCount ?? 7,
+      minRnrTimer,
+      ackTimeout,
+      packetLifetime: this.#path.timing.packetLifetime,
+    };
+  }
+}

@@ -1,0 +1,91 @@
+/** Both addresses of an id, its device, and the route of its packets. */
+import { DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
+import type { Device } from '@node-roce/verbs-api';
+import { gidFromText } from '@node-roce/wire';
+import { resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
+import { ephemeralPort, LocalSide } from './local-side.ts';
+import { checkPort, checkRange, type IdOptions } from './parameters.ts';
+
+const HOP_LIMIT = 64;
+
+/** Where packets of an id leave, where they go, and what they carry on their way. */
+export class Path {
+  local: SocketAddress | undefined;
+  remote: SocketAddress | undefined;
+  route: Route | undefined;
+  /** Bytes; of our port, once the route is resolved. */
+  pathMtu = 1024;
+  readonly #options: IdOptions;
+  readonly #side: LocalSide;
+
+  constructor(options: IdOptions, side = new LocalSide(options.device, options.deviceOptions)) {
+    const { trafficClass = 0, ackTimeout = 0, minRnrTimer = 0 } = options;
+    checkRange('trafficClass', trafficClass, 255);
+    checkRange('ackTimeout', ackTimeout, 31);
+    checkRange('minRnrTimer', minRnrTimer, 31);
+    this.#options = options;
+    this.#side = side;
+  }
+
+  /** The device; undefined until an address is bound. */
+  get device(): Device | undefined {
+    return this.#side.device;
+  }
+
+  /** The path of a request that came to this listener; it keeps the device open, too. */
+  ofRequest(from: SocketAddress, to: SocketAddress, route: Route): Path {
+    // Traffic class is what the request says.
+    const { trafficClass: _own, ...options } = this.#options;
+    const path = new Path(options, this.#side.share());
+    path.remote = from;
+    path.local = to;
+    path.route = route;
+    return path;
+  }
+
+  /** Takes the device of an address. @param port 0 chooses one */
+  async bind(address: string | undefined, port: number): Promise<void> {
+    const own = await this.#side.bind(address, undefined);
+    this.local = { address: own, port };
+  }
+
+  /** Finds the peer's address, ours that leads there, and its device. */
+  async resolve({ host, port, source }: { host: string; port: number; source?: string }): Promise<void> {
+    checkPort(port);
+    const address = await resolveHost(host);
+    const from =
+      source ?? this.local?.address ?? (this.#options.device ? undefined : await sourceTowards(address));
+    const local = await this.#side.bind(from, gidFromText(address));
+    this.remote = { address, port };
+    this.local = { address: local, port: ephemeralPort() };
+    this.route = {
+      sgidIndex: this.#side.gidIndex(local),
+      gid: gidFromText(address),
+      trafficClass: this.trafficClass,
+      hopLimit: HOP_LIMIT,
+      // core/cma.c `cma_get_roce_udp_flow_label`: so the paths of connections differ.
+      flowLabel: (this.local.port * 31 + port) & 0xf_ffff,
+    };
+  }
+
+  get trafficClass(): number {
+    return this.#options.trafficClass ?? 0;
+  }
+
+  /** An address vector towards a GID, of a peer or a group. */
+  towards(gid: Uint8Array): { gid: Uint8Array; hopLimit: number; trafficClass: number } {
+    return { gid, hopLimit: HOP_LIMIT, trafficClass: this.trafficClass };
+  }
+
+  /** Intervals and retries of messages. */
+  get timing(): Timing & { packetLifetime: number } {
+    const { timing = {}, ackTimeout } = this.#options;
+    // As RDMA_OPTION_ID_ACK_TIMEOUT: what REQ says is the option, or one more where our ACK delay asks for that.
+    const lifetime = ackTimeout === undefined ? timing.packetLifetime : Math.max(0, ackTimeout - 1);
+    return { ...timing, packetLifetime: lifetime ?? DEFAULT_TIMING.packetLifetime };
+  }
+
+  release(): Promise<void> {
+    return this.#side.release();
+  }
+}
