@@ -137,8 +137,8 @@ function member(file, node, owner) {
   // Disposal is what the class's end call says.
   if (name.includes('Symbol.asyncDispose')) return undefined;
   if (node.kind === 'set') return undefined;
-  // Members with libibverbs' names mean what its man pages say.
-  if (!doc && !owner.startsWith('ibv_')) undocumented.push(`${owner}.${name}`);
+  // Members with libibverbs' or librdmacm's names mean what its man pages say.
+  if (!doc && !/^(ibv|rdma)_/.test(owner)) undocumented.push(`${owner}.${name}`);
   const signature = code(file.text.slice(node.start, node.end)).replace(/^(readonly|get|declare) /g, '');
   const fixed = node.kind === 'get' ? signature.replace('()', '') : signature;
   return `- \`${fixed}\`${doc ? `: ${prose(doc, '  ')}` : ''}`;
@@ -238,7 +238,7 @@ function sectionsOf(name) {
     const source = relative(root, sourceOf(path));
     const title = own(path) ? basename(source) : source.replace('packages/', '');
     out.push(`### [${title}](../${source})`, '', headOf(join(root, source)), '');
-    if (source === 'packages/ibverbs/src/constants.ts') {
+    if (/^packages\/ibverbs\/src\/(rdma\/)?constants\.ts$/.test(source)) {
       out.push(constants(new Set(list.map((f) => f.name)), join(root, source)), '');
     } else out.push(...inOrder(list).map(entry));
   }

@@ -51,6 +51,7 @@ export {
   ibv_srq,
 } from './objects.ts';
 export * from './queue-pair.ts';
+export * from './rdma/index.ts';
 export * from './strings.ts';
 export type * from './structs.ts';
 export { ibv_post_recv, ibv_post_send, ibv_post_srq_recv } from './work-request.ts';

@@ -1,0 +1,91 @@
+/** Connections: made, accepted, refused, ended; and groups. */
+import type { CmIdState, ConnectionParameters } from '@node-roce/rdmacm';
+import { invalid } from '@node-roce/transport';
+import { minusOne } from '../errno.ts';
+import { rdma_cm_id } from './ids.ts';
+import type { rdma_conn_param, rdma_sockaddr } from './structs.ts';
+
+/** As in C, what is left out is 0. */
+const parametersOf = (param: rdma_conn_param): ConnectionParameters => ({
+  responderResources: param.responder_resources ?? 0,
+  initiatorDepth: param.initiator_depth ?? 0,
+  retryCount: param.retry_count ?? 0,
+  rnrRetryCount: param.rnr_retry_count ?? 0,
+  flowControl: Boolean(param.flow_control),
+  ...(param.private_data ? { privateData: param.private_data } : {}),
+});
+
+/**
+ * With a channel, a call ends once its message is on its way, which the id's state says; its outcome is an event. Without
+ * one, the call waits for the outcome.
+ */
+function begun(id: rdma_cm_id, call: () => Promise<void>, under: CmIdState): Promise<0 | -1> {
+  return minusOne(async () => {
+    const done = call();
+    if (!id.channel || id.rdmacm.state !== under) return done;
+    done.catch(() => {}); // The event says it.
+  });
+}
+
+/**
+ * rdma_connect(3): ESTABLISHED follows, or REJECTED, UNREACHABLE, CONNECT_ERROR. Without `conn_param`: the device's depths, and 7
+ * retries of both kinds.
+ */
+export function rdma_connect(id: rdma_cm_id, conn_param: rdma_conn_param | null = null): Promise<0 | -1> {
+  const depth = () => id.rdmacm.device.facts.limits.maxQpRdAtom;
+  const call = () =>
+    id.rdmacm.connect(
+      conn_param
+        ? parametersOf(conn_param)
+        : { responderResources: depth(), initiatorDepth: depth(), retryCount: 7, rnrRetryCount: 7 },
+    );
+  return begun(id, call, 'CONNECTING');
+}
+
+/** rdma_listen(3): at the address of `rdma_bind_addr`. CONNECT_REQUEST follows. A backlog of 0 is 128. */
+export function rdma_listen(id: rdma_cm_id, backlog: number): Promise<0 | -1> {
+  return minusOne(async () => {
+    await id.rdmacm.listen({ port: id.port, ...(backlog > 0 ? { backlog } : {}) });
+    id.port = id.rdmacm.localAddress!.port;
+  });
+}
+
+/** rdma_get_request(3), of a listener without a channel: element 0 of `id` is set. */
+export function rdma_get_request(listen: rdma_cm_id, id: rdma_cm_id[]): Promise<0 | -1> {
+  return minusOne(async () => {
+    if (listen.channel) throw invalid('listen', 'has an event channel', 'rdma_get_cm_event');
+    id[0] = rdma_cm_id.ofRequest(await listen.rdmacm.getRequest(), listen);
+  });
+}
+
+/** rdma_accept(3): ESTABLISHED follows. Without `conn_param`: what the peer asks for, as far as the device has it. */
+export function rdma_accept(id: rdma_cm_id, conn_param: rdma_conn_param | null = null): Promise<0 | -1> {
+  return begun(id, () => id.rdmacm.accept(conn_param ? parametersOf(conn_param) : {}), 'CONNECTING');
+}
+
+/** rdma_reject(3). */
+export function rdma_reject(id: rdma_cm_id, private_data: Uint8Array | null = null): Promise<0 | -1> {
+  return minusOne(() => id.rdmacm.reject(private_data ?? undefined));
+}
+
+/** rdma_disconnect(3): DISCONNECTED follows. Where the peer was first, its message is answered already. */
+export function rdma_disconnect(id: rdma_cm_id): Promise<0 | -1> {
+  const { state } = id.rdmacm;
+  if (state === 'DISCONNECTING' || state === 'DISCONNECTED') return Promise.resolve(0);
+  return begun(id, () => id.rdmacm.disconnect(), 'DISCONNECTING');
+}
+
+/** rdma_join_multicast(3): MULTICAST_JOIN follows, with where to send. */
+export function rdma_join_multicast(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
+  return minusOne(async () => {
+    id.group = addr.address;
+    const { ah } = await id.rdmacm.joinMulticast(addr.address);
+    // The program makes a handle of its own from the event, as in C.
+    await ah.destroy();
+  });
+}
+
+/** rdma_leave_multicast(3). */
+export function rdma_leave_multicast(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
+  return minusOne(() => id.rdmacm.leaveMulticast(addr.address));
+}

@@ -1,0 +1,145 @@
+/** Ids: created, given addresses, options and queue pairs, destroyed. */
+import type { IdOptions } from '@node-roce/rdmacm';
+import { invalid, RoceError } from '@node-roce/transport';
+import { minusOne } from '../errno.ts';
+import { ibv_cq, ibv_pd, ibv_qp } from '../objects.ts';
+import { fromCap, toCap } from '../qp-attr.ts';
+import type { ibv_qp_init_attr } from '../structs.ts';
+import { RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_TOS } from './constants.ts';
+import { rdma_cm_id, type rdma_event_channel } from './ids.ts';
+import type { rdma_sockaddr } from './structs.ts';
+
+/**
+ * rdma_create_id(3): element 0 of `id` is set. With channel null, calls resolve when they are done, and there are no events.
+ *
+ * @param options beyond C: `device` or `deviceOptions`, `timing`
+ */
+export function rdma_create_id(
+  channel: rdma_event_channel | null,
+  id: rdma_cm_id[],
+  context: unknown,
+  ps: number,
+  options: IdOptions = {},
+): Promise<0 | -1> {
+  return minusOne(() => {
+    id[0] = new rdma_cm_id(channel, context, ps, options);
+  });
+}
+
+/** rdma_destroy_id(3), with its queue pair. Events that were not acknowledged do not hold it up. */
+export function rdma_destroy_id(id: rdma_cm_id): Promise<0 | -1> {
+  return minusOne(() => (id.isNew ? undefined : id.rdmacm.destroy()));
+}
+
+/** rdma_bind_addr(3). */
+export function rdma_bind_addr(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
+  return minusOne(async () => {
+    id.port = addr.port ?? 0;
+    await id.rdmacm.bindAddr(addr.address);
+  });
+}
+
+/**
+ * rdma_resolve_addr(3): ADDR_RESOLVED follows. What C says by ADDR_ERROR, the call says itself. Nothing is asked on the network, so
+ * there is no timeout to choose.
+ */
+export function rdma_resolve_addr(
+  id: rdma_cm_id,
+  src_addr: rdma_sockaddr | null,
+  dst_addr: rdma_sockaddr,
+  _timeout_ms = 0,
+): Promise<0 | -1> {
+  return minusOne(() =>
+    id.rdmacm.resolveAddr({
+      host: dst_addr.address,
+      port: dst_addr.port ?? 0,
+      ...(src_addr ? { source: src_addr.address } : {}),
+    }),
+  );
+}
+
+/** rdma_resolve_route(3): ROUTE_RESOLVED follows. */
+export function rdma_resolve_route(id: rdma_cm_id, _timeout_ms = 0): Promise<0 | -1> {
+  return minusOne(() => id.rdmacm.resolveRoute());
+}
+
+/** rdma_set_option(3): RDMA_OPTION_ID_TOS and RDMA_OPTION_ID_ACK_TIMEOUT, before the id has an address. */
+export function rdma_set_option(
+  id: rdma_cm_id,
+  level: number,
+  optname: number,
+  optval: number,
+): Promise<0 | -1> {
+  return minusOne(() => {
+    if (!id.isNew)
+      throw invalid('id', 'has an address', 'options before rdma_bind_addr and rdma_resolve_addr');
+    if (level === RDMA_OPTION_ID && optname === RDMA_OPTION_ID_TOS) id.options.trafficClass = optval;
+    else if (level === RDMA_OPTION_ID && optname === RDMA_OPTION_ID_ACK_TIMEOUT)
+      id.options.ackTimeout = optval;
+    else
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `optname: ${optname} of level ${level} is not offered`, {
+        errno: 'EOPNOTSUPP',
+        attribute: 'optname',
+        expected: 'RDMA_OPTION_ID_TOS, RDMA_OPTION_ID_ACK_TIMEOUT',
+      });
+  });
+}
+
+/**
+ * rdma_create_qp(3): sets `id.qp`, in INIT (of a datagram service, in RTS). Without `pd`, and without completion queues in
+ * `qp_init_attr`, it makes them: `id.pd`, `id.send_cq`, `id.recv_cq`.
+ */
+export function rdma_create_qp(
+  id: rdma_cm_id,
+  pd: ibv_pd | null,
+  qp_init_attr: Partial<ibv_qp_init_attr>,
+): Promise<0 | -1> {
+  return minusOne(async () => {
+    const context = id.verbs;
+    if (!context) throw invalid('id', 'has no device', 'rdma_resolve_addr or rdma_bind_addr first');
+    const { cap = {}, srq = null, sq_sig_all, qp_context } = qp_init_attr;
+    const entries = (cap.max_send_wr ?? 1) + (cap.max_recv_wr ?? 1);
+    const makeCq = async () => new ibv_cq(context, null, await context.verbs.createCq(entries));
+    id.pd = pd ?? id.pd ?? new ibv_pd(context, await context.verbs.allocPd());
+    id.send_cq = qp_init_attr.send_cq ?? (await makeCq());
+    id.recv_cq = qp_init_attr.recv_cq ?? (await makeCq());
+    const qp = await id.rdmacm.createQp(id.pd.verbs, {
+      sendCq: id.send_cq.verbs,
+      recvCq: id.recv_cq.verbs,
+      ...(srq ? { srq: srq.verbs } : {}),
+      cap: toCap(cap),
+      sqSigAll: Boolean(sq_sig_all),
+      context: qp_context,
+    });
+    qp_init_attr.cap = fromCap(qp.cap);
+    id.qp = new ibv_qp(id.pd, id.send_cq, id.recv_cq, srq, qp);
+  });
+}
+
+/** rdma_destroy_qp(3). */
+export function rdma_destroy_qp(id: rdma_cm_id): Promise<0 | -1> {
+  return minusOne(async () => {
+    await id.qp?.verbs.close();
+    id.qp = null;
+  });
+}
+
+/** rdma_get_local_addr(3). */
+export function rdma_get_local_addr(id: rdma_cm_id): rdma_sockaddr | null {
+  return (id.isNew ? undefined : id.rdmacm.localAddress) ?? null;
+}
+
+/** rdma_get_peer_addr(3). */
+export function rdma_get_peer_addr(id: rdma_cm_id): rdma_sockaddr | null {
+  return (id.isNew ? undefined : id.rdmacm.remoteAddress) ?? null;
+}
+
+/** rdma_get_src_port(3): 0 without one. A number, in no byte order. */
+export function rdma_get_src_port(id: rdma_cm_id): number {
+  return rdma_get_local_addr(id)?.port ?? 0;
+}
+
+/** rdma_get_dst_port(3). */
+export function rdma_get_dst_port(id: rdma_cm_id): number {
+  return rdma_get_peer_addr(id)?.port ?? 0;
+}

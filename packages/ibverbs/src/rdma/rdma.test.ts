@@ -1,0 +1,251 @@
+/** Programs written as in C: event loops around rdma_get_cm_event, and calls without a channel. */
+import { constants } from 'node:os';
+import { MemoryNetwork } from '@node-roce/link';
+import { type Device, openDevice } from '@node-roce/verbs-api';
+import { describe, expect, test } from 'vitest';
+import { good } from '../../testing/pair.ts';
+import * as v from '../index.ts';
+
+const [CLIENT, SERVER] = ['10.0.0.1', '10.0.0.2'];
+const PORT = 7471;
+const COUNT = 5;
+const SIZE = 100;
+
+interface Net extends AsyncDisposable {
+  client: Device;
+  server: Device;
+}
+
+async function openNet(): Promise<Net> {
+  const network = new MemoryNetwork();
+  const client = await openDevice({ link: network.link(CLIENT) });
+  const server = await openDevice({ link: network.link(SERVER) });
+  return {
+    client,
+    server,
+    async [Symbol.asyncDispose]() {
+      await client.close();
+      await server.close();
+    },
+  };
+}
+
+const init = (): v.ibv_qp_init_attr =>
+  ({
+    cap: { max_send_wr: COUNT, max_recv_wr: COUNT, max_send_sge: 1, max_recv_sge: 1 },
+    sq_sig_all: 1,
+  }) as never;
+
+async function check(result: Promise<0 | -1>): Promise<void> {
+  if ((await result) !== 0) throw new Error(`${v.strerror(v.errno)}: ${v.lastError()?.message}`);
+}
+
+/** The next event, which has to be this one. */
+async function expectEvent(channel: v.rdma_event_channel, code: number): Promise<v.rdma_cm_event> {
+  const event: v.rdma_cm_event[] = [];
+  await check(v.rdma_get_cm_event(channel, event));
+  expect(v.rdma_event_str(event[0].event)).toBe(v.rdma_event_str(code));
+  v.rdma_ack_cm_event(event[0]);
+  return event[0];
+}
+
+async function completions(cq: v.ibv_cq, count: number): Promise<v.ibv_wc[]> {
+  const all: v.ibv_wc[] = [];
+  while (all.length < count) {
+    const wc: v.ibv_wc[] = [];
+    if (v.ibv_poll_cq(cq, count - all.length, wc) === 0)
+      await new Promise((resolve) => setImmediate(resolve));
+    all.push(...wc);
+  }
+  for (const { status } of all) expect(status).toBe(v.IBV_WC_SUCCESS);
+  return all;
+}
+
+/** Queue pair, memory and receives of an id, as ucmatose's init_node and post_recvs. */
+async function node(id: v.rdma_cm_id): Promise<v.ibv_mr> {
+  await check(v.rdma_create_qp(id, null, init()));
+  const mr = good(await v.ibv_reg_mr(id.pd!, new Uint8Array(SIZE), SIZE, v.IBV_ACCESS_LOCAL_WRITE));
+  for (let i = 0; i < COUNT; i++) {
+    const bad: v.ibv_recv_wr[] = [];
+    const wr = { wr_id: i, sg_list: [{ addr: mr.addr, length: SIZE, lkey: mr.lkey }], num_sge: 1 };
+    expect(v.ibv_post_recv(id.qp!, wr, bad)).toBe(0);
+  }
+  return mr;
+}
+
+function post(id: v.rdma_cm_id, mr: v.ibv_mr): void {
+  for (let i = 0; i < COUNT; i++) {
+    const bad: v.ibv_send_wr[] = [];
+    const sg_list = [{ addr: mr.addr, length: SIZE, lkey: mr.lkey }];
+    expect(v.ibv_post_send(id.qp!, { wr_id: i, opcode: v.IBV_WR_SEND, sg_list, num_sge: 1 }, bad)).toBe(0);
+  }
+}
+
+const param = { responder_resources: 1, initiator_depth: 1, retry_count: 5 };
+
+/** ucmatose's server: takes a connection, sends, receives, disconnects. */
+async function runServer(device: Device, ready: () => void): Promise<void> {
+  const channel = v.rdma_create_event_channel();
+  const listen: v.rdma_cm_id[] = [];
+  await check(v.rdma_create_id(channel, listen, 'listener', v.RDMA_PS_TCP, { device }));
+  await check(v.rdma_bind_addr(listen[0], { address: SERVER, port: PORT }));
+  await check(v.rdma_listen(listen[0], 0));
+  expect(v.rdma_get_src_port(listen[0])).toBe(PORT);
+  ready();
+  const request = await expectEvent(channel, v.RDMA_CM_EVENT_CONNECT_REQUEST);
+  const { id } = request;
+  expect(request.listen_id).toBe(listen[0]);
+  expect(id.context).toBe('listener');
+  expect(request.param.conn).toMatchObject({
+    responder_resources: 1,
+    initiator_depth: 1,
+    private_data_len: 56,
+  });
+  expect(v.rdma_get_peer_addr(id)?.address).toBe(CLIENT);
+  const mr = await node(id);
+  await check(v.rdma_accept(id, { ...param, private_data: new TextEncoder().encode('welcome') }));
+  expect((await expectEvent(channel, v.RDMA_CM_EVENT_ESTABLISHED)).id).toBe(id);
+  post(id, mr);
+  await completions(id.send_cq!, COUNT);
+  await completions(id.recv_cq!, COUNT);
+  await check(v.rdma_disconnect(id));
+  await expectEvent(channel, v.RDMA_CM_EVENT_DISCONNECTED);
+  await check(v.rdma_destroy_qp(id));
+  await check(v.rdma_destroy_id(id));
+  await check(v.rdma_destroy_id(listen[0]));
+  await v.rdma_destroy_event_channel(channel);
+}
+
+/** Its client: receives, sends, and waits for the end. */
+async function runClient(device: Device): Promise<void> {
+  const channel = v.rdma_create_event_channel();
+  const ids: v.rdma_cm_id[] = [];
+  await check(v.rdma_create_id(channel, ids, 'client', v.RDMA_PS_TCP, { device }));
+  const [id] = ids;
+  await check(v.rdma_set_option(id, v.RDMA_OPTION_ID, v.RDMA_OPTION_ID_TOS, 104));
+  expect(id.verbs).toBeNull();
+  await check(v.rdma_resolve_addr(id, { address: CLIENT }, { address: SERVER, port: PORT }, 2000));
+  await expectEvent(channel, v.RDMA_CM_EVENT_ADDR_RESOLVED);
+  expect(id.verbs?.verbs).toBe(device);
+  await check(v.rdma_resolve_route(id, 2000));
+  await expectEvent(channel, v.RDMA_CM_EVENT_ROUTE_RESOLVED);
+  const mr = await node(id);
+  await check(v.rdma_connect(id, param));
+  const { param: answer } = await expectEvent(channel, v.RDMA_CM_EVENT_ESTABLISHED);
+  expect(new TextDecoder().decode(answer.conn!.private_data!.subarray(0, 7))).toBe('welcome');
+  await completions(id.recv_cq!, COUNT);
+  post(id, mr);
+  await completions(id.send_cq!, COUNT);
+  await expectEvent(channel, v.RDMA_CM_EVENT_DISCONNECTED);
+  await check(v.rdma_disconnect(id));
+  await check(v.rdma_destroy_qp(id));
+  await check(v.rdma_destroy_id(id));
+  await v.rdma_destroy_event_channel(channel);
+}
+
+test('ucmatose, line by line: both programs', async () => {
+  await using net = await openNet();
+  let serving = Promise.resolve();
+  await new Promise<void>((ready) => {
+    serving = runServer(net.server, ready);
+  });
+  await runClient(net.client);
+  await serving;
+});
+
+describe('without a channel', () => {
+  test('calls resolve when they are done', async () => {
+    await using net = await openNet();
+    const [listen, client, server]: v.rdma_cm_id[][] = [[], [], []];
+    await check(v.rdma_create_id(null, listen, null, v.RDMA_PS_TCP, { device: net.server }));
+    await check(v.rdma_bind_addr(listen[0], { address: SERVER }));
+    await check(v.rdma_listen(listen[0], 1));
+    const port = v.rdma_get_src_port(listen[0]);
+    expect(port).toBeGreaterThan(0);
+    await check(v.rdma_create_id(null, client, null, v.RDMA_PS_TCP, { device: net.client }));
+    await check(v.rdma_resolve_addr(client[0], null, { address: SERVER, port }));
+    await check(v.rdma_resolve_route(client[0]));
+    await node(client[0]);
+    const connecting = check(v.rdma_connect(client[0]));
+    await check(v.rdma_get_request(listen[0], server));
+    await node(server[0]);
+    await check(v.rdma_accept(server[0]));
+    await connecting;
+    expect([client[0].qp!.state, server[0].qp!.state]).toEqual([v.IBV_QPS_RTS, v.IBV_QPS_RTS]);
+    expect(v.rdma_get_dst_port(client[0])).toBe(port);
+    await check(v.rdma_disconnect(client[0]));
+    for (const [id] of [client, server, listen]) await check(v.rdma_destroy_id(id));
+  });
+
+  test('a port where nobody listens: −1 and ECONNREFUSED', async () => {
+    await using net = await openNet();
+    const id: v.rdma_cm_id[] = [];
+    await check(v.rdma_create_id(null, id, null, v.RDMA_PS_TCP, { device: net.client }));
+    await check(v.rdma_resolve_addr(id[0], null, { address: SERVER, port: PORT }));
+    await check(v.rdma_resolve_route(id[0]));
+    await node(id[0]);
+    expect(await v.rdma_connect(id[0])).toBe(-1);
+    expect(v.errno).toBe(constants.errno.ECONNREFUSED);
+    expect(v.lastError()?.message).toContain('start the server first');
+    await check(v.rdma_destroy_id(id[0]));
+  });
+});
+
+test('with a channel, a refusal is an event with its reason', async () => {
+  await using net = await openNet();
+  const channel = v.rdma_create_event_channel();
+  const id: v.rdma_cm_id[] = [];
+  await check(v.rdma_create_id(channel, id, null, v.RDMA_PS_TCP, { device: net.client }));
+  await check(v.rdma_resolve_addr(id[0], null, { address: SERVER, port: PORT }));
+  await check(v.rdma_resolve_route(id[0]));
+  await node(id[0]);
+  await expectEvent(channel, v.RDMA_CM_EVENT_ADDR_RESOLVED);
+  await expectEvent(channel, v.RDMA_CM_EVENT_ROUTE_RESOLVED);
+  await check(v.rdma_connect(id[0], param));
+  expect(await expectEvent(channel, v.RDMA_CM_EVENT_REJECTED)).toMatchObject({ id: id[0], status: 8 });
+  await check(v.rdma_destroy_id(id[0]));
+  const waiting = v.rdma_get_cm_event(channel, []);
+  await v.rdma_destroy_event_channel(channel);
+  expect(await waiting).toBe(-1);
+});
+
+test('a datagram service and a group: where to send comes with the event', async () => {
+  await using net = await openNet();
+  const channel = v.rdma_create_event_channel();
+  const [listen, id]: v.rdma_cm_id[][] = [[], []];
+  await check(v.rdma_create_id(null, listen, null, v.RDMA_PS_UDP, { device: net.server }));
+  await check(v.rdma_bind_addr(listen[0], { address: SERVER, port: 7174 }));
+  await check(v.rdma_listen(listen[0], 1));
+  await check(v.rdma_create_id(channel, id, null, v.RDMA_PS_UDP, { device: net.client }));
+  await check(v.rdma_resolve_addr(id[0], null, { address: SERVER, port: 7174 }));
+  await check(v.rdma_resolve_route(id[0]));
+  await node(id[0]);
+  await check(v.rdma_connect(id[0], {}));
+  const server: v.rdma_cm_id[] = [];
+  await check(v.rdma_get_request(listen[0], server));
+  await node(server[0]);
+  await check(v.rdma_accept(server[0]));
+  await expectEvent(channel, v.RDMA_CM_EVENT_ADDR_RESOLVED);
+  await expectEvent(channel, v.RDMA_CM_EVENT_ROUTE_RESOLVED);
+  const { ud } = (await expectEvent(channel, v.RDMA_CM_EVENT_ESTABLISHED)).param;
+  expect(ud).toMatchObject({ qp_num: server[0].qp!.qp_num, qkey: v.RDMA_UDP_QKEY });
+  expect(await v.ibv_create_ah(id[0].pd!, ud!.ah_attr)).not.toBeNull();
+  await check(v.rdma_join_multicast(id[0], { address: '239.1.2.3' }));
+  const group = (await expectEvent(channel, v.RDMA_CM_EVENT_MULTICAST_JOIN)).param.ud!;
+  expect(group.qp_num).toBe(0xff_ffff);
+  expect([...group.ah_attr.grh.dgid.raw.subarray(12)]).toEqual([239, 1, 2, 3]);
+  await check(v.rdma_leave_multicast(id[0], { address: '239.1.2.3' }));
+  for (const [one] of [id, server, listen]) await check(v.rdma_destroy_id(one));
+});
+
+test('what does not carry over is refused by name', async () => {
+  const id: v.rdma_cm_id[] = [];
+  expect(await v.rdma_create_id(null, id, null, 0x1234)).toBe(-1);
+  expect(v.errno).toBe(constants.errno.EINVAL);
+  await check(v.rdma_create_id(null, id, null, v.RDMA_PS_TCP));
+  expect(await v.rdma_set_option(id[0], v.RDMA_OPTION_ID, 1, 1)).toBe(-1);
+  expect(v.errno).toBe(constants.errno.EOPNOTSUPP);
+  expect(await v.rdma_create_qp(id[0], null, init())).toBe(-1);
+  expect(await v.rdma_connect(id[0])).toBe(-1);
+  expect(v.lastError()?.message).toContain('state IDLE');
+});
