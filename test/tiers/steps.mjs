@@ -92,10 +92,11 @@ export const LONG = [
   {
     name: 'connection manager',
     minutes: 30,
-    command: 'npx vitest run packages/cm packages/rdmacm --testTimeout 1200000',
+    command: 'npx vitest run packages/cm packages/rdmacm test/cm-hostile --testTimeout 1200000',
     env: {
       ROCE_CM_SEEDS: 2000,
       ROCE_CM_HOSTILE: 1_000_000,
+      ROCE_HOSTILE_MADS: 1_000_000,
       ROCE_CM_CONNECTIONS: 100_000,
       ROCE_CM_LOSSY: 200,
     },

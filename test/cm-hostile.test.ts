@@ -1,0 +1,266 @@
+/**
+ * Strangers at the connection manager of a device that has live connections: forged and mutated management datagrams, and a flood of
+ * requests from another process.
+ *
+ *   ROCE_HOSTILE_MADS=1000000 npx vitest run test/cm-hostile
+ */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import { MemoryNetwork } from '@node-roce/link';
+import { CmId, connect, listen, type MessageConnection } from '@node-roce/rdmacm';
+import { createRandom } from '@node-roce/sim';
+import { type Device, openDevice } from '@node-roce/verbs-api';
+import {
+  BTH_BYTES,
+  CM_LAYOUTS,
+  CmAttribute,
+  type CmName,
+  GSI_QKEY,
+  gidFromText,
+  ipCmServiceId,
+  MAD_BYTES,
+  MAD_HEADER_BYTES,
+  MadHeader,
+  Opcode,
+  PortSpace,
+} from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
+import { Quarters } from './hostile/memory.ts';
+
+const MADS = Number(process.env.ROCE_HOSTILE_MADS ?? 20_000);
+const BACKLOG = 16;
+const LIVE = 4;
+const PORT = 7471;
+/** The port of the live connections. */
+const LIVE_PORT = 7472;
+const [CLIENT, SERVER, STRANGER] = ['10.0.0.1', '10.0.0.2', '10.0.0.66'];
+const HEADERS = BTH_BYTES + 8;
+const text = new TextEncoder();
+
+/** Connections that carry numbered messages, each sent back; `turn` is one message on each. */
+async function traffic(server: Device, client: Device, address: string) {
+  const listener = await listen({ device: server, port: LIVE_PORT });
+  const pairs: [MessageConnection, MessageConnection][] = [];
+  for (let i = 0; i < LIVE; i++) {
+    const connecting = connect(`${address}:${LIVE_PORT}`, { device: client });
+    const far = await listener.accept();
+    pairs.push([await connecting, far]);
+  }
+  let count = 0;
+  return {
+    pairs,
+    async turn(): Promise<void> {
+      const message = `${count++}`;
+      await Promise.all(
+        pairs.map(async ([near, far]) => {
+          await near.send(message);
+          await far.send((await far.receive())!);
+          expect(await near.receive()).toEqual(text.encode(message));
+        }),
+      );
+    },
+    async close(): Promise<void> {
+      for (const [near, far] of pairs) {
+        await near.close();
+        await far.close();
+      }
+      await listener.close();
+    },
+  };
+}
+
+/** A management datagram to queue pair 1, as it stands on the wire before the ICRC. */
+function datagram(mad: Uint8Array, psn: number): Uint8Array {
+  const bytes = new Uint8Array(HEADERS + mad.length);
+  const view = new DataView(bytes.buffer);
+  bytes[0] = Opcode.UD_SEND_ONLY;
+  view.setUint16(2, 0xffff);
+  view.setUint32(4, 1);
+  view.setUint32(8, psn & 0xff_ffff);
+  view.setUint32(BTH_BYTES, GSI_QKEY);
+  view.setUint32(BTH_BYTES + 4, 1);
+  bytes.set(mad, HEADERS);
+  return bytes;
+}
+
+/** A device with live connections and a listener whose program looks now and then, and what strangers may know of it. */
+async function stage() {
+  const network = new MemoryNetwork();
+  const server = await openDevice({ link: network.link(SERVER, 1024) });
+  const client = await openDevice({ link: network.link(CLIENT, 1024) });
+  const listening = new CmId({ device: server });
+  await listening.listen({ port: PORT, backlog: BACKLOG });
+  // A dialogue that is over: its messages are what a mutation begins with.
+  const dialogue: Uint8Array[] = [];
+  const deliver = network.deliver.bind(network);
+  network.deliver = (packet, destination) => {
+    if (packet.bytes[7] === 1 && packet.bytes.length === HEADERS + MAD_BYTES)
+      dialogue.push(packet.bytes.slice());
+    deliver(packet, destination);
+  };
+  const past = await traffic(server, client, SERVER);
+  await past.turn();
+  await past.close();
+  network.deliver = deliver;
+  const live = await traffic(server, client, SERVER);
+  const destination = gidFromText(SERVER);
+  const sources = [CLIENT, STRANGER].map(gidFromText);
+  const refused: Promise<void>[] = [];
+  return {
+    ...{ network, server, client, live, dialogue },
+    /** From the peer's address, or a stranger's. */
+    send(bytes: Uint8Array, fromPeer: boolean): void {
+      const path = { trafficClass: 0, sourcePort: 0xc000, hopLimit: 64 };
+      network.deliver({ bytes, source: sources[fromPeer ? 0 : 1], ...path }, destination);
+    },
+    /** The program refuses what waits. */
+    async look(): Promise<void> {
+      const report = await server.connections.call('cmCounters');
+      expect(report.pending).toBeLessThanOrEqual(BACKLOG);
+      for (let i = 0; i < report.pending; i++) {
+        const request = await listening
+          .getRequest({ signal: AbortSignal.timeout(50) })
+          .catch(() => undefined);
+        if (!request) break;
+        refused.push(request.destroy());
+      }
+      await Promise.all(refused.splice(0));
+    },
+    async [Symbol.asyncDispose]() {
+      await listening.destroy();
+      await server.close();
+      await client.close();
+    },
+  };
+}
+
+async function siege(next: (i: number, dialogue: readonly Uint8Array[]) => Uint8Array) {
+  await using at = await stage();
+  const quarters = new Quarters(MADS);
+  for (let i = 1; i <= MADS; i++) {
+    at.send(next(i, at.dialogue), i % 2 === 0);
+    if (i % 64 === 0) await setImmediate();
+    if (i % 1024 === 0) await at.live.turn();
+    if (i % 4096 === 0) await at.look();
+    await (i % 1024 === 0 ? quarters.at(i) : undefined);
+  }
+  await at.look();
+  await at.live.turn();
+  await quarters.at(MADS);
+  for (const pair of at.live.pairs)
+    for (const { qp, id } of pair) expect([qp.state, id.state]).toEqual(['RTS', 'CONNECTED']);
+  const report = await at.server.connections.call('cmCounters');
+  const { acceptedPackets, bugs } = (await at.server.counters()) as unknown as Record<string, number>;
+  expect(acceptedPackets).toBeGreaterThan(MADS / 2);
+  expect(bugs ?? 0).toBe(0);
+  if (MADS >= 100_000) expect(quarters.growth).toBeLessThan(2 * 2 ** 20);
+  if (process.env.ROCE_HOSTILE_MADS) console.log(JSON.stringify(report), `bytes held ${quarters.samples}`);
+  return report;
+}
+
+describe(`${MADS} management datagrams at a device with live connections`, {
+  timeout: 30_000 + MADS * 2,
+}, () => {
+  test('forged: every field at random', async () => {
+    const random = createRandom(7);
+    const names = Object.keys(CmAttribute) as CmName[];
+    const mad = new Uint8Array(MAD_BYTES);
+    const words = new Uint32Array(mad.buffer);
+    const services = [PORT, LIVE_PORT].map((port) => ipCmServiceId(PortSpace.TCP, port));
+    const report = await siege((i) => {
+      for (let w = 0; w < words.length; w++) words[w] = random.next();
+      mad.set([1, 7, 2, 3]);
+      const name = random.pick(names);
+      MadHeader.attributeId.set(mad, 0, CmAttribute[name], 'attributeId');
+      // Most requests are for a service and the address that are there.
+      if (name === 'REQ' && random.chance(0.75)) {
+        const { serviceId, primaryRemoteGid, transportService, pathMtu } = CM_LAYOUTS.REQ;
+        serviceId.set(mad, MAD_HEADER_BYTES, services[0], 'serviceId');
+        primaryRemoteGid.set(mad, MAD_HEADER_BYTES, gidFromText(SERVER), 'gid');
+        transportService.set(mad, MAD_HEADER_BYTES, 0, 'transport');
+        pathMtu.set(mad, MAD_HEADER_BYTES, 3, 'pathMtu');
+        // The addresses before the program's private data: version 0, IPv4.
+        mad.set([0, 0x40], MAD_HEADER_BYTES + 140);
+      }
+      return datagram(mad, i);
+    });
+    expect(report.overflowed).toBeGreaterThan(0);
+    expect(report.unexpected).toBeGreaterThan(0);
+    // Answers to what belongs to nobody are limited in rate.
+    expect(report.suppressed).toBeGreaterThan(0);
+  });
+
+  test('mutated: bits of another dialogue changed, some cut', async () => {
+    const random = createRandom(8);
+    const report = await siege((_i, dialogue) => {
+      const bytes = random.pick(dialogue).slice();
+      for (let flips = random.between(1, 4); flips > 0; flips--)
+        bytes[HEADERS + random.between(0, MAD_BYTES - 1)] ^= 1 << random.between(0, 7);
+      return random.chance(1 / 16)
+        ? bytes.slice(0, HEADERS + 4 * random.between(0, MAD_BYTES / 4 - 1))
+        : bytes;
+    });
+    expect(report.malformed).toBeGreaterThan(0);
+    expect(report.unexpected).toBeGreaterThan(0);
+    expect(report.dropped).toBeGreaterThan(0);
+  });
+});
+
+describe('a flood of requests from another process', () => {
+  const port = 40_000 + (process.pid % 10_000);
+  const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
+  /** Requests a second. */
+  const RATE = 10_000;
+  const ROUNDS = 5;
+  const MILLISECONDS = 400;
+
+  test(`${RATE} a second: live connections keep their rate, and what waits is bounded`, {
+    timeout: 60_000,
+  }, async () => {
+    const [victim, peer, stranger] = [host(41), host(42), host(43)];
+    await using server = await openDevice({ address: victim, port });
+    await using client = await openDevice({ address: peer, port });
+    const listening = new CmId({ device: server });
+    await listening.listen({ port: PORT, backlog: BACKLOG });
+    const live = await traffic(server, client, victim);
+    const script = join(import.meta.dirname, 'hostile/cm-flood.mjs');
+    const flood = fork(script, [stranger, victim, `${port}`, `${ipCmServiceId(PortSpace.TCP, PORT)}`]);
+    try {
+      await once(flood, 'message');
+      // By this process's own time: on one machine, the flood takes the processor from its victim, which is not the question.
+      const turns = async () => {
+        const end = performance.now() + MILLISECONDS;
+        const before = process.cpuUsage();
+        let count = 0;
+        for (; performance.now() < end; count++) await live.turn();
+        const { user, system } = process.cpuUsage(before);
+        return (count * 1e6) / (user + system);
+      };
+      await turns();
+      const kept: number[] = [];
+      for (let round = 0; round < ROUNDS; round++) {
+        const quiet = await turns();
+        flood.send(RATE);
+        kept.push((await turns()) / quiet);
+        flood.send(0);
+        await once(flood, 'message');
+      }
+      const report = await server.connections.call('cmCounters');
+      // The flood was there: most of what was asked for has come.
+      const asked = (ROUNDS * RATE * MILLISECONDS) / 1000;
+      expect(report.received).toBeGreaterThan(asked / 4);
+      expect(report.overflowed).toBeGreaterThan(asked / 8);
+      expect(report.pending).toBeLessThanOrEqual(BACKLOG);
+      const median = kept.sort((a, b) => a - b)[ROUNDS >> 1];
+      if (process.env.ROCE_HOSTILE_MADS) console.log(`kept ${kept.map((k) => k.toFixed(2))}`, report);
+      expect(median).toBeGreaterThan(0.8);
+    } finally {
+      flood.disconnect();
+      await once(flood, 'exit');
+    }
+    await listening.destroy();
+    await live.close();
+  });
+});
