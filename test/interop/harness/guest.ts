@@ -2,6 +2,7 @@
 import type { Bridge } from './bridge.ts';
 import { GuestProcess, type Result } from './exec.ts';
 import { clearFaults, raiseFaults } from './netem.ts';
+import { PATIENCE } from './patience.ts';
 
 /** The facts by which a test reaches a guest that another process started. Plain data. */
 export interface GuestAddress extends Bridge {
@@ -29,7 +30,7 @@ export class Guest {
     return new GuestProcess(this.address, command);
   }
 
-  /** Runs a shell command to its end; killed after `timeout` ms (code −1). */
+  /** Runs a shell command to its end; killed after `timeout` ms (code −1), and longer with `ROCE_PATIENCE`. */
   async exec(
     command: string,
     { timeout = 30_000, stdin = '' }: { timeout?: number; stdin?: string } = {},
@@ -37,7 +38,7 @@ export class Guest {
     const process = this.spawn(command);
     if (stdin) process.write(stdin);
     process.endInput();
-    const timer = setTimeout(() => process.kill(), timeout);
+    const timer = setTimeout(() => process.kill(), timeout * PATIENCE);
     try {
       return await process.exited;
     } catch (error) {
