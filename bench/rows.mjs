@@ -93,6 +93,14 @@ export function rows(options) {
       plan: { count: options.quick ? 500 : 100_000 },
       contenders: [nodeRoce],
     },
+    ...[1, 16].map((together) => ({
+      name: `connects and disconnects by the connection manager, ${together} at a time`,
+      kind: 'connects',
+      figure: 'perSecond',
+      unit: '/s',
+      plan: { count: options.quick ? 50 : 5000, together },
+      contenders: [nodeRoce],
+    })),
   );
   return options.only ? list.filter(({ name }) => new RegExp(options.only, 'i').test(name)) : list;
 }

@@ -33,6 +33,7 @@ describe('a quick run', () => {
     ['^allocation', ['node-roce']],
     ['^1,000 queue pairs', ['node-roce']],
     ['^100,000', ['node-roce']],
+    ['^connects .* 16 at a time', ['node-roce']],
   ])('%s', { timeout: 120_000 }, async (pattern, contenders) => {
     const [row, ...others] = await rows(pattern);
     expect(others).toEqual([]);

@@ -113,6 +113,16 @@ export const nodeRoce = {
       return { perSecond, grownBytes };
     });
   },
+
+  /** Connects and disconnects by the connection manager. */
+  connects({ count, together }) {
+    return alone(async (process) => {
+      await process.call('openConnecting', { port: nextPort() });
+      await process.call('connects', { count: Math.ceil(count / 10), together });
+      const { perSecond } = await process.call('connects', { count, together });
+      return { perSecond };
+    });
+  },
 };
 
 async function alone(body) {

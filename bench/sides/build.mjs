@@ -7,6 +7,8 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = process.argv[2] ?? fileURLToPath(new URL('../..', import.meta.url));
 
-export const { completionError, openDevice, WorkCompletion } = await import(
-  pathToFileURL(join(root, 'packages/verbs-api/dist/index.js')).href
-);
+const load = (name) => import(pathToFileURL(join(root, `packages/${name}/dist/index.js`)).href);
+
+export const { completionError, openDevice, WorkCompletion } = await load('verbs-api');
+/** Undefined in a build from before it. */
+export const { CmId } = await load('rdmacm').catch(() => ({}));

@@ -7,6 +7,7 @@ import { percentile } from '../statistics.mjs';
 import { allocatedBy } from './allocation.mjs';
 import { Churn, Many } from './alone.mjs';
 import { completionError, openDevice, WorkCompletion } from './build.mjs';
+import { Connecting } from './connecting.mjs';
 import { Stream } from './stream.mjs';
 
 const BUFFER = 32 << 20;
@@ -123,6 +124,7 @@ async function timed(sampled, body) {
 let side;
 let many;
 let churn;
+let connecting;
 const commands = {
   async open(options) {
     side = await Side.open(options);
@@ -163,6 +165,12 @@ const commands = {
   async churn({ count }) {
     return churn.run(count);
   },
+  async openConnecting(options) {
+    connecting = await Connecting.open(options);
+  },
+  async connects({ count, together }) {
+    return connecting.run(count, together);
+  },
   async mark() {
     await sleep(20); // The observer hears of collections late.
     const { user, system } = process.cpuUsage();
@@ -170,7 +178,7 @@ const commands = {
     return { cpu: user + system, young: young.length, packets: counters.sentPackets };
   },
   async close() {
-    await (side?.device ?? many ?? churn)?.close();
+    await (side?.device ?? many ?? churn ?? connecting)?.close();
   },
 };
 
