@@ -98,6 +98,7 @@ export const LONG = [
       ROCE_CM_HOSTILE: 1_000_000,
       ROCE_HOSTILE_MADS: 1_000_000,
       ROCE_CM_CONNECTIONS: 100_000,
+      ROCE_CM_CYCLES: 100_000,
       ROCE_CM_LOSSY: 200,
     },
   },

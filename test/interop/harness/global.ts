@@ -1,4 +1,4 @@
-/** One guest at MTU 9000 and one at 1500 for all test files. */
+/** One guest at MTU 9000 and one at 1500 for all test files; with ROCE_GUEST_MTU, that one alone. */
 import type { TestProject } from 'vitest/node';
 import type { GuestAddress } from './guest.ts';
 import { GuestMachine } from './machine.ts';
@@ -14,16 +14,16 @@ declare module 'vitest' {
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   // One after the other: both boot under emulation, and two cores would only share the time.
   const machines: GuestMachine[] = [];
+  const only = process.env.ROCE_GUEST_MTU;
   try {
-    machines.push(await GuestMachine.start({ mtu: 9000, number: 1 }));
-    machines.push(await GuestMachine.start({ mtu: 1500, number: 2 }));
+    for (const [i, mtu] of [9000, 1500].entries())
+      if (!only || Number(only) === mtu) machines.push(await GuestMachine.start({ mtu, number: i + 1 }));
   } catch (error) {
     for (const machine of machines) await machine.stop();
     throw error;
   }
   if (process.env.ROCE_GUEST_SHELL) await prompt(machines.map((machine) => machine.address));
-  project.provide('guest9000', machines[0].address);
-  project.provide('guest1500', machines[1].address);
+  for (const { address } of machines) project.provide(`guest${address.mtu as 9000 | 1500}`, address);
   return async () => {
     for (const machine of machines) {
       if (project.vitest.state.getCountOfFailedTests() > 0 || process.exitCode) machine.keepLogs();
