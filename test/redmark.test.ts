@@ -350,7 +350,7 @@ describe('A4: queue pairs used up', () => {
     await expect(server.pd.createQp({ sendCq: server.cq })).resolves.toBeDefined();
   });
 
-  test('no packet makes a queue pair: management datagrams and others to nobody are counted', async () => {
+  test('no packet makes a queue pair but the first one to queue pair 1, which is the connection manager’s: all are counted', async () => {
     const { site, server } = await connected();
     const packets = Array.from({ length: 5000 }, (_, i) =>
       request(Opcode.UD_SEND_ONLY, i % 2, i, {
@@ -359,7 +359,11 @@ describe('A4: queue pairs used up', () => {
       }),
     );
     await site.inject(server.device, ATTACKER, packets);
-    expect((await server.device.counters()).unknownQp).toBe(5000);
+    const counters = await server.device.counters();
+    expect(counters.unknownQp).toBe(2500);
+    const { malformed, received } = await server.device.connections.call('cmCounters');
+    expect(malformed + counters.outOfBuffer).toBe(2500);
+    expect([malformed > 0, received]).toEqual([true, 0]);
   });
 });
 
