@@ -1,5 +1,5 @@
 import { constants } from 'node:os';
-import { MemoryNetwork } from '@node-roce/link';
+import { interfaceByAddress, MemoryNetwork } from '@node-roce/link';
 import { describe, expect, test, vi } from 'vitest';
 import {
   completions,
@@ -68,6 +68,33 @@ describe('devices', () => {
     expect(pkey).toEqual([0xffff]);
     expect(v.ibv_get_pkey_index(context, 1, 0xffff)).toBe(0);
     expect(v.ibv_get_pkey_index(context, 1, 0x8001)).toBe(-1);
+  });
+
+  // Linux' ib_get_width_and_speed (drivers/infiniband/core/verbs.c), which rxe asks: 1X is 1, 4X 2, 2X 16.
+  test.each([
+    [undefined, 1, 1],
+    [10, 1, 1],
+    [1000, 1, 1],
+    [2500, 1, 8],
+    [10_000, 1, 8],
+    [20_000, 2, 2],
+    [25_000, 1, 32],
+    [40_000, 2, 8],
+    [50_000, 16, 32],
+    [100_000, 2, 32],
+    [200_000, 2, 64],
+    [400_000, 2, 128],
+  ])('an interface of %s Mb/s has width %d and speed %d', async (speed, width, code) => {
+    const link = new MemoryNetwork().link('10.0.0.1');
+    const nic = interfaceByAddress('127.0.0.1');
+    const [device] = v.ibv_get_device_list();
+    const context = good(
+      await v.ibv_open_device(device, { link: Object.assign(link, { interface: { ...nic, speed } }) }),
+    );
+    const attr: Partial<v.ibv_port_attr> = {};
+    expect(await v.ibv_query_port(context, 1, attr)).toBe(0);
+    expect([attr.active_width, attr.active_speed]).toEqual([width, code]);
+    await v.ibv_close_device(context);
   });
 
   test('what can not be opened is null, and errno says why', async () => {
