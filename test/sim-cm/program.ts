@@ -4,7 +4,7 @@ import { makeSide, type Side, type SideEvent, type SideName } from './sides.ts';
 import type { World } from './world.ts';
 
 const MS = 1000;
-export const SERVICE = 0x0106_1d2fn;
+const SERVICE = 0x0106_1d2fn;
 /** A service that nobody listens to. */
 const NOWHERE = 0x0106_1d30n;
 /** Attempts to connect with a queue pair that the peer holds for connected. */

@@ -12,11 +12,11 @@ const SERVICE_TIMEOUT = 16;
 /** The code that packages/cm writes into its REQ for these times. */
 const ACK_TIMEOUT = 15;
 
-export const GIDS: Record<SideName, Uint8Array> = {
+const GIDS: Record<SideName, Uint8Array> = {
   A: Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1),
   B: Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2),
 };
-export const GUIDS: Record<SideName, bigint> = { A: 0xa00000000000000an, B: 0xb00000000000000bn };
+const GUIDS: Record<SideName, bigint> = { A: 0xa00000000000000an, B: 0xb00000000000000bn };
 export const other = (name: SideName): SideName => (name === 'A' ? 'B' : 'A');
 
 /** An event of either. `closing`: the peer's DREQ, which the program answers. */
@@ -69,7 +69,7 @@ const ROUTE = { sgidIndex: 0, trafficClass: 0, hopLimit: 64, flowLabel: 0 };
 const STATES: Record<string, CmState> = { MRA_REQ_RCVD: 'REP_WAIT', MRA_REP_RCVD: 'RTU_WAIT' };
 
 /** Adapter of packages/cm. */
-export class ProductSide implements Side {
+class ProductSide implements Side {
   readonly kind = 'product';
   readonly events: SideEvent[] = [];
   readonly cm: Connections;
@@ -223,7 +223,7 @@ export class ProductSide implements Side {
 }
 
 /** Adapter of the model. */
-export class ModelSide implements Side {
+class ModelSide implements Side {
   readonly kind = 'model';
   readonly events: SideEvent[] = [];
   readonly cm: CmModel;

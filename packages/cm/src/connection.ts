@@ -84,7 +84,8 @@ export class Connection implements Timed {
   /** The peer has forgotten it: the reason of its end, whatever the answer to DREQ. */
   #stale = false;
   readonly #around: Surroundings;
-  readonly #route: Route;
+  /** To the peer. */
+  readonly route: Route;
   readonly #timing: Required<Timing>;
   /** Code: how long this side waits in TIMEWAIT. */
   readonly ackTimeout: number;
@@ -103,7 +104,7 @@ export class Connection implements Timed {
     this.#around = around;
     this.id = init.id;
     this.state = state;
-    this.#route = init.route;
+    this.route = init.route;
     this.#timing = init.timing;
     this.ackTimeout = init.ackTimeout;
     this.#interval = init.interval;
@@ -149,7 +150,7 @@ export class Connection implements Timed {
     if (this.state !== 'REP_RCVD') return false;
     this.#rtu = encodeCm({ ...this.#head('RTU'), ...(privateData ? { privateData } : {}) } as CmInput);
     this.#enter('ESTABLISHED');
-    this.#around.send(this.#rtu, this.#route);
+    this.#around.send(this.#rtu, this.route);
     this.#tell({ type: 'established', id: this.id });
     return true;
   }
@@ -184,7 +185,7 @@ export class Connection implements Timed {
   disconnect(privateData: Uint8Array | undefined, now: number): boolean {
     const data = privateData ? { privateData } : {};
     if (this.state === 'DREQ_RCVD') {
-      this.#around.send(encodeCm({ ...this.#head('DREP'), ...data } as CmInput), this.#route);
+      this.#around.send(encodeCm({ ...this.#head('DREP'), ...data } as CmInput), this.route);
       this.#timewait(now);
       return true;
     }
@@ -239,7 +240,7 @@ export class Connection implements Timed {
   reply(message: CmMessage<'REP'>, now: number): void {
     if (this.state === 'ESTABLISHED') {
       // RTU was lost.
-      if (this.#rtu && message.localCommId === this.remoteId) this.#around.send(this.#rtu, this.#route);
+      if (this.#rtu && message.localCommId === this.remoteId) this.#around.send(this.#rtu, this.route);
       else this.#around.unexpected();
       return;
     }
@@ -329,13 +330,13 @@ export class Connection implements Timed {
       case 'DREQ_SENT':
         // Both ended it at once: the program need not be asked.
         this.#drepTransactionId = message.transactionId;
-        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#route);
+        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.route);
         this.#ended('peer-closed');
         this.#timewait(now);
         break;
       case 'TIMEWAIT':
         this.#drepTransactionId = message.transactionId;
-        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#route);
+        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.route);
         break;
       default:
         this.#around.unexpected();
@@ -373,7 +374,7 @@ export class Connection implements Timed {
       if (this.state === 'MRA_REQ_RCVD') this.state = 'REQ_SENT';
       if (this.state === 'MRA_REP_RCVD') this.state = 'REP_SENT';
       this.#around.retried();
-      this.#around.send(this.#repeated, this.#route);
+      this.#around.send(this.#repeated, this.route);
       this.#around.setTimer(this, now + this.#interval);
       return;
     }
@@ -398,7 +399,7 @@ export class Connection implements Timed {
     const { serviceTimeout } = this.#timing;
     this.#around.send(
       encodeCm({ ...this.#head('MRA'), messageMraed, serviceTimeout } as CmInput),
-      this.#route,
+      this.route,
     );
   }
 
@@ -414,7 +415,7 @@ export class Connection implements Timed {
       ...(additionalInfo ? { additionalInfo, additionalInfoLength: additionalInfo.length } : {}),
       ...(privateData ? { privateData } : {}),
     };
-    this.#around.send(encodeCm({ name: 'REJ', ...message }), this.#route);
+    this.#around.send(encodeCm({ name: 'REJ', ...message }), this.route);
   }
 
   /** Enters a state with a message that is repeated. A value that does not fit throws, and changes nothing. */
@@ -423,7 +424,7 @@ export class Connection implements Timed {
     this.#enter(state);
     this.#repeated = mad;
     this.#retries = 0;
-    this.#around.send(mad, this.#route);
+    this.#around.send(mad, this.route);
     this.#around.setTimer(this, now + this.#interval);
   }
 

@@ -465,6 +465,29 @@ describe('stale connections', () => {
     expect(pair.b.take('disconnected').cause).toBe('stale');
   });
 
+  test('a stranger who names the queue pair of another does not end its connection', () => {
+    const pair = new Pair();
+    const [id, other] = pair.established();
+    const forged = {
+      localCaGuid: 1n,
+      localQpn: 0x51,
+      serviceId: SERVICE,
+      primaryRemoteGid: gidOf(2),
+      primaryLocalGid: gidOf(9),
+    };
+    // As a client of the same listener …
+    pair.b.cm.receive(encodeCm({ name: 'REQ', localCommId: 77, ...forged }), 0, routeTo(9), pair.now);
+    expect(pair.b.cm.stateOf(other)).toBe('ESTABLISHED');
+    pair.b.take('request');
+    // … and as a server that our program connects to.
+    const asked = pair.b.cm.connect(connectInit({ route: routeTo(9), qpn: 0x99 }), pair.now);
+    const rep = { localCommId: 78, remoteCommId: asked, localCaGuid: 1n, localQpn: 0x51 };
+    pair.b.cm.receive(encodeCm({ name: 'REP', ...rep }), 0, routeTo(9), pair.now);
+    expect(pair.b.cm.stateOf(other)).toBe('ESTABLISHED');
+    pair.run(1000);
+    expect(pair.a.cm.stateOf(id)).toBe('ESTABLISHED');
+  });
+
   test('the GUID tells adapters apart', () => {
     const pair = new Pair();
     pair.established();

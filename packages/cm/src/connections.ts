@@ -65,7 +65,10 @@ export class Connections {
   readonly counters = new CmCounters();
   readonly #host: CmHost;
   readonly #connections = new Map<number, Connection>();
-  /** By the peer's CA GUID and comm id: for repeated REQs; and by its QPN: for stale connections. */
+  /**
+   * By the peer's CA GUID and comm id: for repeated REQs; and by its CA GUID, QPN and address: for stale connections. The
+   * address, because a GUID is no secret: a stranger could else end connections of others, or keep a queue pair from connecting.
+   */
   readonly #byRemoteId = new Map<string, Connection>();
   readonly #byRemoteQpn = new Map<string, Connection>();
   readonly #byLocalQpn = new Map<number, Connection>();
@@ -358,7 +361,7 @@ export class Connections {
     }
     const refuse = (reason: number, additionalInfo?: Uint8Array) =>
       this.#answerStray(from, now, REFUSE_REQ(message, reason, additionalInfo));
-    const stale = this.#byRemoteQpn.get(key(message.localCaGuid, message.localQpn));
+    const stale = this.#byRemoteQpn.get(queuePairKey(message.localCaGuid, message.localQpn, from));
     if (stale) {
       refuse(CmRejReason.STALE_CONNECTION);
       stale.stale(now);
@@ -406,7 +409,7 @@ export class Connections {
     connection.listener = listener.number;
     this.#add(connection);
     this.#byRemoteId.set(key(connection.remoteGuid, connection.remoteId), connection);
-    this.#byRemoteQpn.set(key(connection.remoteGuid, connection.remoteQpn), connection);
+    this.#byRemoteQpn.set(queuePairKey(connection.remoteGuid, connection.remoteQpn, from), connection);
     listener.hold(connection);
     const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
     const translated = !gidEquals(from.gid, message.primaryLocalGid);
@@ -455,7 +458,7 @@ export class Connections {
 
   #introduce(connection: Connection, now: number): boolean {
     const id = key(connection.remoteGuid, connection.remoteId);
-    const qpn = key(connection.remoteGuid, connection.remoteQpn);
+    const qpn = queuePairKey(connection.remoteGuid, connection.remoteQpn, connection.route);
     const old = this.#byRemoteQpn.get(qpn);
     if (old) old.stale(now);
     if (old || this.#byRemoteId.has(id)) return false;
@@ -471,9 +474,9 @@ export class Connections {
   #forget(connection: Connection, now: number): void {
     this.#timers.set(connection, Number.POSITIVE_INFINITY);
     this.#connections.delete(connection.id);
-    const { remoteGuid, remoteId, remoteQpn, localQpn } = connection;
+    const { remoteGuid, remoteId, remoteQpn, localQpn, route } = connection;
     drop(this.#byRemoteId, key(remoteGuid, remoteId), connection);
-    drop(this.#byRemoteQpn, key(remoteGuid, remoteQpn), connection);
+    drop(this.#byRemoteQpn, queuePairKey(remoteGuid, remoteQpn, route), connection);
     drop(this.#byLocalQpn, localQpn, connection);
     const hold = 2 * askedMicroseconds(connection.ackTimeout);
     this.#numbers.release(connection.id, now, hold);
@@ -517,6 +520,7 @@ function check(done: boolean, { state }: Connection): void {
 }
 
 const key = (guid: bigint, number: number): string => `${guid}/${number}`;
+const queuePairKey = (guid: bigint, qpn: number, { gid }: Route): string => `${guid}/${qpn}/${gid}`;
 
 function drop<K>(map: Map<K, Connection>, at: K, connection: Connection): void {
   if (map.get(at) === connection) map.delete(at);
