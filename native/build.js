@@ -1,2 +1,2 @@
 // Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = '69e05f0b5e8668b0';
+export const BUILD = '66ccc4556f59f57e';

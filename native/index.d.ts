@@ -159,6 +159,8 @@ export interface PortOptions {
   idWindow?: boolean;
   /** Default 65536. */
   maxPeers?: number;
+  /** CLOCK_MONOTONIC, µs, at which the `time` of `send` and `receive` is 0. Default 0. */
+  timeOrigin?: number;
 }
 
 export interface PeerOptions {
@@ -253,6 +255,7 @@ export class Port {
    * @param regionViews a Uint8Array by region index, or undefined
    * @param regionShared not 0 for a region that another thread may write: it is copied and checksummed in
    *   one pass, everything else is gathered by reference
+   * @param time its first element becomes the time at the end, µs after `timeOrigin`
    * @returns the first slot not taken: `count`, or less when a socket is full (`wantWrite`)
    */
   send(
@@ -263,6 +266,7 @@ export class Port {
     count: number,
     regionViews: readonly (Uint8Array | undefined)[],
     regionShared: Uint8Array,
+    time?: Float64Array,
   ): number;
 
   /**
@@ -273,9 +277,16 @@ export class Port {
    * @param slots words of `Rx`
    * @param sources 16 bytes a slot: the source address as a GID
    * @param capacity slots to use at most
+   * @param time its first element becomes the time at the end, µs after `timeOrigin`
    * @returns packets received
    */
-  receive(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): number;
+  receive(
+    slab: Uint8Array,
+    slots: Uint32Array,
+    sources: Uint8Array,
+    capacity: number,
+    time?: Float64Array,
+  ): number;
 
   /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
   setDeadline(microsecondsFromNow: number): void;

@@ -411,11 +411,10 @@ test('a thread that stood still finds the ACKs that wait for it, and counts no r
   expect(await a.qp.counters()).toMatchObject({ timeouts: 0, retransmittedPackets: 0 });
 });
 
-/** Runs a program of its own; resolves to its exit code and output. */
 /** Runs a program for `timeout` ms at most; with `linger`, for so many ms after its first output. */
 async function program(
   code: string,
-  { timeout = 10_000, linger }: { timeout?: number; linger?: number } = {},
+  { timeout = 60_000, linger }: { timeout?: number; linger?: number } = {},
 ) {
   const prelude = `
     import { openDevice } from '@node-roce/verbs-api';

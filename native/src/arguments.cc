@@ -60,6 +60,10 @@ bool readWords(napi_env env, napi_value value, Words& out) {
   return readSpan(env, value, napi_uint32_array, out);
 }
 
+bool readDoubles(napi_env env, napi_value value, Doubles& out) {
+  return readSpan(env, value, napi_float64_array, out);
+}
+
 Bytes bytesArgument(const Napi::CallbackInfo& info, size_t index, const char* name) {
   Bytes bytes;
   if (!readBytes(info.Env(), info[index], bytes))

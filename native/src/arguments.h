@@ -15,6 +15,7 @@ struct Span {
 };
 using Bytes = Span<uint8_t>;
 using Words = Span<uint32_t>;
+using Doubles = Span<double>;
 
 Napi::Error typeError(Napi::Env env, const std::string& message);
 Napi::Error rangeError(Napi::Env env, const std::string& message);
@@ -25,6 +26,8 @@ Napi::Error systemError(Napi::Env env, int errnum, const char* syscall, const st
 bool readBytes(napi_env env, napi_value value, Bytes& out);
 /// The same for a Uint32Array.
 bool readWords(napi_env env, napi_value value, Words& out);
+/// The same for a Float64Array.
+bool readDoubles(napi_env env, napi_value value, Doubles& out);
 
 /// The argument at `index`, or a TypeError that names it.
 Bytes bytesArgument(const Napi::CallbackInfo& info, size_t index, const char* name);

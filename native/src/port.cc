@@ -49,6 +49,11 @@ Port::Port(const Napi::CallbackInfo& info)
   transmitSettings_.udpChecksum = options.boolean("udpChecksum", true);
   transmitSettings_.sendBuffer = options.integer("sendBuffer", 0, 1u << 30, 0);
   maxPeers_ = options.integer("maxPeers", 1, 1u << 20, 1u << 16);
+  const Napi::Value timeOrigin = options.get("timeOrigin");
+  if (!timeOrigin.IsUndefined()) {
+    if (!timeOrigin.IsNumber()) throw typeError(env, "timeOrigin must be a number");
+    timeOrigin_ = timeOrigin.As<Napi::Number>().DoubleValue();
+  }
   Sender::Settings sending;
   sending.gso = options.boolean("gso", true) && features.gso && transmitSettings_.udpChecksum;
   sending.maxSegments = options.integer("maxSegments", 1, 128, 128);
@@ -212,6 +217,7 @@ Napi::Value Port::send(const Napi::CallbackInfo& info) {
   expectRoom();
   const uint32_t taken = sender_->send(arrays, regions_, from, count);
   if (wantsWrite_) watchRoom();
+  writeTime(info, 7);
   return Napi::Number::New(env, taken);
 }
 
@@ -240,7 +246,18 @@ Napi::Value Port::receive(const Napi::CallbackInfo& info) {
         if (localAt(ready[i]) != nullptr) more = receiver_->drain(ready[i], number - i) || more;
     }
   }
+  writeTime(info, 4);
   return Napi::Number::New(env, receiver_->count());
+}
+
+void Port::writeTime(const Napi::CallbackInfo& info, size_t index) const {
+  if (info.Length() <= index || info[index].IsUndefined()) return;
+  Doubles time;
+  if (!readDoubles(info.Env(), info[index], time) || time.length == 0)
+    throw typeError(info.Env(), "time must be a Float64Array with an element");
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  time.data[0] = static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3 - timeOrigin_;
 }
 
 void Port::setDeadline(const Napi::CallbackInfo& info) {

@@ -40,6 +40,8 @@ class Port : public Napi::ObjectWrap<Port> {
   void close(const Napi::CallbackInfo& info);
 
   void expectOpen(Napi::Env env) const;
+  /// Writes the time into the argument at `index`, where there is one.
+  void writeTime(const Napi::CallbackInfo& info, size_t index) const;
   Peer& peerArgument(const Napi::CallbackInfo& info, size_t index);
   Local* localAt(uint32_t index) { return index < locals_.size() ? locals_[index].get() : nullptr; }
   void wake(uint32_t events);
@@ -58,6 +60,7 @@ class Port : public Napi::ObjectWrap<Port> {
   std::vector<std::unique_ptr<Local>> locals_;
   uint32_t localCount_ = 0;
   uint32_t maxPeers_;
+  double timeOrigin_ = 0;
   /// Drops of sockets that have been removed.
   uint64_t pastDrops_ = 0;
   std::unique_ptr<Sender> sender_;

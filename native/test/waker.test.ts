@@ -164,3 +164,24 @@ test('now() is CLOCK_MONOTONIC in microseconds', () => {
   expect(b).toBeGreaterThanOrEqual(a - 1);
   expect(b).toBeLessThanOrEqual(c + 1);
 });
+
+test('receive and send write the time into an array of the caller', () => {
+  const { station } = wakeable();
+  const origin = now() - 1000;
+  const port = new Port({ timeOrigin: origin });
+  open.push(port);
+  const { slab, slots, sources, capacity } = station.rx;
+  const { headers, slots: toSend, fragments, regions } = station.tx;
+  const time = new Float64Array(2);
+  port.receive(slab, slots, sources, capacity, time);
+  const received = time[0];
+  expect(received).toBeGreaterThanOrEqual(1000);
+  port.send(toSend, headers, fragments, 0, 0, regions.views, regions.shared, time);
+  expect(time[0]).toBeGreaterThanOrEqual(received);
+  expect(time[0]).toBeLessThanOrEqual(now() - origin);
+  expect(time[1]).toBe(0);
+  for (const wrong of [new Float64Array(0), new Float32Array(1), 0, null, {}]) {
+    expect(() => port.receive(slab, slots, sources, capacity, wrong as Float64Array)).toThrow(TypeError);
+  }
+  expect(() => new Port({ timeOrigin: '0' as unknown as number })).toThrow(TypeError);
+});

@@ -30,14 +30,19 @@ export interface Link extends PeerTable {
 
   /**
    * Sends slots `from` … `batch.count` − 1. Each slot's STATUS tells whether it was taken.
+   *
+   * @param time its element becomes the time at the end, `performance.now()` in µs, if the link has a clock of its own:
+   *   V8 allocates the number that a function returns
    * @returns the first slot that was not looked at: `batch.count`, or less when there is no room now
    */
-  send(batch: TxBatch, from: number): number;
+  send(batch: TxBatch, from: number, time?: Float64Array): number;
   /**
    * Fills the batch with what has arrived; returns how many packets that are. In the slab each packet is
    * followed by its ICRC as it arrived (4 bytes, zeros where the link has none).
+   *
+   * @param time as with `send`
    */
-  receive(batch: RxBatch): number;
+  receive(batch: RxBatch, time?: Float64Array): number;
 
   /** Calls back when a packet, room to send or the deadline comes, while watched. */
   watch(onWake: () => void): void;

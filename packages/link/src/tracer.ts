@@ -94,8 +94,8 @@ export class TracerLink extends LinkWrapper {
     return local;
   }
 
-  override send(batch: TxBatch, from: number): number {
-    const taken = this.inner.send(batch, from);
+  override send(batch: TxBatch, from: number, time?: Float64Array): number {
+    const taken = this.inner.send(batch, from, time);
     const now = wallClock();
     for (let i = from; i < taken; i++) {
       const w = i * TX_SLOT_WORDS;
@@ -116,8 +116,8 @@ export class TracerLink extends LinkWrapper {
     return taken;
   }
 
-  override receive(batch: RxBatch): number {
-    const count = this.inner.receive(batch);
+  override receive(batch: RxBatch, time?: Float64Array): number {
+    const count = this.inner.receive(batch, time);
     const now = wallClock();
     for (let i = 0; i < count; i++) {
       const w = i * RX_SLOT_WORDS;

@@ -59,6 +59,12 @@ const copy: CopyBatch = (slab, regions, list, count) => {
   if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
 };
 
+/** The time at which `performance.now()` was 0, µs of CLOCK_MONOTONIC. */
+function timeOrigin(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1e6 + nanoseconds / 1e3 - performance.now() * 1e3;
+}
+
 /** A link over the native addon's UDP sockets: the one that talks to rxe and RoCE cards. */
 export class UdpLink implements Link {
   readonly kind = 'udp';
@@ -89,7 +95,9 @@ export class UdpLink implements Link {
     this.#receiving = { receiveBuffer, gro: offload };
     const gso = offload && !options.zeroChecksum;
     const onWake = () => this.#onWake?.();
-    this.#native = withDescriptors(() => new Port({ onWake, udpChecksum: !options.zeroChecksum, gso }));
+    this.#native = withDescriptors(
+      () => new Port({ onWake, udpChecksum: !options.zeroChecksum, gso, timeOrigin: timeOrigin() }),
+    );
     this.#whole = options.address === undefined;
     try {
       for (const address of addresses) this.#addLocal(address);
@@ -192,13 +200,13 @@ export class UdpLink implements Link {
     group.socket.close(); // The kernel leaves the group with it.
   }
 
-  send(batch: TxBatch, from: number): number {
+  send(batch: TxBatch, from: number, time?: Float64Array): number {
     const { slots, headers, fragments, count, regions } = batch;
-    return this.#native.send(slots, headers, fragments, from, count, regions.views, regions.shared);
+    return this.#native.send(slots, headers, fragments, from, count, regions.views, regions.shared, time);
   }
 
-  receive(batch: RxBatch): number {
-    batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
+  receive(batch: RxBatch, time?: Float64Array): number {
+    batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity, time);
     return batch.count;
   }
 

@@ -60,11 +60,11 @@ export abstract class LinkWrapper implements Link {
   remove(peer: number): void {
     this.inner.remove(peer);
   }
-  send(batch: TxBatch, from: number): number {
-    return this.inner.send(batch, from);
+  send(batch: TxBatch, from: number, time?: Float64Array): number {
+    return this.inner.send(batch, from, time);
   }
-  receive(batch: RxBatch): number {
-    return this.inner.receive(batch);
+  receive(batch: RxBatch, time?: Float64Array): number {
+    return this.inner.receive(batch, time);
   }
   watch(onWake: () => void): void {
     this.inner.watch(onWake);

@@ -47,8 +47,12 @@ export interface Companion {
   close(now: number): void;
 }
 
-/** The time that `tick` read, µs: V8 allocates each number with a fraction that a function returns, and a turn uses it several times. */
+/**
+ * The time of the turn at hand, µs. The link writes it where it can, since V8 allocates each number with a fraction that
+ * a function returns; `tick` does so where it can't, or has not been called.
+ */
 const time = new Float64Array(1);
+const UNKNOWN = 0;
 function tick(): void {
   time[0] = performance.now() * 1000;
 }
@@ -118,15 +122,15 @@ export class Pump {
     try {
       if (this.#owing) {
         this.#owing = false;
+        tick();
         this.#send();
       }
       const drained = this.#receive(this.#waited < EARLY_MICROSECONDS ? polled : undefined);
       if (drained || this.#waited >= DRAIN_MICROSECONDS) {
         this.#waited = 0;
-        tick();
         if (this.#adapter.nextDeadline() <= time[0]) this.#adapter.advance(time[0]);
       }
-      this.companion?.run(clock());
+      this.companion?.run(time[0]);
       if (this.#owing) {
         this.#tell();
         return true;
@@ -157,10 +161,12 @@ export class Pump {
   #receive(polled: Ring | undefined): boolean {
     this.#received = false;
     for (let i = 0; i < RECEIVE_BATCHES; i++) {
-      if (this.#link.receive(this.#rx) === 0) return true;
+      time[0] = UNKNOWN;
+      const count = this.#link.receive(this.#rx, time);
+      if (time[0] === UNKNOWN) tick();
+      if (count === 0) return true;
       this.#received = true;
       if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.received(this.#rx);
-      tick();
       const now = time[0];
       if (this.#adapter.nextDeadline() <= now) {
         const took = Math.max(now - this.#lastBatch, BATCH_MIN_MICROSECONDS);
@@ -184,6 +190,7 @@ export class Pump {
   settle(): void {
     if (this.#turning || this.#closed) return;
     this.#turning = true;
+    tick();
     try {
       this.#send();
     } finally {
@@ -192,14 +199,13 @@ export class Pump {
     this.wake();
   }
 
+  /** At `time`. */
   #send(): boolean {
     const { count } = this.#tx;
     let any = false;
     if (count > 0 && !this.#flush()) return false;
-    if (!this.#adapter.wantsToSend) return false;
-    tick();
     const end = time[0] + SEND_MICROSECONDS;
-    for (let i = 0; i < SEND_BATCHES && time[0] < end; i++) {
+    for (let i = 0; i < SEND_BATCHES && time[0] < end && this.#adapter.wantsToSend; i++) {
       if (this.#adapter.transmit(this.#tx, time[0]) === 0) return any;
       any = true;
       if (!this.#flush()) return any;
@@ -211,7 +217,9 @@ export class Pump {
   #flush(): boolean {
     const tx = this.#tx;
     const from = this.#taken;
-    this.#taken = this.#link.send(tx, from);
+    time[0] = UNKNOWN;
+    this.#taken = this.#link.send(tx, from, time);
+    if (time[0] === UNKNOWN) tick();
     if ((this.#diagnostics.wanted & Listening.PACKET) !== 0) this.#diagnostics.sent(tx, from, this.#taken);
     if (this.#taken < tx.count) {
       if (!this.#blocked) this.#link.wantWrite(true);
@@ -220,7 +228,6 @@ export class Pump {
     }
     if (this.#blocked) this.#link.wantWrite(false);
     this.#blocked = false;
-    tick();
     this.#adapter.sent(tx, time[0]);
     tx.clear();
     this.#taken = 0;
@@ -230,7 +237,6 @@ export class Pump {
   #run(): void {
     if (this.#closed) return;
     const busy = this.turn();
-    tick();
     if (busy) this.#lastTraffic = time[0];
     if (
       busy ||
