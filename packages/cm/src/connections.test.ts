@@ -465,6 +465,21 @@ describe('stale connections', () => {
     expect(pair.b.take('disconnected').cause).toBe('stale');
   });
 
+  test('is found out though the backlog is full', () => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE, 1);
+    pair.connect();
+    pair.run(1000);
+    const { id } = pair.b.take('request');
+    pair.b.cm.accept(id, acceptInit(), pair.now);
+    pair.connect({ qpn: 0x52 });
+    pair.run(1000);
+    expect(pair.b.cm.size.pending).toBe(1);
+    pair.connect();
+    pair.run(1000);
+    expect(pair.a.take('rejected').reject.reason).toBe(CmRejReason.STALE_CONNECTION);
+  });
+
   test('a stranger who names the queue pair of another does not end its connection', () => {
     const pair = new Pair();
     const [id, other] = pair.established();

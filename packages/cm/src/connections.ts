@@ -113,7 +113,7 @@ export class Connections {
 
   /** Takes in a MAD at `at`, as queue pair 1 got it; anything may stand there. */
   receive(bytes: Uint8Array, at: number, from: Route, now: number): void {
-    if (this.#isOverflow(bytes, at)) {
+    if (this.#isOverflow(bytes, at, from)) {
       this.counters.received++;
       this.counters.overflowed++;
       return;
@@ -341,7 +341,7 @@ export class Connections {
   }
 
   /** A new request to a listener whose backlog is full: in a flood, most are such, and parsing them all would cost the others. */
-  #isOverflow(bytes: Uint8Array, at: number): boolean {
+  #isOverflow(bytes: Uint8Array, at: number, from: Route): boolean {
     if (bytes.length < at + MAD_BYTES || cmNameAt(bytes, at) !== 'REQ') return false;
     const fields = at + MAD_HEADER_BYTES;
     const { serviceId, localCaGuid, localCommId, localQpn } = CM_LAYOUTS.REQ;
@@ -349,7 +349,7 @@ export class Connections {
     const guid = localCaGuid.get(bytes, fields);
     return (
       !this.#byRemoteId.has(key(guid, localCommId.get(bytes, fields))) &&
-      !this.#byRemoteQpn.has(key(guid, localQpn.get(bytes, fields)))
+      !this.#byRemoteQpn.has(queuePairKey(guid, localQpn.get(bytes, fields), from))
     );
   }
 
