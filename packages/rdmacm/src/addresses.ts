@@ -21,6 +21,9 @@ export interface SocketAddress {
   port: number;
 }
 
+/** The GID of a numeric address, whose zone is left out. */
+export const gidOf = (address: string): Uint8Array<ArrayBuffer> => gidFromText(address.split('%')[0]);
+
 /** The numeric address of a host. Rejects with ERR_ROCE_CM_NO_ADDRESS where the name has none. */
 export async function resolveHost(host: string): Promise<string> {
   try {

@@ -19,11 +19,20 @@ import { Incoming, type TakenRequest } from './incoming.ts';
 import { ephemeralPort } from './local-side.ts';
 import { Negotiation } from './negotiation.ts';
 import {
+  checkAddress,
+  checkDestination,
+  checkDomain,
+  checkGroup,
+  checkIdOptions,
+  checkJoin,
+  checkPlace,
+  checkReason,
+  checkWait,
+} from './options.ts';
+import {
   type ConnectionParameters,
   checkParameters,
-  checkPort,
   checkPrivateData,
-  checkRange,
   type IdOptions,
   type PortSpaceName,
   PRIVATE_DATA,
@@ -67,13 +76,8 @@ export class CmId implements AsyncDisposable {
 
   /** rdma_create_id(3). */
   constructor(options: IdOptions = {}) {
+    checkIdOptions(options);
     const { portSpace = 'TCP' } = options;
-    if (!Object.hasOwn(PortSpace, portSpace))
-      throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `portSpace: ${portSpace}`, {
-        errno: 'EINVAL',
-        attribute: 'portSpace',
-        expected: Object.keys(PortSpace).join(', '),
-      });
     this.#options = options;
     this.portSpace = portSpace;
     this.context = options.context;
@@ -121,6 +125,7 @@ export class CmId implements AsyncDisposable {
 
   /** rdma_bind_addr(3): chooses the local address and its device; for groups, or before `resolveAddr`. */
   async bindAddr(address: string): Promise<void> {
+    checkAddress(address);
     if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
     await this.#path.bind(address, 0);
     this.#state = 'BOUND';
@@ -134,6 +139,7 @@ export class CmId implements AsyncDisposable {
    * Rejects with ERR_ROCE_CM_NO_ADDRESS where a name or a route is missing; as `openDevice` where our address has no RoCE.
    */
   async resolveAddr(destination: { host: string; port: number; source?: string }): Promise<void> {
+    checkDestination(destination);
     if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
     await this.#path.resolve(destination);
     this.#state = 'ADDR_RESOLVED';
@@ -153,6 +159,7 @@ export class CmId implements AsyncDisposable {
    * connection, and it is closed with the id.
    */
   async createQp(pd: ProtectionDomain, init: Omit<QueuePairInit, 'type'>): Promise<QueuePair> {
+    checkDomain(pd);
     const qp = await pd.createQp({ ...init, type: this.#datagram ? 'UD' : 'RC' });
     this.qp = qp;
     this.#pd = pd;
@@ -172,6 +179,7 @@ export class CmId implements AsyncDisposable {
     options: { signal?: AbortSignal } = {},
   ): Promise<void> {
     checkParameters(parameters, this.#datagram ? PRIVATE_DATA.resolve : PRIVATE_DATA.connect);
+    checkWait(options);
     if (this.#state !== 'ROUTE_RESOLVED') throw this.#wrongState('resolveRoute first');
     options.signal?.throwIfAborted();
     const { qp } = this;
@@ -205,10 +213,9 @@ export class CmId implements AsyncDisposable {
    * Rejects with EADDRINUSE for a port that has a listener on this device.
    */
   async listen(place: { address?: string; port: number; backlog?: number }): Promise<void> {
+    checkPlace(place);
     if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
     const { address = this.localAddress?.address, backlog = 128 } = place;
-    checkPort(place.port);
-    checkRange('backlog', backlog, 65_535);
     const port = place.port === 0 ? ephemeralPort() : place.port;
     await this.#path.bind(address, port);
     const endpoint = this.#endpoint;
@@ -219,7 +226,8 @@ export class CmId implements AsyncDisposable {
   }
 
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
-  getRequest(options: { signal?: AbortSignal } = {}): Promise<CmId> {
+  async getRequest(options: { signal?: AbortSignal } = {}): Promise<CmId> {
+    checkWait(options);
     if (this.#state !== 'LISTEN') throw this.#wrongState('listen first');
     return this.#incoming!.next(options.signal);
   }
@@ -243,6 +251,7 @@ export class CmId implements AsyncDisposable {
    */
   async accept(parameters: ConnectionParameters = {}, options: { signal?: AbortSignal } = {}): Promise<void> {
     checkParameters(parameters, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.accept);
+    checkWait(options);
     const { qp } = this;
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
     if (!qp) throw this.#wrongState('createQp first');
@@ -269,6 +278,7 @@ export class CmId implements AsyncDisposable {
    */
   async reject(privateData?: Uint8Array, reason?: number): Promise<void> {
     checkPrivateData(privateData, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.reject);
+    checkReason(reason);
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
     const endpoint = this.#endpoint;
     if (this.#datagram)
@@ -323,6 +333,8 @@ export class CmId implements AsyncDisposable {
    * @param options.sendOnly joins nothing: only sends
    */
   async joinMulticast(group: string, options: { sendOnly?: boolean } = {}): Promise<DatagramPeer> {
+    checkGroup(group);
+    checkJoin(options);
     const { qp } = this;
     if (!this.#datagram || !qp) throw this.#wrongState('an id of port space UDP with a queue pair');
     const gid = multicastGid(group);
@@ -333,13 +345,14 @@ export class CmId implements AsyncDisposable {
   }
 
   /** An address handle in the domain of this id's queue pair: to the sender of a datagram (`device.addressFromWc`). */
-  createAh(init: Parameters<ProtectionDomain['createAh']>[0]): Promise<AddressHandle> {
+  async createAh(init: Parameters<ProtectionDomain['createAh']>[0]): Promise<AddressHandle> {
     if (!this.#pd) throw this.#wrongState('createQp first');
     return this.#pd.createAh(init);
   }
 
   /** rdma_leave_multicast(3). */
   async leaveMulticast(group: string): Promise<void> {
+    checkGroup(group);
     if (!this.qp) throw this.#wrongState('joinMulticast first');
     await this.#groups.leave(this.qp, group);
   }

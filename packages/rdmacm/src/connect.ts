@@ -4,7 +4,14 @@ import { CmRejReason } from '@node-roce/wire';
 import { CmId } from './cm-id.ts';
 import { closedError } from './errors.ts';
 import { MessageConnection, type MessageOptions } from './message-connection.ts';
-import { type ConnectionParameters, checkPort, type IdOptions } from './parameters.ts';
+import {
+  checkConnectOptions,
+  checkDestination,
+  checkListenOptions,
+  checkTarget,
+  checkWait,
+} from './options.ts';
+import type { ConnectionParameters, IdOptions } from './parameters.ts';
 
 /** Options of `connect`. */
 export interface ConnectOptions extends IdOptions, MessageOptions, ConnectionParameters {
@@ -28,6 +35,7 @@ export interface ListenOptions extends IdOptions, MessageOptions, ConnectionPara
 
 /** Host and port of `host:port`, `[ipv6]:port`. */
 function parseTarget(target: string): { host: string; port: number } {
+  checkTarget(target);
   const match = /^(?:\[(.+)\]|([^:]+)):(\d+)$/.exec(target);
   if (!match)
     throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `target: ${JSON.stringify(target)}`, {
@@ -35,9 +43,9 @@ function parseTarget(target: string): { host: string; port: number } {
       attribute: 'target',
       expected: 'host:port, or [IPv6 address]:port',
     });
-  const port = Number(match[3]);
-  checkPort(port);
-  return { host: (match[1] ?? match[2])!, port };
+  const destination = { host: (match[1] ?? match[2])!, port: Number(match[3]) };
+  checkDestination(destination);
+  return destination;
 }
 
 const parametersOf = ({
@@ -56,6 +64,28 @@ const parametersOf = ({
   flowControl,
 });
 
+const idOptionsOf = ({
+  device,
+  deviceOptions,
+  portSpace,
+  channel,
+  trafficClass,
+  ackTimeout,
+  minRnrTimer,
+  timing,
+  context,
+}: IdOptions): IdOptions => ({
+  device,
+  deviceOptions,
+  portSpace,
+  channel,
+  trafficClass,
+  ackTimeout,
+  minRnrTimer,
+  timing,
+  context,
+});
+
 const messagesOf = ({ maxMessage, slots, keepAlive }: MessageOptions): MessageOptions =>
   Object.fromEntries(
     Object.entries({ maxMessage, slots, keepAlive }).filter(([, value]) => value !== undefined),
@@ -68,9 +98,10 @@ const messagesOf = ({ maxMessage, slots, keepAlive }: MessageOptions): MessageOp
  */
 export async function connect(target: string, options: ConnectOptions = {}): Promise<MessageConnection> {
   const { host, port } = parseTarget(target);
+  checkConnectOptions(options);
   const { source, signal } = options;
   signal?.throwIfAborted();
-  const id = new CmId(options);
+  const id = new CmId(idOptionsOf(options));
   try {
     await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) });
     await id.resolveRoute();
@@ -114,7 +145,8 @@ export class Listener implements AsyncDisposable {
   }
 
   /** The next connection. Rejects with ERR_ROCE_CLOSED once the listener is closed, or with a signal's reason. */
-  accept(options: { signal?: AbortSignal } = {}): Promise<MessageConnection> {
+  async accept(options: { signal?: AbortSignal } = {}): Promise<MessageConnection> {
+    checkWait(options);
     return this.#connections.next(options.signal);
   }
 
@@ -177,9 +209,10 @@ export class Listener implements AsyncDisposable {
 
 /** Listens at a port. Rejects as `CmId.listen`. */
 export async function listen(options: ListenOptions): Promise<Listener> {
+  checkListenOptions(options);
   options.signal?.throwIfAborted();
   const { port, address, backlog } = options;
-  const id = new CmId(options);
+  const id = new CmId(idOptionsOf(options));
   try {
     await id.listen({
       port,

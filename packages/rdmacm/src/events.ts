@@ -1,5 +1,6 @@
 /** Events of ids (rdma_get_cm_event(3)), and the channels that report them. */
 import { EventQueue, type RoceError } from '@node-roce/verbs-api';
+import { checkOptions, SIGNAL } from '@node-roce/verbs-api/options';
 import { closedError } from './errors.ts';
 
 /** Names of `enum rdma_cm_event_type`, without `RDMA_CM_EVENT_`. */
@@ -33,7 +34,8 @@ export class EventChannel<Id = unknown> implements AsyncDisposable {
   #closed = false;
 
   /** rdma_get_cm_event(3). Rejects with the signal's reason, or ERR_ROCE_CLOSED. */
-  getEvent(options: { signal?: AbortSignal } = {}): Promise<CmIdEvent<Id>> {
+  async getEvent(options: { signal?: AbortSignal } = {}): Promise<CmIdEvent<Id>> {
+    checkOptions('', options, { signal: SIGNAL });
     return this.#events.next(options.signal);
   }
 

@@ -1,7 +1,8 @@
 /** The device of an id, and its local address. */
 import { randomInt } from 'node:crypto';
 import { type Device, RoceError } from '@node-roce/verbs-api';
-import { gidEquals, gidFromText, isIpv4Mapped } from '@node-roce/wire';
+import { gidEquals, isIpv4Mapped } from '@node-roce/wire';
+import { gidOf } from './addresses.ts';
 import { type DeviceOptions, type Lease, leaseDevice } from './devices.ts';
 
 const FIRST_EPHEMERAL = 49_152;
@@ -57,7 +58,7 @@ export class LocalSide {
 
   /** Index of an address in the device's GID table, −1 if it is not there. */
   gidIndex(address: string): number {
-    const wanted = gidFromText(address);
+    const wanted = gidOf(address);
     return this.device!.gids.findIndex(({ gid }) => gidEquals(gid, wanted));
   }
 

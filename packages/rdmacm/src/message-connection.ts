@@ -9,6 +9,7 @@ import {
 } from '@node-roce/verbs-api';
 import type { CmId } from './cm-id.ts';
 import { closedError } from './errors.ts';
+import { checkMessage, checkWait } from './options.ts';
 import type { ConnectionParameters } from './parameters.ts';
 
 /** Sizes of a connection's queues, and how it watches its peer. */
@@ -133,6 +134,8 @@ export class MessageConnection implements AsyncDisposable {
    * Rejects with EMSGSIZE beyond `maxMessage`; with ERR_ROCE_CLOSED or ERR_ROCE_COMPLETION if the connection ends before.
    */
   async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
+    checkMessage(message);
+    checkWait(options);
     const bytes = typeof message === 'string' ? new TextEncoder().encode(message) : message;
     if (bytes.length > this.#maxMessage)
       throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `message: ${bytes.length} bytes`, {
@@ -155,6 +158,7 @@ export class MessageConnection implements AsyncDisposable {
 
   /** The next message; undefined once the connection has ended. Its memory is given back with the call after it. */
   async receive(options: { signal?: AbortSignal } = {}): Promise<Uint8Array | undefined> {
+    checkWait(options);
     const arrived = await this.#messages.next(options.signal);
     if (arrived === undefined) {
       this.#messages.push(undefined);

@@ -3,6 +3,7 @@ import type { Timing } from '@node-roce/cm';
 import { type Device, RoceError } from '@node-roce/verbs-api';
 import type { DeviceOptions } from './devices.ts';
 import type { EventChannel } from './events.ts';
+import { checkParameterNames } from './options.ts';
 
 /** RC connections live in TCP, datagram services in UDP, as in Linux; IPOIB and IB are more ports of the same kinds. */
 export type PortSpaceName = 'TCP' | 'UDP' | 'IPOIB' | 'IB';
@@ -52,54 +53,23 @@ export interface IdOptions {
   context?: unknown;
 }
 
-const LIMITS = {
-  responderResources: 128,
-  initiatorDepth: 128,
-  retryCount: 7,
-  rnrRetryCount: 7,
-} as const;
-
 /** Private data that the messages have room for, bytes. */
 export const PRIVATE_DATA = { connect: 56, accept: 196, reject: 148, resolve: 180, answer: 136 } as const;
 
-const bad = (attribute: string, message: string, expected: string): RoceError =>
-  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${message}`, {
-    errno: 'EINVAL',
-    attribute,
-    expected,
-  });
-
+/** Checks the room for private data. */
 export function checkPrivateData(data: Uint8Array | undefined, room: number): void {
   if (data === undefined) return;
-  if (!(data instanceof Uint8Array)) throw bad('privateData', typeof data, 'a Uint8Array');
-  if (data.length > room) throw bad('privateData', `${data.length} bytes`, `${room} bytes at most`);
+  checkParameterNames({ privateData: data });
+  if (data.length > room)
+    throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `privateData: ${data.length} bytes`, {
+      errno: 'EINVAL',
+      attribute: 'privateData',
+      expected: `${room} bytes at most`,
+    });
 }
 
 /** @throws EINVAL for a name that does not exist, or a value out of range */
 export function checkParameters(parameters: ConnectionParameters, room: number): void {
-  for (const [name, value] of Object.entries(parameters)) {
-    if (value === undefined || name === 'privateData') continue;
-    if (name === 'flowControl') {
-      if (typeof value !== 'boolean') throw bad(name, `${value}`, 'true or false');
-      continue;
-    }
-    const limit = Object.hasOwn(LIMITS, name) ? LIMITS[name as keyof typeof LIMITS] : undefined;
-    if (limit === undefined)
-      throw bad(
-        name,
-        'there is no such option',
-        ['privateData', 'flowControl', ...Object.keys(LIMITS)].join(', '),
-      );
-    checkRange(name, value, limit);
-  }
+  checkParameterNames(parameters);
   checkPrivateData(parameters.privateData, room);
-}
-
-export function checkPort(port: unknown): asserts port is number {
-  checkRange('port', port, 65_535);
-}
-
-export function checkRange(name: string, value: unknown, limit: number): void {
-  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > limit)
-    throw bad(name, `${value}`, `0 … ${limit}`);
 }

@@ -1,10 +1,9 @@
 /** Both addresses of an id, its device, and the route of its packets. */
 import { DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
 import type { Device } from '@node-roce/verbs-api';
-import { gidFromText } from '@node-roce/wire';
-import { resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
+import { gidOf, resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
 import { ephemeralPort, LocalSide } from './local-side.ts';
-import { checkPort, checkRange, type IdOptions } from './parameters.ts';
+import type { IdOptions } from './parameters.ts';
 
 const HOP_LIMIT = 64;
 
@@ -19,10 +18,6 @@ export class Path {
   readonly #side: LocalSide;
 
   constructor(options: IdOptions, side = new LocalSide(options.device, options.deviceOptions)) {
-    const { trafficClass = 0, ackTimeout = 0, minRnrTimer = 0 } = options;
-    checkRange('trafficClass', trafficClass, 255);
-    checkRange('ackTimeout', ackTimeout, 31);
-    checkRange('minRnrTimer', minRnrTimer, 31);
     this.#options = options;
     this.#side = side;
   }
@@ -51,16 +46,15 @@ export class Path {
 
   /** Finds the peer's address, ours that leads there, and its device. */
   async resolve({ host, port, source }: { host: string; port: number; source?: string }): Promise<void> {
-    checkPort(port);
     const address = await resolveHost(host);
     const from =
       source ?? this.local?.address ?? (this.#options.device ? undefined : await sourceTowards(address));
-    const local = await this.#side.bind(from, gidFromText(address));
+    const local = await this.#side.bind(from, gidOf(address));
     this.remote = { address, port };
     this.local = { address: local, port: ephemeralPort() };
     this.route = {
       sgidIndex: this.#side.gidIndex(local),
-      gid: gidFromText(address),
+      gid: gidOf(address),
       trafficClass: this.trafficClass,
       hopLimit: HOP_LIMIT,
       // core/cma.c `cma_get_roce_udp_flow_label`: so the paths of connections differ.

@@ -1,0 +1,122 @@
+/** The options of this package's calls, by name and type. */
+import { Device, ProtectionDomain } from '@node-roce/verbs-api';
+import {
+  ANY,
+  BOOLEAN,
+  BYTES,
+  checkArgument,
+  checkOptions,
+  either,
+  OBJECT,
+  type OptionType,
+  type OptionTypes,
+  oneOf,
+  SIGNAL,
+  STRING,
+} from '@node-roce/verbs-api/options';
+import { isMulticast, parseIpAddress } from '@node-roce/wire';
+import { gidOf } from './addresses.ts';
+import { EventChannel } from './events.ts';
+
+const within = (least: number, most: number): OptionType => ({
+  expected: `${least} … ${most}`,
+  is: (value) => Number.isInteger(value) && (value as number) >= least && (value as number) <= most,
+});
+const instance = (expected: string, kind: abstract new (...args: never[]) => object): OptionType => ({
+  expected,
+  is: (value) => value instanceof kind,
+});
+/** With a zone or without. */
+const ADDRESS: OptionType = {
+  expected: 'a numeric IPv4 or IPv6 address',
+  is: (value) => typeof value === 'string' && parseIpAddress(value.split('%')[0]) !== undefined,
+};
+const GROUP: OptionType = {
+  expected: 'a multicast address',
+  is: (value) => ADDRESS.is(value) && isMulticast(gidOf(value as string)),
+};
+const PORT = within(0, 65_535);
+const CODE = within(0, 31);
+
+const ID: OptionTypes = {
+  device: instance('a device (openDevice)', Device),
+  deviceOptions: OBJECT,
+  portSpace: oneOf('TCP', 'UDP', 'IPOIB', 'IB'),
+  channel: instance('an EventChannel', EventChannel),
+  trafficClass: within(0, 255),
+  ackTimeout: CODE,
+  minRnrTimer: CODE,
+  timing: OBJECT,
+  context: ANY,
+};
+const TIMING: OptionTypes = {
+  responseTimeout: CODE,
+  maxRetries: within(0, 15),
+  packetLifetime: CODE,
+  serviceTimeout: CODE,
+};
+const PARAMETERS: OptionTypes = {
+  privateData: BYTES,
+  responderResources: within(0, 128),
+  initiatorDepth: within(0, 128),
+  retryCount: within(0, 7),
+  rnrRetryCount: within(0, 7),
+  flowControl: BOOLEAN,
+};
+const MESSAGES: OptionTypes = {
+  maxMessage: within(1, 2 ** 31),
+  slots: within(1, 16_384),
+  keepAlive: within(0, 2 ** 31 - 1),
+};
+const WAIT: OptionTypes = { signal: SIGNAL };
+const LISTEN: OptionTypes = { address: ADDRESS, port: PORT, backlog: PORT };
+
+/** Near no right name, and common. */
+const HINTS = { aliases: { host: 'address', retryCnt: 'retryCount', rnrRetry: 'rnrRetryCount' } };
+
+function check(options: { timing?: unknown }, types: OptionTypes): void {
+  checkOptions('', options, types, HINTS);
+  if (options.timing !== undefined) checkOptions('timing', options.timing, TIMING);
+}
+
+export const checkIdOptions = (options: object): void => check(options, ID);
+export const checkConnectOptions = (options: object): void =>
+  check(options, { ...ID, ...PARAMETERS, ...MESSAGES, ...WAIT, source: ADDRESS });
+export const checkListenOptions = (options: object): void =>
+  check(options, { ...ID, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
+export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);
+export const checkWait = (options: object): void => checkOptions('', options, WAIT);
+
+/** A port that has to be given. */
+function checkPort(port: unknown): void {
+  checkArgument('port', port, PORT);
+}
+
+export function checkDestination(destination: object): void {
+  checkOptions(
+    '',
+    destination,
+    { host: STRING, port: PORT, source: ADDRESS },
+    { aliases: { address: 'host' } },
+  );
+  const { host, port } = destination as Record<string, unknown>;
+  checkArgument('host', host, STRING);
+  checkPort(port);
+}
+
+export function checkPlace(place: object): void {
+  checkOptions('', place, LISTEN, HINTS);
+  checkPort((place as Record<string, unknown>).port);
+}
+
+export const checkAddress = (address: unknown): void => checkArgument('address', address, ADDRESS);
+export const checkGroup = (group: unknown): void => checkArgument('group', group, GROUP);
+export const checkJoin = (options: object): void => checkOptions('', options, { sendOnly: BOOLEAN });
+export const checkReason = (reason: unknown): void => {
+  if (reason !== undefined) checkArgument('reason', reason, within(0, 65_535));
+};
+export const checkMessage = (message: unknown): void =>
+  checkArgument('message', message, either(STRING, BYTES));
+export const checkTarget = (target: unknown): void => checkArgument('target', target, STRING);
+export const checkDomain = (pd: unknown): void =>
+  checkArgument('pd', pd, instance('a protection domain (device.allocPd)', ProtectionDomain));
