@@ -299,12 +299,11 @@ export class QueueTable {
 
   /** The route of a modify call's address vector and peer QPN; a new peer is held. */
   #path(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
-    const ah = attr.ahAttr ?? qp.attributes.ah;
-    if (!ah || (attr.ahAttr === undefined && attr.destQpNum === undefined)) return {};
+    const ah = attr.ahAttr;
+    if (!ah) return {};
     const { grh } = ah;
+    // They come together in the step to RTR; later the address vector may change alone.
     const destQpn = attr.destQpNum ?? qp.attributes.destQpn;
-    const sourcePort = sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn);
-    if (attr.ahAttr === undefined) return { sourcePort };
     return {
       peer: this.#context.addresses.addPeer(ah),
       local: grh.sgidIndex,
@@ -312,7 +311,7 @@ export class QueueTable {
       ah: { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } },
       source: new Uint32Array(grh.dgid.slice().buffer),
       ipBytes: isIpv4(grh.dgid) ? IPV4_BYTES : IPV6_BYTES,
-      sourcePort,
+      sourcePort: sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn),
     };
   }
 }

@@ -2,7 +2,7 @@
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
-import type { QpAttr, WrOpcodeName } from './index.ts';
+import { type QpAttr, Ring, type WrOpcodeName } from './index.ts';
 
 const FIRST = 0x500;
 const MTU = 256;
@@ -98,7 +98,76 @@ describe('an ACK', () => {
   });
 });
 
+describe('a response that is late or early', () => {
+  test('of the PSN that is sent next acknowledges nothing', () => {
+    const { hand, side, post, ack, sent, done } = requester();
+    post('RDMA_WRITE', 8);
+    expect(sent()).toEqual([0]);
+    hand.put(ack(1), ack(1, NakCode.REMOTE_ACCESS_ERROR));
+    expect(done()).toEqual([]);
+    expect(side.adapter.counters().staleResponses).toBe(2);
+  });
+
+  /** The ACK timer has expired, and nothing was sent again yet. */
+  function overdue({ hand, side }: ReturnType<typeof requester>): void {
+    hand.now += 1_000_000;
+    side.adapter.advance(hand.now);
+    expect(side.adapter.counters().timeouts).toBe(1);
+  }
+
+  test('a READ response that comes after the timeout is taken, and nothing is sent again', () => {
+    const set = requester();
+    const { hand, post, sent, done, memory } = set;
+    post('RDMA_READ', MTU + 8);
+    sent();
+    overdue(set);
+    hand.put(part('FIRST', 0, MTU, 1), part('LAST', 1, 8, 2));
+    expect(done()).toEqual([[1, 'SUCCESS']]);
+    expect([memory[0], memory[MTU]]).toEqual([1, 2]);
+    expect(sent()).toEqual([]);
+  });
+
+  test('after a timeout, an ACK past a READ that waits to be sent again takes no retry', () => {
+    const set = requester();
+    const { hand, post, ack, sent, counters } = set;
+    post('RDMA_READ', 8);
+    post('RDMA_WRITE', 8);
+    sent();
+    overdue(set);
+    hand.put(ack(1));
+    expect(counters()).toMatchObject({ impliedNakSeqErr: 0, retries: 1 });
+    expect(sent()).toEqual([0, 1]);
+  });
+
+  test.each([0, 1])('the first implied NAK is taken at any PSN: %i', (sqPsn) => {
+    const { hand, post, counters } = requester({ sqPsn });
+    post('RDMA_READ', 8);
+    post('RDMA_WRITE', 8);
+    hand.out();
+    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: sqPsn + 1, aeth: { syndrome: OK } });
+    expect(counters().impliedNakSeqErr).toBe(1);
+  });
+});
+
 describe('a NAK', () => {
+  test.each([NakCode.REMOTE_ACCESS_ERROR, NakCode.PSN_SEQUENCE_ERROR, RNR])(
+    '0x%s at a request that could not be sent again: the request fails for that',
+    (code) => {
+      const { hand, side, post, ack, sent, done } = requester();
+      const other = side.register(new ArrayBuffer(1024));
+      post('RDMA_WRITE', 8);
+      side.post({ wrId: 2, opcode: 'RDMA_WRITE', sge: [{ mr: other, length: 3 * MTU }], remote });
+      expect(sent()).toEqual([0, 1, 2, 3]);
+      side.adapter.deregisterMr(other.handle);
+      expect(hand.run(200_000).map((packet) => inShort(packet)[1] - FIRST)).toEqual([0]);
+      hand.put(ack(1, code));
+      expect(done()).toEqual([
+        [1, 'SUCCESS'],
+        [2, 'LOC_PROT_ERR'],
+      ]);
+    },
+  );
+
   test.each([
     [NakCode.INVALID_REQUEST, 'REM_INV_REQ_ERR', { receivedInvalidRequest: 1 }],
     [NakCode.REMOTE_ACCESS_ERROR, 'REM_ACCESS_ERR', { receivedAccessErr: 1 }],
@@ -251,6 +320,22 @@ describe('a READ response', () => {
     expect(memory[0]).toBe(0);
   });
 
+  test('whose acknowledgement finds no place for completions ends the queue pair, and brings nothing', () => {
+    const { hand, side, mr, memory, state } = requester();
+    const { handle, ring } = side.adapter.createCq(1);
+    side.createQp({}, { cq: handle });
+    hand.connect({ sqPsn: FIRST, pathMtu: MTU });
+    for (const opcode of ['RDMA_WRITE', 'RDMA_WRITE', 'RDMA_READ'] as const) {
+      side.post({ opcode, sge: [{ mr, length: 8 }], remote });
+    }
+    hand.out();
+    hand.put(part('ONLY', 2, 8));
+    expect(state()).toBe('ERR');
+    expect(new Ring(ring).used).toBe(1);
+    expect(memory[0]).toBe(0);
+    expect(hand.out()).toEqual([]);
+  });
+
   test('into a region that has gone: LOC_PROT_ERR', () => {
     const { hand, side, mr, post, sent, done, memory } = requester();
     post('RDMA_READ', 8);
@@ -351,7 +436,7 @@ describe('credits come with the AETH of (§9.7.7.2)', () => {
   test('no ACK of what was never sent', () => {
     const { hand, ack, sent, before } = atTheLimit('SEND');
     expect(before).toEqual([0]);
-    hand.put(ack(9, 3, 1));
+    hand.put(ack(1, 3, 1), ack(9, 3, 1));
     expect(sent()).toEqual([]);
   });
 });
