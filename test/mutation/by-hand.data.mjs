@@ -110,7 +110,11 @@ export const MUTANTS = [
     'if (row.opcode === WrOpcode.LOCAL_INV) return flight.cursor.entry !== queue.head;',
     '',
   ],
-  ['requester/starter.ts', '    credits.count(this.#messagesOf(row!, packets));\n', '    credits.count(1);\n'],
+  [
+    'requester/starter.ts',
+    '    credits.count(this.#messagesOf(row!, packets));\n',
+    '    credits.count(1);\n',
+  ],
   ['requester/cursor.ts', '    this.#packet = psnDiff(psn, queue.firstPsn(head));', '    this.#packet = 0;'],
   [
     'requester/completer.ts',
