@@ -1,5 +1,6 @@
 /** One seed: two sides, two programs, a bad network; and what has to hold in the end. */
-import { createRandom } from '@node-roce/sim';
+import { createRandom, type Random } from '@node-roce/sim';
+import { forge } from './forger.ts';
 import { type Life, Program, type Temper } from './program.ts';
 import { type Kind, makeSide, other, type SideName, TIMING } from './sides.ts';
 import { type Network, World } from './world.ts';
@@ -21,6 +22,8 @@ const NETWORKS: readonly Network[] = [
   { loss: 0.05, copies: 0.3, late: 0.05, delay: 15 * MS, lateDelay: 800 * MS },
   { loss: 0.35, copies: 0.05, late: 0.02, delay: 10 * MS, lateDelay: 300 * MS },
   { loss: 0.02, copies: 0.02, late: 0.2, delay: 30 * MS, lateDelay: 200 * MS },
+  // Everything is recorded and replayed.
+  { loss: 0.02, copies: 0.7, late: 0.3, delay: 10 * MS, lateDelay: 4_000 * MS },
 ];
 
 export interface Outcome {
@@ -33,7 +36,7 @@ export interface Outcome {
 /** Plays a seed to the end of all timers. @param tally counts what happened */
 export function play(seed: number, kinds: Record<SideName, Kind>, tally: Map<string, number>): Outcome {
   const random = createRandom(seed);
-  const network = NETWORKS[seed % NETWORKS.length];
+  const network = { ...NETWORKS[seed % NETWORKS.length] };
   const isCalm = network.loss === 0 && network.late === 0;
   // A thread that stalls, in some seeds.
   const grain = seed % 7 === 3 ? random.pick([20 * MS, 200 * MS]) : 0;
@@ -47,6 +50,7 @@ export function play(seed: number, kinds: Record<SideName, Kind>, tally: Map<str
     random,
     tally,
   });
+  if (network.loss > 0.3) blackOut(world, random.between(500, 2000) * MS);
   const temper: Temper = {
     attempts: 20,
     spread: 2000,
@@ -67,9 +71,12 @@ export function play(seed: number, kinds: Record<SideName, Kind>, tally: Map<str
     programs[name].onReady = (life) => {
       const peer = peerOf(life, programs[other(name)].lives);
       if (!peer || peer.qpn === 0) return;
-      world.sendData(name, peer.qpn, () =>
-        world.count(`${kinds[peer.side]} takes data in ${world.sides[peer.side].state(peer.id)}`),
-      );
+      world.sendData(name, peer.qpn, () => {
+        // Other queue pairs have its number after a restart, and other PSNs.
+        if (peer.forgotten) return false;
+        world.count(`${kinds[peer.side]} takes data in ${world.sides[peer.side].state(peer.id)}`);
+        return true;
+      });
     };
     programs[name].otherConnects = () =>
       programs[other(name)].lives.some(
@@ -78,6 +85,8 @@ export function play(seed: number, kinds: Record<SideName, Kind>, tally: Map<str
     programs[name].begin();
   }
   const judge = new Judge(world, programs, isCalm && grain === 0);
+  for (const name of NAMES)
+    if (kinds[name] === 'product') forgeAt(name, world, programs, createRandom(~seed), judge.complaints);
   world.run(BUSY_UNTIL);
   world.run(QUIET_UNTIL);
   judge.settled();
@@ -87,6 +96,39 @@ export function play(seed: number, kinds: Record<SideName, Kind>, tally: Map<str
   const { complaints } = judge;
   const ids = complaints.flatMap((one) => one.match(/\b[0-9a-f]{5,8}\b/g) ?? []);
   return { complaints, trace: world.trace.filter((line) => ids.some((id) => line.includes(id))) };
+}
+
+/** Loses everything for longer than anything is repeated. */
+function blackOut(world: World, from: number): void {
+  const { loss, copies } = world.network;
+  world.at(from, () => Object.assign(world.network, { loss: 1, copies: 0 }));
+  world.at(from + 900 * MS, () => Object.assign(world.network, { loss, copies }));
+}
+
+/** Has a stranger forge messages for the connections of a side while its programs are busy. */
+function forgeAt(
+  name: SideName,
+  world: World,
+  programs: Record<SideName, Program>,
+  random: Random,
+  complaints: string[],
+): void {
+  const once = () => {
+    const side = world.sides[name];
+    // Those whose owner knows the peer's id.
+    const known = programs[name].lives.filter(
+      (life) => !life.forgotten && !/^(NONE|REQ_SENT|REP_WAIT)$/.test(side.state(life.id)),
+    );
+    const life = known.length > 0 ? random.pick(known) : undefined;
+    const peer = life && peerOf(life, programs[other(name)].lives)?.communicationId;
+    if (life && peer) {
+      const { name: what, complaint } = forge(side, life, peer, random, world.now);
+      world.count(`forged ${what}`);
+      if (complaint) complaints.push(complaint);
+    }
+    if (world.now < BUSY_UNTIL) world.after(random.between(0, 60 * MS), once);
+  };
+  once();
 }
 
 /** Lives at the other end of a connection: one, or two where a copy of the REQ came late. */

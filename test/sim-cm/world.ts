@@ -132,12 +132,11 @@ export class World {
   }
 
   /** The first packet of a connection, on its way to a queue pair. */
-  sendData(from: SideName, qpn: number, onArrival: () => void): void {
+  sendData(from: SideName, qpn: number, isTaken: () => boolean): void {
     const to = other(from);
     for (const delay of this.#fate('data'))
       this.at(this.#looks(to, this.now + delay), () => {
-        onArrival();
-        this.sides[to].data(qpn, this.now);
+        if (isTaken()) this.sides[to].data(qpn, this.now);
       });
   }
 
