@@ -229,7 +229,7 @@ export class QueueTable {
 
   /** Whether the ACKs of a queue pair carry credits, from the next one on; until its RESET. */
   setCredits(qpn: number, credits: boolean): void {
-    this.get(qpn).credits = credits;
+    this.get(qpn).setCredits(credits);
   }
 
   /** ibv_query_qp(3). */

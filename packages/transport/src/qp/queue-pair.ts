@@ -63,8 +63,6 @@ export class QueuePair implements Owner, Sender {
   readonly completer: Completer;
   readonly receives: ReceiveQueue;
   readonly responder: Responder;
-  /** As the adapter has it, unless both sides of a connection agreed. */
-  credits: boolean;
   readonly #turns = new SenderTurns(this);
   readonly #context: Context;
   #state: number = QpStateCode.RESET;
@@ -74,11 +72,12 @@ export class QueuePair implements Owner, Sender {
   #established = false;
   /** Counts connections, modulo `LIVES`. */
   #life = 0;
+  #credits: boolean;
 
   constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
     this.#context = context;
-    this.credits = context.credits;
+    this.#credits = context.credits;
     this.qpn = qpn;
     this.type = type;
     this.service = Service[type];
@@ -121,6 +120,15 @@ export class QueuePair implements Owner, Sender {
 
   get destroyed(): boolean {
     return this.#destroyed;
+  }
+
+  get credits(): boolean {
+    return this.#credits;
+  }
+
+  /** As the adapter has it, unless both sides of a connection agreed; until RESET. */
+  setCredits(credits: boolean): void {
+    this.#credits = credits;
   }
 
   get slotTag(): number {
@@ -201,7 +209,7 @@ export class QueuePair implements Owner, Sender {
     if (peer >= 0) this.#context.farewells.take(this.responder, peer);
     this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu } : RESET_ATTRIBUTES;
     this.#established = false;
-    this.credits = this.#context.credits;
+    this.#credits = this.#context.credits;
     this.#life = (this.#life + 1) % LIVES;
     this.sendQueue.reset();
     this.requester.reset();
