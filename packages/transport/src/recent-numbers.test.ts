@@ -38,3 +38,17 @@ test('a QPN and a key that were just given back are not the next, even if they a
   }
   expect([qpns.size, keys.size]).toEqual([200, 400]);
 });
+
+test('a QPN that the host keeps back is not given out', () => {
+  const qpnOf = (k: number) => Math.imul(k, 0x9e37_79b1) & 0xff_ffff;
+  // Every second one that `stutter` draws.
+  const kept = new Set(Array.from({ length: 500 }, (_, k) => qpnOf(2 * k)));
+  const options = { random: stutter(), isReserved: (qpn: number) => kept.has(qpn) };
+  const { adapter, ...side } = new Pair({ left: options }).left;
+  const cap = { maxSendWr: 1, maxRecvWr: 1, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 };
+  const [pd, cq] = [side.pd, side.cqHandle];
+  for (let i = 0; i < 200; i++) {
+    const { qpn } = adapter.createQp({ pd, type: 'RC', sendCq: cq, recvCq: cq, cap, sqSigAll: false });
+    expect(kept.has(qpn)).toBe(false);
+  }
+});

@@ -1,7 +1,15 @@
 /** The connection manager beside the engine, through real queue pairs 1. */
 import type { CmEvent } from '@node-roce/cm';
 import { MemoryNetwork } from '@node-roce/link';
-import { gidFromText, ipCmServiceId, PortSpace } from '@node-roce/wire';
+import {
+  BTH_BYTES,
+  CREDIT_UNLIMITED,
+  creditCodeFor,
+  gidFromText,
+  ipCmServiceId,
+  Opcode,
+  PortSpace,
+} from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { openSide } from '../testing/pair.ts';
 import { type Device, GSI_QKEY, type OpenDeviceOptions, openDevice } from './index.ts';
@@ -176,6 +184,38 @@ describe('a device whose program has not used the connection manager', () => {
     await pd.createQp({ type: 'RC', sendCq });
     await expect(pd.createQp({ type: 'RC', sendCq })).rejects.toMatchObject({ errno: 'ENOMEM' });
   });
+});
+
+test('credits of a queue pair are switched by its connection, until its RESET', async () => {
+  const network = new MemoryNetwork();
+  const syndromes: number[] = [];
+  const deliver = network.deliver.bind(network);
+  network.deliver = (packet, destination) => {
+    if (packet.bytes[0] === Opcode.RC_ACKNOWLEDGE) syndromes.push(packet.bytes[BTH_BYTES]);
+    deliver(packet, destination);
+  };
+  const a = await openSide(network, '10.0.0.1');
+  const b = await openSide(network, '10.0.0.2');
+  const say = async () => {
+    b.qp.receive(b.mr).catch(() => {});
+    b.qp.receive(b.mr).catch(() => {});
+    await a.qp.send(new Uint8Array(4));
+  };
+  const connectBoth = async () => {
+    await a.qp.connect(b.qp.connectionData());
+    await b.qp.connect(a.qp.connectionData());
+  };
+  await connectBoth();
+  await say();
+  await b.device.connections.call('cmSetCredits', b.qp.qpNum, true);
+  await say();
+  expect(syndromes).toEqual([CREDIT_UNLIMITED, creditCodeFor(2)]);
+  for (const { qp } of [a, b]) await qp.modify({ qpState: 'RESET' });
+  await connectBoth();
+  await say();
+  expect(syndromes.at(-1)).toBe(CREDIT_UNLIMITED);
+  await a.device.close();
+  await b.device.close();
 });
 
 test('queue pair 1 has one user', async () => {
