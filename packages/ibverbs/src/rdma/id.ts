@@ -26,9 +26,22 @@ export function rdma_create_id(
   });
 }
 
-/** rdma_destroy_id(3), with its queue pair. Events that were not acknowledged do not hold it up. */
+/**
+ * rdma_destroy_id(3), with its queue pair, and the domain that `rdma_create_qp` made unless memory is registered in it. Events that
+ * were not acknowledged do not hold it up.
+ */
 export function rdma_destroy_id(id: rdma_cm_id): Promise<0 | -1> {
-  return minusOne(() => (id.isNew ? undefined : id.rdmacm.destroy()));
+  return minusOne(async () => {
+    if (id.isNew) return;
+    await id.rdmacm.destroy();
+    await destroyMade(id);
+    await id.made.pd?.verbs.dealloc().catch(() => {}); // The program's regions are there still.
+  });
+}
+
+/** The completion queues that `rdma_create_qp` made: after the queue pair. */
+async function destroyMade({ made }: rdma_cm_id): Promise<void> {
+  for (const cq of made.cqs.splice(0)) await cq.verbs.destroy().catch(() => {}); // The device may be closed.
 }
 
 /** rdma_bind_addr(3). */
@@ -99,8 +112,13 @@ export function rdma_create_qp(
     if (!context) throw invalid('id', 'has no device', 'rdma_resolve_addr or rdma_bind_addr first');
     const { cap = {}, srq = null, sq_sig_all, qp_context } = qp_init_attr;
     const entries = (cap.max_send_wr ?? 1) + (cap.max_recv_wr ?? 1);
-    const makeCq = async () => new ibv_cq(context, null, await context.verbs.createCq(entries));
-    id.pd = pd ?? id.pd ?? new ibv_pd(context, await context.verbs.allocPd());
+    const makeCq = async () => {
+      const cq = new ibv_cq(context, null, await context.verbs.createCq(entries));
+      id.made.cqs.push(cq);
+      return cq;
+    };
+    if (!pd) id.made.pd ??= new ibv_pd(context, await context.verbs.allocPd());
+    id.pd = pd ?? id.made.pd!;
     id.send_cq = qp_init_attr.send_cq ?? (await makeCq());
     id.recv_cq = qp_init_attr.recv_cq ?? (await makeCq());
     const qp = await id.rdmacm.createQp(id.pd.verbs, {
@@ -116,11 +134,12 @@ export function rdma_create_qp(
   });
 }
 
-/** rdma_destroy_qp(3). */
+/** rdma_destroy_qp(3), with the completion queues that `rdma_create_qp` made. */
 export function rdma_destroy_qp(id: rdma_cm_id): Promise<0 | -1> {
   return minusOne(async () => {
     await id.qp?.verbs.close();
     id.qp = null;
+    await destroyMade(id);
   });
 }
 

@@ -45,6 +45,8 @@ export class rdma_cm_id {
   pd: ibv_pd | null = null;
   send_cq: ibv_cq | null = null;
   recv_cq: ibv_cq | null = null;
+  /** Objects that `rdma_create_qp` made because the program gave none. */
+  readonly made: { pd?: ibv_pd; cqs: ibv_cq[] } = { cqs: [] };
   /** The last group that was joined, of which the next event speaks. */
   group: string | undefined;
   /** Port of `rdma_bind_addr`, for `rdma_listen`. */

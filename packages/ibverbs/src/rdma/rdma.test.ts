@@ -238,6 +238,23 @@ test('a datagram service and a group: where to send comes with the event', async
   for (const [one] of [id, server, listen]) await check(v.rdma_destroy_id(one));
 });
 
+test('objects that rdma_create_qp makes are destroyed with the id', async () => {
+  const network = new MemoryNetwork();
+  await using device = await openDevice({
+    link: network.link(CLIENT),
+    limits: { maxCq: 2, maxPd: 1, maxQp: 1 },
+  });
+  for (let i = 0; i < 3; i++) {
+    const id: v.rdma_cm_id[] = [];
+    await check(v.rdma_create_id(null, id, null, v.RDMA_PS_TCP, { device }));
+    await check(v.rdma_bind_addr(id[0], { address: CLIENT }));
+    await check(v.rdma_create_qp(id[0], null, init()));
+    if (i > 0) await check(v.rdma_destroy_qp(id[0]));
+    if (i > 1) await check(v.rdma_create_qp(id[0], null, init()));
+    await check(v.rdma_destroy_id(id[0]));
+  }
+});
+
 test('what does not carry over is refused by name', async () => {
   const id: v.rdma_cm_id[] = [];
   expect(await v.rdma_create_id(null, id, null, 0x1234)).toBe(-1);
