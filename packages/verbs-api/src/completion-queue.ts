@@ -40,6 +40,10 @@ export class CompletionQueue implements AsyncDisposable {
   /** The last request for notification: 0, or what `Ring.arm` takes. */
   #armed: 0 | 1 | 2 = 0;
   #waiters: (() => void)[] = [];
+  /** The executor of the promise of who waits without a signal: one for all of them. */
+  readonly #enlist = (resolve: () => void): void => {
+    this.#waiters.push(resolve);
+  };
   #destroyed = false;
   #failure: unknown;
   #observer: CompletionObserver | undefined;
@@ -210,7 +214,9 @@ export class CompletionQueue implements AsyncDisposable {
   }
 
   get #ringUsed(): number {
-    return this.#older.reduce((sum, ring) => sum + ring.used, this.#ring.used);
+    let { used } = this.#ring;
+    for (let i = 0; i < this.#older.length; i++) used += this.#older[i].used;
+    return used;
   }
 
   /** Fills a completion from the entry with this free-running index. */
@@ -303,20 +309,25 @@ export class CompletionQueue implements AsyncDisposable {
       if (this.#newest.state !== 0) throw this.#overrun();
       this.#arm(solicitedOnly);
       if (this.#used > 0 && !solicitedOnly) return;
-      await new Promise<void>((resolve, reject) => {
-        const onAbort = () => {
-          this.#waiters = this.#waiters.filter((w) => w !== wake);
-          reject(signal?.reason);
-        };
-        const wake = () => {
-          signal?.removeEventListener('abort', onAbort);
-          resolve();
-        };
-        this.#waiters.push(wake);
-        signal?.addEventListener('abort', onAbort, { once: true });
-      });
+      await (signal === undefined ? new Promise<void>(this.#enlist) : this.#awakened(signal));
       if (solicitedOnly && this.#used > 0) return;
     }
+  }
+
+  /** Resolves at the next event. */
+  #awakened(signal: AbortSignal): Promise<void> {
+    return new Promise<void>((resolve, reject) => {
+      const onAbort = () => {
+        this.#waiters = this.#waiters.filter((w) => w !== wake);
+        reject(signal.reason);
+      };
+      const wake = () => {
+        signal.removeEventListener('abort', onAbort);
+        resolve();
+      };
+      this.#waiters.push(wake);
+      signal.addEventListener('abort', onAbort, { once: true });
+    });
   }
 
   /** Waits for the next completion and takes it. */
