@@ -185,6 +185,9 @@ describe('a batch that the link looks at late', () => {
     tx.slots[Tx.STATUS] = EMSGSIZE;
     adapter.sent(tx);
     expect(side.poll()).toEqual([]);
+    // The device counts it; it is no error of the connection that there is now.
+    expect(adapter.counters().sendErrors).toBe(1);
+    expect(adapter.qpCounters(side.qp.qpn).sendErrors).toBe(0);
     answer(FIRST);
     expect(statuses(side)).toEqual([[2, 'SUCCESS']]);
   });
@@ -211,6 +214,20 @@ describe('a batch that the link looks at late', () => {
     adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
     write(1, 8); // The state word of the ring forbids it; another thread may look too early.
     hand.connect({ sqPsn: FIRST, pathMtu: 256 });
+    expect(hand.out()).toEqual([]);
+    write(2, 8);
+    expect(hand.out()).toHaveLength(1);
+    answer(FIRST);
+    expect(statuses(side)).toEqual([[2, 'SUCCESS']]);
+  });
+
+  test('what a program posts before RTS is dropped, however late that is', () => {
+    const { hand, side, adapter, write, answer } = setUpByHand();
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    hand.connect({ pathMtu: 256 }, 'RTR');
+    write(1, 8);
+    const rts = { sqPsn: FIRST, timeout: 14, retryCnt: 7, rnrRetry: 7, maxRdAtomic: 1 };
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RTS', ...rts }, hand.now);
     expect(hand.out()).toEqual([]);
     write(2, 8);
     expect(hand.out()).toHaveLength(1);
