@@ -70,6 +70,7 @@ export const LONG = [
     minutes: 180,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 290, ROCE_SIM_MODELS: 30 }, // Of each of seven workloads: 2,030 in all.
+    required: 'the engine: nothing lost, twice or stuck',
   },
   {
     name: 'sim-busy',
