@@ -3,7 +3,7 @@ import type { AhAttr } from '@node-roce/transport';
 import { WorkCompletion } from '@node-roce/verbs-api';
 import { checkPort } from './device.ts';
 import { pointer, status, statusNow } from './errno.ts';
-import { ibv_ah, type ibv_context, type ibv_pd, type ibv_qp } from './objects.ts';
+import { ibv_ah, type ibv_context, type ibv_pd, type ibv_qp, verbsOf } from './objects.ts';
 import type { ibv_ah_attr, ibv_gid, ibv_wc } from './structs.ts';
 
 /** As verbs-api takes it; the engine checks the values. */
@@ -47,7 +47,7 @@ export function fromAhAttr(attr: Readonly<AhAttr>): ibv_ah_attr {
 
 /** ibv_create_ah(3). EINVAL where the route can't be taken. */
 export function ibv_create_ah(pd: ibv_pd, attr: ibv_ah_attr): Promise<ibv_ah | null> {
-  return pointer(async () => new ibv_ah(pd, await pd.verbs.createAh(toAhAttr(attr))));
+  return pointer(async () => new ibv_ah(pd, await verbsOf('pd', pd).createAh(toAhAttr(attr))));
 }
 
 /**
@@ -63,7 +63,7 @@ export function ibv_create_ah_from_wc(
 ): Promise<ibv_ah | null> {
   return pointer(async () => {
     checkPort(port_num);
-    return new ibv_ah(pd, await pd.verbs.createAhFromWc(completionOf(wc), grh));
+    return new ibv_ah(pd, await verbsOf('pd', pd).createAhFromWc(completionOf(wc), grh));
   });
 }
 
@@ -77,7 +77,7 @@ export function ibv_init_ah_from_wc(
 ): 0 | -1 {
   const code = statusNow(() => {
     checkPort(port_num);
-    Object.assign(ah_attr, fromAhAttr(context.verbs.addressFromWc(completionOf(wc), grh)));
+    Object.assign(ah_attr, fromAhAttr(verbsOf('context', context).addressFromWc(completionOf(wc), grh)));
   });
   return code === 0 ? 0 : -1;
 }
@@ -91,15 +91,15 @@ function completionOf(wc: Pick<ibv_wc, 'wc_flags' | 'src_qp'>): WorkCompletion {
 
 /** ibv_destroy_ah(3). Requests that still name it complete with IBV_WC_LOC_QP_OP_ERR. */
 export function ibv_destroy_ah(ah: ibv_ah): Promise<number> {
-  return status(() => ah.verbs.destroy());
+  return status(() => verbsOf('ah', ah).destroy());
 }
 
 /** ibv_attach_mcast(3), UD: joins the group on the device's sockets. The LID means nothing on RoCE. */
 export function ibv_attach_mcast(qp: ibv_qp, gid: ibv_gid, _lid = 0): Promise<number> {
-  return status(() => qp.verbs.attachMcast(gid.raw));
+  return status(() => verbsOf('qp', qp).attachMcast(gid.raw));
 }
 
 /** ibv_detach_mcast(3): EINVAL where it is not attached. */
 export function ibv_detach_mcast(qp: ibv_qp, gid: ibv_gid, _lid = 0): Promise<number> {
-  return status(() => qp.verbs.detachMcast(gid.raw));
+  return status(() => verbsOf('qp', qp).detachMcast(gid.raw));
 }

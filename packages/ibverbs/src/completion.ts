@@ -1,18 +1,18 @@
 /** Completion queues and channels. */
 import { invalid } from '@node-roce/transport';
 import { WorkCompletion } from '@node-roce/verbs-api';
-import { failed, minusOne, pointer, status } from './errno.ts';
-import { ibv_comp_channel, type ibv_context, ibv_cq, structOf } from './objects.ts';
+import { failed, minusOne, pointer, status, statusNow } from './errno.ts';
+import { ibv_comp_channel, type ibv_context, ibv_cq, structOf, verbsOf } from './objects.ts';
 import type { ibv_wc } from './structs.ts';
 
 /** ibv_create_comp_channel(3). There is no `fd`: `ibv_get_cq_event` is awaited. */
 export function ibv_create_comp_channel(context: ibv_context): Promise<ibv_comp_channel | null> {
-  return pointer(() => new ibv_comp_channel(context, context.verbs.createCompChannel()));
+  return pointer(() => new ibv_comp_channel(context, verbsOf('context', context).createCompChannel()));
 }
 
 /** ibv_destroy_comp_channel(3): EBUSY while completion queues use it. */
 export function ibv_destroy_comp_channel(channel: ibv_comp_channel): Promise<number> {
-  return status(() => channel.verbs.destroy());
+  return status(() => verbsOf('channel', channel).destroy());
 }
 
 /**
@@ -30,19 +30,19 @@ export function ibv_create_cq(
     const { num_comp_vectors } = context;
     if (!(Number.isInteger(comp_vector) && comp_vector >= 0 && comp_vector < num_comp_vectors))
       throw invalid('comp_vector', `${comp_vector}`, `0 … ${num_comp_vectors - 1}`);
-    const options = { context: cq_context, ...(channel ? { channel: channel.verbs } : {}) };
-    return new ibv_cq(context, channel, await context.verbs.createCq(cqe, options));
+    const options = { context: cq_context, ...(channel ? { channel: verbsOf('channel', channel) } : {}) };
+    return new ibv_cq(context, channel, await verbsOf('context', context).createCq(cqe, options));
   });
 }
 
 /** ibv_resize_cq(3): EINVAL below the completions that were not polled. */
 export function ibv_resize_cq(cq: ibv_cq, cqe: number): Promise<number> {
-  return status(() => cq.verbs.resize(cqe));
+  return status(() => verbsOf('cq', cq).resize(cqe));
 }
 
 /** ibv_destroy_cq(3): EBUSY while queue pairs use it. Waits for events that were taken to be acknowledged. */
 export function ibv_destroy_cq(cq: ibv_cq): Promise<number> {
-  return status(() => cq.verbs.destroy());
+  return status(() => verbsOf('cq', cq).destroy());
 }
 
 /** The completion that a poll fills before it is copied into the caller's structs. */
@@ -64,7 +64,7 @@ export function ibv_poll_cq(
   const most = Array.isArray(wc) ? num_entries : Math.min(num_entries, 1);
   if (polled.length !== most) polled = Array.from({ length: most }, () => new WorkCompletion());
   try {
-    const count = cq.verbs.pollInto(polled);
+    const count = verbsOf('cq', cq).pollInto(polled);
     for (let i = 0; i < count; i++) {
       list[i] ??= {};
       fill(list[i], polled[i]);
@@ -96,8 +96,7 @@ function fill(wc: Partial<ibv_wc>, from: WorkCompletion): void {
 
 /** ibv_req_notify_cq(3): one event at the next completion, or the next solicited or failed one. 0. */
 export function ibv_req_notify_cq(cq: ibv_cq, solicited_only: number | boolean): number {
-  cq.verbs.requestNotify({ solicitedOnly: Boolean(solicited_only) });
-  return 0;
+  return statusNow(() => verbsOf('cq', cq).requestNotify({ solicitedOnly: Boolean(solicited_only) }));
 }
 
 /**
@@ -113,7 +112,7 @@ export function ibv_get_cq_event(
   cq_context?: unknown[] | null,
 ): Promise<0 | -1> {
   return minusOne(async () => {
-    const found = structOf(await channel.verbs.getEvent()) as ibv_cq;
+    const found = structOf(await verbsOf('channel', channel).getEvent()) as ibv_cq;
     cq[0] = found;
     if (cq_context) cq_context[0] = found.cq_context;
   });
@@ -121,5 +120,5 @@ export function ibv_get_cq_event(
 
 /** ibv_ack_cq_events(3): `ibv_destroy_cq` waits until every event that was taken is acknowledged. */
 export function ibv_ack_cq_events(cq: ibv_cq, nevents: number): void {
-  cq.verbs.ackEvents(nevents);
+  verbsOf('cq', cq).ackEvents(nevents);
 }

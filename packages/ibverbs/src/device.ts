@@ -19,7 +19,7 @@ import {
   IBV_QPF_GRH_REQUIRED,
 } from './constants.ts';
 import { failed, minusOne, pointer, status } from './errno.ts';
-import { ibv_context, ibv_device } from './objects.ts';
+import { checkKind, given, ibv_context, ibv_device, verbsOf } from './objects.ts';
 import type { ibv_device_attr, ibv_gid, ibv_gid_entry, ibv_port_attr } from './structs.ts';
 
 /**
@@ -38,11 +38,13 @@ export function ibv_free_device_list(_list: readonly ibv_device[]): void {}
 
 /** ibv_get_device_name(3): the interface's name, `eth0`. */
 export function ibv_get_device_name(device: ibv_device): string {
+  checkKind('device', device, ibv_device);
   return device.name;
 }
 
 /** ibv_get_device_guid(3): EUI-64 of the interface's MAC address; of zeros where it has none, as rxe on lo. */
 export function ibv_get_device_guid(device: ibv_device): bigint {
+  checkKind('device', device, ibv_device);
   const mac = Uint8Array.from(device.interface.mac.split(':'), (part) => Number.parseInt(part, 16));
   return new DataView(linkLocalGidFromMac(mac).buffer).getBigUint64(8);
 }
@@ -86,14 +88,19 @@ async function openShared(options: OpenOptions): Promise<Device> {
  *   `link`, `engine`, `trace`, …
  */
 export function ibv_open_device(device: ibv_device, options: OpenOptions = {}): Promise<ibv_context | null> {
-  const given = options.address !== undefined || typeof options.link === 'object';
-  const where = given ? options : { interface: device.name, ...options };
-  return pointer(async () => new ibv_context(device, await openShared(where)));
+  return pointer(async () => {
+    checkKind('device', device, ibv_device);
+    const isPlace = options.address !== undefined || typeof options.link === 'object';
+    return new ibv_context(
+      device,
+      await openShared(isPlace ? options : { interface: device.name, ...options }),
+    );
+  });
 }
 
 /** ibv_close_device(3). What was made with it ends without a word to its peers. */
 export function ibv_close_device(context: ibv_context): Promise<number> {
-  return status(() => context.verbs.close());
+  return status(() => verbsOf('context', context).close());
 }
 
 /** ibv_query_device(3): fills `device_attr`. */
@@ -102,7 +109,7 @@ export function ibv_query_device(
   device_attr: Partial<ibv_device_attr>,
 ): Promise<number> {
   return status(() => {
-    const device = context.verbs.query();
+    const device = verbsOf('context', context).query();
     const guid = BigInt(`0x${device.nodeGuid.replaceAll(':', '')}`);
     const filled: ibv_device_attr = {
       fw_ver: '',
@@ -149,7 +156,7 @@ export function ibv_query_device(
       local_ca_ack_delay: 15,
       phys_port_cnt: device.physPortCnt,
     };
-    Object.assign(device_attr, filled);
+    Object.assign(given('device_attr', device_attr), filled);
   });
 }
 
@@ -164,8 +171,8 @@ export function ibv_query_port(
 ): Promise<number> {
   return status(async () => {
     checkPort(port_num);
-    const device = context.verbs.query();
-    const counters = await context.verbs.counters();
+    const device = verbsOf('context', context).query();
+    const counters = await verbsOf('context', context).counters();
     const up = device.portState === 'ACTIVE';
     const filled: ibv_port_attr = {
       state: up ? IBV_PORT_ACTIVE : IBV_PORT_DOWN,
@@ -191,7 +198,7 @@ export function ibv_query_port(
       flags: IBV_QPF_GRH_REQUIRED,
       port_cap_flags2: 0,
     };
-    Object.assign(port_attr, filled);
+    Object.assign(given('port_attr', port_attr), filled);
   });
 }
 
@@ -248,7 +255,7 @@ export async function ibv_query_gid_table(
   max_entries: number,
   _flags = 0,
 ): Promise<number> {
-  const { length } = context.verbs.gids;
+  const { length } = verbsOf('context', context).gids;
   const error = await status(() => {
     if (length > max_entries) throw invalid('max_entries', `${max_entries} for a table of ${length}`);
     for (let i = 0; i < length; i++) entries[i] = gidEntry(context, i);
@@ -257,7 +264,7 @@ export async function ibv_query_gid_table(
 }
 
 function gidEntry(context: ibv_context, gid_index: number): ibv_gid_entry {
-  const { gids } = context.verbs;
+  const { gids } = verbsOf('context', context);
   const entry = gids[gid_index];
   if (!entry) throw invalid('index', `no GID ${gid_index}`, `0 … ${gids.length - 1}`);
   return { gid: { raw: entry.gid.slice() }, gid_index, port_num: 1, gid_type: IBV_GID_TYPE_ROCE_V2 };

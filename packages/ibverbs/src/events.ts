@@ -2,7 +2,7 @@
 import type { DeviceEvent, TakenEvent } from '@node-roce/verbs-api';
 import * as c from './constants.ts';
 import { minusOne } from './errno.ts';
-import { type ibv_context, ibv_cq, ibv_qp, ibv_srq, structOf } from './objects.ts';
+import { type ibv_context, ibv_cq, ibv_qp, ibv_srq, structOf, verbsOf } from './objects.ts';
 import type { ibv_async_event } from './structs.ts';
 
 const CODES: Record<DeviceEvent['type'], number> = {
@@ -32,7 +32,7 @@ type Filled = ibv_async_event & { [TAKEN]?: TakenEvent };
 export function ibv_get_async_event(context: ibv_context, event: ibv_async_event): Promise<0 | -1> {
   return minusOne(async () => {
     for (;;) {
-      const taken = await context.verbs.getEvent();
+      const taken = await verbsOf('context', context).getEvent();
       const element = elementOf(taken.event);
       if (!element) {
         // About something that was destroyed meanwhile: libibverbs shows none such.

@@ -11,17 +11,17 @@ import {
   IBV_SEND_SIGNALED,
 } from './constants.ts';
 import { pointer, status, statusNow } from './errno.ts';
-import { type ibv_context, ibv_mr, ibv_mw, ibv_pd, type ibv_qp } from './objects.ts';
+import { given, type ibv_context, ibv_mr, ibv_mw, ibv_pd, type ibv_qp, verbsOf } from './objects.ts';
 import type { ibv_mw_bind, ibv_mw_bind_info, Memory } from './structs.ts';
 
 /** ibv_alloc_pd(3). */
 export function ibv_alloc_pd(context: ibv_context): Promise<ibv_pd | null> {
-  return pointer(async () => new ibv_pd(context, await context.verbs.allocPd()));
+  return pointer(async () => new ibv_pd(context, await verbsOf('context', context).allocPd()));
 }
 
 /** ibv_dealloc_pd(3): EBUSY while anything that was made with it is there. */
 export function ibv_dealloc_pd(pd: ibv_pd): Promise<number> {
-  return status(() => pd.verbs.dealloc());
+  return status(() => verbsOf('pd', pd).dealloc());
 }
 
 /** Access flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE): bits 20 to 29. */
@@ -58,7 +58,7 @@ function register(
 ): Promise<ibv_mr | null> {
   return pointer(async () => {
     const options = { access: access & ~OPTIONAL_ACCESS, iova };
-    return new ibv_mr(pd, await pd.verbs.registerMr(firstBytes(addr, length), options));
+    return new ibv_mr(pd, await verbsOf('pd', pd).registerMr(firstBytes(addr, length), options));
   });
 }
 
@@ -83,8 +83,8 @@ export async function ibv_rereg_mr(
     const memory = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? addr : undefined;
     if (newPd === null) throw invalid('pd', 'none', 'a protection domain');
     if (memory === null) throw invalid('addr', 'none', 'memory');
-    await mr.verbs.reregister({
-      ...(newPd ? { pd: newPd.verbs } : {}),
+    await verbsOf('mr', mr).reregister({
+      ...(newPd ? { pd: verbsOf('pd', newPd) } : {}),
       ...(memory ? { memory: firstBytes(memory, length) } : {}),
       ...((flags & IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? { access: access & ~OPTIONAL_ACCESS } : {}),
     });
@@ -98,27 +98,27 @@ export async function ibv_rereg_mr(
 /** ibv_dereg_mr(3): EBUSY while memory windows are bound to it. */
 export function ibv_dereg_mr(mr: ibv_mr): Promise<number> {
   return status(async () => {
-    await mr.verbs.deregister();
+    await verbsOf('mr', mr).deregister();
     mr.pd.regions.delete(mr.lkey);
   });
 }
 
 /** ibv_alloc_mw(3): IBV_MW_TYPE_1 or IBV_MW_TYPE_2 (2B: a window belongs to the queue pair that bound it). */
 export function ibv_alloc_mw(pd: ibv_pd, type: number): Promise<ibv_mw | null> {
-  return pointer(async () => new ibv_mw(pd, await pd.verbs.allocMw(type as 1 | 2)));
+  return pointer(async () => new ibv_mw(pd, await verbsOf('pd', pd).allocMw(type as 1 | 2)));
 }
 
 /** ibv_dealloc_mw(3). What it was bound to is open no more. */
 export function ibv_dealloc_mw(mw: ibv_mw): Promise<number> {
-  return status(() => mw.verbs.dealloc());
+  return status(() => verbsOf('mw', mw).dealloc());
 }
 
 /** ibv_bind_mw(3), type 1: posts the bind; `mw.rkey` is the new key, good once the bind is complete. */
 export function ibv_bind_mw(qp: ibv_qp, mw: ibv_mw, mw_bind: ibv_mw_bind): number {
   return statusNow(() => {
-    const { wr_id, send_flags = 0, bind_info } = mw_bind;
-    const range = Number(bind_info.length) === 0 ? undefined : rangeOf(bind_info);
-    qp.verbs.bindMw(mw.verbs, range, {
+    const { wr_id, send_flags = 0, bind_info } = given('mw_bind', mw_bind);
+    const range = Number(given('bind_info', bind_info).length) === 0 ? undefined : rangeOf(bind_info);
+    verbsOf('qp', qp).bindMw(verbsOf('mw', mw), range, {
       wrId: wr_id,
       signaled: (send_flags & IBV_SEND_SIGNALED) !== 0,
       fence: (send_flags & IBV_SEND_FENCE) !== 0,
@@ -133,8 +133,9 @@ export function ibv_inc_rkey(rkey: number): number {
 
 /** The range and rights of a window, as verbs-api takes them. */
 export function rangeOf({ mr, addr, length, mw_access_flags = 0 }: ibv_mw_bind_info): MwRange {
+  const region = verbsOf('mr', mr, 'bind_info.mr');
   const offset = Number(addressOf(mr, addr) - mr.iova);
-  return { mr: mr.verbs, offset, length: Number(length), access: mw_access_flags };
+  return { mr: region, offset, length: Number(length), access: mw_access_flags };
 }
 
 /** The bytes of memory that C would have a pointer to. */
@@ -148,7 +149,7 @@ export function bytesOf(memory: Memory): Uint8Array {
 export function addressOf(mr: ibv_mr, addr: bigint | number | Memory): bigint {
   if (typeof addr === 'bigint' || typeof addr === 'number') return BigInt(addr);
   const bytes = bytesOf(addr);
-  const { buffer, bufferOffset, iova, length } = mr.verbs;
+  const { buffer, bufferOffset, iova, length } = verbsOf('mr', mr);
   if (bytes.buffer !== buffer) return BigInt.asUintN(64, iova + BigInt(length) + 1n);
   return BigInt.asUintN(64, iova + BigInt(bytes.byteOffset - bufferOffset));
 }

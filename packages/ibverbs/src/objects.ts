@@ -3,7 +3,7 @@
  * `@node-roce/verbs-api`, its member `verbs`, for what libibverbs has no call for.
  */
 import type { NetworkInterface } from '@node-roce/link';
-import { QpStateCode, type QpType } from '@node-roce/transport';
+import { invalid, QpStateCode, type QpType } from '@node-roce/transport';
 import type {
   AddressHandle,
   CompletionChannel,
@@ -16,6 +16,7 @@ import type {
   QueuePair,
   SharedReceiveQueue,
 } from '@node-roce/verbs-api';
+import { described } from '@node-roce/verbs-api/options';
 import { IBV_NODE_CA, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_TRANSPORT_IB } from './constants.ts';
 
 /** From an object of verbs-api to the struct before it: completion and async events name the former. */
@@ -259,4 +260,45 @@ export class ibv_ah {
   get handle(): number {
     return this.verbs.handle;
   }
+}
+
+const HANDLES = {
+  context: ibv_context,
+  pd: ibv_pd,
+  mr: ibv_mr,
+  mw: ibv_mw,
+  channel: ibv_comp_channel,
+  cq: ibv_cq,
+  srq: ibv_srq,
+  qp: ibv_qp,
+  ah: ibv_ah,
+};
+type Handles = { [K in keyof typeof HANDLES]: InstanceType<(typeof HANDLES)[K]> };
+
+/**
+ * The object behind a struct. Throws EINVAL for NULL, which a call before may have returned, and for a struct of another
+ * kind.
+ */
+export function verbsOf<K extends keyof Handles>(
+  kind: K,
+  struct: Handles[K],
+  name: string = kind,
+): Handles[K]['verbs'] {
+  checkKind(name, struct, HANDLES[kind]);
+  return struct.verbs;
+}
+
+/** Throws EINVAL for NULL and for a struct of another kind. */
+export function checkKind(
+  name: string,
+  struct: object,
+  kind: abstract new (...args: never[]) => object,
+): void {
+  if (!(struct instanceof kind)) throw invalid(name, struct ? described(struct) : 'NULL', kind.name);
+}
+
+/** A struct that a call reads. Throws EINVAL for NULL. */
+export function given<T extends object>(name: string, struct: T): T {
+  if (typeof struct !== 'object' || struct === null) throw invalid(name, 'NULL', `a struct ${name}`);
+  return struct;
 }

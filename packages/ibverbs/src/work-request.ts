@@ -11,7 +11,7 @@ import {
 } from './constants.ts';
 import { failed } from './errno.ts';
 import { addressOf, bytesOf, rangeOf } from './memory.ts';
-import type { ibv_pd, ibv_qp, ibv_srq } from './objects.ts';
+import { given, type ibv_pd, type ibv_qp, type ibv_srq, verbsOf } from './objects.ts';
 import type { ibv_recv_wr, ibv_send_wr, ibv_sge } from './structs.ts';
 
 /**
@@ -19,12 +19,12 @@ import type { ibv_recv_wr, ibv_send_wr, ibv_sge } from './structs.ts';
  * EOPNOTSUPP), and then `bad_wr[0]` is the first that was not posted.
  */
 export function ibv_post_send(qp: ibv_qp, wr: ibv_send_wr, bad_wr?: (ibv_send_wr | null)[] | null): number {
-  return postChain(wr, bad_wr, (one) => qp.verbs.postSend(sendWr(qp, one)));
+  return postChain(wr, bad_wr, (one) => verbsOf('qp', qp).postSend(sendWr(qp, one)));
 }
 
 /** ibv_post_recv(3), as `ibv_post_send`. */
 export function ibv_post_recv(qp: ibv_qp, wr: ibv_recv_wr, bad_wr?: (ibv_recv_wr | null)[] | null): number {
-  return postChain(wr, bad_wr, (one) => qp.verbs.postRecv(recvWr(qp.pd, one)));
+  return postChain(wr, bad_wr, (one) => verbsOf('qp', qp).postRecv(recvWr(qp.pd, one)));
 }
 
 /** ibv_post_srq_recv(3), as `ibv_post_send`. */
@@ -33,7 +33,7 @@ export function ibv_post_srq_recv(
   wr: ibv_recv_wr,
   bad_wr?: (ibv_recv_wr | null)[] | null,
 ): number {
-  return postChain(wr, bad_wr, (one) => srq.verbs.postRecv(recvWr(srq.pd, one)));
+  return postChain(wr, bad_wr, (one) => verbsOf('srq', srq).postRecv(recvWr(srq.pd, one)));
 }
 
 function postChain<T extends { next?: T | null }>(
@@ -43,11 +43,12 @@ function postChain<T extends { next?: T | null }>(
 ): number {
   let wr: T | null | undefined = first;
   try {
+    given('wr', first);
     for (; wr; wr = wr.next) post(wr);
     return 0;
   } catch (error) {
     const code = failed(error);
-    if (bad_wr) bad_wr[0] = wr ?? null;
+    if (Array.isArray(bad_wr)) bad_wr[0] = wr ?? null;
     return code;
   }
 }
@@ -78,7 +79,11 @@ function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
   else if (wr.opcode === IBV_WR_BIND_MW) {
     const { bind_mw } = wr;
     if (!bind_mw) throw invalid('bind_mw', 'IBV_WR_BIND_MW needs it', '{ mw, rkey, bind_info }');
-    out.bind = { mw: bind_mw.mw.verbs, rkey: bind_mw.rkey, ...rangeOf(bind_mw.bind_info) };
+    out.bind = {
+      mw: verbsOf('mw', bind_mw.mw, 'bind_mw.mw'),
+      rkey: bind_mw.rkey,
+      ...rangeOf(bind_mw.bind_info),
+    };
   }
   const { rdma, atomic, ud } = wr.wr ?? {};
   if (rdma && row.remote) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };
@@ -87,7 +92,8 @@ function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
     out.compareAdd = BigInt(atomic.compare_add);
     if (row.operands > 1) out.swap = BigInt(atomic.swap ?? 0);
   }
-  if (ud) out.ud = { ah: ud.ah.verbs, remoteQpn: ud.remote_qpn, remoteQkey: ud.remote_qkey };
+  if (ud)
+    out.ud = { ah: verbsOf('ah', ud.ah, 'wr.ud.ah'), remoteQpn: ud.remote_qpn, remoteQkey: ud.remote_qkey };
   return out as SendWr;
 }
 
@@ -122,5 +128,5 @@ function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Uint8Arra
   const mr = pd.regions.get(lkey);
   if (!mr)
     throw invalid('lkey', 'no region of the protection domain', 'the region of the address, or memory');
-  return mr.verbs.bytes(Number(BigInt(addr) - mr.iova), length);
+  return verbsOf('mr', mr).bytes(Number(BigInt(addr) - mr.iova), length);
 }
