@@ -1,6 +1,6 @@
 /** Messages of a stranger: ids that are almost right, or right ones in a state where they mean nothing. None changes anything. */
 import { encodeCm, type Random } from '@node-roce/sim';
-import type { Life } from './program.ts';
+import type { Life } from './life.ts';
 import type { Side } from './sides.ts';
 
 /** The ids and the queue pair of a connection, as its owner knows them. */

@@ -1,7 +1,8 @@
 /** One seed: two sides, two programs, a bad network; and what has to hold in the end. */
 import { createRandom, type Random } from '@node-roce/sim';
 import { forge } from './forger.ts';
-import { type Life, Program, type Temper } from './program.ts';
+import type { Life } from './life.ts';
+import { Program, type Temper } from './program.ts';
 import { type Kind, makeSide, other, type SideName, TIMING } from './sides.ts';
 import { type Network, World } from './world.ts';
 
@@ -65,17 +66,21 @@ export function play(seed: number, kinds: Record<SideName, Kind>, tally: Map<str
     A: new Program(world, 'A', random, { ...temper, restarts: restarting === 'A' && seed % 3 === 0 ? 1 : 0 }),
     B: new Program(world, 'B', random, { ...temper, restarts: restarting === 'B' && seed % 3 === 0 ? 1 : 0 }),
   };
-  world.onArrival = (name, message) => programs[name].arrived(message);
+  world.onArrival = (name, message, receive) => programs[name].arrived(message, receive);
   world.onEvents = (name) => programs[name].hear();
   for (const name of NAMES) {
     programs[name].onReady = (life) => {
       const peer = peerOf(life, programs[other(name)].lives);
       if (!peer || peer.qpn === 0) return;
-      world.sendData(name, peer.qpn, () => {
+      world.sendData(name, peer.qpn, (give) => {
         // Other queue pairs have its number after a restart, and other PSNs.
-        if (peer.forgotten) return false;
-        world.count(`${kinds[peer.side]} takes data in ${world.sides[peer.side].state(peer.id)}`);
-        return true;
+        if (peer.forgotten) return;
+        const state = () => world.sides[peer.side].state(peer.id);
+        const before = state();
+        world.count(`${kinds[peer.side]} takes data in ${before}`);
+        give();
+        const right = before === 'REP_SENT' || before === 'RTU_WAIT' ? 'ESTABLISHED' : before;
+        if (state() !== right) judge.complaints.push(`data in ${before} made it ${state()}`);
       });
     };
     programs[name].otherConnects = () =>
@@ -201,17 +206,21 @@ class Judge {
       this.#complain(`${this.#show(life)} is established with nobody`);
       return;
     }
-    if (peer.forgotten || peer.destroyed) return;
-    const state = this.#world.sides[peer.side].state(peer.id);
+    const state = peer.forgotten ? 'NONE' : this.#world.sides[peer.side].state(peer.id);
     const own = this.#world.sides[life.side].state(life.id);
+    if (own === 'ESTABLISHED' && state !== 'ESTABLISHED') this.#world.count('half open');
+    if (peer.forgotten) {
+      const again = lives.find((one) => one.qpn === peer.qpn && one.ends.includes('rejected 10'));
+      if (own === 'ESTABLISHED' && again)
+        this.#complain(`${this.#show(life)} goes on, though ${this.#show(again)} was rejected for it`);
+      return;
+    }
+    if (this.#isCalm && own === 'ESTABLISHED' && state !== 'ESTABLISHED')
+      this.#complain(`${this.#show(life)} is established alone, though nothing was lost`);
+    if (peer.destroyed) return;
     if (peer.established === 0 && peer.ends.length === 0 && !hasCall(peer, 'reject'))
       this.#complain(`${this.#show(life)} is established, ${this.#show(peer)} neither that nor ended`);
-    if (own === 'ESTABLISHED' && state !== 'ESTABLISHED') this.#world.count('half open');
     for (const end of life.ends) this.#hasCause(life, end, peer);
-    if (this.#isCalm) {
-      if (own === 'ESTABLISHED' && state !== 'ESTABLISHED' && !life.forgotten)
-        this.#complain(`${this.#show(life)} is established alone, though nothing was lost`);
-    }
   }
 
   /** An end is one that the other side brought about or saw, too. */
@@ -246,11 +255,13 @@ class Judge {
     if (end === 'rejected 28' && !peers.some((peer) => hasCall(peer, 'reject') || hasCall(peer, 'destroy')))
       this.#complain(`${this.#show(life)}: rejected by nobody`);
     if (!this.#isCalm) return;
+    if (/rejected 10|stale/.test(end ?? '') && !this.#restarted)
+      this.#complain(`${this.#show(life)} was never stale`);
     // A REJ may overtake the REQ that it takes back: then nobody answers the REP.
     const takenBack = peers.some(({ destroyed }) => destroyed);
     if (end === 'unreachable' && !this.#restarted && !takenBack)
       this.#complain(`${this.#show(life)} is unreachable, though nothing was lost`);
-    if (end === 'disconnected timeout' && !this.#restarted)
+    if (end === 'disconnected timeout')
       this.#complain(`${this.#show(life)} got no answer to DREQ, though nothing was lost`);
   }
 

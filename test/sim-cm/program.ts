@@ -1,6 +1,8 @@
 /** A program on one side: it connects, accepts, refuses, waits, ends and lets go at random times. */
 import type { CmMessage, CmState, Random } from '@node-roce/sim';
+import type { Life } from './life.ts';
 import { makeSide, type Side, type SideEvent, type SideName } from './sides.ts';
+import { checkArrival, checkCall } from './table.ts';
 import type { World } from './world.ts';
 
 const MS = 1000;
@@ -12,29 +14,6 @@ const MAX_ATTEMPTS = 5;
 
 /** Numbers of queue pairs, from here on; after a restart, again from here. */
 const FIRST_QPN: Record<SideName, number> = { A: 0x1000, B: 0x2000 };
-
-/** The life of one id, as its program has seen it. */
-export interface Life {
-  side: SideName;
-  id: number;
-  role: 'active' | 'passive';
-  communicationId: number;
-  /** Of a request: the peer's communication id. */
-  remoteId: number;
-  qpn: number;
-  established: number;
-  /** Events that ended it, with their reasons. */
-  ends: string[];
-  /** Calls of its program, each with the state that it was made in. */
-  calls: string[];
-  destroyed: boolean;
-  /** Its side has restarted since. */
-  forgotten: boolean;
-  gone: boolean;
-  serviceId: bigint;
-  /** Of those with its queue pair, one after the other. */
-  attempt: number;
-}
 
 /** A question for a datagram service. */
 interface Question {
@@ -62,8 +41,8 @@ export interface Temper {
 export class Program {
   readonly lives: Life[] = [];
   readonly questions: Question[] = [];
-  /** Questions of the peer's that wait. */
-  readonly asked = new Set<number>();
+  /** Questions of the peer's that wait: request ids. */
+  readonly asked = new Map<number, number>();
   readonly complaints: string[] = [];
   readonly #world: World;
   readonly #random: Random;
@@ -109,21 +88,41 @@ export class Program {
     if (this.#random.chance(this.#temper.destroys)) this.#later(life, 0, 150, () => this.#destroy(life));
   }
 
-  /** Counts a message by the state that it comes in. */
-  arrived(message: CmMessage): void {
-    if (message.name === 'SIDR_REQ' || message.name === 'SIDR_REP') return;
-    const life = this.lives.findLast((one) =>
-      message.name === 'REQ' ? one.remoteId === message.localId : one.communicationId === message.remoteId,
-    );
-    const state = life && !life.forgotten ? this.#side.state(life.id) : 'NONE';
-    this.#world.count(`${this.#side.kind} takes ${message.name} in ${state}`);
+  /** The life that a message is for: by our id, or by the peer's where it does not know ours. */
+  #lifeOf(message: CmMessage): Life | undefined {
+    const ofPeer = message.name === 'REQ' || (message.name === 'REJ' && message.remoteId === 0);
+    return this.lives.findLast((one) => {
+      if (one.forgotten) return false;
+      if (!('localId' in message)) return false;
+      if (ofPeer) return one.role === 'passive' && one.remoteId === message.localId;
+      return 'remoteId' in message && one.communicationId === message.remoteId;
+    });
+  }
+
+  /** Gives a message to the side: counts it by the state that it comes in, and compares what becomes of it with the tables. */
+  arrived(message: CmMessage, receive: () => string[]): void {
+    if (message.name === 'SIDR_REQ' || message.name === 'SIDR_REP') {
+      receive();
+      return;
+    }
+    const life = this.#lifeOf(message);
+    const before = life ? this.#side.state(life.id) : 'NONE';
+    this.#world.count(`${this.#side.kind} takes ${message.name} in ${before}`);
+    const answers = receive();
+    const after = life ? this.#side.state(life.id) : 'NONE';
+    if (this.#side.kind === 'product') {
+      const complaint = checkArrival(life, message, { before, after, answers });
+      if (complaint) this.complaints.push(`${this.#name}: ${complaint}`);
+    }
+    if (life?.role === 'active' && message.name === 'REP' && after === 'REP_RCVD' && before !== after)
+      life.remoteId = message.localId;
   }
 
   /** Lets go of everything, and begins nothing more. */
   retire(): void {
     this.#retired = true;
     for (const life of this.lives) if (!life.forgotten) this.#destroy(life);
-    for (const id of this.asked) this.#side.destroy(id, this.#world.now);
+    for (const id of this.asked.keys()) this.#side.destroy(id, this.#world.now);
     this.asked.clear();
     this.#side.unlisten(this.#world.now);
   }
@@ -170,6 +169,7 @@ export class Program {
       this.#world.count(`${name} too late`);
       return;
     }
+    this.#sent(life, name, state);
     life.calls.push(`${name} in ${state}`);
     this.#world.note(this.#name, `calls ${name} of ${life.communicationId.toString(16)} in ${state}`);
     this.#world.count(`${this.#side.kind} ${name} in ${state}`);
@@ -183,6 +183,15 @@ export class Program {
     this.#world.note(this.#name, `calls destroy of ${life.communicationId.toString(16)} in ${state}`);
     if (state !== 'NONE') this.#world.count(`${this.#side.kind} destroy in ${state}`);
     this.#side.destroy(life.id, this.#world.now);
+    this.#sent(life, 'destroy', state);
+  }
+
+  /** Compares what a call has sent with the tables. */
+  #sent(life: Life, name: string, state: CmState | 'NONE'): void {
+    const answers = this.#world.collectFrom(this.#name);
+    if (name === 'LAP' || this.#side.kind === 'model') return;
+    const complaint = checkCall(name, state, answers);
+    if (complaint) this.complaints.push(`${this.#name} ${life.communicationId.toString(16)}: ${complaint}`);
   }
 
   #nameOf(event: SideEvent): string {
@@ -195,7 +204,7 @@ export class Program {
     const { kind, id } = event;
     this.#world.count(`${this.#side.kind} hears ${this.#nameOf(event)}`);
     if (kind === 'question') {
-      this.#question(id);
+      this.#question(id, event.requestId);
       return;
     }
     if (kind === 'answer' || kind === 'unanswered') {
@@ -259,7 +268,7 @@ export class Program {
     if (isSlow || random.chance(0.3)) this.#delay(life);
     if (random.chance(destroys)) this.#later(life, 0, 200, () => this.#destroy(life));
     if (isSlow && random.chance(this.#temper.forgets)) return;
-    const [from, to] = isSlow ? [200, 1500] : [0, 40];
+    const [from, to] = isSlow ? [200, 2500] : [0, 40];
     this.#later(life, from, to, () => {
       if (random.chance(0.12)) {
         this.#call(life, 'reject', (side) => side.reject(life.id, this.#world.now));
@@ -321,8 +330,10 @@ export class Program {
     }
   }
 
-  #question(id: number): void {
-    this.asked.add(id);
+  #question(id: number, requestId: number): void {
+    if ([...this.asked.values()].includes(requestId))
+      this.complaints.push(`${this.#name}: question ${requestId.toString(16)} comes twice`);
+    this.asked.set(id, requestId);
     if (this.#random.chance(this.#temper.slow * this.#temper.forgets)) return;
     this.#world.after(this.#random.between(0, 40 * MS), () => {
       if (!this.asked.delete(id)) return;

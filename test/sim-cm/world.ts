@@ -1,5 +1,5 @@
 /** Virtual time and a bad network between two connection managers. */
-import { type CmMessage, type CmName, decodeCm, type Random } from '@node-roce/sim';
+import { type CmMessage, decodeCm, type Random } from '@node-roce/sim';
 import { other, type Side, type SideName } from './sides.ts';
 
 /** Faults of the network, by probability; times in µs. */
@@ -31,8 +31,14 @@ export class World {
   readonly sent: Record<SideName, number> = { A: 0, B: 0 };
   /** Messages as sent and as arrived, a line each. */
   readonly trace: string[] = [];
-  /** A message has come to a side, which has not seen it yet. */
-  onArrival: (name: SideName, message: CmMessage) => void = () => {};
+  /** A message has come to a side; `receive` gives it to the side, and returns the names of its answers. */
+  onArrival: (name: SideName, message: CmMessage, receive: () => string[]) => void = (
+    _name,
+    _message,
+    receive,
+  ) => {
+    receive();
+  };
   /** A side has reported something. */
   onEvents: (name: SideName) => void = () => {};
   readonly #random: Random;
@@ -91,27 +97,40 @@ export class World {
     return grain === 0 ? at : Math.ceil(at / grain) * grain;
   }
 
-  /** Puts what the sides have sent on its way, and lets the programs hear what they report. */
-  collect(): void {
-    for (const from of ['A', 'B'] as SideName[]) {
-      const to = other(from);
-      for (const mad of this.sides[from].take()) {
-        this.sent[from]++;
-        const message = decodeCm(mad);
-        const name: CmName | 'MAD' = typeof message === 'string' ? 'MAD' : message.name;
-        this.count(`${this.sides[from].kind} ${name}`);
-        if (message instanceof Object && message.name === 'REJ')
-          this.count(`${this.sides[from].kind} REJ ${message.reason}`);
-        this.note(`${from} sends`, message);
-        for (const delay of this.#fate(name))
-          this.at(this.#looks(to, this.now + delay), () => {
-            this.note(`${to} takes`, message);
-            if (typeof message !== 'string') this.onArrival(to, message);
-            this.sides[to].receive(mad, this.now);
-          });
-      }
-      if (this.sides[from].events.length > 0) this.onEvents(from);
+  /** Puts what a side has sent on its way, and lets its program hear what it reports. Returns the names of the messages. */
+  collectFrom(from: SideName): string[] {
+    const to = other(from);
+    const { kind } = this.sides[from];
+    const names: string[] = [];
+    for (const mad of this.sides[from].take()) {
+      this.sent[from]++;
+      const message = decodeCm(mad);
+      if (typeof message === 'string') throw new Error(`${from} sends what is no message: ${message}`);
+      const { name } = message;
+      names.push(name);
+      this.count(`${kind} ${name}`);
+      if (name === 'REJ') this.count(`${kind} REJ ${message.reason}`);
+      this.note(`${from} sends`, message);
+      for (const delay of this.#fate(name))
+        this.at(this.#looks(to, this.now + delay), () => this.#arrive(to, mad, message));
     }
+    if (this.sides[from].events.length > 0) this.onEvents(from);
+    return names;
+  }
+
+  #arrive(to: SideName, mad: Uint8Array, message: CmMessage): void {
+    this.note(`${to} takes`, message);
+    const side = this.sides[to];
+    this.onArrival(to, message, () => {
+      side.receive(mad, this.now);
+      return this.collectFrom(to);
+    });
+  }
+
+  /** The same for both. */
+  collect(): void {
+    this.collectFrom('A');
+    this.collectFrom('B');
   }
 
   /** Adds a line to the trace. */
@@ -132,11 +151,11 @@ export class World {
   }
 
   /** The first packet of a connection, on its way to a queue pair. */
-  sendData(from: SideName, qpn: number, isTaken: () => boolean): void {
+  sendData(from: SideName, qpn: number, take: (give: () => void) => void): void {
     const to = other(from);
     for (const delay of this.#fate('data'))
       this.at(this.#looks(to, this.now + delay), () => {
-        if (isTaken()) this.sides[to].data(qpn, this.now);
+        take(() => this.sides[to].data(qpn, this.now));
       });
   }
 

@@ -264,7 +264,6 @@ export class Connection implements Timed {
     this.#enter('REP_RCVD');
     const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...fields } = message;
     this.#tell({ type: 'response', id: this.id, reply: fields });
-    if (this.#abandoned) this.abandon(now);
   }
 
   readyToUse(): void {
@@ -325,7 +324,6 @@ export class Connection implements Timed {
         this.#drepTransactionId = message.transactionId;
         this.#enter('DREQ_RCVD');
         this.#tell({ type: 'disconnected', id: this.id, cause: 'peer-closed' });
-        if (this.#abandoned) this.disconnect(undefined, now);
         break;
       case 'DREQ_SENT':
         // Both ended it at once: the program need not be asked.

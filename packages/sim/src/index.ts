@@ -17,7 +17,16 @@ export type { CmConnection } from './cm-model/connection.ts';
 export type { CmFields, CmName } from './cm-model/layouts.ts';
 export * from './cm-model/mad.ts';
 export type { SidrModel, SidrRequest } from './cm-model/sidr.ts';
-export type { CmCall, CmEventKind, CmInput, CmRole, CmState } from './cm-model/states.ts';
+export {
+  type CmCall,
+  type CmEventKind,
+  type CmInput,
+  type CmRole,
+  type CmState,
+  ON_CALL,
+  ON_INPUT,
+  ROLE_OF,
+} from './cm-model/states.ts';
 // Engines on a fast wire.
 export { type BusyOptions, type BusyOutcome, runBusy } from './express/busy.ts';
 export { type FloodOptions, type FloodOutcome, runFlood } from './express/flood.ts';
