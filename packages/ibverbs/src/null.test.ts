@@ -42,6 +42,21 @@ test.each<[string, (...args: never[]) => unknown]>([
   ['srq', (srq: v.ibv_srq) => v.ibv_post_srq_recv(srq, {})],
   ['srq', (srq: v.ibv_srq) => v.ibv_modify_srq(srq, {}, 0)],
   ['ah', v.ibv_destroy_ah],
+  ['id', v.rdma_destroy_id],
+  ['id', (id: v.rdma_cm_id) => v.rdma_bind_addr(id, { address: '10.0.0.1' })],
+  ['id', (id: v.rdma_cm_id) => v.rdma_resolve_addr(id, null, { address: '10.0.0.1' })],
+  ['id', v.rdma_resolve_route],
+  ['id', (id: v.rdma_cm_id) => v.rdma_create_qp(id, null, {})],
+  ['id', v.rdma_destroy_qp],
+  ['id', v.rdma_connect],
+  ['id', (id: v.rdma_cm_id) => v.rdma_listen(id, 1)],
+  ['id', v.rdma_accept],
+  ['id', v.rdma_reject],
+  ['id', v.rdma_disconnect],
+  ['id', (id: v.rdma_cm_id) => v.rdma_join_multicast(id, { address: '239.0.0.1' })],
+  ['id', (id: v.rdma_cm_id) => v.rdma_set_option(id, 0, 0, 1)],
+  ['listen', (listen: v.rdma_cm_id) => v.rdma_get_request(listen, [])],
+  ['channel', (channel: v.rdma_event_channel) => v.rdma_get_cm_event(channel, [])],
 ])('%s is NULL, or of another kind: %o', async (name, call) => {
   for (const wrong of [null, undefined, {}, 1]) {
     const result = await call(wrong as never);

@@ -2,7 +2,8 @@
 import type { CmIdState, ConnectionParameters } from '@node-roce/rdmacm';
 import { invalid } from '@node-roce/transport';
 import { minusOne } from '../errno.ts';
-import { rdma_cm_id } from './ids.ts';
+import { given } from '../objects.ts';
+import { checkedId, rdma_cm_id } from './ids.ts';
 import type { rdma_conn_param, rdma_sockaddr } from './structs.ts';
 
 /** As in C, what is left out is 0. */
@@ -21,8 +22,9 @@ const parametersOf = (param: rdma_conn_param): ConnectionParameters => ({
  */
 function begun(id: rdma_cm_id, call: () => Promise<void>, under: CmIdState): Promise<0 | -1> {
   return minusOne(async () => {
+    const { channel } = checkedId(id);
     const done = call();
-    if (!id.channel || id.rdmacm.state !== under) return done;
+    if (!channel || id.rdmacm.state !== under) return done;
     done.catch(() => {}); // The event says it.
   });
 }
@@ -45,7 +47,7 @@ export function rdma_connect(id: rdma_cm_id, conn_param: rdma_conn_param | null 
 /** rdma_listen(3): at the address of `rdma_bind_addr`. CONNECT_REQUEST follows. A backlog of 0 is 128. */
 export function rdma_listen(id: rdma_cm_id, backlog: number): Promise<0 | -1> {
   return minusOne(async () => {
-    await id.rdmacm.listen({ port: id.port, ...(backlog > 0 ? { backlog } : {}) });
+    await checkedId(id).rdmacm.listen({ port: id.port, ...(backlog > 0 ? { backlog } : {}) });
     id.port = id.rdmacm.localAddress!.port;
   });
 }
@@ -53,7 +55,8 @@ export function rdma_listen(id: rdma_cm_id, backlog: number): Promise<0 | -1> {
 /** rdma_get_request(3), of a listener without a channel: element 0 of `id` is set. */
 export function rdma_get_request(listen: rdma_cm_id, id: rdma_cm_id[]): Promise<0 | -1> {
   return minusOne(async () => {
-    if (listen.channel) throw invalid('listen', 'has an event channel', 'rdma_get_cm_event');
+    if (checkedId(listen, 'listen').channel)
+      throw invalid('listen', 'has an event channel', 'rdma_get_cm_event');
     id[0] = rdma_cm_id.ofRequest(await listen.rdmacm.getRequest(), listen);
   });
 }
@@ -65,20 +68,22 @@ export function rdma_accept(id: rdma_cm_id, conn_param: rdma_conn_param | null =
 
 /** rdma_reject(3). */
 export function rdma_reject(id: rdma_cm_id, private_data: Uint8Array | null = null): Promise<0 | -1> {
-  return minusOne(() => id.rdmacm.reject(private_data ?? undefined));
+  return minusOne(() => checkedId(id).rdmacm.reject(private_data ?? undefined));
 }
 
 /** rdma_disconnect(3): DISCONNECTED follows. Where the peer was first, its message is answered already. */
 export function rdma_disconnect(id: rdma_cm_id): Promise<0 | -1> {
-  const { state } = id.rdmacm;
-  if (state === 'DISCONNECTING' || state === 'DISCONNECTED') return Promise.resolve(0);
-  return begun(id, () => id.rdmacm.disconnect(), 'DISCONNECTING');
+  const call = async () => {
+    const { state } = id.rdmacm;
+    if (state !== 'DISCONNECTING' && state !== 'DISCONNECTED') await id.rdmacm.disconnect();
+  };
+  return begun(id, call, 'DISCONNECTING');
 }
 
 /** rdma_join_multicast(3): MULTICAST_JOIN follows, with where to send. */
 export function rdma_join_multicast(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
   return minusOne(async () => {
-    id.group = addr.address;
+    checkedId(id).group = given('addr', addr).address;
     const { ah } = await id.rdmacm.joinMulticast(addr.address);
     // The program makes a handle of its own from the event, as in C.
     await ah.destroy();
@@ -87,5 +92,5 @@ export function rdma_join_multicast(id: rdma_cm_id, addr: rdma_sockaddr): Promis
 
 /** rdma_leave_multicast(3). */
 export function rdma_leave_multicast(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
-  return minusOne(() => id.rdmacm.leaveMulticast(addr.address));
+  return minusOne(() => checkedId(id).rdmacm.leaveMulticast(given('addr', addr).address));
 }

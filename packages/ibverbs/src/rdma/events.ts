@@ -5,7 +5,7 @@ import { gidEquals, gidFromText, multicastGid } from '@node-roce/wire';
 import { minusOne } from '../errno.ts';
 import type { ibv_ah_attr } from '../structs.ts';
 import * as c from './constants.ts';
-import { rdma_cm_id, rdma_event_channel, structOfId } from './ids.ts';
+import { checkedChannel, rdma_cm_id, rdma_event_channel, structOfId } from './ids.ts';
 import type { rdma_cm_event, rdma_event_param } from './structs.ts';
 
 const MULTICAST_QPN = 0xff_ffff;
@@ -40,15 +40,15 @@ export function rdma_create_event_channel(): rdma_event_channel {
 }
 
 /** rdma_destroy_event_channel(3): who waits for an event gets −1 and ECANCELED. */
-export function rdma_destroy_event_channel(channel: rdma_event_channel): Promise<void> {
-  return channel.rdmacm.destroy();
+export async function rdma_destroy_event_channel(channel: rdma_event_channel): Promise<void> {
+  return checkedChannel(channel).rdmacm.destroy();
 }
 
 /** rdma_get_cm_event(3): waits for the next event; element 0 of `event` is set. */
 export function rdma_get_cm_event(channel: rdma_event_channel, event: rdma_cm_event[]): Promise<0 | -1> {
   return minusOne(async () => {
     for (;;) {
-      const filled = translated(await channel.rdmacm.getEvent());
+      const filled = translated(await checkedChannel(channel).rdmacm.getEvent());
       if (!filled) continue; // Of an id that this program did not make.
       event[0] = filled;
       return;

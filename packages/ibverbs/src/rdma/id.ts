@@ -2,11 +2,11 @@
 import type { IdOptions } from '@node-roce/rdmacm';
 import { invalid, RoceError } from '@node-roce/transport';
 import { minusOne } from '../errno.ts';
-import { ibv_cq, ibv_pd, ibv_qp } from '../objects.ts';
+import { given, ibv_cq, ibv_pd, ibv_qp } from '../objects.ts';
 import { fromCap, toCap } from '../qp-attr.ts';
 import type { ibv_qp_init_attr } from '../structs.ts';
 import { RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_TOS } from './constants.ts';
-import { rdma_cm_id, type rdma_event_channel } from './ids.ts';
+import { checkedId, rdma_cm_id, type rdma_event_channel } from './ids.ts';
 import type { rdma_sockaddr } from './structs.ts';
 
 /**
@@ -22,7 +22,7 @@ export function rdma_create_id(
   options: IdOptions = {},
 ): Promise<0 | -1> {
   return minusOne(() => {
-    id[0] = new rdma_cm_id(channel, context, ps, options);
+    given('id', id)[0] = new rdma_cm_id(channel, context, ps, options);
   });
 }
 
@@ -32,7 +32,7 @@ export function rdma_create_id(
  */
 export function rdma_destroy_id(id: rdma_cm_id): Promise<0 | -1> {
   return minusOne(async () => {
-    if (id.isNew) return;
+    if (checkedId(id).isNew) return;
     await id.rdmacm.destroy();
     await destroyMade(id);
     await id.made.pd?.verbs.dealloc().catch(() => {}); // The program's regions are there still.
@@ -47,7 +47,7 @@ async function destroyMade({ made }: rdma_cm_id): Promise<void> {
 /** rdma_bind_addr(3). */
 export function rdma_bind_addr(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
   return minusOne(async () => {
-    id.port = addr.port ?? 0;
+    checkedId(id).port = given('addr', addr).port ?? 0;
     await id.rdmacm.bindAddr(addr.address);
   });
 }
@@ -63,8 +63,8 @@ export function rdma_resolve_addr(
   _timeout_ms = 0,
 ): Promise<0 | -1> {
   return minusOne(() =>
-    id.rdmacm.resolveAddr({
-      host: dst_addr.address,
+    checkedId(id).rdmacm.resolveAddr({
+      host: given('dst_addr', dst_addr).address,
       port: dst_addr.port ?? 0,
       ...(src_addr ? { source: src_addr.address } : {}),
     }),
@@ -73,7 +73,7 @@ export function rdma_resolve_addr(
 
 /** rdma_resolve_route(3): ROUTE_RESOLVED follows. */
 export function rdma_resolve_route(id: rdma_cm_id, _timeout_ms = 0): Promise<0 | -1> {
-  return minusOne(() => id.rdmacm.resolveRoute());
+  return minusOne(() => checkedId(id).rdmacm.resolveRoute());
 }
 
 /** rdma_set_option(3): RDMA_OPTION_ID_TOS and RDMA_OPTION_ID_ACK_TIMEOUT, before the id has an address. */
@@ -84,7 +84,7 @@ export function rdma_set_option(
   optval: number,
 ): Promise<0 | -1> {
   return minusOne(() => {
-    if (!id.isNew)
+    if (!checkedId(id).isNew)
       throw invalid('id', 'has an address', 'options before rdma_bind_addr and rdma_resolve_addr');
     if (level === RDMA_OPTION_ID && optname === RDMA_OPTION_ID_TOS) id.options.trafficClass = optval;
     else if (level === RDMA_OPTION_ID && optname === RDMA_OPTION_ID_ACK_TIMEOUT)
@@ -108,9 +108,9 @@ export function rdma_create_qp(
   qp_init_attr: Partial<ibv_qp_init_attr>,
 ): Promise<0 | -1> {
   return minusOne(async () => {
-    const context = id.verbs;
+    const context = checkedId(id).verbs;
     if (!context) throw invalid('id', 'has no device', 'rdma_resolve_addr or rdma_bind_addr first');
-    const { cap = {}, srq = null, sq_sig_all, qp_context } = qp_init_attr;
+    const { cap = {}, srq = null, sq_sig_all, qp_context } = given('qp_init_attr', qp_init_attr);
     const entries = (cap.max_send_wr ?? 1) + (cap.max_recv_wr ?? 1);
     const makeCq = async () => {
       const cq = new ibv_cq(context, null, await context.verbs.createCq(entries));
@@ -137,7 +137,7 @@ export function rdma_create_qp(
 /** rdma_destroy_qp(3), with the completion queues that `rdma_create_qp` made. */
 export function rdma_destroy_qp(id: rdma_cm_id): Promise<0 | -1> {
   return minusOne(async () => {
-    await id.qp?.verbs.close();
+    await checkedId(id).qp?.verbs.close();
     id.qp = null;
     await destroyMade(id);
   });
@@ -145,12 +145,12 @@ export function rdma_destroy_qp(id: rdma_cm_id): Promise<0 | -1> {
 
 /** rdma_get_local_addr(3). */
 export function rdma_get_local_addr(id: rdma_cm_id): rdma_sockaddr | null {
-  return (id.isNew ? undefined : id.rdmacm.localAddress) ?? null;
+  return (checkedId(id).isNew ? undefined : id.rdmacm.localAddress) ?? null;
 }
 
 /** rdma_get_peer_addr(3). */
 export function rdma_get_peer_addr(id: rdma_cm_id): rdma_sockaddr | null {
-  return (id.isNew ? undefined : id.rdmacm.remoteAddress) ?? null;
+  return (checkedId(id).isNew ? undefined : id.rdmacm.remoteAddress) ?? null;
 }
 
 /** rdma_get_src_port(3): 0 without one. A number, in no byte order. */

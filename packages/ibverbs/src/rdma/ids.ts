@@ -3,7 +3,7 @@ import { listInterfaces } from '@node-roce/link';
 import { CmId, EventChannel, type IdOptions, type PortSpaceName } from '@node-roce/rdmacm';
 import { invalid } from '@node-roce/transport';
 import type { Device } from '@node-roce/verbs-api';
-import { ibv_context, type ibv_cq, ibv_device, type ibv_pd, type ibv_qp } from '../objects.ts';
+import { checkKind, ibv_context, type ibv_cq, ibv_device, type ibv_pd, type ibv_qp } from '../objects.ts';
 import { RDMA_PS_IB, RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP } from './constants.ts';
 
 const PORT_SPACES = new Map<number, PortSpaceName>([
@@ -58,7 +58,7 @@ export class rdma_cm_id {
   constructor(channel: rdma_event_channel | null, context: unknown, ps: number, options: IdOptions) {
     const portSpace = PORT_SPACES.get(ps);
     if (!portSpace) throw invalid('ps', `${ps}`, 'RDMA_PS_TCP, RDMA_PS_UDP, RDMA_PS_IPOIB or RDMA_PS_IB');
-    this.channel = channel;
+    this.channel = channel && checkedChannel(channel);
     this.context = context;
     this.ps = ps;
     this.options = { ...options, portSpace, ...(channel ? { channel: channel.rdmacm } : {}) };
@@ -96,6 +96,18 @@ export class rdma_cm_id {
       return null;
     }
   }
+}
+
+/** The id that a call was given. Throws EINVAL for NULL, which a call before may have left, and for another kind. */
+export function checkedId(id: rdma_cm_id, name = 'id'): rdma_cm_id {
+  checkKind(name, id, rdma_cm_id);
+  return id;
+}
+
+/** The same of a channel. */
+export function checkedChannel(channel: rdma_event_channel): rdma_event_channel {
+  checkKind('channel', channel, rdma_event_channel);
+  return channel;
 }
 
 /** From an id of rdmacm to the struct before it. */
