@@ -102,7 +102,7 @@ describe.each([1, 2] as const)('of type %i', (type) => {
   });
 });
 
-test('a length of 0 ends a binding of type 1, and is none of type 2', () => {
+test('a length of 0 ends a binding of type 1; type 2 can not be bound to nothing', () => {
   const { adapter, pd } = side;
   const { handle, rkey } = adapter.allocMw(pd, 1);
   const key = (by: number) => (rkey ^ by) >>> 0;
