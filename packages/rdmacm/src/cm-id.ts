@@ -8,14 +8,14 @@ import {
   RoceError,
 } from '@node-roce/verbs-api';
 import { type CmFields, CmSidrStatus, ipCmServiceId, multicastGid, PortSpace } from '@node-roce/wire';
-import { type SocketAddress, withHeader } from './addresses.ts';
+import { parseHeader, type SocketAddress, withHeader } from './addresses.ts';
 import { Attempt } from './attempt.ts';
 import { Endpoint } from './endpoint.ts';
 import { closedError, rejectedError, unreachableError, unresolvedError } from './errors.ts';
 import type { CmEventName } from './events.ts';
 import { Groups } from './groups.ts';
 import type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
-import { Incoming, type TakenRequest } from './incoming.ts';
+import { Incoming, type RequestTerms, type WaitingRequest } from './incoming.ts';
 import { ephemeralPort } from './local-side.ts';
 import { Negotiation } from './negotiation.ts';
 import {
@@ -66,7 +66,7 @@ export class CmId implements AsyncDisposable {
   /** Number of the connection. */
   #number: number | undefined;
   /** Of a request: its REQ. */
-  #message: CmFields<'REQ'> | undefined;
+  #message: RequestTerms | undefined;
   /** Of a listener. */
   #incoming: Incoming<CmId> | undefined;
   readonly #attempt = new Attempt();
@@ -222,7 +222,13 @@ export class CmId implements AsyncDisposable {
     const service = ipCmServiceId(PortSpace[this.portSpace], port);
     const number = await endpoint.call('cmListen', service, backlog);
     this.#state = 'LISTEN';
-    this.#incoming = new Incoming(endpoint, number, (request) => this.#requested(request));
+    const { channel } = this.#options;
+    this.#incoming = new Incoming(
+      endpoint,
+      number,
+      (request) => this.#requested(request),
+      channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
+    );
   }
 
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
@@ -360,23 +366,23 @@ export class CmId implements AsyncDisposable {
   // ------------------------------------------------------------------- inside
 
   /** An id for a request that came to this listener. */
-  #requested({ event, from, to, privateData }: TakenRequest): CmId {
+  #requested({ number, route, privateData, terms, translated }: WaitingRequest): CmId {
+    const header = parseHeader(privateData)!;
     const { trafficClass: _own, ...options } = this.#options;
     const id = new CmId(options);
-    id.#path = this.#path.ofRequest(from, { address: to, port: this.#path.local!.port }, event.route);
+    const to = { address: header.to, port: this.#path.local!.port };
+    id.#path = this.#path.ofRequest(header.from, to, route);
     id.#terms = new Negotiation(options, id.#path);
     id.#state = 'CONNECT_REQUEST';
-    const req = event.type === 'request' ? event.request : undefined;
-    id.#message = req;
+    id.#message = terms;
     id.request = {
-      privateData,
-      responderResources: req?.initiatorDepth ?? 0,
-      initiatorDepth: req?.responderResources ?? 0,
-      flowControl: req?.endToEndFlowControl ?? false,
-      translated: event.type === 'request' && event.translated,
+      privateData: header.privateData,
+      responderResources: terms?.initiatorDepth ?? 0,
+      initiatorDepth: terms?.responderResources ?? 0,
+      flowControl: terms?.endToEndFlowControl ?? false,
+      translated,
     };
-    id.#attach(event.id);
-    this.#options.channel?.push({ event: 'CONNECT_REQUEST', id, listenId: this });
+    id.#attach(number);
     return id;
   }
 
@@ -468,7 +474,7 @@ export class CmId implements AsyncDisposable {
   }
 
   /** Listener: RTU came, or data. */
-  async #toRts(message: CmFields<'REQ'>): Promise<void> {
+  async #toRts(message: RequestTerms): Promise<void> {
     const { qp } = this;
     if (!qp || this.#state !== 'CONNECTING') return;
     await qp.modify(this.#terms.listenerSteps(qp, message).rts);

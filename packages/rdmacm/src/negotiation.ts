@@ -4,6 +4,7 @@ import type { QpAttr, QueuePair } from '@node-roce/verbs-api';
 import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { withHeader } from './addresses.ts';
 import type { ConnectionRequest } from './id-types.ts';
+import type { RequestTerms } from './incoming.ts';
 import type { ConnectionParameters, IdOptions, PortSpaceName } from './parameters.ts';
 import type { Path } from './path.ts';
 import { initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
@@ -83,7 +84,7 @@ export class Negotiation {
   }
 
   /** Listener: the same, from REQ. */
-  listenerSteps(qp: QueuePair, request: CmFields<'REQ'>): { rtr: QpAttr; rts: QpAttr } {
+  listenerSteps(qp: QueuePair, request: RequestTerms): { rtr: QpAttr; rts: QpAttr } {
     return listenerSteps(this.#ownSide(qp), request, this.#path.route!);
   }
 

@@ -3,6 +3,8 @@ import { ackTimeoutCode, type Route } from '@node-roce/cm';
 import { Access, type AhAttr, type QpAttr } from '@node-roce/verbs-api';
 import { type CmFields, mtuEnumToBytes } from '@node-roce/wire';
 
+import type { RequestTerms } from './incoming.ts';
+
 const MAX_DEPTH = 128;
 /** 0.64 ms; Linux leaves it at 0, which is 0.66 s. */
 const MIN_RNR_TIMER = 12;
@@ -30,7 +32,7 @@ const addressOf = ({ gid, sgidIndex, flowLabel, trafficClass, hopLimit }: Route)
 });
 
 /** The way of a listener's data: to the address that REQ names, which is not always the one that it came from. */
-const routeOfRequest = (message: CmFields<'REQ'>, from: Route): Route => ({
+const routeOfRequest = (message: RequestTerms, from: Route): Route => ({
   sgidIndex: from.sgidIndex,
   gid: message.primaryLocalGid,
   trafficClass: message.primaryTrafficClass,
@@ -74,7 +76,7 @@ export function initiatorSteps(
 /** Listener, from REQ. RTS follows once the peer is ready. */
 export function listenerSteps(
   own: OwnSide,
-  message: CmFields<'REQ'>,
+  message: RequestTerms,
   from: Route,
 ): { rtr: QpAttr; rts: QpAttr } {
   return {
