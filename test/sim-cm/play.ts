@@ -2,8 +2,9 @@
 import { createRandom, type Random } from '@node-roce/sim';
 import { forge } from './forger.ts';
 import type { Life } from './life.ts';
+import { makeSide } from './make-side.ts';
 import { Program, type Temper } from './program.ts';
-import { type Kind, makeSide, other, type SideName, TIMING } from './sides.ts';
+import { type Kind, other, type SideName, TIMING } from './sides.ts';
 import { type Network, World } from './world.ts';
 
 const MS = 1000;

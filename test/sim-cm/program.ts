@@ -1,7 +1,8 @@
 /** A program on one side: it connects, accepts, refuses, waits, ends and lets go at random times. */
 import type { CmMessage, CmState, Random } from '@node-roce/sim';
 import type { Life } from './life.ts';
-import { makeSide, type Side, type SideEvent, type SideName } from './sides.ts';
+import { makeSide } from './make-side.ts';
+import type { Side, SideEvent, SideName } from './sides.ts';
 import { checkArrival, checkCall } from './table.ts';
 import type { World } from './world.ts';
 

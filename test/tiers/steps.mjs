@@ -105,9 +105,9 @@ export const LONG = [
   },
   {
     name: 'sim-cm',
-    minutes: 15,
+    minutes: 10,
     command: 'npx vitest run test/sim-cm',
-    env: { ROCE_SIM_SEEDS: 2000 },
+    env: { ROCE_SIM_SEEDS: 500 },
   },
   {
     name: 'capture-sim',
