@@ -1,5 +1,5 @@
 /** RoCE packets in, connections, messages and findings out; memory does not grow with the capture. */
-import { AethKind, aethKind, OperationBits, Transport as TransportBits, u24 } from '@node-roce/wire';
+import { AethKind, aethKind, ECN_CE, OperationBits, Transport as TransportBits, u24 } from '@node-roce/wire';
 import { type Addresses, IcrcVerdict, type RocePacket } from '../read/packet.ts';
 import type { Analysis, CaptureSummary, Message, Pairing, RetransmitCause, Transport } from './analysis.ts';
 import { CmReader } from './cm.ts';
@@ -172,7 +172,7 @@ export class FlowAnalyzer {
 
   #takeEcn({ counts, plot, events, congestion }: Direction, packet: RocePacket): void {
     counts.ecnCapable++;
-    if (packet.ecn !== 3) return;
+    if (packet.ecn !== ECN_CE) return;
     counts.ecnMarked++;
     congestion.marked(packet.time);
     events.add('ecn-marked', packet.frame, packet.time, 1);

@@ -7,6 +7,7 @@ import {
   CREDIT_UNLIMITED,
   creditsOf,
   describeSyndrome,
+  ECN_CE,
   immDt,
   toHex,
   u32,
@@ -109,7 +110,7 @@ export function ladderPacket(
     retransmission,
     repeatedFrame,
     icrc: verdictName(packet.icrc),
-    ecnMarked: packet.ecn === 3,
+    ecnMarked: packet.ecn === ECN_CE,
     message: undefined,
     bytes: toHex(bytes.subarray(bth, Math.min(end, bth + BYTES))),
   };

@@ -7,6 +7,7 @@
 import { LinkType } from '@node-roce/pcap';
 import {
   BTH_BYTES,
+  ECN_MASK,
   EtherType,
   ICRC_BYTES,
   IpProtocol,
@@ -144,7 +145,7 @@ export class FrameDecoder {
     packet.source = this.#addresses.ipv4(b, o + 12);
     packet.destination = this.#addresses.ipv4(b, o + 16);
     packet.dscp = b[o + 1] >> 2;
-    packet.ecn = b[o + 1] & 3;
+    packet.ecn = b[o + 1] & ECN_MASK;
     packet.hopLimit = b[o + 8];
     packet.ipId = u16(b, o + 4);
     return this.#udp(b, o, udp, end, o + u16(b, o + 2));
@@ -169,7 +170,7 @@ export class FrameDecoder {
     packet.destination = this.#addresses.ipv6(b, o + 24);
     const trafficClass = ((b[o] & 15) << 4) | (b[o + 1] >> 4);
     packet.dscp = trafficClass >> 2;
-    packet.ecn = trafficClass & 3;
+    packet.ecn = trafficClass & ECN_MASK;
     packet.hopLimit = b[o + 7];
     packet.ipId = -1;
   }
