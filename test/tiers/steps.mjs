@@ -108,6 +108,7 @@ export const LONG = [
     minutes: 10,
     command: 'npx vitest run test/sim-cm',
     env: { ROCE_SIM_SEEDS: 500 },
+    required: 'the connection manager: every state ends',
   },
   {
     name: 'capture-sim',
