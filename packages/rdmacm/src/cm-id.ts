@@ -70,6 +70,8 @@ export class CmId implements AsyncDisposable {
   /** Of a listener. */
   #incoming: Incoming<CmId> | undefined;
   readonly #attempt = new Attempt();
+  /** The queue pair is on its way to RTS. */
+  #step: Promise<void> | undefined;
   readonly #ended: Promise<void>;
   #end!: () => void;
   #destroying: Promise<void> | undefined;
@@ -435,11 +437,11 @@ export class CmId implements AsyncDisposable {
     const failed = (error: RoceError) => this.#fail('CONNECT_ERROR', error);
     switch (event.type) {
       case 'response':
-        void this.#responded(event.reply).catch(failed);
+        this.#step = this.#responded(event.reply).catch(failed);
         break;
       case 'established':
         // Of an initiator, `#responded` goes on.
-        if (this.#message) void this.#toRts(this.#message).catch(failed);
+        if (this.#message) this.#step = this.#toRts(this.#message).catch(failed);
         break;
       case 'rejected':
         this.#fail('REJECTED', rejectedError(this.#path.remote!, event.reject));
@@ -506,6 +508,8 @@ export class CmId implements AsyncDisposable {
 
   /** The peer ends the connection, or is gone: DREP is sent, and the queue pair takes nothing more. */
   async #peerLeft(): Promise<void> {
+    // A peer that leaves at once was there all the same: what it sent has arrived.
+    await this.#step;
     const endpoint = this.#endpoint;
     const number = this.#number!;
     const began = this.#state === 'DISCONNECTING';

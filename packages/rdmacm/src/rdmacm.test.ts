@@ -156,6 +156,35 @@ describe('a connection', () => {
     expect([client.qp.state, server.qp.state]).toEqual(['ERR', 'ERR']);
   });
 
+  test('of a client that leaves at once: it was there, and its message is', async () => {
+    await using ends = await openEnds();
+    const listening = await listener(ends);
+    const client = await initiator(ends);
+    const connecting = client.id.connect();
+    const id = await listening.getRequest();
+    const server = { id, ...(await equip(id)) };
+    const arrived = server.qp.receive(server.mr);
+    // The server's program hears of the beginning together with the end.
+    const { connections } = ends.b;
+    const heard = connections.listener!;
+    const early: Parameters<typeof heard.onEvent>[0][] = [];
+    connections.listener = {
+      onClosed: (reason) => heard.onClosed(reason),
+      onEvent: (event) => {
+        early.push(event);
+        if (event.type === 'disconnected') for (const one of early.splice(0)) heard.onEvent(one);
+      },
+    };
+    const accepting = id.accept();
+    await connecting;
+    await client.qp.send(bytes('hello'));
+    const leaving = client.id.disconnect();
+    await accepting;
+    expect(text(server.mr.bytes(0, (await arrived).byteLen))).toBe('hello');
+    await id.disconnected;
+    await leaving;
+  });
+
   test('ends where both disconnect, and where one is destroyed', async () => {
     await using ends = await openEnds();
     const { client, server, listening } = await connected(ends);
