@@ -144,6 +144,16 @@ export const LONG = [
     command: 'node scripts/test-sanitized.mjs',
     env: { ROCE_ROOT_TESTS: 1 },
   },
-  { name: 'interop debian12', minutes: 60, command: 'npm run test:interop' },
-  { name: 'interop debian13', minutes: 60, command: 'npm run test:interop -- --guest debian13' },
+  {
+    name: 'interop debian12',
+    minutes: 60,
+    command: 'npm run test:interop',
+    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200 },
+  },
+  {
+    name: 'interop debian13',
+    minutes: 60,
+    command: 'npm run test:interop -- --guest debian13',
+    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200 },
+  },
 ];
