@@ -14,6 +14,7 @@ export { createRandom, FaultLink, type FaultOptions, type Faults, type Random } 
 // The model of a connection manager.
 export * from './cm-model/cm.ts';
 export type { CmConnection } from './cm-model/connection.ts';
+export * from './cm-model/events.ts';
 export type { CmFields, CmName } from './cm-model/layouts.ts';
 export * from './cm-model/mad.ts';
 export type { SidrModel, SidrRequest } from './cm-model/sidr.ts';

@@ -6,13 +6,16 @@
  * Linux's behaviour (drivers/infiniband/core/cm.c, 6.1) decides where the specification leaves a choice: DREQs for
  * unknown ids are answered, REPs and RTUs for unknown ids are not.
  */
+import { ABOUT, drepOf, mraOf, REASON, rejOf } from './answers.ts';
 import {
   activeConnection,
+  awaitingAnswer,
   type CmAwaiting,
   type CmConnection,
   exponentUs,
   passiveConnection,
 } from './connection.ts';
+import type { CmComplaint, CmEvent, CmModelOptions } from './events.ts';
 import type { CmFields } from './layouts.ts';
 import { type CmMessage, type CmMessageOf, decodeCm, encodeCm } from './mad.ts';
 import { SidrModel } from './sidr.ts';
@@ -28,38 +31,7 @@ import {
   ROLE_OF,
 } from './states.ts';
 
-/** Reject reasons that this side gives by itself (IBTA vol 1 §12.6.7.2). */
-const REASON = { TIMEOUT: 4, INVALID_SERVICE_ID: 8, STALE: 10, CONSUMER: 28 } as const;
-/** MRA and REJ: the message they are about. */
-const ABOUT = { REQ: 0, REP: 1, OTHER: 2 } as const;
 const AR_UNSUPPORTED = 2;
-
-export interface CmModelOptions {
-  caGuid: bigint;
-  /** 32 random bits: communication ids. */
-  random: () => number;
-  /** The transaction id of a message that begins a transaction. */
-  tid?: (localId: number) => bigint;
-}
-
-export interface CmEvent {
-  kind: CmEventKind;
-  handle: number;
-  /** µs. */
-  at: number;
-  /** The message that brought it about. */
-  message?: CmMessage;
-  /** Of `rejected` and `disconnected`: reason for rejection; of a connection found stale: 10. */
-  reason?: number;
-  /** The retries were used up. */
-  timedOut?: boolean;
-}
-
-export interface CmComplaint {
-  state: CmState | 'NONE';
-  input: string;
-  why: string;
-}
 
 /** The connection manager of one adapter: calls, `receive` and `advance`. */
 export class CmModel {
@@ -146,7 +118,7 @@ export class CmModel {
     if (connection?.state !== 'ESTABLISHED' || connection.lap) return false;
     const { localId, remoteId, remoteQpn: qpn } = connection;
     const bytes = encodeCm('LAP', this.#tid(localId), { ...fields, localId, remoteId, qpn });
-    connection.lap = awaiting(connection, bytes, now);
+    connection.lap = awaitingAnswer(connection, bytes, now);
     this.#send(connection.peer, bytes);
     return true;
   }
@@ -195,7 +167,11 @@ export class CmModel {
     if (!awaiting || now < awaiting.at || this.#again(connection, awaiting, now)) return;
     const row = ON_TIMEOUT[state];
     if (!row) throw new Error(`${state} waits for nothing`);
-    if (row.send) this.#sendReject(connection, ABOUT.OTHER, REASON.TIMEOUT);
+    if (row.send)
+      this.#send(
+        connection.peer,
+        rejOf(connection, this.caGuid, { rejected: ABOUT.OTHER, reason: REASON.TIMEOUT }),
+      );
     this.#report(connection, row.event, now, { timedOut: true });
     this.#enter(connection, row.to, now);
   }
@@ -234,13 +210,17 @@ export class CmModel {
     } else if (message.name === 'APR') {
       connection.lap = undefined;
     } else {
-      this.#input(connection, inputOf(message), message, now);
+      const input =
+        message.name !== 'MRA' ? message.name : message.mraed === ABOUT.REP ? 'MRA_REP' : 'MRA_REQ';
+      this.#input(connection, input, message, now);
     }
   }
 
   /** §12.9.8.3: a REQ may be a copy, come from a queue pair that counts as connected, or ask for nobody. */
   #receiveReq(req: CmMessageOf<'REQ'>, source: Uint8Array, now: number): void {
-    const same = this.#find((c) => c.remoteId === req.localId && c.remoteGuid === req.caGuid && isPassive(c));
+    const same = this.#find(
+      (c) => c.remoteId === req.localId && c.remoteGuid === req.caGuid && c.role === 'passive',
+    );
     if (same) {
       this.#input(same, 'REQ', req, now);
       return;
@@ -309,7 +289,10 @@ export class CmModel {
     const old = this.#live(rep.caGuid, rep.qpn);
     connection.remoteId = rep.localId;
     if (old) {
-      this.#sendReject(connection, ABOUT.REP, REASON.STALE);
+      this.#send(
+        connection.peer,
+        rejOf(connection, this.caGuid, { rejected: ABOUT.REP, reason: REASON.STALE }),
+      );
       this.#endStale(old, now);
       this.#report(connection, 'rejected', now, { reason: REASON.STALE });
       this.#enter(connection, 'TIMEWAIT', now);
@@ -322,9 +305,14 @@ export class CmModel {
 
   #answer(connection: CmConnection, answer: 'RTU' | 'DREP' | 'MRA' | 'REJ_STALE'): void {
     if (answer === 'RTU' && connection.rtu) this.#send(connection.peer, connection.rtu);
-    if (answer === 'MRA') this.#sendMra(connection, connection.role === 'passive' ? ABOUT.REQ : ABOUT.REP);
-    if (answer === 'DREP') this.#sendDrep(connection);
-    if (answer === 'REJ_STALE') this.#sendReject(connection, ABOUT.OTHER, REASON.STALE);
+    if (answer === 'MRA')
+      this.#send(connection.peer, mraOf(connection, connection.role === 'passive' ? ABOUT.REQ : ABOUT.REP));
+    if (answer === 'DREP') this.#send(connection.peer, drepOf(connection));
+    if (answer === 'REJ_STALE')
+      this.#send(
+        connection.peer,
+        rejOf(connection, this.caGuid, { rejected: ABOUT.OTHER, reason: REASON.STALE }),
+      );
   }
 
   /** MRA stops the clock for the time that it names, and leaves the retries (§12.9.8.6). */
@@ -343,7 +331,12 @@ export class CmModel {
     }
   }
 
-  #call(handle: number, call: CmCall, fields: CallFields, now: number): boolean {
+  #call(
+    handle: number,
+    call: CmCall,
+    fields: Partial<CmFields<'REP'>> & { reason?: number; serviceTimeout?: number },
+    now: number,
+  ): boolean {
     const connection = this.connections.get(handle);
     const cell = connection && ON_CALL[connection.state][call];
     if (!connection || !cell) return false;
@@ -353,14 +346,16 @@ export class CmModel {
     switch (cell.send) {
       case 'MRA':
         connection.mra = fields.serviceTimeout ?? 0;
-        this.#sendMra(connection, cell.message ?? 0);
+        this.#send(connection.peer, mraOf(connection, cell.message ?? 0));
         break;
       case 'REJ':
-        this.#sendReject(
-          connection,
-          cell.message ?? 0,
-          cell.reason ?? fields.reason ?? 0,
-          fields.privateData,
+        this.#send(
+          peer,
+          rejOf(connection, this.caGuid, {
+            rejected: cell.message ?? 0,
+            reason: cell.reason ?? fields.reason ?? 0,
+            privateData: fields.privateData,
+          }),
         );
         break;
       case 'RTU':
@@ -384,7 +379,7 @@ export class CmModel {
         );
         break;
       case 'DREP':
-        this.#sendDrep(connection);
+        this.#send(connection.peer, drepOf(connection));
     }
     this.#enter(connection, cell.to, now, connection.awaiting);
     return true;
@@ -405,32 +400,8 @@ export class CmModel {
   }
 
   #sendUntilAnswered(connection: CmConnection, bytes: Uint8Array, now: number): void {
-    connection.awaiting = awaiting(connection, bytes, now);
+    connection.awaiting = awaitingAnswer(connection, bytes, now);
     this.#send(connection.peer, bytes);
-  }
-
-  #sendMra({ localId, remoteId, mra, tid, peer }: CmConnection, mraed: number): void {
-    this.#send(peer, encodeCm('MRA', tid, { localId, remoteId, mraed, serviceTimeout: mra }));
-  }
-
-  #sendDrep({ localId, remoteId, dreqTid, peer }: CmConnection): void {
-    this.#send(peer, encodeCm('DREP', dreqTid, { localId, remoteId }));
-  }
-
-  /** A REJ for a timeout names the connection by the CA GUID of its sender. */
-  #sendReject(
-    { localId, remoteId, tid, peer }: CmConnection,
-    rejected: number,
-    reason: number,
-    privateData: Uint8Array = new Uint8Array(0),
-  ): void {
-    const fields: Partial<CmFields<'REJ'>> = { localId, remoteId, rejected, reason, privateData };
-    if (reason === REASON.TIMEOUT) {
-      fields.ari = new Uint8Array(8);
-      new DataView(fields.ari.buffer).setBigUint64(0, this.caGuid);
-      fields.ariLength = 8;
-    }
-    this.#send(peer, encodeCm('REJ', tid, fields));
   }
 
   /** By both ids; by ours alone while the peer's is not known; a REJ for a timeout by CA GUID and the peer's. */
@@ -468,21 +439,4 @@ export class CmModel {
   readonly #send = (to: Uint8Array, bytes: Uint8Array): void => {
     this.#out.push({ to, bytes });
   };
-}
-
-/** Fields that calls pass on to messages. */
-type CallFields = Partial<CmFields<'REP'>> & { reason?: number; serviceTimeout?: number };
-
-const isPassive = ({ role }: CmConnection) => role === 'passive';
-
-const awaiting = ({ interval, maxRetries }: CmConnection, bytes: Uint8Array, now: number): CmAwaiting => ({
-  bytes,
-  interval,
-  retriesLeft: maxRetries,
-  at: now + interval,
-});
-
-function inputOf(message: CmMessage): CmInput {
-  if (message.name === 'MRA') return message.mraed === ABOUT.REP ? 'MRA_REP' : 'MRA_REQ';
-  return message.name as CmInput;
 }

@@ -113,3 +113,10 @@ const UNUSED = {
   rtu: undefined,
   destroyed: false,
 };
+
+/** A message of a connection that was sent now. */
+export const awaitingAnswer = (
+  { interval, maxRetries }: CmConnection,
+  bytes: Uint8Array,
+  now: number,
+): CmAwaiting => ({ bytes, interval, retriesLeft: maxRetries, at: now + interval });
