@@ -88,3 +88,50 @@ test('an entry of a region that is registered anew, shorter, fails when it is se
   expect(hand.out().map(inShort)).toEqual([]);
   expect(side.poll()).toMatchObject([{ wrId: 1, status: 'LOC_PROT_ERR' }]);
 });
+
+test('a bind between two WRITEs that are sent again is not executed again, and takes no PSN', () => {
+  const hand = new ByHand({ sqPsn: FIRST });
+  const { side } = hand;
+  const mr = side.register(new ArrayBuffer(64), 0x1f);
+  const mw = side.adapter.allocMw(side.pd, 2);
+  const write = (wrId: number) => side.post({ wrId, opcode: 'RDMA_WRITE', sge: [{ mr, length: 8 }], remote });
+  write(1);
+  const bind = { window: mw.handle, length: 8, lkey: mr.lkey, access: 4 };
+  side.post({ wrId: 2, opcode: 'BIND_MW', remote: { addr: mr.addr, rkey: (mw.rkey ^ 1) >>> 0 }, bind });
+  write(3);
+  const first = hand.out();
+  expect(first.map(inShort)).toEqual([
+    ['RDMA_WRITE_ONLY', FIRST],
+    ['RDMA_WRITE_ONLY', FIRST + 1],
+  ]);
+  hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: FIRST, aeth: { syndrome: NakCode.PSN_SEQUENCE_ERROR } });
+  expect(hand.out()).toEqual(first);
+  hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: FIRST + 1, aeth: { syndrome: 0x1f } });
+  expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual([
+    [1, 'SUCCESS'],
+    [2, 'SUCCESS'],
+    [3, 'SUCCESS'],
+  ]);
+});
+
+test('a SEND that SQD takes back before it was sent gives its credit back', () => {
+  const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256 });
+  const { side } = hand;
+  const { adapter, qp } = side;
+  const mr = side.register(new ArrayBuffer(1 << 14));
+  const post = (opcode: 'SEND' | 'RDMA_WRITE', length: number) =>
+    side.post({ opcode, sge: [{ mr, length }], remote });
+  const ack = (number: number, code: number, msn: number) =>
+    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: FIRST + number, aeth: { syndrome: code, msn } });
+  post('RDMA_WRITE', 8);
+  hand.out();
+  ack(0, 2, 1); // Two receives: messages up to the third, and one past that.
+  post('RDMA_WRITE', 33 * 256); // Fills the window.
+  for (let i = 0; i < 3; i++) post('SEND', 8);
+  expect(hand.out()).toHaveLength(33);
+  adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, 0);
+  adapter.modifyQp(qp.qpn, { qpState: 'RTS' }, 0);
+  expect(hand.out()).toEqual([]);
+  ack(10, 0, 1);
+  expect(hand.out().map((packet) => inShort(packet)[0])).toEqual(['SEND_ONLY', 'SEND_ONLY']);
+});
