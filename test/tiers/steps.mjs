@@ -143,6 +143,7 @@ export const LONG = [
     minutes: 30,
     command: 'node scripts/test-sanitized.mjs',
     env: { ROCE_ROOT_TESTS: 1 },
+    required: 'native tests under sanitizers',
   },
   {
     name: 'interop debian12',
