@@ -1,6 +1,7 @@
 /** Every call refuses what it does not know, by name, with a RoceError. */
 import { RoceError } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
+import { wrongErrorsWith } from '../../verbs-api/testing/wrong-errors.ts';
 import { type Ends, openEnds } from '../testing/ends.ts';
 import { CmId, connect, EventChannel, listen } from './index.ts';
 
@@ -86,27 +87,8 @@ const WRONG = [
   ...[{ signal: {} }, { device: {} }, { port: 1, device: {} }, { port: 1, address: 5 }, { channel: {} }],
   ...[{ privateData: 'x' }, { host: 5, port: 1 }, { source: 5 }, { timing: 5 }, { sendOnly: 5 }],
 ];
+const wrongErrors = wrongErrorsWith(WRONG, 2);
 const SKIPPED = /^(constructor|destroy|close|push|connect|accept)$/;
-
-/** Errors that are no RoceErrors, of a call with each of the values. */
-async function wrongErrors(name: string, call: (...args: unknown[]) => unknown): Promise<string[]> {
-  const found: string[] = [];
-  for (const [i, wrong] of WRONG.entries()) {
-    for (const args of [[wrong], [undefined, wrong]]) {
-      const report = (error: unknown) => {
-        if (!(error instanceof RoceError))
-          found.push(`${name}, value ${i} as argument ${args.length}: ${error}`);
-      };
-      try {
-        const result = call(...args);
-        if (result instanceof Promise) await Promise.race([result.catch(report), new Promise(setImmediate)]);
-      } catch (error) {
-        report(error);
-      }
-    }
-  }
-  return found;
-}
 
 test('wrong values of any type give RoceErrors', async () => {
   await using ends = await openEnds();

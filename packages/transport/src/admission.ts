@@ -9,6 +9,7 @@ import {
   bthPad,
   bthPkey,
   bthTver,
+  GSI_QPN,
   opcodeInfo,
   Transport,
 } from '@node-roce/wire';
@@ -24,7 +25,6 @@ import type { QueueTable } from './queue-table.ts';
 const RECEIVING =
   (1 << QpStateCode.RTR) | (1 << QpStateCode.RTS) | (1 << QpStateCode.SQD) | (1 << QpStateCode.SQE);
 const receives = (state: number): boolean => ((RECEIVING >>> state) & 1) === 1;
-const GSI_QPN = 1;
 /** Destination QPN of a datagram to a group (IBTA vol 1 §10.5.1). */
 const MULTICAST_QPN = 0xff_ffff;
 /** ECN bits of a traffic class, and Congestion Experienced (RFC 3168 §5). */

@@ -2,7 +2,7 @@
  * Queue pairs and completion queues by number: what the control path does with them (ibv_create_qp(3),
  * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
  */
-import { sourcePortForConnection } from '@node-roce/wire';
+import { GSI_QPN, sourcePortForConnection } from '@node-roce/wire';
 import { isMulticastGid } from './addresses.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { QpStateCode, type QpType } from './constants.ts';
@@ -28,7 +28,6 @@ import { powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
 
-const GSI_QPN = 1;
 /** QP0, QP1 and the multicast QPN are not to be given out. */
 const FIRST_QPN = 2;
 const LAST_QPN = 0xff_fffe;

@@ -16,9 +16,8 @@ import {
   WcStatus,
   WrOpcode,
 } from '@node-roce/transport';
-import { GSI_QKEY, gidEquals, gidFromIpBytes, MAD_BYTES } from '@node-roce/wire';
+import { GSI_QKEY, GSI_QPN, gidEquals, gidFromIpBytes, MAD_BYTES } from '@node-roce/wire';
 
-const GSI_QPN = 1;
 const GRH_BYTES = 40;
 /** MADs that may wait between two turns. */
 const RECEIVES = 512;

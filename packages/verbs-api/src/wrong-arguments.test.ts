@@ -2,9 +2,8 @@
 import { MemoryNetwork } from '@node-roce/link';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openSide, type Side } from '../testing/pair.ts';
+import { wrongErrorsWith } from '../testing/wrong-errors.ts';
 import * as api from './index.ts';
-
-const { RoceError } = api;
 
 /** Of each type, and objects whose members have a wrong one. */
 const WRONG = [
@@ -36,6 +35,7 @@ const WRONG = [
   { qpState: 'RTR', ahAttr: { grh: { dgid: 'x' } } },
   { qpNum: -1, psn: 1, gid: '10.0.0.2' },
 ];
+const wrongErrors = wrongErrorsWith(WRONG, 3);
 
 /** Calls that end an object, or take nothing; and those that the package alone makes. */
 const SKIPPED =
@@ -66,26 +66,6 @@ async function objects(): Promise<Record<string, object>> {
   await ud.activate();
   const [srq, mw, ah] = [await pd.createSrq(), await pd.allocMw(1), await pd.createAh({ gid: '10.0.0.2' })];
   return { device, pd, cq, qp, ud, mr, mw, ah, srq, channel: device.createCompChannel() };
-}
-
-/** Errors of calls that are no RoceErrors; calls that wait are left alone. */
-async function wrongErrors(name: string, call: (...args: unknown[]) => unknown): Promise<string[]> {
-  const found: string[] = [];
-  for (const [i, wrong] of WRONG.entries()) {
-    for (const args of [[wrong], [undefined, wrong], [undefined, undefined, wrong]]) {
-      const report = (error: unknown) => {
-        if (!(error instanceof RoceError))
-          found.push(`${name}, value ${i} as argument ${args.length}: ${error}`);
-      };
-      try {
-        const result = call(...args);
-        if (result instanceof Promise) await Promise.race([result.catch(report), new Promise(setImmediate)]);
-      } catch (error) {
-        report(error);
-      }
-    }
-  }
-  return found;
 }
 
 test.each(['device', 'pd', 'cq', 'qp', 'ud', 'mr', 'mw', 'ah', 'srq', 'channel'])(

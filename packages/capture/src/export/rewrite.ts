@@ -3,6 +3,7 @@ import { LinkType } from '@node-roce/pcap';
 import {
   EXTENSION_BYTES,
   type ExtensionName,
+  GSI_QPN,
   ICRC_BYTES,
   icrcV1,
   icrcV2,
@@ -31,8 +32,6 @@ export interface RewriteOptions {
   zeroPayload?: boolean | undefined;
 }
 
-/** Queue pair of the connection manager and other services (IBTA vol 1 §3.5.4). */
-const GSI_QPN = 1;
 const IPV6_BYTES = 40;
 /** Headers that carry what programs sent; of an AtomicETH the part behind VA and key. */
 const DATA_HEADERS: readonly (readonly [name: ExtensionName, from: number])[] = [

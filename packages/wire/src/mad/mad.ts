@@ -4,6 +4,8 @@ import { bitsOf, type Field, readFields, uint, type ValuesOf, word, writeFields 
 export const MAD_BYTES = 256;
 export const MAD_HEADER_BYTES = 24;
 
+/** Queue pair of the connection manager and other general services (IBTA vol 1 §3.5.4). */
+export const GSI_QPN = 1;
 /** Q_Key of queue pair 1 (IBTA vol 1 §10.2.5). */
 export const GSI_QKEY = 0x8001_0000;
 
