@@ -240,6 +240,12 @@ export class Port {
   setPeerGso(peer: number, on: boolean): void;
 
   /**
+   * At the end of each `send` and `receive` from now on, the first element of `time` becomes the time, µs after
+   * `timeOrigin`. It has to be over a SharedArrayBuffer: such memory can't be taken away, so it is looked up only here.
+   */
+  setClock(time: Float64Array): void;
+
+  /**
    * Sends slots `from` … `count` - 1 in order. Each packet is its header, its fragments, the pad and the
    * ICRC, which covers the source port that is really used. Consecutive packets to one peer with the same
    * source port, traffic class and size (the last may be shorter) leave as one GSO run.
@@ -255,7 +261,6 @@ export class Port {
    * @param regionViews a Uint8Array by region index, or undefined
    * @param regionShared not 0 for a region that another thread may write: it is copied and checksummed in
    *   one pass, everything else is gathered by reference
-   * @param time its first element becomes the time at the end, µs after `timeOrigin`
    * @returns the first slot not taken: `count`, or less when a socket is full (`wantWrite`)
    */
   send(
@@ -266,7 +271,6 @@ export class Port {
     count: number,
     regionViews: readonly (Uint8Array | undefined)[],
     regionShared: Uint8Array,
-    time?: Float64Array,
   ): number;
 
   /**
@@ -277,16 +281,9 @@ export class Port {
    * @param slots words of `Rx`
    * @param sources 16 bytes a slot: the source address as a GID
    * @param capacity slots to use at most
-   * @param time its first element becomes the time at the end, µs after `timeOrigin`
    * @returns packets received
    */
-  receive(
-    slab: Uint8Array,
-    slots: Uint32Array,
-    sources: Uint8Array,
-    capacity: number,
-    time?: Float64Array,
-  ): number;
+  receive(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): number;
 
   /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
   setDeadline(microsecondsFromNow: number): void;

@@ -64,6 +64,13 @@ bool readDoubles(napi_env env, napi_value value, Doubles& out) {
   return readSpan(env, value, napi_float64_array, out);
 }
 
+bool isShared(napi_env env, napi_value typedArray) {
+  napi_value buffer;
+  bool isArrayBuffer = false;
+  return napi_get_typedarray_info(env, typedArray, nullptr, nullptr, nullptr, &buffer, nullptr) == napi_ok &&
+         napi_is_arraybuffer(env, buffer, &isArrayBuffer) == napi_ok && !isArrayBuffer;
+}
+
 Bytes bytesArgument(const Napi::CallbackInfo& info, size_t index, const char* name) {
   Bytes bytes;
   if (!readBytes(info.Env(), info[index], bytes))

@@ -29,6 +29,9 @@ bool readWords(napi_env env, napi_value value, Words& out);
 /// The same for a Float64Array.
 bool readDoubles(napi_env env, napi_value value, Doubles& out);
 
+/// Whether a typed array is over a SharedArrayBuffer: its memory stays where it is as long as the array lives.
+bool isShared(napi_env env, napi_value typedArray);
+
 /// The argument at `index`, or a TypeError that names it.
 Bytes bytesArgument(const Napi::CallbackInfo& info, size_t index, const char* name);
 Words wordsArgument(const Napi::CallbackInfo& info, size_t index, const char* name);

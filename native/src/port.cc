@@ -27,6 +27,7 @@ void Port::define(Napi::Env env, Napi::Object exports) {
                                       InstanceMethod<&Port::addPeer>("addPeer"),
                                       InstanceMethod<&Port::removePeer>("removePeer"),
                                       InstanceMethod<&Port::setPeerGso>("setPeerGso"),
+                                      InstanceMethod<&Port::setClock>("setClock"),
                                       InstanceMethod<&Port::send>("send"),
                                       InstanceMethod<&Port::receive>("receive"),
                                       InstanceMethod<&Port::setDeadline>("setDeadline"),
@@ -87,7 +88,7 @@ void Port::freeMemory() {
   sender_.reset();
   receiver_.reset();
   peers_ = PeerTable{};
-  regions_ = Regions{};
+  regions_.release();
   int64_t total;
   napi_adjust_external_memory(env_, -kMemory, &total);
 }
@@ -191,14 +192,20 @@ void Port::setPeerGso(const Napi::CallbackInfo& info) {
   peerArgument(info, 0).gso = info[1].As<Napi::Boolean>().Value();
 }
 
+void Port::setClock(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  expectOpen(env);
+  Doubles time;
+  if (!readDoubles(env, info[0], time) || time.length == 0 || !isShared(env, info[0]))
+    throw typeError(env, "time must be a Float64Array over a SharedArrayBuffer, with an element");
+  clock_ = Napi::Persistent(info[0].As<Napi::Object>());
+  time_ = time.data;
+}
+
 Napi::Value Port::send(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
-  const auto readArrays = [&info] {
-    return TxArrays{wordsArgument(info, 0, "slots"), bytesArgument(info, 1, "headers"),
-                    wordsArgument(info, 2, "fragments"), bytesArgument(info, 6, "regionShared")};
-  };
-  TxArrays arrays = readArrays();
+  TxArrays arrays{wordsArgument(info, 0, "slots"), {}, wordsArgument(info, 2, "fragments"), {}};
   const uint32_t from = integerArgument(info, 3, "from", 0x7fff'ffff);
   const uint32_t count = integerArgument(info, 4, "count", 0x7fff'ffff);
   if (from > count) throw rangeError(env, "from must be at most count");
@@ -211,13 +218,18 @@ Napi::Value Port::send(const Napi::CallbackInfo& info) {
   regions_.begin(env, info[5]);
   Sender::wantRegions(arrays, from, count, regions_);
   if (!regions_.fetch()) return {};
-  // A getter among the views may have run: where the arrays are, and whether the port is, is asked again.
-  expectOpen(env);
-  arrays = readArrays();
-  expectRoom();
+  if (regions_.wantsAny()) {
+    // A getter among the views may have run: where the arrays are, and whether the port is, is asked again.
+    expectOpen(env);
+    arrays.slots = wordsArgument(info, 0, "slots");
+    arrays.fragments = wordsArgument(info, 2, "fragments");
+    expectRoom();
+  }
+  arrays.headers = bytesArgument(info, 1, "headers");
+  arrays.regionShared = bytesArgument(info, 6, "regionShared");
   const uint32_t taken = sender_->send(arrays, regions_, from, count);
   if (wantsWrite_) watchRoom();
-  writeTime(info, 7);
+  writeTime();
   return Napi::Number::New(env, taken);
 }
 
@@ -246,18 +258,15 @@ Napi::Value Port::receive(const Napi::CallbackInfo& info) {
         if (localAt(ready[i]) != nullptr) more = receiver_->drain(ready[i], number - i) || more;
     }
   }
-  writeTime(info, 4);
+  writeTime();
   return Napi::Number::New(env, receiver_->count());
 }
 
-void Port::writeTime(const Napi::CallbackInfo& info, size_t index) const {
-  if (info.Length() <= index || info[index].IsUndefined()) return;
-  Doubles time;
-  if (!readDoubles(info.Env(), info[index], time) || time.length == 0)
-    throw typeError(info.Env(), "time must be a Float64Array with an element");
+void Port::writeTime() const {
+  if (time_ == nullptr) return;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  time.data[0] = static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3 - timeOrigin_;
+  *time_ = static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3 - timeOrigin_;
 }
 
 void Port::setDeadline(const Napi::CallbackInfo& info) {
@@ -343,6 +352,8 @@ void Port::close(const Napi::CallbackInfo&) {
   locals_.clear();
   localCount_ = 0;
   onWake_.Reset();
+  time_ = nullptr;
+  clock_.Reset();
   release();
 }
 

@@ -28,6 +28,7 @@ class Port : public Napi::ObjectWrap<Port> {
   Napi::Value addPeer(const Napi::CallbackInfo& info);
   void removePeer(const Napi::CallbackInfo& info);
   void setPeerGso(const Napi::CallbackInfo& info);
+  void setClock(const Napi::CallbackInfo& info);
   Napi::Value send(const Napi::CallbackInfo& info);
   Napi::Value receive(const Napi::CallbackInfo& info);
   void setDeadline(const Napi::CallbackInfo& info);
@@ -40,8 +41,8 @@ class Port : public Napi::ObjectWrap<Port> {
   void close(const Napi::CallbackInfo& info);
 
   void expectOpen(Napi::Env env) const;
-  /// Writes the time into the argument at `index`, where there is one.
-  void writeTime(const Napi::CallbackInfo& info, size_t index) const;
+  /// Writes the time to where `setClock` said, if it did.
+  void writeTime() const;
   Peer& peerArgument(const Napi::CallbackInfo& info, size_t index);
   Local* localAt(uint32_t index) { return index < locals_.size() ? locals_[index].get() : nullptr; }
   void wake(uint32_t events);
@@ -61,6 +62,9 @@ class Port : public Napi::ObjectWrap<Port> {
   uint32_t localCount_ = 0;
   uint32_t maxPeers_;
   double timeOrigin_ = 0;
+  /// The element that gets the time of a batch; `clock_` keeps its memory.
+  double* time_ = nullptr;
+  Napi::ObjectReference clock_;
   /// Drops of sockets that have been removed.
   uint64_t pastDrops_ = 0;
   std::unique_ptr<Sender> sender_;

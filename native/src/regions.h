@@ -15,6 +15,11 @@ class Regions {
   void begin(Napi::Env env, Napi::Value views);
   /// Notes that the batch needs a region. Runs no JavaScript.
   void want(uint32_t region);
+  bool wantsAny() const { return !wanted_.empty(); }
+  /// Frees the tables; not while a getter in `fetch` runs, which goes through them.
+  void release() {
+    if (!fetching_) *this = Regions{};
+  }
   /// Fetches the views wanted. May run JavaScript (a getter in the array), after which the caller's own
   /// arrays may have moved: it reads their addresses again, and then nothing runs until the batch ends.
   /// @returns false when an exception is pending

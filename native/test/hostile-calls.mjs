@@ -83,6 +83,7 @@ const strange = fc.constantFrom(
   [],
   () => {},
   new Float64Array(8),
+  new Float64Array(new SharedArrayBuffer(8)),
   new DataView(new ArrayBuffer(8)),
   new ArrayBuffer(8),
   new Proxy({}, {}),

@@ -165,23 +165,35 @@ test('now() is CLOCK_MONOTONIC in microseconds', () => {
   expect(b).toBeLessThanOrEqual(c + 1);
 });
 
-test('receive and send write the time into an array of the caller', () => {
+test('receive and send write the time where setClock says', () => {
   const { station } = wakeable();
   const origin = now() - 1000;
   const port = new Port({ timeOrigin: origin });
   open.push(port);
   const { slab, slots, sources, capacity } = station.rx;
   const { headers, slots: toSend, fragments, regions } = station.tx;
-  const time = new Float64Array(2);
-  port.receive(slab, slots, sources, capacity, time);
+  const time = new Float64Array(new SharedArrayBuffer(16));
+  port.receive(slab, slots, sources, capacity);
+  expect(time[0]).toBe(0);
+  port.setClock(time);
+  port.receive(slab, slots, sources, capacity);
   const received = time[0];
   expect(received).toBeGreaterThanOrEqual(1000);
-  port.send(toSend, headers, fragments, 0, 0, regions.views, regions.shared, time);
+  port.send(toSend, headers, fragments, 0, 0, regions.views, regions.shared);
   expect(time[0]).toBeGreaterThanOrEqual(received);
   expect(time[0]).toBeLessThanOrEqual(now() - origin);
   expect(time[1]).toBe(0);
-  for (const wrong of [new Float64Array(0), new Float32Array(1), 0, null, {}]) {
-    expect(() => port.receive(slab, slots, sources, capacity, wrong as Float64Array)).toThrow(TypeError);
+  const shared = new SharedArrayBuffer(8);
+  // Memory that could be detached is refused, too.
+  for (const wrong of [
+    new Float64Array(1),
+    new Float64Array(shared, 8),
+    new Float32Array(shared),
+    0,
+    null,
+    {},
+  ]) {
+    expect(() => port.setClock(wrong as Float64Array)).toThrow(TypeError);
   }
   expect(() => new Port({ timeOrigin: '0' as unknown as number })).toThrow(TypeError);
 });

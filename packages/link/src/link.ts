@@ -31,8 +31,8 @@ export interface Link extends PeerTable {
   /**
    * Sends slots `from` … `batch.count` − 1. Each slot's STATUS tells whether it was taken.
    *
-   * @param time its element becomes the time at the end, `performance.now()` in µs, if the link has a clock of its own:
-   *   V8 allocates the number that a function returns
+   * @param time its element becomes the time at the end, `performance.now()` in µs, if the link has a clock of its own
+   *   and the array is over a SharedArrayBuffer: V8 allocates the number that a function returns
    * @returns the first slot that was not looked at: `batch.count`, or less when there is no room now
    */
   send(batch: TxBatch, from: number, time?: Float64Array): number;

@@ -83,6 +83,7 @@ export class UdpLink implements Link {
   /** Groups joined, by local index. */
   readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
   readonly #receiving: { receiveBuffer: number; gro: boolean };
+  #clock: Float64Array | undefined;
   #onWake: (() => void) | undefined;
 
   /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, EMFILE, … */
@@ -200,13 +201,21 @@ export class UdpLink implements Link {
     group.socket.close(); // The kernel leaves the group with it.
   }
 
+  /** Has the addon write the time of each batch; not into memory that could be detached. */
+  #setClock(time: Float64Array): void {
+    this.#clock = time;
+    if (time.buffer instanceof SharedArrayBuffer) this.#native.setClock(time);
+  }
+
   send(batch: TxBatch, from: number, time?: Float64Array): number {
+    if (time !== undefined && time !== this.#clock) this.#setClock(time);
     const { slots, headers, fragments, count, regions } = batch;
-    return this.#native.send(slots, headers, fragments, from, count, regions.views, regions.shared, time);
+    return this.#native.send(slots, headers, fragments, from, count, regions.views, regions.shared);
   }
 
   receive(batch: RxBatch, time?: Float64Array): number {
-    batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity, time);
+    if (time !== undefined && time !== this.#clock) this.#setClock(time);
+    batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
     return batch.count;
   }
 

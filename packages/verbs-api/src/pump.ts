@@ -51,7 +51,7 @@ export interface Companion {
  * The time of the turn at hand, µs. The link writes it where it can, since V8 allocates each number with a fraction that
  * a function returns; `tick` does so where it can't, or has not been called.
  */
-const time = new Float64Array(1);
+const time = new Float64Array(new SharedArrayBuffer(8));
 const UNKNOWN = 0;
 function tick(): void {
   time[0] = performance.now() * 1000;
