@@ -109,7 +109,7 @@ export const nodeRoce = {
     return alone(async (process) => {
       await process.call('openChurn', { port: nextPort() });
       await process.call('churn', { count: Math.ceil(count / 10) });
-      const { perSecond, grownBytes } = await process.call('churn', { count });
+      const { perSecond, grownBytes } = await process.call('churn', { count, growth: true });
       return { perSecond, grownBytes };
     });
   },

@@ -162,8 +162,8 @@ const commands = {
   async openChurn(options) {
     churn = await Churn.open(options);
   },
-  async churn({ count }) {
-    return churn.run(count);
+  async churn({ count, growth }) {
+    return churn.run(count, growth);
   },
   async openConnecting(options) {
     connecting = await Connecting.open(options);
