@@ -16,7 +16,9 @@ import {
   BTH_BYTES,
   CM_LAYOUTS,
   CmAttribute,
+  type CmInput,
   type CmName,
+  encodeCm,
   GSI_QKEY,
   gidFromText,
   ipCmServiceId,
@@ -27,7 +29,7 @@ import {
   PortSpace,
 } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { Quarters } from './hostile/memory.ts';
+import { held, Quarters } from './hostile/memory.ts';
 
 const MADS = Number(process.env.ROCE_HOSTILE_MADS ?? 20_000);
 const BACKLOG = 16;
@@ -206,6 +208,38 @@ describe(`${MADS} management datagrams at a device with live connections`, {
     expect(report.unexpected).toBeGreaterThan(0);
     expect(report.dropped).toBeGreaterThan(0);
   });
+});
+
+test('a request that waits costs less than 1 KiB', async () => {
+  const [few, many] = [1000, 11_000];
+  const network = new MemoryNetwork();
+  const server = await openDevice({ link: network.link(SERVER, 1024) });
+  const listening = new CmId({ device: server });
+  await listening.listen({ port: PORT, backlog: many });
+  const [source, destination] = [STRANGER, SERVER].map(gidFromText);
+  const path = { trafficClass: 0, sourcePort: 0xc000, hopLimit: 64 };
+  /** Bytes held once so many wait. */
+  const waiting = async (from: number, to: number) => {
+    for (let i = from; i < to; i++) {
+      const request: CmInput = {
+        ...{ name: 'REQ', transactionId: BigInt(i), localCommId: i + 1, localQpn: i + 2 },
+        ...{ serviceId: ipCmServiceId(PortSpace.TCP, PORT), localCaGuid: 2n ** 63n + BigInt(i), pathMtu: 3 },
+        ...{ primaryLocalGid: source, primaryRemoteGid: destination, privateData: Uint8Array.of(0, 0x40) },
+      };
+      network.deliver({ bytes: datagram(encodeCm(request), i), source, ...path }, destination);
+      if (i % 100 === 0) await setImmediate();
+    }
+    await expect.poll(async () => (await server.connections.call('cmCounters')).pending).toBe(to);
+    return held();
+  };
+  const before = await waiting(0, few);
+  const each = ((await waiting(few, many)) - before) / (many - few);
+  if (process.env.ROCE_HOSTILE_MADS) console.log(`${each} bytes a request that waits`);
+  expect(each).toBeLessThan(1024);
+  // All of it goes with the listener.
+  await listening.destroy();
+  expect((await server.connections.call('cmCounters')).pending).toBe(0);
+  await server.close();
 });
 
 describe('a flood of requests from another process', () => {

@@ -10,7 +10,7 @@ const collect = runInNewContext('gc') as () => void;
  * Bytes of V8's heap and of array buffers after collections: the least of a few looks, because memory of array buffers
  * is given back by another thread, in its own time.
  */
-async function held(): Promise<number> {
+export async function held(): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let look = 0; look < 4; look++) {
     collect();

@@ -1,9 +1,7 @@
 import { RoceError } from '@node-roce/transport';
 import {
   CM_LAYOUTS,
-  CmAprStatus,
   type CmMessage,
-  CmRejMessage,
   CmRejReason,
   CmTransport,
   cmNameAt,
@@ -14,6 +12,7 @@ import {
   MAD_HEADER_BYTES,
   mtuBytesToEnum,
 } from '@node-roce/wire';
+import { alternatePathResponseTo, disconnectReplyTo, replyRefusal, requestRefusal } from './answers.ts';
 import { Budget } from './budget.ts';
 import {
   Connection,
@@ -32,12 +31,16 @@ import {
   type CmHost,
   type CmSize,
   type ConnectInit,
+  type DatagramRequestEvent,
   type RejectInit,
+  type RequestEvent,
   type ResolveAnswer,
   type ResolveInit,
   type Route,
 } from './parameters.ts';
+import { dropFrom, idKey, queuePairKey } from './peer-keys.ts';
 import { Timers } from './timers.ts';
+import { type WaitingRequest, WaitingRequests } from './waiting.ts';
 
 /** Connections at a time, those in TIMEWAIT included. */
 const MAX_CONNECTIONS = 65_536;
@@ -65,12 +68,14 @@ export class Connections {
   readonly counters = new CmCounters();
   readonly #host: CmHost;
   readonly #connections = new Map<number, Connection>();
+  /** Requests that nobody has looked at: they become connections when the program calls, or their sender gives up. */
+  readonly #waiting = new WaitingRequests();
   /**
-   * By the peer's CA GUID and comm id: for repeated REQs; and by its CA GUID, QPN and address: for stale connections. The
+   * Ids by the peer's CA GUID and comm id: for repeated REQs; and by its CA GUID, QPN and address: for stale connections. The
    * address, because a GUID is no secret: a stranger could else end connections of others, or keep a queue pair from connecting.
    */
-  readonly #byRemoteId = new Map<string, Connection>();
-  readonly #byRemoteQpn = new Map<string, Connection>();
+  readonly #byRemoteId = new Map<string, number>();
+  readonly #byRemoteQpn = new Map<string, number>();
   readonly #byLocalQpn = new Map<number, Connection>();
   readonly #timers = new Timers<Connection>();
   readonly #listeners = new Listeners();
@@ -124,7 +129,8 @@ export class Connections {
       return;
     }
     this.counters.received++;
-    this.#dispatch(parsed.message, from, now);
+    if (parsed.message.name === 'REQ') this.#request(parsed.message, bytes, at, from, now);
+    else this.#dispatch(parsed.message, from, now);
   }
 
   /** Runs the timers that are due. */
@@ -151,6 +157,7 @@ export class Connections {
   /** Requests of it that wait are refused. */
   unlisten(listener: number, now: number): void {
     this.#listeners.remove(listener);
+    for (const id of this.#waiting.ids()) if (this.#waiting.get(id)?.listener === listener) this.#take(id);
     for (const connection of [...this.#connections.values()])
       if (connection.listener === listener && connection.state === 'REQ_RCVD') connection.abandon(now);
     this.#services.unlisten(listener);
@@ -251,12 +258,19 @@ export class Connections {
   /** Lets go of an id in any state: the peer hears what it has to, the program nothing more. */
   destroy(id: number, now: number): void {
     if (this.#services.destroy(id)) return;
-    this.#connections.get(id)?.abandon(now);
+    this.#take(id)?.abandon(now);
   }
 
   /** Lets go of all ids: peers hear of it once. */
   close(now: number): void {
+    for (const id of this.#waiting.ids()) this.#take(id);
     for (const connection of [...this.#connections.values()]) connection.abandon(now);
+  }
+
+  /** A request that waits for the program, as its event said; undefined where it has ended. */
+  requestOf(id: number): RequestEvent | DatagramRequestEvent | undefined {
+    const waiting = this.#waiting.get(id);
+    return waiting ? eventOf(id, waiting) : this.#services.requestOf(id);
   }
 
   /** Asks for the queue pair of a datagram service: sends SIDR_REQ; `datagram-response` or `unreachable` follows. */
@@ -276,13 +290,13 @@ export class Connections {
 
   /** Whether there is nothing that a program began, or that TIMEWAIT keeps. */
   get idle(): boolean {
-    return this.#connections.size === 0 && this.#services.size === 0 && this.#listeners.size === 0;
+    return this.#count === 0 && this.#services.size === 0 && this.#listeners.size === 0;
   }
 
   /** Counts of connections with those in TIMEWAIT, of requests that wait for the program, of keys of tables, and of timers. */
   get size(): CmSize {
     return {
-      connections: this.#connections.size,
+      connections: this.#count,
       pending: this.#listeners.pending,
       keys: this.#byRemoteId.size + this.#byRemoteQpn.size + this.#byLocalQpn.size,
       timers: this.#timers.size + this.#services.size,
@@ -291,20 +305,22 @@ export class Connections {
 
   /** The state of an id, for tests and tools. */
   stateOf(id: number): string | undefined {
-    return this.#connections.get(id)?.state;
+    return this.#peek(id)?.state;
   }
 
   // -------------------------------------------------------------------- inside
 
-  #dispatch(message: CmMessage, from: Route, now: number): void {
+  /** Connections, and requests that wait. */
+  get #count(): number {
+    return this.#connections.size + this.#waiting.size;
+  }
+
+  #dispatch(message: Exclude<CmMessage, { name: 'REQ' }>, from: Route, now: number): void {
     switch (message.name) {
-      case 'REQ':
-        this.#request(message, from, now);
-        break;
       case 'REP': {
-        const connection = this.#connections.get(message.remoteCommId);
+        const connection = this.#peek(message.remoteCommId);
         if (connection) connection.reply(message, now);
-        else this.#answerStray(from, now, REFUSE_REP(message));
+        else this.#answerStray(from, now, replyRefusal(message));
         break;
       }
       case 'RTU':
@@ -317,16 +333,16 @@ export class Connections {
         this.#findRejected(message)?.rejected(message, now);
         break;
       case 'DREQ': {
-        const connection = this.#connections.get(message.remoteCommId);
+        const connection = this.#peek(message.remoteCommId);
         if (connection?.remoteId === message.localCommId) connection.disconnectRequest(message, now);
-        else this.#answerStray(from, now, DREP_FOR(message));
+        else this.#answerStray(from, now, disconnectReplyTo(message));
         break;
       }
       case 'DREP':
         this.#find(message)?.disconnectReply(now);
         break;
       case 'LAP':
-        this.#answerStray(from, now, APR_FOR(message, this.#find(message) !== undefined));
+        this.#answerStray(from, now, alternatePathResponseTo(message, this.#find(message) !== undefined));
         break;
       case 'APR':
         this.counters.unexpected++; // We send no LAP.
@@ -348,20 +364,23 @@ export class Connections {
     if (this.#listeners.find(serviceId.get(bytes, fields))?.full !== true) return false;
     const guid = localCaGuid.get(bytes, fields);
     return (
-      !this.#byRemoteId.has(key(guid, localCommId.get(bytes, fields))) &&
+      !this.#byRemoteId.has(idKey(guid, localCommId.get(bytes, fields))) &&
       !this.#byRemoteQpn.has(queuePairKey(guid, localQpn.get(bytes, fields), from))
     );
   }
 
-  #request(message: CmMessage<'REQ'>, from: Route, now: number): void {
-    const known = this.#byRemoteId.get(key(message.localCaGuid, message.localCommId));
+  /** @param bytes where the message stands, at `at` */
+  #request(message: CmMessage<'REQ'>, bytes: Uint8Array, at: number, from: Route, now: number): void {
+    const remoteId = idKey(message.localCaGuid, message.localCommId);
+    const remoteQpn = queuePairKey(message.localCaGuid, message.localQpn, from);
+    const known = this.#peek(this.#byRemoteId.get(remoteId));
     if (known) {
       known.repeatedRequest(message, from);
       return;
     }
     const refuse = (reason: number, additionalInfo?: Uint8Array) =>
-      this.#answerStray(from, now, REFUSE_REQ(message, reason, additionalInfo));
-    const stale = this.#byRemoteQpn.get(queuePairKey(message.localCaGuid, message.localQpn, from));
+      this.#answerStray(from, now, requestRefusal(message, reason, additionalInfo));
+    const stale = this.#peek(this.#byRemoteQpn.get(remoteQpn));
     if (stale) {
       refuse(CmRejReason.STALE_CONNECTION);
       stale.stale(now);
@@ -381,18 +400,49 @@ export class Connections {
       refuse(CmRejReason.INVALID_SERVICE_ID);
       return;
     }
-    if (listener.full || this.#connections.size >= MAX_CONNECTIONS) {
+    if (listener.full || this.#count >= MAX_CONNECTIONS) {
       this.counters.overflowed++;
       return;
     }
     const id = this.#drawId(now);
+    const waiting = { message, route: from, listener: listener.number };
+    this.#waiting.add(id, bytes, at, waiting);
+    this.#byRemoteId.set(remoteId, id);
+    this.#byRemoteQpn.set(remoteQpn, id);
+    listener.hold(id);
+    this.#host.event(eventOf(id, waiting));
+  }
+
+  /**
+   * A connection as it is. That of a request that waits is made anew each time: in its state no message changes it but a REJ, and
+   * repeated REQs are answered from it.
+   */
+  #peek(id: number | undefined): Connection | undefined {
+    if (id === undefined) return undefined;
+    const connection = this.#connections.get(id);
+    if (connection) return connection;
+    const waiting = this.#waiting.get(id);
+    return waiting && this.#connectionOf(id, waiting);
+  }
+
+  /** A connection that is about to change. */
+  #take(id: number): Connection | undefined {
+    const connection = this.#peek(id);
+    if (connection && this.#waiting.has(id)) {
+      this.#waiting.delete(id);
+      this.#add(connection);
+    }
+    return connection;
+  }
+
+  #connectionOf(id: number, { message, route, listener }: WaitingRequest): Connection {
     const connection = new Connection(
       this.#around,
       {
         id,
         transactionId: message.transactionId,
         ownTransactionId: this.#numbers.transactionId(id),
-        route: from,
+        route,
         timing: {
           ...DEFAULT_TIMING,
           responseTimeout: message.localCmResponseTimeout,
@@ -406,14 +456,8 @@ export class Connections {
     connection.remoteId = message.localCommId;
     connection.remoteGuid = message.localCaGuid;
     connection.remoteQpn = message.localQpn;
-    connection.listener = listener.number;
-    this.#add(connection);
-    this.#byRemoteId.set(key(connection.remoteGuid, connection.remoteId), connection);
-    this.#byRemoteQpn.set(queuePairKey(connection.remoteGuid, connection.remoteQpn, from), connection);
-    listener.hold(connection);
-    const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
-    const translated = !gidEquals(from.gid, message.primaryLocalGid);
-    this.#host.event({ type: 'request', id, listener: listener.number, route: from, request, translated });
+    connection.listener = listener;
+    return connection;
   }
 
   /** The connection that both ids name. */
@@ -424,7 +468,7 @@ export class Connections {
     localCommId: number;
     remoteCommId: number;
   }): Connection | undefined {
-    const connection = this.#connections.get(remoteCommId);
+    const connection = this.#peek(remoteCommId);
     if (connection?.remoteId === localCommId) return connection;
     this.counters.unexpected++;
     return undefined;
@@ -432,7 +476,7 @@ export class Connections {
 
   /** The same for an answer to REQ, whose sender we did not know by id. */
   #findAnswered(message: CmMessage<'MRA'> | CmMessage<'REJ'>): Connection | undefined {
-    const connection = this.#connections.get(message.remoteCommId);
+    const connection = this.#peek(message.remoteCommId);
     if (connection && (connection.remoteId === 0 || connection.remoteId === message.localCommId))
       return connection;
     this.counters.unexpected++;
@@ -446,24 +490,24 @@ export class Connections {
         message.additionalInfo.buffer,
         message.additionalInfo.byteOffset,
       ).getBigUint64(0);
-      const connection = this.#byRemoteId.get(key(guid, message.localCommId));
-      if (!connection) this.counters.unexpected++;
-      return connection;
+      const id = this.#byRemoteId.get(idKey(guid, message.localCommId));
+      if (id === undefined) this.counters.unexpected++;
+      return id === undefined ? undefined : this.#take(id);
     }
     // A REJ of a connection that was never made has no id of its sender's.
     const connection = this.#connections.get(message.remoteCommId);
     if (connection && message.localCommId === 0 && connection.remoteId === 0) return connection;
-    return this.#findAnswered(message);
+    return this.#findAnswered(message) && this.#take(message.remoteCommId);
   }
 
   #introduce(connection: Connection, now: number): boolean {
-    const id = key(connection.remoteGuid, connection.remoteId);
+    const id = idKey(connection.remoteGuid, connection.remoteId);
     const qpn = queuePairKey(connection.remoteGuid, connection.remoteQpn, connection.route);
-    const old = this.#byRemoteQpn.get(qpn);
+    const old = this.#peek(this.#byRemoteQpn.get(qpn));
     if (old) old.stale(now);
     if (old || this.#byRemoteId.has(id)) return false;
-    this.#byRemoteId.set(id, connection);
-    this.#byRemoteQpn.set(qpn, connection);
+    this.#byRemoteId.set(id, connection.id);
+    this.#byRemoteQpn.set(qpn, connection.id);
     return true;
   }
 
@@ -475,9 +519,9 @@ export class Connections {
     this.#timers.set(connection, Number.POSITIVE_INFINITY);
     this.#connections.delete(connection.id);
     const { remoteGuid, remoteId, remoteQpn, localQpn, route } = connection;
-    drop(this.#byRemoteId, key(remoteGuid, remoteId), connection);
-    drop(this.#byRemoteQpn, queuePairKey(remoteGuid, remoteQpn, route), connection);
-    drop(this.#byLocalQpn, localQpn, connection);
+    dropFrom(this.#byRemoteId, idKey(remoteGuid, remoteId), connection.id);
+    dropFrom(this.#byRemoteQpn, queuePairKey(remoteGuid, remoteQpn, route), connection.id);
+    dropFrom(this.#byLocalQpn, localQpn, connection);
     const hold = 2 * askedMicroseconds(connection.ackTimeout);
     this.#numbers.release(connection.id, now, hold);
     if (localQpn !== 0) this.#qpns.keep(localQpn, now, hold);
@@ -485,18 +529,21 @@ export class Connections {
 
   /** Connections and datagram requests share one range of ids. */
   #drawId(now: number): number {
-    return this.#numbers.draw(now, (id) => this.#connections.has(id) || this.#services.has(id));
+    return this.#numbers.draw(
+      now,
+      (id) => this.#connections.has(id) || this.#waiting.has(id) || this.#services.has(id),
+    );
   }
 
   #checkRoom(): void {
-    if (this.#connections.size < MAX_CONNECTIONS) return;
+    if (this.#count < MAX_CONNECTIONS) return;
     throw new RoceError('ERR_ROCE_LIMIT', `${MAX_CONNECTIONS} connections are open or in timewait`, {
       errno: 'ENOMEM',
     });
   }
 
   #get(id: number): Connection {
-    const connection = this.#connections.get(id);
+    const connection = this.#take(id);
     if (connection) return connection;
     throw new RoceError('ERR_ROCE_CM_STATE', 'the connection has ended', { errno: 'ENOENT' });
   }
@@ -519,49 +566,8 @@ function check(done: boolean, { state }: Connection): void {
   throw new RoceError('ERR_ROCE_CM_STATE', `the connection is in state ${state}`, { errno: 'ENOTCONN' });
 }
 
-const key = (guid: bigint, number: number): string => `${guid}/${number}`;
-const queuePairKey = (guid: bigint, qpn: number, { gid }: Route): string => `${guid}/${qpn}/${gid}`;
-
-function drop<K>(map: Map<K, Connection>, at: K, connection: Connection): void {
-  if (map.get(at) === connection) map.delete(at);
+function eventOf(id: number, { message, route, listener }: WaitingRequest): RequestEvent {
+  const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
+  const translated = !gidEquals(route.gid, message.primaryLocalGid);
+  return { type: 'request', id, listener, route, request, translated };
 }
-
-// Answers that need no connection.
-
-const REFUSE_REQ = (
-  { localCommId, transactionId }: CmMessage<'REQ'>,
-  reason: number,
-  additionalInfo: Uint8Array = new Uint8Array(0),
-) =>
-  ({
-    name: 'REJ',
-    transactionId,
-    remoteCommId: localCommId,
-    messageRejected: CmRejMessage.REQ,
-    reason,
-    additionalInfo,
-    additionalInfoLength: additionalInfo.length,
-  }) as const;
-
-const REFUSE_REP = ({ localCommId, remoteCommId, transactionId }: CmMessage<'REP'>) =>
-  ({
-    name: 'REJ',
-    transactionId,
-    localCommId: remoteCommId,
-    remoteCommId: localCommId,
-    messageRejected: CmRejMessage.REP,
-    reason: CmRejReason.INVALID_COMM_ID,
-  }) as const;
-
-const DREP_FOR = ({ localCommId, remoteCommId, transactionId }: CmMessage<'DREQ'>) =>
-  ({ name: 'DREP', transactionId, localCommId: remoteCommId, remoteCommId: localCommId }) as const;
-
-/** No path but the one of REQ is kept (Linux answers nothing at all over RoCE). */
-const APR_FOR = ({ localCommId, remoteCommId, transactionId }: CmMessage<'LAP'>, known: boolean) =>
-  ({
-    name: 'APR',
-    transactionId,
-    localCommId: remoteCommId,
-    remoteCommId: localCommId,
-    status: known ? CmAprStatus.UNSUPPORTED : CmAprStatus.INVALID_COMM_ID,
-  }) as const;

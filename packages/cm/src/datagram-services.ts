@@ -4,7 +4,14 @@ import { type CmMessage, CmSidrStatus, encodeCm } from '@node-roce/wire';
 import { withDefaults } from './connection.ts';
 import { codeMicroseconds } from './intervals.ts';
 import type { Listeners } from './listeners.ts';
-import type { CmCounters, CmEvent, ResolveAnswer, ResolveInit, Route } from './parameters.ts';
+import type {
+  CmCounters,
+  CmEvent,
+  DatagramRequestEvent,
+  ResolveAnswer,
+  ResolveInit,
+  Route,
+} from './parameters.ts';
 import { type Timed, Timers } from './timers.ts';
 
 /** A question of ours. */
@@ -116,6 +123,12 @@ export class DatagramServices {
     return true;
   }
 
+  /** The event of a peer's question that waits. */
+  requestOf(id: number): DatagramRequestEvent | undefined {
+    const waiting = this.#waiting.get(id);
+    return waiting && eventOf(waiting);
+  }
+
   unlisten(listener: number): void {
     for (const { id, listener: of } of [...this.#waiting.values()]) if (of === listener) this.destroy(id);
   }
@@ -142,10 +155,8 @@ export class DatagramServices {
     const waiting: Waiting = { id: this.#around.draw(now), key, listener: listener.number, route, message };
     this.#waiting.set(waiting.id, waiting);
     this.#waitingByKey.set(key, waiting);
-    listener.hold(waiting);
-    const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
-    const { id } = waiting;
-    this.#around.event({ type: 'datagram-request', id, listener: listener.number, route, request });
+    listener.hold(waiting.id);
+    this.#around.event(eventOf(waiting));
   }
 
   reply(message: CmMessage<'SIDR_REP'>, route: Route): void {
@@ -178,4 +189,9 @@ export class DatagramServices {
     this.#waitingByKey.delete(waiting.key);
     this.#around.listeners.release(waiting);
   }
+}
+
+function eventOf({ id, listener, route, message }: Waiting): DatagramRequestEvent {
+  const { name: _name, transactionId: _tid, attributeModifier: _modifier, ...request } = message;
+  return { type: 'datagram-request', id, listener, route, request };
 }

@@ -6,7 +6,7 @@ export class Listener {
   readonly number: number;
   readonly serviceId: bigint;
   readonly #backlog: number;
-  readonly #waiting = new Set<object>();
+  readonly #waiting = new Set<number>();
 
   constructor(number: number, serviceId: bigint, backlog: number) {
     this.number = number;
@@ -23,13 +23,13 @@ export class Listener {
   }
 
   /** The request waits for the program. */
-  hold(request: object): void {
-    this.#waiting.add(request);
+  hold(id: number): void {
+    this.#waiting.add(id);
   }
 
   /** It waits no more. */
-  release(request: object): void {
-    this.#waiting.delete(request);
+  release(id: number): void {
+    this.#waiting.delete(id);
   }
 }
 
@@ -75,7 +75,8 @@ export class Listeners {
     return sum;
   }
 
-  release(request: { listener: number }): void {
-    this.#byNumber.get(request.listener)?.release(request);
+  /** A request waits for its listener no more, or never did. */
+  release({ listener, id }: { listener: number; id: number }): void {
+    this.#byNumber.get(listener)?.release(id);
   }
 }

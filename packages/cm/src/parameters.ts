@@ -75,18 +75,31 @@ export interface ResolveAnswer {
 /** Why a connection or an attempt ended without the peer's word. */
 export type EndCause = 'timeout' | 'stale' | 'peer-closed';
 
+/** A REQ came: `accept` or `reject` it. */
+export interface RequestEvent {
+  type: 'request';
+  id: number;
+  /** Number of the listener. */
+  listener: number;
+  route: Route;
+  request: CmFields<'REQ'>;
+  /** The address in REQ is not the one that REQ came from. */
+  translated: boolean;
+}
+
+/** A SIDR_REQ came: `answer` it. */
+export interface DatagramRequestEvent {
+  type: 'datagram-request';
+  id: number;
+  /** Number of the listener. */
+  listener: number;
+  route: Route;
+  request: CmFields<'SIDR_REQ'>;
+}
+
 /** An event of a connection; `id` is the number that the calls take. */
 export type CmEvent =
-  /** A REQ came: `accept` or `reject` it. */
-  | {
-      type: 'request';
-      id: number;
-      listener: number;
-      route: Route;
-      request: CmFields<'REQ'>;
-      /** The address in REQ is not the one that REQ came from. */
-      translated: boolean;
-    }
+  | RequestEvent
   /** A REP came: bring the queue pair to RTS, then `ready`; or `reject` it. */
   | { type: 'response'; id: number; reply: CmFields<'REP'> }
   /** Both sides are ready: after RTU, or the peer's first packet. */
@@ -98,8 +111,7 @@ export type CmEvent =
   | { type: 'disconnected'; id: number; cause: EndCause }
   /** Nothing of the connection can arrive any more: `id` and the QPN may be used again. */
   | { type: 'timewait-exit'; id: number }
-  /** A SIDR_REQ came: `answer` it. */
-  | { type: 'datagram-request'; id: number; listener: number; route: Route; request: CmFields<'SIDR_REQ'> }
+  | DatagramRequestEvent
   /** The answer to `resolve`. */
   | { type: 'datagram-response'; id: number; route: Route; reply: CmFields<'SIDR_REP'> };
 

@@ -1,12 +1,9 @@
 /** Requests that come to a listener: those that can't be taken are refused here, the others wait for the program. */
-import type { CmEvent, Route } from '@node-roce/cm';
+import type { CmEvent, DatagramRequestEvent, RequestEvent, Route } from '@node-roce/cm';
 import { EventQueue } from '@node-roce/verbs-api';
 import { type CmFields, CmRejReason, mtuBytesToEnum } from '@node-roce/wire';
 import { parseHeader } from './addresses.ts';
 import type { Endpoint } from './endpoint.ts';
-
-/** The event of a request, for a connection or a datagram service. */
-type RequestEvent = Extract<CmEvent, { type: 'request' | 'datagram-request' }>;
 
 /** Fields of REQ that its listener needs. */
 export type RequestTerms = Pick<
@@ -25,7 +22,7 @@ export type RequestTerms = Pick<
   | 'primaryAckTimeout'
 >;
 
-/** A request that waits: no more of it than is needed, since strangers can fill a backlog. */
+/** A request, as its id needs it. */
 export interface WaitingRequest {
   /** Number of the connection. */
   number: number;
@@ -38,26 +35,13 @@ export interface WaitingRequest {
   translated: boolean;
 }
 
-/** A literal: an object that grows takes twice the room. */
-const termsOf = (request: RequestTerms): RequestTerms => ({
-  localQpn: request.localQpn,
-  startingPsn: request.startingPsn,
-  pathMtu: request.pathMtu,
-  retryCount: request.retryCount,
-  rnrRetryCount: request.rnrRetryCount,
-  responderResources: request.responderResources,
-  initiatorDepth: request.initiatorDepth,
-  endToEndFlowControl: request.endToEndFlowControl,
-  primaryLocalGid: request.primaryLocalGid,
-  primaryFlowLabel: request.primaryFlowLabel,
-  primaryTrafficClass: request.primaryTrafficClass,
-  primaryAckTimeout: request.primaryAckTimeout,
-});
-
 /** Requests in the order in which they came. */
 export class Incoming<Id extends { destroy(): Promise<void> }> {
-  /** By number; in place of the request its id, where an event channel needed that at once. */
-  readonly #waiting = new Map<number, WaitingRequest | Id>();
+  /**
+   * By number: the id, where an event channel needed that at once. The others stay with the connection manager until their
+   * turn comes, as the bytes that came: strangers can fill a backlog.
+   */
+  readonly #waiting = new Map<number, Id | undefined>();
   /** One entry for each arrival; more than there are requests do no harm. */
   readonly #arrivals = new EventQueue<undefined>();
   readonly #endpoint: Endpoint;
@@ -80,19 +64,21 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     this.#makeId = makeId;
     endpoint.addListener(number, {
       onEvent: (event) => {
-        const request = this.#check(event);
-        if (!request) return;
-        const id = onRequest ? makeId(request) : undefined;
-        this.#wait(request, id);
+        const refusal = refusalOf(event, endpoint.device.facts.activeMtu);
+        if (refusal) {
+          void this.#refuse(event.id, refusal.reason);
+          return;
+        }
+        const id = onRequest ? makeId(requestOf(event)) : undefined;
+        this.#wait(event.id, id);
         if (id !== undefined) onRequest?.(id);
       },
       onClosed: (reason) => this.#arrivals.fail(reason),
     });
   }
 
-  #wait(request: WaitingRequest, id: Id | undefined): void {
-    const { number } = request;
-    this.#waiting.set(number, id ?? request);
+  #wait(number: number, id: Id | undefined): void {
+    this.#waiting.set(number, id);
     // One sink for all: of a request without an id, only its end is of interest.
     if (id === undefined) this.#endpoint.addConnection(number, this);
     this.#arrivals.push(undefined);
@@ -102,6 +88,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
   onEvent({ id }: CmEvent): void {
     this.#waiting.delete(id);
     this.#endpoint.removeConnection(id);
+    void this.#refuse(id); // The device counts it among its ids until then.
   }
 
   /** @internal */
@@ -113,11 +100,13 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
       signal?.throwIfAborted();
       const [oldest] = this.#waiting;
       if (oldest) {
-        const [number, waiting] = oldest;
+        const [number, id] = oldest;
         this.#waiting.delete(number);
-        return 'terms' in waiting ? this.#makeId(waiting) : waiting;
-      }
-      await this.#arrivals.next(signal);
+        if (id !== undefined) return id;
+        const event = await this.#endpoint.call('cmRequestOf', number);
+        if (event) return this.#makeId(requestOf(event));
+        this.#endpoint.removeConnection(number); // Its sender has given it up, or the listener is closed.
+      } else await this.#arrivals.next(signal);
     }
   }
 
@@ -125,28 +114,12 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
   async close(reason: unknown): Promise<void> {
     this.#endpoint.removeListener(this.#number);
     await this.#endpoint.call('cmUnlisten', this.#number).catch(() => {}); // The device may be closed.
-    for (const [number, waiting] of this.#waiting) {
-      if ('terms' in waiting) this.#endpoint.removeConnection(number);
-      else await waiting.destroy();
+    for (const [number, id] of this.#waiting) {
+      if (id === undefined) this.#endpoint.removeConnection(number);
+      else await id.destroy();
     }
     this.#waiting.clear();
     this.#arrivals.fail(reason);
-  }
-
-  /** A header of another version is refused, as by Linux; a path MTU that our port has not, by its reason. */
-  #check(event: RequestEvent): WaitingRequest | undefined {
-    const { id: number, route, request } = event;
-    const terms = event.type === 'request' ? termsOf(event.request) : undefined;
-    if (terms && terms.pathMtu > mtuBytesToEnum(this.#endpoint.device.facts.activeMtu)) {
-      void this.#refuse(number, CmRejReason.INVALID_MTU);
-      return undefined;
-    }
-    const translated = event.type === 'request' && event.translated;
-    if (terms && !translated) terms.primaryLocalGid = route.gid;
-    const { privateData } = request;
-    if (parseHeader(privateData)) return { number, route, privateData, terms, translated };
-    void this.#refuse(number);
-    return undefined;
   }
 
   async #refuse(id: number, reason?: number): Promise<void> {
@@ -157,4 +130,24 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
       // The device may be closed, or the peer have given up.
     }
   }
+}
+
+/** Why a request is refused before the program sees it: its path MTU is more than our port's, or its header of another version, as by Linux. */
+function refusalOf(
+  { type, request }: RequestEvent | DatagramRequestEvent,
+  activeMtu: number,
+): { reason?: number } | undefined {
+  if (type === 'request' && request.pathMtu > mtuBytesToEnum(activeMtu))
+    return { reason: CmRejReason.INVALID_MTU };
+  return parseHeader(request.privateData) ? undefined : {};
+}
+
+function requestOf(event: RequestEvent | DatagramRequestEvent): WaitingRequest {
+  const { id: number, route, request } = event;
+  const { privateData } = request;
+  if (event.type === 'datagram-request')
+    return { number, route, privateData, terms: undefined, translated: false };
+  const { translated } = event;
+  const terms = translated ? event.request : { ...event.request, primaryLocalGid: route.gid };
+  return { number, route, privateData, terms, translated };
 }

@@ -77,6 +77,7 @@ export interface Commands {
   cmReject(id: number, init: Parameters<Connections['reject']>[1]): void;
   cmDisconnect(id: number, privateData?: Uint8Array): void;
   cmDestroy(id: number): void;
+  cmRequestOf(id: number): ReturnType<Connections['requestOf']>;
   cmResolve(init: Parameters<Connections['resolve']>[0]): number;
   cmAnswer(...args: Parameters<Connections['answer']>): void;
   /** Whether the ACKs of a queue pair carry credits: both sides of its connection asked for that. */
@@ -137,6 +138,7 @@ const CM_COMMANDS = {
   cmReject: ({ connections }, id, init) => connections.reject(id, init, clock()),
   cmDisconnect: ({ connections }, id, data) => connections.disconnect(id, clock(), data),
   cmDestroy: ({ connections }, id) => connections.destroy(id, clock()),
+  cmRequestOf: ({ connections }, id) => connections.requestOf(id),
   cmResolve: ({ connections }, init) => connections.resolve(init, clock()),
   cmAnswer: ({ connections }, ...args) => connections.answer(...args),
   cmSetCredits: (management, qpn, credits) => management.setCredits(qpn, credits),
