@@ -653,6 +653,19 @@ describe('datagram services', () => {
     expect(pair.a.take('datagram-response').reply.status).toBe(CmSidrStatus.REJECT);
   });
 
+  test('an adapter that closes refuses those who wait, and asks no more', () => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE);
+    pair.a.cm.resolve({ serviceId: SERVICE, route: routeTo(2) }, 0);
+    pair.run(1000);
+    pair.b.take('datagram-request');
+    pair.b.cm.resolve({ serviceId: SERVICE, route: routeTo(1) }, pair.now);
+    pair.b.cm.close(pair.now);
+    expect(pair.b.cm.size.timers).toBe(0);
+    pair.run(1000);
+    expect(pair.a.take('datagram-response').reply.status).toBe(CmSidrStatus.REJECT);
+  });
+
   test('a lost question is asked again, every 4.1 s, 16 times in all', () => {
     const pair = new Pair();
     pair.network = () => [];

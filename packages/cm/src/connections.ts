@@ -265,6 +265,7 @@ export class Connections {
   close(now: number): void {
     for (const id of this.#waiting.ids()) this.#take(id);
     for (const connection of [...this.#connections.values()]) connection.abandon(now);
+    this.#services.close();
   }
 
   /** A request that waits for the program, as its event said; undefined where it has ended. */
@@ -301,11 +302,6 @@ export class Connections {
       keys: this.#byRemoteId.size + this.#byRemoteQpn.size + this.#byLocalQpn.size,
       timers: this.#timers.size + this.#services.size,
     };
-  }
-
-  /** Ids and QPNs of connections that have ended, and are not used again yet. */
-  get kept(): number {
-    return this.#numbers.kept + this.#qpns.size;
   }
 
   /** The state of an id, for tests and tools. */

@@ -129,6 +129,11 @@ export class DatagramServices {
     return waiting && eventOf(waiting);
   }
 
+  /** Lets go of all: peers that wait are refused. */
+  close(): void {
+    for (const id of [...this.#questions.keys(), ...this.#waiting.keys()]) this.destroy(id);
+  }
+
   unlisten(listener: number): void {
     for (const { id, listener: of } of [...this.#waiting.values()]) if (of === listener) this.destroy(id);
   }

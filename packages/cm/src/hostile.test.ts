@@ -1,4 +1,5 @@
 /** Management datagrams of strangers: forged ones, and those of another dialogue with bits changed, at an end with live connections. */
+import { createRandom } from '@node-roce/link';
 import {
   CM_LAYOUTS,
   CmAttribute,
@@ -8,7 +9,7 @@ import {
   MadHeader,
 } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { acceptInit, connectInit, gidOf, Pair, routeTo, SERVICE, seeded } from '../testing/pair.ts';
+import { acceptInit, connectInit, gidOf, Pair, routeTo, SERVICE } from '../testing/pair.ts';
 
 const COUNT = Number(process.env.ROCE_CM_HOSTILE ?? 20_000);
 const BACKLOG = 16;
@@ -72,7 +73,7 @@ describe(`${COUNT} datagrams`, () => {
   test('forged: every field at random', () => {
     const stage = scene();
     const { pair } = stage;
-    const random = seeded(7);
+    const random = createRandom(7).next;
     const names = Object.keys(CmAttribute) as CmName[];
     const mad = new Uint8Array(MAD_BYTES);
     for (let i = 1; i <= COUNT; i++) {
@@ -99,7 +100,7 @@ describe(`${COUNT} datagrams`, () => {
     const stage = scene();
     const { pair, dialogue } = stage;
     expect(dialogue.length).toBeGreaterThanOrEqual(8);
-    const random = seeded(8);
+    const random = createRandom(8).next;
     for (let i = 1; i <= COUNT; i++) {
       const mad = dialogue[random() % dialogue.length].slice();
       for (let flips = 1 + (random() % 4); flips > 0; flips--)

@@ -1,4 +1,5 @@
 /** Two connection managers in virtual time, with a network between them that a test decides on. */
+import { createRandom } from '@node-roce/link';
 import { type CmName, cmNameAt, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { Connections } from '../src/connections.ts';
 import type { AcceptInit, CmEvent, ConnectInit, Route } from '../src/parameters.ts';
@@ -7,17 +8,6 @@ export const SERVICE = ipCmServiceId(PortSpace.TCP, 7471);
 
 export const gidOf = (last: number): Uint8Array =>
   Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, last);
-
-/** Numbers that follow from a seed (mulberry32). */
-export function seeded(seed: number): () => number {
-  let state = seed >>> 0;
-  return () => {
-    state = (state + 0x6d2b79f5) >>> 0;
-    let t = Math.imul(state ^ (state >>> 15), state | 1);
-    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
-    return (t ^ (t >>> 14)) >>> 0;
-  };
-}
 
 /** A MAD on its way. */
 interface Flight {
@@ -71,7 +61,7 @@ export class Pair {
   #order = 0;
 
   constructor(seed = 1) {
-    const random = seeded(seed);
+    const random = createRandom(seed).next;
     this.ends = [new End(this, 0, random), new End(this, 1, random)];
   }
 

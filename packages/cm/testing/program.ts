@@ -1,6 +1,7 @@
 /** A program on each end of a pair that connects, accepts, refuses, ends and lets go at random times. */
+import { createRandom } from '@node-roce/link';
 import type { CmEvent } from '../src/parameters.ts';
-import { acceptInit, connectInit, type Network, Pair, routeTo, SERVICE, seeded } from './pair.ts';
+import { acceptInit, connectInit, type Network, Pair, routeTo, SERVICE } from './pair.ts';
 
 const MS = 1000;
 /** Of a MAD on its way: less than the packet lifetime that the connections assume. */
@@ -29,9 +30,8 @@ export interface Outcome {
 
 /** Plays one seed to the end of all timers. */
 export function play(seed: number, attempts: number, loss: number, copies: number): Outcome {
-  const random = seeded(seed);
-  const chance = (probability: number) => random() / 2 ** 32 < probability;
-  const between = (from: number, to: number) => from + (random() / 2 ** 32) * (to - from);
+  const { next: random, chance, unit } = createRandom(seed);
+  const between = (from: number, to: number) => from + unit() * (to - from);
   const pair = new Pair(seed);
   const lives = new Map<string, Life>();
   const complaints: string[] = [];

@@ -173,6 +173,20 @@ describe('a device whose program has not used the connection manager', () => {
     await device.close();
   });
 
+  test('answers again once there is room for that', async () => {
+    const network = new MemoryNetwork();
+    await using a = await open({ link: network.link('10.0.0.1', 1024) });
+    await using b = await openDevice({ link: network.link('10.0.0.2', 1024), limits: { maxMr: 1 } });
+    const pd = await b.allocPd();
+    const mr = await pd.registerMr(new Uint8Array(64));
+    const short = { packetLifetime: 8, responseTimeout: 8 };
+    await a.port.call('cmConnect', { ...init('10.0.0.2'), ...short });
+    await a.next('unreachable');
+    await mr.deregister();
+    const id = await a.port.call('cmConnect', { ...init('10.0.0.2', 0x52), ...short });
+    expect(await a.next('rejected')).toMatchObject({ id, reject: { reason: 8 } });
+  });
+
   test('has as many queue pairs for its program as the limit says', async () => {
     const network = new MemoryNetwork();
     await using a = await open({ link: network.link('10.0.0.1', 1024) });

@@ -38,18 +38,51 @@ export interface ManagementCounters {
   unsent: number;
 }
 
-/** All of them, and what is held at the moment. */
-export interface ManagementReport extends CmCounters, ManagementCounters, CmSize {
-  /** Ids and QPNs of connections that have ended, and are not used again yet. */
-  kept: number;
-}
-
 export interface ManagementOptions {
   adapter: Adapter;
   gids: readonly GidEntry[];
   random: () => number;
   now: () => number;
   onEvent(event: CmEvent): void;
+}
+
+/** Creates queue pair 1 and what it needs: all of it, or throws and leaves nothing. */
+function openParts(adapter: Adapter, memory: Uint8Array<ArrayBuffer>) {
+  const undo: (() => void)[] = [];
+  try {
+    const pd = adapter.allocPd();
+    undo.push(() => adapter.deallocPd(pd));
+    const cq = adapter.createCq(RECEIVES + SENDS);
+    undo.push(() => adapter.destroyCq(cq.handle));
+    const mr = adapter.registerMr({
+      pd,
+      backing: BACKING,
+      buffer: memory.buffer,
+      offset: 0,
+      length: memory.length,
+      access: Access.LOCAL_WRITE,
+    });
+    undo.push(() => adapter.deregisterMr(mr.handle));
+    const cap = {
+      maxSendWr: SENDS,
+      maxRecvWr: RECEIVES,
+      maxSendSge: 1,
+      maxRecvSge: 1,
+      maxInlineData: MAD_BYTES,
+    };
+    const qp = adapter.createQp({
+      pd,
+      sendCq: cq.handle,
+      recvCq: cq.handle,
+      cap,
+      sqSigAll: true,
+      type: 'GSI',
+    });
+    return { pd, cq, mr, qp };
+  } catch (error) {
+    for (const step of undo.reverse()) step();
+    throw error;
+  }
 }
 
 /** The connection manager's part of an engine: its MADs, timers and events. */
@@ -74,36 +107,12 @@ export class Management {
   constructor({ adapter, gids, random, now, onEvent }: ManagementOptions) {
     this.#adapter = adapter;
     this.#gids = gids;
-    this.#pd = adapter.allocPd();
-    const cq = adapter.createCq(RECEIVES + SENDS);
-    const cap = {
-      maxSendWr: SENDS,
-      maxRecvWr: RECEIVES,
-      maxSendSge: 1,
-      maxRecvSge: 1,
-      maxInlineData: MAD_BYTES,
-    };
-    let qp: ReturnType<Adapter['createQp']>;
-    try {
-      const init = { pd: this.#pd, sendCq: cq.handle, recvCq: cq.handle, cap, sqSigAll: true };
-      qp = adapter.createQp({ ...init, type: 'GSI' });
-    } catch (error) {
-      adapter.destroyCq(cq.handle);
-      adapter.deallocPd(this.#pd);
-      throw error;
-    }
+    const { pd, cq, mr, qp } = openParts(adapter, this.#memory);
+    this.#pd = pd;
     this.#cq = cq.handle;
     this.#completions = new Ring(cq.ring);
     this.#sq = new Ring(qp.sendQueue);
     this.#rq = new Ring(qp.recvQueue);
-    const mr = adapter.registerMr({
-      pd: this.#pd,
-      backing: BACKING,
-      buffer: this.#memory.buffer,
-      offset: 0,
-      length: this.#memory.length,
-      access: Access.LOCAL_WRITE,
-    });
     this.#mr = mr.handle;
     this.#lkey = mr.lkey;
     this.#base = mr.addr;
@@ -137,9 +146,8 @@ export class Management {
   }
 
   /** Counts, and what is held at the moment. */
-  report(): ManagementReport {
-    const { counters, size, kept } = this.connections;
-    return { ...counters, ...this.counters, ...size, kept };
+  report(): CmCounters & ManagementCounters & CmSize {
+    return { ...this.connections.counters, ...this.counters, ...this.connections.size };
   }
 
   close(now: number): void {
