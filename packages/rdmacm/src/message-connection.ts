@@ -11,6 +11,7 @@ import type { CmId } from './cm-id.ts';
 import { closedError } from './errors.ts';
 import { checkMessage, checkWait } from './options.ts';
 import type { ConnectionParameters } from './parameters.ts';
+import { Slots } from './slots.ts';
 
 /** Sizes of a connection's queues, and how it watches its peer. */
 export interface MessageOptions {
@@ -42,36 +43,33 @@ export class MessageConnection implements AsyncDisposable {
   readonly #outbox: MemoryRegion;
   readonly #maxMessage: number;
   readonly #slots: number;
-  readonly #free: number[] = [];
-  readonly #waiters: (() => void)[] = [];
-  readonly #messages = new EventQueue<Arrived | undefined>();
+  readonly #outgoing: Slots;
+  /** At most `slots`, and the end. */
+  readonly #messages = new EventQueue<Arrived | undefined>(Number.POSITIVE_INFINITY);
   readonly #receiving = new Set<Promise<void>>();
   readonly #keepAlive: number;
   #timer: NodeJS.Timeout | undefined;
+  /** A probe is not answered yet. */
+  #probing = false;
   #failure: unknown;
   #closing: Promise<void> | undefined;
 
   /** @internal */
   static async open(id: CmId, options: MessageOptions): Promise<MessageConnection> {
-    const { maxMessage, slots, keepAlive } = { ...DEFAULTS, ...options };
-    const pd = await id.device.allocPd();
-    const cq = await id.device.createCq(4 * slots + 4);
-    const qp = await id.createQp(pd, { sendCq: cq, cap: { maxSendWr: slots + 2, maxRecvWr: slots } });
-    const memory = () => new Uint8Array(new SharedArrayBuffer(slots * maxMessage));
-    const inbox = await pd.registerMr(memory());
-    const outbox = await pd.registerMr(memory());
-    return new MessageConnection({ id, pd, cq, qp, inbox, outbox }, { maxMessage, slots, keepAlive });
+    const sizes = { ...DEFAULTS, ...options };
+    const made: Made = {};
+    try {
+      await makeParts(id, sizes, made);
+    } catch (error) {
+      await id.destroy();
+      await releaseParts(made);
+      throw error;
+    }
+    return new MessageConnection({ id, ...(made as Required<Made>) }, sizes);
   }
 
   private constructor(
-    parts: {
-      id: CmId;
-      pd: ProtectionDomain;
-      cq: CompletionQueue;
-      qp: QueuePair;
-      inbox: MemoryRegion;
-      outbox: MemoryRegion;
-    },
+    parts: { id: CmId } & Required<Made>,
     { maxMessage, slots, keepAlive }: Required<MessageOptions>,
   ) {
     this.id = parts.id;
@@ -83,16 +81,16 @@ export class MessageConnection implements AsyncDisposable {
     this.#maxMessage = maxMessage;
     this.#slots = slots;
     this.#keepAlive = keepAlive;
-    for (let slot = 0; slot < slots; slot++) {
-      this.#free.push(slot);
-      this.#receive(slot);
-    }
+    this.#outgoing = new Slots(slots);
+    for (let slot = 0; slot < slots; slot++) this.#receive(slot);
     void this.id.disconnected.then(() => this.#onEnd());
     // A request that failed has ended the queue pair; the connection manager does not know.
     this.qp.onClose((cause) => {
-      if (cause === undefined || this.id.state !== 'CONNECTED') return;
+      const { state } = this.id;
+      if (cause === undefined || (state !== 'CONNECTING' && state !== 'CONNECTED')) return;
       this.#failure = cause;
-      void this.id.destroy();
+      // While it connects, `#begin` finds out.
+      if (state === 'CONNECTED') this.id.destroy().catch(() => {}); // `close` rejects with it, too.
     });
   }
 
@@ -113,13 +111,15 @@ export class MessageConnection implements AsyncDisposable {
   /** Delivers what has arrived, then the end. */
   async #onEnd(): Promise<void> {
     clearInterval(this.#timer);
-    for (const wake of this.#waiters.splice(0)) wake();
+    this.#outgoing.close();
     await Promise.all(this.#receiving);
     this.#messages.push(undefined);
   }
 
   #begin(): this {
-    if (this.#keepAlive > 0) this.#timer = setInterval(() => this.#probe(), this.#keepAlive).unref();
+    if (this.#failure !== undefined) throw this.#failure;
+    if (this.#keepAlive > 0 && this.id.state === 'CONNECTED')
+      this.#timer = setInterval(() => this.#probe(), this.#keepAlive).unref();
     return this;
   }
 
@@ -151,8 +151,7 @@ export class MessageConnection implements AsyncDisposable {
     } catch (error) {
       throw this.#ended(error);
     } finally {
-      this.#free.push(slot);
-      this.#waiters.shift()?.();
+      this.#outgoing.release(slot);
     }
   }
 
@@ -180,7 +179,10 @@ export class MessageConnection implements AsyncDisposable {
     }
   }
 
-  /** Disconnects, and destroys what belongs to the connection; messages that were sent have arrived. */
+  /**
+   * Disconnects, and destroys what belongs to the connection; messages whose `send` resolved have arrived, others are discarded.
+   * Regions that the program registered in `pd` stay, and the domain with them.
+   */
   close(): Promise<void> {
     this.#closing ??= this.#close();
     return this.#closing;
@@ -193,30 +195,18 @@ export class MessageConnection implements AsyncDisposable {
   async #close(): Promise<void> {
     clearInterval(this.#timer);
     if (this.id.state === 'CONNECTED') await this.id.disconnect().catch(() => {});
-    await this.qp.close();
-    await this.#inbox.deregister();
-    await this.#outbox.deregister();
-    await this.#cq.destroy();
-    await this.pd.dealloc();
+    await this.qp.close().catch(() => {}); // `destroy` rejects with it, too.
+    await releaseParts({ inbox: this.#inbox, outbox: this.#outbox, cq: this.#cq, pd: this.pd });
     await this.id.destroy();
   }
 
-  /** A slot of the outbox; waits while all are in use. */
+  /** A slot of the outbox, in the order of the calls; waits while all are in use. */
   async #slot(signal: AbortSignal | undefined): Promise<number> {
-    for (;;) {
-      signal?.throwIfAborted();
-      if (this.#closing || this.id.state !== 'CONNECTED') throw this.#ended();
-      const slot = this.#free.pop();
-      if (slot !== undefined) return slot;
-      await new Promise<void>((resolve) => {
-        const wake = () => {
-          signal?.removeEventListener('abort', wake);
-          resolve();
-        };
-        this.#waiters.push(wake);
-        signal?.addEventListener('abort', wake, { once: true });
-      });
-    }
+    signal?.throwIfAborted();
+    if (this.#closing || this.id.state !== 'CONNECTED') throw this.#ended();
+    const slot = await this.#outgoing.take(signal);
+    if (slot === undefined) throw this.#ended();
+    return slot;
   }
 
   #receive(slot: number): void {
@@ -232,8 +222,14 @@ export class MessageConnection implements AsyncDisposable {
 
   /** Asks whether the peer is there: a WRITE of nothing is acknowledged by its adapter (IBTA vol 1 §9.7.5.1.3). */
   #probe(): void {
-    if (this.id.state !== 'CONNECTED') return;
-    this.qp.write([], { addr: 0n, rkey: 0 }).catch(() => {}); // A failure ends the queue pair.
+    if (this.id.state !== 'CONNECTED' || this.#probing) return;
+    this.#probing = true;
+    this.qp
+      .write([], { addr: 0n, rkey: 0 })
+      .catch(() => {}) // A failure ends the queue pair.
+      .finally(() => {
+        this.#probing = false;
+      });
   }
 
   #ended(cause?: unknown): unknown {
@@ -247,6 +243,53 @@ export class MessageConnection implements AsyncDisposable {
   get slots(): number {
     return this.#slots;
   }
+}
+
+/** The verbs objects of a connection. */
+interface Made {
+  pd?: ProtectionDomain;
+  cq?: CompletionQueue;
+  qp?: QueuePair;
+  inbox?: MemoryRegion;
+  outbox?: MemoryRegion;
+}
+
+/** Creates them one after the other; those that there are when it rejects are in `made`. */
+async function makeParts(
+  id: CmId,
+  { slots, maxMessage }: Required<MessageOptions>,
+  made: Made,
+): Promise<void> {
+  const pd = await id.device.allocPd();
+  made.pd = pd;
+  const cq = await id.device.createCq(4 * slots + 4);
+  made.cq = cq;
+  // A probe is not one of the messages.
+  made.qp = await id.createQp(pd, { sendCq: cq, cap: { maxSendWr: slots + 2, maxRecvWr: slots } });
+  made.inbox = await pd.registerMr(memoryOf(slots * maxMessage));
+  made.outbox = await pd.registerMr(memoryOf(slots * maxMessage));
+}
+
+function memoryOf(bytes: number): Uint8Array {
+  try {
+    return new Uint8Array(new SharedArrayBuffer(bytes));
+  } catch (cause) {
+    throw new RoceError('ERR_ROCE_LIMIT', `slots × maxMessage: no room for twice ${bytes} bytes`, {
+      errno: 'ENOMEM',
+      attribute: 'maxMessage',
+      expected: 'fewer slots, or smaller messages',
+      cause,
+    });
+  }
+}
+
+/** Destroys all but the queue pair, which is its id's. What the program still uses stays. */
+async function releaseParts({ inbox, outbox, cq, pd }: Made): Promise<void> {
+  const ignore = () => {}; // EBUSY: windows on the regions, or regions in the domain.
+  await inbox?.deregister().catch(ignore);
+  await outbox?.deregister().catch(ignore);
+  await cq?.destroy().catch(ignore);
+  await pd?.dealloc().catch(ignore);
 }
 
 /** A message in a slot of the inbox. */

@@ -69,7 +69,9 @@ const MESSAGES: OptionTypes = {
   keepAlive: within(0, 2 ** 31 - 1),
 };
 const WAIT: OptionTypes = { signal: SIGNAL };
-const LISTEN: OptionTypes = { address: ADDRESS, port: PORT, backlog: PORT };
+const LISTEN: OptionTypes = { address: ADDRESS, port: PORT, backlog: within(1, 65_535) };
+/** Messages need a connection. */
+const STREAM: OptionTypes = { ...ID, portSpace: oneOf('TCP', 'IB') };
 
 /** Near no right name, and common. */
 const HINTS = { aliases: { host: 'address', retryCnt: 'retryCount', rnrRetry: 'rnrRetryCount' } };
@@ -81,9 +83,9 @@ function check(options: { timing?: unknown }, types: OptionTypes): void {
 
 export const checkIdOptions = (options: object): void => check(options, ID);
 export const checkConnectOptions = (options: object): void =>
-  check(options, { ...ID, ...PARAMETERS, ...MESSAGES, ...WAIT, source: ADDRESS });
+  check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, source: ADDRESS });
 export const checkListenOptions = (options: object): void =>
-  check(options, { ...ID, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
+  check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
 export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);
 export const checkWait = (options: object): void => checkOptions('', options, WAIT);
 

@@ -26,7 +26,6 @@ export class AffiliatedEvents {
   }
 }
 
-/** Events that nobody takes: the oldest go when there are more. */
 const MAX_QUEUED = 1024;
 
 /** An async queue: each `next()` resolves with one item. */
@@ -34,6 +33,12 @@ export class EventQueue<T> {
   #queue: T[] = [];
   #waiters: { resolve(value: T): void; reject(reason: unknown): void }[] = [];
   #failure: unknown;
+  readonly #limit: number;
+
+  /** @param limit items that are kept; with one more, the oldest is dropped */
+  constructor(limit = MAX_QUEUED) {
+    this.#limit = limit;
+  }
 
   /** Gives the value to the oldest waiter; without one it is kept. */
   push(value: T): void {
@@ -42,7 +47,7 @@ export class EventQueue<T> {
       waiter.resolve(value);
       return;
     }
-    if (this.#queue.length === MAX_QUEUED) this.#queue.shift();
+    if (this.#queue.length === this.#limit) this.#queue.shift();
     this.#queue.push(value);
   }
 

@@ -1,0 +1,118 @@
+/** Connections that carry messages, at their limits. */
+import { MemoryNetwork } from '@node-roce/link';
+import { openDevice } from '@node-roce/verbs-api';
+import { describe, expect, test } from 'vitest';
+import { type Ends, openEnds } from '../testing/ends.ts';
+import { connect, type ListenOptions, listen, type MessageConnection } from './index.ts';
+
+const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
+
+async function pairOf(
+  ends: Ends,
+  options: Partial<ListenOptions> = {},
+): Promise<[client: MessageConnection, server: MessageConnection]> {
+  const listener = await listen({ port: 0, ...options, device: ends.b });
+  const connecting = connect(`10.0.0.2:${listener.port}`, { ...options, device: ends.a });
+  const server = await listener.accept();
+  const client = await connecting;
+  await listener.close();
+  return [client, server];
+}
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+describe('messages', () => {
+  test('1500 wait for a program that is slow, and none is lost', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { slots: 2048, maxMessage: 8 });
+    const sending: Promise<void>[] = [];
+    for (let i = 0; i < 1500; i++) sending.push(client.send(`${i}`));
+    await Promise.all(sending);
+    await pause(20);
+    for (let i = 0; i < 1500; i++) expect(text(await server.receive())).toBe(`${i}`);
+  });
+
+  test('a sender that gives up its wait takes the slot from nobody', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { slots: 1, maxMessage: 8 });
+    const controller = new AbortController();
+    await client.send('1');
+    const second = client.send('2');
+    const given = client.send('given up', { signal: controller.signal });
+    const third = client.send('3');
+    controller.abort(new Error('enough'));
+    await expect(given).rejects.toThrow('enough');
+    for (const expected of ['1', '2', '3']) expect(text(await server.receive())).toBe(expected);
+    await Promise.all([second, third]);
+  });
+
+  test('wait for a peer that takes none, also with probes of a silent peer', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { slots: 2, maxMessage: 8, keepAlive: 2 });
+    const sending = ['1', '2', '3'].map((message) => client.send(message));
+    await pause(60);
+    sending.push(client.send('4'));
+    for (const expected of ['1', '2', '3', '4']) expect(text(await server.receive())).toBe(expected);
+    await Promise.all(sending);
+    await client.close();
+    await server.close();
+  });
+
+  test('under way when the connection is closed: their senders hear of it', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { slots: 1, maxMessage: 8 });
+    await client.send('1');
+    const outcomes = ['2', '3'].map((message) => client.send(message));
+    const closed = outcomes.map((sending) =>
+      expect(sending).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' }),
+    );
+    await client.close();
+    await Promise.all(closed);
+    expect(text(await server.receive())).toBe('1');
+    expect(await server.receive()).toBeUndefined();
+  });
+});
+
+test('closes though the program still has a region in its domain', async () => {
+  await using ends = await openEnds();
+  const [client, server] = await pairOf(ends);
+  const region = await client.pd.registerMr(new Uint8Array(64));
+  await client.close();
+  expect(client.id.state).toBe('DESTROYED');
+  await server.closed;
+  await region.deregister();
+  await client.pd.dealloc();
+});
+
+describe('a connection that there is no room for', () => {
+  test('leaves nothing', async () => {
+    const network = new MemoryNetwork();
+    await using device = await openDevice({
+      link: network.link('10.0.0.1', 1024),
+      limits: { maxMr: 1, maxPd: 1 },
+    });
+    await expect(connect('10.0.0.2:1', { device })).rejects.toMatchObject({ code: 'ERR_ROCE_LIMIT' });
+    await (await device.allocPd()).dealloc();
+  });
+
+  test('reports that memory is short', async () => {
+    await using ends = await openEnds();
+    const options = { device: ends.a, slots: 16_384, maxMessage: 2 ** 31 };
+    await expect(connect('10.0.0.2:1', options)).rejects.toMatchObject({
+      code: 'ERR_ROCE_LIMIT',
+      errno: 'ENOMEM',
+      attribute: 'maxMessage',
+    });
+  });
+});
+
+test.each([
+  ['connect', (ends: Ends) => connect('10.0.0.2:1', { device: ends.a, portSpace: 'UDP' })],
+  ['listen', (ends: Ends) => listen({ port: 1, device: ends.b, portSpace: 'UDP' })],
+])('%s in a port space of datagrams is refused', async (_name, call) => {
+  await using ends = await openEnds();
+  await expect(call(ends)).rejects.toMatchObject({
+    code: 'ERR_ROCE_INVALID_ATTRIBUTE',
+    attribute: 'portSpace',
+  });
+});
