@@ -11,6 +11,7 @@ import {
   gidToIpText,
   IP_CM_HEADER_BYTES,
   isIpv4Mapped,
+  isLinkLocal,
 } from '@node-roce/wire';
 
 /** An address and a port of a port space. */
@@ -24,10 +25,26 @@ export interface SocketAddress {
 /** The GID of a numeric address, whose zone is left out. */
 export const gidOf = (address: string): Uint8Array<ArrayBuffer> => gidFromText(address.split('%')[0]);
 
-/** The numeric address of a host. Rejects with ERR_ROCE_CM_NO_ADDRESS where the name has none. */
-export async function resolveHost(host: string): Promise<string> {
+/** IPv4, IPv6 of one link, or IPv6 that is routed: an address reaches those of its kind. Groups of IPv6 are of the last. */
+export type AddressKind = 'IPv4' | 'link-local' | 'IPv6' | 'none';
+
+export function kindOf(gid: Uint8Array): AddressKind {
+  if (isIpv4Mapped(gid)) return 'IPv4';
+  if (isLinkLocal(gid)) return 'link-local';
+  return gid.some((byte) => byte !== 0) ? 'IPv6' : 'none';
+}
+
+/**
+ * The numeric address of a host: the first one that is preferred, or else the first. Rejects with ERR_ROCE_CM_NO_ADDRESS where
+ * the name has none.
+ */
+export async function resolveHost(
+  host: string,
+  isPreferred: (gid: Uint8Array) => boolean = () => true,
+): Promise<string> {
   try {
-    return (await lookup(host)).address;
+    const all = await lookup(host, { all: true });
+    return (all.find(({ address }) => isPreferred(gidOf(address))) ?? all[0]).address;
   } catch (cause) {
     throw new RoceError('ERR_ROCE_CM_NO_ADDRESS', `host: ${host} has no address`, {
       errno: 'ENOENT',
@@ -72,12 +89,12 @@ export function withHeader(
   to: SocketAddress,
   privateData: Uint8Array | undefined,
 ): Uint8Array {
-  const source = gidFromText(from.address);
+  const source = gidOf(from.address);
   const header = encodeIpCmHeader({
     ipVersion: isIpv4Mapped(source) ? 4 : 6,
     sourcePort: from.port,
     source: headerBytes(source),
-    destination: headerBytes(gidFromText(to.address)),
+    destination: headerBytes(gidOf(to.address)),
   });
   const bytes = new Uint8Array(IP_CM_HEADER_BYTES + (privateData?.length ?? 0));
   bytes.set(header);

@@ -42,6 +42,8 @@ import { Path } from './path.ts';
 /** Q_Key of datagram services and groups (Linux `RDMA_UDP_QKEY`). */
 export const RDMA_UDP_QKEY = 0x0123_4567;
 const MULTICAST_QPN = 0xff_ffff;
+/** Ports that are drawn until one is free. */
+const MAX_PORT_TRIES = 100;
 
 /** A connection, a listener, or a datagram service's id (`struct rdma_cm_id`). */
 export class CmId implements AsyncDisposable {
@@ -67,6 +69,8 @@ export class CmId implements AsyncDisposable {
   #number: number | undefined;
   /** Of a request: its REQ. */
   #message: RequestTerms | undefined;
+  /** Of a request: the requests that its listener has, while the program has not answered this one. */
+  #untaken: Incoming<CmId> | undefined;
   /** Of a listener. */
   #incoming: Incoming<CmId> | undefined;
   readonly #attempt = new Attempt();
@@ -130,6 +134,7 @@ export class CmId implements AsyncDisposable {
     checkAddress(address);
     if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
     await this.#path.bind(address, 0);
+    this.#checkAlive();
     this.#state = 'BOUND';
   }
 
@@ -144,6 +149,7 @@ export class CmId implements AsyncDisposable {
     checkDestination(destination);
     if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
     await this.#path.resolve(destination);
+    this.#checkAlive();
     this.#state = 'ADDR_RESOLVED';
     this.#raise('ADDR_RESOLVED');
   }
@@ -163,6 +169,8 @@ export class CmId implements AsyncDisposable {
   async createQp(pd: ProtectionDomain, init: Omit<QueuePairInit, 'type'>): Promise<QueuePair> {
     checkDomain(pd);
     const qp = await pd.createQp({ ...init, type: this.#datagram ? 'UD' : 'RC' });
+    if (this.#isDestroyed) await qp.close();
+    this.#checkAlive();
     this.qp = qp;
     this.#pd = pd;
     if (this.#datagram) await qp.activate({ qkey: RDMA_UDP_QKEY });
@@ -185,17 +193,17 @@ export class CmId implements AsyncDisposable {
     if (this.#state !== 'ROUTE_RESOLVED') throw this.#wrongState('resolveRoute first');
     options.signal?.throwIfAborted();
     const { qp } = this;
-    if (!qp && !this.#datagram) throw this.#wrongState('createQp first');
+    if (!qp) throw this.#wrongState('createQp first');
     this.#state = 'CONNECTING';
     const endpoint = this.#endpoint;
-    await endpoint.open(
-      () =>
-        this.#datagram
-          ? endpoint.call('cmResolve', this.#question(parameters))
-          : endpoint.call('cmConnect', this.#terms.request(this.portSpace, qp!, parameters)),
-      (id) => this.#attach(id),
+    const begin = () =>
+      this.#datagram
+        ? endpoint.call('cmResolve', this.#question(parameters))
+        : endpoint.call('cmConnect', this.#terms.request(this.portSpace, qp, parameters));
+    await this.#settled(
+      endpoint.open(begin, (id) => this.#attach(id)),
+      options.signal,
     );
-    await this.#settled(options.signal);
   }
 
   /** SIDR_REQ. */
@@ -218,19 +226,37 @@ export class CmId implements AsyncDisposable {
     checkPlace(place);
     if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
     const { address = this.localAddress?.address, backlog = 128 } = place;
-    const port = place.port === 0 ? ephemeralPort() : place.port;
-    await this.#path.bind(address, port);
+    await this.#path.bind(address, place.port);
+    this.#checkAlive();
     const endpoint = this.#endpoint;
-    const service = ipCmServiceId(PortSpace[this.portSpace], port);
-    const number = await endpoint.call('cmListen', service, backlog);
+    const number = await this.#listenAt(place.port, backlog);
+    if (this.#isDestroyed) await endpoint.call('cmUnlisten', number).catch(() => {});
+    this.#checkAlive();
     this.#state = 'LISTEN';
     const { channel } = this.#options;
     this.#incoming = new Incoming(
       endpoint,
       number,
+      this.#datagram,
       (request) => this.#requested(request),
       channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
     );
+  }
+
+  /** Returns the number of the listener. */
+  async #listenAt(port: number, backlog: number): Promise<number> {
+    for (let tries = 1; ; tries++) {
+      const local = { ...this.#path.local!, port: port === 0 ? ephemeralPort() : port };
+      const service = ipCmServiceId(PortSpace[this.portSpace], local.port);
+      try {
+        const number = await this.#endpoint.call('cmListen', service, backlog);
+        this.#path.local = local;
+        return number;
+      } catch (error) {
+        const isTaken = (error as RoceError).errno === 'EADDRINUSE';
+        if (port !== 0 || !isTaken || tries === MAX_PORT_TRIES) throw error;
+      }
+    }
   }
 
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
@@ -263,20 +289,27 @@ export class CmId implements AsyncDisposable {
     const { qp } = this;
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
     if (!qp) throw this.#wrongState('createQp first');
-    const endpoint = this.#endpoint;
+    options.signal?.throwIfAborted();
+    this.#take();
     if (this.#datagram) {
       const { privateData } = parameters;
-      await endpoint.call('cmAnswer', this.#number!, { qpn: qp.qpNum, qkey: RDMA_UDP_QKEY, privateData });
+      const answer = { qpn: qp.qpNum, qkey: RDMA_UDP_QKEY, privateData };
+      await this.#endpoint.call('cmAnswer', this.#number!, answer);
+      this.#checkAlive();
       this.#state = 'CONNECTED';
       return;
     }
     this.#state = 'CONNECTING';
+    await this.#settled(this.#reply(qp, parameters), options.signal);
+  }
+
+  /** Takes the queue pair to RTR, and sends REP. */
+  async #reply(qp: QueuePair, parameters: ConnectionParameters): Promise<void> {
     const message = this.#message!;
     const reply = this.#terms.reply(qp, this.request!, parameters);
     await this.#agreeOnCredits(qp, message);
     await qp.modify(this.#terms.listenerSteps(qp, message).rtr);
-    await endpoint.call('cmAccept', this.#number!, reply);
-    await this.#settled(options.signal);
+    await this.#endpoint.call('cmAccept', this.#number!, reply);
   }
 
   /**
@@ -288,6 +321,7 @@ export class CmId implements AsyncDisposable {
     checkPrivateData(privateData, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.reject);
     checkReason(reason);
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
+    this.#take();
     const endpoint = this.#endpoint;
     if (this.#datagram)
       await endpoint.call('cmAnswer', this.#number!, { status: CmSidrStatus.REJECT, privateData });
@@ -301,9 +335,18 @@ export class CmId implements AsyncDisposable {
   async disconnect(): Promise<void> {
     if (this.#state !== 'CONNECTED' || this.#datagram) throw this.#wrongState('a connection');
     this.#state = 'DISCONNECTING';
-    await this.qp?.modify({ qpState: 'ERR' });
-    await this.#endpoint.call('cmDisconnect', this.#number!);
+    await this.#stopQp();
+    const ending = this.#endpoint.call('cmDisconnect', this.#number!);
+    // Where the connection has ended meanwhile, its event has said so, or is on its way.
+    await ending.catch((error: RoceError) => {
+      if (error.code !== 'ERR_ROCE_CM_STATE') throw error;
+    });
     await this.#ended;
+  }
+
+  /** Takes the queue pair to the error state: what has arrived stays, what waits is flushed. */
+  async #stopQp(): Promise<void> {
+    await this.qp?.modify({ qpState: 'ERR' }).catch(() => {}); // The program may have closed it.
   }
 
   /** rdma_destroy_id(3), with its queue pair: in any state; the peer hears of it. */
@@ -326,10 +369,13 @@ export class CmId implements AsyncDisposable {
       this.#endpoint.removeConnection(this.#number);
       await this.#endpoint.call('cmDestroy', this.#number).catch(() => {}); // The device may be closed.
     }
-    await this.#groups.leaveAll(this.qp);
-    await this.peer?.ah.destroy();
-    await this.qp?.close();
-    await this.#path.release();
+    try {
+      await this.#groups.leaveAll();
+      await this.peer?.ah.destroy();
+      await this.qp?.close();
+    } finally {
+      await this.#path.release();
+    }
   }
 
   // ------------------------------------------------------------------- groups
@@ -338,16 +384,18 @@ export class CmId implements AsyncDisposable {
    * rdma_join_multicast(3): takes part in a group with Linux's Q_Key; returns where to send. Linux's rxe knows groups of
    * IPv4 only.
    *
-   * @param options.sendOnly joins nothing: only sends
+   * The address handle is the id's: it is destroyed when the group is left, or with the id.
+   *
+   * @param options.sendOnly receives nothing: only sends
    */
   async joinMulticast(group: string, options: { sendOnly?: boolean } = {}): Promise<DatagramPeer> {
     checkGroup(group);
     checkJoin(options);
     const { qp } = this;
     if (!this.#datagram || !qp) throw this.#wrongState('an id of port space UDP with a queue pair');
-    const gid = multicastGid(group);
-    if (options.sendOnly !== true) await this.#groups.join(qp, group);
-    const ah = await this.createAh(this.#path.towards(gid));
+    const way = this.#path.towards(multicastGid(group));
+    const ah = await this.#groups.join(qp, group, options.sendOnly === true, () => this.createAh(way));
+    this.#checkAlive();
     this.#raise('MULTICAST_JOIN');
     return { ah, remoteQpn: MULTICAST_QPN, remoteQkey: RDMA_UDP_QKEY };
   }
@@ -361,8 +409,8 @@ export class CmId implements AsyncDisposable {
   /** rdma_leave_multicast(3). */
   async leaveMulticast(group: string): Promise<void> {
     checkGroup(group);
-    if (!this.qp) throw this.#wrongState('joinMulticast first');
-    await this.#groups.leave(this.qp, group);
+    if (!this.#groups.has(group)) throw this.#wrongState(`joinMulticast of ${group} first`);
+    await this.#groups.leave(group);
   }
 
   // ------------------------------------------------------------------- inside
@@ -377,6 +425,7 @@ export class CmId implements AsyncDisposable {
     id.#terms = new Negotiation(options, id.#path);
     id.#state = 'CONNECT_REQUEST';
     id.#message = terms;
+    id.#untaken = this.#incoming;
     id.request = {
       privateData: header.privateData,
       responderResources: terms?.initiatorDepth ?? 0,
@@ -388,11 +437,26 @@ export class CmId implements AsyncDisposable {
     return id;
   }
 
+  get #isDestroyed(): boolean {
+    return this.#state === 'DESTROYED';
+  }
+
+  /** After a wait. @throws ERR_ROCE_CLOSED where `destroy` was called meanwhile */
+  #checkAlive(): void {
+    if (this.#isDestroyed) throw closedError('the id is destroyed');
+  }
+
   #wrongState(expected: string): RoceError {
     return new RoceError('ERR_ROCE_CM_STATE', `the id is in state ${this.#state}`, {
       errno: 'EINVAL',
       expected,
     });
+  }
+
+  /** The program knows of the request: its listener may go. */
+  #take(): void {
+    this.#untaken?.forget(this.#number!);
+    this.#untaken = undefined;
   }
 
   /** The connection has a number: its events come from now on. */
@@ -411,11 +475,14 @@ export class CmId implements AsyncDisposable {
     });
   }
 
-  /** Resolves when the connection is made; gives it up where the signal aborts. */
-  async #settled(signal: AbortSignal | undefined): Promise<void> {
+  /** Resolves when the connection is made; gives it up where the signal aborts, or its beginning fails. */
+  async #settled(beginning: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+    // Where the peer's answer was first, that counts.
+    const begun = beginning.catch((error) => this.#attempt.end({ error }));
     try {
       await this.#attempt.wait(signal);
     } catch (error) {
+      await begun; // The connection has a number from then on.
       if (this.#number !== undefined && this.#state !== 'DESTROYED')
         await this.#endpoint.call('cmDestroy', this.#number).catch(() => {});
       this.#disconnect();
@@ -424,6 +491,7 @@ export class CmId implements AsyncDisposable {
   }
 
   #raise(event: CmEventName, more: { error?: RoceError } = {}): void {
+    if (this.#state === 'DESTROYED') return;
     this.#options.channel?.push({ event, id: this, ...more });
   }
 
@@ -434,7 +502,10 @@ export class CmId implements AsyncDisposable {
   }
 
   #onEvent(event: CmEvent): void {
-    const failed = (error: RoceError) => this.#fail('CONNECT_ERROR', error);
+    const failed = (error: RoceError) => {
+      // Otherwise the attempt has ended before, and its queue pair with it.
+      if (this.#state === 'CONNECTING') this.#fail('CONNECT_ERROR', error);
+    };
     switch (event.type) {
       case 'response':
         this.#step = this.#responded(event.reply).catch(failed);
@@ -444,6 +515,13 @@ export class CmId implements AsyncDisposable {
         if (this.#message) this.#step = this.#toRts(this.#message).catch(failed);
         break;
       case 'rejected':
+        if (this.#untaken && this.#options.channel?.withdraw(this)) {
+          // Nobody has heard of it.
+          this.destroy().catch(() => {});
+          break;
+        }
+        // Of a connection: the peer gave it up, since our last message has not reached it.
+        if (this.#state === 'CONNECTED') void this.#stopQp();
         this.#fail('REJECTED', rejectedError(this.#path.remote!, event.reject));
         break;
       case 'unreachable':
@@ -515,16 +593,16 @@ export class CmId implements AsyncDisposable {
     const began = this.#state === 'DISCONNECTING';
     if (this.#state !== 'DESTROYED') this.#state = 'DISCONNECTING';
     if (!began) {
-      // What has arrived stays; what waits is flushed.
-      await this.qp?.modify({ qpState: 'ERR' }).catch(() => {});
+      await this.#stopQp();
       await endpoint.call('cmDisconnect', number).catch(() => {}); // The peer's answer has ended it, or `destroy`.
     }
     this.#attempt.end({ error: closedError('the peer has disconnected') });
-    if (this.#state !== 'DESTROYED') this.#raise('DISCONNECTED');
+    this.#raise('DISCONNECTED');
     this.#disconnect();
   }
 
   #disconnect(): void {
+    this.#take();
     if (this.#state !== 'DESTROYED' && this.#state !== 'IDLE') this.#state = 'DISCONNECTED';
     this.#end();
   }

@@ -12,6 +12,7 @@ import {
   checkWait,
 } from './options.ts';
 import type { ConnectionParameters, IdOptions } from './parameters.ts';
+import { Slots } from './slots.ts';
 
 /** Options of `connect`. */
 export interface ConnectOptions extends IdOptions, MessageOptions, ConnectionParameters {
@@ -27,11 +28,16 @@ export interface ListenOptions extends IdOptions, MessageOptions, ConnectionPara
   port: number;
   /** Our address; with a `device` not needed. */
   address?: string;
-  /** Requests that may wait; more are not answered, and repeated by their senders. Default 128. */
+  /**
+   * Connections that may wait for `accept`, and as many requests that wait for a place among them; more are not answered, and
+   * repeated by their senders. Default 128.
+   */
   backlog?: number;
   /** Ends the listener. */
   signal?: AbortSignal;
 }
+
+const DEFAULT_BACKLOG = 128;
 
 /** Host and port of `host:port`, `[ipv6]:port`. */
 function parseTarget(target: string): { host: string; port: number } {
@@ -103,7 +109,8 @@ export async function connect(target: string, options: ConnectOptions = {}): Pro
   signal?.throwIfAborted();
   const id = new CmId(idOptionsOf(options));
   try {
-    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) });
+    // A resolver may take its time, and a destroyed id does not wait for it.
+    await orAborted(id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) }), signal);
     await id.resolveRoute();
     const connection = await MessageConnection.open(id, messagesOf(options));
     try {
@@ -118,18 +125,39 @@ export async function connect(target: string, options: ConnectOptions = {}): Pro
   }
 }
 
+/** As the promise, or rejects with the signal's reason where that comes first. */
+async function orAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  promise.catch(() => {}); // Nobody waits for it any more after an abort.
+  let onAbort = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason);
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
 /** Connections as they come: `for await (const connection of listener)`. Made by `listen`. */
 export class Listener implements AsyncDisposable {
   readonly #id: CmId;
   readonly #options: ListenOptions;
-  readonly #connections = new EventQueue<MessageConnection>();
-  readonly #onAbort = () => void this.#end(this.#options.signal?.reason);
-  #ended = false;
+  /** Those that nobody has taken: at most `backlog`, with those that are being made. */
+  readonly #connections = new EventQueue<MessageConnection>(Number.POSITIVE_INFINITY);
+  /** Requests that are being accepted. */
+  readonly #accepting = new Map<CmId, Promise<void>>();
+  readonly #room: Slots;
+  readonly #onAbort = () => void this.#end(this.#options.signal?.reason).catch(() => {}); // `close` rejects with it.
+  #ending: Promise<void> | undefined;
 
   /** @internal */
   constructor(id: CmId, options: ListenOptions) {
     this.#id = id;
     this.#options = options;
+    this.#room = new Slots(Math.max(1, options.backlog ?? DEFAULT_BACKLOG));
     options.signal?.addEventListener('abort', this.#onAbort, { once: true });
     void this.#serve();
   }
@@ -147,7 +175,9 @@ export class Listener implements AsyncDisposable {
   /** The next connection. Rejects with ERR_ROCE_CLOSED once the listener is closed, or with a signal's reason. */
   async accept(options: { signal?: AbortSignal } = {}): Promise<MessageConnection> {
     checkWait(options);
-    return this.#connections.next(options.signal);
+    const connection = await this.#connections.next(options.signal);
+    this.#room.release(0);
+    return connection;
   }
 
   /** Connections until the listener is closed; rejects with the reason of its signal. */
@@ -164,9 +194,22 @@ export class Listener implements AsyncDisposable {
     }
   }
 
+  /** Accepts requests as long as there is room for their connections; the others wait in the backlog. */
   async #serve(): Promise<void> {
-    for await (const request of this.#id) void this.#accept(request);
-    await this.#end(closedError('the device is closed'));
+    let reason: unknown = closedError('the device is closed');
+    try {
+      for (;;) {
+        if ((await this.#room.take()) === undefined) break;
+        const request = await this.#id.getRequest();
+        this.#accepting.set(
+          request,
+          this.#accept(request).finally(() => this.#accepting.delete(request)),
+        );
+      }
+    } catch (error) {
+      reason = error;
+    }
+    await this.#end(reason).catch(() => {}); // `close` rejects with it.
   }
 
   /** A client that goes away meanwhile ends its own attempt, and no other. */
@@ -174,27 +217,41 @@ export class Listener implements AsyncDisposable {
     try {
       if (request.request!.translated) {
         await request.reject(undefined, CmRejReason.INVALID_GID);
-        await request.destroy();
-        return;
+        throw closedError('the address is translated');
       }
       const connection = await MessageConnection.open(request, messagesOf(this.#options));
       try {
-        this.#connections.push(await connection.accept(parametersOf(this.#options), undefined));
+        await connection.accept(parametersOf(this.#options), undefined);
+        if (this.#ending) throw closedError('the listener is closed');
+        this.#connections.push(connection);
       } catch {
         await connection.close();
+        this.#room.release(0);
       }
     } catch {
       await request.destroy().catch(() => {});
+      this.#room.release(0);
     }
   }
 
-  async #end(reason: unknown): Promise<void> {
-    if (this.#ended) return;
-    this.#ended = true;
+  #end(reason: unknown): Promise<void> {
+    this.#ending ??= this.#stop(reason);
+    return this.#ending;
+  }
+
+  async #stop(reason: unknown): Promise<void> {
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
-    await this.#id.destroy();
-    for (let left = this.#connections.poll(); left; left = this.#connections.poll()) await left.close();
-    this.#connections.fail(reason);
+    this.#room.close();
+    try {
+      await this.#id.destroy();
+      for (const [request, done] of this.#accepting) {
+        await request.destroy();
+        await done;
+      }
+      for (let left = this.#connections.poll(); left; left = this.#connections.poll()) await left.close();
+    } finally {
+      this.#connections.fail(reason);
+    }
   }
 
   /** Listens no more. Connections that were accepted go on. */
@@ -210,7 +267,8 @@ export class Listener implements AsyncDisposable {
 /** Listens at a port. Rejects as `CmId.listen`. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   checkListenOptions(options);
-  options.signal?.throwIfAborted();
+  const { signal } = options;
+  signal?.throwIfAborted();
   const { port, address, backlog } = options;
   const id = new CmId(idOptionsOf(options));
   try {
@@ -219,6 +277,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       ...(address === undefined ? {} : { address }),
       ...(backlog === undefined ? {} : { backlog }),
     });
+    signal?.throwIfAborted();
   } catch (error) {
     await id.destroy();
     throw error;

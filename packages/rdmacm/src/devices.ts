@@ -1,5 +1,7 @@
 /** Devices that connections open by themselves, one for each local address, shared and closed with the last user. */
 import { type Device, type OpenOptions, openDevice } from '@node-roce/verbs-api';
+import { gidToIpText } from '@node-roce/wire';
+import { gidOf } from './addresses.ts';
 
 /** How a device is opened: what `openDevice` takes but for the place. */
 export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link'> & { link?: 'auto' | 'udp' | 'dgram' };
@@ -47,8 +49,15 @@ export class Lease {
   }
 }
 
+/** An address as it is written shortest, with its zone. */
+function canonical(address: string): string {
+  const [, zone] = address.split('%');
+  return gidToIpText(gidOf(address)) + (zone === undefined ? '' : `%${zone}`);
+}
+
 /** The device of a local address. `options` count for the one who opens it first. */
-export async function leaseDevice(address: string, options: DeviceOptions): Promise<Lease> {
+export async function leaseDevice(text: string, options: DeviceOptions): Promise<Lease> {
+  const address = canonical(text);
   let entry = shared.get(address);
   if (!entry) {
     const opening = (closing.get(address) ?? Promise.resolve()).then(() =>

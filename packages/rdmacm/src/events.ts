@@ -30,7 +30,8 @@ export interface CmIdEvent<Id = unknown> {
 
 /** Events of all ids that were made with it, in order (rdma_create_event_channel(3)): an `EventChannel<CmId>`. */
 export class EventChannel<Id = unknown> implements AsyncDisposable {
-  readonly #events = new EventQueue<CmIdEvent<Id>>();
+  /** None is dropped: a request of which the program does not hear would keep its place in the backlog. */
+  readonly #events = new EventQueue<CmIdEvent<Id>>(Number.POSITIVE_INFINITY);
   #closed = false;
 
   /** rdma_get_cm_event(3). Rejects with the signal's reason, or ERR_ROCE_CLOSED. */
@@ -56,6 +57,17 @@ export class EventChannel<Id = unknown> implements AsyncDisposable {
   /** @internal */
   push(event: CmIdEvent<Id>): void {
     if (!this.#closed) this.#events.push(event);
+  }
+
+  /** Takes back the CONNECT_REQUEST of an id. Returns false where the program has it. @internal */
+  withdraw(id: Id): boolean {
+    let isThere = false;
+    this.#events.discard((entry) => {
+      const isIt = entry.event === 'CONNECT_REQUEST' && entry.id === id;
+      isThere ||= isIt;
+      return isIt;
+    });
+    return isThere;
   }
 
   /** rdma_destroy_event_channel(3): who waits gets ERR_ROCE_CLOSED. */

@@ -1,8 +1,8 @@
 /** Requests that come to a listener: those that can't be taken are refused here, the others wait for the program. */
 import type { CmEvent, DatagramRequestEvent, RequestEvent, Route } from '@node-roce/cm';
 import { EventQueue } from '@node-roce/verbs-api';
-import { type CmFields, CmRejReason, mtuBytesToEnum } from '@node-roce/wire';
-import { parseHeader } from './addresses.ts';
+import { type CmFields, CmRejReason, CmTransport, gidEquals, mtuBytesToEnum } from '@node-roce/wire';
+import { gidOf, parseHeader } from './addresses.ts';
 import type { Endpoint } from './endpoint.ts';
 
 /** Fields of REQ that its listener needs. */
@@ -50,12 +50,14 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
 
   /**
    * @param number of the listener
+   * @param isDatagram whether it takes questions for a datagram service; else, requests for connections
    * @param makeId an id for a request
    * @param onRequest gets the id of each request as it comes; `next` returns it, too
    */
   constructor(
     endpoint: Endpoint,
     number: number,
+    isDatagram: boolean,
     makeId: (request: WaitingRequest) => Id,
     onRequest?: (id: Id) => void,
   ) {
@@ -64,7 +66,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     this.#makeId = makeId;
     endpoint.addListener(number, {
       onEvent: (event) => {
-        const refusal = refusalOf(event, endpoint.device.facts.activeMtu);
+        const refusal = refusalOf(event, isDatagram, endpoint.device.facts.activeMtu);
         if (refusal) {
           void this.#refuse(event.id, refusal.reason);
           return;
@@ -85,7 +87,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
   }
 
   /** @internal An event of a request that waits: the peer has given it up. */
-  onEvent({ id }: CmEvent): void {
+  onEvent({ id }: Pick<CmEvent, 'id'>): void {
     this.#waiting.delete(id);
     this.#endpoint.removeConnection(id);
     void this.#refuse(id); // The device counts it among its ids until then.
@@ -110,12 +112,17 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     }
   }
 
+  /** The program has answered the request of an id, or it has ended. */
+  forget(number: number): void {
+    this.#waiting.delete(number);
+  }
+
   /** Listens no more; requests that nobody has taken are refused. */
   async close(reason: unknown): Promise<void> {
     this.#endpoint.removeListener(this.#number);
     await this.#endpoint.call('cmUnlisten', this.#number).catch(() => {}); // The device may be closed.
     for (const [number, id] of this.#waiting) {
-      if (id === undefined) this.#endpoint.removeConnection(number);
+      if (id === undefined) this.onEvent({ id: number });
       else await id.destroy();
     }
     this.#waiting.clear();
@@ -123,23 +130,28 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
   }
 
   async #refuse(id: number, reason?: number): Promise<void> {
-    try {
-      if (reason !== undefined) await this.#endpoint.call('cmReject', id, { reason });
-      await this.#endpoint.call('cmDestroy', id);
-    } catch {
-      // The device may be closed, or the peer have given up.
-    }
+    const ignore = () => {}; // The device may be closed, or the peer have given up.
+    if (reason !== undefined) await this.#endpoint.call('cmReject', id, { reason }).catch(ignore);
+    await this.#endpoint.call('cmDestroy', id).catch(ignore);
   }
 }
 
-/** Why a request is refused before the program sees it: its path MTU is more than our port's, or its header of another version, as by Linux. */
+/**
+ * Why a request is refused before the program sees it: it asks for another service than the listener's, its path MTU is none or
+ * more than our port's, or its header has another version. As by Linux (core/cma.c `cma_ib_req_handler`), but with a reason.
+ */
 function refusalOf(
-  { type, request }: RequestEvent | DatagramRequestEvent,
+  event: RequestEvent | DatagramRequestEvent,
+  isDatagram: boolean,
   activeMtu: number,
 ): { reason?: number } | undefined {
-  if (type === 'request' && request.pathMtu > mtuBytesToEnum(activeMtu))
-    return { reason: CmRejReason.INVALID_MTU };
-  return parseHeader(request.privateData) ? undefined : {};
+  if ((event.type === 'datagram-request') !== isDatagram) return {};
+  if (event.type === 'request') {
+    const { transportService, pathMtu } = event.request;
+    if (transportService !== CmTransport.RC) return { reason: CmRejReason.INVALID_TRANSPORT_TYPE };
+    if (pathMtu < 1 || pathMtu > mtuBytesToEnum(activeMtu)) return { reason: CmRejReason.INVALID_MTU };
+  }
+  return parseHeader(event.request.privateData) ? undefined : {};
 }
 
 function requestOf(event: RequestEvent | DatagramRequestEvent): WaitingRequest {
@@ -147,7 +159,9 @@ function requestOf(event: RequestEvent | DatagramRequestEvent): WaitingRequest {
   const { privateData } = request;
   if (event.type === 'datagram-request')
     return { number, route, privateData, terms: undefined, translated: false };
-  const { translated } = event;
-  const terms = translated ? event.request : { ...event.request, primaryLocalGid: route.gid };
+  // What the program takes for the peer's address is from the header: it has to be the one that the request came from.
+  const source = parseHeader(privateData)?.from.address;
+  const translated = event.translated || source === undefined || !gidEquals(gidOf(source), route.gid);
+  const terms = event.translated ? event.request : { ...event.request, primaryLocalGid: route.gid };
   return { number, route, privateData, terms, translated };
 }

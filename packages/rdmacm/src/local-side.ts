@@ -1,9 +1,10 @@
 /** The device of an id, and its local address. */
 import { randomInt } from 'node:crypto';
-import { type Device, RoceError } from '@node-roce/verbs-api';
+import { type Device, type GidEntry, RoceError } from '@node-roce/verbs-api';
 import { gidEquals, isIpv4Mapped } from '@node-roce/wire';
-import { gidOf } from './addresses.ts';
+import { gidOf, kindOf } from './addresses.ts';
 import { type DeviceOptions, type Lease, leaseDevice } from './devices.ts';
+import { closedError } from './errors.ts';
 
 const FIRST_EPHEMERAL = 49_152;
 
@@ -12,6 +13,7 @@ export class LocalSide {
   /** Of the program's, or leased by `bind`. */
   device: Device | undefined;
   #lease: Lease | undefined;
+  #released = false;
   readonly #options: DeviceOptions;
 
   constructor(device: Device | undefined, options: DeviceOptions = {}) {
@@ -38,12 +40,17 @@ export class LocalSide {
           attribute: 'address',
           expected: 'the local address to listen at, or a device',
         });
-      this.#lease = await leaseDevice(address, this.#options);
-      this.device = this.#lease.device;
+      const lease = await leaseDevice(address, this.#options);
+      if (this.#released) {
+        await lease.release();
+        throw closedError('the id is destroyed');
+      }
+      this.#lease = lease;
+      this.device = lease.device;
     }
     const { gids } = this.device;
-    const fits = (gid: Uint8Array) => peer === undefined || isIpv4Mapped(gid) === isIpv4Mapped(peer);
-    const own = address ?? gids.find(({ gid }) => fits(gid))?.address;
+    const own =
+      address ?? (peer ? towards(peer, gids) : gids.find(({ gid }) => kindOf(gid) !== 'none'))?.address;
     if (own !== undefined && this.gidIndex(own) >= 0) return own;
     throw new RoceError(
       'ERR_ROCE_CM_NO_ADDRESS',
@@ -56,15 +63,29 @@ export class LocalSide {
     );
   }
 
+  /** Whether the device, where there is one yet, has an address of this one's kind. */
+  reaches(gid: Uint8Array): boolean {
+    return this.device === undefined || towards(gid, this.device.gids) !== undefined;
+  }
+
   /** Index of an address in the device's GID table, −1 if it is not there. */
   gidIndex(address: string): number {
     const wanted = gidOf(address);
     return this.device!.gids.findIndex(({ gid }) => gidEquals(gid, wanted));
   }
 
+  /** Lets the device go, also one that is being opened. */
   async release(): Promise<void> {
+    this.#released = true;
     await this.#lease?.release();
   }
+}
+
+/** The first address of a peer's kind, or else of its IP version. */
+function towards(peer: Uint8Array, gids: readonly GidEntry[]): GidEntry | undefined {
+  const isOfVersion = ({ gid }: GidEntry) =>
+    kindOf(gid) !== 'none' && isIpv4Mapped(gid) === isIpv4Mapped(peer);
+  return gids.find(({ gid }) => kindOf(gid) === kindOf(peer)) ?? gids.find(isOfVersion);
 }
 
 /** A port that a program has not chosen. */

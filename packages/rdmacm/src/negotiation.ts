@@ -1,6 +1,6 @@
 /** Terms that both sides of a connection agree on: from parameters to messages, and from messages to attributes of the queue pair. */
 import type { AcceptInit, ConnectInit } from '@node-roce/cm';
-import type { QpAttr, QueuePair } from '@node-roce/verbs-api';
+import type { DeviceLimits, QpAttr, QueuePair } from '@node-roce/verbs-api';
 import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { withHeader } from './addresses.ts';
 import type { ConnectionRequest } from './id-types.ts';
@@ -30,7 +30,11 @@ export class Negotiation {
 
   /** Initiator: REQ. */
   request(portSpace: PortSpaceName, qp: QueuePair, parameters: ConnectionParameters): ConnectInit {
-    const { responderResources = DEFAULT_DEPTH, initiatorDepth = DEFAULT_DEPTH } = parameters;
+    const { maxQpRdAtom, maxQpInitRdAtom } = this.#limits;
+    const {
+      responderResources = Math.min(DEFAULT_DEPTH, maxQpRdAtom),
+      initiatorDepth = Math.min(DEFAULT_DEPTH, maxQpInitRdAtom),
+    } = parameters;
     const { retryCount = 7, rnrRetryCount = 7, privateData } = parameters;
     const { local, remote, route, pathMtu, timing } = this.#path;
     this.#parameters = parameters;
@@ -55,8 +59,12 @@ export class Negotiation {
 
   /** Listener: REP. */
   reply(qp: QueuePair, asked: ConnectionRequest, parameters: ConnectionParameters): AcceptInit {
-    const { responderResources = asked.responderResources, initiatorDepth = asked.initiatorDepth } =
-      parameters;
+    // As librdmacm's rdma_accept(3): what the peer asks for, as far as the device has it.
+    const { maxQpRdAtom, maxQpInitRdAtom } = this.#limits;
+    const {
+      responderResources = Math.min(asked.responderResources, maxQpRdAtom),
+      initiatorDepth = Math.min(asked.initiatorDepth, maxQpInitRdAtom),
+    } = parameters;
     const { rnrRetryCount = 7, privateData } = parameters;
     this.#parameters = parameters;
     this.#depths = { responderResources, initiatorDepth };
@@ -88,6 +96,10 @@ export class Negotiation {
     return listenerSteps(this.#ownSide(qp), request, this.#path.route!);
   }
 
+  get #limits(): DeviceLimits {
+    return this.#path.device!.facts.limits;
+  }
+
   #ownSide(qp: QueuePair): OwnSide {
     const { minRnrTimer, ackTimeout } = this.#options;
     return {
@@ -97,6 +109,7 @@ export class Negotiation {
       minRnrTimer,
       ackTimeout,
       packetLifetime: this.#path.timing.packetLifetime,
+      limits: this.#limits,
     };
   }
 }

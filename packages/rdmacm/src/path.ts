@@ -1,7 +1,8 @@
 /** Both addresses of an id, its device, and the route of its packets. */
 import { DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
-import type { Device } from '@node-roce/verbs-api';
-import { gidOf, resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
+import type { AddressInit, Device } from '@node-roce/verbs-api';
+import { isIpv4Mapped } from '@node-roce/wire';
+import { gidOf, kindOf, resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
 import { ephemeralPort, LocalSide } from './local-side.ts';
 import type { IdOptions } from './parameters.ts';
 
@@ -46,9 +47,12 @@ export class Path {
 
   /** Finds the peer's address, ours that leads there, and its device. */
   async resolve({ host, port, source }: { host: string; port: number; source?: string }): Promise<void> {
-    const address = await resolveHost(host);
-    const from =
-      source ?? this.local?.address ?? (this.#options.device ? undefined : await sourceTowards(address));
+    // A name may have addresses of both IP versions, and we may have one.
+    const bound = source ?? this.local?.address;
+    const address = await resolveHost(host, (gid) =>
+      bound === undefined ? this.#side.reaches(gid) : isIpv4Mapped(gidOf(bound)) === isIpv4Mapped(gid),
+    );
+    const from = bound ?? (this.#options.device ? undefined : await sourceTowards(address));
     const local = await this.#side.bind(from, gidOf(address));
     this.remote = { address, port };
     this.local = { address: local, port: ephemeralPort() };
@@ -66,9 +70,11 @@ export class Path {
     return this.#options.trafficClass ?? 0;
   }
 
-  /** An address vector towards a GID, of a peer or a group. */
-  towards(gid: Uint8Array): { gid: Uint8Array; hopLimit: number; trafficClass: number } {
-    return { gid, hopLimit: HOP_LIMIT, trafficClass: this.trafficClass };
+  /** An address vector towards a GID, of a peer or a group: from our address, if that is of its kind. */
+  towards(gid: Uint8Array): AddressInit {
+    const own = this.local ? this.#side.gidIndex(this.local.address) : -1;
+    const isKin = own >= 0 && kindOf(this.#side.device!.gids[own].gid) === kindOf(gid);
+    return { gid, hopLimit: HOP_LIMIT, trafficClass: this.trafficClass, ...(isKin && { gidIndex: own }) };
   }
 
   /** Intervals and retries of messages. */

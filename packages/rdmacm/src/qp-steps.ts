@@ -5,7 +5,6 @@ import { type CmFields, mtuEnumToBytes } from '@node-roce/wire';
 
 import type { RequestTerms } from './incoming.ts';
 
-const MAX_DEPTH = 128;
 /** 0.64 ms; Linux leaves it at 0, which is 0.66 s. */
 const MIN_RNR_TIMER = 12;
 const ALL_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
@@ -19,6 +18,8 @@ export interface OwnSide {
   minRnrTimer: number | undefined;
   ackTimeout: number | undefined;
   packetLifetime: number;
+  /** READs and atomics that the device serves, and has out, at a time. */
+  limits: { maxQpRdAtom: number; maxQpInitRdAtom: number };
 }
 
 const addressOf = ({ gid, sgidIndex, flowLabel, trafficClass, hopLimit }: Route): AhAttr => ({
@@ -58,7 +59,7 @@ export function initiatorSteps(
       destQpNum: reply.localQpn,
       rqPsn: own.psn,
       // What the peer wants to have out is what this side serves, and the other way round.
-      maxDestRdAtomic: Math.min(reply.initiatorDepth, MAX_DEPTH),
+      maxDestRdAtomic: Math.min(reply.initiatorDepth, own.limits.maxQpRdAtom),
       minRnrTimer: own.minRnrTimer ?? MIN_RNR_TIMER,
       qpAccessFlags: accessFor(own.responderResources),
     },
@@ -68,7 +69,7 @@ export function initiatorSteps(
       timeout: own.ackTimeout ?? ackTimeoutCode(reply.targetAckDelay, own.packetLifetime),
       retryCnt: own.retryCount,
       rnrRetry: reply.rnrRetryCount,
-      maxRdAtomic: Math.min(reply.responderResources, MAX_DEPTH),
+      maxRdAtomic: Math.min(reply.responderResources, own.limits.maxQpInitRdAtom),
     },
   };
 }
@@ -86,7 +87,7 @@ export function listenerSteps(
       pathMtu: mtuEnumToBytes(message.pathMtu),
       destQpNum: message.localQpn,
       rqPsn: own.psn,
-      maxDestRdAtomic: Math.min(own.responderResources, MAX_DEPTH),
+      maxDestRdAtomic: Math.min(own.responderResources, own.limits.maxQpRdAtom),
       minRnrTimer: own.minRnrTimer ?? MIN_RNR_TIMER,
       qpAccessFlags: accessFor(own.responderResources),
     },
@@ -96,7 +97,7 @@ export function listenerSteps(
       timeout: own.ackTimeout ?? message.primaryAckTimeout,
       retryCnt: message.retryCount,
       rnrRetry: message.rnrRetryCount,
-      maxRdAtomic: Math.min(own.initiatorDepth, MAX_DEPTH),
+      maxRdAtomic: Math.min(own.initiatorDepth, own.limits.maxQpInitRdAtom),
     },
   };
 }

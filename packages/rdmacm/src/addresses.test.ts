@@ -1,0 +1,103 @@
+/** Addresses of several kinds, and devices with several of them. */
+import { type MemoryLink, MemoryNetwork } from '@node-roce/link';
+import { type GidEntry, openDevice } from '@node-roce/verbs-api';
+import { gidFromText } from '@node-roce/wire';
+import { expect, test, vi } from 'vitest';
+import { equip } from '../testing/ends.ts';
+import { CmId, connect, listen } from './index.ts';
+
+vi.mock('node:dns/promises', async (original) => {
+  const dns = await original<typeof import('node:dns/promises')>();
+  const both = [
+    { address: 'fd00::2', family: 6 },
+    { address: '10.0.0.2', family: 4 },
+  ];
+  const lookup = async (host: string, options?: { all?: boolean }) => {
+    if (host !== 'both.test') return dns.lookup(host, options ?? {});
+    return options?.all ? both : both[0];
+  };
+  return { ...dns, lookup };
+});
+
+/** Another address of a link, which its packets do not leave from. */
+function addAddress(link: MemoryLink, address: string): void {
+  (link.gids as GidEntry[]).push({ gid: gidFromText(address), address, type: 'RoCE v2' });
+}
+
+test('link-local addresses with their zone', async () => {
+  const network = new MemoryNetwork();
+  await using a = await openDevice({ link: network.link('fe80::1', 1024) });
+  await using b = await openDevice({ link: network.link('fe80::2', 1024) });
+  await using listener = await listen({ device: b, port: 0 });
+  await using client = await connect(`[fe80::2%lo]:${listener.port}`, { device: a, source: 'fe80::1%lo' });
+  await using server = await listener.accept();
+  await client.send('hello');
+  expect(new TextDecoder().decode(await server.receive())).toBe('hello');
+  expect(server.id.remoteAddress?.address).toBe('fe80::1');
+});
+
+test.each([
+  ['fd00::9', 'fd00::1'],
+  ['fe80::9', 'fe80::1'],
+  ['10.0.0.9', '10.0.0.1'],
+])('to %s leads the address of its kind, %s', async (host, own) => {
+  const link = new MemoryNetwork().link('fe80::1', 1024);
+  addAddress(link, 'fd00::1');
+  addAddress(link, '10.0.0.1');
+  await using device = await openDevice({ link });
+  const id = new CmId({ device });
+  await id.resolveAddr({ host, port: 1 });
+  expect(id.localAddress?.address).toBe(own);
+});
+
+test.each([
+  ['10.0.0.1', '10.0.0.2'],
+  ['fd00::1', 'fd00::2'],
+])('a name with addresses of both IP versions: from %s leads %s', async (own, chosen) => {
+  await using device = await openDevice({ link: new MemoryNetwork().link(own, 1024) });
+  const id = new CmId({ device });
+  await id.resolveAddr({ host: 'both.test', port: 1 });
+  expect(id.remoteAddress?.address).toBe(chosen);
+});
+
+test('datagrams leave from the address that the service was asked from', async () => {
+  const network = new MemoryNetwork();
+  const link = network.link('10.0.0.1', 1024);
+  addAddress(link, '10.0.0.7');
+  await using a = await openDevice({ link });
+  await using b = await openDevice({ link: network.link('10.0.0.2', 1024) });
+  const listening = new CmId({ device: b, portSpace: 'UDP' });
+  await listening.listen({ port: 7174 });
+  const id = new CmId({ device: a, portSpace: 'UDP' });
+  await id.resolveAddr({ host: '10.0.0.2', port: 7174, source: '10.0.0.7' });
+  await id.resolveRoute();
+  await equip(id);
+  const connecting = id.connect();
+  const request = await listening.getRequest();
+  await equip(request);
+  await request.accept();
+  await connecting;
+  expect(id.peer?.ah.attr.grh.sgidIndex).toBe(1);
+  const group = await id.joinMulticast('239.1.1.1');
+  expect(group.ah.attr.grh.sgidIndex).toBe(1);
+});
+
+test('groups are joined and left any number of times', async () => {
+  const network = new MemoryNetwork();
+  await using device = await openDevice({ link: network.link('10.0.0.1', 1024), limits: { maxAh: 2 } });
+  const id = new CmId({ device, portSpace: 'UDP' });
+  await id.bindAddr('10.0.0.1');
+  const { pd, mr } = await equip(id);
+  for (let i = 0; i < 5; i++) {
+    await id.joinMulticast('239.1.1.1');
+    await id.leaveMulticast('239.1.1.1');
+    await id.joinMulticast('239.1.1.1', { sendOnly: true });
+    await id.leaveMulticast('239.1.1.1');
+  }
+  await expect(id.leaveMulticast('239.1.1.1')).rejects.toMatchObject({ code: 'ERR_ROCE_CM_STATE' });
+  const first = await id.joinMulticast('239.1.1.1', { sendOnly: true });
+  expect((await id.joinMulticast('239.1.1.1')).ah).toBe(first.ah);
+  await id.destroy();
+  await mr.deregister();
+  await pd.dealloc();
+});
