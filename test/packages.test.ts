@@ -29,7 +29,11 @@ describe.each(folders)('%s', (folder) => {
   test('has what a registry shows', () => {
     expect(manifest.description).toMatch(/\w+ \w+/);
     expect(manifest.keywords.length).toBeGreaterThan(2);
-    expect(manifest).toMatchObject({ license: 'MIT', publishConfig: { access: 'public' } });
+    expect(manifest).toMatchObject({
+      author: 'The node-roce authors',
+      license: 'MIT',
+      publishConfig: { access: 'public' },
+    });
     expect(readFileSync(join(root, folder, 'README.md'), 'utf8')).toMatch(`# ${manifest.name}\n`);
   });
 

@@ -304,6 +304,11 @@ export class Connections {
     };
   }
 
+  /** Ids and QPNs of connections that have ended, and are not used again yet. */
+  get kept(): number {
+    return this.#numbers.kept + this.#qpns.size;
+  }
+
   /** The state of an id, for tests and tools. */
   stateOf(id: number): string | undefined {
     return this.#peek(id)?.state;

@@ -73,6 +73,11 @@ export class Numbers {
     }
   }
 
+  /** Ids that are kept back. */
+  get kept(): number {
+    return this.#kept.size;
+  }
+
   /** Gives an id back. @param hold µs for which it is not drawn */
   release(id: number, now: number, hold: number): void {
     this.#kept.keep(id, now, hold);

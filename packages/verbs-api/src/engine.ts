@@ -3,7 +3,7 @@
  * so the same call works in this thread and across a port to another.
  */
 import { randomFillSync } from 'node:crypto';
-import type { CmCounters, CmEvent, CmSize, Connections } from '@node-roce/cm';
+import type { CmEvent, Connections } from '@node-roce/cm';
 import type { Link, NetworkInterface } from '@node-roce/link';
 import {
   Adapter,
@@ -20,7 +20,7 @@ import {
   RoceError,
 } from '@node-roce/transport';
 import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
-import { Management, type ManagementCounters } from './management.ts';
+import { Management, type ManagementReport } from './management.ts';
 import { clock, Pump } from './pump.ts';
 
 /** The facts that the engine reports once, at the start. */
@@ -82,7 +82,7 @@ export interface Commands {
   cmAnswer(...args: Parameters<Connections['answer']>): void;
   /** Whether the ACKs of a queue pair carry credits: both sides of its connection asked for that. */
   cmSetCredits(qpn: number, credits: boolean): void;
-  cmCounters(): CmCounters & ManagementCounters & CmSize;
+  cmCounters(): ManagementReport;
 }
 export type CommandName = keyof Commands;
 

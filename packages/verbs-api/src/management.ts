@@ -38,6 +38,12 @@ export interface ManagementCounters {
   unsent: number;
 }
 
+/** All of them, and what is held at the moment. */
+export interface ManagementReport extends CmCounters, ManagementCounters, CmSize {
+  /** Ids and QPNs of connections that have ended, and are not used again yet. */
+  kept: number;
+}
+
 export interface ManagementOptions {
   adapter: Adapter;
   gids: readonly GidEntry[];
@@ -146,8 +152,9 @@ export class Management {
   }
 
   /** Counts, and what is held at the moment. */
-  report(): CmCounters & ManagementCounters & CmSize {
-    return { ...this.connections.counters, ...this.counters, ...this.connections.size };
+  report(): ManagementReport {
+    const { counters, size, kept } = this.connections;
+    return { ...counters, ...this.counters, ...size, kept };
   }
 
   close(now: number): void {
