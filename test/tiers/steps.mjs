@@ -93,6 +93,7 @@ export const LONG = [
   {
     name: 'connection manager',
     minutes: 30,
+    required: 'the connection manager: large counts, nothing kept',
     command: 'npx vitest run packages/cm packages/rdmacm test/cm-hostile --testTimeout 1200000',
     env: {
       ROCE_CM_SEEDS: 2000,
