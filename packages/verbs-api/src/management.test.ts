@@ -105,6 +105,25 @@ test('a device that is closed says goodbye to its peers', async () => {
   expect(a.closed).toMatchObject([{ code: 'ERR_ROCE_CLOSED' }]);
 });
 
+test('and to all of them, where they are many', async () => {
+  const network = new MemoryNetwork();
+  const a = await open({ link: network.link('10.0.0.1', 1024) });
+  await using b = await open({ link: network.link('10.0.0.2', 1024) });
+  await b.port.call('cmListen', SERVICE);
+  const count = 500;
+  for (let qpn = 0x100; qpn < 0x100 + count; qpn++) {
+    const id = await a.port.call('cmConnect', init('10.0.0.2', qpn));
+    const request = await b.next('request');
+    await b.port.call('cmAccept', request.id, { ...offer, qpn });
+    await a.next('response');
+    await a.port.call('cmReady', id);
+    await a.next('established');
+    await b.next('established');
+  }
+  await a.device.close();
+  for (let i = 0; i < count; i++) await b.next('disconnected');
+});
+
 test('contexts of a device hear of their own connections only', async () => {
   const network = new MemoryNetwork();
   await using a = await open({ link: network.link('10.0.0.1', 1024) });

@@ -36,6 +36,9 @@ const SEND_SLOTS = 128;
 /** Quiet time after which polling ends, µs: a few round trips between two programs on one machine. */
 const POLL_MICROSECONDS = 200;
 
+/** Turns at the end of a device, for its goodbyes. */
+const MAX_LAST_TURNS = 32;
+
 /** Monotonic microseconds. */
 export const clock = (): number => performance.now() * 1000;
 
@@ -292,7 +295,8 @@ export class Pump {
     this.turn();
     if (this.companion) {
       this.companion.close(clock());
-      this.turn();
+      // A turn sends for a bounded time; what the companion has said to many peers takes several.
+      for (let i = 0; i < MAX_LAST_TURNS && this.#adapter.wantsToSend && !this.#blocked; i++) this.turn();
     }
     this.#closed = true;
     if (this.#immediate) clearImmediate(this.#immediate);
