@@ -1,3 +1,21 @@
+/** Attempts, and how a signal ends the wait for them. */
+
+/** As the promise, or rejects with the signal's reason where that comes first. */
+export async function orAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
+  if (!signal) return promise;
+  promise.catch(() => {}); // Nobody waits for it any more after an abort.
+  let onAbort = () => {};
+  const aborted = new Promise<never>((_, reject) => {
+    onAbort = () => reject(signal.reason);
+    signal.addEventListener('abort', onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([promise, aborted]);
+  } finally {
+    signal.removeEventListener('abort', onAbort);
+  }
+}
+
 /** An attempt to connect, and its outcome, for those who wait for it, also after its end. */
 export class Attempt {
   #outcome: { error?: unknown } | undefined;

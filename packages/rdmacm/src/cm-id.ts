@@ -143,12 +143,18 @@ export class CmId implements AsyncDisposable {
   /**
    * rdma_resolve_addr(3): finds the peer's address, ours that leads there, and its device.
    *
-   * Rejects with ERR_ROCE_CM_NO_ADDRESS where a name or a route is missing; as `openDevice` where our address has no RoCE.
+   * Rejects with ERR_ROCE_CM_NO_ADDRESS where a name or a route is missing; as `openDevice` where our address has no RoCE; with
+   * the signal's reason.
    */
-  async resolveAddr(destination: { host: string; port: number; source?: string }): Promise<void> {
+  async resolveAddr(
+    destination: { host: string; port: number; source?: string },
+    options: { signal?: AbortSignal } = {},
+  ): Promise<void> {
     checkDestination(destination);
+    checkWait(options);
+    options.signal?.throwIfAborted();
     if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
-    await this.#path.resolve(destination);
+    await this.#path.resolve(destination, options.signal);
     this.#checkAlive();
     this.#state = 'ADDR_RESOLVED';
     this.#raise('ADDR_RESOLVED');

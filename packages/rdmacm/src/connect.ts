@@ -109,8 +109,7 @@ export async function connect(target: string, options: ConnectOptions = {}): Pro
   signal?.throwIfAborted();
   const id = new CmId(idOptionsOf(options));
   try {
-    // A resolver may take its time, and a destroyed id does not wait for it.
-    await orAborted(id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) }), signal);
+    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) }, { signal });
     await id.resolveRoute();
     const connection = await MessageConnection.open(id, messagesOf(options));
     try {
@@ -122,22 +121,6 @@ export async function connect(target: string, options: ConnectOptions = {}): Pro
   } catch (error) {
     await id.destroy();
     throw error;
-  }
-}
-
-/** As the promise, or rejects with the signal's reason where that comes first. */
-async function orAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
-  if (!signal) return promise;
-  promise.catch(() => {}); // Nobody waits for it any more after an abort.
-  let onAbort = () => {};
-  const aborted = new Promise<never>((_, reject) => {
-    onAbort = () => reject(signal.reason);
-    signal.addEventListener('abort', onAbort, { once: true });
-  });
-  try {
-    return await Promise.race([promise, aborted]);
-  } finally {
-    signal.removeEventListener('abort', onAbort);
   }
 }
 

@@ -48,13 +48,13 @@ async function listening(ends: Ends, options: IdOptions = {}): Promise<CmId> {
 const CLOSED = { code: 'ERR_ROCE_CLOSED' };
 
 describe('an id that is destroyed', () => {
-  test('while it resolves: its device closes', async () => {
-    const id = new CmId();
+  test.each(['inline', 'worker'] as const)('while it resolves: its device closes, %s', async (engine) => {
+    const id = new CmId({ deviceOptions: { engine } });
     const resolving = id.resolveAddr({ host: '127.0.72.81', port: PORT, source: '127.0.72.82' });
     const outcome = expect(resolving).rejects.toMatchObject(CLOSED);
     await id.destroy();
-    await outcome;
     await (await openDevice({ address: '127.0.72.82' })).close();
+    await outcome;
     expect(id.state).toBe('DESTROYED');
   });
 

@@ -13,6 +13,7 @@ export class LocalSide {
   /** Of the program's, or leased by `bind`. */
   device: Device | undefined;
   #lease: Lease | undefined;
+  #opening: Promise<Lease> | undefined;
   #released = false;
   readonly #options: DeviceOptions;
 
@@ -40,11 +41,9 @@ export class LocalSide {
           attribute: 'address',
           expected: 'the local address to listen at, or a device',
         });
-      const lease = await leaseDevice(address, this.#options);
-      if (this.#released) {
-        await lease.release();
-        throw closedError('the id is destroyed');
-      }
+      this.#opening = leaseDevice(address, this.#options);
+      const lease = await this.#opening;
+      if (this.#released) throw closedError('the id is destroyed');
       this.#lease = lease;
       this.device = lease.device;
     }
@@ -77,7 +76,8 @@ export class LocalSide {
   /** Lets the device go, also one that is being opened. */
   async release(): Promise<void> {
     this.#released = true;
-    await this.#lease?.release();
+    const opened = await this.#opening?.catch(() => undefined); // `bind` rejects with it.
+    await (this.#lease ?? opened)?.release();
   }
 }
 

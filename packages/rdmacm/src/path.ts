@@ -3,6 +3,7 @@ import { DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
 import type { AddressInit, Device } from '@node-roce/verbs-api';
 import { isIpv4Mapped } from '@node-roce/wire';
 import { gidOf, kindOf, resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
+import { orAborted } from './attempt.ts';
 import { ephemeralPort, LocalSide } from './local-side.ts';
 import type { IdOptions } from './parameters.ts';
 
@@ -46,14 +47,19 @@ export class Path {
   }
 
   /** Finds the peer's address, ours that leads there, and its device. */
-  async resolve({ host, port, source }: { host: string; port: number; source?: string }): Promise<void> {
+  async resolve(
+    { host, port, source }: { host: string; port: number; source?: string },
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
     // A name may have addresses of both IP versions, and we may have one.
     const bound = source ?? this.local?.address;
-    const address = await resolveHost(host, (gid) =>
-      bound === undefined ? this.#side.reaches(gid) : isIpv4Mapped(gidOf(bound)) === isIpv4Mapped(gid),
-    );
+    const isPreferred = (gid: Uint8Array) =>
+      bound === undefined ? this.#side.reaches(gid) : isIpv4Mapped(gidOf(bound)) === isIpv4Mapped(gid);
+    // A resolver may take its time. A device opens at once, and is waited for: it has to be closed again.
+    const address = await orAborted(resolveHost(host, isPreferred), signal);
     const from = bound ?? (this.#options.device ? undefined : await sourceTowards(address));
     const local = await this.#side.bind(from, gidOf(address));
+    signal?.throwIfAborted();
     this.remote = { address, port };
     this.local = { address: local, port: ephemeralPort() };
     this.route = {
