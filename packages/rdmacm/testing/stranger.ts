@@ -16,7 +16,7 @@ import {
 
 export const PORT = 7471;
 export const SERVICE = ipCmServiceId(PortSpace.TCP, PORT);
-export const [PEER, OWN] = ['10.0.0.1', '10.0.0.2'].map(gidFromText);
+const [PEER, OWN] = ['10.0.0.1', '10.0.0.2'].map(gidFromText);
 const DETH_BYTES = 8;
 
 /** A message to queue pair 1, before the ICRC. */
