@@ -157,7 +157,7 @@ export class Connections {
   /** Requests of it that wait are refused. */
   unlisten(listener: number, now: number): void {
     this.#listeners.remove(listener);
-    for (const id of this.#waiting.ids()) if (this.#waiting.get(id)?.listener === listener) this.#take(id);
+    for (const id of this.#waiting.ids(listener)) this.#take(id);
     for (const connection of [...this.#connections.values()])
       if (connection.listener === listener && connection.state === 'REQ_RCVD') connection.abandon(now);
     this.#services.unlisten(listener);

@@ -2,10 +2,14 @@
 import { type CmMessage, decodeCm, MAD_BYTES } from '@node-roce/wire';
 import type { Route } from './parameters.ts';
 
-/** Bytes of an entry: the MAD; then the GID, and the numbers of route and listener. */
-const ENTRY_BYTES = MAD_BYTES + 16 + 4 * 4;
+// Offsets in an entry: the MAD, then its listener and its route.
 const GID = MAD_BYTES;
-const NUMBERS = GID + 16;
+const LISTENER = GID + 16;
+const SGID_INDEX = LISTENER + 4;
+const FLOW_LABEL = SGID_INDEX + 4;
+const TRAFFIC_CLASS = FLOW_LABEL + 4;
+const HOP_LIMIT = TRAFFIC_CLASS + 1;
+const ENTRY_BYTES = FLOW_LABEL + 8;
 /** Entries that are allocated at a time. */
 const CHUNK = 32;
 
@@ -24,7 +28,7 @@ export interface WaitingRequest {
 export class WaitingRequests {
   readonly #places = new Map<number, number>();
   readonly #free: number[] = [];
-  #chunks: DataView[] = [];
+  #chunks: ArrayBuffer[] = [];
 
   get size(): number {
     return this.#places.size;
@@ -34,44 +38,46 @@ export class WaitingRequests {
     return this.#places.has(id);
   }
 
-  /** The ids of all. */
-  ids(): number[] {
-    return [...this.#places.keys()];
+  /** The ids of all, or of those to one listener. */
+  ids(listener?: number): number[] {
+    const all = [...this.#places];
+    const chosen =
+      listener === undefined
+        ? all
+        : all.filter(([, place]) => this.#entry(place).getUint32(LISTENER) === listener);
+    return chosen.map(([id]) => id);
   }
 
   /** Keeps the MAD at `bytes[at]`, a REQ that parses. */
   add(id: number, bytes: Uint8Array, at: number, { route, listener }: Omit<WaitingRequest, 'message'>): void {
     const place = this.#free.pop() ?? this.#grow();
-    const chunk = this.#chunks[Math.floor(place / CHUNK)];
-    const start = (place % CHUNK) * ENTRY_BYTES;
-    const entry = new Uint8Array(chunk.buffer, start, ENTRY_BYTES);
-    entry.set(bytes.subarray(at, at + MAD_BYTES));
-    entry.set(route.gid, GID);
-    const { sgidIndex, flowLabel, trafficClass, hopLimit } = route;
-    chunk.setUint32(start + NUMBERS, sgidIndex);
-    chunk.setUint32(start + NUMBERS + 4, listener);
-    chunk.setUint32(start + NUMBERS + 8, flowLabel);
-    chunk.setUint8(start + NUMBERS + 12, trafficClass);
-    chunk.setUint8(start + NUMBERS + 13, hopLimit);
+    const entry = this.#entry(place);
+    const target = bytesOf(entry);
+    target.set(bytes.subarray(at, at + MAD_BYTES));
+    target.set(route.gid, GID);
+    entry.setUint32(LISTENER, listener);
+    entry.setUint32(SGID_INDEX, route.sgidIndex);
+    entry.setUint32(FLOW_LABEL, route.flowLabel);
+    entry.setUint8(TRAFFIC_CLASS, route.trafficClass);
+    entry.setUint8(HOP_LIMIT, route.hopLimit);
     this.#places.set(id, place);
   }
 
   get(id: number): WaitingRequest | undefined {
     const place = this.#places.get(id);
     if (place === undefined) return undefined;
-    const chunk = this.#chunks[Math.floor(place / CHUNK)];
-    const start = (place % CHUNK) * ENTRY_BYTES;
-    const entry = new Uint8Array(chunk.buffer, start, ENTRY_BYTES);
-    const decoded = decodeCm(entry, 0);
+    const entry = this.#entry(place);
+    const bytes = bytesOf(entry);
+    const decoded = decodeCm(bytes, 0);
     if (!decoded.ok || decoded.message.name !== 'REQ') throw new Error('a request that waits does not parse');
     const route = {
-      gid: entry.slice(GID, GID + 16),
-      sgidIndex: chunk.getUint32(start + NUMBERS),
-      flowLabel: chunk.getUint32(start + NUMBERS + 8),
-      trafficClass: chunk.getUint8(start + NUMBERS + 12),
-      hopLimit: chunk.getUint8(start + NUMBERS + 13),
+      gid: bytes.slice(GID, GID + 16),
+      sgidIndex: entry.getUint32(SGID_INDEX),
+      flowLabel: entry.getUint32(FLOW_LABEL),
+      trafficClass: entry.getUint8(TRAFFIC_CLASS),
+      hopLimit: entry.getUint8(HOP_LIMIT),
     };
-    return { message: decoded.message, route, listener: chunk.getUint32(start + NUMBERS + 4) };
+    return { message: decoded.message, route, listener: entry.getUint32(LISTENER) };
   }
 
   delete(id: number): void {
@@ -85,11 +91,19 @@ export class WaitingRequests {
     this.#free.length = 0;
   }
 
+  #entry(place: number): DataView {
+    const chunk = this.#chunks[Math.floor(place / CHUNK)];
+    return new DataView(chunk, (place % CHUNK) * ENTRY_BYTES, ENTRY_BYTES);
+  }
+
   /** Allocates a chunk; returns one of its places. */
   #grow(): number {
     const first = this.#chunks.length * CHUNK;
-    this.#chunks.push(new DataView(new ArrayBuffer(CHUNK * ENTRY_BYTES)));
+    this.#chunks.push(new ArrayBuffer(CHUNK * ENTRY_BYTES));
     for (let place = first + CHUNK - 1; place > first; place--) this.#free.push(place);
     return first;
   }
 }
+
+const bytesOf = ({ buffer, byteOffset, byteLength }: DataView) =>
+  new Uint8Array(buffer, byteOffset, byteLength);

@@ -40,7 +40,7 @@ test.each([
   ['fd00::9', 'fd00::1'],
   ['fe80::9', 'fe80::1'],
   ['10.0.0.9', '10.0.0.1'],
-])('to %s leads the address of its kind, %s', async (host, own) => {
+])('packets to %s leave from %s', async (host, own) => {
   const link = new MemoryNetwork().link('fe80::1', 1024);
   addAddress(link, 'fd00::1');
   addAddress(link, '10.0.0.1');

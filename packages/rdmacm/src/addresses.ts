@@ -25,7 +25,7 @@ export interface SocketAddress {
 /** The GID of a numeric address, whose zone is left out. */
 export const gidOf = (address: string): Uint8Array<ArrayBuffer> => gidFromText(address.split('%')[0]);
 
-/** IPv4, IPv6 of one link, or IPv6 that is routed: an address reaches those of its kind. Groups of IPv6 are of the last. */
+/** IPv4, IPv6 of one link, or IPv6 that is routed: addresses reach each other within one of these. Groups of IPv6 count as routed. */
 export type AddressKind = 'IPv4' | 'link-local' | 'IPv6' | 'none';
 
 export function kindOf(gid: Uint8Array): AddressKind {

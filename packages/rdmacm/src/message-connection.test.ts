@@ -2,22 +2,8 @@
 import { MemoryNetwork } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
-import { type Ends, openEnds } from '../testing/ends.ts';
-import { connect, type ListenOptions, listen, type MessageConnection } from './index.ts';
-
-const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
-
-async function pairOf(
-  ends: Ends,
-  options: Partial<ListenOptions> = {},
-): Promise<[client: MessageConnection, server: MessageConnection]> {
-  const listener = await listen({ port: 0, ...options, device: ends.b });
-  const connecting = connect(`10.0.0.2:${listener.port}`, { ...options, device: ends.a });
-  const server = await listener.accept();
-  const client = await connecting;
-  await listener.close();
-  return [client, server];
-}
+import { type Ends, openEnds, pairOf, text } from '../testing/ends.ts';
+import { connect, listen } from './index.ts';
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 

@@ -1,22 +1,7 @@
 import { gidEquals, gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { type Ends, openEnds } from '../testing/ends.ts';
-import { connect, type ListenOptions, listen, type MessageConnection } from './index.ts';
-
-const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
-
-async function pairOf(
-  ends: Ends,
-  options: Partial<ListenOptions> = {},
-): Promise<[client: MessageConnection, server: MessageConnection]> {
-  const listener = await listen({ port: 0, ...options, device: ends.b });
-  const { port: _port, backlog: _backlog, ...rest } = options;
-  const connecting = connect(`10.0.0.2:${listener.port}`, { ...rest, device: ends.a });
-  const server = await listener.accept();
-  const client = await connecting;
-  await listener.close();
-  return [client, server];
-}
+import { openEnds, pairOf, text } from '../testing/ends.ts';
+import { connect, listen } from './index.ts';
 
 describe('messages', () => {
   test('go both ways, in order, each as it was sent', async () => {

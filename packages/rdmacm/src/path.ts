@@ -76,11 +76,11 @@ export class Path {
     return this.#options.trafficClass ?? 0;
   }
 
-  /** An address vector towards a GID, of a peer or a group: from our address, if that is of its kind. */
+  /** An address vector towards a GID, of a peer or a group: from our address, if packets from there reach it. */
   towards(gid: Uint8Array): AddressInit {
     const own = this.local ? this.#side.gidIndex(this.local.address) : -1;
-    const isKin = own >= 0 && kindOf(this.#side.device!.gids[own].gid) === kindOf(gid);
-    return { gid, hopLimit: HOP_LIMIT, trafficClass: this.trafficClass, ...(isKin && { gidIndex: own }) };
+    const reaches = own >= 0 && kindOf(this.#side.device!.gids[own].gid) === kindOf(gid);
+    return { gid, hopLimit: HOP_LIMIT, trafficClass: this.trafficClass, ...(reaches && { gidIndex: own }) };
   }
 
   /** Intervals and retries of messages. */

@@ -1,7 +1,7 @@
 /** Two devices on a network in memory, and ids on them. */
 import { MemoryNetwork } from '@node-roce/link';
 import { type Device, openDevice, type ProtectionDomain, type QueuePairInit } from '@node-roce/verbs-api';
-import type { CmId } from '../src/index.ts';
+import { type CmId, connect, type ListenOptions, listen, type MessageConnection } from '../src/index.ts';
 
 export const ADDRESSES = ['10.0.0.1', '10.0.0.2'] as const;
 
@@ -38,4 +38,20 @@ export async function equip(id: CmId, init: Partial<QueuePairInit> = {}) {
   const qp = await id.createQp(pd, { ...rest, sendCq: cq });
   const mr = await pd.registerMr(new Uint8Array(4096), { access: { remoteRead: true, remoteWrite: true } });
   return { pd, cq, qp, mr };
+}
+
+export const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
+
+/** A connection between two devices; the options are for both sides. */
+export async function pairOf(
+  ends: Ends,
+  options: Partial<ListenOptions> = {},
+): Promise<[client: MessageConnection, server: MessageConnection]> {
+  const listener = await listen({ port: 0, ...options, device: ends.b });
+  const { port: _port, backlog: _backlog, ...rest } = options;
+  const connecting = connect(`10.0.0.2:${listener.port}`, { ...rest, device: ends.a });
+  const server = await listener.accept();
+  const client = await connecting;
+  await listener.close();
+  return [client, server];
 }
