@@ -4,6 +4,9 @@ import { u16, u24, u32, u64 } from './bytes.ts';
 import { formatIpAddress, formatMac } from './gid.ts';
 import { describeSyndrome } from './headers/aeth.ts';
 import { BTH_BYTES } from './headers/bth.ts';
+import { type FethValue, FlushPlacement, FlushSelectivity } from './headers/small.ts';
+import { cmFieldTexts, describeCm } from './mad/describe.ts';
+import { GSI_QPN } from './mad/mad.ts';
 import { ETHERNET_BYTES, VLAN_BYTES } from './network.ts';
 import { type ExtensionName, opcodeInfo } from './opcodes.ts';
 import type { Packet } from './packet.ts';
@@ -23,14 +26,14 @@ export function frameLength({ bthOffset, info, payloadLength, bth, trailer, icrc
 
 /**
  * A packet in a line, begun as tshark does:
- * `10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 AckReq 13 bytes icrc ok`
+ * `10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 (0x123456) AckReq 13 bytes icrc ok`
  */
 export function formatLine(packet: Packet): string {
   const { source, destination } = packetAddresses(packet);
   const { bth, extensions: e, info } = packet;
   const protocol = packet.version === 2 ? 'RRoCE' : 'RoCE';
   const parts = [`${source} → ${destination} ${protocol} ${frameLength(packet)} ${info.name}`];
-  parts.push(`QP=${hex(bth.destQp, 6)} PSN=${bth.psn}`);
+  parts.push(`QP=${hex(bth.destQp, 6)} PSN=${bth.psn} (${hex(bth.psn, 6)})`);
   if (bth.ackReq) parts.push('AckReq');
   if (bth.solicited) parts.push('SE');
   if (bth.fecn) parts.push('FECN');
@@ -38,7 +41,7 @@ export function formatLine(packet: Packet): string {
   if (e.rdeth) parts.push(`EEC=${hex(e.rdeth.eeContext, 6)}`);
   if (e.deth) parts.push(`SrcQP=${hex(e.deth.srcQp, 6)} QKey=${hex(e.deth.qkey, 8)}`);
   if (e.xrceth) parts.push(`SRQ=${hex(e.xrceth.srq, 6)}`);
-  if (e.feth) parts.push(`Placement=${e.feth.placement} Selectivity=${e.feth.selectivity}`);
+  if (e.feth) parts.push(`Placement=${placementName(e.feth)} Selectivity=${selectivityName(e.feth)}`);
   if (e.reth) parts.push(`VA=${hex(e.reth.va)} RKey=${hex(e.reth.rkey)} DMALen=${e.reth.length}`);
   if (e.atomicEth) {
     const { va, rkey, swapAdd, compare } = e.atomicEth;
@@ -48,10 +51,36 @@ export function formatLine(packet: Packet): string {
   if (e.atomicAckEth) parts.push(`Original=${hex(e.atomicAckEth.original)}`);
   if (e.immDt !== undefined) parts.push(`Imm=${hex(e.immDt, 8)}`);
   if (e.ieth !== undefined) parts.push(`Inv=${hex(e.ieth, 8)}`);
-  if (info.hasPayload || packet.payloadLength > 0) parts.push(`${packet.payloadLength} bytes`);
-  parts.push(`icrc ${packet.icrcStatus}`);
+  if (info.hasPayload || packet.payloadLength > 0) parts.push(contentOf(packet));
+  if (packet.cut) parts.push('headers cut');
+  parts.push(`icrc ${icrcText(packet)}`);
   return parts.join(' ');
 }
+
+/** `global-visibility+persistence`; the number where it is another (IBTA vol 1 annex A19). */
+function placementName({ placement }: Pick<FethValue, 'placement'>): string {
+  const names = [
+    placement & FlushPlacement.GLOBAL_VISIBILITY ? 'global-visibility' : '',
+    placement & FlushPlacement.PERSISTENCE ? 'persistence' : '',
+  ].filter((name) => name !== '');
+  return placement > 3 || names.length === 0 ? String(placement) : names.join('+');
+}
+
+function selectivityName({ selectivity }: Pick<FethValue, 'selectivity'>): string {
+  if (selectivity === FlushSelectivity.RANGE) return 'range';
+  return selectivity === FlushSelectivity.MEMORY_REGION ? 'memory-region' : String(selectivity);
+}
+
+/** `bad (flush-covered-twice)`: the verdict, and the habit of the sender's that explains it. */
+const icrcText = ({ icrcStatus, icrcQuirk }: Packet): string =>
+  icrcQuirk === undefined ? icrcStatus : `${icrcStatus} (${icrcQuirk})`;
+
+/** The message of the connection manager, or how many bytes there are. */
+const contentOf = ({ bth, extensions, payload, payloadLength }: Packet): string =>
+  (isGsi(bth, extensions) ? describeCm(payload, 0, payload.length) : undefined) ?? `${payloadLength} bytes`;
+
+const isGsi = ({ destQp }: Packet['bth'], { deth }: Packet['extensions']): boolean =>
+  destQp === GSI_QPN && deth !== undefined;
 
 /** A field of a packet, for display. */
 export interface FieldText {
@@ -138,7 +167,7 @@ const bth: readonly Row[] = [
   ['destination QP', 5, 3, hex3],
   ['AckReq', 8, 1, bits(7, 1)],
   ['reserved (7 bits)', 8, 1, bits(0, 127)],
-  ['PSN', 9, 3],
+  ['PSN', 9, 3, (b, o) => `${u24(b, o)} (${hex(u24(b, o), 6)})`],
 ];
 const extensions: Record<ExtensionName, readonly Row[]> = {
   rdeth: [
@@ -156,8 +185,8 @@ const extensions: Record<ExtensionName, readonly Row[]> = {
   ],
   feth: [
     ['reserved (26 bits)', 0, 4, (b, o) => String(u32(b, o) >>> 6)],
-    ['selectivity', 3, 1, bits(4, 3)],
-    ['placement type', 3, 1, bits(0, 15)],
+    ['selectivity', 3, 1, (b, o) => selectivityName({ selectivity: (b[o] >> 4) & 3 })],
+    ['placement type', 3, 1, (b, o) => placementName({ placement: b[o] & 15 })],
   ],
   reth: [
     ['virtual address', 0, 8, hex8],
@@ -210,7 +239,7 @@ export function transportFields(b: Uint8Array, o = 0): FieldText[] {
 /** Every field of every layer, in the order of the wire. */
 export function packetFields(packet: Packet): FieldText[] {
   // The frame again, as it was: what is shown is what stands in these bytes.
-  const b = buildPacket(packet);
+  const b = packet.cut ? withCutHeaders(packet, packet.cut) : buildPacket(packet);
   const fields: FieldText[] = [];
   const add = (layer: string, name: string, offset: number, length: number, text: string) =>
     fields.push({ layer, name, text, offset, bytes: b.subarray(offset, offset + length) });
@@ -219,7 +248,7 @@ export function packetFields(packet: Packet): FieldText[] {
       add(name, field, at + o, length, text ? text(b, at + o) : String(number(b, at + o, length)));
   };
 
-  const { ip, info, bthOffset, icrcStatus } = packet;
+  const { ip, info, bthOffset } = packet;
   const ipOffset = bthOffset - (packet.udp ? 8 : 0) - (ip.version === 4 ? 20 + ip.options.length : 40);
   if (packet.ethernet) {
     layer('ethernet', 0, ethernetRows(packet.ethernet.vlans.length));
@@ -235,11 +264,19 @@ export function packetFields(packet: Packet): FieldText[] {
   if (packet.udp) layer('udp', bthOffset - 8, udp);
   fields.push(...transportFields(b, bthOffset));
 
+  if (packet.cut) {
+    add('icrc', 'value', b.length, 0, 'cut off');
+    return fields;
+  }
   const payloadAt = bthOffset + info.headerLength;
   const { payload, payloadLength, pad, icrc, trailer } = packet;
   if (info.hasPayload || payloadLength > 0) {
     const there = payload.length < payloadLength ? `, ${payload.length} of them here` : '';
     add('payload', 'data', payloadAt, payload.length, `${payloadLength} bytes${there}`);
+  }
+  if (isGsi(packet.bth, packet.extensions)) {
+    for (const { name, text, offset, bytes } of cmFieldTexts(b, payloadAt, payloadAt + payload.length))
+      fields.push({ layer: 'cm', name, text, offset, bytes });
   }
   const padAt = payloadAt + payload.length;
   if (pad && pad.length > 0) {
@@ -247,11 +284,20 @@ export function packetFields(packet: Packet): FieldText[] {
   }
   const icrcAt = padAt + (pad?.length ?? 0);
   if (icrc === undefined) add('icrc', 'value', icrcAt, 0, 'cut off');
-  else add('icrc', 'value', icrcAt, 4, `${asHex(b, icrcAt, 4)} (${icrcStatus})`);
+  else add('icrc', 'value', icrcAt, 4, `${asHex(b, icrcAt, 4)} (${icrcText(packet)})`);
   if (icrc !== undefined && trailer.length > 0) {
     add('trailer', 'data', icrcAt + 4, trailer.length, `${trailer.length} bytes`);
   }
   return fields;
+}
+
+/** The frame up to the BTH as it was, and then what the capture has. */
+function withCutHeaders(packet: Packet, cut: Uint8Array): Uint8Array {
+  const { cut: _, ...whole } = packet;
+  const b = new Uint8Array(packet.bthOffset + cut.length);
+  b.set(buildPacket(whole).subarray(0, packet.bthOffset));
+  b.set(cut, packet.bthOffset);
+  return b;
 }
 
 function ethernetRows(tags: number): Row[] {

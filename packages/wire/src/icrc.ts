@@ -108,6 +108,15 @@ export function icrcScatter(
   return icrcFinish(c, pad);
 }
 
+/**
+ * The ICRC that rxe of Linux 6.12 gives a FLUSH: over its bytes from the BTH to the RETH a second time.
+ * @param icrc the right one
+ * @param bth offset of the BTH
+ * @param end offset at which the ICRC stands
+ */
+export const icrcOfRxeFlush = (icrc: number, b: Uint8Array, bth: number, end: number): number =>
+  crc32Finish(crc32Update(crc32Finish(icrc), b, bth, end));
+
 /** The ICRC that stands at `o`. */
 export const readIcrc = (b: Uint8Array, o: number): number => u32le(b, o);
 export const writeIcrc = (b: Uint8Array, o: number, icrc: number): void => setU32le(b, o, icrc);

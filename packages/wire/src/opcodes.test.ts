@@ -12,6 +12,8 @@ test('the byte of an opcode is transport and operation', () => {
   expect(Opcode.UD_SEND_ONLY_WITH_IMMEDIATE).toBe(0x65);
   expect(Opcode.CNP).toBe(0x81);
   expect(Opcode.XRC_SEND_ONLY_WITH_INVALIDATE).toBe(0xb7);
+  expect(Opcode.XRC_FLUSH).toBe(0xbc);
+  expect(Opcode.XRC_ATOMIC_WRITE).toBe(0xbd);
 });
 
 test('bytes that are no opcode have no row', () => {
@@ -19,7 +21,7 @@ test('bytes that are no opcode have no row', () => {
   for (const byte of [0x15, 0x18, 0x2c, 0x60, 0x80, 0x82, 0xb5, 0xc0, 0xff, 256, -1]) {
     expect(opcodeInfo(byte), `0x${byte.toString(16)}`).toBeUndefined();
   }
-  expect(OPCODES.length).toBe(25 + 12 + 23 + 2 + 1 + 23);
+  expect(OPCODES.length).toBe(25 + 12 + 23 + 2 + 1 + 25);
 });
 
 // BTH is 12 bytes; the rest is what IBTA vol 1 table 38 lists for the opcode.
@@ -40,6 +42,8 @@ test.each([
   ['RD_RDMA_READ_RESPONSE_MIDDLE', 16, { rdeth: 12 }],
   ['UD_SEND_ONLY_WITH_IMMEDIATE', 24, { deth: 12, immDt: 20 }],
   ['XRC_RDMA_WRITE_ONLY', 32, { xrceth: 12, reth: 16 }],
+  ['XRC_FLUSH', 36, { xrceth: 12, feth: 16, reth: 20 }],
+  ['XRC_ATOMIC_WRITE', 32, { xrceth: 12, reth: 16 }],
   ['XRC_ACKNOWLEDGE', 16, { aeth: 12 }],
   ['CNP', 28, { cnp: 12 }],
 ] as const)('%s has %i bytes of headers', (key, headerLength, offsets) => {

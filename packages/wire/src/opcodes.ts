@@ -100,6 +100,9 @@ export interface OpcodeInfo {
   readonly isReadResponse: boolean;
   /** COMPARE SWAP or FETCH ADD. */
   readonly isAtomic: boolean;
+  /** Annex A19. */
+  readonly isFlush: boolean;
+  readonly isAtomicWrite: boolean;
   readonly hasImmediate: boolean;
   readonly hasInvalidate: boolean;
 }
@@ -254,7 +257,7 @@ const transports = [
   { name: 'UD', has: isUdOperation, request: ['deth'], response: [] },
   {
     name: 'XRC',
-    has: (bits: number) => bits <= OperationBits.SEND_ONLY_WITH_INVALIDATE && bits !== OperationBits.RESYNC,
+    has: (bits: number) => bits !== OperationBits.RESYNC,
     request: ['xrceth'],
     response: [],
   },
@@ -265,12 +268,11 @@ type UcOperation = Exclude<
   `${string}_INVALIDATE`
 >;
 type RdOperation = Exclude<OperationName, `${string}_INVALIDATE` | 'ATOMIC_WRITE'>;
-type XrcOperation = Exclude<OperationName, 'RESYNC' | 'FLUSH' | 'ATOMIC_WRITE'>;
 
 /** The keys of `Opcode`. */
 export type OpcodeName =
   | `RC_${Exclude<OperationName, 'RESYNC'>}`
-  | `XRC_${XrcOperation}`
+  | `XRC_${Exclude<OperationName, 'RESYNC'>}`
   | `UC_${UcOperation}`
   | `RD_${RdOperation}`
   | 'UD_SEND_ONLY'
@@ -325,6 +327,8 @@ function makeRow(
     isReadRequest: key.endsWith('_RDMA_READ_REQUEST'),
     isReadResponse: key.includes('_RDMA_READ_RESPONSE_'),
     isAtomic: offsets.atomicEth >= 0,
+    isFlush: offsets.feth >= 0,
+    isAtomicWrite: key.endsWith('_ATOMIC_WRITE'),
     hasImmediate: offsets.immDt >= 0,
     hasInvalidate: offsets.ieth >= 0,
   };

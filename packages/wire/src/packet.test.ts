@@ -245,10 +245,10 @@ describe('building', () => {
 describe('as text', () => {
   test('a line begins as in tshark', () => {
     expect(formatLine(parsed(UC))).toBe(
-      '192.168.0.7 → 192.168.0.7 RRoCE 78 UC Send Only QP=0x0000d3 PSN=13571856 18 bytes icrc ok',
+      '192.168.0.7 → 192.168.0.7 RRoCE 78 UC Send Only QP=0x0000d3 PSN=13571856 (0xcf1710) 18 bytes icrc ok',
     );
     expect(formatLine(parsed(V1))).toBe(
-      '::ffff:15.0.0.2 → ::ffff:15.0.0.2 RoCE 94 RC RDMA Write Only QP=0x00010a PSN=10979516 AckReq ' +
+      '::ffff:15.0.0.2 → ::ffff:15.0.0.2 RoCE 94 RC RDMA Write Only QP=0x00010a PSN=10979516 (0xa788bc) AckReq ' +
         'VA=0x55d4c0726000 RKey=0x47b3 DMALen=5 5 bytes icrc ok',
     );
   });
@@ -256,7 +256,7 @@ describe('as text', () => {
   test('a field stands with its offset and bytes', () => {
     const lines = formatFields(parsed(V1), { offsets: true, hex: true }).split('\n');
     const line = (name: string) => lines.find((text) => text.includes(` ${name} `))?.replace(/ +/g, ' ');
-    expect(line('bth.PSN')).toBe(' 003f a7 88 bc bth.PSN 10979516');
+    expect(line('bth.PSN')).toBe(' 003f a7 88 bc bth.PSN 10979516 (0xa788bc)');
     expect(line('reth.R_Key')).toBe(' 004a 00 00 47 b3 reth.R_Key 0x000047b3');
     expect(line('icrc.value')).toBe(' 005a e3 d8 56 bb icrc.value 0xe3d856bb (ok)');
   });

@@ -5,7 +5,7 @@
 import { u16 } from './bytes.ts';
 import { decodeExtension, type Extensions } from './extensions.ts';
 import { BTH_BYTES, type BthValue, decodeBth } from './headers/bth.ts';
-import { ICRC_BYTES, icrcV1, icrcV2, readIcrc } from './icrc.ts';
+import { ICRC_BYTES, icrcOfRxeFlush, icrcV1, icrcV2, readIcrc } from './icrc.ts';
 import {
   decodeEthernet,
   decodeIpv4,
@@ -22,7 +22,7 @@ import {
   type UdpValue,
   VLAN_BYTES,
 } from './network.ts';
-import { type OpcodeInfo, opcodeInfo } from './opcodes.ts';
+import { EXTENSION_BYTES, type OpcodeInfo, opcodeInfo } from './opcodes.ts';
 import { ROCE_UDP_PORT } from './port.ts';
 
 /** A parsed RoCE packet; `buildPacket` takes it, too. */
@@ -51,12 +51,19 @@ export interface Packet {
   icrc?: number;
   /** `none`: the capture was cut before it. */
   icrcStatus: 'ok' | 'bad' | 'none';
+  /** An ICRC that is `bad`, and yet what this sender gives a whole packet: rxe's of a FLUSH covers BTH to RETH twice. */
+  icrcQuirk?: 'flush-covered-twice';
   /**
    * Bytes of the frame after the packet (Ethernet padding, FCS); in a cut capture, the rest of a cut pad or ICRC.
    */
   trailer: Uint8Array;
   /** Offset of the BTH in the frame. */
   bthOffset: number;
+  /**
+   * The bytes from the BTH on of a packet that the capture cut in its extension headers: `extensions` has those that are
+   * whole, and there is no payload.
+   */
+  cut?: Uint8Array;
 }
 
 export type ParseReason =
@@ -91,28 +98,46 @@ const no = (reason: ParseReason, offset: number, detail: string): ParseResult =>
   detail,
 });
 
+export interface ParseOptions {
+  /** The UDP port of RoCE; 4791 unless given. */
+  port?: number;
+  /** Also parses packets that the capture cut in their extension headers: `Packet.cut`. */
+  allowCut?: boolean;
+}
+
 /** Parses a captured frame that starts with the given link layer (a `FrameType`). */
-export function parseFrame(frame: Uint8Array, linkType: number = FrameType.ETHERNET): ParseResult {
+export function parseFrame(
+  frame: Uint8Array,
+  linkType: number = FrameType.ETHERNET,
+  { port = ROCE_UDP_PORT, allowCut = false }: ParseOptions = {},
+): ParseResult {
+  const result = parseLink(frame, linkType, port);
+  if (result.ok && result.packet.cut !== undefined && !allowCut)
+    return no('truncated', frame.length, 'in the extension headers');
+  return result;
+}
+
+function parseLink(frame: Uint8Array, linkType: number, port: number): ParseResult {
   switch (linkType) {
     case FrameType.ETHERNET: {
       const link = decodeEthernet(frame, 0);
       if (!link) return no('truncated', frame.length, 'in the Ethernet header');
-      return parseBelow(frame, link.end, link.value.etherType, link.value);
+      return parseBelow(frame, link.end, link.value.etherType, port, link.value);
     }
     case FrameType.LINUX_SLL:
       if (frame.length < 16) return no('truncated', frame.length, 'in the SLL header');
-      return parseCooked(frame);
+      return parseCooked(frame, port);
     case FrameType.LINUX_SLL2:
       if (frame.length < 20) return no('truncated', frame.length, 'in the SLL2 header');
-      return withLinkHeader(frame, 20, parseBelow(frame, 20, u16(frame, 0)));
+      return withLinkHeader(frame, 20, parseBelow(frame, 20, u16(frame, 0), port));
     case FrameType.NULL:
       if (frame.length < 5) return no('truncated', frame.length, 'in the NULL header');
-      return withLinkHeader(frame, 4, parseBelow(frame, 4, etherTypeByVersion(frame[4])));
+      return withLinkHeader(frame, 4, parseBelow(frame, 4, etherTypeByVersion(frame[4]), port));
     case FrameType.RAW:
     case FrameType.IPV4:
     case FrameType.IPV6:
       if (frame.length < 1) return no('truncated', 0, 'an empty frame');
-      return parseBelow(frame, 0, etherTypeByVersion(frame[0]));
+      return parseBelow(frame, 0, etherTypeByVersion(frame[0]), port);
     default:
       return no('not-roce', 0, `link type ${linkType}`);
   }
@@ -121,7 +146,7 @@ export function parseFrame(frame: Uint8Array, linkType: number = FrameType.ETHER
 const etherTypeByVersion = (byte: number): number => (byte >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
 
 /** A cooked frame: the tags that a capture puts back stand between its header and the type of what follows. */
-function parseCooked(frame: Uint8Array): ParseResult {
+function parseCooked(frame: Uint8Array, port: number): ParseResult {
   let at = 14;
   let type = u16(frame, at);
   while (isVlan(type)) {
@@ -129,7 +154,7 @@ function parseCooked(frame: Uint8Array): ParseResult {
     at += VLAN_BYTES;
     type = u16(frame, at);
   }
-  return withLinkHeader(frame, at + 2, parseBelow(frame, at + 2, type));
+  return withLinkHeader(frame, at + 2, parseBelow(frame, at + 2, type, port));
 }
 
 function withLinkHeader(frame: Uint8Array, length: number, result: ParseResult): ParseResult {
@@ -137,14 +162,20 @@ function withLinkHeader(frame: Uint8Array, length: number, result: ParseResult):
   return result;
 }
 
-function parseBelow(b: Uint8Array, o: number, etherType: number, ethernet?: EthernetValue): ParseResult {
-  if (etherType === EtherType.IPV4) return parseIpv4(b, o, ethernet);
-  if (etherType === EtherType.IPV6) return parseIpv6(b, o, ethernet);
+function parseBelow(
+  b: Uint8Array,
+  o: number,
+  etherType: number,
+  port: number,
+  ethernet?: EthernetValue,
+): ParseResult {
+  if (etherType === EtherType.IPV4) return parseIpv4(b, o, port, ethernet);
+  if (etherType === EtherType.IPV6) return parseIpv6(b, o, port, ethernet);
   if (etherType === EtherType.ROCE_V1) return parseGrh(b, o, ethernet);
   return no('not-roce', o, `EtherType 0x${etherType.toString(16)}`);
 }
 
-function parseIpv4(b: Uint8Array, o: number, ethernet?: EthernetValue): ParseResult {
+function parseIpv4(b: Uint8Array, o: number, port: number, ethernet?: EthernetValue): ParseResult {
   if (o + 20 > b.length) return no('truncated', b.length, 'in the IPv4 header');
   const header = (b[o] & 15) * 4;
   if (b[o] >> 4 !== 4 || header < 20) return no('malformed', o, 'IPv4 version or header length');
@@ -152,16 +183,16 @@ function parseIpv4(b: Uint8Array, o: number, ethernet?: EthernetValue): ParseRes
   const ip = decodeIpv4(b, o);
   if (ip.protocol !== IpProtocol.UDP) return no('not-roce', o + 9, `IP protocol ${ip.protocol}`);
   if ((ip.flagsAndOffset & 0x1fff) !== 0) return no('not-roce', o + 6, 'a later fragment');
-  return parseUdp(b, o, o + header, o + (ip.totalLength ?? 0), ip, ethernet);
+  return parseUdp(b, o, o + header, o + (ip.totalLength ?? 0), port, ip, ethernet);
 }
 
-function parseIpv6(b: Uint8Array, o: number, ethernet?: EthernetValue): ParseResult {
+function parseIpv6(b: Uint8Array, o: number, port: number, ethernet?: EthernetValue): ParseResult {
   if (o + IPV6_BYTES > b.length) return no('truncated', b.length, 'in the IPv6 header');
   if (b[o] >> 4 !== 6) return no('malformed', o, 'IPv6 version');
   const ip = decodeIpv6(b, o);
   const end = o + IPV6_BYTES + (ip.payloadLength ?? 0);
   if (ip.nextHeader !== IpProtocol.UDP) return no('not-roce', o + 6, `next header ${ip.nextHeader}`);
-  return parseUdp(b, o, o + IPV6_BYTES, end, ip, ethernet);
+  return parseUdp(b, o, o + IPV6_BYTES, end, port, ip, ethernet);
 }
 
 /** @param end where the IP packet ends, by its own word */
@@ -170,12 +201,13 @@ function parseUdp(
   start: number,
   o: number,
   end: number,
+  port: number,
   ip: Ipv4Value | Ipv6Value,
   ethernet?: EthernetValue,
 ): ParseResult {
   if (o + UDP_BYTES > b.length) return no('truncated', b.length, 'in the UDP header');
   const udp = decodeUdp(b, o);
-  if (udp.destinationPort !== ROCE_UDP_PORT) return no('not-roce', o + 2, `UDP port ${udp.destinationPort}`);
+  if (udp.destinationPort !== port) return no('not-roce', o + 2, `UDP port ${udp.destinationPort}`);
   if (o + (udp.length ?? 0) !== end) return no('malformed', o + 4, 'UDP length and IP length differ');
   return parseBth(b, start, o + UDP_BYTES, end, { version: 2, ip, udp, ...(ethernet ? { ethernet } : {}) });
 }
@@ -200,9 +232,17 @@ function parseBth(b: Uint8Array, start: number, o: number, end: number, lower: L
   const body = o + info.headerLength;
   const payloadLength = icrcAt - body - bth.pad;
   if (payloadLength < 0) return no('malformed', o, 'shorter than its headers and pad');
-  if (body > b.length) return no('truncated', b.length, 'in the extension headers');
   const extensions: Extensions = {};
-  for (const name of info.extensions) decodeExtension(extensions, name, b, o + info.offsets[name]);
+  for (const name of info.extensions) {
+    const at = o + info.offsets[name];
+    if (at + EXTENSION_BYTES[name] <= b.length) decodeExtension(extensions, name, b, at);
+  }
+  if (body > b.length) {
+    const cut = b.subarray(o);
+    const nothing = b.subarray(b.length);
+    const rest = { payload: nothing, payloadLength, trailer: nothing, bthOffset: o, cut };
+    return { ok: true, packet: { ...lower, bth, info, extensions, icrcStatus: 'none', ...rest } };
+  }
   const padAt = body + payloadLength;
   const whole = end <= b.length;
   const icrc = whole ? readIcrc(b, icrcAt) : undefined;
@@ -217,6 +257,9 @@ function parseBth(b: Uint8Array, start: number, o: number, end: number, lower: L
     ...(icrcAt <= b.length ? { pad: b.subarray(padAt, icrcAt) } : {}),
     ...(icrc === undefined ? {} : { icrc }),
     icrcStatus: icrc === undefined ? 'none' : icrc === computed ? 'ok' : 'bad',
+    ...(computed !== icrc && info.isFlush && icrc === icrcOfRxeFlush(computed ?? 0, b, o, icrcAt)
+      ? { icrcQuirk: 'flush-covered-twice' }
+      : {}),
     trailer: b.subarray(whole ? end : icrcAt <= b.length ? icrcAt : Math.min(padAt, b.length)),
     bthOffset: o,
   };

@@ -76,6 +76,10 @@ const nakReasons = [
   'invalid RD request',
 ];
 
+/** `640 µs`, `10.24 ms`. */
+const rnrWait = (microseconds: number): string =>
+  microseconds < 1000 ? `${microseconds} µs` : `${microseconds / 1000} ms`;
+
 /** A syndrome in words: `ACK, 6 credits`, `RNR NAK, 640 µs`, `NAK, PSN sequence error`. */
 export function describeSyndrome(syndrome: number): string {
   const value = aethValue(syndrome);
@@ -84,7 +88,7 @@ export function describeSyndrome(syndrome: number): string {
     case AethKind.ACK:
       return `ACK, ${value === CREDIT_UNLIMITED ? 'unlimited' : creditsOf(value)} credits${reserved}`;
     case AethKind.RNR_NAK:
-      return `RNR NAK, ${rnrTimerMicroseconds(value)} µs${reserved}`;
+      return `RNR NAK, ${rnrWait(rnrTimerMicroseconds(value))}${reserved}`;
     case AethKind.NAK:
       return `NAK, ${nakReasons[value] ?? `reserved reason ${value}`}${reserved}`;
     default:

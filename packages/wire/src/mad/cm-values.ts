@@ -3,6 +3,9 @@
 /** `transportService` of a REQ. */
 export const CmTransport = { RC: 0, UC: 1, RD: 2, /** `extendedTransport` says which. */ OTHER: 3 } as const;
 
+/** `extendedTransport` of a REQ whose `transportService` is OTHER (IBTA vol 1 annex A14). */
+export const CmExtendedTransport = { XRC: 1 } as const;
+
 /** `messageMraed` of an MRA. */
 export const CmMraMessage = { REQ: 0, REP: 1, LAP: 2 } as const;
 
