@@ -19,6 +19,7 @@
             "src/crc_pclmul.cc",
             "src/crc_vpclmul.cc",
             "src/features.cc",
+            "src/frame_socket.cc",
             "src/icrc.cc",
             "src/id_window.cc",
             "src/interface_watcher.cc",

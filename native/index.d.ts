@@ -4,8 +4,8 @@
  * The words of slots, fragments and copies are those of `@node-roce/transport`'s batches (`layout` has
  * the numbers). Wrong arguments throw a TypeError (`ERR_INVALID_ARG_TYPE`) or a RangeError
  * (`ERR_OUT_OF_RANGE`); failed system calls an Error with `code` (`'EADDRINUSE'`, …), `errno` (negative)
- * and `syscall`. Importing the module throws `ERR_ROCE_NO_ADDON` where the addon cannot be loaded, and
- * `ERR_ROCE_STALE_ADDON` where it was built from other sources.
+ * and `syscall`. Importing the module throws `ERR_ROCE_NO_ADDON` where there is no addon for this machine,
+ * `ERR_ROCE_ADDON_LOAD` where there is one that does not load, and `ERR_ROCE_STALE_ADDON` where it was built from other sources.
  * Everything works in worker threads; objects belong to the thread that made them.
  */
 
@@ -157,6 +157,10 @@ export interface PortOptions {
    * passes: for a source whose Identifications follow no counter. Default true.
    */
   idWindow?: boolean;
+  /** Takes a FLUSH (opcode 0x1c) whose ICRC covers BTH to RETH twice, as rxe of Linux 6.12 sends it. Default false. */
+  takeFlushTwice?: boolean;
+  /** Sends FLUSHes with that ICRC, the only one that such an rxe takes. Default false. */
+  sendFlushTwice?: boolean;
   /** Default 65536. */
   maxPeers?: number;
   /** CLOCK_MONOTONIC, µs, at which the `time` of `send` and `receive` is 0. Default 0. */
@@ -200,6 +204,8 @@ export interface PortStats {
   groRuns: number;
   icrcBad: number;
   icrcOutOfWindow: number;
+  /** FLUSHes taken whose ICRC covers BTH to RETH twice. */
+  flushTwice: number;
   /** IPv4 Identifications that were not the predicted ones. */
   solved: number;
   /** Too short for a BTH and an ICRC. */
@@ -321,7 +327,7 @@ export interface CaptureOptions {
 
 /**
  * The RoCE frames that an interface sends and receives, by an AF_PACKET socket with a ring (packet(7),
- * TPACKET_V3). A filter in the kernel takes UDP to port 4791 over IPv4 and IPv6, and EtherType 0x8915, behind
+ * TPACKET_V3). A filter in the kernel takes UDP to port 4791 over IPv4 and IPv6, EtherType 0x8915 and pause frames, behind
  * VLAN tags (three at least). On the loopback interface, where all pass twice, only what is received.
  * A NIC that does RoCE in hardware shows none of its own packets to the kernel.
  */
@@ -351,6 +357,59 @@ export class Capture {
   /** Frames that passed the filter, and those of them that found no room in the ring. */
   stats(): { received: number; dropped: number };
   /** For good: everything but `stats` and `close` throws `ERR_ROCE_CAPTURE_CLOSED` afterwards. */
+  close(): void;
+}
+
+export interface FrameSocketOptions {
+  /** Name of an Ethernet interface, or `lo`. */
+  interface: string;
+  /** Called in the event loop while there are frames (`wantRead`), and when there is room to send again. */
+  onWake?: () => void;
+  /** Bytes of receive queue to ask for, 2^16 … 2^30; forced past the system's limit where CAP_NET_ADMIN allows. Default 8 MiB. */
+  receiveBuffer?: number;
+}
+
+/**
+ * Whole Ethernet frames of an interface (packet(7)): of what this host sends, nothing comes back. It hears nothing until it
+ * has a filter, and keeps no event loop alive.
+ */
+export class FrameSocket {
+  /**
+   * @throws an Error with `code` 'EPERM' without CAP_NET_RAW, 'ENODEV', 'EPROTONOSUPPORT' where frames do not start with
+   *   an Ethernet header
+   */
+  constructor(options: FrameSocketOptions);
+  /** Bytes of slab that `receive` takes for each frame. */
+  static readonly FRAME_ROOM: number;
+  /**
+   * Takes what a classic BPF program lets pass, from now on.
+   * @param program two words an instruction: `code | jt << 16 | jf << 24`, and `k`
+   * @throws an Error with `code` 'EINVAL' for a program that the kernel refuses
+   */
+  setFilter(program: Uint32Array): void;
+  /**
+   * Sends slots `from` … `count` - 1 in order: words of `Tx`, of which only the fragments count. `STATUS` becomes 0 or
+   * the errno for which a frame was not sent: EMSGSIZE over the MTU, EINVAL without a whole header, EFAULT, ENETDOWN, …
+   * @returns the first slot not taken: `count`, or less when there is no room now (`onWake` follows)
+   */
+  send(
+    slots: Uint32Array,
+    fragments: Uint32Array,
+    from: number,
+    count: number,
+    regionViews: readonly (Uint8Array | undefined)[],
+  ): number;
+  /**
+   * Receives at most `most` frames, 64 a call, with the VLAN tag that the kernel took out.
+   * @param slab where frames are put, FRAME_ROOM bytes for each
+   * @param slots words of `Frame`; a length of 0: the frame was longer than FRAME_ROOM
+   */
+  receive(slab: Uint8Array, slots: Uint32Array, most: number): number;
+  /** Whether `onWake` is called while there are frames; at first it is not. */
+  wantRead(on: boolean): void;
+  /** Frames that passed the filter, and those of them that found no room. */
+  stats(): { received: number; dropped: number };
+  /** For good: everything but `stats` and `close` throws `ERR_ROCE_SOCKET_CLOSED` afterwards. */
   close(): void;
 }
 
@@ -399,12 +458,14 @@ export const layout: {
   readonly RX_SLOT_WORDS: number;
   readonly COPY_WORDS: number;
   readonly CAPTURED_SLOT_WORDS: number;
+  readonly FRAME_SLOT_WORDS: number;
   readonly NO_PEER: number;
   readonly Tx: Readonly<Record<string, number>>;
   readonly Fragment: Readonly<Record<string, number>>;
   readonly Rx: Readonly<Record<string, number>>;
   readonly Icrc: Readonly<Record<string, number>>;
   readonly Copy: Readonly<Record<string, number>>;
+  readonly Frame: Readonly<Record<string, number>>;
   /** Words of a slot of `Capture`: OFFSET, LENGTH, ORIGINAL_LENGTH, SECONDS (since 1970), NANOSECONDS, OUTGOING (0, 1). */
   readonly Captured: Readonly<Record<string, number>>;
 };

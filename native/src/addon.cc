@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "capture.h"
+#include "frame_socket.h"
 #include "interface_watcher.h"
 #include "layout.h"
 #include "port.h"
@@ -42,6 +43,7 @@ Napi::Object layout(Napi::Env env) {
                                           {"RX_SLOT_WORDS", rx::kSlotWords},
                                           {"COPY_WORDS", copy::kWords},
                                           {"CAPTURED_SLOT_WORDS", captured::kSlotWords},
+                                          {"FRAME_SLOT_WORDS", frame::kSlotWords},
                                           {"NO_PEER", kNoPeer},
                                       });
   object.Set("Tx", objectOf(env, {{"HEADER_OFFSET", tx::headerOffset},
@@ -77,6 +79,7 @@ Napi::Object layout(Napi::Env env) {
                                     {"OFFSET_LOW", copy::offsetLow},
                                     {"OFFSET_HIGH", copy::offsetHigh},
                                     {"LENGTH", copy::length}}));
+  object.Set("Frame", objectOf(env, {{"OFFSET", frame::offset}, {"LENGTH", frame::length}}));
   object.Set("Captured", objectOf(env, {{"OFFSET", captured::offset},
                                         {"LENGTH", captured::length},
                                         {"ORIGINAL_LENGTH", captured::originalLength},
@@ -91,6 +94,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   Socket::define(env, exports);
   Port::define(env, exports);
   Capture::define(env, exports);
+  FrameSocket::define(env, exports);
   InterfaceWatcher::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);

@@ -13,6 +13,10 @@ namespace roce {
 
 inline constexpr uint32_t kIcrcBytes = 4;
 inline constexpr uint32_t kBthBytes = 12;
+/// FLUSH of a reliable connection, whose ICRC rxe of Linux 6.12 computes over BTH to RETH twice (docs/quirks.md): its opcode, and
+/// its bytes with the ICRC.
+inline constexpr uint8_t kFlushOpcode = 0x1c;
+inline constexpr uint32_t kFlushBytes = kBthBytes + 4 + 16 + kIcrcBytes;
 /// The longest payload of a UDP datagram over IPv4, used for IPv6 too.
 inline constexpr uint32_t kMaxDatagram = 65507;
 
@@ -60,7 +64,8 @@ inline void storeIcrc(uint8_t* p, uint32_t icrc) {
 }
 
 /// The difference between two IPv4 Identifications that explains `difference`, the exclusive or of the
-/// right ICRC and the one computed, for a datagram of `datagramBytes` (ICRC included); -1 when none does.
+/// right ICRC and the one computed, for a datagram of `datagramBytes` (ICRC included; what is covered twice counts twice); -1
+/// when none does.
 int32_t solveIpId(uint32_t difference, uint32_t datagramBytes);
 
 }  // namespace roce

@@ -51,6 +51,12 @@ enum Word : uint32_t { offset, length, originalLength, seconds, nanoseconds, out
 inline constexpr uint32_t kSlotWords = 6;
 }  // namespace captured
 
+/// Words of a received frame of a raw packet queue pair.
+namespace frame {
+enum Word : uint32_t { offset, length };
+inline constexpr uint32_t kSlotWords = 2;
+}  // namespace frame
+
 /// Words of a copy from a slab into a region.
 namespace copy {
 enum Word : uint32_t { source, region, offsetLow, offsetHigh, length };

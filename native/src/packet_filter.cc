@@ -10,6 +10,8 @@ namespace roce {
 namespace {
 
 constexpr uint32_t kRoceV1 = 0x8915;
+/// MAC control: PAUSE and PFC (IEEE 802.3 clause 31).
+constexpr uint32_t kMacControl = 0x8808;
 constexpr uint32_t kQinqOfOld = 0x9100;
 constexpr uint32_t kRocePort = 4791;
 /// RFC 7348 §8, and what Linux used before that was assigned.
@@ -80,6 +82,7 @@ std::vector<sock_filter> packetFilter(const PacketFilterOptions& options) {
     p.here(untagged);
     p.load(BPF_H, 0);
     p.ifEqual(kRoceV1, accept);
+    p.ifEqual(kMacControl, accept);
     p.ifEqual(ETH_P_IPV6, ipv6);
     p.unlessEqual(ETH_P_IP, reject);
   } else {

@@ -18,8 +18,8 @@ struct PacketFilterOptions {
   uint32_t snapLength = 262'144;
 };
 
-/// RoCE v2 (UDP to port 4791 over IPv4 with any options, or IPv6) and v1 (EtherType 0x8915), behind up to
-/// three VLAN tags in the frame, beside the one that the kernel may have taken out of it.
+/// RoCE v2 (UDP to port 4791 over IPv4 with any options, or IPv6), v1 (EtherType 0x8915) and pause frames
+/// (0x8808), behind up to three VLAN tags in the frame, beside the one that the kernel may have taken out of it.
 std::vector<sock_filter> packetFilter(const PacketFilterOptions& options);
 
 /// Takes nothing.

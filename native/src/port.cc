@@ -59,7 +59,10 @@ Port::Port(const Napi::CallbackInfo& info)
   sending.gso = options.boolean("gso", true) && features.gso && transmitSettings_.udpChecksum;
   sending.maxSegments = options.integer("maxSegments", 1, 128, 128);
   sending.maxSegments = std::min(sending.maxSegments, features.gsoMaxSegments);
-  const bool idWindow = options.boolean("idWindow", true);
+  sending.flushTwice = options.boolean("sendFlushTwice", false);
+  Receiver::Settings receiving;
+  receiving.idWindow = options.boolean("idWindow", true);
+  receiving.flushTwice = options.boolean("takeFlushTwice", false);
   const Napi::Value onWake = options.get("onWake");
   if (!onWake.IsUndefined()) {
     if (!onWake.IsFunction()) throw typeError(env, "onWake must be a function");
@@ -67,7 +70,7 @@ Port::Port(const Napi::CallbackInfo& info)
   }
 
   sender_ = std::make_unique<Sender>(crc_, sending, stats_, peers_, locals_);
-  receiver_ = std::make_unique<Receiver>(crc_, idWindow, stats_, peers_, locals_);
+  receiver_ = std::make_unique<Receiver>(crc_, receiving, stats_, peers_, locals_);
   try {
     waker_.emplace(
         env, [](void* self, uint32_t events) { static_cast<Port*>(self)->wake(events); }, this);

@@ -28,9 +28,9 @@ int intOf(const cmsghdr* control) {
 
 }  // namespace
 
-Receiver::Receiver(const Crc* const& crc, bool idWindow, Stats& stats, PeerTable& peers,
+Receiver::Receiver(const Crc* const& crc, const Settings& settings, Stats& stats, PeerTable& peers,
                    std::vector<std::unique_ptr<Local>>& locals)
-    : crc_(crc), idWindow_(idWindow), stats_(stats), peers_(peers), locals_(locals) {}
+    : crc_(crc), settings_(settings), stats_(stats), peers_(peers), locals_(locals) {}
 
 void Receiver::begin(const RxArrays& arrays) {
   arrays_ = arrays;
@@ -189,18 +189,20 @@ Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, P
   uint32_t state = pseudo.start(*crc_, bytes, expected, packet, kBthBytes);
   state = crc_->update(state, packet + kBthBytes, payload);
   const uint32_t difference = ~state ^ loadIcrc(packet + bytes - kIcrcBytes);
-  if (pseudo.isV6()) return difference == 0 ? Verdict::ok : Verdict::bad;
-
-  ipId = expected;
+  const bool v6 = pseudo.isV6();
+  ipId = v6 ? 0 : expected;
   if (difference != 0) {
-    const int32_t solution = solveIpId(difference, bytes);
-    if (solution < 0) {
+    // Before a solution for one pass: one FLUSH of rxe in 65,536 would have one, for an Identification of nobody's.
+    const bool twice = settings_.flushTwice && packet[0] == kFlushOpcode && bytes == kFlushBytes &&
+                       explain(~crc_->update(state, packet, bytes - kIcrcBytes) ^ loadIcrc(packet + bytes - kIcrcBytes),
+                               2 * bytes - kIcrcBytes, v6, ipId);
+    stats_.flushTwice += twice;
+    if (!twice && !explain(difference, bytes, v6, ipId)) {
       ipId = 0;
       return Verdict::bad;
     }
-    ipId = static_cast<uint16_t>(expected ^ solution);
-    stats_.solved++;
   }
+  if (v6) return Verdict::ok;
 
   // Within a datagram the Identifications are those of a run cut on the way (base + i), of a run never
   // cut, whose packets carry the ICRC they would have had (the same), or all alike.
@@ -212,9 +214,19 @@ Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, P
       return Verdict::ok;
     }
   }
-  if (!window_->admit(ipId, nowMs_, arrivedAfterMs_) && idWindow_) return Verdict::outOfWindow;
+  if (!window_->admit(ipId, nowMs_, arrivedAfterMs_) && settings_.idWindow) return Verdict::outOfWindow;
   if (!series.known) series = {true, static_cast<uint16_t>(ipId - index), 1};
   return Verdict::ok;
+}
+
+/// Whether an Identification explains the difference between an ICRC and the one computed with `ipId`, which becomes that.
+bool Receiver::explain(uint32_t difference, uint32_t coveredBytes, bool v6, uint16_t& ipId) {
+  if (difference == 0) return true;
+  const int32_t solution = v6 ? -1 : solveIpId(difference, coveredBytes);
+  if (solution < 0) return false;
+  ipId = static_cast<uint16_t>(ipId ^ solution);
+  stats_.solved++;
+  return true;
 }
 
 }  // namespace roce

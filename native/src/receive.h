@@ -23,8 +23,14 @@ struct RxArrays {
 
 class Receiver {
  public:
-  /// @param idWindow false takes any Identification that solves the ICRC
-  Receiver(const Crc* const& crc, bool idWindow, Stats& stats, PeerTable& peers,
+  struct Settings {
+    /// False takes any Identification that solves the ICRC.
+    bool idWindow = true;
+    /// Takes a FLUSH whose ICRC covers BTH to RETH twice, as rxe of Linux 6.12 makes it.
+    bool flushTwice = false;
+  };
+
+  Receiver(const Crc* const& crc, const Settings& settings, Stats& stats, PeerTable& peers,
            std::vector<std::unique_ptr<Local>>& locals);
 
   /// The bytes of slab that a datagram to that socket may need.
@@ -67,9 +73,10 @@ class Receiver {
   void split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort);
   Verdict check(const uint8_t* packet, uint32_t bytes, uint32_t index, PseudoHeader& pseudo, Series& series,
                 uint16_t& ipId);
+  bool explain(uint32_t difference, uint32_t coveredBytes, bool v6, uint16_t& ipId);
 
   const Crc* const& crc_;
-  bool idWindow_;
+  Settings settings_;
   Stats& stats_;
   PeerTable& peers_;
   std::vector<std::unique_ptr<Local>>& locals_;

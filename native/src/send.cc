@@ -199,6 +199,8 @@ void Sender::append(const Packet& packet, PseudoHeader& pseudo, uint16_t ipId) {
   uint8_t* trailer = stage(packet.pad + kIcrcBytes);
   std::memset(trailer, 0, packet.pad);
   state = crc_->update(state, trailer, packet.pad);
+  if (settings_.flushTwice && header[0] == kFlushOpcode)
+    state = crc_->update(state, header, packet.headerLength);
   storeIcrc(trailer + packet.pad, ~state);
   gather(trailer, packet.pad + kIcrcBytes);
 }

@@ -28,6 +28,8 @@ class Sender {
   struct Settings {
     bool gso = true;
     uint32_t maxSegments = 64;
+    /// FLUSHes with an ICRC over BTH to RETH twice, as rxe of Linux 6.12 expects it.
+    bool flushTwice = false;
   };
 
   Sender(const Crc* const& crc, const Settings& settings, Stats& stats, PeerTable& peers,

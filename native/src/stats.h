@@ -19,6 +19,7 @@ struct Stats {
   uint64_t groRuns = 0;        // super-packets of two packets or more
   uint64_t icrcBad = 0;
   uint64_t icrcOutOfWindow = 0;
+  uint64_t flushTwice = 0;     // FLUSHes taken whose ICRC covers BTH to RETH twice
   uint64_t solved = 0;         // Identifications found by solving: not the predicted ones
   uint64_t runts = 0;          // too short for a BTH and an ICRC
   uint64_t truncated = 0;      // datagrams too long for their place in the slab
@@ -46,6 +47,7 @@ inline constexpr StatField kStatFields[] = {
     {"groRuns", &Stats::groRuns},
     {"icrcBad", &Stats::icrcBad},
     {"icrcOutOfWindow", &Stats::icrcOutOfWindow},
+    {"flushTwice", &Stats::flushTwice},
     {"solved", &Stats::solved},
     {"runts", &Stats::runts},
     {"truncated", &Stats::truncated},

@@ -132,6 +132,8 @@ const portOptions = fc.record(
     gso: fc.boolean(),
     udpChecksum: fc.boolean(),
     idWindow: strange,
+    takeFlushTwice: fc.boolean(),
+    sendFlushTwice: strange,
     maxPeers: number,
     maxSegments: number,
     sendBuffer: number,

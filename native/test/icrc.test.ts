@@ -6,7 +6,7 @@ import { createRandom } from '@node-roce/link';
 import { Icrc } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { solveId } from '../index.js';
+import { type PortOptions, solveId } from '../index.js';
 import { ports, Station } from './support.ts';
 
 /** The bytes the ICRC covers, written from the rule and not from the code under test. */
@@ -125,6 +125,80 @@ describe('packets from elsewhere', () => {
     station = new Station(to, ports.icrc, { idWindow: false });
     for (const id of [7, 30_000, 9, 50_000, 128])
       expect(await arrive(id)).toMatchObject({ verdict: Icrc.OK, ipId: id });
+  });
+
+  describe('a FLUSH whose ICRC covers BTH to RETH twice, as rxe of Linux 6.12 sends it', () => {
+    const flush = (opcode = 0x1c, length = 32) =>
+      new Uint8Array(length).map((_, i) => (i === 0 ? opcode : i * 37));
+
+    /** Sends it as a NIC would that gives it that Identification. */
+    async function arriveTwice(id: number, packet: Uint8Array, corrupt = -1) {
+      const bytes = covered(from, sender.address().port, to, ports.icrc, id, packet);
+      const datagram = Buffer.alloc(packet.length + 4);
+      datagram.set(packet);
+      datagram.writeUInt32LE(crc32(packet, crc32(bytes)), packet.length);
+      if (corrupt >= 0) datagram[corrupt >> 3] ^= 1 << (corrupt & 7);
+      await new Promise((done) => sender.send(datagram, ports.icrc, to, done));
+      return station.receive()[0];
+    }
+    const restart = (options: PortOptions) => {
+      station.close();
+      station = new Station(to, ports.icrc, options);
+    };
+
+    test('is taken with takeFlushTwice alone, at any Identification of its window, and counted', async () => {
+      expect(await arriveTwice(0, flush())).toMatchObject({ verdict: Icrc.BAD });
+      restart({ takeFlushTwice: true });
+      for (const id of [65_000, 65_001, 65_060, 300]) {
+        expect(await arriveTwice(id & 0xffff, flush())).toMatchObject({
+          verdict: id === 300 ? Icrc.OUT_OF_WINDOW : Icrc.OK,
+          ipId: id,
+        });
+      }
+      expect(await arrive(65_061)).toMatchObject({ verdict: Icrc.OK });
+      expect(station.port.stats()).toMatchObject({ flushTwice: 4, icrcBad: 0, icrcOutOfWindow: 1 });
+    });
+
+    test('no other opcode and no other length is taken so', async () => {
+      restart({ takeFlushTwice: true });
+      for (let opcode = 0; opcode < 256; opcode++) {
+        if (opcode === 0x1c) continue;
+        expect((await arriveTwice(0, flush(opcode))).verdict, `opcode ${opcode}`).not.toBe(Icrc.OK);
+      }
+      for (const length of [28, 36])
+        expect((await arriveTwice(0, flush(0x1c, length))).verdict).not.toBe(Icrc.OK);
+      expect(station.port.stats()).toMatchObject({ flushTwice: 0 });
+    });
+
+    test('every single flipped bit is found, those of the masked byte too: the second time it counts', async () => {
+      restart({ takeFlushTwice: true });
+      expect(await arriveTwice(0, flush())).toMatchObject({ verdict: Icrc.OK });
+      for (let bit = 0; bit < 36 * 8; bit++) {
+        const { verdict } = await arriveTwice(0, flush(), bit);
+        if (verdict === Icrc.OK) expect.fail(`bit ${bit}`);
+      }
+    });
+
+    test.each(['127.0.0.1', '::1'])('is sent with sendFlushTwice, and no other packet so: %s', (address) => {
+      const stations = [{ takeFlushTwice: true }, {}, { sendFlushTwice: true }].map(
+        (options, i) => new Station(address, ports.icrc + 100 + i, options),
+      );
+      const [takes, strict, sends] = stations;
+      for (const [receiver, verdict] of [
+        [takes, Icrc.OK],
+        [strict, Icrc.BAD],
+      ] as const) {
+        const peer = sends.peer(address, receiver.socket.port);
+        for (const opcode of [0x1c, 0x1d, 0x04]) {
+          sends.add({ peer, headerLength: 32 });
+          sends.tx.headers[0] = opcode;
+          expect(sends.flush()).toEqual({ taken: 1, status: [0] });
+          expect(receiver.receive()).toMatchObject([{ verdict: opcode === 0x1c ? verdict : Icrc.OK }]);
+        }
+      }
+      expect(takes.port.stats()).toMatchObject({ flushTwice: 1 });
+      for (const one of stations) one.close();
+    });
   });
 
   test('runts and empty datagrams are counted', async () => {

@@ -2,7 +2,9 @@ import {
   COPY_WORDS,
   Copy,
   FRAGMENT_WORDS,
+  FRAME_SLOT_WORDS,
   Fragment,
+  Frame,
   Icrc,
   NO_PEER,
   RX_SLOT_WORDS,
@@ -21,12 +23,14 @@ test('the words of the batches are those of transport', () => {
     FRAGMENT_WORDS,
     RX_SLOT_WORDS,
     COPY_WORDS,
+    FRAME_SLOT_WORDS,
     NO_PEER,
     Tx,
     Fragment,
     Rx,
     Icrc,
     Copy,
+    Frame,
   });
 });
 

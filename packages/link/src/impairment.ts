@@ -27,8 +27,11 @@ export interface Faults {
   rate?: number;
   /** Bytes that wait for the rate at most; more is lost. */
   queue?: number;
-  /** Bytes waiting from which on ECN-capable packets are marked "congestion experienced" (RFC 3168 §5). */
-  markAt?: number;
+  /**
+   * Bytes waiting from which on ECN-capable packets are marked "congestion experienced" (RFC 3168 §5). Or as switches do it (RED): from
+   * `least` on some packets, with a chance that grows to `chance` at `greatest`, and from there on every one.
+   */
+  markAt?: number | readonly [least: number, greatest: number, chance: number];
 }
 
 /** How to look at, and to change, whatever a packet is. Changes give a copy. */
@@ -60,6 +63,11 @@ export class Impairment<P> {
     this.#faults = faults;
     this.#random = random;
     this.#handling = handling;
+  }
+
+  /** Bytes that wait for the rate. */
+  queued(now: number): number {
+    return (Math.max(0, this.#busyUntil - now) * (this.#faults.rate ?? 0)) / 8e6;
   }
 
   /** The copies that arrive of a packet sent now: nothing, it, or it twice, each with its time. */
@@ -104,9 +112,18 @@ export class Impairment<P> {
     this.#busyUntil = start + (bytes * 8e6) / rate;
     const trafficClass = this.#handling.trafficClass(packet);
     const capable = (trafficClass & ECN_MASK) !== 0;
-    if (markAt === undefined || waiting < markAt || !capable) return { packet, time: this.#busyUntil };
+    if (markAt === undefined || !capable || !this.#marks(markAt, waiting)) {
+      return { packet, time: this.#busyUntil };
+    }
     this.counts.marked++;
     return { packet: this.#handling.withTrafficClass(packet, trafficClass | ECN_CE), time: this.#busyUntil };
+  }
+
+  #marks(markAt: NonNullable<Faults['markAt']>, waiting: number): boolean {
+    if (typeof markAt === 'number') return waiting >= markAt;
+    const [least, greatest, chance] = markAt;
+    if (waiting < least || waiting >= greatest) return waiting >= greatest;
+    return this.#random.chance((chance * (waiting - least)) / (greatest - least));
   }
 
   #damage(packet: P): P | undefined {
@@ -135,6 +152,7 @@ export function checkFaults(faults: Faults): void {
     ]),
     ['burst', burst?.begin],
     ['burst', burst?.end],
+    ['markAt', typeof markAt === 'number' ? 0 : (markAt[2] ?? Number.NaN)],
   ];
   for (const [name, value = 0] of shares) {
     if (!(value >= 0 && value <= 1)) throw invalid(`faults.${name}`, `${value}`, 'a probability of 0 … 1');
@@ -143,7 +161,7 @@ export function checkFaults(faults: Faults): void {
     ['reorderBy', reorderBy, 'microseconds, 0 or more'],
     ...[delay].flat().map((time): [string, number, string] => ['delay', time, 'microseconds, 0 or more']),
     ['queue', queue, 'bytes, 0 or more'],
-    ['markAt', markAt, 'bytes, 0 or more'],
+    ...[markAt].flat().map((bytes): [string, number, string] => ['markAt', bytes, 'bytes, 0 or more']),
   ];
   for (const [name, value, expected] of amounts) {
     if (!(value >= 0 && value < Number.POSITIVE_INFINITY))

@@ -11,7 +11,7 @@ export { describePortOwner } from './port-owner.ts';
 export { createRandom, type Random } from './random.ts';
 export { TracerLink } from './tracer.ts';
 // The class itself is behind `openUdpLink`, so that this package works without the addon.
-export type { UdpLink, UdpLinkOptions } from './udp.ts';
+export type { FlushIcrc, UdpLink, UdpLinkOptions } from './udp.ts';
 export {
   type InterfaceEvent,
   type InterfaceWatch,

@@ -1,5 +1,5 @@
 /** The interface between the run loop and the sockets. */
-import type { CopyBatch, GidEntry, PeerTable, RxBatch, TxBatch } from '@node-roce/transport';
+import type { CopyBatch, FrameHost, GidEntry, PeerTable, RxBatch, TxBatch } from '@node-roce/transport';
 import type { NetworkInterface } from './interfaces.ts';
 
 export interface Link extends PeerTable {
@@ -62,6 +62,13 @@ export interface Link extends PeerTable {
    * @returns whether the table changed
    */
   setAddress?(address: string, present: boolean): boolean;
+
+  /**
+   * Whole Ethernet frames of the interface, for raw packet queue pairs. Absent where there is none.
+   *
+   * @param onWake called in the event loop when frames or room to send have come
+   */
+  frames?(onWake: () => void): FrameHost;
 
   /** Counts under names of the link's own. */
   stats(): Record<string, number>;

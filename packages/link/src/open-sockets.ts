@@ -12,7 +12,7 @@ export type SocketLinkKind = 'auto' | 'udp' | 'dgram';
 
 /**
  * Rejects with RoceError: EADDRINUSE, EADDRNOTAVAIL, ENOENT, EINVAL (an unknown kind; what `dgram` can't do);
- * `udp` with ERR_ROCE_NO_ADDON where the addon is missing.
+ * `udp` with ERR_ROCE_NO_ADDON where the addon is missing, with ERR_ROCE_ADDON_LOAD where the system does not load it.
  */
 export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptions): Promise<Link> {
   if (kind === 'udp') return openUdpLink(options);
@@ -21,7 +21,7 @@ export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptio
   try {
     return await openUdpLink(options);
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ERR_ROCE_NO_ADDON') throw error;
+    if (!WITHOUT_ADDON.has((error as NodeJS.ErrnoException).code)) throw error;
     const link = await openDgramLink(options);
     warn((error as Error).message);
     return link;
@@ -35,6 +35,9 @@ export async function openUdpLink(options: UdpLinkOptions): Promise<UdpLink> {
   return new UdpLink(options);
 }
 
+/** Codes of an addon that is missing, or that this system does not load. One that is stale is an error. */
+const WITHOUT_ADDON = new Set<string | undefined>(['ERR_ROCE_NO_ADDON', 'ERR_ROCE_ADDON_LOAD']);
+
 let warned = false;
 
 /** Once: the next device would say the same. */
@@ -47,7 +50,12 @@ function warn(why: string): void {
   });
 }
 
-function openDgramLink({ zeroChecksum, offload: _, ...options }: UdpLinkOptions): Promise<DgramLink> {
+function openDgramLink({
+  zeroChecksum,
+  offload: _,
+  flushIcrc: __,
+  ...options
+}: UdpLinkOptions): Promise<DgramLink> {
   if (zeroChecksum) {
     throw invalid('zeroChecksum', 'true', 'false: the dgram link can’t switch the UDP checksum off');
   }

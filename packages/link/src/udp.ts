@@ -7,6 +7,7 @@ import {
   Copy,
   type CopyBatch,
   EMPTY_GID,
+  type FrameHost,
   type GidEntry,
   isEmptyGid,
   RoceBug,
@@ -24,6 +25,7 @@ import {
   TWO_32,
 } from '@node-roce/wire';
 import { explainDescriptors, withDescriptors } from './descriptors.ts';
+import { InterfaceFrames } from './frames.ts';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 import {
@@ -41,7 +43,15 @@ export interface UdpLinkOptions extends LocalOptions {
   zeroChecksum?: boolean;
   /** Runs of packets as one super-packet, out (GSO) and in (GRO). Default true. */
   offload?: boolean;
+  /**
+   * ICRCs of FLUSHes. rxe of Linux 6.12 computes them over BTH to RETH twice, and takes no others (docs/quirks.md). `both`: send right
+   * ones, take either; `rxe`: send rxe's, take either; `strict`: right ones alone. Default `both`.
+   */
+  flushIcrc?: FlushIcrc;
 }
+
+/** Which ICRCs FLUSHes have: `UdpLinkOptions.flushIcrc`. */
+export type FlushIcrc = 'both' | 'rxe' | 'strict';
 
 /** A copy this short is done before a call of the addon would be. */
 const SHORT_COPY = 128;
@@ -88,7 +98,12 @@ export class UdpLink implements Link {
 
   /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, EMFILE, … */
   constructor(options: UdpLinkOptions) {
-    const { port = ROCE_UDP_PORT, receiveBuffer = DEFAULT_RECEIVE_BUFFER, offload = true } = options;
+    const {
+      port = ROCE_UDP_PORT,
+      receiveBuffer = DEFAULT_RECEIVE_BUFFER,
+      offload = true,
+      flushIcrc = 'both',
+    } = options;
     const { nic, addresses } = chooseAddresses(options);
     this.interface = nic;
     this.activeMtu = activeMtuOf(nic);
@@ -97,7 +112,15 @@ export class UdpLink implements Link {
     const gso = offload && !options.zeroChecksum;
     const onWake = () => this.#onWake?.();
     this.#native = withDescriptors(
-      () => new Port({ onWake, udpChecksum: !options.zeroChecksum, gso, timeOrigin: timeOrigin() }),
+      () =>
+        new Port({
+          onWake,
+          udpChecksum: !options.zeroChecksum,
+          gso,
+          takeFlushTwice: flushIcrc !== 'strict',
+          sendFlushTwice: flushIcrc === 'rxe',
+          timeOrigin: timeOrigin(),
+        }),
     );
     this.#whole = options.address === undefined;
     try {
@@ -217,6 +240,10 @@ export class UdpLink implements Link {
     if (time !== undefined && time !== this.#clock) this.#setClock(time);
     batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
     return batch.count;
+  }
+
+  frames(onWake: () => void): FrameHost {
+    return new InterfaceFrames(this.interface.name, onWake);
   }
 
   watch(onWake: () => void): void {

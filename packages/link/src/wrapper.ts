@@ -10,11 +10,14 @@ export abstract class LinkWrapper implements Link {
   /** There only if the wrapped link takes part in groups. */
   readonly join?: NonNullable<Link['join']>;
   readonly leave?: NonNullable<Link['leave']>;
+  /** There only if the wrapped link has frames; they go past the wrapper. */
+  readonly frames?: NonNullable<Link['frames']>;
   /** There only if the wrapped link's addresses change. */
   readonly setAddress?: NonNullable<Link['setAddress']>;
 
   constructor(inner: Link) {
     this.inner = inner;
+    if (inner.frames) this.frames = (onWake) => inner.frames!(onWake);
     if (inner.setAddress) this.setAddress = (address, present) => inner.setAddress!(address, present);
     if (!inner.join) return;
     this.join = (group, sgidIndex) => this.joinGroup(group, sgidIndex);

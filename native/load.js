@@ -1,0 +1,80 @@
+// Finds the addon and loads it; where that fails, says why and what helps there.
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+
+const require = createRequire(import.meta.url);
+const folder = fileURLToPath(new URL('.', import.meta.url)).replace(/\/$/, '');
+
+/** Returns what decides whether an addon loads: platform, arch, the C library, and where this package is. */
+export function thisMachine() {
+  const { platform, arch, version } = process;
+  // Linux without glibc is musl, in practice: Alpine, Void, a static Node.
+  const isMusl = platform === 'linux' && process.report.getReport().header.glibcVersionRuntime === undefined;
+  return { platform, arch, version, isMusl, folder };
+}
+
+/** The shell command that builds the addon of the package in this folder: a checkout has a script of its own. */
+export function buildCommand({ folder }) {
+  return folder.includes('/node_modules/')
+    ? `npx node-gyp@12 rebuild --directory=${folder}`
+    : 'npm run build:native';
+}
+
+function buildAdvice(machine) {
+  const needs = machine.isMusl
+    ? 'apk add g++ make python3 linux-headers'
+    : 'Debian: apt-get install g++ make python3';
+  return `Build it with \`${buildCommand(machine)}\` (it needs a C++17 compiler, make and Python 3; ${needs}).`;
+}
+
+/** Whether the loader says that a file was built for the other C library. */
+const isOfOtherLibc = (why) =>
+  /libc\.musl|ld-musl|Error (loading shared library|relocating)|ld-linux[^:]*: No such file/.test(why);
+
+/**
+ * The error for a failure of `require`: `ERR_ROCE_NO_ADDON` where there is no addon for the machine, `ERR_ROCE_ADDON_LOAD` where there
+ * is one that the system does not load.
+ */
+export function loadError(cause, machine) {
+  const { platform, arch, version, isMusl } = machine;
+  const libc = platform === 'linux' ? (isMusl ? ' with musl' : ' with glibc') : '';
+  const where = `${platform}-${arch}${libc}, Node ${version}`;
+  const [why] = `${cause.message}`.split('\n');
+  const make = (code, text) =>
+    Object.assign(new Error(`@node-roce/dgram-native ${text}`, { cause }), { code });
+  if (platform !== 'linux') {
+    const text = `could not be loaded on ${where}. It exists for Linux only; the dgram link between node-roce peers works without it.`;
+    return make('ERR_ROCE_NO_ADDON', text);
+  }
+  if (cause.code !== 'ERR_DLOPEN_FAILED') {
+    return make('ERR_ROCE_NO_ADDON', `has no addon for ${where}. ${buildAdvice(machine)}`);
+  }
+  if (isOfOtherLibc(why)) {
+    const text = `has an addon for another C library than that of ${where} (${why}). ${buildAdvice(machine)}`;
+    return make('ERR_ROCE_ADDON_LOAD', text);
+  }
+  if (/GLIBC_[\d.]+' not found/.test(why)) {
+    const text = `has an addon for a newer glibc than that of ${where} (${why}). ${buildAdvice(machine)}`;
+    return make('ERR_ROCE_ADDON_LOAD', text);
+  }
+  if (/failed to map segment|Operation not permitted/.test(why)) {
+    const text = `could not be loaded on ${where}: ${why}. The file system must allow programs to be executed: mount it without noexec.`;
+    return make('ERR_ROCE_ADDON_LOAD', text);
+  }
+  return make('ERR_ROCE_ADDON_LOAD', `could not be loaded on ${where}: ${why}. ${buildAdvice(machine)}`);
+}
+
+/** The error for an addon that was built from other sources than this package's. */
+export function staleError(found, expected, machine) {
+  const message = `the addon of @node-roce/dgram-native was built from other sources than this package's (${found ?? 'older ones'}, expected ${expected}). Build it again with \`${buildCommand(machine)}\`.`;
+  return Object.assign(new Error(message), { code: 'ERR_ROCE_STALE_ADDON' });
+}
+
+/** Loads what was built here (build/Release), or came with the package (prebuilds). */
+export function loadAddon() {
+  try {
+    return require('node-gyp-build')(folder);
+  } catch (cause) {
+    throw loadError(cause, thisMachine());
+  }
+}
