@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { Deadlines } from './deadlines.ts';
 import type { Owner } from './qp/owner.ts';
 import { AckTimer, RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
+import { Probe } from './requester/probe.ts';
 import { RoundTrip } from './requester/round-trip.ts';
 import { Timer, Timers } from './requester/timers.ts';
 
@@ -19,9 +20,11 @@ function setUp(timeout = 14, sample?: number) {
     clock.now += sample;
     roundTrip.acknowledged(1);
   }
-  const ackTimer = new AckTimer({ attributes: { timeout } } as Owner, timers, roundTrip);
+  const probe = new Probe();
+  probe.grant(2);
+  const ackTimer = new AckTimer({ attributes: { timeout } } as Owner, timers, roundTrip, probe);
   const left = () => [timers.remaining(Timer.RETRY), timers.remaining(Timer.PROBE)];
-  return { clock, timers, roundTrip, ackTimer, left };
+  return { clock, timers, probe, ackTimer, left };
 }
 
 test.each([1, 8, 14, 19, 31])(
@@ -49,23 +52,34 @@ test.each([
 test('a restart forgets the time that has passed, of both', () => {
   const { clock, ackTimer, left } = setUp(14, 10_000);
   ackTimer.restart(true);
-  clock.now += 20_000;
+  clock.now += 15_000;
   ackTimer.restart(true);
-  expect(left()).toEqual([RETRY_14, 30_000]);
+  expect(left()).toEqual([RETRY_14, 20_000]);
 });
 
 test('a probe comes first where it is quicker than the ACK timer, else not', () => {
   const quick = setUp(14, 10_000);
   quick.ackTimer.restart(true);
-  expect(quick.left()).toEqual([RETRY_14, 30_000]);
+  expect(quick.left()).toEqual([RETRY_14, 20_000]);
   const slow = setUp(11, 10_000);
   slow.timers.arm(Timer.PROBE, 5);
   slow.ackTimer.restart(true);
   expect(slow.left()[1]).toBe(NEVER);
   const unknown = setUp(14);
-  unknown.timers.arm(Timer.PROBE, 5);
   unknown.ackTimer.restart(true);
-  expect(unknown.left()).toEqual([RETRY_14, NEVER]);
+  expect(unknown.left()).toEqual([RETRY_14, 900]);
+});
+
+test('no probe where none is left', () => {
+  const { timers, probe, ackTimer, left } = setUp(14, 100);
+  for (let i = 0; i < 2; i++) {
+    ackTimer.restart(true);
+    expect(left()).toEqual([RETRY_14, 200]);
+    probe.want();
+  }
+  timers.arm(Timer.PROBE, 5);
+  ackTimer.restart(true);
+  expect(left()).toEqual([RETRY_14, NEVER]);
 });
 
 test('packets that the link took start the timers that do not run, and no others', () => {
@@ -73,13 +87,13 @@ test('packets that the link took start the timers that do not run, and no others
   ackTimer.taken(false);
   expect(left()).toEqual([NEVER, NEVER]);
   ackTimer.taken(true);
-  expect(left()).toEqual([RETRY_14, 30_000]);
+  expect(left()).toEqual([RETRY_14, 20_000]);
   clock.now += 1000;
   ackTimer.taken(true);
-  expect(left()).toEqual([RETRY_14 - 1000, 29_000]);
+  expect(left()).toEqual([RETRY_14 - 1000, 19_000]);
   timers.stop(Timer.PROBE);
   ackTimer.taken(true);
-  expect(left()).toEqual([RETRY_14 - 1000, 30_000]);
+  expect(left()).toEqual([RETRY_14 - 1000, 20_000]);
 });
 
 test('neither runs during an RNR wait', () => {

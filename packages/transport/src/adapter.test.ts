@@ -182,8 +182,8 @@ test('readResumesAfterLostResponse: asks for the rest only', () => {
   expect(bthPsn(pair.sent.filter((s) => s.from === pair.left)[1].packet, 0)).toBe(0x13);
 });
 
-test('a lost last packet is found by the timer', () => {
-  const { pair, target, source, local, remote } = setUp({ mtu: 1024 });
+test('a lost last packet is found by the timer, without probes', () => {
+  const { pair, target, source, local, remote } = setUp({ mtu: 1024, left: { recovery: { probes: false } } });
   loseNth(pair, [0]);
   pair.left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 10 }], remote });
   pair.run(1_000_000);

@@ -11,7 +11,8 @@ import {
   Tx,
   type TxBatch,
 } from './batch.ts';
-import { WcStatus } from './constants.ts';
+import type { Congestion } from './congestion/options.ts';
+import { type Experimental, WcStatus } from './constants.ts';
 import { Context, type Host } from './context.ts';
 import {
   type AhAttr,
@@ -27,14 +28,21 @@ import {
   type QpCreated,
   type QpInit,
   type QpQuery,
+  type QpResized,
+  RECOVERY_DEFAULTS,
+  type Recovery,
   type SrqAttr,
   type SrqCreated,
   type SrqInit,
   type SrqModified,
+  type XrcdInit,
+  type XrcTargetOpened,
 } from './control.ts';
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { RoceBug } from './errors.ts';
 import { QueueTable } from './queue-table.ts';
+import type { FrameHost, FrameRule } from './raw/frames.ts';
+import { checkRecovery } from './recovery.ts';
 import { DOORBELL_RECV, type Ring, type RingShape } from './rings.ts';
 
 export interface AdapterOptions extends Host {
@@ -44,6 +52,8 @@ export interface AdapterOptions extends Host {
   gids: readonly GidEntry[];
   /** Largest path MTU of the port, bytes. */
   activeMtu: number;
+  /** Ethernet frames of the interface, for raw packet queue pairs; without it they are refused. */
+  frames?: FrameHost | undefined;
   regions?: RegionTable;
   /** Copies payload into regions; plain JavaScript unless the link brings something better. */
   copy?: CopyBatch;
@@ -54,6 +64,12 @@ export interface AdapterOptions extends Host {
   credits?: boolean;
   /** Whether program and engine may be on two threads, so that the rings between them are SharedArrayBuffers (true). */
   sharedRings?: boolean;
+  /** How reliable connections recover from losses, unless they are created otherwise. */
+  recovery?: Partial<Recovery>;
+  /** Congestion control of connections, unless they are created otherwise. */
+  congestion?: Partial<Congestion>;
+  /** Parts that no other implementation has confirmed; without, they are refused. */
+  experimental?: readonly Experimental[] | undefined;
   /** Throws `RoceBug` where an invariant of the engine is broken; otherwise that is counted and fails the queue pair. */
   throwBugs?: boolean;
 }
@@ -99,6 +115,7 @@ export class Adapter {
       readBudget: receiveBudget,
       credits: options.credits ?? false,
       sharedRings: options.sharedRings ?? true,
+      recovery: { ...RECOVERY_DEFAULTS, ...checkRecovery(options.recovery, 'recovery') },
       throwBugs: options.throwBugs ?? false,
     });
     this.#queues = new QueueTable(this.#context, options);
@@ -143,6 +160,24 @@ export class Adapter {
     const added = batch.count - before;
     context.counters.sentPackets += added;
     return added;
+  }
+
+  /** Whether there are raw packet queue pairs: `runFrames` has to be called beside `receive` and `transmit`. */
+  get usesFrames(): boolean {
+    return this.#queues.raws.size > 0;
+  }
+
+  /** Sends and takes in whole frames, as far as the ports of raw packet queue pairs go. */
+  runFrames(now: number): void {
+    const context = this.#context;
+    context.begin(now);
+    this.#queues.raws.run();
+    context.publish();
+  }
+
+  /** Closes the ports of raw packet queue pairs: the last call for them. */
+  closeFrames(): void {
+    this.#queues.raws.close();
   }
 
   /** When `advance` has to be called at the latest, µs; Infinity if never. May be early, never late. */
@@ -200,6 +235,7 @@ export class Adapter {
       qp.checkInvariants();
       held += qp.requester.reads.held;
     }
+    for (const qp of this.#queues.raws.queuePairs()) qp.checkInvariants();
     const broken = deadlines.check();
     if (broken !== undefined) throw new RoceBug(broken);
     if (held + readBudget.left !== readBudget.total) {
@@ -209,7 +245,12 @@ export class Adapter {
 
   /** Something was posted to a queue pair in the engine's own thread: in place of a doorbell, which has one writer. */
   posted(qpn: number): void {
-    this.#queues.find(qpn)?.posted();
+    this.#posted(qpn);
+  }
+
+  #posted(qpn: number): void {
+    const qp = this.#queues.find(qpn) ?? this.#queues.raws.find(qpn);
+    qp?.posted();
   }
 
   #answerDoorbells(): void {
@@ -218,11 +259,13 @@ export class Adapter {
     const end = ring.end(consumer);
     for (let i = consumer; i !== end; i = (i + 1) | 0) {
       const value = ring.words[ring.wordOf(i)];
-      const qp = this.#queues.find(value & ~DOORBELL_RECV);
-      qp?.posted();
+      this.#posted(value & ~DOORBELL_RECV);
     }
     // A count that can't be: which rang is not known, so all are looked at.
-    if (end !== producer) for (const qp of this.#queues.queuePairs()) qp.posted();
+    if (end !== producer) {
+      for (const qp of this.#queues.queuePairs()) qp.posted();
+      for (const qp of this.#queues.raws.queuePairs()) qp.posted();
+    }
     ring.release(producer);
   }
 
@@ -269,7 +312,7 @@ export class Adapter {
   }
 
   createSrq(init: SrqInit): SrqCreated {
-    return this.#queues.srqs.create(init);
+    return this.#queues.createSrq(init);
   }
 
   modifySrq(handle: number, attr: SrqAttr): SrqModified {
@@ -281,7 +324,7 @@ export class Adapter {
   }
 
   destroySrq(handle: number): void {
-    this.#queues.srqs.destroy(handle);
+    this.#queues.destroySrq(handle);
   }
 
   createAh(pd: number, attr: AhAttr): number {
@@ -304,13 +347,46 @@ export class Adapter {
     return this.#queues.createQp(init);
   }
 
-  modifyQp(qpn: number, attr: QpAttr, now: number): void {
-    this.#queues.modifyQp(qpn, attr, now);
+  openXrcd(init: XrcdInit): number {
+    return this.#queues.xrc.open(init);
+  }
+
+  closeXrcd(handle: number): void {
+    this.#queues.xrc.close(handle);
+  }
+
+  createXrcTarget(xrcd: number): XrcTargetOpened {
+    return this.#queues.createXrcTarget(xrcd);
+  }
+
+  openXrcTarget(xrcd: number, qpn: number): XrcTargetOpened {
+    return this.#queues.openXrcTarget(xrcd, qpn);
+  }
+
+  closeXrcTarget(handle: number, now: number): void {
+    this.#queues.closeXrcTarget(handle, now);
+  }
+
+  modifyQp(qpn: number, attr: QpAttr, now: number): QpResized | undefined {
+    return this.#queues.modifyQp(qpn, attr, now);
   }
 
   /** Whether the ACKs of a queue pair carry the count of posted receives, until its RESET. */
   setCredits(qpn: number, credits: boolean): void {
     this.#queues.setCredits(qpn, credits);
+  }
+
+  /** Which frames a raw packet queue pair takes in. */
+  setFrameFilter(qpn: number, rules: readonly FrameRule[] | undefined): void {
+    this.#queues.setFrameFilter(qpn, rules);
+  }
+
+  /**
+   * The peer's requester sends again what is missing alone when it sees an ACK ahead of that (`recovery.selective`), as ours does. A queue pair
+   * whose `keepEarly` is `auto` acknowledges ahead until its RESET.
+   */
+  acknowledgeAhead(qpn: number): void {
+    this.#queues.acknowledgeAhead(qpn);
   }
 
   queryQp(qpn: number): QpQuery {
@@ -326,11 +402,12 @@ export class Adapter {
     const sums = new QpCounters();
     addCounters(sums, this.#queues.retired);
     for (const { counters } of this.#queues.queuePairs()) addCounters(sums, counters);
+    for (const { counters } of this.#queues.raws.queuePairs()) addCounters(sums, counters);
     return { ...sums, acceptedPackets: sums.receivedPackets, ...this.#context.counters };
   }
 
   qpCounters(qpn: number): QpCounters {
-    return { ...this.#queues.get(qpn).counters };
+    return { ...(this.#queues.raws.find(qpn) ?? this.#queues.get(qpn)).counters };
   }
 }
 

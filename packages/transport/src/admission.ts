@@ -67,15 +67,13 @@ export class Admission {
       return;
     }
     if (info.transport === Transport.CNP) {
-      counters.cnpReceived++;
-      const notified = this.#queues.find(bthDestQp(slab, at));
-      notified?.notified();
+      this.#receiveCnp(batch, index, length === info.headerLength);
       return;
     }
     const pad = bthPad(slab, at);
     const payload = length - info.headerLength - pad;
-    // A READ or atomic that brings payload has a fault of its length, which is answered (§9.7.4.1.6).
-    const bare = !info.hasPayload && !info.isReadRequest && !info.isAtomic;
+    // A READ, atomic or FLUSH that brings payload has a fault of its length, which is answered (§9.7.4.1.6).
+    const bare = !info.hasPayload && !info.isReadRequest && !info.isAtomic && !info.isFlush;
     if (payload < 0 || (length & 3) !== 0 || (bare && (payload !== 0 || pad !== 0))) {
       counters.malformed++;
       return;
@@ -103,6 +101,17 @@ export class Admission {
     else this.#receiveConnected(qp);
   }
 
+  /** A congestion notification packet. Who is not the peer of a connection slows nothing down. */
+  #receiveCnp(batch: RxBatch, index: number, isWhole: boolean): void {
+    this.#context.counters.cnpReceived++;
+    const at = batch.slots[index * RX_SLOT_WORDS + Rx.OFFSET];
+    const qp = this.#queues.find(bthDestQp(batch.slab, at));
+    if (qp === undefined) return;
+    const hasPkey = (bthPkey(batch.slab, at) & 0x7fff) === 0x7fff;
+    const isOpen = !qp.datagram && receives(qp.state);
+    qp.notified(isWhole && hasPkey && isOpen && isFromPeer(qp, batch, index));
+  }
+
   /** UD takes from everybody who knows the Q_Key. */
   #receiveDatagram(qp: GroupMember): void {
     if (!receives(qp.state)) {
@@ -125,29 +134,36 @@ export class Admission {
       counters.wrongState++;
       return;
     }
-    const sources = batch.sourceWords;
-    const s = index * 4;
-    const { source, local } = qp.attributes;
-    if (
-      sources[s] !== source[0] ||
-      sources[s + 1] !== source[1] ||
-      sources[s + 2] !== source[2] ||
-      sources[s + 3] !== source[3] ||
-      batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] !== local
-    ) {
+    if (!isFromPeer(qp, batch, index)) {
       counters.wrongSource++;
       return;
     }
-    this.#count(qp);
+    if (this.#count(qp)) qp.marked();
     qp.heard();
     if (info.isRequest) qp.responder.receive(this.#packet);
     else qp.completer.receive(this.#packet);
   }
 
-  /** The queue pair takes the current packet. */
-  #count({ counters }: GroupMember): void {
+  /** The queue pair takes the current packet. @returns whether that is marked "congestion experienced" */
+  #count({ counters }: GroupMember): boolean {
     const { batch, index } = this.#packet;
     counters.receivedPackets++;
-    if ((batch.slots[index * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS] & ECN_MASK) === ECN_CE) counters.ecnMarked++;
+    const isMarked = (batch.slots[index * RX_SLOT_WORDS + Rx.TRAFFIC_CLASS] & ECN_MASK) === ECN_CE;
+    if (isMarked) counters.ecnMarked++;
+    return isMarked;
   }
+}
+
+/** Whether a packet comes from the connection's peer, at the address that it was set up with. */
+function isFromPeer({ attributes }: QueuePair, batch: RxBatch, index: number): boolean {
+  const sources = batch.sourceWords;
+  const s = index * 4;
+  const { source, local } = attributes;
+  return (
+    sources[s] === source[0] &&
+    sources[s + 1] === source[1] &&
+    sources[s + 2] === source[2] &&
+    sources[s + 3] === source[3] &&
+    batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] === local
+  );
 }

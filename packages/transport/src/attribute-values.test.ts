@@ -128,11 +128,10 @@ describe('RC', () => {
     expect(() => modify({ ...RTR, [name]: 0 })).toThrow(expect.objectContaining({ errno: 'EOPNOTSUPP' }));
   });
 
-  test('queues are not resized, and pathMigState is not offered', () => {
+  test('pathMigState is not offered', () => {
     modify({ ...INIT, qpAccessFlags: 0 });
     modify(RTR);
     refused({ ...RTS, pathMigState: 'ARMED' }, 'pathMigState', 'ERR_ROCE_NOT_SUPPORTED');
-    refused({ ...RTS, cap: query().cap }, 'cap', 'ERR_ROCE_NOT_SUPPORTED');
   });
 });
 

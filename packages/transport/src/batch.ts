@@ -86,6 +86,9 @@ export class RegionTable {
   shared = new Uint8Array(16);
   readonly #free: number[] = [];
   readonly #quarantine = new Quarantine((index) => this.#free.push(index));
+  /** Batches with packets, and memory that is let go when there is none. */
+  #open = 0;
+  readonly #retired: number[] = [];
 
   /** Takes the next free index for a view over a whole backing buffer. */
   add(view: Uint8Array): number {
@@ -106,13 +109,23 @@ export class RegionTable {
     this.#quarantine.give(index);
   }
 
+  /** The same, for memory that packets of open batches are still to be read from. */
+  retire(index: number): void {
+    if (this.#open === 0) this.remove(index);
+    else this.#retired.push(index);
+  }
+
   /** A batch has packets: see `Quarantine`. */
   batchOpened(): void {
+    this.#open++;
     this.#quarantine.batchOpened();
   }
 
   batchClosed(): void {
     this.#quarantine.batchClosed();
+    if (--this.#open > 0 || this.#retired.length === 0) return;
+    for (const index of this.#retired) this.remove(index);
+    this.#retired.length = 0;
   }
 }
 

@@ -74,7 +74,7 @@ describe('a batch', () => {
     const [first, second] = [regions.add(bytes), regions.add(bytes.slice().reverse())];
     const source = {
       slotTag: 0x0300_0007,
-      attributes: { peer: 4, trafficClass: 5, sourcePort: 6 },
+      attributes: { peer: 4, trafficClass: 5, dataTrafficClass: 7, sourcePort: 6 },
       counters: { sentPackets: 0 },
     } as SlotSource;
     batch.headers.fill(0xaa, 0, 12);
@@ -90,11 +90,14 @@ describe('a batch', () => {
   test('has a slot for each packet', () => {
     const { batch, source } = filled();
     expect([...batch.slots.subarray(0, TX_SLOT_WORDS)]).toEqual([
-      0, 12, 0, 1, 2, 2, 4, 5, 6, 0x0300_0007, 0, 0,
+      0, 12, 0, 1, 2, 2, 4, 7, 6, 0x0300_0007, 0, 0,
     ]);
     const second = batch.slots.subarray(TX_SLOT_WORDS, 2 * TX_SLOT_WORDS);
-    expect([...second]).toEqual([64, 16, 1, 2, 5, 3, 4, 5, 6, 0x0300_0007, 0, 9]);
+    expect([...second]).toEqual([64, 16, 1, 2, 5, 3, 4, 7, 6, 0x0300_0007, 0, 9]);
     expect([batch.count, source.counters.sentPackets]).toEqual([2, 2]);
+    // Without payload.
+    finishSlot(source, batch, 12, batch.fragmentCount, 0, 0);
+    expect(batch.slots[2 * TX_SLOT_WORDS + Tx.TRAFFIC_CLASS]).toBe(5);
   });
 
   test('puts packets together: header, fragments, pad, and room', () => {

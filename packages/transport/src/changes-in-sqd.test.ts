@@ -9,7 +9,9 @@ const remote = { addr: 0n, rkey: 1 };
 
 /** A requester with one request out, in SQD. */
 function draining(attr: QpAttr, opcode: 'SEND' | 'RDMA_WRITE' = 'RDMA_WRITE') {
-  const hand = new ByHand({ sqPsn: FIRST, ...attr });
+  // Go-back-N by the rule: each NAK counts, and nothing but the ACK timer sends again by itself.
+  const recovery = { probes: false, selective: false };
+  const hand = new ByHand({ sqPsn: FIRST, ...attr }, { recovery });
   const { side } = hand;
   const { adapter, qp } = side;
   const mr = side.register(new ArrayBuffer(64));

@@ -1,4 +1,5 @@
 /** The constants of `<infiniband/verbs.h>` that cross the engine's border, with their values there. */
+import { FlushPlacement, FlushSelectivity } from '@node-roce/wire';
 
 /** `enum ibv_qp_state`. */
 export const QpStateCode = { RESET: 0, INIT: 1, RTR: 2, RTS: 3, SQD: 4, SQE: 5, ERR: 6 } as const;
@@ -6,8 +7,16 @@ export const QpStateCode = { RESET: 0, INIT: 1, RTR: 2, RTS: 3, SQD: 4, SQE: 5, 
 export type QpState = keyof typeof QpStateCode;
 export const QP_STATES = Object.keys(QpStateCode) as QpState[];
 
-/** Transport service types. GSI is QP1. */
-export type QpType = 'RC' | 'UC' | 'UD' | 'GSI';
+/**
+ * Transport service types. GSI is QP1; RAW_PACKET sends and takes whole Ethernet frames; XRC_INI sends to the shared receive
+ * queues of a domain, which XRC_TGT receives for (IBTA vol 1 annex A14).
+ */
+export type QpType = 'RC' | 'UC' | 'UD' | 'GSI' | 'RAW_PACKET' | 'XRC_INI' | 'XRC_TGT';
+
+/** Parts of the specification that no other implementation has confirmed: refused unless a device is opened with them. */
+export const EXPERIMENTAL = ['xrc'] as const;
+/** One of them, by name. */
+export type Experimental = (typeof EXPERIMENTAL)[number];
 
 /** `enum ibv_wr_opcode`. */
 export const WrOpcode = {
@@ -21,6 +30,8 @@ export const WrOpcode = {
   LOCAL_INV: 7,
   BIND_MW: 8,
   SEND_WITH_INV: 9,
+  FLUSH: 14,
+  ATOMIC_WRITE: 15,
 } as const;
 /** Operations of the send queue by name. */
 export type WrOpcodeName = keyof typeof WrOpcode;
@@ -36,7 +47,18 @@ export const Access = {
   REMOTE_ATOMIC: 8,
   MW_BIND: 16,
   ZERO_BASED: 32,
+  /** A FLUSH may make what was written visible, or persistent (IBTA vol 1 annex A19). */
+  FLUSH_GLOBAL: 256,
+  FLUSH_PERSISTENT: 512,
 } as const;
+
+/** Guarantees that a FLUSH asks for, as in its header and in `ibv_wr_flush`. */
+export const FlushType = {
+  GLOBAL: FlushPlacement.GLOBAL_VISIBILITY,
+  PERSISTENT: FlushPlacement.PERSISTENCE,
+} as const;
+/** Memory that a FLUSH covers: a range, or all of the region. */
+export const FlushLevel = { RANGE: FlushSelectivity.RANGE, MR: FlushSelectivity.MEMORY_REGION } as const;
 
 /** `enum ibv_wc_status`. */
 export const WcStatus = {
@@ -76,6 +98,8 @@ export const WcOpcode = {
   FETCH_ADD: 4,
   BIND_MW: 5,
   LOCAL_INV: 6,
+  FLUSH: 8,
+  ATOMIC_WRITE: 9,
   RECV: 128,
   RECV_RDMA_WITH_IMM: 129,
 } as const;

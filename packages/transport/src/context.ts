@@ -4,7 +4,7 @@ import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import { QP_STATES, type QpState, type RetransmitCause } from './constants.ts';
-import type { DeviceLimits, GidEntry } from './control.ts';
+import type { DeviceLimits, GidEntry, Recovery } from './control.ts';
 import { AdapterCounters } from './counters.ts';
 import { Deadlines } from './deadlines.ts';
 import { RoceBug } from './errors.ts';
@@ -12,6 +12,7 @@ import { Memory } from './memory.ts';
 import { OpenBatches } from './open-batches.ts';
 import type { Owner } from './qp/owner.ts';
 import { ReadBudget } from './requester/reads.ts';
+import { EarlyPages } from './responder/early-pages.ts';
 import { Farewells } from './responder/farewells.ts';
 import { Cqe, createRing, type NewRing, Ring } from './rings.ts';
 import { Scheduler } from './scheduler.ts';
@@ -45,6 +46,8 @@ export interface LinkWaiter {
 }
 
 const COPY_CAPACITY = 4096;
+/** Pages for packets that came early, of all connections: 64 MiB. */
+const EARLY_PAGES = 1024;
 
 /** The services that an adapter gives to its context. */
 export interface ContextOptions {
@@ -59,6 +62,8 @@ export interface ContextOptions {
   credits: boolean;
   /** Whether program and engine may be on two threads. */
   sharedRings: boolean;
+  /** Of queue pairs that are not created otherwise. */
+  recovery: Recovery;
   throwBugs: boolean;
 }
 
@@ -90,12 +95,16 @@ export class Context {
   readonly scheduler = new Scheduler();
   #slab: Uint8Array = new Uint8Array(0);
   #now = 0;
+  /** Memory for packets that came early. */
+  readonly earlyPages = new EarlyPages(EARLY_PAGES);
   /** Bytes of socket buffer that READ responses may take, over all queue pairs. */
   readonly readBudget: ReadBudget;
   /** Whether ACKs carry the count of posted receives (end-to-end flow control, §9.7.7.2). */
   readonly credits: boolean;
   /** The engine's side of a new ring, which the program has the other side of. */
   readonly newRing: NewRing;
+  /** Of queue pairs that are not created otherwise. */
+  readonly recovery: Recovery;
   readonly #throwBugs: boolean;
 
   constructor(options: ContextOptions) {
@@ -112,6 +121,7 @@ export class Context {
     this.credits = options.credits;
     const { sharedRings } = options;
     this.newRing = (entries, stride) => new Ring(createRing(entries, stride, sharedRings));
+    this.recovery = options.recovery;
     this.#throwBugs = options.throwBugs;
   }
 
@@ -129,6 +139,14 @@ export class Context {
   beginBatch(slab: Uint8Array, now: number): void {
     this.#slab = slab;
     this.#now = now;
+  }
+
+  /** From here on copies come from another slab. @returns the one that they came from */
+  switchSlab(slab: Uint8Array): Uint8Array {
+    const before = this.#slab;
+    if (slab !== before) this.flushCopies();
+    this.#slab = slab;
+    return before;
   }
 
   /** Payload of the packet at hand goes to `offset` of a region, before anybody can look. */

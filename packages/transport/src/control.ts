@@ -2,6 +2,7 @@
  * The control path's plain data: what goes into and comes out of the engine's control calls.
  * Everything here survives a structured clone, so that the same calls work from another thread.
  */
+import type { Congestion } from './congestion/options.ts';
 import type { QpState, QpType } from './constants.ts';
 import type { RingShape } from './rings.ts';
 
@@ -71,7 +72,7 @@ export interface QpAttr {
   destQpNum?: number;
   /** `Access` bits of the remote operations allowed: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC. */
   qpAccessFlags?: number;
-  /** In a query. Queue pairs are not resized: refused in modify. */
+  /** The sizes of the queues, which may be changed while they are used (IBV_DEVICE_RESIZE_MAX_WR); not of RAW_PACKET. */
   cap?: QpCap;
   /** RC and UC: the way to the peer. */
   ahAttr?: AhAttr;
@@ -93,9 +94,12 @@ export interface QpAttr {
   minRnrTimer?: number;
   /** 1. */
   portNum?: number;
-  /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. */
+  /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. Probes ask sooner (`Recovery.probes`). */
   timeout?: number;
-  /** RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR. */
+  /**
+   * RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR. Probes take none of them: beside the 1 + `retryCnt`
+   * sends, a silent peer sees up to 2 · (1 + `retryCnt`) probes (`Recovery.probes`).
+   */
   retryCnt?: number;
   /** RC: 0 … 6 retries after an RNR NAK, then RNR_RETRY_EXC_ERR; 7 is for ever. */
   rnrRetry?: number;
@@ -107,6 +111,36 @@ export interface QpAttr {
   rateLimit?: number;
 }
 
+/** How a reliable connection recovers from losses. */
+export interface Recovery {
+  /**
+   * When an answer is overdue by the round trip, sends one packet once more (a tail loss probe). A peer that is gone sees at most
+   * two for each time that the ACK timer runs out, so 2 · (1 + `retryCnt`) beside the 1 + `retryCnt` sends; none where `timeout` is 0. On a
+   * path that has just lost packets, those of later timeouts may come before the first; and if the peer is known to keep early packets,
+   * the first probe brings up to 0.7 windows of packets that are easily lost beside it, once. Default true.
+   */
+  probes: boolean;
+  /**
+   * The requester sends again what is missing by itself, where answers say so: it keeps READ responses that come early and asks for the
+   * others, of each request for the first gap and those near it; to a peer that keeps early packets it sends what a NAK names; on a path that
+   * loses often, that goes twice. Otherwise everything from the loss on is sent again (go-back-N). Default true.
+   */
+  selective: boolean;
+  /** Whether the responder keeps packets that come before one that is missing. Default auto. */
+  keepEarly: KeepEarly;
+}
+
+/**
+ * `off`: it discards them. `quiet`: it keeps copies, and acknowledges them when the requester has sent them again, so that the
+ * requester sees plain go-back-N that loses fewer retransmissions. `ahead`: it acknowledges them as soon as the missing one is there;
+ * for requesters that know what to do then, as ours does. It repeats a NAK as long as packets come that ask for an ACK, and to others each
+ * costs a retry. `auto`: `quiet`, until the adapter hears that the peer's requester knows (`Adapter.acknowledgeAhead`).
+ */
+export type KeepEarly = 'auto' | 'off' | 'quiet' | 'ahead';
+export const KEEP_EARLY: readonly KeepEarly[] = ['auto', 'off', 'quiet', 'ahead'];
+
+export const RECOVERY_DEFAULTS: Recovery = { probes: true, selective: true, keepEarly: 'auto' };
+
 /** `struct ibv_qp_init_attr`, with handles for the objects. */
 export interface QpInit {
   pd: number;
@@ -117,6 +151,10 @@ export interface QpInit {
   srq?: number;
   cap: QpCap;
   sqSigAll: boolean;
+  /** RC: what differs from the device's. */
+  recovery?: Partial<Recovery>;
+  /** RC and UC: what differs from the device's. */
+  congestion?: Partial<Congestion>;
 }
 
 /** The result of `createQp`. With an SRQ the program posts there; `recvQueue` is the engine's own. */
@@ -125,6 +163,29 @@ export interface QpCreated {
   cap: QpCap;
   sendQueue: RingShape;
   recvQueue: RingShape;
+  /** RC: of its recovery; the peer gets it, so that it may acknowledge ahead. */
+  selective?: boolean;
+}
+
+/** The result of a `modifyQp` with `cap`: the rings to post to from now on. */
+export type QpResized = Omit<QpCreated, 'qpn' | 'selective'>;
+
+/** `struct ibv_xrcd_init_attr`. */
+export interface XrcdInit {
+  /** Shared by all who open this name; a domain of one's own without. */
+  name?: string | undefined;
+  /** Makes a domain of that name if there is none; true. */
+  create?: boolean | undefined;
+  /** EINVAL if there is one; false. */
+  exclusive?: boolean | undefined;
+}
+
+/** The result of `createXrcTarget` and `openXrcTarget`: an opening of the queue pair. */
+export interface XrcTargetOpened {
+  handle: number;
+  qpn: number;
+  /** Nothing is posted there; its control page shows the state. */
+  sendQueue: RingShape;
 }
 
 /** `struct ibv_srq_init_attr`. */
@@ -135,6 +196,8 @@ export interface SrqInit {
   maxSge: number;
   /** Entries below which SRQ_LIMIT_REACHED is raised once; 0: never. */
   limit: number;
+  /** XRC: handles of its domain, and of the completion queue of its receives. */
+  xrc?: { domain: number; cq: number } | undefined;
 }
 
 /** The result of `createSrq`. */
@@ -143,6 +206,8 @@ export interface SrqCreated {
   maxWr: number;
   maxSge: number;
   ring: RingShape;
+  /** XRC: as requests name it, 24 bits (ibv_get_srq_num(3)). */
+  number?: number;
 }
 
 /** `struct ibv_srq_attr` for ibv_modify_srq(3). */

@@ -14,8 +14,10 @@ export class QpCounters {
   receivedPackets = 0;
   /** Of them, those that came with Congestion Experienced (RFC 3168). */
   ecnMarked = 0;
-  /** Congestion notifications for the queue pair (IBTA vol 1 A17.9.3); nothing is done about them. */
+  /** Congestion notification packets (IBTA vol 1 A17.9.3) for the queue pair, from its peer or not; those of them that its rate obeyed; and those that it sent. */
   cnpReceived = 0;
+  cnpHandled = 0;
+  cnpSent = 0;
 
   // Requester.
   /** Requests that completed with SUCCESS, signaled or not; and those of them that were SENDs. */
@@ -59,9 +61,13 @@ export class QpCounters {
   writeRequests = 0;
   readRequests = 0;
   atomicRequests = 0;
+  flushRequests = 0;
+  atomicWriteRequests = 0;
   /** RC: request packets from before the expected PSN, and from beyond it. */
   duplicateRequest = 0;
   outOfSeqRequest = 0;
+  /** Of these, the packets that were kept until their turn came. */
+  keptPackets = 0;
   /** NAKs said: RNR, 0x61, 0x62, 0x63. */
   sentRnrErr = 0;
   sentInvalidRequest = 0;

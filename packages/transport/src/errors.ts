@@ -16,7 +16,9 @@ export type Errno =
   | 'ECANCELED'
   | 'EPERM'
   | 'EIO'
-  | 'EMFILE';
+  | 'EMFILE'
+  | 'EAGAIN'
+  | 'EBADF';
 
 export interface RoceErrorOptions {
   errno: Errno;

@@ -11,6 +11,7 @@ function watched(options: PairOptions = {}) {
   const repeats: [RetransmitCause, number][] = [];
   const states: string[] = [];
   const left: Partial<AdapterOptions> = {
+    ...options.left,
     onRetransmit(qpn, psn, cause) {
       expect(qpn).toBe(pair.left.qp.qpn);
       repeats.push([cause, psn]);
@@ -56,7 +57,7 @@ describe('retransmission', () => {
   };
 
   test('timeout: nothing comes back', () => {
-    const set = watched();
+    const set = watched({ left: { recovery: { probes: false } } });
     lose(set.pair, 'left', 0, 1, 2);
     set.write(3000);
     set.pair.run();

@@ -25,6 +25,15 @@ export class InboundPacket {
     this.#payload = payload;
   }
 
+  /** Takes a copy of a packet that came in an earlier batch: BTH at `at` of memory of our own. It has no slot. */
+  refill(slab: Uint8Array, at: number, info: OpcodeInfo, payload: number): void {
+    this.#slab = slab;
+    this.#at = at;
+    this.#info = info;
+    this.#psn = bthPsn(slab, at);
+    this.#payload = payload;
+  }
+
   /** The opcode's row of the table. */
   get info(): OpcodeInfo {
     return this.#info;

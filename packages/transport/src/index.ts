@@ -1,12 +1,14 @@
 export * from './adapter.ts';
 export { isMulticastGid, type PeerTable } from './addresses.ts';
 export * from './batch.ts';
+export * from './congestion/options.ts';
 export * from './constants.ts';
 export type { AsyncEvent, Host } from './context.ts';
 export * from './control.ts';
 export * from './counters.ts';
 export * from './errors.ts';
 export { QP_ATTRIBUTE_NAMES } from './modify.ts';
+export * from './raw/frames.ts';
 export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 export * from './rings.ts';
 export * from './transitions.ts';

@@ -18,7 +18,8 @@ const ALL_ACCESS =
   Access.REMOTE_READ |
   Access.REMOTE_ATOMIC |
   Access.MW_BIND |
-  Access.ZERO_BASED;
+  Access.ZERO_BASED |
+  Access.FLUSH_GLOBAL;
 
 /** A buffer that regions are registered over. */
 class Backing {
@@ -235,6 +236,13 @@ export class Memory {
 
   #check({ pd, buffer, offset, length, access, iova }: MrInit): void {
     if (!this.#pds.has(pd)) throw invalid('pd', 'no such protection domain');
+    if ((access & Access.FLUSH_PERSISTENT) !== 0) {
+      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'access: memory of a program does not outlast it', {
+        errno: 'EOPNOTSUPP',
+        attribute: 'access',
+        expected: 'FLUSH_GLOBAL',
+      });
+    }
     if ((access & ~ALL_ACCESS) !== 0) throw invalid('access', `unknown flags 0x${access.toString(16)}`);
     if ((access & (Access.REMOTE_WRITE | Access.REMOTE_ATOMIC)) !== 0 && !(access & Access.LOCAL_WRITE)) {
       throw invalid('access', 'remote write and remote atomic need LOCAL_WRITE (ibv_reg_mr(3))');

@@ -15,7 +15,6 @@ export interface PortFacts {
 
 /** Attributes that the device does not offer: refused by name, with the capability bit that says so. */
 const NOT_OFFERED: Partial<Record<QpAttrName, string>> = {
-  cap: 'queues are not resized (IBV_DEVICE_RESIZE_MAX_WR is clear)',
   altAhAttr: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
   altPkeyIndex: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
   altPortNum: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
@@ -25,11 +24,15 @@ const NOT_OFFERED: Partial<Record<QpAttrName, string>> = {
 
 /** Why an attribute is refused for queue pairs of this type, in any step; undefined if it is offered. */
 function notOffered(name: QpAttrName, type: QpType): string | undefined {
-  if (name === 'rateLimit' && type !== 'RC') return `${type} queue pairs are not paced`;
+  if (name === 'rateLimit' && type !== 'RC' && type !== 'RAW_PACKET')
+    return `${type} queue pairs are not paced`;
+  if (name === 'cap' && type === 'RAW_PACKET') return 'queues of RAW_PACKET queue pairs are not resized';
+  if (name === 'cap' && type === 'XRC_TGT') return 'XRC_TGT queue pairs have no queues';
   return NOT_OFFERED[name];
 }
 
 const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
+const FLUSH_ACCESS = Access.FLUSH_GLOBAL | Access.FLUSH_PERSISTENT;
 
 type Check = (value: never, port: PortFacts) => string | undefined;
 
@@ -57,9 +60,9 @@ const CHECKS: Record<QpAttrName, Check> = {
   sqPsn: range(0, 0xff_ffff),
   destQpNum: range(0, 0xff_ffff),
   qpAccessFlags: (v: number) =>
-    Number.isInteger(v) && (v & ~(REMOTE_ACCESS | Access.LOCAL_WRITE)) === 0
+    Number.isInteger(v) && (v & ~(REMOTE_ACCESS | FLUSH_ACCESS | Access.LOCAL_WRITE)) === 0
       ? undefined
-      : 'REMOTE_WRITE, REMOTE_READ and REMOTE_ATOMIC bits',
+      : 'REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC, FLUSH_GLOBAL and FLUSH_PERSISTENT bits',
   cap: any,
   ahAttr: any,
   altAhAttr: any,
@@ -126,7 +129,11 @@ export function isIpv4(gid: Uint8Array): boolean {
  *
  * @returns the state to go to
  */
-export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpState {
+export function checkModify(
+  qp: Pick<QueuePair, 'type' | 'stateName'>,
+  attr: QpAttr,
+  port: PortFacts,
+): QpState {
   const names = (Object.keys(attr) as QpAttrName[]).filter((name) => attr[name] !== undefined);
   for (const name of names) {
     if (!(name in CHECKS)) throw invalid(name, 'no such attribute of a queue pair');
@@ -146,7 +153,7 @@ export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpSta
   if (!allowed) {
     throw invalid(
       'qpState',
-      `${qp.type === 'RC' ? 'an' : 'a'} ${qp.type} queue pair does not go from ${from} to ${to}`,
+      `${named(qp.type)} does not go from ${from} to ${to}`,
       statesFrom(qp.type, from).join(', '),
     );
   }
@@ -178,6 +185,11 @@ export function checkModify(qp: QueuePair, attr: QpAttr, port: PortFacts): QpSta
   }
   if (attr.ahAttr) checkAddressVector(attr.ahAttr, port.gids);
   return to;
+}
+
+/** A queue pair of a type, with its article, for messages. */
+export function named(type: QpType): string {
+  return `${/^[RX]/.test(type) ? 'an' : 'a'} ${type} queue pair`;
 }
 
 /** The plain attributes of a modify call, under the engine's names; those of the path, and PSNs, are not among them. */
@@ -224,7 +236,7 @@ export function queryAttributes(qp: QueuePair): QpQuery {
     rateLimit: attributes.rateLimit,
     sqDraining: !qp.requester.drained,
   };
-  const attr: QpAttr = { qpState: qp.stateName, curQpState: qp.stateName, cap: { ...qp.cap } };
+  const attr: QpAttr = { qpState: qp.stateName, curQpState: qp.stateName, cap: { ...qp.capAsked } };
   for (const name of VALID_IN_STATE[qp.type][qp.stateName]) {
     (attr as Record<string, unknown>)[name] = all[name];
   }
@@ -232,7 +244,7 @@ export function queryAttributes(qp: QueuePair): QpQuery {
     attr,
     init: {
       type: qp.type,
-      cap: { ...qp.cap },
+      cap: { ...qp.capAsked },
       sqSigAll: qp.sqSigAll,
       sendCq: qp.sendCq.handle,
       recvCq: qp.recvCq.handle,

@@ -49,7 +49,7 @@ describe('a READ is split', () => {
 
   test('anew after the path MTU changed, and what was asked for is given back', () => {
     const { budget, users, settled } = setUp();
-    users[0].ask(CHUNK, 9);
+    users[0].ask(0, 9);
     users[0].setPathMtu(4096);
     expect(users[0].next(0, 100)).toBe(Math.floor(TOTAL / 2 / (2 * 4096 + 512)));
     expect(budget.left).toBe(TOTAL);
@@ -61,17 +61,17 @@ describe('requests in flight', () => {
   test.each([1, 2, 16, 128])('are at most max_rd_atomic %i', (most) => {
     const [reads] = setUp().users;
     let count = 0;
-    for (; reads.mayRequest(most); count++) reads.askAtomic(count);
+    for (; reads.mayRequest(most); count++) reads.list.add(count, count);
     expect(count).toBe(most);
     reads.retire(1);
-    expect(reads.requests).toBe(most - 1);
+    expect(reads.list.count).toBe(most - 1);
     expect(reads.mayRequest(most)).toBe(true);
   });
 
   test('one is, even if max_rd_atomic was lowered to 0: what was started ends', () => {
     const [reads] = setUp().users;
     expect(reads.mayRequest(0)).toBe(true);
-    reads.askAtomic(0);
+    reads.list.add(0, 0);
     expect(reads.mayRequest(0)).toBe(false);
   });
 
@@ -80,26 +80,24 @@ describe('requests in flight', () => {
     const first = 0xff_ff00;
     for (let i = 0; i < 600; i++) {
       const psn = psnAdd(first, i);
-      expect(reads.endsAt(psn)).toBe(false);
-      reads.askAtomic(psn);
-      reads.askAtomic(psnAdd(psn, 1));
-      expect(reads.endsAt(psn)).toBe(true);
-      expect(reads.endsAt(psnAdd(psn, 1))).toBe(false);
+      reads.list.add(psn, psn);
+      reads.list.add(psnAdd(psn, 1), psnAdd(psn, 1));
+      expect(reads.list.oldestLast).toBe(psn);
       reads.retire(psn);
-      expect(reads.requests).toBe(2);
+      expect(reads.list.count).toBe(2);
       reads.retire(psnAdd(psn, 1));
-      expect(reads.requests).toBe(1);
+      expect(reads.list.count).toBe(1);
       reads.retire(psnAdd(psn, 2));
-      expect(reads.requests).toBe(0);
+      expect(reads.list.count).toBe(0);
     }
   });
 
   test('several are retired at once', () => {
     const [reads] = setUp().users;
-    for (const psn of [3, 4, 9]) reads.askAtomic(psn);
+    for (const psn of [3, 4, 9]) reads.list.add(psn, psn);
     reads.retire(9);
-    expect(reads.requests).toBe(1);
-    expect(reads.endsAt(9)).toBe(true);
+    expect(reads.list.count).toBe(1);
+    expect(reads.list.oldestLast).toBe(9);
   });
 });
 
@@ -107,7 +105,7 @@ describe('responses in flight', () => {
   test('are counted down as they come, and no further', () => {
     const { users, settled } = setUp();
     const [reads] = users;
-    reads.ask(3, 2);
+    reads.ask(0, 2);
     expect(reads.responses).toBe(3);
     for (const left of [2, 1, 0, 0]) {
       reads.received();
@@ -120,7 +118,7 @@ describe('responses in flight', () => {
     const [reads] = setUp(1, 100 * TOTAL).users;
     const chunk = reads.next(0, WIDE);
     expect(reads.mayAsk(chunk, 2)).toBe(true);
-    reads.ask(chunk, chunk - 1);
+    reads.ask(0, chunk - 1);
     expect(reads.mayAsk(chunk, 2)).toBe(true);
     expect(reads.mayAsk(chunk + 1, 2)).toBe(false);
     reads.ask(chunk, 2 * chunk - 1);
@@ -130,7 +128,7 @@ describe('responses in flight', () => {
 
   test('the check sees responses without a request', () => {
     const { users } = setUp();
-    users[0].ask(3, 2);
+    users[0].ask(0, 2);
     expect(users[0].check()).toBeUndefined();
     users[0].retire(3);
     expect(users[0].check()).toBe('3 READ responses of 0 requests are in flight');
@@ -139,13 +137,47 @@ describe('responses in flight', () => {
   test('are forgotten with a release, and their budget is there again', () => {
     const { budget, users, settled } = setUp();
     const [reads] = users;
-    reads.ask(4, 3);
-    reads.askAtomic(4);
+    reads.ask(0, 3);
+    reads.list.add(4, 4);
     expect(budget.left).toBe(TOTAL - 4 * CHARGE);
     settled();
     reads.release();
-    expect([reads.responses, reads.requests, reads.held, budget.left]).toEqual([0, 0, 0, TOTAL]);
-    expect(reads.endsAt(3)).toBe(false);
+    expect([reads.responses, reads.list.count, reads.held, budget.left]).toEqual([0, 0, 0, TOTAL]);
+  });
+});
+
+describe('a response is LAST or ONLY', () => {
+  /** A READ of 25 responses: requests for 10, 10 and 5. */
+  const asked = () => {
+    const [reads] = setUp().users;
+    reads.ask(0, 9);
+    return reads;
+  };
+
+  test('at the end of each request, and nowhere else', () => {
+    const reads = asked();
+    for (let packet = 0; packet < 25; packet++) {
+      const isEnd = packet === 9 || packet === 19 || packet === 24;
+      expect(reads.endsRight(packet, packet, 25, true)).toBe(isEnd);
+      expect(reads.endsRight(packet, packet, 25, false)).toBe(!isEnd);
+    }
+  });
+
+  test('also elsewhere where a part was asked for again, until all is answered', () => {
+    const reads = asked();
+    reads.repeated(0, 7);
+    expect([true, false].map((last) => reads.endsRight(5, 5, 25, last))).toEqual([true, true]);
+    expect(reads.endsRight(7, 7, 25, true)).toBe(false);
+    expect(reads.endsRight(9, 9, 25, false)).toBe(false);
+    for (let i = 0; i < 10; i++) reads.received();
+    reads.retire(10);
+    reads.ask(10, 19);
+    expect(reads.endsRight(12, 12, 25, true)).toBe(false);
+  });
+
+  test('anywhere where nothing was asked for', () => {
+    const [reads] = setUp().users;
+    expect([true, false].map((last) => reads.endsRight(5, 5, 25, last))).toEqual([true, true]);
   });
 });
 
@@ -163,7 +195,7 @@ describe('the budget', () => {
     const [a, b, c] = users;
     for (const reads of [a, b]) {
       expect(reads.mayAsk(CHUNK, WIDE)).toBe(true);
-      reads.ask(CHUNK, 9);
+      reads.ask(0, 9);
     }
     settled();
     expect(a.mayAsk(1, WIDE)).toBe(false);
@@ -176,7 +208,7 @@ describe('the budget', () => {
   test('goes to who waits first, as soon as there is enough', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
-    a.ask(2 * CHUNK, 19);
+    a.ask(0, 19);
     expect(b.mayAsk(4, WIDE)).toBe(false);
     expect(c.mayAsk(1, WIDE)).toBe(false);
     for (let i = 0; i < 3; i++) a.received();
@@ -192,7 +224,7 @@ describe('the budget', () => {
     expect(woken).toEqual([1, 2]);
     // What was granted is used by the request, and no other is taken.
     expect(b.mayAsk(4, 1)).toBe(true);
-    b.ask(4, 3);
+    b.ask(0, 3);
     expect(b.held).toBe(4 * CHARGE);
     settled();
     for (let i = 0; i < 4; i++) b.received();
@@ -203,7 +235,7 @@ describe('the budget', () => {
   test('is not asked for twice by one that waits', () => {
     const { users, woken, settled } = setUp(2);
     const [a, b] = users;
-    a.ask(2 * CHUNK, 19);
+    a.ask(0, 19);
     for (let i = 0; i < 3; i++) expect(b.mayAsk(1, WIDE)).toBe(false);
     for (let i = 0; i < 5; i++) a.received();
     expect(woken).toEqual([1]);
@@ -214,7 +246,7 @@ describe('the budget', () => {
   test('is not granted to one that gave up, and that which was granted comes back', () => {
     const { users, woken, settled } = setUp(3);
     const [a, b, c] = users;
-    a.ask(2 * CHUNK, 19);
+    a.ask(0, 19);
     b.mayAsk(1, WIDE);
     c.mayAsk(1, WIDE);
     b.release();
@@ -230,7 +262,7 @@ describe('the budget', () => {
   test('of a whole device without any goes to the one that waits, however much it wants', () => {
     const { users, woken } = setUp(2, 3 * CHARGE);
     const [a, b] = users;
-    a.ask(3, 2);
+    a.ask(0, 2);
     expect(b.mayAsk(9, WIDE)).toBe(false);
     a.release();
     expect(woken).toEqual([1]);
@@ -242,7 +274,7 @@ describe('a wait for budget', () => {
   test('goes on while others give back, and ends when nothing moved for a while', () => {
     const { users, settled } = setUp(2);
     const [a, b] = users;
-    a.ask(2 * CHUNK, 19);
+    a.ask(0, 19);
     expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
     a.received();
     expect(b.waited()).toBe(false);
@@ -255,7 +287,7 @@ describe('a wait for budget', () => {
     expect(b.isWaiting).toBe(false);
     // Now one request leaves, whatever is left; the next one waits again.
     expect(b.mayAsk(CHUNK, WIDE)).toBe(true);
-    b.ask(CHUNK, 9);
+    b.ask(0, 9);
     settled();
     b.release();
     expect(b.mayAsk(CHUNK, WIDE)).toBe(false);
@@ -266,7 +298,7 @@ describe('a wait for budget', () => {
     expect(reads.waited()).toBe(true);
     // That alone forces nothing.
     const { users } = setUp(2);
-    users[0].ask(2 * CHUNK, 19);
+    users[0].ask(0, 19);
     expect(users[1].waited()).toBe(true);
     expect(users[1].mayAsk(1, WIDE)).toBe(false);
   });
@@ -274,7 +306,7 @@ describe('a wait for budget', () => {
   test('waiting does not outlast a release', () => {
     const { users } = setUp(2);
     const [a, b] = users;
-    a.ask(2 * CHUNK, 19);
+    a.ask(0, 19);
     b.mayAsk(1, WIDE);
     expect(b.waited()).toBe(true);
     b.release();

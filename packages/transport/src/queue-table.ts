@@ -2,10 +2,11 @@
  * Queue pairs and completion queues by number: what the control path does with them (ibv_create_qp(3),
  * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
  */
-import { GSI_QPN, sourcePortForConnection } from '@node-roce/wire';
+import { ECN_MASK, GSI_QPN, sourcePortForConnection } from '@node-roce/wire';
 import { isMulticastGid } from './addresses.ts';
 import { CompletionQueue } from './completion-queue.ts';
-import { QpStateCode, type QpType } from './constants.ts';
+import { type Congestion, checkCongestion, resolveCongestion } from './congestion/options.ts';
+import { type Experimental, QpStateCode, type QpType } from './constants.ts';
 import type { Context } from './context.ts';
 import {
   type AhAttr,
@@ -17,51 +18,92 @@ import {
   type QpCreated,
   type QpInit,
   type QpQuery,
+  type QpResized,
+  type SrqCreated,
+  type SrqInit,
+  type XrcTargetOpened,
 } from './control.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
-import { checkAddressVector, checkModify, isIpv4, plainAttributes, queryAttributes } from './modify.ts';
+import {
+  checkAddressVector,
+  checkModify,
+  isIpv4,
+  named,
+  plainAttributes,
+  queryAttributes,
+} from './modify.ts';
 import type { QpAttributes } from './qp/attributes.ts';
 import { QueuePair } from './qp/queue-pair.ts';
+import type { FrameHost, FrameRule } from './raw/frames.ts';
+import { RawTable } from './raw/raw-table.ts';
 import { RecentNumbers } from './recent-numbers.ts';
+import { checkRecovery } from './recovery.ts';
 import { powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
+import { XrcTable } from './xrc/table.ts';
 
 /** QP0, QP1 and the multicast QPN are not to be given out. */
 const FIRST_QPN = 2;
 const LAST_QPN = 0xff_fffe;
 
+/** The protection domain of a target queue pair, which has none of its own. */
+const NO_PD = -1;
+
+/** ECN-capable transport (RFC 3168 §5). */
+const ECT_0 = 2;
+
 /** Bytes of an IP header without options. */
 const IPV4_BYTES = 20;
 const IPV6_BYTES = 40;
 
-const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI'];
+/** Types that `createQp` makes; XRC_TGT is made in a domain. */
+const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI'];
 
 export interface QueueTableOptions {
   random: () => number;
   gids: readonly GidEntry[];
   activeMtu: number;
+  frames?: FrameHost | undefined;
+  congestion?: Partial<Congestion>;
+  experimental?: readonly Experimental[] | undefined;
 }
 
 /** The queue pairs and completion queues of an adapter, by number and handle. */
 export class QueueTable {
   readonly #context: Context;
   readonly #options: QueueTableOptions;
+  /** The options of the device; and the congestion control of queue pairs without options of their own. */
+  readonly #congestion: Partial<Congestion>;
+  readonly #deviceCongestion: Congestion;
   readonly #qps = new Map<number, QueuePair>();
   readonly #cqs = new Map<number, CompletionQueue>();
   /** Shared receive queues. */
   readonly srqs: SrqTable;
+  /** XRC domains, the numbers of their SRQs, and openings of target queue pairs. */
+  readonly xrc: XrcTable;
+  /** Raw packet queue pairs. */
+  readonly raws: RawTable;
   /** Counters of destroyed queue pairs. */
   readonly retired = new QpCounters();
   readonly #recentQpns = new RecentNumbers();
+  /** Of target queue pairs, which complete nothing themselves. */
+  readonly #nobodysCq: CompletionQueue;
   #lastQp: QueuePair | undefined;
   #nextHandle = 1;
 
   constructor(context: Context, options: QueueTableOptions) {
     this.#context = context;
     this.#options = options;
-    this.srqs = new SrqTable(context, () => this.#nextHandle++);
+    this.#congestion = checkCongestion(options.congestion, 'congestion');
+    this.#deviceCongestion = resolveCongestion(this.#congestion, {}, 'congestion');
+    const nextHandle = () => this.#nextHandle++;
+    this.srqs = new SrqTable(context, nextHandle);
+    const { random, experimental = [] } = options;
+    this.xrc = new XrcTable({ enabled: experimental.includes('xrc'), random, nextHandle });
+    this.#nobodysCq = new CompletionQueue(0, 1, context.newRing);
+    this.raws = new RawTable(context, options.frames);
   }
 
   /** The queue pair with this QPN, if there is one. */
@@ -159,16 +201,34 @@ export class QueueTable {
 
   #datagramQp(qpn: number): QueuePair {
     const qp = this.get(qpn);
-    if (!qp.datagram)
-      throw invalid(
-        'qp',
-        `${qp.type === 'RC' ? 'an' : 'a'} ${qp.type} queue pair takes part in no group`,
-        'UD',
-      );
+    if (!qp.datagram) throw invalid('qp', `${named(qp.type)} takes part in no group`, 'UD');
     return qp;
   }
 
+  // ------------------------------------------------------------------- SRQs
+
+  /** ibv_create_srq(3), and for XRC ibv_create_srq_ex(3). */
+  createSrq(init: SrqInit): SrqCreated {
+    if (!init.xrc) return this.srqs.create(init).created;
+    const { domain, cq } = init.xrc;
+    this.xrc.domain(domain);
+    const receiveCq = this.#cq(cq, 'cq');
+    const srq = this.srqs.create(init);
+    return { ...srq.created, number: this.xrc.enter(srq, domain, receiveCq) };
+  }
+
+  /** ibv_destroy_srq(3): EBUSY while a queue pair takes from it. One of an XRC domain just goes. */
+  destroySrq(handle: number): void {
+    this.srqs.destroy(handle);
+    this.xrc.remove(handle);
+  }
+
   // -------------------------------------------------------------- queue pairs
+
+  #congestionOf({ congestion }: QpInit): Congestion {
+    if (congestion === undefined) return this.#deviceCongestion;
+    return resolveCongestion(this.#congestion, checkCongestion(congestion, 'congestion'), 'congestion');
+  }
 
   /** ibv_create_qp(3). The queue pair starts in RESET. */
   createQp(init: QpInit): QpCreated {
@@ -179,19 +239,28 @@ export class QueueTable {
         expected: QP_TYPES.join(', '),
       });
     }
-    const srq = init.srq === undefined ? undefined : this.srqs.get(init.srq);
-    const cap = this.#checkCap(init.cap, srq);
+    if (init.type === 'XRC_INI') this.xrc.check('type');
+    const srq = this.#srqOf(init);
+    const cap = this.#checkCap(init.cap, srq !== undefined || init.type === 'XRC_INI');
     const sendCq = this.#cq(init.sendCq, 'sendCq');
     const recvCq = this.#cq(init.recvCq, 'recvCq');
-    // Queue pair 1 takes no place: a stranger's packet may have opened it.
-    const places = this.#context.limits.maxQp + (this.#qps.has(GSI_QPN) ? 1 : 0);
-    if (init.type !== 'GSI' && this.#qps.size >= places) {
-      throw new RoceError('ERR_ROCE_LIMIT', 'no queue pair left', { errno: 'ENOMEM' });
-    }
+    if (init.type !== 'GSI') this.#checkPlace();
     if (init.type === 'GSI' && this.#qps.has(GSI_QPN)) {
       throw new RoceError('ERR_ROCE_BUSY', 'QP1 is there already', { errno: 'EBUSY', attribute: 'type' });
     }
+    const { recovery } = this.#context;
+    const own = init.recovery && checkRecovery(init.recovery, 'recovery');
+    const congestion = this.#congestionOf(init);
     this.#context.memory.holdPd(init.pd, 1);
+    if (init.type === 'RAW_PACKET') {
+      try {
+        const { pd, sqSigAll } = init;
+        return this.raws.create({ qpn: this.#randomQpn(), pd, sendCq, recvCq, srq, cap, sqSigAll });
+      } catch (error) {
+        this.#context.memory.holdPd(init.pd, -1);
+        throw error;
+      }
+    }
     const qp = new QueuePair(this.#context, {
       qpn: init.type === 'GSI' ? GSI_QPN : this.#randomQpn(),
       type: init.type,
@@ -201,29 +270,105 @@ export class QueueTable {
       srq,
       cap,
       sqSigAll: init.sqSigAll,
+      recovery: own ? { ...recovery, ...own } : recovery,
+      congestion,
       activeMtu: this.#options.activeMtu,
     });
     this.#qps.set(qp.qpn, qp);
-    return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape };
+    const { selective } = qp.recovery;
+    return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape, selective };
   }
 
-  /** ibv_modify_qp(3). Either all of it happens or nothing. */
-  modifyQp(qpn: number, attr: QpAttr, now: number): void {
-    const qp = this.get(qpn);
+  /** ENOMEM where there are `maxQp`. Queue pair 1 takes no place: a stranger's packet may have opened it. */
+  #checkPlace(): void {
+    const places = this.#context.limits.maxQp + (this.#qps.has(GSI_QPN) ? 1 : 0);
+    if (this.#qps.size + this.raws.size >= places) {
+      throw new RoceError('ERR_ROCE_LIMIT', 'no queue pair left', { errno: 'ENOMEM' });
+    }
+  }
+
+  #srqOf({ type, srq }: QpInit): SharedReceiveQueue | undefined {
+    if (srq === undefined) return undefined;
+    if (type === 'XRC_INI') throw invalid('srq', 'an XRC_INI queue pair receives nothing', 'none');
+    if (this.xrc.has(srq)) {
+      throw invalid(
+        'srq',
+        'of an XRC domain: requests name it by its number',
+        'one that pd.createSrq made without',
+      );
+    }
+    return this.srqs.get(srq);
+  }
+
+  /** ibv_create_qp_ex(3) with IBV_QPT_XRC_RECV: a target queue pair, which belongs to all who open it. */
+  createXrcTarget(xrcd: number): XrcTargetOpened {
+    const domain = this.xrc.domain(xrcd);
+    this.#checkPlace();
+    const nobody = this.#nobodysCq;
+    const qp = new QueuePair(this.#context, {
+      qpn: this.#randomQpn(),
+      type: 'XRC_TGT',
+      pd: NO_PD,
+      sendCq: nobody,
+      recvCq: nobody,
+      srq: undefined,
+      cap: { maxSendWr: 1, maxRecvWr: 0, maxSendSge: 0, maxRecvSge: 0, maxInlineData: 0 },
+      sqSigAll: false,
+      recovery: this.#context.recovery,
+      congestion: this.#deviceCongestion,
+      activeMtu: this.#options.activeMtu,
+      domain,
+    });
+    this.#qps.set(qp.qpn, qp);
+    return { qpn: qp.qpn, handle: this.xrc.share(qp.qpn, xrcd), sendQueue: qp.sq.shape };
+  }
+
+  /** ibv_open_qp(3): a target queue pair of the domain. EINVAL where it is none. */
+  openXrcTarget(xrcd: number, qpn: number): XrcTargetOpened {
+    this.xrc.checkTarget(qpn, xrcd);
+    return { qpn, handle: this.xrc.share(qpn, xrcd), sendQueue: this.get(qpn).sq.shape };
+  }
+
+  /** Closes an opening of a target queue pair; the queue pair goes with the last one. */
+  closeXrcTarget(handle: number, now: number): void {
+    const qpn = this.xrc.unshare(handle);
+    if (qpn !== undefined) this.#destroy(this.get(qpn), now);
+  }
+
+  /** ibv_modify_qp(3). Either all of it happens or nothing. @returns the rings of a resize (`cap`) */
+  modifyQp(qpn: number, attr: QpAttr, now: number): QpResized | undefined {
     const context = this.#context;
     context.begin(now);
     const { gids, activeMtu } = this.#options;
-    const to = checkModify(qp, attr, { gids, activeMtu, limits: this.#context.limits });
+    const port = { gids, activeMtu, limits: context.limits };
+    const raw = this.raws.find(qpn);
+    if (raw) {
+      raw.modify(attr, checkModify(raw, attr, port));
+      context.publish();
+      return undefined;
+    }
+    const qp = this.get(qpn);
+    qp.followProgram();
+    const to = checkModify(qp, attr, port);
+    const cap = attr.cap && this.#checkCap(attr.cap, !qp.hasReceives);
+    if (cap) qp.checkResize(cap);
     const changes = plainAttributes(attr);
     const path = this.#path(qp, attr);
     const { peer } = qp.attributes;
     qp.setAttributes({ ...changes, ...path });
+    const resized = cap && qp.resize(cap);
     if (attr.ahAttr && peer >= 0) context.addresses.removePeer(peer);
     if (attr.maxDestRdAtomic !== undefined) qp.responder.setResources(attr.maxDestRdAtomic);
     if (attr.rqPsn !== undefined) qp.responder.start(attr.rqPsn);
     if (attr.sqPsn !== undefined) qp.requester.start(attr.sqPsn);
     if (attr.qpState !== undefined) qp.enter(QpStateCode[to]);
     context.publish();
+    return resized;
+  }
+
+  /** The peer's requester knows what ACKs ahead mean; until RESET. */
+  acknowledgeAhead(qpn: number): void {
+    this.get(qpn).acknowledgeAhead();
   }
 
   /** Whether the ACKs of a queue pair carry credits, from the next one on; until its RESET. */
@@ -233,17 +378,32 @@ export class QueueTable {
 
   /** ibv_query_qp(3). */
   queryQp(qpn: number): QpQuery {
-    return queryAttributes(this.get(qpn));
+    return this.raws.find(qpn)?.query() ?? queryAttributes(this.get(qpn));
   }
 
   /** ibv_destroy_qp(3): what is outstanding is discarded without completions. */
   destroyQp(qpn: number, now: number): void {
+    const raw = this.raws.find(qpn);
+    if (raw) {
+      this.#context.begin(now);
+      this.raws.destroy(raw, this.retired);
+      this.#recentQpns.add(qpn);
+      this.#context.memory.holdPd(raw.pd, -1);
+      return;
+    }
     const qp = this.get(qpn);
     if (this.#context.addresses.isAttached(qp)) {
       throw new RoceError('ERR_ROCE_BUSY', 'the queue pair is attached to a multicast group', {
         errno: 'EBUSY',
       });
     }
+    if (qp.type === 'XRC_TGT') throw invalid('qp', `${qpn} is shared`, 'an opening of it, to be closed');
+    this.#destroy(qp, now);
+    this.#context.memory.holdPd(qp.pd, -1);
+  }
+
+  #destroy(qp: QueuePair, now: number): void {
+    const { qpn } = qp;
     this.#context.begin(now);
     qp.destroy();
     this.#context.memory.unbindQp(qpn);
@@ -251,7 +411,13 @@ export class QueueTable {
     this.#qps.delete(qpn);
     if (qpn !== GSI_QPN) this.#recentQpns.add(qpn);
     if (this.#lastQp === qp) this.#lastQp = undefined;
-    this.#context.memory.holdPd(qp.pd, -1);
+  }
+
+  /** Sets what a raw packet queue pair takes in; `undefined`: all that the interface does. EINVAL for another type. */
+  setFrameFilter(qpn: number, rules: readonly FrameRule[] | undefined): void {
+    const raw = this.raws.find(qpn);
+    if (!raw) throw invalid('qp', `${qpn} takes no frames`, 'a RAW_PACKET queue pair');
+    raw.setFilter(rules);
   }
 
   #cq(handle: number, attribute: string): CompletionQueue {
@@ -260,9 +426,9 @@ export class QueueTable {
     return cq;
   }
 
-  /** With an SRQ what is said of the receive queue counts for nothing (ibv_create_qp(3)). */
-  #checkCap(asked: QpCap, srq: SharedReceiveQueue | undefined): QpCap {
-    const cap = srq ? { ...asked, maxRecvWr: 0, maxRecvSge: 0 } : asked;
+  /** With an SRQ, and of XRC, what is said of the receive queue counts for nothing (ibv_create_qp(3)). */
+  #checkCap(asked: QpCap, hasNoReceives: boolean): QpCap {
+    const cap = hasNoReceives ? { ...asked, maxRecvWr: 0, maxRecvSge: 0 } : asked;
     const { maxQpWr, maxSge, maxInlineData } = this.#context.limits;
     const limits: [keyof QpCap, number][] = [
       ['maxSendWr', maxQpWr],
@@ -279,9 +445,9 @@ export class QueueTable {
     }
     return {
       maxSendWr: Math.max(1, cap.maxSendWr),
-      maxRecvWr: srq ? 0 : Math.max(1, cap.maxRecvWr),
+      maxRecvWr: hasNoReceives ? 0 : Math.max(1, cap.maxRecvWr),
       maxSendSge: Math.max(1, cap.maxSendSge),
-      maxRecvSge: srq ? 0 : Math.max(1, cap.maxRecvSge),
+      maxRecvSge: hasNoReceives ? 0 : Math.max(1, cap.maxRecvSge),
       maxInlineData: cap.maxInlineData,
     };
   }
@@ -291,7 +457,7 @@ export class QueueTable {
     for (;;) {
       const qpn = this.#options.random() & 0xff_ffff;
       const given = qpn >= FIRST_QPN && qpn <= LAST_QPN;
-      if (!given || this.#qps.has(qpn) || this.#recentQpns.has(qpn)) continue;
+      if (!given || this.#qps.has(qpn) || this.raws.find(qpn) || this.#recentQpns.has(qpn)) continue;
       if (!this.#context.isReserved(qpn)) return qpn;
     }
   }
@@ -307,6 +473,7 @@ export class QueueTable {
       peer: this.#context.addresses.addPeer(ah),
       local: grh.sgidIndex,
       trafficClass: grh.trafficClass,
+      dataTrafficClass: qp.reacts ? (grh.trafficClass & ~ECN_MASK) | ECT_0 : grh.trafficClass,
       ah: { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } },
       source: new Uint32Array(grh.dgid.slice().buffer),
       ipBytes: isIpv4(grh.dgid) ? IPV4_BYTES : IPV6_BYTES,

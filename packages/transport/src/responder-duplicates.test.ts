@@ -9,7 +9,9 @@ const P = 1000;
 const MTU = 1024;
 
 function responder(maxDestRdAtomic = 16) {
-  const hand = new ByHand({ rqPsn: P, pathMtu: MTU, maxDestRdAtomic });
+  // Plain go-back-N: what is kept is in early-packets.test.ts.
+  const attributes = { rqPsn: P, pathMtu: MTU, maxDestRdAtomic };
+  const hand = new ByHand(attributes, { recovery: { keepEarly: 'off' } });
   const { addr, rkey } = hand.side.register(Uint8Array.from({ length: 1 << 16 }, (_, i) => i >> 10).buffer);
   const read = (psn: number, length: number, offset = 0): PacketInit => ({
     opcode: Opcode.RC_RDMA_READ_REQUEST,

@@ -74,9 +74,16 @@ describe('answers with NAK 0x61', () => {
     ],
     ['an ONLY whose RETH has another length', P, ({ write }) => [write(P, ONLY, 8, 4)]],
     [
-      'FLUSH, which is not offered',
+      'FLUSH, without the right',
       P,
-      ({ write }) => [{ ...write(P, Opcode.RC_FLUSH, 0, 0), payload: new Uint8Array(20) }],
+      () => [
+        {
+          opcode: Opcode.RC_FLUSH,
+          psn: P,
+          feth: { placement: 1, selectivity: 0 },
+          reth: { addr: 0n, rkey: 0, length: 8 },
+        },
+      ],
     ],
   ])('%s', (_what, at, packets) => {
     const set = responder();

@@ -11,7 +11,10 @@ const RNR = 0x21; // 10 µs.
 const remote = { addr: 0n, rkey: 0 };
 
 function requester(attr: QpAttr = {}) {
-  const hand = new ByHand({ sqPsn: FIRST, pathMtu: MTU, ...attr });
+  const hand = new ByHand(
+    { sqPsn: FIRST, pathMtu: MTU, ...attr },
+    { recovery: { probes: false, selective: false } },
+  );
   const { side } = hand;
   const memory = new Uint8Array(4096);
   const mr = side.register(memory.buffer);

@@ -18,7 +18,7 @@ const FIRST = 0xff_fffd;
 const MTU = 256;
 
 function setUp() {
-  const hand = new ByHand({ sqPsn: FIRST, pathMtu: MTU });
+  const hand = new ByHand({ sqPsn: FIRST, pathMtu: MTU }, { recovery: { selective: false } });
   const bytes = Uint8Array.from({ length: 4096 }, (_, i) => (i * 7 + (i >> 8) * 13) & 0xff);
   const mr = hand.side.register(bytes.buffer);
   const nak = (index: number) =>

@@ -9,7 +9,10 @@ const RNR = 0x21; // 10 µs.
 const remote = { addr: 0n, rkey: 0 };
 
 function setUp(attr = {}) {
-  const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256, timeout: 8, ...attr });
+  const hand = new ByHand(
+    { sqPsn: FIRST, pathMtu: 256, timeout: 8, ...attr },
+    { recovery: { probes: false } },
+  );
   const { side } = hand;
   const mr = side.register(new ArrayBuffer(1 << 16));
   const post = (opcode: 'SEND' | 'RDMA_WRITE' | 'RDMA_READ', flags: number = SendFlags.SIGNALED) =>
@@ -75,6 +78,8 @@ describe('rnr_retry', () => {
 
 describe('retry_cnt', () => {
   const nak = (set: ReturnType<typeof setUp>, psn: number) => {
+    // Later than any repetition of one that has been answered.
+    set.hand.now += 100_000;
     set.answer(psn, NakCode.PSN_SEQUENCE_ERROR);
     return set.psns();
   };

@@ -22,6 +22,8 @@ export const Control = {
   PRODUCER: 16,
   CONSUMER: 32,
   SLEEPING: 48,
+  /** Send and receive queues: 1 once the program posts to the successor, after a resize, and no more here. */
+  MOVED: 50,
   /** Completion queue: 0 not armed, 1 armed for the next completion, 2 for the next solicited one. */
   ARMED: 49,
 } as const;
@@ -140,6 +142,37 @@ export class Ring {
     this.#consumerSeen = this.consumer;
     return ((index - this.#consumerSeen) | 0) < entries;
   }
+  // ------------------------------------------------------------------- resize
+
+  /** Producer: posts to `next` from now on, behind the entries that are here. */
+  moveTo(next: Ring): void {
+    const { producer, consumer } = this;
+    next.#begin(consumer, producer);
+    next.release(consumer);
+    next.publish(producer);
+    this.#store(Control.MOVED, 1);
+  }
+  /** Consumer: whether the producer posts to the successor. */
+  get moved(): boolean {
+    return this.#load(Control.MOVED) === 1;
+  }
+  /** Consumer: takes over the entries from `head` on, which keep their indices, of a ring whose producer has moved here. */
+  takeOver(from: Ring, head: number): void {
+    const end = from.end(head);
+    const words = Math.min(this.stride, from.stride);
+    for (let i = head; i !== end; i = (i + 1) | 0) {
+      const source = from.wordOf(i);
+      const target = this.wordOf(i);
+      for (let w = 0; w < words; w++) this.words[target + w] = from.words[source + w];
+    }
+    this.#begin(head, head);
+    this.release(head);
+  }
+  #begin(consumer: number, producer: number): void {
+    this.#consumerSeen = consumer;
+    this.#producerSeen = producer;
+  }
+
   /** Entries published and not given back. */
   get used(): number {
     return (this.producer - this.consumer) | 0;
@@ -216,6 +249,12 @@ export const SendWqe = {
   BIND_LENGTH_LOW: 10,
   BIND_LKEY: 11,
   BIND_ACCESS: 12,
+  /** FLUSH: bytes of the range at the remote address, `FlushType` bits, a `FlushLevel`. */
+  FLUSH_LENGTH: 9,
+  FLUSH_TYPE: 10,
+  FLUSH_LEVEL: 11,
+  /** XRC: number of the shared receive queue at the peer. */
+  REMOTE_SRQN: 13,
   /** First SGE, or first byte of the inline data. */
   SGE: 16,
 } as const;

@@ -10,7 +10,7 @@ const T = 4.096 * 2 ** 10;
 describe('a batch that waits because the link has no room', () => {
   /** A requester whose first packet is in a batch that the link has not taken. */
   function waiting(retryCnt = 2) {
-    const hand = new ByHand({ timeout: 10, retryCnt });
+    const hand = new ByHand({ timeout: 10, retryCnt }, { recovery: { probes: false } });
     const { side } = hand;
     const mr = side.register(new ArrayBuffer(64));
     side.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr, length: 8 }], remote: { addr: 0n, rkey: 0 } });

@@ -58,7 +58,7 @@ describe('the operation', () => {
     'SEND_WITH_INV',
   ] as const;
   const UD = ['SEND', 'SEND_WITH_IMM'];
-  const offered: Record<QpType, string[]> = {
+  const offered: Record<'RC' | 'UC' | 'UD' | 'GSI', string[]> = {
     RC: [...all],
     UC: [...UD, 'RDMA_WRITE', 'RDMA_WRITE_WITH_IMM'],
     UD,

@@ -41,16 +41,17 @@ export function addFragment(batch: TxBatch, region: number, offset: number, leng
   f[w + 3] = length;
 }
 
-/** A response's payload into the list of the oldest send entry, at byte `offset`. */
+/** A response's payload into the list of a send entry, at byte `offset`. */
 export function scatterResponse(
   context: Context,
   pd: number,
   queue: SendQueue,
+  entry: number,
   offset: number,
   source: number,
   length: number,
 ): number {
-  const w = queue.wordOf(queue.head);
+  const w = queue.wordOf(entry);
   const { words } = queue;
   const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
   return scatter(context, pd, words, w + SendWqe.SGE, count, offset, source, length);

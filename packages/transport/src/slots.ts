@@ -26,7 +26,7 @@ export function finishSlot(
 ): void {
   const s = batch.slots;
   const w = batch.count * TX_SLOT_WORDS;
-  const { peer, trafficClass, sourcePort } = source.attributes;
+  const { peer, trafficClass, dataTrafficClass, sourcePort } = source.attributes;
   s[w + Tx.HEADER_OFFSET] = batch.count * TX_HEADER_STRIDE;
   s[w + Tx.HEADER_LENGTH] = headerLength;
   s[w + Tx.FRAGMENT_FIRST] = firstFragment;
@@ -34,7 +34,7 @@ export function finishSlot(
   s[w + Tx.PAYLOAD_LENGTH] = payload;
   s[w + Tx.PAD] = pad;
   s[w + Tx.PEER] = peer;
-  s[w + Tx.TRAFFIC_CLASS] = trafficClass;
+  s[w + Tx.TRAFFIC_CLASS] = payload > 0 ? dataTrafficClass : trafficClass;
   s[w + Tx.SOURCE_PORT] = sourcePort;
   s[w + Tx.QPN] = source.slotTag;
   s[w + Tx.STATUS] = 0;

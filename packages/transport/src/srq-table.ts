@@ -1,6 +1,6 @@
 /** Shared receive queues by handle: what the control path does with them (ibv_create_srq(3)). */
 import type { Context } from './context.ts';
-import type { SrqAttr, SrqCreated, SrqInit, SrqModified } from './control.ts';
+import type { SrqAttr, SrqInit, SrqModified } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import { SharedReceiveQueue } from './srq.ts';
 
@@ -16,7 +16,7 @@ export class SrqTable {
   }
 
   /** ibv_create_srq(3). */
-  create(init: SrqInit): SrqCreated {
+  create(init: SrqInit): SharedReceiveQueue {
     const { limits, memory } = this.#context;
     const { maxWr, maxSge, limit } = init;
     within('maxWr', maxWr, 1, limits.maxSrqWr);
@@ -35,7 +35,7 @@ export class SrqTable {
       this.#context.newRing,
     );
     this.#srqs.set(srq.handle, srq);
-    return srq.created;
+    return srq;
   }
 
   /** ibv_modify_srq(3): the limit, and the size, which may not fall below what is posted. */

@@ -1,15 +1,17 @@
 /**
- * The tail loss probe: when an answer is overdue by the usual round trip, the oldest packet is sent once more. Overdue is the smoothed
- * round trip and four times its deviation (RFC 6298), 8 ms at least, and twice as long for each probe that drew nothing.
+ * The tail loss probe (RFC 8985 §7, fitted to RoCE): when an answer is overdue, one packet is sent once more. Overdue is two smoothed round
+ * trips and the largest ACK delay, 50 µs at least, 900 µs before the first sample. A silent peer sees two for each timeout.
  */
-import { Opcode } from '@node-roce/wire';
-import { expect, test } from 'vitest';
+import { NakCode, Opcode } from '@node-roce/wire';
+import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
 
 const FIRST = 0x500;
+/** 2 · 4.096 µs · 2^timeout. */
+const retryDelay = (timeout: number) => 8.192 * 2 ** timeout;
 
-function setUp() {
-  const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256, timeout: 18 });
+function setUp(attr = {}, options: ConstructorParameters<typeof ByHand>[1] = {}) {
+  const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256, timeout: 18, ...attr }, options);
   const { side } = hand;
   const mr = side.register(new ArrayBuffer(1 << 16));
   let psn = FIRST;
@@ -23,13 +25,13 @@ function setUp() {
     hand.now += roundTrip;
     ack(psn++);
   };
-  /** When probes are sent for a WRITE that is not answered, µs after it. */
-  const probes = (count: number) => {
+  /** When packets are sent again for a WRITE that is not answered, µs after it. */
+  const sentAgain = (count: number) => {
     post();
     hand.out();
     const began = hand.now;
     const at: number[] = [];
-    while (at.length < count) {
+    while (at.length < count && side.adapter.nextDeadline() < Number.POSITIVE_INFINITY) {
       hand.now = Math.max(hand.now, side.adapter.nextDeadline());
       side.adapter.advance(hand.now);
       for (const packet of hand.out()) {
@@ -39,116 +41,269 @@ function setUp() {
     }
     return at;
   };
-  return { hand, side, exchange, probes, post, ack, next: () => psn++ };
+  return { hand, side, mr, exchange, sentAgain, post, ack, next: () => psn++ };
 }
 
-test('comes after 8 ms where the round trip is short, and then twice as late each time', () => {
-  const { exchange, probes } = setUp();
-  for (let i = 0; i < 20; i++) exchange(20);
-  const at = probes(4);
-  expect(at[0]).toBeCloseTo(8_000, 0);
-  expect(at.slice(1).map((time, i) => Math.round((time - at[i]) / 1000))).toEqual([16, 32, 64]);
-});
+describe('is sent', () => {
+  test('after 50 µs where the round trip is short', () => {
+    const { exchange, sentAgain } = setUp();
+    for (let i = 0; i < 20; i++) exchange(20);
+    expect(sentAgain(1)[0]).toBe(50);
+  });
 
-test('comes after the first round trip and its half, four times', () => {
-  const { exchange, probes } = setUp();
-  exchange(30_000);
-  expect(probes(1)[0]).toBeCloseTo(90_000, 0);
-});
+  test('after two round trips', () => {
+    const { exchange, sentAgain } = setUp();
+    exchange(30_000);
+    expect(sentAgain(1)[0]).toBe(60_000);
+  });
 
-test('waits for the usual round trip alone where it is always the same', () => {
-  const { exchange, probes } = setUp();
-  for (let i = 0; i < 60; i++) exchange(30_000);
-  const [at] = probes(1);
-  expect(at).toBeGreaterThanOrEqual(30_000);
-  expect(at).toBeLessThan(31_000);
-});
+  test('and the largest ACK delay: what a sample is beyond the mean of those before', () => {
+    const { exchange, sentAgain } = setUp();
+    exchange(16_000);
+    exchange(24_000);
+    // Mean 16 + (24 − 16) / 8 = 17 ms, delay 24 − 16 = 8 ms.
+    expect(sentAgain(1)[0]).toBe(2 * 17_000 + 8_000);
+  });
 
-test('follows round trips that change: the mean by an eighth, the deviation by a quarter', () => {
-  const { exchange, probes } = setUp();
-  exchange(16_000);
-  exchange(24_000);
-  // Mean 16 + (24 − 16) / 8 = 17 ms; deviation 8 + (8 − 8) / 4 = 8 ms.
-  expect(probes(1)[0]).toBeCloseTo(17_000 + 4 * 8_000, 0);
-});
+  test('after 900 µs before the first sample', () => {
+    const { sentAgain } = setUp();
+    expect(sentAgain(1)[0]).toBe(900);
+  });
 
-test('does not take the time of a packet that was sent again for a round trip (Karn)', () => {
-  const { hand, exchange, probes, post, ack, next } = setUp();
-  for (let i = 0; i < 20; i++) exchange(20);
-  post();
-  hand.out();
-  const psn = next();
-  hand.run(100_000); // Probes go out meanwhile.
-  ack(psn);
-  expect(probes(1)[0]).toBeCloseTo(8_000, 0);
-});
+  test('by the round trip of READs and of atomics', () => {
+    for (const opcode of ['RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const) {
+      const { hand, side, mr, sentAgain, next } = setUp();
+      const remote = { addr: 0n, rkey: 0 };
+      side.post({ opcode, compareAdd: 1n, sge: [{ mr, length: 8 }], remote });
+      hand.out();
+      hand.now += 400;
+      const answer =
+        opcode === 'RDMA_READ' ? Opcode.RC_RDMA_READ_RESPONSE_ONLY : Opcode.RC_ATOMIC_ACKNOWLEDGE;
+      hand.put({ opcode: answer, psn: next(), aeth: { syndrome: 0x1f }, payload: new Uint8Array(8) });
+      expect(side.poll().map(({ status }) => status)).toEqual(['SUCCESS']);
+      expect(sentAgain(1)[0]).toBe(800);
+    }
+  });
 
-test('begins anew with 8 ms after an answer', () => {
-  const { exchange, probes, ack, next } = setUp();
-  for (let i = 0; i < 20; i++) exchange(20);
-  expect(probes(3)).toHaveLength(3);
-  ack(next());
-  expect(probes(1)[0]).toBeCloseTo(8_000, 0);
-});
-
-test('takes no retry, and the ACK timer runs on', () => {
-  const { hand, side, exchange, post } = setUp();
-  exchange(20);
-  post();
-  hand.out();
-  hand.run(2_147_000); // 2 · 4.096 µs · 2^18 is 2147 ms.
-  const { timeouts, retries, probes } = side.adapter.counters();
-  expect({ timeouts, retries }).toEqual({ timeouts: 0, retries: 0 });
-  expect(probes).toBeGreaterThan(5);
-  hand.run(1_000);
-  expect(side.adapter.counters().timeouts).toBe(1);
-});
-
-// §9.7.6.1.3: a timer of at most four times 4.096 µs · 2^timeout. Once: each probe started it anew, and it fired after 6,235 ms.
-test.each(['RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const)(
-  'of a %s sends the request again, and the ACK timer runs on',
-  (opcode) => {
-    const { hand, side, exchange } = setUp();
+  test('never where nothing is in flight', () => {
+    const { hand, exchange } = setUp();
     exchange(20);
-    const mr = side.register(new ArrayBuffer(8));
-    side.post({ opcode, sge: [{ mr, length: 8 }], remote: { addr: 0n, rkey: 0 } });
-    expect(hand.run(2_147_000).length).toBeGreaterThan(6);
-    expect(side.adapter.counters().timeouts).toBe(0);
-    hand.run(1_000);
-    expect(side.adapter.counters()).toMatchObject({ timeouts: 1, retries: 1 });
-  },
-);
+    expect(hand.run(10_000_000)).toEqual([]);
+  });
 
-test('none without a round trip to go by, and none where nothing is in flight', () => {
-  const { hand, side, post } = setUp();
-  post();
-  hand.out();
-  hand.run(1_000_000);
-  expect(side.adapter.counters().probes).toBe(0);
-  const other = setUp();
-  other.exchange(20);
-  expect(other.hand.run(1_000_000)).toEqual([]);
+  test('not by the time of a packet that was sent again (Karn)', () => {
+    const { hand, exchange, sentAgain, post, ack, next } = setUp();
+    for (let i = 0; i < 20; i++) exchange(20);
+    post();
+    hand.out();
+    const psn = next();
+    hand.run(100_000);
+    ack(psn);
+    expect(sentAgain(1)[0]).toBe(50);
+  });
+
+  test('not where the queue pair has none, nor where the device has none', () => {
+    for (const where of ['device', 'queue pair']) {
+      const recovery = { probes: false };
+      const { hand, side, post } = setUp({}, where === 'device' ? { recovery } : {});
+      if (where === 'queue pair') {
+        side.createQp({}, { recovery });
+        hand.connect({ sqPsn: FIRST, pathMtu: 256, timeout: 18 });
+      }
+      post();
+      expect(hand.run(retryDelay(18) - 10)).toHaveLength(1);
+      expect(hand.run(20)).toHaveLength(1);
+      expect(side.adapter.counters()).toMatchObject({ probes: 0, timeouts: 1 });
+    }
+  });
 });
 
-test('answered with its own packet alone, it shows that all behind was lost: that is sent again at once', () => {
-  const { hand, side, exchange, post, ack, next } = setUp();
-  exchange(20);
-  for (let i = 0; i < 4; i++) post();
-  expect(hand.out()).toHaveLength(4);
-  const first = next();
-  expect(hand.run(8_100).map((packet) => inShort(packet)[1])).toEqual([first]);
-  ack(first);
-  expect(hand.out().map((packet) => inShort(packet)[1])).toEqual([first + 1, first + 2, first + 3]);
-  expect(side.adapter.counters()).toMatchObject({ probes: 1, retries: 0, timeouts: 0 });
+describe('a silent peer, after a round trip was measured,', () => {
+  const COUNTS = [0, 1, 2, 3, 4, 5, 6, 7];
+
+  test.each(COUNTS)('sees exactly 1 + retry_cnt sends without probes: retry_cnt %i', (retryCnt) => {
+    for (let timeout = 8; timeout <= 18; timeout++) {
+      const { exchange, sentAgain, side } = setUp({ retryCnt, timeout }, { recovery: { probes: false } });
+      exchange(20);
+      const delay = retryDelay(timeout);
+      const expected = Array.from({ length: retryCnt }, (_, i) => Math.round((i + 1) * delay));
+      expect(sentAgain(20).map(Math.round)).toEqual(expected);
+      expect(side.poll().map(({ status }) => status)).toContain('RETRY_EXC_ERR');
+    }
+  });
+
+  test.each(COUNTS)('sees two probes more for each timeout: retry_cnt %i', (retryCnt) => {
+    for (let timeout = 8; timeout <= 18; timeout++) {
+      const { exchange, sentAgain, side } = setUp({ retryCnt, timeout });
+      exchange(20);
+      const delay = retryDelay(timeout);
+      const times = sentAgain(100);
+      for (let i = 0; i <= retryCnt; i++) {
+        const inInterval = times.filter((at) => at >= i * delay - 1 && at < (i + 1) * delay - 1);
+        expect(inInterval).toHaveLength(i === 0 ? 2 : 3);
+      }
+      expect(times).toHaveLength(retryCnt + 2 * (1 + retryCnt));
+      expect(side.adapter.counters()).toMatchObject({ timeouts: retryCnt + 1, probes: 2 * (1 + retryCnt) });
+    }
+  });
+
+  test('sees no more than 2 · (1 + retry_cnt) probes where packets were lost before', () => {
+    for (const retryCnt of [0, 3, 7]) {
+      const { hand, side, exchange, post, next, ack, sentAgain } = setUp({ retryCnt: 7 });
+      exchange(20);
+      for (let i = 0; i < 20; i++) {
+        post();
+        hand.out();
+        hand.now += 20;
+        const psn = next();
+        hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome: NakCode.PSN_SEQUENCE_ERROR } });
+        hand.out();
+        hand.now += 20;
+        ack(psn);
+      }
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD' }, hand.now);
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD', retryCnt }, hand.now);
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'RTS' }, hand.now);
+      const probes = side.adapter.counters().probes;
+      sentAgain(100);
+      expect(side.adapter.counters().probes - probes).toBeLessThanOrEqual(2 * (1 + retryCnt));
+    }
+  });
 });
 
-test('answered with more than its own packet, it shows nothing: nothing is sent again', () => {
-  const { hand, exchange, post, ack, next } = setUp();
-  exchange(20);
-  for (let i = 0; i < 4; i++) post();
-  hand.out();
-  const first = next();
-  expect(hand.run(8_100)).toHaveLength(1);
-  ack(first + 2);
-  expect(hand.out()).toEqual([]);
+describe('a silent peer that is known to keep early packets', () => {
+  /** After so many losses of one packet in six. */
+  const known = (losses: number, { retryCnt, timeout }: { retryCnt: number; timeout: number }) => {
+    const set = setUp({ timeout });
+    const { hand, side, post, ack, next, exchange } = set;
+    exchange(20);
+    for (let i = 0; i < losses; i++) {
+      for (let k = 0; k < 6; k++) post();
+      hand.out();
+      hand.now += 20;
+      const lost = next();
+      hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: lost, aeth: { syndrome: NakCode.PSN_SEQUENCE_ERROR } });
+      // Beyond what was sent again: it has kept the others.
+      if (i > 0) {
+        hand.out();
+        hand.now += 20;
+      }
+      for (let k = 1; k < 6; k++) next();
+      ack(lost + 5);
+      expect(hand.out()).toEqual([]);
+    }
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD', retryCnt }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RTS' }, hand.now);
+    return set;
+  };
+  const COUNTS = [0, 1, 2, 3, 4, 5, 6, 7];
+
+  test.each(COUNTS)('sees no more than others, where losses are rare: retry_cnt %i', (retryCnt) => {
+    for (let timeout = 8; timeout <= 18; timeout++) {
+      const { sentAgain, side } = known(1, { retryCnt, timeout });
+      expect(sentAgain(100)).toHaveLength(retryCnt + 2 * (1 + retryCnt));
+      expect(side.adapter.counters()).toMatchObject({ timeouts: retryCnt + 1, probes: 2 * (1 + retryCnt) });
+    }
+  });
+
+  test.each(COUNTS)(
+    'sees one burst more, of less than the window, where they are near: retry_cnt %i',
+    (retryCnt) => {
+      for (let timeout = 8; timeout <= 18; timeout++) {
+        const { hand, side, post, next } = known(20, { retryCnt, timeout });
+        for (let i = 0; i < 10; i++) post();
+        expect(hand.out()).toHaveLength(10);
+        const before = side.adapter.counters().probes;
+        const probes = () => side.adapter.counters().probes - before;
+        const packets = hand.run(retryDelay(timeout) - 10);
+        // Where losses were near, probes of later timeouts may come in the first.
+        const first = probes();
+        expect(first).toBeGreaterThanOrEqual(2);
+        // All ten, and the first of them twice.
+        expect(packets.length).toBeGreaterThan(first);
+        expect(packets.length).toBeLessThanOrEqual(first + 11);
+        expect(inShort(packets[0])).toEqual(['RDMA_WRITE_ONLY', next()]);
+        // Each timeout sends all again at most, and two probes.
+        const later = hand.run(retryDelay(timeout) * 8);
+        expect(later.length).toBeLessThanOrEqual((10 + 2) * retryCnt);
+        expect(probes()).toBe(2 * (1 + retryCnt));
+        expect(side.poll().map(({ status }) => status)).toContain('RETRY_EXC_ERR');
+      }
+    },
+  );
+});
+
+describe('the packet', () => {
+  /** The packets that are sent for so many WRITEs that are not answered. */
+  const probesOf = (count: number) => {
+    const set = setUp();
+    set.exchange(20);
+    for (let i = 0; i < count; i++) set.post();
+    expect(set.hand.out()).toHaveLength(count);
+    return { ...set, probes: set.hand.run(110).map((packet) => inShort(packet)[1] - FIRST - 1) };
+  };
+
+  test('is the last one of a short tail, and the oldest next', () => {
+    expect(probesOf(4).probes).toEqual([3, 0]);
+  });
+
+  test('is the oldest one of many', () => {
+    expect(probesOf(20).probes).toEqual([0, 0]);
+  });
+
+  test('is the oldest request where that is a READ or atomic, for the missing range only', () => {
+    const { hand, side, mr, exchange, next } = setUp();
+    exchange(20);
+    const first = next();
+    const remote = { addr: 0x1000n, rkey: 0 };
+    side.post({ opcode: 'RDMA_READ', sge: [{ mr, length: 1024 }], remote });
+    hand.out();
+    hand.now += 20;
+    const aeth = { syndrome: 0x1f };
+    const payload = new Uint8Array(256);
+    hand.put({ opcode: Opcode.RC_RDMA_READ_RESPONSE_FIRST, psn: first, aeth, payload });
+    expect(hand.run(60).map(inShort)).toEqual([['RDMA_READ_REQUEST', first + 1]]);
+  });
+});
+
+describe('the answer', () => {
+  const flight = (count: number) => {
+    const set = setUp();
+    for (let i = 0; i < 10; i++) set.exchange(20);
+    for (let i = 0; i < count; i++) set.post();
+    set.hand.out();
+    const first = set.next();
+    expect(set.hand.run(51)).toHaveLength(1);
+    set.hand.now += 20;
+    return { ...set, first, psns: () => set.hand.out().map((packet) => inShort(packet)[1] - first) };
+  };
+
+  test('to the probe alone shows that all behind it was lost: that is sent again at once', () => {
+    const { ack, first, psns, side } = flight(6);
+    ack(first);
+    expect(psns()).toEqual([1, 2, 3, 4, 5]);
+    expect(side.adapter.counters()).toMatchObject({ probes: 1, retries: 0, timeouts: 0 });
+  });
+
+  // M10.
+  test('to a part of what is in flight shows that the rest was lost', () => {
+    const { ack, first, psns } = flight(6);
+    ack(first + 2);
+    expect(psns()).toEqual([3, 4, 5]);
+  });
+
+  test('to all ends it', () => {
+    const { ack, first, psns, side } = flight(6);
+    ack(first + 5);
+    expect(psns()).toEqual([]);
+    expect(side.poll()).toHaveLength(16);
+  });
+
+  test('that comes sooner than any could is to the packets before, and shows nothing', () => {
+    const { hand, ack, first, psns } = flight(6);
+    hand.now -= 20;
+    ack(first + 2);
+    expect(psns()).toEqual([]);
+  });
 });

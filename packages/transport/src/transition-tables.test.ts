@@ -9,7 +9,7 @@ import { statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
 const STATES: readonly QpState[] = QP_STATES;
 const ALT = 'altAhAttr altPkeyIndex altPortNum altTimeout';
 
-/** Type, from, to, required, optional. `rateLimit` of RC is this device's own. */
+/** Type, from, to, required, optional. `rateLimit` of RC is this device's own, and so is `cap`, which every step takes but those of XRC_TGT. */
 const STEPS: [QpType, QpState, QpState, string, string][] = [
   ['UD', 'RESET', 'INIT', 'pkeyIndex portNum qkey', ''],
   ['UD', 'INIT', 'INIT', '', 'pkeyIndex portNum qkey'],
@@ -57,17 +57,59 @@ const STEPS: [QpType, QpState, QpState, string, string][] = [
     '',
     `portNum ahAttr timeout retryCnt rnrRetry maxRdAtomic maxDestRdAtomic ${ALT} qpAccessFlags pkeyIndex minRnrTimer pathMigState`,
   ],
+
+  ['XRC_INI', 'RESET', 'INIT', 'pkeyIndex portNum qpAccessFlags', ''],
+  ['XRC_INI', 'INIT', 'INIT', '', 'pkeyIndex portNum qpAccessFlags'],
+  ['XRC_INI', 'INIT', 'RTR', 'ahAttr pathMtu destQpNum rqPsn', `${ALT} qpAccessFlags pkeyIndex`],
+  [
+    'XRC_INI',
+    'RTR',
+    'RTS',
+    'timeout retryCnt rnrRetry sqPsn maxRdAtomic',
+    `curQpState ${ALT} qpAccessFlags pathMigState`,
+  ],
+  ['XRC_INI', 'RTS', 'RTS', '', `curQpState qpAccessFlags ${ALT} pathMigState`],
+  ['XRC_INI', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
+  ['XRC_INI', 'SQD', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState`],
+  [
+    'XRC_INI',
+    'SQD',
+    'SQD',
+    '',
+    `portNum ahAttr timeout retryCnt rnrRetry maxRdAtomic ${ALT} qpAccessFlags pkeyIndex pathMigState`,
+  ],
+
+  ['XRC_TGT', 'RESET', 'INIT', 'pkeyIndex portNum qpAccessFlags', ''],
+  ['XRC_TGT', 'INIT', 'INIT', '', 'pkeyIndex portNum qpAccessFlags'],
+  [
+    'XRC_TGT',
+    'INIT',
+    'RTR',
+    'ahAttr pathMtu destQpNum rqPsn maxDestRdAtomic minRnrTimer',
+    `${ALT} qpAccessFlags pkeyIndex`,
+  ],
+  ['XRC_TGT', 'RTR', 'RTS', 'timeout sqPsn', `curQpState ${ALT} qpAccessFlags minRnrTimer pathMigState`],
+  ['XRC_TGT', 'RTS', 'RTS', '', `curQpState qpAccessFlags ${ALT} pathMigState minRnrTimer`],
+  ['XRC_TGT', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
+  ['XRC_TGT', 'SQD', 'RTS', '', `curQpState ${ALT} qpAccessFlags minRnrTimer pathMigState`],
+  [
+    'XRC_TGT',
+    'SQD',
+    'SQD',
+    '',
+    `portNum ahAttr timeout maxDestRdAtomic ${ALT} qpAccessFlags pkeyIndex minRnrTimer pathMigState`,
+  ],
 ];
 
 const sorted = (names: string) => names.split(' ').filter(Boolean).sort();
 
-describe.each(['RC', 'UC', 'UD', 'GSI'] as const)('%s', (type) => {
+describe.each(['RC', 'UC', 'UD', 'GSI', 'XRC_INI', 'XRC_TGT'] as const)('%s', (type) => {
   const steps = STEPS.filter(([of]) => of === (type === 'GSI' ? 'UD' : type));
 
   test.each(steps)('%s from %s to %s', (_type, from, to, required, optional) => {
     const step = transition(type, from, to);
     expect([...step!.required].sort()).toEqual(sorted(required));
-    expect([...step!.optional].sort()).toEqual(sorted(optional));
+    expect([...step!.optional].sort()).toEqual(sorted(type === 'XRC_TGT' ? optional : `${optional} cap`));
   });
 
   test.each(STATES)('from %s: to RESET always, to ERR but from RESET, and else as listed', (from) => {
@@ -101,6 +143,31 @@ describe('a query shows', () => {
         RTS: `${ucRtr} sqPsn`,
         SQD: `${ucRtr} sqPsn sqDraining`,
         SQE: `${ucRtr} sqPsn`,
+        ERR: '',
+      },
+    ],
+    // ibv_query_qp(3) has no table of these: what the steps to the state have set.
+    [
+      'XRC_INI',
+      {
+        RESET: '',
+        INIT: connected,
+        RTR: ucRtr,
+        RTS: `${ucRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic`,
+        SQD: `${ucRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic sqDraining`,
+        SQE: '',
+        ERR: '',
+      },
+    ],
+    [
+      'XRC_TGT',
+      {
+        RESET: '',
+        INIT: connected,
+        RTR: rcRtr,
+        RTS: `${rcRtr} sqPsn timeout`,
+        SQD: `${rcRtr} sqPsn timeout sqDraining`,
+        SQE: '',
         ERR: '',
       },
     ],

@@ -98,7 +98,107 @@ const RC: Table = {
   },
 };
 
-const TABLES: Record<QpType, Table> = { RC, UC, UD, GSI: UD };
+/** Linux `qp_state_table` [IB_QPT_XRC_INI]: RC without what a responder needs. */
+const XRC_INI: Table = {
+  RESET: { INIT: t(['pkeyIndex', 'portNum', 'qpAccessFlags']) },
+  INIT: {
+    INIT: t([], ['pkeyIndex', 'portNum', 'qpAccessFlags']),
+    RTR: t(['ahAttr', 'pathMtu', 'destQpNum', 'rqPsn'], [...ALT_PATH, 'qpAccessFlags', 'pkeyIndex']),
+  },
+  RTR: {
+    RTS: t(
+      ['sqPsn', 'timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic'],
+      ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState'],
+    ),
+  },
+  RTS: {
+    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState']),
+    SQD: t([], ['enSqdAsyncNotify']),
+  },
+  SQD: {
+    RTS: t([], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState']),
+    SQD: t(
+      [],
+      [
+        'portNum',
+        'ahAttr',
+        'timeout',
+        'retryCnt',
+        'rnrRetry',
+        'maxRdAtomic',
+        ...ALT_PATH,
+        'qpAccessFlags',
+        'pkeyIndex',
+        'pathMigState',
+      ],
+    ),
+  },
+};
+
+/** Linux `qp_state_table` [IB_QPT_XRC_TGT]: RC without what a requester needs, but for `timeout`. */
+const XRC_TGT: Table = {
+  RESET: { INIT: t(['pkeyIndex', 'portNum', 'qpAccessFlags']) },
+  INIT: {
+    INIT: t([], ['pkeyIndex', 'portNum', 'qpAccessFlags']),
+    RTR: t(
+      ['ahAttr', 'pathMtu', 'destQpNum', 'rqPsn', 'maxDestRdAtomic', 'minRnrTimer'],
+      [...ALT_PATH, 'qpAccessFlags', 'pkeyIndex'],
+    ),
+  },
+  RTR: {
+    RTS: t(['sqPsn', 'timeout'], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState', 'minRnrTimer']),
+  },
+  RTS: {
+    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState', 'minRnrTimer']),
+    SQD: t([], ['enSqdAsyncNotify']),
+  },
+  SQD: {
+    RTS: t([], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState', 'minRnrTimer']),
+    SQD: t(
+      [],
+      [
+        'portNum',
+        'ahAttr',
+        'timeout',
+        'maxDestRdAtomic',
+        ...ALT_PATH,
+        'qpAccessFlags',
+        'pkeyIndex',
+        'minRnrTimer',
+        'pathMigState',
+      ],
+    ),
+  },
+};
+
+const RAW_PACKET: Table = {
+  RESET: { INIT: t(['portNum']) },
+  INIT: { INIT: t([]), RTR: t([]) },
+  RTR: { RTS: t([], ['rateLimit']) },
+  RTS: { RTS: t([], ['rateLimit']), SQD: t([]) },
+  SQD: { RTS: t([]), SQD: t([]) },
+  SQE: { RTS: t([]) },
+};
+
+/** IBV_QP_CAP in every step, which Linux' table has in none: no driver of its resizes (IBTA vol 1 §11.2.5.2). */
+function resizing(table: Table): Table {
+  const steps = (row: Partial<Record<To, Transition>>) =>
+    Object.entries(row).map(([to, { required, optional }]) => [to, t(required, [...optional, 'cap'])]);
+  return Object.fromEntries(
+    Object.entries(table).map(([from, row]) => [from, Object.fromEntries(steps(row))]),
+  );
+}
+
+const RESIZING_UD = resizing(UD);
+const TABLES: Record<QpType, Table> = {
+  RC: resizing(RC),
+  UC: resizing(UC),
+  UD: RESIZING_UD,
+  GSI: RESIZING_UD,
+  RAW_PACKET,
+  XRC_INI: resizing(XRC_INI),
+  XRC_TGT,
+};
 
 /** The transition of a type from a state to a state, or undefined where it is not allowed. */
 export function transition(type: QpType, from: QpState, to: QpState): Transition | undefined {
@@ -127,6 +227,8 @@ const RC_RTS: readonly QpAttrName[] = [
   'maxRdAtomic',
   'rateLimit',
 ];
+const INI_RTS: readonly QpAttrName[] = [...UC_RTS, 'timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic'];
+const TGT_RTS: readonly QpAttrName[] = [...RC_RTR, 'sqPsn', 'timeout'];
 const UD_INIT: readonly QpAttrName[] = ['pkeyIndex', 'portNum', 'qkey'];
 const UD_RTS: readonly QpAttrName[] = [...UD_INIT, 'sqPsn'];
 
@@ -166,4 +268,32 @@ export const VALID_IN_STATE: Record<QpType, Record<QpState, readonly QpAttrName[
   },
   UD: VALID_UD,
   GSI: VALID_UD,
+  // The pages have no table of these: what the steps to the state have set.
+  XRC_INI: {
+    RESET: [],
+    INIT: CONNECTED_INIT,
+    RTR: UC_RTR,
+    RTS: INI_RTS,
+    SQD: [...INI_RTS, 'sqDraining'],
+    SQE: [],
+    ERR: [],
+  },
+  XRC_TGT: {
+    RESET: [],
+    INIT: CONNECTED_INIT,
+    RTR: RC_RTR,
+    RTS: TGT_RTS,
+    SQD: [...TGT_RTS, 'sqDraining'],
+    SQE: [],
+    ERR: [],
+  },
+  RAW_PACKET: {
+    RESET: [],
+    INIT: ['portNum'],
+    RTR: ['portNum'],
+    RTS: ['portNum', 'rateLimit'],
+    SQD: ['portNum', 'rateLimit', 'sqDraining'],
+    SQE: ['portNum', 'rateLimit'],
+    ERR: [],
+  },
 };

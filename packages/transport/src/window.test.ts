@@ -1,12 +1,12 @@
 /**
- * The window of a requester, as its peer sees it: how many packets leave without an ACK. A loss halves it, once for all that was out;
- * a timeout takes it to the least; ACKs open it again.
+ * The window of a requester, as its peer sees it: how many packets leave without an ACK. A loss halves it, once for all that was out,
+ * but not below what it began with, nor below what the path delivers; a timeout takes it to the least; ACKs open it again.
  */
 import { describe, expect, test } from 'vitest';
 import { requester } from '../testing/window-peer.ts';
 
 const MOST = 512;
-const LEAST = 2;
+const START = 32;
 
 test('begins with 32 and doubles each round trip up to 512', () => {
   const { fill, acknowledge } = requester();
@@ -41,15 +41,17 @@ describe('a sequence NAK', () => {
     peer.lose(10);
     expect(peer.fill()).toBe(MOST / 2);
     // A loss of what was sent afterwards counts again.
-    peer.acknowledge(492);
+    peer.acknowledge(246);
+    peer.fill();
+    peer.acknowledge();
     const wide = peer.fill();
     expect(wide).toBeGreaterThanOrEqual(MOST / 2);
     peer.lose(MOST / 2);
     expect(peer.fill()).toBeLessThan(MOST / 2);
   });
 
-  test('never takes it below 2', () => {
-    const peer = requester();
+  test('never takes it below what it began with', () => {
+    const peer = requester({}, undefined, { selective: false });
     const windows: number[] = [];
     for (let i = 0; i < 8; i++) {
       peer.fill();
@@ -57,7 +59,19 @@ describe('a sequence NAK', () => {
       windows.push(peer.fill());
       peer.acknowledge();
     }
-    expect(Math.min(...windows)).toBe(LEAST);
+    expect(Math.min(...windows)).toBe(START);
+  });
+
+  test('leaves it at what the path delivers in its least round trip', () => {
+    const peer = requester();
+    for (let i = 0; i < 10; i++) {
+      peer.fill();
+      peer.hand.now += 100;
+      peer.acknowledge();
+    }
+    peer.fill();
+    peer.lose();
+    expect(peer.fill()).toBe(MOST);
   });
 
   test('makes it grow by one packet a round trip afterwards', () => {

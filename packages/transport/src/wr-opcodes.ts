@@ -5,11 +5,22 @@
 import { Opcode } from '@node-roce/wire';
 import { type QpType, WcOpcode, WrOpcode, type WrOpcodeName } from './constants.ts';
 
-/** How a request travels; `LOCAL` requests are executed by this adapter without a packet. */
-export const Wire = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4 } as const;
+/**
+ * How a request travels; `LOCAL` requests are executed by this adapter without a packet. `PLACEMENT` ones are a packet each,
+ * answered by a READ response of no bytes (IBTA vol 1 annex A19).
+ */
+export const Wire = { SEND: 0, WRITE: 1, READ: 2, ATOMIC: 3, LOCAL: 4, PLACEMENT: 5 } as const;
 
 /** Transport services as bits. */
-export const Service: Readonly<Record<QpType, number>> = { RC: 1, UC: 2, UD: 4, GSI: 8 };
+export const Service: Readonly<Record<QpType, number>> = {
+  RC: 1,
+  UC: 2,
+  UD: 4,
+  GSI: 8,
+  RAW_PACKET: 16,
+  XRC_INI: 32,
+  XRC_TGT: 64,
+};
 
 export interface WrOpcodeRow {
   readonly name: WrOpcodeName;
@@ -46,13 +57,14 @@ export interface WrOpcodeRow {
   readonly inline: boolean;
 }
 
-const CONNECTED = Service.RC | Service.UC;
+const RELIABLE = Service.RC | Service.XRC_INI;
+const CONNECTED = RELIABLE | Service.UC;
 
 function row(name: WrOpcodeName, values: Partial<WrOpcodeRow>): WrOpcodeRow {
   return {
     name,
     opcode: WrOpcode[name],
-    services: Service.RC,
+    services: RELIABLE,
     wire: Wire.LOCAL,
     first: 0,
     middle: 0,
@@ -112,7 +124,7 @@ const ROWS = [
     consumesReceive: true,
     immediate: true,
   }),
-  row('SEND', SEND),
+  row('SEND', { ...SEND, services: CONNECTED | Service.UD | Service.GSI | Service.RAW_PACKET }),
   row('SEND_WITH_IMM', {
     ...SEND,
     last: Opcode.RC_SEND_LAST_WITH_IMMEDIATE,
@@ -139,12 +151,28 @@ const ROWS = [
     completion: WcOpcode.FETCH_ADD,
     operands: 1,
   }),
+  row('FLUSH', {
+    wire: Wire.PLACEMENT,
+    only: Opcode.RC_FLUSH,
+    completion: WcOpcode.FLUSH,
+    readOrAtomic: true,
+    remote: true,
+  }),
+  row('ATOMIC_WRITE', {
+    wire: Wire.PLACEMENT,
+    only: Opcode.RC_ATOMIC_WRITE,
+    completion: WcOpcode.ATOMIC_WRITE,
+    readOrAtomic: true,
+    remote: true,
+    length: 8,
+    inline: true,
+  }),
   row('LOCAL_INV', { services: CONNECTED, completion: WcOpcode.LOCAL_INV, invalidate: true }),
   row('BIND_MW', { services: CONNECTED, completion: WcOpcode.BIND_MW }),
   // UC has no opcode for it (IBTA vol 1 §9.2).
   row('SEND_WITH_INV', {
     ...SEND,
-    services: Service.RC,
+    services: RELIABLE,
     last: Opcode.RC_SEND_LAST_WITH_INVALIDATE,
     only: Opcode.RC_SEND_ONLY_WITH_INVALIDATE,
     invalidate: true,

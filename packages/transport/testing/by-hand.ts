@@ -13,9 +13,11 @@ import {
   bthPsn,
   encodeAtomicEth,
   encodeReth,
+  FETH_BYTES,
   Opcode,
   RETH_BYTES,
   writeBth,
+  writeFeth,
 } from '@node-roce/wire';
 import { gatherSlot, Icrc, type QpAttr, RX_SLOT_WORDS, Rx } from '../src/index.ts';
 import { addressOf, gidOf, type Packet, Side } from './pair.ts';
@@ -30,6 +32,8 @@ export interface PacketInit {
   ackReq?: boolean;
   /** READ and WRITE. */
   reth?: { addr: bigint; rkey: number; length: number };
+  /** FLUSH. */
+  feth?: { placement: number; selectivity: number };
   /** Atomics. */
   atomic?: { addr: bigint; rkey: number; swapAdd: bigint; compare?: bigint };
   /** AETH of a response. */
@@ -76,9 +80,13 @@ export class ByHand {
 
   /** A packet of the peer. */
   packet(init: PacketInit): Packet {
-    const { opcode, psn, ackReq = true, reth, atomic, aeth, payload = new Uint8Array(0) } = init;
+    const { opcode, psn, ackReq = true, feth, reth, atomic, aeth, payload = new Uint8Array(0) } = init;
     const pad = init.pad ?? -payload.length & 3;
-    const extensions = (reth ? RETH_BYTES : 0) + (atomic ? ATOMIC_ETH_BYTES : 0) + (aeth ? AETH_BYTES : 0);
+    const extensions =
+      (feth ? FETH_BYTES : 0) +
+      (reth ? RETH_BYTES : 0) +
+      (atomic ? ATOMIC_ETH_BYTES : 0) +
+      (aeth ? AETH_BYTES : 0);
     const bytes = new Uint8Array(BTH_BYTES + extensions + payload.length + (-payload.length & 3));
     writeBth(
       bytes,
@@ -90,6 +98,10 @@ export class ByHand {
       (psn & 0xff_ffff) | (ackReq ? BTH_ACK_REQ : 0),
     );
     let at = BTH_BYTES;
+    if (feth) {
+      writeFeth(bytes, at, feth.placement, feth.selectivity);
+      at += FETH_BYTES;
+    }
     if (reth) {
       encodeReth(bytes, at, { va: reth.addr, rkey: reth.rkey, length: reth.length });
       at += RETH_BYTES;

@@ -5,7 +5,10 @@ import {
   type AdapterOptions,
   type AhAttr,
   type AsyncEvent,
+  type Congestion,
   Cqe,
+  FlushLevel,
+  FlushType,
   gatherSlot,
   Icrc,
   isMemoryGone,
@@ -13,6 +16,7 @@ import {
   type QpAttr,
   type QpCreated,
   type QpType,
+  type Recovery,
   RecvWqe,
   Ring,
   RX_SLOT_WORDS,
@@ -29,6 +33,7 @@ import {
   WC_STATUS_NAMES,
   WrOpcode,
   type WrOpcodeName,
+  type XrcTargetOpened,
 } from '../src/index.ts';
 
 export interface Completion {
@@ -89,6 +94,9 @@ export interface WorkInit {
   datagram?: { ah: number; qpn: number; qkey: number };
   /** BIND_MW, with the address and the new key in `remote`. */
   bind?: { window: number; length: number; lkey: number; access: number };
+  flush?: { length: number; type?: number; level?: number };
+  /** XRC: number of the SRQ at the peer. */
+  srqn?: number;
 }
 
 export interface QpOptions {
@@ -96,6 +104,8 @@ export interface QpOptions {
   /** Handles of a shared receive queue, and of a completion queue other than the side's own. */
   srq?: number;
   cq?: number;
+  recovery?: Partial<Recovery>;
+  congestion?: Partial<Congestion>;
 }
 
 /** The batch of all arrivals: one, because a batch is filled and received in one step, and its memory takes time to get. */
@@ -137,7 +147,7 @@ export class Side {
   }
 
   /** The queue pair that `post` and `postRecv` mean from now on. */
-  createQp(cap = {}, { type = 'RC', srq, cq = this.cqHandle }: QpOptions = {}): void {
+  createQp(cap = {}, { type = 'RC', srq, cq = this.cqHandle, recovery, congestion }: QpOptions = {}): void {
     this.qp = this.adapter.createQp({
       pd: this.pd,
       type,
@@ -146,9 +156,18 @@ export class Side {
       recvCq: cq,
       cap: { maxSendWr: 64, maxRecvWr: 64, maxSendSge: 4, maxRecvSge: 4, maxInlineData: 128, ...cap },
       sqSigAll: false,
+      ...(recovery === undefined ? {} : { recovery }),
+      ...(congestion === undefined ? {} : { congestion }),
     });
     this.sq = new Ring(this.qp.sendQueue);
     this.rq = new Ring(this.qp.recvQueue);
+  }
+
+  /** A target queue pair of an XRC domain, as the one that is connected next. */
+  createXrcTarget(domain: number): XrcTargetOpened {
+    const target = this.adapter.createXrcTarget(domain);
+    this.qp = { ...this.qp, qpn: target.qpn };
+    return target;
   }
 
   /** Makes this the queue pair that `post` and `postRecv` mean. */
@@ -210,6 +229,12 @@ export class Side {
       words[w + SendWqe.REMOTE_QPN] = work.datagram.qpn;
       words[w + SendWqe.REMOTE_QKEY] = work.datagram.qkey;
     }
+    if (work.flush) {
+      words[w + SendWqe.FLUSH_LENGTH] = work.flush.length;
+      words[w + SendWqe.FLUSH_TYPE] = work.flush.type ?? FlushType.GLOBAL;
+      words[w + SendWqe.FLUSH_LEVEL] = work.flush.level ?? FlushLevel.RANGE;
+    }
+    if (work.srqn !== undefined) words[w + SendWqe.REMOTE_SRQN] = work.srqn;
     if (work.bind) {
       words[w + SendWqe.BIND_WINDOW] = work.bind.window;
       words[w + SendWqe.BIND_LENGTH_HIGH] = 0;
@@ -240,9 +265,9 @@ export class Side {
     this.#ring(rq, (rq.producer + 1) | 0, (this.qp.qpn | 0x8000_0000) >>> 0);
   }
 
-  poll(): Completion[] {
+  /** Takes what the side's completion queue has, or another one. */
+  poll(cq = this.cq): Completion[] {
     const found: Completion[] = [];
-    const { cq } = this;
     let at = cq.consumer;
     for (; at !== cq.producer; at = (at + 1) | 0) {
       const w = cq.wordOf(at);

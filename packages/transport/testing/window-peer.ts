@@ -1,5 +1,6 @@
 /** A requester that always has something to send, and a peer by hand that looks at its window. */
 import { NakCode, Opcode, psnAdd } from '@node-roce/wire';
+import type { Recovery } from '../src/index.ts';
 import { ByHand } from './by-hand.ts';
 
 const FIRST = 0x500;
@@ -12,9 +13,10 @@ const LENGTH = 1 << 26;
 /**
  * A requester that always has something to send; `fill` returns how many packets it adds until it has to wait.
  * @param reset one whose queue pair is in RESET: it is connected again, with the same PSNs
+ * @param recovery of the device
  */
-export function requester(attr = {}, reset?: ByHand) {
-  const hand = reset ?? new ByHand({ sqPsn: FIRST, pathMtu: MTU, ...attr });
+export function requester(attr = {}, reset?: ByHand, recovery: Partial<Recovery> = {}) {
+  const hand = reset ?? new ByHand({ sqPsn: FIRST, pathMtu: MTU, ...attr }, { recovery });
   reset?.connect({ sqPsn: FIRST, pathMtu: MTU, ...attr });
   const { side } = hand;
   const mr = side.register(new ArrayBuffer(LENGTH / 4));

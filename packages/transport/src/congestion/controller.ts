@@ -10,12 +10,12 @@ export const Loss = { GAP: 0, TIMEOUT: 1 } as const;
 export interface CongestionController {
   /** Packets that may be in flight. */
   readonly window: number;
-  /** The fastest that packets may leave, kbit/s; 0: as fast as the window allows. */
+  /** The fastest that packets may leave, a whole number of kbit/s; 0: as fast as the window allows. */
   readonly rate: number;
-  /** Packets were added to a batch, retransmissions included. */
-  onSent(packets: number): void;
-  /** `packets` more are acknowledged, all before `unackedPsn`. */
-  onAck(packets: number, unackedPsn: number): void;
+  /** A packet of so many bytes leaves under the rate, IP header and ICRC counted; retransmissions too. */
+  onSent(bytes: number): void;
+  /** `packets` more are acknowledged, all before `unackedPsn`; everything before `sendPsn` was sent. */
+  onAck(packets: number, unackedPsn: number, sendPsn: number): void;
   /** A loss was seen, with everything in [`unackedPsn`, `sendPsn`) in flight. */
   onLoss(loss: number, unackedPsn: number, sendPsn: number): void;
   /** A congestion notification packet arrived (IBTA vol 1 A17.9.3). */

@@ -27,6 +27,8 @@ export interface QpAttributes {
   /** The peer's GID as words in the machine's byte order. */
   readonly source: Readonly<Uint32Array>;
   readonly trafficClass: number;
+  /** The same for packets with payload. */
+  readonly dataTrafficClass: number;
   readonly sourcePort: number;
   /** Bytes of the IP header of its packets. */
   readonly ipBytes: number;
@@ -53,6 +55,7 @@ export const RESET_ATTRIBUTES: QpAttributes = {
   local: 0,
   source: new Uint32Array(4),
   trafficClass: 0,
+  dataTrafficClass: 0,
   sourcePort: 0,
   ipBytes: 20,
 };

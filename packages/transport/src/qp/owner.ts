@@ -1,6 +1,7 @@
 /** A queue pair as its parts see it. */
+import type { Congestion } from '../congestion/options.ts';
 import type { QpType } from '../constants.ts';
-import type { QpCap } from '../control.ts';
+import type { QpCap, Recovery } from '../control.ts';
 import type { QpCounters } from '../counters.ts';
 import type { QpAttributes } from './attributes.ts';
 
@@ -11,6 +12,10 @@ export interface Owner {
   readonly service: number;
   readonly pd: number;
   readonly cap: QpCap;
+  readonly recovery: Recovery;
+  readonly congestion: Congestion;
+  /** Its rate obeys congestion notifications, so that its data may be marked. */
+  readonly reacts: boolean;
   /** RC: acknowledged and retried. */
   readonly reliable: boolean;
   /** UD and GSI: each message is one packet to an address of its own. */

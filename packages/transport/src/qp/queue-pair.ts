@@ -2,10 +2,13 @@
 import { Transport } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import type { CompletionQueue } from '../completion-queue.ts';
+import { NotificationPoint } from '../congestion/notification-point.ts';
+import type { Congestion } from '../congestion/options.ts';
 import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { QpCap } from '../control.ts';
+import type { QpCap, QpResized, Recovery } from '../control.ts';
 import { QpCounters } from '../counters.ts';
+import { RoceError } from '../errors.ts';
 import { Completer } from '../requester/completer.ts';
 import { Requester } from '../requester/requester.ts';
 import { createResponder } from '../responder/create.ts';
@@ -14,9 +17,11 @@ import { type Ring, recvStride, sendStride } from '../rings.ts';
 import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Service } from '../wr-opcodes.ts';
+import type { XrcDomain } from '../xrc/domain.ts';
 import { type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
 import type { Owner } from './owner.ts';
 import { ReceiveQueue } from './receive-queue.ts';
+import { checkReceivesFit, checkSendsFit, type NextRings } from './resize.ts';
 import { SendQueue } from './send-queue.ts';
 
 /** The attributes of a new queue pair; all of it is checked. */
@@ -29,8 +34,12 @@ export interface QueuePairInit {
   srq: SharedReceiveQueue | undefined;
   cap: QpCap;
   sqSigAll: boolean;
+  recovery: Recovery;
+  congestion: Congestion;
   /** Path MTU of datagrams, bytes. */
   activeMtu: number;
+  /** Of an XRC target queue pair. */
+  domain?: XrcDomain | undefined;
 }
 
 /** Lives that the mark in the slots of a batch distinguishes. */
@@ -47,22 +56,29 @@ export class QueuePair implements Owner, Sender {
   readonly pd: number;
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
-  readonly cap: QpCap;
+  readonly congestion: Congestion;
+  /** Its rate obeys CNPs, so that its data may be marked. */
+  readonly reacts: boolean;
   readonly sqSigAll: boolean;
   readonly srq: SharedReceiveQueue | undefined;
   readonly reliable: boolean;
+  /** Receives are posted to it: not with an SRQ, nor to either side of XRC. */
+  readonly hasReceives: boolean;
   readonly datagram: boolean;
   readonly transport: number;
-  readonly sq: Ring;
-  /** With an SRQ: the entry in use, if there is one; else what is posted. */
-  readonly rq: Ring;
-  readonly sqRegion: number;
+  #cap: QpCap;
+  #sq: Ring;
+  #rq: Ring;
+  #sqRegion: number;
+  #next: NextRings | undefined;
   readonly counters = new QpCounters();
   readonly sendQueue: SendQueue;
   readonly requester: Requester;
   readonly completer: Completer;
   readonly receives: ReceiveQueue;
   readonly responder: Responder;
+  /** Answers marks, where that is wanted. */
+  readonly #notification: NotificationPoint | undefined;
   readonly #turns = new SenderTurns(this);
   readonly #context: Context;
   #state: number = QpStateCode.RESET;
@@ -73,6 +89,9 @@ export class QueuePair implements Owner, Sender {
   /** Counts connections, modulo `LIVES`. */
   #life = 0;
   #credits: boolean;
+  #recovery: Recovery;
+  /** It keeps early packets as the peer allows. */
+  readonly #mayBeAhead: boolean;
 
   constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
@@ -86,23 +105,57 @@ export class QueuePair implements Owner, Sender {
     this.recvCq = recvCq;
     this.srq = srq;
     this.sqSigAll = sqSigAll;
-    this.reliable = type === 'RC';
+    this.congestion = init.congestion;
+    this.#mayBeAhead = init.recovery.keepEarly === 'auto';
+    this.#recovery = this.#mayBeAhead ? { ...init.recovery, keepEarly: 'quiet' } : init.recovery;
+    const isXrc = type === 'XRC_INI' || type === 'XRC_TGT';
+    this.reliable = type === 'RC' || isXrc;
+    this.hasReceives = srq === undefined && !isXrc;
+    this.reacts = this.reliable && init.congestion.controller === 'dcqcn';
     this.datagram = type === 'UD' || type === 'GSI';
-    this.transport = this.datagram ? Transport.UD : Transport[type as 'RC' | 'UC'];
+    this.transport = this.datagram ? Transport.UD : isXrc ? Transport.XRC : Transport[type as 'RC' | 'UC'];
     this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu: activeMtu } : RESET_ATTRIBUTES;
-    this.sq = context.newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    const maxReceiveSge = srq?.maxSge ?? cap.maxRecvSge;
-    this.rq = context.newRing(srq ? 1 : cap.maxRecvWr, recvStride(maxReceiveSge));
-    this.sqRegion = context.regions.add(this.sq.bytes);
-    this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
+    this.#cap = cap;
+    this.#sq = context.newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    // One entry, which an SRQ fills; of any SRQ of the domain, for an XRC target.
+    const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
+    this.#rq = this.hasReceives
+      ? context.newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
+      : context.newRing(1, recvStride(ofSrq));
+    this.#sqRegion = context.regions.add(this.#sq.bytes);
+    this.#cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: this.hasReceives ? this.rq.capacity : 0 };
     this.sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
     this.requester = new Requester(context, this, this.sendQueue);
     this.completer = new Completer(context, this, this.sendQueue, this.requester);
     this.receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
-    this.responder = createResponder(context, this, this.receives);
+    this.responder = createResponder(context, this, this.receives, init.domain);
+    if (!this.datagram && init.congestion.notify) this.#notification = new NotificationPoint(context, this);
     sendCq.use(1);
     recvCq.use(1);
     srq?.use(1);
+  }
+
+  /** The sizes; those of a resize once the program posts by them. */
+  get cap(): QpCap {
+    return this.#cap;
+  }
+
+  /** The sizes as a query shows them. */
+  get capAsked(): QpCap {
+    return this.#next?.cap ?? this.#cap;
+  }
+
+  get sq(): Ring {
+    return this.#sq;
+  }
+
+  /** With an SRQ: the entry in use, if there is one; else what is posted. */
+  get rq(): Ring {
+    return this.#rq;
+  }
+
+  get sqRegion(): number {
+    return this.#sqRegion;
   }
 
   /** `QpStateCode`. */
@@ -131,6 +184,15 @@ export class QueuePair implements Owner, Sender {
     this.#credits = credits;
   }
 
+  get recovery(): Recovery {
+    return this.#recovery;
+  }
+
+  /** The peer's requester knows what ACKs ahead mean; until RESET. */
+  acknowledgeAhead(): void {
+    if (this.#mayBeAhead) this.#recovery = { ...this.recovery, keepEarly: 'ahead' };
+  }
+
   get slotTag(): number {
     return ((this.#life << 24) | this.qpn) >>> 0;
   }
@@ -144,8 +206,61 @@ export class QueuePair implements Owner, Sender {
     this.requester.configure(from, this.#attributes);
   }
 
+  /**
+   * Throws EINVAL where what is posted does not fit into queues of other sizes (IBV_QP_CAP), EBUSY before the last resize is done.
+   */
+  checkResize(cap: QpCap): void {
+    this.#followProgram();
+    if (this.#next) {
+      throw new RoceError('ERR_ROCE_BUSY', 'cap: the queues are still being resized', {
+        errno: 'EBUSY',
+        attribute: 'cap',
+      });
+    }
+    checkSendsFit(this.#sq, cap);
+    if (this.hasReceives) checkReceivesFit(this.#rq, cap);
+  }
+
+  /**
+   * Makes rings of other sizes, which were checked. The program posts to them when it hears of them, and rings the doorbell; then
+   * they take over what was posted before.
+   */
+  resize(cap: QpCap): QpResized {
+    const { newRing } = this.#context;
+    const sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    const rq = this.hasReceives ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)) : undefined;
+    const actual = { ...cap, maxSendWr: sq.capacity, maxRecvWr: rq?.capacity ?? 0 };
+    this.#next = { sq, rq, cap: actual };
+    this.#show(this.#state);
+    return { cap: actual, sendQueue: sq.shape, recvQueue: (rq ?? this.#rq).shape };
+  }
+
+  /** The program may have moved to the rings of a resize: what was posted there has its turn. */
+  followProgram(): void {
+    if (!this.#next) return;
+    this.#followProgram();
+    this.posted();
+  }
+
+  /** Goes over to the rings of a resize, once the program posts there. */
+  #followProgram(): void {
+    const next = this.#next;
+    if (!next || !this.#sq.moved || (next.rq && !this.#rq.moved)) return;
+    this.#next = undefined;
+    this.sendQueue.moveTo(next.sq);
+    this.#sq = next.sq;
+    if (next.rq) {
+      this.receives.moveTo(next.rq, next.cap.maxRecvSge);
+      this.#rq = next.rq;
+    }
+    this.#cap = next.cap;
+    this.#context.regions.retire(this.#sqRegion);
+    this.#sqRegion = this.#context.regions.add(this.#sq.bytes);
+  }
+
   /** Goes to another state, by ibv_modify_qp(3). */
   enter(state: number): void {
+    this.#followProgram();
     if (state === QpStateCode.ERR) {
       this.toError();
     } else if (state === QpStateCode.RESET) {
@@ -171,10 +286,12 @@ export class QueuePair implements Owner, Sender {
    * in order, signaled or not (IBTA vol 1 §10.3.1.5).
    */
   toError(): void {
+    this.#followProgram();
     const before = this.#state;
     this.#setState(QpStateCode.ERR);
     this.requester.stop();
     this.responder.stop();
+    this.#notification?.reset();
     this.#context.batches.withdraw(this.slotTag, false);
     this.flush();
     // It takes no more from the SRQ, whose entries are not flushed (IBTA vol 1 §10.2.9.1).
@@ -185,6 +302,7 @@ export class QueuePair implements Owner, Sender {
 
   /** Answers a doorbell: completes what was posted in ERR or SQE, else asks for a turn. */
   posted(): void {
+    if (this.#next) this.#followProgram();
     if (this.#state === QpStateCode.ERR) this.flush();
     else if (this.#state === QpStateCode.SQE) this.#flushSends();
     else this.wantsTurn();
@@ -216,6 +334,8 @@ export class QueuePair implements Owner, Sender {
     this.completer.reset();
     this.receives.reset();
     this.responder.reset();
+    this.#notification?.reset();
+    if (this.#mayBeAhead) this.#recovery = { ...this.recovery, keepEarly: 'quiet' };
   }
 
   /** The queue pair is gone: what is outstanding is dropped without completions. */
@@ -225,17 +345,26 @@ export class QueuePair implements Owner, Sender {
     this.#reset();
     this.#destroyed = true;
     this.requester.close();
-    this.#context.regions.remove(this.sqRegion);
+    this.responder.close();
+    this.#notification?.close();
+    this.#context.regions.remove(this.#sqRegion);
     this.sendCq.use(-1);
     this.recvCq.use(-1);
     this.srq?.use(-1);
     this.#context.stateChanged(this.qpn, from, undefined);
   }
 
-  /** A congestion notification packet came. */
-  notified(): void {
+  /** A congestion notification packet came, right and from the peer or not. */
+  notified(isValid: boolean): void {
     this.counters.cnpReceived++;
+    if (!isValid || !this.reacts) return;
+    this.counters.cnpHandled++;
     this.requester.congestion.onCnp();
+  }
+
+  /** A packet of the peer came marked "congestion experienced". */
+  marked(): void {
+    this.#notification?.marked();
   }
 
   /** A packet came from the peer. COMM_EST says so in RTR (IBTA vol 1 §11.6.3.2). */
@@ -248,7 +377,7 @@ export class QueuePair implements Owner, Sender {
   // -------------------------------------------------------------------- turns
 
   get owesReplies(): boolean {
-    return this.responder.owed > 0;
+    return this.responder.owed > 0 || this.#notification?.wanted === true;
   }
 
   sendRequests(batch: TxBatch, budget: number): number {
@@ -256,7 +385,10 @@ export class QueuePair implements Owner, Sender {
   }
 
   sendReplies(batch: TxBatch, budget: number, reads: boolean): number {
-    return this.responder.transmit(batch, budget, reads);
+    const notified = this.#notification?.transmit(batch) ?? 0;
+    const left = budget - notified;
+    if (reads && this.reacts) return notified + this.requester.pace.respond(this.responder, batch, left);
+    return notified + this.responder.transmit(batch, left, reads);
   }
 
   // ---------------------------------------------------------- what parts ask
@@ -325,7 +457,10 @@ export class QueuePair implements Owner, Sender {
   /** Changes the state and shows it to the threads that post. */
   #show(state: number): void {
     this.#state = state;
-    this.sq.state = state;
-    this.rq.state = state;
+    this.#sq.state = state;
+    this.#rq.state = state;
+    if (!this.#next) return;
+    this.#next.sq.state = state;
+    if (this.#next.rq) this.#next.rq.state = state;
   }
 }

@@ -20,14 +20,14 @@ import type { Owner } from './owner.ts';
  * if one is posted, and is filled no further than its room.
  */
 export class ReceiveQueue {
-  /** Protection domain of the entries' regions, and elements that an entry may have: the SRQ's, if there is one. */
-  readonly pd: number;
-  readonly maxSge: number;
   readonly #context: Context;
   readonly #owner: Owner;
-  readonly #cq: CompletionQueue;
-  readonly #ring: Ring;
-  readonly #srq: SharedReceiveQueue | undefined;
+  /** Protection domain of the entries' regions, and elements that an entry may have: the SRQ's, if there is one. */
+  #pd: number;
+  #maxSge: number;
+  #cq: CompletionQueue;
+  #ring: Ring;
+  #srq: SharedReceiveQueue | undefined;
   /** Free-running count of entries completed. */
   #head = 0;
   /** The entry at `head` belongs to the message that is arriving. */
@@ -48,13 +48,32 @@ export class ReceiveQueue {
     this.#cq = cq;
     this.#ring = ring;
     this.#srq = srq;
-    this.pd = srq?.pd ?? owner.pd;
-    this.maxSge = srq?.maxSge ?? owner.cap.maxRecvSge;
+    this.#pd = srq?.pd ?? owner.pd;
+    this.#maxSge = srq?.maxSge ?? owner.cap.maxRecvSge;
+  }
+
+  get maxSge(): number {
+    return this.#maxSge;
+  }
+
+  /** XRC: the next message takes its entry from this SRQ, and completes there. No entry is in use. */
+  takeFrom(srq: SharedReceiveQueue, cq: CompletionQueue): void {
+    this.#srq = srq;
+    this.#cq = cq;
+    this.#pd = srq.pd;
+    this.#maxSge = srq.maxSge;
   }
 
   /** Whether an SRQ gives the entries. */
   get shared(): boolean {
     return this.#srq !== undefined;
+  }
+
+  /** The ring of a resize, which the program posts to by now; not with an SRQ. */
+  moveTo(ring: Ring, maxSge: number): void {
+    ring.takeOver(this.#ring, this.#head);
+    this.#ring = ring;
+    this.#maxSge = maxSge;
   }
 
   /** Entries posted and not completed; with an SRQ, 0 or 1. */
@@ -93,7 +112,7 @@ export class ReceiveQueue {
       if (this.#srq) this.#context.event({ type: 'SRQ_ERR', srq: this.#srq.handle });
       return WcStatus.LOC_QP_OP_ERR;
     }
-    const room = checkList(this.#context, this.pd, ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
+    const room = checkList(this.#context, this.#pd, ring, w + RecvWqe.SGE, count, Access.LOCAL_WRITE);
     if (room < 0) return WcStatus.LOC_PROT_ERR;
     this.#room = room;
     return WcStatus.SUCCESS;
@@ -122,7 +141,7 @@ export class ReceiveQueue {
     const count = Math.min(words[w + RecvWqe.SGE_COUNT], this.maxSge);
     const at = this.#filled;
     const list = w + RecvWqe.SGE;
-    if (scatter(this.#context, this.pd, words, list, count, at, source, length, own) !== Scattered.OK) {
+    if (scatter(this.#context, this.#pd, words, list, count, at, source, length, own) !== Scattered.OK) {
       return false;
     }
     this.#filled = at + length;
@@ -161,6 +180,15 @@ export class ReceiveQueue {
     }
     words[w + Cqe.FLAGS] = flags;
     this.#cq.commit(bthSolicited(slab, at) === 1);
+  }
+
+  /** Completes the oldest entry for a whole frame of so many bytes. */
+  deliverFrame(opcode: number, length: number): void {
+    this.#owner.counters.completedReceives++;
+    const w = this.#complete(WcStatus.SUCCESS, opcode);
+    if (w < 0) return;
+    this.#cq.words[w + Cqe.BYTE_LEN] = length;
+    this.#cq.commit(false);
   }
 
   /** Completes the oldest entry with an error of its own. */

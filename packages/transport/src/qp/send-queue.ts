@@ -17,10 +17,10 @@ export class SendQueue {
   readonly #owner: Owner;
   readonly #cq: CompletionQueue;
   readonly #signalAll: boolean;
-  readonly #ring: Ring;
-  readonly #mask: number;
+  #ring: Ring;
+  #mask: number;
   /** First PSN of each entry that was started, and how many it takes (0: executed locally); two by ring position. */
-  readonly #spans: Int32Array;
+  #spans: Int32Array;
   /** Oldest entry that is not complete. */
   #head = 0;
   /** One past the last entry that was started. */
@@ -45,6 +45,20 @@ export class SendQueue {
 
   get started(): number {
     return this.#started;
+  }
+
+  /** The ring of a resize, which the program posts to by now: entries keep their indices and PSNs. */
+  moveTo(ring: Ring): void {
+    const mask = ring.capacity - 1;
+    const spans = new Int32Array(2 * ring.capacity);
+    for (let i = this.#head; i !== this.#started; i = indexAfter(i)) {
+      spans[2 * (i & mask)] = this.firstPsn(i);
+      spans[2 * (i & mask) + 1] = this.packetsOf(i);
+    }
+    ring.takeOver(this.#ring, this.#head);
+    this.#ring = ring;
+    this.#mask = mask;
+    this.#spans = spans;
   }
 
   /** One past the last entry that the program has posted. */

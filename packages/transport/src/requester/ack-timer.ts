@@ -1,6 +1,7 @@
 /** The local ACK timer (IBTA vol 1 §9.7.6.1.3), and the probe's, which is quicker. */
 import { ackTimeoutMicroseconds } from '@node-roce/wire';
 import type { Owner } from '../qp/owner.ts';
+import type { Probe } from './probe.ts';
 import type { RoundTrip } from './round-trip.ts';
 import { Timer, type Timers } from './timers.ts';
 
@@ -18,11 +19,13 @@ export class AckTimer {
   readonly #owner: Owner;
   readonly #timers: Timers;
   readonly #roundTrip: RoundTrip;
+  readonly #probe: Probe;
 
-  constructor(owner: Owner, timers: Timers, roundTrip: RoundTrip) {
+  constructor(owner: Owner, timers: Timers, roundTrip: RoundTrip, probe: Probe) {
     this.#owner = owner;
     this.#timers = timers;
     this.#roundTrip = roundTrip;
+    this.#probe = probe;
   }
 
   /** Starts both anew; stops them where nothing is in flight. */
@@ -55,7 +58,7 @@ export class AckTimer {
   }
 
   #armProbe(): void {
-    const delay = this.#roundTrip.probeDelay;
+    const delay = this.#probe.delay(this.#roundTrip);
     // Where the rule's own timer is as quick, it needs no help.
     if (delay >= 0 && delay < this.#timers.remaining(Timer.RETRY)) this.#timers.arm(Timer.PROBE, delay);
     else this.#timers.stop(Timer.PROBE);

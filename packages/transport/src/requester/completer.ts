@@ -17,14 +17,14 @@ import {
   psnDiff,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
-import { Loss } from '../congestion/controller.ts';
-import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
+import { QpStateCode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
 import { Scattered } from '../scatter.ts';
+import { indexAfter } from '../serial.ts';
 import { scatterResponse } from '../sge.ts';
 import { Wire } from '../wr-opcodes.ts';
 import type { Requester } from './requester.ts';
@@ -60,7 +60,10 @@ export class Completer {
     const isAck = info.operation === OperationBits.ACKNOWLEDGE;
     // For a PSN that is not out: a ghost, of a request answered before or never sent (§9.7.5.1.1).
     if (psnDiff(psn, requester.sendPsn) >= 0 || psnDiff(psn, requester.unackedPsn) < 0) {
-      if (isAck && psnDiff(psn, requester.sendPsn) < 0) this.#takeCredits(slab, at + BTH_BYTES);
+      if (isAck && psnDiff(psn, requester.sendPsn) < 0) {
+        this.#takeCredits(slab, at + BTH_BYTES);
+        requester.acknowledgedTwice();
+      }
       this.#context.counters.staleResponses++;
       return;
     }
@@ -105,7 +108,7 @@ export class Completer {
       const { counters } = this.#owner;
       counters.receivedSeqErr++;
       if (requester.retries.anyLeft) counters.sequenceNakRetries++;
-      if (!this.#retry('sequence-nak')) return;
+      if (!requester.retrySequence()) return;
     }
     this.#settle(before);
   }
@@ -143,12 +146,18 @@ export class Completer {
   }
 
   /** A READ response: the next one that is missing, or evidence that it was lost. */
-  #receiveRead({ info, slab, at, psn, payload }: InboundPacket): void {
+  #receiveRead(packet: InboundPacket): void {
+    const { info, slab, at, psn, payload } = packet;
     const queue = this.#queue;
     const requester = this.#requester;
     const before = requester.unackedPsn;
-    if (!this.#reachResponse(psn, before)) return;
-    if (queue.rowOf(queue.head)?.wire !== Wire.READ) {
+    if (!this.#reachResponse(packet, before)) return;
+    const wire = queue.rowOf(queue.head)?.wire;
+    if (wire === Wire.PLACEMENT) {
+      this.#receivePlaced(packet, before);
+      return;
+    }
+    if (wire !== Wire.READ) {
       requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
     }
@@ -167,27 +176,55 @@ export class Completer {
     // FIRST or MIDDLE, LAST or ONLY: rxe resumes a READ with MIDDLE (docs/quirks.md). Where a response
     // ends a request is known by its PSN.
     const { reads } = requester;
-    const wrongEnd = reads.requests > 0 && reads.endsAt(psn) !== info.last;
+    const wrongEnd = !reads.endsRight(psn, index, queue.packetsOf(queue.head), info.last);
     if (payload !== Math.min(pathMtu, length - offset) || wrongEnd) {
       requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
       return;
     }
     const source = at + info.headerLength;
-    if (scatterResponse(this.#context, this.#owner.pd, queue, offset, source, payload) !== Scattered.OK) {
+    const { head } = queue;
+    if (
+      scatterResponse(this.#context, this.#owner.pd, queue, head, offset, source, payload) !== Scattered.OK
+    ) {
       requester.failed.completeOldest(WcStatus.LOC_PROT_ERR);
       return;
     }
     reads.received();
-    requester.acknowledged(psnAdd(psn, 1));
-    if (index === queue.packetsOf(queue.head) - 1) queue.completeOldest();
-    this.#settle(before);
+    this.#accept(psn, index === queue.packetsOf(queue.head) - 1, before);
   }
 
-  #receiveAtomic({ info, slab, at, psn }: InboundPacket): void {
+  /** The response that was awaited is in place; the last one completes its entry. */
+  #accept(psn: number, isLast: boolean, before: number): void {
+    const requester = this.#requester;
+    const { early } = requester;
+    const hasEarly = early.count > 0;
+    if (hasEarly) requester.reads.list.answered(psn, early);
+    requester.acknowledged(psnAdd(psn, 1));
+    if (isLast) this.#queue.completeOldest();
+    if (hasEarly) this.#takeEarly();
+    this.#settle(before);
+    if (hasEarly) this.#askForGaps();
+  }
+
+  /** The answer to a FLUSH or an ATOMIC_WRITE, which the oldest entry is: a READ response of no bytes. */
+  #receivePlaced({ info, slab, at, psn, payload }: InboundPacket, before: number): void {
+    const requester = this.#requester;
+    const { aeth } = info.offsets;
+    const isOnly = info.first && info.last && payload === 0;
+    if (!isOnly || aethKind(aethSyndrome(slab, at + aeth)) !== AethKind.ACK) {
+      requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
+      return;
+    }
+    this.#takeCredits(slab, at + aeth);
+    this.#accept(psn, true, before);
+  }
+
+  #receiveAtomic(packet: InboundPacket): void {
+    const { info, slab, at, psn } = packet;
     const queue = this.#queue;
     const requester = this.#requester;
     const before = requester.unackedPsn;
-    if (!this.#reachResponse(psn, before)) return;
+    if (!this.#reachResponse(packet, before)) return;
     const isAck = aethKind(aethSyndrome(slab, at + BTH_BYTES)) === AethKind.ACK;
     if (queue.rowOf(queue.head)?.wire !== Wire.ATOMIC || !isAck) {
       requester.failed.completeOldest(WcStatus.BAD_RESP_ERR);
@@ -200,28 +237,101 @@ export class Completer {
     const high = atomicAckHigh(slab, offset);
     const low = atomicAckLow(slab, offset);
     writeHost64(slab, offset, high, low);
-    if (scatterResponse(this.#context, this.#owner.pd, queue, 0, offset, 8) !== Scattered.OK) {
+    const { head } = queue;
+    if (scatterResponse(this.#context, this.#owner.pd, queue, head, 0, offset, 8) !== Scattered.OK) {
       requester.failed.completeOldest(WcStatus.LOC_PROT_ERR);
       return;
     }
-    requester.acknowledged(psnAdd(psn, 1));
-    queue.completeOldest();
-    this.#settle(before);
+    this.#accept(psn, true, before);
   }
 
   /**
    * Brings the oldest entry to the READ or atomic that a response with this PSN belongs to. A response
    * acknowledges what was sent before its request; but responses that are missing before it were lost.
    */
-  #reachResponse(psn: number, before: number): boolean {
+  #reachResponse(packet: InboundPacket, before: number): boolean {
+    const { psn } = packet;
     const requester = this.#requester;
     if (psn === requester.unackedPsn) return true;
     const reached = this.#acknowledge(psnAdd(psn, -1));
     if (this.#owner.state === QpStateCode.ERR) return false;
     if (reached && psn === requester.unackedPsn) return true;
-    this.#impliedNak();
+    if (packet.info.operation === OperationBits.ATOMIC_ACKNOWLEDGE || !this.#keep(packet)) this.#impliedNak();
     this.#settle(before);
     return false;
+  }
+
+  /**
+   * A READ response that came before one that is missing: its data goes to its place, and the missing ones are asked for. False
+   * for one that is not as it should be, or has no place any more: that is found out when its turn comes.
+   */
+  #keep({ info, at, psn, payload }: InboundPacket): boolean {
+    const queue = this.#queue;
+    const { early, reads, unackedPsn } = this.#requester;
+    if (!this.#owner.recovery.selective) return false;
+    if (early.has(psn)) {
+      // It lies between two that were asked for again in one request.
+      reads.list.answered(psn, early);
+      this.#askForGaps();
+      return true;
+    }
+    let entry = queue.head;
+    while (queue.packetsOf(entry) === 0 || psnDiff(psn, queue.lastPsn(entry)) > 0) entry = indexAfter(entry);
+    if (queue.rowOf(entry)?.wire !== Wire.READ || !early.fits(psn, unackedPsn)) return false;
+    const index = psnDiff(psn, queue.firstPsn(entry));
+    const { pathMtu } = this.#owner.attributes;
+    const offset = index * pathMtu;
+    const length = queue.words[queue.wordOf(entry) + SendWqe.LENGTH];
+    if (payload !== Math.min(pathMtu, length - offset)) return false;
+    if (!reads.endsRight(psn, index, queue.packetsOf(entry), info.last)) return false;
+    const source = at + info.headerLength;
+    if (
+      scatterResponse(this.#context, this.#owner.pd, queue, entry, offset, source, payload) !== Scattered.OK
+    )
+      return false;
+    early.add(psn);
+    reads.received();
+    // There is room for another response.
+    this.#owner.wantsTurn();
+    this.#requester.answered(psn);
+    reads.list.answered(psn, early);
+    this.#askForGaps();
+    return true;
+  }
+
+  /** Responses are missing, and later ones are here: the next turn asks for them alone. A retry for each place. */
+  #askForGaps(): void {
+    const requester = this.#requester;
+    const { unackedPsn, timeouts, reads, early } = requester;
+    if (this.#owner.state === QpStateCode.ERR || !reads.list.findGap(early, unackedPsn)) return;
+    if (this.#impliedNakPsn !== unackedPsn || this.#impliedNakTimeouts !== timeouts) {
+      this.#owner.counters.impliedNakSeqErr++;
+      if (!requester.spendRetry()) return;
+      requester.lossReported();
+      this.#impliedNakPsn = unackedPsn;
+      this.#impliedNakTimeouts = timeouts;
+    }
+    this.#owner.wantsTurn();
+  }
+
+  /** The oldest response has come: what came before it, in its turn. */
+  #takeEarly(): void {
+    const queue = this.#queue;
+    const requester = this.#requester;
+    const { early } = requester;
+    while (early.count > 0 && queue.head !== queue.started) {
+      const { head } = queue;
+      const { unackedPsn } = requester;
+      const last = queue.lastPsn(head);
+      if (!queue.rowOf(head)?.readOrAtomic) {
+        // A response acknowledges what was sent before its request.
+        requester.acknowledged(psnAdd(last, 1));
+        queue.completeOldest();
+      } else if (early.take(unackedPsn)) {
+        requester.acknowledged(psnAdd(unackedPsn, 1));
+        if (unackedPsn === last) queue.completeOldest();
+      } else return;
+    }
   }
 
   /**
@@ -259,17 +369,17 @@ export class Completer {
     if (this.#impliedNakPsn === unackedPsn && this.#impliedNakTimeouts === timeouts) return;
     if (psnDiff(requester.cursorPsn, unackedPsn) <= 0) return;
     this.#owner.counters.impliedNakSeqErr++;
-    if (!this.#retry('implied-nak')) return;
+    if (!this.#retry()) return;
     this.#impliedNakPsn = unackedPsn;
     this.#impliedNakTimeouts = timeouts;
   }
 
-  /** Goes back for a NAK, explicit or implied: it counts against `retry_cnt` as a timeout does. */
-  #retry(cause: RetransmitCause): boolean {
+  /** Goes back for an implied NAK: it counts against `retry_cnt` as a timeout does. */
+  #retry(): boolean {
     const requester = this.#requester;
     if (!requester.spendRetry()) return false;
-    requester.onLoss(Loss.GAP);
-    requester.rewind(cause);
+    requester.lossReported();
+    requester.rewind('implied-nak');
     return true;
   }
 

@@ -43,12 +43,23 @@ export class SendCursor {
   /** At `psn`, which lies in the oldest incomplete entry, or is the next that was never sent. */
   seek(queue: SendQueue, psn: number, pathMtu: number): void {
     const { head } = queue;
-    this.place(head, psn);
-    if (head === queue.started) return;
-    this.#packet = psnDiff(psn, queue.firstPsn(head));
+    if (head === queue.started) this.place(head, psn);
+    else this.#seekIn(queue, head, psn, pathMtu);
+  }
+
+  /** At `psn`, which lies in an entry that is started and not complete. */
+  find(queue: SendQueue, psn: number, pathMtu: number): void {
+    let entry = queue.head;
+    while (queue.packetsOf(entry) === 0 || psnDiff(psn, queue.lastPsn(entry)) > 0) entry = indexAfter(entry);
+    this.#seekIn(queue, entry, psn, pathMtu);
+  }
+
+  #seekIn(queue: SendQueue, entry: number, psn: number, pathMtu: number): void {
+    this.place(entry, psn);
+    this.#packet = psnDiff(psn, queue.firstPsn(entry));
     let offset = this.#packet * pathMtu;
     const { words } = queue;
-    const w = queue.wordOf(head);
+    const w = queue.wordOf(entry);
     const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
     while (this.#element < count) {
       const length = words[w + SendWqe.SGE + this.#element * SGE_WORDS + Sge.LENGTH];

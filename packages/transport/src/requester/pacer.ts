@@ -36,7 +36,12 @@ export class Pacer {
 
   /** A packet leaves: `bytes` from the BTH through the pad, behind an IP header of `ipBytes`. */
   charge(bytes: number, ipBytes: number): void {
-    this.#next[0] += ((bytes + UDP_AND_ICRC_BYTES + ipBytes) * 8000) / this.#rate;
+    this.chargeBytes(bytes + UDP_AND_ICRC_BYTES + ipBytes);
+  }
+
+  /** The same for a frame or packet of `bytes` in all. */
+  chargeBytes(bytes: number): void {
+    this.#next[0] += (bytes * 8000) / this.#rate;
   }
 
   /** Packets between two AckReqs, so that an ACK comes every millisecond or two: later it would be overdue. */

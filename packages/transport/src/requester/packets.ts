@@ -6,19 +6,21 @@ import {
   BTH_PAD_SHIFT,
   BthFlags,
   DETH_BYTES,
+  FETH_BYTES,
   IETH_BYTES,
   IMM_DT_BYTES,
   RETH_BYTES,
   writeAtomicEth,
   writeBth,
   writeDeth,
+  writeFeth,
   writeIeth,
   writeImmDt,
   writeReth,
 } from '@node-roce/wire';
 import type { AddressHandle } from '../addresses.ts';
 import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
-import { SendFlags, WcStatus } from '../constants.ts';
+import { SendFlags, WcStatus, WrOpcode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
@@ -172,6 +174,39 @@ export class RequestPackets {
     finishSlot(this.#owner, batch, BTH_BYTES + ATOMIC_ETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);
   }
 
+  /** Adds the request of a FLUSH or an ATOMIC_WRITE. @returns `WcStatus`: why it can't be sent */
+  addPlacement(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
+    const owner = this.#owner;
+    const queue = this.#queue;
+    const { words } = queue;
+    const w = queue.wordOf(cursor.entry);
+    const isFlush = row.opcode === WrOpcode.FLUSH;
+    const size = words[w + SendWqe.LENGTH];
+    const fragments = batch.fragmentCount;
+    if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
+      addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4, size);
+    } else if (!cursor.gather(this.#context.memory, owner, queue, batch, size)) {
+      batch.fragmentCount = fragments;
+      return WcStatus.LOC_PROT_ERR;
+    }
+    const header = batch.headers;
+    const base = batch.count * TX_HEADER_STRIDE;
+    let o = base + BTH_BYTES;
+    if (isFlush) {
+      writeFeth(header, o, words[w + SendWqe.FLUSH_TYPE] & 0xf, words[w + SendWqe.FLUSH_LEVEL] & 3);
+      o += FETH_BYTES;
+    }
+    const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH] | 0;
+    const low = words[w + SendWqe.REMOTE_ADDRESS_LOW] | 0;
+    const length = isFlush ? words[w + SendWqe.FLUSH_LENGTH] : size;
+    writeReth(header, o, high, low, words[w + SendWqe.RKEY] | 0, length);
+    o += RETH_BYTES;
+    const psn = BTH_ACK_REQ | cursor.psn;
+    writeBth(header, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, owner.attributes.destQpn, psn);
+    finishSlot(owner, batch, o - base, fragments, size, 0, cursor.entry);
+    return WcStatus.SUCCESS;
+  }
+
   /** Asks for an ACK with the packet that was added last. */
   requestAck(batch: TxBatch): void {
     batch.headers[(batch.count - 1) * TX_HEADER_STRIDE + ACK_REQ_BYTE] |= 0x80;
@@ -186,8 +221,8 @@ function addressSlot(owner: Owner, batch: TxBatch, ah: AddressHandle): void {
   batch.slots[w + Tx.SOURCE_PORT] = ah.sourcePort(owner.qpn);
 }
 
-/** Bytes from the BTH through the pad of the packet that was added last. */
-export function lastPacketBytes({ slots, count }: TxBatch): number {
-  const w = (count - 1) * TX_SLOT_WORDS;
+/** Bytes from the BTH through the pad of the packet that was added last, or of one before it. */
+export function lastPacketBytes({ slots, count }: TxBatch, before = 0): number {
+  const w = (count - 1 - before) * TX_SLOT_WORDS;
   return slots[w + Tx.HEADER_LENGTH] + slots[w + Tx.PAYLOAD_LENGTH] + slots[w + Tx.PAD];
 }

@@ -1,14 +1,98 @@
-/** The tail loss probe: a lost tail draws no NAK, so the oldest packet is sent once more for an answer that is overdue. */
+/**
+ * Tail loss probes (RFC 8985 §7, fitted to RoCE): a lost tail draws no NAK, so when an answer is overdue by the round
+ * trip, one packet is sent once more for an answer. It takes no retry, and the ACK timer runs on.
+ */
 import { psnDiff } from '@node-roce/wire';
 import { SendCursor } from './cursor.ts';
+import type { RoundTrip } from './round-trip.ts';
 
-/** It costs no retry, and the ACK timer runs on. Promise: the requester's cursor stays where it is. */
+/** An answer is overdue after two smoothed round trips and the largest ACK delay, but not before this, µs. */
+const PROBE_MIN = 50;
+/** Overdue before the first sample, µs: so that the loss of a first packet costs less than 1 ms where the round trip is short. */
+const PROBE_FIRST = 900;
+/** The longest interval, µs: a whole number of 31 bits is passed without a box. */
+const PROBE_MAX = 0x3fff_ffff;
+/** Probes for each time that the ACK timer may run out. */
+export const PROBES_PER_TIMEOUT = 2;
+/** Probes of one length of interval; it doubles for the next ones. */
+const PROBES_PER_INTERVAL = 4;
+/** Doublings of the interval after probes that were premature, at most. */
+const PATIENCE_MAX = 5;
+
+/**
+ * Owns how many more may be sent without an answer. A peer that is gone sees `PROBES_PER_TIMEOUT` for each time that the ACK
+ * timer runs out, and so 2 · (1 + retry_cnt) in all. On a path that has just lost packets and answered, those of later timeouts
+ * may be sent before the first: there a probe is lost as easily as what it asks for.
+ *
+ * A path whose round trip has grown answers each probe before its time, and no packet is sent only once that could be timed. So the
+ * interval doubles with each probe that was premature, until there is a sample (Karn's second rule).
+ *
+ * Promise: never more than 2 · (1 + retry_cnt) from one sign of progress to the next.
+ */
 export class Probe {
-  /** Where its packet is taken from. */
+  /** Where its packet is taken from: the requester's cursor stays where it is. */
   readonly cursor = new SendCursor();
+  #granted = 0;
+  /** Left until progress; and of them, until the next timeout. */
+  #left = 0;
+  #leftNow = 0;
+  /** Of later timeouts, these may be sent ahead: two for each loss that was answered. */
+  #ahead = 0;
+  /** Sent since the last progress. */
+  #unanswered = 0;
+  /** Doublings of the interval; and whether one may be due, for the last probe. */
+  #patience = 0;
+  #isOpen = false;
   #wanted = false;
-  /** The PSN that was sent so last; −1: none, or an answer to it says nothing any more. */
-  #psn = -1;
+  /** The last one asks for everything before this PSN; −1: none is awaited. */
+  #end = -1;
+  /** One past the last PSN in flight when it was sent. */
+  #flightEnd = 0;
+  /** When it was sent, µs. */
+  #sentAt = 0;
+
+  /** Grants the probes of `timeouts` times that the ACK timer may run out; 0: there are none. */
+  grant(timeouts: number): void {
+    this.#granted = PROBES_PER_TIMEOUT * timeouts;
+    this.#ahead = 0;
+    this.#patience = 0;
+    this.#isOpen = false;
+    this.#renew();
+  }
+
+  /** Something was acknowledged. */
+  progress(): void {
+    if (this.#unanswered > 0) {
+      this.pathLoses();
+      this.#renew();
+    } else {
+      this.#leftNow = PROBES_PER_TIMEOUT + this.#ahead;
+      if (this.#patience > 0) this.#patience--;
+    }
+  }
+
+  #renew(): void {
+    this.#unanswered = 0;
+    this.#left = this.#granted;
+    this.#leftNow = PROBES_PER_TIMEOUT + this.#ahead;
+  }
+
+  /** The path loses packets, and the peer is there: it reports a loss, or answers a probe. */
+  pathLoses(): void {
+    const most = Math.max(0, this.#granted - PROBES_PER_TIMEOUT);
+    this.#ahead = Math.min(this.#ahead + PROBES_PER_TIMEOUT, most);
+  }
+
+  /** The ACK timer ran out. */
+  timedOut(): void {
+    this.#leftNow = PROBES_PER_TIMEOUT;
+    this.#ahead = 0;
+  }
+
+  /** Whether one more may be sent before the ACK timer runs out. */
+  get anyLeft(): boolean {
+    return this.#leftNow > 0 && this.#left > 0;
+  }
 
   /** Whether the next turn sends a probe. */
   get wanted(): boolean {
@@ -17,6 +101,9 @@ export class Probe {
 
   /** An answer is overdue. */
   want(): void {
+    this.#leftNow--;
+    this.#left--;
+    this.#unanswered++;
     this.#wanted = true;
   }
 
@@ -25,23 +112,64 @@ export class Probe {
     this.#wanted = false;
   }
 
-  sent(psn: number): void {
-    this.#psn = psn;
+  /** Sent, or about to be, since the last progress. */
+  get unanswered(): number {
+    return this.#unanswered;
   }
 
-  /** Everything in flight is sent again, or nothing is in flight any more. */
+  /** One was sent at `now` that asks for the PSNs before `end`, with those before `flightEnd` in flight. */
+  sent(end: number, flightEnd: number, now: number): void {
+    this.#end = end;
+    this.#flightEnd = flightEnd;
+    this.#sentAt = now;
+    this.#isOpen = true;
+  }
+
+  /** The peer had the packets already: it answers twice, or beyond what was sent again. */
+  premature(): void {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    this.#patience = Math.min(this.#patience + 1, PATIENCE_MAX);
+  }
+
+  /** A packet that was sent once was answered. */
+  sampled(): void {
+    this.#patience = 0;
+    this.#isOpen = false;
+  }
+
+  /** Everything in flight is sent again, or nothing is in flight any more: an answer shows nothing. */
   forget(): void {
     this.#wanted = false;
-    this.#psn = -1;
+    this.#isOpen = false;
+    this.#end = -1;
   }
 
   /**
-   * Everything before `unackedPsn` is acknowledged. Returns whether that is the probe's packet and nothing behind it: all that
-   * followed is lost.
+   * Everything before `unackedPsn` is acknowledged. If that is the answer to the last one, whatever was in flight behind it is
+   * lost: the peer has answered with all that it has. An answer sooner than half the least round trip is to the packets before.
+   *
+   * @returns whether something in flight is lost
    */
-  acknowledged(unackedPsn: number): boolean {
-    const psn = this.#psn;
-    this.#psn = -1;
-    return psn >= 0 && psnDiff(unackedPsn, psn) === 1;
+  showsLoss(unackedPsn: number, { now, least }: RoundTrip): boolean {
+    if (this.#end < 0 || psnDiff(unackedPsn, this.#end) < 0) return false;
+    this.#end = -1;
+    return psnDiff(unackedPsn, this.#flightEnd) < 0 && now - this.#sentAt >= least / 2;
+  }
+
+  /** Whole µs after which an answer is overdue; −1: no more may be sent before the ACK timer runs out. */
+  delay({ smoothed, ackDelay }: RoundTrip): number {
+    if (!this.anyLeft) return -1;
+    const overdue = smoothed === 0 ? PROBE_FIRST : Math.max(PROBE_MIN, 2 * smoothed + ackDelay);
+    const doublings = this.#patience + Math.floor(this.#unanswered / PROBES_PER_INTERVAL);
+    return Math.min(PROBE_MAX, doublings === 0 ? overdue : overdue * 2 ** doublings) | 0;
+  }
+
+  /** The broken promise, if there is one. */
+  check(): string | undefined {
+    const fits = this.#left >= 0 && this.#leftNow >= 0 && this.#left + this.#unanswered === this.#granted;
+    return fits
+      ? undefined
+      : `${this.#unanswered} probes sent and ${this.#left} left of ${this.#granted}, ${this.#leftNow} now`;
   }
 }

@@ -1,11 +1,11 @@
 /** READs and atomics in flight: how many requests, and how many READ responses they were asked for. */
 import { psnDiff } from '@node-roce/wire';
 import { Turn, TurnQueue } from '../scheduler.ts';
+import { ReadRequests } from './read-requests.ts';
 
 /** Responses that one READ request asks for, at most. */
 const READ_CHUNK_MAX = 64;
-/** Requests in flight, at most; the device's limit of `max_rd_atomic`. */
-const REQUESTS_MAX = 128;
+const NONE = -1;
 
 /**
  * The charge of a datagram with this much payload against a socket's receive buffer: the kernel's
@@ -62,19 +62,13 @@ export class ReadBudget {
   }
 }
 
-/** Those of a queue pair that has asked for nothing yet: many never do. */
-const NO_ENDS = new Int32Array(0);
-
 /** Promise: the device's budget is short of what the responses in flight are charged, and of what is granted. */
 export class OutstandingReads {
   readonly #budget: ReadBudget;
   /** Called when budget is granted that was waited for. */
   readonly #wake: () => void;
   readonly #turn = new Turn<OutstandingReads>(this);
-  /** The last PSN that each request is answered with, oldest first; a ring. */
-  #ends = NO_ENDS;
-  #oldest = 0;
-  #requests = 0;
+  readonly list = new ReadRequests();
   /** READ responses that were asked for and not received. */
   #responses = 0;
   /** The share of each in the budget. */
@@ -84,6 +78,8 @@ export class OutstandingReads {
   /** Budget that is waited for, and that was granted and is not used. */
   #wanted = 0;
   #granted = 0;
+  /** Requests were repeated for a part of their responses, which may be LAST or ONLY, before this PSN; −1: none was. */
+  #repeatedEnd = NONE;
   /** The budget did not move while it was waited for: the next request leaves whatever is left. */
   #forced = false;
   /** Its moves when that was last looked at. */
@@ -97,6 +93,7 @@ export class OutstandingReads {
   /** Splits READs so that the device's receive buffer holds the responses of two requests. */
   setPathMtu(pathMtu: number): void {
     this.release();
+    this.#repeatedEnd = NONE;
     this.#charge = receiveCharge(pathMtu);
     this.#chunk = Math.min(READ_CHUNK_MAX, Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge)));
   }
@@ -128,7 +125,7 @@ export class OutstandingReads {
   /** Whether one more request may leave. */
   mayRequest(maxRdAtomic: number): boolean {
     // A limit that was lowered to 0 in SQD still lets what was started end.
-    return this.#requests < Math.max(1, maxRdAtomic);
+    return this.list.count < Math.max(1, maxRdAtomic);
   }
 
   /**
@@ -182,28 +179,26 @@ export class OutstandingReads {
     return true;
   }
 
-  /** A READ request leaves, to be answered by so many responses up to `lastPsn`. */
-  ask(responses: number, lastPsn: number): void {
+  /** A READ request leaves, to be answered by the PSNs from `first` to `last`, of which so many responses are missing. */
+  ask(first: number, last: number, responses: number = psnDiff(last, first) + 1): void {
     this.#budget.take(responses * this.#charge);
     this.#giveGrant();
     this.#forced = false;
     this.#responses += responses;
-    this.askAtomic(lastPsn);
+    this.list.add(first, last);
   }
 
-  /** An atomic request leaves. */
-  askAtomic(psn: number): void {
-    if (this.#ends === NO_ENDS) this.#ends = new Int32Array(REQUESTS_MAX);
-    this.#ends[(this.#oldest + this.#requests++) & (REQUESTS_MAX - 1)] = psn;
+  /** The PSNs from `psn` up to `end`, all of one request, are asked for again. */
+  repeated(psn: number, end: number): void {
+    this.list.repeated(psn, end);
+    if (this.#repeatedEnd === NONE || psnDiff(end, this.#repeatedEnd) > 0) this.#repeatedEnd = end;
   }
 
-  /** Whether a request is in flight, and the oldest of them is answered with this PSN at last. */
-  endsAt(psn: number): boolean {
-    return this.#requests > 0 && this.#ends[this.#oldest] === psn;
-  }
-
-  get requests(): number {
-    return this.#requests;
+  /** Whether response number `packet` at `psn`, of a READ with so many, is LAST or ONLY where it has to be: at the end of a request. */
+  endsRight(psn: number, packet: number, packets: number, last: boolean): boolean {
+    if (this.list.count === 0) return true;
+    const isEnd = packet + 1 === packets || (packet + 1) % this.#chunk === 0;
+    return isEnd ? last : !last || (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) < 0);
   }
 
   /** The next READ response was received. */
@@ -215,17 +210,15 @@ export class OutstandingReads {
 
   /** Everything before `psn` is answered. */
   retire(psn: number): void {
-    while (this.#requests > 0 && psnDiff(psn, this.#ends[this.#oldest]) > 0) {
-      this.#oldest = (this.#oldest + 1) & (REQUESTS_MAX - 1);
-      this.#requests--;
-    }
+    this.list.retire(psn);
+    if (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) >= 0) this.#repeatedEnd = NONE;
   }
 
   /** Forgets what is in flight: it is asked for again, or never. */
   release(): void {
     const responses = this.#responses;
     this.#responses = 0;
-    this.#requests = 0;
+    this.list.clear();
     if (responses > 0) this.#budget.give(responses * this.#charge);
     this.stopWaiting();
   }
@@ -246,8 +239,8 @@ export class OutstandingReads {
 
   /** The broken promise, if there is one. */
   check(): string | undefined {
-    if (this.#responses < 0 || (this.#responses > 0 && this.#requests === 0)) {
-      return `${this.#responses} READ responses of ${this.#requests} requests are in flight`;
+    if (this.#responses < 0 || (this.#responses > 0 && this.list.count === 0)) {
+      return `${this.#responses} READ responses of ${this.list.count} requests are in flight`;
     }
     return undefined;
   }

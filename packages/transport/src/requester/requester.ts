@@ -1,8 +1,9 @@
 /** The requester of a queue pair: requests that its send queue has out, and their end. */
-import { psnDiff } from '@node-roce/wire';
+import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { Aimd } from '../congestion/aimd.ts';
 import { type CongestionController, Loss } from '../congestion/controller.ts';
+import { Dcqcn } from '../congestion/dcqcn.ts';
 import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { QpAttributes } from '../qp/attributes.ts';
@@ -11,15 +12,24 @@ import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../serial.ts';
 import { AckTimer } from './ack-timer.ts';
 import { Credits } from './credits.ts';
+import { EarlyResponses } from './early-responses.ts';
 import { FailedEntry } from './failed-entry.ts';
 import { Flight } from './flight.ts';
-import { Pacer } from './pacer.ts';
+import { LossDistance } from './loss-distance.ts';
+import { Pace } from './pace.ts';
+import { RequestPackets } from './packets.ts';
+import { Again, PeerKeeps } from './peer-keeps.ts';
 import { Probe } from './probe.ts';
 import { OutstandingReads } from './reads.ts';
+import { Repair } from './repair.ts';
 import { Retries } from './retries.ts';
 import { RoundTrip } from './round-trip.ts';
 import { Timer, Timers } from './timers.ts';
 import { READ_BUDGET_WAIT, Transmitter } from './transmitter.ts';
+import { XrcPackets } from './xrc-packets.ts';
+
+/** Acknowledged so far beyond the cursor, packets were kept; one by itself may have been late. */
+const KEPT_LEAST = 2;
 
 /**
  * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, probe and wait; it says when. Windows, credits,
@@ -35,7 +45,6 @@ export class Requester {
   readonly #queue: SendQueue;
   readonly #flight: Flight;
   readonly #probe = new Probe();
-  readonly #pacer = new Pacer();
   readonly #roundTrip: RoundTrip;
   readonly #ackTimer: AckTimer;
   readonly #transmitter: Transmitter;
@@ -44,7 +53,12 @@ export class Requester {
   readonly credits = new Credits();
   readonly reads: OutstandingReads;
   readonly failed: FailedEntry;
-  readonly congestion: CongestionController = new Aimd();
+  readonly early = new EarlyResponses();
+  readonly #repair: Repair;
+  readonly #peerKeeps: PeerKeeps;
+  readonly #losses = new LossDistance();
+  readonly congestion: CongestionController;
+  readonly pace: Pace;
   #timeouts = 0;
   /** Packets are in a batch that the link has not taken. */
   #withLink = false;
@@ -58,14 +72,21 @@ export class Requester {
     this.#flight = new Flight(queue);
     this.failed = new FailedEntry(owner, queue);
     this.reads = new OutstandingReads(context.readBudget, () => owner.wantsTurn());
+    const Packets = owner.type === 'XRC_INI' ? XrcPackets : RequestPackets;
+    const packets = new Packets(context, owner, queue);
+    this.#repair = new Repair(context, owner, queue, packets, this.failed, this.reads, this.early);
+    this.#peerKeeps = new PeerKeeps(context);
     this.#roundTrip = new RoundTrip(context);
+    this.congestion = owner.reacts ? new Dcqcn(this.#roundTrip, owner.congestion) : new Aimd(this.#roundTrip);
     this.timers = new Timers(context, context.deadlines, { timersDue: () => this.#timersDue() });
-    this.#ackTimer = new AckTimer(owner, this.timers, this.#roundTrip);
-    const { timers, credits, reads, failed, congestion } = this;
+    this.pace = new Pace(owner, context, this.timers, this.congestion);
+    this.#ackTimer = new AckTimer(owner, this.timers, this.#roundTrip, this.#probe);
+    const { timers, credits, reads, failed, congestion, early } = this;
     this.#transmitter = new Transmitter({
       context,
       owner,
       queue,
+      packets,
       flight: this.#flight,
       failed,
       timers,
@@ -73,8 +94,12 @@ export class Requester {
       reads,
       roundTrip: this.#roundTrip,
       congestion,
-      pacer: this.#pacer,
+      pacer: this.pace,
       probe: this.#probe,
+      early,
+      repair: this.#repair,
+      peerKeeps: this.#peerKeeps,
+      losses: this.#losses,
     });
     this.reads.setPathMtu(owner.attributes.pathMtu);
   }
@@ -116,11 +141,14 @@ export class Requester {
     this.stop();
     this.credits.reset(false);
     this.#roundTrip.reset();
+    this.#peerKeeps.reset();
+    this.#losses.reset();
     this.congestion.reset();
     const { rateLimit, retryCnt, rnrRetry, pathMtu } = this.#owner.attributes;
-    this.#pacer.setRate(rateLimit);
+    this.pace.setRate(rateLimit);
     this.retries.grant(retryCnt);
     this.retries.grantRnr(rnrRetry);
+    this.#grantProbes(retryCnt);
     this.reads.setPathMtu(pathMtu);
     this.#flight.start(0);
     this.#drained = false;
@@ -133,6 +161,8 @@ export class Requester {
     this.#roundTrip.cancel();
     this.failed.forget();
     this.#probe.forget();
+    this.#repair.stop();
+    this.early.clear();
     this.#transmitter.stop();
     this.#flight.stop();
   }
@@ -172,14 +202,21 @@ export class Requester {
   configure(from: QpAttributes, to: QpAttributes): void {
     if (to.pathMtu !== from.pathMtu) this.reads.setPathMtu(to.pathMtu);
     if (to.rateLimit !== from.rateLimit) {
-      this.#pacer.setRate(to.rateLimit);
+      this.pace.setRate(to.rateLimit);
       this.timers.stop(Timer.PACE);
       this.#owner.wantsTurn();
     }
     if (to.timeout !== from.timeout && this.#owner.reliable) this.#ackTimer.reconfigure(this.#flight.out > 0);
-    if (to.retryCnt !== from.retryCnt) this.retries.grant(to.retryCnt);
+    if (to.retryCnt !== from.retryCnt) {
+      this.retries.grant(to.retryCnt);
+      this.#grantProbes(to.retryCnt);
+    }
     if (to.rnrRetry !== from.rnrRetry) this.retries.grantRnr(to.rnrRetry);
     if (to.maxRdAtomic !== from.maxRdAtomic) this.#owner.wantsTurn();
+  }
+
+  #grantProbes(retryCnt: number): void {
+    this.#probe.grant(this.#owner.recovery.probes ? 1 + retryCnt : 0);
   }
 
   // ------------------------------------------------------------------ sending
@@ -217,10 +254,24 @@ export class Requester {
   /** Everything before `psn` is acknowledged: retries start anew, the window may grow. */
   acknowledged(psn: number): void {
     const packets = this.#flight.acknowledged(psn);
+    this.#losses.acknowledged(packets);
     this.retries.progress();
-    this.congestion.onAck(packets, psn);
-    this.#roundTrip.acknowledged(psn);
+    this.#peerKeeps.progress();
+    this.#probe.progress();
+    if (this.#roundTrip.acknowledged(psn)) this.#probe.sampled();
+    this.congestion.onAck(packets, psn, this.#flight.sendPsn);
     this.reads.retire(psn);
+    if (this.#repair.active) this.#repair.acknowledged(psn);
+  }
+
+  /** An ACK came that acknowledges nothing more: of a packet that came twice. */
+  acknowledgedTwice(): void {
+    this.#probe.premature();
+  }
+
+  /** The READ response at `psn` came, and some before it did not. */
+  answered(psn: number): void {
+    if (this.#roundTrip.answered(psn)) this.#probe.sampled();
   }
 
   /** After responses that acknowledged something: the cursor, the timers and the turn to send. */
@@ -228,14 +279,15 @@ export class Requester {
     // The peer takes requests again: the wait that it asked for is over.
     this.timers.stop(Timer.RNR);
     const flight = this.#flight;
-    const isProbeAlone = this.#probe.acknowledged(flight.unackedPsn);
     if (flight.isCursorBehind) {
-      // Acknowledged beyond where the cursor had gone back to: what was sent before arrived after all.
+      // Acknowledged beyond where the cursor had gone back to: what was sent before arrived after all, and was kept.
+      const isKept = flight.cause === 'sequence-nak' && flight.out <= -KEPT_LEAST;
+      if (isKept && this.#owner.recovery.selective) this.#peerKeeps.learn();
       this.#transmitter.catchUp();
-    } else if (isProbeAlone && !flight.isOver) {
-      // The probe was taken and nothing after it: all that followed is lost.
+    } else if (this.#probe.showsLoss(flight.unackedPsn, this.#roundTrip)) {
       this.onLoss(Loss.GAP);
-      this.rewind('probe');
+      if (this.#peerKeeps.learned) this.#fillGap(flight.unackedPsn, flight.out, 'probe');
+      else this.rewind('probe');
     }
     if (this.failed.completeIfOldest()) return;
     this.#restartAckTimer();
@@ -243,8 +295,15 @@ export class Requester {
     this.#owner.wantsTurn();
   }
 
+  /** The peer reports a loss: it is there, and the path loses packets. */
+  lossReported(): void {
+    this.#probe.pathLoses();
+    this.onLoss(Loss.GAP);
+  }
+
   /** A loss was seen. */
   onLoss(loss: number): void {
+    this.#losses.lost();
     this.congestion.onLoss(loss, this.unackedPsn, this.sendPsn);
   }
 
@@ -252,6 +311,54 @@ export class Requester {
   rewind(cause: RetransmitCause): void {
     this.#transmitter.goBack(cause);
     this.#ackTimer.stop();
+  }
+
+  /** A sequence NAK names the oldest packet in flight: all is sent again, or a gap, where the peer keeps the rest. */
+  retrySequence(): boolean {
+    const { unackedPsn, out } = this.#flight;
+    const again = this.#owner.recovery.selective
+      ? this.#peerKeeps.nakked(unackedPsn, this.#answerTime, this.congestion.window)
+      : Again.ALL;
+    if (again === Again.NOTHING) {
+      if (this.#peerKeeps.learned) this.#awaitGap();
+      return true;
+    }
+    // A peer that keeps NAKs again and again while a gap is open; the ACK timer runs on meanwhile.
+    const isFree = again === Again.GAP && this.#peerKeeps.isRepeated;
+    if (!isFree && !this.spendRetry()) return false;
+    this.lossReported();
+    if (again === Again.ALL) {
+      this.rewind('sequence-nak');
+      if (this.#owner.recovery.selective) this.#peerKeeps.try();
+    } else {
+      // What is behind it is acknowledged late.
+      this.#roundTrip.cancel();
+      this.#fillGap(unackedPsn, out, 'sequence-nak');
+    }
+    return true;
+  }
+
+  /** After so long, µs, what was sent again is answered. Where losses are frequent, a loss is likelier than a late packet. */
+  get #answerTime(): number {
+    return this.#losses.isLossy ? this.#roundTrip.smoothed : this.#roundTrip.settled;
+  }
+
+  /** The peer keeps what is behind the oldest packet in flight: that, and what is easily lost near it, is sent again. */
+  #fillGap(unackedPsn: number, out: number, cause: RetransmitCause): void {
+    const packets = Math.min(out, this.#losses.burst(this.congestion.window));
+    const end = psnAdd(unackedPsn, packets);
+    this.#peerKeeps.sentAgain(unackedPsn, end);
+    this.timers.stop(Timer.GAP);
+    this.#awaitGap();
+    this.#roundTrip.cancelIn(unackedPsn, end);
+    if (packets > 1) this.#repair.beginFirstTwice(unackedPsn, end, cause);
+    else this.#repair.begin(unackedPsn, end, cause);
+  }
+
+  /** Waits for the answer to packets of the gap that were sent again; afterwards more are sent. */
+  #awaitGap(): void {
+    const wait = this.#peerKeeps.waits(this.#flight.unackedPsn, this.#answerTime, this.congestion.window);
+    this.timers.armUnlessRunning(Timer.GAP, wait);
   }
 
   /** The receiver was not ready: nothing is sent for `wait` µs. */
@@ -294,12 +401,16 @@ export class Requester {
   /** At most one retry a call (see the pump's order in docs/run-loop.md). */
   #timersDue(): void {
     const { timers } = this;
+    // With a rate, the next packet is on its way to ask for an answer.
+    const isPaced = timers.isRunning(Timer.PACE);
     if (timers.takeDue(Timer.PACE)) this.#owner.wantsTurn();
+    if (timers.takeDue(Timer.RESPOND)) this.#owner.wantsTurn();
     if (timers.takeDue(Timer.READ_BUDGET)) {
       if (this.reads.waited()) this.#owner.wantsTurn();
       else timers.arm(Timer.READ_BUDGET, READ_BUDGET_WAIT);
     }
     if (timers.takeDue(Timer.RNR)) this.#owner.wantsTurn();
+    if (timers.takeDue(Timer.GAP)) this.#gapOverdue();
     if (timers.takeDue(Timer.RETRY)) {
       timers.stop(Timer.PROBE);
       // Packets that wait for the link are not lost: the timer starts when it has taken them.
@@ -308,14 +419,33 @@ export class Requester {
       counters.timeouts++;
       this.#timeouts = (this.#timeouts + 1) | 0;
       if (!this.spendRetry()) return;
+      this.#probe.timedOut();
       this.onLoss(Loss.TIMEOUT);
       this.rewind('timeout');
-    } else if (timers.takeDue(Timer.PROBE) && !this.#withLink) {
-      this.#owner.counters.probes++;
-      this.#roundTrip.backOff();
-      this.#probe.want();
-      this.#owner.wantsTurn();
+    } else if (timers.takeDue(Timer.PROBE) && !this.#withLink && !isPaced) {
+      this.#wantProbe();
     }
+  }
+
+  /** A probe leaves with the next turn; and what is easily lost beside its packet. */
+  #wantProbe(): void {
+    const { unackedPsn, out } = this.#flight;
+    this.#owner.counters.probes++;
+    this.#probe.want();
+    // Once, and only where losses are near each other: a peer that is gone sees no more of it.
+    const isNear = this.#losses.burst(this.congestion.window) > 1;
+    const fills = isNear && this.#peerKeeps.learned && out > 1 && this.#probe.unanswered === 1;
+    if (fills) this.#fillGap(unackedPsn, out, 'probe');
+    this.#owner.wantsTurn();
+  }
+
+  /** The packets sent again for a NAK are not answered: the NAK that came meanwhile says so, or nothing came at all. */
+  #gapOverdue(): void {
+    const { unackedPsn, out } = this.#flight;
+    if (out <= 0 || !this.#peerKeeps.keepsBehind(unackedPsn) || this.timers.isRunning(Timer.RNR)) return;
+    if (!this.#peerKeeps.nakCameAgain) {
+      if (this.#probe.anyLeft && !this.#withLink) this.#wantProbe();
+    } else if (this.retrySequence()) this.#owner.wantsTurn();
   }
 
   /** Takes a retry; without one left, the oldest entry fails. @returns whether there was one */
@@ -334,10 +464,19 @@ export class Requester {
   check(): string | undefined {
     const { state, reliable, attributes } = this.#owner;
     const parts =
-      this.timers.check() ?? this.retries.check() ?? this.reads.check() ?? this.congestion.check();
+      this.timers.check() ??
+      this.retries.check() ??
+      this.#probe.check() ??
+      this.reads.check() ??
+      this.congestion.check();
     if (parts !== undefined) return parts;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
-    const broken = this.#flight.check(reliable) ?? this.failed.check();
+    const { unackedPsn, sendPsn } = this.#flight;
+    const broken =
+      this.#flight.check(reliable) ??
+      this.failed.check() ??
+      this.early.check(unackedPsn) ??
+      this.#repair.check(unackedPsn, sendPsn);
     if (broken !== undefined || !reliable || attributes.timeout === 0) return broken;
     const { out } = this.#flight;
     const waits = this.timers.isRunning(Timer.RETRY) || this.timers.isRunning(Timer.RNR) || this.#withLink;

@@ -1,25 +1,22 @@
-/** The usual time from a request to its answer: one packet at a time is timed. */
-import { psnDiff } from '@node-roce/wire';
+/** The time from a request to its answer: one packet at a time is timed. */
+import { psnAdd, psnDiff } from '@node-roce/wire';
 
-/** A lost tail draws no NAK, so the oldest packet is retransmitted when an answer is overdue, not before this, µs. */
-const PROBE_MIN = 8_000;
-/** Overdue: the usual round trip and so many times its usual deviation (as RFC 6298 has it for TCP). */
-const PROBE_DEVIATIONS = 4;
-/** The longest probe interval, µs: a whole number of 31 bits is passed without a box. */
-const PROBE_MAX = 0x3fff_ffff;
+/** `settled` before the first sample, µs. */
+const SETTLED_FIRST = 1_000;
 
 const SMOOTHED = 0;
-const DEVIATION = 1;
-const LEFT_AT = 2;
+const LEAST = 1;
+/** The largest delay of an ACK beyond the smoothed round trip; a quarter of it is forgotten with each sample. */
+const ACK_DELAY = 2;
+const LEFT_AT = 3;
+const TIMES = 4;
 
-/** µs in a `Float64Array`, so that none is boxed. Before the first sample the round trip is 0. */
+/** µs in a `Float64Array`, so that none is boxed. Before the first sample all are 0. */
 export class RoundTrip {
   readonly #clock: { readonly now: number };
-  readonly #times = new Float64Array(3);
+  readonly #times = new Float64Array(TIMES);
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
-  /** Doublings of the probe interval since the last progress. */
-  #backoff = 0;
 
   constructor(clock: { readonly now: number }) {
     this.#clock = clock;
@@ -28,7 +25,6 @@ export class RoundTrip {
   reset(): void {
     this.#times.fill(0);
     this.#timedPsn = -1;
-    this.#backoff = 0;
   }
 
   /** The first sending of the packet at `psn`: it is timed if none is. */
@@ -43,32 +39,56 @@ export class RoundTrip {
     this.#timedPsn = -1;
   }
 
-  /** Everything before `psn` is acknowledged. */
-  acknowledged(psn: number): void {
-    this.#backoff = 0;
-    if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return;
+  /** The packets in [from, end) are sent again. */
+  cancelIn(from: number, end: number): void {
+    const psn = this.#timedPsn;
+    if (psn >= 0 && psnDiff(psn, from) >= 0 && psnDiff(psn, end) < 0) this.#timedPsn = -1;
+  }
+
+  /** The packet at `psn` is answered, and some before it are not. @returns whether that is a sample */
+  answered(psn: number): boolean {
+    return psn === this.#timedPsn && this.acknowledged(psnAdd(psn, 1));
+  }
+
+  /** Everything before `psn` is acknowledged. @returns whether that is a sample */
+  acknowledged(psn: number): boolean {
+    if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return false;
     this.#timedPsn = -1;
     const times = this.#times;
     const sample = Math.max(1, this.#clock.now - times[LEFT_AT]);
     if (times[SMOOTHED] === 0) {
-      times[SMOOTHED] = sample;
-      times[DEVIATION] = sample / 2;
-      return;
+      times[SMOOTHED] = times[LEAST] = sample;
+      return true;
     }
-    times[DEVIATION] += (Math.abs(sample - times[SMOOTHED]) - times[DEVIATION]) / 4;
+    times[ACK_DELAY] = Math.max(sample - times[SMOOTHED], times[ACK_DELAY] * (3 / 4));
     times[SMOOTHED] += (sample - times[SMOOTHED]) / 8;
+    times[LEAST] = Math.min(times[LEAST], sample);
+    return true;
   }
 
-  /** A probe drew nothing yet: the next waits twice as long. */
-  backOff(): void {
-    this.#backoff++;
+  /** Virtual time, µs. */
+  get now(): number {
+    return this.#clock.now;
   }
 
-  /** Whole µs after which an answer is overdue; −1 before the first sample. */
-  get probeDelay(): number {
-    const times = this.#times;
-    if (times[SMOOTHED] === 0) return -1;
-    const overdue = Math.max(PROBE_MIN, times[SMOOTHED] + PROBE_DEVIATIONS * times[DEVIATION]);
-    return Math.min(PROBE_MAX, overdue * 2 ** this.#backoff) | 0;
+  /** The smoothed round trip (RFC 6298 §2), µs; 0 before the first sample. */
+  get smoothed(): number {
+    return this.#times[SMOOTHED];
+  }
+
+  /** After so long without an answer, no packet is on its way any more, whatever overtook it (RFC 8985 §6.2), µs. */
+  get settled(): number {
+    if (this.#times[SMOOTHED] === 0) return SETTLED_FIRST;
+    return this.#times[SMOOTHED] * (5 / 4) + this.#times[ACK_DELAY];
+  }
+
+  /** The shortest that was seen, µs; 0 before the first sample. */
+  get least(): number {
+    return this.#times[LEAST];
+  }
+
+  /** The largest delay of an ACK seen lately, beyond the smoothed round trip, µs. */
+  get ackDelay(): number {
+    return this.#times[ACK_DELAY];
   }
 }

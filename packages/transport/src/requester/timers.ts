@@ -4,7 +4,7 @@ import type { Deadlines, Waiter } from '../deadlines.ts';
 export const Timer = {
   /** The local ACK timer (IBTA vol 1 §9.7.6.1.3): nothing was acknowledged for the time that `timeout` sets. */
   RETRY: 0,
-  /** An answer is overdue by the usual round trip: the oldest packet is sent once more. */
+  /** An answer is overdue by the usual round trip: one packet is sent once more (`probe.ts`). */
   PROBE: 1,
   /** The wait that an RNR NAK asked for (§9.7.5.2.8) is over. */
   RNR: 2,
@@ -12,9 +12,13 @@ export const Timer = {
   PACE: 3,
   /** A READ waits for the device's receive budget: is anything given back? */
   READ_BUDGET: 4,
+  /** The answer to packets that were sent again for a NAK is overdue (`peer-keeps.ts`). */
+  GAP: 5,
+  /** The congestion controller's rate allows the next READ response. */
+  RESPOND: 6,
 } as const;
 
-const TIMERS = 5;
+const TIMERS = 7;
 const STOPPED = Number.POSITIVE_INFINITY;
 
 /** Times are virtual, in µs. Promise: RETRY and PROBE do not run while RNR runs. */

@@ -1,11 +1,13 @@
 /** Adds request packets to batches, as far as window, PSNs, pace, READ budget and failures allow. */
+import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 import { type Flight, PSN_SPAN } from './flight.ts';
-import { lastPacketBytes, RequestPackets } from './packets.ts';
+import { lastPacketBytes, type RequestPackets } from './packets.ts';
 import type { RequesterParts } from './parts.ts';
+import { ReadRepair } from './read-repair.ts';
 import { Starter } from './starter.ts';
 import { Timer } from './timers.ts';
 
@@ -15,11 +17,22 @@ export const READ_BUDGET_WAIT = 10_000;
 /** Packets after which an ACK is asked for, at most: half of a batch, so that room comes back while the rest is under way. */
 const ACK_INTERVAL = 64;
 
+/** In a window of so many packets, an ACK is asked for more often: so that a lost one costs less. */
+const SMALL_WINDOW = 64;
+const SMALL_ACK_INTERVAL = 4;
+
+/** While a gap is open, this many times the window may be out: what the peer keeps is not in flight. */
+const GAP_OPEN_FACTOR = 2;
+
+/** Up to so many PSNs in flight, the first probe is the last packet: more likely lost than a NAK for one before it. */
+const PROBE_LAST = 4;
+
 /** Owns how many packets have left since an ACK was asked for. */
 export class Transmitter {
   readonly #parts: RequesterParts;
   readonly #flight: Flight;
   readonly #packets: RequestPackets;
+  readonly #readRepair: ReadRepair;
   readonly #starter: Starter;
   /** Packets since the last AckReq. */
   #sinceAckReq = 0;
@@ -27,7 +40,8 @@ export class Transmitter {
   constructor(parts: RequesterParts) {
     this.#parts = parts;
     this.#flight = parts.flight;
-    this.#packets = new RequestPackets(parts.context, parts.owner, parts.queue);
+    this.#packets = parts.packets;
+    this.#readRepair = new ReadRepair(parts, this.#packets);
     this.#starter = new Starter(parts);
   }
 
@@ -43,14 +57,22 @@ export class Transmitter {
 
   /** Everything from the oldest unacknowledged PSN is sent again. */
   goBack(cause: RetransmitCause): void {
-    const { roundTrip, probe, owner, reads } = this.#parts;
+    const { roundTrip, probe, owner, queue, reads, repair, peerKeeps, losses } = this.#parts;
     roundTrip.cancel();
     // What followed a probe is sent again as it is: its answer says nothing more.
     probe.forget();
+    repair.stop();
+    peerKeeps.sentAgain(this.#flight.unackedPsn, this.#flight.sendPsn);
     reads.release();
     this.#sinceAckReq = 0;
-    this.#flight.goBack(cause, owner.attributes.pathMtu);
+    const flight = this.#flight;
+    flight.goBack(cause, owner.attributes.pathMtu);
     owner.wantsTurn();
+    // The packet that a NAK names goes twice where it is easily lost again: without it, all that follows is in vain.
+    if (cause !== 'sequence-nak' || !owner.recovery.selective || !losses.isLossy || flight.isOver) return;
+    if (queue.rowOf(queue.head)?.readOrAtomic === false) {
+      repair.beginTwin(flight.unackedPsn, cause);
+    }
   }
 
   /** The cursor had gone back to what is acknowledged by now: it goes on from there. */
@@ -63,16 +85,24 @@ export class Transmitter {
 
   /** Adds up to `budget` packets to the batch; returns how many. The state is one that sends, and no RNR wait runs. */
   transmit(batch: TxBatch, budget: number): number {
-    const { owner, queue, reads, congestion, pacer, timers, probe } = this.#parts;
+    const { owner, queue, pacer, timers, probe, early, repair } = this.#parts;
+    const window = this.#window;
     const flight = this.#flight;
     const { cursor } = flight;
     const { reliable } = owner;
     let sent = probe.wanted ? this.#transmitProbe(batch) : 0;
+    if (repair.active) sent += repair.transmit(batch, budget - sent);
+    if (early.count > 0) sent += this.#readRepair.transmit(batch, budget - sent);
+    // They don't wait, but what follows does.
+    if (sent > 0 && pacer.limited) {
+      for (let i = 0; i < sent; i++) pacer.charge(lastPacketBytes(batch, i), owner.attributes.ipBytes);
+    }
     while (sent < budget && !batch.full) {
       if (!this.#hasEntry()) break;
       if (cursor.entry === queue.started) continue; // It was local, and is done.
+      if (early.count > 0 && this.#skipAnswered()) continue;
       const { out } = flight;
-      if (reliable && (out - reads.responses >= congestion.window || out >= PSN_SPAN)) break;
+      if (reliable && (this.#inFlight(out) >= window || out >= PSN_SPAN)) break;
       if (pacer.limited && !this.#mayPace()) break;
       const middles = this.#transmitMiddles(batch, out, budget - sent);
       if (middles === 0 && !this.#transmitOne(batch, out)) break;
@@ -84,7 +114,6 @@ export class Transmitter {
       this.#packets.requestAck(batch);
       this.#sinceAckReq = 0;
     }
-    congestion.onSent(sent);
     return sent;
   }
 
@@ -100,18 +129,51 @@ export class Transmitter {
     return this.#starter.start();
   }
 
+  /** Of the PSNs that are out, those of packets: responses of READs are counted by themselves, and some are here. */
+  #inFlight(out: number): number {
+    return out - this.#parts.reads.responses - this.#parts.early.count;
+  }
+
+  /** Packets that may be out: while a gap is open, also those that the peer keeps. */
+  get #window(): number {
+    const { congestion, peerKeeps } = this.#parts;
+    const { window } = congestion;
+    if (peerKeeps.isTrying) return 1;
+    return peerKeeps.keepsBehind(this.#flight.unackedPsn) ? GAP_OPEN_FACTOR * window : window;
+  }
+
+  /** Moves the cursor past what was answered already and need not be sent again. @returns whether it moved */
+  #skipAnswered(): boolean {
+    const { owner, queue, early, reads } = this.#parts;
+    const { cursor } = this.#flight;
+    const row = queue.rowOf(cursor.entry);
+    if (row === undefined) return false;
+    const packets = queue.packetsOf(cursor.entry);
+    const asks = row.readOrAtomic;
+    const most = asks ? reads.next(cursor.packet, packets) : packets - cursor.packet;
+    const answered = early.answeredAt(cursor.psn, most, asks);
+    if (answered === 0) return false;
+    if (asks && answered === most) {
+      // The peer remembers it among the last ones, as those that are sent again.
+      if (!reads.mayRequest(owner.attributes.maxRdAtomic)) return false;
+      reads.list.add(cursor.psn, psnAdd(cursor.psn, answered - 1));
+    }
+    cursor.advance(queue, answered);
+    return true;
+  }
+
   /**
    * Adds what may be sent at once of the middle of a message: packets that were never sent, ask for no ACK, and differ
    * only in PSN and payload. Returns how many, `most` at most.
    */
   #transmitMiddles(batch: TxBatch, out: number, most: number): number {
-    const { owner, queue, reads, congestion, pacer } = this.#parts;
+    const { owner, queue, pacer } = this.#parts;
     const flight = this.#flight;
     const { cursor } = flight;
     if (cursor.packet === 0 || cursor.psn !== flight.sendPsn || pacer.limited) return 0;
     let count = Math.min(most, queue.packetsOf(cursor.entry) - 1 - cursor.packet);
     if (owner.reliable) {
-      const open = congestion.window - 1 - (out - reads.responses);
+      const open = this.#window - 1 - this.#inFlight(out);
       count = Math.min(count, open, PSN_SPAN - out, this.#ackInterval - 1 - this.#sinceAckReq);
     }
     if (count <= 0) return 0;
@@ -139,7 +201,7 @@ export class Transmitter {
 
   /** Adds the packet at a cursor; returns the PSNs it takes, 0 if it can't leave now. */
   #add(batch: TxBatch, cursor: SendCursor, out: number): number {
-    const { owner, queue, reads, congestion, roundTrip } = this.#parts;
+    const { owner, queue, roundTrip } = this.#parts;
     const row = queue.rowOf(cursor.entry);
     if (row === undefined) return this.#fail(cursor, WcStatus.LOC_QP_OP_ERR);
     if (row.readOrAtomic) return this.#addReadOrAtomic(batch, cursor, row);
@@ -147,17 +209,21 @@ export class Transmitter {
     let ackReq = false;
     if (owner.reliable) {
       this.#sinceAckReq++;
-      ackReq =
-        last || out - reads.responses + 1 >= congestion.window || this.#sinceAckReq >= this.#ackInterval;
+      ackReq = last || this.#inFlight(out) + 1 >= this.#window || this.#sinceAckReq >= this.#ackInterval;
     }
     const { psn } = cursor;
     const status = this.#packets.addMessage(batch, cursor, row, last, ackReq);
     if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);
     if (ackReq) {
       this.#sinceAckReq = 0;
-      if (psn === this.#flight.sendPsn) roundTrip.begin(psn);
+      if (psn === this.#flight.sendPsn || this.#timesAgain) roundTrip.begin(psn);
     }
     return 1;
+  }
+
+  /** Whether packets sent again for a NAK may be timed, as long as there is no sample: the peer has discarded those before. */
+  get #timesAgain(): boolean {
+    return this.#flight.cause === 'sequence-nak' && this.#parts.roundTrip.smoothed === 0;
   }
 
   /** The entry at a cursor can't be sent. @returns 0: nothing was added */
@@ -171,30 +237,43 @@ export class Transmitter {
   /** Packets after which an ACK is asked for: a share of the window, or of what the rate lets out in a while. */
   get #ackInterval(): number {
     const { owner, congestion, pacer } = this.#parts;
-    const most = Math.max(4, Math.min(ACK_INTERVAL, congestion.window >> 2));
+    const { window } = congestion;
+    const most = window <= SMALL_WINDOW ? SMALL_ACK_INTERVAL : Math.min(ACK_INTERVAL, window >> 2);
     return pacer.limited ? pacer.ackInterval(owner.attributes.pathMtu, most) : most;
   }
 
   #addReadOrAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
-    const { owner, queue, reads, congestion, roundTrip, timers } = this.#parts;
+    const { owner, queue, reads, congestion, roundTrip, timers, early } = this.#parts;
     if (!reads.mayRequest(owner.attributes.maxRdAtomic)) return 0;
     const { psn } = cursor;
     this.#sinceAckReq = 0;
-    if (row.wire === Wire.ATOMIC) {
-      this.#packets.addAtomic(batch, cursor, row);
-      reads.askAtomic(psn);
+    if (row.wire === Wire.ATOMIC || row.wire === Wire.PLACEMENT) {
+      const status = this.#addAtomic(batch, cursor, row);
+      if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);
+      reads.list.add(psn, psn);
+      if (psn === this.#flight.sendPsn) roundTrip.begin(psn);
       return 1;
     }
-    const responses = reads.next(cursor.packet, queue.packetsOf(cursor.entry));
-    if (!reads.mayAsk(responses, congestion.window)) {
+    const most = reads.next(cursor.packet, queue.packetsOf(cursor.entry));
+    const missing = early.countMissing(psn, most);
+    if (!reads.mayAsk(missing, congestion.window)) {
       if (reads.isWaiting) timers.armUnlessRunning(Timer.READ_BUDGET, READ_BUDGET_WAIT);
       return 0;
     }
+    const responses = early.span(psn, most, most);
     this.#packets.addRead(batch, cursor, row, responses);
     timers.stop(Timer.READ_BUDGET);
-    reads.ask(responses, (psn + responses - 1) & 0xff_ffff);
+    reads.ask(psn, psnAdd(psn, most - 1), missing);
+    if (early.isBefore(psn)) reads.repeated(psn, psnAdd(psn, responses));
     if (psn === this.#flight.sendPsn) roundTrip.begin(psn);
-    return responses;
+    return most;
+  }
+
+  /** Adds a request of one packet that has an answer of its own. @returns `WcStatus`: why it can't be sent */
+  #addAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
+    if (row.wire === Wire.PLACEMENT) return this.#packets.addPlacement(batch, cursor, row);
+    this.#packets.addAtomic(batch, cursor, row);
+    return WcStatus.SUCCESS;
   }
 
   #mayPace(): boolean {
@@ -205,25 +284,49 @@ export class Transmitter {
     return false;
   }
 
-  /** Sends the oldest unacknowledged packet once more, for an answer. The ACK timer runs on. */
+  /** Sends one packet once more, for an answer: a lost tail draws no NAK. It takes no retry; the ACK timer runs on. */
   #transmitProbe(batch: TxBatch): number {
-    const { context, owner, queue, congestion, probe, roundTrip } = this.#parts;
-    const flight = this.#flight;
+    const { context, owner, queue, probe, roundTrip } = this.#parts;
+    const { unackedPsn, out } = this.#flight;
+    const flightEnd = this.#flight.cursor.psn;
     if (batch.full) return 0;
     probe.take();
-    if (flight.isOver || flight.out <= 0) return 0;
-    if (queue.rowOf(queue.head)?.readOrAtomic) {
-      // The request itself is sent again, and all after it: its responses are what is missing.
-      this.goBack('probe');
-      return 0;
-    }
-    const psn = flight.unackedPsn;
-    probe.cursor.seek(queue, psn, owner.attributes.pathMtu);
-    this.#sinceAckReq = congestion.window; // So that it asks for an ACK.
-    if (this.#add(batch, probe.cursor, 0) === 0) return 0;
+    if (out <= 0) return 0;
+    const { pathMtu } = owner.attributes;
+    const { cursor, unanswered } = probe;
+    // The oldest always draws an answer; the last one of a short tail ends it as well, if it is all that is missing.
+    const isLast = out <= PROBE_LAST && unanswered === 1;
+    cursor.find(queue, isLast ? psnAdd(flightEnd, -1) : unackedPsn, pathMtu);
+    if (queue.rowOf(cursor.entry)?.wire === Wire.READ) cursor.seek(queue, unackedPsn, pathMtu);
+    const { psn } = cursor;
+    const row = queue.rowOf(cursor.entry);
+    const psns = row === undefined ? 0 : this.#addProbe(batch, cursor, row);
+    if (psns === 0) return 0;
     context.retransmitted(owner, psn, 'probe');
-    probe.sent(psn);
-    roundTrip.cancel();
+    probe.sent(psnAdd(psn, psns), flightEnd, context.now);
+    // Without a sample, the time from the first sending is better than none, though it may be too long.
+    if (roundTrip.smoothed > 0) roundTrip.cancel();
     return 1;
+  }
+
+  /** Adds the packet at a cursor once more, with AckReq. @returns the PSNs of its answer; 0 where it can't be sent */
+  #addProbe(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
+    const { queue, reads, early } = this.#parts;
+    if (row.wire === Wire.ATOMIC || row.wire === Wire.PLACEMENT) {
+      const status = this.#addAtomic(batch, cursor, row);
+      return status === WcStatus.SUCCESS ? 1 : this.#fail(cursor, status);
+    }
+    if (row.wire === Wire.READ) {
+      // The rest of the oldest request; the requests after it are asked for when its answer shows that they are missing.
+      const left = reads.list.count > 0 ? psnDiff(reads.list.oldestLast, cursor.psn) + 1 : 0;
+      if (left <= 0) return 0;
+      const responses = early.span(cursor.psn, left);
+      this.#packets.addRead(batch, cursor, row, responses);
+      reads.repeated(cursor.psn, psnAdd(cursor.psn, responses));
+      return responses;
+    }
+    const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
+    const status = this.#packets.addMessage(batch, cursor, row, last, true);
+    return status === WcStatus.SUCCESS ? 1 : this.#fail(cursor, status);
   }
 }

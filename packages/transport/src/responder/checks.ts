@@ -7,6 +7,8 @@ import {
   atomicEthRkey,
   atomicEthVaHigh,
   atomicEthVaLow,
+  fethPlacement,
+  fethSelectivity,
   iethRkey,
   NakCode,
   psnDiff,
@@ -15,7 +17,7 @@ import {
   rethVaHigh,
   rethVaLow,
 } from '@node-roce/wire';
-import { Access, WcStatus } from '../constants.ts';
+import { Access, FlushLevel, FlushType, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
@@ -27,6 +29,7 @@ import type { ReplyQueue } from './replies.ts';
 
 /** Longest message, bytes (§9.3.3). */
 const MAX_MESSAGE_BYTES = 2 ** 31;
+const ATOMIC_WRITE_BYTES = 8;
 
 function fault(nak: number, status: number): number {
   return (nak << 8) | status;
@@ -42,6 +45,8 @@ export const Verdict = {
   NO_RECEIVE: 3,
   INVALID_REQUEST: fault(NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR),
   TOO_LONG: fault(NakCode.INVALID_REQUEST, WcStatus.LOC_LEN_ERR),
+  /** XRC: the SRQ is none of the domain, or not that of the message under way (annex A14). */
+  INVALID_XRCETH: fault(NakCode.INVALID_REQUEST, WcStatus.REM_INV_REQ_ERR),
   REMOTE_ACCESS: fault(NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR),
   /** The receive names no memory that it may use, or more elements than its queue allows. */
   BAD_RECEIVE: fault(NakCode.REMOTE_OPERATIONAL_ERROR, WcStatus.LOC_PROT_ERR),
@@ -75,9 +80,12 @@ export interface ReliableParts extends ConnectedParts {
 
 /** RC: the checks after the PSN's. */
 export function checkReliable(r: ReliableParts, packet: InboundPacket): number {
+  return checkSequence(r, packet) || checkAllowed(r, packet) || checkContents(r, packet);
+}
+
+/** RC and XRC: the checks after those of place and right. */
+export function checkContents(r: ReliableParts, packet: InboundPacket): number {
   return (
-    checkSequence(r, packet) ||
-    checkAllowed(r, packet) ||
     checkResources(r, packet) ||
     checkReceive(r, packet) ||
     checkPacketLength(r, packet) ||
@@ -104,25 +112,35 @@ export function checkPsn(psn: number, expectedPsn: number): number {
 }
 
 /** §9.7.4.1.2: FIRST, MIDDLE, LAST and ONLY follow one another as they may; all else comes between messages. */
-function checkSequence({ message }: ConnectedParts, { info }: InboundPacket): number {
+export function checkSequence({ message }: ConnectedParts, { info }: InboundPacket): number {
   const follows = info.first ? !message.underWay : message.continues(info);
   return follows ? Verdict.PASS : Verdict.INVALID_REQUEST;
 }
 
 /** §9.7.4.1.3: the operation is one that is offered, and the queue pair's access flags allow it. */
-function checkAllowed({ owner }: ConnectedParts, { info }: InboundPacket): number {
+export function checkAllowed({ owner }: ConnectedParts, packet: InboundPacket): number {
+  const { info } = packet;
   let needed: number;
   if (info.isSend) return Verdict.PASS;
   if (info.isWrite) needed = Access.REMOTE_WRITE;
   else if (info.isReadRequest) needed = Access.REMOTE_READ;
   else if (info.isAtomic) needed = Access.REMOTE_ATOMIC;
+  else if (info.isAtomicWrite) needed = Access.REMOTE_WRITE;
+  else if (info.isFlush) needed = flushAccess(packet);
   else return Verdict.INVALID_REQUEST;
   return (owner.attributes.access & needed) === needed ? Verdict.PASS : Verdict.INVALID_REQUEST;
 }
 
-/** §9.7.4.1.4: no more READs and atomics at once than agreed on. */
+/** The rights that a FLUSH needs, of the queue pair and of the region (annex A19). */
+function flushAccess({ info, slab, at }: InboundPacket): number {
+  const placement = fethPlacement(slab, at + info.offsets.feth);
+  const visible = (placement & FlushType.GLOBAL) !== 0 ? Access.FLUSH_GLOBAL : 0;
+  return visible | ((placement & FlushType.PERSISTENT) !== 0 ? Access.FLUSH_PERSISTENT : 0);
+}
+
+/** §9.7.4.1.4: no more READs and atomics at once than agreed on; FLUSH and ATOMIC_WRITE among them. */
 function checkResources({ owner, replies }: ReliableParts, { info }: InboundPacket): number {
-  if (!info.isReadRequest && !info.isAtomic) return Verdict.PASS;
+  if (info.isSend || info.isWrite) return Verdict.PASS;
   return replies.pending < owner.attributes.maxDestRdAtomic ? Verdict.PASS : Verdict.INVALID_REQUEST;
 }
 
@@ -139,11 +157,12 @@ function checkReceive({ receives }: ConnectedParts, { info }: InboundPacket): nu
   return status === WcStatus.LOC_QP_OP_ERR ? Verdict.BAD_RECEIVE_LIST : Verdict.BAD_RECEIVE;
 }
 
-/** §9.7.4.1.6: FIRST and MIDDLE carry a path MTU, LAST 1 … MTU bytes, ONLY 0 … MTU; READs and atomics nothing. */
+/** §9.7.4.1.6: FIRST and MIDDLE carry a path MTU, LAST 1 … MTU bytes, ONLY 0 … MTU; READs and atomics nothing, an ATOMIC_WRITE 8 bytes. */
 function checkPacketLength({ owner }: ConnectedParts, { info, payload }: InboundPacket): number {
   const mtu = owner.attributes.pathMtu;
   let right: boolean;
-  if (!info.isSend && !info.isWrite) right = payload === 0;
+  if (info.isAtomicWrite) right = payload === ATOMIC_WRITE_BYTES;
+  else if (!info.isSend && !info.isWrite) right = payload === 0;
   else if (info.last) right = payload <= mtu && (info.first || payload > 0);
   else right = payload === mtu;
   return right ? Verdict.PASS : Verdict.INVALID_REQUEST;
@@ -151,13 +170,25 @@ function checkPacketLength({ owner }: ConnectedParts, { info, payload }: Inbound
 
 /**
  * §9.7.4.1.6: a SEND fits its receive; a WRITE carries what its RETH announced; WRITE and READ are of 2^31 bytes at most;
- * an atomic's address is aligned (§9.4.5).
+ * an atomic's address is aligned (§9.4.5), and that of an ATOMIC_WRITE, which is of 8 bytes (annex A19). A FLUSH of a whole
+ * region has no length.
  */
 function checkMessageLength(r: ConnectedParts, { info, slab, at, payload }: InboundPacket): number {
   if (info.isSend) return r.receives.fits(payload) ? Verdict.PASS : Verdict.TOO_LONG;
   if (info.isAtomic) {
     const misaligned = (atomicEthVaLow(slab, at + info.offsets.atomicEth) & 7) !== 0;
     return misaligned ? Verdict.INVALID_REQUEST : Verdict.PASS;
+  }
+  if (info.isAtomicWrite) {
+    const reth = at + info.offsets.reth;
+    const right = rethLength(slab, reth) === ATOMIC_WRITE_BYTES && (rethVaLow(slab, reth) & 7) === 0;
+    return right ? Verdict.PASS : Verdict.INVALID_REQUEST;
+  }
+  if (info.isFlush) {
+    const level = fethSelectivity(slab, at + info.offsets.feth);
+    if (level === FlushLevel.MR) return Verdict.PASS;
+    const right = level === FlushLevel.RANGE && rethLength(slab, at + info.offsets.reth) <= MAX_MESSAGE_BYTES;
+    return right ? Verdict.PASS : Verdict.INVALID_REQUEST;
   }
   const remaining = info.first ? rethLength(slab, at + info.offsets.reth) : r.message.remaining;
   if (remaining > MAX_MESSAGE_BYTES) return Verdict.INVALID_REQUEST;
@@ -169,13 +200,15 @@ function checkMessageLength(r: ConnectedParts, { info, slab, at, payload }: Inbo
  * §9.7.4.1.5: key, protection domain, right and range of the whole message, at the packet that names them. A WRITE's region can
  * go between its packets, and a key to invalidate has to be one that this peer may invalidate.
  */
-function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
+export function checkRemoteAccess(r: ConnectedParts, packet: InboundPacket): number {
   const { info, slab, at, payload } = packet;
   let right = true;
   if (info.hasInvalidate) {
     right = invalidatable(r.context, r.owner, iethRkey(slab, at + info.offsets.ieth)) !== undefined;
   } else if (info.isAtomic) right = findAtomic(r, packet);
   else if (info.isReadRequest) right = findRange(r, packet, Access.REMOTE_READ);
+  else if (info.isAtomicWrite) right = findRange(r, packet, Access.REMOTE_WRITE);
+  else if (info.isFlush) right = findFlushed(r, packet);
   else if (info.isWrite) {
     right = info.first ? findRange(r, packet, Access.REMOTE_WRITE) : r.message.writable(payload);
   }
@@ -204,6 +237,19 @@ export function findRange(
     rethVaLow(slab, reth),
     length,
   );
+}
+
+/** The region of a FLUSH: key and place count even where the range has no bytes; of a whole region the range does not count. */
+function findFlushed({ context, owner, target }: ConnectedParts, packet: InboundPacket): boolean {
+  const { info, slab, at } = packet;
+  const reth = at + info.offsets.reth;
+  target.clear();
+  const region = context.memory.byRkey(rethRkey(slab, reth));
+  const access = flushAccess(packet);
+  if (region?.pd !== target.pd || (region.access & access) !== access) return false;
+  if (region.qpn >= 0 && region.qpn !== owner.qpn) return false;
+  if (fethSelectivity(slab, at + info.offsets.feth) === FlushLevel.MR) return true;
+  return region.locate(rethVaHigh(slab, reth), rethVaLow(slab, reth), rethLength(slab, reth)) >= 0;
 }
 
 function findAtomic({ context, owner, target }: ConnectedParts, { info, slab, at }: InboundPacket): boolean {

@@ -15,6 +15,9 @@ import { invalidatable } from '../windows.ts';
 import { type ConnectedParts, Verdict } from './checks.ts';
 import type { RemoteTarget } from './remote-target.ts';
 
+const WORD_BYTES = new Uint8Array(8);
+const WORD = new BigUint64Array(WORD_BYTES.buffer);
+
 /** Payload of a SEND goes into the receive in use; the last packet completes it. */
 export function executeSend(r: ConnectedParts, packet: InboundPacket): number {
   const { context, owner, message, receives } = r;
@@ -40,6 +43,21 @@ export function executeWrite(r: ConnectedParts, packet: InboundPacket): number {
   message.write(context, at + info.headerLength, payload, info.last);
   if (info.last && info.hasImmediate) receives.deliver(WcOpcode.RECV_RDMA_WITH_IMM, message.length, packet);
   return Verdict.PASS;
+}
+
+/** The 8 bytes of an ATOMIC_WRITE go to its target at once; there is one, as its length is not 0. */
+export function executeAtomicWrite(target: RemoteTarget, { info, slab, at }: InboundPacket): void {
+  const { view } = target.region!;
+  const { offset } = target;
+  const source = at + info.headerLength;
+  if (((view.byteOffset + offset) & 7) !== 0) {
+    // The region has addresses of its own choice (iova): its memory is not aligned as they are.
+    for (let i = 0; i < 8; i++) view[offset + i] = slab[source + i];
+    return;
+  }
+  for (let i = 0; i < 8; i++) WORD_BYTES[i] = slab[source + i];
+  // One store, of which another thread sees all or nothing.
+  Atomics.store(new BigUint64Array(view.buffer, view.byteOffset + offset, 1), 0, WORD[0]);
 }
 
 /** The value that an atomic found: the low and the high half of the eight bytes, in the machine's byte order. */

@@ -1,21 +1,26 @@
-/** The responder of a reliable connection (IBTA vol 1 §9.7.4, §9.7.5). */
-import { bthAckReq, NakCode, psnAdd, rethLength } from '@node-roce/wire';
+/** The responder of a reliable connection, and of an XRC target queue pair (IBTA vol 1 §9.7.4, §9.7.5, annex A14). */
+import { bthAckReq, NakCode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { Access, QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { XrcDomain } from '../xrc/domain.ts';
+import { XrcTarget } from '../xrc/target.ts';
 import {
+  checkAllowed,
   checkPsn,
   checkReliable,
+  checkRemoteAccess,
   findRange,
   nakOf,
   type ReliableParts,
   statusOf,
   Verdict,
 } from './checks.ts';
-import { AtomicResult, executeSend, executeWrite } from './execute.ts';
+import { EarlyPackets } from './early-packets.ts';
+import { AtomicResult, executeAtomicWrite, executeSend, executeWrite } from './execute.ts';
 import { InboundMessage } from './message.ts';
 import { RemoteTarget } from './remote-target.ts';
 import { ReplyQueue } from './replies.ts';
@@ -23,6 +28,8 @@ import { ReplyPackets } from './reply-packets.ts';
 import { ResponderResources } from './resources.ts';
 import type { Responder } from './responder.ts';
 
+/** The target of answers without bytes. */
+const NOTHING = new RemoteTarget(-1);
 /** RNR NAK syndrome: 001 and the timer code. */
 const RNR_NAK = 0x20;
 
@@ -39,23 +46,34 @@ export class RcResponder implements Responder {
   readonly #receives: ReceiveQueue;
   readonly #parts: ReliableParts;
   readonly #message = new InboundMessage();
-  readonly #target = new RemoteTarget();
+  readonly #target: RemoteTarget;
   readonly #replies = new ReplyQueue();
   readonly #resources = new ResponderResources();
   readonly #atomic = new AtomicResult();
   readonly #packets: ReplyPackets;
+  readonly #early: EarlyPackets;
+  /** XRC: which SRQ requests are for. */
+  readonly #xrc: XrcTarget | undefined;
   #expectedPsn = 0;
   #msn = 0;
   /** A NAK for the expected PSN was sent: silence until that packet comes (§9.7.5.2.8). */
   #nakSent = false;
+  /** It was an RNR NAK. */
+  #rnrSent = false;
+  /** The packet that the last NAK asked for has come; and another one since, of those kept: the requester sends again. */
+  #gapFilled = false;
+  #sentAgain = false;
   /** Most resources since RESET: what waits was accepted with them. */
   #mostResources = 0;
 
-  constructor(context: Context, owner: Owner, receives: ReceiveQueue) {
+  /** @param domain of an XRC target queue pair */
+  constructor(context: Context, owner: Owner, receives: ReceiveQueue, domain?: XrcDomain) {
     this.#context = context;
+    this.#target = new RemoteTarget(owner.pd);
     this.#owner = owner;
     this.#receives = receives;
     this.#packets = new ReplyPackets(owner, this.#replies, receives);
+    this.#early = new EarlyPackets(context.earlyPages);
     this.#parts = {
       context,
       owner,
@@ -64,6 +82,7 @@ export class RcResponder implements Responder {
       target: this.#target,
       replies: this.#replies,
     };
+    this.#xrc = domain && new XrcTarget(domain, this.#parts);
   }
 
   get expectedPsn(): number {
@@ -79,6 +98,7 @@ export class RcResponder implements Responder {
   }
 
   start(psn: number): void {
+    this.#early.clear();
     this.#expectedPsn = psn;
   }
 
@@ -95,19 +115,89 @@ export class RcResponder implements Responder {
       return;
     }
     if (order === Verdict.EARLY) {
-      this.#owner.counters.outOfSeqRequest++;
-      if (!this.#nakSent) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
+      this.#receiveEarly(packet);
       return;
     }
+    this.#accept(packet);
+    if (this.#early.count === 0) return;
+    // The copy of a packet that came again: what was missing is being sent again.
+    if (this.#early.has(psn)) this.#sentAgain = true;
+    this.#early.forget(psn);
+    this.#gapFilled = true;
+    if (this.#owner.recovery.keepEarly === 'ahead') this.#catchUp(this.#early.highest);
+  }
+
+  /** The expected packet: checks, then its effect, then its answer. */
+  #accept(packet: InboundPacket): void {
     if (this.#nakSent) {
       this.#nakSent = false;
       this.#replies.dropNak();
     }
-    const verdict = checkReliable(this.#parts, packet) || this.#execute(packet);
+    const { psn } = packet;
+    const wrong = this.#xrc === undefined ? checkReliable(this.#parts, packet) : this.#xrc.check(packet);
+    const verdict = wrong || this.#execute(packet);
     if (verdict === Verdict.PASS) return;
     if (verdict === Verdict.NO_RECEIVE) {
       this.#nak(psn, RNR_NAK | this.#owner.attributes.minRnrTimer);
     } else this.#fail(psn, verdict);
+  }
+
+  /** Something before it is missing: one NAK asks for that (§9.7.5.2.8). The packet is kept, if so wanted. */
+  #receiveEarly(packet: InboundPacket): void {
+    const { psn } = packet;
+    const { counters, recovery } = this.#owner;
+    counters.outOfSeqRequest++;
+    if (recovery.keepEarly !== 'off') {
+      const early = this.#early;
+      const again = early.count > 0 && psnDiff(psn, early.highest) <= 0;
+      if (!early.has(psn) && early.keep(packet, this.#expectedPsn)) counters.keptPackets++;
+      if (recovery.keepEarly === 'quiet' && this.#gapFilled) {
+        // What is before a packet that is sent again was sent again as well, and lost, where it did not come.
+        if (again) this.#sentAgain = true;
+        if (this.#sentAgain) this.#catchUp(psn);
+        // What was kept ended the connection.
+        if (this.#owner.state === QpStateCode.ERR) return;
+      }
+    }
+    if (psnDiff(psn, this.#expectedPsn) < 0) return;
+    if (this.#nakSent) {
+      // A requester that knows that it is kept hears again what is missing, while packets come: the NAK may be lost.
+      // After an RNR NAK it waits as it was asked to.
+      const repeats =
+        recovery.keepEarly === 'ahead' && !this.#rnrSent && bthAckReq(packet.slab, packet.at) !== 0;
+      if (repeats && this.owed === 0) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
+      return;
+    }
+    this.#gapFilled = this.#sentAgain = false;
+    this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
+  }
+
+  /** Executes what is kept, up to `last` or to the next gap. */
+  #catchUp(last: number): void {
+    const early = this.#early;
+    const context = this.#context;
+    let message = false;
+    let slab: Uint8Array | undefined;
+    while (psnDiff(this.#expectedPsn, last) <= 0 && early.has(this.#expectedPsn)) {
+      const psn = this.#expectedPsn;
+      const packet = early.packet(psn);
+      const before = context.switchSlab(packet.slab);
+      slab ??= before;
+      message = packet.info.isSend || packet.info.isWrite;
+      this.#accept(packet);
+      // RNR, or the end of the connection.
+      if (this.#expectedPsn === psn) break;
+      early.forget(psn);
+    }
+    if (slab !== undefined) context.switchSlab(slab);
+    if (early.count === 0) this.#gapFilled = this.#sentAgain = false;
+    if (this.#nakSent || this.#owner.state === QpStateCode.ERR || slab === undefined) return;
+    if (this.#owner.recovery.keepEarly !== 'ahead') return;
+    if (early.count > 0) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
+    else if (message) {
+      this.#replies.acknowledge(psnAdd(this.#expectedPsn, -1), this.#msn);
+      this.#owner.wantsReplyTurn();
+    }
   }
 
   transmit(batch: TxBatch, budget: number, reads: boolean): number {
@@ -121,18 +211,25 @@ export class RcResponder implements Responder {
 
   stop(): void {
     this.#message.end();
+    this.#early.clear();
     if (!this.#replies.dying) this.#replies.dropFromFirstRead();
     if (this.owed > 0) this.#owner.wantsReplyTurn();
   }
 
   reset(): void {
     this.#message.end();
+    this.#early.clear();
+    this.#gapFilled = this.#sentAgain = false;
     this.#replies.clear();
     this.#resources.resize(0);
     this.#mostResources = 0;
     this.#expectedPsn = 0;
     this.#msn = 0;
     this.#nakSent = false;
+  }
+
+  close(): void {
+    this.#xrc?.close();
   }
 
   check(): string | undefined {
@@ -143,6 +240,7 @@ export class RcResponder implements Responder {
       this.#message.fault ??
       this.#replies.fault(this.#mostResources) ??
       this.#resources.fault(this.#expectedPsn) ??
+      this.#early.fault(this.#expectedPsn) ??
       (this.#expectedPsn >>> 24 !== 0 || this.#msn >>> 24 !== 0
         ? 'a PSN or MSN of more than 24 bits'
         : undefined) ??
@@ -158,6 +256,7 @@ export class RcResponder implements Responder {
     const { info } = packet;
     if (info.isReadRequest) return this.#executeRead(packet);
     if (info.isAtomic) return this.#executeAtomic(packet);
+    if (info.isFlush || info.isAtomicWrite) return this.#executePlacement(packet);
     const fault = info.isSend ? executeSend(this.#parts, packet) : executeWrite(this.#parts, packet);
     if (fault !== Verdict.PASS) return fault;
     // The completion queue had no room: the message is not delivered, and the queue pair is at its end.
@@ -196,12 +295,34 @@ export class RcResponder implements Responder {
     return Verdict.PASS;
   }
 
+  /**
+   * FLUSH and ATOMIC_WRITE (annex A19). What was written before is in memory when either is answered: the copies of this batch
+   * are done.
+   */
+  #executePlacement(packet: InboundPacket): number {
+    const { owner } = this.#parts;
+    this.#context.flushCopies();
+    if (packet.info.isAtomicWrite) {
+      executeAtomicWrite(this.#target, packet);
+      owner.counters.atomicWriteRequests++;
+    } else owner.counters.flushRequests++;
+    this.#advance(1);
+    this.#resources.rememberPlacement(packet);
+    this.#countMessage();
+    this.#replies.pushRead(packet.psn, this.#msn, NOTHING, 0, 1, false);
+    owner.wantsReplyTurn();
+    return Verdict.PASS;
+  }
+
   /** The expected PSN moves on. */
   #advance(packets: number): void {
     const from = this.#expectedPsn;
     const to = psnAdd(from, packets);
     if (packets === 1) this.#resources.moves(from, to);
-    else this.#resources.expire(from, packets);
+    else {
+      this.#resources.expire(from, packets);
+      this.#early.forgetBefore(to, packets - 1);
+    }
     this.#expectedPsn = to;
   }
 
@@ -218,16 +339,35 @@ export class RcResponder implements Responder {
   #answerDuplicate(packet: InboundPacket): void {
     const { info, psn } = packet;
     this.#owner.counters.duplicateRequest++;
+    this.#xrc?.repeat(packet);
     if (info.isSend || info.isWrite) {
       const last = this.#resources.acknowledgeable(psn, psnAdd(this.#expectedPsn, -1));
       this.#replies.acknowledge(last, this.#msn);
     } else {
       const found = this.#resources.find(psn, this.#expectedPsn);
-      if (found < 0) return;
-      if (info.isReadRequest) this.#repeatRead(packet, found);
+      if (info.isFlush || info.isAtomicWrite) this.#repeatPlacement(packet, found);
+      else if (found < 0) return;
+      else if (info.isReadRequest) this.#repeatRead(packet, found);
       else if (info.isAtomic) this.#repeatAtomic(packet, found);
     }
     if (this.owed > 0) this.#owner.wantsReplyTurn();
+  }
+
+  /**
+   * A duplicate that is remembered is answered again. So is a FLUSH that is not: it asks that what was written is in memory, and
+   * that it is.
+   */
+  #repeatPlacement(packet: InboundPacket, found: number): void {
+    const { info, psn } = packet;
+    const known = found >= 0 && this.#resources.had(found, info.opcode);
+    if (!known) {
+      const isLate = found < 0 && info.isFlush;
+      if (!isLate || checkAllowed(this.#parts, packet) !== Verdict.PASS) return;
+      if (checkRemoteAccess(this.#parts, packet) !== Verdict.PASS) return;
+    }
+    if (this.#replies.resumesRead(psn, 1, this.#owner.attributes.pathMtu)) return;
+    if (this.#replies.duplicates >= this.resources) return;
+    this.#replies.pushRead(psn, this.#msn, NOTHING, 0, 1, true);
   }
 
   #repeatAtomic({ info, psn }: InboundPacket, found: number): void {
@@ -262,6 +402,7 @@ export class RcResponder implements Responder {
   /** A NAK that leaves the connection up: sequence error or receiver not ready. */
   #nak(psn: number, syndrome: number): void {
     this.#nakSent = true;
+    this.#rnrSent = syndrome !== NakCode.PSN_SEQUENCE_ERROR;
     this.#replies.pushNak(psn, this.#msn, syndrome);
     this.#owner.wantsReplyTurn();
   }
@@ -273,7 +414,7 @@ export class RcResponder implements Responder {
   #fail(psn: number, verdict: number): void {
     this.#replies.pushNak(psn, this.#msn, nakOf(verdict));
     if (this.#receives.inUse) this.#receives.fail(statusOf(verdict));
-    this.#end(nakOf(verdict));
+    this.#end(nakOf(verdict), verdict === Verdict.INVALID_XRCETH);
   }
 
   /**
@@ -288,7 +429,8 @@ export class RcResponder implements Responder {
     if (state !== QpStateCode.ERR && state !== QpStateCode.RESET) this.#end(NakCode.REMOTE_ACCESS_ERROR);
   }
 
-  #end(code: number): void {
+  /** An XRCETH that is not valid counts as a violation of access (annex A14; qedr and hns report it so). */
+  #end(code: number, isXrceth = false): void {
     const { qpn, counters } = this.#owner;
     this.#owner.toError();
     if (code === NakCode.REMOTE_ACCESS_ERROR) {
@@ -296,7 +438,7 @@ export class RcResponder implements Responder {
       this.#context.event({ type: 'QP_ACCESS_ERR', qpn });
     } else if (code === NakCode.INVALID_REQUEST) {
       counters.sentInvalidRequest++;
-      this.#context.event({ type: 'QP_REQ_ERR', qpn });
+      this.#context.event({ type: isXrceth ? 'QP_ACCESS_ERR' : 'QP_REQ_ERR', qpn });
     } else counters.sentOperationalErr++;
   }
 }

@@ -7,8 +7,23 @@ import type { Owner } from '../qp/owner.ts';
  * AtomicETH. Without a region after a good check, the request is for no bytes.
  */
 export class RemoteTarget {
+  /** Protection domain that keys have to be of: the queue pair's; XRC: that of the SRQ that the request names. */
+  #pd: number;
   #region: MemoryRegion | undefined;
   #offset = 0;
+
+  constructor(pd: number) {
+    this.#pd = pd;
+  }
+
+  get pd(): number {
+    return this.#pd;
+  }
+
+  /** XRC: keys have to be of this protection domain from now on. */
+  within(pd: number): void {
+    this.#pd = pd;
+  }
 
   get region(): MemoryRegion | undefined {
     return this.#region;
@@ -36,7 +51,7 @@ export class RemoteTarget {
   ): boolean {
     this.clear();
     const region = memory.byRkey(key);
-    if (region?.pd !== owner.pd || (region.access & access) !== access) return false;
+    if (region?.pd !== this.#pd || (region.access & access) !== access) return false;
     if (region.qpn >= 0 && region.qpn !== owner.qpn) return false;
     const offset = region.locate(high, low, length);
     if (offset < 0) return false;

@@ -63,6 +63,7 @@ export class ReplyPackets {
     const replies = this.#replies;
     const { kind, psn, msn } = replies;
     const base = batch.count * TX_HEADER_STRIDE;
+    const { transport } = this.#owner;
     const opcode = kind === ReplyKind.ATOMIC ? Opcode.RC_ATOMIC_ACKNOWLEDGE : Opcode.RC_ACKNOWLEDGE;
     const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome;
     if (aethKind(syndrome) === AethKind.RNR_NAK) this.#owner.counters.sentRnrErr++;
@@ -70,7 +71,7 @@ export class ReplyPackets {
     writeBth(
       batch.headers,
       base,
-      opcode,
+      transport | opcode,
       BthFlags.MIG_REQ,
       DEFAULT_PKEY,
       this.#owner.attributes.destQpn,
@@ -104,7 +105,8 @@ export class ReplyPackets {
         ? Opcode.RC_RDMA_READ_RESPONSE_LAST
         : Opcode.RC_RDMA_READ_RESPONSE_MIDDLE;
     const flags = BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT);
-    writeBth(batch.headers, base, opcode, flags, DEFAULT_PKEY, destQpn, psnAdd(replies.psn, sent));
+    const byte = this.#owner.transport | opcode;
+    writeBth(batch.headers, base, byte, flags, DEFAULT_PKEY, destQpn, psnAdd(replies.psn, sent));
     let length = BTH_BYTES;
     if (first || last) {
       writeAeth(batch.headers, base + length, this.#ackSyndrome, replies.msn);

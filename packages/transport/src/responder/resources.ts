@@ -90,6 +90,11 @@ export class ResponderResources {
     this.#words[w + Word.VALUE_LOW] = valueLow;
   }
 
+  /** Remembers the FLUSH or ATOMIC_WRITE in the packet, whose answer says no more than that it was executed. */
+  rememberPlacement({ info, psn }: InboundPacket): void {
+    this.#take(info.opcode, psn, 1);
+  }
+
   /**
    * Finds the remembered request whose PSNs include this one, the newest first; −1 if there is none in the
    * duplicate region of the expected PSN.

@@ -27,6 +27,8 @@ export interface Responder {
   stop(): void;
   /** RESET: as just created. */
   reset(): void;
+  /** The queue pair is gone. */
+  close(): void;
   /** The broken invariant, if there is one. */
   check(): string | undefined;
 }

@@ -27,7 +27,7 @@ export class UcResponder implements Responder {
   constructor(context: Context, owner: Owner, receives: ReceiveQueue) {
     this.#owner = owner;
     this.#receives = receives;
-    const target = new RemoteTarget();
+    const target = new RemoteTarget(owner.pd);
     this.#parts = { context, owner, message: this.#message, receives, target };
   }
 
@@ -92,6 +92,8 @@ export class UcResponder implements Responder {
     this.#message.end();
     this.#expectedPsn = 0;
   }
+
+  close(): void {}
 
   check(): string | undefined {
     const { state } = this.#owner;

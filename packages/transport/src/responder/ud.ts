@@ -83,6 +83,8 @@ export class UdResponder implements Responder {
 
   reset(): void {}
 
+  close(): void {}
+
   check(): string | undefined {
     return this.#receives.inUse ? 'a receive is in use between datagrams' : undefined;
   }

@@ -1,0 +1,58 @@
+/** How much a path delivers: the packets acknowledged in a round trip, which a loss alone says nothing about. */
+import { psnDiff } from '@node-roce/wire';
+
+/** The share of the greatest rate that is kept after each round of packets in flight. */
+const KEPT = 7 / 8;
+
+const STARTED = 0;
+/** Packets a µs. */
+const RATE = 1;
+
+/** Times of the connection, µs. */
+export interface PathTimes {
+  readonly now: number;
+  /** The least round trip; 0 before the first sample. */
+  readonly least: number;
+}
+
+/**
+ * A round is the time in which everything in flight at its start is acknowledged. The greatest rate of the last rounds counts: one
+ * with a loss, or in which the program had little to send, is slower than the path.
+ */
+export class DeliveryRate {
+  readonly #path: PathTimes;
+  readonly #values = new Float64Array(2);
+  /** One past the last PSN of the round; −1: none is counted. */
+  #end = -1;
+  #packets = 0;
+
+  constructor(path: PathTimes) {
+    this.#path = path;
+  }
+
+  reset(): void {
+    this.#values.fill(0);
+    this.#end = -1;
+    this.#packets = 0;
+  }
+
+  /** `packets` more are acknowledged, all before `unackedPsn`; everything before `sendPsn` was sent. */
+  acknowledged(packets: number, unackedPsn: number, sendPsn: number): void {
+    this.#packets += packets;
+    if (this.#end >= 0 && psnDiff(unackedPsn, this.#end) < 0) return;
+    const values = this.#values;
+    const { now } = this.#path;
+    const time = now - values[STARTED];
+    if (this.#end >= 0 && time > 0) {
+      values[RATE] = Math.max(this.#packets / time, values[RATE] * KEPT);
+    }
+    values[STARTED] = now;
+    this.#packets = 0;
+    this.#end = sendPsn;
+  }
+
+  /** Packets that the path delivers in its least round trip: fewer in flight leave it idle. */
+  get leastFlight(): number {
+    return Math.ceil(this.#values[RATE] * this.#path.least);
+  }
+}

@@ -1,0 +1,84 @@
+/** How a requester finds out that its peer keeps packets that come early, and what it makes of the peer's NAKs. */
+import { describe, expect, test } from 'vitest';
+import { Again, PeerKeeps } from './requester/peer-keeps.ts';
+
+const ROUND_TRIP = 20;
+const WINDOW = 32;
+
+function setUp() {
+  const clock = { now: 1000 };
+  const keeps = new PeerKeeps(clock);
+  keeps.reset();
+  return { clock, keeps, nakked: (psn: number) => keeps.nakked(psn, ROUND_TRIP, WINDOW) };
+}
+
+test('on a path that loses often, it waits for the answer to the missing packet alone: three times at most', () => {
+  const { keeps } = setUp();
+  const tried: number[] = [];
+  for (let nak = 1; nak <= 40; nak++) {
+    keeps.try();
+    if (keeps.isTrying) tried.push(nak);
+    keeps.progress();
+    expect(keeps.isTrying).toBe(false);
+  }
+  expect(tried).toEqual([4, 8, 16]);
+});
+
+test('what is sent again ends the wait', () => {
+  const { keeps } = setUp();
+  for (let i = 0; i < 4; i++) keeps.try();
+  keeps.sentAgain(10, 20);
+  expect(keeps.isTrying).toBe(false);
+});
+
+test('all is sent again for each NAK, as long as nothing was learned', () => {
+  const { nakked } = setUp();
+  expect([nakked(10), nakked(11)]).toEqual([Again.ALL, Again.ALL]);
+});
+
+describe('of a peer that keeps', () => {
+  const learned = () => {
+    const set = setUp();
+    set.keeps.learn();
+    return set;
+  };
+
+  test('a NAK has the gap alone sent again', () => {
+    expect(learned().nakked(10)).toBe(Again.GAP);
+  });
+
+  test('a NAK for what is on its way changes nothing', () => {
+    const { clock, keeps, nakked } = learned();
+    nakked(10);
+    keeps.sentAgain(10, 18);
+    clock.now += ROUND_TRIP - 1;
+    expect([nakked(10), nakked(14), keeps.nakCameAgain]).toEqual([Again.NOTHING, Again.NOTHING, true]);
+    expect(nakked(18)).toBe(Again.GAP);
+  });
+
+  test('what was sent behind other packets is waited for longer', () => {
+    const { keeps } = learned();
+    keeps.sentAgain(10, 18);
+    expect(keeps.waits(10, ROUND_TRIP, WINDOW)).toBe(ROUND_TRIP);
+    expect(keeps.waits(12, ROUND_TRIP, WINDOW)).toBe(ROUND_TRIP + (2 * ROUND_TRIP) / WINDOW);
+    expect(keeps.waits(18, ROUND_TRIP, WINDOW)).toBe(0);
+  });
+
+  test('a NAK that repeats is believed less and less often, and then all is sent again', () => {
+    const { clock, keeps, nakked } = learned();
+    const waits: number[] = [];
+    const answers = [nakked(10)];
+    for (let i = 0; i < 5; i++) {
+      keeps.sentAgain(10, 11);
+      const wait = keeps.waits(10, ROUND_TRIP, WINDOW);
+      waits.push(wait);
+      clock.now += wait;
+      answers.push(nakked(10));
+    }
+    expect(waits).toEqual([20, 20, 40, 80, 160]);
+    expect(answers).toEqual([Again.GAP, Again.GAP, Again.GAP, Again.GAP, Again.ALL, Again.ALL]);
+    expect(keeps.isRepeated).toBe(true);
+    nakked(11);
+    expect(keeps.isRepeated).toBe(false);
+  });
+});

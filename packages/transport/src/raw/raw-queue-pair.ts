@@ -1,0 +1,475 @@
+/**
+ * A queue pair of type RAW_PACKET: whole Ethernet frames, as the program writes them, out of an interface and in from it
+ * (ibv_create_qp(3), ibv_modify_qp(3)).
+ */
+import { TX_SLOT_WORDS, Tx, TxBatch } from '../batch.ts';
+import type { CompletionQueue } from '../completion-queue.ts';
+import { CONGESTION_DEFAULTS } from '../congestion/options.ts';
+import { QP_STATES, type QpState, QpStateCode, SendFlags, WcOpcode, WcStatus } from '../constants.ts';
+import type { Context } from '../context.ts';
+import type { QpAttr, QpCap, QpQuery, Recovery } from '../control.ts';
+import { QpCounters } from '../counters.ts';
+import { type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
+import type { Owner } from '../qp/owner.ts';
+import { ReceiveQueue } from '../qp/receive-queue.ts';
+import { SendQueue } from '../qp/send-queue.ts';
+import { checkEntry } from '../requester/checks.ts';
+import { Pacer } from '../requester/pacer.ts';
+import { type Ring, recvStride, SendWqe, SGE_WORDS, Sge, sendStride } from '../rings.ts';
+import { addFragment } from '../sge.ts';
+import type { SharedReceiveQueue } from '../srq.ts';
+import { VALID_IN_STATE } from '../transitions.ts';
+import { Service } from '../wr-opcodes.ts';
+import { FRAME_SLOT_WORDS, Frame, type FrameBatch, type FramePort, type FrameRule } from './frames.ts';
+
+/** Frames of a batch to the port. */
+const BATCH = 64;
+/** Bytes of an Ethernet header: no frame is shorter. */
+const HEADER_BYTES = 14;
+const EMSGSIZE = 90;
+const EFAULT = 14;
+const EINVAL = 22;
+
+/** All that passes: the rules of a queue pair that was given none. */
+const EVERYTHING: readonly FrameRule[] = [[]];
+const NOTHING: readonly FrameRule[] = [];
+
+export interface RawQueuePairInit {
+  qpn: number;
+  pd: number;
+  sendCq: CompletionQueue;
+  recvCq: CompletionQueue;
+  srq: SharedReceiveQueue | undefined;
+  cap: QpCap;
+  sqSigAll: boolean;
+  port: FramePort;
+  frames: FrameBatch;
+}
+
+/**
+ * Owns its state and the frames that the port has not taken. Promise: a frame is started in its batch, in order, and
+ * completes when the port has looked at it; a frame waits in the port until a receive is posted for it.
+ */
+export class RawQueuePair implements Owner {
+  readonly type = 'RAW_PACKET';
+  readonly service = Service.RAW_PACKET;
+  readonly reliable = false;
+  readonly datagram = false;
+  readonly transport = 0;
+  readonly credits = false;
+  readonly recovery: Recovery;
+  /** Frames know neither marks nor CNPs. */
+  readonly congestion = CONGESTION_DEFAULTS;
+  readonly reacts = false;
+  readonly qpn: number;
+  readonly pd: number;
+  readonly cap: QpCap;
+  readonly sq: Ring;
+  readonly rq: Ring;
+  readonly sqRegion: number;
+  readonly counters = new QpCounters();
+  readonly #context: Context;
+  readonly #init: RawQueuePairInit;
+  readonly #port: FramePort;
+  readonly #frames: FrameBatch;
+  readonly #sendQueue: SendQueue;
+  readonly #receives: ReceiveQueue;
+  readonly #pacer = new Pacer();
+  readonly #timers = new Float64Array([Number.POSITIVE_INFINITY]);
+  readonly #timer: number;
+  readonly #batch: TxBatch;
+  /** Slots of the batch that the port has looked at. */
+  #taken = 0;
+  #state: number = QpStateCode.RESET;
+  #attributes: QpAttributes = RESET_ATTRIBUTES;
+  #rules = EVERYTHING;
+  #listening = false;
+  #sendsWanted = false;
+
+  constructor(context: Context, init: RawQueuePairInit) {
+    const { qpn, pd, sendCq, recvCq, srq, cap, sqSigAll, port, frames } = init;
+    this.#context = context;
+    this.#init = init;
+    this.recovery = context.recovery;
+    this.qpn = qpn;
+    this.pd = pd;
+    this.#port = port;
+    this.#frames = frames;
+    this.sq = context.newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    this.rq = context.newRing(srq ? 1 : cap.maxRecvWr, recvStride(srq?.maxSge ?? cap.maxRecvSge));
+    this.sqRegion = context.regions.add(this.sq.bytes);
+    this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
+    this.#sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
+    this.#receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
+    this.#batch = new TxBatch(context.regions, BATCH, BATCH * 33 + 33);
+    this.#timer = context.deadlines.enroll(this, this.#timers);
+    sendCq.use(1);
+    recvCq.use(1);
+    srq?.use(1);
+  }
+
+  get state(): number {
+    return this.#state;
+  }
+
+  get stateName(): QpState {
+    return QP_STATES[this.#state];
+  }
+
+  get attributes(): QpAttributes {
+    return this.#attributes;
+  }
+
+  get slotTag(): number {
+    return this.qpn;
+  }
+
+  // ------------------------------------------------------------------ control
+
+  /** ibv_modify_qp(3); all of it is checked. */
+  modify(attr: QpAttr, to: QpState): void {
+    const { portNum, rateLimit } = attr;
+    if (portNum !== undefined) this.#attributes = { ...this.#attributes, portNum };
+    if (rateLimit !== undefined) {
+      this.#attributes = { ...this.#attributes, rateLimit };
+      this.#pacer.setRate(rateLimit);
+    }
+    if (attr.qpState !== undefined) this.#enter(QpStateCode[to]);
+    this.run();
+  }
+
+  /** ibv_create_flow(3), in the product's style: what it takes in from now on; `undefined` for all that the interface does. */
+  setFilter(rules: readonly FrameRule[] | undefined): void {
+    const before = this.#rules;
+    this.#rules = rules ?? EVERYTHING;
+    if (!this.#listening) return;
+    try {
+      this.#port.setFilter(this.#rules);
+    } catch (error) {
+      this.#rules = before;
+      throw error;
+    }
+  }
+
+  query(): QpQuery {
+    const { cap, attributes } = this;
+    const all: QpAttr = { portNum: attributes.portNum, rateLimit: attributes.rateLimit, sqDraining: false };
+    const attr: QpAttr = { qpState: this.stateName, curQpState: this.stateName, cap: { ...cap } };
+    for (const name of VALID_IN_STATE.RAW_PACKET[this.stateName])
+      (attr as Record<string, unknown>)[name] = all[name];
+    const { sqSigAll, sendCq, recvCq, srq } = this.#init;
+    const init = {
+      type: this.type,
+      cap: { ...cap },
+      sqSigAll,
+      sendCq: sendCq.handle,
+      recvCq: recvCq.handle,
+    } as const;
+    return { attr, init: { ...init, ...(srq ? { srq: srq.handle } : {}) } };
+  }
+
+  #enter(state: number): void {
+    if (state === QpStateCode.ERR) this.toError();
+    else if (state === QpStateCode.RESET) this.#reset();
+    else {
+      if (this.#state === QpStateCode.RESET) {
+        this.#sendQueue.reset();
+        this.#receives.reset();
+      }
+      this.#show(state);
+      this.#listen(state >= QpStateCode.RTR);
+    }
+  }
+
+  #reset(): void {
+    this.#listen(false);
+    this.#drop();
+    this.#show(QpStateCode.RESET);
+    this.#sendQueue.reset();
+    this.#receives.reset();
+    this.#attributes = RESET_ATTRIBUTES;
+    this.#pacer.setRate(0);
+    this.#rules = EVERYTHING;
+  }
+
+  /** Frames come in, or no longer; what waits in the port then is lost. */
+  #listen(on: boolean): void {
+    if (on === this.#listening) return;
+    this.#listening = on;
+    this.#port.setFilter(on ? this.#rules : NOTHING);
+    if (on) return;
+    this.#port.wantRead(false);
+    while (this.#port.receive(this.#frames, BATCH) > 0);
+  }
+
+  destroy(): void {
+    const from = this.stateName;
+    this.#reset();
+    this.#port.close();
+    this.#context.deadlines.leave(this.#timer);
+    this.#context.regions.remove(this.sqRegion);
+    const { sendCq, recvCq, srq } = this.#init;
+    sendCq.use(-1);
+    recvCq.use(-1);
+    srq?.use(-1);
+    this.#context.stateChanged(this.qpn, from, undefined);
+  }
+
+  /** The adapter is at its end: no frame comes or goes any more. */
+  close(): void {
+    this.#listening = false;
+    this.#drop();
+    this.#show(QpStateCode.ERR);
+    this.#port.close();
+  }
+
+  #show(state: number): void {
+    if (this.#state === state) return;
+    const from = this.stateName;
+    this.#state = state;
+    this.sq.state = state;
+    this.rq.state = state;
+    this.#context.stateChanged(this.qpn, from, this.stateName);
+  }
+
+  // --------------------------------------------------------------- data path
+
+  /** Sends what is posted, and takes in what there is a receive for. Completions show when the caller publishes. */
+  run(): void {
+    this.#send();
+    this.#receive();
+  }
+
+  /** Answers a doorbell. */
+  posted(): void {
+    if (this.#state === QpStateCode.ERR) this.#flush();
+    else if (this.#state === QpStateCode.SQE) this.#sendQueue.flush();
+    else this.run();
+  }
+
+  timersDue(): void {
+    this.#timers[0] = Number.POSITIVE_INFINITY;
+    this.run();
+  }
+
+  #send(): void {
+    const batch = this.#batch;
+    for (;;) {
+      if (batch.count > 0 && !this.#pass()) return;
+      if (this.#state !== QpStateCode.RTS) return;
+      const status = this.#fill();
+      if (batch.count > 0 && !this.#pass()) {
+        // The entry that can't be sent is looked at again behind those before it.
+        return;
+      }
+      if (this.#state !== QpStateCode.RTS) return;
+      if (status !== WcStatus.SUCCESS) {
+        this.#sendQueue.complete(status);
+        this.sendFailed();
+        return;
+      }
+      if (!this.#sendsWanted) return;
+    }
+  }
+
+  /**
+   * Fills the batch with frames. `#sendsWanted` says whether there may be more.
+   * @returns SUCCESS, or why the next entry can't be sent
+   */
+  #fill(): number {
+    const queue = this.#sendQueue;
+    const batch = this.#batch;
+    const { now } = this.#context;
+    this.#sendsWanted = false;
+    for (;;) {
+      while (!queue.waiting) if (!queue.sleep()) return WcStatus.SUCCESS;
+      if (batch.count === BATCH) {
+        this.#sendsWanted = true;
+        return WcStatus.SUCCESS;
+      }
+      const index = queue.started;
+      const w = queue.wordOf(index);
+      const row = queue.rowOf(index);
+      const { words } = queue;
+      const length = words[w + SendWqe.LENGTH];
+      const status = checkEntry(this.#context, this, queue, index, row);
+      if (status !== WcStatus.SUCCESS) return status;
+      if (length < HEADER_BYTES) return WcStatus.LOC_LEN_ERR;
+      if (this.#pacer.limited) {
+        const wait = this.#pacer.wait(now);
+        if (wait > 0) {
+          this.#timers[0] = now + wait;
+          this.#context.deadlines.armed(this.#timer, now + wait);
+          return WcStatus.SUCCESS;
+        }
+        this.#pacer.chargeBytes(length);
+      }
+      if (batch.count === 0) this.#context.regions.batchOpened();
+      const s = batch.count++ * TX_SLOT_WORDS;
+      batch.slots[s + Tx.FRAGMENT_FIRST] = batch.fragmentCount;
+      if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0)
+        addFragment(batch, this.sqRegion, (w + SendWqe.SGE) * 4, length);
+      else this.#gather(words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT]);
+      batch.slots[s + Tx.FRAGMENT_COUNT] = batch.fragmentCount - batch.slots[s + Tx.FRAGMENT_FIRST];
+      batch.slots[s + Tx.PAYLOAD_LENGTH] = length;
+      batch.slots[s + Tx.QPN] = this.qpn;
+      queue.start(0, 0);
+    }
+  }
+
+  /** The elements of a list, which is checked. */
+  #gather(words: Uint32Array, first: number, count: number): void {
+    for (let i = 0, w = first; i < count; i++, w += SGE_WORDS) {
+      const length = words[w + Sge.LENGTH];
+      if (length === 0) continue;
+      const mr = this.#context.memory.byLkey(words[w + Sge.LKEY])!;
+      const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length);
+      addFragment(this.#batch, mr.region, at, length);
+    }
+  }
+
+  /** Gives the batch to the port, and completes what it has looked at. False where it has no room for all of it. */
+  #pass(): boolean {
+    const batch = this.#batch;
+    const from = this.#taken;
+    this.#taken = this.#port.send(batch, from);
+    for (let i = from; i < this.#taken; i++) {
+      const failure = this.#failureOf(batch.slots[i * TX_SLOT_WORDS + Tx.STATUS]);
+      if (failure === WcStatus.SUCCESS) {
+        this.#sendQueue.complete(WcStatus.SUCCESS);
+        if (this.#state === QpStateCode.ERR) return false; // The completion queue has overrun.
+        continue;
+      }
+      this.#drop();
+      this.#sendQueue.complete(failure);
+      this.sendFailed();
+      return false;
+    }
+    if (this.#taken < batch.count) return false;
+    this.#drop();
+    return true;
+  }
+
+  /** Returns the status of a request whose frame was looked at: too long or without memory fails; otherwise it is lost. */
+  #failureOf(errno: number): number {
+    if (errno === 0) {
+      this.counters.sentPackets++;
+      return WcStatus.SUCCESS;
+    }
+    this.counters.sendErrors++;
+    if (errno === EMSGSIZE || errno === EINVAL) return WcStatus.LOC_LEN_ERR;
+    return errno === EFAULT ? WcStatus.LOC_PROT_ERR : WcStatus.SUCCESS;
+  }
+
+  /** The batch is empty again. */
+  #drop(): void {
+    if (this.#batch.count > 0) this.#context.regions.batchClosed();
+    this.#batch.clear();
+    this.#taken = 0;
+  }
+
+  #receive(): void {
+    const receives = this.#receives;
+    while (this.#listening) {
+      // Without a receive frames wait in the port: a doorbell says that there is one. An SRQ has no doorbells.
+      const posted = receives.shared ? BATCH : receives.posted;
+      this.#port.wantRead(posted > 0);
+      if (posted === 0) {
+        if (!this.rq.sleep(this.rq.consumer)) return;
+        continue;
+      }
+      const count = this.#port.receive(this.#frames, Math.min(posted, BATCH));
+      if (count === 0) return;
+      this.#context.beginBatch(this.#frames.slab, this.#context.now);
+      for (let i = 0; i < count && this.#listening; i++) {
+        const s = i * FRAME_SLOT_WORDS;
+        this.#take(this.#frames.slots[s + Frame.OFFSET], this.#frames.slots[s + Frame.LENGTH]);
+      }
+      // The next frames come into the same slab.
+      this.#context.flushCopies();
+    }
+  }
+
+  /** A frame, for which a receive is posted. */
+  #take(offset: number, length: number): void {
+    const { counters } = this;
+    const receives = this.#receives;
+    counters.receivedPackets++;
+    if (length === 0) {
+      counters.droppedPackets++;
+      return;
+    }
+    if (!receives.available()) {
+      counters.outOfBuffer++;
+      return;
+    }
+    const status = receives.begin();
+    if (status !== WcStatus.SUCCESS) {
+      receives.fail(status);
+      this.toError();
+      return;
+    }
+    if (!receives.fits(length)) {
+      // As a datagram: the receive waits for a frame that it has room for.
+      receives.giveBack();
+      counters.droppedPackets++;
+      return;
+    }
+    if (!receives.fill(offset, length)) {
+      receives.fail(WcStatus.LOC_PROT_ERR);
+      this.toError();
+      return;
+    }
+    counters.receivedMessages++;
+    receives.deliverFrame(WcOpcode.RECV, length);
+  }
+
+  #flush(): void {
+    this.#sendQueue.flush();
+    this.#receives.flush();
+  }
+
+  // ---------------------------------------------------------- what parts ask
+
+  wantsTurn(): void {}
+
+  wantsReplyTurn(): void {}
+
+  sendQueueDrained(): void {}
+
+  toError(): void {
+    this.#listen(false);
+    this.#drop();
+    this.#show(QpStateCode.ERR);
+    this.#flush();
+  }
+
+  sendFailed(): void {
+    if (this.#state === QpStateCode.ERR) return;
+    this.#drop();
+    this.#show(QpStateCode.SQE);
+    this.#sendQueue.flush();
+  }
+
+  completionLost(): void {
+    if (this.#state === QpStateCode.ERR) return;
+    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
+    this.toError();
+  }
+
+  failed(): void {
+    if (this.#state === QpStateCode.ERR || this.#state === QpStateCode.RESET) return;
+    this.#context.event({ type: 'QP_FATAL', qpn: this.qpn });
+    this.toError();
+  }
+
+  bug(text: string): void {
+    this.#context.bug(this, text);
+  }
+
+  /** Reports broken promises. */
+  checkInvariants(): void {
+    const broken = this.#sendQueue.check() ?? this.#receives.check();
+    if (broken !== undefined) this.bug(broken);
+  }
+}

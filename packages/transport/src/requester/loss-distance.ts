@@ -1,0 +1,44 @@
+/** How far apart losses are: on a path that loses often, what is sent again is soon lost again. */
+
+/** Fewer packets than this from one loss to the next: a path on which the first packet that is sent again goes twice. */
+const LOSSY = 12;
+const DISTANCE_MAX = 1024;
+
+/** Promise: the mean is of distances up to `DISTANCE_MAX`. */
+export class LossDistance {
+  /** Packets acknowledged since the last loss. */
+  #since = 0;
+  /** The mean of the distances, each weighted by a quarter. */
+  #mean = DISTANCE_MAX;
+
+  /** A new connection: nothing was lost yet. */
+  reset(): void {
+    this.#since = 0;
+    this.#mean = DISTANCE_MAX;
+  }
+
+  acknowledged(packets: number): void {
+    this.#since += packets;
+  }
+
+  /** A loss was seen. */
+  lost(): void {
+    const distance = Math.min(this.#since, DISTANCE_MAX);
+    this.#mean += (distance - this.#mean + 2) >> 2;
+    this.#since = 0;
+  }
+
+  /** Whether a packet is easily lost twice. */
+  get isLossy(): boolean {
+    return this.#mean < LOSSY;
+  }
+
+  /**
+   * How many packets from a gap on are sent again at once, where answers name one gap in a round trip: further gaps are among them where
+   * losses are nearer to each other than that. An answer takes some longer than a window does to leave; half of what then has room besides
+   * the packets up to the next gap is sent again, the other half is new.
+   */
+  burst(window: number): number {
+    return Math.max(1, ((window * 7) / 5 - this.#mean) >> 1);
+  }
+}

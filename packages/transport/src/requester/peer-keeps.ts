@@ -1,0 +1,131 @@
+/** How a requester deals with sequence NAKs, by whether the peer keeps packets that come early. */
+import { psnDiff } from '@node-roce/wire';
+
+/** A packet that is sent again is lost so often before all are sent again. */
+const REPEATS_MAX = 3;
+const NONE = -1;
+const NEVER = Number.NEGATIVE_INFINITY;
+
+/** Doublings of the time in which what was sent again may be answered, at most. */
+const DOUBLINGS_MAX = 6;
+
+/** Of the packets in flight, those that are sent again for a sequence NAK: none, the gap that it names, or all. */
+export const Again = { NOTHING: 0, GAP: 1, ALL: 2 } as const;
+
+/** Of a connection's sequence NAKs, those for which the packet that they name is sent again by itself first: the fourth, eighth and 16th. */
+const TRIAL_FIRST = 4;
+const TRIAL_LAST = 16;
+
+/**
+ * A requester that goes back for a sequence NAK and hears an ACK beyond where it has got to since has learned that the peer keeps: one that
+ * discards them cannot have them. From then on it sends again only what a NAK names. To find out, it waits for the answer to the packet that
+ * is missing before it sends the others, on a path that has lost some already: a round trip, three times at most.
+ *
+ * Promise: a NAK that repeats makes the requester retransmit all, so a peer that was misjudged is served.
+ */
+export class PeerKeeps {
+  readonly #clock: { readonly now: number };
+  #learned = false;
+  #lastNak = NONE;
+  /** Sequence NAKs that all was sent again for. */
+  #naks = 0;
+  #isTrying = false;
+  #nakCameAgain = false;
+  /** Times that it was repeated after what it names was sent again. */
+  #repeats = 0;
+  /** When packets were sent again last, µs; the first PSN, and the one past them. */
+  #at = NEVER;
+  #from = 0;
+  #end = 0;
+
+  constructor(clock: { readonly now: number }) {
+    this.#clock = clock;
+  }
+
+  get learned(): boolean {
+    return this.#learned;
+  }
+
+  learn(): void {
+    this.#learned = true;
+  }
+
+  /** A new connection. */
+  reset(): void {
+    this.#learned = false;
+    this.#naks = 0;
+    this.#isTrying = false;
+    this.#lastNak = NONE;
+    this.#at = NEVER;
+  }
+
+  /** One packet alone is sent again, if that may tell more. */
+  try(): void {
+    const naks = ++this.#naks;
+    const isTime = naks >= TRIAL_FIRST && naks <= TRIAL_LAST && (naks & (naks - 1)) === 0;
+    if (isTime && !this.#learned) this.#isTrying = true;
+  }
+
+  /** The last NAK was one that came again, after what it names had been sent again. */
+  get isRepeated(): boolean {
+    return this.#repeats > 0;
+  }
+
+  /** A NAK came for what was sent again less than a round trip before. */
+  get nakCameAgain(): boolean {
+    return this.#nakCameAgain;
+  }
+
+  /** It is waited for the answer to that packet. */
+  get isTrying(): boolean {
+    return this.#isTrying;
+  }
+
+  /** Something was acknowledged. */
+  progress(): void {
+    this.#isTrying = false;
+  }
+
+  /** The packets in [from, end) are sent again. */
+  sentAgain(from: number, end: number): void {
+    this.#from = from;
+    this.#nakCameAgain = false;
+    this.#isTrying = false;
+    this.#at = this.#clock.now;
+    this.#end = end;
+  }
+
+  /** Whether a gap is open at the oldest packet in flight, and the peer keeps what is behind it. */
+  keepsBehind(unackedPsn: number): boolean {
+    return this.#learned && this.#lastNak === unackedPsn;
+  }
+
+  /**
+   * µs until a NAK for `psn`, or a later one, says that what was sent again was lost, too; 0: it does. The time doubles with each that
+   * was, for the round trip may have grown. What was sent behind others is answered after them.
+   *
+   * @param roundTrip µs
+   * @param window packets that leave in that time
+   */
+  waits(psn: number, roundTrip: number, window: number): number {
+    const isAgain = psn === this.#lastNak || (this.#learned && psnDiff(psn, this.#end) < 0);
+    const time = roundTrip * 2 ** Math.max(0, Math.min(this.#repeats - 1, DOUBLINGS_MAX));
+    if (!isAgain) return 0;
+    const behind = (roundTrip * Math.max(0, psnDiff(psn, this.#from))) / window;
+    return Math.max(0, this.#at + time + behind - this.#clock.now);
+  }
+
+  /** A sequence NAK names `psn`. What was sent again less than a round trip ago is on its way. @returns one of `Again` */
+  nakked(psn: number, roundTrip: number, window: number): number {
+    const repeats = psn === this.#lastNak;
+    const waits = this.waits(psn, roundTrip, window) > 0;
+    if (!repeats) this.#repeats = 0;
+    this.#lastNak = psn;
+    if (waits) {
+      this.#nakCameAgain = true;
+      return Again.NOTHING;
+    }
+    if (repeats) this.#repeats++;
+    return !this.#learned || this.#repeats > REPEATS_MAX ? Again.ALL : Again.GAP;
+  }
+}
