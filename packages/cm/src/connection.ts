@@ -14,6 +14,7 @@ import {
 import { answerMicroseconds, askedMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
 import type { AcceptInit, CmEvent, EndCause, RejectInit, Route } from './parameters.ts';
 import type { Timed } from './timers.ts';
+import { repliedQpn, replyFields, requestFields, type ServiceName } from './transport.ts';
 
 /** States of a connection (§12.9.5, 12.9.6). */
 export type CmState =
@@ -63,6 +64,7 @@ export interface ConnectionInit {
   ackTimeout: number;
   /** The interval of repetitions, µs. */
   interval: number;
+  service: ServiceName;
 }
 
 /** One communication ID: its state, its messages and their retransmissions (IBTA vol 1 §12.9). */
@@ -90,6 +92,7 @@ export class Connection implements Timed {
   /** Code: how long this side waits in TIMEWAIT. */
   readonly ackTimeout: number;
   readonly #interval: number;
+  readonly #service: ServiceName;
   readonly #transactionId: bigint;
   readonly #ownTransactionId: bigint;
   /** Of the DREQ that is answered. */
@@ -108,6 +111,7 @@ export class Connection implements Timed {
     this.#timing = init.timing;
     this.ackTimeout = init.ackTimeout;
     this.#interval = init.interval;
+    this.#service = init.service;
     this.#transactionId = init.transactionId;
     this.#ownTransactionId = init.ownTransactionId;
   }
@@ -119,7 +123,12 @@ export class Connection implements Timed {
     this.localQpn = fields.localQpn ?? 0;
     this.#repeat(
       'REQ_SENT',
-      { ...fields, name: 'REQ', localCommId: this.id, transactionId: this.#transactionId } as CmInput,
+      requestFields(this.#service, {
+        ...fields,
+        name: 'REQ',
+        localCommId: this.id,
+        transactionId: this.#transactionId,
+      } as CmInput<'REQ'>) as CmInput,
       now,
     );
   }
@@ -130,14 +139,14 @@ export class Connection implements Timed {
     const { qpn, targetAckDelay = 15, rnrRetryCount = 7, ...offer } = init;
     this.#repeat(
       'REP_SENT',
-      {
+      replyFields(this.#service, {
         ...this.#head('REP'),
         ...offer,
         localQpn: qpn,
         targetAckDelay,
         rnrRetryCount,
         localCaGuid: this.#around.caGuid,
-      } as CmInput,
+      } as CmInput<'REP'>) as CmInput,
       now,
     );
     this.localQpn = qpn;
@@ -206,6 +215,11 @@ export class Connection implements Timed {
   /** The program lets go: what it takes to end the connection is done, and no event comes any more. */
   abandon(now: number): void {
     this.#abandoned = true;
+    // Others may go on with an XRC target: no DREQ ends it (core/cm.c cm_destroy_id).
+    if (this.#service === 'XRC' && this.listener !== 0 && this.state === 'ESTABLISHED') {
+      this.#close(now);
+      return;
+    }
     switch (this.state) {
       case 'REQ_SENT':
       case 'MRA_REQ_RCVD':
@@ -254,7 +268,7 @@ export class Connection implements Timed {
     }
     this.remoteId = message.localCommId;
     this.remoteGuid = message.localCaGuid;
-    this.remoteQpn = message.localQpn;
+    this.remoteQpn = repliedQpn(this.#service, message);
     if (!this.#around.introduce(this, now)) {
       this.#sendReject({ reason: CmRejReason.STALE_CONNECTION }, CmRejMessage.REP);
       this.#tell({ type: 'disconnected', id: this.id, cause: 'stale' });

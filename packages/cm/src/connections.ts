@@ -3,7 +3,6 @@ import {
   CM_LAYOUTS,
   type CmMessage,
   CmRejReason,
-  CmTransport,
   cmNameAt,
   decodeCm,
   encodeCm,
@@ -40,6 +39,7 @@ import {
 } from './parameters.ts';
 import { dropFrom, idKey, queuePairKey } from './peer-keys.ts';
 import { Timers } from './timers.ts';
+import { serviceOf } from './transport.ts';
 import { type WaitingRequest, WaitingRequests } from './waiting.ts';
 
 /** Connections at a time, those in TIMEWAIT included. */
@@ -57,7 +57,7 @@ const DEFAULT_PKEY = 0xffff;
  * methods:
  *
  * - `receive` for each MAD of queue pair 1; `advance` for timers; `nextDeadline` says when.
- * - For RC and UC: `listen`, `connect`, `accept`, `ready`, `reject`, `disconnect`, `destroy`.
+ * - For RC, UC and XRC: `listen`, `connect`, `accept`, `ready`, `reject`, `disconnect`, `destroy`.
  * - For UD: `listen`, `resolve`, `answer`.
  * - `counters`, and `size` for tests.
  *
@@ -182,6 +182,7 @@ export class Connections {
         timing,
         ackTimeout,
         interval: initiatorInterval(timing),
+        service: transport,
       },
       'REQ_SENT',
     );
@@ -192,7 +193,6 @@ export class Connections {
       responderResources: rest.responderResources,
       initiatorDepth: rest.initiatorDepth,
       remoteCmResponseTimeout: timing.responseTimeout,
-      transportService: CmTransport[transport],
       endToEndFlowControl: rest.endToEndFlowControl ?? false,
       startingPsn: rest.startingPsn,
       localCmResponseTimeout: timing.responseTimeout,
@@ -397,7 +397,7 @@ export class Connections {
       refuse(CmRejReason.INVALID_GID, gids[0]?.gid);
       return;
     }
-    if (message.transportService > CmTransport.UC) {
+    if (serviceOf(message, this.#host.xrc ?? false) === undefined) {
       refuse(CmRejReason.INVALID_TRANSPORT_TYPE);
       return;
     }
@@ -456,6 +456,7 @@ export class Connections {
         },
         ackTimeout: message.primaryAckTimeout,
         interval: listenerInterval(message),
+        service: serviceOf(message, true)!,
       },
       'REQ_RCVD',
     );

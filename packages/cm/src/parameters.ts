@@ -34,7 +34,8 @@ export interface Offer {
 export interface ConnectInit extends Offer, Timing {
   serviceId: bigint;
   route: Route;
-  transport?: 'RC' | 'UC';
+  /** XRC: the queue pair is an initiator; the other side offers a target. */
+  transport?: 'RC' | 'UC' | 'XRC';
   /** Default 7. */
   retryCount?: number;
   /** Bytes: 256, 512, 1024, 2048 or 4096. */
@@ -122,6 +123,8 @@ export interface CmHost {
   caGuid: bigint;
   /** Local addresses by GID index. */
   gids: readonly { gid: Uint8Array }[];
+  /** Whether requests for XRC are taken; otherwise they are refused with INVALID_TRANSPORT_TYPE. */
+  xrc?: boolean;
   /** Sends a MAD of 256 bytes; may lose it. The bytes stay as they are. Must not call back. */
   send(mad: Uint8Array, route: Route): void;
   /** Must not call back. */

@@ -24,10 +24,11 @@ export class End {
   readonly events: CmEvent[] = [];
   readonly cm: Connections;
 
-  constructor(pair: Pair, side: 0 | 1, random: () => number, caGuid = BigInt(side + 1)) {
+  constructor(pair: Pair, side: 0 | 1, random: () => number, xrc: boolean, caGuid = BigInt(side + 1)) {
     this.cm = new Connections({
       random,
       caGuid,
+      xrc,
       gids: [{ gid: gidOf(side + 1) }],
       send: (mad) => pair.carry(side, mad),
       event: (event) => {
@@ -60,9 +61,9 @@ export class Pair {
   #flights: { at: number; order: number; to: 0 | 1; mad: Uint8Array }[] = [];
   #order = 0;
 
-  constructor(seed = 1) {
+  constructor(seed = 1, { xrc = false } = {}) {
     const random = createRandom(seed).next;
-    this.ends = [new End(this, 0, random), new End(this, 1, random)];
+    this.ends = [new End(this, 0, random, xrc), new End(this, 1, random, xrc)];
   }
 
   get a(): End {

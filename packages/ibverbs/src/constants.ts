@@ -81,6 +81,11 @@ export const IBV_GID_TYPE_IB = 0;
 export const IBV_GID_TYPE_ROCE_V1 = 1;
 export const IBV_GID_TYPE_ROCE_V2 = 2;
 
+// `enum ibv_fork_status`
+export const IBV_FORK_DISABLED = 0;
+export const IBV_FORK_ENABLED = 1;
+export const IBV_FORK_UNNEEDED = 2;
+
 // `flags` of a port
 export const IBV_QPF_GRH_REQUIRED = 1 << 0;
 
@@ -145,6 +150,27 @@ export const IBV_WC_GRH = 1 << 0;
 export const IBV_WC_WITH_IMM = 1 << 1;
 export const IBV_WC_WITH_INV = 1 << 3;
 
+// `enum ibv_create_cq_wc_flags`: members of a completion that an extended queue is to have
+export const IBV_WC_EX_WITH_BYTE_LEN = 1 << 0;
+export const IBV_WC_EX_WITH_IMM = 1 << 1;
+export const IBV_WC_EX_WITH_QP_NUM = 1 << 2;
+export const IBV_WC_EX_WITH_SRC_QP = 1 << 3;
+export const IBV_WC_EX_WITH_SLID = 1 << 4;
+export const IBV_WC_EX_WITH_SL = 1 << 5;
+export const IBV_WC_EX_WITH_DLID_PATH_BITS = 1 << 6;
+export const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP = 1 << 7;
+export const IBV_WC_EX_WITH_CVLAN = 1 << 8;
+export const IBV_WC_EX_WITH_FLOW_TAG = 1 << 9;
+export const IBV_WC_EX_WITH_TM_INFO = 1 << 10;
+export const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK = 1 << 11;
+export const IBV_WC_STANDARD_FLAGS = 0x7f;
+
+// `enum ibv_cq_init_attr_mask`, `enum ibv_create_cq_attr_flags`
+export const IBV_CQ_INIT_ATTR_MASK_FLAGS = 1 << 0;
+export const IBV_CQ_INIT_ATTR_MASK_PD = 1 << 1;
+export const IBV_CREATE_CQ_ATTR_SINGLE_THREADED = 1 << 0;
+export const IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN = 1 << 1;
+
 // `enum ibv_access_flags`: rights of regions, windows and queue pairs
 export const IBV_ACCESS_LOCAL_WRITE = 1 << 0;
 export const IBV_ACCESS_REMOTE_WRITE = 1 << 1;
@@ -176,6 +202,28 @@ export const IBV_MW_TYPE_2 = 2;
 // `enum ibv_srq_attr_mask`: what `ibv_modify_srq` changes
 export const IBV_SRQ_MAX_WR = 1 << 0;
 export const IBV_SRQ_LIMIT = 1 << 1;
+
+// `enum ibv_srq_type`: kinds of shared receive queues
+export const IBV_SRQT_BASIC = 0;
+export const IBV_SRQT_XRC = 1;
+export const IBV_SRQT_TM = 2;
+
+// `enum ibv_srq_init_attr_mask`: members of `ibv_srq_init_attr_ex` that are there
+export const IBV_SRQ_INIT_ATTR_TYPE = 1 << 0;
+export const IBV_SRQ_INIT_ATTR_PD = 1 << 1;
+export const IBV_SRQ_INIT_ATTR_XRCD = 1 << 2;
+export const IBV_SRQ_INIT_ATTR_CQ = 1 << 3;
+export const IBV_SRQ_INIT_ATTR_TM = 1 << 4;
+
+// `enum ibv_xrcd_init_attr_mask`: members of `ibv_xrcd_init_attr` that are there
+export const IBV_XRCD_INIT_ATTR_FD = 1 << 0;
+export const IBV_XRCD_INIT_ATTR_OFLAGS = 1 << 1;
+
+// `enum ibv_qp_open_attr_mask`: members of `ibv_qp_open_attr` that are there
+export const IBV_QP_OPEN_ATTR_NUM = 1 << 0;
+export const IBV_QP_OPEN_ATTR_XRCD = 1 << 1;
+export const IBV_QP_OPEN_ATTR_CONTEXT = 1 << 2;
+export const IBV_QP_OPEN_ATTR_TYPE = 1 << 3;
 
 // `enum ibv_qp_type`: transport service types
 export const IBV_QPT_RC = 2;
@@ -235,6 +283,28 @@ export const IBV_WR_ATOMIC_FETCH_AND_ADD = 6;
 export const IBV_WR_LOCAL_INV = 7;
 export const IBV_WR_BIND_MW = 8;
 export const IBV_WR_SEND_WITH_INV = 9;
+
+// `enum ibv_qp_init_attr_mask`: members of `ibv_qp_init_attr_ex` that are there
+export const IBV_QP_INIT_ATTR_PD = 1 << 0;
+export const IBV_QP_INIT_ATTR_XRCD = 1 << 1;
+export const IBV_QP_INIT_ATTR_CREATE_FLAGS = 1 << 2;
+export const IBV_QP_INIT_ATTR_MAX_TSO_HEADER = 1 << 3;
+export const IBV_QP_INIT_ATTR_IND_TABLE = 1 << 4;
+export const IBV_QP_INIT_ATTR_RX_HASH = 1 << 5;
+export const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 1 << 6;
+
+// `enum ibv_qp_create_send_ops_flags`: operations that `ibv_wr_…` posts to a queue pair
+export const IBV_QP_EX_WITH_RDMA_WRITE = 1 << 0;
+export const IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM = 1 << 1;
+export const IBV_QP_EX_WITH_SEND = 1 << 2;
+export const IBV_QP_EX_WITH_SEND_WITH_IMM = 1 << 3;
+export const IBV_QP_EX_WITH_RDMA_READ = 1 << 4;
+export const IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP = 1 << 5;
+export const IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD = 1 << 6;
+export const IBV_QP_EX_WITH_LOCAL_INV = 1 << 7;
+export const IBV_QP_EX_WITH_BIND_MW = 1 << 8;
+export const IBV_QP_EX_WITH_SEND_WITH_INV = 1 << 9;
+export const IBV_QP_EX_WITH_TSO = 1 << 10;
 
 // `enum ibv_send_flags`
 export const IBV_SEND_FENCE = 1 << 0;

@@ -8,9 +8,9 @@ import {
   openDevice,
   type RoceError,
 } from '@node-roce/verbs-api';
-import { linkLocalGidFromMac, mtuBytesToEnum } from '@node-roce/wire';
+import { linkLocalGidFromMac, mtuBytesToEnum, sourcePortFromFlowLabel } from '@node-roce/wire';
 import {
-  IBV_ATOMIC_HCA,
+  IBV_FORK_UNNEEDED,
   IBV_GID_TYPE_ROCE_V2,
   IBV_LINK_LAYER_ETHERNET,
   IBV_PORT_ACTIVE,
@@ -18,9 +18,10 @@ import {
   IBV_PORT_IP_BASED_GIDS,
   IBV_QPF_GRH_REQUIRED,
 } from './constants.ts';
+import { IBV_GID_TYPE_SYSFS_ROCE_V2 } from './driver-constants.ts';
 import { failed, minusOne, pointer, status } from './errno.ts';
 import { checkKind, given, ibv_context, ibv_device, verbsOf } from './objects.ts';
-import type { ibv_device_attr, ibv_gid, ibv_gid_entry, ibv_port_attr } from './structs.ts';
+import type { ibv_gid, ibv_gid_entry, ibv_port_attr } from './structs.ts';
 
 /**
  * ibv_get_device_list(3): a device for each network interface that has an address.
@@ -47,6 +48,12 @@ export function ibv_get_device_guid(device: ibv_device): bigint {
   checkKind('device', device, ibv_device);
   const mac = Uint8Array.from(device.interface.mac.split(':'), (part) => Number.parseInt(part, 16));
   return new DataView(linkLocalGidFromMac(mac).buffer).getBigUint64(8);
+}
+
+/** ibv_get_device_index(3): −1, as of any device that no RDMA driver of the kernel stands behind. */
+export function ibv_get_device_index(device: ibv_device): number {
+  checkKind('device', device, ibv_device);
+  return -1;
 }
 
 /** Contexts that were opened, by what was opened: a second one shares the sockets of the first. */
@@ -101,63 +108,6 @@ export function ibv_open_device(device: ibv_device, options: OpenOptions = {}): 
 /** ibv_close_device(3). What was made with it ends without a word to its peers. */
 export function ibv_close_device(context: ibv_context): Promise<number> {
   return status(() => verbsOf('context', context).close());
-}
-
-/** ibv_query_device(3): fills `device_attr`. */
-export function ibv_query_device(
-  context: ibv_context,
-  device_attr: Partial<ibv_device_attr>,
-): Promise<number> {
-  return status(() => {
-    const device = verbsOf('context', context).query();
-    const guid = BigInt(`0x${device.nodeGuid.replaceAll(':', '')}`);
-    const filled: ibv_device_attr = {
-      fw_ver: '',
-      node_guid: guid,
-      sys_image_guid: guid,
-      max_mr_size: BigInt(device.maxMrSize),
-      // Any alignment will do; what rxe says.
-      page_size_cap: 0xffff_f000n,
-      // "Not assigned" (IBTA vol 1 §14.2.5.3), as rxe has it.
-      vendor_id: 0xff_ffff,
-      vendor_part_id: 0,
-      hw_ver: 0,
-      max_qp: device.maxQp,
-      max_qp_wr: device.maxQpWr,
-      device_cap_flags: device.deviceCapFlags,
-      max_sge: device.maxSge,
-      max_sge_rd: device.maxSge,
-      max_cq: device.maxCq,
-      max_cqe: device.maxCqe,
-      max_mr: device.maxMr,
-      max_pd: device.maxPd,
-      max_qp_rd_atom: device.maxQpRdAtom,
-      max_ee_rd_atom: 0,
-      max_res_rd_atom: device.maxQpRdAtom * device.maxQp,
-      max_qp_init_rd_atom: device.maxQpInitRdAtom,
-      max_ee_init_rd_atom: 0,
-      atomic_cap: IBV_ATOMIC_HCA,
-      max_ee: 0,
-      max_rdd: 0,
-      max_mw: device.maxMw,
-      max_raw_ipv6_qp: 0,
-      max_raw_ethy_qp: 0,
-      max_mcast_grp: device.maxMcastGrp,
-      max_mcast_qp_attach: device.maxMcastQpAttach,
-      max_total_mcast_qp_attach: device.maxMcastGrp * device.maxMcastQpAttach,
-      max_ah: device.maxAh,
-      max_fmr: 0,
-      max_map_per_fmr: 0,
-      max_srq: device.maxSrq,
-      max_srq_wr: device.maxSrqWr,
-      max_srq_sge: device.maxSrqSge,
-      max_pkeys: device.pkeyTblLen,
-      // 4.096 µs · 2^15: what rxe says, too, of software that answers when it is scheduled.
-      local_ca_ack_delay: 15,
-      phys_port_cnt: device.physPortCnt,
-    };
-    Object.assign(given('device_attr', device_attr), filled);
-  });
 }
 
 /**
@@ -263,6 +213,20 @@ export async function ibv_query_gid_table(
   return error === 0 ? length : -error;
 }
 
+/** ibv_query_gid_type: element 0 of `type` is set to IBV_GID_TYPE_SYSFS_ROCE_V2, the type of every GID; 0, or −1 and errno. */
+export function ibv_query_gid_type(
+  context: ibv_context,
+  port_num: number,
+  index: number,
+  type: number[],
+): Promise<0 | -1> {
+  return minusOne(() => {
+    checkPort(port_num);
+    gidEntry(context, index);
+    given('type', type)[0] = IBV_GID_TYPE_SYSFS_ROCE_V2;
+  });
+}
+
 function gidEntry(context: ibv_context, gid_index: number): ibv_gid_entry {
   const { gids } = verbsOf('context', context);
   const entry = gids[gid_index];
@@ -299,6 +263,16 @@ export function ibv_get_pkey_index(_context: ibv_context, port_num: number, pkey
 /** ibv_fork_init(3): nothing has to be done, as no memory is pinned; devices stay with the parent. */
 export function ibv_fork_init(): number {
   return 0;
+}
+
+/** ibv_is_fork_initialized(3): IBV_FORK_UNNEEDED, for the same reason. */
+export function ibv_is_fork_initialized(): number {
+  return IBV_FORK_UNNEEDED;
+}
+
+/** ibv_flow_label_to_udp_sport: the UDP source port, 0xc000 … 0xffff, of packets with this flow label (20 bits). */
+export function ibv_flow_label_to_udp_sport(fl: number): number {
+  return sourcePortFromFlowLabel(fl);
 }
 
 export function checkPort(port_num: number): void {

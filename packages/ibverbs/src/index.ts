@@ -8,22 +8,28 @@ export {
 } from './address.ts';
 export * from './completion.ts';
 export * from './constants.ts';
+export * from './cq-ex.ts';
 export {
   ibv_close_device,
+  ibv_flow_label_to_udp_sport,
   ibv_fork_init,
   ibv_free_device_list,
   ibv_get_device_guid,
+  ibv_get_device_index,
   ibv_get_device_list,
   ibv_get_device_name,
   ibv_get_pkey_index,
+  ibv_is_fork_initialized,
   ibv_open_device,
-  ibv_query_device,
   ibv_query_gid,
   ibv_query_gid_ex,
   ibv_query_gid_table,
+  ibv_query_gid_type,
   ibv_query_pkey,
   ibv_query_port,
 } from './device.ts';
+export { ibv_query_device, ibv_query_device_ex } from './device-attr.ts';
+export * from './driver-constants.ts';
 export { errno, lastError, strerror } from './errno.ts';
 export * from './events.ts';
 export {
@@ -49,9 +55,38 @@ export {
   ibv_pd,
   ibv_qp,
   ibv_srq,
+  ibv_xrcd,
 } from './objects.ts';
+export * from './placement-constants.ts';
 export * from './queue-pair.ts';
+export * from './rates.ts';
 export * from './rdma/index.ts';
 export * from './strings.ts';
 export type * from './structs.ts';
 export { ibv_post_recv, ibv_post_send, ibv_post_srq_recv } from './work-request.ts';
+export {
+  ibv_qp_ex,
+  ibv_qp_to_qp_ex,
+  ibv_wr_abort,
+  ibv_wr_atomic_cmp_swp,
+  ibv_wr_atomic_fetch_add,
+  ibv_wr_atomic_write,
+  ibv_wr_bind_mw,
+  ibv_wr_complete,
+  ibv_wr_flush,
+  ibv_wr_local_inv,
+  ibv_wr_rdma_read,
+  ibv_wr_rdma_write,
+  ibv_wr_rdma_write_imm,
+  ibv_wr_send,
+  ibv_wr_send_imm,
+  ibv_wr_send_inv,
+  ibv_wr_set_inline_data,
+  ibv_wr_set_inline_data_list,
+  ibv_wr_set_sge,
+  ibv_wr_set_sge_list,
+  ibv_wr_set_ud_addr,
+  ibv_wr_set_xrc_srqn,
+  ibv_wr_start,
+} from './wr.ts';
+export * from './xrc.ts';

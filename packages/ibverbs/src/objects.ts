@@ -4,20 +4,31 @@
  */
 import type { NetworkInterface } from '@node-roce/link';
 import { invalid, QpStateCode, type QpType } from '@node-roce/transport';
-import type {
-  AddressHandle,
-  CompletionChannel,
-  CompletionQueue,
-  Device,
-  EventElement,
-  MemoryRegion,
-  MemoryWindow,
-  ProtectionDomain,
-  QueuePair,
-  SharedReceiveQueue,
+import {
+  type AddressHandle,
+  type CompletionChannel,
+  type CompletionQueue,
+  type Device,
+  type EventElement,
+  type MemoryRegion,
+  type MemoryWindow,
+  type ProtectionDomain,
+  type QueuePair,
+  type SharedReceiveQueue,
+  type XrcDomain,
+  XrcTarget,
 } from '@node-roce/verbs-api';
 import { described } from '@node-roce/verbs-api/options';
-import { IBV_NODE_CA, IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_TRANSPORT_IB } from './constants.ts';
+import {
+  IBV_NODE_CA,
+  IBV_QPT_RAW_PACKET,
+  IBV_QPT_RC,
+  IBV_QPT_UC,
+  IBV_QPT_UD,
+  IBV_QPT_XRC_RECV,
+  IBV_QPT_XRC_SEND,
+  IBV_TRANSPORT_IB,
+} from './constants.ts';
 
 /** From an object of verbs-api to the struct before it: completion and async events name the former. */
 const structs = new WeakMap<EventElement, ibv_cq | ibv_qp | ibv_srq>();
@@ -32,6 +43,9 @@ export const QP_TYPE_CODES: Partial<Record<QpType, number>> = {
   RC: IBV_QPT_RC,
   UC: IBV_QPT_UC,
   UD: IBV_QPT_UD,
+  RAW_PACKET: IBV_QPT_RAW_PACKET,
+  XRC_INI: IBV_QPT_XRC_SEND,
+  XRC_TGT: IBV_QPT_XRC_RECV,
 };
 
 /** A network interface that a device can be opened on. */
@@ -204,44 +218,76 @@ export class ibv_srq {
   }
 }
 
-/** `struct ibv_qp`. */
+/** `struct ibv_xrcd`. */
+export class ibv_xrcd {
+  readonly context: ibv_context;
+  readonly verbs: XrcDomain;
+
+  constructor(context: ibv_context, verbs: XrcDomain) {
+    this.context = context;
+    this.verbs = verbs;
+  }
+}
+
+/** `struct ibv_qp`. Of IBV_QPT_XRC_RECV `pd`, `send_cq` and `recv_cq` are NULL; of IBV_QPT_XRC_SEND `recv_cq` may be. */
 export class ibv_qp {
   readonly context: ibv_context;
   readonly pd: ibv_pd;
   readonly send_cq: ibv_cq;
   readonly recv_cq: ibv_cq;
   readonly srq: ibv_srq | null;
-  readonly verbs: QueuePair;
+  readonly #verbs: QueuePair | XrcTarget;
 
-  constructor(pd: ibv_pd, send_cq: ibv_cq, recv_cq: ibv_cq, srq: ibv_srq | null, verbs: QueuePair) {
-    this.context = pd.context;
-    this.pd = pd;
-    this.send_cq = send_cq;
-    this.recv_cq = recv_cq;
+  /** @param pd of a target, which has none, its context */
+  constructor(
+    pd: ibv_pd | ibv_context,
+    send_cq: ibv_cq | null,
+    recv_cq: ibv_cq | null,
+    srq: ibv_srq | null,
+    verbs: QueuePair | XrcTarget,
+  ) {
+    this.context = pd instanceof ibv_context ? pd : pd.context;
+    // NULL, as in C, where programs do not look.
+    this.pd = (pd instanceof ibv_context ? null : pd) as ibv_pd;
+    this.send_cq = send_cq as ibv_cq;
+    this.recv_cq = recv_cq as ibv_cq;
     this.srq = srq;
-    this.verbs = verbs;
+    this.#verbs = verbs;
     structs.set(verbs, this);
   }
 
+  /** Throws EINVAL for IBV_QPT_XRC_RECV, to which nothing is posted: there is `target`. */
+  get verbs(): QueuePair {
+    const verbs = this.#verbs;
+    if (verbs instanceof XrcTarget)
+      throw invalid('qp', 'IBV_QPT_XRC_RECV has no queues', 'a queue pair of another type');
+    return verbs;
+  }
+
+  /** Of IBV_QPT_XRC_RECV; null for the others. */
+  get target(): XrcTarget | null {
+    return this.#verbs instanceof XrcTarget ? this.#verbs : null;
+  }
+
   get qp_context(): unknown {
-    return this.verbs.context;
+    return this.#verbs.context;
   }
 
   get handle(): number {
-    return this.verbs.qpNum;
+    return this.#verbs.qpNum;
   }
 
   get qp_num(): number {
-    return this.verbs.qpNum;
+    return this.#verbs.qpNum;
   }
 
   get qp_type(): number {
-    return QP_TYPE_CODES[this.verbs.type] ?? 0;
+    return QP_TYPE_CODES[this.#verbs.type] ?? 0;
   }
 
   /** The state now, not only after the last modify. */
   get state(): number {
-    return QpStateCode[this.verbs.state];
+    return QpStateCode[this.#verbs.state];
   }
 }
 
@@ -272,6 +318,7 @@ const HANDLES = {
   srq: ibv_srq,
   qp: ibv_qp,
   ah: ibv_ah,
+  xrcd: ibv_xrcd,
 };
 type Handles = { [K in keyof typeof HANDLES]: InstanceType<(typeof HANDLES)[K]> };
 
@@ -286,6 +333,12 @@ export function verbsOf<K extends keyof Handles>(
 ): Handles[K]['verbs'] {
   checkKind(name, struct, HANDLES[kind]);
   return struct.verbs;
+}
+
+/** The queue pair behind a struct, also of type IBV_QPT_XRC_RECV: for what is not posting. */
+export function stateOf(qp: ibv_qp): QueuePair | XrcTarget {
+  checkKind('qp', qp, ibv_qp);
+  return qp.target ?? qp.verbs;
 }
 
 /** Throws EINVAL for NULL and for a struct of another kind. */

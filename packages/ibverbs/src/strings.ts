@@ -80,6 +80,8 @@ const WR_OPCODES: Record<number, string> = {
   [c.IBV_WR_LOCAL_INV]: 'IBV_WR_LOCAL_INV',
   [c.IBV_WR_BIND_MW]: 'IBV_WR_BIND_MW',
   [c.IBV_WR_SEND_WITH_INV]: 'IBV_WR_SEND_WITH_INV',
+  14: 'IBV_WR_FLUSH',
+  15: 'IBV_WR_ATOMIC_WRITE',
 };
 
 /** ibv_wc_status_str(3): `local protection error`; `unknown` for a number that is no status. */

@@ -3,7 +3,17 @@
  * one that is left out counts as 0, as in a C initializer. 64-bit integers are bigints; enums and flags the
  * numbers of constants.ts.
  */
-import type { ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_qp, ibv_srq } from './objects.ts';
+import type {
+  ibv_ah,
+  ibv_comp_channel,
+  ibv_cq,
+  ibv_mr,
+  ibv_mw,
+  ibv_pd,
+  ibv_qp,
+  ibv_srq,
+  ibv_xrcd,
+} from './objects.ts';
 
 /** Memory as the device sees it: a buffer or a view of one. */
 export type Memory = ArrayBufferLike | ArrayBufferView;
@@ -62,13 +72,50 @@ export interface ibv_qp_cap {
 export interface ibv_qp_init_attr {
   qp_context?: unknown;
   send_cq: ibv_cq;
-  recv_cq: ibv_cq;
+  /** Not needed with IBV_QPT_XRC_SEND. */
+  recv_cq?: ibv_cq | null;
   srq?: ibv_srq | null;
   /** Filled with what was created: at least what was asked for. */
   cap: ibv_qp_cap;
-  /** IBV_QPT_RC, IBV_QPT_UC or IBV_QPT_UD. */
+  /** IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET or IBV_QPT_XRC_SEND. */
   qp_type: number;
   sq_sig_all?: number | boolean;
+}
+
+/** `struct ibv_qp_init_attr_ex`. */
+export interface ibv_qp_init_attr_ex extends Partial<Omit<ibv_qp_init_attr, 'qp_type'>> {
+  /** One of the same, or IBV_QPT_XRC_RECV. */
+  qp_type: number;
+  /** IBV_QP_INIT_ATTR_PD, and IBV_QP_INIT_ATTR_SEND_OPS_FLAGS for `ibv_wr_…`; of IBV_QPT_XRC_RECV IBV_QP_INIT_ATTR_XRCD alone. */
+  comp_mask: number;
+  pd?: ibv_pd;
+  /** Of IBV_QPT_XRC_RECV: the domain. */
+  xrcd?: ibv_xrcd;
+  /** IBV_QP_EX_WITH_… bits. */
+  send_ops_flags?: number | bigint;
+}
+
+/** `struct ibv_cq_init_attr_ex`. */
+export interface ibv_cq_init_attr_ex {
+  /** Completions that there has to be room for. */
+  cqe: number;
+  cq_context?: unknown;
+  channel?: ibv_comp_channel | null;
+  /** 0. */
+  comp_vector?: number;
+  /** IBV_WC_EX_WITH_… bits. */
+  wc_flags?: number | bigint;
+  /** IBV_CQ_INIT_ATTR_MASK_FLAGS for `flags`. */
+  comp_mask?: number;
+  /** IBV_CREATE_CQ_ATTR_SINGLE_THREADED. */
+  flags?: number;
+}
+
+/** `struct ibv_data_buf`. */
+export interface ibv_data_buf {
+  addr: Memory;
+  /** Bytes. */
+  length: number;
 }
 
 /** `struct ibv_qp_attr`. A query leaves `undefined` what is not valid in the state (ibv_query_qp(3)). */
@@ -170,7 +217,43 @@ export interface ibv_send_wr {
     };
     ud?: { ah: ibv_ah; remote_qpn: number; remote_qkey: number };
   };
+  /** Of IBV_QPT_XRC_SEND: which SRQ of the peer it is for (`ibv_get_srq_num` there). */
+  qp_type?: { xrc: { remote_srqn: number } };
   bind_mw?: { mw: ibv_mw; rkey: number; bind_info: ibv_mw_bind_info };
+}
+
+/** `struct ibv_xrcd_init_attr`. */
+export interface ibv_xrcd_init_attr {
+  /** IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS. */
+  comp_mask: number;
+  /** A file whose inode names the domain; −1 for a domain of one's own. */
+  fd: number;
+  /** O_CREAT, O_EXCL. */
+  oflags: number;
+}
+
+/** `struct ibv_srq_init_attr_ex`. */
+export interface ibv_srq_init_attr_ex extends ibv_srq_init_attr {
+  /** IBV_SRQ_INIT_ATTR_… bits. */
+  comp_mask: number;
+  /** IBV_SRQT_BASIC or IBV_SRQT_XRC. */
+  srq_type?: number;
+  pd?: ibv_pd;
+  /** IBV_SRQT_XRC. */
+  xrcd?: ibv_xrcd;
+  /** IBV_SRQT_XRC: where its receives complete. */
+  cq?: ibv_cq;
+}
+
+/** `struct ibv_qp_open_attr`. */
+export interface ibv_qp_open_attr {
+  /** IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD, and _CONTEXT, _TYPE. */
+  comp_mask: number;
+  qp_num: number;
+  xrcd: ibv_xrcd;
+  qp_context?: unknown;
+  /** IBV_QPT_XRC_RECV. */
+  qp_type?: number;
 }
 
 /** `struct ibv_recv_wr`. */
@@ -251,6 +334,52 @@ export interface ibv_device_attr {
   max_pkeys: number;
   local_ca_ack_delay: number;
   phys_port_cnt: number;
+}
+
+/** `struct ibv_query_device_ex_input`: for extensions to come. */
+export interface ibv_query_device_ex_input {
+  /** 0. */
+  comp_mask?: number;
+}
+
+/** `struct ibv_device_attr_ex`. Masks of types of queue pairs have bit `1 << IBV_QPT_…`. */
+export interface ibv_device_attr_ex {
+  orig_attr: ibv_device_attr;
+  comp_mask: number;
+  odp_caps: {
+    general_caps: bigint;
+    per_transport_caps: { rc_odp_caps: number; uc_odp_caps: number; ud_odp_caps: number };
+  };
+  completion_timestamp_mask: bigint;
+  /** kHz. */
+  hca_core_clock: bigint;
+  /** `device_cap_flags` with the bits that do not fit there. */
+  device_cap_flags_ex: bigint;
+  tso_caps: { max_tso: number; supported_qpts: number };
+  rss_caps: {
+    supported_qpts: number;
+    max_rwq_indirection_tables: number;
+    max_rwq_indirection_table_size: number;
+    rx_hash_fields_mask: bigint;
+    rx_hash_function: number;
+  };
+  max_wq_type_rq: number;
+  /** kbps. */
+  packet_pacing_caps: { qp_rate_limit_min: number; qp_rate_limit_max: number; supported_qpts: number };
+  raw_packet_caps: number;
+  tm_caps: {
+    max_rndv_hdr_size: number;
+    max_num_tags: number;
+    flags: number;
+    max_ops: number;
+    max_sge: number;
+  };
+  cq_mod_caps: { max_cq_count: number; max_cq_period: number };
+  /** Bytes. */
+  max_dm_size: bigint;
+  pci_atomic_caps: { fetch_add: number; swap: number; compare_swap: number };
+  xrc_odp_caps: number;
+  phys_port_cnt_ex: number;
 }
 
 /** `struct ibv_port_attr`. */

@@ -2,12 +2,14 @@
 import { invalid, RoceError, WR_OPCODES } from '@node-roce/transport';
 import type { AnySendWr, RecvWr, SendWr, SgElement } from '@node-roce/verbs-api';
 import {
+  IBV_QPT_XRC_SEND,
   IBV_SEND_FENCE,
   IBV_SEND_INLINE,
   IBV_SEND_IP_CSUM,
   IBV_SEND_SIGNALED,
   IBV_SEND_SOLICITED,
   IBV_WR_BIND_MW,
+  IBV_WR_LOCAL_INV,
 } from './constants.ts';
 import { failed } from './errno.ts';
 import { addressOf, bytesOf, rangeOf } from './memory.ts';
@@ -53,7 +55,7 @@ function postChain<T extends { next?: T | null }>(
   }
 }
 
-function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
+function sendWr({ pd, qp_type }: ibv_qp, wr: ibv_send_wr): SendWr {
   const row = WR_OPCODES[wr.opcode];
   const { send_flags = 0 } = wr;
   if (!row || (send_flags & IBV_SEND_IP_CSUM) !== 0) {
@@ -85,6 +87,9 @@ function sendWr({ pd }: ibv_qp, wr: ibv_send_wr): SendWr {
       ...rangeOf(bind_mw.bind_info),
     };
   }
+  // A union in C: of other types it means nothing.
+  const leaves = wr.opcode !== IBV_WR_LOCAL_INV && wr.opcode !== IBV_WR_BIND_MW;
+  if (qp_type === IBV_QPT_XRC_SEND && leaves) out.remoteSrqn = wr.qp_type?.xrc.remote_srqn ?? 0;
   const { rdma, atomic, ud } = wr.wr ?? {};
   if (rdma && row.remote) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };
   if (atomic && row.operands > 0) {
@@ -110,14 +115,14 @@ function elements({ sg_list = [], num_sge = sg_list.length }: ibv_recv_wr): read
 }
 
 /** By address and key: whether they go together shows when the request is carried out, as in C. */
-function element(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): SgElement {
+export function element(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): SgElement {
   const mr = pd.regions.get(lkey);
   if (mr) return { addr: addressOf(mr, addr), length, lkey };
   return { addr: typeof addr === 'bigint' || typeof addr === 'number' ? BigInt(addr) : 0n, length, lkey };
 }
 
 /** Inline data needs no region where the memory is given, and its key counts for nothing then. */
-function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Uint8Array {
+export function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Uint8Array {
   if (typeof addr !== 'bigint' && typeof addr !== 'number') {
     const { buffer, byteOffset } = bytesOf(addr);
     if (length < 0 || byteOffset + length > buffer.byteLength) {

@@ -1,5 +1,6 @@
 /** Two contexts on a network in memory, with what a test of verbs needs on each. */
 import { MemoryNetwork } from '@node-roce/link';
+import type { OpenOptions } from '@node-roce/verbs-api';
 import { onTestFinished } from 'vitest';
 import * as v from '../src/index.ts';
 
@@ -16,10 +17,10 @@ export function good<T>(value: T | null): T {
   return value;
 }
 
-export async function openSide(network: MemoryNetwork, address: string) {
+export async function openSide(network: MemoryNetwork, address: string, options: OpenOptions = {}) {
   const [device] = v.ibv_get_device_list();
   const link = network.link(address);
-  const context = good(await v.ibv_open_device(device, { link }));
+  const context = good(await v.ibv_open_device(device, { ...options, link }));
   onTestFinished(async () => void (await v.ibv_close_device(context)));
   const pd = good(await v.ibv_alloc_pd(context));
   const channel = good(await v.ibv_create_comp_channel(context));

@@ -3,6 +3,7 @@ import type { AsyncEvent } from '@node-roce/transport';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { QueuePair } from './queue-pair.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
+import type { XrcTarget } from './xrc-target.ts';
 
 /** The port's state or its table of GIDs changed. */
 export interface PortEvent {
@@ -13,7 +14,7 @@ export interface PortEvent {
 }
 
 /** The object of an event; `undefined` where the program has let go of it meanwhile. */
-export type EventElement = QueuePair | CompletionQueue | SharedReceiveQueue;
+export type EventElement = QueuePair | XrcTarget | CompletionQueue | SharedReceiveQueue;
 
 /**
  * Unsolicited events of the device (`struct ibv_async_event`): about a queue (`element`, and its number), about

@@ -27,6 +27,11 @@ export interface ConnectionData {
   gid: string;
   /** Largest path MTU of its port; 1024 where it does not say. */
   mtu?: number;
+  /**
+   * Its requester knows what to do when it sees packets acknowledged that it has not sent again (`recovery.selective`): a responder of
+   * node-roce that keeps early packets then acknowledges them at once.
+   */
+  selective?: boolean;
 }
 
 /** Options of `qp.connect`; each has a default. */
@@ -144,6 +149,13 @@ export function sameKind(gids: readonly GidEntry[], gid: Uint8Array, preferred: 
 const isEmpty = (gid: Uint8Array) => gid.every((byte) => byte === 0);
 const kindOf = (gid: Uint8Array) =>
   isIpv4Mapped(gid) ? 4 : isLinkLocal(gid) ? 'link' : isEmpty(gid) ? 'none' : 6;
+
+/** The GID at an index; EINVAL where there is none. */
+export function gidAt(gids: readonly GidEntry[], gidIndex: number): GidEntry {
+  const entry = gids[gidIndex];
+  if (!entry) throw invalid('gidIndex', `no GID ${gidIndex}`, `0 … ${gids.length - 1}`);
+  return entry;
+}
 
 /** The GID that peers are given unless the program chooses: one that reaches past the link, if any. */
 export function defaultGid(gids: readonly GidEntry[]): number {

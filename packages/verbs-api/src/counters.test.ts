@@ -19,7 +19,9 @@ const none = { ...new QpCounters(), ...new AdapterCounters(), acceptedPackets: 0
 
 test('every count has its row', () => {
   const counts = [...QP_COUNTER_NAMES, ...Object.keys(new AdapterCounters()), 'acceptedPackets'];
-  expect(new Set(rows.map(({ count }) => count))).toEqual(new Set([...counts, 'PORT_ERR events']));
+  expect(new Set(rows.map(({ count }) => count))).toEqual(
+    new Set([...counts, 'PORT_ERR events', 'link.flushTwice']),
+  );
 });
 
 test.each(['rxe', 'mlx5'] as const)('every name of %s has its row', (driver) => {

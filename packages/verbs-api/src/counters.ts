@@ -48,11 +48,10 @@ const MLX5 = {
   req_remote_access_errors: (c) => c.receivedAccessErr,
   req_remote_invalid_request: (c) => c.receivedInvalidRequest,
   roce_adp_retrans: (c) => c.probes,
-  // Notifications are neither sent nor obeyed.
-  np_cnp_sent: () => 0,
+  np_cnp_sent: (c) => c.cnpSent,
   np_ecn_marked_roce_packets: (c) => c.ecnMarked,
-  rp_cnp_handled: () => 0,
-  rp_cnp_ignored: (c) => c.cnpReceived,
+  rp_cnp_handled: (c) => c.cnpHandled,
+  rp_cnp_ignored: (c) => c.cnpReceived - c.cnpHandled,
 } satisfies Names;
 
 function named<N extends Names>(names: N, counts: Counts): Record<keyof N, number> {

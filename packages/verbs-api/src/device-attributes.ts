@@ -6,7 +6,7 @@ import type { EngineFacts } from './engine.ts';
 
 /** `enum ibv_device_cap_flags`: what a device may be able to do. */
 export const DeviceCap = {
-  /** Queue pairs can be resized by `modify` (`cap`). Not offered. */
+  /** Queue pairs can be resized by `modify` (`cap`). */
   RESIZE_MAX_WR: 1 << 0,
   BAD_PKEY_CNTR: 1 << 1,
   BAD_QKEY_CNTR: 1 << 2,
@@ -26,6 +26,7 @@ export const DeviceCap = {
   N_NOTIFY_CQ: 1 << 14,
   MEM_WINDOW: 1 << 17,
   UD_IP_CSUM: 1 << 18,
+  /** XRC domains: with `experimental: ['xrc']`. */
   XRC: 1 << 20,
   /** Fast registration by work request. Not offered; SEND_WITH_INV and LOCAL_INV are, for windows of type 2. */
   MEM_MGT_EXTENSIONS: 1 << 21,
@@ -34,6 +35,7 @@ export const DeviceCap = {
 } as const;
 
 const OFFERED =
+  DeviceCap.RESIZE_MAX_WR |
   DeviceCap.BAD_PKEY_CNTR |
   DeviceCap.BAD_QKEY_CNTR |
   DeviceCap.CURR_QP_STATE_MOD |
@@ -54,6 +56,8 @@ export interface DeviceAttributes extends DeviceLimits {
   link: string;
   /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
   needsEventLoop: boolean;
+  /** Whether the link has whole Ethernet frames, for RAW_PACKET queue pairs. */
+  rawPackets: boolean;
   /** Limitations of the link, a sentence each. */
   limitations: readonly string[];
   /** The network interface, as it was when the device was opened; but for `up`, which is as of now. */
@@ -83,10 +87,11 @@ export function deviceAttributes(facts: EngineFacts, inline: boolean): DeviceAtt
   return {
     ...limits,
     nodeGuid: guidOf(nic?.mac),
-    deviceCapFlags: OFFERED,
+    deviceCapFlags: OFFERED | (facts.experimental.includes('xrc') ? DeviceCap.XRC : 0),
     interface: nic,
     link,
     needsEventLoop: inline && facts.needsEventLoop,
+    rawPackets: facts.rawPackets,
     limitations,
     gids,
     activeMtu,

@@ -202,3 +202,18 @@ test('through a link that loses, duplicates, reorders and corrupts, every byte a
   expect(counters.retransmittedPackets).toBeGreaterThan(0);
   expect(counters.link['outbound.lost']).toBeGreaterThan(0);
 });
+
+test.each([
+  [true, true],
+  [false, undefined],
+])('connection data of a device whose selective is %s', async (selective, said) => {
+  const faults = { loss: 0.05, seed: 9 };
+  await using pair = await openPair({ faults, device: { recovery: { selective } } }, { timeout: 10 });
+  const { a, b } = pair;
+  expect(a.qp.connectionData().selective).toBe(said);
+  for (let i = 0; i < 20; i++) {
+    a.qp.postSend({ opcode: 'RDMA_WRITE', signaled: true, sgList: [{ mr: a.mr }], remote: b.mr.remote() });
+    expect((await a.cq.next()).status).toBe('SUCCESS');
+  }
+  expect((await b.device.counters()).keptPackets).toBeGreaterThan(0);
+});

@@ -2,11 +2,13 @@
 import { EventEmitter, on } from 'node:events';
 import type { Link } from '@node-roce/link';
 import {
-  type AdapterOptions,
   type AhAttr,
+  type Congestion,
   type DeviceLimits,
+  type Experimental,
   type GidEntry,
   invalid,
+  type Recovery,
   RoceError,
 } from '@node-roce/transport';
 import { addressAttr, addressFromCompletion } from './address-handle.ts';
@@ -18,16 +20,24 @@ import { ConnectionPort } from './connection-port.ts';
 import { type DeviceCounters, deviceCounters } from './counters.ts';
 import { type DeviceAttributes, deviceAttributes } from './device-attributes.ts';
 import { CHANNELS } from './diagnostics.ts';
-import { closedError, type EngineFacts, InlineEngine, type OwnEngine, systemRandom } from './engine.ts';
+import {
+  closedError,
+  type EngineFacts,
+  InlineEngine,
+  type OwnEngine,
+  systemRandom,
+  type Tuning,
+} from './engine.ts';
 import { custom, line } from './inspect.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
-import { checkCall, checkOpenOptions, checkWaitOptions } from './option-types.ts';
+import { checkCall, checkOpenOptions, checkWaitOptions, checkXrcDomainInit } from './option-types.ts';
 import { ANY, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
 import { WorkerEngine } from './worker-engine.ts';
+import { XrcDomain, type XrcDomainInit } from './xrc-domain.ts';
 
 /** Options of `openDevice`: an address or an interface, and how to run. */
 export interface OpenOptions extends Omit<LinkOptions, 'link'> {
@@ -37,6 +47,12 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   link?: LinkOptions['link'] | Link;
   /** Tells peers how many receives are posted (end-to-end credits). Default false: no limit. */
   credits?: boolean;
+  /** How reliable connections recover from losses, unless they are created otherwise. */
+  recovery?: Partial<Recovery>;
+  /** Congestion control of connections, unless they are created otherwise: DCQCN, or the default (docs/congestion.md). */
+  congestion?: Partial<Congestion>;
+  /** Parts of the specification that no other implementation has confirmed, by name: `xrc` (docs/rules.md). Default none. */
+  experimental?: readonly Experimental[];
   /** Smaller limits than the default ones: `device.query()` says which hold. */
   limits?: Partial<DeviceLimits>;
   /** Aborting closes the device: waiting calls reject with the signal's reason. */
@@ -57,10 +73,23 @@ export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
   checkOpenOptions(options);
   if (options.address === undefined && options.interface === undefined && typeof options.link !== 'object')
     throw invalid('address', 'a device needs a place', 'an address of this machine, an interface, or a link');
-  const { engine = 'inline', link, credits, limits, signal, ...others } = options;
+  const {
+    engine = 'inline',
+    link,
+    credits,
+    recovery,
+    congestion,
+    experimental,
+    limits,
+    signal,
+    ...others
+  } = options;
   signal?.throwIfAborted();
-  const tuning: Pick<AdapterOptions, 'credits' | 'limits'> = {
+  const tuning: Tuning = {
     ...(credits === undefined ? {} : { credits }),
+    ...(recovery === undefined ? {} : { recovery }),
+    ...(congestion === undefined ? {} : { congestion }),
+    ...(experimental === undefined ? {} : { experimental }),
     ...(limits === undefined ? {} : { limits }),
   };
   const hub = new EventHub();
@@ -127,13 +156,18 @@ export class Device implements AsyncDisposable {
       });
       for (const cq of this.#objects.cqs.values()) cq.fail(error);
       for (const qp of this.#objects.qps.values()) qp.end(error);
+      for (const target of this.#objects.targets.values()) target.end(error);
       for (const channel of this.#channels) channel.fail(error);
       this.connections.listener?.onClosed(error);
     }
     // What it is about is looked up now: it may be gone when the event is looked at.
     this.#tell(event.type === 'DEVICE_FATAL' ? event : this.#objects.withElement(event));
-    if (event.type in QP_FAILURES && 'qpn' in event)
-      this.#objects.qps.get(event.qpn)?.fail(`QP ${event.qpn}: ${QP_FAILURES[event.type]}`);
+    if (event.type in QP_FAILURES && 'qpn' in event) {
+      const message = `QP ${event.qpn}: ${QP_FAILURES[event.type]}`;
+      this.#objects.qps.get(event.qpn)?.fail(message);
+      for (const target of this.#objects.targets.values())
+        if (target.qpNum === event.qpn) target.fail(message);
+    }
   }
 
   #tell(event: DeviceEvent): void {
@@ -185,6 +219,20 @@ export class Device implements AsyncDisposable {
       this.#random,
       this.#objects,
     );
+  }
+
+  /**
+   * ibv_open_xrcd(3): an XRC domain, of one's own or shared by name between contexts of this device. The device has to be opened
+   * with `experimental: ['xrc']`.
+   *
+   * Rejects with EOPNOTSUPP without; EAGAIN for a name that nobody has open, with `create: false`; EINVAL for one that
+   * somebody has, with `exclusive`.
+   */
+  async openXrcDomain(init: XrcDomainInit = {}): Promise<XrcDomain> {
+    checkXrcDomainInit(init);
+    const { name } = init;
+    const handle = await this.#engine.call('openXrcd', init);
+    return new XrcDomain(this.#engine, handle, name, this.#objects.targets, this.#random);
   }
 
   /**
@@ -291,6 +339,7 @@ export class Device implements AsyncDisposable {
       } finally {
         for (const cq of this.#objects.cqs.values()) cq.fail(reason);
         for (const qp of this.#objects.qps.values()) qp.end(causeOf(reason));
+        for (const target of this.#objects.targets.values()) target.end(causeOf(reason));
         for (const channel of this.#channels) channel.fail(reason);
         this.#objects.events.fail(reason);
         this.connections.listener?.onClosed(reason);

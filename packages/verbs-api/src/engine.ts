@@ -12,6 +12,7 @@ import {
   type AsyncEvent,
   type DeviceLimits,
   DOORBELL_RECV,
+  type Experimental,
   type GidEntry,
   type QpAttr,
   type QpInit,
@@ -30,10 +31,13 @@ export interface EngineFacts {
   /** Whether ACKs carry the count of posted receives. */
   readonly credits: boolean;
   readonly limits: DeviceLimits;
+  readonly experimental: readonly Experimental[];
   readonly link: string;
   /** The engine's own thread has to turn its event loop for packets to come in. */
   readonly needsEventLoop: boolean;
   readonly interface: NetworkInterface | undefined;
+  /** The link has whole frames of the interface. */
+  readonly rawPackets: boolean;
   readonly limitations: readonly string[];
   readonly receiveBuffer: number;
   readonly doorbells: RingShape;
@@ -55,12 +59,19 @@ export interface Commands {
   modifySrq(...args: Parameters<Adapter['modifySrq']>): ReturnType<Adapter['modifySrq']>;
   querySrq(handle: number): ReturnType<Adapter['querySrq']>;
   destroySrq(handle: number): void;
+  openXrcd(...args: Parameters<Adapter['openXrcd']>): number;
+  closeXrcd(handle: number): void;
+  /** An opening of a target queue pair; without a number, of a new one. */
+  openXrcTarget(domain: number, qpn: number | undefined): ReturnType<Adapter['openXrcTarget']>;
+  closeXrcTarget(handle: number): void;
   createAh(...args: Parameters<Adapter['createAh']>): number;
   destroyAh(handle: number): void;
   createQp(...args: Parameters<Adapter['createQp']>): ReturnType<Adapter['createQp']>;
-  modifyQp(qpn: number, attr: Parameters<Adapter['modifyQp']>[1]): void;
+  modifyQp(qpn: number, attr: Parameters<Adapter['modifyQp']>[1]): ReturnType<Adapter['modifyQp']>;
+  acknowledgeAhead(qpn: number): void;
   queryQp(qpn: number): ReturnType<Adapter['queryQp']>;
   destroyQp(qpn: number): void;
+  setFrameFilter(...args: Parameters<Adapter['setFrameFilter']>): void;
   attachMcast(qpn: number, group: Uint8Array): void;
   detachMcast(qpn: number, group: Uint8Array): void;
   counters(): AdapterCounts;
@@ -178,6 +189,11 @@ function execute(
   }
   if (name === 'modifyQp') return adapter.modifyQp(args[0] as number, args[1] as QpAttr, clock());
   if (name === 'destroyQp') return adapter.destroyQp(args[0] as number, clock());
+  if (name === 'closeXrcTarget') return adapter.closeXrcTarget(args[0] as number, clock());
+  if (name === 'openXrcTarget') {
+    const [domain, qpn] = args as [number, number | undefined];
+    return qpn === undefined ? adapter.createXrcTarget(domain) : adapter.openXrcTarget(domain, qpn);
+  }
   const command = name as Exclude<typeof name, `cm${string}`>;
   return (adapter[command] as (...all: unknown[]) => unknown)(...args);
 }
@@ -195,11 +211,14 @@ export function systemRandom(): () => number {
   };
 }
 
+/** Options of an adapter that a program may set. */
+export type Tuning = Pick<AdapterOptions, 'credits' | 'limits' | 'recovery' | 'congestion' | 'experimental'>;
+
 /** An adapter on a link, with its pump. */
 export function assemble(
   link: Link,
   events: EngineEvents,
-  options: Pick<AdapterOptions, 'credits' | 'limits' | 'sharedRings'> = {},
+  options: Tuning & Pick<AdapterOptions, 'sharedRings'> = {},
   look = listening,
 ): { adapter: Adapter; pump: Pump; facts: EngineFacts; run: RunCommand } {
   const diagnostics = new Diagnostics(look, events.onDiagnostics);
@@ -212,6 +231,7 @@ export function assemble(
     gids: link.gids,
     activeMtu: link.activeMtu,
     copy: link.copy,
+    frames: link.frames?.(() => pump.wake()),
     receiveBuffer: link.receiveBuffer,
     onCompletionEvent: events.onCompletionEvent,
     onAsyncEvent: (event) => {
@@ -237,9 +257,11 @@ export function assemble(
     activeMtu: link.activeMtu,
     credits: options.credits ?? false,
     limits: adapter.limits,
+    experimental: options.experimental ?? [],
     link: link.kind,
     needsEventLoop: link.needsEventLoop ?? false,
     interface: link.interface,
+    rawPackets: link.frames !== undefined,
     limitations: link.limitations,
     receiveBuffer: link.receiveBuffer,
     doorbells: adapter.doorbells,
@@ -247,6 +269,7 @@ export function assemble(
   const services: GeneralServices = {
     open() {
       management ??= new Management({
+        xrc: facts.experimental.includes('xrc'),
         adapter,
         gids: link.gids,
         random,
@@ -286,6 +309,9 @@ export function ringDoorbell(ring: Ring, qpn: number, recv: boolean): boolean {
   return ring.wakes();
 }
 
+/** Commands after which there may be something to send, or another deadline. */
+const MOVING: ReadonlySet<CommandName> = new Set(['modifyQp', 'destroyQp', 'closeXrcTarget']);
+
 /** The engine in the program's own thread. */
 export class InlineEngine implements OwnEngine {
   readonly inline = true;
@@ -295,7 +321,7 @@ export class InlineEngine implements OwnEngine {
   readonly #doorbells: Ring;
   closed = false;
 
-  constructor(link: Link, events: EngineEvents, options?: Pick<AdapterOptions, 'credits' | 'limits'>) {
+  constructor(link: Link, events: EngineEvents, options?: Tuning) {
     const { run, pump, facts } = assemble(link, events, { ...options, sharedRings: false });
     this.#run = run;
     this.#pump = pump;
@@ -313,7 +339,7 @@ export class InlineEngine implements OwnEngine {
   execute<N extends CommandName>(name: N, args: Parameters<Commands[N]>): ReturnType<Commands[N]> {
     if (this.closed) throw closedError();
     const result = this.#run(name, args) as ReturnType<Commands[N]>;
-    if (name === 'modifyQp' || name === 'destroyQp' || name.startsWith('cm')) this.#pump.settle();
+    if (MOVING.has(name) || name.startsWith('cm')) this.#pump.settle();
     return result;
   }
 

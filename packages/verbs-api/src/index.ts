@@ -3,14 +3,21 @@ export {
   Access,
   type AhAttr,
   type AsyncEvent,
+  type Congestion,
+  type ControllerName,
   type DeviceLimits,
+  type Experimental,
+  type FrameMatch,
+  type FrameRule,
   type GidEntry,
   type GlobalRoute,
+  type KeepEarly,
   type QpAttr,
   type QpCap,
   type QpQuery,
   type QpState,
   type QpType,
+  type Recovery,
   RoceError,
   WcFlags,
   WcOpcode,
@@ -62,17 +69,20 @@ export {
 export type {
   AnySendWr,
   Datagram,
+  FlushInit,
   MwBind,
   MwRange,
   RawSge,
   RecvWr,
   Remote,
   SendWr,
+  SendWrAtomicWrite,
   SendWrBindMw,
   SendWrCommon,
   SendWrCompareSwap,
   SendWrData,
   SendWrFetchAdd,
+  SendWrFlush,
   SendWrLocalInv,
   SendWrMessage,
   SendWrRead,
@@ -86,3 +96,5 @@ export type {
 } from './send-wr.ts';
 export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 export { completionError, WorkCompletion } from './work-completion.ts';
+export { XrcDomain, type XrcDomainInit } from './xrc-domain.ts';
+export { XrcTarget } from './xrc-target.ts';

@@ -50,6 +50,8 @@ export interface ManagementOptions {
   random: () => number;
   now: () => number;
   onEvent(event: CmEvent): void;
+  /** Whether requests for XRC are taken. */
+  xrc: boolean;
 }
 
 /** Creates queue pair 1 and what it needs: all of it, or throws and leaves nothing. */
@@ -110,7 +112,7 @@ export class Management {
   readonly #handles: number[] = [];
 
   /** Opens queue pair 1. EBUSY where the program has it. */
-  constructor({ adapter, gids, random, now, onEvent }: ManagementOptions) {
+  constructor({ adapter, gids, random, now, xrc, onEvent }: ManagementOptions) {
     this.#adapter = adapter;
     this.#gids = gids;
     const { pd, cq, mr, qp } = openParts(adapter, this.#memory);
@@ -130,6 +132,7 @@ export class Management {
       random,
       caGuid: (BigInt(random()) << 32n) | BigInt(random()) | LOCAL_GUID,
       gids,
+      xrc,
       send: (mad, route) => this.#send(mad, route),
       event: onEvent,
     });

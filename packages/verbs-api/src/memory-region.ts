@@ -19,6 +19,10 @@ export interface AccessInit {
   mwBind?: boolean;
   /** Its first byte has the address 0, for peers and in scatter/gather lists. */
   zeroBased?: boolean;
+  /** Peers may flush what they wrote, so that all that read it here see it. */
+  flushGlobal?: boolean;
+  /** Of queue pairs: peers may ask for persistence, which no region here grants. */
+  flushPersistent?: boolean;
 }
 
 /** Options of `pd.registerMr` besides the memory. */
@@ -38,7 +42,9 @@ export function accessBits(access: number | AccessInit = {}): number {
     (access.remoteRead ? Access.REMOTE_READ : 0) |
     (access.remoteAtomic ? Access.REMOTE_ATOMIC : 0) |
     (access.mwBind ? Access.MW_BIND : 0) |
-    (access.zeroBased ? Access.ZERO_BASED : 0)
+    (access.zeroBased ? Access.ZERO_BASED : 0) |
+    (access.flushGlobal ? Access.FLUSH_GLOBAL : 0) |
+    (access.flushPersistent ? Access.FLUSH_PERSISTENT : 0)
   );
 }
 

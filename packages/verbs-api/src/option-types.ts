@@ -1,5 +1,12 @@
 /** The options of the calls of this package, by name and type. */
-import { DEVICE_LIMITS, QP_ATTRIBUTE_NAMES } from '@node-roce/transport';
+import {
+  CONGESTION_DEFAULTS,
+  CONTROLLERS,
+  DEVICE_LIMITS,
+  EXPERIMENTAL,
+  KEEP_EARLY,
+  QP_ATTRIBUTE_NAMES,
+} from '@node-roce/transport';
 import {
   ANY,
   BIGINT,
@@ -8,6 +15,7 @@ import {
   either,
   INTEGER,
   LIST,
+  listOf,
   NUMBER,
   OBJECT,
   type OptionHints,
@@ -21,15 +29,37 @@ const all = (names: readonly string[], type: OptionTypes[string]): OptionTypes =
   Object.fromEntries(names.map((name) => [name, type]));
 
 const ACCESS = all(
-  ['localWrite', 'remoteWrite', 'remoteRead', 'remoteAtomic', 'mwBind', 'zeroBased'],
+  [
+    'localWrite',
+    'remoteWrite',
+    'remoteRead',
+    'remoteAtomic',
+    'mwBind',
+    'zeroBased',
+    'flushGlobal',
+    'flushPersistent',
+  ],
   BOOLEAN,
 );
 const CAP = all(['maxSendWr', 'maxRecvWr', 'maxSendSge', 'maxRecvSge', 'maxInlineData'], INTEGER);
 const FAULTS: OptionTypes = {
-  ...all(['loss', 'duplicate', 'corrupt', 'reorder', 'reorderBy', 'rate', 'queue', 'markAt', 'seed'], NUMBER),
+  ...all(['loss', 'duplicate', 'corrupt', 'reorder', 'reorderBy', 'rate', 'queue', 'seed'], NUMBER),
   burst: OBJECT,
-  delay: either(NUMBER, OBJECT),
+  ...all(['delay', 'markAt'], either(NUMBER, OBJECT)),
   direction: oneOf('both', 'inbound', 'outbound'),
+};
+
+const RECOVERY: OptionTypes = {
+  probes: BOOLEAN,
+  selective: BOOLEAN,
+  keepEarly: oneOf(...KEEP_EARLY),
+};
+
+/** The ranges are the engine's to check. */
+const CONGESTION: OptionTypes = {
+  ...all(Object.keys(CONGESTION_DEFAULTS), NUMBER),
+  controller: oneOf(...CONTROLLERS),
+  notify: BOOLEAN,
 };
 
 const OPEN: OptionTypes = {
@@ -39,22 +69,37 @@ const OPEN: OptionTypes = {
   engine: oneOf('inline', 'worker'),
   link: either(oneOf('auto', 'udp', 'dgram'), OBJECT),
   credits: BOOLEAN,
+  experimental: listOf(...EXPERIMENTAL),
+  ...all(['recovery', 'congestion'], OBJECT),
   limits: OBJECT,
   signal: SIGNAL,
   faults: OBJECT,
   receiveBuffer: INTEGER,
   zeroChecksum: BOOLEAN,
   offload: BOOLEAN,
+  flushIcrc: oneOf('both', 'rxe', 'strict'),
 };
 
 /** `openDevice`. */
-export function checkOpenOptions(options: { limits?: object; faults?: object }): void {
+export function checkOpenOptions(options: {
+  limits?: object;
+  faults?: object;
+  recovery?: object;
+  congestion?: object;
+}): void {
   checkOptions('', options, OPEN, {
-    nested: { limits: Object.keys(DEVICE_LIMITS), faults: Object.keys(FAULTS) },
+    nested: {
+      limits: Object.keys(DEVICE_LIMITS),
+      faults: Object.keys(FAULTS),
+      recovery: Object.keys(RECOVERY),
+      congestion: Object.keys(CONGESTION),
+    },
   });
   if (options.limits !== undefined)
     checkOptions('limits', options.limits, all(Object.keys(DEVICE_LIMITS), INTEGER));
   if (options.faults !== undefined) checkOptions('faults', options.faults, FAULTS);
+  if (options.recovery !== undefined) checkOptions('recovery', options.recovery, RECOVERY);
+  if (options.congestion !== undefined) checkOptions('congestion', options.congestion, CONGESTION);
 }
 
 /** `access`: bits, or flags by name. */
@@ -72,22 +117,37 @@ export function checkRegisterOptions(options: { access?: unknown }, more: Option
 
 /** `createQp`; the queues are checked against the device's own. */
 const QUEUE_PAIR: OptionTypes = {
-  type: oneOf('RC', 'UC', 'UD', 'GSI'),
+  type: oneOf('RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI'),
   ...all(['sendCq', 'recvCq', 'srq', 'context'], ANY),
   cap: OBJECT,
   sqSigAll: BOOLEAN,
+  ...all(['recovery', 'congestion'], OBJECT),
 };
 const QUEUE_PAIR_HINTS = {
-  nested: { cap: Object.keys(CAP) },
+  nested: {
+    cap: Object.keys(CAP),
+    recovery: Object.keys(RECOVERY),
+    congestion: Object.keys(CONGESTION),
+  },
   aliases: { cq: 'sendCq', qpType: 'type' },
 };
-export function checkQueuePairInit(init: { cap?: object }): void {
+export function checkQueuePairInit(init: { cap?: object; recovery?: object; congestion?: object }): void {
   checkOptions('', init, QUEUE_PAIR, QUEUE_PAIR_HINTS);
   if (init.cap !== undefined) checkOptions('cap', init.cap, CAP);
+  if (init.recovery !== undefined) checkOptions('recovery', init.recovery, RECOVERY);
+  if (init.congestion !== undefined) checkOptions('congestion', init.congestion, CONGESTION);
 }
 
-const SRQ: OptionTypes = { ...all(['maxWr', 'maxSge', 'limit'], INTEGER), context: ANY };
-export const checkSrqInit = (init: object): void => checkOptions('', init, SRQ);
+const SRQ: OptionTypes = { ...all(['maxWr', 'maxSge', 'limit'], INTEGER), context: ANY, xrc: OBJECT };
+export function checkSrqInit(init: { xrc?: object }): void {
+  checkOptions('', init, SRQ, { nested: { xrc: ['domain', 'cq'] } });
+  if (init.xrc !== undefined) checkOptions('xrc', init.xrc, all(['domain', 'cq'], OBJECT));
+}
+
+/** `openXrcDomain`. */
+export const checkXrcDomainInit = (init: object): void =>
+  checkOptions('', init, { name: STRING, ...all(['create', 'exclusive'], BOOLEAN) });
+
 export const checkSrqChange = (change: object): void =>
   checkOptions('', change, all(['maxWr', 'limit'], INTEGER));
 
@@ -117,7 +177,7 @@ function checkAhAttr(attribute: string, attr: { grh?: unknown }): void {
 const QP_ATTRIBUTES: OptionTypes = all(QP_ATTRIBUTE_NAMES, ANY);
 
 /** `modify`: the names. Which of them a step takes, and their values, are the engine's to check. */
-export function checkQpAttr(attr: { ahAttr?: object }): void {
+export function checkQpAttr(attr: { ahAttr?: object; cap?: object }): void {
   checkOptions('', attr, QP_ATTRIBUTES, {
     nested: {
       ahAttr: Object.keys(AH).filter((name) => name !== 'portNum'),
@@ -126,6 +186,7 @@ export function checkQpAttr(attr: { ahAttr?: object }): void {
     aliases: { state: 'qpState', access: 'qpAccessFlags', psn: 'sqPsn' },
   });
   if (attr.ahAttr !== undefined) checkAhAttr('ahAttr', attr.ahAttr);
+  if (attr.cap !== undefined) checkOptions('cap', attr.cap, CAP);
 }
 
 const CONNECT = all(
@@ -151,12 +212,13 @@ export const checkConnectOptions = (options: object): void => checkOptions('', o
 
 /** The peer's data: more members may be there, of a later version or of the program. */
 export function checkConnectionData(remote: unknown): void {
-  if (!OBJECT.is(remote)) checkOptions('remote', remote, all(['qpNum', 'psn', 'gid', 'mtu'], ANY));
-  const { qpNum, psn, gid, mtu } = remote as Record<string, unknown>;
+  if (!OBJECT.is(remote))
+    checkOptions('remote', remote, all(['qpNum', 'psn', 'gid', 'mtu', 'selective'], ANY));
+  const { qpNum, psn, gid, mtu, selective } = remote as Record<string, unknown>;
   checkOptions(
     'remote',
-    { qpNum, psn, gid, mtu },
-    { qpNum: INTEGER, psn: INTEGER, gid: STRING, mtu: INTEGER },
+    { qpNum, psn, gid, mtu, selective },
+    { qpNum: INTEGER, psn: INTEGER, gid: STRING, mtu: INTEGER, selective: BOOLEAN },
   );
 }
 

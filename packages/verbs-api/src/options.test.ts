@@ -63,6 +63,24 @@ describe('names that do not exist are refused with the nearest right one', () =>
     ['a limit', open({ link: link(), limits: { maxQqp: 2 } }), 'limits.maxQqp', 'maxQp'],
     ['a limit one level up', open({ link: link(), maxQp: 2 }), 'maxQp', 'limits: { maxQp }'],
     ['a fault', open({ link: link(), faults: { los: 0.1 } }), 'faults.los', 'loss'],
+    [
+      'a controller',
+      open({ link: link(), congestion: { controler: 'dcqcn' } }),
+      'congestion.controler',
+      'controller',
+    ],
+    [
+      'a parameter of DCQCN one level up',
+      open({ link: link(), rpgAiRate: 5 }),
+      'rpgAiRate',
+      'congestion: { rpgAiRate }',
+    ],
+    [
+      'a parameter of a queue pair’s DCQCN',
+      () => createQp({ sendCq: a.cq, congestion: { rpgAirate: 5 } })(),
+      'congestion.rpgAirate',
+      'rpgAiRate',
+    ],
     ['an access flag', register({ access: { remotewrite: true } }), 'access.remotewrite', 'remoteWrite'],
     [
       'an access flag one level up',

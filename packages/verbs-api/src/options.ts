@@ -26,6 +26,12 @@ export const SIGNAL = type('an AbortSignal', (value) => value instanceof AbortSi
 export const ANY = type('anything', () => true);
 export const oneOf = (...values: readonly string[]): OptionType =>
   type(values.join(', '), (value) => values.includes(value as string));
+/** A list of some of these words. */
+export const listOf = (...values: readonly string[]): OptionType =>
+  type(
+    `a list of: ${values.join(', ')}`,
+    (value) => Array.isArray(value) && value.every((each) => values.includes(each)),
+  );
 export const either = (...types: readonly OptionType[]): OptionType =>
   type(types.map(({ expected }) => expected).join(', or '), (value) => types.some(({ is }) => is(value)));
 

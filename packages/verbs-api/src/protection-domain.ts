@@ -1,5 +1,13 @@
 /** Protection domains: registering memory, and what is created in them. */
-import { type AhAttr, invalid, type MwType, type QpCap, type QpType } from '@node-roce/transport';
+import {
+  type AhAttr,
+  type Congestion,
+  invalid,
+  type MwType,
+  type QpCap,
+  type QpType,
+  type Recovery,
+} from '@node-roce/transport';
 import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
 import type { CompletionQueue } from './completion-queue.ts';
 import type { Engine } from './engine.ts';
@@ -13,11 +21,15 @@ import { QueuePair } from './queue-pair.ts';
 import type { Registry } from './registry.ts';
 import { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 import type { WorkCompletion } from './work-completion.ts';
+import { XrcDomain } from './xrc-domain.ts';
 
 /** `struct ibv_qp_init_attr`. */
 export interface QueuePairInit {
-  /** RC unless given. GSI is QP1, of which a device has one. */
-  type?: QpType;
+  /**
+   * RC unless given. GSI is QP1, of which a device has one; RAW_PACKET sends and takes whole Ethernet frames (CAP_NET_RAW); XRC_INI
+   * sends to the SRQs of a domain. XRC_TGT is made by the domain (`XrcDomain`).
+   */
+  type?: Exclude<QpType, 'XRC_TGT'>;
   /** Where send requests complete. */
   sendCq: CompletionQueue;
   /** `sendCq` unless given. */
@@ -28,6 +40,10 @@ export interface QueuePairInit {
   cap?: Partial<QpCap>;
   /** Every send request raises a completion. */
   sqSigAll?: boolean;
+  /** RC: how it recovers from losses, where that differs from the device's. */
+  recovery?: Partial<Recovery>;
+  /** RC and UC: its congestion control, where that differs from the device's (docs/congestion.md). */
+  congestion?: Partial<Congestion>;
   /** Comes back as `context` (`qp_context`). */
   context?: unknown;
 }
@@ -84,11 +100,20 @@ export class ProtectionDomain implements AsyncDisposable {
    * ibv_create_qp(3). `cap` of what is returned is at least what was asked for.
    *
    * Rejects with EINVAL, naming the attribute, for what is beyond the device (`device.query()`); EBUSY for a second
-   * GSI; ENOMEM when there are `maxQp`.
+   * GSI; ENOMEM when there are `maxQp`; for RAW_PACKET EPERM without CAP_NET_RAW, EOPNOTSUPP where the link is not `udp`.
    */
   async createQp(init: QueuePairInit): Promise<QueuePair> {
     checkQueuePairInit(init);
-    const { type = 'RC', sendCq, recvCq = sendCq, srq, sqSigAll = false, context } = init;
+    const {
+      type = 'RC',
+      sendCq,
+      recvCq = sendCq,
+      srq,
+      sqSigAll = false,
+      recovery,
+      congestion,
+      context,
+    } = init;
     this.#checkAlive();
     this.#checkOwn('sendCq', sendCq, this.#objects.cqs, 'device.createCq');
     this.#checkOwn('recvCq', recvCq, this.#objects.cqs, 'device.createCq');
@@ -101,6 +126,8 @@ export class ProtectionDomain implements AsyncDisposable {
       ...(srq ? { srq: srq.handle } : {}),
       cap: { ...DEFAULT_CAP, ...init.cap },
       sqSigAll,
+      ...(recovery === undefined ? {} : { recovery }),
+      ...(congestion === undefined ? {} : { congestion }),
     });
     return new QueuePair({
       engine: this.#engine,
@@ -133,12 +160,26 @@ export class ProtectionDomain implements AsyncDisposable {
       throw invalid(attribute, 'it is destroyed, or of another device', expected);
   }
 
-  /** ibv_create_srq(3). Rejects with EINVAL beyond `maxSrqWr` or `maxSrqSge`, ENOMEM when there are `maxSrq`. */
+  #xrcOf({ domain, cq }: NonNullable<SharedReceiveQueueInit['xrc']>): { domain: number; cq: number } {
+    if (!(domain instanceof XrcDomain))
+      throw invalid('xrc.domain', described(domain), 'what device.openXrcDomain returns');
+    domain.checkOpen(this.#engine);
+    this.#checkOwn('xrc.cq', cq, this.#objects.cqs, 'device.createCq');
+    return { domain: domain.handle, cq: cq.handle };
+  }
+
+  /** ibv_create_srq(3), and with `xrc` ibv_create_srq_ex(3). Rejects with EINVAL beyond `maxSrqWr` or `maxSrqSge`, ENOMEM when there are `maxSrq`. */
   async createSrq(init: SharedReceiveQueueInit = {}): Promise<SharedReceiveQueue> {
     this.#checkAlive();
     checkSrqInit(init);
-    const { maxWr = 128, maxSge = 4, limit = 0, context } = init;
-    const created = await this.#engine.call('createSrq', { pd: this.handle, maxWr, maxSge, limit });
+    const { maxWr = 128, maxSge = 4, limit = 0, xrc, context } = init;
+    const created = await this.#engine.call('createSrq', {
+      pd: this.handle,
+      maxWr,
+      maxSge,
+      limit,
+      ...(xrc ? { xrc: this.#xrcOf(xrc) } : {}),
+    });
     return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects.srqs, context);
   }
 

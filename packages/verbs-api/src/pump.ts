@@ -133,6 +133,7 @@ export class Pump {
         this.#waited = 0;
         if (this.#adapter.nextDeadline() <= time[0]) this.#adapter.advance(time[0]);
       }
+      if (this.#adapter.usesFrames) this.#adapter.runFrames(time[0]);
       this.companion?.run(time[0]);
       if (this.#owing) {
         this.#tell();
@@ -301,6 +302,7 @@ export class Pump {
     this.#closed = true;
     if (this.#immediate) clearImmediate(this.#immediate);
     this.#link.unwatch();
+    if (this.#adapter.usesFrames) this.#adapter.closeFrames();
     this.#tell();
     await this.#link.close();
   }

@@ -1,6 +1,7 @@
 /** Queue pairs: posting, states, and going from RESET to RTS in one call. */
 import {
   Access,
+  type FrameRule,
   invalid,
   QP_ATTRIBUTE_NAMES,
   QP_STATES,
@@ -21,6 +22,7 @@ import {
   type ConnectOptions,
   connectAttributes,
   defaultGid,
+  gidAt,
   gidBytes,
 } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
@@ -49,17 +51,34 @@ import {
   STRING,
 } from './options.ts';
 import type { Registry } from './registry.ts';
-import type { AnySendWr, Datagram, MwRange, RecvWr, Remote, SendWr, SgElement } from './send-wr.ts';
+import type {
+  AnySendWr,
+  Datagram,
+  FlushInit,
+  MwRange,
+  RecvWr,
+  Remote,
+  SendWr,
+  SgElement,
+} from './send-wr.ts';
 import type { SharedReceiveQueue } from './shared-receive-queue.ts';
 import { completionError, type WorkCompletion } from './work-completion.ts';
-import { checkRoom, type FindRegion, postReceives, writeBindRequest, writeSend } from './work-request.ts';
+import {
+  checkRoom,
+  type FindRegion,
+  postReceives,
+  writeBindRequest,
+  writeRemoteSrqn,
+  writeSend,
+} from './work-request.ts';
+import { XRC_NAMES_BY_OPCODE } from './wr-names.ts';
 
 /** Well-known Q_Key of QP1 (IBTA vol 1 §3.5.3). */
 export const GSI_QKEY = 0x8001_0000;
 
 /** `struct ibv_qp_init_attr` as a query returns it, with the objects themselves. */
 export interface QueuePairInitAttr {
-  /** RC, UC, UD or GSI. */
+  /** RC, UC, UD, GSI, RAW_PACKET or XRC_INI. */
   type: QpType;
   /** Where send requests complete. */
   sendCq: CompletionQueue;
@@ -99,6 +118,8 @@ export interface AwaitOptions {
   signal?: AbortSignal;
   /** Wait until READs and atomics before it are done. */
   fence?: boolean;
+  /** XRC_INI: number of the SRQ that it is for. */
+  remoteSrqn?: number;
 }
 
 /** Options of `write`. */
@@ -117,7 +138,7 @@ export interface AwaitedSend extends AwaitedWrite {
   ud?: Datagram;
 }
 
-const AWAITED = { signal: SIGNAL, fence: BOOLEAN };
+const AWAITED = { signal: SIGNAL, fence: BOOLEAN, remoteSrqn: INTEGER };
 const AWAITED_WRITE = { ...AWAITED, immData: INTEGER };
 const AWAITED_SEND = { ...AWAITED_WRITE, invalidateRkey: INTEGER, solicited: BOOLEAN, ud: OBJECT };
 
@@ -128,10 +149,8 @@ const listOf = (data: SgElement | readonly SgElement[]): readonly SgElement[] =>
 export class QueuePair implements AsyncDisposable {
   /** QPN, 24 bits, drawn at random; GSI: 1. */
   readonly qpNum: number;
-  /** RC, UC, UD or GSI. */
+  /** RC, UC, UD, GSI, RAW_PACKET or XRC_INI. */
   readonly type: QpType;
-  /** The result of the creation: at least what was asked for. */
-  readonly cap: Readonly<QpCap>;
   /** Where send requests complete. */
   readonly sendCq: CompletionQueue;
   /** Where receives complete. */
@@ -143,11 +162,17 @@ export class QueuePair implements AsyncDisposable {
   /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();
   readonly #engine: Engine;
-  readonly #sq: Ring;
-  readonly #rq: Ring;
+  #sq: Ring;
+  #rq: Ring;
+  #cap: Readonly<QpCap>;
+  /** The sizes that posting keeps to: less than `cap` while the queues get smaller. */
+  #limits: Readonly<QpCap>;
   readonly #find: FindRegion;
   readonly #registry: Registry<QueuePair>;
   readonly #datagram: boolean;
+  readonly #isXrc: boolean;
+  /** Its requester knows what ACKs ahead mean. */
+  readonly #selective: boolean;
   readonly #sendName: string;
   readonly #recvName: string;
   readonly #random: () => number;
@@ -161,7 +186,7 @@ export class QueuePair implements AsyncDisposable {
     this.#engine = parts.engine;
     this.qpNum = created.qpn;
     this.type = parts.type;
-    this.cap = created.cap;
+    this.#cap = this.#limits = created.cap;
     this.sendCq = parts.sendCq;
     this.recvCq = parts.recvCq;
     this.#random = parts.random;
@@ -172,10 +197,17 @@ export class QueuePair implements AsyncDisposable {
     this.srq = parts.srq;
     this.context = parts.context;
     this.#datagram = parts.type === 'UD' || parts.type === 'GSI';
+    this.#isXrc = parts.type === 'XRC_INI';
+    this.#selective = (parts.type === 'RC' || this.#isXrc) && created.selective === true;
     this.#sendName = `send queue of QP ${created.qpn}`;
     this.#recvName = `receive queue of QP ${created.qpn}`;
     this.#registry = parts.registry;
     this.#registry.add(this.qpNum, this);
+  }
+
+  /** The result of the creation, or of a resize (`modify`): at least what was asked for. */
+  get cap(): Readonly<QpCap> {
+    return this.#cap;
   }
 
   /** The state, as the engine last published it. */
@@ -206,7 +238,7 @@ export class QueuePair implements AsyncDisposable {
     const ring = this.#sq;
     const first = ring.producer;
     if (!Array.isArray(wr)) {
-      checkRoom(ring, first, this.cap.maxSendWr, this.#sendName);
+      checkRoom(ring, first, this.#limits.maxSendWr, this.#sendName);
       this.#writeSend(first, wr as SendWr);
       ring.publish((first + 1) | 0);
       if (ring.wakes()) this.#engine.ring(this.qpNum, false);
@@ -217,7 +249,7 @@ export class QueuePair implements AsyncDisposable {
     try {
       for (; done < list.length; done++) {
         const index = (first + done) | 0;
-        checkRoom(ring, index, this.cap.maxSendWr, this.#sendName);
+        checkRoom(ring, index, this.#limits.maxSendWr, this.#sendName);
         this.#writeSend(index, list[done]);
       }
     } catch (error) {
@@ -226,6 +258,35 @@ export class QueuePair implements AsyncDisposable {
       ring.publish((first + done) | 0);
       if (done > 0 && ring.wakes()) this.#engine.ring(this.qpNum, false);
     }
+  }
+
+  /**
+   * Posts all of a list or nothing (ibv_wr_complete(3)): it shows to the engine as a whole, in one piece.
+   *
+   * Throws as `postSend`; the error's `index` says which request was refused.
+   */
+  postBatch(list: readonly SendWr[]): void {
+    const ring = this.#sq;
+    if (this.#destroyed || this.#engine.closed || ring.state < QpStateCode.RTS)
+      throw this.#wrongState('send', 'RTS, SQD, SQE or ERR');
+    if (!Array.isArray(list)) throw invalid('list', described(list), 'a list of send requests');
+    const first = ring.producer;
+    // A window gets its new key as its request is written.
+    const keys = list.flatMap((wr) => (wr?.opcode === 'BIND_MW' && wr.bind?.mw ? [wr.bind.mw] : []));
+    const before = keys.map((mw) => mw.rkey);
+    let done = 0;
+    try {
+      for (; done < list.length; done++) {
+        const index = (first + done) | 0;
+        checkRoom(ring, index, this.#limits.maxSendWr, this.#sendName);
+        this.#writeSend(index, list[done]);
+      }
+    } catch (error) {
+      for (const [i, mw] of keys.entries()) mw.rkey = before[i];
+      throw Object.assign(error as Error, { index: done });
+    }
+    ring.publish((first + done) | 0);
+    if (done > 0 && ring.wakes()) this.#engine.ring(this.qpNum, false);
   }
 
   /**
@@ -269,8 +330,8 @@ export class QueuePair implements AsyncDisposable {
     options: AwaitOptions = {},
   ): Promise<WorkCompletion> {
     checkCall(options, AWAITED);
-    const { signal, fence } = options;
-    return this.#awaitSend(signal, { opcode: 'RDMA_READ', fence, sgList: listOf(into), remote });
+    const { signal, ...more } = options;
+    return this.#awaitSend(signal, { opcode: 'RDMA_READ', ...more, sgList: listOf(into), remote });
   }
 
   /**
@@ -299,6 +360,23 @@ export class QueuePair implements AsyncDisposable {
     return this.#awaitAtomic(request, into, remote, options);
   }
 
+  /**
+   * Posts a FLUSH of what was written to a range of the peer's memory and resolves with the completion, once it is there; as
+   * `send`. The peer's queue pair and region need the right (`flushGlobal`).
+   */
+  async flush(remote: Remote, flush: FlushInit, options: AwaitOptions = {}): Promise<WorkCompletion> {
+    checkCall(options, AWAITED);
+    const { signal, ...more } = options;
+    return this.#awaitSend(signal, { opcode: 'FLUSH', ...more, remote, flush });
+  }
+
+  /** Writes 8 bytes to an address of the peer that is divisible by 8, in one piece, and resolves with the completion; as `send`. */
+  async atomicWrite(data: SgElement, remote: Remote, options: AwaitOptions = {}): Promise<WorkCompletion> {
+    checkCall(options, AWAITED);
+    const { signal, ...more } = options;
+    return this.#awaitSend(signal, { opcode: 'ATOMIC_WRITE', ...more, ...this.#message(data), remote });
+  }
+
   /** Posts a receive and resolves with its completion; as `send`. Not with a shared receive queue. */
   async receive(
     into: SgElement | readonly SgElement[],
@@ -317,8 +395,8 @@ export class QueuePair implements AsyncDisposable {
     options: AwaitOptions,
   ): Promise<WorkCompletion> {
     checkCall(options, AWAITED);
-    const { signal, fence } = options;
-    return this.#awaitSend(signal, { ...request, fence, sgList: listOf(into), remote });
+    const { signal, ...more } = options;
+    return this.#awaitSend(signal, { ...request, ...more, sgList: listOf(into), remote });
   }
 
   #awaitSend(signal: AbortSignal | undefined, wr: SendWr): Promise<WorkCompletion> {
@@ -388,13 +466,14 @@ export class QueuePair implements AsyncDisposable {
   /** ibv_post_recv(3): one request or a list, as `postSend`; EINVAL in RESET, and with a shared receive queue. */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
     if (this.srq) throw invalid('qp', 'receives are posted to its shared receive queue', 'srq.postRecv');
+    if (this.#isXrc) throw invalid('qp', 'an XRC_INI queue pair receives nothing', 'the SRQ of a domain');
     if (this.#destroyed || this.#engine.closed || this.#rq.state === QpStateCode.RESET) {
       throw this.#wrongState('receive', 'any state but RESET');
     }
     const ring = this.#rq;
     const first = ring.producer;
     try {
-      postReceives(ring, wr, this.cap.maxRecvWr, this.cap.maxRecvSge, this.#find, this.#recvName);
+      postReceives(ring, wr, this.#limits.maxRecvWr, this.#limits.maxRecvSge, this.#find, this.#recvName);
     } finally {
       if (ring.producer !== first && ring.wakes()) this.#engine.ring(this.qpNum, true);
     }
@@ -420,7 +499,7 @@ export class QueuePair implements AsyncDisposable {
     if (this.#destroyed || this.#engine.closed || ring.state < QpStateCode.RTS)
       throw this.#wrongState('bind', 'RTS, SQD, SQE or ERR');
     const index = ring.producer;
-    checkRoom(ring, index, this.cap.maxSendWr, this.#sendName);
+    checkRoom(ring, index, this.#limits.maxSendWr, this.#sendName);
     writeBindRequest(ring, index, mw, range, options);
     ring.publish((index + 1) | 0);
     if (ring.wakes()) this.#engine.ring(this.qpNum, false);
@@ -428,8 +507,14 @@ export class QueuePair implements AsyncDisposable {
   }
 
   #writeSend(index: number, wr: SendWr): void {
-    const { maxSendSge, maxInlineData } = this.cap;
-    writeSend(this.#sq, index, wr as AnySendWr, maxSendSge, maxInlineData, this.#find, this.#datagram);
+    const { maxSendSge, maxInlineData } = this.#limits;
+    const any = wr as AnySendWr;
+    if (!this.#isXrc) {
+      writeSend(this.#sq, index, any, maxSendSge, maxInlineData, this.#find, this.#datagram);
+      return;
+    }
+    writeSend(this.#sq, index, any, maxSendSge, maxInlineData, this.#find, false, XRC_NAMES_BY_OPCODE);
+    writeRemoteSrqn(this.#sq, index, any);
   }
 
   #wrongState(which: string, expected: string): RoceError {
@@ -448,15 +533,41 @@ export class QueuePair implements AsyncDisposable {
    *
    * Rejects, naming the attribute, and then nothing was changed: EINVAL (ERR_ROCE_MISSING_ATTRIBUTE) for one that the step
    * requires, EINVAL (ERR_ROCE_INVALID_ATTRIBUTE) for one that it does not take, a value out of range, a `qpState` that can
-   * not be reached from here, a `curQpState` that it is not in; EOPNOTSUPP for path migration and resizing.
+   * not be reached from here, a `curQpState` that it is not in, a `cap` that what is posted does not fit into; EBUSY for a
+   * second resize before the first is done; EOPNOTSUPP for path migration.
    */
   async modify(attr: QpAttr): Promise<void> {
     checkQpAttr(attr);
-    await this.#engine.call('modifyQp', this.qpNum, attr);
+    if (attr.cap === undefined) await this.#engine.call('modifyQp', this.qpNum, attr);
+    else await this.#resize(attr, attr.cap);
     if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
     if (attr.qpState === 'RESET') this.#afterReset();
     // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
     if (attr.qpState === 'RESET') this.#initialPsn = this.#drawPsn();
+  }
+
+  /** Until the program hears of the new rings, it posts to the old ones, and no more than fits into both. */
+  async #resize(attr: QpAttr, asked: QpCap): Promise<void> {
+    const names = Object.keys(this.#cap) as (keyof QpCap)[];
+    this.#limits = Object.fromEntries(
+      names.map((name) => [name, Math.min(this.#cap[name], asked[name] ?? 0)]),
+    ) as unknown as QpCap;
+    try {
+      const { cap, sendQueue, recvQueue } = (await this.#engine.call('modifyQp', this.qpNum, attr))!;
+      const sq = new Ring(sendQueue);
+      this.#sq.moveTo(sq);
+      this.#sq = sq;
+      if (!this.srq && !this.#isXrc) {
+        const rq = new Ring(recvQueue);
+        this.#rq.moveTo(rq);
+        this.#rq = rq;
+      }
+      this.#cap = cap;
+      // The engine looks, and takes over what was posted before.
+      await this.#engine.call('modifyQp', this.qpNum, {});
+    } finally {
+      this.#limits = this.#cap;
+    }
   }
 
   /** Requests are discarded without a completion; the next connection has an end of its own. */
@@ -512,6 +623,18 @@ export class QueuePair implements AsyncDisposable {
   }
 
   /**
+   * RAW_PACKET: takes in the frames that one of the rules lets pass, from now on; a rule is a list of bytes that a frame has
+   * to have. Without rules: what the interface takes in, as at first (ibv_create_flow(3)).
+   *
+   * Rejects with EINVAL for another type, or for more than the kernel's filter takes.
+   */
+  setFilter(rules?: readonly FrameRule[]): Promise<void> {
+    if (rules !== undefined && !Array.isArray(rules))
+      throw invalid('filter', described(rules), 'a list of rules');
+    return this.#engine.call('setFrameFilter', this.qpNum, rules);
+  }
+
+  /**
    * Counts of this queue pair: packets, retransmissions, NAKs; under rxe's and mlx5's names in `rxe` and `mlx5`
    * (docs/counters.md).
    */
@@ -529,22 +652,25 @@ export class QueuePair implements AsyncDisposable {
     const access = options.access === undefined ? REMOTE_ACCESS : accessBits(options.access);
     const { qkey } = options;
     const way = { qpState: 'INIT', pkeyIndex: 0, portNum: 1 } as const;
+    if (this.type === 'RAW_PACKET') return this.modify({ qpState: 'INIT', portNum: 1 });
     if (!this.#datagram) return this.modify({ ...way, qpAccessFlags: access });
     return this.modify({ ...way, qkey: qkey ?? (this.type === 'GSI' ? GSI_QKEY : DEFAULT_QKEY) });
   }
 
   /**
-   * UD and GSI: from RESET (or INIT) to RTS. There is no peer to connect to. EINVAL for RC and UC.
-   * `qkey`, 32 bits: what datagrams to it have to bring; as `toInit` unless given.
+   * UD, GSI and RAW_PACKET: from RESET (or INIT) to RTS. There is no peer to connect to. EINVAL for RC and UC.
+   * `qkey`, 32 bits, not of RAW_PACKET: what datagrams to it have to bring; as `toInit` unless given.
    */
   async activate(options: { qkey?: number } = {}): Promise<void> {
     checkCall(options, { qkey: INTEGER });
     const { qkey } = options;
-    if (!this.#datagram) throw invalid('type', `${this.type} queue pairs have a peer`, 'connect');
+    const raw = this.type === 'RAW_PACKET';
+    if (raw && qkey !== undefined) throw invalid('qkey', 'frames bring no Q_Key', 'none');
+    if (!(this.#datagram || raw)) throw invalid('type', `${this.type} queue pairs have a peer`, 'connect');
     if (this.state === 'RESET') await this.toInit({ qkey });
     else if (qkey !== undefined) await this.modify({ qkey });
     await this.modify({ qpState: 'RTR' });
-    await this.modify({ qpState: 'RTS', sqPsn: this.initialPsn });
+    await this.modify({ qpState: 'RTS', ...(raw ? {} : { sqPsn: this.initialPsn }) });
   }
 
   /**
@@ -554,32 +680,28 @@ export class QueuePair implements AsyncDisposable {
   connectionData(options: { gidIndex?: number } = {}): ConnectionData {
     checkCall(options, { gidIndex: INTEGER });
     const { gidIndex = defaultGid(this.#engine.facts.gids) } = options;
-    const entry = this.#engine.facts.gids[gidIndex];
-    if (!entry) {
-      throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `gidIndex: no GID ${gidIndex}`, {
-        errno: 'EINVAL',
-        attribute: 'gidIndex',
-        expected: `0 … ${this.#engine.facts.gids.length - 1}`,
-      });
-    }
+    const entry = gidAt(this.#engine.facts.gids, gidIndex);
     this.#gidIndex = gidIndex;
     return {
       qpNum: this.qpNum,
       psn: this.initialPsn,
       gid: entry.address,
       mtu: this.#engine.facts.activeMtu,
+      ...(this.#selective ? { selective: true } : {}),
     };
   }
 
-  /** RC and UC: from RESET (or INIT) to RTS, connected to that peer. Rejects as `modify`; EINVAL for UD and GSI. */
+  /** RC, UC and XRC_INI: from RESET (or INIT) to RTS, connected to that peer. Rejects as `modify`; EINVAL for UD and GSI. */
   async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
-    if (this.#datagram) throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
+    if (this.#datagram || this.type === 'RAW_PACKET')
+      throw invalid('type', `${this.type} queue pairs have no peer`, 'activate');
     checkConnectionData(remote);
     checkConnectOptions(options);
     const local = { initialPsn: this.initialPsn, gidIndex: this.#gidIndex };
     const { init, rtr, rts } = connectAttributes(local, remote, options, this.#engine.facts, this.type);
     if (this.state === 'RESET') await this.modify(init);
     await this.modify(rtr);
+    if (remote.selective === true) await this.#engine.call('acknowledgeAhead', this.qpNum);
     await this.modify(rts);
   }
 

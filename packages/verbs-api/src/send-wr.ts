@@ -65,6 +65,16 @@ export interface Remote {
   rkey: number;
 }
 
+/** The extent of a FLUSH (IBTA vol 1 annex A19). */
+export interface FlushInit {
+  /** Bytes from the remote address on. */
+  length: number;
+  /** RANGE, or MR: all of the region of the key, whatever the address. RANGE unless given. */
+  level?: 'RANGE' | 'MR';
+  /** GLOBAL: visible to all that read the peer's memory; PERSISTENT: it outlasts a loss of power. GLOBAL unless given. */
+  type?: 'GLOBAL' | 'PERSISTENT';
+}
+
 /** Options of every send request. */
 export interface SendWrCommon {
   /** Comes back in the completion. 0 unless given. */
@@ -73,6 +83,8 @@ export interface SendWrCommon {
   signaled?: boolean;
   /** Wait until READs and atomics before it are done. */
   fence?: boolean;
+  /** XRC_INI: number of the SRQ that it is for, 24 bits (`srq.number` of the peer). */
+  remoteSrqn?: number;
 }
 
 /** The message of a request. */
@@ -148,6 +160,22 @@ export type SendWrFetchAdd = SendWrCommon &
     /** The value added, 64 bits, modulo 2^64. */
     compareAdd: bigint | number;
   };
+/** Completes once what was written before is in the peer's memory; the peer's queue pair and region have to allow it. */
+export type SendWrFlush = SendWrCommon &
+  WithRemote & {
+    opcode: 'FLUSH';
+    /** The extent, and the guarantee. */
+    flush: FlushInit;
+  };
+/** Writes 8 bytes at an address divisible by 8 in one piece, after all that was written or flushed before. */
+export type SendWrAtomicWrite = SendWrCommon &
+  WithRemote & {
+    opcode: 'ATOMIC_WRITE';
+    /** The 8 bytes, which go as they are. */
+    sgList: readonly SgElement[];
+    /** As with SEND. */
+    inline?: boolean;
+  };
 /** Invalidates a key of this side. */
 export type SendWrLocalInv = SendWrCommon & {
   opcode: 'LOCAL_INV';
@@ -171,6 +199,8 @@ export type SendWr =
   | SendWrRead
   | SendWrCompareSwap
   | SendWrFetchAdd
+  | SendWrFlush
+  | SendWrAtomicWrite
   | SendWrLocalInv
   | SendWrBindMw;
 
@@ -190,6 +220,8 @@ export interface AnySendWr extends SendWrMessage {
   swap?: bigint | number;
   /** BIND_MW. */
   bind?: MwBind;
+  /** FLUSH. */
+  flush?: FlushInit;
 }
 
 /** `struct ibv_recv_wr`. */

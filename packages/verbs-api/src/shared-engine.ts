@@ -119,9 +119,11 @@ export class SharedEngine {
 /** Objects in the order in which they can be destroyed, with the commands that create and destroy them. */
 const KINDS = [
   { created: 'createQp', destroyed: 'destroyQp' },
+  { created: 'openXrcTarget', destroyed: 'closeXrcTarget' },
   { created: 'allocMw', destroyed: 'deallocMw' },
   { created: 'registerMr', destroyed: 'deregisterMr' },
   { created: 'createSrq', destroyed: 'destroySrq' },
+  { created: 'openXrcd', destroyed: 'closeXrcd' },
   { created: 'createAh', destroyed: 'destroyAh' },
   { created: 'createCq', destroyed: 'destroyCq' },
   { created: 'allocPd', destroyed: 'deallocPd' },
@@ -133,7 +135,7 @@ type Destroyed = (typeof KINDS)[number]['destroyed'];
 function numberOf(result: unknown): number {
   if (typeof result === 'number') return result;
   const { qpn, handle } = result as { qpn?: number; handle?: number };
-  return (qpn ?? handle)!;
+  return (handle ?? qpn)!;
 }
 
 /** Listeners and connections of one context, by the connection manager's numbers. */
@@ -156,6 +158,8 @@ class OwnConnections {
 class Owned {
   readonly objects: Record<Created, Set<number>> = {
     createQp: new Set(),
+    openXrcTarget: new Set(),
+    openXrcd: new Set(),
     allocMw: new Set(),
     registerMr: new Set(),
     createSrq: new Set(),
@@ -163,6 +167,8 @@ class Owned {
     createCq: new Set(),
     allocPd: new Set(),
   };
+  /** QPNs of targets, by the handles of their openings. */
+  readonly targets = new Map<number, number>();
   readonly groups: { qpn: number; group: Uint8Array }[] = [];
   readonly connections = new OwnConnections();
 }
@@ -175,6 +181,21 @@ const NOTES: ReadonlyMap<CommandName, Note> = new Map<CommandName, Note>([
     [created, ({ objects }, _, result) => objects[created].add(numberOf(result))],
     [destroyed, ({ objects }, [number]) => objects[created].delete(number as number)],
   ]),
+  [
+    'openXrcTarget',
+    ({ objects, targets }, _, result) => {
+      const { handle, qpn } = result as { handle: number; qpn: number };
+      objects.openXrcTarget.add(handle);
+      targets.set(handle, qpn);
+    },
+  ],
+  [
+    'closeXrcTarget',
+    ({ objects, targets }, [handle]) => {
+      objects.openXrcTarget.delete(handle as number);
+      targets.delete(handle as number);
+    },
+  ],
   ['cmListen', ({ connections }, _, result) => connections.listeners.add(result as number)],
   ['cmConnect', ({ connections }, _, result) => connections.ids.add(result as number)],
   ['cmResolve', ({ connections }, _, result) => connections.ids.add(result as number)],
@@ -226,7 +247,11 @@ export class EngineContext implements Engine {
   /** Whether an event is about the device or about an object of this context. */
   concerns(event: EngineEvent): boolean {
     const { objects } = this.#owned;
-    if ('qpn' in event) return objects.createQp.has(event.qpn);
+    if ('qpn' in event) {
+      if (objects.createQp.has(event.qpn)) return true;
+      for (const qpn of this.#owned.targets.values()) if (qpn === event.qpn) return true;
+      return false;
+    }
     if ('cq' in event) return objects.createCq.has(event.cq);
     if ('srq' in event) return objects.createSrq.has(event.srq);
     return true;

@@ -1,5 +1,6 @@
 /** Shared receive queues: one stock of receives for many queue pairs. */
 import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
+import type { CompletionQueue } from './completion-queue.ts';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
@@ -7,6 +8,7 @@ import { checkSrqChange } from './option-types.ts';
 import type { Registry } from './registry.ts';
 import type { RecvWr } from './send-wr.ts';
 import { type FindRegion, postReceives } from './work-request.ts';
+import type { XrcDomain } from './xrc-domain.ts';
 
 /** `struct ibv_srq_init_attr`. */
 export interface SharedReceiveQueueInit {
@@ -16,6 +18,8 @@ export interface SharedReceiveQueueInit {
   maxSge?: number;
   /** Posted receives below which SRQ_LIMIT_REACHED is raised, once; 0, never. */
   limit?: number;
+  /** XRC: the domain that it belongs to, and where its receives complete. Requests name it by its `number`. */
+  xrc?: { domain: XrcDomain; cq: CompletionQueue };
   /** Comes back as `context`. */
   context?: unknown;
 }
@@ -24,6 +28,8 @@ export interface SharedReceiveQueueInit {
 export class SharedReceiveQueue implements AsyncDisposable {
   /** The engine's number for it. */
   readonly handle: number;
+  /** XRC: the number that requests name it by, 24 bits (ibv_get_srq_num(3)); else undefined. */
+  readonly number: number | undefined;
   /** Elements that a receive may have. */
   readonly maxSge: number;
   /** The program's value, given at creation (`srq_context`). */
@@ -47,6 +53,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
   ) {
     this.#engine = engine;
     this.handle = created.handle;
+    this.number = created.number;
     this.maxSge = created.maxSge;
     this.context = context;
     this.#find = find;
@@ -98,7 +105,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
     return this.#engine.call('querySrq', this.handle);
   }
 
-  /** ibv_destroy_srq(3): EBUSY while queue pairs use it. Resolves once its async events are acknowledged. */
+  /** ibv_destroy_srq(3): EBUSY while queue pairs use it; one of an XRC domain just goes. Resolves once its async events are acknowledged. */
   async destroy(): Promise<void> {
     if (this.#destroyed || this.#engine.closed) return;
     await this.#engine.call('destroySrq', this.handle);

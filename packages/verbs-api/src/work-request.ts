@@ -1,6 +1,8 @@
 /** Writes work requests into the entries of the rings. */
 import {
   Access,
+  FlushLevel,
+  FlushType,
   invalid,
   RecvWqe,
   type Ring,
@@ -16,10 +18,11 @@ import { TWO_32 } from '@node-roce/wire';
 import { accessBits, type MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
 import { BIND, checkAccess, checkCall, RANGE } from './option-types.ts';
-import { described } from './options.ts';
+import { described, INTEGER, oneOf } from './options.ts';
 import type {
   AnySendWr,
   Datagram,
+  FlushInit,
   MwRange,
   RawSge,
   RecvWr,
@@ -27,7 +30,14 @@ import type {
   SgElement,
   SgeInit,
 } from './send-wr.ts';
-import { checkElementNames, checkNames, RECV_NAMES, SEND_NAMES_BY_OPCODE } from './wr-names.ts';
+import {
+  checkElementNames,
+  checkNames,
+  RECV_NAMES,
+  REMOTE_SRQN,
+  SEND_NAMES_BY_OPCODE,
+  XRC_NAMES_BY_OPCODE,
+} from './wr-names.ts';
 
 /** Finds the region that a view lies in. */
 export type FindRegion = (view: Uint8Array) => MemoryRegion;
@@ -142,6 +152,7 @@ function writeInline(ring: Ring, start: number, list: readonly SgElement[], max:
  * Writes a send request into entry `index`.
  *
  * @param datagram whether the queue pair is of type UD or GSI: each request names its destination
+ * @param names bits of the members that requests may have, by opcode
  */
 export function writeSend(
   ring: Ring,
@@ -151,12 +162,13 @@ export function writeSend(
   maxInline: number,
   find: FindRegion,
   datagram = false,
+  names = SEND_NAMES_BY_OPCODE,
 ): void {
   if (typeof wr !== 'object' || wr === null)
     throw invalid('wr', described(wr), 'a send request, or a list of them');
   const row = WR_OPCODES[WrOpcode[wr.opcode]];
   if (row === undefined) throw invalid('opcode', described(wr.opcode), Object.keys(WrOpcode).join(', '));
-  checkNames(wr, SEND_NAMES_BY_OPCODE[row.opcode], row.name);
+  checkNames(wr, names[row.opcode], row.name);
   const words = ring.words;
   const w = ring.wordOf(index);
   const list = wr.sgList ?? NO_LIST;
@@ -203,8 +215,17 @@ export function writeSend(
     write64(words, w + SendWqe.REMOTE_ADDRESS_HIGH, remote.addr);
     words[w + SendWqe.RKEY] = unsigned32('remote.rkey', remote.rkey);
   } else if (row.remote) throw invalid('remote', `${wr.opcode} needs an address`, '{ addr, rkey }');
+  if (row.opcode === WrOpcode.FLUSH) writeFlush(words, w, wr.flush);
   if (row.operands > 0) writeOperand(words, w + SendWqe.COMPARE_ADD_HIGH, wr.compareAdd, 'compareAdd');
   if (row.operands > 1) writeOperand(words, w + SendWqe.SWAP_HIGH, wr.swap, 'swap');
+}
+
+/** Writes the number of the SRQ that a request of an XRC_INI queue pair is for; local operations have none. */
+export function writeRemoteSrqn(ring: Ring, index: number, { opcode, remoteSrqn }: AnySendWr): void {
+  if ((XRC_NAMES_BY_OPCODE[WrOpcode[opcode]] & REMOTE_SRQN) === 0) return;
+  if (remoteSrqn === undefined || !Number.isInteger(remoteSrqn) || remoteSrqn < 0 || remoteSrqn > 0xff_ffff)
+    throw invalid('remoteSrqn', described(remoteSrqn), '24 bits: srq.number of the peer');
+  ring.words[ring.wordOf(index) + SendWqe.REMOTE_SRQN] = remoteSrqn;
 }
 
 function flag(value: boolean | undefined, name: string): boolean {
@@ -226,6 +247,16 @@ function unsigned32(attribute: string, value: number | undefined): number {
     throw invalid(attribute, described(value), '0 … 2^32 − 1');
   }
   return value;
+}
+
+const FLUSH = { length: INTEGER, level: oneOf('RANGE', 'MR'), type: oneOf('GLOBAL', 'PERSISTENT') };
+
+function writeFlush(words: Uint32Array, w: number, flush: FlushInit | undefined): void {
+  if (!flush) throw invalid('flush', 'FLUSH needs an extent', '{ length, level, type }');
+  checkCall(flush, FLUSH, 'flush');
+  words[w + SendWqe.FLUSH_LENGTH] = unsigned32('flush.length', flush.length);
+  words[w + SendWqe.FLUSH_LEVEL] = FlushLevel[flush.level ?? 'RANGE'];
+  words[w + SendWqe.FLUSH_TYPE] = FlushType[flush.type ?? 'GLOBAL'];
 }
 
 function writeDatagram(words: Uint32Array, w: number, ud: Datagram | undefined): void {

@@ -1,13 +1,13 @@
 /** Messages between a program's thread and the thread of its engine. */
 import type { CmEvent } from '@node-roce/cm';
-import { type AdapterOptions, type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
+import { type AsyncEvent, type Errno, RoceError } from '@node-roce/transport';
 import type { Diagnostic } from './diagnostics.ts';
-import type { CommandName, EngineFacts } from './engine.ts';
+import type { CommandName, EngineFacts, Tuning } from './engine.ts';
 import type { LinkOptions } from './open-link.ts';
 
 export interface WorkerStart {
   link: LinkOptions;
-  options: Pick<AdapterOptions, 'credits' | 'limits'>;
+  options: Tuning;
   /** One word that the program's thread writes: the diagnostics that somebody there listens to. */
   listening: SharedArrayBuffer;
 }

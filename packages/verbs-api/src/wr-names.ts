@@ -2,7 +2,7 @@
  * Names of members of work requests. They are looked at with each request, so the check is a loop over the names by a
  * switch on one string each, which allocates nothing; the error is worked out only when there is one.
  */
-import { invalid, type RoceError, WR_OPCODES } from '@node-roce/transport';
+import { invalid, type RoceError, WR_OPCODES, WrOpcode } from '@node-roce/transport';
 import { nearest } from './options.ts';
 
 const Name = {
@@ -20,6 +20,8 @@ const Name = {
   swap: 1 << 11,
   ud: 1 << 12,
   bind: 1 << 13,
+  flush: 1 << 14,
+  remoteSrqn: 1 << 15,
 } as const;
 type MemberName = keyof typeof Name;
 
@@ -54,6 +56,10 @@ function bitOf(name: string): number {
       return Name.swap;
     case 'bind':
       return Name.bind;
+    case 'flush':
+      return Name.flush;
+    case 'remoteSrqn':
+      return Name.remoteSrqn;
     default:
       return 0;
   }
@@ -64,14 +70,14 @@ export const RECV_NAMES = Name.wrId | Name.sgList;
 
 /** Bits of the members that a send request may have, by `WrOpcode`. */
 export const SEND_NAMES_BY_OPCODE: readonly number[] = WR_OPCODES.map((row) => {
-  const local = row.name === 'LOCAL_INV' || row.name === 'BIND_MW';
+  const hasNoList = row.name === 'LOCAL_INV' || row.name === 'BIND_MW' || row.name === 'FLUSH';
   const isSend = row.consumesReceive && !row.remote;
   return (
     Name.wrId |
     Name.opcode |
     Name.signaled |
     Name.fence |
-    (local ? 0 : Name.sgList) |
+    (hasNoList ? 0 : Name.sgList) |
     (row.inline ? Name.inline : 0) |
     (row.consumesReceive ? Name.solicited : 0) |
     (row.immediate ? Name.immData : 0) |
@@ -80,8 +86,18 @@ export const SEND_NAMES_BY_OPCODE: readonly number[] = WR_OPCODES.map((row) => {
     (row.operands > 0 ? Name.compareAdd : 0) |
     (row.operands > 1 ? Name.swap : 0) |
     (isSend ? Name.ud : 0) |
-    (row.name === 'BIND_MW' ? Name.bind : 0)
+    (row.name === 'BIND_MW' ? Name.bind : 0) |
+    (row.name === 'FLUSH' ? Name.flush : 0)
   );
+});
+
+/** Bit of the member that names an SRQ of the peer. */
+export const REMOTE_SRQN = Name.remoteSrqn;
+
+/** The same for requests of XRC_INI queue pairs: each that leaves names an SRQ. */
+export const XRC_NAMES_BY_OPCODE: readonly number[] = SEND_NAMES_BY_OPCODE.map((names, opcode) => {
+  const isLocal = opcode === WrOpcode.LOCAL_INV || opcode === WrOpcode.BIND_MW;
+  return isLocal ? names : names | REMOTE_SRQN;
 });
 
 /**
@@ -105,6 +121,7 @@ function refused(name: string, allowed: number, what: string): RoceError {
     const meant = nearest(name, names);
     return invalid(name, `${what} has no such member`, meant ?? names.join(', '));
   }
+  if (name === 'remoteSrqn') return invalid(name, 'there are no SRQs to name', 'an XRC_INI queue pair');
   const others = WR_OPCODES.filter(({ opcode }) => (SEND_NAMES_BY_OPCODE[opcode] & bitOf(name)) !== 0);
   return invalid(
     name,

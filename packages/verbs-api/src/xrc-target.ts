@@ -1,0 +1,169 @@
+/** XRC target queue pairs: states and connection; what they receive comes in through the SRQs of their domain. */
+import {
+  Access,
+  QP_STATES,
+  type QpAttr,
+  type QpState,
+  Ring,
+  RoceError,
+  type XrcTargetOpened,
+} from '@node-roce/transport';
+import { type CloseListener, Closing } from './closing.ts';
+import {
+  type ConnectionData,
+  type ConnectOptions,
+  connectAttributes,
+  defaultGid,
+  gidAt,
+} from './connection.ts';
+import { type QueuePairCounters, queuePairCounters } from './counters.ts';
+import type { Engine } from './engine.ts';
+import { AffiliatedEvents } from './event-queue.ts';
+import { custom, hex, line } from './inspect.ts';
+import { checkCall, checkConnectionData, checkConnectOptions, checkQpAttr } from './option-types.ts';
+import { checkArgument, FUNCTION, INTEGER } from './options.ts';
+import type { Registry } from './registry.ts';
+
+export interface XrcTargetParts {
+  engine: Engine;
+  opened: XrcTargetOpened;
+  context: unknown;
+  random: () => number;
+  registry: Registry<XrcTarget>;
+}
+
+/** An opening of an XRC target queue pair (`struct ibv_qp` of type IBV_QPT_XRC_RECV). Nothing is posted to it. */
+export class XrcTarget implements AsyncDisposable {
+  /** QPN, 24 bits; the same for every opening. */
+  readonly qpNum: number;
+  /** XRC_TGT. */
+  readonly type = 'XRC_TGT';
+  /** The program's value, given when it was opened (`qp_context`). */
+  readonly context: unknown;
+  /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
+  readonly asyncEvents = new AffiliatedEvents();
+  readonly #engine: Engine;
+  readonly #handle: number;
+  readonly #registry: Registry<XrcTarget>;
+  /** The engine's own send queue, which shows the state. */
+  readonly #ring: Ring;
+  readonly #initialPsn: number;
+  #closing = new Closing();
+  #gidIndex: number | undefined;
+  #gone = false;
+
+  constructor({ engine, opened, context, random, registry }: XrcTargetParts) {
+    this.#engine = engine;
+    this.qpNum = opened.qpn;
+    this.#handle = opened.handle;
+    this.#ring = new Ring(opened.sendQueue);
+    this.context = context;
+    this.#initialPsn = random() & 0xff_ffff;
+    this.#registry = registry;
+    registry.add(opened.handle, this);
+  }
+
+  /** ibv_modify_qp(3), with the steps of an XRC target; rejects as that of other queue pairs. RTR is enough to receive. */
+  async modify(attr: QpAttr): Promise<void> {
+    checkQpAttr(attr);
+    await this.#engine.call('modifyQp', this.qpNum, attr);
+    if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
+    if (attr.qpState === 'RESET' && this.#closing.ended) this.#closing = new Closing();
+  }
+
+  /** ibv_query_qp(3): what is valid in its state. */
+  async query(): Promise<{ attr: QpAttr }> {
+    const { attr } = await this.#engine.call('queryQp', this.qpNum);
+    return { attr };
+  }
+
+  /** The state, as the engine last published it. */
+  get state(): QpState {
+    return QP_STATES[this.#ring.state];
+  }
+
+  /** The data that the initiator needs. `gidIndex`: the first GID that is not link-local unless given. */
+  connectionData(options: { gidIndex?: number } = {}): ConnectionData {
+    checkCall(options, { gidIndex: INTEGER });
+    const { facts } = this.#engine;
+    const { gidIndex = defaultGid(facts.gids) } = options;
+    const entry = gidAt(facts.gids, gidIndex);
+    this.#gidIndex = gidIndex;
+    // Of ours: it serves any part of a READ again, and acknowledges ahead.
+    return {
+      qpNum: this.qpNum,
+      psn: this.#initialPsn,
+      gid: entry.address,
+      mtu: facts.activeMtu,
+      selective: true,
+    };
+  }
+
+  /** From RESET (or INIT) to RTS, connected to that initiator. Rejects as `modify`. */
+  async connect(remote: ConnectionData, options: ConnectOptions = {}): Promise<void> {
+    checkConnectionData(remote);
+    checkConnectOptions(options);
+    const { facts } = this.#engine;
+    const local = { initialPsn: this.#initialPsn, gidIndex: this.#gidIndex };
+    const { init, rtr, rts } = connectAttributes(local, remote, options, facts, this.type);
+    if (this.state === 'RESET') await this.modify(init);
+    await this.modify(rtr);
+    if (remote.selective === true) await this.#engine.call('acknowledgeAhead', this.qpNum);
+    await this.modify(rts);
+  }
+
+  /** RESET to INIT. `access`: `Access` bits of the operations that initiators get; all unless given. */
+  toInit(options: { access?: number } = {}): Promise<void> {
+    checkCall(options, { access: INTEGER });
+    const { access = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC } = options;
+    return this.modify({ qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access });
+  }
+
+  /** Counts of the queue pair, over all openings. */
+  async counters(): Promise<QueuePairCounters> {
+    return queuePairCounters(await this.#engine.call('qpCounters', this.qpNum));
+  }
+
+  /** Resolves when the program closes this opening; rejects with the cause when the queue pair comes to the error state. */
+  get closed(): Promise<void> {
+    return this.#closing.promise;
+  }
+
+  /** Calls back once at the end, with the cause unless the program closed it; returns what takes it off. */
+  onClose(listener: CloseListener): () => void {
+    checkArgument('listener', listener, FUNCTION);
+    return this.#closing.listen(listener);
+  }
+
+  /** The queue pair is in the error state. @internal */
+  fail(message: string): void {
+    this.end(new RoceError('ERR_ROCE_QP_FAILED', message, { errno: 'EIO', attribute: 'qpState' }));
+  }
+
+  /** The end, with its cause if the program has not closed it. @internal */
+  end(cause?: RoceError): void {
+    this.#closing.end(cause);
+  }
+
+  /** ibv_destroy_qp(3): the queue pair goes with its last opening. Resolves once its async events are acknowledged. */
+  async close(): Promise<void> {
+    if (this.#gone || this.#engine.closed) return;
+    await this.#engine.call('closeXrcTarget', this.#handle);
+    this.#gone = true;
+    this.end();
+    this.#registry.remove(this.#handle);
+    await this.asyncEvents.acknowledged();
+  }
+
+  /** @internal */
+  [custom](): string {
+    return line('XrcTarget', {
+      qpNum: hex(this.qpNum),
+      state: this.#gone ? 'closed' : this.state,
+    });
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+}
