@@ -31,6 +31,8 @@ export {
 // Engines on a fast wire.
 export { type BusyOptions, type BusyOutcome, runBusy } from './express/busy.ts';
 export { type FloodOptions, type FloodOutcome, runFlood } from './express/flood.ts';
+// Goodput over lossy paths.
+export { type GoodputOptions, type GoodputOutcome, runGoodput } from './goodput/goodput.ts';
 // Lives of connections.
 export { Life, type LifeOptions } from './life/life.ts';
 export * from './life/profile.ts';
@@ -59,8 +61,11 @@ export * from './model/unreliable-requester.ts';
 export * from './model/verbs.ts';
 export * from './model/windows.ts';
 export * from './model/work.ts';
+export * from './model/xrc-qp.ts';
 // A network of two: endpoints, what lies between them, what passed.
 export * from './network/capture.ts';
+export { drawCongestion, withMarks } from './network/draw-congestion.ts';
+export { drawRecovery } from './network/draw-recovery.ts';
 export * from './network/endpoint.ts';
 export { type Domain, EngineDevice } from './network/engine-device.ts';
 export * from './network/engine-endpoint.ts';
@@ -76,3 +81,4 @@ export * from './network/workload.ts';
 export * from './network/workload-connections.ts';
 export type { Flow } from './network/workload-flow.ts';
 export { SERVICES_ARENA_BYTES, type ServicesOptions, ServicesWorkload } from './network/workload-services.ts';
+export { XRC_ARENA_BYTES, type XrcOptions, XrcWorkload } from './network/workload-xrc.ts';

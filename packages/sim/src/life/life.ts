@@ -3,8 +3,20 @@
  * network and links that have no room now and then.
  */
 import { createRandom, type Random } from '@node-roce/link';
-import { AethKind, aethKind, aethValue, gidEquals, gidFromText, rnrTimerMicroseconds } from '@node-roce/wire';
+import type { Congestion, Recovery } from '@node-roce/transport';
+import {
+  AethKind,
+  aethKind,
+  aethValue,
+  bthOpcode,
+  gidEquals,
+  gidFromText,
+  Opcode,
+  rnrTimerMicroseconds,
+} from '@node-roce/wire';
 import { decodePacket, type ModelPacket, rowOf } from '../model/packet.ts';
+import { drawCongestion, withMarks } from '../network/draw-congestion.ts';
+import { drawRecovery } from '../network/draw-recovery.ts';
 import type { SimDevice } from '../network/endpoint.ts';
 import { EngineDevice } from '../network/engine-device.ts';
 import { ModelDevice } from '../network/model-device.ts';
@@ -72,21 +84,24 @@ export class Life {
     this.network.observer = (event, packet, host) => this.#observe(event, packet, host);
     const kinds = [a, b, a];
     this.#credits = this.#random.chance(0.3);
-    this.#hosts = kinds.map((kind, i) => this.#host(kind, i + 1));
+    const congestion = drawCongestion(seed, kinds);
+    this.#hosts = kinds.map((kind, i) =>
+      this.#host(kind, i + 1, drawRecovery(seed, i + 1, kinds), congestion[i]),
+    );
     for (const { device } of this.#hosts) this.network.add(device);
     this.network.add(this.#clock());
-    this.#wires = this.#hosts.map(() => this.#random.pick(profile.wires));
+    this.#wires = this.#hosts.map(() => withMarks(this.#random.pick(profile.wires), congestion));
     this.#lanes = Array.from({ length: profile.lanes }, (_, i) => this.#lane(i));
   }
 
-  #host(kind: EndpointKind, number: number): LifeHost {
+  #host(kind: EndpointKind, number: number, recovery: Recovery, congestion: Partial<Congestion>): LifeHost {
     const random = this.#random;
     const gid = gidFromText(`10.0.0.${number}`);
     const firstIndex = this.#profile.firstIndices ? random.pick(this.#profile.firstIndices) : 0;
     const common = { gid, arenaBytes: 8 };
     const device =
       kind === 'model'
-        ? new ModelDevice({ ...common, qpn: number << 20 })
+        ? new ModelDevice({ ...common, qpn: number << 20, notifies: true })
         : new EngineDevice({
             ...common,
             seed: random.next(),
@@ -95,6 +110,8 @@ export class Life {
             // Small enough that a READ is asked for in parts, now and then.
             receiveBuffer: random.pick([8192, 32_768, 212_992]),
             batchPackets: random.pick([4, 16, 64, 512]),
+            recovery,
+            congestion,
             ...(this.#profile.firstIndices ? { firstIndex } : {}),
           });
     const book = new MemoryBook(device, random);
@@ -143,6 +160,15 @@ export class Life {
     const done = this.network.run(() => this.#step(), MAX_VIRTUAL_TIME);
     require(done, 'the run came to an end before its sessions did', { now: this.network.now });
     for (const { book } of this.#hosts) book.finish();
+    for (const { device } of this.#hosts) if (device instanceof EngineDevice) this.#count(device);
+  }
+
+  /** Adds what its recovery and its congestion control did to the tally. */
+  #count({ adapter }: EngineDevice): void {
+    const { keptPackets, probes, cnpHandled } = adapter.counters();
+    this.tally.add('early packets kept', keptPackets);
+    this.tally.add('probes', probes);
+    this.tally.add('congestion notifications obeyed', cnpHandled);
   }
 
   #step(): boolean {
@@ -233,6 +259,7 @@ export class Life {
   #observe(event: 'sent' | 'arrived', packet: SimPacket, host: SimHost): void {
     const decoded = decodePacket(packet.bytes);
     if (!decoded.ok) {
+      if (bthOpcode(packet.bytes, 0) === Opcode.CNP) return;
       require(packet.corrupt, 'a packet was sent that cannot be decoded', { reason: decoded.reason });
       return;
     }

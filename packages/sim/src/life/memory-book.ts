@@ -23,6 +23,7 @@ const ALL =
   ModelAccess.REMOTE_WRITE |
   ModelAccess.REMOTE_READ |
   ModelAccess.REMOTE_ATOMIC |
+  ModelAccess.FLUSH_GLOBAL |
   ModelAccess.MW_BIND;
 
 /** A piece of memory that a session holds, with guards around it. */

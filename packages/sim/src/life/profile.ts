@@ -72,6 +72,8 @@ const DATA: readonly ModelOpcode[] = [
   'RDMA_READ',
   'ATOMIC_FETCH_AND_ADD',
   'ATOMIC_CMP_AND_SWP',
+  'ATOMIC_WRITE',
+  'FLUSH',
 ];
 
 /** Ways on which nothing is lost. */
@@ -139,6 +141,9 @@ export const PROFILES = {
       'windows ended with requests outstanding': 2,
       'links without room': 20,
       'packets waited for the link when something ended': 5,
+      'early packets kept': 300,
+      probes: 100,
+      'congestion notifications obeyed': 60,
     },
   },
   /** Queue pairs of UC and UD that end as those of `lifetimes` do, beside reliable ones. */
@@ -156,6 +161,7 @@ export const PROFILES = {
       'queue pairs of UC ended with packets in flight': 40,
       'queue pairs of UD ended with packets in flight': 40,
       'packets waited for the link when something ended': 20,
+      'congestion notifications obeyed': 20,
     },
   },
   /** A side closes its queue pair in the turn in which it polls the last message; nothing is lost. */
@@ -165,7 +171,11 @@ export const PROFILES = {
     sessions: 12,
     wires: LOSSLESS,
     block: 0.05,
-    counts: { 'closed in the turn of the last message': 100, 'links without room': 20 },
+    counts: {
+      'closed in the turn of the last message': 100,
+      'links without room': 20,
+      'congestion notifications obeyed': 40,
+    },
   },
   /** Receives that come late, with copies of packets and lost ACKs meanwhile. */
   rnr: {
@@ -182,7 +192,11 @@ export const PROFILES = {
     fresh: 0.8,
     scarce: true,
     srq: 0.2,
-    counts: { 'RNR NAKs': 100, 'copies of requests during an RNR wait': 40 },
+    counts: {
+      'RNR NAKs': 100,
+      'copies of requests during an RNR wait': 40,
+      'congestion notifications obeyed': 100,
+    },
   },
   /** PSNs, and the indices of rings, that wrap in the middle of a session. */
   wraps: {
@@ -190,7 +204,12 @@ export const PROFILES = {
     requests: [20, 60],
     psnWraps: true,
     firstIndices: [0x7fff_fff0, 0x7fff_ffe0, 0xffff_fff0, 0x7fff_ffff],
-    counts: { 'PSNs wrapped': 100, 'ring indices passed 2^31': 60, 'ring indices passed 2^32': 20 },
+    counts: {
+      'PSNs wrapped': 100,
+      'ring indices passed 2^31': 60,
+      'ring indices passed 2^32': 20,
+      'congestion notifications obeyed': 100,
+    },
   },
   /** Attributes change in SQD; rates are limited and lifted. */
   draining: {
@@ -200,7 +219,12 @@ export const PROFILES = {
     kinds: [...DATA, 'RDMA_READ', 'ATOMIC_FETCH_AND_ADD', 'ATOMIC_FETCH_AND_ADD'],
     drain: 0.05,
     rate: 0.02,
-    counts: { 'attributes changed in SQD': 100, 'attributes tried while draining': 10, 'rates lifted': 20 },
+    counts: {
+      'attributes changed in SQD': 100,
+      'attributes tried while draining': 10,
+      'rates lifted': 20,
+      'congestion notifications obeyed': 60,
+    },
   },
   /** Many READs and atomics outstanding, and their answers lost. */
   reads: {
@@ -211,6 +235,8 @@ export const PROFILES = {
       'ATOMIC_FETCH_AND_ADD',
       'ATOMIC_CMP_AND_SWP',
       'ATOMIC_FETCH_AND_ADD',
+      'ATOMIC_WRITE',
+      'FLUSH',
       'SEND',
     ],
     requests: [30, 80],
@@ -222,7 +248,12 @@ export const PROFILES = {
       { delay: 5, duplicate: 0.3, reorder: 0.3, reorderBy: 200 },
     ],
     sessions: 3,
-    counts: { 'READs and atomics repeated': 200 },
+    counts: {
+      'READs and atomics repeated': 200,
+      'early packets kept': 300,
+      probes: 100,
+      'congestion notifications obeyed': 20,
+    },
   },
 } as const satisfies Record<string, LifeProfile>;
 

@@ -131,6 +131,7 @@ export class Stream {
 
   #draw(send: SimSend): Request {
     const { random, longest, book, depth, fresh } = this.#options;
+    if (send.opcode === 'FLUSH') return this.#drawFlush(send);
     const isAtomic = send.opcode.startsWith('ATOMIC_');
     const drawn = random.chance(0.5) ? random.between(0, 200) : random.between(0, longest);
     send.length = isAtomic ? 8 : drawn;
@@ -142,7 +143,8 @@ export class Stream {
     send.offset = own ? 0 : (send.wrId % depth) * (longest + 8);
     const tag = random.next();
     const request: Request = { send, lease, own, tag };
-    if (isAtomic) this.#drawAtomic(request);
+    if (send.opcode === 'ATOMIC_WRITE') this.#drawAtomicWrite(request);
+    else if (isAtomic) this.#drawAtomic(request);
     else if (send.opcode === 'RDMA_READ') this.#drawRead(request);
     else this.#drawMessage(request);
     return request;
@@ -169,6 +171,25 @@ export class Stream {
         ...(send.immediate === undefined ? {} : { immediate: send.immediate }),
       },
     });
+  }
+
+  /** Of all that was written so far. A window gives no right to it, so that it asks for nothing there. */
+  #drawFlush(send: SimSend): Request {
+    const { lease, rkey } = this.#exposed;
+    const placement = rkey === lease.region.rkey ? 1 : 0;
+    this.#reach(send, SOURCE_BYTES);
+    send.flush = { length: this.#writtenTo - SOURCE_BYTES, placement, selectivity: 0 };
+    return { send, lease: this.#shared, own: false, tag: 0 };
+  }
+
+  #drawAtomicWrite({ send, lease }: Request): void {
+    const { random } = this.#options;
+    const word = random.between(0, WORDS - 1);
+    const value = (BigInt(random.next()) << 32n) | BigInt(random.next());
+    writeU64(lease.bytes.subarray(send.offset, send.offset + 8), value);
+    send.inline = random.chance(0.3);
+    this.#reach(send, WORDS_AT + 8 * word);
+    this.#words[word] = value;
   }
 
   #drawRead(request: Request): void {

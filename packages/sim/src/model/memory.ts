@@ -56,6 +56,33 @@ export function checkAccess(
   return undefined;
 }
 
+/** Guarantees that a FLUSH asks for (annex A19), bits of `placement`. */
+export const Placement = { GLOBAL_VISIBILITY: 1, PERSISTENCE: 2 } as const;
+
+/** The rights that the guarantees of a FLUSH need, on the queue pair and on the region alike; none, if it asks for none. */
+export function flushRights(placement: number): number {
+  return (
+    (placement & Placement.GLOBAL_VISIBILITY ? ModelAccess.FLUSH_GLOBAL : 0) |
+    (placement & Placement.PERSISTENCE ? ModelAccess.FLUSH_PERSISTENT : 0)
+  );
+}
+
+/** A FLUSH of what `checkAccess` would let through, with every right of `rights`: a range, of no bytes too, or the whole region. */
+export function checkFlush(
+  memory: ModelMemory,
+  { va, rkey, length }: { va: bigint; rkey: number; length: number },
+  whole: boolean,
+  rights: number,
+  qpn: number,
+): AccessFault | undefined {
+  const region = memory.regions.find((r) => r.rkey === rkey);
+  if (region === undefined || !servesQp(region, qpn)) return 'key';
+  if ((region.access & rights) !== rights) return 'right';
+  if (whole) return undefined;
+  const start = va - region.base;
+  return start < 0n || start + BigInt(length) > BigInt(region.bytes.length) ? 'range' : undefined;
+}
+
 /** Regions and type 1 windows serve every queue pair of the domain, a type 2B window one. */
 export function servesQp(region: ModelRegion, qpn: number): boolean {
   return region.qpn === undefined || region.qpn === qpn;

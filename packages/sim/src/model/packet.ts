@@ -12,10 +12,13 @@ import {
   decodeAtomicEth,
   decodeBth,
   decodeDeth,
+  decodeFeth,
   decodeReth,
+  decodeXrceth,
   encodeAtomicAck,
   encodeAtomicEth,
   encodeReth,
+  encodeXrceth,
   iethRkey,
   immDt,
   type OpcodeInfo,
@@ -24,6 +27,7 @@ import {
   writeAeth,
   writeBth,
   writeDeth,
+  writeFeth,
   writeIeth,
   writeImmDt,
 } from '@node-roce/wire';
@@ -61,6 +65,8 @@ export interface ModelPacket {
   /** UD: the key that the receiver asks for, and who sends (DETH). */
   deth?: { qkey: number; srcQpn: number };
   reth?: RemoteRange;
+  /** The guarantees that a FLUSH asks for, and of how much (FETH). */
+  feth?: { placement: number; selectivity: number };
   atomicEth?: AtomicOperands;
   aeth?: { syndrome: number; msn: number };
   /** The memory's value before the atomic (AtomicAckETH). */
@@ -69,6 +75,8 @@ export interface ModelPacket {
   immediate?: number;
   /** R_Key that a SEND with invalidate names (IETH). */
   invalidateRkey?: number;
+  /** XRC requests: the shared receive queue that they are for (XRCETH), 24 bits. */
+  srqn?: number;
   /** Without pad. */
   payload: Uint8Array;
 }
@@ -76,7 +84,7 @@ export interface ModelPacket {
 export type Decoded = { ok: true; packet: ModelPacket } | { ok: false; reason: string };
 
 /** The transport services of the model. */
-const SERVICES: readonly number[] = [Transport.RC, Transport.UC, Transport.UD];
+const SERVICES: readonly number[] = [Transport.RC, Transport.UC, Transport.UD, Transport.XRC];
 
 /** The table's row of a packet that `decodePacket` gave, or that the model made: it has one. */
 export function rowOf(packet: ModelPacket): OpcodeInfo {
@@ -87,7 +95,7 @@ export function rowOf(packet: ModelPacket): OpcodeInfo {
 
 /**
  * Reads a packet from the bytes between the UDP header and the ICRC.
- * Never throws: bytes that are no packet of RC, UC or UD give a reason (§9.6.1: such a packet is dropped).
+ * Never throws: bytes that are no packet of RC, UC, UD or XRC give a reason (§9.6.1: such a packet is dropped).
  */
 export function decodePacket(bytes: Uint8Array): Decoded {
   if (bytes.length < BTH_BYTES) return { ok: false, reason: `${bytes.length} bytes are no BTH` };
@@ -95,7 +103,7 @@ export function decodePacket(bytes: Uint8Array): Decoded {
   const row = opcodeInfo(bth.opcode);
   if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
   if (row === undefined || !SERVICES.includes(row.transport)) {
-    return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} does not belong to RC, UC or UD` };
+    return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} does not belong to RC, UC, UD or XRC` };
   }
   if (bytes.length < row.headerLength + bth.pad) {
     return { ok: false, reason: `${bytes.length} bytes end inside the headers of ${row.name}` };
@@ -115,10 +123,15 @@ export function decodePacket(bytes: Uint8Array): Decoded {
     packet.deth = { qkey, srcQpn: srcQp };
   }
   if (at.reth >= 0) packet.reth = decodeReth(bytes, at.reth);
+  if (at.feth >= 0) {
+    const { placement, selectivity } = decodeFeth(bytes, at.feth);
+    packet.feth = { placement, selectivity };
+  }
   if (at.atomicEth >= 0) packet.atomicEth = decodeAtomicEth(bytes, at.atomicEth);
   if (at.aeth >= 0) packet.aeth = decodeAeth(bytes, at.aeth);
   if (at.atomicAckEth >= 0) packet.original = decodeAtomicAck(bytes, at.atomicAckEth).original;
   if (at.immDt >= 0) packet.immediate = immDt(bytes, at.immDt);
+  if (at.xrceth >= 0) packet.srqn = decodeXrceth(bytes, at.xrceth).srq;
   if (at.ieth >= 0) packet.invalidateRkey = iethRkey(bytes, at.ieth);
   return { ok: true, packet };
 }
@@ -140,6 +153,7 @@ export function encodePacket(packet: ModelPacket): Uint8Array<ArrayBuffer> {
   );
   if (packet.deth) writeDeth(bytes, at.deth, packet.deth.qkey, packet.deth.srcQpn);
   if (packet.reth) encodeReth(bytes, at.reth, packet.reth);
+  if (packet.feth) writeFeth(bytes, at.feth, packet.feth.placement, packet.feth.selectivity);
   if (packet.atomicEth) encodeAtomicEth(bytes, at.atomicEth, packet.atomicEth);
   if (packet.aeth) writeAeth(bytes, at.aeth, packet.aeth.syndrome, packet.aeth.msn);
   if (packet.original !== undefined) {
@@ -147,6 +161,7 @@ export function encodePacket(packet: ModelPacket): Uint8Array<ArrayBuffer> {
   }
   if (packet.immediate !== undefined) writeImmDt(bytes, at.immDt, packet.immediate);
   if (packet.invalidateRkey !== undefined) writeIeth(bytes, at.ieth, packet.invalidateRkey);
+  if (packet.srqn !== undefined) encodeXrceth(bytes, at.xrceth, { reserved: 0, srq: packet.srqn });
   bytes.set(packet.payload, row.headerLength);
   return bytes;
 }

@@ -2,6 +2,7 @@
  * A queue pair of a reliable connection: a requester and a responder that fail together
  * (IBTA vol 1 §10.3.1.7). Packets in, packets and completions out, time as an argument.
  */
+import { Transport } from '@node-roce/wire';
 import type { ModelMemory } from './memory.ts';
 import { type ModelPacket, rowOf } from './packet.ts';
 import { advanceTime, completeLocal, failBroken, flushSends, receiveResponse } from './rc-requester.ts';
@@ -112,7 +113,9 @@ export class ModelQp {
 
   /** A packet that arrived. @param now µs */
   receive(packet: ModelPacket, now: number): void {
-    if (rowOf(packet).isResponse) {
+    const { transport, isResponse } = rowOf(packet);
+    if (transport !== Transport.RC) return; // §9.6.1
+    if (isResponse) {
       this.sendCompletions.push(...receiveResponse(this.requester, packet, now));
     } else {
       const { replies, completions } = respond(this.responder, packet);

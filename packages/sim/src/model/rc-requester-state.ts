@@ -91,9 +91,9 @@ export function createRequester(config: RequesterConfig, firstPsn: number): Requ
   };
 }
 
-/** READ, COMPARE SWAP or FETCH ADD: completed by a response of its own, counted against `maxRdAtomic`. */
+/** READ, COMPARE SWAP, FETCH ADD, ATOMIC WRITE or FLUSH: completed by a response of its own, counted against `maxRdAtomic`. */
 export function needsResponse({ request: { opcode } }: SendWork): boolean {
-  return opcode === 'RDMA_READ' || opcode.startsWith('ATOMIC_');
+  return opcode === 'RDMA_READ' || opcode === 'FLUSH' || opcode.startsWith('ATOMIC_');
 }
 
 /** SEND, or WRITE with immediate: takes a receive at the peer, so credits count it. */
@@ -104,7 +104,8 @@ export function consumesReceive({ request: { opcode } }: SendWork): boolean {
 /** PSNs a request takes: packets sent, or for a READ packets that answer it (§9.7.3.1, §9.7.3.2). */
 function psnsOf(request: ModelSendRequest, pathMtu: number): number {
   if (isLocalOperation(request)) return 0;
-  return request.opcode.startsWith('ATOMIC_') ? 1 : packetCount(request.local.length, pathMtu);
+  if (request.opcode === 'FLUSH' || request.opcode.startsWith('ATOMIC_')) return 1;
+  return packetCount(request.local.length, pathMtu);
 }
 
 /** Posts a request; in the error state it completes at once as flushed (§10.8.3.1). */

@@ -125,7 +125,7 @@ export function lacksCredit(q: Requester, work: SendWork): boolean {
 }
 
 /**
- * A READ or atomic (§9.7.3.2). A READ of which responses are here asks again from the missing byte:
+ * A READ, atomic, FLUSH or ATOMIC WRITE (§9.7.3.2, annex A19). A READ of which responses are here asks again from the missing byte:
  * PSN, address and length move on together (§9.7.6.1.2).
  */
 export function requestOfOne(q: Requester, { request, firstPsn }: SendWork): ModelPacket {
@@ -145,6 +145,14 @@ export function requestOfOne(q: Requester, { request, firstPsn }: SendWork): Mod
       ...header,
       reth: { va: remote.va + BigInt(skipped), rkey: remote.rkey, length: request.local.length - skipped },
     };
+  }
+  if (request.opcode === 'ATOMIC_WRITE') {
+    const reth = { ...remote, length: 8 };
+    return { opcode: Opcode.RC_ATOMIC_WRITE, ...header, reth, payload: request.local.slice(0, 8) };
+  }
+  if (request.opcode === 'FLUSH') {
+    const { length, ...feth } = request.flush!;
+    return { opcode: Opcode.RC_FLUSH, ...header, feth, reth: { ...remote, length } };
   }
   const add = request.opcode === 'ATOMIC_FETCH_AND_ADD';
   return {

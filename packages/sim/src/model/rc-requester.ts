@@ -45,6 +45,8 @@ export const WC_OPCODE: Readonly<Record<ModelOpcode, ModelWcOpcode>> = {
   RDMA_READ: 'RDMA_READ',
   ATOMIC_CMP_AND_SWP: 'COMP_SWAP',
   ATOMIC_FETCH_AND_ADD: 'FETCH_ADD',
+  FLUSH: 'FLUSH',
+  ATOMIC_WRITE: 'ATOMIC_WRITE',
   BIND_MW: 'BIND_MW',
   LOCAL_INV: 'LOCAL_INV',
 };
@@ -173,6 +175,10 @@ export function takeReadResponse(
   if (work === undefined || !needsResponse(work)) return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
   if (packet.psn !== q.una) return [...completions, ...takeImpliedNak(q, now)];
   if (!fitsRead(q, work, packet, row)) return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
+  if (isPlacement(work.request)) {
+    progress(q, psnAdd(packet.psn, 1), now);
+    return [...completions, ...completeOldest(q)];
+  }
   if (work.request.broken) return [...completions, ...failOldest(q, 'LOC_PROT_ERR')];
   work.request.local.set(packet.payload, psnDiff(packet.psn, work.firstPsn) * q.config.pathMtu);
   progress(q, psnAdd(packet.psn, 1), now);
@@ -184,11 +190,18 @@ export function takeReadResponse(
  * MIDDLE are not told apart, nor LAST and ONLY: a READ that was resumed begins where it likes.
  */
 function fitsRead(q: Requester, work: SendWork, packet: ModelPacket, row: OpcodeInfo): boolean {
+  // Annex A19: a FLUSH or ATOMIC WRITE has one response, ONLY, of no bytes.
+  if (isPlacement(work.request)) return row.first && row.last && packet.payload.length === 0;
   if (work.request.opcode !== 'RDMA_READ') return false;
   const { pathMtu } = q.config;
   const offset = psnDiff(packet.psn, work.firstPsn) * pathMtu;
   const expected = Math.min(pathMtu, work.request.local.length - offset);
   return row.last === (packet.psn === work.lastPsn) && packet.payload.length === expected;
+}
+
+/** FLUSH or ATOMIC WRITE: answered by a READ response of no bytes. */
+export function isPlacement({ opcode }: ModelSendRequest): boolean {
+  return opcode === 'FLUSH' || opcode === 'ATOMIC_WRITE';
 }
 
 /** §9.4.5: the value from before the atomic. */
@@ -202,7 +215,9 @@ export function takeAtomicResponse(
   const work = q.queue[0];
   if (work === undefined || !needsResponse(work)) return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
   if (packet.psn !== q.una) return [...completions, ...takeImpliedNak(q, now)];
-  if (work.request.opcode === 'RDMA_READ') return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
+  if (work.request.opcode === 'RDMA_READ' || isPlacement(work.request)) {
+    return [...completions, ...failOldest(q, 'BAD_RESP_ERR')];
+  }
   if (work.request.broken) return [...completions, ...failOldest(q, 'LOC_PROT_ERR')];
   writeU64(work.request.local, original);
   progress(q, psnAdd(packet.psn, 1), now);
@@ -260,11 +275,12 @@ export function completeLocal(q: Requester): ModelCompletion[] {
 
 /**
  * §10.2.4, §11.6.2: the message whose packet is next has memory that can't be read: it fails when all before it is
- * done. READs and atomics find out when the answer comes.
+ * done. READs and atomics find out when the answer comes; an ATOMIC WRITE sends its bytes.
  */
 export function failBroken(q: Requester): ModelCompletion[] {
   const work = q.queue[nextWork(q)];
-  if (work === undefined || needsResponse(work) || isLocalOperation(work.request)) return [];
+  if (work === undefined || isLocalOperation(work.request)) return [];
+  if (needsResponse(work) && work.request.opcode !== 'ATOMIC_WRITE') return [];
   if (typeof planPacket(q) === 'string' || !work.request.broken) return [];
   work.localStatus = 'LOC_PROT_ERR';
   return completeLocal(q);

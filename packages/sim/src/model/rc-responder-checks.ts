@@ -4,7 +4,7 @@
  * Each returns what is wrong, or `undefined`: go on with the next.
  */
 import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
-import { checkAccess, RemoteRight } from './memory.ts';
+import { checkAccess, checkFlush, flushRights, RemoteRight } from './memory.ts';
 import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
 import type { ConnectedResponder, Responder } from './rc-responder-state.ts';
 import { ModelAccess, type ModelStatus } from './verbs.ts';
@@ -38,6 +38,7 @@ export const CHECKS: readonly Check[] = [
   checkPsn,
   checkOpcodeSequence,
   checkOperationAllowed,
+  checkSrq,
   checkResources,
   checkLength,
   checkRemoteAccess,
@@ -99,10 +100,14 @@ function checkOpcodeSequence(r: Responder, _p: ModelPacket, row: OpcodeInfo): Ve
 }
 
 /** §9.7.4.1.3: the queue pair supports the operation and its access flags allow it. */
-function checkOperationAllowed(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+function checkOperationAllowed(r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   const allowed = r.config.accessFlags;
   if (row.isSend) return undefined;
-  if (row.isWrite) {
+  if (row.isFlush) {
+    const rights = flushRights(packet.feth!.placement);
+    return (allowed & rights) === rights ? undefined : invalidRequest('the queue pair allows no such FLUSH');
+  }
+  if (row.isWrite || row.isAtomicWrite) {
     return allowed & ModelAccess.REMOTE_WRITE ? undefined : invalidRequest('the queue pair allows no WRITE');
   }
   if (row.isReadRequest) {
@@ -116,18 +121,28 @@ function checkOperationAllowed(r: Responder, _p: ModelPacket, row: OpcodeInfo): 
   return invalidRequest(`${row.name} is not supported`);
 }
 
+/** Annex A14: each request of XRC is for an SRQ of the target's domain, all packets of a message for the same. */
+function checkSrq(r: Responder): Verdict | undefined {
+  return r.srqIsWrong ? invalidRequest('no SRQ of the domain, or another') : undefined;
+}
+
 /** True for the packet with which a message takes a receive: the first of a SEND, the last of a WRITE with immediate. */
 export function takesReceive(row: OpcodeInfo): boolean {
   return row.isSend ? row.first : row.isWrite && row.hasImmediate;
 }
 
+/** Its answer is a READ response or an atomic's, kept for a repetition (§9.7.5.1.5; FLUSH and ATOMIC WRITE: annex A19). */
+function takesResource(row: OpcodeInfo): boolean {
+  return row.isReadRequest || row.isAtomic || row.isFlush || row.isAtomicWrite;
+}
+
 /**
- * §9.7.5.2.8: no receive posted, RNR NAK. §9.7.4.1.4: no room to remember a READ or atomic (none was
+ * §9.7.5.2.8: no receive posted, RNR NAK. §9.7.4.1.4: no room to remember a READ, atomic, FLUSH or ATOMIC WRITE (none was
  * agreed on), invalid request. A receive whose buffer can't be used: remote operational error.
  */
 function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict | undefined {
-  if ((row.isReadRequest || row.isAtomic) && r.config.maxDestRdAtomic === 0) {
-    return invalidRequest('READs and atomics were not agreed on');
+  if (takesResource(row) && r.config.maxDestRdAtomic === 0) {
+    return invalidRequest('requests that take a resource were not agreed on');
   }
   const begun = row.isSend && !row.first;
   if (!takesReceive(row) && !begun) return undefined;
@@ -147,7 +162,8 @@ function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict
 
 /**
  * §9.7.4.1.6: FIRST and MIDDLE fill the path MTU, LAST carries 1 byte to the path MTU, ONLY 0 to the path
- * MTU; a WRITE carries what its RETH announced; a SEND fits the receive; an atomic is aligned (§9.4.5).
+ * MTU; a WRITE carries what its RETH announced; a SEND fits the receive; an atomic is aligned (§9.4.5); an ATOMIC WRITE
+ * is aligned, and its RETH and payload say 8 bytes (annex A19).
  */
 export function checkLength(
   r: ConnectedResponder,
@@ -161,6 +177,9 @@ export function checkLength(
 }
 
 function checkPacketLength(r: ConnectedResponder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
+  if (row.isAtomicWrite) {
+    return packet.payload.length === 8 ? undefined : invalidRequest('an ATOMIC WRITE of other than 8 bytes');
+  }
   if (!row.isSend && !row.isWrite) {
     if (packet.payload.length !== 0) return invalidRequest('payload where none belongs');
     return undefined;
@@ -191,6 +210,14 @@ function checkMessageLength(
     }
     return undefined;
   }
+  if (row.isAtomicWrite) {
+    const { va, length } = packet.reth!;
+    return va % 8n === 0n && length === 8 ? undefined : invalidRequest('a misaligned ATOMIC WRITE');
+  }
+  // Of a FLUSH of a whole region the range means nothing.
+  if (packet.feth?.selectivity === 1) return undefined;
+  if (packet.feth !== undefined && packet.feth.selectivity > 1)
+    return invalidRequest('a reserved selectivity');
   if (packet.reth !== undefined && packet.reth.length > MAX_MESSAGE_BYTES) {
     return invalidRequest('a message of more than 2^31 bytes');
   }
@@ -208,7 +235,7 @@ function checkMessageLength(
 
 /**
  * §9.7.4.1.5: key, right and range, on the packet that carries the RETH or AtomicETH, for the whole
- * message. A READ or WRITE of no bytes needs no valid key (§9.4.3, §9.4.4).
+ * message. A READ or WRITE of no bytes needs no valid key (§9.4.3, §9.4.4); a FLUSH of no bytes does (annex A19).
  */
 export function checkRemoteAccess(
   r: ConnectedResponder,
@@ -235,10 +262,15 @@ export function remoteAccessFault(
     const { rkey, va } = packet.atomicEth;
     return checkAccess(r.memory, rkey, va, 8, RemoteRight.ATOMIC, r.config.qpn);
   }
+  if (packet.feth !== undefined) {
+    const { placement, selectivity } = packet.feth;
+    const rights = flushRights(placement);
+    return checkFlush(r.memory, packet.reth!, selectivity !== 0, rights, r.config.qpn);
+  }
   if (row.isWrite && packet.reth === undefined) return lostWindow(r, packet);
   if (packet.reth === undefined || packet.reth.length === 0) return undefined;
   const { rkey, va, length } = packet.reth;
-  const right = row.isWrite ? RemoteRight.WRITE : RemoteRight.READ;
+  const right = row.isWrite || row.isAtomicWrite ? RemoteRight.WRITE : RemoteRight.READ;
   return checkAccess(r.memory, rkey, va, length, right, r.config.qpn);
 }
 

@@ -5,12 +5,19 @@
 import { NakCode, type OpcodeInfo, psnDiff } from '@node-roce/wire';
 import type { ModelPacket } from './packet.ts';
 import { remoteAccessFault } from './rc-responder-checks.ts';
-import { acknowledgeUpTo, atomicAcknowledge, nak, readResponses } from './rc-responder-replies.ts';
+import {
+  acknowledgeUpTo,
+  atomicAcknowledge,
+  nak,
+  placementResponse,
+  readResponses,
+} from './rc-responder-replies.ts';
 import { flushReceives, type Responder, type Response, type SavedRequest } from './rc-responder-state.ts';
 
 export function answerDuplicate(r: Responder, packet: ModelPacket, row: OpcodeInfo): Partial<Response> {
   if (row.isReadRequest) return repeatRead(r, packet, row);
   if (row.isAtomic) return repeatAtomic(r, packet);
+  if (row.isFlush || row.isAtomicWrite) return repeatPlacement(r, packet, row);
   return repeatAcknowledge(r);
 }
 
@@ -57,6 +64,20 @@ function repeatAtomic(r: Responder, packet: ModelPacket): Partial<Response> {
     return { dropped: 'no such atomic is remembered' };
   }
   return { replies: [atomicAcknowledge(r, packet.psn, saved.original)] };
+}
+
+/**
+ * Annex A19: a repeated FLUSH or ATOMIC WRITE that is remembered is answered again, and memory is not touched. One that is
+ * forgotten: an ATOMIC WRITE is dropped, as an atomic is; a FLUSH is executed again, which does no harm, if its key still
+ * gives the right, and else dropped.
+ */
+function repeatPlacement(r: Responder, packet: ModelPacket, row: OpcodeInfo): Partial<Response> {
+  const saved = savedAt(r, packet.psn);
+  if (saved?.request.opcode === packet.opcode) return { replies: [placementResponse(r, packet.psn)] };
+  if (saved !== undefined || row.isAtomicWrite) return { dropped: 'no such request is remembered' };
+  // It may have been late on the way, and its memory closed since: its requester has its answer.
+  if (remoteAccessFault(r, packet, row) !== undefined) return { dropped: 'the memory is closed by now' };
+  return { replies: [placementResponse(r, packet.psn)] };
 }
 
 /** The READ or atomic that had this PSN, if it is remembered. */

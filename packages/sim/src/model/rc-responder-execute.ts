@@ -3,7 +3,12 @@ import { NakCode, type OpcodeInfo, psnAdd } from '@node-roce/wire';
 import { bytesAt, readU64, writeU64 } from './memory.ts';
 import type { AtomicOperands, ModelPacket } from './packet.ts';
 import type { Verdict } from './rc-responder-checks.ts';
-import { atomicAcknowledge, readResponses, responseCount } from './rc-responder-replies.ts';
+import {
+  atomicAcknowledge,
+  placementResponse,
+  readResponses,
+  responseCount,
+} from './rc-responder-replies.ts';
 import type { MessageInProgress, Responder } from './rc-responder-state.ts';
 import { takeReceive } from './receive-queue.ts';
 import { invalidate } from './windows.ts';
@@ -19,6 +24,7 @@ export interface Executed {
 export function execute(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
   if (row.isReadRequest) return { replies: executeRead(r, packet), completions: [] };
   if (row.isAtomic) return { replies: executeAtomic(r, packet, row), completions: [] };
+  if (row.isFlush || row.isAtomicWrite) return { replies: executePlacement(r, packet), completions: [] };
   return row.isSend ? executeSend(r, packet, row) : executeWrite(r, packet, row);
 }
 
@@ -128,6 +134,20 @@ function executeAtomic(r: Responder, packet: ModelPacket, row: OpcodeInfo): Mode
   remember(r, { firstPsn: packet.psn, lastPsn: packet.psn, request: packet, passed: r.passed, original });
   countMessage(r);
   return [atomicAcknowledge(r, packet.psn, original)];
+}
+
+/**
+ * Annex A19. ATOMIC WRITE: the 8 bytes as they came, in one piece. FLUSH: what came before it is in memory already, where
+ * all see it. Both are answered by a READ response of no bytes, which is kept for a repetition.
+ */
+function executePlacement(r: Responder, packet: ModelPacket): ModelPacket[] {
+  if (packet.feth === undefined) {
+    bytesAt(r.memory, packet.reth!.rkey, packet.reth!.va, 8).set(packet.payload);
+  }
+  advance(r, 1);
+  remember(r, { firstPsn: packet.psn, lastPsn: packet.psn, request: packet, passed: r.passed });
+  countMessage(r);
+  return [placementResponse(r, packet.psn)];
 }
 
 function fetchAdd(original: bigint, { swapAdd }: AtomicOperands): bigint {

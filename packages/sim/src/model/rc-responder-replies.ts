@@ -52,6 +52,11 @@ export function atomicAcknowledge(r: Responder, psn: number, original: bigint): 
   return { ...reply(r, Opcode.RC_ATOMIC_ACKNOWLEDGE, psn, ackSyndrome(r)), original };
 }
 
+/** Annex A19: the answer to a FLUSH or ATOMIC WRITE, a READ response of no bytes. */
+export function placementResponse(r: Responder, psn: number): ModelPacket {
+  return reply(r, Opcode.RC_RDMA_READ_RESPONSE_ONLY, psn, ackSyndrome(r));
+}
+
 /**
  * §9.4.4: the responses to a READ (also one that asks again for the rest of an earlier READ): PSNs count up from the
  * request's, all but the last fill the path MTU, the first and the last have an AETH.

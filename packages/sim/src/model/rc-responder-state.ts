@@ -74,6 +74,8 @@ export interface Responder extends ConnectedResponder {
   saved: SavedRequest[];
   /** PSNs gone through so far: never wraps. */
   passed: number;
+  /** XRC: the request at hand names no SRQ of the domain, or another than its message began with. */
+  srqIsWrong: boolean;
 }
 
 /** The outcome of a request. */
@@ -102,6 +104,7 @@ export function createResponder(
     receives,
     saved: [],
     passed: 0,
+    srqIsWrong: false,
   };
 }
 

@@ -11,6 +11,8 @@ export const ModelAccess = {
   REMOTE_ATOMIC: 1 << 3,
   MW_BIND: 1 << 4,
   ZERO_BASED: 1 << 5,
+  FLUSH_GLOBAL: 1 << 8,
+  FLUSH_PERSISTENT: 1 << 9,
 } as const;
 
 /** The values of `enum ibv_wc_status` that a device without EE contexts and RDDs gives (ibv_poll_cq(3)). */
@@ -38,6 +40,8 @@ export type ModelWcOpcode =
   | 'FETCH_ADD'
   | 'BIND_MW'
   | 'LOCAL_INV'
+  | 'FLUSH'
+  | 'ATOMIC_WRITE'
   | 'RECV'
   | 'RECV_RDMA_WITH_IMM';
 

@@ -12,8 +12,20 @@ export type ModelOpcode =
   | 'RDMA_READ'
   | 'ATOMIC_CMP_AND_SWP'
   | 'ATOMIC_FETCH_AND_ADD'
+  | 'FLUSH'
+  | 'ATOMIC_WRITE'
   | 'BIND_MW'
   | 'LOCAL_INV';
+
+/** Extent and guarantees of a FLUSH (annex A19): the fields of its headers beside address and key. */
+export interface FlushExtent {
+  /** Bytes from the remote address on; nothing to a FLUSH of a whole region. */
+  length: number;
+  /** Bit 0: global visibility, bit 1: persistence. */
+  placement: number;
+  /** 0: the range; 1: the region of the key. */
+  selectivity: number;
+}
 
 /** Where a datagram goes: what an address handle and the work request say. */
 export interface Destination {
@@ -27,15 +39,18 @@ export interface Destination {
 export interface ModelSendRequest {
   wrId: number;
   opcode: ModelOpcode;
-  /** SEND and WRITE: the message. READ and atomics: where the answer goes (8 bytes for an atomic). */
+  /** SEND and WRITE: the message; ATOMIC_WRITE: 8 bytes; FLUSH: none. READ and atomics: where the answer goes (8 bytes for an atomic). */
   local: Uint8Array;
   remote?: { va: bigint; rkey: number };
   immediate?: number;
   /** SEND_WITH_INV: a window of the peer; LOCAL_INV: one of ours. */
   invalidateRkey?: number;
   bind?: WindowBind;
+  flush?: FlushExtent;
   /** UD only. */
   destination?: Destination;
+  /** XRC only: the shared receive queue of the peer. */
+  remoteSrqn?: number;
   /** CMP_AND_SWP: the value compared with; FETCH_AND_ADD: the value added. */
   compareAdd?: bigint;
   swap?: bigint;

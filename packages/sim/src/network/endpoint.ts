@@ -3,7 +3,8 @@
  * anything to, queue pairs, completions. An `Endpoint` is the least of it: one reliable connection.
  */
 import type { QpAttr } from '@node-roce/transport';
-import type { Destination, ModelCompletion, ModelOpcode } from '../model/work.ts';
+import type { Destination, FlushExtent, ModelCompletion, ModelOpcode } from '../model/work.ts';
+import type { XrcReceipt } from '../model/xrc-qp.ts';
 import type { SimHost } from './network.ts';
 
 /** Memory that is registered by itself, beside the arena. */
@@ -40,8 +41,11 @@ export interface SimSend {
   /** SEND_WITH_INV: of a window of the peer; LOCAL_INV: of an own one. */
   invalidateRkey?: number;
   bind?: SimBind;
+  flush?: FlushExtent;
   /** UD: instead of the queue pair that was connected to. */
   to?: Destination;
+  /** XRC: number of the peer's shared receive queue. */
+  remoteSrqn?: number;
   /** With an L_Key that names nothing. */
   broken?: boolean;
 }
@@ -154,8 +158,8 @@ export interface VariableQp extends ResumableQp {
   change(attributes: AttributeChange): void;
 }
 
-/** GSI is QP1: UD with a QPN and a Q_Key of its own. */
-export type SimService = 'RC' | 'UC' | 'UD' | 'GSI';
+/** GSI is QP1: UD with a QPN and a Q_Key of its own. XRC_INI requests, XRC_TGT responds. */
+export type SimService = 'RC' | 'UC' | 'UD' | 'GSI' | 'XRC_INI' | 'XRC_TGT';
 
 export const sendsDatagrams = (service: SimService): boolean => service === 'UD' || service === 'GSI';
 
@@ -177,6 +181,14 @@ export interface SimSrq {
   setLimit(limit: number): void;
 }
 
+/** A shared receive queue of the device's XRC domain. Completions name the target queue pair. */
+export interface SimXrcSrq extends SimSrq {
+  /** The number that requests name it by, 24 bits. */
+  readonly number: number;
+  /** Completions since the last call. */
+  pollReceive(): XrcReceipt[];
+}
+
 /** Asynchronous events that rules speak of (ibv_get_async_event(3)); a device may have others. */
 export type SimEvent = 'SRQ_LIMIT_REACHED' | 'QP_LAST_WQE_REACHED' | 'SQ_DRAINED';
 
@@ -187,6 +199,7 @@ export interface SimDevice extends SimHost {
   /** Outstanding requests are discarded without completions. */
   destroyQp(qp: SimQp): void;
   createSrq(): SimSrq;
+  createXrcSrq(): SimXrcSrq;
   allocWindow(type: 1 | 2): SimWindow;
   /** The range that it was bound to is open no more. */
   freeWindow(window: SimWindow): void;

@@ -3,17 +3,21 @@ import { createRandom } from '@node-roce/link';
 import {
   Access,
   Adapter,
+  type Congestion,
   Icrc,
   NO_PEER,
+  type Recovery,
   type RetransmitCause,
   Ring,
   RX_SLOT_WORDS,
   Rx,
   RxBatch,
+  type SrqInit,
   TX_SLOT_WORDS,
   Tx,
   TxBatch,
 } from '@node-roce/transport';
+import type { XrcReceipt } from '../model/xrc-qp.ts';
 import {
   ACTIVE_MTU,
   INLINE_BYTES,
@@ -25,9 +29,17 @@ import {
   type SimRegion,
   type SimSrq,
   type SimWindow,
+  type SimXrcSrq,
 } from './endpoint.ts';
 import { EngineLink } from './engine-link.ts';
-import { type ArenaKeys, EngineQp, type QpHost, type QpRings, writeReceive } from './engine-queue-pair.ts';
+import {
+  type ArenaKeys,
+  EngineQp,
+  pollReceipts,
+  type QpHost,
+  type QpRings,
+  writeReceive,
+} from './engine-queue-pair.ts';
 import type { SimPacket } from './wire.ts';
 
 export interface EngineDeviceOptions {
@@ -44,6 +56,10 @@ export interface EngineDeviceOptions {
   batchPackets?: number;
   /** Bytes of the receive buffer: READs ask for no more at once. */
   receiveBuffer?: number;
+  /** How reliable connections recover from losses. */
+  recovery?: Partial<Recovery>;
+  /** Congestion control of connections. */
+  congestion?: Partial<Congestion>;
   /** How many calls go by between two checks of the engine's invariants; 1, the default, checks after each. */
   checkEvery?: number;
   /** Index at which the rings of queue pairs begin, 32 bits; 0 by default. */
@@ -51,7 +67,12 @@ export interface EngineDeviceOptions {
 }
 
 const ALL_ACCESS =
-  Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.MW_BIND;
+  Access.LOCAL_WRITE |
+  Access.REMOTE_WRITE |
+  Access.REMOTE_READ |
+  Access.REMOTE_ATOMIC |
+  Access.MW_BIND |
+  Access.FLUSH_GLOBAL;
 
 /** A protection domain, and what queue pairs in it need of their device. */
 export type Domain = QpHost;
@@ -72,6 +93,7 @@ export class EngineDevice implements SimDevice {
   #unchecked = 0;
   readonly #doorbells: Ring;
   readonly #host: Domain;
+  readonly #xrcDomain: number;
   #backings = 0;
   readonly #events: SimEvent[] = [];
   /** Of the batch at hand: places of packets that were sent before, and why they are retransmitted. */
@@ -91,6 +113,9 @@ export class EngineDevice implements SimDevice {
       activeMtu: ACTIVE_MTU,
       credits,
       ...(options.receiveBuffer === undefined ? {} : { receiveBuffer: options.receiveBuffer }),
+      ...(options.recovery === undefined ? {} : { recovery: options.recovery }),
+      ...(options.congestion === undefined ? {} : { congestion: options.congestion }),
+      experimental: ['xrc'],
       throwBugs: true,
       onCompletionEvent: () => {},
       onAsyncEvent: ({ type }) => {
@@ -105,6 +130,7 @@ export class EngineDevice implements SimDevice {
     this.#tx = new TxBatch(this.adapter.regions, batchPackets, 4 * batchPackets + 64);
     this.#doorbells = new Ring(this.adapter.doorbells);
     this.#host = this.createDomain(this.arena);
+    this.#xrcDomain = this.adapter.openXrcd({});
   }
 
   get groups(): readonly Uint8Array[] {
@@ -162,6 +188,14 @@ export class EngineDevice implements SimDevice {
   createQp(options: SimQpOptions, domain = this.#host): EngineQp {
     const depth = this.#depth;
     const [sendCq, recvCq] = [this.adapter.createCq(depth * 2), this.adapter.createCq(depth * 2)];
+    const { service } = options;
+    if (service === 'XRC_TGT') {
+      const created = this.adapter.createXrcTarget(this.#xrcDomain);
+      const send = new Ring(created.sendQueue);
+      // Nothing is posted to it, and nothing completes there.
+      const rings = { send, receive: send, sendCq: new Ring(sendCq.ring), receiveCq: new Ring(recvCq.ring) };
+      return new EngineQp(domain, created, rings, options);
+    }
     const cap = {
       maxSendWr: depth,
       maxRecvWr: depth,
@@ -172,7 +206,7 @@ export class EngineDevice implements SimDevice {
     const srq = options.srq as EngineSrq | undefined;
     const created = this.adapter.createQp({
       pd: domain.pd,
-      type: options.service,
+      type: service,
       sendCq: sendCq.handle,
       recvCq: recvCq.handle,
       cap,
@@ -192,6 +226,16 @@ export class EngineDevice implements SimDevice {
 
   createSrq(domain = this.#host): EngineSrq {
     return new EngineSrq(domain, this.#depth);
+  }
+
+  createXrcSrq(domain = this.#host): EngineXrcSrq {
+    const cq = this.adapter.createCq(this.#depth * 4);
+    return new EngineXrcSrq(
+      domain,
+      this.#depth,
+      { domain: this.#xrcDomain, cq: cq.handle },
+      new Ring(cq.ring),
+    );
   }
 
   allocWindow(type: 1 | 2, domain = this.#host): SimWindow {
@@ -318,11 +362,15 @@ export class EngineSrq implements SimSrq {
   readonly ring: Ring;
   readonly #host: QpHost;
 
-  constructor(host: QpHost, maxWr: number) {
-    const { handle, ring } = host.adapter.createSrq({ pd: host.pd, maxWr, maxSge: 1, limit: 0 });
+  /** 24 bits, in an XRC domain. */
+  readonly number: number;
+
+  constructor(host: QpHost, maxWr: number, xrc?: SrqInit['xrc']) {
+    const created = host.adapter.createSrq({ pd: host.pd, maxWr, maxSge: 1, limit: 0, xrc });
     this.#host = host;
-    this.handle = handle;
-    this.ring = new Ring(ring);
+    this.handle = created.handle;
+    this.ring = new Ring(created.ring);
+    this.number = created.number ?? 0;
   }
 
   postReceive(request: SimReceive): void {
@@ -335,5 +383,19 @@ export class EngineSrq implements SimSrq {
 
   setLimit(limit: number): void {
     this.#host.adapter.modifySrq(this.handle, { limit });
+  }
+}
+
+/** The same in the device's XRC domain. */
+export class EngineXrcSrq extends EngineSrq implements SimXrcSrq {
+  readonly #cq: Ring;
+
+  constructor(host: QpHost, maxWr: number, xrc: NonNullable<SrqInit['xrc']>, cq: Ring) {
+    super(host, maxWr, xrc);
+    this.#cq = cq;
+  }
+
+  pollReceive(): XrcReceipt[] {
+    return pollReceipts(this.#cq);
   }
 }

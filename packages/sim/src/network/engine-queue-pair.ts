@@ -15,11 +15,11 @@ import {
   WC_STATUS_NAMES,
   WcFlags,
   WcOpcode,
-  type WcOpcodeName,
   WrOpcode,
 } from '@node-roce/transport';
-import type { ModelStatus } from '../model/verbs.ts';
+import type { ModelStatus, ModelWcOpcode } from '../model/verbs.ts';
 import type { Destination, ModelCompletion } from '../model/work.ts';
+import type { XrcReceipt } from '../model/xrc-qp.ts';
 import {
   type AttributeChange,
   type ConnectionOptions,
@@ -33,7 +33,7 @@ import {
 } from './endpoint.ts';
 
 const WC_OPCODES = new Map(
-  Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
+  Object.entries(WcOpcode).map(([name, value]) => [value as number, name as ModelWcOpcode]),
 );
 
 /** Keys and addresses of a region: of the arena, that requests are about unless they name another. */
@@ -75,7 +75,7 @@ export class EngineQp implements VariableQp {
   /** Address handles by destination, made when they are first needed. */
   readonly #handles = new Map<string, number>();
 
-  constructor(host: QpHost, { qpn }: QpCreated, rings: QpRings, options: SimQpOptions) {
+  constructor(host: QpHost, { qpn }: Pick<QpCreated, 'qpn'>, rings: QpRings, options: SimQpOptions) {
     this.#host = host;
     this.#rings = rings;
     this.#options = options;
@@ -96,17 +96,19 @@ export class EngineQp implements VariableQp {
     const { timeout, retryCnt, rnrRetry, maxRdAtomic } = options;
     const { adapter } = this.#host;
     const datagrams = sendsDatagrams(service);
-    const reliable = service === 'RC';
+    const requests = service === 'RC' || service === 'XRC_INI';
+    const responds = service === 'RC' || service === 'XRC_TGT';
     const route = ahAttr(peer.gid, options.trafficClass);
     const way = { ahAttr: route, pathMtu: options.pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn };
     const port = { pkeyIndex: 0, portNum: 1 };
     const init = { ...port, ...(datagrams ? { qkey } : { qpAccessFlags }) };
-    const rtr = { ...(datagrams ? {} : way), ...(reliable ? { maxDestRdAtomic, minRnrTimer } : {}) };
-    const rts = { sqPsn: psn, ...(reliable ? { timeout, retryCnt, rnrRetry, maxRdAtomic } : {}) };
+    const rtr = { ...(datagrams ? {} : way), ...(responds ? { maxDestRdAtomic, minRnrTimer } : {}) };
+    const rts = { sqPsn: psn, ...(requests ? { timeout, retryCnt, rnrRetry, maxRdAtomic } : {}) };
     const now = this.#host.now();
     adapter.modifyQp(qpn, { qpState: 'INIT', ...init }, now);
     adapter.modifyQp(qpn, { qpState: 'RTR', ...rtr }, now);
-    adapter.modifyQp(qpn, { qpState: 'RTS', ...rts }, now);
+    // A target need not go further (ibv_create_qp_ex(3)).
+    if (service !== 'XRC_TGT') adapter.modifyQp(qpn, { qpState: 'RTS', ...rts }, now);
   }
 
   postSend(request: SimSend): void {
@@ -130,6 +132,12 @@ export class EngineQp implements VariableQp {
     setU64(words, w + SendWqe.COMPARE_ADD_HIGH, request.compareAdd ?? 0n);
     setU64(words, w + SendWqe.SWAP_HIGH, request.swap ?? 0n);
     if (sendsDatagrams(this.#options.service)) this.#writeDestination(words, w, request.to);
+    if (request.remoteSrqn !== undefined) words[w + SendWqe.REMOTE_SRQN] = request.remoteSrqn;
+    if (request.flush !== undefined) {
+      words[w + SendWqe.FLUSH_LENGTH] = request.flush.length;
+      words[w + SendWqe.FLUSH_TYPE] = request.flush.placement;
+      words[w + SendWqe.FLUSH_LEVEL] = request.flush.selectivity;
+    }
     if (request.bind !== undefined) this.#writeBind(words, w, request.bind);
     if (request.inline) ring.bytes.set(inlineBytes(request), (w + SendWqe.SGE) * 4);
     else writeSge(words, w + SendWqe.SGE, keysOf(request.region, this.#host.arena), request);
@@ -271,7 +279,12 @@ function setU64(words: Uint32Array, w: number, value: bigint): void {
 }
 
 function poll(ring: Ring, datagrams: boolean): ModelCompletion[] {
-  const completions: ModelCompletion[] = [];
+  return pollReceipts(ring, datagrams).map(({ completion }) => completion);
+}
+
+/** Completions with the number of the queue pair that each names. */
+export function pollReceipts(ring: Ring, datagrams = false): XrcReceipt[] {
+  const receipts: XrcReceipt[] = [];
   let index = ring.consumer;
   for (; index !== ring.producer; index = (index + 1) | 0) {
     const w = ring.wordOf(index);
@@ -286,8 +299,8 @@ function poll(ring: Ring, datagrams: boolean): ModelCompletion[] {
       if (flags & WcFlags.WITH_INV) completion.invalidatedRkey = words[w + Cqe.IMMEDIATE];
       if (datagrams) completion.sourceQpn = words[w + Cqe.SRC_QP];
     }
-    completions.push(completion);
+    receipts.push({ qpn: words[w + Cqe.QP_NUM], completion });
   }
   ring.release(index);
-  return completions;
+  return receipts;
 }

@@ -6,6 +6,7 @@ import type { ModelMemory } from '../model/memory.ts';
 import { ModelGroups } from '../model/multicast.ts';
 import { decodePacket, encodePacket } from '../model/packet.ts';
 import { createReceiveQueue, type ReceiveQueue } from '../model/receive-queue.ts';
+import { ModelXrcDomain, type ModelXrcSrq, type XrcReceipt } from '../model/xrc-qp.ts';
 import type {
   SimDevice,
   SimEvent,
@@ -15,13 +16,20 @@ import type {
   SimRegion,
   SimSrq,
   SimWindow,
+  SimXrcSrq,
 } from './endpoint.ts';
 import type { ModelDeviceOptions, ModelHost } from './model-host.ts';
 import { ModelQueuePair, type Outgoing, receiveRequest } from './model-queue-pair.ts';
+import { Notifications } from './notification-point.ts';
 import type { SimPacket } from './wire.ts';
 
 const ALL_ACCESS =
-  Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.MW_BIND;
+  Access.LOCAL_WRITE |
+  Access.REMOTE_WRITE |
+  Access.REMOTE_READ |
+  Access.REMOTE_ATOMIC |
+  Access.MW_BIND |
+  Access.FLUSH_GLOBAL;
 
 const HOP_LIMIT = 64;
 
@@ -33,11 +41,14 @@ export class ModelDevice implements SimDevice {
   readonly #host: ModelHost;
   readonly #qps: ModelQueuePair[] = [];
   readonly #srqs: ModelSrq[] = [];
+  readonly #xrc = new ModelXrcDomain();
+  #xrcSrqs = 0;
   readonly #attached = new ModelGroups();
   /** Of each source of events, how many were polled. */
   readonly #polled = new Map<object, number>();
   /** Answers that destroyed or reset queue pairs still owed. */
   readonly #owed: SimPacket[] = [];
+  readonly #notifications: Notifications;
   #created = 0;
   #registered = 0;
   #blockedUntil = 0;
@@ -56,12 +67,14 @@ export class ModelDevice implements SimDevice {
     };
     const memory = { regions: [region] };
     this.#host = { options, arena: this.arena, region, memory, windows: [] };
+    const peerQpn = (qpn: number) => this.#qps.find(({ info }) => info.qpn === qpn)?.connectedTo;
+    this.#notifications = new Notifications(this.gid, peerQpn);
   }
 
   createQp(options: SimQpOptions): ModelQueuePair {
     const receives = (options.srq as ModelSrq | undefined)?.queue ?? createReceiveQueue();
     const qpn = options.service === 'GSI' ? 1 : this.#host.options.qpn + this.#created++;
-    const qp = new ModelQueuePair(this.#host, qpn, options, receives);
+    const qp = new ModelQueuePair(this.#host, qpn, options, receives, this.#xrc);
     qp.onReset = (owed) => this.#owed.push(...owed.map((packet) => this.#packet(qp, packet)));
     this.#qps.push(qp);
     return qp;
@@ -114,6 +127,12 @@ export class ModelDevice implements SimDevice {
     return srq;
   }
 
+  createXrcSrq(): ModelXrcReceives {
+    const { memory, options } = this.#host;
+    const srq = this.#xrc.create(0x10_0000 + options.qpn * 0x100 + this.#xrcSrqs++, memory);
+    return new ModelXrcReceives(srq, this.arena);
+  }
+
   allocWindow(type: 1 | 2): SimWindow {
     const { windows, options } = this.#host;
     const rkey = ((0x8000 + options.qpn * 0x100 + windows.length) << 8) >>> 0;
@@ -140,8 +159,10 @@ export class ModelDevice implements SimDevice {
   }
 
   receive(packets: SimPacket[], now: number): void {
-    for (const { bytes, source, destination, trafficClass, corrupt } of packets) {
+    for (const packet of packets) {
+      const { bytes, source, destination, trafficClass, corrupt } = packet;
       if (corrupt) continue; // what a wrong ICRC does
+      if (this.#host.options.notifies) this.#notifications.receive(packet, now);
       const decoded = decodePacket(bytes);
       if (!decoded.ok) continue;
       const grh = grhArea({ source, destination, trafficClass, hopLimit: HOP_LIMIT }, bytes.length);
@@ -157,7 +178,8 @@ export class ModelDevice implements SimDevice {
 
   transmit(now: number): SimPacket[] {
     if (now >= this.#blockedUntil) this.#blockedUntil = 0;
-    const packets: SimPacket[] = this.#blockedUntil === 0 ? this.#owed.splice(0) : [];
+    const packets: SimPacket[] =
+      this.#blockedUntil === 0 ? [...this.#notifications.take(), ...this.#owed.splice(0)] : [];
     for (const qp of this.#qps) {
       while (now >= this.#blockedUntil || this.#room > 0) {
         const next = qp.next(now);
@@ -187,11 +209,12 @@ export class ModelDevice implements SimDevice {
 
 /** A shared receive queue of the model. */
 export class ModelSrq implements SimSrq {
-  readonly queue: ReceiveQueue = createReceiveQueue(true);
+  readonly queue: ReceiveQueue;
   readonly #memory: ModelMemory;
   readonly #arena: Uint8Array;
 
-  constructor(memory: ModelMemory, arena: Uint8Array) {
+  constructor(memory: ModelMemory, arena: Uint8Array, queue = createReceiveQueue(true)) {
+    this.queue = queue;
     this.#memory = memory;
     this.#arena = arena;
   }
@@ -206,5 +229,23 @@ export class ModelSrq implements SimSrq {
 
   setLimit(limit: number): void {
     this.queue.limit = limit;
+  }
+}
+
+/** The same in an XRC domain. */
+export class ModelXrcReceives extends ModelSrq implements SimXrcSrq {
+  readonly #srq: ModelXrcSrq;
+
+  constructor(srq: ModelXrcSrq, arena: Uint8Array) {
+    super(srq.memory, arena, srq.queue);
+    this.#srq = srq;
+  }
+
+  get number(): number {
+    return this.#srq.number;
+  }
+
+  pollReceive(): XrcReceipt[] {
+    return this.#srq.receipts.splice(0);
   }
 }

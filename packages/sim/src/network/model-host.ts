@@ -10,6 +10,8 @@ export interface ModelDeviceOptions {
   /** PSNs of a reliable connection that may be out. */
   window?: number;
   timerFactor?: number;
+  /** Whether marked packets of connections are answered with CNPs, as an adapter before the model would. */
+  notifies?: boolean;
 }
 
 /** The common state of the queue pairs of a device. */

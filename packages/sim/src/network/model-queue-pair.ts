@@ -7,6 +7,7 @@ import { ModelQp, type QpEvent } from '../model/rc-qp.ts';
 import type { ReceiveQueue } from '../model/receive-queue.ts';
 import { ModelUnreliableQp } from '../model/unreliable-qp.ts';
 import type { ModelCompletion, ModelReceiveRequest, ModelSendRequest } from '../model/work.ts';
+import { type ModelXrcDomain, ModelXrcInitiator, ModelXrcTarget } from '../model/xrc-qp.ts';
 import {
   ACTIVE_MTU,
   type AttributeChange,
@@ -53,11 +54,21 @@ export class ModelQueuePair implements VariableQp {
   readonly #host: ModelHost;
   readonly #options: SimQpOptions;
   readonly #receives: ReceiveQueue;
+  readonly #xrcDomain: ModelXrcDomain;
   #peer: EndpointInfo | undefined;
   #rc: ModelQp | undefined;
+  /** Stands between it and the wire; of RC the queue pair itself. */
+  #reliable: ModelQp | ModelXrcInitiator | ModelXrcTarget | undefined;
   #unreliable: ModelUnreliableQp | undefined;
 
-  constructor(host: ModelHost, qpn: number, options: SimQpOptions, receives: ReceiveQueue) {
+  constructor(
+    host: ModelHost,
+    qpn: number,
+    options: SimQpOptions,
+    receives: ReceiveQueue,
+    xrcDomain: ModelXrcDomain,
+  ) {
+    this.#xrcDomain = xrcDomain;
     this.#host = host;
     this.#options = options;
     this.#receives = receives;
@@ -80,11 +91,18 @@ export class ModelQueuePair implements VariableQp {
   }
 
   get events(): readonly QpEvent[] {
-    return (this.#rc ?? this.#unreliable)?.events ?? [];
+    // §11.6.3.1 is of queue pairs with an SRQ; a target has none of its own.
+    return this.#options.service === 'XRC_TGT' ? [] : ((this.#rc ?? this.#unreliable)?.events ?? []);
   }
 
   get state(): 'RESET' | 'RTS' | 'SQD' | 'SQE' | 'ERR' {
     return (this.#rc ?? this.#unreliable)?.state ?? 'RESET';
+  }
+
+  /** The queue pair at the other end of a connection that is open. */
+  get connectedTo(): number | undefined {
+    const isOpen = this.state === 'RTS' || this.state === 'SQD';
+    return isOpen && !sendsDatagrams(this.#options.service) ? this.#peer?.qpn : undefined;
   }
 
   connect(peer: EndpointInfo, options: ConnectionOptions): void {
@@ -99,9 +117,17 @@ export class ModelQueuePair implements VariableQp {
       rqPsn: peer.psn,
     };
     const { service, qkey = 0 } = this.#options;
+    // Receives of an XRC SRQ are not for one peer alone: none are counted.
+    const flowControl = options.credits && service === 'RC';
+    const reliable = { ...options, ...common, flowControl, window, timerFactor };
     if (service === 'RC') {
-      const config = { ...options, ...common, flowControl: options.credits, window, timerFactor };
-      this.#rc = new ModelQp(config, this.#host.memory, this.#receives);
+      this.#reliable = this.#rc = new ModelQp(reliable, this.#host.memory, this.#receives);
+    } else if (service === 'XRC_INI') {
+      this.#reliable = new ModelXrcInitiator(reliable, this.#host.memory);
+      this.#rc = this.#reliable.rc;
+    } else if (service === 'XRC_TGT') {
+      this.#reliable = new ModelXrcTarget(reliable, this.#xrcDomain);
+      this.#rc = this.#reliable.rc;
     } else {
       const datagrams = sendsDatagrams(service);
       const pathMtu = datagrams ? ACTIVE_MTU : options.pathMtu;
@@ -173,7 +199,7 @@ export class ModelQueuePair implements VariableQp {
   }
 
   fail(): void {
-    this.#qp.fail();
+    (this.#reliable ?? this.#qp).fail();
   }
 
   resume(): void {
@@ -185,7 +211,7 @@ export class ModelQueuePair implements VariableQp {
   owed(): Outgoing[] {
     const { gid } = this.#peer ?? {};
     if (gid === undefined) return [];
-    return (this.#rc?.owed() ?? []).map((packet) => ({ packet, destination: gid }));
+    return (this.#reliable?.owed() ?? []).map((packet) => ({ packet, destination: gid }));
   }
 
   /** Sees what is owed before a reset. */
@@ -193,7 +219,7 @@ export class ModelQueuePair implements VariableQp {
 
   reset(psn: number): void {
     this.onReset(this.owed());
-    this.#rc = this.#unreliable = undefined;
+    this.#rc = this.#reliable = this.#unreliable = undefined;
     (this.info as { psn: number }).psn = psn;
     if (!this.#receives.shared) this.#receives.waiting = [];
   }
@@ -216,7 +242,7 @@ export class ModelQueuePair implements VariableQp {
 
   /** A packet that was addressed to it. @param grh 40 bytes */
   receive(packet: ModelPacket, grh: Uint8Array, now: number): void {
-    this.#rc?.receive(packet, now);
+    this.#reliable?.receive(packet, now);
     this.#unreliable?.receive(packet, grh);
   }
 
@@ -229,7 +255,7 @@ export class ModelQueuePair implements VariableQp {
     const { gid } = this.#peer ?? {};
     if (gid === undefined) return undefined;
     const sentUpTo = this.#rc?.requester.sentUpTo ?? 0;
-    const packet = this.#rc?.transmit(now);
+    const packet = this.#reliable?.transmit(now);
     if (packet !== undefined) {
       const again = rowOf(packet).isRequest && psnLessThan(packet.psn, sentUpTo);
       return { packet, destination: gid, ...(again ? { retransmission: this.rc.requester.cause } : {}) };

@@ -66,12 +66,13 @@ export class Network {
 
   /**
    * Sets what the way from one host to another does; until then, and by default, it only delays. With several segments
-   * the packets pass a place between each two, where the trace sees them.
+   * the packets pass a place between each two, where the trace sees them. Several ways may share a `Wire`: a switch's port.
    */
-  link(from: SimHost, to: SimHost, ...segments: WireOptions[]): void {
+  link(from: SimHost, to: SimHost, ...segments: (WireOptions | Wire)[]): void {
     const [i, j] = [this.#hosts.indexOf(from), this.#hosts.indexOf(to)];
-    const wires = segments.map(
-      (options, k) => new Wire(options, createRandom(this.#seed * 1009 + i * 31 + j + k * 7919)),
+    const random = (k: number) => createRandom(this.#seed * 1009 + i * 31 + j + k * 7919);
+    const wires = segments.map((options, k) =>
+      options instanceof Wire ? options : new Wire(options, random(k)),
     );
     this.#ways.set(`${i} ${j}`, wires);
   }

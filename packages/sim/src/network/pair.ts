@@ -48,7 +48,7 @@ export const CONNECTION_DEFAULTS: ConnectionOptions = {
   minRnrTimer: 1,
   maxRdAtomic: 4,
   maxDestRdAtomic: 4,
-  qpAccessFlags: Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC,
+  qpAccessFlags: Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.FLUSH_GLOBAL,
   credits: false,
 };
 
@@ -78,7 +78,9 @@ export class Pair {
     const gid = gidFromText(`10.0.0.${number}`);
     const drawn = random.chance(0.25) ? 0x1000000 - random.between(1, 20) : random.between(0, 0xffffff);
     const psn = options.psn ?? drawn;
-    if (kind === 'model') return new ModelEndpoint({ gid, qpn: 0x10 + number, psn, arenaBytes });
+    if (kind === 'model') {
+      return new ModelEndpoint({ gid, qpn: 0x10 + number, psn, arenaBytes, notifies: true });
+    }
     const made: EndpointOptions = { gid, psn, arenaBytes, seed: random.next(), credits };
     return kind === 'engine' ? new EngineEndpoint({ ...made, depth }) : kind(made);
   }

@@ -60,6 +60,24 @@ describe('wire', () => {
     expect(arrivals.map(([arrival]) => arrival?.time)).toEqual([8, 16, 24, 32, undefined, undefined]);
     expect(arrivals.slice(0, 4).map(([{ packet: p }]) => p.trafficClass & 3)).toEqual([2, 2, 3, 3]);
     expect(wire.carry({ ...packet, trafficClass: 0 }, 10)[0].packet.trafficClass).toBe(0);
+    expect([wire.queued(10), wire.queued(1000)]).toEqual([3750, 0]);
+  });
+
+  test('marks some packets between two thresholds, more the more wait, and all beyond', () => {
+    const wire = new Wire({ delay: 0, rate: 1e9, markAt: [10_000, 30_000, 0.5] }, createRandom(1));
+    const marks: boolean[][] = [[], [], [], []];
+    for (let now = 0; now < 4e6; now += 400) {
+      // 50 packets that follow one another, then nothing until all have left.
+      for (let i = 0; i < 50; i++) {
+        const waiting = wire.queued(now);
+        const [{ packet: carried }] = wire.carry(packet, now);
+        marks[Math.min(3, Math.floor(waiting / 10_000))].push((carried.trafficClass & 3) === 3);
+      }
+    }
+    const shares = marks.map((list) => list.filter(Boolean).length / list.length);
+    expect([shares[0], shares[3]]).toEqual([0, 1]);
+    expect(shares[1]).toBeCloseTo(0.1125, 2);
+    expect(shares[2]).toBeCloseTo(0.3625, 2);
   });
 });
 

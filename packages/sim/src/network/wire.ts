@@ -56,6 +56,11 @@ export class Wire {
     return this.#impairment.counts;
   }
 
+  /** Bytes that wait to be sent. */
+  queued(now: number): number {
+    return this.#impairment.queued(now);
+  }
+
   /** The copies that arrive of a packet sent now: nothing, it, or it twice, each with its time, µs. */
   carry(packet: SimPacket, now: number): { packet: SimPacket; time: number }[] {
     if (this.#drop?.(packet, this.#sent++)) return [];

@@ -27,6 +27,8 @@ interface Operation {
   send: SimSend;
   /** READ and atomics: what the answer must be. */
   answer?: Uint8Array;
+  /** FLUSH: what the peer's memory must hold once it is done, and where. Nothing after it is begun before. */
+  flushed?: { at: number; bytes: Uint8Array };
   /** It goes through a window of the peer's. */
   session?: WindowSession;
 }
@@ -85,7 +87,7 @@ export class Flow {
       const operation = this.#draw(index, fence || random.chance(0.1));
       // What a READ of memory that we also write gives is settled only if the next request waits for it.
       const { opcode, remoteOffset = 0 } = operation.send;
-      fence = opcode === 'RDMA_READ' && remoteOffset >= WRITTEN.at;
+      fence = (opcode === 'RDMA_READ' && remoteOffset >= WRITTEN.at) || operation.flushed !== undefined;
       this.operations.push(operation);
     }
     this.operations.at(-1)!.send.signaled = true;
@@ -110,11 +112,15 @@ export class Flow {
       'RDMA_READ',
       'ATOMIC_FETCH_AND_ADD',
       'ATOMIC_CMP_AND_SWP',
+      'ATOMIC_WRITE',
+      'FLUSH',
     ];
     const opcode = random.pick(kinds);
     const signaled = random.chance(0.8) || isSignaledSlot(index);
     const common = { wrId: index, opcode, fence, signaled };
     const slot = ANSWERS.at + (index % DEPTH) * SLOT;
+    if (opcode === 'FLUSH') return this.#drawFlush(common);
+    if (opcode === 'ATOMIC_WRITE') return this.#drawAtomicWrite(common);
     if (opcode.startsWith('ATOMIC_')) return this.#drawAtomic(common, slot);
     const length = this.#drawLength();
     if (opcode === 'RDMA_READ') {
@@ -214,6 +220,27 @@ export class Flow {
     return { send, answer };
   }
 
+  #drawAtomicWrite(common: Pick<SimSend, 'wrId' | 'opcode' | 'fence' | 'signaled'>): Operation {
+    const random = this.#random;
+    const remoteOffset = ATOMIC.at + 8 * random.between(0, ATOMIC.bytes / 8 - 1);
+    const offset = SOURCE.at + random.between(0, SOURCE.bytes - 8);
+    this.#shadow.set(this.#from.arena.subarray(offset, offset + 8), remoteOffset);
+    return { send: { ...common, offset, length: 8, remoteOffset } };
+  }
+
+  /** A FLUSH of what is written; now and then one that asks for nothing, or of the whole region. */
+  #drawFlush(common: Pick<SimSend, 'wrId' | 'opcode' | 'fence' | 'signaled'>): Operation {
+    const random = this.#random;
+    const selectivity = random.chance(0.2) ? 1 : 0;
+    const placement = random.chance(0.1) ? 0 : 1;
+    const length = random.between(0, WRITTEN.bytes);
+    const at = WRITTEN.at + random.between(0, WRITTEN.bytes - length);
+    const flush = { length: selectivity === 1 ? random.next() : length, placement, selectivity };
+    const flushed = { at, bytes: this.#shadow.slice(at, at + length) };
+    const send = { ...common, signaled: true, offset: 0, length: 0, remoteOffset: at, flush };
+    return { send, flushed };
+  }
+
   #drawLength(): number {
     const random = this.#random;
     const edges = [0, 1, 3, 4, 255, 256, 257, 1023, 1024, 1025, 2048, 4096, 4097, MAX_MESSAGE_BYTES];
@@ -263,10 +290,17 @@ export class Flow {
     }
     require(wrId >= this.#completed && wrId < this.#posted, 'a request completed out of order', completion);
     for (; this.#completed <= wrId; this.#completed++) {
-      const { send, answer, session } = this.operations[this.#completed];
+      const { send, answer, flushed, session } = this.operations[this.#completed];
       if (session?.lastWrId === this.#completed) this.#windows!.done(session);
       const skipped = this.#completed < wrId && send.signaled !== false;
       require(!skipped, 'a signaled request gave no completion', send);
+      if (flushed !== undefined) {
+        const there = this.#to.arena.subarray(flushed.at, flushed.at + flushed.bytes.length);
+        require(sameBytes(
+          there,
+          flushed.bytes,
+        ), 'a FLUSH was answered and what it covers is not there', send);
+      }
       if (answer === undefined) continue;
       const bytes = this.#from.arena.subarray(send.offset, send.offset + answer.length);
       require(sameBytes(bytes, answer), 'an answer is wrong', send);

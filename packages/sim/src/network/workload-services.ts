@@ -4,7 +4,7 @@
  * devices, the SRQs and the wire.
  */
 import type { Random } from '@node-roce/link';
-import { gidEquals, gidFromText } from '@node-roce/wire';
+import { bthOpcode, gidEquals, gidFromText, Opcode } from '@node-roce/wire';
 import { grhArea } from '../model/grh.ts';
 import { MULTICAST_QPN } from '../model/multicast.ts';
 import { decodePacket, type ModelPacket } from '../model/packet.ts';
@@ -232,7 +232,7 @@ export class ServicesWorkload {
     const { trace } = this.#options.network;
     for (; this.#traced < trace.length; this.#traced++) {
       const traced = trace[this.#traced];
-      if (traced.corrupt) continue;
+      if (traced.corrupt || bthOpcode(traced.bytes, 0) === Opcode.CNP) continue;
       const decoded = decodePacket(traced.bytes);
       if (!decoded.ok) throw new Error(decoded.reason);
       if (traced.event === 'sent') this.#sent(traced, decoded.packet);

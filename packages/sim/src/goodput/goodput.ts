@@ -1,0 +1,101 @@
+/** Goodput of one reliable connection over a path that loses or reorders packets, in virtual time. */
+import type { EngineDeviceOptions } from '../network/engine-device.ts';
+import { EngineEndpoint } from '../network/engine-endpoint.ts';
+import { type EndpointFactory, type EndpointKind, Pair } from '../network/pair.ts';
+import type { WireOptions } from '../network/wire.ts';
+
+export interface GoodputOptions {
+  opcode: 'RDMA_WRITE' | 'RDMA_READ' | 'SEND';
+  /** The responder: the model discards what comes early. */
+  peer: EndpointKind;
+  seed: number;
+  /** Bits per second, headers down to Ethernet's included. */
+  rate: number;
+  /** Without queues and serialization, µs. */
+  roundTrip: number;
+  /** Bytes. */
+  pathMtu: number;
+  /** Share of the packets lost, in both directions. */
+  loss?: number;
+  /** Share of the packets that come `lateBy` µs later, in both directions. */
+  late?: number;
+  lateBy?: number;
+  /** Bytes of each message. */
+  messageBytes?: number;
+  /** Messages outstanding. */
+  depth?: number;
+  /** Local ACK timeout code. */
+  timeout?: number;
+  /** Virtual time that is measured, µs. */
+  duration: number;
+  /** Of engines: what the device is made with. */
+  device?: Partial<EngineDeviceOptions>;
+}
+
+export interface GoodputOutcome {
+  /** Payload of completed messages, Gb/s. */
+  gbps: number;
+  /** Bytes of packets sent in both directions, over bytes of completed messages. */
+  sentOverDelivered: number;
+  /** Of the requester. */
+  probes: number;
+  timeouts: number;
+  retransmitted: number;
+}
+
+/**
+ * One side posts messages back to back, `depth` outstanding; the other only responds.
+ *
+ * @throws Error if a message fails
+ */
+export function runGoodput(options: GoodputOptions): GoodputOutcome {
+  const { opcode, peer, seed, rate, roundTrip, pathMtu, loss = 0, late = 0, lateBy = 0, duration } = options;
+  const { messageBytes = 1 << 18, depth = 16, timeout = 14, device } = options;
+  const engine: EndpointFactory = (made) => new EngineEndpoint({ ...made, checkEvery: 4096, ...device });
+  const wire: WireOptions = { delay: roundTrip / 2, rate, loss, reorder: late, reorderBy: lateBy };
+  const pair = new Pair({
+    a: engine,
+    b: peer === 'engine' ? engine : peer,
+    seed,
+    pathMtu,
+    timeout,
+    arenaBytes: messageBytes,
+    maxRdAtomic: 16,
+    maxDestRdAtomic: 16,
+    aToB: wire,
+    bToA: wire,
+  });
+  const { network, a, b } = pair;
+  for (const side of [a, b]) {
+    if (peer === 'engine') (side as EngineEndpoint).adapter.acknowledgeAhead(side.info.qpn);
+  }
+  network.record = false;
+  let bytes = 0;
+  network.observer = (event, packet) => {
+    if (event === 'sent') bytes += packet.bytes.length;
+  };
+  let posted = 0;
+  let done = 0;
+  const step = () => {
+    b.pollReceive();
+    for (const { status } of a.pollSend()) {
+      if (status !== 'SUCCESS') throw new Error(`message ${done} ended with ${status} at ${network.now} µs`);
+      done++;
+    }
+    while (posted - done < depth) {
+      if (opcode === 'SEND') b.postReceive({ wrId: posted, offset: 0, length: messageBytes });
+      a.postSend({ wrId: posted++, opcode, offset: 0, length: messageBytes, remoteOffset: 0 });
+    }
+    return false;
+  };
+  network.run(step, duration);
+  const { probes, timeouts, retransmittedPackets } = (a as EngineEndpoint).adapter.counters();
+  const delivered = done * messageBytes;
+  return {
+    gbps: (delivered * 8) / duration / 1000,
+    sentOverDelivered: bytes / Math.max(1, delivered),
+    probes,
+    timeouts,
+    retransmitted: retransmittedPackets,
+  };
+}
