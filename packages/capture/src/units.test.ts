@@ -1,5 +1,14 @@
 import { expect, test } from 'vitest';
-import { counted, formatBytes, formatDuration, formatEndpoint, formatRate, formatTime } from './units.ts';
+import {
+  counted,
+  formatBytes,
+  formatDuration,
+  formatEndpoint,
+  formatPsn,
+  formatRate,
+  formatShare,
+  formatTime,
+} from './units.ts';
 
 test.each([
   [0, '0 ns'],
@@ -36,4 +45,15 @@ test('formats times, counts and endpoints', () => {
   expect([counted(1, 'packet'), counted(1234, 'packet')]).toEqual(['1 packet', '1,234 packets']);
   expect(formatEndpoint({ address: 'fd00::1', qpn: 0x11 })).toBe('fd00::1 QP 0x11');
   expect(formatEndpoint({ address: 'fd00::1', qpn: -1 })).toBe('fd00::1 QP ?');
+});
+
+test('formats PSNs both ways, and shares that round to nothing', () => {
+  expect(formatPsn(1193046)).toBe('1193046 = 0x123456');
+  expect(formatPsn(7)).toBe('7 = 0x000007');
+  expect([formatShare(0, 10), formatShare(3, 100_000), formatShare(1, 16), formatShare(54, 100)]).toEqual([
+    '0.0 %',
+    '< 0.1 %',
+    '6.3 %',
+    '54 %',
+  ]);
 });

@@ -60,3 +60,14 @@ export const formatQp = (qpn: number): string => `QP ${qpn < 0 ? '?' : `0x${qpn.
 /** `10.0.0.1 QP 0x11` */
 export const formatEndpoint = ({ address, qpn }: { address: string; qpn: number }): string =>
   `${address} ${formatQp(qpn)}`;
+
+/** A PSN as perftest, rxe and tcpdump name it, beside its decimal form: `1193046 = 0x123456`. */
+export const formatPsn = (psn: number): string => `${psn} = 0x${psn.toString(16).padStart(6, '0')}`;
+
+/** A share in percent, `54 %`; what is there but rounds to nothing is `< 0.1 %`. */
+export function formatShare(part: number, whole: number): string {
+  if (whole === 0) return '0 %';
+  const percent = (100 * part) / whole;
+  if (part > 0 && percent < 0.1) return '< 0.1 %';
+  return `${percent.toFixed(percent < 10 ? 1 : 0)} %`;
+}

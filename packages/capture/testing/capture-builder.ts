@@ -77,7 +77,8 @@ export class CaptureBuilder {
   }
 }
 
-function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions): Uint8Array {
+/** A packet from one end to the other, from its IP header on. */
+export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions): Uint8Array {
   const { psn = 0, payload = 0, ackReq = false, syndrome = 0x1f, length = 0, id = 0, ecn = 0 } = options;
   const { migReq = true, badIcrc = false, destQp = from === 'a' ? QP.b : QP.a } = options;
   const info = opcodeInfo(opcode)!;
@@ -127,7 +128,10 @@ function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions): Uint8
     frame[bth + info.offsets.aeth] = syndrome;
     setU24(frame, bth + info.offsets.aeth + 1, 1);
   }
-  if (info.offsets.reth >= 0) setU32(frame, bth + info.offsets.reth + 12, length);
+  if (info.offsets.reth >= 0) {
+    setU32(frame, bth + info.offsets.reth + 4, 0x1000);
+    setU32(frame, bth + info.offsets.reth + 12, length);
+  }
   const at = frame.length - ICRC_BYTES;
   writeIcrc(frame, at, icrcV2(frame, 0, at) ^ (badIcrc ? 1 : 0));
   return frame;

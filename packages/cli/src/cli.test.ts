@@ -129,7 +129,7 @@ describe('help', () => {
     const { code, out } = await roce([name, '--help']);
     expect(code).toBe(0);
     const command = commands.find((c) => nameOf(c) === name)!;
-    for (const { flags } of command.options) expect(out).toContain(flags);
+    for (const { flags, hidden } of command.options) expect(out.includes(flags)).toBe(!hidden);
     for (const [line] of command.examples) expect(out).toContain(`roce ${line}`);
     expect((await roce(['help', name])).out).toBe(out);
   });
@@ -191,10 +191,10 @@ describe('dump', () => {
     expect({ code, err }).toEqual({ code: 0, err: '' });
     const lines = out.trimEnd().split('\n');
     expect(lines[0]).toBe(
-      '    1    0.000000  10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 AckReq 13 bytes icrc ok',
+      '    1    0.000000  10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 (0x123456) AckReq 13 bytes icrc ok',
     );
     expect(lines[12]).toContain(
-      'RC RDMA Write First QP=0x00005f PSN=1193054 VA=0x7fac431f0000 RKey=0x46f7 DMALen=3001 1024 bytes icrc ok',
+      'RC RDMA Write First QP=0x00005f PSN=1193054 (0x12345e) VA=0x7fac431f0000 RKey=0x46f7 DMALen=3001 1024 bytes icrc ok',
     );
   });
 
@@ -353,10 +353,10 @@ describe('export', () => {
       const comments: string[][] = [];
       await using capture = openCapture(output);
       for await (const batch of capture) comments.push(...batch.map((record) => [...record.comments]));
-      for (const { text, frames } of findings) {
-        for (const frame of frames) expect(comments[frame - 1].join('\n')).toContain(text);
+      for (const { statement, frames } of findings) {
+        for (const frame of frames) expect(comments[frame - 1].join('\n')).toContain(statement);
       }
-      const again = comments.filter((list) => list.some((text) => text.startsWith('sent again')));
+      const again = comments.filter((list) => list.some((text) => text.startsWith('retransmission: ')));
       expect(again.length).toBeGreaterThan(10);
     }
   });
@@ -426,15 +426,22 @@ describe('flows and messages', () => {
     expect(out).toMatch(/^4 RoCE packets in 4 frames, .*ICRC 4 ok\n/);
     expect(out).toMatch(/\n1 {2}RC {4}10\.77\.0\.2 0x6a {2}10\.77\.0\.3 0x69 {2}certain .* 2 \/ 0 /);
     expect(out).toMatch(
-      /\nerror {4}QP 0x6a → 0x69: RDMA_WRITE \(PSN 1193047\) was refused with NAK remote access error .*\[frame 4\]\n {9}Check the R_Key/,
+      /\nerror {4}#1 10\.77\.0\.2 QP 0x6a → 10\.77\.0\.3 QP 0x69: RDMA_WRITE \(PSN 1193047 = 0x123457\) was refused with NAK remote access error .*\[frame 4\]\n {9}Check the R_Key/,
     );
   });
 
   test('nothing wrong, and nothing at all', async () => {
     expect((await roce(['flows', opAll])).out).toMatch(/\nNo findings\.\n$/);
-    const { code, out } = await roce(['flows', join(captures, 'cm_mckey_ipv6.pcap')]);
-    expect(code).toBe(0);
-    expect(out).toMatch(/^0 RoCE packets/);
+    const nothing = join(captures, 'cm_mckey_ipv6.pcap');
+    const text = 'No RoCE packet was decoded in 2 frames (link type ETHERNET): 2 × IGMP';
+    const { code, out, err } = await roce(['flows', nothing]);
+    expect({ code, err }).toEqual({ code: 1, err: '' });
+    expect(out).toContain(`\nerror    ${text}\n`);
+    for (const command of ['dump', 'messages', 'flows --json'])
+      expect(await roce([...command.split(' '), nothing])).toMatchObject({
+        code: 1,
+        err: expect.stringContaining(`roce: ${nothing}: ${text}. Is it the right interface?`),
+      });
   });
 
   test('for programs: JSON and CSV', async () => {

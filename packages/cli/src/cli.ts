@@ -38,6 +38,13 @@ export async function run(argv: readonly string[], streams: Streams): Promise<nu
 
 const EXIT_CODES = 'Exit codes: 0 success, 1 the command ran and failed, 2 wrong usage, 130 interrupted.';
 
+/** A command in the list of commands: without `[options]`, which all have, so that summaries have room. */
+const subcommandTerm = (command: Command): string =>
+  [
+    command.name(),
+    ...command.registeredArguments.map((a) => (a.required ? `<${a.name()}>` : `[${a.name()}]`)),
+  ].join(' ');
+
 /** The parser of the command line; an action hands its exit code to `done`. */
 function createProgram(terminal: Terminal, done: (code: number) => void): Command {
   const { bold } = terminal.colors;
@@ -48,7 +55,7 @@ function createProgram(terminal: Terminal, done: (code: number) => void): Comman
     .helpCommand('help [command]', 'Print the help of a command')
     .showHelpAfterError("Try 'roce --help'.")
     .exitOverride()
-    .configureHelp({ styleTitle: (title) => bold(title), minWidthToWrap: 20 })
+    .configureHelp({ styleTitle: (title) => bold(title), minWidthToWrap: 20, subcommandTerm })
     .configureOutput({
       writeOut: (text) => terminal.line(text.trimEnd()),
       writeErr: (text) => terminal.message(text.trimEnd()),

@@ -2,9 +2,15 @@
 import { adapterCommands } from './specs/adapters.ts';
 import { captureCommands } from './specs/captures.ts';
 import { machineCommands } from './specs/machine.ts';
+import { perfCommands } from './specs/perf.ts';
 import type { CommandSpec } from './specs/spec.ts';
 
 export type { CommandSpec } from './specs/spec.ts';
 export { nameOf } from './specs/spec.ts';
 
-export const commands: readonly CommandSpec[] = [...adapterCommands, ...captureCommands, ...machineCommands];
+export const commands: readonly CommandSpec[] = [
+  ...adapterCommands,
+  ...perfCommands,
+  ...captureCommands,
+  ...machineCommands,
+];

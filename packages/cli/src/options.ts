@@ -22,6 +22,8 @@ export interface OptionSpec {
   required?: boolean;
   /** The value of an absent option (a text is parsed like one that was typed), shown in the help. */
   fallback?: number | string;
+  /** Not in the help. */
+  hidden?: boolean;
 }
 
 const expected = (what: string) => new InvalidArgumentError(`Expected ${what}.`);
@@ -75,6 +77,13 @@ export const listOf =
     return items;
   };
 
+/** UDP ports, separated by commas. */
+export const ports: Parse = (given) => {
+  const items = given.split(',').map((item) => (/^\d{1,5}$/.test(item) ? Number(item) : 0));
+  if (!items.every((item) => item >= 1 && item <= 65_535)) throw expected('UDP ports of 1 … 65535');
+  return items;
+};
+
 export const text: Parse = (given) => {
   if (given === '') throw expected('a non-empty string');
   return given;
@@ -92,7 +101,10 @@ export const addressOrPrefix: Parse = (given) => {
 };
 
 /** Declares an option at a command. An option that is given twice is refused. */
-export function declare(command: Command, { flags, summary, parse, required, fallback }: OptionSpec): void {
+export function declare(
+  command: Command,
+  { flags, summary, parse, required, fallback, hidden }: OptionSpec,
+): void {
   const option = new Option(flags, summary).makeOptionMandatory(required === true);
   if (parse !== undefined) {
     let given = false;
@@ -104,5 +116,6 @@ export function declare(command: Command, { flags, summary, parse, required, fal
   }
   if (fallback !== undefined)
     option.default(typeof fallback === 'string' ? parse?.(fallback) : fallback, String(fallback));
+  if (hidden) option.hideHelp();
   command.addOption(option);
 }

@@ -1,6 +1,12 @@
 /** Shared by the commands that read a capture: the file argument, its name in messages, progress. */
 import { realpathSync, statSync } from 'node:fs';
-import type { Crc32, ReadOptions, ReadProgress } from '@node-roce/capture';
+import {
+  type CaptureSummary,
+  type Crc32,
+  nothingDecoded,
+  type ReadOptions,
+  type ReadProgress,
+} from '@node-roce/capture';
 import type { CaptureSource } from '@node-roce/pcap/node';
 import { DASH } from './options.ts';
 import type { Terminal } from './terminal.ts';
@@ -27,10 +33,37 @@ export function isSameFile(a: string, b: string): boolean {
 /** The source's name in messages. */
 export const nameOfSource = (file: string): string => (file === DASH ? 'standard input' : file);
 
+/** Options of the command line that every reading takes. */
+export interface ReadingChoices {
+  icrc?: 'check' | 'skip';
+  /** UDP ports of RoCE besides 4791. */
+  port?: number[];
+}
+
+/**
+ * The exit code after a capture was read; explains an early end of the reading, and a capture in which nothing was
+ * decoded, unless the findings were printed (`isShown`).
+ */
+export function exitCode(
+  summary: CaptureSummary,
+  file: string,
+  terminal: Terminal,
+  { isShown = false } = {},
+): number {
+  const { damage } = summary;
+  const nothing = damage === undefined ? nothingDecoded(summary) : undefined;
+  if (nothing !== undefined && isShown) return 1;
+  const said = damage ?? (nothing && `${nothing.text}. ${nothing.hint}`);
+  if (said === undefined) return 0;
+  terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file)}: ${said}`);
+  return 1;
+}
+
 /** Options of every reading: progress, Ctrl-C, and the fastest CRC available for the ICRCs. */
-export async function readingOptions(terminal: Terminal, icrc: 'check' | 'skip' = 'check') {
+export async function readingOptions(terminal: Terminal, { icrc, port }: ReadingChoices = {}) {
   return {
-    icrc: icrc === 'check',
+    icrc: icrc !== 'skip',
+    ports: port,
     crc32: await nativeCrc32(),
     signal: terminal.signal,
     onProgress: progressOf(terminal),

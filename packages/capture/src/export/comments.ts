@@ -3,15 +3,23 @@ import type { Finding } from '../flow/analysis.ts';
 import { FlowAnalyzer, type PacketVerdict } from '../flow/analyzer.ts';
 import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
 
-/** Comments on retransmitted packets, by cause. */
+/** Why a packet was retransmitted, by cause. */
 const CAUSES: Readonly<Record<NonNullable<PacketVerdict['retransmission']>, string>> = {
-  timeout: 'sent again: nothing came back in time',
-  'sequence-nak': 'sent again: a NAK asked for it',
-  'implied-nak': 'sent again: a response showed that one before it was lost',
-  rnr: 'sent again: the receiver was not ready',
-  probe: 'sent again before the timer was over',
-  unknown: 'sent again; the capture does not show why',
+  timeout: 'ACK timeout, unanswered since',
+  'sequence-nak': 'sequence NAK in',
+  'implied-nak': 'a response was missing, as shown by',
+  rnr: 'RNR NAK in',
+  probe: 'probe before the ACK timeout, unanswered since',
+  unknown: '',
 };
+
+/** `retransmission: sequence NAK in frame 8 (certain)`. */
+function retransmissionText({ retransmission, grade, evidence }: PacketVerdict): string {
+  if (retransmission === undefined || grade === 'not-shown')
+    return 'retransmission: the capture does not show the cause';
+  const frame = evidence > 0 ? `frame ${evidence}` : 'a frame that was not captured';
+  return `retransmission: ${CAUSES[retransmission]} ${frame} (${grade})`;
+}
 
 /**
  * The findings at the frames behind them (of a super-packet, at its first packet), and at each packet what is to be
@@ -23,10 +31,13 @@ export class Commentator {
   #verdict: PacketVerdict | undefined;
 
   constructor(findings: readonly Finding[]) {
-    for (const { severity, text, hint, frames } of findings) {
+    for (const { severity, connection, statement, hint, frames } of findings.flatMap(
+      ({ members, ...finding }) => members ?? [finding],
+    )) {
       for (const frame of frames) {
         const texts = this.#findings.get(frame) ?? [];
-        texts.push(`${severity}: ${text}. ${hint}`);
+        const where = connection === undefined ? '' : `connection ${connection}: `;
+        texts.push(`${severity}: ${where}${statement}. ${hint}`);
         this.#findings.set(frame, texts);
       }
     }
@@ -40,11 +51,11 @@ export class Commentator {
   /** To be called for each packet, in the order of the capture. */
   commentsOf(packet: RocePacket): string[] {
     this.#analyzer.add(packet);
-    const { retransmission, repeatedFrame } = this.#verdict!;
+    const verdict = this.#verdict!;
     const comments: string[] = [];
-    if (retransmission !== undefined) comments.push(CAUSES[retransmission]);
-    if (repeatedFrame) comments.push('the same packet once more, not sent again');
-    if (packet.icrc === IcrcVerdict.BAD) comments.push('ICRC wrong');
+    if (verdict.retransmission !== undefined) comments.push(retransmissionText(verdict));
+    if (verdict.repeatedFrame) comments.push('duplicate frame: the same packet, shown twice');
+    if (packet.icrc === IcrcVerdict.BAD) comments.push('wrong ICRC');
     if (packet.part === 0) comments.push(...(this.#findings.get(packet.frame) ?? []));
     return comments;
   }

@@ -9,7 +9,9 @@ import type { PacketReader } from '../read/reader.ts';
 import { packetFrame } from '../read/super-packet.ts';
 import { type RewriteOptions, rewrittenFrame } from './rewrite.ts';
 
-export interface ExportOptions extends RewriteOptions, Pick<ReadOptions, 'crc32' | 'onProgress' | 'signal'> {
+export interface ExportOptions
+  extends RewriteOptions,
+    Pick<ReadOptions, 'crc32' | 'ports' | 'onProgress' | 'signal'> {
   /** Which packets; all unless given. */
   isWanted?: ((packet: RocePacket, reader: PacketReader) => boolean) | undefined;
   /** Comments on a packet, which Wireshark shows. Called for each packet in order, wanted or not. */
@@ -42,13 +44,14 @@ export async function exportPackets(
   writer: CaptureWriter<PcapngEncoder>,
   options: ExportOptions = {},
 ): Promise<ExportResult> {
-  const { isWanted, commentsOf, anonymizer, zeroPayload, crc32, onProgress, signal } = options;
+  const { isWanted, commentsOf, anonymizer, zeroPayload, crc32, ports, onProgress, signal } = options;
   const changes = anonymizer !== undefined || zeroPayload === true;
   const interfaces = new OutputInterfaces(writer.encoder, anonymizer === undefined, !changes);
   let packets = 0;
   let keepsUp = true;
   const { summary } = await readPackets(source, {
     crc32,
+    ports,
     onProgress,
     signal,
     onPacket: (packet, reader) => {

@@ -4,12 +4,59 @@
  * from 1, as tcpdump and Wireshark do. Sizes are bounded whatever the capture's length: messages and
  * packets go to callbacks while the file is read, series are thinned.
  */
+import type { Tunnel } from '../read/tunnel.ts';
+import type { CmExchange } from './cm-exchanges.ts';
 import type { FindingKind, MessageFailure, NakName } from './finding-kinds.ts';
+import type { PauseSender } from './pauses.ts';
+import type { EcnCounts, TrafficClass } from './traffic-classes.ts';
 
 export type Transport = 'RC' | 'UC' | 'UD' | 'RD' | 'XRC' | 'CNP';
 
-/** The cause of a retransmission (docs/capture.md, "How causes are found"). Never guessed: then `unknown`. */
+/** The cause of a retransmission (docs/capture.md, "How causes are found"); `unknown` has the grade `not-shown`. */
 export type RetransmitCause = 'timeout' | 'sequence-nak' | 'implied-nak' | 'rnr' | 'probe' | 'unknown';
+
+/** How sure a cause is. */
+export type Grade =
+  /** The evidence in the capture excludes every other cause. */
+  | 'certain'
+  /** The evidence speaks for it. */
+  | 'likely'
+  /** The capture does not show what caused it. */
+  | 'not-shown';
+
+/** The packet that did not arrive, or not in order; `either`: a request or its answer; `none`: the receiver was not ready. */
+export type MissingPacket = 'request' | 'response' | 'either' | 'none' | 'unknown';
+
+/** On whose side of the tap it was lost or late. */
+export type TapSide = 'requester' | 'responder' | 'unknown';
+
+/** One recovery: the requester went back, and retransmitted some packets. */
+export interface Recovery {
+  /** The requester's end. */
+  from: 'a' | 'b';
+  cause: RetransmitCause;
+  grade: Grade;
+  /** Of the first retransmitted packet. */
+  frame: number;
+  time: number;
+  psn: number;
+  lastFrame: number;
+  /** Packets retransmitted. */
+  packets: number;
+  /**
+   * The frame that shows the cause: the NAK, the response behind the missing one, or of a timeout the packet that was not
+   * answered; undefined where there is none.
+   */
+  evidence: number | undefined;
+  /** The packet with a wrong ICRC that made the recovery necessary. */
+  damaged: number | undefined;
+  /** From the evidence to the first retransmitted packet; of a timeout, since the retry timer began to run. */
+  wait: number;
+  /** The ACK timeout (its code, 1 … 31) that `wait` fits, of a timeout. */
+  timeout: number | undefined;
+  missing: MissingPacket;
+  side: TapSide;
+}
 
 /** How the two directions of a connection were put together. */
 export type Pairing =
@@ -43,12 +90,20 @@ export interface DirectionCounts {
   retransmitted: number;
   retransmittedBytes: number;
   retransmitCauses: Record<RetransmitCause, number>;
+  retransmitGrades: Record<Grade, number>;
   /** Go-back-N events: times at which the sender went back. */
   goBacks: number;
+  /** Go-back-N events by cause and grade. */
+  goBackCauses: Record<RetransmitCause, Record<Grade, number>>;
   /** Responses to READs and atomics that came again, because their request did. */
   repeatedResponses: number;
   /** Frames that a mirror showed twice: the same packet, not sent twice. */
   repeatedFrames: number;
+  /** Request packets that were overtaken by packets sent after them; and the most PSNs that one was overtaken by. */
+  late: number;
+  mostOvertaken: number;
+  /** Packets with a wrong ICRC that were acknowledged and never retransmitted: damaged at the tap or behind it. */
+  damagedAccepted: number;
   /** PSNs that were skipped in the order seen, and came later or were lost before the tap. */
   gaps: number;
   /** PSNs that were acknowledged but never seen: lost by the capture, not by the network. */
@@ -68,7 +123,33 @@ export interface Distribution {
   max: number;
   mean: number;
   p50: number;
+  p90: number;
   p99: number;
+  p999: number;
+}
+
+/** Latencies of the messages of one operation and size class, from the first packet to the completion. */
+export interface LatencyClass extends Distribution {
+  /** The requester's end. */
+  from: 'a' | 'b';
+  operation: string;
+  /** The class: messages of up to so many bytes; undefined: longer than all others. */
+  mostBytes: number | undefined;
+}
+
+/** The end of a stall: a retransmission, by its cause; an answer; or a request that is not known to be a retransmission. */
+export type StallEnd = RetransmitCause | 'answer' | 'request';
+
+/** A time in which requests were outstanding and nothing happened. */
+export interface Stall {
+  /** The requester's end. */
+  from: 'a' | 'b';
+  start: number;
+  duration: number;
+  /** The frame before it, and the one that ended it. */
+  after: number;
+  frame: number;
+  end: StallEnd;
 }
 
 /** A point of the PSN plot. `psn` is unwrapped: it goes on past 2^24. */
@@ -79,6 +160,32 @@ export interface PlotPoint {
   requester: 'a' | 'b';
   kind: 'request' | 'retransmission' | 'response' | 'ack' | 'nak' | 'rnr' | 'cnp' | 'marked';
   frame: number;
+  /** Of a retransmission. */
+  cause?: RetransmitCause;
+}
+
+/** A point of the latency plot: a message, at the time of its completion. */
+export interface LatencyPoint {
+  time: number;
+  /** Of the message: `Message.latency` and `Message.ackRoundTrip`. */
+  nanoseconds: number;
+  ackRoundTrip: number | undefined;
+  message: number;
+  operation: string;
+}
+
+/** Where the packets of a direction were seen, and how they were marked for the network. */
+export interface DirectionPath {
+  /** Of the innermost tag; −1: no tag. */
+  vlan: number;
+  tunnel: Tunnel;
+  /** VNI of VXLAN and Geneve, key of GRE, session of ERSPAN, innermost label of MPLS; −1: none. */
+  vni: number;
+  /** `RocePacket.network`. */
+  network: number;
+  /** Packets by DSCP, priority and TTL; 16 combinations at most, of more the last has the rest. */
+  classes: TrafficClass[];
+  ecn: EcnCounts;
 }
 
 export interface Connection {
@@ -99,11 +206,17 @@ export interface Connection {
   lastFrame: number;
   aToB: DirectionCounts;
   bToA: DirectionCounts;
+  /** Where the packets of each direction were seen; undefined if there were none. */
+  paths: { aToB: DirectionPath | undefined; bToA: DirectionPath | undefined };
   /** Messages whose requester is `a`, and `b`. */
   messagesFromA: MessageCounts;
   messagesFromB: MessageCounts;
+  /** Time from the first packet of a message to its completion: the ACK that covers it, or its last response. */
+  completion: Distribution | undefined;
+  /** The same by operation and size. */
+  latencyClasses: LatencyClass[];
   /** Time from the last packet of a message to the ACK that covers it. */
-  ackLatency: Distribution | undefined;
+  ackRoundTrip: Distribution | undefined;
   /** Time from a READ or atomic request to its last response. */
   readRoundTrip: Distribution | undefined;
   /** Time from the first CE mark to the first CNP after it. */
@@ -115,9 +228,13 @@ export interface Connection {
   /** Payload bytes in each of at most some hundred equal spans of `span` nanoseconds, from `start` on. */
   throughput: { start: number; span: number; aToB: number[]; bToA: number[] };
   /** Latency of messages over time, thinned. */
-  latency: { time: number; nanoseconds: number; message: number }[];
+  latency: LatencyPoint[];
   /** The first of the message list, and those around findings; the rest goes to the callback only. */
   messages: Message[];
+  /** Go-back-N events: the first some hundred. */
+  recoveries: Recovery[];
+  /** The longest stalls, longest first. */
+  stalls: Stall[];
   /** Packets for the ladder: the first some hundred and those around findings. */
   ladder: LadderPacket[];
 }
@@ -158,8 +275,10 @@ export interface Message {
   start: number;
   /** Last request packet. */
   end: number;
-  /** From `end` to the ACK or last response; undefined if there was none. */
+  /** From `start` to the completion: the ACK or the last response; undefined if there was none. */
   latency: number | undefined;
+  /** From `end` to the ACK or last response; undefined if there was none. */
+  ackRoundTrip: number | undefined;
   outcome: MessageOutcome;
   failure: MessageFailure | undefined;
 }
@@ -181,6 +300,10 @@ export interface LadderPacket {
   reth: { va: string; rkey: number; length: number } | undefined;
   immediate: number | undefined;
   retransmission: RetransmitCause | undefined;
+  /** How sure that cause is; undefined if it is no retransmission. */
+  grade: Grade | undefined;
+  /** The frame that shows the cause. */
+  evidence: number | undefined;
   repeatedFrame: boolean;
   icrc: 'ok' | 'bad' | 'none';
   ecnMarked: boolean;
@@ -197,7 +320,13 @@ export interface Finding {
   severity: Severity;
   /** Undefined: of the capture as a whole. */
   connection: number | undefined;
-  /** One sentence with numbers and a time. */
+  /** The end whose packets it is about; undefined: of neither, or of both. */
+  from: 'a' | 'b' | undefined;
+  /** The connection and its direction, with addresses: `#1 10.0.0.1 QP 0x12 → 10.0.0.2 QP 0x11`. */
+  subject: string | undefined;
+  /** One sentence with numbers and a time, without addresses. */
+  statement: string;
+  /** The subject, if any, and the statement. */
   text: string;
   /** A hint what to check. */
   hint: string;
@@ -207,6 +336,8 @@ export interface Finding {
   /** The packets behind it; at most some hundred, `frameCount` is all. */
   frames: number[];
   frameCount: number;
+  /** Of a group: the findings of the same kind about single connections, worst first. */
+  members?: Finding[];
 }
 
 export interface CaptureSummary {
@@ -220,10 +351,18 @@ export interface CaptureSummary {
   frames: number;
   rocePackets: number;
   otherFrames: number;
+  /** PFC and PAUSE frames. */
+  pauseFrames: number;
+  /** Kinds of these with their numbers, most first: `UDP port 53`, `EtherType 0x806`, `link type ERF`. */
+  otherKinds: Record<string, number>;
+  /** UDP ports besides 4791 that carry RoCE by their ICRCs, without having been asked for. */
+  otherPorts: number[];
   /** RoCE that could not be parsed, by reason. */
   damaged: Record<string, number>;
   /** Frames cut by the snap length. */
   cutFrames: number;
+  /** Packets cut inside their headers: what these say is not known. */
+  cutHeaders: number;
   /** Super-packets that were split, and their packets. */
   superPackets: number;
   icrc: { ok: number; bad: number; none: number };
@@ -233,11 +372,35 @@ export interface CaptureSummary {
   damage: string | undefined;
 }
 
+/** The capture at a glance. */
+export interface Overview {
+  hosts: number;
+  connections: number;
+  messages: number;
+  /** Bytes of payload, with what was sent more than once. */
+  bytes: number;
+  /** Packets. */
+  retransmitted: number;
+  /** Go-back-N events: all, by cause, and by the side of the tap on which packets were lost or late (of those listed). */
+  goBacks: number;
+  causes: Record<RetransmitCause, number>;
+  sides: Record<TapSide, number>;
+  /** The two hosts with most retransmissions; undefined without any. */
+  worstPath: { from: string; to: string; retransmitted: number } | undefined;
+  /** The receiver with most senders, from three on, if packets to it were retransmitted or marked. */
+  incast: { receiver: string; senders: number } | undefined;
+}
+
 export interface Analysis {
   summary: CaptureSummary;
+  overview: Overview;
   /** Worst first. */
   findings: Finding[];
   connections: Connection[];
+  /** Exchanges of the connection manager, in the order of their first messages. */
+  exchanges: CmExchange[];
+  /** Ports that sent pause frames, those with most first. */
+  pauses: PauseSender[];
   /** Packets of RoCE that belong to no connection (CNPs without a flow, MADs). */
   unconnected: number;
 }

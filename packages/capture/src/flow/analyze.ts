@@ -1,10 +1,16 @@
 /** A capture file in, its analysis out. */
 import type { CaptureSource } from '@node-roce/pcap/node';
+import type { Addresses } from '../read/packet.ts';
 import { type ReadOptions, readPackets } from '../read/read.ts';
-import type { Analysis } from './analysis.ts';
-import { FlowAnalyzer, type FlowOptions } from './analyzer.ts';
+import type { Analysis, Message } from './analysis.ts';
+import { FlowAnalyzer, type FlowOptions, type MessageQps } from './analyzer.ts';
 
-export interface AnalyzeOptions extends Omit<ReadOptions, 'onPacket' | 'onRefused'>, FlowOptions {}
+export interface AnalyzeOptions
+  extends Omit<ReadOptions, 'onPacket' | 'onPause' | 'onRefused'>,
+    Omit<FlowOptions, 'onMessage'> {
+  /** Called for each message at its end; of one connection and direction in the order of PSNs. */
+  readonly onMessage?: ((message: Message, qps: MessageQps, addresses: Addresses) => void) | undefined;
+}
 
 /**
  * Reads a capture (pcap or pcapng, plain or gzip) and says what happened in it, in memory that does not grow
@@ -20,10 +26,18 @@ export interface AnalyzeOptions extends Omit<ReadOptions, 'onPacket' | 'onRefuse
  */
 export async function analyzeCapture(source: CaptureSource, options: AnalyzeOptions = {}): Promise<Analysis> {
   const { onMessage, onPacket, ...reading } = options;
-  const analyzer = new FlowAnalyzer({ onMessage, onPacket });
+  let names: Addresses | undefined;
+  const analyzer = new FlowAnalyzer({
+    onMessage: onMessage && ((message, qps) => names && onMessage(message, qps, names)),
+    onPacket,
+  });
   const { summary, addresses } = await readPackets(source, {
     ...reading,
-    onPacket: (packet) => analyzer.add(packet),
+    onPacket: (packet, reader) => {
+      names = reader.addresses;
+      analyzer.add(packet);
+    },
+    onPause: (pause) => analyzer.addPause(pause),
   });
   return analyzer.finish(summary, addresses);
 }

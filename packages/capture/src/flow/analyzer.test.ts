@@ -2,7 +2,7 @@ import { OPCODES } from '@node-roce/wire';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CaptureBuilder, type PacketOptions, QP } from '../../testing/capture-builder.ts';
-import type { RetransmitCause } from './analysis.ts';
+import type { Grade, RetransmitCause } from './analysis.ts';
 
 const KIB = 1024;
 
@@ -55,7 +55,7 @@ describe('messages', () => {
       },
     ]);
     expect(connections).toMatchObject([{ a: { qpn: QP.a }, b: { qpn: QP.b }, pathMtu: KIB }]);
-    expect(connections[0]).toMatchObject({ pairing: 'certain', ackLatency: { count: 1, p50: 40_000 } });
+    expect(connections[0]).toMatchObject({ pairing: 'certain', ackRoundTrip: { count: 1, p50: 40_000 } });
   });
 
   test('across the end of the PSNs', () => {
@@ -125,9 +125,10 @@ describe('causes', () => {
   /** One packet more, so that the directions are paired. */
   const paired = () => ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
 
-  const cases: [RetransmitCause, string, (capture: CaptureBuilder) => void][] = [
+  const cases: [RetransmitCause, Grade, string, (capture: CaptureBuilder) => void][] = [
     [
       'sequence-nak',
+      'certain',
       'a NAK for the PSN',
       (capture) => {
         write(capture, 100, 1, 3);
@@ -137,6 +138,7 @@ describe('causes', () => {
     ],
     [
       'rnr',
+      'certain',
       'the wait of an RNR NAK is over',
       (capture) => {
         write(capture, 100, 1, 1);
@@ -146,6 +148,7 @@ describe('causes', () => {
     ],
     [
       'implied-nak',
+      'certain',
       'an atomic is answered, the READ before it is not',
       (capture) => {
         capture.packet(100, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 100, ackReq: true });
@@ -156,13 +159,21 @@ describe('causes', () => {
     ],
     [
       'timeout',
+      'certain',
       '4.096 µs · 2^14 of silence',
       (capture) => write(write(capture, 100, 1, 1), 100 + 67_108.864, 1, 1),
     ],
-    ['probe', '8 ms of silence', (capture) => write(write(capture, 100, 1, 1), 8100, 1, 1)],
-    ['unknown', '5 ms of silence', (capture) => write(write(capture, 100, 1, 1), 5100, 1, 1)],
+    ['probe', 'certain', '8 ms of silence', (capture) => write(write(capture, 100, 1, 1), 8100, 1, 1)],
+    [
+      'probe',
+      'certain',
+      '60 µs of silence: too early for any other timer',
+      (capture) => write(write(capture, 100, 1, 1), 160, 1, 1),
+    ],
+    ['unknown', 'not-shown', '5 ms of silence', (capture) => write(write(capture, 100, 1, 1), 5100, 1, 1)],
     [
       'timeout',
+      'certain',
       'silence of a sender that has no other timer',
       (capture) => {
         write(capture, 100, 1, 1, { migReq: false });
@@ -170,7 +181,8 @@ describe('causes', () => {
       },
     ],
     [
-      'unknown',
+      'timeout',
+      'likely',
       'a NAK, but so late that it may have been the timer',
       (capture) => {
         write(capture, 100, 1, 2);
@@ -179,7 +191,8 @@ describe('causes', () => {
       },
     ],
     [
-      'unknown',
+      'timeout',
+      'likely',
       'again what the capture has an answer to',
       (capture) => {
         ack(write(capture, 100, 1, 1), 110, 1);
@@ -188,13 +201,25 @@ describe('causes', () => {
     ],
   ];
 
-  test.each(cases)('%s: %s', (cause, _why, play) => {
+  test.each(cases)('%s, %s: %s', (cause, grade, _why, play) => {
     const capture = paired();
     play(capture);
     const { connections } = capture.finish();
     expect(capture.causes).toEqual([cause]);
-    const { retransmitted, retransmitCauses, goBacks } = connections[0].aToB;
-    expect([retransmitted, retransmitCauses[cause], goBacks]).toEqual([1, 1, 1]);
+    const { retransmitted, retransmitCauses, retransmitGrades, goBacks, goBackCauses } = connections[0].aToB;
+    expect([retransmitted, retransmitCauses[cause], retransmitGrades[grade], goBacks]).toEqual([1, 1, 1, 1]);
+    expect(goBackCauses[cause][grade]).toBe(1);
+    expect(connections[0].recoveries).toMatchObject([{ from: 'a', cause, grade, packets: 1 }]);
+  });
+
+  test('a probe within 100 µs is no copy, though there are no Identifications', () => {
+    const options = { id: false as const };
+    const capture = ack(write(new CaptureBuilder(), 0, 0, 1, options), 5, 0, options);
+    write(capture, 100, 1, 1, options);
+    write(capture, 160, 1, 1, options);
+    const { connections } = capture.finish();
+    expect(capture.causes).toEqual(['probe']);
+    expect(connections[0].aToB).toMatchObject({ retransmitted: 1, repeatedFrames: 0 });
   });
 
   test('packets that follow a retransmission have its cause', () => {
@@ -214,6 +239,66 @@ describe('causes', () => {
     expect(connections).toMatchObject([{ a: { qpn: -1 }, b: { qpn: QP.b }, pairing: 'unpaired' }]);
     expect(capture.messages).toMatchObject([{ outcome: 'incomplete', bytes: 2 * KIB, latency: undefined }]);
     expect(findings.map(({ kind }) => kind)).toContain('one-direction');
+  });
+});
+
+describe('READ responses that came early', () => {
+  /** Two READs of three responses each; of the first one the second response is lost. */
+  const lost = () => {
+    const capture = new CaptureBuilder();
+    const read = { length: 3 * KIB, ackReq: true };
+    capture.packet(0, 'a', 'RC_RDMA_READ_REQUEST', { psn: 0, ...read });
+    capture.packet(0, 'a', 'RC_RDMA_READ_REQUEST', { psn: 3, ...read });
+    capture.packet(10, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 0, payload: KIB });
+    capture.packet(12, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 2, payload: KIB });
+    capture.packet(13, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 3, payload: KIB });
+    capture.packet(14, 'b', 'RC_RDMA_READ_RESPONSE_MIDDLE', { psn: 4, payload: KIB });
+    capture.packet(15, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 5, payload: KIB });
+    return capture;
+  };
+  const ends = (capture: CaptureBuilder) =>
+    capture.messages.map(({ outcome, ackRoundTrip }) => [
+      outcome,
+      ackRoundTrip === undefined ? undefined : ackRoundTrip / 1000,
+    ]);
+
+  test('count once what was missing is there, of a requester that asked for that alone', () => {
+    const capture = lost();
+    capture.packet(15, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: KIB, ackReq: true });
+    capture.packet(25, 'b', 'RC_RDMA_READ_RESPONSE_ONLY', { psn: 1, payload: KIB });
+    const { connections } = capture.finish();
+    expect(capture.causes).toEqual(['implied-nak']);
+    expect(connections[0].aToB).toMatchObject({ retransmitted: 1 });
+    expect(ends(capture)).toEqual([
+      ['completed', 10],
+      ['completed', 25],
+    ]);
+  });
+
+  test('count at the end of the capture, though one before them never came', () => {
+    const capture = new CaptureBuilder();
+    const read = { length: KIB, ackReq: true };
+    for (const psn of [0, 1, 2]) capture.packet(0, 'a', 'RC_RDMA_READ_REQUEST', { psn, ...read });
+    for (const psn of [1, 2]) capture.packet(10, 'b', 'RC_RDMA_READ_RESPONSE_ONLY', { psn, payload: KIB });
+    capture.finish();
+    expect(capture.messages.map(({ outcome }) => outcome)).toEqual(['incomplete', 'completed', 'completed']);
+  });
+
+  test('do not count of a requester that asks for all again', () => {
+    const capture = lost();
+    capture.packet(15, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 2 * KIB, ackReq: true });
+    capture.packet(15, 'a', 'RC_RDMA_READ_REQUEST', { psn: 3, length: 3 * KIB, ackReq: true });
+    capture.packet(25, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 1, payload: KIB });
+    capture.packet(26, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 2, payload: KIB });
+    for (const [i, name] of (['FIRST', 'MIDDLE', 'LAST'] as const).entries()) {
+      capture.packet(27 + i, 'b', `RC_RDMA_READ_RESPONSE_${name}`, { psn: 3 + i, payload: KIB });
+    }
+    capture.finish();
+    expect(capture.causes).toEqual(['implied-nak', 'implied-nak']);
+    expect(ends(capture)).toEqual([
+      ['completed', 11],
+      ['completed', 14],
+    ]);
   });
 });
 
@@ -237,6 +322,13 @@ describe('what a capture does to packets', () => {
     expect(connections[0].aToB.bytes).toBe(3 * KIB);
   });
 
+  test('a mirror is late by three ACKs of one PSN, which a burst of duplicates drew', () => {
+    const capture = write(new CaptureBuilder(), 0, 0, 1);
+    for (const id of [300, 301, 302, 300, 301, 302]) ack(capture, 10, 0, { id });
+    const { connections } = capture.finish();
+    expect(connections[0].bToA).toMatchObject({ packets: 6, acks: 3, repeatedFrames: 3 });
+  });
+
   test('acknowledged but not seen: missed by the capture, no loss of the network', () => {
     const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
     capture.packet(10, 'a', 'RC_RDMA_WRITE_FIRST', { psn: 1, payload: KIB, length: 3 * KIB });
@@ -244,7 +336,11 @@ describe('what a capture does to packets', () => {
     ack(capture, 20, 3);
     const { connections, findings } = capture.finish();
     expect(connections[0].aToB).toMatchObject({ gaps: 1, missedByCapture: 1, retransmitted: 0 });
-    expect(capture.messages.at(-1)).toMatchObject({ bytes: 3 * KIB, outcome: 'incomplete', latency: 9000 });
+    expect(capture.messages.at(-1)).toMatchObject({
+      bytes: 3 * KIB,
+      outcome: 'incomplete',
+      ackRoundTrip: 9000,
+    });
     expect(findings.map(({ kind }) => kind)).toEqual(['capture-loss']);
   });
 

@@ -1,20 +1,46 @@
 /** RoCE packets in, connections, messages and findings out; memory does not grow with the capture. */
-import { AethKind, aethKind, ECN_CE, OperationBits, Transport as TransportBits, u24 } from '@node-roce/wire';
+import {
+  AethKind,
+  aethKind,
+  ECN_CE,
+  OperationBits,
+  rethVaHigh,
+  rethVaLow,
+  Transport as TransportBits,
+  u24,
+} from '@node-roce/wire';
 import { type Addresses, IcrcVerdict, type RocePacket } from '../read/packet.ts';
-import type { Analysis, CaptureSummary, Message, Pairing, RetransmitCause, Transport } from './analysis.ts';
+import type { PauseFrame } from '../read/pause.ts';
+import type {
+  Analysis,
+  CaptureSummary,
+  Grade,
+  Message,
+  Pairing,
+  RetransmitCause,
+  Transport,
+} from './analysis.ts';
+import { Clock } from './clock.ts';
 import { CmReader } from './cm.ts';
+import { CmExchanges } from './cm-exchanges.ts';
 import { ConnectionBuilder } from './connections.ts';
-import { type ConnectionState, Direction } from './direction.ts';
+import { Budgets, type ConnectionState, Direction } from './direction.ts';
 import { DirectionTable } from './direction-table.ts';
 import type { MessageFailure } from './finding-kinds.ts';
 import { findingsOf } from './findings.ts';
-import { LadderBudget } from './ladder.ts';
+import { clockFindings } from './findings-capture.ts';
+import { cmFindings } from './findings-cm.ts';
+import { pauseFindings } from './findings-pause.ts';
 import type { UnnumberedMessage } from './messages.ts';
 import { unwrap, unwrapFirst } from './outstanding.ts';
+import { overviewOf } from './overview.ts';
 import { DirectionPairer } from './pairing.ts';
-import { RequesterTracker, Taken } from './requester-tracker.ts';
+import { PauseCounts } from './pauses.ts';
+import { recordRepeated, recordRequest } from './recorder.ts';
+import { RequesterTracker } from './requester-tracker.ts';
 import { applyResponse, countResponse, syndromeOf } from './responses.ts';
 import { PlotKind } from './series.ts';
+import { Taken, Verdict } from './verdict.ts';
 
 /** The verdict on a packet the moment it was added. One object, used again for each. */
 export interface PacketVerdict {
@@ -22,6 +48,12 @@ export interface PacketVerdict {
   connection: number;
   /** It was sent before. Its cause may come out as `unknown`; it never changes later. */
   retransmission: RetransmitCause | undefined;
+  /** How sure the cause is; undefined if it is no retransmission. */
+  grade: Grade | undefined;
+  /** The frame that shows the cause; 0: none. */
+  evidence: number;
+  /** The requester went back with it. */
+  begins: boolean;
   /** A mirror, or the network, shows the same packet twice. */
   repeatedFrame: boolean;
 }
@@ -30,6 +62,9 @@ export interface PacketVerdict {
 export interface MessageQps {
   requester: number;
   responder: number;
+  /** Numbers of their addresses in the reader's table. */
+  requesterAddress: number;
+  responderAddress: number;
 }
 
 export interface FlowOptions {
@@ -63,8 +98,20 @@ export class FlowAnalyzer {
   );
   readonly #cm = new CmReader();
   readonly #connections = new ConnectionBuilder();
-  readonly #budget = new LadderBudget();
-  readonly #verdict: PacketVerdict = { connection: 0, retransmission: undefined, repeatedFrame: false };
+  readonly #budgets = new Budgets();
+  readonly #exchanges = new CmExchanges();
+  readonly #pauses = new PauseCounts();
+  readonly #clock = new Clock();
+  /** Requesters put their verdicts in here. */
+  readonly #request = new Verdict();
+  readonly #verdict: PacketVerdict = {
+    connection: 0,
+    retransmission: undefined,
+    grade: undefined,
+    evidence: 0,
+    begins: false,
+    repeatedFrame: false,
+  };
   #unconnected = 0;
   #tooMany = 0;
   #lastId = 0;
@@ -75,14 +122,23 @@ export class FlowAnalyzer {
 
   /** Takes the next packet of the capture; nothing of it is kept. */
   add(packet: RocePacket): void {
+    this.#clock.note(packet.time);
     const verdict = this.#verdict;
     verdict.connection = 0;
     verdict.retransmission = undefined;
+    verdict.grade = undefined;
+    verdict.evidence = 0;
+    verdict.begins = false;
     verdict.repeatedFrame = false;
     const direction = this.#directionOf(packet);
     if (direction === undefined) this.#unconnected++;
     else this.#take(direction, packet);
     this.#options.onPacket?.(packet, verdict);
+  }
+
+  /** Takes the next pause frame; nothing of it is kept. */
+  addPause(pause: PauseFrame): void {
+    this.#pauses.add(pause);
   }
 
   /**
@@ -97,12 +153,37 @@ export class FlowAnalyzer {
     for (const connection of this.#states) {
       for (const direction of [connection.first, connection.second])
         direction?.requester?.finish(lastFailure(direction));
+      for (const direction of [connection.first, connection.second]) direction?.recoveries.close();
     }
     for (const connection of this.#states) this.#settle(connection);
     const settled = this.#states.filter((connection) => connection.id > 0).sort((x, y) => x.id - y.id);
     const connections = settled.map((connection) => this.#connections.build(connection, addresses));
-    const findings = findingsOf(settled, connections, summary, this.#tooMany);
-    return { summary, findings, connections, unconnected: this.#unconnected };
+    const pauses = this.#pauses.senders((mac) => this.#addressesOf(mac, addresses));
+    const exchanges = this.#exchanges.results(addresses);
+    const findings = findingsOf(settled, connections, summary, this.#tooMany, [
+      ...pauseFindings(pauses),
+      ...cmFindings(exchanges, this.#exchanges.gaps(addresses), summary.duration),
+      ...clockFindings(this.#clock),
+    ]);
+    return {
+      summary,
+      overview: overviewOf(connections),
+      findings,
+      connections,
+      exchanges,
+      pauses,
+      unconnected: this.#unconnected,
+    };
+  }
+
+  /** Addresses whose packets had this source MAC address, by the first packet of each direction. */
+  #addressesOf(mac: number, addresses: Addresses): string[] {
+    const found = new Set<string>();
+    for (const { first, second } of this.#states) {
+      for (const direction of [first, second])
+        if (direction?.mac === mac && found.size < 10) found.add(addresses.text(direction.source));
+    }
+    return [...found];
   }
 
   #directionOf(packet: RocePacket): Direction | undefined {
@@ -110,26 +191,36 @@ export class FlowAnalyzer {
     let sourceQp = -1;
     if (info.transport === TransportBits.UD) {
       if (packet.destQp === QP1) {
-        const connection = packet.icrc === IcrcVerdict.BAD ? undefined : this.#cm.take(packet);
+        if (packet.icrc === IcrcVerdict.BAD) return undefined;
+        this.#exchanges.take(packet);
+        const connection = this.#cm.take(packet);
         if (connection !== undefined) this.#pairer.known(connection);
         return undefined;
       }
       const deth = packet.bth + info.offsets.deth;
       sourceQp = deth + 8 <= packet.end ? u24(packet.bytes, deth + 5) : -1;
     }
-    const found = this.#table.find(packet.source, packet.destination, packet.destQp, sourceQp);
+    const found = this.#table.find(
+      packet.source,
+      packet.destination,
+      packet.destQp,
+      sourceQp,
+      packet.network,
+    );
     // Neither its queue pair nor its PSN can be believed.
     if (found !== undefined || packet.icrc === IcrcVerdict.BAD) return found;
     if (this.#table.size >= MAX_DIRECTIONS) {
       this.#tooMany++;
       return undefined;
     }
-    const direction = new Direction(packet, sourceQp, this.#budget);
+    const direction = new Direction(packet, sourceQp, this.#budgets);
     if (info.transport !== TransportBits.CNP) direction.transport = info.transportName as Transport;
     const connection: ConnectionState = {
       id: 0,
       pairing: 'unpaired',
       pairingReason: 'the capture shows one direction only, or nothing to tell which belong together',
+      presumed: false,
+      presumedFits: 0,
       first: direction,
       second: undefined,
       nextMessage: 1,
@@ -146,6 +237,7 @@ export class FlowAnalyzer {
     const { counts } = direction;
     const { time, info } = packet;
     counts.packets++;
+    direction.traffic.add(packet);
     direction.lastFrame = packet.frame;
     direction.end = time;
     direction.sourcePort = packet.sourcePort;
@@ -154,13 +246,21 @@ export class FlowAnalyzer {
     if (packet.icrc === IcrcVerdict.BAD) {
       counts.icrcBad++;
       direction.events.add('icrc-bad', packet.frame, time, 1);
+      const damaged = info.isResponse
+        ? direction.peer?.requester?.damagedAnswers
+        : direction.requester?.damaged;
+      damaged?.add(packet.psn, packet.frame, time);
       direction.ladder.offer(packet, direction.from, true, undefined, false);
       return;
     }
+    if (packet.flushTwice) direction.events.add('flush-twice', packet.frame, time, 1);
+    if ((info.isFlush || info.isAtomicWrite) && hasNoAddress(packet))
+      direction.events.add('no-address', packet.frame, time, 1);
     if (packet.icrc === IcrcVerdict.NONE) counts.icrcUnchecked++;
     if (packet.ecn !== 0) this.#takeEcn(direction, packet);
     if (direction.ids.isRepeated(packet)) {
-      this.#repeated(direction, packet);
+      recordRepeated(direction, packet);
+      this.#verdict.repeatedFrame = true;
       return;
     }
     counts.bytes += packet.payloadLength;
@@ -179,13 +279,6 @@ export class FlowAnalyzer {
     plot.add(packet.time, unwrapFirst(packet.psn), packet.frame, PlotKind.MARKED);
   }
 
-  #repeated(direction: Direction, packet: RocePacket): void {
-    direction.counts.repeatedFrames++;
-    direction.events.add('repeated-frame', packet.frame, packet.time, 1);
-    this.#verdict.repeatedFrame = true;
-    direction.ladder.offer(packet, direction.from, false, undefined, true);
-  }
-
   #takeRequest(direction: Direction, packet: RocePacket): void {
     direction.counts.requests++;
     if (direction.transport === undefined) direction.transport = packet.info.transportName as Transport;
@@ -196,20 +289,21 @@ export class FlowAnalyzer {
     direction.requester ??= this.#newRequester(direction);
     const { requester } = direction;
     if (direction.peer === undefined) this.#pairer.sent(direction, packet.psn);
-    const taken = requester.take(packet, direction.ids);
+    const request = this.#request;
+    request.reset();
+    requester.take(packet, direction.ids);
+    // Times that go back are no evidence.
+    if (this.#clock.stepsBack > 0 && request.grade === 'certain') request.grade = 'likely';
     const opposite = direction.peer?.requester;
     if (opposite !== undefined && opposite.pathMtu !== requester.pathMtu) sharePathMtu(requester, opposite);
-    if (taken === Taken.REPEATED) {
-      direction.counts.requests--;
-      direction.counts.bytes -= packet.payloadLength;
-      this.#repeated(direction, packet);
-      return;
-    }
-    const again = taken === Taken.RETRANSMISSION;
-    if (again) this.#verdict.retransmission = requester.cause;
-    const kind = again ? PlotKind.RETRANSMISSION : PlotKind.REQUEST;
-    direction.plot.add(packet.time, unwrap(packet.psn, requester.next), packet.frame, kind);
-    direction.ladder.offer(packet, direction.from, again, this.#verdict.retransmission, false);
+    recordRequest(direction, packet, request);
+    const verdict = this.#verdict;
+    verdict.repeatedFrame = request.taken === Taken.REPEATED;
+    if (request.taken !== Taken.RETRANSMISSION) return;
+    verdict.retransmission = request.cause;
+    verdict.grade = request.grade;
+    verdict.evidence = request.evidenceFrame;
+    verdict.begins = request.begins;
   }
 
   #newRequester(direction: Direction): RequesterTracker {
@@ -217,6 +311,7 @@ export class FlowAnalyzer {
       direction.counts,
       direction.events,
       direction.reliable,
+      this.#request,
       (message) => this.#messageEnded(direction, message),
     );
     requester.hasAnswers = direction.peer !== undefined;
@@ -249,6 +344,7 @@ export class FlowAnalyzer {
       start: time,
       end: time,
       latency: undefined,
+      ackRoundTrip: undefined,
       outcome: 'completed',
       failure: undefined,
     });
@@ -260,11 +356,13 @@ export class FlowAnalyzer {
     const syndrome = syndromeOf(packet);
     countResponse(direction, packet, syndrome);
     const operation = info.operation;
+    const response = { psn, time, frame, operation, last: info.last, syndrome };
     if (direction.peer !== undefined) {
       learnPathMtu(direction.peer, packet);
-      applyResponse(direction, { psn, time, frame, operation, last: info.last, syndrome });
+      if (direction.connection.presumed) this.#pairer.confirm(direction, response);
+      applyResponse(direction, response);
     } else {
-      this.#pairer.response(direction, { psn, time, frame, operation, last: info.last, syndrome });
+      this.#pairer.response(direction, response);
     }
     direction.responsePsn = direction.responsePsn < 0 ? unwrapFirst(psn) : unwrap(psn, direction.responsePsn);
     const kind = plotKindOf(operation, syndrome);
@@ -303,9 +401,20 @@ export class FlowAnalyzer {
       from: direction.from,
       ...made,
     };
-    if (message.latency !== undefined) direction.latency.add(message.end, message.latency, message.id);
+    const { latency, ackRoundTrip, operation } = message;
+    if (latency !== undefined) {
+      const time = message.start + latency;
+      direction.latency.add({ time, nanoseconds: latency, ackRoundTrip, message: message.id, operation });
+      direction.completion.add(latency);
+      direction.latencyClasses.add(operation, message.bytes ?? 0, latency);
+    }
     this.#connections.keep(message);
-    this.#options.onMessage?.(message, { requester: direction.sourceQp, responder: direction.destQp });
+    this.#options.onMessage?.(message, {
+      requester: direction.sourceQp,
+      responder: direction.destQp,
+      requesterAddress: direction.source,
+      responderAddress: direction.destination,
+    });
   }
 
   #join(direction: Direction, other: Direction, pairing: Pairing, reason: string): void {
@@ -372,4 +481,10 @@ function plotKindOf(operation: number, syndrome: number): number {
   if (operation !== OperationBits.ACKNOWLEDGE) return PlotKind.RESPONSE;
   if (syndrome < 0 || aethKind(syndrome) === AethKind.ACK) return PlotKind.ACK;
   return aethKind(syndrome) === AethKind.RNR_NAK ? PlotKind.RNR : PlotKind.NAK;
+}
+
+/** A FLUSH or ATOMIC_WRITE to the address 0. */
+function hasNoAddress({ bytes, bth, end, info }: RocePacket): boolean {
+  const at = bth + info.offsets.reth;
+  return at + 8 <= end && rethVaHigh(bytes, at) === 0 && rethVaLow(bytes, at) === 0;
 }

@@ -1,7 +1,7 @@
 /** Connections as plain values, at the end of a capture; and the messages that are kept with them. */
 import { PSN_MASK } from '@node-roce/wire';
 import type { Addresses } from '../read/packet.ts';
-import type { Connection, Endpoint, LadderPacket, Message } from './analysis.ts';
+import type { Connection, DirectionPath, Endpoint, LadderPacket, Message } from './analysis.ts';
 import { type ConnectionState, type Direction, newCounts } from './direction.ts';
 import { DistributionBuilder } from './distribution.ts';
 import { newMessageCounts } from './messages.ts';
@@ -60,12 +60,23 @@ export class ConnectionBuilder {
       lastFrame: Math.max(...both.map((direction) => direction.lastFrame)),
       aToB: ab?.counts ?? newCounts(),
       bToA: ba?.counts ?? newCounts(),
+      paths: { aToB: pathOf(ab), bToA: pathOf(ba) },
       messagesFromA: ab?.messageCounts ?? newMessageCounts(),
       messagesFromB: ba?.messageCounts ?? newMessageCounts(),
-      ackLatency: merged(both.map((direction) => direction.requester?.ackLatency)),
+      completion: merged(both.map((direction) => direction.completion)),
+      latencyClasses: both.flatMap(({ latencyClasses, from }) => latencyClasses.results(from)),
+      ackRoundTrip: merged(both.map((direction) => direction.requester?.ackRoundTrip)),
       readRoundTrip: merged(both.map((direction) => direction.requester?.readRoundTrip)),
       cnpDelay: merged(both.map((direction) => direction.congestion.delay)),
       rnrWait: merged(both.map((direction) => direction.requester?.rnrWait)),
+      recoveries: both.flatMap(({ recoveries, from }) =>
+        recoveries.kept.map((recovery) => ({ from, ...recovery })),
+      ),
+      stalls: both
+        .flatMap(({ requester, from }) =>
+          (requester?.stalls.longest ?? []).map((stall) => ({ from, ...stall })),
+        )
+        .sort((x, y) => y.duration - x.duration),
       plot: both
         .flatMap((direction) => direction.plot.points(direction.from, shiftOf(direction)))
         .sort(byTime),
@@ -75,6 +86,12 @@ export class ConnectionBuilder {
       ladder: ladderOf(both, messages),
     };
   }
+}
+
+function pathOf(direction: Direction | undefined): DirectionPath | undefined {
+  if (direction === undefined) return undefined;
+  const { vlan, tunnel, vni, network, traffic } = direction;
+  return { vlan, tunnel, vni, network, classes: traffic.classes, ecn: traffic.ecn };
 }
 
 const byTime = (x: { time: number }, y: { time: number }): number => x.time - y.time;

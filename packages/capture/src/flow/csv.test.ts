@@ -17,6 +17,7 @@ const message: Message = {
   start: 1_500_000_001,
   end: 1_500_000_002,
   latency: undefined,
+  ackRoundTrip: undefined,
   outcome: 'failed',
   failure: 'invalid-request',
 };
@@ -32,6 +33,9 @@ test('texts with commas, quotes and ends of lines are quoted', () => {
     kind: 'rnr',
     severity: 'note',
     connection: undefined,
+    from: undefined,
+    subject: undefined,
+    statement: 'one, "two"',
     text: 'one, "two"',
     hint: 'a\nb',
     start: 0,

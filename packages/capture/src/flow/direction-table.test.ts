@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { RocePacket } from '../read/packet.ts';
-import { Direction } from './direction.ts';
+import { Budgets, Direction } from './direction.ts';
 import { DirectionTable } from './direction-table.ts';
-import { LadderBudget } from './ladder.ts';
 
 test('finds what was added and nothing else, as a map does', () => {
   const small = fc.integer({ min: 0, max: 6 });
@@ -25,7 +24,7 @@ test('finds what was added and nothing else, as a map does', () => {
           destQp,
           info: { isResponse: false },
         });
-        const direction = new Direction(packet, sourceQp, new LadderBudget());
+        const direction = new Direction(packet, sourceQp, new Budgets());
         table.add(direction);
         map.set(String([source, destination, destQp, sourceQp]), direction);
       }

@@ -8,16 +8,25 @@ export class DirectionTable {
   #places = new Uint32Array(256);
   #last: Direction | undefined;
 
-  /** @param sourceQp of datagrams; −1 for all others */
-  find(source: number, destination: number, destQp: number, sourceQp: number): Direction | undefined {
+  /**
+   * @param sourceQp of datagrams; −1 for all others
+   * @param network the packet's VLAN and tunnel by number
+   */
+  find(
+    source: number,
+    destination: number,
+    destQp: number,
+    sourceQp: number,
+    network = 0,
+  ): Direction | undefined {
     const last = this.#last;
-    if (last !== undefined && is(last, source, destination, destQp, sourceQp)) return last;
+    if (last !== undefined && is(last, source, destination, destQp, sourceQp, network)) return last;
     const places = this.#places;
     const mask = places.length - 1;
-    let place = hash(source, destination, destQp, sourceQp) & mask;
+    let place = hash(source, destination, destQp, sourceQp, network) & mask;
     for (let index = places[place]; index !== 0; index = places[place]) {
       const direction = this.#directions[index - 1];
-      if (is(direction, source, destination, destQp, sourceQp)) {
+      if (is(direction, source, destination, destQp, sourceQp, network)) {
         this.#last = direction;
         return direction;
       }
@@ -43,7 +52,8 @@ export class DirectionTable {
 
   #place(direction: Direction, index: number): void {
     const mask = this.#places.length - 1;
-    let place = hash(direction.source, direction.destination, direction.destQp, direction.keyQp) & mask;
+    const { source, destination, destQp, keyQp, network } = direction;
+    let place = hash(source, destination, destQp, keyQp, network) & mask;
     while (this.#places[place] !== 0) place = (place + 1) & mask;
     this.#places[place] = index;
   }
@@ -55,18 +65,27 @@ function is(
   destination: number,
   destQp: number,
   sourceQp: number,
+  network: number,
 ): boolean {
   return (
     direction.destQp === destQp &&
     direction.source === source &&
     direction.destination === destination &&
-    direction.keyQp === sourceQp
+    direction.keyQp === sourceQp &&
+    direction.network === network
   );
 }
 
-function hash(source: number, destination: number, destQp: number, sourceQp: number): number {
+function hash(
+  source: number,
+  destination: number,
+  destQp: number,
+  sourceQp: number,
+  network: number,
+): number {
   let h = Math.imul(destQp, 0x9e37_79b1) ^ Math.imul(source + 1, 0x85eb_ca6b);
   h ^= Math.imul(destination + 1, 0xc2b2_ae35) ^ Math.imul(sourceQp + 1, 0x27d4_eb2f);
+  h ^= Math.imul(network, 0x1656_67b1);
   h ^= h >>> 15;
   return Math.imul(h, 0x2c1b_3c6d) >>> 8;
 }

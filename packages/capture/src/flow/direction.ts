@@ -2,17 +2,24 @@
  * One direction of a connection: packets from one address to one queue pair of another. A BTH names only
  * the destination queue pair, so the sender's is known when the opposite direction is found (`pairing.ts`).
  */
+import { LinkType } from '@node-roce/pcap';
 import type { RocePacket } from '../read/packet.ts';
+import { macAt } from '../read/pause.ts';
+import type { Tunnel } from '../read/tunnel.ts';
 import type { DirectionCounts, Pairing, Transport } from './analysis.ts';
 import type { CmConnection } from './cm.ts';
 import { CongestionWatch } from './congestion.ts';
+import { DistributionBuilder } from './distribution.ts';
 import { EventLog } from './events.ts';
 import { Identifications } from './identification.ts';
-import { Ladder, type LadderBudget } from './ladder.ts';
+import { Ladder, LadderBudget } from './ladder.ts';
+import { LatencyClasses } from './latency-classes.ts';
 import { newMessageCounts, type UnnumberedMessage } from './messages.ts';
 import type { Evidence, PendingResponse } from './pending-response.ts';
+import { newGoBackCauses, RecoveryBudget, RecoveryLog } from './recoveries.ts';
 import type { RequesterTracker } from './requester-tracker.ts';
-import { BinnedSums, LatencySeries, PlotSeries } from './series.ts';
+import { BinnedSums, LatencySeries, PlotSeries, PointBudget } from './series.ts';
+import { TrafficClasses } from './traffic-classes.ts';
 
 export const newCounts = (): DirectionCounts => ({
   packets: 0,
@@ -32,9 +39,14 @@ export const newCounts = (): DirectionCounts => ({
     probe: 0,
     unknown: 0,
   },
+  retransmitGrades: { certain: 0, likely: 0, 'not-shown': 0 },
   goBacks: 0,
+  goBackCauses: newGoBackCauses(),
   repeatedResponses: 0,
   repeatedFrames: 0,
+  late: 0,
+  mostOvertaken: 0,
+  damagedAccepted: 0,
   gaps: 0,
   missedByCapture: 0,
   ghostAcks: 0,
@@ -51,6 +63,9 @@ export interface ConnectionState {
   id: number;
   pairing: Pairing;
   pairingReason: string;
+  /** Paired on the first response already; and responses that have fitted since. */
+  presumed: boolean;
+  presumedFits: number;
   /** The direction of the first packet, and the one that was joined to it. */
   first: Direction;
   second: Direction | undefined;
@@ -58,11 +73,25 @@ export interface ConnectionState {
   pendingMessages: { direction: Direction; message: UnnumberedMessage }[];
 }
 
+/** Bounds that all directions of a capture share. */
+export class Budgets {
+  readonly ladder = new LadderBudget();
+  readonly recoveries = new RecoveryBudget();
+  readonly points = new PointBudget();
+}
+
 /** One direction of a connection: its packets' counts, events, series, and its requester. */
 export class Direction {
   readonly source: number;
   readonly destination: number;
   readonly destQp: number;
+  /** VLAN and tunnel by number, part of the key, and the VNI: addresses mean the same host within them only. */
+  readonly network: number;
+  readonly vni: number;
+  readonly vlan: number;
+  readonly tunnel: Tunnel;
+  /** Source MAC address of the first packet, as a number; −1: none. */
+  readonly mac: number;
   /** Of datagrams, the sender's queue pair; −1 of all others. */
   readonly keyQp: number;
   /** Sender's queue pair: of datagrams, or from the connection manager; −1: not known. */
@@ -71,11 +100,15 @@ export class Direction {
   readonly counts = newCounts();
   readonly events = new EventLog();
   readonly ids = new Identifications();
-  readonly plot = new PlotSeries();
+  readonly plot: PlotSeries;
   readonly throughput = new BinnedSums();
   readonly latency = new LatencySeries();
+  readonly completion = new DistributionBuilder();
+  readonly latencyClasses = new LatencyClasses();
   readonly ladder: Ladder;
+  readonly recoveries: RecoveryLog;
   readonly congestion = new CongestionWatch();
+  readonly traffic = new TrafficClasses();
   /** The first packet went from `a`: it was a request. */
   readonly startsWithRequest: boolean;
   readonly firstFrame: number;
@@ -102,10 +135,15 @@ export class Direction {
   /** Opposite directions that have such evidence of this one. */
   suspects: Set<Direction> | undefined;
 
-  constructor(packet: RocePacket, sourceQp: number, budget: LadderBudget) {
+  constructor(packet: RocePacket, sourceQp: number, budgets: Budgets) {
     this.source = packet.source;
     this.destination = packet.destination;
     this.destQp = packet.destQp;
+    this.network = packet.network;
+    this.vni = packet.vni;
+    this.vlan = packet.vlan;
+    this.tunnel = packet.tunnel;
+    this.mac = packet.linkType === LinkType.ETHERNET ? macAt(packet.bytes, packet.link + 6) : -1;
     this.keyQp = sourceQp;
     this.sourceQp = sourceQp;
     this.startsWithRequest = !packet.info.isResponse;
@@ -113,7 +151,9 @@ export class Direction {
     this.start = packet.time;
     this.firstPort = packet.sourcePort;
     this.sourcePort = packet.sourcePort;
-    this.ladder = new Ladder(budget);
+    this.plot = new PlotSeries(budgets.points);
+    this.ladder = new Ladder(budgets.ladder);
+    this.recoveries = new RecoveryLog(this.counts, this.events, budgets.recoveries);
   }
 
   get reliable(): boolean {

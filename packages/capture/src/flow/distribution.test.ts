@@ -10,7 +10,16 @@ const of = (values: readonly number[]): DistributionBuilder => {
 
 test('nothing, and a few: exact', () => {
   expect(of([]).result()).toBeUndefined();
-  expect(of([5, 1, 9, 3]).result()).toEqual({ count: 4, min: 1, max: 9, mean: 4.5, p50: 3, p99: 9 });
+  expect(of([5, 1, 9, 3]).result()).toEqual({
+    count: 4,
+    min: 1,
+    max: 9,
+    mean: 4.5,
+    p50: 3,
+    p90: 9,
+    p99: 9,
+    p999: 9,
+  });
   expect(of([-5]).result()).toMatchObject({ min: 0, max: 0 });
 });
 

@@ -60,7 +60,9 @@ export class DistributionBuilder {
       max: this.#max,
       mean: this.#sum / this.#count,
       p50: this.#percentile(0.5),
+      p90: this.#percentile(0.9),
       p99: this.#percentile(0.99),
+      p999: this.#percentile(0.999),
     };
   }
 

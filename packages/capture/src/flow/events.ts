@@ -9,11 +9,15 @@ const MAX_FRAMES = 100;
 export type EventName =
   | 'retransmission'
   | `go-back-${RetransmitCause}`
+  | 'damage-recovery'
+  | 'late'
   | 'gap'
   | 'missed'
   | 'rnr-nak'
   | `nak-${NakName}`
   | 'icrc-bad'
+  | 'flush-twice'
+  | 'no-address'
   | 'repeated-frame'
   | 'ecn-marked'
   | 'cnp';

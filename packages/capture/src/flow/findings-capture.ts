@@ -1,6 +1,8 @@
 /** Findings about the capture as a whole: what it lost, cut or could not read, and what it shows one side of. */
-import { counted, formatCount } from '../units.ts';
+import { nothingDecoded } from '../read/nothing.ts';
+import { counted, formatCount, formatDuration } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
+import type { Clock } from './clock.ts';
 import type { FindingKind } from './finding-kinds.ts';
 
 export function captureFindings(
@@ -15,6 +17,9 @@ export function captureFindings(
       kind,
       severity,
       connection: undefined,
+      from: undefined,
+      subject: undefined,
+      statement: text,
       text,
       hint,
       start: 0,
@@ -28,10 +33,13 @@ export function captureFindings(
       'damaged-file',
       'error',
       1,
-      `The file is damaged; the analysis covers the part before the damage: ${summary.damage}`,
+      `Reading stopped before the end of the file: ${summary.damage}; only the packets before that point were analysed`,
       'Was the capture still being written, or the copy cut short?',
     );
   }
+  const nothing = nothingDecoded(summary);
+  if (nothing !== undefined && summary.damage === undefined)
+    add('nothing-decoded', 'error', summary.frames, nothing.text, nothing.hint);
   const damaged = Object.entries(summary.damaged);
   if (damaged.length > 0) {
     const count = damaged.reduce((sum, [, n]) => sum + n, 0);
@@ -41,6 +49,15 @@ export function captureFindings(
       count,
       `${counted(count, 'RoCE packet')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
       'See them with roce dump; a snap length of 128 bytes shows all headers.',
+    );
+  }
+  if (summary.cutHeaders > 0) {
+    add(
+      'cut-headers',
+      'note',
+      summary.cutHeaders,
+      `${counted(summary.cutHeaders, 'packet')} cut inside their headers: lengths of their READs, and whether they are ACKs or NAKs, are not known`,
+      'Capture with a snap length of 128 bytes, or 192 in tunnels: it holds all headers.',
     );
   }
   const dropped = summary.droppedByCapture ?? 0;
@@ -81,4 +98,26 @@ export function captureFindings(
     );
   }
   return found;
+}
+
+/** Times of frames that go back: what rests on times is then no evidence. */
+export function clockFindings({ stepsBack, longestStep }: Clock): Finding[] {
+  if (stepsBack === 0) return [];
+  const text = `${counted(stepsBack, 'timestamp')} ${stepsBack === 1 ? 'goes' : 'go'} back, by up to ${formatDuration(longestStep)}: durations and causes after that are likely at best`;
+  return [
+    {
+      kind: 'clock-back',
+      severity: 'warning',
+      connection: undefined,
+      from: undefined,
+      subject: undefined,
+      statement: text,
+      text,
+      hint: 'Frames that are out of order in the file can be sorted (reordercap, or mergecap without -a); a clock that was set during the capture cannot be corrected.',
+      start: 0,
+      end: 0,
+      frames: [],
+      frameCount: stepsBack,
+    },
+  ];
 }

@@ -1,10 +1,10 @@
 /** Findings of ECN marks, CNPs and ghost ACKs of one direction. */
 import { counted, formatDuration } from '../units.ts';
 import type { Finding } from './analysis.ts';
-import { finding, moment, type Subject } from './finding.ts';
+import { finding, moment, ofSubject, type Subject } from './finding.ts';
 
 export function congestionFindings(subject: Subject): Finding[] {
-  const { direction, name } = subject;
+  const { direction } = subject;
   const { counts, events, peer } = direction;
   const found: Finding[] = [];
   const marked = events.get('ecn-marked');
@@ -22,7 +22,7 @@ export function congestionFindings(subject: Subject): Finding[] {
         marked,
         'ecn-marked',
         cnps === undefined ? 'warning' : 'note',
-        `${name}: ${counted(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${answer}`,
+        `${counted(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${answer}`,
         cnps === undefined
           ? 'The receiver does not answer marks (DCQCN off, or rxe): the sender will not slow down.'
           : 'A queue on the way is past its ECN threshold: look for incast or a slower link.',
@@ -35,24 +35,23 @@ export function congestionFindings(subject: Subject): Finding[] {
         cnps,
         'cnp',
         'note',
-        `${name}: ${counted(cnps.count, 'CNP')} received, the first ${moment(cnps.start)}, and no mark in the capture`,
+        `${counted(cnps.count, 'CNP')} sent to this end, the first ${moment(cnps.start)}, but no CE-marked packet was captured`,
         'Marks are set behind the place of capture; some adapters also send a CNP with a NAK.',
       ),
     );
   }
   const ghosts = peer?.counts.ghostAcks ?? 0;
   if (ghosts > counts.retransmitted && peer !== undefined && ghosts * 10 > peer.counts.acks) {
-    found.push({
-      kind: 'ghost-acks',
-      severity: 'note',
-      connection: subject.connection.id,
-      text: `${name}: ${counted(ghosts, 'ACK')} of PSNs that were acknowledged before`,
-      hint: 'Harmless in itself: credit updates, or answers to duplicates.',
-      start: peer.start,
-      end: peer.end,
-      frames: [],
-      frameCount: ghosts,
-    });
+    found.push(
+      ofSubject(
+        subject,
+        'ghost-acks',
+        'note',
+        `${counted(ghosts, 'ACK')} of PSNs that were acknowledged before`,
+        'Harmless in itself: credit updates, or answers to duplicates.',
+        { start: peer.start, end: peer.end, frames: [], frameCount: ghosts },
+      ),
+    );
   }
   return found;
 }

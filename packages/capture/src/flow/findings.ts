@@ -1,11 +1,14 @@
 /** Findings of a capture as sentences, each with what to check; worst first. */
-import { counted, formatDuration } from '../units.ts';
-import type { CaptureSummary, Connection, Finding, RetransmitCause, Severity } from './analysis.ts';
-import type { ConnectionState } from './direction.ts';
-import { finding, flowName, moment, type Subject } from './finding.ts';
+import { counted, formatCount, formatDuration, formatPsn } from '../units.ts';
+import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
+import type { ConnectionState, Direction } from './direction.ts';
+import { finding, flowName, moment, ofSubject, type Subject } from './finding.ts';
 import type { FatalNakName } from './finding-kinds.ts';
 import { captureFindings } from './findings-capture.ts';
 import { congestionFindings } from './findings-congestion.ts';
+import { retransmissions } from './findings-recovery.ts';
+import { reordering, stalls } from './findings-stalls.ts';
+import { groupFindings } from './group-findings.ts';
 
 const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 
@@ -15,8 +18,10 @@ export function findingsOf(
   summary: CaptureSummary,
   /** Packets of connections past those that are followed. */
   tooMany: number,
+  /** Findings that no connection has. */
+  others: readonly Finding[] = [],
 ): Finding[] {
-  const findings = captureFindings(connections, summary, tooMany);
+  const findings = [...captureFindings(connections, summary, tooMany), ...others];
   states.forEach((state, i) => {
     const connection = connections[i];
     for (const direction of [state.first, state.second]) {
@@ -25,15 +30,21 @@ export function findingsOf(
       findings.push(
         ...failures(subject),
         ...retransmissions(subject),
+        ...stalls(subject),
+        ...reordering(subject),
         ...notReady(subject),
         ...losses(subject),
         ...congestionFindings(subject),
       );
     }
   });
-  return findings.sort(
+  findings.sort(
     (x, y) => RANK[x.severity] - RANK[y.severity] || y.frameCount - x.frameCount || x.start - y.start,
   );
+  // Where the order of frames is not that of time, packets seem to be missing.
+  const isOutOfOrder = findings.some(({ kind }) => kind === 'clock-back');
+  const shown = isOutOfOrder ? findings.filter(({ kind }) => kind !== 'capture-loss') : findings;
+  return groupFindings(shown, connections);
 }
 
 const NAK_HINTS: Readonly<Record<FatalNakName, string>> = {
@@ -48,7 +59,7 @@ const NAK_HINTS: Readonly<Record<FatalNakName, string>> = {
 };
 
 function failures(subject: Subject): Finding[] {
-  const { direction, connection, name } = subject;
+  const { direction, connection } = subject;
   const found: Finding[] = [];
   const peer = direction.peer;
   for (const nak of Object.keys(NAK_HINTS) as FatalNakName[]) {
@@ -57,14 +68,15 @@ function failures(subject: Subject): Finding[] {
     const failed = connection.messages.find(
       ({ failure, from }) => failure === nak && from === direction.from,
     );
-    const what = failed === undefined ? 'a request' : `${failed.operation} (PSN ${failed.firstPsn})`;
+    const what =
+      failed === undefined ? 'a request' : `${failed.operation} (PSN ${formatPsn(failed.firstPsn)})`;
     found.push(
       finding(
         subject,
         events,
         `nak-${nak}`,
         'error',
-        `${name}: ${what} was refused with NAK ${words(nak)} ${moment(events.start)}; the connection ends with it`,
+        `${what} was refused with NAK ${words(nak)} ${moment(events.start)}; the connection ends with it`,
         NAK_HINTS[nak],
       ),
     );
@@ -75,87 +87,53 @@ function failures(subject: Subject): Finding[] {
   );
   if (last === undefined || direction.requester === undefined) return found;
   const rnr = last.failure === 'rnr-retries-exceeded';
-  found.push({
-    kind: rnr ? 'rnr-retries-exceeded' : 'retries-exceeded',
-    severity: 'error',
-    connection: connection.id,
-    text: rnr
-      ? `${name}: ${last.operation} (PSN ${last.firstPsn}) was sent ${counted(last.retransmitted + 1, 'time')} and refused with RNR NAK each time; the last ${moment(last.end)}`
-      : `${name}: ${last.operation} (PSN ${last.firstPsn}) was never answered: ${counted(last.retransmitted + last.packets, 'packet')} sent for it, the last ${moment(last.end)}`,
-    hint: rnr
-      ? 'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 is for ever) and min_rnr_timer.'
-      : 'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
-    start: last.start,
-    end: last.end,
-    frames: [last.firstFrame, last.lastFrame],
-    frameCount: last.retransmitted + last.packets,
-  });
+  const what = `${last.operation} (PSN ${formatPsn(last.firstPsn)})`;
+  const sends = counted(last.retransmitted + 1, 'time');
+  found.push(
+    ofSubject(
+      subject,
+      rnr ? 'rnr-retries-exceeded' : 'retries-exceeded',
+      'error',
+      rnr
+        ? `${what} was sent ${sends} and refused with RNR NAK each time; the last ${moment(last.end)}`
+        : `${what} was never answered: ${counted(last.retransmitted + last.packets, 'packet')} sent for it, the last ${moment(last.end)}`,
+      rnr
+        ? 'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 means no limit) and min_rnr_timer.'
+        : 'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
+      {
+        start: last.start,
+        end: last.end,
+        frames: [last.firstFrame, last.lastFrame],
+        frameCount: last.retransmitted + last.packets,
+      },
+    ),
+  );
   return found;
 }
 
-const CAUSE_WORDS: Readonly<Record<RetransmitCause, string>> = {
-  timeout: 'a timeout',
-  'sequence-nak': 'a sequence NAK',
-  'implied-nak': 'a response that was missing',
-  rnr: 'an RNR wait',
-  probe: 'an early retransmission, before the ACK timeout',
-  unknown: 'an unknown cause',
-};
-
-function retransmissions(subject: Subject): Finding[] {
-  const { direction, name } = subject;
-  const { counts, events } = direction;
-  const sent = events.get('retransmission');
-  if (sent === undefined) return [];
-  // RNR waits are `notReady`'s.
-  if (counts.retransmitted === counts.retransmitCauses.rnr) return [];
-  const parts = (Object.keys(CAUSE_WORDS) as RetransmitCause[]).flatMap((cause) => {
-    const began = events.get(`go-back-${cause}`);
-    if (began === undefined) return [];
-    const length = cause === 'timeout' ? ` of ${formatDuration(began.most)}` : '';
-    return [`${began.count} after ${CAUSE_WORDS[cause]}${length} ${moment(began.start)}`];
-  });
-  const share = counts.requests > 0 ? (100 * counts.retransmitted) / counts.requests : 0;
-  const what = counted(counts.goBacks, 'go-back-N event');
-  const again = counted(counts.retransmitted, 'packet');
-  const timeouts = counts.retransmitCauses.timeout > 0;
-  return [
-    finding(
-      subject,
-      sent,
-      'retransmissions',
-      'warning',
-      `${name}: ${what}, ${again} retransmitted (${share.toFixed(share < 10 ? 1 : 0)} % of its requests)${parts.length > 0 ? `: ${parts.join(', ')}` : ''}`,
-      timeouts
-        ? 'Packets or ACKs are lost, and a timeout stalls the connection: look at drops in switches and NICs (PFC, ECN, buffers); a shorter ACK timeout shortens the stall.'
-        : 'Packets are lost or reordered on the way: look at drops in switches and NICs (PFC, ECN, buffers), and at links with CRC errors.',
-    ),
-  ];
-}
-
 function notReady(subject: Subject): Finding[] {
-  const { direction, connection, name } = subject;
+  const { direction } = subject;
   const events = direction.peer?.events.get('rnr-nak');
   if (events === undefined) return [];
   const waits = direction.requester?.rnrWait.result();
   const waited =
     waits === undefined
       ? ''
-      : `; it waited ${formatDuration(waits.mean * waits.count)} in all, ${formatDuration(waits.max)} at most`;
+      : `; the requester waited ${formatDuration(waits.mean * waits.count)} in total, ${formatDuration(waits.max)} at most`;
   return [
     finding(
-      { connection },
+      subject,
       events,
       'rnr',
       'warning',
-      `${name}: ${counted(events.count, 'RNR NAK')}, the first ${moment(events.start)}: the receiver had no receive posted${waited}`,
+      `${counted(events.count, 'RNR NAK')}, the first ${moment(events.start)}: the receiver had no receive posted${waited}`,
       'Post more receives, or earlier (an SRQ with a limit event helps); min_rnr_timer of the receiver sets the wait.',
     ),
   ];
 }
 
 function losses(subject: Subject): Finding[] {
-  const { direction, name } = subject;
+  const { direction } = subject;
   const { counts, events } = direction;
   const found: Finding[] = [];
   const gaps = events.get('gap');
@@ -166,7 +144,7 @@ function losses(subject: Subject): Finding[] {
         gaps,
         'uc-loss',
         'warning',
-        `${name}: ${counted(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC retransmits nothing, so their messages are lost`,
+        `${counted(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC retransmits nothing, so their messages are lost`,
         'Packets are lost on the way, or the capture dropped them: compare with the counters of the capture and of the NICs.',
       ),
     );
@@ -179,7 +157,7 @@ function losses(subject: Subject): Finding[] {
         { ...missed, frames: [] },
         'capture-loss',
         'note',
-        `${name}: ${counted(counts.missedByCapture, 'packet')} acknowledged but not in the capture, the first ${moment(missed.start)}: lost by the capture, not by the network`,
+        `${counted(counts.missedByCapture, 'packet')} acknowledged but not in the capture, the first ${moment(missed.start)}: lost by the capture, not by the network`,
         'Capture with larger buffers (tcpdump -B), fewer bytes of each packet (-s 128), or on both ends.',
       ),
     );
@@ -192,8 +170,34 @@ function losses(subject: Subject): Finding[] {
         bad,
         'icrc-bad',
         'warning',
-        `${name}: ${counted(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}; receivers drop them silently`,
+        `${counted(bad.count, 'packet')} with a wrong ICRC, the first ${moment(bad.start)}${damageText(direction)}`,
         'Damaged on the way (cables, switch memory), or changed by something that rewrites headers (NAT, IP ID), or by the capture itself.',
+      ),
+    );
+  }
+  const twice = events.get('flush-twice');
+  if (twice !== undefined) {
+    found.push(
+      finding(
+        subject,
+        twice,
+        'flush-covered-twice',
+        'note',
+        `${counted(twice.count, 'FLUSH', 'FLUSHes')} with an ICRC over BTH to RETH twice, the first ${moment(twice.start)}: rxe of Linux 6.12 makes it so, no damage`,
+        'An adapter that checks ICRCs drops them; node-roce takes them unless it was opened with flushIcrc: strict.',
+      ),
+    );
+  }
+  const aimless = events.get('no-address');
+  if (aimless !== undefined) {
+    found.push(
+      finding(
+        subject,
+        aimless,
+        'placement-without-address',
+        'note',
+        `${counted(aimless.count, 'FLUSH or ATOMIC_WRITE', 'FLUSHes or ATOMIC_WRITEs')} to the address 0, the first ${moment(aimless.start)}: rxe of Linux 6.12 sends them so when it sends them again`,
+        'If the first one arrived, its answer comes again; if it was lost, a responder refuses the address. Right only where a region begins at 0.',
       ),
     );
   }
@@ -205,12 +209,27 @@ function losses(subject: Subject): Finding[] {
         repeated,
         'repeated-frames',
         'note',
-        `${name}: ${counted(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, sent once`,
+        `${counted(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, sent once`,
         'Usual for a mirror of more than one port; they are counted once.',
       ),
     );
   }
   return found;
+}
+
+/** The consequences of damage: recoveries, or none where it lies at the tap or behind it. */
+function damageText({ counts, recoveries, peer }: Direction): string {
+  const all = [...recoveries.kept, ...(peer?.recoveries.kept ?? [])];
+  const caused = all.filter(({ damaged }) => damaged !== undefined).length;
+  const accepted = counts.damagedAccepted;
+  const parts: string[] = [];
+  if (caused > 0)
+    parts.push(
+      `${counted(caused, 'recovery', 'recoveries')} began with such a packet, which the receiver dropped`,
+    );
+  if (accepted > 0)
+    parts.push(`${formatCount(accepted)} acknowledged nevertheless: damaged at the tap or behind it`);
+  return parts.length === 0 ? '; receivers drop them silently' : `; ${parts.join('; ')}`;
 }
 
 const words = (name: string): string => name.replaceAll('-', ' ');

@@ -11,33 +11,51 @@ import type { RocePacket } from '../read/packet.ts';
  */
 export const IdOrder = { UNKNOWN: 0, NEWER: 1, OLDER: 2, LATE: 3 } as const;
 
-/** Half as many PSNs back a repetition is found, of requests and of responses. */
-const PLACES = 256;
+/** Half as many PSNs back a repetition is found at least, of requests and of responses. */
+const PLACES = 128;
+/** Packets of a place: a responder acknowledges each duplicate of a burst with the same PSN. */
+const WAYS = 4;
+/** Words of a packet: Identification plus 1 (0: free), PSN with opcode, time. */
+const WORDS = 3;
 /** So many packets say nothing yet of how often Identifications go back. */
 const FEW = 64;
 /** Requests back that an overtaken one is compared with. */
 const REQUESTS = 256;
-/** No packet is overtaken for longer than this. */
+/**
+ * A packet may be overtaken for so long in any case; and, where few Identifications are used, until so many may have been: half of
+ * all that could be told apart, with a reserve for bursts. More than a second is no delay of a network.
+ */
 const LATEST = 5e6;
+const MAX_LATEST = 1e9;
+const USED = 8192;
+/** Identifications back that a reordered packet is, as a rule. */
+const NEAR = 1024;
 /** Identifications come round in 65,536 packets: what is longer ago is another packet. */
 const MAX_LAG = 100e6;
 
-/** Two packets, three words each, and which place it is. */
-const SEEN_WORDS = 8;
-const SPOT = 6;
+/** The packets of a place, newest first, and which place it is. */
+const SEEN_WORDS = 16;
+const SPOT = WAYS * WORDS;
+/** Identification, past the PSNs, time, and one to spare: a power of two. */
+const SENT_WORDS = 4;
 const NOTHING = new Float64Array(0);
 
 /** The IPv4 Identifications of one direction: finds repeated frames and the order of packets. */
 export class Identifications {
-  /** Places by PSN, requests beside responses, for two packets: Identification plus 1 (0: free), PSN with opcode, time. */
+  /** Places by PSN, requests beside responses. */
   #seen = NOTHING;
-  /** A ring of the last requests: Identification, and past their PSNs. */
+  /** A ring of the last requests: Identification, past their PSNs, and time. */
   #sent = NOTHING;
   #sentCount = 0;
   #last = -1;
   #lastKey = -1;
   #newest = -1;
   #newestTime = 0;
+  /** Identifications that were used since the first packet, and when that was. */
+  #used = 0;
+  #firstTime = 0;
+  /** When the packet that `order` was asked of last had been sent by: an Identification after its own was seen then. */
+  sentBy = 0;
   #packets = 0;
   #useless = 0;
   #backward = 0;
@@ -56,15 +74,16 @@ export class Identifications {
     const spot = (psn << 1) | (info.isRequest ? 1 : 0);
     const place = (spot * SEEN_WORDS) & (seen.length - 1);
     const key = ((psn << 8) | opcode) >>> 0;
-    const isSame = (at: number) =>
-      seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2] < MAX_LAG;
-    if ((isSame(place) || isSame(place + 3)) && this.#counts) return true;
+    for (let at = place; at < place + SPOT; at += WORDS) {
+      const isSame = seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2] < MAX_LAG;
+      if (isSame && this.#counts) return true;
+    }
     this.#packets++;
     if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;
     this.#last = ipId;
     this.#lastKey = key;
-    // The one before stays: what was sent again does not hide a copy of what was sent first.
-    seen.copyWithin(place + 3, place, place + 3);
+    // Those before stay: what was sent again does not hide a copy of what was sent first.
+    seen.copyWithin(place + WORDS, place, place + SPOT - WORDS);
     seen[place] = ipId + 1;
     seen[place + 1] = key;
     seen[place + 2] = time;
@@ -85,36 +104,51 @@ export class Identifications {
   }
 
   /** A request packet was seen; `end` is past its PSNs, unwrapped. */
-  sent({ ipId }: RocePacket, end: number): void {
+  sent({ ipId, time }: RocePacket, end: number): void {
     // Identifications that tell nothing are not asked for.
     if (ipId <= 0) return;
-    if (this.#sentCount * 2 === this.#sent.length && this.#sentCount < REQUESTS) {
-      const sent = new Float64Array(Math.max(4, 2 * this.#sent.length));
+    if (this.#sentCount * SENT_WORDS >= this.#sent.length && this.#sentCount < REQUESTS) {
+      const sent = new Float64Array(Math.max(4 * SENT_WORDS, 2 * this.#sent.length));
       sent.set(this.#sent);
       this.#sent = sent;
     }
-    const place = (this.#sentCount++ * 2) & (this.#sent.length - 1);
+    const place = (this.#sentCount++ * SENT_WORDS) & (this.#sent.length - 1);
     this.#sent[place] = ipId;
     this.#sent[place + 1] = end;
+    this.#sent[place + 2] = time;
   }
 
   /** One of `IdOrder`, of a request packet with this PSN, unwrapped. */
   order({ ipId, time }: RocePacket, psn: number): number {
+    this.sentBy = time;
     if (ipId < 0 || !this.#counts) return IdOrder.UNKNOWN;
     // After a silence the host may have used half of all Identifications for others.
-    if (this.#newest < 0 || isAfter(ipId, this.#newest) || time - this.#newestTime > LATEST) {
+    if (this.#newest < 0 || isAfter(ipId, this.#newest) || time - this.#newestTime > this.#latest(time)) {
+      if (this.#newest < 0) this.#firstTime = time;
+      else this.#used += (ipId - this.#newest) & 0xffff;
       this.#newest = ipId;
       this.#newestTime = time;
       return IdOrder.NEWER;
     }
-    this.#backward++;
-    // Random ones go back half of the time; reordering is rarer.
+    // Random ones go back half of the time, and far; what a network reorders is near.
+    if (((this.#newest - ipId) & 0xffff) > NEAR) this.#backward++;
     if (this.#backward * 8 > this.#packets + FEW) return IdOrder.UNKNOWN;
     const known = Math.min(this.#sentCount, REQUESTS);
-    for (let i = 0; i < known; i++) {
-      if (this.#sent[2 * i + 1] > psn && isAfter(ipId, this.#sent[2 * i])) return IdOrder.OLDER;
+    let order: number = IdOrder.LATE;
+    for (let at = 0; at < known * SENT_WORDS; at += SENT_WORDS) {
+      if (isAfter(ipId, this.#sent[at])) {
+        if (this.#sent[at + 1] > psn) order = IdOrder.OLDER;
+      } else if (this.#sent[at + 2] < this.sentBy) {
+        this.sentBy = this.#sent[at + 2];
+      }
     }
-    return IdOrder.LATE;
+    return order;
+  }
+
+  /** For how long a packet may have been overtaken. */
+  #latest(time: number): number {
+    const elapsed = Math.max(1, time - this.#firstTime);
+    return Math.max(LATEST, Math.min(MAX_LATEST, (USED * elapsed) / Math.max(1, this.#used)));
   }
 }
 

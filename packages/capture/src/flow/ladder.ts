@@ -14,7 +14,8 @@ import {
   u64,
 } from '@node-roce/wire';
 import { type RocePacket, verdictName } from '../read/packet.ts';
-import type { LadderPacket, RetransmitCause } from './analysis.ts';
+import type { LadderPacket } from './analysis.ts';
+import type { Verdict } from './verdict.ts';
 
 const FIRST_PACKETS = 200;
 /** The same once half of what may be kept of a capture is used up: very many connections each get a little. */
@@ -25,6 +26,9 @@ const AROUND_PACKETS = 300;
 const AFTER = 4;
 /** Bytes of a packet that are kept. */
 const BYTES = 96;
+
+/** Why a packet of a ladder was retransmitted. */
+type LadderVerdict = Pick<Verdict, 'cause' | 'grade' | 'evidenceFrame'>;
 
 /** Packets that may still be kept, for all directions of a capture. */
 export class LadderBudget {
@@ -52,7 +56,7 @@ export class Ladder {
     packet: RocePacket,
     from: 'a' | 'b',
     special: boolean,
-    retransmission: RetransmitCause | undefined,
+    retransmission: LadderVerdict | undefined,
     repeatedFrame: boolean,
   ): void {
     if (this.#first > 0 && this.#budget.isTight) this.#first = Math.min(this.#first, FEW_PACKETS);
@@ -75,7 +79,7 @@ export class Ladder {
 export function ladderPacket(
   packet: RocePacket,
   from: 'a' | 'b',
-  retransmission: RetransmitCause | undefined,
+  retransmission: LadderVerdict | undefined,
   repeatedFrame: boolean,
 ): LadderPacket {
   const { info, bytes, bth, end } = packet;
@@ -107,7 +111,12 @@ export function ladderPacket(
             length: u32(bytes, reth + 12),
           },
     immediate: immediate === undefined ? undefined : immDt(bytes, immediate),
-    retransmission,
+    retransmission: retransmission?.cause,
+    grade: retransmission?.grade,
+    evidence:
+      retransmission === undefined || retransmission.evidenceFrame === 0
+        ? undefined
+        : retransmission.evidenceFrame,
     repeatedFrame,
     icrc: verdictName(packet.icrc),
     ecnMarked: packet.ecn === ECN_CE,

@@ -3,6 +3,7 @@ import { OperationBits, opcodeInfo, PSN_MASK } from '@node-roce/wire';
 import type { Message, MessageCounts } from './analysis.ts';
 import type { MessageFailure } from './finding-kinds.ts';
 import { EntryFlags, type Outstanding } from './outstanding.ts';
+import { UNKNOWN_LENGTH } from './sent-requests.ts';
 
 /** The operation that a request packet is of; the message's, when it is its last packet. */
 function operationName(opcode: number): string {
@@ -41,6 +42,8 @@ export class MessageAssembler {
   #holed = false;
   /** Why the next message fails; those after it are flushed (IBTA vol 1 §10.3.1.7). */
   failure: MessageFailure | undefined;
+  /** The capture shows when a message was answered: it does not if the AETHs of ACKs are cut. */
+  knowsAnswers = true;
 
   constructor(emit: (message: UnnumberedMessage) => void) {
     this.#onMessage = emit;
@@ -67,7 +70,7 @@ export class MessageAssembler {
     if (info.first) {
       this.breakOff();
       this.#begin(out, slot);
-      this.#promised = info.isWrite ? out.lengths[slot] : -1;
+      this.#promised = info.isWrite && out.lengths[slot] !== UNKNOWN_LENGTH ? out.lengths[slot] : -1;
       this.#holed = false;
     } else if (this.#current === undefined) {
       this.#begin(out, slot);
@@ -108,6 +111,7 @@ export class MessageAssembler {
       start: out.firstTimes[slot],
       end: out.lastTimes[slot],
       latency: undefined,
+      ackRoundTrip: undefined,
       outcome: 'incomplete',
       failure: undefined,
     };
@@ -121,6 +125,7 @@ export class MessageAssembler {
     if (out.lastFrames[slot] > message.lastFrame) message.lastFrame = out.lastFrames[slot];
     if (out.firstTimes[slot] < message.start) message.start = out.firstTimes[slot];
     if (out.lastTimes[slot] > message.end) message.end = out.lastTimes[slot];
+    if (isAsking && out.lengths[slot] === UNKNOWN_LENGTH) message.bytes = undefined;
     if (message.bytes !== undefined) message.bytes += isAsking ? out.lengths[slot] : out.sizes[slot];
   }
 
@@ -130,7 +135,10 @@ export class MessageAssembler {
     } else if (!reliable || answered !== undefined) {
       message.outcome = 'completed';
     }
-    if (answered !== undefined) message.latency = Math.max(0, answered - message.end);
+    if (answered !== undefined && this.knowsAnswers) {
+      message.latency = Math.max(0, answered - message.start);
+      message.ackRoundTrip = Math.max(0, answered - message.end);
+    }
     this.#emit(message);
   }
 

@@ -19,6 +19,8 @@ export const EntryFlags = {
   COVERED: 8,
   /** A READ or atomic whose last response came while an earlier one was missing. */
   ANSWERED: 32,
+  /** `ACK_REQ` is that of the first transmission, this of the last. */
+  ACK_REQ_LAST: 64,
 } as const;
 
 /** Entries to begin with: a capture may hold very many queue pairs with a packet or two each. */
@@ -27,15 +29,17 @@ const INITIAL_ENTRIES = 4;
 const MIN_HISTORY = 16;
 /** Entries at most; what is older is given up. 2^15 packets of 4096 bytes are 128 MiB in flight. */
 const MAX_ENTRIES = 1 << 15;
+/** Numbers of entries start here, so that those put before the first one are not negative: that is no entry. */
+const FIRST_ENTRY = 1 << 20;
 
 /**
  * A ring of request packets, as columns of typed arrays: the outstanding ones, and before them some answered ones.
  */
 export class Outstanding {
   /** Absolute numbers of the oldest entry, of the oldest one that is not answered, and past the newest. */
-  head = 0;
-  walk = 0;
-  tail = 0;
+  head = FIRST_ENTRY;
+  walk = FIRST_ENTRY;
+  tail = FIRST_ENTRY;
   psns: Float64Array = new Float64Array(INITIAL_ENTRIES);
   /** First and last time the packet was seen; of one that was not, when that was noticed. */
   firstTimes: Float64Array = new Float64Array(INITIAL_ENTRIES);

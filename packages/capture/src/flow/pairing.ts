@@ -40,6 +40,8 @@ export class DirectionPairer {
   readonly #candidates = new Candidates();
   /** Directions that ever were, by the two addresses. */
   readonly #entered = new Map<number, number>();
+  /** Networks that directions between two addresses were seen in. */
+  readonly #networks = new Set<number>();
   /** Ends of connections by address and QPN, from the connection manager. */
   readonly #cm = new Map<string, CmPeer>();
   /** Certain pairs whose ports follow from the QPNs, and those whose ports do not. */
@@ -58,6 +60,7 @@ export class DirectionPairer {
     if (directions === undefined) this.#single.set(key, new Set([direction]));
     else directions.add(direction);
     this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
+    this.#networks.add(networkKey(direction.source, direction.destination, direction.network));
     this.#candidates.enter(direction);
     this.#byCm(direction);
     if (direction.peer === undefined && direction.sourceQp >= 0) this.#byDatagramNumbers(direction);
@@ -104,6 +107,18 @@ export class DirectionPairer {
       other.suspects.add(direction);
     }
     this.#decide(direction, false);
+    if (direction.peer === undefined) this.#presume(direction, response.psn);
+  }
+
+  /** A response to a direction that was presumed to be its partner. */
+  confirm(direction: Direction, response: PendingResponse): void {
+    const { connection, peer } = direction;
+    if (peer === undefined || answer(peer, response) <= 0) return;
+    connection.presumedFits++;
+    if (connection.presumedFits < MIN_EVIDENCE) return;
+    connection.presumed = false;
+    connection.pairing = 'certain';
+    connection.pairingReason = `${count(connection.presumedFits)} PSNs of its requests, and of no other queue pair's between the two addresses`;
   }
 
   /** The last chance of a direction to find its partner: before its messages are handed out, and at the end. */
@@ -120,7 +135,23 @@ export class DirectionPairer {
   /** Whether the other direction is of the same service, and nothing names other queue pairs. */
   #isPossible(direction: Direction, other: Direction): boolean {
     const sameService = direction.transport === other.transport || !direction.transport || !other.transport;
-    return other !== direction && sameService && !this.#isForeign(direction, other);
+    return (
+      other !== direction && sameService && !this.#isForeign(direction, other) && this.#meet(direction, other)
+    );
+  }
+
+  /**
+   * Whether the two may be of one connection by their networks: the same, or each without a direction against it in its own,
+   * as where a router's mirror shows packets on arrival only. Different VNIs never meet.
+   */
+  #meet(direction: Direction, other: Direction): boolean {
+    if (direction.network === other.network) return true;
+    if (direction.vni >= 0 && other.vni >= 0 && direction.vni !== other.vni) return false;
+    return !this.#hasOpposite(direction) && !this.#hasOpposite(other);
+  }
+
+  #hasOpposite({ source, destination, network }: Direction): boolean {
+    return this.#networks.has(networkKey(destination, source, network));
   }
 
   /** The connection manager or the datagrams name other queue pairs. */
@@ -182,6 +213,26 @@ export class DirectionPairer {
     }
   }
 
+  /**
+   * The only two directions between two addresses, with PSNs near one another, are presumed to be one connection from the first
+   * response on: so a NAK for a packet that the capture has not shown counts.
+   */
+  #presume(direction: Direction, psn: number): void {
+    const opposite = this.#single.get(addressKey(direction.destination, direction.source));
+    if (opposite?.size !== 1) return;
+    const [other] = opposite;
+    if (!this.#isOnly(direction, other) || !this.#isPossible(direction, other)) return;
+    if (other.requester?.isNear(psn) !== true) return;
+    this.#pair(
+      direction,
+      other,
+      'likely',
+      'the only queue pairs between the two addresses, and PSNs near one another',
+    );
+    const { connection } = direction;
+    connection.presumed = connection.pairing === 'likely';
+  }
+
   /** In this capture all ports follow from QPNs, but for a few. */
   get #portsTell(): boolean {
     return this.#derived >= PORTS_TELL && this.#other * 4 <= this.#derived;
@@ -219,6 +270,7 @@ export class DirectionPairer {
     direction.cm = connection;
     for (const other of this.#single.get(addressKey(direction.destination, direction.source)) ?? []) {
       if (other.destQp !== found.other.qpn || other.transport === 'UD') continue;
+      if (!this.#meet(direction, other)) continue;
       this.#pair(direction, other, 'cm', `the connection manager's REQ and REP (frame ${connection.frame})`);
       return;
     }
@@ -231,7 +283,8 @@ export class DirectionPairer {
       if (
         other.transport !== 'UD' ||
         other.sourceQp !== direction.destQp ||
-        other.destQp !== direction.sourceQp
+        other.destQp !== direction.sourceQp ||
+        !this.#meet(direction, other)
       )
         continue;
       this.#pair(direction, other, 'certain', 'each datagram names both queue pairs');
@@ -260,6 +313,9 @@ export class DirectionPairer {
 }
 
 const addressKey = (source: number, destination: number): number => source * 0x10000 + destination;
+/** 16, 16 and 12 bits. */
+const networkKey = (source: number, destination: number, network: number): number =>
+  addressKey(source, destination) * 0x1000 + network;
 const endKey = ({ address, qpn }: CmEnd): string => `${address} ${qpn}`;
 
 const hasCommonPort = (direction: Direction, other: Direction): boolean =>

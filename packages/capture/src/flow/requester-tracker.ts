@@ -2,17 +2,22 @@
  * One queue pair as requester, as a capture shows it: which of its packets are new, which come again and
  * why, what has been answered, and the messages that they make up (IBTA vol 1 §9.7).
  */
-import { opcodeInfo } from '@node-roce/wire';
+import { opcodeInfo, PSN_MASK } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
-import type { DirectionCounts, RetransmitCause } from './analysis.ts';
+import type { DirectionCounts } from './analysis.ts';
+import { DamagedPackets } from './damaged.ts';
 import { DistributionBuilder } from './distribution.ts';
+import { EarlyAnswers } from './early-answers.ts';
 import type { EventLog } from './events.ts';
 import type { MessageFailure } from './finding-kinds.ts';
 import { type Identifications, IdOrder } from './identification.ts';
+import { placeLoss } from './loss-place.ts';
 import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
 import { RetransmitClassifier } from './retransmit-classifier.ts';
-import { isPathMtu, SentRequests } from './sent-requests.ts';
+import { isPathMtu, rethLength, SentRequests } from './sent-requests.ts';
+import { StallWatch } from './stalls.ts';
+import { Taken, type Verdict } from './verdict.ts';
 
 /** A PSN this far ahead is no gap: the capture stopped for a while, or the queue pair began anew. */
 const MAX_GAP = 4096;
@@ -26,32 +31,46 @@ const REORDER_PACKETS = 64;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
 const GIVE_UP = 50e6;
 
+/** A damaged packet was seen by so much before its absence was noticed. */
+const DAMAGED_BEFORE = 10e6;
 /** New packets so long after an answer that came out of turn say that the one before it was not lost. */
 const WENT_ON = 2e6;
-
-/** The fate of a request packet. */
-export const Taken = { NEW: 0, RETRANSMISSION: 1, REPEATED: 2 } as const;
 
 /** Follows one queue pair's requests: classifies each packet, completes messages, measures latencies. */
 export class RequesterTracker extends SentRequests {
   readonly classifier = new RetransmitClassifier();
   readonly messages: MessageAssembler;
-  readonly ackLatency = new DistributionBuilder();
+  readonly ackRoundTrip = new DistributionBuilder();
   readonly readRoundTrip = new DistributionBuilder();
   readonly rnrWait = new DistributionBuilder();
+  readonly stalls = new StallWatch();
+  /** Requests, and answers to them, that came with a wrong ICRC. */
+  readonly damaged = new DamagedPackets();
+  readonly damagedAnswers = new DamagedPackets();
   /** The oldest PSN that is not answered, unwrapped. */
   unacked = -1;
   /** The other direction of the connection is in the capture. */
   hasAnswers = false;
-  /** Cause of the packet that was taken last, if it was a retransmission. */
-  cause: RetransmitCause = 'unknown';
+  /** Where it began, as far as is known. */
+  #first = -1;
+  readonly #verdict: Verdict;
   readonly #reliable: boolean;
   readonly #counts: DirectionCounts;
   readonly #events: EventLog;
   /** PSNs up to this one are acknowledged, but a READ before them was not answered. */
   #ackedTo = -1;
+  /** The last PSN whose answer came while an earlier one was missing. */
+  #answeredTo = -1;
   #stalledSince = -1;
   #stalledSends = 0;
+  /** The frame of the answer that is being taken. */
+  #answerFrame = 0;
+  #lastNew = Number.NEGATIVE_INFINITY;
+  /** When the packet that is being taken had been sent by: not after it was seen. */
+  #sentBy = 0;
+  /** The frame in which the packet that comes again was seen before. */
+  #lastFrame = 0;
+  readonly #early = new EarlyAnswers();
   /** All answers to PSNs before this one that the capture shows, the requester has. */
   #presumed = -1;
 
@@ -59,35 +78,54 @@ export class RequesterTracker extends SentRequests {
     counts: DirectionCounts,
     events: EventLog,
     reliable: boolean,
+    verdict: Verdict,
     emit: (message: UnnumberedMessage) => void,
   ) {
     super();
     this.#counts = counts;
     this.#events = events;
     this.#reliable = reliable;
+    this.#verdict = verdict;
     this.messages = new MessageAssembler(emit);
   }
 
-  /** Takes a request packet; returns one of `Taken`. */
-  take(packet: RocePacket, ids: Identifications): number {
+  /** Takes a request packet, and says in the verdict what it was. */
+  take(packet: RocePacket, ids: Identifications): void {
     if (!this.started) this.#start(unwrapFirst(packet.psn), packet.time);
     const psn = unwrap(packet.psn, this.next);
     const idOrder = ids.order(packet, psn);
-    const taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
+    this.#sentBy = ids.sentBy;
+    const verdict = this.#verdict;
+    verdict.psn = psn;
+    verdict.taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
     ids.sent(packet, psn + (packet.info.isReadRequest ? this.responsesOf(packet) : 1));
     if (!this.#reliable) this.#settleUnreliable(REORDER_PACKETS);
-    return taken;
+    else if (verdict.taken !== Taken.REPEATED) this.#sentPacket(packet);
+  }
+
+  #sentPacket({ time, frame }: RocePacket): void {
+    const { taken, cause } = this.#verdict;
+    // Without the other direction nobody knows what was outstanding.
+    const isOut = this.hasAnswers && this.messages.knowsAnswers && this.unacked < this.next;
+    this.stalls.note(time, frame, taken === Taken.RETRANSMISSION ? cause : 'request', isOut);
+  }
+
+  /** An answer of any kind came. */
+  heard(time: number, frame: number): void {
+    this.stalls.note(time, frame, 'answer', this.messages.knowsAnswers && this.unacked < this.next);
   }
 
   /** An ACK, or what a NAK acknowledges: everything up to this PSN, but not READs and atomics without answer. */
-  acknowledge(psn: number, time: number): void {
+  acknowledge(psn: number, time: number, frame: number): void {
+    this.#answerFrame = frame;
     this.#reach(psn, time);
     if (psn > this.#ackedTo) this.#ackedTo = psn;
     this.#advance(this.#ackedTo, time);
   }
 
-  /** The response to a READ or atomic. False if it was answered before. */
-  answer(psn: number, last: boolean, time: number): boolean {
+  /** The response to a READ, or to an atomic. False if it was answered before. */
+  answer(psn: number, isRead: boolean, last: boolean, time: number, frame: number): boolean {
+    this.#answerFrame = frame;
     this.#reach(psn, time);
     this.classifier.answered(time, psn < this.unacked);
     if (psn < this.unacked) return false;
@@ -97,24 +135,44 @@ export class RequesterTracker extends SentRequests {
     const slot = out.slot(out.walk);
     if (!this.isAsking(slot)) {
       // The capture missed what this answers, or its opcode says otherwise: an answer acknowledges too.
-      this.acknowledge(psn, time);
+      this.acknowledge(psn, time, frame);
       return true;
     }
     if (psn !== this.unacked) {
       this.#noteAnswer(psn, last, time);
+      if (isRead) this.#early.add(psn);
       this.#missing(time);
       return true;
     }
-    this.unacked = psn + 1;
+    this.#early.take(psn);
+    this.#answerOldest(slot, last, time);
+    if (this.#early.keeps) this.#takeEarly(time);
+    return true;
+  }
+
+  /** The oldest READ or atomic has its next response. */
+  #answerOldest(slot: number, last: boolean, time: number): void {
+    const { out } = this;
+    this.unacked++;
     this.classifier.progress(this.unacked, time);
     this.#stalledSince = -1;
     const end = out.psns[slot] + out.spans[slot];
-    if (out.spans[slot] === 0 ? last : this.unacked >= end) {
-      if (out.spans[slot] === 0) this.setSpan(out.walk, this.unacked - out.psns[slot]);
-      this.#complete(time);
-      this.#advance(this.#ackedTo, time);
+    if (out.spans[slot] === 0 ? !last : this.unacked < end) return;
+    if (out.spans[slot] === 0) this.setSpan(out.walk, this.unacked - out.psns[slot]);
+    this.#complete(time);
+    this.#advance(this.#ackedTo, time);
+  }
+
+  /** Takes the responses behind one that was missing and is here now: the requester has them, and they acknowledge the SENDs and WRITEs between. */
+  #takeEarly(time: number): void {
+    const { out } = this;
+    while (out.walk < out.tail && this.#early.isFrom(this.unacked)) {
+      const slot = out.slot(out.walk);
+      if (!this.isAsking(slot)) this.#advance(out.psns[slot], time);
+      else if (out.spans[slot] > 0 && this.#early.take(this.unacked)) this.#answerOldest(slot, false, time);
+      else return;
     }
-    return true;
+    if (!this.#early.isFrom(this.unacked)) this.#early.clear();
   }
 
   /** The peer refused for good: what is out fails (IBTA vol 1 §9.7.5.2, §10.3.1.7). */
@@ -130,8 +188,9 @@ export class RequesterTracker extends SentRequests {
   finish(failure: MessageFailure | undefined): void {
     if (!this.#reliable) this.#settleUnreliable(0);
     if (failure !== undefined) this.fail(failure);
-    // What is acknowledged behind a missing response was done, whether or not the requester knew.
+    // What is acknowledged or answered behind a missing response was done, whether or not the requester knew.
     this.#presumed = this.next;
+    this.#ackedTo = Math.max(this.#ackedTo, this.#answeredTo);
     while (this.#stalledSince >= 0 && this.out.walk < this.out.tail) {
       const since = this.#stalledSince;
       this.#skip();
@@ -157,7 +216,13 @@ export class RequesterTracker extends SentRequests {
     return undefined;
   }
 
+  /** Something was answered since the first packet. */
+  get hasProgress(): boolean {
+    return this.unacked > this.#first;
+  }
+
   #start(psn: number, time: number): void {
+    this.#first = psn;
     this.next = psn;
     this.unacked = psn;
     this.classifier.timerStart = time;
@@ -183,6 +248,9 @@ export class RequesterTracker extends SentRequests {
     }
     if (this.unacked === this.next) classifier.timerStart = time;
     classifier.sentNew();
+    this.#lastNew = time;
+    this.#early.passed(psn);
+    if (this.#early.keeps) this.#takeEarly(time);
     this.#wentOn(time);
     if (skipped > 0) {
       this.#counts.gaps += skipped;
@@ -213,17 +281,25 @@ export class RequesterTracker extends SentRequests {
       }
       const again = this.#isSentAgain(psn, time, before, idOrder);
       this.fill(entry, slot, packet);
-      if (idOrder === IdOrder.LATE) out.lastTimes[slot] = this.classifier.sentBefore(time);
+      if (idOrder === IdOrder.LATE)
+        out.lastTimes[slot] = Math.min(this.#sentBy, this.classifier.sentBefore(time));
       if (!again && this.classifier.isNaked(psn)) out.flags[slot] |= EntryFlags.AWAITED;
-      if (!again) this.classifier.filled(psn, psn + Math.max(1, out.spans[slot]));
+      if (!again) this.#late(psn, time - before);
+      if (!again) this.classifier.filled(psn, psn + Math.max(1, out.spans[slot]), time - before);
       if (!again) return Taken.NEW;
       return this.#retransmitted(psn, packet, before, idOrder, true);
     }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
+    if (packet.ackReq) out.flags[slot] |= EntryFlags.ACK_REQ_LAST;
+    else out.flags[slot] &= ~EntryFlags.ACK_REQ_LAST;
     // Its own repetition has overtaken it.
-    if (idOrder === IdOrder.LATE) return Taken.NEW;
+    if (idOrder === IdOrder.LATE) {
+      this.#late(psn, time - this.#sentBy);
+      return Taken.NEW;
+    }
     out.lastTimes[slot] = time;
+    this.#lastFrame = out.lastFrames[slot];
     out.lastFrames[slot] = packet.frame;
     return this.#retransmitted(psn, packet, before, idOrder);
   }
@@ -243,7 +319,18 @@ export class RequesterTracker extends SentRequests {
     this.#counts.gaps += oldest - psn;
     const again = this.#isSentAgain(psn, packet.time, before, idOrder);
     this.fill(out.head, out.slot(out.head), packet);
-    return again ? this.#retransmitted(psn, packet, before, idOrder) : Taken.NEW;
+    if (idOrder === IdOrder.LATE) out.lastTimes[out.slot(out.head)] = this.#sentBy;
+    if (again) return this.#retransmitted(psn, packet, before, idOrder);
+    this.#late(psn, packet.time - before);
+    return Taken.NEW;
+  }
+
+  /** A first transmission came after packets that were sent after it. */
+  #late(psn: number, by: number): void {
+    const verdict = this.#verdict;
+    verdict.late = true;
+    verdict.lateBy = Math.max(0, by);
+    verdict.overtaken = this.next - psn - 1;
   }
 
   /** A packet that was skipped comes: was it late, or lost and sent again? */
@@ -258,52 +345,80 @@ export class RequesterTracker extends SentRequests {
    */
   #isTransmission(slot: number, psn: number, packet: RocePacket, before: number, idOrder: number): boolean {
     if (idOrder !== IdOrder.UNKNOWN) return true;
-    if (((this.out.flags[slot] & EntryFlags.ACK_REQ) !== 0) !== packet.ackReq) return true;
+    for (const flag of [EntryFlags.ACK_REQ, EntryFlags.ACK_REQ_LAST])
+      if (((this.out.flags[slot] & flag) !== 0) !== packet.ackReq) return true;
     if (this.out.opcodes[slot] !== packet.opcode || this.out.psns[slot] !== psn) return true;
+    // A READ again, for a part of its responses.
+    if (packet.info.isReadRequest && this.out.lengths[slot] !== rethLength(packet)) return true;
     const lag = packet.time - before;
     if ((this.out.flags[slot] & EntryFlags.AWAITED) !== 0 && lag > MIN_MIRROR_LAG) {
       this.out.flags[slot] &= ~EntryFlags.AWAITED;
       return true;
     }
-    if (lag >= MIRROR_LAG || this.classifier.isWanted(psn, before)) return true;
+    if (lag >= MIRROR_LAG || this.classifier.isWanted(psn, before, packet.time)) return true;
     if (this.classifier.isTimerDue(packet.time)) return true;
+    const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
+    const isProbe = this.classifier.isProbeDue(psn, next, this.next, packet.time);
+    if (isProbe && lag > MIN_MIRROR_LAG) return true;
     // A mirror is quicker than an answer.
     return psn < this.unacked && lag > MIN_MIRROR_LAG;
   }
 
   #retransmitted(psn: number, packet: RocePacket, before: number, idOrder: number, unseen = false): number {
-    const counts = this.#counts;
-    const { time, frame } = packet;
-    const { classifier } = this;
+    const { time } = packet;
+    const { classifier, out } = this;
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
+    if (packet.info.isReadRequest) this.#early.askedAgain(psn, next);
+    else this.#early.passed(psn);
+    if (!this.#reliable) return Taken.RETRANSMISSION;
     const rnrSince = classifier.rnrSince(psn);
-    const running = time - classifier.timerStart;
-    let cause: RetransmitCause = 'unknown';
-    let begins = false;
-    if (this.#reliable) {
-      const { unacked, next: end, out } = this;
-      const entry = out.find(psn);
-      const afterAsking = entry > out.head && this.isAsking(out.slot(entry - 1));
-      const { migReq } = packet;
-      const sent = { psn, next, time, lastSent: before, unacked, end, migReq, idOrder, unseen, afterAsking };
-      ({ cause, begins } = classifier.causeOf(sent));
-      // Without the other direction there are no NAKs to see.
-      if (!this.hasAnswers) {
-        classifier.doubt();
-        cause = 'unknown';
-      }
+    const { unacked, next: end, hasAnswers: heard } = this;
+    const entry = out.find(psn);
+    const afterAsking = entry > out.head && this.isAsking(out.slot(entry - 1));
+    const { migReq } = packet;
+    const lastFrame = unseen ? 0 : this.#lastFrame;
+    const sent = {
+      psn,
+      next,
+      time,
+      sentBy: this.#sentBy,
+      messageEnd: rnrSince < 0 ? next : this.#messageEnd(psn),
+      lastSent: before,
+      lastNew: this.#lastNew,
+      lastFrame,
+      roundTrip: this.stalls.meanRoundTrip,
+      unacked,
+      end,
+      migReq,
+      idOrder,
+      unseen,
+      asks: packet.info.isReadRequest || packet.info.isAtomic,
+      afterAsking,
+      heard,
+    };
+    classifier.judge(sent, this.#verdict);
+    if (this.#verdict.begins) {
+      placeLoss(this.#verdict, sent);
+      const { cause } = this.#verdict;
+      const wire = psn & PSN_MASK;
+      const request = this.damaged.frameOf(wire, before);
+      const answer = cause === 'sequence-nak' ? 0 : this.damagedAnswers.frameOf(wire, before);
+      this.#verdict.damagedFrame = request > 0 ? request : answer;
     }
-    this.cause = cause;
-    counts.retransmitted++;
-    counts.retransmittedBytes += packet.payloadLength;
-    counts.retransmitCauses[cause]++;
-    if (begins) {
-      counts.goBacks++;
-      this.#events.add(`go-back-${cause}`, frame, time, cause === 'timeout' ? running : 0);
-    }
-    this.#events.add('retransmission', frame, time, 1);
-    if (rnrSince >= 0 && begins) this.rnrWait.add(time - rnrSince);
+    if (rnrSince >= 0 && this.#verdict.begins) this.rnrWait.add(time - rnrSince);
     return Taken.RETRANSMISSION;
+  }
+
+  /** Past the PSNs of the message with a packet at this PSN. */
+  #messageEnd(psn: number): number {
+    const { out } = this;
+    const first = out.find(psn);
+    for (let entry = first; first >= 0 && entry < out.tail; entry++) {
+      const slot = out.slot(entry);
+      const isSeen = (out.flags[slot] & EntryFlags.SEEN) !== 0;
+      if (!isSeen || opcodeInfo(out.opcodes[slot])!.last) return out.psns[slot] + 1;
+    }
+    return psn + 1;
   }
 
   /** Makes sure that a PSN which was answered counts as sent. */
@@ -333,6 +448,8 @@ export class RequesterTracker extends SentRequests {
       const slot = out.slot(out.walk);
       if (out.psns[slot] > psn) break;
       if (this.isAsking(slot)) {
+        // Its responses have come up to there.
+        if (this.unacked > psn) break;
         if (out.psns[slot] < this.#presumed && (out.flags[slot] & EntryFlags.ANSWERED) !== 0) this.#skip();
         else if (!this.#missing(time)) break;
         moved = true;
@@ -346,9 +463,17 @@ export class RequesterTracker extends SentRequests {
       moved = true;
       if ((out.flags[slot] & EntryFlags.SEEN) === 0) {
         out.flags[slot] |= EntryFlags.MISSED;
+        const damaged = this.damaged.frameOf(
+          out.psns[slot] & PSN_MASK,
+          out.firstTimes[slot] - DAMAGED_BEFORE,
+        );
         out.lastTimes[slot] = time;
-        this.#counts.missedByCapture++;
-        this.#events.add('missed', 0, time, 1);
+        if (damaged > 0) {
+          this.#counts.damagedAccepted++;
+        } else {
+          this.#counts.missedByCapture++;
+          this.#events.add('missed', 0, time, 1);
+        }
       }
       this.#complete(time);
     }
@@ -361,11 +486,14 @@ export class RequesterTracker extends SentRequests {
     const { out } = this;
     const slot = out.slot(out.walk);
     const latency = time - out.lastTimes[slot];
-    if ((out.flags[slot] & EntryFlags.SEEN) !== 0) {
+    if ((out.flags[slot] & EntryFlags.SEEN) !== 0 && this.messages.knowsAnswers) {
       // Of a retransmitted one it is not known which copy was answered.
-      if (out.sends[slot] === 1) this.classifier.acknowledged(latency);
+      if (out.sends[slot] === 1) {
+        this.classifier.acknowledged(latency);
+        this.stalls.roundTrip(latency);
+      }
       if (this.isAsking(slot)) this.readRoundTrip.add(latency);
-      else if (opcodeInfo(out.opcodes[slot])!.last) this.ackLatency.add(latency);
+      else if (opcodeInfo(out.opcodes[slot])!.last) this.ackRoundTrip.add(latency);
     }
     this.messages.take(out, out.walk, time, true);
     out.walk++;
@@ -377,7 +505,7 @@ export class RequesterTracker extends SentRequests {
    */
   #missing(time: number): boolean {
     const { out } = this;
-    this.classifier.responseMissing(this.unacked, time);
+    this.classifier.responseMissing(this.unacked, time, this.#answerFrame);
     if (this.#stalledSince < 0) {
       this.#stalledSince = time;
       this.#stalledSends = out.sends[out.slot(out.walk)];
@@ -411,6 +539,7 @@ export class RequesterTracker extends SentRequests {
     if (!this.isAsking(slot) || (span === 0 ? !last : psn !== out.psns[slot] + span - 1)) return;
     out.flags[slot] |= EntryFlags.ANSWERED;
     out.answerTimes[slot] = time;
+    if (psn > this.#answeredTo) this.#answeredTo = psn;
   }
 
   /** Goes on behind the oldest READ or atomic; it is complete if its last response was seen. */
@@ -454,9 +583,8 @@ export class RequesterTracker extends SentRequests {
     this.#giveUp(out.tail);
     this.messages.breakOff();
     out.head = out.walk;
+    this.#early.clear();
     this.openRead = false;
-    this.next = psn;
-    this.unacked = psn;
-    this.classifier.timerStart = time;
+    this.#start(psn, time);
   }
 }

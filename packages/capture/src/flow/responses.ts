@@ -13,6 +13,7 @@ import type { Direction } from './direction.ts';
 import type { NakName } from './finding-kinds.ts';
 import { unwrap } from './outstanding.ts';
 import type { PendingResponse } from './pending-response.ts';
+import type { RequesterTracker } from './requester-tracker.ts';
 
 const NAK_NAMES: Readonly<Record<number, NakName>> = {
   [NakCode.PSN_SEQUENCE_ERROR]: 'psn-sequence-error',
@@ -53,26 +54,44 @@ export function countResponse(direction: Direction, packet: RocePacket, syndrome
 export function applyResponse(direction: Direction, response: PendingResponse): void {
   const requester = direction.peer?.requester;
   if (requester === undefined || !requester.started) return;
-  const { time, operation, syndrome } = response;
+  take(direction, requester, response);
+  requester.heard(response.time, response.frame);
+}
+
+function take(direction: Direction, requester: RequesterTracker, response: PendingResponse): void {
+  const { time, frame, operation, syndrome } = response;
   const psn = unwrap(response.psn, requester.unacked);
   if (operation !== OperationBits.ACKNOWLEDGE) {
-    if (!requester.answer(psn, response.last, time)) direction.counts.repeatedResponses++;
+    const isRead = operation !== OperationBits.ATOMIC_ACKNOWLEDGE;
+    if (!requester.answer(psn, isRead, response.last, time, frame)) direction.counts.repeatedResponses++;
+    else requester.classifier.recovered();
     return;
   }
-  const kind = syndrome < 0 ? AethKind.ACK : aethKind(syndrome);
+  if (syndrome < 0) {
+    // The capture cut the AETH: an ACK or a NAK, so nothing can be concluded from answers.
+    requester.hasAnswers = false;
+    requester.messages.knowsAnswers = false;
+    return;
+  }
+  const kind = aethKind(syndrome);
   if (kind === AethKind.ACK) {
     if (psn < requester.unacked) direction.counts.ghostAcks++;
-    else requester.acknowledge(psn, time);
+    else {
+      requester.acknowledge(psn, time, frame);
+      requester.classifier.recovered();
+    }
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).
-  if (psn > requester.unacked) requester.acknowledge(psn - 1, time);
+  if (psn > requester.unacked) requester.acknowledge(psn - 1, time, frame);
   const { classifier } = requester;
   if (kind === AethKind.RNR_NAK) {
-    classifier.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000);
+    classifier.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000, frame);
   }
   if (kind !== AethKind.NAK) return;
   const name = nakName(syndrome);
-  if (name === 'psn-sequence-error') classifier.sequenceNak(psn, time);
-  else if (psn >= requester.unacked) requester.fail(name);
+  // An answer that was sent later has overtaken it.
+  if (psn < requester.unacked && requester.hasProgress) return;
+  if (name === 'psn-sequence-error') classifier.sequenceNak(psn, time, frame);
+  else requester.fail(name);
 }

@@ -7,6 +7,13 @@ import type { RocePacket } from '../read/packet.ts';
 import { EntryFlags, Outstanding, unwrap } from './outstanding.ts';
 import type { PendingResponse } from './pending-response.ts';
 
+/** Length of a READ whose RETH the capture cut; READs have 2^31 bytes at most (IBTA vol 1 §9.7.4.1.2). */
+export const UNKNOWN_LENGTH = 0xffff_ffff;
+/** Responses that such a READ may have. */
+const MOST_RESPONSES = 2 ** 15;
+/** PSNs this far from those of requests may be of the same queue pair: requests that the capture has not shown. */
+const NEAR = 256;
+
 /** The requests of one queue pair with their PSNs, and whether a response fits them. */
 export class SentRequests {
   readonly out = new Outstanding();
@@ -28,6 +35,7 @@ export class SentRequests {
     if (!this.openRead) return;
     const { out } = this;
     const slot = out.slot(out.tail - 1);
+    if (out.lengths[slot] === UNKNOWN_LENGTH) return;
     const span = Math.max(1, Math.ceil(out.lengths[slot] / bytes));
     out.spans[slot] = span;
     this.openRead = false;
@@ -57,8 +65,19 @@ export class SentRequests {
       const asked = (out.flags[slot] & EntryFlags.ACK_REQ) !== 0 && !this.isAsking(slot);
       return asked || syndrome > 0x1f ? 1 : 0;
     }
-    const isRead = (out.opcodes[slot] & 0x1f) === OperationBits.RDMA_READ_REQUEST;
-    return this.isAsking(slot) && isRead === (operation !== OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
+    const asked = out.opcodes[slot] & 0x1f;
+    const isAtomic = asked === OperationBits.COMPARE_SWAP || asked === OperationBits.FETCH_ADD;
+    // A READ response answers FLUSH and ATOMIC WRITE, too (annex A19).
+    return this.isAsking(slot) && isAtomic === (operation === OperationBits.ATOMIC_ACKNOWLEDGE) ? 1 : -1;
+  }
+
+  /** Whether a PSN is among those sent lately, or close to them. */
+  isNear(psn: number): boolean {
+    if (!this.started) return false;
+    const { out } = this;
+    const at = unwrap(psn, this.next);
+    const oldest = out.count === 0 ? this.next : out.psns[out.slot(out.head)];
+    return at >= oldest - NEAR && at < this.next + NEAR;
   }
 
   /** Records the first sight of the packet at this entry. */
@@ -72,11 +91,12 @@ export class SentRequests {
     out.opcodes[slot] = packet.opcode;
     out.sizes[slot] = payloadLength;
     out.sends[slot] = 1;
-    out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ : 0);
+    out.flags[slot] |= EntryFlags.SEEN | (packet.ackReq ? EntryFlags.ACK_REQ | EntryFlags.ACK_REQ_LAST : 0);
     out.lengths[slot] = info.isAtomic ? 8 : rethLength(packet);
     if (!info.isReadRequest) return;
     const newest = entry === out.tail - 1;
-    const span = this.pathMtu > 0 ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
+    const isKnown = this.pathMtu > 0 && out.lengths[slot] !== UNKNOWN_LENGTH;
+    const span = isKnown ? Math.max(1, Math.ceil(out.lengths[slot] / this.pathMtu)) : 0;
     out.spans[slot] = newest ? span : Math.max(1, span);
     if (newest && span > 0) this.next = out.psns[slot] + span;
     this.openRead = newest && span === 0;
@@ -115,25 +135,28 @@ export class SentRequests {
 
   /** Responses of the newest READ at the least path MTU. */
   protected mostResponses(): number {
-    const { out } = this;
-    return Math.max(1, Math.ceil(out.lengths[out.slot(out.tail - 1)] / 256));
+    const length = this.out.lengths[this.out.slot(this.out.tail - 1)];
+    return length === UNKNOWN_LENGTH ? MOST_RESPONSES : Math.max(1, Math.ceil(length / 256));
   }
 
   /** Whether the newest READ may have so many responses, at one of the path MTUs. */
   protected isPossibleSpan(span: number): boolean {
     const length = this.out.lengths[this.out.slot(this.out.tail - 1)];
+    if (length === UNKNOWN_LENGTH) return span >= 1 && span <= MOST_RESPONSES;
     return PATH_MTUS.some((mtu) => Math.max(1, Math.ceil(length / mtu)) === span);
   }
 
   protected responsesOf(packet: RocePacket): number {
-    return this.pathMtu > 0 ? Math.max(1, Math.ceil(rethLength(packet) / this.pathMtu)) : 1;
+    const length = rethLength(packet);
+    return this.pathMtu > 0 && length !== UNKNOWN_LENGTH ? Math.max(1, Math.ceil(length / this.pathMtu)) : 1;
   }
 }
 
-/** The length that the RETH asks for; 0 where there is none, or the capture was cut before it. */
-function rethLength({ info, bth, bytes, end }: RocePacket): number {
+/** The length that the RETH asks for; 0 where there is none, `UNKNOWN_LENGTH` where the capture was cut before it. */
+export function rethLength({ info, bth, bytes, end }: RocePacket): number {
+  if (info.offsets.reth < 0) return 0;
   const at = bth + info.offsets.reth;
-  return info.offsets.reth >= 0 && at + 16 <= end ? u32(bytes, at + 12) : 0;
+  return at + 16 <= end ? u32(bytes, at + 12) : UNKNOWN_LENGTH;
 }
 
 /** Whether so many bytes of payload are those of a path MTU. */

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { BinnedSums, commonSums, LatencySeries, PlotKind, PlotSeries } from './series.ts';
+import { BinnedSums, commonSums, LatencySeries, PlotKind, PlotSeries, PointBudget } from './series.ts';
 
 const added = (amounts: readonly (readonly [number, number])[]): BinnedSums => {
   const sums = new BinnedSums();
@@ -28,8 +28,27 @@ test('sums over time: nothing is lost, both directions have the same spans', () 
   );
 });
 
+/** A budget of which nothing is left. */
+function spent(): PointBudget {
+  const budget = new PointBudget();
+  while (budget.take(1));
+  return budget;
+}
+
+test('points: a direction has all of 10,000 packets as long as the budget lasts', () => {
+  const budget = new PointBudget();
+  const counts = Array.from({ length: 40 }, () => {
+    const plot = new PlotSeries(budget);
+    for (let i = 0; i < 10_000; i++) plot.add(i, 10 + i, i + 1, PlotKind.REQUEST);
+    return plot.points('a', 0).length;
+  });
+  expect(counts[0]).toBe(10_000);
+  expect(counts.at(-1)).toBeLessThanOrEqual(1025);
+  expect(counts.reduce((sum, count) => sum + count, 0)).toBeLessThan(300_000);
+});
+
 test('points: bounded, the first and the last are there, rare ones are not thinned by common ones', () => {
-  const plot = new PlotSeries();
+  const plot = new PlotSeries(spent());
   for (let i = 0; i < 100_000; i++) {
     plot.add(i, 10 + i, i + 1, i % 1000 === 0 ? PlotKind.NAK : PlotKind.REQUEST);
   }
@@ -44,7 +63,7 @@ test('points: bounded, the first and the last are there, rare ones are not thinn
 });
 
 test('points: what a NAK sends again does not crowd the NAKs out', () => {
-  const plot = new PlotSeries();
+  const plot = new PlotSeries(spent());
   for (let i = 0; i < 50_000; i++) {
     plot.add(i, 10 + i, i + 1, i % 5000 === 0 ? PlotKind.NAK : PlotKind.RETRANSMISSION);
   }
@@ -53,7 +72,9 @@ test('points: what a NAK sends again does not crowd the NAKs out', () => {
 
 test('latencies: bounded, and the worst stays', () => {
   const series = new LatencySeries();
-  for (let i = 0; i < 50_000; i++) series.add(i, i === 31_415 ? 1e9 : 1000, i);
+  const point = { ackRoundTrip: 500, operation: 'SEND' };
+  for (let i = 0; i < 50_000; i++)
+    series.add({ ...point, time: i, nanoseconds: i === 31_415 ? 1e9 : 1000, message: i });
   expect(series.points.length).toBeLessThanOrEqual(1025);
-  expect(series.points).toContainEqual({ time: 31_415, nanoseconds: 1e9, message: 31_415 });
+  expect(series.points).toContainEqual({ ...point, time: 31_415, nanoseconds: 1e9, message: 31_415 });
 });

@@ -1,8 +1,12 @@
 /** The data of plots: points and sums over time, thinned while they come in. */
-import type { PlotPoint } from './analysis.ts';
+import type { LatencyPoint, PlotPoint, RetransmitCause } from './analysis.ts';
 
-/** Points of a direction at most, of what is common, of what was sent again, and of NAKs and CNPs. */
-const MAX_POINTS = 1024;
+/** Points that each list of a direction may have in any case: what is common, what was sent again, NAKs and CNPs. */
+const SURE_POINTS = 1024;
+/** … and as long as the budget lasts. */
+const MAX_POINTS = 16_384;
+/** Points beyond the sure ones, of all lists of a capture: 6 MB. */
+const BUDGET = 200_000;
 const BINS = 256;
 const LATENCIES = 1024;
 
@@ -29,17 +33,44 @@ export const PlotKind = {
   MARKED: 7,
 } as const;
 
-/** Numbers of a point: time, PSN, frame, kind. */
+/** In the order in which points number them. */
+export const PLOT_CAUSES = [
+  'unknown',
+  'timeout',
+  'sequence-nak',
+  'implied-nak',
+  'rnr',
+  'probe',
+] as const satisfies readonly RetransmitCause[];
+
+/** Numbers of a point: time, PSN, frame, kind; of a retransmission, kind and eight times the cause. */
 const WORDS = 4;
+const KIND_COUNT = PLOT_KINDS.length;
 const NO_POINTS = new Float64Array(0);
 const NO_BINS = new Float64Array(0);
+
+/** Points that lists may still have beyond those that are sure, for all directions of a capture. */
+export class PointBudget {
+  #left = BUDGET;
+
+  take(count: number): boolean {
+    if (count > this.#left) return false;
+    this.#left -= count;
+    return true;
+  }
+}
 
 /** Every n-th of the points given; n doubles whenever there are too many. The first one stays. */
 class ThinnedPoints {
   words = NO_POINTS;
   length = 0;
+  readonly #budget: PointBudget;
   #skip = 0;
   #stride = 1;
+
+  constructor(budget: PointBudget) {
+    this.#budget = budget;
+  }
 
   add(time: number, psn: number, frame: number, kind: number): void {
     if (this.#skip > 0) {
@@ -57,7 +88,7 @@ class ThinnedPoints {
 
   #makeRoom(): void {
     const { words, length } = this;
-    if (length < MAX_POINTS) {
+    if (length < SURE_POINTS || (length < MAX_POINTS && this.#budget.take(length))) {
       this.words = new Float64Array(Math.max(2, 2 * length) * WORDS);
       this.words.set(words);
       return;
@@ -72,13 +103,25 @@ class ThinnedPoints {
 
 /** The PSNs of one direction over time. */
 export class PlotSeries {
-  readonly #common = new ThinnedPoints();
-  readonly #again = new ThinnedPoints();
-  readonly #rare = new ThinnedPoints();
+  readonly #common: ThinnedPoints;
+  readonly #again: ThinnedPoints;
+  readonly #rare: ThinnedPoints;
   #lastTime = 0;
   #lastPsn = 0;
   #lastFrame = 0;
   #lastKind = -1;
+
+  constructor(budget: PointBudget) {
+    this.#common = new ThinnedPoints(budget);
+    this.#again = new ThinnedPoints(budget);
+    this.#rare = new ThinnedPoints(budget);
+  }
+
+  /** A retransmitted packet. */
+  addRetransmission(time: number, psn: number, frame: number, cause: RetransmitCause): void {
+    const kind = PlotKind.RETRANSMISSION + KIND_COUNT * PLOT_CAUSES.indexOf(cause);
+    this.add(time, psn, frame, kind);
+  }
 
   add(time: number, psn: number, frame: number, kind: number): void {
     // A NAK can send thousands of packets again, which are not to crowd it out.
@@ -90,7 +133,7 @@ export class PlotSeries {
   }
 
   #listOf(kind: number): ThinnedPoints {
-    if (kind === PlotKind.RETRANSMISSION || kind === PlotKind.MARKED) return this.#again;
+    if (kind % KIND_COUNT === PlotKind.RETRANSMISSION || kind === PlotKind.MARKED) return this.#again;
     return kind === PlotKind.NAK || kind === PlotKind.RNR || kind === PlotKind.CNP
       ? this.#rare
       : this.#common;
@@ -103,7 +146,8 @@ export class PlotSeries {
   points(own: 'a' | 'b', shift: number): PlotPoint[] {
     const other = own === 'a' ? 'b' : 'a';
     const made: PlotPoint[] = [];
-    const add = (time: number, psn: number, frame: number, kind: number) => {
+    const add = (time: number, psn: number, frame: number, code: number) => {
+      const kind = code % KIND_COUNT;
       const name = PLOT_KINDS[kind];
       const isRequest =
         kind === PlotKind.REQUEST || kind === PlotKind.RETRANSMISSION || kind === PlotKind.MARKED;
@@ -113,6 +157,7 @@ export class PlotSeries {
         requester: isRequest ? own : other,
         kind: name,
         frame,
+        ...(kind === PlotKind.RETRANSMISSION && { cause: PLOT_CAUSES[Math.floor(code / KIND_COUNT)] }),
       });
     };
     for (const { words, length } of [this.#common, this.#again, this.#rare]) {
@@ -121,7 +166,9 @@ export class PlotSeries {
       }
     }
     const last = this.#lastKind;
-    const kept = made.some(({ frame, kind }) => frame === this.#lastFrame && kind === PLOT_KINDS[last]);
+    const kept = made.some(
+      ({ frame, kind }) => frame === this.#lastFrame && kind === PLOT_KINDS[last % KIND_COUNT],
+    );
     if (last >= 0 && !kept) add(this.#lastTime, this.#lastPsn, this.#lastFrame, last);
     return made;
   }
@@ -207,17 +254,16 @@ export function commonSums(
 
 /** Latencies over time, thinned as points are; the largest of those that share a place is kept. */
 export class LatencySeries {
-  #points: { time: number; nanoseconds: number; message: number }[] = [];
+  #points: LatencyPoint[] = [];
   #stride = 1;
   #inStride = 0;
 
-  add(time: number, nanoseconds: number, message: number): void {
+  add(point: LatencyPoint): void {
     const last = this.#points.at(-1);
     if (this.#inStride > 0 && last !== undefined) {
-      if (nanoseconds > last.nanoseconds)
-        this.#points[this.#points.length - 1] = { time, nanoseconds, message };
+      if (point.nanoseconds > last.nanoseconds) this.#points[this.#points.length - 1] = point;
     } else {
-      this.#points.push({ time, nanoseconds, message });
+      this.#points.push(point);
     }
     this.#inStride = (this.#inStride + 1) % this.#stride;
     if (this.#points.length <= LATENCIES) return;
@@ -231,7 +277,7 @@ export class LatencySeries {
     this.#inStride = 0;
   }
 
-  get points(): { time: number; nanoseconds: number; message: number }[] {
+  get points(): LatencyPoint[] {
     return this.#points;
   }
 }

@@ -46,28 +46,30 @@ describe('filter', () => {
   test('text of the label or the notes', () => {
     expect(frames({ text: ' WRITE ' })).toEqual([3]);
     expect(frames({ text: 'psn 7' })).toEqual([1, 2, 3, 4]);
-    expect(frames({ text: 'sent again' })).toEqual([3]);
+    expect(frames({ text: 'retransmission' })).toEqual([3]);
   });
   test('the number of a frame', () => expect(frames({ text: '#4' })).toEqual([4]));
 });
 
 test('a label has opcode, PSN, length and AckReq, or the syndrome', () => {
-  expect(packetLabel(packets[0])).toBe('RC Send Only · PSN 7 · 64 B · AckReq');
-  expect(packetLabel(packets[1])).toBe('NAK PSN sequence error · PSN 7 · MSN 1');
+  expect(packetLabel(packets[0])).toBe('Send Only · PSN 7 = 0x000007 · 64 B · AckReq');
+  expect(packetLabel(packets[1])).toBe('NAK PSN sequence error · PSN 7 = 0x000007 · MSN 1');
   const read = { opcode: Opcode.RC_RDMA_READ_REQUEST, reth: { va: '0x1000', rkey: 1, length: 4096 } };
-  expect(packetLabel(ladderPacket(read))).toBe('RC RDMA Read Request · PSN 100 · of 4096 B');
+  expect(packetLabel(ladderPacket(read))).toBe('Read Request · PSN 100 = 0x000064 · of 4096 B');
   expect(packetLabel(ladderPacket({ opcode: Opcode.CNP }))).toBe('CNP');
+  expect(packetLabel(packets[0], true)).toBe('Send Only · 7 · 64 B');
+  expect(packetLabel(answer(0x1f, 'ACK, unlimited credits'), true)).toBe('ACK · 100');
 });
 
 test('notes name retransmissions, bad ICRCs, ECN marks and repeated frames', () => {
   expect(packetNotes(packets[0])).toEqual([]);
   expect(packetNotes(ladderPacket({ retransmission: 'timeout', icrc: 'bad', ecnMarked: true }))).toEqual([
-    'sent again: timeout',
+    'retransmission: timeout',
     'ICRC bad',
     'ECN CE',
   ]);
   expect(packetNotes(ladderPacket({ retransmission: 'unknown', repeatedFrame: true }))).toEqual([
-    'sent again',
-    'same frame again',
+    'retransmission',
+    'duplicate frame',
   ]);
 });

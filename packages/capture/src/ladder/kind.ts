@@ -1,6 +1,7 @@
 /** Kinds of packets, as a reader sees them: decides its colour, and what a filter asks for. */
 import { AethKind, aethKind, Opcode, OperationBits, opcodeInfo } from '@node-roce/wire';
 import type { LadderPacket } from '../flow/analysis.ts';
+import { formatPsn } from '../units.ts';
 
 /** In the order in which legends and filters show them. */
 export const PACKET_KINDS = ['request', 'response', 'ack', 'nak', 'rnr', 'retransmission', 'cnp'] as const;
@@ -57,18 +58,25 @@ export function filterLadder(packets: readonly LadderPacket[], filter: LadderFil
 const searchText = (packet: LadderPacket): string =>
   `${packetLabel(packet)} ${packetNotes(packet).join(' ')}`.toLowerCase();
 
-/** The text on a packet's arrow: `RC Send First · PSN 1193046 · 1024 B · AckReq`. */
-export function packetLabel(packet: LadderPacket): string {
+/** The transport is that of the connection, and most responders promise nothing about their receives. */
+const shortened = (text: string): string =>
+  text.replace(/^(?:RC|UC|UD|RD|XRC) (?:RDMA )?/, '').replace(/^ACK, unlimited credits$/, 'ACK');
+
+/**
+ * The text on a packet's arrow: `Send First · PSN 1193046 = 0x123456 · 1024 B · AckReq`.
+ * @param isShort where there is little room: PSNs in decimal only, no MSN
+ */
+export function packetLabel(packet: LadderPacket, isShort = false): string {
   const { aeth, reth } = packet;
   const kind = kindOf(packet);
   const isAnswer = kind === 'ack' || kind === 'nak' || kind === 'rnr';
-  const parts = [isAnswer && aeth !== undefined ? aeth.text : packet.opcodeName];
-  if (kind !== 'cnp') parts.push(`PSN ${packet.psn}`);
-  if (aeth !== undefined) parts.push(`MSN ${aeth.msn}`);
+  const parts = [shortened(isAnswer && aeth !== undefined ? aeth.text : packet.opcodeName)];
+  if (kind !== 'cnp') parts.push(isShort ? `${packet.psn}` : `PSN ${formatPsn(packet.psn)}`);
+  if (aeth !== undefined && !isShort) parts.push(`MSN ${aeth.msn}`);
   // A READ request has no payload: its RETH says how much is asked for.
   if (packet.payloadLength > 0) parts.push(`${packet.payloadLength} B`);
   else if (reth !== undefined) parts.push(`of ${reth.length} B`);
-  if (packet.ackReq) parts.push('AckReq');
+  if (packet.ackReq && !isShort) parts.push('AckReq');
   return parts.join(' · ');
 }
 
@@ -76,13 +84,17 @@ export function packetLabel(packet: LadderPacket): string {
 export function packetNotes(packet: LadderPacket): string[] {
   const notes: string[] = [];
   if (packet.retransmission !== undefined) {
+    const grade = packet.grade === 'likely' ? ' (likely)' : '';
+    const evidence = packet.evidence === undefined ? '' : `, frame ${packet.evidence}`;
     notes.push(
-      packet.retransmission === 'unknown' ? 'sent again' : `sent again: ${causeNames[packet.retransmission]}`,
+      packet.retransmission === 'unknown'
+        ? 'retransmission'
+        : `retransmission: ${causeNames[packet.retransmission]}${grade}${evidence}`,
     );
   }
   if (packet.icrc === 'bad') notes.push('ICRC bad');
   if (packet.ecnMarked) notes.push('ECN CE');
-  if (packet.repeatedFrame) notes.push('same frame again');
+  if (packet.repeatedFrame) notes.push('duplicate frame');
   return notes;
 }
 

@@ -1,10 +1,37 @@
-/** Where the rows of a ladder stand: one a packet, evenly spaced, with a mark where time was long. */
+/** Where the rows of a ladder stand: one a packet, evenly spaced, with others where time was long or a packet is missing. */
 import type { LadderPacket } from '../flow/analysis.ts';
+import type { Annotation } from './marks.ts';
 
 export type LadderRow =
   | { y: number; packet: LadderPacket }
   /** `gap` nanoseconds pass until the next packet. */
-  | { y: number; gap: number };
+  | { y: number; gap: number; stall: string | undefined }
+  /** A line about the place before the next packet, or (a note) about the packet above. */
+  | { y: number; annotation: Annotation };
+
+/** Rows of a layout besides packets and gaps. */
+export interface LayoutExtras {
+  /** Rows before the packet of a frame. */
+  before?: ReadonlyMap<number, readonly Annotation[]> | undefined;
+  /** Stalls by the frame that ended them: they are gaps whatever their length. */
+  stalls?: ReadonlyMap<number, string> | undefined;
+  /** The row below a packet. */
+  below?: ((packet: LadderPacket) => string) | undefined;
+  /** Characters of a row that is no packet: longer texts take several. */
+  columns?: number | undefined;
+}
+
+/** Breaks a text between words. */
+function linesOf(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  for (const word of text.split(' ')) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + 1 + word.length <= columns)
+      lines[lines.length - 1] = `${last} ${word}`;
+    else lines.push(word);
+  }
+  return lines;
+}
 
 /** A gap is shown from here on, whatever the rest looks like. */
 const MIN_GAP = 100_000;
@@ -30,13 +57,23 @@ export function layoutLadder(
   rowHeight: number,
   gapAfter: number,
   before?: LadderPacket,
+  extras: LayoutExtras = {},
 ): { rows: LadderRow[]; height: number } {
   const rows: LadderRow[] = [];
+  const y = () => (rows.length + 0.5) * rowHeight;
+  const add = ({ kind, text }: Annotation) => {
+    for (const line of linesOf(text, extras.columns ?? Infinity))
+      rows.push({ y: y(), annotation: { kind, text: line } });
+  };
   let last = before;
   for (const packet of packets) {
     const gap = last === undefined ? 0 : packet.time - last.time;
-    if (gap >= gapAfter) rows.push({ y: (rows.length + 0.5) * rowHeight, gap });
-    rows.push({ y: (rows.length + 0.5) * rowHeight, packet });
+    const stall = packet.part === 0 ? extras.stalls?.get(packet.frame) : undefined;
+    if (gap >= gapAfter || (stall !== undefined && gap > 0)) rows.push({ y: y(), gap, stall });
+    if (packet.part === 0) for (const annotation of extras.before?.get(packet.frame) ?? []) add(annotation);
+    rows.push({ y: y(), packet });
+    const text = extras.below?.(packet) ?? '';
+    if (text !== '') add({ kind: 'note', text });
     last = packet;
   }
   return { rows, height: rows.length * rowHeight };

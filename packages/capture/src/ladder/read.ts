@@ -1,8 +1,9 @@
 /** The packets of one connection for a ladder, however many the capture has of others. */
 import type { CaptureSource } from '@node-roce/pcap/node';
-import type { Connection, LadderPacket } from '../flow/analysis.ts';
+import type { LadderPacket } from '../flow/analysis.ts';
 import { FlowAnalyzer } from '../flow/analyzer.ts';
 import { ladderPacket } from '../flow/ladder.ts';
+import type { ConnectionName } from '../read/filter.ts';
 import type { Addresses, RocePacket } from '../read/packet.ts';
 import { type ReadOptions, readPackets } from '../read/read.ts';
 import { filterLadder, type LadderFilter } from './kind.ts';
@@ -21,7 +22,7 @@ export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChu
  */
 export async function readLadder(
   source: CaptureSource,
-  connection: Pick<Connection, 'a' | 'b'>,
+  connection: ConnectionName,
   { filter = {}, most, ...options }: LadderReadOptions,
 ): Promise<LadderPacket[]> {
   const kept: LadderPacket[] = [];
@@ -30,10 +31,11 @@ export async function readLadder(
     ...options,
     onPacket: (packet, { addresses }) => {
       analyzer ??= new FlowAnalyzer({
-        onPacket: (each, { retransmission, repeatedFrame }) => {
+        onPacket: (each, { retransmission: cause, grade, evidence: evidenceFrame, repeatedFrame }) => {
           const from = senderOf(each, addresses, connection);
           if (from === undefined) return;
-          kept.push(...filterLadder([ladderPacket(each, from, retransmission, repeatedFrame)], filter));
+          const again = cause === undefined ? undefined : { cause, grade: grade!, evidenceFrame };
+          kept.push(...filterLadder([ladderPacket(each, from, again, repeatedFrame)], filter));
         },
       });
       // What comes after the last one asked for needs no causes.
@@ -46,12 +48,14 @@ export async function readLadder(
 
 /** The end that a packet comes from; undefined: of another connection. */
 function senderOf(
-  { source, destination, destQp }: RocePacket,
+  { source, destination, destQp, network }: RocePacket,
   addresses: Addresses,
-  { a, b }: Pick<Connection, 'a' | 'b'>,
+  { a, b, paths }: ConnectionName,
 ): 'a' | 'b' | undefined {
   const [from, to] = [addresses.text(source), addresses.text(destination)];
-  if (from === a.address && to === b.address && destQp === b.qpn) return 'a';
-  if (from === b.address && to === a.address && destQp === a.qpn) return 'b';
+  if (from === a.address && to === b.address && destQp === b.qpn)
+    return (paths?.aToB?.network ?? network) === network ? 'a' : undefined;
+  if (from === b.address && to === a.address && destQp === a.qpn)
+    return (paths?.bToA?.network ?? network) === network ? 'b' : undefined;
   return undefined;
 }

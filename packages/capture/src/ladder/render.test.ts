@@ -32,7 +32,7 @@ describe('a ladder', () => {
     expect(svg).toContain('67 ms later');
     expect(svg).toContain('10.0.0.1');
     expect(svg).toContain('QP 0x12');
-    expect(svg).toContain('sent again: timeout');
+    expect(svg).toContain('retransmission: timeout');
     for (const name of ['Request', 'Retransmission', 'ACK']) expect(svg).toContain(`>${name}</text>`);
     expect(svg).not.toContain('>CNP</text>');
     expect(unbalanced(svg)).toEqual([]);
@@ -53,7 +53,7 @@ describe('a ladder', () => {
   test('low rows have no text but a title to point at', () => {
     const low = renderLadder(three, { rowHeight: 8 });
     expect(low).not.toContain('class="label"');
-    expect(low).toContain('<title>2 0.067000 RC Send Only · PSN 100 · 64 B</title>');
+    expect(low).toContain('<title>2 0.067000 Send Only · PSN 100 = 0x000064 · 64 B</title>');
   });
 
   test('nothing of a capture can become markup', () => {

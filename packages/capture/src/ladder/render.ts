@@ -8,8 +8,10 @@
 import type { Connection, LadderPacket } from '../flow/analysis.ts';
 import { escapeMarkup } from '../report/escape.ts';
 import { counted, formatDuration, formatEndpoint, formatQp, formatSeconds, formatTime } from '../units.ts';
+import { drawJoins } from './joins.ts';
 import { kindNames, kindOf, PACKET_KINDS, type PacketKind, packetLabel, packetNotes } from './kind.ts';
 import { type LadderRow, layoutLadder, usualGap } from './layout.ts';
+import { type LadderMarks, ladderMarks } from './marks.ts';
 import { CHARACTER_WIDTH, ladderStyle, paperColors } from './style.ts';
 
 export interface LadderOptions {
@@ -17,7 +19,9 @@ export interface LadderOptions {
   packets?: readonly LadderPacket[] | undefined;
   /** Where they are the middle of a longer ladder: the packet before them, for the time between. */
   before?: LadderPacket | undefined;
-  /** Pixels, 640 … 10,000. */
+  /** Missing packets, recoveries and stalls (`ladderMarks`); unless given, those of the connection. */
+  marks?: LadderMarks | undefined;
+  /** Pixels, 300 … 10,000; below 700 what is annotationable about a packet stands in a row below it. */
   width?: number | undefined;
   /** Pixels a packet, 4 … 60; below 15 there is no room for text. */
   rowHeight?: number | undefined;
@@ -32,7 +36,8 @@ export interface LadderOptions {
   embedded?: boolean | undefined;
 }
 
-const MIN_WIDTH = 640;
+const MIN_WIDTH = 300;
+const NARROW = 700;
 const MIN_ROW = 4;
 const MAX_ROW = 60;
 const ROW_WITH_TEXT = 15;
@@ -42,21 +47,26 @@ const FRAME_RIGHT = 64;
 const TIME_RIGHT = 152;
 const LEFT_LIFE = 176;
 const NOTES_WIDTH = 196;
+const MOST_NOTES = 330;
 
 /** Where the columns of a ladder of that width stand: right ends of frame and time, the two lifelines. */
-export const ladderColumns = (width: number) => ({
-  frame: FRAME_RIGHT,
-  time: TIME_RIGHT,
-  left: LEFT_LIFE,
-  right: width - NOTES_WIDTH,
-});
+export const ladderColumns = (width: number) =>
+  width < NARROW
+    ? { frame: 36, time: 98, left: 116, right: width - MARGIN }
+    : {
+        frame: FRAME_RIGHT,
+        time: TIME_RIGHT,
+        left: LEFT_LIFE,
+        right: width - Math.min(MOST_NOTES, Math.max(NOTES_WIDTH, Math.round(width * 0.26))),
+      };
 
 /** The place of a packet in the page: the id of its row. */
 export const packetId = ({ frame, part }: { frame: number; part: number }): string =>
   `packet-${frame}-${part}`;
 
 /** The parts of a connection that a ladder needs. */
-export type LadderSubject = Pick<Connection, 'transport' | 'a' | 'b' | 'ladder'>;
+export type LadderSubject = Pick<Connection, 'transport' | 'a' | 'b' | 'ladder'> &
+  Partial<Pick<Connection, 'recoveries' | 'stalls'>>;
 
 /**
  * The ladder of a connection as SVG.
@@ -67,13 +77,22 @@ export function renderLadder(connection: LadderSubject, options: LadderOptions =
   const { packets = connection.ladder, width = 980, rowHeight = 24, embedded = false } = options;
   requireRange('width', width, MIN_WIDTH, 10_000);
   requireRange('rowHeight', rowHeight, MIN_ROW, MAX_ROW);
+  const marks = options.marks ?? ladderMarks(connection);
+  const isNarrow = width < NARROW;
   const { rows, height } = layoutLadder(
     packets,
     rowHeight,
     options.gapAfter ?? usualGap(packets),
     options.before,
+    {
+      before: marks.before,
+      stalls: marks.stalls,
+      // The row of its recovery says why a packet was retransmitted.
+      below: isNarrow ? (packet) => notesOf({ ...packet, retransmission: undefined }, marks) : undefined,
+      columns: isNarrow ? Math.floor((width - 2 * MARGIN - 20) / CHARACTER_WIDTH) : undefined,
+    },
   );
-  const frame: Frame = { ...ladderColumns(width), rowHeight, embedded };
+  const frame: Frame = { ...ladderColumns(width), width, rowHeight, embedded, marks, isNarrow };
   const top = embedded ? 0 : 52 + NAMES_HEIGHT;
   const foot = embedded ? 0 : 44;
   const total = top + height + foot;
@@ -87,7 +106,8 @@ export function renderLadder(connection: LadderSubject, options: LadderOptions =
   for (const x of [frame.left, frame.right])
     out.push(`<line class="life" x1="${x}" y1="${top - 6}" x2="${x}" y2="${n(top + height + 6)}"/>`);
   out.push(`<g transform="translate(0 ${top})"${embedded ? ' role="presentation"' : ''}>`);
-  for (const row of rows) out.push('packet' in row ? packetRow(row, frame, width) : gapRow(row, frame));
+  for (const row of rows) out.push(drawRow(row, frame));
+  out.push(...drawJoins(rows, marks.joins, { ...frame, height }));
   out.push('</g>');
   if (!embedded) out.push(legend(packets, total - 16));
   out.push('</svg>');
@@ -95,12 +115,26 @@ export function renderLadder(connection: LadderSubject, options: LadderOptions =
 }
 
 interface Frame {
-  /** x of the two lifelines. */
+  /** x of the two lifelines, and the right ends of frame and time. */
   left: number;
   right: number;
+  frame: number;
+  time: number;
+  width: number;
   rowHeight: number;
   embedded: boolean;
+  marks: LadderMarks;
+  /** No column of notes. */
+  isNarrow: boolean;
 }
+
+function drawRow(row: LadderRow, frame: Frame): string {
+  if ('packet' in row) return packetRow(row, frame);
+  return 'gap' in row ? gapRow(row, frame) : annotationRow(row, frame);
+}
+
+const notesOf = (packet: LadderPacket, { lost }: LadderMarks): string =>
+  [lost.get(packet.frame), ...packetNotes(packet)].filter((text) => text !== undefined).join(', ');
 
 function requireRange(name: string, value: number, least: number, most: number): void {
   if (value >= least && value <= most) return;
@@ -111,10 +145,12 @@ function requireRange(name: string, value: number, least: number, most: number):
 /** A coordinate, without more digits than anyone sees. */
 const n = (value: number): string => String(Math.round(value * 10) / 10);
 
-/** As much of a text as fits into so many pixels. */
+/** As much of a text as fits into so many pixels, cut between words if one ends near the edge. */
 function fitted(text: string, pixels: number): string {
   const most = Math.max(1, Math.floor(pixels / CHARACTER_WIDTH));
-  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+  if (text.length <= most) return text;
+  const space = text.lastIndexOf(' ', most - 1);
+  return `${text.slice(0, space > most / 2 ? space : most - 1)}…`;
 }
 
 function heading(
@@ -152,12 +188,15 @@ function names({ a, b }: LadderSubject, { left, right }: Frame, top: number): st
   );
 }
 
-function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: Frame, width: number): string {
-  const { left, right, rowHeight, embedded } = frame;
+function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: Frame): string {
+  const { left, right, width, rowHeight, embedded, marks, isNarrow } = frame;
   const kind = kindOf(packet);
   const label = packetLabel(packet);
-  const notes = packetNotes(packet).join(', ');
+  const notes = notesOf(packet, marks);
+  const isLost = marks.lost.has(packet.frame);
   const number = packet.part > 0 ? `${packet.frame}.${packet.part}` : String(packet.frame);
+  const room = right - left - 24;
+  const isLong = isNarrow && label.length * CHARACTER_WIDTH > room;
   const hasText = rowHeight >= ROW_WITH_TEXT;
   // Where there is text the line stands below it.
   const line = hasText ? y + Math.min(rowHeight / 2 - 3, 7) : y;
@@ -167,6 +206,7 @@ function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: F
     `row k-${kind}`,
     packet.repeatedFrame ? 'repeated' : '',
     packet.icrc === 'bad' ? 'bad' : '',
+    isLost ? 'lost' : '',
   ];
   const out = [
     `<g class="${classes.filter(Boolean).join(' ')}"${embedded ? listOption(packet, number, label, notes) : ''}>`,
@@ -180,21 +220,20 @@ function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: F
     `<line class="line" x1="${tail}" y1="${n(line)}" x2="${n(tip + back * size)}" y2="${n(line)}"/>`,
     `<path class="head" d="M${tip} ${n(line)}l${n(back * size * 1.7)} ${n(-size * 0.8)}v${n(size * 1.6)}z"/>`,
   );
-  if (packet.icrc === 'bad') {
-    const x = (left + right) / 2;
-    out.push(`<path class="cross" d="M${n(x - 5)} ${n(line - 5)}l10 10m0 -10l-10 10"/>`);
-  }
+  if (packet.icrc === 'bad') out.push(cross((left + right) / 2, line));
+  // Behind the tap: near the end that it did not reach.
+  if (isLost) out.push(cross(tip + back * 30, line));
   if (hasText) {
     const base = n(line - 4);
     out.push(
-      `<text class="faint" x="${FRAME_RIGHT}" y="${base}" text-anchor="end">${number}</text>`,
-      `<text class="faint" x="${TIME_RIGHT}" y="${base}" text-anchor="end">${formatSeconds(packet.time)}</text>`,
+      `<text class="faint" x="${frame.frame}" y="${base}" text-anchor="end">${number}</text>`,
+      `<text class="faint" x="${frame.time}" y="${base}" text-anchor="end">${formatSeconds(packet.time)}</text>`,
       `<text class="label" x="${n((left + right) / 2)}" y="${base}" text-anchor="middle">` +
-        `${escapeMarkup(fitted(label, right - left - 24))}</text>`,
+        `${escapeMarkup(fitted(isLong ? packetLabel(packet, true) : label, room))}</text>`,
     );
-    if (notes !== '') {
-      const text = escapeMarkup(fitted(notes, NOTES_WIDTH - 20));
-      out.push(`<text class="note" x="${right + 12}" y="${n(line)}">${text}</text>`);
+    if (notes !== '' && !isNarrow) {
+      const text = escapeMarkup(fitted(notes, width - right - 26));
+      out.push(`<text class="note" x="${right + 14}" y="${n(line)}">${text}</text>`);
     }
   }
   out.push('</g>');
@@ -202,24 +241,50 @@ function packetRow({ y, packet }: LadderRow & { packet: LadderPacket }, frame: F
   return out.join(embedded ? ' ' : '');
 }
 
+const cross = (x: number, y: number): string =>
+  `<path class="cross" d="M${n(x - 5)} ${n(y - 5)}l10 10m0 -10l-10 10"/>`;
+
 function listOption(packet: LadderPacket, number: string, label: string, notes: string): string {
   // What stands in the row, in its order: who speaks to the page says what is read.
   const text = `Frame ${number} ${formatSeconds(packet.time)} ${label} ${notes}`.trimEnd();
   return ` id="${packetId(packet)}" role="option" aria-label="${escapeMarkup(text)}"`;
 }
 
-function gapRow(
-  { y, gap }: LadderRow & { gap: number },
-  { left, right, rowHeight, embedded }: Frame,
-): string {
+function gapRow({ y, gap, stall }: Extract<LadderRow, { gap: number }>, frame: Frame): string {
+  const { left, right, rowHeight, embedded, isNarrow } = frame;
   const line = `<line x1="${left}" y1="${n(y)}" x2="${right}" y2="${n(y)}"/>`;
-  const open = `<g class="gap"${embedded ? ' role="presentation"' : ''}>`;
-  if (rowHeight < ROW_WITH_TEXT) return `${open}${line}</g>`;
+  const open = `<g class="${stall === undefined ? 'gap' : 'gap stall'}"${embedded ? ' role="presentation"' : ''}>`;
+  // Two strokes across each lifeline: time is cut out.
+  const cut =
+    stall === undefined
+      ? ''
+      : [left, right].map((x) => `<path d="M${x - 5} ${n(y + 1)}l10 -5m-10 9l10 -5"/>`).join('');
+  if (rowHeight < ROW_WITH_TEXT) return `${open}${line}${cut}</g>`;
   // Not "of silence": packets that were filtered out, or not kept, may lie between.
-  const text = `${formatDuration(gap)} later`;
+  const text = `${formatDuration(gap)} later${stall === undefined ? '' : `: ${isNarrow ? 'stall' : stall}`}`;
+  return `${open}${line}${cut}${middleText(text, y, frame)}</g>`;
+}
+
+/** A missing packet has a cross at the place where its arrow would begin, a recovery the arrow back. */
+function annotationRow(
+  { y, annotation: { kind, text } }: Extract<LadderRow, { annotation: unknown }>,
+  frame: Frame,
+): string {
+  const { left, right, rowHeight, embedded, isNarrow } = frame;
+  const open = `<g class="annotation ${kind}"${embedded ? ' role="presentation"' : ''}>`;
+  const line = kind === 'missing' ? `<line x1="${left}" y1="${n(y)}" x2="${right}" y2="${n(y)}"/>` : '';
+  const sign = kind === 'missing' && !isNarrow ? cross(left + 14, y) : '';
+  if (rowHeight < ROW_WITH_TEXT) return `${open}${line}${sign}</g>`;
+  return `${open}${line}${sign}${middleText(text, y, frame)}</g>`;
+}
+
+/** Text in the middle between the lifelines; a narrow drawing needs its whole width. */
+function middleText(text: string, y: number, { left, right, width, isNarrow }: Frame): string {
+  const shown = fitted(text, isNarrow ? width - 2 * MARGIN : right - left - 44);
+  const place = isNarrow ? `x="${right - 6}"` : `x="${n((left + right) / 2 + 8)}"`;
   return (
-    `${open}${line}` +
-    `<text class="label" x="${n((left + right) / 2)}" y="${n(y + 4)}" text-anchor="middle">${text}</text></g>`
+    `<text class="label" ${place} y="${n(y + 4)}" text-anchor="${isNarrow ? 'end' : 'middle'}">${escapeMarkup(shown)}` +
+    `${shown === text ? '' : `<title>${escapeMarkup(text)}</title>`}</text>`
   );
 }
 

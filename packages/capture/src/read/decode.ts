@@ -1,10 +1,10 @@
 /**
- * From a captured frame to the fields of a `RocePacket`: link layers, VLAN tags, mirrors, IP, UDP and BTH, in
+ * From a captured frame to the fields of a `RocePacket`: link layers, VLAN tags, tunnels, IP, UDP and BTH, in
  * one pass over the bytes that allocates nothing. What it finds is what `parseFrame` of wire finds
- * (a test holds the two together); it goes on where that one stops: into mirrors, and in packets that
- * the capture cut before their extension headers.
+ * (a test holds the two together); it goes on where that one stops: into tunnels and mirrors, to other UDP ports, and in
+ * packets that the capture cut before their extension headers.
  */
-import { LinkType } from '@node-roce/pcap';
+import { LinkType, linkTypeName } from '@node-roce/pcap';
 import {
   BTH_BYTES,
   ECN_MASK,
@@ -12,13 +12,19 @@ import {
   ICRC_BYTES,
   IpProtocol,
   isVlan,
+  MAC_CONTROL,
   opcodeInfo,
   ROCE_UDP_PORT,
+  readPause,
   u16,
   u24,
 } from '@node-roce/wire';
 import type { AddressTable } from './addresses.ts';
+import { NetworkTable } from './networks.ts';
 import { IcrcVerdict, type RocePacket } from './packet.ts';
+import { macAt, PauseFrame } from './pause.ts';
+import { IpTunnel, isMpls, type Tunnel, TunnelParser } from './tunnel.ts';
+import { UdpPorts } from './udp-ports.ts';
 
 /** Why a frame is no packet. */
 export type Refusal =
@@ -31,19 +37,12 @@ export type Refusal =
   /** No such opcode. */
   | 'unknown-opcode'
   /** Several packets in one datagram, and too little of it captured to tell where each begins. */
-  | 'cut-super-packet';
+  | 'cut-super-packet'
+  /** A pause frame: `FrameDecoder.pause`. */
+  | 'pause';
 
-/** Mirrors in mirrors that are looked into. */
+/** Tunnels in tunnels that are looked into. */
 const MAX_DEPTH = 4;
-
-const IP_PROTOCOL_GRE = 47;
-/** GRE protocol types (draft-foschiano-erspan-03): ERSPAN I and II, ERSPAN III. */
-const ERSPAN_II = 0x88be;
-const ERSPAN_III = 0x22eb;
-/** RFC 7348 §8, and what Linux used before that was assigned. */
-const VXLAN_PORT = 4789;
-const VXLAN_PORT_OLD = 8472;
-const VXLAN_BYTES = 8;
 
 /** Decodes frames into one `RocePacket`, which is used again for each. */
 export class FrameDecoder {
@@ -51,14 +50,23 @@ export class FrameDecoder {
   readonly #addresses: AddressTable;
   /** Why the last `decode` gave false, where it stopped in `bytes`, and what was there. */
   refusal: Refusal = 'not-roce';
+  /** The pause frame, if that is why. */
+  readonly pause = new PauseFrame();
   offset = 0;
   detail = '';
   #depth = 0;
+  readonly #tunnels = new TunnelParser();
+  readonly #networks = new NetworkTable();
+  readonly #ports: UdpPorts;
 
-  /** @param packet is filled by each `decode` */
-  constructor(packet: RocePacket, addresses: AddressTable) {
+  /**
+   * @param packet is filled by each `decode`
+   * @param ports UDP ports of RoCE: 4791 unless given
+   */
+  constructor(packet: RocePacket, addresses: AddressTable, ports = new UdpPorts()) {
     this.#packet = packet;
     this.#addresses = addresses;
+    this.#ports = ports;
   }
 
   /**
@@ -74,10 +82,15 @@ export class FrameDecoder {
     packet.part = 0;
     packet.parts = 1;
     packet.vlan = -1;
-    packet.mirror = 'none';
+    packet.pcp = -1;
+    packet.tunnel = 'none';
+    packet.vni = -1;
     packet.icrc = IcrcVerdict.NONE;
+    packet.flushTwice = false;
     this.#depth = 0;
-    return this.#linkLayer(b, o, end, linkType);
+    if (!this.#linkLayer(b, o, end, linkType)) return false;
+    packet.network = this.#networks.number(packet.vlan, packet.tunnel, packet.vni);
+    return true;
   }
 
   #linkLayer(b: Uint8Array, o: number, end: number, linkType: number): boolean {
@@ -105,7 +118,7 @@ export class FrameDecoder {
         if (o + 1 > end) return this.#no('truncated', o, 'an empty frame');
         return this.#network(b, o, end, etherTypeByVersion(b[o]));
       default:
-        return this.#no('not-roce', o, `link type ${linkType}`);
+        return this.#no('not-roce', o, `link type ${linkTypeName(linkType)}`);
     }
   }
 
@@ -115,7 +128,9 @@ export class FrameDecoder {
     let next = at;
     while (isVlan(type)) {
       if (next + 6 > end) return this.#no('truncated', end, 'in a VLAN tag');
-      this.#packet.vlan = u16(b, next + 2) & 0xfff;
+      const tag = u16(b, next + 2);
+      this.#packet.vlan = tag & 0xfff;
+      this.#packet.pcp = tag >> 13;
       next += 4;
       type = u16(b, next);
     }
@@ -126,6 +141,8 @@ export class FrameDecoder {
     if (etherType === EtherType.IPV4) return this.#ipv4(b, o, end);
     if (etherType === EtherType.IPV6) return this.#ipv6(b, o, end);
     if (etherType === EtherType.ROCE_V1) return this.#grh(b, o, end);
+    if (isMpls(etherType)) return this.#inside(b, this.#tunnels.mpls(b, o, end), end);
+    if (etherType === MAC_CONTROL && this.#isPause(b, o, end)) return false;
     return this.#no('not-roce', o, `EtherType 0x${etherType.toString(16)}`);
   }
 
@@ -135,12 +152,15 @@ export class FrameDecoder {
     if (b[o] >> 4 !== 4 || header < 20) return this.#no('malformed', o, 'IPv4 version or header length');
     if (o + header > end) return this.#no('truncated', end, 'in the IPv4 options');
     const protocol = b[o + 9];
-    if (protocol === IP_PROTOCOL_GRE) return this.#gre(b, o + header, end);
-    if (protocol !== IpProtocol.UDP) return this.#no('not-roce', o + 9, `IP protocol ${protocol}`);
-    if ((u16(b, o + 6) & 0x1fff) !== 0) return this.#no('not-roce', o + 6, 'a later fragment');
+    const isLater = (u16(b, o + 6) & 0x1fff) !== 0;
+    if (protocol !== IpProtocol.UDP) {
+      if (!isLater && isTunnel(protocol)) return this.#ipTunnel(b, protocol, o + header, end);
+      return this.#no('not-roce', o + 9, `IP protocol ${protocol}`);
+    }
+    if (isLater) return this.#no('not-roce', o + 6, 'a later fragment');
     const udp = o + header;
     if (udp + 8 > end) return this.#no('truncated', end, 'in the UDP header');
-    if (u16(b, udp + 2) !== ROCE_UDP_PORT) return this.#otherPort(b, udp, end);
+    if (!this.#isOurs(b, o, udp, end, o + u16(b, o + 2))) return this.#otherPort(b, udp, end);
     const packet = this.#packet;
     packet.source = this.#addresses.ipv4(b, o + 12);
     packet.destination = this.#addresses.ipv4(b, o + 16);
@@ -156,10 +176,10 @@ export class FrameDecoder {
     if (b[o] >> 4 !== 6) return this.#no('malformed', o, 'IPv6 version');
     const nextHeader = b[o + 6];
     const udp = o + 40;
-    if (nextHeader === IP_PROTOCOL_GRE) return this.#gre(b, udp, end);
+    if (isTunnel(nextHeader)) return this.#ipTunnel(b, nextHeader, udp, end);
     if (nextHeader !== IpProtocol.UDP) return this.#no('not-roce', o + 6, `next header ${nextHeader}`);
     if (udp + 8 > end) return this.#no('truncated', end, 'in the UDP header');
-    if (u16(b, udp + 2) !== ROCE_UDP_PORT) return this.#otherPort(b, udp, end);
+    if (!this.#isOurs(b, o, udp, end, udp + u16(b, o + 4))) return this.#otherPort(b, udp, end);
     this.#ipv6Fields(b, o);
     return this.#udp(b, o, udp, end, udp + u16(b, o + 4));
   }
@@ -183,6 +203,7 @@ export class FrameDecoder {
     this.#packet.version = 2;
     this.#packet.ip = ip;
     this.#packet.sourcePort = u16(b, udp);
+    this.#packet.destinationPort = u16(b, udp + 2);
     return this.bth(b, udp + 8, end, packetEnd);
   }
 
@@ -195,6 +216,7 @@ export class FrameDecoder {
     this.#packet.version = 1;
     this.#packet.ip = o;
     this.#packet.sourcePort = 0;
+    this.#packet.destinationPort = 0;
     return this.bth(b, o + 40, end, o + 40 + u16(b, o + 4));
   }
 
@@ -234,48 +256,46 @@ export class FrameDecoder {
     return true;
   }
 
-  /** ERSPAN in GRE (RFC 2784, RFC 2890; draft-foschiano-erspan-03 §4). */
-  #gre(b: Uint8Array, o: number, end: number): boolean {
-    if (o + 4 > end) return this.#no('truncated', end, 'in the GRE header');
-    const flags = u16(b, o);
-    const type = u16(b, o + 2);
-    if ((type !== ERSPAN_II && type !== ERSPAN_III) || (flags & 7) !== 0) {
-      return this.#no('not-roce', o + 2, `GRE protocol 0x${type.toString(16)}`);
-    }
-    const hasSequence = (flags & 0x1000) !== 0;
-    // Checksum with a reserved half word, key, sequence number: four bytes each.
-    const optional = ((flags >> 15) & 1) + ((flags >> 13) & 1) + (hasSequence ? 1 : 0);
-    let at = o + 4 + 4 * optional;
-    let linkType: number = LinkType.ETHERNET;
-    // Without a sequence number it is type I, which has no header of its own.
-    if (type === ERSPAN_III) {
-      if (at + 12 > end) return this.#no('truncated', end, 'in the ERSPAN header');
-      const last = u16(b, at + 10);
-      // Frame type 2 is an IP packet; the last bit says that eight more bytes follow.
-      if (((last >> 10) & 31) === 2) linkType = LinkType.RAW;
-      at += last & 1 ? 20 : 12;
-    } else if (hasSequence) {
-      at += 8;
-    }
-    return this.#mirrored(b, at, end, linkType, 'erspan');
+  #isPause(b: Uint8Array, o: number, end: number): boolean {
+    const { linkType, link } = this.#packet;
+    if (linkType !== LinkType.ETHERNET || !readPause(b, o, end, this.pause)) return false;
+    this.pause.source = macAt(b, link + 6);
+    this.#no('pause', o, 'pause frame');
+    return true;
+  }
+
+  #ipTunnel(b: Uint8Array, protocol: number, o: number, end: number): boolean {
+    const tunnels = this.#tunnels;
+    if (protocol === IpTunnel.GRE) return this.#inside(b, tunnels.gre(b, o, end), end);
+    if (protocol === IpTunnel.MPLS) return this.#inside(b, tunnels.mpls(b, o, end), end);
+    return this.#enter(b, o, end, LinkType.RAW, 'ipip', -1);
+  }
+
+  #isOurs(b: Uint8Array, ip: number, udp: number, end: number, packetEnd: number): boolean {
+    const port = u16(b, udp + 2);
+    return port === ROCE_UDP_PORT || this.#ports.isRoce(port, b, ip, udp, end, packetEnd);
   }
 
   #otherPort(b: Uint8Array, udp: number, end: number): boolean {
-    const port = u16(b, udp + 2);
-    if (port !== VXLAN_PORT && port !== VXLAN_PORT_OLD)
-      return this.#no('not-roce', udp + 2, `UDP port ${port}`);
-    const at = udp + 8;
-    // RFC 7348 §5: the I flag is set, or the VNI is not valid.
-    if (at + VXLAN_BYTES > end || (b[at] & 0x08) === 0)
-      return this.#no('not-roce', udp + 2, `UDP port ${port}`);
-    return this.#mirrored(b, at + VXLAN_BYTES, end, LinkType.ETHERNET, 'vxlan');
+    return this.#inside(b, this.#tunnels.udp(b, u16(b, udp + 2), udp + 8, end), end);
   }
 
-  #mirrored(b: Uint8Array, o: number, end: number, linkType: number, mirror: RocePacket['mirror']): boolean {
-    if (++this.#depth > MAX_DEPTH) return this.#no('not-roce', o, 'mirrors in mirrors');
-    if (o > end) return this.#no('truncated', end, `in the ${mirror} header`);
-    this.#packet.vlan = -1;
-    this.#packet.mirror = mirror;
+  /** @param found whether the tunnel parser found something inside */
+  #inside(b: Uint8Array, found: boolean, end: number): boolean {
+    const { at, linkType, tunnel, vni, refusal, offset, detail } = this.#tunnels;
+    return found ? this.#enter(b, at, end, linkType, tunnel, vni) : this.#no(refusal, offset, detail);
+  }
+
+  #enter(b: Uint8Array, o: number, end: number, linkType: number, tunnel: Tunnel, vni: number): boolean {
+    if (++this.#depth > MAX_DEPTH) return this.#no('not-roce', o, 'tunnels in tunnels');
+    const packet = this.#packet;
+    // A frame inside has tags of its own; an IP packet has those of the frame that it came in.
+    if (linkType === LinkType.ETHERNET) {
+      packet.vlan = -1;
+      packet.pcp = -1;
+    }
+    packet.tunnel = tunnel;
+    packet.vni = vni;
     return this.#linkLayer(b, o, end, linkType);
   }
 
@@ -286,5 +306,11 @@ export class FrameDecoder {
     return false;
   }
 }
+
+const isTunnel = (protocol: number): boolean =>
+  protocol === IpTunnel.GRE ||
+  protocol === IpTunnel.IPV4 ||
+  protocol === IpTunnel.IPV6 ||
+  protocol === IpTunnel.MPLS;
 
 const etherTypeByVersion = (byte: number): number => (byte >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);

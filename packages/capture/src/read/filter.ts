@@ -1,8 +1,11 @@
 /** Which packets are wanted: what `roce dump` and `roce export` have in common. */
 import { AethKind, aethKind, parseIpAddress } from '@node-roce/wire';
-import type { Connection } from '../flow/analysis.ts';
+import type { Connection, DirectionPath } from '../flow/analysis.ts';
 import type { AddressTable } from './addresses.ts';
 import type { RocePacket } from './packet.ts';
+
+/** The part of a connection that tells its packets from others. */
+export type ConnectionName = Pick<Connection, 'a' | 'b'> & Partial<Pick<Connection, 'paths'>>;
 
 export interface PacketFilter {
   /** Destination queue pair. */
@@ -14,7 +17,7 @@ export interface PacketFilter {
   /** Only NAKs, RNR NAKs included. */
   nak?: boolean | undefined;
   /** Both directions of a connection (CNPs to its queue pairs included). */
-  connection?: Pick<Connection, 'a' | 'b'> | undefined;
+  connection?: ConnectionName | undefined;
   /** Nanoseconds since the first frame, both included. */
   from?: number | undefined;
   to?: number | undefined;
@@ -53,17 +56,20 @@ export function isNak({ info, bytes, bth, end }: RocePacket): boolean {
 }
 
 function connectionMatcher(
-  { a, b }: Pick<Connection, 'a' | 'b'>,
+  { a, b, paths }: ConnectionName,
   addresses: AddressTable,
 ): (packet: RocePacket) => boolean {
+  const isIn = (path: DirectionPath | undefined, network: number) =>
+    path === undefined || path.network === network;
   const isA = addressMatcher(a.address, addresses);
   const isB = addressMatcher(b.address, addresses);
-  return ({ source, destination, destQp }) =>
-    (destQp === b.qpn && isB(destination) && isA(source)) ||
-    (destQp === a.qpn && isA(destination) && isB(source));
+  return ({ source, destination, destQp, network }) =>
+    (destQp === b.qpn && isB(destination) && isA(source) && isIn(paths?.aToB, network)) ||
+    (destQp === a.qpn && isA(destination) && isB(source) && isIn(paths?.bToA, network));
 }
 
-function addressMatcher(text: string, addresses: AddressTable): (index: number) => boolean {
+/** An address or prefix as bytes, and how many bits count. */
+function prefixOf(text: string): { wanted: Uint8Array; bits: number } {
   const [address = '', length, ...rest] = text.split('/');
   const wanted = parseIpAddress(address);
   const bits = length === undefined ? (wanted?.length ?? 0) * 8 : Number(length === '' ? Number.NaN : length);
@@ -76,6 +82,23 @@ function addressMatcher(text: string, addresses: AddressTable): (index: number) 
   ) {
     throw new RangeError(`not an address or prefix: ${text}`);
   }
+  return { wanted, bits };
+}
+
+/**
+ * Whether an address, as text, is this one or within this prefix.
+ * @throws RangeError for an address that is none
+ */
+export function addressPredicate(text: string): (address: string) => boolean {
+  const { wanted, bits } = prefixOf(text);
+  return (address) => {
+    const bytes = parseIpAddress(address);
+    return bytes !== undefined && hasPrefix(bytes, wanted, bits);
+  };
+}
+
+function addressMatcher(text: string, addresses: AddressTable): (index: number) => boolean {
+  const { wanted, bits } = prefixOf(text);
   // An address is compared once, whatever the number of its packets.
   const known: boolean[] = [];
   return (index) => {
@@ -88,7 +111,7 @@ function hasPrefix(address: Uint8Array, wanted: Uint8Array, bits: number): boole
   if (address.length !== wanted.length) return false;
   for (let i = 0; i < bits; i += 8) {
     const mask = 0xff & (0xff << Math.max(0, 8 - (bits - i)));
-    if (((address[i] ^ wanted[i]) & mask) !== 0) return false;
+    if (((address[i >> 3] ^ wanted[i >> 3]) & mask) !== 0) return false;
   }
   return true;
 }

@@ -8,8 +8,10 @@ import {
   icrcFinish,
   icrcGrh,
   icrcIpUdp,
+  icrcOfRxeFlush,
   readIcrc,
 } from '@node-roce/wire';
+import type { RocePacket } from './packet.ts';
 
 /** CRC-32 of `bytes[start]` … `bytes[end - 1]`, taken up at the CRC of what came before: what our addon's is. */
 export type Crc32 = (bytes: Uint8Array, before: number, start: number, end: number) => number;
@@ -46,6 +48,13 @@ export function isIcrcRight(
       ? icrcInPlace(b, ip, bth, at, crc32)
       : crc32(b, ~over(headers, ip, version, b, bth) >>> 0, bth + 5, at);
   return icrc === readIcrc(b, at);
+}
+
+/** Whether the ICRC of a FLUSH that is not right is rxe's (Linux 6.12): over BTH to RETH twice. */
+export function isIcrcOfRxe({ bytes, ip, version, bth, end }: RocePacket): boolean {
+  const at = end - 4;
+  const right = icrcFinish(crc32Update(over(bytes, ip, version, bytes, bth), bytes, bth + 5, at));
+  return icrcOfRxeFlush(right, bytes, bth, at) === readIcrc(bytes, at);
 }
 
 /** The register after the first five bytes of the BTH; the fifth is masked (IBTA vol 1 §7.8.1). */

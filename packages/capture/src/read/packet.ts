@@ -4,6 +4,7 @@
  * `bytes` at `extensions` with wire's accessors.
  */
 import type { OpcodeInfo } from '@node-roce/wire';
+import type { Tunnel } from './tunnel.ts';
 
 /** Verdicts on the ICRC. `NONE`: the capture was cut before it, or the reader was told not to check. */
 export const IcrcVerdict = { OK: 0, BAD: 1, NONE: 2 } as const;
@@ -26,15 +27,21 @@ export class RocePacket {
 
   /** RoCE v1 or v2. */
   version: 1 | 2 = 2;
-  /** VLAN id of the innermost tag; −1: no tag. */
+  /** VLAN id and priority (PCP) of the innermost tag, in a tunnel of the inner frame; −1: no tag. */
   vlan = -1;
-  /** The mirror that the packet was taken out of. */
-  mirror: 'none' | 'erspan' | 'vxlan' = 'none';
+  pcp = -1;
+  /** The innermost tunnel or mirror that the packet was extracted from. */
+  tunnel: Tunnel = 'none';
+  /** VNI of VXLAN and Geneve, key of GRE, session of ERSPAN, innermost label of MPLS; −1: none. */
+  vni = -1;
+  /** Number of VLAN, tunnel and VNI together (`NetworkTable`): flows of different ones are apart. 0: none of them. */
+  network = 0;
   /** Indices into the reader's table of addresses (`Addresses`): IPv4, IPv6 or, in v1, GIDs. */
   source = 0;
   destination = 0;
-  /** UDP source port; 0 in v1. */
+  /** UDP ports; 0 in v1. The destination is 4791, or one that the reader was asked for or found. */
   sourcePort = 0;
+  destinationPort = 0;
   /** IPv4 Identification that the ICRC was computed with (in super-packets not the header's); −1 in IPv6 and v1. */
   ipId = -1;
   /** Upper six bits of the traffic class, and ECN (0 … 3; 3 is CE). */
@@ -58,12 +65,14 @@ export class RocePacket {
   payloadLength = 0;
   /** `IcrcVerdict`. */
   icrc: number = IcrcVerdict.NONE;
+  /** Of a FLUSH that is taken for whole: its ICRC covers BTH to RETH twice, as rxe of Linux 6.12 makes it. */
+  flushTwice = false;
 
   /** The frame stands here, at `frameOffset` … `frameOffset + frameLength`; valid until the next packet. */
   bytes: Uint8Array = new Uint8Array(0);
   frameOffset = 0;
   frameLength = 0;
-  /** Link type of the headers at `link`, where the innermost frame starts: not the outer one's in a mirror. */
+  /** Link type of the headers at `link`, where the innermost frame starts: not the outer one's in a tunnel. */
   linkType = 1;
   link = 0;
   /**

@@ -4,9 +4,12 @@ import { ICRC_BYTES } from '@node-roce/wire';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder, type Refusal } from './decode.ts';
-import { type Crc32, isIcrcRight } from './icrc-check.ts';
+import { type Crc32, isIcrcOfRxe, isIcrcRight } from './icrc-check.ts';
+import { OtherFrames } from './other-frames.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
+import type { PauseFrame } from './pause.ts';
 import { isSurelySingle, MAX_PACKET_BYTES, SuperPacketSplitter } from './super-packet.ts';
+import { UdpPorts } from './udp-ports.ts';
 
 /** A frame without a packet, or a part of a super-packet that is not one. */
 export interface RefusedFrame {
@@ -24,11 +27,15 @@ export interface PacketReaderOptions {
   readonly icrc?: boolean | undefined;
   /** A CRC-32 that is faster than zlib's. */
   readonly crc32?: Crc32 | undefined;
+  /** UDP ports of RoCE besides 4791. Others are found by themselves where ICRCs are right. */
+  readonly ports?: readonly number[] | undefined;
   /**
    * Called for each packet, in the order of the capture. The packet is one object, used again for each: its
    * fields, and the bytes it refers to, hold until the function returns. `reader.record` is its frame.
    */
   readonly onPacket?: ((packet: RocePacket, reader: PacketReader) => void) | undefined;
+  /** Called for each pause frame, PFC included. The frame is one object, used again for each. */
+  readonly onPause?: ((pause: PauseFrame, reader: PacketReader) => void) | undefined;
   /** Called for each frame without a packet, what is simply not RoCE included. */
   readonly onRefused?: ((refused: RefusedFrame, reader: PacketReader) => void) | undefined;
 }
@@ -46,9 +53,12 @@ export class PacketReader {
   frames = 0;
   rocePackets = 0;
   otherFrames = 0;
+  pauseFrames = 0;
   readonly #options: PacketReaderOptions;
   readonly #packet = new RocePacket();
-  readonly #decoder = new FrameDecoder(this.#packet, this.addresses);
+  readonly #ports: UdpPorts;
+  readonly #decoder: FrameDecoder;
+  readonly #others = new OtherFrames();
   readonly #splitter: SuperPacketSplitter;
   readonly #checks: boolean;
   readonly #icrcs = [0, 0, 0];
@@ -56,6 +66,7 @@ export class PacketReader {
   readonly #sections: SectionInfo[] = [];
   #section: SectionInfo | undefined;
   #cutFrames = 0;
+  #cutHeaders = 0;
   #superPackets = 0;
   #told = 0;
   #start: { seconds: number; nanoseconds: number } | undefined;
@@ -67,6 +78,8 @@ export class PacketReader {
     this.#options = options;
     this.#checks = options.icrc ?? true;
     this.#splitter = new SuperPacketSplitter(options.crc32);
+    this.#ports = new UdpPorts(options.ports, options.crc32);
+    this.#decoder = new FrameDecoder(this.#packet, this.addresses, this.#ports);
   }
 
   /** Takes the next frame. Never throws for what stands in it. */
@@ -101,8 +114,12 @@ export class PacketReader {
       frames: this.frames,
       rocePackets: this.rocePackets,
       otherFrames: this.otherFrames,
+      pauseFrames: this.pauseFrames,
+      otherKinds: this.#others.counts(),
+      otherPorts: [...this.#ports.found],
       damaged: { ...this.#damaged },
       cutFrames: this.#cutFrames,
+      cutHeaders: this.#cutHeaders,
       superPackets: this.#superPackets,
       icrc: { ok, bad, none },
       droppedByCapture: this.#dropped(interfaces),
@@ -126,7 +143,7 @@ export class PacketReader {
     // A frame that was cut, and is no longer than a packet can be, is taken for one packet.
     const size = !whole && length <= MAX_PACKET_BYTES ? 0 : this.#splitter.segmentSize(packet, length, end);
     if (size > 0) this.#split(size, length, end);
-    else if (whole) this.#give(this.#checks ? IcrcVerdict.BAD : IcrcVerdict.NONE);
+    else if (whole) this.#give(this.#checks ? this.#explain(packet) : IcrcVerdict.NONE);
     else if (length <= MAX_PACKET_BYTES) this.#give(IcrcVerdict.NONE);
     else this.#refuse('cut-super-packet', 'a super-packet that was cut inside its first packet');
   }
@@ -135,11 +152,17 @@ export class PacketReader {
     const packet = this.#packet;
     const whole = packet.payload + packet.payloadLength + packet.padCount + ICRC_BYTES <= end;
     if (!whole || !this.#checks) this.#give(IcrcVerdict.NONE);
-    else this.#give(this.#isRight(packet) ? IcrcVerdict.OK : IcrcVerdict.BAD);
+    else this.#give(this.#isRight(packet) ? IcrcVerdict.OK : this.#explain(packet));
   }
 
   #isRight({ bytes, ip, version, bth, end }: RocePacket): boolean {
     return isIcrcRight(bytes, ip, version, bytes, bth, end, this.#options.crc32);
+  }
+
+  /** The verdict on an ICRC that is not right: a FLUSH of rxe is whole all the same. */
+  #explain(packet: RocePacket): number {
+    packet.flushTwice = packet.info.isFlush && isIcrcOfRxe(packet);
+    return packet.flushTwice ? IcrcVerdict.OK : IcrcVerdict.BAD;
   }
 
   /** Gives the packets of a super-packet, the last ones only as far as the capture has them. */
@@ -167,16 +190,33 @@ export class PacketReader {
   #give(verdict: number): void {
     this.#packet.icrc = verdict;
     this.#icrcs[verdict]++;
+    if (this.#packet.payload > this.#packet.end) this.#cutHeaders++;
     this.rocePackets++;
     this.#options.onPacket?.(this.#packet, this);
   }
 
   #refuse(reason: Refusal = this.#decoder.refusal, detail = this.#decoder.detail): void {
-    if (reason === 'not-roce') this.otherFrames++;
-    else this.#damaged[reason] = (this.#damaged[reason] ?? 0) + 1;
+    if (reason === 'pause') {
+      this.#pause();
+      return;
+    }
+    if (reason === 'not-roce') {
+      this.otherFrames++;
+      this.#others.add(detail);
+    } else this.#damaged[reason] = (this.#damaged[reason] ?? 0) + 1;
     if (this.#options.onRefused === undefined) return;
     const offset = this.#decoder.offset - this.record.byteOffset;
     this.#options.onRefused({ frame: this.frames, reason, detail, offset }, this);
+  }
+
+  #pause(): void {
+    this.pauseFrames++;
+    const { pause } = this.#decoder;
+    pause.frame = this.frames;
+    pause.time = this.#time;
+    // A number as long as it is one exactly.
+    pause.speed = Number(this.record.interface.speed ?? 0);
+    this.#options.onPause?.(pause, this);
   }
 
   #enter(section: SectionInfo): void {

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { analysis, connection, finding, ladderPacket, message } from '../../testing/analysis.ts';
 import type { PlotPoint } from '../flow/analysis.ts';
+import { PLOT_CAUSES } from '../flow/series.ts';
 import { DEFAULT_LIMITS, fairShare, findPacket, fromColumns, toReportData } from './data.ts';
 
 const point = (given: Partial<PlotPoint>): PlotPoint => ({
@@ -16,14 +17,15 @@ const point = (given: Partial<PlotPoint>): PlotPoint => ({
 const kinds = ['request', 'retransmission', 'response', 'ack', 'nak', 'rnr', 'cnp', 'marked'] as const;
 
 test('plots come back from their columns as they were', () => {
+  const common = {
+    time: fc.integer({ min: -1000, max: 2 ** 52 }),
+    psn: fc.nat({ max: 2 ** 40 }),
+    requester: fc.constantFrom('a' as const, 'b' as const),
+    frame: fc.integer({ min: 1, max: 2 ** 40 }),
+  };
+  const again = { kind: fc.constant('retransmission' as const), cause: fc.constantFrom(...PLOT_CAUSES) };
   const points = fc.array(
-    fc.record({
-      time: fc.integer({ min: -1000, max: 2 ** 52 }),
-      psn: fc.nat({ max: 2 ** 40 }),
-      requester: fc.constantFrom('a' as const, 'b' as const),
-      kind: fc.constantFrom(...kinds),
-      frame: fc.integer({ min: 1, max: 2 ** 40 }),
-    }),
+    fc.oneof(fc.record({ ...common, kind: fc.constantFrom(...kinds) }), fc.record({ ...common, ...again })),
   );
   fc.assert(
     fc.property(points, (plot) => {
@@ -46,7 +48,7 @@ test('a fair share: small ones whole, none more than the share, as much as fits'
 });
 
 describe('bounds', () => {
-  const limits = { connections: 2, points: 20, messages: 10, packets: 10 };
+  const limits = { connections: 2, points: 20, messages: 10, packets: 10, exchanges: 2 };
   const many = <T>(count: number, make: (i: number) => T) => Array.from({ length: count }, (_, i) => make(i));
 
   test('points that matter are kept, the others thinned evenly, in order', () => {

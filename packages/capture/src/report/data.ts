@@ -9,9 +9,12 @@ import type {
   Finding,
   LadderPacket,
   Message,
+  Overview,
   PlotPoint,
 } from '../flow/analysis.ts';
-import { PLOT_KINDS } from '../flow/series.ts';
+import type { CmExchange } from '../flow/cm-exchanges.ts';
+import type { PauseSender } from '../flow/pauses.ts';
+import { PLOT_CAUSES, PLOT_KINDS } from '../flow/series.ts';
 
 /** Points as columns of differences: a fifth of the bytes that a list of objects takes. */
 export interface PlotColumns {
@@ -19,7 +22,7 @@ export interface PlotColumns {
   time: number[];
   psn: number[];
   frame: number[];
-  /** A letter a point, `PLOT_KINDS`' index as a digit. */
+  /** A character a point: `PLOT_KINDS`' index as a digit, or a retransmission's cause as a letter, `a` is the first. */
   kind: string;
   requester: string;
 }
@@ -32,10 +35,13 @@ export interface ReportData {
   /** The program that wrote the report, with its version. */
   generator: string;
   summary: CaptureSummary;
+  overview: Overview;
   findings: Finding[];
   connections: ReportConnection[];
+  exchanges: CmExchange[];
+  pauses: PauseSender[];
   /** The numbers that the bounds left out; the analysis itself has bounds of its own. */
-  left: { connections: number; points: number; messages: number; packets: number };
+  left: { connections: number; points: number; messages: number; packets: number; exchanges: number };
   unconnected: number;
 }
 
@@ -46,6 +52,8 @@ export interface ReportLimits {
   messages: number;
   /** Of the ladders. */
   packets: number;
+  /** Exchanges of the connection manager. */
+  exchanges: number;
 }
 
 export const DEFAULT_LIMITS: ReportLimits = {
@@ -53,7 +61,11 @@ export const DEFAULT_LIMITS: ReportLimits = {
   points: 200_000,
   messages: 25_000,
   packets: 20_000,
+  exchanges: 1000,
 };
+
+/** Ports with pause frames that a report lists. */
+const MAX_PAUSE_SENDERS = 50;
 
 const PLAIN_POINTS: ReadonlySet<PlotPoint['kind']> = new Set(['request', 'response', 'ack']);
 
@@ -66,6 +78,7 @@ export function toReportData(analysis: Analysis, generator: string, limits: Repo
     points: 0,
     messages: 0,
     packets: 0,
+    exchanges: Math.max(0, analysis.exchanges.length - limits.exchanges),
   };
   const cap = {
     points: fairShare(
@@ -84,7 +97,10 @@ export function toReportData(analysis: Analysis, generator: string, limits: Repo
   return {
     generator,
     summary: analysis.summary,
+    overview: analysis.overview,
     findings: analysis.findings,
+    exchanges: first(analysis.exchanges, limits.exchanges, ({ outcome }) => TROUBLED.has(outcome)),
+    pauses: analysis.pauses.slice(0, MAX_PAUSE_SENDERS),
     connections: connections.map((connection) => {
       const frames = framesOf.get(connection.id) ?? noFrames;
       const plot = thin(
@@ -108,7 +124,7 @@ export function toReportData(analysis: Analysis, generator: string, limits: Repo
 function mostTelling({ connections, findings }: Analysis, most: number): Connection[] {
   if (connections.length <= most) return connections;
   const rank = new Map<number, number>();
-  for (const [i, { connection }] of findings.entries()) {
+  for (const [i, { connection }] of singles(findings).entries()) {
     if (connection !== undefined && !rank.has(connection)) rank.set(connection, i);
   }
   const packets = ({ aToB, bToA }: Connection) => aToB.packets + bToA.packets;
@@ -124,9 +140,16 @@ function mostTelling({ connections, findings }: Analysis, most: number): Connect
 const isRemarkable = ({ outcome, retransmitted }: Message): boolean =>
   outcome === 'failed' || retransmitted > 0;
 
+/** Outcomes of exchanges that are kept before others. */
+const TROUBLED: ReadonlySet<CmExchange['outcome']> = new Set(['rejected', 'unanswered']);
+
+/** Those of groups one by one. */
+export const singles = (findings: readonly Finding[]): Finding[] =>
+  findings.flatMap((finding) => finding.members ?? [finding]);
+
 function findingFrames(findings: readonly Finding[]): Map<number, Set<number>> {
   const frames = new Map<number, Set<number>>();
-  for (const finding of findings) {
+  for (const finding of singles(findings)) {
     if (finding.connection === undefined) continue;
     const set = frames.get(finding.connection) ?? new Set();
     for (const frame of finding.frames) set.add(frame);
@@ -172,6 +195,8 @@ function first<T>(items: readonly T[], most: number, matters: (item: T) => boole
   return items.filter((item) => kept.has(item));
 }
 
+const CAUSE_LETTERS = 'abcdef';
+
 function toColumns(points: readonly PlotPoint[]): PlotColumns {
   const differences = (of: (point: PlotPoint) => number) =>
     points.map((point, i) => of(point) - (i === 0 ? 0 : of(points[i - 1])));
@@ -179,7 +204,11 @@ function toColumns(points: readonly PlotPoint[]): PlotColumns {
     time: differences(({ time }) => time),
     psn: differences(({ psn }) => psn),
     frame: differences(({ frame }) => frame),
-    kind: points.map(({ kind }) => PLOT_KINDS.indexOf(kind)).join(''),
+    kind: points
+      .map(({ kind, cause }) =>
+        cause === undefined ? PLOT_KINDS.indexOf(kind) : CAUSE_LETTERS[PLOT_CAUSES.indexOf(cause)],
+      )
+      .join(''),
     requester: points.map(({ requester }) => requester).join(''),
   };
 }
@@ -191,7 +220,11 @@ export function fromColumns({ time, psn, frame, kind, requester }: PlotColumns):
     at.time += time[i];
     at.psn += psn[i];
     at.frame += frame[i];
-    return { ...at, kind: PLOT_KINDS[Number(kind[i])], requester: requester[i] as 'a' | 'b' };
+    const whose = requester[i] as 'a' | 'b';
+    const cause = PLOT_CAUSES[CAUSE_LETTERS.indexOf(kind[i])];
+    return cause === undefined
+      ? { ...at, kind: PLOT_KINDS[Number(kind[i])], requester: whose }
+      : { ...at, kind: 'retransmission', requester: whose, cause };
   });
 }
 

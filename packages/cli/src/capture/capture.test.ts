@@ -1,5 +1,5 @@
 /** `roce capture`: the table from a capture that is known, and real frames on loopback where that is allowed. */
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { chownSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
@@ -7,8 +7,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { readPackets } from '@node-roce/capture';
+import { macText, readPackets } from '@node-roce/capture';
 import { openCapture } from '@node-roce/pcap/node';
+import { buildPfc } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { run } from '../cli.ts';
 import { Terminal } from '../terminal.ts';
@@ -158,6 +159,23 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     }
     return ports;
   }
+
+  test('pause frames too', async () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'roce-')), 'lo.pcapng');
+    const { streams, interrupt, err } = collecting();
+    const done = run(['capture', '-i', 'lo', '-w', file], streams);
+    await expect.poll(err).toContain('capturing');
+    await sleep(50);
+    const frame = Buffer.from(buildPfc(Uint8Array.of(2, 0, 0, 0, 0x77, 1), { 3: 0xffff })).toString('hex');
+    const script = `import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(("lo", 0)); s.send(bytes.fromhex("${frame}"))`;
+    expect(spawnSync('python3', ['-c', script], { encoding: 'utf8' }).stderr).toBe('');
+    await sleep(200);
+    interrupt.abort();
+    expect(await done).toBe(0);
+    const seen: string[] = [];
+    await readPackets(file, { onPause: (pause) => seen.push(macText(pause.source)) });
+    expect(seen).toEqual(['02:00:00:00:77:01']);
+  });
 
   test('into a file until Ctrl-C: what was sent, and the counts of the kernel', async () => {
     const file = join(mkdtempSync(join(tmpdir(), 'roce-')), 'lo.pcapng');

@@ -10,7 +10,7 @@ export class FlowCounts {
   packets = 0;
   /** Of the frames that they came in, from the link layer's header to the ICRC. */
   bytes = 0;
-  /** RC requests whose PSN was not ahead of all before: sent again, or shown twice by a mirror. */
+  /** RC requests whose PSN was not ahead of all before: retransmitted, late, or a mirror's duplicates. */
   sentAgain = 0;
   naks = 0;
   rnrNaks = 0;

@@ -11,7 +11,7 @@ export type InterfaceOptions = Pick<
 >;
 
 /** The kernel's filter, in the words of pcap-filter(7). */
-export const FILTER = 'udp dst port 4791 or ether proto 0x8915';
+export const FILTER = 'udp dst port 4791 or ether proto 0x8915 or ether proto 0x8808';
 
 /** Bytes and frames that are taken from the ring in one piece. */
 const SLAB = 4 << 20;

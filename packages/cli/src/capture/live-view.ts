@@ -8,6 +8,8 @@ export interface LiveState {
   /** Since the start. */
   seconds: number;
   dropped: number;
+  /** PFC and PAUSE frames. */
+  pauseFrames?: number;
 }
 
 interface Sample {
@@ -29,7 +31,7 @@ const OTHER_LINES = 5;
 const COLUMNS: readonly (readonly [heading: string, cell: (counts: FlowCounts, rate: Rate) => string])[] = [
   ['packets/s', (_, { packetsPerSecond }) => packetsPerSecond.toFixed(0)],
   ['Gb/s', (_, { bitsPerSecond }) => (bitsPerSecond / 1e9).toFixed(3)],
-  ['again', ({ sentAgain }) => `${sentAgain}`],
+  ['retx', ({ sentAgain }) => `${sentAgain}`],
   ['NAKs', ({ naks }) => `${naks}`],
   ['RNR', ({ rnrNaks }) => `${rnrNaks}`],
   ['bad', ({ icrcBad }) => `${icrcBad}`],
@@ -38,7 +40,7 @@ const COLUMNS: readonly (readonly [heading: string, cell: (counts: FlowCounts, r
   ['packets', ({ packets }) => `${packets}`],
 ];
 /** Headings whose counts mean trouble if not 0. */
-const ALERT_COLUMNS: ReadonlySet<string> = new Set(['again', 'NAKs', 'RNR', 'bad']);
+const ALERT_COLUMNS: ReadonlySet<string> = new Set(['retx', 'NAKs', 'RNR', 'bad']);
 
 /** The live table of `roce capture`, or a line a second where there is no terminal. */
 export class LiveView {
@@ -77,6 +79,7 @@ export class LiveView {
     return {
       seconds: state.seconds,
       dropped: state.dropped,
+      pauseFrames: state.pauseFrames ?? 0,
       ...total,
       ...rates.get(total),
       flows: this.#busiest(rates).map((flow) => {
@@ -111,12 +114,13 @@ export class LiveView {
     return [...this.#table.flows].sort((a, b) => rateOf(b) - rateOf(a) || b.bytes - a.bytes);
   }
 
-  #totals({ seconds, dropped }: LiveState, rates: ReadonlyMap<FlowCounts, Rate>): string {
+  #totals({ seconds, dropped, pauseFrames = 0 }: LiveState, rates: ReadonlyMap<FlowCounts, Rate>): string {
     const { total, flows } = this.#table;
     const { packetsPerSecond, bitsPerSecond } = rates.get(total)!;
     const many = `${total.packets} packets in ${flows.length} flow${flows.length === 1 ? '' : 's'}`;
+    const pauses = pauseFrames > 0 ? `${pauseFrames} pause frames, ` : '';
     const gigabits = (bitsPerSecond / 1e9).toFixed(3);
-    return `${seconds.toFixed(1)} s: ${packetsPerSecond.toFixed(0)} packets/s, ${gigabits} Gb/s; ${many}, ${dropped} dropped`;
+    return `${seconds.toFixed(1)} s: ${packetsPerSecond.toFixed(0)} packets/s, ${gigabits} Gb/s; ${many}, ${pauses}${dropped} dropped`;
   }
 
   /** Totals and all counts in one line, for output that is not a terminal. */

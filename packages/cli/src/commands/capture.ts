@@ -52,7 +52,11 @@ export async function run(_args: readonly string[], options: Options, terminal: 
   });
   const view = new LiveView(table, reader.addresses, terminal, json);
   const start = performance.now();
-  const state = () => ({ seconds: (performance.now() - start) / 1000, dropped: source.stats().dropped });
+  const state = () => ({
+    seconds: (performance.now() - start) / 1000,
+    dropped: source.stats().dropped,
+    pauseFrames: reader.pauseFrames,
+  });
   const timer = shows ? setInterval(() => view.show(state()), INTERVAL * 1000) : undefined;
   const end = new AbortController();
   const disarm = endBy(options, terminal, end);

@@ -6,17 +6,18 @@ import {
   packetFilter,
   packetFrame,
   type RefusedFrame,
-  type RetransmitCause,
   type RocePacket,
   readPackets,
 } from '@node-roce/capture';
 import { LinkType } from '@node-roce/pcap';
-import { parseFrame } from '@node-roce/wire';
+import { parseFrame, ROCE_UDP_PORT } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';
-import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import { pauseEntry, pauseJson, pauseLine } from '../dump/pause.ts';
+import { exitCode, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { checkSpan } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
-interface Options extends PacketFilter {
+interface Options extends PacketFilter, ReadingChoices {
   fields: boolean;
   json: boolean;
   count?: number;
@@ -24,16 +25,18 @@ interface Options extends PacketFilter {
 }
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  checkSpan(options);
   const name = nameOfSource(file!);
   let others = 0;
   let found = 0;
   let shown = 0;
   let isWanted: ((packet: RocePacket) => boolean) | undefined;
-  let cause: RetransmitCause | undefined;
+  let again: Entry['retransmission'];
   const analyzer = options.retransmissions
     ? new FlowAnalyzer({
         onPacket: (_, verdict) => {
-          cause = verdict.retransmission;
+          const { retransmission: cause, grade, evidence } = verdict;
+          again = cause === undefined ? undefined : { cause, grade: grade!, evidence };
         },
       })
     : undefined;
@@ -42,16 +45,23 @@ export async function run([file]: readonly string[], options: Options, terminal:
     terminal.message(`${name}: frame ${frame} is not shown: ${reason}, ${detail} (byte ${offset})`);
   try {
     const { summary } = await readPackets(sourceOf(file!, terminal), {
-      ...(await readingOptions(terminal)),
+      ...(await readingOptions(terminal, options)),
       onPacket: (packet, reader) => {
         found++;
         isWanted ??= packetFilter(options, reader.addresses);
         if (isEnough()) return;
         analyzer?.add(packet);
-        if (!isWanted(packet) || (analyzer !== undefined && cause === undefined)) return;
-        const entry = entryOf(packet, reader, cause);
+        if (!isWanted(packet) || (analyzer !== undefined && again === undefined)) return;
+        const entry = entryOf(packet, reader, again);
         if ('reason' in entry) warn(entry);
         else print(entry, options, terminal);
+        shown++;
+      },
+      onPause: (pause, { record }) => {
+        if (isEnough() || !showsPauses(options) || isOutside(pause.time, options)) return;
+        const entry = pauseEntry(pause, record);
+        if (options.json) terminal.json(pauseJson(entry));
+        else terminal.line(pauseLine(entry));
         shown++;
       },
       onRefused: (refused) => {
@@ -61,34 +71,39 @@ export async function run([file]: readonly string[], options: Options, terminal:
       },
       onChunk: () => !isEnough(),
     });
-    if (summary.damage !== undefined) {
-      terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${summary.damage}`);
-      return 1;
-    }
-    if (summary.frames === 0) terminal.message(`${name}: the capture is empty`);
-    return 0;
+    return exitCode(summary, file!, terminal);
   } finally {
-    const notShown = `${others} frame${others === 1 ? ' is' : 's are'} not RoCE and not shown`;
-    if (others > 0) terminal.message(found > 0 ? notShown : `${name}: no RoCE packets; ${notShown}`);
+    if (others > 0 && found > 0)
+      terminal.message(`${others} frame${others === 1 ? ' is' : 's are'} not RoCE and not shown`);
   }
 }
+
+/** Whether nothing selects RoCE packets. */
+const showsPauses = ({ qp, opcode, address, nak, retransmissions }: Options): boolean =>
+  qp === undefined && opcode === undefined && address === undefined && !nak && !retransmissions;
+
+const isOutside = (
+  time: number,
+  { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY }: Options,
+): boolean => time < from || time > to;
 
 function print(entry: Entry, { json, fields }: Options, terminal: Terminal): void {
   if (json) terminal.json(toJson(entry));
   else terminal.line(fields ? toFields(entry, terminal) : toLine(entry, terminal));
 }
 
-/** A packet with all its fields; refused if the capture cut its extension headers. */
+/** A packet with all its fields, as far as the capture has them. */
 function entryOf(
   packet: RocePacket,
   { record }: PacketReader,
-  retransmission: RetransmitCause | undefined,
+  retransmission: Entry['retransmission'],
 ): Entry | RefusedFrame {
   const frame = packetFrame(packet);
-  let parsed = parseFrame(frame, packet.linkType);
+  const options = { port: packet.destinationPort || ROCE_UDP_PORT, allowCut: true };
+  let parsed = parseFrame(frame, packet.linkType, options);
   // Tags behind a cooked header, and other rarities, are parsed from the IP header on.
   if (!parsed.ok && packet.version === 2)
-    parsed = parseFrame(frame.subarray(packet.ip - packet.link), LinkType.RAW);
+    parsed = parseFrame(frame.subarray(packet.ip - packet.link), LinkType.RAW, options);
   if (!parsed.ok) {
     const { reason, detail, offset } = parsed;
     return { frame: packet.frame, reason, detail, offset };
@@ -97,7 +112,15 @@ function entryOf(
     packet: parsed.packet,
     number: packet.frame,
     segment: packet.parts > 1 ? packet.part : undefined,
-    mirror: packet.mirror,
+    marks: {
+      vlan: packet.vlan,
+      pcp: packet.pcp,
+      dscp: packet.dscp,
+      ecn: packet.ecn,
+      ttl: packet.hopLimit,
+    },
+    tunnel: packet.tunnel,
+    vni: packet.vni,
     retransmission,
     time: record.hasTimestamp ? record.timestamp : undefined,
     relativeTime: record.hasTimestamp ? BigInt(packet.time) : undefined,

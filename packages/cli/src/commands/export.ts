@@ -13,10 +13,18 @@ import {
 import { PcapngEncoder } from '@node-roce/pcap';
 import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { DASH, UsageError } from '../options.ts';
-import { isSameFile, nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import {
+  exitCode,
+  isSameFile,
+  nameOfSource,
+  type ReadingChoices,
+  readingOptions,
+  sourceOf,
+} from '../reading.ts';
+import { checkSpan } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
-interface Options extends Omit<PacketFilter, 'connection'> {
+interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
   output: string;
   /** Its number. */
   connection?: number;
@@ -30,9 +38,10 @@ interface Options extends Omit<PacketFilter, 'connection'> {
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { anonymize, key, zeroPayload, comments, connection, json } = options;
   check(file!, options);
+  checkSpan(options);
   const name = nameOfSource(file!);
   const output = options.output === DASH ? 'standard output' : options.output;
-  const reading = await readingOptions(terminal);
+  const reading = await readingOptions(terminal, options);
   const analysis = comments || connection !== undefined ? await analyzeCapture(file!, reading) : undefined;
   const filter = { ...options, connection: connectionOf(analysis, connection) };
   const anonymizer = anonymize ? new Anonymizer(key) : undefined;
@@ -54,9 +63,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   });
   if (json) terminal.json({ output, packets, of: summary.rocePackets, damage: summary.damage ?? null });
   else terminal.message(`${packets} of ${summary.rocePackets} RoCE packets of ${name} written to ${output}`);
-  if (summary.damage === undefined) return 0;
-  terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${summary.damage}`);
-  return 1;
+  return exitCode(summary, file!, terminal);
 }
 
 function check(file: string, { output, json, anonymize, key, comments, connection }: Options): void {

@@ -2,43 +2,47 @@
 import {
   type Analysis,
   analyzeCapture,
+  type CmExchange,
   type Connection,
   counted,
   type DirectionCounts,
+  type DirectionPath,
   FINDING_CSV_HEADER,
   type Finding,
   findingCsv,
   formatBytes,
   formatCount,
   formatDuration,
+  formatSeconds,
   type MessageCounts,
+  overviewText,
+  tunnelName,
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
-import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { checkSpan, type Selection, selected } from '../selection.ts';
 import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
-interface Options {
-  icrc: 'check' | 'skip';
+interface Options extends ReadingChoices, Selection {
   json: boolean;
   csv: boolean;
 }
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  const { icrc, json, csv } = options;
+  const { json, csv } = options;
   if (json && csv) throw new UsageError('--json or --csv, not both');
-  const analysis = await analyzeCapture(sourceOf(file!, terminal), {
-    ...(await readingOptions(terminal, icrc)),
+  checkSpan(options);
+  const whole = await analyzeCapture(sourceOf(file!, terminal), {
+    ...(await readingOptions(terminal, options)),
   });
-  const { damage, frames } = analysis.summary;
-  // Of an input that is not a capture there is nothing to show but the error.
-  const isEmpty = damage !== undefined && frames === 0;
+  const analysis = selected(whole, options);
+  // Of an input that is not a capture, or is empty, there is nothing to show but the message.
+  const isEmpty = analysis.summary.frames === 0;
   if (json) await terminal.jsonParts(jsonOf(analysis));
   else if (csv) printCsv(analysis.findings, terminal);
   else if (!isEmpty) print(analysis, terminal);
-  if (damage === undefined) return 0;
-  terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file!)}: ${damage}`);
-  return 1;
+  return exitCode(analysis.summary, file!, terminal, { isShown: !json && !csv && !isEmpty });
 }
 
 /** An analysis as JSON, a connection at a time: there may be tens of thousands. */
@@ -51,10 +55,14 @@ function* jsonOf({ connections, ...rest }: Analysis): Generator<string> {
 
 function printCsv(findings: readonly Finding[], terminal: Terminal): void {
   terminal.line(FINDING_CSV_HEADER);
-  for (const finding of findings) terminal.line(findingCsv(finding));
+  const single = findings.flatMap((finding) => finding.members ?? [finding]);
+  for (const finding of single) terminal.line(findingCsv(finding));
 }
 
-function print({ summary, connections, findings, unconnected }: Analysis, terminal: Terminal): void {
+function print(
+  { summary, overview, connections, exchanges, findings, unconnected }: Analysis,
+  terminal: Terminal,
+): void {
   const { bold, dim } = terminal.colors;
   const { frames, rocePackets, duration, icrc } = summary;
   const verdicts = [`${formatCount(icrc.ok)} ok`];
@@ -64,7 +72,8 @@ function print({ summary, connections, findings, unconnected }: Analysis, termin
     `${counted(rocePackets, 'RoCE packet')} in ${counted(frames, 'frame')}, ${formatDuration(duration)}; ICRC ${verdicts.join(', ')}`,
   );
   if (connections.length > 0) {
-    const { heading, rows } = fitTable(COLUMNS, connections, terminal.paragraphWidth);
+    for (const line of overviewText(overview)) terminal.paragraph('', line);
+    const { heading, rows } = fitTable(columnsFor(connections), connections, terminal.paragraphWidth);
     terminal.line();
     if (heading !== undefined) terminal.line(bold(heading));
     for (const row of rows) terminal.line(row);
@@ -72,10 +81,11 @@ function print({ summary, connections, findings, unconnected }: Analysis, termin
   if (unconnected > 0) {
     terminal.line(
       dim(
-        `${counted(unconnected, 'packet')} outside of connections: management datagrams, or damaged headers`,
+        `${counted(unconnected, 'packet')} outside of connections: messages of the connection manager, or damaged headers`,
       ),
     );
   }
+  if (exchanges.length > 0) printExchanges(exchanges, terminal);
   terminal.line();
   if (findings.length === 0) terminal.line('No findings.');
   else for (const finding of findings) printFinding(finding, terminal);
@@ -93,8 +103,7 @@ const ofMessages = (text: (counts: MessageCounts) => string) => (connection: Con
 const endpoint = ({ address, qpn }: Connection['a']): string =>
   `${address} ${qpn < 0 ? '?' : `0x${qpn.toString(16)}`}`;
 
-const latency = ({ ackLatency, readRoundTrip }: Connection): string => {
-  const found = ackLatency ?? readRoundTrip;
+const latency = ({ completion: found }: Connection): string => {
   return found === undefined ? '-' : `${formatDuration(found.p50)} / ${formatDuration(found.p99)}`;
 };
 
@@ -119,6 +128,112 @@ const COLUMNS: readonly Column<Connection>[] = [
   { heading: 'NAKs', value: ofDirections(naks), right: true },
   { heading: 'latency p50 / p99', value: latency, right: true },
 ];
+
+const bothPaths =
+  (text: (path: DirectionPath) => string) =>
+  ({ paths: { aToB, bToA } }: Connection) => {
+    const [a, b] = [aToB, bToA].map((path) => (path === undefined ? '-' : text(path)));
+    return a === b || b === '-' ? a! : a === '-' ? b! : `${a} / ${b}`;
+  };
+
+const distinct = (values: readonly number[]): string =>
+  [...new Set(values)].toSorted((x, y) => x - y).join(',');
+
+/** Columns of what the network sees; each is there if it tells anything. */
+const PATH_COLUMNS: readonly (Column<Connection> & { tells: (path: DirectionPath) => boolean })[] = [
+  {
+    heading: 'network',
+    tells: ({ vlan, tunnel }) => vlan >= 0 || tunnel !== 'none',
+    value: bothPaths(({ vlan, tunnel, vni }) =>
+      [tunnel === 'none' ? '' : tunnelName(tunnel, vni), vlan < 0 ? '' : `vlan ${vlan}`]
+        .filter((part) => part !== '')
+        .join(' '),
+    ),
+  },
+  {
+    heading: 'PCP',
+    tells: ({ classes }) => classes.some(({ pcp }) => pcp > 0),
+    value: bothPaths(({ classes }) => distinct(classes.map(({ pcp }) => Math.max(pcp, 0)))),
+    right: true,
+  },
+  {
+    heading: 'DSCP',
+    tells: ({ classes }) => classes.some(({ dscp }) => dscp > 0),
+    value: bothPaths(({ classes }) => distinct(classes.map(({ dscp }) => dscp))),
+    right: true,
+  },
+  {
+    heading: 'TTL',
+    tells: ({ classes }) => classes.some(({ ttl, dscp, pcp }) => ttl !== 64 || dscp > 0 || pcp > 0),
+    value: bothPaths(({ classes }) => distinct(classes.map(({ ttl }) => ttl))),
+    right: true,
+  },
+  {
+    heading: 'CE',
+    tells: ({ ecn }) => ecn.ce + ecn.ect0 + ecn.ect1 > 0,
+    value: ({ paths: { aToB, bToA } }) =>
+      `${formatCount(aToB?.ecn.ce ?? 0)} / ${formatCount(bToA?.ecn.ce ?? 0)}`,
+    right: true,
+  },
+];
+
+function columnsFor(connections: readonly Connection[]): readonly Column<Connection>[] {
+  const paths = connections.flatMap(({ paths: { aToB, bToA } }) => [aToB, bToA]);
+  const telling = PATH_COLUMNS.filter(({ tells }) => paths.some((path) => path !== undefined && tells(path)));
+  return [...COLUMNS, ...telling];
+}
+
+/** Exchanges that are listed; JSON has all. */
+const MAX_EXCHANGES = 50;
+
+function printExchanges(exchanges: readonly CmExchange[], terminal: Terminal): void {
+  const shown = exchanges.slice(0, MAX_EXCHANGES);
+  const { heading, rows } = fitTable(EXCHANGE_COLUMNS, shown, terminal.paragraphWidth);
+  terminal.line();
+  terminal.line(terminal.colors.bold(heading ?? 'Exchanges of the connection manager'));
+  for (const row of rows) terminal.line(row);
+  if (exchanges.length > shown.length)
+    terminal.line(terminal.colors.dim(`and ${formatCount(exchanges.length - shown.length)} more (--json)`));
+}
+
+const party = ({ address, qpn }: CmExchange['active']): string => endpoint({ address, qpn });
+
+/** `14 (67.1 ms)`: a timer's code, and 4.096 µs · 2^code. */
+const timeoutOf = (code: number): string =>
+  code === 0 ? 'none' : `${code} (${formatDuration(4096 * 2 ** code)})`;
+
+const EXCHANGE_COLUMNS: readonly Column<CmExchange>[] = [
+  { heading: 'CM: from', value: ({ active }) => party(active) },
+  { heading: 'to', value: ({ passive }) => party(passive) },
+  { heading: 'service', value: ({ service }) => service ?? '?' },
+  {
+    heading: 'outcome',
+    value: ({ outcome, isDisconnected, reject }) =>
+      reject === undefined
+        ? `${outcome}${isDisconnected ? ', disconnected' : ''}`
+        : `rejected: ${reject.reason}`,
+  },
+  { heading: 'start, s', value: ({ start }) => formatSeconds(start), right: true },
+  {
+    heading: 'took',
+    value: ({ connectTime, answerTime }) => {
+      const took = connectTime ?? answerTime;
+      return took === undefined ? '-' : formatDuration(took);
+    },
+    right: true,
+  },
+  { heading: 'resent', value: ({ retries }) => String(retries), right: true },
+  { heading: 'ACK timeout', value: ({ offered }) => (offered ? timeoutOf(offered.ackTimeout) : '?') },
+  {
+    heading: 'retry/rnr',
+    value: ({ offered }) => (offered ? `${offered.retryCount}/${offered.rnrRetryCount}` : '?'),
+  },
+  { heading: 'READs', value: ({ active, passive }) => `${depth(active)} / ${depth(passive)}` },
+];
+
+/** READs and atomics: those that it wants outstanding, of those that it serves. */
+const depth = ({ initiatorDepth, responderResources }: CmExchange['active']): string =>
+  initiatorDepth < 0 ? '?' : `${initiatorDepth} of ${responderResources}`;
 
 function printFinding({ severity, text, hint, frames, frameCount }: Finding, terminal: Terminal): void {
   const { red, yellow, cyan, dim } = terminal.colors;

@@ -7,16 +7,18 @@ import {
   filterLadder,
   formatEndpoint,
   type LadderFilter,
+  nothingDecoded,
   type PacketKind,
   readLadder,
   renderLadder,
 } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
 import { DASH } from '../options.ts';
-import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { checkSpan } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
-interface Options {
+interface Options extends ReadingChoices {
   qp?: number;
   connection?: number;
   /** Nanoseconds. */
@@ -38,9 +40,11 @@ const LISTED = 10;
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   checkOutput(file!, options.output, options.json);
+  checkSpan(options);
   const name = nameOfSource(file!);
-  const reading = await readingOptions(terminal);
+  const reading = await readingOptions(terminal, options);
   const analysis = await analyzeCapture(sourceOf(file!, terminal), reading);
+  if (nothingDecoded(analysis.summary) !== undefined) return exitCode(analysis.summary, file!, terminal);
   const connection = chosen(analysis, options, name);
   const { count: most, rowHeight, width, title } = options;
   const filter = filterOf(options);
@@ -62,9 +66,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   if (packets.length > most) {
     terminal.message(`only the first ${most} packets: choose with --from and --to, or raise --count`);
   }
-  if (analysis.summary.damage === undefined) return 0;
-  terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${analysis.summary.damage}`);
-  return 1;
+  return exitCode(analysis.summary, file!, terminal);
 }
 
 /** The connection that was asked for, or the only one. */

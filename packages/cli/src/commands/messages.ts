@@ -1,7 +1,9 @@
 /** `roce messages`: prints each message of a capture as it ends. */
 import {
+  addressPredicate,
   analyzeCapture,
   formatDuration,
+  formatPsn,
   formatSeconds,
   MESSAGE_CSV_HEADER,
   type Message,
@@ -10,16 +12,16 @@ import {
   messageCsv,
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
-import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { checkSpan, Greatest, isWithin, type Selection } from '../selection.ts';
 import { type Column, lineOf, paragraphOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
-interface Options {
+interface Options extends ReadingChoices, Selection {
   qp?: number;
   operation?: string;
   outcome?: MessageOutcome;
   retransmitted: boolean;
-  icrc: 'check' | 'skip';
   json: boolean;
   csv: boolean;
 }
@@ -30,27 +32,41 @@ interface Row {
 }
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  const { icrc, json, csv } = options;
+  const { json, csv } = options;
   if (json && csv) throw new UsageError('--json or --csv, not both');
+  checkSpan(options);
+  const isNamed = options.address === undefined ? () => true : addressPredicate(options.address);
+  const longest =
+    options.top === undefined
+      ? undefined
+      : new Greatest<Row>(options.top, ({ message }) => message.latency ?? 0);
+  const show = (row: Row) => {
+    const { message, qps } = row;
+    if (json) terminal.json({ ...message, qps: { requester: qps.requester, responder: qps.responder } });
+    else if (csv) terminal.line(messageCsv(message));
+    else print(row, terminal);
+  };
   if (csv) terminal.line(MESSAGE_CSV_HEADER);
   else if (!json && fits(terminal)) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
   const { summary } = await analyzeCapture(sourceOf(file!, terminal), {
-    ...(await readingOptions(terminal, icrc)),
-    onMessage: (message, qps) => {
+    ...(await readingOptions(terminal, options)),
+    onMessage: (message, qps, addresses) => {
       if (!isWanted(message, qps, options)) return;
-      if (json) terminal.json({ ...message, qps });
-      else if (csv) terminal.line(messageCsv(message));
-      else print({ message, qps }, terminal);
+      if (!isNamed(addresses.text(qps.requesterAddress)) && !isNamed(addresses.text(qps.responderAddress)))
+        return;
+      if (longest === undefined) show({ message, qps });
+      else longest.add({ message, qps });
     },
   });
-  if (summary.damage === undefined) return 0;
-  terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file!)}: ${summary.damage}`);
-  return 1;
+  for (const row of longest?.sorted() ?? []) show(row);
+  return exitCode(summary, file!, terminal);
 }
 
 function isWanted(message: Message, { requester, responder }: MessageQps, options: Options): boolean {
-  const { qp, operation, outcome, retransmitted } = options;
+  const { qp, connection, operation, outcome, retransmitted } = options;
   return (
+    isWithin(message, options) &&
+    (connection === undefined || connection === message.connection) &&
     (qp === undefined || qp === requester || qp === responder) &&
     (operation === undefined || message.operation.includes(operation.toUpperCase())) &&
     (outcome === undefined || message.outcome === outcome) &&
@@ -81,9 +97,9 @@ const TABLE: readonly (Column<Row> & { width: number })[] = [
   },
   { heading: 'operation', width: 19, value: ({ message }) => message.operation },
   { heading: 'bytes', width: 10, right: true, value: ({ message }) => String(message.bytes ?? '?') },
-  { heading: 'first PSN', width: 9, right: true, value: ({ message }) => String(message.firstPsn) },
+  { heading: 'first PSN', width: 19, right: true, value: ({ message }) => formatPsn(message.firstPsn) },
   { heading: 'packets', width: 7, right: true, value: ({ message }) => String(message.packets) },
-  { heading: 'again', width: 5, right: true, value: ({ message }) => String(message.retransmitted) },
+  { heading: 'retransmitted', width: 13, right: true, value: ({ message }) => String(message.retransmitted) },
   { heading: 'frame', width: 7, right: true, value: ({ message }) => String(message.firstFrame) },
   { heading: 'start, s', width: 10, right: true, value: ({ message }) => formatSeconds(message.start) },
   {

@@ -1,22 +1,20 @@
 /** `roce report`: a capture as one HTML file. */
 import { analyzeCapture, counted, renderReport } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { nameOfSource, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
 import type { Terminal } from '../terminal.ts';
 import { programName } from '../version.ts';
 
-interface Options {
+interface Options extends ReadingChoices {
   output: string;
   title?: string;
-  icrc: 'check' | 'skip';
   json: boolean;
 }
 
 export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   checkOutput(file!, options.output, options.json);
-  const name = nameOfSource(file!);
   const analysis = await analyzeCapture(sourceOf(file!, terminal), {
-    ...(await readingOptions(terminal, options.icrc)),
+    ...(await readingOptions(terminal, options)),
   });
   const { summary, findings, connections } = analysis;
   const html = renderReport(analysis, { title: options.title, generator: programName() });
@@ -28,7 +26,5 @@ export async function run([file]: readonly string[], options: Options, terminal:
   };
   const said = `${counted(findings.length, 'finding')}, ${counted(connections.length, 'connection')}`;
   await writeOutput(html, options, { facts, summary: said }, terminal);
-  if (summary.damage === undefined) return 0;
-  terminal.message(`${terminal.errColors.red('roce:')} ${name}: ${summary.damage}`);
-  return 1;
+  return exitCode(summary, file!, terminal);
 }

@@ -96,20 +96,22 @@ async function serve(address: string, given: Given, terminal: Terminal): Promise
 async function answer(id: CmId, { size, count, verbose }: Given, terminal: Terminal): Promise<void> {
   await using side = await RpingSide.open(id, size);
   await id.accept(RPING_PARAMETERS, { signal: terminal.signal });
-  const left = id.disconnected.then(() => undefined);
+  const print = (bytes: Uint8Array) => {
+    if (verbose) terminal.line(`server ping data: ${textOf(bytes)}`);
+    terminal.flush();
+  };
+  const left = id.disconnected.then(() => false);
   for (let number = 0; number !== count; number++) {
-    const done = pong(side);
-    const bytes = await Promise.race([done, left]).catch((error: RoceError) => {
+    const done = pong(side, print).then(() => true);
+    const goesOn = await Promise.race([done, left]).catch((error: RoceError) => {
       // The receive that waited is flushed as the client leaves.
-      if (error instanceof RoceError && id.state !== 'CONNECTED') return undefined;
+      if (error instanceof RoceError && id.state !== 'CONNECTED') return false;
       throw error;
     });
-    if (bytes === undefined) {
+    if (!goesOn) {
       done.catch(() => {});
       break;
     }
-    if (verbose) terminal.line(`server ping data: ${textOf(bytes)}`);
-    terminal.flush();
   }
   await left;
   terminal.message('server DISCONNECT EVENT...');

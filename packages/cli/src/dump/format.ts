@@ -1,9 +1,12 @@
 /** The three forms in which `roce dump` prints a packet: a line, a JSON object, a list of fields. */
-import type { RetransmitCause } from '@node-roce/capture';
+import { type Grade, type RetransmitCause, type Tunnel, tunnelName } from '@node-roce/capture';
 import {
+  CM_TITLES,
+  decodeCm,
   describeSyndrome,
   formatFields,
   formatLine,
+  GSI_QPN,
   hexByte,
   type Packet,
   packetAddresses,
@@ -17,10 +20,13 @@ export interface Entry {
   number: number;
   /** Position in the super-packet that the frame is, from 0; undefined where the frame is one packet. */
   segment: number | undefined;
-  /** The encapsulation that it was extracted from. */
-  mirror: 'none' | 'erspan' | 'vxlan';
-  /** Cause of the retransmission; only with `--retransmissions`. */
-  retransmission: RetransmitCause | undefined;
+  /** The fields by which the network treats it; VLAN id and priority −1: no tag. */
+  marks: { vlan: number; pcp: number; dscp: number; ecn: number; ttl: number };
+  /** The tunnel or mirror that it was extracted from, and its VNI, key, session or label; −1: none. */
+  tunnel: Tunnel;
+  vni: number;
+  /** Cause of the retransmission, its grade and the frame that shows it (0: none); only with `--retransmissions`. */
+  retransmission: { cause: RetransmitCause; grade: Grade; evidence: number } | undefined;
   /** Nanoseconds since 1970; undefined where the file has no time. */
   time: bigint | undefined;
   /** Nanoseconds since the file's first frame. */
@@ -28,49 +34,71 @@ export interface Entry {
 }
 
 /** Seconds with a fraction of `digits` digits. */
-function seconds(ns: bigint, digits = 9): string {
+export function seconds(ns: bigint, digits = 9): string {
   const size = ns < 0n ? -ns : ns;
   const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').slice(0, digits);
   return `${ns < 0n ? '-' : ''}${size / 1_000_000_000n}.${fraction}`;
 }
 
+/** `sequence-nak (likely, frame 8)`. */
+function causeText({ cause, grade, evidence }: NonNullable<Entry['retransmission']>): string {
+  if (grade === 'not-shown') return cause;
+  return `${cause} (${grade}${evidence > 0 ? `, frame ${evidence}` : ''})`;
+}
+
 /** One line, as tshark prints it. */
 export function toLine(
-  { packet, number, segment, mirror, retransmission, relativeTime }: Entry,
+  { packet, number, segment, marks, tunnel, vni, retransmission, relativeTime }: Entry,
   { colors }: Terminal,
 ): string {
   const frame = `${number}${segment === undefined ? '' : `.${segment}`}`;
   const time = relativeTime === undefined ? '' : seconds(relativeTime, 6);
   const text = formatLine(packet);
-  const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad$/, colors.red('icrc BAD')) : text;
-  const inside = mirror === 'none' ? '' : ` in ${mirror}`;
-  const again = retransmission === undefined ? '' : ` retransmission: ${retransmission}`;
-  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${inside}${again}`;
+  const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad(?= \(|$)/, colors.red('icrc BAD')) : text;
+  const inside = tunnel === 'none' ? '' : ` in ${tunnelName(tunnel, vni)}`;
+  const again = retransmission === undefined ? '' : ` retransmission: ${causeText(retransmission)}`;
+  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${marksOf(marks)}${inside}${again}`;
+}
+
+const ECN_NAMES = ['', 'ECT(1)', 'ECT(0)', 'CE'];
+
+/** ` DSCP 26 ECT(0) VLAN 10 PCP 3`: those that are not 0 or absent. */
+function marksOf({ vlan, pcp, dscp, ecn }: Entry['marks']): string {
+  const parts = [
+    dscp > 0 ? `DSCP ${dscp}` : '',
+    ECN_NAMES[ecn] ?? '',
+    vlan >= 0 ? `VLAN ${vlan}` : '',
+    pcp > 0 ? `PCP ${pcp}` : '',
+  ].filter((part) => part !== '');
+  return parts.length === 0 ? '' : ` ${parts.join(' ')}`;
 }
 
 /** One line per field, with its offset in the frame and its bytes. */
 export function toFields(
-  { packet, number, segment, mirror, retransmission, time }: Entry,
+  { packet, number, segment, tunnel, vni, retransmission, time }: Entry,
   { colors }: Terminal,
 ): string {
   const of = segment === undefined ? '' : `, packet ${segment} of a super-packet`;
-  const inside = mirror === 'none' ? '' : `, extracted from ${mirror}`;
+  const inside = tunnel === 'none' ? '' : `, extracted from ${tunnelName(tunnel, vni)}`;
   const when = time === undefined ? '' : ` at ${seconds(time)}`;
-  const again = retransmission === undefined ? '' : `, retransmission: ${retransmission}`;
+  const again = retransmission === undefined ? '' : `, retransmission: ${causeText(retransmission)}`;
   const fields = formatFields(packet, { offsets: true, hex: true });
   return `${colors.bold(`Frame ${number}${of}${inside}${when}${again}`)}\n${fields.replace(/\(bad\)/, colors.red('(BAD)'))}\n`;
 }
 
 /**
  * The object of `--json`. Times are texts, as a number would lose the nanoseconds; so are fields of 64
- * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, `mirror`
- * in packets extracted from one, `retransmission` only with `--retransmissions`, an extension header's member in packets that have it.
+ * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, `tunnel`
+ * and `vni` in packets extracted from one, `retransmission` only with `--retransmissions`, an extension
+ * header's member in packets that have it, `headersCut` where the capture lacks some of them.
  */
 export function toJson({
   packet,
   number,
   segment,
-  mirror,
+  marks,
+  tunnel,
+  vni,
   retransmission,
   time,
   relativeTime,
@@ -80,13 +108,24 @@ export function toJson({
   return {
     frame: number,
     segment,
-    mirror: mirror === 'none' ? undefined : mirror,
-    retransmission,
+    tunnel: tunnel === 'none' ? undefined : tunnel,
+    vni: vni < 0 ? undefined : vni,
+    retransmission: retransmission?.cause,
+    grade: retransmission?.grade,
+    evidence:
+      retransmission === undefined || retransmission.evidence === 0 ? undefined : retransmission.evidence,
     time: time === undefined ? null : seconds(time),
     relativeTime: relativeTime === undefined ? null : seconds(relativeTime),
     src: source,
     dst: destination,
     srcPort: udp?.sourcePort ?? null,
+    ...(udp === undefined ? {} : { dstPort: udp.destinationPort }),
+    vlan: marks.vlan < 0 ? undefined : marks.vlan,
+    pcp: marks.pcp < 0 ? undefined : marks.pcp,
+    dscp: marks.dscp,
+    ecn: marks.ecn,
+    ttl: marks.ttl,
+    ipId: packet.ip.version === 4 ? packet.ip.id : undefined,
     roceVersion: version,
     opcode: info.fieldName,
     opcodeValue: bth.opcode,
@@ -102,13 +141,23 @@ export function toJson({
     fecn: bth.fecn,
     becn: bth.becn,
     payloadLength: packet.payloadLength,
+    headersCut: packet.cut === undefined ? undefined : true,
+    cm: cmOf(packet),
     icrc: packet.icrcStatus,
+    icrcQuirk: packet.icrcQuirk,
     icrcValue: packet.icrc ?? null,
     ...Object.fromEntries(Object.entries(extensions).map(([name, value]) => [name, plain(value)])),
     ...(extensions.aeth
       ? { aeth: { ...extensions.aeth, meaning: describeSyndrome(extensions.aeth.syndrome) } }
       : {}),
   };
+}
+
+/** The message of the connection manager with its fields; undefined for other datagrams and cut ones. */
+function cmOf({ bth, extensions, payload }: Packet): unknown {
+  if (bth.destQp !== GSI_QPN || extensions.deth === undefined) return undefined;
+  const parsed = decodeCm(payload);
+  return parsed.ok ? plain({ title: CM_TITLES[parsed.message.name], ...parsed.message }) : undefined;
 }
 
 /** A header's value for JSON. */

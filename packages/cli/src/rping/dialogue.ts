@@ -142,8 +142,12 @@ export async function ping(side: RpingSide, text: Uint8Array): Promise<Uint8Arra
   return side.sink.bytes(0, text.length);
 }
 
-/** One ping of a server. Returns what it read. */
-export async function pong(side: RpingSide): Promise<Uint8Array> {
+/**
+ * One ping of a server.
+ *
+ * @param onData called with what it read, before it answers: the client may leave with the answer
+ */
+export async function pong(side: RpingSide, onData: (bytes: Uint8Array) => void): Promise<void> {
   const source = await side.hear();
   if (source.size > side.data.length)
     throw new RoceError('ERR_ROCE_EXCHANGE', `the client's message has ${source.size} bytes`, {
@@ -153,11 +157,11 @@ export async function pong(side: RpingSide): Promise<Uint8Array> {
   const range = { mr: side.data, length: source.size };
   await side.qp.read(range, source);
   const bytes = side.data.bytes(0, source.size);
+  onData(bytes);
   await side.say();
   const sink = await side.hear();
   // As the tool: up to the zero byte and with it, not `size`.
   const end = bytes.indexOf(0);
   await side.qp.write({ mr: side.data, length: end < 0 ? source.size : end + 1 }, sink);
   await side.say();
-  return bytes;
 }

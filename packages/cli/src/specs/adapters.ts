@@ -1,14 +1,7 @@
 /** Commands that open adapters and move data. */
 import { integer, type OptionSpec, oneOf, percent, seconds, text } from '../options.ts';
+import { ibvDevice, udpPort } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
-
-/** For machines on which another program owns 4791; peers other than this program know 4791 only. */
-const udpPort: OptionSpec = {
-  flags: '--udp-port <port>',
-  summary: 'UDP port; the peer needs the same. rxe and network cards use 4791',
-  parse: integer(1, 65_535),
-  fallback: 4791,
-};
 
 /** Of rping and ping: the port of an rping server. */
 const connectionPort: OptionSpec = {
@@ -25,20 +18,6 @@ const link: OptionSpec = {
   parse: oneOf('auto', 'udp', 'dgram'),
   fallback: 'auto',
 };
-
-/** The options with which the programs of libibverbs choose a device. */
-export const ibvDevice: readonly OptionSpec[] = [
-  {
-    flags: '-d, --ib-dev <interface>',
-    summary: 'Network interface to use as the device, as roce devinfo lists them',
-    parse: text,
-  },
-  {
-    flags: '-i, --ib-port <port>',
-    summary: 'Port of the device; every device has port 1',
-    parse: integer(1, 1),
-  },
-];
 
 export const adapterCommands: readonly CommandSpec[] = [
   {

@@ -7,21 +7,41 @@ import {
   type OptionSpec,
   oneOf,
   type Parse,
+  ports,
   text,
 } from '../options.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 const anyQpn: Parse = integer(0, 0xff_ffff);
 
+const address = (what: string): OptionSpec => ({
+  flags: '--address <address>',
+  summary: `Select ${what} from or to this address, or prefix such as 10.0.0.0/8`,
+  parse: addressOrPrefix,
+});
+
+/** Selects what is shown of an analysis: the fields of `Selection`. */
+const selection = (what: string, top: string): readonly OptionSpec[] => [
+  {
+    flags: '--connection <number>',
+    summary: 'Select the connection by its number in roce flows',
+    parse: integer(1, 2 ** 31),
+  },
+  address(what),
+  {
+    flags: '--from <seconds>',
+    summary: `Leave out ${what} that ended before this time (seconds since the first frame)`,
+    parse: nanoseconds,
+  },
+  { flags: '--to <seconds>', summary: `Leave out ${what} that began after this time`, parse: nanoseconds },
+  { flags: '--top <number>', summary: top, parse: integer(1, 1_000_000) },
+];
+
 /** Which packets of a capture: the fields of `PacketFilter`. */
 const packetFilters: readonly OptionSpec[] = [
   { flags: '--qp <number>', summary: 'Select packets to this queue pair (0x… allowed)', parse: anyQpn },
   { flags: '--opcode <text>', summary: 'Select packets whose opcode name contains this', parse: text },
-  {
-    flags: '--address <address>',
-    summary: 'Select packets from or to this address, or prefix such as 10.0.0.0/8',
-    parse: addressOrPrefix,
-  },
+  address('packets'),
   { flags: '--nak', summary: 'Select NAKs, including RNR NAKs' },
   {
     flags: '--from <seconds>',
@@ -36,6 +56,12 @@ const icrcMode: OptionSpec = {
   summary: 'check every ICRC, or skip them, which is faster',
   parse: oneOf('check', 'skip'),
   fallback: 'check',
+};
+
+const port: OptionSpec = {
+  flags: '--port <ports>',
+  summary: 'Also decode these UDP ports as RoCE (others than 4791 are found if their ICRCs are right)',
+  parse: ports,
 };
 
 const output = (what: string): OptionSpec => ({
@@ -60,6 +86,7 @@ export const captureCommands: readonly CommandSpec[] = [
       { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
       json('Print one JSON object per packet'),
       ...packetFilters,
+      port,
       { flags: '--retransmissions', summary: 'Select retransmitted packets, and print the cause' },
       {
         flags: '-c, --count <packets>',
@@ -89,6 +116,7 @@ export const captureCommands: readonly CommandSpec[] = [
     options: [
       output('pcapng'),
       ...packetFilters,
+      port,
       {
         flags: '--connection <number>',
         summary: 'Select this connection, both directions, by its number in roce flows',
@@ -131,13 +159,15 @@ export const captureCommands: readonly CommandSpec[] = [
       'and responses (column paired: how certain that is), and counts packets in each direction: a to b / b to a. ' +
       `Findings follow, worst first, each with what to check and the packets that show it. ${DAMAGED}`,
     options: [
+      ...selection('connections and findings', 'Select the connections with most packets, most first'),
       icrcMode,
+      port,
       json('Print one JSON object: connections with all counts and series, findings'),
       { flags: '--csv', summary: 'Print the findings as CSV' },
     ],
     examples: [
       ['flows trace.pcap', 'Connections and findings'],
-      ["flows --json trace.pcap | jq '.connections[].ackLatency'", 'JSON for programs'],
+      ["flows --json trace.pcap | jq '.connections[].ackRoundTrip'", 'JSON for programs'],
       ['flows --icrc skip trace.pcapng.gz', 'Faster, if damaged packets do not matter'],
     ],
     load: () => import('../commands/flows.ts'),
@@ -147,7 +177,7 @@ export const captureCommands: readonly CommandSpec[] = [
     summary: 'List messages: operation, size, packets, latency, outcome',
     description:
       'Each SEND, RDMA WRITE, RDMA READ and atomic is assembled from its packets and printed when it ends; messages of one requester are ' +
-      'in PSN order. Latency is from the last packet of the request to the ACK that covers it, or to the last ' +
+      'in PSN order. Latency is from the first packet of a message to its completion: the ACK that covers it, or the last ' +
       `response. ${DAMAGED}`,
     options: [
       {
@@ -162,7 +192,9 @@ export const captureCommands: readonly CommandSpec[] = [
         parse: oneOf('completed', 'failed', 'incomplete'),
       },
       { flags: '--retransmitted', summary: 'Select messages with retransmitted packets' },
+      ...selection('messages', 'Select the messages with the longest latency, longest first'),
       icrcMode,
+      port,
       json('Print one JSON object per message'),
       { flags: '--csv', summary: 'Print CSV with a heading' },
     ],
@@ -177,13 +209,15 @@ export const captureCommands: readonly CommandSpec[] = [
     usage: 'report <file>',
     summary: 'Write an HTML report of a capture: findings, connections, plots, ladders, packets',
     description:
-      'One file that opens in any browser and loads nothing else: findings first, then each connection with its PSNs, ' +
-      'throughput and latency over time, a ladder of its packets with all their fields, and its messages. Of a long ' +
+      'One file that opens in any browser and loads nothing else: a summary and the findings first, then exchanges of the ' +
+      'connection manager, pause frames, and each connection with its PSNs, throughput and latency over time, a ladder of ' +
+      'its packets with all their fields, and its messages. Of a long ' +
       `capture it holds a selection, and the page says what was left out. ${DAMAGED}`,
     options: [
       output('HTML file'),
       { flags: '--title <text>', summary: 'Title of the page (default: the name of the file)', parse: text },
       icrcMode,
+      port,
       json('Print one JSON object about the written file'),
     ],
     examples: [
@@ -191,6 +225,26 @@ export const captureCommands: readonly CommandSpec[] = [
       ['report - -o report.html < trace.pcapng.gz', 'Read standard input'],
     ],
     load: () => import('../commands/report.ts'),
+  },
+  {
+    usage: 'compare <a> <b>',
+    summary: 'Compare two captures of one path: where packets were lost, and the delay between',
+    description:
+      'Two captures that were taken at the same time at two places, such as both ends. Estimates the offset of their ' +
+      'clocks, then the delay from tap to tap in each direction, and lists packets that were lost, damaged or ' +
+      'duplicated between the taps. Files are read twice, so standard input cannot be compared.',
+    options: [
+      port,
+      {
+        flags: '-c, --count <packets>',
+        summary: 'List at most this number of packets',
+        parse: integer(0, 5000),
+        fallback: 100,
+      },
+      json('Print one JSON object'),
+    ],
+    examples: [['compare sender.pcap receiver.pcap', 'Losses and delay from the sender to the receiver']],
+    load: () => import('../commands/compare.ts'),
   },
   {
     usage: 'ladder <file>',
@@ -246,6 +300,7 @@ export const captureCommands: readonly CommandSpec[] = [
         fallback: 980,
       },
       { flags: '--title <text>', summary: 'Title of the drawing (default: the two ends)', parse: text },
+      port,
       output('SVG file'),
       json('Print one JSON object about the drawing'),
     ],

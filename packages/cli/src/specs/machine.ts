@@ -1,6 +1,6 @@
 /** Commands about this machine and its interfaces. */
 import { integer, seconds, text } from '../options.ts';
-import { ibvDevice } from './adapters.ts';
+import { ibvDevice } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 export const machineCommands: readonly CommandSpec[] = [
@@ -9,7 +9,8 @@ export const machineCommands: readonly CommandSpec[] = [
     summary: 'Capture the RoCE packets of an interface, into a file or as a live table',
     description:
       'A filter in the kernel selects RoCE v2 (UDP port 4791) and v1, with or without VLAN tags. Without -w, a table of ' +
-      'the flows is shown each second (again: requests with a PSN that has passed before; bad: wrong ICRCs; CE: marked ' +
+      'the flows is shown each second (retx: requests whose PSN was seen before, at least as many as were retransmitted; ' +
+      'bad: wrong ICRCs; CE: marked ' +
       'by ECN); if stdout is not a terminal, one line with the totals. Ctrl-C ends the capture and leaves a valid file. ' +
       'Frames that the kernel dropped are counted. Needs the capability CAP_NET_RAW. A network card that does RoCE in ' +
       'hardware does not show its own packets to the kernel: capture at a mirror port.',

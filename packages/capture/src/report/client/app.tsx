@@ -4,9 +4,12 @@ import { formatCount } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import { ConnectionView } from './connection.tsx';
 import { ConnectionTable } from './connections.tsx';
+import { Exchanges } from './exchanges.tsx';
 import { Findings } from './findings.tsx';
 import { Header } from './header.tsx';
+import { Pauses } from './pauses.tsx';
 import { type Action, firstView, nextView, type View } from './state.ts';
+import { Summary } from './summary.tsx';
 
 export function App({ data }: { data: ReportData }) {
   const [view, dispatch] = useReducer(
@@ -29,14 +32,21 @@ export function App({ data }: { data: ReportData }) {
       </a>
       <Header data={data} />
       <main>
+        <Summary data={data} />
         <Findings data={data} show={show} />
+        <Exchanges data={data} />
+        <Pauses data={data} />
         <ConnectionTable
           data={data}
           chosen={view.connection}
           choose={(id) => show({ type: 'connection', id })}
         />
         {connection === undefined ? (
-          <p class="empty">No RoCE connection was seen in this capture.</p>
+          <p class="empty">
+            {data.exchanges.length > 0
+              ? 'No packet of a connection was seen: only messages of the connection manager.'
+              : 'No RoCE connection was seen in this capture.'}
+          </p>
         ) : (
           <ConnectionView
             key={connection.id}
@@ -58,6 +68,7 @@ function Footer({ data: { generator, left } }: { data: ReportData }) {
     left.points > 0 && `${formatCount(left.points)} points of plots`,
     left.messages > 0 && `${formatCount(left.messages)} messages`,
     left.packets > 0 && `${formatCount(left.packets)} packets of ladders`,
+    left.exchanges > 0 && `${formatCount(left.exchanges)} exchanges of the connection manager`,
   ].filter((part) => part !== false);
   return (
     <footer>

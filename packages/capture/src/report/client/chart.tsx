@@ -2,7 +2,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { TimeWindow } from './state.ts';
-import { onThemeChange, themeColor } from './theme.ts';
+import { onPrint, onThemeChange, PAPER_WIDTH, themeColor } from './theme.ts';
 
 /** The data of a chart; x is seconds. Made once a connection: a new one makes a new uPlot. */
 export interface ChartContent {
@@ -10,6 +10,9 @@ export interface ChartContent {
   data: uPlot.AlignedData;
   y: uPlot.Scale;
   yAxis: uPlot.Axis;
+  /** Drawn below the points, and above them. */
+  under?: (u: uPlot) => void;
+  over?: (u: uPlot) => void;
 }
 
 interface Props {
@@ -73,9 +76,15 @@ export function Chart({ label, content, height, window, setWindow, mark, describ
     const resized = new ResizeObserver(() => u.setSize({ width: element.clientWidth, height }));
     resized.observe(element);
     const stop = onThemeChange(() => u.redraw(false, true));
+    // Scaled from the window's width the labels would be too small to read on paper.
+    const stopPrint = onPrint((isPrinting) => {
+      const width = isPrinting ? PAPER_WIDTH : element.clientWidth;
+      u.setSize({ width, height });
+    });
     return () => {
       resized.disconnect();
       stop();
+      stopPrint();
       u.destroy();
       chart.current = undefined;
       setHover(undefined);
@@ -130,6 +139,9 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
     font: '11px system-ui, sans-serif',
     grid: { stroke: () => themeColor('rule'), width: 0.5 },
     ticks: { stroke: () => themeColor('rule'), width: 0.5, size: 5 },
+    labelFont: '11px system-ui, sans-serif',
+    labelSize: 18,
+    labelGap: 2,
   };
   return {
     width,
@@ -146,12 +158,13 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
     axes: [
       {
         ...axis,
-        size: 34,
+        label: 'seconds since the first frame',
+        size: 30,
         space: 90,
         incrs: TIME_STEPS,
         values: (_u, splits) => splits.map(formatSplit(splits)),
       },
-      { ...axis, size: 82, ...content.yAxis },
+      { ...axis, size: 66, ...content.yAxis },
     ],
     hooks: {
       setSelect: [
@@ -164,7 +177,8 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
         },
       ],
       setCursor: [(u) => hooks.hovered(nearest(u))],
-      draw: [(u) => drawMark(u, hooks.markedAt())],
+      drawAxes: [(u) => content.under?.(u)],
+      draw: [(u) => content.over?.(u), (u) => drawMark(u, hooks.markedAt())],
     },
   };
 }
@@ -173,7 +187,7 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
 function formatSplit(splits: readonly number[]): (split: number) => string {
   const step = splits.length > 1 ? splits[1] - splits[0] : 1;
   const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
-  return (split) => `${split.toFixed(digits)} s`;
+  return (split) => split.toFixed(digits);
 }
 
 /** The point next to the pointer, over all series that are shown. */

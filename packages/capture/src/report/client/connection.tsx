@@ -4,10 +4,11 @@ import { formatEndpoint } from '../../units.ts';
 import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
 import { ConnectionFacts } from './facts.tsx';
 import { LadderView } from './ladder.tsx';
+import { LatencyClasses, LatencyPlot } from './latency-plot.tsx';
 import { MessageTable } from './messages.tsx';
 import { PsnPlot } from './psn-plot.tsx';
-import { LatencyPlot, ThroughputPlot } from './rate-plots.tsx';
 import { type Action, clamped, panned, type TimeWindow, type View, wholeOf, zoomed } from './state.ts';
+import { ThroughputPlot } from './throughput-plot.tsx';
 import { TimeBar } from './time-bar.tsx';
 
 interface Props {
@@ -57,7 +58,7 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
           </span>
         </h2>
       </div>
-      <ConnectionFacts connection={connection} />
+      <ConnectionFacts connection={connection} exchanges={data.exchanges} />
       <TimeBar window={view.window} whole={whole} setWindow={setWindow} />
       <section
         class="plots"
@@ -71,6 +72,7 @@ export function ConnectionView({ connection, data, view, dispatch }: Props) {
           <ThroughputPlot {...shared} />
           <LatencyPlot {...shared} showFrame={showFrame} />
         </div>
+        <LatencyClasses connection={connection} />
       </section>
       <LadderView {...{ connection, data, view, dispatch }} />
       <MessageTable {...{ connection, view, showFrame }} />

@@ -53,9 +53,11 @@ interface ItemProps {
 }
 
 function Item({ finding, data, show }: ItemProps) {
-  const { severity, text, hint, start, end, connection } = finding;
+  const { severity, text, hint, start, end, members } = finding;
   const mark = marks[severity];
-  const isThere = data.connections.some(({ id }) => id === connection);
+  // The frames of a group are those of its worst.
+  const single = members?.[0] ?? finding;
+  const isThere = data.connections.some(({ id }) => id === single.connection);
   return (
     <li class={`finding ${severity}`}>
       <p class="severity">
@@ -65,22 +67,64 @@ function Item({ finding, data, show }: ItemProps) {
         {mark.name}
       </p>
       <div>
-        <p class="sentence">{text}</p>
+        <Sentence text={text} subject={finding.subject} />
         <p class="hint">{hint}</p>
         <div class="place">
           <span class="faint">
             {formatTime(start)}
             {end > start && ` … ${formatTime(end)}`}
           </span>
-          {isThere && (
-            <button type="button" onClick={() => show({ type: 'finding', finding, frame: undefined })}>
-              Show in connection {connection}
-            </button>
-          )}
-          {finding.frames.length > 0 && <Frames {...{ finding, isThere, show }} />}
+          {isThere && <ShowButton finding={single} show={show} />}
+          {finding.frames.length > 0 && <Frames {...{ finding: single, isThere, show }} />}
         </div>
+        {members !== undefined && <Members {...{ members, data, show }} />}
       </div>
     </li>
+  );
+}
+
+/** A finding's text; bold is the clause that says what it is. */
+function Sentence({ text, subject }: { text: string; subject: string | undefined }) {
+  const prefix = subject !== undefined && text.startsWith(`${subject}: `) ? subject.length + 2 : 0;
+  const end = /: |; |, the (?:first|worst)/.exec(text.slice(prefix))?.index ?? text.length;
+  return (
+    <p class="sentence">
+      {text.slice(0, prefix)}
+      <b>{text.slice(prefix, prefix + end)}</b>
+      {text.slice(prefix + end)}
+    </p>
+  );
+}
+
+function ShowButton({ finding, show }: Pick<ItemProps, 'finding' | 'show'>) {
+  return (
+    <button type="button" class="go" onClick={() => show({ type: 'finding', finding, frame: undefined })}>
+      Show in connection {finding.connection}
+    </button>
+  );
+}
+
+/** The findings of a group one by one, worst first. */
+function Members({
+  members,
+  data,
+  show,
+}: Pick<ItemProps, 'data' | 'show'> & { members: readonly Finding[] }) {
+  const there = new Set(data.connections.map(({ id }) => id));
+  return (
+    <details class="members">
+      <summary>All {formatCount(members.length)}, worst first</summary>
+      <ol>
+        {members.map((member) => (
+          <li key={`${member.connection} ${member.from} ${member.start}`}>
+            {member.text}{' '}
+            {member.connection !== undefined && there.has(member.connection) && (
+              <ShowButton finding={member} show={show} />
+            )}
+          </li>
+        ))}
+      </ol>
+    </details>
   );
 }
 
@@ -91,7 +135,7 @@ function Frames({ finding, isThere, show }: Omit<ItemProps, 'data'> & { isThere:
   const rest = frameCount - shown.length;
   return (
     <p class="frames">
-      <span class="faint">Frames</span>
+      <span class="faint">{frames.length === 1 ? 'Frame' : 'Frames'}</span>
       {shown.map((frame) =>
         isThere ? (
           <button key={frame} type="button" onClick={() => show({ type: 'finding', finding, frame })}>

@@ -1,7 +1,6 @@
 /** Which capture this is, its figures at a glance, and the switch of themes. */
 import { useState } from 'preact/hooks';
-import type { Connection } from '../../flow/analysis.ts';
-import { counted, formatBytes, formatCount, formatDuration } from '../../units.ts';
+import { counted, formatBytes, formatCount, formatDuration, formatShare } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import { chooseTheme, savedTheme, type Theme } from './theme.ts';
 
@@ -56,33 +55,19 @@ function ThemeSwitch() {
   );
 }
 
-const sum = (
-  connections: readonly Pick<Connection, 'aToB' | 'bToA'>[],
-  of: (d: Connection['aToB']) => number,
-) => connections.reduce((total, { aToB, bToA }) => total + of(aToB) + of(bToA), 0);
-
-function Figures({ data: { summary, connections, left } }: { data: ReportData }) {
+function Figures({ data: { summary, overview } }: { data: ReportData }) {
   const packets = summary.rocePackets;
-  const again = sum(connections, ({ retransmitted }) => retransmitted);
-  const messages = connections.reduce((n, c) => n + c.messagesFromA.total + c.messagesFromB.total, 0);
-  const bytes = sum(connections, (direction) => direction.bytes);
+  const again = overview.retransmitted;
   const { ok, bad, none } = summary.icrc;
   const checked = ok + bad;
-  const some = left.connections > 0 ? ' of those shown' : '';
   const figures: [name: string, value: string, detail: string, bad?: boolean][] = [
     ['Duration', formatDuration(summary.duration), counted(summary.frames, 'frame')],
-    ['RoCE packets', formatCount(packets), `${formatBytes(bytes)} of payload${some}`],
+    ['RoCE packets', formatCount(packets), `${formatBytes(overview.bytes)} of payload`],
+    ['Connections', formatCount(overview.connections), counted(overview.messages, 'message')],
     [
-      'Connections',
-      formatCount(connections.length + left.connections),
-      `${counted(messages, 'message')}${some}`,
-    ],
-    [
-      'Sent again',
+      'Retransmitted',
       formatCount(again),
-      again === 0
-        ? 'no packet was'
-        : `${((100 * again) / packets).toFixed(again * 1000 < packets ? 2 : 1)} % of the packets`,
+      again === 0 ? 'no packets' : `${formatShare(again, packets)} of the packets`,
       again > 0,
     ],
     [
@@ -111,16 +96,20 @@ function Figures({ data: { summary, connections, left } }: { data: ReportData })
 function Troubles({ data: { summary, unconnected } }: { data: ReportData }) {
   const damaged = Object.entries(summary.damaged).map(([reason, count]) => `${formatCount(count)} ${reason}`);
   const troubles = [
-    summary.damage !== undefined && `The file could not be read to its end: ${summary.damage}.`,
+    summary.damage !== undefined &&
+      `Reading stopped before the end of the file: ${summary.damage}. Only the frames before that point were analysed.`,
     (summary.droppedByCapture ?? 0) > 0 &&
-      `The capturing system says that it dropped ${counted(summary.droppedByCapture!, 'frame')}.`,
+      `The capturing system dropped ${counted(summary.droppedByCapture!, 'frame')}.`,
     damaged.length > 0 && `RoCE packets that could not be parsed: ${damaged.join(', ')}.`,
     summary.cutFrames > 0 &&
       `${counted(summary.cutFrames, 'frame')} cut by the snap length; their ICRC is unknown.`,
     summary.superPackets > 0 &&
       `${counted(summary.superPackets, 'super-packet')} split into the packets within.`,
     summary.otherFrames > 0 && `${counted(summary.otherFrames, 'frame')} of other protocols left out.`,
-    unconnected > 0 && `${counted(unconnected, 'RoCE packet')} without a connection.`,
+    unconnected > 0 &&
+      `${counted(unconnected, 'RoCE packet')} outside of connections (messages of the connection manager, or damaged headers).`,
+    summary.otherPorts.length > 0 &&
+      `RoCE was found at other UDP ports too: ${summary.otherPorts.join(', ')}.`,
   ].filter((text) => text !== false);
   if (troubles.length === 0) return null;
   return (

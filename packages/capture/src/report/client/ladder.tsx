@@ -4,25 +4,30 @@ import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Endpoint, LadderPacket } from '../../flow/analysis.ts';
 import { filterLadder, kindNames, kindOf, PACKET_KINDS, type PacketKind } from '../../ladder/kind.ts';
 import { usualGap } from '../../ladder/layout.ts';
+import { type LadderMarks, ladderMarks } from '../../ladder/marks.ts';
 import { type LadderOptions, ladderColumns, packetId, renderLadder } from '../../ladder/render.ts';
 import { formatCount, formatEndpoint, formatQp } from '../../units.ts';
 import { findPacket, type ReportConnection, type ReportData } from '../data.ts';
 import { PacketDetails } from './packet.tsx';
 import type { Action, View } from './state.ts';
 import { Pager } from './table.tsx';
+import { onPrint, PAPER_WIDTH } from './theme.ts';
 
 /** Packets drawn at a time. */
 const PAGE = 250;
 /** … and in one SVG. */
 const CHUNK = 8;
+/** Packets on paper: so many drawings (style/paper.css). */
+const PAPER_ROWS = 6 * CHUNK;
 /** Pixels a packet; the first two show no text. */
 const ROW_HEIGHTS = [6, 12, 20, 26, 36] as const;
 const USUAL_ZOOM = 3;
 /** The packets that Page Up and Page Down skip. */
 const LEAP = 15;
-const MIN_WIDTH = 640;
+const MIN_WIDTH = 300;
 /** Between the lifelines; narrower ladders name the queue pairs only. */
 const MIN_FOR_ADDRESSES = 420;
+const MIN_FOR_SECONDS = 500;
 
 interface Props {
   connection: ReportConnection;
@@ -52,6 +57,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
   const current = Math.min(page, pages - 1);
   const drawn = useMemo(() => shown.slice(current * PAGE, (current + 1) * PAGE), [shown, current]);
   const gapAfter = useMemo(() => usualGap(ladder), [ladder]);
+  const marks = useMemo(() => ladderMarks(connection), [connection]);
 
   // A packet that was chosen elsewhere brings its page.
   const followed = useRef<unknown>(undefined);
@@ -117,8 +123,8 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
         {shown.length === 0 ? (
           <p class="empty">
             {ladder.length === 0
-              ? 'No packets of this connection were kept.'
-              : 'No packet that was kept matches.'}
+              ? 'This report has no packets of this connection.'
+              : 'No packet in this report matches.'}
           </p>
         ) : (
           <LadderBox
@@ -126,6 +132,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
             packets={drawn}
             before={shown[current * PAGE - 1]}
             gapAfter={gapAfter}
+            marks={marks}
             rowHeight={ROW_HEIGHTS[zoom]}
             zoomBy={(by) => setZoom(Math.min(Math.max(zoom + by, 0), ROW_HEIGHTS.length - 1))}
           />
@@ -137,6 +144,12 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
           />
         )}
       </div>
+      {drawn.length > PAPER_ROWS && (
+        <p class="on-paper faint small">
+          On paper the ladder ends after {PAPER_ROWS} of {formatCount(shown.length)} packets; the time, the
+          filter and the page chosen in the browser decide which.
+        </p>
+      )}
       {pages > 1 && <Pager page={current} pages={pages} size={PAGE} total={shown.length} go={setPage} />}
     </section>
   );
@@ -145,7 +158,7 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
 function countText(shown: number, kept: number, all: number): string {
   if (shown === all) return formatCount(all);
   if (kept === all) return `${formatCount(shown)} of ${formatCount(all)}`;
-  return `${formatCount(shown)} of ${formatCount(kept)} kept, of ${formatCount(all)} in the capture`;
+  return `${formatCount(shown)} of ${formatCount(kept)} in this report; ${formatCount(all)} in the capture`;
 }
 
 interface BoxProps {
@@ -153,6 +166,7 @@ interface BoxProps {
   packets: readonly LadderPacket[];
   before: LadderPacket | undefined;
   gapAfter: number;
+  marks: LadderMarks;
   rowHeight: number;
   chosen: LadderPacket | undefined;
   choose: (packet: LadderPacket | undefined) => void;
@@ -165,6 +179,7 @@ function LadderBox({
   packets,
   before,
   gapAfter,
+  marks,
   rowHeight,
   chosen,
   choose,
@@ -174,8 +189,8 @@ function LadderBox({
   const box = useRef<HTMLDivElement>(null);
   const width = Math.max(MIN_WIDTH, useWidth(box));
   const drawings = useMemo(
-    () => drawChunks(connection, packets, { before, width, rowHeight, gapAfter, embedded: true }),
-    [connection, packets, before, width, rowHeight, gapAfter],
+    () => drawChunks(connection, packets, { before, width, rowHeight, gapAfter, marks, embedded: true }),
+    [connection, packets, before, width, rowHeight, gapAfter, marks],
   );
   const isHere = chosen !== undefined && packets.includes(chosen);
   useLayoutEffect(() => {
@@ -263,7 +278,7 @@ function Names({ connection: { a, b }, width }: { connection: ReportConnection; 
         Frame
       </span>
       <span class="faint" style={`right:${part(width - time)}`}>
-        Seconds
+        {width < MIN_FOR_SECONDS ? 's' : 'Seconds'}
       </span>
       <span style={`left:${part(left)}`}>
         <b>A</b> {nameOf(a)}
@@ -283,7 +298,12 @@ function useWidth(element: RefObject<HTMLElement | null>): number {
     measured();
     const observer = new ResizeObserver(measured);
     observer.observe(element.current!);
-    return () => observer.disconnect();
+    // Scaled from the window's width the text would be too small to read on paper.
+    const stop = onPrint((isPrinting) => (isPrinting ? setWidth(PAPER_WIDTH) : measured()));
+    return () => {
+      observer.disconnect();
+      stop();
+    };
   }, [element]);
   return width;
 }

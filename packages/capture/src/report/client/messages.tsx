@@ -1,7 +1,8 @@
 /** The messages of a connection that the report holds. */
+import { PSN_MASK } from '@node-roce/wire';
 import { useMemo, useState } from 'preact/hooks';
 import type { Message } from '../../flow/analysis.ts';
-import { formatBytes, formatCount, formatDuration, formatSeconds } from '../../units.ts';
+import { formatBytes, formatCount, formatDuration, formatPsn, formatSeconds } from '../../units.ts';
 import type { ReportConnection } from '../data.ts';
 import type { View } from './state.ts';
 import { type Column, Table } from './table.tsx';
@@ -10,7 +11,7 @@ const PAGE = 25;
 
 const filters = {
   all: { name: 'All', keeps: () => true },
-  again: { name: 'Sent again', keeps: ({ retransmitted }: Message) => retransmitted > 0 },
+  again: { name: 'Retransmitted', keeps: ({ retransmitted }: Message) => retransmitted > 0 },
   failed: { name: 'Failed', keeps: ({ outcome }: Message) => outcome === 'failed' },
   incomplete: { name: 'Incomplete', keeps: ({ outcome }: Message) => outcome === 'incomplete' },
 } as const;
@@ -18,41 +19,66 @@ type FilterName = keyof typeof filters;
 
 const columns: readonly Column<Message>[] = [
   { name: '#', cell: ({ id }) => id, sort: ({ id }) => id },
-  { name: 'From', cell: ({ from }) => from.toUpperCase(), sort: ({ from }) => from },
-  { name: 'Operation', cell: ({ operation }) => operation, sort: ({ operation }) => operation },
+  { name: 'From', cell: ({ from }) => from.toUpperCase(), sort: ({ from }) => from, isExtra: true },
+  {
+    name: 'Operation',
+    cell: ({ operation }) => <span class="address">{operation}</span>,
+    sort: ({ operation }) => operation,
+  },
   {
     name: 'Size',
     cell: ({ bytes }) => (bytes === undefined ? '–' : formatBytes(bytes)),
     sort: ({ bytes }) => bytes,
     isNumber: true,
+    isExtra: true,
   },
   {
     name: 'PSNs',
-    cell: ({ firstPsn, lastPsn }) => (firstPsn === lastPsn ? firstPsn : `${firstPsn} … ${lastPsn}`),
+    title: 'The first PSN, and how many follow it',
+    cell: ({ firstPsn, lastPsn }) =>
+      firstPsn === lastPsn
+        ? formatPsn(firstPsn)
+        : `${formatPsn(firstPsn)} … +${(lastPsn - firstPsn) & PSN_MASK}`,
     sort: ({ start }) => start,
     isNumber: true,
+    isExtra: true,
   },
   {
     name: 'Packets',
     cell: ({ packets }) => formatCount(packets),
     sort: ({ packets }) => packets,
     isNumber: true,
+    isExtra: true,
   },
   {
-    name: 'Again',
-    title: 'Packets sent again',
+    name: 'Retransmitted',
+    title: 'Packets of it that were retransmitted',
     cell: ({ retransmitted }) =>
       retransmitted > 0 ? <b class="marked">{formatCount(retransmitted)}</b> : '0',
     sort: ({ retransmitted }) => retransmitted,
     isNumber: true,
   },
-  { name: 'Start', cell: ({ start }) => formatSeconds(start), sort: ({ start }) => start, isNumber: true },
+  {
+    name: 'Start',
+    cell: ({ start }) => formatSeconds(start),
+    sort: ({ start }) => start,
+    isNumber: true,
+    isExtra: true,
+  },
   {
     name: 'Latency',
-    title: 'From the last request packet to the ACK or the last response',
+    title: 'From the first packet to the ACK or the last response that completes the message',
     cell: ({ latency }) => (latency === undefined ? '–' : formatDuration(latency)),
     sort: ({ latency }) => latency,
     isNumber: true,
+  },
+  {
+    name: 'ACK round trip',
+    title: 'From the last packet of the message to its ACK or last response',
+    cell: ({ ackRoundTrip }) => (ackRoundTrip === undefined ? '–' : formatDuration(ackRoundTrip)),
+    sort: ({ ackRoundTrip }) => ackRoundTrip,
+    isNumber: true,
+    isExtra: true,
   },
   {
     name: 'Outcome',
@@ -73,7 +99,8 @@ export function MessageTable({ connection, view, showFrame }: Props) {
   const { messages } = connection;
   const { from = -Infinity, to = Infinity } = view.window ?? {};
   const inTime = useMemo(
-    () => messages.filter(({ start, end, latency = 0 }) => end + latency >= from && start <= to),
+    () =>
+      messages.filter(({ start, end, latency = 0 }) => Math.max(end, start + latency) >= from && start <= to),
     [messages, from, to],
   );
   const shown = useMemo(() => inTime.filter(filters[filter].keeps), [inTime, filter]);
@@ -114,7 +141,7 @@ export function MessageTable({ connection, view, showFrame }: Props) {
         </fieldset>
       </div>
       {shown.length === 0 ? (
-        <p class="empty">No message that was kept matches.</p>
+        <p class="empty">No message in this report matches.</p>
       ) : (
         <Table
           label="Messages"

@@ -1,41 +1,32 @@
 /**
  * PSN over time, as tcptrace draws sequence numbers: a point a packet at the time when it was seen, the ACKs as a
- * line that the packets run ahead of. What went wrong has a colour and a shape of its own.
+ * line that the packets run ahead of. What went wrong has a colour and a shape of its own; lines lead from the
+ * evidence to the retransmission that it caused, and stalls are hatched.
  */
 import { useMemo, useState } from 'preact/hooks';
 import uPlot from 'uplot';
-import type { PlotPoint } from '../../flow/analysis.ts';
-import { formatCount, formatEndpoint, formatTime } from '../../units.ts';
-import { fromColumns, type ReportConnection } from '../data.ts';
-import type { ThemeColor } from '../themes.ts';
+import type { RetransmitCause } from '../../flow/analysis.ts';
+import { formatCount, formatEndpoint, formatPsn, formatTime } from '../../units.ts';
+import type { ReportConnection } from '../data.ts';
 import { axisSteps, Chart, type ChartContent } from './chart.tsx';
-import { drawPoints, type Shape } from './shapes.ts';
+import { drawJoins, drawStalls } from './psn-overlay.ts';
+import {
+  looks,
+  PSN_KINDS,
+  type PsnContent,
+  type PsnKind,
+  type PsnPoint,
+  psn24,
+  psnContents,
+} from './psn-points.ts';
+import { drawPoints, isFilled, type Shape, shapePath } from './shapes.ts';
 import type { TimeWindow } from './state.ts';
 import { themeColor } from './theme.ts';
 
-type Kind = PlotPoint['kind'];
-
-interface Look {
-  name: string;
-  color: ThemeColor;
-  shape: Shape;
-}
-
-/** In the order in which they are drawn: what matters lies on top. */
-const looks: Readonly<Record<Kind, Look>> = {
-  ack: { name: 'ACK', color: 'ack', shape: 'step' },
-  request: { name: 'Request', color: 'request', shape: 'dot' },
-  response: { name: 'Response', color: 'response', shape: 'dot' },
-  marked: { name: 'ECN mark', color: 'cnp', shape: 'ring' },
-  cnp: { name: 'CNP', color: 'cnp', shape: 'triangle' },
-  retransmission: { name: 'Retransmission', color: 'retransmission', shape: 'diamond' },
-  rnr: { name: 'RNR NAK', color: 'rnr', shape: 'triangle' },
-  nak: { name: 'NAK', color: 'nak', shape: 'cross' },
-};
-const KINDS = Object.keys(looks) as Kind[];
-const PSN_COUNT = 2 ** 24;
 /** Steps of the axis: PSNs have no fractions. */
 const STEPS = axisSteps(0, 9);
+/** Points of a selection are joined up to so many times the usual time between two. */
+const JOINED_TIMES = 20;
 
 interface Props {
   connection: ReportConnection;
@@ -46,33 +37,34 @@ interface Props {
 }
 
 export function PsnPlot({ connection, window, setWindow, mark, showFrame }: Props) {
-  const points = useMemo(() => pointsOf(connection), [connection]);
-  const requesters = (['a', 'b'] as const).filter((end) => points.some(({ requester }) => requester === end));
+  const contents = useMemo(() => psnContents(connection), [connection]);
   const [chosen, setRequester] = useState<'a' | 'b'>();
-  const [hidden, setHidden] = useState<ReadonlySet<Kind>>(new Set());
-  const requester = chosen ?? mostTelling(points);
-  const shown = useMemo(() => points.filter((point) => point.requester === requester), [points, requester]);
-  const counts = useMemo(() => countKinds(shown), [shown]);
-  const content = useMemo(() => contentOf(shown, hidden), [shown, hidden]);
-  if (points.length === 0)
-    return <p class="empty">No packet with a PSN of this connection was kept for a plot.</p>;
+  const [hidden, setHidden] = useState<ReadonlySet<PsnKind>>(new Set());
+  const shown = contents.find(({ requester }) => requester === chosen) ?? mostTelling(contents);
+  const counts = useMemo(() => countKinds(shown?.points ?? []), [shown]);
+  const content = useMemo(
+    () => (shown === undefined ? undefined : contentOf(shown, hidden, connection)),
+    [shown, hidden, connection],
+  );
+  if (shown === undefined || content === undefined)
+    return <p class="empty">This report has no points of this connection for a plot.</p>;
+  const { requester, points, joins, stalls } = shown;
 
-  const toggle = (kind: Kind) => {
+  const toggle = (kind: PsnKind) => {
     const next = new Set(hidden);
     if (!next.delete(kind)) next.add(kind);
     setHidden(next);
   };
-  const summary = KINDS.filter((kind) => counts[kind] > 0).map(
-    (kind) => `${counts[kind]} × ${looks[kind].name}`,
-  );
+  const present = PSN_KINDS.filter((kind) => counts[kind] > 0);
+  const summary = present.map((kind) => `${counts[kind]} × ${looks[kind].name}`);
   return (
     <figure>
       <figcaption>
         <h3>PSN over time</h3>
-        {requesters.length > 1 && (
+        {contents.length > 1 && (
           <fieldset class="segments">
             <legend class="hidden">Whose requests</legend>
-            {requesters.map((end) => (
+            {contents.map(({ requester: end }) => (
               <label key={end}>
                 <input
                   type="radio"
@@ -91,14 +83,23 @@ export function PsnPlot({ connection, window, setWindow, mark, showFrame }: Prop
         )}
         <fieldset class="legend">
           <legend class="hidden">What is shown</legend>
-          {KINDS.filter((kind) => counts[kind] > 0).map((kind) => (
+          {present.map((kind) => (
             <label key={kind} class="key">
               <input type="checkbox" checked={!hidden.has(kind)} onChange={() => toggle(kind)} />
-              <KeySymbol look={looks[kind]} />
+              <KeySymbol shape={looks[kind].shape} color={looks[kind].color} />
               {looks[kind].name}{' '}
               <span class="faint">{countText(counts[kind], seenOf(kind, requester, connection))}</span>
             </label>
           ))}
+          {joins.some(({ isSilence }) => !isSilence) && (
+            <Key path="M1 7h14m0 0l-4 -3v6z" name="Evidence to resend" />
+          )}
+          {joins.some(({ isSilence }) => isSilence) && (
+            <Key path="M1 7h3m2 0h3m2 0h4m0 0l-4 -3v6z" name="Silence to resend" />
+          )}
+          {stalls.length > 0 && (
+            <Key path="M1 13l6 -12m-1 12l6 -12m-1 12l5 -10" name={`Stall ${stalls.length}`} />
+          )}
         </fieldset>
       </figcaption>
       <Chart
@@ -106,37 +107,21 @@ export function PsnPlot({ connection, window, setWindow, mark, showFrame }: Prop
         content={content}
         height={380}
         {...{ window, setWindow, mark }}
-        describe={(_, index) => describePoint(shown[index])}
-        pick={(_, index) => showFrame(shown[index].frame)}
+        describe={(_, index) => describePoint(points[index])}
+        pick={(_, index) => showFrame(points[index].frame)}
       />
     </figure>
   );
 }
 
-/**
- * In order of time; CNPs, which have no PSN of their own, where the packets were. Whole turns of PSNs are taken
- * off, so that the axis has round numbers.
- */
-function pointsOf({ plot }: ReportConnection): PlotPoint[] {
-  const points = fromColumns(plot).sort((p, q) => p.time - q.time);
-  const last: Partial<Record<'a' | 'b', number>> = {};
-  for (const { requester, kind, psn } of points) if (kind !== 'cnp') last[requester] ??= psn;
-  for (const point of points) {
-    if (point.kind === 'cnp') point.psn = last[point.requester] ?? point.psn;
-    else last[point.requester] = point.psn;
-  }
-  const least = points.reduce((low, { psn }) => Math.min(low, psn), Number.POSITIVE_INFINITY);
-  for (const point of points) point.psn -= Math.floor(least / PSN_COUNT) * PSN_COUNT;
-  return points;
-}
-
 /** How many there were in the capture, of which the plot may have a selection. */
-function seenOf(kind: Kind, requester: 'a' | 'b', { aToB, bToA }: ReportConnection): number {
+function seenOf(kind: PsnKind, requester: 'a' | 'b', { aToB, bToA }: ReportConnection): number {
   const [requests, answers] = requester === 'a' ? [aToB, bToA] : [bToA, aToB];
   const naks = Object.values(answers.naks).reduce((sum, count) => sum + count, 0);
-  const seen: Partial<Record<Kind, number>> = {
+  if (kind.startsWith('again-'))
+    return requests.retransmitCauses[kind.slice('again-'.length) as RetransmitCause];
+  const seen: Partial<Record<PsnKind, number>> = {
     request: requests.requests - requests.retransmitted,
-    retransmission: requests.retransmitted,
     response: answers.responses - answers.acks - naks - answers.rnrNaks,
     ack: answers.acks,
     nak: naks,
@@ -145,47 +130,67 @@ function seenOf(kind: Kind, requester: 'a' | 'b', { aToB, bToA }: ReportConnecti
   return seen[kind] ?? 0;
 }
 
-function describePoint({ kind, psn, time, frame }: PlotPoint): string[] {
-  return [
-    looks[kind].name,
-    `PSN ${((psn % PSN_COUNT) + PSN_COUNT) % PSN_COUNT}`,
-    formatTime(time),
-    `frame ${frame}`,
-  ];
-}
+const describePoint = ({ kind, psn, time, frame, note }: PsnPoint): string[] => [
+  looks[kind].name,
+  ...(note === undefined ? [] : [note]),
+  `PSN ${formatPsn(psn24(psn))}`,
+  formatTime(time),
+  `frame ${frame}`,
+];
 
 const countText = (drawn: number, seen: number): string =>
   seen > drawn ? `${formatCount(drawn)} of ${formatCount(seen)}` : formatCount(drawn);
 
 /** The end in whose numbers more went wrong; then the one with more points. */
-function mostTelling(points: readonly PlotPoint[]): 'a' | 'b' {
-  let trouble = 0;
-  let size = 0;
-  for (const { requester, kind } of points) {
-    const sign = requester === 'a' ? 1 : -1;
-    size += sign;
-    if (kind === 'retransmission' || kind === 'nak' || kind === 'rnr') trouble += sign;
-  }
-  return (trouble || size) >= 0 ? 'a' : 'b';
+function mostTelling(contents: readonly PsnContent[]): PsnContent | undefined {
+  const trouble = ({ points }: PsnContent) =>
+    points.filter(({ kind }) => kind.startsWith('again-') || kind === 'nak' || kind === 'rnr').length;
+  return contents.toSorted((x, y) => trouble(y) - trouble(x) || y.points.length - x.points.length)[0];
 }
 
-function countKinds(points: readonly PlotPoint[]): Record<Kind, number> {
-  const counts = Object.fromEntries(KINDS.map((kind) => [kind, 0])) as Record<Kind, number>;
+function countKinds(points: readonly PsnPoint[]): Record<PsnKind, number> {
+  const counts = Object.fromEntries(PSN_KINDS.map((kind) => [kind, 0])) as Record<PsnKind, number>;
   for (const { kind } of points) counts[kind]++;
   return counts;
 }
 
-function contentOf(points: readonly PlotPoint[], hidden: ReadonlySet<Kind>): ChartContent {
-  const columns = KINDS.map((kind) => points.map((point) => (point.kind === kind ? point.psn : null)));
+function contentOf(
+  shown: PsnContent,
+  hidden: ReadonlySet<PsnKind>,
+  connection: ReportConnection,
+): ChartContent {
+  const { points, requester } = shown;
+  const columns = PSN_KINDS.map((kind) => points.map((point) => (point.kind === kind ? point.psn : null)));
+  const requests = points.filter(({ kind }) => kind === 'request');
+  const isSelection = requests.length < seenOf('request', requester, connection);
+  const joined = isSelection ? JOINED_TIMES * usualTime(requests) : 0;
+  const base = points.reduce((least, { psn }) => Math.min(least, psn), Number.POSITIVE_INFINITY);
   return {
     data: [points.map(({ time }) => time / 1e9), ...columns],
-    series: KINDS.map((kind) => seriesOf(looks[kind], !hidden.has(kind), points.length)),
+    series: PSN_KINDS.map((kind) => seriesOf(kind, !hidden.has(kind), points.length, joined)),
     y: { range: (_u, least, most) => margin(least ?? 0, most ?? 1) },
     yAxis: {
+      label: `PSN − ${formatPsn(psn24(base))}`,
       incrs: STEPS,
-      values: (_u, splits) => splits.map((psn) => String(((psn % PSN_COUNT) + PSN_COUNT) % PSN_COUNT)),
+      splits: (_u, _axis, low, high, step) => splitsFrom(base, low, high, step),
+      values: (_u, splits) => splits.map((psn) => formatCount(psn - base)),
     },
+    under: (u) => drawStalls(u, shown),
+    over: (u) => drawJoins(u, shown),
   };
+}
+
+/** Round numbers from the base on. */
+function splitsFrom(base: number, low: number, high: number, step: number): number[] {
+  const splits: number[] = [];
+  for (let at = base + Math.ceil((low - base) / step) * step; at <= high; at += step) splits.push(at);
+  return splits;
+}
+
+/** Seconds between two points, the median. */
+function usualTime(points: readonly PsnPoint[]): number {
+  const spans = points.slice(1).map(({ time }, i) => time - points[i].time);
+  return (spans.sort((x, y) => x - y)[spans.length >> 1] ?? 0) / 1e9;
 }
 
 const margin = (least: number, most: number): [number, number] => {
@@ -193,7 +198,8 @@ const margin = (least: number, most: number): [number, number] => {
   return [least - room, most + room];
 };
 
-function seriesOf({ color, shape }: Look, show: boolean, count: number): uPlot.Series {
+function seriesOf(kind: PsnKind, show: boolean, count: number, joined: number): uPlot.Series {
+  const { color, shape } = looks[kind];
   if (shape === 'step') {
     return {
       show,
@@ -204,23 +210,34 @@ function seriesOf({ color, shape }: Look, show: boolean, count: number): uPlot.S
       points: { show: false },
     };
   }
-  return { show, paths: () => null, points: { show: drawPoints(shape, () => themeColor(color), count) } };
+  return {
+    show,
+    paths: () => null,
+    points: { show: drawPoints(shape, () => themeColor(color), count, kind === 'request' ? joined : 0) },
+  };
 }
 
-function KeySymbol({ look: { shape, color } }: { look: Look }) {
-  const paths: Record<Shape, string> = {
-    step: 'M1 11h6v-6h6',
-    dot: 'M5 5h4v4h-4z',
-    ring: 'M7 3a4 4 0 1 0 .01 0z',
-    triangle: 'M7 2l5 9h-10z',
-    diamond: 'M7 1.500l5.500 5.500l-5.500 5.500l-5.500 -5.500z',
-    cross: 'M3 3l8 8m0 -8l-8 8',
-  };
-  const isLine = shape === 'step' || shape === 'ring' || shape === 'cross' || shape === 'diamond';
-  const fill = isLine ? 'none' : `var(--${color})`;
+/** A legend's symbol, drawn as the plot draws it. */
+export function KeySymbol({ shape, color }: { shape: Shape; color: string }) {
+  const path = shape === 'step' ? 'M1 11h6v-6h6' : shapePath(shape, 7, 7, shape === 'dot' ? 2.5 : 4.5);
+  const fill = isFilled(shape) ? `var(--${color})` : 'none';
   return (
     <svg viewBox="0 0 14 14" width="14" height="14" aria-hidden="true">
-      <path d={paths[shape]} style={`fill:${fill};stroke:var(--${color});stroke-width:${isLine ? 1.8 : 0}`} />
+      <path
+        d={path}
+        style={`fill:${fill};stroke:var(--${color});stroke-width:${isFilled(shape) ? 0 : 1.6}`}
+      />
     </svg>
+  );
+}
+
+function Key({ path, name }: { path: string; name: string }) {
+  return (
+    <span class="key still">
+      <svg viewBox="0 0 16 14" width="16" height="14" aria-hidden="true">
+        <path d={path} style="fill:none;stroke:var(--text);stroke-width:1.3" />
+      </svg>
+      {name}
+    </span>
   );
 }

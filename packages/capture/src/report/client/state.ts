@@ -1,6 +1,6 @@
 /** The reader's selection: one connection, a window of time, a packet. */
 import type { Finding } from '../../flow/analysis.ts';
-import type { ReportConnection, ReportData } from '../data.ts';
+import { type ReportConnection, type ReportData, singles } from '../data.ts';
 
 /** Nanoseconds since the first frame. */
 export interface TimeWindow {
@@ -32,7 +32,7 @@ export type Action =
 /** The connection of the worst finding, else the first one. */
 export function firstView({ findings, connections }: ReportData): View {
   const ids = new Set(connections.map(({ id }) => id));
-  const worst = findings.find(({ connection }) => connection !== undefined && ids.has(connection));
+  const worst = singles(findings).find(({ connection }) => connection !== undefined && ids.has(connection));
   return { connection: worst?.connection ?? connections[0]?.id, window: undefined, packet: undefined };
 }
 

@@ -1,5 +1,5 @@
 /** A table that sorts by its columns, shows a page of its rows at a time, and whose rows may be chosen. */
-import type { ComponentChildren } from 'preact';
+import { type ComponentChildren, Fragment } from 'preact';
 import { useId, useMemo, useState } from 'preact/hooks';
 import { formatCount } from '../../units.ts';
 
@@ -13,6 +13,8 @@ export interface Column<Row> {
   sort?: (row: Row) => number | string | undefined;
   /** Aligned right, figures of one width. */
   isNumber?: boolean;
+  /** Left out of narrow windows. */
+  isExtra?: boolean;
 }
 
 interface Props<Row> {
@@ -21,12 +23,21 @@ interface Props<Row> {
   columns: readonly Column<Row>[];
   keyOf: (row: Row) => number;
   chosen?: number | undefined;
-  choose: (row: Row) => void;
+  choose?: (row: Row) => void;
+  /** More about a row, which a click on it opens and closes; of a few rows all are open at first. */
+  detail?: (row: Row) => ComponentChildren;
   /** Rows of a page. */
   pageSize: number;
 }
 
-export function Table<Row>({ label, rows, columns, keyOf, chosen, choose, pageSize }: Props<Row>) {
+/** Rows that are all open at first. */
+const FEW = 3;
+
+export function Table<Row>(props: Props<Row>) {
+  const { label, rows, columns, keyOf, chosen, choose, detail, pageSize } = props;
+  const [open, setOpen] = useState<ReadonlySet<number>>(
+    () => new Set(rows.length <= FEW ? rows.map(keyOf) : []),
+  );
   const [order, setOrder] = useState<{ column: number; down: boolean }>();
   const [page, setPage] = useState(0);
   const sorted = useMemo(
@@ -37,6 +48,14 @@ export function Table<Row>({ label, rows, columns, keyOf, chosen, choose, pageSi
   const at = Math.min(page, pages - 1);
   const sortBy = (column: number) =>
     setOrder({ column, down: order?.column === column ? !order.down : false });
+  const act = (row: Row) => {
+    choose?.(row);
+    if (detail === undefined) return;
+    const next = new Set(open);
+    if (!next.delete(keyOf(row))) next.add(keyOf(row));
+    setOpen(next);
+  };
+  const canAct = choose !== undefined || detail !== undefined;
   return (
     <>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reached by keyboard. */}
@@ -48,7 +67,7 @@ export function Table<Row>({ label, rows, columns, keyOf, chosen, choose, pageSi
                 <th
                   key={column.name}
                   scope="col"
-                  class={column.isNumber ? 'number' : ''}
+                  class={classOf(column)}
                   aria-sort={order?.column === i ? (order.down ? 'descending' : 'ascending') : undefined}
                 >
                   {column.sort === undefined ? (
@@ -63,21 +82,38 @@ export function Table<Row>({ label, rows, columns, keyOf, chosen, choose, pageSi
             </tr>
           </thead>
           <tbody>
-            {sorted.slice(at * pageSize, (at + 1) * pageSize).map((row) => (
-              <tr key={keyOf(row)} class={keyOf(row) === chosen ? 'chosen' : ''} onClick={() => choose(row)}>
-                {columns.map((column, i) => (
-                  <td key={column.name} class={column.isNumber ? 'number' : ''}>
-                    {i === 0 ? (
-                      <button type="button" aria-pressed={keyOf(row) === chosen}>
-                        {column.cell(row)}
-                      </button>
-                    ) : (
-                      column.cell(row)
-                    )}
-                  </td>
-                ))}
-              </tr>
-            ))}
+            {sorted.slice(at * pageSize, (at + 1) * pageSize).map((row) => {
+              const key = keyOf(row);
+              const pressed =
+                detail === undefined
+                  ? { 'aria-pressed': key === chosen }
+                  : { 'aria-expanded': open.has(key) };
+              return (
+                <Fragment key={key}>
+                  <tr
+                    class={key === chosen ? 'chosen' : canAct ? '' : 'still'}
+                    {...(canAct && { onClick: () => act(row) })}
+                  >
+                    {columns.map((column, i) => (
+                      <td key={column.name} class={classOf(column)}>
+                        {i === 0 && canAct ? (
+                          <button type="button" {...pressed}>
+                            {column.cell(row)}
+                          </button>
+                        ) : (
+                          column.cell(row)
+                        )}
+                      </td>
+                    ))}
+                  </tr>
+                  {detail !== undefined && open.has(key) && (
+                    <tr class="still detail">
+                      <td colSpan={columns.length}>{detail(row)}</td>
+                    </tr>
+                  )}
+                </Fragment>
+              );
+            })}
           </tbody>
         </table>
       </section>
@@ -85,6 +121,9 @@ export function Table<Row>({ label, rows, columns, keyOf, chosen, choose, pageSi
     </>
   );
 }
+
+const classOf = <Row,>({ isNumber, isExtra }: Column<Row>): string =>
+  [isNumber && 'number', isExtra && 'extra'].filter(Boolean).join(' ');
 
 function sortRows<Row>(
   rows: readonly Row[],

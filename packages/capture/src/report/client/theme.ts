@@ -54,6 +54,21 @@ for (const [event, is] of [
   });
 }
 
+/** CSS pixels of a drawing between the margins of A4 or letter. */
+export const PAPER_WIDTH = 660;
+
+/** Calls back before the page is printed, and after; returns how to stop it. */
+export function onPrint(listener: (isPrinting: boolean) => void): () => void {
+  const before = () => listener(true);
+  const after = () => listener(false);
+  addEventListener('beforeprint', before);
+  addEventListener('afterprint', after);
+  return () => {
+    removeEventListener('beforeprint', before);
+    removeEventListener('afterprint', after);
+  };
+}
+
 /** Calls back when colours or the medium may be others; returns how to stop it. */
 export function onThemeChange(listener: () => void): () => void {
   listeners.add(listener);

@@ -1,0 +1,21 @@
+/** Packets of one requester, or answers to it, that came with a wrong ICRC: what they should have been came again later. */
+
+/** The last ones are remembered. */
+const MAX_DAMAGED = 64;
+
+/** Frames with a wrong ICRC by the PSN that they carry: which may be damaged, too, but mostly is not. */
+export class DamagedPackets {
+  readonly #entries: { psn: number; frame: number; time: number }[] = [];
+
+  /** @param psn as in the packet */
+  add(psn: number, frame: number, time: number): void {
+    if (this.#entries.length === MAX_DAMAGED) this.#entries.shift();
+    this.#entries.push({ psn, frame, time });
+  }
+
+  /** The frame with this PSN, since a time; 0: none. */
+  frameOf(psn: number, since: number): number {
+    if (this.#entries.length === 0) return 0;
+    return this.#entries.findLast((entry) => entry.psn === psn && entry.time >= since)?.frame ?? 0;
+  }
+}

@@ -1,0 +1,117 @@
+/** The capture at a glance: what was sent, what was retransmitted and why, on whose side of the tap, and the worst path. */
+import { counted, formatBytes, formatCount } from '../units.ts';
+import type { Connection, Overview, Recovery, RetransmitCause } from './analysis.ts';
+
+/** So many senders to one receiver are an incast, where that receiver's packets are retransmitted or marked. */
+const MIN_INCAST = 3;
+
+interface Path {
+  from: string;
+  to: string;
+  retransmitted: number;
+  troubled: boolean;
+}
+
+export function overviewOf(connections: readonly Connection[]): Overview {
+  const hosts = new Set<string>();
+  const paths = new Map<string, Path>();
+  const causes: Record<RetransmitCause, number> = {
+    timeout: 0,
+    'sequence-nak': 0,
+    'implied-nak': 0,
+    rnr: 0,
+    probe: 0,
+    unknown: 0,
+  };
+  const sides: Record<Recovery['side'], number> = { requester: 0, responder: 0, unknown: 0 };
+  const sums = { messages: 0, bytes: 0, retransmitted: 0, goBacks: 0 };
+  for (const { a, b, aToB, bToA, messagesFromA, messagesFromB, recoveries } of connections) {
+    hosts.add(a.address);
+    hosts.add(b.address);
+    sums.messages += messagesFromA.total + messagesFromB.total;
+    for (const { side } of recoveries) sides[side]++;
+    for (const [from, to, counts] of [
+      [a.address, b.address, aToB],
+      [b.address, a.address, bToA],
+    ] as const) {
+      sums.bytes += counts.bytes;
+      sums.retransmitted += counts.retransmitted;
+      sums.goBacks += counts.goBacks;
+      for (const [cause, grades] of Object.entries(counts.goBackCauses) as [
+        RetransmitCause,
+        Record<string, number>,
+      ][])
+        causes[cause] += Object.values(grades).reduce((sum, count) => sum + count, 0);
+      if (counts.requests === 0) continue;
+      const key = `${from} ${to}`;
+      const path = paths.get(key) ?? { from, to, retransmitted: 0, troubled: false };
+      path.retransmitted += counts.retransmitted;
+      if (counts.retransmitted > 0 || counts.ecnMarked > 0) path.troubled = true;
+      paths.set(key, path);
+    }
+  }
+  const all = [...paths.values()];
+  const [worst] = all
+    .filter(({ retransmitted }) => retransmitted > 0)
+    .sort((x, y) => y.retransmitted - x.retransmitted);
+  return {
+    hosts: hosts.size,
+    connections: connections.length,
+    ...sums,
+    causes,
+    sides,
+    worstPath: worst && { from: worst.from, to: worst.to, retransmitted: worst.retransmitted },
+    incast: incastOf(all),
+  };
+}
+
+/** The receiver with most senders, if it has trouble. */
+function incastOf(paths: readonly Path[]): Overview['incast'] {
+  const receivers = new Map<string, { senders: number; troubled: boolean }>();
+  for (const { to, troubled } of paths) {
+    const receiver = receivers.get(to) ?? { senders: 0, troubled: false };
+    receiver.senders++;
+    receiver.troubled ||= troubled;
+    receivers.set(to, receiver);
+  }
+  const [most] = [...receivers]
+    .filter(([, { senders, troubled }]) => troubled && senders >= MIN_INCAST)
+    .sort((x, y) => y[1].senders - x[1].senders);
+  return most && { receiver: most[0], senders: most[1].senders };
+}
+
+/** Of one go-back-N event, and of several. */
+const CAUSE_NAMES: Readonly<Record<RetransmitCause, [one: string, many: string]>> = {
+  timeout: ['ACK timeout', 'ACK timeouts'],
+  'sequence-nak': ['sequence NAK', 'sequence NAKs'],
+  'implied-nak': ['implied NAK', 'implied NAKs'],
+  rnr: ['RNR wait', 'RNR waits'],
+  probe: ['probe', 'probes'],
+  unknown: ['unexplained', 'unexplained'],
+};
+
+/** The overview in sentences; nothing about what did not happen. */
+export function overviewText({ hosts, connections, messages, bytes, ...rest }: Overview): string[] {
+  const { retransmitted, goBacks, causes, sides, worstPath, incast } = rest;
+  const lines = [
+    `${counted(connections, 'connection')} of ${counted(hosts, 'host')}, ${counted(messages, 'message')}, ${formatBytes(bytes)} of payload`,
+  ];
+  if (retransmitted > 0) {
+    const named = (Object.keys(CAUSE_NAMES) as RetransmitCause[]).filter((cause) => causes[cause] > 0);
+    const why = named.map((cause) => counted(causes[cause], ...CAUSE_NAMES[cause]));
+    const recoveries = why.length > 0 ? `: ${why.join(', ')}` : '';
+    lines.push(
+      `${counted(retransmitted, 'packet')} retransmitted in ${counted(goBacks, 'go-back-N event')}${recoveries}`,
+    );
+  }
+  if (sides.requester + sides.responder > 0)
+    lines.push(
+      `lost or late: ${formatCount(sides.requester)} on the requester's side of the capture, ${formatCount(sides.responder)} on the responder's`,
+    );
+  if (worstPath !== undefined && connections > 1)
+    lines.push(
+      `most retransmissions: ${worstPath.from} → ${worstPath.to}, ${counted(worstPath.retransmitted, 'packet')}`,
+    );
+  if (incast !== undefined) lines.push(`incast: ${counted(incast.senders, 'sender')} to ${incast.receiver}`);
+  return lines;
+}

@@ -1,0 +1,25 @@
+/** Retry timers by name: the ACK timeout of a queue pair whose length a silence fits (IBTA vol 1 §9.7.6.1.3). */
+
+const MILLISECOND = 1e6;
+/** 4.096 µs · 2^timeout. */
+const timerOf = (timeout: number): number => 4096 * 2 ** timeout;
+
+/** A timer in hardware is right by this share; what waits on the way adds to it. */
+const SPREAD = 0.03;
+/** rxe's timers are whole jiffies (4 ms), rounded down; they fire up to one early and two late. */
+const JIFFY = 4 * MILLISECOND;
+
+/**
+ * The ACK timeout, 1 … 31, whose length a silence fits; −1 if it fits none. Only the nearest is tried.
+ * @param migReq of the sender's packets: rxe, whose timers are coarse, has 0 there
+ */
+export function fitsTimer(silence: number, migReq: boolean): number {
+  const timeout = Math.round(Math.log2(silence / 4096));
+  if (timeout < 1 || timeout > 31) return -1;
+  const nominal = timerOf(timeout);
+  if (migReq) return Math.abs(silence / nominal - 1) <= SPREAD ? timeout : -1;
+  const jiffies = Math.floor(nominal / JIFFY) * JIFFY;
+  // Among shorter ones a jiffy more or less decides.
+  if (jiffies < 4 * JIFFY) return -1;
+  return silence >= jiffies - JIFFY && silence <= jiffies + 2 * JIFFY + SPREAD * nominal ? timeout : -1;
+}

@@ -1,0 +1,51 @@
+/** Contents of a capture without RoCE, and a hint what might help. */
+import type { CaptureSummary } from '../flow/analysis.ts';
+import { counted, formatCount } from '../units.ts';
+
+/** Two sentences on a capture in which nothing was decoded. */
+export interface NothingDecoded {
+  text: string;
+  hint: string;
+}
+
+/** Frequent companions of RoCE by name (IANA protocol numbers, IEEE EtherTypes). */
+const NAMES: ReadonlyMap<string, string> = new Map([
+  ['IP protocol 1', 'ICMP'],
+  ['IP protocol 2', 'IGMP'],
+  ['IP protocol 6', 'TCP'],
+  ['next header 6', 'TCP'],
+  ['IP protocol 50', 'IPsec ESP'],
+  ['next header 50', 'IPsec ESP'],
+  ['next header 58', 'ICMPv6'],
+  ['EtherType 0x806', 'ARP'],
+  ['EtherType 0x8809', 'LACP'],
+  ['EtherType 0x88cc', 'LLDP'],
+]);
+
+/** Undefined if there are RoCE packets or pause frames. */
+export function nothingDecoded(summary: CaptureSummary): NothingDecoded | undefined {
+  const { frames, rocePackets, pauseFrames, otherKinds, damaged, linkTypes } = summary;
+  if (rocePackets > 0 || pauseFrames > 0) return undefined;
+  if (frames === 0)
+    return { text: 'The capture has no frames', hint: 'Is the interface right, and is there traffic?' };
+  const kinds = [...Object.entries(otherKinds), ...Object.entries(damaged)].map(
+    ([kind, count]) => `${formatCount(count)} × ${NAMES.get(kind) ?? kind}`,
+  );
+  const links = linkTypes.length === 0 ? '' : ` (link type ${linkTypes.join(', ')})`;
+  const text = `No RoCE packet was decoded in ${counted(frames, 'frame')}${links}: ${kinds.join(', ')}`;
+  return { text, hint: hintFor(summary) };
+}
+
+function hintFor({ linkTypes, otherKinds, damaged }: CaptureSummary): string {
+  if (linkTypes.includes('ERF') || linkTypes.includes('INFINIBAND'))
+    return 'Native InfiniBand, as in ERF records, is not decoded: only RoCE is. Wireshark reads it.';
+  if (damaged.truncated !== undefined)
+    return 'Frames are cut inside their headers: capture with a snap length of 128 bytes or more.';
+  const kinds = Object.keys(otherKinds);
+  const ports = kinds.filter((kind) => kind.startsWith('UDP port ')).map((kind) => kind.slice(9));
+  if (ports.length > 0)
+    return `If one of these UDP ports carries RoCE, name it: --port ${ports[0]}. A port is found by itself only if ICRCs are right and whole frames were captured.`;
+  if (kinds.includes('IP protocol 50') || kinds.includes('next header 50'))
+    return 'IPsec hides what it carries: capture inside of the tunnel.';
+  return 'Is it the right interface? Adapters that offload RDMA hide its packets from the host: use a mirror port of the switch, or the sniffer of the adapter.';
+}

@@ -1,0 +1,112 @@
+/** `roce compare`: what happened to packets between two captures of their way. */
+import {
+  type ClockOffset,
+  type Comparison,
+  compareCaptures,
+  counted,
+  formatDuration,
+  formatQp,
+  formatSeconds,
+  NothingInCommonError,
+  type Transit,
+  type TransitEvent,
+} from '@node-roce/capture';
+import { DASH, UsageError } from '../options.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { type Column, fitTable } from '../table.ts';
+import type { Terminal } from '../terminal.ts';
+
+interface Options extends ReadingChoices {
+  count: number;
+  json: boolean;
+}
+
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  if (files.includes(DASH))
+    throw new UsageError('captures are read twice: standard input cannot be compared');
+  const [a, b] = files.map((file) => sourceOf(file, terminal) as string) as [string, string];
+  let comparison: Comparison;
+  try {
+    comparison = await compareCaptures(a, b, await readingOptions(terminal, options));
+  } catch (error) {
+    if (!(error instanceof NothingInCommonError)) throw error;
+    terminal.message(`${terminal.errColors.red('roce:')} ${a} and ${b}: ${error.message}`);
+    return 1;
+  }
+  if (options.json) terminal.json(comparison);
+  else print(comparison, options, terminal);
+  const isShown = { isShown: !options.json };
+  return Math.max(
+    exitCode(comparison.summaryA, a, terminal, isShown),
+    exitCode(comparison.summaryB, b, terminal, isShown),
+  );
+}
+
+function print({ clock, ...comparison }: Comparison, { count }: Options, terminal: Terminal): void {
+  const { aToB, bToA, outside, unplaced, events, eventCount } = comparison;
+  terminal.line(clockLine(clock));
+  terminal.line();
+  printTable(TRANSIT_COLUMNS, [aToB, bToA], terminal);
+  const notes = [
+    outside.a + outside.b > 0 &&
+      `${counted(outside.a, 'packet')} of A and ${outside.b} of B at times that the other capture does not cover`,
+    unplaced > 0 && `${counted(unplaced, 'packet')} of senders that only one capture shows`,
+  ].filter((note) => note !== false);
+  for (const note of notes) terminal.line(terminal.colors.dim(note));
+  if (eventCount === 0) return;
+  terminal.line();
+  const shown = events.slice(0, count);
+  printTable(EVENT_COLUMNS, shown, terminal);
+  if (eventCount > shown.length) terminal.line(terminal.colors.dim(`… ${eventCount - shown.length} more`));
+}
+
+function clockLine({ offset, drift, uncertainty, samples }: ClockOffset): string {
+  const size = formatDuration(Math.abs(offset));
+  const ahead = offset === 0 ? 'agrees with A' : `is ${size} ${offset > 0 ? 'ahead of' : 'behind'} A`;
+  const gain = drift === 0 ? '' : `, and gains ${formatDuration(drift)} a second`;
+  const bound =
+    uncertainty === undefined
+      ? 'packets of one direction only are in both captures: their least delay counts as 0'
+      : `± ${formatDuration(uncertainty)}, and exact if the least delay is the same both ways`;
+  return `Clock B ${ahead}${gain} (${counted(samples, 'packet')}; ${bound})`;
+}
+
+function printTable<T>(columns: readonly Column<T>[], rows: readonly T[], terminal: Terminal): void {
+  const { heading, rows: lines } = fitTable(columns, rows, terminal.paragraphWidth);
+  if (heading !== undefined) terminal.line(terminal.colors.bold(heading));
+  for (const line of lines) terminal.line(line);
+}
+
+const number =
+  (value: (transit: Transit) => number): Column<Transit>['value'] =>
+  (transit) =>
+    String(value(transit));
+
+const duration = (value: number | undefined): string => (value === undefined ? '-' : formatDuration(value));
+
+const TRANSIT_COLUMNS: readonly Column<Transit>[] = [
+  { heading: 'direction', value: ({ from }) => (from === 'a' ? 'A → B' : 'B → A') },
+  { heading: 'sent', value: number(({ sent }) => sent), right: true },
+  { heading: 'arrived', value: number(({ arrived }) => arrived), right: true },
+  { heading: 'lost', value: number(({ lost }) => lost), right: true },
+  { heading: 'damaged', value: number(({ damaged }) => damaged), right: true },
+  { heading: 'duplicated', value: number(({ duplicated }) => duplicated), right: true },
+  { heading: 'reordered', value: number(({ reordered }) => reordered), right: true },
+  { heading: 'unseen', value: number(({ unseen }) => unseen), right: true },
+  {
+    heading: 'delay min / p50 / p99',
+    value: ({ delay }) => [delay?.min, delay?.p50, delay?.p99].map(duration).join(' / '),
+    right: true,
+  },
+];
+
+const EVENT_COLUMNS: readonly Column<TransitEvent>[] = [
+  { heading: 'start, s', value: ({ time }) => formatSeconds(time), right: true },
+  { heading: 'frame A', value: ({ frameA }) => String(frameA ?? '-'), right: true },
+  { heading: 'frame B', value: ({ frameB }) => String(frameB ?? '-'), right: true },
+  { heading: 'fate', value: ({ fate }) => fate },
+  { heading: 'from', value: ({ source }) => source },
+  { heading: 'to', value: ({ destination, destQp }) => `${destination} ${formatQp(destQp)}` },
+  { heading: 'packet', value: ({ opcode }) => opcode },
+  { heading: 'PSN', value: ({ psn }) => `${psn} (0x${psn.toString(16)})`, right: true },
+];

@@ -1,0 +1,232 @@
+/** `roce perf`: the peer of perftest's programs. */
+import { lookup } from 'node:dns/promises';
+import { writeFile } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import {
+  type AtomicType,
+  type ClientVersion,
+  callPerf,
+  localPerf,
+  type Measure,
+  outJson,
+  type PerfOptions,
+  type PerfResult,
+  type Service,
+  type SideOptions,
+  servePerf,
+  table,
+  type Verb,
+} from '@node-roce/perf';
+import { RoceError } from '@node-roce/verbs-api';
+import { parseIpAddress } from '@node-roce/wire';
+import { Option } from 'commander';
+import { UsageError } from '../options.ts';
+import { checkChoice, type DeviceChoice, fixedAddress, localAddress } from '../pingpong/local-address.ts';
+import { sourceFor } from '../route.ts';
+import { REFUSED } from '../specs/perf-refused.ts';
+import type { Terminal } from '../terminal.ts';
+
+/** The options as the command line has them, under perftest's long names. */
+interface Given {
+  size?: number;
+  all?: boolean;
+  iters?: number;
+  duration?: number;
+  margin?: number;
+  qp: number;
+  bidirectional?: boolean;
+  mtu?: number;
+  inline_size: number;
+  connection: Service;
+  txDepth?: number;
+  rxDepth?: number;
+  cqMod?: number;
+  outs?: number;
+  atomic_type: AtomicType;
+  events?: boolean;
+  noPeak?: boolean;
+  sl: number;
+  tclass: number;
+  qpTimeout: number;
+  write_with_imm?: boolean;
+  perform_warm_up?: boolean;
+  port: number;
+  rdma_cm?: boolean;
+  ibDev?: string;
+  gidIndex?: number;
+  bind?: string;
+  engine: 'inline' | 'worker';
+  as: ClientVersion;
+  report_gbits?: boolean;
+  reportBoth?: boolean;
+  histogram?: boolean;
+  out_json?: boolean;
+  out_json_file?: string;
+  local?: boolean;
+  timeout: number;
+  udpPort: number;
+  json?: boolean;
+}
+
+const VERBS: readonly string[] = ['send', 'write', 'read', 'atomic'] satisfies Verb[];
+const MEASURES: readonly string[] = ['bw', 'lat'] satisfies Measure[];
+const EXPECTED = 'expected a verb (send, write, read, atomic) and a measure (bw, lat): perf write bw';
+const DEFAULT_FILE = 'perftest_out.json';
+
+export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
+  refuse(given);
+  const [verb, measure, host] = args;
+  if (given.local) return local(args, given, terminal);
+  if (!VERBS.includes(verb) || !MEASURES.includes(measure))
+    throw new UsageError(
+      'expected a verb (send, write, read, atomic) and a measure (bw, lat): perf write bw',
+    );
+  const test = testOf(verb as Verb, measure as Measure, given);
+  const result = await usage(() =>
+    host === undefined ? serve(test, given, terminal) : call(test, host, given, terminal),
+  );
+  await print(result, given, terminal);
+  return 0;
+}
+
+/** Both ends here: the test that is named, or one of each measure. */
+async function local(
+  [verb, measure, host]: readonly string[],
+  given: Given,
+  terminal: Terminal,
+): Promise<number> {
+  if (host !== undefined) throw new UsageError('--local runs both ends here: no host');
+  for (const name of ['bind', 'ibDev', 'gidIndex', 'rdma_cm'] as const)
+    if (given[name] !== undefined)
+      throw new UsageError(`--local uses loopback addresses and TCP: no ${name}`);
+  if (verb !== undefined && (!VERBS.includes(verb) || !MEASURES.includes(measure)))
+    throw new UsageError(EXPECTED);
+  const tests: [Verb, Measure][] =
+    verb === undefined
+      ? [
+          ['write', 'bw'],
+          ['send', 'lat'],
+        ]
+      : [[verb as Verb, measure as Measure]];
+  for (const [v, m] of tests) {
+    const { port: _port, rdmaCm: _rdmaCm, ...side } = sideOf(given, terminal);
+    const result = await usage(() => localPerf(testOf(v, m, given), side));
+    await print(result, given, terminal);
+  }
+  return 0;
+}
+
+/** @throws UsageError for an option of perftest that this command has not */
+function refuse(given: object): void {
+  for (const [flags, reason] of Object.entries(REFUSED)) {
+    const option = new Option(flags);
+    if (!(option.attributeName() in given)) continue;
+    const name = option.long ?? option.short;
+    throw new UsageError(`${name} of perftest is not supported${reason === '' ? '' : `: ${reason}`}`);
+  }
+}
+
+function testOf(verb: Verb, measure: Measure, given: Given): PerfOptions {
+  const { size, iters, duration, margin, mtu, txDepth, rxDepth, cqMod } = given;
+  const choices = { size, iters, duration, margin, mtu, txDepth, rxDepth, cqMod, outReads: given.outs };
+  return {
+    ...{ verb, measure },
+    ...present(choices),
+    service: given.connection,
+    qps: given.qp,
+    all: given.all === true,
+    bidirectional: given.bidirectional === true,
+    events: given.events === true,
+    noPeak: given.noPeak === true,
+    writeWithImm: given.write_with_imm === true,
+    warmUp: given.perform_warm_up === true,
+    inline: given.inline_size,
+    atomic: given.atomic_type,
+    trafficClass: given.tclass,
+    sl: given.sl,
+    ackTimeout: given.qpTimeout,
+  };
+}
+
+/** Those that are not undefined. */
+const present = <T extends object>(choices: T): { [K in keyof T]?: NonNullable<T[K]> } =>
+  Object.fromEntries(Object.entries(choices).filter(([, value]) => value !== undefined)) as never;
+
+/** A test that perftest has not is wrong usage. */
+async function usage(play: () => Promise<PerfResult>): Promise<PerfResult> {
+  try {
+    return await play();
+  } catch (error) {
+    const { code, errno, attribute, message } = error as RoceError;
+    const isOption =
+      error instanceof RoceError && code === 'ERR_ROCE_INVALID_ATTRIBUTE' && errno === 'EINVAL';
+    if (!isOption || !OPTIONS.has(attribute ?? '')) throw error;
+    throw new UsageError(message);
+  }
+}
+
+/** Attributes of a test that its options decide. */
+const OPTIONS = new Set([
+  'connection',
+  'size',
+  'margin',
+  'duration',
+  'bidirectional',
+  'qps',
+  'events',
+  'writeWithImm',
+  'iters',
+]);
+
+const choiceOf = ({ bind, ibDev, gidIndex }: Given): DeviceChoice =>
+  present({ bind, ibDev, gidIdx: gidIndex });
+
+function sideOf(given: Given, terminal: Terminal): SideOptions {
+  const { port, engine, udpPort, timeout } = given;
+  return {
+    ...{ port, engine, udpPort, timeout },
+    signal: terminal.signal,
+    rdmaCm: given.rdma_cm === true,
+    gigabits: given.report_gbits === true,
+    histogram: given.histogram === true,
+    onRun: (size, done, all) =>
+      terminal.progress(`${size} bytes${all > 1 ? `, ${done + 1} of ${all} sizes` : ''} …`),
+  };
+}
+
+async function serve(test: PerfOptions, given: Given, terminal: Terminal): Promise<PerfResult> {
+  const choice = choiceOf(given);
+  checkChoice(choice);
+  const fixed = fixedAddress(choice);
+  if (given.rdma_cm && fixed === undefined)
+    throw new UsageError('-R as a server: expected --bind with a local address, or -d with -x');
+  const what = given.rdma_cm ? 'connection manager' : 'TCP';
+  return servePerf(test, {
+    ...sideOf(given, terminal),
+    address: fixed ?? ((reached) => localAddress(choice, reached, parseIpAddress(reached)!)),
+    onListening: (port) => terminal.message(`waiting for a client at ${what} port ${port}`),
+  });
+}
+
+async function call(test: PerfOptions, name: string, given: Given, terminal: Terminal): Promise<PerfResult> {
+  const choice = choiceOf(given);
+  checkChoice(choice);
+  const host = isIP(name.split('%')[0]) > 0 ? name : (await lookup(name)).address;
+  const reached = fixedAddress(choice) ?? (await sourceFor(host));
+  const address = localAddress(choice, reached, parseIpAddress(host.split('%')[0])!);
+  return callPerf(test, { ...sideOf(given, terminal), host, address, version: given.as });
+}
+
+async function print(result: PerfResult, given: Given, terminal: Terminal): Promise<void> {
+  if (given.out_json || given.out_json_file !== undefined) {
+    const file = given.out_json_file ?? DEFAULT_FILE;
+    await writeFile(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
+  }
+  if (given.json) {
+    const { plan, gigabits, ...rest } = result;
+    const unit = result.measure === 'lat' ? 'usec' : gigabits ? 'Gb/s' : 'MiB/s';
+    terminal.json({ unit, ...rest, plan });
+    return;
+  }
+  for (const line of table(result, given.reportBoth)) terminal.line(line);
+}

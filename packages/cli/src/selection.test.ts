@@ -1,0 +1,145 @@
+/** `--connection`, `--address`, `--from`, `--to` and `--top` of flows and messages; marks of the network in dump and flows. */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { CaptureParser, LinkType, PcapEncoder } from '@node-roce/pcap';
+import { buildPfc } from '@node-roce/wire';
+import { afterAll, describe, expect, test } from 'vitest';
+import { run } from './cli.ts';
+import { Greatest } from './selection.ts';
+
+const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
+const ucmatose = join(captures, 'cm_ucmatose.pcap');
+const opAll = join(captures, 'op_all.pcap');
+const folder = mkdtempSync(join(tmpdir(), 'roce-selection-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+async function roce(...args: string[]) {
+  let out = '';
+  let err = '';
+  const code = await run(args, {
+    stdin: Readable.from([]),
+    stdout: {
+      write(chunk, done) {
+        out += chunk;
+        done?.();
+      },
+    },
+    stderr: { write: (text) => (err += text) },
+    env: {},
+    signal: new AbortController().signal,
+  });
+  return { code, out, err };
+}
+
+const json = async (...args: string[]) => JSON.parse((await roce(...args)).out);
+const lines = async (...args: string[]) =>
+  (await roce(...args)).out
+    .trim()
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
+
+describe('flows', () => {
+  test('of one connection, of an address, of the busiest', async () => {
+    const all = await json('flows', '--json', ucmatose);
+    expect(all.connections.length).toBeGreaterThan(1);
+    const one = await json('flows', '--json', '--connection', '2', ucmatose);
+    expect(one.connections.map(({ id }: { id: number }) => id)).toEqual([2]);
+    expect(one.connections[0]).toEqual(all.connections[1]);
+    expect((await json('flows', '--json', '--address', '10.77.0.0/24', ucmatose)).connections).toEqual(
+      all.connections,
+    );
+    const other = await json('flows', '--json', '--address', '10.99.0.1', ucmatose);
+    expect([other.connections, other.exchanges, other.findings]).toEqual([[], [], []]);
+    const [top] = (await json('flows', '--json', '--top', '1', ucmatose)).connections;
+    const packets = ({ aToB, bToA }: typeof top) => aToB.packets + bToA.packets;
+    expect(packets(top)).toBe(Math.max(...all.connections.map(packets)));
+  });
+
+  test('of a time; an end before the start is an error', async () => {
+    const { connections } = await json('flows', '--json', '--from', '3600', opAll);
+    expect(connections).toEqual([]);
+    for (const command of ['flows', 'messages', 'dump'])
+      expect(await roce(command, '--from', '1', '--to', '0.5', opAll)).toMatchObject({
+        code: 2,
+        err: expect.stringContaining('--from 1 is after --to 0.5'),
+      });
+    expect(await roce('flows', '--connection', '9', opAll)).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('--connection 9: expected 1 … 1'),
+    });
+  });
+});
+
+describe('messages', () => {
+  test('those with the longest latency, longest first', async () => {
+    const all = await lines('messages', '--json', opAll);
+    const top = await lines('messages', '--json', '--top', '3', opAll);
+    const latencies = all.map(({ latency }) => latency).sort((x, y) => y - x);
+    expect(top.map(({ latency }) => latency)).toEqual(latencies.slice(0, 3));
+  });
+
+  test('of a time, an address, a connection', async () => {
+    const all = await lines('messages', '--json', opAll);
+    const late = await lines('messages', '--json', '--from', '0.03', opAll);
+    expect(late).toEqual(all.filter(({ end }) => end >= 30e6));
+    expect(late.length).toBeGreaterThan(0);
+    expect(await lines('messages', '--json', '--address', '10.77.0.2', opAll)).toEqual(all);
+    expect(await lines('messages', '--json', '--address', '10.77.0.9', opAll)).toEqual([]);
+    expect(await lines('messages', '--json', '--connection', '2', opAll)).toEqual([]);
+  });
+
+  test('the greatest of many, in bounded memory', () => {
+    const greatest = new Greatest<number>(5, (item) => item);
+    for (let i = 0; i < 10_000; i++) greatest.add((i * 7919) % 10_000);
+    expect(greatest.sorted()).toEqual([9999, 9998, 9997, 9996, 9995]);
+  });
+});
+
+test('VLAN, priority, DSCP, ECN and TTL of packets and flows', async () => {
+  const parser = new CaptureParser();
+  parser.push(readFileSync(opAll));
+  parser.end();
+  const encoder = new PcapEncoder({ linkType: LinkType.ETHERNET });
+  for (const { data, seconds, nanoseconds } of parser) {
+    const frame = Buffer.concat([data.subarray(0, 12), Buffer.of(0x81, 0, 0x60, 10), data.subarray(12)]);
+    frame[19] = 106;
+    frame[26] = 62;
+    encoder.packet({ data: frame, seconds, nanoseconds });
+  }
+  encoder.packet({ data: buildPfc(Uint8Array.of(2, 0, 0, 0, 0, 1), { 3: 9 }), seconds: 0, nanoseconds: 0 });
+  const file = join(folder, 'vlan.pcap');
+  writeFileSync(file, encoder.take());
+  const [first] = await lines('dump', '--json', '-c', '1', file);
+  expect(first).toMatchObject({ vlan: 10, pcp: 3, dscp: 26, ecn: 2, ttl: 62, dstPort: 4791 });
+  const dump = (await roce('dump', file)).out;
+  expect(dump.split('\n')[0]).toMatch(/icrc ok DSCP 26 ECT\(0\) VLAN 10 PCP 3$/);
+  expect(dump).toMatch(/\n {3}43 .* 02:00:00:00:00:01 PFC priority 3 9 quanta\n$/);
+  expect((await roce('dump', '--qp', '0x5f', file)).out).not.toContain('PFC');
+  const { connections } = await json('flows', '--json', file);
+  expect(connections[0].paths.aToB).toEqual({
+    vlan: 10,
+    tunnel: 'none',
+    vni: -1,
+    network: 1,
+    classes: [{ dscp: 26, pcp: 3, ttl: 62, packets: 23 }],
+    ecn: { notEct: 0, ect1: 0, ect0: 23, ce: 0 },
+  });
+  expect((await roce('flows', file)).out).toMatch(
+    /network +PCP +DSCP +TTL +CE\n.* vlan 10 +3 +26 +62 +0 \/ 0\n/,
+  );
+});
+
+test('the messages of the connection manager by name, in a line, as fields and as JSON', async () => {
+  const file = join(captures, 'cm_rping_refused.pcap');
+  const { out } = await roce('dump', file);
+  expect(out).toMatch(/CM ConnectRequest ID=0x\w+ TCP port 7999 QP=0x55 .* icrc ok\n/);
+  expect(out).toMatch(/CM ConnectReject ID=0x0 to 0x\w+ invalid service ID \(8\) icrc ok\n/);
+  expect((await roce('dump', '-x', file)).out).toMatch(/cm\.reason +invalid service ID \(8\)\n/);
+  const [request, reject] = await lines('dump', '--json', file);
+  expect(request.cm).toMatchObject({ name: 'REQ', title: 'ConnectRequest', localQpn: 0x55, retryCount: 7 });
+  expect(reject.cm).toMatchObject({ name: 'REJ', reason: 8 });
+  expect((await roce('flows', file)).out).toMatch(/ rejected: invalid service ID \(8\) /);
+});

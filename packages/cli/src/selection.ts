@@ -1,0 +1,100 @@
+/** Which connections, messages and findings a command shows; the analysis is always of the whole capture. */
+import { type Analysis, addressPredicate, type Connection } from '@node-roce/capture';
+import { UsageError } from './options.ts';
+
+export interface Selection {
+  /** Nanoseconds since the first frame, both included. */
+  from?: number;
+  to?: number;
+  /** Address or prefix of either end. */
+  address?: string;
+  /** Its number. */
+  connection?: number;
+  /** How many, of the connections with most packets or the messages with the longest latency. */
+  top?: number;
+}
+
+interface Span {
+  start: number;
+  end: number;
+}
+
+/** @throws UsageError for an end before the start */
+export function checkSpan({ from, to }: Pick<Selection, 'from' | 'to'>): void {
+  if (from !== undefined && to !== undefined && from > to)
+    throw new UsageError(`--from ${from / 1e9} is after --to ${to / 1e9}`);
+}
+
+/** Whether something falls into the time asked for, at least in part. */
+export const isWithin = (
+  { start, end }: Span,
+  { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY }: Selection,
+): boolean => end >= from && start <= to;
+
+const packetsOf = ({ aToB, bToA }: Connection): number => aToB.packets + bToA.packets;
+
+/** The part of an analysis that was asked for. Findings of no connection stay, unless connections are chosen. */
+export function selected(analysis: Analysis, selection: Selection): Analysis {
+  const { address, connection: id, top } = selection;
+  const isNamed = address === undefined ? () => true : addressPredicate(address);
+  const matching = analysis.connections.filter(
+    (each) =>
+      (id === undefined || each.id === id) &&
+      (isNamed(each.a.address) || isNamed(each.b.address)) &&
+      isWithin(each, selection),
+  );
+  if (id !== undefined && !analysis.connections.some((each) => each.id === id)) {
+    const { length } = analysis.connections;
+    throw new UsageError(
+      length === 0 ? 'the capture has no connections' : `--connection ${id}: expected 1 … ${length}`,
+    );
+  }
+  const connections =
+    top === undefined
+      ? matching
+      : matching.toSorted((x, y) => packetsOf(y) - packetsOf(x) || x.id - y.id).slice(0, top);
+  const shown = new Set(connections.map((each) => each.id));
+  const isChosen = id !== undefined || address !== undefined || top !== undefined;
+  return {
+    ...analysis,
+    connections,
+    // Groups of findings about several connections come apart where connections are chosen.
+    findings: (isChosen
+      ? analysis.findings.flatMap((finding) => finding.members ?? [finding])
+      : analysis.findings
+    ).filter(
+      (finding) =>
+        (finding.connection === undefined ? !isChosen : shown.has(finding.connection)) &&
+        isWithin(finding, selection),
+    ),
+    exchanges: analysis.exchanges.filter(
+      (exchange) =>
+        id === undefined &&
+        (isNamed(exchange.active.address) || isNamed(exchange.passive.address)) &&
+        isWithin(exchange, selection),
+    ),
+    pauses: analysis.pauses.filter((pause) => !isChosen && isWithin(pause, selection)),
+  };
+}
+
+/** Keeps the `most` items with the greatest key, in bounded memory. */
+export class Greatest<T> {
+  readonly #most: number;
+  readonly #key: (item: T) => number;
+  #items: T[] = [];
+
+  constructor(most: number, key: (item: T) => number) {
+    this.#most = most;
+    this.#key = key;
+  }
+
+  add(item: T): void {
+    this.#items.push(item);
+    if (this.#items.length >= 2 * this.#most + 1000) this.#items = this.sorted();
+  }
+
+  /** The greatest first. */
+  sorted(): T[] {
+    return this.#items.toSorted((x, y) => this.#key(y) - this.#key(x)).slice(0, this.#most);
+  }
+}
