@@ -1,0 +1,170 @@
+/** The data connections of a test over the connection manager (`create_rdma_cm_connection`). */
+import { CmId } from '@node-roce/rdmacm';
+import {
+  completionError,
+  type Device,
+  GRH_BYTES,
+  type MemoryRegion,
+  type QueuePair,
+} from '@node-roce/verbs-api';
+import type { Patience } from './channel/channel.ts';
+import { bounded, connectId, type Destination } from './channel/cm.ts';
+import { within } from './channel/waiting.ts';
+import type { Endpoint } from './measure/endpoint.ts';
+import type { Plan } from './plan.ts';
+
+/** Bytes of the datagram by which a client tells its queue pair. */
+const INTRODUCTION = 4;
+/** ms that a server waits for its client to disconnect first, as perftest's clients do. */
+const GOODBYE_WITHIN = 1000;
+
+/** Datagrams go both ways, so the server has to learn where the client is. */
+const introduces = ({ service, measure, bidirectional }: Plan) =>
+  service === 'UD' && (measure === 'lat' || bidirectional);
+
+/** READs and atomics, both ways alike; 0 of other tests. */
+const depths = ({ verb, outReads }: Plan) => {
+  const depth = verb === 'read' || verb === 'atomic' ? outReads : 0;
+  return { responderResources: depth, initiatorDepth: depth };
+};
+
+const optionsOf = (device: Device, { service, trafficClass, ackTimeout }: Plan) => ({
+  ...{ device, trafficClass, ackTimeout },
+  portSpace: service === 'UD' ? ('UDP' as const) : ('TCP' as const),
+});
+
+/** Connections of one side: made all at once, and ended together. */
+export abstract class CmConnections {
+  protected readonly ids: CmId[] = [];
+  protected readonly device: Device;
+  protected readonly patience: Patience;
+
+  constructor(device: Device, patience: Patience) {
+    this.device = device;
+    this.patience = patience;
+  }
+
+  /** Gets ready for the peer's calls, before the barrier that lets it begin. */
+  async prepare(_plan: Plan): Promise<void> {}
+
+  /** Adds all queue pairs to the endpoint, connected. */
+  abstract connect(endpoint: Endpoint, plan: Plan): Promise<void>;
+
+  /** Ends the connections in order. */
+  async disconnect(): Promise<void> {
+    await Promise.all(this.ids.map((id) => this.end(id)));
+    await this.destroy();
+  }
+
+  protected async end(id: CmId): Promise<void> {
+    if (id.portSpace === 'TCP' && id.state === 'CONNECTED') await bounded(id.disconnect());
+  }
+
+  /** Ends what is left of them. */
+  async destroy(): Promise<void> {
+    await Promise.all(this.ids.splice(0).map((id) => id.destroy()));
+  }
+}
+
+/** The data connections of a client: it calls for each of them. */
+export class ClientConnections extends CmConnections {
+  readonly #destination: Destination;
+
+  constructor(device: Device, patience: Patience, destination: Destination) {
+    super(device, patience);
+    this.#destination = destination;
+  }
+
+  override async connect(endpoint: Endpoint, plan: Plan): Promise<void> {
+    for (let i = 0; i < plan.qps; i++) {
+      const { id, equipment: qp } = await connectId(
+        () => new CmId(optionsOf(this.device, plan)),
+        this.#destination,
+        (made) => endpoint.makeQp((pd, init) => made.createQp(pd, init)),
+        depths(plan),
+        this.patience,
+      );
+      this.ids.push(id);
+      const side = endpoint.add(qp);
+      if (plan.service !== 'UD') continue;
+      side.ud = id.peer!;
+      if (introduces(plan)) await introduce(endpoint, qp, id, this.patience);
+    }
+  }
+}
+
+/** The data connections of a server: it takes the client's calls. */
+export class ServerConnections extends CmConnections {
+  readonly #port: number;
+  readonly #address: string;
+  /** The listener of the control connection, where data connections come in as well. */
+  readonly #control: CmId;
+  #datagrams: CmId | undefined;
+
+  constructor(device: Device, patience: Patience, address: string, port: number, control: CmId) {
+    super(device, patience);
+    this.#address = address;
+    this.#port = port;
+    this.#control = control;
+  }
+
+  override async prepare(plan: Plan): Promise<void> {
+    if (plan.service !== 'UD') return;
+    this.#datagrams = new CmId(optionsOf(this.device, plan));
+    await this.#datagrams.listen({ address: this.#address, port: this.#port });
+  }
+
+  override async connect(endpoint: Endpoint, plan: Plan): Promise<void> {
+    for (let i = 0; i < plan.qps; i++)
+      await within(this.patience, `the client made ${i} of ${plan.qps} connections`, (signal) =>
+        this.#accept(endpoint, plan, signal),
+      );
+  }
+
+  async #accept(endpoint: Endpoint, plan: Plan, signal: AbortSignal): Promise<void> {
+    const id = await (this.#datagrams ?? this.#control).getRequest({ signal });
+    this.ids.push(id);
+    const qp = await endpoint.makeQp((pd, init) => id.createQp(pd, init));
+    const side = endpoint.add(qp);
+    const introduced = introduces(plan) ? await expectIntroduction(endpoint, qp, signal) : undefined;
+    await id.accept(depths(plan), { signal });
+    if (introduced) side.ud = await introduced();
+  }
+
+  override async destroy(): Promise<void> {
+    await this.#datagrams?.destroy();
+    await super.destroy();
+  }
+
+  protected override async end(id: CmId): Promise<void> {
+    if (id.portSpace !== 'TCP') return;
+    await Promise.race([id.disconnected, new Promise((resolve) => setTimeout(resolve, GOODBYE_WITHIN))]);
+    await super.end(id);
+  }
+}
+
+async function scratch(endpoint: Endpoint, bytes: number): Promise<MemoryRegion> {
+  return endpoint.pd.registerMr(new Uint8Array(new SharedArrayBuffer(bytes)));
+}
+
+/** Sends the number of our queue pair. */
+async function introduce(endpoint: Endpoint, qp: QueuePair, id: CmId, { signal }: Patience): Promise<void> {
+  const mr = await scratch(endpoint, INTRODUCTION);
+  await qp.send({ mr }, { immData: qp.qpNum, ud: id.peer!, signal });
+  await mr.deregister();
+}
+
+/** Posts a receive for the number of the client's queue pair; returns what waits for it. */
+async function expectIntroduction(endpoint: Endpoint, qp: QueuePair, signal: AbortSignal) {
+  const mr = await scratch(endpoint, GRH_BYTES + INTRODUCTION);
+  const arriving = qp.receive({ mr }, { signal });
+  arriving.catch(() => {});
+  return async () => {
+    const wc = await arriving;
+    if (!wc.ok || wc.immData === undefined) throw completionError(wc);
+    const ah = await endpoint.pd.createAh(endpoint.device.addressFromWc(wc, mr.bytes(0, GRH_BYTES)));
+    const { attr } = await qp.query(['qkey']);
+    await mr.deregister();
+    return { ah, remoteQpn: wc.immData, remoteQkey: attr.qkey! };
+  };
+}

@@ -1,0 +1,66 @@
+/** Takes completions off the queue of a test. */
+import type { WcStatusName } from '@node-roce/verbs-api';
+import { type CompletionQueue, completionError, RoceError, WorkCompletion } from '@node-roce/verbs-api';
+import { indexOf, isReceive } from './requests.ts';
+import type { Watch } from './watch.ts';
+
+const BATCH = 16;
+/** ms that a wait for an event lasts at most, so that a peer that is gone is noticed. */
+const LOOK_EVERY = 250;
+
+/** A failed completion in plain words. */
+const MEANINGS: Partial<Record<WcStatusName, string>> = {
+  LOC_LEN_ERR: 'the peer sends larger messages: both sides need the same size',
+  REM_INV_REQ_ERR: 'the peer expects smaller messages: both sides need the same size',
+  REM_ACCESS_ERR: 'the peer refused the access to its memory: does it run the same test?',
+  RETRY_EXC_ERR: 'the peer no longer answers',
+};
+
+function failure(wc: WorkCompletion): RoceError {
+  const error = completionError(wc);
+  const meaning = MEANINGS[wc.status];
+  if (meaning === undefined) return error;
+  return new RoceError(error.code, `${meaning} (${error.message})`, { errno: 'EIO', cause: error });
+}
+
+/** The completions of a run: messages that were sent, and those that were received. */
+export class Completions {
+  readonly #cq: CompletionQueue;
+  readonly #events: boolean;
+  readonly #batch = Array.from({ length: BATCH }, () => new WorkCompletion());
+
+  constructor(cq: CompletionQueue, events: boolean) {
+    this.#cq = cq;
+    this.#events = events;
+  }
+
+  /**
+   * Takes what there is, calling back with the queue pair's index for each; returns how many.
+   * @throws RoceError ERR_ROCE_COMPLETION
+   */
+  poll(onSent: (index: number) => void, onReceived: (index: number) => void): number {
+    const batch = this.#batch;
+    const count = this.#cq.pollInto(batch);
+    for (let i = 0; i < count; i++) {
+      const wc = batch[i];
+      if (wc.statusCode !== 0) throw failure(wc);
+      const id = wc.wrIdLow;
+      if (isReceive(id)) onReceived(indexOf(id));
+      else onSent(indexOf(id));
+    }
+    return count;
+  }
+
+  /** Between two polls of a loop that found nothing to do. */
+  async pause(watch: Watch): Promise<void> {
+    if (!this.#events) {
+      if (watch.due()) await watch.turn();
+      return;
+    }
+    const silence = AbortSignal.timeout(LOOK_EVERY);
+    await this.#cq.wait({ signal: silence }).catch((error) => {
+      if (!silence.aborted) throw error;
+    });
+    watch.check();
+  }
+}

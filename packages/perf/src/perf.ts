@@ -1,0 +1,225 @@
+/** A test as server and as client: opens the device and the channel, plays the session, and ends both. */
+import { CmId } from '@node-roce/rdmacm';
+import { type Device, openDevice, RoceError } from '@node-roce/verbs-api';
+import { gidToIpText } from '@node-roce/wire';
+import type { Channel, Patience } from './channel/channel.ts';
+import { CmChannel } from './channel/cm.ts';
+import { callTcp, TcpListener } from './channel/tcp.ts';
+import { ClientConnections, type CmConnections, ServerConnections } from './connections.ts';
+import type { ClientVersion } from './dialogue/versions.ts';
+import { type PerfOptions, type Plan, planOf } from './plan.ts';
+import type { PerfResult } from './report/result.ts';
+import { Session } from './session.ts';
+
+/** perftest's port, of TCP and of the connection manager. */
+export const PERF_PORT = 18_515;
+
+/** Options of either side besides the test itself. */
+export interface SideOptions {
+  /** Of the dialogue; 18,515. */
+  port?: number;
+  /** An open device to use, which stays open; else one is opened at `address`. */
+  device?: Device;
+  /** Where the engine of such a device runs; inline. */
+  engine?: 'inline' | 'worker';
+  /** UDP port of RoCE; 4791. */
+  udpPort?: number;
+  /** Seconds of silence after which the peer is given up; 30. A server waits for its client without limit. */
+  timeout?: number;
+  signal?: AbortSignal;
+  /** Connect by the connection manager (`-R`). */
+  rdmaCm?: boolean;
+  /** Report in Gb/s in place of MiB/s; both sides need the same. */
+  gigabits?: boolean;
+  /** Count latencies by powers of two. */
+  histogram?: boolean;
+  /** A run begins: number `done` of `all`. */
+  onRun?: (size: number, done: number, all: number) => void;
+}
+
+export interface ServeOptions extends SideOptions {
+  /** Address of the dialogue over TCP; all of them. */
+  host?: string;
+  /** Local RoCE address, or what finds it by the address that the client has reached; with `rdmaCm` only the first. */
+  address?: string | ((reached: string) => string);
+  /** Waits for a client, at this port. */
+  onListening?: (port: number) => void;
+}
+
+export interface CallOptions extends SideOptions {
+  host: string;
+  /** Local RoCE address. */
+  address?: string;
+  /** Version of the dialogue to announce; 6.24, the last before peers compare their options. */
+  version?: ClientVersion;
+}
+
+const DEFAULT_TIMEOUT = 30;
+const DEFAULT_VERSION = '6.24';
+
+/**
+ * Waits for a client and plays one test with it. Rejects with RoceError: EINVAL for a test that perftest has not;
+ * ERR_ROCE_EXCHANGE where the peer does not keep to the dialogue, ERR_ROCE_TIMEOUT where it is silent, ERR_ROCE_COMPLETION
+ * where a request failed.
+ */
+export async function servePerf(options: PerfOptions, side: ServeOptions): Promise<PerfResult> {
+  const plan = planFor(options, side);
+  await using patience = new SidePatience(side);
+  return await (side.rdmaCm ? serveCm(plan, side, patience) : serveTcp(plan, side, patience));
+}
+
+/** Plays a test with a server; as `servePerf`. */
+export async function callPerf(options: PerfOptions, side: CallOptions): Promise<PerfResult> {
+  const plan = planFor(options, side);
+  const { host, address, port = PERF_PORT } = side;
+  await using patience = new SidePatience(side);
+  const device = await patience.open(address);
+  const source = addressOf(device);
+  if (!side.rdmaCm) {
+    const channel = await callTcp(host, port, patience);
+    return await play(plan, side, { channel, patience, source });
+  }
+  const destination = { host, port, source };
+  const channel = await CmChannel.call(device, destination, patience);
+  const connections = new ClientConnections(device, patience, destination);
+  return await play(plan, side, { channel, patience, source, connections });
+}
+
+async function serveTcp(plan: Plan, side: ServeOptions, patience: SidePatience): Promise<PerfResult> {
+  const listener = await TcpListener.open(side.port ?? PERF_PORT, side.host, patience.signal);
+  side.onListening?.(listener.port);
+  const channel = await listener.accept(patience).finally(() => listener.close());
+  try {
+    const { address } = side;
+    const device = await patience.open(
+      typeof address === 'function' ? address(channel.localAddress) : address,
+    );
+    return await play(plan, side, { channel, patience, source: addressOf(device) });
+  } finally {
+    await channel.destroy();
+  }
+}
+
+async function serveCm(plan: Plan, side: ServeOptions, patience: SidePatience): Promise<PerfResult> {
+  const { address, port = PERF_PORT } = side;
+  if (typeof address === 'function') throw missingAddress();
+  const device = await patience.open(address);
+  const source = addressOf(device);
+  const listener = new CmId({ device });
+  try {
+    await listener.listen({ address: source, port });
+    side.onListening?.(listener.localAddress?.port ?? port);
+    const { signal } = patience;
+    const channel = await CmChannel.accept(await listener.getRequest({ signal }), patience);
+    const connections = new ServerConnections(device, patience, source, port, listener);
+    return await play(plan, side, { channel, patience, source, connections });
+  } finally {
+    await listener.destroy();
+  }
+}
+
+function planFor(options: PerfOptions, { rdmaCm }: SideOptions): Plan {
+  const plan = planOf(options);
+  if (rdmaCm && plan.service === 'UC')
+    throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'connection: the connection manager has no UC', {
+      errno: 'EINVAL',
+      attribute: 'connection',
+      expected: 'RC or UD',
+    });
+  return plan;
+}
+
+const missingAddress = () =>
+  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: missing, and there is no TCP to find it by', {
+    errno: 'EINVAL',
+    attribute: 'address',
+    expected: 'a local address',
+  });
+
+/** The address that a device was opened at. */
+const addressOf = (device: Device): string => device.gids[0].address;
+
+/** The patience of a side, with its device: packets from the peer are signs of life. */
+class SidePatience implements Patience, AsyncDisposable {
+  readonly timeout: number;
+  readonly signal: AbortSignal;
+  readonly #side: SideOptions;
+  #device: Device | undefined;
+
+  constructor(side: SideOptions) {
+    this.#side = side;
+    this.timeout = side.timeout ?? DEFAULT_TIMEOUT;
+    this.signal = side.signal ?? new AbortController().signal;
+  }
+
+  get device(): Device {
+    return this.#device!;
+  }
+
+  /** The engine runs in another thread: memory has to be shared with it. */
+  get shared(): boolean {
+    return this.#side.engine === 'worker';
+  }
+
+  async open(address: string | undefined): Promise<Device> {
+    const { device, engine = 'inline', udpPort } = this.#side;
+    if (device !== undefined) {
+      this.#device = device;
+      return device;
+    }
+    if (address === undefined) throw missingAddress();
+    this.#device = await openDevice({ address, engine, ...(udpPort ? { port: udpPort } : {}) });
+    return this.#device;
+  }
+
+  readonly signs = async (): Promise<number> => (await this.#device?.counters())?.receivedPackets ?? 0;
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.#side.device === undefined) await this.#device?.close();
+  }
+}
+
+interface Meeting {
+  channel: Channel;
+  patience: SidePatience;
+  source: string;
+  connections?: CmConnections;
+}
+
+async function play(
+  plan: Plan,
+  side: SideOptions & { version?: ClientVersion },
+  { channel, patience, source, connections }: Meeting,
+): Promise<PerfResult> {
+  const { version = DEFAULT_VERSION, rdmaCm = false, gigabits = false, histogram = false, onRun } = side;
+  const { device, shared } = patience;
+  const session = new Session(
+    {
+      ...{ device, address: source, channel, patience, shared, histogram },
+      options: { version, rdmaCm, gigabits },
+      ...(onRun ? { onRun } : {}),
+      ...(connections ? { connections } : {}),
+    },
+    plan,
+  );
+  try {
+    const result = await session.play();
+    await channel.close();
+    const counters = await device.counters();
+    return {
+      ...result,
+      role: channel.isClient ? 'client' : 'server',
+      plan: session.plan,
+      mtu: session.agreement.mtu,
+      peerVersion: session.agreement.peerVersion,
+      ...{ rdmaCm, gigabits, localAddress: source },
+      remoteAddress: gidToIpText(session.remotes[0].gid),
+      retransmittedPackets: counters.retransmittedPackets,
+      icrcErrors: (counters.icrcErrors ?? 0) + (counters.icrcOutOfWindow ?? 0),
+    };
+  } finally {
+    await connections?.destroy();
+    await session.close();
+    await channel.destroy();
+  }
+}

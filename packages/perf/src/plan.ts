@@ -1,0 +1,199 @@
+/** A test: the choices of its caller, and the values that perftest derives where there is no choice. */
+import { RoceError } from '@node-roce/verbs-api';
+
+export type Verb = 'send' | 'write' | 'read' | 'atomic';
+export type Measure = 'bw' | 'lat';
+export type Service = 'RC' | 'UC' | 'UD';
+export type AtomicType = 'CMP_AND_SWAP' | 'FETCH_AND_ADD';
+
+/** The choices of a caller. Both sides need the same, but for depths, moderation and warm-up. */
+export interface PerfOptions {
+  verb: Verb;
+  measure: Measure;
+  /** RC unless given. UC has send and write, UD has send. */
+  service?: Service;
+  /** Bytes of a message: 65,536 for bandwidth, 2 for latency, 8 (and no other) of an atomic. */
+  size?: number;
+  /** Sizes 2, 4, … 8 MiB (UD: the path MTU) in turn. */
+  all?: boolean;
+  /** Messages on each queue pair, 5 at least; 1000, and 5000 for the bandwidth of WRITE. */
+  iters?: number;
+  /** Seconds to run for, in place of `iters`. */
+  duration?: number;
+  /** Seconds at the start and at the end of `duration` that do not count; a quarter of it, rounded down. */
+  margin?: number;
+  /** Queue pairs; 1. */
+  qps?: number;
+  /** Both sides send. Bandwidth only. */
+  bidirectional?: boolean;
+  /** Largest path MTU, bytes; the port's. */
+  mtu?: number;
+  /** Messages of so many bytes and fewer are posted inline; 0. */
+  inline?: number;
+  /** Send requests under way on each queue pair; 128, and 1 for latency. */
+  txDepth?: number;
+  /** Receives posted on each queue pair; 512, of UC and UD as many as there are messages, 16,000 at most. */
+  rxDepth?: number;
+  /** A completion for every so many send requests; 100, and 1 for messages above 8 KiB. */
+  cqMod?: number;
+  /** READs and atomics under way on each queue pair; 16. */
+  outReads?: number;
+  /** Sleep until a completion event instead of polling. */
+  events?: boolean;
+  /** FETCH_AND_ADD unless given. */
+  atomic?: AtomicType;
+  /** WRITE carries an immediate, and completes a receive of the peer. */
+  writeWithImm?: boolean;
+  /** Post `txDepth` messages before the run (bandwidth of write, read and atomic). */
+  warmUp?: boolean;
+  /** No peak bandwidth: a time is not taken at each message. */
+  noPeak?: boolean;
+  /** DSCP << 2 | ECN; 0. */
+  trafficClass?: number;
+  /** 0 … 15; 0. */
+  sl?: number;
+  /** Code of the ACK timeout; 14. */
+  ackTimeout?: number;
+}
+
+/** A test with nothing left open. */
+export interface Plan {
+  readonly verb: Verb;
+  readonly measure: Measure;
+  readonly service: Service;
+  /** The largest message. */
+  readonly size: number;
+  /** The caller chose it: then it does not shrink to what a datagram holds. */
+  readonly sizeChosen: boolean;
+  readonly all: boolean;
+  /** 0 with a duration. */
+  readonly iters: number;
+  readonly duration: number | undefined;
+  readonly margin: number;
+  readonly qps: number;
+  readonly bidirectional: boolean;
+  readonly mtu: number | undefined;
+  readonly inline: number;
+  readonly txDepth: number;
+  readonly rxDepth: number;
+  readonly cqMod: number;
+  readonly outReads: number;
+  readonly events: boolean;
+  readonly atomic: AtomicType;
+  readonly writeWithImm: boolean;
+  readonly warmUp: boolean;
+  readonly peak: boolean;
+  readonly trafficClass: number;
+  readonly sl: number;
+  readonly ackTimeout: number;
+  /** The peer's receives are consumed. */
+  readonly consumesReceives: boolean;
+}
+
+/** Largest message of perftest (`MAX_SIZE`), 2^23: the last of `all`. */
+const MAX_SIZE = 2 ** 23;
+const MIN_ITERS = 5;
+const ATOMIC_BYTES = 8;
+const MAX_UNRELIABLE_RECEIVES = 16_000;
+/** Above it, each message raises a completion. */
+const MODERATED_SIZE = 8192;
+/** Above it perftest finds no peak. */
+const MAX_PEAK_ITERS = 20_000;
+/** Of a latency run, each of which leaves a time. */
+const MAX_LATENCY_ITERS = 50_000_000;
+
+function refuse(attribute: string, what: string, expected: string): RoceError {
+  return new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${what}`, {
+    errno: 'EINVAL',
+    attribute,
+    expected,
+  });
+}
+
+/** Throws EINVAL for what perftest has not, or has in another combination only. */
+function check(options: PerfOptions): void {
+  const { verb, measure, service = 'RC', size, all, iters, duration, margin } = options;
+  const name = `${verb} ${measure}`;
+  if (service === 'UD' && verb !== 'send') throw refuse('connection', `UD has no ${verb}`, 'RC');
+  if (service === 'UC' && verb !== 'send' && verb !== 'write')
+    throw refuse('connection', `UC has no ${verb}`, 'RC');
+  if (verb === 'atomic' && (all || (size ?? ATOMIC_BYTES) !== ATOMIC_BYTES))
+    throw refuse('size', 'an atomic has 8 bytes', 'no size');
+  if (duration === undefined && margin !== undefined)
+    throw refuse('margin', 'it belongs to a duration', 'a duration');
+  if (duration !== undefined) {
+    if (iters !== undefined) throw refuse('duration', 'it takes the place of iters', 'one of both');
+    if (all) throw refuse('duration', 'not with all sizes', 'one size');
+    if (options.events) throw refuse('duration', 'not with events', 'polling');
+    if (duration <= 2 * (margin ?? Math.floor(duration / 4)))
+      throw refuse('duration', 'it is not longer than both margins', 'more than twice the margin');
+  }
+  if (measure === 'lat') {
+    if (options.bidirectional) throw refuse('bidirectional', 'for bandwidth only', 'bw');
+    if ((options.qps ?? 1) !== 1) throw refuse('qps', `${name} has one queue pair`, '1');
+    if (options.events && verb === 'write' && !options.writeWithImm)
+      throw refuse('events', 'write lat polls memory, which raises none', 'polling');
+  }
+  if (options.writeWithImm && verb !== 'write') throw refuse('writeWithImm', 'for write only', 'write');
+  if (measure === 'lat' && (iters ?? 0) > MAX_LATENCY_ITERS)
+    throw refuse('iters', `${iters}`, `${MAX_LATENCY_ITERS} at most, or a duration`);
+  if (iters !== undefined && iters < MIN_ITERS) throw refuse('iters', `${iters}`, `${MIN_ITERS} or more`);
+}
+
+/** Fills in what perftest derives where its caller leaves the choice open. @throws RoceError EINVAL */
+export function planOf(options: PerfOptions): Plan {
+  check(options);
+  const { verb, measure, service = 'RC', all = false, duration, events = false } = options;
+  const { writeWithImm = false } = options;
+  const defaultSize = verb === 'atomic' ? ATOMIC_BYTES : measure === 'bw' ? 65_536 : 2;
+  const size = all ? MAX_SIZE : (options.size ?? defaultSize);
+  const timed = duration !== undefined;
+  const iters = timed ? 0 : (options.iters ?? (verb === 'write' && measure === 'bw' ? 5000 : 1000));
+  const most = timed ? Number.POSITIVE_INFINITY : iters;
+  const txDepth = Math.min(options.txDepth ?? (measure === 'bw' ? 128 : 1), most);
+  const unreliable = service !== 'RC';
+  const receives = unreliable ? Math.min(most, MAX_UNRELIABLE_RECEIVES) : 512;
+  const rxDepth = Math.min(options.rxDepth ?? receives, most);
+  const moderated = size <= MODERATED_SIZE || service === 'UD' || all || events;
+  const cqMod = Math.min(options.cqMod ?? (moderated ? 100 : 1), txDepth);
+  return {
+    ...{ verb, measure, service, size, all, iters, duration, events, writeWithImm, txDepth, rxDepth, cqMod },
+    sizeChosen: options.size !== undefined && !all,
+    margin: timed ? (options.margin ?? Math.floor(duration / 4)) : 0,
+    qps: options.qps ?? 1,
+    bidirectional: options.bidirectional ?? false,
+    mtu: options.mtu,
+    inline: verb === 'send' || verb === 'write' ? (options.inline ?? 0) : 0,
+    outReads: verb === 'read' || verb === 'atomic' ? (options.outReads ?? 16) : 1,
+    atomic: options.atomic ?? 'FETCH_AND_ADD',
+    warmUp: (options.warmUp ?? false) && measure === 'bw' && verb !== 'send' && !writeWithImm,
+    peak: !(options.noPeak ?? false) && !timed && iters <= MAX_PEAK_ITERS,
+    trafficClass: options.trafficClass ?? 0,
+    sl: options.sl ?? 0,
+    ackTimeout: options.ackTimeout ?? 14,
+    consumesReceives: verb === 'send' || writeWithImm,
+  };
+}
+
+/** The plan at a path MTU: a datagram holds no more than that. @throws RoceError EINVAL for a chosen size above it */
+export function planAt(plan: Plan, pathMtu: number): Plan {
+  if (plan.service !== 'UD' || plan.size <= pathMtu) return plan;
+  if (plan.sizeChosen)
+    throw refuse('size', `a datagram of ${plan.size} bytes`, `${pathMtu} at most, the path MTU`);
+  return { ...plan, size: pathMtu };
+}
+
+/** The sizes of the runs, in order. */
+export function sizesOf({ all, size }: Plan): number[] {
+  if (!all) return [size];
+  const sizes: number[] = [];
+  for (let bytes = 2; bytes <= size; bytes *= 2) sizes.push(bytes);
+  return sizes;
+}
+
+/** Whether this side measures the run, and does not only wait for the peer's report. */
+export const measuresHere = (
+  { verb, measure, bidirectional, writeWithImm }: Plan,
+  isClient: boolean,
+): boolean =>
+  isClient || bidirectional || verb === 'send' || (verb === 'write' && measure === 'lat') || writeWithImm;
