@@ -1,10 +1,10 @@
 /** WRITE, READ and SEND between Node's memory and the guest program's, byte for byte, guards included. */
-import { Opcode, psnAdd, psnLessOrEqual } from '@node-roce/wire';
 import { describe, expect, inject, test } from 'vitest';
 import { LinkUp, sha256 } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
 import { sampled } from './harness/pairwise.ts';
-import { WireCapture, type WirePacket } from './harness/wire.ts';
+import { readDepth } from './harness/read-depth.ts';
+import { WireCapture } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
 const MIB = 1 << 20;
@@ -176,27 +176,6 @@ describe('16 READs at a time', () => {
   /** Seven responses each: rxe has 128 packets unacknowledged at most, whatever they are. */
   const SIZE = 7001;
 
-  /** Most READ requests that were not answered at once, for a requester whom answers reach `late` seconds later. */
-  function depth(packets: readonly WirePacket[], requester: string, late = 0): number {
-    const reaches = ({ source, time }: WirePacket) => (source === requester ? time : time + late);
-    const inOrder = [...packets].sort((a, b) => reaches(a) - reaches(b));
-    // By the PSN of the last response that each asks for.
-    const out = new Set<number>();
-    let most = 0;
-    for (const { source, opcode, psn, payload } of inOrder) {
-      if (source === requester && opcode === Opcode.RC_RDMA_READ_REQUEST) {
-        const length = payload[24] * 0x1_00_00_00 + payload[25] * 0x1_00_00 + payload[26] * 256 + payload[27];
-        out.add(psnAdd(psn, Math.max(1, Math.ceil(length / 1024)) - 1));
-        most = Math.max(most, out.size);
-      } else if (source !== requester) {
-        for (const end of out) if (psnLessOrEqual(end, psn) && isResponse(opcode)) out.delete(end);
-      }
-    }
-    return most;
-  }
-  const isResponse = (opcode: number) =>
-    opcode >= Opcode.RC_RDMA_READ_RESPONSE_FIRST && opcode <= Opcode.RC_RDMA_READ_RESPONSE_ONLY;
-
   test('we READ from rxe', { timeout: 60_000 }, async () => {
     await using link = await LinkUp.make(guest, { mtu: 1024, connect: { maxRdAtomic: 16 } });
     const { agent, qp, cq } = link;
@@ -219,7 +198,7 @@ describe('16 READs at a time', () => {
     capture.discard();
     expect(into.sha256).toBe(await agent.sha256(theirs.mr));
     expect(into.guardsIntact).toBe(true);
-    expect(depth(packets, guest.address.hostIp4)).toBe(16);
+    expect(readDepth(packets, guest.address.hostIp4, 1024)).toBe(16);
   });
 
   test('rxe READs from us', { timeout: 120_000 }, async () => {
@@ -251,7 +230,7 @@ describe('16 READs at a time', () => {
       capture.discard();
       expect(statuses).toEqual(Array(COUNT).fill(0));
       expect(await agent.sha256(theirs.mr)).toBe(ours.sha256);
-      expect(depth(packets, guest.address.ip4, 0.4)).toBe(16);
+      expect(readDepth(packets, guest.address.ip4, 1024, 0.4)).toBe(16);
     } finally {
       await guest.netem('');
     }

@@ -4,12 +4,15 @@ import type { SendWr } from '@node-roce/verbs-api';
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
+import { onRelease } from './harness/release.ts';
 import { WireCapture, type WirePacket } from './harness/wire.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 const ACK = 0x11;
 const FLUSHED = 5;
+/** Of tests that count what is sent: rxe under emulation may answer later than a probe waits. */
+const NO_PROBES = { probes: false };
 
 let capture: WireCapture | undefined;
 afterEach(({ task }) => {
@@ -118,7 +121,10 @@ test('receive missing, then posted: rxe waits as our RNR NAK says', async () => 
 });
 
 test('receive missing at rxe, then posted: we wait as its RNR NAK says', async () => {
-  await using link = await LinkUp.make(guest, { theirs: { min_rnr_timer: 20 } });
+  await using link = await LinkUp.make(guest, {
+    theirs: { min_rnr_timer: 20 },
+    ours: { recovery: NO_PROBES },
+  });
   const { agent, qp, cq, theirQp } = link;
   const theirs = await agent.mr({ size: 8192, access: 'LOCAL_WRITE' });
   const ours = await link.memory(8192, { seed: 6 });
@@ -140,7 +146,11 @@ test('receive missing at rxe, then posted: we wait as its RNR NAK says', async (
 });
 
 test('receive never posted at rxe: RNR_RETRY_EXC_ERR after 1 + rnr_retry sends', async () => {
-  await using link = await LinkUp.make(guest, { connect: { rnrRetry: 3 }, theirs: { min_rnr_timer: 20 } });
+  await using link = await LinkUp.make(guest, {
+    connect: { rnrRetry: 3 },
+    theirs: { min_rnr_timer: 20 },
+    ours: { recovery: NO_PROBES },
+  });
   const { qp, cq } = link;
   const ours = await link.memory(64);
   capture = await WireCapture.start(address);
@@ -185,7 +195,10 @@ test('a message longer than our receive: NAK 0x61 as the specification has it, L
 });
 
 test('peer gone: RETRY_EXC_ERR after 1 + retry_cnt sends and (retry_cnt + 1) · 2 · T', async () => {
-  await using link = await LinkUp.make(guest, { connect: { timeout: 14, retryCnt: 3 } });
+  await using link = await LinkUp.make(guest, {
+    connect: { timeout: 14, retryCnt: 3 },
+    ours: { recovery: NO_PROBES },
+  });
   const { agent, qp, cq, theirQp } = link;
   await agent.call('destroy_qp', { qp: theirQp });
   const ours = await link.memory(64);
@@ -207,4 +220,20 @@ test('we are gone: rxe gives up with status 12', async () => {
   const theirs = await agent.mr({ size: 64, access: 'LOCAL_WRITE' });
   await agent.call('post_send', { qp: theirQp, opcode: 'SEND', wr_id: 1, sge: `${theirs.mr}:0:8` });
   expect(await agent.poll()).toMatchObject([{ wrId: 1, status: 12 }]);
+});
+
+test('an ATOMIC_WRITE to rxe: Linux 6.1 answers nothing, 6.12 does it', async () => {
+  await using link = await LinkUp.make(guest, { connect: { retryCnt: 2 } });
+  const ours = await link.memory(64);
+  const theirs = await link.agent.mr({ size: 64, access: 'LOCAL_WRITE,REMOTE_WRITE' });
+  const remote = { addr: theirs.address, rkey: theirs.rkey };
+  link.qp.postSend({
+    wrId: 1,
+    opcode: 'ATOMIC_WRITE',
+    sgList: [{ mr: ours.mr, length: 8 }],
+    remote,
+    signaled: true,
+  });
+  const status = onRelease({ debian12: 'RETRY_EXC_ERR', debian13: 'SUCCESS' });
+  expect(await link.cq.next()).toMatchObject({ wrId: 1n, status });
 });

@@ -8,46 +8,18 @@
 // changed, and runs the suite inside a network namespace of its own. Other arguments go to vitest:
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
 import { spawn, spawnSync } from 'node:child_process';
-import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-} from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
-import { join, relative } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-
-/** Guests by name, and the suite that each is built from (docs/interop.md has their versions). */
-const SUITES = { debian12: 'bookworm', debian13: 'trixie' };
+import { buildGuest, call, fail, installPackages, SUITES } from './image.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
-const cache = join(root, '.cache/rxe-guest');
 const { guest, sample, shell, filters } = options();
 const logs = join(here, 'logs');
 const NAMESPACE = 'roce-interop-'; // and the process that made it
 const namespace = NAMESPACE + process.pid;
-
-// Program, or a file, → the package that brings it.
-const NEEDED = [
-  ['ip', 'iproute2'],
-  ['tcpdump', 'tcpdump'],
-  ['tshark', 'tshark'],
-  ['qemu-system-x86_64', 'qemu-system-x86'],
-  ['setpriv', 'util-linux'],
-  ['python3', 'python3'],
-  ['gcc', 'gcc'],
-  ['readelf', 'binutils'],
-  ['depmod', 'kmod'],
-  ['cpio', 'cpio'],
-  ['unxz', 'xz-utils'],
-];
 
 /** Our own options, and `filters`: what is left, for vitest. */
 function options() {
@@ -63,65 +35,6 @@ function options() {
   const guests = Object.keys(SUITES);
   if (!guests.includes(found.guest)) fail(`--guest: expected ${guests.join(' or ')}, not "${found.guest}"`);
   return found;
-}
-
-function fail(message) {
-  console.error(`test:interop: ${message}`);
-  process.exit(1);
-}
-
-function call(command, args, options = {}) {
-  const { status, error } = spawnSync(command, args, { stdio: ['ignore', 'inherit', 'inherit'], ...options });
-  if (error) fail(`${command}: ${error.message}`);
-  if (status !== 0) fail(`${command} ${args.join(' ')} ended with ${status}`);
-}
-
-const there = (what) =>
-  what.startsWith('/')
-    ? existsSync(what)
-    : process.env.PATH.split(':').some((directory) => existsSync(join(directory, what)));
-
-function apt(...args) {
-  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  call('apt-get', ['-q', ...args], { env, stdio: ['ignore', 'ignore', 'inherit'] });
-}
-
-function installPackages() {
-  const missing = NEEDED.filter(([what]) => !there(what)).map(([, name]) => name);
-  if (process.getuid() !== 0) {
-    const also = missing.length > 0 ? ` It also needs these Debian packages: ${missing.join(' ')}.` : '';
-    fail(`needs root, for network namespaces and a tap device.${also}`);
-  }
-  if (missing.length > 0) {
-    console.error(`test:interop: installing ${missing.join(' ')}`);
-    apt('update');
-    apt('-y', '--no-install-recommends', 'install', ...missing);
-  }
-}
-
-function files(directory) {
-  return readdirSync(directory, { withFileTypes: true })
-    .sort((a, b) => (a.name < b.name ? -1 : 1))
-    .flatMap((e) => (e.isDirectory() ? files(join(directory, e.name)) : [join(directory, e.name)]));
-}
-
-/** The directory of the guest's image, built now unless its sources are those of the last build. */
-function buildGuest() {
-  const sources = join(here, 'guest');
-  const hash = createHash('sha256');
-  for (const file of files(sources)) hash.update(relative(sources, file)).update(readFileSync(file));
-  const image = join(cache, `${guest}-${hash.digest('hex').slice(0, 16)}`);
-  if (existsSync(image)) return image;
-  console.error(`test:interop: building the guest of ${guest}`);
-  apt('update'); // the mirrors are found by the host's package lists
-  const building = join(cache, `building-${process.pid}`);
-  mkdirSync(building, { recursive: true });
-  call('bash', [join(sources, 'build.sh'), SUITES[guest], building, cache]);
-  for (const name of readdirSync(cache)) {
-    if (name.startsWith(`${guest}-`)) rmSync(join(cache, name), { recursive: true, force: true });
-  }
-  renameSync(building, image);
-  return image;
 }
 
 /** A run that was killed outright leaves its namespace; its programs died with it (harness/process.ts). */
@@ -170,9 +83,8 @@ function countsOf(report) {
   return existsSync(report) ? { ...none, ...JSON.parse(readFileSync(report, 'utf8')) } : none;
 }
 
-process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`;
 installPackages();
-const image = buildGuest();
+const image = buildGuest(guest);
 sweep();
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long.
 setPriority(constants.priority.PRIORITY_HIGH);

@@ -111,7 +111,9 @@ install -m 755 "$here/init" "$root/init"
 libraries=$sysroot/usr/lib/x86_64-linux-gnu # gcc would look into the host's first
 build=(gcc --sysroot="$sysroot" -B"$libraries" -L"$libraries" -O2 -Wall -Wextra -s)
 "${build[@]}" -static -o "$root/usr/sbin/execd" "$here/execd.c"
-"${build[@]}" -o "$root/usr/bin/rverbs" "$here"/rverbs/*.c -libverbs
+flush=() # rdma-core has it from 45 on
+if grep -q ibv_wr_flush "$sysroot/usr/include/infiniband/verbs.h"; then flush=(-DHAVE_FLUSH); fi
+"${build[@]}" "${flush[@]}" -o "$root/usr/bin/rverbs" "$here"/rverbs/*.c -libverbs
 
 # --- shared libraries: follow NEEDED until nothing is missing
 while :; do

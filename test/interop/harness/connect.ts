@@ -69,7 +69,16 @@ export interface DatagramPairs extends QueuePairs {
 }
 
 const SIZES = { max_send_wr: 256, max_recv_wr: 256 };
-const CREATION = ['srq', 'send_cq', 'recv_cq', 'sq_sig_all', 'max_send_wr', 'max_recv_wr', 'max_inline'];
+const CREATION = [
+  'srq',
+  'send_cq',
+  'recv_cq',
+  'sq_sig_all',
+  'max_send_wr',
+  'max_recv_wr',
+  'max_inline',
+  'placement',
+];
 
 /** A device here and one in the guest, a protection domain and a completion queue on both. */
 export class Ends implements AsyncDisposable {

@@ -17,9 +17,13 @@ function shuffled<T>(list: readonly T[], next: () => number): T[] {
   return order;
 }
 
-/** "key=value" of each dimension, and each two of them. */
+/** "key=value" of each dimension. */
+const valuesOf = (case_: object): string[] =>
+  Object.entries(case_).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+
+/** The values, and each two of them. */
 function pairsOf(case_: object): string[] {
-  const values = Object.entries(case_).map(([key, value]) => `${key}=${JSON.stringify(value)}`);
+  const values = valuesOf(case_);
   return [...values, ...values.flatMap((a, i) => values.slice(i + 1).map((b) => `${a} ${b}`))];
 }
 
@@ -27,9 +31,19 @@ function pairsOf(case_: object): string[] {
  * Some of the cases, in their order: together they have every value of every property, and every two values of two
  * properties, that the cases have. Greedy: each time the case that adds most; `seed` decides between equals.
  */
-export function pairwise<T extends object>(cases: readonly T[], seed: string): T[] {
+export const pairwise = <T extends object>(cases: readonly T[], seed: string): T[] =>
+  covering(cases, seed, pairsOf);
+
+/** Fewer cases: together they have every value of every dimension. */
+export const eachValue = <T extends object>(
+  cases: readonly T[],
+  seed: string,
+  of: (case_: T) => object,
+): T[] => covering(cases, seed, (case_) => valuesOf(of(case_)));
+
+function covering<T extends object>(cases: readonly T[], seed: string, itemsOf: (case_: T) => string[]): T[] {
   const rest = shuffled(
-    cases.map((case_) => ({ case_, pairs: pairsOf(case_) })),
+    cases.map((case_) => ({ case_, pairs: itemsOf(case_) })),
     random(seed),
   );
   const missing = new Set(rest.flatMap(({ pairs }) => pairs));

@@ -3,7 +3,9 @@ import { psnDiff, psnLessOrEqual } from '@node-roce/wire';
 import type { WirePacket } from './wire.ts';
 
 const ACK = 0x11;
-const isAck = (p: WirePacket) => p.opcode === ACK && p.payload[12] >> 5 === 0;
+/** Responses of RC, READ RESPONSE FIRST … ATOMIC ACKNOWLEDGE. */
+const isResponse = ({ opcode }: WirePacket) => opcode >= 0x0d && opcode <= 0x12;
+const isAck = (p: WirePacket) => isResponse(p) && (p.opcode !== ACK || p.payload[12] >> 5 === 0);
 const asksForAck = (p: WirePacket) => p.payload[8] >> 7 === 1;
 
 export interface Repeat {
@@ -27,7 +29,7 @@ export function repeats(packets: readonly WirePacket[], us: string): Repeat[] {
       if (isAck(packet)) unacknowledged = unacknowledged.filter((p) => !psnLessOrEqual(p.psn, packet.psn));
       continue;
     }
-    if (packet.opcode === ACK) continue;
+    if (isResponse(packet)) continue;
     if (highest === undefined || psnDiff(packet.psn, highest) > 0) {
       highest = packet.psn;
       if (asksForAck(packet)) unacknowledged.push(packet);

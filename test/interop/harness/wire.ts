@@ -14,6 +14,8 @@ import { end, spawnTethered } from './process.ts';
 /** Bytes of a slot in the kernel's ring and KiB of the ring: 7000 packets while tcpdump waits for a core. */
 const SNAP = 9216;
 const BUFFER = 65_536;
+/** Bytes of a packet up to the end of its RETH, over IPv6. */
+const HEADERS = 90;
 
 /** A RoCE packet of a capture: offsets into its frame. */
 export interface WirePacket {
@@ -25,7 +27,7 @@ export interface WirePacket {
   opcode: number;
   destQp: number;
   psn: number;
-  /** BTH and all that follows but the ICRC. */
+  /** BTH and all that follows but the ICRC; of a capture of headers, their beginning. */
   payload: Uint8Array;
 }
 
@@ -43,12 +45,17 @@ export class WireCapture {
     this.#said = said;
   }
 
-  /** Captures RoCE packets on the guest's tap until stopped: there, super-packets are cut already. */
-  static async start({ tap }: Bridge): Promise<WireCapture> {
+  /**
+   * Captures RoCE packets on the guest's tap until stopped: there, super-packets are cut already.
+   *
+   * @param headersOnly no more than BTH and RETH of each packet, for runs of many: its ICRC is not verified
+   */
+  static async start({ tap }: Bridge, headersOnly = false): Promise<WireCapture> {
     const directory = mkdtempSync(join(tmpdir(), 'roce-wire-'));
     const file = join(directory, 'wire.pcap');
+    const snap = headersOnly ? HEADERS : SNAP;
     const args =
-      `-i ${tap} -n -U --immediate-mode -s ${SNAP} -B ${BUFFER} -Z root -w ${file} udp port 4791`.split(' ');
+      `-i ${tap} -n -U --immediate-mode -s ${snap} -B ${BUFFER} -Z root -w ${file} udp port 4791`.split(' ');
     const tcpdump = spawnTethered('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
     const said = { text: '' };
     await new Promise<void>((resolve, reject) => {
@@ -108,14 +115,15 @@ function locate(frame: Uint8Array): Omit<WirePacket, 'frame' | 'time'> | undefin
   const header = v4 ? (frame[14] & 15) * 4 : 40;
   const end = 14 + (v4 ? view.getUint16(16) : 40 + view.getUint16(18));
   const bth = 14 + header + 8;
-  if (end - bth < 16 || end > frame.length) return undefined;
+  if (end - bth < 16 || frame.length < bth + 12) return undefined;
+  const whole = end <= frame.length;
   const source = v4 ? frame.subarray(26, 30).join('.') : gidToText(frame.subarray(22, 38));
   return {
     source,
-    icrcOk: verifyIcrc(frame, 14, end),
+    icrcOk: whole && verifyIcrc(frame, 14, end),
     opcode: frame[bth],
     destQp: view.getUint32(bth + 4) & 0xff_ffff,
     psn: view.getUint32(bth + 8) & 0xff_ffff,
-    payload: frame.subarray(bth, end - 4),
+    payload: frame.subarray(bth, Math.min(end - 4, frame.length)),
   };
 }

@@ -11,6 +11,10 @@ const struct name access_names[] = {
     { IBV_ACCESS_REMOTE_ATOMIC, "REMOTE_ATOMIC" },
     { IBV_ACCESS_MW_BIND, "MW_BIND" },
     { IBV_ACCESS_ZERO_BASED, "ZERO_BASED" },
+#ifdef HAVE_FLUSH
+    { IBV_ACCESS_FLUSH_GLOBAL, "FLUSH_GLOBAL" },
+    { IBV_ACCESS_FLUSH_PERSISTENT, "FLUSH_PERSISTENT" },
+#endif
     { 0, NULL },
 };
 
@@ -24,6 +28,10 @@ const struct name send_opcode_names[] = {
     { IBV_WR_ATOMIC_CMP_AND_SWP, "ATOMIC_CMP_AND_SWP" },
     { IBV_WR_ATOMIC_FETCH_AND_ADD, "ATOMIC_FETCH_AND_ADD" },
     { IBV_WR_LOCAL_INV, "LOCAL_INV" },
+#ifdef HAVE_FLUSH
+    { IBV_WR_FLUSH, "FLUSH" },
+    { IBV_WR_ATOMIC_WRITE, "ATOMIC_WRITE" },
+#endif
     { 0, NULL },
 };
 
@@ -57,7 +65,11 @@ const struct name wc_opcode_names[] = {
     { IBV_WC_RDMA_READ, "RDMA_READ" }, { IBV_WC_COMP_SWAP, "COMP_SWAP" },
     { IBV_WC_FETCH_ADD, "FETCH_ADD" }, { IBV_WC_BIND_MW, "BIND_MW" },
     { IBV_WC_LOCAL_INV, "LOCAL_INV" }, { IBV_WC_RECV, "RECV" },
-    { IBV_WC_RECV_RDMA_WITH_IMM, "RECV_RDMA_WITH_IMM" }, { 0, NULL },
+    { IBV_WC_RECV_RDMA_WITH_IMM, "RECV_RDMA_WITH_IMM" },
+#ifdef HAVE_FLUSH
+    { IBV_WC_FLUSH, "FLUSH" },         { IBV_WC_ATOMIC_WRITE, "ATOMIC_WRITE" },
+#endif
+    { 0, NULL },
 };
 
 const struct name event_names[] = {

@@ -16,7 +16,8 @@ static void put_capabilities(const struct ibv_qp_cap *cap)
 }
 
 /* qp [type=RC] [pd=0] [send_cq=0] [recv_cq=send_cq] [srq] [max_send_wr=64] [max_recv_wr=64] [max_send_sge=4]
- * [max_recv_sge=4] [max_inline=0] [sq_sig_all=0] → qp, qpn, capabilities */
+ * [max_recv_sge=4] [max_inline=0] [sq_sig_all=0] [placement=0: made with ibv_create_qp_ex, for FLUSH and ATOMIC_WRITE]
+ * → qp, qpn, capabilities */
 void cmd_qp(void)
 {
     const char *type = text("type", "RC");
@@ -35,7 +36,8 @@ void cmd_qp(void)
             .max_inline_data = number("max_inline", 0),
         },
     };
-    struct ibv_qp *qp = ibv_create_qp(find(&pds, number("pd", 0)), &init);
+    struct ibv_pd *pd = find(&pds, number("pd", 0));
+    struct ibv_qp *qp = number("placement", 0) ? create_placement_qp(pd, &init) : ibv_create_qp(pd, &init);
     if (!qp)
         fail(errno, "ibv_create_qp");
     int handle = add(&qps, qp);

@@ -80,6 +80,14 @@ struct region {
 struct region *region_of(uint64_t handle);
 void sha256(const uint8_t *data, size_t length, uint8_t digest[32]);
 
+/* --- placement.c: FLUSH and ATOMIC_WRITE, which only the extended verbs post */
+
+/* A queue pair like any other, whose posting has both besides. */
+struct ibv_qp *create_placement_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
+bool is_placement(const struct ibv_send_wr *wr);
+/* Posts the FLUSH or ATOMIC_WRITE that the keys describe; returns an errno value. */
+int post_placement(struct ibv_qp *qp, const struct ibv_send_wr *wr);
+
 /* --- the commands */
 
 typedef void command(void);

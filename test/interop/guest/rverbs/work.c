@@ -45,7 +45,7 @@ static int gather(struct ibv_sge sges[MAX_SGE])
 
 /* The send work request that the keys describe:
  * opcode [wr_id=0] [sge] [flags=SIGNALED,…] [imm] [remote_addr] [rkey] [compare] [swap] [add] [invalidate_rkey]
- * [ah] [remote_qpn] [remote_qkey] */
+ * [ah] [remote_qpn] [remote_qkey], and what placement.c adds */
 static struct ibv_send_wr send_request(struct ibv_sge sges[MAX_SGE])
 {
     const char *opcode = required_text("opcode");
@@ -77,6 +77,10 @@ static struct ibv_send_wr send_request(struct ibv_sge sges[MAX_SGE])
             wr.wr.atomic.swap = required_number("swap");
         break;
     default:
+        if (is_placement(&wr)) {
+            wr.wr.rdma.remote_addr = required_number("remote_addr");
+            wr.wr.rdma.rkey = required_number("rkey");
+        }
         if (has("ah")) {
             wr.wr.ud.ah = find(&ahs, number("ah", 0));
             wr.wr.ud.remote_qpn = required_number("remote_qpn");
@@ -86,12 +90,18 @@ static struct ibv_send_wr send_request(struct ibv_sge sges[MAX_SGE])
     return wr;
 }
 
+static int post(struct ibv_qp *qp, struct ibv_send_wr *wr)
+{
+    struct ibv_send_wr *bad;
+    return is_placement(wr) ? post_placement(qp, wr) : ibv_post_send(qp, wr, &bad);
+}
+
 /* post_send qp and the keys of a send request */
 void cmd_post_send(void)
 {
     struct ibv_sge sges[MAX_SGE];
-    struct ibv_send_wr wr = send_request(sges), *bad;
-    int error = ibv_post_send(find(&qps, required_number("qp")), &wr, &bad);
+    struct ibv_send_wr wr = send_request(sges);
+    int error = post(find(&qps, required_number("qp")), &wr);
     if (error)
         fail(error, "ibv_post_send");
 }
@@ -187,7 +197,7 @@ void cmd_poll(void)
 void cmd_repeat(void)
 {
     struct ibv_sge sges[MAX_SGE];
-    struct ibv_send_wr wr = send_request(sges), *bad;
+    struct ibv_send_wr wr = send_request(sges);
     struct ibv_qp *qp = find(&qps, required_number("qp"));
     struct ibv_cq *cq = find(&cqs, number("cq", 0));
     uint64_t count = number("count", UINT64_MAX), depth = number("depth", 1), posted = 0, completed = 0;
@@ -198,7 +208,7 @@ void cmd_repeat(void)
     for (;;) {
         bool more = posted < count && seconds_now() < end && wc.status == IBV_WC_SUCCESS;
         if (more && posted - completed < depth) {
-            int error = ibv_post_send(qp, &wr, &bad);
+            int error = post(qp, &wr);
             if (error)
                 fail(error, "ibv_post_send after %llu", (unsigned long long)posted);
             posted++;

@@ -1,0 +1,129 @@
+/** `roce perf` here and an unmodified program of perftest in the guest: both run, both have to be content, and their figures agree. */
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { expect } from 'vitest';
+import { GID_INDEX, type Guest } from './guest.ts';
+
+const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
+
+export interface PerfCase {
+  verb: 'send' | 'write' | 'read' | 'atomic';
+  measure: 'bw' | 'lat';
+  /** Ours. */
+  role: 'server' | 'client';
+  /** Of the GIDs. */
+  version: 4 | 6;
+  service?: 'RC' | 'UC' | 'UD';
+  /** Connected by the connection manager. */
+  rdmaCm?: boolean;
+  /** Options of both sides, in words that both have. */
+  options?: string;
+  /** Options of our side alone. */
+  ours?: string;
+  /** Addresses of the dialogue; 4 unless given. */
+  dialogue?: 4 | 6;
+}
+
+interface Run {
+  size: number;
+  iterations: number;
+  average: number;
+  peak?: number;
+  messageRate?: number;
+  percentiles?: Record<string, number>;
+}
+
+/** The output of our side. */
+export interface PerfReport {
+  measuredBy: string;
+  runs: Run[];
+  local?: Run;
+  remote?: Run;
+  retransmittedPackets: number;
+  icrcErrors: number;
+}
+
+/** The rows of perftest's table: numbers as it printed them. */
+function rowsOf(stdout: string): string[][] {
+  return stdout
+    .split('\n')
+    .filter((line) => /^ \d+ +\d+ +[\d.]+/.test(line))
+    .map((line) => line.trim().split(/\s+/));
+}
+
+/** A port of its own for each run. */
+let port = 19_000;
+
+function roce(args: string[]): {
+  done: Promise<{ code: number | null; stdout: string; stderr: string }>;
+  listens: Promise<void>;
+} {
+  const child = spawn(process.execPath, [ROCE, 'perf', ...args, '--json'], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stdout = '';
+  let stderr = '';
+  let hears = () => {};
+  const listens = new Promise<void>((resolve) => {
+    hears = resolve;
+  });
+  child.stdout.on('data', (data) => {
+    stdout += data;
+  });
+  child.stderr.on('data', (data) => {
+    stderr += data;
+    if (stderr.includes('waiting for a client')) hears();
+  });
+  const done = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
+    child.on('close', (code) => {
+      hears();
+      resolve({ code, stdout, stderr });
+    });
+  });
+  return { done, listens };
+}
+
+/** One run. Fails unless both programs end with 0. */
+export async function playPerf(
+  guest: Guest,
+  {
+    verb,
+    measure,
+    role,
+    version,
+    service = 'RC',
+    rdmaCm = false,
+    options = '',
+    ours = '',
+    dialogue = 4,
+  }: PerfCase,
+): Promise<{ report: PerfReport; rows: string[][] }> {
+  const { address } = guest;
+  port++;
+  const host = dialogue === 4 ? address.hostIp4 : address.hostIp6;
+  const peer = dialogue === 4 ? address.ip4 : address.ip6;
+  const common = `-p ${port} -c ${service} ${rdmaCm ? '-R' : ''} ${options}`;
+  const family = dialogue === 6 ? '--ipv6-addr' : '';
+  const command = `ib_${verb}_${measure} -d rxe0 -x ${GID_INDEX[version]} -F ${family} ${common}`;
+  const bind = version === 4 ? address.hostIp4 : address.hostIp6;
+  const args = [verb, measure, ...`--bind ${bind} ${common} ${ours}`.split(' ').filter(Boolean)];
+  let theirs: Awaited<ReturnType<Guest['exec']>>;
+  let mine: { code: number | null; stdout: string; stderr: string };
+  if (role === 'server') {
+    const node = roce(args);
+    await node.listens;
+    theirs = await guest.exec(`${command} ${host}`, { timeout: 60_000 });
+    mine = await node.done;
+  } else {
+    const server = guest.exec(command, { timeout: 60_000 });
+    const listening = rdmaCm
+      ? `rdma res show cm_id | grep -q 'LISTEN.*:${port}'`
+      : `ss -ltn | grep -q :${port}`;
+    await guest.must(`for i in $(seq 80); do ${listening} && exit 0; sleep 0.1; done; exit 1`);
+    mine = await roce([...args, peer]).done;
+    theirs = await server;
+  }
+  const context = `roce perf ${args.join(' ')}\n${mine.stderr}${mine.stdout}\n${command}\n${theirs.stdout}${theirs.stderr}`;
+  expect({ ours: mine.code, theirs: theirs.code }, context).toEqual({ ours: 0, theirs: 0 });
+  return { report: JSON.parse(mine.stdout) as PerfReport, rows: rowsOf(theirs.stdout) };
+}
