@@ -158,7 +158,10 @@ test('the conclusion names slower, faster, broken and missing rows', () => {
 
 describe('the command', () => {
   // A build beside itself. No figure is judged: the exit code may be 0 or 1.
-  test('measures a row with both builds and writes JSON', { timeout: 240_000 }, async () => {
+  test('measures a row with both builds and writes JSON', {
+    timeout: 240_000,
+    tags: ['slow'],
+  }, async () => {
     const file = join(directory, 'compare.json');
     const args = [bench, '--compare', root, '--quick', '--only', '^SEND 4 KiB', '--json', file];
     const { stderr } = await run(process.execPath, args).catch((failure) => failure);

@@ -28,13 +28,18 @@ async function rows(pattern: string): Promise<Row[]> {
 
 describe('a quick run', () => {
   test.each([
-    ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP']],
-    ['^round trip of 64 B, polled', ['node-roce', 'C limit', 'Node TCP', 'fi_pingpong udp;ofi_rxd']],
     ['^allocation', ['node-roce']],
     ['^1,000 queue pairs', ['node-roce']],
     ['^100,000', ['node-roce']],
     ['^connects .* 16 at a time', ['node-roce']],
-  ])('%s', { timeout: 120_000 }, async (pattern, contenders) => {
+  ])('%s', { timeout: 120_000 }, testRow);
+
+  test.each([
+    ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP']],
+    ['^round trip of 64 B, polled', ['node-roce', 'C limit', 'Node TCP', 'fi_pingpong udp;ofi_rxd']],
+  ])('%s', { timeout: 120_000, tags: ['slow'] }, testRow);
+
+  async function testRow(pattern: string, contenders: string[]) {
     const [row, ...others] = await rows(pattern);
     expect(others).toEqual([]);
     const named = [...row!.results, ...row!.missing].map(({ contender }) => contender);
@@ -46,7 +51,7 @@ describe('a quick run', () => {
     }
     for (const { reason } of row!.missing) expect(reason).not.toBe('');
     expect(row!.results[0].contender).toBe('node-roce');
-  });
+  }
 
   test('an unknown option: usage, exit code 2', async () => {
     const failure = await run(process.execPath, [bench, '--fast']).catch((error) => error);

@@ -217,14 +217,15 @@ test('what the findings say', async () => {
   };
   expect(await textsOf('op_all')).toEqual([]);
   expect(await textsOf('err_oob_read')).toEqual([
-    'error: QP 0x69 → 0x68: RDMA_READ (PSN 1193046) was refused with NAK remote access error at 0.001 s; the connection ends with it',
+    'error: #1 10.77.0.2 QP 0x69 → 10.77.0.3 QP 0x68: RDMA_READ (PSN 1193046 = 0x123456) was refused with NAK remote access error at 0.001 s; the connection ends with it',
   ]);
   expect(await textsOf('err_rnr_exhausted')).toEqual([
-    'error: QP 0x72 → 0x71: SEND (PSN 1193047) was sent 4 times and refused with RNR NAK each time; the last at 0.056 s',
-    'warning: QP 0x72 → 0x71: 4 RNR NAKs, the first at 0.007 s: the receiver had no receive posted; it waited 47.2 ms in all, 16.3 ms at most',
+    'error: #1 10.77.0.2 QP 0x72 → 10.77.0.3 QP 0x71: SEND (PSN 1193047 = 0x123457) was sent 4 times and refused with RNR NAK each time; the last at 0.056 s',
+    'warning: #1 10.77.0.2 QP 0x72 → 10.77.0.3 QP 0x71: 4 RNR NAKs, the first at 0.007 s: the receiver had no receive posted; the requester waited 47.2 ms in total, 16.3 ms at most',
+    'warning: #1 10.77.0.2 QP 0x72 → 10.77.0.3 QP 0x71: 3 stalls with requests outstanding, 47.2 ms in total: 16.3 ms at 0.007 s (frames 4 → 5), ended by a retransmission after an RNR wait; 15.5 ms at 0.024 s (frames 6 → 7), ended by a retransmission after an RNR wait; 15.4 ms at 0.040 s (frames 8 → 9), ended by a retransmission after an RNR wait',
   ]);
   expect((await textsOf('blackhole_timeout'))[0]).toBe(
-    'error: QP ? → 0x7d: SEND (PSN 1193046) was never answered: 4 packets sent for it, the last at 0.202 s',
+    'error: #1 10.77.0.2 QP ? → 10.77.0.3 QP 0x7d: SEND (PSN 1193046 = 0x123456) was never answered: 4 packets sent for it, the last at 0.202 s',
   );
   expect(await textsOf('corrupt_A')).toContainEqual(
     expect.stringContaining('20 packets with a wrong ICRC, the first at 0.000 s'),

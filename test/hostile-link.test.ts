@@ -16,7 +16,7 @@ import { recordedPackets } from './hostile/mutations.ts';
 import { Raid } from './hostile/raid.ts';
 import { Site } from './hostile/site.ts';
 
-const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 12_000);
+const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 4_000);
 /** Datagrams at once: no more than the smallest receive buffer holds. */
 const BURST = 16;
 /** Bursts between two looks at the PSNs. */

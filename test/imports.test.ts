@@ -99,6 +99,16 @@ test.each([
   expect(found.filter((line) => line.startsWith(`${path} imports ${specifier}`))[0]).toMatch(words);
 });
 
+test.each([
+  ['the package that it judges', '@node-roce/perf'],
+  ['a part of that package', '@node-roce/verbs-api/dist/engine.js'],
+  ['a file from outside', '../../packages/sim/src/index.ts'],
+])('an oracle of the tests that imports %s', (_what, specifier) => {
+  const path = 'test/perftest-peer/planted.mjs';
+  const found = planted({ [path]: `import * as x from '${specifier}';\nexport { x };\n` });
+  expect(found).toEqual([`${path} imports ${specifier}, outside of the oracle test/perftest-peer/`]);
+});
+
 describe('manifests and project references', () => {
   const { wire, link } = real.manifests;
 

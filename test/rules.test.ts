@@ -37,7 +37,8 @@ test('the tables are read', () => {
 });
 
 test.each(rows)('%s', (_rule, section, clauses, tests) => {
-  expect(section).toMatch(/^§\d+(\.\d+)+/);
+  // A section, or an annex.
+  expect(section).toMatch(/^(§\d+(\.\d+)+|A\d+)/);
   for (const [, clause] of clauses.matchAll(/`(\w+)`/g)) {
     expect(model, clause).toMatch(
       new RegExp(`\\b(function|class|const) ${clause}\\b|^ +(get )?#?${clause}\\(`, 'm'),

@@ -88,7 +88,10 @@ describe.each([
   ['1gbit', 'inline'],
   ['1gbit', 'worker'],
 ])('%s, engine: %s', (rate, engine) => {
-  test('ends without an error, and is idle then', { timeout: SECONDS * 1000 + SLACK_MS }, async (context) => {
+  test('ends without an error, and is idle then', {
+    timeout: SECONDS * 1000 + SLACK_MS,
+    tags: ['slow'],
+  }, async (context) => {
     const cable = makeCable(`${rate}-${engine}`);
     if (!cable) return context.skip();
     cable.speed(rate);

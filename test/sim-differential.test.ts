@@ -18,7 +18,7 @@ import {
 import { gidFromText, Opcode, psnAdd, psnDiff } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 300);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 80);
 const ARENA = 32_768;
 /** Receives are from here on, WRITEs and atomics mostly before. */
 const RECEIVE_AREA = 16_384;
@@ -26,7 +26,7 @@ const MTU = 256;
 const PEER_QPN = 0x77;
 
 const REQUESTS = Object.entries(Opcode).filter(
-  ([key, opcode]) => opcode < 0x20 && !/RESPONSE|ACKNOWLEDGE|FLUSH|ATOMIC_WRITE/.test(key),
+  ([key, opcode]) => opcode < 0x20 && !/RESPONSE|ACKNOWLEDGE/.test(key),
 );
 
 /** One of the two under test, with its own idea of QPN, key and address. */
@@ -132,7 +132,15 @@ function next(random: Random, stream: Stream): ModelPacket {
     if (imm) packet.immediate = random.next();
     return packet;
   }
-  const operation = random.pick(['SEND', 'SEND', 'RDMA_WRITE', 'RDMA_WRITE', 'READ', 'ATOMIC'] as const);
+  const operation = random.pick([
+    'SEND',
+    'SEND',
+    'RDMA_WRITE',
+    'RDMA_WRITE',
+    'READ',
+    'ATOMIC',
+    'PLACE',
+  ] as const);
   const va = BigInt(random.between(0, 1000)) * 8n;
   if (operation === 'READ') {
     const packet = blank(Opcode.RC_RDMA_READ_REQUEST, psn);
@@ -143,6 +151,7 @@ function next(random: Random, stream: Stream): ModelPacket {
     const atomicEth = { va, rkey: 0, swapAdd: BigInt(random.next()), compare: BigInt(random.between(0, 3)) };
     return { ...packet, ackReq: true, atomicEth };
   }
+  if (operation === 'PLACE') return place(random, psn, va);
   const length = random.pick([0, 1, 5, 255, 256, 257, 700]);
   const only = length <= MTU;
   const imm = only && random.chance(0.3) ? '_WITH_IMMEDIATE' : '';
@@ -156,10 +165,21 @@ function next(random: Random, stream: Stream): ModelPacket {
   return packet;
 }
 
+/** FLUSH or ATOMIC_WRITE. */
+function place(random: Random, psn: number, va: bigint): ModelPacket {
+  if (random.chance(0.5)) {
+    const packet = blank(Opcode.RC_ATOMIC_WRITE, psn);
+    return { ...packet, ackReq: true, reth: { va, rkey: 0, length: 8 }, payload: bytesOf(random, 8) };
+  }
+  const feth = { placement: random.pick([0, 1, 1, 1]), selectivity: random.pick([0, 0, 1]) };
+  const length = feth.selectivity === 1 ? random.next() : random.pick([0, 1, 4096, ARENA - Number(va)]);
+  return { ...blank(Opcode.RC_FLUSH, psn), ackReq: true, feth, reth: { va, rkey: 0, length } };
+}
+
 /** One thing about a packet made wrong, or just different. */
 function spoil(random: Random, packet: ModelPacket): ModelPacket {
   const spoiled = structuredClone(packet);
-  switch (random.between(0, 7)) {
+  switch (random.between(0, 8)) {
     case 0:
       spoiled.psn = psnAdd(packet.psn, random.between(-5, 5));
       break;
@@ -186,6 +206,10 @@ function spoil(random: Random, packet: ModelPacket): ModelPacket {
       break;
     case 7:
       spoiled.pkey = random.pick([0x7fff, 0x1234]);
+      break;
+    case 8:
+      if (spoiled.feth)
+        spoiled.feth = { placement: random.pick([0, 2, 3]), selectivity: random.pick([0, 1]) };
   }
   return spoiled;
 }
@@ -196,8 +220,9 @@ function completeHeaders(packet: ModelPacket): ModelPacket {
   const has = (pattern: RegExp) => pattern.test(key);
   return {
     ...packet,
-    payload: has(/READ_REQUEST|SWAP|FETCH/) ? new Uint8Array(0) : packet.payload,
-    reth: has(/WRITE_(FIRST|ONLY)|READ_REQUEST/)
+    payload: has(/READ_REQUEST|SWAP|FETCH|FLUSH/) ? new Uint8Array(0) : packet.payload,
+    feth: has(/FLUSH/) ? { placement: 1, selectivity: 0 } : undefined,
+    reth: has(/WRITE_(FIRST|ONLY)|READ_REQUEST|FLUSH|ATOMIC_WRITE/)
       ? { va: 8n, rkey: 0, length: packet.payload.length }
       : undefined,
     atomicEth: has(/SWAP|FETCH/) ? { va: 8n, rkey: 0, swapAdd: 1n, compare: 0n } : undefined,

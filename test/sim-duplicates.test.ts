@@ -49,7 +49,7 @@ function give(endpoint: Responder, requests: ModelPacket[]): string[] {
   });
 }
 
-/** A READ of one to four responses, or an atomic, at a PSN; and the PSN after it. */
+/** A READ of one to four responses, an atomic, a FLUSH or an ATOMIC_WRITE, at a PSN; and the PSN after it. */
 function draw(random: Random, psn: number): [ModelPacket, number] {
   const common = {
     destQpn: 0,
@@ -65,12 +65,25 @@ function draw(random: Random, psn: number): [ModelPacket, number] {
     const va = 8n * BigInt(random.between(0, 3));
     return [{ ...common, opcode, atomicEth: { va, rkey: 0, swapAdd, compare } }, psnAdd(psn, 1)];
   }
+  if (random.chance(0.4)) {
+    const va = 8n * BigInt(random.between(0, 3));
+    const write = {
+      opcode: Opcode.RC_ATOMIC_WRITE,
+      payload: Uint8Array.from({ length: 8 }, () => random.next()),
+    };
+    const flush = { opcode: Opcode.RC_FLUSH, feth: { placement: 1, selectivity: 0 } };
+    const reth = { va, rkey: 0, length: 8 };
+    return [
+      { ...common, ...random.pick<Partial<ModelPacket> & { opcode: number }>([write, flush]), reth },
+      psnAdd(psn, 1),
+    ];
+  }
   const length = random.between(1, 4 * MTU);
   const reth = { va: BigInt(random.between(1024, ARENA - length)), rkey: 0, length };
   return [{ ...common, opcode: Opcode.RC_RDMA_READ_REQUEST, reth }, psnAdd(psn, Math.ceil(length / MTU))];
 }
 
-test('as many duplicates at once as READs and atomics were agreed on are answered', () => {
+test('answers as many duplicates at once as READs and atomics were agreed on', () => {
   let answered = 0;
   for (let seed = FIRST; seed < FIRST + SEEDS; seed++) {
     const random = createRandom(seed);

@@ -126,7 +126,8 @@ describe.each(['engine', 'model'] as EndpointKind[])('requester: %s', (a) => {
     expectPacket(
       again.packet,
       bth({ psn: lost }),
-      reth({ va: base + 2048n, length: 5000 - 2048 }),
+      // The engine keeps what came early, and asks for what is missing alone.
+      reth({ va: base + 2048n, length: a === 'engine' ? 1024 : 5000 - 2048 }),
       payload(0),
     );
     // A response past the missing one is an implied NAK: no time-out was needed.

@@ -14,6 +14,10 @@ export interface Analyzed {
   analysis: Analysis;
   /** By frame: why it was sent again, if it was. */
   causes: (string | undefined)[];
+  /** By frame: how sure the cause is, if it was. */
+  grades: (string | undefined)[];
+  /** By frame: whether the requester went back with it. */
+  begins: boolean[];
   /** By frame: whether it is the repetition of a frame. */
   repeated: boolean[];
   messages: Message[];
@@ -23,12 +27,16 @@ export interface Analyzed {
 
 export function analyze(packets: readonly TappedPacket[], options: TapCaptureOptions = {}): Analyzed {
   const causes: (string | undefined)[] = new Array(packets.length);
+  const grades: (string | undefined)[] = new Array(packets.length);
+  const begins: boolean[] = new Array(packets.length).fill(false);
   const repeated: boolean[] = new Array(packets.length).fill(false);
   const messages: Message[] = [];
   const analyzer = new FlowAnalyzer({
     onMessage: (message) => messages.push({ ...message }),
     onPacket: ({ frame }, verdict) => {
       causes[frame - 1] = verdict.retransmission;
+      begins[frame - 1] = verdict.begins;
+      grades[frame - 1] = verdict.grade;
       repeated[frame - 1] = verdict.repeatedFrame;
     },
   });
@@ -41,5 +49,5 @@ export function analyze(packets: readonly TappedPacket[], options: TapCaptureOpt
     { direction: directionOf(a.address, b.address, b.qpn), counts: aToB },
     { direction: directionOf(b.address, a.address, a.qpn), counts: bToA },
   ]);
-  return { analysis, causes, repeated, messages, directions };
+  return { analysis, causes, grades, begins, repeated, messages, directions };
 }

@@ -3,8 +3,11 @@ import type { Analyzed } from './analyze.ts';
 import type { Captured } from './run.ts';
 import type { TrueFrame } from './truth.ts';
 
-/** By the cause: retransmitted packets, and those with this verdict; the rest is `unknown`. */
-export type Tally = Record<string, { packets: number; told: number }>;
+/**
+ * By the cause: retransmitted packets; those named for certain; those named as likely, rightly and wrongly. Of the rest no
+ * cause is shown.
+ */
+export type Tally = Record<string, { packets: number; certain: number; likely: number; unlikely: number }>;
 
 export interface Judgement {
   /** Errors in words; nothing if all is right. */
@@ -14,10 +17,10 @@ export interface Judgement {
 }
 
 /**
- * Whether a retransmitted packet can be distinguished from a late one or a copy. At its sender there is nothing to tell
- * apart; on the way an Identification of its own says when it was sent.
+ * Whether a retransmitted packet can be distinguished from a late one or a copy. At its sender no packet is late; on the way an Identification of its own says when it was sent.
  */
-const canTell = ({ addressing }: Captured, { event }: TrueFrame) => event === 'sent' || addressing === 'ipv4';
+const canTell = ({ addressing }: Captured, { event, isSoon }: TrueFrame) =>
+  addressing === 'ipv4' || (event === 'sent' && !isSoon);
 
 export function judge(
   run: Captured,
@@ -42,9 +45,10 @@ export function judge(
     }
     if (!again) continue;
     const tally = tallies[frame.event];
-    tally[cause] ??= { packets: 0, told: 0 };
+    tally[cause] ??= { packets: 0, certain: 0, likely: 0, unlikely: 0 };
     tally[cause].packets++;
-    if (told === cause) tally[cause].told++;
+    if (analyzed.grades[i] === 'likely') tally[cause][told === cause ? 'likely' : 'unlikely']++;
+    else if (told === cause) tally[cause].certain++;
     else if (told !== 'unknown') faults.push(`${line}: retransmitted for ${cause}, reported: ${told}`);
   }
   return { faults: [...faults, ...compareSums(counts, analyzed)], mistaken };

@@ -14,6 +14,7 @@ import {
   type SimHost,
   type WireOptions,
 } from '@node-roce/sim';
+import type { KeepEarly } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
 import { type NetworkKind, wireOf } from '../sim/run.ts';
 
@@ -28,6 +29,10 @@ export interface CaptureRun {
   connections: number;
   /** Requests of each direction. */
   count: number;
+  /** Whether engines send tail loss probes (the default). Without them it is the ACK timer that runs out. */
+  probes?: boolean;
+  /** Whether the responders of engines keep packets that come early: off by default. */
+  keepEarly?: KeepEarly;
   /** First PSN of every queue pair; drawn by default. */
   psn?: number;
 }
@@ -62,7 +67,7 @@ export function runConnections(options: CaptureRun): Captured {
   network.countsIpIds = addressing === 'ipv4';
   const arenaBytes = ARENA_BYTES * options.connections;
   const devices = Array.from({ length: options.hosts }, (_, i) =>
-    makeDevice(options.ends[Math.min(i, 1)], i + 1, addressing, arenaBytes, random),
+    makeDevice(options, i, addressing, arenaBytes, random),
   );
   const peers = new Map<string, number>();
   const hosts = devices.map((device, i) => new NotificationPoint(device, (qpn) => peers.get(`${i} ${qpn}`)));
@@ -75,7 +80,6 @@ export function runConnections(options: CaptureRun): Captured {
   const maxRdAtomic = random.pick([1, 2, 4, 16]);
   const connection = {
     ...CONNECTION_DEFAULTS,
-    // With 14 the engine's probes are quicker than its timer; with 8 there are none.
     timeout: random.pick([8, 8, 10, 14]),
     minRnrTimer: random.pick([1, 5, 10]),
     pathMtu: random.pick([256, 1024, 4096]),
@@ -110,17 +114,18 @@ export function runConnections(options: CaptureRun): Captured {
 }
 
 function makeDevice(
-  kind: EndpointKind,
-  number: number,
+  { ends, probes = true, keepEarly = 'off' }: CaptureRun,
+  host: number,
   addressing: Addressing,
   arenaBytes: number,
   random: Random,
 ): SimDevice {
-  const gid = gidFromText(addressing === 'ipv6' ? `fd77::${number}` : `10.0.0.${number}`);
+  const gid = gidFromText(addressing === 'ipv6' ? `fd77::${host + 1}` : `10.0.0.${host + 1}`);
   const seed = random.next();
   // Real adapters count queue pairs up from the same number.
-  if (kind === 'model') return new ModelDevice({ gid, qpn: 0x11, arenaBytes });
-  return new EngineDevice({ gid, arenaBytes, seed, credits: random.chance(0.3) });
+  if (ends[Math.min(host, 1)] === 'model') return new ModelDevice({ gid, qpn: 0x11, arenaBytes });
+  const recovery = { probes, keepEarly };
+  return new EngineDevice({ gid, arenaBytes, seed, credits: random.chance(0.3), recovery });
 }
 
 function drawPair(hosts: number, random: Random): [number, number] {

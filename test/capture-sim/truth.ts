@@ -20,9 +20,14 @@ export interface TrueFrame {
   isCopy: boolean;
   /** The tap has shown its PSN, or a later one, of what was sent before it: a retransmission without that looks new. */
   isBehind: boolean;
+  /** The tap has shown a packet with the same PSN so little before that it might be a copy of that. */
+  isSoon: boolean;
   /** Its sender had sent it before, and retransmitted it for this cause. */
   cause: RetransmitCause | undefined;
 }
+
+/** A packet that is repeated within this, µs, looks like a mirror's copy where no Identification tells (docs/capture.md). */
+const COPY_US = 1.5;
 
 export const directionOf = (source: string, destination: string, destQp: number): string =>
   `${source} → ${destination} ${destQp}`;
@@ -43,7 +48,9 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
   const serials = new Set<number>();
   /** By direction: when the requests that were shown were sent, and what is past their PSNs. */
   const sent = new Map<string, { serial: number; end: number }[]>();
-  return packets.map(({ event, bytes, source, destination, corrupt, serial, retransmission }) => {
+  /** By direction and PSN: when it was shown last. */
+  const shownAt = new Map<string, number>();
+  return packets.map(({ event, time, bytes, source, destination, corrupt, serial, retransmission }) => {
     const decoded = corrupt ? undefined : decodePacket(bytes);
     if (decoded === undefined || !decoded.ok) {
       return {
@@ -55,6 +62,7 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
         corrupt: true,
         isCopy: false,
         isBehind: false,
+        isSoon: false,
         cause: undefined,
       };
     }
@@ -65,6 +73,9 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
     serials.add(serial!);
     const { isRequest, isReadRequest } = info;
     const psns = isReadRequest ? Math.max(1, Math.ceil(reth!.length / pathMtu)) : 1;
+    const key = `${direction} ${psn}`;
+    const isSoon = isRequest && time - (shownAt.get(key) ?? Number.NEGATIVE_INFINITY) < COPY_US;
+    if (isRequest) shownAt.set(key, time);
     let isBehind = false;
     if (isRequest) {
       const shown = sent.get(direction) ?? [];
@@ -81,6 +92,7 @@ export function trueFrames(packets: readonly TappedPacket[], pathMtu: number): T
       corrupt: false,
       isCopy,
       isBehind,
+      isSoon,
       cause: retransmission,
     };
   });

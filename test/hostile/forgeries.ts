@@ -183,14 +183,20 @@ export const FORGERIES: Record<string, Forger> = {
     return { packet: forged, counter: 'qkeyViolations' };
   },
 
-  /** Half of all PSNs are ahead. It draws one NAK, and slows the connection down: so not often. */
+  /**
+   * Half of all PSNs are ahead. It draws one NAK, and slows the connection down: so not often. A responder that keeps early packets
+   * takes one of the next 1,024 for the real one.
+   */
   requestAhead(target, random) {
-    if (!isRc(target) || !target.info.isRequest || !random.chance(0.1)) return undefined;
-    const psn = psnAdd(
-      target.expectedPsn,
-      random.chance(0.3) ? random.between(1, 64) : random.between(FAR, HALF - 1),
-    );
-    return { packet: anyRcRequest(target, random, psn) };
+    if (!isRc(target) || !target.info.isRequest || !random.chance(0.03)) return undefined;
+    return { packet: anyRcRequest(target, random, psnAdd(target.expectedPsn, random.between(1, 64))) };
+  },
+
+  requestFarAhead(target, random) {
+    if (!isRc(target) || !target.info.isRequest || !random.chance(0.07)) return undefined;
+    return {
+      packet: anyRcRequest(target, random, psnAdd(target.expectedPsn, random.between(FAR, HALF - 1))),
+    };
   },
 
   /** The other half is behind: acknowledged, at most, and never executed. */

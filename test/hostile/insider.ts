@@ -46,7 +46,7 @@ const RELIABLE: readonly ModelOpcode[] = [...RDMA, 'RDMA_READ', 'ATOMIC_FETCH_AN
 
 /** One of the insider's connections, seen from the device. */
 interface Connection {
-  service: SimService;
+  service: Exclude<SimService, 'XRC_INI' | 'XRC_TGT'>;
   qp: ResumableQp;
   shared: boolean;
   /** Posted and not completed. */

@@ -19,9 +19,9 @@ export interface SiegeOptions {
 
 export type Attack = (target: Target, random: Random) => Forgery | undefined;
 
-/** A forgery of any kind; `kinds` counts them. */
-export function forging(kinds: Map<string, number>): Attack {
-  const all = Object.entries(FORGERIES);
+/** A forgery of any of these kinds; `kinds` counts them. */
+export function forging(kinds: Map<string, number>, names: readonly string[]): Attack {
+  const all = Object.entries(FORGERIES).filter(([name]) => names.includes(name));
   return (target, random) => {
     // Many kinds need a packet of some kind: another one, then.
     for (let tries = 0; tries < 4; tries++) {
@@ -106,7 +106,8 @@ export class Siege {
 
   #target(packet: SimPacket): Target | undefined {
     const info = opcodeInfo(bthOpcode(packet.bytes, 0));
-    if (!info) return undefined;
+    // Of a CNP nothing is looked at but the queue pair, so little can be forged from one.
+    if (!info || info.transport === Transport.CNP) return undefined;
     const { adapter, groups } = this.device;
     const qpn = bthDestQp(packet.bytes, 0);
     const { rqPsn = 0, sqPsn = 0 } = this.#qpns.has(qpn) ? adapter.queryQp(qpn).attr : {};

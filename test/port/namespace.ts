@@ -4,9 +4,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const SETTLED_MS = 150;
 
-function run(command: 'ip' | 'tc', ...args: string[]): { ok: boolean; what: string } {
-  const { status, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
-  return { ok: status === 0, what: `${command} ${args.join(' ')}: ${error?.message ?? stderr}` };
+function run(command: 'ip' | 'tc', ...args: string[]): { ok: boolean; what: string; said: string } {
+  const { status, stdout, stderr, error } = spawnSync(command, args, { encoding: 'utf8' });
+  return {
+    ok: status === 0,
+    what: `${command} ${args.join(' ')}: ${error?.message ?? stderr}`,
+    said: stdout,
+  };
 }
 
 /** A network namespace with a device in it, for changes of its interface. */
@@ -37,8 +41,9 @@ export class Namespace implements Disposable {
     this.ip('address add 10.77.0.1/24 dev roce0');
   }
 
-  ip(command: string): void {
-    this.#run('ip', command);
+  /** ip(8). @returns what it says */
+  ip(command: string): string {
+    return this.#run('ip', command);
   }
 
   /** tc(8): shapes an interface. */
@@ -46,9 +51,10 @@ export class Namespace implements Disposable {
     this.#run('tc', command);
   }
 
-  #run(program: 'ip' | 'tc', command: string): void {
-    const { ok, what } = run(program, '-netns', this.name, ...command.split(' '));
+  #run(program: 'ip' | 'tc', command: string): string {
+    const { ok, what, said } = run(program, '-netns', this.name, ...command.split(' '));
     if (!ok) throw new Error(what);
+    return said;
   }
 
   /** The same, with time for subscribers. */

@@ -21,9 +21,9 @@ inChromium(() => {
 
     test('is smaller than 3 MB', () => expect(statSync(file).size).toBeLessThan(3_000_000));
 
-    test('has the findings first, each with its hint', async () => {
+    test('has the summary first, then the findings, each with its hint', async () => {
       const first = page.locator('main > section').first();
-      expect(await first.getAttribute('id')).toBe('findings');
+      expect(await first.getAttribute('id')).toBe('summary');
       expect(await page.locator('.finding .sentence').allTextContents()).toEqual(
         found.findings.map(({ text }) => text),
       );
@@ -59,7 +59,7 @@ inChromium(() => {
       await page.locator('#packet-7-0').click();
       await see(page.locator('.packet h4'), 'Frame 7');
       const packet = found.connections[0].ladder.find((each) => each.frame === 7)!;
-      expect(await fieldOf('bth.PSN')).toBe(String(packet.psn));
+      expect(await fieldOf('bth.PSN')).toBe(`${packet.psn} (0x${packet.psn.toString(16).padStart(6, '0')})`);
       const hex = (await page.locator('.hex pre > div > span:not(.faint)').allTextContents())
         .join('')
         .replaceAll(' ', '');
@@ -96,7 +96,7 @@ inChromium(() => {
       const naks = found.connections[0].ladder.filter(({ aeth }) => aeth?.text.includes('NAK')).length;
       await poll(async () => (await rows.count()) >= naks && naks > 0).toBe(true);
       await search.fill('no such packet');
-      await see(page.locator('#ladder .empty'), 'No packet that was kept matches.');
+      await see(page.locator('#ladder .empty'), 'No packet in this report matches.');
       await search.fill('');
       for (const kind of ['Request', 'ACK', 'Retransmission']) {
         await page.locator('#ladder .key', { hasText: kind }).getByRole('checkbox').uncheck();
@@ -177,7 +177,7 @@ inChromium(() => {
       await see(row.locator('button'), String(slowest.id));
       await row.locator('button').press('Enter');
       await see(page.locator('.packet h4'), `Frame ${slowest.firstFrame}`);
-      await page.locator('#messages .segments label', { hasText: 'Sent again' }).click();
+      await page.locator('#messages .segments label', { hasText: 'Retransmitted' }).click();
       const again = found.connections[0].messages.filter(({ retransmitted }) => retransmitted > 0).length;
       await poll(() => table.locator('tbody tr').count()).toBe(again);
     });

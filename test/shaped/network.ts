@@ -1,6 +1,8 @@
 /** Two network namespaces with a cable between them that has a speed: 10.77.0.1 and 10.77.0.2. */
 import { Namespace } from '../port/namespace.ts';
 
+const INTERFACES = ['roce0', 'far0'] as const;
+
 /** A veth between two network namespaces, slower than its ends. */
 export class ShapedCable implements Disposable {
   readonly #ends: readonly [Namespace, Namespace];
@@ -32,9 +34,24 @@ export class ShapedCable implements Disposable {
     b.tc(`qdisc replace dev far0 root tbf rate ${rate} burst 64kb limit 16mb`);
   }
 
-  /** The namespaces' names and addresses. */
-  get ends(): { namespace: string; address: string }[] {
-    return this.#ends.map(({ name }, i) => ({ namespace: name, address: `10.77.0.${i + 1}` }));
+  /** Bytes of payload that a frame may have, at both ends. */
+  mtu(bytes: number): void {
+    for (const [i, end] of this.#ends.entries()) end.ip(`link set ${INTERFACES[i]} mtu ${bytes}`);
+  }
+
+  /** The hardware address of an end, as 12 hexadecimal digits. */
+  macOf(end: 0 | 1): string {
+    const [{ address }] = JSON.parse(this.#ends[end].ip(`-json link show ${INTERFACES[end]}`));
+    return address.replaceAll(':', '');
+  }
+
+  /** The namespaces' names, interfaces and addresses. */
+  get ends(): { namespace: string; interface: string; address: string }[] {
+    return this.#ends.map(({ name }, i) => ({
+      namespace: name,
+      interface: INTERFACES[i],
+      address: `10.77.0.${i + 1}`,
+    }));
   }
 
   [Symbol.dispose](): void {

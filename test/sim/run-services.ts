@@ -2,6 +2,8 @@
 import {
   CONNECTION_DEFAULTS,
   createRandom,
+  drawCongestion,
+  drawRecovery,
   type EndpointKind,
   EngineDevice,
   ModelDevice,
@@ -10,15 +12,19 @@ import {
   SERVICES_ARENA_BYTES,
   ServicesWorkload,
   type SimDevice,
+  withMarks,
 } from '@node-roce/sim';
+import type { Congestion, Recovery } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
-import { type NetworkKind, type Outcome, wireOf } from './run.ts';
+import { cnpHandledBy, type NetworkKind, type Outcome, wireOf } from './run.ts';
 
 export interface ServicesRun {
   seed: number;
   a: EndpointKind;
   b: EndpointKind;
   network: NetworkKind;
+  /** Overrides what is drawn for the engines. */
+  recovery?: Partial<Recovery>;
   /** Called with both devices before anything happens: to stand between them and the network. */
   prepare?: (devices: readonly [SimDevice, SimDevice], network: Network) => void;
 }
@@ -26,7 +32,7 @@ export interface ServicesRun {
 /** Bytes around each engine's arena that nobody may touch. */
 export const GUARD_BYTES = 4096;
 
-export interface ServicesOutcome extends Pick<Outcome, 'fault' | 'network' | 'replay'> {
+export interface ServicesOutcome extends Pick<Outcome, 'fault' | 'network' | 'cnpHandled' | 'replay'> {
   delivered: ServicesWorkload['delivered'];
   limitsReached: number;
 }
@@ -40,17 +46,24 @@ const IDLE_TURNS = 50;
 /** Networks on which nothing comes late or twice. */
 const IN_ORDER: readonly NetworkKind[] = ['clean', 'lossy', 'bursty', 'corrupting', 'narrow'];
 
-export function runServices({ seed, a, b, network: kind, prepare }: ServicesRun): ServicesOutcome {
+export function runServices(run: ServicesRun): ServicesOutcome {
+  const { seed, a, b, network: kind, prepare } = run;
   const random = createRandom(seed);
   const network = new Network(seed);
-  const [left, right] = [makeDevice(a, 1, random), makeDevice(b, 2, random)];
+  const kinds = [a, b];
+  const congestion = drawCongestion(seed, kinds);
+  const [left, right] = kinds.map((kind, i) => {
+    const recovery = { ...drawRecovery(seed, i + 1, kinds), ...run.recovery };
+    return makeDevice(kind, i + 1, { recovery, congestion: congestion[i] }, random);
+  });
   // Low enough that no connection runs out of retries.
   const loss = random.pick([0.01, 0.03, 0.05]);
   const delay = random.pick([1, 5, 10, 50]);
   prepare?.([left, right], network);
   for (const host of [left, right]) network.add(host);
-  network.link(left, right, wireOf(kind, loss, delay));
-  network.link(right, left, wireOf(kind, loss, delay));
+  const way = withMarks(wireOf(kind, loss, delay), congestion);
+  network.link(left, right, way);
+  network.link(right, left, way);
   const maxRdAtomic = random.pick([1, 2, 4, 16]);
   const connection = {
     ...CONNECTION_DEFAULTS,
@@ -66,6 +79,7 @@ export function runServices({ seed, a, b, network: kind, prepare }: ServicesRun)
     fault,
     delivered: workload?.delivered ?? { RC: 0, UC: 0, UD: 0 },
     limitsReached: workload?.limitsReached ?? 0,
+    cnpHandled: cnpHandledBy(left, right),
   });
   try {
     const inOrder = IN_ORDER.includes(kind);
@@ -86,9 +100,15 @@ export function runServices({ seed, a, b, network: kind, prepare }: ServicesRun)
   }
 }
 
-function makeDevice(kind: EndpointKind, number: number, random: Random): SimDevice {
+function makeDevice(
+  kind: EndpointKind,
+  number: number,
+  drawn: { recovery: Recovery; congestion: Partial<Congestion> },
+  random: Random,
+): SimDevice {
   const gid = gidFromText(`10.0.0.${number}`);
+  const common = { gid, arenaBytes: SERVICES_ARENA_BYTES };
   const seed = random.next();
-  if (kind === 'model') return new ModelDevice({ gid, qpn: 0x10 * number, arenaBytes: SERVICES_ARENA_BYTES });
-  return new EngineDevice({ gid, arenaBytes: SERVICES_ARENA_BYTES, seed, guardBytes: GUARD_BYTES });
+  if (kind === 'model') return new ModelDevice({ ...common, qpn: 0x10 * number, notifies: true });
+  return new EngineDevice({ ...common, seed, guardBytes: GUARD_BYTES, ...drawn });
 }

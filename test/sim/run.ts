@@ -7,12 +7,19 @@ import {
   captureOf,
   createRandom,
   decodePacket,
+  drawCongestion,
+  drawRecovery,
+  type EndpointFactory,
   type EndpointKind,
+  EngineDevice,
+  EngineEndpoint,
   MixedWorkload,
   type Network,
   Pair,
   type WireOptions,
+  withMarks,
 } from '@node-roce/sim';
+import type { Adapter, Congestion, Recovery } from '@node-roce/transport';
 import { AethKind, aethKind, type OpcodeInfo, OperationBits, opcodeInfo, psnDiff } from '@node-roce/wire';
 
 export const NETWORKS = [
@@ -26,6 +33,8 @@ export const NETWORKS = [
   'all',
 ] as const;
 export type NetworkKind = (typeof NETWORKS)[number];
+
+type AdapterCounters = ReturnType<Adapter['counters']>;
 
 export interface RunOptions {
   seed: number;
@@ -73,22 +82,30 @@ export interface Outcome {
   /** The connection was given up after as many repetitions as the rule asks for. */
   gaveUp: boolean;
   network: Network;
+  /** CNPs that engines obeyed. */
+  cnpHandled: number;
   /** The options in the form that `ROCE_SIM` takes. */
   replay: string;
 }
 
+/** An outcome, with the engines that took part and how each recovers. */
+export interface MixedOutcome extends Outcome {
+  engines: readonly { recovery: Recovery; counters: AdapterCounters }[];
+}
+
 /** Runs it. The connection's other attributes are drawn from the seed. */
-export function runMixed(options: RunOptions): Outcome {
+export function runMixed(options: RunOptions): MixedOutcome {
   const random = createRandom(options.seed);
   const delay = random.pick([1, 5, 10, 50]);
   const [there, back] = [options.loss, options.loss > 0.1 ? 0 : options.loss];
-  const wires = [there, back].map((share) => wireOf(options.network, share, delay));
+  const congestion = drawCongestion(options.seed, [options.a, options.b]);
+  const wires = [there, back].map((share) => withMarks(wireOf(options.network, share, delay), congestion));
   if (random.chance(0.5)) wires.reverse();
   const maxRdAtomic = random.pick([1, 2, 4, 16]);
   const pathMtu = random.pick([256, 1024, 4096]);
   const pair = new Pair({
-    a: options.a,
-    b: options.b,
+    a: endpointOf(options, 1, congestion[0]),
+    b: endpointOf(options, 2, congestion[1]),
     seed: options.seed,
     arenaBytes: ARENA_BYTES,
     aToB: wires[0],
@@ -101,10 +118,17 @@ export function runMixed(options: RunOptions): Outcome {
     maxDestRdAtomic: maxRdAtomic,
   });
   const { seed, a, b, network, loss, count } = options;
-  const outcome: Outcome = {
+  if (options.a === 'engine' && options.b === 'engine') {
+    for (const side of [pair.a, pair.b]) {
+      (side as EngineEndpoint).adapter.acknowledgeAhead(side.info.qpn);
+    }
+  }
+  const outcome: MixedOutcome = {
     gaveUp: false,
     network: pair.network,
+    cnpHandled: 0,
     replay: [seed, a, b, network, loss, count].join(','),
+    engines: [],
   };
   try {
     const workload = new MixedWorkload(pair.a, pair.b, count, random);
@@ -116,7 +140,31 @@ export function runMixed(options: RunOptions): Outcome {
   } catch (error) {
     outcome.fault = (error as Error).message;
   }
+  outcome.cnpHandled = cnpHandledBy(pair.a, pair.b);
+  const sides = [pair.a, pair.b] as const;
+  outcome.engines = sides.flatMap((side, i) => {
+    if (!(side instanceof EngineEndpoint)) return [];
+    return [{ recovery: drawRecovery(seed, i + 1, [a, b]), counters: side.adapter.counters() }];
+  });
   return outcome;
+}
+
+/** The model; or an engine that recovers from losses in a way drawn from the seed. */
+function endpointOf(
+  { a, b, seed }: RunOptions,
+  number: 1 | 2,
+  congestion: Partial<Congestion>,
+): EndpointKind | EndpointFactory {
+  const kind = number === 1 ? a : b;
+  if (kind === 'model') return kind;
+  const recovery = drawRecovery(seed, number, [a, b]);
+  return (made) => new EngineEndpoint({ ...made, recovery, congestion });
+}
+
+/** The CNPs that the engines among some devices obeyed. */
+export function cnpHandledBy(...devices: readonly object[]): number {
+  const engines = devices.filter((device) => device instanceof EngineDevice);
+  return engines.reduce((sum, { adapter }) => sum + adapter.counters().cnpHandled, 0);
 }
 
 /**

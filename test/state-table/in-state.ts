@@ -1,5 +1,6 @@
 /** Queue pairs brought to a state by the shortest way, each step with what it requires and no more. */
 import type { QpAttr, QpState, QpType } from '@node-roce/transport';
+import type { FrameHost } from '../../packages/transport/src/index.ts';
 import { Side } from '../../packages/transport/testing/pair.ts';
 import { cellOf, goodValues, MEMBERS } from './reference.ts';
 
@@ -13,9 +14,23 @@ const WAYS: Record<QpState, readonly QpState[]> = {
   ERR: ['INIT', 'ERR'],
 };
 
+/** An interface without a frame, for RAW_PACKET. */
+const NO_FRAMES: FrameHost = {
+  batch: { slab: new Uint8Array(1), slots: new Uint32Array(2) },
+  open: () => ({
+    setFilter: () => {},
+    send: ({ count }) => count,
+    receive: () => 0,
+    wantRead: () => {},
+    stats: () => ({ received: 0, dropped: 0 }),
+    close: () => {},
+  }),
+};
+
 /** An adapter on which one queue pair after the other is made and let go. */
 export class Bench {
-  readonly side = new Side(1, 1);
+  readonly side = new Side(1, 1, { frames: NO_FRAMES, experimental: ['xrc'] });
+  readonly #domain = this.side.adapter.openXrcd({});
 
   constructor() {
     this.side.adapter.destroyQp(this.side.qp.qpn, 0);
@@ -24,7 +39,8 @@ export class Bench {
   /** Lends a queue pair in that state, and destroys it afterwards. */
   with<T>(type: QpType, state: QpState, use: (qp: Trial) => T): T {
     const { side } = this;
-    side.createQp({}, { type });
+    const target = type === 'XRC_TGT' ? side.createXrcTarget(this.#domain) : undefined;
+    if (!target) side.createQp({}, { type });
     const qp = new Trial(side);
     try {
       let from: QpState = 'RESET';
@@ -36,7 +52,8 @@ export class Bench {
       if (state === 'SQE') qp.failSend();
       return use(qp);
     } finally {
-      side.adapter.destroyQp(qp.qpn, 0);
+      if (target) side.adapter.closeXrcTarget(target.handle, 0);
+      else side.adapter.destroyQp(qp.qpn, 0);
     }
   }
 }
@@ -81,7 +98,8 @@ export class Trial {
     const bad = { handle: 0, lkey: 0, rkey: 0, addr: 0n, iova: 0n };
     const ah = adapter.createAh(pd, goodValues('RTS').ahAttr as NonNullable<QpAttr['ahAttr']>);
     const datagram = { ah, qpn: 9, qkey: 1 };
-    this.#side.post({ opcode: 'SEND', sge: [{ mr: bad, length: 1 }], datagram });
+    const isRaw = this.query().init.type === 'RAW_PACKET';
+    this.#side.post({ opcode: 'SEND', sge: [{ mr: bad, length: 1 }], ...(isRaw ? {} : { datagram }) });
     tx.clear();
     adapter.transmit(tx, 0);
     adapter.sent(tx);

@@ -5,7 +5,11 @@
  */
 import type { QpAttr, QpState, QpType } from '@node-roce/transport';
 
-export const TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI'];
+export const TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI', 'XRC_TGT'];
+/** Types without the state SQE: what fails takes them to ERR. */
+export const RELIABLE: readonly QpType[] = ['RC', 'XRC_INI', 'XRC_TGT'];
+/** Types whose queues are not resized. */
+export const FIXED: readonly QpType[] = ['RAW_PACKET', 'XRC_TGT'];
 export const STATES: readonly QpState[] = ['RESET', 'INIT', 'RTR', 'RTS', 'SQD', 'SQE', 'ERR'];
 
 /** The bits of `enum ibv_qp_attr_mask` without IBV_QP_, and the members of `struct ibv_qp_attr` they stand for. */
@@ -36,8 +40,8 @@ const members = {
 export type Mask = keyof typeof members;
 export const MEMBERS: Record<Mask, readonly (keyof QpAttr)[]> = members;
 
-/** Bits that a device without IBV_DEVICE_AUTO_PATH_MIG and IBV_DEVICE_RESIZE_MAX_WR does not take. */
-export const NOT_OFFERED: readonly Mask[] = ['ALT_PATH', 'PATH_MIG_STATE', 'CAP'];
+/** Bits that a device without IBV_DEVICE_AUTO_PATH_MIG does not take. */
+export const NOT_OFFERED: readonly Mask[] = ['ALT_PATH', 'PATH_MIG_STATE'];
 
 /** `from to: required / optional`. */
 const UD = `
@@ -75,25 +79,65 @@ const RC = `
   SQD SQD:    / AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE PORT TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC MIN_RNR_TIMER
 `;
 
-const TEXTS: Record<QpType, string> = { RC, UC, UD, GSI: UD };
+/** IBV_QPT_RAW_PACKET of ibv_modify_qp(3); IB_QPT_RAW_PACKET of Linux. */
+const RAW_PACKET = `
+  RESET INIT: PORT /
+  INIT INIT:  /
+  INIT RTR:   /
+  RTR RTS:    / RATE_LIMIT
+  RTS RTS:    / RATE_LIMIT
+  RTS SQD:    /
+  SQD RTS:    /
+  SQD SQD:    /
+  SQE RTS:    /
+`;
+
+/** IB_QPT_XRC_INI of Linux; ibv_modify_qp(3) has no table of it. */
+const XRC_INI = `
+  RESET INIT: PKEY_INDEX PORT ACCESS_FLAGS /
+  INIT INIT:  / PKEY_INDEX PORT ACCESS_FLAGS
+  INIT RTR:   AV PATH_MTU DEST_QPN RQ_PSN / ALT_PATH ACCESS_FLAGS PKEY_INDEX
+  RTR RTS:    TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC / CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE
+  RTS RTS:    / CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE
+  RTS SQD:    / EN_SQD_ASYNC_NOTIFY
+  SQD RTS:    / CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE
+  SQD SQD:    / PORT AV TIMEOUT RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE
+`;
+
+/** IB_QPT_XRC_TGT of Linux. */
+const XRC_TGT = `
+  RESET INIT: PKEY_INDEX PORT ACCESS_FLAGS /
+  INIT INIT:  / PKEY_INDEX PORT ACCESS_FLAGS
+  INIT RTR:   AV PATH_MTU DEST_QPN RQ_PSN MAX_DEST_RD_ATOMIC MIN_RNR_TIMER / ALT_PATH ACCESS_FLAGS PKEY_INDEX
+  RTR RTS:    TIMEOUT SQ_PSN / CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE
+  RTS RTS:    / CUR_STATE ACCESS_FLAGS ALT_PATH PATH_MIG_STATE MIN_RNR_TIMER
+  RTS SQD:    / EN_SQD_ASYNC_NOTIFY
+  SQD RTS:    / CUR_STATE ALT_PATH ACCESS_FLAGS MIN_RNR_TIMER PATH_MIG_STATE
+  SQD SQD:    / PORT AV TIMEOUT MAX_DEST_RD_ATOMIC ALT_PATH ACCESS_FLAGS PKEY_INDEX MIN_RNR_TIMER PATH_MIG_STATE
+`;
+
+const TEXTS: Record<QpType, string> = { RC, UC, UD, GSI: UD, RAW_PACKET, XRC_INI, XRC_TGT };
 
 export interface Cell {
   required: Mask[];
   optional: Mask[];
 }
 
-function parse(text: string): Map<string, Cell> {
+/** @param resizing IBV_QP_CAP, where the type resizes: in every step (IBTA vol 1 §11.2.5.2); Linux has no driver that does */
+function parse(text: string, resizing: Mask[]): Map<string, Cell> {
   const words = (part: string) => part.split(' ').filter(Boolean) as Mask[];
   const lines = text.trim().split('\n');
   return new Map(
     lines.map((line) => {
       const [, step, required, optional] = /^\s*(\w+ \w+):([^/]*)\/(.*)$/.exec(line)!;
-      return [step, { required: words(required), optional: words(optional) }];
+      return [step, { required: words(required), optional: [...words(optional), ...resizing] }];
     }),
   );
 }
 
-const TABLES = Object.fromEntries(TYPES.map((type) => [type, parse(TEXTS[type])]));
+const TABLES = Object.fromEntries(
+  TYPES.map((type) => [type, parse(TEXTS[type], FIXED.includes(type) ? [] : ['CAP'])]),
+);
 
 /** The attributes of a step, or undefined where there is no such step. */
 export function cellOf(type: QpType, from: QpState, to: QpState): Cell | undefined {

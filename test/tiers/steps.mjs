@@ -12,29 +12,62 @@
  * slow: the minutes of CI add up to 85 at most, and 45 in all is the aim.
  */
 
+/** The tests with the tag `slow`, which `npm test` leaves out, one file after the other: some of them measure time. */
+const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "tags: \\['slow'\\]" -- '*.test.ts')`;
+
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 26, command: 'npm test' },
+  { name: 'test', minutes: 12, command: 'npm test' },
   { name: 'unused code', minutes: 2, command: 'npm run knip' },
+  { name: 'slow tests', minutes: 6, command: SLOW },
   {
     name: 'seeds',
-    minutes: 6,
-    command: 'npx vitest run test/sim-random test/sim-mixed test/sim-differential test/sim-hostile',
+    minutes: 5,
+    command: 'npx vitest run test/sim-random test/sim-mixed test/sim-nics',
     env: { ROCE_SIM_SEEDS: 30 },
   },
   {
+    name: 'differential',
+    minutes: 3,
+    command: 'npx vitest run test/sim-differential test/sim-hostile',
+    env: { ROCE_SIM_SEEDS: 300 },
+  },
+  {
     name: 'sim lives',
-    minutes: 6,
+    minutes: 5,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 30, ROCE_SIM_MODELS: 3 }, // Of each of seven workloads: 210 in all.
   },
   {
     name: 'sim busy',
-    minutes: 6,
+    minutes: 3,
     command: 'npx vitest run test/sim-busy test/sim-polling',
     env: { ROCE_SIM_SEEDS: 5 },
   },
-  { name: 'interop debian12', minutes: 24, command: 'npm run test:interop' },
+  {
+    name: 'captures',
+    minutes: 2,
+    command: 'npx vitest run test/capture-sim.test.ts test/capture-sim-counts.test.ts',
+    env: { ROCE_CAPTURE_SEEDS: 100, ROCE_CAPTURE_COUNTS: 12 },
+  },
+  {
+    name: 'hostile',
+    minutes: 4,
+    command:
+      'npx vitest run test/hostile-packets test/hostile-insider test/hostile-link test/hostile-decoders test/cm-hostile test/raw-packet',
+    env: {
+      ROCE_HOSTILE_PACKETS: 50_000,
+      ROCE_HOSTILE_DECODERS: 4000,
+      ROCE_HOSTILE_MADS: 20_000,
+      ROCE_RAW_FRAMES: 20_000,
+    },
+  },
+  {
+    name: 'interop debian12',
+    minutes: 24,
+    command: 'npm run test:interop',
+    env: (commit) => ({ ROCE_PERF_SEED: commit || 'no commit' }),
+  },
   {
     name: 'interop debian13',
     minutes: 14,
@@ -47,6 +80,7 @@ export const CI = [
 /** Steps of `npm run test:long`, in this order. */
 export const LONG = [
   { name: 'test', minutes: 15, command: 'npm test' },
+  { name: 'slow tests', minutes: 8, command: SLOW },
   {
     name: 'sim-random',
     minutes: 240,
@@ -58,6 +92,19 @@ export const LONG = [
     minutes: 120,
     command: 'npx vitest run test/sim-mixed',
     env: { ROCE_SIM_SEEDS: 2000 },
+  },
+  {
+    name: 'recovery',
+    minutes: 60,
+    command: 'npx vitest run test/sim-recovery',
+    env: { ROCE_SIM_SEEDS: 2000 }, // Against the model and against each other: 4,000 runs.
+    required: 'recovery from losses: nothing lost, twice or stuck',
+  },
+  {
+    name: 'sim-xrc',
+    minutes: 60,
+    command: 'npx vitest run test/sim-xrc',
+    env: { ROCE_SIM_SEEDS: 500 }, // The model, the engine, and both: 1,500 runs.
   },
   {
     name: 'sim-differential',
@@ -86,9 +133,9 @@ export const LONG = [
   },
   {
     name: 'hostile',
-    minutes: 60,
+    minutes: 90,
     command: 'npx vitest run test/hostile',
-    env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000 },
+    env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000, ROCE_HOSTILE_DECODERS: 1_000_000 },
   },
   {
     name: 'connection manager',
@@ -105,6 +152,12 @@ export const LONG = [
     },
   },
   {
+    name: 'perf',
+    minutes: 300,
+    command: 'npx vitest run packages/perf test/perf-hostile test/perf-versions --testTimeout 1200000',
+    env: { ROCE_PERF_DIALOGUES: 1_000_000, ROCE_PERF_WHOLE: 1 },
+  },
+  {
     name: 'sim-cm',
     minutes: 10,
     command: 'npx vitest run test/sim-cm',
@@ -115,7 +168,13 @@ export const LONG = [
     name: 'capture-sim',
     minutes: 120,
     command: 'npx vitest run test/capture-sim.test.ts',
-    env: { ROCE_CAPTURE_SEEDS: 700 },
+    env: { ROCE_CAPTURE_SEEDS: 1500 },
+  },
+  {
+    name: 'capture speed',
+    minutes: 30,
+    command:
+      'npx vitest run test/capture-memory && node bench/capture/speed.mjs --bytes 1073741824 --rounds 3 --limits',
   },
   {
     name: 'busy loopback',
@@ -140,6 +199,18 @@ export const LONG = [
     env: { ROCE_SHAPED_SECONDS: 600, ROCE_ROOT_TESTS: 1 },
   },
   {
+    name: 'placement',
+    minutes: 20,
+    command: 'npx vitest run packages/transport/src/placement.test.ts',
+    env: { ROCE_PLACEMENTS: 100_000 },
+  },
+  {
+    name: 'raw packets',
+    minutes: 20,
+    command: 'npx vitest run test/raw-packet.test.ts',
+    env: { ROCE_RAW_FRAMES: 1_000_000, ROCE_ROOT_TESTS: 1 },
+  },
+  {
     name: 'sanitizers',
     minutes: 30,
     command: 'node scripts/test-sanitized.mjs',
@@ -148,14 +219,14 @@ export const LONG = [
   },
   {
     name: 'interop debian12',
-    minutes: 60,
+    minutes: 120,
     command: 'npm run test:interop',
-    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200 },
+    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
   },
   {
     name: 'interop debian13',
-    minutes: 60,
+    minutes: 120,
     command: 'npm run test:interop -- --guest debian13',
-    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200 },
+    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
   },
 ];

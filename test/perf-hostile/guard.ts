@@ -1,0 +1,50 @@
+/** Conditions of every hostile test: nothing is left behind, no error is lost, and calls end in time with an error of ours. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Device, RoceError } from '@node-roce/verbs-api';
+import { afterAll, afterEach, beforeAll, expect, vi } from 'vitest';
+import { type Holdings, watchHoldings } from './holdings.ts';
+import { BOUND, dialed, type Outcome, served } from './sides.ts';
+
+/**
+ * Registers hooks that check after each test of a file that the process holds no more than before, and that no rejection was
+ * unhandled. Returns how many domains and completion queues there are on an open device.
+ */
+export function guard(): { heldOn: (device: Device) => number } {
+  let holdings: ReturnType<typeof watchHoldings>;
+  let before: Holdings;
+  const strays: unknown[] = [];
+  const stray = (error: unknown) => strays.push(error);
+
+  beforeAll(async () => {
+    holdings = watchHoldings();
+    process.on('unhandledRejection', stray);
+    // The first device opens what the process keeps: the addon, its threads.
+    await served(async (port) => (await dialed(port)).destroy());
+    await sleep(100);
+    before = holdings.now();
+  });
+
+  afterAll(() => {
+    process.off('unhandledRejection', stray);
+    vi.restoreAllMocks();
+  });
+
+  // Sockets and devices close in a later turn.
+  afterEach(async () => {
+    for (let i = 0; i < 500 && JSON.stringify(holdings.now()) !== JSON.stringify(before); i++) await sleep(4);
+    expect(holdings.now()).toEqual(before);
+    expect(strays).toEqual([]);
+  });
+  return { heldOn: (device) => holdings.on(device) };
+}
+
+/** The call ended in time, with an error that has a code of ours and names no fault of this program. */
+export function expectError({ error, ms }: Outcome, code = /^ERR_ROCE_/, where = ''): void {
+  expect(error, where).toBeInstanceOf(RoceError);
+  expect(error!.code, where).toMatch(code);
+  expect(error!.message.length, where).toBeGreaterThan(10);
+  expect(ms, where).toBeLessThan(BOUND);
+}
+
+export const EXCHANGE = /^ERR_ROCE_EXCHANGE$/;
+export const LEFT = /^ERR_ROCE_(EXCHANGE|TIMEOUT)$/;
