@@ -1,12 +1,29 @@
 import { defineConfig } from 'vitest/config';
 
+/** Packages without sockets, timers and processes: their test files share workers, which saves a start and the imports of each. */
+const PURE = 'packages/{wire,pcap,transport,cm,sim,capture}/src/**/*.test.ts';
+
 // Unit tests stand beside the code; what crosses packages stands in test/. The interop suite
 // (test/interop) wants root and QEMU and has its own config.
 export default defineConfig({
   test: {
-    include: ['packages/*/src/**/*.test.ts', 'native/test/**/*.test.ts', 'test/**/*.test.ts'],
-    exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**'],
     pool: 'forks',
+    // By default one processor is left to Vitest itself, which needs little of it.
+    maxWorkers: '100%',
     testTimeout: 30_000,
+    tags: [
+      { name: 'slow', description: 'Left out of `npm test`; the step "slow tests" of .ci/run runs them.' },
+    ],
+    projects: [
+      { extends: true, test: { name: 'pure', include: [PURE], isolate: false } },
+      {
+        extends: true,
+        test: {
+          name: 'rest',
+          include: ['packages/*/src/**/*.test.ts', 'native/test/**/*.test.ts', 'test/**/*.test.ts'],
+          exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**', PURE],
+        },
+      },
+    ],
   },
 });

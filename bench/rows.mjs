@@ -23,6 +23,38 @@ function bytesFor(size, { quick }) {
   return quick ? Math.max(size * 4, full / 32) : full;
 }
 
+/** Goodput over a fault link that loses packets in both directions, and what a lost packet costs where nothing follows it. */
+function lossRows(options) {
+  const bytes = options.quick ? 16 * MIB : 512 * MIB;
+  const keeping = [
+    ['', {}],
+    [', responder keeps ahead', { keepEarly: 'ahead' }],
+  ];
+  const streams = ['WRITE', 'READ'].flatMap((operation) =>
+    [0.01, 0.05].flatMap((loss) =>
+      // The responder of a READ keeps nothing.
+      keeping.slice(0, operation === 'READ' ? 1 : 2).map(([suffix, recovery]) => ({
+        name: `${operation} 1 MiB, path MTU 4096, ${loss * 100} % lost both ways${suffix}`,
+        kind: 'lossy',
+        figure: 'percentOfClean',
+        unit: '% of clean',
+        plan: { operation, size: MIB, mtu: 4096, bytes, loss, recovery },
+        contenders: [nodeRoce],
+      })),
+    ),
+  );
+  const tails = ['WRITE', 'FETCH_AND_ADD'].map((operation) => ({
+    name: `a lost ${operation}, round trip of 100 µs and more, nothing else outstanding`,
+    kind: 'lostTail',
+    figure: 'cost',
+    unit: 'µs',
+    lessIsBetter: true,
+    plan: { operation, delay: 50, loss: 0.02, count: options.quick ? 500 : 10_000 },
+    contenders: [nodeRoce],
+  }));
+  return [...streams, ...tails];
+}
+
 export function rows(options) {
   const list = [];
   for (const operation of ['WRITE', 'READ', 'SEND']) {
@@ -43,6 +75,7 @@ export function rows(options) {
     }
   }
   list.push(
+    ...lossRows(options),
     {
       name: 'WRITE 1 MiB, path MTU 4096, checksum 0',
       kind: 'stream',

@@ -99,5 +99,14 @@ for (const [type, table] of Object.entries(TABLES)) {
 }
 
 const raw = { send_cq: cq, recv_cq: cq, cap: {}, qp_type: v.IBV_QPT_RAW_PACKET };
-console.log(`\nIBV_QPT_RAW_PACKET: ${(await v.ibv_create_qp(pd, raw)) ?? v.strerror(v.errno)}`);
+// It needs CAP_NET_RAW.
+const rawQp = await v.ibv_create_qp(pd, raw);
+console.log(`\nIBV_QPT_RAW_PACKET: ${rawQp ? 'created' : v.strerror(v.errno)}`);
+for (const [qp_state, mask] of [
+  [v.IBV_QPS_INIT, v.IBV_QP_STATE | v.IBV_QP_PORT],
+  [v.IBV_QPS_RTR, v.IBV_QP_STATE],
+  [v.IBV_QPS_RTS, v.IBV_QP_STATE],
+]) {
+  if (rawQp && (await v.ibv_modify_qp(rawQp, { qp_state, port_num: 1 }, mask))) throw v.lastError();
+}
 await v.ibv_close_device(context);

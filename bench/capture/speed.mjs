@@ -2,10 +2,11 @@
 /**
  * `roce flows` beside tshark on a capture of path MTU 1024, and beside itself on a quarter of it:
  *
- *     node bench/capture/speed.mjs [--bytes 1073741824] [--rounds 5] [--json FILE]
+ *     node bench/capture/speed.mjs [--bytes 1073741824] [--rounds 5] [--json FILE] [--limits]
  *
  * In each round every contender reads the file once, in turn, from the page cache; its output goes nowhere. Wall and
  * processor time and peak memory (VmHWM) are those of its process. Figures are medians, ratios are taken round by round.
+ * With --limits it ends with 1 unless tshark takes 10 times as long, and `roce flows` at most 300 MiB.
  */
 import { spawn, spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -33,6 +34,9 @@ const TSHARK = 'tshark -n -T fields';
 const TICKS = Number(spawnSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }).stdout) || 100;
 /** ms between two looks at a process; what it does after the last one is not seen. */
 const LOOK = 10;
+/** Of --limits. */
+const LEAST_RATIO = 10;
+const MOST_MEMORY = 300;
 
 /** Seconds of wall and processor, and MiB at most. */
 function measure(command, args) {
@@ -87,6 +91,7 @@ const { values } = parseArgs({
     bytes: { type: 'string', default: '1073741824' },
     rounds: { type: 'string', default: '5' },
     json: { type: 'string' },
+    limits: { type: 'boolean', default: false },
   },
 });
 const bytes = Number(values.bytes);
@@ -131,6 +136,14 @@ try {
     console.log(
       `${name.padEnd(34)} ${seconds.median.toFixed(2).padStart(6)} s  ${cpu.median.toFixed(2).padStart(6)} s CPU  ${memory.median.toFixed(0).padStart(4)} MiB${compared}`,
     );
+  }
+  if (values.limits) {
+    if (tshark === undefined) throw new Error('--limits: no tshark to compare with');
+    const { tsharkTakes, memory } = results[FLOWS];
+    console.log(
+      `result: tshark takes ${tsharkTakes.median.toFixed(1)} × as long, ${memory.max.toFixed(0)} MiB`,
+    );
+    if (tsharkTakes.median < LEAST_RATIO || memory.max > MOST_MEMORY) process.exitCode = 1;
   }
   if (values.json !== undefined) writeFileSync(values.json, `${JSON.stringify(report, undefined, 2)}\n`);
 } finally {

@@ -1,5 +1,6 @@
 /** node-roce over its UDP link: two processes, each with a device, on 127.0.0.1 and 127.0.0.2. */
 import { connectedPair, nextPort, SideProcess } from '../sides/process.mjs';
+import { percentile } from '../statistics.mjs';
 
 /** Messages in flight: as many as 16 MiB hold, 2 to 256. */
 function depthFor(size) {
@@ -44,6 +45,16 @@ export async function ping(a, b, { size, events }) {
   };
 }
 
+function streamOver(options, { operation, size, mtu, bytes }) {
+  return connected({ mtu, offload: true, ...options }, [], async (a, b, remote) => {
+    const count = Math.max(depthFor(size), Math.ceil(bytes / size));
+    const run = await streamer(a, b, { operation, size, remote });
+    await run(Math.ceil(count / 4));
+    const { messages, seconds } = await run(count);
+    return { gbps: (8e-9 * messages * size) / seconds };
+  });
+}
+
 export const nodeRoce = {
   name: 'node-roce',
   missing: () => undefined,
@@ -66,6 +77,40 @@ export const nodeRoce = {
         youngCollections: [after[0].young - before[0].young, after[1].young - before[1].young],
         messages,
       };
+    });
+  },
+
+  /**
+   * A stream over fault links that lose this share of the packets that each side sends. Beside it the same stream over fault
+   * links that lose nothing, and over the sockets alone: a fault link copies each packet, and merges none.
+   */
+  async lossy({ loss, recovery, bytes, ...plan }) {
+    const run = (options, share = 1) => streamOver(options, { ...plan, bytes: bytes * share });
+    const sockets = await run({});
+    const clean = await run({ faults: { loss: 0 } });
+    const lossy = await run({ faults: { loss, direction: 'outbound', seed: 3 }, recovery }, 1 / 4);
+    return {
+      gbps: lossy.gbps,
+      cleanGbps: clean.gbps,
+      socketsGbps: sockets.gbps,
+      percentOfClean: (100 * lossy.gbps) / clean.gbps,
+      percentOfSockets: (100 * lossy.gbps) / sockets.gbps,
+    };
+  },
+
+  /**
+   * Small requests one after another, each with nothing behind it, over fault links that delay and lose packets; µs. The cost
+   * of a loss is how much later than the median those are answered that are late by more than half a median.
+   */
+  async lostTail({ operation, delay, loss, count }) {
+    const faults = { delay, loss, direction: 'outbound', seed: 5 };
+    return connected({ mtu: 4096, offload: true, faults }, [], async (a, _b, remote) => {
+      const { first, times } = await a.call('tails', { operation, remote, count });
+      const p50 = percentile(times, 50);
+      const late = times.filter((time) => time > 1.5 * p50);
+      if (late.length < (count * loss) / 2) throw new Error(`${late.length} of ${count} requests were late`);
+      const cost = percentile(late, 50) - p50;
+      return { cost, worst: times.at(-1) - p50, p50, p99: percentile(times, 99), late: late.length, first };
     });
   },
 

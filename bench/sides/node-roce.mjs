@@ -113,6 +113,26 @@ class Side {
   }
 }
 
+/** Times from posting to completion of so many small requests, one after another, µs. */
+async function tails({ qp, sendCq, mr }, { operation, remote, count }) {
+  const times = new Float64Array(count);
+  const isAtomic = operation === 'FETCH_AND_ADD';
+  const sgList = [{ mr, offset: 0, length: 8 }];
+  const request = isAtomic
+    ? { opcode: 'ATOMIC_FETCH_AND_ADD', signaled: true, sgList, remote, compareAdd: 1n }
+    : { opcode: 'RDMA_WRITE', signaled: true, sgList, remote };
+  for (let i = 0; i < count; i++) {
+    const start = performance.now();
+    qp.postSend(request);
+    while (sendCq.pollInto(completions) === 0);
+    if (!completions[0].ok) throw completionError(completions[0]);
+    times[i] = (performance.now() - start) * 1000;
+    // The side that responds lives in another process; the run loop of this one has its turn.
+    if (i % 256 === 255) await sleep(0);
+  }
+  return times;
+}
+
 /** Runs `body` with the clock; with `sampled`, the bytes that V8 allocated meanwhile. */
 async function timed(sampled, body) {
   const start = performance.now();
@@ -150,6 +170,11 @@ const commands = {
     const { result, ...rest } = await timed(sampled, () => side.echo(options));
     const times = result.sort();
     return { messages: options.count, p50: percentile(times, 50), p99: percentile(times, 99), ...rest };
+  },
+  async tails(options) {
+    const times = await tails(side, options);
+    const [first] = times;
+    return { first, times: times.sort() };
   },
   async openMany(options) {
     many = await Many.open(options);

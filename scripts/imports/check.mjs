@@ -20,6 +20,17 @@ const SOURCE = /\.[cm]?[jt]sx?$/;
 const inAny = (folders, path) => folders.some((folder) => path.startsWith(folder));
 const packageOf = (path) => /^packages\/([^/]+)\/src\//.exec(path)?.[1];
 
+/** An oracle of the tests: itself, Node's modules and the packages that its rule names. */
+function wrongInOracle(path, specifier, { rules }) {
+  const [oracle, allowed] = Object.entries(rules.oracles).find(([folder]) => path.startsWith(folder));
+  if (specifier.startsWith('.')) {
+    const target = posix.join(posix.dirname(path), specifier);
+    return !target.startsWith(oracle) && `outside of the oracle ${oracle}`;
+  }
+  const isAllowed = isBuiltin(specifier) || allowed.some((name) => specifier === SCOPE + name);
+  return !isAllowed && `outside of the oracle ${oracle}`;
+}
+
 function wrongImport(path, specifier, { rules, manifests, exists }) {
   const own = packageOf(path);
   if (specifier.startsWith('.')) {
@@ -58,7 +69,15 @@ export function violations({ sources, rules, manifests, references, all, exists 
     const local = imports.filter((specifier) => specifier.startsWith('.'));
     const targets = local.map((specifier) => posix.join(posix.dirname(path), specifier));
     graph.set(path, inAny(rules.circlesAllowed, path) ? [] : targets.filter((target) => sources.has(target)));
-    if (!packageOf(path) || path.includes('.test.')) continue;
+    if (path.includes('.test.')) continue;
+    if (!packageOf(path)) {
+      if (!inAny(Object.keys(rules.oracles), path)) continue;
+      for (const specifier of imports) {
+        const why = wrongInOracle(path, specifier, { rules });
+        if (why) wrong.push(`${path} imports ${specifier}, ${why}`);
+      }
+      continue;
+    }
     for (const specifier of imports) {
       const why = wrongImport(path, specifier, { rules, manifests, exists: isThere });
       if (why) wrong.push(`${path} imports ${specifier}, ${why}`);

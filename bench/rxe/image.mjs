@@ -1,0 +1,72 @@
+// The interop suite's guest with Node and the packages of `roce perf` in /opt/roce: what rxe and node-roce run on in turn.
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, cpSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { buildGuest } from '../../test/interop/image.mjs';
+
+const here = fileURLToPath(new URL('.', import.meta.url));
+const root = join(here, '../..');
+const PACKAGES = ['perf', 'rdmacm', 'verbs-api', 'transport', 'cm', 'link', 'pcap', 'wire'];
+
+/** Standard output of a program that has to succeed. */
+function output(command, args, options = {}) {
+  const { status, stdout, stderr } = spawnSync(command, args, { maxBuffer: 2 ** 30, ...options });
+  if (status !== 0) throw new Error(`${command} ${args.join(' ')} ended with ${status}: ${stderr}`);
+  return stdout;
+}
+
+/** Shared libraries of a program, by path. */
+const librariesOf = (file) => [...`${output('ldd', [file])}`.matchAll(/=> (\/\S+)/g)].map(([, path]) => path);
+
+/** Lays out /opt/roce below `stage`. */
+function stageRoce(stage) {
+  const roce = join(stage, 'opt/roce');
+  const scope = join(roce, 'node_modules/@node-roce');
+  for (const name of PACKAGES) {
+    const from = join(root, 'packages', name);
+    mkdirSync(join(scope, name), { recursive: true });
+    copyFileSync(join(from, 'package.json'), join(scope, name, 'package.json'));
+    cpSync(join(from, 'dist'), join(scope, name, 'dist'), {
+      recursive: true,
+      filter: (path) => !path.endsWith('.map') && !path.endsWith('.d.ts'),
+    });
+  }
+  const addon = join(scope, 'dgram-native');
+  mkdirSync(join(addon, 'build/Release'), { recursive: true });
+  for (const file of ['package.json', 'index.js', 'build.js', 'build/Release/dgram_native.node'])
+    copyFileSync(join(root, 'native', file), join(addon, file));
+  const loader = realpathSync(join(root, 'native/node_modules/node-gyp-build'));
+  cpSync(loader, join(roce, 'node_modules/node-gyp-build'), { recursive: true });
+  copyFileSync(join(here, 'side.mjs'), join(roce, 'side.mjs'));
+  // Node with the libraries that it runs with here; the guest's own are for the guest's programs.
+  const lib = join(roce, 'lib');
+  mkdirSync(lib);
+  for (const library of librariesOf(process.execPath)) copyFileSync(library, join(lib, basename(library)));
+  copyFileSync('/lib64/ld-linux-x86-64.so.2', join(lib, 'ld.so'));
+  output('strip', ['-o', join(roce, 'node'), process.execPath]);
+}
+
+/** Starts /opt/roce/side.mjs in the guest, before its arguments. */
+export const NODE_SIDE = '/opt/roce/lib/ld.so --library-path /opt/roce/lib /opt/roce/node /opt/roce/side.mjs';
+
+/** Makes an image below `directory`; returns its directory, in which nothing else is, as a guest saves its state near it. */
+export function buildImage(release, directory) {
+  const base = buildGuest(release);
+  const image = join(directory, 'images', release);
+  mkdirSync(image, { recursive: true });
+  copyFileSync(join(base, 'vmlinuz'), join(image, 'vmlinuz'));
+  const stage = join(directory, 'stage');
+  mkdirSync(stage);
+  stageRoce(stage);
+  const list = output('find', ['.'], { cwd: stage });
+  const more = output('cpio', ['--create', '--format=newc', '--owner=0:0', '--quiet'], {
+    cwd: stage,
+    input: list,
+  });
+  // The kernel unpacks archives that follow each other, as long as each begins at a multiple of four bytes.
+  const first = readFileSync(join(base, 'initramfs.cpio'));
+  const pad = Buffer.alloc((4 - (first.length % 4)) % 4);
+  writeFileSync(join(image, 'initramfs.cpio'), Buffer.concat([first, pad, more]));
+  return image;
+}
