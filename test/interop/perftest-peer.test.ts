@@ -55,7 +55,18 @@ describe('the peer', () => {
     const sized = verb === 'atomic' ? '' : `-s ${size}`;
     const gid = `-d rxe0 -x ${GID_INDEX[4]}`;
     const program = `ib_${verb}_${kind} ${gid} -F -p ${port} -n ${ITERS} ${sized} ${options}`;
-    const given = { verb, kind, size, version, iters: ITERS, role, port, address: hostIp4, ...more };
+    const given = {
+      verb,
+      kind,
+      size,
+      version,
+      iters: ITERS,
+      mtu: 4096,
+      role,
+      port,
+      address: hostIp4,
+      ...more,
+    };
     const played = playTest(role === 'client' ? { ...given, host: ip4 } : given);
     played.catch(() => {});
     const { code, stdout, stderr } = await guest.exec(

@@ -4,7 +4,7 @@ import type { WirePacket } from './wire.ts';
 
 const ACK = 0x11;
 /** Responses of RC, READ RESPONSE FIRST … ATOMIC ACKNOWLEDGE. */
-const isResponse = ({ opcode }: WirePacket) => opcode >= 0x0d && opcode <= 0x12;
+export const isResponse = ({ opcode }: WirePacket) => opcode >= 0x0d && opcode <= 0x12;
 const isAck = (p: WirePacket) => isResponse(p) && (p.opcode !== ACK || p.payload[12] >> 5 === 0);
 const asksForAck = (p: WirePacket) => p.payload[8] >> 7 === 1;
 

@@ -1,5 +1,5 @@
 /** A stop-watch at the wire: the rates and times of a run by its packets, without the clock of either program. */
-import { type Repeat, repeats } from './repeats.ts';
+import { isResponse, type Repeat, repeats } from './repeats.ts';
 import type { WirePacket } from './wire.ts';
 
 /** First packets of requests (IBTA vol 1 §9.2.1, table 38), of RC and UC alike. */
@@ -28,34 +28,72 @@ export interface WatchedRun {
   margin?: number;
 }
 
-/** The times of the requests of one side, in s, and that of the last packet of its run. */
-function requestsOf(packets: readonly WirePacket[], verb: WatchedVerb, requester: string) {
+/** The path MTU of the guests with MTU 9000: a READ request takes a PSN for each response. */
+const PATH_MTU = 4096;
+/** BTH and the VA and R_Key of RETH come before DMALen (IBTA vol 1 §9.3.1). */
+const DMA_LENGTH = 24;
+
+/** Requests of one queue pair that were not seen before: a repeat begins among PSNs that are taken. */
+class FirstSendings {
+  readonly #ends = new Map<number, number>();
+
+  /** Whether a request that takes so many PSNs is new. */
+  add({ destQp, psn }: WirePacket, psns: number): boolean {
+    const end = this.#ends.get(destQp);
+    if (end !== undefined && ((psn - end) & 0xff_ffff) >= 0x80_0000) return false;
+    this.#ends.set(destQp, (psn + psns) & 0xff_ffff);
+    return true;
+  }
+}
+
+/** The times of the messages of one side, in s, and that of the last packet of its run. */
+function messagesOf(packets: readonly WirePacket[], { verb, size }: WatchedRun, requester: string) {
   const times: number[] = [];
-  const seen = new Set<number>();
+  const bytes: number[] = [];
+  const first = new FirstSendings();
   // With -R the dialogue runs over RC as well: an ACK counts whose PSN is that of a WRITE.
   const psns = new Set<number>();
   let last = 0;
-  for (const { source, opcode, destQp, psn, time } of packets) {
+  for (const packet of packets) {
+    const { source, opcode, psn, time, payload } = packet;
     const operation = opcode & OPERATION;
     if (source === requester) {
       if (isWrite(operation)) psns.add(psn);
       if (!(STARTS[verb] as readonly number[]).includes(operation)) continue;
-      const identity = destQp * 2 ** 24 + psn;
-      if (seen.has(identity)) continue;
-      seen.add(identity);
+      const length = verb === 'read' ? readUint32(payload, DMA_LENGTH) : size;
+      if (!first.add(packet, verb === 'read' ? Math.max(1, Math.ceil(length / PATH_MTU)) : 1)) continue;
       times.push(time);
+      bytes.push(length);
       last = Math.max(last, time);
     } else if ((ANSWERS[verb] as readonly number[]).includes(operation)) {
       if (verb !== 'write' || psns.has(psn)) last = Math.max(last, time);
     }
   }
-  return { times, last };
+  return { times: verb === 'read' ? starts(times, bytes, size) : times, last };
+}
+
+function readUint32(bytes: Uint8Array, at: number): number {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength).getUint32(at);
+}
+
+/** Of the READ requests that a message is split into, the first ones, back from the last message: those before are of other sizes. */
+function starts(times: readonly number[], bytes: readonly number[], size: number): number[] {
+  const found: number[] = [];
+  let missing = size;
+  for (let i = times.length - 1; i >= 0; i--) {
+    missing -= bytes[i];
+    if (missing < 0) break;
+    if (missing > 0) continue;
+    found.push(times[i]);
+    missing = size;
+  }
+  return found.reverse();
 }
 
 /** Messages a second of one side. */
 export function wireRate(packets: readonly WirePacket[], run: WatchedRun, requester: string): number {
-  const { verb, messages, duration, margin = 0 } = run;
-  const { times, last } = requestsOf(packets, verb, requester);
+  const { messages, duration, margin = 0 } = run;
+  const { times, last } = messagesOf(packets, run, requester);
   if (duration !== undefined) {
     const [from, until] = [times[0] + margin, times[0] + duration - margin];
     return times.filter((time) => time >= from && time < until).length / (until - from);
@@ -65,10 +103,10 @@ export function wireRate(packets: readonly WirePacket[], run: WatchedRun, reques
   return messages / (last - times[times.length - messages]);
 }
 
-/** The mean time from one request to the next, in µs, without the two longest, as perftest leaves them out. */
+/** The mean time from one message to the next, in µs, without the two longest, as perftest leaves them out. */
 export function wireLatency(packets: readonly WirePacket[], run: WatchedRun, requester: string): number {
   if (run.duration !== undefined) return 1e6 / wireRate(packets, run, requester);
-  const times = requestsOf(packets, run.verb, requester).times.slice(-run.messages);
+  const times = messagesOf(packets, run, requester).times.slice(-run.messages);
   const gaps = times.slice(1).map((time, i) => (time - times[i]) * 1e6);
   const kept = gaps.sort((a, b) => a - b).slice(0, -2);
   return kept.reduce((sum, gap) => sum + gap, 0) / kept.length;
@@ -77,16 +115,19 @@ export function wireLatency(packets: readonly WirePacket[], run: WatchedRun, req
 /** PSNs of a queue pair begin anywhere in 2^24: numbers so close belong together. */
 const NEAR = 2 ** 20;
 
-/** The peer's repetitions on all connections (repeats.ts), each of them found by the PSNs of requests and of their ACKs. */
+/** The peer's repetitions on all connections (repeats.ts): each has the PSNs of the peer's requests and of our answers to them. */
 export function allRepeats(packets: readonly WirePacket[], us: string): Repeat[] {
   const isOurs = ({ source }: WirePacket) => source === us;
-  const queuePairs = new Set(packets.filter((packet) => !isOurs(packet)).map(({ destQp }) => destQp));
+  const requests = packets.filter((packet) => !isOurs(packet) && !isResponse(packet));
+  const queuePairs = new Set(requests.map(({ destQp }) => destQp));
   return [...queuePairs].flatMap((qp) => {
-    const theirs = packets.filter((packet) => !isOurs(packet) && packet.destQp === qp);
+    const theirs = requests.filter(({ destQp }) => destQp === qp);
     const first = theirs[0].psn;
-    const near = ({ psn }: WirePacket) => ((psn - first) & 0xff_ffff) < NEAR;
+    const answers = packets.filter(
+      (packet) => isOurs(packet) && isResponse(packet) && ((packet.psn - first) & 0xff_ffff) < NEAR,
+    );
     return repeats(
-      packets.filter((packet) => (isOurs(packet) ? near(packet) : packet.destQp === qp)),
+      [...theirs, ...answers].sort((a, b) => a.time - b.time),
       us,
     );
   });

@@ -1,11 +1,12 @@
 import { expect, test } from 'vitest';
-import { wireLatency, wireRate } from '../harness/stopwatch.ts';
+import { allRepeats, wireLatency, wireRate } from '../harness/stopwatch.ts';
 import type { WirePacket } from '../harness/wire.ts';
 
 const [CLIENT, SERVER] = ['10.77.1.1', '10.77.1.2'];
 
-function packet(ms: number, source: string, opcode: number, psn: number): WirePacket {
-  const bytes = new Uint8Array(16);
+function packet(ms: number, source: string, opcode: number, psn: number, length = 2): WirePacket {
+  const bytes = new Uint8Array(28);
+  new DataView(bytes.buffer).setUint32(24, length);
   return { source, opcode, psn, destQp: 1, icrcOk: true, time: ms / 1000, payload: bytes, frame: bytes };
 }
 
@@ -38,4 +39,42 @@ test('a latency is the mean without the two longest', () => {
   const starts = [0, 1, 2, 3, 50, 51, 52, 90];
   const packets = starts.flatMap((ms, i) => [packet(ms, CLIENT, 0x0c, i), packet(ms + 0.5, SERVER, 0x10, i)]);
   expect(wireLatency(packets, { verb: 'read', size: 2, messages: 8 }, CLIENT)).toBeCloseTo(1000);
+});
+
+test('a READ that leaves as several requests is one message, and a part asked for again is none', () => {
+  const size = 600_000;
+  const parts = [262_144, 262_144, size - 2 * 262_144];
+  const packets: WirePacket[] = [packet(0, CLIENT, 0x0c, 0xff_fff0, 4096)];
+  let psn = 0xff_fff1;
+  for (let message = 0; message < 6; message++) {
+    for (const [i, length] of parts.entries()) {
+      const at = 10 + 20 * message + i;
+      packets.push(packet(at, CLIENT, 0x0c, psn, length));
+      if (i === 1) packets.push(packet(at + 0.5, CLIENT, 0x0c, (psn + 7) & 0xff_ffff, 8192));
+      psn = (psn + Math.ceil(length / 4096)) & 0xff_ffff;
+    }
+    packets.push(packet(28 + 20 * message, SERVER, 0x0f, psn - 1));
+  }
+  const run = { verb: 'read', size, messages: 6 } as const;
+  expect(wireLatency(packets, run, CLIENT)).toBeCloseTo(20_000);
+  expect(wireRate(packets, run, CLIENT)).toBeCloseTo(6 / 0.118);
+});
+
+test('repeats are told by the PSNs of requests, though both sides send some', () => {
+  const [SEND, ACK] = [0x04, 0x11];
+  const asking = (one: WirePacket) => {
+    one.payload[8] = 0x80;
+    return one;
+  };
+  const packets = [0, 1, 2, 3].flatMap((i) => [
+    packet(10 * i, SERVER, ACK, 15_000_000 + i),
+    asking(packet(10 * i + 1, SERVER, SEND, 100 + i)),
+    packet(10 * i + 2, CLIENT, SEND, 15_000_000 + i),
+    packet(10 * i + 3, CLIENT, ACK, 100 + i),
+  ]);
+  expect(allRepeats(packets, CLIENT)).toEqual([]);
+  const again = asking(packet(80, SERVER, SEND, 103));
+  expect(allRepeats([...packets, again], CLIENT)).toEqual([{ psn: 103, unanswered: 0 }]);
+  const unanswered = packets.slice(0, -1);
+  expect(allRepeats([...unanswered, again], CLIENT)).toEqual([{ psn: 103, unanswered: expect.closeTo(49) }]);
 });

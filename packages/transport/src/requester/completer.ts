@@ -60,9 +60,9 @@ export class Completer {
     const isAck = info.operation === OperationBits.ACKNOWLEDGE;
     // For a PSN that is not out: a ghost, of a request answered before or never sent (§9.7.5.1.1).
     if (psnDiff(psn, requester.sendPsn) >= 0 || psnDiff(psn, requester.unackedPsn) < 0) {
-      if (isAck && psnDiff(psn, requester.sendPsn) < 0) {
-        this.#takeCredits(slab, at + BTH_BYTES);
-        requester.acknowledgedTwice();
+      if (psnDiff(psn, requester.sendPsn) < 0) {
+        if (isAck) this.#takeCredits(slab, at + BTH_BYTES);
+        requester.answeredTwice(psn, isAck);
       }
       this.#context.counters.staleResponses++;
       return;

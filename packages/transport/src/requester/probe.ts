@@ -17,7 +17,7 @@ export const PROBES_PER_TIMEOUT = 2;
 /** Probes of one length of interval; it doubles for the next ones. */
 const PROBES_PER_INTERVAL = 4;
 /** Doublings of the interval after probes that were premature, at most. */
-const PATIENCE_MAX = 5;
+const PATIENCE_MAX = 10;
 
 /**
  * Owns how many more may be sent without an answer. A peer that is gone sees `PROBES_PER_TIMEOUT` for each time that the ACK
@@ -40,9 +40,10 @@ export class Probe {
   #ahead = 0;
   /** Sent since the last progress. */
   #unanswered = 0;
-  /** Doublings of the interval; and whether one may be due, for the last probe. */
+  /** Doublings of the interval; whether one may be due, for the last probe; and the PSN behind which one is taken back. */
   #patience = 0;
   #isOpen = false;
+  #calmFrom = 0;
   #wanted = false;
   /** The last one asks for everything before this PSN; −1: none is awaited. */
   #end = -1;
@@ -60,15 +61,18 @@ export class Probe {
     this.#renew();
   }
 
-  /** Something was acknowledged. */
-  progress(): void {
+  /** Everything before `unackedPsn` is acknowledged, with those before `sendPsn` sent. */
+  progress(unackedPsn: number, sendPsn: number): void {
     if (this.#unanswered > 0) {
       this.pathLoses();
       this.#renew();
-    } else {
-      this.#leftNow = PROBES_PER_TIMEOUT + this.#ahead;
-      if (this.#patience > 0) this.#patience--;
+      return;
     }
+    this.#leftNow = PROBES_PER_TIMEOUT + this.#ahead;
+    // Once a flight: the responses of a READ are a hundred times progress, and one round trip.
+    if (this.#patience === 0 || psnDiff(unackedPsn, this.#calmFrom) <= 0) return;
+    this.#patience--;
+    this.#calmFrom = sendPsn;
   }
 
   #renew(): void {
@@ -117,18 +121,34 @@ export class Probe {
     return this.#unanswered;
   }
 
-  /** One was sent at `now` that asks for the PSNs before `end`, with those before `flightEnd` in flight. */
-  sent(end: number, flightEnd: number, now: number): void {
+  /**
+   * One was sent at `now` that asks for the PSNs before `end` (−1: its answer ends nothing), with those before `flightEnd` in flight. A costly
+   * one counts as premature until there is a sample.
+   */
+  sent(end: number, flightEnd: number, now: number, isCostly: boolean): void {
+    if (isCostly) this.#spare();
     this.#end = end;
     this.#flightEnd = flightEnd;
     this.#sentAt = now;
     this.#isOpen = true;
   }
 
-  /** The peer had the packets already: it answers twice, or beyond what was sent again. */
-  premature(): void {
-    if (!this.#isOpen) return;
+  /** Whether to ask for little: one was premature, or was not answered. A slow responder answers whatever it is asked, and is slower for it. */
+  get isSparing(): boolean {
+    return this.#unanswered > 1 || this.#patience > 0;
+  }
+
+  /** The peer had the packets already: it answers twice. PSNs before `sendPsn` were sent. @returns whether the last probe was awaited */
+  premature(sendPsn: number): boolean {
+    if (!this.#isOpen) return false;
     this.#isOpen = false;
+    this.#ahead = 0;
+    this.#spare();
+    this.#calmFrom = sendPsn;
+    return true;
+  }
+
+  #spare(): void {
     this.#patience = Math.min(this.#patience + 1, PATIENCE_MAX);
   }
 

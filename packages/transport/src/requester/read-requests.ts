@@ -39,6 +39,11 @@ export class ReadRequests {
     return this.#count;
   }
 
+  /** The first PSN that the oldest request is answered with. */
+  get oldestFirst(): number {
+    return this.#words[this.#at(0) + FIRST];
+  }
+
   /** The last PSN that the oldest request is answered with. */
   get oldestLast(): number {
     return this.#words[this.#at(0) + LAST];

@@ -257,16 +257,21 @@ export class Requester {
     this.#losses.acknowledged(packets);
     this.retries.progress();
     this.#peerKeeps.progress();
-    this.#probe.progress();
+    this.#probe.progress(psn, this.#flight.sendPsn);
     if (this.#roundTrip.acknowledged(psn)) this.#probe.sampled();
     this.congestion.onAck(packets, psn, this.#flight.sendPsn);
     this.reads.retire(psn);
     if (this.#repair.active) this.#repair.acknowledged(psn);
   }
 
-  /** An ACK came that acknowledges nothing more: of a packet that came twice. */
-  acknowledgedTwice(): void {
-    this.#probe.premature();
+  /**
+   * An answer came that acknowledges nothing more: to a packet that came twice. Of READ responses only the one that the last probe was
+   * sent for says so; others are between two that are missing.
+   */
+  answeredTwice(psn: number, isAck: boolean): void {
+    const probe = this.#probe;
+    if ((!isAck && psn !== probe.cursor.psn) || !probe.premature(this.#flight.sendPsn)) return;
+    if (this.#roundTrip.confirm()) probe.sampled();
   }
 
   /** The READ response at `psn` came, and some before it did not. */

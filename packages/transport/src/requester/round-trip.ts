@@ -9,7 +9,9 @@ const LEAST = 1;
 /** The largest delay of an ACK beyond the smoothed round trip; a quarter of it is forgotten with each sample. */
 const ACK_DELAY = 2;
 const LEFT_AT = 3;
-const TIMES = 4;
+/** A sample that counts if the packet was not lost; 0: there is none. */
+const DOUBTFUL = 4;
+const TIMES = 5;
 
 /** µs in a `Float64Array`, so that none is boxed. Before the first sample all are 0. */
 export class RoundTrip {
@@ -17,6 +19,8 @@ export class RoundTrip {
   readonly #times = new Float64Array(TIMES);
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
+  /** It may be sent again by a probe. */
+  #inDoubt = false;
 
   constructor(clock: { readonly now: number }) {
     this.#clock = clock;
@@ -25,13 +29,30 @@ export class RoundTrip {
   reset(): void {
     this.#times.fill(0);
     this.#timedPsn = -1;
+    this.#inDoubt = false;
   }
 
   /** The first sending of the packet at `psn`: it is timed if none is. */
   begin(psn: number): void {
     if (this.#timedPsn >= 0) return;
     this.#timedPsn = psn;
+    this.#inDoubt = false;
     this.#times[LEFT_AT] = this.#clock.now;
+  }
+
+  /** A probe leaves: whether the timed packet is answered for its first sending, a second answer will tell (`confirm`). */
+  doubt(): void {
+    this.#inDoubt = true;
+    this.#times[DOUBTFUL] = 0;
+  }
+
+  /** The peer answered the probe as well: the packet had arrived the first time. @returns whether that makes a sample */
+  confirm(): boolean {
+    const sample = this.#times[DOUBTFUL];
+    if (sample === 0) return false;
+    this.#times[DOUBTFUL] = 0;
+    this.#add(sample);
+    return true;
   }
 
   /** The timed packet may be sent again: an answer says nothing any more (Karn's rule, RFC 6298 §3). */
@@ -54,16 +75,24 @@ export class RoundTrip {
   acknowledged(psn: number): boolean {
     if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return false;
     this.#timedPsn = -1;
+    const sample = Math.max(1, this.#clock.now - this.#times[LEFT_AT]);
+    if (this.#inDoubt) {
+      this.#times[DOUBTFUL] = sample;
+      return false;
+    }
+    this.#add(sample);
+    return true;
+  }
+
+  #add(sample: number): void {
     const times = this.#times;
-    const sample = Math.max(1, this.#clock.now - times[LEFT_AT]);
     if (times[SMOOTHED] === 0) {
       times[SMOOTHED] = times[LEAST] = sample;
-      return true;
+      return;
     }
     times[ACK_DELAY] = Math.max(sample - times[SMOOTHED], times[ACK_DELAY] * (3 / 4));
     times[SMOOTHED] += (sample - times[SMOOTHED]) / 8;
     times[LEAST] = Math.min(times[LEAST], sample);
-    return true;
   }
 
   /** Virtual time, µs. */

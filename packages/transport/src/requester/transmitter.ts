@@ -286,7 +286,7 @@ export class Transmitter {
 
   /** Sends one packet once more, for an answer: a lost tail draws no NAK. It takes no retry; the ACK timer runs on. */
   #transmitProbe(batch: TxBatch): number {
-    const { context, owner, queue, probe, roundTrip } = this.#parts;
+    const { context, owner, queue, probe, roundTrip, losses } = this.#parts;
     const { unackedPsn, out } = this.#flight;
     const flightEnd = this.#flight.cursor.psn;
     if (batch.full) return 0;
@@ -303,10 +303,24 @@ export class Transmitter {
     const psns = row === undefined ? 0 : this.#addProbe(batch, cursor, row);
     if (psns === 0) return 0;
     context.retransmitted(owner, psn, 'probe');
-    probe.sent(psnAdd(psn, psns), flightEnd, context.now);
+    // Of one response of many the original may be on its way: what follows it is asked for by the next probe.
+    const end = this.#asksPart(row) ? -1 : psnAdd(psn, psns);
+    // The second one for a whole READ request: where losses are few, the responder is slow rather than deaf.
+    const isCostly = psns > 1 && unanswered > 1 && !losses.isLossy;
+    probe.sent(end, flightEnd, context.now, isCostly);
     // Without a sample, the time from the first sending is better than none, though it may be too long.
-    if (roundTrip.smoothed > 0) roundTrip.cancel();
+    if (roundTrip.smoothed > 0) roundTrip.doubt();
     return 1;
+  }
+
+  /**
+   * Whether a probe asks for the next response of a READ alone. Only where some came: a request that was lost would be a new one
+   * to the responder, and of one response.
+   */
+  #asksPart(row: WrOpcodeRow | undefined): boolean {
+    const { reads, probe } = this.#parts;
+    if (row?.wire !== Wire.READ || !probe.isSparing || reads.list.count === 0) return false;
+    return psnDiff(this.#flight.unackedPsn, reads.list.oldestFirst) > 0;
   }
 
   /** Adds the packet at a cursor once more, with AckReq. @returns the PSNs of its answer; 0 where it can't be sent */
@@ -320,7 +334,7 @@ export class Transmitter {
       // The rest of the oldest request; the requests after it are asked for when its answer shows that they are missing.
       const left = reads.list.count > 0 ? psnDiff(reads.list.oldestLast, cursor.psn) + 1 : 0;
       if (left <= 0) return 0;
-      const responses = early.span(cursor.psn, left);
+      const responses = this.#asksPart(row) ? 1 : early.span(cursor.psn, left);
       this.#packets.addRead(batch, cursor, row, responses);
       reads.repeated(cursor.psn, psnAdd(cursor.psn, responses));
       return responses;
