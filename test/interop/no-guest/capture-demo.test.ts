@@ -47,7 +47,7 @@ beforeAll(async () => {
       roce,
       'demo',
       '--size',
-      '4M',
+      '16M',
       '--loss',
       '2',
       '--trace',

@@ -170,7 +170,14 @@ describe('causes', () => {
       '60 µs of silence: too early for any other timer',
       (capture) => write(write(capture, 100, 1, 1), 160, 1, 1),
     ],
-    ['unknown', 'not-shown', '5 ms of silence', (capture) => write(write(capture, 100, 1, 1), 5100, 1, 1)],
+    ['probe', 'likely', '5 ms of silence', (capture) => write(write(capture, 100, 1, 1), 5100, 1, 1)],
+    [
+      'timeout',
+      'likely',
+      '4.3 ms of silence, a timeout of 10 within 3 %',
+      (capture) => write(write(capture, 100, 1, 1), 4400, 1, 1),
+    ],
+    ['unknown', 'not-shown', '40 ms of silence', (capture) => write(write(capture, 100, 1, 1), 40_100, 1, 1)],
     [
       'timeout',
       'certain',

@@ -62,8 +62,9 @@ export class LikelyCauses {
   #lateness = 0;
   /** The last silence that ended in a timeout; 0: none. */
   #timer = 0;
-  /** The longest silence that ended in a probe; 0: none. */
+  /** The longest silence that ended in a probe; 0: none. And the packet that the last one brought. */
   #probe = 0;
+  #probePsn = -1;
 
   nak(psn: number, time: number, frame: number): void {
     this.#naks.unshift({ psn, time, frame, ignored: this.recovering });
@@ -110,11 +111,11 @@ export class LikelyCauses {
   }
 
   /** A cause that is certain: what it says of this sender's habits. */
-  confirmed(cause: RetransmitCause, time: number, silence: number): void {
+  confirmed(cause: RetransmitCause, { psn, time }: SentAgain, silence: number): void {
     if (cause === 'sequence-nak') this.#reacted(time - this.#nak.time);
     else if (cause === 'implied-nak') this.#reacted(time - this.#missing.time);
     else if (cause === 'timeout') this.#timer = silence;
-    else if (cause === 'probe') this.#probe = Math.max(this.#probe, silence);
+    else if (cause === 'probe') this.#probed(psn, silence);
   }
 
   /**
@@ -170,7 +171,7 @@ export class LikelyCauses {
     // Its answer passed the tap, and so did later ones: one of them was lost behind it.
     if (sent.asks && next < unacked) return { cause: 'implied-nak', evidenceFrame: 0, wait: silence };
     if (!isProbe) return undefined;
-    if (silence > this.#probe) this.#probe = silence;
+    this.#probed(psn, silence);
     return { cause: 'probe', evidenceFrame: lastFrame, wait: silence };
   }
 
@@ -179,7 +180,15 @@ export class LikelyCauses {
     if (silence < MIN_PROBE || (psn !== unacked && next !== end)) return false;
     if (silence < MIN_TIMER || silence <= Math.max(PROBE_ROUND_TRIPS * roundTrip, 2 * this.#probe))
       return true;
-    return this.#probe > 0 && fitsTimer(silence, true) < 0;
+    const isNoTimer = fitsTimer(silence, true) < 0;
+    if (this.#probe === 0) return isNoTimer && silence < LONGEST;
+    // Who probes does so before the timer ends, late though it may be on a busy host.
+    return isNoTimer || (psn !== this.#probePsn && silence < LONGEST && !this.#isLikeBefore(silence));
+  }
+
+  #probed(psn: number, silence: number): void {
+    this.#probePsn = psn;
+    if (silence > this.#probe) this.#probe = silence;
   }
 
   /** The NAK for this very PSN, else the newest one that asks for it among others. Late packets may have passed it. */

@@ -259,7 +259,7 @@ export class RetransmitClassifier {
 
   /** Names the cause of a retransmitted packet: for certain, else the likely one; and whether the requester went back with it. */
   judge(sent: SentAgain, verdict: Verdict): void {
-    const { psn, time, sentBy, heard } = sent;
+    const { psn, sentBy, heard } = sent;
     const running = sentBy - this.timerStart;
     const { cause, begins } = this.#causeOf(sent);
     const event = this.#event;
@@ -276,7 +276,7 @@ export class RetransmitClassifier {
       verdict.grade = 'certain';
       verdict.evidenceFrame = event?.evidenceFrame ?? 0;
       verdict.wait = event?.wait ?? 0;
-      if (begins) this.#likely.confirmed(cause, time, verdict.wait);
+      if (begins) this.#likely.confirmed(cause, sent, verdict.wait);
       if (begins) this.#likely.recovering = true;
       return;
     }
