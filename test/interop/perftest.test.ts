@@ -11,7 +11,7 @@ import { WireCapture, type WirePacket } from './harness/wire.ts';
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 
-/** `ROCE_PERF_MATRIX=all` (`test:long`), or `sample`: by the seed of the run or `ROCE_PERF_SEED`. */
+/** `ROCE_PERF_MATRIX=all` (`test:long`): the whole; else a sample by the seed of the run or `ROCE_PERF_SEED`. */
 const all = perfCases(process.env.ROCE_GUEST ?? 'debian12');
 const sample = () =>
   eachValue(

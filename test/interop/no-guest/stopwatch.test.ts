@@ -41,7 +41,7 @@ test('a latency is the mean without the two longest', () => {
   expect(wireLatency(packets, { verb: 'read', size: 2, messages: 8 }, CLIENT)).toBeCloseTo(1000);
 });
 
-test('a READ that leaves as several requests is one message, and a part asked for again is none', () => {
+test('a READ that leaves as several requests is one message, and a repeat of a part is not one', () => {
   const size = 600_000;
   const parts = [262_144, 262_144, size - 2 * 262_144];
   const packets: WirePacket[] = [packet(0, CLIENT, 0x0c, 0xff_fff0, 4096)];
@@ -60,7 +60,7 @@ test('a READ that leaves as several requests is one message, and a part asked fo
   expect(wireRate(packets, run, CLIENT)).toBeCloseTo(6 / 0.118);
 });
 
-test('repeats are told by the PSNs of requests, though both sides send some', () => {
+test('repeats are found by the PSNs of requests where both sides send some', () => {
   const [SEND, ACK] = [0x04, 0x11];
   const asking = (one: WirePacket) => {
     one.payload[8] = 0x80;
