@@ -48,7 +48,7 @@ describe('the budget', () => {
   test('begins anew with progress', () => {
     const probe = granted(1);
     expect(spend(probe)).toBe(2);
-    probe.progress();
+    probe.progress(1, 10);
     expect(spend(probe)).toBe(2);
     expect(probe.unanswered).toBe(2);
   });
@@ -56,14 +56,14 @@ describe('the budget', () => {
   test('may be spent sooner where the path has lost packets, and never exceeds the whole', () => {
     const probe = granted(4);
     probe.pathLoses();
-    probe.progress();
+    probe.progress(1, 10);
     expect(spend(probe)).toBe(4);
     // The answer shows another loss.
-    probe.progress();
+    probe.progress(1, 10);
     expect(spend(probe)).toBe(6);
-    for (let i = 0; i < 10; i++) probe.progress();
+    for (let i = 0; i < 10; i++) probe.progress(1, 10);
     for (let i = 0; i < 10; i++) probe.pathLoses();
-    probe.progress();
+    probe.progress(1, 10);
     expect(spend(probe)).toBe(8);
     probe.timedOut();
     expect(spend(probe)).toBe(0);
@@ -72,7 +72,7 @@ describe('the budget', () => {
   test('is two again after a timeout', () => {
     const probe = granted(8);
     for (let i = 0; i < 3; i++) probe.pathLoses();
-    probe.progress();
+    probe.progress(1, 10);
     probe.timedOut();
     expect(spend(probe)).toBe(2);
   });
@@ -80,7 +80,7 @@ describe('the budget', () => {
   test('of none stays none', () => {
     const probe = granted(0);
     probe.pathLoses();
-    probe.progress();
+    probe.progress(1, 10);
     expect(spend(probe)).toBe(0);
     expect(probe.delay(path(100))).toBe(-1);
   });
@@ -107,7 +107,7 @@ describe('the delay', () => {
   test('doubles with every fourth probe that drew no answer', () => {
     const probe = granted(8);
     for (let i = 0; i < 8; i++) probe.pathLoses();
-    probe.progress();
+    probe.progress(1, 10);
     const delays: number[] = [];
     for (let i = 0; i < 13; i++) {
       delays.push(probe.delay(path(100)));
@@ -117,13 +117,68 @@ describe('the delay', () => {
   });
 });
 
+describe('patience', () => {
+  /** Of the interval, beyond the two round trips of the path. */
+  const doublings = (probe: Probe) => Math.log2(probe.delay(path(100)) / 200);
+  const probed = (isCostly = false, grants = 4) => {
+    const probe = granted(grants);
+    probe.want();
+    probe.take();
+    probe.sent(11, 20, 1000, isCostly);
+    return probe;
+  };
+
+  test('grows with each probe that was premature, once', () => {
+    const probe = probed();
+    expect(probe.isSparing).toBe(false);
+    expect([probe.premature(30), probe.premature(30)]).toEqual([true, false]);
+    expect([doublings(probe), probe.isSparing]).toEqual([1, true]);
+  });
+
+  test('grows with each probe that is costly, up to a bound', () => {
+    const probe = probed(true);
+    expect(doublings(probe)).toBe(1);
+    for (let i = 0; i < 20; i++) probe.sent(11, 20, 1000, true);
+    expect(doublings(probe)).toBe(10);
+  });
+
+  test('one doubling is taken back for each flight that is acknowledged without a probe', () => {
+    const probe = probed(true);
+    probe.premature(30);
+    probe.progress(15, 30); // The answer to the probe.
+    expect(doublings(probe)).toBe(2);
+    for (let psn = 16; psn <= 30; psn++) probe.progress(psn, 60);
+    expect(doublings(probe)).toBe(2);
+    for (let psn = 31; psn <= 60; psn++) probe.progress(psn, 90);
+    expect(doublings(probe)).toBe(1);
+    probe.progress(90, 120);
+    expect(doublings(probe)).toBe(1);
+    probe.progress(91, 120);
+    expect(doublings(probe)).toBe(0);
+  });
+
+  test('ends with a sample', () => {
+    const probe = probed(true);
+    probe.sampled();
+    expect([doublings(probe), probe.isSparing]).toEqual([0, false]);
+  });
+
+  test('where one was premature, none of later timeouts are sent ahead', () => {
+    const probe = probed();
+    for (let i = 0; i < 3; i++) probe.pathLoses();
+    probe.premature(30);
+    probe.progress(31, 40);
+    expect(spend(probe)).toBe(4);
+  });
+});
+
 describe('an answer', () => {
   /** A probe at `psn` is sent at 1000 µs, with ten packets in flight from there on. */
   const sent = (psn: number) => {
     const probe = granted(1);
     probe.want();
     probe.take();
-    probe.sent((psn + 1) & 0xff_ffff, (psn + 10) & 0xff_ffff, 1000);
+    probe.sent((psn + 1) & 0xff_ffff, (psn + 10) & 0xff_ffff, 1000, false);
     return probe;
   };
 

@@ -103,3 +103,30 @@ test('RESET forgets all of it', () => {
   sample(10_000);
   expect(known()).toEqual([10_000, 10_000, 0]);
 });
+
+test('a packet that a probe may have repeated counts once it was answered twice', () => {
+  const { clock, roundTrip, sample, known } = setUp();
+  sample(100);
+  roundTrip.begin(FIRST);
+  clock.now += 250;
+  roundTrip.doubt();
+  clock.now += 650;
+  expect(roundTrip.acknowledged(NEXT)).toBe(false);
+  expect(known()).toEqual([100, 100, 0]);
+  clock.now += 5000;
+  expect([roundTrip.confirm(), roundTrip.confirm()]).toEqual([true, false]);
+  expect(known()).toEqual([200, 100, 800]);
+});
+
+test('what was in doubt is forgotten with the next probe, and the next packet is not in doubt', () => {
+  const { clock, roundTrip, sample, known } = setUp();
+  sample(100);
+  roundTrip.begin(FIRST);
+  roundTrip.doubt();
+  clock.now += 900;
+  roundTrip.acknowledged(NEXT);
+  roundTrip.doubt();
+  expect(roundTrip.confirm()).toBe(false);
+  sample(100);
+  expect(known()).toEqual([100, 100, 0]);
+});
