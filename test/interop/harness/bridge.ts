@@ -40,7 +40,8 @@ export function raiseBridge({ number, bridge, tap, hostIp4, hostIp6 }: Bridge, m
   // Without snooping, the bridge floods multicast: no querier is needed.
   ip('link', 'add', bridge, 'type', 'bridge', 'mcast_snooping', '0');
   ip('tuntap', 'add', tap, 'mode', 'tap');
-  ip('link', 'set', tap, 'mtu', String(mtu), 'master', bridge, 'up');
+  // A guest that is emulated takes its packets late: of a burst of UC or UD, nothing is to be lost before it.
+  ip('link', 'set', tap, 'txqueuelen', '20000', 'mtu', String(mtu), 'master', bridge, 'up');
   ip('link', 'set', bridge, 'address', macOf(number, 0, 1), 'mtu', String(mtu), 'up');
   ip('addr', 'add', `${hostIp4}/24`, 'dev', bridge);
   ip('-6', 'addr', 'add', `${hostIp6}/64`, 'dev', bridge, 'nodad');
