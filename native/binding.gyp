@@ -31,6 +31,7 @@
             "src/regions.cc",
             "src/route_events.cc",
             "src/send.cc",
+            "src/shared_file.cc",
             "src/socket.cc",
             "src/transmit_pool.cc",
             "src/udp_socket.cc",

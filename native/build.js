@@ -1,2 +1,2 @@
 // Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = '5d7904b5f834fae2';
+export const BUILD = '4665441007809976';

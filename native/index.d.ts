@@ -469,3 +469,25 @@ export const layout: {
   /** Words of a slot of `Capture`: OFFSET, LENGTH, ORIGINAL_LENGTH, SECONDS (since 1970), NANOSECONDS, OUTGOING (0, 1). */
   readonly Captured: Readonly<Record<string, number>>;
 };
+
+/**
+ * Returns the descriptor of a sparse memfd of that size, 1 … 2^47 bytes, close-on-exec. Its seals forbid another size, so
+ * that no process that has the descriptor can take mapped pages away. The caller closes it.
+ */
+export function createSharedFile(bytes: number): number;
+
+/**
+ * Puts pages of such a file under `pages`: whole pages of a shared WebAssembly.Memory, the one kind of memory that V8
+ * hands out page-aligned and gives back by munmap. `offset`: bytes, a whole page, the end at 2^47 at most.
+ * @throws RangeError for other memory, another file or offset; an Error with `code` where mmap fails
+ */
+export function mapSharedFile(pages: Uint8Array, fd: number, offset: number): void;
+
+/** Puts zeros in place of the file's pages. */
+export function unmapSharedFile(pages: Uint8Array): void;
+
+/**
+ * Sends one byte and a descriptor over the Unix socket with the descriptor `socket`, without waiting.
+ * @throws an Error with `code` 'EAGAIN', 'EPIPE', 'EBADF', …
+ */
+export function sendDescriptor(socket: number, fd: number): void;

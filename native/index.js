@@ -18,9 +18,13 @@ export const {
   copyBatch,
   crc32,
   crc32Copy,
+  createSharedFile,
   features,
   layout,
+  mapSharedFile,
   now,
+  sendDescriptor,
   setCrcImplementation,
   solveId,
+  unmapSharedFile,
 } = addon;

@@ -98,6 +98,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   InterfaceWatcher::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
+  exportSharedFile(env, exports);
   exports.Set("now", Napi::Function::New<now>(env, "now"));
   exports.Set("layout", layout(env));
   exports.Set("build", ROCE_TEXT(ROCE_BUILD));

@@ -30,5 +30,6 @@ struct Addon {
 /// What the files of the addon export.
 void exportChecksums(Napi::Env env, Napi::Object exports);
 void exportCopy(Napi::Env env, Napi::Object exports);
+void exportSharedFile(Napi::Env env, Napi::Object exports);
 
 }  // namespace roce

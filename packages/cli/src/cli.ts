@@ -54,6 +54,7 @@ function createProgram(terminal: Terminal, done: (code: number) => void): Comman
     .helpOption('-h, --help', 'Print this help')
     .helpCommand('help [command]', 'Print the help of a command')
     .showHelpAfterError("Try 'roce --help'.")
+    .enablePositionalOptions()
     .exitOverride()
     .configureHelp({ styleTitle: (title) => bold(title), minWidthToWrap: 20, subcommandTerm })
     .configureOutput({
@@ -83,6 +84,7 @@ function addCommand(
 ): void {
   const command = program.command(spec.usage).summary(spec.summary).description(spec.description);
   command.showHelpAfterError(`Try 'roce ${command.name()} --help'.`);
+  if (spec.passThrough) command.passThroughOptions();
   for (const option of spec.options) declare(command, option);
   const examples = spec.examples.map(
     ([line, what]) => `${wrap('  ', `${what}:`, terminal.columns)}\n    roce ${line}`,

@@ -3,6 +3,7 @@ import { adapterCommands } from './specs/adapters.ts';
 import { captureCommands } from './specs/captures.ts';
 import { machineCommands } from './specs/machine.ts';
 import { perfCommands } from './specs/perf.ts';
+import { programCommands } from './specs/programs.ts';
 import type { CommandSpec } from './specs/spec.ts';
 
 export type { CommandSpec } from './specs/spec.ts';
@@ -11,6 +12,7 @@ export { nameOf } from './specs/spec.ts';
 export const commands: readonly CommandSpec[] = [
   ...adapterCommands,
   ...perfCommands,
+  ...programCommands,
   ...captureCommands,
   ...machineCommands,
 ];

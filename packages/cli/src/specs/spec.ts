@@ -20,6 +20,8 @@ export interface CommandSpec {
   options: readonly OptionSpec[];
   /** Command lines without the leading `roce`, each with its purpose. */
   examples: readonly (readonly [line: string, what: string])[];
+  /** Options after the first argument belong to that: `roce run PROGRAM --option`. */
+  passThrough?: boolean;
   load: () => Promise<{ run: Action }>;
 }
 

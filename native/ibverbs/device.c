@@ -1,0 +1,353 @@
+// The device: listing, opening, asking.
+#include <endian.h>
+#include <stdio.h>
+#include <sys/socket.h>
+
+#include "roce.h"
+
+static struct ibv_device the_device = {
+    .node_type = IBV_NODE_CA,
+    .transport_type = IBV_TRANSPORT_IB,
+    .name = "roce0",
+    .dev_name = "uverbs0",
+    .dev_path = "/sys/class/infiniband_verbs/uverbs0",
+    .ibdev_path = "/sys/class/infiniband/roce0",
+};
+
+struct ibv_device **ibv_get_device_list(int *count) {
+  struct ibv_device **list = calloc(2, sizeof *list);
+  int fd = roce_dial();
+  if (count != NULL) *count = 0;
+  if (list == NULL) {
+    if (fd >= 0) close(fd);
+    return NULL;
+  }
+  if (fd < 0) return list;
+  close(fd);
+  list[0] = &the_device;
+  if (count != NULL) *count = 1;
+  return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list) { free(list); }
+
+const char *ibv_get_device_name(struct ibv_device *device) { return device->name; }
+
+int ibv_get_device_index(struct ibv_device *device) {
+  (void)device;
+  return -1;  // None, as no driver of the kernel stands behind it.
+}
+
+__be64 ibv_get_device_guid(struct ibv_device *device) {
+  struct ibv_context *context = ibv_open_device(device);
+  struct ibv_device_attr attr;
+  __be64 guid = 0;
+  if (context == NULL) return 0;
+  if (ibv_query_device(context, &attr) == 0) guid = attr.node_guid;
+  ibv_close_device(context);
+  return guid;
+}
+
+const char *ibv_get_sysfs_path(void) { return "/sys"; }
+
+int ibv_read_sysfs_file(const char *folder, const char *file, char *to, size_t size) {
+  (void)folder, (void)file, (void)to, (void)size;
+  errno = ENOENT;
+  return -1;
+}
+
+// Pages that are shared with the device stay shared with a child: docs/run.md.
+int ibv_fork_init(void) { return 0; }
+
+enum ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
+
+int ibv_dontfork_range(void *base, size_t size) {
+  (void)base, (void)size;
+  return 0;
+}
+
+int ibv_dofork_range(void *base, size_t size) {
+  (void)base, (void)size;
+  return 0;
+}
+
+static int receive_file(int socket) {
+  char byte;
+  struct iovec data = {&byte, 1};
+  union {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control;
+  struct msghdr message = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  struct cmsghdr *header;
+  ssize_t n;
+  int fd;
+  do n = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  while (n < 0 && errno == EINTR);
+  if (n != 1) return -1;
+  header = CMSG_FIRSTHDR(&message);
+  if (header == NULL || header->cmsg_type != SCM_RIGHTS || header->cmsg_len != CMSG_LEN(sizeof fd)) return -1;
+  memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return fd;
+}
+
+// Introduces the process; the device answers with the file of its memory, and a token for connections of events.
+static int greet(struct roce_context *r) {
+  uint32_t head[2] = {4 + 4 + 16 + ROCE_TOKEN_BYTES, ROCE_HELLO}, about[2] = {ROCE_PROTOCOL_VERSION, (uint32_t)getpid()};
+  uint8_t hello[sizeof head + sizeof about + 16 + ROCE_TOKEN_BYTES] = {0}, *token = hello + 32;
+  uint32_t reply[2];
+  int fd;
+  memcpy(hello, head, sizeof head);
+  memcpy(hello + 8, about, sizeof about);
+  memcpy(hello + 16, program_invocation_short_name, strnlen(program_invocation_short_name, 16));
+  roce_memory_token(token);
+  if (send(r->socket, hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return -1;
+  fd = receive_file(r->socket);
+  if (fd < 0) return -1;
+  if (recv(r->socket, reply, sizeof reply, MSG_WAITALL) != sizeof reply || reply[0] != sizeof r->token ||
+      reply[1] != 0 || recv(r->socket, r->token, sizeof r->token, MSG_WAITALL) != sizeof r->token) {
+    close(fd);
+    return -1;
+  }
+  return roce_memory_open(fd, r->token);
+}
+
+static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *to, size_t length) {
+  struct ibv_port_attr attr = {0};
+  struct roce_message m;
+  int error;
+  roce_begin(&m);
+  roce_u32(&m, port);
+  error = roce_call(roce_of(context), ROCE_QUERY_PORT, &m);
+  if (error == 0) {
+    attr.state = roce_get32(&m);
+    attr.max_mtu = roce_get32(&m);
+    attr.active_mtu = roce_get32(&m);
+    attr.gid_tbl_len = (int)roce_get32(&m);
+    attr.port_cap_flags = roce_get32(&m);
+    attr.max_msg_sz = roce_get32(&m);
+    attr.bad_pkey_cntr = roce_get32(&m);
+    attr.qkey_viol_cntr = roce_get32(&m);
+    attr.pkey_tbl_len = (uint16_t)roce_get32(&m);
+    attr.max_vl_num = (uint8_t)roce_get32(&m);
+    attr.active_width = (uint8_t)roce_get32(&m);
+    attr.active_speed = (uint8_t)roce_get32(&m);
+    attr.phys_state = (uint8_t)roce_get32(&m);
+    attr.link_layer = (uint8_t)roce_get32(&m);
+    attr.flags = (uint8_t)roce_get32(&m);
+    memset(to, 0, length);
+    memcpy(to, &attr, length < sizeof attr ? length : sizeof attr);
+  }
+  roce_end(&m);
+  return error;
+}
+
+// Of programs that were built before the struct grew.
+int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv_port_attr *attr) {
+  return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *a) {
+  struct roce_message m;
+  int error;
+  roce_begin(&m);
+  error = roce_call(roce_of(context), ROCE_QUERY_DEVICE, &m);
+  if (error == 0) {
+    memset(a, 0, sizeof *a);
+    strcpy(a->fw_ver, "node-roce");
+    a->node_guid = a->sys_image_guid = htobe64(roce_get64(&m));
+    a->max_mr_size = roce_get64(&m);
+    a->page_size_cap = roce_get64(&m);
+    a->vendor_id = roce_get32(&m);
+    a->vendor_part_id = roce_get32(&m);
+    a->max_qp = (int)roce_get32(&m);
+    a->max_qp_wr = (int)roce_get32(&m);
+    a->device_cap_flags = roce_get32(&m);
+    a->max_sge = (int)roce_get32(&m);
+    a->max_sge_rd = (int)roce_get32(&m);
+    a->max_cq = (int)roce_get32(&m);
+    a->max_cqe = (int)roce_get32(&m);
+    a->max_mr = (int)roce_get32(&m);
+    a->max_pd = (int)roce_get32(&m);
+    a->max_qp_rd_atom = (int)roce_get32(&m);
+    a->max_res_rd_atom = (int)roce_get32(&m);
+    a->max_qp_init_rd_atom = (int)roce_get32(&m);
+    a->atomic_cap = roce_get32(&m);
+    a->max_mw = (int)roce_get32(&m);
+    a->max_mcast_grp = (int)roce_get32(&m);
+    a->max_mcast_qp_attach = (int)roce_get32(&m);
+    a->max_total_mcast_qp_attach = (int)roce_get32(&m);
+    a->max_ah = (int)roce_get32(&m);
+    a->max_srq = (int)roce_get32(&m);
+    a->max_srq_wr = (int)roce_get32(&m);
+    a->max_srq_sge = (int)roce_get32(&m);
+    a->max_pkeys = (uint16_t)roce_get32(&m);
+    a->local_ca_ack_delay = (uint8_t)roce_get32(&m);
+    a->phys_port_cnt = (uint8_t)roce_get32(&m);
+  }
+  roce_end(&m);
+  return error;
+}
+
+static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
+                           struct ibv_device_attr_ex *attr, size_t size) {
+  struct ibv_device_attr_ex all = {0};
+  int error;
+  if (input != NULL && input->comp_mask != 0) return errno = EINVAL;
+  error = ibv_query_device(context, &all.orig_attr);
+  if (error != 0) return error;
+  all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+  all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
+  memset(attr, 0, size);
+  memcpy(attr, &all, size < sizeof all ? size : sizeof all);
+  return 0;
+}
+
+// Up to `most` GIDs of the table; how many it has, or −errno.
+static int gids(struct ibv_context *context, union ibv_gid *to, unsigned most) {
+  struct roce_message m;
+  int error, count = 0;
+  roce_begin(&m);
+  error = roce_call(roce_of(context), ROCE_QUERY_GIDS, &m);
+  if (error == 0) {
+    count = (int)roce_get32(&m);
+    for (int i = 0; i < count && (unsigned)i < most; i++) roce_get(&m, to[i].raw, 16);
+  }
+  roce_end(&m);
+  return error != 0 ? -error : count;
+}
+
+#define MAX_GIDS 256
+
+int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
+  union ibv_gid table[MAX_GIDS];
+  int count = gids(context, table, MAX_GIDS);
+  if (count < 0 || port != 1 || index < 0 || index >= count || index >= MAX_GIDS) {
+    errno = count < 0 ? -count : EINVAL;
+    return -1;
+  }
+  *gid = table[index];
+  return 0;
+}
+
+static void fill_entry(struct ibv_gid_entry *to, size_t size, const union ibv_gid *gid, uint32_t index) {
+  struct ibv_gid_entry entry = {.gid = *gid, .gid_index = index, .port_num = 1, .gid_type = IBV_GID_TYPE_ROCE_V2};
+  memset(to, 0, size);
+  memcpy(to, &entry, size < sizeof entry ? size : sizeof entry);
+}
+
+int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry,
+                      uint32_t flags, size_t size) {
+  union ibv_gid gid;
+  if (flags != 0 || port != 1 || index >= MAX_GIDS) return errno = EINVAL;
+  if (ibv_query_gid(context, 1, (int)index, &gid) != 0) return errno == EINVAL ? ENODATA : errno;
+  fill_entry(entry, size, &gid, index);
+  return 0;
+}
+
+ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t most, uint32_t flags,
+                             size_t size) {
+  union ibv_gid table[MAX_GIDS];
+  int count = gids(context, table, MAX_GIDS);
+  if (count < 0) return count;
+  if (flags != 0 || count > MAX_GIDS || (size_t)count > most) return -EINVAL;
+  for (int i = 0; i < count; i++)
+    fill_entry((struct ibv_gid_entry *)((char *)entries + (size_t)i * size), size, &table[i], (uint32_t)i);
+  return count;
+}
+
+// Private, but ibv_devinfo has it. Its enum is not that of the public header: 1 is RoCE v2.
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, int *type) {
+  union ibv_gid gid;
+  *type = 1;
+  return ibv_query_gid(context, port, (int)index, &gid);
+}
+
+int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 *pkey) {
+  (void)context;
+  if (port != 1 || index != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  *pkey = htobe16(0xffff);
+  return 0;
+}
+
+int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey) {
+  (void)context;
+  if (port == 1 && pkey == htobe16(0xffff)) return 0;
+  errno = EINVAL;
+  return -1;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *device) {
+  struct roce_context *r = calloc(1, sizeof *r);
+  struct ibv_context *context;
+  int saved;
+  if (r == NULL) return NULL;
+  context = &r->verbs.context;
+  r->pid = getpid();
+  r->socket = roce_dial();
+  if (r->socket < 0) goto no_socket;
+  if (greet(r) != 0) {
+    errno = EIO;
+    goto no_device;
+  }
+  pthread_mutex_init(&r->lock, NULL);
+  pthread_mutex_init(&r->objects_lock, NULL);
+  pthread_mutex_init(&context->mutex, NULL);
+  context->device = device;
+  context->cmd_fd = r->socket;
+  context->num_comp_vectors = 1;
+  context->abi_compat = __VERBS_ABI_IS_EXTENDED;
+  r->verbs.sz = sizeof r->verbs;
+  r->verbs.query_port = query_port;
+  r->verbs.query_device_ex = query_device_ex;
+  roce_set_memory_ops(r);
+  roce_set_queue_ops(r);
+  roce_set_extended_ops(r);
+  context->async_fd = roce_listen(r, 0);
+  if (context->async_fd >= 0) return context;
+  roce_memory_close();
+no_device:
+  saved = errno;
+  close(r->socket);
+  errno = saved;
+no_socket:
+  saved = errno;
+  free(r);
+  errno = saved;
+  return NULL;
+}
+
+int ibv_close_device(struct ibv_context *context) {
+  struct roce_context *r = roce_of(context);
+  close(context->async_fd);
+  close(r->socket);
+  roce_memory_close();
+  free(r);
+  return 0;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
+  struct ibv_pd *pd = calloc(1, sizeof *pd);
+  struct roce_message m;
+  if (pd == NULL) return NULL;
+  roce_begin(&m);
+  if (roce_call(roce_of(context), ROCE_ALLOC_PD, &m) == 0) {
+    pd->context = context;
+    pd->handle = roce_get32(&m);
+    roce_end(&m);
+    return pd;
+  }
+  roce_end(&m);
+  free(pd);
+  return NULL;
+}
+
+int ibv_dealloc_pd(struct ibv_pd *pd) {
+  int error = roce_destroy(pd->context, pd->handle);
+  if (error == 0) free(pd);
+  return error;
+}

@@ -1,0 +1,313 @@
+// Queue pairs and completion queues with a table of functions. Every entry is there: programs call them without a look.
+#include <arpa/inet.h>
+
+#include "roce.h"
+
+#define SEND_OPS                                                                                                      \
+  (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
+   IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                \
+   IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
+
+static struct roce_qp *own(struct ibv_qp_ex *qp) { return (struct roce_qp *)qp; }
+
+// Takes what has no place: wr_complete then says so.
+static struct ibv_send_wr nowhere;
+
+static struct ibv_send_wr *add(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode) {
+  struct roce_qp *q = own(qp);
+  struct ibv_send_wr *wr;
+  if (q->error != 0 || q->count >= q->room) {
+    if (q->error == 0) q->error = ENOMEM;
+    return &nowhere;
+  }
+  wr = &q->wr[q->count];
+  memset(wr, 0, sizeof *wr);
+  wr->wr_id = qp->wr_id;
+  wr->send_flags = qp->wr_flags;
+  wr->opcode = opcode;
+  wr->sg_list = q->sge + (size_t)q->count * q->max_sge;
+  if (q->count > 0) q->wr[q->count - 1].next = wr;
+  q->count++;
+  return wr;
+}
+
+// The request that setters are about.
+static struct ibv_send_wr *last(struct ibv_qp_ex *qp) {
+  struct roce_qp *q = own(qp);
+  if (q->count > 0 && q->error == 0) return &q->wr[q->count - 1];
+  if (q->error == 0) q->error = EINVAL;
+  return NULL;
+}
+
+static void start(struct ibv_qp_ex *qp) {
+  own(qp)->count = 0;
+  own(qp)->error = 0;
+}
+
+static void remote(struct ibv_send_wr *wr, uint32_t rkey, uint64_t address) {
+  wr->wr.rdma.rkey = rkey;
+  wr->wr.rdma.remote_addr = address;
+}
+
+static void wr_send(struct ibv_qp_ex *qp) { add(qp, IBV_WR_SEND); }
+static void wr_send_imm(struct ibv_qp_ex *qp, __be32 immediate) {
+  add(qp, IBV_WR_SEND_WITH_IMM)->imm_data = immediate;
+}
+static void wr_send_inv(struct ibv_qp_ex *qp, uint32_t rkey) { add(qp, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey; }
+static void wr_local_inv(struct ibv_qp_ex *qp, uint32_t rkey) { add(qp, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey; }
+static void wr_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address) {
+  remote(add(qp, IBV_WR_RDMA_WRITE), rkey, address);
+}
+static void wr_write_imm(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, __be32 immediate) {
+  struct ibv_send_wr *wr = add(qp, IBV_WR_RDMA_WRITE_WITH_IMM);
+  remote(wr, rkey, address);
+  wr->imm_data = immediate;
+}
+static void wr_read(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address) {
+  remote(add(qp, IBV_WR_RDMA_READ), rkey, address);
+}
+static void wr_atomic(struct ibv_send_wr *wr, uint32_t rkey, uint64_t address, uint64_t compare, uint64_t swap) {
+  wr->wr.atomic.rkey = rkey;
+  wr->wr.atomic.remote_addr = address;
+  wr->wr.atomic.compare_add = compare;
+  wr->wr.atomic.swap = swap;
+}
+static void wr_compare(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, uint64_t compare, uint64_t swap) {
+  wr_atomic(add(qp, IBV_WR_ATOMIC_CMP_AND_SWP), rkey, address, compare, swap);
+}
+static void wr_fetch_add(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, uint64_t value) {
+  wr_atomic(add(qp, IBV_WR_ATOMIC_FETCH_AND_ADD), rkey, address, value, 0);
+}
+static void wr_bind(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info) {
+  struct ibv_send_wr *wr = add(qp, IBV_WR_BIND_MW);
+  wr->bind_mw.mw = mw;
+  wr->bind_mw.rkey = rkey;
+  wr->bind_mw.bind_info = *info;
+}
+
+// What create_qp_ex refuses: called all the same, the whole chain fails.
+static void unsupported(struct ibv_qp_ex *qp) { own(qp)->error = EOPNOTSUPP; }
+static void wr_tso(struct ibv_qp_ex *qp, void *header, uint16_t bytes, uint16_t mss) {
+  (void)header, (void)bytes, (void)mss;
+  unsupported(qp);
+}
+static void set_xrc(struct ibv_qp_ex *qp, uint32_t number) {
+  (void)number;
+  unsupported(qp);
+}
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, const void *value) {
+  (void)rkey, (void)address, (void)value;
+  unsupported(qp);
+}
+
+static void set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey) {
+  struct ibv_send_wr *wr = last(qp);
+  if (wr == NULL) return;
+  wr->wr.ud.ah = ah;
+  wr->wr.ud.remote_qpn = qpn;
+  wr->wr.ud.remote_qkey = qkey;
+}
+
+static void set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list) {
+  struct ibv_send_wr *wr = last(qp);
+  if (wr == NULL) return;
+  if (count > own(qp)->max_sge) {
+    own(qp)->error = EINVAL;
+    return;
+  }
+  memcpy(wr->sg_list, list, count * sizeof *list);
+  wr->num_sge = (int)count;
+}
+
+static void set_sge(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t address, uint32_t length) {
+  struct ibv_sge one = {address, length, lkey};
+  set_sge_list(qp, 1, &one);
+}
+
+static void set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_data_buf *list) {
+  struct roce_qp *q = own(qp);
+  struct ibv_send_wr *wr = last(qp);
+  size_t length = 0;
+  uint8_t *to;
+  if (wr == NULL) return;
+  to = q->inline_data + (size_t)(q->count - 1) * q->max_inline;
+  for (size_t i = 0; i < count; i++) {
+    if (list[i].length > q->max_inline - length) {
+      q->error = EINVAL;
+      return;
+    }
+    memcpy(to + length, list[i].addr, list[i].length);
+    length += list[i].length;
+  }
+  wr->sg_list[0] = (struct ibv_sge){(uintptr_t)to, (uint32_t)length, 0};
+  wr->num_sge = 1;
+  wr->send_flags |= IBV_SEND_INLINE;
+}
+
+static void set_inline(struct ibv_qp_ex *qp, void *address, size_t length) {
+  struct ibv_data_buf one = {address, length};
+  set_inline_list(qp, 1, &one);
+}
+
+static int complete(struct ibv_qp_ex *qp) {
+  struct roce_qp *q = own(qp);
+  struct ibv_send_wr *bad;
+  unsigned count = q->count;
+  q->count = 0;
+  if (q->error != 0) return q->error;
+  return count > 0 ? roce_post_send(&qp->qp_base, q->wr, &bad) : 0;
+}
+
+static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
+  uint64_t ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 ? attr->send_ops_flags : 0;
+  struct ibv_qp *qp;
+  struct roce_qp *q;
+  (void)context;
+  if ((attr->comp_mask & IBV_QP_INIT_ATTR_PD) == 0) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if ((attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) != 0 ||
+      (ops & ~(uint64_t)SEND_OPS) != 0) {
+    errno = EOPNOTSUPP;
+    return NULL;
+  }
+  // The members of ibv_qp_init_attr are the first of both.
+  qp = roce_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr);
+  if (qp == NULL || (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) == 0) return qp;
+  q = (struct roce_qp *)qp;
+  q->wr = calloc(q->room + 1, sizeof *q->wr);
+  q->sge = calloc((size_t)(q->room + 1) * q->max_sge, sizeof *q->sge);
+  q->inline_data = malloc((size_t)(q->room + 1) * (q->max_inline + 1));
+  if (q->wr == NULL || q->sge == NULL || q->inline_data == NULL) {
+    ibv_destroy_qp(qp);
+    errno = ENOMEM;
+    return NULL;
+  }
+  q->extended = 1;
+  q->ex.wr_atomic_cmp_swp = wr_compare;
+  q->ex.wr_atomic_fetch_add = wr_fetch_add;
+  q->ex.wr_bind_mw = wr_bind;
+  q->ex.wr_local_inv = wr_local_inv;
+  q->ex.wr_rdma_read = wr_read;
+  q->ex.wr_rdma_write = wr_write;
+  q->ex.wr_rdma_write_imm = wr_write_imm;
+  q->ex.wr_send = wr_send;
+  q->ex.wr_send_imm = wr_send_imm;
+  q->ex.wr_send_inv = wr_send_inv;
+  q->ex.wr_send_tso = wr_tso;
+  q->ex.wr_set_ud_addr = set_ud;
+  q->ex.wr_set_xrc_srqn = set_xrc;
+  q->ex.wr_set_inline_data = set_inline;
+  q->ex.wr_set_inline_data_list = set_inline_list;
+  q->ex.wr_set_sge = set_sge;
+  q->ex.wr_set_sge_list = set_sge_list;
+  q->ex.wr_start = start;
+  q->ex.wr_complete = complete;
+  q->ex.wr_abort = start;
+  q->ex.wr_atomic_write = wr_atomic_write;
+  return qp;
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) {
+  struct roce_qp *q = (struct roce_qp *)qp;
+  return q->extended ? &q->ex : NULL;
+}
+
+static struct roce_cq *queue(struct ibv_cq_ex *cq) { return (struct roce_cq *)cq; }
+
+static int next_poll(struct ibv_cq_ex *cq) {
+  int count = roce_poll((struct ibv_cq *)cq, 1, &queue(cq)->wc);
+  if (count != 1) return count < 0 ? errno : ENOENT;
+  cq->wr_id = queue(cq)->wc.wr_id;
+  cq->status = queue(cq)->wc.status;
+  return 0;
+}
+
+static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) {
+  return attr != NULL && attr->comp_mask != 0 ? EINVAL : next_poll(cq);
+}
+
+static void end_poll(struct ibv_cq_ex *cq) { (void)cq; }
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq) { return queue(cq)->wc.opcode; }
+static uint32_t read_vendor_err(struct ibv_cq_ex *cq) { return queue(cq)->wc.vendor_err; }
+static uint32_t read_byte_len(struct ibv_cq_ex *cq) { return queue(cq)->wc.byte_len; }
+static __be32 read_imm_data(struct ibv_cq_ex *cq) { return queue(cq)->wc.imm_data; }
+static uint32_t read_qp_num(struct ibv_cq_ex *cq) { return queue(cq)->wc.qp_num; }
+static uint32_t read_src_qp(struct ibv_cq_ex *cq) { return queue(cq)->wc.src_qp; }
+static unsigned read_wc_flags(struct ibv_cq_ex *cq) { return queue(cq)->wc.wc_flags; }
+static uint32_t none32(struct ibv_cq_ex *cq) {
+  (void)cq;
+  return 0;
+}
+static uint8_t none8(struct ibv_cq_ex *cq) {
+  (void)cq;
+  return 0;
+}
+static uint16_t none16(struct ibv_cq_ex *cq) {
+  (void)cq;
+  return 0;
+}
+static uint64_t none64(struct ibv_cq_ex *cq) {
+  (void)cq;
+  return 0;
+}
+static void no_tag(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info) {
+  (void)cq;
+  memset(info, 0, sizeof *info);
+}
+
+static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr) {
+  struct ibv_cq_ex *cq;
+  if ((attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS) != 0) {
+    errno = EOPNOTSUPP;
+    return NULL;
+  }
+  cq = (struct ibv_cq_ex *)ibv_create_cq(context, (int)attr->cqe, attr->cq_context, attr->channel,
+                                        (int)attr->comp_vector);
+  if (cq == NULL) return NULL;
+  cq->start_poll = start_poll;
+  cq->next_poll = next_poll;
+  cq->end_poll = end_poll;
+  cq->read_opcode = read_opcode;
+  cq->read_vendor_err = read_vendor_err;
+  cq->read_byte_len = read_byte_len;
+  cq->read_imm_data = read_imm_data;
+  cq->read_qp_num = read_qp_num;
+  cq->read_src_qp = read_src_qp;
+  cq->read_wc_flags = read_wc_flags;
+  cq->read_slid = none32;
+  cq->read_sl = none8;
+  cq->read_dlid_path_bits = none8;
+  cq->read_completion_ts = none64;
+  cq->read_cvlan = none16;
+  cq->read_flow_tag = none32;
+  cq->read_tm_info = no_tag;
+  cq->read_completion_wallclock_ns = none64;
+  return cq;
+}
+
+static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr) {
+  (void)context;
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) {
+    errno = EINVAL;
+    return NULL;
+  }
+  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC) {
+    errno = EOPNOTSUPP;
+    return NULL;
+  }
+  return ibv_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
+}
+
+static int get_srq_num(struct ibv_srq *srq, uint32_t *number) {
+  *number = ((struct roce_srq *)srq)->number;
+  return 0;
+}
+
+void roce_set_extended_ops(struct roce_context *r) {
+  r->verbs.create_qp_ex = create_qp_ex;
+  r->verbs.create_cq_ex = create_cq_ex;
+  r->verbs.create_srq_ex = create_srq_ex;
+  r->verbs.get_srq_num = get_srq_num;
+}

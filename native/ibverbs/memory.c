@@ -1,0 +1,424 @@
+// Registered memory. Its pages become pages of a file that the device has, too: the offset of a page is its address, so that
+// regions may overlap and share pages. When the last region of a page goes, the page is the program's alone again.
+//
+// Another thread may store to the pages meanwhile: they are read-only while they are copied, and a store then waits in
+// a handler of SIGSEGV.
+#include <fcntl.h>
+#include <inttypes.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include "roce.h"
+
+struct range {
+  uintptr_t start, end;  // Whole pages.
+  struct range *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+  int fd, contexts;
+  uint8_t token[ROCE_TOKEN_BYTES];
+  dev_t device;
+  ino_t inode;
+  struct range *regions;
+} memory = {.fd = -1};
+
+static atomic_int converting;
+static atomic_uint conversions = 1;
+static struct sigaction before;
+
+int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]) {
+  int there;
+  pthread_mutex_lock(&lock);
+  there = memory.contexts > 0;
+  if (there) memcpy(token, memory.token, ROCE_TOKEN_BYTES);
+  pthread_mutex_unlock(&lock);
+  return there;
+}
+
+int roce_memory_open(int fd, const uint8_t token[ROCE_TOKEN_BYTES]) {
+  struct stat file;
+  int error = 0;
+  if (fstat(fd, &file) != 0) {
+    close(fd);
+    return -1;
+  }
+  pthread_mutex_lock(&lock);
+  if (memory.contexts == 0) {
+    if (memory.fd >= 0) close(memory.fd);
+    memory.fd = fd;
+    memory.device = file.st_dev;
+    memory.inode = file.st_ino;
+  } else {
+    close(fd);
+    if (file.st_ino != memory.inode || file.st_dev != memory.device) error = -1;
+  }
+  if (error == 0) {
+    // Of the youngest context: any that is open will do, and it may be the last.
+    memcpy(memory.token, token, ROCE_TOKEN_BYTES);
+    memory.contexts++;
+  }
+  pthread_mutex_unlock(&lock);
+  return error;
+}
+
+void roce_memory_close(void) {
+  pthread_mutex_lock(&lock);
+  memory.contexts--;
+  pthread_mutex_unlock(&lock);
+}
+
+// A store to a page that is being copied waits, then is done again. One after a conversion may have faulted before its
+// end: it is tried once more. Everything else is the program's own.
+static void on_fault(int signal, siginfo_t *info, void *context) {
+  static __thread unsigned seen;
+  if (info->si_code == SEGV_ACCERR) {
+    unsigned now;
+    while (atomic_load(&converting)) sched_yield();
+    now = atomic_load(&conversions);
+    if (now != seen) {
+      seen = now;
+      return;
+    }
+  }
+  if ((before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != NULL) before.sa_sigaction(signal, info, context);
+  else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) before.sa_handler(signal);
+  else sigaction(SIGSEGV, &before, NULL);  // The instruction faults again, and that ends the process.
+}
+
+static void install_handler(void) {
+  struct sigaction now;
+  struct sigaction mine = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+  if (sigaction(SIGSEGV, NULL, &now) != 0 || ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault)) return;
+  before = now;
+  sigaction(SIGSEGV, &mine, NULL);
+}
+
+static uintptr_t page_size(void) { return (uintptr_t)sysconf(_SC_PAGESIZE); }
+
+struct part {
+  uintptr_t start, end;
+  int protection;
+};
+
+// The parts of a range that are not in the file yet: at most `most`. How many, or −1 where a page can't be shared.
+static int parts_of(uintptr_t start, uintptr_t end, struct part *parts, int most) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  char line[512], permissions[8];
+  uintptr_t at = start, from, to;
+  uint64_t offset, inode;
+  unsigned major_, minor_;
+  int count = 0;
+  if (maps == NULL) return -1;
+  while (at < end && count >= 0 && fgets(line, sizeof line, maps) != NULL) {
+    size_t length = strlen(line);
+    int whole = length > 0 && line[length - 1] == '\n';
+    int fields = sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %" SCNx64 " %x:%x %" SCNu64, &from, &to, permissions,
+                        &offset, &major_, &minor_, &inode);
+    // The rest of a long path is no line.
+    while (!whole && fgets(line, sizeof line, maps) != NULL) whole = line[strlen(line) - 1] == '\n';
+    if (fields != 7 || to <= at) continue;
+    if (from > at) break;  // A hole.
+    if (to > end) to = end;
+    if (permissions[0] != 'r' || permissions[2] == 'x') count = -1;
+    else if (permissions[3] == 's') {
+      int ours = inode == memory.inode && makedev(major_, minor_) == memory.device && offset == from;
+      if (!ours) count = -1;
+    } else if (count == most) count = -1;
+    else parts[count++] = (struct part){at, to, permissions[1] == 'w' ? PROT_READ | PROT_WRITE : PROT_READ};
+    at = to;
+  }
+  fclose(maps);
+  return at < end ? -1 : count;
+}
+
+static int copy_to_file(uintptr_t start, uintptr_t end) {
+  while (start < end) {
+    size_t length = end - start < (1u << 30) ? end - start : 1u << 30;
+    ssize_t n = pwrite(memory.fd, (void *)start, length, (off_t)start);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return -1;
+    start += (size_t)n;
+  }
+  return 0;
+}
+
+static int copy_from_file(uint8_t *to, uintptr_t start, uintptr_t end) {
+  while (start < end) {
+    size_t length = end - start < (1u << 30) ? end - start : 1u << 30;
+    ssize_t n = pread(memory.fd, to, length, (off_t)start);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return -1;
+    start += (size_t)n;
+    to += n;
+  }
+  return 0;
+}
+
+static int share_part(const struct part *part) {
+  void *at = (void *)part->start;
+  size_t length = part->end - part->start;
+  int done = 0;
+  atomic_store(&converting, 1);
+  if (mprotect(at, length, PROT_READ) == 0) {
+    done = copy_to_file(part->start, part->end) == 0 &&
+           mmap(at, length, part->protection, MAP_SHARED | MAP_FIXED, memory.fd, (off_t)part->start) != MAP_FAILED;
+    if (!done) mprotect(at, length, part->protection);
+  }
+  atomic_fetch_add(&conversions, 1);
+  atomic_store(&converting, 0);
+  return done ? 0 : -1;
+}
+
+// Whether the stack that runs is in the range: its own pages can't be copied under it.
+static int has_this_stack(uintptr_t start, uintptr_t end) {
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  return here + 65536 > start && here - 65536 < end;
+}
+
+#define MAX_PARTS 64
+
+int roce_share(void *address, size_t length) {
+  uintptr_t page = page_size(), first = (uintptr_t)address & ~(page - 1), last;
+  struct part parts[MAX_PARTS];
+  struct range *region;
+  int count, error = 0;
+  if (length == 0 || __builtin_add_overflow((uintptr_t)address, length + page - 1, &last)) return errno = EINVAL;
+  last &= ~(page - 1);
+  region = malloc(sizeof *region);
+  if (region == NULL) return errno = ENOMEM;
+  *region = (struct range){first, last, NULL};
+  pthread_mutex_lock(&lock);
+  count = has_this_stack(first, last) ? -1 : parts_of(first, last, parts, MAX_PARTS);
+  if (count > 0) install_handler();
+  for (int i = 0; i < count; i++)
+    if (share_part(&parts[i]) != 0) count = -1;
+  if (count < 0) error = EFAULT;
+  else {
+    region->next = memory.regions;
+    memory.regions = region;
+  }
+  pthread_mutex_unlock(&lock);
+  if (error == 0) return 0;
+  free(region);
+  return errno = error;
+}
+
+static int is_registered(uintptr_t page_at) {
+  for (struct range *region = memory.regions; region != NULL; region = region->next)
+    if (region->start <= page_at && page_at < region->end) return 1;
+  return 0;
+}
+
+// Gives a part, all of it of the file, back to the program. Whether that was done: else it stays in the file.
+static int take_back(const struct part *part) {
+  size_t length = part->end - part->start;
+  void *at = (void *)part->start, *own;
+  int done = 0;
+  if (has_this_stack(part->start, part->end)) return 0;
+  own = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (own == MAP_FAILED) return 0;
+  atomic_store(&converting, 1);
+  if (mprotect(at, length, PROT_READ) == 0) {
+    done = copy_from_file(own, part->start, part->end) == 0 && mprotect(own, length, part->protection) == 0 &&
+           mremap(own, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, at) != MAP_FAILED;
+    if (!done) mprotect(at, length, part->protection);
+  }
+  if (!done) munmap(own, length);
+  atomic_fetch_add(&conversions, 1);
+  atomic_store(&converting, 0);
+  return done;
+}
+
+// The parts of a range that are mapped from the file; −1 where they can't be said.
+static int shared_parts(uintptr_t start, uintptr_t end, struct part *parts, int most) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  char line[512], permissions[8];
+  uintptr_t from, to;
+  uint64_t offset, inode;
+  unsigned major_, minor_;
+  int count = 0;
+  if (maps == NULL) return -1;
+  while (count >= 0 && fgets(line, sizeof line, maps) != NULL) {
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %" SCNx64 " %x:%x %" SCNu64, &from, &to, permissions, &offset,
+               &major_, &minor_, &inode) != 7)
+      continue;
+    if (to <= start || from >= end || inode != memory.inode || makedev(major_, minor_) != memory.device) continue;
+    if (count == most) {
+      count = -1;
+      break;
+    }
+    parts[count++] = (struct part){from < start ? start : from, to > end ? end : to,
+                                   permissions[1] == 'w' ? PROT_READ | PROT_WRITE : PROT_READ};
+  }
+  fclose(maps);
+  return count;
+}
+
+void roce_unshare(void *address, size_t length) {
+  uintptr_t page = page_size(), first = (uintptr_t)address & ~(page - 1), last;
+  struct part parts[MAX_PARTS];
+  int saved = errno, others = 0;
+  last = ((uintptr_t)address + length + page - 1) & ~(page - 1);
+  pthread_mutex_lock(&lock);
+  for (struct range **at = &memory.regions; *at != NULL; at = &(*at)->next) {
+    struct range *gone = *at;
+    if (gone->start != first || gone->end != last) continue;
+    *at = gone->next;
+    free(gone);
+    break;
+  }
+  for (struct range *region = memory.regions; region != NULL; region = region->next)
+    others |= region->start < last && first < region->end;
+  for (uintptr_t start = first, end; start < last; start = end) {
+    int count;
+    // Runs of pages without another region.
+    end = others ? start + page : last;
+    if (others && is_registered(start)) continue;
+    while (others && end < last && !is_registered(end)) end += page;
+    count = shared_parts(start, end, parts, MAX_PARTS);
+    for (int i = 0; i < count; i++)
+      if (!take_back(&parts[i])) count = -1;
+    if (count < 0) continue;
+    fallocate(memory.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)start, (off_t)(end - start));
+  }
+  pthread_mutex_unlock(&lock);
+  errno = saved;
+}
+
+static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, unsigned access) {
+  struct ibv_mr *mr = calloc(1, sizeof *mr);
+  struct roce_message m;
+  int error;
+  if (mr == NULL) return NULL;
+  if (roce_share(address, length) != 0) goto failed;
+  roce_begin(&m);
+  roce_u32(&m, pd->handle);
+  roce_u32(&m, access);
+  roce_u64(&m, (uintptr_t)address);
+  roce_u64(&m, length);
+  roce_u64(&m, iova);
+  error = roce_call(roce_of(pd->context), ROCE_REG_MR, &m);
+  mr->context = pd->context;
+  mr->pd = pd;
+  mr->addr = address;
+  mr->length = length;
+  mr->handle = roce_get32(&m);
+  mr->lkey = roce_get32(&m);
+  mr->rkey = roce_get32(&m);
+  roce_end(&m);
+  if (error == 0) return mr;
+  roce_unshare(address, length);
+  errno = error;
+failed:
+  error = errno;
+  free(mr);
+  errno = error;
+  return NULL;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access) {
+  return register_memory(pd, address, length, (uintptr_t)address, (unsigned)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access) {
+  return register_memory(pd, address, length, iova, (unsigned)access);
+}
+
+struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, unsigned access) {
+  return register_memory(pd, address, length, iova, access);
+}
+
+int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access) {
+  int moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0, error;
+  struct roce_message m;
+  if (moves && roce_share(address, length) != 0) return IBV_REREG_MR_ERR_INPUT;
+  roce_begin(&m);
+  roce_u32(&m, mr->handle);
+  roce_u32(&m, (uint32_t)flags);
+  roce_u32(&m, pd != NULL ? pd->handle : 0);
+  roce_u32(&m, (uint32_t)access);
+  roce_u64(&m, (uintptr_t)address);
+  roce_u64(&m, length);
+  error = roce_call(roce_of(mr->context), ROCE_REREG_MR, &m);
+  if (error == 0) {
+    mr->lkey = roce_get32(&m);
+    mr->rkey = roce_get32(&m);
+    if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
+    if (moves) {
+      roce_unshare(mr->addr, mr->length);
+      mr->addr = address;
+      mr->length = length;
+    }
+  } else if (moves) roce_unshare(address, length);
+  roce_end(&m);
+  if (error == 0) return 0;
+  errno = error;
+  return IBV_REREG_MR_ERR_INPUT;
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr) {
+  int error = roce_destroy(mr->context, mr->handle);
+  if (error != 0) return error;
+  roce_unshare(mr->addr, mr->length);
+  free(mr);
+  return 0;
+}
+
+static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
+  struct ibv_mw *mw = calloc(1, sizeof *mw);
+  struct roce_message m;
+  int error;
+  if (mw == NULL) return NULL;
+  roce_begin(&m);
+  roce_u32(&m, pd->handle);
+  roce_u32(&m, type);
+  error = roce_call(roce_of(pd->context), ROCE_ALLOC_MW, &m);
+  mw->context = pd->context;
+  mw->pd = pd;
+  mw->type = type;
+  mw->handle = roce_get32(&m);
+  mw->rkey = roce_get32(&m);
+  roce_end(&m);
+  if (error == 0) return mw;
+  free(mw);
+  errno = error;
+  return NULL;
+}
+
+static int dealloc_mw(struct ibv_mw *mw) {
+  int error = roce_destroy(mw->context, mw->handle);
+  if (error == 0) free(mw);
+  return error;
+}
+
+static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind) {
+  struct roce_message m;
+  int error;
+  if (bind->bind_info.mr == NULL) return errno = EINVAL;
+  roce_begin(&m);
+  roce_u32(&m, qp->handle);
+  roce_u32(&m, mw->handle);
+  roce_u64(&m, bind->wr_id);
+  roce_u32(&m, bind->send_flags);
+  roce_u32(&m, bind->bind_info.mr->handle);
+  roce_u64(&m, bind->bind_info.addr);
+  roce_u64(&m, bind->bind_info.length);
+  roce_u32(&m, bind->bind_info.mw_access_flags);
+  error = roce_call(roce_of(qp->context), ROCE_BIND_MW, &m);
+  if (error == 0) mw->rkey = roce_get32(&m);
+  roce_end(&m);
+  return error;
+}
+
+void roce_set_memory_ops(struct roce_context *r) {
+  r->verbs.context.ops.alloc_mw = alloc_mw;
+  r->verbs.context.ops.dealloc_mw = dealloc_mw;
+  r->verbs.context.ops.bind_mw = bind_mw;
+}

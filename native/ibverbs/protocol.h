@@ -1,0 +1,40 @@
+// Messages between this library and the device: packages/device/src/protocol.ts says what they are.
+#pragma once
+
+#define ROCE_PROTOCOL_VERSION 1
+#define ROCE_MAX_PAYLOAD (1 << 20)
+#define ROCE_HEADER_BYTES 8
+#define ROCE_MAX_POLLED 256
+#define ROCE_EVENT_BYTES 12
+#define ROCE_TOKEN_BYTES 16
+
+enum roce_call {
+  ROCE_HELLO = 1,
+  ROCE_LISTEN = 2,
+  ROCE_QUERY_DEVICE = 3,
+  ROCE_QUERY_PORT = 4,
+  ROCE_QUERY_GIDS = 5,
+  ROCE_ALLOC_PD = 6,
+  ROCE_REG_MR = 7,
+  ROCE_CREATE_CHANNEL = 8,
+  ROCE_CREATE_CQ = 9,
+  ROCE_RESIZE_CQ = 10,
+  ROCE_POLL_CQ = 11,
+  ROCE_NOTIFY_CQ = 12,
+  ROCE_CREATE_SRQ = 13,
+  ROCE_MODIFY_SRQ = 14,
+  ROCE_QUERY_SRQ = 15,
+  ROCE_CREATE_AH = 16,
+  ROCE_CREATE_QP = 17,
+  ROCE_MODIFY_QP = 18,
+  ROCE_QUERY_QP = 19,
+  ROCE_POST_SEND = 20,
+  ROCE_POST_RECV = 21,
+  ROCE_POST_SRQ_RECV = 22,
+  ROCE_ATTACH_MCAST = 23,
+  ROCE_DETACH_MCAST = 24,
+  ROCE_ALLOC_MW = 25,
+  ROCE_BIND_MW = 26,
+  ROCE_DESTROY = 27,
+  ROCE_REREG_MR = 28,
+};

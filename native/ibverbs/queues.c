@@ -1,0 +1,699 @@
+// Completion channels and queues, receive queues that are shared, address handles, queue pairs, work requests.
+#include <arpa/inet.h>
+#include <stdio.h>
+
+#include "roce.h"
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
+  struct ibv_comp_channel *channel = calloc(1, sizeof *channel);
+  struct roce_message m;
+  uint32_t handle;
+  int error;
+  if (channel == NULL) return NULL;
+  roce_begin(&m);
+  error = roce_call(roce_of(context), ROCE_CREATE_CHANNEL, &m);
+  handle = roce_get32(&m);
+  roce_end(&m);
+  if (error == 0) {
+    channel->context = context;
+    channel->refcnt = (int)handle;  // libibverbs counts its queues there; programs have no use for it.
+    channel->fd = roce_listen(roce_of(context), handle);
+    if (channel->fd >= 0) return channel;
+    error = errno;
+    roce_destroy(context, handle);
+  }
+  free(channel);
+  errno = error;
+  return NULL;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
+  int error = roce_destroy(channel->context, (uint32_t)channel->refcnt);
+  if (error != 0) return error;
+  close(channel->fd);
+  free(channel);
+  return 0;
+}
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
+                             int comp_vector) {
+  struct roce_cq *own;
+  struct ibv_cq *cq;
+  struct roce_message m;
+  int error;
+  if (cqe <= 0 || comp_vector < 0 || comp_vector >= context->num_comp_vectors) {
+    errno = EINVAL;
+    return NULL;
+  }
+  own = calloc(1, sizeof *own);
+  if (own == NULL) return NULL;
+  cq = (struct ibv_cq *)&own->ex;
+  roce_begin(&m);
+  roce_u32(&m, (uint32_t)cqe);
+  roce_u32(&m, channel != NULL ? (uint32_t)channel->refcnt : 0);
+  error = roce_call(roce_of(context), ROCE_CREATE_CQ, &m);
+  cq->context = context;
+  cq->channel = channel;
+  cq->cq_context = cq_context;
+  cq->handle = roce_get32(&m);
+  cq->cqe = (int)roce_get32(&m);
+  roce_end(&m);
+  if (error != 0) {
+    free(own);
+    errno = error;
+    return NULL;
+  }
+  pthread_mutex_init(&cq->mutex, NULL);
+  pthread_cond_init(&cq->cond, NULL);
+  roce_add(roce_of(context), &own->object, cq->handle, cq);
+  return cq;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq) {
+  struct roce_cq *own = (struct roce_cq *)cq;
+  int error;
+  roce_remove(roce_of(cq->context), &own->object);
+  error = roce_destroy(cq->context, cq->handle);
+  if (error != 0) {
+    roce_add(roce_of(cq->context), &own->object, cq->handle, cq);
+    return error;
+  }
+  // As ibv_destroy_cq(3): waits for the acknowledgment of every event that the program took.
+  pthread_mutex_lock(&cq->mutex);
+  while (cq->comp_events_completed != own->object.comp_reported ||
+         cq->async_events_completed != own->object.async_reported)
+    pthread_cond_wait(&cq->cond, &cq->mutex);
+  pthread_mutex_unlock(&cq->mutex);
+  free(own);
+  return 0;
+}
+
+int ibv_resize_cq(struct ibv_cq *cq, int cqe) {
+  struct roce_message m;
+  int error;
+  if (cqe <= 0) return errno = EINVAL;
+  roce_begin(&m);
+  roce_u32(&m, cq->handle);
+  roce_u32(&m, (uint32_t)cqe);
+  error = roce_call(roce_of(cq->context), ROCE_RESIZE_CQ, &m);
+  if (error == 0) cq->cqe = (int)roce_get32(&m);
+  roce_end(&m);
+  return error;
+}
+
+int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context) {
+  struct roce_context *r = roce_of(channel->context);
+  uint32_t event[3];
+  for (;;) {
+    struct roce_object *object;
+    if (roce_read_event(channel->fd, event) != 0) return -1;
+    pthread_mutex_lock(&r->objects_lock);
+    for (object = r->objects; object != NULL && object->handle != event[1];) object = object->next;
+    if (object != NULL) {
+      *cq = object->it;
+      *cq_context = (*cq)->cq_context;
+      object->comp_reported++;
+    }
+    pthread_mutex_unlock(&r->objects_lock);
+    if (object != NULL) return 0;  // Else it is about a queue that was destroyed meanwhile.
+  }
+}
+
+void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count) {
+  pthread_mutex_lock(&cq->mutex);
+  cq->comp_events_completed += count;
+  pthread_cond_signal(&cq->cond);
+  pthread_mutex_unlock(&cq->mutex);
+}
+
+static int is_about_qp(enum ibv_event_type type) {
+  return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR ||
+         type == IBV_EVENT_COMM_EST || type == IBV_EVENT_SQ_DRAINED || type == IBV_EVENT_QP_LAST_WQE_REACHED;
+}
+
+static int is_about_srq(enum ibv_event_type type) {
+  return type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED;
+}
+
+int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *to) {
+  struct roce_context *r = roce_of(context);
+  uint32_t event[3];
+  for (;;) {
+    struct roce_object *object;
+    if (roce_read_event(context->async_fd, event) != 0) return -1;
+    memset(to, 0, sizeof *to);
+    to->event_type = event[0];
+    if (event[1] == 0) {
+      to->element.port_num = (int)event[2];
+      return 0;
+    }
+    pthread_mutex_lock(&r->objects_lock);
+    for (object = r->objects; object != NULL && object->handle != event[1];) object = object->next;
+    if (object != NULL) {
+      object->async_reported++;
+      to->element.qp = object->it;  // One union.
+    }
+    pthread_mutex_unlock(&r->objects_lock);
+    if (object != NULL) return 0;
+  }
+}
+
+void ibv_ack_async_event(struct ibv_async_event *event) {
+  if (event->event_type == IBV_EVENT_CQ_ERR) {
+    struct ibv_cq *cq = event->element.cq;
+    pthread_mutex_lock(&cq->mutex);
+    cq->async_events_completed++;
+    pthread_cond_signal(&cq->cond);
+    pthread_mutex_unlock(&cq->mutex);
+  } else if (is_about_qp(event->event_type)) {
+    struct ibv_qp *qp = event->element.qp;
+    pthread_mutex_lock(&qp->mutex);
+    qp->events_completed++;
+    pthread_cond_signal(&qp->cond);
+    pthread_mutex_unlock(&qp->mutex);
+  } else if (is_about_srq(event->event_type)) {
+    struct ibv_srq *srq = event->element.srq;
+    pthread_mutex_lock(&srq->mutex);
+    srq->events_completed++;
+    pthread_cond_signal(&srq->cond);
+    pthread_mutex_unlock(&srq->mutex);
+  }
+}
+
+int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc) {
+  struct roce_message m;
+  int error, found;
+  if (count <= 0) return 0;
+  roce_begin(&m);
+  roce_u32(&m, cq->handle);
+  roce_u32(&m, (uint32_t)count);
+  error = roce_call(roce_of(cq->context), ROCE_POLL_CQ, &m);
+  found = (int)roce_get32(&m);
+  if (error != 0 || found < 0 || found > count) found = -1;
+  for (int i = 0; i < found; i++) {
+    uint32_t immediate;
+    memset(&wc[i], 0, sizeof wc[i]);
+    wc[i].wr_id = roce_get64(&m);
+    wc[i].status = roce_get32(&m);
+    wc[i].opcode = roce_get32(&m);
+    wc[i].vendor_err = roce_get32(&m);
+    wc[i].byte_len = roce_get32(&m);
+    immediate = roce_get32(&m);
+    wc[i].qp_num = roce_get32(&m);
+    wc[i].src_qp = roce_get32(&m);
+    wc[i].wc_flags = roce_get32(&m);
+    if ((wc[i].wc_flags & IBV_WC_WITH_INV) != 0) wc[i].invalidated_rkey = immediate;
+    else wc[i].imm_data = htonl(immediate);
+  }
+  roce_end(&m);
+  return found;
+}
+
+static int req_notify(struct ibv_cq *cq, int solicited_only) {
+  struct roce_message m;
+  roce_begin(&m);
+  roce_u32(&m, cq->handle);
+  roce_u32(&m, solicited_only != 0);
+  return roce_command(roce_of(cq->context), ROCE_NOTIFY_CQ, &m);
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
+  struct roce_srq *own = calloc(1, sizeof *own);
+  struct ibv_srq *srq = &own->srq;
+  struct roce_message m;
+  int error;
+  if (own == NULL) return NULL;
+  roce_begin(&m);
+  roce_u32(&m, pd->handle);
+  roce_u32(&m, attr->attr.max_wr);
+  roce_u32(&m, attr->attr.max_sge);
+  roce_u32(&m, attr->attr.srq_limit);
+  error = roce_call(roce_of(pd->context), ROCE_CREATE_SRQ, &m);
+  if (error != 0) {
+    roce_end(&m);
+    free(own);
+    errno = error;
+    return NULL;
+  }
+  srq->context = pd->context;
+  srq->pd = pd;
+  srq->srq_context = attr->srq_context;
+  srq->handle = roce_get32(&m);
+  attr->attr.max_wr = roce_get32(&m);
+  attr->attr.max_sge = roce_get32(&m);
+  own->number = roce_get32(&m);
+  roce_end(&m);
+  pthread_mutex_init(&srq->mutex, NULL);
+  pthread_cond_init(&srq->cond, NULL);
+  roce_add(roce_of(pd->context), &own->object, srq->handle, srq);
+  return srq;
+}
+
+int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
+  struct roce_message m;
+  roce_begin(&m);
+  roce_u32(&m, srq->handle);
+  roce_u32(&m, (uint32_t)mask);
+  roce_u32(&m, attr->max_wr);
+  roce_u32(&m, attr->srq_limit);
+  return roce_command(roce_of(srq->context), ROCE_MODIFY_SRQ, &m);
+}
+
+int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr) {
+  struct roce_message m;
+  int error;
+  roce_begin(&m);
+  roce_u32(&m, srq->handle);
+  error = roce_call(roce_of(srq->context), ROCE_QUERY_SRQ, &m);
+  if (error == 0) {
+    attr->max_wr = roce_get32(&m);
+    attr->max_sge = roce_get32(&m);
+    attr->srq_limit = roce_get32(&m);
+  }
+  roce_end(&m);
+  return error;
+}
+
+int ibv_destroy_srq(struct ibv_srq *srq) {
+  struct roce_srq *own = (struct roce_srq *)srq;
+  int error;
+  roce_remove(roce_of(srq->context), &own->object);
+  error = roce_destroy(srq->context, srq->handle);
+  if (error != 0) {
+    roce_add(roce_of(srq->context), &own->object, srq->handle, srq);
+    return error;
+  }
+  pthread_mutex_lock(&srq->mutex);
+  while (srq->events_completed != own->object.async_reported) pthread_cond_wait(&srq->cond, &srq->mutex);
+  pthread_mutex_unlock(&srq->mutex);
+  free(own);
+  return 0;
+}
+
+void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr) {
+  roce_bytes(m, attr->grh.dgid.raw, 16);
+  roce_u32(m, attr->grh.flow_label);
+  roce_u32(m, attr->grh.sgid_index);
+  roce_u32(m, attr->grh.hop_limit);
+  roce_u32(m, attr->grh.traffic_class);
+  roce_u32(m, attr->dlid);
+  roce_u32(m, attr->sl);
+  roce_u32(m, attr->src_path_bits);
+  roce_u32(m, attr->static_rate);
+  roce_u32(m, attr->is_global != 0);
+  roce_u32(m, attr->port_num);
+}
+
+static void get_address(struct roce_message *m, struct ibv_ah_attr *attr) {
+  roce_get(m, attr->grh.dgid.raw, 16);
+  attr->grh.flow_label = roce_get32(m);
+  attr->grh.sgid_index = (uint8_t)roce_get32(m);
+  attr->grh.hop_limit = (uint8_t)roce_get32(m);
+  attr->grh.traffic_class = (uint8_t)roce_get32(m);
+  attr->dlid = (uint16_t)roce_get32(m);
+  attr->sl = (uint8_t)roce_get32(m);
+  attr->src_path_bits = (uint8_t)roce_get32(m);
+  attr->static_rate = (uint8_t)roce_get32(m);
+  attr->is_global = (uint8_t)roce_get32(m);
+  attr->port_num = (uint8_t)roce_get32(m);
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
+  struct ibv_ah *ah = calloc(1, sizeof *ah);
+  struct roce_message m;
+  int error;
+  if (ah == NULL) return NULL;
+  roce_begin(&m);
+  roce_u32(&m, pd->handle);
+  roce_fill_address(&m, attr);
+  error = roce_call(roce_of(pd->context), ROCE_CREATE_AH, &m);
+  ah->context = pd->context;
+  ah->pd = pd;
+  ah->handle = roce_get32(&m);
+  roce_end(&m);
+  if (error == 0) return ah;
+  free(ah);
+  errno = error;
+  return NULL;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah) {
+  int error = roce_destroy(ah->context, ah->handle);
+  if (error == 0) free(ah);
+  return error;
+}
+
+// The way back to who sent a datagram: from the 40 bytes before its payload, of which an IPv4 header is the last 20.
+int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
+                        struct ibv_ah_attr *attr) {
+  const uint8_t *bytes = (const uint8_t *)grh, *own = bytes + 24;
+  union ibv_gid gid;
+  memset(attr, 0, sizeof *attr);
+  attr->port_num = port;
+  if ((wc->wc_flags & IBV_WC_GRH) == 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  attr->is_global = 1;
+  attr->grh.hop_limit = 0xff;
+  if (bytes[0] >> 4 == 6) {
+    memcpy(attr->grh.dgid.raw, bytes + 8, 16);
+    memcpy(gid.raw, own, 16);
+    attr->grh.traffic_class = (uint8_t)(bytes[0] << 4 | bytes[1] >> 4);
+    attr->grh.flow_label = (uint32_t)(bytes[1] & 15) << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+  } else {
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    memcpy(attr->grh.dgid.raw, mapped, 12);
+    memcpy(attr->grh.dgid.raw + 12, bytes + 32, 4);
+    memcpy(gid.raw, mapped, 12);
+    memcpy(gid.raw + 12, bytes + 36, 4);
+    attr->grh.traffic_class = bytes[21];
+  }
+  for (int i = 0;; i++) {
+    union ibv_gid at;
+    if (ibv_query_gid(context, port, i, &at) != 0) return -1;
+    if (memcmp(at.raw, gid.raw, 16) != 0) continue;
+    attr->grh.sgid_index = (uint8_t)i;
+    return 0;
+  }
+}
+
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port) {
+  struct ibv_ah_attr attr;
+  if (ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) != 0) return NULL;
+  return ibv_create_ah(pd, &attr);
+}
+
+static void fill_cap(struct roce_message *m, const struct ibv_qp_cap *cap) {
+  roce_u32(m, cap->max_send_wr);
+  roce_u32(m, cap->max_recv_wr);
+  roce_u32(m, cap->max_send_sge);
+  roce_u32(m, cap->max_recv_sge);
+  roce_u32(m, cap->max_inline_data);
+}
+
+static void get_cap(struct roce_message *m, struct ibv_qp_cap *cap) {
+  cap->max_send_wr = roce_get32(m);
+  cap->max_recv_wr = roce_get32(m);
+  cap->max_send_sge = roce_get32(m);
+  cap->max_recv_sge = roce_get32(m);
+  cap->max_inline_data = roce_get32(m);
+}
+
+struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+  struct roce_qp *own;
+  struct ibv_qp *qp;
+  struct roce_message m;
+  int error;
+  if (attr->send_cq == NULL || attr->recv_cq == NULL) {
+    errno = EINVAL;
+    return NULL;
+  }
+  own = calloc(1, sizeof *own);
+  if (own == NULL) return NULL;
+  qp = &own->ex.qp_base;
+  roce_begin(&m);
+  roce_u32(&m, pd->handle);
+  roce_u32(&m, attr->qp_type);
+  roce_u32(&m, attr->send_cq->handle);
+  roce_u32(&m, attr->recv_cq->handle);
+  roce_u32(&m, attr->srq != NULL ? attr->srq->handle : 0);
+  roce_u32(&m, attr->sq_sig_all != 0);
+  fill_cap(&m, &attr->cap);
+  error = roce_call(roce_of(pd->context), ROCE_CREATE_QP, &m);
+  if (error != 0) {
+    roce_end(&m);
+    free(own);
+    errno = error;
+    return NULL;
+  }
+  qp->context = pd->context;
+  qp->qp_context = attr->qp_context;
+  qp->pd = pd;
+  qp->send_cq = attr->send_cq;
+  qp->recv_cq = attr->recv_cq;
+  qp->srq = attr->srq;
+  qp->qp_type = attr->qp_type;
+  qp->state = IBV_QPS_RESET;
+  qp->handle = roce_get32(&m);
+  qp->qp_num = roce_get32(&m);
+  get_cap(&m, &attr->cap);
+  roce_end(&m);
+  own->room = attr->cap.max_send_wr;
+  own->max_sge = attr->cap.max_send_sge > 0 ? attr->cap.max_send_sge : 1;
+  own->max_inline = attr->cap.max_inline_data;
+  pthread_mutex_init(&qp->mutex, NULL);
+  pthread_cond_init(&qp->cond, NULL);
+  roce_add(roce_of(pd->context), &own->object, qp->handle, qp);
+  return qp;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) { return roce_create_qp(pd, attr); }
+
+int ibv_destroy_qp(struct ibv_qp *qp) {
+  struct roce_qp *own = (struct roce_qp *)qp;
+  int error;
+  roce_remove(roce_of(qp->context), &own->object);
+  error = roce_destroy(qp->context, qp->handle);
+  if (error != 0) {
+    roce_add(roce_of(qp->context), &own->object, qp->handle, qp);
+    return error;
+  }
+  pthread_mutex_lock(&qp->mutex);
+  while (qp->events_completed != own->object.async_reported) pthread_cond_wait(&qp->cond, &qp->mutex);
+  pthread_mutex_unlock(&qp->mutex);
+  free(own->wr);
+  free(own->sge);
+  free(own->inline_data);
+  free(own);
+  return 0;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask) {
+  // What the mask leaves out may be uninitialized memory: it is not sent.
+  struct ibv_ah_attr none = {0};
+  struct roce_message m;
+  int error;
+  roce_begin(&m);
+  roce_u32(&m, qp->handle);
+  roce_u32(&m, (uint32_t)mask);
+  roce_u32(&m, a->qp_state);
+  roce_u32(&m, a->cur_qp_state);
+  roce_u32(&m, a->path_mtu);
+  roce_u32(&m, a->path_mig_state);
+  roce_u32(&m, a->qkey);
+  roce_u32(&m, a->rq_psn);
+  roce_u32(&m, a->sq_psn);
+  roce_u32(&m, a->dest_qp_num);
+  roce_u32(&m, a->qp_access_flags);
+  roce_u32(&m, a->pkey_index);
+  roce_u32(&m, a->en_sqd_async_notify);
+  roce_u32(&m, a->max_rd_atomic);
+  roce_u32(&m, a->max_dest_rd_atomic);
+  roce_u32(&m, a->min_rnr_timer);
+  roce_u32(&m, a->port_num);
+  roce_u32(&m, a->timeout);
+  roce_u32(&m, a->retry_cnt);
+  roce_u32(&m, a->rnr_retry);
+  roce_u32(&m, (mask & IBV_QP_RATE_LIMIT) != 0 ? a->rate_limit : 0);
+  fill_cap(&m, &a->cap);
+  roce_fill_address(&m, (mask & IBV_QP_AV) != 0 ? &a->ah_attr : &none);
+  error = roce_call(roce_of(qp->context), ROCE_MODIFY_QP, &m);
+  if (error == 0 && (mask & IBV_QP_CAP) != 0) get_cap(&m, &a->cap);
+  if (error == 0 && (mask & IBV_QP_STATE) != 0) qp->state = a->qp_state;
+  roce_end(&m);
+  return error;
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init) {
+  struct roce_message m;
+  int error;
+  roce_begin(&m);
+  roce_u32(&m, qp->handle);
+  roce_u32(&m, (uint32_t)mask);
+  error = roce_call(roce_of(qp->context), ROCE_QUERY_QP, &m);
+  if (error == 0) {
+    memset(a, 0, sizeof *a);
+    memset(init, 0, sizeof *init);
+    a->qp_state = roce_get32(&m);
+    a->cur_qp_state = roce_get32(&m);
+    a->path_mtu = roce_get32(&m);
+    a->path_mig_state = roce_get32(&m);
+    a->qkey = roce_get32(&m);
+    a->rq_psn = roce_get32(&m);
+    a->sq_psn = roce_get32(&m);
+    a->dest_qp_num = roce_get32(&m);
+    a->qp_access_flags = roce_get32(&m);
+    a->pkey_index = (uint16_t)roce_get32(&m);
+    a->sq_draining = (uint8_t)roce_get32(&m);
+    a->max_rd_atomic = (uint8_t)roce_get32(&m);
+    a->max_dest_rd_atomic = (uint8_t)roce_get32(&m);
+    a->min_rnr_timer = (uint8_t)roce_get32(&m);
+    a->port_num = (uint8_t)roce_get32(&m);
+    a->timeout = (uint8_t)roce_get32(&m);
+    a->retry_cnt = (uint8_t)roce_get32(&m);
+    a->rnr_retry = (uint8_t)roce_get32(&m);
+    a->rate_limit = roce_get32(&m);
+    get_cap(&m, &a->cap);
+    get_address(&m, &a->ah_attr);
+    init->sq_sig_all = (int)roce_get32(&m);
+    init->qp_context = qp->qp_context;
+    init->send_cq = qp->send_cq;
+    init->recv_cq = qp->recv_cq;
+    init->srq = qp->srq;
+    init->cap = a->cap;
+    init->qp_type = qp->qp_type;
+    if ((mask & IBV_QP_STATE) != 0) qp->state = a->qp_state;
+  }
+  roce_end(&m);
+  return error;
+}
+
+// Bytes of a message may be seen in any order.
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint32_t flags) {
+  (void)qp, (void)opcode, (void)flags;
+  return 0;
+}
+
+static int group(struct ibv_qp *qp, const union ibv_gid *gid, enum roce_call call) {
+  struct roce_message m;
+  roce_begin(&m);
+  roce_u32(&m, qp->handle);
+  roce_bytes(&m, gid->raw, 16);
+  return roce_command(roce_of(qp->context), call, &m);
+}
+
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
+  (void)lid;
+  return group(qp, gid, ROCE_ATTACH_MCAST);
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
+  (void)lid;
+  return group(qp, gid, ROCE_DETACH_MCAST);
+}
+
+static void fill_elements(struct roce_message *m, const struct ibv_sge *list, int count) {
+  roce_u32(m, count > 0 ? (uint32_t)count : 0);
+  for (int i = 0; i < count; i++) {
+    roce_u64(m, list[i].addr);
+    roce_u32(m, list[i].length);
+    roce_u32(m, list[i].lkey);
+  }
+}
+
+static void fill_send(struct roce_message *m, struct ibv_qp *qp, const struct ibv_send_wr *wr) {
+  int invalidates = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
+  int atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+  int datagram = qp->qp_type == IBV_QPT_UD;
+  roce_u64(m, wr->wr_id);
+  roce_u32(m, wr->opcode);
+  roce_u32(m, wr->send_flags);
+  roce_u32(m, invalidates ? wr->invalidate_rkey : ntohl(wr->imm_data));
+  roce_u64(m, datagram ? 0 : wr->wr.rdma.remote_addr);
+  roce_u32(m, datagram ? 0 : atomic ? wr->wr.atomic.rkey : wr->wr.rdma.rkey);
+  roce_u64(m, atomic ? wr->wr.atomic.compare_add : 0);
+  roce_u64(m, atomic ? wr->wr.atomic.swap : 0);
+  roce_u32(m, datagram && wr->wr.ud.ah != NULL ? wr->wr.ud.ah->handle : 0);
+  roce_u32(m, datagram ? wr->wr.ud.remote_qpn : 0);
+  roce_u32(m, datagram ? wr->wr.ud.remote_qkey : 0);
+  if (wr->opcode == IBV_WR_BIND_MW) {
+    roce_u32(m, wr->bind_mw.mw->handle);
+    roce_u32(m, wr->bind_mw.rkey);
+    roce_u32(m, wr->bind_mw.bind_info.mr != NULL ? wr->bind_mw.bind_info.mr->handle : 0);
+    roce_u64(m, wr->bind_mw.bind_info.addr);
+    roce_u64(m, wr->bind_mw.bind_info.length);
+    roce_u32(m, wr->bind_mw.bind_info.mw_access_flags);
+  }
+  if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
+    uint32_t length = 0;
+    for (int i = 0; i < wr->num_sge; i++) length += wr->sg_list[i].length;
+    roce_u32(m, length);
+    for (int i = 0; i < wr->num_sge; i++)
+      roce_bytes(m, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+  } else fill_elements(m, wr->sg_list, wr->num_sge);
+}
+
+// Requests go in messages of about this size: one is far below what the device takes.
+#define MESSAGE_BYTES 65536
+#define MESSAGE_REQUESTS 1024
+
+int roce_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
+  while (wr != NULL) {
+    struct ibv_send_wr *first = wr;
+    struct roce_message m;
+    uint32_t count = 0, taken;
+    int error;
+    roce_begin(&m);
+    roce_u32(&m, qp->handle);
+    roce_u32(&m, 0);
+    for (; wr != NULL && m.length < MESSAGE_BYTES && count < MESSAGE_REQUESTS; wr = wr->next, count++) {
+      uint64_t inline_bytes = 0;
+      if ((wr->send_flags & IBV_SEND_INLINE) != 0)
+        for (int i = 0; i < wr->num_sge; i++) inline_bytes += wr->sg_list[i].length;
+      // More than any queue pair has, and no message could carry it.
+      if (wr->num_sge > 256 || inline_bytes > MESSAGE_BYTES) break;
+      fill_send(&m, qp, wr);
+    }
+    if (count == 0) {
+      roce_end(&m);
+      *bad = first;
+      return errno = EINVAL;
+    }
+    if (!m.failed) memcpy(m.bytes + ROCE_HEADER_BYTES + 4, &count, sizeof count);
+    error = roce_call(roce_of(qp->context), ROCE_POST_SEND, &m);
+    taken = error != 0 && error != EIO && error != EPERM ? roce_get32(&m) : 0;
+    roce_end(&m);
+    if (error == 0) continue;
+    for (*bad = first; taken > 0 && (*bad)->next != NULL; taken--) *bad = (*bad)->next;
+    return error;
+  }
+  return 0;
+}
+
+static int post_recv(struct ibv_context *context, enum roce_call call, uint32_t handle, struct ibv_recv_wr *wr,
+                     struct ibv_recv_wr **bad) {
+  while (wr != NULL) {
+    struct ibv_recv_wr *first = wr;
+    struct roce_message m;
+    uint32_t count = 0, taken;
+    int error;
+    roce_begin(&m);
+    roce_u32(&m, handle);
+    roce_u32(&m, 0);
+    for (; wr != NULL && m.length < MESSAGE_BYTES && count < MESSAGE_REQUESTS && wr->num_sge <= 256;
+         wr = wr->next, count++) {
+      roce_u64(&m, wr->wr_id);
+      fill_elements(&m, wr->sg_list, wr->num_sge);
+    }
+    if (count == 0) {
+      roce_end(&m);
+      *bad = first;
+      return errno = EINVAL;
+    }
+    if (!m.failed) memcpy(m.bytes + ROCE_HEADER_BYTES + 4, &count, sizeof count);
+    error = roce_call(roce_of(context), call, &m);
+    taken = error != 0 && error != EIO && error != EPERM ? roce_get32(&m) : 0;
+    roce_end(&m);
+    if (error == 0) continue;
+    for (*bad = first; taken > 0 && (*bad)->next != NULL; taken--) *bad = (*bad)->next;
+    return error;
+  }
+  return 0;
+}
+
+static int post_qp_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
+  return post_recv(qp->context, ROCE_POST_RECV, qp->handle, wr, bad);
+}
+
+static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
+  return post_recv(srq->context, ROCE_POST_SRQ_RECV, srq->handle, wr, bad);
+}
+
+void roce_set_queue_ops(struct roce_context *r) {
+  r->verbs.context.ops.poll_cq = roce_poll;
+  r->verbs.context.ops.req_notify_cq = req_notify;
+  r->verbs.context.ops.post_send = roce_post_send;
+  r->verbs.context.ops.post_recv = post_qp_recv;
+  r->verbs.context.ops.post_srq_recv = post_srq_recv;
+}

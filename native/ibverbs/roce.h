@@ -1,0 +1,115 @@
+// What the files of the library share: a context and its connection, messages, objects that events name.
+#pragma once
+#include <errno.h>
+#include <infiniband/verbs.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "protocol.h"
+
+// In the header they are macros around inline functions; here they are the symbols.
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+// An object that an event may name. It is first in its struct, and in the list of its context while it lives.
+struct roce_object {
+  uint32_t handle;
+  void *it;
+  struct roce_object *next;
+  uint32_t comp_reported, async_reported;
+};
+
+struct roce_context {
+  int socket;
+  pid_t pid;  // A child has the parent's socket, and must not speak on it.
+  uint8_t token[ROCE_TOKEN_BYTES];
+  pthread_mutex_t lock;  // One call at a time.
+  pthread_mutex_t objects_lock;
+  struct roce_object *objects;
+  struct verbs_context verbs;  // Last: verbs_context has its ibv_context at the end.
+};
+
+static inline struct roce_context *roce_of(struct ibv_context *context) {
+  return (struct roce_context *)((char *)context - offsetof(struct roce_context, verbs.context));
+}
+
+struct roce_qp {
+  struct ibv_qp_ex ex;  // First: programs have its address.
+  struct roce_object object;
+  int extended;
+  // Requests of wr_start … wr_complete.
+  struct ibv_send_wr *wr;
+  struct ibv_sge *sge;
+  uint8_t *inline_data;
+  unsigned count, room, max_sge, max_inline;
+  int error;
+};
+
+struct roce_cq {
+  struct ibv_cq_ex ex;
+  struct roce_object object;
+  struct ibv_wc wc;
+};
+
+struct roce_srq {
+  struct ibv_srq srq;
+  struct roce_object object;
+  uint32_t number;
+};
+
+// A message: request while it is written, reply while it is read. Of a reply that ends too early, numbers are 0.
+struct roce_message {
+  uint8_t *bytes;
+  size_t length, room, at;
+  int failed;  // No memory for it.
+};
+
+void roce_begin(struct roce_message *m);
+void roce_u32(struct roce_message *m, uint32_t value);
+void roce_u64(struct roce_message *m, uint64_t value);
+void roce_bytes(struct roce_message *m, const void *from, size_t length);
+// Sends the request and waits for the reply, in the same message. 0, or errno, which is set.
+int roce_call(struct roce_context *r, enum roce_call call, struct roce_message *m);
+// The same, for a call without a result; the message is freed.
+int roce_command(struct roce_context *r, enum roce_call call, struct roce_message *m);
+uint32_t roce_get32(struct roce_message *m);
+uint64_t roce_get64(struct roce_message *m);
+void roce_get(struct roce_message *m, void *to, size_t length);
+void roce_end(struct roce_message *m);
+
+// A connection to the device, or −1 and errno.
+int roce_dial(void);
+// A descriptor that events arrive at: of a channel, or of the context (handle 0). −1 and errno.
+int roce_listen(struct roce_context *r, uint32_t handle);
+// Reads one event. 0, or −1 and errno (EAGAIN for a descriptor that does not wait).
+int roce_read_event(int fd, uint32_t event[3]);
+
+void roce_add(struct roce_context *r, struct roce_object *object, uint32_t handle, void *it);
+void roce_remove(struct roce_context *r, struct roce_object *object);
+
+// Destroys what a handle stands for.
+int roce_destroy(struct ibv_context *context, uint32_t handle);
+
+// The file behind registered memory, one for the process: every context of it shares it.
+int roce_memory_open(int fd, const uint8_t token[ROCE_TOKEN_BYTES]);
+void roce_memory_close(void);
+// Whether there is such a file, and the token of it for the next context.
+int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]);
+// Shares the pages of a range with the device. 0 or errno.
+int roce_share(void *address, size_t length);
+// Takes back the pages of it that no other region has.
+void roce_unshare(void *address, size_t length);
+
+void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr);
+int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int roce_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+// Fills in the operations of a context.
+void roce_set_queue_ops(struct roce_context *r);
+void roce_set_extended_ops(struct roce_context *r);
+void roce_set_memory_ops(struct roce_context *r);

@@ -1,0 +1,72 @@
+// Numbers as words.
+#include <stdio.h>
+
+#include "roce.h"
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+const char *ibv_node_type_str(enum ibv_node_type type) {
+  return type == IBV_NODE_CA ? "InfiniBand channel adapter" : "unknown";
+}
+
+const char *ibv_port_state_str(enum ibv_port_state state) {
+  static const char *const names[] = {"NOP", "PORT_DOWN", "PORT_INIT", "PORT_ARMED", "PORT_ACTIVE", "PORT_ACTIVE_DEFER"};
+  return (unsigned)state < COUNT(names) ? names[state] : "unknown";
+}
+
+const char *ibv_event_type_str(enum ibv_event_type type) {
+  static const char *const names[] = {
+      "CQ error",        "QP fatal error",      "QP request error", "QP access error",   "communication established",
+      "send queue drained", "path migrated",    "path migration failed", "device fatal error", "port active",
+      "port error",      "LID change",          "P_Key change",     "SM change",         "SRQ error",
+      "SRQ limit reached", "last WQE reached",  "client reregistration", "GID change",   "WQ fatal error"};
+  return (unsigned)type < COUNT(names) ? names[type] : "unknown";
+}
+
+const char *ibv_wc_status_str(enum ibv_wc_status status) {
+  static const char *const names[] = {
+      "success",           "local length error",    "local QP operation error", "local EE context error",
+      "local protection error", "flushed",          "memory window bind error", "bad response",
+      "local access error", "remote invalid request", "remote access error",    "remote operation error",
+      "transport retries exceeded", "RNR retries exceeded", "local RDD violation", "remote invalid RD request",
+      "remote abort",      "invalid EE context number", "invalid EE context state", "fatal error",
+      "response timeout",  "general error",         "tag matching error",       "tag matching rendezvous incomplete"};
+  return (unsigned)status < COUNT(names) ? names[status] : "unknown";
+}
+
+// Rates by their code: in units of 2.5 Gb/s where they are such, and in Mb/s.
+static const struct {
+  enum ibv_rate rate;
+  int multiple, megabits;
+} rates[] = {
+    {IBV_RATE_2_5_GBPS, 1, 2500},    {IBV_RATE_5_GBPS, 2, 5000},      {IBV_RATE_10_GBPS, 4, 10000},
+    {IBV_RATE_20_GBPS, 8, 20000},    {IBV_RATE_30_GBPS, 12, 30000},   {IBV_RATE_40_GBPS, 16, 40000},
+    {IBV_RATE_60_GBPS, 24, 60000},   {IBV_RATE_80_GBPS, 32, 80000},   {IBV_RATE_120_GBPS, 48, 120000},
+    {IBV_RATE_14_GBPS, -1, 14062},   {IBV_RATE_56_GBPS, -1, 56250},   {IBV_RATE_112_GBPS, -1, 112500},
+    {IBV_RATE_168_GBPS, -1, 168750}, {IBV_RATE_25_GBPS, -1, 25781},   {IBV_RATE_100_GBPS, -1, 103125},
+    {IBV_RATE_200_GBPS, -1, 206250}, {IBV_RATE_300_GBPS, -1, 309375},
+};
+
+int ibv_rate_to_mult(enum ibv_rate rate) {
+  for (size_t i = 0; i < COUNT(rates); i++)
+    if (rates[i].rate == rate) return rates[i].multiple;
+  return -1;
+}
+
+enum ibv_rate mult_to_ibv_rate(int multiple) {
+  for (size_t i = 0; i < COUNT(rates); i++)
+    if (multiple > 0 && rates[i].multiple == multiple) return rates[i].rate;
+  return IBV_RATE_MAX;
+}
+
+int ibv_rate_to_mbps(enum ibv_rate rate) {
+  for (size_t i = 0; i < COUNT(rates); i++)
+    if (rates[i].rate == rate) return rates[i].megabits;
+  return -1;
+}
+
+enum ibv_rate mbps_to_ibv_rate(int megabits) {
+  for (size_t i = 0; i < COUNT(rates); i++)
+    if (rates[i].megabits == megabits) return rates[i].rate;
+  return IBV_RATE_MAX;
+}

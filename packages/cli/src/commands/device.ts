@@ -1,0 +1,28 @@
+/** `roce device`: a device for programs of libibverbs, until Ctrl-C. */
+import { once } from 'node:events';
+import { DeviceServer, defaultAddress, socketPath } from '@node-roce/device';
+import type { Terminal } from '../terminal.ts';
+
+interface Given {
+  address?: string;
+  socket?: string;
+  idle?: number;
+}
+
+export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
+  const address = given.address ?? defaultAddress();
+  const path = given.socket ?? socketPath(address);
+  const server = await DeviceServer.listen({ address, path, log: (line) => terminal.message(line) });
+  terminal.message(`device at ${address}: ${path}`);
+  const idle = new AbortController();
+  let since = performance.now();
+  const timer = setInterval(() => {
+    if (server.status.programs > 0) since = performance.now();
+    else if (performance.now() - since > (given.idle ?? Number.POSITIVE_INFINITY) * 1000) idle.abort();
+  }, 200);
+  const end = AbortSignal.any([terminal.signal, idle.signal]);
+  if (!end.aborted) await once(end, 'abort');
+  clearInterval(timer);
+  await server.close();
+  return 0;
+}

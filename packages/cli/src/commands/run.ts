@@ -1,0 +1,101 @@
+/** `roce run`: a program of libibverbs with node-roce's library in place of the system's. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { closeSync, openSync, readFileSync } from 'node:fs';
+import { constants } from 'node:os';
+import { dirname } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import {
+  defaultAddress,
+  isListening,
+  libraryPath,
+  prepareFolder,
+  programEnvironment,
+  socketPath,
+  whyNot,
+} from '@node-roce/device';
+import type { Terminal } from '../terminal.ts';
+
+interface Given {
+  address?: string;
+  socket?: string;
+}
+
+/** Signals that are passed on to the program. */
+const PASSED = ['SIGTERM', 'SIGHUP', 'SIGINT', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGCONT'] as const;
+/** How long a device may take to answer, in milliseconds, and how long one that was started here stays, in seconds. */
+const START_MS = 15_000;
+const IDLE_SECONDS = 10;
+
+/** As the shell has it: no such program, or one that cannot be run. */
+const CANNOT_RUN = 126;
+const NOT_FOUND = 127;
+
+function fault(code: string, message: string): Error {
+  return Object.assign(new Error(message), { code });
+}
+
+/** Starts a device in the background, and waits until it answers. */
+async function startDevice(address: string, path: string): Promise<void> {
+  prepareFolder(dirname(path));
+  const log = `${path}.log`;
+  const out = openSync(log, 'w', 0o600);
+  const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
+  const args = [script, 'device', '--address', address, '--socket', path, '--idle', `${IDLE_SECONDS}`];
+  // In a session of its own: Ctrl-C is meant for the program.
+  const device = spawn(process.execPath, args, { detached: true, stdio: ['ignore', out, out], cwd: '/' });
+  closeSync(out);
+  device.unref();
+  const until = performance.now() + START_MS;
+  while (!(await isListening(path))) {
+    // Another one may have been faster: then ours has ended, and that one answers.
+    if (performance.now() > until || (device.exitCode !== null && !(await answersSoon(path)))) {
+      throw fault(
+        'ERR_ROCE_NO_DEVICE',
+        `${address}: no device could be started\n${readFileSync(log, 'utf8').trimEnd()}`,
+      );
+    }
+    await sleep(20);
+  }
+}
+
+async function answersSoon(path: string): Promise<boolean> {
+  await sleep(500);
+  return isListening(path);
+}
+
+export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
+  const [program, ...rest] = args;
+  const refusal = whyNot(program, terminal.env);
+  if (refusal) {
+    terminal.message(`roce run: ${program}: ${refusal.reason}`);
+    return refusal.isMissing ? NOT_FOUND : CANNOT_RUN;
+  }
+  const library = libraryPath();
+  const address = given.address ?? defaultAddress();
+  const path = given.socket ?? socketPath(address);
+  if (!(await isListening(path))) {
+    if (given.socket !== undefined) throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there`);
+    await startDevice(address, path);
+  }
+  const child = spawn(program, rest, {
+    stdio: 'inherit',
+    env: programEnvironment(library, path, terminal.env),
+  });
+  // What is typed at a terminal reaches the program without us.
+  const typed = process.stdin.isTTY === true;
+  const handlers = PASSED.map((signal) => {
+    const pass = () => {
+      if (!(typed && (signal === 'SIGINT' || signal === 'SIGQUIT'))) child.kill(signal);
+    };
+    process.on(signal, pass);
+    return [signal, pass] as const;
+  });
+  try {
+    const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
+    return code ?? 128 + (signal === null ? 0 : constants.signals[signal]);
+  } finally {
+    for (const [signal, pass] of handlers) process.removeListener(signal, pass);
+  }
+}

@@ -1,0 +1,55 @@
+/** Commands for programs of libibverbs. */
+import { seconds, text } from '../options.ts';
+import type { CommandSpec } from './spec.ts';
+
+export const programCommands: readonly CommandSpec[] = [
+  {
+    usage: 'run <program> [arguments...]',
+    summary: 'Run a libibverbs program, unmodified, on a device in software',
+    description:
+      'The program finds one RDMA device, roce0, which sends and receives RoCE v2 at the address. Where no device has that ' +
+      'address yet, one is started, and ends ten seconds after its last program. Signals are passed on; the exit code is that ' +
+      'of the program, 128 + number for a signal. Static programs, programs with musl, and setuid programs of other users ' +
+      'cannot be run; librdmacm (rdma_cm) does not work. No privilege and no kernel module are needed.',
+    passThrough: true,
+    options: [
+      {
+        flags: '-a, --address <address>',
+        summary: 'Address of the device (default: the first IPv4 address that is not the loopback)',
+        parse: text,
+      },
+      { flags: '--socket <path>', summary: 'Unix socket of a device that runs', parse: text },
+    ],
+    examples: [
+      ['run ibv_devinfo -v', 'Look at the device'],
+      ['run -a 127.0.0.2 ibv_rc_pingpong -g 0', 'Run a server at an address of the loopback'],
+      ['run -a 127.0.0.3 -- ibv_rc_pingpong -g 0 127.0.0.1', 'Run its client at another one'],
+    ],
+    load: () => import('../commands/run.ts'),
+  },
+  {
+    usage: 'device',
+    summary: 'Serve a device to the programs that roce run starts',
+    description:
+      'Programs of this user reach it over a Unix socket. Each has objects of its own, which go when the program goes. ' +
+      'A line on stderr names each program that comes or goes.',
+    options: [
+      {
+        flags: '-a, --address <address>',
+        summary: 'Address of the device (default: the first IPv4 address that is not the loopback)',
+        parse: text,
+      },
+      {
+        flags: '--socket <path>',
+        summary: 'Unix socket to make (default: one that roce run knows)',
+        parse: text,
+      },
+      { flags: '--idle <seconds>', summary: 'End when no program is there for this long', parse: seconds },
+    ],
+    examples: [
+      ['device -a 192.0.2.1', 'Serve a device at an address of this machine'],
+      ['device --idle 60', 'End a minute after the last program'],
+    ],
+    load: () => import('../commands/device.ts'),
+  },
+];

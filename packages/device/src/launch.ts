@@ -1,0 +1,115 @@
+/** Library and environment of a program that reaches a device; and which programs cannot. */
+import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { delimiter, dirname, join } from 'node:path';
+import { listInterfaces } from '@node-roce/link';
+
+/** The address of a device that was not given one: the first IPv4 address but the loopback's; 127.0.0.1 where there is none. */
+export function defaultAddress(): string {
+  const addresses = listInterfaces().flatMap((nic) => (nic.name === 'lo' ? [] : nic.addresses));
+  return addresses.find(({ family }) => family === 4)?.address ?? '127.0.0.1';
+}
+
+/**
+ * Returns the path of the library that programs get in place of the system's.
+ *
+ * @throws an Error with `code` ERR_ROCE_NO_LIBRARY where it was not built
+ */
+export function libraryPath(): string {
+  const native = dirname(createRequire(import.meta.url).resolve('@node-roce/dgram-native'));
+  const path = join(native, 'ibverbs/build/libibverbs.so.1');
+  if (existsSync(path)) return path;
+  throw Object.assign(
+    new Error(
+      `${path}: not there. Build it with \`node ${join(native, 'ibverbs/build.mjs')}\` (Debian: apt-get install gcc libibverbs-dev)`,
+    ),
+    { code: 'ERR_ROCE_NO_LIBRARY' },
+  );
+}
+
+/** The environment of a program: it finds the library before the system's, and the library finds the device. */
+export function programEnvironment(
+  library: string,
+  socket: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Record<string, string | undefined> {
+  const paths = [dirname(library), ...(env.LD_LIBRARY_PATH ? [env.LD_LIBRARY_PATH] : [])];
+  return { ...env, LD_LIBRARY_PATH: paths.join(delimiter), ROCE_SOCKET: socket };
+}
+
+/** Why a program cannot be run. */
+export interface Refusal {
+  reason: string;
+  /** There is no such program. */
+  isMissing: boolean;
+}
+
+/** Says why a program cannot be run with the library; undefined where it can. */
+export function whyNot(
+  program: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Refusal | undefined {
+  const path = find(program, env.PATH ?? '');
+  if (path === undefined) return { reason: 'no such program', isMissing: true };
+  const refuse = (reason: string) => ({ reason, isMissing: false });
+  const { mode, uid, gid } = statSync(path);
+  const isPrivileged =
+    ((mode & 0o4000) !== 0 && uid !== process.getuid?.()) ||
+    ((mode & 0o2000) !== 0 && gid !== process.getgid?.());
+  if (isPrivileged) return refuse('setuid or setgid: the system ignores LD_LIBRARY_PATH for it');
+  const interpreter = interpreterOf(path);
+  if (interpreter === 'static') return refuse('statically linked: it loads no libibverbs.so.1');
+  if (interpreter?.includes('musl'))
+    return refuse(`linked with musl (${interpreter}); the library is for glibc`);
+  return undefined;
+}
+
+function find(program: string, path: string): string | undefined {
+  const places = program.includes('/')
+    ? [program]
+    : path.split(delimiter).map((folder) => join(folder, program));
+  return places.find((place) => {
+    try {
+      accessSync(place, constants.X_OK);
+      return statSync(place).isFile();
+    } catch {
+      return false;
+    }
+  });
+}
+
+const PT_INTERP = 3;
+
+/** The dynamic loader that an ELF file of 64 bits names, `static` where it names none; undefined for other files. */
+function interpreterOf(path: string): string | undefined {
+  let fd: number;
+  try {
+    fd = openSync(path, 'r');
+  } catch {
+    // Executable, but not readable: the kernel will say more.
+    return undefined;
+  }
+  try {
+    const read = (length: number, at: number) => {
+      const bytes = Buffer.alloc(length);
+      return bytes.subarray(0, readSync(fd, bytes, 0, length, at));
+    };
+    const header = read(64, 0);
+    const isElf =
+      header.length === 64 && header.readUInt32BE(0) === 0x7f454c46 && header[4] === 2 && header[5] === 1;
+    if (!isElf) return undefined;
+    const [at, size, count] = [header.readBigUInt64LE(32), header.readUInt16LE(54), header.readUInt16LE(56)];
+    for (let i = 0; i < count && size >= 56; i++) {
+      const entry = read(size, Number(at) + i * size);
+      if (entry.length < 56) return undefined;
+      if (entry.readUInt32LE(0) !== PT_INTERP) continue;
+      const length = Math.min(Number(entry.readBigUInt64LE(32)), 4096);
+      return read(length, Number(entry.readBigUInt64LE(8)))
+        .toString('latin1')
+        .replace(/\0.*$/s, '');
+    }
+    return 'static';
+  } finally {
+    closeSync(fd);
+  }
+}

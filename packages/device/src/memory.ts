@@ -1,0 +1,72 @@
+/** The memory of one program: a sparse file in which the offset of a page is its address in the program. */
+import { closeSync } from 'node:fs';
+import { createSharedFile, mapSharedFile, unmapSharedFile } from '@node-roce/dgram-native';
+
+/** Addresses of programs end here (x86-64 and arm64, 48 bits). */
+const ADDRESS_END = 2n ** 47n;
+/** Granularity of the mapping: the largest page of a processor that Node runs on is no larger. */
+const PAGE = 4096;
+const WASM_PAGE = 65_536;
+/** Bytes of a region at most: what one WebAssembly.Memory has. */
+const MAX_BYTES = 2 ** 32;
+
+/** Mappings of one program at most: each reserves about 10 GiB of our address space, and all programs share it. */
+const MAX_MAPPINGS = 2048;
+
+/** The part of WebAssembly that is used here: Node has it, its types lack it. */
+declare const WebAssembly: {
+  Memory: new (options: { shared: true; initial: number; maximum: number }) => { buffer: SharedArrayBuffer };
+};
+
+/** A part of the memory, mapped here. */
+export interface Mapping {
+  /** The bytes that were asked for, over a SharedArrayBuffer: the program writes them while we read. */
+  readonly bytes: Uint8Array;
+  /** The whole pages around them. */
+  readonly pages: Uint8Array;
+}
+
+/** The file behind the registered memory of one program. */
+export class ProgramMemory {
+  readonly fd = createSharedFile(Number(ADDRESS_END));
+  readonly #mapped = new Set<Mapping>();
+  #users = 0;
+
+  /** One more user: `release` of the last one closes the file. */
+  retain(): this {
+    this.#users++;
+    return this;
+  }
+
+  /**
+   * Maps a range of the program's addresses; undefined where no program can have it, or it is too long.
+   *
+   * @throws RangeError where no memory is left for it, or the program has its share
+   */
+  map(address: bigint, length: bigint): Mapping | undefined {
+    if (length === 0n || length > BigInt(MAX_BYTES) || address > ADDRESS_END - length) return undefined;
+    if (this.#mapped.size >= MAX_MAPPINGS) throw new RangeError(`more than ${MAX_MAPPINGS} regions`);
+    const skip = Number(address % BigInt(PAGE));
+    const bytes = Math.ceil((skip + Number(length)) / PAGE) * PAGE;
+    if (bytes > MAX_BYTES) return undefined;
+    const wasmPages = Math.ceil(bytes / WASM_PAGE);
+    // Its buffer is page-aligned, and its memory is given back by munmap: pages of the file may lie there.
+    const { buffer } = new WebAssembly.Memory({ shared: true, initial: wasmPages, maximum: wasmPages });
+    const pages = new Uint8Array(buffer, 0, bytes);
+    mapSharedFile(pages, this.fd, Number(address) - skip);
+    const mapping = { bytes: pages.subarray(skip, skip + Number(length)), pages };
+    this.#mapped.add(mapping);
+    return mapping;
+  }
+
+  unmap(mapping: Mapping): void {
+    if (this.#mapped.delete(mapping)) unmapSharedFile(mapping.pages);
+  }
+
+  release(): void {
+    if (--this.#users > 0) return;
+    for (const mapping of this.#mapped) unmapSharedFile(mapping.pages);
+    this.#mapped.clear();
+    closeSync(this.fd);
+  }
+}

@@ -1,0 +1,500 @@
+/** One program at the device: its objects, and what it may call. Nothing of another program can be named. */
+import { randomBytes } from 'node:crypto';
+import { constants } from 'node:os';
+import { setImmediate as turn } from 'node:timers/promises';
+import * as v from '@node-roce/ibverbs';
+import { type Mapping, ProgramMemory } from './memory.ts';
+import { Call, MAX_POLLED, Malformed, Reader, Writer } from './protocol.ts';
+import { recvRequests, sendRequests } from './work-requests.ts';
+
+/** Objects of one program at most, of all kinds. */
+const MAX_OBJECTS = 65_536;
+/** Bits of `enum ibv_qp_attr_mask` that have a name; the others of a query count for nothing. */
+const QUERIED = 0x021f_ffff;
+/** Bits of a flow label; more are cut off, as the kernel does. */
+const FLOW_LABEL = 0xf_ffff;
+
+const { EFAULT, EINVAL, ENOMEM } = constants.errno;
+
+type Kind = 'pd' | 'mr' | 'mw' | 'ah' | 'cq' | 'channel' | 'srq' | 'qp';
+interface Kinds {
+  pd: v.ibv_pd;
+  mr: v.ibv_mr;
+  mw: v.ibv_mw;
+  ah: v.ibv_ah;
+  cq: v.ibv_cq;
+  channel: v.ibv_comp_channel;
+  srq: v.ibv_srq;
+  qp: v.ibv_qp;
+}
+type Thing = { [K in Kind]: { kind: K; it: Kinds[K]; mapping?: Mapping; access?: number } }[Kind];
+
+const FREE: { [K in Kind]: (it: Kinds[K]) => Promise<number> } = {
+  pd: v.ibv_dealloc_pd,
+  mr: v.ibv_dereg_mr,
+  mw: v.ibv_dealloc_mw,
+  ah: v.ibv_destroy_ah,
+  cq: v.ibv_destroy_cq,
+  channel: v.ibv_destroy_comp_channel,
+  srq: v.ibv_destroy_srq,
+  qp: v.ibv_destroy_qp,
+};
+
+/** A call that fails with this errno. */
+class Failed extends Error {
+  readonly errno: number;
+  constructor(errno: number) {
+    super(`errno ${errno}`);
+    this.errno = errno;
+  }
+}
+
+/** A result of ibverbs that is a pointer: null throws what errno says. */
+function made<T>(it: T | null): T {
+  if (it === null) throw new Failed(v.errno || ENOMEM);
+  return it;
+}
+
+function check(errno: number): void {
+  if (errno !== 0) throw new Failed(errno === -1 ? v.errno : errno);
+}
+
+function addressOf(from: Reader): v.ibv_ah_attr {
+  const dgid = { raw: from.bytes(16) };
+  const [flow, sgid_index, hop_limit, traffic_class] = [from.u32(), from.u32(), from.u32(), from.u32()];
+  const [dlid, sl, src_path_bits, static_rate] = [from.u32(), from.u32(), from.u32(), from.u32()];
+  const [is_global, port_num] = [from.u32(), from.u32()];
+  const grh = { dgid, flow_label: flow & FLOW_LABEL, sgid_index, hop_limit, traffic_class };
+  return { grh, dlid, sl, src_path_bits, static_rate, is_global, port_num };
+}
+
+function writeAddress(to: Writer, attr: v.ibv_ah_attr | undefined): void {
+  const { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr?.grh ?? {};
+  to.bytes(dgid?.raw ?? new Uint8Array(16)).u32(flow_label, sgid_index, hop_limit, traffic_class);
+  to.u32(attr?.dlid, attr?.sl, attr?.src_path_bits, attr?.static_rate);
+  to.u32(Number(attr?.is_global ?? 0), attr?.port_num);
+}
+
+const capOf = (from: Reader): Required<v.ibv_qp_cap> => ({
+  max_send_wr: from.u32(),
+  max_recv_wr: from.u32(),
+  max_send_sge: from.u32(),
+  max_recv_sge: from.u32(),
+  max_inline_data: from.u32(),
+});
+
+const writeCap = (to: Writer, cap: v.ibv_qp_cap | undefined) =>
+  to.u32(cap?.max_send_wr, cap?.max_recv_wr, cap?.max_send_sge, cap?.max_recv_sge, cap?.max_inline_data);
+
+function attributesOf(from: Reader): v.ibv_qp_attr {
+  const [qp_state, cur_qp_state, path_mtu, path_mig_state] = [from.u32(), from.u32(), from.u32(), from.u32()];
+  const [qkey, rq_psn, sq_psn, dest_qp_num] = [from.u32(), from.u32(), from.u32(), from.u32()];
+  const [qp_access_flags, pkey_index] = [from.u32(), from.u32()];
+  const [en_sqd_async_notify, max_rd_atomic] = [from.u32(), from.u32()];
+  const [max_dest_rd_atomic, min_rnr_timer, port_num] = [from.u32(), from.u32(), from.u32()];
+  const [timeout, retry_cnt, rnr_retry, rate_limit] = [from.u32(), from.u32(), from.u32(), from.u32()];
+  const cap = capOf(from);
+  return {
+    ...{ qp_state, cur_qp_state, path_mtu, path_mig_state, qkey, rq_psn, sq_psn, dest_qp_num },
+    ...{ qp_access_flags, pkey_index, en_sqd_async_notify, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer },
+    ...{ port_num, timeout, retry_cnt, rnr_retry, rate_limit, cap, ah_attr: addressOf(from) },
+  };
+}
+
+/** A program that is connected. `call` is for one message at a time, in their order. */
+export class Program {
+  /** Names the program to `listen` calls of its other connections: 16 bytes that no other program knows. */
+  readonly token = randomBytes(16);
+  readonly memory: ProgramMemory;
+  /** Name and process as the program gave them; for logs only. */
+  name = '?';
+  readonly #context: v.ibv_context;
+  readonly #things = new Map<number, Thing>();
+  /** Handles are never used again: an event that waits in a socket means what it meant. */
+  readonly #handles = new WeakMap<object, number>();
+  #last = 0;
+
+  /** @param memory of another context of the same process: both register the same pages */
+  constructor(context: v.ibv_context, memory: ProgramMemory = new ProgramMemory()) {
+    this.#context = context;
+    this.memory = memory.retain();
+  }
+
+  /** Objects that are there. */
+  get objects(): number {
+    return this.#things.size;
+  }
+
+  /**
+   * Carries out a call.
+   *
+   * @returns the reply, whose errno says what failed
+   * @throws Malformed for a message that no library sends
+   */
+  async call(call: number, payload: Buffer): Promise<Buffer> {
+    const from = new Reader(payload);
+    const to = new Writer();
+    const run = this.#calls[call];
+    if (run === undefined) throw new Malformed(`call ${call}`);
+    try {
+      await run(from, to);
+      return to.finish(0);
+    } catch (error) {
+      if (error instanceof Failed) return to.finish(error.errno);
+      throw error;
+    }
+  }
+
+  /** The completion channel behind a handle. */
+  channel(handle: number): v.ibv_comp_channel | undefined {
+    const thing = this.#things.get(handle);
+    return thing?.kind === 'channel' ? thing.it : undefined;
+  }
+
+  /** Resolves with the message for the program's descriptor of a channel, undefined once the channel is gone. */
+  async nextCompletionEvent(channel: v.ibv_comp_channel): Promise<Buffer | undefined> {
+    const cq: (v.ibv_cq | undefined)[] = [];
+    if ((await v.ibv_get_cq_event(channel, cq)) !== 0 || !cq[0]) return undefined;
+    v.ibv_ack_cq_events(cq[0], 1);
+    return this.#event(0, cq[0]);
+  }
+
+  /** Resolves with the message for the program's descriptor of the context, undefined once it is closed. */
+  async nextAsyncEvent(): Promise<Buffer | undefined> {
+    const event: v.ibv_async_event = {};
+    if ((await v.ibv_get_async_event(this.#context, event)) !== 0) return undefined;
+    v.ibv_ack_async_event(event);
+    const { cq, qp, srq, port_num } = event.element ?? {};
+    return this.#event(event.event_type ?? 0, cq ?? qp ?? srq, port_num);
+  }
+
+  /** Ends everything of the program. */
+  async close(): Promise<void> {
+    const mappings = [...this.#things.values()].flatMap(({ mapping }) => mapping ?? []);
+    this.#things.clear();
+    await v.ibv_close_device(this.#context);
+    for (const mapping of mappings) this.memory.unmap(mapping);
+    this.memory.release();
+  }
+
+  #event(type: number, about: object | undefined, port = 0): Buffer {
+    const message = Buffer.alloc(12);
+    message.writeUInt32LE(type, 0);
+    message.writeUInt32LE((about && this.#handles.get(about)) ?? 0, 4);
+    message.writeUInt32LE(port, 8);
+    return message;
+  }
+
+  #keep(thing: Thing): number {
+    const handle = ++this.#last;
+    this.#things.set(handle, thing);
+    this.#handles.set(thing.it, handle);
+    return handle;
+  }
+
+  #get<K extends Kind>(kind: K, handle: number): Kinds[K] {
+    const thing = this.#things.get(handle);
+    if (thing?.kind !== kind) throw new Failed(EINVAL);
+    return thing.it as Kinds[K];
+  }
+
+  #room(): void {
+    if (this.#things.size >= MAX_OBJECTS) throw new Failed(ENOMEM);
+  }
+
+  async #register(from: Reader, to: Writer): Promise<void> {
+    const pd = this.#get('pd', from.u32());
+    const access = from.u32();
+    const [address, length, iova] = [from.u64(), from.u64(), from.u64()];
+    from.end();
+    this.#room();
+    const mapping = this.#map(address, length);
+    const it = await v.ibv_reg_mr_iova(pd, mapping.bytes, Number(length), iova, access);
+    if (it === null) this.memory.unmap(mapping);
+    to.u32(this.#keep({ kind: 'mr', it: made(it), mapping, access }), it?.lkey, it?.rkey);
+  }
+
+  #map(address: bigint, length: bigint): Mapping {
+    try {
+      const mapping = this.memory.map(address, length);
+      if (mapping) return mapping;
+    } catch {
+      throw new Failed(ENOMEM);
+    }
+    throw new Failed(EFAULT);
+  }
+
+  async #reregister(from: Reader, to: Writer): Promise<void> {
+    const thing = this.#things.get(from.u32());
+    if (thing?.kind !== 'mr') throw new Failed(EINVAL);
+    const [flags, pd, newAccess] = [from.u32(), from.u32(), from.u32()];
+    const access = (flags & v.IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? newAccess : (thing.access ?? 0);
+    const [address, length] = [from.u64(), from.u64()];
+    from.end();
+    const newPd = (flags & v.IBV_REREG_MR_CHANGE_PD) !== 0 ? this.#get('pd', pd) : null;
+    const mapping =
+      (flags & v.IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? this.#map(address, length) : undefined;
+    // JavaScript's call has no iova: a new translation is a new registration for which the old one makes room.
+    if (mapping) {
+      const it = await v.ibv_reg_mr_iova(
+        newPd ?? thing.it.pd,
+        mapping.bytes,
+        Number(length),
+        address,
+        access,
+      );
+      const error = it === null ? v.errno : await v.ibv_dereg_mr(thing.it);
+      if (it === null || error !== 0) {
+        if (it !== null) await v.ibv_dereg_mr(it);
+        this.memory.unmap(mapping);
+        throw new Failed(error);
+      }
+      if (thing.mapping) this.memory.unmap(thing.mapping);
+      thing.it = it;
+      thing.mapping = mapping;
+    } else if ((await v.ibv_rereg_mr(thing.it, flags, newPd, null, 0, access)) !== 0)
+      throw new Failed(v.errno);
+    thing.access = access;
+    to.u32(thing.it.lkey, thing.it.rkey);
+  }
+
+  async #createQp(from: Reader, to: Writer): Promise<void> {
+    const pd = this.#get('pd', from.u32());
+    const [qp_type, send, recv, srq, sq_sig_all] = [
+      from.u32(),
+      from.u32(),
+      from.u32(),
+      from.u32(),
+      from.u32(),
+    ];
+    const init: v.ibv_qp_init_attr = {
+      ...{ qp_type, sq_sig_all, cap: capOf(from) },
+      send_cq: this.#get('cq', send),
+      recv_cq: this.#get('cq', recv),
+      srq: srq === 0 ? null : this.#get('srq', srq),
+    };
+    from.end();
+    this.#room();
+    const it = made(await v.ibv_create_qp(pd, init));
+    to.u32(this.#keep({ kind: 'qp', it }), it.qp_num);
+    writeCap(to, init.cap);
+  }
+
+  async #queryQp(from: Reader, to: Writer): Promise<void> {
+    const qp = this.#get('qp', from.u32());
+    const mask = from.u32() & QUERIED;
+    from.end();
+    const a: v.ibv_qp_attr = {};
+    const init: Partial<v.ibv_qp_init_attr> = {};
+    check(await v.ibv_query_qp(qp, a, mask, init));
+    to.u32(a.qp_state, a.cur_qp_state, a.path_mtu, a.path_mig_state, a.qkey, a.rq_psn, a.sq_psn);
+    to.u32(a.dest_qp_num, a.qp_access_flags, a.pkey_index, a.sq_draining, a.max_rd_atomic);
+    to.u32(a.max_dest_rd_atomic, a.min_rnr_timer, a.port_num, a.timeout, a.retry_cnt, a.rnr_retry);
+    to.u32(a.rate_limit);
+    writeCap(to, init.cap);
+    writeAddress(to, a.ah_attr);
+    to.u32(Number(init.sq_sig_all ?? 0));
+  }
+
+  async #poll(from: Reader, to: Writer): Promise<void> {
+    const handle = from.u32();
+    const cq = this.#get('cq', handle);
+    const most = Math.min(from.u32(), MAX_POLLED);
+    from.end();
+    const list: v.ibv_wc[] = [];
+    let count = v.ibv_poll_cq(cq, most, list);
+    if (count === 0) {
+      // A program that polls in a loop would take the time that the engine needs: one turn of the event loop is given to that.
+      await turn();
+      if (this.#things.has(handle)) count = v.ibv_poll_cq(cq, most, list);
+    }
+    if (count < 0) throw new Failed(v.errno);
+    to.u32(count);
+    for (let i = 0; i < count; i++) {
+      const wc = list[i];
+      to.u64(wc.wr_id).u32(wc.status, wc.opcode, wc.vendor_err, wc.byte_len, wc.imm_data, wc.qp_num);
+      to.u32(wc.src_qp, wc.wc_flags);
+    }
+  }
+
+  /** Posts a chain. A failure's payload is how many were taken. */
+  #post<T extends v.ibv_recv_wr | v.ibv_send_wr>(
+    to: Writer,
+    list: T[],
+    post: (first: T, bad: (T | null)[]) => number,
+  ): void {
+    if (list.length === 0) return;
+    const bad: (T | null)[] = [null];
+    const error = post(list[0], bad);
+    if (error === 0) return;
+    to.u32(bad[0] === null ? 0 : list.indexOf(bad[0]));
+    throw new Failed(error);
+  }
+
+  #bindWindow(from: Reader, to: Writer): void {
+    const [qp, mw] = [this.#get('qp', from.u32()), this.#get('mw', from.u32())];
+    const [wr_id, send_flags] = [from.u64(), from.u32()];
+    const mr = this.#get('mr', from.u32());
+    const [addr, length, mw_access_flags] = [from.u64(), from.u64(), from.u32()];
+    from.end();
+    check(v.ibv_bind_mw(qp, mw, { wr_id, send_flags, bind_info: { mr, addr, length, mw_access_flags } }));
+    to.u32(mw.rkey);
+  }
+
+  async #destroy(from: Reader): Promise<void> {
+    const handle = from.u32();
+    from.end();
+    const thing = this.#things.get(handle);
+    if (!thing) throw new Failed(EINVAL);
+    const free = FREE[thing.kind] as (it: Thing['it']) => Promise<number>;
+    check(await free(thing.it));
+    this.#things.delete(handle);
+    if (thing.mapping) this.memory.unmap(thing.mapping);
+  }
+
+  readonly #calls: Record<number, (from: Reader, to: Writer) => Promise<void> | void> = {
+    [Call.QUERY_DEVICE]: async (from, to) => {
+      from.end();
+      const a: Partial<v.ibv_device_attr> = {};
+      check(await v.ibv_query_device(this.#context, a));
+      to.u64(a.node_guid ?? 0n).u64(a.max_mr_size ?? 0n);
+      to.u64(a.page_size_cap ?? 0n);
+      to.u32(a.vendor_id, a.vendor_part_id, a.max_qp, a.max_qp_wr, a.device_cap_flags, a.max_sge);
+      to.u32(a.max_sge_rd, a.max_cq, a.max_cqe, a.max_mr, a.max_pd, a.max_qp_rd_atom, a.max_res_rd_atom);
+      to.u32(a.max_qp_init_rd_atom, a.atomic_cap, a.max_mw, a.max_mcast_grp, a.max_mcast_qp_attach);
+      to.u32(a.max_total_mcast_qp_attach, a.max_ah, a.max_srq, a.max_srq_wr, a.max_srq_sge, a.max_pkeys);
+      to.u32(a.local_ca_ack_delay, a.phys_port_cnt);
+    },
+    [Call.QUERY_PORT]: async (from, to) => {
+      const port = from.u32();
+      from.end();
+      const a: Partial<v.ibv_port_attr> = {};
+      check(await v.ibv_query_port(this.#context, port, a));
+      to.u32(a.state, a.max_mtu, a.active_mtu, a.gid_tbl_len, a.port_cap_flags, a.max_msg_sz);
+      to.u32(a.bad_pkey_cntr, a.qkey_viol_cntr, a.pkey_tbl_len, a.max_vl_num, a.active_width);
+      to.u32(a.active_speed, a.phys_state, a.link_layer, a.flags);
+    },
+    [Call.QUERY_GIDS]: async (from, to) => {
+      from.end();
+      const entries: v.ibv_gid_entry[] = [];
+      const count = await v.ibv_query_gid_table(this.#context, entries, 256);
+      if (count < 0) throw new Failed(-count);
+      to.u32(count);
+      for (const { gid } of entries) to.bytes(gid.raw);
+    },
+    [Call.ALLOC_PD]: async (from, to) => {
+      from.end();
+      this.#room();
+      to.u32(this.#keep({ kind: 'pd', it: made(await v.ibv_alloc_pd(this.#context)) }));
+    },
+    [Call.REG_MR]: (from, to) => this.#register(from, to),
+    [Call.REREG_MR]: (from, to) => this.#reregister(from, to),
+    [Call.CREATE_CHANNEL]: async (from, to) => {
+      from.end();
+      this.#room();
+      to.u32(this.#keep({ kind: 'channel', it: made(await v.ibv_create_comp_channel(this.#context)) }));
+    },
+    [Call.CREATE_CQ]: async (from, to) => {
+      const [cqe, handle] = [from.u32(), from.u32()];
+      from.end();
+      this.#room();
+      const channel = handle === 0 ? null : this.#get('channel', handle);
+      const it = made(await v.ibv_create_cq(this.#context, cqe, null, channel, 0));
+      to.u32(this.#keep({ kind: 'cq', it }), it.cqe);
+    },
+    [Call.RESIZE_CQ]: async (from, to) => {
+      const cq = this.#get('cq', from.u32());
+      const cqe = from.u32();
+      from.end();
+      check(await v.ibv_resize_cq(cq, cqe));
+      to.u32(cq.cqe);
+    },
+    [Call.POLL_CQ]: (from, to) => this.#poll(from, to),
+    [Call.NOTIFY_CQ]: (from) => {
+      const cq = this.#get('cq', from.u32());
+      const solicited = from.u32();
+      from.end();
+      check(v.ibv_req_notify_cq(cq, solicited));
+    },
+    [Call.CREATE_SRQ]: async (from, to) => {
+      const pd = this.#get('pd', from.u32());
+      const attr = { max_wr: from.u32(), max_sge: from.u32(), srq_limit: from.u32() };
+      from.end();
+      this.#room();
+      const it = made(await v.ibv_create_srq(pd, { attr }));
+      const number = [0];
+      check(v.ibv_get_srq_num(it, number));
+      to.u32(this.#keep({ kind: 'srq', it }), attr.max_wr, attr.max_sge, number[0]);
+    },
+    [Call.MODIFY_SRQ]: async (from) => {
+      const srq = this.#get('srq', from.u32());
+      const [mask, max_wr, srq_limit] = [from.u32(), from.u32(), from.u32()];
+      from.end();
+      check(await v.ibv_modify_srq(srq, { max_wr, srq_limit }, mask));
+    },
+    [Call.QUERY_SRQ]: async (from, to) => {
+      const srq = this.#get('srq', from.u32());
+      from.end();
+      const attr: v.ibv_srq_attr = {};
+      check(await v.ibv_query_srq(srq, attr));
+      to.u32(attr.max_wr, attr.max_sge, attr.srq_limit);
+    },
+    [Call.CREATE_AH]: async (from, to) => {
+      const pd = this.#get('pd', from.u32());
+      const attr = addressOf(from);
+      from.end();
+      this.#room();
+      to.u32(this.#keep({ kind: 'ah', it: made(await v.ibv_create_ah(pd, attr)) }));
+    },
+    [Call.CREATE_QP]: (from, to) => this.#createQp(from, to),
+    [Call.MODIFY_QP]: async (from, to) => {
+      const qp = this.#get('qp', from.u32());
+      const mask = from.u32();
+      const attr = attributesOf(from);
+      from.end();
+      check(await v.ibv_modify_qp(qp, attr, mask));
+      writeCap(to, attr.cap);
+    },
+    [Call.QUERY_QP]: (from, to) => this.#queryQp(from, to),
+    [Call.POST_SEND]: (from, to) => {
+      const qp = this.#get('qp', from.u32());
+      const handles = {
+        ah: (handle: number) => this.#get('ah', handle),
+        mr: (handle: number) => this.#get('mr', handle),
+        mw: (handle: number) => this.#get('mw', handle),
+      };
+      const list = sendRequests(from, handles, qp.qp_type === v.IBV_QPT_UD);
+      this.#post(to, list, (first, bad) => v.ibv_post_send(qp, first, bad));
+    },
+    [Call.POST_RECV]: (from, to) => {
+      const qp = this.#get('qp', from.u32());
+      this.#post(to, recvRequests(from), (first, bad) => v.ibv_post_recv(qp, first, bad));
+    },
+    [Call.POST_SRQ_RECV]: (from, to) => {
+      const srq = this.#get('srq', from.u32());
+      this.#post(to, recvRequests(from), (first, bad) => v.ibv_post_srq_recv(srq, first, bad));
+    },
+    [Call.ATTACH_MCAST]: async (from) => {
+      const qp = this.#get('qp', from.u32());
+      const raw = from.bytes(16);
+      from.end();
+      check(await v.ibv_attach_mcast(qp, { raw }, 0));
+    },
+    [Call.DETACH_MCAST]: async (from) => {
+      const qp = this.#get('qp', from.u32());
+      const raw = from.bytes(16);
+      from.end();
+      check(await v.ibv_detach_mcast(qp, { raw }, 0));
+    },
+    [Call.ALLOC_MW]: async (from, to) => {
+      const pd = this.#get('pd', from.u32());
+      const type = from.u32();
+      from.end();
+      this.#room();
+      const it = made(await v.ibv_alloc_mw(pd, type));
+      to.u32(this.#keep({ kind: 'mw', it }), it.rkey);
+    },
+    [Call.BIND_MW]: (from, to) => this.#bindWindow(from, to),
+    [Call.DESTROY]: (from) => this.#destroy(from),
+  };
+}

@@ -1,0 +1,296 @@
+/** A device and programs that break every rule: they harm themselves alone. */
+import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
+import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Call, HEADER_BYTES, PROTOCOL_VERSION, Reader } from './protocol.ts';
+import { DeviceServer } from './server.ts';
+
+const { EFAULT, EINVAL } = constants.errno;
+const folder = mkdtempSync(join(tmpdir(), 'roce-device-'));
+const logged: string[] = [];
+let server: DeviceServer;
+
+beforeAll(async () => {
+  server = await DeviceServer.listen({
+    address: '127.0.0.61',
+    path: join(folder, 'a.sock'),
+    log: (line) => logged.push(line),
+  });
+});
+afterAll(async () => {
+  await server.close();
+  expect(readdirSync(folder)).toEqual([]);
+  rmSync(folder, { recursive: true });
+});
+
+const u32 = (...values: number[]) => {
+  const bytes = Buffer.alloc(values.length * 4);
+  for (const [i, value] of values.entries()) bytes.writeUInt32LE(value, i * 4);
+  return bytes;
+};
+const u64 = (...values: bigint[]) => {
+  const bytes = Buffer.alloc(values.length * 8);
+  for (const [i, value] of values.entries()) bytes.writeBigUInt64LE(value, i * 8);
+  return bytes;
+};
+
+/** A program that speaks the protocol as a library does, or as none would. */
+class Client {
+  readonly socket: Socket;
+  token = Buffer.alloc(16);
+  ended = false;
+  #data = Buffer.alloc(0);
+  #wake = () => {};
+
+  constructor() {
+    this.socket = connect(server.path);
+    this.socket.on('data', (data) => {
+      this.#data = Buffer.concat([this.#data, data]);
+      this.#wake();
+    });
+    this.socket.on('error', () => {});
+    this.socket.on('close', () => {
+      this.ended = true;
+      this.#wake();
+    });
+  }
+
+  async take(length: number): Promise<Buffer> {
+    while (this.#data.length < length) {
+      if (this.ended) throw new Error('the device ended the connection');
+      await new Promise<void>((resolve) => {
+        this.#wake = resolve;
+      });
+    }
+    const bytes = this.#data.subarray(0, length);
+    this.#data = this.#data.subarray(length);
+    return bytes;
+  }
+
+  async call(call: number, ...parts: Buffer[]): Promise<{ errno: number; reply: Reader }> {
+    const payload = Buffer.concat(parts);
+    this.socket.write(Buffer.concat([u32(payload.length, call), payload]));
+    const head = await this.take(HEADER_BYTES);
+    return { errno: head.readUInt32LE(4), reply: new Reader(await this.take(head.readUInt32LE(0))) };
+  }
+
+  async hello(share = Buffer.alloc(16)): Promise<this> {
+    const payload = Buffer.concat([u32(PROTOCOL_VERSION, process.pid), Buffer.alloc(16, 'x'), share]);
+    this.socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
+    // The byte that carries the descriptor, then the reply.
+    await this.take(1 + HEADER_BYTES);
+    this.token = Buffer.from(await this.take(16));
+    return this;
+  }
+
+  async make(call: number, ...parts: Buffer[]): Promise<number> {
+    const { errno, reply } = await this.call(call, ...parts);
+    expect(errno).toBe(0);
+    return reply.u32();
+  }
+
+  async close(): Promise<void> {
+    this.socket.destroy();
+    if (!this.ended) await once(this.socket, 'close');
+  }
+}
+
+const until = async (is: () => boolean) => {
+  for (let i = 0; i < 500 && !is(); i++) await sleep(10);
+  expect(is()).toBe(true);
+};
+
+/** A queue pair of RC with what it stands on. */
+async function queuePair(client: Client) {
+  const pd = await client.make(Call.ALLOC_PD);
+  const cq = await client.make(Call.CREATE_CQ, u32(16, 0));
+  const qp = await client.make(Call.CREATE_QP, u32(pd, 2, cq, cq, 0, 0), u32(16, 16, 1, 1, 64));
+  return { pd, cq, qp };
+}
+
+describe('a device for programs', () => {
+  test('the socket is its owner’s alone, in a folder that is its owner’s alone', async () => {
+    expect(statSync(server.path).mode & 0o777).toBe(0o600);
+    expect(statSync(folder).mode & 0o777).toBe(0o700);
+    const open = mkdtempSync(join(tmpdir(), 'roce-open-'));
+    chmodSync(open, 0o755);
+    await expect(DeviceServer.listen({ address: '127.0.0.62', path: join(open, 'b.sock') })).rejects.toThrow(
+      'mode 700',
+    );
+    rmSync(open, { recursive: true });
+  });
+
+  test('objects go with their program', async () => {
+    const client = await new Client().hello();
+    const { pd } = await queuePair(client);
+    const address = 0x7000_0000_1000n;
+    expect((await client.call(Call.REG_MR, u32(pd, 1), u64(address, 8192n, address))).errno).toBe(0);
+    expect(server.status).toEqual({ programs: 1, objects: 4 });
+    await client.close();
+    await until(() => server.status.programs === 0);
+    expect(logged.at(-1)).toMatch(/^x{16} \(process \d+\): gone, with 4 objects$/);
+  });
+
+  test('descriptors and mappings do not grow with programs', async () => {
+    const mapped = () => readdirSync('/proc/self/map_files').length;
+    const once = async () => {
+      const client = await new Client().hello();
+      const { pd } = await queuePair(client);
+      const address = 0x7000_0000_0000n;
+      for (let i = 0n; i < 8n; i++)
+        await client.make(Call.REG_MR, u32(pd, 1), u64(address + i, 70_000n, address + i));
+      await client.close();
+      await until(() => server.status.programs === 0);
+    };
+    for (let i = 0; i < 3; i++) await once();
+    const descriptors = readdirSync('/proc/self/fd').length;
+    const before = mapped();
+    for (let i = 0; i < 20; i++) await once();
+    expect(readdirSync('/proc/self/fd').length).toBeLessThanOrEqual(descriptors);
+    expect(mapped()).toBeLessThan(before + 20);
+  });
+
+  test('a handle of another program, of another kind, or of nothing, is EINVAL', async () => {
+    const [mine, other] = [await new Client().hello(), await new Client().hello()];
+    const { pd, cq, qp } = await queuePair(mine);
+    for (const handle of [pd, cq, qp, 0, 77, 0xffff_ffff]) {
+      expect((await other.call(Call.DESTROY, u32(handle))).errno).toBe(EINVAL);
+      expect((await other.call(Call.POLL_CQ, u32(handle, 1))).errno).toBe(EINVAL);
+      expect((await other.call(Call.POST_RECV, u32(handle, 0))).errno).toBe(EINVAL);
+    }
+    expect((await mine.call(Call.POLL_CQ, u32(pd, 1))).errno).toBe(EINVAL);
+    expect((await mine.call(Call.POST_SEND, u32(cq, 0))).errno).toBe(EINVAL);
+    expect((await mine.call(Call.CREATE_QP, u32(pd, 2, pd, cq, 0, 0), u32(1, 1, 1, 1, 0))).errno).toBe(
+      EINVAL,
+    );
+    expect((await mine.call(Call.POLL_CQ, u32(cq, 0xffff_ffff))).errno).toBe(0);
+    await mine.close();
+    await other.close();
+  });
+
+  test('refuses memory that no program can have', async () => {
+    const client = await new Client().hello();
+    const pd = await client.make(Call.ALLOC_PD);
+    const register = async (address: bigint, length: bigint) =>
+      (await client.call(Call.REG_MR, u32(pd, 1), u64(address, length, address))).errno;
+    const end = 2n ** 47n;
+    expect(await register(end, 1n)).toBe(EFAULT);
+    expect(await register(end - 1n, 2n)).toBe(EFAULT);
+    expect(await register(2n ** 64n - 1n, 2n)).toBe(EFAULT);
+    expect(await register(4096n, 0n)).toBe(EFAULT);
+    expect(await register(4096n, 2n ** 64n - 1n)).toBe(EFAULT);
+    expect(await register(4096n, 2n ** 32n + 1n)).toBe(EFAULT);
+    expect(await register(4095n, 2n ** 32n)).toBe(EFAULT);
+    expect(await register(end - 1n, 1n)).toBe(0);
+    await client.close();
+  });
+
+  test('two contexts of a process share its memory, and nobody else can', async () => {
+    const one = await new Client().hello();
+    const two = await new Client().hello(one.token);
+    const stranger = await new Client().hello(randomBytes(16));
+    expect(two.token).not.toEqual(one.token);
+    // The memory of the first stays when its context goes.
+    await one.close();
+    const pd = await two.make(Call.ALLOC_PD);
+    await two.make(Call.REG_MR, u32(pd, 1), u64(4096n, 4096n, 4096n));
+    await two.close();
+    await stranger.close();
+    await until(() => server.status.programs === 0);
+  });
+
+  test('events are only for who has the token of a program', async () => {
+    const client = await new Client().hello();
+    const channel = await client.make(Call.CREATE_CHANNEL);
+    const listen = async (token: Buffer, handle: number) => {
+      const events = new Client();
+      const answer = await events.call(Call.LISTEN, token, u32(handle)).catch(() => undefined);
+      await events.close();
+      return answer?.errno;
+    };
+    expect(await listen(client.token, channel)).toBe(0);
+    expect(await listen(client.token, channel + 1)).toBeUndefined();
+    expect(await listen(Buffer.alloc(16), channel)).toBeUndefined();
+    expect(await listen(randomBytes(16), 0)).toBeUndefined();
+    await client.close();
+  });
+
+  test('a message that follows no rule ends its program, and no other', async () => {
+    const good = await new Client().hello();
+    const { cq } = await queuePair(good);
+    const bad: [what: string, bytes: Buffer][] = [
+      ['a length beyond the limit', u32(0xffff_ffff, Call.POLL_CQ)],
+      ['an unknown call', u32(0, 99)],
+      ['HELLO for the second time', u32(0, Call.HELLO)],
+      ['a payload that is too short', Buffer.concat([u32(4, Call.POLL_CQ), u32(2)])],
+      ['a payload that is too long', Buffer.concat([u32(12, Call.NOTIFY_CQ), u32(2, 0, 0)])],
+    ];
+    for (const [what, bytes] of bad) {
+      const client = await new Client().hello();
+      await queuePair(client);
+      client.socket.write(bytes);
+      await until(() => client.ended);
+      await until(() => server.status.programs === 1);
+      expect(logged.at(-2), what).toContain('broke the protocol');
+    }
+    expect(server.status).toEqual({ programs: 1, objects: 3 });
+    expect((await good.call(Call.POLL_CQ, u32(cq, 1))).errno).toBe(0);
+    await good.close();
+  });
+
+  test('counts in a message are bounded before anything is made', async () => {
+    for (const count of [0xffff_ffff, 16_385]) {
+      const client = await new Client().hello();
+      const { qp } = await queuePair(client);
+      client.socket.write(Buffer.concat([u32(8, Call.POST_RECV), u32(qp, count)]));
+      await until(() => client.ended);
+    }
+    const client = await new Client().hello();
+    const { qp } = await queuePair(client);
+    client.socket.write(Buffer.concat([u32(20, Call.POST_RECV), u32(qp, 1), u64(1n), u32(257)]));
+    await until(() => client.ended);
+  });
+
+  test('random bytes of many programs leave the device as it was', async () => {
+    const good = await new Client().hello();
+    const { cq } = await queuePair(good);
+    for (let round = 0; round < 60; round++) {
+      const client = await new Client().hello();
+      const { pd, cq: own, qp } = await queuePair(client);
+      for (let i = 0; i < 20 && !client.ended; i++) {
+        const payload = randomBytes(Math.floor((round * 37 + i * 11) % 240));
+        // Half of them begin with a handle that is right: checks further in are reached.
+        if (payload.length >= 4 && i % 2 === 0) payload.writeUInt32LE([pd, own, qp][i % 3], 0);
+        client.socket.write(Buffer.concat([u32(payload.length, 3 + ((round + i) % 26)), payload]));
+        await sleep(0);
+      }
+      await client.close();
+    }
+    await until(() => server.status.programs === 1);
+    expect(server.status.objects).toBe(3);
+    expect((await good.call(Call.POLL_CQ, u32(cq, 16))).errno).toBe(0);
+    expect(logged.filter((line) => line.includes('fault here'))).toEqual([]);
+    await good.close();
+  });
+
+  test('refuses a library of another version', async () => {
+    const client = new Client();
+    const payload = Buffer.concat([u32(PROTOCOL_VERSION + 1, 1), Buffer.alloc(32)]);
+    client.socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
+    await until(() => client.ended);
+  });
+
+  test('says where a second device of the same socket would be', async () => {
+    await expect(DeviceServer.listen({ address: '127.0.0.63', path: server.path })).rejects.toThrow(
+      'answers there already',
+    );
+    await expect(
+      DeviceServer.listen({ address: '192.0.2.77', path: join(folder, 'c.sock') }),
+    ).rejects.toThrow('no interface');
+  });
+});

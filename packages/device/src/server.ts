@@ -1,0 +1,261 @@
+/** The device that programs reach over a Unix socket: one engine, a context of it for each program. */
+import { timingSafeEqual } from 'node:crypto';
+import { once } from 'node:events';
+import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { dirname } from 'node:path';
+import { sendDescriptor } from '@node-roce/dgram-native';
+import { ibv_close_device, ibv_device, ibv_open_device, lastError } from '@node-roce/ibverbs';
+import { listInterfaces } from '@node-roce/link';
+import type { ProgramMemory } from './memory.ts';
+import { Program } from './program.ts';
+import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
+
+export interface DeviceOptions {
+  /** The address of the device: one of this machine's. UDP port 4791 of it is taken. */
+  address: string;
+  /** Where the Unix socket is made. Default `socketPath(address)`. */
+  path?: string;
+  /** Takes a line for each program that comes, goes or breaks a rule. Default: nothing is logged. */
+  log?: (line: string) => void;
+}
+
+/** Events of one descriptor that wait for a program that does not read, in bytes: more, and the program is at an end. */
+const MAX_WAITING = 1 << 20;
+/** Codes of errors of a socket whose other end is gone. */
+const GONE = new Set<string | undefined>(['ECONNRESET', 'EPIPE', 'ERR_STREAM_PREMATURE_CLOSE']);
+/** Connections at most: of programs, and one for each channel. */
+const MAX_CONNECTIONS = 4096;
+
+/** The Unix socket of an address: in `XDG_RUNTIME_DIR`, else in a folder of the user's own in `/tmp`. */
+export function socketPath(address: string, env: NodeJS.ProcessEnv = process.env): string {
+  const folder = env.XDG_RUNTIME_DIR ? `${env.XDG_RUNTIME_DIR}/roce` : `/tmp/roce-${process.getuid?.() ?? 0}`;
+  return `${folder}/${address.replaceAll(/[^0-9a-zA-Z.]/g, '_')}.sock`;
+}
+
+/** Whether a device answers at this path. */
+export async function isListening(path: string): Promise<boolean> {
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** Makes the folder that only its owner can enter, and refuses one that others could have prepared. */
+export function prepareFolder(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const { uid, mode } = lstatSync(folder);
+  if (uid === process.getuid?.() && (mode & 0o077) === 0) return;
+  throw Object.assign(new Error(`${folder}: the folder must belong to this user, mode 700`), {
+    code: 'EACCES',
+  });
+}
+
+/** The descriptor of a socket: Node has no public name for it. */
+const descriptorOf = (socket: Socket): number =>
+  (socket as unknown as { _handle?: { fd?: number } })._handle?.fd ?? -1;
+
+/** A device that listens. */
+export class DeviceServer {
+  readonly path: string;
+  readonly address: string;
+  readonly #server: Server;
+  readonly #close: () => Promise<unknown>;
+  readonly #open: (memory?: ProgramMemory) => Promise<Program>;
+  readonly #log: (line: string) => void;
+  readonly #programs = new Set<Program>();
+  readonly #connections = new Set<Promise<void>>();
+  readonly #sockets = new Set<Socket>();
+
+  private constructor(
+    options: Required<DeviceOptions>,
+    server: Server,
+    open: (memory?: ProgramMemory) => Promise<Program>,
+    close: () => Promise<unknown>,
+  ) {
+    this.path = options.path;
+    this.address = options.address;
+    this.#log = options.log;
+    this.#server = server;
+    this.#open = open;
+    this.#close = close;
+    server.on('connection', (socket) => {
+      this.#sockets.add(socket);
+      const served = this.#serve(socket).finally(() => {
+        this.#sockets.delete(socket);
+        this.#connections.delete(served);
+      });
+      this.#connections.add(served);
+    });
+  }
+
+  /**
+   * Opens the device and listens.
+   *
+   * @throws a RoceError with errno EADDRINUSE where UDP port 4791 is taken, EADDRNOTAVAIL for an address of no interface; an
+   *   Error with `code` EADDRINUSE where a device answers at the path
+   */
+  static async listen({
+    address,
+    path = socketPath(address),
+    log = () => {},
+  }: DeviceOptions): Promise<DeviceServer> {
+    const found = listInterfaces().find((nic) => nic.addresses.some((a) => a.address === address));
+    // Any address of 127.0.0.0/8 is the loopback's.
+    const nic = found ?? listInterfaces().find(({ name }) => name === 'lo' && address.startsWith('127.'));
+    if (!nic)
+      throw Object.assign(new Error(`${address}: is an address of no interface of this machine`), {
+        code: 'EADDRNOTAVAIL',
+      });
+    prepareFolder(dirname(path));
+    if (await isListening(path))
+      throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
+    const device = new ibv_device(nic);
+    const openContext = async () => {
+      const context = await ibv_open_device(device, { address });
+      if (!context) throw lastError();
+      return context;
+    };
+    // Stays open, so that the sockets stay.
+    const first = await openContext();
+    rmSync(path, { force: true });
+    const server = createServer();
+    server.maxConnections = MAX_CONNECTIONS;
+    server.listen(path);
+    try {
+      await once(server, 'listening');
+    } catch (error) {
+      await ibv_close_device(first);
+      throw error;
+    }
+    chmodSync(path, 0o600);
+    const open = async (memory?: ProgramMemory) => new Program(await openContext(), memory);
+    return new DeviceServer({ address, path, log }, server, open, () => ibv_close_device(first));
+  }
+
+  /** Programs that are connected, and the objects of all. */
+  get status(): { programs: number; objects: number } {
+    return {
+      programs: this.#programs.size,
+      objects: [...this.#programs].reduce((sum, { objects }) => sum + objects, 0),
+    };
+  }
+
+  /** Ends all programs' objects and the device. */
+  async close(): Promise<void> {
+    this.#server.close();
+    for (const socket of this.#sockets) socket.destroy();
+    await Promise.all(this.#connections);
+    rmSync(this.path, { force: true });
+    await this.#close();
+  }
+
+  async #serve(socket: Socket): Promise<void> {
+    socket.on('error', () => {});
+    let program: Program | undefined;
+    let listens = false;
+    try {
+      for await (const { call, payload } of messages(socket)) {
+        if (program) {
+          await send(socket, await program.call(call, payload));
+        } else if (call === Call.HELLO && !listens) {
+          program = await this.#hello(socket, new Reader(payload));
+        } else if (call === Call.LISTEN) {
+          if (listens) throw new Malformed('LISTEN for the second time');
+          listens = true;
+          await this.#listenFor(socket, new Reader(payload));
+        } else throw new Malformed(`call ${call} before HELLO`);
+      }
+    } catch (error) {
+      if (error instanceof Malformed)
+        this.#log(`${program?.name ?? 'a program'}: broke the protocol: ${error.message}`);
+      else if (!GONE.has((error as NodeJS.ErrnoException).code))
+        this.#log(`${program?.name ?? 'a program'}: ended by a fault here: ${(error as Error).stack}`);
+    } finally {
+      socket.destroy();
+      if (program) await this.#end(program);
+    }
+  }
+
+  async #hello(socket: Socket, from: Reader): Promise<Program> {
+    const version = from.u32();
+    const pid = from.u32();
+    const name = Buffer.from(from.bytes(16))
+      .toString('latin1')
+      .replaceAll(/[^\x20-\x7e]/g, '');
+    const token = from.bytes(16);
+    from.end();
+    if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
+    const program = await this.#open(this.#find(token)?.memory);
+    program.name = `${name} (process ${pid})`;
+    this.#programs.add(program);
+    try {
+      sendDescriptor(descriptorOf(socket), program.memory.fd);
+    } catch (error) {
+      await this.#end(program);
+      throw error;
+    }
+    this.#log(`${program.name}: connected`);
+    await send(socket, new Writer().bytes(program.token).finish(0));
+    return program;
+  }
+
+  async #end(program: Program): Promise<void> {
+    if (!this.#programs.delete(program)) return;
+    const { objects } = program;
+    await program.close();
+    this.#log(`${program.name}: gone${objects > 0 ? `, with ${objects} objects` : ''}`);
+  }
+
+  #find(token: Uint8Array): Program | undefined {
+    return [...this.#programs].find((one) => timingSafeEqual(one.token, token));
+  }
+
+  /** A connection for events: of a channel, or of the context (handle 0). */
+  async #listenFor(socket: Socket, from: Reader): Promise<void> {
+    const token = from.bytes(16);
+    const handle = from.u32();
+    from.end();
+    const program = this.#find(token);
+    const channel = handle === 0 ? undefined : program?.channel(handle);
+    if (!program || (handle !== 0 && !channel)) throw new Malformed('LISTEN for what is not there');
+    await send(socket, new Writer().finish(0));
+    const next = channel ? () => program.nextCompletionEvent(channel) : () => program.nextAsyncEvent();
+    const pass = async () => {
+      for (let event = await next(); event && !socket.destroyed; event = await next()) {
+        socket.write(event);
+        if (socket.writableLength > MAX_WAITING) break;
+      }
+    };
+    pass()
+      .catch((error: Error) => this.#log(`${program.name}: ended by a fault here: ${error.stack}`))
+      .finally(() => socket.destroy());
+  }
+}
+
+async function send(socket: Socket, message: Buffer): Promise<void> {
+  if (!socket.write(message) && !socket.destroyed)
+    await Promise.race([once(socket, 'drain'), once(socket, 'close')]);
+}
+
+/** The messages that arrive; the next one is read when the one before is done. */
+async function* messages(socket: Socket): AsyncGenerator<{ call: number; payload: Buffer }> {
+  let rest = Buffer.alloc(0);
+  for await (const data of socket) {
+    rest = rest.length === 0 ? data : Buffer.concat([rest, data]);
+    while (rest.length >= HEADER_BYTES) {
+      const length = rest.readUInt32LE(0);
+      if (length > MAX_PAYLOAD) throw new Malformed(`a payload of ${length} bytes`);
+      if (rest.length < HEADER_BYTES + length) break;
+      const payload = rest.subarray(HEADER_BYTES, HEADER_BYTES + length);
+      const call = rest.readUInt32LE(4);
+      rest = rest.subarray(HEADER_BYTES + length);
+      yield { call, payload };
+    }
+  }
+}

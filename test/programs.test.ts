@@ -1,0 +1,157 @@
+/** Debian's programs of libibverbs on node-roce's library: what they print, how they end, and what is left of killed ones. */
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Devices, roce, whyMissing } from './programs/programs.ts';
+
+const missing = whyMissing();
+if (missing) console.log(`programs of libibverbs are not run: ${missing}`);
+
+let devices: Devices;
+let port = 21_000;
+
+describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_000 }, () => {
+  beforeAll(async () => {
+    devices = await Devices.open('127.0.0.71', '127.0.0.72');
+  });
+  afterAll(async () => {
+    await devices.close();
+  });
+
+  const play = async (program: string, ...args: string[]) => {
+    const [server, client] = await devices.pair(program, args, ++port);
+    const what = `server:\n${server.output}\nclient:\n${client.output}`;
+    expect([server.code, client.code], what).toEqual([0, 0]);
+    return [server.output, client.output];
+  };
+
+  test('ibv_devinfo shows a device, a port that is active and its GID', async () => {
+    const { code, output } = await devices.start(0, 'ibv_devinfo', ['-v']).ended;
+    expect(code).toBe(0);
+    expect(output).toMatch(/hca_id:\s+roce0/);
+    expect(output).toMatch(/state:\s+PORT_ACTIVE/);
+    expect(output).toMatch(/GID\[ *0\]:\s+::ffff:127\.0\.0\.71, RoCE v2/);
+    expect(output).not.toMatch(/invalid/);
+  });
+
+  test.each([
+    'ibv_rc_pingpong -c',
+    'ibv_rc_pingpong -e -c -s 20000',
+    'ibv_uc_pingpong',
+    'ibv_ud_pingpong -e',
+    'ibv_srq_pingpong',
+  ])('%s ends well at both sides', async (line) => {
+    const [program, ...options] = line.split(' ');
+    for (const output of await play(program, '-g', '0', '-n', '100', ...options))
+      expect(output).toMatch(/100 iters in/);
+  });
+
+  test.each([
+    'ib_write_bw -a -n 5',
+    'ib_write_lat -n 50',
+    'ib_send_bw -e -n 50',
+    'ib_send_lat -c UD -n 50',
+    'ib_read_bw -q 4 -n 50',
+    'ib_atomic_bw -n 50',
+    'ib_send_bw -b -n 50',
+  ])('%s gives its figures', async (line) => {
+    const [program, ...options] = line.split(' ');
+    const [, client] = await play(program, '-x', '0', ...options);
+    const rows = client.split('\n').filter((row) => /^ \d+\s+\d+\s+\d/.test(row));
+    expect(rows.length, client).toBeGreaterThanOrEqual(options.includes('-a') ? 23 : 1);
+  });
+
+  test('killed programs leave nothing at the device', async () => {
+    const [one, two] = devices.servers;
+    for (let round = 0; round < 10; round++) {
+      const args = ['-p', `${++port}`, '-x', '0', '-D', '20'];
+      const server = devices.start(0, 'ib_write_bw', args);
+      await sleep(150);
+      const client = devices.start(1, 'ib_write_bw', [...args, '127.0.0.1']);
+      await sleep(300 + round * 37);
+      server.child.kill('SIGKILL');
+      await server.ended;
+      client.child.kill(round % 2 === 0 ? 'SIGTERM' : 'SIGKILL');
+      await client.ended;
+    }
+    for (let i = 0; i < 200 && one.status.programs + two.status.programs > 0; i++) await sleep(20);
+    expect([one.status, two.status]).toEqual([
+      { programs: 0, objects: 0 },
+      { programs: 0, objects: 0 },
+    ]);
+    await play('ibv_rc_pingpong', '-g', '0', '-n', '20', '-c');
+  });
+});
+
+describe.skipIf(missing !== undefined)('roce run', { timeout: 60_000 }, () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-run-'));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  const run = (...args: string[]) =>
+    spawnSync(process.execPath, [roce, 'run', ...args], {
+      encoding: 'utf8',
+      env: { ...process.env, XDG_RUNTIME_DIR: folder },
+      timeout: 50_000,
+    });
+
+  test('starts a device where none is there, and uses it again', () => {
+    for (let i = 0; i < 2; i++) {
+      const { status, stdout, stderr } = run('-a', '127.0.0.73', 'ibv_devinfo');
+      expect(stderr).toBe('');
+      expect(stdout).toMatch(/hca_id:\s+roce0/);
+      expect(status).toBe(0);
+    }
+  });
+
+  test('options after the program are the program’s', () => {
+    expect(run('-a', '127.0.0.73', 'sh', '-c', 'echo $0 $1', '--help', '-a').stdout).toBe('--help -a\n');
+    expect(run('-a', '127.0.0.73', '--', 'echo', '--', '-x').stdout).toBe('-- -x\n');
+  });
+
+  test('passes exit codes and signals on', async () => {
+    expect(run('-a', '127.0.0.73', 'sh', '-c', 'exit 7').status).toBe(7);
+    expect(run('-a', '127.0.0.73', 'sh', '-c', 'kill -9 $$').status).toBe(137);
+    const child = spawn(
+      process.execPath,
+      [
+        roce,
+        'run',
+        '-a',
+        '127.0.0.73',
+        'sh',
+        '-c',
+        'trap "exit 5" TERM; echo up; while :; do sleep 0.05; done',
+      ],
+      { env: { ...process.env, XDG_RUNTIME_DIR: folder }, stdio: ['ignore', 'pipe', 'inherit'] },
+    );
+    await once(child.stdout, 'data');
+    child.kill('SIGTERM');
+    expect((await once(child, 'exit'))[0]).toBe(5);
+  });
+
+  test('says what it cannot run', () => {
+    expect(run('no-such-program').status).toBe(127);
+    // An ELF header of 64 bits without a program header, thus without a loader.
+    const header = Buffer.alloc(64);
+    header.write('\x7fELF\x02\x01\x01', 'latin1');
+    header.writeUInt16LE(56, 54);
+    const program = join(folder, 'static');
+    writeFileSync(program, header, { mode: 0o755 });
+    const { status, stderr } = run(program);
+    expect(status).toBe(126);
+    expect(stderr).toContain('statically linked');
+    const mine = join(folder, 'mine');
+    copyFileSync('/bin/true', mine);
+    expect(run('-a', '127.0.0.73', mine).status).toBe(0);
+  });
+
+  test('names the reason where no device can be started', () => {
+    const { status, stderr } = run('-a', '192.0.2.99', 'true');
+    expect(status).toBe(1);
+    expect(stderr).toContain('192.0.2.99');
+    expect(stderr).toContain('no interface');
+  });
+});
