@@ -5,6 +5,7 @@ import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, roce, whyMissing } from './programs/programs.ts';
 
@@ -63,6 +64,19 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     const [, client] = await play(program, '-x', '0', ...options);
     const rows = client.split('\n').filter((row) => /^ \d+\s+\d+\s+\d/.test(row));
     expect(rows.length, client).toBeGreaterThanOrEqual(options.includes('-a') ? 23 : 1);
+  });
+
+  test('registered memory keeps every byte and every store, and is the program’s again afterwards', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-memory-'));
+    const program = join(folder, 'memory');
+    const source = fileURLToPath(new URL('programs/memory.c', import.meta.url));
+    const compiled = spawnSync('cc', ['-O1', '-pthread', source, '-o', program, '-libverbs'], {
+      encoding: 'utf8',
+    });
+    expect(compiled.status, compiled.stderr).toBe(0);
+    const ended = await devices.start(0, program, []).ended;
+    rmSync(folder, { recursive: true });
+    expect(ended).toEqual({ code: 0, signal: null, output: 'ok\n' });
   });
 
   test('killed programs leave nothing at the device', async () => {
