@@ -16,7 +16,7 @@ export function thisMachine() {
 /** The shell command that builds the addon of the package in this folder: a checkout has a script of its own. */
 export function buildCommand({ folder }) {
   return folder.includes('/node_modules/')
-    ? `npx node-gyp@12 rebuild --directory=${folder}`
+    ? `npx --yes node-gyp@12 rebuild --directory=${folder}`
     : 'npm run build:native';
 }
 

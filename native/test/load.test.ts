@@ -17,7 +17,7 @@ const refused = (why: string) => Object.assign(new Error(why), { code: 'ERR_DLOP
 const missing = new Error(
   `No native build was found for platform=linux arch=x64\n    loaded from: ${INSTALLED}\n`,
 );
-const COMMAND = `npx node-gyp@12 rebuild --directory=${INSTALLED}`;
+const COMMAND = `npx --yes node-gyp@12 rebuild --directory=${INSTALLED}`;
 
 describe('an installed package', () => {
   test.each([
