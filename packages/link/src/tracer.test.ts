@@ -99,12 +99,17 @@ test('a file that falls behind costs packets of the trace, counted, and never th
   const { tracedPackets, traceDrops } = a.stats();
   expect(tracedPackets + traceDrops).toBe(1000);
   expect(traceDrops).toBeGreaterThan(0);
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  sendPackets(a, peer, [payload(5)]);
+  // Until the file has caught up: on a busy machine a few more are dropped before.
+  let dropped = traceDrops;
+  while (a.stats().tracedPackets === tracedPackets) {
+    dropped = a.stats().traceDrops;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    sendPackets(a, peer, [payload(5)]);
+  }
   await a.close();
   const found = await read(path);
   expect(found.length).toBe(tracedPackets + 1);
-  expect(found.at(-1)?.dropCount).toBe(traceDrops);
+  expect(found.at(-1)?.dropCount).toBe(dropped);
 });
 
 test('a file that can not be made rejects', async () => {
