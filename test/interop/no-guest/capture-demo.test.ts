@@ -38,6 +38,7 @@ beforeAll(async () => {
     if (recording.exitCode !== null) throw new Error(err);
     await sleep(20);
   }
+  // Large enough that the share of unknown causes is far from its bound: 0 to 1.6 % in ten runs.
   const text = where.run(
     'env',
     `ROCE_WATCHED=${told}`,
@@ -74,7 +75,7 @@ test('text, JSON and adapters: how many, how often, and why', () => {
   const rows = [...demo.operations, ...demo.underLoss.operations];
   // The table of the demo leaves out the other adapter's, and the round trips.
   expect(rows.reduce((sum, { retransmitted }) => sum + retransmitted, 0)).toBeLessThanOrEqual(truth.length);
-  expect(truth.length).toBeGreaterThan(100);
+  expect(truth.length).toBeGreaterThan(300);
 
   // The demo loses packets in its own link, so some before the tap: each of them may be a retransmission.
   const lost = rows.reduce((sum, row) => sum + row.lost, 0);
@@ -85,12 +86,21 @@ test('text, JSON and adapters: how many, how often, and why', () => {
   const said = (cause: RetransmitCause) =>
     counts.reduce((sum, { retransmitCauses }) => sum + retransmitCauses[cause], 0);
   expect(said('unknown') / total).toBeLessThanOrEqual(0.05);
-  // What a NAK that answers a probe asked for counts as either; of what was lost before the tap the adapters know more.
-  for (const cause of ['sequence-nak', 'implied-nak', 'timeout', 'probe', 'rnr'] as const) {
-    const truly = truth.filter((one) => one.cause === cause).length;
-    const off = 0.1 * truth.length;
-    expect(said(cause), cause).toBeLessThanOrEqual(truly + off);
-    expect(said(cause), cause).toBeGreaterThanOrEqual(truly - off - said('unknown') - (truth.length - total));
+  // What a NAK that answers a probe asked for counts as either: alone they were off by up to 0.097 in ten runs, together by 0.022.
+  // Of what was lost before the tap the adapters know more.
+  const unseen = said('unknown') + (truth.length - total);
+  for (const [off, ...causes] of [
+    [0.15, 'sequence-nak'],
+    [0.15, 'probe'],
+    [0.05, 'sequence-nak', 'probe'],
+    [0.05, 'implied-nak'],
+    [0.05, 'timeout'],
+    [0, 'rnr'],
+  ] as [number, ...RetransmitCause[]][]) {
+    const truly = truth.filter((one) => causes.includes(one.cause)).length;
+    const named = causes.reduce((sum, cause) => sum + said(cause), 0);
+    expect(named, causes.join()).toBeLessThanOrEqual(truly + off * truth.length);
+    expect(named, causes.join()).toBeGreaterThanOrEqual(truly - off * truth.length - unseen);
   }
 
   const goBacks = counts.reduce((sum, count) => sum + count.goBacks, 0);

@@ -5,7 +5,7 @@
  */
 import type { RetransmitCause } from './analysis.ts';
 import type { SentAgain } from './sent-again.ts';
-import { fitsTimer } from './timers.ts';
+import { fitsTimer, isExactTimer } from './timers.ts';
 
 const MILLISECOND = 1e6;
 /** Silence shorter than this is no retry timer's: see `retransmit-classifier.ts`. */
@@ -65,6 +65,8 @@ export class LikelyCauses {
   /** The longest silence that ended in a probe; 0: none. And the packet that the last one brought. */
   #probe = 0;
   #probePsn = -1;
+  /** Silences that no timer is as long as have ended in probes: this sender pauses, and may pause for as long as a timer is. */
+  pauses = false;
 
   nak(psn: number, time: number, frame: number): void {
     this.#naks.unshift({ psn, time, frame, ignored: this.recovering });
@@ -175,9 +177,12 @@ export class LikelyCauses {
     return { cause: 'probe', evidenceFrame: lastFrame, wait: silence };
   }
 
-  /** The oldest or the newest packet comes again after some round trips of silence, or after such as this sender has probed before. */
+  /**
+   * The oldest or the newest packet comes again after some round trips of silence, or after such as this sender has probed before.
+   * Older than the oldest: the answer passed the tap and was lost behind it.
+   */
   #isProbe({ psn, next, unacked, end, roundTrip }: SentAgain, silence: number): boolean {
-    if (silence < MIN_PROBE || (psn !== unacked && next !== end)) return false;
+    if (silence < MIN_PROBE || (psn > unacked && next !== end)) return false;
     if (silence < MIN_TIMER || silence <= Math.max(PROBE_ROUND_TRIPS * roundTrip, 2 * this.#probe))
       return true;
     const isNoTimer = fitsTimer(silence, true) < 0;
@@ -189,6 +194,7 @@ export class LikelyCauses {
   #probed(psn: number, silence: number): void {
     this.#probePsn = psn;
     if (silence > this.#probe) this.#probe = silence;
+    if (silence >= MIN_TIMER && fitsTimer(silence, true) < 0) this.pauses = true;
   }
 
   /** The NAK for this very PSN, else the newest one that asks for it among others. Late packets may have passed it. */
@@ -219,9 +225,9 @@ export class LikelyCauses {
     return this.#nak.psn === psn || this.#missing.psn === psn;
   }
 
-  /** Hardware keeps to its timers; those of others count once they were seen. */
+  /** Hardware keeps to its timers, so exactly that a host's pause hardly ever is one; those of others count once they were seen. */
   #isKnownTimer(silence: number, migReq: boolean): boolean {
-    return migReq || this.#isLikeBefore(silence);
+    return (migReq && isExactTimer(silence)) || this.#isLikeBefore(silence);
   }
 
   /** Whether a silence may be the retry timer: one of the standard's, as long as one before, or rxe's, which is coarse. */

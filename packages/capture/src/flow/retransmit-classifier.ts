@@ -261,11 +261,13 @@ export class RetransmitClassifier {
   judge(sent: SentAgain, verdict: Verdict): void {
     const { psn, sentBy, heard } = sent;
     const running = sentBy - this.timerStart;
+    const before = this.#event;
     const { cause, begins } = this.#causeOf(sent);
     const event = this.#event;
     const isPart = event !== undefined && psn >= event.start && psn < event.end && event.time <= sentBy;
     if (begins && event !== undefined) {
       event.likely = this.#likely.of(sent, running, heard);
+      if (event.likely === undefined && heard) event.likely = goingOn(before, psn);
       if (!heard) event.cause = 'unknown';
       event.evidenceFrame = this.#evidenceOf(event.cause, sent.lastFrame);
       event.wait = this.#waitOf(event.cause, sent, running);
@@ -617,7 +619,8 @@ export class RetransmitClassifier {
     if (this.#isAway(this.#reaction) && isNearBoth(running)) return 'unknown';
     // If what was sent again since was the timer's doing, it has begun anew.
     if (this.#unknownAt === this.timerStart && isNominal(earlier)) return 'unknown';
-    if (onGrid && running >= 0.9 * ackTimeout) return 'timeout';
+    // Of a host that pauses, a silence may have that length by chance.
+    if (onGrid && running >= 0.9 * ackTimeout) return this.#likely.pauses ? 'unknown' : 'timeout';
     const sinceProbe = time - this.#lastProbe;
     const adapts = this.#probeInterval >= MIN_ADAPTIVE;
     const doubled = adapts && Math.abs(sinceProbe / (2 * this.#probeInterval) - 1) < TIMER_TOLERANCE;
@@ -637,6 +640,13 @@ export class RetransmitClassifier {
     this.#lastProbe = time;
     return 'probe';
   }
+}
+
+/** Nothing asks for a packet, but the going back had come to it: as far as can be seen, it goes on, with the cause that it had. */
+function goingOn(event: GoBack | undefined, psn: number): LikelyCause | undefined {
+  if (event === undefined || psn !== event.cursor || psn >= event.end) return undefined;
+  const { cause, evidenceFrame, wait } = event;
+  return cause === 'unknown' ? event.likely : { cause, evidenceFrame, wait };
 }
 
 /** Whether a going back sends this PSN again, and has not been seen to. */

@@ -6,6 +6,8 @@ const timerOf = (timeout: number): number => 4096 * 2 ** timeout;
 
 /** A timer in hardware is right by this share; what waits on the way adds to it. */
 const SPREAD = 0.03;
+/** And by this one where nothing waits. */
+const EXACT = 0.005;
 /** rxe's timers are whole jiffies (4 ms), rounded down; they fire up to one early and two late. */
 const JIFFY = 4 * MILLISECOND;
 
@@ -22,4 +24,10 @@ export function fitsTimer(silence: number, migReq: boolean): number {
   // Among shorter ones a jiffy more or less decides.
   if (jiffies < 4 * JIFFY) return -1;
   return silence >= jiffies - JIFFY && silence <= jiffies + 2 * JIFFY + SPREAD * nominal ? timeout : -1;
+}
+
+/** Whether a silence is as long as an ACK timeout in hardware, but for what a clock is wrong by. */
+export function isExactTimer(silence: number): boolean {
+  const timeout = fitsTimer(silence, true);
+  return timeout >= 0 && Math.abs(silence / timerOf(timeout) - 1) <= EXACT;
 }
