@@ -214,8 +214,8 @@ describe('duplicates', () => {
   });
 });
 
-describe('what is dropped from the first READ on', () => {
-  test('is that READ and all behind it', () => {
+describe('what is dropped with the READs', () => {
+  test('is the first one that was not answered yet, and all behind it', () => {
     const replies = new ReplyQueue();
     replies.acknowledge(1, 1);
     replies.pushAtomic(2, 2, 3, 4, true);
@@ -223,7 +223,7 @@ describe('what is dropped from the first READ on', () => {
     replies.pushAtomic(5, 1, 0, 0, false);
     read(replies, 6, 1, true);
     replies.acknowledge(7, 1);
-    replies.dropFromFirstRead();
+    replies.dropReads();
     expect([replies.count, replies.pending, replies.duplicates]).toEqual([2, 0, 1]);
     expect(drain(replies)).toEqual([
       ['ACK', 1, 1],
@@ -231,11 +231,31 @@ describe('what is dropped from the first READ on', () => {
     ]);
   });
 
+  test('is a duplicate by itself: the ACK behind it is owed', () => {
+    const replies = new ReplyQueue();
+    // Across the end of the ring.
+    for (let i = 0; i < 5; i++) replies.acknowledge(i, i);
+    replies.shift();
+    read(replies, 0, 2, true);
+    replies.acknowledge(3, 1);
+    read(replies, 1, 1, true);
+    replies.pushAtomic(5, 2, 0, 0, false);
+    replies.acknowledge(6, 2);
+    replies.responded();
+    replies.dropReads();
+    expect([replies.count, replies.pending, replies.duplicates]).toEqual([3, 1, 0]);
+    expect(drain(replies)).toEqual([
+      ['ACK', 3, 1],
+      ['ATOMIC', 5, 2, 0, 0],
+      ['ACK', 6, 2],
+    ]);
+  });
+
   test('is nothing without a READ', () => {
     const replies = new ReplyQueue();
     replies.pushAtomic(2, 2, 3, 4, false);
     replies.pushNak(3, 3, FATAL);
-    replies.dropFromFirstRead();
+    replies.dropReads();
     expect(replies.count).toBe(2);
   });
 });

@@ -212,7 +212,7 @@ export class RcResponder implements Responder {
   stop(): void {
     this.#message.end();
     this.#early.clear();
-    if (!this.#replies.dying) this.#replies.dropFromFirstRead();
+    if (!this.#replies.dying) this.#replies.dropReads();
     if (this.owed > 0) this.#owner.wantsReplyTurn();
   }
 

@@ -214,16 +214,24 @@ export class ReplyQueue {
     return false;
   }
 
-  /** Drops the first READ that waits and all behind it: an ACK behind it would say that it was answered. */
-  dropFromFirstRead(): void {
+  /**
+   * Drops READs that wait, and what is behind the first one whose first answer waits: an ACK there would say that it was answered.
+   * A duplicate has no such part in what follows: its answer may have arrived long ago, and the ACKs behind it are owed.
+   */
+  dropReads(): void {
+    const words = this.#words;
+    let kept = 0;
+    let isOpen = false;
     for (let i = 0; i < this.#count; i++) {
-      if (this.#words[this.#at(i) * WORDS + Word.KIND] !== ReplyKind.READ) continue;
-      while (this.#count > i) {
-        const last = this.#at(--this.#count);
-        this.#uncount(last * WORDS);
-        this.#regions[last] = undefined;
-      }
+      const at = this.#at(i);
+      const isRead = words[at * WORDS + Word.KIND] === ReplyKind.READ;
+      if (isRead && words[at * WORDS + Word.DUPLICATE] === 0) isOpen = true;
+      if (isRead || isOpen) {
+        this.#uncount(at * WORDS);
+        this.#regions[at] = undefined;
+      } else if (kept++ < i) this.#move(at, this.#at(kept - 1));
     }
+    this.#count = kept;
   }
 
   /** The violated invariants of this object's state, if any. */
