@@ -70,7 +70,7 @@ export const CI = [
   },
   {
     name: 'interop debian13',
-    minutes: 14,
+    minutes: 18,
     command: 'npm run test:interop -- --guest debian13',
     env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
   },
