@@ -22,12 +22,14 @@ const sample = () =>
       ...{ service, rdmaCm, topic },
     }),
   );
-const cases = process.env.ROCE_PERF_MATRIX === 'all' ? all : sample();
+const whole = process.env.ROCE_PERF_MATRIX === 'all';
+const cases = whole ? all : sample();
 
 /** Runs whose median is compared: a busy machine stops one side or the other. */
 const RUNS = 3;
-const AGREEMENT = 0.1;
-/** Runs after which rxe's timer has fired for nothing in each (docs/interop.md), and ms of that timer: 4.096 µs · 2^14, rounded down to jiffies. */
+/** The sample runs on whatever machine is there: it finds a wrong unit or count, the whole matrix also a wrong clock. */
+const AGREEMENT = whole ? 0.1 : 0.4;
+/** Runs in each of which our answer was late once the timer of rxe fires, and ms of that timer: 4.096 µs · 2^14, rounded down to jiffies. */
 const [TRIES, ACK_TIMEOUT] = [4, 64];
 /** Datagrams are sent at the sender's rate: fewer are too short a time to compare it with the receiver's. */
 const FEWEST_DATAGRAMS = 200;
@@ -109,15 +111,18 @@ async function playOnce(c: PerfCase): Promise<Played & { retries: number }> {
   return { ...played, packets, retries: moved.completer_retry_err ?? 0 };
 }
 
-/** One run in which rxe's timer did not fire; where it fires each time, nothing was left without our answer for so long. */
+/** One run in which rxe's timer did not fire, or fired though nothing was left without our answer for so long. */
 async function play(c: PerfCase): Promise<Played> {
-  let played = await playOnce(c);
-  for (let i = 1; i < TRIES && played.retries > 0; i++) played = await playOnce(c);
-  if (played.retries > 0) {
-    const us = c.version === 4 ? address.hostIp4 : address.hostIp6;
-    expect(allRepeats(played.packets, us).filter(({ unanswered }) => unanswered >= ACK_TIMEOUT)).toEqual([]);
+  const us = c.version === 4 ? address.hostIp4 : address.hostIp6;
+  for (let i = 1; ; i++) {
+    const played = await playOnce(c);
+    const late =
+      played.retries > 0
+        ? allRepeats(played.packets, us).filter(({ unanswered }) => unanswered >= ACK_TIMEOUT)
+        : [];
+    if (i === TRIES) expect(late).toEqual([]);
+    if (late.length === 0) return played;
   }
-  return played;
 }
 
 /** Of three runs the median is within the bound; with `first` enough, that run alone where it is. */
@@ -139,7 +144,8 @@ describe.each(cases.map((c) => [c.title, c] as const))('%s', (_title, c) => {
   test('both end well, and their reports agree', { retry: 2 }, async () => {
     const played = await play(c);
     if (bothMeasure(c)) {
-      if (comparable(c)) await expectAgreement(c, played, sidesRatio, false);
+      // All sizes are a thousand messages, and up to 45 s.
+      if (comparable(c)) await expectAgreement(c, played, sidesRatio, c.topic === 'all sizes');
       return;
     }
     if (c.measure === 'bw') {

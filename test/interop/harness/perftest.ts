@@ -1,7 +1,7 @@
 /** `roce perf` here and an unmodified program of perftest in the guest: both run, both have to be content, and their figures agree. */
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { expect } from 'vitest';
+import { expect, onTestFinished } from 'vitest';
 import { GID_INDEX, type Guest } from './guest.ts';
 
 const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
@@ -61,6 +61,8 @@ function roce(args: string[]): {
   const child = spawn(process.execPath, [ROCE, 'perf', ...args, '--json'], {
     stdio: ['ignore', 'pipe', 'pipe'],
   });
+  // A test that timed out would leave it on the port of all that come after it.
+  onTestFinished(() => void child.kill());
   let stdout = '';
   let stderr = '';
   let hears = () => {};
@@ -112,10 +114,10 @@ export async function playPerf(
   if (role === 'server') {
     const node = roce(args);
     await node.listens;
-    theirs = await guest.exec(`${command} ${host}`, { timeout: 60_000 });
+    theirs = await guest.exec(`${command} ${host}`, { timeout: 100_000 });
     mine = await node.done;
   } else {
-    const server = guest.exec(command, { timeout: 60_000 });
+    const server = guest.exec(command, { timeout: 100_000 });
     const listening = rdmaCm
       ? `rdma res show cm_id | grep -q 'LISTEN.*:${port}'`
       : `ss -ltn | grep -q :${port}`;
