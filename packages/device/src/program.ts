@@ -49,14 +49,21 @@ class Failed extends Error {
   }
 }
 
-/** A result of ibverbs that is a pointer: null throws what errno says. */
-function made<T>(it: T | null): T {
-  if (it === null) throw new Failed(v.errno || ENOMEM);
+/** The errno of a call that failed: its own, as other programs' calls fail meanwhile. */
+function errnoOf(call: Promise<unknown>): number {
+  const { errno } = v.errorOf(call) ?? { errno: 'ENOMEM' };
+  return constants.errno[errno as keyof typeof constants.errno];
+}
+
+/** A result of ibverbs that is a pointer: null throws the errno of the call. */
+async function made<T>(call: Promise<T | null>): Promise<T> {
+  const it = await call;
+  if (it === null) throw new Failed(errnoOf(call));
   return it;
 }
 
 function check(errno: number): void {
-  if (errno !== 0) throw new Failed(errno === -1 ? v.errno : errno);
+  if (errno !== 0) throw new Failed(errno);
 }
 
 function addressOf(from: Reader): v.ibv_ah_attr {
@@ -209,9 +216,10 @@ export class Program {
     from.end();
     this.#room();
     const mapping = this.#map(address, length);
-    const it = await v.ibv_reg_mr_iova(pd, mapping.bytes, Number(length), iova, access);
-    if (it === null) this.memory.unmap(mapping);
-    to.u32(this.#keep({ kind: 'mr', it: made(it), mapping, access }), it?.lkey, it?.rkey);
+    const call = v.ibv_reg_mr_iova(pd, mapping.bytes, Number(length), iova, access);
+    if ((await call) === null) this.memory.unmap(mapping);
+    const it = await made(call);
+    to.u32(this.#keep({ kind: 'mr', it, mapping, access }), it.lkey, it.rkey);
   }
 
   #map(address: bigint, length: bigint): Mapping {
@@ -236,14 +244,9 @@ export class Program {
       (flags & v.IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? this.#map(address, length) : undefined;
     // JavaScript's call has no iova: a new translation is a new registration for which the old one makes room.
     if (mapping) {
-      const it = await v.ibv_reg_mr_iova(
-        newPd ?? thing.it.pd,
-        mapping.bytes,
-        Number(length),
-        address,
-        access,
-      );
-      const error = it === null ? v.errno : await v.ibv_dereg_mr(thing.it);
+      const call = v.ibv_reg_mr_iova(newPd ?? thing.it.pd, mapping.bytes, Number(length), address, access);
+      const it = await call;
+      const error = it === null ? errnoOf(call) : await v.ibv_dereg_mr(thing.it);
       if (it === null || error !== 0) {
         if (it !== null) await v.ibv_dereg_mr(it);
         this.memory.unmap(mapping);
@@ -252,8 +255,10 @@ export class Program {
       if (thing.mapping) this.memory.unmap(thing.mapping);
       thing.it = it;
       thing.mapping = mapping;
-    } else if ((await v.ibv_rereg_mr(thing.it, flags, newPd, null, 0, access)) !== 0)
-      throw new Failed(v.errno);
+    } else {
+      const call = v.ibv_rereg_mr(thing.it, flags, newPd, null, 0, access);
+      if ((await call) !== 0) throw new Failed(errnoOf(call));
+    }
     thing.access = access;
     to.u32(thing.it.lkey, thing.it.rkey);
   }
@@ -275,7 +280,7 @@ export class Program {
     };
     from.end();
     this.#room();
-    const it = made(await v.ibv_create_qp(pd, init));
+    const it = await made(v.ibv_create_qp(pd, init));
     to.u32(this.#keep({ kind: 'qp', it }), it.qp_num);
     writeCap(to, init.cap);
   }
@@ -385,21 +390,21 @@ export class Program {
     [Call.ALLOC_PD]: async (from, to) => {
       from.end();
       this.#room();
-      to.u32(this.#keep({ kind: 'pd', it: made(await v.ibv_alloc_pd(this.#context)) }));
+      to.u32(this.#keep({ kind: 'pd', it: await made(v.ibv_alloc_pd(this.#context)) }));
     },
     [Call.REG_MR]: (from, to) => this.#register(from, to),
     [Call.REREG_MR]: (from, to) => this.#reregister(from, to),
     [Call.CREATE_CHANNEL]: async (from, to) => {
       from.end();
       this.#room();
-      to.u32(this.#keep({ kind: 'channel', it: made(await v.ibv_create_comp_channel(this.#context)) }));
+      to.u32(this.#keep({ kind: 'channel', it: await made(v.ibv_create_comp_channel(this.#context)) }));
     },
     [Call.CREATE_CQ]: async (from, to) => {
       const [cqe, handle] = [from.u32(), from.u32()];
       from.end();
       this.#room();
       const channel = handle === 0 ? null : this.#get('channel', handle);
-      const it = made(await v.ibv_create_cq(this.#context, cqe, null, channel, 0));
+      const it = await made(v.ibv_create_cq(this.#context, cqe, null, channel, 0));
       to.u32(this.#keep({ kind: 'cq', it }), it.cqe);
     },
     [Call.RESIZE_CQ]: async (from, to) => {
@@ -421,7 +426,7 @@ export class Program {
       const attr = { max_wr: from.u32(), max_sge: from.u32(), srq_limit: from.u32() };
       from.end();
       this.#room();
-      const it = made(await v.ibv_create_srq(pd, { attr }));
+      const it = await made(v.ibv_create_srq(pd, { attr }));
       const number = [0];
       check(v.ibv_get_srq_num(it, number));
       to.u32(this.#keep({ kind: 'srq', it }), attr.max_wr, attr.max_sge, number[0]);
@@ -444,7 +449,7 @@ export class Program {
       const attr = addressOf(from);
       from.end();
       this.#room();
-      to.u32(this.#keep({ kind: 'ah', it: made(await v.ibv_create_ah(pd, attr)) }));
+      to.u32(this.#keep({ kind: 'ah', it: await made(v.ibv_create_ah(pd, attr)) }));
     },
     [Call.CREATE_QP]: (from, to) => this.#createQp(from, to),
     [Call.MODIFY_QP]: async (from, to) => {
@@ -491,7 +496,7 @@ export class Program {
       const type = from.u32();
       from.end();
       this.#room();
-      const it = made(await v.ibv_alloc_mw(pd, type));
+      const it = await made(v.ibv_alloc_mw(pd, type));
       to.u32(this.#keep({ kind: 'mw', it }), it.rkey);
     },
     [Call.BIND_MW]: (from, to) => this.#bindWindow(from, to),

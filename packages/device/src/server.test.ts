@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Call, HEADER_BYTES, PROTOCOL_VERSION, Reader } from './protocol.ts';
 import { DeviceServer } from './server.ts';
 
-const { EFAULT, EINVAL } = constants.errno;
+const { EFAULT, EINVAL, EOPNOTSUPP } = constants.errno;
 const folder = mkdtempSync(join(tmpdir(), 'roce-device-'));
 const logged: string[] = [];
 let server: DeviceServer;
@@ -171,6 +171,20 @@ describe('a device for programs', () => {
     expect((await mine.call(Call.POLL_CQ, u32(cq, 0xffff_ffff))).errno).toBe(0);
     await mine.close();
     await other.close();
+  });
+
+  test('a failure of one program is not shown to another', async () => {
+    const [one, two, three] = await Promise.all([0, 1, 2].map(() => new Client().hello()));
+    const [a, c] = [await queuePair(one), await queuePair(three)];
+    const XRC_SEND = 9;
+    const create = (client: Client, { pd, cq }: typeof a) =>
+      client.call(Call.CREATE_QP, u32(pd, XRC_SEND, cq, cq, 0, 0), u32(16, 16, 1, 1, 64));
+    for (let i = 0; i < 50; i++) {
+      const calls = [create(one, a), two.call(Call.CREATE_CQ, u32(0xffff_ffff, 0)), create(three, c)];
+      const answers = await Promise.all(calls);
+      expect(answers.map(({ errno }) => errno)).toEqual([EOPNOTSUPP, EINVAL, EOPNOTSUPP]);
+    }
+    for (const client of [one, two, three]) await client.close();
   });
 
   test('refuses memory that no program can have', async () => {

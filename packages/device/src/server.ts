@@ -5,7 +5,7 @@ import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { sendDescriptor } from '@node-roce/dgram-native';
-import { ibv_close_device, ibv_device, ibv_open_device, lastError } from '@node-roce/ibverbs';
+import { errorOf, ibv_close_device, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
 import { listInterfaces } from '@node-roce/link';
 import type { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
@@ -117,8 +117,9 @@ export class DeviceServer {
       throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
     const device = new ibv_device(nic);
     const openContext = async () => {
-      const context = await ibv_open_device(device, { address });
-      if (!context) throw lastError();
+      const call = ibv_open_device(device, { address });
+      const context = await call;
+      if (!context) throw errorOf(call);
       return context;
     };
     // Stays open, so that the sockets stay.

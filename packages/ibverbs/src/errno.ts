@@ -8,7 +8,8 @@ import { RoceError } from '@node-roce/verbs-api';
 
 /**
  * Number of the last error (errno(3)), as `import { errno }` sees it: set by a call that fails, left alone by one
- * that does not. One for the program: look at it before the next call is awaited.
+ * that does not. One for the program: look at it before the next call is awaited. A program with several calls under way
+ * asks `errorOf`.
  */
 export let errno = 0;
 
@@ -17,6 +18,29 @@ let last: RoceError | undefined;
 /** The error behind `errno`: its `message` names the attribute at fault and what would have been taken. */
 export function lastError(): RoceError | undefined {
   return last;
+}
+
+const errors = new WeakMap<Promise<unknown>, RoceError>();
+
+/**
+ * The error of one call, whatever other calls failed since. In C, each thread has an `errno` of its own; here, calls of one
+ * thread overlap.
+ *
+ * @param call what the verb returned, settled
+ * @returns undefined where the call succeeded, or is under way
+ */
+export function errorOf(call: Promise<unknown>): RoceError | undefined {
+  return errors.get(call);
+}
+
+/** Runs `act`. An error becomes `errno`, the call's own, and the result `failure`. */
+function attempt<T, F>(act: () => T | Promise<T>, failure: (errno: number) => F): Promise<T | F> {
+  const call: Promise<T | F> = (async () => act())().catch((error) => {
+    const number = failed(error);
+    if (last) errors.set(call, last);
+    return failure(number);
+  });
+  return call;
 }
 
 /** `EINVAL: invalid argument`, for a number as `errno` has it (strerror(3)). */
@@ -63,26 +87,22 @@ function inCNames(error: RoceError): RoceError {
 }
 
 /** A verb that returns a pointer: what it makes, or null and `errno`. */
-export async function pointer<T>(make: () => T | Promise<T>): Promise<T | null> {
-  try {
-    return await make();
-  } catch (error) {
-    failed(error);
-    return null;
-  }
+export function pointer<T>(make: () => T | Promise<T>): Promise<T | null> {
+  return attempt(make, () => null);
 }
 
-/** A verb that returns 0 or the error's number. */
-export async function status(act: () => unknown): Promise<number> {
-  try {
-    await act();
-    return 0;
-  } catch (error) {
-    return failed(error);
-  }
+/** A verb that returns 0, or else `failure` and `errno`; without `failure`, the error's number. */
+export function status<F extends number = number>(act: () => unknown, failure?: F): Promise<0 | F> {
+  return attempt(
+    async () => {
+      await act();
+      return 0 as const;
+    },
+    (number) => failure ?? (number as F),
+  );
 }
 
-/** The same, done before it returns. */
+/** A verb that returns 0 or the error's number, done before it returns. */
 export function statusNow(act: () => void): number {
   try {
     act();
@@ -93,6 +113,6 @@ export function statusNow(act: () => void): number {
 }
 
 /** A verb that returns 0, or −1 and `errno`. */
-export async function minusOne(act: () => unknown): Promise<0 | -1> {
-  return (await status(act)) === 0 ? 0 : -1;
+export function minusOne(act: () => unknown): Promise<0 | -1> {
+  return status(act, -1);
 }

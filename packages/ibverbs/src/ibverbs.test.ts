@@ -361,6 +361,22 @@ test('SEND_WITH_INV: the key shows in the completion', async () => {
   ]);
 });
 
+test('errorOf is the error of its call, whatever failed since', async () => {
+  const { pd, buffer, context } = await openSide(new MemoryNetwork(), '10.0.0.1');
+  const taken = v.ibv_reg_mr(pd, buffer, 8, 0);
+  const refused = v.ibv_reg_mr(pd, buffer, 65_537, REMOTE_ALL);
+  const other = v.ibv_create_cq(context, -1);
+  const again = v.ibv_rereg_mr(good(await taken), 0, null, null, 0, 0);
+  expect(v.errorOf(again)).toBeUndefined();
+  expect(await Promise.all([refused, other, again])).toEqual([null, null, v.IBV_REREG_MR_ERR_INPUT]);
+  expect([taken, refused, other, again].map((call) => v.errorOf(call)?.attribute)).toEqual([
+    undefined,
+    'length',
+    'cqe',
+    'flags',
+  ]);
+});
+
 test('regions: rights, addresses of choice, registered anew', async () => {
   const { pd, buffer } = await openSide(new MemoryNetwork(), '10.0.0.1');
   expect(await v.ibv_reg_mr(pd, buffer, 65_537, REMOTE_ALL)).toBeNull();

@@ -30,7 +30,7 @@ export {
 } from './device.ts';
 export { ibv_query_device, ibv_query_device_ex } from './device-attr.ts';
 export * from './driver-constants.ts';
-export { errno, lastError, strerror } from './errno.ts';
+export { errno, errorOf, lastError, strerror } from './errno.ts';
 export * from './events.ts';
 export {
   ibv_alloc_mw,

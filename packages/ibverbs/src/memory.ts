@@ -66,7 +66,7 @@ function register(
  * ibv_rereg_mr(3). 0, or IBV_REREG_MR_ERR_INPUT with errno: then the region is what it was. A new translation
  * has new keys.
  */
-export async function ibv_rereg_mr(
+export function ibv_rereg_mr(
   mr: ibv_mr,
   flags: number,
   pd: ibv_pd | null,
@@ -75,7 +75,7 @@ export async function ibv_rereg_mr(
   access: number,
 ): Promise<number> {
   const oldKey = mr.lkey;
-  const error = await status(async () => {
+  return status(async () => {
     if (flags === 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) !== 0) {
       throw invalid('flags', `0x${flags.toString(16)}`, 'IBV_REREG_MR_CHANGE_… bits');
     }
@@ -91,8 +91,7 @@ export async function ibv_rereg_mr(
     mr.pd.regions.delete(oldKey);
     if (newPd) mr.pd = newPd;
     mr.pd.regions.set(mr.lkey, mr);
-  });
-  return error === 0 ? 0 : IBV_REREG_MR_ERR_INPUT;
+  }, IBV_REREG_MR_ERR_INPUT);
 }
 
 /** ibv_dereg_mr(3): EBUSY while memory windows are bound to it. */
