@@ -18,7 +18,7 @@ test('on a path that loses often, it waits for the answer to the missing packet 
   for (let nak = 1; nak <= 40; nak++) {
     keeps.try();
     if (keeps.isTrying) tried.push(nak);
-    keeps.progress();
+    keeps.progress(nak);
     expect(keeps.isTrying).toBe(false);
   }
   expect(tried).toEqual([4, 8, 16]);
@@ -27,7 +27,7 @@ test('on a path that loses often, it waits for the answer to the missing packet 
 test('what is sent again ends the wait', () => {
   const { keeps } = setUp();
   for (let i = 0; i < 4; i++) keeps.try();
-  keeps.sentAgain(10, 20);
+  keeps.sentAgain(10, 20, false);
   expect(keeps.isTrying).toBe(false);
 });
 
@@ -39,7 +39,7 @@ test('all is sent again for each NAK, as long as nothing was learned', () => {
 describe('of a peer that keeps', () => {
   const learned = () => {
     const set = setUp();
-    set.keeps.learn();
+    set.keeps.learn(false);
     return set;
   };
 
@@ -50,7 +50,7 @@ describe('of a peer that keeps', () => {
   test('a NAK for what is on its way changes nothing', () => {
     const { clock, keeps, nakked } = learned();
     nakked(10);
-    keeps.sentAgain(10, 18);
+    keeps.sentAgain(10, 18, false);
     clock.now += ROUND_TRIP - 1;
     expect([nakked(10), nakked(14), keeps.nakCameAgain]).toEqual([Again.NOTHING, Again.NOTHING, true]);
     expect(nakked(18)).toBe(Again.GAP);
@@ -58,7 +58,7 @@ describe('of a peer that keeps', () => {
 
   test('what was sent behind other packets is waited for longer', () => {
     const { keeps } = learned();
-    keeps.sentAgain(10, 18);
+    keeps.sentAgain(10, 18, false);
     expect(keeps.waits(10, ROUND_TRIP, WINDOW)).toBe(ROUND_TRIP);
     expect(keeps.waits(12, ROUND_TRIP, WINDOW)).toBe(ROUND_TRIP + (2 * ROUND_TRIP) / WINDOW);
     expect(keeps.waits(18, ROUND_TRIP, WINDOW)).toBe(0);
@@ -69,7 +69,7 @@ describe('of a peer that keeps', () => {
     const waits: number[] = [];
     const answers = [nakked(10)];
     for (let i = 0; i < 5; i++) {
-      keeps.sentAgain(10, 11);
+      keeps.sentAgain(10, 11, false);
       const wait = keeps.waits(10, ROUND_TRIP, WINDOW);
       waits.push(wait);
       clock.now += wait;
@@ -80,5 +80,53 @@ describe('of a peer that keeps', () => {
     expect(keeps.isRepeated).toBe(true);
     nakked(11);
     expect(keeps.isRepeated).toBe(false);
+  });
+});
+
+describe('what is acknowledged beyond the packets sent again', () => {
+  /** Goes back to `psn` with 20 packets out, and hears of them all. */
+  const goBack = (keeps: PeerKeeps, psn: number, isLossy: boolean) => {
+    keeps.sentAgain(psn, psn + 20, false);
+    keeps.learn(isLossy);
+  };
+  /** Fills so many gaps, of one packet, behind which the peer has `kept` packets. */
+  const fillGaps = (keeps: PeerKeeps, gaps: number, kept: number) => {
+    for (let psn = 1000; gaps > 0; gaps--, psn += 100) {
+      keeps.sentAgain(psn, psn + 1, true);
+      keeps.progress(psn + 1 + kept);
+    }
+  };
+
+  test('shows a keeper where nothing else sent again was on its way', () => {
+    const { keeps } = setUp();
+    goBack(keeps, 10, false);
+    expect(keeps.learned).toBe(true);
+  });
+
+  test('shows nothing where the packets of an earlier going back may have come', () => {
+    const { keeps } = setUp();
+    keeps.sentAgain(8, 28, false);
+    keeps.progress(10);
+    goBack(keeps, 10, false);
+    expect(keeps.learned).toBe(false);
+    keeps.progress(30);
+    goBack(keeps, 50, false);
+    expect(keeps.learned).toBe(true);
+  });
+
+  test('is believed where losses are frequent, until the peer kept nothing behind eight gaps in a row', () => {
+    const { keeps } = setUp();
+    keeps.sentAgain(8, 28, false);
+    goBack(keeps, 10, true);
+    expect(keeps.learned).toBe(true);
+    fillGaps(keeps, 7, 0);
+    fillGaps(keeps, 1, 5);
+    fillGaps(keeps, 7, 0);
+    expect(keeps.learned).toBe(true);
+    fillGaps(keeps, 1, 0);
+    expect(keeps.learned).toBe(false);
+    keeps.sentAgain(5000, 5020, false);
+    goBack(keeps, 5002, true);
+    expect(keeps.learned).toBe(false);
   });
 });

@@ -2,6 +2,8 @@
 
 /** Fewer packets than this from one loss to the next: a path on which the first packet that is sent again goes twice. */
 const LOSSY = 12;
+/** Fewer than this: there is hardly a window of packets without one. */
+const FREQUENT = 32;
 const DISTANCE_MAX = 1024;
 
 /** Promise: the mean is of distances up to `DISTANCE_MAX`. */
@@ -31,6 +33,11 @@ export class LossDistance {
   /** Whether a packet is easily lost twice. */
   get isLossy(): boolean {
     return this.#mean < LOSSY;
+  }
+
+  /** Whether what was sent again for one is still on its way at the next. */
+  get isFrequent(): boolean {
+    return this.#mean < FREQUENT;
   }
 
   /**

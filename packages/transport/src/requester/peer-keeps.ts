@@ -6,6 +6,9 @@ const REPEATS_MAX = 3;
 const NONE = -1;
 const NEVER = Number.NEGATIVE_INFINITY;
 
+/** Gaps in a row behind which nothing was kept: the peer discards after all. One that keeps has lost the next packet, too, so often hardly ever. */
+const DISPROOFS = 8;
+
 /** Doublings of the time in which what was sent again may be answered, at most. */
 const DOUBLINGS_MAX = 6;
 
@@ -20,6 +23,9 @@ const TRIAL_LAST = 16;
  * A requester that goes back for a sequence NAK and hears an ACK beyond where it has got to since has learned that the peer keeps: one that
  * discards them cannot have them. From then on it sends again only what a NAK names. To find out, it waits for the answer to the packet that
  * is missing before it sends the others, on a path that has lost some already: a round trip, three times at most.
+ *
+ * On a path that reorders, what is acknowledged there may have been on its way, sent again for an earlier NAK. A peer that has nothing behind
+ * gap after gap is no keeper; from then on only what has no other explanation counts.
  *
  * Promise: a NAK that repeats makes the requester retransmit all, so a peer that was misjudged is served.
  */
@@ -37,6 +43,14 @@ export class PeerKeeps {
   #at = NEVER;
   #from = 0;
   #end = 0;
+  /** Some of them may be on their way; and whether that was so when those before them had been sent again. */
+  #isOpen = false;
+  #wasOpen = false;
+  /** Behind them others were sent before; and how often in a row the peer had none of those. */
+  #hasBehind = false;
+  #disproofs = 0;
+  /** It was misjudged once. */
+  #isWary = false;
 
   constructor(clock: { readonly now: number }) {
     this.#clock = clock;
@@ -46,8 +60,12 @@ export class PeerKeeps {
     return this.#learned;
   }
 
-  learn(): void {
-    this.#learned = true;
+  /**
+   * More is acknowledged than was sent since the requester went back for a NAK. Where losses are frequent, that is hardly ever clear of what
+   * was sent again for an earlier one, and the peer is believed until it has shown the contrary.
+   */
+  learn(isLossy: boolean): void {
+    if (!this.#wasOpen || (isLossy && !this.#isWary)) this.#learned = true;
   }
 
   /** A new connection. */
@@ -57,6 +75,9 @@ export class PeerKeeps {
     this.#isTrying = false;
     this.#lastNak = NONE;
     this.#at = NEVER;
+    this.#isOpen = this.#wasOpen = false;
+    this.#disproofs = 0;
+    this.#isWary = false;
   }
 
   /** One packet alone is sent again, if that may tell more. */
@@ -81,18 +102,31 @@ export class PeerKeeps {
     return this.#isTrying;
   }
 
-  /** Something was acknowledged. */
-  progress(): void {
+  /** Everything before `psn` is acknowledged, and that is more than before. */
+  progress(psn: number): void {
     this.#isTrying = false;
+    if (!this.#isOpen) return;
+    const beyond = psnDiff(psn, this.#end);
+    if (beyond < 0) return;
+    this.#isOpen = false;
+    if (!this.#learned || !this.#hasBehind) return;
+    this.#disproofs = beyond > 0 ? 0 : this.#disproofs + 1;
+    if (this.#disproofs < DISPROOFS) return;
+    this.#learned = false;
+    this.#isWary = true;
+    this.#disproofs = 0;
   }
 
-  /** The packets in [from, end) are sent again. */
-  sentAgain(from: number, end: number): void {
+  /** The packets in [from, end) are sent again; others behind them may be left out. */
+  sentAgain(from: number, end: number, hasBehind: boolean): void {
     this.#from = from;
     this.#nakCameAgain = false;
     this.#isTrying = false;
     this.#at = this.#clock.now;
     this.#end = end;
+    this.#wasOpen = this.#isOpen;
+    this.#isOpen = true;
+    this.#hasBehind = hasBehind;
   }
 
   /** Whether a gap is open at the oldest packet in flight, and the peer keeps what is behind it. */

@@ -133,6 +133,11 @@ export class Probe {
     this.#isOpen = true;
   }
 
+  /** Others are sent again beside it: an answer to a packet that came twice may be theirs. */
+  hasCompany(): void {
+    this.#isOpen = false;
+  }
+
   /** Whether to ask for little: one was premature, or was not answered. A slow responder answers whatever it is asked, and is slower for it. */
   get isSparing(): boolean {
     return this.#unanswered > 1 || this.#patience > 0;

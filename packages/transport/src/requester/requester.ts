@@ -256,7 +256,7 @@ export class Requester {
     const packets = this.#flight.acknowledged(psn);
     this.#losses.acknowledged(packets);
     this.retries.progress();
-    this.#peerKeeps.progress();
+    this.#peerKeeps.progress(psn);
     this.#probe.progress(psn, this.#flight.sendPsn);
     if (this.#roundTrip.acknowledged(psn)) this.#probe.sampled();
     this.congestion.onAck(packets, psn, this.#flight.sendPsn);
@@ -287,7 +287,7 @@ export class Requester {
     if (flight.isCursorBehind) {
       // Acknowledged beyond where the cursor had gone back to: what was sent before arrived after all, and was kept.
       const isKept = flight.cause === 'sequence-nak' && flight.out <= -KEPT_LEAST;
-      if (isKept && this.#owner.recovery.selective) this.#peerKeeps.learn();
+      if (isKept && this.#owner.recovery.selective) this.#peerKeeps.learn(this.#losses.isFrequent);
       this.#transmitter.catchUp();
     } else if (this.#probe.showsLoss(flight.unackedPsn, this.#roundTrip)) {
       this.onLoss(Loss.GAP);
@@ -352,7 +352,8 @@ export class Requester {
   #fillGap(unackedPsn: number, out: number, cause: RetransmitCause): void {
     const packets = Math.min(out, this.#losses.burst(this.congestion.window));
     const end = psnAdd(unackedPsn, packets);
-    this.#peerKeeps.sentAgain(unackedPsn, end);
+    this.#peerKeeps.sentAgain(unackedPsn, end, packets < out);
+    this.#probe.hasCompany();
     this.timers.stop(Timer.GAP);
     this.#awaitGap();
     this.#roundTrip.cancelIn(unackedPsn, end);

@@ -62,7 +62,7 @@ export class Transmitter {
     // What followed a probe is sent again as it is: its answer says nothing more.
     probe.forget();
     repair.stop();
-    peerKeeps.sentAgain(this.#flight.unackedPsn, this.#flight.sendPsn);
+    peerKeeps.sentAgain(this.#flight.unackedPsn, this.#flight.sendPsn, false);
     reads.release();
     this.#sinceAckReq = 0;
     const flight = this.#flight;
@@ -286,7 +286,7 @@ export class Transmitter {
 
   /** Sends one packet once more, for an answer: a lost tail draws no NAK. It takes no retry; the ACK timer runs on. */
   #transmitProbe(batch: TxBatch): number {
-    const { context, owner, queue, probe, roundTrip, losses } = this.#parts;
+    const { context, owner, queue, probe, roundTrip, losses, repair } = this.#parts;
     const { unackedPsn, out } = this.#flight;
     const flightEnd = this.#flight.cursor.psn;
     if (batch.full) return 0;
@@ -308,6 +308,7 @@ export class Transmitter {
     // The second one for a whole READ request: where losses are few, the responder is slow rather than deaf.
     const isCostly = psns > 1 && unanswered > 1 && !losses.isLossy;
     probe.sent(end, flightEnd, context.now, isCostly);
+    if (repair.active) probe.hasCompany();
     // Without a sample, the time from the first sending is better than none, though it may be too long.
     if (roundTrip.smoothed > 0) roundTrip.doubt();
     return 1;
