@@ -110,7 +110,7 @@ static int greet(struct roce_context *r) {
     close(fd);
     return -1;
   }
-  return roce_memory_open(fd, r->token);
+  return roce_memory_open(r, fd);
 }
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *to, size_t length) {
@@ -309,7 +309,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   roce_set_extended_ops(r);
   context->async_fd = roce_listen(r, 0);
   if (context->async_fd >= 0) return context;
-  roce_memory_close();
+  roce_memory_close(r);
 no_device:
   saved = errno;
   close(r->socket);
@@ -323,9 +323,10 @@ no_socket:
 
 int ibv_close_device(struct ibv_context *context) {
   struct roce_context *r = roce_of(context);
+  // First: no context that is opened meanwhile shall name this one.
+  roce_memory_close(r);
   close(context->async_fd);
   close(r->socket);
-  roce_memory_close();
   free(r);
   return 0;
 }

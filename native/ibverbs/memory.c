@@ -22,8 +22,9 @@ struct range {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
-  int fd, contexts;
-  uint8_t token[ROCE_TOKEN_BYTES];
+  int fd;
+  pid_t pid;                      // Whose memory it is: a child has its own.
+  struct roce_context *contexts;  // That are open, the youngest first.
   dev_t device;
   ino_t inode;
   struct range *regions;
@@ -36,13 +37,18 @@ static struct sigaction before;
 int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]) {
   int there;
   pthread_mutex_lock(&lock);
-  there = memory.contexts > 0;
-  if (there) memcpy(token, memory.token, ROCE_TOKEN_BYTES);
+  if (memory.pid != getpid()) {
+    memory.pid = getpid();
+    memory.contexts = NULL;
+    memory.regions = NULL;
+  }
+  there = memory.contexts != NULL;
+  if (there) memcpy(token, memory.contexts->token, ROCE_TOKEN_BYTES);
   pthread_mutex_unlock(&lock);
   return there;
 }
 
-int roce_memory_open(int fd, const uint8_t token[ROCE_TOKEN_BYTES]) {
+int roce_memory_open(struct roce_context *r, int fd) {
   struct stat file;
   int error = 0;
   if (fstat(fd, &file) != 0) {
@@ -50,7 +56,7 @@ int roce_memory_open(int fd, const uint8_t token[ROCE_TOKEN_BYTES]) {
     return -1;
   }
   pthread_mutex_lock(&lock);
-  if (memory.contexts == 0) {
+  if (memory.contexts == NULL) {
     if (memory.fd >= 0) close(memory.fd);
     memory.fd = fd;
     memory.device = file.st_dev;
@@ -60,17 +66,20 @@ int roce_memory_open(int fd, const uint8_t token[ROCE_TOKEN_BYTES]) {
     if (file.st_ino != memory.inode || file.st_dev != memory.device) error = -1;
   }
   if (error == 0) {
-    // Of the youngest context: any that is open will do, and it may be the last.
-    memcpy(memory.token, token, ROCE_TOKEN_BYTES);
-    memory.contexts++;
+    r->older = memory.contexts;
+    memory.contexts = r;
   }
   pthread_mutex_unlock(&lock);
   return error;
 }
 
-void roce_memory_close(void) {
+void roce_memory_close(struct roce_context *r) {
   pthread_mutex_lock(&lock);
-  memory.contexts--;
+  for (struct roce_context **at = &memory.contexts; *at != NULL; at = &(*at)->older) {
+    if (*at != r) continue;
+    *at = r->older;
+    break;
+  }
   pthread_mutex_unlock(&lock);
 }
 

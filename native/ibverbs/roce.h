@@ -31,6 +31,7 @@ struct roce_context {
   pthread_mutex_t lock;  // One call at a time.
   pthread_mutex_t objects_lock;
   struct roce_object *objects;
+  struct roce_context *older;  // Of the contexts that share the memory.
   struct verbs_context verbs;  // Last: verbs_context has its ibv_context at the end.
 };
 
@@ -96,8 +97,8 @@ void roce_remove(struct roce_context *r, struct roce_object *object);
 int roce_destroy(struct ibv_context *context, uint32_t handle);
 
 // The file behind registered memory, one for the process: every context of it shares it.
-int roce_memory_open(int fd, const uint8_t token[ROCE_TOKEN_BYTES]);
-void roce_memory_close(void);
+int roce_memory_open(struct roce_context *r, int fd);
+void roce_memory_close(struct roce_context *r);
 // Whether there is such a file, and the token of it for the next context.
 int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]);
 // Shares the pages of a range with the device. 0 or errno.

@@ -103,6 +103,22 @@ int main(void) {
     CHECK(ibv_reg_mr(pd, shared, page, ACCESS) == NULL && errno == EFAULT);
   }
 
+  // Contexts that come and go in any order share the memory; a child's context has memory of its own.
+  {
+    struct ibv_context *third = ibv_open_device(list[0]), *fourth;
+    CHECK(third != NULL && ibv_close_device(third) == 0);
+    CHECK((third = ibv_open_device(list[0])) != NULL && (fourth = ibv_open_device(list[0])) != NULL);
+    CHECK(ibv_close_device(third) == 0 && ibv_close_device(fourth) == 0);
+    fflush(stdout);
+    if (fork() == 0) {
+      uint8_t *own = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      third = ibv_open_device(list[0]);
+      _exit(third != NULL && ibv_reg_mr(ibv_alloc_pd(third), own, page, ACCESS) != NULL ? 0 : 1);
+    }
+    wait(&status);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+
   // Stores of other threads, while their pages are registered and deregistered, are not lost.
   counters = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   for (long i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, writer, (void *)i) == 0);

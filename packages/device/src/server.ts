@@ -147,6 +147,11 @@ export class DeviceServer {
     };
   }
 
+  /** Connections: of programs, of their events, and of `roce run` for a program that has not come yet. */
+  get connections(): number {
+    return this.#sockets.size;
+  }
+
   /** Ends all programs' objects and the device. */
   async close(): Promise<void> {
     this.#server.close();

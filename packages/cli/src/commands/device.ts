@@ -17,7 +17,7 @@ export async function run(_args: readonly string[], given: Given, terminal: Term
   const idle = new AbortController();
   let since = performance.now();
   const timer = setInterval(() => {
-    if (server.status.programs > 0) since = performance.now();
+    if (server.connections > 0) since = performance.now();
     else if (performance.now() - since > (given.idle ?? Number.POSITIVE_INFINITY) * 1000) idle.abort();
   }, 200);
   const end = AbortSignal.any([terminal.signal, idle.signal]);

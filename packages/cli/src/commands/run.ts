@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync, readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import { constants } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -65,6 +66,17 @@ async function answersSoon(path: string): Promise<boolean> {
   return isListening(path);
 }
 
+/** A connection that keeps the device while the program starts. */
+async function hold(path: string): Promise<Socket> {
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+  } catch {
+    throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there any more; try again`);
+  }
+  return socket.on('error', () => {});
+}
+
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   const [program, ...rest] = args;
   const refusal = whyNot(program, terminal.env);
@@ -79,6 +91,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     if (given.socket !== undefined) throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there`);
     await startDevice(address, path);
   }
+  const held = await hold(path);
   const child = spawn(program, rest, {
     stdio: 'inherit',
     env: programEnvironment(library, path, terminal.env),
@@ -96,6 +109,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     const [code, signal] = (await once(child, 'exit')) as [number | null, NodeJS.Signals | null];
     return code ?? 128 + (signal === null ? 0 : constants.signals[signal]);
   } finally {
+    held.destroy();
     for (const [signal, pass] of handlers) process.removeListener(signal, pass);
   }
 }
