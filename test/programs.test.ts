@@ -101,6 +101,28 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
   });
 });
 
+test.skipIf(missing !== undefined)(
+  'the demo captures every packet, and every ICRC is right',
+  () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-demo-run-'));
+    const demo = fileURLToPath(new URL('../scripts/demo-run.mjs', import.meta.url));
+    const ran = spawnSync(process.execPath, [demo, 'ibv_rc_pingpong', '-c', '-n', '100'], {
+      cwd: folder,
+      encoding: 'utf8',
+      timeout: 60_000,
+    });
+    rmSync(folder, { recursive: true });
+    expect(ran.stderr).toBe('');
+    expect(ran.status).toBe(0);
+    const [, packets, right] =
+      /(\d+) RoCE v2 packets, ICRC right in (\d+), wrong in 0,/.exec(ran.stdout) ?? [];
+    expect(right).toBe(packets);
+    // Four packets of data for each message, and 100 messages each way.
+    expect(Number(packets)).toBeGreaterThanOrEqual(800);
+  },
+  70_000,
+);
+
 describe.skipIf(missing !== undefined)('roce run', { timeout: 60_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), 'roce-run-'));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));

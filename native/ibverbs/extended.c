@@ -167,7 +167,9 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
     errno = EINVAL;
     return NULL;
   }
-  if ((attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)) != 0 ||
+  if ((attr->comp_mask & ~(uint32_t)(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                                     IBV_QP_INIT_ATTR_CREATE_FLAGS)) != 0 ||
+      ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) != 0 && attr->create_flags != 0) ||
       (ops & ~(uint64_t)SEND_OPS) != 0) {
     errno = EOPNOTSUPP;
     return NULL;

@@ -16,6 +16,8 @@ export interface DeviceOptions {
   address: string;
   /** Where the Unix socket is made. Default `socketPath(address)`. */
   path?: string;
+  /** Writes every packet of the device into this pcapng file. Default: none. */
+  trace?: string;
   /** Takes a line for each program that comes, goes or breaks a rule. Default: nothing is logged. */
   log?: (line: string) => void;
 }
@@ -73,7 +75,7 @@ export class DeviceServer {
   readonly #sockets = new Set<Socket>();
 
   private constructor(
-    options: Required<DeviceOptions>,
+    options: Required<Omit<DeviceOptions, 'trace'>>,
     server: Server,
     open: (memory?: ProgramMemory) => Promise<Program>,
     close: () => Promise<unknown>,
@@ -103,6 +105,7 @@ export class DeviceServer {
   static async listen({
     address,
     path = socketPath(address),
+    trace,
     log = () => {},
   }: DeviceOptions): Promise<DeviceServer> {
     const found = listInterfaces().find((nic) => nic.addresses.some((a) => a.address === address));
@@ -117,7 +120,7 @@ export class DeviceServer {
       throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
     const device = new ibv_device(nic);
     const openContext = async () => {
-      const call = ibv_open_device(device, { address });
+      const call = ibv_open_device(device, { address, ...(trace === undefined ? {} : { trace }) });
       const context = await call;
       if (!context) throw errorOf(call);
       return context;

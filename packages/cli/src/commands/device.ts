@@ -1,5 +1,6 @@
 /** `roce device`: a device for programs of libibverbs, until Ctrl-C. */
 import { once } from 'node:events';
+import { resolve } from 'node:path';
 import { DeviceServer, defaultAddress, socketPath } from '@node-roce/device';
 import type { Terminal } from '../terminal.ts';
 
@@ -7,12 +8,15 @@ interface Given {
   address?: string;
   socket?: string;
   idle?: number;
+  trace?: string;
 }
 
 export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   const address = given.address ?? defaultAddress();
   const path = given.socket ?? socketPath(address);
-  const server = await DeviceServer.listen({ address, path, log: (line) => terminal.message(line) });
+  const log = (line: string) => terminal.message(line);
+  const trace = given.trace === undefined ? {} : { trace: resolve(given.trace) };
+  const server = await DeviceServer.listen({ address, path, log, ...trace });
   terminal.message(`device at ${address}: ${path}`);
   const idle = new AbortController();
   let since = performance.now();

@@ -44,6 +44,11 @@ export const programCommands: readonly CommandSpec[] = [
         summary: 'Unix socket to make (default: one that roce run knows)',
         parse: text,
       },
+      {
+        flags: '--trace <file>',
+        summary: 'Write every packet of the device into this file (pcapng)',
+        parse: text,
+      },
       { flags: '--idle <seconds>', summary: 'End when no program is there for this long', parse: seconds },
     ],
     examples: [
