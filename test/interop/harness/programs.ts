@@ -1,0 +1,60 @@
+/** A program of libibverbs here, over `roce run`, and the same one in the guest on rxe: both run, both have to be content. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { fileURLToPath } from 'node:url';
+import { expect, onTestFinished } from 'vitest';
+import { GID_INDEX, type Guest } from './guest.ts';
+
+const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
+
+/** A TCP port of its own for each run. */
+let port = 19_600;
+
+/**
+ * Runs a program with its options on both sides, to the end of both.
+ *
+ * @param role ours
+ * @param socket of the device here
+ * @returns what ours printed, and the guest's
+ */
+export async function playProgram(
+  guest: Guest,
+  role: 'server' | 'client',
+  socket: string,
+  line: string,
+): Promise<[ours: string, theirs: string]> {
+  const { hostIp4, ip4 } = guest.address;
+  port++;
+  const [program, ...options] = line.split(' ');
+  const gid = program.startsWith('ibv_') ? '-g' : '-x';
+  const common = ['-p', `${port}`, ...options];
+  const theirLine = [program, '-d', 'rxe0', gid, GID_INDEX[4], ...common].join(' ');
+  const start = (...peer: string[]) => {
+    const args = ['run', '--socket', socket, '--', program, gid, '0', ...common, ...peer];
+    const child = spawn(process.execPath, [ROCE, ...args], { stdio: ['ignore', 'pipe', 'pipe'] });
+    onTestFinished(() => void child.kill());
+    let output = '';
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (data) => {
+        output += data;
+      });
+    return once(child, 'close').then(([code]) => ({ code: code as number | null, output }));
+  };
+  const listens = `for i in $(seq 100); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`;
+  let mine: ReturnType<typeof start>;
+  let theirs: ReturnType<Guest['exec']>;
+  if (role === 'server') {
+    mine = start();
+    // The ping-pongs try to connect once: again until ours listens.
+    const again = `for i in $(seq 20); do ${theirLine} ${hostIp4} && exit 0; sleep 0.5; done; exit 1`;
+    theirs = guest.exec(again, { timeout: 60_000 });
+  } else {
+    theirs = guest.exec(theirLine, { timeout: 60_000 });
+    await guest.must(listens);
+    mine = start(ip4);
+  }
+  const [here, there] = [await mine, await theirs];
+  expect(here.code, here.output).toBe(0);
+  expect(there.code, there.stdout + there.stderr).toBe(0);
+  return [here.output, there.stdout];
+}
