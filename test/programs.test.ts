@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Devices, roce, whyMissing } from './programs/programs.ts';
+import { Devices, listening, roce, whyMissing } from './programs/programs.ts';
 
 const missing = whyMissing();
 if (missing) console.log(`programs of libibverbs are not run: ${missing}`);
@@ -65,6 +65,20 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     const rows = client.split('\n').filter((row) => /^ \d+\s+\d+\s+\d/.test(row));
     expect(rows.length, client).toBeGreaterThanOrEqual(options.includes('-a') ? 23 : 1);
   });
+
+  test.skipIf(spawnSync('which', ['fi_pingpong']).status !== 0)(
+    'fi_pingpong of libfabric, over UD, gives its figures',
+    async () => {
+      const args = ['-p', 'verbs;ofi_rxd', '-e', 'rdm', '-I', '10', '-S', '4096', '-c'];
+      const server = devices.start(0, 'fi_pingpong', [...args, '-B', `${++port}`]);
+      await listening(port);
+      const client = devices.start(1, 'fi_pingpong', [...args, '-P', `${port}`, '127.0.0.1']);
+      for (const { code, output } of [await server.ended, await client.ended]) {
+        expect(code, output).toBe(0);
+        expect(output).toMatch(/^4k +10 /m);
+      }
+    },
+  );
 
   test('registered memory keeps every byte and every store, and is the program’s again afterwards', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-memory-'));

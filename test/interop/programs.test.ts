@@ -38,7 +38,10 @@ async function play(role: 'server' | 'client', line: string): Promise<[ours: str
   const outputs = await playProgram(guest, role, device.path, line);
   const packets = await capture.stop();
   const ours = packets.filter(({ source }) => source === guest.address.hostIp4);
-  expect([ours.length, packets.length - ours.length].every((count) => count >= 20)).toBe(true);
+  // Of a stream of writes, the other way has a few acknowledgements only.
+  expect(packets.length).toBeGreaterThanOrEqual(40);
+  expect(ours.length).toBeGreaterThan(0);
+  expect(ours.length).toBeLessThan(packets.length);
   expect(packets.filter(({ icrcOk }) => !icrcOk)).toEqual([]);
   const moved = Object.keys(difference(before, await guest.counters()));
   expect(moved.filter((name) => TROUBLE.includes(name))).toEqual([]);

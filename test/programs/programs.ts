@@ -54,10 +54,10 @@ export class Devices {
     return new Devices(folder, servers);
   }
 
-  /** Starts a program at a device. It is killed after a minute. */
-  start(device: number, program: string, args: readonly string[]): Running {
+  /** Starts a program at a device. It is killed after `timeout` ms. */
+  start(device: number, program: string, args: readonly string[], timeout = 60_000): Running {
     const env = programEnvironment(libraryPath(), this.servers[device].path, process.env);
-    const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'], timeout: 60_000 });
+    const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'], timeout });
     let output = '';
     for (const stream of [child.stdout, child.stderr])
       stream?.on('data', (data) => {
@@ -88,6 +88,11 @@ export class Devices {
     await Promise.all(this.servers.map((server) => server.close()));
     rmSync(this.#folder, { recursive: true, force: true });
   }
+}
+
+/** Resolves once some process listens at this TCP port. */
+export async function listening(port: number): Promise<void> {
+  while (!isListening(port)) await sleep(20);
 }
 
 /** Whether some process listens at this TCP port; without a connection, which a server would take for its client. */

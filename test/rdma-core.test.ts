@@ -1,0 +1,62 @@
+/** The tests that rdma-core has for its own library, in Python, on `roce run`. */
+import { spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { Devices, whyMissing } from './programs/programs.ts';
+
+const SOURCES = '/usr/share/doc/rdma-core/tests';
+const PYTHON = '/usr/bin/python3';
+/** The list is of this release; another one has other tests. */
+const RELEASE = '44.0';
+
+function missing(): string | undefined {
+  const library = whyMissing();
+  if (library) return library;
+  // biome-ignore lint/suspicious/noTemplateCurlyInString: dpkg-query's own
+  const query = ['-W', '-f', '${Version}', 'python3-pyverbs'];
+  const { stdout } = spawnSync('dpkg-query', query, { encoding: 'utf8' });
+  if (!stdout?.startsWith(RELEASE)) return `python3-pyverbs ${RELEASE} is not installed`;
+  return existsSync(join(SOURCES, 'run_tests.py')) ? undefined : `${SOURCES} is not there`;
+}
+
+const why = missing();
+if (why) console.log(`rdma-core's tests are not run: ${why}`);
+
+/** Outcomes by the name of the test: `ok`, `skipped`, `ERROR`, `FAIL`. What a test prints may stand before its outcome. */
+function outcomes(output: string): Map<string, string> {
+  const lines = /^\w+ \((tests[\w.]+)\)[\s\S]*?\.\.\. [\s\S]*?(ok|skipped|ERROR|FAIL)\b(?: '.*'| ".*")?$/gm;
+  return new Map([...output.matchAll(lines)].map(([, name, outcome]) => [name, outcome]));
+}
+
+test.skipIf(why !== undefined)(
+  'rdma-core’s tests pass but for those of the list',
+  async () => {
+    const list = readFileSync(new URL('programs/rdma-core-44.txt', import.meta.url), 'utf8');
+    const reasons = new Map(
+      list
+        .split('\n')
+        .filter((line) => line !== '' && !line.startsWith('#'))
+        .map((line) => line.split(' | ') as [name: string, reason: string]),
+    );
+    const folder = mkdtempSync(join(tmpdir(), 'roce-rdma-core-'));
+    const devices = await Devices.open('127.0.0.75');
+    try {
+      // Debian has them compressed.
+      cpSync(SOURCES, join(folder, 'tests'), { recursive: true });
+      spawnSync('sh', ['-c', 'gunzip tests/*.gz'], { cwd: folder });
+      const runner = join(folder, 'tests/run_tests.py');
+      const { output } = await devices.start(0, PYTHON, [runner, '-v', '--dev', 'roce0'], 240_000).ended;
+      const found = outcomes(output);
+      expect(found.size, output).toBe(273);
+      const notPassed = [...found].flatMap(([name, outcome]) => (outcome === 'ok' ? [] : [name]));
+      expect(notPassed.sort(), output).toEqual([...reasons.keys()].sort());
+      expect(devices.servers[0].status).toEqual({ programs: 0, objects: 0 });
+    } finally {
+      await devices.close();
+      rmSync(folder, { recursive: true });
+    }
+  },
+  250_000,
+);
