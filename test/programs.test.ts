@@ -1,7 +1,8 @@
 /** Debian's programs of libibverbs on node-roce's library: what they print, how they end, and what is left of killed ones. */
 import { spawn, spawnSync } from 'node:child_process';
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -11,6 +12,22 @@ import { Devices, listening, roce, whyMissing } from './programs/programs.ts';
 
 const missing = whyMissing();
 if (missing) console.log(`programs of libibverbs are not run: ${missing}`);
+
+/** Programs to kill. */
+const KILLS = Number(process.env.ROCE_PROGRAM_KILLS ?? 10);
+
+/** Descriptors of this process. */
+function descriptors(): { sockets: number; others: number } {
+  const names = readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`);
+    } catch {
+      return ''; // Of the folder that was read.
+    }
+  });
+  const sockets = names.filter((name) => name.startsWith('socket:')).length;
+  return { sockets, others: names.length - sockets };
+}
 
 let devices: Devices;
 let port = 21_000;
@@ -93,25 +110,44 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     expect(ended).toEqual({ code: 0, signal: null, output: 'ok\n' });
   });
 
-  test('killed programs leave nothing at the device', async () => {
-    const [one, two] = devices.servers;
-    for (let round = 0; round < 10; round++) {
-      const args = ['-p', `${++port}`, '-x', '0', '-D', '20'];
+  test('a program that is killed under traffic leaves nothing, and its peer gets its error', {
+    timeout: 60_000 + KILLS * 30_000,
+  }, async () => {
+    const all = () => devices.servers.map(({ status }) => status);
+    const used = () => ({
+      ...descriptors(),
+      mappings: readdirSync('/proc/self/map_files').length,
+      bytes: process.memoryUsage().rss,
+    });
+    const none = { programs: 0, objects: 0 };
+    let before = used();
+    for (let round = 0; round < KILLS; round++) {
+      const args = ['-p', `${++port}`, '-x', '0', '-D', '60'];
       const server = devices.start(0, 'ib_write_bw', args);
-      await sleep(150);
+      await listening(port);
       const client = devices.start(1, 'ib_write_bw', [...args, '127.0.0.1']);
-      await sleep(300 + round * 37);
-      server.child.kill('SIGKILL');
-      await server.ended;
-      client.child.kill(round % 2 === 0 ? 'SIGTERM' : 'SIGKILL');
-      await client.ended;
+      // A region, a domain, a completion queue and a queue pair, on both sides: from here on they connect, then write.
+      while (all().some(({ objects }) => objects < 4)) await sleep(5);
+      await sleep(randomInt(400));
+      const [killed, left] = round % 2 === 0 ? [server, client] : [client, server];
+      killed.child.kill('SIGKILL');
+      expect(await killed.ended).toMatchObject({ signal: 'SIGKILL' });
+      const { code, output } = await left.ended;
+      expect(code, `round ${round}: ${output}`).toBeGreaterThan(0);
+      for (let i = 0; i < 500 && all().some(({ programs }) => programs > 0); i++) await sleep(10);
+      expect(all()).toEqual([none, none]);
+      // What is made once is there by now.
+      if (round === 4) before = used();
     }
-    for (let i = 0; i < 200 && one.status.programs + two.status.programs > 0; i++) await sleep(20);
-    expect([one.status, two.status]).toEqual([
-      { programs: 0, objects: 0 },
-      { programs: 0, objects: 0 },
-    ]);
     await play('ibv_rc_pingpong', '-g', '0', '-n', '20', '-c');
+    const after = used();
+    if (KILLS > 10) console.log(`${KILLS} programs killed: ${JSON.stringify({ before, after })}`);
+    expect(after.others).toBeLessThanOrEqual(before.others + 1);
+    expect(devices.servers.map(({ connections }) => connections)).toEqual([0, 0]);
+    // The pool of sockets that an address sends from, one a source port.
+    expect(after.sockets).toBeLessThanOrEqual(before.sockets + 2 * 16);
+    expect(after.mappings).toBeLessThan(before.mappings + 50);
+    expect(after.bytes).toBeLessThan(before.bytes + 64 * 2 ** 20);
   });
 });
 
