@@ -40,18 +40,25 @@ export interface Running {
 export class Devices {
   readonly #folder: string;
   readonly servers: readonly DeviceServer[];
+  /** Faults of the devices themselves, as they logged them. */
+  readonly faults: readonly string[];
 
-  private constructor(folder: string, servers: readonly DeviceServer[]) {
+  private constructor(folder: string, servers: readonly DeviceServer[], faults: readonly string[]) {
     this.#folder = folder;
     this.servers = servers;
+    this.faults = faults;
   }
 
   static async open(...addresses: string[]): Promise<Devices> {
     const folder = mkdtempSync(join(tmpdir(), 'roce-programs-'));
     const servers: DeviceServer[] = [];
+    const faults: string[] = [];
+    const log = (line: string) => {
+      if (line.includes('fault here')) faults.push(line);
+    };
     for (const address of addresses)
-      servers.push(await DeviceServer.listen({ address, path: join(folder, `${address}.sock`) }));
-    return new Devices(folder, servers);
+      servers.push(await DeviceServer.listen({ address, path: join(folder, `${address}.sock`), log }));
+    return new Devices(folder, servers, faults);
   }
 
   /** Starts a program at a device. It is killed after `timeout` ms. */

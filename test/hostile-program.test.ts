@@ -1,0 +1,55 @@
+/** Programs that send random bytes to a device and write them into the memory they share with it: no other program is harmed. */
+import { fileURLToPath } from 'node:url';
+import { expect, test } from 'vitest';
+import { Devices, whyMissing } from './programs/programs.ts';
+
+const SECONDS = Number(process.env.ROCE_HOSTILE_PROGRAM_SECONDS ?? 5);
+const missing = whyMissing();
+const hostile = fileURLToPath(new URL('programs/hostile.py', import.meta.url));
+
+test.skipIf(missing !== undefined)(
+  'hostile programs harm no other program of their devices',
+  {
+    timeout: SECONDS * 1000 + 120_000,
+  },
+  async () => {
+    const devices = await Devices.open('127.0.0.76', '127.0.0.77');
+    try {
+      const running = [0, 1, 0].map((device, seed) => {
+        const args = [hostile, devices.servers[device].path, `${SECONDS}`, `${seed}`];
+        return devices.start(device, '/usr/bin/python3', args, SECONDS * 1000 + 60_000).ended;
+      });
+      let isOver = false;
+      const all = Promise.all(running).finally(() => {
+        isOver = true;
+      });
+      let port = 24_000;
+      let rounds = 0;
+      for (; !isOver || rounds === 0; rounds++) {
+        const args = ['-g', '0', '-n', '50', '-c'];
+        const [server, client] = await devices.pair('ibv_rc_pingpong', args, 24_000 + (++port % 1000));
+        for (const { code, output } of [server, client]) {
+          expect(code, output).toBe(0);
+          expect(output).toMatch(/50 iters in/);
+        }
+      }
+      const results = await all;
+      for (const { code, output } of results) {
+        expect(code, output).toBe(0);
+        const [, answered, ended] = /^(\d+) answered, (\d+) ended$/m.exec(output) ?? [];
+        expect(Number(answered)).toBeGreaterThan(100);
+        expect(Number(ended)).toBeGreaterThan(0);
+      }
+      expect(devices.faults).toEqual([]);
+      if (SECONDS > 5)
+        console.log(`${rounds} ping-pongs beside ${results.map(({ output }) => output.trim()).join('; ')}`);
+      const { status } = devices.servers[0];
+      expect([status, devices.servers[1].status]).toEqual([
+        { programs: 0, objects: 0 },
+        { programs: 0, objects: 0 },
+      ]);
+    } finally {
+      await devices.close();
+    }
+  },
+);
