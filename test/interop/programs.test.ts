@@ -45,7 +45,7 @@ async function play(role: 'server' | 'client', line: string): Promise<[ours: str
   expect(packets.filter(({ icrcOk }) => !icrcOk)).toEqual([]);
   const moved = Object.keys(difference(before, await guest.counters()));
   expect(moved.filter((name) => TROUBLE.includes(name))).toEqual([]);
-  expect(device.status).toEqual({ programs: 0, objects: 0 });
+  await expect.poll(() => device.status, { timeout: 5000 }).toEqual({ programs: 0, objects: 0 });
   return outputs;
 }
 
