@@ -82,6 +82,12 @@ export const LONG = [
   { name: 'test', minutes: 15, command: 'npm test' },
   { name: 'slow tests', minutes: 8, command: SLOW },
   {
+    name: 'programs',
+    minutes: 60,
+    command: 'npx vitest run test/programs.test.ts test/hostile-program.test.ts',
+    env: { ROCE_PROGRAM_KILLS: 500, ROCE_HOSTILE_PROGRAM_SECONDS: 600 },
+  },
+  {
     name: 'sim-random',
     minutes: 240,
     command: 'npx vitest run test/sim-random',
