@@ -1,2 +1,2 @@
 // Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = '4665441007809976';
+export const BUILD = 'f0177516b9051924';

@@ -71,7 +71,7 @@ bool IdWindow::admitCounted(uint16_t id, uint32_t nowMs, uint32_t reach) {
 
 bool IdWindow::admitBehind(uint16_t id) const {
   return std::any_of(counters_, counters_ + kCounters, [id](const Counter& counter) {
-    return counter.live && static_cast<uint16_t>(counter.last - id) <= kReach;
+    return counter.live && static_cast<uint16_t>(counter.last - id) <= kBehind;
   });
 }
 

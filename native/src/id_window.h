@@ -8,8 +8,10 @@ namespace roce {
 
 class IdWindow {
  public:
-  /// How far ahead of a counter, and behind it, an Identification may lie.
+  /// How far ahead of a counter an Identification may lie.
   static constexpr uint32_t kReach = 64;
+  /// How far behind: a sender with several processors numbers a packet, is held up, and others of its packets go first.
+  static constexpr uint32_t kBehind = 256;
   /// Identifications of the segments of one GSO run: 0 … 127 (Linux UDP_MAX_SEGMENTS).
   static constexpr uint32_t kRun = 128;
   /// Counters a source may have at once.

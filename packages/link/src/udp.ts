@@ -186,7 +186,7 @@ export class UdpLink implements Link {
 
   get limitations(): readonly string[] {
     return [
-      'The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in some 2^25 passes instead of one in 2^32 (docs/icrc.md).',
+      'The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in some 2^24 passes instead of one in 2^32 (docs/icrc.md).',
       'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
       ...bufferLimitation(this.receiveBuffer),
     ];
