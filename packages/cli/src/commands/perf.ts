@@ -1,6 +1,6 @@
 /** `roce perf`: the peer of perftest's programs. */
 import { lookup } from 'node:dns/promises';
-import { writeFile } from 'node:fs/promises';
+import { writeFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import {
   type AtomicType,
@@ -220,7 +220,8 @@ async function call(test: PerfOptions, name: string, given: Given, terminal: Ter
 async function print(result: PerfResult, given: Given, terminal: Terminal): Promise<void> {
   if (given.out_json || given.out_json_file !== undefined) {
     const file = given.out_json_file ?? DEFAULT_FILE;
-    await writeFile(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
+    // At once: both ends of a run may name the same file.
+    writeFileSync(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
   }
   if (given.json) {
     const { plan, gigabits, ...rest } = result;
