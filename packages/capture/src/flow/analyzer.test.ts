@@ -105,6 +105,29 @@ describe('messages', () => {
     expect(findings.filter(({ severity }) => severity === 'error')).toEqual([]);
   });
 
+  test('a READ that a busy requester asks again for, after it sent something new, is completed', () => {
+    const capture = new CaptureBuilder();
+    const read = (time: number, psn: number, length: number) =>
+      capture.packet(time, 'a', 'RC_RDMA_READ_REQUEST', { psn, length, ackReq: true });
+    const answer = (time: number, psn: number, part: 'FIRST' | 'MIDDLE' | 'LAST' | 'ONLY') =>
+      capture.packet(time, 'b', `RC_RDMA_READ_RESPONSE_${part}`, { psn, payload: KIB });
+    read(0, 0, 4 * KIB);
+    answer(10, 0, 'FIRST');
+    answer(10, 2, 'MIDDLE');
+    // It was posted before the answers were looked at.
+    read(2100, 4, KIB);
+    read(5700, 1, 3 * KIB);
+    answer(5720, 1, 'FIRST');
+    answer(5721, 2, 'MIDDLE');
+    answer(5722, 3, 'LAST');
+    answer(5730, 4, 'ONLY');
+    capture.finish();
+    expect(capture.messages.map(({ bytes, outcome }) => [bytes, outcome])).toEqual([
+      [4 * KIB, 'completed'],
+      [KIB, 'completed'],
+    ]);
+  });
+
   test('READ and atomic: round trips', () => {
     const capture = new CaptureBuilder();
     capture.packet(0, 'a', 'RC_RDMA_READ_REQUEST', { psn: 1, length: 2000, ackReq: true });

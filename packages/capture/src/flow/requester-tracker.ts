@@ -33,7 +33,10 @@ const GIVE_UP = 50e6;
 
 /** A damaged packet was seen by so much before its absence was noticed. */
 const DAMAGED_BEFORE = 10e6;
-/** New packets so long after an answer that came out of turn say that the one before it was not lost. */
+/**
+ * New packets so long after an answer that came out of turn, and again so long after those, say that the one before it was not
+ * lost. Once is not enough: a requester that was busy sends what it had in hand before it looks at what came.
+ */
 const WENT_ON = 2e6;
 
 /** Follows one queue pair's requests: classifies each packet, completes messages, measures latencies. */
@@ -63,6 +66,8 @@ export class RequesterTracker extends SentRequests {
   #answeredTo = -1;
   #stalledSince = -1;
   #stalledSends = 0;
+  /** When it first sent something new, WENT_ON after the stall began. */
+  #wentOnSince = -1;
   /** The frame of the answer that is being taken. */
   #answerFrame = 0;
   #lastNew = Number.NEGATIVE_INFINITY;
@@ -524,6 +529,8 @@ export class RequesterTracker extends SentRequests {
   #wentOn(time: number): void {
     if (this.#stalledSince < 0 || time - this.#stalledSince < WENT_ON || this.out.unanswered === 0) return;
     if (this.out.sends[this.out.slot(this.out.walk)] !== this.#stalledSends) return;
+    if (this.#wentOnSince < this.#stalledSince) this.#wentOnSince = time;
+    if (time - this.#wentOnSince < WENT_ON) return;
     this.#presumed = this.next;
     this.#skip();
     this.#advance(this.#ackedTo, time);
