@@ -7,7 +7,8 @@ import { Aimd, WINDOW_MAX, WINDOW_START } from './congestion/aimd.ts';
 import { Loss } from './congestion/controller.ts';
 
 const LEAST = 2;
-const LEAST_OF_GAP = 32;
+const LEAST_OF_GAP = 44;
+const LEAST_OF_WHOLE = 16;
 /** Nothing is known of the path. */
 const NO_PATH = { now: 0, least: 0 };
 
@@ -124,10 +125,13 @@ test('a loss begins the count for the next increase anew', () => {
 });
 
 describe('a gap does not take the window below', () => {
-  test('32 packets', () => {
+  test.each([
+    ['44 packets', Loss.GAP, LEAST_OF_GAP],
+    ['16 where all in flight is sent again', Loss.WHOLE, LEAST_OF_WHOLE],
+  ])('%s', (_, loss, least) => {
     const aimd = opened(128);
-    for (const wanted of [64, LEAST_OF_GAP, LEAST_OF_GAP]) {
-      aimd.onLoss(Loss.GAP, 5, 5);
+    for (const wanted of [64, Math.max(32, least), least, least]) {
+      aimd.onLoss(loss, 5, 5);
       expect(aimd.window).toBe(wanted);
     }
   });
@@ -185,6 +189,46 @@ describe('a gap does not take the window below', () => {
     // And slow start leads to what the path delivers.
     aimd.onAck(600, psn + 600, psn + 600);
     expect(aimd.window).toBe(450);
+  });
+});
+
+describe('where all in flight is sent again for a gap, the window', () => {
+  /** A path of 100 µs that delivers so many packets in that time, until the window was too large; and a gap. */
+  function full(packets: number) {
+    const path = { now: 1000, least: 100 };
+    const aimd = new Aimd(path);
+    aimd.onAck(32, 0, 0);
+    expect(aimd.window).toBe(64);
+    path.now += 100;
+    aimd.onAck(packets, packets, packets + 64);
+    for (let i = 0; i < 3; i++) aimd.onLoss(Loss.WHOLE, packets, packets);
+    return aimd;
+  }
+
+  test('does not grow beyond what a short path delivers, and a sixteenth', () => {
+    const aimd = full(32);
+    // 32 packets, and 2.
+    expect(aimd.window).toBe(34);
+    aimd.onAck(10_000, 400, 400);
+    expect(aimd.window).toBe(34);
+  });
+
+  test('grows again after a gap of which only what is missing was', () => {
+    const aimd = full(32);
+    aimd.onLoss(Loss.GAP, 320, 400);
+    expect(roundTrip(aimd, 34)).toBe(35);
+  });
+
+  test('grows on a long path', () => {
+    const aimd = opened(256);
+    aimd.onLoss(Loss.WHOLE, 0, 0x10);
+    expect(roundTrip(aimd, 128)).toBe(129);
+  });
+
+  test('grows as ever before it is known what the path delivers', () => {
+    const aimd = opened(64);
+    aimd.onLoss(Loss.WHOLE, 5, 5);
+    expect(roundTrip(aimd, 32)).toBe(33);
   });
 });
 

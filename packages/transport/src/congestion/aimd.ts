@@ -11,9 +11,14 @@ export const WINDOW_START = 32;
 export const WINDOW_MAX = 512;
 const WINDOW_MIN = 2;
 /** A gap alone takes the window no lower: so little in flight draws few NAKs, and a loss then costs a probe or a timeout. */
-const WINDOW_GAP = 32;
+const WINDOW_GAP = 44;
+/** Nor of a peer that discards what is behind the gap: that is sent again, so no more than the path holds should be in flight. */
+const WINDOW_WHOLE = 16;
+/** Of a longer one, what is too much is a small share. */
+const WINDOW_SHORT = 64;
 /** Above what the path delivers in a round trip, by a share: ACKs come for a few packets at once. */
 const ACK_SHARE = 1 / 8;
+const ACK_SHARE_WHOLE = 1 / 16;
 
 /** The window is WINDOW_MIN … WINDOW_MAX; a loss is reacted to once per window of packets. */
 export class Aimd implements CongestionController {
@@ -25,6 +30,8 @@ export class Aimd implements CongestionController {
   #acknowledged = 0;
   /** Losses before this PSN have been reacted to; −1: everything sent then is acknowledged. */
   #recoveryPsn = -1;
+  /** All in flight was sent again for the last gap. */
+  #sendsWhole = false;
 
   constructor(path: PathTimes) {
     this.#delivery = new DeliveryRate(path);
@@ -45,7 +52,7 @@ export class Aimd implements CongestionController {
   onAck(packets: number, unackedPsn: number, sendPsn: number): void {
     this.#delivery.acknowledged(packets, unackedPsn, sendPsn);
     if (this.#recoveryPsn >= 0 && psnDiff(unackedPsn, this.#recoveryPsn) >= 0) this.#recoveryPsn = -1;
-    if (this.#window >= WINDOW_MAX) return;
+    if (this.#window >= WINDOW_MAX || this.#isFull) return;
     if (this.#window < this.#threshold) {
       this.#window = Math.min(this.#window + packets, this.#threshold);
       return;
@@ -59,18 +66,37 @@ export class Aimd implements CongestionController {
 
   onLoss(loss: number, unackedPsn: number, sendPsn: number): void {
     const recovering = this.#recoveryPsn >= 0 && psnDiff(unackedPsn, this.#recoveryPsn) < 0;
-    if (loss === Loss.GAP && recovering) return;
+    if (loss !== Loss.TIMEOUT) {
+      this.#sendsWhole = loss === Loss.WHOLE;
+      if (recovering) return;
+    }
     this.#recoveryPsn = sendPsn;
-    const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, WINDOW_GAP);
-    this.#threshold = Math.max(least, this.#window >> 1, this.#delivered());
+    const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, this.#least);
+    this.#threshold = Math.max(least, this.#window >> 1, Math.min(this.#window, this.#delivered));
     this.#window = loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold;
     this.#acknowledged = 0;
   }
 
-  /** The least that a loss leaves of the window: what the path holds without queues, for those would be filled with packets sent again. */
-  #delivered(): number {
+  get #least(): number {
+    return this.#isCostly ? WINDOW_WHOLE : WINDOW_GAP;
+  }
+
+  /** Packets that the path holds without queues, for those would be filled with packets sent again; 0: not known yet. */
+  get #delivered(): number {
     const flight = this.#delivery.leastFlight;
-    return Math.min(this.#window, flight + Math.ceil(flight * ACK_SHARE));
+    return flight + Math.ceil(flight * (this.#isCostly ? ACK_SHARE_WHOLE : ACK_SHARE));
+  }
+
+  /** A gap costs what is in flight, and that is near what a short path holds. */
+  get #isCostly(): boolean {
+    return this.#sendsWhole && this.#window <= WINDOW_SHORT;
+  }
+
+  /** Growth would only fill a queue with packets that are sent again. */
+  get #isFull(): boolean {
+    if (!this.#isCostly) return false;
+    const delivered = this.#delivered;
+    return delivered > 0 && this.#window >= Math.max(WINDOW_WHOLE, delivered);
   }
 
   reset(): void {
@@ -79,6 +105,7 @@ export class Aimd implements CongestionController {
     this.#threshold = WINDOW_MAX;
     this.#acknowledged = 0;
     this.#recoveryPsn = -1;
+    this.#sendsWhole = false;
   }
 
   check(): string | undefined {

@@ -17,6 +17,7 @@ import {
   psnDiff,
   rnrTimerMicroseconds,
 } from '@node-roce/wire';
+import { Loss } from '../congestion/controller.ts';
 import { QpStateCode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
@@ -307,7 +308,7 @@ export class Completer {
     if (this.#impliedNakPsn !== unackedPsn || this.#impliedNakTimeouts !== timeouts) {
       this.#owner.counters.impliedNakSeqErr++;
       if (!requester.spendRetry()) return;
-      requester.lossReported();
+      requester.lossReported(Loss.GAP);
       this.#impliedNakPsn = unackedPsn;
       this.#impliedNakTimeouts = timeouts;
     }
@@ -378,7 +379,7 @@ export class Completer {
   #retry(): boolean {
     const requester = this.#requester;
     if (!requester.spendRetry()) return false;
-    requester.lossReported();
+    requester.lossReported(Loss.GAP);
     requester.rewind('implied-nak');
     return true;
   }

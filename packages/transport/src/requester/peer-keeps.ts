@@ -15,14 +15,14 @@ const DOUBLINGS_MAX = 6;
 /** Of the packets in flight, those that are sent again for a sequence NAK: none, the gap that it names, or all. */
 export const Again = { NOTHING: 0, GAP: 1, ALL: 2 } as const;
 
-/** Of a connection's sequence NAKs, those for which the packet that they name is sent again by itself first: the fourth, eighth and 16th. */
+/** Of a connection's sequence NAKs, those for which the packet that they name is sent again by itself first: the fourth, eighth, … 256th. */
 const TRIAL_FIRST = 4;
-const TRIAL_LAST = 16;
+const TRIAL_LAST = 256;
 
 /**
  * A requester that goes back for a sequence NAK and hears an ACK beyond where it has got to since has learned that the peer keeps: one that
  * discards them cannot have them. From then on it sends again only what a NAK names. To find out, it waits for the answer to the packet that
- * is missing before it sends the others, on a path that has lost some already: a round trip, three times at most.
+ * is missing before it sends the others, on a path that has lost some already: a round trip, seven times at most.
  *
  * On a path that reorders, what is acknowledged there may have been on its way, sent again for an earlier NAK. A peer that has nothing behind
  * gap after gap is no keeper; from then on only what has no other explanation counts.
@@ -58,6 +58,11 @@ export class PeerKeeps {
 
   get learned(): boolean {
     return this.#learned;
+  }
+
+  /** All in flight was sent again for a gap, and nothing speaks for a peer that keeps. */
+  get goesBack(): boolean {
+    return this.#naks > 0 && !this.#learned;
   }
 
   /**

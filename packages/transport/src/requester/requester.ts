@@ -290,7 +290,7 @@ export class Requester {
       if (isKept && this.#owner.recovery.selective) this.#peerKeeps.learn(this.#losses.isFrequent);
       this.#transmitter.catchUp();
     } else if (this.#probe.showsLoss(flight.unackedPsn, this.#roundTrip)) {
-      this.onLoss(Loss.GAP);
+      this.onLoss(this.#peerKeeps.learned ? Loss.GAP : Loss.WHOLE);
       if (this.#peerKeeps.learned) this.#fillGap(flight.unackedPsn, flight.out, 'probe');
       else this.rewind('probe');
     }
@@ -301,9 +301,9 @@ export class Requester {
   }
 
   /** The peer reports a loss: it is there, and the path loses packets. */
-  lossReported(): void {
+  lossReported(loss: number): void {
     this.#probe.pathLoses();
-    this.onLoss(Loss.GAP);
+    this.onLoss(loss);
   }
 
   /** A loss was seen. */
@@ -331,7 +331,7 @@ export class Requester {
     // A peer that keeps NAKs again and again while a gap is open; the ACK timer runs on meanwhile.
     const isFree = again === Again.GAP && this.#peerKeeps.isRepeated;
     if (!isFree && !this.spendRetry()) return false;
-    this.lossReported();
+    this.lossReported(again === Again.ALL ? Loss.WHOLE : Loss.GAP);
     if (again === Again.ALL) {
       this.rewind('sequence-nak');
       if (this.#owner.recovery.selective) this.#peerKeeps.try();

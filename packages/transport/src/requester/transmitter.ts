@@ -17,9 +17,13 @@ export const READ_BUDGET_WAIT = 10_000;
 /** Packets after which an ACK is asked for, at most: half of a batch, so that room comes back while the rest is under way. */
 const ACK_INTERVAL = 64;
 
-/** In a window of so many packets, an ACK is asked for more often: so that a lost one costs less. */
+/**
+ * In a window of so many packets, an ACK is asked for more often: so that a lost one costs less. More often still where a gap costs all that
+ * is in flight: that is no more than the path holds then, and ACKs make room in it.
+ */
 const SMALL_WINDOW = 64;
 const SMALL_ACK_INTERVAL = 4;
+const SMALL_ACK_INTERVAL_WHOLE = 2;
 
 /** While a gap is open, this many times the window may be out: what the peer keeps is not in flight. */
 const GAP_OPEN_FACTOR = 2;
@@ -236,9 +240,10 @@ export class Transmitter {
 
   /** Packets after which an ACK is asked for: a share of the window, or of what the rate lets out in a while. */
   get #ackInterval(): number {
-    const { owner, congestion, pacer } = this.#parts;
+    const { owner, congestion, pacer, peerKeeps } = this.#parts;
     const { window } = congestion;
-    const most = window <= SMALL_WINDOW ? SMALL_ACK_INTERVAL : Math.min(ACK_INTERVAL, window >> 2);
+    const small = peerKeeps.goesBack ? SMALL_ACK_INTERVAL_WHOLE : SMALL_ACK_INTERVAL;
+    const most = window <= SMALL_WINDOW ? small : Math.min(ACK_INTERVAL, window >> 2);
     return pacer.limited ? pacer.ackInterval(owner.attributes.pathMtu, most) : most;
   }
 
