@@ -31,6 +31,17 @@ test('what is sent again ends the wait', () => {
   expect(keeps.isTrying).toBe(false);
 });
 
+test('how long a gap took that was sent again: once, from when it was, and only of a peer that keeps', () => {
+  const { clock, keeps } = setUp();
+  keeps.sentAgain(10, 12, true);
+  clock.now += 30;
+  expect(keeps.gapClosedAfter(12)).toBe(0);
+  keeps.learn(true);
+  keeps.sentAgain(20, 22, true);
+  clock.now += 40;
+  expect([20, 21, 22].map((psn) => keeps.gapClosedAfter(psn))).toEqual([0, 40, 0]);
+});
+
 test('all is sent again for each NAK, as long as nothing was learned', () => {
   const { nakked } = setUp();
   expect([nakked(10), nakked(11)]).toEqual([Again.ALL, Again.ALL]);

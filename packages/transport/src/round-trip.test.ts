@@ -130,3 +130,18 @@ test('what was in doubt is forgotten with the next probe, and the next packet is
   sample(100);
   expect(known()).toEqual([100, 100, 0]);
 });
+
+test('what a packet took that was perhaps sent twice lowers the mean alone, and not below the least', () => {
+  const { roundTrip, sample, known } = setUp();
+  roundTrip.isAtMost(10);
+  expect(known()).toEqual([0, 0, 0]);
+  sample(800);
+  sample(1_600);
+  expect(known()).toEqual([900, 800, 800]);
+  for (const time of [0, 900, 2_000]) roundTrip.isAtMost(time);
+  expect(known()).toEqual([900, 800, 800]);
+  roundTrip.isAtMost(820);
+  expect(known()).toEqual([890, 800, 800]);
+  roundTrip.isAtMost(10);
+  expect(known()).toEqual([878.75, 800, 800]);
+});

@@ -45,6 +45,8 @@ export class PeerKeeps {
   #end = 0;
   /** Some of them may be on their way; and whether that was so when those before them had been sent again. */
   #isOpen = false;
+  /** The first of them is acknowledged. */
+  #isClosed = false;
   #wasOpen = false;
   /** Behind them others were sent before; and how often in a row the peer had none of those. */
   #hasBehind = false;
@@ -107,6 +109,13 @@ export class PeerKeeps {
     return this.#isTrying;
   }
 
+  /** Everything before `psn` is acknowledged, more than before: µs since the gap there was sent again; 0: no gap, or not that. */
+  gapClosedAfter(psn: number): number {
+    if (!this.#isOpen || !this.#learned || psnDiff(psn, this.#from) <= 0 || this.#isClosed) return 0;
+    this.#isClosed = true;
+    return this.#clock.now - this.#at;
+  }
+
   /** Everything before `psn` is acknowledged, and that is more than before. */
   progress(psn: number): void {
     this.#isTrying = false;
@@ -131,6 +140,7 @@ export class PeerKeeps {
     this.#end = end;
     this.#wasOpen = this.#isOpen;
     this.#isOpen = true;
+    this.#isClosed = false;
     this.#hasBehind = hasBehind;
   }
 

@@ -256,6 +256,7 @@ export class Requester {
     const packets = this.#flight.acknowledged(psn);
     this.#losses.acknowledged(packets);
     this.retries.progress();
+    if (this.#losses.isLossy) this.#roundTrip.isAtMost(this.#peerKeeps.gapClosedAfter(psn));
     this.#peerKeeps.progress(psn);
     this.#probe.progress(psn, this.#flight.sendPsn);
     if (this.#roundTrip.acknowledged(psn)) this.#probe.sampled();

@@ -84,6 +84,16 @@ export class RoundTrip {
     return true;
   }
 
+  /**
+   * So long, µs, a packet took that was perhaps sent more than once: the round trip is no longer. Where losses are so frequent that nothing
+   * else is timed, a first sample that was too long would stay.
+   */
+  isAtMost(time: number): void {
+    const times = this.#times;
+    if (time <= 0 || time >= times[SMOOTHED]) return;
+    times[SMOOTHED] += (Math.max(time, times[LEAST]) - times[SMOOTHED]) / 8;
+  }
+
   #add(sample: number): void {
     const times = this.#times;
     if (times[SMOOTHED] === 0) {
