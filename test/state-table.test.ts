@@ -158,6 +158,48 @@ test('an RC queue pair never comes to SQE: a send that fails is the end', () => 
   expect(ways).toEqual(['RESET', 'ERR']);
 });
 
+describe.each(TYPES)('%s of a device whose paths migrate', (type) => {
+  const migrating = new Bench('apm');
+  const reachable = STATES.filter((state) => state !== 'SQE' || !RELIABLE.includes(type));
+  const steps = reachable.flatMap((from) => STATES.map((to) => [from, to] as const));
+
+  test.each(steps.filter(([from, to]) => cellOf(type, from, to)))('%s to %s', (from, to) => {
+    const cell = cellOf(type, from, to) as Cell;
+    const tried = (names: readonly Name[]) =>
+      migrating.with(type, from, (qp) => {
+        const attr = pick([...namesOf(cell.required), ...names], from, to, true);
+        return { type, attr, error: attempt(qp, attr), after: qp.query().attr };
+      });
+    for (const bit of NOT_OFFERED) {
+      const names = MEMBERS[bit];
+      if (!cell.optional.includes(bit)) {
+        for (const name of names) {
+          expectRefusal(tried([name]).error, { errno: 'EINVAL', attribute: name }, `with ${name}`);
+        }
+        continue;
+      }
+      expectTaken(tried(names), to, `with ${bit}`);
+      for (const missing of names.length > 1 ? names : []) {
+        const expected = { code: 'ERR_ROCE_MISSING_ATTRIBUTE', errno: 'EINVAL', attribute: missing } as const;
+        expectRefusal(tried(names.filter((name) => name !== missing)).error, expected, `without ${missing}`);
+      }
+    }
+    if (!NOT_OFFERED.every((bit) => cell.optional.includes(bit))) return;
+    const armed = migrating.with(type, from, (qp) => {
+      qp.modify({
+        ...pick([...namesOf(cell.required), ...MEMBERS.ALT_PATH], from, to),
+        pathMigState: 'REARM',
+      });
+      return qp.query().attr;
+    });
+    expect(armed).toMatchObject({
+      qpState: to,
+      pathMigState: 'REARM',
+      altTimeout: goodValues(to).altTimeout,
+    });
+  });
+});
+
 test('what is not offered is refused with the capability that would say so', () => {
   for (const name of REFUSED) {
     const { error } = step('RC', 'SQD', 'SQD', [name]);

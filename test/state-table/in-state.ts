@@ -1,5 +1,5 @@
 /** Queue pairs brought to a state by the shortest way, each step with what it requires and no more. */
-import type { QpAttr, QpState, QpType } from '@node-roce/transport';
+import type { Experimental, QpAttr, QpState, QpType } from '@node-roce/transport';
 import type { FrameHost } from '../../packages/transport/src/index.ts';
 import { Side } from '../../packages/transport/testing/pair.ts';
 import { cellOf, goodValues, MEMBERS } from './reference.ts';
@@ -29,10 +29,13 @@ const NO_FRAMES: FrameHost = {
 
 /** An adapter on which one queue pair after the other is made and let go. */
 export class Bench {
-  readonly side = new Side(1, 1, { frames: NO_FRAMES, experimental: ['xrc'] });
-  readonly #domain = this.side.adapter.openXrcd({});
+  readonly side: Side;
+  readonly #domain: number;
 
-  constructor() {
+  /** @param experimental beside XRC */
+  constructor(...experimental: Experimental[]) {
+    this.side = new Side(1, 1, { frames: NO_FRAMES, experimental: ['xrc', ...experimental] });
+    this.#domain = this.side.adapter.openXrcd({});
     this.side.adapter.destroyQp(this.side.qp.qpn, 0);
   }
 

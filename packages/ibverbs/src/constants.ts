@@ -267,7 +267,7 @@ export const IBV_QPS_SQD = 4;
 export const IBV_QPS_SQE = 5;
 export const IBV_QPS_ERR = 6;
 
-// `enum ibv_mig_state`: states of path migration, which is not offered
+// `enum ibv_mig_state`: states of path migration
 export const IBV_MIG_MIGRATED = 0;
 export const IBV_MIG_REARM = 1;
 export const IBV_MIG_ARMED = 2;

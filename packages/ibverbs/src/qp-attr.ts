@@ -1,5 +1,5 @@
 /** `struct ibv_qp_attr` with its mask, and what verbs-api has for it. */
-import { invalid, QP_STATES, type QpAttr, type QpCap } from '@node-roce/transport';
+import { invalid, MIG_STATES, QP_STATES, type QpAttr, type QpCap } from '@node-roce/transport';
 import { PATH_MTUS } from '@node-roce/wire';
 import { fromAhAttr, toAhAttr } from './address.ts';
 import * as c from './constants.ts';
@@ -65,7 +65,7 @@ function memberValue(attr: ibv_qp_attr, member: Member): unknown {
     case 'path_mtu':
       return pathMtu(attr.path_mtu);
     case 'path_mig_state':
-      return (['MIGRATED', 'REARM', 'ARMED'] as const)[attr.path_mig_state ?? 0] ?? attr.path_mig_state;
+      return MIG_STATES[attr.path_mig_state ?? 0] ?? attr.path_mig_state;
     case 'ah_attr':
     case 'alt_ah_attr':
       return toAhAttr(attr[member]);
@@ -114,7 +114,7 @@ export function fromQpAttr(attr: QpAttr): ibv_qp_attr {
     qp_state: stateCode(attr.qpState),
     cur_qp_state: stateCode(attr.curQpState),
     path_mtu: attr.pathMtu === undefined ? undefined : PATH_MTUS.indexOf(attr.pathMtu as never) + 1,
-    path_mig_state: undefined,
+    path_mig_state: attr.pathMigState === undefined ? undefined : MIG_STATES.indexOf(attr.pathMigState),
     qkey: attr.qkey,
     rq_psn: attr.rqPsn,
     sq_psn: attr.sqPsn,
@@ -122,9 +122,9 @@ export function fromQpAttr(attr: QpAttr): ibv_qp_attr {
     qp_access_flags: attr.qpAccessFlags,
     cap: attr.cap && fromCap(attr.cap),
     ah_attr: attr.ahAttr && fromAhAttr(attr.ahAttr),
-    alt_ah_attr: undefined,
+    alt_ah_attr: attr.altAhAttr && fromAhAttr(attr.altAhAttr),
     pkey_index: attr.pkeyIndex,
-    alt_pkey_index: undefined,
+    alt_pkey_index: attr.altPkeyIndex,
     en_sqd_async_notify: undefined,
     sq_draining: attr.sqDraining === undefined ? undefined : Number(attr.sqDraining),
     max_rd_atomic: attr.maxRdAtomic,
@@ -134,8 +134,8 @@ export function fromQpAttr(attr: QpAttr): ibv_qp_attr {
     timeout: attr.timeout,
     retry_cnt: attr.retryCnt,
     rnr_retry: attr.rnrRetry,
-    alt_port_num: undefined,
-    alt_timeout: undefined,
+    alt_port_num: attr.altPortNum,
+    alt_timeout: attr.altTimeout,
     rate_limit: attr.rateLimit,
   };
 }

@@ -146,7 +146,7 @@ function renamed({ code, message, errno, expected, cause }: RoceError, from: str
 /**
  * ibv_modify_qp(3): the attributes that the mask names, one left out counting as 0; all of it or nothing.
  * EINVAL, and `lastError()` names the attribute: missing in the step, not taken by it, out of range, or a size that what
- * is posted does not fit into. EOPNOTSUPP for path migration. `attr.cap` is set to what a resize came to.
+ * is posted does not fit into. EOPNOTSUPP for path migration unless the device was opened with `experimental: ['apm']`. `attr.cap` is set to what a resize came to.
  */
 export function ibv_modify_qp(qp: ibv_qp, attr: ibv_qp_attr, attr_mask: number): Promise<number> {
   return status(async () => {

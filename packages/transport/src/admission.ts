@@ -14,6 +14,7 @@ import {
   Transport,
 } from '@node-roce/wire';
 import type { GroupMember } from './addresses.ts';
+import { comesBy } from './apm/migration.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
 import { QpStateCode } from './constants.ts';
 import type { Context } from './context.ts';
@@ -109,7 +110,7 @@ export class Admission {
     if (qp === undefined) return;
     const hasPkey = (bthPkey(batch.slab, at) & 0x7fff) === 0x7fff;
     const isOpen = !qp.datagram && receives(qp.state);
-    qp.notified(isWhole && hasPkey && isOpen && isFromPeer(qp, batch, index));
+    qp.notified(isWhole && hasPkey && isOpen && comesBy(qp.attributes, batch, index));
   }
 
   /** UD takes from everybody who knows the Q_Key. */
@@ -125,8 +126,9 @@ export class Admission {
   /** RC and UC take from their peer alone. */
   #receiveConnected(qp: QueuePair): void {
     const { counters } = this.#context;
-    const { info, batch, index } = this.#packet;
-    const { state } = qp;
+    const packet = this.#packet;
+    const { info } = packet;
+    const { state, migration } = qp;
     const open = info.isRequest
       ? receives(state) && (state !== QpStateCode.SQE || !qp.reliable)
       : state === QpStateCode.RTS || state === QpStateCode.SQD;
@@ -134,14 +136,16 @@ export class Admission {
       counters.wrongState++;
       return;
     }
-    if (!isFromPeer(qp, batch, index)) {
+    const isFromPeer =
+      migration === undefined ? comesBy(qp.attributes, packet.batch, packet.index) : migration.admit(packet);
+    if (!isFromPeer) {
       counters.wrongSource++;
       return;
     }
     if (this.#count(qp)) qp.marked();
     qp.heard();
-    if (info.isRequest) qp.responder.receive(this.#packet);
-    else qp.completer.receive(this.#packet);
+    if (info.isRequest) qp.responder.receive(packet);
+    else qp.completer.receive(packet);
   }
 
   /** The queue pair takes the current packet. @returns whether that is marked "congestion experienced" */
@@ -152,18 +156,4 @@ export class Admission {
     if (isMarked) counters.ecnMarked++;
     return isMarked;
   }
-}
-
-/** Whether a packet comes from the connection's peer, at the address that it was set up with. */
-function isFromPeer({ attributes }: QueuePair, batch: RxBatch, index: number): boolean {
-  const sources = batch.sourceWords;
-  const s = index * 4;
-  const { source, local } = attributes;
-  return (
-    sources[s] === source[0] &&
-    sources[s + 1] === source[1] &&
-    sources[s + 2] === source[2] &&
-    sources[s + 3] === source[3] &&
-    batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] === local
-  );
 }

@@ -14,9 +14,14 @@ export const QP_STATES = Object.keys(QpStateCode) as QpState[];
 export type QpType = 'RC' | 'UC' | 'UD' | 'GSI' | 'RAW_PACKET' | 'XRC_INI' | 'XRC_TGT';
 
 /** Parts of the specification that no other implementation has confirmed: refused unless a device is opened with them. */
-export const EXPERIMENTAL = ['xrc'] as const;
+export const EXPERIMENTAL = ['xrc', 'apm'] as const;
 /** One of them, by name. */
 export type Experimental = (typeof EXPERIMENTAL)[number];
+
+/** States of path migration, in the order of `enum ibv_mig_state`. */
+export const MIG_STATES = ['MIGRATED', 'REARM', 'ARMED'] as const;
+/** One of them (IBTA vol 1 §17.2.8). */
+export type MigState = (typeof MIG_STATES)[number];
 
 /** `enum ibv_wr_opcode`. */
 export const WrOpcode = {

@@ -23,6 +23,8 @@ export type AsyncEvent =
       type: 'QP_FATAL' | 'QP_REQ_ERR' | 'QP_ACCESS_ERR' | 'COMM_EST' | 'SQ_DRAINED' | 'QP_LAST_WQE_REACHED';
       qpn: number;
     }
+  /** The connection goes over its alternate path now; the peer went to another path than that. */
+  | { type: 'PATH_MIG' | 'PATH_MIG_ERR'; qpn: number }
   | { type: 'CQ_ERR'; cq: number }
   | { type: 'SRQ_LIMIT_REACHED' | 'SRQ_ERR'; srq: number };
 

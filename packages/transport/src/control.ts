@@ -3,7 +3,7 @@
  * Everything here survives a structured clone, so that the same calls work from another thread.
  */
 import type { Congestion } from './congestion/options.ts';
-import type { QpState, QpType } from './constants.ts';
+import type { MigState, QpState, QpType } from './constants.ts';
 import type { RingShape } from './rings.ts';
 
 /** `struct ibv_qp_cap`: sizes of a queue pair. What create returns is at least what was asked for. */
@@ -60,8 +60,11 @@ export interface QpAttr {
   curQpState?: QpState;
   /** Bytes: 256, 512, 1024, 2048 or 4096. */
   pathMtu?: number;
-  /** Path migration is not offered: refused, and never in a query. */
-  pathMigState?: 'MIGRATED' | 'REARM' | 'ARMED';
+  /**
+   * RC, UC, XRC, on a device with `experimental: ['apm']`: REARM asks the peer to arm the alternate path, MIGRATED goes over to it where
+   * the connection is ARMED. EINVAL for ARMED, which the peer's answer brings, for MIGRATED in REARM, and for REARM without an alternate path.
+   */
+  pathMigState?: MigState;
   /** UD and GSI, 32 bits: what datagrams to it have to bring. */
   qkey?: number;
   /** 24 bits. */
@@ -76,11 +79,14 @@ export interface QpAttr {
   cap?: QpCap;
   /** RC and UC: the way to the peer. */
   ahAttr?: AhAttr;
-  /** Path migration is not offered: refused, and never in a query. */
+  /**
+   * As `pathMigState`: the alternate path, which comes with the other three attributes `alt…`. In a query while there is one:
+   * after a migration it is `ahAttr`.
+   */
   altAhAttr?: AhAttr;
   /** 0: the default P_Key is the only one. */
   pkeyIndex?: number;
-  /** As `altAhAttr`. */
+  /** `pkeyIndex` of the alternate path. */
   altPkeyIndex?: number;
   /** RTS to SQD: raise SQ_DRAINED when what was started is done. */
   enSqdAsyncNotify?: boolean;
@@ -103,9 +109,9 @@ export interface QpAttr {
   retryCnt?: number;
   /** RC: 0 … 6 retries after an RNR NAK, then RNR_RETRY_EXC_ERR; 7 is for ever. */
   rnrRetry?: number;
-  /** As `altAhAttr`. */
+  /** `portNum` of the alternate path. */
   altPortNum?: number;
-  /** As `altAhAttr`. */
+  /** `timeout` of the alternate path, from the migration on. */
   altTimeout?: number;
   /** kbps; 0 for no limit. */
   rateLimit?: number;

@@ -1,34 +1,39 @@
 /** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
 import { PATH_MTUS } from '@node-roce/wire';
-import { Access, QP_STATES, type QpState, type QpType } from './constants.ts';
-import { type DeviceLimits, type GidEntry, isEmptyGid, type QpAttr, type QpQuery } from './control.ts';
+import { Access, MIG_STATES, type MigState, QP_STATES, type QpState, type QpType } from './constants.ts';
+import {
+  type AhAttr,
+  type DeviceLimits,
+  type GidEntry,
+  isEmptyGid,
+  type QpAttr,
+  type QpQuery,
+} from './control.ts';
 import { invalid, RoceError } from './errors.ts';
-import type { QpAttributes } from './qp/attributes.ts';
+import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
 import type { QueuePair } from './qp/queue-pair.ts';
-import { type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
+import { ALT_PATH, type QpAttrName, statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
 
 export interface PortFacts {
   readonly gids: readonly GidEntry[];
   readonly activeMtu: number;
   readonly limits: DeviceLimits;
+  /** Paths may migrate. */
+  readonly migrates: boolean;
 }
 
-/** Attributes that the device does not offer: refused by name, with the capability bit that says so. */
-const NOT_OFFERED: Partial<Record<QpAttrName, string>> = {
-  altAhAttr: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
-  altPkeyIndex: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
-  altPortNum: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
-  altTimeout: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
-  pathMigState: 'paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear)',
-};
+/** The alternate path, and the state of migration to it. */
+const OF_MIGRATION: readonly QpAttrName[] = [...ALT_PATH, 'pathMigState'];
 
 /** Why an attribute is refused for queue pairs of this type, in any step; undefined if it is offered. */
-function notOffered(name: QpAttrName, type: QpType): string | undefined {
+function notOffered(name: QpAttrName, type: QpType, migrates: boolean): string | undefined {
   if (name === 'rateLimit' && type !== 'RC' && type !== 'RAW_PACKET')
     return `${type} queue pairs are not paced`;
   if (name === 'cap' && type === 'RAW_PACKET') return 'queues of RAW_PACKET queue pairs are not resized';
   if (name === 'cap' && type === 'XRC_TGT') return 'XRC_TGT queue pairs have no queues';
-  return NOT_OFFERED[name];
+  if (!migrates && OF_MIGRATION.includes(name))
+    return "paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear): open the device with experimental: ['apm']";
+  return undefined;
 }
 
 const REMOTE_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
@@ -54,7 +59,7 @@ const CHECKS: Record<QpAttrName, Check> = {
       ? undefined
       : `one of ${offered.join(', ')}: the port's active MTU is ${activeMtu}`;
   },
-  pathMigState: any,
+  pathMigState: (v: MigState) => (MIG_STATES.includes(v) ? undefined : MIG_STATES.join(', ')),
   qkey: range(0, 0xffff_ffff),
   rqPsn: range(0, 0xff_ffff),
   sqPsn: range(0, 0xff_ffff),
@@ -68,7 +73,7 @@ const CHECKS: Record<QpAttrName, Check> = {
   altAhAttr: any,
   // One entry, the default P_Key: the table of a RoCE port has no other use.
   pkeyIndex: range(0, 0),
-  altPkeyIndex: any,
+  altPkeyIndex: range(0, 0),
   enSqdAsyncNotify: bool,
   sqDraining: any,
   maxRdAtomic: (v: number, { limits }) => range(0, limits.maxQpInitRdAtom)(v as never, undefined as never),
@@ -78,8 +83,8 @@ const CHECKS: Record<QpAttrName, Check> = {
   timeout: range(0, 31),
   retryCnt: range(0, 7),
   rnrRetry: range(0, 7),
-  altPortNum: any,
-  altTimeout: any,
+  altPortNum: range(1, 1),
+  altTimeout: range(0, 31),
   rateLimit: range(0, 0xffff_ffff),
 };
 
@@ -87,13 +92,13 @@ const CHECKS: Record<QpAttrName, Check> = {
 export const QP_ATTRIBUTE_NAMES = Object.keys(CHECKS) as readonly QpAttrName[];
 
 /** A route that packets can take; ERR_ROCE_INVALID_ATTRIBUTE names what is wrong with it. */
-export function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: readonly GidEntry[]): void {
+export function checkAddressVector(attr: AhAttr, gids: readonly GidEntry[], name = 'ahAttr'): void {
   const { grh } = attr;
-  if (!attr.isGlobal || !grh) throw invalid('ahAttr.isGlobal', 'RoCE has no route without a GRH', 'true');
+  if (!attr.isGlobal || !grh) throw invalid(`${name}.isGlobal`, 'RoCE has no route without a GRH', 'true');
   if (!(grh.dgid instanceof Uint8Array) || grh.dgid.length !== 16) {
-    throw invalid('ahAttr.grh.dgid', 'not a GID', '16 bytes');
+    throw invalid(`${name}.grh.dgid`, 'not a GID', '16 bytes');
   }
-  if (grh.dgid.every((byte) => byte === 0)) throw invalid('ahAttr.grh.dgid', 'the zero GID names nobody');
+  if (grh.dgid.every((byte) => byte === 0)) throw invalid(`${name}.grh.dgid`, 'the zero GID names nobody');
   const ranges: [string, number, number][] = [
     ['grh.sgidIndex', grh.sgidIndex, gids.length - 1],
     ['grh.flowLabel', grh.flowLabel, 0xf_ffff],
@@ -105,17 +110,17 @@ export function checkAddressVector(attr: NonNullable<QpAttr['ahAttr']>, gids: re
     ['srcPathBits', attr.srcPathBits, 255],
     ['staticRate', attr.staticRate, 255],
   ];
-  for (const [name, value, high] of ranges) {
+  for (const [field, value, high] of ranges) {
     if (!Number.isInteger(value) || value < 0 || value > high) {
-      throw invalid(`ahAttr.${name}`, `${value} is out of range`, `0 … ${high}`);
+      throw invalid(`${name}.${field}`, `${value} is out of range`, `0 … ${high}`);
     }
   }
-  if (attr.portNum !== 1) throw invalid('ahAttr.portNum', `no port ${attr.portNum}`, '1');
+  if (attr.portNum !== 1) throw invalid(`${name}.portNum`, `no port ${attr.portNum}`, '1');
   if (isEmptyGid(gids[grh.sgidIndex])) {
-    throw invalid('ahAttr.grh.sgidIndex', `there is no GID at index ${grh.sgidIndex}`);
+    throw invalid(`${name}.grh.sgidIndex`, `there is no GID at index ${grh.sgidIndex}`);
   }
   if (isIpv4(grh.dgid) !== isIpv4(gids[grh.sgidIndex].gid)) {
-    throw invalid('ahAttr.grh.sgidIndex', 'source and destination GID are of different IP versions');
+    throw invalid(`${name}.grh.sgidIndex`, 'source and destination GID are of different IP versions');
   }
 }
 
@@ -168,7 +173,7 @@ export function checkModify(
   }
   for (const name of names) {
     if (name === 'qpState') continue;
-    const why = notOffered(name, qp.type);
+    const why = notOffered(name, qp.type, port.migrates);
     if (why) {
       throw new RoceError('ERR_ROCE_NOT_SUPPORTED', `${name}: ${why}`, {
         errno: 'EOPNOTSUPP',
@@ -176,7 +181,7 @@ export function checkModify(
       });
     }
     if (!allowed.required.includes(name) && !allowed.optional.includes(name)) {
-      const offered = allowed.optional.filter((each) => !NOT_OFFERED[each]);
+      const offered = allowed.optional.filter((each) => !notOffered(each, qp.type, port.migrates));
       const may = [...allowed.required, ...offered].join(', ') || 'the state alone';
       throw invalid(name, `can't be changed from ${from} to ${to}`, may);
     }
@@ -184,6 +189,16 @@ export function checkModify(
     if (expected) throw invalid(name, `${String(attr[name])} can't be taken`, expected);
   }
   if (attr.ahAttr) checkAddressVector(attr.ahAttr, port.gids);
+  if (attr.altAhAttr) checkAddressVector(attr.altAhAttr, port.gids, 'altAhAttr');
+  const alternate = ALT_PATH.filter((name) => attr[name] !== undefined);
+  if (alternate.length > 0 && alternate.length < ALT_PATH.length) {
+    const missing = ALT_PATH.find((name) => attr[name] === undefined) as string;
+    throw new RoceError('ERR_ROCE_MISSING_ATTRIBUTE', `${missing}: an alternate path is four attributes`, {
+      errno: 'EINVAL',
+      attribute: missing,
+      expected: ALT_PATH.join(', '),
+    });
+  }
   return to;
 }
 
@@ -215,14 +230,14 @@ export function plainAttributes(attr: QpAttr): Partial<QpAttributes> {
 
 /** The attributes that are valid in the queue pair's state; `cap` and the init attributes always. */
 export function queryAttributes(qp: QueuePair): QpQuery {
-  const { attributes } = qp;
-  const { ah } = attributes;
+  const { attributes, migration } = qp;
+  const { alternate } = attributes;
   const all: QpAttr = {
     pkeyIndex: attributes.pkeyIndex,
     portNum: attributes.portNum,
     qpAccessFlags: attributes.access,
     qkey: attributes.qkey,
-    ahAttr: ah && { ...ah, grh: { ...ah.grh, dgid: ah.grh.dgid.slice() } },
+    ahAttr: attributes.ah && copyOf(attributes.ah),
     pathMtu: attributes.pathMtu,
     destQpNum: attributes.destQpn,
     rqPsn: qp.responder.expectedPsn,
@@ -235,10 +250,12 @@ export function queryAttributes(qp: QueuePair): QpQuery {
     maxDestRdAtomic: attributes.maxDestRdAtomic,
     rateLimit: attributes.rateLimit,
     sqDraining: !qp.requester.drained,
+    ...(migration ? { pathMigState: migration.state } : {}),
+    ...(alternate ? alternateAttributes(alternate) : {}),
   };
   const attr: QpAttr = { qpState: qp.stateName, curQpState: qp.stateName, cap: { ...qp.capAsked } };
   for (const name of VALID_IN_STATE[qp.type][qp.stateName]) {
-    (attr as Record<string, unknown>)[name] = all[name];
+    if (name in all) (attr as Record<string, unknown>)[name] = all[name];
   }
   return {
     attr,
@@ -251,4 +268,12 @@ export function queryAttributes(qp: QueuePair): QpQuery {
       ...(qp.srq ? { srq: qp.srq.handle } : {}),
     },
   };
+}
+
+function alternateAttributes({ ah, pkeyIndex, portNum, timeout }: AlternatePath): QpAttr {
+  return { altAhAttr: copyOf(ah), altPkeyIndex: pkeyIndex, altPortNum: portNum, altTimeout: timeout };
+}
+
+function copyOf(ah: AhAttr): AhAttr {
+  return { ...ah, grh: { ...ah.grh, dgid: ah.grh.dgid.slice() } };
 }

@@ -33,7 +33,7 @@ import {
   plainAttributes,
   queryAttributes,
 } from './modify.ts';
-import type { QpAttributes } from './qp/attributes.ts';
+import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
 import { QueuePair } from './qp/queue-pair.ts';
 import type { FrameHost, FrameRule } from './raw/frames.ts';
 import { RawTable } from './raw/raw-table.ts';
@@ -53,6 +53,9 @@ const NO_PD = -1;
 
 /** ECN-capable transport (RFC 3168 §5). */
 const ECT_0 = 2;
+
+/** The part of a path that its address vector gives. */
+type Route = Omit<AlternatePath, 'pkeyIndex' | 'portNum' | 'timeout'>;
 
 /** Bytes of an IP header without options. */
 const IPV4_BYTES = 20;
@@ -90,6 +93,8 @@ export class QueueTable {
   readonly #recentQpns = new RecentNumbers();
   /** Of target queue pairs, which complete nothing themselves. */
   readonly #nobodysCq: CompletionQueue;
+  /** Paths may migrate. */
+  readonly #migrates: boolean;
   #lastQp: QueuePair | undefined;
   #nextHandle = 1;
 
@@ -102,6 +107,7 @@ export class QueueTable {
     this.srqs = new SrqTable(context, nextHandle);
     const { random, experimental = [] } = options;
     this.xrc = new XrcTable({ enabled: experimental.includes('xrc'), random, nextHandle });
+    this.#migrates = experimental.includes('apm');
     this.#nobodysCq = new CompletionQueue(0, 1, context.newRing);
     this.raws = new RawTable(context, options.frames);
   }
@@ -273,6 +279,7 @@ export class QueueTable {
       recovery: own ? { ...recovery, ...own } : recovery,
       congestion,
       activeMtu: this.#options.activeMtu,
+      migrates: this.#migrates,
     });
     this.#qps.set(qp.qpn, qp);
     const { selective } = qp.recovery;
@@ -318,6 +325,7 @@ export class QueueTable {
       congestion: this.#deviceCongestion,
       activeMtu: this.#options.activeMtu,
       domain,
+      migrates: this.#migrates,
     });
     this.#qps.set(qp.qpn, qp);
     return { qpn: qp.qpn, handle: this.xrc.share(qp.qpn, xrcd), sendQueue: qp.sq.shape };
@@ -340,7 +348,7 @@ export class QueueTable {
     const context = this.#context;
     context.begin(now);
     const { gids, activeMtu } = this.#options;
-    const port = { gids, activeMtu, limits: context.limits };
+    const port = { gids, activeMtu, limits: context.limits, migrates: this.#migrates };
     const raw = this.raws.find(qpn);
     if (raw) {
       raw.modify(attr, checkModify(raw, attr, port));
@@ -352,12 +360,15 @@ export class QueueTable {
     const to = checkModify(qp, attr, port);
     const cap = attr.cap && this.#checkCap(attr.cap, !qp.hasReceives);
     if (cap) qp.checkResize(cap);
+    const { peer, alternate } = qp.attributes;
+    if (attr.pathMigState) qp.migration?.check(attr.pathMigState, attr.altAhAttr ?? alternate?.ah);
     const changes = plainAttributes(attr);
-    const path = this.#path(qp, attr);
-    const { peer } = qp.attributes;
-    qp.setAttributes({ ...changes, ...path });
+    const path = this.#path(qp, attr.ahAttr, attr);
+    qp.setAttributes({ ...changes, ...path, ...this.#alternate(qp, attr) });
     const resized = cap && qp.resize(cap);
     if (attr.ahAttr && peer >= 0) context.addresses.removePeer(peer);
+    if (attr.altAhAttr && alternate) context.addresses.removePeer(alternate.peer);
+    if (attr.pathMigState) qp.migration?.enter(attr.pathMigState);
     if (attr.maxDestRdAtomic !== undefined) qp.responder.setResources(attr.maxDestRdAtomic);
     if (attr.rqPsn !== undefined) qp.responder.start(attr.rqPsn);
     if (attr.sqPsn !== undefined) qp.requester.start(attr.sqPsn);
@@ -462,10 +473,17 @@ export class QueueTable {
     }
   }
 
-  /** The route of a modify call's address vector and peer QPN; a new peer is held. */
-  #path(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
-    const ah = attr.ahAttr;
-    if (!ah) return {};
+  /** The alternate path of a modify call; its peer is held. */
+  #alternate(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
+    const route = this.#path(qp, attr.altAhAttr, attr);
+    if (!route) return {};
+    const { altPkeyIndex: pkeyIndex = 0, altPortNum: portNum = 1, altTimeout: timeout = 0 } = attr;
+    return { alternate: { ...route, pkeyIndex, portNum, timeout } };
+  }
+
+  /** The route of an address vector, to the peer QPN of a modify call; a new peer is held. */
+  #path(qp: QueuePair, ah: AhAttr | undefined, attr: QpAttr): Route | undefined {
+    if (!ah) return undefined;
     const { grh } = ah;
     // They come together in the step to RTR; later the address vector may change alone.
     const destQpn = attr.destQpNum ?? qp.attributes.destQpn;

@@ -125,9 +125,11 @@ describe.each(['RC', 'UC', 'UD', 'GSI', 'XRC_INI', 'XRC_TGT'] as const)('%s', (t
 
 describe('a query shows', () => {
   const connected = 'pkeyIndex portNum qpAccessFlags';
-  const ucRtr = `${connected} ahAttr pathMtu destQpNum rqPsn`;
+  // The alternate path while there is one, the state of migration where paths migrate.
+  const ucRtr = `${connected} ahAttr pathMtu destQpNum rqPsn ${ALT}`;
+  const ucRts = `${ucRtr} sqPsn pathMigState`;
   const rcRtr = `${ucRtr} maxDestRdAtomic minRnrTimer`;
-  const rcRts = `${rcRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic rateLimit`;
+  const rcRts = `${rcRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic rateLimit pathMigState`;
   const ud = 'pkeyIndex portNum qkey';
   const rows: [QpType, Record<QpState, string>][] = [
     [
@@ -140,9 +142,9 @@ describe('a query shows', () => {
         RESET: '',
         INIT: connected,
         RTR: ucRtr,
-        RTS: `${ucRtr} sqPsn`,
-        SQD: `${ucRtr} sqPsn sqDraining`,
-        SQE: `${ucRtr} sqPsn`,
+        RTS: ucRts,
+        SQD: `${ucRts} sqDraining`,
+        SQE: ucRts,
         ERR: '',
       },
     ],
@@ -153,8 +155,8 @@ describe('a query shows', () => {
         RESET: '',
         INIT: connected,
         RTR: ucRtr,
-        RTS: `${ucRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic`,
-        SQD: `${ucRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic sqDraining`,
+        RTS: `${ucRts} timeout retryCnt rnrRetry maxRdAtomic`,
+        SQD: `${ucRts} timeout retryCnt rnrRetry maxRdAtomic sqDraining`,
         SQE: '',
         ERR: '',
       },
@@ -165,8 +167,8 @@ describe('a query shows', () => {
         RESET: '',
         INIT: connected,
         RTR: rcRtr,
-        RTS: `${rcRtr} sqPsn timeout`,
-        SQD: `${rcRtr} sqPsn timeout sqDraining`,
+        RTS: `${rcRtr} sqPsn timeout pathMigState`,
+        SQD: `${rcRtr} sqPsn timeout pathMigState sqDraining`,
         SQE: '',
         ERR: '',
       },

@@ -25,7 +25,7 @@ const t = (required: readonly QpAttrName[], optional: readonly QpAttrName[] = []
 });
 
 /** The alternate path is four attributes of one mask bit (IBV_QP_ALT_PATH). */
-const ALT_PATH: readonly QpAttrName[] = ['altAhAttr', 'altPkeyIndex', 'altPortNum', 'altTimeout'];
+export const ALT_PATH: readonly QpAttrName[] = ['altAhAttr', 'altPkeyIndex', 'altPortNum', 'altTimeout'];
 
 /** From every state to RESET and, but for RESET, to ERR: always allowed, with nothing but the state. */
 const ALWAYS = t([]);
@@ -215,8 +215,15 @@ export function statesFrom(type: QpType, from: QpState): QpState[] {
 }
 
 const CONNECTED_INIT: readonly QpAttrName[] = ['pkeyIndex', 'portNum', 'qpAccessFlags'];
-const UC_RTR: readonly QpAttrName[] = [...CONNECTED_INIT, 'ahAttr', 'pathMtu', 'destQpNum', 'rqPsn'];
-const UC_RTS: readonly QpAttrName[] = [...UC_RTR, 'sqPsn'];
+const UC_RTR: readonly QpAttrName[] = [
+  ...CONNECTED_INIT,
+  'ahAttr',
+  'pathMtu',
+  'destQpNum',
+  'rqPsn',
+  ...ALT_PATH,
+];
+const UC_RTS: readonly QpAttrName[] = [...UC_RTR, 'sqPsn', 'pathMigState'];
 const RC_RTR: readonly QpAttrName[] = [...UC_RTR, 'maxDestRdAtomic', 'minRnrTimer'];
 const RC_RTS: readonly QpAttrName[] = [
   ...RC_RTR,
@@ -226,9 +233,10 @@ const RC_RTS: readonly QpAttrName[] = [
   'rnrRetry',
   'maxRdAtomic',
   'rateLimit',
+  'pathMigState',
 ];
 const INI_RTS: readonly QpAttrName[] = [...UC_RTS, 'timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic'];
-const TGT_RTS: readonly QpAttrName[] = [...RC_RTR, 'sqPsn', 'timeout'];
+const TGT_RTS: readonly QpAttrName[] = [...RC_RTR, 'sqPsn', 'timeout', 'pathMigState'];
 const UD_INIT: readonly QpAttrName[] = ['pkeyIndex', 'portNum', 'qkey'];
 const UD_RTS: readonly QpAttrName[] = [...UD_INIT, 'sqPsn'];
 
@@ -244,8 +252,8 @@ const VALID_UD: Record<QpState, readonly QpAttrName[]> = {
 
 /**
  * Attributes that a query returns in each state, beside the state itself and `cap`, which always are.
- * Source: the tables of ibv_query_qp(3) as printed by RDMAmojo; the alternate path is never there,
- * because the device does not migrate paths (IBV_DEVICE_AUTO_PATH_MIG is clear).
+ * Source: the tables of ibv_query_qp(3) as printed by RDMAmojo. The alternate path is there while one is loaded, the state of
+ * migration on devices whose paths migrate.
  */
 export const VALID_IN_STATE: Record<QpType, Record<QpState, readonly QpAttrName[]>> = {
   RC: {

@@ -9,6 +9,7 @@ import {
   Cqe,
   FlushLevel,
   FlushType,
+  type GidEntry,
   gatherSlot,
   Icrc,
   isMemoryGone,
@@ -71,8 +72,14 @@ export const QKEY = 0x1111_1111;
 /** A packet on the wire: BTH through pad, as bytes of its own. */
 export type Packet = Uint8Array;
 
-/** The fate of a packet on its way: return the packets that arrive, and when (µs later). */
-export type Fault = (packet: Packet, now: number) => { packet: Packet; delay: number }[];
+/** The fate of a packet that leaves from a local GID: return the packets that arrive, and when (µs later). */
+export type Fault = (packet: Packet, now: number, sgidIndex: number) => { packet: Packet; delay: number }[];
+
+/** Where a peer index leads. */
+interface Route {
+  dgid: Uint8Array;
+  sgidIndex: number;
+}
 
 export interface ElementInit {
   mr: MrCreated;
@@ -120,6 +127,9 @@ export class Side {
   readonly cq: Ring;
   readonly cqHandle: number;
   readonly events: AsyncEvent[] = [];
+  readonly gids: readonly GidEntry[];
+  /** By peer index; none where the test has its own table of peers. */
+  readonly routes: Route[] = [];
   readonly doorbells: Ring;
   qp!: QpCreated;
   sq!: Ring;
@@ -127,10 +137,11 @@ export class Side {
   #backing = 1;
 
   constructor(name: number, seed: number, options: Partial<AdapterOptions> = {}) {
+    this.gids = options.gids ?? [{ gid: gidOf(name), address: `10.0.0.${name}`, type: 'RoCE v2' }];
     this.adapter = new Adapter({
       random: createRandom(seed).next,
-      peers: { add: () => 0, remove: () => {} },
-      gids: [{ gid: gidOf(name), address: `10.0.0.${name}`, type: 'RoCE v2' }],
+      peers: { add: (dgid, sgidIndex) => this.routes.push({ dgid, sgidIndex }) - 1, remove: () => {} },
+      gids: this.gids,
       activeMtu: 4096,
       onCompletionEvent: () => {},
       onAsyncEvent: (event) => this.events.push(event),
@@ -300,8 +311,16 @@ export interface PairOptions {
   psn?: [left: number, right: number];
 }
 
+/** The only way that there is. */
+const DIRECT: Route = { dgid: new Uint8Array(16), sgidIndex: 0 };
+
+const sameBytes = (a: Uint8Array, b: Uint8Array) => a.every((byte, i) => byte === b[i]);
+
 interface Flying {
   packet: Packet;
+  source: Uint8Array;
+  /** Index of the GID that it arrives at. */
+  local: number;
   /** When it arrives, µs. */
   at: number;
 }
@@ -417,6 +436,7 @@ export class Pair {
   #transmit(side: Side): void {
     const { tx } = side;
     const flying = side === this.left ? this.#toRight : this.#toLeft;
+    const to = side === this.left ? this.right : this.left;
     for (;;) {
       tx.clear();
       if (side.adapter.transmit(tx, this.now) === 0) return;
@@ -427,13 +447,19 @@ export class Pair {
         tx.slots[i * TX_SLOT_WORDS + Tx.STATUS] = errno;
         if (errno !== 0) continue;
         this.sent.push({ from: side, packet, at: this.now });
-        const arrivals = this.fault?.(packet, this.now) ?? [{ packet, delay: 0 }];
+        const { dgid, sgidIndex } = side.routes[tx.slots[i * TX_SLOT_WORDS + Tx.PEER]] ?? DIRECT;
+        const source = side.gids[sgidIndex].gid;
+        const local = Math.max(
+          0,
+          to.gids.findIndex(({ gid }) => sameBytes(gid, dgid)),
+        );
+        const arrivals = this.fault?.(packet, this.now, sgidIndex) ?? [{ packet, delay: 0 }];
         for (const { packet: p, delay } of arrivals) {
           const at = this.now + this.#latency + delay;
           // Behind all that arrive no later; nearly always that is the end.
           let place = flying.length;
           while (place > 0 && flying[place - 1].at > at) place--;
-          flying.splice(place, 0, { packet: p, at });
+          flying.splice(place, 0, { packet: p, source, local, at });
         }
       }
       side.adapter.sent(tx);
@@ -446,7 +472,6 @@ export class Pair {
     while (count < flying.length && flying[count].at <= this.now) count++;
     if (count === 0) return;
     const due = flying.splice(0, count);
-    const from = side === this.left ? 2 : 1;
     const { rx } = side;
     for (let first = 0; first < due.length; first += rx.capacity) {
       const part = due.slice(first, first + rx.capacity);
@@ -458,10 +483,10 @@ export class Pair {
         rx.slots.fill(0, w, w + RX_SLOT_WORDS);
         rx.slots[w + Rx.OFFSET] = offset;
         rx.slots[w + Rx.LENGTH] = f.packet.length;
-        rx.slots[w + Rx.LOCAL] = this.localOf?.(f.packet) ?? 0;
+        rx.slots[w + Rx.LOCAL] = this.localOf?.(f.packet) ?? f.local;
         rx.slots[w + Rx.HOP_LIMIT] = 64;
         rx.slots[w + Rx.VERDICT] = Icrc.OK;
-        rx.sources.set(gidOf(from), i * 16);
+        rx.sources.set(f.source, i * 16);
         offset += f.packet.length;
       });
       side.adapter.receive(rx, this.now);

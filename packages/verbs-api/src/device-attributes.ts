@@ -1,6 +1,6 @@
 /** The attributes of a device: ibv_query_device(3) and ibv_query_port(3). */
 import type { NetworkInterface } from '@node-roce/link';
-import type { DeviceLimits, GidEntry } from '@node-roce/transport';
+import type { DeviceLimits, Experimental, GidEntry } from '@node-roce/transport';
 import { linkLocalGidFromMac } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
 
@@ -11,7 +11,7 @@ export const DeviceCap = {
   BAD_PKEY_CNTR: 1 << 1,
   BAD_QKEY_CNTR: 1 << 2,
   RAW_MULTI: 1 << 3,
-  /** Automatic path migration. Not offered: its attributes are refused by name. */
+  /** Automatic path migration: with `experimental: ['apm']`. */
   AUTO_PATH_MIG: 1 << 4,
   CHANGE_PHY_PORT: 1 << 5,
   UD_AV_PORT_ENFORCE: 1 << 6,
@@ -45,6 +45,11 @@ const OFFERED =
   DeviceCap.SRQ_RESIZE |
   DeviceCap.MEM_WINDOW |
   DeviceCap.MEM_WINDOW_TYPE_2B;
+
+const EXPERIMENTAL_CAPS: Record<Experimental, number> = {
+  xrc: DeviceCap.XRC,
+  apm: DeviceCap.AUTO_PATH_MIG,
+};
 
 /** `struct ibv_device_attr` and `struct ibv_port_attr`, the parts that mean something here. */
 export interface DeviceAttributes extends DeviceLimits {
@@ -87,7 +92,7 @@ export function deviceAttributes(facts: EngineFacts, inline: boolean): DeviceAtt
   return {
     ...limits,
     nodeGuid: guidOf(nic?.mac),
-    deviceCapFlags: OFFERED | (facts.experimental.includes('xrc') ? DeviceCap.XRC : 0),
+    deviceCapFlags: facts.experimental.reduce((caps, name) => caps | EXPERIMENTAL_CAPS[name], OFFERED),
     interface: nic,
     link,
     needsEventLoop: inline && facts.needsEventLoop,

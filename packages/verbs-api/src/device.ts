@@ -51,7 +51,7 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   recovery?: Partial<Recovery>;
   /** Congestion control of connections, unless they are created otherwise: DCQCN, or the default (docs/congestion.md). */
   congestion?: Partial<Congestion>;
-  /** Parts of the specification that no other implementation has confirmed, by name: `xrc` (docs/rules.md). Default none. */
+  /** Parts of the specification that no other implementation has confirmed, by name: `xrc`, `apm` (docs/rules.md). Default none. */
   experimental?: readonly Experimental[];
   /** Smaller limits than the default ones: `device.query()` says which hold. */
   limits?: Partial<DeviceLimits>;

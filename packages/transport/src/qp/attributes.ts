@@ -1,25 +1,12 @@
 /** The attributes of a queue pair, as ibv_modify_qp(3) set them: one immutable value, replaced as a whole. */
+import { BthFlags } from '@node-roce/wire';
 import type { AhAttr } from '../control.ts';
 
-export interface QpAttributes {
+/** The way to the peer. */
+export interface PathAttributes {
   readonly pkeyIndex: number;
   readonly portNum: number;
-  /** `Access` bits of the remote operations allowed. */
-  readonly access: number;
-  readonly qkey: number;
-  readonly destQpn: number;
-  /** Bytes. */
-  readonly pathMtu: number;
   readonly timeout: number;
-  readonly retryCnt: number;
-  readonly rnrRetry: number;
-  readonly minRnrTimer: number;
-  readonly maxRdAtomic: number;
-  readonly maxDestRdAtomic: number;
-  /** kbit/s; 0: no limit. */
-  readonly rateLimit: number;
-  /** SQ_DRAINED was asked for. */
-  readonly notifyDrained: boolean;
   /** The address vector, and what it comes to: index of the peer (−1: none) and of the local GID. */
   readonly ah: AhAttr | undefined;
   readonly peer: number;
@@ -32,6 +19,30 @@ export interface QpAttributes {
   readonly sourcePort: number;
   /** Bytes of the IP header of its packets. */
   readonly ipBytes: number;
+}
+
+/** The way that a connection may migrate to. */
+export type AlternatePath = PathAttributes & { readonly ah: AhAttr };
+
+export interface QpAttributes extends PathAttributes {
+  /** `Access` bits of the remote operations allowed. */
+  readonly access: number;
+  readonly qkey: number;
+  readonly destQpn: number;
+  /** Bytes. */
+  readonly pathMtu: number;
+  readonly retryCnt: number;
+  readonly rnrRetry: number;
+  readonly minRnrTimer: number;
+  readonly maxRdAtomic: number;
+  readonly maxDestRdAtomic: number;
+  /** kbit/s; 0: no limit. */
+  readonly rateLimit: number;
+  /** SQ_DRAINED was asked for. */
+  readonly notifyDrained: boolean;
+  readonly alternate: AlternatePath | undefined;
+  /** MigReq bit of its packets: 0 where it may migrate. */
+  readonly migReq: number;
 }
 
 /** RESET: nothing is set. */
@@ -58,4 +69,6 @@ export const RESET_ATTRIBUTES: QpAttributes = {
   dataTrafficClass: 0,
   sourcePort: 0,
   ipBytes: 20,
+  alternate: undefined,
+  migReq: BthFlags.MIG_REQ,
 };

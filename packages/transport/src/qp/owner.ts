@@ -38,6 +38,8 @@ export interface Owner {
   wantsReplyTurn(): void;
   /** The responder found a fault that ends the queue pair: ERR. */
   toError(): void;
+  /** The retries are used up. @returns whether the connection has migrated, so that there are new ones */
+  migrates(): boolean;
   /** Everything that SQD lets end has ended. */
   sendQueueDrained(): void;
   /** The oldest send request has completed with an error: ERR for reliable connections, else SQE. */

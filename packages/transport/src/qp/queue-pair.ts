@@ -1,5 +1,6 @@
 /** A queue pair: its attributes and its state, and the parts that send and receive. */
 import { Transport } from '@node-roce/wire';
+import { PathMigration } from '../apm/migration.ts';
 import type { TxBatch } from '../batch.ts';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { NotificationPoint } from '../congestion/notification-point.ts';
@@ -18,7 +19,7 @@ import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Service } from '../wr-opcodes.ts';
 import type { XrcDomain } from '../xrc/domain.ts';
-import { type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
+import { type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
 import type { Owner } from './owner.ts';
 import { ReceiveQueue } from './receive-queue.ts';
 import { checkReceivesFit, checkSendsFit, type NextRings } from './resize.ts';
@@ -40,6 +41,8 @@ export interface QueuePairInit {
   activeMtu: number;
   /** Of an XRC target queue pair. */
   domain?: XrcDomain | undefined;
+  /** Connections of it may migrate to another path. */
+  migrates: boolean;
 }
 
 /** Lives that the mark in the slots of a batch distinguishes. */
@@ -77,6 +80,8 @@ export class QueuePair implements Owner, Sender {
   readonly completer: Completer;
   readonly receives: ReceiveQueue;
   readonly responder: Responder;
+  /** Where its paths may migrate. */
+  readonly migration: PathMigration | undefined;
   /** Answers marks, where that is wanted. */
   readonly #notification: NotificationPoint | undefined;
   readonly #turns = new SenderTurns(this);
@@ -130,9 +135,26 @@ export class QueuePair implements Owner, Sender {
     this.receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
     this.responder = createResponder(context, this, this.receives, init.domain);
     if (!this.datagram && init.congestion.notify) this.#notification = new NotificationPoint(context, this);
+    if (!this.datagram && init.migrates) this.migration = this.#newMigration();
     sendCq.use(1);
     recvCq.use(1);
     srq?.use(1);
+  }
+
+  #newMigration(): PathMigration {
+    const { qpn } = this;
+    const attributes = () => this.#attributes;
+    return new PathMigration({
+      qpn,
+      get attributes() {
+        return attributes();
+      },
+      takePath: (path) => this.#takePath(path),
+      setMigReq: (migReq) => {
+        this.#attributes = { ...this.#attributes, migReq };
+      },
+      event: (event) => this.#context.event(event),
+    });
   }
 
   /** The sizes; those of a resize once the program posts by them. */
@@ -204,6 +226,18 @@ export class QueuePair implements Owner, Sender {
     const from = this.#attributes;
     this.#attributes = { ...from, ...changes };
     this.requester.configure(from, this.#attributes);
+  }
+
+  /** The alternate path is the only one from now on. What waits for the link still goes the way it was made for. */
+  #takePath(path: PathAttributes): void {
+    const { peer } = this.#attributes;
+    this.setAttributes({ ...path, alternate: undefined });
+    this.#context.addresses.removePeer(peer);
+    this.requester.migrated();
+  }
+
+  migrates(): boolean {
+    return this.migration?.giveUp() ?? false;
   }
 
   /**
@@ -321,8 +355,10 @@ export class QueuePair implements Owner, Sender {
 
   /** RESET: as just created; what is posted is dropped (IBTA vol 1 §10.3.1.2). */
   #reset(): void {
-    const { peer, pathMtu } = this.#attributes;
+    const { peer, pathMtu, alternate } = this.#attributes;
     this.#context.batches.withdraw(this.slotTag, true);
+    if (alternate) this.#context.addresses.removePeer(alternate.peer);
+    this.migration?.reset();
     // Before the attributes go: its last replies are still the peer's.
     if (peer >= 0) this.#context.farewells.take(this.responder, peer);
     this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu } : RESET_ATTRIBUTES;
@@ -440,7 +476,11 @@ export class QueuePair implements Owner, Sender {
   /** Reports broken promises of the parts. */
   checkInvariants(): void {
     const broken =
-      this.sendQueue.check() ?? this.requester.check() ?? this.receives.check() ?? this.responder.check();
+      this.sendQueue.check() ??
+      this.requester.check() ??
+      this.receives.check() ??
+      this.responder.check() ??
+      this.migration?.fault();
     if (broken !== undefined) this.bug(broken);
     if (this.sq.state !== this.#state || this.rq.state !== this.#state)
       this.bug('the rings show another state');

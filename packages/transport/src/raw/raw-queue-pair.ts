@@ -435,6 +435,10 @@ export class RawQueuePair implements Owner {
 
   wantsReplyTurn(): void {}
 
+  migrates(): boolean {
+    return false;
+  }
+
   sendQueueDrained(): void {}
 
   toError(): void {

@@ -94,7 +94,7 @@ export class RequestPackets {
     const opcode = first ? (last ? row.only : row.first) : last ? row.last : row.middle;
     const pad = -size & 3;
     const solicited = last && (flags & SendFlags.SOLICITED) !== 0 && row.consumesReceive;
-    const bits = BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT) | (solicited ? BthFlags.SOLICITED : 0);
+    const bits = attributes.migReq | (pad << BTH_PAD_SHIFT) | (solicited ? BthFlags.SOLICITED : 0);
     const psn = ackReq ? BTH_ACK_REQ | cursor.psn : cursor.psn;
     writeBth(header, base, owner.transport | opcode, bits, DEFAULT_PKEY, destQpn, psn);
     finishSlot(owner, batch, o - base, fragments, size, pad, cursor.entry);
@@ -111,7 +111,7 @@ export class RequestPackets {
     const owner = this.#owner;
     const queue = this.#queue;
     const { memory } = this.#context;
-    const { pathMtu, destQpn } = owner.attributes;
+    const { pathMtu, destQpn, migReq } = owner.attributes;
     const w = queue.wordOf(cursor.entry);
     const inline = ((queue.words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
     const opcode = owner.transport | row.middle;
@@ -125,7 +125,7 @@ export class RequestPackets {
         break;
       }
       const base = batch.count * TX_HEADER_STRIDE;
-      writeBth(batch.headers, base, opcode, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, cursor.psn);
+      writeBth(batch.headers, base, opcode, migReq, DEFAULT_PKEY, destQpn, cursor.psn);
       finishSlot(owner, batch, BTH_BYTES, fragments, pathMtu, 0, cursor.entry);
       cursor.step();
     }
@@ -134,7 +134,7 @@ export class RequestPackets {
 
   /** Adds a READ request for the next `responses` responses of the entry. */
   addRead(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, responses: number): void {
-    const { destQpn, pathMtu } = this.#owner.attributes;
+    const { destQpn, pathMtu, migReq } = this.#owner.attributes;
     const { words } = this.#queue;
     const w = this.#queue.wordOf(cursor.entry);
     const start = cursor.packet * pathMtu;
@@ -146,13 +146,13 @@ export class RequestPackets {
     const base = batch.count * TX_HEADER_STRIDE;
     writeReth(batch.headers, base + BTH_BYTES, high, low, words[w + SendWqe.RKEY] | 0, length);
     const psn = BTH_ACK_REQ | cursor.psn;
-    writeBth(batch.headers, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, psn);
+    writeBth(batch.headers, base, row.only, migReq, DEFAULT_PKEY, destQpn, psn);
     finishSlot(this.#owner, batch, BTH_BYTES + RETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);
   }
 
   /** Adds the request of an atomic. */
   addAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): void {
-    const { destQpn } = this.#owner.attributes;
+    const { destQpn, migReq } = this.#owner.attributes;
     const { words } = this.#queue;
     const w = this.#queue.wordOf(cursor.entry);
     const base = batch.count * TX_HEADER_STRIDE;
@@ -170,7 +170,7 @@ export class RequestPackets {
       swap ? words[w + SendWqe.COMPARE_ADD_LOW] : 0,
     );
     const psn = BTH_ACK_REQ | cursor.psn;
-    writeBth(batch.headers, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, destQpn, psn);
+    writeBth(batch.headers, base, row.only, migReq, DEFAULT_PKEY, destQpn, psn);
     finishSlot(this.#owner, batch, BTH_BYTES + ATOMIC_ETH_BYTES, batch.fragmentCount, 0, 0, cursor.entry);
   }
 
@@ -201,8 +201,9 @@ export class RequestPackets {
     const length = isFlush ? words[w + SendWqe.FLUSH_LENGTH] : size;
     writeReth(header, o, high, low, words[w + SendWqe.RKEY] | 0, length);
     o += RETH_BYTES;
+    const { destQpn, migReq } = owner.attributes;
     const psn = BTH_ACK_REQ | cursor.psn;
-    writeBth(header, base, row.only, BthFlags.MIG_REQ, DEFAULT_PKEY, owner.attributes.destQpn, psn);
+    writeBth(header, base, row.only, migReq, DEFAULT_PKEY, destQpn, psn);
     finishSlot(owner, batch, o - base, fragments, size, 0, cursor.entry);
     return WcStatus.SUCCESS;
   }

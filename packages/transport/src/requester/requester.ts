@@ -455,13 +455,28 @@ export class Requester {
     } else if (this.retrySequence()) this.#owner.wantsTurn();
   }
 
-  /** Takes a retry; without one left, the oldest entry fails. @returns whether there was one */
+  /** The connection has taken another path: what was in flight on the one before is sent again, with new retries. */
+  migrated(): void {
+    const { retryCnt } = this.#owner.attributes;
+    this.retries.grant(retryCnt);
+    this.#grantProbes(retryCnt);
+    this.#roundTrip.reset();
+    this.#losses.reset();
+    this.congestion.reset();
+    const { state, reliable } = this.#owner;
+    const sends = state === QpStateCode.RTS || state === QpStateCode.SQD;
+    if (reliable && sends && this.#flight.out > 0) this.rewind('timeout');
+  }
+
+  /** Takes a retry; without one left, the connection migrates, or the oldest entry fails. @returns whether there was one */
   spendRetry(): boolean {
     const { counters } = this.#owner;
     if (this.retries.spend()) {
       counters.retries++;
       return true;
     }
+    // All is sent again on the other path, with new retries: there is nothing to do for who asked.
+    if (this.#owner.migrates()) return false;
     counters.retryExceededErr++;
     this.failed.completeOldest(WcStatus.RETRY_EXC_ERR);
     return false;

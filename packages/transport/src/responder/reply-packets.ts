@@ -6,7 +6,6 @@ import {
   aethKind,
   BTH_BYTES,
   BTH_PAD_SHIFT,
-  BthFlags,
   CREDIT_UNLIMITED,
   creditCodeFor,
   Opcode,
@@ -64,19 +63,12 @@ export class ReplyPackets {
     const { kind, psn, msn } = replies;
     const base = batch.count * TX_HEADER_STRIDE;
     const { transport } = this.#owner;
+    const { destQpn, migReq } = this.#owner.attributes;
     const opcode = kind === ReplyKind.ATOMIC ? Opcode.RC_ATOMIC_ACKNOWLEDGE : Opcode.RC_ACKNOWLEDGE;
     const syndrome = kind === ReplyKind.NAK ? replies.syndrome : this.#ackSyndrome;
     if (aethKind(syndrome) === AethKind.RNR_NAK) this.#owner.counters.sentRnrErr++;
     let length = BTH_BYTES + AETH_BYTES;
-    writeBth(
-      batch.headers,
-      base,
-      transport | opcode,
-      BthFlags.MIG_REQ,
-      DEFAULT_PKEY,
-      this.#owner.attributes.destQpn,
-      psn,
-    );
+    writeBth(batch.headers, base, transport | opcode, migReq, DEFAULT_PKEY, destQpn, psn);
     writeAeth(batch.headers, base + BTH_BYTES, syndrome, msn);
     if (kind === ReplyKind.ATOMIC) {
       writeAtomicAck(batch.headers, base + length, replies.valueHigh, replies.valueLow);
@@ -89,7 +81,7 @@ export class ReplyPackets {
   /** The next response of the READ at the head: FIRST, MIDDLE or LAST by its place, or ONLY (§9.4.4). */
   #writeResponse(batch: TxBatch): void {
     const replies = this.#replies;
-    const { pathMtu, destQpn } = this.#owner.attributes;
+    const { pathMtu, destQpn, migReq } = this.#owner.attributes;
     const { sent, packets, region } = replies;
     const first = sent === 0;
     const last = sent === packets - 1;
@@ -104,7 +96,7 @@ export class ReplyPackets {
       : last
         ? Opcode.RC_RDMA_READ_RESPONSE_LAST
         : Opcode.RC_RDMA_READ_RESPONSE_MIDDLE;
-    const flags = BthFlags.MIG_REQ | (pad << BTH_PAD_SHIFT);
+    const flags = migReq | (pad << BTH_PAD_SHIFT);
     const byte = this.#owner.transport | opcode;
     writeBth(batch.headers, base, byte, flags, DEFAULT_PKEY, destQpn, psnAdd(replies.psn, sent));
     let length = BTH_BYTES;

@@ -1,0 +1,140 @@
+/**
+ * Automatic path migration of a connection (IBTA vol 1 §17.2.8): both sides hold an alternate path, agree by the MigReq bit of their
+ * packets that either may go over to it, and see by the same bit that the other one did.
+ */
+import { BthFlags, bthMigReq } from '@node-roce/wire';
+import { RX_SLOT_WORDS, Rx, type RxBatch } from '../batch.ts';
+import type { MigState } from '../constants.ts';
+import type { AsyncEvent } from '../context.ts';
+import type { AhAttr } from '../control.ts';
+import { invalid, RoceError } from '../errors.ts';
+import type { InboundPacket } from '../inbound.ts';
+import type { PathAttributes, QpAttributes } from '../qp/attributes.ts';
+
+/** The queue pair as its migration sees it. */
+export interface Migrating {
+  readonly qpn: number;
+  readonly attributes: QpAttributes;
+  /** Takes another path, and sends again what was in flight. */
+  takePath(path: PathAttributes): void;
+  /** Changes the MigReq bit of its packets. */
+  setMigReq(migReq: number): void;
+  event(event: AsyncEvent): void;
+}
+
+/**
+ * Owns the state of migration. Promise: REARM and ARMED have an alternate path; packets have MigReq 1 exactly in MIGRATED.
+ */
+export class PathMigration {
+  readonly #qp: Migrating;
+  #state: MigState = 'MIGRATED';
+  /** The peer was seen in MIGRATED since this side was: a peer that always sends 0 knows no migration. */
+  #peerMigrated = false;
+  /** PATH_MIG_ERR was raised since the last REARM. */
+  #reported = false;
+
+  constructor(qp: Migrating) {
+    this.#qp = qp;
+  }
+
+  get state(): MigState {
+    return this.#state;
+  }
+
+  /** Throws EINVAL where a modify call can't change the state so; `alternate` is the path that there would be then. */
+  check(to: MigState, alternate: AhAttr | undefined): void {
+    const from = this.#state;
+    if (to === 'ARMED') throw invalid('pathMigState', 'the answer of the peer arms', 'REARM');
+    if (to === 'MIGRATED' && from === 'REARM') {
+      throw invalid('pathMigState', 'the peer may be armed already', 'REARM');
+    }
+    if (to === 'REARM' && alternate === undefined) {
+      throw new RoceError('ERR_ROCE_MISSING_ATTRIBUTE', 'altAhAttr: there is no alternate path to arm', {
+        errno: 'EINVAL',
+        attribute: 'altAhAttr',
+        expected: 'altAhAttr, altPkeyIndex, altPortNum, altTimeout',
+      });
+    }
+  }
+
+  /** A modify call, which is checked: MIGRATED migrates where the connection is armed. */
+  enter(to: MigState): void {
+    if (to === 'REARM') {
+      this.#state = 'REARM';
+      this.#reported = false;
+      this.#qp.setMigReq(0);
+    } else if (this.#state === 'ARMED') this.#migrate();
+  }
+
+  /** RESET. */
+  reset(): void {
+    this.#state = 'MIGRATED';
+    this.#peerMigrated = this.#reported = false;
+  }
+
+  /** The retries are used up. @returns whether there is another path now */
+  giveUp(): boolean {
+    if (this.#state !== 'ARMED') return false;
+    this.#migrate();
+    return true;
+  }
+
+  /** Whether a packet to the queue pair comes from its peer. What its MigReq bit asks for is done. */
+  admit(packet: InboundPacket): boolean {
+    const { attributes } = this.#qp;
+    const { alternate } = attributes;
+    const { batch, index } = packet;
+    const isMigrated = bthMigReq(packet.slab, packet.at) === 1;
+    const isArmed = this.#state === 'ARMED';
+    if (comesBy(attributes, batch, index) && !(isArmed && isMigrated)) {
+      if (isMigrated) this.#peerMigrated = true;
+      else if (this.#state === 'REARM' && this.#peerMigrated) this.#state = 'ARMED';
+      return true;
+    }
+    if (this.#state === 'MIGRATED' || !isMigrated) return false;
+    if (alternate !== undefined && comesBy(alternate, batch, index)) {
+      // In REARM, too: the peer was armed by our bit, and all that it sent before it migrated was lost.
+      this.#migrate();
+      this.#peerMigrated = true;
+      return true;
+    }
+    if (isArmed && !this.#reported) {
+      this.#reported = true;
+      this.#qp.event({ type: 'PATH_MIG_ERR', qpn: this.#qp.qpn });
+    }
+    return false;
+  }
+
+  #migrate(): void {
+    const qp = this.#qp;
+    const path = qp.attributes.alternate;
+    if (path === undefined) return;
+    this.#state = 'MIGRATED';
+    this.#peerMigrated = false;
+    qp.setMigReq(BthFlags.MIG_REQ);
+    qp.takePath(path);
+    qp.event({ type: 'PATH_MIG', qpn: qp.qpn });
+  }
+
+  /** The broken promise, if there is one. */
+  fault(): string | undefined {
+    const { alternate, migReq } = this.#qp.attributes;
+    if (this.#state !== 'MIGRATED' && alternate === undefined)
+      return `${this.#state} without an alternate path`;
+    const isRight = (migReq !== 0) === (this.#state === 'MIGRATED');
+    return isRight ? undefined : `MigReq ${migReq} in ${this.#state}`;
+  }
+}
+
+/** Whether the packet in a slot comes from the far end of a path to its near end. */
+export function comesBy({ source, local }: PathAttributes, batch: RxBatch, index: number): boolean {
+  const { sourceWords } = batch;
+  const s = index * 4;
+  return (
+    sourceWords[s] === source[0] &&
+    sourceWords[s + 1] === source[1] &&
+    sourceWords[s + 2] === source[2] &&
+    sourceWords[s + 3] === source[3] &&
+    batch.slots[index * RX_SLOT_WORDS + Rx.LOCAL] === local
+  );
+}
