@@ -363,8 +363,7 @@ export class QueueTable {
     const { peer, alternate } = qp.attributes;
     if (attr.pathMigState) qp.migration?.check(attr.pathMigState, attr.altAhAttr ?? alternate?.ah);
     const changes = plainAttributes(attr);
-    const path = this.#path(qp, attr.ahAttr, attr);
-    qp.setAttributes({ ...changes, ...path, ...this.#alternate(qp, attr) });
+    qp.setAttributes({ ...changes, ...this.#paths(qp, attr) });
     const resized = cap && qp.resize(cap);
     if (attr.ahAttr && peer >= 0) context.addresses.removePeer(peer);
     if (attr.altAhAttr && alternate) context.addresses.removePeer(alternate.peer);
@@ -470,6 +469,17 @@ export class QueueTable {
       const given = qpn >= FIRST_QPN && qpn <= LAST_QPN;
       if (!given || this.#qps.has(qpn) || this.raws.find(qpn) || this.#recentQpns.has(qpn)) continue;
       if (!this.#context.isReserved(qpn)) return qpn;
+    }
+  }
+
+  /** The paths of a modify call; their peers are held, both or none. */
+  #paths(qp: QueuePair, attr: QpAttr): Partial<QpAttributes> {
+    const path = this.#path(qp, attr.ahAttr, attr);
+    try {
+      return { ...path, ...this.#alternate(qp, attr) };
+    } catch (error) {
+      if (path) this.#context.addresses.removePeer(path.peer);
+      throw error;
     }
   }
 

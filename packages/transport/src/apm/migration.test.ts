@@ -2,7 +2,7 @@
 import { bthMigReq, Opcode } from '@node-roce/wire';
 import { describe, expect, test, vi } from 'vitest';
 import { ByHand, type PacketInit } from '../../testing/by-hand.ts';
-import { addressOf, Pair, type PairOptions, type Side } from '../../testing/pair.ts';
+import { addressOf, Pair, type PairOptions, Side } from '../../testing/pair.ts';
 import { alternateTo, migrating } from '../../testing/two-paths.ts';
 import { type QpAttr, type QpType, Tx, TxBatch } from '../index.ts';
 
@@ -573,3 +573,37 @@ function openUc() {
   };
   return { ...opened, arm2 };
 }
+
+test('a link without room for the alternate peer: nothing of the call happens, and the new peer of the path is given back', () => {
+  const held = new Set<number>();
+  let room = 4;
+  const add = () => {
+    if (held.size >= room) throw new Error('no room');
+    const peer = [...Array(9).keys()].find((each) => !held.has(each)) as number;
+    held.add(peer);
+    return peer;
+  };
+  const peers = { add, remove: (peer: number) => void held.delete(peer) };
+  const side = new Side(1, 1, { ...migrating(1), peers });
+  const qpn = side.qp.qpn;
+  side.adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 }, 0);
+  const rtr: QpAttr = {
+    qpState: 'RTR',
+    pathMtu: MTU,
+    ahAttr: addressOf(2),
+    destQpNum: 17,
+    rqPsn: 0,
+    maxDestRdAtomic: 1,
+    minRnrTimer: 1,
+    ...alternateTo(2),
+  };
+  room = 1;
+  expect(() => side.adapter.modifyQp(qpn, rtr, 0)).toThrow('no room');
+  expect(held.size).toBe(0);
+  expect(side.adapter.queryQp(qpn).attr.qpState).toBe('INIT');
+  room = 2;
+  side.adapter.modifyQp(qpn, rtr, 0);
+  expect(held.size).toBe(2);
+  side.adapter.destroyQp(qpn, 0);
+  expect(held.size).toBe(0);
+});
