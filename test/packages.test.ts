@@ -33,6 +33,7 @@ describe.each(folders)('%s', (folder) => {
       author: 'The node-roce authors',
       license: 'MIT',
       publishConfig: { access: 'public' },
+      scripts: { prepack: expect.stringMatching(/^node (\.\.\/)+scripts\/only-pnpm-packs\.mjs$/) },
     });
     expect(readFileSync(join(root, folder, 'README.md'), 'utf8')).toMatch(`# ${manifest.name}\n`);
   });
@@ -49,6 +50,11 @@ describe.each(folders)('%s', (folder) => {
     for (const path of [entry, types ?? entry]) expect(paths).toContain(path.replace('./', ''));
     expect(paths.filter((path) => /\.test\.|tsbuildinfo|^testing\//.test(path))).toEqual([]);
   });
+});
+
+test.each(['packages/wire', 'native'])('npm pack of %s fails, and names what packs it', async (folder) => {
+  const packed = run('npm', ['pack', '--dry-run'], { cwd: join(root, folder) });
+  await expect(packed).rejects.toMatchObject({ stderr: expect.stringContaining('npx --yes pnpm@12 pack') });
 });
 
 /** The first program of a page, at addresses of this process. */
