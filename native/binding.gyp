@@ -1,4 +1,6 @@
 {
+  # 1: for the package on the registry (scripts/prebuild-native.mjs), to run where glibc and libstdc++ are older or absent.
+  "variables": { "prebuild%": 0 },
   "targets": [
     {
       "target_name": "dgram_native",
@@ -43,7 +45,19 @@
             "NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS"
           ],
           "cflags_cc": ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],
-          "cflags_cc!": ["-fno-exceptions", "-std=gnu++17"]
+          "cflags_cc!": ["-fno-exceptions", "-std=gnu++17"],
+          "conditions": [
+            ["prebuild==1", {
+              "sources": ["src/old_glibc.cc"],
+              "ldflags": [
+                "-static-libstdc++",
+                "-static-libgcc",
+                "-Wl,--version-script=<(module_root_dir)/src/exports.map",
+                "-Wl,-z,now",
+                "-s"
+              ]
+            }]
+          ]
         }]
       ]
     }
