@@ -320,6 +320,7 @@ export class RetransmitClassifier {
     const isPause = migReq && this.#pauseOf(continued, time) >= MIN_PROBE;
     const mayBeProbe = isPause && (this.#isAway(this.#reaction) || this.isProbeDue(psn, next, end, time));
     if (continued !== undefined) {
+      const isDoubtful = this.#isDoubtful(continued, psn, time) || this.#mayBeOfPrevious(sent);
       const passesOver = psn > Math.max(continued.cursor, unacked);
       if (passesOver && (continued.mayCross || this.#passesOver(continued))) continued.cause = 'unknown';
       if (next > continued.cursor) continued.cursor = next;
@@ -327,7 +328,6 @@ export class RetransmitClassifier {
       continued.patience = Number.POSITIVE_INFINITY;
       continued.last = time;
       if (mayBeProbe) continued.cause = 'unknown';
-      const isDoubtful = this.#isDoubtful(continued, psn) || this.#mayBeOfPrevious(sent);
       return { cause: isDoubtful ? 'unknown' : continued.cause, begins: false };
     }
     // Late, or a going back of its own: what follows will tell.
@@ -429,7 +429,10 @@ export class RetransmitClassifier {
   }
 
   /** Away from the sender: it may have gone back anew, and the capture does not show where that began. */
-  #isDoubtful(event: GoBack, psn: number): boolean {
+  #isDoubtful(event: GoBack, psn: number, time: number): boolean {
+    // What an implied NAK had asked for was answered; after such a silence it may be a probe.
+    const isDone = event.cause === 'implied-nak' && this.#answerTime > event.time;
+    if (isDone && this.#pauseOf(event, time) >= MIN_PROBE) return true;
     if (event.probed && this.timerStart > event.time) return true;
     // A response is missing, and may be asked for alone.
     if (this.#missingPsn >= 0 && this.#missingTime > event.time) return true;
