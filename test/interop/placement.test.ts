@@ -402,7 +402,7 @@ describe.each(['FLUSH', 'ATOMIC_WRITE'] as const)('%s is lost', (opcode) => {
       rkey: ours.mr.rkey,
       ...(opcode === 'FLUSH' ? { length: 64, type: 1, level: 0 } : { value: '0102030405060708' }),
     });
-    await guest.netem('');
+    await guest.endLosses();
     const [completion] = await link.agent.poll(1, 30_000);
     return { ours, completion, packets: await capture.stop() };
   }
@@ -443,7 +443,7 @@ describe.each(['FLUSH', 'ATOMIC_WRITE'] as const)('%s is lost', (opcode) => {
         ? { wrId: 1, opcode, remote, flush: { length: 64 }, signaled: true }
         : { wrId: 1, opcode, remote, sgList: [{ mr: ours.mr, length: 8 }], signaled: true },
     );
-    await guest.netem('');
+    await guest.endLosses();
     return link.cq.next();
   }
 

@@ -1,7 +1,7 @@
 /** A guest that runs, as tests use it: commands, rxe's counters, faults on its network. */
 import type { Bridge } from './bridge.ts';
 import { GuestProcess, type Result } from './exec.ts';
-import { clearFaults, raiseFaults } from './netem.ts';
+import { clearFaults, endLosses, raiseFaults } from './netem.ts';
 import { PATIENCE } from './patience.ts';
 
 /** The facts by which a test reaches a guest that another process started. Plain data. */
@@ -74,6 +74,11 @@ export class Guest {
   async netem(sent: string, received = ''): Promise<void> {
     await this.exec(clearFaults);
     if (sent || received) await this.must(raiseFaults(sent, received));
+  }
+
+  /** Ends the losses of netem() while rxe is sending; netem('') takes the rest away afterwards. */
+  async endLosses(): Promise<void> {
+    await this.exec(endLosses);
   }
 }
 

@@ -38,5 +38,14 @@ export function raiseFaults(sent: string, received: string): string {
   return commands.join(' && ');
 }
 
+/**
+ * Nothing is lost from now on, and the queues stay in place: while one is taken away the kernel drops what is sent, and rxe of Linux 6.12
+ * ends the queue pair whose packet that was (`WR_FLUSH_ERR`).
+ */
+export const endLosses = ['eth0 parent 1:4 handle 40:', 'ifb0 root']
+  .map((place) => `tc qdisc change dev ${place} ${netem('loss 0%')}; `)
+  .concat('true')
+  .join('');
+
 export const clearFaults =
   'tc qdisc del dev eth0 root; tc qdisc del dev eth0 ingress; tc qdisc del dev ifb0 root; true';
