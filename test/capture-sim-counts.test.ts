@@ -93,13 +93,13 @@ function countPackets(packets: readonly TappedPacket[]): Record<string, Counts> 
     const direction = directionOf(textOf(source), textOf(destination), bthDestQp(bytes, 0));
     counts[direction] ??= { ...NONE };
     const of = counts[direction];
-    of.packets++;
     if ((trafficClass & 3) === 3) of.marked++;
     if (serials.has(serial!)) {
       of.repeated++;
       continue;
     }
     serials.add(serial!);
+    of.packets++;
     if (bytes[0] === Opcode.CNP) of.cnps++;
     if (bytes[0] !== Opcode.RC_ACKNOWLEDGE) continue;
     if (bytes[12] === 0x60) of.sequenceNaks++;

@@ -240,6 +240,7 @@ const CHECKS: Record<string, Check> = {
   'damaged-file': never('the file is whole'),
   'capture-drops': never('the taps drop nothing'),
   'capture-loss': never('the taps see every packet'),
+  'queue-pairs-reused': never('no two connections have the same numbers'),
   'one-direction': never('the taps see both directions'),
   rnr: counted(({ rnrNaks }) => rnrNaks, 'RNR NAKs'),
   'icrc-bad': (truth, tap, count) => {

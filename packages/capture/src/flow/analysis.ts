@@ -78,6 +78,7 @@ export interface Endpoint {
 
 /** Packets in one direction of a connection. */
 export interface DirectionCounts {
+  /** Without `repeatedFrames`. */
   packets: number;
   /** Bytes of payload, and of it what was sent more than once. */
   bytes: number;
@@ -97,7 +98,7 @@ export interface DirectionCounts {
   goBackCauses: Record<RetransmitCause, Record<Grade, number>>;
   /** Responses to READs and atomics that came again, because their request did. */
   repeatedResponses: number;
-  /** Frames that a mirror showed twice: the same packet, not sent twice. */
+  /** Duplicate frames: of a mirror or of a network that duplicates, not packets sent twice. */
   repeatedFrames: number;
   /** Request packets that were overtaken by packets sent after them; and the most PSNs that one was overtaken by. */
   late: number;
@@ -242,15 +243,20 @@ export interface Connection {
 export interface MessageCounts {
   total: number;
   completed: number;
+  /** Of UC and UD. */
+  seenWhole: number;
   failed: number;
   incomplete: number;
+  /** Of messages that were completed, or seen whole. */
   bytes: number;
   byOperation: Record<string, number>;
 }
 
 export type MessageOutcome =
-  /** Acknowledged, answered, or (UC, UD) seen whole. */
+  /** Acknowledged or answered. */
   | 'completed'
+  /** UC and UD: all of it was captured. Whether the receiver took it, nothing on the wire says. */
+  | 'seen-whole'
   /** Ended by a NAK that ends a queue pair, or by retries that stopped. */
   | 'failed'
   /** The capture begins or ends inside, packets are missing, or it does not show the answers. */

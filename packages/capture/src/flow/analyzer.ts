@@ -77,6 +77,12 @@ export interface FlowOptions {
 /** Messages that wait for their connection to be paired; then it is settled without. */
 const MAX_PENDING_MESSAGES = 1000;
 const QP1 = 1;
+/**
+ * After so long without a packet, ns, queue pair numbers may be those of another connection; and after so long nothing is sent again
+ * any more: the timer of `timeout` 21 takes 8.6 s, that of an adapter up to four times as long (IBTA vol 1 §9.7.6.1.3).
+ */
+const REUSE_PAUSE = 5e9;
+const LONGEST_TIMER = 35e9;
 /** Directions that are followed, each with about 10 kB; packets of others are counted as of no connection. */
 const MAX_DIRECTIONS = 20_000;
 
@@ -113,6 +119,7 @@ export class FlowAnalyzer {
     repeatedFrame: false,
   };
   #unconnected = 0;
+  #directions = 0;
   #tooMany = 0;
   #lastId = 0;
 
@@ -148,7 +155,7 @@ export class FlowAnalyzer {
    */
   finish(summary: CaptureSummary, addresses: Addresses): Analysis {
     for (const { first, second } of this.#states) {
-      if (second === undefined) this.#pairer.settle(first);
+      if (second === undefined && !first.isOver) this.#pairer.settle(first);
     }
     for (const connection of this.#states) {
       for (const direction of [connection.first, connection.second])
@@ -208,11 +215,14 @@ export class FlowAnalyzer {
       packet.network,
     );
     // Neither its queue pair nor its PSN can be believed.
-    if (found !== undefined || packet.icrc === IcrcVerdict.BAD) return found;
-    if (this.#table.size >= MAX_DIRECTIONS) {
+    if (packet.icrc === IcrcVerdict.BAD) return found;
+    const isReused = found !== undefined && isReuse(found, packet);
+    if (found !== undefined && !found.isOver && !isReused) return found;
+    if (this.#directions === MAX_DIRECTIONS) {
       this.#tooMany++;
       return undefined;
     }
+    this.#directions++;
     const direction = new Direction(packet, sourceQp, this.#budgets);
     if (info.transport !== TransportBits.CNP) direction.transport = info.transportName as Transport;
     const connection: ConnectionState = {
@@ -228,9 +238,24 @@ export class FlowAnalyzer {
     };
     direction.connection = connection;
     this.#states.push(connection);
-    this.#table.add(direction);
+    if (found === undefined) {
+      this.#table.add(direction);
+    } else {
+      this.#table.replace(found, direction);
+      if (isReused) this.#end(found, direction);
+    }
     this.#pairer.enter(direction);
     return direction;
+  }
+
+  /** The connection of this direction is over; another one, of which `next` is the first direction, has its queue pairs. */
+  #end(direction: Direction, next: Direction): void {
+    for (const one of [direction, direction.peer]) {
+      if (one === undefined) continue;
+      one.isOver = true;
+      this.#pairer.leave(one);
+    }
+    next.events.add('reused', next.firstFrame, next.start, next.start - lastTimeOf(direction));
   }
 
   #take(direction: Direction, packet: RocePacket): void {
@@ -345,7 +370,7 @@ export class FlowAnalyzer {
       end: time,
       latency: undefined,
       ackRoundTrip: undefined,
-      outcome: 'completed',
+      outcome: 'seen-whole',
       failure: undefined,
     });
   }
@@ -451,6 +476,19 @@ export class FlowAnalyzer {
     connection.pendingMessages = [];
     for (const { direction, message } of pendingMessages) this.#emit(direction, message);
   }
+}
+
+const lastTimeOf = ({ end, peer }: Direction): number => Math.max(end, peer?.end ?? end);
+
+/** Whether a packet begins another connection than the one that has had its queue pairs: after a pause, with a PSN that does not go on. */
+function isReuse(direction: Direction, { info, psn, time }: RocePacket): boolean {
+  const { requester, isOver } = direction;
+  if (isOver || !info.isRequest || !info.first || requester?.started !== true) return false;
+  const pause = time - lastTimeOf(direction);
+  if (pause < REUSE_PAUSE || direction.transport === 'UD') return false;
+  const timer = Math.max(LONGEST_TIMER, 4 * requester.classifier.ackTimeout);
+  const unacked = direction.reliable ? requester.unacked : requester.next;
+  return !requester.mayGoOn(psn, unacked, pause > timer || !direction.reliable);
 }
 
 /** Why what is out at the capture's end failed; undefined if it may have gone on. */

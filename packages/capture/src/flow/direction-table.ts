@@ -50,6 +50,12 @@ export class DirectionTable {
     }
   }
 
+  /** Another one is found in place of one that is over, with the same addresses and queue pairs. */
+  replace(over: Direction, direction: Direction): void {
+    this.#directions[this.#directions.indexOf(over)] = direction;
+    this.#last = undefined;
+  }
+
   #place(direction: Direction, index: number): void {
     const mask = this.#places.length - 1;
     const { source, destination, destQp, keyQp, network } = direction;

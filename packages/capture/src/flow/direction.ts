@@ -124,6 +124,8 @@ export class Direction {
   requester: RequesterTracker | undefined;
   connection!: ConnectionState;
   peer: Direction | undefined;
+  /** Its queue pairs were used again: what comes with these numbers is of another connection. */
+  isOver = false;
   /** The connection, if the connection manager's messages name it. */
   cm: CmConnection | undefined;
   /** Responses that came before it was known whose they are. */

@@ -19,6 +19,7 @@ export type EventName =
   | 'flush-twice'
   | 'no-address'
   | 'repeated-frame'
+  | 'reused'
   | 'ecn-marked'
   | 'cnp';
 

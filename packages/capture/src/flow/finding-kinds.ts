@@ -47,6 +47,7 @@ export const FINDING_KINDS = {
     'FLUSHes or ATOMIC_WRITEs have the address 0, as rxe of Linux 6.12 sends them again',
   'flush-covered-twice': 'FLUSHes have the ICRC that rxe of Linux 6.12 gives them',
   'repeated-frames': 'the capture shows frames twice',
+  'queue-pairs-reused': 'another connection had the same two queue pair numbers before',
   'ecn-marked': 'packets are marked as congested',
   pause: 'a port stopped its link partner with PFC or PAUSE',
   cnp: 'CNPs came, and the capture shows no mark',

@@ -10,6 +10,9 @@ import { retransmissions } from './findings-recovery.ts';
 import { reordering, stalls } from './findings-stalls.ts';
 import { groupFindings } from './group-findings.ts';
 
+/** Where so many packets of ten have a duplicate, a mirror shows all of them twice. */
+const MIRRORED = 0.9;
+
 const RANK: Readonly<Record<Severity, number>> = { error: 0, warning: 1, note: 2 };
 
 export function findingsOf(
@@ -209,8 +212,23 @@ function losses(subject: Subject): Finding[] {
         repeated,
         'repeated-frames',
         'note',
-        `${counted(repeated.count, 'frame')} shown twice, the first ${moment(repeated.start)}: the same packet, sent once`,
-        'Usual for a mirror of more than one port; they are counted once.',
+        `${counted(repeated.count, 'duplicate frame')}, the first ${moment(repeated.start)}: packets that were sent once`,
+        repeated.count >= MIRRORED * direction.counts.packets
+          ? 'A mirror of two ports shows every packet twice. They are counted once.'
+          : 'A network that duplicates packets does this, or a mirror of a part of the traffic; receivers drop duplicates. They are counted once.',
+      ),
+    );
+  }
+  const reused = events.get('reused');
+  if (reused !== undefined) {
+    found.push(
+      finding(
+        subject,
+        reused,
+        'queue-pairs-reused',
+        'note',
+        `queue pair numbers used again ${moment(reused.start)}, ${formatDuration(reused.sum)} after the last packet of another connection that had both`,
+        'Each has a row of its own: PSNs, retransmissions and latency of one say nothing about the other.',
       ),
     );
   }

@@ -22,6 +22,7 @@ function operationName(opcode: number): string {
 export const newMessageCounts = (): MessageCounts => ({
   total: 0,
   completed: 0,
+  seenWhole: 0,
   failed: 0,
   incomplete: 0,
   bytes: 0,
@@ -56,7 +57,7 @@ export class MessageAssembler {
 
   /**
    * The next packet. `answered`: when the answer that covers it came, undefined if none did; for UC and UD
-   * `reliable` is false, and what is seen whole is completed.
+   * `reliable` is false, and nothing answers.
    */
   take(out: Outstanding, entry: number, answered: number | undefined, reliable: boolean): void {
     const slot = out.slot(entry);
@@ -132,7 +133,9 @@ export class MessageAssembler {
   #finish(message: UnnumberedMessage, answered: number | undefined, reliable: boolean): void {
     if (this.#holed) {
       message.bytes = this.#promised > 0 ? this.#promised : undefined;
-    } else if (!reliable || answered !== undefined) {
+    } else if (!reliable) {
+      message.outcome = 'seen-whole';
+    } else if (answered !== undefined) {
       message.outcome = 'completed';
     }
     if (answered !== undefined && this.knowsAnswers) {
@@ -152,8 +155,9 @@ export class MessageAssembler {
       this.failure = 'flushed';
     }
     counts.total++;
-    counts[message.outcome]++;
-    if (message.outcome === 'completed') counts.bytes += message.bytes ?? 0;
+    const isWhole = message.outcome === 'completed' || message.outcome === 'seen-whole';
+    counts[message.outcome === 'seen-whole' ? 'seenWhole' : message.outcome]++;
+    if (isWhole) counts.bytes += message.bytes ?? 0;
     counts.byOperation[message.operation] = (counts.byOperation[message.operation] ?? 0) + 1;
     this.#onMessage(message);
   }

@@ -66,6 +66,15 @@ export class DirectionPairer {
     if (direction.peer === undefined && direction.sourceQp >= 0) this.#byDatagramNumbers(direction);
   }
 
+  /** Its queue pairs are used again: it finds its partner now or never, and is no candidate from here on. */
+  leave(direction: Direction): void {
+    if (direction.peer === undefined) this.settle(direction);
+    const key = addressKey(direction.source, direction.destination);
+    this.#entered.set(key, this.#entered.get(key)! - 1);
+    this.#single.get(key)?.delete(direction);
+    this.#candidates.leave(direction);
+  }
+
   /** A request in a direction without partner. */
   sent(direction: Direction, psn: number): void {
     this.#candidates.sent(direction, psn);
@@ -136,7 +145,11 @@ export class DirectionPairer {
   #isPossible(direction: Direction, other: Direction): boolean {
     const sameService = direction.transport === other.transport || !direction.transport || !other.transport;
     return (
-      other !== direction && sameService && !this.#isForeign(direction, other) && this.#meet(direction, other)
+      other !== direction &&
+      !other.isOver &&
+      sameService &&
+      !this.#isForeign(direction, other) &&
+      this.#meet(direction, other)
     );
   }
 

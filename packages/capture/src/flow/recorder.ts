@@ -40,6 +40,7 @@ function recordRetransmission(direction: Direction, packet: RocePacket, verdict:
 
 /** A frame that the capture has shown before. */
 export function recordRepeated(direction: Direction, packet: RocePacket): void {
+  direction.counts.packets--;
   direction.counts.repeatedFrames++;
   direction.events.add('repeated-frame', packet.frame, packet.time, 1);
   direction.ladder.offer(packet, direction.from, false, undefined, true);

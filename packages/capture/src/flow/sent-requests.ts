@@ -80,6 +80,19 @@ export class SentRequests {
     return at >= oldest - NEAR && at < this.next + NEAR;
   }
 
+  /**
+   * Whether a message of the same queue pair may begin with this PSN: the next one, some that the capture missed further on, or one that is sent
+   * again.
+   * @param unacked before it everything was answered
+   * @param isLong no timer of the requester runs for so long as nothing was sent
+   */
+  mayGoOn(psn: number, unacked: number, isLong: boolean): boolean {
+    const at = unwrap(psn, this.next);
+    if (at >= this.next) return at < this.next + NEAR;
+    if (at >= unacked) return true;
+    return !isLong && at >= unacked - NEAR;
+  }
+
   /** Records the first sight of the packet at this entry. */
   protected fill(entry: number, slot: number, packet: RocePacket): void {
     const { out } = this;

@@ -49,7 +49,8 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { count: most, rowHeight, width, title } = options;
   const filter = filterOf(options);
   let packets = filterLadder(connection.ladder, filter);
-  const all = connection.aToB.packets + connection.bToA.packets;
+  const { aToB, bToA } = connection;
+  const all = aToB.packets + aToB.repeatedFrames + bToA.packets + bToA.repeatedFrames;
   if (connection.ladder.length < all) {
     if (file !== DASH) packets = await readLadder(file!, connection, { ...reading, filter, most });
     // A stream can't be read again.

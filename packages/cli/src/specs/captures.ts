@@ -188,8 +188,8 @@ export const captureCommands: readonly CommandSpec[] = [
       { flags: '--operation <text>', summary: 'Select operations whose name contains this', parse: text },
       {
         flags: '--outcome <word>',
-        summary: 'Select an outcome: completed, failed, incomplete',
-        parse: oneOf('completed', 'failed', 'incomplete'),
+        summary: 'Select an outcome: completed, seen-whole, failed, incomplete',
+        parse: oneOf('completed', 'seen-whole', 'failed', 'incomplete'),
       },
       { flags: '--retransmitted', summary: 'Select messages with retransmitted packets' },
       ...selection('messages', 'Select the messages with the longest latency, longest first'),

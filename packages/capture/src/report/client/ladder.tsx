@@ -79,7 +79,8 @@ export function LadderView({ connection, data, view, dispatch }: Props) {
     setWithout(next);
     setPage(0);
   };
-  const all = connection.aToB.packets + connection.bToA.packets;
+  const { aToB, bToA } = connection;
+  const all = aToB.packets + aToB.repeatedFrames + bToA.packets + bToA.repeatedFrames;
   return (
     <section id="ladder" aria-labelledby="ladder-title">
       <div class="heading">
