@@ -19,7 +19,7 @@ const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "ta
 export const CI = [
   { name: 'test', minutes: 12, command: 'npm test' },
   { name: 'unused code', minutes: 2, command: 'npm run knip' },
-  { name: 'slow tests', minutes: 6, command: SLOW },
+  { name: 'slow tests', minutes: 8, command: SLOW },
   {
     name: 'seeds',
     minutes: 5,
@@ -40,7 +40,7 @@ export const CI = [
   },
   {
     name: 'sim busy',
-    minutes: 3,
+    minutes: 1,
     command: 'npx vitest run test/sim-busy test/sim-polling',
     env: { ROCE_SIM_SEEDS: 5 },
   },

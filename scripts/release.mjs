@@ -1,0 +1,75 @@
+// Packs every package for the registry: DIR/node-roce-*.tgz, which `npm install` takes, and `npm publish`.
+//
+//   node scripts/release.mjs [--out DIR] [--snapshot] [ARCH ...]
+//
+// ARCH: whose addon the native package holds: x64 and arm64, both by default (scripts/prebuild-native.mjs says what they need). Without
+// --snapshot it is a release: the tree is clean, all packages have one version, and CHANGELOG.md has a section of it with the day:
+// `## 1.2.3 (2027-01-31)`. A system with musl compiles the addon itself (native/load.js says how); that was not tried.
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const { values, positionals: archs } = parseArgs({
+  options: { out: { type: 'string' }, snapshot: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+const out = resolve(values.out ?? join(root, 'release'));
+const folders = [...readdirSync(join(root, 'packages')).map((name) => join('packages', name)), 'native'];
+
+class Failure extends Error {}
+
+function run(command, args, cwd = root) {
+  // Standard output is for the names of the tarballs.
+  const { status, stdout } = spawnSync(command, args, {
+    cwd,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  if (status !== 0) throw new Failure(`${command} ${args.join(' ')} failed${stdout ? `:\n${stdout}` : ''}`);
+  return stdout;
+}
+
+const manifestOf = (folder) => JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
+
+/** Throws where the tree is not what a release is made of. */
+function check() {
+  const { version } = manifestOf('.');
+  const others = folders.filter((folder) => manifestOf(folder).version !== version);
+  if (others.length > 0) throw new Failure(`not of version ${version}: ${others.join(', ')}`);
+  if (values.snapshot) return;
+  const changes = run('git', ['status', '--porcelain']);
+  if (changes !== '') throw new Failure(`there are changes that are not committed:\n${changes}`);
+  const heading = readFileSync(join(root, 'CHANGELOG.md'), 'utf8')
+    .split('\n')
+    .find((line) => line.startsWith(`## ${version} (`));
+  if (!/ \(\d{4}-\d\d-\d\d\)$/.test(heading ?? ''))
+    throw new Failure(`CHANGELOG.md has no section "## ${version} (YYYY-MM-DD)"`);
+}
+
+function pack() {
+  mkdirSync(out, { recursive: true });
+  for (const file of readdirSync(out)) if (/^node-roce-.*\.tgz$/.test(file)) rmSync(join(out, file));
+  run('npm', ['run', '--silent', 'build:ts']);
+  rmSync(join(root, 'native/prebuilds'), { recursive: true, force: true });
+  try {
+    run(process.execPath, [join(root, 'scripts/prebuild-native.mjs'), ...archs]);
+    for (const folder of folders)
+      run('npx', ['--yes', 'pnpm@12', 'pack', '--pack-destination', out], join(root, folder));
+  } finally {
+    // Where there is one, it is loaded in place of what is built for the checkout.
+    rmSync(join(root, 'native/prebuilds'), { recursive: true, force: true });
+  }
+  for (const file of readdirSync(out).filter((name) => name.endsWith('.tgz'))) console.log(join(out, file));
+}
+
+try {
+  check();
+  pack();
+} catch (error) {
+  if (!(error instanceof Failure)) throw error;
+  console.error(`release: ${error.message}`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,147 @@
+/**
+ * The packages as npm users get them: packed by the release script, installed by npm in an empty project outside of the checkout, with the
+ * prebuilt addon, and without one. Needs the registry for the dependencies of others, and a compiler.
+ */
+import { execFile, spawnSync } from 'node:child_process';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { nodeDir } from '../scripts/node-dir.mjs';
+
+const run = promisify(execFile);
+const root = join(import.meta.dirname, '..');
+const place = mkdtempSync(join(tmpdir(), 'roce-installed-'));
+const [tarballs, project, tools] = ['tarballs', 'project', 'tools'].map((name) => join(place, name));
+const native = join(project, 'node_modules/@node-roce/dgram-native');
+const hasCompiler = ['g++', 'make', 'python3'].every(
+  (program) => spawnSync(program, ['--version']).status === 0,
+);
+afterAll(() => rmSync(place, { recursive: true }));
+
+/** A program of the project. Its PATH has Node and nothing else, unless told. */
+async function node(args: readonly string[], PATH = tools) {
+  const env = { PATH, HOME: place, npm_config_nodedir: nodeDir() ?? '' };
+  return run(process.execPath, args, { cwd: project, env });
+}
+
+/** The program of README.md, at addresses of this process. */
+function program(options = ''): string {
+  const code = /```js\n([\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8'))![1];
+  const path = join(project, `program${options.length}.mjs`);
+  const text = code
+    .replaceAll('127.0.0', `127.78.${process.pid & 0xff}`)
+    .replaceAll(/(address: '[^']+')/g, `$1${options}`);
+  const maps = `\nconsole.log(process.report.getReport().sharedObjects.filter((path) => path.endsWith('.node')).join());\n`;
+  writeFileSync(path, text + maps);
+  return path;
+}
+
+describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['slow'] }, () => {
+  beforeAll(async () => {
+    for (const folder of [project, tools]) mkdirSync(folder, { recursive: true });
+    symlinkSync(process.execPath, join(tools, 'node'));
+    const release = [join(root, 'scripts/release.mjs'), '--snapshot', '--out', tarballs, process.arch];
+    const { stdout } = await run(process.execPath, release, { cwd: root });
+    writeFileSync(join(project, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
+    // No script of a package runs: package managers block them.
+    const args = ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...stdout.trim().split('\n')];
+    await run('npm', args, { cwd: project });
+  }, 300_000);
+
+  test('each package has its page, the license and the versions of the others', () => {
+    const scope = join(project, 'node_modules/@node-roce');
+    const names = readdirSync(scope);
+    expect(names.length).toBe(readdirSync(join(root, 'packages')).length + 1);
+    for (const name of names) {
+      const files = readdirSync(join(scope, name));
+      expect(files, name).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json']));
+      const text = readFileSync(join(scope, name, 'package.json'), 'utf8');
+      expect(text).not.toContain('workspace:');
+    }
+  });
+
+  test('the program of README.md runs over UDP, with the addon of the package', async () => {
+    const { stdout } = await node([program()]);
+    expect(stdout).toContain('SUCCESS written from afar');
+    expect(stdout).toContain(join(native, 'prebuilds'));
+  });
+
+  test('the command', async () => {
+    const roce = join(project, 'node_modules/.bin/roce');
+    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+    expect((await node([roce, '--version'])).stdout).toContain(version);
+    const { stdout } = await node([roce, 'perf', 'write', 'bw', '--local', '-n', '20', '--json']);
+    expect(JSON.parse(stdout)).toBeTypeOf('object');
+  });
+
+  test.each(['node16', 'nodenext', 'bundler'])(
+    'strict TypeScript with %s',
+    async (resolution) => {
+      const module = resolution === 'bundler' ? 'esnext' : resolution;
+      const names = readdirSync(join(project, 'node_modules/@node-roce'));
+      const imports = names
+        .filter((name) => name !== 'cli')
+        .map(
+          (name, i) =>
+            `import * as p${i} from '@node-roce/${name}';\nexport const q${i} = Object.keys(p${i});`,
+        );
+      writeFileSync(join(project, 'all.ts'), imports.join('\n'));
+      const compilerOptions = {
+        ...{
+          strict: true,
+          noEmit: true,
+          target: 'es2023',
+          skipLibCheck: false,
+          exactOptionalPropertyTypes: true,
+        },
+        ...{ module, moduleResolution: resolution, types: ['node'] },
+        typeRoots: [join(root, 'node_modules/@types')],
+      };
+      const config = join(project, `tsconfig.${resolution}.json`);
+      writeFileSync(config, JSON.stringify({ compilerOptions, files: ['all.ts'] }));
+      const tsc = join(root, 'node_modules/typescript/bin/tsc');
+      const checked = spawnSync(process.execPath, [tsc, '-p', config], { cwd: project, encoding: 'utf8' });
+      expect(checked.stdout + checked.stderr).toBe('');
+    },
+    60_000,
+  );
+
+  describe('without the addon', () => {
+    beforeAll(() => renameSync(join(native, 'prebuilds'), join(place, 'prebuilds')));
+    afterAll(() => cpSync(join(place, 'prebuilds'), join(native, 'prebuilds'), { recursive: true }));
+
+    test('the program runs over dgram, with a warning that names the command; the UDP link has an error', async () => {
+      const command = `npx --yes node-gyp@12 rebuild --directory=${native}`;
+      const { stdout, stderr } = await node([program()]);
+      expect(stdout).toContain('SUCCESS written from afar');
+      expect(stderr).toContain('ROCE_DGRAM_LINK');
+      expect(stderr).toContain(command);
+      const failed = await node([program(", link: 'udp'")]).catch((error: { stderr: string }) => error);
+      expect(failed.stderr).toContain('ERR_ROCE_NO_ADDON');
+      expect(failed.stderr).toContain(command);
+    });
+
+    test('that command, with a compiler, makes it', async () => {
+      const { stderr } = await node([program()]);
+      const [, command] = /`npx (--yes node-gyp@12 rebuild --directory=\S+)`/.exec(stderr)!;
+      const env = { ...process.env, npm_config_nodedir: nodeDir() ?? '' };
+      await run('npx', command.split(' '), { cwd: project, env, maxBuffer: 2 ** 26 });
+      const { stdout } = await node([program()]);
+      expect(stdout).toContain('SUCCESS written from afar');
+      expect(stdout).toContain(join(native, 'build/Release'));
+    }, 300_000);
+  });
+});
