@@ -38,14 +38,15 @@ export class EarlyAnswers {
     if (psn > this.#highest) this.#highest = psn;
   }
 
-  /** A READ asks again for the responses in [psn, next). */
-  askedAgain(psn: number, next: number): void {
+  /** A READ asks again for the responses in [psn, next); it was part of one that asked for more behind them, if `isPart`. */
+  askedAgain(psn: number, next: number, isPart: boolean): void {
     if (this.#psns.size === 0) return;
     this.passed(psn);
     let asked = 0;
     for (let at = psn; at < next; at++) if (this.#psns.delete(at)) asked++;
-    if (asked > 0) this.#weigh(ASKS_AGAIN);
-    else if (this.#psns.has(next)) this.#weigh(ENDS_BEFORE);
+    // Two that are missing may be asked for together, with those between.
+    if (this.#psns.has(next) && (isPart || asked === 0)) this.#weigh(ENDS_BEFORE);
+    else if (asked > 0) this.#weigh(ASKS_AGAIN);
     this.#held = [...this.#psns].filter((at) => at >= next);
   }
 

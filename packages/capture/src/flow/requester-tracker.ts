@@ -14,7 +14,7 @@ import { type Identifications, IdOrder } from './identification.ts';
 import { placeLoss } from './loss-place.ts';
 import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
-import { RetransmitClassifier } from './retransmit-classifier.ts';
+import { MIN_PROBE, RetransmitClassifier } from './retransmit-classifier.ts';
 import { isPathMtu, rethLength, SentRequests } from './sent-requests.ts';
 import { StallWatch } from './stalls.ts';
 import { Taken, type Verdict } from './verdict.ts';
@@ -298,15 +298,16 @@ export class RequesterTracker extends SentRequests {
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
     if (packet.ackReq) out.flags[slot] |= EntryFlags.ACK_REQ_LAST;
     else out.flags[slot] &= ~EntryFlags.ACK_REQ_LAST;
-    // Its own repetition has overtaken it.
-    if (idOrder === IdOrder.LATE) {
+    // Its own repetition has overtaken it; or it asks for a part of a READ that was seen, however many responses that has.
+    const isLate = idOrder === IdOrder.LATE;
+    if (isLate && out.psns[slot] === psn) {
       this.#late(psn, time - this.#sentBy);
       return Taken.NEW;
     }
     out.lastTimes[slot] = time;
     this.#lastFrame = out.lastFrames[slot];
     out.lastFrames[slot] = packet.frame;
-    return this.#retransmitted(psn, packet, before, idOrder);
+    return this.#retransmitted(psn, packet, before, isLate ? IdOrder.OLDER : idOrder);
   }
 
   /** Older than all entries: from before the capture's first packet, or answered long ago. */
@@ -365,6 +366,11 @@ export class RequesterTracker extends SentRequests {
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
     const isProbe = this.classifier.isProbeDue(psn, next, this.next, packet.time);
     if (isProbe && lag > MIN_MIRROR_LAG) return true;
+    // Where the capture may take a response for missing that the requester has: of the one that the responder expects, or a READ
+    // without a response.
+    const isOpen = this.isAsking(slot) && (this.out.flags[slot] & EntryFlags.ANSWERED) === 0;
+    const isOldest = psn === this.#ackedTo + 1 || (this.#stalledSince >= 0 && isOpen);
+    if (isOldest && lag >= MIN_PROBE) return true;
     // A mirror is quicker than an answer.
     return psn < this.unacked && lag > MIN_MIRROR_LAG;
   }
@@ -373,7 +379,7 @@ export class RequesterTracker extends SentRequests {
     const { time } = packet;
     const { classifier, out } = this;
     const next = packet.info.isReadRequest ? psn + this.responsesOf(packet) : psn + 1;
-    if (packet.info.isReadRequest) this.#early.askedAgain(psn, next);
+    if (packet.info.isReadRequest) this.#early.askedAgain(psn, next, this.#isPartOfRead(psn, next));
     else this.#early.passed(psn);
     if (!this.#reliable) return Taken.RETRANSMISSION;
     const rnrSince = classifier.rnrSince(psn);
@@ -412,6 +418,13 @@ export class RequesterTracker extends SentRequests {
     }
     if (rnrSince >= 0 && this.#verdict.begins) this.rnrWait.add(time - rnrSince);
     return Taken.RETRANSMISSION;
+  }
+
+  /** Whether the READ that had the response at this PSN asked for more than up to `next`. */
+  #isPartOfRead(psn: number, next: number): boolean {
+    const { out } = this;
+    const entry = this.find(psn);
+    return entry >= out.head && next < out.psns[out.slot(entry)] + out.spans[out.slot(entry)];
   }
 
   /** Past the PSNs of the message with a packet at this PSN. */

@@ -26,7 +26,7 @@ const MIN_JIFFIES_TIMER = 3.5 * MILLISECOND;
  * Tail loss probes (RFC 8985 §7) come after two round trips of silence: node-roce's after 50 µs at the least. So a packet that comes again
  * after less silence is none, and one after more may be.
  */
-const MIN_PROBE = 45 * MICROSECOND;
+export const MIN_PROBE = 45 * MICROSECOND;
 /** A requester that got a NAK goes back within this. */
 const REACTION = 2 * MILLISECOND;
 /** And within so much of its usual time, where no queue is on the way. */
@@ -111,6 +111,9 @@ export class RetransmitClassifier {
   /** The retransmission that a probe interrupted. */
   #interrupted: GoBack | undefined;
   #lastProbe = Number.NEGATIVE_INFINITY;
+  /** The last packet that was, or may have been, a probe; when something was last acknowledged. */
+  #mayProbeTime = Number.NEGATIVE_INFINITY;
+  #progressTime = Number.NEGATIVE_INFINITY;
   #probeInterval = 0;
   /** When a probe was answered, and whether the last NAK or response is such an answer: it is for either that the sender goes back. */
   #probeOver = Number.NEGATIVE_INFINITY;
@@ -176,6 +179,7 @@ export class RetransmitClassifier {
   /** Everything before `unacked` is answered. */
   progress(unacked: number, time: number): void {
     this.timerStart = time;
+    this.#progressTime = time;
     this.#earlierStart = time;
     this.#unacked = unacked;
     if (this.#lastProbe > Number.NEGATIVE_INFINITY) this.#probeOver = time;
@@ -262,6 +266,7 @@ export class RetransmitClassifier {
     const { psn, sentBy, heard } = sent;
     const running = sentBy - this.timerStart;
     const before = this.#event;
+    const isProbeDue = sent.migReq && this.isProbeDue(psn, sent.next, sent.end, sent.time);
     const { cause, begins } = this.#causeOf(sent);
     const event = this.#event;
     const isPart = event !== undefined && psn >= event.start && psn < event.end && event.time <= sentBy;
@@ -272,6 +277,7 @@ export class RetransmitClassifier {
       event.evidenceFrame = this.#evidenceOf(event.cause, sent.lastFrame);
       event.wait = this.#waitOf(event.cause, sent, running);
     }
+    if (cause === 'probe' || (cause === 'unknown' && isProbeDue)) this.#mayProbeTime = sent.time;
     verdict.begins = begins;
     if (cause !== 'unknown' && heard) {
       verdict.cause = cause;
@@ -323,10 +329,14 @@ export class RetransmitClassifier {
       const isDoubtful = this.#isDoubtful(continued, psn, time) || this.#mayBeOfPrevious(sent);
       const passesOver = psn > Math.max(continued.cursor, unacked);
       if (passesOver && (continued.mayCross || this.#passesOver(continued))) continued.cause = 'unknown';
+      // The newest packet alone, and not in one go with them: a probe, if what was seen last had come late.
+      const isApart = migReq && next === end && time - continued.last > REACTION_SPREAD;
+      if (passesOver && isApart && idOrder === IdOrder.UNKNOWN) continued.cause = 'unknown';
       if (next > continued.cursor) continued.cursor = next;
       if (time - continued.last > continued.patience) continued.cause = 'unknown';
       continued.patience = Number.POSITIVE_INFINITY;
       continued.last = time;
+      this.#probeAnswered = -1;
       if (mayBeProbe) continued.cause = 'unknown';
       return { cause: isDoubtful ? 'unknown' : continued.cause, begins: false };
     }
@@ -457,6 +467,14 @@ export class RetransmitClassifier {
     );
   }
 
+  /** The same of one that ended, or of the one before that. */
+  #mayBeOfEnded(sent: SentAgain): boolean {
+    const ended = this.#ended;
+    const isOfEnded = ended !== undefined && isPartOf(ended, sent.psn, sent.lastSent);
+    const isUnordered = sent.idOrder === IdOrder.UNKNOWN && this.#isAway(this.#reaction);
+    return (isUnordered && isOfEnded) || this.#mayBeOfPrevious(sent);
+  }
+
   /** The tap is not at the sender, which would react much sooner than it gets answers. */
   #isAway(reaction: number): boolean {
     return reaction >= MICROSECOND && 4 * reaction >= this.#leastLatency;
@@ -482,6 +500,10 @@ export class RetransmitClassifier {
     if (psn > this.#ambiguousPsn && time - this.#ambiguousTime < MIN_PROBE) return 'unknown';
     // Part of an earlier going back perhaps, in another order.
     if (isNak && psn > this.#nakPsn && this.#reordered) return 'unknown';
+    // Of an earlier going back perhaps, which was not seen to send it.
+    if (isNak && this.#mayBeOfEnded(sent)) return 'unknown';
+    // The answer to a probe may be what it is sent for.
+    if (isNak && migReq && this.#mayFollowProbe(sent)) return 'unknown';
     // It came in one burst with what was sent before the NAK could be known.
     if (isNak && !migReq && sent.lastNew > this.#nakTime && time - sent.lastNew < BURST) return 'unknown';
     // rxe begins the message anew, and sends a sequence NAK with the RNR NAK (docs/quirks.md).
@@ -501,8 +523,8 @@ export class RetransmitClassifier {
         const isLikeProbe = this.#rnrWait < 4 * MIN_PROBE;
         if (isLikeProbe && migReq && this.#rnrWait >= MIN_PROBE && (isWhereUnknown || next === end))
           return 'unknown';
-        const latency = isLikeProbe ? 0 : this.#leastLatency;
-        if (this.#mayBeProbe(sent, waited - this.#rnrWait, latency)) return 'unknown';
+        if (isLikeProbe && migReq && this.#mayNotWait(sent, late)) return 'unknown';
+        if (this.#mayBeProbe(sent, late, isLikeProbe ? 0 : this.#leastLatency)) return 'unknown';
         const soon = waited <= 2 * this.#rnrWait + (migReq ? 0.3 : 1) * MILLISECOND;
         return soon && (running < MIN_TIMER || !migReq || !this.isTimerDue(time)) ? 'rnr' : 'unknown';
       }
@@ -540,12 +562,34 @@ export class RetransmitClassifier {
    * Whether the NAK may have been lost behind the tap, or the response, and a probe have come in its place: after some silence, and
    * later than the sender reacts.
    */
-  #mayBeProbe({ time, migReq }: SentAgain, reaction: number, latency = this.#leastLatency): boolean {
+  #mayBeProbe({ time, migReq }: SentAgain, reaction: number, latency = 0): boolean {
     const since = this.#unknownAt === this.timerStart ? this.#earlierStart : this.timerStart;
     if (!migReq || time - since < MIN_PROBE) return false;
+    // Away from the sender also sooner: then it was on its way before.
+    const isSooner = reaction < 0.9 * this.#reaction && this.#reaction < Number.POSITIVE_INFINITY;
+    return this.#isLateReaction(reaction, latency) || (isSooner && this.#isAway(this.#reaction));
+  }
+
+  /** Later than this sender reacts; one that has not yet is taken to react within `latency`. */
+  #isLateReaction(reaction: number, latency: number): boolean {
     const known = this.#reaction < Number.POSITIVE_INFINITY ? this.#reaction : latency;
     const usual = Math.min(known, this.#leastLatency);
     return reaction > REACTION_SPREAD + (usual === Number.POSITIVE_INFINITY ? 0 : usual);
+  }
+
+  /**
+   * Away from the sender, where packets wait in queues, whether one that comes after a short RNR wait may have been sent before the
+   * sender heard of that: no pause as long as the wait is before it, or it is later than the wait explains, or a probe is out.
+   */
+  #mayNotWait(sent: SentAgain, late: number): boolean {
+    if (!this.#isAway(this.#reaction)) return false;
+    const before = Math.max(sent.lastNew, this.#event?.last ?? Number.NEGATIVE_INFINITY);
+    return sent.time - before < this.#rnrWait || this.#isLateReaction(late, 0) || this.#mayFollowProbe(sent);
+  }
+
+  /** Away from the sender: a probe came since the packet was sent last, or what may have been one. */
+  #mayFollowProbe({ lastSent }: SentAgain): boolean {
+    return this.#mayProbeTime > lastSent && this.#isAway(this.#reaction);
   }
 
   /** Whether the sender may have sent a probe before it took the NAK in: after so long a silence, or of the newest packet. */
@@ -606,10 +650,13 @@ export class RetransmitClassifier {
     // Too early for any other timer.
     if (running < MIN_TIMER && this.isProbeDue(psn, next, end, time)) {
       // Unless what came again since, of unknown cause, was a probe itself.
-      if (this.#unknownAt === this.timerStart && time - this.#earlierStart >= MIN_TIMER) return 'unknown';
+      const earliest = Math.min(this.#earlierStart, this.#progressTime);
+      if (this.#unknownAt === this.timerStart && time - earliest >= MIN_TIMER) return 'unknown';
       const isAway = this.#isAway(this.#reaction);
       // There the first packets of a going back may have been lost before the tap.
-      const mayBeAsked = isAway && (psn !== unacked || time < this.#askedUntil);
+      // Or the first transmission, with which a timer began.
+      const mayBeTimer = time - this.#progressTime >= MIN_TIMER;
+      const mayBeAsked = isAway && (psn !== unacked || time < this.#askedUntil || mayBeTimer);
       return mayBeAsked ? 'unknown' : this.#probed(time);
     }
     // Answered as the capture has it, but the answer did not reach the sender: when its timer began is not known.
