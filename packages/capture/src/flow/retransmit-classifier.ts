@@ -326,7 +326,9 @@ export class RetransmitClassifier {
     const isPause = migReq && this.#pauseOf(continued, time) >= MIN_PROBE;
     const mayBeProbe = isPause && (this.#isAway(this.#reaction) || this.isProbeDue(psn, next, end, time));
     if (continued !== undefined) {
-      const isDoubtful = this.#isDoubtful(continued, psn, time) || this.#mayBeOfPrevious(sent);
+      // What an implied NAK had asked for was answered: what comes later may be a probe, or go back for the answer to one.
+      const isDone = continued.cause === 'implied-nak' && this.#answerTime > continued.last;
+      const isDoubtful = this.#isDoubtful(continued, psn) || this.#mayBeOfPrevious(sent);
       const passesOver = psn > Math.max(continued.cursor, unacked);
       if (passesOver && (continued.mayCross || this.#passesOver(continued))) continued.cause = 'unknown';
       // The newest packet alone, and not in one go with them: a probe, if what was seen last had come late.
@@ -337,7 +339,7 @@ export class RetransmitClassifier {
       continued.patience = Number.POSITIVE_INFINITY;
       continued.last = time;
       this.#probeAnswered = -1;
-      if (mayBeProbe) continued.cause = 'unknown';
+      if (mayBeProbe || isDone) continued.cause = 'unknown';
       return { cause: isDoubtful ? 'unknown' : continued.cause, begins: false };
     }
     // Late, or a going back of its own: what follows will tell.
@@ -439,10 +441,7 @@ export class RetransmitClassifier {
   }
 
   /** Away from the sender: it may have gone back anew, and the capture does not show where that began. */
-  #isDoubtful(event: GoBack, psn: number, time: number): boolean {
-    // What an implied NAK had asked for was answered; after such a silence it may be a probe.
-    const isDone = event.cause === 'implied-nak' && this.#answerTime > event.time;
-    if (isDone && this.#pauseOf(event, time) >= MIN_PROBE) return true;
+  #isDoubtful(event: GoBack, psn: number): boolean {
     if (event.probed && this.timerStart > event.time) return true;
     // A response is missing, and may be asked for alone.
     if (this.#missingPsn >= 0 && this.#missingTime > event.time) return true;
