@@ -119,6 +119,16 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     60_000,
   );
 
+  test('publint and arethetypeswrong find nothing', async () => {
+    const bin = join(root, 'node_modules/.bin');
+    for (const file of readdirSync(tarballs)) {
+      const { stdout } = await run(join(bin, 'publint'), ['--strict', join(tarballs, file)]);
+      expect(stdout).toContain('All good');
+      // Rejects where it finds something. The packages are ESM, and say so.
+      await run(join(bin, 'attw'), ['--profile', 'esm-only', join(tarballs, file)]);
+    }
+  }, 120_000);
+
   describe('without the addon', () => {
     beforeAll(() => renameSync(join(native, 'prebuilds'), join(place, 'prebuilds')));
     afterAll(() => cpSync(join(place, 'prebuilds'), join(native, 'prebuilds'), { recursive: true }));
