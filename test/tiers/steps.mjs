@@ -17,12 +17,12 @@ const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "ta
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 12, command: 'npm test' },
-  { name: 'unused code', minutes: 2, command: 'npm run knip' },
+  { name: 'test', minutes: 15, command: 'npm test' },
+  { name: 'unused code', minutes: 1, command: 'npm run knip' },
   { name: 'slow tests', minutes: 8, command: SLOW },
   {
     name: 'seeds',
-    minutes: 5,
+    minutes: 4,
     command: 'npx vitest run test/sim-random test/sim-mixed test/sim-nics',
     env: { ROCE_SIM_SEEDS: 30 },
   },
@@ -34,7 +34,7 @@ export const CI = [
   },
   {
     name: 'sim lives',
-    minutes: 5,
+    minutes: 4,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 30, ROCE_SIM_MODELS: 3 }, // Of each of seven workloads: 210 in all.
   },
