@@ -49,6 +49,50 @@ function program(options = ''): string {
   return path;
 }
 
+/** One queue pair connected to itself, which writes into its own memory, by libibverbs' names. */
+const WRITE = `
+import * as v from '@node-roce/ibverbs';
+const must = (result) => {
+  if (result === null || result === undefined || (typeof result === 'number' && result !== 0)) throw v.lastError();
+  return result;
+};
+const [device] = v.ibv_get_device_list();
+const context = must(await v.ibv_open_device(device, { address: 'ADDRESS', link: 'udp' }));
+const pd = must(await v.ibv_alloc_pd(context));
+const memory = new TextEncoder().encode('from afar'.padEnd(64, '.'));
+const access = v.IBV_ACCESS_LOCAL_WRITE | v.IBV_ACCESS_REMOTE_WRITE;
+const mr = must(await v.ibv_reg_mr(pd, memory, memory.length, access));
+const cq = must(await v.ibv_create_cq(context, 4, null, null, 0));
+const cap = { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1 };
+const qp = must(await v.ibv_create_qp(pd, { send_cq: cq, recv_cq: cq, cap, qp_type: v.IBV_QPT_RC }));
+const dgid = {};
+must(await v.ibv_query_gid(context, 1, 0, dgid));
+const attr = {
+  pkey_index: 0, port_num: 1, qp_access_flags: v.IBV_ACCESS_REMOTE_WRITE, path_mtu: v.IBV_MTU_1024,
+  ah_attr: { is_global: 1, grh: { dgid, sgid_index: 0, hop_limit: 1 }, port_num: 1 },
+  dest_qp_num: qp.qp_num, rq_psn: 7, sq_psn: 7, max_dest_rd_atomic: 1, max_rd_atomic: 1,
+  min_rnr_timer: 12, timeout: 14, retry_cnt: 7, rnr_retry: 7,
+};
+const MASKS = [
+  [v.IBV_QPS_INIT, ['PKEY_INDEX', 'PORT', 'ACCESS_FLAGS']],
+  [v.IBV_QPS_RTR, ['AV', 'PATH_MTU', 'DEST_QPN', 'RQ_PSN', 'MAX_DEST_RD_ATOMIC', 'MIN_RNR_TIMER']],
+  [v.IBV_QPS_RTS, ['SQ_PSN', 'TIMEOUT', 'RETRY_CNT', 'RNR_RETRY', 'MAX_QP_RD_ATOMIC']],
+];
+for (const [qp_state, names] of MASKS) {
+  const mask = names.reduce((bits, name) => bits | v['IBV_QP_' + name], v.IBV_QP_STATE);
+  must(await v.ibv_modify_qp(qp, { ...attr, qp_state }, mask));
+}
+must(v.ibv_post_send(qp, {
+  wr_id: 5n, opcode: v.IBV_WR_RDMA_WRITE, send_flags: v.IBV_SEND_SIGNALED,
+  sg_list: [{ addr: mr.addr, length: 9, lkey: mr.lkey }],
+  wr: { rdma: { remote_addr: mr.addr + 32n, rkey: mr.rkey } },
+}));
+const wc = {};
+while (v.ibv_poll_cq(cq, 1, wc) === 0) await new Promise((resolve) => setImmediate(resolve));
+console.log(v.ibv_wc_status_str(wc.status), wc.wr_id, new TextDecoder().decode(memory.subarray(32, 41)));
+await v.ibv_close_device(context);
+`;
+
 describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['slow'] }, () => {
   beforeAll(async () => {
     for (const folder of [project, tools]) mkdirSync(folder, { recursive: true });
@@ -79,12 +123,22 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     expect(stdout).toContain(join(native, 'prebuilds'));
   });
 
+  test('a WRITE by the names of libibverbs', async () => {
+    const path = join(project, 'write.mjs');
+    writeFileSync(path, WRITE.replace('ADDRESS', `127.79.${process.pid & 0xff}.1`));
+    expect((await node([path])).stdout).toBe('success 5n from afar\n');
+  });
+
   test('the command', async () => {
     const roce = join(project, 'node_modules/.bin/roce');
     const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
     expect((await node([roce, '--version'])).stdout).toContain(version);
     const { stdout } = await node([roce, 'perf', 'write', 'bw', '--local', '-n', '20', '--json']);
     expect(JSON.parse(stdout)).toBeTypeOf('object');
+    const doctor = await node([roce, 'doctor', '--json']).catch((failed: { stdout: string }) => failed);
+    const { checks } = JSON.parse(doctor.stdout);
+    const addon = { check: 'addon', verdict: 'ok', text: expect.stringMatching(/^loaded/) };
+    expect(checks).toContainEqual(addon);
   });
 
   test.each(['node16', 'nodenext', 'bundler'])(
