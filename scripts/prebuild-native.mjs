@@ -34,8 +34,8 @@ function prebuild(arch) {
     );
   }
   // A copy of the sources: node-gyp empties its folder `build`, and the addon there is the one in use.
-  mkdirSync(join(native, 'prebuilds'), { recursive: true });
-  const place = mkdtempSync(join(native, 'prebuilds/.work-'));
+  // It lies here because binding.gyp looks for node-addon-api from its own folder upwards.
+  const place = mkdtempSync(join(native, '.prebuild-'));
   try {
     for (const source of ['src', 'binding.gyp', 'build-id.mjs', 'package.json'])
       cpSync(join(native, source), join(place, source), { recursive: true });

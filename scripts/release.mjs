@@ -6,8 +6,8 @@
 // --snapshot it is a release: the tree is clean, all packages have one version, and CHANGELOG.md has a section of it with the day:
 // `## 1.2.3 (2027-01-31)`. A system with musl compiles the addon itself (native/load.js says how); that was not tried.
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
@@ -49,18 +49,39 @@ function check() {
     throw new Failure(`CHANGELOG.md has no section "## ${version} (YYYY-MM-DD)"`);
 }
 
+/**
+ * A copy of the sources of the native package: an addon in native/prebuilds would be loaded, by whatever runs in the checkout meanwhile, in
+ * place of what is built for it.
+ */
+function copyOfNative() {
+  const place = mkdtempSync(join(root, '.release-'));
+  const made = /^(build|node_modules|prebuilds|sanitized|\.prebuild-.*)$/;
+  cpSync(join(root, 'native'), place, { recursive: true, filter: (path) => !made.test(basename(path)) });
+  // pnpm takes the license from the root of the workspace, for packages of the workspace.
+  cpSync(join(root, 'LICENSE'), join(place, 'LICENSE'));
+  return place;
+}
+
 function pack() {
   mkdirSync(out, { recursive: true });
   for (const file of readdirSync(out)) if (/^node-roce-.*\.tgz$/.test(file)) rmSync(join(out, file));
   run('npm', ['run', '--silent', 'build:ts']);
-  rmSync(join(root, 'native/prebuilds'), { recursive: true, force: true });
+  const native = copyOfNative();
   try {
-    run(process.execPath, [join(root, 'scripts/prebuild-native.mjs'), ...archs]);
+    run(process.execPath, [
+      join(root, 'scripts/prebuild-native.mjs'),
+      '--out',
+      join(native, 'prebuilds'),
+      ...archs,
+    ]);
     for (const folder of folders)
-      run('npx', ['--yes', 'pnpm@12', 'pack', '--pack-destination', out], join(root, folder));
+      run(
+        'npx',
+        ['--yes', 'pnpm@12', 'pack', '--pack-destination', out],
+        folder === 'native' ? native : join(root, folder),
+      );
   } finally {
-    // Where there is one, it is loaded in place of what is built for the checkout.
-    rmSync(join(root, 'native/prebuilds'), { recursive: true, force: true });
+    rmSync(native, { recursive: true, force: true });
   }
   for (const file of readdirSync(out).filter((name) => name.endsWith('.tgz'))) console.log(join(out, file));
 }
