@@ -1,5 +1,6 @@
 /** The `roce` command as a process: pipes, signals, two of them talking to each other. */
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, mkdtempSync, openSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -417,4 +418,52 @@ test('a damaged file from a pipe: what is readable, then where it broke', async 
   expect(code).toBe(1);
   expect(out.split('\n').length).toBeGreaterThan(2);
   expect(err).toContain('cut off at byte 3000');
+});
+
+describe('--metrics', () => {
+  const serve = (port: number) =>
+    new Roce([
+      'device',
+      '--address',
+      `127.91.${process.pid & 0xff}.1`,
+      '--socket',
+      join(folder, 'metrics.sock'),
+      '--metrics',
+      String(port),
+    ]);
+
+  test('serves counts of the devices to this machine, and nothing else', async () => {
+    const port = tcpPort++;
+    const device = serve(port);
+    await device.said('device at');
+    const at = (path: string, init: RequestInit = {}) => fetch(`http://127.0.0.1:${port}${path}`, init);
+    const answer = await at('/metrics');
+    expect(answer.headers.get('content-type')).toBe(
+      'application/openmetrics-text; version=1.0.0; charset=utf-8',
+    );
+    const text = await answer.text();
+    expect(text).toContain(`roce_device_info{device="0",address="127.91.${process.pid & 0xff}.1",`);
+    expect(text).toContain('\nroce_sent_packets_total{device="0"} 0\n');
+    expect(text).toMatch(/\n# EOF\n$/);
+    expect(await (await at('/metrics', { method: 'HEAD' })).text()).toBe('');
+    expect((await at('/')).status).toBe(404);
+    expect((await at('/metrics', { method: 'POST' })).status).toBe(405);
+    device.child.kill('SIGINT');
+    expect(await device.result).toMatchObject({
+      code: 0,
+      err: expect.stringContaining(`metrics at http://127.0.0.1:${port}/metrics\n`),
+    });
+  });
+
+  test('a port that is taken ends the command', async () => {
+    const port = tcpPort++;
+    const taken = createServer().listen(port, '127.0.0.1');
+    await once(taken, 'listening');
+    const { code, err } = await serve(port).result;
+    taken.close();
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: expect.stringMatching(new RegExp(`^roce: .*EADDRINUSE.*${port}\n$`)),
+    });
+  });
 });

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { type CommandSpec, commands } from './commands.ts';
 import { declare, UsageError } from './options.ts';
+import { metrics as metricsOption } from './specs/shared.ts';
 import { type Streams, Terminal } from './terminal.ts';
 import { version } from './version.ts';
 import { wrap } from './wrap.ts';
@@ -86,6 +87,7 @@ function addCommand(
   command.showHelpAfterError(`Try 'roce ${command.name()} --help'.`);
   if (spec.passThrough) command.passThroughOptions();
   for (const option of spec.options) declare(command, option);
+  if (spec.opensDevices) declare(command, metricsOption);
   const examples = spec.examples.map(
     ([line, what]) => `${wrap('  ', `${what}:`, terminal.columns)}\n    roce ${line}`,
   );
@@ -93,12 +95,20 @@ function addCommand(
   command.action(async () => {
     const { run: action } = await spec.load();
     try {
-      done(await action(command.args, command.opts(), terminal));
+      const { metrics, ...options } = command.opts();
+      await using _ = metrics === undefined ? undefined : await serve(metrics, terminal);
+      done(await action(command.args, options, terminal));
     } catch (error) {
       if (error instanceof UsageError) command.error(`error: ${error.message}`);
       throw error;
     }
   });
+}
+
+/** Serves metrics; loaded when it is asked for, since it needs what opens devices. */
+async function serve(port: number, terminal: Terminal): Promise<AsyncDisposable> {
+  const { serveMetrics } = await import('./metrics.ts');
+  return serveMetrics(port, terminal);
 }
 
 /** Prints what went wrong, unless the parser has, and returns the exit code. */

@@ -105,8 +105,12 @@ export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
     await context.close();
     throw signal.reason;
   }
-  return new Device(context, signal);
+  return new Device(context, devicesOpened++, signal);
 }
+
+/** All contexts of this thread that were not closed. */
+export const openDevices = new Set<Device>();
+let devicesOpened = 0;
 
 /** Async events that take a queue pair to the error state, in words. */
 const QP_FAILURES: Readonly<Record<string, string>> = {
@@ -119,6 +123,8 @@ const QP_FAILURES: Readonly<Record<string, string>> = {
 export class Device implements AsyncDisposable {
   /** @internal */
   readonly facts: EngineFacts;
+  /** Of the device in this thread, by the order of opening; contexts of one device have the same. @internal */
+  readonly number: number;
   readonly #engine: EngineContext;
   /** For `@node-roce/rdmacm`. @internal */
   readonly connections: ConnectionPort;
@@ -131,7 +137,9 @@ export class Device implements AsyncDisposable {
   #linkDowned = 0;
   #closing: Promise<void> | undefined;
 
-  constructor(engine: EngineContext, signal?: AbortSignal) {
+  constructor(engine: EngineContext, number: number, signal?: AbortSignal) {
+    this.number = number;
+    openDevices.add(this);
     this.#signal = signal;
     signal?.addEventListener('abort', this.#onAbort, { once: true });
     this.#engine = engine;
@@ -188,7 +196,7 @@ export class Device implements AsyncDisposable {
     checkWaitOptions(options);
     const { signal } = options;
     signal?.throwIfAborted();
-    return new Device(this.#engine.sibling(), signal);
+    return new Device(this.#engine.sibling(), this.number, signal);
   }
 
   /** Local addresses by GID index. */
@@ -267,6 +275,11 @@ export class Device implements AsyncDisposable {
     return deviceCounters(counts, await this.#engine.call('linkStats'), this.#linkDowned);
   }
 
+  /** How many queue pairs this context has. @internal */
+  get queuePairs(): number {
+    return this.#objects.qps.size;
+  }
+
   /**
    * Calls back for each async event; returns what takes it off again. Such events count as acknowledged:
    * the callback may destroy what they are about.
@@ -333,6 +346,7 @@ export class Device implements AsyncDisposable {
 
   #close(reason: unknown): Promise<void> {
     this.#closing ??= (async () => {
+      openDevices.delete(this);
       this.#signal?.removeEventListener('abort', this.#onAbort);
       try {
         await this.#engine.close();

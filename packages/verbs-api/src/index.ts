@@ -57,6 +57,7 @@ export {
 } from './memory-region.ts';
 export { incRkey, MemoryWindow } from './memory-window.ts';
 export type { LinkOptions } from './open-link.ts';
+export { OPEN_METRICS_TYPE, openMetrics } from './open-metrics.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';
 export {
   type AwaitedSend,

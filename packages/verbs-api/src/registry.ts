@@ -24,6 +24,10 @@ export class Registry<T> {
     this.#onRemove(object);
   }
 
+  get size(): number {
+    return this.#objects.size;
+  }
+
   values(): IterableIterator<T> {
     return this.#objects.values();
   }

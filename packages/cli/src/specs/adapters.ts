@@ -66,6 +66,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       ['demo --link dgram', 'Run as on a machine without a compiler'],
       ['dump demo.pcapng | head', 'Show the packets of the last demo'],
     ],
+    opensDevices: true,
     load: () => import('../commands/demo.ts'),
   },
   {
@@ -153,6 +154,7 @@ export const adapterCommands: readonly CommandSpec[] = [
         'Run both ends on one machine',
       ],
     ],
+    opensDevices: true,
     load: () => import('../commands/pingpong.ts'),
   },
   {
@@ -186,6 +188,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       ['rping -s -a 10.0.0.1', 'Wait for a client, for example: rping -c -a 10.0.0.1 -C 5 -v'],
       ['rping -c -a 10.0.0.7 -C 5 -v -V', 'Connect to a server, for example: rping -s'],
     ],
+    opensDevices: true,
     load: () => import('../commands/rping.ts'),
   },
   {
@@ -211,6 +214,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       ['ping 10.0.0.7', 'Ping a server, for example: rping -s -P'],
       ['ping -c 100 -i 0.01 -s 4096 10.0.0.7', 'A hundred large pings; the server needs -S 4096'],
     ],
+    opensDevices: true,
     load: () => import('../commands/ping.ts'),
   },
 ];

@@ -55,6 +55,7 @@ export const programCommands: readonly CommandSpec[] = [
       ['device -a 192.0.2.1', 'Serve a device at an address of this machine'],
       ['device --idle 60', 'End a minute after the last program'],
     ],
+    opensDevices: true,
     load: () => import('../commands/device.ts'),
   },
 ];

@@ -22,3 +22,10 @@ export const ibvDevice: readonly OptionSpec[] = [
     parse: integer(1, 1),
   },
 ];
+
+/** Of every command that opens devices. */
+export const metrics: OptionSpec = {
+  flags: '--metrics <port>',
+  summary: 'Serve counters at http://127.0.0.1:PORT/metrics while it runs (OpenMetrics)',
+  parse: integer(1, 65_535),
+};

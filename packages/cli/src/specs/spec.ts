@@ -22,6 +22,8 @@ export interface CommandSpec {
   examples: readonly (readonly [line: string, what: string])[];
   /** Options after the first argument belong to that: `roce run PROGRAM --option`. */
   passThrough?: boolean;
+  /** It opens devices: it has the option `--metrics`. */
+  opensDevices?: boolean;
   load: () => Promise<{ run: Action }>;
 }
 
