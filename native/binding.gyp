@@ -25,6 +25,7 @@
             "src/icrc.cc",
             "src/id_window.cc",
             "src/interface_watcher.cc",
+            "src/local_socket.cc",
             "src/packet_filter.cc",
             "src/packet_ring.cc",
             "src/peers.cc",

@@ -1,2 +1,2 @@
 // Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = '57187fd8af955ad3';
+export const BUILD = '9e5fbd17ff2277ec';

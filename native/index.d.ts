@@ -77,6 +77,11 @@ export interface SocketOptions {
   address: string;
   /** 0 for one of the kernel's choice. */
   port: number;
+  /**
+   * A descriptor of a UDP socket that is bound already, to this address and port: it is duplicated, and set up with
+   * these options but for `reusePort`. Default: a new socket.
+   */
+  descriptor?: number;
   /** SO_REUSEPORT. Default false. */
   reusePort?: boolean;
   /**
@@ -126,7 +131,41 @@ export class Socket {
    */
   joinGroup(address: string, iface?: string | number): void;
   leaveGroup(address: string, iface?: string | number): void;
+  /** Another descriptor of the socket, which is the caller's to close. */
+  duplicate(): number;
+  /**
+   * Says which socket of a group with one address and port (`reusePort`) gets a datagram: a classic BPF program that sees it
+   * from the UDP payload on, and returns an index in the order in which the sockets were bound.
+   * @param program two words an instruction: `code | jt << 16 | jf << 24`, and `k`
+   */
+  steer(program: Uint32Array): void;
+  /** Whether the kernel drops whatever arrives, for every process that has the socket. */
+  mute(on: boolean): void;
   /** For good. A port skips it from then on. */
+  close(): void;
+}
+
+/** A message of a LocalSocket. */
+export interface LocalMessage {
+  length: number;
+  /** The user id of the sender, as the kernel says. */
+  uid: number;
+  /** Descriptors that came with it; the receiver's to close. */
+  descriptors: number[];
+}
+
+/** A Unix datagram socket with an abstract name (unix(7)): one at a time in a network namespace has a name, until it is closed. */
+export class LocalSocket {
+  /** @throws an Error with `code` 'EADDRINUSE' where the name is taken */
+  constructor(name: string);
+  /**
+   * Sends to the socket with a name, without waiting.
+   * @param descriptors to go with the bytes, 64 at most
+   * @returns 0, or an errno: ECONNREFUSED where nobody has the name, EAGAIN where its queue is full
+   */
+  send(name: string, bytes: Uint8Array, descriptors?: readonly number[]): number;
+  /** Takes a message, cut to the length of `bytes`; undefined where none waits. */
+  receive(bytes: Uint8Array): LocalMessage | undefined;
   close(): void;
 }
 
@@ -234,6 +273,13 @@ export class Port {
   addLocal(socket: Socket): number;
   /** @throws RangeError while a peer refers to it */
   removeLocal(local: number): void;
+
+  /** Wakes while messages wait at a local socket, too; `receive` then looks at it. */
+  watch(socket: LocalSocket): void;
+  /** To be called before the socket is closed. */
+  unwatch(socket: LocalSocket): void;
+  /** Whether a message waited at one of them, when `receive` looked since the last call. */
+  takeMail(): boolean;
 
   /** @returns the peer's index, for `Tx.PEER` and `Rx.PEER` */
   addPeer(peer: PeerOptions): number;

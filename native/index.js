@@ -15,6 +15,7 @@ export const {
   Wake,
   IdWindow,
   InterfaceWatcher,
+  LocalSocket,
   copyBatch,
   crc32,
   crc32Copy,

@@ -7,6 +7,7 @@
 #include "frame_socket.h"
 #include "interface_watcher.h"
 #include "layout.h"
+#include "local_socket.h"
 #include "port.h"
 #include "socket.h"
 
@@ -96,6 +97,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   Capture::define(env, exports);
   FrameSocket::define(env, exports);
   InterfaceWatcher::define(env, exports);
+  LocalSocket::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
   exportSharedFile(env, exports);

@@ -13,6 +13,8 @@ namespace roce {
 
 inline constexpr uint32_t kIcrcBytes = 4;
 inline constexpr uint32_t kBthBytes = 12;
+/// The byte of a BTH with the low bits of the destination QPN.
+inline constexpr uint32_t kDestinationQpByte = 7;
 /// FLUSH of a reliable connection, whose ICRC rxe of Linux 6.12 computes over BTH to RETH twice (docs/quirks.md): its opcode, and
 /// its bytes with the ICRC.
 inline constexpr uint8_t kFlushOpcode = 0x1c;

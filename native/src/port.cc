@@ -13,6 +13,8 @@ namespace roce {
 namespace {
 
 constexpr uint32_t kMostLocals = 1024;
+/// The token of local sockets: the index of no local address.
+constexpr uint32_t kMailbox = 0xffff'ffff;
 /// What an open port holds outside of JavaScript's heap, but for peers and kernel memory.
 constexpr int64_t kMemory =
     sizeof(Sender) + Sender::kStagingBytes + sizeof(Receiver) + StrangerTable::bytes();
@@ -26,6 +28,9 @@ void Port::define(Napi::Env env, Napi::Object exports) {
                                       InstanceMethod<&Port::removeLocal>("removeLocal"),
                                       InstanceMethod<&Port::addPeer>("addPeer"),
                                       InstanceMethod<&Port::removePeer>("removePeer"),
+                                      InstanceMethod<&Port::watch>("watch"),
+                                      InstanceMethod<&Port::unwatch>("unwatch"),
+                                      InstanceMethod<&Port::takeMail>("takeMail"),
                                       InstanceMethod<&Port::setPeerGso>("setPeerGso"),
                                       InstanceMethod<&Port::setClock>("setClock"),
                                       InstanceMethod<&Port::send>("send"),
@@ -149,6 +154,34 @@ void Port::removeLocal(const Napi::CallbackInfo& info) {
   localCount_--;
 }
 
+void Port::watch(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  expectOpen(env);
+  auto mailbox = LocalSocket::from(env, info[0]);
+  if (mailbox == nullptr || mailbox->fd() < 0) throw typeError(env, "socket must be an open LocalSocket");
+  try {
+    waker_->watch(mailbox->fd(), kMailbox);
+  } catch (const SystemFailure& failure) {
+    throw systemError(env, failure.errnum, failure.syscall);
+  }
+  mailboxes_.push_back(std::move(mailbox));
+}
+
+void Port::unwatch(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  expectOpen(env);
+  const auto at = std::find(mailboxes_.begin(), mailboxes_.end(), LocalSocket::from(env, info[0]));
+  if (at == mailboxes_.end()) throw typeError(env, "socket must be a LocalSocket that is watched");
+  waker_->unwatch((*at)->fd());
+  mailboxes_.erase(at);
+}
+
+Napi::Value Port::takeMail(const Napi::CallbackInfo& info) {
+  const bool mail = mail_;
+  mail_ = false;
+  return Napi::Boolean::New(info.Env(), mail);
+}
+
 Napi::Value Port::addPeer(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
@@ -246,7 +279,7 @@ Napi::Value Port::receive(const Napi::CallbackInfo& info) {
   if (arrays.slab.length > 0xffff'ffff) throw rangeError(env, "slab must be at most 4 GiB");
 
   receiver_->begin(arrays);
-  if (localCount_ == 1) {
+  if (localCount_ == 1 && mailboxes_.empty()) {
     const auto only = std::find_if(locals_.begin(), locals_.end(), [](const auto& local) { return !!local; });
     while (receiver_->drain(static_cast<uint32_t>(only - locals_.begin()), 1)) {
     }
@@ -257,8 +290,10 @@ Napi::Value Port::receive(const Napi::CallbackInfo& info) {
     while (more) {
       const uint32_t number = waker_->readable(ready, 64);
       more = false;
-      for (uint32_t i = 0; i < number; i++)
+      for (uint32_t i = 0; i < number; i++) {
+        if (ready[i] == kMailbox) mail_ = true;
         if (localAt(ready[i]) != nullptr) more = receiver_->drain(ready[i], number - i) || more;
+      }
     }
   }
   writeTime();
@@ -352,6 +387,7 @@ void Port::close(const Napi::CallbackInfo&) {
     if (local && local->socket->fd() >= 0) pastDrops_ += local->socket->drops();
   waker_.reset();
   freeMemory();
+  mailboxes_.clear();
   locals_.clear();
   localCount_ = 0;
   onWake_.Reset();

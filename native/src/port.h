@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "local.h"
+#include "local_socket.h"
 #include "peers.h"
 #include "receive.h"
 #include "regions.h"
@@ -27,6 +28,9 @@ class Port : public Napi::ObjectWrap<Port> {
   void removeLocal(const Napi::CallbackInfo& info);
   Napi::Value addPeer(const Napi::CallbackInfo& info);
   void removePeer(const Napi::CallbackInfo& info);
+  void watch(const Napi::CallbackInfo& info);
+  void unwatch(const Napi::CallbackInfo& info);
+  Napi::Value takeMail(const Napi::CallbackInfo& info);
   void setPeerGso(const Napi::CallbackInfo& info);
   void setClock(const Napi::CallbackInfo& info);
   Napi::Value send(const Napi::CallbackInfo& info);
@@ -60,6 +64,9 @@ class Port : public Napi::ObjectWrap<Port> {
   PeerTable peers_;
   std::vector<std::unique_ptr<Local>> locals_;
   uint32_t localCount_ = 0;
+  /// Local sockets that wake, and whether one of them was readable when the port last received.
+  std::vector<std::shared_ptr<LocalDescriptor>> mailboxes_;
+  bool mail_ = false;
   uint32_t maxPeers_;
   double timeOrigin_ = 0;
   /// The element that gets the time of a batch; `clock_` keeps its memory.

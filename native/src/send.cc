@@ -147,7 +147,8 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
       Packet packet;
       if (readSlot(next, packet) != 0) break;
       const uint32_t bytes = packet.datagramBytes();
-      if (packet.peer != first.peer || packet.sourcePort != first.sourcePort ||
+      // Programs that share the peer's address have queue pairs of their own: the kernel there looks at the first alone.
+      if (packet.header[kDestinationQpByte] != first.header[kDestinationQpByte] || packet.peer != first.peer || packet.sourcePort != first.sourcePort ||
           packet.trafficClass != first.trafficClass || bytes > segmentBytes ||
           message.bytes + bytes > kMaxDatagram || bytes > stagingLeft())
         break;

@@ -1,6 +1,10 @@
 #include "socket.h"
 
+#include <fcntl.h>
+#include <linux/filter.h>
 #include <net/if.h>
+
+#include <vector>
 
 #include "arguments.h"
 
@@ -60,6 +64,9 @@ void Socket::define(Napi::Env env, Napi::Object exports) {
                                         property<closed>("closed"),
                                         InstanceMethod<&Socket::joinGroup>("joinGroup"),
                                         InstanceMethod<&Socket::leaveGroup>("leaveGroup"),
+                                        InstanceMethod<&Socket::duplicate>("duplicate"),
+                                        InstanceMethod<&Socket::steer>("steer"),
+                                        InstanceMethod<&Socket::mute>("mute"),
                                         InstanceMethod<&Socket::close>("close"),
                                     }));
 }
@@ -74,6 +81,8 @@ Socket::Socket(const Napi::CallbackInfo& info) : ObjectWrap(info) {
 
   SocketOptions wanted;
   wanted.local = endpointArgument(env, family == 6, address, port);
+  if (!options.get("descriptor").IsUndefined())
+    wanted.descriptor = static_cast<int>(options.integer("descriptor", 0, 0x7fff'ffff));
   wanted.reusePort = options.boolean("reusePort", false);
   wanted.receiveBuffer = options.integer("receiveBuffer", 0, kMostBuffer, 0);
   wanted.sendBuffer = options.integer("sendBuffer", 0, kMostBuffer, 0);
@@ -105,6 +114,39 @@ std::shared_ptr<UdpSocket> Socket::from(Napi::Env env, Napi::Value value) {
 }
 
 void Socket::close(const Napi::CallbackInfo&) { socket_->close(); }
+
+Napi::Value Socket::duplicate(const Napi::CallbackInfo& info) {
+  const int fd = fcntl(socket_->fd(), F_DUPFD_CLOEXEC, 0);
+  if (fd < 0) throw systemError(info.Env(), errno, "fcntl");
+  return Napi::Number::New(info.Env(), fd);
+}
+
+void Socket::steer(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  const Words words = wordsArgument(info, 0, "program");
+  if (words.length == 0 || words.length % 2 != 0 || words.length / 2 > BPF_MAXINSNS)
+    throw rangeError(env, "program must be 1 … 4096 instructions of two words");
+  std::vector<sock_filter> program;
+  for (size_t i = 0; i < words.length; i += 2) {
+    const uint32_t code = words.data[i];
+    program.push_back({static_cast<uint16_t>(code), static_cast<uint8_t>(code >> 16),
+                       static_cast<uint8_t>(code >> 24), words.data[i + 1]});
+  }
+  try {
+    socket_->steer(program.data(), static_cast<uint16_t>(program.size()));
+  } catch (const SystemFailure& failure) {
+    throw systemError(env, failure.errnum, failure.syscall);
+  }
+}
+
+void Socket::mute(const Napi::CallbackInfo& info) {
+  if (!info[0].IsBoolean()) throw typeError(info.Env(), "on must be a boolean");
+  try {
+    socket_->mute(info[0].As<Napi::Boolean>().Value());
+  } catch (const SystemFailure& failure) {
+    throw systemError(info.Env(), failure.errnum, failure.syscall);
+  }
+}
 
 void Socket::setMembership(const Napi::CallbackInfo& info, bool join) {
   const Napi::Env env = info.Env();

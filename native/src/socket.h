@@ -19,6 +19,9 @@ class Socket : public Napi::ObjectWrap<Socket> {
  private:
   void joinGroup(const Napi::CallbackInfo& info) { setMembership(info, true); }
   void leaveGroup(const Napi::CallbackInfo& info) { setMembership(info, false); }
+  Napi::Value duplicate(const Napi::CallbackInfo& info);
+  void steer(const Napi::CallbackInfo& info);
+  void mute(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
   void setMembership(const Napi::CallbackInfo& info, bool join);
 

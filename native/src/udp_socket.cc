@@ -1,5 +1,6 @@
 #include "udp_socket.h"
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/sock_diag.h>
 #include <net/if.h>
@@ -22,6 +23,9 @@
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
 #endif
+#ifndef SO_ATTACH_REUSEPORT_CBPF
+#define SO_ATTACH_REUSEPORT_CBPF 51
+#endif
 #ifndef SO_MEMINFO
 #define SO_MEMINFO 55
 #endif
@@ -37,17 +41,27 @@ uint32_t interfaceIndex(int fd, const std::string& name) {
 }
 
 UdpSocket::UdpSocket(const SocketOptions& options) : local_(options.local), options_(options) {
-  fd_ = socket(local_.to.any.sa_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
-  if (fd_ < 0) throw SystemFailure{errno, "socket"};
   try {
-    configure();
-    if (bind(fd_, &local_.to.any, local_.length) != 0) throw SystemFailure{errno, "bind"};
-    socklen_t length = sizeof local_.to;
-    if (getsockname(fd_, &local_.to.any, &length) != 0) throw SystemFailure{errno, "getsockname"};
+    open();
   } catch (...) {
     close();
     throw;
   }
+}
+
+void UdpSocket::open() {
+  const int family = local_.to.any.sa_family;
+  const bool bound = options_.descriptor >= 0;
+  fd_ = bound ? fcntl(options_.descriptor, F_DUPFD_CLOEXEC, 0)
+              : socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
+  if (fd_ < 0) throw SystemFailure{errno, bound ? "fcntl" : "socket"};
+  if (bound && (get(SOL_SOCKET, SO_PROTOCOL) != IPPROTO_UDP || get(SOL_SOCKET, SO_DOMAIN) != uint32_t(family)))
+    throw SystemFailure{EPROTOTYPE, "getsockopt"};
+  configure();
+  if (!bound && bind(fd_, &local_.to.any, local_.length) != 0) throw SystemFailure{errno, "bind"};
+  socklen_t length = sizeof local_.to;
+  if (getsockname(fd_, &local_.to.any, &length) != 0) throw SystemFailure{errno, "getsockname"};
+  if (bound) earlierDrops_ = allDrops();
 }
 
 void UdpSocket::configure() {
@@ -78,10 +92,7 @@ void UdpSocket::configure() {
   }
 
   if (!options_.receive) {
-    sock_filter dropAll[] = {{BPF_RET | BPF_K, 0, 0, 0}};
-    sock_fprog program{1, dropAll};
-    if (setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) != 0)
-      throw SystemFailure{errno, "setsockopt"};
+    mute(true);
     return;
   }
 
@@ -135,7 +146,25 @@ uint32_t UdpSocket::get(int level, int option) const {
 uint32_t UdpSocket::receiveBuffer() const { return get(SOL_SOCKET, SO_RCVBUF); }
 uint32_t UdpSocket::sendBuffer() const { return get(SOL_SOCKET, SO_SNDBUF); }
 
-uint32_t UdpSocket::drops() const {
+void UdpSocket::steer(sock_filter* program, uint16_t length) {
+  const sock_fprog steering{length, program};
+  if (setsockopt(fd_, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &steering, sizeof steering) != 0)
+    throw SystemFailure{errno, "setsockopt"};
+}
+
+void UdpSocket::mute(bool on) {
+  sock_filter dropAll[] = {{BPF_RET | BPF_K, 0, 0, 0}};
+  const sock_fprog program{1, dropAll};
+  const int none = 0;
+  const int result = on ? setsockopt(fd_, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program)
+                        : setsockopt(fd_, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof none);
+  // ENOENT: it has no filter.
+  if (result != 0 && errno != ENOENT) throw SystemFailure{errno, "setsockopt"};
+}
+
+uint32_t UdpSocket::drops() const { return fd_ < 0 ? 0 : allDrops() - earlierDrops_; }
+
+uint32_t UdpSocket::allDrops() const {
   uint32_t memory[SK_MEMINFO_VARS] = {};
   socklen_t length = sizeof memory;
   return getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, memory, &length) == 0 ? memory[SK_MEMINFO_DROPS] : 0;

@@ -6,6 +6,8 @@
 
 #include "address.h"
 
+struct sock_filter;
+
 namespace roce {
 
 /// The TTL or hop limit of what is sent without saying one, to one receiver or to a group.
@@ -23,6 +25,8 @@ uint32_t interfaceIndex(int fd, const std::string& name);
 
 struct SocketOptions {
   Endpoint local;
+  /// A bound socket to set up instead of a new one, by another descriptor of it; -1 for none.
+  int descriptor = -1;
   bool reusePort = false;
   /// Bytes the kernel may charge to the queues; 0 leaves the system's default.
   uint32_t receiveBuffer = 0;
@@ -41,7 +45,7 @@ struct SocketOptions {
 
 class UdpSocket {
  public:
-  /// Opens and binds. @throws SystemFailure
+  /// Opens and binds, or takes a bound one. @throws SystemFailure
   explicit UdpSocket(const SocketOptions& options);
   ~UdpSocket() { close(); }
   UdpSocket(const UdpSocket&) = delete;
@@ -60,6 +64,12 @@ class UdpSocket {
   uint32_t sendBuffer() const;
   /// Datagrams the kernel dropped at this socket since it was opened (the count SO_RXQ_OVFL reports).
   uint32_t drops() const;
+  /// Which socket of a group that shares an address and port (SO_REUSEPORT) gets a datagram. The program sees the datagram
+  /// from its UDP payload on, and returns an index in the order in which the sockets were bound. @throws SystemFailure
+  void steer(sock_filter* program, uint16_t length);
+  /// Has the kernel drop whatever arrives, or not any more. It holds for every process that has the socket.
+  /// @throws SystemFailure
+  void mute(bool on);
   /// Joins or leaves a group; `interfaceIndex` 0 lets the routes choose. @throws SystemFailure
   void setMembership(const Endpoint& group, uint32_t interfaceIndex, bool join);
 
@@ -67,11 +77,14 @@ class UdpSocket {
   void set(int level, int option, int value, const char* syscall = "setsockopt");
   bool trySet(int level, int option, int value);
   uint32_t get(int level, int option) const;
+  uint32_t allDrops() const;
+  void open();
   void configure();
   void chooseMulticastInterface();
 
   int fd_ = -1;
   bool gro_ = false;
+  uint32_t earlierDrops_ = 0;
   Endpoint local_;
   SocketOptions options_;
 };

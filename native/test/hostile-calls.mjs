@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import * as addon from '../index.js';
 
 const seed = Number(process.argv[2] ?? 1);
-const { Capture, InterfaceWatcher, Socket, Port, IdWindow } = addon;
+const { Capture, InterfaceWatcher, LocalSocket, Socket, Port, IdWindow } = addon;
 const kinds = new Set([
   'ERR_INVALID_ARG_TYPE',
   'ERR_OUT_OF_RANGE',
@@ -92,6 +92,7 @@ const strange = fc.constantFrom(
   Object.create(Port.prototype),
   Object.create(Capture.prototype),
   Object.create(InterfaceWatcher.prototype),
+  Object.create(LocalSocket.prototype),
   new Date(),
   Number,
 );
@@ -216,7 +217,7 @@ assert(
 );
 
 // Constructors.
-for (const Class of [Socket, Port, IdWindow, Capture, InterfaceWatcher]) {
+for (const Class of [Socket, LocalSocket, Port, IdWindow, Capture, InterfaceWatcher]) {
   attempt(() => Class());
   assert(
     fc.array(any, { maxLength: 2 }),
@@ -291,7 +292,7 @@ assert(
 // Methods, on the right object, on wrong ones, and after close.
 const methods = (Class) =>
   Object.getOwnPropertyNames(Class.prototype).filter((name) => name !== 'constructor');
-for (const Class of [Socket, Port, IdWindow, Capture, InterfaceWatcher]) {
+for (const Class of [Socket, LocalSocket, Port, IdWindow, Capture, InterfaceWatcher]) {
   for (const name of methods(Class)) {
     const { get, value } = Object.getOwnPropertyDescriptor(Class.prototype, name);
     const method = get ?? value;

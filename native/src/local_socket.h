@@ -1,0 +1,45 @@
+// The JavaScript class LocalSocket: a Unix datagram socket with an abstract name, which carries descriptors.
+#pragma once
+#include <napi.h>
+
+#include <array>
+#include <memory>
+#include <vector>
+
+namespace roce {
+
+/// The descriptor of a LocalSocket; closed with its last owner.
+class LocalDescriptor {
+ public:
+  explicit LocalDescriptor(int fd) : fd_(fd) {}
+  ~LocalDescriptor() { close(); }
+  LocalDescriptor(const LocalDescriptor&) = delete;
+  LocalDescriptor& operator=(const LocalDescriptor&) = delete;
+  /// -1 once closed.
+  int fd() const { return fd_; }
+  void close();
+
+ private:
+  int fd_;
+};
+
+class LocalSocket : public Napi::ObjectWrap<LocalSocket> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit LocalSocket(const Napi::CallbackInfo& info);
+
+  /// What is under a JavaScript value, nullptr if that is no LocalSocket.
+  static std::shared_ptr<LocalDescriptor> from(Napi::Env env, Napi::Value value);
+
+ private:
+  /// Descriptors that one message carries at most; the kernel takes 253 (SCM_MAX_FD).
+  static constexpr uint32_t kMostDescriptors = 64;
+
+  Napi::Value send(const Napi::CallbackInfo& info);
+  Napi::Value receive(const Napi::CallbackInfo& info);
+  void close(const Napi::CallbackInfo& info);
+
+  std::shared_ptr<LocalDescriptor> socket_;
+};
+
+}  // namespace roce
