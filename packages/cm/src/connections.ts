@@ -81,7 +81,7 @@ export class Connections {
   readonly #listeners = new Listeners();
   readonly #services: DatagramServices;
   readonly #numbers: Numbers;
-  readonly #qpns = new KeptNumbers(MAX_KEPT_QPNS);
+  readonly #qpns: KeptNumbers;
   readonly #strays = new Budget(STRAY_ANSWERS.perSecond, STRAY_ANSWERS.burst);
   readonly #around: Surroundings;
 
@@ -91,7 +91,8 @@ export class Connections {
       this.counters.sent++;
       host.send(mad, route);
     };
-    this.#numbers = new Numbers(host.random);
+    this.#qpns = new KeptNumbers(MAX_KEPT_QPNS / (host.numbers?.modulus ?? 1));
+    this.#numbers = new Numbers(host.random, host.numbers);
     this.#around = {
       caGuid: host.caGuid,
       send,
@@ -151,12 +152,20 @@ export class Connections {
    * Returns the listener's number. EADDRINUSE where the service has one.
    */
   listen(serviceId: bigint, backlog = 128): number {
-    return this.#listeners.add(serviceId, backlog);
+    const listener = this.#listeners.add(serviceId, backlog);
+    try {
+      this.#host.claim?.(serviceId);
+    } catch (error) {
+      this.#listeners.remove(listener);
+      throw error;
+    }
+    return listener;
   }
 
   /** Requests of it that wait are refused. */
   unlisten(listener: number, now: number): void {
-    this.#listeners.remove(listener);
+    const service = this.#listeners.remove(listener);
+    if (service !== undefined) this.#host.release?.(service);
     for (const id of this.#waiting.ids(listener)) this.#take(id);
     for (const connection of [...this.#connections.values()])
       if (connection.listener === listener && connection.state === 'REQ_RCVD') connection.abandon(now);

@@ -53,11 +53,13 @@ export class Listeners {
     return listener.number;
   }
 
-  remove(number: number): void {
+  /** @returns its service, if there was such a listener */
+  remove(number: number): bigint | undefined {
     const listener = this.#byNumber.get(number);
-    if (!listener) return;
+    if (!listener) return undefined;
     this.#byNumber.delete(number);
     this.#byService.delete(listener.serviceId);
+    return listener.serviceId;
   }
 
   find(serviceId: bigint): Listener | undefined {

@@ -1,4 +1,5 @@
 /** Communication ids, request ids and transaction ids, and numbers that are kept back after their use. */
+import { EVERY_NUMBER, intoClass, type ResidueClass } from '@node-roce/transport';
 
 /** A number and the time until which it is kept. */
 interface Entry {
@@ -57,18 +58,20 @@ const MAX_KEPT_IDS = 65_536;
 /** Draws ids at random; one that was released is not drawn again for a while. */
 export class Numbers {
   readonly #random: () => number;
+  readonly #ids: ResidueClass;
   readonly #agent: bigint;
   readonly #kept = new KeptNumbers(MAX_KEPT_IDS);
 
-  constructor(random: () => number) {
+  constructor(random: () => number, ids: ResidueClass = EVERY_NUMBER) {
     this.#random = random;
+    this.#ids = ids;
     this.#agent = BigInt(random());
   }
 
   /** An id that is not 0 and not in use. */
   draw(now: number, used: (id: number) => boolean): number {
     for (;;) {
-      const id = this.#random() >>> 0;
+      const id = intoClass(this.#random(), this.#ids);
       if (id !== 0 && !used(id) && !this.#kept.has(id, now)) return id;
     }
   }

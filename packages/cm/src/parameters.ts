@@ -1,4 +1,5 @@
 /** The parameters of calls that open, accept or refuse connections, and their events. All of it is plain data. */
+import type { ResidueClass } from '@node-roce/transport';
 import type { CmFields } from '@node-roce/wire';
 import type { Timing } from './intervals.ts';
 
@@ -125,6 +126,12 @@ export interface CmHost {
   gids: readonly { gid: Uint8Array }[];
   /** Whether requests for XRC are taken; otherwise they are refused with INVALID_TRANSPORT_TYPE. */
   xrc?: boolean;
+  /** The communication ids that it draws; other adapters at its addresses draw the others. */
+  numbers?: ResidueClass | undefined;
+  /** A service gets a listener: throws EADDRINUSE where another adapter at the address listens to it. */
+  claim?(service: bigint): void;
+  /** It has none any more. */
+  release?(service: bigint): void;
   /** Sends a MAD of 256 bytes; may lose it. The bytes stay as they are. Must not call back. */
   send(mad: Uint8Array, route: Route): void;
   /** Must not call back. */

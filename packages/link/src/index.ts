@@ -4,7 +4,7 @@ export type { FaultOptions } from './fault-path.ts';
 export { FaultLink } from './faults.ts';
 export { checkFaults, type Faults, Impairment, type PacketHandling } from './impairment.ts';
 export * from './interfaces.ts';
-export type { Link } from './link.ts';
+export type { Link, LinkSharing } from './link.ts';
 export { MemoryLink, MemoryNetwork } from './memory.ts';
 export { openSocketLink, openUdpLink, type SocketLinkKind } from './open-sockets.ts';
 export { describePortOwner } from './port-owner.ts';

@@ -1,6 +1,24 @@
 /** The interface between the run loop and the sockets. */
-import type { CopyBatch, FrameHost, GidEntry, PeerTable, RxBatch, TxBatch } from '@node-roce/transport';
+import type {
+  CopyBatch,
+  FrameHost,
+  GidEntry,
+  PeerTable,
+  ResidueClass,
+  RxBatch,
+  TxBatch,
+} from '@node-roce/transport';
 import type { NetworkInterface } from './interfaces.ts';
+
+/** The numbers and services of one of the devices that share addresses. */
+export interface LinkSharing {
+  /** Its QPNs and communication ids. */
+  readonly numbers: ResidueClass;
+  /** Takes requests to a service of the connection manager. Throws EADDRINUSE where another device does. */
+  claim(service: bigint): void;
+  /** Takes them no longer. */
+  release(service: bigint): void;
+}
 
 export interface Link extends PeerTable {
   /** `udp`, `memory`, …; a wrapper says what it wraps: `tracer(udp)`. */
@@ -25,6 +43,8 @@ export interface Link extends PeerTable {
    * polls without awaiting anything waits for ever.
    */
   readonly needsEventLoop?: boolean;
+  /** The other devices at its addresses; absent where it has them alone. */
+  readonly sharing?: LinkSharing | undefined;
   /** Limitations of this link, a sentence each. */
   readonly limitations: readonly string[];
 

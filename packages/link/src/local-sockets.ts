@@ -12,6 +12,11 @@ export interface LocalOptions {
   interface?: string;
   /** UDP port to listen at and to send to. Default 4791. */
   port?: number;
+  /**
+   * Shares the addresses and the port with other devices, of this process and of others of the same user, which all say so
+   * (docs/sharing.md). Default false.
+   */
+  shared?: boolean;
 }
 
 /** Bytes of receive buffer to ask for. */

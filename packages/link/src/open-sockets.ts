@@ -32,7 +32,7 @@ export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptio
 export async function openUdpLink(options: UdpLinkOptions): Promise<UdpLink> {
   // The addon is loaded only by programs that need it.
   const { UdpLink } = await import('./udp.ts');
-  return new UdpLink(options);
+  return UdpLink.open(options);
 }
 
 /** Codes of an addon that is missing, or that this system does not load. One that is stale is an error. */
@@ -56,6 +56,9 @@ function openDgramLink({
   flushIcrc: __,
   ...options
 }: UdpLinkOptions): Promise<DgramLink> {
+  if (options.shared) {
+    throw invalid('shared', 'true', 'link: udp; the dgram link has its addresses alone');
+  }
   if (zeroChecksum) {
     throw invalid('zeroChecksum', 'true', 'false: the dgram link can’t switch the UDP checksum off');
   }

@@ -7,8 +7,9 @@ export function describePortOwner(port: number, family: 4 | 6): string {
   const rdma = rdmaDevices();
   const owner = inodes.map(processWithSocket).find((p) => p !== undefined);
   if (owner?.pid === process.pid)
-    return 'this process has it: close that device, share it (device.openContext), or use another address';
-  if (owner) return `process ${owner.pid} (${owner.name}) has it: end that, or use another address`;
+    return 'this process has it: close that device, share it (device.openContext, or shared: true in both), or use another address';
+  if (owner)
+    return `process ${owner.pid} (${owner.name}) has it: end that, open the address with shared: true in both, or use another one`;
   if (rdma.length > 0) {
     return (
       `the RDMA device ${rdma.join(', ')} of this network namespace probably has it: ` +

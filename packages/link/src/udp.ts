@@ -35,6 +35,8 @@ import {
   DEFAULT_RECEIVE_BUFFER,
   type LocalOptions,
 } from './local-sockets.ts';
+import { joinAddresses, type SharedAddress } from './sharing/shared-address.ts';
+import { RETRY_MICROSECONDS, Sharing } from './sharing/sharing.ts';
 
 export interface UdpLinkOptions extends LocalOptions {
   /** Bytes of receive buffer to ask for; forced past the limit where CAP_NET_ADMIN allows. Default 32 MiB. */
@@ -52,6 +54,9 @@ export interface UdpLinkOptions extends LocalOptions {
 
 /** Which ICRCs FLUSHes have: `UdpLinkOptions.flushIcrc`. */
 export type FlushIcrc = 'both' | 'rxe' | 'strict';
+
+const SHARED_LIMITATION =
+  'The address is shared: addresses that the interface gets later are not served, and no program of another user can join.';
 
 /** A copy this short is done before a call of the addon would be. */
 const SHORT_COPY = 128;
@@ -93,11 +98,33 @@ export class UdpLink implements Link {
   /** Groups joined, by local index. */
   readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
   readonly #receiving: { receiveBuffer: number; gro: boolean };
+  readonly sharing: Sharing | undefined;
   #clock: Float64Array | undefined;
   #onWake: (() => void) | undefined;
 
-  /** Opens the sockets. Throws RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, EMFILE, … */
-  constructor(options: UdpLinkOptions) {
+  /** Opens the sockets. Rejects with RoceError: EADDRINUSE (with who has the port), EADDRNOTAVAIL, EMFILE, … */
+  static async open(options: UdpLinkOptions): Promise<UdpLink> {
+    if (!options.shared) return new UdpLink(options, []);
+    const { nic, addresses } = chooseAddresses(options);
+    const { port = ROCE_UDP_PORT, receiveBuffer = DEFAULT_RECEIVE_BUFFER, offload = true } = options;
+    const bindings = addresses.map((address) => ({
+      gid: gidToText(gidFromText(address)),
+      ...placeOf(gidFromText(address), address, nic.name),
+      port,
+      receiveBuffer,
+      gro: offload,
+    }));
+    const shared = await joinAddresses(bindings);
+    try {
+      return new UdpLink({ ...options, address: bindings.map(({ address }) => address) }, shared);
+    } catch (error) {
+      for (const each of shared) each.close();
+      throw error;
+    }
+  }
+
+  /** @param shared the sockets of the addresses, in their order; empty: opened here */
+  private constructor(options: UdpLinkOptions, shared: readonly SharedAddress[]) {
     const {
       port = ROCE_UDP_PORT,
       receiveBuffer = DEFAULT_RECEIVE_BUFFER,
@@ -120,13 +147,18 @@ export class UdpLink implements Link {
           takeFlushTwice: flushIcrc !== 'strict',
           sendFlushTwice: flushIcrc === 'rxe',
           timeOrigin: timeOrigin(),
+          // A peer counts what it sends to all who share the address: one of them sees gaps of any size.
+          idWindow: shared.length === 0,
         }),
     );
     this.#whole = options.address === undefined;
     try {
-      for (const address of addresses) this.#addLocal(address);
+      for (const [i, address] of addresses.entries())
+        this.#addLocal(address, shared.length === 0 ? undefined : shared[i].own);
+      if (shared.length > 0) this.sharing = this.#share(shared);
     } catch (error) {
-      this.#closeAll();
+      this.#native.close();
+      if (shared.length === 0) for (const socket of this.#sockets) socket.close();
       throw error;
     }
     this.receiveBuffer = Math.min(...this.#sockets.map((s) => s.receiveBuffer));
@@ -136,10 +168,19 @@ export class UdpLink implements Link {
     return this.#gids;
   }
 
-  /** Opens a socket on an address and gives it an entry. @throws what the kernel says */
-  #addLocal(address: string): void {
+  /** The socket of queue pair 1 of each address; behind the addresses, whose indices are those of GIDs. */
+  #share(shared: readonly SharedAddress[]): Sharing {
+    const sharing = new Sharing(this.#native, shared);
+    for (const [index, address] of shared.entries()) {
+      sharing.opened(address, index, this.#native.addLocal(address.management));
+    }
+    return sharing;
+  }
+
+  /** Gives an address an entry, and opens a socket on it unless there is one. @throws what the kernel says */
+  #addLocal(address: string, bound?: Socket): void {
     const gid = gidFromText(address);
-    const socket = this.#open(gid, address);
+    const socket = bound ?? this.#open(gid, address);
     const index = this.#take(socket);
     this.#sockets.push(socket);
     this.#locals.set(gidToText(gid), index);
@@ -173,21 +214,20 @@ export class UdpLink implements Link {
   }
 
   #open(gid: Uint8Array, address: string): Socket {
-    const { name } = this.interface;
     const { port } = this;
-    const family = isIpv4Mapped(gid) ? 4 : 6;
-    const scoped = needsScope(gid) ? `${address}%${name}` : address;
+    const place = placeOf(gid, address, this.interface.name);
     try {
-      return new Socket({ family, address: scoped, port, multicastInterface: name, ...this.#receiving });
+      return new Socket({ ...place, port, ...this.#receiving });
     } catch (cause) {
-      throw bindError(cause, scoped, family, port);
+      throw bindError(cause, place.address, place.family, port);
     }
   }
 
   get limitations(): readonly string[] {
     return [
-      'The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in some 2^24 passes instead of one in 2^32 (docs/icrc.md).',
+      `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing ? '65,536' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
       'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
+      ...(this.sharing ? [SHARED_LIMITATION] : []),
       ...bufferLimitation(this.receiveBuffer),
     ];
   }
@@ -239,6 +279,7 @@ export class UdpLink implements Link {
   receive(batch: RxBatch, time?: Float64Array): number {
     if (time !== undefined && time !== this.#clock) this.#setClock(time);
     batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
+    this.sharing?.exchange(batch);
     return batch.count;
   }
 
@@ -257,7 +298,8 @@ export class UdpLink implements Link {
   }
 
   setDeadline(microsecondsFromNow: number): void {
-    this.#native.setDeadline(microsecondsFromNow);
+    const soon = this.sharing?.waiting ? RETRY_MICROSECONDS : Number.POSITIVE_INFINITY;
+    this.#native.setDeadline(Math.min(microsecondsFromNow, soon));
   }
 
   wantWrite(on: boolean): void {
@@ -273,7 +315,7 @@ export class UdpLink implements Link {
   }
 
   stats(): Record<string, number> {
-    return { ...this.#native.stats() };
+    return { ...this.#native.stats(), ...this.sharing?.stats };
   }
 
   async close(): Promise<void> {
@@ -283,10 +325,17 @@ export class UdpLink implements Link {
   #closeAll(): void {
     this.#onWake = undefined;
     this.#native.close();
+    this.sharing?.close();
     for (const socket of this.#sockets) socket.close();
     for (const { socket } of this.#groups.values()) socket.close();
     this.#groups.clear();
   }
+}
+
+/** Where a socket of a GID is bound. */
+function placeOf(gid: Uint8Array, address: string, nic: string) {
+  const family: 4 | 6 = isIpv4Mapped(gid) ? 4 : 6;
+  return { family, address: needsScope(gid) ? `${address}%${nic}` : address, multicastInterface: nic };
 }
 
 /** An address that means one thing on each interface: fe80::/10, and groups of interface and link (RFC 4291 §2.7). */

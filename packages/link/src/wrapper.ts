@@ -1,7 +1,7 @@
 /** A link around another one that passes everything on by default: pass on. */
 import type { CopyBatch, GidEntry, RxBatch, TxBatch } from '@node-roce/transport';
 import type { NetworkInterface } from './interfaces.ts';
-import type { Link } from './link.ts';
+import type { Link, LinkSharing } from './link.ts';
 
 /** The base of links around a link; every method passes on to `inner`. */
 export abstract class LinkWrapper implements Link {
@@ -52,6 +52,9 @@ export abstract class LinkWrapper implements Link {
   }
   get needsEventLoop(): boolean {
     return this.inner.needsEventLoop ?? false;
+  }
+  get sharing(): LinkSharing | undefined {
+    return this.inner.sharing;
   }
   get limitations(): readonly string[] {
     return this.inner.limitations;

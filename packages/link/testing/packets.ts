@@ -59,7 +59,7 @@ export function sendPackets(
 /** The packets of a batch, as plain values. */
 export function packetsOf(
   batch: RxBatch,
-): { payload: number[]; verdict: number; id: number; local: number }[] {
+): { payload: number[]; verdict: number; id: number; local: number; source: string }[] {
   return Array.from({ length: batch.count }, (_, i) => {
     const w = i * RX_SLOT_WORDS;
     const start = batch.slots[w + Rx.OFFSET];
@@ -68,6 +68,7 @@ export function packetsOf(
       verdict: batch.slots[w + Rx.VERDICT],
       id: batch.slots[w + Rx.IP_ID],
       local: batch.slots[w + Rx.LOCAL],
+      source: batch.sources.subarray(i * 16, i * 16 + 16).join('.'),
     };
   });
 }

@@ -43,6 +43,7 @@ import { RoceBug } from './errors.ts';
 import { QueueTable } from './queue-table.ts';
 import type { FrameHost, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
+import type { ResidueClass } from './residue-class.ts';
 import { DOORBELL_RECV, type Ring, type RingShape } from './rings.ts';
 
 export interface AdapterOptions extends Host {
@@ -70,6 +71,8 @@ export interface AdapterOptions extends Host {
   congestion?: Partial<Congestion>;
   /** Parts that no other implementation has confirmed; without, they are refused. */
   experimental?: readonly Experimental[] | undefined;
+  /** The QPNs that it draws; other adapters at its addresses draw the others. */
+  numbers?: ResidueClass | undefined;
   /** Throws `RoceBug` where an invariant of the engine is broken; otherwise that is counted and fails the queue pair. */
   throwBugs?: boolean;
 }

@@ -39,6 +39,7 @@ import type { FrameHost, FrameRule } from './raw/frames.ts';
 import { RawTable } from './raw/raw-table.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 import { checkRecovery } from './recovery.ts';
+import { EVERY_NUMBER, intoClass, type ResidueClass } from './residue-class.ts';
 import { powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
@@ -71,6 +72,7 @@ export interface QueueTableOptions {
   frames?: FrameHost | undefined;
   congestion?: Partial<Congestion>;
   experimental?: readonly Experimental[] | undefined;
+  numbers?: ResidueClass | undefined;
 }
 
 /** The queue pairs and completion queues of an adapter, by number and handle. */
@@ -462,10 +464,11 @@ export class QueueTable {
     };
   }
 
-  /** 24 random bits that no queue pair has or had lately, and that the host does not keep back. */
+  /** 24 random bits, of the adapter's class, that no queue pair has or had lately, and that the host does not keep back. */
   #randomQpn(): number {
+    const { random, numbers = EVERY_NUMBER } = this.#options;
     for (;;) {
-      const qpn = this.#options.random() & 0xff_ffff;
+      const qpn = intoClass(random() & 0xff_ffff, numbers);
       const given = qpn >= FIRST_QPN && qpn <= LAST_QPN;
       if (!given || this.#qps.has(qpn) || this.raws.find(qpn) || this.#recentQpns.has(qpn)) continue;
       if (!this.#context.isReserved(qpn)) return qpn;

@@ -187,7 +187,7 @@ export class Device implements AsyncDisposable {
 
   /**
    * Opens the same device once more: another context with objects, events and an end of its own, as a second
-   * ibv_open_device(3). An address can be open once in a machine, so this is how parts of a program share it. Sockets
+   * ibv_open_device(3). An address can be open once in a machine unless all say `shared: true`, so this is how parts of a program share it. Sockets
    * close with the last context; options are those of the first.
    *
    * @throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed

@@ -181,7 +181,10 @@ function execute(
     const run = CM_COMMANDS[name as keyof typeof CM_COMMANDS] as (...all: unknown[]) => unknown;
     return run(services.open(), ...args);
   }
-  if (name === 'createQp' && (args[0] as QpInit).type === 'GSI') services.release();
+  if (name === 'createQp' && (args[0] as QpInit).type === 'GSI') {
+    if (link.sharing) throw sharedServices();
+    services.release();
+  }
   if (name === 'linkStats') return link.stats();
   if (name === 'setAddress') {
     const changed = link.setAddress?.(args[0] as string, args[1] as boolean) ?? false;
@@ -196,6 +199,14 @@ function execute(
   }
   const command = name as Exclude<typeof name, `cm${string}`>;
   return (adapter[command] as (...all: unknown[]) => unknown)(...args);
+}
+
+function sharedServices(): RoceError {
+  return new RoceError('ERR_ROCE_NOT_SUPPORTED', 'type: queue pair 1 belongs to all who share the address', {
+    errno: 'EOPNOTSUPP',
+    attribute: 'type',
+    expected: 'a device that is opened without shared',
+  });
 }
 
 /** 32 random bits from the operating system's generator, a block at a time. */
@@ -249,6 +260,7 @@ export function assemble(
         // The device has no room for it: the peer hears nothing, and asks again.
       }
     },
+    numbers: link.sharing?.numbers,
     isReserved: (qpn) => management?.connections.holds(qpn, clock()) ?? false,
   });
   const pump = new Pump(adapter, link, diagnostics);
@@ -273,6 +285,7 @@ export function assemble(
         adapter,
         gids: link.gids,
         random,
+        sharing: link.sharing,
         now: clock,
         // Not from inside of a call: the program may call back.
         onEvent: (event) => queueMicrotask(() => events.onCmEvent(event)),

@@ -3,6 +3,7 @@
  * the pump calls it in each turn, so that peers are answered while the program is busy.
  */
 import { type CmCounters, type CmEvent, type CmSize, Connections, type Route } from '@node-roce/cm';
+import type { LinkSharing } from '@node-roce/link';
 import {
   Access,
   type Adapter,
@@ -52,6 +53,8 @@ export interface ManagementOptions {
   onEvent(event: CmEvent): void;
   /** Whether requests for XRC are taken. */
   xrc: boolean;
+  /** The other devices at its addresses. */
+  sharing: LinkSharing | undefined;
 }
 
 /** Creates queue pair 1 and what it needs: all of it, or throws and leaves nothing. */
@@ -112,7 +115,7 @@ export class Management {
   readonly #handles: number[] = [];
 
   /** Opens queue pair 1. EBUSY where the program has it. */
-  constructor({ adapter, gids, random, now, xrc, onEvent }: ManagementOptions) {
+  constructor({ adapter, gids, random, now, xrc, sharing, onEvent }: ManagementOptions) {
     this.#adapter = adapter;
     this.#gids = gids;
     const { pd, cq, mr, qp } = openParts(adapter, this.#memory);
@@ -133,6 +136,9 @@ export class Management {
       caGuid: (BigInt(random()) << 32n) | BigInt(random()) | LOCAL_GUID,
       gids,
       xrc,
+      numbers: sharing?.numbers,
+      claim: (service) => sharing?.claim(service),
+      release: (service) => sharing?.release(service),
       send: (mad, route) => this.#send(mad, route),
       event: onEvent,
     });

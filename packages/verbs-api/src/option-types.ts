@@ -76,7 +76,7 @@ const OPEN: OptionTypes = {
   faults: OBJECT,
   receiveBuffer: INTEGER,
   zeroChecksum: BOOLEAN,
-  offload: BOOLEAN,
+  ...all(['offload', 'shared'], BOOLEAN),
   flushIcrc: oneOf('both', 'rxe', 'strict'),
 };
 
