@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -143,12 +143,20 @@ describe('help', () => {
 describe('width of the terminal', () => {
   const env = { NO_COLOR: '1' };
   const noPermission = join(captures, 'err_noperm_write.pcap');
+  const loss = join(captures, 'loss5_both_rc_pingpong.pcap');
+  // One cannot be compared with itself.
+  const copyOfLoss = join(mkdtempSync(join(tmpdir(), 'roce-cli-')), 'copy.pcap');
+  copyFileSync(loss, copyOfLoss);
 
   test.each([
     [['--help']],
     [['pingpong', '--help']],
     [['flows', noPermission]],
+    [['flows', join(captures, 'cm_rping_refused.pcap')]],
     [['messages', opAll]],
+    [['dump', opAll]],
+    [['dump', '--retransmissions', loss]],
+    [['compare', loss, copyOfLoss]],
     [['doctor']],
   ])('%j: words and numbers break into lines that fit', async (args) => {
     for (const columns of [60, 100]) {

@@ -44,7 +44,7 @@ export async function run(files: readonly string[], options: Options, terminal: 
 
 function print({ clock, ...comparison }: Comparison, { count }: Options, terminal: Terminal): void {
   const { aToB, bToA, outside, unplaced, events, eventCount } = comparison;
-  terminal.line(clockLine(clock));
+  terminal.paragraph('', clockLine(clock));
   terminal.line();
   printTable(TRANSIT_COLUMNS, [aToB, bToA], terminal);
   const notes = [
@@ -52,7 +52,7 @@ function print({ clock, ...comparison }: Comparison, { count }: Options, termina
       `${counted(outside.a, 'packet')} of A and ${outside.b} of B at times that the other capture does not cover`,
     unplaced > 0 && `${counted(unplaced, 'packet')} of senders that only one capture shows`,
   ].filter((note) => note !== false);
-  for (const note of notes) terminal.line(terminal.colors.dim(note));
+  for (const note of notes) terminal.paragraph('', terminal.colors.dim(note));
   if (eventCount === 0) return;
   terminal.line();
   const shown = events.slice(0, count);

@@ -61,7 +61,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
         if (isEnough() || !showsPauses(options) || isOutside(pause.time, options)) return;
         const entry = pauseEntry(pause, record);
         if (options.json) terminal.json(pauseJson(entry));
-        else terminal.line(pauseLine(entry));
+        else terminal.paragraph(...pauseLine(entry));
         shown++;
       },
       onRefused: (refused) => {
@@ -89,7 +89,8 @@ const isOutside = (
 
 function print(entry: Entry, { json, fields }: Options, terminal: Terminal): void {
   if (json) terminal.json(toJson(entry));
-  else terminal.line(fields ? toFields(entry, terminal) : toLine(entry, terminal));
+  else if (fields) terminal.line(toFields(entry, terminal));
+  else terminal.paragraph(...toLine(entry, terminal));
 }
 
 /** A packet with all its fields, as far as the capture has them. */

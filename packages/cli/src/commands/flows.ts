@@ -68,7 +68,8 @@ function print(
   const verdicts = [`${formatCount(icrc.ok)} ok`];
   if (icrc.bad > 0) verdicts.push(`${formatCount(icrc.bad)} bad`);
   if (icrc.none > 0) verdicts.push(`${formatCount(icrc.none)} not checked`);
-  terminal.line(
+  terminal.paragraph(
+    '',
     `${counted(rocePackets, 'RoCE packet')} in ${counted(frames, 'frame')}, ${formatDuration(duration)}; ICRC ${verdicts.join(', ')}`,
   );
   if (connections.length > 0) {
@@ -79,7 +80,8 @@ function print(
     for (const row of rows) terminal.line(row);
   }
   if (unconnected > 0) {
-    terminal.line(
+    terminal.paragraph(
+      '',
       dim(
         `${counted(unconnected, 'packet')} outside of connections: messages of the connection manager, or damaged headers`,
       ),

@@ -40,24 +40,29 @@ export function seconds(ns: bigint, digits = 9): string {
   return `${ns < 0n ? '-' : ''}${size / 1_000_000_000n}.${fraction}`;
 }
 
+/** The first two columns of a line. */
+export function placeOf(frame: string, relativeTime: bigint | undefined): string {
+  const time = relativeTime === undefined ? '' : seconds(relativeTime, 6);
+  return `${frame.padStart(5)} ${time.padStart(11)}  `;
+}
+
 /** `sequence-nak (likely, frame 8)`. */
 function causeText({ cause, grade, evidence }: NonNullable<Entry['retransmission']>): string {
   if (grade === 'not-shown') return cause;
   return `${cause} (${grade}${evidence > 0 ? `, frame ${evidence}` : ''})`;
 }
 
-/** One line, as tshark prints it. */
+/** One line, as tshark prints it: frame and time, and what they are of. */
 export function toLine(
   { packet, number, segment, marks, tunnel, vni, retransmission, relativeTime }: Entry,
   { colors }: Terminal,
-): string {
+): [prefix: string, text: string] {
   const frame = `${number}${segment === undefined ? '' : `.${segment}`}`;
-  const time = relativeTime === undefined ? '' : seconds(relativeTime, 6);
   const text = formatLine(packet);
   const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad(?= \(|$)/, colors.red('icrc BAD')) : text;
   const inside = tunnel === 'none' ? '' : ` in ${tunnelName(tunnel, vni)}`;
   const again = retransmission === undefined ? '' : ` retransmission: ${causeText(retransmission)}`;
-  return `${frame.padStart(5)} ${time.padStart(11)}  ${line}${marksOf(marks)}${inside}${again}`;
+  return [placeOf(frame, relativeTime), `${line}${marksOf(marks)}${inside}${again}`];
 }
 
 const ECN_NAMES = ['', 'ECT(1)', 'ECT(0)', 'CE'];
