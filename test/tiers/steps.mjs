@@ -113,6 +113,12 @@ export const LONG = [
     env: { ROCE_SIM_SEEDS: 500 }, // The model, the engine, and both: 1,500 runs.
   },
   {
+    name: 'sim-migration',
+    minutes: 30,
+    command: 'npx vitest run test/sim-migration',
+    env: { ROCE_SIM_SEEDS: 4, ROCE_SIM_MIGRATIONS: 100 }, // 24 runs of 64 MiB.
+  },
+  {
     name: 'sim-differential',
     minutes: 60,
     command: 'npx vitest run test/sim-differential test/sim-hostile',

@@ -72,8 +72,22 @@ export const QKEY = 0x1111_1111;
 /** A packet on the wire: BTH through pad, as bytes of its own. */
 export type Packet = Uint8Array;
 
-/** The fate of a packet that leaves from a local GID: return the packets that arrive, and when (µs later). */
-export type Fault = (packet: Packet, now: number, sgidIndex: number) => { packet: Packet; delay: number }[];
+/** The fate of a packet that leaves from a local GID of a side: return the packets that arrive, and when (µs later). */
+export type Fault = (
+  packet: Packet,
+  now: number,
+  sgidIndex: number,
+  from: Side,
+) => { packet: Packet; delay: number }[];
+
+/** Sees a packet as it leaves a side, before its fault, or as it comes in at one. */
+export type Watch = (
+  event: 'sent' | 'arrived',
+  side: Side,
+  packet: Packet,
+  /** The side's GID that it leaves from or comes in at, and the index of the other GID at the peer. */
+  gids: { own: number; peer: number },
+) => void;
 
 /** Where a peer index leads. */
 interface Route {
@@ -316,6 +330,8 @@ const DIRECT: Route = { dgid: new Uint8Array(16), sgidIndex: 0 };
 
 const sameBytes = (a: Uint8Array, b: Uint8Array) => a.every((byte, i) => byte === b[i]);
 
+const indexOf = ({ gids }: Side, own: Uint8Array) => gids.findIndex(({ gid }) => sameBytes(gid, own));
+
 interface Flying {
   packet: Packet;
   source: Uint8Array;
@@ -333,6 +349,7 @@ export class Pair {
   /** Every packet in the order of sending. */
   readonly sent: { from: Side; packet: Packet; at: number }[] = [];
   fault: Fault | undefined;
+  watch: Watch | undefined;
   /** The link's report on a packet: 0 if it takes it, else the errno for which it does not. */
   refuse: ((packet: Packet, from: Side) => number) | undefined;
   /** Where a packet comes in: a group's index instead of the address. */
@@ -449,11 +466,9 @@ export class Pair {
         this.sent.push({ from: side, packet, at: this.now });
         const { dgid, sgidIndex } = side.routes[tx.slots[i * TX_SLOT_WORDS + Tx.PEER]] ?? DIRECT;
         const source = side.gids[sgidIndex].gid;
-        const local = Math.max(
-          0,
-          to.gids.findIndex(({ gid }) => sameBytes(gid, dgid)),
-        );
-        const arrivals = this.fault?.(packet, this.now, sgidIndex) ?? [{ packet, delay: 0 }];
+        const local = Math.max(0, indexOf(to, dgid));
+        this.watch?.('sent', side, packet, { own: sgidIndex, peer: local });
+        const arrivals = this.fault?.(packet, this.now, sgidIndex, side) ?? [{ packet, delay: 0 }];
         for (const { packet: p, delay } of arrivals) {
           const at = this.now + this.#latency + delay;
           // Behind all that arrive no later; nearly always that is the end.
@@ -473,11 +488,13 @@ export class Pair {
     if (count === 0) return;
     const due = flying.splice(0, count);
     const { rx } = side;
+    const from = side === this.left ? this.right : this.left;
     for (let first = 0; first < due.length; first += rx.capacity) {
       const part = due.slice(first, first + rx.capacity);
       let offset = 0;
       rx.count = part.length;
       part.forEach((f, i) => {
+        this.watch?.('arrived', side, f.packet, { own: f.local, peer: indexOf(from, f.source) });
         rx.slab.set(f.packet, offset);
         const w = i * RX_SLOT_WORDS;
         rx.slots.fill(0, w, w + RX_SLOT_WORDS);
