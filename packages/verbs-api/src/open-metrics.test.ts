@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { AdapterCounters, QP_COUNTER_NAMES } from '@node-roce/transport';
 import { describe, expect, test } from 'vitest';
 import { openPair } from '../testing/pair.ts';
-import type { Device } from './device.ts';
+import { Device } from './device.ts';
 import { openMetrics } from './open-metrics.ts';
 
 /** Reads a text; prints families as [name, type, [[sample, labels, value], ...]]. */
@@ -63,13 +63,13 @@ describe.skipIf(!hasParser && !process.env.CI)("Prometheus' parser", () => {
     expect(parsed(await openMetrics([]))).toEqual([]);
     await using pair = await openPair();
     const { device } = pair.a;
-    const odd = {
-      number: 7,
-      gids: [{ address: 'a"b\\c\nd' }],
-      facts: device.facts,
-      queuePairs: 0,
-      counters: () => device.counters(),
-    } as unknown as Device;
+    const odd = Object.create(Device.prototype, {
+      number: { value: 7 },
+      gids: { value: [{ address: 'a"b\\c\nd' }] },
+      facts: { value: device.facts },
+      queuePairs: { value: 0 },
+      counters: { value: () => device.counters() },
+    }) as Device;
     const [[labels]] = of(parsed(await openMetrics([odd])), 'roce_device_info');
     expect(labels).toMatchObject({ address: 'a"b\\c\nd' });
   });

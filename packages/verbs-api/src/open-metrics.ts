@@ -1,6 +1,7 @@
 /** Counts of devices as text for Prometheus, or whatever else reads OpenMetrics 1.0 (docs/counters.md has the names). */
 import type { AdapterCounts } from '@node-roce/transport';
-import { type Device, openDevices } from './device.ts';
+import { Device, openDevices } from './device.ts';
+import { checkArgument, type OptionType } from './options.ts';
 
 /** Content-Type of an HTTP answer with this text. */
 export const OPEN_METRICS_TYPE = 'application/openmetrics-text; version=1.0.0; charset=utf-8';
@@ -64,6 +65,12 @@ const COUNTS: Record<keyof AdapterCounts, string> = {
   bugs: 'Broken invariants of the engine itself',
 };
 
+const ITERABLE: OptionType = {
+  expected: 'a list, or another iterable, of devices that openDevice gave',
+  is: (value) => typeof value === 'object' && value !== null && Symbol.iterator in value,
+};
+const DEVICE: OptionType = { ...ITERABLE, is: (value) => value instanceof Device };
+
 const snake = (name: string): string => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 
 type Labels = Readonly<Record<string, string | number>>;
@@ -111,11 +118,15 @@ async function read(contexts: readonly Device[]) {
  * addresses and link.
  *
  * @param devices without it, all that are open in this thread
+ * @throws RoceError (EINVAL) if it is no iterable of devices
  */
 export async function openMetrics(devices: Iterable<Device> = openDevices): Promise<string> {
+  checkArgument('devices', devices, ITERABLE);
   const byNumber = new Map<number, Device[]>();
-  for (const context of devices)
+  for (const context of devices) {
+    checkArgument('devices', context, DEVICE);
     byNumber.set(context.number, [...(byNumber.get(context.number) ?? []), context]);
+  }
   const readings = (await Promise.all([...byNumber.values()].map(read))).filter(
     (reading) => reading !== undefined,
   );
