@@ -1,7 +1,8 @@
 // Writes docs/api.md, and docs/api-NAME.md for the packages below, from the docstrings of their exports: `npm run docs:api`.
 // `--check` writes nothing and fails where a page is not current, or an export of docs/api.md has no docstring.
 //
-// What it reads are the declarations that the build made (packages/*/dist/*.d.ts): every type is spelled out there.
+// What it reads are the declarations that the build made (packages/*/dist/*.d.ts, native/index.d.ts): every type is spelled
+// out there.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +12,10 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** The packages of docs/api.md. */
 const PROGRAMS = ['verbs-api', 'rdmacm', 'ibverbs'];
 /** Packages with a page of their own. */
-const PARTS = ['wire', 'pcap', 'transport', 'link', 'capture', 'sim'];
+const PARTS = [
+  ...['wire', 'pcap', 'transport', 'cm', 'link', 'dgram-native'],
+  ...['capture', 'sim', 'perf', 'device', 'cli'],
+];
 /** The sections that a reader meets first; the rest follows by name. */
 const FIRST = ['device', 'protection-domain', 'memory', 'memory-region', 'queue-pair', 'work-request'];
 
@@ -45,7 +49,9 @@ function plain(value) {
     .trim();
 }
 
-const entryOf = (name) => join(root, 'packages', name, 'dist/index.d.ts');
+/** The declarations of a package; those of the addon are written by hand. */
+const entryOf = (name) =>
+  name === 'dgram-native' ? join(root, 'native/index.d.ts') : join(root, 'packages', name, 'dist/index.d.ts');
 
 function resolve(specifier, from) {
   if (specifier.startsWith('.')) return join(dirname(from), specifier.replace(/\.[tj]s$/, '.d.ts'));
@@ -188,6 +194,8 @@ function valueOfConstant(declarations, name) {
   const file = open(sourceOf(declarations.path));
   const all = file.body.map((n) => n.declaration ?? n).filter((n) => n.type === 'VariableDeclaration');
   let value = all.flatMap((n) => n.declarations).find((d) => d.id.name === name).init;
+  // A constant of the addon: only its type is declared.
+  if (!value) return `\`${code(declarations.text.slice(...rangeOfType(declarations, name)))}\``;
   if (value.type === 'TSAsExpression') value = value.expression;
   const slice = (n) => file.text.slice(n.start, n.end);
   if (value.type !== 'ObjectExpression') return `\`${slice(value)}\``;
@@ -196,7 +204,15 @@ function valueOfConstant(declarations, name) {
   return items.map(([item, about]) => `- ${item}${about ? `: ${prose(about, '  ')}` : ''}`).join('\n');
 }
 
-const sourceOf = (path) => path.replace('/dist/', '/src/').replace('.d.ts', '.ts');
+/** The type of a constant that is declared without a value: where it stands. */
+function rangeOfType(file, name) {
+  const all = file.body.map((n) => n.declaration ?? n).filter((n) => n.type === 'VariableDeclaration');
+  const { id } = all.flatMap((n) => n.declarations).find((d) => d.id.name === name);
+  return [id.typeAnnotation.typeAnnotation.start, id.typeAnnotation.typeAnnotation.end];
+}
+
+const sourceOf = (path) =>
+  path === entryOf('dgram-native') ? path : path.replace('/dist/', '/src/').replace('.d.ts', '.ts');
 
 /** The numbers of constants.ts: a line for each enum. */
 function constants(names, path) {
@@ -230,7 +246,7 @@ function sectionsOf(name) {
     sections.get(found.file.path).push(found);
   }
   // What other packages lend stands after its own.
-  const own = (path) => path.includes(`/${name}/`);
+  const own = (path) => path.startsWith(dirname(entryOf(name)));
   const rank = (path) => (own(path) ? (FIRST.indexOf(basename(path, '.d.ts')) + 100) % 100 : 200);
   const sorted = [...sections].sort(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1));
   const out = [`## @node-roce/${name}`, '', ...sorted.map(([path, list]) => contents(path, list)), ''];
