@@ -13,7 +13,9 @@ const withoutCode = (markdown: string) =>
 
 /** Targets of `[text](target)`, and of a reference's definition. */
 const targetsOf = (markdown: string) => [
-  ...[...withoutCode(markdown).matchAll(/\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)/g)].map((m) => m[1] as string),
+  ...[...withoutCode(markdown).matchAll(/\]\(([^()\s]*(?:\([^()\s]*\)[^()\s]*)*)\)/g)].map(
+    (m) => m[1] as string,
+  ),
   ...[...withoutCode(markdown).matchAll(/^\[[^\]]+\]: (\S+)/gm)].map((m) => m[1] as string),
 ];
 
