@@ -1,22 +1,12 @@
 /** The `roce` command: which command is meant, what went wrong, which exit code says so. */
 import { Command, CommanderError } from 'commander';
+import { DESCRIPTION, EXIT_CODES, ExitCode, HELP_COMMAND, HELP_OPTION, VERSION_OPTION } from './about.ts';
 import { type CommandSpec, commands } from './commands.ts';
 import { declare, UsageError } from './options.ts';
 import { metrics as metricsOption } from './specs/shared.ts';
 import { type Streams, Terminal } from './terminal.ts';
 import { version } from './version.ts';
 import { wrap } from './wrap.ts';
-
-/** Exit codes of the process. */
-export const ExitCode = {
-  OK: 0,
-  /** The command ran, and failed or found something wrong. */
-  FAILED: 1,
-  /** The command line is wrong. */
-  USAGE: 2,
-  /** Ended by Ctrl-C: 128 + SIGINT, as shells have it. */
-  INTERRUPTED: 130,
-} as const;
 
 /**
  * Runs `roce` with the given arguments (without node and script).
@@ -37,7 +27,7 @@ export async function run(argv: readonly string[], streams: Streams): Promise<nu
   return code;
 }
 
-const EXIT_CODES = 'Exit codes: 0 success, 1 the command ran and failed, 2 wrong usage, 130 interrupted.';
+const EXIT_TEXT = `Exit codes: ${EXIT_CODES.map(([code, meaning]) => `${code} ${meaning}`).join(', ')}.`;
 
 /** A command in the list of commands: without `[options]`, which all have, so that summaries have room. */
 const subcommandTerm = (command: Command): string =>
@@ -50,10 +40,10 @@ const subcommandTerm = (command: Command): string =>
 function createProgram(terminal: Terminal, done: (code: number) => void): Command {
   const { bold } = terminal.colors;
   const program = new Command('roce')
-    .description(`RoCEv2 in software: talks to rdma_rxe and RoCE network cards, reads RoCE captures.`)
-    .version(version(), '--version', 'Print the version')
-    .helpOption('-h, --help', 'Print this help')
-    .helpCommand('help [command]', 'Print the help of a command')
+    .description(DESCRIPTION)
+    .version(version(), VERSION_OPTION.flags, VERSION_OPTION.summary)
+    .helpOption(HELP_OPTION.flags, HELP_OPTION.summary)
+    .helpCommand(HELP_COMMAND.usage, HELP_COMMAND.summary)
     .showHelpAfterError("Try 'roce --help'.")
     .enablePositionalOptions()
     .exitOverride()
@@ -73,7 +63,7 @@ function createProgram(terminal: Terminal, done: (code: number) => void): Comman
         ),
     });
   for (const spec of commands) addCommand(program, spec, terminal, done);
-  program.addHelpText('after', `\n${wrap('', EXIT_CODES, terminal.columns)}`);
+  program.addHelpText('after', `\n${wrap('', EXIT_TEXT, terminal.columns)}`);
   return program;
 }
 

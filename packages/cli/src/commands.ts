@@ -4,6 +4,7 @@ import { captureCommands } from './specs/captures.ts';
 import { machineCommands } from './specs/machine.ts';
 import { perfCommands } from './specs/perf.ts';
 import { programCommands } from './specs/programs.ts';
+import { completionCommand } from './specs/shell.ts';
 import type { CommandSpec } from './specs/spec.ts';
 
 export type { CommandSpec } from './specs/spec.ts';
@@ -15,4 +16,5 @@ export const commands: readonly CommandSpec[] = [
   ...programCommands,
   ...captureCommands,
   ...machineCommands,
+  completionCommand(() => commands),
 ];

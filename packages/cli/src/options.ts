@@ -11,7 +11,13 @@ export class UsageError extends Error {
 }
 
 /** Turns the text of the command line into a value, or throws an error that says what is expected. */
-export type Parse = (given: string) => unknown;
+export interface Parse {
+  (given: string): unknown;
+  /** The values that it takes, if they can be listed. */
+  values?: readonly string[];
+  /** It takes several of them, separated by commas. */
+  some?: boolean;
+}
 
 /** An option, the one place that parsing, help and checks read. */
 export interface OptionSpec {
@@ -46,13 +52,14 @@ export const percent: Parse = (given) => {
   return value;
 };
 
-export const oneOf =
-  (...values: readonly (number | string)[]): Parse =>
-  (given) => {
+export const oneOf = (...values: readonly (number | string)[]): Parse => {
+  const parse: Parse = (given) => {
     const found = values.find((value) => String(value) === given);
     if (found === undefined) throw expected(`one of ${values.join(', ')}`);
     return found;
   };
+  return Object.assign(parse, { values: values.map(String) });
+};
 
 /** Seconds, of any fraction, above 0. */
 export const seconds: Parse = (given) => {
@@ -69,13 +76,14 @@ export const nanoseconds: Parse = (given) => {
 };
 
 /** Some of these, separated by commas. */
-export const listOf =
-  (...values: readonly string[]): Parse =>
-  (given) => {
+export const listOf = (...values: readonly string[]): Parse => {
+  const parse: Parse = (given) => {
     const items = given.split(',');
     if (!items.every((item) => values.includes(item))) throw expected(`some of ${values.join(',')}`);
     return items;
   };
+  return Object.assign(parse, { values, some: true });
+};
 
 /** UDP ports, separated by commas. */
 export const ports: Parse = (given) => {

@@ -173,6 +173,7 @@ export const perfCommands: readonly CommandSpec[] = [
         'Four connections of the connection manager, with ib_read_bw -R -q 4',
       ],
     ],
+    choices: { verb: ['send', 'write', 'read', 'atomic'], measure: ['bw', 'lat'] },
     opensDevices: true,
     load: () => import('../commands/perf.ts'),
   },

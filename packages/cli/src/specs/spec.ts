@@ -18,6 +18,8 @@ export interface CommandSpec {
   /** A few sentences for the command's own help. */
   description: string;
   options: readonly OptionSpec[];
+  /** Values of an argument, by its name in `usage`. */
+  choices?: Readonly<Record<string, readonly string[]>>;
   /** Command lines without the leading `roce`, each with its purpose. */
   examples: readonly (readonly [line: string, what: string])[];
   /** Options after the first argument belong to that: `roce run PROGRAM --option`. */
@@ -26,6 +28,9 @@ export interface CommandSpec {
   opensDevices?: boolean;
   load: () => Promise<{ run: Action }>;
 }
+
+/** Shells that there is completion for. */
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;
 
 export const nameOf = (command: CommandSpec): string => command.usage.split(' ')[0];
 
