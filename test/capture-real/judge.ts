@@ -88,6 +88,7 @@ export function judge(
     judgeEvent(event, tap, byFrame, result);
   }
   judgePackets(truth, tap, byFrame, retransmitted, result);
+  judgePlaces(tap, analysis.connections, retransmitted, result);
   judgeCounts(truth, tap, analysis.connections, result);
   judgeFindings(truth, tap, analysis, evidence, result);
   result.falsehoods.push(...judgeStalls(analysis, truth, tap, evidence));
@@ -164,6 +165,29 @@ function judgePackets(
   }
 }
 
+/** Where packets were lost: all of it happens between the taps, or at the responder. */
+function judgePlaces(
+  tap: Tap,
+  connections: readonly Connection[],
+  retransmitted: ReadonlyMap<number, TruthEvent>,
+  { falsehoods }: Judgement,
+): void {
+  for (const { cause, frame, missing, side } of connections.flatMap(({ recoveries }) => recoveries)) {
+    const event = retransmitted.get(frame);
+    // A wrong cause is judged as such.
+    if (event === undefined || side === 'unknown' || !event.possible.includes(cause)) continue;
+    const { what, fate } = event.lost;
+    const isOnLink = fate !== undefined && fate !== 'passed';
+    const far = event.side !== tap;
+    // Far from the requester, what the link did to a packet was before the tap; near to it, behind.
+    const wrong = far ? 'responder' : 'requester';
+    if (isOnLink && side === wrong)
+      falsehoods.push(
+        `frame ${frame}: ${cause}, ${missing} lost on the ${side}'s side; truth: ${what} ${fate}`,
+      );
+  }
+}
+
 function judgeCounts(
   truth: Truth,
   tap: Tap,
@@ -203,8 +227,15 @@ function judgeCounts(
     total(({ cnps }) => cnps),
     at(truth.cnps, tap).length,
   );
+  // A going back of which no packet passed the tap, or only such as it had not seen before, does not show there.
+  const goBacks = total((count) => count.goBacks);
+  const isSeen = ({ frames }: TruthEvent) => at(frames, tap).length > 0;
+  const visible = truth.events.filter(isSeen).length;
+  const isNear = truth.events.every(({ side }) => side === tap);
+  if (goBacks > visible || (isNear && goBacks < visible - 1))
+    falsehoods.push(`${goBacks} go-back-N events; truth: ${visible}`);
   const near = truth.events.filter(({ side }) => side === tap).flatMap(({ frames }) => frames);
-  if (truth.events.every(({ side }) => side === tap))
+  if (isNear)
     expect(
       'packets retransmitted',
       total(({ retransmitted }) => retransmitted),

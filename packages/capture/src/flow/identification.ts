@@ -36,7 +36,7 @@ const MAX_LAG = 100e6;
 /** The packets of a place, newest first, and which place it is. */
 const SEEN_WORDS = 16;
 const SPOT = WAYS * WORDS;
-/** Identification, past the PSNs, time, and one to spare: a power of two. */
+/** Identification, past the PSNs, time, and 1 if it was a retransmission: a power of two. */
 const SENT_WORDS = 4;
 const NOTHING = new Float64Array(0);
 
@@ -51,6 +51,13 @@ export class Identifications {
   #lastKey = -1;
   #newest = -1;
   #newestTime = 0;
+  /** Past the PSNs of the request packet that was sent last, of those seen; unwrapped, −1: not known. */
+  #lastEnd = -1;
+  /**
+   * The packet that `order` was asked of last goes on where the one sent before it stopped: in the order of Identifications, PSNs do
+   * not go back with it.
+   */
+  followsOn = false;
   /** Identifications that were used since the first packet, and when that was. */
   #used = 0;
   #firstTime = 0;
@@ -104,9 +111,10 @@ export class Identifications {
   }
 
   /** A request packet was seen; `end` is past its PSNs, unwrapped. */
-  sent({ ipId, time }: RocePacket, end: number): void {
+  sent({ ipId, time }: RocePacket, end: number, again: boolean): void {
     // Identifications that tell nothing are not asked for.
     if (ipId <= 0) return;
+    if (ipId === this.#newest) this.#lastEnd = end;
     if (this.#sentCount * SENT_WORDS >= this.#sent.length && this.#sentCount < REQUESTS) {
       const sent = new Float64Array(Math.max(4 * SENT_WORDS, 2 * this.#sent.length));
       sent.set(this.#sent);
@@ -116,16 +124,21 @@ export class Identifications {
     this.#sent[place] = ipId;
     this.#sent[place + 1] = end;
     this.#sent[place + 2] = time;
+    this.#sent[place + 3] = again ? 1 : 0;
   }
 
   /** One of `IdOrder`, of a request packet with this PSN, unwrapped. */
   order({ ipId, time }: RocePacket, psn: number): number {
     this.sentBy = time;
+    this.followsOn = false;
     if (ipId < 0 || !this.#counts) return IdOrder.UNKNOWN;
     // After a silence the host may have used half of all Identifications for others.
     if (this.#newest < 0 || isAfter(ipId, this.#newest) || time - this.#newestTime > this.#latest(time)) {
       if (this.#newest < 0) this.#firstTime = time;
       else this.#used += (ipId - this.#newest) & 0xffff;
+      // What lies between has not come, or is of other queue pairs.
+      const between = ((ipId - this.#newest) & 0xffff) - 1;
+      this.followsOn = this.#lastEnd >= 0 && (psn === this.#lastEnd || psn === this.#lastEnd + between);
       this.#newest = ipId;
       this.#newestTime = time;
       return IdOrder.NEWER;
@@ -135,13 +148,23 @@ export class Identifications {
     if (this.#backward * 8 > this.#packets + FEW) return IdOrder.UNKNOWN;
     const known = Math.min(this.#sentCount, REQUESTS);
     let order: number = IdOrder.LATE;
+    // How far the nearest before and after it are, and past the PSNs of these where they were retransmissions.
+    let [before, after] = [0x10000, 0x10000];
+    let [beforeEnd, afterEnd] = [-1, -1];
     for (let at = 0; at < known * SENT_WORDS; at += SENT_WORDS) {
+      const end = this.#sent[at + 1];
+      const againEnd = this.#sent[at + 3] === 1 ? end : -1;
       if (isAfter(ipId, this.#sent[at])) {
-        if (this.#sent[at + 1] > psn) order = IdOrder.OLDER;
-      } else if (this.#sent[at + 2] < this.sentBy) {
-        this.sentBy = this.#sent[at + 2];
+        if (end > psn) order = IdOrder.OLDER;
+        const distance = (ipId - this.#sent[at]) & 0xffff;
+        if (distance < before) [before, beforeEnd] = [distance, againEnd];
+        continue;
       }
+      const distance = (this.#sent[at] - ipId) & 0xffff;
+      if (distance < after) [after, afterEnd] = [distance, againEnd];
+      if (this.#sent[at + 2] < this.sentBy) this.sentBy = this.#sent[at + 2];
     }
+    this.followsOn = (beforeEnd >= 0 && beforeEnd <= psn) || afterEnd > psn + 1;
     return order;
   }
 

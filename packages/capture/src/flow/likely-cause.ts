@@ -98,6 +98,10 @@ export class LikelyCauses {
     return this.#missing.frame;
   }
 
+  get missingPsn(): number {
+    return this.#missing.psn;
+  }
+
   get rnrTime(): number {
     return this.#rnr.time;
   }

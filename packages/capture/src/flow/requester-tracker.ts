@@ -11,11 +11,11 @@ import { EarlyAnswers } from './early-answers.ts';
 import type { EventLog } from './events.ts';
 import type { MessageFailure } from './finding-kinds.ts';
 import { type Identifications, IdOrder } from './identification.ts';
-import { placeLoss } from './loss-place.ts';
+import { PassedRequests } from './loss-place.ts';
 import { MessageAssembler, type UnnumberedMessage } from './messages.ts';
 import { EntryFlags, unwrap, unwrapFirst } from './outstanding.ts';
 import { MIN_PROBE, RetransmitClassifier } from './retransmit-classifier.ts';
-import { isPathMtu, rethLength, SentRequests } from './sent-requests.ts';
+import { asksForData, isPathMtu, rethLength, SentRequests } from './sent-requests.ts';
 import { StallWatch } from './stalls.ts';
 import { Taken, type Verdict } from './verdict.ts';
 
@@ -47,6 +47,7 @@ export class RequesterTracker extends SentRequests {
   readonly readRoundTrip = new DistributionBuilder();
   readonly rnrWait = new DistributionBuilder();
   readonly stalls = new StallWatch();
+  readonly passed = new PassedRequests();
   /** Requests, and answers to them, that came with a wrong ICRC. */
   readonly damaged = new DamagedPackets();
   readonly damagedAnswers = new DamagedPackets();
@@ -73,6 +74,8 @@ export class RequesterTracker extends SentRequests {
   #lastNew = Number.NEGATIVE_INFINITY;
   /** When the packet that is being taken had been sent by: not after it was seen. */
   #sentBy = 0;
+  /** `SentAgain.followsOn` of it. */
+  #followsOn = false;
   /** The frame in which the packet that comes again was seen before. */
   #lastFrame = 0;
   readonly #early = new EarlyAnswers();
@@ -100,12 +103,23 @@ export class RequesterTracker extends SentRequests {
     const psn = unwrap(packet.psn, this.next);
     const idOrder = ids.order(packet, psn);
     this.#sentBy = ids.sentBy;
+    this.#followsOn = ids.followsOn;
     const verdict = this.#verdict;
     verdict.psn = psn;
     verdict.taken = psn >= this.next ? this.#takeNew(psn, packet) : this.#takeAgain(psn, packet, idOrder);
-    ids.sent(packet, psn + (packet.info.isReadRequest ? this.responsesOf(packet) : 1));
+    const { isReadRequest } = packet.info;
+    const next = psn + (isReadRequest ? this.responsesOf(packet) : 1);
+    ids.sent(packet, next, verdict.taken === Taken.RETRANSMISSION);
     if (!this.#reliable) this.#settleUnreliable(REORDER_PACKETS);
-    else if (verdict.taken !== Taken.REPEATED) this.#sentPacket(packet);
+    else if (verdict.taken !== Taken.REPEATED) {
+      this.passed.passed(
+        psn,
+        next,
+        packet.ackReq || asksForData(packet.opcode),
+        this.openRead && isReadRequest,
+      );
+      this.#sentPacket(packet);
+    }
   }
 
   #sentPacket({ time, frame }: RocePacket): void {
@@ -125,6 +139,7 @@ export class RequesterTracker extends SentRequests {
     this.#answerFrame = frame;
     this.#reach(psn, time);
     if (psn > this.#ackedTo) this.#ackedTo = psn;
+    this.passed.acknowledged(psn + 1);
     this.#advance(this.#ackedTo, time);
   }
 
@@ -133,6 +148,7 @@ export class RequesterTracker extends SentRequests {
     this.#answerFrame = frame;
     this.#reach(psn, time);
     this.classifier.answered(time, psn < this.unacked);
+    this.passed.acknowledged(psn + 1);
     if (psn < this.unacked) return false;
     this.#advance(psn - 1, time);
     const { out } = this;
@@ -294,12 +310,17 @@ export class RequesterTracker extends SentRequests {
       if (!again) return Taken.NEW;
       return this.#retransmitted(psn, packet, before, idOrder, true);
     }
+    const isLate = idOrder === IdOrder.LATE;
+    // A late packet where the responses of a READ were expected, whose number was a guess from the PSN behind it.
+    if (isLate && out.psns[slot] !== psn && !packet.info.isReadRequest) {
+      this.#late(psn, time - this.#sentBy);
+      return Taken.NEW;
+    }
     if (!this.#isTransmission(slot, psn, packet, before, idOrder)) return Taken.REPEATED;
     if (out.sends[slot] < 0xffff) out.sends[slot]++;
     if (packet.ackReq) out.flags[slot] |= EntryFlags.ACK_REQ_LAST;
     else out.flags[slot] &= ~EntryFlags.ACK_REQ_LAST;
     // Its own repetition has overtaken it; or it asks for a part of a READ that was seen, however many responses that has.
-    const isLate = idOrder === IdOrder.LATE;
     if (isLate && out.psns[slot] === psn) {
       this.#late(psn, time - this.#sentBy);
       return Taken.NEW;
@@ -402,6 +423,7 @@ export class RequesterTracker extends SentRequests {
       end,
       migReq,
       idOrder,
+      followsOn: this.#followsOn,
       unseen,
       asks: packet.info.isReadRequest || packet.info.isAtomic,
       afterAsking,
@@ -409,7 +431,7 @@ export class RequesterTracker extends SentRequests {
     };
     classifier.judge(sent, this.#verdict);
     if (this.#verdict.begins) {
-      placeLoss(this.#verdict, sent);
+      this.passed.place(this.#verdict, sent, classifier.missingPsn);
       const { cause } = this.#verdict;
       const wire = psn & PSN_MASK;
       const request = this.damaged.frameOf(wire, before);

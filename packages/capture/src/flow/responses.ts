@@ -87,11 +87,14 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   const { classifier } = requester;
   if (kind === AethKind.RNR_NAK) {
     classifier.rnrNak(psn, time, rnrTimerMicroseconds(aethValue(syndrome)) * 1000, frame);
+    requester.passed.rnrNak(psn);
   }
   if (kind !== AethKind.NAK) return;
   const name = nakName(syndrome);
   // An answer that was sent later has overtaken it.
   if (psn < requester.unacked && requester.hasProgress) return;
-  if (name === 'psn-sequence-error') classifier.sequenceNak(psn, time, frame);
-  else requester.fail(name);
+  if (name === 'psn-sequence-error') {
+    classifier.sequenceNak(psn, time, frame);
+    requester.passed.sequenceNak(psn, frame);
+  } else requester.fail(name);
 }

@@ -166,6 +166,11 @@ export class RetransmitClassifier {
     this.#missedSinceSend = true;
   }
 
+  /** The PSN whose response was missing last. */
+  get missingPsn(): number {
+    return this.#likely.missingPsn;
+  }
+
   /** A probe is out, or was answered just now. */
   #isProbed(time: number): boolean {
     return this.#lastProbe > Number.NEGATIVE_INFINITY || this.#probeOver === time;
@@ -293,7 +298,8 @@ export class RetransmitClassifier {
     if (likely === undefined) return;
     const { evidenceFrame } = likely;
     // Overtaken by what was sent after it, of a going back that is not known otherwise.
-    if (sent.idOrder === IdOrder.OLDER && !isPart && evidenceFrame > 0 && evidenceFrame !== this.#overtaken) {
+    const isOwn = sent.idOrder === IdOrder.OLDER && !sent.followsOn;
+    if (isOwn && !isPart && evidenceFrame > 0 && evidenceFrame !== this.#overtaken) {
       this.#overtaken = evidenceFrame;
       verdict.begins = true;
     }
@@ -341,6 +347,12 @@ export class RetransmitClassifier {
       this.#probeAnswered = -1;
       if (mayBeProbe || isDone) continued.cause = 'unknown';
       return { cause: isDoubtful ? 'unknown' : continued.cause, begins: false };
+    }
+    // Where the order of packets is known, and one follows on the one before, nobody goes back with it.
+    if (sent.followsOn && idOrder === IdOrder.NEWER && !migReq && this.#event !== undefined) {
+      this.#event.cursor = Math.max(this.#event.cursor, next);
+      this.#event.last = time;
+      return { cause: 'unknown', begins: false };
     }
     // Late, or a going back of its own: what follows will tell.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) {

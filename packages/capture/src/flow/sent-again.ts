@@ -24,6 +24,8 @@ export interface SentAgain {
   migReq: boolean;
   /** The order by its Identification; one of `IdOrder`. */
   idOrder: number;
+  /** `Identifications.followsOn`: nobody went back with it. */
+  followsOn: boolean;
   /** It was not seen before. */
   unseen: boolean;
   /** It is a READ or atomic. */

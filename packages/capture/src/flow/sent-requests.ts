@@ -121,15 +121,7 @@ export class SentRequests {
   }
 
   protected isAsking(slot: number): boolean {
-    if ((this.out.flags[slot] & EntryFlags.SEEN) === 0) return false;
-    const operation = this.out.opcodes[slot] & 0x1f;
-    return (
-      operation === OperationBits.RDMA_READ_REQUEST ||
-      operation === OperationBits.COMPARE_SWAP ||
-      operation === OperationBits.FETCH_ADD ||
-      operation === OperationBits.FLUSH ||
-      operation === OperationBits.ATOMIC_WRITE
-    );
+    return (this.out.flags[slot] & EntryFlags.SEEN) !== 0 && asksForData(this.out.opcodes[slot]);
   }
 
   /** The entry of a packet that was sent, or of the READ whose responses it is among. */
@@ -163,6 +155,18 @@ export class SentRequests {
     const length = rethLength(packet);
     return this.pathMtu > 0 && length !== UNKNOWN_LENGTH ? Math.max(1, Math.ceil(length / this.pathMtu)) : 1;
   }
+}
+
+/** Whether a request is answered by a response of its own, and no ACK. */
+export function asksForData(opcode: number): boolean {
+  const operation = opcode & 0x1f;
+  return (
+    operation === OperationBits.RDMA_READ_REQUEST ||
+    operation === OperationBits.COMPARE_SWAP ||
+    operation === OperationBits.FETCH_ADD ||
+    operation === OperationBits.FLUSH ||
+    operation === OperationBits.ATOMIC_WRITE
+  );
 }
 
 /** The length that the RETH asks for; 0 where there is none, `UNKNOWN_LENGTH` where the capture was cut before it. */

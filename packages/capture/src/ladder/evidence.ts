@@ -79,7 +79,7 @@ function firstFrom(packets: readonly SeenPacket[], frame: number): number {
 export function lossText(recovery: Recovery): string {
   if (recovery.damaged !== undefined) return `damaged in frame ${recovery.damaged}: dropped by the receiver`;
   const where = passedTap(recovery) ? 'behind the tap' : 'before the tap';
-  return recovery.missing === 'either' ? `it or its answer lost ${where}` : `lost or late ${where}`;
+  return recovery.missing === 'either' ? `it or its answer lost or late ${where}` : `lost or late ${where}`;
 }
 
 /** `PSN 12 = 0x00000c missing: lost or late before the tap`; of a packet that these packets do not have. */
