@@ -1,0 +1,78 @@
+// The site of the documentation: `npm run docs:site` makes docs/.vitepress/dist from the Markdown files as they are. A link that leads
+// nowhere fails it.
+import { cpSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { defineConfig } from 'vitepress';
+import { pageOf, siteLinks, slugify } from './links.mjs';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const files = new Set();
+
+/** A line of the sidebar: a page by its first heading. */
+const entry = (path) => ({
+  text: /^# (.*)$/m.exec(readFileSync(join(root, path), 'utf8'))[1].replaceAll('`', ''),
+  link: `/${pageOf(path)
+    .replace(/\.md$/, '')
+    .replace(/index$/, '')}`,
+});
+const pages = (folder) =>
+  readdirSync(join(root, folder))
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `${folder}/${name}`);
+
+/** The pages of the guide in the order of its table of contents. */
+const guide = [
+  'docs/guide/README.md',
+  ...[...readFileSync(join(root, 'docs/guide/README.md'), 'utf8').matchAll(/^\| \[.*?\]\((\S+\.md)\)/gm)].map(
+    ([, name]) => `docs/guide/${name}`,
+  ),
+];
+const isReference = (path) => /\/api(-.*)?\.md$/.test(path);
+
+export default defineConfig({
+  title: 'node-roce',
+  description: 'A RoCEv2 channel adapter in software for Node.js',
+  srcDir: '..',
+  srcExclude: ['**/node_modules/**', '**/.cache/**', '**/dist/**', '**/build/**', 'release/**'],
+  cacheDir: '../.cache/vitepress',
+  cleanUrls: false,
+  rewrites: pageOf,
+  markdown: {
+    anchor: { slugify },
+    headers: { level: [2, 3], slugify },
+    config: (md) => md.use(siteLinks(root, files)),
+  },
+  themeConfig: {
+    nav: [
+      { text: 'Guide', link: '/docs/guide/' },
+      { text: 'Reference', link: '/docs/api' },
+      { text: 'Changes', link: '/CHANGELOG' },
+    ],
+    outline: [2, 3],
+    search: { provider: 'local' },
+    sidebar: [
+      { text: 'Guide', items: guide.map(entry) },
+      {
+        text: 'Topics',
+        collapsed: true,
+        items: pages('docs')
+          .filter((path) => !isReference(path))
+          .map(entry),
+      },
+      { text: 'Reference', collapsed: true, items: pages('docs').filter(isReference).map(entry) },
+      {
+        text: 'Project',
+        collapsed: true,
+        items: ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'CHANGELOG.md'].map(entry),
+      },
+    ],
+  },
+  buildEnd({ outDir }) {
+    for (const path of files) {
+      const target = join(outDir, 'files', `${path}.txt`);
+      mkdirSync(dirname(target), { recursive: true });
+      cpSync(join(root, path), target);
+    }
+  },
+});
