@@ -111,12 +111,14 @@ export const LONG = [
     minutes: 60,
     command: 'npx vitest run test/sim-xrc',
     env: { ROCE_SIM_SEEDS: 500 }, // The model, the engine, and both: 1,500 runs.
+    required: 'XRC: nothing lost or twice',
   },
   {
     name: 'sim-migration',
     minutes: 30,
     command: 'npx vitest run test/sim-migration',
     env: { ROCE_SIM_SEEDS: 4, ROCE_SIM_MIGRATIONS: 100 }, // 24 runs of 64 MiB.
+    required: 'path migration: paths that migrate lose nothing',
   },
   {
     name: 'sim-differential',
@@ -215,12 +217,14 @@ export const LONG = [
     minutes: 20,
     command: 'npx vitest run packages/transport/src/placement.test.ts',
     env: { ROCE_PLACEMENTS: 100_000 },
+    required: 'FLUSH and ATOMIC_WRITE under loss',
   },
   {
     name: 'raw packets',
     minutes: 20,
     command: 'npx vitest run test/raw-packet.test.ts',
     env: { ROCE_RAW_FRAMES: 1_000_000, ROCE_ROOT_TESTS: 1 },
+    required: 'raw packets: every frame arrives as it was sent',
   },
   {
     name: 'sanitizers',
