@@ -1,2 +1,2 @@
 // Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = '9e5fbd17ff2277ec';
+export const BUILD = 'd0526aba902f1061';

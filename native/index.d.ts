@@ -290,6 +290,11 @@ export class Port {
    * (EIO, EINVAL).
    */
   setPeerGso(peer: number, on: boolean): void;
+  /**
+   * Has the kernel stamp what arrives from now on: slots get STAMP_LOW and STAMP_HIGH, ns of CLOCK_MONOTONIC, which `process.hrtime`
+   * shows. For good, and of sockets that are added later, too.
+   */
+  stampArrivals(): void;
 
   /**
    * At the end of each `send` and `receive` from now on, the first element of `time` becomes the time, µs after

@@ -71,7 +71,9 @@ Napi::Object layout(Napi::Env env) {
                                   {"HOP_LIMIT", rx::hopLimit},
                                   {"VERDICT", rx::verdict},
                                   {"IP_ID", rx::ipId},
-                                  {"SOURCE_PORT", rx::sourcePort}}));
+                                  {"SOURCE_PORT", rx::sourcePort},
+                                  {"STAMP_LOW", rx::stampLow},
+                                  {"STAMP_HIGH", rx::stampHigh}}));
   object.Set("Icrc", objectOf(env, {{"OK", uint32_t(Verdict::ok)},
                                     {"BAD", uint32_t(Verdict::bad)},
                                     {"OUT_OF_WINDOW", uint32_t(Verdict::outOfWindow)}}));

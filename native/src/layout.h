@@ -35,7 +35,19 @@ inline constexpr uint32_t kWords = 4;
 
 /// Words of a received slot.
 namespace rx {
-enum Word : uint32_t { offset, length, peer, local, trafficClass, hopLimit, verdict, ipId, sourcePort };
+enum Word : uint32_t {
+  offset,
+  length,
+  peer,
+  local,
+  trafficClass,
+  hopLimit,
+  verdict,
+  ipId,
+  sourcePort,
+  stampLow,
+  stampHigh,
+};
 inline constexpr uint32_t kSlotWords = 12;
 }  // namespace rx
 

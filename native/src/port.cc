@@ -33,6 +33,7 @@ void Port::define(Napi::Env env, Napi::Object exports) {
                                       InstanceMethod<&Port::takeMail>("takeMail"),
                                       InstanceMethod<&Port::setPeerGso>("setPeerGso"),
                                       InstanceMethod<&Port::setClock>("setClock"),
+                                      InstanceMethod<&Port::stampArrivals>("stampArrivals"),
                                       InstanceMethod<&Port::send>("send"),
                                       InstanceMethod<&Port::receive>("receive"),
                                       InstanceMethod<&Port::setDeadline>("setDeadline"),
@@ -124,6 +125,7 @@ Napi::Value Port::addLocal(const Napi::CallbackInfo& info) {
   if (index == kMostLocals) throw rangeError(env, "a port has at most 1024 local addresses");
   if (socket->options().receive) {
     try {
+      if (stamping_) socket->stamp();
       waker_->watch(socket->fd(), index);
     } catch (const SystemFailure& failure) {
       throw systemError(env, failure.errnum, failure.syscall);
@@ -236,6 +238,19 @@ void Port::setClock(const Napi::CallbackInfo& info) {
     throw typeError(env, "time must be a Float64Array over a SharedArrayBuffer, with an element");
   clock_ = Napi::Persistent(info[0].As<Napi::Object>());
   time_ = time.data;
+}
+
+void Port::stampArrivals(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  expectOpen(env);
+  try {
+    for (const auto& local : locals_)
+      if (local && local->socket->fd() >= 0 && local->socket->options().receive) local->socket->stamp();
+  } catch (const SystemFailure& failure) {
+    throw systemError(env, failure.errnum, failure.syscall);
+  }
+  stamping_ = true;
+  receiver_->stamp();
 }
 
 Napi::Value Port::send(const Napi::CallbackInfo& info) {

@@ -33,6 +33,7 @@ class Port : public Napi::ObjectWrap<Port> {
   Napi::Value takeMail(const Napi::CallbackInfo& info);
   void setPeerGso(const Napi::CallbackInfo& info);
   void setClock(const Napi::CallbackInfo& info);
+  void stampArrivals(const Napi::CallbackInfo& info);
   Napi::Value send(const Napi::CallbackInfo& info);
   Napi::Value receive(const Napi::CallbackInfo& info);
   void setDeadline(const Napi::CallbackInfo& info);
@@ -67,6 +68,7 @@ class Port : public Napi::ObjectWrap<Port> {
   /// Local sockets that wake, and whether one of them was readable when the port last received.
   std::vector<std::shared_ptr<LocalDescriptor>> mailboxes_;
   bool mail_ = false;
+  bool stamping_ = false;
   uint32_t maxPeers_;
   double timeOrigin_ = 0;
   /// The element that gets the time of a batch; `clock_` keeps its memory.

@@ -20,6 +20,14 @@ uint32_t monotonicMs() {
   return static_cast<uint32_t>(uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000);
 }
 
+int64_t nanoseconds(const timespec& time) { return int64_t(time.tv_sec) * 1'000'000'000 + time.tv_nsec; }
+
+int64_t nanosecondsOf(clockid_t clock) {
+  timespec now;
+  clock_gettime(clock, &now);
+  return nanoseconds(now);
+}
+
 int intOf(const cmsghdr* control) {
   int value = 0;
   std::memcpy(&value, CMSG_DATA(control), sizeof value);
@@ -61,6 +69,10 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
     received = recvmmsg(socket.fd(), headers_.data(), datagrams, MSG_DONTWAIT, nullptr);
   while (received < 0 && errno == EINTR);
   filled_ = received > 0 ? static_cast<uint32_t>(received) : 0;
+  if (stamping_) {
+    monotonicNs_ = nanosecondsOf(CLOCK_MONOTONIC);
+    realNs_ = nanosecondsOf(CLOCK_REALTIME);
+  }
   arrivedAfterMs_ = local.emptySeen ? local.emptyMs : nowMs_;
   if (received < static_cast<int>(datagrams)) {
     local.emptyMs = nowMs_;
@@ -123,6 +135,12 @@ void Receiver::readControl(const msghdr& message, Datagram& datagram) const {
       datagram.hopLimit = static_cast<uint32_t>(intOf(control));
     } else if (control->cmsg_level == IPPROTO_IPV6 && control->cmsg_type == IPV6_TCLASS) {
       datagram.trafficClass = static_cast<uint32_t>(intOf(control));
+    } else if (control->cmsg_level == SOL_SOCKET && control->cmsg_type == SO_TIMESTAMPNS) {
+      timespec stamp;
+      std::memcpy(&stamp, CMSG_DATA(control), sizeof stamp);
+      // A clock that was set meanwhile makes no packet come later than now.
+      const int64_t age = std::max<int64_t>(0, realNs_ - nanoseconds(stamp));
+      datagram.stamp = static_cast<uint64_t>(std::max<int64_t>(1, monotonicNs_ - age));
     }
   }
 }
@@ -169,6 +187,10 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
       slot[rx::verdict] = static_cast<uint32_t>(verdict);
       slot[rx::ipId] = ipId;
       slot[rx::sourcePort] = sourcePort;
+      if (stamping_) {
+        slot[rx::stampLow] = static_cast<uint32_t>(datagram.stamp);
+        slot[rx::stampHigh] = static_cast<uint32_t>(datagram.stamp >> 32);
+      }
       std::memcpy(arrays_.sources.data + size_t{count_} * 16, sourceGid_.data(), 16);
       count_++;
       stats_.rxPackets++;

@@ -36,6 +36,8 @@ class Receiver {
   /// The bytes of slab that a datagram to that socket may need.
   static uint32_t strideOf(const UdpSocket& socket) { return socket.gro() ? 65536 : 8192; }
 
+  /// From the next batch on, slots have the time at which the kernel took their packet in, of sockets that stamp.
+  void stamp() { stamping_ = true; }
   /// Starts a batch.
   void begin(const RxArrays& arrays);
   /// Takes what has arrived at one local address, as far as there is room, in one system call.
@@ -59,6 +61,8 @@ class Receiver {
     uint32_t segmentBytes;
     uint32_t trafficClass = 0;
     uint32_t hopLimit = 0;
+    /// ns of CLOCK_MONOTONIC; 0 where the kernel did not say.
+    uint64_t stamp = 0;
   };
   /// The Identifications of the packets of one datagram: the first one's, then the same or counting.
   struct Series {
@@ -81,6 +85,7 @@ class Receiver {
   PeerTable& peers_;
   std::vector<std::unique_ptr<Local>>& locals_;
   StrangerTable strangers_;
+  bool stamping_ = false;
 
   // The batch at hand.
   RxArrays arrays_{};
@@ -88,6 +93,9 @@ class Receiver {
   size_t slabUsed_ = 0;
   uint32_t nowMs_ = 0;
   uint32_t arrivedAfterMs_ = 0;
+  /// While stamping: CLOCK_MONOTONIC, and CLOCK_REALTIME, of which the kernel's stamps are, at the last call to it, ns.
+  int64_t monotonicNs_ = 0;
+  int64_t realNs_ = 0;
 
   // Whose packets are at hand.
   Gid sourceGid_{};

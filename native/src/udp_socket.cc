@@ -162,6 +162,8 @@ void UdpSocket::mute(bool on) {
   if (result != 0 && errno != ENOENT) throw SystemFailure{errno, "setsockopt"};
 }
 
+void UdpSocket::stamp() { set(SOL_SOCKET, SO_TIMESTAMPNS, 1); }
+
 uint32_t UdpSocket::drops() const { return fd_ < 0 ? 0 : allDrops() - earlierDrops_; }
 
 uint32_t UdpSocket::allDrops() const {

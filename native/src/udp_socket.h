@@ -70,6 +70,8 @@ class UdpSocket {
   /// Has the kernel drop whatever arrives, or not any more. It holds for every process that has the socket.
   /// @throws SystemFailure
   void mute(bool on);
+  /// Has the kernel say of each datagram when it took it in. @throws SystemFailure
+  void stamp();
   /// Joins or leaves a group; `interfaceIndex` 0 lets the routes choose. @throws SystemFailure
   void setMembership(const Endpoint& group, uint32_t interfaceIndex, bool join);
 

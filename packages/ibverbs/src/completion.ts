@@ -1,6 +1,6 @@
 /** Completion queues and channels. */
-import { invalid } from '@node-roce/transport';
 import { WorkCompletion } from '@node-roce/verbs-api';
+import { createCq } from './create-cq.ts';
 import { failed, minusOne, pointer, status, statusNow } from './errno.ts';
 import { ibv_comp_channel, type ibv_context, ibv_cq, structOf, verbsOf } from './objects.ts';
 import type { ibv_wc } from './structs.ts';
@@ -27,11 +27,8 @@ export function ibv_create_cq(
   comp_vector = 0,
 ): Promise<ibv_cq | null> {
   return pointer(async () => {
-    const { num_comp_vectors } = context;
-    if (!(Number.isInteger(comp_vector) && comp_vector >= 0 && comp_vector < num_comp_vectors))
-      throw invalid('comp_vector', `${comp_vector}`, `0 … ${num_comp_vectors - 1}`);
-    const options = { context: cq_context, ...(channel ? { channel: verbsOf('channel', channel) } : {}) };
-    return new ibv_cq(context, channel, await verbsOf('context', context).createCq(cqe, options));
+    const verbs = await createCq(context, cqe, cq_context, channel, comp_vector, false);
+    return new ibv_cq(context, channel, verbs);
   });
 }
 

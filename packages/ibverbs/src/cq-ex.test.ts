@@ -115,7 +115,7 @@ test('it is a completion queue: events, resizing, polling as usual', async () =>
 });
 
 test.each([
-  [{ wc_flags: v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP }, EOPNOTSUPP, 'wc_flags'],
+  [{ wc_flags: v.IBV_WC_EX_WITH_CVLAN }, EOPNOTSUPP, 'wc_flags'],
   [{ wc_flags: v.IBV_WC_EX_WITH_TM_INFO }, EOPNOTSUPP, 'wc_flags'],
   [{ comp_mask: v.IBV_CQ_INIT_ATTR_MASK_PD }, EOPNOTSUPP, 'comp_mask'],
   [
@@ -129,6 +129,37 @@ test.each([
   const side = await openSide(new MemoryNetwork(), '10.0.0.1');
   expect(await createEx(side, change)).toBeNull();
   expect([v.errno, v.lastError()?.attribute]).toEqual([code, attribute]);
+});
+
+test('completion timestamps are of the clock that ibv_query_rt_values_ex reads, and of the wall clock', async () => {
+  const wc_flags = v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+  const { side, cq, qp, receive } = await openLoop(v.IBV_QPT_RC, { wc_flags });
+  const clock = async () => {
+    const values: v.ibv_values_ex = { comp_mask: v.IBV_VALUES_MASK_RAW_CLOCK };
+    expect(await v.ibv_query_rt_values_ex(side.context, values)).toBe(0);
+    const { tv_sec, tv_nsec } = values.raw_clock!;
+    return BigInt(tv_sec) * 1_000_000_000n + BigInt(tv_nsec);
+  };
+  receive(1);
+  const before = await clock();
+  expect(await v.ibv_modify_qp(qp, { qp_state: v.IBV_QPS_ERR }, v.IBV_QP_STATE)).toBe(0);
+  expect(await start(cq)).toBe(0);
+  const timestamp = v.ibv_wc_read_completion_ts(cq);
+  expect(timestamp).toBeGreaterThan(before - 1_000_000n);
+  expect(timestamp).toBeLessThan((await clock()) + 1_000_000n);
+  const elapsed = Date.now() - Number(v.ibv_wc_read_completion_wallclock_ns(cq) / 1_000_000n);
+  expect(elapsed).toBeGreaterThan(-5);
+  expect(elapsed).toBeLessThan(Number(((await clock()) - timestamp) / 1_000_000n) + 5);
+  v.ibv_end_poll(cq);
+});
+
+test('ibv_query_rt_values_ex refuses values that it does not know', async () => {
+  const { context } = await openSide(new MemoryNetwork(), '10.0.0.1');
+  expect(await v.ibv_query_rt_values_ex(context, { comp_mask: 2 })).toBe(EINVAL);
+  expect(v.lastError()?.attribute).toBe('values.comp_mask');
+  const values = { comp_mask: 0 };
+  expect(await v.ibv_query_rt_values_ex(context, values)).toBe(0);
+  expect(values).toEqual({ comp_mask: 0 });
 });
 
 test('one thread is what there is', async () => {

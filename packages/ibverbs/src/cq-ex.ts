@@ -1,12 +1,13 @@
 /** Extended completion queues (ibv_create_cq_ex(3)): completions are looked at one by one, member by member. */
 import { invalid, RoceError } from '@node-roce/transport';
-import { type CompletionQueue, WorkCompletion } from '@node-roce/verbs-api';
-import { ibv_create_cq } from './completion.ts';
+import { type CompletionQueue, WorkCompletion, wallClock } from '@node-roce/verbs-api';
 import * as c from './constants.ts';
+import { createCq } from './create-cq.ts';
 import { pointer, statusNow } from './errno.ts';
 import { checkKind, given, type ibv_context, ibv_cq, verbsOf } from './objects.ts';
 import type { ibv_cq_init_attr_ex } from './structs.ts';
 
+const TIMES = c.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | c.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 /** Members that readers give. Slids and path bits are 0, as RoCE has none. */
 const READABLE =
   c.IBV_WC_EX_WITH_BYTE_LEN |
@@ -15,7 +16,8 @@ const READABLE =
   c.IBV_WC_EX_WITH_SRC_QP |
   c.IBV_WC_EX_WITH_SLID |
   c.IBV_WC_EX_WITH_SL |
-  c.IBV_WC_EX_WITH_DLID_PATH_BITS;
+  c.IBV_WC_EX_WITH_DLID_PATH_BITS |
+  TIMES;
 
 /** `struct ibv_cq_ex`: a completion queue with the completion that is looked at. */
 export class ibv_cq_ex extends ibv_cq {
@@ -51,8 +53,8 @@ export class ibv_cq_ex extends ibv_cq {
 }
 
 /**
- * ibv_create_cq_ex(3): `wc_flags` are the members that are to be read. EOPNOTSUPP for time stamps, VLANs, flow tags and tag
- * matching, and for a parent domain.
+ * ibv_create_cq_ex(3): `wc_flags` are the members that are to be read. EOPNOTSUPP for VLANs, flow tags and tag matching, and for a
+ * parent domain.
  */
 export function ibv_create_cq_ex(
   context: ibv_context,
@@ -67,8 +69,9 @@ export function ibv_create_cq_ex(
     // IBV_CREATE_CQ_ATTR_SINGLE_THREADED says what is so anyhow.
     if ((comp_mask & c.IBV_CQ_INIT_ATTR_MASK_FLAGS) !== 0)
       refuse('flags', (more.flags ?? 0) & ~c.IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
-    const cq = await ibv_create_cq(context, cqe, cq_context, channel, comp_vector);
-    return cq && new ibv_cq_ex(context, cq.channel, cq.verbs);
+    const timestamps = (Number(wc_flags) & TIMES) !== 0;
+    const verbs = await createCq(context, cqe, cq_context, channel, comp_vector, timestamps);
+    return new ibv_cq_ex(context, channel, verbs);
   });
 }
 
@@ -129,3 +132,11 @@ export const ibv_wc_read_slid = (_cq: ibv_cq_ex): number => 0;
 export const ibv_wc_read_sl = (_cq: ibv_cq_ex): number => 0;
 /** ibv_wc_read_dlid_path_bits(3): 0. */
 export const ibv_wc_read_dlid_path_bits = (_cq: ibv_cq_ex): number => 0;
+/**
+ * ibv_wc_read_completion_ts(3): when the packet arrived that completed it, as the kernel saw it; a completion without a packet, and links
+ * without sockets: when it was made. Nanoseconds, of which `hca_core_clock` has a million a millisecond; `ibv_query_rt_values_ex` reads
+ * the clock.
+ */
+export const ibv_wc_read_completion_ts = (cq: ibv_cq_ex): bigint => BigInt(cq.current.timestamp);
+/** ibv_wc_read_completion_wallclock_ns(3): the same in nanoseconds since 1970. */
+export const ibv_wc_read_completion_wallclock_ns = (cq: ibv_cq_ex): bigint => wallClock(cq.current.timestamp);

@@ -36,8 +36,9 @@ export function ibv_query_device_ex(
         general_caps: 0n,
         per_transport_caps: { rc_odp_caps: 0, uc_odp_caps: 0, ud_odp_caps: 0 },
       },
-      completion_timestamp_mask: 0n,
-      hca_core_clock: 0n,
+      // Nanoseconds in 64 bits.
+      completion_timestamp_mask: 0xffff_ffff_ffff_ffffn,
+      hca_core_clock: 1_000_000n,
       device_cap_flags_ex:
         BigInt(orig_attr.device_cap_flags) | IBV_DEVICE_FLUSH_GLOBAL | IBV_DEVICE_ATOMIC_WRITE,
       tso_caps: { max_tso: 0, supported_qpts: 0 },

@@ -61,6 +61,7 @@ export * from './placement-constants.ts';
 export * from './queue-pair.ts';
 export * from './rates.ts';
 export * from './rdma/index.ts';
+export * from './rt-values.ts';
 export * from './strings.ts';
 export type * from './structs.ts';
 export { ibv_post_recv, ibv_post_send, ibv_post_srq_recv } from './work-request.ts';

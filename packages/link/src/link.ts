@@ -83,6 +83,9 @@ export interface Link extends PeerTable {
    */
   setAddress?(address: string, present: boolean): boolean;
 
+  /** Stamps packets from now on with the time of their arrival (`Rx.STAMP_LOW`). Absent where the link does not know it. */
+  stampArrivals?(): void;
+
   /**
    * Whole Ethernet frames of the interface, for raw packet queue pairs. Absent where there is none.
    *

@@ -283,6 +283,10 @@ export class UdpLink implements Link {
     return batch.count;
   }
 
+  stampArrivals(): void {
+    this.#native.stampArrivals();
+  }
+
   frames(onWake: () => void): FrameHost {
     return new InterfaceFrames(this.interface.name, onWake);
   }

@@ -14,11 +14,14 @@ export abstract class LinkWrapper implements Link {
   readonly frames?: NonNullable<Link['frames']>;
   /** There only if the wrapped link's addresses change. */
   readonly setAddress?: NonNullable<Link['setAddress']>;
+  /** There only if the wrapped link stamps packets. */
+  readonly stampArrivals?: NonNullable<Link['stampArrivals']>;
 
   constructor(inner: Link) {
     this.inner = inner;
     if (inner.frames) this.frames = (onWake) => inner.frames!(onWake);
     if (inner.setAddress) this.setAddress = (address, present) => inner.setAddress!(address, present);
+    if (inner.stampArrivals) this.stampArrivals = () => inner.stampArrivals!();
     if (!inner.join) return;
     this.join = (group, sgidIndex) => this.joinGroup(group, sgidIndex);
     this.leave = (local) => this.leaveGroup(local);

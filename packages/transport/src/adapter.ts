@@ -75,6 +75,11 @@ export interface AdapterOptions extends Host {
   numbers?: ResidueClass | undefined;
   /** Throws `RoceBug` where an invariant of the engine is broken; otherwise that is counted and fails the queue pair. */
   throwBugs?: boolean;
+  /**
+   * Reading of the clock of completion times when the time of the calls was 0, ns: the clock that the link stamps packets by,
+   * CLOCK_MONOTONIC. Default 0.
+   */
+  clockOrigin?: number;
 }
 
 /** Queue pairs whose timers one call of `advance` runs. */
@@ -120,6 +125,7 @@ export class Adapter {
       sharedRings: options.sharedRings ?? true,
       recovery: { ...RECOVERY_DEFAULTS, ...checkRecovery(options.recovery, 'recovery') },
       throwBugs: options.throwBugs ?? false,
+      clockOrigin: options.clockOrigin ?? 0,
     });
     this.#queues = new QueueTable(this.#context, options);
     this.#admission = new Admission(this.#context, this.#queues);
@@ -133,8 +139,19 @@ export class Adapter {
   receive(batch: RxBatch, now: number): void {
     const context = this.#context;
     context.beginBatch(batch.slab, now);
-    for (let i = 0; i < batch.count; i++) this.#admission.receive(batch, i);
+    if (context.stamps.inUse) this.#receiveStamped(batch);
+    else for (let i = 0; i < batch.count; i++) this.#admission.receive(batch, i);
     context.publish();
+  }
+
+  /** Takes packets in, whose completions get the times of their arrival. */
+  #receiveStamped(batch: RxBatch): void {
+    const { stamps } = this.#context;
+    for (let i = 0; i < batch.count; i++) {
+      stamps.packet(batch, i);
+      this.#admission.receive(batch, i);
+    }
+    stamps.none();
   }
 
   /**
@@ -302,8 +319,9 @@ export class Adapter {
     this.#context.memory.deallocMw(handle);
   }
 
-  createCq(cqe: number): CqCreated {
-    return this.#queues.createCq(cqe);
+  /** @param stamped whether its completions have their times */
+  createCq(cqe: number, stamped = false): CqCreated {
+    return this.#queues.createCq(cqe, stamped);
   }
 
   resizeCq(handle: number, cqe: number): CqCreated {

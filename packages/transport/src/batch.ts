@@ -60,6 +60,9 @@ export const Rx = {
   /** IPv4 Identification as seen or solved; 0 on IPv6. */
   IP_ID: 7,
   SOURCE_PORT: 8,
+  /** When the kernel took the packet in, ns of CLOCK_MONOTONIC, in two words; zeros where the link does not stamp. */
+  STAMP_LOW: 9,
+  STAMP_HIGH: 10,
 } as const;
 export const RX_SLOT_WORDS = 12;
 

@@ -1,10 +1,12 @@
 /** The engine's side of a completion queue: entries are written at once, published after the copies. */
 import type { CqCreated } from './control.ts';
-import { CQE_WORDS, Cqe, type NewRing, type Ring } from './rings.ts';
+import { CQE_WORDS, Cqe, type NewRing, type Ring, STAMPED_CQE_WORDS } from './rings.ts';
 
 /** The engine's side of a completion queue: writes entries and raises events. */
 export class CompletionQueue {
   readonly handle: number;
+  /** Whether entries have the time of the completion. */
+  readonly stamped: boolean;
   readonly #newRing: NewRing;
   #ring: Ring;
   /** The ring before the last resize: the program may still be arming it. */
@@ -18,12 +20,17 @@ export class CompletionQueue {
   /** Queues that complete here. */
   #users = 0;
 
-  constructor(handle: number, entries: number, newRing: NewRing) {
+  constructor(handle: number, entries: number, newRing: NewRing, stamped = false) {
     this.handle = handle;
+    this.stamped = stamped;
     this.#newRing = newRing;
-    this.#ring = newRing(entries, CQE_WORDS);
+    this.#ring = newRing(entries, this.#stride);
     this.#next = 0;
     this.#published = 0;
+  }
+
+  get #stride(): number {
+    return this.stamped ? STAMPED_CQE_WORDS : CQE_WORDS;
   }
 
   /** Where completions go. */
@@ -46,7 +53,7 @@ export class CompletionQueue {
    */
   resize(entries: number): CqCreated {
     this.#previous = this.#ring;
-    this.#ring = this.#newRing(entries, CQE_WORDS);
+    this.#ring = this.#newRing(entries, this.#stride);
     this.#ring.state = this.#previous.state;
     this.#next = this.#published = 0;
     return this.created;

@@ -16,6 +16,7 @@ import { EarlyPages } from './responder/early-pages.ts';
 import { Farewells } from './responder/farewells.ts';
 import { Cqe, createRing, type NewRing, Ring } from './rings.ts';
 import { Scheduler } from './scheduler.ts';
+import { Stamps } from './stamps.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
 export type AsyncEvent =
@@ -67,6 +68,8 @@ export interface ContextOptions {
   /** Of queue pairs that are not created otherwise. */
   recovery: Recovery;
   throwBugs: boolean;
+  /** Reading of the clock of completion times at time 0, ns. */
+  clockOrigin: number;
 }
 
 /**
@@ -107,6 +110,8 @@ export class Context {
   readonly newRing: NewRing;
   /** Of queue pairs that are not created otherwise. */
   readonly recovery: Recovery;
+  /** Times of completions. */
+  readonly stamps: Stamps;
   readonly #throwBugs: boolean;
 
   constructor(options: ContextOptions) {
@@ -124,6 +129,7 @@ export class Context {
     const { sharedRings } = options;
     this.newRing = (entries, stride) => new Ring(createRing(entries, stride, sharedRings));
     this.recovery = options.recovery;
+    this.stamps = new Stamps(options.clockOrigin);
     this.#throwBugs = options.throwBugs;
   }
 
@@ -259,6 +265,7 @@ export class Context {
     const w = cq.claim();
     if (w >= 0) {
       cq.words[w + Cqe.QP_NUM] = qp.qpn;
+      if (cq.stamped) this.stamps.write(cq.words, w, this.#now);
       return w;
     }
     if (!wasOverrun) this.event({ type: 'CQ_ERR', cq: cq.handle });

@@ -135,13 +135,14 @@ export class QueueTable {
   }
 
   /** ibv_create_cq(3): at least `cqe` entries. */
-  createCq(cqe: number): CqCreated {
+  createCq(cqe: number, stamped: boolean): CqCreated {
     const { maxCq } = this.#context.limits;
     this.#checkCqe(cqe);
     if (this.#cqs.size >= maxCq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
     }
-    const cq = new CompletionQueue(this.#nextHandle++, cqe, this.#context.newRing);
+    const cq = new CompletionQueue(this.#nextHandle++, cqe, this.#context.newRing, stamped);
+    if (stamped) this.#context.stamps.inUse = true;
     this.#cqs.set(cq.handle, cq);
     return cq.created;
   }

@@ -284,8 +284,13 @@ export const Cqe = {
   VENDOR_ERR: 9,
   PKEY_INDEX: 10,
   SL: 11,
+  /** Time of the completion, ns, in two words: only of queues that were made so. */
+  STAMP_LOW: 12,
+  STAMP_HIGH: 13,
 } as const;
 export const CQE_WORDS = 12;
+/** Words of an entry that has its time. */
+export const STAMPED_CQE_WORDS = 14;
 
 /** Words of a send queue entry that can hold this many SGEs or this much inline data. */
 export function sendStride(maxSge: number, maxInline: number): number {

@@ -1,5 +1,6 @@
 /** Completion queues: polling, notification, waiting, iterating. */
 import { type CqCreated, Cqe, invalid, Ring, RoceError } from '@node-roce/transport';
+import { TWO_32 } from '@node-roce/wire';
 import { CompletionObserver } from './completion-observer.ts';
 import { closedError, type Engine, systemRandom } from './engine.ts';
 import type { EventChannel } from './event-channel.ts';
@@ -16,6 +17,11 @@ export interface CompletionQueueOptions {
   channel?: EventChannel<CompletionQueue>;
   /** Comes back as `context`. */
   context?: unknown;
+  /**
+   * Completions have a `timestamp`: when the packet that completed them arrived, as the kernel saw it, where the link has sockets; else
+   * when the engine completed them.
+   */
+  timestamps?: boolean;
 }
 
 /** A completion queue (`struct ibv_cq`). Made by `device.createCq`. */
@@ -26,6 +32,8 @@ export class CompletionQueue implements AsyncDisposable {
   readonly channel: EventChannel<CompletionQueue> | undefined;
   /** The program's value, given at creation (`cq_context`). */
   readonly context: unknown;
+  /** Whether its completions have a `timestamp`. */
+  readonly timestamps: boolean;
   /** Events of its channel that were taken and not acknowledged: `destroy` waits for them. */
   readonly channelEvents = new AffiliatedEvents();
   /** Async events (CQ_ERR) that were taken and not acknowledged: `destroy` waits for them. */
@@ -55,12 +63,13 @@ export class CompletionQueue implements AsyncDisposable {
     engine: Engine,
     created: CqCreated,
     registry: Registry<CompletionQueue>,
-    { channel, context }: CompletionQueueOptions,
+    { channel, context, timestamps = false }: CompletionQueueOptions,
   ) {
     this.#engine = engine;
     this.handle = created.handle;
     this.channel = channel;
     this.context = context;
+    this.timestamps = timestamps;
     this.#ring = this.#newest = new Ring(created.ring);
     this.#registry = registry;
     channel?.add(this);
@@ -233,6 +242,7 @@ export class CompletionQueue implements AsyncDisposable {
     wc.srcQp = words[w + Cqe.SRC_QP];
     wc.flags = words[w + Cqe.FLAGS];
     wc.vendorErr = words[w + Cqe.VENDOR_ERR];
+    wc.timestamp = this.timestamps ? words[w + Cqe.STAMP_HIGH] * TWO_32 + words[w + Cqe.STAMP_LOW] : 0;
   }
 
   #release(count: number): void {

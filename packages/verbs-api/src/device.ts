@@ -32,7 +32,7 @@ import { custom, line } from './inspect.ts';
 import { DeviceObjects } from './objects.ts';
 import { type LinkOptions, openLink } from './open-link.ts';
 import { checkCall, checkOpenOptions, checkWaitOptions, checkXrcDomainInit } from './option-types.ts';
-import { ANY, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
+import { ANY, BOOLEAN, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
 import { ProtectionDomain } from './protection-domain.ts';
 import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
@@ -249,12 +249,12 @@ export class Device implements AsyncDisposable {
    * Rejects with EINVAL beyond `maxCqe`, ENOMEM when there are `maxCq` queues.
    */
   async createCq(cqe = 256, options: CompletionQueueOptions = {}): Promise<CompletionQueue> {
-    checkCall(options, { channel: ANY, context: ANY });
+    checkCall(options, { channel: ANY, context: ANY, timestamps: BOOLEAN });
     checkArgument('cqe', cqe, INTEGER);
     const { channel } = options;
     if (channel !== undefined && !(channel instanceof CompletionChannel))
       throw invalid('channel', described(channel), 'what device.createCompChannel returns');
-    const created = await this.#engine.call('createCq', cqe);
+    const created = await this.#engine.call('createCq', cqe, options.timestamps === true);
     return new CompletionQueue(this.#engine, created, this.#objects.cqs, options);
   }
 

@@ -22,7 +22,7 @@ import {
 } from '@node-roce/transport';
 import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
 import { Management, type ManagementReport } from './management.ts';
-import { clock, Pump } from './pump.ts';
+import { clock, clockOrigin, Pump } from './pump.ts';
 
 /** The facts that the engine reports once, at the start. */
 export interface EngineFacts {
@@ -52,7 +52,7 @@ export interface Commands {
   reregisterMr(...args: Parameters<Adapter['reregisterMr']>): ReturnType<Adapter['reregisterMr']>;
   allocMw(...args: Parameters<Adapter['allocMw']>): ReturnType<Adapter['allocMw']>;
   deallocMw(handle: number): void;
-  createCq(cqe: number): ReturnType<Adapter['createCq']>;
+  createCq(...args: Parameters<Adapter['createCq']>): ReturnType<Adapter['createCq']>;
   resizeCq(handle: number, cqe: number): ReturnType<Adapter['resizeCq']>;
   destroyCq(handle: number): void;
   createSrq(...args: Parameters<Adapter['createSrq']>): ReturnType<Adapter['createSrq']>;
@@ -185,6 +185,8 @@ function execute(
     if (link.sharing) throw sharedServices();
     services.release();
   }
+  // Packets that wait in the socket have no stamp yet.
+  if (name === 'createCq' && args[1] === true) link.stampArrivals?.();
   if (name === 'linkStats') return link.stats();
   if (name === 'setAddress') {
     const changed = link.setAddress?.(args[0] as string, args[1] as boolean) ?? false;
@@ -261,6 +263,7 @@ export function assemble(
       }
     },
     numbers: link.sharing?.numbers,
+    clockOrigin: clockOrigin(),
     isReserved: (qpn) => management?.connections.holds(qpn, clock()) ?? false,
   });
   const pump = new Pump(adapter, link, diagnostics);

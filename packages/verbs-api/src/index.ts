@@ -96,6 +96,7 @@ export type {
   SgeInit,
 } from './send-wr.ts';
 export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
+export { wallClock } from './wall-clock.ts';
 export { completionError, WorkCompletion } from './work-completion.ts';
 export { XrcDomain, type XrcDomainInit } from './xrc-domain.ts';
 export { XrcTarget } from './xrc-target.ts';

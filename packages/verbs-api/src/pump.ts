@@ -42,6 +42,12 @@ const MAX_LAST_TURNS = 32;
 /** Monotonic microseconds. */
 export const clock = (): number => performance.now() * 1000;
 
+/** The reading of `process.hrtime` when `clock` is 0, ns: that is the clock of completion times, the same in all threads. */
+export function clockOrigin(): number {
+  const [seconds, nanoseconds] = process.hrtime();
+  return seconds * 1e9 + nanoseconds - performance.now() * 1e6;
+}
+
 /** The callbacks that run beside the adapter: it takes in what the adapter received for it, and has timers of its own. */
 export interface Companion {
   run(now: number): void;

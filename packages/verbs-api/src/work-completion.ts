@@ -37,6 +37,11 @@ export class WorkCompletion {
   flags = 0;
   /** 0. */
   vendorErr = 0;
+  /**
+   * Of a queue with `timestamps`: when the packet arrived that completed it, ns of the clock of `process.hrtime`; `wallClock`
+   * makes a date of it. Of other queues 0.
+   */
+  timestamp = 0;
   /** The word behind `immData` and `invalidatedRkey`. */
   immediate = 0;
 
