@@ -262,10 +262,24 @@ function sectionsOf(name) {
 }
 
 const joined = (lines) =>
-  `${lines
-    .join('\n')
-    .replace(/\n{3,}/g, '\n\n')
-    .trim()}\n`;
+  withLinks(
+    `${lines
+      .join('\n')
+      .replace(/\n{3,}/g, '\n\n')
+      .trim()}\n`,
+  );
+
+/** "Extends …" with a link to each of the names that the page declares. */
+function withLinks(page) {
+  const headings = [...page.matchAll(/^#### (\w+) `(\w+)`$/gm)];
+  const anchors = new Map(headings.map(([, kind, name]) => [name, `#${kind}-${name.toLowerCase()}`]));
+  return page.replace(/^Extends `(.*)`\.$/gm, (line, source) => {
+    const names = [...new Set(source.match(/\w+/g))].filter((name) => anchors.has(name));
+    return names.length === 0
+      ? line
+      : `${line.slice(0, -1)}: ${names.map((name) => `[${name}](${anchors.get(name)})`).join(', ')}.`;
+  });
+}
 
 /** docs/api.md. */
 const programs = () =>

@@ -155,7 +155,7 @@ export class MessageConnection implements AsyncDisposable {
     }
   }
 
-  /** The next message; undefined once the connection has ended. Its memory is given back with the call after it. */
+  /** The next message, in bytes of the caller's own; undefined once the connection has ended, and all before is taken. */
   async receive(options: { signal?: AbortSignal } = {}): Promise<Uint8Array | undefined> {
     checkWait(options);
     const arrived = await this.#messages.next(options.signal);
