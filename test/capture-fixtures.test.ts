@@ -210,7 +210,7 @@ test('ibv_srq_pingpong: sixteen queue pairs, every message as long as it says', 
   expect(messages.length).toBe(analysis.summary.rocePackets / 5);
 });
 
-test('what the findings say', async () => {
+test('texts of the findings', async () => {
   const textsOf = async (name: string) => {
     const { analysis } = await analyze(join(folder, `${name}.pcap`));
     return analysis.findings.map(({ severity, text }) => `${severity}: ${text}`);

@@ -78,7 +78,7 @@ test('loss5: 65 ms of silence before the directions are paired count', async () 
   });
 });
 
-test('text and JSON say the same: how often, how many, and why', async () => {
+test('text and JSON agree: how often, how many, and why', async () => {
   for (const name of ['loss5_both_rc_pingpong', 'corrupt_A', 'loss10_A_write', 'loss25_B_acks']) {
     const { analysis } = await fixture(name);
     for (const { id, aToB, bToA, recoveries } of analysis.connections) {

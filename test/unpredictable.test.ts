@@ -49,7 +49,7 @@ test.each(all)('$name can not be distinguished from randomness', (numbers) => {
   expect(weaknesses(numbers)).toEqual([]);
 });
 
-test('one kind says nothing of another that is drawn beside it', () => {
+test('one kind reveals nothing of another that is drawn with it', () => {
   for (const [a, b] of [
     [qpns, psns],
     [rkeys, qpns],

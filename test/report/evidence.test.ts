@@ -20,7 +20,7 @@ inChromium(() => {
     });
     opens(() => file);
 
-    test('says first how much was lost, where and why', async () => {
+    test('states first how much was lost, where and why', async () => {
       const summary = page.locator('main > section').first();
       expect(await summary.locator('.sentences li').allTextContents()).toEqual([
         '1 connection of 2 hosts, 10 messages, 70.3 KiB of payload',

@@ -8,7 +8,7 @@ import { LONG } from './steps.mjs';
 const FILE = fileURLToPath(new URL('../../docs/test-long.md', import.meta.url));
 const HEAD = `# Last results of \`npm run test:long\`
 
-Written by the runner, one row per step ([steps.mjs](../test/tiers/steps.mjs)); [testing.md](testing.md) says what the steps are for. CI fails
+Written by the runner, one row per step ([steps.mjs](../test/tiers/steps.mjs)); [testing.md](testing.md) explains the steps. CI fails
 where a required step has no row that passed.
 
 `;
