@@ -37,8 +37,16 @@
             "src/shared_file.cc",
             "src/socket.cc",
             "src/transmit_pool.cc",
+            "src/tx_slots.cc",
             "src/udp_socket.cc",
-            "src/waker.cc"
+            "src/waker.cc",
+            "src/xdp_filter.cc",
+            "src/xdp_neighbours.cc",
+            "src/xdp_port.cc",
+            "src/xdp_receive.cc",
+            "src/xdp_send.cc",
+            "src/xdp_socket.cc",
+            "src/xdp_ways.cc"
           ],
           "defines": [
             "NAPI_VERSION=8",

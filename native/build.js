@@ -1,2 +1,2 @@
 // Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = 'd0526aba902f1061';
+export const BUILD = '97949178b60296e0';

@@ -361,6 +361,81 @@ export class Port {
   close(): void;
 }
 
+export interface XdpPortOptions {
+  /** Name of an Ethernet interface, or `lo`. */
+  interface: string;
+  /** UDP port whose packets are taken. Default 4791. */
+  port?: number;
+  /** Runs the program behind the driver instead of in it. Default false. */
+  generic?: boolean;
+  /** Has the driver write into the memory itself; without it the kernel copies. Default false. */
+  zeroCopy?: boolean;
+  /** Receive queues of the interface, 1 … 64. Default 1. */
+  queues?: number;
+  /** Chunks of 4096 bytes to receive into, of each queue; a power of two, 64 … 65536. Default 4096. */
+  receiveChunks?: number;
+  /** Places to send from; a power of two, 64 … 65536. Default 1024. */
+  sendSlots?: number;
+  /** Places of 8192 bytes, for frames of more than 4096. Default false. */
+  largeSlots?: boolean;
+  takeFlushTwice?: boolean;
+  sendFlushTwice?: boolean;
+  /** Default 65536. */
+  maxPeers?: number;
+  timeOrigin?: number;
+  onWake?: (events: number) => void;
+}
+
+/**
+ * AF_XDP sockets on the queues of an interface, and a program on it that gives them what is for the addresses, the port and
+ * the queue pairs of this port; all else goes on to the kernel. Methods without a comment are those of `Port`.
+ */
+export class XdpPort {
+  /**
+   * @throws an Error with `code` and `syscall`: `bpf(BPF_MAP_CREATE)`, `bpf(BPF_PROG_LOAD)`, `bpf(BPF_LINK_CREATE)`,
+   *   `socket(AF_XDP)`, `setsockopt(XDP_UMEM_REG)`, `bind(AF_XDP)`, …
+   */
+  constructor(options: XdpPortOptions);
+  /** The memory that packets arrive in. It stays until the last view of it is gone, also after `close`. */
+  readonly memory: Uint8Array<ArrayBuffer>;
+  /** Whether frames may have several buffers (Linux 6.6). */
+  readonly fragments: boolean;
+  /**
+   * Takes packets for an address, or for a group, whatever the queue pair.
+   * @param services whether those for queue pair 1, too
+   * @returns the index of the local address
+   */
+  addLocal(address: Uint8Array, services: boolean): number;
+  /** @throws RangeError while a peer refers to it */
+  removeLocal(local: number): void;
+  addPeer(peer: PeerOptions): number;
+  removePeer(peer: number): void;
+  /** Whether packets for a queue pair are taken. */
+  setQueuePair(qpn: number, on: boolean): void;
+  setClock(time: Float64Array): void;
+  send(
+    slots: Uint32Array,
+    headers: Uint8Array,
+    fragments: Uint32Array,
+    from: number,
+    count: number,
+    regionViews: readonly (Uint8Array | undefined)[],
+    regionShared: Uint8Array,
+  ): number;
+  /** As that of `Port`; with `memory` for its slab, packets are where they arrived, until the next call. */
+  receive(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): number;
+  setDeadline(microsecondsFromNow: number): void;
+  /** Wakes once a millisecond while on. */
+  wantWrite(on: boolean): void;
+  start(): void;
+  stop(): void;
+  ref(): void;
+  unref(): void;
+  /** Counters by name: docs/xdp.md. */
+  stats(): Record<string, number>;
+  close(): void;
+}
+
 export interface CaptureOptions {
   /** Name of a network interface. */
   interface: string;

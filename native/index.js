@@ -28,4 +28,5 @@ export const {
   setCrcImplementation,
   solveId,
   unmapSharedFile,
+  XdpPort,
 } = addon;

@@ -382,8 +382,12 @@ describe('doctor', () => {
       'port',
       'receive buffer',
       'link',
+      'xdp',
       'loopback',
     ]);
+    expect(checks.find((check: { check: string }) => check.check === 'xdp').text).toMatch(
+      /^(this process may open )?link: 'xdp'/,
+    );
     expect(checks.find((check: { check: string }) => check.check === 'loopback').verdict).toBe('ok');
   });
 

@@ -10,6 +10,7 @@
 #include "local_socket.h"
 #include "port.h"
 #include "socket.h"
+#include "xdp_port.h"
 
 #define ROCE_QUOTED(text) #text
 #define ROCE_TEXT(macro) ROCE_QUOTED(macro)
@@ -100,6 +101,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   FrameSocket::define(env, exports);
   InterfaceWatcher::define(env, exports);
   LocalSocket::define(env, exports);
+  XdpPort::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
   exportSharedFile(env, exports);

@@ -14,7 +14,7 @@
 
 #include "callback.h"
 #include "layout.h"
-#include "send.h"
+#include "tx_slots.h"
 #include "udp_socket.h"
 
 #ifndef PACKET_IGNORE_OUTGOING
@@ -223,7 +223,7 @@ Napi::Value FrameSocket::send(const Napi::CallbackInfo& info) {
     waker_->watchWrite(-1);
   }
   regions_.begin(env, info[4]);
-  Sender::wantRegions({slots, {}, wanted, {}}, from, count, regions_);
+  TxSlots::wantRegions({slots, {}, wanted, {}}, from, count, regions_);
   if (!regions_.fetch()) return {};
   // A getter among the views may have run JavaScript: addresses are read after that.
   slots = wordsArgument(info, 0, "slots");

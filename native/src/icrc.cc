@@ -46,6 +46,25 @@ PseudoHeader::PseudoHeader(const Gid& source, const Gid& destination) : v6_(!isM
   setSource(source);
 }
 
+PseudoHeader PseudoHeader::seen(const uint8_t* ip) {
+  PseudoHeader header;
+  header.v6_ = ip[0] >> 4 == 6;
+  const uint8_t ipBytes = header.v6_ ? 40 : 20;
+  header.length_ = static_cast<uint8_t>(8 + ipBytes + 8);
+  uint8_t* masked = header.bytes_ + 8;
+  std::memset(header.bytes_, 0xff, 8);
+  std::memcpy(masked, ip, ipBytes + 8u);
+  if (header.v6_) {
+    masked[0] |= 0x0f;
+    std::memset(masked + 1, 0xff, 3);
+    masked[7] = 0xff;
+  } else {
+    masked[1] = masked[8] = masked[10] = masked[11] = 0xff;
+  }
+  masked[ipBytes + 6] = masked[ipBytes + 7] = 0xff;
+  return header;
+}
+
 void PseudoHeader::setSource(const Gid& source) {
   if (v6_)
     std::memcpy(bytes_ + 8 + 8, source.data(), 16);

@@ -29,6 +29,10 @@ class PseudoHeader {
   /// Of datagrams from `source` to `destination`; ports, length and Identification are set later.
   PseudoHeader(const Gid& source, const Gid& destination);
 
+  /// Of a packet whose headers are seen: every bit of them is covered, but for what routers may change.
+  /// @param ip an IPv4 header without options, or an IPv6 header, with the UDP header behind it
+  static PseudoHeader seen(const uint8_t* ip);
+
   void setSource(const Gid& source);
   void setPorts(uint16_t source, uint16_t destination);
 

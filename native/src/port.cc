@@ -267,7 +267,7 @@ Napi::Value Port::send(const Napi::CallbackInfo& info) {
   expectRoom();
 
   regions_.begin(env, info[5]);
-  Sender::wantRegions(arrays, from, count, regions_);
+  TxSlots::wantRegions(arrays, from, count, regions_);
   if (!regions_.fetch()) return {};
   if (regions_.wantsAny()) {
     // A getter among the views may have run: where the arrays are, and whether the port is, is asked again.

@@ -177,21 +177,15 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
     } else {
       uint16_t ipId = 0;
       const Verdict verdict = check(packet, bytes, index, pseudo, series, ipId);
-      uint32_t* slot = arrays_.slots.data + size_t{count_} * rx::kSlotWords;
-      slot[rx::offset] = static_cast<uint32_t>(packet - arrays_.slab.data);
-      slot[rx::length] = bytes - kIcrcBytes;
-      slot[rx::peer] = sourcePeer_;
-      slot[rx::local] = localIndex;
-      slot[rx::trafficClass] = datagram.trafficClass;
-      slot[rx::hopLimit] = datagram.hopLimit;
-      slot[rx::verdict] = static_cast<uint32_t>(verdict);
-      slot[rx::ipId] = ipId;
-      slot[rx::sourcePort] = sourcePort;
+      writeRxSlot(arrays_, count_,
+                  {static_cast<uint32_t>(packet - arrays_.slab.data), bytes - kIcrcBytes, sourcePeer_, localIndex,
+                   datagram.trafficClass, datagram.hopLimit, verdict, ipId, sourcePort},
+                  sourceGid_);
       if (stamping_) {
+        uint32_t* slot = arrays_.slots.data + size_t{count_} * rx::kSlotWords;
         slot[rx::stampLow] = static_cast<uint32_t>(datagram.stamp);
         slot[rx::stampHigh] = static_cast<uint32_t>(datagram.stamp >> 32);
       }
-      std::memcpy(arrays_.sources.data + size_t{count_} * 16, sourceGid_.data(), 16);
       count_++;
       stats_.rxPackets++;
       stats_.rxBytes += bytes;

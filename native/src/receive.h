@@ -9,17 +9,10 @@
 #include "arguments.h"
 #include "local.h"
 #include "peers.h"
+#include "rx_slots.h"
 #include "stats.h"
 
 namespace roce {
-
-/// The arrays of a batch, valid while no JavaScript runs.
-struct RxArrays {
-  Bytes slab;
-  Words slots;
-  Bytes sources;
-  uint32_t capacity;
-};
 
 class Receiver {
  public:

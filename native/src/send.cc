@@ -13,9 +13,6 @@
 namespace roce {
 namespace {
 
-/// A word of an array that another thread might be writing: read exactly once.
-uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
-
 cmsghdr* putControl(msghdr& message, cmsghdr* at, int level, int type, const void* value, size_t length) {
   at->cmsg_level = level;
   at->cmsg_type = type;
@@ -34,22 +31,11 @@ Sender::Sender(const Crc* const& crc, const Settings& settings, Stats& stats, Pe
       stats_(stats),
       peers_(peers),
       locals_(locals),
+      slots_(peers),
       staging_(new uint8_t[kStagingBytes]) {}
 
-void Sender::wantRegions(const TxArrays& arrays, uint32_t from, uint32_t count, Regions& regions) {
-  const size_t fragments = arrays.fragments.length / fragment::kWords;
-  for (uint32_t slot = from; slot < count; slot++) {
-    const uint32_t* words = arrays.slots.data + size_t{slot} * tx::kSlotWords;
-    const uint32_t first = load(words[tx::fragmentFirst]), number = load(words[tx::fragmentCount]);
-    if (first > fragments || number > fragments - first) continue;  // `readSlot` says so
-    for (uint32_t i = first; i < first + number; i++)
-      regions.want(load(arrays.fragments.data[size_t{i} * fragment::kWords + fragment::region]));
-  }
-}
-
 uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count) {
-  arrays_ = arrays;
-  regions_ = &regions;
+  slots_.begin(arrays, regions);
   blocked_ = false;
   full_ = nullptr;
   singlesUntil_ = 0;
@@ -69,51 +55,9 @@ uint32_t Sender::send(const TxArrays& arrays, const Regions& regions, uint32_t f
   return slot;
 }
 
-int Sender::readSlot(uint32_t slot, Packet& packet) {
-  const uint32_t* words = arrays_.slots.data + size_t{slot} * tx::kSlotWords;
-  const uint32_t headerOffset = load(words[tx::headerOffset]);
-  packet.headerLength = load(words[tx::headerLength]);
-  packet.payloadLength = load(words[tx::payloadLength]);
-  packet.pad = load(words[tx::pad]);
-  packet.peer = load(words[tx::peer]);
-  const uint32_t trafficClass = load(words[tx::trafficClass]), sourcePort = load(words[tx::sourcePort]);
-  const uint32_t first = load(words[tx::fragmentFirst]), count = load(words[tx::fragmentCount]);
-
-  if (packet.headerLength < kBthBytes || packet.headerLength > kTxHeaderStride) return EINVAL;
-  if (headerOffset > arrays_.headers.length || packet.headerLength > arrays_.headers.length - headerOffset)
-    return EFAULT;
-  if (packet.pad > 3 || trafficClass > 0xff || sourcePort > 0xffff) return EINVAL;
-  if (packet.payloadLength > kMaxDatagram || packet.datagramBytes() > kMaxDatagram) return EMSGSIZE;
-  if (peers_.at(packet.peer) == nullptr) return EINVAL;
-  packet.header = arrays_.headers.data + headerOffset;
-  packet.trafficClass = static_cast<uint8_t>(trafficClass);
-  packet.sourcePort = static_cast<uint16_t>(sourcePort);
-
-  const size_t fragments = arrays_.fragments.length / fragment::kWords;
-  if (first > fragments || count > fragments - first) return EFAULT;
-  uint64_t sum = 0;
-  packet.pieceCount = 0;
-  for (uint32_t i = first; i < first + count; i++) {
-    const uint32_t* fields = arrays_.fragments.data + size_t{i} * fragment::kWords;
-    const uint32_t length = load(fields[fragment::length]);
-    if (length == 0) continue;
-    const uint32_t region = load(fields[fragment::region]);
-    const uint64_t offset =
-        uint64_t{load(fields[fragment::offsetHigh])} << 32 | load(fields[fragment::offsetLow]);
-    const Bytes memory = regions_->at(region);
-    if (offset > memory.length || length > memory.length - offset) return EFAULT;
-    if (packet.pieceCount == kPieces) return EINVAL;
-    const bool shared = region < arrays_.regionShared.length && arrays_.regionShared.data[region] != 0;
-    pieces_[packet.pieceCount++] = {memory.data + offset, length, shared};
-    sum += length;
-  }
-  return sum == packet.payloadLength ? 0 : EINVAL;
-}
-
 uint32_t Sender::build(uint32_t slot, uint32_t count) {
-  uint32_t& status = arrays_.slots.data[size_t{slot} * tx::kSlotWords + tx::status];
-  Packet first;
-  int errnum = readSlot(slot, first);
+  TxPacket first;
+  int errnum = slots_.read(slot, first);
   Message message{slot, 1, first.datagramBytes(), first.peer, nullptr};
   Peer* peer = nullptr;
   if (errnum == 0) {
@@ -125,7 +69,7 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
     }
   }
   if (errnum != 0) {
-    status = static_cast<uint32_t>(errnum);
+    slots_.status(slot) = static_cast<uint32_t>(errnum);
     stats_.sendRejected++;
     return slot + 1;
   }
@@ -144,8 +88,8 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
   uint32_t next = slot + 1;
   if (settings_.gso && peer->gso && slot >= singlesUntil_ && message.socket->options().checksum) {
     for (bool open = true; open && next < count && message.packets < settings_.maxSegments; next++) {
-      Packet packet;
-      if (readSlot(next, packet) != 0) break;
+      TxPacket packet;
+      if (slots_.read(next, packet) != 0) break;
       const uint32_t bytes = packet.datagramBytes();
       // Programs that share the peer's address have queue pairs of their own: the kernel there looks at the first alone.
       if (packet.header[kDestinationQpByte] != first.header[kDestinationQpByte] || packet.peer != first.peer || packet.sourcePort != first.sourcePort ||
@@ -179,14 +123,14 @@ void Sender::gather(const uint8_t* data, uint32_t length) {
   gathering_->msg_iov[gathering_->msg_iovlen++] = {const_cast<uint8_t*>(data), length};
 }
 
-void Sender::append(const Packet& packet, PseudoHeader& pseudo, uint16_t ipId) {
+void Sender::append(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId) {
   uint8_t* header = stage(packet.headerLength);
   std::memcpy(header, packet.header, packet.headerLength);
   gather(header, packet.headerLength);
   uint32_t state = pseudo.start(*crc_, packet.datagramBytes(), ipId, header, packet.headerLength);
 
   for (uint32_t i = 0; i < packet.pieceCount; i++) {
-    const Piece& piece = pieces_[i];
+    const TxPiece& piece = slots_.piece(i);
     if (piece.shared || piece.length <= kInline) {
       uint8_t* copy = stage(piece.length);
       state = crc_->updateCopy(state, copy, piece.data, piece.length);
@@ -206,7 +150,7 @@ void Sender::append(const Packet& packet, PseudoHeader& pseudo, uint16_t ipId) {
   gather(trailer, packet.pad + kIcrcBytes);
 }
 
-void Sender::finish(const Message& message, const Packet& first, const Peer& peer, uint32_t segmentBytes) {
+void Sender::finish(const Message& message, const TxPacket& first, const Peer& peer, uint32_t segmentBytes) {
   msghdr& header = headers_[messageCount_].msg_hdr;
   header.msg_name = const_cast<sockaddr*>(&peer.to.to.any);
   header.msg_namelen = peer.to.length;
@@ -229,7 +173,7 @@ void Sender::finish(const Message& message, const Packet& first, const Peer& pee
 
 void Sender::setStatus(const Message& message, uint32_t status) {
   for (uint32_t i = 0; i < message.packets; i++)
-    arrays_.slots.data[size_t{message.firstSlot + i} * tx::kSlotWords + tx::status] = status;
+    slots_.status(message.firstSlot + i) = status;
 }
 
 bool Sender::transmit(uint32_t& resume) {

@@ -10,16 +10,9 @@
 #include "peers.h"
 #include "regions.h"
 #include "stats.h"
+#include "tx_slots.h"
 
 namespace roce {
-
-/// The arrays of a batch, valid while no JavaScript runs.
-struct TxArrays {
-  Words slots;
-  Bytes headers;
-  Words fragments;
-  Bytes regionShared;
-};
 
 class Sender {
  public:
@@ -35,9 +28,6 @@ class Sender {
   Sender(const Crc* const& crc, const Settings& settings, Stats& stats, PeerTable& peers,
          std::vector<std::unique_ptr<Local>>& locals);
 
-  /// Notes the regions that slots `from` … `count` - 1 need.
-  static void wantRegions(const TxArrays& arrays, uint32_t from, uint32_t count, Regions& regions);
-
   /// Sends slots `from` … `count` - 1 in order and writes their status.
   /// @returns the first slot not taken, `count` when all were
   uint32_t send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count);
@@ -52,21 +42,6 @@ class Sender {
   }
 
  private:
-  /// A stretch of memory that goes into a packet.
-  struct Piece {
-    const uint8_t* data;
-    uint32_t length;
-    bool shared;
-  };
-  /// A slot, read once and checked.
-  struct Packet {
-    const uint8_t* header;
-    uint32_t headerLength, payloadLength, pad, peer;
-    uint8_t trafficClass;
-    uint16_t sourcePort;
-    uint32_t pieceCount;
-    uint32_t datagramBytes() const { return headerLength + payloadLength + pad + kIcrcBytes; }
-  };
   /// A datagram, or a run of them, in the making.
   struct Message {
     uint32_t firstSlot, packets, bytes;
@@ -78,14 +53,12 @@ class Sender {
     uint8_t bytes[2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
   };
 
-  /// Reads and checks a slot. @returns 0, or the errno that becomes its status
-  int readSlot(uint32_t slot, Packet& packet);
   /// Makes a message of the slots from `slot` on. @returns the slot after the last it took
   uint32_t build(uint32_t slot, uint32_t count);
-  void append(const Packet& packet, PseudoHeader& pseudo, uint16_t ipId);
+  void append(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId);
   void gather(const uint8_t* data, uint32_t length);
   uint8_t* stage(uint32_t length);
-  void finish(const Message& message, const Packet& first, const Peer& peer, uint32_t segmentBytes);
+  void finish(const Message& message, const TxPacket& first, const Peer& peer, uint32_t segmentBytes);
   /// Passes the messages built to the kernel. @returns true when all were dealt with; else `resume` is
   /// the slot to go on from, and `blocked_` says whether to stop there
   bool transmit(uint32_t& resume);
@@ -93,8 +66,6 @@ class Sender {
   uint32_t stagingLeft() const { return kStagingBytes - staged_; }
 
   static constexpr uint32_t kMessages = 64;
-  /// Fragments with bytes in them that one packet may have.
-  static constexpr uint32_t kPieces = 256;
   /// Up to here copying into the staging area, in the pass that checksums, is cheaper than handing the
   /// kernel one more stretch to gather (measured from 64 to 4096 bytes; at 4096 they are even).
   static constexpr uint32_t kInline = 2048;
@@ -109,8 +80,7 @@ class Sender {
   std::vector<std::unique_ptr<Local>>& locals_;
 
   // The batch at hand.
-  TxArrays arrays_;
-  const Regions* regions_ = nullptr;
+  TxSlots slots_;
   bool blocked_ = false;
   /// The socket that was full.
   const UdpSocket* full_ = nullptr;
@@ -126,7 +96,6 @@ class Sender {
   std::array<Control, kMessages> control_{};
   std::array<std::array<iovec, kIovecs>, kMessages> iovecs_;
   uint32_t messageCount_ = 0;
-  std::array<Piece, kPieces> pieces_;
 };
 
 }  // namespace roce

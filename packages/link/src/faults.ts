@@ -68,6 +68,11 @@ export class FaultLink extends LinkWrapper {
     return [...this.inner.limitations, 'Packets are lost or spoilt on purpose.'];
   }
 
+  /** None: packets that are held back do not stay where they arrived. */
+  override get slab(): undefined {
+    return undefined;
+  }
+
   /** Takes everything: what the inner link then has no room for waits here, what it refuses is lost. */
   override send(batch: TxBatch, from: number): number {
     const now = this.#now();

@@ -6,7 +6,12 @@ export { checkFaults, type Faults, Impairment, type PacketHandling } from './imp
 export * from './interfaces.ts';
 export type { Link, LinkSharing } from './link.ts';
 export { MemoryLink, MemoryNetwork } from './memory.ts';
-export { openSocketLink, openUdpLink, type SocketLinkKind } from './open-sockets.ts';
+export {
+  openSocketLink,
+  openUdpLink,
+  type SocketLinkKind,
+  type SocketLinkOptions,
+} from './open-sockets.ts';
 export { describePortOwner } from './port-owner.ts';
 export { createRandom, type Random } from './random.ts';
 export { TracerLink } from './tracer.ts';
@@ -19,3 +24,4 @@ export {
   watchInterface,
 } from './watch-interface.ts';
 export { LinkWrapper } from './wrapper.ts';
+export { missingCapabilities, type XdpMode } from './xdp-support.ts';

@@ -39,6 +39,11 @@ export interface Link extends PeerTable {
   /** A copy into memory regions that is better than plain JavaScript, if it has one. */
   readonly copy?: CopyBatch | undefined;
   /**
+   * The memory that packets arrive in, if that is the link's own: a batch with this slab has them where they lie, any
+   * other slab gets a copy.
+   */
+  readonly slab?: Uint8Array<ArrayBuffer> | undefined;
+  /**
    * True where packets come in only while the event loop turns: then a program in the same thread that
    * polls without awaiting anything waits for ever.
    */
@@ -85,6 +90,12 @@ export interface Link extends PeerTable {
 
   /** Stamps packets from now on with the time of their arrival (`Rx.STAMP_LOW`). Absent where the link does not know it. */
   stampArrivals?(): void;
+
+  /**
+   * A queue pair was made or is gone. There where the link takes packets for these alone, and leaves all others to the
+   * kernel; queue pair 1 is the link's.
+   */
+  setQueuePair?(qpn: number, present: boolean): void;
 
   /**
    * Whole Ethernet frames of the interface, for raw packet queue pairs. Absent where there is none.

@@ -1,5 +1,6 @@
 /** Shared by the links on UDP sockets: which addresses to open, and what to say when that fails. */
 import { RoceError } from '@node-roce/transport';
+import { isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
 import { explainDescriptors } from './descriptors.ts';
 import { interfaceByAddress, interfaceByName, type NetworkInterface } from './interfaces.ts';
 import { describePortOwner } from './port-owner.ts';
@@ -100,4 +101,15 @@ export function bindError(cause: unknown, address: string, family: 4 | 6, port: 
     );
   }
   return explainDescriptors(cause);
+}
+
+/** Where a socket of a GID is bound. */
+export function placeOf(gid: Uint8Array, address: string, nic: string) {
+  const family: 4 | 6 = isIpv4Mapped(gid) ? 4 : 6;
+  return { family, address: needsScope(gid) ? `${address}%${nic}` : address, multicastInterface: nic };
+}
+
+/** An address that means one thing on each interface: fe80::/10, and groups of interface and link (RFC 4291 §2.7). */
+function needsScope(gid: Uint8Array): boolean {
+  return isLinkLocal(gid) || (gid[0] === 0xff && ((gid[1] & 15) === 1 || (gid[1] & 15) === 2));
 }

@@ -1,23 +1,38 @@
-/** Opening a link on UDP sockets: the native one where its addon loads, else Node's own. */
+/** Opening a link on the machine's interfaces: AF_XDP where it is asked for, UDP by the native addon where that loads, else Node's own. */
 import { invalid } from '@node-roce/transport';
 import { DgramLink } from './dgram.ts';
 import type { Link } from './link.ts';
 import type { UdpLink, UdpLinkOptions } from './udp.ts';
+import { XDP_MODES, type XdpMode } from './xdp-support.ts';
 
 /**
  * `udp` needs the native addon and talks to every RoCE adapter; `dgram` needs nothing and talks to node-roce programs
  * only. `auto` is `udp`, or `dgram` where the addon can't be loaded; then a process warning says so.
+ * `xdp` goes past the kernel's UDP stack (docs/xdp.md); where that is not possible it is `udp`, and `limitations` say why.
  */
-export type SocketLinkKind = 'auto' | 'udp' | 'dgram';
+export type SocketLinkKind = 'auto' | 'udp' | 'dgram' | 'xdp';
+
+/** Options of links on the machine's interfaces. */
+export interface SocketLinkOptions extends UdpLinkOptions {
+  /**
+   * Of `xdp`: the mode to open in. `auto` is the first of zero-copy, native and generic that the interface takes, else UDP;
+   * one that is named is opened or is an error. Default `auto`.
+   */
+  xdpMode?: 'auto' | XdpMode;
+}
 
 /**
  * Rejects with RoceError: EADDRINUSE, EADDRNOTAVAIL, ENOENT, EINVAL (an unknown kind; what `dgram` can't do);
  * `udp` with ERR_ROCE_NO_ADDON where the addon is missing, with ERR_ROCE_ADDON_LOAD where the system does not load it.
  */
-export async function openSocketLink(kind: SocketLinkKind, options: UdpLinkOptions): Promise<Link> {
+export async function openSocketLink(
+  kind: SocketLinkKind,
+  { xdpMode, ...options }: SocketLinkOptions,
+): Promise<Link> {
+  if (kind === 'xdp') return openXdpLink(options, xdpMode);
   if (kind === 'udp') return openUdpLink(options);
   if (kind === 'dgram') return openDgramLink(options);
-  if (kind !== 'auto') throw invalid('link', `${kind}`, 'auto, udp or dgram');
+  if (kind !== 'auto') throw invalid('link', `${kind}`, 'auto, udp, dgram or xdp');
   try {
     return await openUdpLink(options);
   } catch (error) {
@@ -33,6 +48,19 @@ export async function openUdpLink(options: UdpLinkOptions): Promise<UdpLink> {
   // The addon is loaded only by programs that need it.
   const { UdpLink } = await import('./udp.ts');
   return UdpLink.open(options);
+}
+
+/** Rejects as `openUdpLink` does, and with ERR_ROCE_NO_XDP where a mode is named that is not possible. */
+async function openXdpLink(options: UdpLinkOptions, mode: 'auto' | XdpMode = 'auto'): Promise<Link> {
+  if (options.shared) throw invalid('shared', 'true', 'link: udp; the xdp link has its queue pairs alone');
+  const { XdpLink } = await import('./xdp.ts');
+  try {
+    return XdpLink.open(options, mode === 'auto' ? XDP_MODES : [mode]);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code !== 'ERR_ROCE_NO_XDP' || mode !== 'auto') throw error;
+    return openUdpLink({ ...options, limitations: [`The udp link is used instead of xdp. ${message}.`] });
+  }
 }
 
 /** Codes of an addon that is missing, or that this system does not load. One that is stale is an error. */
@@ -54,6 +82,7 @@ function openDgramLink({
   zeroChecksum,
   offload: _,
   flushIcrc: __,
+  limitations: ___,
   ...options
 }: UdpLinkOptions): Promise<DgramLink> {
   if (options.shared) {

@@ -2,28 +2,16 @@
  * The main link: unprivileged UDP sockets in batches, through the native addon. A device per interface,
  * or one for a list of addresses.
  */
-import { copyBatch as nativeCopy, Port, Socket } from '@node-roce/dgram-native';
+import { Port, Socket } from '@node-roce/dgram-native';
 import {
-  Copy,
-  type CopyBatch,
   EMPTY_GID,
   type FrameHost,
   type GidEntry,
   isEmptyGid,
-  RoceBug,
   type RxBatch,
   type TxBatch,
 } from '@node-roce/transport';
-import {
-  gidEquals,
-  gidFromText,
-  gidToIpText,
-  gidToText,
-  isIpv4Mapped,
-  isLinkLocal,
-  ROCE_UDP_PORT,
-  TWO_32,
-} from '@node-roce/wire';
+import { gidEquals, gidFromText, gidToIpText, gidToText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { explainDescriptors, withDescriptors } from './descriptors.ts';
 import { InterfaceFrames } from './frames.ts';
 import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
@@ -34,7 +22,9 @@ import {
   chooseAddresses,
   DEFAULT_RECEIVE_BUFFER,
   type LocalOptions,
+  placeOf,
 } from './local-sockets.ts';
+import { copy, timeOrigin } from './native-link.ts';
 import { joinAddresses, type SharedAddress } from './sharing/shared-address.ts';
 import { RETRY_MICROSECONDS, Sharing } from './sharing/sharing.ts';
 
@@ -50,6 +40,8 @@ export interface UdpLinkOptions extends LocalOptions {
    * ones, take either; `rxe`: send rxe's, take either; `strict`: right ones alone. Default `both`.
    */
   flushIcrc?: FlushIcrc;
+  /** Sentences to put in front of the link's own `limitations`. */
+  limitations?: readonly string[];
 }
 
 /** Which ICRCs FLUSHes have: `UdpLinkOptions.flushIcrc`. */
@@ -57,28 +49,6 @@ export type FlushIcrc = 'both' | 'rxe' | 'strict';
 
 const SHARED_LIMITATION =
   'The address is shared: addresses that the interface gets later are not served, and no program of another user can join.';
-
-/** A copy this short is done before a call of the addon would be. */
-const SHORT_COPY = 128;
-
-const copy: CopyBatch = (slab, regions, list, count) => {
-  if (count === 1 && list[Copy.LENGTH] <= SHORT_COPY) {
-    const view = regions.views[list[Copy.REGION]];
-    const length = list[Copy.LENGTH];
-    const from = list[Copy.SOURCE];
-    const to = list[Copy.OFFSET_HIGH] * TWO_32 + list[Copy.OFFSET_LOW];
-    if (view === undefined || to + length > view.length) throw new RoceBug('a checked copy was refused');
-    for (let i = 0; i < length; i++) view[to + i] = slab[from + i];
-    return;
-  }
-  if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
-};
-
-/** The time at which `performance.now()` was 0, µs of CLOCK_MONOTONIC. */
-function timeOrigin(): number {
-  const [seconds, nanoseconds] = process.hrtime();
-  return seconds * 1e6 + nanoseconds / 1e3 - performance.now() * 1e3;
-}
 
 /** A link over the native addon's UDP sockets: the one that talks to rxe and RoCE cards. */
 export class UdpLink implements Link {
@@ -97,6 +67,7 @@ export class UdpLink implements Link {
   readonly #whole: boolean;
   /** Groups joined, by local index. */
   readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
+  readonly #limitations: readonly string[];
   readonly #receiving: { receiveBuffer: number; gro: boolean };
   readonly sharing: Sharing | undefined;
   #clock: Float64Array | undefined;
@@ -135,6 +106,7 @@ export class UdpLink implements Link {
     this.interface = nic;
     this.activeMtu = activeMtuOf(nic);
     this.port = port;
+    this.#limitations = options.limitations ?? [];
     this.#receiving = { receiveBuffer, gro: offload };
     const gso = offload && !options.zeroChecksum;
     const onWake = () => this.#onWake?.();
@@ -225,6 +197,7 @@ export class UdpLink implements Link {
 
   get limitations(): readonly string[] {
     return [
+      ...this.#limitations,
       `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing ? '65,536' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
       'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
       ...(this.sharing ? [SHARED_LIMITATION] : []),
@@ -334,15 +307,4 @@ export class UdpLink implements Link {
     for (const { socket } of this.#groups.values()) socket.close();
     this.#groups.clear();
   }
-}
-
-/** Where a socket of a GID is bound. */
-function placeOf(gid: Uint8Array, address: string, nic: string) {
-  const family: 4 | 6 = isIpv4Mapped(gid) ? 4 : 6;
-  return { family, address: needsScope(gid) ? `${address}%${nic}` : address, multicastInterface: nic };
-}
-
-/** An address that means one thing on each interface: fe80::/10, and groups of interface and link (RFC 4291 §2.7). */
-function needsScope(gid: Uint8Array): boolean {
-  return isLinkLocal(gid) || (gid[0] === 0xff && ((gid[1] & 15) === 1 || (gid[1] & 15) === 2));
 }

@@ -16,12 +16,15 @@ export abstract class LinkWrapper implements Link {
   readonly setAddress?: NonNullable<Link['setAddress']>;
   /** There only if the wrapped link stamps packets. */
   readonly stampArrivals?: NonNullable<Link['stampArrivals']>;
+  /** There only if the wrapped link asks for it. */
+  readonly setQueuePair?: NonNullable<Link['setQueuePair']>;
 
   constructor(inner: Link) {
     this.inner = inner;
     if (inner.frames) this.frames = (onWake) => inner.frames!(onWake);
     if (inner.setAddress) this.setAddress = (address, present) => inner.setAddress!(address, present);
     if (inner.stampArrivals) this.stampArrivals = () => inner.stampArrivals!();
+    if (inner.setQueuePair) this.setQueuePair = (qpn, present) => inner.setQueuePair!(qpn, present);
     if (!inner.join) return;
     this.join = (group, sgidIndex) => this.joinGroup(group, sgidIndex);
     this.leave = (local) => this.leaveGroup(local);
@@ -52,6 +55,9 @@ export abstract class LinkWrapper implements Link {
   }
   get copy(): CopyBatch | undefined {
     return this.inner.copy;
+  }
+  get slab(): Uint8Array<ArrayBuffer> | undefined {
+    return this.inner.slab;
   }
   get needsEventLoop(): boolean {
     return this.inner.needsEventLoop ?? false;

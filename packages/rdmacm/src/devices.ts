@@ -4,7 +4,9 @@ import { gidToIpText } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
 
 /** How a device is opened: what `openDevice` takes but for the place. */
-export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link'> & { link?: 'auto' | 'udp' | 'dgram' };
+export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link'> & {
+  link?: 'auto' | 'udp' | 'dgram' | 'xdp';
+};
 
 interface Shared {
   opening: Promise<Device>;

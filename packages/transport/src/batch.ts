@@ -214,11 +214,12 @@ export class RxBatch {
 
   /**
    * @param capacity packets at most
-   * @param slabBytes room for their bytes; a native link wants 64 KiB for each datagram it may take
+   * @param slab room for their bytes, or the memory itself where a link receives into memory of its own; a native link
+   *   wants 64 KiB for each datagram it may take
    */
-  constructor(capacity = 2048, slabBytes = 2 * 1024 * 1024) {
+  constructor(capacity = 2048, slab: number | Uint8Array<ArrayBuffer> = 2 * 1024 * 1024) {
     this.capacity = capacity;
-    this.slab = new Uint8Array(slabBytes);
+    this.slab = typeof slab === 'number' ? new Uint8Array(slab) : slab;
     this.slots = new Uint32Array(capacity * RX_SLOT_WORDS);
     this.sources = new Uint8Array(capacity * 16);
     this.sourceWords = new Uint32Array(this.sources.buffer);

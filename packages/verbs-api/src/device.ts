@@ -43,7 +43,7 @@ import { XrcDomain, type XrcDomainInit } from './xrc-domain.ts';
 export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   /** Where the engine runs: in this thread, or in a worker (regions then need SharedArrayBuffers). */
   engine?: 'inline' | 'worker';
-  /** Which sockets (`auto`, `udp`, `dgram`), or a link of one's own instead of them; that inline only. */
+  /** Which sockets (`auto`, `udp`, `dgram`, `xdp`), or a link of one's own instead of them; that inline only. */
   link?: LinkOptions['link'] | Link;
   /** Tells peers how many receives are posted (end-to-end credits). Default false: no limit. */
   credits?: boolean;

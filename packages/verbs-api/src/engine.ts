@@ -302,15 +302,40 @@ export function assemble(
       pump.companion = undefined;
     },
   };
+  const follow = followQueuePairs(link);
   const run: RunCommand = (name, args) => {
     diagnostics.look();
     try {
-      return execute(adapter, link, services, name, args);
+      const result = execute(adapter, link, services, name, args);
+      follow?.(name, args, result);
+      return result;
     } finally {
       diagnostics.flush();
     }
   };
   return { adapter, pump, facts, run };
+}
+
+/** Reports queue pairs to a link that takes packets for these alone. */
+function followQueuePairs(
+  link: Link,
+): ((name: CommandName, args: unknown[], result: unknown) => void) | undefined {
+  if (!link.setQueuePair) return undefined;
+  /** Queue pairs by the handles of XRC targets. */
+  const targets = new Map<unknown, number>();
+  return (name, args, result) => {
+    if (name === 'createQp' || name === 'openXrcTarget') {
+      const { qpn, handle } = result as { qpn: number; handle?: number };
+      if (handle !== undefined) targets.set(handle, qpn);
+      link.setQueuePair!(qpn, true);
+    } else if (name === 'destroyQp') {
+      link.setQueuePair!(args[0] as number, false);
+    } else if (name === 'closeXrcTarget') {
+      const qpn = targets.get(args[0])!;
+      targets.delete(args[0]);
+      if (![...targets.values()].includes(qpn)) link.setQueuePair!(qpn, false);
+    }
+  };
 }
 
 export function closedError(message = 'the device is closed'): RoceError {

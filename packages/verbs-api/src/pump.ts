@@ -104,7 +104,7 @@ export class Pump {
     this.#link = link;
     this.#diagnostics = diagnostics;
     this.#doorbells = new Ring(adapter.doorbells);
-    this.#rx = new RxBatch();
+    this.#rx = new RxBatch(undefined, link.slab);
     this.#tx = new TxBatch(adapter.regions, SEND_SLOTS);
     this.#sleep();
   }

@@ -1,6 +1,6 @@
 /** `roce doctor`: checks this machine for software RoCE, and the route to a peer. Changes nothing. */
 import type { Check } from '../doctor/check.ts';
-import { checkAddon, checkDevice, checkLoopback, usualAddress } from '../doctor/machine.ts';
+import { checkAddon, checkDevice, checkLoopback, checkXdp, usualAddress } from '../doctor/machine.ts';
 import { checkMtu, checkReachable, describeWay, findWay } from '../doctor/peer.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -34,6 +34,7 @@ async function* examine(peer: string | undefined, bind: string | undefined): Asy
     }
   }
   yield* checkDevice(address);
+  yield checkXdp();
   yield await checkLoopback();
 }
 

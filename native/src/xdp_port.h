@@ -1,0 +1,106 @@
+// The JavaScript class XdpPort: AF_XDP sockets on the queues of an interface, with the filter, peers, batches and wake-ups of one link.
+#pragma once
+#include <napi.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "peers.h"
+#include "regions.h"
+#include "waker.h"
+#include "xdp_filter.h"
+#include "xdp_receive.h"
+#include "xdp_send.h"
+#include "xdp_socket.h"
+#include "xdp_stats.h"
+#include "xdp_ways.h"
+
+namespace roce {
+
+class XdpPort : public Napi::ObjectWrap<XdpPort> {
+ public:
+  static void define(Napi::Env env, Napi::Object exports);
+  explicit XdpPort(const Napi::CallbackInfo& info);
+  ~XdpPort() override;
+
+ private:
+  /// Memory that sockets and JavaScript share: it goes with the last of them.
+  struct Memory;
+
+  Napi::Value memory(const Napi::CallbackInfo& info);
+  Napi::Value fragments(const Napi::CallbackInfo& info);
+  Napi::Value addLocal(const Napi::CallbackInfo& info);
+  void removeLocal(const Napi::CallbackInfo& info);
+  Napi::Value addPeer(const Napi::CallbackInfo& info);
+  void removePeer(const Napi::CallbackInfo& info);
+  void setQueuePair(const Napi::CallbackInfo& info);
+  void setClock(const Napi::CallbackInfo& info);
+  Napi::Value send(const Napi::CallbackInfo& info);
+  Napi::Value receive(const Napi::CallbackInfo& info);
+  void setDeadline(const Napi::CallbackInfo& info);
+  void wantWrite(const Napi::CallbackInfo& info);
+  void start(const Napi::CallbackInfo& info);
+  void stop(const Napi::CallbackInfo& info);
+  void ref(const Napi::CallbackInfo& info);
+  void unref(const Napi::CallbackInfo& info);
+  Napi::Value stats(const Napi::CallbackInfo& info);
+  void close(const Napi::CallbackInfo& info);
+
+  struct Opening {
+    XdpMode mode;
+    XdpCopying copying;
+    uint32_t queues, receiveChunks, sendSlots, slotBytes;
+    bool flushTwiceIn, flushTwiceOut;
+  };
+  void open(const Opening& opening);
+  void expectOpen(Napi::Env env) const;
+  /// Reads what the interface is by now: its MAC address and MTU. @throws SystemFailure
+  void readInterface();
+  /// Takes in what the kernel has said since the last look.
+  void refresh();
+  void writeTime() const;
+  void wake(uint32_t events);
+  void release();
+  /// Needs no JavaScript.
+  void shut();
+  void countDrops(uint64_t (&drops)[5]) const;
+
+  napi_env env_;
+  const Crc* const& crc_;
+  std::string interface_;
+  int interfaceIndex_ = 0;
+  bool ethernet_ = true;
+  uint16_t port_ = 0;
+  uint32_t maxPeers_ = 0;
+  double timeOrigin_ = 0;
+  double* time_ = nullptr;
+  Napi::ObjectReference clock_;
+  XdpStats stats_;
+  PeerTable peers_;
+  struct Local {
+    Gid gid;
+    bool live;
+  };
+  std::vector<Local> locals_;
+  LocalIndex localIndex_;
+  std::shared_ptr<Memory> memory_;
+  std::optional<XdpFilter> filter_;
+  std::vector<std::unique_ptr<XdpSocket>> sockets_;
+  std::optional<XdpWays> ways_;
+  std::unique_ptr<XdpSender> sender_;
+  std::unique_ptr<XdpReceiver> receiver_;
+  /// Looped packets that the last batch had.
+  size_t loopTaken_ = 0;
+  uint32_t nextQueue_ = 0;
+  uint32_t refreshedMs_ = 0;
+  uint64_t pastDrops_[5] = {};
+  Regions regions_;
+  std::optional<Waker> waker_;
+  Napi::FunctionReference onWake_;
+  bool held_ = false;
+  bool wantsWrite_ = false;
+  bool retrying_ = false;
+};
+
+}  // namespace roce

@@ -1,0 +1,254 @@
+#include "xdp_receive.h"
+
+#include <linux/if_ether.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace roce {
+namespace {
+
+// Linux 6.6; older headers lack it (linux/if_xdp.h).
+constexpr uint32_t kContinued = 1;
+constexpr uint32_t kUdpBytes = 8;
+
+uint32_t get16(const uint8_t* bytes) { return uint32_t{bytes[0]} << 8 | bytes[1]; }
+
+/// RFC 1071: 0xffff over a header with its checksum.
+bool hasRightChecksum(const uint8_t* header, uint32_t length) {
+  uint32_t sum = 0;
+  for (uint32_t i = 0; i < length; i += 2) sum += get16(header + i);
+  sum = (sum & 0xffff) + (sum >> 16);
+  return sum + (sum >> 16) == 0xffff;
+}
+
+Gid mappedV4(const uint8_t* address) {
+  Gid gid{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+  std::memcpy(gid.data() + 12, address, 4);
+  return gid;
+}
+
+}  // namespace
+
+void XdpReceiver::begin(const RxArrays& arrays) {
+  for (const Held& held : held_) {
+    for (uint32_t at = held.from; at != held.to; at++) held.socket->refill(held.socket->received().descriptor(at));
+    // The descriptors may be overwritten only now: until here they said which chunks there are.
+    held.socket->received().storeConsumer(held.to);
+    held.socket->publishFill();
+  }
+  held_.clear();
+  arrays_ = arrays;
+  inPlace_ = arrays.slab.data == settings_.memory;
+  count_ = 0;
+  slabUsed_ = scratchUsed_ = 0;
+}
+
+void XdpReceiver::drain(XdpSocket& socket) {
+  const XdpRing& ring = socket.received();
+  const uint32_t from = *ring.consumer, end = ring.loadProducer();
+  uint32_t at = from;
+  while (at != end && roomy() && count_ < arrays_.capacity) {
+    uint32_t last = at;
+    uint32_t bytes = ring.descriptor(at).len;
+    while ((ring.descriptor(last).options & kContinued) != 0 && last + 1 != end) bytes += ring.descriptor(++last).len;
+    // The rest of the frame is not there yet.
+    if ((ring.descriptor(last).options & kContinued) != 0) break;
+    if (!inPlace_ && count_ > 0 && bytes > arrays_.slab.length - slabUsed_) break;
+    const uint8_t* frame = nullptr;
+    if (!gather(socket, at, last - at + 1, frame)) break;
+    at = last + 1;
+    stats_.rxFrames++;
+    take(frame, bytes);
+  }
+  if (at != from) held_.push_back({&socket, from, at});
+}
+
+/// Finds a frame in one piece, or makes it that. False while there is no room for that.
+bool XdpReceiver::gather(XdpSocket& socket, uint32_t from, uint32_t count, const uint8_t*& frame) {
+  const XdpRing& ring = socket.received();
+  frame = socket.at(ring.descriptor(from));
+  const uint8_t* next = frame + ring.descriptor(from).len;
+  uint32_t bytes = ring.descriptor(from).len;
+  bool inOnePiece = true;
+  for (uint32_t i = 1; i < count; i++) {
+    const xdp_desc& part = ring.descriptor(from + i);
+    inOnePiece = inOnePiece && socket.at(part) == next;
+    next += part.len;
+    bytes += part.len;
+  }
+  if (inOnePiece) return true;
+  if (bytes > settings_.scratchBytes - scratchUsed_) return false;
+  uint8_t* to = settings_.scratch + scratchUsed_;
+  frame = to;
+  for (uint32_t i = 0; i < count; i++) {
+    const xdp_desc& part = ring.descriptor(from + i);
+    std::memcpy(to, socket.at(part), part.len);
+    to += part.len;
+  }
+  scratchUsed_ += bytes;
+  stats_.gathered++;
+  return true;
+}
+
+void XdpReceiver::take(const uint8_t* frame, uint32_t bytes) {
+  const uint8_t* ip = frame + ETH_HLEN;
+  if (bytes < ETH_HLEN + 4) {
+    stats_.malformed++;
+    return;
+  }
+  uint32_t type = get16(frame + 12);
+  if (type == ETH_P_8021Q) {
+    type = get16(frame + 16);
+    ip += 4;
+  }
+  auto left = static_cast<uint32_t>(frame + bytes - ip);
+  const bool v6 = type == ETH_P_IPV6;
+  const uint32_t ipBytes = v6 ? 40 : 20;
+  if ((!v6 && type != ETH_P_IP) || left < ipBytes + kUdpBytes || ip[0] >> 4 != (v6 ? 6 : 4) || (!v6 && ip[0] != 0x45) ||
+      ip[v6 ? 6 : 9] != IPPROTO_UDP || (!v6 && (get16(ip + 6) & 0x3fff) != 0)) {
+    stats_.malformed++;
+    return;
+  }
+  if (!v6 && !hasRightChecksum(ip, ipBytes)) {
+    stats_.checksumErrors++;
+    return;
+  }
+  const uint8_t* udp = ip + ipBytes;
+  const uint32_t ipPayload = v6 ? get16(ip + 4) : get16(ip + 2) - ipBytes;
+  const uint32_t udpLength = get16(udp + 4);
+  if (ipPayload > left - ipBytes || udpLength != ipPayload || udpLength < kUdpBytes || get16(udp + 2) != settings_.port) {
+    stats_.malformed++;
+    return;
+  }
+  const uint32_t length = udpLength - kUdpBytes;
+  if (length < kBthBytes + kIcrcBytes) {
+    stats_.runts++;
+    return;
+  }
+  Origin origin;
+  Gid destination;
+  if (v6) {
+    std::memcpy(origin.source.data(), ip + 8, 16);
+    std::memcpy(destination.data(), ip + 24, 16);
+    origin.trafficClass = (get16(ip) >> 4) & 0xff;
+    origin.hopLimit = ip[7];
+    origin.ipId = 0;
+  } else {
+    origin.source = mappedV4(ip + 12);
+    destination = mappedV4(ip + 16);
+    origin.trafficClass = ip[1];
+    origin.hopLimit = ip[8];
+    origin.ipId = static_cast<uint16_t>(get16(ip + 4));
+  }
+  const auto local = locals_.find(destination);
+  if (local == locals_.end()) {
+    stats_.malformed++;
+    return;
+  }
+  if (!checkSource(origin.source)) {
+    stats_.badSources++;
+    return;
+  }
+  origin.local = local->second;
+  origin.peer = peers_.find(origin.source, origin.local);
+  origin.sourcePort = static_cast<uint16_t>(get16(udp));
+  PseudoHeader pseudo = PseudoHeader::seen(ip);
+  split(udp + kUdpBytes, length, pseudo, origin);
+}
+
+/// RFC 1122 §3.2.1.3, RFC 4291 §2.5.3 and §2.7: what no packet may come from.
+bool XdpReceiver::checkSource(const Gid& source) const {
+  if (isMulticast(source) || isWildcard(source)) return false;
+  if (isMappedV4(source)) {
+    const uint8_t first = source[12];
+    return first < 0xe0 && first != 0 && (settings_.loopback || first != 127);
+  }
+  static constexpr Gid kLoopback{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
+  return settings_.loopback || source != kLoopback;
+}
+
+void XdpReceiver::split(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, const Origin& origin) {
+  if (bytes <= kMostPacket && isRight(datagram, bytes, pseudo, origin.ipId)) {
+    deliver(datagram, bytes, origin, origin.ipId, Verdict::ok);
+    return;
+  }
+  const uint32_t segment = findSegment(datagram, bytes, pseudo, origin.ipId);
+  if (segment == 0) {
+    deliver(datagram, bytes, origin, origin.ipId, Verdict::bad);
+    return;
+  }
+  lastSegment_ = segment;
+  stats_.superPackets++;
+  uint16_t index = 0;
+  for (uint32_t at = 0; at < bytes; at += segment, index++) {
+    const uint32_t length = std::min(segment, bytes - at);
+    if (length < kBthBytes + kIcrcBytes) {
+      stats_.runts++;
+      break;
+    }
+    // A super-packet has one header: the packets count on from its Identification, as if it had been cut.
+    const auto ipId = static_cast<uint16_t>(pseudo.isV6() ? 0 : origin.ipId + index);
+    deliver(datagram + at, length, origin, ipId, isRight(datagram + at, length, pseudo, ipId) ? Verdict::ok : Verdict::bad);
+  }
+}
+
+bool XdpReceiver::isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId) {
+  uint32_t state = pseudo.start(*crc_, bytes, ipId, packet, kBthBytes);
+  state = crc_->update(state, packet + kBthBytes, bytes - kBthBytes - kIcrcBytes);
+  const uint32_t icrc = loadIcrc(packet + bytes - kIcrcBytes);
+  if (~state == icrc) return true;
+  if (!settings_.flushTwice || packet[0] != kFlushOpcode || bytes != kFlushBytes ||
+      ~crc_->update(state, packet, bytes - kIcrcBytes) != icrc)
+    return false;
+  stats_.flushTwice++;
+  return true;
+}
+
+uint32_t XdpReceiver::findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId) {
+  if (lastSegment_ != 0 && isSegment(datagram, bytes, lastSegment_, pseudo, ipId)) return lastSegment_;
+  const uint32_t most = std::min(bytes - 1, kMostPacket);
+  const uint32_t least = std::max((bytes + kSegments - 1) / kSegments, kBthBytes + kIcrcBytes);
+  // Packets are padded to words (IBTA vol 1 §9.2.5).
+  for (uint32_t segment = (least + 3) & ~3u; segment <= most; segment += 4)
+    if (isSegment(datagram, bytes, segment, pseudo, ipId)) return segment;
+  return 0;
+}
+
+bool XdpReceiver::isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo,
+                            uint16_t ipId) {
+  if (segment >= bytes || bytes - segment < kBthBytes || (bytes + segment - 1) / segment > kSegments) return false;
+  const uint8_t* next = datagram + segment;
+  // The next BTH has version 0 and the same partition; then it is worth a CRC.
+  return (next[1] & 0x0f) == 0 && next[2] == datagram[2] && next[3] == datagram[3] &&
+         isRight(datagram, segment, pseudo, ipId);
+}
+
+void XdpReceiver::deliver(const uint8_t* packet, uint32_t bytes, const Origin& origin, uint16_t ipId, Verdict verdict) {
+  uint32_t offset;
+  if (count_ == arrays_.capacity) {
+    stats_.overruns++;
+    return;
+  }
+  if (inPlace_) {
+    offset = static_cast<uint32_t>(packet - settings_.memory);
+  } else {
+    if (bytes > arrays_.slab.length - slabUsed_) {
+      stats_.overruns++;
+      return;
+    }
+    std::memcpy(arrays_.slab.data + slabUsed_, packet, bytes);
+    offset = static_cast<uint32_t>(slabUsed_);
+    slabUsed_ += bytes;
+  }
+  writeRxSlot(arrays_, count_++,
+              {offset, bytes - kIcrcBytes, origin.peer, origin.local, origin.trafficClass, origin.hopLimit, verdict, ipId,
+               origin.sourcePort},
+              origin.source);
+  stats_.rxPackets++;
+  stats_.rxBytes += bytes;
+  stats_.icrcBad += verdict == Verdict::bad;
+}
+
+}  // namespace roce

@@ -1,0 +1,99 @@
+// A socket of AF_XDP (Documentation/networking/af_xdp.rst): its memory (UMEM) and its four rings, for one queue of an interface.
+#pragma once
+#include <linux/if_xdp.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace roce {
+
+/// How frames get into the UMEM.
+enum class XdpCopying { zeroCopy, copy };
+
+/// A ring that is shared with the kernel, at this process's end of it.
+struct XdpRing {
+  uint32_t* producer = nullptr;
+  uint32_t* consumer = nullptr;
+  uint32_t* flags = nullptr;
+  void* entries = nullptr;
+  uint32_t mask = 0;
+  void* memory = nullptr;
+  size_t bytes = 0;
+
+  uint64_t& address(uint32_t at) const { return static_cast<uint64_t*>(entries)[at & mask]; }
+  xdp_desc& descriptor(uint32_t at) const { return static_cast<xdp_desc*>(entries)[at & mask]; }
+  uint32_t loadProducer() const { return __atomic_load_n(producer, __ATOMIC_ACQUIRE); }
+  uint32_t loadConsumer() const { return __atomic_load_n(consumer, __ATOMIC_ACQUIRE); }
+  void storeProducer(uint32_t at) const { __atomic_store_n(producer, at, __ATOMIC_RELEASE); }
+  void storeConsumer(uint32_t at) const { __atomic_store_n(consumer, at, __ATOMIC_RELEASE); }
+  bool needsWakeup() const { return (__atomic_load_n(flags, __ATOMIC_RELAXED) & XDP_RING_NEED_WAKEUP) != 0; }
+};
+
+class XdpSocket {
+ public:
+  /// Bytes of a chunk, which is all that the kernel takes beside 2048.
+  static constexpr uint32_t kChunk = 4096;
+  /// Bytes in front of a received frame that the kernel leaves free.
+  static constexpr uint32_t kHeadroom = 256;
+
+  struct Settings {
+    int interfaceIndex;
+    uint32_t queue;
+    XdpCopying copying;
+    /// The UMEM: memory that lives longer than the socket, at the start of a page.
+    uint8_t* memory;
+    /// Chunks to receive into, a power of two.
+    uint32_t receiveChunks;
+    /// Places to send from, a power of two, of so many bytes each (kChunk or twice that).
+    uint32_t sendSlots;
+    uint32_t slotBytes;
+  };
+
+  /// Bytes of UMEM that a socket needs.
+  static size_t bytesFor(uint32_t receiveChunks, uint32_t sendSlots, uint32_t slotBytes);
+
+  /// Opens, registers the memory, and binds. @throws SystemFailure
+  explicit XdpSocket(const Settings& settings);
+  ~XdpSocket() { close(); }
+  XdpSocket(const XdpSocket&) = delete;
+  XdpSocket& operator=(const XdpSocket&) = delete;
+
+  void close();
+  int fd() const { return fd_; }
+  /// Whether frames may have several buffers, in and out: Linux 6.6.
+  bool fragments() const { return fragments_; }
+  /// Whether frames to send are taken at a call only.
+  bool sleeps() const { return settings_.copying == XdpCopying::copy || tx_.needsWakeup(); }
+  uint32_t slotBytes() const { return settings_.slotBytes; }
+  const XdpRing& received() const { return rx_; }
+  const XdpRing& sending() const { return tx_; }
+  const XdpRing& completed() const { return completion_; }
+  /// Where the bytes of a received descriptor are.
+  uint8_t* at(const xdp_desc& descriptor) const;
+  /// The memory of a place to send from, and its address in the UMEM.
+  uint64_t slotAddress(uint32_t slot) const { return sendBase_ + uint64_t{slot} * settings_.slotBytes; }
+  uint8_t* slotMemory(uint32_t slot) const { return settings_.memory + slotAddress(slot); }
+  uint32_t slotOf(uint64_t address) const { return static_cast<uint32_t>((address - sendBase_) / settings_.slotBytes); }
+
+  /// Gives the kernel back the chunk of a received descriptor, to receive into; seen by it after `publishFill`.
+  void refill(const xdp_desc& descriptor);
+  void publishFill();
+  /// The kernel's count of what it dropped for this socket. False if it says none.
+  bool statistics(xdp_statistics& statistics) const;
+
+ private:
+  void open();
+  void mapRing(XdpRing& ring, const xdp_ring_offset& offsets, uint64_t page, uint32_t entries, size_t entryBytes);
+  void fillAll();
+
+  Settings settings_;
+  int fd_ = -1;
+  bool fragments_ = true;
+  /// Chunks overlap by the headroom, so that what follows one is what follows in memory: copying only.
+  bool tape_;
+  uint64_t sendBase_ = 0;
+  uint32_t filled_ = 0;
+  XdpRing rx_, tx_, fill_, completion_;
+};
+
+}  // namespace roce
