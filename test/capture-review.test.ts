@@ -52,7 +52,19 @@ test('loss10_both_mixed: the NAK, and the responses that were missing, each with
     missing: 'response',
     side: 'responder',
   });
+  // The READ that the timer began with was lost before the tap: no silence is shown that a timer could have.
+  expect(by(54)).toMatchObject({ cause: 'timeout', grade: 'likely', wait: 0, side: 'requester' });
+  expect(analysis.findings[0].text).toContain('1 after an ACK timeout (likely, at 0.017 s);');
   expect(by(79)).toMatchObject({ cause: 'implied-nak', evidence: 73, missing: 'response' });
+});
+
+test('loss15_cm: 2.24 s of silence are about the ACK timeout that the connection manager agreed', async () => {
+  const { analysis } = await fixture('loss15_cm');
+  const { text, frames, severity } = analysis.findings.find(({ kind }) => kind === 'idle-like-timeout')!;
+  expect([severity, frames]).toEqual(['note', [23]]);
+  expect(text).toContain(
+    'nothing for 2.24 s before a request at 2.274 s, about the ACK timeout agreed (2.15 s): its first transmission may have been lost',
+  );
 });
 
 test('blackhole_timeout: four times the same packet, 66 to 71 ms apart, is ACK timeout 14', async () => {

@@ -96,6 +96,13 @@ const ghostAcks: Check = ({ frameCount, text }, truth, tap, { frames }) => {
   return frameCount <= count ? undefined : `${count} ghost ACKs; said: ${text}`;
 };
 
+/** Requests after a silence like the ACK timeout: retransmissions, whose first copies this tap has not seen. */
+const idleLikeTimeout: Check = ({ frames, text }, truth, tap) => {
+  const again = new Set(truth.events.flatMap((event) => event.frames.flatMap((packet) => packet[tap])));
+  const wrong = frames.filter((frame) => !again.has(frame));
+  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} are first transmissions; said: ${text}`;
+};
+
 const pause: Check = ({ frameCount, text }, truth, tap) => {
   const frames = truth.pfc.flatMap((packet) => packet[tap]).length;
   return frameCount === frames ? undefined : `${frames} pause frames; said: ${text}`;
@@ -147,6 +154,7 @@ const cmRejected: Check = ({ text }, truth, tap) =>
 export const FINDING_CHECKS: Readonly<Record<string, Check>> = {
   reordering,
   'ghost-acks': ghostAcks,
+  'idle-like-timeout': idleLikeTimeout,
   pause,
   'cm-retries': cmRetries,
   'cm-loss': cmLoss,

@@ -50,7 +50,7 @@ export interface Recovery {
   evidence: number | undefined;
   /** The packet with a wrong ICRC that made the recovery necessary. */
   damaged: number | undefined;
-  /** From the evidence to the first retransmitted packet; of a timeout, since the retry timer began to run. */
+  /** From the evidence to the first retransmitted packet; of a timeout, since the retry timer began to run, 0 if that is not known. */
   wait: number;
   /** The ACK timeout (its code, 1 … 31) that `wait` fits, of a timeout. */
   timeout: number | undefined;

@@ -40,6 +40,7 @@ import { recordRepeated, recordRequest } from './recorder.ts';
 import { RequesterTracker } from './requester-tracker.ts';
 import { applyResponse, countResponse, syndromeOf } from './responses.ts';
 import { PlotKind } from './series.ts';
+import { isLikeAckTimeout } from './timers.ts';
 import { Taken, Verdict } from './verdict.ts';
 
 /** The verdict on a packet the moment it was added. One object, used again for each. */
@@ -316,7 +317,10 @@ export class FlowAnalyzer {
     if (direction.peer === undefined) this.#pairer.sent(direction, packet.psn);
     const request = this.#request;
     request.reset();
+    const idle = requester.hasAnswers ? idleOf(direction, packet.time) : 0;
     requester.take(packet, direction.ids);
+    if (request.taken === Taken.NEW && isLikeAckTimeout(idle, requester.classifier.ackTimeout))
+      direction.events.add('idle-like-timeout', packet.frame, packet.time, idle);
     // Times that go back are no evidence.
     if (this.#clock.stepsBack > 0 && request.grade === 'certain') request.grade = 'likely';
     const opposite = direction.peer?.requester;
@@ -499,6 +503,12 @@ function lastFailure({ requester, reliable, peer }: Direction): MessageFailure |
   if (rnr >= oldest.time && oldest.sends > 1) return 'rnr-retries-exceeded';
   const answered = peer?.end ?? Number.NEGATIVE_INFINITY;
   return oldest.sends > 2 && answered < oldest.time ? 'retries-exceeded' : undefined;
+}
+
+/** For how long nothing happened in a connection with nothing outstanding; 0: something is, or the capture begins. */
+function idleOf({ requester, peer }: Direction, time: number): number {
+  const idle = requester?.stalls.idle(time) ?? 0;
+  return peer?.requester === undefined ? idle : Math.min(idle, peer.requester.stalls.idle(time));
 }
 
 /** Both directions have the same. */

@@ -10,6 +10,7 @@ export type EventName =
   | 'retransmission'
   | `go-back-${RetransmitCause}`
   | 'damage-recovery'
+  | 'idle-like-timeout'
   | 'late'
   | 'gap'
   | 'missed'

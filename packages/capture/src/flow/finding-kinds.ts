@@ -37,6 +37,7 @@ export const FINDING_KINDS = {
   'rnr-retries-exceeded': 'the last request was refused with RNR NAK each time',
   retransmissions: 'packets were retransmitted for another reason than RNR NAKs',
   stalls: 'requests were outstanding and nothing happened for a long time',
+  'idle-like-timeout': 'a request came after a silence as long as the ACK timeout agreed',
   reordering: 'packets were overtaken by packets sent after them',
   'clock-back': 'times of frames go back',
   rnr: 'the receiver had no receive posted',

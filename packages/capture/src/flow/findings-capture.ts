@@ -94,7 +94,7 @@ export function captureFindings(
         .join(
           ', ',
         )}${oneWay.length > 5 ? ' …' : ''}): the capture does not show whether messages were answered and why packets were retransmitted`,
-      'Mirror both directions of the port; or nothing answered at all.',
+      'Mirror both directions of the port. If both are mirrored, no answer was sent: look at the peer.',
     );
   }
   return found;

@@ -48,7 +48,7 @@ function causeText({ direction: { counts, events, recoveries } }: Subject, cause
     `${count > 1 ? 'the first ' : ''}${moment(start)}`,
   ];
   if (first?.evidence !== undefined) details.push(`${EVIDENCE[cause]} in frame ${first.evidence}`);
-  if (cause === 'timeout' || cause === 'probe') {
+  if ((cause === 'timeout' || cause === 'probe') && most > 0) {
     const longest = recoveries.kept.find((recovery) => recovery.cause === cause && recovery.wait === most);
     const named = longest?.timeout === undefined ? '' : ` ≈ timeout ${longest.timeout}`;
     details.push(`silence of ${count > 1 ? 'up to ' : ''}${formatDuration(most)}${named}`);

@@ -47,6 +47,31 @@ export function stalls(subject: Subject): Finding[] {
   ];
 }
 
+/** Silences with nothing outstanding that are as long as the ACK timeout: what was, may have been lost before the tap. */
+export function idleLikeTimeout(subject: Subject): Finding[] {
+  const { direction } = subject;
+  const events = direction.events.get('idle-like-timeout');
+  const ackTimeout = direction.requester?.classifier.ackTimeout ?? 0;
+  if (events === undefined) return [];
+  const { count, start, most } = events;
+  const what =
+    count === 1
+      ? `nothing for ${formatDuration(most)} before a request ${moment(start)}`
+      : `${counted(count, 'request')} after nothing for up to ${formatDuration(most)}, the first ${moment(start)}`;
+  const lost =
+    count === 1 ? 'its first transmission may have been' : 'their first transmissions may have been';
+  return [
+    finding(
+      subject,
+      events,
+      'idle-like-timeout',
+      'note',
+      `${what}, about the ACK timeout agreed (${formatDuration(ackTimeout)}): ${lost} lost before the capture`,
+      'The capture shows no packet that was lost: compare with a capture at the sender, or with its counter of timeouts.',
+    ),
+  ];
+}
+
 /** Packets that packets sent after them have overtaken. */
 export function reordering(subject: Subject): Finding[] {
   const { direction } = subject;

@@ -7,7 +7,7 @@ import type { FatalNakName } from './finding-kinds.ts';
 import { captureFindings } from './findings-capture.ts';
 import { congestionFindings } from './findings-congestion.ts';
 import { retransmissions } from './findings-recovery.ts';
-import { reordering, stalls } from './findings-stalls.ts';
+import { idleLikeTimeout, reordering, stalls } from './findings-stalls.ts';
 import { groupFindings } from './group-findings.ts';
 
 /** Where so many packets of ten have a duplicate, a mirror shows all of them twice. */
@@ -34,6 +34,7 @@ export function findingsOf(
         ...failures(subject),
         ...retransmissions(subject),
         ...stalls(subject),
+        ...idleLikeTimeout(subject),
         ...reordering(subject),
         ...notReady(subject),
         ...losses(subject),

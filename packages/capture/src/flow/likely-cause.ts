@@ -30,7 +30,7 @@ const ALIKE = 0.15;
 export interface LikelyCause {
   cause: RetransmitCause;
   evidenceFrame: number;
-  /** Since the evidence, or since the retry timer runs. */
+  /** Since the evidence, or since the retry timer runs; 0: since when is not known. */
   wait: number;
 }
 
@@ -173,7 +173,9 @@ export class LikelyCauses {
     if (!migReq && sent.asks && silence < MIN_JIFFIES_TIMER && missing.time >= lastSent)
       return { cause: 'implied-nak', evidenceFrame: missing.frame, wait: time - missing.time };
     // rxe has no other reason to go back: its timer began with an earlier packet, or the answer was still on its way.
-    if (!migReq) return { cause: 'timeout', evidenceFrame: lastFrame, wait: time - lastSent };
+    const since = time - lastSent;
+    const wait = since >= MIN_JIFFIES_TIMER ? since : 0;
+    if (!migReq) return { cause: 'timeout', evidenceFrame: lastFrame, wait };
     // Its answer passed the tap, and so did later ones: one of them was lost behind it.
     if (sent.asks && next < unacked) return { cause: 'implied-nak', evidenceFrame: 0, wait: silence };
     if (!isProbe) return undefined;

@@ -48,6 +48,11 @@ export class StallWatch {
     this.#outstanding = outstanding;
   }
 
+  /** For how long nothing happened while nothing was outstanding, as the capture has it; 0 otherwise. */
+  idle(time: number): number {
+    return this.#outstanding || this.#lastFrame === 0 ? 0 : time - this.#last;
+  }
+
   #add(stall: Omit<Stall, 'from'>): void {
     this.count++;
     this.total += stall.duration;

@@ -26,6 +26,15 @@ export function fitsTimer(silence: number, migReq: boolean): number {
   return silence >= jiffies - JIFFY && silence <= jiffies + 2 * JIFFY + SPREAD * nominal ? timeout : -1;
 }
 
+/** Programs pause for shorter times as well: what is as long as a shorter ACK timeout says nothing. */
+const MIN_TELLING = 50 * MILLISECOND;
+/** A timer that began with a packet which was not seen ends so much later than one from the packet before it. */
+const LATER = 1.1;
+
+/** Whether a silence in which nothing was outstanding is as long as the ACK timeout agreed. */
+export const isLikeAckTimeout = (silence: number, ackTimeout: number): boolean =>
+  ackTimeout >= MIN_TELLING && silence >= ackTimeout - JIFFY && silence <= LATER * ackTimeout + 2 * JIFFY;
+
 /** Whether a silence is as long as an ACK timeout in hardware, but for what a clock is wrong by. */
 export function isExactTimer(silence: number): boolean {
   const timeout = fitsTimer(silence, true);
