@@ -3,7 +3,7 @@ import { defineConfig } from 'vitest/config';
 /** Packages without sockets, timers and processes: their test files share workers, which saves a start and the imports of each. */
 const PURE = 'packages/{wire,pcap,transport,cm,sim,capture}/src/**/*.test.ts';
 
-// Unit tests stand beside the code; what crosses packages stands in test/. The interop suite
+// Unit tests are next to the code; what crosses packages is in test/. The interop suite
 // (test/interop) wants root and QEMU and has its own config.
 export default defineConfig({
   test: {

@@ -49,7 +49,7 @@ function nanosecondsByPart(file) {
   return sums;
 }
 
-/** Profiles and tells; returns nanoseconds a packet by part, for each side. */
+/** Profiles and prints; returns nanoseconds a packet by part, for each side. */
 export async function profile(say) {
   const directory = mkdtempSync(join(tmpdir(), 'roce-bench-'));
   try {

@@ -1,7 +1,7 @@
 // npm run bench -- [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
 //
-// With --compare: the working tree beside another commit (bench/compare). Else it measures node-roce beside
+// With --compare: the working tree and another commit (bench/compare). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md says what the rows mean.
 import { writeFileSync } from 'node:fs';

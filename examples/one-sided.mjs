@@ -1,5 +1,5 @@
 // RDMA WRITE and READ: a table in the server's memory, which the server's program never touches. Clients write rows,
-// and tell it by immediate data which row they wrote; and read rows.
+// and name by immediate data the row that they wrote; and read rows.
 import { openDevice } from '@node-roce/verbs-api';
 
 const ROW = 64;

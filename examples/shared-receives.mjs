@@ -1,4 +1,4 @@
-// SRQ: a server with many clients keeps one stock of receives for all of them, and is told when it runs low.
+// SRQ: a server with many clients keeps one stock of receives for all of them, and gets an event when it runs low.
 import { openDevice } from '@node-roce/verbs-api';
 
 const BYTES = 64;
@@ -20,7 +20,7 @@ server.onEvent(async ({ type }) => {
   if (type !== 'SRQ_LIMIT_REACHED') return;
   low++;
   stockUp();
-  // It tells once, until it is armed again.
+  // The event comes once, until the limit is set again.
   await srq.modify({ limit: STOCK / 4 });
 });
 

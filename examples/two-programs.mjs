@@ -22,7 +22,7 @@ const exchange =
     : await exchangeAsClient({ host: peer, port });
 
 if (role === 'server') {
-  // Offers some memory, and waits to be told that it was read.
+  // Offers some memory, and waits for the message that it was read.
   const offer = await pd.registerMr(new TextEncoder().encode('the answer is 42'), {
     access: { remoteRead: true },
   });

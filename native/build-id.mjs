@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-/** 16 hexadecimal digits over the sources beside this file, and how they are compiled. */
+/** 16 hexadecimal digits over the sources next to this file, and how they are compiled. */
 export function buildId() {
   const hash = createHash('sha256');
   const sources = readdirSync(new URL('src/', import.meta.url)).sort();

@@ -2,7 +2,7 @@
 //
 //   node scripts/build-native.mjs [--force] [--optional] [--sanitize]
 //
-// --sanitize builds one with AddressSanitizer and UndefinedBehaviorSanitizer into native/sanitized, beside the usual one.
+// --sanitize builds one with AddressSanitizer and UndefinedBehaviorSanitizer into native/sanitized, next to the usual one.
 // --optional turns a failure into a sentence: adapters then use the dgram link, which needs no addon.
 import { spawnSync } from 'node:child_process';
 import { cpSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -157,7 +157,7 @@ test('the conclusion names slower, faster, broken and missing rows', () => {
 });
 
 describe('the command', () => {
-  // A build beside itself. No figure is judged: the exit code may be 0 or 1.
+  // A build compared with itself. No figure is judged: the exit code may be 0 or 1.
   test('measures a row with both builds and writes JSON', {
     timeout: 240_000,
     tags: ['slow'],

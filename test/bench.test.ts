@@ -70,7 +70,7 @@ test('medians, percentiles, spread and ratios', () => {
   expect(ratio([10, 1], [20, 2])).toMatchObject({ median: 0.5, min: 0.5, max: 0.5 });
 });
 
-test('roce flows beside tshark: time, processor time and memory of each', { timeout: 120_000 }, async () => {
+test('roce flows and tshark: time, processor time and memory of each', { timeout: 120_000 }, async () => {
   const file = join(directory, 'captures.json');
   const speed = join(import.meta.dirname, '../bench/capture/speed.mjs');
   const { stdout } = await run(process.execPath, [

@@ -4,7 +4,7 @@
  * A BTH names only the destination QP. So what is demanded:
  * - Where both directions are in the capture, every connection is found with both of its queue pairs, and no other.
  * - Where one direction is, the other end's QPN stands in no packet: `unpaired`, and never paired with another.
- * - Never is a pairing wrong that calls itself certain; and where PSNs tell (they are drawn), none is wrong at all.
+ * - Never is a pairing wrong that calls itself certain; and where PSNs decide (they are drawn), none is wrong at all.
  */
 import type { Analysis, Connection } from '@node-roce/capture';
 import { createRandom, type TappedPacket, tap } from '@node-roce/sim';
@@ -79,7 +79,7 @@ describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
     ['whole', {}],
     ['cut at 96 bytes', { snapLength: 96 }],
   ])('one direction, %s', async (_, options) => {
-    // A host tells its number by the last byte of its address.
+    // The number of a host is the last byte of its address.
     const shown = packets.filter(({ source, destination }) => source[15] < destination[15]);
     const { analysis } = analyze(shown, options);
     expect(foundPairs(analysis).sort()).toEqual(visiblePairs(shown, pairs));

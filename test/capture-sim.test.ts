@@ -3,7 +3,7 @@
  * at two hosts and in the middle.
  *
  * At the host that sends, every retransmission is found, and no other. Elsewhere the same of the packets
- * that the tap saw, wherever a capture can tell it: see `judge`. A cause may be `unknown`, and is never wrong.
+ * that the tap saw, wherever a capture can show it: see `judge`. A cause may be `unknown`, and is never wrong.
  *
  *     ROCE_CAPTURE_SEEDS=1000 npx vitest run test/capture-sim.test.ts    # seeds 1 to 1000
  *     ROCE_CAPTURE_KEEP=quiet npx vitest run test/capture-sim.test.ts    # with responders that keep early packets
@@ -120,7 +120,7 @@ if (replay !== undefined) {
     console.log(`taken for what they are not where nobody can know: ${mistaken}`);
     console.log(`result: ${summary()}`);
     expect(faults).toEqual([]);
-    // It was worth the while: every cause occurred, and most of them were told.
+    // It was worth the while: every cause occurred, and most of them were named.
     for (const tally of Object.values(tallies)) {
       const counts = Object.values(tally);
       expect(counts.length).toBe(5);

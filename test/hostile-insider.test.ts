@@ -1,5 +1,5 @@
 /**
- * A peer with connections of its own, of every service, that knows all PSNs and keys and sends whatever it likes. Beside
+ * A peer with connections of its own, of every service, that knows all PSNs and keys and sends whatever it likes. With
  * it, in another protection domain of the same device, runs a connection of somebody else's, which must not notice.
  *
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-insider
@@ -108,7 +108,7 @@ test('an insider ends its own connections and writes to its own region, and that
   for (const memory of [arena, vault, device.arena]) expect(intact(memory)).toBe(true);
   expect(vault).toEqual(treasure);
   expect(markerIn(device.arena)).toBe(-1);
-  // It did get in where it may: else this would show nothing. And it was told of its mistakes.
+  // It did get in where it may: else this would show nothing. And its mistakes were reported to it.
   expect(markerIn(arena)).toBeGreaterThanOrEqual(0);
   expect(insider.ended).toBeGreaterThan(PACKETS / 100);
   const counters = device.adapter.counters();

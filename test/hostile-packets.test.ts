@@ -1,7 +1,7 @@
 /**
  * Two engines with connections of every kind under traffic (RC with and without an SRQ and through memory windows, UC, UD,
  * groups; READs and atomics under way), and hostile packets before each real one: forged, wrong in one thing each, and
- * mutated. Nothing may come of them: everything is delivered once and byte for byte, no connection ends, no byte beside
+ * mutated. Nothing may come of them: everything is delivered once and byte for byte, no connection ends, no byte next to
  * a region changes, each drop is counted under its reason.
  *
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-packets

@@ -43,7 +43,7 @@ test.skipIf(missing !== undefined)(
       }
       expect(devices.faults).toEqual([]);
       if (SECONDS > 5)
-        console.log(`${rounds} ping-pongs beside ${results.map(({ output }) => output.trim()).join('; ')}`);
+        console.log(`${rounds} ping-pongs during ${results.map(({ output }) => output.trim()).join('; ')}`);
       const none = { programs: 0, objects: 0 };
       await expect.poll(() => devices.servers.map(({ status }) => status), PATIENCE).toEqual([none, none]);
     } finally {

@@ -92,7 +92,7 @@ test.each([
   ['a development dependency that is not bundled', 'capture/src', 'preact', /does not name/],
   ['an oracle that imports what it judges', 'sim/src/model', '@node-roce/transport', /outside of the oracle/],
   ['an oracle that imports anything at all', 'sim/src/cm-model', '@node-roce/wire', /outside of the oracle/],
-  ['an oracle that imports it from beside', 'sim/src/model', '../network/pair.ts', /outside of the oracle/],
+  ['an oracle that imports its neighbour', 'sim/src/model', '../network/pair.ts', /outside of the oracle/],
 ])('%s', (_what, folder, specifier, words) => {
   const path = `packages/${folder}/${PLANTED}`;
   const found = planted({ [path]: `import * as x from '${specifier}';\nexport { x };\n` });

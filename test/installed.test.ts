@@ -34,7 +34,7 @@ const hasCompiler = ['g++', 'make', 'python3'].every(
 );
 afterAll(() => rmSync(place, { recursive: true }));
 
-/** A program of the project. Its PATH has Node and nothing else, unless told. */
+/** A program of the project. Its PATH has Node and nothing else unless given. */
 async function node(args: readonly string[], PATH = tools) {
   const env = { PATH, HOME: place, npm_config_nodedir: nodeDir() ?? '' };
   return run(process.execPath, args, { cwd: project, env });

@@ -1,5 +1,5 @@
 /**
- * PORT_ACTIVE, PORT_ERR and GID_CHANGE: each change of a real interface, in a network namespace of the test, is told once.
+ * PORT_ACTIVE, PORT_ERR and GID_CHANGE: each change of a real interface, in a network namespace of the test, is reported once.
  * Needs root and iproute2; with ROCE_ROOT_TESTS set, as in .ci/run, it fails without them.
  */
 import { spawn } from 'node:child_process';

@@ -292,7 +292,7 @@ describe('A3: memory of others', () => {
     expect(status).toBe('REM_ACCESS_ERR');
   });
 
-  test.each([-1n, 8192n])('the right key, an address beside the region (%s): refused', async (beside) => {
+  test.each([-1n, 8192n])('the right key, an address next to the region (%s): refused', async (beside) => {
     const status = await outcome(async ({ mr }) => ({ addr: mr.iova + beside, rkey: mr.rkey }));
     expect(status).toBe('REM_ACCESS_ERR');
   });

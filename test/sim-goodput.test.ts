@@ -1,5 +1,5 @@
 /**
- * Goodput over paths that lose or reorder packets, in virtual time, beside the bound of go-back-N (test/sim/go-back-n-bound.mjs).
+ * Goodput over paths that lose or reorder packets, in virtual time, compared with the bound of go-back-N (test/sim/go-back-n-bound.mjs).
  * docs/performance.md has the table. 10 Gb/s, a round trip of 20 µs, path MTU 1024, one queue pair, 256 KiB messages, unless a row
  * says otherwise; the controller is AIMD throughout.
  *

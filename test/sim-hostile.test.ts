@@ -1,6 +1,6 @@
 /**
  * A requester whose peer's answers come with forged ones among them: never an exception, and never a completion
- * that is wrong. What nobody could tell from the truth is left out: an ACK of what has not arrived, or an answer of
+ * that is wrong. What nobody could distinguish from the truth is left out: an ACK of what has not arrived, or an answer of
  * the right PSN, kind and length with other data. Everything else is given to it; it may end the connection, or go on.
  *
  *   ROCE_SIM_SEEDS=5000 npx vitest run test/sim-hostile

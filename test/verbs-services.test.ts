@@ -1,6 +1,6 @@
 /**
  * Datagrams, shared receive queues, windows and what else goes beyond a connected pair, over real sockets on
- * loopback, with the engine in this thread and in a worker. What each call means in detail is tested beside
+ * loopback, with the engine in this thread and in a worker. What each call means in detail is tested next to
  * the code, in packages/verbs-api.
  */
 import { type Device, GRH_BYTES, type OpenOptions, openDevice, type QueuePair } from '@node-roce/verbs-api';
@@ -35,7 +35,7 @@ async function join(left: QueuePair, right: QueuePair) {
 }
 
 describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
-  test('UD: there, and back along the way that the GRH tells', async () => {
+  test('UD: there, and back along the way that the GRH has', async () => {
     const { a, b } = await openSides(engine);
     const [from, to] = await Promise.all(
       [a, b].map((side) => side.pd.createQp({ type: 'UD', sendCq: side.cq })),

@@ -38,7 +38,7 @@ function withoutComputed(packet: Packet): PacketInput {
   return { ...rest, ip: bare, udp: udp && { ...udp, length: undefined } };
 }
 
-/** As a UDP socket sees it: the Identification is unknown, and the ICRC tells it. */
+/** As a UDP socket sees it: the Identification is unknown, and the ICRC reveals it. */
 function expectIpIdSolved({ ip, icrc }: Packet, frame: Uint8Array): void {
   if (ip.version !== 4 || icrc === undefined) return;
   const unseen = Uint8Array.from(frame);

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 /**
- * `roce flows` beside tshark on a capture of path MTU 1024, and beside itself on a quarter of it:
+ * `roce flows` compared with tshark on a capture of path MTU 1024, and with itself on a quarter of it:
  *
  *     node bench/capture/speed.mjs [--bytes 1073741824] [--rounds 5] [--json FILE] [--limits]
  *

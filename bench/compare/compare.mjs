@@ -1,5 +1,5 @@
 /**
- * `npm run bench -- --compare REV`: the working tree beside another commit, row by row. The driver
+ * `npm run bench -- --compare REV`: the working tree compared with another commit, row by row. The driver
  * (bench/sides) is the working tree's for both, so that only what it measures differs. docs/performance.md
  * says what the columns mean.
  */

@@ -81,7 +81,7 @@ export const nodeRoce = {
   },
 
   /**
-   * A stream over fault links that lose this share of the packets that each side sends. Beside it the same stream over fault
+   * A stream over fault links that lose this share of the packets that each side sends. For comparison the same stream over fault
    * links that lose nothing, and over the sockets alone: a fault link copies each packet, and merges none.
    */
   async lossy({ loss, recovery, bytes, ...plan }) {

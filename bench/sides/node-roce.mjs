@@ -78,7 +78,7 @@ class Side {
     const { qp, recvCq } = this;
     const request = { sgList: [{ mr: this.mr, offset: 0, length: size }] };
     for (let taken = 0; taken < count; ) {
-      // Messages may have come before we were told to take them.
+      // Messages may have come before the command to take them.
       for (let room = qp.cap.maxRecvWr - qp.recvPending; room > 0; room--) qp.postRecv(request);
       const n = recvCq.pollInto(completions);
       for (let i = 0; i < n; i++) if (!completions[i].ok) throw completionError(completions[i]);

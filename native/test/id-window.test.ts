@@ -65,7 +65,7 @@ describe('a flow that counts', () => {
 });
 
 describe('a flow that sends 0', () => {
-  test('is admitted beside a counter, which goes on', () => {
+  test('is admitted next to a counter, which continues', () => {
     const window = windowAfter(1000, 0, 1001, 0, 0, 1002);
     expect(window.admit(1066, 0)).toBe(true);
   });
@@ -132,7 +132,7 @@ describe('strays', () => {
     expect(stray(31_064, 60_001)).toBe(false);
   });
 
-  test('four counters live beside each other, a fifth displaces the one that rested longest', () => {
+  test('four counters live next to each other, a fifth displaces the one that rested longest', () => {
     const window = windowAfter(10_000);
     const next = [10_001, 20_001, 30_001, 40_001];
     for (const [i, id] of next.entries()) {

@@ -6,7 +6,7 @@
 //   oracles         folders that import nothing but themselves and these packages
 //   circlesAllowed  folders in which circles of files are not looked for
 //
-// Tests beside the code are checked for circles only. Exit code 1 and a line each for what breaks a rule.
+// Tests next to the code are checked for circles only. Exit code 1 and a line each for what breaks a rule.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { isBuiltin } from 'node:module';

@@ -8,7 +8,7 @@
 //   REGEX       Only runs whose name matches
 //
 // Two guests under QEMU; their network cards are connected by link.c, which is the network: it takes the captures of both ends, and it
-// does what befalls the frames. Kernel probes in each guest tell when rxe sent, got an answer, and when its timers fired. Needs what
+// does what befalls the frames. Kernel probes in each guest record when rxe sent, got an answer, and when its timers fired. Needs what
 // `npm run test:interop` needs.
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';

@@ -1,6 +1,6 @@
 /**
  * Attacks of a process on the same network: send datagrams to its port, from an address of its own, or, on a
- * machine of its victim's or where nobody filters, from the peer's. The device can't tell by the source port.
+ * machine of its victim's or where nobody filters, from the peer's. The source port does not show that to the device.
  */
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';

@@ -91,8 +91,8 @@ export function weaknesses(series: Series): string[] {
   const { name, values } = series;
   const found = [
     ['a bit is not as often 0 as 1', monobit(series), DEVIATIONS],
-    ['a bit tells of the next number', correlation(series, series, 1), DEVIATIONS],
-    ['a bit tells of the next but one', correlation(series, series, 2), DEVIATIONS],
+    ['a bit predicts the next number', correlation(series, series, 1), DEVIATIONS],
+    ['a bit predicts the next but one', correlation(series, series, 2), DEVIATIONS],
     ['numbers come again', equalPairs(values), EQUAL_PAIRS],
     ['steps come again', equalPairs(steps(series)), EQUAL_PAIRS],
   ] as const;

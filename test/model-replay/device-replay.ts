@@ -2,7 +2,7 @@
  * A capture through a whole device, the model's or the engine's: one host's programs are played again, and the
  * other host is the capture. A receiver gets the packets that the real one got, with its own QPN, keys and
  * addresses in the place of the real ones; a sender posts what the real program posted. What either of them sends is
- * laid beside what the real one sent.
+ * compared with what the real one sent.
  */
 import {
   CONNECTION_DEFAULTS,
@@ -113,7 +113,7 @@ export class DeviceProgram {
   #peerOf(connection: Connection): EndpointInfo {
     const peer = otherSide(this.#setup.side);
     const { source, destination, from } = connection.packets[0];
-    // Nobody answers on UC: of a queue pair that only sends, no packet tells the QPN; its program printed it.
+    // Nobody answers on UC: of a queue pair that only sends, no packet has the QPN; its program printed it.
     const [printed = 0] = this.#setup.psns[peer].keys();
     const qpn = connection.qpn[peer];
     return {
@@ -138,7 +138,7 @@ export class DeviceProgram {
     this.#transmit(0);
   }
 
-  /** All packets to this side, one after the other; its answers beside those of the real one. */
+  /** All packets to this side, one after the other; its answers are compared with those of the real one. */
   receive(): DeviceReplay {
     const { side, connections } = this.#setup;
     const ours = (p: TracePacket) => p.from !== side && p.isRequest;
@@ -185,7 +185,7 @@ export class DeviceProgram {
     };
   }
 
-  /** Posts all requests at once; what goes out beside what the real one sent. */
+  /** Posts all requests at once; what goes out is compared with what the real one sent. */
   send(posts: ModelSendRequest[]): DeviceReplay {
     const [{ qp, connection }] = this.#qps;
     let offset = 0;

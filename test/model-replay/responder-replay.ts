@@ -1,6 +1,6 @@
 /**
  * The model's responder against the real one: it gets the requests that the real one got, in order, and
- * what it answers is laid beside what the real one answered.
+ * what it answers is compared with what the real one answered.
  */
 import {
   createResponder,
@@ -133,7 +133,7 @@ function inferredReceives(requests: TracePacket[]): Receives {
   return { first: total, total, bytes: 1 << 17, laterAt: Number.POSITIVE_INFINITY };
 }
 
-/** Lays the model's replies beside the real ones, in order. */
+/** Compares the model's replies with the real ones, in order. */
 class Comparison {
   readonly #expected: { packet: ModelPacket; request: TracePacket }[] = [];
   readonly #extraAllowed: TracePacket[] = [];

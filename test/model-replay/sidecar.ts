@@ -1,4 +1,4 @@
-/** The files beside a capture: the commands, what each side printed, and what follows from it. */
+/** The files next to a capture: the commands, what each side printed, and what follows from it. */
 import { WC_STATUS_NAMES, type WcStatusName } from '@node-roce/transport';
 import type { Side } from './trace.ts';
 

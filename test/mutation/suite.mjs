@@ -41,7 +41,7 @@ export function testFiles(root, { scenarios = true } = {}) {
 /**
  * Bundles the tests with the sources under `root`.
  * @param change path → text to put in place of the file's own, or undefined
- * @returns the bundle, for `load`; `hash` tells it from others
+ * @returns the bundle, for `load`; `hash` distinguishes it from others
  */
 export async function bundle(root, { files = testFiles(root), change = () => undefined } = {}) {
   const { build } = createRequire(join(HOME, 'packages/capture/package.json'))('esbuild');

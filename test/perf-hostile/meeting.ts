@@ -13,7 +13,7 @@ export interface Channel {
 /** ms that the peer waits for us. */
 const PATIENCE = 2000;
 
-/** Options of a meeting; `index` tells those apart that are played at once. */
+/** Options of a meeting; `index` distinguishes those that are played at once. */
 export interface Meeting {
   spoil?: (channel: Channel) => Channel;
   /** Of perf, seconds. */

@@ -17,7 +17,7 @@ function run(command: 'ip' | 'tc', ...args: string[]): { ok: boolean; what: stri
 export class Namespace implements Disposable {
   readonly name: string;
 
-  /** Undefined where there is no root, or no `ip`: then `why` is told. */
+  /** Undefined where there is no root, or no `ip`: then `tell` gets the reason. */
   static make(name: string, tell: (why: string) => void): Namespace | undefined {
     const { ok, what } = run('ip', 'netns', 'add', name);
     if (ok) return new Namespace(name);

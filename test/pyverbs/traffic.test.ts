@@ -135,7 +135,7 @@ describe('shared receive queue', () => {
     expect((await limitOf(server.srq!)).max_wr).toBeGreaterThanOrEqual(max_wr);
   });
 
-  test('an event tells when the receives fall below the limit, to the context that has the queue', async () => {
+  test('an event reports when the receives fall below the limit, to the context that has the queue', async () => {
     const { client, server } = await peers();
     for (let i = 0; i < 10; i++) await server.postRecv();
     await ok(v.ibv_modify_srq(server.srq!, { srq_limit: 7 }, v.IBV_SRQ_LIMIT));

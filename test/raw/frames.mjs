@@ -1,5 +1,5 @@
 /**
- * The frames of test/raw-packet.test.ts, which both ends can tell from their number: length, addresses and bytes.
+ * The frames of test/raw-packet.test.ts, which both ends derive from their number: length, addresses and bytes.
  * EtherTypes 0x88b5 and 0x88b6 are those of local experiments (IEEE 802).
  */
 export const DATA_TYPE = 0x88b5;

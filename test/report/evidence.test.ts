@@ -69,7 +69,7 @@ inChromium(() => {
         expect(legend).toContain(text);
     });
 
-    test('latency: a legend, percentiles by operation and size, the ACK round trip beside it', async () => {
+    test('latency: a legend, percentiles by operation and size, the ACK round trip next to it', async () => {
       await see(
         page.locator('#latency .legend'),
         'SENDWRITEREADOtherACK round tripfirst packet to completion, log scale',

@@ -57,7 +57,7 @@ function isRnrNak({ row, syndrome }: Seen): boolean {
   return row.isResponse && row.offsets.aeth >= 0 && aethKind(syndrome) === AethKind.RNR_NAK;
 }
 
-/** The requester, as far as packets tell. */
+/** The requester, as far as packets show. */
 class RequesterAccount {
   readonly counts = counts();
   stale = 0;
@@ -98,7 +98,7 @@ class RequesterAccount {
   }
 }
 
-/** The responder of RC, as far as packets tell. */
+/** The responder of RC, as far as packets show. */
 class ResponderAccount {
   readonly counts = counts();
   arrived = 0;

@@ -32,7 +32,7 @@ export class Bench {
   readonly side: Side;
   readonly #domain: number;
 
-  /** @param experimental beside XRC */
+  /** @param experimental in addition to XRC */
   constructor(...experimental: Experimental[]) {
     this.side = new Side(1, 1, { frames: NO_FRAMES, experimental: ['xrc', ...experimental] });
     this.#domain = this.side.adapter.openXrcd({});

@@ -35,7 +35,7 @@ export function readLine(line) {
 export async function runStep({ command, minutes, env = {} }, { cwd, commit, write = console.log }) {
   const started = performance.now();
   const more = typeof env === 'function' ? env(commit) : env;
-  // The time of its processors tells a slow step from a busy machine.
+  // The time of its processors distinguishes a slow step from a busy machine.
   const timed = `TIMEFORMAT='== processors: %U s user, %S s system'; time { ${command}\n}`;
   // A process group of its own: what the command started ends with it.
   const child = spawn('bash', ['-c', timed], {

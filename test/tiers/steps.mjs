@@ -5,7 +5,7 @@
  * command  For bash, from the root of the repository. Its output is shown; vitest's counts in it are added up, and its last
  *          line `result: TEXT` goes into the table of results.
  * minutes  The budget on two cores. The step is ended and fails when it is used up.
- * env      Environment variables besides those of the run. A function gets the hash of the commit.
+ * env      Environment variables in addition to those of the run. A function gets the hash of the commit.
  * required Of LONG: what asks for the step ("issue 10, 3"). CI fails while docs/test-long.md has no passed row of that name.
  *
  * A CI step changes no tracked file. A budget is about twice what the step takes on a quiet machine, since a machine may be

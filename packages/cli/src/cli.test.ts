@@ -352,7 +352,7 @@ describe('export', () => {
     expect(none.err).toContain(`--connection 99: expected 1 … ${connections.length}`);
   });
 
-  test('--comments: findings and causes beside their packets; without hosts when anonymised', async () => {
+  test('--comments: findings and causes at their packets; without hosts when anonymised', async () => {
     const lossy = join(captures, 'loss5_both_rc_pingpong.pcap');
     const { findings } = await analyzeCapture(lossy);
     for (const hidden of [[], ['--anonymize']]) {

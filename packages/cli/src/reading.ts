@@ -36,7 +36,7 @@ export const nameOfSource = (file: string): string => (file === DASH ? 'standard
 /** Options of the command line that every reading takes. */
 export interface ReadingChoices {
   icrc?: 'check' | 'skip';
-  /** UDP ports of RoCE besides 4791. */
+  /** UDP ports of RoCE other than 4791. */
   port?: number[];
 }
 

@@ -41,7 +41,7 @@ test('ibv_query_gid_type gives RoCE v2, in the numbers of sysfs', async () => {
   }
 });
 
-test('ibv_get_srq_num tells queues apart', async () => {
+test('ibv_get_srq_num distinguishes queues', async () => {
   const { pd } = await openSide(new MemoryNetwork(), '10.0.0.1');
   const numbers = new Set<number>();
   for (let i = 0; i < 3; i++) {

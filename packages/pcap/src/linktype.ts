@@ -1,14 +1,14 @@
 /**
  * Link types: the kind of a packet's first byte. The numbers are the LINKTYPE_ registry's, which both formats share
  * (https://www.tcpdump.org/linktypes.html); here are the ones that can carry RoCE or that a capture
- * tool meets beside it.
+ * tool meets with it.
  */
 export const LinkType = {
   /** BSD loopback: a 4-byte protocol family in the byte order of the capturing host. */
   NULL: 0,
   ETHERNET: 1,
   PPP: 9,
-  /** An IPv4 or IPv6 header; the version nibble tells which. */
+  /** An IPv4 or IPv6 header; the version nibble distinguishes them. */
   RAW: 101,
   IEEE802_11: 105,
   /** OpenBSD loopback: as NULL, in network byte order. */

@@ -44,7 +44,7 @@ describe('the end of the input', () => {
     expect(parse(ngLittle.subarray(0, 20)).error?.message).toContain('the section header block at byte 0');
   });
 
-  test('end before the last reads, or after them, tells the same', () => {
+  test('end before the last reads, or after them, gives the same', () => {
     const parser = new CaptureParser();
     parser.push(classicMicro.subarray(0, 60));
     parser.end();

@@ -1,6 +1,6 @@
 /** The classic file's layout: draft-ietf-opsawg-pcap §4 and §5, pcap-savefile(5). */
 
-/** First word of the file, in the writer's byte order; it also tells the timestamps' unit. */
+/** First word of the file, in the writer's byte order; it also determines the timestamps' unit. */
 export const PcapMagic = {
   MICROSECONDS: 0xa1b2c3d4,
   NANOSECONDS: 0xa1b23c4d,

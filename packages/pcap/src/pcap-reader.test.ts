@@ -51,7 +51,7 @@ test('little-endian microseconds', () => {
   ]);
 });
 
-test('big-endian nanoseconds, with the FCS length beside the link type', () => {
+test('big-endian nanoseconds, with the FCS length next to the link type', () => {
   const { records, error, parser } = parse(classicNanoBig);
   expect(error).toBeUndefined();
   expect(parser.section?.byteOrder).toBe('big');

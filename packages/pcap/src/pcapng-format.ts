@@ -32,7 +32,7 @@ export function blockName(type: number): string {
   return blockNames.get(type) ?? `block of type 0x${type.toString(16)}`;
 }
 
-/** §4.1: the word after a section header's length that tells the section's byte order. */
+/** §4.1: the word after a section header's length that determines the section's byte order. */
 export const BYTE_ORDER_MAGIC = 0x1a2b3c4d;
 
 /** §3.1: type and length before the body, the length again after it. */

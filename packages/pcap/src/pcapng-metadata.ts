@@ -71,7 +71,7 @@ export function readInterface(
         described.timestampUnitsPerSecond = unitsPerSecond(view.getUint8(option.start));
         break;
       case OptionCode.IF_FILTER:
-        // The first byte tells the kind; 0 is text, others (BPF instructions) are not shown.
+        // The first byte is the kind; 0 is text, others (BPF instructions) are not shown.
         if (option.length > 0 && view.getUint8(option.start) === 0) {
           described.filter = optionText(bytes, {
             code: option.code,

@@ -14,7 +14,7 @@ const MAX_OPTIONS = 65_536;
 
 /**
  * The options in `view` between `start` and `end` (draft-ietf-opsawg-pcapng §3.5). The list may end
- * with opt_endofopt or with the block. A string tells what is wrong with them.
+ * with opt_endofopt or with the block. A string names what is wrong with them.
  */
 export function readOptions(
   view: DataView,

@@ -21,7 +21,7 @@ const MAX_INTERFACES = 65_536;
 /** Bytes of names and comments kept of one section: the same. Each counts four more, for its string. */
 const MAX_TEXT = 4 << 20;
 
-/** Reads pcapng block by block. Blocks that tell nothing about packets are passed over. */
+/** Reads pcapng block by block. Blocks without information about packets are skipped. */
 export class PcapngReader implements FormatReader {
   reading = 'block header';
   section: SectionInfo | undefined;

@@ -13,7 +13,7 @@ import { within } from './channel/waiting.ts';
 import type { Endpoint } from './measure/endpoint.ts';
 import type { Plan } from './plan.ts';
 
-/** Bytes of the datagram by which a client tells its queue pair. */
+/** Bytes of the datagram by which a client announces its queue pair. */
 const INTRODUCTION = 4;
 /** ms that a server waits for its client to disconnect first, as perftest's clients do. */
 const GOODBYE_WITHIN = 1000;

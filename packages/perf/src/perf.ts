@@ -14,7 +14,7 @@ import { Session } from './session.ts';
 /** perftest's port, of TCP and of the connection manager. */
 export const PERF_PORT = 18_515;
 
-/** Options of either side besides the test itself. */
+/** Options of either side, without the test itself. */
 export interface SideOptions {
   /** Of the dialogue; 18,515. */
   port?: number;

@@ -1,4 +1,4 @@
-/** When the ACK timer runs (IBTA vol 1 §9.7.6.1.3), and beside it that of the tail loss probe. */
+/** When the ACK timer runs (IBTA vol 1 §9.7.6.1.3), and when that of the tail loss probe. */
 import { expect, test } from 'vitest';
 import { Deadlines } from './deadlines.ts';
 import type { Owner } from './qp/owner.ts';

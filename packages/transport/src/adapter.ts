@@ -182,7 +182,7 @@ export class Adapter {
     return added;
   }
 
-  /** Whether there are raw packet queue pairs: `runFrames` has to be called beside `receive` and `transmit`. */
+  /** Whether there are raw packet queue pairs: `runFrames` has to be called as well as `receive` and `transmit`. */
   get usesFrames(): boolean {
     return this.#queues.raws.size > 0;
   }

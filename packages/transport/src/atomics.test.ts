@@ -19,7 +19,7 @@ function make(value: bigint) {
     return hand.out().map(inShort);
   };
   const value64 = () => {
-    // Nothing beside it is touched.
+    // Nothing next to it is touched.
     expect([...memory.subarray(0, 8), ...memory.subarray(16)]).toEqual(new Array(16).fill(0xee));
     return cell.getBigUint64(8, true);
   };

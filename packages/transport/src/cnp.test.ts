@@ -177,7 +177,7 @@ describe('sent', () => {
     side.adapter.checkInvariants();
   });
 
-  test('beside the ACK and the NAK that the same packets are answered with', () => {
+  test('in addition to the ACK and the NAK that answer the same packets', () => {
     const { arrives, leaves } = setUp();
     arrives(CE, { ackReq: true });
     expect(leaves().map(({ opcode }) => opcode)).toEqual([Opcode.CNP, Opcode.RC_ACKNOWLEDGE]);

@@ -117,7 +117,7 @@ export class CompletionQueue {
     this.#solicited ||= solicited;
   }
 
-  /** Shows the program what was written. True if it asked to be told. */
+  /** Shows the program what was written. True if it asked for an event. */
   publish(): boolean {
     if (!this.dirty && !this.#solicited) return false;
     this.#published = this.#next;

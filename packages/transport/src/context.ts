@@ -187,7 +187,7 @@ export class Context {
   publish(): void {
     this.flushCopies();
     const dirty = this.#dirty;
-    // An array that is emptied gives up its memory, so the count is kept beside it.
+    // An array that is emptied gives up its memory, so the count is kept next to it.
     for (let i = 0; i < this.#dirtyCount; i++) {
       if (dirty[i].publish()) this.#host.onCompletionEvent(dirty[i].handle);
     }

@@ -103,7 +103,7 @@ export interface QpAttr {
   /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. Probes ask sooner (`Recovery.probes`). */
   timeout?: number;
   /**
-   * RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR. Probes take none of them: beside the 1 + `retryCnt`
+   * RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR. Probes take none of them: in addition to the 1 + `retryCnt`
    * sends, a silent peer sees up to 2 · (1 + `retryCnt`) probes (`Recovery.probes`).
    */
   retryCnt?: number;
@@ -121,9 +121,9 @@ export interface QpAttr {
 export interface Recovery {
   /**
    * When an answer is overdue by the round trip, sends one packet once more (a tail loss probe). A peer that is gone sees at most
-   * two for each time that the ACK timer runs out, so 2 · (1 + `retryCnt`) beside the 1 + `retryCnt` sends; none where `timeout` is 0. On a
+   * two for each time that the ACK timer runs out, so 2 · (1 + `retryCnt`) in addition to the 1 + `retryCnt` sends; none where `timeout` is 0. On a
    * path that has just lost packets, those of later timeouts may come before the first; and if the peer is known to keep early packets,
-   * the first probe brings up to 0.7 windows of packets that are easily lost beside it, once. Default true.
+   * the first probe brings up to 0.7 windows of packets that are easily lost with it, once. Default true.
    */
   probes: boolean;
   /**

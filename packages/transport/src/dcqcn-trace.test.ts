@@ -1,5 +1,5 @@
 /**
- * DCQCN's two points, step by step beside a second program that another hand wrote from the paper, without knowledge of the engine
+ * DCQCN's two points, compared step by step with a second program that another hand wrote from the paper, without knowledge of the engine
  * (test/sim/dcqcn-reference.mjs). The reference counts the situations of a trace; each has a least number of times.
  */
 import { Opcode } from '@node-roce/wire';

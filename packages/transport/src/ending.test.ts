@@ -171,7 +171,7 @@ describe('READ responses in a batch that waits', () => {
     expect(out()).toEqual([['ACKNOWLEDGE', P + 1, NakCode.REMOTE_ACCESS_ERROR]]);
   });
 
-  test('leave though a region beside theirs is deregistered', () => {
+  test('leave though a region next to theirs is deregistered', () => {
     const { tx, hand, adapter } = waiting();
     const buffer = adapter.regions.views.at(-1)!.buffer;
     const beside = { pd: hand.side.pd, backing: 1, offset: 4096, length: 4096, access: 0 };

@@ -111,7 +111,7 @@ describe('the check sees', () => {
     }
   });
 
-  test('more in flight than PSNs can tell apart', () => {
+  test('more in flight than PSNs can distinguish', () => {
     const { flight, send } = setUp(5, 1 << 23);
     send(PSN_SPAN + 128);
     expect(flight.check(true)).toBeUndefined();

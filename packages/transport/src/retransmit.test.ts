@@ -11,7 +11,7 @@ interface Told {
   cause: string;
 }
 
-/** A pair whose left side tells what it sends again; `lost` says which packets vanish, once each. */
+/** A pair whose left side reports what it retransmits; `lost` selects the packets that vanish, once each. */
 function watched(lost: (packet: Packet, fromLeft: boolean) => boolean) {
   const told: Told[] = [];
   const pair = new Pair({

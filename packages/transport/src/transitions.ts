@@ -251,7 +251,7 @@ const VALID_UD: Record<QpState, readonly QpAttrName[]> = {
 };
 
 /**
- * Attributes that a query returns in each state, beside the state itself and `cap`, which always are.
+ * Attributes that a query returns in each state, in addition to the state itself and `cap`, which are always returned.
  * Source: the tables of ibv_query_qp(3) as printed by RDMAmojo. The alternate path is there while one is loaded, the state of
  * migration on devices whose paths migrate.
  */

@@ -11,7 +11,7 @@ import { BOOLEAN, checkArgument, described, INTEGER } from './options.ts';
 import type { Registry } from './registry.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
-/** Options of `device.createCq` besides the size. */
+/** Options of `device.createCq`, without the size. */
 export interface CompletionQueueOptions {
   /** The channel of its events; without one, `wait`, `next` and iteration report completions. */
   channel?: EventChannel<CompletionQueue>;

@@ -39,7 +39,7 @@ export interface ConnectOptions {
   /** Bytes; the smaller of the two ports' unless given. */
   pathMtu?: number;
   /**
-   * Index of the local GID. Unless given: the one that `connectionData` told the peer of if it is of the
+   * Index of the local GID. Unless given: the one that `connectionData` sent to the peer if it is of the
    * peer's kind (IPv4, IPv6, IPv6 link-local), else the first that is.
    */
   gidIndex?: number;

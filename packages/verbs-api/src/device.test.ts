@@ -40,7 +40,7 @@ describe('opening', () => {
   });
 });
 
-test('a query tells of device, port and GIDs', async () => {
+test('a query describes device, port and GIDs', async () => {
   const side = await openSide(new MemoryNetwork(), 'fd00::7', { mtu: 2048 });
   expect(side.device.query()).toMatchObject({
     link: 'memory',

@@ -45,7 +45,7 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   engine?: 'inline' | 'worker';
   /** Which sockets (`auto`, `udp`, `dgram`, `xdp`), or a link of one's own instead of them; that inline only. */
   link?: LinkOptions['link'] | Link;
-  /** Tells peers how many receives are posted (end-to-end credits). Default false: no limit. */
+  /** Announces the number of posted receives to peers (end-to-end credits). Default false: no limit. */
   credits?: boolean;
   /** How reliable connections recover from losses, unless they are created otherwise. */
   recovery?: Partial<Recovery>;

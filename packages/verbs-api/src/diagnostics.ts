@@ -22,7 +22,7 @@ import { BTH_BYTES, bthDestQp, bthOpcode, bthPsn, type OpcodeName, opcodeInfo } 
 export interface PacketInfo {
   /** Received or sent. */
   direction: 'in' | 'out';
-  /** Milliseconds since 1970, with a fraction: when the engine had it in hand. */
+  /** Milliseconds since 1970, with a fraction: when the engine handled it. */
   time: number;
   /** Queue pair of this side: the one it was sent by, or is for. */
   qpn: number;
@@ -198,7 +198,7 @@ export class Diagnostics {
     this.#collected.push({ channel: 'retransmission', message: { time: wallClock(), qpn, psn, cause } });
   };
 
-  /** Tells what was collected. Never from inside of the engine. */
+  /** Publishes what was collected. Never from inside of the engine. */
   flush(): void {
     if (this.#collected.length === 0) return;
     const told = this.#collected;

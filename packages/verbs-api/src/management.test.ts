@@ -1,4 +1,4 @@
-/** The connection manager beside the engine, through real queue pairs 1. */
+/** The connection manager next to the engine, through real queue pairs 1. */
 import type { CmEvent } from '@node-roce/cm';
 import { MemoryNetwork } from '@node-roce/link';
 import {

@@ -1,5 +1,5 @@
 /**
- * Queue pair 1 of an engine, and the connection manager that speaks through it. Runs beside the adapter, in its thread:
+ * Queue pair 1 of an engine, and the connection manager that speaks through it. Runs next to the adapter, in its thread:
  * the pump calls it in each turn, so that peers are answered while the program is busy.
  */
 import { type CmCounters, type CmEvent, type CmSize, Connections, type Route } from '@node-roce/cm';

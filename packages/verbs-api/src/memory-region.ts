@@ -25,7 +25,7 @@ export interface AccessInit {
   flushPersistent?: boolean;
 }
 
-/** Options of `pd.registerMr` besides the memory. */
+/** Options of `pd.registerMr`, without the memory. */
 export interface RegisterOptions {
   /** `Access` bits, or flags by name. Default: local write only. */
   access?: number | AccessInit;

@@ -112,7 +112,7 @@ async function read(contexts: readonly Device[]) {
 
 /**
  * Counts of these devices in the text format of OpenMetrics 1.0, to be answered to a scrape with OPEN_METRICS_TYPE. Devices that are
- * closed are left out; contexts of one device (`openContext`) are told as one.
+ * closed are left out; contexts of one device (`openContext`) are reported as one.
  *
  * Each sample has the label `device`, the device's number in this process, from 0 in the order of opening; `roce_device_info` has its
  * addresses and link.

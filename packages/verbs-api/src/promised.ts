@@ -1,5 +1,5 @@
 /**
- * Requests whose completion is awaited (`await qp.send(bytes)`). They are told from a program's own by their wrId: a
+ * Requests whose completion is awaited (`await qp.send(bytes)`). They are distinguished from a program's own by their wrId: a
  * tag of this completion queue, drawn at random, in the high word and a count in the low one. The completion queue takes
  * theirs out of what a program polls.
  */

@@ -48,7 +48,7 @@ export function clockOrigin(): number {
   return seconds * 1e9 + nanoseconds - performance.now() * 1e6;
 }
 
-/** The callbacks that run beside the adapter: it takes in what the adapter received for it, and has timers of its own. */
+/** The part that runs next to the adapter: it takes in what the adapter received for it, and has timers of its own. */
 export interface Companion {
   run(now: number): void;
   nextDeadline(): number;

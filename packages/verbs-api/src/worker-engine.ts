@@ -22,14 +22,14 @@ interface Waiting {
   reject(error: unknown): void;
 }
 
-/** The error of a thread that did not start. A bundle that holds the packages has no worker.js beside it. */
+/** The error of a thread that did not start. A bundle that holds the packages has no worker.js next to it. */
 function startFailure(cause: NodeJS.ErrnoException): RoceError {
   const isMissing = cause.code === 'MODULE_NOT_FOUND' || cause.code === 'ERR_MODULE_NOT_FOUND';
   return new RoceError('ERR_ROCE_ENGINE', `the engine's thread did not start: ${cause.message}`, {
     errno: 'EIO',
     cause,
     ...(isMissing && {
-      expected: 'worker.js beside the program; bundlers have to leave @node-roce/* external',
+      expected: 'worker.js next to the program; bundlers have to leave @node-roce/* external',
     }),
   });
 }
@@ -94,7 +94,7 @@ export class WorkerEngine implements OwnEngine {
     worker.on('exit', (code) => this.#die(new Error(`its thread ended with code ${code}`)));
   }
 
-  /** Nothing tells that somebody begins to listen: it has to be looked at. */
+  /** Nothing reports that somebody begins to listen: it has to be looked at. */
   #look(): void {
     Atomics.store(this.#wanted, 0, listening());
   }

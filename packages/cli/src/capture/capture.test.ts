@@ -137,7 +137,7 @@ const mayCapture = await InterfaceSource.open({ interface: 'lo' }).then(
 );
 
 describe.skipIf(!mayCapture)('on loopback', () => {
-  /** An ACK, as far as the reader wants to know; a source port tells it from other tests' packets. */
+  /** An ACK, as far as the reader wants to know; a source port distinguishes it from other tests' packets. */
   const ACK = Uint8Array.of(0x11, 0x40, 0xff, 0xff, 0, 0, 0, 0x48, 0, 0, 0, 7, 0x1f, 0, 0, 1, 1, 2, 3, 4);
 
   async function sender(count: number): Promise<number> {

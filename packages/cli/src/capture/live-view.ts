@@ -3,7 +3,7 @@ import type { Addresses } from '@node-roce/capture';
 import type { Terminal } from '../terminal.ts';
 import { type Flow, type FlowCounts, type FlowTable, nameOfFlow } from './flow-counts.ts';
 
-/** The state of the capture, besides the flows. */
+/** The state of the capture, without the flows. */
 export interface LiveState {
   /** Since the start. */
   seconds: number;

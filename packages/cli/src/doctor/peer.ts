@@ -60,7 +60,7 @@ export async function checkMtu({ address, nic }: Way): Promise<Check> {
   const allowed = pathMtuForInterface(mtu);
   const text = `${route === undefined ? nic.name : 'the route'} has MTU ${mtu}`;
   if (allowed === 0) return fail('mtu', `${text}, which is too small for RoCE: raise it to 1500`);
-  // The engine takes the interface's: it is not told of routes.
+  // The engine takes the interface's: it does not know of routes.
   const engine = pathMtuForInterface(nic.mtu ?? 1500);
   if (engine > allowed) {
     return warn(

@@ -94,7 +94,7 @@ export class RpingSide implements AsyncDisposable {
     return arriving;
   }
 
-  /** Tells the peer where memory is. A server's message tells nothing: "go on". */
+  /** Sends the peer the place of memory. A server's message holds none: it means "go on". */
   async say(range?: MemoryRegion): Promise<void> {
     const message = new Uint8Array(INFO_BYTES);
     if (range) {

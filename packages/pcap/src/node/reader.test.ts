@@ -191,7 +191,7 @@ describe('gzip', () => {
       expect(thrown).toMatchObject({ name: 'CaptureError', code: CaptureErrorCode.COMPRESSED });
       expect(reader.error).toBe(thrown);
       expect(read).toEqual(records.slice(0, read.length));
-      // Random bytes deflate to about their own size, so the cut tells how much must have come out.
+      // Random bytes deflate to about their own size, so the cut determines how much must have come out.
       expect(read.length).toBeGreaterThanOrEqual(Math.floor((length - 1500) / 1016));
     }
   });
@@ -207,7 +207,7 @@ describe('gzip', () => {
     expect(read).toEqual(records.slice(0, read.length));
   });
 
-  test('damage inside, within good gzip, is the parser’s to tell', async () => {
+  test('damage inside, within good gzip, is reported by the parser', async () => {
     const { thrown } = await drain(openCapture(flow(gzipSync(input.subarray(0, 5000)), 100)));
     expect(thrown).toMatchObject({ code: CaptureErrorCode.TRUNCATED });
   });

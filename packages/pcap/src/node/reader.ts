@@ -22,7 +22,7 @@ export interface CaptureReaderOptions extends CaptureParserOptions {
 }
 
 /**
- * Opens a capture for reading: pcap or pcapng, plain or gzip, told apart by their first bytes.
+ * Opens a capture for reading: pcap or pcapng, plain or gzip, distinguished by their first bytes.
  *
  * ```ts
  * const capture = openCapture('trace.pcapng.gz');

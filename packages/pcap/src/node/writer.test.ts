@@ -143,7 +143,7 @@ test('a quiet writer is on its way after a turn of the event loop; flush waits f
   await writer.close();
 });
 
-test('a stream that fails: write, drain, flush and close all tell', async () => {
+test('a stream that fails: write, drain, flush and close all report it', async () => {
   const failing = new Writable({
     write: (_chunk, _encoding, done) => done(new Error('disk full')),
   });

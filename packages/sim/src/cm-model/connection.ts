@@ -37,7 +37,7 @@ export interface CmConnection {
   readonly packetLifetime: number;
   readonly timewait: number;
   awaiting: CmAwaiting | undefined;
-  /** LAP on its way, beside the state. */
+  /** LAP on its way, in addition to the state. */
   lap: CmAwaiting | undefined;
   /** End of TIMEWAIT, µs. */
   timewaitEnds: number;

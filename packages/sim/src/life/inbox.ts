@@ -24,7 +24,7 @@ export class OwnInbox implements Inbox {
   #posted = 0;
   #taken = 0;
 
-  /** @param extra bytes that a receive has room for besides the message */
+  /** @param extra bytes that a receive has room for in addition to the message */
   constructor(book: MemoryBook, slots: number, post: (receive: SimReceive) => void, extra = 0) {
     this.#length = MAX_MESSAGE_BYTES + extra;
     this.#lease = book.lease(slots * SLOT);

@@ -146,7 +146,7 @@ export const PROFILES = {
       'congestion notifications obeyed': 60,
     },
   },
-  /** Queue pairs of UC and UD that end as those of `lifetimes` do, beside reliable ones. */
+  /** Queue pairs of UC and UD that end as those of `lifetimes` do, with reliable ones. */
   unreliable: {
     ...BASE,
     services: ['UC', 'UD', 'UC', 'UD', 'RC'],

@@ -33,7 +33,7 @@ export interface QpConfig extends RequesterConfig, ResponderConfig {
   rqPsn: number;
 }
 
-/** The events of a queue pair besides its completions (§11.6.3). */
+/** The events of a queue pair other than its completions (§11.6.3). */
 export type QpEvent = 'QP_LAST_WQE_REACHED' | 'SQ_DRAINED';
 
 /** §11.6.3.1: in the error state, a queue pair with an SRQ says once that it takes no receive any more. */

@@ -187,7 +187,7 @@ export function takeReadResponse(
 
 /**
  * §9.7.6.1: a response ends the READ exactly at its last PSN, and is as long as its place says. FIRST and
- * MIDDLE are not told apart, nor LAST and ONLY: a READ that was resumed begins where it likes.
+ * MIDDLE are not distinguished, nor LAST and ONLY: a READ that was resumed begins where it likes.
  */
 function fitsRead(q: Requester, work: SendWork, packet: ModelPacket, row: OpcodeInfo): boolean {
   // Annex A19: a FLUSH or ATOMIC WRITE has one response, ONLY, of no bytes.
@@ -232,7 +232,7 @@ export function timeOut(q: Requester, now: number): ModelCompletion[] {
 
 /**
  * §9.9.2.4.1: back to the oldest unacknowledged packet, as long as there are retries. Already on the way
- * there, or told to wait by an RNR NAK: a second message that says the same costs nothing.
+ * there, or made to wait by an RNR NAK: a second message with the same contents costs nothing.
  */
 export function goBack(q: Requester, now: number, cause: ModelRetransmitCause): ModelCompletion[] {
   if (q.next === q.una || q.rnrUntil !== undefined) return [];

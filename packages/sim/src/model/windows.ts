@@ -1,6 +1,6 @@
 /**
  * Memory windows, type 1 and type 2B: what binding one asks for, and how its life ends (IBTA vol 1 §10.6.7.2,
- * §9.4.1.1). A bound window is a region among the others; nothing else may tell them apart.
+ * §9.4.1.1). A bound window is a region among the others; nothing else may distinguish them.
  */
 import { type ModelMemory, type ModelRegion, servesQp } from './memory.ts';
 import { ModelAccess } from './verbs.ts';

@@ -17,7 +17,7 @@ export type ModelOpcode =
   | 'BIND_MW'
   | 'LOCAL_INV';
 
-/** Extent and guarantees of a FLUSH (annex A19): the fields of its headers beside address and key. */
+/** Extent and guarantees of a FLUSH (annex A19): the fields of its headers after address and key. */
 export interface FlushExtent {
   /** Bytes from the remote address on; nothing to a FLUSH of a whole region. */
   length: number;

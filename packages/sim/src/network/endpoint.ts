@@ -7,7 +7,7 @@ import type { Destination, FlushExtent, ModelCompletion, ModelOpcode } from '../
 import type { XrcReceipt } from '../model/xrc-qp.ts';
 import type { SimHost } from './network.ts';
 
-/** Memory that is registered by itself, beside the arena. */
+/** Memory that is registered by itself, outside of the arena. */
 export interface SimRegion {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly rkey: number;

@@ -315,7 +315,7 @@ describe('migrating', () => {
     expect(events()).toEqual(['PATH_MIG_ERR']);
     expect(state()).toMatchObject({ pathMigState: 'ARMED', rqPsn: 1001 });
     expect(side.adapter.counters().wrongSource).toBe(3);
-    // It is told again after the next REARM.
+    // It is raised again after the next REARM.
     side.adapter.modifyQp(side.qp.qpn, { pathMigState: 'REARM' }, 0);
     hand.put(write(1001, 0));
     hand.put(write(1002, 1));

@@ -42,7 +42,7 @@ export class LossDistance {
 
   /**
    * How many packets from a gap on are sent again at once, where answers name one gap in a round trip: further gaps are among them where
-   * losses are nearer to each other than that. An answer takes some longer than a window does to leave; half of what then has room besides
+   * losses are nearer to each other than that. An answer takes some longer than a window does to leave; half of what then has room in addition
    * the packets up to the next gap is sent again, the other half is new.
    */
   burst(window: number): number {

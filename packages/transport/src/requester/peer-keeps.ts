@@ -87,7 +87,7 @@ export class PeerKeeps {
     this.#isWary = false;
   }
 
-  /** One packet alone is sent again, if that may tell more. */
+  /** One packet alone is retransmitted, if that may reveal more. */
   try(): void {
     const naks = ++this.#naks;
     const isTime = naks >= TRIAL_FIRST && naks <= TRIAL_LAST && (naks & (naks - 1)) === 0;

@@ -133,7 +133,7 @@ export class Probe {
     this.#isOpen = true;
   }
 
-  /** Others are sent again beside it: an answer to a packet that came twice may be theirs. */
+  /** Others are retransmitted with it: an answer to a packet that came twice may be theirs. */
   hasCompany(): void {
     this.#isOpen = false;
   }

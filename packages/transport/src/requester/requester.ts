@@ -434,7 +434,7 @@ export class Requester {
     }
   }
 
-  /** A probe leaves with the next turn; and what is easily lost beside its packet. */
+  /** A probe leaves with the next turn; and what is easily lost with its packet. */
   #wantProbe(): void {
     const { unackedPsn, out } = this.#flight;
     this.#owner.counters.probes++;

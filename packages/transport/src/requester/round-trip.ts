@@ -40,7 +40,7 @@ export class RoundTrip {
     this.#times[LEFT_AT] = this.#clock.now;
   }
 
-  /** A probe leaves: whether the timed packet is answered for its first sending, a second answer will tell (`confirm`). */
+  /** A probe leaves: whether the timed packet is answered for its first sending, a second answer will show (`confirm`). */
   doubt(): void {
     this.#inDoubt = true;
     this.#times[DOUBTFUL] = 0;
