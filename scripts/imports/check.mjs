@@ -15,7 +15,7 @@ import { fileURLToPath } from 'node:url';
 import { circlesOf, importsOf } from './graph.mjs';
 
 const SCOPE = '@node-roce/';
-const SKIPPED = /^(\.|node_modules$|dist$|build$)/;
+const SKIPPED = /^(\.(?!vitepress$)|node_modules$|dist$|build$)/;
 const SOURCE = /\.[cm]?[jt]sx?$/;
 const inAny = (folders, path) => folders.some((folder) => path.startsWith(folder));
 const packageOf = (path) => /^packages\/([^/]+)\/src\//.exec(path)?.[1];
