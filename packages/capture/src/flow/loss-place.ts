@@ -24,7 +24,7 @@ export class PassedRequests {
   /** The oldest that has: whether those before it did, before the capture began, is not known. */
   #first = -1;
   /** PSNs that were expected when later packets passed, the newest first: the responder sends NAKs for them. */
-  readonly #gaps: number[] = [];
+  #gaps: number[] | undefined;
   /** The last PSN that a NAK named, until it passes: for what passes before it there is no other NAK. */
   #refused = -1;
   /** The PSN of the last RNR NAK, until it passes again: a sequence NAK may come with that. */
@@ -33,7 +33,8 @@ export class PassedRequests {
   #askedTo = -1;
   /** The last packet in order was a READ with an unknown number of responses. */
   #isOpen = false;
-  readonly #naks: Place[] = [];
+  /** Both are made with the first: most connections have none. */
+  #naks: Place[] | undefined;
 
   /**
    * A request passed.
@@ -44,11 +45,11 @@ export class PassedRequests {
     if (this.#expected < 0 || Math.abs(psn - this.#expected) > MAX_GAP) {
       this.#expected = this.#first = psn;
       this.#refused = this.#notReady = -1;
-      this.#gaps.length = 0;
+      this.#gaps = undefined;
       this.#askedTo = psn;
     }
     if (psn > this.#expected && !this.#isOpen) {
-      if (this.#expected !== this.#refused && this.#expected !== this.#gaps[0]) this.#gap(this.#expected);
+      if (this.#expected !== this.#refused && this.#expected !== this.#gaps?.[0]) this.#gap(this.#expected);
       return;
     }
     // It was overtaken by the first packets of the capture.
@@ -65,6 +66,7 @@ export class PassedRequests {
   }
 
   #gap(psn: number): void {
+    this.#gaps ??= [];
     this.#gaps.unshift(psn);
     if (this.#gaps.length > GAPS) this.#gaps.pop();
   }
@@ -80,8 +82,9 @@ export class PassedRequests {
   sequenceNak(psn: number, frame: number): void {
     const place: Place = { frame, missing: 'request', side: 'unknown' };
     if (psn === this.#notReady) place.missing = 'none';
-    else if (this.#gaps.includes(psn)) place.side = 'requester';
+    else if (this.#gaps?.includes(psn)) place.side = 'requester';
     else if (psn >= this.#first && this.#expected > psn) place.side = 'responder';
+    this.#naks ??= [];
     this.#naks.unshift(place);
     if (this.#naks.length > NAKS) this.#naks.pop();
     this.#goBack(psn);
@@ -97,7 +100,7 @@ export class PassedRequests {
     if (this.#expected < 0) return;
     this.#expected = psn;
     this.#refused = psn;
-    this.#gaps.length = 0;
+    this.#gaps = undefined;
     this.#isOpen = false;
     if (this.#askedTo > psn) this.#askedTo = psn;
   }
@@ -117,7 +120,7 @@ export class PassedRequests {
   ): Omit<Place, 'frame'> {
     switch (cause) {
       case 'sequence-nak':
-        return this.#naks.find(({ frame }) => frame === evidence) ?? { missing: 'request', side: 'unknown' };
+        return this.#naks?.find(({ frame }) => frame === evidence) ?? { missing: 'request', side: 'unknown' };
       case 'implied-nak': {
         const missing = 'response';
         // A response passed before the one that was missing.
