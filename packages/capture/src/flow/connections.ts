@@ -2,7 +2,7 @@
 import { PSN_MASK } from '@node-roce/wire';
 import type { Addresses } from '../read/packet.ts';
 import type { Connection, DirectionPath, Endpoint, LadderPacket, Message } from './analysis.ts';
-import { type ConnectionState, type Direction, newCounts } from './direction.ts';
+import { type ConnectionState, type Direction, NO_COUNTS } from './direction.ts';
 import { DistributionBuilder } from './distribution.ts';
 import { newMessageCounts } from './messages.ts';
 import { commonSums } from './series.ts';
@@ -58,8 +58,8 @@ export class ConnectionBuilder {
       end: Math.max(...both.map((direction) => direction.end)),
       firstFrame: Math.min(...both.map((direction) => direction.firstFrame)),
       lastFrame: Math.max(...both.map((direction) => direction.lastFrame)),
-      aToB: ab?.counts ?? newCounts(),
-      bToA: ba?.counts ?? newCounts(),
+      aToB: ab?.counts ?? NO_COUNTS,
+      bToA: ba?.counts ?? NO_COUNTS,
       paths: { aToB: pathOf(ab), bToA: pathOf(ba) },
       messagesFromA: ab?.messageCounts ?? newMessageCounts(),
       messagesFromB: ba?.messageCounts ?? newMessageCounts(),

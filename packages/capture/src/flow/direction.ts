@@ -57,6 +57,9 @@ export const newCounts = (): DirectionCounts => ({
   cnps: 0,
 });
 
+/** The counts of a direction that the capture has nothing of: one object for all of them. */
+export const NO_COUNTS: DirectionCounts = newCounts();
+
 /** Both directions as one; until they are found to belong together each direction has its own. */
 export interface ConnectionState {
   /** 0 until it is settled: then its messages are handed out, and it can't be joined with another such one. */
