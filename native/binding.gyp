@@ -24,6 +24,7 @@
             "src/frame_socket.cc",
             "src/icrc.cc",
             "src/id_window.cc",
+            "src/doorbells.cc",
             "src/interface_watcher.cc",
             "src/local_socket.cc",
             "src/packet_filter.cc",

@@ -566,6 +566,21 @@ export class InterfaceWatcher {
 }
 
 /**
+ * Descriptors that other processes write 8 bytes to (eventfd(2)) to wake the event loop. They keep no event loop alive, and are
+ * never read from: a process that shares one cannot make this one wait.
+ */
+export class Doorbells {
+  /** @param onRing called in the event loop after one or more writes to any of them; an exception in it is uncaught */
+  constructor(onRing: () => void);
+  /** The descriptor of a new one, close-on-exec and non-blocking. */
+  add(): number;
+  /** Forgets and closes a descriptor of `add`. False for another one. */
+  remove(fd: number): boolean;
+  /** For good: all descriptors are closed. */
+  close(): void;
+}
+
+/**
  * Copies payload from a slab into regions: `count` entries of `Copy` in `list`, in order.
  * @returns the index of the first entry that is out of bounds, at which it stopped; `count` if none is
  */

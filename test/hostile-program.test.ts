@@ -1,4 +1,4 @@
-/** Programs that send random bytes to a device and write them into the memory they share with it: no other program is harmed. */
+/** Programs that send random bytes to a device and write them into the memory and rings they share with it: no other program is harmed. */
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { Devices, whyMissing } from './programs/programs.ts';
@@ -37,8 +37,10 @@ test.skipIf(missing !== undefined)(
       const results = await all;
       for (const { code, output } of results) {
         expect(code, output).toBe(0);
-        const [, answered, ended] = /^(\d+) answered, (\d+) ended$/m.exec(output) ?? [];
+        const [, answered, completed, ended] =
+          /^(\d+) answered, (\d+) completed, (\d+) ended$/m.exec(output) ?? [];
         expect(Number(answered)).toBeGreaterThan(100);
+        expect(Number(completed)).toBeGreaterThan(20);
         expect(Number(ended)).toBeGreaterThan(0);
       }
       expect(devices.faults).toEqual([]);

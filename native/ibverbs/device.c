@@ -92,25 +92,34 @@ static int receive_file(int socket) {
   return fd;
 }
 
-// Introduces the process; the device answers with the file of its memory, and a token for connections of events.
+// Introduces the process; the device answers with what they share, and a token for connections of events.
 static int greet(struct roce_context *r) {
   uint32_t head[2] = {4 + 4 + 16 + ROCE_TOKEN_BYTES, ROCE_HELLO}, about[2] = {ROCE_PROTOCOL_VERSION, (uint32_t)getpid()};
   uint8_t hello[sizeof head + sizeof about + 16 + ROCE_TOKEN_BYTES] = {0}, *token = hello + 32;
-  uint32_t reply[2];
-  int fd;
+  uint32_t reply[2], shape[3];
+  int fds[3] = {-1, -1, -1};
   memcpy(hello, head, sizeof head);
   memcpy(hello + 8, about, sizeof about);
   memcpy(hello + 16, program_invocation_short_name, strnlen(program_invocation_short_name, 16));
   roce_memory_token(token);
   if (send(r->socket, hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return -1;
-  fd = receive_file(r->socket);
-  if (fd < 0) return -1;
-  if (recv(r->socket, reply, sizeof reply, MSG_WAITALL) != sizeof reply || reply[0] != sizeof r->token ||
-      reply[1] != 0 || recv(r->socket, r->token, sizeof r->token, MSG_WAITALL) != sizeof r->token) {
-    close(fd);
+  // Registered memory, rings, and the doorbell.
+  for (int i = 0; i < 3; i++) fds[i] = receive_file(r->socket);
+  if (fds[2] < 0 || recv(r->socket, reply, sizeof reply, MSG_WAITALL) != sizeof reply ||
+      reply[0] != sizeof r->token + sizeof shape || reply[1] != 0 ||
+      recv(r->socket, r->token, sizeof r->token, MSG_WAITALL) != sizeof r->token ||
+      recv(r->socket, shape, sizeof shape, MSG_WAITALL) != sizeof shape) {
+    for (int i = 0; i < 3; i++)
+      if (fds[i] >= 0) close(fds[i]);
     return -1;
   }
-  return roce_memory_open(r, fd);
+  if (roce_rings_open(r, fds[1], fds[2], shape) != 0) {
+    close(fds[0]);
+    return -1;
+  }
+  if (roce_memory_open(r, fds[0]) == 0) return 0;
+  roce_rings_close(r);
+  return -1;
 }
 
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *to, size_t length) {
@@ -305,11 +314,12 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   r->verbs.query_port = query_port;
   r->verbs.query_device_ex = query_device_ex;
   roce_set_memory_ops(r);
-  roce_set_queue_ops(r);
+  roce_set_ring_ops(r);
   roce_set_extended_ops(r);
   context->async_fd = roce_listen(r, 0);
   if (context->async_fd >= 0) return context;
   roce_memory_close(r);
+  roce_rings_close(r);
 no_device:
   saved = errno;
   close(r->socket);
@@ -327,6 +337,7 @@ int ibv_close_device(struct ibv_context *context) {
   roce_memory_close(r);
   close(context->async_fd);
   close(r->socket);
+  roce_rings_close(r);
   free(r);
   return 0;
 }

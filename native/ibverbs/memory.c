@@ -381,10 +381,11 @@ int ibv_dereg_mr(struct ibv_mr *mr) {
 }
 
 static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
-  struct ibv_mw *mw = calloc(1, sizeof *mw);
+  struct roce_mw *own = calloc(1, sizeof *own);
+  struct ibv_mw *mw = &own->mw;
   struct roce_message m;
   int error;
-  if (mw == NULL) return NULL;
+  if (own == NULL) return NULL;
   roce_begin(&m);
   roce_u32(&m, pd->handle);
   roce_u32(&m, type);
@@ -394,9 +395,10 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
   mw->type = type;
   mw->handle = roce_get32(&m);
   mw->rkey = roce_get32(&m);
+  own->number = roce_get32(&m);
   roce_end(&m);
   if (error == 0) return mw;
-  free(mw);
+  free(own);
   errno = error;
   return NULL;
 }
@@ -407,27 +409,7 @@ static int dealloc_mw(struct ibv_mw *mw) {
   return error;
 }
 
-static int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind) {
-  struct roce_message m;
-  int error;
-  if (bind->bind_info.mr == NULL) return errno = EINVAL;
-  roce_begin(&m);
-  roce_u32(&m, qp->handle);
-  roce_u32(&m, mw->handle);
-  roce_u64(&m, bind->wr_id);
-  roce_u32(&m, bind->send_flags);
-  roce_u32(&m, bind->bind_info.mr->handle);
-  roce_u64(&m, bind->bind_info.addr);
-  roce_u64(&m, bind->bind_info.length);
-  roce_u32(&m, bind->bind_info.mw_access_flags);
-  error = roce_call(roce_of(qp->context), ROCE_BIND_MW, &m);
-  if (error == 0) mw->rkey = roce_get32(&m);
-  roce_end(&m);
-  return error;
-}
-
 void roce_set_memory_ops(struct roce_context *r) {
   r->verbs.context.ops.alloc_mw = alloc_mw;
   r->verbs.context.ops.dealloc_mw = dealloc_mw;
-  r->verbs.context.ops.bind_mw = bind_mw;
 }

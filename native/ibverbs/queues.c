@@ -1,7 +1,4 @@
-// Completion channels and queues, receive queues that are shared, address handles, queue pairs, work requests.
-#include <arpa/inet.h>
-#include <stdio.h>
-
+// Completion channels and queues, receive queues that are shared, address handles, queue pairs.
 #include "roce.h"
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
@@ -35,6 +32,12 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
   return 0;
 }
 
+static void get_completion_ring(struct roce_context *r, struct roce_message *m, struct roce_ring *ring) {
+  ring->words = (uint32_t *)(r->arena + roce_get32(m));
+  ring->capacity = roce_get32(m);
+  ring->stride = ROCE_CQE_WORDS;
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
                              int comp_vector) {
   struct roce_cq *own;
@@ -57,12 +60,14 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_cont
   cq->cq_context = cq_context;
   cq->handle = roce_get32(&m);
   cq->cqe = (int)roce_get32(&m);
+  get_completion_ring(roce_of(context), &m, &own->ring);
   roce_end(&m);
   if (error != 0) {
     free(own);
     errno = error;
     return NULL;
   }
+  pthread_mutex_init(&own->ring.lock, NULL);
   pthread_mutex_init(&cq->mutex, NULL);
   pthread_cond_init(&cq->cond, NULL);
   roce_add(roce_of(context), &own->object, cq->handle, cq);
@@ -84,6 +89,7 @@ int ibv_destroy_cq(struct ibv_cq *cq) {
          cq->async_events_completed != own->object.async_reported)
     pthread_cond_wait(&cq->cond, &cq->mutex);
   pthread_mutex_unlock(&cq->mutex);
+  free(own->older);
   free(own);
   return 0;
 }
@@ -96,7 +102,12 @@ int ibv_resize_cq(struct ibv_cq *cq, int cqe) {
   roce_u32(&m, cq->handle);
   roce_u32(&m, (uint32_t)cqe);
   error = roce_call(roce_of(cq->context), ROCE_RESIZE_CQ, &m);
-  if (error == 0) cq->cqe = (int)roce_get32(&m);
+  if (error == 0) {
+    struct roce_ring next;
+    cq->cqe = (int)roce_get32(&m);
+    get_completion_ring(roce_of(cq->context), &m, &next);
+    error = roce_move_completions((struct roce_cq *)cq, &next);
+  }
   roce_end(&m);
   return error;
 }
@@ -180,43 +191,6 @@ void ibv_ack_async_event(struct ibv_async_event *event) {
   }
 }
 
-int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc) {
-  struct roce_message m;
-  int error, found;
-  if (count <= 0) return 0;
-  roce_begin(&m);
-  roce_u32(&m, cq->handle);
-  roce_u32(&m, (uint32_t)count);
-  error = roce_call(roce_of(cq->context), ROCE_POLL_CQ, &m);
-  found = (int)roce_get32(&m);
-  if (error != 0 || found < 0 || found > count) found = -1;
-  for (int i = 0; i < found; i++) {
-    uint32_t immediate;
-    memset(&wc[i], 0, sizeof wc[i]);
-    wc[i].wr_id = roce_get64(&m);
-    wc[i].status = roce_get32(&m);
-    wc[i].opcode = roce_get32(&m);
-    wc[i].vendor_err = roce_get32(&m);
-    wc[i].byte_len = roce_get32(&m);
-    immediate = roce_get32(&m);
-    wc[i].qp_num = roce_get32(&m);
-    wc[i].src_qp = roce_get32(&m);
-    wc[i].wc_flags = roce_get32(&m);
-    if ((wc[i].wc_flags & IBV_WC_WITH_INV) != 0) wc[i].invalidated_rkey = immediate;
-    else wc[i].imm_data = htonl(immediate);
-  }
-  roce_end(&m);
-  return found;
-}
-
-static int req_notify(struct ibv_cq *cq, int solicited_only) {
-  struct roce_message m;
-  roce_begin(&m);
-  roce_u32(&m, cq->handle);
-  roce_u32(&m, solicited_only != 0);
-  return roce_command(roce_of(cq->context), ROCE_NOTIFY_CQ, &m);
-}
-
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
   struct roce_srq *own = calloc(1, sizeof *own);
   struct ibv_srq *srq = &own->srq;
@@ -242,7 +216,10 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
   attr->attr.max_wr = roce_get32(&m);
   attr->attr.max_sge = roce_get32(&m);
   own->number = roce_get32(&m);
+  own->max_sge = attr->attr.max_sge;
+  roce_get_ring(roce_of(pd->context), &m, &own->receives);
   roce_end(&m);
+  pthread_mutex_init(&own->receives.lock, NULL);
   pthread_mutex_init(&srq->mutex, NULL);
   pthread_cond_init(&srq->cond, NULL);
   roce_add(roce_of(pd->context), &own->object, srq->handle, srq);
@@ -250,13 +227,20 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 }
 
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
+  struct roce_srq *own = (struct roce_srq *)srq;
   struct roce_message m;
+  int error;
+  pthread_mutex_lock(&own->receives.lock);
   roce_begin(&m);
   roce_u32(&m, srq->handle);
   roce_u32(&m, (uint32_t)mask);
   roce_u32(&m, attr->max_wr);
   roce_u32(&m, attr->srq_limit);
-  return roce_command(roce_of(srq->context), ROCE_MODIFY_SRQ, &m);
+  error = roce_call(roce_of(srq->context), ROCE_MODIFY_SRQ, &m);
+  if (error == 0 && roce_get32(&m) > 0) roce_get_ring(roce_of(srq->context), &m, &own->receives);
+  pthread_mutex_unlock(&own->receives.lock);
+  roce_end(&m);
+  return error;
 }
 
 int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr) {
@@ -319,10 +303,11 @@ static void get_address(struct roce_message *m, struct ibv_ah_attr *attr) {
 }
 
 struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
-  struct ibv_ah *ah = calloc(1, sizeof *ah);
+  struct roce_ah *own = calloc(1, sizeof *own);
+  struct ibv_ah *ah = &own->ah;
   struct roce_message m;
   int error;
-  if (ah == NULL) return NULL;
+  if (own == NULL) return NULL;
   roce_begin(&m);
   roce_u32(&m, pd->handle);
   roce_fill_address(&m, attr);
@@ -330,9 +315,10 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
   ah->context = pd->context;
   ah->pd = pd;
   ah->handle = roce_get32(&m);
+  own->number = roce_get32(&m);
   roce_end(&m);
   if (error == 0) return ah;
-  free(ah);
+  free(own);
   errno = error;
   return NULL;
 }
@@ -400,6 +386,16 @@ static void get_cap(struct roce_message *m, struct ibv_qp_cap *cap) {
   cap->max_inline_data = roce_get32(m);
 }
 
+static void take_queues(struct roce_qp *own, struct roce_message *m, const struct ibv_qp_cap *cap) {
+  struct roce_context *r = roce_of(own->ex.qp_base.context);
+  own->room = cap->max_send_wr;
+  own->max_sge = cap->max_send_sge > 0 ? cap->max_send_sge : 1;
+  own->max_recv_sge = cap->max_recv_sge;
+  own->max_inline = cap->max_inline_data;
+  roce_get_ring(r, m, &own->sends);
+  if (own->ex.qp_base.srq == NULL) roce_get_ring(r, m, &own->receives);
+}
+
 struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
   struct roce_qp *own;
   struct ibv_qp *qp;
@@ -438,10 +434,10 @@ struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) 
   qp->handle = roce_get32(&m);
   qp->qp_num = roce_get32(&m);
   get_cap(&m, &attr->cap);
+  take_queues(own, &m, &attr->cap);
   roce_end(&m);
-  own->room = attr->cap.max_send_wr;
-  own->max_sge = attr->cap.max_send_sge > 0 ? attr->cap.max_send_sge : 1;
-  own->max_inline = attr->cap.max_inline_data;
+  pthread_mutex_init(&own->sends.lock, NULL);
+  pthread_mutex_init(&own->receives.lock, NULL);
   pthread_mutex_init(&qp->mutex, NULL);
   pthread_cond_init(&qp->cond, NULL);
   roce_add(roce_of(pd->context), &own->object, qp->handle, qp);
@@ -470,6 +466,7 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 }
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask) {
+  struct roce_qp *own = (struct roce_qp *)qp;
   // What the mask leaves out may be uninitialized memory: it is not sent.
   struct ibv_ah_attr none = {0};
   struct roce_message m;
@@ -498,11 +495,27 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask) {
   roce_u32(&m, (mask & IBV_QP_RATE_LIMIT) != 0 ? a->rate_limit : 0);
   fill_cap(&m, &a->cap);
   roce_fill_address(&m, (mask & IBV_QP_AV) != 0 ? &a->ah_attr : &none);
+  if ((mask & IBV_QP_CAP) != 0) {
+    pthread_mutex_lock(&own->sends.lock);
+    pthread_mutex_lock(&own->receives.lock);
+  }
   error = roce_call(roce_of(qp->context), ROCE_MODIFY_QP, &m);
-  if (error == 0 && (mask & IBV_QP_CAP) != 0) get_cap(&m, &a->cap);
-  if (error == 0 && (mask & IBV_QP_STATE) != 0) qp->state = a->qp_state;
+  if ((mask & IBV_QP_CAP) != 0) {
+    if (error == 0) {
+      get_cap(&m, &a->cap);
+      take_queues(own, &m, &a->cap);
+    }
+    pthread_mutex_unlock(&own->receives.lock);
+    pthread_mutex_unlock(&own->sends.lock);
+  }
   roce_end(&m);
-  return error;
+  if (error != 0 || (mask & IBV_QP_STATE) == 0) return error;
+  qp->state = a->qp_state;
+  if (a->qp_state == IBV_QPS_RESET) {
+    roce_forget_completions(qp->recv_cq, qp->qp_num);
+    if (qp->send_cq != qp->recv_cq) roce_forget_completions(qp->send_cq, qp->qp_num);
+  }
+  return 0;
 }
 
 int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init) {
@@ -571,129 +584,4 @@ int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) 
 int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
   (void)lid;
   return group(qp, gid, ROCE_DETACH_MCAST);
-}
-
-static void fill_elements(struct roce_message *m, const struct ibv_sge *list, int count) {
-  roce_u32(m, count > 0 ? (uint32_t)count : 0);
-  for (int i = 0; i < count; i++) {
-    roce_u64(m, list[i].addr);
-    roce_u32(m, list[i].length);
-    roce_u32(m, list[i].lkey);
-  }
-}
-
-static void fill_send(struct roce_message *m, struct ibv_qp *qp, const struct ibv_send_wr *wr) {
-  int invalidates = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
-  int atomic = wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
-  int datagram = qp->qp_type == IBV_QPT_UD;
-  roce_u64(m, wr->wr_id);
-  roce_u32(m, wr->opcode);
-  roce_u32(m, wr->send_flags);
-  roce_u32(m, invalidates ? wr->invalidate_rkey : ntohl(wr->imm_data));
-  roce_u64(m, datagram ? 0 : wr->wr.rdma.remote_addr);
-  roce_u32(m, datagram ? 0 : atomic ? wr->wr.atomic.rkey : wr->wr.rdma.rkey);
-  roce_u64(m, atomic ? wr->wr.atomic.compare_add : 0);
-  roce_u64(m, atomic ? wr->wr.atomic.swap : 0);
-  roce_u32(m, datagram && wr->wr.ud.ah != NULL ? wr->wr.ud.ah->handle : 0);
-  roce_u32(m, datagram ? wr->wr.ud.remote_qpn : 0);
-  roce_u32(m, datagram ? wr->wr.ud.remote_qkey : 0);
-  if (wr->opcode == IBV_WR_BIND_MW) {
-    roce_u32(m, wr->bind_mw.mw->handle);
-    roce_u32(m, wr->bind_mw.rkey);
-    roce_u32(m, wr->bind_mw.bind_info.mr != NULL ? wr->bind_mw.bind_info.mr->handle : 0);
-    roce_u64(m, wr->bind_mw.bind_info.addr);
-    roce_u64(m, wr->bind_mw.bind_info.length);
-    roce_u32(m, wr->bind_mw.bind_info.mw_access_flags);
-  }
-  if ((wr->send_flags & IBV_SEND_INLINE) != 0) {
-    uint32_t length = 0;
-    for (int i = 0; i < wr->num_sge; i++) length += wr->sg_list[i].length;
-    roce_u32(m, length);
-    for (int i = 0; i < wr->num_sge; i++)
-      roce_bytes(m, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
-  } else fill_elements(m, wr->sg_list, wr->num_sge);
-}
-
-// Requests go in messages of about this size: one is far below what the device takes.
-#define MESSAGE_BYTES 65536
-#define MESSAGE_REQUESTS 1024
-
-int roce_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
-  while (wr != NULL) {
-    struct ibv_send_wr *first = wr;
-    struct roce_message m;
-    uint32_t count = 0, taken;
-    int error;
-    roce_begin(&m);
-    roce_u32(&m, qp->handle);
-    roce_u32(&m, 0);
-    for (; wr != NULL && m.length < MESSAGE_BYTES && count < MESSAGE_REQUESTS; wr = wr->next, count++) {
-      uint64_t inline_bytes = 0;
-      if ((wr->send_flags & IBV_SEND_INLINE) != 0)
-        for (int i = 0; i < wr->num_sge; i++) inline_bytes += wr->sg_list[i].length;
-      // More than any queue pair has, and no message could carry it.
-      if (wr->num_sge > 256 || inline_bytes > MESSAGE_BYTES) break;
-      fill_send(&m, qp, wr);
-    }
-    if (count == 0) {
-      roce_end(&m);
-      *bad = first;
-      return errno = EINVAL;
-    }
-    if (!m.failed) memcpy(m.bytes + ROCE_HEADER_BYTES + 4, &count, sizeof count);
-    error = roce_call(roce_of(qp->context), ROCE_POST_SEND, &m);
-    taken = error != 0 && error != EIO && error != EPERM ? roce_get32(&m) : 0;
-    roce_end(&m);
-    if (error == 0) continue;
-    for (*bad = first; taken > 0 && (*bad)->next != NULL; taken--) *bad = (*bad)->next;
-    return error;
-  }
-  return 0;
-}
-
-static int post_recv(struct ibv_context *context, enum roce_call call, uint32_t handle, struct ibv_recv_wr *wr,
-                     struct ibv_recv_wr **bad) {
-  while (wr != NULL) {
-    struct ibv_recv_wr *first = wr;
-    struct roce_message m;
-    uint32_t count = 0, taken;
-    int error;
-    roce_begin(&m);
-    roce_u32(&m, handle);
-    roce_u32(&m, 0);
-    for (; wr != NULL && m.length < MESSAGE_BYTES && count < MESSAGE_REQUESTS && wr->num_sge <= 256;
-         wr = wr->next, count++) {
-      roce_u64(&m, wr->wr_id);
-      fill_elements(&m, wr->sg_list, wr->num_sge);
-    }
-    if (count == 0) {
-      roce_end(&m);
-      *bad = first;
-      return errno = EINVAL;
-    }
-    if (!m.failed) memcpy(m.bytes + ROCE_HEADER_BYTES + 4, &count, sizeof count);
-    error = roce_call(roce_of(context), call, &m);
-    taken = error != 0 && error != EIO && error != EPERM ? roce_get32(&m) : 0;
-    roce_end(&m);
-    if (error == 0) continue;
-    for (*bad = first; taken > 0 && (*bad)->next != NULL; taken--) *bad = (*bad)->next;
-    return error;
-  }
-  return 0;
-}
-
-static int post_qp_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
-  return post_recv(qp->context, ROCE_POST_RECV, qp->handle, wr, bad);
-}
-
-static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
-  return post_recv(srq->context, ROCE_POST_SRQ_RECV, srq->handle, wr, bad);
-}
-
-void roce_set_queue_ops(struct roce_context *r) {
-  r->verbs.context.ops.poll_cq = roce_poll;
-  r->verbs.context.ops.req_notify_cq = req_notify;
-  r->verbs.context.ops.post_send = roce_post_send;
-  r->verbs.context.ops.post_recv = post_qp_recv;
-  r->verbs.context.ops.post_srq_recv = post_srq_recv;
 }

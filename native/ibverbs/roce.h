@@ -24,6 +24,15 @@ struct roce_object {
   uint32_t comp_reported, async_reported;
 };
 
+// A ring that the device has, too. Its control page and entries are words (protocol.h).
+struct roce_ring {
+  pthread_mutex_t lock;
+  uint32_t *words;
+  uint32_t capacity, stride;
+  uint32_t id;        // The value of its doorbells.
+  uint32_t producer;  // Of a work queue: entries published.
+};
+
 struct roce_context {
   int socket;
   pid_t pid;  // A child has the parent's socket, and must not speak on it.
@@ -32,6 +41,12 @@ struct roce_context {
   pthread_mutex_t objects_lock;
   struct roce_object *objects;
   struct roce_context *older;  // Of the contexts that share the memory.
+  uint8_t *arena;              // The memory of all rings.
+  size_t arena_bytes;
+  int doorbell;  // Wakes the device.
+  int generation;
+  struct roce_ring bells;
+  pthread_mutex_t bells_lock;
   struct verbs_context verbs;  // Last: verbs_context has its ibv_context at the end.
 };
 
@@ -42,26 +57,48 @@ static inline struct roce_context *roce_of(struct ibv_context *context) {
 struct roce_qp {
   struct ibv_qp_ex ex;  // First: programs have its address.
   struct roce_object object;
+  struct roce_ring sends, receives;
   int extended;
   // Requests of wr_start … wr_complete.
   struct ibv_send_wr *wr;
   struct ibv_sge *sge;
   uint8_t *inline_data;
-  unsigned count, room, max_sge, max_inline;
+  unsigned count, room, max_sge, max_recv_sge, max_inline;
   int error;
 };
 
 struct roce_cq {
   struct ibv_cq_ex ex;
   struct roce_object object;
+  struct roce_ring ring;
+  unsigned empty_polls;
+  // Completions of the rings before a resize.
+  struct ibv_wc *older;
+  unsigned first_held, held;
   struct ibv_wc wc;
 };
 
 struct roce_srq {
   struct ibv_srq srq;
   struct roce_object object;
+  struct roce_ring receives;
+  unsigned max_sge;
   uint32_t number;
 };
+
+// The engine's number names it in entries.
+struct roce_ah {
+  struct ibv_ah ah;
+  uint32_t number;
+};
+
+struct roce_mw {
+  struct ibv_mw mw;
+  uint32_t number;
+};
+
+// Not in the header of every release.
+#define ROCE_WR_ATOMIC_WRITE 15
 
 // A message: request while it is written, reply while it is read. Of a reply that ends too early, numbers are 0.
 struct roce_message {
@@ -107,10 +144,19 @@ int roce_share(void *address, size_t length);
 void roce_unshare(void *address, size_t length);
 
 void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr);
+// Maps the rings; `shape`: bytes of the arena, offset and capacity of the doorbells. Takes both descriptors, also where it fails.
+int roce_rings_open(struct roce_context *r, int arena, int doorbell, const uint32_t shape[3]);
+void roce_rings_close(struct roce_context *r);
+// Where a work queue lies; the lock is the caller's.
+void roce_get_ring(struct roce_context *r, struct roce_message *m, struct roce_ring *ring);
 int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 int roce_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+// Completions are in `next` from now on; those before are kept for the next polls.
+int roce_move_completions(struct roce_cq *cq, const struct roce_ring *next);
+// Drops the completions of a queue pair that was reset.
+void roce_forget_completions(struct ibv_cq *cq, uint32_t qp_num);
 struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 // Fills in the operations of a context.
-void roce_set_queue_ops(struct roce_context *r);
+void roce_set_ring_ops(struct roce_context *r);
 void roce_set_extended_ops(struct roce_context *r);
 void roce_set_memory_ops(struct roce_context *r);

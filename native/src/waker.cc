@@ -102,6 +102,12 @@ void Waker::watch(int fd, uint32_t token) {
   if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) throw SystemFailure{errno, "epoll_ctl"};
 }
 
+void Waker::watchWrites(int fd) {
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLET;
+  if (epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event) != 0) throw SystemFailure{errno, "epoll_ctl"};
+}
+
 void Waker::unwatch(int fd) {
   if (epoll_ >= 0) epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
 }

@@ -22,6 +22,9 @@ class Waker {
 
   /// Wakes while that descriptor is readable. `token` comes back from `readable`. @throws SystemFailure
   void watch(int fd, uint32_t token);
+  /// Wakes once for each time that the descriptor becomes readable, or is written to where it is (EPOLLET): nobody has to
+  /// read from it. @throws SystemFailure
+  void watchWrites(int fd);
   void unwatch(int fd);
   /// Wakes while that descriptor is writable; -1 for no more. A descriptor that is watched may be closed only after
   /// another call. Where the kernel takes no watch (EMFILE, ENOSPC), as `retryWrite`.

@@ -4,7 +4,7 @@ import fc from 'fast-check';
 import * as addon from '../index.js';
 
 const seed = Number(process.argv[2] ?? 1);
-const { Capture, InterfaceWatcher, LocalSocket, Socket, Port, IdWindow } = addon;
+const { Capture, Doorbells, InterfaceWatcher, LocalSocket, Socket, Port, IdWindow } = addon;
 const kinds = new Set([
   'ERR_INVALID_ARG_TYPE',
   'ERR_OUT_OF_RANGE',
@@ -92,6 +92,7 @@ const strange = fc.constantFrom(
   Object.create(Port.prototype),
   Object.create(Capture.prototype),
   Object.create(InterfaceWatcher.prototype),
+  Object.create(Doorbells.prototype),
   Object.create(LocalSocket.prototype),
   new Date(),
   Number,
@@ -217,7 +218,7 @@ assert(
 );
 
 // Constructors.
-for (const Class of [Socket, LocalSocket, Port, IdWindow, Capture, InterfaceWatcher]) {
+for (const Class of [Socket, LocalSocket, Port, IdWindow, Capture, InterfaceWatcher, Doorbells]) {
   attempt(() => Class());
   assert(
     fc.array(any, { maxLength: 2 }),
@@ -292,7 +293,7 @@ assert(
 // Methods, on the right object, on wrong ones, and after close.
 const methods = (Class) =>
   Object.getOwnPropertyNames(Class.prototype).filter((name) => name !== 'constructor');
-for (const Class of [Socket, LocalSocket, Port, IdWindow, Capture, InterfaceWatcher]) {
+for (const Class of [Socket, LocalSocket, Port, IdWindow, Capture, InterfaceWatcher, Doorbells]) {
   for (const name of methods(Class)) {
     const { get, value } = Object.getOwnPropertyDescriptor(Class.prototype, name);
     const method = get ?? value;

@@ -1,7 +1,8 @@
 """A program that breaks the rules of the device: hostile.py SOCKET SECONDS SEED
 
-Its queue pair writes to itself from memory that is overwritten meanwhile; messages are random, or right but for some bytes. Prints
-how many messages were answered, and how many connections the device ended."""
+Its queue pair writes to itself from memory that is overwritten meanwhile; messages and entries of its rings are random, or right but
+for some bytes, and so are the counts and doorbells of the rings. Prints how many messages were answered, how many entries the
+device completed, and how many connections it ended."""
 import mmap
 import os
 import random
@@ -12,15 +13,41 @@ import time
 
 PATH, SECONDS, SEED = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
 BASE, BYTES = 0x7000_0000_0000, 1 << 18
-HELLO, QUERY_GIDS, ALLOC_PD, REG_MR, CREATE_CQ, POLL_CQ, CREATE_QP, MODIFY_QP, POST_SEND = 1, 5, 6, 7, 9, 11, 17, 18, 20
+HELLO, QUERY_GIDS, ALLOC_PD, REG_MR, CREATE_CQ, RESIZE_CQ, CREATE_QP, MODIFY_QP = 1, 5, 6, 7, 10, 11, 16, 17
+LAST_CALL = 22
 STATE, ACCESS, PKEY, PORT, AV, MTU, TIMEOUT, RETRY, RNR, RQ_PSN = (1 << bit for bit in (0, 3, 4, 5, 7, 8, 9, 10, 11, 12))
 MAX_RD, MIN_RNR, SQ_PSN, MAX_DEST_RD, DEST = (1 << bit for bit in (13, 15, 16, 17, 20))
+# Words of a control page, and of it all.
+PRODUCER, CONSUMER, SLEEPING, ARMED, CONTROL = 16, 32, 48, 49, 64
 rng = random.Random(SEED)
-answered = ended = 0
+answered = ended = completed = 0
 
 
 def words(*values):
     return struct.pack(f'<{len(values)}I', *values)
+
+
+class Ring:
+    def __init__(self, arena, offset, capacity, stride, number=0):
+        self.arena, self.offset, self.capacity, self.stride, self.number = arena, offset, capacity, stride, number
+
+    def get(self, word):
+        return struct.unpack_from('<I', self.arena, self.offset + 4 * word)[0]
+
+    def put(self, word, value):
+        struct.pack_into('<I', self.arena, self.offset + 4 * word, value & 0xFFFF_FFFF)
+
+    def at(self, index):
+        return self.offset + 4 * (CONTROL + (index & (self.capacity - 1)) * self.stride)
+
+    def add(self, entry):
+        at, index = self.at(self.get(PRODUCER)), self.get(PRODUCER)
+        self.arena[at : at + len(entry)] = entry
+        self.put(PRODUCER, index + 1)
+
+    def spoil(self):
+        value = rng.choice((0, 1, 0x7FFF_FFFF, 0xFFFF_FFFF, rng.randrange(1 << 32), self.get(PRODUCER) + rng.randrange(8)))
+        self.put(rng.choice((0, PRODUCER, CONSUMER, SLEEPING, ARMED, rng.randrange(CONTROL))), value)
 
 
 class Connection:
@@ -28,11 +55,13 @@ class Connection:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(1)
         self.socket.connect(PATH)
-        hello = words(1, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
+        hello = words(2, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
         self.socket.sendall(words(len(hello), HELLO) + hello)
-        _, (self.file,), _, _ = socket.recv_fds(self.socket, 1, 1)
-        self.take(8 + 16)
-        self.memory = mmap.mmap(self.file, BYTES, offset=BASE)
+        self.files = [socket.recv_fds(self.socket, 1, 1)[1][0] for _ in range(3)]
+        length, offset, capacity = struct.unpack('<III', self.take(8 + 16 + 12)[24:])
+        self.memory = mmap.mmap(self.files[0], BYTES, offset=BASE)
+        self.arena = mmap.mmap(self.files[1], length)
+        self.bells = Ring(self.arena, offset, capacity, 1)
 
     def take(self, length):
         data = b''
@@ -55,9 +84,15 @@ class Connection:
         assert errno == 0, (number, errno)
         return reply
 
+    def ring(self, number):
+        self.bells.add(words(number))
+        os.write(self.files[2], struct.pack('<Q', 1))
+
     def close(self):
         self.memory.close()
-        os.close(self.file)
+        self.arena.close()
+        for file in self.files:
+            os.close(file)
         self.socket.close()
 
 
@@ -69,11 +104,15 @@ def spoiled(message):
 
 
 def live(c):
+    global completed
     gid = c.must(QUERY_GIDS, b'')[4:20]
     (pd,) = struct.unpack('<I', c.must(ALLOC_PD, b''))
-    (cq, _) = struct.unpack('<II', c.must(CREATE_CQ, words(256, 0)))
+    cq, _, offset, capacity = struct.unpack('<IIII', c.must(CREATE_CQ, words(256, 0)))
+    completions = Ring(c.arena, offset, capacity, 12)
     mr, lkey, rkey = struct.unpack('<III', c.must(REG_MR, words(pd, 7) + struct.pack('<QQQ', BASE, BYTES, BASE)))
-    qp, qpn = struct.unpack('<II', c.must(CREATE_QP, words(pd, 2, cq, cq, 0, 0) + words(64, 64, 4, 4, 64))[:8])
+    made = struct.unpack('<15I', c.must(CREATE_QP, words(pd, 2, cq, cq, 0, 0) + words(64, 64, 4, 4, 64)))
+    qp, qpn = made[:2]
+    sends, receives = (Ring(c.arena, *made[i + 1 : i + 4], made[i]) for i in (7, 11))
 
     def modify(state, mask):
         attributes = words(state, 0, 3, 0, 0, 5, 5, qpn, 7, 0, 0, 4, 4, 12, 1, 10, 1, 1, 0, 0, 0, 0, 0, 0)
@@ -86,25 +125,41 @@ def live(c):
     ]
     for step in steps:
         c.must(MODIFY_QP, modify(*step))
+    high, low = BASE >> 32, BASE & 0xFFFF_FFFF
     for _ in range(rng.randrange(20, 200)):
         length = rng.randrange(BYTES // 2)
-        write = struct.pack('<QIIIQIQQIII', 1, 0, 2, 0, BASE + BYTES // 2, rkey, 0, 0, 0, 0, 0)
-        post = words(qp, 1) + write + words(1) + struct.pack('<QII', BASE, length, lkey)
+        # RDMA WRITE, signaled: header of 16 words, one element.
+        write = words(2 << 8, 1, 0, 1, length, 0, high, low + BYTES // 2, rkey, *[0] * 7, high, low, length, lkey)
         # Whatever it has, the engine may be reading it.
         at = rng.randrange(BYTES - 4096)
         c.memory[at : at + 4096] = rng.randbytes(4096)
-        kind = rng.randrange(40)
+        kind = rng.randrange(48)
+        number = sends.number
         if kind == 0:
-            c.call(rng.randrange(2, 30), rng.randbytes(rng.randrange(200)))
+            c.call(rng.randrange(2, LAST_CALL + 2), rng.randbytes(rng.randrange(200)))
         elif kind == 1:
             c.socket.sendall(rng.randbytes(rng.randrange(1, 400)))
         elif kind == 2:
             c.call(MODIFY_QP, spoiled(modify(*rng.choice(steps))))
-        elif kind < 8:
-            c.call(POST_SEND, spoiled(post))
+        elif kind == 3:
+            rng.choice((sends, receives, completions, c.bells)).spoil()
+        elif kind == 4:
+            number = rng.randrange(1 << 32)
+        elif kind == 5:
+            receives.add(rng.randbytes(4 * receives.stride))
+            number = receives.number
+        elif kind == 6:
+            sends.add(rng.randbytes(4 * sends.stride))
+        elif kind < 12:
+            sends.add(spoiled(write))
         else:
-            c.call(POST_SEND, post)
-        c.call(POLL_CQ, words(cq, 16))
+            sends.add(write)
+        c.ring(number)
+        # It is answered once the device has taken what was posted before.
+        c.call(RESIZE_CQ, words(0, 1))
+        if completions.get(PRODUCER) != completions.get(CONSUMER):
+            completed += (completions.get(PRODUCER) - completions.get(CONSUMER)) & 0xFF
+            completions.put(CONSUMER, completions.get(PRODUCER))
 
 
 end = time.monotonic() + SECONDS
@@ -117,4 +172,4 @@ while time.monotonic() < end:
     except TimeoutError:
         pass  # It asked for more bytes than came.
     connection.close()
-print(f'{answered} answered, {ended} ended')
+print(f'{answered} answered, {completed} completed, {ended} ended')

@@ -26,6 +26,23 @@ export interface Mapping {
   readonly pages: Uint8Array;
 }
 
+/** Whole pages of a file of `createSharedFile`, mapped here. */
+export function mapFile(
+  fd: number,
+  offset: number,
+  bytes: number,
+): Uint8Array & { buffer: SharedArrayBuffer } {
+  const wasmPages = Math.ceil(bytes / WASM_PAGE);
+  // Its buffer is page-aligned, and its memory is given back by munmap: pages of the file may lie there.
+  const { buffer } = new WebAssembly.Memory({ shared: true, initial: wasmPages, maximum: wasmPages });
+  const pages = new Uint8Array(buffer, 0, bytes);
+  mapSharedFile(pages, fd, offset);
+  return pages;
+}
+
+/** The file's pages have one reader less. */
+export const unmapFile = unmapSharedFile;
+
 /** The file behind the registered memory of one program. */
 export class ProgramMemory {
   readonly fd = createSharedFile(Number(ADDRESS_END));
@@ -49,23 +66,19 @@ export class ProgramMemory {
     const skip = Number(address % BigInt(PAGE));
     const bytes = Math.ceil((skip + Number(length)) / PAGE) * PAGE;
     if (bytes > MAX_BYTES) return undefined;
-    const wasmPages = Math.ceil(bytes / WASM_PAGE);
-    // Its buffer is page-aligned, and its memory is given back by munmap: pages of the file may lie there.
-    const { buffer } = new WebAssembly.Memory({ shared: true, initial: wasmPages, maximum: wasmPages });
-    const pages = new Uint8Array(buffer, 0, bytes);
-    mapSharedFile(pages, this.fd, Number(address) - skip);
+    const pages = mapFile(this.fd, Number(address) - skip, bytes);
     const mapping = { bytes: pages.subarray(skip, skip + Number(length)), pages };
     this.#mapped.add(mapping);
     return mapping;
   }
 
   unmap(mapping: Mapping): void {
-    if (this.#mapped.delete(mapping)) unmapSharedFile(mapping.pages);
+    if (this.#mapped.delete(mapping)) unmapFile(mapping.pages);
   }
 
   release(): void {
     if (--this.#users > 0) return;
-    for (const mapping of this.#mapped) unmapSharedFile(mapping.pages);
+    for (const mapping of this.#mapped) unmapFile(mapping.pages);
     this.#mapped.clear();
     closeSync(this.fd);
   }

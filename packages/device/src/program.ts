@@ -4,8 +4,8 @@ import { constants } from 'node:os';
 import { setImmediate as turn } from 'node:timers/promises';
 import * as v from '@node-roce/ibverbs';
 import { type Mapping, ProgramMemory } from './memory.ts';
-import { Call, MAX_POLLED, Malformed, Reader, Writer } from './protocol.ts';
-import { recvRequests, sendRequests } from './work-requests.ts';
+import { Call, Malformed, Reader, Writer } from './protocol.ts';
+import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
 
 /** Objects of one program at most, of all kinds. */
 const MAX_OBJECTS = 65_536;
@@ -14,7 +14,7 @@ const QUERIED = 0x021f_ffff;
 /** Bits of a flow label; more are cut off, as the kernel does. */
 const FLOW_LABEL = 0xf_ffff;
 
-const { EFAULT, EINVAL, ENOMEM } = constants.errno;
+const { EFAULT, EINVAL, ENOMEM, EOPNOTSUPP } = constants.errno;
 
 type Kind = 'pd' | 'mr' | 'mw' | 'ah' | 'cq' | 'channel' | 'srq' | 'qp';
 interface Kinds {
@@ -27,7 +27,20 @@ interface Kinds {
   srq: v.ibv_srq;
   qp: v.ibv_qp;
 }
-type Thing = { [K in Kind]: { kind: K; it: Kinds[K]; mapping?: Mapping; access?: number } }[Kind];
+type Thing = {
+  [K in Kind]: {
+    kind: K;
+    it: Kinds[K];
+    mapping?: Mapping;
+    access?: number;
+    /** Parts of the arena that its rings have, or had before a resize. */
+    rings?: number[];
+    queues?: WorkQueue[];
+  };
+}[Kind];
+
+/** Types of queue pairs whose entries the library writes. */
+const QP_TYPES: readonly number[] = [v.IBV_QPT_RC, v.IBV_QPT_UC, v.IBV_QPT_UD, v.IBV_QPT_RAW_PACKET];
 
 const FREE: { [K in Kind]: (it: Kinds[K]) => Promise<number> } = {
   pd: v.ibv_dealloc_pd,
@@ -93,6 +106,11 @@ const capOf = (from: Reader): Required<v.ibv_qp_cap> => ({
 const writeCap = (to: Writer, cap: v.ibv_qp_cap | undefined) =>
   to.u32(cap?.max_send_wr, cap?.max_recv_wr, cap?.max_send_sge, cap?.max_recv_sge, cap?.max_inline_data);
 
+/** Where a work queue lies. */
+function writeQueue(to: Writer, { id, shape: { offset, capacity, stride } }: WorkQueue): void {
+  to.u32(id, offset, capacity, stride);
+}
+
 function attributesOf(from: Reader): v.ibv_qp_attr {
   const [qp_state, cur_qp_state, path_mtu, path_mig_state] = [from.u32(), from.u32(), from.u32(), from.u32()];
   const [qkey, rq_psn, sq_psn, dest_qp_num] = [from.u32(), from.u32(), from.u32(), from.u32()];
@@ -113,18 +131,29 @@ export class Program {
   /** Names the program to `listen` calls of its other connections: 16 bytes that no other program knows. */
   readonly token = randomBytes(16);
   readonly memory: ProgramMemory;
+  readonly rings = new SharedRings();
+  /** Wakes the device for what was posted. */
+  readonly wake: () => void;
+  /** The descriptor that wakes it, the server's. */
+  doorbell: number | undefined;
+  /** Called when the program has filled a ring with more than there is room for. */
+  onOverfull = () => {};
   /** Name and process as the program gave them; for logs only. */
   name = '?';
   readonly #context: v.ibv_context;
   readonly #things = new Map<number, Thing>();
   /** Handles are never used again: an event that waits in a socket means what it meant. */
   readonly #handles = new WeakMap<object, number>();
+  readonly #detach: () => void;
   #last = 0;
 
   /** @param memory of another context of the same process: both register the same pages */
   constructor(context: v.ibv_context, memory: ProgramMemory = new ProgramMemory()) {
     this.#context = context;
     this.memory = memory.retain();
+    const { wake, detach } = context.verbs.serve(this.rings, this.rings);
+    this.wake = wake;
+    this.#detach = detach;
   }
 
   /** Objects that are there. */
@@ -139,6 +168,8 @@ export class Program {
    * @throws Malformed for a message that no library sends
    */
   async call(call: number, payload: Buffer): Promise<Buffer> {
+    // What was posted before the call comes before it: a request that precedes the end of its queue still leaves.
+    if (this.rings.take()) await turn();
     const from = new Reader(payload);
     const to = new Writer();
     const run = this.#calls[call];
@@ -179,9 +210,12 @@ export class Program {
   async close(): Promise<void> {
     const mappings = [...this.#things.values()].flatMap(({ mapping }) => mapping ?? []);
     this.#things.clear();
+    if (this.rings.take()) await turn();
+    this.#detach();
     await v.ibv_close_device(this.#context);
     for (const mapping of mappings) this.memory.unmap(mapping);
     this.memory.release();
+    this.rings.close();
   }
 
   #event(type: number, about: object | undefined, port = 0): Buffer {
@@ -265,13 +299,8 @@ export class Program {
 
   async #createQp(from: Reader, to: Writer): Promise<void> {
     const pd = this.#get('pd', from.u32());
-    const [qp_type, send, recv, srq, sq_sig_all] = [
-      from.u32(),
-      from.u32(),
-      from.u32(),
-      from.u32(),
-      from.u32(),
-    ];
+    const [qp_type, send, recv] = [from.u32(), from.u32(), from.u32()];
+    const [srq, sq_sig_all] = [from.u32(), from.u32()];
     const init: v.ibv_qp_init_attr = {
       ...{ qp_type, sq_sig_all, cap: capOf(from) },
       send_cq: this.#get('cq', send),
@@ -280,9 +309,42 @@ export class Program {
     };
     from.end();
     this.#room();
-    const it = await made(v.ibv_create_qp(pd, init));
-    to.u32(this.#keep({ kind: 'qp', it }), it.qp_num);
+    if (!QP_TYPES.includes(qp_type)) throw new Failed(EOPNOTSUPP);
+    const [it, [sends, receives]] = await this.rings.during(() => made(v.ibv_create_qp(pd, init)));
+    const open = (kind: 'send' | 'receive', ring: MadeRings[number]) =>
+      this.rings.open(
+        kind,
+        ring,
+        () => this.#context.verbs.ring(it.qp_num, kind === 'receive'),
+        () => this.onOverfull(),
+      );
+    const queues = [open('send', sends), ...(receives ? [open('receive', receives)] : [])];
+    const rings = queues.map(({ shape }) => shape.offset);
+    to.u32(this.#keep({ kind: 'qp', it, rings, queues }), it.qp_num);
     writeCap(to, init.cap);
+    for (const queue of queues) writeQueue(to, queue);
+  }
+
+  async #modifyQp(from: Reader, to: Writer): Promise<void> {
+    const handle = from.u32();
+    const qp = this.#get('qp', handle);
+    const mask = from.u32();
+    const attr = attributesOf(from);
+    from.end();
+    const [, resized] = await this.rings.during(async () => check(await v.ibv_modify_qp(qp, attr, mask)));
+    writeCap(to, attr.cap);
+    this.#moveQueues(handle, resized, to);
+  }
+
+  /** The queues of an object have other rings from now on, if any were made. */
+  #moveQueues(handle: number, resized: MadeRings, to: Writer): void {
+    const { queues = [], rings = [] } = this.#things.get(handle) ?? {};
+    for (const [i, ring] of resized.entries()) {
+      queues[i].moveTo(ring);
+      // The engine may write to the ring before for a while: it is free with the object.
+      rings.push(ring.offset);
+    }
+    for (const queue of resized.length > 0 ? queues : []) writeQueue(to, queue);
   }
 
   async #queryQp(from: Reader, to: Writer): Promise<void> {
@@ -301,51 +363,6 @@ export class Program {
     to.u32(Number(init.sq_sig_all ?? 0));
   }
 
-  async #poll(from: Reader, to: Writer): Promise<void> {
-    const handle = from.u32();
-    const cq = this.#get('cq', handle);
-    const most = Math.min(from.u32(), MAX_POLLED);
-    from.end();
-    const list: v.ibv_wc[] = [];
-    let count = v.ibv_poll_cq(cq, most, list);
-    if (count === 0) {
-      // A program that polls in a loop would take the time that the engine needs: one turn of the event loop is given to that.
-      await turn();
-      if (this.#things.has(handle)) count = v.ibv_poll_cq(cq, most, list);
-    }
-    if (count < 0) throw new Failed(v.errno);
-    to.u32(count);
-    for (let i = 0; i < count; i++) {
-      const wc = list[i];
-      to.u64(wc.wr_id).u32(wc.status, wc.opcode, wc.vendor_err, wc.byte_len, wc.imm_data, wc.qp_num);
-      to.u32(wc.src_qp, wc.wc_flags);
-    }
-  }
-
-  /** Posts a chain. A failure's payload is how many were taken. */
-  #post<T extends v.ibv_recv_wr | v.ibv_send_wr>(
-    to: Writer,
-    list: T[],
-    post: (first: T, bad: (T | null)[]) => number,
-  ): void {
-    if (list.length === 0) return;
-    const bad: (T | null)[] = [null];
-    const error = post(list[0], bad);
-    if (error === 0) return;
-    to.u32(bad[0] === null ? 0 : list.indexOf(bad[0]));
-    throw new Failed(error);
-  }
-
-  #bindWindow(from: Reader, to: Writer): void {
-    const [qp, mw] = [this.#get('qp', from.u32()), this.#get('mw', from.u32())];
-    const [wr_id, send_flags] = [from.u64(), from.u32()];
-    const mr = this.#get('mr', from.u32());
-    const [addr, length, mw_access_flags] = [from.u64(), from.u64(), from.u32()];
-    from.end();
-    check(v.ibv_bind_mw(qp, mw, { wr_id, send_flags, bind_info: { mr, addr, length, mw_access_flags } }));
-    to.u32(mw.rkey);
-  }
-
   async #destroy(from: Reader): Promise<void> {
     const handle = from.u32();
     from.end();
@@ -355,6 +372,8 @@ export class Program {
     check(await free(thing.it));
     this.#things.delete(handle);
     if (thing.mapping) this.memory.unmap(thing.mapping);
+    for (const queue of thing.queues ?? []) this.rings.closeQueue(queue);
+    this.rings.free(thing.rings ?? []);
   }
 
   readonly #calls: Record<number, (from: Reader, to: Writer) => Promise<void> | void> = {
@@ -400,42 +419,51 @@ export class Program {
       to.u32(this.#keep({ kind: 'channel', it: await made(v.ibv_create_comp_channel(this.#context)) }));
     },
     [Call.CREATE_CQ]: async (from, to) => {
-      const [cqe, handle] = [from.u32(), from.u32()];
+      const [cqe, events] = [from.u32(), from.u32()];
       from.end();
       this.#room();
-      const channel = handle === 0 ? null : this.#get('channel', handle);
-      const it = await made(v.ibv_create_cq(this.#context, cqe, null, channel, 0));
-      to.u32(this.#keep({ kind: 'cq', it }), it.cqe);
+      const channel = events === 0 ? null : this.#get('channel', events);
+      const create = () => made(v.ibv_create_cq(this.#context, cqe, null, channel, 0));
+      const [it, [ring]] = await this.rings.during(create);
+      const handle = this.#keep({ kind: 'cq', it, rings: [ring.offset] });
+      to.u32(handle, it.cqe, ring.offset, ring.capacity);
     },
     [Call.RESIZE_CQ]: async (from, to) => {
-      const cq = this.#get('cq', from.u32());
+      const handle = from.u32();
+      const cq = this.#get('cq', handle);
       const cqe = from.u32();
       from.end();
-      check(await v.ibv_resize_cq(cq, cqe));
-      to.u32(cq.cqe);
-    },
-    [Call.POLL_CQ]: (from, to) => this.#poll(from, to),
-    [Call.NOTIFY_CQ]: (from) => {
-      const cq = this.#get('cq', from.u32());
-      const solicited = from.u32();
-      from.end();
-      check(v.ibv_req_notify_cq(cq, solicited));
+      const [, [ring]] = await this.rings.during(async () => check(await v.ibv_resize_cq(cq, cqe)));
+      this.#things.get(handle)?.rings?.push(ring.offset);
+      to.u32(cq.cqe, ring.offset, ring.capacity);
     },
     [Call.CREATE_SRQ]: async (from, to) => {
       const pd = this.#get('pd', from.u32());
       const attr = { max_wr: from.u32(), max_sge: from.u32(), srq_limit: from.u32() };
       from.end();
       this.#room();
-      const it = await made(v.ibv_create_srq(pd, { attr }));
+      const [it, [ring]] = await this.rings.during(() => made(v.ibv_create_srq(pd, { attr })));
       const number = [0];
       check(v.ibv_get_srq_num(it, number));
-      to.u32(this.#keep({ kind: 'srq', it }), attr.max_wr, attr.max_sge, number[0]);
+      const queue = this.rings.open(
+        'receive',
+        ring,
+        () => {},
+        () => this.onOverfull(),
+      );
+      const handle = this.#keep({ kind: 'srq', it, rings: [ring.offset], queues: [queue] });
+      to.u32(handle, attr.max_wr, attr.max_sge, number[0]);
+      writeQueue(to, queue);
     },
-    [Call.MODIFY_SRQ]: async (from) => {
-      const srq = this.#get('srq', from.u32());
+    [Call.MODIFY_SRQ]: async (from, to) => {
+      const handle = from.u32();
+      const srq = this.#get('srq', handle);
       const [mask, max_wr, srq_limit] = [from.u32(), from.u32(), from.u32()];
       from.end();
-      check(await v.ibv_modify_srq(srq, { max_wr, srq_limit }, mask));
+      const attr = { max_wr, srq_limit };
+      const [, resized] = await this.rings.during(async () => check(await v.ibv_modify_srq(srq, attr, mask)));
+      to.u32(resized.length);
+      this.#moveQueues(handle, resized, to);
     },
     [Call.QUERY_SRQ]: async (from, to) => {
       const srq = this.#get('srq', from.u32());
@@ -449,36 +477,13 @@ export class Program {
       const attr = addressOf(from);
       from.end();
       this.#room();
-      to.u32(this.#keep({ kind: 'ah', it: await made(v.ibv_create_ah(pd, attr)) }));
+      const it = await made(v.ibv_create_ah(pd, attr));
+      // Entries of the send queue name it by the engine's number, which the engine checks against the domain.
+      to.u32(this.#keep({ kind: 'ah', it }), it.verbs.handle);
     },
     [Call.CREATE_QP]: (from, to) => this.#createQp(from, to),
-    [Call.MODIFY_QP]: async (from, to) => {
-      const qp = this.#get('qp', from.u32());
-      const mask = from.u32();
-      const attr = attributesOf(from);
-      from.end();
-      check(await v.ibv_modify_qp(qp, attr, mask));
-      writeCap(to, attr.cap);
-    },
+    [Call.MODIFY_QP]: (from, to) => this.#modifyQp(from, to),
     [Call.QUERY_QP]: (from, to) => this.#queryQp(from, to),
-    [Call.POST_SEND]: (from, to) => {
-      const qp = this.#get('qp', from.u32());
-      const handles = {
-        ah: (handle: number) => this.#get('ah', handle),
-        mr: (handle: number) => this.#get('mr', handle),
-        mw: (handle: number) => this.#get('mw', handle),
-      };
-      const list = sendRequests(from, handles, qp.qp_type === v.IBV_QPT_UD);
-      this.#post(to, list, (first, bad) => v.ibv_post_send(qp, first, bad));
-    },
-    [Call.POST_RECV]: (from, to) => {
-      const qp = this.#get('qp', from.u32());
-      this.#post(to, recvRequests(from), (first, bad) => v.ibv_post_recv(qp, first, bad));
-    },
-    [Call.POST_SRQ_RECV]: (from, to) => {
-      const srq = this.#get('srq', from.u32());
-      this.#post(to, recvRequests(from), (first, bad) => v.ibv_post_srq_recv(srq, first, bad));
-    },
     [Call.ATTACH_MCAST]: async (from) => {
       const qp = this.#get('qp', from.u32());
       const raw = from.bytes(16);
@@ -497,9 +502,8 @@ export class Program {
       from.end();
       this.#room();
       const it = await made(v.ibv_alloc_mw(pd, type));
-      to.u32(this.#keep({ kind: 'mw', it }), it.rkey);
+      to.u32(this.#keep({ kind: 'mw', it }), it.rkey, it.verbs.handle);
     },
-    [Call.BIND_MW]: (from, to) => this.#bindWindow(from, to),
     [Call.DESTROY]: (from) => this.#destroy(from),
   };
 }

@@ -1,29 +1,44 @@
 import { readFileSync } from 'node:fs';
-import { expect, test } from 'vitest';
 import {
-  Call,
-  HEADER_BYTES,
-  MAX_PAYLOAD,
-  MAX_POLLED,
-  Malformed,
-  PROTOCOL_VERSION,
-  Reader,
-  Writer,
-} from './protocol.ts';
+  CONTROL_WORDS,
+  Control,
+  CQE_WORDS,
+  Cqe,
+  RecvWqe,
+  SendWqe,
+  SGE_WORDS,
+  Sge,
+} from '@node-roce/transport';
+import { expect, test } from 'vitest';
+import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
 
 test('the header in C has the same numbers', () => {
   const header = readFileSync(new URL('../../../native/ibverbs/protocol.h', import.meta.url), 'utf8');
-  const calls = [...header.matchAll(/^ {2}ROCE_(\w+) = (\d+),$/gm)].map(([, name, value]) => [
-    name,
-    Number(value),
-  ]);
-  expect(Object.fromEntries(calls)).toEqual(Call);
+  const enumeration = (name: string, prefix: string) => {
+    const [, body] = new RegExp(`^enum ${name} \\{(.*?)^\\};`, 'ms').exec(header) ?? [];
+    const rows = [...(body ?? '').matchAll(/^ {2}ROCE_(\w+) = (\d+),$/gm)];
+    return Object.fromEntries(rows.map(([, key, value]) => [key.slice(prefix.length), Number(value)]));
+  };
+  expect(enumeration('roce_call', '')).toEqual(Call);
+  const words = [
+    [enumeration('roce_control', 'CONTROL_'), Control],
+    [enumeration('roce_send_wqe', 'SEND_'), SendWqe],
+    [enumeration('roce_recv_wqe', 'RECV_'), RecvWqe],
+    [enumeration('roce_sge', 'SGE_'), Sge],
+    [enumeration('roce_cqe', 'CQE_'), Cqe],
+  ];
+  for (const [inC, ours] of words) {
+    expect(Object.keys(inC).length).toBeGreaterThan(3);
+    expect(ours).toMatchObject(inC);
+  }
   const define = (name: string) => new RegExp(`^#define ROCE_${name} (.*)$`, 'm').exec(header)?.[1];
   expect(define('PROTOCOL_VERSION')).toBe(`${PROTOCOL_VERSION}`);
   expect(define('MAX_PAYLOAD')).toBe('(1 << 20)');
   expect(MAX_PAYLOAD).toBe(1 << 20);
   expect(define('HEADER_BYTES')).toBe(`${HEADER_BYTES}`);
-  expect(define('MAX_POLLED')).toBe(`${MAX_POLLED}`);
+  expect(define('CONTROL_WORDS')).toBe(`${CONTROL_WORDS}`);
+  expect(define('SGE_WORDS')).toBe(`${SGE_WORDS}`);
+  expect(define('CQE_WORDS')).toBe(`${CQE_WORDS}`);
 });
 
 test('a reader gives what a writer wrote, whatever its length', () => {

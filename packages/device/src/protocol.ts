@@ -5,16 +5,13 @@
  */
 
 /** Changes with every change of a message: a library of another version is refused. */
-export const PROTOCOL_VERSION = 1;
+export const PROTOCOL_VERSION = 2;
 
 /** Bytes of a payload at most. A longer one ends the connection. */
 export const MAX_PAYLOAD = 1 << 20;
 
 /** Bytes before the payload. */
 export const HEADER_BYTES = 8;
-
-/** Completions in one reply to `POLL_CQ` at most. */
-export const MAX_POLLED = 256;
 
 /** Calls of a program, by their number. */
 export const Call = {
@@ -25,27 +22,21 @@ export const Call = {
   QUERY_GIDS: 5,
   ALLOC_PD: 6,
   REG_MR: 7,
-  CREATE_CHANNEL: 8,
-  CREATE_CQ: 9,
-  RESIZE_CQ: 10,
-  POLL_CQ: 11,
-  NOTIFY_CQ: 12,
-  CREATE_SRQ: 13,
-  MODIFY_SRQ: 14,
-  QUERY_SRQ: 15,
-  CREATE_AH: 16,
-  CREATE_QP: 17,
-  MODIFY_QP: 18,
-  QUERY_QP: 19,
-  POST_SEND: 20,
-  POST_RECV: 21,
-  POST_SRQ_RECV: 22,
-  ATTACH_MCAST: 23,
-  DETACH_MCAST: 24,
-  ALLOC_MW: 25,
-  BIND_MW: 26,
-  DESTROY: 27,
-  REREG_MR: 28,
+  REREG_MR: 8,
+  CREATE_CHANNEL: 9,
+  CREATE_CQ: 10,
+  RESIZE_CQ: 11,
+  CREATE_SRQ: 12,
+  MODIFY_SRQ: 13,
+  QUERY_SRQ: 14,
+  CREATE_AH: 15,
+  CREATE_QP: 16,
+  MODIFY_QP: 17,
+  QUERY_QP: 18,
+  ATTACH_MCAST: 19,
+  DETACH_MCAST: 20,
+  ALLOC_MW: 21,
+  DESTROY: 22,
 } as const;
 
 /** A message that follows no rule: the connection it came over ends. */

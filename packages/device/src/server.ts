@@ -4,9 +4,10 @@ import { once } from 'node:events';
 import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
-import { sendDescriptor } from '@node-roce/dgram-native';
+import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
 import { errorOf, ibv_close_device, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
 import { listInterfaces } from '@node-roce/link';
+import { ARENA_BYTES } from './arena.ts';
 import type { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
 import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
@@ -73,6 +74,10 @@ export class DeviceServer {
   readonly #programs = new Set<Program>();
   readonly #connections = new Set<Promise<void>>();
   readonly #sockets = new Set<Socket>();
+  /** A descriptor for each program. All share an engine, which looks at every program's doorbells. */
+  readonly #doorbells = new Doorbells(() => {
+    for (const program of this.#programs) return program.wake();
+  });
 
   private constructor(
     options: Required<Omit<DeviceOptions, 'trace'>>,
@@ -160,6 +165,7 @@ export class DeviceServer {
     this.#server.close();
     for (const socket of this.#sockets) socket.destroy();
     await Promise.all(this.#connections);
+    this.#doorbells.close();
     rmSync(this.path, { force: true });
     await this.#close();
   }
@@ -202,21 +208,30 @@ export class DeviceServer {
     if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
     const program = await this.#open(this.#find(token)?.memory);
     program.name = `${name} (process ${pid})`;
+    program.onOverfull = () => {
+      if (!socket.destroyed) this.#log(`${program.name}: broke the protocol: an overfull ring`);
+      socket.destroy();
+    };
     this.#programs.add(program);
+    const { memory, rings } = program;
     try {
-      sendDescriptor(descriptorOf(socket), program.memory.fd);
+      program.doorbell = this.#doorbells.add();
+      for (const fd of [memory.fd, rings.arena.fd, program.doorbell])
+        sendDescriptor(descriptorOf(socket), fd);
     } catch (error) {
       await this.#end(program);
       throw error;
     }
     this.#log(`${program.name}: connected`);
-    await send(socket, new Writer().bytes(program.token).finish(0));
+    const { offset, capacity } = rings.doorbells;
+    await send(socket, new Writer().bytes(program.token).u32(ARENA_BYTES, offset, capacity).finish(0));
     return program;
   }
 
   async #end(program: Program): Promise<void> {
     if (!this.#programs.delete(program)) return;
-    const { objects } = program;
+    const { objects, doorbell } = program;
+    if (doorbell !== undefined) this.#doorbells.remove(doorbell);
     await program.close();
     this.#log(`${program.name}: gone${objects > 0 ? `, with ${objects} objects` : ''}`);
   }

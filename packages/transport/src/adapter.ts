@@ -44,7 +44,7 @@ import { QueueTable } from './queue-table.ts';
 import type { FrameHost, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
 import type { ResidueClass } from './residue-class.ts';
-import { DOORBELL_RECV, type Ring, type RingShape } from './rings.ts';
+import { DOORBELL_RECV, type NewRing, type Ring, type RingShape } from './rings.ts';
 
 export interface AdapterOptions extends Host {
   /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
@@ -320,8 +320,8 @@ export class Adapter {
   }
 
   /** @param stamped whether its completions have their times */
-  createCq(cqe: number, stamped = false): CqCreated {
-    return this.#queues.createCq(cqe, stamped);
+  createCq(cqe: number, stamped = false, newRing?: NewRing): CqCreated {
+    return this.#queues.createCq(cqe, stamped, newRing);
   }
 
   resizeCq(handle: number, cqe: number): CqCreated {

@@ -52,8 +52,9 @@ export class CompletionQueue {
    * their order stays.
    */
   resize(entries: number): CqCreated {
+    const ring = this.#newRing(entries, this.#stride);
     this.#previous = this.#ring;
-    this.#ring = this.#newRing(entries, this.#stride);
+    this.#ring = ring;
     this.#ring.state = this.#previous.state;
     this.#next = this.#published = 0;
     return this.created;

@@ -4,7 +4,7 @@
  */
 import type { Congestion } from './congestion/options.ts';
 import type { MigState, QpState, QpType } from './constants.ts';
-import type { RingShape } from './rings.ts';
+import type { NewRing, RingShape } from './rings.ts';
 
 /** `struct ibv_qp_cap`: sizes of a queue pair. What create returns is at least what was asked for. */
 export interface QpCap {
@@ -161,6 +161,8 @@ export interface QpInit {
   recovery?: Partial<Recovery>;
   /** RC and UC: what differs from the device's. */
   congestion?: Partial<Congestion>;
+  /** Where its rings are made; the adapter's own memory unless given. */
+  newRing?: NewRing;
 }
 
 /** The result of `createQp`. With an SRQ the program posts there; `recvQueue` is the engine's own. */
@@ -204,6 +206,8 @@ export interface SrqInit {
   limit: number;
   /** XRC: handles of its domain, and of the completion queue of its receives. */
   xrc?: { domain: number; cq: number } | undefined;
+  /** Where its rings are made; the adapter's own memory unless given. */
+  newRing?: NewRing;
 }
 
 /** The result of `createSrq`. */

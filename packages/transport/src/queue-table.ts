@@ -34,13 +34,13 @@ import {
   queryAttributes,
 } from './modify.ts';
 import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
-import { QueuePair } from './qp/queue-pair.ts';
+import { QueuePair, type QueuePairInit } from './qp/queue-pair.ts';
 import type { FrameHost, FrameRule } from './raw/frames.ts';
 import { RawTable } from './raw/raw-table.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 import { checkRecovery } from './recovery.ts';
 import { EVERY_NUMBER, intoClass, type ResidueClass } from './residue-class.ts';
-import { powerOfTwo } from './rings.ts';
+import { type NewRing, powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
 import { XrcTable } from './xrc/table.ts';
@@ -135,13 +135,13 @@ export class QueueTable {
   }
 
   /** ibv_create_cq(3): at least `cqe` entries. */
-  createCq(cqe: number, stamped: boolean): CqCreated {
+  createCq(cqe: number, stamped: boolean, newRing: NewRing = this.#context.newRing): CqCreated {
     const { maxCq } = this.#context.limits;
     this.#checkCqe(cqe);
     if (this.#cqs.size >= maxCq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
     }
-    const cq = new CompletionQueue(this.#nextHandle++, cqe, this.#context.newRing, stamped);
+    const cq = new CompletionQueue(this.#nextHandle++, cqe, newRing, stamped);
     if (stamped) this.#context.stamps.inUse = true;
     this.#cqs.set(cq.handle, cq);
     return cq.created;
@@ -263,14 +263,15 @@ export class QueueTable {
     this.#context.memory.holdPd(init.pd, 1);
     if (init.type === 'RAW_PACKET') {
       try {
-        const { pd, sqSigAll } = init;
-        return this.raws.create({ qpn: this.#randomQpn(), pd, sendCq, recvCq, srq, cap, sqSigAll });
+        const { pd, sqSigAll, newRing } = init;
+        const qpn = this.#randomQpn();
+        return this.raws.create({ qpn, pd, sendCq, recvCq, srq, cap, sqSigAll, newRing });
       } catch (error) {
         this.#context.memory.holdPd(init.pd, -1);
         throw error;
       }
     }
-    const qp = new QueuePair(this.#context, {
+    const qp = this.#newQp({
       qpn: init.type === 'GSI' ? GSI_QPN : this.#randomQpn(),
       type: init.type,
       pd: init.pd,
@@ -283,10 +284,21 @@ export class QueueTable {
       congestion,
       activeMtu: this.#options.activeMtu,
       migrates: this.#migrates,
+      ...(init.newRing ? { newRing: init.newRing } : {}),
     });
     this.#qps.set(qp.qpn, qp);
     const { selective } = qp.recovery;
     return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape, selective };
+  }
+
+  /** A queue pair, whose domain is held. */
+  #newQp(init: QueuePairInit): QueuePair {
+    try {
+      return new QueuePair(this.#context, init);
+    } catch (error) {
+      this.#context.memory.holdPd(init.pd, -1);
+      throw error;
+    }
   }
 
   /** ENOMEM where there are `maxQp`. Queue pair 1 takes no place: a stranger's packet may have opened it. */

@@ -1,6 +1,6 @@
 /** Rings in shared memory and in memory of one thread: the same answers. */
 import { describe, expect, test } from 'vitest';
-import { createRing, Ring } from './rings.ts';
+import { CONTROL_WORDS, Control, createRing, Ring } from './rings.ts';
 
 describe.each([{ shared: true }, { shared: false }])('shared: $shared', ({ shared }) => {
   const sides = (entries: number) => {
@@ -62,4 +62,30 @@ describe.each([{ shared: true }, { shared: false }])('shared: $shared', ({ share
     producer.bytes.set([1, 0, 0, 0], 4 * producer.wordOf(1));
     expect(consumer.words[consumer.wordOf(1)]).toBe(1);
   });
+});
+
+test('a ring may begin anywhere in a buffer, and keeps to its part of it', () => {
+  const bytes = (CONTROL_WORDS + 4) * 4;
+  const buffer = new SharedArrayBuffer(3 * bytes);
+  const ring = new Ring({ buffer, byteOffset: bytes, capacity: 4, stride: 1 });
+  expect([ring.words.length, ring.bytes.length]).toEqual([bytes / 4, bytes]);
+  for (let i = 0; i < 4; i++) ring.words[ring.wordOf(i)] = 0xffff_ffff;
+  ring.publish(4);
+  const words = new Uint32Array(buffer);
+  const outside = [...words.subarray(0, bytes / 4), ...words.subarray((2 * bytes) / 4)];
+  expect(outside.every((word) => word === 0)).toBe(true);
+  expect(words[bytes / 4 + Control.PRODUCER]).toBe(4);
+});
+
+test('a mirror is told the state and what is given back, and is believed in nothing', () => {
+  const mirror = new Uint32Array(new SharedArrayBuffer(CONTROL_WORDS * 4));
+  const ring = new Ring({ ...createRing(4, 1, false), mirror });
+  ring.publish(3);
+  ring.state = 6;
+  ring.release(2);
+  expect([mirror[Control.STATE], mirror[Control.CONSUMER], mirror[Control.PRODUCER]]).toEqual([6, 2, 0]);
+  mirror.fill(99);
+  expect([ring.state, ring.producer, ring.consumer, ring.sleep(3)]).toEqual([6, 3, 2, false]);
+  ring.releaseAll();
+  expect(mirror[Control.CONSUMER]).toBe(3);
 });

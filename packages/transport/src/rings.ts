@@ -39,6 +39,13 @@ export interface RingShape {
   readonly capacity: number;
   /** Words of an entry. */
   readonly stride: number;
+  /** Where the ring begins in the buffer, a multiple of 4; 0 unless given. */
+  readonly byteOffset?: number;
+  /**
+   * The control page of a copy of the ring in memory that another process writes: state and consumer's count are stored
+   * there, too, and nothing is read from it.
+   */
+  readonly mirror?: Uint32Array;
 }
 
 /** The smallest power of two that is not less than `n`. */
@@ -66,6 +73,7 @@ export class Ring {
   readonly words: Uint32Array;
   readonly #mask: number;
   readonly #shared: boolean;
+  readonly #mirror: Uint32Array | undefined;
   #bytes: Uint8Array | undefined;
   /** The other side's count as it was last looked at: most questions need no newer one. */
   #producerSeen = 0;
@@ -75,14 +83,16 @@ export class Ring {
     this.shape = shape;
     this.capacity = shape.capacity;
     this.stride = shape.stride;
-    this.words = new Uint32Array(shape.buffer);
+    const { buffer, byteOffset = 0, capacity, stride, mirror } = shape;
+    this.words = new Uint32Array(buffer, byteOffset, CONTROL_WORDS + capacity * stride);
     this.#mask = shape.capacity - 1;
-    this.#shared = shape.buffer instanceof SharedArrayBuffer;
+    this.#shared = buffer instanceof SharedArrayBuffer;
+    this.#mirror = mirror;
   }
 
   /** The same memory as bytes, for inline data. */
   get bytes(): Uint8Array {
-    this.#bytes ??= new Uint8Array(this.shape.buffer);
+    this.#bytes ??= new Uint8Array(this.words.buffer, this.words.byteOffset, this.words.byteLength);
     return this.#bytes;
   }
 
@@ -104,6 +114,7 @@ export class Ring {
   }
   set state(value: number) {
     this.#store(Control.STATE, value);
+    if (this.#mirror !== undefined) Atomics.store(this.#mirror, Control.STATE, value);
   }
 
   /** Free-running count of published entries. */
@@ -185,6 +196,7 @@ export class Ring {
   /** Consumer: gives back all entries before the free-running `index`. */
   release(index: number): void {
     this.#store(Control.CONSUMER, index);
+    if (this.#mirror !== undefined) Atomics.store(this.#mirror, Control.CONSUMER, index);
   }
 
   /** Consumer: asks for a doorbell at the next entry. True if an entry came meanwhile: do not sleep. */
@@ -215,6 +227,14 @@ export class Ring {
 
 /** Makes the engine's side of a ring with room for at least `entries` of `stride` words. */
 export type NewRing = (entries: number, stride: number) => Ring;
+
+/** Makes the rings of a program in another process. */
+export interface RingFactory {
+  /** Of send queues, receive queues and shared receive queues. */
+  readonly work: NewRing;
+  /** Of completion queues. */
+  readonly completions: NewRing;
+}
 
 /** Words of a send queue entry (WQE). */
 export const SendWqe = {

@@ -25,15 +25,15 @@ export class SrqTable {
     if (this.#srqs.size >= limits.maxSrq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no shared receive queue left', { errno: 'ENOMEM' });
     }
-    memory.holdPd(init.pd, 1);
     const srq = new SharedReceiveQueue(
       this.#nextHandle(),
       init.pd,
       maxWr,
       maxSge,
       limit,
-      this.#context.newRing,
+      init.newRing ?? this.#context.newRing,
     );
+    memory.holdPd(init.pd, 1);
     this.#srqs.set(srq.handle, srq);
     return srq;
   }

@@ -9,6 +9,7 @@ import {
   type GidEntry,
   invalid,
   type Recovery,
+  type RingFactory,
   RoceError,
 } from '@node-roce/transport';
 import { addressAttr, addressFromCompletion } from './address-handle.ts';
@@ -34,6 +35,7 @@ import { type LinkOptions, openLink } from './open-link.ts';
 import { checkCall, checkOpenOptions, checkWaitOptions, checkXrcDomainInit } from './option-types.ts';
 import { ANY, BOOLEAN, checkArgument, described, FUNCTION, INTEGER } from './options.ts';
 import { ProtectionDomain } from './protection-domain.ts';
+import type { Attached, WorkSource } from './pump.ts';
 import { type EngineContext, type EngineEvent, EventHub, SharedEngine } from './shared-engine.ts';
 import type { WorkCompletion } from './work-completion.ts';
 import { WorkerEngine } from './worker-engine.ts';
@@ -197,6 +199,21 @@ export class Device implements AsyncDisposable {
     const { signal } = options;
     signal?.throwIfAborted();
     return new Device(this.#engine.sibling(), this.number, signal);
+  }
+
+  /**
+   * The program of this context is another process: rings of its objects are made where `rings` makes them, and `source`
+   * takes over what is posted there. Throws EOPNOTSUPP with an engine in another thread. @internal
+   */
+  serve(rings: RingFactory, source: WorkSource): Attached {
+    const attached = this.#engine.attach(source);
+    this.#engine.rings = rings;
+    return attached;
+  }
+
+  /** Rings for a queue pair whose queue was found sleeping. @internal */
+  ring(qpNum: number, recv: boolean): void {
+    this.#engine.ring(qpNum, recv);
   }
 
   /** Local addresses by GID index. */

@@ -22,7 +22,7 @@ import {
 } from '@node-roce/transport';
 import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
 import { Management, type ManagementReport } from './management.ts';
-import { clock, clockOrigin, Pump } from './pump.ts';
+import { type Attached, clock, clockOrigin, Pump, type WorkSource } from './pump.ts';
 
 /** The facts that the engine reports once, at the start. */
 export interface EngineFacts {
@@ -126,6 +126,8 @@ export interface Engine {
 
 /** An engine of its own, not a context's view of one. */
 export interface OwnEngine extends Engine {
+  /** Looks at what another process posts from now on; EOPNOTSUPP in another thread. */
+  attach(source: WorkSource): Attached;
   /**
    * As `call`, but with the result itself, and its errors thrown, where the engine is in this thread: a context notes
    * what was created without a turn of the microtasks.
@@ -390,6 +392,10 @@ export class InlineEngine implements OwnEngine {
 
   progress(): Promise<void> {
     return this.#pump.progress();
+  }
+
+  attach(source: WorkSource): Attached {
+    return this.#pump.attach(source);
   }
 
   poll(ring: Ring): void {

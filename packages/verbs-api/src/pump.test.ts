@@ -188,6 +188,55 @@ describe('a turn', () => {
     expect(take()).not.toContain('transmit');
   });
 
+  test('takes what other processes posted before each batch that may answer it', () => {
+    const { pump, state, take } = stage();
+    const calls = take();
+    const source = {
+      take: () => {
+        calls.push('take');
+        return true;
+      },
+      sleep: () => false,
+    };
+    const { detach } = pump.attach(source);
+    state.completes = () => calls.push('receive');
+    state.arrived = 2;
+    pump.turn();
+    expect(calls).toEqual(['take', 'take', 'receive', 'take', 'receive']);
+    calls.splice(0);
+    detach();
+    state.arrived = 1;
+    pump.turn();
+    expect(calls).toEqual(['receive']);
+  });
+
+  test('sleeps only once every source has asked for a wake and has nothing', async () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setImmediate'] });
+    try {
+      const { pump, take } = stage();
+      let posted = 1;
+      const asked: string[] = [];
+      const sources = ['a', 'b'].map((name) => ({
+        take: () => {},
+        sleep: () => {
+          asked.push(name);
+          return name === 'a' && posted-- > 0;
+        },
+      }));
+      const attached = sources.map((source) => pump.attach(source));
+      vi.advanceTimersByTime(1);
+      expect(asked).toEqual(['a', 'b']);
+      expect(take()).not.toContain('watch');
+      vi.advanceTimersByTime(1);
+      expect(asked).toEqual(['a', 'b', 'a', 'b']);
+      expect(take()).toContain('watch');
+      attached[1].wake();
+      expect(take()).toEqual(['unwatch']);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   test('nothing to do: false', () => {
     const { pump, take } = stage();
     expect(pump.turn()).toBe(false);

@@ -56,6 +56,22 @@ export interface Companion {
   close(now: number): void;
 }
 
+/** What other processes post through memory that they share with this one. */
+export interface WorkSource {
+  /** Takes over what was posted: called in each turn, and before packets are taken in that came after it. */
+  take(): unknown;
+  /** Asks for a wake (`Attached.wake`) at the next post. True if something was posted meanwhile: do not sleep. */
+  sleep(): boolean;
+}
+
+/** A source that is looked at. */
+export interface Attached {
+  /** Something was posted, and the pump may sleep. */
+  wake(): void;
+  /** The source is not looked at any more. */
+  detach(): void;
+}
+
 /**
  * The time of the turn at hand, µs. The link writes it where it can, since V8 allocates each number with a fraction that
  * a function returns; `tick` does so where it can't, or has not been called.
@@ -93,6 +109,7 @@ export class Pump {
   #waited = 0;
   #lastBatch = 0;
   #watchers: (() => void)[] = [];
+  #sources: readonly WorkSource[] = [];
   readonly #onWake = (): void => this.#run();
   readonly #onImmediate = (): void => {
     this.#immediate = undefined;
@@ -116,6 +133,23 @@ export class Pump {
     this.#poll();
   }
 
+  /** Looks at a source in each turn from now on. */
+  attach(source: WorkSource): Attached {
+    this.#sources = [...this.#sources, source];
+    this.wake();
+    return {
+      wake: () => this.wake(),
+      detach: () => {
+        this.#sources = this.#sources.filter((one) => one !== source);
+      },
+    };
+  }
+
+  #take(): void {
+    const sources = this.#sources;
+    for (let i = 0; i < sources.length; i++) sources[i].take();
+  }
+
   /**
    * One turn now, for a program that polls in a loop of its own. Does nothing inside of a turn.
    *
@@ -134,6 +168,7 @@ export class Pump {
         tick();
         this.#send();
       }
+      this.#take();
       const drained = this.#receive(this.#waited < EARLY_MICROSECONDS ? polled : undefined);
       if (drained || this.#waited >= DRAIN_MICROSECONDS) {
         this.#waited = 0;
@@ -183,6 +218,8 @@ export class Pump {
         this.#waited += Math.min(took, BATCH_MAX_MICROSECONDS);
       }
       this.#lastBatch = now;
+      // A packet that answers what was posted is here: what was posted has to be there before it.
+      this.#take();
       this.#adapter.receive(this.#rx, now);
       if (polled !== undefined && polled.used > 0) {
         this.#owing = true;
@@ -270,7 +307,9 @@ export class Pump {
   #sleep(): void {
     if (this.#closed) return;
     // A doorbell from now on has to wake this loop; one that just rang is answered.
-    if (this.#doorbells.sleep(this.#doorbells.consumer)) {
+    let awake = this.#doorbells.sleep(this.#doorbells.consumer);
+    for (const source of this.#sources) awake = source.sleep() || awake;
+    if (awake) {
       this.#poll();
       return;
     }

@@ -3,7 +3,7 @@
  * without the others'. The engine closes with the last one.
  */
 import type { CmEvent } from '@node-roce/cm';
-import type { AsyncEvent, Ring } from '@node-roce/transport';
+import type { AsyncEvent, Ring, RingFactory } from '@node-roce/transport';
 import type { PortEvent } from './async-events.ts';
 import type { Diagnostic } from './diagnostics.ts';
 import {
@@ -15,6 +15,7 @@ import {
   type OwnEngine,
 } from './engine.ts';
 import { PortWatch } from './port-watch.ts';
+import type { Attached, WorkSource } from './pump.ts';
 
 export type EngineEvent = AsyncEvent | { type: 'DEVICE_FATAL'; error: unknown };
 
@@ -213,6 +214,8 @@ export class EngineContext implements Engine {
   readonly #engine: OwnEngine;
   readonly #owned = new Owned();
   listener: ContextListener | undefined;
+  /** Where rings of its objects are made; the engine's own memory unless set. */
+  rings: RingFactory | undefined;
   /** Whether it keeps the process alive. */
   referred = true;
   #closing: Promise<void> | undefined;
@@ -263,14 +266,28 @@ export class EngineContext implements Engine {
   ): Promise<ReturnType<Commands[N]>> {
     // Of an engine that failed, the engine says so.
     if (this.#closing !== undefined) throw closedError();
-    const answer = this.#engine.execute(name, args);
+    const answer = this.#engine.execute(name, this.#withRings(name, args));
     const result = answer instanceof Promise ? await answer : answer;
     NOTES.get(name)?.(this.#owned, args, result);
     return result;
   }
 
+  #withRings<N extends CommandName>(name: N, args: Parameters<Commands[N]>): Parameters<Commands[N]> {
+    const { rings } = this;
+    if (rings === undefined) return args;
+    if (name === 'createCq')
+      return [args[0], args[1], rings.completions] as unknown as Parameters<Commands[N]>;
+    if (name === 'createQp' || name === 'createSrq')
+      return [{ ...(args[0] as object), newRing: rings.work }] as unknown as Parameters<Commands[N]>;
+    return args;
+  }
+
   ring(qpn: number, recv: boolean): void {
     this.#engine.ring(qpn, recv);
+  }
+
+  attach(source: WorkSource): Attached {
+    return this.#engine.attach(source);
   }
 
   progress(): Promise<void> {

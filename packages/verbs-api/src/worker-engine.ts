@@ -165,6 +165,14 @@ export class WorkerEngine implements OwnEngine {
     });
   }
 
+  attach(): never {
+    throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'another process posts to an engine in this thread alone', {
+      errno: 'EOPNOTSUPP',
+      attribute: 'engine',
+      expected: 'inline',
+    });
+  }
+
   ring(qpn: number, recv: boolean): void {
     if (ringDoorbell(this.#doorbells, qpn, recv) && !this.#dead) this.#post({ type: 'wake' });
   }

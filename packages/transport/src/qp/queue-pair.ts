@@ -14,7 +14,7 @@ import { Completer } from '../requester/completer.ts';
 import { Requester } from '../requester/requester.ts';
 import { createResponder } from '../responder/create.ts';
 import type { Responder } from '../responder/responder.ts';
-import { type Ring, recvStride, sendStride } from '../rings.ts';
+import { type NewRing, type Ring, recvStride, sendStride } from '../rings.ts';
 import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { Service } from '../wr-opcodes.ts';
@@ -43,6 +43,8 @@ export interface QueuePairInit {
   domain?: XrcDomain | undefined;
   /** Connections of it may migrate to another path. */
   migrates: boolean;
+  /** Where its rings are made; the adapter's own memory unless given. */
+  newRing?: NewRing;
 }
 
 /** Lives that the mark in the slots of a batch distinguishes. */
@@ -86,6 +88,7 @@ export class QueuePair implements Owner, Sender {
   readonly #notification: NotificationPoint | undefined;
   readonly #turns = new SenderTurns(this);
   readonly #context: Context;
+  readonly #newRing: NewRing;
   #state: number = QpStateCode.RESET;
   #attributes: QpAttributes;
   #destroyed = false;
@@ -101,6 +104,7 @@ export class QueuePair implements Owner, Sender {
   constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
     this.#context = context;
+    this.#newRing = init.newRing ?? context.newRing;
     this.#credits = context.credits;
     this.qpn = qpn;
     this.type = type;
@@ -121,11 +125,11 @@ export class QueuePair implements Owner, Sender {
     this.transport = this.datagram ? Transport.UD : isXrc ? Transport.XRC : Transport[type as 'RC' | 'UC'];
     this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu: activeMtu } : RESET_ATTRIBUTES;
     this.#cap = cap;
-    this.#sq = context.newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    this.#sq = this.#newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
     // One entry, which an SRQ fills; of any SRQ of the domain, for an XRC target.
     const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
     this.#rq = this.hasReceives
-      ? context.newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
+      ? this.#newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
       : context.newRing(1, recvStride(ofSrq));
     this.#sqRegion = context.regions.add(this.#sq.bytes);
     this.#cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: this.hasReceives ? this.rq.capacity : 0 };
@@ -260,7 +264,7 @@ export class QueuePair implements Owner, Sender {
    * they take over what was posted before.
    */
   resize(cap: QpCap): QpResized {
-    const { newRing } = this.#context;
+    const newRing = this.#newRing;
     const sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
     const rq = this.hasReceives ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)) : undefined;
     const actual = { ...cap, maxSendWr: sq.capacity, maxRecvWr: rq?.capacity ?? 0 };

@@ -15,7 +15,7 @@ import { ReceiveQueue } from '../qp/receive-queue.ts';
 import { SendQueue } from '../qp/send-queue.ts';
 import { checkEntry } from '../requester/checks.ts';
 import { Pacer } from '../requester/pacer.ts';
-import { type Ring, recvStride, SendWqe, SGE_WORDS, Sge, sendStride } from '../rings.ts';
+import { type NewRing, type Ring, recvStride, SendWqe, SGE_WORDS, Sge, sendStride } from '../rings.ts';
 import { addFragment } from '../sge.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { VALID_IN_STATE } from '../transitions.ts';
@@ -44,6 +44,8 @@ export interface RawQueuePairInit {
   sqSigAll: boolean;
   port: FramePort;
   frames: FrameBatch;
+  /** Where its rings are made; the adapter's own memory unless given. */
+  newRing?: NewRing | undefined;
 }
 
 /**
@@ -95,8 +97,11 @@ export class RawQueuePair implements Owner {
     this.pd = pd;
     this.#port = port;
     this.#frames = frames;
-    this.sq = context.newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    this.rq = context.newRing(srq ? 1 : cap.maxRecvWr, recvStride(srq?.maxSge ?? cap.maxRecvSge));
+    const { newRing = context.newRing } = init;
+    this.sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    this.rq = srq
+      ? context.newRing(1, recvStride(srq.maxSge))
+      : newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge));
     this.sqRegion = context.regions.add(this.sq.bytes);
     this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
     this.#sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);

@@ -41,7 +41,13 @@ export class RawTable {
       });
     }
     const port = host.open();
-    const qp = new RawQueuePair(this.#context, { ...init, port, frames: host.batch });
+    let qp: RawQueuePair;
+    try {
+      qp = new RawQueuePair(this.#context, { ...init, port, frames: host.batch });
+    } catch (error) {
+      port.close();
+      throw error;
+    }
     this.#qps.set(qp.qpn, qp);
     return { qpn: qp.qpn, cap: { ...qp.cap }, sendQueue: qp.sq.shape, recvQueue: qp.rq.shape };
   }
