@@ -21,9 +21,9 @@ import {
 import { Arena } from './arena.ts';
 
 /** Work queues of a program at most; each has one doorbell under way at most. */
-export const MAX_QUEUES = 65_536;
+const MAX_QUEUES = 65_536;
 
-/** A ring as the program is told of it. */
+/** Place and size of a ring, as the program gets it. */
 export interface SharedRing {
   /** Bytes from the start of the arena. */
   readonly offset: number;
@@ -33,7 +33,7 @@ export interface SharedRing {
 
 /** A ring that the engine has made for the program. */
 interface MadeRing extends SharedRing {
-  /** What the engine reads or writes: of completion queues the shared ring, of work queues a ring of its own. */
+  /** The engine's ring: of completion queues the shared ring, of work queues a ring of its own. */
   readonly engine: RingShape;
   readonly shared: RingShape;
 }

@@ -56,7 +56,7 @@ export interface Companion {
   close(now: number): void;
 }
 
-/** What other processes post through memory that they share with this one. */
+/** A source of work: other processes post through memory that they share with this one. */
 export interface WorkSource {
   /** Takes over what was posted: called in each turn, and before packets are taken in that came after it. */
   take(): unknown;
