@@ -25,8 +25,10 @@ function lost(start) {
   return all.reduce((sum, [from, to]) => sum + Math.max(0, Math.min(to, now) - Math.max(from, start)), 0);
 }
 
-// Without probes a packet that is lost has to wait for the ACK timer (0.5 s): it can't be missed.
+// Without probes a packet that is lost waits for the ACK timer, and can't be missed. The timer is long (4.3 s), since a busy machine may
+// leave a program without the processor for longer than the usual half of a second.
 const recovery = { probes: false };
+const ACK_TIMEOUT = 20;
 const options = { port: udpPort, shared: true, link: 'udp', recovery };
 process.send({ name: 'opening' });
 const device = await openDevice({ address, ...options });
@@ -111,7 +113,7 @@ const prepared = [];
 const commands = {
   async connectTo(peer, count) {
     const target = `${address}:${servicePorts[peer]}`;
-    const one = () => connect(target, { source: address, device });
+    const one = () => connect(target, { source: address, device, ackTimeout: ACK_TIMEOUT });
     for (const connection of await Promise.all(Array.from({ length: count }, one)))
       void ask(connection, peer);
   },
@@ -129,7 +131,7 @@ const commands = {
 
   async reach(points) {
     for (const [i, { qpNum, psn, gid, addr, rkey, pathMtu }] of points.entries()) {
-      await prepared[i].qp.connect({ qpNum, psn, gid }, { pathMtu, timeout: 17 });
+      await prepared[i].qp.connect({ qpNum, psn, gid }, { pathMtu, timeout: ACK_TIMEOUT });
       void write(prepared[i], { addr: BigInt(addr), rkey });
     }
   },

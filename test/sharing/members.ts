@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** A connection, since the last report. */
-interface Flow {
+export interface Flow {
   /** The index of the other program, or the guest. */
   peer: number | 'guest';
   side: 'client' | 'server';
@@ -34,6 +34,9 @@ export interface Setting {
   /** ms between two rounds of a connection. */
   pace: number;
 }
+
+/** Longer than the ACK timer of member.mjs. */
+const LAST_LOOK_MS = 5_000;
 
 const MEMBER = join(import.meta.dirname, 'member.mjs');
 
@@ -176,6 +179,8 @@ export async function storm(options: StormOptions): Promise<{ members: Member[];
     members[killed] = await Member.start(killed, options);
     await introduce(members[killed], others, options);
     await next;
+    // A packet that was lost is retransmitted by then.
+    if (i === options.kills - 1) await sleep(LAST_LOOK_MS);
     const reports = await Promise.all(members.map((member) => member.call<Flow[]>('report')));
     const flows = reports.flatMap((report, index) =>
       index === killed ? [] : report.filter(({ peer }) => peer !== killed),

@@ -144,9 +144,11 @@ async function askForSockets(
       await sleep(LOOK_MS);
       for (let message = mailbox.receive(bytes); message; message = mailbox.receive(bytes)) {
         const { uid, descriptors } = message;
-        const isWhole = bytes[0] === Message.SOCKETS && descriptors.length === PLACES + 1;
-        if (isWhole && uid === process.geteuid?.()) return descriptors;
+        const isAnswer = bytes[0] === Message.SOCKETS && uid === process.geteuid?.();
+        if (isAnswer && descriptors.length === PLACES + 1) return descriptors;
         for (const descriptor of descriptors) closeSync(descriptor);
+        // The kernel leaves those out for which the process has no room (unix(7)).
+        if (isAnswer) throw explainDescriptors({ code: 'EMFILE' });
       }
     }
     if (Date.now() - start > PATIENCE_MS) throw silence();
@@ -169,6 +171,7 @@ async function createSockets(binding: Binding): Promise<number[]> {
   await expectFree(binding);
   const { gid: _, ...options } = binding;
   const sockets: Socket[] = [];
+  const descriptors: number[] = [];
   try {
     for (let place = 0; place <= PLACES; place++) {
       const socket = new Socket({ ...options, reusePort: true });
@@ -177,9 +180,11 @@ async function createSockets(binding: Binding): Promise<number[]> {
       if (place < PLACES) socket.mute(true);
     }
     sockets[0].steer(STEERING);
-    return sockets.map((socket) => socket.duplicate());
+    for (const socket of sockets) descriptors.push(socket.duplicate());
+    return descriptors;
   } catch (error) {
-    throw explain(error, binding);
+    for (const descriptor of descriptors) closeSync(descriptor);
+    throw explainDescriptors(explain(error, binding));
   } finally {
     for (const socket of sockets) socket.close();
   }
@@ -221,10 +226,13 @@ export class SharedAddress {
     this.place = place;
     this.mailbox = mailbox;
     const { gid: _, ...options } = binding;
+    let own: Socket | undefined;
     try {
-      this.own = new Socket({ ...options, descriptor: descriptors[place] });
+      own = new Socket({ ...options, descriptor: descriptors[place] });
+      this.own = own;
       this.management = new Socket({ ...options, descriptor: descriptors[PLACES] });
     } catch (error) {
+      own?.close();
       for (const descriptor of descriptors) closeSync(descriptor);
       throw explainDescriptors(error);
     }
