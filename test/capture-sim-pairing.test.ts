@@ -52,7 +52,10 @@ const countBy = (connections: readonly Connection[]) => {
   return counts;
 };
 
-describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
+describe.each(['engine'] as const)('between %ss', testPairing);
+describe.each(['model'] as const)('between %ss', { tags: ['slow'] }, testPairing);
+
+function testPairing(kind: 'engine' | 'model') {
   const run = runConnections({ ...RUN, ends: [kind, kind] });
   const packets = tap(run.network, 'middle');
   const pairs = truePairs(run);
@@ -92,7 +95,7 @@ describe.each(['engine', 'model'] as const)('between %ss', (kind) => {
     console.log(`${kind}s, some alone:`, JSON.stringify(countBy(analysis.connections)));
     expect(foundPairs(analysis).sort()).toEqual(visiblePairs(shown, pairs));
   });
-});
+}
 
 /** A third of the connections shows both directions, a third each only one. */
 function hideDirections(packets: readonly TappedPacket[], pairs: readonly TrueConnection[]) {

@@ -92,38 +92,30 @@ describe('pingpong', () => {
     ...args,
   ];
 
-  test.each([
-    { what: 'the defaults', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '200'] },
-    { what: 'events', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '100', '--events'] },
-    {
-      what: 'large messages',
-      server: '127.0.8.1',
-      client: '127.0.8.2',
-      args: ['--iters', '5', '--size', '1M', '--mtu', '4096'],
-    },
-    { what: 'one byte', server: '127.0.8.1', client: '127.0.8.2', args: ['--iters', '50', '--size', '1'] },
-    { what: 'receives one by one', server: '127.0.8.1', client: '127.0.8.2', args: ['-n', '50', '-r', '1'] },
-    {
-      what: 'UC',
-      server: '127.0.8.1',
-      client: '127.0.8.2',
-      args: ['--type', 'uc', '-s', '10000', '-n', '50'],
-    },
-    { what: 'UD', server: '127.0.8.1', client: '127.0.8.2', args: ['--type', 'ud', '-n', '50'] },
-    {
-      what: 'UD, a full packet',
-      server: '127.0.8.1',
-      client: '127.0.8.2',
-      args: ['-t', 'ud', '-s', '4096', '-e'],
-    },
-    { what: 'an SRQ', server: '127.0.8.1', client: '127.0.8.2', args: ['--srq', '-n', '500', '-s', '5000'] },
-    {
-      what: 'an SRQ, 3 QPs',
-      server: '127.0.8.1',
-      client: '127.0.8.2',
-      args: ['--srq', '-q', '3', '-r', '3', '-e'],
-    },
-  ])('$what: two of them, data checked on both sides', async ({ server: at, client: from, args }) => {
+  interface Exchange {
+    what: string;
+    args: string[];
+  }
+  const EXCHANGES: Exchange[] = [
+    { what: 'the defaults', args: ['--iters', '200'] },
+    { what: 'UD', args: ['--type', 'ud', '-n', '50'] },
+    { what: 'an SRQ, 3 QPs', args: ['--srq', '-q', '3', '-r', '3', '-e'] },
+  ];
+  const MORE: Exchange[] = [
+    { what: 'events', args: ['--iters', '100', '--events'] },
+    { what: 'large messages', args: ['--iters', '5', '--size', '1M', '--mtu', '4096'] },
+    { what: 'one byte', args: ['--iters', '50', '--size', '1'] },
+    { what: 'receives one by one', args: ['-n', '50', '-r', '1'] },
+    { what: 'UC', args: ['--type', 'uc', '-s', '10000', '-n', '50'] },
+    { what: 'UD, a full packet', args: ['-t', 'ud', '-s', '4096', '-e'] },
+    { what: 'an SRQ', args: ['--srq', '-n', '500', '-s', '5000'] },
+  ];
+  const title = '$what: two of them, data checked on both sides';
+  test.each(EXCHANGES)(title, testExchange);
+  test.each(MORE)(title, { tags: ['slow'] }, testExchange);
+
+  async function testExchange({ args }: Exchange) {
+    const [at, from] = ['127.0.8.1', '127.0.8.2'];
     tcpPort++;
     const server = new Roce(ours('--bind', at, '--json', '--check', ...args));
     await server.said('waiting for a client');
@@ -135,7 +127,7 @@ describe('pingpong', () => {
     expect(a).toMatchObject({ wrongPages: [], icrcErrors: 0, bytes: 2 * a.size * a.iters });
     expect(b).toMatchObject({ wrongPages: [], icrcErrors: 0, bytes: a.bytes });
     expect([a.local, a.remote]).toEqual([b.remote, b.local]);
-  });
+  }
 
   test('text in the words of ibv_rc_pingpong; the addresses are chosen from the way to the peer', async () => {
     tcpPort++;

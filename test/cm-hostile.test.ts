@@ -31,7 +31,7 @@ import {
 import { describe, expect, test } from 'vitest';
 import { held, Quarters } from './hostile/memory.ts';
 
-const MADS = Number(process.env.ROCE_HOSTILE_MADS ?? 8_000);
+const MADS = Number(process.env.ROCE_HOSTILE_MADS ?? 4_000);
 const BACKLOG = 16;
 const LIVE = 4;
 const PORT = 7471;

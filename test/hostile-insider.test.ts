@@ -11,7 +11,7 @@ import { Insider } from './hostile/insider.ts';
 import { markerIn } from './hostile/marker.ts';
 import { Quarters } from './hostile/memory.ts';
 
-const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 12_000);
+const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 5_000);
 const GUARD = 4096;
 const BYTES = 65_536;
 /** The insider's packets for each turn in which the other connection gets something. */

@@ -18,7 +18,7 @@ import { type Attack, forging, mutating, Siege } from './hostile/siege.ts';
 import { NETWORKS, type NetworkKind } from './sim/run.ts';
 import { GUARD_BYTES, runServices, type ServicesOutcome, type ServicesRun } from './sim/run-services.ts';
 
-const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 12_000);
+const PACKETS = Number(process.env.ROCE_HOSTILE_PACKETS ?? 4_000);
 /** Hostile packets for each real one. */
 const EACH = 6;
 

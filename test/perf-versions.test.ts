@@ -196,7 +196,7 @@ describe.each(VERSIONS)('the peer is $name', (version) => {
   });
 });
 
-describe('sizes 2 … 8 MiB, 6.29', () => {
+describe('sizes 2 … 8 MiB, 6.29', { tags: ['slow'] }, () => {
   const version = VERSIONS.find(({ name }) => name === '6.29')!;
   describe.each(['server', 'client'] as const)('perf is the %s', (role) => {
     const cases = ALL.filter(

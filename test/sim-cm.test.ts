@@ -8,7 +8,7 @@ import { FLOORS } from './sim-cm/floors.ts';
 import { play } from './sim-cm/play.ts';
 import type { Kind, SideName } from './sim-cm/sides.ts';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 40);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 20);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
 
 /** Plays a seed; `again` is the command that plays it alone. */

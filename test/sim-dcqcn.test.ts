@@ -25,7 +25,7 @@ import { SharedPort, type SharedPortOptions } from './sim/shared-port.ts';
 
 const SEEDS = Array.from({ length: Number(process.env.ROCE_SIM_SEEDS ?? 1) }, (_, i) => i + 1);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
-const MIXED_SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 6);
+const MIXED_SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 3);
 const MIXED_COUNT = 100;
 const ON: Partial<Congestion> = { controller: 'dcqcn' };
 /** A queue that holds more than it should come to. */

@@ -22,7 +22,7 @@ import { Access } from '@node-roce/transport';
 import { gidFromText, Opcode, type OpcodeName, opcodeInfo, psnAdd } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 60);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 20);
 const ARENA = 32_768;
 /** Receives are from here on, WRITEs mostly before. */
 const RECEIVE_AREA = 16_384;

@@ -23,7 +23,7 @@ import {
 import { Opcode, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 20);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 8);
 const COUNT = 60;
 /** The ends that lies may bring a connection to. */
 const ENDINGS = new Set([

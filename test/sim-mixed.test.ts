@@ -12,7 +12,7 @@ import { describe, expect, test } from 'vitest';
 import { NETWORKS, type NetworkKind, writeCapture } from './sim/run.ts';
 import { runServices } from './sim/run-services.ts';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 8);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 3);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
 
 const replay = process.env.ROCE_SIM_MIXED;

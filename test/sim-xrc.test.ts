@@ -12,7 +12,7 @@ import { describe, expect, test } from 'vitest';
 import { NETWORKS, type NetworkKind } from './sim/run.ts';
 import { runXrc } from './sim/run-xrc.ts';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 8);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 3);
 
 const replay = process.env.ROCE_SIM_XRC;
 if (replay !== undefined) {

@@ -7,7 +7,7 @@ import { simulate } from './simulate.ts';
 import { folder, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
 inChromium(() => {
-  describe('the report of a simulated capture of 100,000 packets', () => {
+  describe('the report of a simulated capture of 100,000 packets', { tags: ['slow'] }, () => {
     const PACKETS = 100_000;
     let found: Analysis;
     let file: string;

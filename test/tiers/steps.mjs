@@ -17,13 +17,14 @@ const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "ta
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 15, command: 'npm test' },
+  { name: 'test', minutes: 10, command: 'npm test' },
   { name: 'unused code', minutes: 1, command: 'npm run knip' },
-  { name: 'slow tests', minutes: 8, command: SLOW },
+  { name: 'slow tests', minutes: 12, command: SLOW },
   {
     name: 'seeds',
     minutes: 4,
-    command: 'npx vitest run test/sim-random test/sim-mixed test/sim-nics',
+    command:
+      'npx vitest run test/sim-random test/sim-mixed test/sim-nics test/sim-xrc test/sim-recovery test/sim-cm',
     env: { ROCE_SIM_SEEDS: 30 },
   },
   {
@@ -80,7 +81,7 @@ export const CI = [
 /** Steps of `npm run test:long`, in this order. */
 export const LONG = [
   { name: 'test', minutes: 15, command: 'npm test' },
-  { name: 'slow tests', minutes: 8, command: SLOW },
+  { name: 'slow tests', minutes: 12, command: SLOW },
   {
     name: 'programs',
     minutes: 60,
