@@ -1,10 +1,18 @@
 // Packs every package for the registry: DIR/node-roce-*.tgz, which `npm install` takes, and `npm publish`.
 //
-//   node scripts/release.mjs [--out DIR] [--snapshot] [ARCH ...]
+//   node scripts/release.mjs [--out DIR] [--snapshot] [--add DIR] [ARCH ...]
 //
 // ARCH: whose addon the native package holds: x64 and arm64, both by default (scripts/prebuild-native.mjs says what they need). Without
 // --snapshot it is a release: the tree is clean, all packages have one version, and CHANGELOG.md has a section of it with the day:
-// `## 1.2.3 (2027-01-31)`. A system with musl compiles the addon itself (native/load.js says how); that was not tried.
+// `## 1.2.3 (2027-01-31)`.
+//
+// musl (Alpine): the packages hold no addon for it, and native/load.js names the command that compiles one there. Who has such a machine can
+// put one in. The recipe was not run: there was no musl to try it on.
+//
+//   apk add g++ make python3 linux-headers nodejs npm git && git clone … && cd node-roce
+//   npm run setup && mkdir -p musl/linux-x64
+//   cp native/build/Release/dgram_native.node musl/linux-x64/dgram_native.napi.musl.node    # node-gyp-build looks for this name
+//   node scripts/release.mjs --add musl      # elsewhere, with the folder of that machine
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { basename, join, resolve } from 'node:path';
@@ -13,7 +21,11 @@ import { parseArgs } from 'node:util';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { values, positionals: archs } = parseArgs({
-  options: { out: { type: 'string' }, snapshot: { type: 'boolean', default: false } },
+  options: {
+    out: { type: 'string' },
+    add: { type: 'string' },
+    snapshot: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 const out = resolve(values.out ?? join(root, 'release'));
@@ -74,6 +86,7 @@ function pack() {
       join(native, 'prebuilds'),
       ...archs,
     ]);
+    if (values.add) cpSync(resolve(values.add), join(native, 'prebuilds'), { recursive: true });
     for (const folder of folders)
       run(
         'npx',

@@ -34,10 +34,10 @@ const hasCompiler = ['g++', 'make', 'python3'].every(
 );
 afterAll(() => rmSync(place, { recursive: true }));
 
-/** A program of the project. Its PATH has Node and nothing else unless given. */
-async function node(args: readonly string[], PATH = tools) {
-  const env = { PATH, HOME: place, npm_config_nodedir: nodeDir() ?? '' };
-  return run(process.execPath, args, { cwd: project, env });
+/** A program of the project. Its PATH has Node and nothing else. */
+async function node(args: readonly string[], executable = process.execPath) {
+  const env = { PATH: tools, HOME: place, npm_config_nodedir: nodeDir() ?? '' };
+  return run(executable, args, { cwd: project, env });
 }
 
 /** The program of README.md, at addresses of this process. */
@@ -125,6 +125,25 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     expect(stdout).toContain('SUCCESS written from afar');
     expect(stdout).toContain(join(native, 'prebuilds'));
   });
+
+  test.each(['20', '22', '24'])(
+    'the same with Node %s, as npm has it',
+    { timeout: 300_000 },
+    async (version) => {
+      const folder = join(place, `node-${version}`);
+      mkdirSync(folder);
+      writeFileSync(join(folder, 'package.json'), '{}');
+      const name = `node-linux-${process.arch}`;
+      await run('npm', ['install', '--no-audit', '--no-fund', `${name}@${version}`], { cwd: folder });
+      const other = join(folder, 'node_modules', name, 'bin/node');
+      expect((await node(['--version'], other)).stdout).toMatch(new RegExp(`^v${version}\\.`));
+      const { stdout, stderr } = await node([program()], other);
+      expect(stdout).toContain('SUCCESS written from afar');
+      expect(stdout).toContain(join(native, 'prebuilds'));
+      expect(stderr).toBe('');
+      rmSync(folder, { recursive: true });
+    },
+  );
 
   test('a WRITE by the names of libibverbs', async () => {
     const path = join(project, 'write.mjs');
