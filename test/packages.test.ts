@@ -53,7 +53,7 @@ describe.each(folders)('%s', (folder) => {
     expect(readFileSync(join(root, folder, 'README.md'), 'utf8')).toMatch(`# ${manifest.name}\n`);
   });
 
-  test('packs its page and its code, no tests and no state of the build', async () => {
+  test('packs its page and its code, no tests and no state of the build', { timeout: 120_000 }, async () => {
     const paths = (await packed).get(manifest.name)!;
     expect(paths).toContain('README.md');
     const { default: entry, types } = manifest.exports?.['.'] ?? {
