@@ -65,6 +65,7 @@ export class LikelyCauses {
   /** The longest silence that ended in a probe; 0: none. And the packet that the last one brought. */
   #probe = 0;
   #probePsn = -1;
+  #probeTime = Number.NEGATIVE_INFINITY;
   /** Silences that no timer is as long as have ended in probes: this sender pauses, and may pause for as long as a timer is. */
   pauses = false;
 
@@ -121,7 +122,7 @@ export class LikelyCauses {
     if (cause === 'sequence-nak') this.#reacted(time - this.#nak.time);
     else if (cause === 'implied-nak') this.#reacted(time - this.#missing.time);
     else if (cause === 'timeout') this.#timer = silence;
-    else if (cause === 'probe') this.#probed(psn, silence);
+    else if (cause === 'probe') this.#probed(psn, silence, time);
   }
 
   /**
@@ -178,8 +179,11 @@ export class LikelyCauses {
     if (!migReq) return { cause: 'timeout', evidenceFrame: lastFrame, wait };
     // Its answer passed the tap, and so did later ones: one of them was lost behind it.
     if (sent.asks && next < unacked) return { cause: 'implied-nak', evidenceFrame: 0, wait: silence };
+    // At once after the packet that a probe brought: the sender goes back from there.
+    const isAfterProbe = migReq && psn === this.#probePsn && time - this.#probeTime < MIN_PROBE;
+    if (!isProbe && isAfterProbe) return { cause: 'probe', evidenceFrame: lastFrame, wait: 0 };
     if (!isProbe) return undefined;
-    this.#probed(psn, silence);
+    this.#probed(psn, silence, time);
     return { cause: 'probe', evidenceFrame: lastFrame, wait: silence };
   }
 
@@ -197,8 +201,9 @@ export class LikelyCauses {
     return isNoTimer || (psn !== this.#probePsn && silence < LONGEST && !this.#isLikeBefore(silence));
   }
 
-  #probed(psn: number, silence: number): void {
+  #probed(psn: number, silence: number, time: number): void {
     this.#probePsn = psn;
+    this.#probeTime = time;
     if (silence > this.#probe) this.#probe = silence;
     if (silence >= MIN_TIMER && fitsTimer(silence, true) < 0) this.pauses = true;
   }
