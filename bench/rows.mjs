@@ -2,9 +2,10 @@
  * The rows of the benchmark and their counterparts. A row has a `kind` (which method of a contender it calls), its plan, the
  * contenders that can do it, and the figure that they are compared by.
  */
-import { cLimit } from './contenders/c-limit.mjs';
+import { cable } from './cable.mjs';
+import { cLimit, cLimitOver } from './contenders/c-limit.mjs';
 import { fabric } from './contenders/fabric.mjs';
-import { nodeRoce } from './contenders/node-roce.mjs';
+import { nodeRoce, nodeRoceOver } from './contenders/node-roce.mjs';
 import { tcp } from './contenders/tcp.mjs';
 
 const KIB = 1024;
@@ -55,6 +56,32 @@ function lossRows(options) {
   return [...streams, ...tails];
 }
 
+/** Over a veth between two namespaces: the xdp link, the UDP link and the C program on sockets. Skipped without root. */
+function vethRows(options) {
+  const xdp = nodeRoceOver(cable, 'xdp');
+  const generic = { ...nodeRoceOver(cable, 'xdp', { xdpMode: 'generic' }), name: 'node-roce, xdp generic' };
+  const contenders = [xdp, generic, nodeRoceOver(cable, 'udp'), cLimitOver(cable)];
+  return [
+    ...[1024, 4096].map((mtu) => ({
+      name: `WRITE 1 MiB over veth, path MTU ${mtu}, checksum 0, receive processing on the receiver’s processor`,
+      kind: 'stream',
+      figure: 'gbps',
+      unit: 'Gb/s',
+      plan: { operation: 'WRITE', size: MIB, mtu, offload: false, bytes: (options.quick ? 32 : 256) * MIB },
+      contenders,
+    })),
+    {
+      name: 'round trip of 64 B over veth, polled, receive processing on the receiver’s processor',
+      kind: 'pingpong',
+      figure: 'p50',
+      unit: 'µs',
+      lessIsBetter: true,
+      plan: { size: 64, events: false, count: options.quick ? 1000 : 10_000 },
+      contenders,
+    },
+  ];
+}
+
 export function rows(options) {
   const list = [];
   for (const operation of ['WRITE', 'READ', 'SEND']) {
@@ -76,6 +103,7 @@ export function rows(options) {
   }
   list.push(
     ...lossRows(options),
+    ...vethRows(options),
     {
       name: 'WRITE 1 MiB, path MTU 4096, checksum 0',
       kind: 'stream',

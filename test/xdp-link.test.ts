@@ -2,50 +2,247 @@
  * The AF_XDP link over a cable between two network namespaces. Needs root and iproute2; with ROCE_ROOT_TESTS set, as in
  * .ci/run, it fails without them. ROCE_XDP_REQUESTS is the number of requests of each exchange (90).
  */
+import { rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { openCapture } from '@node-roce/pcap/node';
+import type { OpenOptions } from '@node-roce/verbs-api';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exchange, makeCable } from './xdp/cable.ts';
+import { exchange, makeCable, type PeerOpened, Program } from './xdp/cable.ts';
 
 const REQUESTS = Number(process.env.ROCE_XDP_REQUESTS ?? 90);
 const BYTES = 20_000;
 const SLOW = 120_000;
 const cable = makeCable('roce-xdp');
-const { setMtu, ends } = { setMtu: (bytes: number) => cable!.mtu(bytes), ends: cable?.ends ?? [] };
-const address = (end: 0 | 1) => ends[end].address;
+const [here, there] = cable?.ends ?? [];
 const all = { SEND: REQUESTS / 3, RDMA_WRITE: REQUESTS / 3, RDMA_READ: REQUESTS / 3, RECV: REQUESTS / 3 };
+const peer = (device: OpenOptions, requests = REQUESTS) => ({ device, requests, bytes: BYTES });
+
+/** The XDP programs on the first end, as ip(8) lists them. */
+const programs = () => {
+  const [{ xdp }] = JSON.parse(cable!.ip(0, `-json -details link show ${here.interface}`));
+  return xdp;
+};
+
+async function check(
+  devices: readonly [OpenOptions, OpenOptions],
+  requests?: number,
+  meanwhile?: () => Promise<void>,
+) {
+  const { opened, results } = await exchange(
+    cable!,
+    [peer(devices[0], requests), peer(devices[1], requests)],
+    meanwhile,
+  );
+  const expected = requests === undefined ? all : undefined;
+  for (const { counts, wrong, icrcErrors } of results) {
+    if (expected) expect(counts).toEqual(expected);
+    expect(wrong).toBe(0);
+    expect(icrcErrors).toBe(0);
+  }
+  return { opened, results };
+}
 
 afterAll(() => cable?.[Symbol.dispose]());
 
-describe.skipIf(!cable)('between two namespaces', () => {
-  beforeAll(() => setMtu(1500));
+describe.skipIf(!cable)('traffic', () => {
+  beforeAll(() => {
+    for (const end of [0, 1] as const) {
+      const nic = [here, there][end].interface;
+      cable!.ip(end, `address add fd77::${end + 1}/64 dev ${nic} nodad`);
+    }
+  });
+
+  describe.each([
+    [1500, 1024],
+    [9000, 4096],
+  ])('interface MTU %i', (mtu, pathMtu) => {
+    beforeAll(() => cable!.mtu(mtu));
+
+    test.each([
+      ['native', 'udp'],
+      ['generic', 'udp'],
+      ['native', 'xdp'],
+      ['generic', 'xdp'],
+    ] as const)(
+      `path MTU ${pathMtu} over IPv4, mode %s, to the %s link`,
+      async (xdpMode, other) => {
+        const { opened, results } = await check([
+          { address: here.address, link: 'xdp', xdpMode },
+          { address: there.address, link: other, ...(other === 'xdp' ? { xdpMode } : {}) },
+        ]);
+        expect(opened.map(({ link, activeMtu }) => [link, activeMtu])).toEqual([
+          ['xdp', pathMtu],
+          [other, pathMtu],
+        ]);
+        // Runs of the other side's come whole where the driver does not cut them.
+        if (xdpMode === 'generic' && other === 'udp') expect(results[0].link.superPackets).toBeGreaterThan(0);
+      },
+      SLOW,
+    );
+
+    test.each(['native', 'generic'] as const)(
+      `path MTU ${pathMtu} over IPv6, mode %s, to the udp link`,
+      async (xdpMode) => {
+        const { opened } = await check([
+          { address: 'fd77::1', link: 'xdp', xdpMode },
+          { address: 'fd77::2', link: 'udp' },
+        ]);
+        expect(opened[0].link).toBe('xdp');
+      },
+      SLOW,
+    );
+  });
+
+  test(
+    'engines in workers',
+    async () => {
+      const { opened } = await check([
+        { address: here.address, link: 'xdp', engine: 'worker' },
+        { address: there.address, link: 'udp', engine: 'worker' },
+      ]);
+      expect(opened[0].link).toBe('xdp');
+    },
+    SLOW,
+  );
+
+  test(
+    'packets that are lost, late and twice, and a trace of them all',
+    async () => {
+      const trace = join(tmpdir(), `roce-xdp-${process.pid}.pcapng`);
+      const { results } = await check([
+        {
+          address: here.address,
+          link: 'xdp',
+          trace,
+          faults: { loss: 0.01, duplicate: 0.01, reorder: 0.01, seed: 3 },
+        },
+        { address: there.address, link: 'udp' },
+      ]);
+      let traced = 0;
+      await using capture = openCapture(trace);
+      for await (const packets of capture) traced += packets.length;
+      await rm(trace);
+      expect(traced).toBeGreaterThan(REQUESTS);
+      expect(results[1].retransmittedPackets + results[0].retransmittedPackets).toBeGreaterThan(0);
+    },
+    SLOW,
+  );
+
+  test(
+    'a neighbour that is not known yet, and one that is known to the kernel alone',
+    async () => {
+      for (const end of [0, 1] as const) cable!.ip(end, 'neighbour flush all');
+      const { results } = await check([
+        { address: here.address, link: 'xdp' },
+        { address: there.address, link: 'xdp' },
+      ]);
+      expect(results[0].link.txPackets).toBeGreaterThan(results[0].link.txThroughKernel);
+    },
+    SLOW,
+  );
+
+  test(
+    'a peer that gets another MAC address is followed',
+    async () => {
+      const { results } = await check(
+        [
+          { address: here.address, link: 'xdp' },
+          { address: there.address, link: 'xdp' },
+        ],
+        30 * REQUESTS,
+        async () => {
+          cable!.ip(1, `link set ${there.interface} address 02:00:00:00:77:02`);
+          // The kernel there announces it at the next packet; here its neighbour is set, as an announcement would.
+          cable!.ip(0, `neighbour replace 10.77.0.2 lladdr 02:00:00:00:77:02 dev ${here.interface}`);
+        },
+      );
+      expect(results[0].counts.SEND).toBe(10 * REQUESTS);
+    },
+    SLOW,
+  );
+});
+
+describe.skipIf(!cable)('beside others', () => {
+  test(
+    'another adapter at the same address works on',
+    async () => {
+      const other = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'udp' }));
+      const far = new Program(there.namespace, 'peer.mjs', peer({ address: there.address, link: 'udp' }));
+      const { data } = await other.hear<PeerOpened>('data');
+      const { data: farData } = await far.hear<PeerOpened>('data');
+      other.tell(farData);
+      far.tell(data);
+      for (const program of [other, far]) await program.hear('connected');
+      // Between them it is opened, and has traffic of its own with a third one.
+      cable!.ip(1, `address add 10.77.0.3/24 dev ${there.interface}`);
+      const { opened } = await check(
+        [
+          { address: here.address, link: 'xdp' },
+          { address: '10.77.0.3', link: 'udp' },
+        ],
+        undefined,
+        async () => {
+          for (const program of [other, far]) program.tell('begin');
+          for (const program of [other, far]) await program.hear('done');
+        },
+      );
+      expect(opened[0].limitations.join()).toContain('Queue pair 1');
+      for (const program of [other, far]) program.tell('end');
+      for (const program of [other, far])
+        expect(await program.hear('result')).toMatchObject({ counts: all, wrong: 0 });
+    },
+    SLOW,
+  );
+
+  test(
+    'a killed process leaves nothing behind',
+    async () => {
+      const killed = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'xdp' }));
+      expect((await killed.hear<PeerOpened>('data')).link).toBe('xdp');
+      expect(programs()).toBeDefined();
+      const gone = new Promise((resolve) => killed.child.once('exit', resolve));
+      killed.child.kill('SIGKILL');
+      await gone;
+      expect(programs()).toBeUndefined();
+      const next = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'xdp' }));
+      expect((await next.hear<PeerOpened>('data')).link).toBe('xdp');
+      next.child.kill('SIGKILL');
+    },
+    SLOW,
+  );
+
+  test(
+    'a second program on the interface: the udp link, and why',
+    async () => {
+      const first = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'xdp' }));
+      await first.hear('data');
+      cable!.ip(0, `address add 10.77.0.11/24 dev ${here.interface}`);
+      const second = new Program(here.namespace, 'peer.mjs', peer({ address: '10.77.0.11', link: 'xdp' }));
+      const { link, limitations } = await second.hear<PeerOpened>('data');
+      expect(link).toBe('udp');
+      expect(limitations[0]).toMatch(/^The udp link is used instead of xdp\. .*another/);
+      for (const program of [first, second]) program.child.kill('SIGKILL');
+    },
+    SLOW,
+  );
 
   test.each([
-    ['native', 'udp'],
-    ['generic', 'udp'],
-    ['native', 'xdp'],
-    ['generic', 'xdp'],
-  ] as const)(
-    'path MTU 1024 over IPv4, mode %s, to the %s link',
-    async (xdpMode, other) => {
-      const { opened, results } = await exchange(cable!, [
-        { device: { address: address(0), link: 'xdp', xdpMode }, requests: REQUESTS, bytes: BYTES },
-        {
-          device: { address: address(1), link: other, ...(other === 'xdp' ? { xdpMode } : {}) },
-          requests: REQUESTS,
-          bytes: BYTES,
-        },
+    ['-net_raw', ['CAP_NET_RAW']],
+    ['-net_admin,-sys_admin', ['CAP_NET_ADMIN']],
+    ['-bpf,-sys_admin', ['CAP_BPF']],
+    ['-all', ['CAP_NET_RAW', 'CAP_NET_ADMIN', 'CAP_BPF']],
+  ])(
+    'with the capabilities %s: the udp link, and what is missing',
+    async (dropped, missing) => {
+      const program = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'xdp' }), [
+        'setpriv',
+        `--bounding-set=${dropped}`,
       ]);
-      expect(opened.map(({ link, activeMtu }) => [link, activeMtu])).toEqual([
-        ['xdp', 1024],
-        [other, 1024],
-      ]);
-      for (const { counts, wrong, icrcErrors } of results) {
-        expect(counts).toEqual(all);
-        expect(wrong).toBe(0);
-        expect(icrcErrors).toBe(0);
-      }
-      expect(results[0].link.rxPackets).toBeGreaterThan(REQUESTS);
-      // Runs of the other side's come whole where the driver does not cut them.
-      if (xdpMode === 'generic' && other === 'udp') expect(results[0].link.superPackets).toBeGreaterThan(0);
+      const { link, limitations } = await program.hear<PeerOpened>('data');
+      expect(link).toBe('udp');
+      expect(limitations[0]).toContain(`needs ${missing.join(', ')}`);
+      program.child.kill('SIGKILL');
     },
     SLOW,
   );

@@ -5,8 +5,10 @@
 //   c-limit throughput MTU MERGE PACKETS PORT     MERGE 1: GSO and GRO; 0: UDP checksum 0, neither
 //   c-limit pingpong SIZE SPIN MESSAGES PORT      SPIN 1: polls; 0: sleeps in poll(2)
 //
-// Both sides are processes of their own, on 127.0.0.1 and 127.0.0.2. One line of JSON on stdout.
+// Both sides are processes of their own, on 127.0.0.1 and 127.0.0.2; with two names of network namespaces behind the
+// arguments, in these, on 10.77.0.1 and 10.77.0.2 (bench/cable.mjs). One line of JSON on stdout.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -23,6 +25,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "../../native/src/crc.h"
@@ -45,6 +48,10 @@ constexpr uint32_t kAckEvery = 64;
 constexpr uint32_t kMessages = 8;  // of one sendmmsg with GSO; without, kSingles
 constexpr uint32_t kSingles = 64;
 constexpr uint32_t kReceives = 32;
+
+/// The network of both hosts, and the namespaces that they are in, if they are in any.
+uint32_t network = 0x7f000000;
+const char* namespaces[2] = {};
 
 const roce::Crc& crc = *roce::crcBest();
 
@@ -69,14 +76,14 @@ sockaddr_in address(int host, int port) {
   sockaddr_in a{};
   a.sin_family = AF_INET;
   a.sin_port = htons(static_cast<uint16_t>(port));
-  a.sin_addr.s_addr = htonl(0x7f000000u | static_cast<uint32_t>(host));
+  a.sin_addr.s_addr = htonl(network | static_cast<uint32_t>(host));
   return a;
 }
 
 Gid gid(int host) {
   Gid g{};
   g[10] = g[11] = 0xff;
-  g[12] = 127;
+  for (int i = 0; i < 3; i++) g[12 + i] = static_cast<uint8_t>(network >> (24 - 8 * i));
   g[15] = static_cast<uint8_t>(host);
   return g;
 }
@@ -90,6 +97,16 @@ void pin(unsigned side) {
   sched_setaffinity(0, sizeof set, &set);
 }
 
+/// Has sockets from now on in the namespace of a host.
+void enter(int host) {
+  const char* name = namespaces[host - 1];
+  if (name == nullptr) return;
+  const std::string path = std::string("/var/run/netns/") + name;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || setns(fd, CLONE_NEWNET) != 0) fail(path.c_str());
+  close(fd);
+}
+
 struct Side {
   int fd;
   sockaddr_in peer;
@@ -99,6 +116,7 @@ struct Side {
 
   Side(int host, int other, int port, bool merge)
       : peer(address(other, port)), out(gid(host), gid(other)), in(gid(other), gid(host)) {
+    enter(host);
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0);
     if (fd < 0) fail("socket");
     const sockaddr_in local = address(host, port);
@@ -352,13 +370,18 @@ int pingpong(uint32_t size, bool spin, uint32_t count, int port) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc == 6) {
+  if (argc == 8) {
+    network = 0x0a4d0000;
+    namespaces[0] = argv[6];
+    namespaces[1] = argv[7];
+  }
+  if (argc == 6 || argc == 8) {
     const int a = std::atoi(argv[2]), b = std::atoi(argv[3]), c = std::atoi(argv[4]), port = std::atoi(argv[5]);
     if (std::strcmp(argv[1], "throughput") == 0)
       return throughput(static_cast<uint32_t>(a), b != 0, static_cast<uint32_t>(c), port);
     if (std::strcmp(argv[1], "pingpong") == 0)
       return pingpong(static_cast<uint32_t>(a), b != 0, static_cast<uint32_t>(c), port);
   }
-  std::fprintf(stderr, "usage: c-limit throughput MTU MERGE PACKETS PORT | pingpong SIZE SPIN MESSAGES PORT\n");
+  std::fprintf(stderr, "usage: c-limit throughput MTU MERGE PACKETS PORT | pingpong SIZE SPIN MESSAGES PORT, [NAMESPACE NAMESPACE]\n");
   return 2;
 }

@@ -30,22 +30,33 @@ function build() {
   return reason;
 }
 
-export const cLimit = {
-  name: 'C limit',
-  missing: () => build() || undefined,
+/** @param cable makes bench/cable.mjs's cable when first asked for; absent: over the loopback */
+const over = (name, cable) => ({
+  name,
+  missing: () => build() || cable?.missing(),
 
   async stream({ mtu, size, offload = true, bytes }) {
     const payload = Math.min(size, mtu);
     const packets = Math.ceil(bytes / payload);
-    const args = ['throughput', payload, offload ? 1 : 0, packets, PORT].map(String);
-    const { stdout } = await run(PROGRAM, args);
+    const args = [
+      'throughput',
+      payload,
+      offload ? 1 : 0,
+      packets,
+      PORT,
+      ...(cable?.at(mtu).namespaces ?? []),
+    ];
+    const { stdout } = await run(PROGRAM, args.map(String));
     const { gbps, packetsPerSecond, cpuNsPerPacket } = JSON.parse(stdout);
     const perMessage = Math.max(1, Math.ceil(size / mtu));
     return { gbps, messagesPerSecond: packetsPerSecond / perMessage, cpuNsPerPacket };
   },
 
-  async pingpong({ size, count, events }) {
-    const args = ['pingpong', size, events ? 0 : 1, count, PORT].map(String);
-    return JSON.parse((await run(PROGRAM, args)).stdout);
+  async pingpong({ size, count, events, mtu = 4096 }) {
+    const args = ['pingpong', size, events ? 0 : 1, count, PORT, ...(cable?.at(mtu).namespaces ?? [])];
+    return JSON.parse((await run(PROGRAM, args.map(String))).stdout);
   },
-};
+});
+
+export const cLimit = over('C limit');
+export const cLimitOver = (cable) => over('C limit', cable);

@@ -7,8 +7,8 @@ function depthFor(size) {
   return Math.max(2, Math.min(256, Math.floor((16 << 20) / size)));
 }
 
-async function connected(options, execArgv, body) {
-  const pair = await connectedPair(options, { execArgv });
+async function connected(options, execArgv, body, ends) {
+  const pair = await connectedPair(options, { execArgv, ends });
   try {
     const result = await body(pair.a, pair.b, pair.remote);
     await Promise.all([pair.a.close(), pair.b.close()]);
@@ -168,6 +168,31 @@ export const nodeRoce = {
       return { perSecond };
     });
   },
+};
+
+/** node-roce at the ends of a cable, over a link of this kind. */
+export const nodeRoceOver = (cable, link, options = {}) => {
+  const open = (mtu, rest, execArgv, body) =>
+    connected({ mtu, link, ...rest, ...options }, execArgv, body, cable.at(mtu));
+  return {
+    name: `node-roce, ${link}`,
+    missing: () => cable.missing(),
+    stream: ({ operation, size, mtu, offload = true, bytes }, { execArgv = [] } = {}) =>
+      open(mtu, { offload }, execArgv, async (a, b, remote) => {
+        const count = Math.max(depthFor(size), Math.ceil(bytes / size));
+        const run = await streamer(a, b, { operation, size, remote });
+        await run(Math.ceil(count / 4));
+        const { messages, seconds } = await run(count);
+        return { gbps: (8e-9 * messages * size) / seconds, messagesPerSecond: messages / seconds };
+      }),
+    pingpong: ({ size, count, events, mtu = 4096 }, { execArgv = [] } = {}) =>
+      open(mtu, { offload: true }, execArgv, async (a, b) => {
+        const run = await ping(a, b, { size, events });
+        await run(Math.ceil(count / 4));
+        const { p50, p99 } = await run(count);
+        return { p50, p99 };
+      }),
+  };
 };
 
 async function alone(body) {

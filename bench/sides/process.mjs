@@ -20,9 +20,12 @@ export class SideProcess {
   /**
    * @param side 0 or 1: its processor
    * @param root directory of the checkout whose build is measured; undefined: this one
+   * @param namespace network namespace that it is in; undefined: this one's
    */
-  constructor(side, execArgv = [], root = undefined) {
-    const [execPath, args] = pinned(side, process.execPath, execArgv);
+  constructor(side, execArgv = [], root = undefined, namespace = undefined) {
+    const command = pinned(side, process.execPath, execArgv);
+    const [execPath, args] =
+      namespace === undefined ? command : ['ip', ['netns', 'exec', namespace, command[0], ...command[1]]];
     const stdio = ['ignore', 'ignore', 'inherit', 'ipc'];
     this.child = fork(SIDE, root === undefined ? [] : [root], {
       execPath,
@@ -54,14 +57,15 @@ export class SideProcess {
   }
 }
 
-/** Two sides with a device each, on 127.0.0.1 and 127.0.0.2, and a connected queue pair. */
-export async function connectedPair(options, { execArgv, root } = {}) {
-  const a = new SideProcess(0, execArgv, root);
-  const b = new SideProcess(1, execArgv, root);
+/** Two sides with a device each, on 127.0.0.1 and 127.0.0.2 or at the ends of a cable, and a connected queue pair. */
+export async function connectedPair(options, { execArgv, root, ends } = {}) {
+  const a = new SideProcess(0, execArgv, root, ends?.namespaces[0]);
+  const b = new SideProcess(1, execArgv, root, ends?.namespaces[1]);
+  const [here, there] = ends?.addresses ?? ['127.0.0.1', '127.0.0.2'];
   try {
     const port = nextPort();
-    const left = await a.call('open', { ...options, port, address: '127.0.0.1' });
-    const right = await b.call('open', { ...options, port, address: '127.0.0.2' });
+    const left = await a.call('open', { ...options, port, address: here });
+    const right = await b.call('open', { ...options, port, address: there });
     await a.call('connect', { peer: right.data });
     await b.call('connect', { peer: left.data });
     return { a, b, remote: right.remote };

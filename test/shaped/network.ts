@@ -39,6 +39,11 @@ export class ShapedCable implements Disposable {
     for (const [i, end] of this.#ends.entries()) end.ip(`link set ${INTERFACES[i]} mtu ${bytes}`);
   }
 
+  /** ip(8) at an end. @returns what it says */
+  ip(end: 0 | 1, command: string): string {
+    return this.#ends[end].ip(command);
+  }
+
   /** The hardware address of an end, as 12 hexadecimal digits. */
   macOf(end: 0 | 1): string {
     const [{ address }] = JSON.parse(this.#ends[end].ip(`-json link show ${INTERFACES[end]}`));

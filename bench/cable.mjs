@@ -1,0 +1,54 @@
+/**
+ * Two network namespaces with a veth between them, 10.77.0.1 and 10.77.0.2, for links that need an interface of their own. Root.
+ * What an end receives is processed on the processor that its side is pinned to (RPS), as a network card's interrupt would be.
+ */
+import { execFileSync } from 'node:child_process';
+
+const PREFIX = `roce-bench-${process.pid}`;
+const HEADERS = 128;
+
+const ip = (...args) => execFileSync('ip', args.join(' ').split(' '), { stdio: ['ignore', 'pipe', 'pipe'] });
+
+let ends;
+let reason;
+let mtu;
+
+function make() {
+  if (ends !== undefined || reason !== undefined) return;
+  const names = [`${PREFIX}-a`, `${PREFIX}-b`];
+  try {
+    for (const name of names) ip('netns add', name);
+    process.once('exit', () => {
+      for (const name of names) ip('netns delete', name);
+    });
+    ip(`link add near0 netns ${names[0]} type veth peer name far0 netns ${names[1]}`);
+    for (const [i, name] of names.entries()) {
+      const nic = ['near0', 'far0'][i];
+      ip(`-netns ${name} address add 10.77.0.${i + 1}/24 dev ${nic}`);
+      ip(`-netns ${name} link set lo up`);
+      ip(`-netns ${name} link set ${nic} up`);
+      const steer = `echo ${1 << i} > /sys/class/net/${nic}/queues/rx-0/rps_cpus`;
+      execFileSync('ip', ['netns', 'exec', name, 'sh', '-c', steer]);
+    }
+    ends = { namespaces: names, addresses: ['10.77.0.1', '10.77.0.2'] };
+  } catch (error) {
+    reason = `no network namespaces: ${String(error.stderr ?? error.message).trim()}`;
+  }
+}
+
+export const cable = {
+  missing() {
+    make();
+    return reason;
+  },
+  /** The ends, with interfaces for that path MTU. */
+  at(pathMtu) {
+    make();
+    if (mtu !== pathMtu) {
+      for (const [i, name] of ends.namespaces.entries())
+        ip(`-netns ${name} link set ${['near0', 'far0'][i]} mtu ${pathMtu + HEADERS}`);
+      mtu = pathMtu;
+    }
+    return ends;
+  },
+};
