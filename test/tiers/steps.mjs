@@ -236,6 +236,12 @@ export const LONG = [
     required: 'native tests under sanitizers',
   },
   {
+    name: 'shared address',
+    minutes: 15,
+    command: 'npm run test:interop -- sharing', // On a quiet machine: rounds of connections are timed.
+    env: { ROCE_GUEST_MTU: 9000, ROCE_SHARING_KILLS: 60, ROCE_SHARING_STALL: 1 },
+  },
+  {
     name: 'interop debian12',
     minutes: 120,
     command: 'npm run test:interop',
