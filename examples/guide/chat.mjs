@@ -9,14 +9,16 @@ if (!name) {
   process.exit(2);
 }
 const GROUP = '239.77.1.43';
-const BYTES = 1024; // The smallest path MTU of a network of 1500 bytes: a datagram is one packet.
+const BYTES = 1024; // The path MTU of a network of 1500 bytes: a datagram is one packet.
 const RECEIVES = 16;
 
 const id = new CmId({ portSpace: 'UDP' });
 await id.bindAddr(address);
 const pd = await id.device.allocPd();
 const cq = await id.device.createCq(64);
-const qp = await id.createQp(pd, { sendCq: await id.device.createCq(64), recvCq: cq });
+// Bytes that lie in no region are sent inline, and need room for that.
+const sendCq = await id.device.createCq(64);
+const qp = await id.createQp(pd, { sendCq, recvCq: cq, cap: { maxInlineData: BYTES } });
 
 // Datagrams that find no receive are lost, so several are posted before the group is joined. The first 40 bytes of each
 // receive are for the sender's IP header.
@@ -26,13 +28,18 @@ const post = (i) => qp.postRecv({ wrId: i, sgList: [{ mr: inbox, offset: i * slo
 for (let i = 0; i < RECEIVES; i++) post(i);
 const ud = await id.joinMulticast(GROUP);
 
-const say = (text) => qp.send(new TextEncoder().encode(text).subarray(0, BYTES), { ud });
+async function say(text) {
+  const bytes = new TextEncoder().encode(text);
+  if (bytes.length > BYTES) console.error(`not sent: more than ${BYTES} bytes`);
+  else await qp.send(bytes, { ud });
+}
 
 async function hear() {
   for await (const { wrIdNumber, byteLen, srcQp } of cq) {
     const bytes = inbox.bytes(wrIdNumber * slot + GRH_BYTES, byteLen - GRH_BYTES);
     // What this side sends to a group that it is in comes back.
-    if (srcQp !== qp.qpNum) console.log(new TextDecoder().decode(bytes));
+    // Anybody may send to a group: no control characters for the terminal.
+    if (srcQp !== qp.qpNum) console.log(new TextDecoder().decode(bytes).replace(/\p{Cc}/gu, '?'));
     post(wrIdNumber);
   }
 }

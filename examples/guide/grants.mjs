@@ -23,7 +23,11 @@ const reading = read();
 const connection = await connect('127.0.57.1:7471', { source: '127.0.57.2', ...options });
 let granted = options.slots; // What the reader has posted from the beginning.
 for (let i = 0; i < MESSAGES; i++) {
-  while (granted === 0) granted += (await connection.receive())[0];
+  while (granted === 0) {
+    const grant = await connection.receive();
+    if (grant === undefined) throw new Error('the reader has closed the connection');
+    granted += grant[0];
+  }
   granted--;
   await connection.send(new Uint8Array(options.maxMessage).fill(i));
 }

@@ -8,7 +8,7 @@ console.log(`listening at ${address}:${listener.port}`);
 const connections = new Set();
 process.once('SIGTERM', async () => {
   await listener.close(); // Ends the iteration below.
-  for (const connection of connections) await connection.close();
+  await Promise.all([...connections].map((connection) => connection.close()));
 });
 
 async function serve(connection) {

@@ -17,18 +17,29 @@ const sink = (connection) =>
     final: (callback) => {
       connection.send('').then(() => callback(), callback);
     },
+    // A source that failed: the reader hears of it, because the connection ends before the stream does.
+    destroy: (error, callback) => {
+      connection.close().then(() => callback(error), callback);
+    },
   });
 
-/** Messages until the end of the stream, taken only as fast as they are read. */
-async function* chunks(connection) {
-  for await (const message of connection) {
-    if (message.length === 0) return;
-    yield message;
-  }
-  throw new Error('the connection ended before the stream did');
-}
+/** A Readable of what arrives: it takes messages only as fast as it is read. Destroying it closes the connection. */
 const source = (connection) =>
-  Readable.from(chunks(connection), { objectMode: false, highWaterMark: options.maxMessage });
+  new Readable({
+    highWaterMark: options.maxMessage,
+    async read() {
+      try {
+        const message = await connection.receive();
+        if (message === undefined) throw new Error('the connection ended before the stream did');
+        this.push(message.length === 0 ? null : message);
+      } catch (error) {
+        this.destroy(error);
+      }
+    },
+    destroy: (error, callback) => {
+      connection.close().then(() => callback(error), callback);
+    },
+  });
 
 const listener = await listen({ address: '127.0.53.1', port: 7471, ...options });
 async function serve() {

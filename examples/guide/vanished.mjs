@@ -11,7 +11,7 @@ const options = {
   keepAlive: 100,
   ackTimeout: 14,
   retryCount: 4,
-  // A request to connect is repeated each 0.26 s or so, 3 times, instead of 15 times each 4.6 s.
+  // A request to connect is repeated each 0.13 s, 3 times, instead of 15 times each 4.6 s.
   timing: { responseTimeout: 14, packetLifetime: 13, maxRetries: 3 },
 };
 
