@@ -6,7 +6,7 @@
 #define SEND_OPS                                                                                                      \
   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                \
-   IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV)
+   IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
 
 static struct roce_qp *own(struct ibv_qp_ex *qp) { return (struct roce_qp *)qp; }
 
@@ -95,11 +95,6 @@ static void set_xrc(struct ibv_qp_ex *qp, uint32_t number) {
   (void)number;
   unsupported(qp);
 }
-static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, const void *value) {
-  (void)rkey, (void)address, (void)value;
-  unsupported(qp);
-}
-
 static void set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey) {
   struct ibv_send_wr *wr = last(qp);
   if (wr == NULL) return;
@@ -149,6 +144,12 @@ static void set_inline(struct ibv_qp_ex *qp, void *address, size_t length) {
   set_inline_list(qp, 1, &one);
 }
 
+static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, const void *value) {
+  struct ibv_data_buf bytes = {(void *)value, 8};
+  remote(add(qp, (enum ibv_wr_opcode)ROCE_WR_ATOMIC_WRITE), rkey, address);
+  set_inline_list(qp, 1, &bytes);
+}
+
 static int complete(struct ibv_qp_ex *qp) {
   struct roce_qp *q = own(qp);
   struct ibv_send_wr *bad;
@@ -174,6 +175,8 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
     errno = EOPNOTSUPP;
     return NULL;
   }
+  // Its 8 bytes are inline data.
+  if ((ops & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0 && attr->cap.max_inline_data < 8) attr->cap.max_inline_data = 8;
   // The members of ibv_qp_init_attr are the first of both.
   qp = roce_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr);
   if (qp == NULL || (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) == 0) return qp;
