@@ -67,7 +67,8 @@ void UdpSocket::open() {
 void UdpSocket::configure() {
   const bool v6 = local_.isV6();
   const int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP;
-  if (v6) set(level, IPV6_V6ONLY, 1);
+  // Linux refuses it on a socket that is bound; whoever bound that one has set it.
+  if (v6 && options_.descriptor < 0) set(level, IPV6_V6ONLY, 1);
   if (options_.reusePort) set(SOL_SOCKET, SO_REUSEPORT, 1);
   if (!options_.device.empty() &&
       setsockopt(fd_, SOL_SOCKET, SO_BINDTODEVICE, options_.device.data(), options_.device.size()) != 0)

@@ -85,6 +85,14 @@ test('gives each device its packets, whichever others come and go', async () => 
   for (const link of [b, c, d]) expect(link.stats()).toMatchObject({ passedOn: 0, takenOver: 0 });
 });
 
+test('shares an address of IPv6', async () => {
+  const three: UdpLink[] = [];
+  for (let place = 0; place < 3; place++) three.push(await open(0, { address: '::1' }));
+  const peer = three[0].add(gidFromText('::1'), 0, 64);
+  sendPackets(three[0], peer, [0x4561, 0x4562].map(packetTo));
+  expect((await received(three)).map(qpnsOf)).toEqual([[], [0x4561], [0x4562]]);
+});
+
 test('passes on what the kernel gave to the wrong device, with source and ICRC', async () => {
   const sender = await open(1);
   const peer = sender.add(gidFromText(host(2)), 0, 64);
