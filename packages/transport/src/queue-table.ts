@@ -142,7 +142,7 @@ export class QueueTable {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
     }
     const cq = new CompletionQueue(this.#nextHandle++, cqe, newRing, stamped);
-    if (stamped) this.#context.stamps.inUse = true;
+    if (stamped) this.#context.stamps.use();
     this.#cqs.set(cq.handle, cq);
     return cq.created;
   }

@@ -8,8 +8,7 @@ import { Cqe } from './rings.ts';
  * a link, that of the engine's call. Nanoseconds of the clock that `origin` is of.
  */
 export class Stamps {
-  /** Whether a completion queue wants them. */
-  inUse = false;
+  #inUse = false;
   /** Reading of the clock when the engine's time was 0, ns. */
   readonly #origin: number;
   #low = 0;
@@ -17,6 +16,16 @@ export class Stamps {
 
   constructor(origin: number) {
     this.#origin = origin;
+  }
+
+  /** Whether a completion queue wants them, or did. */
+  get inUse(): boolean {
+    return this.#inUse;
+  }
+
+  /** A completion queue wants them. */
+  use(): void {
+    this.#inUse = true;
   }
 
   /** A packet of a batch is at hand. */
