@@ -1,8 +1,9 @@
 /** Path migration over real sockets on loopback: two addresses a device, and a path between each two of them. */
-import { type Link, LinkWrapper, openUdpLink } from '@node-roce/link';
-import { Icrc, type QpAttr, RX_SLOT_WORDS, Rx, type RxBatch } from '@node-roce/transport';
+import { type Link, openUdpLink } from '@node-roce/link';
+import type { QpAttr } from '@node-roce/transport';
 import { type Device, type OpenDeviceOptions, openDevice } from '@node-roce/verbs-api';
 import { afterEach, describe, expect, test } from 'vitest';
+import { CutLink } from './apm/cut-link.ts';
 
 // A port and addresses of our own: suites that run at the same time do not meet.
 const port = 40_000 + (process.pid % 10_000);
@@ -14,24 +15,6 @@ afterEach(async () => {
   for (const device of open) await device.close();
   open.clear();
 });
-
-/** Takes nothing any more of what comes to the first address, once it is cut. */
-class CutLink extends LinkWrapper {
-  cut = false;
-
-  get kind(): string {
-    return `cut(${this.inner.kind})`;
-  }
-
-  override receive(batch: RxBatch, time?: Float64Array): number {
-    const count = this.inner.receive(batch, time);
-    for (let i = 0; this.cut && i < batch.count; i++) {
-      const w = i * RX_SLOT_WORDS;
-      if (batch.slots[w + Rx.LOCAL] === 0) batch.slots[w + Rx.VERDICT] = Icrc.BAD;
-    }
-    return count;
-  }
-}
 
 async function openSide(options: OpenDeviceOptions) {
   const device = await openDevice({ ...options, experimental: ['apm'] });

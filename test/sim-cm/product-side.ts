@@ -55,7 +55,7 @@ export class ProductSide implements Side {
       this.events.push({ kind: 'gone', id });
     } else if (type === 'unreachable' && this.#asked.has(id)) {
       this.events.push({ kind: 'unanswered', id });
-    } else {
+    } else if (type !== 'path-offered' && type !== 'path-response') {
       this.events.push({ kind: type, id });
     }
   }

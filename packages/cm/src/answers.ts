@@ -29,7 +29,7 @@ export const replyRefusal = ({ localCommId, remoteCommId, transactionId }: CmMes
 export const disconnectReplyTo = ({ localCommId, remoteCommId, transactionId }: CmMessage<'DREQ'>) =>
   ({ name: 'DREP', transactionId, localCommId: remoteCommId, remoteCommId: localCommId }) as const;
 
-/** No path but the one of REQ is kept (Linux answers nothing at all over RoCE). */
+/** Answers a LAP for no connection, or where paths do not migrate (Linux answers nothing at all over RoCE). */
 export const alternatePathResponseTo = (
   { localCommId, remoteCommId, transactionId }: CmMessage<'LAP'>,
   known: boolean,

@@ -3,6 +3,7 @@
  * (core/cm.c). `Connections` calls it and gives it its tables.
  */
 import {
+  CmAprStatus,
   type CmFields,
   type CmInput,
   type CmMessage,
@@ -10,9 +11,11 @@ import {
   CmRejMessage,
   CmRejReason,
   encodeCm,
+  gidEquals,
 } from '@node-roce/wire';
+import { AlternatePaths } from './alternate-path.ts';
 import { answerMicroseconds, askedMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
-import type { AcceptInit, CmEvent, EndCause, RejectInit, Route } from './parameters.ts';
+import type { AcceptInit, AlternatePath, CmEvent, EndCause, RejectInit, Route } from './parameters.ts';
 import type { Timed } from './timers.ts';
 import { repliedQpn, replyFields, requestFields, type ServiceName } from './transport.ts';
 
@@ -86,8 +89,11 @@ export class Connection implements Timed {
   /** The peer has forgotten it: the reason of its end, whatever the answer to DREQ. */
   #stale = false;
   readonly #around: Surroundings;
-  /** To the peer. */
+  /** To the peer, as the connection began. */
   readonly route: Route;
+  /** The way of messages: that of the connection's packets. */
+  #way: Route;
+  readonly #paths = new AlternatePaths();
   readonly #timing: Required<Timing>;
   /** Code: how long this side waits in TIMEWAIT. */
   readonly ackTimeout: number;
@@ -107,7 +113,7 @@ export class Connection implements Timed {
     this.#around = around;
     this.id = init.id;
     this.state = state;
-    this.route = init.route;
+    this.route = this.#way = init.route;
     this.#timing = init.timing;
     this.ackTimeout = init.ackTimeout;
     this.#interval = init.interval;
@@ -159,7 +165,7 @@ export class Connection implements Timed {
     if (this.state !== 'REP_RCVD') return false;
     this.#rtu = encodeCm({ ...this.#head('RTU'), ...(privateData ? { privateData } : {}) } as CmInput);
     this.#enter('ESTABLISHED');
-    this.#around.send(this.#rtu, this.route);
+    this.#around.send(this.#rtu, this.#way);
     this.#tell({ type: 'established', id: this.id });
     return true;
   }
@@ -194,7 +200,7 @@ export class Connection implements Timed {
   disconnect(privateData: Uint8Array | undefined, now: number): boolean {
     const data = privateData ? { privateData } : {};
     if (this.state === 'DREQ_RCVD') {
-      this.#around.send(encodeCm({ ...this.#head('DREP'), ...data } as CmInput), this.route);
+      this.#around.send(encodeCm({ ...this.#head('DREP'), ...data } as CmInput), this.#way);
       this.#timewait(now);
       return true;
     }
@@ -210,6 +216,33 @@ export class Connection implements Timed {
       now,
     );
     return true;
+  }
+
+  /** Proposes an alternate path: sends LAP. False without a connection, and while an answer is awaited. */
+  loadPath(path: AlternatePath, localGid: Uint8Array, now: number): boolean {
+    if (this.state !== 'ESTABLISHED' || this.#repeated !== undefined) return false;
+    const ids = {
+      localCommId: this.id,
+      remoteCommId: this.remoteId,
+      remoteQpn: this.remoteQpn,
+      remoteCmResponseTimeout: this.#timing.responseTimeout,
+      ownTransactionId: this.#ownTransactionId,
+    };
+    this.#repeat('ESTABLISHED', this.#paths.request(path, localGid, ids), now);
+    return true;
+  }
+
+  /** Answers the peer's LAP. False where none waits. */
+  answerPath(status: number): boolean {
+    if (this.state !== 'ESTABLISHED') return false;
+    const response = this.#paths.answer(status, { localCommId: this.id, remoteCommId: this.remoteId });
+    if (response) this.#around.send(response, this.#way);
+    return response !== undefined;
+  }
+
+  /** The queue pair went over to the path that was loaded last: messages follow it. */
+  migrated(): void {
+    this.#way = this.#paths.migrated() ?? this.#way;
   }
 
   /** The program lets go: what it takes to end the connection is done, and no event comes any more. */
@@ -254,7 +287,7 @@ export class Connection implements Timed {
   reply(message: CmMessage<'REP'>, now: number): void {
     if (this.state === 'ESTABLISHED') {
       // RTU was lost.
-      if (this.#rtu && message.localCommId === this.remoteId) this.#around.send(this.#rtu, this.route);
+      if (this.#rtu && message.localCommId === this.remoteId) this.#around.send(this.#rtu, this.#way);
       else this.#around.unexpected();
       return;
     }
@@ -289,7 +322,11 @@ export class Connection implements Timed {
     const { messageMraed, serviceTimeout } = message;
     if (messageMraed === CmMraMessage.REQ && this.state === 'REQ_SENT') this.state = 'MRA_REQ_RCVD';
     else if (messageMraed === CmMraMessage.REP && this.state === 'REP_SENT') this.state = 'MRA_REP_RCVD';
-    else {
+    else if (
+      messageMraed !== CmMraMessage.LAP ||
+      this.state !== 'ESTABLISHED' ||
+      this.#repeated === undefined
+    ) {
       this.#around.unexpected();
       return;
     }
@@ -342,13 +379,13 @@ export class Connection implements Timed {
       case 'DREQ_SENT':
         // Both ended it at once: the program need not be asked.
         this.#drepTransactionId = message.transactionId;
-        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.route);
+        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#way);
         this.#ended('peer-closed');
         this.#timewait(now);
         break;
       case 'TIMEWAIT':
         this.#drepTransactionId = message.transactionId;
-        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.route);
+        this.#around.send(encodeCm(this.#head('DREP') as CmInput), this.#way);
         break;
       default:
         this.#around.unexpected();
@@ -364,6 +401,39 @@ export class Connection implements Timed {
     }
     this.#ended('peer-closed');
     this.#timewait(now);
+  }
+
+  /** A LAP came, of a path whose near end we have (`route`) or not. */
+  pathOffered(message: CmMessage<'LAP'>, route: Route | undefined): void {
+    const { transactionId, remoteQpn, alternateAckTimeout: ackTimeout } = message;
+    if (this.state !== 'ESTABLISHED') {
+      this.#around.unexpected();
+      return;
+    }
+    const refuse = (status: number) => {
+      const ids = { localCommId: this.id, remoteCommId: this.remoteId };
+      this.#around.send(encodeCm({ name: 'APR', transactionId, ...ids, status }), this.#way);
+    };
+    const way = this.#way;
+    if (remoteQpn !== this.localQpn) refuse(CmAprStatus.INVALID_QPN);
+    else if (route === undefined) refuse(CmAprStatus.INVALID_GID);
+    else if (route.sgidIndex === way.sgidIndex && gidEquals(route.gid, way.gid))
+      refuse(CmAprStatus.IS_CURRENT);
+    else {
+      const answer = this.#paths.offer(message, route);
+      if (answer === 'new') this.#tell({ type: 'path-offered', id: this.id, path: { route, ackTimeout } });
+      else if (answer) this.#around.send(answer, way);
+      else this.#sendMra(CmMraMessage.LAP, transactionId);
+    }
+  }
+
+  pathAnswered(message: CmMessage<'APR'>): void {
+    if (this.state !== 'ESTABLISHED' || !this.#paths.answered(message)) {
+      this.#around.unexpected();
+      return;
+    }
+    this.#enter('ESTABLISHED');
+    this.#tell({ type: 'path-response', id: this.id, status: message.status });
   }
 
   /** The peer has a new connection with the queue pair of this one: it forgot this one (§12.9.8.3.1). */
@@ -386,13 +456,20 @@ export class Connection implements Timed {
       if (this.state === 'MRA_REQ_RCVD') this.state = 'REQ_SENT';
       if (this.state === 'MRA_REP_RCVD') this.state = 'REP_SENT';
       this.#around.retried();
-      this.#around.send(this.#repeated, this.route);
+      this.#around.send(this.#repeated, this.#way);
       this.#around.setTimer(this, now + this.#interval);
       return;
     }
     if (this.state === 'DREQ_SENT') {
       this.#ended('timeout');
       this.#timewait(now);
+      return;
+    }
+    if (this.state === 'ESTABLISHED') {
+      // The connection goes on without that path (§12.9.8.1).
+      this.#paths.giveUp();
+      this.#enter('ESTABLISHED');
+      this.#tell({ type: 'path-response', id: this.id, status: undefined });
       return;
     }
     // The peer may have heard us, and only its answers be lost (§12.9.7.1.2, 12.9.7.2.2).
@@ -407,12 +484,10 @@ export class Connection implements Timed {
     return { name, transactionId, localCommId: this.id, remoteCommId: this.remoteId };
   }
 
-  #sendMra(messageMraed: number): void {
+  #sendMra(messageMraed: number, transactionId = this.#transactionId): void {
     const { serviceTimeout } = this.#timing;
-    this.#around.send(
-      encodeCm({ ...this.#head('MRA'), messageMraed, serviceTimeout } as CmInput),
-      this.route,
-    );
+    const message = { ...this.#head('MRA'), transactionId, messageMraed, serviceTimeout } as CmInput;
+    this.#around.send(encodeCm(message), this.#way);
   }
 
   /** Which message it refuses is a matter of the state (core/cm.c `cm_format_rej`). */
@@ -427,7 +502,7 @@ export class Connection implements Timed {
       ...(additionalInfo ? { additionalInfo, additionalInfoLength: additionalInfo.length } : {}),
       ...(privateData ? { privateData } : {}),
     };
-    this.#around.send(encodeCm({ name: 'REJ', ...message }), this.route);
+    this.#around.send(encodeCm({ name: 'REJ', ...message }), this.#way);
   }
 
   /** Enters a state with a message that is repeated. A value that does not fit throws, and changes nothing. */
@@ -436,7 +511,7 @@ export class Connection implements Timed {
     this.#enter(state);
     this.#repeated = mad;
     this.#retries = 0;
-    this.#around.send(mad, this.route);
+    this.#around.send(mad, this.#way);
     this.#around.setTimer(this, now + this.#interval);
   }
 

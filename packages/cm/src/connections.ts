@@ -26,6 +26,7 @@ import { Listeners } from './listeners.ts';
 import { KeptNumbers, Numbers } from './numbers.ts';
 import {
   type AcceptInit,
+  type AlternatePath,
   CmCounters,
   type CmHost,
   type CmSize,
@@ -57,7 +58,8 @@ const DEFAULT_PKEY = 0xffff;
  * methods:
  *
  * - `receive` for each MAD of queue pair 1; `advance` for timers; `nextDeadline` says when.
- * - For RC, UC and XRC: `listen`, `connect`, `accept`, `ready`, `reject`, `disconnect`, `destroy`.
+ * - For RC, UC and XRC: `listen`, `connect`, `accept`, `ready`, `reject`, `disconnect`, `destroy`; `loadPath`, `answerPath` and
+ *   `migrated` for alternate paths.
  * - For UD: `listen`, `resolve`, `answer`.
  * - `counters`, and `size` for tests.
  *
@@ -293,6 +295,24 @@ export class Connections {
     this.#services.answer(id, init);
   }
 
+  /** Proposes an alternate path to the peer: sends LAP; `path-response` follows. One at a time. */
+  loadPath(id: number, path: AlternatePath, now: number): void {
+    const connection = this.#get(id);
+    const { gid } = this.#host.gids[path.route.sgidIndex] ?? { gid: new Uint8Array(16) };
+    check(connection.loadPath(path, gid, now), connection);
+  }
+
+  /** Answers `path-offered` with one of `CmAprStatus`: sends APR. */
+  answerPath(id: number, status: number): void {
+    const connection = this.#get(id);
+    check(connection.answerPath(status), connection);
+  }
+
+  /** A queue pair went over to its alternate path: messages of its connection take the path that was loaded last. */
+  migrated(qpn: number): void {
+    this.#byLocalQpn.get(qpn)?.migrated();
+  }
+
   /** Whether a QPN is a connection's, also in TIMEWAIT, or was within twice the time of TIMEWAIT: no other may have it. */
   holds(qpn: number, now: number): boolean {
     return this.#byLocalQpn.has(qpn) || this.#qpns.has(qpn, now);
@@ -356,11 +376,14 @@ export class Connections {
       case 'DREP':
         this.#find(message)?.disconnectReply(now);
         break;
-      case 'LAP':
-        this.#answerStray(from, now, alternatePathResponseTo(message, this.#find(message) !== undefined));
+      case 'LAP': {
+        const connection = this.#find(message);
+        if (connection && this.#host.apm) connection.pathOffered(message, this.#offeredRoute(message));
+        else this.#answerStray(from, now, alternatePathResponseTo(message, connection !== undefined));
         break;
+      }
       case 'APR':
-        this.counters.unexpected++; // We send no LAP.
+        this.#find(message)?.pathAnswered(message);
         break;
       case 'SIDR_REQ':
         this.#services.request(message, from, now);
@@ -488,6 +511,19 @@ export class Connections {
     if (connection?.remoteId === localCommId) return connection;
     this.counters.unexpected++;
     return undefined;
+  }
+
+  /** The path of a LAP from here; undefined where its end is not ours. */
+  #offeredRoute(message: CmMessage<'LAP'>): Route | undefined {
+    const sgidIndex = this.#host.gids.findIndex(({ gid }) => gidEquals(gid, message.alternateRemoteGid));
+    if (sgidIndex < 0) return undefined;
+    return {
+      sgidIndex,
+      gid: message.alternateLocalGid,
+      trafficClass: message.alternateTrafficClass,
+      hopLimit: message.alternateHopLimit,
+      flowLabel: message.alternateFlowLabel,
+    };
   }
 
   /** The same for an answer to REQ, whose sender we did not know by id. */

@@ -2,4 +2,4 @@
 export * from './connections.ts';
 export * from './intervals.ts';
 export * from './parameters.ts';
-export { rejectReasonName, sidrStatusName } from './reasons.ts';
+export { aprStatusName, rejectReasonName, sidrStatusName } from './reasons.ts';

@@ -58,6 +58,13 @@ export interface RejectInit {
   privateData?: Uint8Array;
 }
 
+/** A path that a connection can go over to. */
+export interface AlternatePath {
+  route: Route;
+  /** Local ACK timeout on it, code. */
+  ackTimeout: number;
+}
+
 /** A question for the queue pair of a datagram service. */
 export interface ResolveInit extends Timing {
   serviceId: bigint;
@@ -113,6 +120,10 @@ export type CmEvent =
   | { type: 'disconnected'; id: number; cause: EndCause }
   /** Nothing of the connection can arrive any more: `id` and the QPN may be used again. */
   | { type: 'timewait-exit'; id: number }
+  /** A LAP came: load the path, and `answerPath`. */
+  | { type: 'path-offered'; id: number; path: AlternatePath }
+  /** The answer to `loadPath`, one of `CmAprStatus`; without one, the peer did not answer. */
+  | { type: 'path-response'; id: number; status: number | undefined }
   | DatagramRequestEvent
   /** The answer to `resolve`. */
   | { type: 'datagram-response'; id: number; route: Route; reply: CmFields<'SIDR_REP'> };
@@ -126,6 +137,8 @@ export interface CmHost {
   gids: readonly { gid: Uint8Array }[];
   /** Whether requests for XRC are taken; otherwise they are refused with INVALID_TRANSPORT_TYPE. */
   xrc?: boolean;
+  /** Whether alternate paths are shown to the program; otherwise they are refused as UNSUPPORTED. */
+  apm?: boolean;
   /** The communication ids that it draws; other adapters at its addresses draw the others. */
   numbers?: ResidueClass | undefined;
   /** A service gets a listener: throws EADDRINUSE where another adapter at the address listens to it. */

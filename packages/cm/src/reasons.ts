@@ -1,5 +1,5 @@
 /** Names of what a peer answers. */
-import { CmRejReason, CmSidrStatus } from '@node-roce/wire';
+import { CmAprStatus, CmRejReason, CmSidrStatus } from '@node-roce/wire';
 
 const nameIn = (table: Readonly<Record<string, number>>): ((value: number) => string) => {
   const names = new Map(Object.entries(table).map(([name, value]) => [value, name]));
@@ -8,6 +8,9 @@ const nameIn = (table: Readonly<Record<string, number>>): ((value: number) => st
 
 /** `reason` of a REJ: `INVALID_SERVICE_ID`. */
 export const rejectReasonName = nameIn(CmRejReason);
+
+/** `status` of an APR: `INVALID_GID`. */
+export const aprStatusName = nameIn(CmAprStatus);
 
 /** `status` of a SIDR_REP: `UNSUPPORTED`. */
 export const sidrStatusName = nameIn(CmSidrStatus);

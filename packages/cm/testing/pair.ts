@@ -2,7 +2,7 @@
 import { createRandom } from '@node-roce/link';
 import { type CmName, cmNameAt, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { Connections } from '../src/connections.ts';
-import type { AcceptInit, CmEvent, ConnectInit, Route } from '../src/parameters.ts';
+import type { AcceptInit, CmEvent, CmHost, ConnectInit, Route } from '../src/parameters.ts';
 
 export const SERVICE = ipCmServiceId(PortSpace.TCP, 7471);
 
@@ -19,18 +19,25 @@ interface Flight {
 /** The fate of a MAD: the delays after which copies of it arrive, µs; none is a loss. */
 export type Network = (flight: Flight) => number[];
 
+/** Parts of the specification that an adapter may leave out. */
+type Parts = Pick<CmHost, 'xrc' | 'apm'>;
+
 /** One side of a pair: its connections and their events. */
 export class End {
   readonly events: CmEvent[] = [];
   readonly cm: Connections;
 
-  constructor(pair: Pair, side: 0 | 1, random: () => number, xrc: boolean, caGuid = BigInt(side + 1)) {
+  constructor(pair: Pair, side: 0 | 1, random: () => number, parts: Parts, caGuid = BigInt(side + 1)) {
     this.cm = new Connections({
       random,
       caGuid,
-      xrc,
-      gids: [{ gid: gidOf(side + 1) }],
-      send: (mad) => pair.carry(side, mad),
+      ...parts,
+      // And an address for alternate paths.
+      gids: [{ gid: gidOf(side + 1) }, { gid: gidOf(side + 11) }],
+      send: (mad, route) => {
+        pair.onSend?.(side, mad, route);
+        pair.carry(side, mad);
+      },
       event: (event) => {
         this.events.push(event);
         pair.onEvent?.(side, event);
@@ -54,6 +61,7 @@ export class End {
 export class Pair {
   now = 0;
   network: Network = () => [100];
+  onSend: ((side: 0 | 1, mad: Uint8Array, route: Route) => void) | undefined;
   onEvent: ((side: 0 | 1, event: CmEvent) => void) | undefined;
   /** Names of all MADs that were sent, `0 REQ`. */
   readonly sent: string[] = [];
@@ -61,9 +69,9 @@ export class Pair {
   #flights: { at: number; order: number; to: 0 | 1; mad: Uint8Array }[] = [];
   #order = 0;
 
-  constructor(seed = 1, { xrc = false } = {}) {
+  constructor(seed = 1, parts: Parts = {}) {
     const random = createRandom(seed).next;
-    this.ends = [new End(this, 0, random, xrc), new End(this, 1, random, xrc)];
+    this.ends = [new End(this, 0, random, parts), new End(this, 1, random, parts)];
   }
 
   get a(): End {

@@ -1,4 +1,4 @@
-import type { CmEvent } from '@node-roce/cm';
+import type { AlternatePath, CmEvent } from '@node-roce/cm';
 import {
   type AddressHandle,
   type Device,
@@ -9,6 +9,7 @@ import {
 } from '@node-roce/verbs-api';
 import { type CmFields, CmSidrStatus, ipCmServiceId, multicastGid, PortSpace } from '@node-roce/wire';
 import { parseHeader, type SocketAddress, withHeader } from './addresses.ts';
+import { AlternatePaths } from './alternate-paths.ts';
 import { Attempt } from './attempt.ts';
 import { Endpoint } from './endpoint.ts';
 import { closedError, rejectedError, unreachableError, unresolvedError } from './errors.ts';
@@ -20,6 +21,7 @@ import { ephemeralPort } from './local-side.ts';
 import { Negotiation } from './negotiation.ts';
 import {
   checkAddress,
+  checkAlternate,
   checkDestination,
   checkDomain,
   checkGroup,
@@ -65,6 +67,7 @@ export class CmId implements AsyncDisposable {
   #terms: Negotiation;
   #pd: ProtectionDomain | undefined;
   readonly #groups = new Groups();
+  readonly #alternates = new AlternatePaths();
   /** Number of the connection. */
   #number: number | undefined;
   /** Of a request: its REQ. */
@@ -335,6 +338,34 @@ export class CmId implements AsyncDisposable {
     this.#disconnect();
   }
 
+  // ---------------------------------------------------------- alternate paths
+
+  /**
+   * Loads another path on both sides (LAP and APR, IBTA vol 1 §12.8): to another address of the peer, from another address of ours.
+   * Both devices need `experimental: ['apm']`. The queue pairs are then in REARM, and armed by the next packets either way,
+   * where packets went either way before; each side's device says PATH_MIG when the connection goes over.
+   *
+   * Rejects with `RefusedError` where the peer does not take the path, and with ERR_ROCE_CM_UNREACHABLE where it does not answer.
+   *
+   * @param place.address the peer's address, numeric
+   * @param place.source ours; another one of the device, unless given
+   * @param place.ackTimeout code of the local ACK timeout on that path; that of the path in use, unless given
+   */
+  async loadAlternatePath(place: { address: string; source?: string; ackTimeout?: number }): Promise<void> {
+    checkAlternate(place);
+    const connected = this.#connectedQp;
+    if (!connected) throw this.#wrongState('a connection');
+    const route = this.#path.alternate(place.address, place.source);
+    const ackTimeout = place.ackTimeout ?? (await connected.qp.query(['timeout'])).attr.timeout!;
+    await this.#alternates.load(connected, { route, ackTimeout });
+  }
+
+  get #connectedQp() {
+    const [qp, number] = [this.qp, this.#number];
+    if (this.#state !== 'CONNECTED' || this.#datagram || !qp || number === undefined) return undefined;
+    return { endpoint: this.#endpoint, number, qp };
+  }
+
   // ------------------------------------------------------------------ its end
 
   /** rdma_disconnect(3): takes the queue pair to the error state, and resolves when the peer has agreed. */
@@ -536,6 +567,12 @@ export class CmId implements AsyncDisposable {
       case 'disconnected':
         void this.#peerLeft();
         break;
+      case 'path-offered':
+        void this.#offered(event.path);
+        break;
+      case 'path-response':
+        this.#alternates.answered(event.status);
+        break;
       case 'timewait-exit':
         this.#raise('TIMEWAIT_EXIT');
         break;
@@ -544,6 +581,13 @@ export class CmId implements AsyncDisposable {
         break;
       default:
     }
+  }
+
+  /** The peer proposes an alternate path. */
+  async #offered(path: AlternatePath): Promise<void> {
+    await this.#step; // It knows of the connection; here, the queue pair may be on its way to RTS.
+    const connected = this.#connectedQp;
+    if (connected) await this.#alternates.offered(connected, path);
   }
 
   /** Initiator: REP came. */
@@ -610,6 +654,7 @@ export class CmId implements AsyncDisposable {
   #disconnect(): void {
     this.#take();
     if (this.#state !== 'DESTROYED' && this.#state !== 'IDLE') this.#state = 'DISCONNECTED';
+    this.#alternates.end(closedError('the connection has ended'));
     this.#end();
   }
 }

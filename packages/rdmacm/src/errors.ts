@@ -1,7 +1,7 @@
 /** Errors for what a peer answered, or did not, with the remedy. */
-import { rejectReasonName, sidrStatusName } from '@node-roce/cm';
+import { type AlternatePath, aprStatusName, rejectReasonName, sidrStatusName } from '@node-roce/cm';
 import { RoceError } from '@node-roce/verbs-api';
-import { CmRejReason, CmSidrStatus, gidToIpText } from '@node-roce/wire';
+import { CmAprStatus, CmRejReason, CmSidrStatus, gidToIpText } from '@node-roce/wire';
 import type { SocketAddress } from './addresses.ts';
 
 /** The peer refused: with the reason, and what its program says. */
@@ -73,6 +73,25 @@ export function unresolvedError(to: SocketAddress, status: number, privateData: 
       ? `no program listens at ${at(to)}: start the server first`
       : `the datagram service at ${at(to)} refuses: ${reason}`;
   return new RefusedError(message, reason, status, privateData);
+}
+
+/** An APR with another status than SUCCESS, or none at all, as an error. */
+export function refusedPathError({ route }: AlternatePath, status: number | undefined): RoceError {
+  const to = gidToIpText(route.gid);
+  if (status === undefined)
+    return new RoceError('ERR_ROCE_CM_UNREACHABLE', `the peer does not answer the path to ${to}`, {
+      errno: 'ETIMEDOUT',
+      attribute: 'address',
+      expected: 'a peer of node-roce: Linux drops such messages of RoCE',
+    });
+  const reason = aprStatusName(status);
+  const hint = status === CmAprStatus.UNSUPPORTED ? ": it wants `experimental: ['apm']`, too" : '';
+  return new RefusedError(
+    `the peer refuses the path to ${to}: ${reason}${hint}`,
+    reason,
+    status,
+    new Uint8Array(0),
+  );
 }
 
 export const unreachableError = (to: SocketAddress): RoceError =>

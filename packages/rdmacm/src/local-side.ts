@@ -67,6 +67,14 @@ export class LocalSide {
     return this.device === undefined || towards(gid, this.device.gids) !== undefined;
   }
 
+  /** The address of an alternate path's near end: another one of the peer's kind, or else the one in use. */
+  otherThan(own: string, peer: Uint8Array): string {
+    const other = this.device!.gids.find(
+      ({ gid }) => kindOf(gid) === kindOf(peer) && !gidEquals(gid, gidOf(own)),
+    );
+    return other?.address ?? own;
+  }
+
   /** Index of an address in the device's GID table, −1 if it is not there. */
   gidIndex(address: string): number {
     const wanted = gidOf(address);

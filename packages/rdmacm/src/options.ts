@@ -112,6 +112,10 @@ export function checkPlace(place: object): void {
 }
 
 export const checkAddress = (address: unknown): void => checkArgument('address', address, ADDRESS);
+export function checkAlternate(place: object): void {
+  checkOptions('', place, { address: ADDRESS, source: ADDRESS, ackTimeout: CODE });
+  checkArgument('address', (place as Record<string, unknown>).address, ADDRESS);
+}
 export const checkGroup = (group: unknown): void => checkArgument('group', group, GROUP);
 export const checkJoin = (options: object): void => checkOptions('', options, { sendOnly: BOOLEAN });
 export const checkReason = (reason: unknown): void => {

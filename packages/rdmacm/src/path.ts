@@ -1,6 +1,6 @@
 /** Both addresses of an id, its device, and the route of its packets. */
 import { DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
-import type { AddressInit, Device } from '@node-roce/verbs-api';
+import { type AddressInit, type Device, RoceError } from '@node-roce/verbs-api';
 import { isIpv4Mapped } from '@node-roce/wire';
 import { gidOf, kindOf, resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
 import { orAborted } from './attempt.ts';
@@ -70,6 +70,24 @@ export class Path {
       // core/cma.c `cma_get_roce_udp_flow_label`: so the paths of connections differ.
       flowLabel: (this.local.port * 31 + port) & 0xf_ffff,
     };
+  }
+
+  /** A path to another address of the peer. Throws where `source` is not an address of the device. */
+  alternate(address: string, source: string | undefined): Route {
+    const gid = gidOf(address);
+    const own = source ?? this.#side.otherThan(this.local!.address, gid);
+    const sgidIndex = this.#side.gidIndex(own);
+    if (sgidIndex < 0 || kindOf(gidOf(own)) !== kindOf(gid))
+      throw new RoceError(
+        'ERR_ROCE_CM_NO_ADDRESS',
+        `source: the device has no ${own} that reaches ${address}`,
+        {
+          errno: 'EADDRNOTAVAIL',
+          attribute: 'source',
+          expected: this.device!.gids.map((entry) => entry.address).join(', '),
+        },
+      );
+    return { ...this.route!, sgidIndex, gid };
   }
 
   get trafficClass(): number {

@@ -22,7 +22,8 @@ export interface OwnSide {
   limits: { maxQpRdAtom: number; maxQpInitRdAtom: number };
 }
 
-const addressOf = ({ gid, sgidIndex, flowLabel, trafficClass, hopLimit }: Route): AhAttr => ({
+/** The address vector of a route. */
+export const addressOf = ({ gid, sgidIndex, flowLabel, trafficClass, hopLimit }: Route): AhAttr => ({
   grh: { dgid: gid, sgidIndex, flowLabel, trafficClass, hopLimit },
   isGlobal: true,
   dlid: 0,

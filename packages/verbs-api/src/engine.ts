@@ -88,6 +88,8 @@ export interface Commands {
   cmReject(id: number, init: Parameters<Connections['reject']>[1]): void;
   cmDisconnect(id: number, privateData?: Uint8Array): void;
   cmDestroy(id: number): void;
+  cmLoadPath(id: number, path: Parameters<Connections['loadPath']>[1]): void;
+  cmAnswerPath(...args: Parameters<Connections['answerPath']>): void;
   cmRequestOf(id: number): ReturnType<Connections['requestOf']>;
   cmResolve(init: Parameters<Connections['resolve']>[0]): number;
   cmAnswer(...args: Parameters<Connections['answer']>): void;
@@ -151,6 +153,8 @@ const CM_COMMANDS = {
   cmReject: ({ connections }, id, init) => connections.reject(id, init, clock()),
   cmDisconnect: ({ connections }, id, data) => connections.disconnect(id, clock(), data),
   cmDestroy: ({ connections }, id) => connections.destroy(id, clock()),
+  cmLoadPath: ({ connections }, id, path) => connections.loadPath(id, path, clock()),
+  cmAnswerPath: ({ connections }, ...args) => connections.answerPath(...args),
   cmRequestOf: ({ connections }, id) => connections.requestOf(id),
   cmResolve: ({ connections }, init) => connections.resolve(init, clock()),
   cmAnswer: ({ connections }, ...args) => connections.answer(...args),
@@ -252,6 +256,7 @@ export function assemble(
     onAsyncEvent: (event) => {
       // The first packet of the peer stands for its RTU.
       if (event.type === 'COMM_EST') management?.connections.heard(event.qpn);
+      if (event.type === 'PATH_MIG') management?.connections.migrated(event.qpn);
       events.onAsyncEvent(event);
     },
     onStateChange: diagnostics.onStateChange,
@@ -287,6 +292,7 @@ export function assemble(
     open() {
       management ??= new Management({
         xrc: facts.experimental.includes('xrc'),
+        apm: facts.experimental.includes('apm'),
         adapter,
         gids: link.gids,
         random,

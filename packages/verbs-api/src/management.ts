@@ -53,6 +53,8 @@ export interface ManagementOptions {
   onEvent(event: CmEvent): void;
   /** Whether requests for XRC are taken. */
   xrc: boolean;
+  /** Whether alternate paths are taken. */
+  apm: boolean;
   /** The other devices at its addresses. */
   sharing: LinkSharing | undefined;
 }
@@ -115,7 +117,7 @@ export class Management {
   readonly #handles: number[] = [];
 
   /** Opens queue pair 1. EBUSY where the program has it. */
-  constructor({ adapter, gids, random, now, xrc, sharing, onEvent }: ManagementOptions) {
+  constructor({ adapter, gids, random, now, xrc, apm, sharing, onEvent }: ManagementOptions) {
     this.#adapter = adapter;
     this.#gids = gids;
     const { pd, cq, mr, qp } = openParts(adapter, this.#memory);
@@ -136,6 +138,7 @@ export class Management {
       caGuid: (BigInt(random()) << 32n) | BigInt(random()) | LOCAL_GUID,
       gids,
       xrc,
+      apm,
       numbers: sharing?.numbers,
       claim: (service) => sharing?.claim(service),
       release: (service) => sharing?.release(service),
