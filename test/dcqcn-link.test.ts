@@ -77,8 +77,13 @@ async function run(places: readonly Place[], { sender, receiver, trafficClass }:
     for (const [i, peer] of peers.entries()) peer.tell(data[1 - i].data);
     for (const peer of peers) peer.tell('begin');
     await peers[0].hear('done');
-    for (const peer of peers) peer.tell('end');
-    return await Promise.all(peers.map((peer) => peer.hear<Result>('result')));
+    // The receiver first: its last CNPs have reached the sender by the time that the sender counts.
+    const results: Result[] = [];
+    for (const peer of [...peers].reverse()) {
+      peer.tell('end');
+      results.unshift(await peer.hear<Result>('result'));
+    }
+    return results;
   } finally {
     for (const peer of peers) peer.end();
   }
