@@ -163,7 +163,7 @@ describe.skipIf(!cable)('traffic', () => {
   );
 });
 
-describe.skipIf(!cable)('beside others', () => {
+describe.skipIf(!cable)('with other programs on the interface', () => {
   test(
     'another adapter at the same address works on',
     async () => {
