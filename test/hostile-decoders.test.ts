@@ -149,6 +149,11 @@ function mutated(frame: Uint8Array, random: Random): Uint8Array {
   return random.chance(0.2) ? copy.subarray(0, random.between(0, copy.length)) : copy;
 }
 
+/** Throws if one of them is empty. `expect` takes longer than the decoder that is tested. */
+function texts(...list: string[]): void {
+  for (const text of list) if (text === '') throw new Error('an empty text');
+}
+
 describe.each(Object.entries(DECODERS))('%s', (_, frames) => {
   test('decodes them as they are', () => {
     let decoded = 0;
@@ -172,13 +177,12 @@ describe.each(Object.entries(DECODERS))('%s', (_, frames) => {
           const cut = { allowCut: true, port: packet.destinationPort };
           const parsed = parseFrame(packet.bytes.slice(packet.link), packet.linkType, cut);
           if (!parsed.ok) return;
-          expect(formatLine(parsed.packet)).not.toBe('');
-          expect(formatFields(parsed.packet, { offsets: true, hex: true })).not.toBe('');
+          texts(formatLine(parsed.packet), formatFields(parsed.packet, { offsets: true, hex: true }));
         },
         onPause: (pause) => {
           packets++;
           analyzer.addPause(pause);
-          expect(describePause(pause)).not.toBe('');
+          texts(describePause(pause));
         },
       });
       for (let i = 0; i < CAPTURE; i++) {

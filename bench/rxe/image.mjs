@@ -1,6 +1,6 @@
 // The interop suite's guest with Node and the packages of `roce perf` in /opt/roce: what rxe and node-roce run on in turn.
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { buildGuest } from '../../test/interop/image.mjs';
@@ -34,7 +34,8 @@ function stageRoce(stage) {
   }
   const addon = join(scope, 'dgram-native');
   mkdirSync(join(addon, 'build/Release'), { recursive: true });
-  for (const file of ['package.json', 'index.js', 'build.js', 'build/Release/dgram_native.node'])
+  const modules = readdirSync(join(root, 'native')).filter((name) => /\.m?js$/.test(name));
+  for (const file of ['package.json', 'build/Release/dgram_native.node', ...modules])
     copyFileSync(join(root, 'native', file), join(addon, file));
   const loader = realpathSync(join(root, 'native/node_modules/node-gyp-build'));
   cpSync(loader, join(roce, 'node_modules/node-gyp-build'), { recursive: true });

@@ -1,7 +1,7 @@
 /** A queue pair as its parts see it. */
 import type { Congestion } from '../congestion/options.ts';
 import type { QpType } from '../constants.ts';
-import type { QpCap, Recovery } from '../control.ts';
+import type { KeepEarly, QpCap, Recovery } from '../control.ts';
 import type { QpCounters } from '../counters.ts';
 import type { QpAttributes } from './attributes.ts';
 
@@ -13,6 +13,8 @@ export interface Owner {
   readonly pd: number;
   readonly cap: QpCap;
   readonly recovery: Recovery;
+  /** How its responder keeps early packets now; `auto` is as `quiet`. */
+  readonly keepEarly: KeepEarly;
   readonly congestion: Congestion;
   /** Its rate obeys congestion notifications, so that its data may be marked. */
   readonly reacts: boolean;

@@ -7,7 +7,7 @@ import { NotificationPoint } from '../congestion/notification-point.ts';
 import type { Congestion } from '../congestion/options.ts';
 import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { QpCap, QpResized, Recovery } from '../control.ts';
+import type { KeepEarly, QpCap, QpResized, Recovery } from '../control.ts';
 import { QpCounters } from '../counters.ts';
 import { RoceError } from '../errors.ts';
 import { Completer } from '../requester/completer.ts';
@@ -84,8 +84,8 @@ export class QueuePair implements Owner, Sender {
   readonly responder: Responder;
   /** Where its paths may migrate. */
   readonly migration: PathMigration | undefined;
-  /** Answers marks, where that is wanted. */
-  readonly #notification: NotificationPoint | undefined;
+  /** Answers marks, once one came: most connections never see one. */
+  #notification: NotificationPoint | undefined;
   readonly #turns = new SenderTurns(this);
   readonly #context: Context;
   readonly #newRing: NewRing;
@@ -97,9 +97,8 @@ export class QueuePair implements Owner, Sender {
   /** Counts connections, modulo `LIVES`. */
   #life = 0;
   #credits: boolean;
-  #recovery: Recovery;
-  /** It keeps early packets as the peer allows. */
-  readonly #mayBeAhead: boolean;
+  readonly recovery: Recovery;
+  #keepEarly: KeepEarly;
 
   constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
@@ -115,8 +114,8 @@ export class QueuePair implements Owner, Sender {
     this.srq = srq;
     this.sqSigAll = sqSigAll;
     this.congestion = init.congestion;
-    this.#mayBeAhead = init.recovery.keepEarly === 'auto';
-    this.#recovery = this.#mayBeAhead ? { ...init.recovery, keepEarly: 'quiet' } : init.recovery;
+    this.recovery = init.recovery;
+    this.#keepEarly = this.recovery.keepEarly;
     const isXrc = type === 'XRC_INI' || type === 'XRC_TGT';
     this.reliable = type === 'RC' || isXrc;
     this.hasReceives = srq === undefined && !isXrc;
@@ -138,7 +137,6 @@ export class QueuePair implements Owner, Sender {
     this.completer = new Completer(context, this, this.sendQueue, this.requester);
     this.receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
     this.responder = createResponder(context, this, this.receives, init.domain);
-    if (!this.datagram && init.congestion.notify) this.#notification = new NotificationPoint(context, this);
     if (!this.datagram && init.migrates) this.migration = this.#newMigration();
     sendCq.use(1);
     recvCq.use(1);
@@ -210,13 +208,13 @@ export class QueuePair implements Owner, Sender {
     this.#credits = credits;
   }
 
-  get recovery(): Recovery {
-    return this.#recovery;
+  get keepEarly(): KeepEarly {
+    return this.#keepEarly;
   }
 
   /** The peer's requester knows what ACKs ahead mean; until RESET. */
   acknowledgeAhead(): void {
-    if (this.#mayBeAhead) this.#recovery = { ...this.recovery, keepEarly: 'ahead' };
+    if (this.#keepEarly === 'auto') this.#keepEarly = 'ahead';
   }
 
   get slotTag(): number {
@@ -375,7 +373,7 @@ export class QueuePair implements Owner, Sender {
     this.receives.reset();
     this.responder.reset();
     this.#notification?.reset();
-    if (this.#mayBeAhead) this.#recovery = { ...this.recovery, keepEarly: 'quiet' };
+    this.#keepEarly = this.recovery.keepEarly;
   }
 
   /** The queue pair is gone: what is outstanding is dropped without completions. */
@@ -404,7 +402,9 @@ export class QueuePair implements Owner, Sender {
 
   /** A packet of the peer came marked "congestion experienced". */
   marked(): void {
-    this.#notification?.marked();
+    if (this.datagram || !this.congestion.notify) return;
+    this.#notification ??= new NotificationPoint(this.#context, this);
+    this.#notification.marked();
   }
 
   /** A packet came from the peer. COMM_EST says so in RTR (IBTA vol 1 §11.6.3.2). */

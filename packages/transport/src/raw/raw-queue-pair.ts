@@ -60,6 +60,7 @@ export class RawQueuePair implements Owner {
   readonly transport = 0;
   readonly credits = false;
   readonly recovery: Recovery;
+  readonly keepEarly = 'off';
   /** Frames know neither marks nor CNPs. */
   readonly congestion = CONGESTION_DEFAULTS;
   readonly reacts = false;

@@ -124,7 +124,7 @@ export class RcResponder implements Responder {
     if (this.#early.has(psn)) this.#sentAgain = true;
     this.#early.forget(psn);
     this.#gapFilled = true;
-    if (this.#owner.recovery.keepEarly === 'ahead') this.#catchUp(this.#early.highest);
+    if (this.#owner.keepEarly === 'ahead') this.#catchUp(this.#early.highest);
   }
 
   /** The expected packet: checks, then its effect, then its answer. */
@@ -145,13 +145,13 @@ export class RcResponder implements Responder {
   /** Something before it is missing: one NAK asks for that (§9.7.5.2.8). The packet is kept, if so wanted. */
   #receiveEarly(packet: InboundPacket): void {
     const { psn } = packet;
-    const { counters, recovery } = this.#owner;
+    const { counters, keepEarly } = this.#owner;
     counters.outOfSeqRequest++;
-    if (recovery.keepEarly !== 'off') {
+    if (keepEarly !== 'off') {
       const early = this.#early;
       const again = early.count > 0 && psnDiff(psn, early.highest) <= 0;
       if (!early.has(psn) && early.keep(packet, this.#expectedPsn)) counters.keptPackets++;
-      if (recovery.keepEarly === 'quiet' && this.#gapFilled) {
+      if (keepEarly !== 'ahead' && this.#gapFilled) {
         // What is before a packet that is sent again was sent again as well, and lost, where it did not come.
         if (again) this.#sentAgain = true;
         if (this.#sentAgain) this.#catchUp(psn);
@@ -163,8 +163,7 @@ export class RcResponder implements Responder {
     if (this.#nakSent) {
       // A requester that knows that it is kept hears again what is missing, while packets come: the NAK may be lost.
       // After an RNR NAK it waits as it was asked to.
-      const repeats =
-        recovery.keepEarly === 'ahead' && !this.#rnrSent && bthAckReq(packet.slab, packet.at) !== 0;
+      const repeats = keepEarly === 'ahead' && !this.#rnrSent && bthAckReq(packet.slab, packet.at) !== 0;
       if (repeats && this.owed === 0) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
       return;
     }
@@ -192,7 +191,7 @@ export class RcResponder implements Responder {
     if (slab !== undefined) context.switchSlab(slab);
     if (early.count === 0) this.#gapFilled = this.#sentAgain = false;
     if (this.#nakSent || this.#owner.state === QpStateCode.ERR || slab === undefined) return;
-    if (this.#owner.recovery.keepEarly !== 'ahead') return;
+    if (this.#owner.keepEarly !== 'ahead') return;
     if (early.count > 0) this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
     else if (message) {
       this.#replies.acknowledge(psnAdd(this.#expectedPsn, -1), this.#msn);
