@@ -150,7 +150,14 @@ export const LONG = [
     name: 'hostile',
     minutes: 90,
     command: 'npx vitest run test/hostile',
-    env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000, ROCE_HOSTILE_DECODERS: 1_000_000 },
+    env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000 },
+  },
+  {
+    name: 'decoders',
+    minutes: 40,
+    command: 'npx vitest run test/hostile-decoders',
+    env: { ROCE_HOSTILE_DECODERS: 1_000_000 },
+    required: 'captures: a million mutated packets of each decoder, and nothing throws',
   },
   {
     name: 'connection manager',
@@ -191,6 +198,7 @@ export const LONG = [
     minutes: 30,
     command:
       'npx vitest run test/capture-memory && node bench/capture/speed.mjs --bytes 1073741824 --rounds 3 --limits',
+    required: 'captures: ten times as fast as tshark, in little memory',
   },
   {
     name: 'busy loopback',
