@@ -1,6 +1,14 @@
 // The interop suite's guest with Node and the packages of `roce perf` in /opt/roce: what rxe and node-roce run on in turn.
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { buildGuest } from '../../test/interop/image.mjs';
