@@ -61,7 +61,7 @@ export const formatQp = (qpn: number): string => `QP ${qpn < 0 ? '?' : `0x${qpn.
 export const formatEndpoint = ({ address, qpn }: { address: string; qpn: number }): string =>
   `${address} ${formatQp(qpn)}`;
 
-/** A PSN as perftest, rxe and tcpdump name it, beside its decimal form: `1193046 = 0x123456`. */
+/** A PSN in decimal, and in hexadecimal as perftest, rxe and tcpdump print it: `1193046 = 0x123456`. */
 export const formatPsn = (psn: number): string => `${psn} = 0x${psn.toString(16).padStart(6, '0')}`;
 
 /** A share in percent, `54 %`; what is there but rounds to nothing is `< 0.1 %`. */

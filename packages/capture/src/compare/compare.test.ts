@@ -191,14 +191,14 @@ describe('single packets', () => {
     seen.a[6] = { time: 30 * MS, frame: again.frame };
     seen.a.push(again);
     seen.b[6] = { time: 71 * MS, frame: again.frame };
-    // Its address is another one; packets that arrive say on which side it is.
+    // Its address is another one; the packets that arrive show on which side it is.
     seen.a.push({ time: 20 * MS, frame: packet(2, { id: false }) });
     seen.b.push({ time: 21 * MS, frame: packet(2, { id: false }) });
     const { events } = await compare(seen);
     expect(events.map(({ fate, time }) => [fate, time])).toEqual([['lost', 30 * MS]]);
   });
 
-  test('a capture that ends early: nothing is said of what came after', async () => {
+  test('a capture that ends early: packets after its end are not judged', async () => {
     const seen = both();
     seen.b.length = 10;
     const { aToB, outside } = await compare(seen);

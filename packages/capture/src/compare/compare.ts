@@ -29,8 +29,8 @@ interface Span {
 
 /**
  * Compares captures that were taken at the same time at two places of one path, A and B: estimates the offset of their clocks, then the
- * delay from one to the other, and says of each packet that only one has where it was lost. Reads each file twice, in memory that
- * does not grow with it.
+ * delay from one to the other, and finds where each packet that only one capture has was lost. Reads each file twice; the memory
+ * that it needs does not grow with the file.
  *
  * ```ts
  * const { clock, aToB } = await compareCaptures('sender.pcap', 'receiver.pcap');

@@ -8,7 +8,7 @@ import type { CaptureSummary, Distribution } from '../flow/analysis.ts';
 export interface ClockOffset {
   /** Clock B minus clock A at the first packet of A that B has too. */
   offset: number;
-  /** Nanoseconds that clock B gains in a second; 0 where the captures are too short to tell. */
+  /** Nanoseconds that clock B gains in a second; 0 where the captures are too short to measure it. */
   drift: number;
   /**
    * The offset is exact if the least delay is the same in both directions, and wrong by half of their difference if not: by
@@ -69,7 +69,7 @@ export interface Comparison {
   clock: ClockOffset;
   aToB: Transit;
   bToA: Transit;
-  /** Packets that only one capture has, of a time that the other does not cover: nothing is said about them. */
+  /** Packets that only one capture has, of a time that the other does not cover: not judged. */
   outside: { a: number; b: number };
   /** Packets of senders of which no packet is in both captures; of an unknown side. */
   unplaced: number;

@@ -18,7 +18,7 @@ const MAX_SAMPLES = 1 << 16;
  * then agree on what they keep, whatever their lengths are.
  */
 export class PacketSamples {
-  /** `null`: the identity came more than once, and tells nothing. */
+  /** `null`: the identity came more than once, so it identifies no packet. */
   readonly #samples = new Map<string, Sample | null>();
   #mask = 0;
 

@@ -1,4 +1,4 @@
-/** Follows packets from tap to tap: matches what both captures have, and says what became of the rest. */
+/** Follows packets from tap to tap: matches packets that both captures have, and classifies the others (lost, late, copied). */
 import { DistributionBuilder } from '../flow/distribution.ts';
 import { IcrcVerdict } from '../read/packet.ts';
 import type { Transit, TransitEvent, TransitFate } from './comparison.ts';
@@ -20,9 +20,9 @@ export interface Sighting {
   psn: number;
 }
 
-/** A packet waits so long for its other sighting; no network holds one longer. */
+/** The time that a packet waits for its sighting at the other tap; no network holds a packet longer. */
 const PATIENCE_NANOSECONDS = 2e9;
-/** Packets that wait at once, and identities that are remembered to tell duplicates. */
+/** Limit of packets that wait at once, and of identities that are kept to recognize duplicates. */
 const MAX_WAITING = 1 << 18;
 const MAX_EVENTS = 5000;
 /** Bound of the error of the corrected clocks: a packet may seem to arrive so much before it left. */

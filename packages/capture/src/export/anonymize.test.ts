@@ -84,7 +84,7 @@ test('replaces the addresses in a sentence, and nothing else', () => {
   expect(names.sentence(sentence)).toBe(`At 1.240 s ${a} → ${b}: 3 of 7 (12:30:01.5), 0x11, ${c}.`);
 });
 
-test('what is no address stays', () => {
+test('texts and bytes that are not addresses stay', () => {
   expect(names.text('host')).toBe('host');
   expect(names.address(Uint8Array.of(1, 2))).toEqual(Uint8Array.of(1, 2));
 });

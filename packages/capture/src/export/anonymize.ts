@@ -3,7 +3,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { formatIpAddress, isIpv4Mapped, parseIpAddress } from '@node-roce/wire';
 
 /**
- * Ranges whose addresses stay inside: they say what an address is for, not whose it is (RFC 1918, 3927,
+ * Ranges whose addresses stay inside: they show the purpose of an address, not its owner (RFC 1918, 3927,
  * 4193, 4291, 5771, 6598).
  */
 const KEPT = [

@@ -1,4 +1,4 @@
-/** Comments for the packets of a capture: what Wireshark then shows beside its own dissection. */
+/** Comments for the packets of a capture, which Wireshark shows with its own dissection. */
 import type { Finding } from '../flow/analysis.ts';
 import { FlowAnalyzer, type PacketVerdict } from '../flow/analyzer.ts';
 import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
@@ -22,8 +22,8 @@ function retransmissionText({ retransmission, grade, evidence }: PacketVerdict):
 }
 
 /**
- * The findings at the frames behind them (of a super-packet, at its first packet), and at each packet what is to be
- * said of it alone. Of an analysis of the same capture, whose packets it is then shown once more.
+ * Comments each frame that a finding cites (of a super-packet, its first packet), and each packet with its own verdict.
+ * Takes an analysis of the same capture, and is then given the capture's packets a second time.
  */
 export class Commentator {
   readonly #findings = new Map<number, string[]>();

@@ -11,7 +11,7 @@ import { rewrittenFrame } from './rewrite.ts';
 
 const names = new Anonymizer('for tests');
 
-/** The packets of a frame, each rewritten, and what the reader says of them before and after. */
+/** The packets of a frame, each rewritten, with the fields that the reader finds before and after. */
 function rewritten(frame: Uint8Array, linkType: number, originalLength = frame.length, zeroPayload = true) {
   const results: { before: Fields; after: Fields; frame: Uint8Array; linkType: number }[] = [];
   const reader = new PacketReader({
@@ -63,7 +63,7 @@ const frames = { CNP, ACK, WRITE_V1, ATOMIC_V6 };
 describe.each(Object.entries(frames))('%s', (_, frame) => {
   test.each(linkTypes)('link type %i: the same packet of others, its ICRC right', (linkType) => {
     const results = rewritten(under(linkType, frame), linkType);
-    // Nothing but an EtherType tells RoCE v1.
+    // Only an EtherType identifies RoCE v1.
     const knowsV1 = linkType !== LinkType.RAW && linkType !== LinkType.NULL;
     expect(results).toHaveLength(frame === WRITE_V1 && !knowsV1 ? 0 : 1);
     for (const result of results) {

@@ -54,8 +54,8 @@ interface Places {
 
 /**
  * The packet in a frame of its own, changed as wanted, with checksums and ICRC that fit. An ICRC that was wrong is wrong
- * by the same difference; of a packet that the capture cut, the UDP checksum becomes 0 (none). What stood
- * around a packet goes: the rest of a super-packet, a mirror's headers, padding of Ethernet.
+ * by the same difference; of a packet that the capture cut, the UDP checksum becomes 0 (none). The bytes
+ * around a packet are removed: the rest of a super-packet, a mirror's headers, padding of Ethernet.
  */
 export function rewrittenFrame(packet: RocePacket, options: RewriteOptions): Uint8Array<ArrayBuffer> {
   const places = placesIn(packet);
@@ -103,7 +103,7 @@ function zeroPayload(frame: Uint8Array, packet: RocePacket, places: Places): voi
   const mad = madIn(packet, places);
   if (mad >= 0 && zeroPrivateData(frame, mad)) return;
   const at = bth + info.headerLength;
-  // What stands where a cut capture ends may be a part of the ICRC: it would not fit any more.
+  // The last bytes of a cut capture may be a part of the ICRC, which would not fit any more.
   frame.fill(0, Math.min(at, end), places.icrc >= 0 ? at + payloadLength + padCount : end);
 }
 

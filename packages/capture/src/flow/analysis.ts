@@ -1,6 +1,6 @@
 /**
- * The result of the analysis of a capture. Plain values: what `roce flows --json` prints and the report is drawn
- * from. All times are nanoseconds since the first frame unless a name says otherwise; frames are numbered
+ * The result of the analysis of a capture. Plain values: `roce flows --json` prints them, and the report is drawn
+ * from them. All times are nanoseconds since the first frame unless a name states another unit; frames are numbered
  * from 1, as tcpdump and Wireshark do. Sizes are bounded whatever the capture's length: messages and
  * packets go to callbacks while the file is read, series are thinned.
  */
@@ -199,7 +199,7 @@ export interface Connection {
   pairing: Pairing;
   /** The evidence of the pairing, as a sentence. */
   pairingReason: string;
-  /** Inferred from the packets; undefined if nothing was long enough to say. */
+  /** Inferred from the packets; undefined if no packet was long enough. */
   pathMtu: number | undefined;
   start: number;
   end: number;
@@ -255,7 +255,7 @@ export interface MessageCounts {
 export type MessageOutcome =
   /** Acknowledged or answered. */
   | 'completed'
-  /** UC and UD: all of it was captured. Whether the receiver took it, nothing on the wire says. */
+  /** UC and UD: all of it was captured. No packet shows whether the receiver took it. */
   | 'seen-whole'
   /** Ended by a NAK that ends a queue pair, or by retries that stopped. */
   | 'failed'
@@ -361,13 +361,13 @@ export interface CaptureSummary {
   pauseFrames: number;
   /** Kinds of these with their numbers, most first: `UDP port 53`, `EtherType 0x806`, `link type ERF`. */
   otherKinds: Record<string, number>;
-  /** UDP ports besides 4791 that carry RoCE by their ICRCs, without having been asked for. */
+  /** UDP ports other than 4791 and those of the options that carry RoCE: their ICRCs are right. */
   otherPorts: number[];
   /** RoCE that could not be parsed, by reason. */
   damaged: Record<string, number>;
   /** Frames cut by the snap length. */
   cutFrames: number;
-  /** Packets cut inside their headers: what these say is not known. */
+  /** Packets cut inside their headers, whose fields are not known. */
   cutHeaders: number;
   /** Super-packets that were split, and their packets. */
   superPackets: number;

@@ -13,7 +13,7 @@ export interface AnalyzeOptions
 }
 
 /**
- * Reads a capture (pcap or pcapng, plain or gzip) and says what happened in it, in memory that does not grow
+ * Reads a capture (pcap or pcapng, plain or gzip) and analyzes its connections, in memory that does not grow
  * with its length.
  *
  * ```ts

@@ -332,7 +332,7 @@ describe('READ responses that came early', () => {
   });
 });
 
-describe('what a capture does to packets', () => {
+describe('artefacts of the capture', () => {
   test.each([
     ['the same Identification', [77, 78, 79]],
     ['IPv6, a µs later', [false, false, false]],
@@ -353,7 +353,7 @@ describe('what a capture does to packets', () => {
     expect(connections[0].aToB.bytes).toBe(3 * KIB);
   });
 
-  test('a network that duplicates some packets, or a mirror of a part: not said which', () => {
+  test('a network that duplicates some packets and a mirror of some ports are not distinguished', () => {
     const capture = write(new CaptureBuilder(), 0, 0, 8);
     capture.packet(1, 'a', 'RC_RDMA_WRITE_MIDDLE', { psn: 4, payload: KIB, id: 104 });
     const { connections, findings } = ack(capture, 20, 7).finish();
@@ -388,7 +388,7 @@ describe('what a capture does to packets', () => {
 
   test('late by reordering is not sent again', () => {
     const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
-    // Their Identifications say in which order they were sent.
+    // Their Identifications show the order in which they were sent.
     const options = { payload: KIB, ackReq: true, length: KIB };
     capture.packet(10, 'a', 'RC_RDMA_WRITE_ONLY', { ...options, psn: 2, id: 202 });
     capture.packet(12, 'a', 'RC_RDMA_WRITE_ONLY', { ...options, psn: 1, id: 201 });
@@ -488,7 +488,7 @@ test('any packets in any order: nothing throws, every packet is counted once', (
   );
 });
 
-test('more queue pairs than are followed: the rest is counted, and said', () => {
+test('counts and reports the queue pairs beyond the number that is followed', () => {
   const capture = new CaptureBuilder();
   for (let i = 0; i < 20_010; i++)
     capture.packet(i, 'a', 'UC_SEND_ONLY', { psn: 5, destQp: 100 + i, id: i & 0xffff });

@@ -1,4 +1,4 @@
-/** From congestion marks to the packets that tell the sender of them (RFC 3168; IBTA annex A17.9.3). */
+/** Delays from congestion marks to the packets that notify the sender of them (RFC 3168; IBTA annex A17.9.3). */
 import { DistributionBuilder } from './distribution.ts';
 
 /** Times from the first ECN mark of a direction to the next CNP. */

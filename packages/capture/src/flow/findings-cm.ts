@@ -104,7 +104,7 @@ function rejectHint({ service, passive, reject }: CmExchange, code: number): str
     case CmRejReason.INVALID_ALT_GID:
       return 'The request names a GID that the peer does not have: check GID index, RoCE version and VLAN of both ends.';
     default:
-      return 'IBTA vol 1 §12.6.7.2 lists the reasons; the log of the peer may say more.';
+      return 'IBTA vol 1 §12.6.7.2 lists the reasons; the log of the peer may have details.';
   }
 }
 

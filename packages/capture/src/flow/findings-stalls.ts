@@ -36,7 +36,7 @@ export function stalls(subject: Subject): Finding[] {
       'stalls',
       'warning',
       `${counted(count, 'stall')} with requests outstanding${sum}: ${shown.join('; ')}${more}`,
-      'What ended a stall says what it waited for: an ACK timeout for a packet or its ACK that was lost, an RNR wait for a receive, an answer for the responder.',
+      'The event that ends a stall shows its cause: an ACK timeout a lost packet or ACK, an RNR wait a missing receive, an answer a slow responder.',
       {
         start: Math.min(...longest.map(({ start }) => start)),
         end: Math.max(...longest.map(({ start, duration }) => start + duration)),

@@ -229,7 +229,7 @@ function losses(subject: Subject): Finding[] {
         'queue-pairs-reused',
         'note',
         `queue pair numbers used again ${moment(reused.start)}, ${formatDuration(reused.sum)} after the last packet of another connection that had both`,
-        'Each has a row of its own: PSNs, retransmissions and latency of one say nothing about the other.',
+        'Each has a row of its own: PSNs, retransmissions and latency of one are unrelated to those of the other.',
       ),
     );
   }

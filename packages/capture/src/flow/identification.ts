@@ -1,7 +1,7 @@
 /**
  * Frames that a capture shows twice, recognized by the IPv4 Identification (RFC 6864): a mirror of two ports, or a
- * network that duplicates, repeats it; a sender that counts it up, as Linux and ConnectX do, gives a packet that
- * it sends again a new one. Senders with a constant one (node-roce and Huawei have 0) and IPv6 tell nothing here.
+ * network that duplicates, repeats it; a sender that counts it up, as Linux and ConnectX do, gives a retransmitted packet
+ * a new one. A constant Identification (node-roce and Huawei send 0) and IPv6, which has none, show nothing here.
  */
 import type { RocePacket } from '../read/packet.ts';
 
@@ -17,13 +17,13 @@ const PLACES = 128;
 const WAYS = 4;
 /** Words of a packet: Identification plus 1 (0: free), PSN with opcode, time. */
 const WORDS = 3;
-/** So many packets say nothing yet of how often Identifications go back. */
+/** Fewer packets than this are too few to estimate how often Identifications go back. */
 const FEW = 64;
 /** Requests back that an overtaken one is compared with. */
 const REQUESTS = 256;
 /**
  * A packet may be overtaken for so long in any case; and, where few Identifications are used, until so many may have been: half of
- * all that could be told apart, with a reserve for bursts. More than a second is no delay of a network.
+ * all that could be distinguished, with a reserve for bursts. More than a second is no delay of a network.
  */
 const LATEST = 5e6;
 const MAX_LATEST = 1e9;
@@ -42,7 +42,7 @@ const NOTHING = new Float64Array(0);
 
 /** The IPv4 Identifications of one direction: finds repeated frames and the order of packets. */
 export class Identifications {
-  /** Places by PSN, requests beside responses. */
+  /** Places by PSN, of requests and responses. */
   #seen = NOTHING;
   /** A ring of the last requests: Identification, past their PSNs, and time. */
   #sent = NOTHING;
@@ -112,7 +112,7 @@ export class Identifications {
 
   /** A request packet was seen; `end` is past its PSNs, unwrapped. */
   sent({ ipId, time }: RocePacket, end: number, again: boolean): void {
-    // Identifications that tell nothing are not asked for.
+    // 0 is the constant of senders that do not count; IPv6 has no Identification.
     if (ipId <= 0) return;
     if (ipId === this.#newest) this.#lastEnd = end;
     if (this.#sentCount * SENT_WORDS >= this.#sent.length && this.#sentCount < REQUESTS) {
@@ -136,7 +136,7 @@ export class Identifications {
     if (this.#newest < 0 || isAfter(ipId, this.#newest) || time - this.#newestTime > this.#latest(time)) {
       if (this.#newest < 0) this.#firstTime = time;
       else this.#used += (ipId - this.#newest) & 0xffff;
-      // What lies between has not come, or is of other queue pairs.
+      // Packets with the Identifications between have not come, or are of other queue pairs.
       const between = ((ipId - this.#newest) & 0xffff) - 1;
       this.followsOn = this.#lastEnd >= 0 && (psn === this.#lastEnd || psn === this.#lastEnd + between);
       this.#newest = ipId;

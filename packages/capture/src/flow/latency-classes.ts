@@ -1,4 +1,4 @@
-/** Latencies of messages by operation and size: a READ of a megabyte says nothing about SENDs of a few bytes. */
+/** Latencies of messages by operation and size: a READ of a megabyte is not comparable with SENDs of a few bytes. */
 import type { LatencyClass } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
 

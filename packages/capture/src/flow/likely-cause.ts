@@ -117,7 +117,7 @@ export class LikelyCauses {
     if (by > this.#lateness) this.#lateness = by;
   }
 
-  /** A cause that is certain: what it says of this sender's habits. */
+  /** Learns this sender's habits from a cause that is certain. */
   confirmed(cause: RetransmitCause, { psn, time }: SentAgain, silence: number): void {
     if (cause === 'sequence-nak') this.#reacted(time - this.#nak.time);
     else if (cause === 'implied-nak') this.#reacted(time - this.#missing.time);
@@ -197,7 +197,7 @@ export class LikelyCauses {
       return true;
     const isNoTimer = fitsTimer(silence, true) < 0;
     if (this.#probe === 0) return isNoTimer && silence < LONGEST;
-    // Who probes does so before the timer ends, late though it may be on a busy host.
+    // A sender that probes does so before the timer ends, though late on a busy host.
     return isNoTimer || (psn !== this.#probePsn && silence < LONGEST && !this.#isLikeBefore(silence));
   }
 

@@ -1,9 +1,9 @@
 /**
  * Which two directions are one connection (docs/capture.md, "How directions are paired").
  *
- * The connection manager's messages say it. Without them: responses carry the PSNs of the requests that they
+ * The connection manager's messages name both. Without them: responses carry the PSNs of the requests that they
  * answer, and their kind: so each is compared with the requests of the opposite direction between the same two addresses.
- * Who fits time after time, while nobody else does, is it. UDP source ports that follow from both QPNs decide
+ * The direction that fits time after time, while no other one does, is the peer. UDP source ports that follow from both QPNs decide
  * between several.
  */
 import { sourcePortForConnection } from '@node-roce/wire';
@@ -257,7 +257,7 @@ export class DirectionPairer {
     return entered(direction) === 1 && entered(other) === 1;
   }
 
-  /** PSNs say nothing (UC, or no responses in the capture): ports, or that there is no other. */
+  /** Pairs without PSNs (UC, or no responses in the capture): by ports, or because no other direction is left. */
   #byElimination(direction: Direction): void {
     const fits = (other: Direction) => this.#isPossible(direction, other) && !contradicts(direction, other);
     const byPort = [...this.#candidates.withPort(direction)].filter(

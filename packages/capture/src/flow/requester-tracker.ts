@@ -34,8 +34,8 @@ const GIVE_UP = 50e6;
 /** A damaged packet was seen by so much before its absence was noticed. */
 const DAMAGED_BEFORE = 10e6;
 /**
- * New packets so long after an answer that came out of turn, and again so long after those, say that the one before it was not
- * lost. Once is not enough: a requester that was busy sends what it had in hand before it looks at what came.
+ * Nanoseconds. New packets so long after an answer that came out of turn, and again so long after those, show that the answer
+ * before it was not lost. Once is not enough: a busy requester sends the packets it has prepared before it reads answers.
  */
 const WENT_ON = 2e6;
 
@@ -97,7 +97,7 @@ export class RequesterTracker extends SentRequests {
     this.messages = new MessageAssembler(emit);
   }
 
-  /** Takes a request packet, and says in the verdict what it was. */
+  /** Takes a request packet, and writes its classification to the verdict. */
   take(packet: RocePacket, ids: Identifications): void {
     if (!this.started) this.#start(unwrapFirst(packet.psn), packet.time);
     const psn = unwrap(packet.psn, this.next);
@@ -155,7 +155,7 @@ export class RequesterTracker extends SentRequests {
     if (out.walk === out.tail) return true;
     const slot = out.slot(out.walk);
     if (!this.isAsking(slot)) {
-      // The capture missed what this answers, or its opcode says otherwise: an answer acknowledges too.
+      // The capture missed the request of this answer, or the request's opcode does not fit: an answer acknowledges, too.
       this.acknowledge(psn, time, frame);
       return true;
     }
@@ -209,7 +209,7 @@ export class RequesterTracker extends SentRequests {
   finish(failure: MessageFailure | undefined): void {
     if (!this.#reliable) this.#settleUnreliable(0);
     if (failure !== undefined) this.fail(failure);
-    // What is acknowledged or answered behind a missing response was done, whether or not the requester knew.
+    // Requests that are acknowledged or answered behind a missing response were done, whether or not the requester knew.
     this.#presumed = this.next;
     this.#ackedTo = Math.max(this.#ackedTo, this.#answeredTo);
     while (this.#stalledSince >= 0 && this.out.walk < this.out.tail) {

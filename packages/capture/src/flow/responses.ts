@@ -50,7 +50,7 @@ export function countResponse(direction: Direction, packet: RocePacket, syndrome
   }
 }
 
-/** Tells the requester on the other side; `direction` is the direction that the response came in. */
+/** Passes a response to the requester on the other side; `direction` is the one that the response came in. */
 export function applyResponse(direction: Direction, response: PendingResponse): void {
   const requester = direction.peer?.requester;
   if (requester === undefined || !requester.started) return;

@@ -1,8 +1,8 @@
 /**
  * Causes of retransmissions (docs/capture.md, "How causes are found").
  *
- * What the capture shows before a packet comes again is kept as evidence: a sequence NAK, an RNR NAK with its
- * wait, a response that came while an earlier one was missing, and since when the retry timer runs. A cause is
+ * The packets before a retransmission are kept as evidence: a sequence NAK, an RNR NAK with its
+ * wait, a response that came while an earlier one was missing, and the start of the retry timer. A cause is
  * named only where the evidence excludes the others; two that are possible make it `unknown`. All times
  * are nanoseconds.
  */
@@ -23,8 +23,8 @@ const MIN_TIMER = 0.9 * MILLISECOND;
 /** The same of senders without MigReq, rxe: its timers are whole jiffies of 4 ms, and it may react late. */
 const MIN_JIFFIES_TIMER = 3.5 * MILLISECOND;
 /**
- * Tail loss probes (RFC 8985 §7) come after two round trips of silence: node-roce's after 50 µs at the least. So a packet that comes again
- * after less silence is none, and one after more may be.
+ * Tail loss probes (RFC 8985 §7) come after two round trips of silence: node-roce's after 50 µs at the least. So a packet that is
+ * retransmitted after less silence is not a probe, and after more it may be one.
  */
 export const MIN_PROBE = 45 * MICROSECOND;
 /** A requester that got a NAK goes back within this. */
@@ -139,11 +139,11 @@ export class RetransmitClassifier {
     this.#nakTime = time;
     this.#askedUntil = Math.max(this.#askedUntil, time + MIN_TIMER);
     this.#probeEnd = -1;
-    // Behind a READ or atomic without answer it is an implied NAK, and after one it says nothing new.
+    // Behind a READ or atomic without answer it is an implied NAK, and after one it adds no information.
     if (!this.#missedSinceSend && psn === this.#unacked) this.#nakedSinceSend = true;
   }
 
-  /** False if it says what is known: nothing was sent again since. */
+  /** False if it repeats the RNR NAK before it: nothing was retransmitted since. */
   rnrNak(psn: number, time: number, wait: number, frame: number): boolean {
     this.#likely.rnr(psn, time, frame, wait);
     if (this.#rnrPsn === psn) return false;
@@ -176,7 +176,7 @@ export class RetransmitClassifier {
     return this.#lastProbe > Number.NEGATIVE_INFINITY || this.#probeOver === time;
   }
 
-  /** An ACK or a response came that was not answered before: a recovery is over. NAKs are none. */
+  /** An ACK (not a NAK) or a response came that acknowledges something new: a recovery is over. */
   recovered(): void {
     this.#likely.recovering = false;
   }
@@ -332,7 +332,7 @@ export class RetransmitClassifier {
     const isPause = migReq && this.#pauseOf(continued, time) >= MIN_PROBE;
     const mayBeProbe = isPause && (this.#isAway(this.#reaction) || this.isProbeDue(psn, next, end, time));
     if (continued !== undefined) {
-      // What an implied NAK had asked for was answered: what comes later may be a probe, or go back for the answer to one.
+      // The go-back-N of an implied NAK was answered: a later retransmission may be a probe, or a go-back-N for the answer to one.
       const isDone = continued.cause === 'implied-nak' && this.#answerTime > continued.last;
       const isDoubtful = this.#isDoubtful(continued, psn) || this.#mayBeOfPrevious(sent);
       const passesOver = psn > Math.max(continued.cursor, unacked);
@@ -354,7 +354,7 @@ export class RetransmitClassifier {
       this.#event.last = time;
       return { cause: 'unknown', begins: false };
     }
-    // Late, or a going back of its own: what follows will tell.
+    // Late, or the begin of a go-back-N of its own: the packets after it decide.
     if (this.#isAmbiguous(psn, lastSent, idOrder)) {
       if (time - this.#ambiguousTime > MIN_PROBE) this.#ambiguousPsn = psn;
       this.#ambiguousNext = next;
@@ -445,8 +445,8 @@ export class RetransmitClassifier {
   }
 
   /**
-   * A going back sends all. What passes over packets is another one, of a sender that asks for missing responses alone; unless they were
-   * lost before the tap.
+   * A go-back-N retransmits all packets. One that skips packets is a new one, of a sender that asks for missing responses alone; unless
+   * the skipped packets were lost before the tap.
    */
   #passesOver({ cause }: GoBack): boolean {
     return cause === 'implied-nak' || !this.#isAway(this.#reaction);
@@ -462,7 +462,7 @@ export class RetransmitClassifier {
     return this.#isAway(this.#reaction) && (isNewNak || this.#isAnsweredSince(event));
   }
 
-  /** Packets after a READ's answer may have been asked for by that: an implied NAK is none to one that began with it. */
+  /** Whether a READ's answer may have caused this go-back-N: not if the go-back-N began with it as an implied NAK. */
   #isAnsweredSince({ cause, time }: GoBack): boolean {
     return this.#answerTime > time || (this.#answerTime === time && cause !== 'implied-nak');
   }
@@ -530,7 +530,7 @@ export class RetransmitClassifier {
         if (migReq && (isBefore || this.#comesTooSoon(late))) return 'unknown';
         if (migReq && afterAsking && this.#mayBeImplied(true, unseen, late, this.#rnrTime)) return 'unknown';
         if (!migReq && psn < unacked && this.#rnrPsn >= sent.messageEnd) return 'unknown';
-        // A wait that is as short as a probe's is none to go by.
+        // A wait that is as short as a probe's decides nothing.
         const isLikeProbe = this.#rnrWait < 4 * MIN_PROBE;
         if (isLikeProbe && migReq && this.#rnrWait >= MIN_PROBE && (isWhereUnknown || next === end))
           return 'unknown';
@@ -556,13 +556,13 @@ export class RetransmitClassifier {
       const mayBeProbe = this.#mayBeProbe(sent, reaction);
       if (isNak && !mayBeLate && reaction < this.#reaction) this.#reaction = reaction;
       if (mayBeProbe || (isNak ? this.#nakAnswersProbe : this.#missingAnswersProbe)) return 'unknown';
-      // It was asked for already: with the answer that says so, a probe may have come.
+      // It was asked for already: the answer that shows this may have come for a probe.
       if (!isNak && psn === this.#askedPsn && running >= MIN_PROBE) return 'unknown';
       if (!isNak) this.#askedPsn = psn;
       return isNak ? 'sequence-nak' : 'implied-nak';
     }
     if (this.#rnrPsn >= 0 || this.#nakPsn >= 0) return 'unknown';
-    // The answer to a probe says that what was sent behind it is lost.
+    // The answer to a probe shows that the packets sent after it are lost.
     if (this.#probeAnswered >= 0 && psn === unacked) {
       return this.#isAway(this.#reaction) && time < this.#askedUntil ? 'unknown' : 'probe';
     }

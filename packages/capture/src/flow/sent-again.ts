@@ -4,7 +4,7 @@ export interface SentAgain {
   /** Past its PSNs. */
   next: number;
   time: number;
-  /** When it had been sent by: before `time` where its Identification says that it was overtaken. */
+  /** The latest time at which it can have been sent: before `time` where its Identification shows that it was overtaken. */
   sentBy: number;
   /** Past the PSNs of the message that it is the first packet of, as far as it was seen. */
   messageEnd: number;

@@ -1,6 +1,6 @@
 /**
  * The requests of a queue pair, packet by packet, and the PSNs that they take. A READ takes those of its
- * responses (IBTA vol 1 §9.7.2), whose number depends on the path MTU: until a packet tells that, the newest READ is open.
+ * responses (IBTA vol 1 §9.7.2), whose number depends on the path MTU: until a packet shows that, the newest READ is open.
  */
 import { OperationBits, PATH_MTUS, u32 } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';

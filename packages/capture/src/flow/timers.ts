@@ -26,9 +26,9 @@ export function fitsTimer(silence: number, migReq: boolean): number {
   return silence >= jiffies - JIFFY && silence <= jiffies + 2 * JIFFY + SPREAD * nominal ? timeout : -1;
 }
 
-/** Programs pause for shorter times as well: what is as long as a shorter ACK timeout says nothing. */
+/** Programs pause for shorter times as well: a silence as long as a shorter ACK timeout proves no timeout. */
 const MIN_TELLING = 50 * MILLISECOND;
-/** A timer that began with a packet which was not seen ends so much later than one from the packet before it. */
+/** A timer that began with a packet that was not captured ends so much later than one from the packet before it. */
 const LATER = 1.1;
 
 /** Whether a silence in which nothing was outstanding is as long as the ACK timeout agreed. */

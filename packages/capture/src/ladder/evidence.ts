@@ -15,7 +15,7 @@ export interface SeenPacket {
   isRequest: boolean;
 }
 
-/** A packet that a recovery says was lost or late. */
+/** A packet that was lost or late, as a recovery shows. */
 export interface Loss<P extends SeenPacket> {
   recovery: Recovery;
   /** The packet as the tap saw it: it was lost behind the tap. Undefined: lost before it, or not kept. */

@@ -1,4 +1,4 @@
-/** Brackets beside a lifeline, from the evidence of a recovery to its first packet. */
+/** Brackets along a lifeline, from the evidence of a recovery to its first packet. */
 import type { LadderRow } from './layout.ts';
 import type { Join } from './marks.ts';
 

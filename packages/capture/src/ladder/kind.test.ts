@@ -29,7 +29,7 @@ describe('kinds', () => {
     ['ack', answer(0x1f, 'ACK')],
     ['rnr', answer(0x2c, 'RNR NAK 0.64 ms')],
     ['nak', answer(0x62, 'NAK remote access error')],
-    // The reserved top bit says nothing (IBTA vol 1 §9.3.5).
+    // The reserved top bit is ignored (IBTA vol 1 §9.3.5).
     ['nak', answer(0xe0, 'NAK PSN sequence error')],
     ['retransmission', ladderPacket({ retransmission: 'unknown' })],
     ['cnp', ladderPacket({ opcode: Opcode.CNP })],

@@ -17,7 +17,7 @@ export const kindNames: Readonly<Record<PacketKind, string>> = {
   cnp: 'CNP',
 };
 
-/** The kind of a packet; of several the most telling one. */
+/** The kind of a packet; of several that apply, the most specific one. */
 export function kindOf({ opcode, aeth, retransmission }: LadderPacket): PacketKind {
   if (opcode === Opcode.CNP) return 'cnp';
   const answer = aeth === undefined ? AethKind.ACK : aethKind(aeth.syndrome);
@@ -73,7 +73,7 @@ export function packetLabel(packet: LadderPacket, isShort = false): string {
   const parts = [shortened(isAnswer && aeth !== undefined ? aeth.text : packet.opcodeName)];
   if (kind !== 'cnp') parts.push(isShort ? `${packet.psn}` : `PSN ${formatPsn(packet.psn)}`);
   if (aeth !== undefined && !isShort) parts.push(`MSN ${aeth.msn}`);
-  // A READ request has no payload: its RETH says how much is asked for.
+  // A READ request has no payload: its RETH has the length that is asked for.
   if (packet.payloadLength > 0) parts.push(`${packet.payloadLength} B`);
   else if (reth !== undefined) parts.push(`of ${reth.length} B`);
   if (packet.ackReq && !isShort) parts.push('AckReq');

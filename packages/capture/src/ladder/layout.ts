@@ -9,7 +9,7 @@ export type LadderRow =
   /** A line about the place before the next packet, or (a note) about the packet above. */
   | { y: number; annotation: Annotation };
 
-/** Rows of a layout besides packets and gaps. */
+/** Rows of a layout in addition to packets and gaps. */
 export interface LayoutExtras {
   /** Rows before the packet of a frame. */
   before?: ReadonlyMap<number, readonly Annotation[]> | undefined;

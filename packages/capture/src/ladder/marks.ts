@@ -1,4 +1,4 @@
-/** Rows and joins that a ladder has besides its packets: missing packets, recoveries with their evidence, stalls. */
+/** Rows and joins that a ladder has in addition to its packets: missing packets, recoveries with their evidence, stalls. */
 import { AethKind, aethKind, OperationBits, opcodeInfo } from '@node-roce/wire';
 import type { LadderPacket, Recovery, Stall } from '../flow/analysis.ts';
 import { findLosses, lossText, missingText, recoveryText, type SeenPacket, stallText } from './evidence.ts';
@@ -66,7 +66,7 @@ export function ladderMarks({ ladder, recoveries = [], stalls = [] }: Marked): L
   };
 }
 
-/** Requests, and answers that carry data: an ACK covers others, so its PSN is none that can be missing. */
+/** Requests, and answers that carry data. An ACK covers those before it, so its PSN can not be missing. */
 function seenPacket({ frame, psn, from, opcode, aeth }: LadderPacket): SeenPacket[] {
   const info = opcodeInfo(opcode);
   if (info === undefined) return [];

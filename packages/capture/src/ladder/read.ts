@@ -18,7 +18,7 @@ export interface LadderReadOptions extends Omit<ReadOptions, 'onPacket' | 'onChu
  * Reads a capture again for the packets of a connection that an analysis of it found: the analysis itself
  * keeps the first of each connection and those about findings only.
  *
- * @returns the packets in the order of the capture; one more than `most` says that there are more
+ * @returns the packets in the order of the capture; one more than `most` means that there are more
  */
 export async function readLadder(
   source: CaptureSource,
@@ -38,7 +38,7 @@ export async function readLadder(
           kept.push(...filterLadder([ladderPacket(each, from, again, repeatedFrame)], filter));
         },
       });
-      // What comes after the last one asked for needs no causes.
+      // The packets after the last one asked for need no causes.
       if (kept.length <= most) analyzer.add(packet);
     },
     onChunk: () => kept.length <= most,

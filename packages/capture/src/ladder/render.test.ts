@@ -118,7 +118,7 @@ describe('layout', () => {
     expect(rows[0]).toMatchObject({ gap: 40 });
   });
 
-  test('what counts as a gap follows the usual time between packets, and is 0.1 ms at least', () => {
+  test('the shortest gap depends on the usual time between packets, and is 0.1 ms at least', () => {
     const every = (span: number) => Array.from({ length: 20 }, (_, i) => ladderPacket({ time: i * span }));
     expect(usualGap(every(1000))).toBe(100_000);
     expect(usualGap(every(1 * MS))).toBe(20 * MS);

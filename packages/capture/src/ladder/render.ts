@@ -2,8 +2,8 @@
  * A ladder: the packets of a connection as arrows between its two ends, in the order in which the tap saw them.
  *
  * One row a packet, since packets of one burst lie microseconds apart and bursts seconds: a true scale of
- * time would show either. Where time passes there is a row that says how long. Pure text to text: the same
- * packets give the same SVG, in Node as in the report's page.
+ * time would show only one of the two. A row shows the length of a pause. The same packets give the same SVG, in Node as
+ * in the report's page.
  */
 import type { Connection, LadderPacket } from '../flow/analysis.ts';
 import { escapeMarkup } from '../report/escape.ts';
@@ -31,7 +31,7 @@ export interface LadderOptions {
   title?: string | undefined;
   /**
    * Part of a page, which has the style sheet (`ladderStyle`): no title, names and legend (`ladderColumns`
-   * says what stands where), and each packet is an option of a list box with the id `packet-FRAME-PART`.
+   * has the positions of the columns), and each packet is an option of a list box with the id `packet-FRAME-PART`.
    */
   embedded?: boolean | undefined;
 }
@@ -87,7 +87,7 @@ export function renderLadder(connection: LadderSubject, options: LadderOptions =
     {
       before: marks.before,
       stalls: marks.stalls,
-      // The row of its recovery says why a packet was retransmitted.
+      // The row of its recovery names the cause of a retransmission.
       below: isNarrow ? (packet) => notesOf({ ...packet, retransmission: undefined }, marks) : undefined,
       columns: isNarrow ? Math.floor((width - 2 * MARGIN - 20) / CHARACTER_WIDTH) : undefined,
     },
@@ -245,7 +245,7 @@ const cross = (x: number, y: number): string =>
   `<path class="cross" d="M${n(x - 5)} ${n(y - 5)}l10 10m0 -10l-10 10"/>`;
 
 function listOption(packet: LadderPacket, number: string, label: string, notes: string): string {
-  // What stands in the row, in its order: who speaks to the page says what is read.
+  // The row's texts in their order: users of speech control name an element by the text that they see.
   const text = `Frame ${number} ${formatSeconds(packet.time)} ${label} ${notes}`.trimEnd();
   return ` id="${packetId(packet)}" role="option" aria-label="${escapeMarkup(text)}"`;
 }

@@ -4,7 +4,7 @@ import { PACKET_KINDS, type PacketKind } from './kind.ts';
 /** The uses of colours. */
 export type LadderColor = PacketKind | 'text' | 'faint' | 'rule' | 'paper' | 'chosen';
 
-/** On white: each 4.5 : 1 at least; kinds told apart by people with any colour vision, and by dashes and width. */
+/** On white: each 4.5 : 1 at least; kinds differ for any colour vision, and in dashes and width. */
 export const paperColors: Readonly<Record<LadderColor, string>> = {
   request: '#0b5cad',
   response: '#00735a',
@@ -20,7 +20,7 @@ export const paperColors: Readonly<Record<LadderColor, string>> = {
   chosen: '#e3eefb',
 };
 
-/** Monospaced: the width of a text can be told without a font to measure it with. */
+/** Monospaced: the width of a text follows from its length, without a font to measure it with. */
 const LADDER_FONT = "ui-monospace, 'SFMono-Regular', Menlo, Consolas, 'DejaVu Sans Mono', monospace";
 /** Pixels of a character at the font size 11. */
 export const CHARACTER_WIDTH = 6.7;

@@ -110,7 +110,7 @@ function expectAgreement(frame: Uint8Array, linkType: number) {
 
 const linkTypes = [LinkType.ETHERNET, LinkType.LINUX_SLL, LinkType.LINUX_SLL2, LinkType.NULL, LinkType.RAW];
 
-describe('beside wire', () => {
+describe('compared with packages/wire', () => {
   test.each(linkTypes)('link type %i: the same fields, the same refusals, at every cut', (linkType) => {
     for (const frame of frames) {
       const framed = under(linkType, frame);

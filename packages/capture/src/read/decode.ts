@@ -1,7 +1,7 @@
 /**
  * From a captured frame to the fields of a `RocePacket`: link layers, VLAN tags, tunnels, IP, UDP and BTH, in
- * one pass over the bytes that allocates nothing. What it finds is what `parseFrame` of wire finds
- * (a test holds the two together); it goes on where that one stops: into tunnels and mirrors, to other UDP ports, and in
+ * one pass over the bytes that allocates nothing. It finds the same fields as `parseFrame` of wire
+ * (a test compares the two), and more: in tunnels and mirrors, on other UDP ports, and in
  * packets that the capture cut before their extension headers.
  */
 import { LinkType, linkTypeName } from '@node-roce/pcap';
@@ -36,7 +36,7 @@ export type Refusal =
   | 'malformed'
   /** No such opcode. */
   | 'unknown-opcode'
-  /** Several packets in one datagram, and too little of it captured to tell where each begins. */
+  /** Several packets in one datagram, and too little of it captured to find where each begins. */
   | 'cut-super-packet'
   /** A pause frame: `FrameDecoder.pause`. */
   | 'pause';
@@ -221,7 +221,7 @@ export class FrameDecoder {
   }
 
   /**
-   * Fills what the BTH at `o` says; for the parts of a super-packet also called on its own.
+   * Fills the fields of the BTH at `o`; also called alone for the parts of a super-packet.
    * @param end of what was captured
    * @param packetEnd of the packet as it was sent, ICRC included
    */

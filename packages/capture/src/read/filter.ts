@@ -4,7 +4,7 @@ import type { Connection, DirectionPath } from '../flow/analysis.ts';
 import type { AddressTable } from './addresses.ts';
 import type { RocePacket } from './packet.ts';
 
-/** The part of a connection that tells its packets from others. */
+/** The part of a connection that identifies its packets. */
 export type ConnectionName = Pick<Connection, 'a' | 'b'> & Partial<Pick<Connection, 'paths'>>;
 
 export interface PacketFilter {
@@ -25,7 +25,7 @@ export interface PacketFilter {
 
 /**
  * The filter as a function, quick enough for each packet of a long capture.
- * @throws RangeError for an address that is none
+ * @throws RangeError for an address that is not valid
  */
 export function packetFilter(filter: PacketFilter, addresses: AddressTable): (packet: RocePacket) => boolean {
   const { qp, nak, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
@@ -87,7 +87,7 @@ function prefixOf(text: string): { wanted: Uint8Array; bits: number } {
 
 /**
  * Whether an address, as text, is this one or within this prefix.
- * @throws RangeError for an address that is none
+ * @throws RangeError for an address that is not valid
  */
 export function addressPredicate(text: string): (address: string) => boolean {
   const { wanted, bits } = prefixOf(text);

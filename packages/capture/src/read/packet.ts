@@ -1,12 +1,12 @@
 /**
  * One RoCE packet of a capture, as the analysis sees it: flat numbers, no object per layer, one instance
- * used again for each packet. What is needed of a few packets only (RETH, AETH, DETH, atomics) is read from
+ * used again for each packet. Fields that few packets need (RETH, AETH, DETH, atomics) are read from
  * `bytes` at `extensions` with wire's accessors.
  */
 import type { OpcodeInfo } from '@node-roce/wire';
 import type { Tunnel } from './tunnel.ts';
 
-/** Verdicts on the ICRC. `NONE`: the capture was cut before it, or the reader was told not to check. */
+/** Verdicts on the ICRC. `NONE`: the capture was cut before it, or the reader was asked not to check. */
 export const IcrcVerdict = { OK: 0, BAD: 1, NONE: 2 } as const;
 
 /** A verdict as a word. */

@@ -84,7 +84,7 @@ async function plainSize(source: CaptureSource): Promise<number | undefined> {
     const { buffer } = await file.read(new Uint8Array(2), 0, 2, 0);
     return buffer[0] === 0x1f && buffer[1] === 0x8b ? undefined : stat.size;
   } catch {
-    // Reading it will say what is wrong.
+    // Reading it fails with the reason.
     return undefined;
   }
 }

@@ -27,7 +27,7 @@ export interface PacketReaderOptions {
   readonly icrc?: boolean | undefined;
   /** A CRC-32 that is faster than zlib's. */
   readonly crc32?: Crc32 | undefined;
-  /** UDP ports of RoCE besides 4791. Others are found by themselves where ICRCs are right. */
+  /** UDP ports of RoCE in addition to 4791. Others are found by themselves where ICRCs are right. */
   readonly ports?: readonly number[] | undefined;
   /**
    * Called for each packet, in the order of the capture. The packet is one object, used again for each: its
@@ -175,7 +175,7 @@ export class PacketReader {
     for (let part = 0; part < packet.parts; part++) {
       const at = first + part * size;
       const sent = Math.min(size, length - part * size);
-      // What the capture does not show is missed by it, as any packet that it did not see.
+      // The parts behind the captured bytes count as missed, as any packet that the capture did not see.
       if (at >= end) break;
       packet.part = part;
       if (!this.#decoder.bth(packet.bytes, at, end, at + sent)) {
@@ -242,7 +242,7 @@ export class PacketReader {
     return `${date.toISOString().slice(0, -5)}.${String(nanoseconds).padStart(9, '0')}Z`;
   }
 
-  /** By the interfaces' counters; where there are none, by what the packets' records say. */
+  /** By the interfaces' counters; where there are none, by the counts in the packets' records. */
   #dropped(interfaces: readonly InterfaceInfo[]): number | undefined {
     const counted = interfaces.filter(
       ({ statistics: s }) => s?.dropped !== undefined || s?.osDropped !== undefined,

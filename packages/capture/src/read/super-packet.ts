@@ -3,7 +3,7 @@
  *
  * With UDP segmentation offload a sender hands the kernel many equal-sized datagrams as one; on lo and
  * veth they are never taken apart, so a capture there holds one IP packet of up to 64 KB with many BTH
- * packets back to back. Only the ICRC tells where one ends: it covers the lengths that the segment's own
+ * packets back to back. Only the ICRC shows where one ends: it covers the lengths that the segment's own
  * IP and UDP headers would have had. Sizes are tried, the likely ones first; the first segment's ICRC
  * confirms one (a wrong size passes once in 2^32).
  */
@@ -33,7 +33,7 @@ export function isSurelySingle({ info, payloadLength }: RocePacket): boolean {
   return !info.last && isPathMtu(payloadLength);
 }
 
-/** Tells where segments begin, and remembers the size that was right last: flows rarely change theirs. */
+/** Finds where segments begin, and remembers the size that was right last: flows rarely change theirs. */
 export class SuperPacketSplitter {
   #lastSize = 0;
   readonly #crc32: Crc32 | undefined;

@@ -115,7 +115,7 @@ export class TunnelParser {
     const session = u16(b, o + 2) & 0x3ff;
     if (type === ERSPAN_II) return this.#yes(o + length, end, LinkType.ETHERNET, 'erspan', session);
     const last = u16(b, o + 10);
-    // Frame type 2 is an IP packet; the last bit says that eight more bytes follow.
+    // Frame type 2 is an IP packet; the last bit means that eight more bytes follow.
     const linkType = ((last >> 10) & 31) === 2 ? LinkType.RAW : LinkType.ETHERNET;
     return this.#yes(o + (last & 1 ? 20 : 12), end, linkType, 'erspan', session);
   }

@@ -42,7 +42,7 @@ const declarations = (colors: ThemeColors) =>
     .map(([name, color]) => `--${name}:${color}`)
     .join(';');
 
-/** The colours as custom properties: the system's wish, unless `data-theme` says otherwise; light on paper. */
+/** The colours as custom properties: the theme of `data-theme`, by default that of the system; light on paper. */
 export const themeStyle = (): string =>
   [
     `:root{color-scheme:light;${declarations(lightColors)}}`,

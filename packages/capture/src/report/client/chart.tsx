@@ -1,4 +1,4 @@
-/** A uPlot in the page: has the page's width, colours and time window; tells of drags, hovers and clicks. */
+/** A uPlot in the page: has the page's width, colours and time window; reports drags, hovers and clicks. */
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import uPlot from 'uplot';
 import type { TimeWindow } from './state.ts';
@@ -183,7 +183,7 @@ function optionsOf(content: ChartContent, width: number, height: number, hooks: 
   };
 }
 
-/** As many digits as tell the splits of an axis apart. */
+/** As many digits as distinguish the splits of an axis. */
 function formatSplit(splits: readonly number[]): (split: number) => string {
   const step = splits.length > 1 ? splits[1] - splits[0] : 1;
   const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
@@ -200,7 +200,7 @@ function nearest(u: uPlot): Hover | undefined {
   let best: Hover | undefined;
   let least = NEAR * NEAR;
   for (let i = lowerBound(xs, x - span); i < xs.length && xs[i] <= x + span; i++) {
-    // What is drawn later lies on top.
+    // The series that is drawn last lies on top.
     for (let s = u.series.length - 1; s > 0; s--) {
       const y = u.data[s][i];
       if (y === null || y === undefined || u.series[s].show === false) continue;

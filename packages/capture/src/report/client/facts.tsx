@@ -259,7 +259,7 @@ function Directions({ connection: { aToB, bToA } }: { connection: ReportConnecti
       </table>
       {meanings.length > 0 && (
         <details class="meanings">
-          <summary>What these count</summary>
+          <summary>Meaning of these counts</summary>
           <dl class="plain">
             {meanings.map(({ name, means }) => (
               <Fragment key={name}>

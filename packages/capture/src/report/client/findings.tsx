@@ -83,7 +83,7 @@ function Item({ finding, data, show }: ItemProps) {
   );
 }
 
-/** A finding's text; bold is the clause that says what it is. */
+/** A finding's text; the clause that names the finding is bold. */
 function Sentence({ text, subject }: { text: string; subject: string | undefined }) {
   const prefix = subject !== undefined && text.startsWith(`${subject}: `) ? subject.length + 2 : 0;
   const end = /: |; |, the (?:first|worst)/.exec(text.slice(prefix))?.index ?? text.length;

@@ -1,4 +1,4 @@
-/** The ladder in the page: filters, zoom, pages of packets, and the chosen packet beside it. */
+/** The ladder in the page: filters, zoom, pages of packets, and the chosen packet next to it. */
 import type { RefObject } from 'preact';
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { Endpoint, LadderPacket } from '../../flow/analysis.ts';

@@ -1,4 +1,4 @@
-/** Latency of messages over time by operation, the ACK round trip beside it, percentiles as lines and by class. */
+/** Latency of messages over time by operation, with the ACK round trip, percentiles as lines and by class. */
 import { useMemo } from 'preact/hooks';
 import type uPlot from 'uplot';
 import type { Distribution } from '../../flow/analysis.ts';
@@ -176,7 +176,7 @@ const PERCENTILES = [
   ['max', ({ max }) => formatDuration(max)],
 ] as const satisfies readonly (readonly [string, (of: Distribution) => string])[];
 
-/** Percentiles by operation and size, and the round trips beside them. */
+/** Percentiles by operation and size, with the round trips. */
 export function LatencyClasses({ connection }: { connection: ReportConnection }) {
   const { latencyClasses, ackRoundTrip, readRoundTrip, completion } = connection;
   if (completion === undefined) return null;

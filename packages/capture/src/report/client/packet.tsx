@@ -1,4 +1,4 @@
-/** One packet: what the analysis says of it, its fields, its bytes. */
+/** One packet: the verdict of the analysis, its fields, its bytes. */
 import { fromHex, transportFields } from '@node-roce/wire';
 import { useMemo, useState } from 'preact/hooks';
 import type { LadderPacket } from '../../flow/analysis.ts';

@@ -1,6 +1,6 @@
 /**
  * PSN over time, as tcptrace draws sequence numbers: a point a packet at the time when it was seen, the ACKs as a
- * line that the packets run ahead of. What went wrong has a colour and a shape of its own; lines lead from the
+ * line that the packets run ahead of. Retransmissions, NAKs and the like have colours and shapes of their own; lines lead from the
  * evidence to the retransmission that it caused, and stalls are hatched.
  */
 import { useMemo, useState } from 'preact/hooks';
@@ -82,7 +82,7 @@ export function PsnPlot({ connection, window, setWindow, mark, showFrame }: Prop
           </fieldset>
         )}
         <fieldset class="legend">
-          <legend class="hidden">What is shown</legend>
+          <legend class="hidden">Kinds shown</legend>
           {present.map((kind) => (
             <label key={kind} class="key">
               <input type="checkbox" checked={!hidden.has(kind)} onChange={() => toggle(kind)} />

@@ -1,4 +1,4 @@
-/** Points of charts in shapes that tell kinds apart without colours. */
+/** Points of charts in shapes that distinguish kinds without colours. */
 import type uPlot from 'uplot';
 
 /** `step` is a line and has no points. */

@@ -74,7 +74,7 @@ function throughputOf({ throughput: { start, span, aToB, bToA } }: ReportConnect
       stroke: () => themeColor(color),
       width: 1.5,
       dash,
-      // Filled: an outline alone is not told from the axis where little was sent.
+      // Filled: where little was sent, an outline alone can't be distinguished from the axis.
       fill: () => `${themeColor(color)}22`,
       paths: uPlot.paths.stepped!({ align: 1 }),
       points: { show: false },

@@ -16,7 +16,7 @@ export function TimeBar({ window: given, whole, setWindow }: Props) {
     const next = { ...window, [bound]: Number(event.currentTarget.value) * 1e9 };
     const isFine = event.currentTarget.value.trim() !== '' && next.to > next.from;
     if (isFine) setWindow(clamped(next, whole));
-    // What can't be is put back to what holds.
+    // An impossible value is replaced by the one in force.
     event.currentTarget.value = formatSeconds(window[bound]);
   };
   const button = (label: string, text: string, next: () => TimeWindow | undefined, disabled = false) => (
