@@ -21,7 +21,7 @@ export function explainDescriptors(error: unknown): unknown {
   const { code, errno, info, message } = error as NodeJS.ErrnoException & { info?: { errno?: number } };
   // os.networkInterfaces() throws ERR_SYSTEM_ERROR with a number of either sign in `info`.
   const number = Math.abs(info?.errno ?? errno ?? 0);
-  // A thread's event loop needs descriptors, too; only the message says that they were missing.
+  // A thread's event loop needs descriptors, too; only the message shows that they were missing.
   const worker = code === 'ERR_WORKER_INIT_FAILED' && message.includes('EMFILE');
   if (code !== 'EMFILE' && code !== 'ENFILE' && number !== EMFILE && number !== ENFILE && !worker)
     return error;

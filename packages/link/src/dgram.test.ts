@@ -224,7 +224,7 @@ test('a deadline that is over wakes only after what has arrived was read', async
 });
 
 describe('a port that is taken', () => {
-  test('says by whom', async () => {
+  test('is reported with the program that has it', async () => {
     await open('dgram', host(1));
     await expect(open('dgram', host(1))).rejects.toMatchObject({
       name: 'RoceError',
@@ -247,7 +247,7 @@ test('rejects an unknown link kind', async () => {
   await expect(openSocketLink(kind, { address: host(1) })).rejects.toMatchObject({ attribute: 'link' });
 });
 
-test('auto is udp where the addon loads; dgram says what it can not do', async () => {
+test('auto is udp where the addon loads; dgram lists its limitations', async () => {
   expect((await open('auto', host(1))).kind).toBe('udp');
   const link = await DgramLink.open({ address: host(2), port: PORT, receiveBuffer: 65_536 });
   links.push(link);

@@ -1,7 +1,7 @@
 /**
  * The link that needs no compiler: `node:dgram`, between node-roce programs.
  *
- * What Node's sockets don't let a program do, and what comes of it:
+ * Limitations of Node's sockets, and their consequences:
  *
  * - **Identification (IPv4).** It is covered by the ICRC (IBTA vol 1 annex A17.3.3), the kernel chooses it, and
  *   without `IP_MTU_DISCOVER` = `PROBE` it is not 0 but any (docs/icrc.md). Every packet here has the ICRC of
@@ -13,8 +13,8 @@
  * - **Traffic class, hop limit, source port.** Packets leave with the system's values and from the port that we listen
  *   at: no DSCP, no ECN, and for ECMP and RSS all queue pairs are one flow. Of what arrives, traffic class and
  *   hop limit read as 0.
- * - **Errors.** Node tells of a packet that the kernel refused (too large, no route) after `send` has returned. It
- *   is counted, and lost to its queue pair, which sees a time-out instead of LOC_LEN_ERR.
+ * - **Errors.** Node reports a packet that the kernel refused (too large, no route) after `send` has returned. The packet
+ *   is counted as an error and lost: its queue pair sees a timeout instead of LOC_LEN_ERR.
  * - **Polling.** Packets come in while the event loop turns: see `needsEventLoop`.
  * - **Groups.** Datagrams can be sent to a multicast group; none is joined.
  * - **Batches.** One system call per packet out, one event per packet in; no GSO, no GRO.
@@ -183,7 +183,7 @@ export class DgramLink implements Link {
     return [
       'Reaches node-roce programs only: rxe and RoCE cards drop what it sends over IPv4, and over IPv6 the kernel drops what they send.',
       'Traffic class, ECN, hop limit and UDP source port are the system’s, and of what arrives are not seen.',
-      'Takes part in no multicast group: what is sent to one leaves as the system’s routes say.',
+      'Joins no multicast group: packets to a group leave by the system’s routes.',
       'One system call and one event a packet; a packet that the kernel refuses (no route, too large) is lost without an error.',
       'Packets come in only while the event loop turns: a program that polls has to await something, too.',
       ...bufferLimitation(this.receiveBuffer),

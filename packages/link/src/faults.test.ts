@@ -171,7 +171,7 @@ test('the same seed makes the same run, another one another', () => {
   expect(run({ ...faults, seed: 1 }).numbers).not.toEqual(run({ ...faults, seed: 2 }).numbers);
 });
 
-test('what is held back leaves with the bytes it had', () => {
+test('a delayed packet leaves with the bytes that it had when it was sent', () => {
   let now = 0;
   const network = new MemoryNetwork();
   const b = network.link('10.0.0.2');

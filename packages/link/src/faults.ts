@@ -1,7 +1,7 @@
 /**
  * A link that spoils what passes through another one: loss alone and in bursts, duplicates, corruption, reordering,
  * delay, a rate with a queue and ECN marks.
- * What happens follows from the seed, the order of the packets and the clock alone, so a run in virtual
+ * The faults depend on the seed, the order of the packets and the clock alone, so a run in virtual
  * time can be repeated to the last packet.
  *
  * Every packet is copied: what is held back leaves with the bytes it had when it was sent.

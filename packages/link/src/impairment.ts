@@ -7,7 +7,7 @@ import { invalid } from '@node-roce/transport';
 import { ECN_CE, ECN_MASK } from '@node-roce/wire';
 import type { Random } from './random.ts';
 
-/** Probabilities are 0 … 1, times µs. What is left out does not happen. */
+/** Probabilities are 0 … 1, times µs. Absent faults do not happen. */
 export interface Faults {
   /** A packet vanishes, each by itself. */
   loss?: number;

@@ -69,7 +69,7 @@ export function interfaceByName(name: string): NetworkInterface {
 
 /**
  * The interface that has an address. All of 127.0.0.0/8 is on the loopback interface; a zone
- * (`fe80::1%eth0`) says which interface is meant.
+ * (`fe80::1%eth0`) names the interface.
  */
 export function interfaceByAddress(address: string): NetworkInterface {
   const [figures, zone] = address.split('%');

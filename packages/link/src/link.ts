@@ -21,7 +21,7 @@ export interface LinkSharing {
 }
 
 export interface Link extends PeerTable {
-  /** `udp`, `memory`, …; a wrapper says what it wraps: `tracer(udp)`. */
+  /** `udp`, `memory`, …; that of a wrapper contains the kind of the link inside: `tracer(udp)`. */
   readonly kind: string;
   /**
    * Local addresses; an index here is an index of the GID table. `setAddress` changes entries in place; one that
@@ -54,7 +54,7 @@ export interface Link extends PeerTable {
   readonly limitations: readonly string[];
 
   /**
-   * Sends slots `from` … `batch.count` − 1. Each slot's STATUS tells whether it was taken.
+   * Sends slots `from` … `batch.count` − 1. Each slot's STATUS shows whether it was taken.
    *
    * @param time its element becomes the time at the end, `performance.now()` in µs, if the link has a clock of its own
    *   and the array is over a SharedArrayBuffer: V8 allocates the number that a function returns

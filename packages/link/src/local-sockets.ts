@@ -1,4 +1,4 @@
-/** Shared by the links on UDP sockets: which addresses to open, and what to say when that fails. */
+/** Shared by the links on UDP sockets: the addresses to open, and the errors when that fails. */
 import { RoceError } from '@node-roce/transport';
 import { isIpv4Mapped, isLinkLocal } from '@node-roce/wire';
 import { explainDescriptors } from './descriptors.ts';
@@ -14,8 +14,8 @@ export interface LocalOptions {
   /** UDP port to listen at and to send to. Default 4791. */
   port?: number;
   /**
-   * Shares the addresses and the port with other devices, of this process and of others of the same user, which all say so
-   * (docs/sharing.md). Default false.
+   * Shares the addresses and the port with other devices, of this process and of others of the same user, which all set this
+   * option (docs/sharing.md). Default false.
    */
   shared?: boolean;
 }

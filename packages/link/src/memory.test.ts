@@ -17,7 +17,7 @@ import { MemoryNetwork } from './memory.ts';
 
 afterEach(() => vi.useRealTimers());
 
-test('what is sent to an address arrives at the link that has it, and nowhere else', () => {
+test('packets to an address arrive at the link that has it, and nowhere else', () => {
   const network = new MemoryNetwork();
   const a = network.link('10.0.0.1');
   const b = network.link('10.0.0.2');

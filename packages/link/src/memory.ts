@@ -1,6 +1,6 @@
 /**
  * Links that join adapters within one process, without sockets and without the addon: for tests.
- * Nothing can come from outside, so an idle network holds no process alive, whatever `ref` says.
+ * No packet can come from outside, so an idle network keeps no process alive, not even after `ref()`.
  */
 import {
   EFAULT,

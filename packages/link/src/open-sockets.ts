@@ -7,8 +7,8 @@ import { XDP_MODES, type XdpMode } from './xdp-support.ts';
 
 /**
  * `udp` needs the native addon and talks to every RoCE adapter; `dgram` needs nothing and talks to node-roce programs
- * only. `auto` is `udp`, or `dgram` where the addon can't be loaded; then a process warning says so.
- * `xdp` goes past the kernel's UDP stack (docs/xdp.md); where that is not possible it is `udp`, and `limitations` say why.
+ * only. `auto` is `udp`, or, with a process warning, `dgram` where the addon can't be loaded.
+ * `xdp` bypasses the kernel's UDP stack (docs/xdp.md); where that is not possible it is `udp`, and `limitations` have the reason.
  */
 export type SocketLinkKind = 'auto' | 'udp' | 'dgram' | 'xdp';
 
@@ -68,7 +68,7 @@ const WITHOUT_ADDON = new Set<string | undefined>(['ERR_ROCE_NO_ADDON', 'ERR_ROC
 
 let warned = false;
 
-/** Once: the next device would say the same. */
+/** Warns once: the reason is the same for each device. */
 function warn(why: string): void {
   if (warned) return;
   warned = true;

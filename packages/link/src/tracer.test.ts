@@ -27,7 +27,7 @@ async function read(path: string): Promise<PacketRecord[]> {
 const icrcIsRight = ({ data }: PacketRecord) => verifyIcrc(data, 0, data.length);
 const payload = (n: number) => new Uint8Array(64 + n * 4).fill(n);
 
-test('what is sent to a group is traced with its address', async () => {
+test('packets to a group are traced with its address', async () => {
   const network = new MemoryNetwork();
   const path = join(folder, 'group.pcapng');
   const a = network.link('10.0.0.1');
@@ -45,7 +45,7 @@ test('what is sent to a group is traced with its address', async () => {
 test.each([
   ['10.0.0.1', '10.0.0.2', 28],
   ['fd00::1', 'fd00::2', 48],
-])('what %s sends to %s is in both traces, with a right ICRC', async (left, right, headers) => {
+])('packets from %s to %s are in both traces, with a right ICRC', async (left, right, headers) => {
   const network = new MemoryNetwork();
   const paths = [join(folder, 'a.pcapng'), join(folder, 'b.pcapng')];
   const a = await TracerLink.open(network.link(left), paths[0]);

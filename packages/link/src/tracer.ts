@@ -42,7 +42,7 @@ export class TracerLink extends LinkWrapper {
   #written = 0;
   /** Identification of the packet sent last. */
   #id = 0;
-  /** Packets that are not in the file, and those of them that the next packet's record has yet to tell of. */
+  /** Packets that are not in the file, and those of them that the next packet's record has yet to count. */
   #dropped = 0;
   #untold = 0;
   /** Bytes written since the file fell behind, and how many these may be. */
@@ -169,7 +169,7 @@ export class TracerLink extends LinkWrapper {
     try {
       if (this.#file.write(told)) return;
     } catch {
-      this.#broken = true; // The disk, most likely: close() says what it was.
+      this.#broken = true; // The disk, most likely: close() reports the error.
       return;
     }
     this.#behind += told.data.length;

@@ -182,7 +182,7 @@ test.each([
   await expect(open(options)).rejects.toMatchObject({ name: 'RoceError', errno });
 });
 
-test('says what it can not do, and that a small buffer is small', async () => {
+test('lists its limitations, among them a small receive buffer', async () => {
   const a = await open({ address: host(1), receiveBuffer: 4096 });
   expect(a.limitations.join(' ')).toMatch(/Identification.*receive buffer holds \d+ packets/);
 });

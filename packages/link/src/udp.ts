@@ -149,7 +149,7 @@ export class UdpLink implements Link {
     return sharing;
   }
 
-  /** Gives an address an entry, and opens a socket on it unless there is one. @throws what the kernel says */
+  /** Gives an address an entry, and opens a socket on it unless there is one. @throws the kernel's error */
   #addLocal(address: string, bound?: Socket): void {
     const gid = gidFromText(address);
     const socket = bound ?? this.#open(gid, address);
@@ -213,7 +213,7 @@ export class UdpLink implements Link {
     this.#native.removePeer(peer);
   }
 
-  /** Joins by IGMP or MLD on the link's interface, whatever the GID. Throws what the kernel says. */
+  /** Joins by IGMP or MLD on the link's interface, whatever the GID. Throws the kernel's error. */
   join(group: Uint8Array, _sgidIndex: number): number {
     for (const [local, { gid }] of this.#groups) if (gidEquals(gid, group)) return local;
     const address = gidToIpText(group);

@@ -84,7 +84,7 @@ function operates(name: string): boolean {
 /**
  * Watches the interface of this name, from now on, until it is closed; keeps no process alive.
  *
- * @param tell called in the event loop, not from inside of this call
+ * @param tell called with each change, in the event loop, not from inside of this call
  */
 export async function watchInterface(
   name: string,
@@ -125,7 +125,7 @@ function watchByNetlink(
   });
   let known: Known;
   try {
-    // Looked at after the watch has begun: what happens in between is told, and known by then.
+    // Read after the watch has begun: a change in between is reported, and in the state that is read.
     known = new Known(name, tell);
   } catch (error) {
     watcher.close();

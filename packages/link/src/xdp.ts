@@ -197,7 +197,7 @@ export class XdpLink implements Link {
     this.#native.removePeer(peer);
   }
 
-  /** Joins by IGMP or MLD on the link's interface; the packets then come as all others. Throws what the kernel says. */
+  /** Joins by IGMP or MLD on the link's interface; the packets then come as all others. Throws the kernel's error. */
   join(group: Uint8Array, _sgidIndex: number): number {
     for (const [local, { gid }] of this.#groups) if (gidEquals(gid, group)) return local;
     const address = gidToIpText(group);

@@ -39,9 +39,9 @@ test.each([1, 8, 14, 19, 31])(
 );
 
 test.each([
-  ['timeout 0 is none', 0, true],
-  ['with nothing in flight, none', 14, false],
-])('%s: those that run are stopped', (_, timeout, isInFlight) => {
+  ['timeout 0', 0, true],
+  ['nothing in flight', 14, false],
+  ])('%s: no timer starts, and one that runs is stopped', (_, timeout, isInFlight) => {
   const { timers, ackTimer, left } = setUp(timeout, 100);
   timers.arm(Timer.RETRY, 5);
   timers.arm(Timer.PROBE, 5);

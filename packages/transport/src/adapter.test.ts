@@ -192,7 +192,7 @@ test('a lost last packet is found by the timer, without probes', () => {
   expect(pair.left.adapter.counters().timeouts).toBe(1);
 });
 
-test('rnrThenReceivePosted: waits for the time that the NAK says', () => {
+test('rnrThenReceivePosted: waits for the time in the NAK', () => {
   const { pair, local, remote } = setUp({ attr: { minRnrTimer: 20 } });
   pair.left.post({ opcode: 'SEND', sge: [{ mr: local, length: 3000 }] });
   pair.run(5_000);
@@ -309,7 +309,7 @@ for (const [what, make, status, syndrome] of badWork) {
   });
 }
 
-test('no permission: the region says no', () => {
+test('no permission: the region refuses', () => {
   const { pair, local } = setUp();
   const readOnly = pair.right.register(new ArrayBuffer(64), Access.LOCAL_WRITE | Access.REMOTE_READ);
   pair.left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 10 }], remote: readOnly });

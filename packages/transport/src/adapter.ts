@@ -92,7 +92,7 @@ const TIMERS_PER_CALL = 4096;
  *   `receive` for each batch that the link brings, until it brings none; `advance`; then `transmit` into a batch,
  *   the batch to the link, and `sent` when the link has looked at every packet of it, until `transmit` returns 0.
  *   `advance` after `receive`, so that a timer never counts a retry while its ACK waits in the socket.
- * - What to wait for: `nextDeadline`, `wantsToSend`, and the ring `doorbells`, which a posting thread rings.
+ * - Conditions to wait for: `nextDeadline`, `wantsToSend`, and the ring `doorbells`, which a posting thread rings.
  * - Control path: create, modify, query and destroy, as the verbs of these names. Each ends before it returns.
  * - For tests and tools: `checkInvariants`, `counters`, `qpCounters`.
  *

@@ -74,7 +74,7 @@ export class Addresses {
 
   /** A destination for a route, which is checked. */
   addPeer({ grh }: AhAttr): number {
-    // 0 says "this subnet", as 1 does; IP has no packet with 0 hops to go.
+    // 0 means "this subnet", as 1 does; an IP packet has a hop left when it is sent.
     return this.#peers.add(grh.dgid, grh.sgidIndex, Math.max(1, grh.hopLimit));
   }
 

@@ -102,7 +102,7 @@ export class Admission {
     else this.#receiveConnected(qp);
   }
 
-  /** A congestion notification packet. Who is not the peer of a connection slows nothing down. */
+  /** Takes a congestion notification packet. One that is not from the peer of a connection has no effect. */
   #receiveCnp(batch: RxBatch, index: number, isWhole: boolean): void {
     this.#context.counters.cnpReceived++;
     const at = batch.slots[index * RX_SLOT_WORDS + Rx.OFFSET];

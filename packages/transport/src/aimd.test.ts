@@ -53,7 +53,7 @@ test('a gap halves the window, and from there it grows by one a round trip', () 
     expect(aimd.window).toBe(wanted - 1);
     expect(roundTrip(aimd, 1)).toBe(wanted);
   }
-  // What goes beyond a window counts for the next.
+  // Packets beyond a window count for the next one.
   aimd.onAck(67 + 60, 5, 5);
   expect(aimd.window).toBe(68);
   expect(roundTrip(aimd, 7)).toBe(68);
@@ -136,7 +136,7 @@ describe('a gap does not take the window below', () => {
     }
   });
 
-  test('what it is after a timeout', () => {
+  test('its value after a timeout', () => {
     const aimd = opened(128);
     aimd.onLoss(Loss.TIMEOUT, 5, 5);
     aimd.onAck(4, 5, 5);
@@ -161,8 +161,8 @@ describe('a gap does not take the window below', () => {
 
   test.each([
     // 400 packets each 100 µs, and an eighth more.
-    ['what the path delivers in its least round trip', 100, 450],
-    ['that, without what waits in queues', 80, 360],
+    ['the packets that the path delivers in its least round trip', 100, 450],
+    ['those, without the packets that wait in queues', 80, 360],
     ['half', 40, 256],
     ['all that it was', 200, 512],
   ])('%s', (_, least, wanted) => {
@@ -171,7 +171,7 @@ describe('a gap does not take the window below', () => {
     expect(aimd.window).toBe(wanted);
   });
 
-  test('what the path delivered lately: the rate is forgotten by an eighth with each round', () => {
+  test('the recent rate of the path: an eighth of it is forgotten with each round', () => {
     const { aimd, path, psn } = busy(400, 100);
     for (let i = 1; i <= 2; i++) {
       path.now += 100;

@@ -53,7 +53,7 @@ describe('CMP_SWAP', () => {
   });
 
   test.each([0n, before ^ 1n, before ^ (1n << 32n), before ^ (1n << 63n)])(
-    'changes nothing where %i is expected, and says what is there',
+    'changes nothing where %i is expected, and returns the value that is there',
     (compare) => {
       const { atomic, value64 } = make(before);
       expect(atomic(Opcode.RC_COMPARE_SWAP, swap, compare)).toEqual([['ATOMIC_ACKNOWLEDGE', P, before]]);

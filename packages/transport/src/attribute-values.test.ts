@@ -101,7 +101,7 @@ describe('RC', () => {
     refused({ [name]: 'READY' }, name);
   });
 
-  test('curQpState says which state the program believes it to be in', () => {
+  test('curQpState is the state that the program believes the queue pair to be in', () => {
     modify({ ...INIT, qpAccessFlags: 0 });
     modify(RTR);
     refused({ ...RTS, curQpState: 'INIT' }, 'curQpState');

@@ -22,7 +22,7 @@ export const Tx = {
   FRAGMENT_COUNT: 3,
   /** Sum of the fragments' lengths, bytes, without pad. */
   PAYLOAD_LENGTH: 4,
-  /** Zero bytes to send after the payload, 0 … 3; the BTH says the same. */
+  /** Zero bytes to send after the payload, 0 … 3; the BTH has the same number. */
   PAD: 5,
   /** Index in the link's table of peers. */
   PEER: 6,

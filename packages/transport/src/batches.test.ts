@@ -25,7 +25,7 @@ describe('the table of regions', () => {
     expect(table.views).toEqual([c, b, a]);
   });
 
-  test('says of any number of regions which another thread can write', () => {
+  test('knows for any number of regions whether another thread can write them', () => {
     const table = new RegionTable();
     for (let i = 0; i < 40; i++)
       table.add(new Uint8Array(i % 3 === 0 ? new SharedArrayBuffer(1) : new ArrayBuffer(1)));

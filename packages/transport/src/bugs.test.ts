@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { ByHand } from '../testing/by-hand.ts';
 import { QpStateCode, RoceBug } from './index.ts';
 
-/** A queue pair whose ring says another state than it has, as nothing in the engine can bring about. */
+/** A queue pair whose ring has another state than the queue pair: nothing in the engine can cause that. */
 function broken(throwBugs: boolean) {
   const { side } = new ByHand({}, { throwBugs });
   const { adapter, qp } = side;

@@ -92,7 +92,7 @@ test('a queue pair has its own options, then the device’s, then the defaults',
   expect(checkCongestion({ rpgAiRate: undefined } as never, 'congestion')).toEqual({});
 });
 
-test('marks are answered where the controller is DCQCN, unless that is said otherwise', () => {
+test('marks are answered where the controller is DCQCN, unless `notify` is given', () => {
   const notifies = (ofDevice: Partial<Congestion>, own: Partial<Congestion> = {}) =>
     resolveCongestion(ofDevice, own, 'congestion').notify;
   expect([

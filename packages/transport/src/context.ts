@@ -233,7 +233,7 @@ export class Context {
     this.#withLink[this.#withLinkCount++] = requester;
   }
 
-  /** Packets go into a batch. What they name is not given out again until the link has looked at them. */
+  /** Packets go into a batch. Numbers that they refer to are not reused until the link has read them. */
   batchOpened(batch: TxBatch): void {
     if (!this.batches.open(batch)) return;
     this.regions.batchOpened();

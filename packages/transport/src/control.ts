@@ -6,7 +6,7 @@ import type { Congestion } from './congestion/options.ts';
 import type { MigState, QpState, QpType } from './constants.ts';
 import type { NewRing, RingShape } from './rings.ts';
 
-/** `struct ibv_qp_cap`: sizes of a queue pair. What create returns is at least what was asked for. */
+/** `struct ibv_qp_cap`: sizes of a queue pair. Those that create returns are at least those asked for. */
 export interface QpCap {
   /** Work requests that may be outstanding on the send queue. */
   maxSendWr: number;
@@ -127,9 +127,9 @@ export interface Recovery {
    */
   probes: boolean;
   /**
-   * The requester sends again what is missing by itself, where answers say so: it keeps READ responses that come early and asks for the
-   * others, of each request for the first gap and those near it; to a peer that keeps early packets it sends what a NAK names; on a path that
-   * loses often, that goes twice. Otherwise everything from the loss on is sent again (go-back-N). Default true.
+   * Retransmits selectively, where answers show which packets are missing: the requester keeps READ responses that come early and asks for
+   * the missing ones, of each request for the first gap and those near it; to a peer that keeps early packets it sends the packets that a NAK
+   * names, twice on a path that loses often. Otherwise it retransmits everything from the loss on (go-back-N). Default true.
    */
   selective: boolean;
   /** Whether the responder keeps packets that come before one that is missing. Default auto. */

@@ -68,7 +68,7 @@ export class QpCounters {
   outOfSeqRequest = 0;
   /** Of these, the packets that were kept until their turn came. */
   keptPackets = 0;
-  /** NAKs said: RNR, 0x61, 0x62, 0x63. */
+  /** NAKs sent: RNR, 0x61, 0x62, 0x63. */
   sentRnrErr = 0;
   sentInvalidRequest = 0;
   sentAccessErr = 0;

@@ -46,7 +46,7 @@ test('the limit that an ACK repeats, or an older one names, changes nothing', ()
   expect(start(credits)).toBe(1 + creditsOf(FOUR) + 1);
 });
 
-test('more credits say that more may be sent, also across the wrap of the MSN', () => {
+test('more credits allow more messages, also across the wrap of the MSN', () => {
   const credits = limited();
   for (let msn = 1; msn <= 3; msn++) expect(credits.take(0, msn * 0x40_0000)).toBe(true);
   expect(credits.take(0, LAST)).toBe(true);

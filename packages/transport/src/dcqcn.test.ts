@@ -108,7 +108,7 @@ test('at line rate nothing is held back any more, after any silence', () => {
   path.now = 24 * 3600e6;
   expect([dcqcn.rate, dcqcn.currentRate]).toEqual([0, 8000]);
   expect(dcqcn.alpha).toBeLessThan(1e-300);
-  // α is what it has become: the next cut is none, and the CNPs after it count by their number.
+  // α keeps its small value: the next cut changes nothing, and the CNPs after it count by their number.
   dcqcn.onCnp();
   expect([dcqcn.rate, dcqcn.currentRate]).toEqual([0, 8000]);
   path.now += 50;

@@ -1,6 +1,6 @@
 /**
- * SQD finishes what was started and nothing else (IBTA vol 1 §10.3.1.5): a request is started with its first packet. Told from
- * the packets that were seen on the wire.
+ * SQD finishes the requests that were started and no others (IBTA vol 1 §10.3.1.5): a request is started with its first packet.
+ * Judged by the packets on the wire.
  */
 import { createRandom } from '@node-roce/link';
 import { bthOpcode, bthPsn, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';

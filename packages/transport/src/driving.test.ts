@@ -51,7 +51,7 @@ describe('an adapter has something to send', () => {
     expect(adapter.wantsToSend).toBe(false);
   });
 
-  test('when the engine’s own thread says that something was posted', () => {
+  test('when the engine’s own thread reports that something was posted', () => {
     const { hand, side, adapter, mr } = connected();
     const { sq } = side;
     side.post({ opcode: 'RDMA_WRITE', sge: [{ mr, length: 8 }], remote });

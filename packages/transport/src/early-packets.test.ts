@@ -182,7 +182,7 @@ describe('quiet', () => {
     expect(put(write(4))).toEqual([[4, ACK]]);
   });
 
-  test('says nothing more when what it kept ends the connection', () => {
+  test('a kept packet that ends the connection: its NAK is the only reply', () => {
     const { put, write, mr } = setUp('quiet');
     const wrong = { ...write(2), reth: { addr: mr.addr, rkey: mr.rkey ^ 0x100, length: 1 } };
     put(write(0), wrong, write(3), write(4));
@@ -191,7 +191,7 @@ describe('quiet', () => {
     expect(put(write(4))).toEqual([[2, NakCode.REMOTE_ACCESS_ERROR]]);
   });
 
-  test('asks again for what is missing when a packet comes that was never sent before', () => {
+  test('asks again for the missing packet when a packet comes that was never sent before', () => {
     const { put, write } = setUp('quiet');
     put(write(0), write(2), write(3));
     // The missing one was only late: the requester has not gone back yet.
@@ -267,7 +267,7 @@ describe('auto', () => {
     expect(isAhead(set)).toBe(false);
   });
 
-  test.each(['off', 'quiet'] as const)('what the program has chosen stays: %s', (mode) => {
+  test.each(['off', 'quiet'] as const)('the choice of the program stays: %s', (mode) => {
     const set = setUp(mode);
     set.side.adapter.acknowledgeAhead(set.side.qp.qpn);
     expect(isAhead(set)).toBe(false);

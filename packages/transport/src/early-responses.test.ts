@@ -185,7 +185,7 @@ test('leaves out what has come when the timer sends all again', () => {
   expect(statuses()).toEqual(['SUCCESS', 'SUCCESS']);
 });
 
-test('what is left out counts among those that the peer remembers: no more than max_rd_atomic in a row', () => {
+test('requests that are left out count among those that the peer remembers: no more than max_rd_atomic in a row', () => {
   const { hand, read, respond, sent, statuses } = setUp({ maxRdAtomic: 2 });
   for (let i = 0; i < 3; i++) read(1, i * MTU);
   expect(sent()).toEqual([

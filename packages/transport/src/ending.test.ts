@@ -74,7 +74,7 @@ describe.each(['destroyed', 'reset', 'in error'])('a queue pair that is %s', (ho
     ]);
   });
 
-  test('owes no READ response, and nothing behind one: it would say that the READ was answered', () => {
+  test('owes no READ response, and no ACK behind one, which would mean that the READ was answered', () => {
     const { hand, read, write, ends, out } = connection();
     hand.put(write(P), read(P + 1), write(P + 2));
     ends[how]();

@@ -296,7 +296,7 @@ describe('CQ_ERR', () => {
     write();
     write();
     write({ remote: { ...remote, rkey: 0x1234_5600 } });
-    // The ACK is lost, so the NAK says it all.
+    // The ACK is lost, so the NAK acknowledges the WRITE, too.
     pair.fault = (packet) => {
       const ack = bthOpcode(packet, 0) === Opcode.RC_ACKNOWLEDGE;
       return ack && aethKind(aethSyndrome(packet, 12)) === AethKind.ACK ? [] : [{ packet, delay: 0 }];

@@ -28,7 +28,7 @@ function setUp(psn: number, packets = 100, head = 7) {
 }
 
 describe.each([0, 0x10, 0xff_fffe])('from PSN %i on', (psn) => {
-  test('what is sent is in flight until it is acknowledged', () => {
+  test('packets are in flight from when they are sent until they are acknowledged', () => {
     const { flight, send, state } = setUp(psn);
     expect([flight.isOver, flight.out]).toEqual([true, 0]);
     expect(send(1)).toBe(true);

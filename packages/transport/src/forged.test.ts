@@ -23,7 +23,7 @@ function ack(qpn: number, psn: number, syndrome: number, msn: number): Uint8Arra
   return packet;
 }
 
-test('credits in an ACK of the past hold nothing back once the peer has said that there is no limit', () => {
+test('credits in an old ACK limit nothing once the peer has announced that there is no limit', () => {
   const pair = new Pair();
   const { left, right } = pair;
   const [from, to] = [left.register(new ArrayBuffer(64)), right.register(new ArrayBuffer(64))];

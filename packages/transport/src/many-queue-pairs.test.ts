@@ -134,7 +134,7 @@ describe('a reply of an otherwise idle queue pair, while others send', () => {
   });
 });
 
-describe('what a turn costs', () => {
+describe('the cost of a turn', () => {
   /** Microseconds a turn of one packet takes, when so many queue pairs have something to send. */
   function costOfATurn(side: Side, qps: number): number {
     const tx = new TxBatch(side.adapter.regions, 1, 64);

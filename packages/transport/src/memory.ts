@@ -320,7 +320,7 @@ export class Memory {
     return { handle: window.handle, rkey: window.key };
   }
 
-  /** ibv_dealloc_mw(3). What it was bound to is open no more. */
+  /** ibv_dealloc_mw(3). The range that the window was bound to is closed to peers. */
   deallocMw(handle: number): void {
     const window = this.#windows.get(handle);
     if (!window) throw invalid('mw', 'no such memory window');

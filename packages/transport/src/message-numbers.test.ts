@@ -1,6 +1,6 @@
 /**
- * SSN and MSN count the same messages, so that the credits of an ACK say which request may go (IBTA vol 1 §9.7.7.1, §9.7.7.2): also
- * for a READ that the requester asks for in several requests, each of which is a message to the responder.
+ * SSN and MSN count the same messages, so that the credits of an ACK show which requests may be sent (IBTA vol 1 §9.7.7.1,
+ * §9.7.7.2): also for a READ that the requester asks for in several requests, each of which is a message to the responder.
  */
 import { bthOpcode, opcodeInfo } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';

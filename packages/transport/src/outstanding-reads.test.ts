@@ -222,7 +222,7 @@ describe('the budget', () => {
     settled();
     a.received();
     expect(woken).toEqual([1, 2]);
-    // What was granted is used by the request, and no other is taken.
+    // The request uses the place that it was granted, and takes no other.
     expect(b.mayAsk(4, 1)).toBe(true);
     b.ask(0, 3);
     expect(b.held).toBe(4 * CHARGE);

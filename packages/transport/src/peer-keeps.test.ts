@@ -24,7 +24,7 @@ test('on a path that loses often, it waits for the answer to the missing packet 
   expect(tried).toEqual([4, 8, 16, 32, 64, 128, 256]);
 });
 
-test('what is sent again ends the wait', () => {
+test('a retransmission ends the wait', () => {
   const { keeps } = setUp();
   for (let i = 0; i < 4; i++) keeps.try();
   keeps.sentAgain(10, 20, false);
@@ -67,7 +67,7 @@ describe('of a peer that keeps', () => {
     expect(nakked(18)).toBe(Again.GAP);
   });
 
-  test('what was sent behind other packets is waited for longer', () => {
+  test('waits longer for packets that were sent behind others', () => {
     const { keeps } = learned();
     keeps.sentAgain(10, 18, false);
     expect(keeps.waits(10, ROUND_TRIP, WINDOW)).toBe(ROUND_TRIP);
@@ -94,7 +94,7 @@ describe('of a peer that keeps', () => {
   });
 });
 
-describe('what is acknowledged beyond the packets sent again', () => {
+describe('acknowledged packets beyond the retransmitted ones', () => {
   /** Goes back to `psn` with 20 packets out, and hears of them all. */
   const goBack = (keeps: PeerKeeps, psn: number, isLossy: boolean) => {
     keeps.sentAgain(psn, psn + 20, false);

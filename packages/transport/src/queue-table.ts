@@ -346,7 +346,7 @@ export class QueueTable {
     return { qpn: qp.qpn, handle: this.xrc.share(qp.qpn, xrcd), sendQueue: qp.sq.shape };
   }
 
-  /** ibv_open_qp(3): a target queue pair of the domain. EINVAL where it is none. */
+  /** ibv_open_qp(3): opens a target queue pair of the domain. EINVAL for any other number. */
   openXrcTarget(xrcd: number, qpn: number): XrcTargetOpened {
     this.xrc.checkTarget(qpn, xrcd);
     return { qpn, handle: this.xrc.share(qpn, xrcd), sendQueue: this.get(qpn).sq.shape };
@@ -451,7 +451,7 @@ export class QueueTable {
     return cq;
   }
 
-  /** With an SRQ, and of XRC, what is said of the receive queue counts for nothing (ibv_create_qp(3)). */
+  /** With an SRQ, and for XRC, the sizes of the receive queue are ignored (ibv_create_qp(3)). */
   #checkCap(asked: QpCap, hasNoReceives: boolean): QpCap {
     const cap = hasNoReceives ? { ...asked, maxRecvWr: 0, maxRecvSge: 0 } : asked;
     const { maxQpWr, maxSge, maxInlineData } = this.#context.limits;

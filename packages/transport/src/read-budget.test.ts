@@ -84,7 +84,7 @@ describe('many queue pairs that READ at the same time', () => {
     let done = 0;
     for (; done < count && crowd.steps < 2000; ) {
       crowd.step();
-      // What was asked for in one step has come two steps later, and nothing is lost here.
+      // The responses that were asked for in one step have come two steps later, and nothing is lost here.
       if (crowd.steps % 2 === 0) asked = 0;
       done += crowd.left.poll().filter(({ status }) => status === 'SUCCESS').length;
     }

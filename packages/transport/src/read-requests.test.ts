@@ -57,7 +57,7 @@ test('of each request the first gap, across the wrap of the PSN, and each once',
   expect(gaps()).toEqual([]);
 });
 
-test('a response of a request says that those sent before it are over', () => {
+test('a response of a request means that the requests sent before it get no more responses', () => {
   const { come, gaps } = setUp(4, 4, 4);
   come(1, 2, 3);
   expect(gaps()).toEqual([[0, 1]]);

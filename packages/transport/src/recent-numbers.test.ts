@@ -12,7 +12,7 @@ test('a number is kept back until so many others have been given back', () => {
   expect(recent.has(1001)).toBe(true);
 });
 
-/** A source of randomness that says everything twice. */
+/** A source of randomness that gives each number twice. */
 function stutter(): () => number {
   let drawn = 0;
   return () => Math.imul(drawn++ >> 1, 0x9e37_79b1) >>> 0;

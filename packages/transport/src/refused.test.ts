@@ -209,7 +209,7 @@ describe('a batch that the link looks at late', () => {
     expect([was, undefined]).not.toContain(adapter.regions.views[index]);
   });
 
-  test('what a program posts that did not see the RESET is dropped', () => {
+  test('requests of a program that did not see the RESET are dropped', () => {
     const { hand, side, adapter, write, answer } = setUpByHand();
     adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
     write(1, 8); // The state word of the ring forbids it; another thread may look too early.
@@ -221,7 +221,7 @@ describe('a batch that the link looks at late', () => {
     expect(statuses(side)).toEqual([[2, 'SUCCESS']]);
   });
 
-  test('what a program posts before RTS is dropped, however late that is', () => {
+  test('requests posted before RTS are dropped, however late they are', () => {
     const { hand, side, adapter, write, answer } = setUpByHand();
     adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
     hand.connect({ pathMtu: 256 }, 'RTR');

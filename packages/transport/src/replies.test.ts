@@ -214,8 +214,8 @@ describe('duplicates', () => {
   });
 });
 
-describe('what is dropped with the READs', () => {
-  test('is the first one that was not answered yet, and all behind it', () => {
+describe('dropping the READs drops', () => {
+  test('the first one that was not answered yet, and all behind it', () => {
     const replies = new ReplyQueue();
     replies.acknowledge(1, 1);
     replies.pushAtomic(2, 2, 3, 4, true);

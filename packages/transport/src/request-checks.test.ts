@@ -1,5 +1,6 @@
 /**
- * The checks of a request before a reliable responder executes it, one by one (IBTA vol 1 §9.6.1, §9.7.4.1), with packets that no requester of ours sends. Nothing is executed that failed, and the connection ends or lives as the rule says.
+ * The checks of a request before a reliable responder executes it, one by one (IBTA vol 1 §9.6.1, §9.7.4.1), with packets that no
+ * requester of ours sends. A request that fails a check is not executed, and the connection ends or lives as the rule requires.
  */
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
@@ -103,7 +104,7 @@ describe('a packet that is dropped without an answer', () => {
 });
 
 describe('a request that ends the connection', () => {
-  /** Gives the request, and looks at the NAK, at the memory, and at the event that says why. */
+  /** Gives the request, and checks the NAK, the memory, and the event with the reason. */
   function refused(
     code: number,
     make: (set: ReturnType<typeof responder>) => PacketInit[],
@@ -299,7 +300,7 @@ describe('a request that ends the connection', () => {
   });
 });
 
-describe('what a duplicate is acknowledged with', () => {
+describe('the PSN that acknowledges a duplicate', () => {
   const readAt = (s: ReturnType<typeof responder>, psn: number) => ({
     opcode: Opcode.RC_RDMA_READ_REQUEST,
     psn,

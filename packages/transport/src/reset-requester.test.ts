@@ -76,7 +76,7 @@ test('the round trip is measured anew', () => {
   expect(probes()).toBe(before + 1);
 });
 
-test('a probe of the last connection says nothing in this one', () => {
+test('a probe of the last connection has no effect in this one', () => {
   const { hand, post, ack, reset, requests, side } = setUp();
   post('RDMA_WRITE');
   requests();

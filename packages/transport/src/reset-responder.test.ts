@@ -94,7 +94,7 @@ test('READs and atomics of the last connection are not repeated', () => {
   expect(answers()).toEqual([]);
 });
 
-test('what was owed is owed to the last connection, and the next owes nothing', () => {
+test('replies that were owed are dropped: the next connection owes nothing', () => {
   const { hand, reth, reset, answers } = setUp();
   hand.put({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: P, reth: reth(8 * MTU) });
   reset();

@@ -154,7 +154,7 @@ function afterReset(dirt: (bench: Bench) => void): unknown[] {
   const bench = fresh();
   const { pair } = bench;
   dirt(bench);
-  pair.fault = () => []; // What flies is lost.
+  pair.fault = () => []; // The packets in flight are lost.
   for (const { adapter, qp } of [pair.left, pair.right])
     adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
   pair.run(1000);

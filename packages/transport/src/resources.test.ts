@@ -51,7 +51,7 @@ test.each([10, 0xff_fffd])('a request is found by each of its PSNs, from %i on',
   expect(resources.fault((first + 8) & 0xff_ffff)).toBeUndefined();
 });
 
-test('what is found says its opcode, and an atomic its answer', () => {
+test('a request that is found has its opcode, and an atomic its answer', () => {
   const { resources, read, add } = setUp();
   add(5, 0xffff_ffff, 1);
   read(6);

@@ -123,7 +123,7 @@ describe('duplicates of READs and atomics', () => {
   });
 
   // M5.
-  test('what is owed leaves although max_dest_rd_atomic was changed meanwhile', () => {
+  test('owed replies leave although max_dest_rd_atomic was changed meanwhile', () => {
     const { hand, add, read, write, answers } = responder(4);
     hand.put(add(P, 0n), read(P + 1, 3 * MTU), write(P + 4, true));
     const { adapter, qp } = hand.side;
@@ -203,7 +203,7 @@ test('a duplicate READ that is refused flushes the receive of the SEND under way
   hand.out();
   side.adapter.deregisterMr(region.handle);
   hand.put({ ...read(P, 8), reth });
-  // Once: LOC_ACCESS_ERR, which says that the receive's own message broke a protection.
+  // Once it was LOC_ACCESS_ERR, which means that the receive's own message violated a protection.
   expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[7, 'WR_FLUSH_ERR']]);
   expect(side.events.map(({ type }) => type)).toEqual(['QP_ACCESS_ERR']);
   expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);

@@ -90,7 +90,7 @@ describe.each([true, false])('shared with another thread: %s', (shared) => {
       expect(consumer.has(after(3))).toBe(true);
     });
 
-    test('what is released at once is published no more', () => {
+    test('entries that are released at once are published no more', () => {
       const { producer, consumer } = make(4, start);
       producer.publish(after(3));
       expect(consumer.releaseAll()).toBe(after(3));

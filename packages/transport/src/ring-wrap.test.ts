@@ -15,7 +15,7 @@ function startingAt(index: number) {
     adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
     sq.publish(index);
     rq.publish(index);
-    // Takes what the rings say.
+    // RESET takes the indices from the rings.
     adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
   }
   pair.connect();
@@ -69,7 +69,7 @@ describe.each([
     }
   });
 
-  test('what is posted and not started is flushed in order', () => {
+  test('requests that are posted and not started are flushed in order', () => {
     const { pair, left, right, local, remote } = startingAt((edge - 5) | 0);
     for (let i = 0; i < 10; i++) {
       left.post({

@@ -1,7 +1,7 @@
 /**
  * The queues a program and the engine share: fixed-size entries behind one control page. A queue has one producer and
- * one consumer. In a SharedArrayBuffer they may be on two threads. In an ArrayBuffer they are on one, and what is said of
- * atomic accesses holds by itself: V8 of Node 20 calls a function for each `Atomics.load`, which small messages notice.
+ * one consumer. In a SharedArrayBuffer they may be on two threads. In an ArrayBuffer they are on one, where plain accesses are
+ * atomic by themselves: V8 of Node 20 calls a function for each `Atomics.load`, which costs small messages speed.
  *
  * The producer writes the entry, then publishes it with an atomic store of `PRODUCER`; the consumer
  * gives the entry back with an atomic store of `CONSUMER`. Both are free-running 32-bit counts, so
@@ -64,7 +64,7 @@ export function createRing(entries: number, stride: number, shared = true): Ring
   return { buffer: shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes), capacity, stride };
 }
 
-/** One side's view of a ring. Which side calls what is said at each method. */
+/** One side's view of a ring. Each method names the side that calls it. */
 export class Ring {
   readonly shape: RingShape;
   readonly capacity: number;

@@ -169,7 +169,7 @@ test('an RNR wait is kept without progress: nothing is sent before it ends, and 
   expect(statuses(pair.left)).toEqual([[1, 'SUCCESS']]);
 });
 
-// Suspicion: the NAK that a peer owes for a gap is said once; an RNR NAK is not that NAK.
+// A suspected defect: a peer sends the NAK for a gap once; an RNR NAK is not that NAK.
 test('a first retry that is lost after an RNR wait: all complete, by a NAK or by the tail probe', () => {
   const pair = new Pair({ attr: { timeout: 14, minRnrTimer: 1 } });
   const source = pair.left.register(new ArrayBuffer(65536));

@@ -65,7 +65,7 @@ test.each([0, 0x10, 0xff_ffff])('one packet is timed at a time: the first one, a
   expect(roundTrip.smoothed).toBe(10_000);
 });
 
-test('what is acknowledged before the timed packet says nothing of it', () => {
+test('an ACK of packets before the timed one takes no sample', () => {
   const { clock, roundTrip } = setUp();
   roundTrip.begin(0x10);
   clock.now += 4_000;
@@ -118,7 +118,7 @@ test('a packet that a probe may have repeated counts once it was answered twice'
   expect(known()).toEqual([200, 100, 800]);
 });
 
-test('what was in doubt is forgotten with the next probe, and the next packet is not in doubt', () => {
+test('a doubtful sample is forgotten with the next probe, and the next packet is not in doubt', () => {
   const { clock, roundTrip, sample, known } = setUp();
   sample(100);
   roundTrip.begin(FIRST);
@@ -131,7 +131,7 @@ test('what was in doubt is forgotten with the next probe, and the next packet is
   expect(known()).toEqual([100, 100, 0]);
 });
 
-test('what a packet took that was perhaps sent twice lowers the mean alone, and not below the least', () => {
+test('the time of a packet that was perhaps sent twice lowers the mean alone, and not below the least', () => {
   const { roundTrip, sample, known } = setUp();
   roundTrip.isAtMost(10);
   expect(known()).toEqual([0, 0, 0]);

@@ -60,8 +60,8 @@ export class Scheduler {
 
   /** Gives turns until all had theirs and have nothing more to send, or the batch is full. */
   fill(batch: TxBatch): void {
-    // Where one sender alone has something to say, an answering program's message leaves before the ACK of what it
-    // answers: the peer waits for it. Otherwise ACKs go first.
+    // Where one sender alone has something to send, a program's answer leaves before the ACK of the message that it
+    // answers: the peer waits for the answer. Otherwise ACKs go first.
     const alone = this.#bulk.length === 1 && this.#replies.length === 1;
     if (alone && this.#bulk.first === this.#replies.first) this.#fillBulk(batch);
     this.#fillReplies(batch);

@@ -113,7 +113,7 @@ describe('an ACK is asked for', () => {
   });
 });
 
-test('what is sent again is not timed: its answer may be that of the first (Karn)', () => {
+test('a retransmission is not timed: its answer may be that of the first (Karn)', () => {
   for (const opcode of ['RDMA_WRITE', 'RDMA_READ'] as const) {
     const { hand, side, post, sent, ack } = requester({ timeout: 20 });
     post('RDMA_WRITE', 1);

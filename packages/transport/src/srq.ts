@@ -68,7 +68,7 @@ export class SharedReceiveQueue {
     return this.#ring.used === 0 ? undefined : this.#ring;
   }
 
-  /** Goes over to the ring of a resize. What was posted before the program changed rings comes first. */
+  /** Changes to the ring of a resize. Receives that were posted before the program changed rings come first. */
   #followProgram(): void {
     const next = this.#successor;
     if (!next || this.#ring.state !== RingState.LEFT || this.#ring.used !== 0) return;

@@ -4,8 +4,8 @@ import { RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
 import { Cqe } from './rings.ts';
 
 /**
- * The time that completions get: that of the arrival of the packet at hand, as the link says it; without such a packet, or such
- * a link, that of the engine's call. Nanoseconds of the clock that `origin` is of.
+ * The time that completions get: the arrival time that the link gives for the packet being processed; without such a packet, or
+ * such a link, the time of the engine's call. Nanoseconds of the clock of `origin`.
  */
 export class Stamps {
   #inUse = false;

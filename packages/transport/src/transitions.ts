@@ -1,6 +1,6 @@
 /**
- * The state machine of a queue pair as data: which attributes a transition requires and which it may
- * carry. What is not in the table is not allowed.
+ * The state machine of a queue pair as data: the attributes that a transition requires, and those that it may
+ * carry. Others are not allowed.
  *
  * Source: the tables of ibv_modify_qp(3) for the required ones, Linux `qp_state_table` (the kernel's
  * contract for every device) for the optional ones, IBTA vol 1 §10.3.1 and §11.2.5.2.

@@ -1,4 +1,4 @@
-/** UC and UD: what arrives whole is delivered, all else is dropped without a word. */
+/** UC and UD: messages that arrive whole are delivered, all others are silently dropped. */
 import { bthOpcode, bthPsn, internetChecksum, Opcode } from '@node-roce/wire';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { addressOf, gidOf, Pair, QKEY } from '../testing/pair.ts';

@@ -85,7 +85,7 @@ const naks = (pair: Pair) =>
     .map(({ packet }) => packet[12])
     .filter((syndrome) => syndrome >= 0x60);
 
-describe('what travels', () => {
+describe('packets on the wire', () => {
   test('X1: every request packet names its SRQ behind the BTH, no response does', () => {
     const { pair, left, right, createSrq, connect, post, send, sent, received, to, from, memory } = open();
     const srq = createSrq();
@@ -236,7 +236,7 @@ describe('what travels', () => {
   });
 });
 
-describe('what is refused on the wire', () => {
+describe('packets that are refused', () => {
   const failing = (srqn: (shared: Shared, other: Shared) => number) => {
     const all = open();
     const { right, createSrq, connect, post, send, sent } = all;

@@ -29,7 +29,7 @@ export interface CrowdOptions {
 }
 
 /**
- * One step is a millisecond. What the left gives to the link in one step has been taken, and arrives, in the next; so the round
+ * One step is a millisecond. Packets that the left side gives to the link in one step arrive in the next; so the round
  * trip is two steps.
  */
 export class Crowd {

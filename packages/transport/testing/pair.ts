@@ -370,7 +370,7 @@ export class Pair {
     this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], options.attr);
   }
 
-  /** Connects the queue pairs that the sides have now, if they are in RESET; right's as far as it says. */
+  /** Connects the queue pairs that the sides have now, if they are in RESET; the right one up to the given state. */
   connect({
     mtu = 1024,
     psn = [0x10, 0x20] as [number, number],

@@ -35,7 +35,7 @@ export function requester(attr = {}, reset?: ByHand, recovery: Partial<Recovery>
       acknowledged = psnAdd(acknowledged, packets);
       answer(psnAdd(acknowledged, -1), 0x1f);
     },
-    /** The packet after so many of those that are out is lost, says the peer. */
+    /** The peer reports that the packet after the first `before` outstanding ones was lost. */
     lose(before = 0) {
       acknowledged = psnAdd(acknowledged, before);
       answer(acknowledged, NakCode.PSN_SEQUENCE_ERROR);

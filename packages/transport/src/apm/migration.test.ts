@@ -76,7 +76,7 @@ function open({ attr = {}, ...options }: PairOptions = {}) {
 }
 
 describe('arming', () => {
-  test('P1: a connection starts MIGRATED, and its packets say so', () => {
+  test('P1: a connection starts MIGRATED, and its packets have MigReq set', () => {
     const { left, right, states, exchange, bits } = open();
     exchange();
     expect(states()).toEqual(['MIGRATED', 'MIGRATED']);
@@ -510,7 +510,7 @@ const RTR: QpAttr = {
 };
 const RTS: QpAttr = { sqPsn: 1, timeout: 14, retryCnt: 7, rnrRetry: 7, maxRdAtomic: 1 };
 
-/** A packet with the MigReq bit as it is said. */
+/** A packet with the given MigReq bit. */
 function withBit(hand: ByHand, init: PacketInit, bit: number) {
   const packet = hand.packet(init);
   packet[1] = (packet[1] & ~0x40) | (bit << 6);

@@ -79,7 +79,7 @@ export class PathMigration {
     return true;
   }
 
-  /** Whether a packet to the queue pair comes from its peer. What its MigReq bit asks for is done. */
+  /** Whether a packet to the queue pair comes from its peer. If it does, its MigReq bit is obeyed. */
   admit(packet: InboundPacket): boolean {
     const { attributes } = this.#qp;
     const { alternate } = attributes;

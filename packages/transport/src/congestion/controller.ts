@@ -7,7 +7,7 @@
 export const Loss = { GAP: 0, TIMEOUT: 1, WHOLE: 2 } as const;
 
 /**
- * One controller per reliable connection. PSNs say which round trip a signal belongs to; the controller
+ * One controller per reliable connection. PSNs show the round trip that a signal belongs to; the controller
  * compares them within half of their range only.
  */
 export interface CongestionController {

@@ -25,7 +25,7 @@ const REACHED = 1 - 2 ** -40;
 
 /**
  * It has no timers of its own: steps that are due are done when the rate is asked for, in the order in which they were due. Both begin with the
- * first CNP. What is due at the time of a CNP comes before it.
+ * first CNP. Steps that are due at the time of a CNP come before it.
  *
  * Promise: `rpgMinRate` ≤ current rate ≤ target rate ≤ `rpgMaxRate`, and 0 ≤ α ≤ 1.
  */

@@ -1,4 +1,4 @@
-/** How much a path delivers: the packets acknowledged in a round trip, which a loss alone says nothing about. */
+/** Measures how much a path delivers: the packets acknowledged in a round trip. A loss alone does not show that. */
 import { psnDiff } from '@node-roce/wire';
 
 /** The share of the greatest rate that is kept after each round of packets in flight. */

@@ -20,7 +20,7 @@ export class RatePacer {
     this.#controller = controller;
   }
 
-  /** Whether there is a rate. What is owed from before is forgotten where there is none. */
+  /** Whether there is a rate. Without one, the debt of earlier packets is forgotten. */
   get limited(): boolean {
     const isLimited = this.#controller.rate !== 0;
     if (!isLimited) this.#rate = 0;

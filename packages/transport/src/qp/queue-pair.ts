@@ -230,7 +230,7 @@ export class QueuePair implements Owner, Sender {
     this.requester.configure(from, this.#attributes);
   }
 
-  /** The alternate path is the only one from now on. What waits for the link still goes the way it was made for. */
+  /** The alternate path is the only one from now on. Packets that wait for the link still take the path that they were made for. */
   #takePath(path: PathAttributes): void {
     const { peer } = this.#attributes;
     this.setAttributes({ ...path, alternate: undefined });
@@ -407,7 +407,7 @@ export class QueuePair implements Owner, Sender {
     this.#notification.marked();
   }
 
-  /** A packet came from the peer. COMM_EST says so in RTR (IBTA vol 1 §11.6.3.2). */
+  /** A packet came from the peer. In RTR that raises COMM_EST (IBTA vol 1 §11.6.3.2). */
   heard(): void {
     if (this.#established) return;
     this.#established = true;

@@ -47,7 +47,7 @@ describe.each(['RC', 'UC', 'UD'] as const)('%s', (type) => {
     return { pair, receive, send };
   };
 
-  test('what is posted survives, in order, growing and shrinking', () => {
+  test('posted requests survive, in order, growing and shrinking', () => {
     const { pair, receive, send } = set();
     const { left, right } = pair;
     for (let i = 0; i < 8; i++) receive();

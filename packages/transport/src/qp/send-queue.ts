@@ -71,7 +71,7 @@ export class SendQueue {
     return this.#ring.has(this.#started);
   }
 
-  /** Scatter/gather elements that an entry has room for, whatever its count says. */
+  /** Scatter/gather elements that an entry has room for, whatever its own count of elements. */
   get maxElements(): number {
     return (this.#ring.stride - SendWqe.SGE) / SGE_WORDS;
   }

@@ -362,7 +362,7 @@ describe('receiving', () => {
 });
 
 describe('control', () => {
-  test('the port hears what the filter says from RTR on', () => {
+  test('the port gets the filter from RTR on', () => {
     const side = setUp();
     const rule = [{ offset: 12, value: Uint8Array.of(8, 6) }];
     side.adapter.setFrameFilter(side.qpn, [rule]);

@@ -279,8 +279,8 @@ export class RawQueuePair implements Owner {
   }
 
   /**
-   * Fills the batch with frames. `#sendsWanted` says whether there may be more.
-   * @returns SUCCESS, or why the next entry can't be sent
+   * Fills the batch with frames; sets `#sendsWanted` where there may be more.
+   * @returns SUCCESS, or the status of the next entry, which can't be sent
    */
   #fill(): number {
     const queue = this.#sendQueue;
@@ -377,7 +377,7 @@ export class RawQueuePair implements Owner {
   #receive(): void {
     const receives = this.#receives;
     while (this.#listening) {
-      // Without a receive frames wait in the port: a doorbell says that there is one. An SRQ has no doorbells.
+      // Without a receive frames wait in the port, until a doorbell reports one. An SRQ has no doorbells.
       const posted = receives.shared ? BATCH : receives.posted;
       this.#port.wantRead(posted > 0);
       if (posted === 0) {

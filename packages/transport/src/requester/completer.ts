@@ -95,7 +95,7 @@ export class Completer {
       this.#settle(before);
       return;
     }
-    // What is acknowledged may end at an entry that could not be sent: it fails for that.
+    // The acknowledged entries may end at one that could not be sent: it fails with its own error.
     if (requester.failed.completeIfOldest()) return;
     if (kind === AethKind.RNR_NAK) this.#receiveRnrNak(aethValue(syndrome), requester.unackedPsn !== before);
     else if (syndrome === NakCode.PSN_SEQUENCE_ERROR) this.#receiveSequenceNak(before);

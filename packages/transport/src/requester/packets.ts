@@ -214,7 +214,7 @@ export class RequestPackets {
   }
 }
 
-/** A datagram goes where its address handle says. */
+/** Addresses a datagram by its address handle. */
 function addressSlot(owner: Owner, batch: TxBatch, ah: AddressHandle): void {
   const w = (batch.count - 1) * TX_SLOT_WORDS;
   batch.slots[w + Tx.PEER] = ah.peer;

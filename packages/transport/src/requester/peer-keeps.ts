@@ -150,8 +150,8 @@ export class PeerKeeps {
   }
 
   /**
-   * µs until a NAK for `psn`, or a later one, says that what was sent again was lost, too; 0: it does. The time doubles with each that
-   * was, for the round trip may have grown. What was sent behind others is answered after them.
+   * µs until a NAK for `psn`, or a later one, means that the retransmission was lost, too; 0: it means that now. The time doubles
+   * with each lost retransmission, since the round trip may have grown. A packet sent behind others is answered after them.
    *
    * @param roundTrip µs
    * @param window packets that leave in that time
@@ -164,7 +164,7 @@ export class PeerKeeps {
     return Math.max(0, this.#at + time + behind - this.#clock.now);
   }
 
-  /** A sequence NAK names `psn`. What was sent again less than a round trip ago is on its way. @returns one of `Again` */
+  /** A sequence NAK names `psn`. Packets retransmitted less than a round trip ago are on their way. @returns one of `Again` */
   nakked(psn: number, roundTrip: number, window: number): number {
     const repeats = psn === this.#lastNak;
     const waits = this.waits(psn, roundTrip, window) > 0;

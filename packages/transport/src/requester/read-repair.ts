@@ -7,7 +7,7 @@ import { SendCursor } from './cursor.ts';
 import type { RequestPackets } from './packets.ts';
 import type { RequesterParts } from './parts.ts';
 
-/** Owns whether there may be something to ask for; what that is, the requests in flight say (`read-requests.ts`). */
+/** Owns the flag that responses may be missing; the requests in flight know which (`read-requests.ts`). */
 export class ReadRepair {
   readonly #parts: RequesterParts;
   readonly #packets: RequestPackets;

@@ -19,9 +19,9 @@ const NONE = -1;
 const NO_WORDS = new Int32Array(0);
 
 /**
- * The responder answers requests in the order in which they were sent, so a response says of all that were sent before its own: what
- * has not come of them is lost. Of each request, what is missing is asked for from its first missing response on, and nothing of it is
- * asked for until that is answered or lost: rxe forgets what comes before a part that it is asked for again (docs/quirks.md).
+ * The responder answers requests in the order in which they were sent. So a response to one shows that the responses to earlier
+ * requests that have not come are lost. Each request is repeated from its first missing response on, and no other part of it is
+ * asked for until that is answered or lost: rxe forgets the part before the one that it is asked for again (docs/quirks.md).
  */
 export class ReadRequests {
   /** A ring, oldest first; its size is a power of two. */

@@ -13,7 +13,7 @@ import type { RequestPackets } from './packets.ts';
 import type { OutstandingReads } from './reads.ts';
 
 /**
- * Owns the range, and the cursor in it. What is answered already is left out: a READ asks for the missing responses only, each
+ * Owns the range, and the cursor in it. Answered packets are left out: a READ asks for the missing responses only, each
  * request inside of one that was sent before; and a response acknowledges the SENDs and WRITEs before it.
  *
  * Promise: the range lies in what was sent and is not acknowledged.

@@ -32,8 +32,8 @@ import { XrcPackets } from './xrc-packets.ts';
 const KEPT_LEAST = 2;
 
 /**
- * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, probe and wait; it says when. Windows, credits,
- * timers and going back are of reliable connections; UC and UD send each packet once and complete an entry when the link has
+ * Its parts send (`transmitter.ts`, from the cursor of `flight.ts`), fail, probe and wait; it decides when. Only reliable connections
+ * have windows, credits, timers and go-back-N; UC and UD send each packet once and complete an entry when the link has
  * taken it.
  *
  * Promise: while something is in flight or to be sent again, a timer runs (unless `timeout` is 0), packets are with the
@@ -128,7 +128,7 @@ export class Requester {
 
   // ------------------------------------------------------------------- states
 
-  /** RTS: a fresh send side. What was posted before, by a program that did not see the last RESET, is dropped. */
+  /** RTS: a fresh send side. Drops requests that were posted before, by a program that did not see the last RESET. */
   start(psn: number): void {
     this.reset();
     this.#queue.reset();
@@ -266,8 +266,8 @@ export class Requester {
   }
 
   /**
-   * An answer came that acknowledges nothing more: to a packet that came twice. Of READ responses only the one that the last probe was
-   * sent for says so; others are between two that are missing.
+   * An answer came that acknowledges nothing new: to a packet that came twice. Of READ responses only the one that the last probe
+   * asked for proves that; others are between two that are missing.
    */
   answeredTwice(psn: number, isAck: boolean): void {
     const probe = this.#probe;
@@ -337,7 +337,7 @@ export class Requester {
       this.rewind('sequence-nak');
       if (this.#owner.recovery.selective) this.#peerKeeps.try();
     } else {
-      // What is behind it is acknowledged late.
+      // The packets behind it are acknowledged late.
       this.#roundTrip.cancel();
       this.#fillGap(unackedPsn, out, 'sequence-nak');
     }
@@ -446,7 +446,7 @@ export class Requester {
     this.#owner.wantsTurn();
   }
 
-  /** The packets sent again for a NAK are not answered: the NAK that came meanwhile says so, or nothing came at all. */
+  /** The packets retransmitted for a NAK are not answered: another NAK came for them meanwhile, or nothing came at all. */
   #gapOverdue(): void {
     const { unackedPsn, out } = this.#flight;
     if (out <= 0 || !this.#peerKeeps.keepsBehind(unackedPsn) || this.timers.isRunning(Timer.RNR)) return;

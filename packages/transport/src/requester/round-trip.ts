@@ -55,7 +55,7 @@ export class RoundTrip {
     return true;
   }
 
-  /** The timed packet may be sent again: an answer says nothing any more (Karn's rule, RFC 6298 §3). */
+  /** Drops the sample: the timed packet may be retransmitted, so its answer measures nothing (Karn's rule, RFC 6298 §3). */
   cancel(): void {
     this.#timedPsn = -1;
   }

@@ -63,7 +63,7 @@ export class Transmitter {
   goBack(cause: RetransmitCause): void {
     const { roundTrip, probe, owner, queue, reads, repair, peerKeeps, losses } = this.#parts;
     roundTrip.cancel();
-    // What followed a probe is sent again as it is: its answer says nothing more.
+    // The packets after a probe are retransmitted as well: its answer no longer shows a loss.
     probe.forget();
     repair.stop();
     peerKeeps.sentAgain(this.#flight.unackedPsn, this.#flight.sendPsn, false);

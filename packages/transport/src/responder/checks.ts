@@ -45,7 +45,7 @@ export const Verdict = {
   NO_RECEIVE: 3,
   INVALID_REQUEST: fault(NakCode.INVALID_REQUEST, WcStatus.LOC_QP_OP_ERR),
   TOO_LONG: fault(NakCode.INVALID_REQUEST, WcStatus.LOC_LEN_ERR),
-  /** XRC: the SRQ is none of the domain, or not that of the message under way (annex A14). */
+  /** XRC: the SRQ is not of the domain, or not that of the message under way (annex A14). */
   INVALID_XRCETH: fault(NakCode.INVALID_REQUEST, WcStatus.REM_INV_REQ_ERR),
   REMOTE_ACCESS: fault(NakCode.REMOTE_ACCESS_ERROR, WcStatus.LOC_ACCESS_ERR),
   /** The receive names no memory that it may use, or more elements than its queue allows. */

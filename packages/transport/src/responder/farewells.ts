@@ -1,4 +1,4 @@
-/** Last replies of connections that end: ACKs of what was delivered, and the NAK that says why (IBTA vol 1 §9.9.3). */
+/** Last replies of connections that end: ACKs of delivered messages, and the NAK with the reason (IBTA vol 1 §9.9.3). */
 import type { Addresses } from '../addresses.ts';
 import { type RegionTable, TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, TxBatch } from '../batch.ts';
 import type { Responder } from './responder.ts';

@@ -30,10 +30,12 @@ export class InboundMessage {
     return this.#kind === SEND;
   }
 
-  /** WRITE: bytes that are to come, and bytes in all, as the RETH of its first packet said. */
+  /** Bytes of the WRITE under way that are to come. */
   get remaining(): number {
     return this.#remaining;
   }
+
+  /** Bytes of the whole WRITE under way: the length in the RETH of its first packet. */
   get length(): number {
     return this.#length;
   }

@@ -152,10 +152,10 @@ export class RcResponder implements Responder {
       const again = early.count > 0 && psnDiff(psn, early.highest) <= 0;
       if (!early.has(psn) && early.keep(packet, this.#expectedPsn)) counters.keptPackets++;
       if (keepEarly !== 'ahead' && this.#gapFilled) {
-        // What is before a packet that is sent again was sent again as well, and lost, where it did not come.
+        // The packets before a retransmitted one were retransmitted as well: those that did not come are lost.
         if (again) this.#sentAgain = true;
         if (this.#sentAgain) this.#catchUp(psn);
-        // What was kept ended the connection.
+        // A kept packet ended the connection.
         if (this.#owner.state === QpStateCode.ERR) return;
       }
     }
@@ -295,7 +295,7 @@ export class RcResponder implements Responder {
   }
 
   /**
-   * FLUSH and ATOMIC_WRITE (annex A19). What was written before is in memory when either is answered: the copies of this batch
+   * FLUSH and ATOMIC_WRITE (annex A19). Earlier writes are in memory when either is answered: the copies of this batch
    * are done.
    */
   #executePlacement(packet: InboundPacket): number {
@@ -333,7 +333,7 @@ export class RcResponder implements Responder {
 
   /**
    * A request that was executed before (§9.7.5.1.2): SEND and WRITE are acknowledged again, a READ is
-   * read again, an atomic is answered with the result it had. What is not remembered is dropped.
+   * read again, an atomic is answered with the result it had. A READ or atomic that is not remembered is dropped.
    */
   #answerDuplicate(packet: InboundPacket): void {
     const { info, psn } = packet;
@@ -408,7 +408,7 @@ export class RcResponder implements Responder {
 
   /**
    * A NAK that ends the connection: the receive in use completes with the fault's status, the queue pair goes
-   * to ERR, and an event says why (IBTA vol 1 §9.9.3, table 61).
+   * to ERR, and an event names the reason (IBTA vol 1 §9.9.3, table 61).
    */
   #fail(psn: number, verdict: number): void {
     this.#replies.pushNak(psn, this.#msn, nakOf(verdict));

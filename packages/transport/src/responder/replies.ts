@@ -147,7 +147,7 @@ export class ReplyQueue {
     this.#words[w + Word.SYNDROME] = syndrome;
   }
 
-  /** The packet that the waiting NAK asks for has come: the NAK has nothing more to say. */
+  /** Drops the waiting NAK: the packet that it asks for has come. */
   dropNak(): void {
     for (let i = this.#count - 1; i >= 0; i--) {
       const w = this.#at(i) * WORDS;
@@ -215,8 +215,8 @@ export class ReplyQueue {
   }
 
   /**
-   * Drops READs that wait, and what is behind the first one whose first answer waits: an ACK there would say that it was answered.
-   * A duplicate has no such part in what follows: its answer may have arrived long ago, and the ACKs behind it are owed.
+   * Drops READs that wait, and the replies behind the first READ whose first answer waits: an ACK there would mean that it was
+   * answered. A duplicate READ does not hold back the ACKs behind it, since its answer may have arrived long ago: they are owed.
    */
   dropReads(): void {
     const words = this.#words;

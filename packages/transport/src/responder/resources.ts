@@ -90,7 +90,7 @@ export class ResponderResources {
     this.#words[w + Word.VALUE_LOW] = valueLow;
   }
 
-  /** Remembers the FLUSH or ATOMIC_WRITE in the packet, whose answer says no more than that it was executed. */
+  /** Remembers the FLUSH or ATOMIC_WRITE in the packet; its answer carries no result. */
   rememberPlacement({ info, psn }: InboundPacket): void {
     this.#take(info.opcode, psn, 1);
   }
@@ -137,7 +137,7 @@ export class ResponderResources {
 
   /**
    * The last PSN that an ACK for a duplicate at `psn` may carry: up to `latest`, yet before the first READ or
-   * atomic after it, whose response may be missing: an ACK past it would say that it was answered.
+   * atomic after it, whose response may be missing: an ACK past it would mean that it was answered.
    */
   acknowledgeable(psn: number, latest: number): number {
     let limit = latest;

@@ -21,8 +21,8 @@ export interface Responder {
    */
   transmit(batch: TxBatch, budget: number, reads: boolean): number;
   /**
-   * ERR: the message that is arriving ends, READs are answered no more. Acknowledgements of what was delivered,
-   * and the NAK that says why the connection ends, still leave.
+   * ERR: the message that is arriving ends, READs are answered no more. ACKs of delivered messages,
+   * and the NAK with the reason of the end, still leave.
    */
   stop(): void;
   /** RESET: as just created. */

@@ -1,4 +1,4 @@
-/** The responder of an unreliable connection: a message that is not whole is dropped without a word (IBTA vol 1 §9.8.2). */
+/** The responder of an unreliable connection: silently drops a message that is not whole (IBTA vol 1 §9.8.2). */
 import { NakCode, psnAdd } from '@node-roce/wire';
 import { QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
@@ -71,7 +71,7 @@ export class UcResponder implements Responder {
       counters.outOfBuffer++;
       this.#abandon();
     } else if (nakOf(verdict) === NakCode.REMOTE_OPERATIONAL_ERROR) {
-      // A fault of our receive ends the queue pair. Its completion says so, no event does (§11.6.3).
+      // A fault of our receive ends the queue pair. Its completion reports that; there is no event (§11.6.3).
       this.#receives.fail(statusOf(verdict));
       this.#owner.toError();
     } else {
