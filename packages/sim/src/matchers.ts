@@ -75,7 +75,7 @@ function differences(what: string, actual: object | undefined, expected: object)
     .map(([name, value]) => ({ field: `${what} ${name}`, actual: fields[name], expected: value }));
 }
 
-/** Fields of the BTH; the opcode by name. What is left out may be anything. */
+/** Fields of the BTH; the opcode by name. Absent fields match any value. */
 export function bth(expected: {
   opcode?: OpcodeName;
   psn?: number;
@@ -114,7 +114,7 @@ export function aeth(expected: {
       msn: actual?.msn,
     };
     const found = differences('AETH', shown, { ack, rnr, ...rest });
-    // An ACK or RNR NAK that is something else: the syndrome says what.
+    // Another AETH where an ACK or RNR NAK was expected: its syndrome is shown.
     return found.map((one) =>
       one.actual === undefined && actual !== undefined ? { ...one, actual: hex(actual.syndrome) } : one,
     );

@@ -47,7 +47,7 @@ export class Closing {
   }
 }
 
-/** The cause of an end that is not a RoceError: an abort signal's reason, say. */
+/** The RoceError of an end; any other reason, for example an abort signal's, becomes its cause. */
 export function causeOf(reason: unknown): RoceError {
   if (reason instanceof RoceError) return reason;
   return new RoceError('ERR_ROCE_CLOSED', 'the device is closed', { errno: 'ECANCELED', cause: reason });

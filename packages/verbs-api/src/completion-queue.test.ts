@@ -188,7 +188,7 @@ test('a queue that overran raises an event, fails its queue pairs, and throws on
   expect(() => b.cq.poll()).toThrow(expect.objectContaining({ code: 'ERR_ROCE_CQ_OVERRUN' }));
 });
 
-test('who waits for a solicited completion hears that the queue overran: no completion follows', async () => {
+test('a wait for a solicited completion rejects when the queue overruns: no completion follows', async () => {
   await using pair = await openPair({ cqe: 4 });
   const { a, b } = pair;
   for (let i = 0; i < 5; i++) receive(b, i);

@@ -82,8 +82,8 @@ export class CompletionQueue implements AsyncDisposable {
   }
 
   /**
-   * ibv_resize_cq(3): room for at least `cqe` entries from now on. What was not polled stays and keeps its
-   * order; EINVAL where `cqe` is less than that.
+   * ibv_resize_cq(3): room for at least `cqe` entries from now on. Completions that were not polled stay, in their
+   * order; EINVAL where `cqe` is less than their number.
    */
   async resize(cqe: number): Promise<void> {
     checkArgument('cqe', cqe, INTEGER);

@@ -25,7 +25,7 @@ export interface ConnectionData {
   psn: number;
   /** A numeric address, or a GID's text. */
   gid: string;
-  /** Largest path MTU of its port; 1024 where it does not say. */
+  /** Largest path MTU of its port; 1024 where it is absent. */
   mtu?: number;
   /**
    * Its requester knows what to do when it sees packets acknowledged that it has not sent again (`recovery.selective`): a responder of

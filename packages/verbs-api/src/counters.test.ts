@@ -1,4 +1,4 @@
-/** Counts under the names of the drivers, and the page that says which is which. */
+/** Counts under the names of the drivers, and the page that maps the names. */
 import { readFileSync } from 'node:fs';
 import { AdapterCounters, QP_COUNTER_NAMES, QpCounters } from '@node-roce/transport';
 import { expect, test } from 'vitest';
@@ -39,7 +39,7 @@ test.each(rows.filter(({ rxe, mlx5 }) => rxe ?? mlx5))('$count', ({ count, rxe, 
   if (mlx5) expect(counted.mlx5).toHaveProperty(mlx5, expected);
 });
 
-test('what one name leaves out or puts together', () => {
+test('counts that a name leaves out or adds up', () => {
   const of = (counts: Partial<QpCounters>) => queuePairCounters({ ...new QpCounters(), ...counts });
   expect(of({ sentPackets: 9, sendErrors: 2 }).rxe).toMatchObject({ sent_pkts: 7, send_err: 2 });
   expect(of({ receivedPackets: 3 }).rxe.rcvd_pkts).toBe(3);
@@ -54,7 +54,7 @@ test('what one name leaves out or puts together', () => {
   });
 });
 
-test('of a connection: the two sides say the same of each other, the link has its own', async () => {
+test('of a connection: the counts of both sides agree, the link has its own', async () => {
   await using pair = await openPair({ faults: { loss: 0.05, seed: 5 } }, { timeout: 10 });
   const { a, b } = pair;
   for (let i = 0; i < 40; i++) {

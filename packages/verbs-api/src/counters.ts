@@ -1,6 +1,6 @@
 /**
  * Counts, and the same under the names that rxe and mlx5 give them in `hw_counters` of their devices
- * (docs/counters.md says what each counts, and where it differs).
+ * (docs/counters.md documents each count, and where it differs).
  */
 import type { AdapterCounts, QpCounters } from '@node-roce/transport';
 

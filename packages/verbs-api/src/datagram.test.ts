@@ -64,7 +64,7 @@ describe('UD', () => {
     }
   });
 
-  test('a wrong Q_Key is not taken, nor said to anybody; the next is', async () => {
+  test('a datagram with a wrong Q_Key is silently dropped; the next one is received', async () => {
     await using pair = await openDatagrams();
     const [a, b] = pair.sides;
     receive(b);

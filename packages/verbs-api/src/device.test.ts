@@ -6,11 +6,11 @@ import { type OpenDeviceOptions, openDevice } from './device.ts';
 
 describe('opening', () => {
   test.each<[string, object, string]>([
-    ['an engine that is none', { engine: 'gpu' }, 'engine'],
+    ['an unknown engine', { engine: 'gpu' }, 'engine'],
     ['a link for another thread', { engine: 'worker', link: new MemoryNetwork().link('10.0.0.1') }, 'link'],
     ['neither address nor interface', {}, 'address'],
     [
-      'faults that are none',
+      'faults out of range',
       { link: new MemoryNetwork().link('10.0.0.1'), faults: { loss: 2 } },
       'faults.loss',
     ],

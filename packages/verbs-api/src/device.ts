@@ -55,7 +55,7 @@ export interface OpenOptions extends Omit<LinkOptions, 'link'> {
   congestion?: Partial<Congestion>;
   /** Parts of the specification that no other implementation has confirmed, by name: `xrc`, `apm` (docs/rules.md). Default none. */
   experimental?: readonly Experimental[];
-  /** Smaller limits than the default ones: `device.query()` says which hold. */
+  /** Smaller limits than the default ones: `device.query()` returns those in force. */
   limits?: Partial<DeviceLimits>;
   /** Aborting closes the device: waiting calls reject with the signal's reason. */
   signal?: AbortSignal;
@@ -170,7 +170,7 @@ export class Device implements AsyncDisposable {
       for (const channel of this.#channels) channel.fail(error);
       this.connections.listener?.onClosed(error);
     }
-    // What it is about is looked up now: it may be gone when the event is looked at.
+    // The object of the event is looked up now: it may be gone when the program reads the event.
     this.#tell(event.type === 'DEVICE_FATAL' ? event : this.#objects.withElement(event));
     if (event.type in QP_FAILURES && 'qpn' in event) {
       const message = `QP ${event.qpn}: ${QP_FAILURES[event.type]}`;
@@ -189,8 +189,8 @@ export class Device implements AsyncDisposable {
 
   /**
    * Opens the same device once more: another context with objects, events and an end of its own, as a second
-   * ibv_open_device(3). An address can be open once in a machine unless all say `shared: true`, so this is how parts of a program share it. Sockets
-   * close with the last context; options are those of the first.
+   * ibv_open_device(3). An address can be open once in a machine unless all openers set `shared: true`, so this is how parts of a
+   * program share it. Sockets close with the last context; options are those of the first.
    *
    * @throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed
    */
@@ -270,7 +270,7 @@ export class Device implements AsyncDisposable {
     checkArgument('cqe', cqe, INTEGER);
     const { channel } = options;
     if (channel !== undefined && !(channel instanceof CompletionChannel))
-      throw invalid('channel', described(channel), 'what device.createCompChannel returns');
+      throw invalid('channel', described(channel), 'the result of device.createCompChannel');
     const created = await this.#engine.call('createCq', cqe, options.timestamps === true);
     return new CompletionQueue(this.#engine, created, this.#objects.cqs, options);
   }
@@ -354,7 +354,7 @@ export class Device implements AsyncDisposable {
 
   /**
    * Closes sockets and ends the engine; rejects if a trace could not be written. Queue pairs that are
-   * still there end without a word to their peers. Who waits on a completion queue gets ERR_ROCE_CLOSED;
+   * still there end without notifying their peers. A pending wait on a completion queue rejects with ERR_ROCE_CLOSED;
    * an iteration over one ends.
    */
   close(): Promise<void> {

@@ -110,7 +110,7 @@ export class Diagnostics {
 
   /**
    * @param look whether anybody listens: `Listening` bits
-   * @param tell what was collected, in order
+   * @param tell called with the collected messages, in order
    */
   constructor(look: () => number, tell: (told: Diagnostic[]) => void) {
     this.#look = look;

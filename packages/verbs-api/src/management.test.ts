@@ -95,7 +95,7 @@ describe.each([
   });
 });
 
-test('a device that is closed says goodbye to its peers', async () => {
+test('a device that is closed disconnects its peers', async () => {
   const network = new MemoryNetwork();
   const a = await open({ link: network.link('10.0.0.1', 1024) });
   await using b = await open({ link: network.link('10.0.0.2', 1024) });
@@ -105,7 +105,7 @@ test('a device that is closed says goodbye to its peers', async () => {
   expect(a.closed).toMatchObject([{ code: 'ERR_ROCE_CLOSED' }]);
 });
 
-test('and to all of them, where they are many', async () => {
+test('and all of them, where there are many', async () => {
   const network = new MemoryNetwork();
   const a = await open({ link: network.link('10.0.0.1', 1024) });
   await using b = await open({ link: network.link('10.0.0.2', 1024) });
@@ -206,7 +206,7 @@ describe('a device whose program has not used the connection manager', () => {
     expect(await a.next('rejected')).toMatchObject({ id, reject: { reason: 8 } });
   });
 
-  test('has as many queue pairs for its program as the limit says', async () => {
+  test('has as many queue pairs for its program as the limit allows', async () => {
     const network = new MemoryNetwork();
     await using a = await open({ link: network.link('10.0.0.1', 1024) });
     await using b = await openDevice({ link: network.link('10.0.0.2', 1024), limits: { maxQp: 1 } });

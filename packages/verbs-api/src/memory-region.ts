@@ -231,7 +231,7 @@ export class RegionIndex {
   };
 }
 
-/** Where memory lies, for a registration; throws for what a region can't be over, and says why (docs/memory.md). */
+/** Buffer and range of the memory to register; throws the reason where it can't be registered (docs/memory.md). */
 export function checkMemory(
   engine: Engine,
   memory: ArrayBufferLike | ArrayBufferView,

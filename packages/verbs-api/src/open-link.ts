@@ -16,7 +16,7 @@ export interface LinkOptions extends Omit<SocketLinkOptions, 'limitations'> {
    * `udp`: the native addon's sockets. `dgram`: Node's own, between node-roce programs only, where there is no
    * addon. Default `auto`: `udp` if the addon loads, else `dgram`, with a process warning (ROCE_DGRAM_LINK).
    * `xdp`: AF_XDP, past the kernel's UDP stack, with CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF; `udp` where it is not
-   * possible, and `limitations` say why.
+   * possible, and `limitations` have the reason.
    */
   link?: SocketLinkKind;
   /** Spoils packets on purpose: loss, duplicates, corruption, reordering, delay; seeded. */

@@ -133,7 +133,7 @@ export async function openMetrics(devices: Iterable<Device> = openDevices): Prom
 
   const info = new Family('roce_device', 'info', 'An open device');
   const qps = new Family('roce_queue_pairs', 'gauge', 'Queue pairs that there are');
-  const link = new Family('roce_link', 'unknown', 'What the link counts, by its names');
+  const link = new Family('roce_link', 'unknown', 'Counters of the link, by its names');
   const downs = new Family('roce_link_downs', 'counter', 'Times that the interface went down');
   for (const { labels, device, queuePairs, counters } of readings) {
     const address = device.gids.map((gid) => gid.address).join(' ');

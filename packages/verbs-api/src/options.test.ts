@@ -175,13 +175,13 @@ describe('wrong types and missing members name attribute and expectation', () =>
   test.each<[string, () => unknown, attribute: string, expected: string]>([
     ['openDevice()', open(undefined), 'options', 'an object with address'],
     ['a port as a string', open({ address: '127.0.0.1', port: '4791' }), 'port', 'a whole number'],
-    ['an engine that is none', open({ link: link(), engine: 'thread' }), 'engine', 'inline, worker'],
-    ['a link kind that is none', open({ address: '127.0.0.1', link: 'raw' }), 'link', 'auto, udp, dgram'],
+    ['an unknown engine', open({ link: link(), engine: 'thread' }), 'engine', 'inline, worker'],
+    ['an unknown link kind', open({ address: '127.0.0.1', link: 'raw' }), 'link', 'auto, udp, dgram'],
     ['credits: 1', open({ link: link(), credits: 1 }), 'credits', 'true or false'],
-    ['a signal that is none', open({ link: link(), signal: {} }), 'signal', 'an AbortSignal'],
+    ['an object in place of a signal', open({ link: link(), signal: {} }), 'signal', 'an AbortSignal'],
     ['createQp()', createQp(undefined), 'options', 'an object with type, sendCq'],
-    ['createQp without a queue', createQp({}), 'sendCq', 'what device.createCq returns'],
-    ['a queue that is none', createQp({ sendCq: 'cq' }), 'sendCq', 'what device.createCq returns'],
+    ['createQp without a queue', createQp({}), 'sendCq', 'the result of device.createCq'],
+    ['text in place of a queue', createQp({ sendCq: 'cq' }), 'sendCq', 'the result of device.createCq'],
     ['a type of queue pair', () => createQp({ sendCq: a.cq, type: 'XRC' })(), 'type', 'RC, UC, UD, GSI'],
     ['createCq of text', () => a.device.createCq('16' as never), 'cqe', 'a whole number'],
     ['access: null', register({ access: null }), 'access', 'an object with localWrite'],
@@ -189,7 +189,7 @@ describe('wrong types and missing members name attribute and expectation', () =>
     ['access by a name', register({ access: 'remoteWrite' }), 'access', 'an object with localWrite'],
     ['access: 1.5', register({ access: 1.5 }), 'access', 'an object with localWrite'],
     ['iova as a number', register({ iova: 4096 }), 'iova', 'a bigint'],
-    ['memory that is none', () => a.pd.registerMr('memory' as never), 'memory', 'a buffer'],
+    ['text in place of memory', () => a.pd.registerMr('memory' as never), 'memory', 'a buffer'],
     ['createAh({})', createAh({}), 'gid', 'an IP address'],
     ['createAh()', createAh(undefined), 'options', 'an object with gid'],
     ['postRecv()', () => a.qp.postRecv(undefined as never), 'wr', 'a receive'],
@@ -245,7 +245,7 @@ test('a trace into a folder that does not exist is a RoceError', async () => {
   expect(error).toMatchObject({ code: 'ERR_ROCE_TRACE', errno: 'ENOENT', attribute: 'trace' });
 });
 
-// What does not compile; each line here has to be an error.
+// Calls that must not compile: each line here has to be an error.
 export function doesNotCompile(qp: QueuePair, pd: ProtectionDomain, cq: CompletionQueue) {
   // @ts-expect-error a WRITE has a remote address
   qp.postSend({ opcode: 'RDMA_WRITE', sgList: [] });

@@ -72,7 +72,7 @@ export function checkOptions(
   for (const name in given) {
     const value = (given as Record<string, unknown>)[name];
     if (value === undefined) continue;
-    // What every object inherits (`constructor`) is no type of an option.
+    // Members that every object inherits (`constructor`) are no types of options.
     const expected = types[name];
     if (typeof expected?.is === 'function' && expected.is(value)) continue;
     const path = attribute === '' ? name : `${attribute}.${name}`;

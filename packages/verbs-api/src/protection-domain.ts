@@ -75,8 +75,8 @@ export class ProtectionDomain implements AsyncDisposable {
   }
 
   /**
-   * ibv_reg_mr(3): opens memory to the device, and to peers as `access` says (IBTA vol 1 §10.6.3). A view registers its
-   * own bytes only. With the engine in a worker the memory has to be shared (docs/memory.md).
+   * ibv_reg_mr(3): opens memory to the device, and to peers with the rights in `access` (IBTA vol 1 §10.6.3). A view
+   * registers its own bytes only. With the engine in a worker the memory has to be shared (docs/memory.md).
    *
    * Rejects with EINVAL for what is no memory, is not shared or can be resized, for remote write or atomic without
    * local write, for an `iova` that would wrap; ENOMEM when there are `maxMr`.
@@ -154,7 +154,7 @@ export class ProtectionDomain implements AsyncDisposable {
     own: Registry<T>,
     made: string,
   ): void {
-    const expected = `what ${made} returns`;
+    const expected = `the result of ${made}`;
     if (typeof object !== 'object' || object === null) throw invalid(attribute, `${object}`, expected);
     if (own.get(object.handle) !== object)
       throw invalid(attribute, 'it is destroyed, or of another device', expected);
@@ -162,7 +162,7 @@ export class ProtectionDomain implements AsyncDisposable {
 
   #xrcOf({ domain, cq }: NonNullable<SharedReceiveQueueInit['xrc']>): { domain: number; cq: number } {
     if (!(domain instanceof XrcDomain))
-      throw invalid('xrc.domain', described(domain), 'what device.openXrcDomain returns');
+      throw invalid('xrc.domain', described(domain), 'the result of device.openXrcDomain');
     domain.checkOpen(this.#engine);
     this.#checkOwn('xrc.cq', cq, this.#objects.cqs, 'device.createCq');
     return { domain: domain.handle, cq: cq.handle };

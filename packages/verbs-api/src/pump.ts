@@ -52,7 +52,7 @@ export function clockOrigin(): number {
 export interface Companion {
   run(now: number): void;
   nextDeadline(): number;
-  /** The last call: what it has to say to peers goes with the last turn. */
+  /** The last call: its messages to peers are sent in the last turns. */
   close(now: number): void;
 }
 
@@ -341,7 +341,7 @@ export class Pump {
     this.turn();
     if (this.companion) {
       this.companion.close(clock());
-      // A turn sends for a bounded time; what the companion has said to many peers takes several.
+      // A turn sends for a bounded time; the companion's messages to many peers take several.
       for (let i = 0; i < MAX_LAST_TURNS && this.#adapter.wantsToSend && !this.#blocked; i++) this.turn();
     }
     this.#closed = true;

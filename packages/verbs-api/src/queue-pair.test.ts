@@ -10,7 +10,7 @@ const noRegion = () => {
   throw new Error('not asked for');
 };
 
-describe('what a work request comes to in the ring', () => {
+describe('a work request in the ring', () => {
   const ring = new Ring(createRing(4, sendStride(4, 128)));
   const write = (wr: AnySendWr) => writeSend(ring, 0, wr, 4, 128, noRegion);
   const word = (i: number) => ring.words[ring.wordOf(0) + i];
@@ -57,7 +57,7 @@ describe('what a work request comes to in the ring', () => {
 
   const remote = { addr: 0n, rkey: 1 };
   test.each<[string, unknown, string]>([
-    ['an opcode that is none', { opcode: 'SNED' }, 'opcode'],
+    ['an unknown opcode', { opcode: 'SNED' }, 'opcode'],
     ['a fraction as wrId', { opcode: 'SEND', wrId: 1.5 }, 'wrId'],
     ['a negative wrId', { opcode: 'SEND', wrId: -1 }, 'wrId'],
     ['a WRITE to nowhere', { opcode: 'RDMA_WRITE' }, 'remote'],
@@ -68,9 +68,9 @@ describe('what a work request comes to in the ring', () => {
     ['too much inline', { opcode: 'SEND', inline: true, sgList: [new Uint8Array(129)] }, 'sgList'],
     ['immediate of 33 bits', { opcode: 'SEND_WITH_IMM', immData: 2 ** 32 }, 'immData'],
     ['no immediate', { opcode: 'SEND_WITH_IMM' }, 'immData'],
-    ['a key that is none', { opcode: 'RDMA_WRITE', remote: { addr: 0n, rkey: -1 } }, 'remote.rkey'],
+    ['a key out of range', { opcode: 'RDMA_WRITE', remote: { addr: 0n, rkey: -1 } }, 'remote.rkey'],
     ['an address that is a number', { opcode: 'RDMA_WRITE', remote: { addr: 7, rkey: 1 } }, 'remote.addr'],
-    ['an element that is none', { opcode: 'SEND', sgList: [{}] }, 'sgList[0]'],
+    ['an element without a region', { opcode: 'SEND', sgList: [{}] }, 'sgList[0]'],
   ])('%s is refused', (_name, wr, attribute) => {
     expect(() => write(wr as SendWr)).toThrow(
       expect.objectContaining({ name: 'RoceError', errno: 'EINVAL', attribute }),
@@ -176,7 +176,7 @@ describe('states', () => {
     expect(init.type).toBe('RC');
   });
 
-  test('the smaller of the two MTUs, and 1024 for a peer that does not say', async () => {
+  test('the smaller of the two MTUs, and 1024 for a peer without one', async () => {
     const network = new MemoryNetwork();
     const a = await openSide(network, '10.0.0.1', { mtu: 4096 });
     const b = await openSide(network, '10.0.0.2', { mtu: 512 });

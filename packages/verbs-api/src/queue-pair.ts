@@ -229,7 +229,7 @@ export class QueuePair implements AsyncDisposable {
    * ibv_post_send(3): one request or a list. Synchronous: what it refuses, it throws for at once.
    *
    * Throws EINVAL in RESET, INIT or RTR or for a bad request, ENOMEM when the queue is full. Of a list,
-   * what stands before the bad one is posted; the error's `index` says which it was.
+   * the requests before the bad one are posted; the error's `index` is that of the bad one.
    */
   postSend(wr: SendWr | readonly SendWr[]): void {
     const state = this.#sq.state;
@@ -261,9 +261,9 @@ export class QueuePair implements AsyncDisposable {
   }
 
   /**
-   * Posts all of a list or nothing (ibv_wr_complete(3)): it shows to the engine as a whole, in one piece.
+   * Posts all of a list or nothing (ibv_wr_complete(3)): the engine sees the list as a whole.
    *
-   * Throws as `postSend`; the error's `index` says which request was refused.
+   * Throws as `postSend`; the error's `index` is that of the refused request.
    */
   postBatch(list: readonly SendWr[]): void {
     const ring = this.#sq;
@@ -481,7 +481,7 @@ export class QueuePair implements AsyncDisposable {
 
   /**
    * ibv_bind_mw(3): binds a window of type 1 to part of a region, or without one to nothing, in its turn
-   * among the send requests. The completion says BIND_MW, or MW_BIND_ERR.
+   * among the send requests. The completion has the opcode BIND_MW, or the status MW_BIND_ERR.
    *
    * @returns the window's key from now on; the key before is closed with the completion
    */

@@ -264,7 +264,7 @@ export class EngineContext implements Engine {
     name: N,
     ...args: Parameters<Commands[N]>
   ): Promise<ReturnType<Commands[N]>> {
-    // Of an engine that failed, the engine says so.
+    // An engine that failed rejects the call itself.
     if (this.#closing !== undefined) throw closedError();
     const answer = this.#engine.execute(name, this.#withRings(name, args));
     const result = answer instanceof Promise ? await answer : answer;

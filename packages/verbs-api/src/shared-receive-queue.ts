@@ -12,7 +12,7 @@ import type { XrcDomain } from './xrc-domain.ts';
 
 /** `struct ibv_srq_init_attr`. */
 export interface SharedReceiveQueueInit {
-  /** Receives that may be posted at once; 128. What is created is at least this. */
+  /** Receives that may be posted at once; default 128. The queue may be larger. */
   maxWr?: number;
   /** Elements of each; 4. */
   maxSge?: number;
@@ -76,7 +76,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
 
   /**
    * ibv_post_srq_recv(3): one receive or a list. Throws ENOMEM when the queue is full, EINVAL for a bad request;
-   * of a list, what stands before it is posted, and the error's `index` says which it was.
+   * of a list, the requests before the bad one are posted, and the error's `index` is that of the bad one.
    */
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
     if (this.#engine.closed) throw closedError();

@@ -327,8 +327,8 @@ function write64(words: Uint32Array, w: number, value: bigint): void {
 }
 
 /**
- * Posts one receive request or a list to a ring: of a list, what stands before a bad request is posted, and
- * the error's `index` says which it was.
+ * Posts one receive request or a list to a ring: of a list, the requests before a bad one are posted, and
+ * the error's `index` is that of the bad one.
  *
  * @param queue names the queue in errors
  */

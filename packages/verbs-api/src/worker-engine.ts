@@ -50,7 +50,7 @@ export class WorkerEngine implements OwnEngine {
   #closing: ((error?: unknown) => void) | undefined;
   #dead: RoceError | undefined;
 
-  /** Starts the thread; rejects with what the link said if it can't be opened. */
+  /** Starts the thread; rejects with the link's error if the link can't be opened. */
   static open(options: Omit<WorkerStart, 'listening'>, events: EngineEvents): Promise<WorkerEngine> {
     const wanted = new Int32Array(new SharedArrayBuffer(4));
     const workerData: WorkerStart = { ...options, listening: wanted.buffer };

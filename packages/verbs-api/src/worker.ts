@@ -9,7 +9,7 @@ const post = (message: FromEngine): void => port.postMessage(message);
 
 async function main(start: WorkerStart): Promise<void> {
   const link = await openLink(start.link);
-  // Who listens is known in the program's thread alone.
+  // Only the program's thread knows its subscribers.
   const listening = new Int32Array(start.listening);
   const { run, pump, facts } = assemble(
     link,

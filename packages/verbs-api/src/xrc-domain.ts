@@ -45,7 +45,7 @@ export class XrcDomain implements AsyncDisposable {
   /** @internal */
   checkOpen(engine: Engine): void {
     if (this.#closed || engine !== this.#engine)
-      throw invalid('domain', 'it is closed, or of another device', 'what device.openXrcDomain returns');
+      throw invalid('domain', 'it is closed, or of another device', 'the result of device.openXrcDomain');
   }
 
   /**

@@ -144,7 +144,7 @@ describe('a connection', () => {
     two.expectNothingLeft();
   });
 
-  test('waits as long as MRA says', () => {
+  test('waits for the time in MRA', () => {
     two.connect();
     const b = two.b.events.at(-1)!.handle;
     two.b.mra(b, 14, 0);
@@ -253,7 +253,7 @@ describe('service id resolution', () => {
     expect(two.a.sidr.answers).toEqual([{ requestId }]);
   });
 
-  test('says that nobody listens', () => {
+  test('rejects a request that nobody listens for', () => {
     two.b.unlisten(SERVICE);
     ask();
     two.settle();

@@ -256,7 +256,7 @@ export class CmModel {
     this.#send(connection.peer, encodeCm('APR', lap.tid, { localId, remoteId, status: AR_UNSUPPORTED }));
   }
 
-  /** Does what the table says. */
+  /** Applies the table's row to a message or event. */
   #input(connection: CmConnection, input: CmInput, message: CmMessage | undefined, now: number): void {
     const { state } = connection;
     const cell = ON_INPUT[state][input];

@@ -62,7 +62,7 @@ export const ON_INPUT: Record<CmState, Partial<Record<CmInput, CmCell>>> = {
   MRA_REQ_SENT: { REQ: { answer: 'MRA' }, REJ: GIVES_UP },
   REP_SENT: { REQ: LATE, RTU: BEGINS, MRA_REP: { to: 'RTU_WAIT' }, REJ: ENDS, DREQ: CLOSES, DATA: BEGINS },
   RTU_WAIT: { REQ: LATE, RTU: BEGINS, MRA_REP: { to: 'RTU_WAIT' }, REJ: ENDS, DREQ: CLOSES, DATA: BEGINS },
-  // A copy of the REP says that the RTU was lost (§12.9.8.1).
+  // A copy of the REP means that the RTU was lost (§12.9.8.1).
   ESTABLISHED: {
     REQ: LATE,
     REP: { answer: 'RTU' },
@@ -125,7 +125,7 @@ export interface CmCallCell {
   send: 'MRA' | 'REP' | 'RTU' | 'REJ' | 'DREQ' | 'DREP';
   to: CmTarget;
   message?: number;
-  /** The reason that this state asks for, whatever the program says. */
+  /** The reason that this state prescribes, whatever the program gives. */
   reason?: number;
 }
 

@@ -20,7 +20,7 @@ import type { Tally } from './tally.ts';
 const SLOTS = 8;
 /** Requests outstanding. */
 const DEPTH = 8;
-/** Bytes that say which message it is. */
+/** Bytes of a message that hold its number. */
 const HEAD = 4;
 /** Time after the last message in which all of them arrive, µs. */
 const LINGER = 20_000;
@@ -190,7 +190,7 @@ export class LooseSession {
       immediate === send.immediate;
     require(whole, 'a message arrived damaged', completion);
     const last = side.arrived.at(-1) ?? -1;
-    // What the wire brings twice arrives twice, and late where it brings it late: nobody looks at PSNs of UD.
+    // Duplicates arrive twice, and late packets late: nothing checks PSNs of UD.
     require(!inOrder || index > last, 'a message arrived out of order or twice', { index, last });
     side.arrived.push(index);
     tally.add(`messages of ${service}`);

@@ -220,7 +220,7 @@ export class Session {
   #poll(side: Side): void {
     if (side.isClosed) return;
     const peer = this.peerOf(side);
-    // What a message completed at the receiver shows before the sender hears that it is done.
+    // A message completes at the receiver before its sender gets the completion.
     peer.stream.receive(side.qp.pollReceive(), side.inbox, side.mayFail);
     if (!peer.isClosed) side.stream.receive(peer.qp.pollReceive(), peer.inbox, peer.mayFail);
     const completions = side.qp.pollSend();

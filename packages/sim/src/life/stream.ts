@@ -125,7 +125,7 @@ export class Stream {
     const request = this.#draw(send);
     this.#requests.push(request);
     qp.postSend(send);
-    // What is inline is nobody's business any more.
+    // The memory of an inline request is free again.
     if (send.inline && request.own) this.#release(request.lease);
   }
 
@@ -252,7 +252,7 @@ export class Stream {
         const expected = this.failure === undefined ? [...mayFail, 'WR_FLUSH_ERR'] : ['WR_FLUSH_ERR'];
         require(mayFail.length > 0, 'a connection ended that nobody ended', completion);
         require(expected.includes(status), 'a request failed otherwise', { completion, expected });
-        // Unsignaled ones before it are done; once one failed, each says so.
+        // Unsignaled ones before it are done; once one failed, each has a completion.
         for (; this.failure === undefined && this.#done < wrId; this.#done++) this.#skip(this.#done);
         require(wrId === this.#done, 'a request was not flushed', { wrId, expected: this.#done });
         this.failure ??= status;

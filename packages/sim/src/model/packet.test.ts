@@ -32,7 +32,7 @@ const packets: fc.Arbitrary<ModelPacket> = fc.constantFrom(...rows).chain((row) 
     .map((packet) => packet as ModelPacket);
 });
 
-test('what is encoded decodes to the same', () => {
+test('an encoded packet decodes to the same packet', () => {
   fc.assert(
     fc.property(packets, (packet) => {
       expect(decodePacket(encodePacket(packet))).toEqual({ ok: true, packet });

@@ -52,7 +52,7 @@ export interface AtomicOperands {
   compare: bigint;
 }
 
-/** One packet. The opcode says which of the optional parts are there. */
+/** One packet. The opcode determines which of the optional parts are there. */
 export interface ModelPacket {
   /** The whole byte. */
   opcode: number;

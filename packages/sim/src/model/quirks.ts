@@ -1,7 +1,7 @@
 /**
- * Where the real rxe (Linux 6.1) does something else than the specification: one row a quirk, by rule.
- * The replay of the captures (test/model-replay.test.ts) allows these differences and no others, and fails
- * when one of them no longer shows. docs/quirks.md says the same in words.
+ * Deviations of the real rxe (Linux 6.1) from the specification: one row a quirk, by rule.
+ * The replay of the captures (test/model-replay.test.ts) allows these deviations and no others, and fails
+ * when one of them no longer shows. docs/quirks.md describes them.
  */
 
 export interface Quirk {

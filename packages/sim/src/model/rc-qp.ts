@@ -36,7 +36,7 @@ export interface QpConfig extends RequesterConfig, ResponderConfig {
 /** The events of a queue pair other than its completions (§11.6.3). */
 export type QpEvent = 'QP_LAST_WQE_REACHED' | 'SQ_DRAINED';
 
-/** §11.6.3.1: in the error state, a queue pair with an SRQ says once that it takes no receive any more. */
+/** §11.6.3.1: in the error state, a queue pair with an SRQ reports once that it takes no receive any more. */
 export function noteLastWqe(events: QpEvent[], { shared }: ReceiveQueue): void {
   if (shared && !events.includes('QP_LAST_WQE_REACHED')) events.push('QP_LAST_WQE_REACHED');
 }
@@ -70,7 +70,7 @@ export class ModelQp {
     return this.requester.draining ? 'SQD' : 'RTS';
   }
 
-  /** §10.3.1.5: to SQD. What was begun is finished, nothing else is begun. */
+  /** §10.3.1.5: to SQD. Requests that were begun are finished, no others are begun. */
   drain(): void {
     this.requester.draining = true;
     this.#drainNoted = false;

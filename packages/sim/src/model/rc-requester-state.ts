@@ -62,9 +62,9 @@ export interface Requester {
   rnrRetriesLeft: number;
   /** When the timer was started, µs; `undefined`: it is not running. */
   timerStart: number | undefined;
-  /** Nothing is sent before this time, µs: an RNR NAK said so. */
+  /** Nothing is sent before this time, µs, because of an RNR NAK. */
   rnrUntil: number | undefined;
-  /** The missing response for which an implied NAK has already made us go back. */
+  /** The missing response for which an implied NAK has already caused a go-back-N. */
   impliedNakAt: number | undefined;
   /** Last message that credits cover (LSN, §9.7.7.2.2), or no limit. */
   creditLimit: number | 'none';

@@ -33,7 +33,7 @@ export type Hold =
   | 'draining'
   /** BIND_MW or LOCAL_INV, whose turn it is: `executeNextLocal` does it. */
   | 'local operation'
-  /** One that failed waits for its turn to say so: nothing after it is sent. */
+  /** One that failed waits for its turn to complete with the error: nothing after it is sent. */
   | 'local error';
 
 export interface Plan {
@@ -76,7 +76,7 @@ function hasFailed({ localStatus }: SendWork): boolean {
 
 /**
  * §10.8.3.3: BIND_MW and LOCAL_INV are done in their turn: after all before them was sent, before anything after
- * them is. What is sent again does not do them again.
+ * them is. Retransmissions do not repeat them.
  */
 export function executeNextLocal(q: Requester, memory: ModelMemory, qpn: number): boolean {
   if (planPacket(q) !== 'local operation') return false;
@@ -115,8 +115,8 @@ export function tooManyReads(q: Requester, index: number): boolean {
 }
 
 /**
- * §9.7.7.2: a message that takes a receive needs a credit; one may go past the limit. What was sent once
- * is sent again without asking.
+ * §9.7.7.2: a message that takes a receive needs a credit; one may go past the limit. A retransmission
+ * needs none.
  */
 export function lacksCredit(q: Requester, work: SendWork): boolean {
   if (q.creditLimit === 'none' || !consumesReceive(work)) return false;

@@ -1,6 +1,6 @@
 /**
  * The requester of a reliable connection: responses and time in, completions out
- * (IBTA vol 1 §9.7.6, §9.9.2). What it sends is in `rc-requester-transmit.ts`.
+ * (IBTA vol 1 §9.7.6, §9.9.2). Sending is in `rc-requester-transmit.ts`.
  */
 import {
   AethKind,
@@ -68,7 +68,7 @@ export function receiveResponse(q: Requester, packet: ModelPacket, now: number):
     case AethKind.NAK:
       return takeNak(q, packet.psn, syndrome, now);
     default:
-      return []; // a reserved syndrome says nothing (§9.7.5.2)
+      return []; // a reserved syndrome is ignored (§9.7.5.2)
   }
 }
 
@@ -129,8 +129,8 @@ export function takeAck(q: Requester, psn: number, now: number): ModelCompletion
 }
 
 /**
- * §9.7.6.1.2: go back once to the response that is missing. More responses past it say nothing new:
- * if the repetition is lost too, the timer finds out.
+ * §9.7.6.1.2: go back once to the response that is missing. More responses past it are ignored:
+ * if the retransmission is lost too, the timer finds out.
  */
 export function takeImpliedNak(q: Requester, now: number): ModelCompletion[] {
   if (q.impliedNakAt === q.una) return [];
@@ -186,8 +186,8 @@ export function takeReadResponse(
 }
 
 /**
- * §9.7.6.1: a response ends the READ exactly at its last PSN, and is as long as its place says. FIRST and
- * MIDDLE are not distinguished, nor LAST and ONLY: a READ that was resumed begins where it likes.
+ * §9.7.6.1: a response ends the READ exactly at its last PSN, and has the length of its place. FIRST and
+ * MIDDLE are not distinguished, nor LAST and ONLY: a READ that was resumed may begin with any of them.
  */
 function fitsRead(q: Requester, work: SendWork, packet: ModelPacket, row: OpcodeInfo): boolean {
   // Annex A19: a FLUSH or ATOMIC WRITE has one response, ONLY, of no bytes.

@@ -163,7 +163,7 @@ function checkResources(r: Responder, _p: ModelPacket, row: OpcodeInfo): Verdict
 /**
  * §9.7.4.1.6: FIRST and MIDDLE fill the path MTU, LAST carries 1 byte to the path MTU, ONLY 0 to the path
  * MTU; a WRITE carries what its RETH announced; a SEND fits the receive; an atomic is aligned (§9.4.5); an ATOMIC WRITE
- * is aligned, and its RETH and payload say 8 bytes (annex A19).
+ * is aligned, with 8 bytes in its RETH and as its payload (annex A19).
  */
 export function checkLength(
   r: ConnectedResponder,

@@ -84,7 +84,7 @@ function executeInvalidate(
   };
 }
 
-/** §9.4.3: a WRITE goes where the RETH of its first packet says; immediate data completes a receive. */
+/** §9.4.3: a WRITE goes to the address in the RETH of its first packet; immediate data completes a receive. */
 function executeWrite(r: Responder, packet: ModelPacket, row: OpcodeInfo): Executed {
   const message: MessageInProgress = row.first
     ? {

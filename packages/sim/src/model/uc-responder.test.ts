@@ -132,7 +132,7 @@ describe('dropped in silence', () => {
     ['another P_Key', packet('SEND_ONLY', 0, 1, { pkey: 0x8001 })],
     ['an unknown key', packet('RDMA_WRITE_ONLY', 0, 1, { reth: { va: 0x1000n, rkey: 6, length: 1 } })],
     ['out of range', write('ONLY', 0, 1, 1, 0x1800n)],
-    ['less than the RETH says', write('ONLY', 0, 1, 2)],
+    ['less than the length in the RETH', write('ONLY', 0, 1, 2)],
     ['a FIRST that does not fill the MTU', write('FIRST', 0, 1, MTU + 1)],
   ])('%s', (_what, bad) => {
     const r = responder();

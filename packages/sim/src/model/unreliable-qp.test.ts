@@ -94,7 +94,7 @@ function withSend(service: 'UC' | 'UD'): ModelUnreliableQp {
 describe('a shared receive queue (§10.2.9)', () => {
   const packet = (service: 'UC' | 'UD') => ({ ...sent(withSend(service))[0], deth: { qkey: 7, srcQpn: 2 } });
 
-  test('serves several queue pairs in the order of their messages, and says once that it runs low', () => {
+  test('serves several queue pairs in the order of their messages, and reports once that it runs low', () => {
     const srq = createReceiveQueue(true);
     srq.limit = 2;
     const qps = [make('UC', srq), make('UD', srq)];

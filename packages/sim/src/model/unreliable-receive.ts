@@ -19,7 +19,7 @@ export function abandonReceive(queue: ReceiveQueue, receive: ModelReceiveRequest
   return [];
 }
 
-/** The receive itself is bad (its L_Key, say): it fails and takes the queue pair with it (class A). */
+/** The receive itself is bad (for example its L_Key): it fails and takes the queue pair with it (class A). */
 export function failOnReceive(queue: ReceiveQueue, receive: ModelReceiveRequest): ModelCompletion[] {
   dropReceive(queue, receive);
   return [{ wrId: receive.wrId, status: 'LOC_PROT_ERR' }];

@@ -1,6 +1,6 @@
 /**
  * The requester of UC and UD (IBTA vol 1 §9.8.2.1, §9.8.3.1): a request is done when its last packet was sent.
- * What is wrong with one is wrong here, and stops the send queue only (SQE, §10.3.1.6).
+ * An error of a request is a local one, and stops the send queue only (SQE, §10.3.1.6).
  */
 import { psnAdd } from '@node-roce/wire';
 import { executeLocalOperation, isLocalOperation } from './local-operations.ts';

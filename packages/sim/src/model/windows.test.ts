@@ -66,7 +66,7 @@ describe('a bound window', () => {
   });
 });
 
-describe('what a binding asks for', () => {
+describe('rules for a binding', () => {
   test.each<[string, 1 | 2, Partial<WindowBind>]>([
     ['the key does not belong to the window', 2, { rkey: 0x1301 }],
     ['C10-72: no region of the domain', 2, { region: undefined }],

@@ -35,7 +35,7 @@ export function isBound(memory: ModelMemory, { bound }: ModelWindow): boolean {
   return bound !== undefined && memory.regions.includes(bound);
 }
 
-/** Binds if every rule allows it; else says which one does not. @param qpn the queue pair it was posted to */
+/** Binds if every rule allows it; else returns the rule that does not. @param qpn the queue pair it was posted to */
 export function bindWindow(memory: ModelMemory, bind: WindowBind, qpn: number): string | undefined {
   const fault = checkBind(memory, bind);
   if (fault !== undefined) return fault;

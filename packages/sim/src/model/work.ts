@@ -27,7 +27,7 @@ export interface FlushExtent {
   selectivity: number;
 }
 
-/** Where a datagram goes: what an address handle and the work request say. */
+/** Destination of a datagram: fields of an address handle and the work request. */
 export interface Destination {
   /** 16 bytes; a group's, with QPN 0xffffff. */
   gid: Uint8Array;

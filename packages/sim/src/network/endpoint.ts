@@ -26,7 +26,7 @@ export interface SimSend {
   length: number;
   /** In the peer's arena. */
   remoteOffset?: number;
-  /** Instead of an address in the peer's arena: through a window that counts from zero, say. */
+  /** Instead of an address in the peer's arena: for example, through a window that counts from zero. */
   remoteAddress?: bigint;
   immediate?: number;
   compareAdd?: bigint;
@@ -111,7 +111,7 @@ export interface EndpointInfo {
 /** A queue pair. */
 export interface SimQp {
   readonly info: EndpointInfo;
-  /** From RESET to RTS; for UD the peer is where a request goes that says nothing else. */
+  /** From RESET to RTS; for UD, `peer` is the destination of requests that name no other. */
   connect(peer: EndpointInfo, options: ConnectionOptions): void;
   postSend(request: SimSend): void;
   postReceive(request: SimReceive): void;

@@ -345,8 +345,8 @@ export interface EngineRegion extends SimRegion, Omit<ArenaKeys, 'rkey' | 'base'
 }
 
 /**
- * Lets the send and receive queue of a new queue pair begin at an index: both ends of a ring are there, and RESET takes
- * up what the ring says.
+ * Lets the send and receive queue of a new queue pair begin at an index: sets both ends of each ring to it, and RESET takes
+ * the ends from the ring.
  */
 function startRings(adapter: Adapter, qpn: number, { send, receive }: QpRings, first: number): void {
   for (const ring of [send, receive]) {

@@ -72,7 +72,7 @@ export class EngineLink implements PeerTable {
     return now >= this.#blockedUntil || this.#room-- > 0;
   }
 
-  /** Reads a slot's packet at the moment it is sent. Undefined where it can't be sent: the slot's status says why. */
+  /** Reads a slot's packet at the moment it is sent. Undefined where it can't be sent: the slot's status has the reason. */
   gather(batch: TxBatch, index: number): SimPacket | undefined {
     const slot = batch.slots.subarray(index * TX_SLOT_WORDS, (index + 1) * TX_SLOT_WORDS);
     const isGone = isMemoryGone(batch, index);

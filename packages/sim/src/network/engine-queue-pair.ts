@@ -198,7 +198,7 @@ export class EngineQp implements VariableQp {
   reset(psn: number): void {
     this.#modify({ qpState: 'RESET' });
     (this.info as { psn: number }).psn = psn;
-    // What was completed and not polled stays in the queues; the program that resets is done with it.
+    // Completions that were not polled stay in the queues; the program that resets ignores them.
     this.pollSend();
     this.pollReceive();
   }

@@ -49,7 +49,7 @@ function isSeen({ event, source, destination }: TracedPacket, place: TapPlace): 
 export interface TapCaptureOptions {
   /** Bytes kept of a frame; all by default. */
   snapLength?: number;
-  /** How to make it again, say. */
+  /** A comment in the file, for example the command that repeats the run. */
   comment?: string;
 }
 

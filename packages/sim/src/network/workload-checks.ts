@@ -1,6 +1,6 @@
 /** Errors of workloads. */
 
-/** @throws Error that says what happened, with the detail */
+/** @throws Error with the message and the detail */
 export function require(condition: boolean, message: string, detail: unknown): void {
   if (condition) return;
   const text = JSON.stringify(detail, (_, value) => (typeof value === 'bigint' ? `${value}n` : value));

@@ -20,7 +20,7 @@ import {
 import { OwnReceives, type Receives } from './workload-receives.ts';
 import { isWindowRequest, type WindowKeeper, type WindowSession } from './workload-windows.ts';
 
-/** An endpoint as a flow uses it: an arena that is laid out as workload-layout.ts says, and a queue pair. */
+/** An endpoint as a flow uses it: an arena with the layout of workload-layout.ts, and a queue pair. */
 export type FlowEnd = Pick<Endpoint, 'arena' | 'postSend' | 'postReceive'>;
 
 interface Operation {
@@ -85,7 +85,7 @@ export class Flow {
         continue;
       }
       const operation = this.#draw(index, fence || random.chance(0.1));
-      // What a READ of memory that we also write gives is settled only if the next request waits for it.
+      // The result of a READ of memory that we also write is defined only if the next request waits for it.
       const { opcode, remoteOffset = 0 } = operation.send;
       fence = (opcode === 'RDMA_READ' && remoteOffset >= WRITTEN.at) || operation.flushed !== undefined;
       this.operations.push(operation);

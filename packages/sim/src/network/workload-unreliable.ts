@@ -81,7 +81,7 @@ export class UnreliableFlow {
   readonly #delivery: Delivery;
   readonly #memory: Uint8Array;
   #posted = 0;
-  /** Requests posted and not known to be done: their numbers, and whether they say so. */
+  /** Requests posted and not known to be done: their numbers, and whether they are signaled. */
   readonly #outstanding: { wrId: number; signaled: boolean }[] = [];
   /** Requests of which no packet, or not every one, was sent. */
   readonly #unsent: SimSend[] = [];
