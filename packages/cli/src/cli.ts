@@ -1,4 +1,4 @@
-/** The `roce` command: which command is meant, what went wrong, which exit code says so. */
+/** The `roce` command: chooses the command, prints its error, and sets the exit code. */
 import { Command, CommanderError } from 'commander';
 import { DESCRIPTION, EXIT_CODES, ExitCode, HELP_COMMAND, HELP_OPTION, VERSION_OPTION } from './about.ts';
 import { type CommandSpec, commands } from './commands.ts';

@@ -29,7 +29,7 @@ const framesOf = (svg: string) =>
   [...svg.matchAll(/class="row [^>]*>.*?<text class="faint"[^>]*>(\d+)</g)].map(([, frame]) => Number(frame));
 
 describe('report', () => {
-  test('writes the file and says what is in it', async () => {
+  test('writes the file and lists its contents', async () => {
     const file = join(folder, 'report.html');
     const { code, out, err } = await roce(['report', loss5, '-o', file]);
     expect({ code, out }).toEqual({ code: 0, out: '' });

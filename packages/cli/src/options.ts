@@ -10,7 +10,7 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** Turns the text of the command line into a value, or throws an error that says what is expected. */
+/** Turns the text of the command line into a value, or throws an error that names the expected values. */
 export interface Parse {
   (given: string): unknown;
   /** The values that it takes, if they can be listed. */

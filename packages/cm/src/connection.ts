@@ -24,7 +24,7 @@ export type CmState =
   /** Initiator: REQ is out; and an MRA came for it. */
   | 'REQ_SENT'
   | 'MRA_REQ_RCVD'
-  /** Initiator: REP came, the program has not said `ready`. */
+  /** Initiator: REP came, the program has not called `ready`. */
   | 'REP_RCVD'
   /** Listener: REQ came, the program has not accepted. */
   | 'REQ_RCVD'
@@ -47,7 +47,7 @@ export interface Surroundings {
   /** Of a message that is sent again. */
   retried(): void;
   unexpected(): void;
-  /** REP says who the peer is. False where another connection has that queue pair or id. */
+  /** REP identifies the peer. False where another connection has that queue pair or id. */
   introduce(connection: Connection, now: number): boolean;
   /** The listener may take another request in its place. */
   settled(connection: Connection): void;
@@ -77,14 +77,14 @@ export class Connection implements Timed {
   /** Local communication id. */
   readonly id: number;
   state: CmState;
-  /** 0 until the peer has said it. */
+  /** 0 until a message of the peer has it. */
   remoteId = 0;
   remoteGuid = 0n;
   remoteQpn = 0;
   localQpn = 0;
   /** Number of the listener that the request came to; 0 for an initiator. */
   listener = 0;
-  /** The program has let go of it: it ends by itself and nothing is said of it. */
+  /** The program has released it: it ends by itself, without an event. */
   #abandoned = false;
   /** The peer has forgotten it: the reason of its end, whatever the answer to DREQ. */
   #stale = false;
@@ -452,7 +452,7 @@ export class Connection implements Timed {
     if (this.#repeated === undefined) return;
     if (this.#retries < this.#timing.maxRetries) {
       this.#retries++;
-      // An answer may be MRA again: each says that the peer is there, and stops the clock (§12.9.5).
+      // An answer may be MRA again: each shows that the peer is alive, and stops the clock (§12.9.5).
       if (this.state === 'MRA_REQ_RCVD') this.state = 'REQ_SENT';
       if (this.state === 'MRA_REP_RCVD') this.state = 'REP_SENT';
       this.#around.retried();

@@ -48,7 +48,7 @@ describe('a connection', () => {
       expect(cm.size).toEqual({ connections: 0, pending: 0, keys: 0, timers: 0 });
   });
 
-  test('carries what the program says to the other side', () => {
+  test('carries the program’s private data to the other side', () => {
     const pair = new Pair();
     pair.b.cm.listen(SERVICE);
     pair.connect({
@@ -164,7 +164,7 @@ describe('a connection', () => {
   });
 });
 
-describe('what is lost is sent again', () => {
+describe('lost messages are retransmitted', () => {
   /** Loses the first message of each name. */
   function losingFirst(pair: Pair, ...names: string[]): void {
     const { network } = pair;
@@ -185,7 +185,7 @@ describe('what is lost is sent again', () => {
     expect(pair.a.cm.counters.retried).toBe(1);
   });
 
-  test('REP after the response time that REQ says: 4.1 s', () => {
+  test('REP after the response time in REQ: 4.1 s', () => {
     const pair = new Pair();
     losingFirst(pair, 'REP');
     pair.b.cm.listen(SERVICE);
@@ -503,7 +503,7 @@ describe('stale connections', () => {
     expect(pair.a.cm.stateOf(id)).toBe('ESTABLISHED');
   });
 
-  test('the GUID tells adapters apart', () => {
+  test('the GUID distinguishes adapters', () => {
     const pair = new Pair();
     pair.established();
     const req = {
@@ -542,7 +542,7 @@ describe('bounds', () => {
     pair.b.take('request');
   });
 
-  test('what is malformed is counted', () => {
+  test('counts malformed MADs', () => {
     const pair = new Pair();
     const bad = [
       new Uint8Array(MAD_BYTES - 1),
@@ -581,7 +581,7 @@ describe('bounds', () => {
     pair.a.take('response');
   });
 
-  test('calls in the wrong state say in which it is', () => {
+  test('calls in the wrong state fail with the state’s name', () => {
     const pair = new Pair();
     const [id] = pair.established();
     expect(() => pair.a.cm.ready(id)).toThrow('the connection is in state ESTABLISHED');

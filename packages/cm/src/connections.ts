@@ -57,14 +57,14 @@ const DEFAULT_PKEY = 0xffff;
  * The connection manager of one adapter, without I/O: MADs, time (µs) and randomness are arguments. It has four kinds of
  * methods:
  *
- * - `receive` for each MAD of queue pair 1; `advance` for timers; `nextDeadline` says when.
+ * - `receive` for each MAD of queue pair 1; `advance` for timers, at the time that `nextDeadline` returns.
  * - For RC, UC and XRC: `listen`, `connect`, `accept`, `ready`, `reject`, `disconnect`, `destroy`; `loadPath`, `answerPath` and
  *   `migrated` for alternate paths.
  * - For UD: `listen`, `resolve`, `answer`.
  * - `counters`, and `size` for tests.
  *
- * MADs leave through `CmHost.send`, and what happens is said by `CmHost.event`; both are called inside of these calls and must
- * not call back. A lost MAD is repeated. Calls on an id throw ENOENT where it ended, and ENOTCONN in a state that does not allow them.
+ * MADs leave through `CmHost.send`, and `CmHost.event` reports events; both are called inside of these calls and must
+ * not call back. A lost MAD is retransmitted. Calls on an id throw ENOENT where it ended, and ENOTCONN in a state that does not allow them.
  */
 export class Connections {
   readonly counters = new CmCounters();
@@ -279,7 +279,7 @@ export class Connections {
     this.#services.close();
   }
 
-  /** A request that waits for the program, as its event said; undefined where it has ended. */
+  /** The event of a request that waits for the program; undefined where the request has ended. */
   requestOf(id: number): RequestEvent | DatagramRequestEvent | undefined {
     const waiting = this.#waiting.get(id);
     return waiting ? eventOf(id, waiting) : this.#services.requestOf(id);

@@ -51,7 +51,7 @@ function check({ pair, live }: ReturnType<typeof scene>): void {
   const { cm } = pair.b;
   expect(cm.size.pending).toBeLessThanOrEqual(BACKLOG);
   for (const id of live) expect(cm.stateOf(id)).toBe('ESTABLISHED');
-  // What strangers began ends, once the program has refused it.
+  // Connections that strangers began end, once the program has refused them.
   for (const event of pair.b.events.splice(0)) {
     expect(event.type).toMatch(/request|rejected|disconnected|timewait/);
     if (event.type.endsWith('request')) cm.destroy(event.id, pair.now);

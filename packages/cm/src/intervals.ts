@@ -8,7 +8,7 @@ export const DEFAULT_TIMING: Required<Timing> = {
   serviceTimeout: 24,
 };
 
-/** Codes 0 … 31 of about 4.096 µs · 2^code, and a count. Each side waits as the messages of the initiator say. */
+/** Codes 0 … 31 of about 4.096 µs · 2^code, and a count. Each side waits for the times in the initiator's messages. */
 export interface Timing {
   /** How long a peer takes to answer a message, code; written into REQ for both directions. Default 20: 4.1 s. */
   responseTimeout?: number;

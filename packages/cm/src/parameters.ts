@@ -47,7 +47,7 @@ export interface ConnectInit extends Offer, Timing {
 }
 
 export interface AcceptInit extends Offer {
-  /** Code; Linux's rxe says 15. Default 15. */
+  /** Code; Linux's rxe sends 15. Default 15. */
   targetAckDelay?: number;
 }
 

@@ -1,4 +1,4 @@
-/** Keys of the tables that find a connection by what its peer says of itself: a character a byte, to be small. */
+/** Keys of the tables that find a connection by its peer's identity: a character a byte, to be small. */
 import type { Route } from './parameters.ts';
 
 const idBytes = new DataView(new ArrayBuffer(12));

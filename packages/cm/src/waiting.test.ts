@@ -56,7 +56,7 @@ test('each is given back as it came, whatever came and went between', () => {
   expect(waiting.get(first)).toBeUndefined();
 });
 
-test('what was given back stays as it is when its place is used again', () => {
+test('a request that was handed out does not change when its place is reused', () => {
   const waiting = new WaitingRequests();
   waiting.add(1, request(1), 0, { route: routeOf(1), listener: 1 });
   const { message, route } = waiting.get(1)!;

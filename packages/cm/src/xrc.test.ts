@@ -6,7 +6,7 @@ import { acceptInit, Pair, SERVICE } from '../testing/pair.ts';
 const INI = 0x51;
 const TGT = 0x61;
 
-/** An initiator asks, a target is offered; what they said. */
+/** An initiator asks, a target is offered; returns their messages. */
 function establish(pair = new Pair(1, { xrc: true })) {
   const said: CmMessage[] = [];
   const { network } = pair;
@@ -73,7 +73,7 @@ test('DREQ names the queue pair of the other side', () => {
   expect(pair.a.take('disconnected')).toMatchObject({ id, cause: 'peer-closed' });
 });
 
-test('the side of the target that lets go says nothing; the side of the initiator sends DREQ', () => {
+test('a target that is released sends nothing; an initiator sends DREQ', () => {
   const target = establish();
   target.pair.said();
   target.pair.b.cm.destroy(target.other, target.pair.now);

@@ -44,7 +44,7 @@ export interface Refusal {
   isMissing: boolean;
 }
 
-/** Says why a program cannot be run with the library; undefined where it can. */
+/** Returns the reason why a program cannot run with the library; undefined where it can. */
 export function whyNot(
   program: string,
   env: Readonly<Record<string, string | undefined>>,
@@ -86,7 +86,7 @@ function interpreterOf(path: string): string | undefined {
   try {
     fd = openSync(path, 'r');
   } catch {
-    // Executable, but not readable: the kernel will say more.
+    // Executable, but not readable: running it gives the kernel's error.
     return undefined;
   }
   try {

@@ -164,11 +164,11 @@ export class Program {
   /**
    * Carries out a call.
    *
-   * @returns the reply, whose errno says what failed
+   * @returns the reply, with the errno of the failure
    * @throws Malformed for a message that no library sends
    */
   async call(call: number, payload: Buffer): Promise<Buffer> {
-    // What was posted before the call comes before it: a request that precedes the end of its queue still leaves.
+    // Requests that were posted before the call are taken first: one that precedes the end of its queue still leaves.
     if (this.rings.take()) await turn();
     const from = new Reader(payload);
     const to = new Writer();

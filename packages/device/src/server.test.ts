@@ -309,7 +309,7 @@ describe('a device for programs', () => {
     await until(() => client.ended);
   });
 
-  test('says where a second device of the same socket would be', async () => {
+  test('refuses a second device at the same socket, and names the socket', async () => {
     await expect(DeviceServer.listen({ address: '127.0.0.63', path: server.path })).rejects.toThrow(
       'answers there already',
     );

@@ -11,7 +11,7 @@ afterEach(() => {
 
 const SEND_STRIDE = SendWqe.SGE + 8;
 
-/** A queue of four entries: both sides of it, and what its callbacks said. */
+/** A queue of four entries: both sides of it, and the calls of its callbacks. */
 async function queue(kind: 'send' | 'receive', stride = SEND_STRIDE) {
   const [engine, [made]] = await rings.during(async () => rings.work(4, stride));
   const said: string[] = [];

@@ -2,9 +2,9 @@
  * The rings that a program and the device share: the entries, control pages and doorbells of packages/transport's rings.ts, in
  * memory that the program writes as it likes.
  *
- * Of work queues the engine has rings of its own. What the program publishes is copied there, and the engine checks the copy;
- * state and consumer's count are stored in both. Completions the engine writes into the shared ring, and reads nothing of it but
- * the program's count and its request for an event.
+ * The engine has its own rings for work queues. Published entries are copied to them, and the engine checks the copy;
+ * state and consumer's count are stored in both. The engine writes completions into the shared ring, and reads only
+ * the program's count and its request for an event from it.
  */
 import {
   CONTROL_WORDS,

@@ -143,7 +143,7 @@ describe('receives', () => {
   });
 });
 
-test('what is posted when the error comes is flushed, in order, on both queues', async () => {
+test('requests that are posted when the error comes are flushed, in order, on both queues', async () => {
   const pair = await openPair(v.IBV_QPT_RC);
   const { a, qpA } = pair;
   for (const wr_id of [1, 2]) v.ibv_post_recv(qpA, { wr_id });

@@ -7,7 +7,7 @@ import * as constants from './constants.ts';
 
 const HEADER = '/usr/include/infiniband/verbs.h';
 
-test.skipIf(!existsSync(HEADER))('every constant is what <infiniband/verbs.h> says', () => {
+test.skipIf(!existsSync(HEADER))('every constant has the value of <infiniband/verbs.h>', () => {
   const names = Object.keys(constants);
   const folder = mkdtempSync(join(tmpdir(), 'ibverbs-constants-'));
   try {

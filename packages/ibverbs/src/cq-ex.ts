@@ -66,7 +66,7 @@ export function ibv_create_cq_ex(
     const { wc_flags = 0, comp_mask = 0 } = more;
     refuse('wc_flags', Number(wc_flags) & ~READABLE);
     refuse('comp_mask', comp_mask & ~c.IBV_CQ_INIT_ATTR_MASK_FLAGS);
-    // IBV_CREATE_CQ_ATTR_SINGLE_THREADED says what is so anyhow.
+    // IBV_CREATE_CQ_ATTR_SINGLE_THREADED changes nothing: each CQ has one thread.
     if ((comp_mask & c.IBV_CQ_INIT_ATTR_MASK_FLAGS) !== 0)
       refuse('flags', (more.flags ?? 0) & ~c.IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
     const timestamps = (Number(wc_flags) & TIMES) !== 0;

@@ -18,7 +18,7 @@ export function ibv_query_device(
 }
 
 /**
- * ibv_query_device_ex(3): fills `attr`. What hardware offers and software does not is 0: on-demand paging, segmentation
+ * ibv_query_device_ex(3): fills `attr`. Features of hardware alone are 0: on-demand paging, segmentation
  * of TCP, receive side scaling, tag matching, device memory. EINVAL for a `comp_mask` in `input`.
  */
 export function ibv_query_device_ex(
@@ -75,7 +75,7 @@ function attributes(context: ibv_context): ibv_device_attr {
     node_guid: guid,
     sys_image_guid: guid,
     max_mr_size: BigInt(device.maxMrSize),
-    // Any alignment will do; what rxe says.
+    // Any alignment is accepted; the value of rxe.
     page_size_cap: 0xffff_f000n,
     // "Not assigned" (IBTA vol 1 §14.2.5.3), as rxe has it.
     vendor_id: 0xff_ffff,
@@ -111,7 +111,7 @@ function attributes(context: ibv_context): ibv_device_attr {
     max_srq_wr: device.maxSrqWr,
     max_srq_sge: device.maxSrqSge,
     max_pkeys: device.pkeyTblLen,
-    // 4.096 µs · 2^15: what rxe says, too, of software that answers when it is scheduled.
+    // 4.096 µs · 2^15, as rxe has it: software answers when it is scheduled.
     local_ca_ack_delay: 15,
     phys_port_cnt: device.physPortCnt,
   };

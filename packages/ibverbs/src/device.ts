@@ -87,8 +87,8 @@ async function openShared(options: OpenOptions): Promise<Device> {
 }
 
 /**
- * ibv_open_device(3): null and errno EADDRINUSE where UDP port 4791 of an address is taken, by an rxe or an
- * mlx5 device say, or by another process. A device can be opened several times with the same options; its contexts
+ * ibv_open_device(3): null and errno EADDRINUSE where UDP port 4791 of an address is taken, for example by an rxe or an
+ * mlx5 device, or by another process. A device can be opened several times with the same options; its contexts
  * share the sockets, and nothing else.
  *
  * @param options what `openDevice` of verbs-api takes: `address` for one address of the interface instead of all,
@@ -105,7 +105,7 @@ export function ibv_open_device(device: ibv_device, options: OpenOptions = {}): 
   });
 }
 
-/** ibv_close_device(3). What was made with it ends without a word to its peers. */
+/** ibv_close_device(3). Objects made with the context end; their peers are not notified. */
 export function ibv_close_device(context: ibv_context): Promise<number> {
   return status(() => verbsOf('context', context).close());
 }

@@ -34,7 +34,7 @@ test('a query gives the next PSNs, not those that were set', async () => {
   const { sq_psn, rq_psn, ...rest } = await query(qpA);
   expect([sq_psn, rq_psn]).toEqual([37, 7]);
   expect(await query(qpB)).toMatchObject({ sq_psn: 7, rq_psn: 37 });
-  // All else is constant, as RDMAmojo's page says.
+  // All else is constant, as RDMAmojo's page documents.
   const { sq_psn: _, rq_psn: __, ...restBefore } = before[0];
   expect(rest).toEqual(restBefore);
 });

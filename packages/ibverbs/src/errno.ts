@@ -1,6 +1,6 @@
 /**
- * The result of a call, as C has it: a code that is returned, or NULL or −1 and `errno`. Behind each stands
- * a RoceError that says more; `lastError` gives it.
+ * The result of a call, as C has it: a code that is returned, or NULL or −1 and `errno`. `lastError` returns
+ * the RoceError behind it, which has the details.
  */
 import { constants } from 'node:os';
 import { getSystemErrorMap } from 'node:util';
@@ -46,7 +46,7 @@ function attempt<T, F>(act: () => T | Promise<T>, failure: (errno: number) => F)
 /** `EINVAL: invalid argument`, for a number as `errno` has it (strerror(3)). */
 export function strerror(number: number): string {
   if (number === 0) return 'Success';
-  // One number has two names; the documents of verbs say this one.
+  // One number has two names; the documents of verbs use this one.
   if (number === constants.errno.EOPNOTSUPP) return 'EOPNOTSUPP: operation not supported';
   const [name, text] = getSystemErrorMap().get(-number) ?? ['', `unknown error ${number}`];
   return name ? `${name}: ${text}` : text;

@@ -100,7 +100,7 @@ describe('devices', () => {
     await v.ibv_close_device(context);
   });
 
-  test('what can not be opened is null, and errno says why', async () => {
+  test('a device that can not be opened is null, with its errno', async () => {
     const [device] = v.ibv_get_device_list();
     expect(await v.ibv_open_device(device, { address: '203.0.113.77' })).toBeNull();
     expect(v.errno).toBe(constants.errno.EADDRNOTAVAIL);

@@ -107,7 +107,7 @@ export function ibv_alloc_mw(pd: ibv_pd, type: number): Promise<ibv_mw | null> {
   return pointer(async () => new ibv_mw(pd, await verbsOf('pd', pd).allocMw(type as 1 | 2)));
 }
 
-/** ibv_dealloc_mw(3). What it was bound to is open no more. */
+/** ibv_dealloc_mw(3). The range that the window was bound to is closed to peers. */
 export function ibv_dealloc_mw(mw: ibv_mw): Promise<number> {
   return status(() => verbsOf('mw', mw).dealloc());
 }
@@ -154,7 +154,7 @@ export function addressOf(mr: ibv_mr, addr: bigint | number | Memory): bigint {
 }
 
 function firstBytes(memory: Memory, length: number): Memory {
-  // verbs-api says what is wrong with what is no memory.
+  // For a value that is not memory, verbs-api throws the error.
   if (!ArrayBuffer.isView(memory) && !(memory instanceof ArrayBuffer || memory instanceof SharedArrayBuffer))
     return memory;
   const bytes = bytesOf(memory);

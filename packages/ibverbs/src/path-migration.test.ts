@@ -90,7 +90,7 @@ describe('path migration', () => {
     }
   });
 
-  test('what is wrong is named as in C', async () => {
+  test('errors name the wrong attribute as in C', async () => {
     const { b, qpA } = await open();
     const refused = async (attr: v.ibv_qp_attr, mask: number, attribute: string) => {
       expect(await v.ibv_modify_qp(qpA, attr, mask)).toBe(EINVAL);

@@ -56,7 +56,7 @@ function membersOf(mask: number): Member[] {
   return BITS.flatMap(([bit, members]) => ((mask & bit) !== 0 ? members : []));
 }
 
-/** A member as verbs-api has it. What was left out is 0, as in C; what is out of range is left for the engine to name. */
+/** A member as verbs-api has it. An absent one is 0, as in C; the engine names one that is out of range. */
 function memberValue(attr: ibv_qp_attr, member: Member): unknown {
   switch (member) {
     case 'qp_state':

@@ -126,7 +126,7 @@ export function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Ui
   if (typeof addr !== 'bigint' && typeof addr !== 'number') {
     const { buffer, byteOffset } = bytesOf(addr);
     if (length < 0 || byteOffset + length > buffer.byteLength) {
-      throw invalid('sg_list', `${length} bytes of inline data`, 'what the memory has');
+      throw invalid('sg_list', `${length} bytes of inline data`, 'no more bytes than the memory has');
     }
     return new Uint8Array(buffer, byteOffset, length);
   }

@@ -208,7 +208,7 @@ describe('all or nothing', () => {
     const { a, qpA, qpx } = opened;
     v.ibv_wr_start(qpx);
     for (const build of builds) build(qpx, opened);
-    // What comes behind the error changes nothing.
+    // Calls after the error change nothing.
     v.ibv_wr_send(qpx);
     expect(v.ibv_wr_complete(qpx)).toBe(code);
     expect(v.lastError()?.attribute).toBe(attribute);

@@ -1,6 +1,6 @@
 /**
  * Extended posting (ibv_wr_post(3)): a batch is started, requests are built and filled in, and it is posted as a whole or not at
- * all. Builders and setters say nothing of errors; `ibv_wr_complete` does.
+ * all. Builders and setters report no errors; `ibv_wr_complete` does.
  */
 import { invalid, RoceError, WR_OPCODES } from '@node-roce/transport';
 import type { AnySendWr, SendWr } from '@node-roce/verbs-api';
@@ -150,7 +150,7 @@ export function ibv_wr_start(qp: ibv_qp_ex): void {
   qp.start();
 }
 
-/** ibv_wr_complete(3): posts all of the batch or, with an errno, nothing. `lastError()` says what was wrong first. */
+/** ibv_wr_complete(3): posts all of the batch or, with an errno, nothing. `lastError()` returns the first error. */
 export function ibv_wr_complete(qp: ibv_qp_ex): number {
   return statusNow(() => verbsOf('qp', qp.qp_base).postBatch(qp.end()));
 }

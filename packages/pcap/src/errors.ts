@@ -6,7 +6,7 @@ export const CaptureErrorCode = {
   UNKNOWN_FORMAT: 'ERR_PCAP_UNKNOWN_FORMAT',
   /** Magic 0xa1b2cd34: a variant with longer packet headers, which is not read. */
   MODIFIED: 'ERR_PCAP_MODIFIED',
-  /** A format version that is not known, so the fields cannot be trusted to mean what they say. */
+  /** An unknown format version, so the meaning of the fields is not known. */
   VERSION: 'ERR_PCAP_VERSION',
   /** A packet or block claims more bytes than `maxBlockLength`; or a section has more text than the reader keeps. */
   TOO_LARGE: 'ERR_PCAP_TOO_LARGE',

@@ -95,7 +95,7 @@ export class CaptureParser implements Iterable<PacketRecord> {
     this.#starved = false;
   }
 
-  /** Says that no more input follows. An item that is then incomplete becomes `error`. */
+  /** Ends the input. An item that is then incomplete becomes `error`. */
   end(): void {
     this.#ended = true;
     if (this.#starved) this.#finish();

@@ -41,7 +41,7 @@ test('big-endian, a packet without options, and statistics', () => {
   );
 });
 
-test('everything an interface can say comes back', () => {
+test('every option of an interface comes back', () => {
   const encoder = new PcapngEncoder({ hardware: 'x86' });
   const options = {
     linkType: LinkType.LINUX_SLL2,

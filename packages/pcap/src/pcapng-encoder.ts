@@ -118,7 +118,7 @@ export class PcapngEncoder implements CaptureEncoder {
       list.text(OptionCode.IF_DESCRIPTION, options.description);
       list.uint64(OptionCode.IF_SPEED, options.speed);
       list.uint8(OptionCode.IF_TSRESOL, TSRESOL_NANO);
-      // A zero in front says that the filter is text.
+      // A leading zero byte means that the filter is text.
       list.text(OptionCode.IF_FILTER, options.filter === undefined ? undefined : `\0${options.filter}`);
       list.text(OptionCode.IF_OS, options.os);
       list.uint8(OptionCode.IF_FCSLEN, options.fcsLength);

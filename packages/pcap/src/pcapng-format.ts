@@ -80,7 +80,7 @@ export const OptionCode = {
   ISB_USRDELIV: 8,
 } as const;
 
-/** §4.2: timestamps are in microseconds unless if_tsresol says otherwise. */
+/** §4.2: timestamps are in microseconds without if_tsresol. */
 export const DEFAULT_TSRESOL = 6;
 
 /** Bytes to the next multiple of four (§3.1, §3.5: data and option values are padded so). */

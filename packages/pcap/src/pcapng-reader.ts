@@ -202,7 +202,7 @@ export class PcapngReader implements FormatReader {
       return this.#tooShort(type, BodyLength.SECTION_HEADER, end - at);
     const versionMajor = view.getUint16(at + 4, littleEndian);
     const versionMinor = view.getUint16(at + 6, littleEndian);
-    // Some writers say 1.2 and mean 1.0: draft-ietf-opsawg-pcapng §4.1.
+    // Some writers write 1.2 and mean 1.0: draft-ietf-opsawg-pcapng §4.1.
     if (versionMajor !== 1 || (versionMinor !== 0 && versionMinor !== 2)) {
       const version = `has version ${versionMajor}.${versionMinor}; only 1.0 is read`;
       return this.#error(CaptureErrorCode.VERSION, type, version);

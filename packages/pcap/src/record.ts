@@ -1,4 +1,4 @@
-/** Records of a reader: packets, and what the file says about where they come from. */
+/** Records of a reader: packets, and the interfaces and sections that the file describes. */
 
 export type CaptureFormat = 'pcap' | 'pcapng';
 export type ByteOrder = 'little' | 'big';
@@ -33,7 +33,7 @@ export interface InterfaceInfo {
   readonly timestampUnitsPerSecond: bigint;
   /** Seconds that were added to each timestamp of the file (if_tsoffset). */
   readonly timestampOffset: bigint;
-  /** Bytes of frame check sequence at each packet's end; undefined when the file does not say. */
+  /** Bytes of frame check sequence at each packet's end; undefined when the file does not have it. */
   readonly fcsLength?: number;
   readonly name?: string;
   readonly description?: string;
@@ -97,7 +97,7 @@ export class PacketRecord {
   comments: readonly string[] = noComments;
   /** The link-layer flags word (epb_flags; draft-ietf-opsawg-pcapng §4.3.1), when present. */
   flags: number | undefined = undefined;
-  /** Packets lost between this one and the one before it on the interface, when the file says. */
+  /** Packets lost between this one and the one before it on the interface, when the file counts them. */
   dropCount: number | undefined = undefined;
 
   constructor(
@@ -143,7 +143,7 @@ export class PacketRecord {
     return this.interface.id;
   }
 
-  /** Which way the packet went, when the file says (bits 0 and 1 of `flags`). */
+  /** Direction of the packet, when the file has it (bits 0 and 1 of `flags`). */
   get direction(): Direction | undefined {
     const bits = (this.flags ?? 0) & 3;
     return bits === 1 ? 'inbound' : bits === 2 ? 'outbound' : undefined;

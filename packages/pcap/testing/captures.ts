@@ -27,7 +27,7 @@ export function concat(...parts: Uint8Array[]): Uint8Array {
   return all;
 }
 
-/** All that a record says, as a plain value to compare. Interfaces and sections by their numbers. */
+/** The fields of a record, as a plain value to compare. Interfaces and sections by their numbers. */
 export function plain(record: PacketRecord) {
   const { seconds, nanoseconds, timestamp, hasTimestamp, capturedLength, originalLength } = record;
   const { linkType, interfaceId, fileOffset, comments, flags, direction, dropCount } = record;

@@ -38,7 +38,7 @@ test.each<[PerfOptions, object]>([
   expect(planOf(options)).toMatchObject(expected);
 });
 
-describe('what perftest has not is refused', () => {
+describe('combinations that perftest does not have are refused', () => {
   test.each<[string, Partial<PerfOptions>]>([
     ['connection', { verb: 'read', service: 'UC' }],
     ['connection', { verb: 'write', service: 'UD' }],

@@ -1,4 +1,4 @@
-/** Names and addresses: where a peer is, which of our addresses leads there, and the 36 bytes that say so to it. */
+/** Names and addresses: a peer's address, our address that reaches it, and the 36 bytes that carry both to the peer. */
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';

@@ -40,7 +40,7 @@ export class AlternatePaths {
     });
     answer.catch(() => {}); // Where the device refuses the path, nobody waits for it.
     try {
-      // What the device refuses is not proposed.
+      // A path that the device refuses is not proposed.
       await qp.modify(attributesOf(path));
       await endpoint.call('cmLoadPath', number, path);
       status = await answer;

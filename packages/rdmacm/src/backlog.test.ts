@@ -1,4 +1,4 @@
-/** Requests that wait: as many as the backlog says, in their order, and those that are given up go. */
+/** Requests that wait: as many as the backlog allows, in their order; withdrawn ones are removed. */
 import { expect, test } from 'vitest';
 import { openTarget, PORT, request, withdrawal } from '../testing/stranger.ts';
 import { CmId } from './index.ts';

@@ -188,7 +188,7 @@ export class CmId implements AsyncDisposable {
   }
 
   /**
-   * rdma_connect(3): resolves when both sides are ready. With a datagram service, `peer` then says where to send.
+   * rdma_connect(3): resolves when both sides are ready. With a datagram service, `peer` then has the destination of sends.
    *
    * Rejects with `RefusedError` (ERR_ROCE_CM_REFUSED), ERR_ROCE_CM_UNREACHABLE after all repetitions (about 74 s with
    * Linux's intervals), or the signal's reason; the id is then of no more use.
@@ -324,7 +324,7 @@ export class CmId implements AsyncDisposable {
   /**
    * rdma_reject(3): 148 bytes of private data, 136 of a datagram service.
    *
-   * @param reason one of `CmRejReason`; CONSUMER_DEFINED, which says nothing but no, unless given
+   * @param reason one of `CmRejReason`; default CONSUMER_DEFINED, a refusal without a reason
    */
   async reject(privateData?: Uint8Array, reason?: number): Promise<void> {
     checkPrivateData(privateData, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.reject);
@@ -343,7 +343,7 @@ export class CmId implements AsyncDisposable {
   /**
    * Loads another path on both sides (LAP and APR, IBTA vol 1 §12.8): to another address of the peer, from another address of ours.
    * Both devices need `experimental: ['apm']`. The queue pairs are then in REARM, and armed by the next packets either way,
-   * where packets went either way before; each side's device says PATH_MIG when the connection goes over.
+   * where packets went either way before; each side's device raises PATH_MIG when the connection migrates.
    *
    * Rejects with `RefusedError` where the peer does not take the path, and with ERR_ROCE_CM_UNREACHABLE where it does not answer.
    *
@@ -374,7 +374,7 @@ export class CmId implements AsyncDisposable {
     this.#state = 'DISCONNECTING';
     await this.#stopQp();
     const ending = this.#endpoint.call('cmDisconnect', this.#number!);
-    // Where the connection has ended meanwhile, its event has said so, or is on its way.
+    // Where the connection has ended meanwhile, its event has come, or is on its way.
     await ending.catch((error: RoceError) => {
       if (error.code !== 'ERR_ROCE_CM_STATE') throw error;
     });

@@ -4,7 +4,7 @@ import { RoceError } from '@node-roce/verbs-api';
 import { CmAprStatus, CmRejReason, CmSidrStatus, gidToIpText } from '@node-roce/wire';
 import type { SocketAddress } from './addresses.ts';
 
-/** The peer refused: with the reason, and what its program says. */
+/** The peer refused: with the reason, and its program's private data. */
 export class RefusedError extends RoceError {
   /** Name of the reason (`CmRejReason`, or `CmSidrStatus` for a datagram service). */
   readonly reason: string;
@@ -46,7 +46,7 @@ function rejection(
     case CmRejReason.INVALID_SERVICE_ID:
       return `no program listens at ${at(to)}: start the server first`;
     case CmRejReason.CONSUMER_DEFINED:
-      return `the program at ${at(to)} refuses the connection; \`privateData\` is what it says`;
+      return `the program at ${at(to)} refuses the connection; \`privateData\` has its answer`;
     case CmRejReason.INVALID_GID: {
       const own =
         reject.additionalInfoLength === 16

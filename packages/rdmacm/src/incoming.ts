@@ -137,8 +137,9 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
 }
 
 /**
- * Why a request is refused before the program sees it: it asks for another service than the listener's, its path MTU is none or
- * more than our port's, or its header has another version. As by Linux (core/cma.c `cma_ib_req_handler`), but with a reason.
+ * Returns the reason to refuse a request before the program sees it: it asks for another service than the listener's, its path
+ * MTU is invalid or more than our port's, or its header has another version. As Linux does (core/cma.c `cma_ib_req_handler`), but
+ * with a reason.
  */
 function refusalOf(
   event: RequestEvent | DatagramRequestEvent,
@@ -159,7 +160,7 @@ function requestOf(event: RequestEvent | DatagramRequestEvent): WaitingRequest {
   const { privateData } = request;
   if (event.type === 'datagram-request')
     return { number, route, privateData, terms: undefined, translated: false };
-  // What the program takes for the peer's address is from the header: it has to be the one that the request came from.
+  // The program gets the peer's address from the header: it has to be the one that the request came from.
   const source = parseHeader(privateData)?.from.address;
   const translated = event.translated || source === undefined || !gidEquals(gidOf(source), route.gid);
   const terms = event.translated ? event.request : { ...event.request, primaryLocalGid: route.gid };

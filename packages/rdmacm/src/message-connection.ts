@@ -283,7 +283,7 @@ function memoryOf(bytes: number): Uint8Array {
   }
 }
 
-/** Destroys all but the queue pair, which is its id's. What the program still uses stays. */
+/** Destroys all but the queue pair, which is its id's. Parts that the program still uses stay. */
 async function releaseParts({ inbox, outbox, cq, pd }: Made): Promise<void> {
   const ignore = () => {}; // EBUSY: windows on the regions, or regions in the domain.
   await inbox?.deregister().catch(ignore);

@@ -9,7 +9,7 @@ import type { ConnectionParameters, IdOptions, PortSpaceName } from './parameter
 import type { Path } from './path.ts';
 import { initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
 
-/** Our ACK delay, as rxe says of itself. */
+/** Our ACK delay, the same as that of rxe. */
 const ACK_DELAY = 15;
 const DEFAULT_DEPTH = 16;
 

@@ -24,7 +24,7 @@ export interface ConnectionParameters {
   /** Retries of a request that found no receive here, 0 … 7; 7 is for ever. Default 7. */
   rnrRetryCount?: number;
   /**
-   * End-to-end flow control: ACKs say how many receives are posted, and senders wait for that. On where both sides ask for
+   * End-to-end flow control: ACKs carry the number of posted receives, and senders wait for receives. On where both sides ask for
    * it. Default: as the device was opened (`credits`); Linux's programs do not ask.
    */
   flowControl?: boolean;
@@ -38,7 +38,7 @@ export interface IdOptions {
   deviceOptions?: DeviceOptions;
   /** Default TCP. */
   portSpace?: PortSpaceName;
-  /** Where its events go, beside the promises of its calls. */
+  /** Receives its events, in addition to the promises of its calls. */
   // biome-ignore lint/suspicious/noExplicitAny: an `EventChannel<CmId>`, whose module would import this one.
   channel?: EventChannel<any>;
   /** DSCP << 2 | ECN (RDMA_OPTION_ID_TOS). Default 0. */

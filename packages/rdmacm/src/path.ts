@@ -31,7 +31,7 @@ export class Path {
 
   /** The path of a request that came to this listener; it keeps the device open, too. */
   ofRequest(from: SocketAddress, to: SocketAddress, route: Route): Path {
-    // Traffic class is what the request says.
+    // The traffic class is that of the request.
     const { trafficClass: _own, ...options } = this.#options;
     const path = new Path(options, this.#side.share());
     path.remote = from;
@@ -104,7 +104,7 @@ export class Path {
   /** Intervals and retries of messages. */
   get timing(): Timing & { packetLifetime: number } {
     const { timing = {}, ackTimeout } = this.#options;
-    // As RDMA_OPTION_ID_ACK_TIMEOUT: what REQ says is the option, or one more where our ACK delay asks for that.
+    // As RDMA_OPTION_ID_ACK_TIMEOUT: REQ carries the option, or one more where our ACK delay needs that.
     const lifetime = ackTimeout === undefined ? timing.packetLifetime : Math.max(0, ackTimeout - 1);
     return { ...timing, packetLifetime: lifetime ?? DEFAULT_TIMING.packetLifetime };
   }

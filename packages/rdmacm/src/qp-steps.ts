@@ -59,7 +59,7 @@ export function initiatorSteps(
       pathMtu,
       destQpNum: reply.localQpn,
       rqPsn: own.psn,
-      // What the peer wants to have out is what this side serves, and the other way round.
+      // The READs that the peer may have outstanding are those that this side serves, and the other way round.
       maxDestRdAtomic: Math.min(reply.initiatorDepth, own.limits.maxQpRdAtom),
       minRnrTimer: own.minRnrTimer ?? MIN_RNR_TIMER,
       qpAccessFlags: accessFor(own.responderResources),

@@ -48,7 +48,7 @@ describe('a connection', () => {
     expect(text(client.mr.bytes(0, 4))).toBe('read');
   });
 
-  test('tells each side what the other asks for', async () => {
+  test('gives each side the parameters that the other asks for', async () => {
     await using ends = await openEnds();
     const listening = await listener(ends);
     const client = await initiator(ends);
@@ -260,7 +260,7 @@ describe('calls that fail', () => {
     });
   });
 
-  test('calls out of order say what comes first', async () => {
+  test('calls out of order fail with the call that comes first', async () => {
     await using ends = await openEnds();
     const id = new CmId({ device: ends.a });
     await expect(id.connect()).rejects.toThrow('the id is in state IDLE (expected resolveRoute first)');
@@ -284,7 +284,7 @@ describe('calls that fail', () => {
 });
 
 describe('a datagram service', () => {
-  test('tells its queue pair, and hears of its clients by their datagrams', async () => {
+  test('announces its queue pair, and learns its clients from their datagrams', async () => {
     await using ends = await openEnds();
     const listening = await listener(ends, { portSpace: 'UDP' }, 7174);
     const client = await initiator(ends, { portSpace: 'UDP' }, 7174);

@@ -51,7 +51,7 @@ describe('a request of the wrong kind is refused, and the program does not see i
   });
 });
 
-test('a request that says another source than it has is taken for a translated one', async () => {
+test('a request whose header names another source than its packet is treated as translated (NAT)', async () => {
   await using target = await openTarget();
   const listener = await listen({ device: target.device, port: PORT });
   const privateData = header.slice();
@@ -61,7 +61,7 @@ test('a request that says another source than it has is taken for a translated o
   await listener.close();
 });
 
-test('a flood at `listen`: queue pairs are made for as many as the backlog says', async () => {
+test('a flood at `listen`: as many queue pairs are made as the backlog allows', async () => {
   await using target = await openTarget();
   const listener = await listen({ device: target.device, port: PORT, backlog: 4, slots: 1, maxMessage: 64 });
   for (let i = 1; i <= 8; i++) {

@@ -44,7 +44,7 @@ test('a refused port: at once, also where no program listens at all', async () =
   expect(id.state).toBe('DISCONNECTED');
 });
 
-test('a program that refuses, with what it says', async () => {
+test('a program that refuses, with its private data', async () => {
   await using ends = await openEnds();
   const listening = new CmId({ device: ends.b });
   await listening.listen({ port: PORT });
@@ -52,11 +52,11 @@ test('a program that refuses, with what it says', async () => {
   await (await listening.getRequest()).reject(new TextEncoder().encode('not today'));
   const error = (await connecting) as RefusedError;
   expect(error).toMatchObject({ reason: 'CONSUMER_DEFINED', status: 28 });
-  expect(error.message).toContain('refuses the connection; `privateData` is what it says');
+  expect(error.message).toContain('refuses the connection; `privateData` has its answer');
   expect(new TextDecoder().decode(error.privateData.subarray(0, 9))).toBe('not today');
 });
 
-/** Both are silence to the client: the error names them, and what tells them apart. */
+/** Both look like silence to the client: the error names them, and how to distinguish them. */
 const SILENCE = {
   code: 'ERR_ROCE_CM_UNREACHABLE',
   errno: 'ETIMEDOUT',

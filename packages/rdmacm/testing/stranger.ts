@@ -59,7 +59,7 @@ export async function openTarget() {
 /** Sixteen bytes of an IPv4 address. */
 const inHeader = (gid: Uint8Array) => Uint8Array.from(gid, (byte, i) => (i < 12 ? 0 : byte));
 
-/** Private data that says who asks whom. */
+/** Private data with the addresses of both sides. */
 export const header = encodeIpCmHeader({
   ipVersion: 4,
   sourcePort: 50_000,

@@ -96,7 +96,7 @@ export interface FieldText {
 
 /** Formats of a field's value, from its bytes: a number by default. */
 type Text = (b: Uint8Array, o: number) => string;
-/** Name, offset in the header, bytes; and what to say. */
+/** Name, offset in the header, bytes; and the format of the value. */
 type Row = readonly [name: string, at: number, length: number, text?: Text];
 
 const asHex = (b: Uint8Array, o: number, length: number): string =>

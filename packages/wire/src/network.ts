@@ -169,7 +169,7 @@ export function udpChecksum(b: Uint8Array, ip: number, udp: number): number {
   const [from, to] = b[ip] >> 4 === 4 ? [ip + 12, ip + 20] : [ip + 8, ip + 40];
   const addresses = ~internetChecksum(b, from, to) & 0xffff;
   const header = ~internetChecksum(b, udp, udp + 6, addresses + IpProtocol.UDP + length) & 0xffff;
-  // 0 would say that there is none.
+  // 0 would mean that there is no checksum.
   return internetChecksum(b, udp + UDP_BYTES, udp + length, header) || 0xffff;
 }
 

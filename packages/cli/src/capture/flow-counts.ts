@@ -1,4 +1,4 @@
-/** A live table of packets by flow. `roce flows` says more of a file. */
+/** A live table of packets by flow. `roce flows` analyzes a file in more detail. */
 import { type Addresses, IcrcVerdict, isNak, type RocePacket } from '@node-roce/capture';
 import { AethKind, aethKind, ECN_CE, ICRC_BYTES, Opcode, psnDiff, Transport } from '@node-roce/wire';
 

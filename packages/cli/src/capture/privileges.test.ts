@@ -55,7 +55,7 @@ describe('giveUpRoot', () => {
     ['without root', 1000, SUDO],
     ['without sudo', 0, {}],
     ['if root ran sudo', 0, { ...SUDO, SUDO_UID: '0' }],
-    ['for a number that is none', 0, { ...SUDO, SUDO_UID: '1e3' }],
+    ['for a user id that is not a number', 0, { ...SUDO, SUDO_UID: '1e3' }],
     ['without a group', 0, { ...SUDO, SUDO_GID: undefined }],
   ])('%s: does nothing', (_name, uid, env) => {
     const { identity, calls } = processOf(uid);

@@ -44,7 +44,7 @@ async function call(host: string, given: Given, terminal: Terminal): Promise<num
     for (let number = 0; number !== count && !terminal.signal.aborted; number++) {
       const text = pingText(number, size);
       const back = await ping(side, text).catch((error) => {
-        // What waited was flushed.
+        // The outstanding requests were flushed.
         if (id.state === 'CONNECTED') throw error;
         throw new RoceError('ERR_ROCE_EXCHANGE', 'the server has disconnected', {
           errno: 'EIO',

@@ -96,7 +96,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
     stdio: 'inherit',
     env: programEnvironment(library, path, terminal.env),
   });
-  // What is typed at a terminal reaches the program without us.
+  // Ctrl-C and Ctrl-\ typed at a terminal reach the program without us.
   const typed = process.stdin.isTTY === true;
   const handlers = PASSED.map((signal) => {
     const pass = () => {

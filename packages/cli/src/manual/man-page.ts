@@ -4,8 +4,8 @@ import type { CommandSpec } from '../specs/spec.ts';
 import { type CommandOutline, type OptionOutline, optionOf, outlineOf } from './outline.ts';
 
 /**
- * Text for roff: a backslash, and a dot or quote at the start of a line, mean something there, and a hyphen is not a minus. What is
- * not ASCII goes as its code point, which every roff knows.
+ * Text for roff: a backslash, and a dot or quote at the start of a line, mean something there, and a hyphen is not a minus. Characters
+ * that are not ASCII are written as code points, which every roff knows.
  */
 const escaped = (text: string) =>
   text

@@ -1,4 +1,4 @@
-/** The dialogue of rping (rdma-core, librdmacm/examples/rping.c): what each side says, and the queue pair that it says it with. */
+/** The dialogue of rping (rdma-core, librdmacm/examples/rping.c): the messages of each side, and the queue pair that sends them. */
 import type { CmId } from '@node-roce/rdmacm';
 import {
   type CompletionQueue,
@@ -36,7 +36,7 @@ export function textOf(bytes: Uint8Array): string {
   return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));
 }
 
-/** A range of the peer's memory, as a message says it. */
+/** A range of the peer's memory, as a message gives it. */
 export interface RemoteRange extends Remote {
   size: number;
 }

@@ -212,7 +212,7 @@ export const captureCommands: readonly CommandSpec[] = [
       'One file that opens in any browser and loads nothing else: a summary and the findings first, then exchanges of the ' +
       'connection manager, pause frames, and each connection with its PSNs, throughput and latency over time, a ladder of ' +
       'its packets with all their fields, and its messages. Of a long ' +
-      `capture it holds a selection, and the page says what was left out. ${DAMAGED}`,
+      `capture it holds a selection, and the page lists what was left out. ${DAMAGED}`,
     options: [
       output('HTML file'),
       { flags: '--title <text>', summary: 'Title of the page (default: the name of the file)', parse: text },

@@ -35,7 +35,7 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '--use_rocm <value>': '',
   '--mmap <value>': '',
   '--ipv6': 'choose the GID with -x',
-  '--ipv6-addr': 'the host says which addresses the dialogue uses',
+  '--ipv6-addr': 'the HOST argument decides which addresses the dialogue uses',
   '--bind_source_ip <address>': 'use --bind',
   '--source_ip <address>': 'use --bind',
   '--output <kind>': 'use --json',

@@ -53,8 +53,8 @@ export function rdma_bind_addr(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 |
 }
 
 /**
- * rdma_resolve_addr(3): ADDR_RESOLVED follows. What C says by ADDR_ERROR, the call says itself. Nothing is asked on the network, so
- * there is no timeout to choose.
+ * rdma_resolve_addr(3): ADDR_RESOLVED follows. The call itself returns the errors that C reports by ADDR_ERROR. It sends no
+ * packet, so there is no timeout to choose.
  */
 export function rdma_resolve_addr(
   id: rdma_cm_id,

@@ -255,7 +255,7 @@ test('objects that rdma_create_qp makes are destroyed with the id', async () => 
   }
 });
 
-test('what does not carry over is refused by name', async () => {
+test('features of C that do not exist here are refused by name', async () => {
   const id: v.rdma_cm_id[] = [];
   expect(await v.rdma_create_id(null, id, null, 0x1234)).toBe(-1);
   expect(v.errno).toBe(constants.errno.EINVAL);

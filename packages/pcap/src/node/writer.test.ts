@@ -103,7 +103,7 @@ test('writeAll copies a capture, and waits when the stream is behind', async () 
   expect(Buffer.compare(await readFile(copy), await readFile(source))).toBe(0);
 });
 
-test('write says when to wait, and drain waits', async () => {
+test('write returns false when to wait, and drain waits', async () => {
   const sink = new Sink();
   const writer = new CaptureWriter(sink, new PcapEncoder({ linkType: 1 }));
   let written = 0;

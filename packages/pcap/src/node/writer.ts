@@ -7,7 +7,7 @@ import { type InterfaceOptions, PcapngEncoder, type SectionOptions } from '../pc
 
 /** Encoded bytes gathered before they go to the stream. */
 const FLUSH_SIZE = 65_536;
-/** Bytes on their way to a file before `write` says to wait. */
+/** Bytes on their way to a file before `write` returns false. */
 const FILE_HIGH_WATER = 1_048_576;
 
 interface FileOptions {
@@ -20,7 +20,7 @@ export interface PcapFileOptions extends FileOptions, PcapOptions {
   readonly format: 'pcap';
 }
 
-/** A pcapng file: what its first section says, and the interfaces, which get the ids 0, 1, … */
+/** A pcapng file: the options of its first section, and the interfaces, which get the ids 0, 1, … */
 export interface PcapngFileOptions extends FileOptions, SectionOptions {
   readonly format?: 'pcapng';
   /** More can be added later with `writer.encoder.interface`. */
@@ -28,7 +28,7 @@ export interface PcapngFileOptions extends FileOptions, SectionOptions {
 }
 
 /**
- * Creates a capture file; pcapng unless `format` says `pcap`.
+ * Creates a capture file; pcapng unless `format` is `pcap`.
  *
  * ```ts
  * await using file = await createCaptureFile('trace.pcapng', {
@@ -72,7 +72,7 @@ function pcapngEncoder(options: PcapngFileOptions): PcapngEncoder {
  */
 export class CaptureWriter<E extends CaptureEncoder = CaptureEncoder> implements AsyncDisposable {
   /**
-   * For what is no packet: sections, interfaces, statistics. What it encodes goes out with the next
+   * Encodes everything but packets: sections, interfaces, statistics. Encoded blocks are written with the next
    * `write`, `flush` or `close`; its `take` is not for the caller.
    */
   readonly encoder: E;
@@ -87,7 +87,7 @@ export class CaptureWriter<E extends CaptureEncoder = CaptureEncoder> implements
     stream.on('error', (error) => {
       this.#failure ??= error;
     });
-    // A stream destroyed without an error would take what is written and lose it without a word.
+    // A stream destroyed without an error would take what is written and silently lose it.
     stream.on('close', () => {
       if (!stream.writableFinished) this.#failure ??= new Error('the stream was closed by others');
     });

@@ -107,7 +107,7 @@ describe('keys', () => {
   test.each([
     ['HTTP', 'GET / HTTP/1.1'.padEnd(108)],
     ['no zero byte', TEXT.replace('\0', ' ')],
-    ['a digit that is none', TEXT.replace('3e', '3g')],
+    ['a letter in place of a digit', TEXT.replace('3e', '3g')],
     ['one byte less', TEXT.slice(1)],
   ])('refuses %s', (_what, text) => {
     expect(() => TEXT_KEYS.decode(ascii(text))).toThrow(wrong);

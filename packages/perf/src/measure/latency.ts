@@ -133,7 +133,7 @@ export async function messageLatency(
     requests.post(0, number, true);
     while (traffic.sent <= number) if (traffic.poll() === 0) await traffic.pause();
   }
-  // Who began gets the last answer.
+  // The side that began gets the last answer.
   while (!timed && traffic.received < plan.iters) if (traffic.poll() === 0) await traffic.pause();
   return clock.times;
 }

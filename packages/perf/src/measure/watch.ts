@@ -11,7 +11,7 @@ const GRACE = 2000;
 
 /** Guards a loop: it gives the event loop its turns, and ends a wait for a peer that is gone. */
 export class Watch {
-  /** Calls back now and then, with nothing to say. */
+  /** Called in each turn of the event loop that the watch gives, without arguments. */
   onTurn: (() => void) | undefined;
   readonly #channel: Channel;
   readonly #patience: Patience;

@@ -1,4 +1,4 @@
-/** The result as text: perftest's table, and below it what perftest does not say. */
+/** The result as text: perftest's table, and below it the figures that perftest does not print. */
 import type { BandwidthFigures } from '../dialogue/fields.ts';
 import type { Plan, Verb } from '../plan.ts';
 import type { Bucket, LatencyFigures } from './latency.ts';

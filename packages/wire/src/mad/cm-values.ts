@@ -1,7 +1,7 @@
 /** Values of fields in the connection manager's messages (IBTA vol 1 §12.6; Linux ib_cm.h). */
 
 /** `transportService` of a REQ. */
-export const CmTransport = { RC: 0, UC: 1, RD: 2, /** `extendedTransport` says which. */ OTHER: 3 } as const;
+export const CmTransport = { RC: 0, UC: 1, RD: 2, /** As in `extendedTransport`. */ OTHER: 3 } as const;
 
 /** `extendedTransport` of a REQ whose `transportService` is OTHER (IBTA vol 1 annex A14). */
 export const CmExtendedTransport = { XRC: 1 } as const;
