@@ -1,4 +1,4 @@
-/** docs/api.md is what the docstrings say now, and nothing public is without one (`npm run docs:api`). */
+/** docs/api.md matches the present docstrings, and every public member has one (`npm run docs:api`). */
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';

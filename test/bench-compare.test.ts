@@ -48,7 +48,7 @@ describe('statistics', () => {
     expect(judge(ratios)).toMatchObject({ verdict });
   });
 
-  test('a change counts only if the second measurement says the same on its own', () => {
+  test('a change counts only if the second measurement alone has the same verdict', () => {
     const low = [0.9, 0.91, 0.92, 0.93, 0.94];
     const high = [1.1, 1.11, 1.12, 1.13, 1.14];
     const mixed = [0.9, 1.1, 0.95, 1.02, 1];
@@ -126,7 +126,7 @@ describe('a row', () => {
   test.each([
     ['base', 'A', 'only in head. base fails: no such option'],
     ['head', 'B', 'only in base. head fails: no such option'],
-  ])('that fails in %s is measured in the other and said to', async (side, build, words) => {
+  ])('that fails in %s is measured in the other, and the failure is reported', async (side, build, words) => {
     const { open, state } = sessions((asked) => {
       if (asked === build) throw new Error('no such option\n    at a stack');
       return 1e6;
@@ -179,7 +179,7 @@ describe('the command', () => {
     [['--compare', 'no-such-revision'], 'no-such-revision'],
     [['--compare', root, '--only', 'no such row'], 'no such row'],
     [['--compare', root, '--rounds', '4'], '--rounds'],
-  ])('%j: says why, exit code 2', async (args, words) => {
+  ])('%j: prints the reason, exit code 2', async (args, words) => {
     const failure = await run(process.execPath, [bench, ...args]).catch((error) => error);
     expect(failure.code).toBe(2);
     expect(failure.stderr).toContain(words);

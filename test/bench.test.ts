@@ -1,4 +1,4 @@
-/** The bench as a program: it measures each contender or says why not. No figure is judged here. */
+/** The bench as a program: it measures each contender or prints why it can't. No figure is judged here. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

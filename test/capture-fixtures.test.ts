@@ -35,7 +35,7 @@ const PROBE: Readonly<Record<string, string>> = {
   cas: 'CMP_SWAP',
 };
 
-/** Statuses of completions and how the analysis says it. */
+/** Statuses of completions, and their names in the analysis. */
 const FAILURES: Readonly<Record<string, string>> = {
   REM_ACCESS_ERR: 'remote-access-error',
   REM_INV_REQ_ERR: 'invalid-request',
@@ -75,7 +75,7 @@ function wantedOfPerftest({ command, output }: Sidecar): { a: Wanted[]; b: Wante
   return { a, b: answered ? a : [] };
 }
 
-/** Both sides' messages, where the programs say it all; of several connections, of the last. */
+/** Both sides' messages, where the command lines determine them; of several connections, those of the last. */
 function wantedOf({ sidecar, name }: Fixture): { a: Wanted[]; b: Wanted[] } | undefined {
   const [program = ''] = sidecar.command.A;
   if (sidecar.isProbe) return { a: wantedOfProbe(sidecar), b: [] };
@@ -89,7 +89,7 @@ function wantedOf({ sidecar, name }: Fixture): { a: Wanted[]; b: Wanted[] } | un
   if (name === 'cm_rdma_client') return { a: times(1, 'SEND', 16), b: times(1, 'SEND', 16) };
   if (name === 'cm_mckey') return { a: times(4, 'SEND_WITH_IMM', 64), b: [] };
   if (name.startsWith('cm_rping')) {
-    // For each ping A says where its data are, B reads them and says so; then the same for B's WRITE.
+    // For each ping A sends the address of its data, B reads them and confirms it; then the same for B's WRITE.
     const ping = [
       ...times(1, 'RDMA_READ', 100),
       ...times(1, 'SEND', 16),
@@ -203,7 +203,7 @@ describe.each(ways)('%s', (way, read) => {
   });
 });
 
-test('ibv_srq_pingpong: sixteen queue pairs, every message as long as it says', async () => {
+test('ibv_srq_pingpong: sixteen queue pairs, every message of 4096 bytes', async () => {
   const { analysis, messages } = await analyze(join(folder, 'pp_srq_default.pcap'));
   expect(analysis.connections.map(({ pairing }) => pairing)).toEqual(new Array(16).fill('certain'));
   expect(messages.every(({ bytes, outcome }) => bytes === 4096 && outcome === 'completed')).toBe(true);

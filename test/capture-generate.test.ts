@@ -1,4 +1,4 @@
-/** The captures that readers are measured by: every packet is right, and what is said of the file is in it. */
+/** The captures that readers are measured by: every packet is right, and their counts are those that the generator prints. */
 import { execFile } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -33,7 +33,7 @@ async function generate(name: string, ...options: string[]): Promise<Truth> {
 
 const sum = (counts: Record<string, number>) => Object.values(counts).reduce((a, b) => a + b, 0);
 
-/** By QPN: each is used once in these captures. What goes there, and of it what is behind what went before. */
+/** Counts the packets to one QPN (each is used once in these captures), and the retransmitted ones among them. */
 class Seen {
   packets = 0;
   behind = 0;

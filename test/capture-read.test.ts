@@ -1,6 +1,6 @@
 /**
- * The reader of captures on every capture of the real rxe: packets as tshark counts and names them, ICRCs as a
- * recomputation here says, which masks a copy and calls zlib (tshark shows the value and does not check
+ * The reader of captures on every capture of the real rxe: packets as tshark counts and names them, ICRCs compared with a
+ * recomputation here, which masks a copy and calls zlib (tshark shows the value and does not check
  * it); and files that are damaged in every way, which never make it throw.
  */
 import { spawnSync } from 'node:child_process';

@@ -1,6 +1,6 @@
 /**
- * Captures that an engineer judged the analysis by (docs/capture-review.md). What is true of them was read off the
- * packets, their IPv4 Identifications and the completions in the sidecars by hand; none of it comes from the analysis.
+ * Captures that an engineer judged the analysis by (docs/capture-review.md). The expected values were read off the
+ * packets, their IPv4 Identifications and the completions in the sidecars by hand; none comes from the analysis.
  */
 import { join } from 'node:path';
 import { type Analysis, analyzeCapture, type Message, overviewText } from '@node-roce/capture';
@@ -181,7 +181,7 @@ test('corrupt_A: damage is named as what made the sender go back', async () => {
   );
 });
 
-test('a clock that goes back an hour is said, and nothing after it is certain', async () => {
+test('a clock that goes back an hour is reported, and nothing after it is certain', async () => {
   const analysis = await altered('loss5_both_rc_pingpong', (frame, number) => {
     if (number >= 100) frame.timestamp -= 3_600_000_000_000n;
   });

@@ -137,7 +137,7 @@ test.each(SEEDS)('counts, seed %i', (seed) => {
   }
 });
 
-describe.each(SEEDS)('what the capture missed is no loss, seed %i', (seed) => {
+describe.each(SEEDS)('packets that the capture missed are not taken for losses, seed %i', (seed) => {
   // Only RNR NAKs make anybody send again.
   const run = runConnections({ ...RUN, seed: 200 + seed, network: 'clean', connections: 3 });
   const all = tap(run.network, run.hosts[0]);
@@ -162,7 +162,7 @@ describe.each(SEEDS)('what the capture missed is no loss, seed %i', (seed) => {
     const missed = [...there].filter((psn) => !seen.has(psn)).length;
     const counted = analyzed.directions.reduce((total, { counts }) => total + counts.missedByCapture, 0);
     expect(counted).toBeLessThanOrEqual(missed);
-    // Where the answers are missing too, nothing says that something was.
+    // Where the answers are missing too, no packet shows that a request was missed.
     expect(counted).toBeGreaterThanOrEqual(Math.floor(0.7 * missed));
   });
 });

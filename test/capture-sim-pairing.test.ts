@@ -122,7 +122,7 @@ function visiblePairs(packets: readonly TappedPacket[], pairs: readonly TrueConn
     .sort();
 }
 
-test('ports that say nothing: PSNs and kinds of answers alone', () => {
+test('ports that reveal nothing: PSNs and kinds of answers alone', () => {
   const run = runConnections({ ...RUN, seed: 8 });
   // Each direction its own, as adapters have it that take them from flow labels.
   const shown = tap(run.network, 'middle').map((packet) => ({

@@ -30,7 +30,7 @@ describe.each([1, 2, 3, 4, 5])('seed %i', (seed) => {
   const atHosts = hosts.map((host) => tap(network, host));
   const middle = tap(network, 'middle');
 
-  test('what a host is known to have sent again is what its engine counted', () => {
+  test('the known retransmissions of a host are those that its engine counted', () => {
     hosts.forEach((host, i) => {
       const device = run.devices[i] as EngineDevice;
       const own = atHosts[i].filter(({ event }) => event === 'sent');
@@ -40,7 +40,7 @@ describe.each([1, 2, 3, 4, 5])('seed %i', (seed) => {
     });
   });
 
-  test('what arrives has passed the middle, what passed was sent, and each in order of time', () => {
+  test('packets that arrive have passed the middle, those were sent, and each in order of time', () => {
     const sent = new Set(atHosts.flatMap((packets) => packets.filter(({ event }) => event === 'sent')));
     const arrived = atHosts.flatMap((packets) => packets.filter(({ event }) => event === 'arrived'));
     const [atStart, half, atEnd] = [serials([...sent]), serials(middle), serials(arrived)];
@@ -108,7 +108,7 @@ test('marks are answered by CNPs, at most one for a queue pair in 50 µs', () =>
   }
 });
 
-test('model and engine each say why: all causes occur', () => {
+test('model and engine both report causes: all causes occur', () => {
   const causes = new Map<string, Set<string>>();
   for (let seed = 1; seed <= 12; seed++) {
     for (const ends of [

@@ -47,7 +47,7 @@ class Roce {
   /** Resolves when stderr has that text. */
   async said(text: string): Promise<void> {
     while (!this.#err.includes(text)) {
-      if (this.child.exitCode !== null) throw new Error(`ended without a word of '${text}': ${this.#err}`);
+      if (this.child.exitCode !== null) throw new Error(`ended without printing '${text}': ${this.#err}`);
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
   }
@@ -176,7 +176,7 @@ describe('pingpong', () => {
     expect(err).toMatch(/the peer sent "HTTP.*" *, which is not an address as ibv_rc_pingpong sends it/);
   });
 
-  test('nobody there: an error that says what to start', async () => {
+  test('nobody there: an error that names the command to start', async () => {
     tcpPort++;
     const { code, err } = await roce(...ours('127.0.8.1'));
     expect(code).toBe(1);
@@ -383,7 +383,7 @@ describe('doctor', () => {
     expect(checks.find((check: { check: string }) => check.check === 'loopback').verdict).toBe('ok');
   });
 
-  test('without the addon: a warning that says what to do and what works all the same', async () => {
+  test('without the addon: a warning with the remedy and the features that work without it', async () => {
     const { code, out } = await roceWithoutAddon('doctor', '--json', '--bind', '127.0.9.4');
     const { checks } = JSON.parse(out) as { checks: { check: string; verdict: string; text: string }[] };
     expect(code).toBe(0);
@@ -401,7 +401,7 @@ describe('doctor', () => {
   });
 });
 
-test('devinfo says which link a device would have', async () => {
+test('devinfo prints the link that a device would have', async () => {
   expect(JSON.parse((await roce('devinfo', '--json')).out).link).toBe('udp');
   expect(JSON.parse((await roceWithoutAddon('devinfo', '--json')).out).link).toBe('dgram');
   expect((await roceWithoutAddon('devinfo')).out).toMatch(/^\tlink:\t\tdgram \(no native addon/m);

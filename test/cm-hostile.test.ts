@@ -163,7 +163,7 @@ async function siege(next: (i: number, dialogue: readonly Uint8Array[]) => Uint8
   const { acceptedPackets, bugs } = (await at.server.counters()) as unknown as Record<string, number>;
   expect(acceptedPackets).toBeGreaterThan(MADS / 2);
   expect(bugs ?? 0).toBe(0);
-  // Numbers of connections that ended are kept for as long as their requests say, up to two minutes.
+  // Numbers of ended connections are kept for the time in their requests, up to two minutes.
   const keeping = KEPT_BYTES * (report.kept - kept[0]);
   if (MADS >= 100_000) expect(quarters.growth - keeping).toBeLessThan(2 * 2 ** 20);
   if (process.env.ROCE_HOSTILE_MADS) console.log(JSON.stringify(report), `bytes held ${quarters.samples}`);

@@ -119,7 +119,7 @@ test('connects over IPv6', async () => {
   expect(sha256(side.memory.subarray(MIB))).toBe(sha256(side.memory.subarray(0, MIB)));
 });
 
-test('the device says which link it has, and that a poll needs the event loop where it shares its thread', async () => {
+test('the device reports its link, and that a poll needs the event loop where it shares its thread', async () => {
   const { a, b } = await openPair({ link: 'dgram' }, { link: 'dgram', engine: 'worker' });
   expect(a.device.query()).toMatchObject({ link: 'dgram', needsEventLoop: true });
   expect(b.device.query()).toMatchObject({ link: 'dgram', needsEventLoop: false });
@@ -128,7 +128,7 @@ test('the device says which link it has, and that a poll needs the event loop wh
   expect(native.query()).toMatchObject({ link: 'udp', needsEventLoop: false });
 });
 
-test('without the addon: auto is dgram, with a warning; udp is an error that says what to do', () => {
+test('without the addon: auto is dgram, with a warning; udp is an error with the remedy', () => {
   const program = `
     import { openDevice } from '@node-roce/verbs-api';
     const at = { address: '${host(4)}', port: ${port} };
@@ -143,7 +143,7 @@ test('without the addon: auto is dgram, with a warning; udp is an error that say
     ['--no-warnings', '--input-type=module', '-e', program],
     {
       cwd: root,
-      // What node-gyp-build takes to mean: not what was built here.
+      // With this, node-gyp-build ignores the addon that was built here.
       env: { ...process.env, PREBUILDS_ONLY: '1' },
       encoding: 'utf8',
     },

@@ -65,7 +65,7 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
     const faults = { loss: 0.05, seed: 11 };
     const { a, b, write } = await openPair({ engine, faults });
     for (let i = 0; i < 20; i++) await write(20_000);
-    // What the last turns published has come, too, once a later message has.
+    // The messages of the last turns have come, too, once a later message has.
     const [ofA] = [await a.device.counters(), await b.device.counters()];
     const of = <T>(device: Device, { heard }: { heard: Heard }) =>
       heard.filter((message) => message.device === device) as T[];

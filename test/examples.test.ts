@@ -45,7 +45,7 @@ test('two-programs.mjs: server and client', async () => {
   const client = ['client', '127.0.7.2', '127.0.7.1'];
   expect(await serverAndClient('two-programs.mjs', 18677, server, client)).toEqual({
     client: 'the server offers: the answer is 42\n',
-    server: 'the client says: thank you\n',
+    server: 'the client sends: thank you\n',
   });
 });
 
@@ -150,7 +150,7 @@ describe('interop-suite.mjs', () => {
       /seed \d+: .*damaged/,
     ],
   ])('a device that %s', async (_what, keep, expected) => {
-    // The device is packed into one that spoils what it says.
+    // The device is wrapped in one that spoils its messages.
     const spoilt = `
       let sent = 0;
       const makeDevice = (options) => {
@@ -162,7 +162,7 @@ describe('interop-suite.mjs', () => {
     const program = read('examples/interop-suite.mjs').replace(/^const makeDevice = .*$/m, spoilt);
     const root = fileURLToPath(new URL('..', import.meta.url));
     const running = run(process.execPath, ['--input-type=module', '-e', program], { cwd: root });
-    // What loss explains, a requester has to survive; all else is found.
+    // A requester has to survive faults that look like losses; all others are found.
     if (expected === undefined) expect((await running).stdout).toBe('all is well\n');
     else {
       const error = await running.then(

@@ -1,6 +1,6 @@
 /**
  * The model against the real rxe, on every RC capture among the fixtures: the same requests give the same
- * replies, and the same posted operations and replies give the same requests. What rxe does otherwise is
+ * replies, and the same posted operations and replies give the same requests. rxe's deviations are
  * in the table of quirks, and nothing else may differ.
  */
 import { readdirSync, readFileSync } from 'node:fs';

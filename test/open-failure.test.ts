@@ -1,4 +1,4 @@
-/** A device that fails to open leaves nothing open; what is said when descriptors run out. */
+/** A device that fails to open leaves nothing open; the error when descriptors run out. */
 import { execFile } from 'node:child_process';
 import { syncBuiltinESMExports } from 'node:module';
 import os from 'node:os';

@@ -108,7 +108,7 @@ test.each(captures)('%s', async (name) => {
   expect(count).toBe(packets.length);
 });
 
-test.each<ByteOrder>(['little', 'big'])('what we write, %s-endian, the oracle reads', async (byteOrder) => {
+test.each<ByteOrder>(['little', 'big'])('the oracle reads our files, %s-endian', async (byteOrder) => {
   const encoder = new PcapEncoder({
     linkType: LinkType.LINUX_SLL2,
     snapLength: 300,

@@ -152,7 +152,7 @@ describe('a peer of another kind is exit code 1, with one line', () => {
     expect({ code, err }).toMatchObject({ code: 1, err: expect.stringMatching(/in place of its version/) });
   });
 
-  test('a client that says nothing', async () => {
+  test('a client that sends nothing', async () => {
     port++;
     const server = start('write', 'bw', ...place('127.0.0.1'), '--timeout', '0.5');
     await server.listens;

@@ -1,5 +1,5 @@
 /**
- * Both ends of `roce perf` say what perftest's programs said to each other: every message of the recorded dialogues, by
+ * Both ends of `roce perf` send the messages of perftest's programs: every message of the recorded dialogues, by
  * side and length, and the bytes of those that do not depend on the machine.
  */
 import { readdirSync, readFileSync } from 'node:fs';
@@ -121,7 +121,7 @@ test.each(recordings)('%s', async (_name, recording) => {
     const { length } = bytes;
     // The version is ours to choose. Page size, cache line and MTU.
     if (i >= 2 && i < 8) expect(bytes).toBe(expected);
-    // What the test is; a device's attributes stand behind it.
+    // The description of the test; a device's attributes follow it.
     if (length === 2 * 312 || length === 2 * 320) expect(bytes.slice(0, 160)).toBe(expected.slice(0, 160));
     // Keys: separators where they are.
     if (length === 2 * 108) {

@@ -1,4 +1,4 @@
-/** perftest's peer (test/perftest-peer) says what the real programs say: recorded dialogues, byte by byte, in both roles. */
+/** perftest's peer (test/perftest-peer) sends the bytes of the real programs: recorded dialogues, byte by byte, in both roles. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
@@ -24,7 +24,7 @@ const FOLDER = join(import.meta.dirname, 'fixtures/perftest');
 const NAMES = readdirSync(FOLDER).filter((name) => name.endsWith('.json'));
 const recordingOf = (name: string): Recording => JSON.parse(readFileSync(join(FOLDER, name), 'utf8'));
 
-/** Bytes of the structure that say what the test is; a device's attributes stand behind them. */
+/** Bytes of the structure that describe the test; a device's attributes follow them. */
 const MEMBERS = 80;
 
 /** The peer's test, from the command of a recording. */
@@ -107,7 +107,7 @@ describe.each(NAMES)('%s', (name) => {
         expect(message.readInt32LE(224)).toBe(real.readInt32LE(224));
       } else expect(message.toString('latin1')).toBe(real.toString('latin1'));
     }
-    // Of all that the other side said, only what nobody reads is left.
+    // Of all bytes that the other side sent, only those that nobody reads are left.
     expect(rest.toString('latin1')).toBe(
       name.startsWith('6.06') && !name.includes('write_lat') ? 'done\0' : '',
     );

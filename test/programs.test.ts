@@ -140,7 +140,7 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
       expect(code, `round ${round}: ${output}`).toBeGreaterThan(0);
       for (let i = 0; i < 500 && all().some(({ programs }) => programs > 0); i++) await sleep(10);
       expect(all()).toEqual([none, none]);
-      // What is made once is there by now.
+      // Resources that are made once exist by now.
       if (round === 4) before = used();
     }
     await play('ibv_rc_pingpong', '-g', '0', '-n', '20', '-c');
@@ -225,7 +225,7 @@ describe.skipIf(missing !== undefined)('roce run', { timeout: 60_000 }, () => {
     expect((await once(child, 'exit'))[0]).toBe(5);
   });
 
-  test('says what it cannot run', () => {
+  test('names a program that it cannot run', () => {
     expect(run('no-such-program').status).toBe(127);
     // An ELF header of 64 bits without a program header, thus without a loader.
     const header = Buffer.alloc(64);

@@ -90,7 +90,7 @@ const membersOf = (bits: Mask[]) => bits.flatMap((bit) => MEMBERS[bit]);
 describe.each(TYPES)('%s', (type) => {
   test.each(STATES.filter((state) => state !== 'SQE' || !RELIABLE.includes(type)))('in %s', (state) => {
     const bits = VALID[type][state].split(' ').filter(Boolean) as Mask[];
-    // The man page ties both to a device that migrates paths; ours says that it does not.
+    // The man page ties both to a device that migrates paths; by its capabilities ours does not.
     const valid = membersOf(bits.filter((bit) => !NOT_OFFERED.includes(bit)));
     bench.with(type, state, (qp) => {
       const { attr, init } = qp.query();
@@ -226,7 +226,7 @@ describe('the mask is a hint: whatever is asked for, at least what is valid is r
     });
   });
 
-  test('the capabilities say what is not offered', async () => {
+  test('the capabilities show what is not offered', async () => {
     await using device = await openDevice({ link: link() });
     const { deviceCapFlags } = device.query();
     expect(deviceCapFlags & (DeviceCap.RESIZE_MAX_WR | DeviceCap.AUTO_PATH_MIG)).toBe(

@@ -24,7 +24,7 @@ function missing(): string | undefined {
 const why = missing();
 if (why) console.log(`rdma-core's tests are not run: ${why}`);
 
-/** Outcomes by the name of the test: `ok`, `skipped`, `ERROR`, `FAIL`. What a test prints may stand before its outcome. */
+/** Outcomes by the name of the test: `ok`, `skipped`, `ERROR`, `FAIL`. Output of a test may stand before its outcome. */
 function outcomes(output: string): Map<string, string> {
   const lines = /^\w+ \((tests[\w.]+)\)[\s\S]*?\.\.\. [\s\S]*?(ok|skipped|ERROR|FAIL)\b(?: '.*'| ".*")?$/gm;
   return new Map([...output.matchAll(lines)].map(([, name, outcome]) => [name, outcome]));

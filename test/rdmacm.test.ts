@@ -128,7 +128,7 @@ describe('roce rping', () => {
     expect((await server.ended).code).toBe(0);
   });
 
-  test('a server with a smaller -S: the client says what to compare', async () => {
+  test('a server with a smaller -S: the client prints the options to compare', async () => {
     const server = await run('rping', '-s', '-a', '127.0.72.18');
     await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
     const client = await run('rping', '-c', '-a', '127.0.72.18', '-I', '127.0.72.19', '-S', '100', '-C', '1');
@@ -142,7 +142,7 @@ describe('roce rping', () => {
     });
   });
 
-  test('nobody listens: an error that says what to do', async () => {
+  test('nobody listens: an error with the remedy', async () => {
     const server = await run('rping', '-s', '-P', '-a', '127.0.72.16');
     await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
     const client = await run(

@@ -297,7 +297,7 @@ describe('A3: memory of others', () => {
     expect(status).toBe('REM_ACCESS_ERR');
   });
 
-  test('a region that peers may not write: refused; nothing is open unless it was said', async () => {
+  test('a region that peers may not write: refused; no access is open unless it was given', async () => {
     const status = await outcome(async ({ pd, memory }) => (await pd.registerMr(memory)).remote());
     expect(status).toBe('REM_ACCESS_ERR');
   });
@@ -370,7 +370,7 @@ describe('A4: queue pairs used up', () => {
 
 describe('A5: others slowed down', () => {
   test.each(['auto', 'off'] as const)(
-    'what is made up draws less than it sends: one NAK for all that is ahead, one ACK for what is behind; keepEarly %s',
+    'forged packets draw fewer packets than they are: one NAK for all that is ahead, one ACK for what is behind; keepEarly %s',
     async (keepEarly) => {
       const { site, server, client, here, there } = await connected('RC', keepEarly);
       const { rqPsn } = await psnsOf(there);
@@ -457,7 +457,7 @@ describe('A5 among clients of one SRQ', () => {
 });
 
 describe('A6: RDMA as an accomplice', () => {
-  test('what peers do without the program’s knowing is counted, by operation and connection', async () => {
+  test('one-sided operations of peers are counted, by operation and connection', async () => {
     const { server, client, here, there } = await connected();
     for (let i = 0; i < 3; i++) {
       here.postSend({

@@ -133,7 +133,7 @@ describe('countersEqualWhatTheNetworkSaw', () => {
       sends += requests.filter(({ opcode }) => /^SEND/.test(opcode!)).length;
       const needed = requests.filter(({ opcode }) => /SEND|WITH_IMM/.test(opcode!)).length;
       for (const request of requests) set.qpA.postSend({ wrId: i, offset: 0, ...request } as SimSend);
-      // Now and then too late: B says RNR, and A waits.
+      // Now and then too late: B sends an RNR NAK, and A waits.
       if (random.chance(0.5)) set.network.pass(random.between(1, 3000));
       set.postReceives(needed);
       set.settle();
@@ -186,7 +186,7 @@ describe('countersOfEachCause', () => {
     const set = new Set2({ timeout: 10, retryCnt: 3, aToB: { drop: () => true } });
     set.post({}, {});
     expect(set.done).toEqual(['RETRY_EXC_ERR', 'WR_FLUSH_ERR']);
-    // The second waits for credits: nothing has said yet that there is no limit.
+    // The second waits for credits: no ACK has shown yet that there is no limit.
     const { sent } = set.packets(set.a);
     set.expect(
       {
@@ -340,7 +340,7 @@ describe('countersOfEachCause', () => {
     expect(a.receivedPackets).toBe(set.packets(set.a).arrived - cnps);
   });
 
-  test('what a queue pair had counted stays with the device when it goes', () => {
+  test('the counts of a destroyed queue pair stay with the device', () => {
     const set = new Set2({ aToB: { drop: (_, index) => index === 0 } });
     set.post({ opcode: 'RDMA_WRITE', length: 3000, remoteOffset: 0 });
     const before = set.countsA;

@@ -261,7 +261,7 @@ function changeWindow(random: Random, pair: [Subject, Subject], wrId: number): s
         [ARENA - 10, 11],
       ] as const)
     : ([4096, nothing ? 0 : 2048] as const);
-  // What rights mean where nothing is bound is left open; type 1 has no windows from zero.
+  // The meaning of rights where nothing is bound is left open; type 1 has no windows from zero.
   const zero = length > 0 && random.chance(type === 2 ? 0.3 : 0.02) ? Access.ZERO_BASED : 0;
   // Always another key than before: whether the same one may come again is left open.
   const step = random.between(1, 255);

@@ -1,7 +1,7 @@
 /**
  * Goodput over paths that lose or reorder packets, in virtual time, compared with the bound of go-back-N (test/sim/go-back-n-bound.mjs).
  * docs/performance.md has the table. 10 Gb/s, a round trip of 20 µs, path MTU 1024, one queue pair, 256 KiB messages, unless a row
- * says otherwise; the controller is AIMD throughout.
+ * has other values; the controller is AIMD throughout.
  *
  * ROCE_SIM_SEEDS=10: seeds of each row, 1 by default; ROCE_SIM_LONG=1: ten times as long.
  */
@@ -103,7 +103,7 @@ test('(d) reordering, to our own responder: 8.5 Gb/s', { timeout: 600_000 }, () 
   expect(late('engine')).toBeGreaterThanOrEqual(8.5);
 });
 
-// What came late and was taken for kept, two of these stood still for milliseconds.
+// While late packets were taken for kept ones, two of these seeds stood still for milliseconds.
 function testStandstill(seed: number) {
   const { gbps, timeouts } = runGoodput({ ...NEAR, ...LATE, peer: 'model', seed });
   print(`(d) model, seed ${seed}`, gbps);

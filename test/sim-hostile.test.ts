@@ -1,7 +1,7 @@
 /**
  * A requester whose peer's answers come with forged ones among them: never an exception, and never a completion
- * that is wrong. What nobody could distinguish from the truth is left out: an ACK of what has not arrived, or an answer of
- * the right PSN, kind and length with other data. Everything else is given to it; it may end the connection, or go on.
+ * that is wrong. Forgeries that can not be distinguished from the truth are left out: an ACK of packets that have not arrived, or an answer of
+ * the right PSN, kind and length with other data. All others are given to it; it may end the connection, or go on.
  *
  *   ROCE_SIM_SEEDS=5000 npx vitest run test/sim-hostile
  */
@@ -59,7 +59,7 @@ function forge(random: Random, real: ModelPacket, truth: Truth, harsh: boolean):
   const future = () => psnAdd(truth.sent(), random.between(0, 1000));
   const blank = { payload: new Uint8Array(0), original: undefined };
   switch (random.between(0, harsh ? 11 : 3)) {
-    case 0: // An ACK of what was executed, in the past or again: of a READ or atomic it says only that it is missing.
+    case 0: // An ACK of what was executed, in the past or again: of a READ or atomic it shows only that the answer is missing.
       return {
         ...fake,
         ...blank,

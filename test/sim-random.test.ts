@@ -6,7 +6,7 @@
  * A failure leaves a pcapng and prints how to run it again:
  *   ROCE_SIM=seed,a,b,network,loss,count npx vitest run test/sim-random.test.ts
  * More of it: ROCE_SIM_SEEDS=500 and ROCE_SIM_COUNT=10000, in slices by ROCE_SIM_FIRST=101 and -t 'all'
- * (docs/simulation.md says what was run).
+ * (docs/simulation.md lists the runs).
  */
 import { setImmediate } from 'node:timers/promises';
 import type { EndpointKind } from '@node-roce/sim';

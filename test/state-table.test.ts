@@ -79,7 +79,7 @@ function walkAllowed(type: QpType, from: QpState, to: QpState, cell: Cell): void
   const offered = optional.filter((name) => !REFUSED.includes(name));
   // Without a state in the mask, it is the step to the state that it is in.
   for (const target of from === to ? [to, undefined] : [to]) {
-    expectTaken(step(type, from, target, required), to, 'what is required');
+    expectTaken(step(type, from, target, required), to, 'all that is required');
     expectTaken(step(type, from, target, [...required, ...offered]), to, 'all that is optional');
     for (const missing of required) {
       const left = required.filter((name) => name !== missing);
@@ -200,7 +200,7 @@ describe.each(TYPES)('%s of a device whose paths migrate', (type) => {
   });
 });
 
-test('what is not offered is refused with the capability that would say so', () => {
+test('an attribute that is not offered is refused with the name of its capability', () => {
   for (const name of REFUSED) {
     const { error } = step('RC', 'SQD', 'SQD', [name]);
     expect(error?.message).toContain('IBV_DEVICE_AUTO_PATH_MIG');

@@ -74,7 +74,7 @@ test.each([
   }
 });
 
-test('what is there at the same time is different', async () => {
+test('numbers in use at the same time are different', async () => {
   const device = await openDevice({ link: new MemoryNetwork().link('10.0.0.1') });
   const pd = await device.allocPd();
   const cq = await device.createCq(1);
@@ -131,7 +131,7 @@ test('two processes, and two devices of one, begin differently', () => {
   expect(same.length).toBeLessThan(3);
 });
 
-describe('what adapters did wrong is found', () => {
+describe('weaknesses of known adapters are found', () => {
   const count = (make: (i: number) => number, bits: number): Series => ({
     name: 'weak',
     bits,

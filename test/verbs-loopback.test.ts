@@ -365,7 +365,7 @@ describe('the engine in a worker', () => {
     });
   });
 
-  test('an error keeps what it said', async () => {
+  test('an error keeps its message', async () => {
     const { qp } = await openSide(host(1), { engine: 'worker' });
     await expect(qp.modify({ qpState: 'RTS' })).rejects.toMatchObject({
       name: 'RoceError',

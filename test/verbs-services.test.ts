@@ -1,6 +1,6 @@
 /**
- * Datagrams, shared receive queues, windows and what else goes beyond a connected pair, over real sockets on
- * loopback, with the engine in this thread and in a worker. What each call means in detail is tested next to
+ * Datagrams, shared receive queues, windows and other services beyond a connected pair, over real sockets on
+ * loopback, with the engine in this thread and in a worker. Details of each call are tested next to
  * the code, in packages/verbs-api.
  */
 import { type Device, GRH_BYTES, type OpenOptions, openDevice, type QueuePair } from '@node-roce/verbs-api';

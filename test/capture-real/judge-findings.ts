@@ -70,9 +70,9 @@ function overtaken(tap: Tap, evidence: Evidence): Set<number> {
 
 const reordering: Check = ({ frameCount, frames, text }, _truth, tap, evidence) => {
   const late = overtaken(tap, evidence);
-  if (frameCount > late.size) return `${late.size} frames overtaken; said: ${text}`;
+  if (frameCount > late.size) return `${late.size} frames overtaken; the finding: ${text}`;
   const wrong = frames.filter((frame) => !late.has(frame));
-  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} were not overtaken; said: ${text}`;
+  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} were not overtaken; the finding: ${text}`;
 };
 
 /** ACKs of PSNs below what their stream had acknowledged before, without the network's copies. */
@@ -93,19 +93,19 @@ const ghostAcks: Check = ({ frameCount, text }, truth, tap, { frames }) => {
     const upTo = isNak ? packet.psn - 1 : packet.psn;
     if (before === undefined || psnDiff(upTo, before) > 0) acknowledged.set(stream, upTo);
   }
-  return frameCount <= count ? undefined : `${count} ghost ACKs; said: ${text}`;
+  return frameCount <= count ? undefined : `${count} ghost ACKs; the finding: ${text}`;
 };
 
 /** Requests after a silence like the ACK timeout: retransmissions, whose first copies this tap has not seen. */
 const idleLikeTimeout: Check = ({ frames, text }, truth, tap) => {
   const again = new Set(truth.events.flatMap((event) => event.frames.flatMap((packet) => packet[tap])));
   const wrong = frames.filter((frame) => !again.has(frame));
-  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} are first transmissions; said: ${text}`;
+  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} are first transmissions; the finding: ${text}`;
 };
 
 const pause: Check = ({ frameCount, text }, truth, tap) => {
   const frames = truth.pfc.flatMap((packet) => packet[tap]).length;
-  return frameCount === frames ? undefined : `${frames} pause frames; said: ${text}`;
+  return frameCount === frames ? undefined : `${frames} pause frames; the finding: ${text}`;
 };
 
 /** Messages of the connection manager at this tap: how often each transaction sent each attribute. */
@@ -126,7 +126,7 @@ const cmRetries: Check = ({ text }, _truth, _tap, evidence) => {
   const counts = transactions(evidence);
   const said = [...text.matchAll(/was sent (\d+) times/g)].map(([, count]) => Number(count));
   const wrong = said.filter((count) => !counts.includes(count));
-  return wrong.length === 0 ? undefined : `messages were sent ${counts.join(', ')} times; said: ${text}`;
+  return wrong.length === 0 ? undefined : `messages were sent ${counts.join(', ')} times; the finding: ${text}`;
 };
 
 const cmLoss: Check = ({ text }, truth, tap) => {
@@ -135,20 +135,20 @@ const cmLoss: Check = ({ text }, truth, tap) => {
     (packet) => packet.from === other(tap) && packet[tap].length === 0 && packet[packet.from].length > 0,
   ).length;
   const said = Number(/: (\d+) management/.exec(text)?.[1]);
-  return said <= missing ? undefined : `${missing} frames were lost before this tap; said: ${text}`;
+  return said <= missing ? undefined : `${missing} frames were lost before this tap; the finding: ${text}`;
 };
 
 const cmUnanswered: Check = ({ frames, text }, truth, tap) => {
   const answers = truth.cm.filter(({ attribute, [tap]: here }) => attribute !== 0x10 && here.length > 0);
   const last = Math.max(...frames);
   const after = answers.filter((packet) => packet[tap].some((frame) => frame > last));
-  return after.length === 0 ? undefined : `answered in frame ${after[0][tap]}; said: ${text}`;
+  return after.length === 0 ? undefined : `answered in frame ${after[0][tap]}; the finding: ${text}`;
 };
 
 const cmRejected: Check = ({ text }, truth, tap) =>
   truth.cm.some(({ attribute, [tap]: here }) => attribute === 0x12 && here.length > 0)
     ? undefined
-    : `no REJ; said: ${text}`;
+    : `no REJ; the finding: ${text}`;
 
 /** By the kind of a finding. */
 export const FINDING_CHECKS: Readonly<Record<string, Check>> = {

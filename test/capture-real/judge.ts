@@ -31,7 +31,7 @@ export async function statementsOf(path: string): Promise<Statements> {
   return { byFrame, analysis: analyzer.finish(summary, addresses) };
 }
 
-/** Counts of events or packets by what was said of them. */
+/** Counts of events or packets by the verdict of the analysis. */
 export interface Shares {
   certain: number;
   likely: number;
@@ -62,7 +62,7 @@ export interface Judgement {
 const said = (cause: string, grade: string | undefined) =>
   grade === undefined ? cause : `${cause} (${grade})`;
 
-/** Judges what was said of the capture at `tap`. */
+/** Judges the analysis of the capture at `tap`. */
 export function judge(
   truth: Truth,
   tap: Tap,
@@ -95,7 +95,7 @@ export function judge(
   return result;
 }
 
-/** One going back: what was said of its first packet at this tap. */
+/** Judges one go-back-N by the verdict on its first packet at this tap. */
 function judgeEvent(
   event: TruthEvent,
   tap: Tap,
@@ -137,7 +137,7 @@ function judgeEvent(
   }
 }
 
-/** Each packet: called a retransmission or a copy though it is none, or of a wrong cause. */
+/** Judges each packet: it must not be called a retransmission or a copy that it is not, nor have a wrong cause. */
 function judgePackets(
   truth: Truth,
   tap: Tap,
@@ -146,7 +146,7 @@ function judgePackets(
   { falseCauses, falsehoods }: Judgement,
 ): void {
   const copies = new Set(truth.duplicated.flatMap((frames) => frames[tap].slice(1)));
-  // What came before the trace began, or of a queue pair that it did not follow, has no truth.
+  // Packets before the trace began, and those of a queue pair that it did not follow, have no truth.
   for (const [frame, { cause, grade, repeated }] of byFrame) {
     const event = retransmitted.get(frame);
     if (repeated && !copies.has(frame)) falsehoods.push(`frame ${frame}: a copy; truth: not repeated`);

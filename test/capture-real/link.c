@@ -51,7 +51,7 @@ struct frame {
     uint8_t *data;
 };
 
-/* What a tap saw; copies of one frame are records of one id. */
+/* A frame that a tap saw; copies of one frame are records of one id. */
 struct record {
     int64_t ns;
     uint64_t order;

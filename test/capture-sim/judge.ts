@@ -1,4 +1,4 @@
-/** Holds what an analysis says was sent again, and why, against what is true. */
+/** Compares the retransmissions and causes of an analysis with the truth. */
 import type { Analyzed } from './analyze.ts';
 import type { Captured } from './run.ts';
 import type { TrueFrame } from './truth.ts';
@@ -17,7 +17,8 @@ export interface Judgement {
 }
 
 /**
- * Whether a retransmitted packet can be distinguished from a late one or a copy. At its sender no packet is late; on the way an Identification of its own says when it was sent.
+ * Whether a retransmitted packet can be distinguished from a late one or a copy. At its sender no packet is late; on the way, an
+ * Identification of its own shows when it was sent.
  */
 const canTell = ({ addressing }: Captured, { event, isSoon }: TrueFrame) =>
   addressing === 'ipv4' || (event === 'sent' && !isSoon);

@@ -106,7 +106,7 @@ export function runConnections(options: CaptureRun): Captured {
     peers.set(`${j} ${b.info.qpn}`, a.info.qpn);
   });
   if (!network.run(() => workload.step(), UNTIL)) throw new Error(`stalled at ${network.now} µs`);
-  // What is still under way arrives.
+  // Packets that are still under way arrive.
   network.pass(1000);
   const { pathMtu } = connection;
   const settings = { ...connection, delay, addressing, receiveEvery };

@@ -1,6 +1,6 @@
 /**
  * Sends requests of the connection manager that are all different, from a process of its own:
- * fork('cm-flood.mjs', [own address, victim, UDP port, service id]); `send(n)` asks for n a second, 0 for none. Says how many it has sent.
+ * fork('cm-flood.mjs', [own address, victim, UDP port, service id]); `send(n)` asks for n a second, 0 for none. Reports how many it has sent.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GSI_QKEY, openDevice } from '@node-roce/verbs-api';

@@ -1,6 +1,6 @@
 /**
  * Sends datagrams to a queue pair that is not there, as fast as it can: node test/hostile/flood.mjs <own address> <victim> <port>.
- * Says how many it has sent when its input ends.
+ * Prints how many it has sent when its input ends.
  */
 import { setImmediate } from 'node:timers/promises';
 import { openDevice } from '@node-roce/verbs-api';

@@ -35,7 +35,7 @@ export function mutate(frame: Uint8Array, start: number, random: Random): Uint8A
 }
 
 /**
- * A packet on its way, changed as `mutate` does it. What the link makes of it: undefined for a runt.
+ * A packet on its way, changed as `mutate` does it; undefined where the link discards it as a runt.
  * @param sealed the ICRC is right again, as anybody can make it: it has no key
  */
 export function mutatedCopy(packet: SimPacket, random: Random, sealed: boolean): SimPacket | undefined {

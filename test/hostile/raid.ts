@@ -146,7 +146,7 @@ export class Raid {
     if (random.chance(0.5)) {
       const whole = this.#datagram(packet, victim.impostor);
       const changed = mutate(whole, 0, random);
-      // A change of what the ICRC does not cover is none.
+      // A change of bytes that the ICRC does not cover has no effect.
       changed[changed.length - 1] ^= 1 + random.between(0, 200);
       return { socket: victim.impostor, bytes: changed };
     }

@@ -38,7 +38,7 @@ function monobit({ bits, values }: Series): number {
 }
 
 /**
- * Serial and cross correlation: each bit of a number says nothing of any bit of the `lag`th after it, in the same series or
+ * Serial and cross correlation: each bit of a number is independent of every bit of the `lag`th after it, in the same series or
  * in another. The exclusive or of two fair independent bits is a fair coin, and those of different pairs are
  * independent. `a.bits` · `b.bits` sums.
  */

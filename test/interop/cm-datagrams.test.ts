@@ -30,7 +30,7 @@ const PLAYS: Record<string, Record<string, (place: Place) => Promise<void>>> = {
       await side.id.accept();
       const arrived = await Promise.all(side.arriving);
       expect(arrived.map(({ byteLen }) => byteLen)).toEqual(Array(COUNT).fill(SIZE + GRH_BYTES));
-      // Its first datagram says where to answer.
+      // Its first datagram has the address for answers.
       const route = side.id.device.addressFromWc(arrived[0] as never, side.mr.bytes(0, GRH_BYTES));
       const ah = await side.id.createAh(route);
       const ud = { ah, remoteQpn: arrived[0].immData!, remoteQkey: 0x0123_4567 };

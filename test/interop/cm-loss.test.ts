@@ -9,7 +9,7 @@ const guest = new Guest(inject('guest9000'));
 const place = placeOf(guest.address, 4);
 const COUNT = Number(process.env.ROCE_CM_AT_ONCE) || 50;
 const FAULTS = 'loss 15% duplicate 15%';
-/** Of 272 ms: what our REQ says counts for the answers of the guest, too. */
+/** Timeouts of 272 ms: those in our REQ hold for the answers of the guest, too. */
 const SHORT = { responseTimeout: 16, packetLifetime: 11, maxRetries: 15 };
 const EMPTY = { connections: 0, pending: 0, keys: 0, timers: 0 };
 const MINUTES = 60_000;

@@ -1,11 +1,11 @@
-/** Our counters under rxe's names, beside rxe's own of the same traffic (docs/counters.md). */
+/** Our counters under rxe's names, compared with rxe's own of the same traffic (docs/counters.md). */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
 import { difference, Guest } from './harness/guest.ts';
 
 const guest = new Guest(inject('guest9000'));
-/** A second of patience on both sides: a packet that is sent again tells of a fault, not of a busy core. */
+/** An ACK timeout of a second on both sides: so a retransmission shows a fault, not a busy core. */
 const patient = { connect: { timeout: 18 }, theirs: { timeout: 18 } };
 const REMOTE = 'LOCAL_WRITE,REMOTE_WRITE,REMOTE_READ,REMOTE_ATOMIC';
 
@@ -77,7 +77,7 @@ test('SEND, WRITE, READ and atomics both ways: one side received what the other 
   }
 });
 
-test('no receive posted, here or there: as many RNR NAKs were heard as were said', async () => {
+test('no receive posted, here or there: as many RNR NAKs were received as were sent', async () => {
   await using link = await LinkUp.make(guest, {
     connect: { timeout: 18, minRnrTimer: 20 },
     theirs: { timeout: 18, min_rnr_timer: 20 },

@@ -1,4 +1,4 @@
-/** UD with the real rxe: datagrams both ways, the 40 bytes before them, Q_Keys, and what is dropped without a word. */
+/** UD with the real rxe: datagrams both ways, the 40 bytes before them, Q_Keys, and datagrams that are silently dropped. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GRH_BYTES } from '@node-roce/verbs-api';
 import { afterEach, describe, expect, inject, test } from 'vitest';
@@ -202,7 +202,7 @@ describe('Q_Keys', () => {
   });
 
   test('with the top bit set, ours is the queue pair’s own', async () => {
-    // What rxe sends: quirks.test.ts.
+    // For the Q_Key that rxe sends, see quirks.test.ts.
     await using world = await setUp(4, { qkey: [0x0102_0304, 0x0a0b_0c0d] });
     const { ends, pairs } = world;
     capture = await WireCapture.start(address);

@@ -101,7 +101,7 @@ describe.each(bad)('$what', ({ opcode, access, offset = 0, keyXor = 0 }) => {
   });
 });
 
-test('receive missing, then posted: rxe waits as our RNR NAK says', async () => {
+test('receive missing, then posted: rxe waits for the time in our RNR NAK', async () => {
   await using link = await LinkUp.make(guest, { connect: { minRnrTimer: 20 } });
   const { agent, qp, cq, theirQp } = link;
   const theirs = await agent.mr({ size: 8192, access: 'LOCAL_WRITE', seed: 5 });
@@ -120,7 +120,7 @@ test('receive missing, then posted: rxe waits as our RNR NAK says', async () => 
   expect(said.every((n) => n.syndrome === (0x20 | 20) && n.source === address.hostIp4)).toBe(true);
 });
 
-test('receive missing at rxe, then posted: we wait as its RNR NAK says', async () => {
+test('receive missing at rxe, then posted: we wait for the time in its RNR NAK', async () => {
   await using link = await LinkUp.make(guest, {
     theirs: { min_rnr_timer: 20 },
     ours: { recovery: NO_PROBES },

@@ -31,7 +31,7 @@ const guestJoins = (group: string) =>
 const guestLeaves = (group: string) =>
   guest.must(`ip addr del ${group}/${group.includes(':') ? 128 : 32} dev eth0`);
 
-/** The groups that our interface takes in, as the kernel says. */
+/** The groups that our interface has joined, by the kernel's list. */
 const joined = () => execFileSync('ip', ['maddr', 'show', 'dev', address.bridge], { encoding: 'utf8' });
 
 const destinationOf = ({ frame }: WirePacket) =>
@@ -182,7 +182,7 @@ describe('an unmodified mckey in the guest', () => {
     const ours = await ends.memory(500, { seed: 1 });
     const ah = await ends.pd.createAh({ gid: group });
     const receiver = guest.exec(`${mckey} -C 10`, { timeout: 20_000 });
-    // It says nothing when its receives are posted; the kernel says when it has joined.
+    // It prints nothing when its receives are posted; the kernel lists the group once it has joined.
     await guest.must(
       `for i in $(seq 50); do ip maddr show dev eth0 | grep -q '${group}$' && exit 0; sleep 0.1; done; exit 1`,
     );

@@ -90,7 +90,7 @@ describe('ours to rxe', () => {
   test.each([
     { what: 'a range', flush: { length: 100 } },
     { what: 'a range of no bytes', flush: { length: 0 } },
-    { what: 'the region, whatever the range says', flush: { length: 0x7fff_ffff, level: 'MR' as const } },
+    { what: 'the region, whatever the range', flush: { length: 0x7fff_ffff, level: 'MR' as const } },
   ])('FLUSH of $what: answered, after the WRITE before it', async ({ flush }) => {
     await using link = await make();
     const at = await world(link);
@@ -280,7 +280,7 @@ describe('rxe to ours', () => {
     { what: 'a range', change: { length: 100 } },
     { what: 'a range of no bytes', change: { length: 0 } },
     { what: 'a range, for nothing', change: { type: 0 } },
-    { what: 'the region, whatever the range says', change: { length: 0xffff_ffff, level: 1 } },
+    { what: 'the region, whatever the range', change: { length: 0xffff_ffff, level: 1 } },
   ])('FLUSH of $what: answered', async ({ change }) => {
     await using link = await make();
     const at = await world(link);

@@ -1,6 +1,6 @@
 /**
- * Quirks of rxe that no fixture shows, each as it happens (docs/quirks.md), and where Linux 6.12 lost them. What goes to UC and UD here are packets of
- * the model's making, one by one: no requester of ours is in the way.
+ * Quirks of rxe that no fixture shows, each as it happens (docs/quirks.md), and where Linux 6.12 lost them. The packets to UC and UD here are made
+ * by the model, one by one, and not by our requester.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Link, openUdpLink } from '@node-roce/link';
@@ -282,7 +282,7 @@ test.each(['UC', 'UD'] as const)('sendErrorIsFatal: %s', async (type) => {
   expect(await agent.call('query_qp', { qp: theirQp })).toMatchObject({ state: 'ERR' });
 });
 
-test('a datagram longer than the MTU: rxe says it was sent, and sends nothing', async () => {
+test('a datagram longer than the MTU: rxe completes it with success, and sends nothing', async () => {
   await using ends = await Ends.open(guest);
   const { agent } = ends;
   const { qp, theirQp, theirAh } = await ends.datagrams();

@@ -2,8 +2,8 @@
  * Loss recovery with the real rxe over networks that lose and reorder: bytes, time, and packets sent, with recovery as it was before
  * (go-back-N, no probes) and as it is. And long series of SENDs of rxe, whose requester can hang (docs/quirks.md): each message is counted.
  *
- * ROCE_RECOVERY_MIB=64: MiB of each transfer, a 16th of it at 20 % loss (1); ROCE_RECOVERY_SECONDS=60: ends a transfer then, and says how
- * far it got (never); ROCE_HAZARD=10000: series of so many SENDs of rxe (none);
+ * ROCE_RECOVERY_MIB=64: MiB of each transfer, a 16th of it at 20 % loss (1); ROCE_RECOVERY_SECONDS=60: ends a transfer then, and prints
+ * the part that it moved (never); ROCE_HAZARD=10000: series of so many SENDs of rxe (none);
  * ROCE_HAZARD_SECONDS=60: the end of each series (30). docs/interop.md has the figures of a long run.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

@@ -150,7 +150,7 @@ test('a worker increments every word of a shared region while rxe READs it for 1
 
 // A worker that gets no core for as long as its socket's buffer lasts loses packets there: then once more.
 test('the engine in a worker, through the same API: SEND, WRITE, READ with rxe', { retry: 2 }, async () => {
-  // A second of patience on both sides: then a retransmission tells of a fault, not of a busy core.
+  // An ACK timeout of a second on both sides: so a retransmission shows a fault, not a busy core.
   const patient = { connect: { timeout: 18 }, theirs: { timeout: 18 } };
   await using link = await LinkUp.make(guest, { open: { engine: 'worker' }, ...patient });
   const { agent, pd, cq, qp, theirQp } = link;

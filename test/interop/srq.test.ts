@@ -80,7 +80,7 @@ describe('an SRQ of ours, queue pairs of rxe sending', () => {
         await ends.agent.sha256(theirs.mr, n, wc.byteLen),
       );
     }
-    // Its receives are counted for nobody: every AETH says "not limited".
+    // An SRQ announces no credits: every AETH has the value "not limited".
     expect(new Set(syndromes(packets, ends.host))).toEqual(new Set([0x1f]));
   });
 
@@ -201,7 +201,7 @@ describe('an SRQ of rxe, queue pairs of ours sending', () => {
     }
   });
 
-  test('empty: we wait as its RNR NAK says; its limit raises its event; a queue pair that fails takes no receive along', async () => {
+  test('empty: we wait for the time in its RNR NAK; its limit raises its event; a queue pair that fails takes no receive along', async () => {
     await using world = await setUp();
     const { ends, srq, pairs, ours, theirs, receive, send, event } = world;
     capture = await WireCapture.start(address);

@@ -162,7 +162,7 @@ async function played(
 describe.each([{ loss: 0.1 }, { duplicate: 0.2 }, { loss: 0.05, duplicate: 0.1, reorder: 0.1 }])(
   'us to rxe, our packets spoilt: %o',
   (faults) => {
-    test('what rxe makes of the packets that it gets', async () => {
+    test('rxe delivers the messages whose packets it gets', async () => {
       await using link = await LinkUp.make(guest, {
         type: 'UC',
         mtu: MTU,

@@ -1,4 +1,4 @@
-/** UC with the real rxe: what arrives, what is dropped without a word, and what the connection is good for afterwards. */
+/** UC with the real rxe: messages that arrive, messages that are silently dropped, and the use of the connection afterwards. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { LinkUp } from './harness/connect.ts';
@@ -75,7 +75,7 @@ describe.each(['ours to rxe', 'rxe to us'])('%s: dropped silently, and the conne
     capture = await WireCapture.start(address);
     if (outward) {
       qp.postSend({ wrId: 1, opcode: 'SEND', sgList: [{ mr: ours.mr, length: 3000 }], signaled: true });
-      // Done when it is sent: nobody says what became of it.
+      // Done when it is sent: nothing reports whether it arrived.
       expect(await cq.next()).toMatchObject({ wrId: 1n, status: 'SUCCESS' });
       await sleep(200);
       await agent.call('post_recv', { qp: theirQp, wr_id: 5, sge: `${theirs.mr}:0:4096` });

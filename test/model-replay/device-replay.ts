@@ -1,8 +1,8 @@
 /**
  * A capture through a whole device, the model's or the engine's: one host's programs are played again, and the
  * other host is the capture. A receiver gets the packets that the real one got, with its own QPN, keys and
- * addresses in the place of the real ones; a sender posts what the real program posted. What either of them sends is
- * compared with what the real one sent.
+ * addresses in the place of the real ones; a sender posts what the real program posted. The packets of either are
+ * compared with those of the real one.
  */
 import {
   CONNECTION_DEFAULTS,

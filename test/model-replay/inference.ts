@@ -44,7 +44,7 @@ export function inferRegions(requests: TracePacket[]): ModelRegion[] {
   });
 }
 
-/** Before a new READ or atomic: memory holds what the real responder's answer says it held. */
+/** Before a new READ or atomic: sets memory to the values in the real responder's answer. */
 export function presetMemory(responder: Responder, request: TracePacket, replies: TracePacket[]): void {
   const { packet, time } = request;
   if (packet.psn !== responder.ePsn) return;

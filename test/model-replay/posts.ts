@@ -1,4 +1,4 @@
-/** The requests that the programs of a capture posted: as their command lines say, or as their packets show. */
+/** The requests that the programs of a capture posted, from their command lines or from their packets. */
 import type { ModelSendRequest } from '@node-roce/sim';
 import { opcodeInfo, psnDiff } from '@node-roce/wire';
 import type { Sidecar } from './sidecar.ts';

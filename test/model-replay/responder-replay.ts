@@ -147,7 +147,7 @@ class Comparison {
 
   add(request: TracePacket, replies: ModelPacket[], responder: Responder): void {
     for (const packet of replies) this.#expected.push({ packet, request });
-    // Where the model drops in silence after an RNR NAK, rxe says once more where it stands.
+    // Where the model drops silently after an RNR NAK, rxe once more sends its last answer.
     const ahead = psnDiff(request.packet.psn, responder.ePsn) > 0;
     if (replies.length === 0 && ahead && responder.nakOutstanding) this.#extraAllowed.push(request);
   }

@@ -24,7 +24,7 @@ async function killerOf(index) {
   }
 }
 
-/** A test that fails without a mutant says nothing of mutants. */
+/** A test that fails without a mutant judges no mutant. */
 async function checkSources() {
   const broken = await killerOf(-1);
   if (broken !== undefined) throw new Error(`without a mutant, a test fails: ${broken}`);

@@ -95,7 +95,7 @@ async function judge(names) {
       shared.activeMutant = undefined;
       if (failure === undefined) results.set(mutant, 'alive');
       else results.set(mutant, 'dead', failure.test.id);
-      // What the mutant changed when it was loaded, or left behind when it was ended, goes.
+      // Discards state that the mutant changed when it was loaded, or left behind when it was ended.
       if (isStatic || failure?.hung || failure?.test.id === 'loading') tests = loadTests(script);
     }
     results.save();
@@ -149,7 +149,7 @@ const names = readdirSync(SOURCE, { recursive: true })
   .filter((name) => asked.length === 0 || asked.some((path) => name.startsWith(path)))
   .sort();
 const print = console.log;
-console.log = () => {}; // Tests say what they counted.
+console.log = () => {}; // Tests print their counts.
 const done = await judge(names);
 for (const name of names) print(`${name}: ${Results.line(name)}`);
 process.exit(done ? 0 : 3);

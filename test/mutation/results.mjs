@@ -1,4 +1,4 @@
-// What became of the mutants of each file: JSON files below .cache, good as long as the file is the same.
+// Results of the mutants of each file: JSON files below .cache, valid as long as the file is the same.
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -105,7 +105,7 @@ for (const name of ['@vitest/expect', '@vitest/spy', 'chai']) {
 }
 const requireShared = (name) => shared.get(name) ?? require(name);
 
-/** Compares times of the clock: what else the machine does fails it, which says nothing of a mutant. */
+/** Tests that compare times: other work of the machine can fail them, which proves nothing about a mutant. */
 const BY_THE_CLOCK = /is destroyed as quickly/;
 
 /** Loads a bundle anew: its tests, with sources in their first state. */

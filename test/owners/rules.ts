@@ -3,7 +3,7 @@
  *
  * - A field of a class is `#private`, or `readonly`. A public `readonly` field is no array, typed array, Map or Set: who has those can
  *   write them.
- * - Nothing has a setter; no getter or method returns a private array, typed array, Map or Set as it is, unless its type says
+ * - Nothing has a setter; no getter or method returns a private array, typed array, Map or Set as it is, unless its type is
  *   readonly.
  * - A member is assigned, updated or deleted by `this` alone: `x.y = …`, `this.#part.y++` and `delete x.y` write the state of somebody
  *   else. Elements (`x[i] = …`) are not members; whether a class may write an array is decided by who has it. An object that the

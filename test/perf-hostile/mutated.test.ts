@@ -85,7 +85,7 @@ describe('mutated dialogues', { timeout: 60_000 + 20 * DIALOGUES }, () => {
       return { outcome: await served(attack, options, place), bytes: Buffer.concat(messages) };
     });
     results.push(summary(`${DIALOGUES} at a server`, ends));
-    // It went there: many were refused for what they said, however busy the machine, and some came through.
+    // The run did its work: many were refused for their messages, however busy the machine, and some passed.
     expect(ends.ERR_ROCE_EXCHANGE).toBeGreaterThan(DIALOGUES / 4);
     expect(ends.played).toBeGreaterThan(0);
   });

@@ -33,7 +33,7 @@ describe('a peer with another test', () => {
     });
   });
 
-  // Nothing in the dialogue says what the test is.
+  // Nothing in the dialogue names the test.
   test.each([
     ['another verb', { verb: 'read' }],
     ['another kind', { kind: 'lat' }],

@@ -115,7 +115,7 @@ export async function closed(socket: Socket, ms = 10_000): Promise<void> {
 const [UNANSWERED, IGNORED] = [30, 3];
 
 /**
- * Says a client's messages, each after the answer to the one before, and ends.
+ * Sends a client's messages, each after the answer to the one before, and ends.
  *
  * @param write how a message is written; @param resets end by RST in place of FIN
  */

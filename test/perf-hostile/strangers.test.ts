@@ -105,7 +105,7 @@ describe('a server', () => {
       taken = socket.bytesWritten - socket.writableLength;
     }, options);
     expectError(outcome);
-    // What the kernel holds for both sockets, and no more than as much again.
+    // The kernel's buffers of both sockets, and no more than as much again.
     expect(taken).toBeLessThan(1 << 25);
   });
 

@@ -49,7 +49,7 @@ export async function play(test, channel, endpoint) {
     result.reports.push({ mine, theirs: reportOf(received) });
   };
 
-  // Who has neither to send nor to take messages waits for the other's last key.
+  // A side that neither sends nor takes messages waits for the other's last key.
   const takes = isSend || test.immediate;
   const duplex = test.duplex || (test.kind === 'lat' && (isSend || test.verb === 'write'));
   const idle = test.role === 'server' && !takes && !duplex;

@@ -1,4 +1,4 @@
-// What a test is, with perftest's defaults.
+// The description of a test, with perftest's defaults.
 
 const SIZE = {
   bw: { send: 65536, write: 65536, read: 65536, atomic: 8 },
@@ -10,7 +10,7 @@ const ALL = 1 << 23;
 /**
  * Fills what is absent.
  *
- * version: what this side says; mlx5: the structure of a build with mlx5dv; role: 'server' or 'client';
+ * version: the one that this side sends; mlx5: the structure of a build with mlx5dv; role: 'server' or 'client';
  * verb: send, write, read, atomic; kind: bw, lat; connection: RC, UC, UD; all: sizes 2 … 8 MiB (`-a`);
  * seconds: a test of so many seconds (`-D`), margin: those left out at each end (`-f`); duplex: `-b`;
  * immediate: `--write_with_imm`; cm: `-R`; gbits: `--report_gbits`; mtu: bytes, at most;

@@ -41,7 +41,7 @@ export class Namespace implements Disposable {
     this.ip('address add 10.77.0.1/24 dev roce0');
   }
 
-  /** ip(8). @returns what it says */
+  /** ip(8). @returns its output */
   ip(command: string): string {
     return this.#run('ip', command);
   }

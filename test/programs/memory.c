@@ -92,7 +92,7 @@ int main(void) {
   CHECK(ibv_dereg_mr(a) == 0);
   CHECK(bytes[3] == 33 && bytes[page + 7] == 200);
 
-  // What can't be shared.
+  // Memory that can't be shared.
   CHECK(ibv_reg_mr(pd, on_stack, sizeof on_stack, ACCESS) == NULL && errno == EFAULT);
   CHECK(munmap(bytes + 6 * page, page) == 0);
   CHECK(ibv_reg_mr(pd, bytes + 5 * page, 3 * page, ACCESS) == NULL && errno == EFAULT);

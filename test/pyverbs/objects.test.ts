@@ -101,7 +101,7 @@ describe('device', () => {
     expect(attr.max_msg_sz).toBeGreaterThan(0x1000);
     expect(attr.link_layer).toBe(v.IBV_LINK_LAYER_ETHERNET);
     expect(v.ibv_port_state_str(attr.state)).toBe('PORT_ACTIVE');
-    // What rxe reports of an interface whose speed is not known: 1X, 2.5 Gb/s.
+    // As rxe reports an interface whose speed is not known: 1X, 2.5 Gb/s.
     expect([attr.active_width, attr.active_speed]).toEqual([1, 1]);
   });
 

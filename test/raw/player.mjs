@@ -1,6 +1,6 @@
 /**
- * One end of test/raw-packet.test.ts, in a network namespace: `send COUNT`, `receive COUNT`, or `arp`. Says what came of it
- * in one line of JSON.
+ * One end of test/raw-packet.test.ts, in a network namespace: `send COUNT`, `receive COUNT`, or `arp`. Prints the result
+ * as one line of JSON.
  */
 import { openDevice } from '@node-roce/verbs-api';
 import { CREDIT_TYPE, DATA_TYPE, filterOf, HEADER_BYTES, pattern, shapeOf, writeHeader } from './frames.mjs';
@@ -126,7 +126,7 @@ async function arp() {
   const mr = await pd.registerMr(bytes);
   const mac = Uint8Array.from(device.query().interface.mac.split(':'), (byte) => Number.parseInt(byte, 16));
   const [sender, target] = argument.split(',').map((address) => address.split('.').map(Number));
-  // Replies to us alone: our own question, which goes to all, is none.
+  // Replies to us alone, and not our own request, which goes to all.
   await qp.setFilter([
     [
       { offset: 0, value: mac },

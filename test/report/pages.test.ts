@@ -34,7 +34,7 @@ inChromium(() => {
     });
     opens(() => write('hostile.html', renderReport(hostile, { title: 'as it was' })));
 
-    test('shows them as they are, and does nothing of what they say', async () => {
+    test('shows them as text, and executes nothing in them', async () => {
       await page.getByRole('option').click();
       await see(page.locator('.packet .strong'), EVIL);
       await see(page.locator('.sentence'), EVIL);

@@ -1,4 +1,4 @@
-/** The report of a long capture of many connections: a selection that says so, and that is quick. */
+/** The report of a long capture of many connections: a selection, marked as one, that opens quickly. */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture';

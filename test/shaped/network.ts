@@ -39,7 +39,7 @@ export class ShapedCable implements Disposable {
     for (const [i, end] of this.#ends.entries()) end.ip(`link set ${INTERFACES[i]} mtu ${bytes}`);
   }
 
-  /** ip(8) at an end. @returns what it says */
+  /** ip(8) at an end. @returns its output */
   ip(end: 0 | 1, command: string): string {
     return this.#ends[end].ip(command);
   }

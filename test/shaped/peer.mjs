@@ -147,7 +147,7 @@ try {
   await device.close();
   process.exit(0);
 } catch (error) {
-  // What an engineer wants to know of a connection that ended.
+  // Diagnostics of a connection that ended.
   const { link, ...all } = await device.counters();
   const nonzero = (values) => Object.fromEntries(Object.entries(values).filter(([, value]) => value > 0));
   const seconds = performance.now() / 1000;

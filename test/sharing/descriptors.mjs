@@ -1,5 +1,5 @@
 // Opens a shared address with 0, 1, 2 … file descriptors left until that succeeds, and prints what came before. Argument: the address; `second`
-// to open it besides a device that has it. Run with a small limit (ulimit -n).
+// to open it in addition to a device that has it. Run with a small limit (ulimit -n).
 import { closeSync, openSync, readdirSync } from 'node:fs';
 import { openDevice } from '@node-roce/verbs-api';
 

@@ -61,7 +61,7 @@ function note(flow, start, elsewhere = 0) {
   flow.rounds++;
 }
 
-// A message says when it left and who sent it, the answer how long its sender has had no processor since.
+// A message carries its time and sender, the answer how long its sender has had no processor since.
 async function answer(connection) {
   const first = await connection.receive();
   if (!first) return;

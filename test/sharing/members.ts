@@ -62,14 +62,14 @@ export class Member {
     });
   }
 
-  /** Starts a program; `opening` and `ready` of it tell how far it is. */
+  /** Starts a program; its `opening` and `ready` resolve as it proceeds. */
   static begin(
     index: number,
     setting: Setting,
   ): { member: Member; opening: Promise<void>; ready: Promise<void> } {
     const member = new Member(index, setting);
     const [opening, ready] = [member.#hear('opening'), member.#hear('ready')];
-    for (const each of [opening, ready]) each.catch(() => {}); // Who asks for them hears it.
+    for (const each of [opening, ready]) each.catch(() => {}); // Callers that await them get the error.
     return { member, opening, ready };
   }
 
@@ -168,7 +168,7 @@ export async function storm(options: StormOptions): Promise<{ members: Member[];
     members.push(member);
   }
   await sleep(options.period);
-  for (const member of members) await member.call('report'); // What the beginning cost is not asked.
+  for (const member of members) await member.call('report'); // The costs of the beginning do not count.
   const rounds: Round[] = [];
   for (let i = 0; i < options.kills; i++) {
     const next = sleep(options.period);

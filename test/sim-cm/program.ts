@@ -265,7 +265,7 @@ export class Program {
     const random = this.#random;
     const { slow, destroys } = this.#temper;
     const isSlow = random.chance(slow);
-    // Programs that need long say so.
+    // Slow programs ask for more time (MRA).
     if (isSlow || random.chance(0.3)) this.#delay(life);
     if (random.chance(destroys)) this.#later(life, 0, 200, () => this.#destroy(life));
     if (isSlow && random.chance(this.#temper.forgets)) return;

@@ -1,7 +1,7 @@
 /**
  * One seeded run of path migration: streams of SENDs, WRITEs, atomics and READs that go on while the connection moves back and forth between two
- * paths. Each path in use is cut, or left by a program, in the middle of a message. A ledger says what has to be delivered,
- * the oracle what each packet and event may be.
+ * paths. Each path in use is cut, or left by a program, in the middle of a message. A ledger lists the messages that have to be delivered,
+ * the oracle the packets and events that are allowed.
  */
 import { createRandom, type Random } from '@node-roce/sim';
 import type { MrCreated, QpAttr } from '../../packages/transport/src/index.ts';
@@ -316,7 +316,7 @@ export function runMigration(run: MigrationRun): MigrationOutcome {
   let middles = 0;
   for (let i = 0; i < migrations; i++) {
     const path = i & 1;
-    // Who goes to REARM before the peer has seen its MigReq 1 is never armed (P4).
+    // A side that goes to REARM before the peer has seen its MigReq 1 is never armed (P4).
     pair.until(() => oracles.every(({ hasSeenOne }) => hasSeenOne), serve);
     const order = random.chance(0.5) ? [left, right] : [right, left];
     for (const side of order) {

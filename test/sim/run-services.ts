@@ -88,7 +88,7 @@ export function runServices(run: ServicesRun): ServicesOutcome {
     const run = () => network.run(() => workload!.step(), 600e6);
     // Binding a window, or sending what the wire then loses, moves the workload and brings nothing to wait for.
     if (!Array.from({ length: IDLE_TURNS }).some(run)) return result(`stalled at ${network.now} µs`);
-    // What is still under way arrives.
+    // Packets that are still under way arrive.
     network.run(() => {
       workload!.step();
       return false;

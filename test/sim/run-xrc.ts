@@ -64,7 +64,7 @@ export function runXrc({ seed, a, b, network: kind }: XrcRun): XrcOutcome {
     workload = new XrcWorkload({ a: left, b: right, connection, count: COUNT, random });
     const step = () => workload!.step();
     if (!network.run(step, 600e6)) return outcome(`stalled at ${network.now} µs`);
-    // What is still under way arrives.
+    // Packets that are still under way arrive.
     network.run(() => {
       step();
       return false;

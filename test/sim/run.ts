@@ -189,7 +189,7 @@ function triedInVain({ trace }: Network, pathMtu: number): boolean {
     const begin = sent.findLastIndex(({ psn }, i) => i > 0 && psnDiff(psn, sent[i - 1].psn) <= 0);
     if (begin < 0) return false;
     const { psn, info } = sent[begin];
-    // An ACK behind a READ or atomic says only that its answer was lost.
+    // An ACK behind a READ or atomic shows only that its answer was lost.
     const ownAnswer = info.isReadRequest || info.isAtomic;
     const tries = packets.flatMap((p, i) =>
       p.event === 'sent' && p.side === side && p.info.isRequest && covers(p, psn) ? [i] : [],
@@ -209,7 +209,7 @@ const covers = (request: { psn: number; psns: number }, psn: number) => {
   return ahead >= 0 && ahead < request.psns;
 };
 
-/** Whether a response with this PSN and AETH says that the request packet at `psn` arrived. */
+/** Whether a response with this PSN and AETH acknowledges the request packet at `psn`. */
 function acknowledges(response: { psn: number; aeth?: { syndrome: number } }, psn: number): boolean {
   const ahead = psnDiff(response.psn, psn);
   const isNak = response.aeth !== undefined && aethKind(response.aeth.syndrome) !== AethKind.ACK;

@@ -30,7 +30,7 @@ export function readLine(line) {
  * @param {{ command: string, minutes: number, env?: object | ((commit: string) => object) }} step
  * @param {{ cwd: string, commit: string, write?: (line: string) => void }} options
  * @returns {Promise<{ verdict: string, seconds: number, passed: number, failed: number, result?: string }>} `verdict` is
- *   "passed", or says why the step failed.
+ *   "passed", or the reason why the step failed.
  */
 export async function runStep({ command, minutes, env = {} }, { cwd, commit, write = console.log }) {
   const started = performance.now();

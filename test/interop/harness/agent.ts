@@ -53,7 +53,7 @@ export class VerbsAgent {
     return agent;
   }
 
-  /** One command; throws what the agent says when it fails. */
+  /** Sends one command; throws the agent's error when it fails. */
   async call<T = Record<string, never>>(command: string, keys: Keys = {}): Promise<T> {
     const words = Object.entries(keys)
       .filter(([, value]) => value !== undefined)

@@ -6,7 +6,7 @@ const ip = (...args: string[]): void => {
 };
 
 export interface Bridge {
-  /** Tells the guests of one namespace apart: it is in every name and address. */
+  /** Distinguishes the guests of one namespace: it is in every name and address. */
   number: number;
   bridge: string;
   tap: string;

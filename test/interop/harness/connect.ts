@@ -39,7 +39,7 @@ export interface ConnectionOptions {
   mtu?: number;
   /** Of our side. */
   connect?: ConnectOptions;
-  /** Options of our queue pair besides its type and sizes. */
+  /** Options of our queue pair in addition to its type and sizes. */
   ours?: Partial<QueuePairInit>;
   /** Attributes of the guest's queue pair, in rverbs' words, or of its creation. */
   theirs?: Record<string, string | number>;

@@ -90,7 +90,7 @@ export class GuestProcess {
     this.#frame('i', new Uint8Array(0));
   }
 
-  /** Sends a signal to the command's process group; `exited` tells what came of it. */
+  /** Sends a signal to the command's process group; `exited` has the result. */
   signal(name: NodeJS.Signals): void {
     this.#note('signal', name);
     this.#frame('s', Uint8Array.of(constants.signals[name]));

@@ -37,7 +37,7 @@ export class Namespace implements AsyncDisposable {
     await end(this.#holder);
   }
 
-  // Only the network: what it is called under /sys is none of the tests' business.
+  // Only the network: the tests do not need its names under /sys.
   #enter(): string[] {
     return ['--target', String(this.pid), '--net'];
   }

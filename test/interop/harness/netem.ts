@@ -16,7 +16,7 @@ const pick = (device: string, parent: string, action: string): string[] =>
 // netem's default queue of 1000 packets would drop some of a delayed window by itself.
 const netem = (what: string) => `netem limit 10000 ${what}`;
 
-/** The direction out: a band of its own on eth0. What arrives: by way of ifb0, whose output eth0 takes in. */
+/** Outbound packets: a band of its own on eth0. Inbound packets: by way of ifb0, whose output eth0 takes in. */
 export function raiseFaults(sent: string, received: string): string {
   const commands: string[] = [];
   if (sent) {

@@ -1,5 +1,5 @@
-// A program of an ordinary user: takes rxe's WRITEs, then READs the same back. Lines of JSON on stdin and
-// stdout tell it what to do.
+// A program of an ordinary user: takes rxe's WRITEs, then READs the same back. Its commands and answers are lines of JSON on
+// stdin and stdout.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
@@ -12,7 +12,7 @@ const say = (value) =>
   process.stdout.write(`${JSON.stringify(value, (_k, v) => (typeof v === 'bigint' ? `${v}` : v))}\n`);
 
 const { host, size } = await next();
-// What a socket has whose program asks for nothing; the kernel doubles what is asked for.
+// The size of a socket whose program asks for none; the kernel doubles the size that is asked for.
 const receiveBuffer = Number(readFileSync('/proc/sys/net/core/rmem_default', 'utf8')) / 2;
 const device = await openDevice({ address: host, receiveBuffer });
 const pd = await device.allocPd();

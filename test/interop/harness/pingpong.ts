@@ -6,7 +6,7 @@ import { GID_INDEX, type Guest } from './guest.ts';
 
 const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
 
-/** rxe's counters that say that something went wrong; `completer_retry_err` is looked at by itself. */
+/** rxe's counters that show that something went wrong; `completer_retry_err` is checked separately. */
 export const TROUBLE = [
   'out_of_seq_request',
   'rcvd_rnr_err',
@@ -110,7 +110,7 @@ export async function playPingPong(
     });
     mine = await node;
   } else {
-    // As a server, the tool listens on IPv4 only; the GID it tells is of the version asked for.
+    // As a server, the tool listens on IPv4 only; the GID that it sends is of the version asked for.
     const server = guest.exec(command, { timeout });
     await guest.must(`for i in $(seq 50); do ss -ltn | grep -q :${port} && exit 0; sleep 0.1; done; exit 1`);
     mine = await roce([...ours, address.ip4]);

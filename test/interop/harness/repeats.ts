@@ -15,8 +15,8 @@ export interface Repeat {
 }
 
 /**
- * The peer's repetitions on one connection, one for each time that it went back. Times are those of the
- * bridge, so they tell our delay from the peer's: rxe's timer is not restarted by an ACK, and a guest
+ * The peer's retransmissions on one connection, one for each go-back-N. Times are those of the
+ * bridge, so they distinguish our delay from the peer's: rxe's timer is not restarted by an ACK, and a guest
  * without its CPU finds its timer expired before it reads the ACK that came in time (docs/interop.md).
  */
 export function repeats(packets: readonly WirePacket[], us: string): Repeat[] {

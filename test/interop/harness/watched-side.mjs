@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs';
 const [file] = process.argv.splice(2, 1);
 const sentAgain = [];
 subscribe('node-roce:retransmission', ({ psn, cause }) => sentAgain.push({ psn, cause }));
-// The side answers 'close' when its device is closed: all is told by then.
+// The side answers 'close' when its device is closed: everything is reported by then.
 const send = process.send.bind(process);
 process.send = (message, ...rest) => {
   writeFileSync(file, JSON.stringify(sentAgain));

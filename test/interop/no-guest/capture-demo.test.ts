@@ -87,8 +87,8 @@ test('text, JSON and adapters: how many, how often, and why', () => {
     counts.reduce((sum, { retransmitCauses }) => sum + retransmitCauses[cause], 0);
   console.log(`${total} retransmitted, ${said('unknown')} unexplained`);
   expect(said('unknown') / total).toBeLessThanOrEqual(0.05);
-  // What a NAK that answers a probe asked for counts as either: alone they were off by up to 0.097 in ten runs, together by 0.022.
-  // Of what was lost before the tap the adapters know more.
+  // Retransmissions for a NAK that answers a probe may count as either: alone the two were off by up to 0.097 in ten runs, together by 0.022.
+  // Of packets lost before the tap the adapters know more.
   const unseen = said('unknown') + (truth.length - total);
   for (const [off, ...causes] of [
     [0.15, 'sequence-nak'],

@@ -80,7 +80,7 @@ class Recording {
     return this;
   }
 
-  /** By Ctrl-C; resolves to what it says at its end. */
+  /** Ends it by Ctrl-C; resolves to the summary that it prints. */
   async ended(): Promise<Summary> {
     await end(this.child, 'SIGINT', 30_000);
     expect(this.child.exitCode, this.#err).toBe(0);
@@ -98,7 +98,7 @@ class Recording {
 class Side {
   readonly #child: ChildProcess;
 
-  /** @param retransmissions where its device tells what it sent again, and why */
+  /** @param retransmissions file that its device's retransmissions and their causes are written to */
   constructor(where: Namespace, retransmissions: string) {
     this.#child = where.spawn(process.execPath, [side, retransmissions], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -159,7 +159,7 @@ async function benchRun({ name, messages, faults }: RunOptions): Promise<Run> {
   return { traces, sentAgain: JSON.parse(readFileSync(told, 'utf8')) };
 }
 
-/** How often each packet is in a file, by all that tells it from others, and the file's summary. */
+/** How often each packet is in a file, by all that identifies it, and the file's summary. */
 async function census(file: string) {
   const counts = new Map<string, number>();
   const { summary } = await readPackets(file, {
@@ -233,7 +233,7 @@ describe('a bench run between two namespaces', () => {
       expect(traced.summary.droppedByCapture).toBeUndefined();
       expect(captured.counts).toEqual(traced.counts);
     }
-    // The other end reads what was sent twice in one go at times, and can't tell it from what was shown twice.
+    // The other end at times reads both copies of a retransmitted packet at once, and can't distinguish them from a packet that the capture shows twice.
     expect(await verdictOn(recording.file)).toEqual(await verdictOn(traces[0]));
   });
 
@@ -266,7 +266,7 @@ describe('a bench run between two namespaces', () => {
     }
   });
 
-  test('what it can not take it counts, and everything else is in the file', async () => {
+  test('counts the packets that it can not take, and writes all others', async () => {
     const whole = await new Recording(a, 'beside', '--buffer', '256M').begun();
     const stopped = await new Recording(a, 'stopped', '--buffer', '1M').begun();
     stopped.child.kill('SIGSTOP');

@@ -77,7 +77,7 @@ function asTshark(path: string): Packet[] {
   });
 }
 
-/** Our reading, as tshark would tell it. Throws on damage. */
+/** Our reading, in the form of tshark's output. Throws on damage. */
 function asWe(path: string): { packets: Packet[]; parser: CaptureParser } {
   const parser = new CaptureParser();
   const packets: Packet[] = [];
@@ -111,7 +111,7 @@ function agree(path: string): { packets: Packet[]; parser: CaptureParser } {
 
 const names = readdirSync(captures).filter((name) => name.endsWith('.pcap'));
 
-describe('what others write', () => {
+describe('files of other writers', () => {
   // Some of the many: one tshark run takes half a second.
   const some = ['op_all.pcap', 'cm_rping_ipv6.pcap', 'corrupt_A.pcap', 'pp_ud_default.pcap'];
 
@@ -164,7 +164,7 @@ describe('what others write', () => {
   });
 });
 
-describe('what we write', () => {
+describe('files of ours', () => {
   const second = 1_700_000_000;
 
   test.each<[ByteOrder, 'micro' | 'nano']>([
@@ -183,7 +183,7 @@ describe('what we write', () => {
     expect(agree(path).packets).toHaveLength(40);
   });
 
-  test('pcapng with all it can say', () => {
+  test('pcapng with all options', () => {
     const encoder = new PcapngEncoder({
       hardware: 'a machine',
       os: 'an OS',

@@ -31,7 +31,7 @@ test('a repetition of an answered request is not our fault', () => {
   expect(repeats(packets, US)).toEqual([{ psn: 5, unanswered: 0 }]);
 });
 
-test('what we left unanswered, and for how long', () => {
+test('requests that we left unanswered, and for how long', () => {
   const late = [request(0, 5), request(1, 6, true), request(66, 5), request(67, 6, true), ack(68, 6)];
   expect(repeats(late, US)).toEqual([{ psn: 5, unanswered: expect.closeTo(65, 3) }]);
   const nak = [

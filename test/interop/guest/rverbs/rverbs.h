@@ -63,7 +63,7 @@ void *find(struct table *table, uint64_t handle);
 void *take(struct table *table, uint64_t handle); /* out of the table */
 
 extern struct ibv_context *context;
-extern int gid_index; /* the source GID unless a request says otherwise */
+extern int gid_index; /* the source GID unless a request names another */
 extern struct table pds, cqs, channels, srqs, ahs, mws, qps;
 /* Path of an address handle or queue pair from dgid, sgid_index, hop_limit, traffic_class, flow_label, sl. */
 struct ibv_ah_attr address_vector(void);
@@ -82,7 +82,7 @@ void sha256(const uint8_t *data, size_t length, uint8_t digest[32]);
 
 /* --- placement.c: FLUSH and ATOMIC_WRITE, which only the extended verbs post */
 
-/* A queue pair like any other, whose posting has both besides. */
+/* A queue pair like any other that can post both, too. */
 struct ibv_qp *create_placement_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
 bool is_placement(const struct ibv_send_wr *wr);
 /* Posts the FLUSH or ATOMIC_WRITE that the keys describe; returns an errno value. */

@@ -20,7 +20,7 @@ static double seconds_now(void)
     return t.tv_sec + t.tv_nsec / 1e9;
 }
 
-/* sge=MR:OFFSET:LENGTH[:LKEY],…  An offset may leave the region, a key may be wrong: that is for the test to say. */
+/* sge=MR:OFFSET:LENGTH[:LKEY],…  An offset may leave the region, a key may be wrong: the test chooses. */
 static int gather(struct ibv_sge sges[MAX_SGE])
 {
     int count = 0;
@@ -156,7 +156,7 @@ static void put_completion(const struct ibv_wc *wc)
     put_text("statusName", ibv_wc_status_str(wc->status));
     put_number("qpn", wc->qp_num);
     put_number("vendorErr", wc->vendor_err);
-    if (wc->status == IBV_WC_SUCCESS) { /* otherwise the fields below say nothing */
+    if (wc->status == IBV_WC_SUCCESS) { /* otherwise the fields below are not valid */
         put_text("opcode", name_of(wc_opcode_names, wc->opcode));
         put_number("byteLen", wc->byte_len);
         put_flags("flags", wc_flag_names, wc->wc_flags);
