@@ -1,4 +1,4 @@
-// What the addon is built from, as a number: run as a program, prints it. binding.gyp compiles it in, and index.js expects it.
+// The number of the sources that the addon is built from; run as a program, prints it. binding.gyp compiles it in, and index.js expects it.
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -86,7 +86,7 @@ export interface SocketOptions {
   reusePort?: boolean;
   /**
    * Bytes of receive queue to ask for, up to 2^30; forced past the system's limit where CAP_NET_ADMIN
-   * allows it. Default: the system's. What was granted can be read back.
+   * allows it. Default: the system's. The granted size can be read back.
    */
   receiveBuffer?: number;
   /** Likewise for sending. */
@@ -101,7 +101,7 @@ export interface SocketOptions {
   device?: string;
   /**
    * Name of the interface that packets to groups leave by. Default: the one that has the address (IPv4) or is
-   * its scope (link-local IPv6), else the one that the routes say. ENODEV where there is none of this name.
+   * its scope (link-local IPv6), else the one of the route. ENODEV where there is none of this name.
    */
   multicastInterface?: string;
 }
@@ -126,7 +126,7 @@ export class Socket {
   readonly drops: number;
   readonly closed: boolean;
   /**
-   * Joins a multicast group; `iface` is a name or an index, by default what the routes say. A socket that is
+   * Joins a multicast group; `iface` is a name or an index, by default that of the route. A socket that is
    * bound to a group's address shares it with others of this machine (SO_REUSEADDR): each gets a copy.
    */
   joinGroup(address: string, iface?: string | number): void;
@@ -134,8 +134,8 @@ export class Socket {
   /** Another descriptor of the socket, which is the caller's to close. */
   duplicate(): number;
   /**
-   * Says which socket of a group with one address and port (`reusePort`) gets a datagram: a classic BPF program that sees it
-   * from the UDP payload on, and returns an index in the order in which the sockets were bound.
+   * Attaches the program that chooses the socket of a group with one address and port (`reusePort`) for each datagram: classic BPF
+   * that sees the UDP payload, and returns an index in the order in which the sockets were bound.
    * @param program two words an instruction: `code | jt << 16 | jf << 24`, and `k`
    */
   steer(program: Uint32Array): void;
@@ -148,7 +148,7 @@ export class Socket {
 /** A message of a LocalSocket. */
 export interface LocalMessage {
   length: number;
-  /** The user id of the sender, as the kernel says. */
+  /** The user id of the sender, from the kernel. */
   uid: number;
   /** Descriptors that came with it; the receiver's to close. */
   descriptors: number[];
@@ -228,7 +228,7 @@ export interface PortStats {
   gsoRuns: number;
   /** Runs that the kernel refused, then sent one by one. */
   gsoFallbacks: number;
-  /** Packets for which the kernel gave an error (their STATUS says which). */
+  /** Packets for which the kernel gave an error (in their STATUS). */
   sendErrors: number;
   /** Slots that were wrong or had no socket to leave from. */
   sendRejected: number;
@@ -310,7 +310,7 @@ export class Port {
    * `STATUS` of a slot becomes 0 when the kernel took it, else an errno, and then it was skipped: EINVAL
    * (lengths that do not add up, no such peer, over 256 fragments), EFAULT (outside of `headers`,
    * `fragments` or its region, or the region is detached), EMSGSIZE (over 65,507 bytes, or over the MTU),
-   * or what the kernel says about that packet (EHOSTUNREACH, ENETUNREACH, EPERM, …).
+   * or the kernel's error for that packet (EHOSTUNREACH, ENETUNREACH, EPERM, …).
    *
    * @param slots words of `Tx`
    * @param headers what HEADER_OFFSET points into
@@ -345,8 +345,8 @@ export class Port {
   /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
   setDeadline(microsecondsFromNow: number): void;
   /**
-   * Wakes while the socket that ended the last `send` early has room; each `send` from then on says which that is. Where
-   * the kernel says nothing of room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), once a millisecond.
+   * Wakes while the socket that ended the last `send` early has room; each later `send` updates the socket. Where
+   * the kernel does not report room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), once a millisecond.
    */
   wantWrite(on: boolean): void;
   /** Starts calling `onWake`. A started port keeps the event loop alive unless `unref` was called. */
@@ -542,8 +542,8 @@ export class FrameSocket {
 /** A change of an interface. */
 export interface InterfaceChange {
   /**
-   * `up`, `down`: whether it runs, as of now; may be said again without a change. `added`, `removed`: an address, usable from now on
-   * or no longer. `overrun`: more happened than the kernel could keep; look at the interface anew.
+   * `up`, `down`: whether it runs, as of now; may be repeated without a change. `added`, `removed`: an address, usable from now on
+   * or no longer. `overrun`: the kernel dropped events; read the interface's state anew.
    */
   kind: 'up' | 'down' | 'added' | 'removed' | 'overrun';
   /** Numeric, without scope. */

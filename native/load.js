@@ -1,4 +1,4 @@
-// Finds the addon and loads it; where that fails, says why and what helps there.
+// Finds the addon and loads it; where that fails, reports the cause and the remedy.
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
@@ -27,7 +27,7 @@ function buildAdvice(machine) {
   return `Build it with \`${buildCommand(machine)}\` (it needs a C++17 compiler, make and Python 3; ${needs}).`;
 }
 
-/** Whether the loader says that a file was built for the other C library. */
+/** Whether the loader's error means that a file was built for the other C library. */
 const isOfOtherLibc = (why) =>
   /libc\.musl|ld-musl|Error (loading shared library|relocating)|ld-linux[^:]*: No such file/.test(why);
 

@@ -10,7 +10,7 @@
 
 static struct roce_qp *own(struct ibv_qp_ex *qp) { return (struct roce_qp *)qp; }
 
-// Takes what has no place: wr_complete then says so.
+// Takes the writes of a request that has no place in the queue: wr_complete then returns the error.
 static struct ibv_send_wr nowhere;
 
 static struct ibv_send_wr *add(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode) {
@@ -85,7 +85,7 @@ static void wr_bind(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey, cons
   wr->bind_mw.bind_info = *info;
 }
 
-// What create_qp_ex refuses: called all the same, the whole chain fails.
+// Operations that create_qp_ex refuses: called all the same, the whole chain fails.
 static void unsupported(struct ibv_qp_ex *qp) { own(qp)->error = EOPNOTSUPP; }
 static void wr_tso(struct ibv_qp_ex *qp, void *header, uint16_t bytes, uint16_t mss) {
   (void)header, (void)bytes, (void)mss;

@@ -245,7 +245,7 @@ static int take_back(const struct part *part) {
   return done;
 }
 
-// The parts of a range that are mapped from the file; −1 where they can't be said.
+// Finds the parts of a range that are mapped from the file; −1 where they can't be found.
 static int shared_parts(uintptr_t start, uintptr_t end, struct part *parts, int most) {
   FILE *maps = fopen("/proc/self/maps", "re");
   char line[512], permissions[8];

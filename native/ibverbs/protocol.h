@@ -1,4 +1,4 @@
-// Messages between this library and the device: packages/device/src/protocol.ts says what they are.
+// Messages between this library and the device, documented in packages/device/src/protocol.ts.
 #pragma once
 
 #define ROCE_PROTOCOL_VERSION 2
@@ -32,7 +32,7 @@ enum roce_call {
   ROCE_DESTROY = 22,
 };
 
-// Words of control pages and entries: packages/transport/src/rings.ts says what they are.
+// Words of control pages and entries, documented in packages/transport/src/rings.ts.
 enum roce_control {
   ROCE_CONTROL_STATE = 0,
   ROCE_CONTROL_PRODUCER = 16,

@@ -467,7 +467,7 @@ int ibv_destroy_qp(struct ibv_qp *qp) {
 
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask) {
   struct roce_qp *own = (struct roce_qp *)qp;
-  // What the mask leaves out may be uninitialized memory: it is not sent.
+  // Members that are not in the mask may be uninitialized memory: they are not sent.
   struct ibv_ah_attr none = {0};
   struct roce_message m;
   int error;

@@ -66,7 +66,7 @@ void roce_rings_close(struct roce_context *r) {
   close(r->doorbell);
 }
 
-// Shows the entries before `index`, and rings where the device has to be told.
+// Publishes the entries before `index`, and rings the doorbell where the device has to be notified.
 static void publish(struct ibv_context *context, struct roce_ring *ring, uint32_t index) {
   struct roce_context *r = roce_of(context);
   ring->producer = index;

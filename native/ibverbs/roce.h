@@ -1,4 +1,4 @@
-// What the files of the library share: a context and its connection, messages, objects that events name.
+// Shared by the files of the library: a context and its connection, messages, objects that events name.
 #pragma once
 #include <errno.h>
 #include <infiniband/verbs.h>

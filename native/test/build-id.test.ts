@@ -15,7 +15,7 @@ test('the addon is that of the sources', () => {
   expect(BUILD).toBe(buildId());
 });
 
-test('another one does not load, and says what to do', async () => {
+test('an addon of another build does not load; the error has the remedy', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'stale-'));
   const addon = readFileSync(join(import.meta.dirname, '../build/Release/dgram_native.node'));
   const at = addon.indexOf(build);

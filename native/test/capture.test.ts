@@ -83,7 +83,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     return { capture, frames, take, read: () => read };
   }
 
-  test('what goes to port 4791, once, with its time; nothing else', async () => {
+  test('captures packets to port 4791, once each, with their times; nothing else', async () => {
     const { capture, frames } = collector();
     expect(capture.linkType).toBe(1);
     capture.start();
@@ -115,7 +115,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     expect(frames[0].original).toBe(1042);
   });
 
-  test('what finds no room is counted, and nothing else is missing', { timeout: 20_000 }, async () => {
+  test('counts the packets that find no room, and loses no others', { timeout: 20_000 }, async () => {
     const { capture, frames, take, read } = collector({ buffer: 1 << 20 });
     // Two blocks of 512 KiB have no room for 3 MB.
     for (let i = 0; i < 300; i++) await send(new Uint8Array(10_000).fill(i));

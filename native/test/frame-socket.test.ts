@@ -140,7 +140,7 @@ describe.skipIf(!mayOpen)('on loopback', () => {
     ).toEqual([10, 32, 0, 32, 26]);
   });
 
-  test('what can not be sent is passed over, and says why', () => {
+  test('a frame that can not be sent is skipped, with its error as its status', () => {
     memory.set(frame(TYPE, 60));
     socket.setFilter(onlyType(TYPE));
     expect(send([[[0, 60]], [[0, 10]], [[0, 120_000]], [[(1 << 17) - 1, 2]], [[0, 60]]])).toEqual([

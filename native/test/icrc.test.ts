@@ -209,7 +209,7 @@ describe('packets from elsewhere', () => {
     expect(station.port.stats()).toMatchObject({ runts: 3, rxPackets: 0, rxDatagrams: 3 });
   });
 
-  test('what is too long for a place in the slab is counted', async () => {
+  test('counts a datagram that is too long for its place in the slab', async () => {
     station.close();
     station = new Station(to, ports.icrc, {}, { gro: false });
     await new Promise((done) => sender.send(Buffer.alloc(9000), ports.icrc, to, done));

@@ -105,7 +105,7 @@ describe('strays', () => {
     expect(window.admit(30_000, 0)).toBe(false);
     expect(window.admit(30_065, 0)).toBe(false);
     expect(window.admit(29_000, 0)).toBe(false);
-    expect(window.admit(29_000, 0)).toBe(false); // the same again says nothing
+    expect(window.admit(29_000, 0)).toBe(false); // a repeated one has no effect
     expect(window.admit(1001, 0)).toBe(true);
   });
 
@@ -259,7 +259,7 @@ describe('strays', () => {
     }
   });
 
-  test('corrupt packets pass at the rate that the window’s size says', () => {
+  test('corrupt packets pass at the rate of the window’s size', () => {
     const random = createRandom(7);
     let passed = 0;
     const rounds = 200_000;

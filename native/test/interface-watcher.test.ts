@@ -10,7 +10,7 @@ const onWake = () => {};
 test.each<[string, unknown, string]>([
   ['no options', undefined, 'ERR_INVALID_ARG_TYPE'],
   ['no name', { onWake }, 'ERR_INVALID_ARG_TYPE'],
-  ['a name that is none', { interface: '', onWake }, 'ERR_OUT_OF_RANGE'],
+  ['an empty name', { interface: '', onWake }, 'ERR_OUT_OF_RANGE'],
   ['a name that is too long', { interface: 'x'.repeat(16), onWake }, 'ERR_OUT_OF_RANGE'],
   ['nobody to call', { interface: 'lo' }, 'ERR_INVALID_ARG_TYPE'],
   ['an interface that is not there', { interface: 'no-such-nic', onWake }, 'ENODEV'],
@@ -18,7 +18,7 @@ test.each<[string, unknown, string]>([
   expect(() => new InterfaceWatcher(options as never)).toThrow(expect.objectContaining({ code }));
 });
 
-test('nothing happens to the loopback interface; closed, it says nothing', () => {
+test('the loopback interface does not change; a closed watcher reports nothing', () => {
   const watcher = new InterfaceWatcher({ interface: 'lo', onWake });
   expect(watcher.read()).toEqual([]);
   watcher.close();

@@ -11,7 +11,7 @@ const INSTALLED = '/srv/app/node_modules/@node-roce/dgram-native';
 const GLIBC = { platform: 'linux', arch: 'x64', version: 'v22.0.0', isMusl: false, folder: INSTALLED };
 const MUSL = { ...GLIBC, isMusl: true };
 
-/** As Node reports what dlopen(3) says. */
+/** As Node reports an error of dlopen(3). */
 const refused = (why: string) => Object.assign(new Error(why), { code: 'ERR_DLOPEN_FAILED' });
 /** As node-gyp-build reports that no file fits. */
 const missing = new Error(

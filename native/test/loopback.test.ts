@@ -47,7 +47,7 @@ describe.each([
     });
   });
 
-  test('says who sent, to where, with which traffic class, hop limit and port', () => {
+  test('reports sender, destination, traffic class, hop limit and port', () => {
     stations((from, to) => {
       const peer = from.peer(b, portB, 33);
       from.add({ peer, trafficClass: 0x6a, sourcePort: 0xc0de });
@@ -181,7 +181,7 @@ describe.each([
     try {
       setCrcImplementation(name);
     } catch {
-      return; // not on this processor; crc.test.ts says what must be there
+      return; // not on this processor; crc.test.ts checks which must be there
     }
     try {
       stations((from, to, peer) => {

@@ -1,4 +1,4 @@
-// A kernel that refuses: stands before the C library's sendmmsg (LD_PRELOAD) and fails as REFUSE says.
+// A kernel that refuses: replaces the C library's sendmmsg (LD_PRELOAD) and fails as REFUSE asks.
 // Compiled and used by refusals.test.ts.
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-// Sends 40 packets under whatever REFUSE says, and prints what came of it; run by refusals.test.ts.
+// Sends 40 packets with the failures that REFUSE asks for, and prints the results; run by refusals.test.ts.
 import { Port, Socket } from '../index.js';
 
 const port = Number(process.argv[2]);

@@ -99,7 +99,7 @@ test('a program steers, and goes on when the sockets’ first owner is gone', as
   sender.close();
 });
 
-test('a port wakes for the messages of a local socket, and says that there are some', async () => {
+test('a port wakes for the messages of a local socket, and reports that there are some', async () => {
   const [a, b] = [new LocalSocket(`${NAME}/a`), new LocalSocket(`${NAME}/b`)];
   let onWake = () => {};
   const woken = new Promise<void>((resolve) => {

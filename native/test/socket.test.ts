@@ -21,7 +21,7 @@ test('reports the address it is bound to and the buffers granted', () => {
   expect(socket).toMatchObject({ closed: true, receiveBuffer: 0 });
 });
 
-test('a bind that fails says why and where', () => {
+test('a bind that fails reports the error and the address', () => {
   const first = new Socket({ family: 4, address: '127.0.0.1', port: ports.socket });
   try {
     expect(() => new Socket({ family: 4, address: '127.0.0.1', port: ports.socket })).toThrow(

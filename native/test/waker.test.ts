@@ -165,7 +165,7 @@ test('now() is CLOCK_MONOTONIC in microseconds', () => {
   expect(b).toBeLessThanOrEqual(c + 1);
 });
 
-test('receive and send write the time where setClock says', () => {
+test('receive and send write the time to the array of setClock', () => {
   const { station } = wakeable();
   const origin = now() - 1000;
   const port = new Port({ timeOrigin: origin });
