@@ -1,6 +1,6 @@
 /**
  * Two network namespaces with a veth between them, 10.77.0.1 and 10.77.0.2, for links that need an interface of their own. Root.
- * What an end receives is processed on the processor that its side is pinned to (RPS), as a network card's interrupt would be.
+ * Received packets are processed on the processor that the side is pinned to (RPS), as a network card's interrupt would be.
  */
 import { execFileSync } from 'node:child_process';
 

@@ -1,7 +1,7 @@
 /**
- * Each side of a measurement on a processor of its own. Without that, Linux likes to wake the receiver on
- * the processor that the sender spins on, and a figure says more about the scheduler than about what was to
- * be measured. The same for every contender.
+ * Each side of a measurement on a processor of its own. Without that, Linux often wakes the receiver on
+ * the processor that the sender spins on, and a figure depends more on the scheduler than on the program that is
+ * measured. The same for every contender.
  */
 import { spawnSync } from 'node:child_process';
 import { availableParallelism } from 'node:os';

@@ -3,7 +3,7 @@
 //
 // With --compare: the working tree and another commit (bench/compare). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
-// ratios are taken round by round. docs/performance.md says what the rows mean.
+// ratios are taken round by round. docs/performance.md documents the rows.
 import { writeFileSync } from 'node:fs';
 import { arch, cpus, release } from 'node:os';
 import { parseArgs } from 'node:util';
@@ -92,7 +92,7 @@ async function measure(row, rounds) {
     return {
       contender: contender.name,
       figure: summary(values),
-      // What node-roce has of this contender.
+      // The figure of node-roce divided by that of this contender.
       ratio: i === 0 ? undefined : ratio(own, values),
       extra: extra(samples),
       samples,

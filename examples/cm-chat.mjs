@@ -6,7 +6,7 @@ import { GRH_BYTES } from '@node-roce/verbs-api';
 const GROUP = '239.77.1.42';
 const BYTES = 256;
 
-/** Joins the group on a local address; returns how to say something, and to hear it. */
+/** Joins the group on a local address; returns functions that send a text, and receive one. */
 async function join(address) {
   const id = new CmId({ portSpace: 'UDP' });
   await id.bindAddr(address);

@@ -10,7 +10,7 @@ async function open(address) {
   const pd = await device.allocPd();
   const cq = await device.createCq();
   const qp = await pd.createQp({ sendCq: cq });
-  // A receive for each slot; what arrives says by its wrId which one it took.
+  // A receive for each slot; the wrId of a completion is the slot that the message took.
   const inbox = await pd.registerMr(new Uint8Array(SLOTS * BYTES));
   const receive = (slot) =>
     qp.postRecv({ wrId: slot, sgList: [{ mr: inbox, offset: slot * BYTES, length: BYTES }] });

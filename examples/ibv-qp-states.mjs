@@ -1,5 +1,5 @@
 // The state walks of ibv_modify_qp(3) for each transport service type, with the attributes that its tables require and
-// no more; and at each step what ibv_query_qp(3) says is valid there.
+// no more; and at each step the attributes that are valid there by ibv_query_qp(3).
 import * as v from '@node-roce/ibverbs';
 
 const dev = v.ibv_get_device_list().find((device) => device.name === 'lo');
@@ -90,7 +90,7 @@ for (const [type, table] of Object.entries(TABLES)) {
     );
     console.log(`${state}: ${valid.join(' ')}`);
   }
-  // It was drained at once, and said so.
+  // It was drained at once, and raised its event.
   const event = {};
   if (await v.ibv_get_async_event(context, event)) throw v.lastError();
   console.log(v.ibv_event_type_str(event.event_type), event.element.qp === qp);

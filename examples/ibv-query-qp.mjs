@@ -1,4 +1,4 @@
-// The program of ibv_query_qp(3), line by line with the ibv_… functions: what a queue pair says of itself.
+// The program of ibv_query_qp(3), line by line with the ibv_… functions: reads the attributes of a queue pair.
 import {
   errno,
   IBV_QP_CAP,

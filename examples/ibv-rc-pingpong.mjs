@@ -1,4 +1,4 @@
-// What the ibv_rc_pingpong of rdma-core does, with the ibv_… functions; it talks to that, too (--events, -g 0).
+// The ibv_rc_pingpong of rdma-core, with the ibv_… functions; it also plays with the original (--events, -g 0).
 //
 //   node ibv-rc-pingpong.mjs 127.0.0.1              server
 //   node ibv-rc-pingpong.mjs 127.0.0.2 127.0.0.1    client
@@ -128,7 +128,7 @@ while (rcnt < ITERS || scnt < ITERS) {
   const ev_ctx = [];
   if (await v.ibv_get_cq_event(channel, ev_cq, ev_ctx)) die('get cq_event');
   num_cq_events++;
-  if (ev_cq[0] !== cq) die('tell the CQ');
+  if (ev_cq[0] !== cq) die('find the CQ of the event');
   if (v.ibv_req_notify_cq(cq, 0)) die('request CQ notification');
   for (let ne = v.ibv_poll_cq(cq, 2, wc); ne !== 0; ne = v.ibv_poll_cq(cq, 2, wc)) {
     if (ne < 0) die('poll CQ');

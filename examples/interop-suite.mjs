@@ -1,6 +1,6 @@
 // Compares a reliable connection of your own with node-roce's model, over networks that are bad on purpose:
 //
-//   node interop-suite.mjs        seeds 1 to 20; one that fails leaves its packets, in interop-suite-17.pcapng say
+//   node interop-suite.mjs        seeds 1 to 20; one that fails leaves its packets, for example in interop-suite-17.pcapng
 //   node interop-suite.mjs 17     runs that one again
 import { writeFileSync } from 'node:fs';
 import {

@@ -17,7 +17,7 @@ const cq = await client.createCq();
 const qp = await pd.createQp({ sendCq: cq });
 await serverQp.connect(qp.connectionData());
 await qp.connect(serverQp.connectionData());
-// Immediate data takes a receive, with no room for bytes: they go where the WRITE says.
+// Immediate data takes a receive, with no room for bytes: they go to the address of the WRITE.
 for (let i = 0; i < 100; i++) serverQp.postRecv({});
 
 const buffer = await pd.registerMr(new Uint8Array(2 * ROW));
@@ -42,7 +42,7 @@ qp.postSend([
 ]);
 console.log((await cq.next()).status, new TextDecoder().decode(buffer.bytes(ROW, 12)));
 
-// Beyond the table there is nothing to be had: the server's adapter says no, and the queue pair is in error.
+// A READ beyond the table is refused by the server's adapter, and the queue pair is in error.
 qp.postSend({ opcode: 'RDMA_READ', sgList: [read], remote: table.remote(100 * ROW) });
 console.log((await cq.next()).status, qp.state);
 await client.close();

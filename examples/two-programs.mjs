@@ -37,7 +37,7 @@ if (role === 'server') {
   await qp.connect(remote);
   await exchange.swap('ready');
   const { byteLen } = await received;
-  console.log('the client says:', new TextDecoder().decode(inbox.bytes(0, byteLen)));
+  console.log('the client sends:', new TextDecoder().decode(inbox.bytes(0, byteLen)));
 } else {
   const remote = await exchange.swap(qp.connectionData());
   await qp.connect(remote);

@@ -1,7 +1,7 @@
 // Writes docs/api.md, and docs/api-NAME.md for the packages below, from the docstrings of their exports: `npm run docs:api`.
 // `--check` writes nothing and fails where a page is not current, or an export of docs/api.md has no docstring.
 //
-// What it reads are the declarations that the build made (packages/*/dist/*.d.ts, native/index.d.ts): every type is spelled
+// Reads the declarations that the build made (packages/*/dist/*.d.ts, native/index.d.ts): every type is spelled
 // out there.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, relative } from 'node:path';
@@ -140,10 +140,10 @@ function member(file, node, owner) {
   if (!node.key || node.key.type === 'PrivateIdentifier' || /#private/.test(name)) return undefined;
   if (node.kind === 'constructor' || node.accessibility === 'private' || /@internal\b/.test(doc))
     return undefined;
-  // Disposal is what the class's end call says.
+  // Disposal is documented at the call that ends the object.
   if (name.includes('Symbol.asyncDispose')) return undefined;
   if (node.kind === 'set') return undefined;
-  // Members with libibverbs' or librdmacm's names mean what its man pages say.
+  // Members with libibverbs' or librdmacm's names are documented by its man pages.
   if (!doc && !/^(ibv|rdma)_/.test(owner)) undocumented.push(`${owner}.${name}`);
   const signature = code(file.text.slice(node.start, node.end)).replace(/^(readonly|get|declare) /g, '');
   const fixed = node.kind === 'get' ? signature.replace('()', '') : signature;
@@ -245,7 +245,7 @@ function sectionsOf(name) {
     if (!sections.has(found.file.path)) sections.set(found.file.path, []);
     sections.get(found.file.path).push(found);
   }
-  // What other packages lend stands after its own.
+  // Exports of other packages follow its own.
   const own = (path) => path.startsWith(dirname(entryOf(name)));
   const rank = (path) => (own(path) ? (FIRST.indexOf(basename(path, '.d.ts')) + 100) % 100 : 200);
   const sorted = [...sections].sort(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1));
@@ -287,8 +287,8 @@ const programs = () =>
     '# API',
     '',
     'Every class, function and type of [`@node-roce/verbs-api`](#node-roceverbs-api), [`@node-roce/rdmacm`](#node-rocerdmacm) and [`@node-roce/ibverbs`](#node-roceibverbs).',
-    'Written by `npm run docs:api` from the docstrings; a test fails where this page is not current. What rejects or throws',
-    'does so with a [`RoceError`](#class-roceerror), which names the attribute at fault.',
+    'Written by `npm run docs:api` from the docstrings; a test fails where this page is not current. Calls reject and throw',
+    'with a [`RoceError`](#class-roceerror), which names the attribute at fault.',
     '',
     `The other packages: ${PARTS.map((name) => `[${name}](api-${name}.md)`).join(', ')}.`,
     '',

@@ -17,7 +17,7 @@ const sanitize = process.argv.includes('--sanitize');
 /** Where it is built. A sanitized one has a copy of the sources: node-gyp empties its folder `build`. */
 const place = sanitize ? join(native, 'sanitized') : native;
 const built = join(place, 'build/Release/dgram_native.node');
-/** Says which Node the addon was built with. */
+/** Records the Node that the addon was built with. */
 const stamp = join(place, 'build/built-with.json');
 const optional = process.argv.includes('--optional');
 const force = process.argv.includes('--force');
@@ -45,7 +45,7 @@ function isThere(command) {
   return command !== undefined && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
 }
 
-// What index.js expects: tracked, so that a checkout knows an addon that is older than it is.
+// The number that index.js expects: tracked, so that a checkout recognizes an addon that is older than it is.
 const expected = join(native, 'build.js');
 const text = `// Written by scripts/build-native.mjs: what the addon has to be built from.\nexport const BUILD = '${build}';\n`;
 if (readFileSync(expected, 'utf8') !== text) writeFileSync(expected, text);

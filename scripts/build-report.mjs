@@ -25,7 +25,7 @@ await build({
   bundle: true,
   minify: true,
   format: 'iife',
-  // What Debian stable's and the long-term browsers understand.
+  // The language of Debian stable's browsers and the long-term ones.
   target: ['chrome111', 'firefox115', 'safari16.4'],
   charset: 'utf8',
   jsx: 'automatic',

@@ -2,12 +2,12 @@
 //
 //   node scripts/release.mjs [--out DIR] [--snapshot] [--add DIR] [ARCH ...]
 //
-// ARCH: whose addon the native package holds: x64 and arm64, both by default (scripts/prebuild-native.mjs says what they need). Without
-// --snapshot it is a release: the tree is clean, all packages have one version, and CHANGELOG.md has a section of it with the day:
+// ARCH: architectures of the addons in the native package: x64 and arm64, both by default (scripts/prebuild-native.mjs lists what they
+// need). Without --snapshot it is a release: the tree is clean, all packages have one version, and CHANGELOG.md has a section of it with the day:
 // `## 1.2.3 (2027-01-31)`.
 //
-// musl (Alpine): the packages hold no addon for it, and native/load.js names the command that compiles one there. Who has such a machine can
-// put one in. The recipe was not run: there was no musl to try it on.
+// musl (Alpine): the packages hold no addon for it, and native/load.js names the command that compiles one there. On such a machine one can
+// be put in. The recipe was not run: there was no musl to try it on.
 //
 //   apk add g++ make python3 linux-headers nodejs npm git && git clone … && cd node-roce
 //   npm run setup && mkdir -p musl/linux-x64

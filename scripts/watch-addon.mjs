@@ -1,4 +1,4 @@
-// Preloaded into each process by test-sanitized.mjs: leaves a file that says which addon the process has loaded.
+// Preloaded into each process by test-sanitized.mjs: leaves a file with the path of the addon that the process has loaded.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 

@@ -1,7 +1,7 @@
 /**
  * `npm run bench -- --compare REV`: the working tree compared with another commit, row by row. The driver
  * (bench/sides) is the working tree's for both, so that only what it measures differs. docs/performance.md
- * says what the columns mean.
+ * documents the columns.
  */
 import { otherBuild, rowsOf, workingTree } from './builds.mjs';
 import { compareRow } from './interleave.mjs';

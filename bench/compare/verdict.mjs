@@ -40,7 +40,7 @@ export function judge(ratios) {
 
 /**
  * Judges a row that was measured twice because it looked changed the first time. It changed only if the second
- * time, on its own, says the same; the ratio and its spread are those of all rounds.
+ * measurement alone has the same verdict; the ratio and its spread are those of all rounds.
  */
 export function confirm(first, second) {
   const all = judge([...first, ...second]);

@@ -3,7 +3,7 @@
 // rxe and node-roce, each as client and as server, between two guests under QEMU whose network cards are connected to each other:
 // the same link, processors and kernel for all four pairs, which take turns. Bandwidth is of SENDs of 64 KiB by events, with the
 // processor time of each guest while they run; latency is the median of SENDs of 64 bytes, polled. Root; needs what
-// `npm run test:interop` needs. ROCE_PATIENCE=3 allows all programs three times as long. docs/performance.md says how to read it.
+// `npm run test:interop` needs. ROCE_PATIENCE=3 allows all programs three times as long. docs/performance.md explains the output.
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// One side of a Node TCP measurement: `serve` takes bytes and says when it has them all, or sends back
-// what comes; `send` and `echo` drive it. Arguments: role, port, size, count.
+// One side of a Node TCP measurement: `serve` takes bytes and answers when it has them all, or echoes
+// them; `send` and `echo` drive it. Arguments: role, port, size, count.
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
 import { performance } from 'node:perf_hooks';

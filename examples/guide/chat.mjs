@@ -1,4 +1,4 @@
-// A chat for a terminal: chat.mjs ADDRESS NAME, on any number of machines of a network. What is typed goes to all.
+// A chat for a terminal: chat.mjs ADDRESS NAME, on any number of machines of a network. Each typed line goes to all.
 import { createInterface } from 'node:readline';
 import { CmId } from '@node-roce/rdmacm';
 import { GRH_BYTES } from '@node-roce/verbs-api';
@@ -37,7 +37,7 @@ async function say(text) {
 async function hear() {
   for await (const { wrIdNumber, byteLen, srcQp } of cq) {
     const bytes = inbox.bytes(wrIdNumber * slot + GRH_BYTES, byteLen - GRH_BYTES);
-    // What this side sends to a group that it is in comes back.
+    // Datagrams to a group that this side is in come back to it.
     // Anybody may send to a group: no control characters for the terminal.
     if (srcQp !== qp.qpNum) console.log(new TextDecoder().decode(bytes).replace(/\p{Cc}/gu, '?'));
     post(wrIdNumber);

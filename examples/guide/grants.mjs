@@ -21,7 +21,7 @@ async function read() {
 const reading = read();
 
 const connection = await connect('127.0.57.1:7471', { source: '127.0.57.2', ...options });
-let granted = options.slots; // What the reader has posted from the beginning.
+let granted = options.slots; // Receives that the reader has posted from the beginning.
 for (let i = 0; i < MESSAGES; i++) {
   while (granted === 0) {
     const grant = await connection.receive();

@@ -7,7 +7,7 @@ const cq = await device.createCq(64);
 const region = await pd.registerMr(new Uint8Array(4096));
 const qp = await pd.createQp({ sendCq: cq });
 
-// What is used by something else is busy.
+// An object that another one uses is busy.
 for (const [name, end] of [
   ['completion queue', () => cq.destroy()],
   ['protection domain', () => pd.dealloc()],

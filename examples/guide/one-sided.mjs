@@ -1,5 +1,5 @@
 // One-sided operations: the client writes, reads, counts and locks in the memory of the server, whose program only
-// registers the memory and says where it is.
+// registers the memory and sends its address.
 import { connect, listen } from '@node-roce/rdmacm';
 
 const COUNTER = 0; // Bytes 0 to 7: a counter.
