@@ -13,7 +13,7 @@ export interface Mismatch {
   expected: unknown;
 }
 
-/** Returns the fields of a packet that differ from what is expected; none if it matches. */
+/** Returns the fields of a packet that differ from the expected ones; none if it matches. */
 export type PacketMatcher = (packet: ModelPacket) => readonly Mismatch[];
 
 /**

@@ -154,7 +154,7 @@ function loseNth(pair: Pair, lost: number[]): void {
   pair.fault = (packet) => (lost.includes(n++) ? [] : [{ packet, delay: 0 }]);
 }
 
-test('a lost packet in the middle draws one NAK and is sent again', () => {
+test('a lost packet in the middle draws one NAK and is retransmitted', () => {
   const { pair, source, target, local, remote } = setUp({ mtu: 1024 });
   loseNth(pair, [3]);
   pair.left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 20_000 }], remote });

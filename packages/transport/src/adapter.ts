@@ -165,7 +165,7 @@ export class Adapter {
     context.publish();
   }
 
-  /** Appends what may be sent to the batch; returns how many packets that were. */
+  /** Appends the packets that may be sent to the batch; returns their number. */
   transmit(batch: TxBatch, now: number): number {
     const context = this.#context;
     context.begin(now);
@@ -245,7 +245,7 @@ export class Adapter {
   }
 
   /**
-   * Checks what each owner of state promises, for every queue pair: for tests and the simulator, after each
+   * Checks the promises of each owner of state, for every queue pair: for tests and the simulator, after each
    * call. Throws `RoceBug`, or fails the queue pair, where a promise is broken.
    */
   checkInvariants(): void {
@@ -403,7 +403,7 @@ export class Adapter {
   }
 
   /**
-   * The peer's requester sends again what is missing alone when it sees an ACK ahead of that (`recovery.selective`), as ours does. A queue pair
+   * The peer's requester retransmits only the missing packets when it sees an ACK ahead of them (`recovery.selective`), as ours does. A queue pair
    * whose `keepEarly` is `auto` acknowledges ahead until its RESET.
    */
   acknowledgeAhead(qpn: number): void {

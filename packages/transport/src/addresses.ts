@@ -1,5 +1,5 @@
 /**
- * Where datagrams go, and who takes what comes to a group: address handles (ibv_create_ah(3)) and
+ * Destinations of datagrams, and the receivers of multicast groups: address handles (ibv_create_ah(3)) and
  * multicast groups (ibv_attach_mcast(3)).
  */
 import { sourcePortForUd, sourcePortFromFlowLabel } from '@node-roce/wire';
@@ -15,7 +15,7 @@ export interface PeerTable {
   add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number;
   remove(peer: number): void;
   /**
-   * Takes in what is sent to a multicast group, from now on, on the interface of a local GID. Absent where
+   * Receives the packets to a multicast group, from now on, on the interface of a local GID. Absent where
    * the link can't.
    * @returns the index that `Rx.LOCAL` has for such packets; the same for the same group
    */
@@ -43,7 +43,7 @@ export class AddressHandle {
   }
 }
 
-/** A queue pair that takes what comes to a group. */
+/** A queue pair that receives the packets to a group. */
 export interface GroupMember {
   readonly state: number;
   readonly counters: QpCounters;
@@ -157,7 +157,7 @@ export class Addresses {
     return false;
   }
 
-  /** The queue pairs that take what came to a local index; undefined if that is no group. */
+  /** The queue pairs that receive the packets to a local index; undefined if that is no group. */
   members(local: number): readonly GroupMember[] | undefined {
     return this.#byLocal.get(local);
   }

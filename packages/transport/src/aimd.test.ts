@@ -127,7 +127,7 @@ test('a loss begins the count for the next increase anew', () => {
 describe('a gap does not take the window below', () => {
   test.each([
     ['44 packets', Loss.GAP, LEAST_OF_GAP],
-    ['16 where all in flight is sent again', Loss.WHOLE, LEAST_OF_WHOLE],
+    ['16 where all in flight is retransmitted', Loss.WHOLE, LEAST_OF_WHOLE],
   ])('%s', (_, loss, least) => {
     const aimd = opened(128);
     for (const wanted of [64, Math.max(32, least), least, least]) {
@@ -192,7 +192,7 @@ describe('a gap does not take the window below', () => {
   });
 });
 
-describe('where all in flight is sent again for a gap, the window', () => {
+describe('where all in flight is retransmitted for a gap, the window', () => {
   /** A path of 100 µs that delivers so many packets in that time, until the window was too large; and a gap. */
   function full(packets: number) {
     const path = { now: 1000, least: 100 };

@@ -1,4 +1,4 @@
-/** The values that ibv_modify_qp(3) takes for each attribute, to their ends, and what a query shows of them afterwards. */
+/** The values that ibv_modify_qp(3) takes for each attribute, to their bounds, and the results of a query afterwards. */
 import { beforeEach, describe, expect, test } from 'vitest';
 import { addressOf, gidOf, QKEY, Side } from '../testing/pair.ts';
 import { type AhAttr, EMPTY_GID, type QpAttr, type QpType, RoceError } from './index.ts';

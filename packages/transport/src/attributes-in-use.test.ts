@@ -47,7 +47,7 @@ describe('while the send queue drains', () => {
   });
 
   // M6. Once: no timer is armed, and it drains for ever.
-  test('timeout 0 to 14, with a packet lost: if it is taken, the packet is sent again', () => {
+  test('timeout 0 to 14, with a packet lost: if it is taken, the packet is retransmitted', () => {
     const { pair, left, local, remote, modify, modifyOrRefuse, drained, statuses } = setUp({ timeout: 0 });
     let lost = 0;
     pair.fault = (packet) => (lost++ === 0 ? [] : [{ packet, delay: 0 }]);

@@ -76,7 +76,7 @@ describe('timeout in SQD', () => {
   });
 });
 
-test('an entry of a region that is registered anew, shorter, fails when it is sent again: nothing beyond it is read', () => {
+test('an entry of a region that is registered anew, shorter, fails when it is retransmitted: nothing beyond it is read', () => {
   const hand = new ByHand({ sqPsn: FIRST, pathMtu: 256 });
   const { side } = hand;
   const { adapter, pd } = side;
@@ -91,7 +91,7 @@ test('an entry of a region that is registered anew, shorter, fails when it is se
   expect(side.poll()).toMatchObject([{ wrId: 1, status: 'LOC_PROT_ERR' }]);
 });
 
-test('a bind between two WRITEs that are sent again is not executed again, and takes no PSN', () => {
+test('a bind between two WRITEs that are retransmitted is not executed again, and takes no PSN', () => {
   const hand = new ByHand({ sqPsn: FIRST });
   const { side } = hand;
   const mr = side.register(new ArrayBuffer(64), 0x1f);

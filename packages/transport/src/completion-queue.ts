@@ -118,7 +118,7 @@ export class CompletionQueue {
     this.#solicited ||= solicited;
   }
 
-  /** Shows the program what was written. True if it asked for an event. */
+  /** Publishes the written entries to the program. True if it asked for an event. */
   publish(): boolean {
     if (!this.dirty && !this.#solicited) return false;
     this.#published = this.#next;

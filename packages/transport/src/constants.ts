@@ -52,7 +52,7 @@ export const Access = {
   REMOTE_ATOMIC: 8,
   MW_BIND: 16,
   ZERO_BASED: 32,
-  /** A FLUSH may make what was written visible, or persistent (IBTA vol 1 annex A19). */
+  /** A FLUSH may make written data visible, or persistent (IBTA vol 1 annex A19). */
   FLUSH_GLOBAL: 256,
   FLUSH_PERSISTENT: 512,
 } as const;

@@ -18,7 +18,7 @@ import { Cqe, createRing, type NewRing, Ring } from './rings.ts';
 import { Scheduler } from './scheduler.ts';
 import { Stamps } from './stamps.ts';
 
-/** Asynchronous events (ibv_get_async_event(3)), with what they concern. */
+/** Asynchronous events (ibv_get_async_event(3)), with their objects. */
 export type AsyncEvent =
   | {
       type: 'QP_FATAL' | 'QP_REQ_ERR' | 'QP_ACCESS_ERR' | 'COMM_EST' | 'SQ_DRAINED' | 'QP_LAST_WQE_REACHED';
@@ -35,7 +35,7 @@ export interface Host {
   onAsyncEvent(event: AsyncEvent): void;
   /** A queue pair went to another state; `to` is undefined where it was destroyed. */
   onStateChange?(qpn: number, from: QpState, to: QpState | undefined): void;
-  /** A request packet is sent again: called as it is added to the batch, and looked for only then. */
+  /** A request packet is retransmitted: called as it is added to the batch, and looked for only then. */
   onRetransmit?(qpn: number, psn: number, cause: RetransmitCause): void;
   /** A packet came to queue pair 1, which is not there. The call may create it, and it gets the packet. */
   onGeneralServices?(): void;

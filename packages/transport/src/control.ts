@@ -199,7 +199,7 @@ export interface XrcTargetOpened {
 /** `struct ibv_srq_init_attr`. */
 export interface SrqInit {
   pd: number;
-  /** Work requests that may be outstanding; what create returns is at least this. */
+  /** Work requests that may be outstanding; create returns at least this. */
   maxWr: number;
   maxSge: number;
   /** Entries below which SRQ_LIMIT_REACHED is raised once; 0: never. */
@@ -251,7 +251,7 @@ export interface QpQuery {
 /** The result of `createCq`. */
 export interface CqCreated {
   handle: number;
-  /** Entries the queue holds; at least what was asked for. */
+  /** Entries the queue holds; at least as many as were asked for. */
   cqe: number;
   ring: RingShape;
 }

@@ -26,11 +26,11 @@ export class QpCounters {
   /** Requests that completed with an error of their own, and those that were flushed. */
   failedSends = 0;
   flushedSends = 0;
-  /** Request packets that were sent again, for whatever reason. */
+  /** Request packets that were retransmitted, for whatever reason. */
   retransmittedPackets = 0;
   /** The local ACK timer ran out. */
   timeouts = 0;
-  /** NAKs 0x60 that asked for what was not being repeated already; and those that a retry was left for. */
+  /** NAKs 0x60 that asked for packets that were not being retransmitted already; and those that a retry was left for. */
   receivedSeqErr = 0;
   sequenceNakRetries = 0;
   /** Responses past one that is missing. */
@@ -42,7 +42,7 @@ export class QpCounters {
   /** Connections that ended because no retry was left of `retry_cnt`, and of `rnr_retry`. */
   retryExceededErr = 0;
   rnrRetryExceededErr = 0;
-  /** The oldest packet was sent again for an answer that was overdue by the usual round trip. */
+  /** The oldest packet was retransmitted for an answer that was overdue by the usual round trip. */
   probes = 0;
   /** NAKs that ended the connection: 0x61, 0x62, 0x63. */
   receivedInvalidRequest = 0;
@@ -85,7 +85,7 @@ export class QpCounters {
 export type QpCounterName = keyof QpCounters;
 export const QP_COUNTER_NAMES = Object.keys(new QpCounters()) as readonly QpCounterName[];
 
-/** Counts of what came in and was nobody's, and totals over all queue pairs, also those that are gone. */
+/** Counts of packets that belonged to no queue pair, and totals over all queue pairs, including destroyed ones. */
 export class AdapterCounters {
   /** Packets that the link brought, and that it was given. */
   receivedPackets = 0;
@@ -104,7 +104,7 @@ export class AdapterCounters {
   wrongSource = 0;
   badPkey = 0;
   cnpReceived = 0;
-  /** Responses to what is not out: ghosts (IBTA vol 1 §9.7.6.1.1). */
+  /** Responses to requests that are not outstanding: ghosts (IBTA vol 1 §9.7.6.1.1). */
   staleResponses = 0;
   /** Broken invariants of the engine itself; each ended a queue pair. Anything but 0 is worth a report. */
   bugs = 0;

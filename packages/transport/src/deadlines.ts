@@ -67,7 +67,7 @@ export class Deadlines {
     } else this.#up(this.#positions[id]);
   }
 
-  /** Runs at most `limit` waiters that have a timer due; what is left is due at once. */
+  /** Runs at most `limit` waiters that have a timer due; the others are due at once. */
   run(now: number, limit: number): void {
     for (let ran = 0; ran < limit && this.#size > 0; ran++) {
       const id = this.#heap[0];

@@ -42,7 +42,7 @@ function setUp(keepEarly: KeepEarly) {
 }
 
 describe('off', () => {
-  test('discards what comes early, and executes it when it is sent again', () => {
+  test('discards what comes early, and executes it when it is retransmitted', () => {
     const { put, write, written, counters } = setUp('off');
     expect(put(write(0), write(2), write(3))).toEqual([
       [0, ACK],
@@ -63,7 +63,7 @@ describe.each(['quiet', 'ahead'] as const)('%s', (mode) => {
     expect(counters()).toMatchObject({ keptPackets: 2, outOfSeqRequest: 2, writeRequests: 1 });
   });
 
-  test('executes each packet once, whatever is sent again', () => {
+  test('executes each packet once, whatever is retransmitted', () => {
     const { put, write, written, counters } = setUp(mode);
     put(write(0), write(2), write(4), write(5));
     for (let round = 0; round < 3; round++) for (let n = 1; n < 6; n++) put(write(n));
@@ -168,7 +168,7 @@ describe.each(['quiet', 'ahead'] as const)('%s', (mode) => {
 });
 
 describe('quiet', () => {
-  test('acknowledges nothing that was not sent again', () => {
+  test('acknowledges nothing that was not retransmitted', () => {
     const { put, write, written } = setUp('quiet');
     expect(put(write(0), write(2), write(3), write(4))).toEqual([
       [0, ACK],
@@ -199,7 +199,7 @@ describe('quiet', () => {
     expect(put(write(4))).toEqual([[2, NAK]]);
   });
 
-  test('once a packet was sent again, goes on with all that follows', () => {
+  test('once a packet was retransmitted, goes on with all that follows', () => {
     const { put, write, written } = setUp('quiet');
     put(write(0), write(2), write(3), write(4));
     put(write(1));
@@ -244,7 +244,7 @@ describe('ahead', () => {
 });
 
 describe('auto', () => {
-  /** Whether what was kept is acknowledged as soon as the missing packet is there. */
+  /** Whether kept packets are acknowledged as soon as the missing packet is there. */
   const isAhead = ({ put, write }: ReturnType<typeof setUp>) => {
     put(write(0), write(2));
     return put(write(1))[0][0] === 2;

@@ -1,4 +1,4 @@
-/** Errors that a caller caused, with what was wrong and what was expected. */
+/** Errors that a caller caused, with the wrong value and the expected ones. */
 
 /** `errno` names that verbs return (man pages of ibv_*(3)). */
 export type Errno =

@@ -1,4 +1,4 @@
-/** Entries that fail after others, and what becomes of those that need not fail after all. */
+/** Entries that fail after others, and entries that need not fail after all. */
 import { bthOpcode, Opcode } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
@@ -22,7 +22,7 @@ function setUp() {
 test('a retransmission that the link refuses fails nothing if the first sending is acknowledged after all', () => {
   const { pair, left, write, statuses } = setUp();
   const late = new Set<number>();
-  // The ACK is late: the packet is sent again, and refused.
+  // The ACK is late: the packet is retransmitted, and refused.
   pair.fault = (packet) => {
     const isAck = bthOpcode(packet, 0) === Opcode.RC_ACKNOWLEDGE && late.size === 0;
     if (isAck) late.add(1);

@@ -42,7 +42,7 @@ describe.each([0, 0x10, 0xff_fffe])('from PSN %i on', (psn) => {
     expect(flight.check(true)).toBeUndefined();
   });
 
-  test('going back sends the same PSNs again, for a cause, and then new ones', () => {
+  test('a go-back-N sends the same PSNs again, with a cause, and then new ones', () => {
     const { flight, send, state } = setUp(psn);
     send(5);
     flight.acknowledged(psnAdd(psn, 2));

@@ -1,4 +1,4 @@
-/** The callbacks of a host: state changes, and each packet that is sent again with its cause. */
+/** The callbacks of a host: state changes, and each packet that is retransmitted with its cause. */
 import { bthOpcode, bthPsn, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { type Fault, Pair, type PairOptions, type WorkInit } from '../testing/pair.ts';

@@ -49,7 +49,7 @@ function range(low: number, high: number): Check {
 const bool: Check = (value: unknown) => (typeof value === 'boolean' ? undefined : 'true or false');
 const any: Check = () => undefined;
 
-/** The values that each attribute may have; a check returns what it expected. */
+/** The values that each attribute may have; a check returns the expected ones. */
 const CHECKS: Record<QpAttrName, Check> = {
   qpState: (v: QpState) => (QP_STATES.includes(v) ? undefined : QP_STATES.join(', ')),
   curQpState: (v: QpState) => (QP_STATES.includes(v) ? undefined : QP_STATES.join(', ')),
@@ -91,7 +91,7 @@ const CHECKS: Record<QpAttrName, Check> = {
 /** Every attribute that a queue pair can have. */
 export const QP_ATTRIBUTE_NAMES = Object.keys(CHECKS) as readonly QpAttrName[];
 
-/** A route that packets can take; ERR_ROCE_INVALID_ATTRIBUTE names what is wrong with it. */
+/** A route that packets can take; ERR_ROCE_INVALID_ATTRIBUTE names the wrong part. */
 export function checkAddressVector(attr: AhAttr, gids: readonly GidEntry[], name = 'ahAttr'): void {
   const { grh } = attr;
   if (!attr.isGlobal || !grh) throw invalid(`${name}.isGlobal`, 'RoCE has no route without a GRH', 'true');

@@ -1,4 +1,4 @@
-/** rate_limit, and what changes size or rights while it is in use. */
+/** rate_limit, and objects that change size or rights while they are in use. */
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair } from '../testing/pair.ts';
 import { Access, Cqe, Ring } from './index.ts';

@@ -1,4 +1,4 @@
-/** How a requester finds out that its peer keeps packets that come early, and what it makes of the peer's NAKs. */
+/** How a requester finds out that its peer keeps packets that come early, and how it reacts to the peer's NAKs. */
 import { describe, expect, test } from 'vitest';
 import { Again, PeerKeeps } from './requester/peer-keeps.ts';
 
@@ -31,7 +31,7 @@ test('a retransmission ends the wait', () => {
   expect(keeps.isTrying).toBe(false);
 });
 
-test('how long a gap took that was sent again: once, from when it was, and only of a peer that keeps', () => {
+test('how long a gap took that was retransmitted: once, from when it was, and only of a peer that keeps', () => {
   const { clock, keeps } = setUp();
   keeps.sentAgain(10, 12, true);
   clock.now += 30;
@@ -42,7 +42,7 @@ test('how long a gap took that was sent again: once, from when it was, and only 
   expect([20, 21, 22].map((psn) => keeps.gapClosedAfter(psn))).toEqual([0, 40, 0]);
 });
 
-test('all is sent again for each NAK, as long as nothing was learned', () => {
+test('all is retransmitted for each NAK, as long as nothing was learned', () => {
   const { nakked } = setUp();
   expect([nakked(10), nakked(11)]).toEqual([Again.ALL, Again.ALL]);
 });
@@ -54,7 +54,7 @@ describe('of a peer that keeps', () => {
     return set;
   };
 
-  test('a NAK has the gap alone sent again', () => {
+  test('a NAK has the gap alone retransmitted', () => {
     expect(learned().nakked(10)).toBe(Again.GAP);
   });
 
@@ -75,7 +75,7 @@ describe('of a peer that keeps', () => {
     expect(keeps.waits(18, ROUND_TRIP, WINDOW)).toBe(0);
   });
 
-  test('a NAK that repeats is believed less and less often, and then all is sent again', () => {
+  test('a NAK that repeats is believed less and less often, and then all is retransmitted', () => {
     const { clock, keeps, nakked } = learned();
     const waits: number[] = [];
     const answers = [nakked(10)];
@@ -108,13 +108,13 @@ describe('acknowledged packets beyond the retransmitted ones', () => {
     }
   };
 
-  test('shows a keeper where nothing else sent again was on its way', () => {
+  test('shows a keeper where no other retransmission was on its way', () => {
     const { keeps } = setUp();
     goBack(keeps, 10, false);
     expect(keeps.learned).toBe(true);
   });
 
-  test('shows nothing where the packets of an earlier going back may have come', () => {
+  test('shows nothing where the packets of an earlier go-back-N may have come', () => {
     const { keeps } = setUp();
     keeps.sentAgain(8, 28, false);
     keeps.progress(10);

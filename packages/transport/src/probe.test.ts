@@ -203,7 +203,7 @@ describe('an answer', () => {
     for (let psn = 0; psn < 4; psn++) expect(granted(1).showsLoss(psn, path(20, 0, 500))).toBe(false);
   });
 
-  test('shows nothing where everything is sent again since', () => {
+  test('shows nothing where everything is retransmitted since', () => {
     const probe = sent(0x10);
     probe.want();
     probe.forget();

@@ -391,7 +391,7 @@ export class QueueTable {
     return resized;
   }
 
-  /** The peer's requester knows what ACKs ahead mean; until RESET. */
+  /** The peer's requester knows the meaning of ACKs ahead; until RESET. */
   acknowledgeAhead(qpn: number): void {
     this.get(qpn).acknowledgeAhead();
   }
@@ -438,7 +438,7 @@ export class QueueTable {
     if (this.#lastQp === qp) this.#lastQp = undefined;
   }
 
-  /** Sets what a raw packet queue pair takes in; `undefined`: all that the interface does. EINVAL for another type. */
+  /** Sets the frames that a raw packet queue pair takes in; `undefined`: all that the interface does. EINVAL for another type. */
   setFrameFilter(qpn: number, rules: readonly FrameRule[] | undefined): void {
     const raw = this.raws.find(qpn);
     if (!raw) throw invalid('qp', `${qpn} takes no frames`, 'a RAW_PACKET queue pair');

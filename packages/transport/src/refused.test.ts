@@ -160,7 +160,7 @@ describe('a batch that the link looks at late', () => {
     return { hand, side, adapter, mr, tx, write, answer };
   }
 
-  test('refuses a packet that was sent again and is acknowledged by now: nothing fails', () => {
+  test('refuses a packet that was retransmitted and is acknowledged by now: nothing fails', () => {
     const { hand, side, adapter, tx, write, answer } = setUpByHand();
     write(1, 1024);
     expect(hand.out()).toHaveLength(4);

@@ -1,4 +1,4 @@
-/** Replies that a responder owes, in the order in which they leave (IBTA vol 1 §9.7.5.1.3), and what changes them while they wait. */
+/** Replies that a responder owes, in the order in which they leave (IBTA vol 1 §9.7.5.1.3), and changes to them while they wait. */
 import { NakCode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import type { MemoryRegion } from './memory.ts';

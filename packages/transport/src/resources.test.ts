@@ -12,7 +12,7 @@ const AT = 4;
 const OFFSETS = { reth: 12, atomicEth: 12 };
 const ADDRESS = 0x1_ffff_fc00n;
 
-/** A READ request, or what of an atomic is remembered. */
+/** A READ request, or the remembered fields of an atomic. */
 function request(psn: number, init: { opcode?: number; va?: bigint; rkey?: number; length?: number } = {}) {
   const { opcode = READ, va = ADDRESS, rkey = 7, length = MTU } = init;
   const slab = new Uint8Array(64);

@@ -73,7 +73,7 @@ describe('an ACK', () => {
     expect(done()).toEqual([[3, 'SUCCESS']]);
   });
 
-  test('in the middle of a message: what is sent again begins behind it', () => {
+  test('in the middle of a message: the go-back-N begins behind it', () => {
     const { hand, post, ack, sent, done } = requester();
     post('RDMA_WRITE', 4 * MTU);
     expect(sent()).toEqual([0, 1, 2, 3]);
@@ -95,7 +95,7 @@ describe('an ACK', () => {
     expect(done()).toEqual([[1, 'SUCCESS']]);
     expect(sent()).toEqual([1, 2]);
     expect(counters()).toMatchObject({ impliedNakSeqErr: 1, retries: 1 });
-    // Before any of it was sent again nothing new is known.
+    // Before any of it was retransmitted nothing new is known.
     hand.put(ack(2, NakCode.PSN_SEQUENCE_ERROR));
     expect(counters()).toMatchObject({ impliedNakSeqErr: 1, receivedSeqErr: 0 });
   });
@@ -111,14 +111,14 @@ describe('a response that is late or early', () => {
     expect(side.adapter.counters().staleResponses).toBe(2);
   });
 
-  /** The ACK timer has expired, and nothing was sent again yet. */
+  /** The ACK timer has expired, and nothing was retransmitted yet. */
   function overdue({ hand, side }: ReturnType<typeof requester>): void {
     hand.now += 1_000_000;
     side.adapter.advance(hand.now);
     expect(side.adapter.counters().timeouts).toBe(1);
   }
 
-  test('a READ response that comes after the timeout is taken, and nothing is sent again', () => {
+  test('a READ response that comes after the timeout is taken, and nothing is retransmitted', () => {
     const set = requester();
     const { hand, post, sent, done, memory } = set;
     post('RDMA_READ', MTU + 8);
@@ -130,7 +130,7 @@ describe('a response that is late or early', () => {
     expect(sent()).toEqual([]);
   });
 
-  test('after a timeout, an ACK past a READ that waits to be sent again takes no retry', () => {
+  test('after a timeout, an ACK past a READ that waits to be retransmitted takes no retry', () => {
     const set = requester();
     const { hand, post, ack, sent, counters } = set;
     post('RDMA_READ', 8);
@@ -154,7 +154,7 @@ describe('a response that is late or early', () => {
 
 describe('a NAK', () => {
   test.each([NakCode.REMOTE_ACCESS_ERROR, NakCode.PSN_SEQUENCE_ERROR, RNR])(
-    '0x%s at a request that could not be sent again: the request fails for that',
+    '0x%s at a request that could not be retransmitted: the request fails for that',
     (code) => {
       const { hand, side, post, ack, sent, done } = requester();
       const other = side.register(new ArrayBuffer(1024));

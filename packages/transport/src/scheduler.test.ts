@@ -81,7 +81,7 @@ function make(capacity = 64) {
     if (left.replies + left.reads > 0) scheduler.wantsReplyTurn(turns);
     return left;
   };
-  /** A batch; what was noted meanwhile. */
+  /** A batch, and the events noted meanwhile. */
   const fill = () => {
     batch.clear();
     log.length = 0;

@@ -25,7 +25,7 @@ function setUp(attr = {}, options: ConstructorParameters<typeof ByHand>[1] = {})
     hand.now += roundTrip;
     ack(psn++);
   };
-  /** When packets are sent again for a WRITE that is not answered, µs after it. */
+  /** When packets are retransmitted for a WRITE that is not answered, µs after it. */
   const sentAgain = (count: number) => {
     post();
     hand.out();
@@ -91,7 +91,7 @@ describe('is sent', () => {
     expect(hand.run(10_000_000)).toEqual([]);
   });
 
-  test('not by the time of a packet that was sent again (Karn)', () => {
+  test('not by the time of a packet that was retransmitted (Karn)', () => {
     const { hand, exchange, sentAgain, post, ack, next } = setUp();
     for (let i = 0; i < 20; i++) exchange(20);
     post();
@@ -183,7 +183,7 @@ describe('a silent peer that is known to keep early packets', () => {
       hand.now += 20;
       const lost = next();
       hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: lost, aeth: { syndrome: NakCode.PSN_SEQUENCE_ERROR } });
-      // Beyond what was sent again: it has kept the others.
+      // Beyond the retransmitted packets: it has kept the others.
       if (i > 0) {
         hand.out();
         hand.now += 20;
@@ -279,7 +279,7 @@ describe('the answer', () => {
     return { ...set, first, psns: () => set.hand.out().map((packet) => inShort(packet)[1] - first) };
   };
 
-  test('to the probe alone shows that all behind it was lost: that is sent again at once', () => {
+  test('to the probe alone shows that all behind it was lost: that is retransmitted at once', () => {
     const { ack, first, psns, side } = flight(6);
     ack(first);
     expect(psns()).toEqual([1, 2, 3, 4, 5]);

@@ -124,7 +124,7 @@ describe.each([1, 2] as const)('type %i', (type) => {
     expect(statuses('right')).toEqual(['MW_BIND_ERR']);
   });
 
-  test('binds in the order of the queue, and not again when packets after it are sent again', () => {
+  test('binds in the order of the queue, and not again when packets after it are retransmitted', () => {
     const mw = alloc(type);
     const { left, right } = pair;
     const inbox = left.register(new ArrayBuffer(64));

@@ -41,7 +41,7 @@ export interface WrOpcodeRow {
   readonly consumesReceive: boolean;
   /** Answered by a response of its own instead of an ACK; limited by `max_rd_atomic`. */
   readonly readOrAtomic: boolean;
-  /** Its list receives data, so the elements need local write access; otherwise the list is what is sent. */
+  /** Its list receives data, so the elements need local write access; otherwise the list is sent. */
   readonly receivesData: boolean;
   /** Carries immediate data. */
   readonly immediate: boolean;

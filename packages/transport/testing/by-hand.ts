@@ -176,7 +176,7 @@ export class ByHand {
     }
   }
 
-  /** Moves time on, with every timer on the way, and returns what was sent. */
+  /** Moves time on, with every timer on the way, and returns the sent packets. */
   run(microseconds: number): Packet[] {
     const { adapter } = this.side;
     const end = this.now + microseconds;

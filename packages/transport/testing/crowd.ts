@@ -136,7 +136,7 @@ export class Crowd {
   }
 }
 
-/** Appends the packets of a batch to what the other side receives: headers as they are, and payload that nobody looks at. */
+/** Appends the packets of a batch to those that the other side receives: headers as they are, and payload that nobody looks at. */
 function carry(tx: TxBatch, rx: RxBatch, from: number): void {
   const { slots, headers } = tx;
   const source = gidOf(from);

@@ -1,4 +1,4 @@
-/** Draws what a DCQCN sender lives through: congestion, recovery by time, by bytes and by both, silence, and ties between them. */
+/** Draws the events of a DCQCN sender: congestion, recovery by time, by bytes and by both, silence, and ties between them. */
 
 export interface DcqcnEvent {
   /** µs, a multiple of 1/8 */

@@ -290,7 +290,7 @@ export class Side {
     this.#ring(rq, (rq.producer + 1) | 0, (this.qp.qpn | 0x8000_0000) >>> 0);
   }
 
-  /** Takes what the side's completion queue has, or another one. */
+  /** Takes the completions of the side's queue, or of another one. */
   poll(cq = this.cq): Completion[] {
     const found: Completion[] = [];
     let at = cq.consumer;

@@ -7,7 +7,7 @@ import { custom, line } from './inspect.ts';
 import { BYTES, checkArgument, described } from './options.ts';
 import { WorkCompletion } from './work-completion.ts';
 
-/** A destination as a program names it; what is absent has the default of `connect`. */
+/** A destination as a program names it; absent members have the defaults of `connect`. */
 export interface AddressInit {
   /** A numeric address, or a GID: of a host, or of a multicast group. */
   gid: string | Uint8Array;

@@ -25,7 +25,7 @@ export type DeviceEvent =
   | PortEvent
   | { type: 'DEVICE_FATAL'; error: unknown };
 
-/** An event that a program has taken with `device.getEvent`, and what acknowledges it. */
+/** An event that a program has taken with `device.getEvent`, and the function that acknowledges it. */
 export interface TakenEvent {
   /** The type of the event. */
   readonly event: DeviceEvent;

@@ -9,13 +9,13 @@ import type { WorkCompletion } from './work-completion.ts';
 export interface ObservedQueue {
   /** Takes all that is in the ring. */
   sweep(): WorkCompletion[];
-  /** Resolves when there is something to sweep; rejects with what ended the queue. */
+  /** Resolves when there is something to sweep; rejects with the error that ended the queue. */
   wait(): Promise<void>;
   /** Completions were held that the program may be waiting for. */
   onHeld(): void;
 }
 
-/** Called with a completion that failed, or with what ended the completion queue. */
+/** Called with a completion that failed, or with the error that ended the completion queue. */
 export type FailureListener = (failure: WorkCompletion | Error) => void;
 
 /** Gives completions of awaited requests to their promises, and keeps the others for `poll`. */
@@ -57,7 +57,7 @@ export class CompletionObserver {
     return promise;
   }
 
-  /** Rejects what waits of a queue pair that is gone or was reset. */
+  /** Rejects the pending promises of a queue pair that is destroyed or was reset. */
   abandon(qpNum: number, reason: unknown): void {
     this.#promised.fail(reason, qpNum);
   }

@@ -76,7 +76,7 @@ export class CompletionQueue implements AsyncDisposable {
     registry.add(this.handle, this);
   }
 
-  /** Entries it holds; at least what was asked for. */
+  /** Entries it holds; at least as many as were asked for. */
   get cqe(): number {
     return this.#newest.capacity;
   }
@@ -192,7 +192,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.#checkUsable();
   }
 
-  /** Throws what ended this queue: the device's failure, destruction, an overrun. */
+  /** Throws the error that ended this queue: the device's failure, destruction, an overrun. */
   #checkUsable(): void {
     if (this.#failure !== undefined) throw this.#failure;
     if (this.#destroyed) throw closedError('the completion queue is gone');

@@ -28,7 +28,7 @@ export interface ConnectionData {
   /** Largest path MTU of its port; 1024 where it is absent. */
   mtu?: number;
   /**
-   * Its requester knows what to do when it sees packets acknowledged that it has not sent again (`recovery.selective`): a responder of
+   * Its requester handles ACKs of packets that it has not retransmitted (`recovery.selective`): a responder of
    * node-roce that keeps early packets then acknowledges them at once.
    */
   selective?: boolean;

@@ -57,7 +57,7 @@ export interface DeviceAttributes extends DeviceLimits {
   nodeGuid: string;
   /** `DeviceCap` bits (`device_cap_flags`). */
   deviceCapFlags: number;
-  /** Which link moves the packets (`udp`, `dgram`, …), and what it can't do. */
+  /** Which link moves the packets (`udp`, `dgram`, …), and its limitations. */
   link: string;
   /** Whether a program that polls a completion queue has to let the event loop turn, too (the dgram link). */
   needsEventLoop: boolean;

@@ -1,4 +1,4 @@
-/** Opening a device, and what belongs to it. */
+/** Opening a device, and its objects. */
 import { EventEmitter, on } from 'node:events';
 import type { Link } from '@node-roce/link';
 import {
@@ -298,7 +298,7 @@ export class Device implements AsyncDisposable {
   }
 
   /**
-   * Calls back for each async event; returns what takes it off again. Such events count as acknowledged:
+   * Calls back for each async event; returns a function that removes the callback. Such events count as acknowledged:
    * the callback may destroy what they are about.
    */
   onEvent(listener: (event: DeviceEvent) => void): () => void {

@@ -56,7 +56,7 @@ export interface StateChange {
   to: QpState | undefined;
 }
 
-/** A request packet is sent again; of a READ, the request. */
+/** A request packet is retransmitted; of a READ, the request. */
 export interface Retransmission {
   /** Milliseconds since 1970, with a fraction. */
   time: number;
@@ -79,7 +79,7 @@ export const CHANNELS: Readonly<Record<Diagnostic['channel'], Channel>> = {
   retransmission: channel('node-roce:retransmission'),
 };
 
-/** Bits of what somebody listens to. */
+/** Bits of the channels that have subscribers. */
 export const Listening = { PACKET: 1, STATE: 2, RETRANSMISSION: 4 } as const;
 
 /** The bits of this thread's channels. */
@@ -198,7 +198,7 @@ export class Diagnostics {
     this.#collected.push({ channel: 'retransmission', message: { time: wallClock(), qpn, psn, cause } });
   };
 
-  /** Publishes what was collected. Never from inside of the engine. */
+  /** Publishes the collected messages. Never from inside of the engine. */
   flush(): void {
     if (this.#collected.length === 0) return;
     const told = this.#collected;

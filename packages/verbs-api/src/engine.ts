@@ -128,7 +128,7 @@ export interface Engine {
 
 /** An engine of its own, not a context's view of one. */
 export interface OwnEngine extends Engine {
-  /** Looks at what another process posts from now on; EOPNOTSUPP in another thread. */
+  /** Reads requests that another process posts, from now on; EOPNOTSUPP in another thread. */
   attach(source: WorkSource): Attached;
   /**
    * As `call`, but with the result itself, and its errors thrown, where the engine is in this thread: a context notes
@@ -175,7 +175,7 @@ interface GeneralServices {
   release(): void;
 }
 
-/** The one list of what a command does. */
+/** The one list of commands and their functions. */
 function execute(
   adapter: Adapter,
   link: Link,

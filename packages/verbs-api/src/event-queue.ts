@@ -56,7 +56,7 @@ export class EventQueue<T> {
     return this.#queue.shift();
   }
 
-  /** Rejects with the signal's reason, or with that of `fail`, after what was there is taken. */
+  /** Rejects with the signal's reason, or with that of `fail`, after the queued events are taken. */
   async next(signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted();
     if (this.#queue.length > 0) return this.#queue.shift() as T;
@@ -82,7 +82,7 @@ export class EventQueue<T> {
     });
   }
 
-  /** Drops what nobody has taken. */
+  /** Drops the events that were not taken. */
   discard(test: (value: T) => boolean): void {
     this.#queue = this.#queue.filter((value) => !test(value));
   }

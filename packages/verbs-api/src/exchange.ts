@@ -83,7 +83,7 @@ export class Exchange implements AsyncDisposable {
     return this.receive<T>();
   }
 
-  /** Ends the connection, after what was sent has left. */
+  /** Ends the connection, after all sent messages have left. */
   async close(): Promise<void> {
     if (this.#socket.destroyed) return;
     const closed = once(this.#socket, 'close');

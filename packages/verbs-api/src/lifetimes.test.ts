@@ -1,5 +1,5 @@
 /**
- * Packets that wait for room in the socket while what they name goes away: after deregister or destroy returned nothing reads that
+ * Packets that wait for room in the socket while the objects that they name are destroyed: after deregister or destroy returned nothing reads that
  * memory (IBTA vol 1 §10.6.4, ibv_dereg_mr(3)), and a packet goes to the host that it was made for, or nowhere.
  */
 import { setTimeout as sleep } from 'node:timers/promises';

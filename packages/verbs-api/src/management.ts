@@ -39,7 +39,7 @@ export interface ManagementCounters {
   unsent: number;
 }
 
-/** All of them, and what is held at the moment. */
+/** All of them, and the connections held at the moment. */
 export interface ManagementReport extends CmCounters, ManagementCounters, CmSize {
   /** Ids and QPNs of connections that have ended, and are not used again yet. */
   kept: number;
@@ -59,7 +59,7 @@ export interface ManagementOptions {
   sharing: LinkSharing | undefined;
 }
 
-/** Creates queue pair 1 and what it needs: all of it, or throws and leaves nothing. */
+/** Creates queue pair 1 and its resources: all of it, or throws and leaves nothing. */
 function openParts(adapter: Adapter, memory: Uint8Array<ArrayBuffer>) {
   const undo: (() => void)[] = [];
   try {
@@ -147,7 +147,7 @@ export class Management {
     });
   }
 
-  /** Takes in what came, and runs the timers. */
+  /** Takes in the messages that came, and runs the timers. */
   run(now: number): void {
     const ring = this.#completions;
     if (ring.used > 0) this.#poll(now);
@@ -163,7 +163,7 @@ export class Management {
     this.#adapter.setCredits(qpn, credits);
   }
 
-  /** Counts, and what is held at the moment. */
+  /** Counts, and the connections held at the moment. */
   report(): ManagementReport {
     const { counters, size, kept } = this.connections;
     return { ...counters, ...this.counters, ...size, kept };

@@ -5,7 +5,7 @@ import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
 import { ANY, checkArgument, described, INTEGER, OBJECT } from './options.ts';
 
-/** The rights of peers and the device on a region; LOCAL_WRITE is implied by what needs it. */
+/** The rights of peers and the device on a region; LOCAL_WRITE is implied by rights that need it. */
 export interface AccessInit {
   /** The device may write it: receives, READs, atomics. Default true. */
   localWrite?: boolean;
@@ -19,7 +19,7 @@ export interface AccessInit {
   mwBind?: boolean;
   /** Its first byte has the address 0, for peers and in scatter/gather lists. */
   zeroBased?: boolean;
-  /** Peers may flush what they wrote, so that all that read it here see it. */
+  /** Peers may flush the data that they wrote, so that all readers here see it. */
   flushGlobal?: boolean;
   /** Of queue pairs: peers may ask for persistence, which no region here grants. */
   flushPersistent?: boolean;

@@ -10,7 +10,7 @@ import {
 } from '@node-roce/link';
 import { RoceError } from '@node-roce/transport';
 
-/** Which sockets carry the packets, and what is done to them on the way. */
+/** The sockets that carry the packets, and faults that are applied to them. */
 export interface LinkOptions extends Omit<SocketLinkOptions, 'limitations'> {
   /**
    * `udp`: the native addon's sockets. `dgram`: Node's own, between node-roce programs only, where there is no

@@ -20,7 +20,7 @@ const COUNTS: Record<keyof AdapterCounts, string> = {
   completedSends: 'SENDs that completed with SUCCESS',
   failedSends: 'Requests that completed with an error of their own',
   flushedSends: 'Requests that were flushed',
-  retransmittedPackets: 'Request packets sent again',
+  retransmittedPackets: 'Retransmitted request packets',
   timeouts: 'Times that the local ACK timer ran out',
   receivedSeqErr: 'Sequence NAKs (0x60) received',
   sequenceNakRetries: 'Sequence NAKs received that a retry was left for',

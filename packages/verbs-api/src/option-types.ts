@@ -223,7 +223,7 @@ export function checkConnectionData(remote: unknown): void {
   );
 }
 
-/** Calls that take a signal, and what else they take. */
+/** Calls that take a signal, and their other options. */
 export const checkWaitOptions = (options: object, more: OptionTypes = {}): void =>
   checkOptions('', options, { signal: SIGNAL, ...more });
 

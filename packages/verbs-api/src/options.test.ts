@@ -1,4 +1,4 @@
-/** Every public call refuses what it does not know, by name, with a RoceError. */
+/** Every public call refuses unknown options and values, by name, with a RoceError. */
 import { MemoryNetwork } from '@node-roce/link';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openPair, openSide, type Pair, type Side } from '../testing/pair.ts';

@@ -1,4 +1,4 @@
-/** Checks of what a program passes in: names that do not exist, the nearest right one, types. */
+/** Checks of a program's arguments: names that do not exist, the nearest right one, types. */
 import { invalid, type RoceError } from '@node-roce/transport';
 
 /** The type of an option, and how an error calls it. */
@@ -22,7 +22,7 @@ export const LIST = type('a list', Array.isArray);
 export const FUNCTION = type('a function', (value) => typeof value === 'function');
 export const BYTES = type('a Uint8Array', (value) => value instanceof Uint8Array);
 export const SIGNAL = type('an AbortSignal', (value) => value instanceof AbortSignal);
-/** Whatever the program likes, or what is checked elsewhere. */
+/** Any value, or one that is checked elsewhere. */
 export const ANY = type('anything', () => true);
 export const oneOf = (...values: readonly string[]): OptionType =>
   type(values.join(', '), (value) => values.includes(value as string));

@@ -69,7 +69,7 @@ export class PromisedRequests {
     return true;
   }
 
-  /** Rejects what waits: of one queue pair, which is gone, or all. */
+  /** Rejects the pending promises: of one queue pair, which is gone, or all. */
   fail(reason: unknown, qpNum?: number): void {
     for (const [number, waiter] of this.#waiters) {
       if (qpNum !== undefined && waiter.qpNum !== qpNum) continue;

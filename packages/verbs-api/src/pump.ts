@@ -58,7 +58,7 @@ export interface Companion {
 
 /** A source of work: other processes post through memory that they share with this one. */
 export interface WorkSource {
-  /** Takes over what was posted: called in each turn, and before packets are taken in that came after it. */
+  /** Takes over posted requests: called in each turn, and before packets are taken in that came after it. */
   take(): unknown;
   /** Asks for a wake (`Attached.wake`) at the next post. True if something was posted meanwhile: do not sleep. */
   sleep(): boolean;
@@ -335,7 +335,7 @@ export class Pump {
     this.#immediate?.unref();
   }
 
-  /** Takes in and sends what waits, once, and stops for good. */
+  /** Takes in and sends waiting packets, once, and stops for good. */
   async close(): Promise<void> {
     if (this.#closed) return;
     this.turn();

@@ -171,7 +171,7 @@ export class QueuePair implements AsyncDisposable {
   readonly #registry: Registry<QueuePair>;
   readonly #datagram: boolean;
   readonly #isXrc: boolean;
-  /** Its requester knows what ACKs ahead mean. */
+  /** Its requester knows the meaning of ACKs ahead. */
   readonly #selective: boolean;
   readonly #sendName: string;
   readonly #recvName: string;
@@ -361,7 +361,7 @@ export class QueuePair implements AsyncDisposable {
   }
 
   /**
-   * Posts a FLUSH of what was written to a range of the peer's memory and resolves with the completion, once it is there; as
+   * Posts a FLUSH of the data written to a range of the peer's memory and resolves with the completion, once it is there; as
    * `send`. The peer's queue pair and region need the right (`flushGlobal`).
    */
   async flush(remote: Remote, flush: FlushInit, options: AwaitOptions = {}): Promise<WorkCompletion> {
@@ -430,7 +430,7 @@ export class QueuePair implements AsyncDisposable {
     return this.#closing.promise;
   }
 
-  /** Calls back once at the end of the queue pair, with the cause unless the program closed it; returns what takes it off. */
+  /** Calls back once at the end of the queue pair, with the cause unless the program closed it; returns a function that removes the callback. */
   onClose(listener: CloseListener): () => void {
     checkArgument('listener', listener, FUNCTION);
     this.#watch();

@@ -160,7 +160,7 @@ export type SendWrFetchAdd = SendWrCommon &
     /** The value added, 64 bits, modulo 2^64. */
     compareAdd: bigint | number;
   };
-/** Completes once what was written before is in the peer's memory; the peer's queue pair and region have to allow it. */
+/** Completes once the data written before is in the peer's memory; the peer's queue pair and region have to allow it. */
 export type SendWrFlush = SendWrCommon &
   WithRemote & {
     opcode: 'FLUSH';
@@ -185,7 +185,7 @@ export type SendWrLocalInv = SendWrCommon & {
 /** Binds a memory window of type 2. */
 export type SendWrBindMw = SendWrCommon & {
   opcode: 'BIND_MW';
-  /** The window, and what it opens. */
+  /** The window, and the range that it opens. */
   bind: MwBind;
 };
 

@@ -287,7 +287,7 @@ export function writeBindRequest(
   writeBind(words, w, mw, mw.nextRkey, range);
 }
 
-/** Writes what a bind needs into the entry at word `w`; without a range, the window is to open nothing. */
+/** Writes the parameters of a bind into the entry at word `w`; without a range, the window is to open nothing. */
 function writeBind(
   words: Uint32Array,
   w: number,

@@ -129,7 +129,7 @@ export class XrcTarget implements AsyncDisposable {
     return this.#closing.promise;
   }
 
-  /** Calls back once at the end, with the cause unless the program closed it; returns what takes it off. */
+  /** Calls back once at the end, with the cause unless the program closed it; returns a function that removes the callback. */
   onClose(listener: CloseListener): () => void {
     checkArgument('listener', listener, FUNCTION);
     return this.#closing.listen(listener);

@@ -1,4 +1,4 @@
-/** A memory link whose socket has no room for as long as a test wants, and what arrived at it. */
+/** A memory link whose socket has no room for as long as a test wants, and the packets that arrived at it. */
 import type { MemoryNetwork } from '@node-roce/link';
 import type { TxBatch } from '@node-roce/transport';
 import { openSide, type PairOptions, type Side } from './pair.ts';

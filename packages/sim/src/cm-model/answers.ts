@@ -1,4 +1,4 @@
-/** Messages of a connection that need nothing but what is kept of it. */
+/** Messages of a connection that need only its kept state. */
 import type { CmConnection } from './connection.ts';
 import type { CmFields } from './layouts.ts';
 import { encodeCm } from './mad.ts';

@@ -31,7 +31,7 @@ class Two {
     this.b.listen(SERVICE);
   }
 
-  /** Delivers what is on its way, and answers to it. */
+  /** Delivers the messages on their way, and the answers to them. */
   settle(): void {
     for (let round = 0; round < 20; round++) {
       for (const [from, to] of [

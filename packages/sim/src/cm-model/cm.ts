@@ -176,7 +176,7 @@ export class CmModel {
     this.#enter(connection, row.to, now);
   }
 
-  /** Sends once more what nobody answered; false if that was the last time. */
+  /** Retransmits an unanswered message; false if that was the last time. */
   #again(connection: CmConnection, waiting: CmAwaiting, now: number): boolean {
     if (waiting.retriesLeft === 0) return false;
     waiting.retriesLeft--;

@@ -5,7 +5,7 @@ import type { CmRole, CmState } from './states.ts';
 /** Times of CM: 4.096 µs · 2^exponent (IBTA vol 1 §12.7.22); in µs. */
 export const exponentUs = (exponent: number): number => 4.096 * 2 ** exponent;
 
-/** A message that waits for its answer, and is sent again until one comes. */
+/** A message that waits for its answer, and is retransmitted until one comes. */
 export interface CmAwaiting {
   bytes: Uint8Array;
   /** µs from one sending to the next. */

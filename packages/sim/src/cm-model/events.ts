@@ -1,4 +1,4 @@
-/** Options of the model, and what it reports. */
+/** Options and events of the model. */
 import type { CmMessage } from './mad.ts';
 import type { CmEventKind, CmState } from './states.ts';
 

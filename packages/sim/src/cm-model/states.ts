@@ -152,7 +152,7 @@ export const ON_CALL: Record<CmState, Partial<Record<CmCall, CmCallCell>>> = {
   TIMEWAIT: {},
 };
 
-/** The states with a message that is sent again, and what happens when the retries are used up (§12.9.6, §12.9.7). */
+/** The states with a message that is retransmitted, and the transitions when the retries are used up (§12.9.6, §12.9.7). */
 export const ON_TIMEOUT: Partial<Record<CmState, { send?: 'REJ'; to: CmTarget; event: CmEventKind }>> = {
   REQ_SENT: { send: 'REJ', to: 'IDLE', event: 'unreachable' },
   REP_WAIT: { send: 'REJ', to: 'IDLE', event: 'unreachable' },

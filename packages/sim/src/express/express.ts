@@ -123,7 +123,7 @@ class Flights {
     if (to === this.#tail) this.#times[j] = this.#times[i];
   }
 
-  /** Fills the batch with what has arrived. */
+  /** Fills the batch with packets that have arrived. */
   take(batch: RxBatch, now: number): number {
     let count = 0;
     let offset = 0;

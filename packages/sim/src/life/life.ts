@@ -163,7 +163,7 @@ export class Life {
     for (const { device } of this.#hosts) if (device instanceof EngineDevice) this.#count(device);
   }
 
-  /** Adds what its recovery and its congestion control did to the tally. */
+  /** Adds the events of its recovery and its congestion control to the tally. */
   #count({ adapter }: EngineDevice): void {
     const { keptPackets, probes, cnpHandled } = adapter.counters();
     this.tally.add('early packets kept', keptPackets);

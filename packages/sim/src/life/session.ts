@@ -19,7 +19,7 @@ const STUCK = 8e6;
 /** Receives of a queue pair of its own. */
 const SLOTS = 8;
 
-/** A host, and what its programs share. */
+/** A host, and the objects that its programs share. */
 export interface LifeHost {
   device: SimDevice;
   book: MemoryBook;
@@ -207,7 +207,7 @@ export class Session {
     return this.sides[0] === side ? this.sides[1] : this.sides[0];
   }
 
-  /** Looks at completions, posts what there is room for, ends what is to end. @throws Error */
+  /** Polls completions, posts while there is room, ends the connections that are to end. @throws Error */
   step(): void {
     for (const side of this.sides) this.#poll(side);
     if (this.isOver) return;

@@ -1,4 +1,4 @@
-/** Counts of what a workload is for: a run that did not go there proves nothing. */
+/** Counts of the events that a workload is for: a run that did not go there proves nothing. */
 export class Tally {
   readonly #counts = new Map<string, number>();
 

@@ -119,7 +119,7 @@ export const QUIRKS = {
     side: 'requester',
     rule: '§9.7.5.1.1',
     clause: 'requestOfOne',
-    rxe: 'A FLUSH or ATOMIC_WRITE that is sent again has the address 0 (Linux 6.12).',
+    rxe: 'A FLUSH or ATOMIC_WRITE that is retransmitted has the address 0 (Linux 6.12).',
     captures: [],
   },
   timerRoundedDown: {

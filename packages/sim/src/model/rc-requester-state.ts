@@ -52,7 +52,7 @@ export interface Requester {
   posted: number;
   /** Oldest PSN not acknowledged. */
   una: number;
-  /** PSN of the packet to send next: behind `sentUpTo` while going back. */
+  /** PSN of the packet to send next: behind `sentUpTo` during a go-back-N. */
   next: number;
   /** Why it last went back. */
   cause: ModelRetransmitCause;

@@ -85,7 +85,7 @@ export function executeNextLocal(q: Requester, memory: ModelMemory, qpn: number)
   return true;
 }
 
-/** Sends what was planned: the cursor moves, and the timer starts if it does not run (§9.7.6.1.3). */
+/** Sends the planned packet: the cursor moves, and the timer starts if it does not run (§9.7.6.1.3). */
 export function sendPacket(q: Requester, plan: Plan, now: number): ModelPacket {
   q.next = plan.nextPsn;
   if (psnDiff(q.next, q.sentUpTo) > 0) q.sentUpTo = q.next;

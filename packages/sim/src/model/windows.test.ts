@@ -167,7 +167,7 @@ describe('in the send queue', () => {
     expect(isBound(memory, window)).toBe(true);
     expect(qp.transmit(0)).toBeUndefined();
     expect(qp.sendCompletions).toEqual([]);
-    // Both SENDs are lost, and sent again: the window would not be bound twice.
+    // Both SENDs are lost, and retransmitted: the window would not be bound twice.
     qp.receive(ack(100, 0x60), 1);
     expect([qp.transmit(1)?.psn, qp.transmit(1)?.psn]).toEqual([100, 101]);
     qp.receive(ack(101), 2);

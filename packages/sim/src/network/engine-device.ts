@@ -74,7 +74,7 @@ const ALL_ACCESS =
   Access.MW_BIND |
   Access.FLUSH_GLOBAL;
 
-/** A protection domain, and what queue pairs in it need of their device. */
+/** A protection domain, and the parts of the device that its queue pairs need. */
 export type Domain = QpHost;
 
 /** The engine's adapter as a host of the simulated network. */

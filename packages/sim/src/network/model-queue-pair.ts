@@ -214,7 +214,7 @@ export class ModelQueuePair implements VariableQp {
     return (this.#reliable?.owed() ?? []).map((packet) => ({ packet, destination: gid }));
   }
 
-  /** Sees what is owed before a reset. */
+  /** Sees the owed replies before a reset. */
   onReset: (owed: Outgoing[]) => void = () => {};
 
   reset(psn: number): void {

@@ -65,7 +65,7 @@ export class Network {
   }
 
   /**
-   * Sets what the way from one host to another does; until then, and by default, it only delays. With several segments
+   * Sets the faults of the way from one host to another; by default it only delays. With several segments
    * the packets pass a place between each two, where the trace sees them. Several ways may share a `Wire`: a switch's port.
    */
   link(from: SimHost, to: SimHost, ...segments: (WireOptions | Wire)[]): void {

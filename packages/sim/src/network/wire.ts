@@ -15,7 +15,7 @@ export interface SimPacket {
   corrupt: boolean;
   /** It was sent before, and is retransmitted for this cause: the sender's own word. */
   retransmission?: RetransmitCause;
-  /** Counts what was sent on the network, from 1: two arrivals with one number are one packet that came twice. */
+  /** Counts the packets sent on the network, from 1: two arrivals with one number are one packet that came twice. */
   serial?: number;
   /** IPv4 Identification. */
   ipId?: number;

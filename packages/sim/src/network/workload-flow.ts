@@ -228,7 +228,7 @@ export class Flow {
     return { send: { ...common, offset, length: 8, remoteOffset } };
   }
 
-  /** A FLUSH of what is written; now and then one that asks for nothing, or of the whole region. */
+  /** A FLUSH of the written range; now and then one that asks for nothing, or of the whole region. */
   #drawFlush(common: Pick<SimSend, 'wrId' | 'opcode' | 'fence' | 'signaled'>): Operation {
     const random = this.#random;
     const selectivity = random.chance(0.2) ? 1 : 0;
@@ -249,7 +249,7 @@ export class Flow {
       : random.between(0, random.chance(0.7) ? 200 : MAX_MESSAGE_BYTES);
   }
 
-  /** Posts what fits; receives sometimes late, so that the peer runs into RNR NAKs. */
+  /** Posts while there is room; receives sometimes late, so that the peer gets RNR NAKs. */
   post(): void {
     if (this.failure !== undefined) return;
     while (this.#posted < this.operations.length && this.#posted - this.#completed < DEPTH) {

@@ -49,7 +49,7 @@ export interface ServicesOptions {
   inOrder: boolean;
 }
 
-/** A device, and what lanes share on it. */
+/** A device, and the objects that lanes share on it. */
 interface Side {
   device: SimDevice;
   reliableSrq: SimSrq;
@@ -227,7 +227,7 @@ export class ServicesWorkload {
     return false;
   }
 
-  /** Shows the unreliable flows what was sent and what arrived since the last step. */
+  /** Shows the unreliable flows the packets that were sent and that arrived since the last step. */
   #look(): void {
     const { trace } = this.#options.network;
     for (; this.#traced < trace.length; this.#traced++) {

@@ -34,7 +34,7 @@ interface Way {
   received: ModelCompletion[][];
 }
 
-/** The initiators of one device, and what they are for on the other. */
+/** The initiators of one device, and their targets on the other. */
 interface Direction {
   ways: Way[];
   srqs: SimXrcSrq[];

@@ -15,7 +15,7 @@ import type { PathAttributes, QpAttributes } from '../qp/attributes.ts';
 export interface Migrating {
   readonly qpn: number;
   readonly attributes: QpAttributes;
-  /** Takes another path, and sends again what was in flight. */
+  /** Takes another path, and retransmits the packets in flight. */
   takePath(path: PathAttributes): void;
   /** Changes the MigReq bit of its packets. */
   setMigReq(migReq: number): void;

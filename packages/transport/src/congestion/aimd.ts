@@ -1,6 +1,6 @@
 /**
  * Additive increase, multiplicative decrease of a window of packets, with slow start, as TCP Reno's (RFC 5681); but a loss alone
- * does not take it below what the path delivers: packets are lost for other reasons than congestion, too.
+ * does not take it below the rate of the path: packets are lost for other reasons than congestion, too.
  */
 import { psnDiff } from '@node-roce/wire';
 import { type CongestionController, Loss } from './controller.ts';
@@ -12,11 +12,11 @@ export const WINDOW_MAX = 512;
 const WINDOW_MIN = 2;
 /** A gap alone takes the window no lower: so little in flight draws few NAKs, and a loss then costs a probe or a timeout. */
 const WINDOW_GAP = 44;
-/** Nor of a peer that discards what is behind the gap: that is sent again, so no more than the path holds should be in flight. */
+/** Nor of a peer that discards the packets behind the gap: they are retransmitted, so no more than the path holds should be in flight. */
 const WINDOW_WHOLE = 16;
-/** Of a longer one, what is too much is a small share. */
+/** Of a longer one, the excess is a small share. */
 const WINDOW_SHORT = 64;
-/** Above what the path delivers in a round trip, by a share: ACKs come for a few packets at once. */
+/** Above the packets that the path delivers in a round trip, by a share: ACKs come for a few packets at once. */
 const ACK_SHARE = 1 / 8;
 const ACK_SHARE_WHOLE = 1 / 16;
 
@@ -30,7 +30,7 @@ export class Aimd implements CongestionController {
   #acknowledged = 0;
   /** Losses before this PSN have been reacted to; −1: everything sent then is acknowledged. */
   #recoveryPsn = -1;
-  /** All in flight was sent again for the last gap. */
+  /** All in flight was retransmitted for the last gap. */
   #sendsWhole = false;
 
   constructor(path: PathTimes) {
@@ -81,18 +81,18 @@ export class Aimd implements CongestionController {
     return this.#isCostly ? WINDOW_WHOLE : WINDOW_GAP;
   }
 
-  /** Packets that the path holds without queues, for those would be filled with packets sent again; 0: not known yet. */
+  /** Packets that the path holds without queues, which would be filled with retransmissions; 0: not known yet. */
   get #delivered(): number {
     const flight = this.#delivery.leastFlight;
     return flight + Math.ceil(flight * (this.#isCostly ? ACK_SHARE_WHOLE : ACK_SHARE));
   }
 
-  /** A gap costs what is in flight, and that is near what a short path holds. */
+  /** A gap costs the packets in flight, nearly as many as a short path holds. */
   get #isCostly(): boolean {
     return this.#sendsWhole && this.#window <= WINDOW_SHORT;
   }
 
-  /** Growth would only fill a queue with packets that are sent again. */
+  /** Growth would only fill a queue with retransmissions. */
   get #isFull(): boolean {
     if (!this.#isCostly) return false;
     const delivered = this.#delivered;

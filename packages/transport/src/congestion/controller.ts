@@ -1,7 +1,7 @@
 /** The interface of congestion control, for a requester: how much may be in flight, and how fast. */
 
 /**
- * How a loss showed: responses or NAKs arrive past it, and what is missing is sent again (`GAP`), or all in flight, which the peer discards
+ * How a loss showed: responses or NAKs arrive past it, and the missing packets are retransmitted (`GAP`), or all in flight, which the peer discards
  * (`WHOLE`); or nothing arrived at all (`TIMEOUT`).
  */
 export const Loss = { GAP: 0, TIMEOUT: 1, WHOLE: 2 } as const;

@@ -7,7 +7,7 @@ export interface PathAttributes {
   readonly pkeyIndex: number;
   readonly portNum: number;
   readonly timeout: number;
-  /** The address vector, and what it comes to: index of the peer (−1: none) and of the local GID. */
+  /** The address vector, and the values derived from it: index of the peer (−1: none) and of the local GID. */
   readonly ah: AhAttr | undefined;
   readonly peer: number;
   readonly local: number;

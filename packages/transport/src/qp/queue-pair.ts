@@ -212,7 +212,7 @@ export class QueuePair implements Owner, Sender {
     return this.#keepEarly;
   }
 
-  /** The peer's requester knows what ACKs ahead mean; until RESET. */
+  /** The peer's requester knows the meaning of ACKs ahead; until RESET. */
   acknowledgeAhead(): void {
     if (this.#keepEarly === 'auto') this.#keepEarly = 'ahead';
   }
@@ -243,7 +243,7 @@ export class QueuePair implements Owner, Sender {
   }
 
   /**
-   * Throws EINVAL where what is posted does not fit into queues of other sizes (IBV_QP_CAP), EBUSY before the last resize is done.
+   * Throws EINVAL where the posted requests do not fit into queues of other sizes (IBV_QP_CAP), EBUSY before the last resize is done.
    */
   checkResize(cap: QpCap): void {
     this.#followProgram();
@@ -344,7 +344,7 @@ export class QueuePair implements Owner, Sender {
     else this.wantsTurn();
   }
 
-  /** Flushes what is posted, and asks for doorbells for what will be. */
+  /** Flushes the posted requests, and asks for doorbells for later ones. */
   flush(): void {
     this.#flushSends();
     this.receives.flush();

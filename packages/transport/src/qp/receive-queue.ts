@@ -131,7 +131,7 @@ export class ReceiveQueue {
   }
 
   /**
-   * Puts `length` bytes of the slab, or of `own`, behind what the entry in use has. False where a region of
+   * Puts `length` bytes of the slab, or of `own`, behind those that the entry in use has. False where a region of
    * its list is gone.
    */
   fill(source: number, length: number, own?: Uint8Array): boolean {
@@ -199,7 +199,7 @@ export class ReceiveQueue {
     if (this.#complete(status, WcOpcode.RECV) >= 0) this.#cq.commit(true);
   }
 
-  /** Completes all that is posted with WR_FLUSH_ERR, and asks to hear of what will be. */
+  /** Completes all posted receives with WR_FLUSH_ERR, and asks for doorbells for later ones. */
   flush(): void {
     do {
       const posted = this.#ring.end(this.#head);

@@ -164,7 +164,7 @@ export class SendQueue {
     cq.commit(status !== WcStatus.SUCCESS);
   }
 
-  /** Completes the oldest entry, and what was executed locally behind it (BIND_MW, LOCAL_INV). */
+  /** Completes the oldest entry, and those behind it that were executed locally (BIND_MW, LOCAL_INV). */
   completeOldest(): void {
     this.complete(WcStatus.SUCCESS);
     while (this.#head !== this.#started && this.packetsOf(this.#head) === 0) {
@@ -172,7 +172,7 @@ export class SendQueue {
     }
   }
 
-  /** Flushes what is posted, and asks for a doorbell for what will be. */
+  /** Flushes the posted requests, and asks for a doorbell for later ones. */
   flush(): void {
     do {
       const { posted } = this;
@@ -182,7 +182,7 @@ export class SendQueue {
     this.#readOrAtomics = 0;
   }
 
-  /** Drops what is posted without a completion. */
+  /** Drops the posted requests without completions. */
   reset(): void {
     this.#head = this.#started = this.#ring.releaseAll();
     this.#readOrAtomics = 0;

@@ -36,7 +36,7 @@ export type FrameRule = readonly FrameMatch[];
 
 /** One queue pair's way to the interface. */
 export interface FramePort {
-  /** Takes in what one of these rules lets pass, from now on; without rules, nothing. */
+  /** Takes in the frames that match one of these rules, from now on; without rules, nothing. */
   setFilter(rules: readonly FrameRule[]): void;
   /**
    * Sends slots `from` … `batch.count` − 1, whose fragments are the frames; STATUS becomes 0 or an errno.

@@ -198,7 +198,7 @@ export class RawQueuePair implements Owner {
     this.#rules = EVERYTHING;
   }
 
-  /** Frames come in, or no longer; what waits in the port then is lost. */
+  /** Frames come in, or no longer; those that wait in the port then are lost. */
   #listen(on: boolean): void {
     if (on === this.#listening) return;
     this.#listening = on;
@@ -240,7 +240,7 @@ export class RawQueuePair implements Owner {
 
   // --------------------------------------------------------------- data path
 
-  /** Sends what is posted, and takes in what there is a receive for. Completions show when the caller publishes. */
+  /** Sends the posted frames, and takes in frames while there are receives. Completions show when the caller publishes. */
   run(): void {
     this.#send();
     this.#receive();
@@ -334,7 +334,7 @@ export class RawQueuePair implements Owner {
     }
   }
 
-  /** Gives the batch to the port, and completes what it has looked at. False where it has no room for all of it. */
+  /** Gives the batch to the port, and completes the entries that the port has processed. False where it has no room for all of it. */
   #pass(): boolean {
     const batch = this.#batch;
     const from = this.#taken;

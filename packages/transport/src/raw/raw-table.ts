@@ -65,7 +65,7 @@ export class RawTable {
     this.#qps.clear();
   }
 
-  /** Sends what has room, and takes in what has come. */
+  /** Sends frames while there is room, and takes in those that have come. */
   run(): void {
     for (const qp of this.#qps.values()) qp.run();
   }

@@ -1,6 +1,6 @@
 /**
  * The completer of a reliable connection: takes responses, completes send entries, and decides what
- * has to be sent again (IBTA vol 1 §9.7.5, §9.7.6; the rules' tests are listed in docs/rules.md).
+ * has to be retransmitted (IBTA vol 1 §9.7.5, §9.7.6; the rules' tests are listed in docs/rules.md).
  */
 import {
   AethKind,

@@ -89,7 +89,7 @@ export class EarlyResponses {
   }
 
   /**
-   * PSNs of an entry from `psn` on, of `left` that it has, that need not be sent again: READs and atomics that were answered, SENDs
+   * PSNs of an entry from `psn` on, of `left` that it has, that need not be retransmitted: READs and atomics that were answered, SENDs
    * and WRITEs before a response, which acknowledges them.
    */
   answeredAt(psn: number, left: number, readOrAtomic: boolean): number {

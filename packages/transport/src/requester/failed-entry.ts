@@ -42,7 +42,7 @@ export class FailedEntry {
   completeIfOldest(): boolean {
     if (this.#status === 0 || indexLess(this.#queue.head, this.#index)) return false;
     if (this.#queue.head !== this.#index) {
-      // It was to be sent again, and what had been sent before has arrived after all.
+      // It was to be retransmitted, and what had been sent before has arrived after all.
       this.#status = 0;
       return false;
     }

@@ -9,7 +9,7 @@ import { SendCursor } from './cursor.ts';
 export const PSN_SPAN = 1 << 22;
 
 /**
- * The cursor runs ahead of `unackedPsn` by what is in flight; to go back (timeout, NAK) is to put the cursor at
+ * The cursor runs ahead of `unackedPsn` by the packets in flight; to go back (timeout, NAK) is to put the cursor at
  * `unackedPsn`, which always lies in the oldest incomplete entry, because an entry leaves the queue when its last packet is
  * acknowledged.
  *
@@ -68,7 +68,7 @@ export class Flight {
     this.cursor.place(this.#queue.head, this.#sendPsn);
   }
 
-  /** The cursor was moved past what left. @returns whether that was sent for the first time */
+  /** The cursor was moved past the packets that left. @returns whether that was sent for the first time */
   advanced(): boolean {
     const { psn } = this.cursor;
     if (psnDiff(psn, this.#sendPsn) <= 0) return false;
@@ -88,7 +88,7 @@ export class Flight {
     this.#unackedPsn = this.cursor.psn;
   }
 
-  /** Everything from the oldest unacknowledged PSN is sent again. */
+  /** Everything from the oldest unacknowledged PSN is retransmitted. */
   goBack(cause: RetransmitCause, pathMtu: number): void {
     this.#cause = cause;
     this.seekUnacked(pathMtu);
@@ -99,7 +99,7 @@ export class Flight {
     this.cursor.seek(this.#queue, this.#unackedPsn, pathMtu);
   }
 
-  /** Whether what the cursor went back to is acknowledged meanwhile: what was sent before arrived after all. */
+  /** Whether the packet that the cursor went back to is acknowledged meanwhile: what was sent before arrived after all. */
   get isCursorBehind(): boolean {
     return this.out < 0 || indexLess(this.cursor.entry, this.#queue.head);
   }

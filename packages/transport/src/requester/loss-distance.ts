@@ -1,6 +1,6 @@
-/** How far apart losses are: on a path that loses often, what is sent again is soon lost again. */
+/** How far apart losses are: on a path that loses often, a retransmission is soon lost again. */
 
-/** Fewer packets than this from one loss to the next: a path on which the first packet that is sent again goes twice. */
+/** Fewer packets than this from one loss to the next: a path on which the first retransmitted packet is sent twice. */
 const LOSSY = 12;
 /** Fewer than this: there is hardly a window of packets without one. */
 const FREQUENT = 32;
@@ -35,15 +35,15 @@ export class LossDistance {
     return this.#mean < LOSSY;
   }
 
-  /** Whether what was sent again for one is still on its way at the next. */
+  /** Whether the retransmissions for one loss are still on their way at the next. */
   get isFrequent(): boolean {
     return this.#mean < FREQUENT;
   }
 
   /**
-   * How many packets from a gap on are sent again at once, where answers name one gap in a round trip: further gaps are among them where
+   * How many packets from a gap on are retransmitted at once, where answers name one gap in a round trip: further gaps are among them where
    * losses are nearer to each other than that. An answer takes some longer than a window does to leave; half of what then has room in addition
-   * the packets up to the next gap is sent again, the other half is new.
+   * the packets up to the next gap is retransmitted, the other half is new.
    */
   burst(window: number): number {
     return Math.max(1, ((window * 7) / 5 - this.#mean) >> 1);

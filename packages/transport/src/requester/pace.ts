@@ -25,7 +25,7 @@ export class Pace {
   readonly #control: RatePacer | undefined;
   /** `rate_limit` is set, or the controller has a rate. */
   #mayLimit: boolean;
-  /** A reply waits for the rate; and what left last was a reply. */
+  /** A reply waits for the rate; and the last packet was a reply. */
   #replyWaits = false;
   #replyWasLast = false;
 

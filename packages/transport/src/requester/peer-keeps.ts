@@ -1,7 +1,7 @@
 /** How a requester deals with sequence NAKs, by whether the peer keeps packets that come early. */
 import { psnDiff } from '@node-roce/wire';
 
-/** A packet that is sent again is lost so often before all are sent again. */
+/** Losses of one retransmitted packet before all packets are retransmitted. */
 const REPEATS_MAX = 3;
 const NONE = -1;
 const NEVER = Number.NEGATIVE_INFINITY;
@@ -9,13 +9,13 @@ const NEVER = Number.NEGATIVE_INFINITY;
 /** Gaps in a row behind which nothing was kept: the peer discards after all. One that keeps has lost the next packet, too, so often hardly ever. */
 const DISPROOFS = 8;
 
-/** Doublings of the time in which what was sent again may be answered, at most. */
+/** Most doublings of the time in which a retransmission may be answered. */
 const DOUBLINGS_MAX = 6;
 
-/** Of the packets in flight, those that are sent again for a sequence NAK: none, the gap that it names, or all. */
+/** Of the packets in flight, those that are retransmitted for a sequence NAK: none, the gap that it names, or all. */
 export const Again = { NOTHING: 0, GAP: 1, ALL: 2 } as const;
 
-/** Of a connection's sequence NAKs, those for which the packet that they name is sent again by itself first: the fourth, eighth, … 256th. */
+/** Of a connection's sequence NAKs, those for which the packet that they name is retransmitted by itself first: the fourth, eighth, … 256th. */
 const TRIAL_FIRST = 4;
 const TRIAL_LAST = 256;
 
@@ -24,7 +24,7 @@ const TRIAL_LAST = 256;
  * discards them cannot have them. From then on it sends again only what a NAK names. To find out, it waits for the answer to the packet that
  * is missing before it sends the others, on a path that has lost some already: a round trip, seven times at most.
  *
- * On a path that reorders, what is acknowledged there may have been on its way, sent again for an earlier NAK. A peer that has nothing behind
+ * On a path that reorders, what is acknowledged there may have been on its way, retransmitted for an earlier NAK. A peer that has nothing behind
  * gap after gap is no keeper; from then on only what has no other explanation counts.
  *
  * Promise: a NAK that repeats makes the requester retransmit all, so a peer that was misjudged is served.
@@ -33,17 +33,17 @@ export class PeerKeeps {
   readonly #clock: { readonly now: number };
   #learned = false;
   #lastNak = NONE;
-  /** Sequence NAKs that all was sent again for. */
+  /** Sequence NAKs for which all packets in flight were retransmitted. */
   #naks = 0;
   #isTrying = false;
   #nakCameAgain = false;
-  /** Times that it was repeated after what it names was sent again. */
+  /** Times that it was repeated after the packet that it names was retransmitted. */
   #repeats = 0;
-  /** When packets were sent again last, µs; the first PSN, and the one past them. */
+  /** When packets were retransmitted last, µs; the first PSN, and the one past them. */
   #at = NEVER;
   #from = 0;
   #end = 0;
-  /** Some of them may be on their way; and whether that was so when those before them had been sent again. */
+  /** Some of them may be on their way; and whether that was so when those before them had been retransmitted. */
   #isOpen = false;
   /** The first of them is acknowledged. */
   #isClosed = false;
@@ -62,14 +62,14 @@ export class PeerKeeps {
     return this.#learned;
   }
 
-  /** All in flight was sent again for a gap, and nothing speaks for a peer that keeps. */
+  /** All in flight was retransmitted for a gap, and nothing shows that the peer keeps early packets. */
   get goesBack(): boolean {
     return this.#naks > 0 && !this.#learned;
   }
 
   /**
    * More is acknowledged than was sent since the requester went back for a NAK. Where losses are frequent, that is hardly ever clear of what
-   * was sent again for an earlier one, and the peer is believed until it has shown the contrary.
+   * was retransmitted for an earlier one, and the peer is believed until it has shown the contrary.
    */
   learn(isLossy: boolean): void {
     if (!this.#wasOpen || (isLossy && !this.#isWary)) this.#learned = true;
@@ -94,12 +94,12 @@ export class PeerKeeps {
     if (isTime && !this.#learned) this.#isTrying = true;
   }
 
-  /** The last NAK was one that came again, after what it names had been sent again. */
+  /** The last NAK was a repeated one, after the packet that it names had been retransmitted. */
   get isRepeated(): boolean {
     return this.#repeats > 0;
   }
 
-  /** A NAK came for what was sent again less than a round trip before. */
+  /** A NAK came for packets that were retransmitted less than a round trip before. */
   get nakCameAgain(): boolean {
     return this.#nakCameAgain;
   }
@@ -109,7 +109,7 @@ export class PeerKeeps {
     return this.#isTrying;
   }
 
-  /** Everything before `psn` is acknowledged, more than before: µs since the gap there was sent again; 0: no gap, or not that. */
+  /** Everything before `psn` is acknowledged, more than before: µs since the gap there was retransmitted; 0: no gap, or not that. */
   gapClosedAfter(psn: number): number {
     if (!this.#isOpen || !this.#learned || psnDiff(psn, this.#from) <= 0 || this.#isClosed) return 0;
     this.#isClosed = true;
@@ -131,7 +131,7 @@ export class PeerKeeps {
     this.#disproofs = 0;
   }
 
-  /** The packets in [from, end) are sent again; others behind them may be left out. */
+  /** The packets in [from, end) are retransmitted; others behind them may be left out. */
   sentAgain(from: number, end: number, hasBehind: boolean): void {
     this.#from = from;
     this.#nakCameAgain = false;
@@ -144,7 +144,7 @@ export class PeerKeeps {
     this.#hasBehind = hasBehind;
   }
 
-  /** Whether a gap is open at the oldest packet in flight, and the peer keeps what is behind it. */
+  /** Whether a gap is open at the oldest packet in flight, and the peer keeps the packets behind it. */
   keepsBehind(unackedPsn: number): boolean {
     return this.#learned && this.#lastNak === unackedPsn;
   }

@@ -163,7 +163,7 @@ export class Probe {
     this.#isOpen = false;
   }
 
-  /** Everything in flight is sent again, or nothing is in flight any more: an answer shows nothing. */
+  /** Everything in flight is retransmitted, or nothing is in flight any more: an answer shows nothing. */
   forget(): void {
     this.#wanted = false;
     this.#isOpen = false;

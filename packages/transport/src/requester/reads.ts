@@ -214,7 +214,7 @@ export class OutstandingReads {
     if (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) >= 0) this.#repeatedEnd = NONE;
   }
 
-  /** Forgets what is in flight: it is asked for again, or never. */
+  /** Forgets the requests in flight: it is asked for again, or never. */
   release(): void {
     const responses = this.#responses;
     this.#responses = 0;

@@ -161,6 +161,6 @@ export class Repair {
     const fits = psnDiff(this.#cursor.psn, unackedPsn) >= 0 && psnDiff(this.#end, sendPsn) <= 0;
     return fits
       ? undefined
-      : `PSNs ${this.#cursor.psn} to ${this.#end} are sent again, of ${unackedPsn} to ${sendPsn} in flight`;
+      : `PSNs ${this.#cursor.psn} to ${this.#end} are retransmitted, of ${unackedPsn} to ${sendPsn} in flight`;
   }
 }

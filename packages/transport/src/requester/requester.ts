@@ -36,7 +36,7 @@ const KEPT_LEAST = 2;
  * have windows, credits, timers and go-back-N; UC and UD send each packet once and complete an entry when the link has
  * taken it.
  *
- * Promise: while something is in flight or to be sent again, a timer runs (unless `timeout` is 0), packets are with the
+ * Promise: while something is in flight or to be retransmitted, a timer runs (unless `timeout` is 0), packets are with the
  * link, or a turn is due.
  */
 export class Requester {
@@ -198,7 +198,7 @@ export class Requester {
     this.#owner.sendQueueDrained();
   }
 
-  /** Takes over attributes that were changed; what runs by an old value is started anew. */
+  /** Takes over changed attributes; timers with an old value are restarted. */
   configure(from: QpAttributes, to: QpAttributes): void {
     if (to.pathMtu !== from.pathMtu) this.reads.setPathMtu(to.pathMtu);
     if (to.rateLimit !== from.rateLimit) {
@@ -242,7 +242,7 @@ export class Requester {
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return;
     const queue = this.#queue;
     if (indexLess(entry, queue.head) || !indexLess(entry, queue.started)) return;
-    // A packet that was sent again and is acknowledged by now.
+    // A packet that was retransmitted and is acknowledged by now.
     if (this.#owner.reliable && psnDiff(psn, this.unackedPsn) < 0) return;
     this.failed.set(entry, status);
     // UC and UD complete what the link took of the batch first, in `taken`.
@@ -313,13 +313,13 @@ export class Requester {
     this.congestion.onLoss(loss, this.unackedPsn, this.sendPsn);
   }
 
-  /** Everything from the oldest unacknowledged PSN is sent again. The ACK timer starts when the link has taken it. */
+  /** Everything from the oldest unacknowledged PSN is retransmitted. The ACK timer starts when the link has taken it. */
   rewind(cause: RetransmitCause): void {
     this.#transmitter.goBack(cause);
     this.#ackTimer.stop();
   }
 
-  /** A sequence NAK names the oldest packet in flight: all is sent again, or a gap, where the peer keeps the rest. */
+  /** A sequence NAK names the oldest packet in flight: all is retransmitted, or a gap, where the peer keeps the rest. */
   retrySequence(): boolean {
     const { unackedPsn, out } = this.#flight;
     const again = this.#owner.recovery.selective
@@ -344,12 +344,12 @@ export class Requester {
     return true;
   }
 
-  /** After so long, µs, what was sent again is answered. Where losses are frequent, a loss is likelier than a late packet. */
+  /** µs until a retransmission is answered. Where losses are frequent, a loss is likelier than a late packet. */
   get #answerTime(): number {
     return this.#losses.isLossy ? this.#roundTrip.smoothed : this.#roundTrip.settled;
   }
 
-  /** The peer keeps what is behind the oldest packet in flight: that, and what is easily lost near it, is sent again. */
+  /** The peer keeps the packets behind the oldest one in flight: that one, and easily lost ones near it, are retransmitted. */
   #fillGap(unackedPsn: number, out: number, cause: RetransmitCause): void {
     const packets = Math.min(out, this.#losses.burst(this.congestion.window));
     const end = psnAdd(unackedPsn, packets);
@@ -362,7 +362,7 @@ export class Requester {
     else this.#repair.begin(unackedPsn, end, cause);
   }
 
-  /** Waits for the answer to packets of the gap that were sent again; afterwards more are sent. */
+  /** Waits for the answer to packets of the gap that were retransmitted; afterwards more are sent. */
   #awaitGap(): void {
     const wait = this.#peerKeeps.waits(this.#flight.unackedPsn, this.#answerTime, this.congestion.window);
     this.timers.armUnlessRunning(Timer.GAP, wait);
@@ -434,7 +434,7 @@ export class Requester {
     }
   }
 
-  /** A probe leaves with the next turn; and what is easily lost with its packet. */
+  /** A probe leaves with the next turn, with the packets that are easily lost together with it. */
   #wantProbe(): void {
     const { unackedPsn, out } = this.#flight;
     this.#owner.counters.probes++;
@@ -455,7 +455,7 @@ export class Requester {
     } else if (this.retrySequence()) this.#owner.wantsTurn();
   }
 
-  /** The connection has taken another path: what was in flight on the one before is sent again, with new retries. */
+  /** The connection has taken another path: packets in flight on the one before are retransmitted, with new retries. */
   migrated(): void {
     const { retryCnt } = this.#owner.attributes;
     this.retries.grant(retryCnt);
@@ -475,7 +475,7 @@ export class Requester {
       counters.retries++;
       return true;
     }
-    // All is sent again on the other path, with new retries: there is nothing to do for who asked.
+    // All is retransmitted on the other path, with new retries: the caller has nothing to do.
     if (this.#owner.migrates()) return false;
     counters.retryExceededErr++;
     this.failed.completeOldest(WcStatus.RETRY_EXC_ERR);

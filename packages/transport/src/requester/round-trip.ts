@@ -19,7 +19,7 @@ export class RoundTrip {
   readonly #times = new Float64Array(TIMES);
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
-  /** It may be sent again by a probe. */
+  /** It may be retransmitted by a probe. */
   #inDoubt = false;
 
   constructor(clock: { readonly now: number }) {
@@ -60,7 +60,7 @@ export class RoundTrip {
     this.#timedPsn = -1;
   }
 
-  /** The packets in [from, end) are sent again. */
+  /** The packets in [from, end) are retransmitted. */
   cancelIn(from: number, end: number): void {
     const psn = this.#timedPsn;
     if (psn >= 0 && psnDiff(psn, from) >= 0 && psnDiff(psn, end) < 0) this.#timedPsn = -1;

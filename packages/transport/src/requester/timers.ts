@@ -12,7 +12,7 @@ export const Timer = {
   PACE: 3,
   /** A READ waits for the device's receive budget: is anything given back? */
   READ_BUDGET: 4,
-  /** The answer to packets that were sent again for a NAK is overdue (`peer-keeps.ts`). */
+  /** The answer to packets that were retransmitted for a NAK is overdue (`peer-keeps.ts`). */
   GAP: 5,
   /** The congestion controller's rate allows the next READ response. */
   RESPOND: 6,

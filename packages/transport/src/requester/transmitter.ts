@@ -59,7 +59,7 @@ export class Transmitter {
     this.#starter.takeBack();
   }
 
-  /** Everything from the oldest unacknowledged PSN is sent again. */
+  /** Everything from the oldest unacknowledged PSN is retransmitted. */
   goBack(cause: RetransmitCause): void {
     const { roundTrip, probe, owner, queue, reads, repair, peerKeeps, losses } = this.#parts;
     roundTrip.cancel();
@@ -79,7 +79,7 @@ export class Transmitter {
     }
   }
 
-  /** The cursor had gone back to what is acknowledged by now: it goes on from there. */
+  /** The cursor had gone back to packets that are acknowledged by now: it goes on from there. */
   catchUp(): void {
     const { owner, reads } = this.#parts;
     reads.release();
@@ -146,7 +146,7 @@ export class Transmitter {
     return peerKeeps.keepsBehind(this.#flight.unackedPsn) ? GAP_OPEN_FACTOR * window : window;
   }
 
-  /** Moves the cursor past what was answered already and need not be sent again. @returns whether it moved */
+  /** Moves the cursor past packets that are answered already and need not be retransmitted. @returns whether it moved */
   #skipAnswered(): boolean {
     const { owner, queue, early, reads } = this.#parts;
     const { cursor } = this.#flight;
@@ -158,7 +158,7 @@ export class Transmitter {
     const answered = early.answeredAt(cursor.psn, most, asks);
     if (answered === 0) return false;
     if (asks && answered === most) {
-      // The peer remembers it among the last ones, as those that are sent again.
+      // The peer remembers it among the last ones, as those that are retransmitted.
       if (!reads.mayRequest(owner.attributes.maxRdAtomic)) return false;
       reads.list.add(cursor.psn, psnAdd(cursor.psn, answered - 1));
     }
@@ -167,7 +167,7 @@ export class Transmitter {
   }
 
   /**
-   * Adds what may be sent at once of the middle of a message: packets that were never sent, ask for no ACK, and differ
+   * Adds the packets of the middle of a message that may be sent at once: packets that were never sent, ask for no ACK, and differ
    * only in PSN and payload. Returns how many, `most` at most.
    */
   #transmitMiddles(batch: TxBatch, out: number, most: number): number {
@@ -225,7 +225,7 @@ export class Transmitter {
     return 1;
   }
 
-  /** Whether packets sent again for a NAK may be timed, as long as there is no sample: the peer has discarded those before. */
+  /** Whether packets retransmitted for a NAK may be timed, as long as there is no sample: the peer has discarded those before. */
   get #timesAgain(): boolean {
     return this.#flight.cause === 'sequence-nak' && this.#parts.roundTrip.smoothed === 0;
   }

@@ -85,7 +85,7 @@ export class EarlyPackets {
     if (--this.#live[page] === 0) this.#give(page);
   }
 
-  /** Forgets what is before `psn`, of `count` PSNs. */
+  /** Forgets the packets before `psn`, of `count` PSNs. */
   forgetBefore(psn: number, count: number): void {
     if (this.#count === 0) return;
     for (let i = 1; i <= Math.min(count, EARLY_RANGE); i++) this.forget(psnAdd(psn, -i));

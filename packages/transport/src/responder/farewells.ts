@@ -28,7 +28,7 @@ export class Farewells {
     return this.#waiting.length > 0;
   }
 
-  /** Takes over what a responder owes its peer, and the peer's index with it. */
+  /** Takes over the replies that a responder owes its peer, and the peer's index with them. */
   take(responder: Responder, peer: number): void {
     responder.stop();
     const { owed } = responder;
@@ -44,7 +44,7 @@ export class Farewells {
     this.#addresses.removePeer(peer);
   }
 
-  /** Adds what waits to a batch; returns how many packets that were. */
+  /** Adds the waiting replies to a batch; returns the number of packets. */
   transmit(batch: TxBatch): number {
     const before = batch.count;
     while (this.#waiting.length > 0 && !batch.full) {

@@ -3,7 +3,7 @@ import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { Responder } from './responder.ts';
 
-/** Drops what comes, and counts it. */
+/** Drops and counts all packets. */
 export class NoResponder implements Responder {
   readonly #owner: Owner;
   /** As it was set; no request comes. */

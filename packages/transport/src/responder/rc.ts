@@ -120,7 +120,7 @@ export class RcResponder implements Responder {
     }
     this.#accept(packet);
     if (this.#early.count === 0) return;
-    // The copy of a packet that came again: what was missing is being sent again.
+    // A kept packet came again: the missing ones are being retransmitted.
     if (this.#early.has(psn)) this.#sentAgain = true;
     this.#early.forget(psn);
     this.#gapFilled = true;
@@ -171,7 +171,7 @@ export class RcResponder implements Responder {
     this.#nak(this.#expectedPsn, NakCode.PSN_SEQUENCE_ERROR);
   }
 
-  /** Executes what is kept, up to `last` or to the next gap. */
+  /** Executes the kept packets, up to `last` or to the next gap. */
   #catchUp(last: number): void {
     const early = this.#early;
     const context = this.#context;

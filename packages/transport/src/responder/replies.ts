@@ -300,7 +300,7 @@ export class ReplyQueue {
     else if (kind === ReplyKind.READ || kind === ReplyKind.ATOMIC) this.#pending--;
   }
 
-  /** Doubles the room; what waits moves to its start. A queue pair that never answers has none. */
+  /** Doubles the room; the waiting replies move to its start. A queue pair that never answers has none. */
   #grow(): void {
     const room = Math.max(START_ROOM, 2 * this.#room);
     const words = new Uint32Array(room * WORDS);

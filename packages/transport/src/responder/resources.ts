@@ -31,7 +31,7 @@ const WORDS = 9;
 
 /** PSNs before the expected one that are duplicates (IBTA vol 1 §9.7.4.1.1). */
 const DUPLICATE_REGION = 1 << 23;
-/** Every so many PSNs the requests beyond the duplicate region are forgotten; a fraction of what remains of the circle. */
+/** Every so many PSNs the requests beyond the duplicate region are forgotten; a fraction of the rest of the circle. */
 const EXPIRY_SHIFT = 22;
 
 /**

@@ -9,7 +9,7 @@ export interface Responder {
   readonly resources: number;
   /** RTR: requests begin at this PSN. */
   start(psn: number): void;
-  /** Sets `max_dest_rd_atomic`; what is remembered and owed stays, as far as it has room. */
+  /** Sets `max_dest_rd_atomic`; remembered requests and owed replies stay, as far as there is room. */
   setResources(resources: number): void;
   /** One request packet that admission let through. */
   receive(packet: InboundPacket): void;

@@ -9,7 +9,7 @@ import { RecentNumbers } from '../recent-numbers.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { XrcDomain, type XrcSource } from './domain.ts';
 
-/** One opening of a domain, and what was made by it. */
+/** One opening of a domain, and the objects made by it. */
 class Opening {
   readonly domain: XrcDomain;
   #users = 0;
