@@ -1,4 +1,4 @@
-/** Values of an analysis for tests of what is drawn from them: complete, and plain unless given. */
+/** Values of an analysis for tests of drawings: complete, and plain unless given. */
 import { Opcode, opcodeInfo } from '@node-roce/wire';
 import type { Analysis, Connection, Finding, LadderPacket, Message } from '../src/flow/analysis.ts';
 import { newCounts } from '../src/flow/direction.ts';

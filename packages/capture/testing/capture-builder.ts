@@ -71,7 +71,7 @@ export class CaptureBuilder {
     return this.#analyzer.finish(this.#reader.summary(), this.#reader.addresses);
   }
 
-  /** Causes of the packets that were sent again, in order. */
+  /** Causes of the retransmissions, in order. */
   get causes(): (RetransmitCause | undefined)[] {
     return this.verdicts.map(({ retransmission }) => retransmission).filter((cause) => cause !== undefined);
   }

@@ -101,7 +101,7 @@ async function serve(port: number, terminal: Terminal): Promise<AsyncDisposable>
   return serveMetrics(port, terminal);
 }
 
-/** Prints what went wrong, unless the parser has, and returns the exit code. */
+/** Prints the error, unless the parser has, and returns the exit code. */
 function report(error: unknown, terminal: Terminal): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? ExitCode.OK : ExitCode.USAGE;
   if (terminal.signal.aborted) {

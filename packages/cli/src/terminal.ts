@@ -49,9 +49,9 @@ export class Terminal {
   readonly stdin: Readable;
   readonly env: Streams['env'];
   readonly signal: AbortSignal;
-  /** For what goes to stdout. */
+  /** For output to stdout. */
   readonly colors: Colors;
-  /** For what goes to stderr. */
+  /** For output to stderr. */
   readonly errColors: Colors;
   readonly #stdout: Sink;
   readonly #stderr: Sink;

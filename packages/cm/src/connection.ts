@@ -44,7 +44,7 @@ export interface Surroundings {
   send(mad: Uint8Array, route: Route): void;
   event(event: CmEvent): void;
   setTimer(connection: Connection, deadline: number): void;
-  /** Of a message that is sent again. */
+  /** Of a message that is retransmitted. */
   retried(): void;
   unexpected(): void;
   /** REP identifies the peer. False where another connection has that queue pair or id. */

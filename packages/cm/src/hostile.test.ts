@@ -61,7 +61,7 @@ function check({ pair, live }: ReturnType<typeof scene>): void {
   for (const id of live) expect(cm.stateOf(id)).toBe('ESTABLISHED');
 }
 
-/** Now and then the program looks, time passes, and what waits is refused. */
+/** Now and then the program looks, time passes, and waiting requests are refused. */
 function live(pair: Pair, i: number): void {
   if (i % 1000 !== 0) return;
   for (const event of pair.b.events.splice(0))

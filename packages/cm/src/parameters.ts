@@ -151,7 +151,7 @@ export interface CmHost {
   event(event: CmEvent): void;
 }
 
-/** Counts of what the connection manager of an adapter holds at the moment. */
+/** Numbers of connections and requests that an adapter's connection manager holds at the moment. */
 export interface CmSize {
   /** Those in TIMEWAIT included. */
   connections: number;
@@ -167,7 +167,7 @@ export interface CmSize {
 export class CmCounters {
   sent = 0;
   received = 0;
-  /** Messages that were sent again. */
+  /** Messages that were retransmitted. */
   retried = 0;
   /** MADs that do not parse, by reason: too short, another class, version or attribute. */
   malformed = 0;

@@ -1,4 +1,4 @@
-/** Names of what a peer answers. */
+/** Names of the reasons and statuses in a peer's answers. */
 import { CmAprStatus, CmRejReason, CmSidrStatus } from '@node-roce/wire';
 
 const nameIn = (table: Readonly<Record<string, number>>): ((value: number) => string) => {

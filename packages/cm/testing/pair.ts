@@ -98,7 +98,7 @@ export class Pair {
     this.ends[to].cm.receive(mad, 0, routeTo(to === 0 ? 2 : 1), this.now);
   }
 
-  /** Names of what was sent since the last call. */
+  /** Names of the messages sent since the last call. */
   said(): string[] {
     return this.sent.splice(0);
   }

@@ -132,7 +132,7 @@ export class Program {
   readonly token = randomBytes(16);
   readonly memory: ProgramMemory;
   readonly rings = new SharedRings();
-  /** Wakes the device for what was posted. */
+  /** Wakes the device for posted requests. */
   readonly wake: () => void;
   /** The descriptor that wakes it, the server's. */
   doorbell: number | undefined;

@@ -106,7 +106,7 @@ const until = async (is: () => boolean) => {
   expect(is()).toBe(true);
 };
 
-/** A queue pair of RC with what it stands on. */
+/** A queue pair of RC with its resources. */
 async function queuePair(client: Client) {
   const pd = await client.make(Call.ALLOC_PD);
   const cq = await client.make(Call.CREATE_CQ, u32(16, 0));

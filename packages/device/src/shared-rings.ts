@@ -94,7 +94,7 @@ export class WorkQueue {
     this.#shared.sleep(this.#next);
   }
 
-  /** Copies what is published, and asks for a doorbell at the next entry. */
+  /** Copies the published entries, and asks for a doorbell at the next one. */
   take(): void {
     const first = this.#next;
     do {
@@ -176,7 +176,7 @@ export class SharedRings implements RingFactory {
     }
   }
 
-  /** Begins to take what is published in a ring. */
+  /** Begins to take the published entries of a ring. */
   open(kind: 'send' | 'receive', made: MadeRing, ring: () => void, refuse: () => void): WorkQueue {
     const id = this.#freeIds.pop() ?? this.#queues.length;
     const queue = new WorkQueue(id, kind, made, ring, refuse);

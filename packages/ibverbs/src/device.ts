@@ -56,7 +56,7 @@ export function ibv_get_device_index(device: ibv_device): number {
   return -1;
 }
 
-/** Contexts that were opened, by what was opened: a second one shares the sockets of the first. */
+/** Contexts that were opened, by their options: a second one shares the sockets of the first. */
 const opened = new Map<unknown, Promise<readonly Device[]>>();
 
 /** A link of one's own is a device; otherwise the options are. */

@@ -44,7 +44,7 @@ export function masked(attr: ibv_qp_attr, mask: number): QpAttr {
   return Object.fromEntries(membersOf(mask).map((member) => [camel(member), memberValue(attr, member)]));
 }
 
-/** The names in verbs-api of what the mask asks for. */
+/** The names in verbs-api of the members in the mask. */
 export function namesOf(mask: number): (keyof QpAttr)[] {
   return membersOf(mask).map(camel);
 }

@@ -1,4 +1,4 @@
-/** Two contexts on a network in memory, with what a test of verbs needs on each. */
+/** Two contexts on a network in memory, with the objects of a test of verbs on each. */
 import { MemoryNetwork } from '@node-roce/link';
 import type { OpenOptions } from '@node-roce/verbs-api';
 import { onTestFinished } from 'vitest';

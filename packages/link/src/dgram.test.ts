@@ -52,7 +52,7 @@ async function sendAll(link: Link, peer: number, packets: readonly Uint8Array[])
   }
 }
 
-/** A socket that stands where a link would, to see what is on the wire and to send what isn't right. */
+/** A socket that stands where a link would, to see the packets on the wire and to send wrong ones. */
 async function plainSocket(address: string) {
   const socket = createSocket(address.includes(':') ? 'udp6' : 'udp4');
   socket.bind(PORT, address);

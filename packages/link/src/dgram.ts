@@ -385,7 +385,7 @@ async function openLocal(
   }
 }
 
-/** Linux gives what its limit allows; other systems refuse what is beyond theirs, so less is asked for. */
+/** Linux gives as much as its limit allows; other systems refuse more than theirs, so less is asked for. */
 function grow(socket: Socket, bytes: number): void {
   for (let wanted = bytes; wanted >= 65_536; wanted /= 2) {
     try {

@@ -1,5 +1,5 @@
 /**
- * A link that spoils what passes through another one: loss alone and in bursts, duplicates, corruption, reordering,
+ * A link that applies faults to the packets of another one: loss alone and in bursts, duplicates, corruption, reordering,
  * delay, a rate with a queue and ECN marks.
  * The faults depend on the seed, the order of the packets and the clock alone, so a run in virtual
  * time can be repeated to the last packet.
@@ -87,7 +87,7 @@ export class FaultLink extends LinkWrapper {
     return batch.count;
   }
 
-  /** Sends what is due, as long as there is room. */
+  /** Sends the packets that are due, as long as there is room. */
   #sendDue(now: number): void {
     const tx = this.#tx;
     for (;;) {

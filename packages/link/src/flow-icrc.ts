@@ -21,7 +21,7 @@ const BTH_START = 5;
 
 /** Computes ICRCs of one flow's packets from precomputed header parts. */
 export class FlowIcrc {
-  /** The ones, the IP and UDP headers and the first bytes of the BTH, with what may change read as ones. */
+  /** The ones, the IP and UDP headers and the first bytes of the BTH, with variant fields read as ones. */
   readonly #prefix: Uint8Array;
   readonly #v4: boolean;
   readonly #udp: number;

@@ -62,7 +62,7 @@ export interface Link extends PeerTable {
    */
   send(batch: TxBatch, from: number, time?: Float64Array): number;
   /**
-   * Fills the batch with what has arrived; returns how many packets that are. In the slab each packet is
+   * Fills the batch with packets that have arrived; returns their number. In the slab each packet is
    * followed by its ICRC as it arrived (4 bytes, zeros where the link has none).
    *
    * @param time as with `send`

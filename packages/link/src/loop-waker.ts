@@ -34,7 +34,7 @@ export class LoopWaker {
     if (!this.#refed) this.#immediate.unref();
   }
 
-  /** To the millisecond, which is what timers of Node can do. */
+  /** To the millisecond, the resolution of Node's timers. */
   setDeadline(microsecondsFromNow: number): void {
     clearTimeout(this.#deadline);
     this.#deadline = undefined;

@@ -1,9 +1,9 @@
 /**
- * A link that writes what passes through another one into a pcapng file: packets as raw IP, each with
+ * A link that writes the packets of another one into a pcapng file: packets as raw IP, each with
  * the ICRC that belongs to the headers shown. No privilege is needed, because nothing is captured.
  *
  * Sent packets are shown with IPv4 Identifications that count them, whatever the kernel gives them and the
- * parts of a super-packet: so what is sent again is not taken for what is shown twice. Received ones have the
+ * parts of a super-packet: so a retransmission is not taken for a packet that a capture shows twice. Received ones have the
  * Identification that was seen or solved. A received packet whose ICRC was wrong keeps it, and has a comment.
  */
 import { LinkType } from '@node-roce/pcap';

@@ -1,5 +1,5 @@
 /**
- * Hearing what happens to a network interface: over rtnetlink with the native addon, else by looking from time to time.
+ * Watches a network interface: over rtnetlink with the native addon, else by looking from time to time.
  * Every change is reported once.
  */
 import { readFileSync } from 'node:fs';

@@ -1,4 +1,4 @@
-/** The needs of AF_XDP on this machine, and sentences on what is missing. */
+/** Checks the requirements of AF_XDP on this machine, and describes missing ones. */
 import { readdirSync, readFileSync } from 'node:fs';
 import { RoceError } from '@node-roce/transport';
 import { explainDescriptors } from './descriptors.ts';
@@ -48,7 +48,7 @@ export function whyNot(cause: unknown, mode: XdpMode): string {
     const needs = missing.length > 0 ? missing.join(', ') : 'a kernel that does not lock bpf() down';
     return `${mode}: ${syscall} needs ${needs}`;
   }
-  const text = TEXTS[`${syscall} ${code}`] ?? `${syscall} says ${code}`;
+  const text = TEXTS[`${syscall} ${code}`] ?? `${syscall} fails with ${code}`;
   return `${mode}: ${text}`;
 }
 

@@ -36,7 +36,7 @@ export interface CaptureEncoder {
   /** Bytes that `take` would give. */
   readonly pending: number;
   /**
-   * Encodes a packet; what is longer than the snapshot length is cut.
+   * Encodes a packet, cut to the snapshot length.
    *
    * @throws RangeError for a time, length or interface that the format cannot hold; nothing is
    * encoded then

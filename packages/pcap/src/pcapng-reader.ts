@@ -271,7 +271,7 @@ export class PcapngReader implements FormatReader {
     return undefined;
   }
 
-  /** Counts what these options add to the text that is kept. */
+  /** Counts the bytes that these options add to the text that is kept. */
   #keepText(type: number, options: readonly BlockOption[]): CaptureError | undefined {
     for (const option of options) this.#text += option.length + 4;
     if (this.#text <= MAX_TEXT) return undefined;

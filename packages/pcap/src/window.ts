@@ -13,7 +13,7 @@ const TRUSTED_BYTES = 65_536;
 export class ByteWindow {
   bytes: Uint8Array = EMPTY;
   view: DataView = new DataView(EMPTY.buffer);
-  /** Next byte to consume, and the end of what is contiguous, as indices of `bytes`. */
+  /** Next byte to consume, and the end of the contiguous ones, as indices of `bytes`. */
   start = 0;
   end = 0;
   /** The bytes that the last failed `require` asked for. */

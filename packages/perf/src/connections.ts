@@ -60,7 +60,7 @@ export abstract class CmConnections {
     if (id.portSpace === 'TCP' && id.state === 'CONNECTED') await bounded(id.disconnect());
   }
 
-  /** Ends what is left of them. */
+  /** Ends the remaining ones. */
   async destroy(): Promise<void> {
     await Promise.all(this.ids.splice(0).map((id) => id.destroy()));
   }
@@ -154,7 +154,7 @@ async function introduce(endpoint: Endpoint, qp: QueuePair, id: CmId, { signal }
   await mr.deregister();
 }
 
-/** Posts a receive for the number of the client's queue pair; returns what waits for it. */
+/** Posts a receive for the number of the client's queue pair; returns the function that waits for it. */
 async function expectIntroduction(endpoint: Endpoint, qp: QueuePair, signal: AbortSignal) {
   const mr = await scratch(endpoint, GRH_BYTES + INTRODUCTION);
   const arriving = qp.receive({ mr }, { signal });

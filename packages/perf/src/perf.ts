@@ -40,7 +40,7 @@ export interface SideOptions {
 export interface ServeOptions extends SideOptions {
   /** Address of the dialogue over TCP; all of them. */
   host?: string;
-  /** Local RoCE address, or what finds it by the address that the client has reached; with `rdmaCm` only the first. */
+  /** Local RoCE address, or a function that finds it by the address that the client has reached; with `rdmaCm` only the first. */
   address?: string | ((reached: string) => string);
   /** Waits for a client, at this port. */
   onListening?: (port: number) => void;

@@ -110,7 +110,7 @@ function refuse(attribute: string, what: string, expected: string): RoceError {
   });
 }
 
-/** Throws EINVAL for what perftest has not, or has in another combination only. */
+/** Throws EINVAL for options that perftest does not have, or has in another combination only. */
 function check(options: PerfOptions): void {
   const { verb, measure, service = 'RC', size, all, iters, duration, margin } = options;
   const name = `${verb} ${measure}`;
@@ -140,7 +140,7 @@ function check(options: PerfOptions): void {
   if (iters !== undefined && iters < MIN_ITERS) throw refuse('iters', `${iters}`, `${MIN_ITERS} or more`);
 }
 
-/** Fills in what perftest derives where its caller leaves the choice open. @throws RoceError EINVAL */
+/** Fills in the values that perftest derives where its caller leaves the choice open. @throws RoceError EINVAL */
 export function planOf(options: PerfOptions): Plan {
   check(options);
   const { verb, measure, service = 'RC', all = false, duration, events = false } = options;

@@ -1,4 +1,4 @@
-/** Errors for what a peer answered, or did not, with the remedy. */
+/** Errors for a peer's answer, or its silence, with the remedy. */
 import { type AlternatePath, aprStatusName, rejectReasonName, sidrStatusName } from '@node-roce/cm';
 import { RoceError } from '@node-roce/verbs-api';
 import { CmAprStatus, CmRejReason, CmSidrStatus, gidToIpText } from '@node-roce/wire';

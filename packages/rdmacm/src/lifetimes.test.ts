@@ -234,7 +234,7 @@ describe('a connection', () => {
   });
 });
 
-/** A connection whose server is still waiting for RTU, with what gives that up. */
+/** A connection whose server is still waiting for RTU, with the call that gives that up. */
 async function connectedClient(ends: Ends, server: CmId) {
   const connecting: Promise<MessageConnection> = connect(`${SERVER}:${PORT}`, { device: ends.a });
   const id = await server.getRequest();

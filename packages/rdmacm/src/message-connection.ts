@@ -108,7 +108,7 @@ export class MessageConnection implements AsyncDisposable {
     return this.#begin();
   }
 
-  /** Delivers what has arrived, then the end. */
+  /** Delivers the messages that have arrived, then the end. */
   async #onEnd(): Promise<void> {
     clearInterval(this.#timer);
     this.#outgoing.close();
@@ -180,7 +180,7 @@ export class MessageConnection implements AsyncDisposable {
   }
 
   /**
-   * Disconnects, and destroys what belongs to the connection; messages whose `send` resolved have arrived, others are discarded.
+   * Disconnects, and destroys the objects of the connection; messages whose `send` resolved have arrived, others are discarded.
    * Regions that the program registered in `pd` stay, and the domain with them.
    */
   close(): Promise<void> {

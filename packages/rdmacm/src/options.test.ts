@@ -1,4 +1,4 @@
-/** Every call refuses what it does not know, by name, with a RoceError. */
+/** Every call refuses unknown options and values, by name, with a RoceError. */
 import { RoceError } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
 import { wrongErrorsWith } from '../../verbs-api/testing/wrong-errors.ts';

@@ -9,7 +9,7 @@ import type { IdOptions } from './parameters.ts';
 
 const HOP_LIMIT = 64;
 
-/** Where packets of an id leave, where they go, and what they carry on their way. */
+/** The source, destination and header fields of an id's packets. */
 export class Path {
   local: SocketAddress | undefined;
   remote: SocketAddress | undefined;

@@ -57,7 +57,7 @@ export interface PacketInput {
   trailer?: Uint8Array;
   /** Bytes of the payload in a packet that is cut, with `icrcStatus: 'none'`. */
   payloadLength?: number;
-  /** `'none'` leaves out the ICRC and what is absent before it; other values change nothing. */
+  /** `'none'` leaves out the ICRC and absent parts before it; other values change nothing. */
   icrcStatus?: Packet['icrcStatus'];
 }
 

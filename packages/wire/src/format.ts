@@ -18,7 +18,7 @@ export function packetAddresses({ ip }: Packet): { source: string; destination: 
   return { source: formatIpAddress(ip.source), destination: formatIpAddress(ip.destination) };
 }
 
-/** Bytes of the frame as it was sent, with what a capture cut off. */
+/** Bytes of the frame as it was sent, with those that a capture cut off. */
 export function frameLength({ bthOffset, info, payloadLength, bth, trailer, icrcStatus }: Packet): number {
   const packet = bthOffset + info.headerLength + payloadLength + bth.pad + 4;
   return icrcStatus === 'none' ? packet : packet + trailer.length;
@@ -291,7 +291,7 @@ export function packetFields(packet: Packet): FieldText[] {
   return fields;
 }
 
-/** The frame up to the BTH as it was, and then what the capture has. */
+/** The frame up to the BTH as it was, and then the bytes that the capture has. */
 function withCutHeaders(packet: Packet, cut: Uint8Array): Uint8Array {
   const { cut: _, ...whole } = packet;
   const b = new Uint8Array(packet.bthOffset + cut.length);

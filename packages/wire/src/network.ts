@@ -5,7 +5,7 @@ export const EtherType = {
   IPV4: 0x0800,
   IPV6: 0x86dd,
   VLAN: 0x8100,
-  /** The outer of two tags (802.1ad), and what stood for it before there was a standard. */
+  /** The outer of two tags (802.1ad), and its value before there was a standard. */
   QINQ: 0x88a8,
   QINQ_OLD: 0x9100,
   /** A GRH follows (IBTA vol 1 annex A16). */

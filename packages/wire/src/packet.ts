@@ -51,7 +51,7 @@ export interface Packet {
   icrc?: number;
   /** `none`: the capture was cut before it. */
   icrcStatus: 'ok' | 'bad' | 'none';
-  /** An ICRC that is `bad`, and yet what this sender gives a whole packet: rxe's of a FLUSH covers BTH to RETH twice. */
+  /** An ICRC that is `bad`, and yet the usual one of this sender for a whole packet: rxe's of a FLUSH covers BTH to RETH twice. */
   icrcQuirk?: 'flush-covered-twice';
   /**
    * Bytes of the frame after the packet (Ethernet padding, FCS); in a cut capture, the rest of a cut pad or ICRC.

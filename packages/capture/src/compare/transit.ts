@@ -146,7 +146,7 @@ export class TransitFollower {
       this.#note(transit, 'damaged', near, far);
   }
 
-  /** Gives up on what waits since before `time`. */
+  /** Gives up on packets that wait since before `time`. */
   #expire(time: number): void {
     while (this.#head < this.#queue.length) {
       const oldest = this.#queue[this.#head];

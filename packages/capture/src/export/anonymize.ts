@@ -1,4 +1,4 @@
-/** Anonymized network addresses that keep what an analysis needs: who is who, and who is in one subnet. */
+/** Anonymized network addresses that keep the facts an analysis needs: who is who, and who is in one subnet. */
 import { createHmac, randomBytes } from 'node:crypto';
 import { formatIpAddress, isIpv4Mapped, parseIpAddress } from '@node-roce/wire';
 
@@ -94,7 +94,7 @@ export class Anonymizer {
     return made;
   }
 
-  /** Each bit flips or not by what stands before it. */
+  /** Each bit flips or not depending on the bits before it. */
   #map(address: Uint8Array): Uint8Array {
     const made = address.slice();
     const before = new Uint8Array(address.length + 1);

@@ -28,7 +28,7 @@ export interface ExportResult {
 /** Times in 64 bits of nanoseconds end in 2554; a damaged file can have later ones, and such before 1970. */
 const LAST_SECOND = 18_446_744_072;
 
-/** Options of pcapng have 65,535 bytes, and what a damaged file calls text may take three for each character. */
+/** Options of pcapng have 65,535 bytes, and the text of a damaged file may take three for each character. */
 const fitting = (text: string): string => text.slice(0, 20_000);
 
 /**

@@ -33,7 +33,7 @@ export interface RewriteOptions {
 }
 
 const IPV6_BYTES = 40;
-/** Headers that carry what programs sent; of an AtomicETH the part behind VA and key. */
+/** Headers that carry data of programs; of an AtomicETH the part behind VA and key. */
 const DATA_HEADERS: readonly (readonly [name: ExtensionName, from: number])[] = [
   ['immDt', 0],
   ['atomicEth', 12],

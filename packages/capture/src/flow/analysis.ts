@@ -21,7 +21,7 @@ export type Grade =
   | 'certain'
   /** The evidence speaks for it. */
   | 'likely'
-  /** The capture does not show what caused it. */
+  /** The capture does not show the cause. */
   | 'not-shown';
 
 /** The packet that did not arrive, or not in order; `either`: a request or its answer; `none`: the receiver was not ready. */
@@ -80,7 +80,7 @@ export interface Endpoint {
 export interface DirectionCounts {
   /** Without `repeatedFrames`. */
   packets: number;
-  /** Bytes of payload, and of it what was sent more than once. */
+  /** Bytes of payload, and those of them that were sent more than once. */
   bytes: number;
   requests: number;
   responses: number;
@@ -383,7 +383,7 @@ export interface Overview {
   hosts: number;
   connections: number;
   messages: number;
-  /** Bytes of payload, with what was sent more than once. */
+  /** Bytes of payload, with retransmissions. */
   bytes: number;
   /** Packets. */
   retransmitted: number;

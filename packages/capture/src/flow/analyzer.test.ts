@@ -386,7 +386,7 @@ describe('artefacts of the capture', () => {
     expect(findings.map(({ kind }) => kind)).toEqual(['capture-loss']);
   });
 
-  test('late by reordering is not sent again', () => {
+  test('late by reordering is not retransmitted', () => {
     const capture = ack(write(new CaptureBuilder(), 0, 0, 1), 5, 0);
     // Their Identifications show the order in which they were sent.
     const options = { payload: KIB, ackReq: true, length: KIB };

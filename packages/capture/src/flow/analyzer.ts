@@ -79,7 +79,7 @@ export interface FlowOptions {
 const MAX_PENDING_MESSAGES = 1000;
 const QP1 = 1;
 /**
- * After so long without a packet, ns, queue pair numbers may be those of another connection; and after so long nothing is sent again
+ * After so long without a packet, ns, queue pair numbers may be those of another connection; and after so long nothing is retransmitted
  * any more: the timer of `timeout` 21 takes 8.6 s, that of an adapter up to four times as long (IBTA vol 1 §9.7.6.1.3).
  */
 const REUSE_PAUSE = 5e9;
@@ -495,7 +495,7 @@ function isReuse(direction: Direction, { info, psn, time }: RocePacket): boolean
   return !requester.mayGoOn(psn, unacked, pause > timer || !direction.reliable);
 }
 
-/** Why what is out at the capture's end failed; undefined if it may have gone on. */
+/** The failure of the requests that are outstanding at the capture's end; undefined if they may have gone on. */
 function lastFailure({ requester, reliable, peer }: Direction): MessageFailure | undefined {
   const oldest = requester?.oldest;
   if (requester === undefined || oldest === undefined || !reliable) return undefined;

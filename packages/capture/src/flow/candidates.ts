@@ -1,5 +1,5 @@
 /**
- * Directions that wait for their partner, by what a response can be compared with: the PSNs that were sent in them
+ * Directions that wait for their partner, by the keys that a response can be compared with: the PSNs that were sent in them
  * lately, and their UDP source port. So a response among ten thousand connections is compared with a few.
  */
 import type { Direction } from './direction.ts';

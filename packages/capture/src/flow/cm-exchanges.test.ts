@@ -159,7 +159,7 @@ describe('refused', () => {
 });
 
 describe('without an answer', () => {
-  test('sent again and again: how often, how far apart', () => {
+  test('retransmitted messages: how often, how far apart', () => {
     const capture = new Dialogue();
     for (const time of [0, 2000, 4000, 6000]) capture.send(time, 'a', 'b', REQ);
     const { exchanges, findings } = capture.finish();

@@ -144,7 +144,7 @@ export class CmExchanges {
   /** Exchanges past those that are kept. */
   #tooMany = 0;
 
-  /** Takes a packet to queue pair 1; what is no message of the connection manager only counts by its PSN. */
+  /** Takes a packet to queue pair 1; one that is no message of the connection manager only counts by its PSN. */
   take(packet: RocePacket): void {
     if (this.#isCopy(packet)) return;
     const { bytes, payload, end, info } = packet;

@@ -41,7 +41,7 @@ export const MESSAGE_CSV_HEADER: string = MESSAGE.map(([name]) => name).join(','
 /** The names of the columns of `findingCsv`. */
 export const FINDING_CSV_HEADER: string = FINDING.map(([name]) => name).join(',');
 
-/** A message as a line of CSV without its end; what is not known is empty. */
+/** A message as a line of CSV without its end; unknown fields are empty. */
 export const messageCsv = (message: Message): string => line(MESSAGE, message);
 
 /** A finding as a line of CSV; `frames` separated by blanks. */

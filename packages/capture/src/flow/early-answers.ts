@@ -4,7 +4,7 @@
  * PSNs are unwrapped.
  */
 
-/** PSNs at most; what more a requester has out is forgotten. */
+/** PSNs at most; more outstanding ones of a requester are forgotten. */
 const MAX_EARLY = 1 << 14;
 
 /** Evidence that it keeps, from which on that is relied on; and the most either way. */

@@ -31,7 +31,7 @@ export const FINDING_KINDS = {
   'nak-reserved-nak': 'a NAK with a reserved code ended the queue pair',
   'cm-rejected': 'a REJ of the connection manager refused a connection',
   'cm-unanswered': 'a REQ of the connection manager has no answer in the capture',
-  'cm-retries': 'messages of the connection manager were sent again',
+  'cm-retries': 'messages of the connection manager were retransmitted',
   'cm-loss': 'a host skipped PSNs of its queue pair 1',
   'retries-exceeded': 'the last request was retransmitted and never answered',
   'rnr-retries-exceeded': 'the last request was refused with RNR NAK each time',

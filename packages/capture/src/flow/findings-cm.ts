@@ -142,7 +142,7 @@ function losses(gaps: readonly GsiGap[]): Finding[] {
         address,
         `${counted(missing, 'management datagram')} not in the capture: its QP 1 skipped PSN ${first.firstMissing} between ${moment(first.start).slice(3)} and ${moment(first.end).slice(3)}: lost before the place of capture, or sent to another host`,
       ),
-      hint: 'A lost message of the connection manager is sent again after its response timeout, often seconds later: that may be a silence before connections open or end.',
+      hint: 'A lost message of the connection manager is retransmitted after its response timeout, often seconds later: that may be a silence before connections open or end.',
       start: first.start,
       end: of.at(-1)!.end,
       frames,

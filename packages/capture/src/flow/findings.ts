@@ -1,4 +1,4 @@
-/** Findings of a capture as sentences, each with what to check; worst first. */
+/** Findings of a capture as sentences, each with a hint; worst first. */
 import { counted, formatCount, formatDuration, formatPsn } from '../units.ts';
 import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
 import type { ConnectionState, Direction } from './direction.ts';

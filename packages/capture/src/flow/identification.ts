@@ -89,7 +89,7 @@ export class Identifications {
     if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;
     this.#last = ipId;
     this.#lastKey = key;
-    // Those before stay: what was sent again does not hide a copy of what was sent first.
+    // Earlier entries stay: a retransmission does not hide a copy of the first transmission.
     seen.copyWithin(place + WORDS, place, place + SPOT - WORDS);
     seen[place] = ipId + 1;
     seen[place + 1] = key;

@@ -18,7 +18,7 @@ import type { LadderPacket } from './analysis.ts';
 import type { Verdict } from './verdict.ts';
 
 const FIRST_PACKETS = 200;
-/** The same once half of what may be kept of a capture is used up: very many connections each get a little. */
+/** The same once half of the packets that may be kept of a capture is used up: very many connections each get a little. */
 const FEW_PACKETS = 20;
 const MAX_PACKETS = 30_000;
 const AROUND_PACKETS = 300;
@@ -75,7 +75,7 @@ export class Ladder {
   }
 }
 
-/** A packet as ladders have it; a copy of what is needed of its bytes. */
+/** A packet as ladders have it; a copy of the bytes that they need. */
 export function ladderPacket(
   packet: RocePacket,
   from: 'a' | 'b',

@@ -2,7 +2,7 @@
 import type { LatencyClass } from './analysis.ts';
 import { DistributionBuilder } from './distribution.ts';
 
-/** Bytes up to which a message is of a class; what is longer is of the last one. */
+/** Bytes up to which a message is of a class; longer messages are of the last one. */
 const SIZES = [256, 4096, 65_536, 1_048_576, Number.POSITIVE_INFINITY] as const;
 
 /** Collects latencies of one direction. */

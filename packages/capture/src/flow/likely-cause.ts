@@ -15,7 +15,7 @@ const MIN_JIFFIES_TIMER = 3.5 * MILLISECOND;
 const MIN_PROBE = 45_000;
 /** They come after two round trips, or a little later where the last ACK may be delayed: after less than so many. */
 const PROBE_ROUND_TRIPS = 8;
-/** A reaction is the usual one if it takes no longer than so many times what this sender took before. */
+/** A reaction is the usual one if it takes no longer than so many times this sender's earlier ones. */
 const USUAL = 4;
 /** An RNR wait ends so much later: in time of the way, and in that of rxe's timers. */
 const LATE = 0.1 * MILLISECOND;

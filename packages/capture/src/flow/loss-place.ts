@@ -1,4 +1,4 @@
-/** Where a loss lay, relative to the tap, as far as what passed the tap shows it. */
+/** Where a loss lay, relative to the tap, as far as the packets at the tap show it. */
 import type { MissingPacket, RetransmitCause, TapSide } from './analysis.ts';
 import type { SentAgain } from './sent-again.ts';
 import type { Verdict } from './verdict.ts';
@@ -95,7 +95,7 @@ export class PassedRequests {
     this.#notReady = psn;
   }
 
-  /** The responder drops what comes until this PSN does. */
+  /** The responder drops all packets until this PSN comes. */
   #goBack(psn: number): void {
     if (this.#expected < 0) return;
     this.#expected = psn;
@@ -105,7 +105,7 @@ export class PassedRequests {
     if (this.#askedTo > psn) this.#askedTo = psn;
   }
 
-  /** Names in the verdict what was missing when a requester went back, and on whose side of the tap it was lost or late. */
+  /** Names in the verdict the packet that was missing when a requester went back, and the side of the tap where it was lost or late. */
   place(verdict: Verdict, sent: SentAgain, missingPsn: number): void {
     const place = this.#placeOf(verdict.cause, verdict.evidenceFrame, sent, missingPsn);
     verdict.missing = place.missing;

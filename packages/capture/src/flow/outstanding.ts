@@ -27,7 +27,7 @@ export const EntryFlags = {
 const INITIAL_ENTRIES = 4;
 /** From this size on answered entries are dropped before the ring grows. */
 const MIN_HISTORY = 16;
-/** Entries at most; what is older is given up. 2^15 packets of 4096 bytes are 128 MiB in flight. */
+/** Entries at most; older ones are given up. 2^15 packets of 4096 bytes are 128 MiB in flight. */
 const MAX_ENTRIES = 1 << 15;
 /** Numbers of entries start here, so that those put before the first one are not negative: that is no entry. */
 const FIRST_ENTRY = 1 << 20;
@@ -132,7 +132,7 @@ export class Outstanding {
     this.flags[slot] = 0;
   }
 
-  /** Half of the ring is kept for what was answered, so that packets which come again are known. */
+  /** Half of the ring is kept for answered requests, so that their retransmissions are recognized. */
   #makeRoom(): void {
     const size = this.#mask + 1;
     if ((size >= MIN_HISTORY && this.unanswered * 2 <= size) || size >= 2 * MAX_ENTRIES) {

@@ -90,7 +90,7 @@ const CAUSE_NAMES: Readonly<Record<RetransmitCause, [one: string, many: string]>
   unknown: ['unexplained', 'unexplained'],
 };
 
-/** The overview in sentences; nothing about what did not happen. */
+/** The overview in sentences; only about events that happened. */
 export function overviewText({ hosts, connections, messages, bytes, ...rest }: Overview): string[] {
   const { retransmitted, goBacks, causes, sides, worstPath, incast } = rest;
   const lines = [

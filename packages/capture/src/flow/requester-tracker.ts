@@ -134,7 +134,7 @@ export class RequesterTracker extends SentRequests {
     this.stalls.note(time, frame, 'answer', this.messages.knowsAnswers && this.unacked < this.next);
   }
 
-  /** An ACK, or what a NAK acknowledges: everything up to this PSN, but not READs and atomics without answer. */
+  /** An ACK, or the part of a NAK that acknowledges: everything up to this PSN, but not READs and atomics without answer. */
   acknowledge(psn: number, time: number, frame: number): void {
     this.#answerFrame = frame;
     this.#reach(psn, time);
@@ -360,7 +360,7 @@ export class RequesterTracker extends SentRequests {
     verdict.overtaken = this.next - psn - 1;
   }
 
-  /** A packet that was skipped comes: was it late, or lost and sent again? */
+  /** A packet that was skipped comes: was it late, or lost and retransmitted? */
   #isSentAgain(psn: number, time: number, noticed: number, idOrder: number): boolean {
     if (idOrder !== IdOrder.UNKNOWN) return idOrder !== IdOrder.LATE;
     return time - noticed >= REORDERING || this.classifier.isWantedSince(psn, time, noticed);
@@ -595,7 +595,7 @@ export class RequesterTracker extends SentRequests {
     out.walk++;
   }
 
-  /** Hands out what was not answered, up to this entry. */
+  /** Reports the unanswered requests, up to this entry. */
   #giveUp(end: number): void {
     const { out } = this;
     while (out.walk < end) {

@@ -52,7 +52,7 @@ interface GoBack {
   last: number;
   /** A probe was out when it began: an answer may be to that, and the sender go back from there. */
   probed: boolean;
-  /** The next packet has to come within this, else the first one was none of a going back. */
+  /** The next packet has to come within this, else the first one was not part of a go-back-N. */
   patience: number;
   /** A tail loss probe: one packet, which nothing follows. */
   isSingle: boolean;
@@ -68,15 +68,15 @@ interface GoBack {
 export class RetransmitClassifier {
   /** ACK timeout T of the queue pair, from CM messages; 0: not known. */
   ackTimeout = 0;
-  /** Since when the retry timer runs, as far as the capture shows: first send, progress, or last going back. */
+  /** Since when the retry timer runs, as far as the capture shows: first send, progress, or last go-back-N. */
   timerStart = 0;
-  /** Since when it runs, if a going back of unknown cause was none of the timer's. */
+  /** Since when it runs, if a go-back-N of unknown cause was not one of the timer. */
   #earlierStart = Number.POSITIVE_INFINITY;
   /** When that was. */
   #unknownAt = Number.NEGATIVE_INFINITY;
   #unacked = -1;
   #nakPsn = -1;
-  /** Where the sender would go on after what it asked for. */
+  /** The PSN at which the sender would go on after the responses that it asked for. */
   #nakNext = -1;
   #nakTime = 0;
   /** Packets have come late. */
@@ -104,7 +104,7 @@ export class RetransmitClassifier {
   /** A response was missing, a sequence NAK came, and nothing was sent since. */
   #missedSinceSend = false;
   #nakedSinceSend = false;
-  /** The first of the last packets that were late or a going back of their own, and when the last of them came. */
+  /** The first of the last packets that were late or a go-back-N of their own, and when the last of them came. */
   #ambiguousPsn = 0;
   #ambiguousNext = 0;
   #ambiguousTime = Number.NEGATIVE_INFINITY;
@@ -128,7 +128,7 @@ export class RetransmitClassifier {
   #reaction = Number.POSITIVE_INFINITY;
 
   readonly #likely = new LikelyCauses();
-  /** The evidence of the last going back whose packets were all overtaken. */
+  /** The evidence of the last go-back-N whose packets were all overtaken. */
   #overtaken = 0;
 
   sequenceNak(psn: number, time: number, frame: number): void {
@@ -195,7 +195,7 @@ export class RetransmitClassifier {
     this.#probeEnd = -1;
   }
 
-  /** A packet went out for the first time: whatever was sent again is at its end. */
+  /** A packet was sent for the first time: any go-back-N is over. */
   sentNew(): void {
     if (this.#event !== undefined && this.#event.cause !== 'probe') {
       this.#ended = this.#event;
@@ -210,7 +210,7 @@ export class RetransmitClassifier {
     if (this.#missingPsn < unacked) this.#missingPsn = -1;
   }
 
-  /** When a packet was sent that comes late: before the going back that it has missed. */
+  /** When a packet was sent that comes late: before the go-back-N that it has missed. */
   sentBefore(time: number): number {
     return this.#event === undefined ? time : Math.min(time, this.#event.time - 1);
   }
@@ -297,7 +297,7 @@ export class RetransmitClassifier {
     if (begins) this.#likely.recovering = true;
     if (likely === undefined) return;
     const { evidenceFrame } = likely;
-    // Overtaken by what was sent after it, of a going back that is not known otherwise.
+    // Overtaken by what was sent after it, of a go-back-N that is not known otherwise.
     const isOwn = sent.idOrder === IdOrder.OLDER && !sent.followsOn;
     if (isOwn && !isPart && evidenceFrame > 0 && evidenceFrame !== this.#overtaken) {
       this.#overtaken = evidenceFrame;
@@ -322,10 +322,10 @@ export class RetransmitClassifier {
     return migReq ? running : Math.min(running, time - lastSent);
   }
 
-  /** The cause that is certain, else `unknown`; and whether the packet begins a going back. */
+  /** The cause that is certain, else `unknown`; and whether the packet begins a go-back-N. */
   #causeOf(sent: SentAgain): { cause: RetransmitCause; begins: boolean } {
     const { psn, next, time, lastSent, unacked, end, migReq, idOrder, unseen } = sent;
-    // Overtaken: it may be of any going back.
+    // Overtaken: it may be of any go-back-N.
     if (idOrder === IdOrder.OLDER) return { cause: 'unknown', begins: false };
     const continued = this.#resumed(psn, time, lastSent, migReq);
     // Away from the sender what began the pause, and its end, may have been lost before the tap. At the sender a probe may interrupt.
@@ -376,7 +376,7 @@ export class RetransmitClassifier {
     // Without an Identification it may be late itself; what follows at once is not, if it was seen before.
     const mayBeLate = cause === 'sequence-nak' && idOrder === IdOrder.UNKNOWN && (unseen || this.#reordered);
     const patience = mayBeLate ? (time - this.#nakTime) / 4 : Number.POSITIVE_INFINITY;
-    // Nor is a going back, though its first packet may be: a probe that crosses the NAK.
+    // Nor is a go-back-N, though its first packet may be: a probe that crosses the NAK.
     const mayCross = cause === 'sequence-nak' && this.#mayCross(sent);
     this.#previous = before ?? this.#ended;
     const isSingle = cause === 'probe' && !goesBack && time - this.timerStart < MIN_TIMER;
@@ -411,12 +411,12 @@ export class RetransmitClassifier {
     return this.#event !== undefined && isPartOf(this.#event, psn, lastSent);
   }
 
-  /** How long nothing of a going back was sent and nothing was acknowledged; 0 of none. */
+  /** How long nothing of a go-back-N was sent and nothing was acknowledged; 0 of none. */
   #pauseOf(event: GoBack | undefined, time: number): number {
     return event === undefined ? 0 : time - Math.max(event.last, this.timerStart);
   }
 
-  /** The going back that this packet is part of. */
+  /** The go-back-N that this packet is part of. */
   #resumed(psn: number, time: number, lastSent: number, migReq: boolean): GoBack | undefined {
     const event = this.#event;
     if (event === undefined || !this.#continues(psn, lastSent)) return undefined;
@@ -467,7 +467,7 @@ export class RetransmitClassifier {
     return this.#answerTime > time || (this.#answerTime === time && cause !== 'implied-nak');
   }
 
-  /** It was due in the going back before this one and was not seen there: away from the sender it may just be late. */
+  /** It was due in the go-back-N before this one and was not seen there: away from the sender it may just be late. */
   #mayBeOfPrevious({ psn, lastSent, idOrder }: SentAgain): boolean {
     const previous = this.#previous;
     return (
@@ -507,11 +507,11 @@ export class RetransmitClassifier {
     const isNak = this.#nakPsn >= 0 && psn >= this.#nakPsn;
     // Answered, as the capture has it: what the sender has heard of it is not known.
     if (isNak && psn < unacked) return 'unknown';
-    // It follows packets that may have begun the going back.
+    // It follows packets that may have begun the go-back-N.
     if (psn > this.#ambiguousPsn && time - this.#ambiguousTime < MIN_PROBE) return 'unknown';
-    // Part of an earlier going back perhaps, in another order.
+    // Part of an earlier go-back-N perhaps, in another order.
     if (isNak && psn > this.#nakPsn && this.#reordered) return 'unknown';
-    // Of an earlier going back perhaps, which was not seen to send it.
+    // Of an earlier go-back-N perhaps, which was not seen to send it.
     if (isNak && this.#mayBeOfEnded(sent)) return 'unknown';
     // The answer to a probe may be what it is sent for.
     if (isNak && migReq && this.#mayFollowProbe(sent)) return 'unknown';
@@ -664,7 +664,7 @@ export class RetransmitClassifier {
       const earliest = Math.min(this.#earlierStart, this.#progressTime);
       if (this.#unknownAt === this.timerStart && time - earliest >= MIN_TIMER) return 'unknown';
       const isAway = this.#isAway(this.#reaction);
-      // There the first packets of a going back may have been lost before the tap.
+      // There the first packets of a go-back-N may have been lost before the tap.
       // Or the first transmission, with which a timer began.
       const mayBeTimer = time - this.#progressTime >= MIN_TIMER;
       const mayBeAsked = isAway && (psn !== unacked || time < this.#askedUntil || mayBeTimer);
@@ -678,7 +678,7 @@ export class RetransmitClassifier {
     const onGrid = isOnTimerGrid(running);
     if (onGrid && isAdaptive(running)) return 'unknown';
     if (this.#isAway(this.#reaction) && isNearBoth(running)) return 'unknown';
-    // If what was sent again since was the timer's doing, it has begun anew.
+    // If the timer caused the retransmissions since, it has begun anew.
     if (this.#unknownAt === this.timerStart && isNominal(earlier)) return 'unknown';
     // Of a host that pauses, a silence may have that length by chance.
     if (onGrid && running >= 0.9 * ackTimeout) return this.#likely.pauses ? 'unknown' : 'timeout';
@@ -689,7 +689,7 @@ export class RetransmitClassifier {
     return 'unknown';
   }
 
-  /** The going back under way would have gone on with this packet. */
+  /** The go-back-N under way would have gone on with this packet. */
   #wentOnAfterPause(psn: number): boolean {
     const event = this.#event ?? this.#ended;
     return event !== undefined && psn === event.cursor && psn < event.end;
@@ -703,14 +703,14 @@ export class RetransmitClassifier {
   }
 }
 
-/** Nothing asks for a packet, but the going back had come to it: as far as can be seen, it goes on, with the cause that it had. */
+/** Nothing asks for a packet, but the go-back-N had come to it: as far as can be seen, it goes on, with the cause that it had. */
 function goingOn(event: GoBack | undefined, psn: number): LikelyCause | undefined {
   if (event === undefined || psn !== event.cursor || psn >= event.end) return undefined;
   const { cause, evidenceFrame, wait } = event;
   return cause === 'unknown' ? event.likely : { cause, evidenceFrame, wait };
 }
 
-/** Whether a going back sends this PSN again, and has not been seen to. */
+/** Whether a go-back-N retransmits this PSN, and has not been seen to. */
 const isPartOf = (event: GoBack, psn: number, lastSent: number): boolean =>
   psn >= event.start && psn < event.end && lastSent < event.time;
 

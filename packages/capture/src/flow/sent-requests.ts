@@ -81,8 +81,8 @@ export class SentRequests {
   }
 
   /**
-   * Whether a message of the same queue pair may begin with this PSN: the next one, some that the capture missed further on, or one that is sent
-   * again.
+   * Whether a message of the same queue pair may begin with this PSN: the next one, one behind packets that the capture missed, or a
+   * retransmission.
    * @param unacked before it everything was answered
    * @param isLong no timer of the requester runs for so long as nothing was sent
    */

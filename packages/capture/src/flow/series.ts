@@ -1,7 +1,7 @@
 /** The data of plots: points and sums over time, thinned while they come in. */
 import type { LatencyPoint, PlotPoint, RetransmitCause } from './analysis.ts';
 
-/** Points that each list of a direction may have in any case: what is common, what was sent again, NAKs and CNPs. */
+/** Points that each list of a direction may have in any case: first transmissions, retransmissions, NAKs and CNPs. */
 const SURE_POINTS = 1024;
 /** … and as long as the budget lasts. */
 const MAX_POINTS = 16_384;

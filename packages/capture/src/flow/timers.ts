@@ -4,7 +4,7 @@ const MILLISECOND = 1e6;
 /** 4.096 µs · 2^timeout. */
 const timerOf = (timeout: number): number => 4096 * 2 ** timeout;
 
-/** A timer in hardware is right by this share; what waits on the way adds to it. */
+/** A timer in hardware is exact up to this share; delays on the way add to it. */
 const SPREAD = 0.03;
 /** And by this one where nothing waits. */
 const EXACT = 0.005;
@@ -35,7 +35,7 @@ const LATER = 1.1;
 export const isLikeAckTimeout = (silence: number, ackTimeout: number): boolean =>
   ackTimeout >= MIN_TELLING && silence >= ackTimeout - JIFFY && silence <= LATER * ackTimeout + 2 * JIFFY;
 
-/** Whether a silence is as long as an ACK timeout in hardware, but for what a clock is wrong by. */
+/** Whether a silence is as long as an ACK timeout in hardware, within the error of a clock. */
 export function isExactTimer(silence: number): boolean {
   const timeout = fitsTimer(silence, true);
   return timeout >= 0 && Math.abs(silence / timerOf(timeout) - 1) <= EXACT;

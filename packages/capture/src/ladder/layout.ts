@@ -35,7 +35,7 @@ function linesOf(text: string, columns: number): string[] {
 
 /** A gap is shown from here on, whatever the rest looks like. */
 const MIN_GAP = 100_000;
-/** … and from so many times what usually lies between two packets. */
+/** … and from so many times the usual time between two packets. */
 const USUAL_TIMES = 20;
 
 /** The time, in nanoseconds, from which on a ladder shows a gap: as these packets come. */

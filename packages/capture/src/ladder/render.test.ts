@@ -13,7 +13,7 @@ const three = connection({
   ],
 });
 
-/** The elements that are open at the end, or what is wrong. */
+/** The elements that are open at the end, or the error. */
 function unbalanced(markup: string): string[] {
   const open: string[] = [];
   for (const [, slash, name, selfClosed] of markup.matchAll(/<(\/?)(\w+)[^<>]*?(\/?)>/g)) {

@@ -21,7 +21,7 @@ export interface LadderOptions {
   before?: LadderPacket | undefined;
   /** Missing packets, recoveries and stalls (`ladderMarks`); unless given, those of the connection. */
   marks?: LadderMarks | undefined;
-  /** Pixels, 300 … 10,000; below 700 what is annotationable about a packet stands in a row below it. */
+  /** Pixels, 300 … 10,000; below 700 the notes of a packet stand in a row below it. */
   width?: number | undefined;
   /** Pixels a packet, 4 … 60; below 15 there is no room for text. */
   rowHeight?: number | undefined;

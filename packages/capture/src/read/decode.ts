@@ -48,7 +48,7 @@ const MAX_DEPTH = 4;
 export class FrameDecoder {
   readonly #packet: RocePacket;
   readonly #addresses: AddressTable;
-  /** Why the last `decode` gave false, where it stopped in `bytes`, and what was there. */
+  /** The reason why the last `decode` returned false, the position in `bytes` where it stopped, and the value there. */
   refusal: Refusal = 'not-roce';
   /** The pause frame, if that is why. */
   readonly pause = new PauseFrame();

@@ -13,7 +13,7 @@ import {
 } from '@node-roce/wire';
 import type { RocePacket } from './packet.ts';
 
-/** CRC-32 of `bytes[start]` … `bytes[end - 1]`, taken up at the CRC of what came before: what our addon's is. */
+/** CRC-32 of `bytes[start]` … `bytes[end - 1]`, continued from the CRC of the bytes before: what our addon's is. */
 export type Crc32 = (bytes: Uint8Array, before: number, start: number, end: number) => number;
 
 const crc32OfZlib: Crc32 = (bytes, before, start, end) => zlibCrc32(bytes.subarray(start, end), before);

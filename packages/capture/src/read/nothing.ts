@@ -1,4 +1,4 @@
-/** Contents of a capture without RoCE, and a hint what might help. */
+/** Contents of a capture without RoCE, and a hint. */
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { counted, formatCount } from '../units.ts';
 

@@ -1,4 +1,4 @@
-/** Frames that are not RoCE, by what they are instead: for the case that nothing else is in a capture. */
+/** Frames that are not RoCE, by their kind: for the case that nothing else is in a capture. */
 
 /** Kinds that are counted on their own. */
 const MAX_KINDS = 1000;

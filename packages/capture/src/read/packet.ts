@@ -83,7 +83,7 @@ export class RocePacket {
   bth = 0;
   extensions = 0;
   payload = 0;
-  /** End of what was captured of this packet, ICRC included: extension headers may be cut. */
+  /** End of the captured bytes of this packet, ICRC included: extension headers may be cut. */
   end = 0;
 }
 

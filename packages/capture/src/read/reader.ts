@@ -36,7 +36,7 @@ export interface PacketReaderOptions {
   readonly onPacket?: ((packet: RocePacket, reader: PacketReader) => void) | undefined;
   /** Called for each pause frame, PFC included. The frame is one object, used again for each. */
   readonly onPause?: ((pause: PauseFrame, reader: PacketReader) => void) | undefined;
-  /** Called for each frame without a packet, what is simply not RoCE included. */
+  /** Called for each frame without a packet, including those that are not RoCE. */
   readonly onRefused?: ((refused: RefusedFrame, reader: PacketReader) => void) | undefined;
 }
 

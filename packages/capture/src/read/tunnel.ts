@@ -139,7 +139,7 @@ export class TunnelParser {
 
 const isErspan = (type: number): boolean => type === ERSPAN_II || type === ERSPAN_III;
 
-/** The link type of what GRE and Geneve carry under this protocol type; −1 for others. */
+/** The link type inside of GRE and Geneve for this protocol type; −1 for others. */
 function linkTypeOf(type: number): number {
   if (type === TEB) return LinkType.ETHERNET;
   return type === EtherType.IPV4 || type === EtherType.IPV6 ? LinkType.RAW : -1;

@@ -15,7 +15,7 @@ const entities: Record<string, string> = {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it looks for.
 const notXml = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]|\p{Surrogate}/gu;
 
-/** For text and quoted attributes in HTML and XML; what XML can't carry becomes U+FFFD. */
+/** For text and quoted attributes in HTML and XML; characters that XML can't carry become U+FFFD. */
 export const escapeMarkup = (text: string): string =>
   text.replaceAll(notXml, '\ufffd').replaceAll(/[&<>"']/g, (character) => entities[character]);
 

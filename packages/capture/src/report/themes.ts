@@ -5,7 +5,7 @@ export type ThemeColor = LadderColor | 'back' | 'raised' | 'accent' | 'error' | 
 
 export type ThemeColors = Readonly<Record<ThemeColor, string>>;
 
-/** Also what paper gets. Text 4.5 : 1 at least on `paper`, `back` and `chosen` (a test measures it). */
+/** Also the theme of print. Text 4.5 : 1 at least on `paper`, `back` and `chosen` (a test measures it). */
 export const lightColors: ThemeColors = {
   ...paperColors,
   back: '#f5f6f8',

@@ -93,7 +93,7 @@ describe('the table', () => {
     expect(total.sentAgain).toBeGreaterThan(0);
   });
 
-  test('without loss nothing is sent again', async () => {
+  test('without loss nothing is retransmitted', async () => {
     const { table } = await tableOf('op_all.pcap');
     expect(table.total).toMatchObject({ sentAgain: 0, icrcBad: 0 });
     expect(table.total.packets).toBe(42);

@@ -73,7 +73,7 @@ export class InterfaceSource implements AsyncDisposable {
   }
 
   /**
-   * Frames as they arrive, until the signal aborts; then what the kernel still has. The records of
+   * Frames as they arrive, until the signal aborts; then those that the kernel still has. The records of
    * a batch hold until the next one is asked for. While nobody asks, frames wait in the kernel's ring, and those
    * that find no room there are counted.
    *
@@ -116,7 +116,7 @@ export class InterfaceSource implements AsyncDisposable {
     this.#capture.stop();
   }
 
-  /** Takes nothing new, and waits until the kernel has handed over what it had. */
+  /** Takes nothing new, and waits until the kernel has handed over its frames. */
   async *#rest(): AsyncGenerator<PacketRecord[], void> {
     this.#capture.finish();
     for (let waited = 0; waited < MAX_DRAIN_TIME; ) {

@@ -57,7 +57,7 @@ export class LiveView {
     this.#json = json;
   }
 
-  /** Shows what came since the last call; on a terminal it replaces that. */
+  /** Shows the packets since the last call; on a terminal it replaces the earlier output. */
   show(state: LiveState): void {
     const rates = this.#rates(state.seconds);
     const terminal = this.#terminal;

@@ -1,4 +1,4 @@
-/** Giving up root, once what needs it is open. */
+/** Gives up root, once everything that needs it is open. */
 
 /** The parts of `process` that are needed. They are absent outside of POSIX; @types/node does not know `initgroups`. */
 export interface Identity {

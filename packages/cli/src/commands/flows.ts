@@ -141,7 +141,7 @@ const bothPaths =
 const distinct = (values: readonly number[]): string =>
   [...new Set(values)].toSorted((x, y) => x - y).join(',');
 
-/** Columns of what the network sees; each is shown if it has information. */
+/** Columns of the path; each is shown if it has information. */
 const PATH_COLUMNS: readonly (Column<Connection> & { tells: (path: DirectionPath) => boolean })[] = [
   {
     heading: 'network',

@@ -73,7 +73,7 @@ export async function openPair(
   }
 }
 
-/** Adds what to try if the port is taken. */
+/** Adds a remedy if the port is taken. */
 function advise(error: unknown): unknown {
   if (!(error instanceof RoceError && error.errno === 'EADDRINUSE')) return error;
   return new RoceError(

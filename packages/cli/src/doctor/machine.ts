@@ -65,7 +65,7 @@ export async function* checkDevice(address: string): AsyncGenerator<Check> {
   }
 }
 
-/** First releases of Linux with what the xdp link needs: `bpf_link`, and frames of several buffers. */
+/** First releases of Linux with the features of the xdp link: `bpf_link`, and frames of several buffers. */
 const XDP_LINUX = [5, 9] as const;
 const XDP_LARGE_FRAMES_LINUX = [6, 6] as const;
 

@@ -71,7 +71,7 @@ function argumentOf(word: string, choices: Readonly<Record<string, readonly stri
   return { name, required: bracket === '<', rest: dots !== undefined, values: valuesOf(name, choices[name]) };
 }
 
-/** Values by what was declared, or else by the name that the help has for them. */
+/** Values as they were declared, or else by the name that the help has for them. */
 function valuesOf(name: string, choices: readonly string[] | undefined, some = false): Values {
   if (choices !== undefined) return { kind: some ? 'some' : 'choices', choices };
   if (/\b(file|path|a|b)\b/.test(name)) return { kind: 'file', choices: [] };

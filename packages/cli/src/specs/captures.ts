@@ -20,7 +20,7 @@ const address = (what: string): OptionSpec => ({
   parse: addressOrPrefix,
 });
 
-/** Selects what is shown of an analysis: the fields of `Selection`. */
+/** Selects the parts of an analysis to show: the fields of `Selection`. */
 const selection = (what: string, top: string): readonly OptionSpec[] => [
   {
     flags: '--connection <number>',

@@ -6,7 +6,7 @@ import { given } from '../objects.ts';
 import { checkedId, rdma_cm_id } from './ids.ts';
 import type { rdma_conn_param, rdma_sockaddr } from './structs.ts';
 
-/** As in C, what is left out is 0. */
+/** As in C, absent members are 0. */
 const parametersOf = (param: rdma_conn_param): ConnectionParameters => ({
   responderResources: param.responder_resources ?? 0,
   initiatorDepth: param.initiator_depth ?? 0,

@@ -28,7 +28,7 @@ export interface rdma_conn_param {
 export interface rdma_event_param {
   /** CONNECT_REQUEST, ESTABLISHED of the side that connects, and REJECTED. */
   conn?: {
-    /** The whole field of the message, zeros behind what the peer wrote; null where there is none. */
+    /** The whole field of the message, with zeros behind the peer's data; null where there is none. */
     private_data: Uint8Array | null;
     private_data_len: number;
     responder_resources: number;

@@ -1,4 +1,4 @@
-/** A device's part in what several devices at one address do together: packets that arrived at the wrong one are passed on. */
+/** A device's part in sharing an address with other devices: packets that arrived at the wrong one are passed on. */
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { LocalSocket, Port } from '@node-roce/dgram-native';

@@ -18,7 +18,7 @@ export interface Channel {
   destroy(): Promise<void>;
 }
 
-/** How long a peer may be silent, and what counts as a sign of life in addition to its messages. */
+/** How long a peer may be silent, and the signs of life in addition to its messages. */
 export interface Patience {
   /** Seconds. */
   readonly timeout: number;

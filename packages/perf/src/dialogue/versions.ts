@@ -1,4 +1,4 @@
-/** The version that each side of the dialogue announces, and what depends on it (perftest_communication.c). */
+/** The version that each side of the dialogue announces, and the messages that depend on it (perftest_communication.c). */
 import { broken, quoted } from '../errors.ts';
 
 /** Bytes of the field: text, and zeros behind it. */

@@ -35,7 +35,7 @@ export class Completions {
   }
 
   /**
-   * Takes what there is, calling back with the queue pair's index for each; returns how many.
+   * Takes all completions, calling back with the queue pair's index for each; returns how many.
    * @throws RoceError ERR_ROCE_COMPLETION
    */
   poll(onSent: (index: number) => void, onReceived: (index: number) => void): number {

@@ -67,7 +67,7 @@ export interface BthValue {
   pkey: number;
   fecn: boolean;
   becn: boolean;
-  /** The low six bits of the fifth byte; not 0 in what some adapters send. */
+  /** The low six bits of the fifth byte; not 0 in packets of some adapters. */
   reserved6: number;
   destQp: number;
   ackReq: boolean;

@@ -1,4 +1,4 @@
-/** The page from top to bottom, and what the reader looks at. */
+/** The page from top to bottom, and the reader's selection. */
 import { useReducer } from 'preact/hooks';
 import { formatCount } from '../../units.ts';
 import type { ReportData } from '../data.ts';

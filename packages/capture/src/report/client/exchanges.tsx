@@ -58,7 +58,7 @@ const columns: readonly Column<CmExchange & { id: number }>[] = [
   },
   {
     name: 'Resent',
-    title: 'Messages that were sent again',
+    title: 'Retransmitted messages',
     cell: ({ retries }) => (retries > 0 ? <b class="marked">{retries}</b> : '0'),
     sort: ({ retries }) => retries,
     isNumber: true,

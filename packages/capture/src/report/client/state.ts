@@ -65,7 +65,7 @@ export const wholeOf = ({ start, end }: { start: number; end: number }): TimeWin
   to: Math.max(end, start + 1000),
 });
 
-/** A finding's time with what came just before and after; undefined where that is nearly everything. */
+/** A finding's time with the packets just before and after; undefined where that is nearly everything. */
 function around({ start, end }: Finding, connection: ReportConnection): TimeWindow | undefined {
   const whole = wholeOf(connection);
   const margin = Math.max((end - start) * 0.08, (whole.to - whole.from) * 0.02);
