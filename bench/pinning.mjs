@@ -11,7 +11,7 @@ const canPin = availableParallelism() >= 2 && spawnSync('taskset', ['-c', '0', '
 /** The report's line about it. */
 export const pinning = canPin ? 'each side on a processor of its own' : 'not pinned';
 
-/** The command with what pins it to the processor of side 0 or 1 in front. */
+/** The command, preceded by the one that pins it to the processor of side 0 or 1. */
 export function pinned(side, command, args) {
   return canPin ? ['taskset', ['-c', String(side), command, ...args]] : [command, args];
 }

@@ -24,7 +24,7 @@ function bytesFor(size, { quick }) {
   return quick ? Math.max(size * 4, full / 32) : full;
 }
 
-/** Goodput over a fault link that loses packets in both directions, and what a lost packet costs where nothing follows it. */
+/** Goodput over a fault link that loses packets in both directions, and the cost of a lost packet that no other follows. */
 function lossRows(options) {
   const bytes = options.quick ? 16 * MIB : 512 * MIB;
   const keeping = [

@@ -18,7 +18,7 @@ async function join(n) {
   await peer.connect(qp.connectionData());
   const before = new BigUint64Array(1);
   const sgList = [{ mr: await pd.registerMr(before) }];
-  /** Carries the operation out there, and returns what the word was before. */
+  /** Carries the operation out there, and returns the value before. */
   const atomic = async (opcode, word, operands) => {
     qp.postSend({ opcode, signaled: true, sgList, remote: words.remote(8 * word), ...operands });
     const { status } = await cq.next();

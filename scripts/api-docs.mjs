@@ -133,7 +133,7 @@ const code = (text) =>
     .replace(/; \}/g, ' }')
     .trim();
 
-/** A member's line and text; undefined for what is not for programs. */
+/** A member's line and text; undefined for members that are not for programs. */
 function member(file, node, owner) {
   const doc = file.before(node.start);
   const name = node.key && file.text.slice(node.key.start, node.key.end);

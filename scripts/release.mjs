@@ -46,7 +46,7 @@ function run(command, args, cwd = root) {
 
 const manifestOf = (folder) => JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
 
-/** Throws where the tree is not what a release is made of. */
+/** Throws where the tree is not clean or complete enough for a release. */
 function check() {
   const { version } = manifestOf('.');
   const others = folders.filter((folder) => manifestOf(folder).version !== version);

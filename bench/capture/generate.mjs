@@ -6,7 +6,7 @@
  *     node bench/capture/generate.mjs report.pcapng --packets 100000 --loss 0.004 --rnr 0.01 --marked 0.002
  *
  * Reliable connections between a few hosts as host 1 sees them, half of them with the requester there, with WRITEs,
- * SENDs, READs and atomics, their ACKs, and what losses bring: NAKs, packets sent again, timeouts. Every ICRC is
+ * SENDs, READs and atomics, their ACKs, and the consequences of losses: NAKs, retransmissions, timeouts. Every ICRC is
  * right. The same options give the same file. On stdout, as JSON, what is known to be in it.
  */
 import { closeSync, openSync, writeSync } from 'node:fs';

@@ -32,7 +32,7 @@ const TSHARK = 'tshark -n -T fields';
 
 /** Jiffies a second, as /proc/PID/stat counts. */
 const TICKS = Number(spawnSync('getconf', ['CLK_TCK'], { encoding: 'utf8' }).stdout) || 100;
-/** ms between two looks at a process; what it does after the last one is not seen. */
+/** ms between two samples of a process; its work after the last sample is not seen. */
 const LOOK = 10;
 /** Of --limits. */
 const LEAST_RATIO = 10;

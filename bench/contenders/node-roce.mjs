@@ -149,7 +149,7 @@ export const nodeRoce = {
     });
   },
 
-  /** Creating and destroying, and what is left of it. */
+  /** Creating and destroying, and the memory that remains. */
   churn({ count }) {
     return alone(async (process) => {
       await process.call('openChurn', { port: nextPort() });

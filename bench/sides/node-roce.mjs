@@ -87,7 +87,7 @@ class Side {
     }
   }
 
-  /** 64-byte SENDs there and back; each side answers what it got. */
+  /** 64-byte SENDs there and back; each side answers each message. */
   async echo({ size, count, events, first }) {
     const times = new Float64Array(count);
     const request = { opcode: 'SEND', signaled: false, sgList: [{ mr: this.mr, offset: 0, length: size }] };

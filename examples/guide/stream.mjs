@@ -23,7 +23,7 @@ const sink = (connection) =>
     },
   });
 
-/** A Readable of what arrives: it takes messages only as fast as it is read. Destroying it closes the connection. */
+/** A Readable of the arriving messages: it takes messages only as fast as it is read. Destroying it closes the connection. */
 const source = (connection) =>
   new Readable({
     highWaterMark: options.maxMessage,
