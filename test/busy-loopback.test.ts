@@ -59,7 +59,7 @@ test.skipIf(LENGTH === 0)(
     const { timeouts, probes, retransmittedPackets } = await a.device.counters();
     const seconds = ((performance.now() - began) / 1000).toFixed(1);
     console.log(
-      `result: ${WRITES} WRITEs of ${LENGTH} bytes by ${QUEUE_PAIRS} queue pairs in ${seconds} s: ${timeouts} timeouts, ${probes} probes, ${retransmittedPackets} packets sent again`,
+      `result: ${WRITES} WRITEs of ${LENGTH} bytes by ${QUEUE_PAIRS} queue pairs in ${seconds} s: ${timeouts} timeouts, ${probes} probes, ${retransmittedPackets} retransmitted packets`,
     );
     expect([...statuses]).toEqual([['SUCCESS', WRITES]]);
     expect(timeouts).toBeLessThanOrEqual(MAX_TIMEOUTS);

@@ -32,7 +32,7 @@ test('both sides write, flush and point: every message is completed, and rxe’s
 });
 
 describe.each(['FLUSH', 'ATOMIC_WRITE'] as const)('%s', (operation) => {
-  test('the answer was lost: one message that is sent again, without an address, and completed', async () => {
+  test('the answer was lost: one message that is retransmitted, without an address, and completed', async () => {
     const { analysis, messages } = await analyze(`${operation}_answer_lost`);
     expect(outcomes(messages)).toEqual([[operation, 'completed']]);
     const again = analysis.connections[0].aToB.retransmitted;

@@ -1,5 +1,5 @@
 /**
- * Everything else that the analysis counts, against what passed the tap: messages, NAKs, marks and CNPs, frames that a
+ * Everything else that the analysis counts, compared with the packets that passed the tap: messages, NAKs, marks and CNPs, frames that a
  * mirror repeats. And what the capture itself loses is not taken for loss of the network.
  */
 import type { Connection, Message } from '@node-roce/capture';
@@ -144,14 +144,14 @@ describe.each(SEEDS)('packets that the capture missed are not taken for losses, 
   const shown = tap(run.network, run.hosts[0], { miss: 0.05, seed });
   const analyzed = analyze(shown);
 
-  test('nothing is taken for sent again that was not', () => {
+  test('no packet is wrongly taken for a retransmission', () => {
     const wrong = trueFrames(shown, run.pathMtu).flatMap(
       ({ isRequest, cause, isBehind, direction, psn }, i) => {
         const again = isRequest && cause !== undefined && isBehind;
         const told = analyzed.causes[i];
         // Without Identifications what was missed and comes again may just be late.
         if (again === (told !== undefined) || (again && run.addressing !== 'ipv4')) return [];
-        return [`frame ${i + 1} (${direction}, PSN ${psn}): ${cause ?? 'new'}, told: ${told ?? 'new'}`];
+        return [`frame ${i + 1} (${direction}, PSN ${psn}): ${cause ?? 'new'}, reported: ${told ?? 'new'}`];
       },
     );
     expect(wrong).toEqual([]);

@@ -290,7 +290,7 @@ describe('demo', () => {
     expect(report.roundTripMicroseconds.p50).toBeGreaterThan(0);
   });
 
-  test('the same over loss: what was lost, what was sent again, and the seed decides', async () => {
+  test('the same over loss: losses and retransmissions are printed, and depend on the seed', async () => {
     const again = ['--size', '4M', '--loss', '2', '--seed', '9', '--json'];
     const runs = [await roce('demo', ...places, ...again), await roce('demo', ...places, ...again)];
     for (const { code, out, err } of runs) {

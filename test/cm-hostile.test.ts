@@ -89,7 +89,7 @@ function datagram(mad: Uint8Array, psn: number): Uint8Array {
   return bytes;
 }
 
-/** A device with live connections and a listener whose program looks now and then, and what strangers may know of it. */
+/** A device with live connections and a listener whose program looks now and then, and the facts that strangers may know of it. */
 async function stage() {
   const network = new MemoryNetwork();
   const server = await openDevice({ link: network.link(SERVER, 1024) });
@@ -119,7 +119,7 @@ async function stage() {
       const path = { trafficClass: 0, sourcePort: 0xc000, hopLimit: 64 };
       network.deliver({ bytes, source: sources[fromPeer ? 0 : 1], ...path }, destination);
     },
-    /** The program refuses what waits. */
+    /** The program refuses the waiting requests. */
     async look(): Promise<void> {
       const report = await server.connections.call('cmCounters');
       expect(report.pending).toBeLessThanOrEqual(BACKLOG);

@@ -71,7 +71,7 @@ class End {
   }
 }
 
-/** The call that makes a model send what was recorded; none where it answers by itself. */
+/** The call that makes a model send the recorded message; none where it answers by itself. */
 function call(end: End, { message, destination, time }: Recorded, caGuid: bigint): void {
   const model = end.of(caGuid);
   if (message.name === 'REQ') {

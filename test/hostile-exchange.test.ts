@@ -11,7 +11,7 @@ import { expect, test } from 'vitest';
 
 const seed = 7;
 
-/** Near what it should be in some places, and anything in others. */
+/** Nearly right in some places, and random in others. */
 const connectionData = fc.oneof(
   fc.jsonValue(),
   fc.record(

@@ -1,5 +1,5 @@
 /**
- * Two devices on real sockets, and processes that send to their ports what they like: from an address of their own and
+ * Two devices on real sockets, and processes that send arbitrary datagrams to their ports: from an address of their own and
  * under the peer's. The traffic between the two is checked byte for byte meanwhile.
  *
  *   ROCE_HOSTILE_PACKETS=1000000 npx vitest run test/hostile-link

@@ -1,4 +1,4 @@
-/** The check of imports (scripts/imports) finds what breaks its rules, planted into the real sources. */
+/** The check of imports (scripts/imports) finds violations of its rules, planted into the real sources. */
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

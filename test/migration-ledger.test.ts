@@ -42,7 +42,7 @@ class Flow {
     };
   }
 
-  /** Posts a WRITE, a SEND, an atomic and a READ of what the WRITE brought. */
+  /** Posts a WRITE, a SEND, an atomic and a READ of the WRITE's data. */
   begin(random: () => number): void {
     const { side, peer } = this;
     const { source, written, received, read, counter, result } = this.#regions;

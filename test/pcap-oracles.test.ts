@@ -1,6 +1,6 @@
 /**
  * An independent reader, `pcap-parser` from npm, agrees with ours on every classic capture of the real
- * rxe in test/fixtures/captures, and on what our encoder writes. It knows neither nanoseconds nor
+ * rxe in test/fixtures/captures, and on the output of our encoder. It knows neither nanoseconds nor
  * pcapng, stops silently at a cut, and copies each packet; so it is an oracle and not the reader.
  */
 import { readdirSync, readFileSync } from 'node:fs';

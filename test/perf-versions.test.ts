@@ -26,7 +26,7 @@ interface Figures {
   rate: number;
 }
 
-/** A version of the peer, and what a client of ours announces to it. */
+/** A version of the peer, and the one that a client of ours announces to it. */
 interface Version {
   name: string;
   peer: { version: string; mlx5?: boolean };

@@ -51,7 +51,7 @@ function side(recording: Recording, role: Role): Buffer[] {
   return recording.turns.filter(([who]) => who === role).map(([, hex]) => Buffer.from(hex, 'hex'));
 }
 
-/** Plays the peer against a recording, and returns what it sent and what the real program had sent. */
+/** Plays the peer against a recording, and returns its messages and those of the real program. */
 async function replay(recording: Recording, role: Role) {
   const other = role === 'server' ? 'client' : 'server';
   // A proxy joins messages that came together: only lengths divide them again.

@@ -15,7 +15,7 @@ const net = `127.${0x50 | ((process.pid >> 8) & 0xf)}.${process.pid & 0xff}`;
 const [OURS, PEER] = [`${net}.1`, `${net}.2`];
 const PEER_QPN = 0x1234;
 
-/** A device with a connected queue pair, and a raw socket that collects what the device sends to the peer. */
+/** A device with a connected queue pair, and a raw socket that collects the device's packets to the peer. */
 async function open() {
   const seen: Packet[] = [];
   const socket = openRawSocket((bytes) => {

@@ -1,4 +1,4 @@
-/** Every counter against what the network saw pass and the programs saw complete (docs/counters.md). */
+/** Every counter, compared with the packets of the network and the completions of the programs (docs/counters.md). */
 import {
   CONNECTION_DEFAULTS,
   type ConnectionOptions,

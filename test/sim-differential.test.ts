@@ -232,7 +232,7 @@ function completeHeaders(packet: ModelPacket): ModelPacket {
   };
 }
 
-/** Moves the stream on by what the model made of a packet. */
+/** Moves the stream on by the model's reaction to a packet. */
 function follow(stream: Stream, packet: ModelPacket, model: ModelEndpoint): void {
   const { responder } = model.qp;
   stream.history.push(packet);
@@ -255,7 +255,7 @@ const isAnsweredItself = (r: Responder, psn: number) =>
   r.saved.some(({ firstPsn, lastPsn }) => psnDiff(psn, firstPsn) >= 0 && psnDiff(psn, lastPsn) <= 0);
 
 /**
- * The same replies, but for what is left to a responder. The ACK of a repeated SEND or WRITE may stop at any SEND
+ * The same replies, except where a responder has a choice. The ACK of a repeated SEND or WRITE may stop at any SEND
  * or WRITE from it on; and a SEND or WRITE with a PSN that no SEND or WRITE had is no repetition of anything: an
  * ACK or silence.
  */

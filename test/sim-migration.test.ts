@@ -88,7 +88,7 @@ test.each([0, 1, 3, 7])(
   },
 );
 
-test('a packet of MigReq 1 by the primary path is dropped, reported once, and sent again', () => {
+test('a packet of MigReq 1 by the primary path is dropped, reported once, and retransmitted', () => {
   const { pair, beat } = armed(3);
   const { left, right, oracles } = pair;
   const target = right.register(new ArrayBuffer(8));

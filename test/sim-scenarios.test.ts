@@ -334,7 +334,7 @@ describe.each(['engine', 'model'] as EndpointKind[])('requester: %s', (a) => {
   });
 });
 
-/** At no time has A sent a SEND past what the credits it had heard of allow, and one more. */
+/** At no time has A sent a SEND beyond the credits that it had received, and one more. */
 function expectWithinCredits(pair: Scenario): void {
   let limit = 0;
   let messages = 0;

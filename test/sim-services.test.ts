@@ -80,7 +80,7 @@ class Connected {
 describe.each<EndpointKind>(['model', 'engine'])('%s', (kind) => {
   const lostOnce: WireOptions = { drop: (_, index) => index === 0 };
 
-  /** A WRITE comes through a window while the request before its LOCAL_INV is still to be sent again. */
+  /** A WRITE comes through a window while the request before its LOCAL_INV is still to be retransmitted. */
   const localInv = (fence: boolean, status: string) => {
     const pair = new Connected(kind, lostOnce);
     const rkey = pair.bind();

@@ -2,7 +2,7 @@
 import { LinkWrapper } from '@node-roce/link';
 import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from '@node-roce/transport';
 
-/** Takes nothing any more of what comes to the first address, once it is cut. */
+/** Once it is cut, drops all packets to the first address. */
 export class CutLink extends LinkWrapper {
   cut = false;
 

@@ -1,5 +1,5 @@
 /**
- * Judges findings by what the capture itself and the link's log show, read by the recorder's own reader: stalls, reordering, ghost ACKs,
+ * Judges findings by the capture itself and the link's log, read by the recorder's own reader: stalls, reordering, ghost ACKs,
  * pause frames, and exchanges of the connection manager. Each check returns what is false, or undefined.
  */
 import type { Analysis } from '@node-roce/capture';
@@ -75,7 +75,7 @@ const reordering: Check = ({ frameCount, frames, text }, _truth, tap, evidence) 
   return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} were not overtaken; the finding: ${text}`;
 };
 
-/** ACKs of PSNs below what their stream had acknowledged before, without the network's copies. */
+/** ACKs of PSNs that their stream had acknowledged before, without the network's copies. */
 const ghostAcks: Check = ({ frameCount, text }, truth, tap, { frames }) => {
   const copies = new Set(truth.duplicated.flatMap((packet) => packet[tap].slice(1)));
   const damaged = new Set(truth.damaged.filter(({ from }) => from !== tap).flatMap((packet) => packet[tap]));
@@ -162,7 +162,7 @@ export const FINDING_CHECKS: Readonly<Record<string, Check>> = {
   'cm-rejected': cmRejected,
 };
 
-/** Returns what is false of the stalls of all connections: their times, what came between, and what ended them. */
+/** Returns the errors in the stalls of all connections: their times, what came between, and what ended them. */
 export function judgeStalls({ connections }: Analysis, truth: Truth, tap: Tap, evidence: Evidence): string[] {
   const { frames } = evidence;
   const copies = new Set(truth.duplicated.flatMap((packet) => packet[tap].slice(1)));

@@ -227,7 +227,7 @@ function judgeCounts(
     total(({ cnps }) => cnps),
     at(truth.cnps, tap).length,
   );
-  // A going back of which no packet passed the tap, or only such as it had not seen before, does not show there.
+  // A go-back-N of which no packet passed the tap, or only such as it had not seen before, does not show there.
   const goBacks = total((count) => count.goBacks);
   const isSeen = ({ frames }: TruthEvent) => at(frames, tap).length > 0;
   const visible = truth.events.filter(isSeen).length;

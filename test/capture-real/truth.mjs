@@ -5,7 +5,7 @@
 // one capture only. Nothing of packages/ is imported here.
 import { isResponse, Op, parseRoce, psnAdd, psnDiff } from './pcap.mjs';
 
-/** A trigger this long before the last one may have caused the going back as well. */
+/** A trigger this long before the last one may have caused the go-back-N as well. */
 const SAME_MOMENT_S = 0.02;
 
 const SEQUENCE_NAK = 0x60;
@@ -155,7 +155,7 @@ function goBacks(side, trace, frames, pathMtu) {
   const copies = []; // requests sent, oldest first: { start, end, frame, time }
   let sentAt = 0; // when the last request was sent, by the trace's clock
   let refusal; // the last RNR NAK
-  const timers = []; // that fired, and brought about no going back so far
+  const timers = []; // that fired, and brought about no go-back-N so far
   const take = (event, kind, frame = event.frame) => triggers.push({ kind, time: event.time, frame });
   for (const event of trace) {
     if (event.kind === 'rt') {
@@ -234,7 +234,7 @@ function goBacks(side, trace, frames, pathMtu) {
       if (current.cause === 'timeout') timers.shift();
     }
     if (again) {
-      // Sent after a pause of the link's making, it may belong to no going back that was seen: the capture begins inside.
+      // Sent after a pause of the link's making, it may belong to no go-back-N that was seen: the capture begins inside.
       if (current) {
         current.frames.push(event.frame.id);
         event.frame.goBack = current;

@@ -12,7 +12,7 @@ import { directionOf } from './truth.ts';
 
 export interface Analyzed {
   analysis: Analysis;
-  /** By frame: why it was sent again, if it was. */
+  /** By frame: why it was retransmitted, if it was. */
   causes: (string | undefined)[];
   /** By frame: how sure the cause is, if it was. */
   grades: (string | undefined)[];

@@ -12,7 +12,7 @@ export type Tally = Record<string, { packets: number; certain: number; likely: n
 export interface Judgement {
   /** Errors in words; nothing if all is right. */
   faults: string[];
-  /** Packets on the way of which nobody can know whether they were sent again, taken for what they are not. */
+  /** Wrong verdicts on packets on the way that can't be known to be retransmissions or not. */
   mistaken: number;
 }
 
@@ -41,7 +41,7 @@ export function judge(
     const line = `frame ${i + 1} (${frame.event}, ${direction}, PSN ${psn})`;
     if (again !== (told !== undefined)) {
       if (!canTell(run, frame)) mistaken++;
-      else faults.push(`${line}: ${again ? `sent again (${cause})` : 'new'}, told: ${told ?? 'new'}`);
+      else faults.push(`${line}: ${again ? `retransmitted (${cause})` : 'new'}, reported: ${told ?? 'new'}`);
       continue;
     }
     if (!again) continue;
@@ -61,6 +61,6 @@ function compareSums(counts: ReadonlyMap<string, number>, { directions }: Analyz
     const sum = Object.values(retransmitCauses).reduce((a, b) => a + b, 0);
     const said = counts.get(direction) ?? 0;
     if (sum === retransmitted && said === retransmitted) return [];
-    return [`${direction}: ${said} packets sent again, counted ${retransmitted}, by cause ${sum}`];
+    return [`${direction}: ${said} retransmitted packets, counted ${retransmitted}, by cause ${sum}`];
   });
 }

@@ -19,7 +19,7 @@ import {
 import { Bth } from './bth-offsets.ts';
 import { filled } from './marker.ts';
 
-/** A packet that is about to be delivered, and what its receiver knows that the forger does not. */
+/** A packet that is about to be delivered, and the facts that its receiver knows and the forger does not. */
 export interface Target {
   packet: SimPacket;
   info: OpcodeInfo;

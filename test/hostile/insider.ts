@@ -188,7 +188,7 @@ export class Insider {
     connection.sends++;
   }
 
-  /** Takes what the device sent; the insider hears what is for it. */
+  /** Takes the packets that the device sent; the insider gets those addressed to it. */
   hear(packets: readonly SimPacket[]): void {
     for (const { bytes, destination } of packets) {
       if (!gidEquals(destination, INSIDER)) continue;
@@ -248,7 +248,7 @@ export class Insider {
     };
   }
 
-  /** Mostly what may follow what was sent before, so that much of it is taken. */
+  /** Mostly packets that may follow those sent before, so that many of them are taken. */
   #draw(connection: Connection, transport: number): OpcodeInfo {
     const { random } = this.#options;
     if (random.chance(0.02)) return random.pick(ALL);

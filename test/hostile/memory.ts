@@ -1,4 +1,4 @@
-/** Memory of a process after it has thrown away what it can. */
+/** Memory of a process after garbage collection. */
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
@@ -30,7 +30,7 @@ export class Quarters {
     this.#total = total;
   }
 
-  /** To be called as often as one likes, with what was done so far. */
+  /** To be called at any time, with the amount of work done so far. */
   async at(done: number): Promise<void> {
     while (this.samples.length < 4 && done >= ((this.samples.length + 1) * this.#total) / 4) {
       this.samples.push(await held());

@@ -86,7 +86,7 @@ export class Raid {
     return new Raid(options, sockets);
   }
 
-  /** Finds out what it could only guess: PSNs, keys, addresses. */
+  /** Finds out the values that it could only guess: PSNs, keys, addresses. */
   async aim(): Promise<void> {
     for (const victim of this.#victims) {
       const qpns = new Set(victim.qps.map((qp) => qp.qpNum));

@@ -40,7 +40,7 @@ async function openStation(address: string, options: Partial<OpenOptions>): Prom
   return { device, pd, cq, memory, mr: await pd.registerMr(memory, { access }) };
 }
 
-/** Resolves with what comes, or with undefined after so many milliseconds. */
+/** Resolves with the promise's value, or with undefined after so many milliseconds. */
 async function within<T>(
   milliseconds: number,
   promise: Promise<T>,

@@ -11,7 +11,7 @@ const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 const ACK = 0x11;
 const FLUSHED = 5;
-/** Of tests that count what is sent: rxe under emulation may answer later than a probe waits. */
+/** Of tests that count packets: rxe under emulation may answer later than a probe waits. */
 const NO_PROBES = { probes: false };
 
 let capture: WireCapture | undefined;
@@ -138,7 +138,7 @@ test('receive missing at rxe, then posted: we wait for the time in its RNR NAK',
   const packets = await capture.stop();
   const rnr = packets.filter((p) => p.opcode === ACK && p.payload[12] === (0x20 | 20));
   expect(rnr.length).toBeGreaterThan(1);
-  // 10.24 ms at least between an RNR NAK and the first packet sent again.
+  // 10.24 ms at least between an RNR NAK and the first retransmitted packet.
   for (const nak of rnr) {
     const again = packets.find((p) => p.time > nak.time && p.source === address.hostIp4 && p.psn === nak.psn);
     expect((again?.time ?? 1e12) - nak.time).toBeGreaterThan(0.0102);

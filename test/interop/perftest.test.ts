@@ -49,7 +49,7 @@ const optionOf = (options: string, letter: string) => {
 const bothMeasure = ({ verb, measure, options = '' }: PerfCase) =>
   verb === 'send' || (verb === 'write' && measure === 'lat') || options.includes('--write_with_imm');
 
-/** An emulated guest takes in at its own rate what, not acknowledged, leaves at ours. */
+/** An emulated guest takes in at its own rate the unacknowledged packets that leave at ours. */
 const guestReceives = ({ service, measure, role }: PerfCase) =>
   service !== 'RC' && measure === 'bw' && role === 'client';
 
@@ -97,7 +97,7 @@ afterEach(({ task }) => {
   capture = undefined;
 });
 
-/** One run, with what has to be right in each. */
+/** One run, with the checks of every run. */
 async function playOnce(c: PerfCase): Promise<Played & { retries: number }> {
   const before = await guest.counters();
   capture?.discard();

@@ -34,7 +34,7 @@ const cases = sampled(
 );
 
 describe.each(cases)('$tool, IPv$version, we are the $role: $size bytes, events $events', (c) => {
-  // A datagram or a UC message that a shared machine drops for want of a buffer is not sent again.
+  // A datagram or a UC message that a shared machine drops for want of a buffer is not retransmitted.
   test('messages go both ways, every ICRC right, no counter of trouble moves', { retry: 2 }, async () => {
     const { tool, version, mtu, size, qps = 1 } = c;
     const iters = 50;

@@ -74,7 +74,7 @@ describe('guest', () => {
   });
 });
 
-/** Two connected queue pairs of the guest; what goes to the own host loops inside of rxe. */
+/** Two connected queue pairs of the guest; packets to the own host loop inside of rxe. */
 async function loop({ type = 'RC', ...attributes }: Record<string, string | number> = {}) {
   const agent = await VerbsAgent.start(guest);
   const pair = [await agent.call<Pair>('qp', { type }), await agent.call<Pair>('qp', { type })];

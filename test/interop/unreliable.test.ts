@@ -46,7 +46,7 @@ describe.each([4, 6] as const)('IPv%i', (version) => {
   );
 });
 
-/** The next SEND is taken, and what it finds is the receive with that number: the connection lives. */
+/** The next SEND is taken, by the receive with that number: the connection lives. */
 async function isAlive(link: LinkUp, direction: string, wrId: number): Promise<void> {
   const { agent, qp, cq, theirQp } = link;
   const ours = await link.memory(100, { seed: 77 });

@@ -54,7 +54,7 @@ export interface DeviceReplay {
   memory: Uint8Array;
 }
 
-/** The receives begin here; before it is what the peer reads and writes, or what is sent. */
+/** The receives begin here; before it is the memory that the peer reads and writes, or that is sent. */
 const RECEIVE_AREA = 1 << 20;
 const HOUR = 3600e6;
 
@@ -185,7 +185,7 @@ export class DeviceProgram {
     };
   }
 
-  /** Posts all requests at once; what goes out is compared with what the real one sent. */
+  /** Posts all requests at once; the packets are compared with those of the real one. */
   send(posts: ModelSendRequest[]): DeviceReplay {
     const [{ qp, connection }] = this.#qps;
     let offset = 0;

@@ -13,7 +13,7 @@ export interface TracePacket {
   from: Side;
   packet: ModelPacket;
   isRequest: boolean;
-  /** GIDs of the IP header, and what else of it reaches a program. */
+  /** GIDs of the IP header, and its other fields that reach a program. */
   source: Uint8Array;
   destination: Uint8Array;
   trafficClass: number;

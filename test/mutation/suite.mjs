@@ -142,7 +142,7 @@ function esmOf(require, name) {
 
 /** So long may loading take, which runs the bodies of `describe`, ms. */
 const LOAD_PATIENCE = 8000;
-/** A test hangs after so many ms, or so many times what it took before. */
+/** A test hangs after so many ms, or so many times its earlier duration. */
 const PATIENCE = 1000;
 const PATIENCE_FACTOR = 20;
 
@@ -153,7 +153,7 @@ const UNLIKELY = 0.005;
 /** Time limit of a test that was never run before, ms. */
 const PATIENCE_AT_FIRST = 60_000;
 
-/** Runs tests one after another; remembers what each took and which found a fault, to begin with those. */
+/** Runs tests one after another; remembers the time of each and those that found a fault, to begin with them. */
 export class Runner {
   /** By a test's id: ms that it took when it passed. */
   #spent = new Map();

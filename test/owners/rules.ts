@@ -39,7 +39,7 @@ function* children(node: Node): Generator<Node> {
   }
 }
 
-/** Whether a field is an array, typed array, Map or Set that can be written, by its type or what it begins as. */
+/** Whether a field is an array, typed array, Map or Set that can be written, by its type or initial value. */
 function isCollection(field: Node): boolean {
   const annotation = (field.typeAnnotation as Node | null)?.typeAnnotation as Node | undefined;
   if (annotation) return isMutableType(annotation);

@@ -1,9 +1,9 @@
-/** Counts of what the process holds: devices and what was made on them, sockets, listeners, descriptors. */
+/** Counts of the objects that the process holds: devices and what was made on them, sockets, listeners, descriptors. */
 import { readdirSync } from 'node:fs';
 import { CompletionQueue, Device, ProtectionDomain } from '@node-roce/verbs-api';
 import { vi } from 'vitest';
 
-/** Counts of what was made and has not been closed. A domain can only go when all that was made in it has gone. */
+/** Counts of objects that were made and have not been closed. A domain can only go when all that was made in it has gone. */
 export interface Holdings {
   devices: number;
   domains: number;

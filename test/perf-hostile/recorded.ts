@@ -1,4 +1,4 @@
-/** Recorded dialogues of the real programs, and what a stranger may make of them. */
+/** Recorded dialogues of the real programs, and variants that a stranger may send. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Random } from '@node-roce/sim';

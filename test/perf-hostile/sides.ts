@@ -68,7 +68,7 @@ export async function served(
   return outcome;
 }
 
-/** Calls a server that does what it likes with its first connection. */
+/** Calls a server that misbehaves on its first connection. */
 export async function called(
   attack: (socket: Socket) => Promise<unknown> | unknown,
   options: PerfOptions = IDLE,

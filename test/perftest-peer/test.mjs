@@ -8,7 +8,7 @@ const SIZE = {
 const ALL = 1 << 23;
 
 /**
- * Fills what is absent.
+ * Fills absent members.
  *
  * version: the one that this side sends; mlx5: the structure of a build with mlx5dv; role: 'server' or 'client';
  * verb: send, write, read, atomic; kind: bw, lat; connection: RC, UC, UD; all: sizes 2 … 8 MiB (`-a`);

@@ -1,5 +1,5 @@
 /**
- * A program that prints what it hears of its interface, a line of JSON each. Arguments: `device` and options of
+ * A program that prints the events of its interface, a line of JSON each. Arguments: `device` and options of
  * `openDevice`, or `watch`, a name and options of `watchInterface`, or `hold` and an address. From its input it takes `write N`, for an RDMA WRITE to
  * itself from GID index N to GID index N, and `counters`; at the end of the input it ends.
  */

@@ -177,7 +177,7 @@ export class Player {
     );
   }
 
-  /** Posts a signaled request; `more` has what the opcode needs. */
+  /** Posts a signaled request; `more` has the members that the opcode needs. */
   async post(opcode: number, more: Partial<v.ibv_send_wr> = {}, index = 0): Promise<void> {
     const { buffer, mr, grh, ah } = this;
     const sge = { addr: buffer.subarray(grh), length: buffer.length - grh, lkey: mr.lkey };

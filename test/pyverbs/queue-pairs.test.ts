@@ -1,4 +1,4 @@
-/** Queue pairs and what they refuse: the checks of test_qp, and the wrong flows of test_qpex. */
+/** Queue pairs and the calls that they refuse: the checks of test_qp, and the wrong flows of test_qpex. */
 import { constants } from 'node:os';
 import * as v from '@node-roce/ibverbs';
 import { describe, expect, test } from 'vitest';

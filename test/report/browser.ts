@@ -32,7 +32,7 @@ export const launch = (): Promise<Browser> =>
   // Root (CI, containers) has no sandbox; the pages are our own.
   chromium.launch({ executablePath: executablePath!, args: ['--no-sandbox'] });
 
-/** A page, and what went wrong or over the network in it. */
+/** A page, its errors, and its network requests. */
 export interface Watched {
   page: Page;
   /** Console errors and warnings, exceptions, violations of the page's policy. */

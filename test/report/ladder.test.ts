@@ -1,4 +1,4 @@
-/** Ladders of captures that are longer than what an analysis keeps of them. */
+/** Ladders of captures with more packets than an analysis keeps. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -52,7 +52,7 @@ export function opens(file: () => string): void {
   });
 }
 
-/** Expects what will be there soon; how soon is the machine's affair. */
+/** Waits for a condition; the time depends on the machine. */
 export const poll = <T>(actual: () => T | Promise<T>) => expect.poll(actual, { timeout: 10_000 });
 
 /** Waits for that text. */

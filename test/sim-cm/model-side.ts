@@ -47,7 +47,7 @@ export class ModelSide implements Side {
     }
   }
 
-  /** The model keeps what it reports until somebody looks. */
+  /** The model keeps its events until they are read. */
   #report(): void {
     for (const event of this.cm.events.splice(0)) this.#translate(event);
     for (const { handle, message } of this.cm.sidr.requests.splice(0))

@@ -167,7 +167,7 @@ class Judge {
     this.complaints.push(what);
   }
 
-  /** The programs have done what they wanted: what is not ended is established, or waits for a program. */
+  /** The programs have done their plans: what is not ended is established, or waits for a program. */
   settled(): void {
     for (const name of NAMES) {
       const side = this.#world.sides[name];

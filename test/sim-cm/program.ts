@@ -38,7 +38,7 @@ export interface Temper {
   backlog: number;
 }
 
-/** Plans and decisions of one side, and what it has heard. */
+/** Plans and decisions of one side, and the events that it got. */
 export class Program {
   readonly lives: Life[] = [];
   readonly questions: Question[] = [];
@@ -65,7 +65,7 @@ export class Program {
     return this.#world.sides[this.#name];
   }
 
-  /** Plans what the program begins by itself. */
+  /** Plans the calls that the program makes by itself. */
   begin(): void {
     this.#side.listen(SERVICE, this.#temper.backlog);
     const { attempts, spread, restarts } = this.#temper;
@@ -187,7 +187,7 @@ export class Program {
     this.#sent(life, 'destroy', state);
   }
 
-  /** Compares what a call has sent with the tables. */
+  /** Compares the messages of a call with the tables. */
   #sent(life: Life, name: string, state: CmState | 'NONE'): void {
     const answers = this.#world.collectFrom(this.#name);
     if (name === 'LAP' || this.#side.kind === 'model') return;

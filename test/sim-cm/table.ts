@@ -59,7 +59,7 @@ export function checkArrival(life: Life | undefined, message: CmMessage, step: S
   return `${what}: ${after} and [${answers}], not ${right.states} and [${right.answers}]`;
 }
 
-/** Checks what a call sent. */
+/** Checks the messages of a call. */
 export function checkCall(name: string, before: State, answers: readonly string[]): string | undefined {
   const row = before === 'NONE' ? {} : ON_CALL[before];
   const cell = name === 'destroy' ? (row.disconnect ?? row.reject) : row[name as keyof typeof row];

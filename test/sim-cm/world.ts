@@ -21,7 +21,7 @@ interface Due {
   run: () => void;
 }
 
-/** Two sides, the network between them, and what is due. */
+/** Two sides, the network between them, and the events that are due. */
 export class World {
   now = 0;
   readonly sides: Record<SideName, Side>;
@@ -97,7 +97,7 @@ export class World {
     return grain === 0 ? at : Math.ceil(at / grain) * grain;
   }
 
-  /** Puts what a side has sent on its way, and lets its program hear what it reports. Returns the names of the messages. */
+  /** Puts a side's messages on their way, and gives its events to its program. Returns the names of the messages. */
   collectFrom(from: SideName): string[] {
     const to = other(from);
     const { kind } = this.sides[from];

@@ -183,7 +183,7 @@ export interface Account {
   b: Counts;
 }
 
-/** Counts of both adapters that follow from what was seen; all others are zero. */
+/** Counts of both adapters that follow from the packets seen; all others are zero. */
 export function accountOf(facts: Facts, service: 'RC' | 'UC'): Account {
   const { trace, gidA, psn, pathMtu, posted } = facts;
   const a = new RequesterAccount(psn);

@@ -42,7 +42,7 @@ export function goBackNBound({ rate, roundTrip, pathMtu, loss, gaps = 200_000 })
     while (isLost()) time += packetTime;
     const nakLost = isLost();
     time += roundTrip;
-    // The packet sent again is lost as well, or it was never asked for: the receiver is silent.
+    // The retransmitted packet is lost as well, or it was never asked for: the receiver is silent.
     if (!nakLost && !isLost()) {
       delivered++;
       time += packetTime;

@@ -1,10 +1,10 @@
-/** Seeded runs of the life workloads, and what each has to have been through. */
+/** Seeded runs of the life workloads, and the events that each has to have had. */
 import { setImmediate } from 'node:timers/promises';
 import { type EndpointKind, Life, type LifeName, type LifeProfile, PROFILES, Tally } from '@node-roce/sim';
 import { expect, test } from 'vitest';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 4);
-/** Seeds of the model against itself, which shows only whether a workload asks for what the rules give. */
+/** Seeds of the model against itself, which shows only whether a workload asks for results that the rules give. */
 const MODELS = Number(process.env.ROCE_SIM_MODELS ?? 1);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
 /** Seeds that the least counts of a workload are for. */

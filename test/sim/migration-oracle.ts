@@ -1,12 +1,12 @@
 /**
- * Judges path migration (IBTA vol 1 §17.2.8) by what can be seen from outside: packets on each path, the program's calls, and events.
+ * Judges path migration (IBTA vol 1 §17.2.8) by events that can be seen from outside: packets on each path, the program's calls, and events.
  * It follows the rules of docs/rules.md (P1 to P13) and the bounds of the ACK timeout (§9.7.6.1.3), and knows nothing of the engine.
  *
  * Of each packet that a side sends:
  * - MigReq is 1 in MIGRATED, and 0 in REARM and ARMED (P1, P2).
  * - It takes the primary path, between the two GIDs of that path, with the connection's P_Key and destination (P7).
  * - A request has the next PSN, or one that is not acknowledged yet: migration skips none and numbers none anew (P13). A PSN
- *   that is sent again has the same opcode and bytes, on whichever path.
+ *   that is retransmitted has the same opcode and bytes, on whichever path.
  * - A response has the PSN of a request that arrived.
  *
  * Of each packet that arrives:
@@ -143,7 +143,7 @@ export class MigrationOracle {
     }
   }
 
-  /** Whether a packet is taken, and what its MigReq does. */
+  /** Whether a packet is taken, and the effect of its MigReq. */
   #takes(isOne: boolean, path: number, now: number): boolean {
     if (isOne && path === this.alternate?.index) {
       this.#goOver('bit', now);
@@ -218,18 +218,18 @@ class Requests {
   naks = 0;
   /** When anything was acknowledged for certain, or asked for after a time of rest, or the path changed. */
   acknowledged = 0;
-  /** The same, or when any answer came to what is out. */
+  /** The same, or when any answer came to outstanding requests. */
   heard = 0;
   #next: number;
   /** The oldest PSN that can be out. */
   #oldest: number;
-  /** READs and atomics out, by what is still to be answered: an ACK behind them does not stand for their answers. */
+  /** READs and atomics out, by the PSNs that are still to be answered: an ACK behind them does not stand for their answers. */
   readonly #reads: { psn: number; end: number }[] = [];
   /** Ends of the messages that have not completed. */
   readonly #ends: number[] = [];
   /** Packets out. */
   readonly #bytes = new Map<number, Uint8Array>();
-  /** PSNs of what was sent on this path and can be out, once for each time. */
+  /** PSNs of packets that were sent on this path and can be out, once for each time. */
   #sent: { psn: number; end: number }[] = [];
 
   constructor({ sqPsn }: JudgedSide) {

@@ -120,7 +120,7 @@ export class JudgedPair extends Pair {
     }
   }
 
-  /** A query agrees with what follows from packets, calls and events. */
+  /** A query agrees with the state that follows from packets, calls and events. */
   #compare(side: Side, { state, primary }: MigrationOracle): void {
     const { attr } = side.adapter.queryQp(side.qp.qpn);
     const found = [attr.pathMigState, attr.ahAttr?.grh.sgidIndex, attr.timeout];
@@ -138,7 +138,7 @@ export class JudgedPair extends Pair {
 /** IBV_WC_RECV and above: of the receive queue. */
 const isReceive = ({ opcode }: Completion) => opcode >= 128;
 
-/** Requests of one side, each with what it has to come to. */
+/** Requests of one side, each with its expected result. */
 class Stream {
   /** Bytes posted. */
   bytes = 0;
@@ -295,7 +295,7 @@ export function runMigration(run: MigrationRun): MigrationOutcome {
   const asking = who === 'both' ? sides : [pair[who]];
   const streams = asking.map((side) => new Stream(side, side === left ? right : left, random));
   let share = 0;
-  /** Takes what completed, and posts what the share allows. */
+  /** Takes completions, and posts as much as the share allows. */
   const serve = () => {
     pair.sent.length = 0;
     const done = new Map(sides.map((side) => [side, side.poll()]));

@@ -23,7 +23,7 @@ export interface ServicesRun {
   a: EndpointKind;
   b: EndpointKind;
   network: NetworkKind;
-  /** Overrides what is drawn for the engines. */
+  /** Overrides the drawn options of the engines. */
   recovery?: Partial<Recovery>;
   /** Called with both devices before anything happens: to stand between them and the network. */
   prepare?: (devices: readonly [SimDevice, SimDevice], network: Network) => void;

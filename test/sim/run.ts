@@ -228,7 +228,7 @@ export function parseReplay(text: string): RunOptions {
   };
 }
 
-/** Writes the packets as pcapng files, of what was sent and of what arrived. Returns the path of the former. */
+/** Writes the packets as pcapng files: one of the sent ones, one of those that arrived. Returns the path of the former. */
 export function writeCapture(outcome: Pick<Outcome, 'network' | 'replay'>): string {
   const path = join(tmpdir(), `node-roce-sim-${outcome.replay.replaceAll(',', '-')}.pcapng`);
   const { trace } = outcome.network;

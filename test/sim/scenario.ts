@@ -20,7 +20,7 @@ export interface Seen {
   isRequest: boolean;
 }
 
-/** A pair with what completed on each side. */
+/** A pair with the completions of each side. */
 export class Scenario extends Pair {
   readonly aSends: ModelCompletion[] = [];
   readonly aReceives: ModelCompletion[] = [];

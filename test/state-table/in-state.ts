@@ -1,4 +1,4 @@
-/** Queue pairs brought to a state by the shortest way, each step with what it requires and no more. */
+/** Queue pairs brought to a state by the shortest way, each step with the attributes that it requires and no more. */
 import type { Experimental, QpAttr, QpState, QpType } from '@node-roce/transport';
 import type { FrameHost } from '../../packages/transport/src/index.ts';
 import { Side } from '../../packages/transport/testing/pair.ts';

@@ -1,4 +1,4 @@
-/** Ids of ours, with queue pairs and memory, that speak with the programs of rdmacm-utils; and what is left of them in the guest. */
+/** Ids of ours, with queue pairs and memory, that speak with the programs of rdmacm-utils; and the objects that remain of those in the guest. */
 import { CmId, type IdOptions } from '@node-roce/rdmacm';
 import {
   type CompletionQueue,

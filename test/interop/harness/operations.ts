@@ -1,4 +1,4 @@
-/** One operation from here to the guest or from the guest to here, and what both sides have to see of it. */
+/** One operation from here to the guest or from the guest to here, and the results that both sides have to see. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { QueuePair, SendWr } from '@node-roce/verbs-api';
 import { expect } from 'vitest';
@@ -37,7 +37,7 @@ interface Transfer {
   size: number;
   /** The initial contents of the guest's memory: to send, or for nothing to be there that looks right. */
   seed: number;
-  /** Where it is to go instead, for what has no address of its own (zero bytes). */
+  /** The destination instead, for operations that have no address of their own (zero bytes). */
   remote?: { addr: bigint; rkey: number };
 }
 

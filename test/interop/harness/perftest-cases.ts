@@ -15,7 +15,7 @@ const SERVICES = {
 /** Datagrams and UC are lost for good where a buffer is full: few at a time, and no larger than a packet or a few. */
 const GENTLE = '-s 1024 -t 8';
 
-/** A case, what it is about (the property of a sample), and its name. */
+/** A case, its subject (the property of a sample), and its name. */
 export type TopicCase = PerfCase & { topic: string; title: string };
 /** A case before the roles. */
 type Half = Omit<TopicCase, 'role' | 'version' | 'title'> & { version?: 4 | 6 };

@@ -69,7 +69,7 @@ function roce(args: string[]): Promise<{ code: number | null; stdout: string; st
 
 /**
  * Over loss, nobody's fault: the guest's program has everything and ends, its last ACK is lost, and our last message is
- * sent again to a queue pair that is gone.
+ * retransmitted to a queue pair that is gone.
  */
 export class LastAckLost extends Error {}
 

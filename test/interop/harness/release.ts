@@ -1,4 +1,4 @@
-/** The guest's Debian release (`--guest` of run.mjs), where what its rxe does depends on it. */
+/** The guest's Debian release (`--guest` of run.mjs), where the behaviour of its rxe depends on it. */
 
 export type Release = 'debian12' | 'debian13';
 

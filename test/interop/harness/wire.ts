@@ -79,7 +79,7 @@ export class WireCapture {
     return readPackets(readFileSync(this.file));
   }
 
-  /** tcpdump writes a little after a packet has passed, and drops at its end what it has not written. */
+  /** tcpdump writes a little after a packet has passed, and drops the packets that it has not written when it ends. */
   async #settled(): Promise<void> {
     for (let size = -1; size !== statSync(this.file).size; await sleep(300)) size = statSync(this.file).size;
   }
