@@ -43,7 +43,7 @@ export function setCrcImplementation(name: CrcImplementation): void;
 export function crc32(bytes: Uint8Array, seed?: number, start?: number, end?: number): number;
 
 /**
- * Copies `source` to the start of `target` and returns the CRC-32 of what was copied, reading every byte
+ * Copies `source` to the start of `target` and returns the CRC-32 of the copied bytes, reading every byte
  * of `source` once: the two agree even while another thread writes to `source`.
  * @throws RangeError when target is shorter than source or they overlap
  */
@@ -117,7 +117,7 @@ export class Socket {
   /** The real one when 0 was asked for. */
   readonly port: number;
   readonly family: 4 | 6;
-  /** Bytes granted, by the kernel's own account (twice what was asked for); 0 once closed. */
+  /** Bytes granted, by the kernel's own account (twice the size asked for); 0 once closed. */
   readonly receiveBuffer: number;
   readonly sendBuffer: number;
   /** Whether UDP_GRO is on. */
@@ -331,7 +331,7 @@ export class Port {
   ): number;
 
   /**
-   * Receives what has arrived, as far as there is room, and checks every ICRC. Room means 64 KiB of slab
+   * Receives the packets that have arrived, as far as there is room, and checks every ICRC. Room means 64 KiB of slab
    * and 128 slots for each datagram at a GRO socket, 8 KiB and one slot elsewhere.
    *
    * @param slab where packets are put; slots point into it
@@ -466,7 +466,7 @@ export class Capture {
   /** As in pcap files: 1 (Ethernet) or 101 (IP). */
   readonly linkType: number;
   /**
-   * Copies what has arrived, as far as there is room. A VLAN tag that the kernel took out is put back.
+   * Copies the frames that have arrived, as far as there is room. A VLAN tag that the kernel took out is put back.
    * A frame waits at most 20 ms in the kernel before it can be read.
    *
    * @param slab where frames are put; at least `snapLength` + 4 bytes
@@ -478,7 +478,7 @@ export class Capture {
   /** Starts calling `onWake`. A started capture keeps the event loop alive. */
   start(): void;
   stop(): void;
-  /** The kernel takes nothing more; what it has can still be read. */
+  /** Stops taking frames; those that the kernel has can still be read. */
   finish(): void;
   /** Frames that passed the filter, and those of them that found no room in the ring. */
   stats(): { received: number; dropped: number };
@@ -508,7 +508,7 @@ export class FrameSocket {
   /** Bytes of slab that `receive` takes for each frame. */
   static readonly FRAME_ROOM: number;
   /**
-   * Takes what a classic BPF program lets pass, from now on.
+   * Takes the frames that pass a classic BPF program, from now on.
    * @param program two words an instruction: `code | jt << 16 | jf << 24`, and `k`
    * @throws an Error with `code` 'EINVAL' for a program that the kernel refuses
    */

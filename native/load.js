@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 const require = createRequire(import.meta.url);
 const folder = fileURLToPath(new URL('.', import.meta.url)).replace(/\/$/, '');
 
-/** Returns what decides whether an addon loads: platform, arch, the C library, and where this package is. */
+/** Returns the facts that decide whether an addon loads: platform, arch, the C library, and where this package is. */
 export function thisMachine() {
   const { platform, arch, version } = process;
   // Linux without glibc is musl, in practice: Alpine, Void, a static Node.
@@ -70,7 +70,7 @@ export function staleError(found, expected, machine) {
   return Object.assign(new Error(message), { code: 'ERR_ROCE_STALE_ADDON' });
 }
 
-/** Loads what was built here (build/Release), or came with the package (prebuilds). */
+/** Loads the addon that was built here (build/Release), or came with the package (prebuilds). */
 export function loadAddon() {
   try {
     return require('node-gyp-build')(folder);

@@ -1,4 +1,4 @@
-// What the addon exports.
+// Exports of the addon.
 #include "addon.h"
 
 #include <time.h>

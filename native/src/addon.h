@@ -1,4 +1,4 @@
-// What belongs to one environment (the main thread or a worker). There is no other state: the addon is
+// State of one environment (the main thread or a worker). There is no other state: the addon is
 // loaded by several of them at once.
 #pragma once
 #include <napi.h>
@@ -27,7 +27,7 @@ struct Addon {
   std::optional<Features> features_;
 };
 
-/// What the files of the addon export.
+/// Exports of the files of the addon.
 void exportChecksums(Napi::Env env, Napi::Object exports);
 void exportCopy(Napi::Env env, Napi::Object exports);
 void exportSharedFile(Napi::Env env, Napi::Object exports);

@@ -30,9 +30,9 @@ struct Endpoint {
   std::string text() const;
 };
 
-/// An address in figures (never a name to look up), IPv6 with an optional %scope. False if it is none.
+/// Parses a numeric address (never a name to look up), IPv6 with an optional %scope. False if it is not one.
 bool parseEndpoint(bool v6, const std::string& address, uint16_t port, Endpoint& out);
-/// What to send to for a GID. `scope` counts for link-local IPv6 addresses only.
+/// The destination of packets to a GID. `scope` counts for link-local IPv6 addresses only.
 Endpoint endpointOf(const Gid& gid, uint16_t port, uint32_t scope);
 
 /// ::ffff:a.b.c.d

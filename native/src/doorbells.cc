@@ -37,7 +37,7 @@ Doorbells::Doorbells(const Napi::CallbackInfo& info) : ObjectWrap(info), env_(in
   }
   waker_->setRef(false);
   waker_->start();
-  Ref();  // It is called from the loop, whoever holds it.
+  Ref();  // It is called from the loop, whether JavaScript holds it or not.
 }
 
 Doorbells::~Doorbells() {

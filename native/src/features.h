@@ -1,4 +1,4 @@
-// What this kernel can do with UDP, found out by trying.
+// UDP features of this kernel, found out by trying.
 #pragma once
 #include <cstdint>
 

@@ -82,7 +82,7 @@ FrameSocket::FrameSocket(const Napi::CallbackInfo& info) : ObjectWrap(info), env
           if (!socket->onWake_.IsEmpty()) callFromLoop(socket->env_, *socket, socket->onWake_, events);
         },
         this);
-    // What keeps the event loop alive is the device's link.
+    // The device's link keeps the event loop alive, not this.
     waker_->setRef(false);
     waker_->start();
   } catch (const SystemFailure& failure) {
@@ -270,7 +270,7 @@ Napi::Value FrameSocket::receive(const Napi::CallbackInfo& info) {
   int taken;
   do taken = recvmmsg(fd_, messages_.data(), most, MSG_DONTWAIT, nullptr);
   while (taken < 0 && errno == EINTR);
-  // ENETDOWN is said once, when the interface goes down; it may come back.
+  // ENETDOWN is reported once, when the interface goes down; it may come back.
   if (taken < 0) return Napi::Number::New(env, 0);
   uint32_t count = 0;
   for (int i = 0; i < taken; i++) {

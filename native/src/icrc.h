@@ -1,6 +1,6 @@
 // The invariant CRC of RoCEv2 packets (IBTA vol 1 Annex A17.3.3 on §7.8.1): CRC-32 over eight bytes of
 // ones, the IP and UDP headers with what routers may change masked to ones, and the packet from its BTH
-// through the pad, where the BTH's FECN/BECN byte is masked too. docs/icrc.md tells how a UDP socket,
+// through the pad, where the BTH's FECN/BECN byte is masked too. docs/icrc.md explains how a UDP socket,
 // which sees no IP header, can send and check it.
 #pragma once
 #include <cstring>

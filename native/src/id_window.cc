@@ -17,7 +17,7 @@ bool IdWindow::admit(uint16_t id, uint32_t nowMs, uint32_t arrivedAfterMs) {
   if (admitCounted(id, nowMs, kReach)) return good(id, arrivedAfterMs);
 
   // Linux sends Identification 0 with "don't fragment" (RFC 6864: it then means nothing), and counts
-  // from 0 within a GSO run that is cut in software. Neither says anything about a counter.
+  // from 0 within a GSO run that is cut in software. Neither shows a counter's value.
   if (id == 0) zeroSeen_ = true;
   if (zeroSeen_ && id < kRun) return good(id, arrivedAfterMs);
 

@@ -45,7 +45,7 @@ InterfaceWatcher::InterfaceWatcher(const Napi::CallbackInfo& info) : ObjectWrap(
   }
   waker_->setRef(false);
   waker_->start();
-  Ref();  // It is called from the loop, whoever holds it.
+  Ref();  // It is called from the loop, whether JavaScript holds it or not.
 }
 
 InterfaceWatcher::~InterfaceWatcher() {

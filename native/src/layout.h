@@ -54,7 +54,7 @@ inline constexpr uint32_t kSlotWords = 12;
 /// `rx::peer` of a packet from an address that is nobody's in the table of peers.
 inline constexpr uint32_t kNoPeer = 0xffff'ffffu;
 
-/// What the ICRC said about a received packet.
+/// Verdict of the ICRC check of a received packet.
 enum class Verdict : uint32_t { ok = 0, bad = 1, outOfWindow = 2 };
 
 /// Words of a captured frame.

@@ -51,7 +51,7 @@ LocalSocket::LocalSocket(const Napi::CallbackInfo& info) : ObjectWrap(info) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) throw systemError(env, errno, "socket");
   socket_ = std::make_shared<LocalDescriptor>(fd);
-  // Anyone may send to an abstract name: each message says of whom it is.
+  // Any process may send to an abstract name: each message carries its sender's credentials.
   const int on = 1;
   if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) throw systemError(env, errno, "setsockopt");
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0)

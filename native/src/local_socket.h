@@ -28,7 +28,7 @@ class LocalSocket : public Napi::ObjectWrap<LocalSocket> {
   static void define(Napi::Env env, Napi::Object exports);
   explicit LocalSocket(const Napi::CallbackInfo& info);
 
-  /// What is under a JavaScript value, nullptr if that is no LocalSocket.
+  /// The descriptor of a JavaScript value, nullptr if that is no LocalSocket.
   static std::shared_ptr<LocalDescriptor> from(Napi::Env env, Napi::Value value);
 
  private:

@@ -1,4 +1,4 @@
-// What the kernel hands to a capture: the filter for RoCE, in the kernel's packet filter language.
+// The filter of frames for a capture of RoCE, in the kernel's packet filter language.
 #pragma once
 #include <linux/filter.h>
 
@@ -19,7 +19,7 @@ struct PacketFilterOptions {
 };
 
 /// RoCE v2 (UDP to port 4791 over IPv4 with any options, or IPv6), v1 (EtherType 0x8915) and pause frames
-/// (0x8808), behind up to three VLAN tags in the frame, beside the one that the kernel may have taken out of it.
+/// (0x8808), behind up to three VLAN tags in the frame, in addition to the one that the kernel may have taken out of it.
 std::vector<sock_filter> packetFilter(const PacketFilterOptions& options);
 
 /// Takes nothing.

@@ -63,7 +63,7 @@ class PacketRing {
   void release();
   /// The kernel takes no more frames; what is in the ring can be read. @throws SystemFailure
   void finish();
-  /// An error that the socket reports, ENETDOWN say, once; else 0.
+  /// An error that the socket reports, for example ENETDOWN, once; else 0.
   int takeError();
 
   /// Frames that the filter took, and those of them that found no room in the ring.

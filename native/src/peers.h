@@ -13,7 +13,7 @@ namespace roce {
 
 struct Peer {
   bool live = false;
-  /// False once the way to it has turned out not to take GSO, or the link says so.
+  /// False once the way to it has turned out not to take GSO, or the link has switched it off.
   bool gso = true;
   uint8_t hopLimit = 0;
   uint32_t local = 0;
@@ -59,7 +59,7 @@ class StrangerTable {
   StrangerTable() : entries_(kEntries) {}
   /// The window of that flow; a flow that shares its place with another one takes it over, afresh.
   IdWindow& window(const Gid& gid, uint32_t local);
-  /// Bytes that it holds beside itself.
+  /// Bytes that it allocates in addition to its own size.
   static constexpr size_t bytes() { return kEntries * sizeof(Entry); }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 constexpr uint32_t kMostLocals = 1024;
 /// The token of local sockets: the index of no local address.
 constexpr uint32_t kMailbox = 0xffff'ffff;
-/// What an open port holds outside of JavaScript's heap, but for peers and kernel memory.
+/// Bytes that an open port holds outside of JavaScript's heap, without peers and kernel memory.
 constexpr int64_t kMemory =
     sizeof(Sender) + Sender::kStagingBytes + sizeof(Receiver) + StrangerTable::bytes();
 

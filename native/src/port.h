@@ -46,7 +46,7 @@ class Port : public Napi::ObjectWrap<Port> {
   void close(const Napi::CallbackInfo& info);
 
   void expectOpen(Napi::Env env) const;
-  /// Writes the time to where `setClock` said, if it did.
+  /// Writes the time to the array of `setClock`, if there is one.
   void writeTime() const;
   Peer& peerArgument(const Napi::CallbackInfo& info, size_t index);
   Local* localAt(uint32_t index) { return index < locals_.size() ? locals_[index].get() : nullptr; }

@@ -101,7 +101,7 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
 }
 
 void Receiver::prepare(uint8_t* places, uint32_t datagrams, uint32_t stride) {
-  // Whoever polls comes with the same slab again and again: then only what the kernel wrote is undone.
+  // A polling caller passes the same slab each time: then only the fields that the kernel wrote are reset.
   const bool same = places == places_ && stride == stride_ && datagrams <= prepared_;
   const uint32_t number = same ? filled_ : datagrams;
   for (uint32_t i = 0; i < number; i++) {

@@ -54,7 +54,7 @@ class Receiver {
     uint32_t segmentBytes;
     uint32_t trafficClass = 0;
     uint32_t hopLimit = 0;
-    /// ns of CLOCK_MONOTONIC; 0 where the kernel did not say.
+    /// ns of CLOCK_MONOTONIC; 0 where the kernel gave none.
     uint64_t stamp = 0;
   };
   /// The Identifications of the packets of one datagram: the first one's, then the same or counting.
@@ -96,7 +96,7 @@ class Receiver {
   uint32_t sourcePeer_ = kNoPeer;
   IdWindow* window_ = nullptr;
 
-  /// What `headers_` are prepared for, and how many of them the kernel filled since.
+  /// The slab that `headers_` are prepared for, and how many of them the kernel filled since.
   uint8_t* places_ = nullptr;
   uint32_t stride_ = 0;
   uint32_t prepared_ = 0;

@@ -32,7 +32,7 @@ bool isCalled(const rtattr* name, const std::string& wanted) {
                                                   strnlen(static_cast<const char*>(RTA_DATA(name)), RTA_PAYLOAD(name)));
 }
 
-/// The GID of an address attribute. False if it is none.
+/// Reads the GID of an address attribute. False if it is not an address.
 bool readAddress(const rtattr* attribute, int family, Gid& gid) {
   const size_t length = family == AF_INET ? 4 : 16;
   if (attribute == nullptr || RTA_PAYLOAD(attribute) < length) return false;
@@ -98,7 +98,7 @@ void RouteEvents::read(const uint8_t* bytes, size_t length, std::vector<RouteEve
       case RTM_DELLINK: {
         if (header->nlmsg_len < NLMSG_LENGTH(sizeof(ifinfomsg))) break;
         const auto* link = static_cast<const ifinfomsg*>(NLMSG_DATA(header));
-        if (link->ifi_family != AF_UNSPEC) break;  // a bridge tells of its ports, too
+        if (link->ifi_family != AF_UNSPEC) break;  // a bridge reports its ports, too
         const int rest = static_cast<int>(IFLA_PAYLOAD(header));
         // One that is made anew has another index.
         if (index_ == 0 && isCalled(find(IFLA_RTA(link), rest, IFLA_IFNAME), interface_)) index_ = link->ifi_index;

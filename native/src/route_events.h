@@ -1,4 +1,4 @@
-// What the kernel tells of one network interface over rtnetlink(7): up, down, addresses. Needs no privilege.
+// Events of one network interface from the kernel's rtnetlink(7): up, down, addresses. Needs no privilege.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ class RouteEvents {
   /// -1 once closed.
   int fd() const { return fd_; }
   void close();
-  /// Takes what has been told since the last call. `overrun`: something was told and lost.
+  /// Takes the events since the last call. `overrun`: the kernel dropped some.
   std::vector<RouteEvent> take();
 
  private:

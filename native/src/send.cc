@@ -161,7 +161,7 @@ void Sender::finish(const Message& message, const TxPacket& first, const Peer& p
   const auto segment = static_cast<uint16_t>(segmentBytes);
   header.msg_control = control_[messageCount_].bytes;
   auto* at = reinterpret_cast<cmsghdr*>(header.msg_control);
-  // What the socket sends by itself needs no control message: two of them cost 5 % of a datagram.
+  // The socket's default values need no control message: two of them cost 5 % of a datagram.
   if (trafficClass != 0)
     at = putControl(header, at, level, v6 ? IPV6_TCLASS : IP_TOS, &trafficClass, sizeof trafficClass);
   if (hopLimit != kUsualHopLimit)
@@ -202,7 +202,7 @@ bool Sender::transmit(uint32_t& resume) {
     if (errnum == EINTR) continue;
     if (errnum == EAGAIN || errnum == EWOULDBLOCK || errnum == ENOBUFS || errnum == ENOMEM) {
       blocked_ = true;
-      // Memory that ran out is not the socket's: it may say that it has room.
+      // Memory that ran out is not the socket's: it may report that it has room.
       if (errnum == EAGAIN || errnum == EWOULDBLOCK) full_ = socket;
       return false;
     }

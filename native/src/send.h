@@ -16,7 +16,7 @@ namespace roce {
 
 class Sender {
  public:
-  /// Bytes that it holds beside itself.
+  /// Bytes that it allocates in addition to its own size.
   static constexpr uint32_t kStagingBytes = 256 * 1024;
   struct Settings {
     bool gso = true;
@@ -59,8 +59,8 @@ class Sender {
   void gather(const uint8_t* data, uint32_t length);
   uint8_t* stage(uint32_t length);
   void finish(const Message& message, const TxPacket& first, const Peer& peer, uint32_t segmentBytes);
-  /// Passes the messages built to the kernel. @returns true when all were dealt with; else `resume` is
-  /// the slot to go on from, and `blocked_` says whether to stop there
+  /// Passes the messages built to the kernel. @returns true when all were handled; else `resume` is
+  /// the slot to go on from, and `blocked_` is true where sending stops there
   bool transmit(uint32_t& resume);
   void setStatus(const Message& message, uint32_t status);
   uint32_t stagingLeft() const { return kStagingBytes - staged_; }

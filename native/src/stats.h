@@ -1,4 +1,4 @@
-// What a port counts.
+// Counters of a port.
 #pragma once
 #include <cstdint>
 

@@ -41,7 +41,7 @@ class TransmitPool {
   std::shared_ptr<UdpSocket> receiver_;
   Settings settings_;
   std::vector<std::unique_ptr<UdpSocket>> sockets_;
-  /// What was chosen for a port before: a direct-mapped cache of fixed size.
+  /// Earlier choices for ports: a direct-mapped cache of fixed size.
   struct Route {
     UdpSocket* socket = nullptr;
     uint16_t sourcePort = 0;

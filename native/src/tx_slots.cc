@@ -15,7 +15,7 @@ void TxSlots::wantRegions(const TxArrays& arrays, uint32_t from, uint32_t count,
   for (uint32_t slot = from; slot < count; slot++) {
     const uint32_t* words = arrays.slots.data + size_t{slot} * tx::kSlotWords;
     const uint32_t first = load(words[tx::fragmentFirst]), number = load(words[tx::fragmentCount]);
-    if (first > fragments || number > fragments - first) continue;  // `read` says so
+    if (first > fragments || number > fragments - first) continue;  // `read` reports it
     for (uint32_t i = first; i < first + number; i++)
       regions.want(load(arrays.fragments.data[size_t{i} * fragment::kWords + fragment::region]));
   }

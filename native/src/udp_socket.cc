@@ -67,7 +67,7 @@ void UdpSocket::open() {
 void UdpSocket::configure() {
   const bool v6 = local_.isV6();
   const int level = v6 ? IPPROTO_IPV6 : IPPROTO_IP;
-  // Linux refuses it on a socket that is bound; whoever bound that one has set it.
+  // Linux refuses it on a socket that is bound; the process that bound that one has set it.
   if (v6 && options_.descriptor < 0) set(level, IPV6_V6ONLY, 1);
   if (options_.reusePort) set(SOL_SOCKET, SO_REUSEPORT, 1);
   if (!options_.device.empty() &&

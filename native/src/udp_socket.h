@@ -10,7 +10,7 @@ struct sock_filter;
 
 namespace roce {
 
-/// The TTL or hop limit of what is sent without saying one, to one receiver or to a group.
+/// The default TTL or hop limit, to one receiver or to a group.
 inline constexpr uint8_t kUsualHopLimit = 64;
 
 /// A system call that failed, thrown by what opens and configures sockets.
@@ -20,7 +20,7 @@ struct SystemFailure {
 };
 
 /// The index of a network interface, asked by a socket of any family: if_nametoindex(3) opens one of its own, and
-/// says ENODEV where there is no descriptor for it. @throws SystemFailure
+/// returns ENODEV where there is no descriptor for it. @throws SystemFailure
 uint32_t interfaceIndex(int fd, const std::string& name);
 
 struct SocketOptions {
@@ -39,7 +39,7 @@ struct SocketOptions {
   /// A network device to be bound to; empty for none.
   std::string device;
   /// Name of the interface that packets to groups leave by, whatever index it has when a socket is opened;
-  /// empty: the one that has the local address (IPv4) or that its scope names, else what the routes say.
+  /// empty: the one that has the local address (IPv4) or that its scope names, else that of the route.
   std::string multicastInterface;
 };
 
@@ -54,7 +54,7 @@ class UdpSocket {
   /// -1 once closed.
   int fd() const { return fd_; }
   void close();
-  /// What it is bound to, with the real port when 0 was asked for.
+  /// The address that it is bound to, with the real port when 0 was asked for.
   const Endpoint& local() const { return local_; }
   const SocketOptions& options() const { return options_; }
   /// Whether the kernel takes UDP_GRO.
@@ -70,7 +70,7 @@ class UdpSocket {
   /// Has the kernel drop whatever arrives, or not any more. It holds for every process that has the socket.
   /// @throws SystemFailure
   void mute(bool on);
-  /// Has the kernel say of each datagram when it took it in. @throws SystemFailure
+  /// Makes the kernel report the arrival time of each datagram. @throws SystemFailure
   void stamp();
   /// Joins or leaves a group; `interfaceIndex` 0 lets the routes choose. @throws SystemFailure
   void setMembership(const Endpoint& group, uint32_t interfaceIndex, bool join);

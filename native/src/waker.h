@@ -1,4 +1,4 @@
-// What wakes a loop that sleeps: one epoll descriptor over sockets and a timer, watched by libuv.
+// Wakes a loop that sleeps: one epoll descriptor over sockets and a timer, watched by libuv.
 #pragma once
 #include <node_api.h>
 

@@ -251,7 +251,7 @@ int XdpFilter::load(uint16_t port, bool fragments) const {
   p.here(take);
   p.map(1, sockets_);
   p.load(BPF_W, 2, context, offsetof(xdp_md, rx_queue_index));
-  // What to do where the queue has no socket.
+  // The action where the queue has no socket.
   p.set(3, XDP_PASS);
   p.call(BPF_FUNC_redirect_map);
   p.exit();

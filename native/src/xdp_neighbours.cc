@@ -69,7 +69,7 @@ struct Request {
   }
 };
 
-/// What a neighbour message says. False unless it is one of this interface.
+/// Reads a neighbour message. False unless it is one of this interface.
 bool readNeighbour(const nlmsghdr* message, uint32_t interfaceIndex, NeighbourChange& change) {
   if (message->nlmsg_len < NLMSG_LENGTH(sizeof(ndmsg))) return false;
   const auto* header = static_cast<const ndmsg*>(NLMSG_DATA(message));

@@ -21,7 +21,7 @@ struct Hop {
   Gid gid{};
 };
 
-/// Something that the kernel has said since the last look.
+/// A change that the kernel has reported since the last read.
 struct NeighbourChange {
   /// Routes changed, or messages were lost: everything is to be looked up again.
   bool all = false;

@@ -29,7 +29,7 @@ constexpr uint32_t kMostQueues = 64;
 constexpr uint32_t kLoopSlots = 256;
 /// Room for frames of several buffers that do not lie side by side, of one batch.
 constexpr size_t kScratchBytes = 2u << 20;
-/// Milliseconds between two looks at what the kernel says, while nobody sleeps on it.
+/// Milliseconds between two reads of the kernel's events, while no thread sleeps on them.
 constexpr uint32_t kRefreshMs = 50;
 constexpr size_t kPage = 4096;
 
@@ -364,7 +364,7 @@ Napi::Value XdpPort::send(const Napi::CallbackInfo& info) {
   arrays.regionShared = bytesArgument(info, 6, "regionShared");
   if (sender_->missed()) refresh();
   const uint32_t taken = sender_->send(arrays, regions_, from, count);
-  // What the kernel has not taken yet is asked for again, and a place to send from once frames have left.
+  // Later turns again ask the kernel to take the remaining frames, and for free places once frames have left.
   const bool retry = sender_->blocked() || !sender_->kick();
   if (retry && !retrying_) waker_->retryWrite();
   retrying_ = retry;

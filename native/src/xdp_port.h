@@ -57,7 +57,7 @@ class XdpPort : public Napi::ObjectWrap<XdpPort> {
   void expectOpen(Napi::Env env) const;
   /// Reads what the interface is by now: its MAC address and MTU. @throws SystemFailure
   void readInterface();
-  /// Takes in what the kernel has said since the last look.
+  /// Takes in the kernel's events since the last read.
   void refresh();
   void writeTime() const;
   void wake(uint32_t events);

@@ -34,7 +34,7 @@ Gid mappedV4(const uint8_t* address) {
 void XdpReceiver::begin(const RxArrays& arrays) {
   for (const Held& held : held_) {
     for (uint32_t at = held.from; at != held.to; at++) held.socket->refill(held.socket->received().descriptor(at));
-    // The descriptors may be overwritten only now: until here they said which chunks there are.
+    // The descriptors may be overwritten only now: until here they listed the chunks.
     held.socket->received().storeConsumer(held.to);
     held.socket->publishFill();
   }

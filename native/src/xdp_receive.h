@@ -49,7 +49,7 @@ class XdpReceiver {
   /// The longest datagram that is one packet: headers, 4096 bytes, pad, ICRC.
   static constexpr uint32_t kMostPacket = kTxHeaderStride + 4096 + 3 + kIcrcBytes;
 
-  /// What is the same for all packets of a frame.
+  /// Values that all packets of a frame share.
   struct Origin {
     Gid source;
     uint32_t peer, local, trafficClass, hopLimit;
@@ -60,7 +60,7 @@ class XdpReceiver {
   bool checkSource(const Gid& source) const;
   void split(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, const Origin& origin);
   bool isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId);
-  /// Bytes of the packets of a super-packet; 0 if it is none.
+  /// Bytes of each packet of a super-packet; 0 for any other datagram.
   uint32_t findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId);
   bool isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo, uint16_t ipId);
   void deliver(const uint8_t* packet, uint32_t bytes, const Origin& origin, uint16_t ipId, Verdict verdict);
@@ -81,7 +81,7 @@ class XdpReceiver {
     uint32_t from, to;
   };
   std::vector<Held> held_;
-  /// What the last super-packet was cut into.
+  /// Bytes of the packets that the last super-packet was cut into.
   uint32_t lastSegment_ = 0;
 };
 

@@ -31,7 +31,7 @@ struct XdpRing {
 
 class XdpSocket {
  public:
-  /// Bytes of a chunk, which is all that the kernel takes beside 2048.
+  /// Bytes of a chunk; the kernel takes only 2048 and this.
   static constexpr uint32_t kChunk = 4096;
   /// Bytes in front of a received frame that the kernel leaves free.
   static constexpr uint32_t kHeadroom = 256;
@@ -78,7 +78,7 @@ class XdpSocket {
   /// Gives the kernel back the chunk of a received descriptor, to receive into; seen by it after `publishFill`.
   void refill(const xdp_desc& descriptor);
   void publishFill();
-  /// The kernel's count of what it dropped for this socket. False if it says none.
+  /// The kernel's counts of frames that it dropped for this socket. False if it gives none.
   bool statistics(xdp_statistics& statistics) const;
 
  private:

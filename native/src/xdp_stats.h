@@ -1,4 +1,4 @@
-// What an AF_XDP port counts by itself; what the kernel counts is beside it.
+// Counts of an AF_XDP port itself; the kernel's counts come in addition.
 #pragma once
 #include <cstdint>
 

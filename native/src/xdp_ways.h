@@ -31,13 +31,13 @@ class XdpWays {
   /// @param ethernet false on lo, which has no neighbours
   XdpWays(int interfaceIndex, bool ethernet, PeerTable& peers);
 
-  /// Finds the way of a peer. `own` says that the peer is an address of the link itself.
+  /// Finds the way of a peer. `own`: the peer is an address of the link itself.
   void add(uint32_t index, const Gid& source, bool own);
   XdpWay& at(uint32_t index) { return ways_[index]; }
   int fd() const { return neighbours_ ? neighbours_->fd() : -1; }
-  /// Takes in what the kernel has said of routes and neighbours. @returns whether the interface itself may have changed
+  /// Takes in the kernel's events of routes and neighbours. @returns whether the interface itself may have changed
   bool refresh();
-  /// Has the kernel make sure from time to time that a neighbour is still there: its own traffic does not say so.
+  /// Has the kernel check from time to time that a neighbour is still there: our traffic does not confirm that.
   void keep(XdpWay& way, uint32_t nowMs);
   /// The source of frames from now on.
   void setMac(const Mac& mac);

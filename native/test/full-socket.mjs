@@ -1,5 +1,5 @@
 /**
- * Sends over slow links until sockets are full, and prints what the wake-ups were, as JSON; full-socket.test.ts runs it in
+ * Sends over slow links until sockets are full, and prints the wake-ups as JSON; full-socket.test.ts runs it in
  * a network namespace. Argument: the name of a scenario.
  */
 import { openSync } from 'node:fs';

@@ -14,7 +14,7 @@ const kinds = new Set([
 let calls = 0;
 let threw = 0;
 
-/** The call's own business is not to crash; what it throws has to be one of the errors promised. */
+/** The call must not crash; it may only throw one of the documented errors. */
 function attempt(call) {
   calls++;
   try {

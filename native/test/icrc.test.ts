@@ -87,7 +87,7 @@ describe('packets from elsewhere', () => {
     sender.close();
   });
 
-  /** Sends a packet as a NIC would that gives it that Identification, and returns what became of it. */
+  /** Sends a packet as a NIC would that gives it that Identification, and returns the result. */
   async function arrive(id: number, corrupt = -1) {
     const packet = new Uint8Array(32).map((_, i) => i * 5);
     const bytes = covered(from, sender.address().port, to, ports.icrc, id, packet);
