@@ -37,7 +37,7 @@ class XdpWays {
   int fd() const { return neighbours_ ? neighbours_->fd() : -1; }
   /// Takes in the kernel's events of routes and neighbours. @returns whether the interface itself may have changed
   bool refresh();
-  /// Has the kernel check from time to time that a neighbour is still there: our traffic does not confirm that.
+  /// Has the kernel check from time to time that a neighbour is still there: AF_XDP traffic does not confirm that.
   void keep(XdpWay& way, uint32_t nowMs);
   /// The source of frames from now on.
   void setMac(const Mac& mac);

@@ -72,7 +72,9 @@ const reordering: Check = ({ frameCount, frames, text }, _truth, tap, evidence) 
   const late = overtaken(tap, evidence);
   if (frameCount > late.size) return `${late.size} frames overtaken; the finding: ${text}`;
   const wrong = frames.filter((frame) => !late.has(frame));
-  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} were not overtaken; the finding: ${text}`;
+  return wrong.length === 0
+    ? undefined
+    : `frames ${wrong.join(', ')} were not overtaken; the finding: ${text}`;
 };
 
 /** ACKs of PSNs that their stream had acknowledged before, without the network's copies. */
@@ -100,7 +102,9 @@ const ghostAcks: Check = ({ frameCount, text }, truth, tap, { frames }) => {
 const idleLikeTimeout: Check = ({ frames, text }, truth, tap) => {
   const again = new Set(truth.events.flatMap((event) => event.frames.flatMap((packet) => packet[tap])));
   const wrong = frames.filter((frame) => !again.has(frame));
-  return wrong.length === 0 ? undefined : `frames ${wrong.join(', ')} are first transmissions; the finding: ${text}`;
+  return wrong.length === 0
+    ? undefined
+    : `frames ${wrong.join(', ')} are first transmissions; the finding: ${text}`;
 };
 
 const pause: Check = ({ frameCount, text }, truth, tap) => {
@@ -126,7 +130,9 @@ const cmRetries: Check = ({ text }, _truth, _tap, evidence) => {
   const counts = transactions(evidence);
   const said = [...text.matchAll(/was sent (\d+) times/g)].map(([, count]) => Number(count));
   const wrong = said.filter((count) => !counts.includes(count));
-  return wrong.length === 0 ? undefined : `messages were sent ${counts.join(', ')} times; the finding: ${text}`;
+  return wrong.length === 0
+    ? undefined
+    : `messages were sent ${counts.join(', ')} times; the finding: ${text}`;
 };
 
 const cmLoss: Check = ({ text }, truth, tap) => {

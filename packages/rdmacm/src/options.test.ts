@@ -22,7 +22,12 @@ describe('names the attribute and what is expected', () => {
       'trafficclass',
       'trafficClass',
     ],
-    ['a device of the wrong type', () => new CmId({ device: {} as never }), 'device', 'a device (openDevice)'],
+    [
+      'a device of the wrong type',
+      () => new CmId({ device: {} as never }),
+      'device',
+      'a device (openDevice)',
+    ],
     ['a port space', () => new CmId({ portSpace: 'SCTP' as never }), 'portSpace', 'TCP, UDP, IPOIB, IB'],
     ['intervals', () => new CmId({ timing: { maxRetries: 99 } }), 'timing.maxRetries', '0 … 15'],
     [

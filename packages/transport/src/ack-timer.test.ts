@@ -41,7 +41,7 @@ test.each([1, 8, 14, 19, 31])(
 test.each([
   ['timeout 0', 0, true],
   ['nothing in flight', 14, false],
-  ])('%s: no timer starts, and one that runs is stopped', (_, timeout, isInFlight) => {
+])('%s: no timer starts, and one that runs is stopped', (_, timeout, isInFlight) => {
   const { timers, ackTimer, left } = setUp(timeout, 100);
   timers.arm(Timer.RETRY, 5);
   timers.arm(Timer.PROBE, 5);

@@ -229,7 +229,8 @@ export class FlowAnalyzer {
     const connection: ConnectionState = {
       id: 0,
       pairing: 'unpaired',
-      pairingReason: 'the capture shows one direction only, or no evidence of which directions belong together',
+      pairingReason:
+        'the capture shows one direction only, or no evidence of which directions belong together',
       presumed: false,
       presumedFits: 0,
       first: direction,

@@ -36,7 +36,7 @@ export function stalls(subject: Subject): Finding[] {
       'stalls',
       'warning',
       `${counted(count, 'stall')} with requests outstanding${sum}: ${shown.join('; ')}${more}`,
-      'The event that ends a stall shows its cause: an ACK timeout a lost packet or ACK, an RNR wait a missing receive, an answer a slow responder.',
+      'The event that ended a stall points to its cause: an ACK timeout to a lost packet or ACK, an RNR wait to a missing receive, an answer to a slow responder.',
       {
         start: Math.min(...longest.map(({ start }) => start)),
         end: Math.max(...longest.map(({ start, duration }) => start + duration)),

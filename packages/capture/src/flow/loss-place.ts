@@ -145,7 +145,7 @@ export class PassedRequests {
     // The answer passed the tap, but the requester has not got it.
     if (psn < unacked) return { missing: 'response', side: 'requester' };
     if (unseen) return { missing: 'request', side: 'requester' };
-    // A packet that asks for an answer passed, and no answer came; else a request may be lost behind the tap.
+    // A packet that asks for an answer passed, and no answer came; else such a packet may not have passed.
     return { missing: 'either', side: this.#askedTo > psn ? 'responder' : 'unknown' };
   }
 }

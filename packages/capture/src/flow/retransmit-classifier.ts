@@ -462,7 +462,7 @@ export class RetransmitClassifier {
     return this.#isAway(this.#reaction) && (isNewNak || this.#isAnsweredSince(event));
   }
 
-  /** Whether a READ's answer may have caused this go-back-N: not if the go-back-N began with it as an implied NAK. */
+  /** Whether a READ's answer came since, which may ask for packets as well. The implied NAK that began this go-back-N does not count. */
   #isAnsweredSince({ cause, time }: GoBack): boolean {
     return this.#answerTime > time || (this.#answerTime === time && cause !== 'implied-nak');
   }
