@@ -1,18 +1,22 @@
-// Checks docstrings' first sentences, messages, titles of tests and the documents for the words of words.json, and names
-// what to write instead; and that each exported class has a docstring. Reads every file that git knows. Exit code 1, and a
-// line for each violation.
+// Checks all texts that people read for the words of words.json, and names what to write instead: comments, docstrings,
+// messages, titles of tests, documents, in every language of the tree. Also finds exported classes without a docstring.
+// Reads every file that git knows. Exit code 1, and a line for each violation.
 //
-// words.json: { "words": regular expressions, "say": what to write instead, "in": kinds of texts, without it
-// all but comments; "everywhere": comments, too }.
+// words.json is a list of rules. `words` are regular expressions of whole words; a space in one stands for any white space, so a
+// phrase may go over lines. `say` is what to write instead. `in` are the kinds of texts, by default all. `exact` distinguishes
+// capitals. No word is allowed anywhere; code (in a sentence: in backticks) and names of parameters are not read.
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { bareClassesOf, textsOfCode, textsOfMarkdown } from './texts.mjs';
+import { bareClassesOf, OTHERS, textsOfCode, textsOfMarkdown, textsOfOther } from './texts.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-/** Not prose of ours, or written from docstrings that are checked themselves. */
-const SKIPPED = /^(docs\/api|test\/fixtures\/|scripts\/prose\/|test\/prose\.test\.ts$)/;
+/** Recorded by programs, or written from texts that are checked themselves; the list of the words, and its test. */
+const SKIPPED =
+  /^(docs\/api|test\/fixtures\/.*(?<!\.md)$|test\/capture-real\/captures\/|bench\/results\/|pnpm-lock|scripts\/prose\/words\.json|test\/prose\.test\.ts$)/;
+
+const IS_CODE = /\.(ts|mts|tsx|mjs|js)$/;
 
 /** A file begins with its docstring and its imports, without a blank line between. */
 const BLANK_AFTER_HEAD = /^\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n\n(?:import |export \*|export (type )?\{)/;
@@ -20,28 +24,37 @@ const BLANK_AFTER_HEAD = /^\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n\n(?:import |export \*
 /** The rules, with their words compiled. */
 export function readRules() {
   const list = JSON.parse(readFileSync(join(root, 'scripts/prose/words.json'), 'utf8'));
-  return list.map(({ words, say, in: kinds, everywhere }) => ({
-    pattern: new RegExp(words.join('|'), 'giu'),
+  return list.map(({ words, say, in: kinds, exact }) => ({
+    pattern: new RegExp(`\\b(?:${words.join('|').replaceAll(' ', '\\s+')})\\b`, exact ? 'gsu' : 'gisu'),
     say,
-    kinds: kinds ?? ['docstring', 'message', 'title', 'prose', ...(everywhere ? ['comment'] : [])],
+    kinds,
   }));
 }
 
-/** What breaks the rules in one file, a line each. */
+function textsOf(path, content) {
+  if (path.endsWith('.md')) return textsOfMarkdown(content);
+  return IS_CODE.test(path) ? textsOfCode(path, content) : textsOfOther(path, content);
+}
+
+/** Returns the violations of one file, a line each. */
 export function violations(path, content, rules) {
-  const isCode = !path.endsWith('.md');
-  const texts = isCode ? textsOfCode(path, content) : textsOfMarkdown(content);
-  const bare = isCode ? bareClassesOf(path, content) : [];
-  const undocumented = bare.map(({ name, line }) => `${path}:${line}: class ${name} has no docstring`);
-  const words = texts.flatMap(({ kind, text, line }) =>
+  const at = (position) => `${path}:${content.slice(0, position).split('\n').length}`;
+  const bare = IS_CODE.test(path) ? bareClassesOf(path, content) : [];
+  const undocumented = bare.map(({ name, position }) => `${at(position)}: class ${name} has no docstring`);
+  const words = textsOf(path, content).flatMap(({ kind, text, position }) =>
     rules
-      .filter(({ kinds }) => kinds.includes(kind))
+      .filter(({ kinds }) => kinds?.includes(kind) ?? true)
       .flatMap(({ pattern, say }) =>
-        (text.match(pattern) ?? []).map((word) => `${path}:${line}: ${kind}: "${word}": ${say}`),
+        [...text.matchAll(pattern)].map(({ 0: word, index }) => {
+          const found = word.replace(/\s+/g, ' ');
+          return `${at(position + index)}: ${kind}: "${found}": ${say}`;
+        }),
       ),
   );
   const apart =
-    isCode && BLANK_AFTER_HEAD.test(content) ? [`${path}:1: blank line after the head comment`] : [];
+    IS_CODE.test(path) && BLANK_AFTER_HEAD.test(content)
+      ? [`${path}:1: blank line after the head comment`]
+      : [];
   return [...words, ...undocumented, ...apart];
 }
 
@@ -52,8 +65,10 @@ export function files() {
     .toString()
     .split('\n')
     .filter(
-      (path) => /\.(ts|tsx|mjs|js|md)$/.test(path) && !SKIPPED.test(path) && existsSync(join(root, path)),
-    );
+      (path) =>
+        path.endsWith('.md') || [IS_CODE, ...OTHERS.map((other) => other.path)].some((p) => p.test(path)),
+    )
+    .filter((path) => !SKIPPED.test(path) && existsSync(join(root, path)));
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
