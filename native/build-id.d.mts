@@ -1,1 +1,2 @@
 export function buildId(): string;
+export function buildModule(): string;

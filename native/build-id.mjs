@@ -3,6 +3,10 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
+/** `build.js` of a package: the number without its sources. */
+export const buildModule = () =>
+  `// Written when the package was made: the number of the sources that the addon has to be built from.\nexport const BUILD = '${buildId()}';\n`;
+
 /** 16 hexadecimal digits over the sources next to this file, and how they are compiled. */
 export function buildId() {
   const hash = createHash('sha256');

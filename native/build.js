@@ -1,2 +1,5 @@
-// Written by scripts/build-native.mjs: what the addon has to be built from.
-export const BUILD = 'f687e87a94bbf71a';
+// The number of the sources that the addon has to be built from. A package has the number itself in this file (scripts/release.mjs writes
+// it); a checkout computes it from its sources, so that an addon that is older than they are does not load.
+import { buildId } from './build-id.mjs';
+
+export const BUILD = buildId();

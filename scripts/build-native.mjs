@@ -45,11 +45,6 @@ function isThere(command) {
   return command !== undefined && spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
 }
 
-// The number that index.js expects: tracked, so that a checkout recognizes an addon that is older than it is.
-const expected = join(native, 'build.js');
-const text = `// Written by scripts/build-native.mjs: what the addon has to be built from.\nexport const BUILD = '${build}';\n`;
-if (readFileSync(expected, 'utf8') !== text) writeFileSync(expected, text);
-
 if (process.platform !== 'linux') fail('the addon exists for Linux only');
 if (!force && isFresh()) process.exit(0);
 

@@ -12,12 +12,22 @@
 //   apk add g++ make python3 linux-headers nodejs npm git && git clone … && cd node-roce
 //   npm run setup && mkdir -p musl/linux-x64
 //   cp native/build/Release/dgram_native.node musl/linux-x64/dgram_native.napi.musl.node    # node-gyp-build looks for this name
-//   node scripts/release.mjs --add musl      # elsewhere, with the folder of that machine
+//   node scripts/release.mjs --add musl      # elsewhere, of the same commit, with the folder of that machine
 import { spawnSync } from 'node:child_process';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { buildId, buildModule } from '../native/build-id.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { values, positionals: archs } = parseArgs({
@@ -46,11 +56,28 @@ function run(command, args, cwd = root) {
 
 const manifestOf = (folder) => JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
 
+/** Throws unless the folder of `--add` holds addons of these sources, where node-gyp-build looks for them. */
+function checkAdded(folder) {
+  const files = existsSync(folder) ? readdirSync(folder, { recursive: true, withFileTypes: true }) : [];
+  const addons = files
+    .filter((file) => file.isFile())
+    .map((file) => join(file.parentPath, file.name).slice(folder.length + 1));
+  const stray = addons.find((path) => !/^linux-\w+\/dgram_native\.napi\.\w+\.node$/.test(path));
+  if (addons.length === 0 || stray !== undefined)
+    throw new Failure(
+      `--add ${folder} ${stray === undefined ? 'holds no file' : `holds ${stray}`} (expected linux-ARCH/dgram_native.napi.LIBC.node)`,
+    );
+  const other = addons.find((path) => !readFileSync(join(folder, path)).includes(buildId()));
+  if (other !== undefined)
+    throw new Failure(`--add ${folder}: ${other} was built from other sources than native/src`);
+}
+
 /** Throws where the tree is not clean or complete enough for a release. */
 function check() {
   const { version } = manifestOf('.');
   const others = folders.filter((folder) => manifestOf(folder).version !== version);
   if (others.length > 0) throw new Failure(`not of version ${version}: ${others.join(', ')}`);
+  if (values.add !== undefined) checkAdded(resolve(values.add));
   if (values.snapshot) return;
   const changes = run('git', ['status', '--porcelain']);
   if (changes !== '') throw new Failure(`there are changes that are not committed:\n${changes}`);
@@ -71,6 +98,7 @@ function copyOfNative() {
   cpSync(join(root, 'native'), place, { recursive: true, filter: (path) => !made.test(basename(path)) });
   // pnpm takes the license from the root of the workspace, for packages of the workspace.
   cpSync(join(root, 'LICENSE'), join(place, 'LICENSE'));
+  writeFileSync(join(place, 'build.js'), buildModule());
   return place;
 }
 

@@ -21,13 +21,17 @@ import { checkPackage, createPackageFromTarballData } from '@arethetypeswrong/co
 import { problemAffectsResolutionKind } from '@arethetypeswrong/core/problems';
 import { publint } from 'publint';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildId } from '../native/build-id.mjs';
 // @ts-expect-error: plain JavaScript
 import { nodeDir } from '../scripts/node-dir.mjs';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
 const place = mkdtempSync(join(tmpdir(), 'roce-installed-'));
-const [tarballs, project, tools] = ['tarballs', 'project', 'tools'].map((name) => join(place, name));
+const [tarballs, project, tools, musl] = ['tarballs', 'project', 'tools', 'musl'].map((name) =>
+  join(place, name),
+);
+const target = `linux-${process.arch}`;
 const native = join(project, 'node_modules/@node-roce/dgram-native');
 const hasCompiler = ['g++', 'make', 'python3'].every(
   (program) => spawnSync(program, ['--version']).status === 0,
@@ -35,8 +39,8 @@ const hasCompiler = ['g++', 'make', 'python3'].every(
 afterAll(() => rmSync(place, { recursive: true }));
 
 /** A program of the project. Its PATH has Node and nothing else. */
-async function node(args: readonly string[], executable = process.execPath) {
-  const env = { PATH: tools, HOME: place, npm_config_nodedir: nodeDir() ?? '' };
+async function node(args: readonly string[], executable = process.execPath, variables: object = {}) {
+  const env = { PATH: tools, HOME: place, npm_config_nodedir: nodeDir() ?? '', ...variables };
   return run(executable, args, { cwd: project, env });
 }
 
@@ -100,7 +104,12 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
   beforeAll(async () => {
     for (const folder of [project, tools]) mkdirSync(folder, { recursive: true });
     symlinkSync(process.execPath, join(tools, 'node'));
-    const release = [join(root, 'scripts/release.mjs'), '--snapshot', '--out', tarballs, process.arch];
+    // In the place of one that was built on musl: this machine's.
+    mkdirSync(join(musl, target), { recursive: true });
+    const addon = join(root, 'native/build/Release/dgram_native.node');
+    cpSync(addon, join(musl, target, 'dgram_native.napi.musl.node'));
+    const release = ['--snapshot', '--out', tarballs, '--add', musl, process.arch];
+    release.unshift(join(root, 'scripts/release.mjs'));
     const { stdout } = await run(process.execPath, release, { cwd: root });
     writeFileSync(join(project, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
     // No script of a package runs: package managers block them.
@@ -123,7 +132,27 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
   test('the program of README.md runs over UDP, with the addon of the package', async () => {
     const { stdout } = await node([program()]);
     expect(stdout).toContain('SUCCESS written from afar');
-    expect(stdout).toContain(join(native, 'prebuilds'));
+    expect(stdout).toContain(join(native, 'prebuilds', target, 'dgram_native.napi.glibc.node'));
+  });
+
+  test('an addon for musl that was added is the one that is loaded there', async () => {
+    const { stdout } = await node([program()], process.execPath, { LIBC: 'musl' });
+    expect(stdout).toContain('SUCCESS written from afar');
+    expect(stdout).toContain(join(native, 'prebuilds', target, 'dgram_native.napi.musl.node'));
+  });
+
+  test('the package has the number of its addon, and refuses one of other sources', async () => {
+    const text = readFileSync(join(native, 'build.js'), 'utf8');
+    const [, number] = /^export const BUILD = '([0-9a-f]{16})';$/m.exec(text)!;
+    expect(number).toBe(buildId());
+    const addon = readFileSync(join(native, 'prebuilds', target, 'dgram_native.napi.glibc.node'));
+    addon.write('0123456789abcdef', addon.indexOf(number));
+    const other = join(place, 'other');
+    mkdirSync(join(other, 'build/Release'), { recursive: true });
+    writeFileSync(join(other, 'build/Release/dgram_native.node'), addon);
+    const env = { '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': other };
+    const failed = node([program(", link: 'udp'")], process.execPath, env);
+    await expect(failed).rejects.toMatchObject({ stderr: expect.stringContaining('ERR_ROCE_STALE_ADDON') });
   });
 
   test.each(['20', '22', '24'])(

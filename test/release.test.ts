@@ -1,9 +1,9 @@
 /** Refusals of the release script, in a repository of its own that holds a copy of it. */
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
 let clone: string;
 const write = (path: string, text: string) => {
@@ -18,9 +18,13 @@ const commit = () => {
 };
 
 beforeEach(() => {
-  clone = mkdtempSync(join(tmpdir(), 'roce-release-'));
-  mkdirSync(join(clone, 'scripts'));
-  copyFileSync(join(import.meta.dirname, '../scripts/release.mjs'), join(clone, 'scripts/release.mjs'));
+  clone = realpathSync(mkdtempSync(join(tmpdir(), 'roce-release-')));
+  for (const path of ['scripts/release.mjs', 'native/build-id.mjs']) {
+    write(path, '');
+    copyFileSync(join(import.meta.dirname, '..', path), join(clone, path));
+  }
+  write('native/binding.gyp', '{}');
+  write('native/src/addon.cc', 'int one;');
   for (const folder of ['.', 'packages/wire', 'native'])
     write(join(folder, 'package.json'), '{ "version": "1.2.3" }');
   write('CHANGELOG.md', '# Changes\n\n## 1.2.3 (2027-01-31)\n');
@@ -58,6 +62,34 @@ test('refuses packages of another version, in a snapshot too', () => {
   commit();
   for (const args of [[], ['--snapshot']])
     expect(refusal(...args)).toBe('release: not of version 1.2.3: packages/wire');
+});
+
+describe('--add', () => {
+  const ADDON = 'musl/linux-x64/dgram_native.napi.musl.node';
+  const add = () => refusal('--snapshot', '--add', 'musl').replace(clone, '');
+
+  test('refuses a folder that is not there', () => {
+    expect(add()).toBe(
+      'release: --add /musl holds no file (expected linux-ARCH/dgram_native.napi.LIBC.node)',
+    );
+  });
+
+  test('refuses a name that node-gyp-build does not look for', () => {
+    write('musl/dgram_native.node', '');
+    expect(add()).toBe(
+      'release: --add /musl holds dgram_native.node (expected linux-ARCH/dgram_native.napi.LIBC.node)',
+    );
+  });
+
+  test('refuses an addon of other sources, and takes one of these', () => {
+    const id = execFileSync(process.execPath, ['native/build-id.mjs'], { cwd: clone, encoding: 'utf8' });
+    write(ADDON, `elf ${id}`);
+    expect(add()).toMatch(/^release: npm run --silent build:ts failed/);
+    write('native/src/addon.cc', 'int two;');
+    expect(add()).toBe(
+      'release: --add /musl: linux-x64/dgram_native.napi.musl.node was built from other sources than native/src',
+    );
+  });
 });
 
 test('a clean tree with its section passes the checks: the build is what fails here', () => {

@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { buildModule } from '../../native/build-id.mjs';
 import { buildGuest } from '../../test/interop/image.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -45,6 +46,7 @@ function stageRoce(stage) {
   const modules = readdirSync(join(root, 'native')).filter((name) => /\.m?js$/.test(name));
   for (const file of ['package.json', 'build/Release/dgram_native.node', ...modules])
     copyFileSync(join(root, 'native', file), join(addon, file));
+  writeFileSync(join(addon, 'build.js'), buildModule());
   const loader = realpathSync(join(root, 'native/node_modules/node-gyp-build'));
   cpSync(loader, join(roce, 'node_modules/node-gyp-build'), { recursive: true });
   copyFileSync(join(here, 'side.mjs'), join(roce, 'side.mjs'));

@@ -5,13 +5,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect, test } from 'vitest';
-import { BUILD } from '../build.js';
-import { buildId } from '../build-id.mjs';
+import { buildId, buildModule } from '../build-id.mjs';
 import { build } from '../index.js';
 
 test('the addon is that of the sources', () => {
   expect(build).toBe(buildId());
-  // Tracked: after a change of the sources `npm run build:native` writes it.
+});
+
+test('a package has the number without its sources', async () => {
+  const { BUILD } = await import(`data:text/javascript,${encodeURIComponent(buildModule())}`);
   expect(BUILD).toBe(buildId());
 });
 
