@@ -1,4 +1,4 @@
-/** The site of the documentation: it builds, its links lead to pages and anchors, and a dead link fails it. */
+/** The site of the documentation, with the tools that its script installs: it builds, its links lead to pages and anchors, and a dead link fails it. */
 import { execFile } from 'node:child_process';
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
@@ -9,7 +9,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 const run = promisify(execFile);
 const root = fileURLToPath(new URL('..', import.meta.url));
 const out = join(root, '.cache/site-test');
-const build = () => run('npx', ['vitepress', 'build', 'docs', '--outDir', out], { cwd: root });
+const build = () => run('npm', ['run', '--silent', 'docs:site', '--', '--outDir', out], { cwd: root });
 
 describe('npm run docs:site', { tags: ['slow'], timeout: 600_000 }, () => {
   // Git ignores this folder, so that the test of links does not see it.
