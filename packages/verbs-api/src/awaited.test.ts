@@ -118,6 +118,8 @@ describe('awaited requests', () => {
     ]);
     const reason = (result: PromiseSettledResult<unknown>) => (result as PromiseRejectedResult).reason;
     expect(reason(first)).toMatchObject({ code: 'ERR_ROCE_COMPLETION', attribute: 'REM_ACCESS_ERR' });
+    const request = `RDMA_WRITE of QP ${a.qp.qpNum} to QP ${b.qp.qpNum} at 10.0.0.2`;
+    expect(reason(first).message).toContain(`: ${request} ended with REM_ACCESS_ERR`);
     expect(reason(second)).toMatchObject({ code: 'ERR_ROCE_COMPLETION', attribute: 'WR_FLUSH_ERR' });
     await expect(a.qp.send(bytes('x'))).rejects.toMatchObject({ attribute: 'WR_FLUSH_ERR' });
   });

@@ -42,7 +42,10 @@ export class CompletionObserver {
 
   /** Returns whether the completion is one of an awaited request. */
   observe(wc: WorkCompletion): boolean {
-    if (!wc.ok) this.#watched.get(wc.qpNum)?.(wc);
+    if (!wc.ok) {
+      wc.awaited = this.#promised.owns(wc);
+      this.#watched.get(wc.qpNum)?.(wc);
+    }
     return this.#promised.settle(wc);
   }
 

@@ -217,5 +217,8 @@ test('a failed completion as an error', async () => {
   await pair.a.qp.modify({ qpState: 'ERR' });
   const error = completionError(await pair.a.cq.next());
   expect(error).toMatchObject({ code: 'ERR_ROCE_COMPLETION', attribute: 'WR_FLUSH_ERR' });
-  expect(error.message).toContain('work request 3');
+  expect(error.message).toBe(
+    `discarded, because the queue pair came to the error state before: RECV (wrId 3) of QP ${pair.a.qp.qpNum} \
+from QP ${pair.b.qp.qpNum} at 10.0.0.2 ended with WR_FLUSH_ERR`,
+  );
 });

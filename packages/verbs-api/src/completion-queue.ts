@@ -1,5 +1,5 @@
 /** Completion queues: polling, notification, waiting, iterating. */
-import { type CqCreated, Cqe, invalid, Ring, RoceError } from '@node-roce/transport';
+import { type CqCreated, Cqe, invalid, Ring, RoceError, WcStatus } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
 import { CompletionObserver } from './completion-observer.ts';
 import { closedError, type Engine, systemRandom } from './engine.ts';
@@ -40,6 +40,7 @@ export class CompletionQueue implements AsyncDisposable {
   readonly asyncEvents = new AffiliatedEvents();
   readonly #engine: Engine;
   readonly #registry: Registry<CompletionQueue>;
+  readonly #peerOf: (qpNum: number) => string | undefined;
   /** Where the engine writes, and those before the last resizes that are not empty, oldest first. */
   #newest: Ring;
   #older: Ring[] = [];
@@ -64,6 +65,7 @@ export class CompletionQueue implements AsyncDisposable {
     created: CqCreated,
     registry: Registry<CompletionQueue>,
     { channel, context, timestamps = false }: CompletionQueueOptions,
+    peerOf: (qpNum: number) => string | undefined,
   ) {
     this.#engine = engine;
     this.handle = created.handle;
@@ -72,6 +74,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.timestamps = timestamps;
     this.#ring = this.#newest = new Ring(created.ring);
     this.#registry = registry;
+    this.#peerOf = peerOf;
     channel?.add(this);
     registry.add(this.handle, this);
   }
@@ -242,6 +245,7 @@ export class CompletionQueue implements AsyncDisposable {
     wc.srcQp = words[w + Cqe.SRC_QP];
     wc.flags = words[w + Cqe.FLAGS];
     wc.vendorErr = words[w + Cqe.VENDOR_ERR];
+    wc.peer = wc.statusCode === WcStatus.SUCCESS ? undefined : this.#peerOf(wc.qpNum);
     wc.timestamp = this.timestamps ? words[w + Cqe.STAMP_HIGH] * TWO_32 + words[w + Cqe.STAMP_LOW] : 0;
   }
 

@@ -272,7 +272,8 @@ export class Device implements AsyncDisposable {
     if (channel !== undefined && !(channel instanceof CompletionChannel))
       throw invalid('channel', described(channel), 'the result of device.createCompChannel');
     const created = await this.#engine.call('createCq', cqe, options.timestamps === true);
-    return new CompletionQueue(this.#engine, created, this.#objects.cqs, options);
+    const { cqs, qps } = this.#objects;
+    return new CompletionQueue(this.#engine, created, cqs, options, (qpn) => qps.get(qpn)?.peer);
   }
 
   /** ibv_create_comp_channel(3). Throws ECANCELED (ERR_ROCE_CLOSED) once the device is closed. */

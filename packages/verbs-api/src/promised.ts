@@ -58,6 +58,11 @@ export class PromisedRequests {
     });
   }
 
+  /** Whether a completion is that of an awaited request. */
+  owns(wc: WorkCompletion): boolean {
+    return wc.wrIdHigh === this.#tag && this.#waiters.has(wc.wrIdLow);
+  }
+
   /** Settles the promise of a completion. Returns false if it is the program's own. */
   settle(wc: WorkCompletion): boolean {
     if (wc.wrIdHigh !== this.#tag) return false;

@@ -14,6 +14,7 @@ import {
   Ring,
   RoceError,
 } from '@node-roce/transport';
+import { gidToIpText } from '@node-roce/wire';
 import { type CloseListener, Closing, causeOf } from './closing.ts';
 import type { FailureListener } from './completion-observer.ts';
 import type { CompletionQueue } from './completion-queue.ts';
@@ -179,6 +180,7 @@ export class QueuePair implements AsyncDisposable {
   #closing = new Closing();
   #initialPsn: number;
   #gidIndex: number | undefined;
+  #peer: string | undefined;
   #destroyed = false;
 
   constructor(parts: QueuePairParts) {
@@ -213,6 +215,11 @@ export class QueuePair implements AsyncDisposable {
   /** The state, as the engine last published it. */
   get state(): QpState {
     return QP_STATES[this.#sq.state];
+  }
+
+  /** The other side of a connection, as messages name it. @internal */
+  get peer(): string | undefined {
+    return this.#peer;
   }
 
   /** Send requests that are posted and not complete. */
@@ -540,6 +547,8 @@ export class QueuePair implements AsyncDisposable {
     checkQpAttr(attr);
     if (attr.cap === undefined) await this.#engine.call('modifyQp', this.qpNum, attr);
     else await this.#resize(attr, attr.cap);
+    if (attr.destQpNum !== undefined && attr.ahAttr?.grh !== undefined)
+      this.#peer = `QP ${attr.destQpNum} at ${gidToIpText(attr.ahAttr.grh.dgid)}`;
     if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
     if (attr.qpState === 'RESET') this.#afterReset();
     // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
@@ -572,6 +581,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** Requests are discarded without a completion; the next connection has an end of its own. */
   #afterReset(): void {
+    this.#peer = undefined;
     this.#abandon(`QP ${this.qpNum} was reset`);
     if (this.#closing.ended) this.#closing = new Closing();
   }

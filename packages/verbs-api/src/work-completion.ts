@@ -11,7 +11,7 @@ import {
 } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
 import { custom, hex, line } from './inspect.ts';
-import { described } from './options.ts';
+import { checkArgument, described, STRING } from './options.ts';
 
 const OPCODE_NAMES = new Map(
   Object.entries(WcOpcode).map(([name, value]) => [value as number, name as WcOpcodeName]),
@@ -44,6 +44,10 @@ export class WorkCompletion {
   timestamp = 0;
   /** The word behind `immData` and `invalidatedRkey`. */
   immediate = 0;
+  /** Of a failure on a connected queue pair that is still open: the other side, as messages name it (`QP 7 at 192.0.2.1`). */
+  peer: string | undefined = undefined;
+  /** Of an awaited request, whose `wrId` the program did not choose. @internal */
+  awaited = false;
 
   /** @internal */
   [custom](): string {
@@ -72,7 +76,7 @@ export class WorkCompletion {
   get status(): WcStatusName {
     return WC_STATUS_NAMES[this.statusCode];
   }
-  /** The completed operation; not valid unless the status is SUCCESS. */
+  /** The completed operation; of a failure that of the request, where libibverbs promises nothing. */
   get opcode(): WcOpcodeName {
     return OPCODE_NAMES.get(this.opcodeCode) ?? 'SEND';
   }
@@ -90,15 +94,39 @@ export class WorkCompletion {
   }
 }
 
-/** The error that a completion stands for. */
-export function completionError(wc: WorkCompletion): RoceError {
+/** Statuses in plain words; docs/errors.md has causes and remedies. */
+const MEANINGS: Partial<Record<WcStatusName, string>> = {
+  LOC_LEN_ERR: 'a message is longer than its receive, or a datagram than the MTU',
+  LOC_QP_OP_ERR: 'this queue pair cannot execute the request',
+  LOC_PROT_ERR: 'there is no local memory with that key, range and right',
+  WR_FLUSH_ERR: 'discarded, because the queue pair came to the error state before',
+  MW_BIND_ERR: 'the window could not be bound',
+  REM_INV_REQ_ERR: 'the peer refuses the request',
+  REM_ACCESS_ERR: 'the peer has no memory with that key, range and right',
+  REM_OP_ERR: 'the peer could not complete the request',
+  RETRY_EXC_ERR: 'the peer does not answer',
+  RNR_RETRY_EXC_ERR: 'the peer has no receive posted',
+};
+
+/** `RDMA_WRITE (wrId 3) of QP 5 to QP 7 at 192.0.2.1`. */
+function requestOf(wc: WorkCompletion): string {
+  const id = wc.awaited ? '' : ` (wrId ${wc.wrId})`;
+  const direction = wc.opcodeCode >= WcOpcode.RECV ? 'from' : 'to';
+  const peer = wc.peer === undefined ? '' : ` ${direction} ${wc.peer}`;
+  return `${wc.opcode}${id} of QP ${wc.qpNum}${peer}`;
+}
+
+/**
+ * The error that a completion stands for. Its message names the request, the peer and the status.
+ *
+ * @param meaning what the status means in this program, in place of what it means in general
+ */
+export function completionError(wc: WorkCompletion, meaning?: string): RoceError {
   if (!(wc instanceof WorkCompletion)) throw invalid('wc', described(wc), 'a WorkCompletion');
-  return new RoceError(
-    'ERR_ROCE_COMPLETION',
-    `work request ${wc.wrId} of QP ${wc.qpNum} ended with ${wc.status}`,
-    {
-      errno: 'EIO',
-      attribute: wc.status,
-    },
-  );
+  if (meaning !== undefined) checkArgument('meaning', meaning, STRING);
+  const words = meaning ?? MEANINGS[wc.status] ?? 'the request failed';
+  return new RoceError('ERR_ROCE_COMPLETION', `${words}: ${requestOf(wc)} ended with ${wc.status}`, {
+    errno: 'EIO',
+    attribute: wc.status,
+  });
 }

@@ -58,10 +58,8 @@ const LAST_ACK =
   'every message came but the acknowledgement of our last one: the peer ended, before it took that message or after';
 
 function failure(wc: WorkCompletion, onlyLastAck: boolean): Error {
-  const error = completionError(wc);
   const meaning = onlyLastAck && wc.status === 'RETRY_EXC_ERR' ? LAST_ACK : MEANINGS[wc.status];
-  if (meaning === undefined) return error;
-  return new RoceError(error.code, `${meaning} (${error.message})`, { errno: 'EIO', cause: error });
+  return completionError(wc, meaning);
 }
 
 /** The next completions: by polling, with a turn of the event loop now and then, or by events. */

@@ -1,6 +1,6 @@
 /** Takes completions off the queue of a test. */
 import type { WcStatusName } from '@node-roce/verbs-api';
-import { type CompletionQueue, completionError, RoceError, WorkCompletion } from '@node-roce/verbs-api';
+import { type CompletionQueue, completionError, WorkCompletion } from '@node-roce/verbs-api';
 import { indexOf, isReceive } from './requests.ts';
 import type { Watch } from './watch.ts';
 
@@ -15,13 +15,6 @@ const MEANINGS: Partial<Record<WcStatusName, string>> = {
   REM_ACCESS_ERR: 'the peer refused the access to its memory: does it run the same test?',
   RETRY_EXC_ERR: 'the peer no longer answers',
 };
-
-function failure(wc: WorkCompletion): RoceError {
-  const error = completionError(wc);
-  const meaning = MEANINGS[wc.status];
-  if (meaning === undefined) return error;
-  return new RoceError(error.code, `${meaning} (${error.message})`, { errno: 'EIO', cause: error });
-}
 
 /** The completions of a run: messages that were sent, and those that were received. */
 export class Completions {
@@ -43,7 +36,7 @@ export class Completions {
     const count = this.#cq.pollInto(batch);
     for (let i = 0; i < count; i++) {
       const wc = batch[i];
-      if (wc.statusCode !== 0) throw failure(wc);
+      if (wc.statusCode !== 0) throw completionError(wc, MEANINGS[wc.status]);
       const id = wc.wrIdLow;
       if (isReceive(id)) onReceived(indexOf(id));
       else onSent(indexOf(id));
