@@ -56,6 +56,15 @@ function readFromTree(path: string): string | undefined {
   return statSync(full).isDirectory() ? '' : readFileSync(full, 'utf8');
 }
 
+test('npx fetches no package of strangers: each one is of this project, a tool of the checkout, or pnpm and node-gyp', () => {
+  const { devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const known = new Set([...Object.keys(devDependencies), 'pnpm@12', 'node-gyp@12']);
+  const args = ['grep', '-hoE', 'npx (--yes )?[@a-z][^ `]*', '--', '*.md'];
+  const found = execFileSync('git', args, { cwd: root, encoding: 'utf8' }).trim().split('\n');
+  expect(found.length).toBeGreaterThan(5);
+  expect(found.filter((command) => !known.has(command.split(' ').at(-1)!))).toEqual([]);
+});
+
 test('every relative link and anchor of the Markdown files leads somewhere', () => {
   const args = ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'];
   const files = execFileSync('git', args, { cwd: root, encoding: 'utf8' }).split('\n').filter(Boolean);
