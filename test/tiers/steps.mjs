@@ -19,6 +19,7 @@ const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "ta
 export const CI = [
   { name: 'test', minutes: 10, command: 'npm test' },
   { name: 'unused code', minutes: 1, command: 'npm run knip' },
+  { name: 'empty root', minutes: 3, command: 'node test/empty-root/run.mjs' },
   { name: 'slow tests', minutes: 12, command: SLOW },
   {
     name: 'seeds',
@@ -35,7 +36,7 @@ export const CI = [
   },
   {
     name: 'sim lives',
-    minutes: 4,
+    minutes: 3,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 30, ROCE_SIM_MODELS: 3 }, // Of each of seven workloads: 210 in all.
   },
@@ -53,7 +54,7 @@ export const CI = [
   },
   {
     name: 'hostile',
-    minutes: 4,
+    minutes: 3,
     command:
       'npx vitest run test/hostile-packets test/hostile-insider test/hostile-link test/hostile-decoders test/cm-hostile test/raw-packet',
     env: {
@@ -81,6 +82,7 @@ export const CI = [
 /** Steps of `npm run test:long`, in this order. */
 export const LONG = [
   { name: 'test', minutes: 15, command: 'npm test' },
+  { name: 'empty root', minutes: 30, command: 'node test/empty-root/run.mjs test' },
   { name: 'slow tests', minutes: 12, command: SLOW },
   {
     name: 'programs',
