@@ -29,8 +29,6 @@ const ALLOWED: [what: string, reason: string][] = [
   ['this.rq.state', 'likewise'],
   ['this.#sq.state', 'likewise'],
   ['this.#rq.state', 'likewise'],
-  ['this.#next.sq.state', 'likewise'],
-  ['this.#next.rq.state', 'likewise'],
 ];
 const isAllowed = (what: string, [pattern]: [string, string]) =>
   pattern.endsWith('*') ? what.startsWith(pattern.slice(0, -1)) : what === pattern;

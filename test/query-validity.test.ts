@@ -84,12 +84,14 @@ const MEANINGLESS: Record<QpType, readonly (keyof QpAttr)[]> = {
   XRC_TGT: ['qkey', 'maxRdAtomic', 'retryCnt', 'rnrRetry'],
 };
 
+const bitsOf = (type: QpType, state: QpState) => VALID[type][state].split(' ').filter(Boolean) as Mask[];
+
 const bench = new Bench();
 const membersOf = (bits: Mask[]) => bits.flatMap((bit) => MEMBERS[bit]);
 
 describe.each(TYPES)('%s', (type) => {
   test.each(STATES.filter((state) => state !== 'SQE' || !RELIABLE.includes(type)))('in %s', (state) => {
-    const bits = VALID[type][state].split(' ').filter(Boolean) as Mask[];
+    const bits = bitsOf(type, state);
     // The man page ties both to a device that migrates paths; by its capabilities ours does not.
     const valid = membersOf(bits.filter((bit) => !NOT_OFFERED.includes(bit)));
     bench.with(type, state, (qp) => {
@@ -119,6 +121,32 @@ describe.each(TYPES)('%s', (type) => {
       const hasPsn = type !== 'RAW_PACKET' && ['RTS', 'SQD', 'SQE'].includes(state);
       expect(attr.sqPsn === undefined).toBe(!hasPsn);
     });
+  });
+});
+
+describe.each(TYPES)('%s of a device whose paths migrate', (type) => {
+  const migrating = new Bench('apm');
+
+  test.each(STATES.filter((state) => state !== 'SQE' || !RELIABLE.includes(type)))('in %s', (state) => {
+    const bits = bitsOf(type, state);
+    const alternate = MEMBERS.ALT_PATH;
+    migrating.with(type, state, (qp) => {
+      const { attr } = qp.query();
+      expect(attr.pathMigState).toBe(bits.includes('PATH_MIG_STATE') ? 'MIGRATED' : undefined);
+      for (const name of alternate) expect(attr[name], `${name}: none is loaded`).toBeUndefined();
+    });
+    if (!bits.includes('ALT_PATH')) return;
+    // Loaded in the step to RTR, and there in every state from then on in which the page has it.
+    migrating.with(
+      type,
+      state,
+      (qp) => {
+        const { attr } = qp.query();
+        const values = goodValues(state);
+        for (const name of alternate) expect(attr[name], name).toEqual(values[name]);
+      },
+      alternate,
+    );
   });
 });
 
@@ -203,8 +231,7 @@ describe('the mask is a hint: whatever is asked for, at least what is valid is r
         await qp.modify(pick(required, from, state));
         from = state;
       }
-      const bits = VALID[type][state].split(' ').filter(Boolean) as Mask[];
-      const valid = membersOf(bits.filter((bit) => !NOT_OFFERED.includes(bit)));
+      const valid = membersOf(bitsOf(type, state).filter((bit) => !NOT_OFFERED.includes(bit)));
       const everything = membersOf(Object.keys(MEMBERS) as Mask[]);
       for (const mask of [undefined, [], ['qpState'], everything, ...everything.map((name) => [name])]) {
         const { attr, init } = await qp.query(mask as (keyof QpAttr)[] | undefined);

@@ -10,7 +10,6 @@ import { Bench, pick, type Trial } from './state-table/in-state.ts';
 import {
   type Cell,
   cellOf,
-  FIXED,
   goodValues,
   type Mask,
   MEMBERS,
@@ -18,6 +17,7 @@ import {
   RELIABLE,
   STATES,
   TYPES,
+  WITHOUT_QUEUES,
 } from './state-table/reference.ts';
 
 type Name = keyof QpAttr;
@@ -27,11 +27,9 @@ const namesOf = (bits: readonly Mask[]): Name[] => bits.flatMap((bit) => MEMBERS
 /** Every attribute but the state itself; `sqDraining` is in the struct, and no bit sets it. */
 const ALL: readonly Name[] = [...namesOf(Object.keys(MEMBERS) as Mask[]), 'sqDraining'];
 const REFUSED = namesOf(NOT_OFFERED);
-/** Refused by name in every step; only RC and RAW_PACKET have a rate limit. */
+/** Refused by name in every step. */
 const isNotOffered = (type: QpType, name: Name) =>
-  REFUSED.includes(name) ||
-  (name === 'cap' && FIXED.includes(type)) ||
-  (name === 'rateLimit' && type !== 'RC' && type !== 'RAW_PACKET');
+  REFUSED.includes(name) || (WITHOUT_QUEUES.includes(type) && (name === 'cap' || name === 'rateLimit'));
 
 /** The error that a modify call ends with, after which all is as it was; undefined if it was taken. */
 function attempt(qp: Trial, attr: QpAttr): RoceError | undefined {

@@ -19,6 +19,7 @@ const NO_FRAMES: FrameHost = {
   batch: { slab: new Uint8Array(1), slots: new Uint32Array(2) },
   open: () => ({
     setFilter: () => {},
+    checkFilter: () => {},
     send: ({ count }) => count,
     receive: () => 0,
     wantRead: () => {},
@@ -39,8 +40,8 @@ export class Bench {
     this.side.adapter.destroyQp(this.side.qp.qpn, 0);
   }
 
-  /** Lends a queue pair in that state, and destroys it afterwards. */
-  with<T>(type: QpType, state: QpState, use: (qp: Trial) => T): T {
+  /** Lends a queue pair in that state, and destroys it afterwards. @param atRtr given in the step to RTR, in addition to what it requires */
+  with<T>(type: QpType, state: QpState, use: (qp: Trial) => T, atRtr: readonly (keyof QpAttr)[] = []): T {
     const { side } = this;
     const target = type === 'XRC_TGT' ? side.createXrcTarget(this.#domain) : undefined;
     if (!target) side.createQp({}, { type });
@@ -49,7 +50,7 @@ export class Bench {
       let from: QpState = 'RESET';
       for (const to of WAYS[state]) {
         const names = cellOf(type, from, to)!.required.flatMap((bit) => MEMBERS[bit]);
-        qp.modify(pick(names, from, to));
+        qp.modify(pick(to === 'RTR' ? [...names, ...atRtr] : names, from, to));
         from = to;
       }
       if (state === 'SQE') qp.failSend();

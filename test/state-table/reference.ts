@@ -8,8 +8,8 @@ import type { QpAttr, QpState, QpType } from '@node-roce/transport';
 export const TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI', 'XRC_TGT'];
 /** Types without the state SQE: what fails takes them to ERR. */
 export const RELIABLE: readonly QpType[] = ['RC', 'XRC_INI', 'XRC_TGT'];
-/** Types whose queues are not resized. */
-export const FIXED: readonly QpType[] = ['RAW_PACKET', 'XRC_TGT'];
+/** Types without queues, which are not resized and not paced. */
+export const WITHOUT_QUEUES: readonly QpType[] = ['XRC_TGT'];
 export const STATES: readonly QpState[] = ['RESET', 'INIT', 'RTR', 'RTS', 'SQD', 'SQE', 'ERR'];
 
 /** The bits of `enum ibv_qp_attr_mask` without IBV_QP_, and the members of `struct ibv_qp_attr` they stand for. */
@@ -123,20 +123,27 @@ export interface Cell {
   optional: Mask[];
 }
 
-/** @param resizing IBV_QP_CAP, where the type resizes: in every step (IBTA vol 1 §11.2.5.2); Linux has no driver that does */
-function parse(text: string, resizing: Mask[]): Map<string, Cell> {
+/** Steps that take IBV_QP_RATE_LIMIT, which Linux leaves to the driver but for RAW_PACKET. */
+const PACING = ['RTR RTS', 'RTS RTS'];
+
+/**
+ * @param hasQueues IBV_QP_CAP is in every step (IBTA vol 1 §11.2.5.2; Linux has no driver that resizes), IBV_QP_RATE_LIMIT in those of
+ *   `PACING`
+ */
+function parse(text: string, hasQueues: boolean): Map<string, Cell> {
   const words = (part: string) => part.split(' ').filter(Boolean) as Mask[];
   const lines = text.trim().split('\n');
   return new Map(
     lines.map((line) => {
       const [, step, required, optional] = /^\s*(\w+ \w+):([^/]*)\/(.*)$/.exec(line)!;
-      return [step, { required: words(required), optional: [...words(optional), ...resizing] }];
+      const own: Mask[] = !hasQueues ? [] : PACING.includes(step) ? ['CAP', 'RATE_LIMIT'] : ['CAP'];
+      return [step, { required: words(required), optional: [...new Set([...words(optional), ...own])] }];
     }),
   );
 }
 
 const TABLES = Object.fromEntries(
-  TYPES.map((type) => [type, parse(TEXTS[type], FIXED.includes(type) ? [] : ['CAP'])]),
+  TYPES.map((type) => [type, parse(TEXTS[type], !WITHOUT_QUEUES.includes(type))]),
 );
 
 /** The attributes of a step, or undefined where there is no such step. */

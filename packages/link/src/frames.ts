@@ -53,6 +53,10 @@ class SocketPort implements FramePort {
     this.#socket.setFilter(frameFilter(rules));
   }
 
+  checkFilter(rules: readonly FrameRule[]): void {
+    frameFilter(rules);
+  }
+
   send({ slots, fragments, count, regions }: TxBatch, from: number): number {
     return this.#socket.send(slots, fragments, from, count, regions.views);
   }

@@ -24,6 +24,7 @@ import {
   type MrInit,
   type MwCreated,
   type MwType,
+  type NullMrCreated,
   type QpAttr,
   type QpCreated,
   type QpInit,
@@ -41,7 +42,7 @@ import {
 import { type AdapterCounts, addCounters, QpCounters } from './counters.ts';
 import { RoceBug } from './errors.ts';
 import { QueueTable } from './queue-table.ts';
-import type { FrameHost, FrameRule } from './raw/frames.ts';
+import type { FrameCount, FrameHost, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
 import type { ResidueClass } from './residue-class.ts';
 import { DOORBELL_RECV, type NewRing, type Ring, type RingShape } from './rings.ts';
@@ -303,6 +304,10 @@ export class Adapter {
     return this.#context.memory.register(init);
   }
 
+  allocNullMr(pd: number): NullMrCreated {
+    return this.#context.memory.allocNullMr(pd);
+  }
+
   deregisterMr(handle: number): void {
     this.#context.memory.deregister(handle);
   }
@@ -397,9 +402,14 @@ export class Adapter {
     this.#queues.setCredits(qpn, credits);
   }
 
-  /** Which frames a raw packet queue pair takes in. */
-  setFrameFilter(qpn: number, rules: readonly FrameRule[] | undefined): void {
-    this.#queues.setFrameFilter(qpn, rules);
+  /** Sets what a raw packet queue pair takes in; as `RawQueuePair.setFilter`. EINVAL for another type. */
+  setFrameFilter(qpn: number, rules: readonly FrameRule[] | undefined, counts = false): FrameCount[] {
+    return this.#queues.raw(qpn).setFilter(rules, counts);
+  }
+
+  /** Frames that a raw packet queue pair took in, by the rules of its filter. */
+  frameCounts(qpn: number): FrameCount[] {
+    return this.#queues.raw(qpn).frameCounts();
   }
 
   /**

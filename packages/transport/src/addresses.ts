@@ -28,12 +28,15 @@ export class AddressHandle {
   readonly pd: number;
   readonly peer: number;
   readonly trafficClass: number;
+  /** Bytes of the IP header of its packets. */
+  readonly ipBytes: number;
   readonly #flowLabel: number;
 
   constructor(pd: number, peer: number, { grh }: AhAttr) {
     this.pd = pd;
     this.peer = peer;
     this.trafficClass = grh.trafficClass;
+    this.ipBytes = ipBytesTo(grh.dgid);
     this.#flowLabel = grh.flowLabel;
   }
 
@@ -175,6 +178,16 @@ export class Addresses {
 
 function groupName(gid: Uint8Array): string {
   return gid.join('.');
+}
+
+/** `::ffff:a.b.c.d`. */
+export function isIpv4(gid: Uint8Array): boolean {
+  return gid.subarray(0, 10).every((byte) => byte === 0) && gid[10] === 0xff && gid[11] === 0xff;
+}
+
+/** Bytes of the IP header, without options, of packets to a GID. */
+export function ipBytesTo(gid: Uint8Array): number {
+  return isIpv4(gid) ? 20 : 40;
 }
 
 /** The GID of a multicast group: `ff00::/8`, or `::ffff:224.0.0.0/4`. */

@@ -75,7 +75,7 @@ export interface QpAttr {
   destQpNum?: number;
   /** `Access` bits of the remote operations allowed: REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC. */
   qpAccessFlags?: number;
-  /** The sizes of the queues, which may be changed while they are used (IBV_DEVICE_RESIZE_MAX_WR); not of RAW_PACKET. */
+  /** The sizes of the queues, which may be changed while they are used (IBV_DEVICE_RESIZE_MAX_WR); not of XRC_TGT. */
   cap?: QpCap;
   /** RC and UC: the way to the peer. */
   ahAttr?: AhAttr;
@@ -279,6 +279,12 @@ export interface MrCreated {
   /** Address of the first byte (`mr->addr`). */
   addr: bigint;
   iova: bigint;
+}
+
+/** The result of `allocNullMr`. */
+export interface NullMrCreated {
+  handle: number;
+  lkey: number;
 }
 
 /** One entry of the port's GID table. */

@@ -18,7 +18,8 @@ export type Errno =
   | 'EIO'
   | 'EMFILE'
   | 'EAGAIN'
-  | 'EBADF';
+  | 'EBADF'
+  | 'EFAULT';
 
 export interface RoceErrorOptions {
   errno: Errno;

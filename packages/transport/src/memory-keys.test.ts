@@ -4,7 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
 import { DEVICE_LIMITS, type MrInit } from './control.ts';
-import { Memory, type MemoryRegion } from './memory.ts';
+import { Memory } from './memory.ts';
+import type { MemoryRegion } from './region.ts';
 
 const BUSY = expect.objectContaining({ code: 'ERR_ROCE_BUSY', errno: 'EBUSY' });
 const INVALID = (attribute: string) => expect.objectContaining({ errno: 'EINVAL', attribute });

@@ -1,15 +1,15 @@
 /**
- * Protection domains, memory regions and windows with their keys, and the one check that every access passes.
+ * Protection domains, and the memory regions and windows in them, by their keys.
  *
  * An address is synthetic: each backing buffer gets a random page-aligned 64-bit base, drawn once, so
  * that overlapping regions of one buffer agree about the addresses of the bytes they share.
  */
-import { TWO_32 } from '@node-roce/wire';
 import type { RegionTable } from './batch.ts';
 import { Access } from './constants.ts';
-import type { DeviceLimits, MrCreated, MrInit, MwCreated, MwType } from './control.ts';
+import type { DeviceLimits, MrCreated, MrInit, MwCreated, MwType, NullMrCreated } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import { RecentNumbers } from './recent-numbers.ts';
+import { MemoryRegion, MemoryWindow, NULL_BYTES, NullRegion } from './region.ts';
 
 const PAGE = 4096;
 const ALL_ACCESS =
@@ -39,91 +39,6 @@ class Backing {
   }
 }
 
-/**
- * The memory behind a key: a registered region, or the part of one that a memory window is bound to. A region that was
- * deregistered or invalidated is not `valid` any more, which those who still hold it look at.
- *
- * Owns whether it is valid, and how many windows are bound to it: none once it is not valid.
- */
-export class MemoryRegion {
-  readonly handle: number;
-  readonly pd: number;
-  readonly key: number;
-  readonly access: number;
-  /** The only queue pair that may use the key (type 2B window); −1: every one of the PD. */
-  readonly qpn: number;
-  /** The window it belongs to; its key is no lkey. */
-  readonly window: MemoryWindow | undefined;
-  /** First address, in two words. */
-  readonly startHigh: number;
-  readonly startLow: number;
-  /** Bytes. */
-  readonly length: number;
-  /** Index in the region table, and where the region starts in that backing buffer. */
-  readonly region: number;
-  readonly offset: number;
-  readonly view: Uint8Array;
-  readonly backing: number;
-  #valid = true;
-  #windows = 0;
-
-  constructor(
-    handle: number,
-    key: number,
-    start: bigint,
-    region: number,
-    view: Uint8Array,
-    { pd, access, length, offset, backing }: Omit<MrInit, 'buffer' | 'iova'>,
-    qpn = -1,
-    window?: MemoryWindow,
-  ) {
-    this.handle = handle;
-    this.key = key;
-    this.startHigh = Number(start >> 32n);
-    this.startLow = Number(start & 0xffff_ffffn);
-    this.region = region;
-    this.view = view;
-    this.pd = pd;
-    this.access = access;
-    this.length = length;
-    this.offset = offset;
-    this.backing = backing;
-    this.qpn = qpn;
-    this.window = window;
-  }
-
-  get valid(): boolean {
-    return this.#valid;
-  }
-
-  /** It opens nothing any more. */
-  invalidate(): void {
-    this.#valid = false;
-  }
-
-  /** Windows bound to it: a region in use can't go. */
-  get windows(): number {
-    return this.#windows;
-  }
-
-  /** One more window is bound to it, or one less. */
-  useForWindow(by: 1 | -1): void {
-    this.#windows += by;
-  }
-
-  /**
-   * Where an address lies in the backing buffer, or −1 where `length` bytes from it are not all in the
-   * region. A detached buffer has no bytes left, so nothing lies in it.
-   */
-  locate(addressHigh: number, addressLow: number, length: number): number {
-    // Exact wherever it can be in range: a difference too large for a double is too large for a region.
-    const delta = (addressHigh - this.startHigh) * TWO_32 + (addressLow - this.startLow);
-    if (delta < 0 || delta + length > this.length) return -1;
-    if (this.view.byteLength < this.offset + this.length) return -1;
-    return this.offset + delta;
-  }
-}
-
 /** All protection domains, regions and keys of an adapter. */
 export class Memory {
   readonly #regions: RegionTable;
@@ -140,6 +55,8 @@ export class Memory {
   /** Objects that hold each PD (regions, windows, queue pairs, …): a PD in use can't go. */
   readonly #pds = new Map<number, number>();
   readonly #onClosed: (closed: MemoryRegion) => void;
+  /** Index of the zeros that null regions give; made with the first of them. */
+  #nothing: number | undefined;
   #nextHandle = 1;
 
   /** @param onClosed hears of each key that opens nothing any more */
@@ -187,19 +104,35 @@ export class Memory {
   /** ibv_reg_mr(3). With ZERO_BASED, peers name the first byte 0. */
   register(init: MrInit): MrCreated {
     this.#check(init);
-    if (this.#byHandle.size >= this.#limits.maxMr) {
-      throw new RoceError('ERR_ROCE_LIMIT', 'no memory region left', { errno: 'ENOMEM' });
-    }
+    this.#checkPlace();
     this.holdPd(init.pd, 1);
     return this.#place(this.#nextHandle++, this.#randomKey(), init);
   }
 
+  /** ibv_alloc_null_mr(3): `deregister` takes it back. Only its lkey means anything. */
+  allocNullMr(pd: number): NullMrCreated {
+    if (!this.#pds.has(pd)) throw invalid('pd', 'no such protection domain');
+    this.#checkPlace();
+    this.holdPd(pd, 1);
+    this.#nothing ??= this.#regions.add(new Uint8Array(NULL_BYTES));
+    const mr = new NullRegion(this.#nextHandle++, this.#randomKey(), pd, this.#nothing, this.#regions);
+    this.#byIndex.set(mr.key >>> 8, mr);
+    this.#byHandle.set(mr.handle, mr);
+    return { handle: mr.handle, lkey: mr.key };
+  }
+
+  #checkPlace(): void {
+    if (this.#byHandle.size < this.#limits.maxMr) return;
+    throw new RoceError('ERR_ROCE_LIMIT', 'no memory region left', { errno: 'ENOMEM' });
+  }
+
   /**
    * ibv_rereg_mr(3): another PD, access or range for a region that stays what it is. Another range is
-   * another region to peers, so it has new keys. EBUSY while windows are bound to it.
+   * another region to peers, so it has new keys. EBUSY while windows are bound to it; EINVAL for a null region.
    */
   reregister(handle: number, init: MrInit, newKeys: boolean): MrCreated {
     const old = this.#region(handle);
+    if (old.isNull) throw invalid('mr', 'a null region has no memory to change', 'a region of memory');
     this.#refuseBound(old);
     this.#check(init);
     this.holdPd(init.pd, 1);
@@ -285,6 +218,7 @@ export class Memory {
     this.#byHandle.delete(mr.handle);
     this.#byIndex.delete(mr.key >>> 8);
     this.holdPd(mr.pd, -1);
+    if (mr.isNull) return;
     const backing = this.#backings.get(mr.backing)!;
     if (backing.use(-1) === 0) {
       this.#backings.delete(mr.backing);
@@ -301,7 +235,7 @@ export class Memory {
   /** The region or window that a key opens to a peer, whichever PD it belongs to. */
   byRkey(key: number): MemoryRegion | undefined {
     const mr = this.#byIndex.get(key >>> 8);
-    return mr && mr.key === key ? mr : undefined;
+    return mr && mr.key === key && !mr.isNull ? mr : undefined;
   }
 
   // ---------------------------------------------------------- memory windows
@@ -391,58 +325,6 @@ export interface WindowRange {
   length: number;
   access: number;
   qpn: number;
-}
-
-/**
- * A memory window (IBTA vol 1 §10.6.7): a key of its own for a part of a region.
- *
- * Owns its key and its binding. Invariant: while it is bound, what it opens is valid and its region counts it.
- */
-export class MemoryWindow {
-  readonly handle: number;
-  readonly pd: number;
-  /** Type 1: bound by ibv_bind_mw(3). Type 2 (2B): by a work request, to one queue pair. */
-  readonly type: MwType;
-  #key: number;
-  #bound: MemoryRegion | undefined;
-  /** The region that `#bound` is a part of. */
-  #mr: MemoryRegion | undefined;
-
-  constructor(handle: number, pd: number, type: MwType, key: number) {
-    this.handle = handle;
-    this.pd = pd;
-    this.type = type;
-    this.#key = key;
-  }
-
-  /** The rkey now; the program picks the low 8 bits when it binds a type 2 window. */
-  get key(): number {
-    return this.#key;
-  }
-
-  /** The range that it opens; undefined while it is not bound. */
-  get bound(): MemoryRegion | undefined {
-    return this.#bound;
-  }
-
-  /** Another key of its index, while it is not bound. */
-  rekey(key: number): void {
-    this.#key = key;
-  }
-
-  /** Opens a part of a region. */
-  bind(bound: MemoryRegion, mr: MemoryRegion): void {
-    this.#key = bound.key;
-    this.#bound = bound;
-    this.#mr = mr;
-    mr.useForWindow(1);
-  }
-
-  unbind(): void {
-    this.#bound?.invalidate();
-    this.#mr?.useForWindow(-1);
-    this.#bound = this.#mr = undefined;
-  }
 }
 
 function isResizable(buffer: ArrayBufferLike): boolean {

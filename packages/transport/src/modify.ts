@@ -1,5 +1,6 @@
 /** ibv_modify_qp(3) and ibv_query_qp(3): checks against the transition table, then values. */
 import { PATH_MTUS } from '@node-roce/wire';
+import { isIpv4 } from './addresses.ts';
 import { Access, MIG_STATES, type MigState, QP_STATES, type QpState, type QpType } from './constants.ts';
 import {
   type AhAttr,
@@ -27,9 +28,7 @@ const OF_MIGRATION: readonly QpAttrName[] = [...ALT_PATH, 'pathMigState'];
 
 /** Why an attribute is refused for queue pairs of this type, in any step; undefined if it is offered. */
 function notOffered(name: QpAttrName, type: QpType, migrates: boolean): string | undefined {
-  if (name === 'rateLimit' && type !== 'RC' && type !== 'RAW_PACKET')
-    return `${type} queue pairs are not paced`;
-  if (name === 'cap' && type === 'RAW_PACKET') return 'queues of RAW_PACKET queue pairs are not resized';
+  if (name === 'rateLimit' && type === 'XRC_TGT') return 'XRC_TGT queue pairs send no requests';
   if (name === 'cap' && type === 'XRC_TGT') return 'XRC_TGT queue pairs have no queues';
   if (!migrates && OF_MIGRATION.includes(name))
     return "paths do not migrate (IBV_DEVICE_AUTO_PATH_MIG is clear): open the device with experimental: ['apm']";
@@ -122,11 +121,6 @@ export function checkAddressVector(attr: AhAttr, gids: readonly GidEntry[], name
   if (isIpv4(grh.dgid) !== isIpv4(gids[grh.sgidIndex].gid)) {
     throw invalid(`${name}.grh.sgidIndex`, 'source and destination GID are of different IP versions');
   }
-}
-
-/** `::ffff:a.b.c.d`. */
-export function isIpv4(gid: Uint8Array): boolean {
-  return gid.subarray(0, 10).every((byte) => byte === 0) && gid[10] === 0xff && gid[11] === 0xff;
 }
 
 /**

@@ -10,8 +10,8 @@ import {
   Tx,
   TxBatch,
 } from './batch.ts';
-import type { MemoryRegion } from './memory.ts';
 import { OpenBatches } from './open-batches.ts';
+import type { MemoryRegion } from './region.ts';
 
 const TAG = 0x0500_0011;
 interface PacketInit {

@@ -1,7 +1,7 @@
 /** Batches with packets that the link has not looked at, and how packets are taken out of them. */
 import { opcodeInfo, TWO_32 } from '@node-roce/wire';
 import { FRAGMENT_WORDS, Fragment, NO_PEER, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
-import type { MemoryRegion } from './memory.ts';
+import type { MemoryRegion } from './region.ts';
 
 /**
  * Owns the list of open batches. A packet that is withdrawn names no peer and no memory any more: the link refuses

@@ -1,6 +1,6 @@
 /** rate_limit, and objects that change size or rights while they are in use. */
 import { describe, expect, test } from 'vitest';
-import { addressOf, Pair } from '../testing/pair.ts';
+import { addressOf, Pair, QKEY } from '../testing/pair.ts';
 import { Access, Cqe, Ring } from './index.ts';
 
 describe('rateLimitWithin5Percent', () => {
@@ -36,6 +36,31 @@ describe('rateLimitWithin5Percent', () => {
       expect(left.adapter.qpCounters(left.qp.qpn).retransmittedPackets).toBe(0);
     },
   );
+});
+
+test.each(['UC', 'UD'] as const)('%s is paced, and completes at that pace', (type) => {
+  const kbps = 8_000;
+  const pair = new Pair({ type, mtu: 1024 });
+  const { left, right } = pair;
+  left.adapter.modifyQp(left.qp.qpn, { rateLimit: kbps }, 0);
+  const length = 1024;
+  const mr = left.register(new ArrayBuffer(length));
+  const ah = left.adapter.createAh(left.pd, addressOf(2));
+  const datagram = type === 'UD' ? { ah, qpn: right.qp.qpn, qkey: QKEY } : undefined;
+  for (let i = 0; i < 60; i++)
+    left.post({ opcode: 'SEND', sge: [{ mr, length }], ...(datagram ? { datagram } : {}) });
+  pair.run(50_000);
+  const bits = pair.sent.reduce((total, { packet }) => total + (packet.length + 20 + 8 + 4) * 8, 0);
+  // 50 ms, and 2 ms that a late turn may catch up.
+  expect(bits / kbps).toBeGreaterThan(47);
+  expect(bits / kbps).toBeLessThan(53);
+  const early = pair.sent.length;
+  expect(left.poll()).toHaveLength(early);
+  pair.run(1_000_000);
+  expect(pair.sent).toHaveLength(60);
+  const late = left.poll();
+  expect(late).toHaveLength(60 - early);
+  expect(new Set(late.map(({ status }) => status))).toEqual(new Set(['SUCCESS']));
 });
 
 test('static_rate, sl, dlid and src_path_bits are kept and change neither packets nor their times', () => {

@@ -3,7 +3,7 @@
  * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
  */
 import { ECN_MASK, GSI_QPN, sourcePortForConnection } from '@node-roce/wire';
-import { isMulticastGid } from './addresses.ts';
+import { ipBytesTo, isIpv4, isMulticastGid } from './addresses.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { type Congestion, checkCongestion, resolveCongestion } from './congestion/options.ts';
 import { type Experimental, QpStateCode, type QpType } from './constants.ts';
@@ -25,17 +25,11 @@ import {
 } from './control.ts';
 import { addCounters, QpCounters } from './counters.ts';
 import { invalid, RoceError } from './errors.ts';
-import {
-  checkAddressVector,
-  checkModify,
-  isIpv4,
-  named,
-  plainAttributes,
-  queryAttributes,
-} from './modify.ts';
+import { checkAddressVector, checkModify, named, plainAttributes, queryAttributes } from './modify.ts';
 import type { AlternatePath, QpAttributes } from './qp/attributes.ts';
 import { QueuePair, type QueuePairInit } from './qp/queue-pair.ts';
-import type { FrameHost, FrameRule } from './raw/frames.ts';
+import type { FrameHost } from './raw/frames.ts';
+import type { RawQueuePair } from './raw/raw-queue-pair.ts';
 import { RawTable } from './raw/raw-table.ts';
 import { RecentNumbers } from './recent-numbers.ts';
 import { checkRecovery } from './recovery.ts';
@@ -57,10 +51,6 @@ const ECT_0 = 2;
 
 /** The part of a path that its address vector gives. */
 type Route = Omit<AlternatePath, 'pkeyIndex' | 'portNum' | 'timeout'>;
-
-/** Bytes of an IP header without options. */
-const IPV4_BYTES = 20;
-const IPV6_BYTES = 40;
 
 /** Types that `createQp` makes; XRC_TGT is made in a domain. */
 const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI'];
@@ -366,9 +356,14 @@ export class QueueTable {
     const port = { gids, activeMtu, limits: context.limits, migrates: this.#migrates };
     const raw = this.raws.find(qpn);
     if (raw) {
-      raw.modify(attr, checkModify(raw, attr, port));
+      raw.followProgram();
+      const to = checkModify(raw, attr, port);
+      const cap = attr.cap && this.#checkCap(attr.cap, !raw.hasReceives);
+      if (cap) raw.checkResize(cap);
+      const resized = cap && raw.resize(cap);
+      raw.modify(attr, to);
       context.publish();
-      return undefined;
+      return resized;
     }
     const qp = this.get(qpn);
     qp.followProgram();
@@ -438,11 +433,11 @@ export class QueueTable {
     if (this.#lastQp === qp) this.#lastQp = undefined;
   }
 
-  /** Sets the frames that a raw packet queue pair takes in; `undefined`: all that the interface does. EINVAL for another type. */
-  setFrameFilter(qpn: number, rules: readonly FrameRule[] | undefined): void {
+  /** The raw packet queue pair with this QPN; EINVAL for another type. */
+  raw(qpn: number): RawQueuePair {
     const raw = this.raws.find(qpn);
     if (!raw) throw invalid('qp', `${qpn} takes no frames`, 'a RAW_PACKET queue pair');
-    raw.setFilter(rules);
+    return raw;
   }
 
   #cq(handle: number, attribute: string): CompletionQueue {
@@ -520,7 +515,7 @@ export class QueueTable {
       dataTrafficClass: qp.reacts ? (grh.trafficClass & ~ECN_MASK) | ECT_0 : grh.trafficClass,
       ah: { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } },
       source: new Uint32Array(grh.dgid.slice().buffer),
-      ipBytes: isIpv4(grh.dgid) ? IPV4_BYTES : IPV6_BYTES,
+      ipBytes: ipBytesTo(grh.dgid),
       sourcePort: sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn),
     };
   }

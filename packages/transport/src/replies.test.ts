@@ -1,7 +1,7 @@
 /** Replies that a responder owes, in the order in which they leave (IBTA vol 1 §9.7.5.1.3), and changes to them while they wait. */
 import { NakCode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import type { MemoryRegion } from './memory.ts';
+import type { MemoryRegion } from './region.ts';
 import type { RemoteTarget } from './responder/remote-target.ts';
 import { ReplyKind, ReplyQueue } from './responder/replies.ts';
 

@@ -33,8 +33,10 @@ export function scatter(
     if (!mr || mr.pd !== pd || (mr.access & Access.LOCAL_WRITE) === 0) return Scattered.PROTECTION;
     const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], size);
     if (at < 0) return Scattered.PROTECTION;
-    if (own) context.write(own, source, mr.region, at + offset, take);
-    else context.copy(source, mr.region, at + offset, take);
+    if (!mr.isNull) {
+      if (own) context.write(own, source, mr.region, at + offset, take);
+      else context.copy(source, mr.region, at + offset, take);
+    }
     source += take;
     length -= take;
     offset = 0;

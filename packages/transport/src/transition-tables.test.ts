@@ -9,13 +9,16 @@ import { statesFrom, transition, VALID_IN_STATE } from './transitions.ts';
 const STATES: readonly QpState[] = QP_STATES;
 const ALT = 'altAhAttr altPkeyIndex altPortNum altTimeout';
 
-/** Type, from, to, required, optional. `rateLimit` of RC is this device's own, and so is `cap`, which every step takes but those of XRC_TGT. */
+/**
+ * Type, from, to, required, optional. `rateLimit` of other types than RAW_PACKET is this device's own, and so is `cap`, which every step
+ * takes but those of XRC_TGT.
+ */
 const STEPS: [QpType, QpState, QpState, string, string][] = [
   ['UD', 'RESET', 'INIT', 'pkeyIndex portNum qkey', ''],
   ['UD', 'INIT', 'INIT', '', 'pkeyIndex portNum qkey'],
   ['UD', 'INIT', 'RTR', '', 'pkeyIndex qkey'],
-  ['UD', 'RTR', 'RTS', 'sqPsn', 'curQpState qkey'],
-  ['UD', 'RTS', 'RTS', '', 'curQpState qkey'],
+  ['UD', 'RTR', 'RTS', 'sqPsn', 'curQpState qkey rateLimit'],
+  ['UD', 'RTS', 'RTS', '', 'curQpState qkey rateLimit'],
   ['UD', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
   ['UD', 'SQD', 'RTS', '', 'curQpState qkey'],
   ['UD', 'SQD', 'SQD', '', 'pkeyIndex qkey'],
@@ -24,8 +27,8 @@ const STEPS: [QpType, QpState, QpState, string, string][] = [
   ['UC', 'RESET', 'INIT', 'pkeyIndex portNum qpAccessFlags', ''],
   ['UC', 'INIT', 'INIT', '', 'pkeyIndex portNum qpAccessFlags'],
   ['UC', 'INIT', 'RTR', 'ahAttr pathMtu destQpNum rqPsn', `${ALT} qpAccessFlags pkeyIndex`],
-  ['UC', 'RTR', 'RTS', 'sqPsn', `curQpState ${ALT} qpAccessFlags pathMigState`],
-  ['UC', 'RTS', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState`],
+  ['UC', 'RTR', 'RTS', 'sqPsn', `curQpState ${ALT} qpAccessFlags pathMigState rateLimit`],
+  ['UC', 'RTS', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState rateLimit`],
   ['UC', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
   ['UC', 'SQD', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState`],
   ['UC', 'SQD', 'SQD', '', `ahAttr ${ALT} qpAccessFlags pkeyIndex pathMigState`],
@@ -66,9 +69,9 @@ const STEPS: [QpType, QpState, QpState, string, string][] = [
     'RTR',
     'RTS',
     'timeout retryCnt rnrRetry sqPsn maxRdAtomic',
-    `curQpState ${ALT} qpAccessFlags pathMigState`,
+    `curQpState ${ALT} qpAccessFlags pathMigState rateLimit`,
   ],
-  ['XRC_INI', 'RTS', 'RTS', '', `curQpState qpAccessFlags ${ALT} pathMigState`],
+  ['XRC_INI', 'RTS', 'RTS', '', `curQpState qpAccessFlags ${ALT} pathMigState rateLimit`],
   ['XRC_INI', 'RTS', 'SQD', '', 'enSqdAsyncNotify'],
   ['XRC_INI', 'SQD', 'RTS', '', `curQpState ${ALT} qpAccessFlags pathMigState`],
   [
@@ -99,11 +102,21 @@ const STEPS: [QpType, QpState, QpState, string, string][] = [
     '',
     `portNum ahAttr timeout maxDestRdAtomic ${ALT} qpAccessFlags pkeyIndex minRnrTimer pathMigState`,
   ],
+
+  ['RAW_PACKET', 'RESET', 'INIT', 'portNum', ''],
+  ['RAW_PACKET', 'INIT', 'INIT', '', ''],
+  ['RAW_PACKET', 'INIT', 'RTR', '', ''],
+  ['RAW_PACKET', 'RTR', 'RTS', '', 'rateLimit'],
+  ['RAW_PACKET', 'RTS', 'RTS', '', 'rateLimit'],
+  ['RAW_PACKET', 'RTS', 'SQD', '', ''],
+  ['RAW_PACKET', 'SQD', 'RTS', '', ''],
+  ['RAW_PACKET', 'SQD', 'SQD', '', ''],
+  ['RAW_PACKET', 'SQE', 'RTS', '', ''],
 ];
 
 const sorted = (names: string) => names.split(' ').filter(Boolean).sort();
 
-describe.each(['RC', 'UC', 'UD', 'GSI', 'XRC_INI', 'XRC_TGT'] as const)('%s', (type) => {
+describe.each(['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI', 'XRC_TGT'] as const)('%s', (type) => {
   const steps = STEPS.filter(([of]) => of === (type === 'GSI' ? 'UD' : type));
 
   test.each(steps)('%s from %s to %s', (_type, from, to, required, optional) => {
@@ -127,7 +140,7 @@ describe('a query shows', () => {
   const connected = 'pkeyIndex portNum qpAccessFlags';
   // The alternate path while there is one, the state of migration where paths migrate.
   const ucRtr = `${connected} ahAttr pathMtu destQpNum rqPsn ${ALT}`;
-  const ucRts = `${ucRtr} sqPsn pathMigState`;
+  const ucRts = `${ucRtr} sqPsn pathMigState rateLimit`;
   const rcRtr = `${ucRtr} maxDestRdAtomic minRnrTimer`;
   const rcRts = `${rcRtr} sqPsn timeout retryCnt rnrRetry maxRdAtomic rateLimit pathMigState`;
   const ud = 'pkeyIndex portNum qkey';
@@ -179,12 +192,24 @@ describe('a query shows', () => {
         RESET: '',
         INIT: ud,
         RTR: ud,
-        RTS: `${ud} sqPsn`,
-        SQD: `${ud} sqPsn sqDraining`,
-        SQE: `${ud} sqPsn`,
+        RTS: `${ud} sqPsn rateLimit`,
+        SQD: `${ud} sqPsn rateLimit sqDraining`,
+        SQE: `${ud} sqPsn rateLimit`,
         ERR: '',
       },
     ]),
+    [
+      'RAW_PACKET',
+      {
+        RESET: '',
+        INIT: 'portNum',
+        RTR: 'portNum',
+        RTS: 'portNum rateLimit',
+        SQD: 'portNum rateLimit sqDraining',
+        SQE: 'portNum rateLimit',
+        ERR: '',
+      },
+    ],
   ];
   test.each(rows)('of %s, in each state, what is valid there', (type, row) => {
     for (const state of STATES) {

@@ -33,8 +33,8 @@ const ALWAYS = t([]);
 const UD: Table = {
   RESET: { INIT: t(['pkeyIndex', 'portNum', 'qkey']) },
   INIT: { INIT: t([], ['pkeyIndex', 'portNum', 'qkey']), RTR: t([], ['pkeyIndex', 'qkey']) },
-  RTR: { RTS: t(['sqPsn'], ['curQpState', 'qkey']) },
-  RTS: { RTS: t([], ['curQpState', 'qkey']), SQD: t([], ['enSqdAsyncNotify']) },
+  RTR: { RTS: t(['sqPsn'], ['curQpState', 'qkey', 'rateLimit']) },
+  RTS: { RTS: t([], ['curQpState', 'qkey', 'rateLimit']), SQD: t([], ['enSqdAsyncNotify']) },
   SQD: { RTS: t([], ['curQpState', 'qkey']), SQD: t([], ['pkeyIndex', 'qkey']) },
   SQE: { RTS: t([], ['curQpState', 'qkey']) },
 };
@@ -45,9 +45,9 @@ const UC: Table = {
     INIT: t([], ['pkeyIndex', 'portNum', 'qpAccessFlags']),
     RTR: t(['ahAttr', 'pathMtu', 'destQpNum', 'rqPsn'], [...ALT_PATH, 'qpAccessFlags', 'pkeyIndex']),
   },
-  RTR: { RTS: t(['sqPsn'], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState']) },
+  RTR: { RTS: t(['sqPsn'], ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState', 'rateLimit']) },
   RTS: {
-    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState']),
+    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState', 'rateLimit']),
     SQD: t([], ['enSqdAsyncNotify']),
   },
   SQD: {
@@ -108,11 +108,11 @@ const XRC_INI: Table = {
   RTR: {
     RTS: t(
       ['sqPsn', 'timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic'],
-      ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState'],
+      ['curQpState', ...ALT_PATH, 'qpAccessFlags', 'pathMigState', 'rateLimit'],
     ),
   },
   RTS: {
-    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState']),
+    RTS: t([], ['curQpState', 'qpAccessFlags', ...ALT_PATH, 'pathMigState', 'rateLimit']),
     SQD: t([], ['enSqdAsyncNotify']),
   },
   SQD: {
@@ -180,7 +180,10 @@ const RAW_PACKET: Table = {
   SQE: { RTS: t([]) },
 };
 
-/** IBV_QP_CAP in every step, which Linux' table has in none: no driver of its resizes (IBTA vol 1 §11.2.5.2). */
+/**
+ * IBV_QP_CAP in every step, which Linux' table has in none: no driver of its resizes (IBTA vol 1 §11.2.5.2). A target queue pair of XRC has
+ * no queues. (IBV_QP_RATE_LIMIT of UC, UD and XRC_INI is in the steps to RTS, where RAW_PACKET's is: Linux leaves it to the driver.)
+ */
 function resizing(table: Table): Table {
   const steps = (row: Partial<Record<To, Transition>>) =>
     Object.entries(row).map(([to, { required, optional }]) => [to, t(required, [...optional, 'cap'])]);
@@ -195,7 +198,7 @@ const TABLES: Record<QpType, Table> = {
   UC: resizing(UC),
   UD: RESIZING_UD,
   GSI: RESIZING_UD,
-  RAW_PACKET,
+  RAW_PACKET: resizing(RAW_PACKET),
   XRC_INI: resizing(XRC_INI),
   XRC_TGT,
 };
@@ -223,7 +226,7 @@ const UC_RTR: readonly QpAttrName[] = [
   'rqPsn',
   ...ALT_PATH,
 ];
-const UC_RTS: readonly QpAttrName[] = [...UC_RTR, 'sqPsn', 'pathMigState'];
+const UC_RTS: readonly QpAttrName[] = [...UC_RTR, 'sqPsn', 'pathMigState', 'rateLimit'];
 const RC_RTR: readonly QpAttrName[] = [...UC_RTR, 'maxDestRdAtomic', 'minRnrTimer'];
 const RC_RTS: readonly QpAttrName[] = [
   ...RC_RTR,
@@ -238,7 +241,7 @@ const RC_RTS: readonly QpAttrName[] = [
 const INI_RTS: readonly QpAttrName[] = [...UC_RTS, 'timeout', 'retryCnt', 'rnrRetry', 'maxRdAtomic'];
 const TGT_RTS: readonly QpAttrName[] = [...RC_RTR, 'sqPsn', 'timeout', 'pathMigState'];
 const UD_INIT: readonly QpAttrName[] = ['pkeyIndex', 'portNum', 'qkey'];
-const UD_RTS: readonly QpAttrName[] = [...UD_INIT, 'sqPsn'];
+const UD_RTS: readonly QpAttrName[] = [...UD_INIT, 'sqPsn', 'rateLimit'];
 
 const VALID_UD: Record<QpState, readonly QpAttrName[]> = {
   RESET: [],

@@ -5,8 +5,8 @@
 import { TWO_32 } from '@node-roce/wire';
 import { Access, WcStatus, WrOpcode } from './constants.ts';
 import type { Context } from './context.ts';
-import type { MemoryWindow } from './memory.ts';
 import type { Owner } from './qp/owner.ts';
+import type { MemoryWindow } from './region.ts';
 import { SendWqe } from './rings.ts';
 
 const WINDOW_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC | Access.ZERO_BASED;

@@ -48,6 +48,7 @@ export interface Commands {
   allocPd(): number;
   deallocPd(pd: number): void;
   registerMr(...args: Parameters<Adapter['registerMr']>): ReturnType<Adapter['registerMr']>;
+  allocNullMr(...args: Parameters<Adapter['allocNullMr']>): ReturnType<Adapter['allocNullMr']>;
   deregisterMr(handle: number): void;
   reregisterMr(...args: Parameters<Adapter['reregisterMr']>): ReturnType<Adapter['reregisterMr']>;
   allocMw(...args: Parameters<Adapter['allocMw']>): ReturnType<Adapter['allocMw']>;
@@ -71,7 +72,8 @@ export interface Commands {
   acknowledgeAhead(qpn: number): void;
   queryQp(qpn: number): ReturnType<Adapter['queryQp']>;
   destroyQp(qpn: number): void;
-  setFrameFilter(...args: Parameters<Adapter['setFrameFilter']>): void;
+  setFrameFilter(...args: Parameters<Adapter['setFrameFilter']>): ReturnType<Adapter['setFrameFilter']>;
+  frameCounts(qpn: number): ReturnType<Adapter['frameCounts']>;
   attachMcast(qpn: number, group: Uint8Array): void;
   detachMcast(qpn: number, group: Uint8Array): void;
   counters(): AdapterCounts;

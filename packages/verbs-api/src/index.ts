@@ -7,6 +7,7 @@ export {
   type ControllerName,
   type DeviceLimits,
   type Experimental,
+  type FrameCount,
   type FrameMatch,
   type FrameRule,
   type GidEntry,
@@ -56,6 +57,7 @@ export {
   type ReregisterOptions,
 } from './memory-region.ts';
 export { incRkey, MemoryWindow } from './memory-window.ts';
+export { NullMemoryRegion } from './null-region.ts';
 export type { LinkOptions } from './open-link.ts';
 export { OPEN_METRICS_TYPE, openMetrics } from './open-metrics.ts';
 export { ProtectionDomain, type QueuePairInit } from './protection-domain.ts';

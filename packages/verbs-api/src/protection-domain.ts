@@ -14,6 +14,7 @@ import type { Engine } from './engine.ts';
 import { custom, line } from './inspect.ts';
 import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
 import { MemoryWindow } from './memory-window.ts';
+import { NullMemoryRegion } from './null-region.ts';
 import type { DeviceObjects } from './objects.ts';
 import { checkAddressInit, checkQueuePairInit, checkRegisterOptions, checkSrqInit } from './option-types.ts';
 import { described } from './options.ts';
@@ -94,6 +95,15 @@ export class ProtectionDomain implements AsyncDisposable {
       ...(options.iova === undefined ? {} : { iova: options.iova }),
     };
     return new MemoryRegion(this.#engine, await this.#engine.call('registerMr', init), init, this);
+  }
+
+  /**
+   * ibv_alloc_null_mr(3): a region without memory, for scatter/gather lists: zeros to send, and what arrives there is discarded.
+   * Rejects with ENOMEM when there are `maxMr`.
+   */
+  async allocNullMr(): Promise<NullMemoryRegion> {
+    this.#checkAlive();
+    return new NullMemoryRegion(this.#engine, await this.#engine.call('allocNullMr', this.handle));
   }
 
   /**

@@ -1,6 +1,7 @@
 /** Queue pairs: posting, states, and going from RESET to RTS in one call. */
 import {
   Access,
+  type FrameCount,
   type FrameRule,
   invalid,
   QP_ATTRIBUTE_NAMES,
@@ -637,11 +638,20 @@ export class QueuePair implements AsyncDisposable {
    * to have. Without rules: what the interface takes in, as at first (ibv_create_flow(3)).
    *
    * Rejects with EINVAL for another type, or for more than the kernel's filter takes.
+   *
+   * @param options.count counts frames by the rules that let them pass (`frameCounts`); default false
+   * @returns the counts of the rules before, if those were counted
    */
-  setFilter(rules?: readonly FrameRule[]): Promise<void> {
+  setFilter(rules?: readonly FrameRule[], options: { count?: boolean } = {}): Promise<FrameCount[]> {
     if (rules !== undefined && !Array.isArray(rules))
       throw invalid('filter', described(rules), 'a list of rules');
-    return this.#engine.call('setFrameFilter', this.qpNum, rules);
+    checkCall(options, { count: BOOLEAN });
+    return this.#engine.call('setFrameFilter', this.qpNum, rules, options.count === true);
+  }
+
+  /** RAW_PACKET: frames taken in since `setFilter`, by the rules that let them pass, in their order; each rule counts what holds for it. */
+  frameCounts(): Promise<FrameCount[]> {
+    return this.#engine.call('frameCounts', this.qpNum);
   }
 
   /**

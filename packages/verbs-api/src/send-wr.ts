@@ -3,11 +3,12 @@ import type { WrOpcodeName } from '@node-roce/transport';
 import type { AddressHandle } from './address-handle.ts';
 import type { AccessInit, MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
+import type { NullMemoryRegion } from './null-region.ts';
 
 /** A part of a registered region (`struct ibv_sge`). */
 export interface SgeInit {
-  /** The region. */
-  mr: MemoryRegion;
+  /** The region; of a null region, `length` has to be given. */
+  mr: MemoryRegion | NullMemoryRegion;
   /** Bytes from the start of the region; 0 unless given. */
   offset?: number;
   /** Bytes; to the end of the region unless given. */

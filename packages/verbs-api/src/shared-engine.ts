@@ -182,6 +182,8 @@ const NOTES: ReadonlyMap<CommandName, Note> = new Map<CommandName, Note>([
     [created, ({ objects }, _, result) => objects[created].add(numberOf(result))],
     [destroyed, ({ objects }, [number]) => objects[created].delete(number as number)],
   ]),
+  // `deregisterMr` takes them back, as regions of memory.
+  ['allocNullMr', ({ objects }, _, result) => objects.registerMr.add(numberOf(result))],
   [
     'openXrcTarget',
     ({ objects, targets }, _, result) => {

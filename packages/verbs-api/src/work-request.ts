@@ -17,6 +17,7 @@ import {
 import { TWO_32 } from '@node-roce/wire';
 import { accessBits, type MemoryRegion } from './memory-region.ts';
 import type { MemoryWindow } from './memory-window.ts';
+import { NullMemoryRegion } from './null-region.ts';
 import { BIND, checkAccess, checkCall, RANGE } from './option-types.ts';
 import { described, INTEGER, oneOf } from './options.ts';
 import type {
@@ -77,12 +78,13 @@ function writeList(
   let total = 0;
   for (let i = 0, w = start; i < list.length; i++, w += SGE_WORDS) {
     const element = list[i];
-    let mr: MemoryRegion;
+    let mr: Pick<MemoryRegion, 'lkey' | 'length' | 'startHigh' | 'startLow'>;
     let offset: number;
     let length: number;
     if (element instanceof Uint8Array) {
-      mr = find(element);
-      offset = element.byteOffset - mr.bufferOffset;
+      const found = find(element);
+      mr = found;
+      offset = element.byteOffset - found.bufferOffset;
       length = element.byteLength;
     } else if (typeof element !== 'object' || element === null) {
       throw invalid(`sgList[${i}]`, described(element), '{ mr, offset, length } or a Uint8Array');
@@ -127,7 +129,8 @@ function writeRaw(words: Uint32Array, w: number, i: number, { addr, length, lkey
 /** The bytes of an element that names a region. */
 function regionBytes(element: SgeInit, i: number): Uint8Array {
   checkElementNames(element, i);
-  if (typeof element.mr !== 'object') throw invalid(`sgList[${i}].mr`, described(element.mr), 'a region');
+  if (typeof element.mr !== 'object' || element.mr instanceof NullMemoryRegion)
+    throw invalid(`sgList[${i}].mr`, described(element.mr), 'a region of memory');
   return element.mr.bytes(element.offset, element.length);
 }
 

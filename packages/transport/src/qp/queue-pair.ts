@@ -9,7 +9,6 @@ import { QP_STATES, type QpState, QpStateCode, type QpType } from '../constants.
 import type { Context } from '../context.ts';
 import type { KeepEarly, QpCap, QpResized, Recovery } from '../control.ts';
 import { QpCounters } from '../counters.ts';
-import { RoceError } from '../errors.ts';
 import { Completer } from '../requester/completer.ts';
 import { Requester } from '../requester/requester.ts';
 import { createResponder } from '../responder/create.ts';
@@ -22,7 +21,7 @@ import type { XrcDomain } from '../xrc/domain.ts';
 import { type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
 import type { Owner } from './owner.ts';
 import { ReceiveQueue } from './receive-queue.ts';
-import { checkReceivesFit, checkSendsFit, type NextRings } from './resize.ts';
+import { checkResize, NextRings } from './resize.ts';
 import { SendQueue } from './send-queue.ts';
 
 /** The attributes of a new queue pair; all of it is checked. */
@@ -247,14 +246,7 @@ export class QueuePair implements Owner, Sender {
    */
   checkResize(cap: QpCap): void {
     this.#followProgram();
-    if (this.#next) {
-      throw new RoceError('ERR_ROCE_BUSY', 'cap: the queues are still being resized', {
-        errno: 'EBUSY',
-        attribute: 'cap',
-      });
-    }
-    checkSendsFit(this.#sq, cap);
-    if (this.hasReceives) checkReceivesFit(this.#rq, cap);
+    checkResize({ sq: this.#sq, rq: this.hasReceives ? this.#rq : undefined }, this.#next, cap);
   }
 
   /**
@@ -262,13 +254,10 @@ export class QueuePair implements Owner, Sender {
    * they take over what was posted before.
    */
   resize(cap: QpCap): QpResized {
-    const newRing = this.#newRing;
-    const sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    const rq = this.hasReceives ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)) : undefined;
-    const actual = { ...cap, maxSendWr: sq.capacity, maxRecvWr: rq?.capacity ?? 0 };
-    this.#next = { sq, rq, cap: actual };
+    const next = new NextRings(this.#newRing, cap, this.hasReceives);
+    this.#next = next;
     this.#show(this.#state);
-    return { cap: actual, sendQueue: sq.shape, recvQueue: (rq ?? this.#rq).shape };
+    return next.result(this.#rq);
   }
 
   /** The program may have moved to the rings of a resize: what was posted there has its turn. */
@@ -281,7 +270,7 @@ export class QueuePair implements Owner, Sender {
   /** Goes over to the rings of a resize, once the program posts there. */
   #followProgram(): void {
     const next = this.#next;
-    if (!next || !this.#sq.moved || (next.rq && !this.#rq.moved)) return;
+    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
     this.#next = undefined;
     this.sendQueue.moveTo(next.sq);
     this.#sq = next.sq;
@@ -503,8 +492,6 @@ export class QueuePair implements Owner, Sender {
     this.#state = state;
     this.#sq.state = state;
     this.#rq.state = state;
-    if (!this.#next) return;
-    this.#next.sq.state = state;
-    if (this.#next.rq) this.#next.rq.state = state;
+    this.#next?.show(state);
   }
 }

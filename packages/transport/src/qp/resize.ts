@@ -1,19 +1,62 @@
-/** A new size of a queue pair's queues: whether what is posted fits (ibv_modify_qp(3), IBV_QP_CAP). */
+/** New sizes of a queue pair's queues: rings for them, and whether what is posted fits (ibv_modify_qp(3), IBV_QP_CAP). */
 import { SendFlags } from '../constants.ts';
-import type { QpCap } from '../control.ts';
-import { invalid } from '../errors.ts';
-import { powerOfTwo, RecvWqe, type Ring, SendWqe } from '../rings.ts';
+import type { QpCap, QpResized } from '../control.ts';
+import { invalid, RoceError } from '../errors.ts';
+import { type NewRing, powerOfTwo, RecvWqe, type Ring, recvStride, SendWqe, sendStride } from '../rings.ts';
 
-/** The rings of a size that the program has not taken up, and the size. */
-export interface NextRings {
+/** The queues of a queue pair; `rq` is undefined where receives are not posted to it. */
+export interface Queues {
   readonly sq: Ring;
-  /** Undefined with an SRQ. */
+  readonly rq: Ring | undefined;
+}
+
+/**
+ * Throws EINVAL where what is posted does not fit into queues of other sizes, EBUSY before the last resize is done.
+ *
+ * @param next the rings of the last resize, if the program has not taken them up
+ */
+export function checkResize({ sq, rq }: Queues, next: NextRings | undefined, cap: QpCap): void {
+  if (next) {
+    throw new RoceError('ERR_ROCE_BUSY', 'cap: the queues are still being resized', {
+      errno: 'EBUSY',
+      attribute: 'cap',
+    });
+  }
+  checkSendsFit(sq, cap);
+  if (rq) checkReceivesFit(rq, cap);
+}
+
+/** Rings of another size, which was checked, and which the program has not taken up. */
+export class NextRings implements Queues {
+  readonly sq: Ring;
   readonly rq: Ring | undefined;
   readonly cap: QpCap;
+
+  constructor(newRing: NewRing, cap: QpCap, hasReceives: boolean) {
+    this.sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    this.rq = hasReceives ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)) : undefined;
+    this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: this.rq?.capacity ?? 0 };
+  }
+
+  /** Whether the program posts there and no more to the rings before. */
+  isTakenUp({ sq, rq }: Queues): boolean {
+    return sq.moved && (this.rq === undefined || rq?.moved === true);
+  }
+
+  /** Shows a state to threads that post there already. */
+  show(state: number): void {
+    this.sq.state = state;
+    if (this.rq) this.rq.state = state;
+  }
+
+  /** The result of the call that resizes. @param rq the ring of receives that stays where there is no other */
+  result(rq: Ring): QpResized {
+    return { cap: this.cap, sendQueue: this.sq.shape, recvQueue: (this.rq ?? rq).shape };
+  }
 }
 
 /** Throws EINVAL where more is posted to the send queue than fits, or longer. */
-export function checkSendsFit(ring: Ring, cap: QpCap): void {
+function checkSendsFit(ring: Ring, cap: QpCap): void {
   const { consumer, words } = ring;
   const end = ring.end(consumer);
   checkCount('cap.maxSendWr', (end - consumer) | 0, cap.maxSendWr);
@@ -26,7 +69,7 @@ export function checkSendsFit(ring: Ring, cap: QpCap): void {
 }
 
 /** The same for receives. */
-export function checkReceivesFit(ring: Ring, cap: QpCap): void {
+function checkReceivesFit(ring: Ring, cap: QpCap): void {
   const { consumer, words } = ring;
   const end = ring.end(consumer);
   checkCount('cap.maxRecvWr', (end - consumer) | 0, cap.maxRecvWr);

@@ -34,10 +34,32 @@ export interface FrameMatch {
 /** A frame passes where all matches of one rule hold. An empty rule lets all pass. */
 export type FrameRule = readonly FrameMatch[];
 
+/** Frames that a rule let pass, and their bytes. */
+export interface FrameCount {
+  /** How many. */
+  frames: number;
+  /** Of all of them, with their headers. */
+  bytes: number;
+}
+
+/** Whether a rule lets a frame pass: `length` bytes at `start` of a slab. */
+export function passesRule(rule: FrameRule, slab: Uint8Array, start: number, length: number): boolean {
+  for (const { offset, value, mask } of rule) {
+    if (offset + value.length > length) return false;
+    for (let i = 0; i < value.length; i++) {
+      const bits = mask === undefined ? 0xff : mask[i];
+      if (((slab[start + offset + i] ^ value[i]) & bits) !== 0) return false;
+    }
+  }
+  return true;
+}
+
 /** One queue pair's way to the interface. */
 export interface FramePort {
   /** Takes in the frames that match one of these rules, from now on; without rules, nothing. */
   setFilter(rules: readonly FrameRule[]): void;
+  /** Throws where `setFilter` would. */
+  checkFilter(rules: readonly FrameRule[]): void;
   /**
    * Sends slots `from` … `batch.count` − 1, whose fragments are the frames; STATUS becomes 0 or an errno.
    * @returns the first slot that was not looked at, if there is no room now: the host looks again when there is

@@ -1,174 +1,11 @@
 /** A raw packet queue pair on a port that the test has in its hands. */
 import { describe, expect, test } from 'vitest';
-import { gatherSlot, TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
-import { Access, QpStateCode, SendFlags, WC_STATUS_NAMES, WrOpcode } from '../constants.ts';
-import { Adapter, type FrameBatch, type FramePort, type FrameRule, type QpAttr } from '../index.ts';
-import { Cqe, RecvWqe, Ring, SendWqe, Sge } from '../rings.ts';
+import { FRAME_ROOM, frameOf, setUpRaw as setUp } from '../../testing/raw-side.ts';
+import { WrOpcode } from '../constants.ts';
+import { Adapter } from '../index.ts';
 
 const EMSGSIZE = 90;
 const ENETDOWN = 100;
-const FRAME_ROOM = 256;
-
-/** A port with room for so many frames, which answers each with a status. */
-class TestPort implements FramePort {
-  room = Number.POSITIVE_INFINITY;
-  status = 0;
-  reads = false;
-  closed = false;
-  rules: readonly FrameRule[] = [];
-  readonly sent: Uint8Array[] = [];
-  readonly arrived: Uint8Array[] = [];
-
-  setFilter(rules: readonly FrameRule[]): void {
-    this.rules = rules;
-  }
-
-  send(batch: TxBatch, from: number): number {
-    for (let i = from; i < batch.count; i++) {
-      if (this.room === 0) return i;
-      this.room--;
-      this.sent.push(gatherSlot(batch, i));
-      batch.slots[i * TX_SLOT_WORDS + Tx.STATUS] = this.status;
-    }
-    return batch.count;
-  }
-
-  receive({ slab, slots }: FrameBatch, most: number): number {
-    const frames = this.arrived.splice(0, Math.min(most, slots.length / 2));
-    for (const [i, frame] of frames.entries()) {
-      slab.set(frame.subarray(0, FRAME_ROOM), i * FRAME_ROOM);
-      slots[2 * i] = i * FRAME_ROOM;
-      slots[2 * i + 1] = frame.length > FRAME_ROOM ? 0 : frame.length;
-    }
-    return frames.length;
-  }
-
-  wantRead(on: boolean): void {
-    this.reads = on;
-  }
-
-  stats() {
-    return { received: 0, dropped: 0 };
-  }
-
-  close(): void {
-    this.closed = true;
-  }
-}
-
-function setUp({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
-  const port = new TestPort();
-  const events: unknown[] = [];
-  const batch = { slab: new Uint8Array(8 * FRAME_ROOM), slots: new Uint32Array(16) };
-  let seed = 1;
-  const adapter = new Adapter({
-    random: () => (seed = (Math.imul(seed, 1_664_525) + 1_013_904_223) >>> 0),
-    peers: { add: () => 0, remove: () => {} },
-    gids: [],
-    activeMtu: 4096,
-    throwBugs: true,
-    frames: { batch, open: () => port },
-    onCompletionEvent: () => {},
-    onAsyncEvent: (event) => events.push(event),
-  });
-  const pd = adapter.allocPd();
-  const memory = new Uint8Array(4096);
-  const mr = adapter.registerMr({
-    pd,
-    backing: 1,
-    buffer: memory.buffer,
-    offset: 0,
-    length: memory.length,
-    access: Access.LOCAL_WRITE,
-  });
-  const cq = adapter.createCq(64);
-  const cap = { maxSendWr, maxRecvWr, maxSendSge: 2, maxRecvSge: 2, maxInlineData: 64 };
-  const init = { pd, type: 'RAW_PACKET', sendCq: cq.handle, recvCq: cq.handle, cap, sqSigAll: true } as const;
-  const { qpn, sendQueue, recvQueue } = adapter.createQp(init);
-  const [sq, rq, completions] = [new Ring(sendQueue), new Ring(recvQueue), new Ring(cq.ring)];
-  const side = {
-    adapter,
-    port,
-    memory,
-    mr,
-    qpn,
-    events,
-    pd,
-    cq,
-    now: 0,
-    get state() {
-      return Object.keys(QpStateCode)[sq.state];
-    },
-    modify: (attr: QpAttr) => adapter.modifyQp(qpn, attr, side.now),
-    activate(last: 'INIT' | 'RTR' | 'RTS' = 'RTS') {
-      side.modify({ qpState: 'INIT', portNum: 1 });
-      if (last !== 'INIT') side.modify({ qpState: 'RTR' });
-      if (last === 'RTS') side.modify({ qpState: 'RTS' });
-    },
-    /** Posts a frame in elements of those lengths, one behind the other in memory. */
-    send(wrId: number, lengths: number[], opcode: number = WrOpcode.SEND, lkey = mr.lkey) {
-      const w = sq.wordOf(sq.producer);
-      sq.words[w + SendWqe.OPCODE_FLAGS] = opcode;
-      sq.words[w + SendWqe.WR_ID_LOW] = wrId;
-      sq.words[w + SendWqe.SGE_COUNT] = lengths.length;
-      sq.words[w + SendWqe.LENGTH] = lengths.reduce((sum, length) => sum + length, 0);
-      let address = mr.addr;
-      for (const [i, length] of lengths.entries()) {
-        const s = w + SendWqe.SGE + 4 * i;
-        sq.words[s + Sge.ADDRESS_HIGH] = Number(address >> 32n);
-        sq.words[s + Sge.ADDRESS_LOW] = Number(address & 0xffff_ffffn);
-        sq.words[s + Sge.LENGTH] = length;
-        sq.words[s + Sge.LKEY] = lkey;
-        address += BigInt(length);
-      }
-      sq.publish((sq.producer + 1) | 0);
-      adapter.posted(qpn);
-      adapter.runFrames(side.now);
-    },
-    receive(wrId: number, at: number, length: number) {
-      const w = rq.wordOf(rq.producer);
-      const address = mr.addr + BigInt(at);
-      rq.words[w + RecvWqe.WR_ID_LOW] = wrId;
-      rq.words[w + RecvWqe.SGE_COUNT] = 1;
-      rq.words[w + RecvWqe.SGE + Sge.ADDRESS_HIGH] = Number(address >> 32n);
-      rq.words[w + RecvWqe.SGE + Sge.ADDRESS_LOW] = Number(address & 0xffff_ffffn);
-      rq.words[w + RecvWqe.SGE + Sge.LENGTH] = length;
-      rq.words[w + RecvWqe.SGE + Sge.LKEY] = mr.lkey;
-      rq.publish((rq.producer + 1) | 0);
-      if (!rq.wakes()) return;
-      adapter.posted(qpn);
-    },
-    run: () => adapter.runFrames(side.now),
-    poll(): [wrId: number, status: string, byteLen: number][] {
-      adapter.runFrames(side.now);
-      const found: [number, string, number][] = [];
-      for (let i = completions.consumer; i !== completions.producer; i = (i + 1) | 0) {
-        const w = completions.wordOf(i);
-        const { words } = completions;
-        found.push([
-          words[w + Cqe.WR_ID_LOW],
-          WC_STATUS_NAMES[words[w + Cqe.STATUS]],
-          words[w + Cqe.BYTE_LEN],
-        ]);
-      }
-      completions.release(completions.producer);
-      return found;
-    },
-    inline(wrId: number, data: Uint8Array) {
-      const w = sq.wordOf(sq.producer);
-      sq.words[w + SendWqe.OPCODE_FLAGS] = WrOpcode.SEND | (SendFlags.INLINE << 8);
-      sq.words[w + SendWqe.WR_ID_LOW] = wrId;
-      sq.words[w + SendWqe.SGE_COUNT] = 0;
-      sq.words[w + SendWqe.LENGTH] = data.length;
-      sq.bytes.set(data, (w + SendWqe.SGE) * 4);
-      sq.publish((sq.producer + 1) | 0);
-      adapter.posted(qpn);
-    },
-  };
-  return side;
-}
-
-const frameOf = (byte: number, length = 60) => new Uint8Array(length).fill(byte);
 
 describe('sending', () => {
   test('gathers the elements of a list, or takes the bytes from the entry', () => {
@@ -371,6 +208,62 @@ describe('control', () => {
     expect(side.port.rules).toEqual([rule]);
     side.adapter.setFrameFilter(side.qpn, undefined);
     expect(side.port.rules).toEqual([[]]);
+  });
+
+  test.each(['RESET', 'RTS'])('a filter that the port refuses changes nothing, in %s', (state) => {
+    const side = setUp();
+    if (state === 'RTS') side.activate();
+    const rule = [{ offset: 12, value: Uint8Array.of(8, 6) }];
+    side.adapter.setFrameFilter(side.qpn, [rule]);
+    expect(() => side.adapter.setFrameFilter(side.qpn, [[{ offset: -1, value: rule[0].value }]])).toThrow(
+      expect.objectContaining({ errno: 'EINVAL', attribute: 'filter' }),
+    );
+    if (state === 'RESET') side.activate();
+    expect(side.port.rules).toEqual([rule]);
+  });
+
+  test('RESET keeps the filter', () => {
+    const side = setUp();
+    const rule = [{ offset: 12, value: Uint8Array.of(8, 6) }];
+    side.adapter.setFrameFilter(side.qpn, [rule]);
+    for (let i = 0; i < 2; i++) {
+      side.activate();
+      expect(side.port.rules).toEqual([rule]);
+      side.modify({ qpState: 'RESET' });
+      expect(side.port.rules).toEqual([]);
+    }
+  });
+
+  test('frames are counted by each rule that lets them pass, until the next filter', () => {
+    const side = setUp();
+    side.activate();
+    const bytes = (offset: number, byte: number, mask?: number) => ({
+      offset,
+      value: Uint8Array.of(byte),
+      ...(mask === undefined ? {} : { mask: Uint8Array.of(mask) }),
+    });
+    const rules = [[bytes(0, 1)], [bytes(0, 0xff, 1), bytes(59, 3)], [bytes(60, 0)], []];
+    expect(side.adapter.setFrameFilter(side.qpn, rules, true)).toEqual([]);
+    side.port.arrived.push(frameOf(1), frameOf(3), frameOf(1, 61), frameOf(2));
+    for (let i = 0; i < 4; i++) side.receive(i, 0, 64);
+    side.run();
+    const counts = [
+      { frames: 2, bytes: 121 },
+      { frames: 1, bytes: 60 },
+      { frames: 0, bytes: 0 },
+      { frames: 4, bytes: 241 },
+    ];
+    expect(side.adapter.frameCounts(side.qpn)).toEqual(counts);
+    expect(side.adapter.setFrameFilter(side.qpn, rules)).toEqual(counts);
+    expect(side.adapter.frameCounts(side.qpn)).toEqual([]);
+    side.adapter.setFrameFilter(side.qpn, undefined, true);
+    side.receive(5, 0, 64);
+    side.port.arrived.push(frameOf(1));
+    side.run();
+    expect(side.adapter.frameCounts(side.qpn)).toEqual([{ frames: 1, bytes: 60 }]);
+    side.modify({ qpState: 'RESET' });
+    expect(side.adapter.frameCounts(side.qpn)).toEqual([{ frames: 1, bytes: 60 }]);
+    expect(() => side.adapter.frameCounts(0x123456)).toThrow('takes no frames');
   });
 
   test('a query gives what is valid in each state', () => {

@@ -7,12 +7,14 @@ import type { CompletionQueue } from '../completion-queue.ts';
 import { CONGESTION_DEFAULTS } from '../congestion/options.ts';
 import { QP_STATES, type QpState, QpStateCode, SendFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
-import type { QpAttr, QpCap, QpQuery, Recovery } from '../control.ts';
+import type { QpAttr, QpCap, QpQuery, QpResized, Recovery } from '../control.ts';
 import { QpCounters } from '../counters.ts';
 import { type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
 import type { Owner } from '../qp/owner.ts';
 import { ReceiveQueue } from '../qp/receive-queue.ts';
+import { checkResize, NextRings } from '../qp/resize.ts';
 import { SendQueue } from '../qp/send-queue.ts';
+import { NULL_BYTES } from '../region.ts';
 import { checkEntry } from '../requester/checks.ts';
 import { Pacer } from '../requester/pacer.ts';
 import { type NewRing, type Ring, recvStride, SendWqe, SGE_WORDS, Sge, sendStride } from '../rings.ts';
@@ -20,12 +22,22 @@ import { addFragment } from '../sge.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { VALID_IN_STATE } from '../transitions.ts';
 import { Service } from '../wr-opcodes.ts';
-import { FRAME_SLOT_WORDS, Frame, type FrameBatch, type FramePort, type FrameRule } from './frames.ts';
+import { FrameCounts } from './frame-counts.ts';
+import {
+  FRAME_SLOT_WORDS,
+  Frame,
+  type FrameBatch,
+  type FrameCount,
+  type FramePort,
+  type FrameRule,
+} from './frames.ts';
 
 /** Frames of a batch to the port. */
 const BATCH = 64;
 /** Bytes of an Ethernet header: no frame is shorter. */
 const HEADER_BYTES = 14;
+/** No interface takes longer ones. */
+const MAX_FRAME_BYTES = NULL_BYTES;
 const EMSGSIZE = 90;
 const EFAULT = 14;
 const EINVAL = 22;
@@ -66,11 +78,15 @@ export class RawQueuePair implements Owner {
   readonly reacts = false;
   readonly qpn: number;
   readonly pd: number;
-  readonly cap: QpCap;
-  readonly sq: Ring;
-  readonly rq: Ring;
-  readonly sqRegion: number;
+  /** Receives are posted to it: not with an SRQ. */
+  readonly hasReceives: boolean;
   readonly counters = new QpCounters();
+  readonly #newRing: NewRing;
+  #cap: QpCap;
+  #sq: Ring;
+  #rq: Ring;
+  #sqRegion: number;
+  #next: NextRings | undefined;
   readonly #context: Context;
   readonly #init: RawQueuePairInit;
   readonly #port: FramePort;
@@ -86,6 +102,8 @@ export class RawQueuePair implements Owner {
   #state: number = QpStateCode.RESET;
   #attributes: QpAttributes = RESET_ATTRIBUTES;
   #rules = EVERYTHING;
+  /** By rule, where that was asked for. */
+  #counts: FrameCounts | undefined;
   #listening = false;
   #sendsWanted = false;
 
@@ -99,12 +117,14 @@ export class RawQueuePair implements Owner {
     this.#port = port;
     this.#frames = frames;
     const { newRing = context.newRing } = init;
-    this.sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    this.rq = srq
+    this.#newRing = newRing;
+    this.hasReceives = srq === undefined;
+    this.#sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    this.#rq = srq
       ? context.newRing(1, recvStride(srq.maxSge))
       : newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge));
-    this.sqRegion = context.regions.add(this.sq.bytes);
-    this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
+    this.#sqRegion = context.regions.add(this.sq.bytes);
+    this.#cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
     this.#sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
     this.#receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
     this.#batch = new TxBatch(context.regions, BATCH, BATCH * 33 + 33);
@@ -112,6 +132,23 @@ export class RawQueuePair implements Owner {
     sendCq.use(1);
     recvCq.use(1);
     srq?.use(1);
+  }
+
+  /** The sizes; those of a resize once the program posts by them. */
+  get cap(): QpCap {
+    return this.#cap;
+  }
+
+  get sq(): Ring {
+    return this.#sq;
+  }
+
+  get rq(): Ring {
+    return this.#rq;
+  }
+
+  get sqRegion(): number {
+    return this.#sqRegion;
   }
 
   get state(): number {
@@ -144,21 +181,65 @@ export class RawQueuePair implements Owner {
     this.run();
   }
 
-  /** ibv_create_flow(3), in the product's style: what it takes in from now on; `undefined` for all that the interface does. */
-  setFilter(rules: readonly FrameRule[] | undefined): void {
-    const before = this.#rules;
-    this.#rules = rules ?? EVERYTHING;
-    if (!this.#listening) return;
-    try {
-      this.#port.setFilter(this.#rules);
-    } catch (error) {
-      this.#rules = before;
-      throw error;
+  /** Throws EINVAL where what is posted does not fit into queues of other sizes, EBUSY before the last resize is done. */
+  checkResize(cap: QpCap): void {
+    checkResize({ sq: this.#sq, rq: this.hasReceives ? this.#rq : undefined }, this.#next, cap);
+  }
+
+  /** Makes rings of other sizes, which were checked; as `QueuePair.resize`. */
+  resize(cap: QpCap): QpResized {
+    const next = new NextRings(this.#newRing, cap, this.hasReceives);
+    this.#next = next;
+    next.show(this.#state);
+    return next.result(this.#rq);
+  }
+
+  /** The program may have moved to the rings of a resize: what was posted there has its turn. */
+  followProgram(): void {
+    if (this.#next) this.posted();
+  }
+
+  /** Goes over to the rings of a resize, once the program posts there. */
+  #followProgram(): void {
+    const next = this.#next;
+    if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
+    this.#next = undefined;
+    this.#sendQueue.moveTo(next.sq);
+    this.#sq = next.sq;
+    if (next.rq) {
+      this.#receives.moveTo(next.rq, next.cap.maxRecvSge);
+      this.#rq = next.rq;
     }
+    this.#cap = next.cap;
+    // Frames with inline data may wait for the port.
+    this.#context.regions.retire(this.#sqRegion);
+    this.#sqRegion = this.#context.regions.add(this.#sq.bytes);
+  }
+
+  /**
+   * ibv_create_flow(3), in the product's style: what it takes in from now on; `undefined` for all that the interface does.
+   *
+   * @param counts whether frames are counted by the rules that let them pass
+   * @returns the counts of the rules before; none where they were not counted
+   */
+  setFilter(rules: readonly FrameRule[] | undefined, counts: boolean): FrameCount[] {
+    const next = rules ?? EVERYTHING;
+    if (this.#listening) this.#port.setFilter(next);
+    else this.#port.checkFilter(next);
+    const before = this.frameCounts();
+    this.#rules = next;
+    this.#counts = counts ? new FrameCounts(next) : undefined;
+    return before;
+  }
+
+  /** Frames by the rules that let them pass, in their order; none where they are not counted. */
+  frameCounts(): FrameCount[] {
+    return this.#counts?.list() ?? [];
   }
 
   query(): QpQuery {
-    const { cap, attributes } = this;
+    const { attributes } = this;
+    const cap = this.#next?.cap ?? this.#cap;
     const all: QpAttr = { portNum: attributes.portNum, rateLimit: attributes.rateLimit, sqDraining: false };
     const attr: QpAttr = { qpState: this.stateName, curQpState: this.stateName, cap: { ...cap } };
     for (const name of VALID_IN_STATE.RAW_PACKET[this.stateName])
@@ -175,6 +256,7 @@ export class RawQueuePair implements Owner {
   }
 
   #enter(state: number): void {
+    this.#followProgram();
     if (state === QpStateCode.ERR) this.toError();
     else if (state === QpStateCode.RESET) this.#reset();
     else {
@@ -195,7 +277,6 @@ export class RawQueuePair implements Owner {
     this.#receives.reset();
     this.#attributes = RESET_ATTRIBUTES;
     this.#pacer.setRate(0);
-    this.#rules = EVERYTHING;
   }
 
   /** Frames come in, or no longer; those that wait in the port then are lost. */
@@ -235,6 +316,7 @@ export class RawQueuePair implements Owner {
     this.#state = state;
     this.sq.state = state;
     this.rq.state = state;
+    this.#next?.show(state);
     this.#context.stateChanged(this.qpn, from, this.stateName);
   }
 
@@ -248,6 +330,7 @@ export class RawQueuePair implements Owner {
 
   /** Answers a doorbell. */
   posted(): void {
+    if (this.#next) this.#followProgram();
     if (this.#state === QpStateCode.ERR) this.#flush();
     else if (this.#state === QpStateCode.SQE) this.#sendQueue.flush();
     else this.run();
@@ -300,7 +383,7 @@ export class RawQueuePair implements Owner {
       const length = words[w + SendWqe.LENGTH];
       const status = checkEntry(this.#context, this, queue, index, row);
       if (status !== WcStatus.SUCCESS) return status;
-      if (length < HEADER_BYTES) return WcStatus.LOC_LEN_ERR;
+      if (length < HEADER_BYTES || length > MAX_FRAME_BYTES) return WcStatus.LOC_LEN_ERR;
       if (this.#pacer.limited) {
         const wait = this.#pacer.wait(now);
         if (wait > 0) {
@@ -405,6 +488,7 @@ export class RawQueuePair implements Owner {
       counters.droppedPackets++;
       return;
     }
+    this.#counts?.add(this.#frames.slab, offset, length);
     if (!receives.available()) {
       counters.outOfBuffer++;
       return;
@@ -448,6 +532,7 @@ export class RawQueuePair implements Owner {
   sendQueueDrained(): void {}
 
   toError(): void {
+    this.#followProgram();
     this.#listen(false);
     this.#drop();
     this.#show(QpStateCode.ERR);
@@ -481,5 +566,7 @@ export class RawQueuePair implements Owner {
   checkInvariants(): void {
     const broken = this.#sendQueue.check() ?? this.#receives.check();
     if (broken !== undefined) this.bug(broken);
+    if (this.sq.state !== this.#state || this.rq.state !== this.#state)
+      this.bug('the rings show another state');
   }
 }

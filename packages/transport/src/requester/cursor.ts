@@ -108,7 +108,7 @@ export class SendCursor {
       if (!mr || mr.pd !== owner.pd) return false;
       const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], words[w + Sge.LENGTH]);
       if (at < 0) return false;
-      addFragment(batch, mr.region, at + this.#offset, take);
+      addFragment(batch, mr.region, mr.isNull ? 0 : at + this.#offset, take);
       this.#offset += take;
       length -= take;
     }

@@ -1,7 +1,8 @@
 /** Adds request packets to batches, as far as window, PSNs, pace, READ budget and failures allow. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
-import type { TxBatch } from '../batch.ts';
+import { TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
 import { QpStateCode, type RetransmitCause, WcStatus } from '../constants.ts';
+import { SendWqe } from '../rings.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { SendCursor } from './cursor.ts';
 import { type Flight, PSN_SPAN } from './flight.ts';
@@ -199,8 +200,16 @@ export class Transmitter {
     if (psns === 0) return false;
     cursor.advance(queue, psns);
     if (!flight.advanced()) context.retransmitted(owner, psn, flight.cause);
-    if (pacer.limited) pacer.charge(lastPacketBytes(batch), owner.attributes.ipBytes);
+    if (pacer.limited) pacer.charge(lastPacketBytes(batch), this.#ipBytesOfLast(batch));
     return true;
+  }
+
+  /** Bytes of the IP header of the packet that was added last. */
+  #ipBytesOfLast({ slots, count }: TxBatch): number {
+    const { context, owner, queue } = this.#parts;
+    if (!owner.datagram) return owner.attributes.ipBytes;
+    const w = queue.wordOf(slots[(count - 1) * TX_SLOT_WORDS + Tx.ENTRY]);
+    return context.addresses.ah(queue.words[w + SendWqe.ADDRESS_HANDLE])!.ipBytes;
   }
 
   /** Adds the packet at a cursor; returns the PSNs it takes, 0 if it can't leave now. */

@@ -1,7 +1,7 @@
 /** The SEND or WRITE that is arriving at a connected queue pair. */
 import type { OpcodeInfo } from '@node-roce/wire';
 import type { Context } from '../context.ts';
-import type { MemoryRegion } from '../memory.ts';
+import type { MemoryRegion } from '../region.ts';
 
 const NONE = 0;
 const SEND = 1;

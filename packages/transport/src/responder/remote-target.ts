@@ -1,6 +1,7 @@
 /** The memory that a request's key and address name. */
-import type { Memory, MemoryRegion } from '../memory.ts';
+import type { Memory } from '../memory.ts';
 import type { Owner } from '../qp/owner.ts';
+import type { MemoryRegion } from '../region.ts';
 
 /**
  * Owns the region and place that the last check found: made once for a responder, filled by each RETH or

@@ -6,7 +6,7 @@
  * Successive ACKs are coalesced, because an ACK acknowledges everything before it.
  */
 import { NakCode, psnDiff } from '@node-roce/wire';
-import type { MemoryRegion } from '../memory.ts';
+import type { MemoryRegion } from '../region.ts';
 import type { RemoteTarget } from './remote-target.ts';
 
 export const ReplyKind = { ACK: 0, READ: 1, ATOMIC: 2, NAK: 3 } as const;
