@@ -33,6 +33,7 @@ if (replay !== undefined) {
   describe.each(pairs)('%s and %s', (a, b) => {
     test('every kind of network', { timeout: 20_000 + SEEDS * 2000 }, async () => {
       const delivered = { RC: 0, UC: 0, UD: 0 };
+      const placements = { flushes: 0, atomicWrites: 0 };
       let limitsReached = 0;
       let cnpHandled = 0;
       for (let seed = FIRST; seed < FIRST + SEEDS; seed++) {
@@ -45,6 +46,8 @@ if (replay !== undefined) {
         delivered.RC += outcome.delivered.RC;
         delivered.UC += outcome.delivered.UC;
         delivered.UD += outcome.delivered.UD;
+        placements.flushes += outcome.placements.flushes;
+        placements.atomicWrites += outcome.placements.atomicWrites;
         limitsReached += outcome.limitsReached;
         cnpHandled += outcome.cnpHandled;
         // In a long run the runner wants to hear from this thread.
@@ -52,6 +55,7 @@ if (replay !== undefined) {
       }
       // All of it happened: messages of every service, and SRQs that ran low.
       expect(Math.min(delivered.RC, delivered.UC, delivered.UD)).toBeGreaterThan(SEEDS * 10);
+      expect(Math.min(placements.flushes, placements.atomicWrites)).toBeGreaterThan(SEEDS * 5);
       expect(limitsReached).toBeGreaterThan(SEEDS / 4);
       // Some of the engines were under DCQCN, and were slowed down.
       if (a === 'engine') expect(cnpHandled).toBeGreaterThan(2 * SEEDS);

@@ -30,6 +30,7 @@ if (replay !== undefined) {
   describe.each(pairs)('%s and %s', (a, b) => {
     test('every kind of network', { timeout: 20_000 + SEEDS * 2000 }, async () => {
       let delivered = 0;
+      const placements = { flushes: 0, atomicWrites: 0 };
       for (let seed = 1; seed <= SEEDS; seed++) {
         const outcome = runXrc({ seed, a, b, network: NETWORKS[seed % NETWORKS.length] });
         if (outcome.fault !== undefined) {
@@ -38,10 +39,13 @@ if (replay !== undefined) {
           );
         }
         delivered += outcome.delivered;
+        placements.flushes += outcome.placements.flushes;
+        placements.atomicWrites += outcome.placements.atomicWrites;
         // In a long run the runner wants to hear from this thread.
         await setImmediate();
       }
       expect(delivered).toBeGreaterThan(SEEDS * 60);
+      expect(Math.min(placements.flushes, placements.atomicWrites)).toBeGreaterThan(SEEDS * 5);
     });
   });
 }

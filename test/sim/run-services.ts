@@ -34,6 +34,7 @@ export const GUARD_BYTES = 4096;
 
 export interface ServicesOutcome extends Pick<Outcome, 'fault' | 'network' | 'cnpHandled' | 'replay'> {
   delivered: ServicesWorkload['delivered'];
+  placements: ServicesWorkload['placements'];
   limitsReached: number;
 }
 
@@ -78,6 +79,7 @@ export function runServices(run: ServicesRun): ServicesOutcome {
     ...outcome,
     fault,
     delivered: workload?.delivered ?? { RC: 0, UC: 0, UD: 0 },
+    placements: workload?.placements ?? { flushes: 0, atomicWrites: 0 },
     limitsReached: workload?.limitsReached ?? 0,
     cnpHandled: cnpHandledBy(left, right),
   });

@@ -26,6 +26,7 @@ export interface XrcOutcome {
   fault: string | undefined;
   /** Messages that took a receive. */
   delivered: number;
+  placements: XrcWorkload['placements'];
   network: Network;
   replay: string;
 }
@@ -57,6 +58,7 @@ export function runXrc({ seed, a, b, network: kind }: XrcRun): XrcOutcome {
   const outcome = (fault?: string): XrcOutcome => ({
     fault,
     delivered: workload?.delivered ?? 0,
+    placements: workload?.placements ?? { flushes: 0, atomicWrites: 0 },
     network,
     replay: [seed, a, b, kind].join(','),
   });

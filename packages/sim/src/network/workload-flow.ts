@@ -51,6 +51,18 @@ export interface FlowOptions {
   windows?: WindowKeeper;
 }
 
+/** FLUSHes and ATOMIC_WRITEs that are complete. */
+export interface Placements {
+  flushes: number;
+  atomicWrites: number;
+}
+
+/** Those of several flows: for tests that have to see that there were some. */
+export function placementsOf(flows: readonly Flow[]): Placements {
+  const sum = (opcode: ModelOpcode) => flows.reduce((total, flow) => total + flow.completed(opcode), 0);
+  return { flushes: sum('FLUSH'), atomicWrites: sum('ATOMIC_WRITE') };
+}
+
 /** One direction: what `from` posts, and what `to` must see of it. */
 export class Flow {
   readonly operations: Operation[];
@@ -92,6 +104,11 @@ export class Flow {
     }
     this.operations.at(-1)!.send.signaled = true;
     receives.fill();
+  }
+
+  /** Requests of an operation that are complete. */
+  completed(opcode: ModelOpcode): number {
+    return this.operations.slice(0, this.#completed).filter(({ send }) => send.opcode === opcode).length;
   }
 
   get done(): boolean {

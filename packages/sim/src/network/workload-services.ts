@@ -12,7 +12,7 @@ import type { ConnectionOptions, SimDevice, SimQp, SimSrq } from './endpoint.ts'
 import type { Network, TracedPacket } from './network.ts';
 import { require } from './workload-checks.ts';
 
-import { Flow, flowEnd, shifted } from './workload-flow.ts';
+import { Flow, flowEnd, type Placements, placementsOf, shifted } from './workload-flow.ts';
 import { ARENA_BYTES } from './workload-layout.ts';
 import { SharedReceives } from './workload-receives.ts';
 import { UNRELIABLE_BYTES, UnreliableFlow, UnreliableReceives } from './workload-unreliable.ts';
@@ -192,6 +192,10 @@ export class ServicesWorkload {
       else delivered.RC += flow.expected.length;
     }
     return delivered;
+  }
+
+  get placements(): Placements {
+    return placementsOf(this.#directions.flatMap(({ flow }) => (flow instanceof Flow ? flow : [])));
   }
 
   /** Limit events of both SRQs that have a limit. */

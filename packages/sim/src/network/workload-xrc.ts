@@ -6,7 +6,7 @@ import type { Random } from '@node-roce/link';
 import type { ModelCompletion } from '../model/work.ts';
 import type { ConnectionOptions, SimDevice, SimQp, SimXrcSrq } from './endpoint.ts';
 import { require } from './workload-checks.ts';
-import { Flow, flowEnd, shifted } from './workload-flow.ts';
+import { Flow, flowEnd, type Placements, placementsOf, shifted } from './workload-flow.ts';
 import { ARENA_BYTES } from './workload-layout.ts';
 import { SharedReceives } from './workload-receives.ts';
 
@@ -98,6 +98,10 @@ export class XrcWorkload {
   /** Messages that took a receive. */
   get delivered(): number {
     return this.#flows.reduce((sum, { expected }) => sum + expected.length, 0);
+  }
+
+  get placements(): Placements {
+    return placementsOf(this.#flows);
   }
 
   /**
