@@ -5,7 +5,7 @@
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Access, type AccessInit, type SendWr } from '@node-roce/verbs-api';
-import { afterEach, describe, expect, inject, test } from 'vitest';
+import { afterEach, describe, expect, inject, onTestFinished, test } from 'vitest';
 import type { AgentCompletion } from './harness/agent.ts';
 import { type Guarded, LinkUp, type LinkUpOptions } from './harness/connect.ts';
 import { Guest } from './harness/guest.ts';
@@ -484,6 +484,26 @@ describe('captures', () => {
     }
     record('both');
   });
+});
+
+test('flushIsNotCounted: more of rxe’s FLUSHes are outstanding than max_rd_atomic', async () => {
+  const count = 8;
+  await using link = await make({
+    connect: { access: OURS_OPEN, maxDestRdAtomic: 2 * count },
+    theirs: { max_rd_atomic: 1, retry_cnt: 1 },
+  });
+  const ours = await link.memory(64, { seed: 1, access: { flushGlobal: true } });
+  // It hears no answer: who counts has one FLUSH outstanding for as long as it goes on.
+  onTestFinished(() => guest.netem(''));
+  await guest.netem('', 'loss 100%');
+  capture = await WireCapture.start(address);
+  const range = { remote_addr: ours.mr.addr, rkey: ours.mr.rkey, length: 64, type: 1, level: 0 };
+  for (let i = 0; i < count; i++)
+    await link.agent.call('post_send', { qp: link.theirQp, wr_id: i, opcode: 'FLUSH', ...range });
+  const [{ status }] = await link.agent.poll(1, 30_000);
+  expect(status).toBe(RETRY_EXC_ERR);
+  const flushes = (await capture.stop()).filter(({ opcode }) => opcode === FLUSH);
+  expect(new Set(flushes.map(({ psn }) => psn)).size).toBe(count);
 });
 
 describe('flushIsCoveredTwice', () => {
