@@ -91,7 +91,10 @@ function completionOf(wc: Pick<ibv_wc, 'wc_flags' | 'src_qp'>): WorkCompletion {
 
 /** ibv_destroy_ah(3). Requests that still name it complete with IBV_WC_LOC_QP_OP_ERR. */
 export function ibv_destroy_ah(ah: ibv_ah): Promise<number> {
-  return status(() => verbsOf('ah', ah).destroy());
+  return status(async () => {
+    await verbsOf('ah', ah).destroy();
+    ah.pd.gone(ah);
+  });
 }
 
 /** ibv_attach_mcast(3), UD: joins the group on the device's sockets. The LID means nothing on RoCE. */

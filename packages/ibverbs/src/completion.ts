@@ -39,7 +39,10 @@ export function ibv_resize_cq(cq: ibv_cq, cqe: number): Promise<number> {
 
 /** ibv_destroy_cq(3): EBUSY while queue pairs use it. Waits for events that were taken to be acknowledged. */
 export function ibv_destroy_cq(cq: ibv_cq): Promise<number> {
-  return status(() => verbsOf('cq', cq).destroy());
+  return status(async () => {
+    await verbsOf('cq', cq).destroy();
+    cq.parent_domain?.gone(cq);
+  });
 }
 
 /** The completion that a poll fills before it is copied into the caller's structs. */

@@ -188,6 +188,16 @@ export const IBV_REREG_MR_CHANGE_PD = 1 << 1;
 export const IBV_REREG_MR_CHANGE_ACCESS = 1 << 2;
 export const IBV_REREG_MR_FLAGS_SUPPORTED = 7;
 
+// `enum ibv_advise_mr_advice`, and flags of `ibv_advise_mr`
+export const IBV_ADVISE_MR_ADVICE_PREFETCH = 0;
+export const IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE = 1;
+export const IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT = 2;
+export const IBV_ADVISE_MR_FLAG_FLUSH = 1 << 0;
+
+// `enum ibv_parent_domain_init_attr_mask`: members of `struct ibv_parent_domain_init_attr` that are there
+export const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1 << 0;
+export const IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 1 << 1;
+
 // `enum ibv_rereg_mr_err_code`: what `ibv_rereg_mr` returns but 0. Here a call that fails leaves the region as it was: IBV_REREG_MR_ERR_INPUT
 export const IBV_REREG_MR_ERR_INPUT = -1;
 export const IBV_REREG_MR_ERR_DONT_FORK_NEW = -2;
@@ -338,3 +348,31 @@ export const IBV_RATE_400_GBPS = 21;
 export const IBV_RATE_600_GBPS = 22;
 export const IBV_RATE_800_GBPS = 23;
 export const IBV_RATE_1200_GBPS = 24;
+
+// `enum ibv_flow_attr_type`, flags, and `enum ibv_flow_spec_type`: flows of raw packets
+export const IBV_FLOW_ATTR_NORMAL = 0;
+export const IBV_FLOW_ATTR_ALL_DEFAULT = 1;
+export const IBV_FLOW_ATTR_MC_DEFAULT = 2;
+export const IBV_FLOW_ATTR_SNIFFER = 3;
+export const IBV_FLOW_ATTR_FLAGS_DONT_TRAP = 1 << 1;
+export const IBV_FLOW_ATTR_FLAGS_EGRESS = 1 << 2;
+export const IBV_FLOW_SPEC_ETH = 0x20;
+export const IBV_FLOW_SPEC_IPV4 = 0x30;
+export const IBV_FLOW_SPEC_IPV6 = 0x31;
+export const IBV_FLOW_SPEC_IPV4_EXT = 0x32;
+export const IBV_FLOW_SPEC_ESP = 0x34;
+export const IBV_FLOW_SPEC_TCP = 0x40;
+export const IBV_FLOW_SPEC_UDP = 0x41;
+export const IBV_FLOW_SPEC_VXLAN_TUNNEL = 0x50;
+export const IBV_FLOW_SPEC_GRE = 0x51;
+export const IBV_FLOW_SPEC_MPLS = 0x60;
+export const IBV_FLOW_SPEC_INNER = 0x100;
+export const IBV_FLOW_SPEC_ACTION_TAG = 0x1000;
+export const IBV_FLOW_SPEC_ACTION_DROP = 0x1001;
+export const IBV_FLOW_SPEC_ACTION_HANDLE = 0x1002;
+export const IBV_FLOW_SPEC_ACTION_COUNT = 0x1003;
+
+// `enum ibv_counter_description`, and flags of `ibv_read_counters`
+export const IBV_COUNTER_PACKETS = 0;
+export const IBV_COUNTER_BYTES = 1;
+export const IBV_READ_COUNTERS_ATTR_PREFER_CACHED = 1 << 0;

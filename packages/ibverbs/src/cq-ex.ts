@@ -3,6 +3,7 @@ import { invalid, RoceError } from '@node-roce/transport';
 import { type CompletionQueue, WorkCompletion, wallClock } from '@node-roce/verbs-api';
 import * as c from './constants.ts';
 import { createCq } from './create-cq.ts';
+import { ibv_parent_domain } from './domains.ts';
 import { pointer, statusNow } from './errno.ts';
 import { checkKind, given, type ibv_context, ibv_cq, verbsOf } from './objects.ts';
 import type { ibv_cq_init_attr_ex } from './structs.ts';
@@ -53,8 +54,7 @@ export class ibv_cq_ex extends ibv_cq {
 }
 
 /**
- * ibv_create_cq_ex(3): `wc_flags` are the members that are to be read. EOPNOTSUPP for VLANs, flow tags and tag matching, and for a
- * parent domain.
+ * ibv_create_cq_ex(3): `wc_flags` are the members that are to be read. EOPNOTSUPP for VLANs, flow tags and tag matching.
  */
 export function ibv_create_cq_ex(
   context: ibv_context,
@@ -65,13 +65,15 @@ export function ibv_create_cq_ex(
     const { cqe, cq_context, channel = null, comp_vector = 0, ...more } = given('cq_attr', cq_attr);
     const { wc_flags = 0, comp_mask = 0 } = more;
     refuse('wc_flags', Number(wc_flags) & ~READABLE);
-    refuse('comp_mask', comp_mask & ~c.IBV_CQ_INIT_ATTR_MASK_FLAGS);
+    refuse('comp_mask', comp_mask & ~(c.IBV_CQ_INIT_ATTR_MASK_FLAGS | c.IBV_CQ_INIT_ATTR_MASK_PD));
+    const parent = (comp_mask & c.IBV_CQ_INIT_ATTR_MASK_PD) !== 0 ? more.parent_domain : null;
+    if (parent !== null) checkKind('parent_domain', parent as object, ibv_parent_domain);
     // IBV_CREATE_CQ_ATTR_SINGLE_THREADED changes nothing: each CQ has one thread.
     if ((comp_mask & c.IBV_CQ_INIT_ATTR_MASK_FLAGS) !== 0)
       refuse('flags', (more.flags ?? 0) & ~c.IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
     const timestamps = (Number(wc_flags) & TIMES) !== 0;
     const verbs = await createCq(context, cqe, cq_context, channel, comp_vector, timestamps);
-    return new ibv_cq_ex(context, channel, verbs);
+    return new ibv_cq_ex(context, channel, verbs, parent);
   });
 }
 

@@ -1,10 +1,21 @@
 /** The attributes of a device: ibv_query_device(3), ibv_query_device_ex(3). */
 import { invalid } from '@node-roce/transport';
-import { IBV_ATOMIC_HCA, IBV_QPT_RAW_PACKET, IBV_QPT_RC } from './constants.ts';
+import {
+  IBV_ATOMIC_HCA,
+  IBV_DEVICE_MANAGED_FLOW_STEERING,
+  IBV_QPT_RAW_PACKET,
+  IBV_QPT_RC,
+  IBV_QPT_UC,
+  IBV_QPT_UD,
+  IBV_QPT_XRC_SEND,
+} from './constants.ts';
 import { status } from './errno.ts';
 import { given, type ibv_context, verbsOf } from './objects.ts';
 import { IBV_DEVICE_ATOMIC_WRITE, IBV_DEVICE_FLUSH_GLOBAL } from './placement-constants.ts';
 import type { ibv_device_attr, ibv_device_attr_ex, ibv_query_device_ex_input } from './structs.ts';
+
+/** Types with a `rate_limit`. */
+const PACED = [IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND];
 
 /** ibv_query_device(3): fills `device_attr`. */
 export function ibv_query_device(
@@ -53,7 +64,7 @@ export function ibv_query_device_ex(
       packet_pacing_caps: {
         qp_rate_limit_min: 1,
         qp_rate_limit_max: 0xffff_ffff,
-        supported_qpts: (1 << IBV_QPT_RC) | (1 << IBV_QPT_RAW_PACKET),
+        supported_qpts: PACED.reduce((bits, type) => bits | (1 << type), 0),
       },
       raw_packet_caps: 0,
       tm_caps: { max_rndv_hdr_size: 0, max_num_tags: 0, flags: 0, max_ops: 0, max_sge: 0 },
@@ -83,7 +94,7 @@ function attributes(context: ibv_context): ibv_device_attr {
     hw_ver: 0,
     max_qp: device.maxQp,
     max_qp_wr: device.maxQpWr,
-    device_cap_flags: device.deviceCapFlags,
+    device_cap_flags: device.deviceCapFlags | (device.rawPackets ? IBV_DEVICE_MANAGED_FLOW_STEERING : 0),
     max_sge: device.maxSge,
     max_sge_rd: device.maxSge,
     max_cq: device.maxCq,

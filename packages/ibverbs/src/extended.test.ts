@@ -19,7 +19,14 @@ test('ibv_query_device_ex gives what ibv_query_device gives, and what hardware a
     device_cap_flags_ex:
       BigInt(plain.device_cap_flags!) | v.IBV_DEVICE_FLUSH_GLOBAL | v.IBV_DEVICE_ATOMIC_WRITE,
     tso_caps: { max_tso: 0, supported_qpts: 0 },
-    packet_pacing_caps: { supported_qpts: (1 << v.IBV_QPT_RC) | (1 << v.IBV_QPT_RAW_PACKET) },
+    packet_pacing_caps: {
+      supported_qpts:
+        (1 << v.IBV_QPT_RC) |
+        (1 << v.IBV_QPT_UC) |
+        (1 << v.IBV_QPT_UD) |
+        (1 << v.IBV_QPT_RAW_PACKET) |
+        (1 << v.IBV_QPT_XRC_SEND),
+    },
     phys_port_cnt_ex: 1,
   });
   expect(await v.ibv_query_device_ex(context, {}, attr)).toBe(0);

@@ -6,8 +6,18 @@ export {
   ibv_detach_mcast,
   ibv_init_ah_from_wc,
 } from './address.ts';
+export * from './advise.ts';
 export * from './completion.ts';
 export * from './constants.ts';
+export {
+  ibv_attach_counters_point_flow,
+  type ibv_counter_attach_attr,
+  ibv_counters,
+  type ibv_counters_init_attr,
+  ibv_create_counters,
+  ibv_destroy_counters,
+  ibv_read_counters,
+} from './counters.ts';
 export * from './cq-ex.ts';
 export {
   ibv_close_device,
@@ -29,11 +39,24 @@ export {
   ibv_query_port,
 } from './device.ts';
 export { ibv_query_device, ibv_query_device_ex } from './device-attr.ts';
+export {
+  ibv_alloc_parent_domain,
+  ibv_alloc_td,
+  ibv_dealloc_td,
+  ibv_parent_domain,
+  type ibv_parent_domain_init_attr,
+  ibv_td,
+  type ibv_td_init_attr,
+} from './domains.ts';
 export * from './driver-constants.ts';
+export * from './ece.ts';
 export { errno, errorOf, lastError, strerror } from './errno.ts';
 export * from './events.ts';
+export * from './flow.ts';
+export type * from './flow-specs.ts';
 export {
   ibv_alloc_mw,
+  ibv_alloc_null_mr,
   ibv_alloc_pd,
   ibv_bind_mw,
   ibv_dealloc_mw,

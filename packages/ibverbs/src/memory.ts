@@ -10,8 +10,18 @@ import {
   IBV_SEND_FENCE,
   IBV_SEND_SIGNALED,
 } from './constants.ts';
+import { checkUnused, ibv_parent_domain } from './domains.ts';
 import { pointer, status, statusNow } from './errno.ts';
-import { given, type ibv_context, ibv_mr, ibv_mw, ibv_pd, type ibv_qp, verbsOf } from './objects.ts';
+import {
+  checkKind,
+  given,
+  type ibv_context,
+  ibv_mr,
+  ibv_mw,
+  ibv_pd,
+  type ibv_qp,
+  verbsOf,
+} from './objects.ts';
 import type { ibv_mw_bind, ibv_mw_bind_info, Memory } from './structs.ts';
 
 /** ibv_alloc_pd(3). */
@@ -19,9 +29,14 @@ export function ibv_alloc_pd(context: ibv_context): Promise<ibv_pd | null> {
   return pointer(async () => new ibv_pd(context, await verbsOf('context', context).allocPd()));
 }
 
-/** ibv_dealloc_pd(3): EBUSY while anything that was made with it is there. */
+/** ibv_dealloc_pd(3), also of a parent domain: EBUSY while anything that was made with it is there. */
 export function ibv_dealloc_pd(pd: ibv_pd): Promise<number> {
-  return status(() => verbsOf('pd', pd).dealloc());
+  return status(() => {
+    if (pd instanceof ibv_parent_domain) return pd.dealloc();
+    const verbs = verbsOf('pd', pd);
+    checkUnused(pd);
+    return verbs.dealloc();
+  });
 }
 
 /** Access flags that a device may ignore (IBV_ACCESS_OPTIONAL_RANGE): bits 20 to 29. */
@@ -89,16 +104,28 @@ export function ibv_rereg_mr(
       ...((flags & IBV_REREG_MR_CHANGE_ACCESS) !== 0 ? { access: access & ~OPTIONAL_ACCESS } : {}),
     });
     mr.pd.regions.delete(oldKey);
+    mr.pd.gone(mr);
     if (newPd) mr.pd = newPd;
+    mr.pd.made(mr);
     mr.pd.regions.set(mr.lkey, mr);
   }, IBV_REREG_MR_ERR_INPUT);
+}
+
+/**
+ * ibv_alloc_null_mr(3): a region whose bytes are zeros and take what is written without keeping it, for scatter/gather lists with
+ * its lkey and any address. EINVAL for `ibv_rereg_mr` and windows.
+ */
+export function ibv_alloc_null_mr(pd: ibv_pd): Promise<ibv_mr | null> {
+  return pointer(async () => new ibv_mr(pd, await verbsOf('pd', pd).allocNullMr()));
 }
 
 /** ibv_dereg_mr(3): EBUSY while memory windows are bound to it. */
 export function ibv_dereg_mr(mr: ibv_mr): Promise<number> {
   return status(async () => {
-    await verbsOf('mr', mr).deregister();
+    checkKind('mr', mr, ibv_mr);
+    await (mr.nullRegion ?? mr.verbs).deregister();
     mr.pd.regions.delete(mr.lkey);
+    mr.pd.gone(mr);
   });
 }
 
@@ -109,7 +136,10 @@ export function ibv_alloc_mw(pd: ibv_pd, type: number): Promise<ibv_mw | null> {
 
 /** ibv_dealloc_mw(3). The range that the window was bound to is closed to peers. */
 export function ibv_dealloc_mw(mw: ibv_mw): Promise<number> {
-  return status(() => verbsOf('mw', mw).dealloc());
+  return status(async () => {
+    await verbsOf('mw', mw).dealloc();
+    mw.pd.gone(mw);
+  });
 }
 
 /** ibv_bind_mw(3), type 1: posts the bind; `mw.rkey` is the new key, good once the bind is complete. */

@@ -12,6 +12,7 @@ import {
   type EventElement,
   type MemoryRegion,
   type MemoryWindow,
+  NullMemoryRegion,
   type ProtectionDomain,
   type QueuePair,
   type SharedReceiveQueue,
@@ -81,47 +82,68 @@ export class ibv_pd {
   readonly context: ibv_context;
   readonly verbs: ProtectionDomain;
   /** Regions by lkey: a scatter/gather element that gives memory finds its address there. */
-  readonly regions = new Map<number, ibv_mr>();
+  readonly regions: Map<number, ibv_mr>;
 
-  constructor(context: ibv_context, verbs: ProtectionDomain) {
+  constructor(context: ibv_context, verbs: ProtectionDomain, regions = new Map<number, ibv_mr>()) {
     this.context = context;
     this.verbs = verbs;
+    this.regions = regions;
   }
+
+  /** An object was made with it; the engine counts those of a protection domain. @internal */
+  made(_object: object): void {}
+
+  /** The object is destroyed. @internal */
+  gone(_object: object): void {}
 }
 
 /** `struct ibv_mr`. */
 export class ibv_mr {
   readonly context: ibv_context;
   pd: ibv_pd;
-  readonly verbs: MemoryRegion;
+  readonly #verbs: MemoryRegion | NullMemoryRegion;
 
-  constructor(pd: ibv_pd, verbs: MemoryRegion) {
+  constructor(pd: ibv_pd, verbs: MemoryRegion | NullMemoryRegion) {
     this.context = pd.context;
     this.pd = pd;
-    this.verbs = verbs;
-    pd.regions.set(verbs.lkey, this);
+    this.#verbs = verbs;
+    if (!(verbs instanceof NullMemoryRegion)) pd.regions.set(verbs.lkey, this);
+    pd.made(this);
   }
 
-  /** Address of the first byte, a bigint: synthetic, as memory has no address in JavaScript (docs/memory.md). */
+  /** Throws EINVAL for a null region (`ibv_alloc_null_mr`): there is `nullRegion`. */
+  get verbs(): MemoryRegion {
+    const verbs = this.#verbs;
+    if (verbs instanceof NullMemoryRegion) throw invalid('mr', 'a null region', 'a region of memory');
+    return verbs;
+  }
+
+  /** Of `ibv_alloc_null_mr`; null for the others. */
+  get nullRegion(): NullMemoryRegion | null {
+    return this.#verbs instanceof NullMemoryRegion ? this.#verbs : null;
+  }
+
+  /** Address of the first byte, a bigint: synthetic, as memory has no address in JavaScript (docs/memory.md). Of a null region 0. */
   get addr(): bigint {
-    return this.verbs.addr;
+    return this.nullRegion ? 0n : this.verbs.addr;
   }
 
   /** The same in the terms of `ibv_sge.addr` and of peers; other than `addr` where it was chosen. */
   get iova(): bigint {
-    return this.verbs.iova;
+    return this.nullRegion ? 0n : this.verbs.iova;
   }
 
   get length(): number {
-    return this.verbs.length;
+    return this.#verbs.length;
   }
 
   get lkey(): number {
-    return this.verbs.lkey;
+    return this.#verbs.lkey;
   }
 
+  /** Of a null region 0, which opens nothing. */
   get rkey(): number {
-    return this.verbs.rkey;
+    return this.nullRegion ? 0 : this.verbs.rkey;
   }
 }
 
@@ -135,6 +157,7 @@ export class ibv_mw {
     this.context = pd.context;
     this.pd = pd;
     this.verbs = verbs;
+    pd.made(this);
   }
 
   get handle(): number {
@@ -175,11 +198,20 @@ export class ibv_cq {
   readonly context: ibv_context;
   readonly channel: ibv_comp_channel | null;
   readonly verbs: CompletionQueue;
+  /** Of `ibv_create_cq_ex`. */
+  readonly parent_domain: ibv_pd | null;
 
-  constructor(context: ibv_context, channel: ibv_comp_channel | null, verbs: CompletionQueue) {
+  constructor(
+    context: ibv_context,
+    channel: ibv_comp_channel | null,
+    verbs: CompletionQueue,
+    parent_domain: ibv_pd | null = null,
+  ) {
     this.context = context;
     this.channel = channel;
     this.verbs = verbs;
+    this.parent_domain = parent_domain;
+    parent_domain?.made(this);
     structs.set(verbs, this);
   }
 
@@ -206,6 +238,7 @@ export class ibv_srq {
     this.context = pd.context;
     this.pd = pd;
     this.verbs = verbs;
+    pd.made(this);
     structs.set(verbs, this);
   }
 
@@ -253,6 +286,7 @@ export class ibv_qp {
     this.recv_cq = recv_cq as ibv_cq;
     this.srq = srq;
     this.#verbs = verbs;
+    this.pd?.made(this);
     structs.set(verbs, this);
   }
 
@@ -301,6 +335,7 @@ export class ibv_ah {
     this.context = pd.context;
     this.pd = pd;
     this.verbs = verbs;
+    pd.made(this);
   }
 
   get handle(): number {

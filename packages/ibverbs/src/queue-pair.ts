@@ -216,7 +216,10 @@ export function ibv_query_qp_data_in_order(qp: ibv_qp, _op: number, _flags: numb
 
 /** ibv_destroy_qp(3): EBUSY while it is in a multicast group. Waits for async events to be acknowledged. */
 export function ibv_destroy_qp(qp: ibv_qp): Promise<number> {
-  return status(() => stateOf(qp).close());
+  return status(async () => {
+    await stateOf(qp).close();
+    qp.pd?.gone(qp);
+  });
 }
 
 /** ibv_create_srq(3): `srq_init_attr.attr` is set to what was created. EINVAL beyond the device. */
@@ -267,5 +270,8 @@ export function ibv_get_srq_num(srq: ibv_srq, srq_num: number[]): number {
 
 /** ibv_destroy_srq(3): EBUSY while queue pairs use it. Waits for async events to be acknowledged. */
 export function ibv_destroy_srq(srq: ibv_srq): Promise<number> {
-  return status(() => verbsOf('srq', srq).destroy());
+  return status(async () => {
+    await verbsOf('srq', srq).destroy();
+    srq.pd.gone(srq);
+  });
 }

@@ -105,10 +105,12 @@ export interface ibv_cq_init_attr_ex {
   comp_vector?: number;
   /** IBV_WC_EX_WITH_… bits. */
   wc_flags?: number | bigint;
-  /** IBV_CQ_INIT_ATTR_MASK_FLAGS for `flags`. */
+  /** IBV_CQ_INIT_ATTR_MASK_FLAGS for `flags`, IBV_CQ_INIT_ATTR_MASK_PD for `parent_domain`. */
   comp_mask?: number;
   /** IBV_CREATE_CQ_ATTR_SINGLE_THREADED. */
   flags?: number;
+  /** Made by `ibv_alloc_parent_domain`. */
+  parent_domain?: ibv_pd;
 }
 
 /** `struct ibv_data_buf`. */

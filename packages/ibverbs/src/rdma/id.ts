@@ -137,7 +137,9 @@ export function rdma_create_qp(
 /** rdma_destroy_qp(3), with the completion queues that `rdma_create_qp` made. */
 export function rdma_destroy_qp(id: rdma_cm_id): Promise<0 | -1> {
   return minusOne(async () => {
-    await checkedId(id).qp?.verbs.close();
+    const { qp } = checkedId(id);
+    await qp?.verbs.close();
+    qp?.pd.gone(qp);
     id.qp = null;
     await destroyMade(id);
   });

@@ -1,0 +1,79 @@
+/** Advice about memory: ibv_advise_mr(3). */
+import { invalid, RoceError } from '@node-roce/transport';
+import * as c from './constants.ts';
+import { status } from './errno.ts';
+import { given, type ibv_pd, verbsOf } from './objects.ts';
+import type { ibv_sge } from './structs.ts';
+import { element } from './work-request.ts';
+
+const PAGE = 4096;
+const NAMES =
+  'IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT';
+
+/**
+ * ibv_advise_mr(3): brings the pages of ranges into memory before requests are posted that would have to wait for them: for the
+ * device to read, or with IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE to write. Memory is not pinned here, so any region may be named, and
+ * it is done when the call returns, with IBV_ADVISE_MR_FLAG_FLUSH or without.
+ *
+ * EOPNOTSUPP for other advice, EINVAL for other flags, ENOENT for a key that opens no region of the protection domain, EFAULT beyond
+ * the region, EPERM to write to one without IBV_ACCESS_LOCAL_WRITE.
+ */
+export function ibv_advise_mr(
+  pd: ibv_pd,
+  advice: number,
+  flags: number,
+  sg_list: readonly ibv_sge[],
+  num_sge: number,
+): Promise<number> {
+  return status(() => {
+    verbsOf('pd', pd);
+    const writes = advice === c.IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+    const looks = advice === c.IBV_ADVISE_MR_ADVICE_PREFETCH;
+    if (!writes && !looks && advice !== c.IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+      throw refused('EOPNOTSUPP', 'advice', `${advice}`, NAMES);
+    if ((flags & ~c.IBV_ADVISE_MR_FLAG_FLUSH) !== 0)
+      throw invalid('flags', `0x${flags.toString(16)}`, 'IBV_ADVISE_MR_FLAG_FLUSH');
+    const { length } = given('sg_list', sg_list);
+    if (!(Number.isInteger(num_sge) && num_sge > 0 && num_sge <= length))
+      throw invalid('num_sge', `${num_sge}`, `1 … ${length}, the elements of sg_list`);
+    const ranges = sg_list.slice(0, num_sge).map((sge, i) => rangeOf(pd, sge, i, writes));
+    // What no page fault may bring in is there already, or is not.
+    if (looks) for (const bytes of ranges) read(bytes);
+    else if (writes) for (const bytes of ranges) write(bytes);
+  });
+}
+
+function rangeOf(pd: ibv_pd, sge: ibv_sge, i: number, writes: boolean): Uint8Array {
+  const name = `sg_list[${i}]`;
+  const mr = pd.regions.get(sge.lkey ?? 0);
+  if (!mr) throw refused('ENOENT', `${name}.lkey`, 'opens no region of the protection domain', 'mr.lkey');
+  const { verbs } = mr;
+  if (writes && (verbs.access & c.IBV_ACCESS_LOCAL_WRITE) === 0)
+    throw refused('EPERM', `${name}.lkey`, 'the device may not write the region', 'IBV_ACCESS_LOCAL_WRITE');
+  const { addr } = element(pd, sge) as { addr: bigint };
+  const offset = addr - mr.iova;
+  if (offset < 0n || offset + BigInt(sge.length) > BigInt(verbs.length))
+    throw refused('EFAULT', `${name}.addr`, 'not all of the range is in the region', `${verbs.length} bytes`);
+  return verbs.bytes(Number(offset), sge.length);
+}
+
+function refused(
+  errno: 'EOPNOTSUPP' | 'ENOENT' | 'EPERM' | 'EFAULT',
+  attribute: string,
+  what: string,
+  expected: string,
+): RoceError {
+  const code = errno === 'EOPNOTSUPP' ? 'ERR_ROCE_NOT_SUPPORTED' : 'ERR_ROCE_INVALID_ATTRIBUTE';
+  return new RoceError(code, `${attribute}: ${what}`, { errno, attribute, expected });
+}
+
+function read(bytes: Uint8Array): void {
+  for (let i = 0; i < bytes.length; i += PAGE) Atomics.load(bytes, i);
+  if (bytes.length > 0) Atomics.load(bytes, bytes.length - 1);
+}
+
+/** A write that changes nothing, also of what another thread writes meanwhile. */
+function write(bytes: Uint8Array): void {
+  for (let i = 0; i < bytes.length; i += PAGE) Atomics.or(bytes, i, 0);
+  if (bytes.length > 0) Atomics.or(bytes, bytes.length - 1, 0);
+}
