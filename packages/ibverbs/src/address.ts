@@ -3,7 +3,7 @@ import type { AhAttr } from '@node-roce/transport';
 import { WorkCompletion } from '@node-roce/verbs-api';
 import { checkPort } from './device.ts';
 import { pointer, status, statusNow } from './errno.ts';
-import { ibv_ah, type ibv_context, type ibv_pd, type ibv_qp, verbsOf } from './objects.ts';
+import { given, ibv_ah, type ibv_context, type ibv_pd, type ibv_qp, verbsOf } from './objects.ts';
 import type { ibv_ah_attr, ibv_gid, ibv_wc } from './structs.ts';
 
 /** As verbs-api takes it; the engine checks the values. */
@@ -99,10 +99,10 @@ export function ibv_destroy_ah(ah: ibv_ah): Promise<number> {
 
 /** ibv_attach_mcast(3), UD: joins the group on the device's sockets. The LID means nothing on RoCE. */
 export function ibv_attach_mcast(qp: ibv_qp, gid: ibv_gid, _lid = 0): Promise<number> {
-  return status(() => verbsOf('qp', qp).attachMcast(gid.raw));
+  return status(() => verbsOf('qp', qp).attachMcast(given('gid', gid).raw));
 }
 
 /** ibv_detach_mcast(3): EINVAL where it is not attached. */
 export function ibv_detach_mcast(qp: ibv_qp, gid: ibv_gid, _lid = 0): Promise<number> {
-  return status(() => verbsOf('qp', qp).detachMcast(gid.raw));
+  return status(() => verbsOf('qp', qp).detachMcast(given('gid', gid).raw));
 }

@@ -1,8 +1,9 @@
 /** Advice about memory: ibv_advise_mr(3). */
 import { invalid, RoceError } from '@node-roce/transport';
+import { integer, structs } from './arguments.ts';
 import * as c from './constants.ts';
 import { status } from './errno.ts';
-import { given, type ibv_pd, verbsOf } from './objects.ts';
+import { type ibv_pd, verbsOf } from './objects.ts';
 import type { ibv_sge } from './structs.ts';
 import { element } from './work-request.ts';
 
@@ -31,13 +32,12 @@ export function ibv_advise_mr(
     const looks = advice === c.IBV_ADVISE_MR_ADVICE_PREFETCH;
     if (!writes && !looks && advice !== c.IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
       throw refused('EOPNOTSUPP', 'advice', `${advice}`, NAMES);
-    if ((flags & ~c.IBV_ADVISE_MR_FLAG_FLUSH) !== 0)
+    if ((integer('flags', flags) & ~c.IBV_ADVISE_MR_FLAG_FLUSH) !== 0)
       throw invalid('flags', `0x${flags.toString(16)}`, 'IBV_ADVISE_MR_FLAG_FLUSH');
-    const { length } = given('sg_list', sg_list);
-    if (!(Number.isInteger(num_sge) && num_sge > 0 && num_sge <= length))
-      throw invalid('num_sge', `${num_sge}`, `1 … ${length}, the elements of sg_list`);
-    const ranges = sg_list.slice(0, num_sge).map((sge, i) => rangeOf(pd, sge, i, writes));
-    // What no page fault may bring in is there already, or is not.
+    if (num_sge === 0) throw invalid('num_sge', '0', '1 or more');
+    const list = structs('sg_list', sg_list, 'num_sge', num_sge);
+    const ranges = list.map((sge, i) => rangeOf(pd, sge, i, writes));
+    // Without page faults, nothing can be brought in.
     if (looks) for (const bytes of ranges) read(bytes);
     else if (writes) for (const bytes of ranges) write(bytes);
   });
@@ -52,9 +52,10 @@ function rangeOf(pd: ibv_pd, sge: ibv_sge, i: number, writes: boolean): Uint8Arr
     throw refused('EPERM', `${name}.lkey`, 'the device may not write the region', 'IBV_ACCESS_LOCAL_WRITE');
   const { addr } = element(pd, sge) as { addr: bigint };
   const offset = addr - mr.iova;
-  if (offset < 0n || offset + BigInt(sge.length) > BigInt(verbs.length))
+  const length = integer(`${name}.length`, sge.length);
+  if (offset < 0n || length < 0 || offset + BigInt(length) > BigInt(verbs.length))
     throw refused('EFAULT', `${name}.addr`, 'not all of the range is in the region', `${verbs.length} bytes`);
-  return verbs.bytes(Number(offset), sge.length);
+  return verbs.bytes(Number(offset), length);
 }
 
 function refused(

@@ -45,7 +45,7 @@ export class ibv_counters {
 
   /** Counts of its flows, those that are destroyed among them. @internal */
   async counts(): Promise<FrameCount[]> {
-    // Looked at first: a flow that is destroyed meanwhile still tells all that it has counted.
+    // Looked at first: a flow that is destroyed meanwhile still gives all that it has counted.
     const gone = { ...this.#gone };
     return [gone, ...(await Promise.all([...this.flows.values()].map((count) => count())))];
   }

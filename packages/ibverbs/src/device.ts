@@ -205,9 +205,11 @@ export async function ibv_query_gid_table(
   max_entries: number,
   _flags = 0,
 ): Promise<number> {
-  const { length } = verbsOf('context', context).gids;
+  let length = 0;
   const error = await status(() => {
-    if (length > max_entries) throw invalid('max_entries', `${max_entries} for a table of ${length}`);
+    length = verbsOf('context', context).gids.length;
+    given('entries', entries);
+    if (!(length <= max_entries)) throw invalid('max_entries', `${max_entries} for a table of ${length}`);
     for (let i = 0; i < length; i++) entries[i] = gidEntry(context, i);
   });
   return error === 0 ? length : -error;

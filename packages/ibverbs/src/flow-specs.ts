@@ -80,7 +80,7 @@ export interface ibv_flow_attr {
   num_of_specs?: number;
   /** 1. */
   port?: number;
-  /** IBV_FLOW_ATTR_FLAGS_DONT_TRAP, which says what is so anyhow. */
+  /** IBV_FLOW_ATTR_FLAGS_DONT_TRAP, which changes nothing: no queue pair takes a frame from another. */
   flags?: number;
   specs?: readonly ibv_flow_spec[];
 }

@@ -103,7 +103,7 @@ test('counters add up what their flows take in, also those that are destroyed', 
   expect(await v.ibv_destroy_counters(counters)).toBe(0);
 });
 
-test('what is wrong is refused by name, and no flow is left', async () => {
+test('refuses wrong arguments by name, and leaves no flow', async () => {
   const { port, side, qp } = await setUp();
   await activate(qp);
   const counters = good(await v.ibv_create_counters(side.context, {}));

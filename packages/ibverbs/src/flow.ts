@@ -136,7 +136,7 @@ function countersOf(specs: readonly ibv_flow_spec[]): ibv_counters | undefined {
   return first?.counters;
 }
 
-/** A bit of the destination address says that a frame is for many (IEEE 802.3 §3.2.3). */
+/** A bit of the destination address marks frames for many (IEEE 802.3 §3.2.3). */
 const TO_MANY: FrameRule = [{ offset: 0, value: Uint8Array.of(1), mask: Uint8Array.of(1) }];
 
 function rulesOf(type: number, specs: readonly ibv_flow_spec[]): readonly FrameRule[] {

@@ -1,4 +1,4 @@
-/** docs/ibverbs.md's table of rdma-core's pages: every page that is installed is in it, and what it says is so. */
+/** docs/ibverbs.md's table of rdma-core's pages: every installed page is in it, and the package has the functions that it promises. */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import * as v from './index.ts';
@@ -10,12 +10,12 @@ const OVERVIEW = 'ibv_wr_post';
 const text = readFileSync(new URL('../../../docs/ibverbs.md', import.meta.url), 'utf8');
 const [, table] = /## Each page of rdma-core([\s\S]*?)\n## /.exec(text) as RegExpExecArray;
 
-/** Pages by name, with what is said of them. */
-const said = new Map<string, string>();
+/** The texts of the second column, by page. */
+const texts = new Map<string, string>();
 for (const [, names, here] of table.matchAll(/^\| (`ibv_.*?) \| (.*) \|$/gm)) {
   for (const [, name] of names.matchAll(/`(?:ibv)?_([a-z_0-9]+)`/g)) {
-    expect(said.has(`ibv_${name}`), `ibv_${name} is listed once`).toBe(false);
-    said.set(`ibv_${name}`, here);
+    expect(texts.has(`ibv_${name}`), `ibv_${name} is listed once`).toBe(false);
+    texts.set(`ibv_${name}`, here);
   }
 }
 
@@ -26,17 +26,17 @@ const installed = existsSync(PAGES)
   : [];
 
 test('the table has the pages of rdma-core 56', () => {
-  expect(said.size).toBe(126);
+  expect(texts.size).toBe(126);
 });
 
 test.skipIf(!installed.includes('ibv_create_qp'))('every page that is installed is in the table', () => {
-  const listed = [...said.keys(), 'mbps_to_ibv_rate', 'mult_to_ibv_rate'];
+  const listed = [...texts.keys(), 'mbps_to_ibv_rate', 'mult_to_ibv_rate'];
   expect(installed.filter((page) => !listed.includes(page))).toEqual([]);
 });
 
-test('what is said to be here is a function of the package, and nothing else is', () => {
+test('the package exports exactly the functions that the table promises', () => {
   const exported = Object.entries(v).flatMap(([name, value]) => (typeof value === 'function' ? name : []));
-  const pages = [...said].filter(([page]) => page !== OVERVIEW);
+  const pages = [...texts].filter(([page]) => page !== OVERVIEW);
   for (const [page, here] of pages) {
     expect(here, page).toMatch(/^(yes|no: )/);
     expect(exported.includes(page), `${page} is exported`).toBe(here.startsWith('yes'));
@@ -44,7 +44,7 @@ test('what is said to be here is a function of the package, and nothing else is'
   expect(exported).toEqual(expect.arrayContaining(['mbps_to_ibv_rate', 'mult_to_ibv_rate']));
 });
 
-test('what is not here is said to be so for a reason of hardware or the kernel', () => {
-  const reasons = [...said.values()].filter((here) => here.startsWith('no: '));
+test('the reason for each missing page is hardware or the kernel', () => {
+  const reasons = [...texts.values()].filter((here) => here.startsWith('no: '));
   for (const reason of reasons) expect(reason).toMatch(/hardware|kernel/);
 });

@@ -1,6 +1,7 @@
 /** Protection domains, memory regions, memory windows. */
 import { invalid } from '@node-roce/transport';
 import { incRkey, type MwRange } from '@node-roce/verbs-api';
+import { integer, word64 } from './arguments.ts';
 import {
   IBV_REREG_MR_CHANGE_ACCESS,
   IBV_REREG_MR_CHANGE_PD,
@@ -72,7 +73,7 @@ function register(
   iova?: bigint,
 ): Promise<ibv_mr | null> {
   return pointer(async () => {
-    const options = { access: access & ~OPTIONAL_ACCESS, iova };
+    const options = { access: integer('access', access) & ~OPTIONAL_ACCESS, iova };
     return new ibv_mr(pd, await verbsOf('pd', pd).registerMr(firstBytes(addr, length), options));
   });
 }
@@ -91,9 +92,9 @@ export function ibv_rereg_mr(
 ): Promise<number> {
   const oldKey = mr.lkey;
   return status(async () => {
-    if (flags === 0 || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) !== 0) {
-      throw invalid('flags', `0x${flags.toString(16)}`, 'IBV_REREG_MR_CHANGE_… bits');
-    }
+    const changes = integer('flags', flags);
+    if (changes === 0 || (changes & ~IBV_REREG_MR_FLAGS_SUPPORTED) !== 0)
+      throw invalid('flags', `0x${changes.toString(16)}`, 'IBV_REREG_MR_CHANGE_… bits');
     const newPd = (flags & IBV_REREG_MR_CHANGE_PD) !== 0 ? pd : undefined;
     const memory = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) !== 0 ? addr : undefined;
     if (newPd === null) throw invalid('pd', 'none', 'a protection domain');
@@ -176,7 +177,7 @@ export function bytesOf(memory: Memory): Uint8Array {
 
 /** An address in the terms of a region. Memory that is of another buffer has none: one past the region's end. */
 export function addressOf(mr: ibv_mr, addr: bigint | number | Memory): bigint {
-  if (typeof addr === 'bigint' || typeof addr === 'number') return BigInt(addr);
+  if (typeof addr === 'bigint' || typeof addr === 'number') return word64('addr', addr);
   const bytes = bytesOf(addr);
   const { buffer, bufferOffset, iova, length } = verbsOf('mr', mr);
   if (bytes.buffer !== buffer) return BigInt.asUintN(64, iova + BigInt(length) + 1n);

@@ -2,6 +2,7 @@
 import { invalid, MIG_STATES, QP_STATES, type QpAttr, type QpCap } from '@node-roce/transport';
 import { PATH_MTUS } from '@node-roce/wire';
 import { fromAhAttr, toAhAttr } from './address.ts';
+import { integer } from './arguments.ts';
 import * as c from './constants.ts';
 import type { ibv_qp_attr, ibv_qp_cap } from './structs.ts';
 
@@ -50,7 +51,7 @@ export function namesOf(mask: number): (keyof QpAttr)[] {
 }
 
 function membersOf(mask: number): Member[] {
-  if ((mask & ~KNOWN) !== 0) {
+  if ((integer('attr_mask', mask) & ~KNOWN) !== 0) {
     throw invalid('attr_mask', `0x${(mask & ~KNOWN).toString(16)} stands for nothing`, 'IBV_QP_… bits');
   }
   return BITS.flatMap(([bit, members]) => ((mask & bit) !== 0 ? members : []));

@@ -1,5 +1,6 @@
 /** Queue pairs and shared receive queues: create, modify, query, destroy. */
 import { invalid, type QpType, RoceError } from '@node-roce/transport';
+import { integer } from './arguments.ts';
 import {
   IBV_QP_CAP,
   IBV_QP_INIT_ATTR_PD,
@@ -111,7 +112,8 @@ export async function ibv_create_qp_ex(
   if (attr?.qp_type === IBV_QPT_XRC_RECV) return createTarget(context, attr);
   const checked = await pointer(() => {
     verbsOf('context', context);
-    const { comp_mask = 0, send_ops_flags = 0 } = given('qp_init_attr_ex', attr);
+    const { send_ops_flags = 0, ...more } = given('qp_init_attr_ex', attr);
+    const comp_mask = integer('comp_mask', more.comp_mask);
     if ((comp_mask & IBV_QP_INIT_ATTR_PD) === 0 || !attr.pd)
       throw invalid('comp_mask', 'no protection domain', 'IBV_QP_INIT_ATTR_PD, and pd');
     if ((comp_mask & ~CREATE_EX) !== 0) {
@@ -150,7 +152,7 @@ function renamed({ code, message, errno, expected, cause }: RoceError, from: str
  */
 export function ibv_modify_qp(qp: ibv_qp, attr: ibv_qp_attr, attr_mask: number): Promise<number> {
   return status(async () => {
-    await stateOf(qp).modify(masked(attr, attr_mask));
+    await stateOf(qp).modify(masked(given('attr', attr), attr_mask));
     if ((attr_mask & IBV_QP_CAP) !== 0) attr.cap = fromCap(qp.verbs.cap);
   });
 }
@@ -191,7 +193,7 @@ export function ibv_query_qp(
     const { attr: found, init = NO_QUEUES } = target
       ? { ...(await target.query()), init: undefined }
       : await verbsOf('qp', qp).query(names);
-    Object.assign(attr, fromQpAttr(found));
+    Object.assign(given('attr', attr), fromQpAttr(found));
     if (!init_attr) return;
     Object.assign(init_attr, {
       qp_context: qp.qp_context,

@@ -1,6 +1,7 @@
 /** Posting: chains of work requests, and what of them verbs-api takes. */
 import { invalid, RoceError, WR_OPCODES } from '@node-roce/transport';
 import type { AnySendWr, RecvWr, SendWr, SgElement } from '@node-roce/verbs-api';
+import { integer, structs, word64 } from './arguments.ts';
 import {
   IBV_QPT_XRC_SEND,
   IBV_SEND_FENCE,
@@ -57,7 +58,7 @@ function postChain<T extends { next?: T | null }>(
 
 function sendWr({ pd, qp_type }: ibv_qp, wr: ibv_send_wr): SendWr {
   const row = WR_OPCODES[wr.opcode];
-  const { send_flags = 0 } = wr;
+  const send_flags = integer('send_flags', wr.send_flags);
   if (!row || (send_flags & IBV_SEND_IP_CSUM) !== 0) {
     throw new RoceError(
       'ERR_ROCE_NOT_SUPPORTED',
@@ -91,11 +92,12 @@ function sendWr({ pd, qp_type }: ibv_qp, wr: ibv_send_wr): SendWr {
   const leaves = wr.opcode !== IBV_WR_LOCAL_INV && wr.opcode !== IBV_WR_BIND_MW;
   if (qp_type === IBV_QPT_XRC_SEND && leaves) out.remoteSrqn = wr.qp_type?.xrc.remote_srqn ?? 0;
   const { rdma, atomic, ud } = wr.wr ?? {};
-  if (rdma && row.remote) out.remote = { addr: BigInt(rdma.remote_addr), rkey: rdma.rkey };
+  if (rdma && row.remote)
+    out.remote = { addr: word64('wr.rdma.remote_addr', rdma.remote_addr), rkey: rdma.rkey };
   if (atomic && row.operands > 0) {
-    out.remote = { addr: BigInt(atomic.remote_addr), rkey: atomic.rkey };
-    out.compareAdd = BigInt(atomic.compare_add);
-    if (row.operands > 1) out.swap = BigInt(atomic.swap ?? 0);
+    out.remote = { addr: word64('wr.atomic.remote_addr', atomic.remote_addr), rkey: atomic.rkey };
+    out.compareAdd = word64('wr.atomic.compare_add', atomic.compare_add);
+    if (row.operands > 1) out.swap = word64('wr.atomic.swap', atomic.swap);
   }
   if (ud)
     out.ud = { ah: verbsOf('ah', ud.ah, 'wr.ud.ah'), remoteQpn: ud.remote_qpn, remoteQkey: ud.remote_qkey };
@@ -107,25 +109,24 @@ function recvWr(pd: ibv_pd, wr: ibv_recv_wr): RecvWr {
 }
 
 /** The first `num_sge` of the list. */
-function elements({ sg_list = [], num_sge = sg_list.length }: ibv_recv_wr): readonly ibv_sge[] {
-  if (num_sge < 0 || num_sge > sg_list.length) {
-    throw invalid('num_sge', `${num_sge}`, `0 … ${sg_list.length}, the elements of sg_list`);
-  }
-  return num_sge === sg_list.length ? sg_list : sg_list.slice(0, num_sge);
-}
+const elements = ({ sg_list = [], num_sge }: ibv_recv_wr): readonly ibv_sge[] =>
+  structs('sg_list', sg_list, 'num_sge', num_sge);
 
 /** By address and key: whether they go together shows when the request is carried out, as in C. */
 export function element(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): SgElement {
   const mr = pd.regions.get(lkey);
   if (mr) return { addr: addressOf(mr, addr), length, lkey };
-  return { addr: typeof addr === 'bigint' || typeof addr === 'number' ? BigInt(addr) : 0n, length, lkey };
+  return { addr: isAddress(addr) ? word64('addr', addr) : 0n, length, lkey };
 }
+
+const isAddress = (addr: ibv_sge['addr']): addr is bigint | number =>
+  typeof addr === 'bigint' || typeof addr === 'number';
 
 /** Inline data needs no region where the memory is given, and its key counts for nothing then. */
 export function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Uint8Array {
-  if (typeof addr !== 'bigint' && typeof addr !== 'number') {
+  if (!isAddress(addr)) {
     const { buffer, byteOffset } = bytesOf(addr);
-    if (length < 0 || byteOffset + length > buffer.byteLength) {
+    if (integer('length', length) < 0 || byteOffset + length > buffer.byteLength) {
       throw invalid('sg_list', `${length} bytes of inline data`, 'no more bytes than the memory has');
     }
     return new Uint8Array(buffer, byteOffset, length);
@@ -133,5 +134,5 @@ export function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Ui
   const mr = pd.regions.get(lkey);
   if (!mr)
     throw invalid('lkey', 'no region of the protection domain', 'the region of the address, or memory');
-  return verbsOf('mr', mr).bytes(Number(BigInt(addr) - mr.iova), length);
+  return verbsOf('mr', mr).bytes(Number(word64('addr', addr) - mr.iova), length);
 }

@@ -4,6 +4,7 @@
  */
 import { invalid, RoceError, WR_OPCODES } from '@node-roce/transport';
 import type { AnySendWr, SendWr } from '@node-roce/verbs-api';
+import { integer, structs, word64 } from './arguments.ts';
 import * as c from './constants.ts';
 import { statusNow } from './errno.ts';
 import { rangeOf } from './memory.ts';
@@ -102,7 +103,7 @@ export class ibv_qp_ex {
           attribute: 'opcode',
         });
       }
-      const { wr_flags } = this;
+      const wr_flags = integer('wr_flags', this.wr_flags);
       if ((wr_flags & c.IBV_SEND_IP_CSUM) !== 0) {
         throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'wr_flags: IBV_SEND_IP_CSUM', {
           errno: 'EOPNOTSUPP',
@@ -161,7 +162,7 @@ export function ibv_wr_abort(qp: ibv_qp_ex): void {
 }
 
 const remote = (rkey: number, remote_addr: bigint | number) => ({
-  remote: { addr: BigInt(remote_addr), rkey },
+  remote: { addr: word64('remote_addr', remote_addr), rkey },
 });
 
 /** ibv_wr_send(3). */
@@ -275,8 +276,8 @@ export function ibv_wr_set_sge(qp: ibv_qp_ex, lkey: number, addr: ibv_sge['addr'
 /** ibv_wr_set_sge_list(3): the first `num_sge` of the list. */
 export function ibv_wr_set_sge_list(qp: ibv_qp_ex, num_sge: number, sg_list: readonly ibv_sge[]): void {
   qp.set(() => {
-    checkCount('num_sge', num_sge, sg_list);
-    return { sgList: sg_list.slice(0, num_sge).map((sge) => element(qp.qp_base.pd, sge)), inline: false };
+    const list = structs('sg_list', sg_list, 'num_sge', num_sge);
+    return { sgList: list.map((sge) => element(qp.qp_base.pd, sge)), inline: false };
   });
 }
 
@@ -292,8 +293,8 @@ export function ibv_wr_set_inline_data_list(
   buf_list: readonly ibv_data_buf[],
 ): void {
   qp.set(() => {
-    checkCount('num_buf', num_buf, buf_list);
-    const sgList = buf_list.slice(0, num_buf).map(({ addr, length }) => copyOf(qp, addr, length));
+    const list = structs('buf_list', buf_list, 'num_buf', num_buf);
+    const sgList = list.map(({ addr, length }) => copyOf(qp, addr, length));
     return { sgList, inline: true };
   });
 }
@@ -310,8 +311,3 @@ export function ibv_wr_set_xrc_srqn(qp: ibv_qp_ex, remote_srqn: number): void {
 
 const copyOf = ({ qp_base }: ibv_qp_ex, addr: Memory, length: number) =>
   inlineBytes(qp_base.pd, { addr, length }).slice();
-
-function checkCount(name: string, count: number, list: readonly unknown[]): void {
-  if (!(Number.isInteger(count) && count >= 0 && count <= list.length))
-    throw invalid(name, `${count}`, `0 … ${list.length}, the elements of the list`);
-}

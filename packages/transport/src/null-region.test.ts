@@ -75,7 +75,7 @@ describe.each([0n, 0x1234n, 0xffff_ffff_ffff_0000n])('at address %d', (addr) => 
   });
 });
 
-test('the zeros stay zeros, and lost packets are sent again from them', () => {
+test('the zeros stay zeros, and lost packets are retransmitted from them', () => {
   const pair = new Pair({ mtu: 1024 });
   const { left, right } = pair;
   const target = filled(65_536, 1);

@@ -98,8 +98,8 @@ export class MemoryRegion {
 export const NULL_BYTES = 128 * 1024;
 
 /**
- * A region without memory (ibv_alloc_null_mr(3)): every address lies in it, for work requests of this side alone. Who gathers
- * from it takes the zeros at offset 0, who scatters into it leaves the bytes out.
+ * A region without memory (ibv_alloc_null_mr(3)): every address lies in it, for work requests of this side alone. Gathering takes
+ * the zeros at offset 0, scattering leaves its bytes out.
  */
 export class NullRegion extends MemoryRegion {
   constructor(handle: number, key: number, pd: number, region: number, { views }: RegionTable) {
