@@ -56,7 +56,8 @@ if (replay !== undefined) {
       // All of it happened: messages of every service, and SRQs that ran low.
       expect(Math.min(delivered.RC, delivered.UC, delivered.UD)).toBeGreaterThan(SEEDS * 10);
       expect(Math.min(placements.flushes, placements.atomicWrites)).toBeGreaterThan(SEEDS * 5);
-      expect(limitsReached).toBeGreaterThan(SEEDS / 4);
+      // 466 times in 2,000 seeds of two engines; other seeds of a short run differ.
+      expect(limitsReached).toBeGreaterThan(SEEDS / 8);
       // Some of the engines were under DCQCN, and were slowed down.
       if (a === 'engine') expect(cnpHandled).toBeGreaterThan(2 * SEEDS);
     });
