@@ -52,7 +52,7 @@ export const FINDING_KINDS = {
   'ecn-marked': 'packets are marked as congested',
   pause: 'a port stopped its link partner with PFC or PAUSE',
   cnp: 'CNPs came, and the capture shows no mark',
-  'ghost-acks': 'ACKs of what was acknowledged before',
+  'ghost-acks': 'ACKs of packets that were acknowledged before',
 } as const;
 
 /** The stable name of a finding's kind. */
