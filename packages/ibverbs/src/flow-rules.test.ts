@@ -1,6 +1,6 @@
 /** Specifications of flows, on frames: what each lets pass, whatever the tags and the IP version (ibv_create_flow(3)). */
 import { passesRule } from '@node-roce/transport';
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { flowRules } from './flow-rules.ts';
 import type { ibv_flow_spec } from './flow-specs.ts';
 import * as v from './index.ts';
@@ -111,7 +111,7 @@ const ip4: ibv_flow_spec = {
   mask: { src_ip: 0xffffffff },
 };
 
-describe.each<[string, ibv_flow_spec[], yes: FrameInit[], no: FrameInit[]]>([
+test.each<[string, ibv_flow_spec[], yes: FrameInit[], no: FrameInit[]]>([
   ['nothing', [], [{}, { kind: 6 }, { vlan: 5 }, { kind: 0x0806 }], []],
   [
     'a destination address',
@@ -188,12 +188,8 @@ describe.each<[string, ibv_flow_spec[], yes: FrameInit[], no: FrameInit[]]>([
   ],
   ['a UDP port behind an IPv4 source', [ip4, udp], [{}], [{ kind: 6 }, { ports: [1, 2] }]],
 ])('%s', (_, specs, yes, no) => {
-  test('passes', () => {
-    for (const init of yes) expect(passes(specs, init), JSON.stringify(init)).toBe(true);
-  });
-  test.skipIf(no.length === 0)('does not pass', () => {
-    for (const init of no) expect(passes(specs, init), JSON.stringify(init)).toBe(false);
-  });
+  for (const init of yes) expect(passes(specs, init), JSON.stringify(init)).toBe(true);
+  for (const init of no) expect(passes(specs, init), JSON.stringify(init)).toBe(false);
 });
 
 test.each<[string, unknown[], string, string]>([
