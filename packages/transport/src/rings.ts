@@ -303,11 +303,18 @@ export const Cqe = {
   FLAGS: 8,
   VENDOR_ERR: 9,
   PKEY_INDEX: 10,
+  /** Of datagrams `HeaderSl`, else 0. */
   SL: 11,
   /** Time of the completion, ns, in two words: only of queues that were made so. */
   STAMP_LOW: 12,
   STAMP_HIGH: 13,
 } as const;
+/**
+ * Which header a datagram came with (IBTA annex A17.4.5.1), where ConnectX reports it: in the service level. Bit 3: UDP; the others: 1 for
+ * IPv6, 2 for IPv4. UCX takes the length of a GID from it.
+ */
+export const HeaderSl = { IPV6: 9, IPV4: 10 } as const;
+
 export const CQE_WORDS = 12;
 /** Words of an entry that has its time. */
 export const STAMPED_CQE_WORDS = 14;

@@ -2,7 +2,7 @@
 import { bthOpcode, bthPsn, internetChecksum, Opcode } from '@node-roce/wire';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { addressOf, gidOf, Pair, QKEY } from '../testing/pair.ts';
-import { WcFlags } from './index.ts';
+import { HeaderSl, WcFlags } from './index.ts';
 
 const MTU = 1024;
 
@@ -254,6 +254,7 @@ describe('UD', () => {
         immediate: 5,
         flags: WcFlags.GRH | WcFlags.WITH_IMM,
         srcQp: pair.left.qp.qpn,
+        sl: HeaderSl.IPV4,
       },
     ]);
     // The list is cut in the middle of the GRH: 20 zeros, then the IPv4 header.

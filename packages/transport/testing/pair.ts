@@ -46,6 +46,7 @@ export interface Completion {
   flags: number;
   qpn: number;
   srcQp: number;
+  sl: number;
 }
 
 /** `::ffff:10.0.0.N`. */
@@ -306,6 +307,7 @@ export class Side {
         flags: word(Cqe.FLAGS),
         qpn: word(Cqe.QP_NUM),
         srcQp: word(Cqe.SRC_QP),
+        sl: word(Cqe.SL),
       });
     }
     cq.release(at);

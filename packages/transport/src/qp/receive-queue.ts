@@ -158,7 +158,7 @@ export class ReceiveQueue {
   }
 
   /** Completes the oldest entry for the message of `length` bytes that this packet ends. */
-  deliver(opcode: number, length: number, packet: InboundPacket): void {
+  deliver(opcode: number, length: number, packet: InboundPacket, sl = 0): void {
     const { info, slab, at } = packet;
     const { offsets } = info;
     this.#owner.counters.completedReceives++;
@@ -170,6 +170,7 @@ export class ReceiveQueue {
     if (offsets.deth >= 0) {
       flags = WcFlags.GRH;
       words[w + Cqe.SRC_QP] = dethSrcQp(slab, at + offsets.deth);
+      words[w + Cqe.SL] = sl;
     }
     if (info.hasImmediate) {
       flags |= WcFlags.WITH_IMM;

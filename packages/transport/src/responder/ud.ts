@@ -6,6 +6,7 @@ import { GRH_BYTES, writeGrh } from '../grh.ts';
 import type { InboundPacket } from '../inbound.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import { HeaderSl } from '../rings.ts';
 import type { Responder } from './responder.ts';
 
 /** Has no state of its own between packets: no receive stays in use. */
@@ -72,7 +73,8 @@ export class UdResponder implements Responder {
       return;
     }
     counters.receivedMessages++;
-    receives.deliver(WcOpcode.RECV, GRH_BYTES + payload, packet);
+    const sl = this.#grh[0] === 0 ? HeaderSl.IPV4 : HeaderSl.IPV6;
+    receives.deliver(WcOpcode.RECV, GRH_BYTES + payload, packet, sl);
   }
 
   transmit(): number {
