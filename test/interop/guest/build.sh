@@ -11,9 +11,8 @@ set -euo pipefail
 suite=$1 out=$2 cache=$3
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export LC_ALL=C
-mkdir -p "$out" "$cache/debs"
+mkdir -p "$out" "$cache"
 out=$(cd "$out" && pwd) cache=$(cd "$cache" && pwd)
-debs=$cache/debs
 work=$(mktemp -d "$out/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 stage=$work/stage root=$work/root sysroot=$work/sysroot
@@ -21,61 +20,21 @@ mkdir -p "$stage" "$root" "$sysroot"
 
 list() { sed -e 's/#.*//' "$here/$1" | grep -v '^ *$'; }
 
-# --- apt: the suite from the host's mirrors, signed by Debian's keyring; nothing installed, nothing of the host's touched
-mirror_of() { # Label of the archive: Debian or Debian-Security
-  apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Origin: Debian' "Label: $1" | head -n 1
-}
-state=$cache/apt-$suite
-mkdir -p "$state"/{lists,archives}/partial "$state"/etc/{apt.conf,preferences,sources.list}.d
-archive=$(mirror_of Debian) security=$(mirror_of Debian-Security)
-[ -n "$archive" ] || { echo "the host's apt knows no Debian archive: apt-get update?" >&2; exit 1; }
-signed=signed-by=/usr/share/keyrings/debian-archive-keyring.gpg
-{
-  echo "deb [$signed] $archive $suite main"
-  echo "deb [$signed] $archive $suite-updates main"
-  [ -z "$security" ] || echo "deb [$signed] $security $suite-security main"
-} > "$state/etc/sources.list"
-options=(-q -o APT::Sandbox::User=root -o Dir::Etc="$state/etc" -o Dir::State::lists="$state/lists" -o Dir::Cache="$state"
-  -o Dir::Etc::netrc=/etc/apt/auth.conf -o Dir::Etc::netrcparts=/etc/apt/auth.conf.d # a mirror's password
-  -o Dir::State::status=/dev/null -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o Acquire::Languages=none)
-apt-get "${options[@]}" update > /dev/null
+# --- apt: the suite from the host's mirrors
+# shellcheck source=apt.sh
+. "$here/apt.sh"
+apt_of "$suite" "$cache"
 
 # --- packages: what contents.txt names and what that depends on, as apt would install it on an empty system; and what
 # building the programs needs
 kernel=$(apt-cache "${options[@]}" depends linux-image-amd64 |
   awk '$1 == "Depends:" && $2 ~ /^linux-image/ { print $2; exit }')
-resolve() { # prints NAME=VERSION
-  apt-get "${options[@]}" --simulate --no-install-recommends install "$@" |
-    sed -n 's/^Inst \([^ ]*\) (\([^ ]*\).*/\1=\2/p' | sort
-}
 # shellcheck disable=SC2046 # package names are words
 packages=$(resolve $(list contents.txt | awk '{ print $1 }'))
 packages+=" $(resolve "$kernel" | grep "^$kernel=")"
 headers=$(resolve libc6-dev libibverbs-dev)
-deb_of() { # NAME=VERSION → the file, empty when it is not there
-  local name=${1%%=*} version=${1#*=}
-  find "$debs" -name "${name}_${version//:/%3a}_*.deb" -print -quit
-}
-absent=()
-for package in $packages $headers; do [ -n "$(deb_of "$package")" ] || absent+=("$package"); done
-if ((${#absent[@]})); then
-  # shellcheck disable=SC2207 # package names are words
-  absent=($(printf '%s\n' "${absent[@]}" | sort -u))
-  echo "downloading ${#absent[@]} packages"
-  (cd "$debs" && apt-get "${options[@]}" download "${absent[@]}" > /dev/null)
-fi
-# merge_usr DIRECTORY: what stands in /bin, /lib, … goes below /usr, as trixie's packages have it
-merge_usr() {
-  local dir
-  for dir in bin sbin lib lib64; do
-    if [ -d "$1/$dir" ] && [ ! -L "$1/$dir" ]; then
-      mkdir -p "$1/usr/$dir"
-      cp -a "$1/$dir/." "$1/usr/$dir/"
-      rm -r "${1:?}/$dir"
-    fi
-    ln -sfn "usr/$dir" "$1/$dir"
-  done
-}
+# shellcheck disable=SC2086 # package names are words
+download $packages $headers
 for package in $packages; do
   dpkg-deb -x "$(deb_of "$package")" "$stage/${package%%=*}"
   merge_usr "$stage/${package%%=*}"
