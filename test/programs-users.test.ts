@@ -6,7 +6,7 @@ import { type SpawnOptions, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, chownSync, copyFileSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { DeviceServer, libraryPath, programEnvironment } from '@node-roce/device';
 import { expect, test } from 'vitest';
 import { listening, whyMissing } from './programs/programs.ts';
@@ -27,8 +27,10 @@ test.skipIf(!isRoot || whyMissing() !== undefined)(
     const open = mkdtempSync(join(tmpdir(), 'roce-library-'));
     // The checkout may be in a folder that only root enters.
     const library = join(open, 'libibverbs.so.1');
+    const preloaded = join(open, 'libroce-paths.so');
     copyFileSync(libraryPath(), library);
-    for (const path of [open, library]) chmodSync(path, 0o755);
+    copyFileSync(join(dirname(libraryPath()), basename(preloaded)), preloaded);
+    for (const path of [open, library, preloaded]) chmodSync(path, 0o755);
     const server = await DeviceServer.listen({ address: '127.0.0.78', path: join(folder, 'a.sock') });
     const options: SpawnOptions = { env: programEnvironment(library, server.path, process.env), cwd: '/' };
     const run = async (user: typeof OWNER, program: string, ...args: string[]) => {

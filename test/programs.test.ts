@@ -68,25 +68,6 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
       expect(output).toMatch(/100 iters in/);
   });
 
-  test('ib_write_bw -a -n 5 gives its figures', { tags: ['slow'] }, () =>
-    expectFigures('ib_write_bw -a -n 5'),
-  );
-  test.each([
-    'ib_write_lat -n 50',
-    'ib_send_bw -e -n 50',
-    'ib_send_lat -c UD -n 50',
-    'ib_read_bw -q 4 -n 50',
-    'ib_atomic_bw -n 50',
-    'ib_send_bw -b -n 50',
-  ])('%s gives its figures', expectFigures);
-
-  async function expectFigures(line: string) {
-    const [program, ...options] = line.split(' ');
-    const [, client] = await play(program, '-x', '0', ...options);
-    const rows = client.split('\n').filter((row) => /^ \d+\s+\d+\s+\d/.test(row));
-    expect(rows.length, client).toBeGreaterThanOrEqual(options.includes('-a') ? 23 : 1);
-  }
-
   test.skipIf(spawnSync('which', ['fi_pingpong']).status !== 0)(
     'fi_pingpong of libfabric, over UD, gives its figures',
     async () => {
@@ -111,7 +92,14 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     expect(compiled.status, compiled.stderr).toBe(0);
     const ended = await devices.start(0, program, []).ended;
     rmSync(folder, { recursive: true });
-    expect(ended).toEqual({ code: 0, signal: null, output: 'ok\n' });
+    expect(ended).toMatchObject({ code: 0, signal: null });
+    // Why a region is refused: on stderr, since an errno cannot say.
+    const reasons = ended.output
+      .match(/^libibverbs of roce run: .*$/gm)
+      ?.map((line) => line.replace(/^.*: /, ''));
+    expect(reasons).toEqual(expect.arrayContaining(['it is the stack of this thread', 'it is not mapped']));
+    expect(ended.output).toMatch(/can't be registered: it is shared already: .*$/m);
+    expect(ended.output).toMatch(/^ok$/m);
   });
 
   test('a program that is killed under traffic leaves nothing, and its peer gets its error', {

@@ -1,9 +1,12 @@
 // Builds this folder: a libibverbs.so.1 for the programs of this machine, whose device is `roce device` (docs/run.md).
 //
 //   node native/ibverbs/build.mjs [--force]
+//   node native/ibverbs/build.mjs --list LIBRARY > native/ibverbs/releases/rdma-core-56.txt
 //
-// The names and versions of its symbols are those of the installed library: programs are linked with them, and the version of
-// the private ones differs between releases. A symbol that is missing here becomes a function that fails with EOPNOTSUPP.
+// The names and versions of its symbols are those of the installed library and of the releases in releases/: programs are linked with
+// them, and the version of the private ones differs between releases. A symbol that is missing here becomes a function that fails with
+// EOPNOTSUPP. `--list` prints the symbols of another release's library.
+// Beside it is libroce-paths.so (paths/paths.c), which is preloaded.
 // Without the installed library, its header or a compiler, nothing is built, and the reason is printed.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -42,6 +45,30 @@ function output(command, args) {
 const isThere = (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0;
 const compiler = [process.env.CC, 'gcc', 'cc', 'clang'].find((name) => name && isThere(name));
 
+/** Calls with each version and name of a library's symbols. */
+function symbolsOf(path, call) {
+  for (const line of output('objdump', ['-T', path]).split('\n')) {
+    const [, version, name] = /\s(IBVERBS_[\w.]+)\s+(\w+)$/.exec(line) ?? [];
+    // Versions themselves are symbols, too. Those in parentheses are of programs older than 2006.
+    if (name && name !== version) call(version, name);
+  }
+}
+
+/** Names by their version: those of the installed library, and those of other releases, whose programs this one serves, too. */
+const versions = new Map();
+function add(version, name) {
+  if (!versions.has(version)) versions.set(version, new Set());
+  versions.get(version).add(name);
+}
+/** IBVERBS_1.0, IBVERBS_1.1, …, IBVERBS_PRIVATE_34. */
+const inOrder = () => [...versions].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }));
+
+if (process.argv[2] === '--list') {
+  symbolsOf(process.argv[3], add);
+  for (const [version, names] of inOrder()) console.log([version, ...[...names].sort()].join(' '));
+  process.exit(0);
+}
+
 if (process.platform !== 'linux') skip('it exists for Linux only');
 if (!compiler) skip('no C compiler (Debian: apt-get install gcc)');
 if (!isThere('objdump')) skip('no objdump (Debian: apt-get install binutils)');
@@ -54,12 +81,20 @@ if (!existsSync(header)) skip(`no ${header} (Debian: apt-get install libibverbs-
 const sources = readdirSync(folder)
   .filter((name) => /\.[ch]$/.test(name))
   .sort();
+const paths = join(folder, 'paths/paths.c');
+/** Symbols of other releases than the installed one, as `--list` prints them. */
+const releases = readdirSync(join(folder, 'releases'))
+  .filter((name) => name.endsWith('.txt'))
+  .sort()
+  .map((name) => join(folder, 'releases', name));
 const hash = createHash('sha256');
 for (const path of [
   fileURLToPath(import.meta.url),
   header,
   installed,
   ...sources.map((s) => join(folder, s)),
+  paths,
+  ...releases,
 ])
   hash.update(`${basename(path)}\0`).update(readFileSync(path));
 const id = hash.digest('hex').slice(0, 16);
@@ -90,30 +125,56 @@ const defined = new Set(
     .flatMap((line) => /^[0-9a-f]+ T (\S+)$/.exec(line)?.[1] ?? []),
 );
 
-/** Names of the installed library by their version, in the order of the versions. */
-const versions = new Map();
-for (const line of output('objdump', ['-T', installed]).split('\n')) {
-  const [, version, name] = /\s(IBVERBS_[\w.]+)\s+(\w+)$/.exec(line) ?? [];
-  // Versions themselves are symbols, too. Those in parentheses are of programs older than 2006.
-  if (!name || name === version) continue;
-  if (!versions.has(version)) versions.set(version, []);
-  versions.get(version).push(name);
-}
-/** IBVERBS_1.0, IBVERBS_1.1, …, IBVERBS_PRIVATE_34: each is the child of the one before. */
-const ordered = [...versions].sort(([a], [b]) => a.localeCompare(b, 'en', { numeric: true }));
-const names = new Set(ordered.flatMap(([, list]) => list));
+symbolsOf(installed, add);
+for (const path of releases)
+  for (const line of readFileSync(path, 'utf8').split('\n')) {
+    const [version, ...names] = line.split(' ');
+    if (version.startsWith('IBVERBS_')) for (const name of names) add(version, name);
+  }
 const isPointer = (name) =>
   /create|import|reg_|alloc|open/.test(name) && !/unimport|cmd|dereg|dealloc|destroy/.test(name);
-const stubs = [...names]
-  .filter((name) => !defined.has(name))
-  .map((name) => `long ${name}(void) { errno = EOPNOTSUPP; return ${isPointer(name) ? 0 : 'EOPNOTSUPP'}; }`);
-writeFileSync(join(build, 'stubs.c'), `#include <errno.h>\n${stubs.join('\n')}\n`);
-const nodes = ordered.map(
-  ([version, list], i) => `${version} { global: ${list.join('; ')}; } ${i > 0 ? ordered[i - 1][0] : ''};\n`,
-);
+const stub = (symbol, name) =>
+  `long ${symbol}(void) { errno = EOPNOTSUPP; return ${isPointer(name) ? 0 : 'EOPNOTSUPP'}; }`;
+/** A jump to our function of that name. */
+const jump = (symbol, name) =>
+  `__asm__(".text\\n.globl ${symbol}\\n.type ${symbol}, %function\\n${symbol}: " JUMP("${name}"));`;
+const code = [
+  '#include <errno.h>',
+  '#if defined(__x86_64__)',
+  '#define JUMP(name) "jmp " name "@PLT"',
+  '#elif defined(__aarch64__)',
+  '#define JUMP(name) "b " name',
+  '#endif',
+];
+/** Each version is the child of the one before. */
+const nodes = [];
+const ordered = inOrder();
+const seen = new Set();
+for (const [i, [version, names]] of ordered.entries()) {
+  const own = [];
+  for (const name of names) {
+    if (!seen.has(name)) {
+      seen.add(name);
+      own.push(name);
+      if (!defined.has(name)) code.push(stub(name, name));
+      continue;
+    }
+    // The name has another version already: one symbol more.
+    const symbol = `roce_${nodes.length}_${name}`;
+    code.push(defined.has(name) ? jump(symbol, name) : stub(symbol, name));
+    code.push(`__asm__(".symver ${symbol}, ${name}@${version}");`);
+  }
+  const global = own.length > 0 ? ` global: ${own.join('; ')};` : '';
+  nodes.push(`${version} {${global} } ${i > 0 ? ordered[i - 1][0] : ''};\n`);
+}
+writeFileSync(join(build, 'stubs.c'), `${code.join('\n')}\n`);
 writeFileSync(join(build, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
 output(compiler, [
   ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1'],
   ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c'), '-o', library],
+]);
+output(compiler, [
+  ...['-shared', ...flags, '-U_FORTIFY_SOURCE', '-Wl,-soname,libroce-paths.so', paths],
+  ...['-o', join(build, 'libroce-paths.so'), '-ldl'],
 ]);
 writeFileSync(stamp, id);

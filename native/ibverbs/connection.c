@@ -194,6 +194,15 @@ void roce_remove(struct roce_context *r, struct roce_object *object) {
   pthread_mutex_unlock(&r->objects_lock);
 }
 
+int roce_with(struct roce_context *r, enum roce_kind kind, uint32_t handle, void (*call)(void *it, void *to), void *to) {
+  struct roce_object *object;
+  pthread_mutex_lock(&r->objects_lock);
+  for (object = r->objects; object != NULL && (object->handle != handle || object->kind != kind);) object = object->next;
+  if (object != NULL) call(object->it, to);
+  pthread_mutex_unlock(&r->objects_lock);
+  return object != NULL ? 0 : EINVAL;
+}
+
 int roce_destroy(struct ibv_context *context, uint32_t handle) {
   struct roce_message m;
   roce_begin(&m);

@@ -1,7 +1,10 @@
 // The device: listing, opening, asking.
 #include <endian.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "roce.h"
 
@@ -51,9 +54,21 @@ __be64 ibv_get_device_guid(struct ibv_device *device) {
 const char *ibv_get_sysfs_path(void) { return "/sys"; }
 
 int ibv_read_sysfs_file(const char *folder, const char *file, char *to, size_t size) {
-  (void)folder, (void)file, (void)to, (void)size;
-  errno = ENOENT;
-  return -1;
+  char path[PATH_MAX];
+  ssize_t n;
+  int fd;
+  if (size == 0 || (size_t)snprintf(path, sizeof path, "%s/%s", folder, file) >= sizeof path) {
+    errno = EINVAL;
+    return -1;
+  }
+  fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  n = read(fd, to, size - 1);
+  close(fd);
+  if (n < 0) return -1;
+  if (n > 0 && to[n - 1] == '\n') n--;
+  to[n] = '\0';
+  return (int)n;
 }
 
 // Pages that are shared with the device stay shared with a child: docs/run.md.
@@ -208,32 +223,49 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
   if (error != 0) return error;
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
   all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
+  // Times of completions are nanoseconds of CLOCK_MONOTONIC; the clock is in kHz.
+  all.completion_timestamp_mask = UINT64_MAX;
+  all.hca_core_clock = 1000000;
   memset(attr, 0, size);
   memcpy(attr, &all, size < sizeof all ? size : sizeof all);
   return 0;
 }
 
-// Up to `most` GIDs of the table; how many it has, or −errno.
-static int gids(struct ibv_context *context, union ibv_gid *to, unsigned most) {
-  struct roce_message m;
-  int error, count = 0;
-  roce_begin(&m);
-  error = roce_call(roce_of(context), ROCE_QUERY_GIDS, &m);
-  if (error == 0) {
-    count = (int)roce_get32(&m);
-    for (int i = 0; i < count && (unsigned)i < most; i++) roce_get(&m, to[i].raw, 16);
-  }
-  roce_end(&m);
-  return error != 0 ? -error : count;
+// The clock of the times of completions.
+static int query_rt_values(struct ibv_context *context, struct ibv_values_ex *values) {
+  (void)context;
+  if ((values->comp_mask & IBV_VALUES_MASK_RAW_CLOCK) == 0) return errno = EINVAL;
+  values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
+  return clock_gettime(CLOCK_MONOTONIC, &values->raw_clock) == 0 ? 0 : errno;
 }
 
 #define MAX_GIDS 256
 
+static const union ibv_gid no_gid;
+
+// The table: its length, or −errno. An entry that is free is `no_gid`.
+static int gids(struct ibv_context *context, union ibv_gid table[MAX_GIDS]) {
+  struct roce_message m;
+  int error, length = 0;
+  roce_begin(&m);
+  error = roce_call(roce_of(context), ROCE_QUERY_GIDS, &m);
+  if (error == 0) {
+    length = (int)roce_get32(&m);
+    if (length > MAX_GIDS) length = MAX_GIDS;
+    for (int i = 0; i < length; i++) roce_get(&m, table[i].raw, 16);
+  }
+  roce_end(&m);
+  return error != 0 ? -error : length;
+}
+
+static int is_free(const union ibv_gid *gid) { return memcmp(gid, &no_gid, sizeof no_gid) == 0; }
+
+// An entry that is free is not an error.
 int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
   union ibv_gid table[MAX_GIDS];
-  int count = gids(context, table, MAX_GIDS);
-  if (count < 0 || port != 1 || index < 0 || index >= count || index >= MAX_GIDS) {
-    errno = count < 0 ? -count : EINVAL;
+  int length = gids(context, table);
+  if (length < 0 || port != 1 || index < 0 || index >= length) {
+    errno = length < 0 ? -length : EINVAL;
     return -1;
   }
   *gid = table[index];
@@ -250,7 +282,8 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
                       uint32_t flags, size_t size) {
   union ibv_gid gid;
   if (flags != 0 || port != 1 || index >= MAX_GIDS) return errno = EINVAL;
-  if (ibv_query_gid(context, 1, (int)index, &gid) != 0) return errno == EINVAL ? ENODATA : errno;
+  if (ibv_query_gid(context, 1, (int)index, &gid) != 0) return errno;
+  if (is_free(&gid)) return errno = ENODATA;
   fill_entry(entry, size, &gid, index);
   return 0;
 }
@@ -258,12 +291,16 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index
 ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t most, uint32_t flags,
                              size_t size) {
   union ibv_gid table[MAX_GIDS];
-  int count = gids(context, table, MAX_GIDS);
-  if (count < 0) return count;
-  if (flags != 0 || count > MAX_GIDS || (size_t)count > most) return -EINVAL;
-  for (int i = 0; i < count; i++)
-    fill_entry((struct ibv_gid_entry *)((char *)entries + (size_t)i * size), size, &table[i], (uint32_t)i);
-  return count;
+  int length = gids(context, table);
+  size_t count = 0;
+  if (length < 0) return length;
+  if (flags != 0) return -EINVAL;
+  for (int i = 0; i < length; i++) {
+    if (is_free(&table[i])) continue;
+    if (count == most) return -EINVAL;
+    fill_entry((struct ibv_gid_entry *)((char *)entries + count++ * size), size, &table[i], (uint32_t)i);
+  }
+  return (ssize_t)count;
 }
 
 // Private, but ibv_devinfo has it. Its enum is not that of the public header: 1 is RoCE v2.
@@ -313,9 +350,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   r->verbs.sz = sizeof r->verbs;
   r->verbs.query_port = query_port;
   r->verbs.query_device_ex = query_device_ex;
+  r->verbs.query_rt_values = query_rt_values;
   roce_set_memory_ops(r);
   roce_set_ring_ops(r);
   roce_set_extended_ops(r);
+  roce_set_domain_ops(r);
   context->async_fd = roce_listen(r, 0);
   if (context->async_fd >= 0) return context;
   roce_memory_close(r);
@@ -334,32 +373,10 @@ no_socket:
 int ibv_close_device(struct ibv_context *context) {
   struct roce_context *r = roce_of(context);
   // First: no context that is opened meanwhile shall name this one.
-  roce_memory_close(r);
+  if (roce_memory_close(r)) return 0;
   close(context->async_fd);
   close(r->socket);
   roce_rings_close(r);
   free(r);
   return 0;
-}
-
-struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
-  struct ibv_pd *pd = calloc(1, sizeof *pd);
-  struct roce_message m;
-  if (pd == NULL) return NULL;
-  roce_begin(&m);
-  if (roce_call(roce_of(context), ROCE_ALLOC_PD, &m) == 0) {
-    pd->context = context;
-    pd->handle = roce_get32(&m);
-    roce_end(&m);
-    return pd;
-  }
-  roce_end(&m);
-  free(pd);
-  return NULL;
-}
-
-int ibv_dealloc_pd(struct ibv_pd *pd) {
-  int error = roce_destroy(pd->context, pd->handle);
-  if (error == 0) free(pd);
-  return error;
 }

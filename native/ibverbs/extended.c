@@ -1,5 +1,6 @@
 // Queue pairs and completion queues with a table of functions. Every entry is there: programs call them without a look.
 #include <arpa/inet.h>
+#include <time.h>
 
 #include "roce.h"
 
@@ -7,6 +8,8 @@
   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                \
    IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
+
+#define TIMES (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
 static struct roce_qp *own(struct ibv_qp_ex *qp) { return (struct roce_qp *)qp; }
 
@@ -221,11 +224,13 @@ struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) {
 
 static struct roce_cq *queue(struct ibv_cq_ex *cq) { return (struct roce_cq *)cq; }
 
+static const struct ibv_wc *completion(struct ibv_cq_ex *cq) { return &queue(cq)->current.wc; }
+
 static int next_poll(struct ibv_cq_ex *cq) {
-  int count = roce_poll((struct ibv_cq *)cq, 1, &queue(cq)->wc);
+  int count = roce_poll_one(queue(cq), &queue(cq)->current);
   if (count != 1) return count < 0 ? errno : ENOENT;
-  cq->wr_id = queue(cq)->wc.wr_id;
-  cq->status = queue(cq)->wc.status;
+  cq->wr_id = completion(cq)->wr_id;
+  cq->status = completion(cq)->status;
   return 0;
 }
 
@@ -234,13 +239,27 @@ static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) {
 }
 
 static void end_poll(struct ibv_cq_ex *cq) { (void)cq; }
-static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq) { return queue(cq)->wc.opcode; }
-static uint32_t read_vendor_err(struct ibv_cq_ex *cq) { return queue(cq)->wc.vendor_err; }
-static uint32_t read_byte_len(struct ibv_cq_ex *cq) { return queue(cq)->wc.byte_len; }
-static __be32 read_imm_data(struct ibv_cq_ex *cq) { return queue(cq)->wc.imm_data; }
-static uint32_t read_qp_num(struct ibv_cq_ex *cq) { return queue(cq)->wc.qp_num; }
-static uint32_t read_src_qp(struct ibv_cq_ex *cq) { return queue(cq)->wc.src_qp; }
-static unsigned read_wc_flags(struct ibv_cq_ex *cq) { return queue(cq)->wc.wc_flags; }
+static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq) { return completion(cq)->opcode; }
+static uint32_t read_vendor_err(struct ibv_cq_ex *cq) { return completion(cq)->vendor_err; }
+static uint32_t read_byte_len(struct ibv_cq_ex *cq) { return completion(cq)->byte_len; }
+static __be32 read_imm_data(struct ibv_cq_ex *cq) { return completion(cq)->imm_data; }
+static uint32_t read_qp_num(struct ibv_cq_ex *cq) { return completion(cq)->qp_num; }
+static uint32_t read_src_qp(struct ibv_cq_ex *cq) { return completion(cq)->src_qp; }
+static unsigned read_wc_flags(struct ibv_cq_ex *cq) { return completion(cq)->wc_flags; }
+static uint8_t read_sl(struct ibv_cq_ex *cq) { return completion(cq)->sl; }
+static uint64_t read_time(struct ibv_cq_ex *cq) { return queue(cq)->current.time; }
+
+static uint64_t nanoseconds(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+// The same time since 1970, as the system's clock is set now.
+static uint64_t read_wall_clock(struct ibv_cq_ex *cq) {
+  return nanoseconds(CLOCK_REALTIME) - (nanoseconds(CLOCK_MONOTONIC) - queue(cq)->current.time);
+}
+
 static uint32_t none32(struct ibv_cq_ex *cq) {
   (void)cq;
   return 0;
@@ -253,10 +272,6 @@ static uint16_t none16(struct ibv_cq_ex *cq) {
   (void)cq;
   return 0;
 }
-static uint64_t none64(struct ibv_cq_ex *cq) {
-  (void)cq;
-  return 0;
-}
 static void no_tag(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info) {
   (void)cq;
   memset(info, 0, sizeof *info);
@@ -264,12 +279,22 @@ static void no_tag(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info) {
 
 static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr) {
   struct ibv_cq_ex *cq;
-  if ((attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS) != 0) {
+  uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
+  // One thread or many: the queue takes a lock.
+  if ((attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | TIMES)) != 0 ||
+      (attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) != 0 ||
+      (flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0) {
     errno = EOPNOTSUPP;
     return NULL;
   }
-  cq = (struct ibv_cq_ex *)ibv_create_cq(context, (int)attr->cqe, attr->cq_context, attr->channel,
-                                        (int)attr->comp_vector);
+  // Where it is given, it is a parent domain.
+  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) != 0 && attr->parent_domain != NULL &&
+      ((struct roce_pd *)attr->parent_domain)->protection == NULL) {
+    errno = EINVAL;
+    return NULL;
+  }
+  cq = (struct ibv_cq_ex *)roce_create_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector,
+                                          (attr->wc_flags & TIMES) != 0);
   if (cq == NULL) return NULL;
   cq->start_poll = start_poll;
   cq->next_poll = next_poll;
@@ -282,13 +307,13 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq
   cq->read_src_qp = read_src_qp;
   cq->read_wc_flags = read_wc_flags;
   cq->read_slid = none32;
-  cq->read_sl = none8;
+  cq->read_sl = read_sl;
   cq->read_dlid_path_bits = none8;
-  cq->read_completion_ts = none64;
+  cq->read_completion_ts = read_time;
   cq->read_cvlan = none16;
   cq->read_flow_tag = none32;
   cq->read_tm_info = no_tag;
-  cq->read_completion_wallclock_ns = none64;
+  cq->read_completion_wallclock_ns = read_wall_clock;
   return cq;
 }
 

@@ -73,14 +73,32 @@ int roce_memory_open(struct roce_context *r, int fd) {
   return error;
 }
 
-void roce_memory_close(struct roce_context *r) {
+int roce_memory_close(struct roce_context *r) {
   pthread_mutex_lock(&lock);
+  if (r->imports > 0) {
+    r->imports--;
+    pthread_mutex_unlock(&lock);
+    return 1;
+  }
   for (struct roce_context **at = &memory.contexts; *at != NULL; at = &(*at)->older) {
     if (*at != r) continue;
     *at = r->older;
     break;
   }
   pthread_mutex_unlock(&lock);
+  return 0;
+}
+
+struct roce_context *roce_import(int fd) {
+  struct stat given, own;
+  struct roce_context *r = NULL;
+  if (fstat(fd, &given) != 0) return NULL;
+  pthread_mutex_lock(&lock);
+  if (memory.pid == getpid()) r = memory.contexts;
+  while (r != NULL && (fstat(r->socket, &own) != 0 || own.st_ino != given.st_ino || own.st_dev != given.st_dev)) r = r->older;
+  if (r != NULL) r->imports++;
+  pthread_mutex_unlock(&lock);
+  return r;
 }
 
 // A store to a page that is being copied waits, then is done again. One after a conversion may have faulted before its
@@ -116,8 +134,16 @@ struct part {
   int protection;
 };
 
-// The parts of a range that are not in the file yet: at most `most`. How many, or −1 where a page can't be shared.
-static int parts_of(uintptr_t start, uintptr_t end, struct part *parts, int most) {
+// errno has no room for a reason. Each is printed once.
+static void explain(uintptr_t start, uintptr_t end, const char *why) {
+  static const char *last;
+  if (why == last) return;
+  last = why;
+  dprintf(STDERR_FILENO, "libibverbs of roce run: 0x%" PRIxPTR " to 0x%" PRIxPTR " can't be registered: %s\n", start, end, why);
+}
+
+// The parts of a range that are not in the file yet: at most `most`. How many, or −1 where a page can't be shared, and why.
+static int parts_of(uintptr_t start, uintptr_t end, struct part *parts, int most, const char **why) {
   FILE *maps = fopen("/proc/self/maps", "re");
   char line[512], permissions[8];
   uintptr_t at = start, from, to;
@@ -135,15 +161,23 @@ static int parts_of(uintptr_t start, uintptr_t end, struct part *parts, int most
     if (fields != 7 || to <= at) continue;
     if (from > at) break;  // A hole.
     if (to > end) to = end;
-    if (permissions[0] != 'r' || permissions[2] == 'x') count = -1;
-    else if (permissions[3] == 's') {
+    if (permissions[0] != 'r' || permissions[2] == 'x') {
+      *why = "it is code, or can't be read";
+      count = -1;
+    } else if (permissions[3] == 's') {
       int ours = inode == memory.inode && makedev(major_, minor_) == memory.device && offset == from;
-      if (!ours) count = -1;
-    } else if (count == most) count = -1;
-    else parts[count++] = (struct part){at, to, permissions[1] == 'w' ? PROT_READ | PROT_WRITE : PROT_READ};
+      if (!ours) {
+        *why = "it is shared already: a mapped file, System V or POSIX shared memory, or a device";
+        count = -1;
+      }
+    } else if (count == most) {
+      *why = "it has too many parts";
+      count = -1;
+    } else parts[count++] = (struct part){at, to, permissions[1] == 'w' ? PROT_READ | PROT_WRITE : PROT_READ};
     at = to;
   }
   fclose(maps);
+  if (count >= 0 && at < end) *why = "it is not mapped";
   return at < end ? -1 : count;
 }
 
@@ -197,6 +231,7 @@ int roce_share(void *address, size_t length) {
   uintptr_t page = page_size(), first = (uintptr_t)address & ~(page - 1), last;
   struct part parts[MAX_PARTS];
   struct range *region;
+  const char *why = "the kernel refuses to map the device's file there (huge pages?), or no memory is left";
   int count, error = 0;
   if (length == 0 || __builtin_add_overflow((uintptr_t)address, length + page - 1, &last)) return errno = EINVAL;
   last &= ~(page - 1);
@@ -204,7 +239,10 @@ int roce_share(void *address, size_t length) {
   if (region == NULL) return errno = ENOMEM;
   *region = (struct range){first, last, NULL};
   pthread_mutex_lock(&lock);
-  count = has_this_stack(first, last) ? -1 : parts_of(first, last, parts, MAX_PARTS);
+  if (has_this_stack(first, last)) {
+    why = "it is the stack of this thread";
+    count = -1;
+  } else count = parts_of(first, last, parts, MAX_PARTS, &why);
   if (count > 0) install_handler();
   for (int i = 0; i < count; i++)
     if (share_part(&parts[i]) != 0) count = -1;
@@ -216,6 +254,7 @@ int roce_share(void *address, size_t length) {
   pthread_mutex_unlock(&lock);
   if (error == 0) return 0;
   free(region);
+  explain(first, last, why);
   return errno = error;
 }
 
@@ -299,117 +338,4 @@ void roce_unshare(void *address, size_t length) {
   }
   pthread_mutex_unlock(&lock);
   errno = saved;
-}
-
-static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, unsigned access) {
-  struct ibv_mr *mr = calloc(1, sizeof *mr);
-  struct roce_message m;
-  int error;
-  if (mr == NULL) return NULL;
-  if (roce_share(address, length) != 0) goto failed;
-  roce_begin(&m);
-  roce_u32(&m, pd->handle);
-  roce_u32(&m, access);
-  roce_u64(&m, (uintptr_t)address);
-  roce_u64(&m, length);
-  roce_u64(&m, iova);
-  error = roce_call(roce_of(pd->context), ROCE_REG_MR, &m);
-  mr->context = pd->context;
-  mr->pd = pd;
-  mr->addr = address;
-  mr->length = length;
-  mr->handle = roce_get32(&m);
-  mr->lkey = roce_get32(&m);
-  mr->rkey = roce_get32(&m);
-  roce_end(&m);
-  if (error == 0) return mr;
-  roce_unshare(address, length);
-  errno = error;
-failed:
-  error = errno;
-  free(mr);
-  errno = error;
-  return NULL;
-}
-
-struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access) {
-  return register_memory(pd, address, length, (uintptr_t)address, (unsigned)access);
-}
-
-struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, int access) {
-  return register_memory(pd, address, length, iova, (unsigned)access);
-}
-
-struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, unsigned access) {
-  return register_memory(pd, address, length, iova, access);
-}
-
-int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access) {
-  int moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0, error;
-  struct roce_message m;
-  if (moves && roce_share(address, length) != 0) return IBV_REREG_MR_ERR_INPUT;
-  roce_begin(&m);
-  roce_u32(&m, mr->handle);
-  roce_u32(&m, (uint32_t)flags);
-  roce_u32(&m, pd != NULL ? pd->handle : 0);
-  roce_u32(&m, (uint32_t)access);
-  roce_u64(&m, (uintptr_t)address);
-  roce_u64(&m, length);
-  error = roce_call(roce_of(mr->context), ROCE_REREG_MR, &m);
-  if (error == 0) {
-    mr->lkey = roce_get32(&m);
-    mr->rkey = roce_get32(&m);
-    if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
-    if (moves) {
-      roce_unshare(mr->addr, mr->length);
-      mr->addr = address;
-      mr->length = length;
-    }
-  } else if (moves) roce_unshare(address, length);
-  roce_end(&m);
-  if (error == 0) return 0;
-  errno = error;
-  return IBV_REREG_MR_ERR_INPUT;
-}
-
-int ibv_dereg_mr(struct ibv_mr *mr) {
-  int error = roce_destroy(mr->context, mr->handle);
-  if (error != 0) return error;
-  roce_unshare(mr->addr, mr->length);
-  free(mr);
-  return 0;
-}
-
-static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type) {
-  struct roce_mw *own = calloc(1, sizeof *own);
-  struct ibv_mw *mw = &own->mw;
-  struct roce_message m;
-  int error;
-  if (own == NULL) return NULL;
-  roce_begin(&m);
-  roce_u32(&m, pd->handle);
-  roce_u32(&m, type);
-  error = roce_call(roce_of(pd->context), ROCE_ALLOC_MW, &m);
-  mw->context = pd->context;
-  mw->pd = pd;
-  mw->type = type;
-  mw->handle = roce_get32(&m);
-  mw->rkey = roce_get32(&m);
-  own->number = roce_get32(&m);
-  roce_end(&m);
-  if (error == 0) return mw;
-  free(own);
-  errno = error;
-  return NULL;
-}
-
-static int dealloc_mw(struct ibv_mw *mw) {
-  int error = roce_destroy(mw->context, mw->handle);
-  if (error == 0) free(mw);
-  return error;
-}
-
-void roce_set_memory_ops(struct roce_context *r) {
-  r->verbs.context.ops.alloc_mw = alloc_mw;
-  r->verbs.context.ops.dealloc_mw = dealloc_mw;
 }

@@ -1,7 +1,7 @@
 // Messages between this library and the device, documented in packages/device/src/protocol.ts.
 #pragma once
 
-#define ROCE_PROTOCOL_VERSION 2
+#define ROCE_PROTOCOL_VERSION 3
 #define ROCE_MAX_PAYLOAD (1 << 20)
 #define ROCE_HEADER_BYTES 8
 #define ROCE_EVENT_BYTES 12
@@ -94,5 +94,11 @@ enum roce_cqe {
   ROCE_CQE_SRC_QP = 7,
   ROCE_CQE_FLAGS = 8,
   ROCE_CQE_VENDOR_ERR = 9,
+  ROCE_CQE_PKEY_INDEX = 10,
+  ROCE_CQE_SL = 11,
+  ROCE_CQE_STAMP_LOW = 12,
+  ROCE_CQE_STAMP_HIGH = 13,
 };
+// The last two are of queues with times alone.
 #define ROCE_CQE_WORDS 12
+#define ROCE_STAMPED_CQE_WORDS 14

@@ -278,6 +278,12 @@ static int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv
   return post_recv(srq->context, &s->receives, s->max_sge, 0, wr, bad);
 }
 
+// The time of a completion; 0 where entries have none.
+static uint64_t time_of(const struct roce_ring *ring, const uint32_t *w) {
+  if (ring->stride < ROCE_STAMPED_CQE_WORDS) return 0;
+  return (uint64_t)w[ROCE_CQE_STAMP_HIGH] << 32 | w[ROCE_CQE_STAMP_LOW];
+}
+
 static void get_completion(const uint32_t *w, struct ibv_wc *wc) {
   *wc = (struct ibv_wc){
       .wr_id = (uint64_t)w[ROCE_CQE_WR_ID_HIGH] << 32 | w[ROCE_CQE_WR_ID_LOW],
@@ -288,6 +294,8 @@ static void get_completion(const uint32_t *w, struct ibv_wc *wc) {
       .qp_num = w[ROCE_CQE_QP_NUM],
       .src_qp = w[ROCE_CQE_SRC_QP],
       .wc_flags = w[ROCE_CQE_FLAGS],
+      .pkey_index = (uint16_t)w[ROCE_CQE_PKEY_INDEX],
+      .sl = (uint8_t)w[ROCE_CQE_SL],
   };
   if ((wc->wc_flags & IBV_WC_WITH_INV) != 0) wc->invalidated_rkey = w[ROCE_CQE_IMMEDIATE];
   else wc->imm_data = htonl(w[ROCE_CQE_IMMEDIATE]);
@@ -319,7 +327,14 @@ static int wait_a_little(struct roce_cq *own) {
   return -1;
 }
 
-int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc) {
+// What a poll that found nothing comes to.
+static int found_none(struct roce_cq *own) {
+  if (load(own->ring.words + ROCE_CONTROL_STATE) == 0) return wait_a_little(own);
+  errno = EIO;  // It has overrun.
+  return -1;
+}
+
+static int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc) {
   struct roce_cq *own = (struct roce_cq *)cq;
   int found = 0;
   if (count <= 0) return 0;
@@ -329,15 +344,33 @@ int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc) {
   }
   pthread_mutex_lock(&own->ring.lock);
   while (found < count && own->held > 0) {
-    wc[found++] = own->older[own->first_held++];
+    wc[found++] = own->older[own->first_held++].wc;
     own->held--;
   }
   found += take(&own->ring, count - found, wc + found);
   if (found > 0) own->empty_polls = 0;
-  else if (load(own->ring.words + ROCE_CONTROL_STATE) != 0) {
-    errno = EIO;  // It has overrun.
-    found = -1;
-  } else found = wait_a_little(own);
+  else found = found_none(own);
+  pthread_mutex_unlock(&own->ring.lock);
+  return found;
+}
+
+int roce_poll_one(struct roce_cq *own, struct roce_completion *to) {
+  int found = 1;
+  if (!is_ours(own->ex.context)) {
+    errno = EPERM;
+    return -1;
+  }
+  pthread_mutex_lock(&own->ring.lock);
+  if (own->held > 0) {
+    *to = own->older[own->first_held++];
+    own->held--;
+  } else {
+    // The entry may be written again once it is given back.
+    to->time = time_of(&own->ring, entry(&own->ring, *(own->ring.words + ROCE_CONTROL_CONSUMER)));
+    found = take(&own->ring, 1, &to->wc);
+  }
+  if (found > 0) own->empty_polls = 0;
+  else found = found_none(own);
   pthread_mutex_unlock(&own->ring.lock);
   return found;
 }
@@ -358,7 +391,7 @@ static int req_notify(struct ibv_cq *cq, int solicited_only) {
 int roce_move_completions(struct roce_cq *own, const struct roce_ring *next) {
   struct roce_ring *ring = &own->ring;
   uint32_t used;
-  struct ibv_wc *all;
+  struct roce_completion *all;
   int error = 0;
   pthread_mutex_lock(&ring->lock);
   // The device writes no more into the ring before.
@@ -367,7 +400,11 @@ int roce_move_completions(struct roce_cq *own, const struct roce_ring *next) {
   if (all == NULL) error = ENOMEM;
   else {
     if (own->held > 0) memcpy(all, own->older + own->first_held, own->held * sizeof *all);
-    own->held += (unsigned)take(ring, (int)used, all + own->held);
+    for (; used > 0; used--) {
+      struct roce_completion *one = &all[own->held];
+      one->time = time_of(ring, entry(ring, *(ring->words + ROCE_CONTROL_CONSUMER)));
+      own->held += (unsigned)take(ring, 1, &one->wc);
+    }
     free(own->older);
     own->older = all;
     own->first_held = 0;
@@ -385,8 +422,8 @@ void roce_forget_completions(struct ibv_cq *cq, uint32_t qp_num) {
   unsigned kept = 0;
   pthread_mutex_lock(&ring->lock);
   for (unsigned i = 0; i < own->held; i++) {
-    struct ibv_wc *wc = &own->older[own->first_held + i];
-    if (wc->qp_num != qp_num) own->older[own->first_held + kept++] = *wc;
+    struct roce_completion *one = &own->older[own->first_held + i];
+    if (one->wc.qp_num != qp_num) own->older[own->first_held + kept++] = *one;
   }
   own->held = kept;
   consumer = ring->words + ROCE_CONTROL_CONSUMER;
@@ -395,14 +432,14 @@ void roce_forget_completions(struct ibv_cq *cq, uint32_t qp_num) {
   for (uint32_t i = load(ring->words + ROCE_CONTROL_PRODUCER); i-- != first;) {
     uint32_t *w = entry(ring, i);
     if (w[ROCE_CQE_QP_NUM] == qp_num) gone++;
-    else if (gone > 0) memcpy(entry(ring, i + gone), w, ROCE_CQE_WORDS * sizeof *w);
+    else if (gone > 0) memcpy(entry(ring, i + gone), w, ring->stride * sizeof *w);
   }
   store(consumer, first + gone);
   pthread_mutex_unlock(&ring->lock);
 }
 
 void roce_set_ring_ops(struct roce_context *r) {
-  r->verbs.context.ops.poll_cq = roce_poll;
+  r->verbs.context.ops.poll_cq = poll_cq;
   r->verbs.context.ops.req_notify_cq = req_notify;
   r->verbs.context.ops.post_send = roce_post_send;
   r->verbs.context.ops.post_recv = post_qp_recv;

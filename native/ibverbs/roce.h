@@ -16,8 +16,12 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-// An object that an event may name. It is first in its struct, and in the list of its context while it lives.
+// Kinds of objects that are looked for by their handle; handles are unique among all kinds.
+enum roce_kind { ROCE_QUEUE, ROCE_PD, ROCE_MR };
+
+// An object that an event may name, or that may be imported. It is in the list of its context while it lives.
 struct roce_object {
+  enum roce_kind kind;
   uint32_t handle;
   void *it;
   struct roce_object *next;
@@ -41,6 +45,7 @@ struct roce_context {
   pthread_mutex_t objects_lock;
   struct roce_object *objects;
   struct roce_context *older;  // Of the contexts that share the memory.
+  unsigned imports;            // Of this context: each is closed like the context itself.
   uint8_t *arena;              // The memory of all rings.
   size_t arena_bytes;
   int doorbell;  // Wakes the device.
@@ -53,6 +58,25 @@ struct roce_context {
 static inline struct roce_context *roce_of(struct ibv_context *context) {
   return (struct roce_context *)((char *)context - offsetof(struct roce_context, verbs.context));
 }
+
+struct roce_td {
+  struct ibv_td td;
+  unsigned users;  // Parent domains with it.
+};
+
+struct roce_pd {
+  struct ibv_pd pd;
+  struct roce_object object;
+  unsigned users;  // Parent domains over it.
+  // Of a parent domain: what it stands on.
+  struct roce_pd *protection;
+  struct roce_td *thread;
+};
+
+struct roce_mr {
+  struct ibv_mr mr;
+  struct roce_object object;
+};
 
 struct roce_qp {
   struct ibv_qp_ex ex;  // First: programs have its address.
@@ -67,15 +91,20 @@ struct roce_qp {
   int error;
 };
 
+struct roce_completion {
+  struct ibv_wc wc;
+  uint64_t time;  // Nanoseconds of CLOCK_MONOTONIC, of a queue that was made so.
+};
+
 struct roce_cq {
   struct ibv_cq_ex ex;
   struct roce_object object;
   struct roce_ring ring;
   unsigned empty_polls;
   // Completions of the rings before a resize.
-  struct ibv_wc *older;
+  struct roce_completion *older;
   unsigned first_held, held;
-  struct ibv_wc wc;
+  struct roce_completion current;  // Of ibv_start_poll and ibv_next_poll.
 };
 
 struct roce_srq {
@@ -130,12 +159,18 @@ int roce_read_event(int fd, uint32_t event[3]);
 void roce_add(struct roce_context *r, struct roce_object *object, uint32_t handle, void *it);
 void roce_remove(struct roce_context *r, struct roce_object *object);
 
+// Finds an object by its handle, and calls with it while it is in the list. 0, or EINVAL where there is none.
+int roce_with(struct roce_context *r, enum roce_kind kind, uint32_t handle, void (*call)(void *it, void *to), void *to);
+
 // Destroys what a handle stands for.
 int roce_destroy(struct ibv_context *context, uint32_t handle);
 
 // The file behind registered memory, one for the process: every context of it shares it.
 int roce_memory_open(struct roce_context *r, int fd);
-void roce_memory_close(struct roce_context *r);
+// 1 where an import of the context is closed, and the context stays.
+int roce_memory_close(struct roce_context *r);
+// The context of this process whose connection has the descriptor, with one import more; NULL where there is none.
+struct roce_context *roce_import(int fd);
 // Whether there is such a file, and the token of it for the next context.
 int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]);
 // Shares the pages of a range with the device. 0 or errno.
@@ -144,19 +179,24 @@ int roce_share(void *address, size_t length);
 void roce_unshare(void *address, size_t length);
 
 void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr);
+void roce_get_address(struct roce_message *m, struct ibv_ah_attr *attr);
 // Maps the rings; `shape`: bytes of the arena, offset and capacity of the doorbells. Takes both descriptors, also where it fails.
 int roce_rings_open(struct roce_context *r, int arena, int doorbell, const uint32_t shape[3]);
 void roce_rings_close(struct roce_context *r);
 // Where a work queue lies; the lock is the caller's.
 void roce_get_ring(struct roce_context *r, struct roce_message *m, struct roce_ring *ring);
-int roce_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+// Takes the next completion with its time: 1, 0, or −1 and errno.
+int roce_poll_one(struct roce_cq *own, struct roce_completion *to);
 int roce_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 // Completions are in `next` from now on; those before are kept for the next polls.
 int roce_move_completions(struct roce_cq *cq, const struct roce_ring *next);
 // Drops the completions of a queue pair that was reset.
 void roce_forget_completions(struct ibv_cq *cq, uint32_t qp_num);
+struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
+                              uint32_t comp_vector, int timed);
 struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 // Fills in the operations of a context.
 void roce_set_ring_ops(struct roce_context *r);
 void roce_set_extended_ops(struct roce_context *r);
 void roce_set_memory_ops(struct roce_context *r);
+void roce_set_domain_ops(struct roce_context *r);

@@ -54,7 +54,7 @@ class Connection:
     def __init__(self):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(PATH)
-        hello = words(2, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
+        hello = words(3, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
         self.socket.sendall(words(len(hello), HELLO) + hello)
         self.files = [socket.recv_fds(self.socket, 1, 1)[1][0] for _ in range(3)]
         length, offset, capacity = struct.unpack('<III', self.take(8 + 16 + 12)[24:])
@@ -107,7 +107,7 @@ def live(c):
     global completed
     gid = c.must(QUERY_GIDS, b'')[4:20]
     (pd,) = struct.unpack('<I', c.must(ALLOC_PD, b''))
-    cq, _, offset, capacity = struct.unpack('<IIII', c.must(CREATE_CQ, words(256, 0)))
+    cq, _, offset, capacity, _ = struct.unpack('<IIIII', c.must(CREATE_CQ, words(256, 0, 0)))
     completions = Ring(c.arena, offset, capacity, 12)
     mr, lkey, rkey = struct.unpack('<III', c.must(REG_MR, words(pd, 7) + struct.pack('<QQQ', BASE, BYTES, BASE)))
     made = struct.unpack('<15I', c.must(CREATE_QP, words(pd, 2, cq, cq, 0, 0) + words(64, 64, 4, 4, 64)))

@@ -91,6 +91,18 @@ export const LONG = [
     env: { ROCE_PROGRAM_KILLS: 500, ROCE_HOSTILE_PROGRAM_SECONDS: 600 },
   },
   {
+    name: 'perftest programs',
+    minutes: 40,
+    command: 'npx vitest run test/programs-perftest.test.ts',
+    env: { ROCE_PROGRAM_PERFTEST: 'all' },
+  },
+  {
+    name: 'programs of Debian 13',
+    minutes: 20,
+    command: 'npx vitest run test/programs-userland.test.ts',
+    env: { ROCE_PROGRAM_USERLAND: 'trixie' },
+  },
+  {
     name: 'sim-random',
     minutes: 240,
     command: 'npx vitest run test/sim-random',

@@ -27,14 +27,23 @@ export function libraryPath(): string {
   );
 }
 
-/** The environment of a program: it finds the library before the system's, and the library finds the device. */
+/**
+ * The environment of a program: it finds the library before the system's, and the library finds the device. What is preloaded beside
+ * the library shows the device under /sys and /dev.
+ */
 export function programEnvironment(
   library: string,
   socket: string,
   env: Readonly<Record<string, string | undefined>>,
 ): Record<string, string | undefined> {
   const paths = [dirname(library), ...(env.LD_LIBRARY_PATH ? [env.LD_LIBRARY_PATH] : [])];
-  return { ...env, LD_LIBRARY_PATH: paths.join(delimiter), ROCE_SOCKET: socket };
+  const preload = [join(dirname(library), 'libroce-paths.so'), ...(env.LD_PRELOAD ? [env.LD_PRELOAD] : [])];
+  return {
+    ...env,
+    LD_LIBRARY_PATH: paths.join(delimiter),
+    LD_PRELOAD: preload.join(delimiter),
+    ROCE_SOCKET: socket,
+  };
 }
 
 /** Why a program cannot be run. */

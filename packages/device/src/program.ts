@@ -6,6 +6,7 @@ import * as v from '@node-roce/ibverbs';
 import { type Mapping, ProgramMemory } from './memory.ts';
 import { Call, Malformed, Reader, Writer } from './protocol.ts';
 import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
+import { gidTableLength } from './system-files.ts';
 
 /** Objects of one program at most, of all kinds. */
 const MAX_OBJECTS = 65_536;
@@ -13,6 +14,8 @@ const MAX_OBJECTS = 65_536;
 const QUERIED = 0x021f_ffff;
 /** Bits of a flow label; more are cut off, as the kernel does. */
 const FLOW_LABEL = 0xf_ffff;
+
+const NO_GID = new Uint8Array(16);
 
 const { EFAULT, EINVAL, ENOMEM, EOPNOTSUPP } = constants.errno;
 
@@ -297,6 +300,13 @@ export class Program {
     to.u32(thing.it.lkey, thing.it.rkey);
   }
 
+  /** A queue, whose completions have their times where `timed`. */
+  #createCq(cqe: number, channel: v.ibv_comp_channel | null, timed: boolean): Promise<v.ibv_cq | null> {
+    if (!timed) return v.ibv_create_cq(this.#context, cqe, null, channel, 0);
+    const wc_flags = BigInt(v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+    return v.ibv_create_cq_ex(this.#context, { cqe, channel, wc_flags });
+  }
+
   async #createQp(from: Reader, to: Writer): Promise<void> {
     const pd = this.#get('pd', from.u32());
     const [qp_type, send, recv] = [from.u32(), from.u32(), from.u32()];
@@ -394,17 +404,23 @@ export class Program {
       from.end();
       const a: Partial<v.ibv_port_attr> = {};
       check(await v.ibv_query_port(this.#context, port, a));
-      to.u32(a.state, a.max_mtu, a.active_mtu, a.gid_tbl_len, a.port_cap_flags, a.max_msg_sz);
+      to.u32(
+        a.state,
+        a.max_mtu,
+        a.active_mtu,
+        gidTableLength(a.gid_tbl_len ?? 0),
+        a.port_cap_flags,
+        a.max_msg_sz,
+      );
       to.u32(a.bad_pkey_cntr, a.qkey_viol_cntr, a.pkey_tbl_len, a.max_vl_num, a.active_width);
       to.u32(a.active_speed, a.phys_state, a.link_layer, a.flags);
     },
     [Call.QUERY_GIDS]: async (from, to) => {
       from.end();
-      const entries: v.ibv_gid_entry[] = [];
-      const count = await v.ibv_query_gid_table(this.#context, entries, 256);
-      if (count < 0) throw new Failed(-count);
-      to.u32(count);
-      for (const { gid } of entries) to.bytes(gid.raw);
+      const { gids } = this.#context.verbs;
+      const length = gidTableLength(gids.length);
+      to.u32(length);
+      for (let i = 0; i < length; i++) to.bytes(gids[i]?.gid ?? NO_GID);
     },
     [Call.ALLOC_PD]: async (from, to) => {
       from.end();
@@ -419,14 +435,14 @@ export class Program {
       to.u32(this.#keep({ kind: 'channel', it: await made(v.ibv_create_comp_channel(this.#context)) }));
     },
     [Call.CREATE_CQ]: async (from, to) => {
-      const [cqe, events] = [from.u32(), from.u32()];
+      const [cqe, events, timed] = [from.u32(), from.u32(), from.u32()];
       from.end();
       this.#room();
       const channel = events === 0 ? null : this.#get('channel', events);
-      const create = () => made(v.ibv_create_cq(this.#context, cqe, null, channel, 0));
+      const create = () => made(this.#createCq(cqe, channel, timed !== 0));
       const [it, [ring]] = await this.rings.during(create);
       const handle = this.#keep({ kind: 'cq', it, rings: [ring.offset] });
-      to.u32(handle, it.cqe, ring.offset, ring.capacity);
+      to.u32(handle, it.cqe, ring.offset, ring.capacity, ring.stride);
     },
     [Call.RESIZE_CQ]: async (from, to) => {
       const handle = from.u32();
@@ -435,7 +451,7 @@ export class Program {
       from.end();
       const [, [ring]] = await this.rings.during(async () => check(await v.ibv_resize_cq(cq, cqe)));
       this.#things.get(handle)?.rings?.push(ring.offset);
-      to.u32(cq.cqe, ring.offset, ring.capacity);
+      to.u32(cq.cqe, ring.offset, ring.capacity, ring.stride);
     },
     [Call.CREATE_SRQ]: async (from, to) => {
       const pd = this.#get('pd', from.u32());

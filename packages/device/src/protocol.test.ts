@@ -8,6 +8,7 @@ import {
   SendWqe,
   SGE_WORDS,
   Sge,
+  STAMPED_CQE_WORDS,
 } from '@node-roce/transport';
 import { expect, test } from 'vitest';
 import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
@@ -39,6 +40,7 @@ test('the header in C has the same numbers', () => {
   expect(define('CONTROL_WORDS')).toBe(`${CONTROL_WORDS}`);
   expect(define('SGE_WORDS')).toBe(`${SGE_WORDS}`);
   expect(define('CQE_WORDS')).toBe(`${CQE_WORDS}`);
+  expect(define('STAMPED_CQE_WORDS')).toBe(`${STAMPED_CQE_WORDS}`);
 });
 
 test('a reader gives what a writer wrote, whatever its length', () => {

@@ -5,7 +5,7 @@
  */
 
 /** Changes with every change of a message: a library of another version is refused. */
-export const PROTOCOL_VERSION = 2;
+export const PROTOCOL_VERSION = 3;
 
 /** Bytes of a payload at most. A longer one ends the connection. */
 export const MAX_PAYLOAD = 1 << 20;

@@ -109,7 +109,7 @@ const until = async (is: () => boolean) => {
 /** A queue pair of RC with its resources. */
 async function queuePair(client: Client) {
   const pd = await client.make(Call.ALLOC_PD);
-  const cq = await client.make(Call.CREATE_CQ, u32(16, 0));
+  const cq = await client.make(Call.CREATE_CQ, u32(16, 0, 0));
   const qp = await client.make(Call.CREATE_QP, u32(pd, 2, cq, cq, 0, 0), u32(16, 16, 1, 1, 64));
   return { pd, cq, qp };
 }
@@ -181,7 +181,7 @@ describe('a device for programs', () => {
     const create = (client: Client, { pd, cq }: typeof a) =>
       client.call(Call.CREATE_QP, u32(pd, XRC_SEND, cq, cq, 0, 0), u32(16, 16, 1, 1, 64));
     for (let i = 0; i < 50; i++) {
-      const calls = [create(one, a), two.call(Call.CREATE_CQ, u32(0xffff_ffff, 0)), create(three, c)];
+      const calls = [create(one, a), two.call(Call.CREATE_CQ, u32(0xffff_ffff, 0, 0)), create(three, c)];
       const answers = await Promise.all(calls);
       expect(answers.map(({ errno }) => errno)).toEqual([EOPNOTSUPP, EINVAL, EOPNOTSUPP]);
     }
@@ -263,7 +263,7 @@ describe('a device for programs', () => {
     const pd = await client.make(Call.ALLOC_PD);
     // The largest queues: one at a time fits many times over, all of them would not.
     for (let i = 0; i < 40; i++) {
-      const cq = await client.make(Call.CREATE_CQ, u32(1 << 20, 0));
+      const cq = await client.make(Call.CREATE_CQ, u32(1 << 20, 0, 0));
       await client.make(Call.RESIZE_CQ, u32(cq, 1 << 19));
       const srq = await client.make(Call.CREATE_SRQ, u32(pd, 32_768, 32, 0));
       const qp = await client.make(Call.CREATE_QP, u32(pd, 2, cq, cq, srq, 0), u32(32_768, 0, 32, 0, 512));
@@ -273,7 +273,7 @@ describe('a device for programs', () => {
     const { ENOMEM } = constants.errno;
     const answers: number[] = [];
     while (answers.length < 40 && !answers.includes(ENOMEM))
-      answers.push((await client.call(Call.CREATE_CQ, u32(1 << 20, 0))).errno);
+      answers.push((await client.call(Call.CREATE_CQ, u32(1 << 20, 0, 0))).errno);
     expect(answers.slice(0, -1).every((errno) => errno === 0)).toBe(true);
     expect(answers.at(-1)).toBe(ENOMEM);
     expect((await client.call(Call.DESTROY, u32(pd))).errno).toBe(0);

@@ -5,12 +5,13 @@ import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
-import { errorOf, ibv_close_device, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
+import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
 import { listInterfaces } from '@node-roce/link';
 import { ARENA_BYTES } from './arena.ts';
 import type { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
 import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
+import { SystemFiles } from './system-files.ts';
 
 export interface DeviceOptions {
   /** The address of the device: one of this machine's. UDP port 4791 of it is taken. */
@@ -68,7 +69,8 @@ export class DeviceServer {
   readonly path: string;
   readonly address: string;
   readonly #server: Server;
-  readonly #close: () => Promise<unknown>;
+  readonly #files: SystemFiles;
+  readonly #context: ibv_context;
   readonly #open: (memory?: ProgramMemory) => Promise<Program>;
   readonly #log: (line: string) => void;
   readonly #programs = new Set<Program>();
@@ -82,15 +84,17 @@ export class DeviceServer {
   private constructor(
     options: Required<Omit<DeviceOptions, 'trace'>>,
     server: Server,
+    context: ibv_context,
+    files: SystemFiles,
     open: (memory?: ProgramMemory) => Promise<Program>,
-    close: () => Promise<unknown>,
   ) {
     this.path = options.path;
     this.address = options.address;
     this.#log = options.log;
     this.#server = server;
+    this.#context = context;
+    this.#files = files;
     this.#open = open;
-    this.#close = close;
     server.on('connection', (socket) => {
       this.#sockets.add(socket);
       const served = this.#serve(socket).finally(() => {
@@ -133,18 +137,22 @@ export class DeviceServer {
     // Stays open, so that the sockets stay.
     const first = await openContext();
     rmSync(path, { force: true });
+    const files = new SystemFiles(path);
     const server = createServer();
     server.maxConnections = MAX_CONNECTIONS;
-    server.listen(path);
     try {
+      // First: a program may come as soon as the socket is there.
+      await files.refresh(first);
+      server.listen(path);
       await once(server, 'listening');
     } catch (error) {
+      files.remove();
       await ibv_close_device(first);
       throw error;
     }
     chmodSync(path, 0o600);
     const open = async (memory?: ProgramMemory) => new Program(await openContext(), memory);
-    return new DeviceServer({ address, path, log }, server, open, () => ibv_close_device(first));
+    return new DeviceServer({ address, path, log }, server, first, files, open);
   }
 
   /** Programs that are connected, and the objects of all. */
@@ -167,7 +175,8 @@ export class DeviceServer {
     await Promise.all(this.#connections);
     this.#doorbells.close();
     rmSync(this.path, { force: true });
-    await this.#close();
+    this.#files.remove();
+    await ibv_close_device(this.#context);
   }
 
   async #serve(socket: Socket): Promise<void> {
@@ -206,6 +215,7 @@ export class DeviceServer {
     const token = from.bytes(16);
     from.end();
     if (version !== PROTOCOL_VERSION) throw new Malformed(`version ${version} of the library`);
+    await this.#files.refresh(this.#context);
     const program = await this.#open(this.#find(token)?.memory);
     program.name = `${name} (process ${pid})`;
     program.onOverfull = () => {
