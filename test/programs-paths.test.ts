@@ -1,4 +1,4 @@
-/** What programs of `roce run` find under /sys/class/infiniband and /dev/infiniband, whatever call they ask with. */
+/** Files of a device under /sys/class/infiniband and /dev/infiniband, by every call of libc that takes a path. */
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -14,7 +14,7 @@ const TRANSPORTS = {
 } as const;
 const OPTIONS = { bw: ['', '-a', '-q 4', '-b', '-e', '-D 2'], lat: ['', '-a', '-e', '-D 2'] } as const;
 
-/** What the program itself refuses: an atomic has 8 bytes, `ib_write_lat` looks at memory. */
+/** Options that the program itself refuses: an atomic has 8 bytes, `ib_write_lat` looks at memory. */
 function isRefused(verb: string, kind: string, option: string): boolean {
   return (verb === 'atomic' && option === '-a') || (verb === 'write' && kind === 'lat' && option === '-e');
 }

@@ -93,7 +93,7 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     const ended = await devices.start(0, program, []).ended;
     rmSync(folder, { recursive: true });
     expect(ended).toMatchObject({ code: 0, signal: null });
-    // Why a region is refused: on stderr, since an errno cannot say.
+    // The reason why a region is refused is on stderr: an errno has none.
     const reasons = ended.output
       .match(/^libibverbs of roce run: .*$/gm)
       ?.map((line) => line.replace(/^.*: /, ''));

@@ -6,7 +6,7 @@
 // The names and versions of its symbols are those of the installed library and of the releases in releases/: programs are linked with
 // them, and the version of the private ones differs between releases. A symbol that is missing here becomes a function that fails with
 // EOPNOTSUPP. `--list` prints the symbols of another release's library.
-// Beside it is libroce-paths.so (paths/paths.c), which is preloaded.
+// In the same folder: libroce-paths.so (paths/paths.c), which is preloaded.
 // Without the installed library, its header or a compiler, nothing is built, and the reason is printed.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';

@@ -1,4 +1,4 @@
-// Memory regions and windows: their pages are shared (memory.c), then the device is told.
+// Memory regions and windows: their pages are shared (memory.c), then the device registers them.
 #include "roce.h"
 
 static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t length, uint64_t iova, unsigned access) {

@@ -327,7 +327,7 @@ static int wait_a_little(struct roce_cq *own) {
   return -1;
 }
 
-// What a poll that found nothing comes to.
+// Result of a poll that found nothing.
 static int found_none(struct roce_cq *own) {
   if (load(own->ring.words + ROCE_CONTROL_STATE) == 0) return wait_a_little(own);
   errno = EIO;  // It has overrun.

@@ -1,8 +1,8 @@
 // Programs that look for RDMA devices under /sys and /dev themselves find the one of `roce device`: this library, preloaded, sends
-// three folders to the files that the device wrote beside its socket (packages/device/src/system-files.ts). Every other path is the
+// three folders to the files that the device wrote next to its socket (packages/device/src/system-files.ts). Every other path is the
 // machine's, and nothing is changed there.
 //
-// Each function of libc that takes a path has a wrapper here. What follows from an open folder or file is libc's own.
+// Each function of libc that takes a path has a wrapper here. Reads of an open folder or file are libc's own.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>

@@ -28,8 +28,8 @@ export function libraryPath(): string {
 }
 
 /**
- * The environment of a program: it finds the library before the system's, and the library finds the device. What is preloaded beside
- * the library shows the device under /sys and /dev.
+ * The environment of a program: it finds the library before the system's, and the library finds the device. Another library, which is
+ * preloaded, shows the device under /sys and /dev.
  */
 export function programEnvironment(
   library: string,

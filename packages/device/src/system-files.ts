@@ -1,6 +1,6 @@
 /**
- * What a program finds of the device under /sys and /dev: the files of an RDMA driver, in a folder beside the socket.
- * native/ibverbs/paths sends there what a program asks for below `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and
+ * Files of the device for /sys and /dev, as an RDMA driver has them, in a folder next to the socket. native/ibverbs/paths redirects a
+ * program's paths to it below `/sys/class/infiniband`, `/sys/class/infiniband_verbs` and
  * `/dev/infiniband`; the machine's own /sys and /dev stay as they are.
  */
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
