@@ -191,7 +191,7 @@ test.skipIf(!hasTshark)('tshark shows the comments', async () => {
   }
 });
 
-test('damaged captures: nothing is thrown, and what is written can be read', {
+test('damaged captures: nothing is thrown, and the output can be read', {
   timeout: 60_000,
 }, async () => {
   const sources = ['op_all.pcap', 'cm_rping.pcap', 'cm_rping_ipv6.pcap', 'loss10_B_read.pcap'].map((name) =>

@@ -185,7 +185,7 @@ describe('damaged files', () => {
     );
   });
 
-  test('through the file reader: what came before the damage counts, and the damage has a reason', async () => {
+  test('through the file reader: the packets before the damage count, and the damage has a reason', async () => {
     const stream = async function* (bytes: Uint8Array) {
       for (let at = 0; at < bytes.length; at += 1000) yield bytes.subarray(at, at + 1000);
     };

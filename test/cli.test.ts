@@ -348,7 +348,7 @@ describe('demo', () => {
     expect(packets[0]).toMatchObject({ src: '127.0.9.1', dst: '127.0.9.2' });
   });
 
-  test('a port that is taken: who has it, and what else to try', async () => {
+  test('a port that is taken: its owner, and remedies', async () => {
     const { code, out, err } = await roce(
       'demo',
       '--a',
@@ -407,7 +407,7 @@ test('devinfo prints the link that a device would have', async () => {
   expect((await roceWithoutAddon('devinfo')).out).toMatch(/^\tlink:\t\tdgram \(no native addon/m);
 });
 
-test('a damaged file from a pipe: what is readable, then where it broke', async () => {
+test('a damaged file from a pipe: the readable part, then the position of the damage', async () => {
   const cut = join(folder, 'cut.pcap');
   writeFileSync(cut, readFileSync(opAll).subarray(0, 3000));
   const { code, out, err } = await roce('dump', cut);

@@ -25,7 +25,7 @@ const connectionData = fc.oneof(
   ),
 );
 
-test('connection data of any shape: an error that names what is wrong, and the queue pair can still be connected', async () => {
+test('connection data of any shape: an error that names the wrong member, and the queue pair can still be connected', async () => {
   const network = new MemoryNetwork();
   const device = await openDevice({ link: network.link('10.0.0.1') });
   const pd = await device.allocPd();

@@ -102,7 +102,7 @@ test('both ends on this machine', async () => {
   expect(JSON.parse(out)).toMatchObject({ measuredBy: 'this side', runs: [{ iterations: 50 }] });
 });
 
-describe('wrong usage is exit code 2, and names what is wrong', () => {
+describe('wrong usage is exit code 2, and names the error', () => {
   test.each([
     [['write'], /expected a verb .* and a measure/],
     [['push', 'bw'], /expected a verb/],

@@ -98,7 +98,7 @@ describe.skipIf(!able).each(['inline', 'worker'] as const)('engine: %s', (engine
     expect(await program.ask('write 0')).toBe('SUCCESS');
   });
 
-  test('addresses come and go: GID_CHANGE, and the table follows; what comes back has its index', async () => {
+  test('addresses come and go: GID_CHANGE, and the table follows; one that comes back has its index', async () => {
     const there = await open({ interface: 'roce0' });
     await there.change('address add 10.77.0.2/24 dev roce0');
     expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['10.77.0.1', '10.77.0.2'] }]);

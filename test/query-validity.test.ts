@@ -200,7 +200,7 @@ describe('PSNs are the next ones', () => {
   });
 });
 
-test('sq_draining shows while what was started is not done', () => {
+test('sq_draining shows while started requests are not done', () => {
   const pair = new Pair();
   const { left } = pair;
   pair.fault = () => [];
@@ -215,7 +215,7 @@ test('sq_draining shows while what was started is not done', () => {
   expect(left.adapter.queryQp(left.qp.qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: false });
 });
 
-describe('the mask is a hint: whatever is asked for, at least what is valid is returned', () => {
+describe('the mask is a hint: whatever is asked for, at least the valid attributes are returned', () => {
   const link = () => new MemoryNetwork().link('10.0.0.1');
 
   // A link in memory has no frames for RAW_PACKET; those of XRC have tests of their own.

@@ -150,7 +150,7 @@ describe('A1: packets injected under another name', () => {
     expect(server.memory[0]).toBe(0xee);
   });
 
-  test('not prevented: an answer to what is out, made up with its PSN, is believed', async () => {
+  test('not prevented: a forged answer with the PSN of an outstanding request is believed', async () => {
     const { site, server, client } = await connected();
     const here = await client.pd.createQp({ sendCq: client.cq });
     // To a queue pair that is not there: no answer will come.
@@ -338,7 +338,7 @@ describe('A3: memory of others', () => {
 });
 
 describe('A4: queue pairs used up', () => {
-  test('beyond the limit creation fails and all else goes on; what is closed is there again', async () => {
+  test('beyond the limit creation fails and all else goes on; closed objects can be made again', async () => {
     const site = new Site();
     const server = await site.side(SERVER, { limits: { maxQp: 8 } });
     const client = await site.side(CLIENT);
@@ -370,7 +370,7 @@ describe('A4: queue pairs used up', () => {
 
 describe('A5: others slowed down', () => {
   test.each(['auto', 'off'] as const)(
-    'forged packets draw fewer packets than they are: one NAK for all that is ahead, one ACK for what is behind; keepEarly %s',
+    'forged packets draw fewer packets than they are: one NAK for all packets ahead, one ACK for those behind; keepEarly %s',
     async (keepEarly) => {
       const { site, server, client, here, there } = await connected('RC', keepEarly);
       const { rqPsn } = await psnsOf(there);

@@ -51,7 +51,7 @@ describe.each(MORE)('a loss of %d both ways', { tags: ['slow'] }, testLoss);
 function testLoss(loss: number, discards: number, keeps: number, duration: number): void {
   const row = { ...NEAR, loss, duration };
 
-  test(`(a) WRITE to a responder that discards what comes early: ${discards} Gb/s`, {
+  test(`(a) WRITE to a responder that discards early packets: ${discards} Gb/s`, {
     timeout: 600_000,
   }, () => {
     const gbps = goodput({ ...row, opcode: 'RDMA_WRITE', peer: 'model' });

@@ -331,7 +331,7 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
     await rm(folder, { recursive: true });
   });
 
-  test('a port that is taken: who has it, and what to do', async () => {
+  test('a port that is taken: its owner, and remedies', async () => {
     await openSide(host(1), { engine });
     await expect(openSide(host(1), { engine })).rejects.toMatchObject({
       name: 'RoceError',
@@ -356,7 +356,7 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
 });
 
 describe('the engine in a worker', () => {
-  test('memory that it can not see is refused, and what to do', async () => {
+  test('memory that it can not see is refused, with a remedy', async () => {
     const { pd } = await openSide(host(1), { engine: 'worker' });
     await expect(pd.registerMr(new Uint8Array(64))).rejects.toMatchObject({
       code: 'ERR_ROCE_NOT_SHARED',

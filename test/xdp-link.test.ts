@@ -233,7 +233,7 @@ describe.skipIf(!cable)('with other programs on the interface', () => {
     ['-bpf,-sys_admin', ['CAP_BPF']],
     ['-all', ['CAP_NET_RAW', 'CAP_NET_ADMIN', 'CAP_BPF']],
   ])(
-    'with the capabilities %s: the udp link, and what is missing',
+    'with the capabilities %s: the udp link, and the missing requirements',
     async (dropped, missing) => {
       const program = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'xdp' }), [
         'setpriv',

@@ -56,7 +56,7 @@ test('one that is removed rings no more', async () => {
   doorbells.close();
 });
 
-test('refuses what can’t be called, and what is no descriptor', () => {
+test('refuses callbacks that can’t be called, and numbers that are no descriptors', () => {
   for (const onRing of [undefined, null, 1, {}])
     expect(() => new Doorbells(onRing as never)).toThrow(
       expect.objectContaining({ code: 'ERR_INVALID_ARG_TYPE' }),

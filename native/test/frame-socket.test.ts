@@ -92,7 +92,7 @@ describe.skipIf(!mayOpen)('on loopback', () => {
     return bytes;
   };
 
-  test('hears nothing until it has a filter, then what passes it', () => {
+  test('receives nothing until it has a filter, then the frames that pass it', () => {
     memory.set(frame(TYPE, 60));
     memory.set(frame(TYPE + 1, 60), 100);
     expect(send([[[0, 60]]])).toEqual([0]);

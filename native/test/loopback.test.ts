@@ -99,7 +99,7 @@ describe.each([
     }, options);
   });
 
-  test('more runs than a batch has slots for: what has no slot waits in the socket', () => {
+  test('more runs than a batch has slots for: the others wait in the socket', () => {
     stations((from, to, peer) => {
       const region = from.regions.add(pattern(64));
       for (let run = 0; run < 40; run++) {

@@ -49,7 +49,7 @@ test('wakes for a packet, again while it is not taken, and not after', async () 
   expect(events.length).toBeLessThanOrEqual(before + 1); // one poll may have been under way
 });
 
-test('stop is silence, start hears what came meanwhile', async () => {
+test('no events after stop; start reports those that came meanwhile', async () => {
   const { station, events, poke, next } = wakeable();
   station.port.start();
   station.port.start();

@@ -76,7 +76,7 @@ describe('mckey', () => {
   const group = '239.77.1.10';
   const [count, size] = [5, 100];
 
-  test('hears what we send to a group', async () => {
+  test('receives our datagrams to a group', async () => {
     const tool = guest.exec(`mckey -m ${group} -b ${address.ip4} -C ${count} -S ${size}`, {
       timeout: 40_000,
     });

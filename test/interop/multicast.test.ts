@@ -176,7 +176,7 @@ describe('an unmodified mckey in the guest', () => {
   const group = '239.77.1.10';
   const mckey = `mckey -m ${group} -b ${address.ip4} -S 500`;
 
-  test('receives what we send', async () => {
+  test('receives our datagrams', async () => {
     await using ends = await Ends.open(guest);
     const { qp } = await ends.datagrams();
     const ours = await ends.memory(500, { seed: 1 });
@@ -204,7 +204,7 @@ describe('an unmodified mckey in the guest', () => {
     expect([code, stdout]).toEqual([0, expect.stringContaining('data transfers complete')]);
   });
 
-  test('sends what we receive', async () => {
+  test('sends datagrams to us', async () => {
     await using ends = await Ends.open(guest);
     const { qp } = await ends.datagrams({ qkey: [RDMA_UDP_QKEY, QKEY] });
     const ours = await ends.memory(200 * 600);

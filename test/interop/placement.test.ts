@@ -407,7 +407,7 @@ describe.each(['FLUSH', 'ATOMIC_WRITE'] as const)('%s is lost', (opcode) => {
     return { ours, completion, packets: await capture.stop() };
   }
 
-  test('placementResendHasNoAddress: what rxe sends again has the address 0, which ours refuses', async () => {
+  test('placementResendHasNoAddress: a retransmission of rxe has the address 0, which ours refuses', async () => {
     await using link = await make(options);
     const { completion, packets } = await fromRxe(link, NOTHING, '');
     expect(completion.status).toBe(REM_ACCESS_ERR);

@@ -19,7 +19,7 @@ inChromium(() => {
     });
     opens(() => file);
 
-    test('its plot joins the silence before an ACK timeout to what was resent', async () => {
+    test('its plot joins the silence before an ACK timeout to the retransmission', async () => {
       await poll(() => page.locator('.plots figure').first().locator('.legend').textContent()).toContain(
         'Silence to resend',
       );

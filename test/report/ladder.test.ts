@@ -61,7 +61,7 @@ async function roce(args: readonly string[]) {
   return { code, out, err };
 }
 
-test('the command draws all of a file, and of a stream what there is', async () => {
+test('the command draws all of a file, and of a stream the packets so far', async () => {
   const connection = analysis.connections[0];
   const args = ['-o', '-', '--connection', String(connection.id), '-c', '100000'];
   const rows = (svg: string) => svg.match(/class="row /g)!.length;

@@ -296,7 +296,7 @@ describe('dump', () => {
     expect(packet).toMatchObject({ opcode: 'RC SEND Only', payloadLength: 13, icrc: 'none' });
   });
 
-  test('a file that is cut: what is readable, where it broke, exit code 1', async () => {
+  test('a file that is cut: the readable part, the position of the damage, exit code 1', async () => {
     const bytes = readFileSync(opAll);
     const whole = (await roce(['dump', opAll])).out.split('\n');
     const cut = join(mkdtempSync(join(tmpdir(), 'roce-')), 'cut.pcap');

@@ -68,7 +68,7 @@ describe('report', () => {
     expect(out).toContain('"icrc":{"ok":0,"bad":0,"none":364}');
   });
 
-  test('of a damaged file: what was readable, exit code 1', async () => {
+  test('of a damaged file: the readable part, exit code 1', async () => {
     const cut = join(folder, 'cut.pcap');
     const file = join(folder, 'cut.html');
     writeFileSync(cut, readFileSync(loss5).subarray(0, 100_000));
@@ -134,7 +134,7 @@ describe.each(['report', 'ladder'])('%s', (command) => {
     expect(err).toContain('--output');
   });
 
-  test('does not overwrite what it reads', async () => {
+  test('does not overwrite its input', async () => {
     const copy = join(folder, `${command}.pcap`);
     writeFileSync(copy, readFileSync(loss5));
     const { code, err } = await roce([command, copy, '-o', copy]);

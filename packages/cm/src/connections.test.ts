@@ -554,7 +554,7 @@ describe('bounds', () => {
     expect(pair.said()).toEqual([]);
   });
 
-  test('a listener that ends refuses what waits', () => {
+  test('a listener that ends refuses waiting requests', () => {
     const pair = new Pair();
     const listener = pair.b.cm.listen(SERVICE);
     pair.connect();

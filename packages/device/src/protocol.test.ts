@@ -43,7 +43,7 @@ test('the header in C has the same numbers', () => {
   expect(define('STAMPED_CQE_WORDS')).toBe(`${STAMPED_CQE_WORDS}`);
 });
 
-test('a reader gives what a writer wrote, whatever its length', () => {
+test('a reader returns the values that a writer wrote, whatever their length', () => {
   const writer = new Writer();
   for (let i = 0; i < 1000; i++) writer.u32(i).u64(BigInt(i) << 40n);
   const message = writer.bytes(Uint8Array.of(1, 2, 3)).finish(22);

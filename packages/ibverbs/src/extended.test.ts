@@ -7,7 +7,7 @@ import * as v from './index.ts';
 
 const { EINVAL } = constants.errno;
 
-test('ibv_query_device_ex gives what ibv_query_device gives, and what hardware alone has as zeros', async () => {
+test('ibv_query_device_ex gives the values of ibv_query_device, and zeros for features of hardware', async () => {
   const { context } = await openSide(new MemoryNetwork(), '10.0.0.1');
   const plain: Partial<v.ibv_device_attr> = {};
   const attr: Partial<v.ibv_device_attr_ex> = {};

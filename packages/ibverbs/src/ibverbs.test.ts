@@ -501,7 +501,7 @@ describe('posting, refused', () => {
 });
 
 describe('queue pairs', () => {
-  test('caps are at least what was asked for; more than there is, or another type, is refused', async () => {
+  test('caps are at least those asked for; more than the limits, or another type, is refused', async () => {
     const side = await openSide(new MemoryNetwork(), '10.0.0.1');
     const init: v.ibv_qp_init_attr = {
       qp_context: { mine: true },
@@ -546,7 +546,7 @@ describe('queue pairs', () => {
     expect(attr.cap).toMatchObject({ max_send_wr: 1, max_recv_wr: 1 });
   });
 
-  test('a query fills what is valid and empties the rest', async () => {
+  test('a query fills the valid members and empties the rest', async () => {
     const { a, b, qpA, qpB } = await openPair(v.IBV_QPT_RC);
     const attr: v.ibv_qp_attr = { alt_timeout: 99, qkey: 1 };
     const init: Partial<v.ibv_qp_init_attr> = {};
@@ -573,7 +573,7 @@ describe('queue pairs', () => {
   test.each([
     ['UC', v.IBV_QPT_UC],
     ['UD', v.IBV_QPT_UD],
-  ])('SQE of %s: a send that fails, what stands behind it flushed, and the way back', async (_name, type) => {
+  ])('SQE of %s: a send that fails, the later ones flushed, and the way back', async (_name, type) => {
     const { a, b, qpA, qpB } = await openPair(type);
     const ah = good(await v.ibv_create_ah(a.pd, { is_global: 1, port_num: 1, grh: { dgid: b.gid } }));
     const wr = { ud: { ah, remote_qpn: qpB.qp_num, remote_qkey: QKEY } };

@@ -205,7 +205,7 @@ test('a watched link wakes for packets and deadlines', async () => {
   b.unwatch();
 });
 
-test('a deadline that is over wakes only after what has arrived was read', async () => {
+test('a deadline that is over wakes only after arrived packets were read', async () => {
   const a = await open('dgram', host(1));
   const b = await open('dgram', host(2));
   let waiting = -1;

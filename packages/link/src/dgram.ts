@@ -182,7 +182,7 @@ export class DgramLink implements Link {
   get limitations(): readonly string[] {
     return [
       'Reaches node-roce programs only: rxe and RoCE cards drop what it sends over IPv4, and over IPv6 the kernel drops what they send.',
-      'Traffic class, ECN, hop limit and UDP source port are the system’s, and of what arrives are not seen.',
+      'Traffic class, ECN, hop limit and UDP source port are the system’s, and those of received packets are not known.',
       'Joins no multicast group: packets to a group leave by the system’s routes.',
       'One system call and one event a packet; a packet that the kernel refuses (no route, too large) is lost without an error.',
       'Packets come in only while the event loop turns: a program that polls has to await something, too.',

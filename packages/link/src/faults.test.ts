@@ -90,7 +90,7 @@ describe.each(['a', 'b'])('faults at the %s end', (at) => {
     expect(lost.length / bursts).toBeLessThan(6);
   });
 
-  test('a rate spaces packets, and what its queue has no room for is lost', () => {
+  test('a rate spaces packets, and those that its queue has no room for are lost', () => {
     // 32 bytes and 46 of headers are 10 µs at 62.4 Mb/s; ten packets come at a time, every 10 µs.
     const { seen, stats } = run({ rate: 62.4e6, queue: 1000 }, { at });
     const lost = stats['inbound.lost'] + stats['outbound.lost'];
@@ -126,7 +126,7 @@ describe.each(['a', 'b'])('faults at the %s end', (at) => {
     expect(ecn).toEqual([2, 2, 2, 3, 3, 3, 0, 0, 0, 0, 0, 0]);
   });
 
-  test('delay is what was asked for', () => {
+  test('the delay is the one asked for', () => {
     const { seen } = run({ delay: 500 }, { at });
     expect(seen.length).toBe(1000);
     for (const { n, at: when } of seen) expect(when).toBe(Math.floor(n / 10) * 10 + 500);
@@ -218,7 +218,7 @@ test.each([
   [{ delay: -1 }, 'faults.delay'],
   [{ delay: [0, Number.POSITIVE_INFINITY] as const }, 'faults.delay'],
   [{ direction: 'up' as 'both' }, 'faults.direction'],
-])('%o is refused, naming what is wrong', (options, attribute) => {
+])('%o is refused, naming the wrong member', (options, attribute) => {
   const link = new MemoryNetwork().link('10.0.0.1');
   expect(() => new FaultLink(link, options)).toThrow(expect.objectContaining({ errno: 'EINVAL', attribute }));
 });

@@ -28,7 +28,7 @@ test.each([
   ['an address of nobody here', () => interfaceByAddress('203.0.113.77'), 'EADDRNOTAVAIL', 'address'],
   ['a name', () => interfaceByAddress('localhost'), 'EINVAL', 'address'],
   ['a zone of no interface', () => interfaceByAddress('fe80::1%roce-none0'), 'EADDRNOTAVAIL', 'address'],
-])('%s is refused, with what would have been taken', (_name, call, errno, attribute) => {
+])('%s is refused, with the accepted forms', (_name, call, errno, attribute) => {
   expect(call).toThrow(
     expect.objectContaining({ name: 'RoceError', errno, attribute, expected: expect.any(String) }),
   );

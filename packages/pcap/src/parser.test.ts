@@ -97,7 +97,7 @@ describe.each(kinds)('%s', (_name, capture) => {
     );
   });
 
-  test('cut at each byte: what came whole is read, the cut is named unless it falls between items', () => {
+  test('cut at each byte: whole items are read, the cut is named unless it falls between items', () => {
     for (let length = 0; length < capture.length; length++) {
       for (const sizes of [[length || 1], [1]]) {
         const { records, error, parser } = parse(capture.subarray(0, length), sizes);

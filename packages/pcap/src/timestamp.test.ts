@@ -51,7 +51,7 @@ describe('split', () => {
   });
 });
 
-test('setNanoseconds writes what splitTime took apart, high word first in both byte orders', () => {
+test('setNanoseconds writes the words of splitTime, high word first in both byte orders', () => {
   const view = new DataView(new ArrayBuffer(8));
   const limit = 18_446_744_073n * BILLION;
   fc.assert(

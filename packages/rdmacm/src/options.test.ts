@@ -14,7 +14,7 @@ const failureOf = async (call: () => unknown): Promise<unknown> => {
   throw new Error('the call was taken');
 };
 
-describe('names the attribute and what is expected', () => {
+describe('names the attribute and the expected value', () => {
   test.each<[string, (ends: Ends) => unknown, attribute: string, expected: string]>([
     [
       'a misspelt option of an id',

@@ -104,7 +104,7 @@ test('neither runs during an RNR wait', () => {
   expect(left()).toEqual([NEVER, NEVER]);
 });
 
-test('another timeout counts from now for what is in flight', () => {
+test('another timeout counts from now for the packets in flight', () => {
   const { clock, ackTimer, left } = setUp(14);
   ackTimer.reconfigure(false);
   expect(left()[0]).toBe(NEVER);

@@ -116,7 +116,7 @@ test('immediate data, solicited, gather and scatter lists, inline', () => {
   expect(target.subarray(5000, 5060)).toEqual(pattern(60, 8));
 });
 
-test('atomics return what was there, in the order of the machine', () => {
+test('atomics return the value before, in the byte order of the machine', () => {
   const { pair, source, target, local, remote } = setUp();
   const cell = new DataView(target.buffer);
   cell.setBigUint64(8, 0xffff_ffff_ffff_fffen, true);
@@ -333,7 +333,7 @@ test('a message longer than the receive: LOC_LEN_ERR there, REM_INV_REQ_ERR here
   expect(target.subarray(2000).every((b) => b === 0)).toBe(true);
 });
 
-test('a bad lkey fails here, after what was posted before it', () => {
+test('a bad lkey fails here, after the requests posted before it', () => {
   const { pair, local, remote } = setUp();
   pair.left.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 5000 }], remote });
   pair.left.post({

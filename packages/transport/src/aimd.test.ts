@@ -205,7 +205,7 @@ describe('where all in flight is retransmitted for a gap, the window', () => {
     return aimd;
   }
 
-  test('does not grow beyond what a short path delivers, and a sixteenth', () => {
+  test('does not grow beyond the rate of a short path, and a sixteenth', () => {
     const aimd = full(32);
     // 32 packets, and 2.
     expect(aimd.window).toBe(34);
@@ -225,7 +225,7 @@ describe('where all in flight is retransmitted for a gap, the window', () => {
     expect(roundTrip(aimd, 128)).toBe(129);
   });
 
-  test('grows as ever before it is known what the path delivers', () => {
+  test('grows as ever before the rate of the path is known', () => {
     const aimd = opened(64);
     aimd.onLoss(Loss.WHOLE, 5, 5);
     expect(roundTrip(aimd, 32)).toBe(33);

@@ -127,7 +127,7 @@ describe('rate_limit, while the next packet waits for its time', () => {
     expect(times[3] - times[2]).toBeGreaterThan(8000);
   });
 
-  test('lowered: what follows leaves at the new rate', () => {
+  test('lowered: later packets leave at the new rate', () => {
     const { pair, left, local, remote, modify } = setUp();
     modify({ rateLimit: 1_000_000 });
     const post = () => left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 1024 }], remote });

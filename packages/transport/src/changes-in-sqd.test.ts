@@ -53,7 +53,7 @@ describe('timeout in SQD', () => {
   /** 4.096 µs · 2^10, twice: what the ACK timer waits for, and never more than four times. */
   const T = 4.096 * 2 ** 10;
 
-  test('from 0: the timer starts for what is out, and for nothing else', () => {
+  test('from 0: the timer starts for outstanding packets, and for nothing else', () => {
     const { hand, side, modify } = draining({ timeout: 0 });
     hand.run(100 * T);
     modify({ timeout: 10 });

@@ -84,7 +84,7 @@ test('a program that waits for a solicited completion hears of the overrun, once
   expect(queue.publish()).toBe(false);
 });
 
-test('after a resize, completions go to the new ring; what was not polled stays in the old one', () => {
+test('after a resize, completions go to the new ring; unpolled ones stay in the old one', () => {
   const { queue, program, complete } = make(2);
   complete();
   queue.publish();

@@ -182,7 +182,7 @@ describe('a completion queue', () => {
     expect(() => adapter.resizeCq(999, 8)).toThrow(INVALID('cq'));
   });
 
-  test('is not made smaller than what was not polled', () => {
+  test('is not made smaller than its unpolled completions', () => {
     const side = make();
     const { adapter } = side;
     const { handle, ring } = adapter.createCq(16);

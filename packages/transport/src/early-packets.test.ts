@@ -42,7 +42,7 @@ function setUp(keepEarly: KeepEarly) {
 }
 
 describe('off', () => {
-  test('discards what comes early, and executes it when it is retransmitted', () => {
+  test('discards early packets, and executes them when they are retransmitted', () => {
     const { put, write, written, counters } = setUp('off');
     expect(put(write(0), write(2), write(3))).toEqual([
       [0, ACK],
@@ -71,7 +71,7 @@ describe.each(['quiet', 'ahead'] as const)('%s', (mode) => {
     expect(counters().writeRequests).toBe(6);
   });
 
-  test('drops the NAK if what was missing comes in the same batch', () => {
+  test('drops the NAK if the missing packet comes in the same batch', () => {
     const { put, write, written } = setUp(mode);
     const replies = put(write(0), write(2), write(1), write(2));
     expect(replies.map(([, syndrome]) => syndrome)).toEqual([ACK]);

@@ -142,7 +142,7 @@ test('asks once more for what was asked for before, when something that was aske
   expect(statuses()).toEqual(['SUCCESS', 'SUCCESS']);
 });
 
-test('asks once more for what is missing of a request when its answer is over', () => {
+test('asks once more for the missing responses of a request when its answer is over', () => {
   const { read, respond, sent, statuses } = setUp();
   read(8);
   sent();
@@ -158,7 +158,7 @@ test('asks once more for what is missing of a request when its answer is over', 
   expect(statuses()).toEqual(['SUCCESS']);
 });
 
-test('leaves out what has come when the timer sends all again', () => {
+test('leaves out responses that have come when the timer retransmits', () => {
   const { hand, read, respond, sent, statuses } = setUp();
   read(8);
   read(4, 8 * MTU);

@@ -54,7 +54,7 @@ function sendable(tx: TxBatch) {
 }
 
 describe.each(['destroyed', 'reset', 'in error'])('a queue pair that is %s', (how) => {
-  test('owes the ACK of what was delivered', () => {
+  test('owes the ACK of delivered messages', () => {
     const { hand, write, ends, out } = connection();
     hand.put(write(P), write(P + 1));
     ends[how]();
@@ -88,7 +88,7 @@ describe.each(['destroyed', 'reset', 'in error'])('a queue pair that is %s', (ho
     expect(out()).toEqual([['ACKNOWLEDGE', P, NakCode.INVALID_REQUEST]]);
   });
 
-  test('owes nothing twice: what is in a batch already leaves with it', () => {
+  test('owes nothing twice: replies in a batch leave with it', () => {
     const { hand, adapter, write, ends, out } = connection();
     hand.put(write(P));
     const tx = new TxBatch(adapter.regions, 64);

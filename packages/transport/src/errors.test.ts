@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { invalid, RoceError } from './errors.ts';
 
-test('an error names what was wrong, and what would have been right where that is known', () => {
+test('an error names the wrong value, and the accepted ones where they are known', () => {
   const bare = invalid('pathMtu', 'no MTU');
   expect(bare).toMatchObject({ code: 'ERR_ROCE_INVALID_ATTRIBUTE', errno: 'EINVAL', attribute: 'pathMtu' });
   expect(bare.message).toBe('pathMtu: no MTU');

@@ -64,7 +64,7 @@ describe('SQ_DRAINED', () => {
     );
   const resume = ({ left, now }: Pair) => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' }, now);
 
-  test('when what was started is acknowledged, and what was not started waits', () => {
+  test('when the started requests are acknowledged, while the others wait', () => {
     const { pair, local, remote } = setUp();
     const { left } = pair;
     const write = (wrId: number) =>
@@ -102,7 +102,7 @@ describe('SQ_DRAINED', () => {
     }
   });
 
-  test.each(['UC', 'UD'] as const)('%s: when the link has taken what was started', (type) => {
+  test.each(['UC', 'UD'] as const)('%s: when the link has taken the started requests', (type) => {
     const { pair, local } = setUp({ type });
     const { left, right } = pair;
     const ah = left.adapter.createAh(left.pd, addressOf(2));

@@ -80,7 +80,7 @@ describe.each([0, 0x10, 0xff_fffe])('from PSN %i on', (psn) => {
     expect(state()).toEqual([5, 5, 5]);
   });
 
-  test('UC and UD: what the link has taken is done', () => {
+  test('UC and UD: packets that the link has taken are done', () => {
     const { flight, send, state } = setUp(psn);
     send(5);
     flight.taken();

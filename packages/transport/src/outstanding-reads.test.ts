@@ -182,7 +182,7 @@ describe('a response is LAST or ONLY', () => {
 });
 
 describe('the budget', () => {
-  test('allows one request whatever its size, and then what is left', () => {
+  test('allows one request whatever its size, and then the rest', () => {
     const { budget } = setUp(1, 1000);
     expect(budget.has(5000)).toBe(true);
     budget.take(400);

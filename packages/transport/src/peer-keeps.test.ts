@@ -58,7 +58,7 @@ describe('of a peer that keeps', () => {
     expect(learned().nakked(10)).toBe(Again.GAP);
   });
 
-  test('a NAK for what is on its way changes nothing', () => {
+  test('a NAK for packets on their way changes nothing', () => {
     const { clock, keeps, nakked } = learned();
     nakked(10);
     keeps.sentAgain(10, 18, false);

@@ -33,7 +33,7 @@ describe('the pacer', () => {
     expect(controller.bytes).toBe(2000);
   });
 
-  test('a late turn catches up what the grain allows, and no more', () => {
+  test('a late turn catches up as much as the grain allows, and no more', () => {
     const { burst } = setUp(1_000_000);
     expect(burst(0)).toBe(1);
     expect(burst(80)).toBe(10);

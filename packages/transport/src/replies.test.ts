@@ -102,7 +102,7 @@ describe('ACKs', () => {
     expect(drain(replies)).toEqual([['ACK', 1, 3]]);
   });
 
-  test('stay behind what is owed before', () => {
+  test('stay behind earlier replies', () => {
     const replies = new ReplyQueue();
     replies.acknowledge(1, 1);
     replies.pushAtomic(2, 2, 0, 0, false);

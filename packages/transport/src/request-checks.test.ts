@@ -187,7 +187,7 @@ describe('a request that ends the connection', () => {
       ],
     ],
     [
-      'a WRITE MIDDLE that goes past what was announced',
+      'a WRITE MIDDLE that goes past the announced length',
       INVALID,
       (s) => [
         { opcode: Opcode.RC_RDMA_WRITE_FIRST, psn: P, reth: s.reth(MTU + 8), payload: new Uint8Array(MTU) },

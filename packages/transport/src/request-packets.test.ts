@@ -80,12 +80,12 @@ describe('one packet', () => {
       `${bth(Opcode.RC_RDMA_READ_REQUEST, 0)}0102030405060708${RKEY}00000064`,
     ],
     [
-      'FETCH_ADD: what is added, and nothing to compare',
+      'FETCH_ADD: the addend, and nothing to compare',
       { opcode: 'ATOMIC_FETCH_AND_ADD', length: 8, remote, compareAdd: 0x1112_1314_1516_1718n, swap: 99n },
       `${bth(Opcode.RC_FETCH_ADD, 0)}0102030405060708${RKEY}11121314151617180000000000000000`,
     ],
     [
-      'CMP_SWAP: the new value, then what it is compared with',
+      'CMP_SWAP: the new value, then the compared one',
       {
         opcode: 'ATOMIC_CMP_AND_SWP',
         length: 8,

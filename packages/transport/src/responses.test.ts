@@ -179,7 +179,7 @@ describe('a NAK', () => {
     // Reserved codes.
     [0x65, 'BAD_RESP_ERR', {}],
     [0x7f, 'BAD_RESP_ERR', {}],
-  ])('0x%s: what is before it succeeds, its request fails, the rest is flushed', (code, status, counts) => {
+  ])('0x%s: earlier requests succeed, its request fails, the rest is flushed', (code, status, counts) => {
     const { hand, post, ack, sent, done, state, counters } = requester();
     post('RDMA_WRITE', 8, 2 * MTU, 8);
     sent();
@@ -233,7 +233,7 @@ describe('a NAK', () => {
 });
 
 describe('a READ response', () => {
-  test('acknowledges what was sent before its request', () => {
+  test('acknowledges the packets sent before its request', () => {
     const { hand, post, sent, done, memory } = requester();
     post('RDMA_WRITE', 8, 8);
     post('RDMA_READ', 8);

@@ -51,7 +51,7 @@ describe.each([true, false])('shared with another thread: %s', (shared) => {
   describe.each([0, 1, 0x7fff_fffe, -2])('with counts from %i on', (start) => {
     const after = (count: number) => (start + count) | 0;
 
-    test('the consumer has what was published and not given back', () => {
+    test('the consumer has the published entries that were not given back', () => {
       const { producer, consumer } = make(4, start);
       expect(consumer.has(start)).toBe(false);
       expect(consumer.end(start)).toBe(start);

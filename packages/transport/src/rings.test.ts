@@ -77,7 +77,7 @@ test('a ring may begin anywhere in a buffer, and keeps to its part of it', () =>
   expect(words[bytes / 4 + Control.PRODUCER]).toBe(4);
 });
 
-test('a mirror shows the state and what is given back, and is never read', () => {
+test('a mirror shows the state and the consumer’s count, and is never read', () => {
   const mirror = new Uint32Array(new SharedArrayBuffer(CONTROL_WORDS * 4));
   const ring = new Ring({ ...createRing(4, 1, false), mirror });
   ring.publish(3);

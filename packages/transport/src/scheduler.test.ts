@@ -107,7 +107,7 @@ test('replies of all go before requests of any', () => {
   expect(scheduler.busy).toBe(false);
 });
 
-test('of one sender alone, what answers goes before the ACK of what it answers', () => {
+test('of one sender alone, an answer leaves before the ACK of the message that it answers', () => {
   const { sender, fill } = make();
   sender('a', { requests: 2, replies: 1 });
   expect(fill()).toEqual(['a requests 2', 'a replies 1']);

@@ -86,7 +86,7 @@ describe.each(['RC', 'UC'] as const)('%s', (type) => {
     expect(events().filter((e) => e === 'SRQ_ERR')).toHaveLength(1);
   });
 
-  test('resize: what was posted before comes first, on whichever ring', () => {
+  test('resize: earlier receives come first, on whichever ring', () => {
     setUp(type, 1, 2);
     const { adapter } = pair.right;
     for (const wrId of [1, 2]) post(wrId);

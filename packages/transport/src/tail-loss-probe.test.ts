@@ -287,7 +287,7 @@ describe('the answer', () => {
   });
 
   // M10.
-  test('to a part of what is in flight shows that the rest was lost', () => {
+  test('to a part of the packets in flight shows that the rest was lost', () => {
     const { ack, first, psns } = flight(6);
     ack(first + 2);
     expect(psns()).toEqual([3, 4, 5]);

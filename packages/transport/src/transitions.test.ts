@@ -96,7 +96,7 @@ describe.each(STATES.filter((s) => s !== 'SQE'))('RC from %s', (from) => {
     }
   });
 
-  test('a query returns what is valid there', () => {
+  test('a query returns the attributes that are valid there', () => {
     const { adapter, qpn } = inState(from);
     const { attr, init } = adapter.queryQp(qpn);
     // Of a device whose paths do not migrate.

@@ -28,7 +28,7 @@ test('an ACK leaves with the next batch while an unreliable connection sends as 
   expect(at).toBeLessThan(256);
 });
 
-test('the answer of a program leaves before the ACK of what it answers', () => {
+test('the answer of a program leaves before the ACK of the message that it answers', () => {
   const pair = new Pair();
   const { left, right } = pair;
   const local = left.register(new ArrayBuffer(64));

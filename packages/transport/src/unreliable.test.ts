@@ -325,7 +325,7 @@ describe('UD', () => {
     expect(() => adapter.createAh(pd, addressOf(2))).toThrow(expect.objectContaining({ attribute: 'pd' }));
   });
 
-  test('a group: every attached queue pair takes what is sent to it, nobody else', () => {
+  test('a group: every attached queue pair receives its datagrams, and no others do', () => {
     const group = Uint8Array.of(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 239, 1, 2, 3);
     const joined: Uint8Array[] = [];
     const peers = {

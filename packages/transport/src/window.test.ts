@@ -62,7 +62,7 @@ describe('a sequence NAK', () => {
     expect(Math.min(...windows)).toBe(START / 2);
   });
 
-  test('leaves it at what the path delivers in its least round trip', () => {
+  test('leaves it at the packets that the path delivers in its least round trip', () => {
     const peer = requester();
     for (let i = 0; i < 10; i++) {
       peer.fill();

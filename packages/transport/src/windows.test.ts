@@ -236,7 +236,7 @@ describe('type 2', () => {
     },
   );
 
-  test('LOCAL_INV of what can’t be: MW_BIND_ERR', () => {
+  test('LOCAL_INV of a key that can’t be invalidated: MW_BIND_ERR', () => {
     pair.right.post({ opcode: 'LOCAL_INV', immediate: region.rkey });
     pair.run();
     expect(statuses('right')).toEqual(['MW_BIND_ERR']);

@@ -195,7 +195,7 @@ describe('packets on the wire', () => {
     for (const { tgt } of links) expect(completions.filter(({ qpn }) => qpn === tgt.qpn).length).toBe(10);
   });
 
-  test('X7: only what consumes a receive needs one', () => {
+  test('X7: only messages that consume a receive need one', () => {
     const { createSrq, connect, send, sent, to, from } = open();
     const srq = createSrq();
     connect();
@@ -526,7 +526,7 @@ describe('objects', () => {
     );
   });
 
-  test('X13: EBUSY for what is in use: domain, completion queue, protection domain', () => {
+  test('X13: EBUSY for objects in use: domain, completion queue, protection domain', () => {
     const { right, domain, createSrq } = open();
     const { adapter } = right;
     const cq = adapter.createCq(4);

@@ -109,7 +109,7 @@ describe('awaited requests', () => {
     expect((await cq.next()).wrId).toBe(3n);
   });
 
-  test('reject with the status of what failed, and with the flush of what came after', async () => {
+  test('reject with the status of the failed request, and later ones with the flush', async () => {
     const { a, b } = pair;
     const bad = { ...b.mr.remote(), rkey: 1 };
     const [first, second] = await Promise.allSettled([

@@ -60,7 +60,7 @@ describe('polling', () => {
 });
 
 describe('waiting', () => {
-  test('one event for what comes after the request, none for what is there', async () => {
+  test('one event for completions after the request, none for earlier ones', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
     for (let i = 0; i < 4; i++) receive(b, i);

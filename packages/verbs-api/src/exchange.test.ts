@@ -37,7 +37,7 @@ describe('exchange', () => {
     await Promise.all([a.close(), b.close()]);
   });
 
-  test('refuses what is no JSON at the sender', async () => {
+  test('refuses values without a form in JSON at the sender', async () => {
     const [a, b] = await ends();
     const ring: Record<string, unknown> = {};
     ring.self = ring;

@@ -61,7 +61,7 @@ const COUNTS: Record<keyof AdapterCounts, string> = {
   wrongState: 'Packets for a queue pair whose state takes none',
   wrongSource: 'Packets from another address than that of the connection',
   badPkey: 'Packets with another P_Key',
-  staleResponses: 'Responses to what is not outstanding',
+  staleResponses: 'Responses to requests that are not outstanding',
   bugs: 'Broken invariants of the engine itself',
 };
 

@@ -105,7 +105,7 @@ describe('a turn', () => {
     expect(take()).toEqual(['receive', 'receive', 'advance', 'advance', 'transmit', 'send 0-2', 'sent']);
   });
 
-  test('answers what came before the next batch is taken in', () => {
+  test('answers a batch before it takes in the next one', () => {
     const { pump, state, take } = stage();
     state.arrived = 2;
     state.toSend = 1;
@@ -178,7 +178,7 @@ describe('a turn', () => {
     }
   });
 
-  test('a command that ended a connection sends at once, and the loop wakes for what has no room', async () => {
+  test('a command that ended a connection sends at once, and the loop wakes for packets without room', async () => {
     const { pump, state, take } = stage();
     state.toSend = 1;
     pump.settle();
@@ -188,7 +188,7 @@ describe('a turn', () => {
     expect(take()).not.toContain('transmit');
   });
 
-  test('takes what other processes posted before each batch that may answer it', () => {
+  test('takes requests of other processes before each batch that may answer them', () => {
     const { pump, state, take } = stage();
     const calls = take();
     const source = {
@@ -326,7 +326,7 @@ describe('between turns', () => {
     expect(told).toEqual(['first', 'second']);
   });
 
-  test('closing sends what waits, closes the link, and is the end of it', async () => {
+  test('closing sends waiting packets, closes the link, and ends the loop', async () => {
     const { pump, state, take } = stage();
     state.toSend = 1;
     await pump.close();

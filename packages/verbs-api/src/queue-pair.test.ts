@@ -109,7 +109,7 @@ describe('posting', () => {
     a.qp.postSend(wr);
   });
 
-  test('of a list, what stands before the bad one is posted, and the error has its index', async () => {
+  test('of a list, the requests before the bad one are posted, and the error has its index', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
     for (let i = 0; i < 4; i++) b.qp.postRecv({ wrId: i, sgList: [{ mr: b.mr, length: 16 }] });

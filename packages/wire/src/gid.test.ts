@@ -93,7 +93,7 @@ describe('GIDs', () => {
     expect(gidEquals(v4, v6)).toBe(false);
   });
 
-  test('refuse what is no address', () => {
+  test('refuse texts that are no addresses', () => {
     expect(() => gidFromText('host.example')).toThrow(RangeError);
     expect(() => gidFromIpBytes(new Uint8Array(5))).toThrow('5 bytes');
     expect(() => multicastGid('10.0.0.1')).toThrow('not a multicast address');

@@ -99,7 +99,7 @@ const packets = fc.constantFrom(...OPCODES).chain((info) => {
   );
 });
 
-test('every opcode over IPv4, IPv6 and RoCE v1: what is built parses to the same values and builds again', () => {
+test('every opcode over IPv4, IPv6 and RoCE v1: a built packet parses to the same values and builds again', () => {
   fc.assert(
     fc.property(packets, (input) => {
       const frame = buildPacket(input);
@@ -120,7 +120,7 @@ test('every opcode over IPv4, IPv6 and RoCE v1: what is built parses to the same
   );
 });
 
-test('one flipped bit in what the ICRC covers is found', () => {
+test('one flipped bit under the ICRC is found', () => {
   let bad = 0;
   fc.assert(
     fc.property(packets, fc.nat(), (input, at) => {

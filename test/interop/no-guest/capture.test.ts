@@ -425,7 +425,7 @@ describe('the filter in the kernel', () => {
   });
 });
 
-test('an interface that goes down: what came before is in a valid file, exit code 1', async () => {
+test('an interface that goes down: the packets before are in a valid file, exit code 1', async () => {
   const c = await Namespace.make();
   const d = await Namespace.make();
   join(c, d, CABLE, ['10.79.0.1', '10.79.0.2']);

@@ -23,7 +23,7 @@ const depth = (packets: WirePacket[], late?: number) => readDepth(packets, US, M
 /** Requests for seven responses each, `count` of them from `psn` on. */
 const requests = (count: number, psn = 0) => Array.from({ length: count }, (_, i) => request(i, psn + 7 * i));
 
-test('counts what is not answered, across the wrap of the PSN', () => {
+test('counts unanswered requests, across the wrap of the PSN', () => {
   expect(depth([request(0, 0xff_fffe), request(1, 5), last(2, 4), request(3, 12)])).toBe(2);
   expect(depth([request(0, 0), middle(1, 5), request(2, 7), last(3, 6)])).toBe(2);
 });

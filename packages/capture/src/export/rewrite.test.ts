@@ -80,7 +80,7 @@ describe.each(Object.entries(frames))('%s', (_, frame) => {
     expect(result.after.icrc).toBe('bad');
   });
 
-  test('cut anywhere: what is left, no ICRC, no UDP checksum', () => {
+  test('cut anywhere: the remaining bytes, no ICRC, no UDP checksum', () => {
     for (let length = 0; length < frame.length; length++) {
       for (const result of rewritten(frame.slice(0, length), LinkType.ETHERNET, frame.length)) {
         expectSame(result);

@@ -429,7 +429,7 @@ test('from a mark to the CNP', () => {
   expect(findings).toMatchObject([{ kind: 'ecn-marked', severity: 'note', frames: [3, 4] }]);
 });
 
-test('UC: what never comes is lost for good', () => {
+test('UC: missing packets are lost for good', () => {
   const capture = new CaptureBuilder();
   capture.packet(0, 'a', 'UC_SEND_FIRST', { psn: 0, payload: KIB });
   capture.packet(1, 'a', 'UC_SEND_LAST', { psn: 2, payload: 5 });

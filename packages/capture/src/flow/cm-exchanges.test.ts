@@ -77,7 +77,7 @@ const REP = {
 const RTU = { name: 'RTU', localCommId: 0x1a, remoteCommId: 0x2b } satisfies CmInput;
 const kinds = ({ findings }: Analysis) => findings.map(({ kind }) => kind);
 
-test('a connection: both ends, what they agreed on, and how long it took', () => {
+test('a connection: both ends, the agreed parameters, and the duration', () => {
   const { exchanges, findings } = new Dialogue()
     .send(0, 'a', 'b', REQ)
     .send(8, 'b', 'a', REP)

@@ -22,7 +22,7 @@ const message: Message = {
   failure: 'invalid-request',
 };
 
-test('a message: as many fields as the heading, what is not known is empty', () => {
+test('a message: as many fields as the heading, unknown ones are empty', () => {
   const line = messageCsv(message);
   expect(line).toBe('2,3,b,SEND,,7,9,3,1,10,14,1.500000001,1.500000002,,failed,invalid-request');
   expect(line.split(',').length).toBe(MESSAGE_CSV_HEADER.split(',').length);

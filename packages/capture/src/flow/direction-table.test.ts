@@ -4,7 +4,7 @@ import { RocePacket } from '../read/packet.ts';
 import { Budgets, Direction } from './direction.ts';
 import { DirectionTable } from './direction-table.ts';
 
-test('finds what was added and nothing else, as a map does', () => {
+test('finds the added entries and no others, as a map does', () => {
   const small = fc.integer({ min: 0, max: 6 });
   const key = fc.tuple(
     small,

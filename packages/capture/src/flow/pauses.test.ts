@@ -86,7 +86,7 @@ test('with the speed of the link, the time that a priority was stopped', () => {
   ]);
 });
 
-test('PAUSE stops everything; what only resumes is no finding', () => {
+test('PAUSE stops everything; a frame that only resumes is no finding', () => {
   const pause = new Uint8Array(60);
   pause.set([...fromHex('0180c2000001'), ...SWITCH, 0x88, 0x08, 0, 1, 0, 16]);
   const { pauses, findings } = analyze([[0, pause]]);

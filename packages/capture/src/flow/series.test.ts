@@ -62,7 +62,7 @@ test('points: bounded, the first and the last are there, rare ones are not thinn
   expect(points.find(({ kind }) => kind === 'nak')).toMatchObject({ requester: 'b', psn: 1010 });
 });
 
-test('points: what a NAK sends again does not crowd the NAKs out', () => {
+test('points: retransmissions for a NAK do not crowd the NAKs out', () => {
   const plot = new PlotSeries(spent());
   for (let i = 0; i < 50_000; i++) {
     plot.add(i, 10 + i, i + 1, i % 5000 === 0 ? PlotKind.NAK : PlotKind.RETRANSMISSION);

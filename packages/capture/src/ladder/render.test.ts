@@ -27,7 +27,7 @@ function unbalanced(markup: string): string[] {
 describe('a ladder', () => {
   const svg = renderLadder(three);
 
-  test('has a row a packet and one for the time that passes, both ends, and a legend of what is there', () => {
+  test('has a row a packet and one for the time that passes, both ends, and a legend', () => {
     expect(svg.match(/class="row /g)).toHaveLength(3);
     expect(svg).toContain('67 ms later');
     expect(svg).toContain('10.0.0.1');

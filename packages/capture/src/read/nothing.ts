@@ -46,6 +46,6 @@ function hintFor({ linkTypes, otherKinds, damaged }: CaptureSummary): string {
   if (ports.length > 0)
     return `If one of these UDP ports carries RoCE, name it: --port ${ports[0]}. A port is found by itself only if ICRCs are right and whole frames were captured.`;
   if (kinds.includes('IP protocol 50') || kinds.includes('next header 50'))
-    return 'IPsec hides what it carries: capture inside of the tunnel.';
+    return 'IPsec hides its contents: capture inside of the tunnel.';
   return 'Is it the right interface? Adapters that offload RDMA hide its packets from the host: use a mirror port of the switch, or the sniffer of the adapter.';
 }

@@ -75,7 +75,7 @@ test('embedded JSON is the same value and has no <', () => {
   );
 });
 
-test('escaped text has nothing that markup knows, nor what XML can’t carry', () => {
+test('escaped text has no markup, and no characters that XML can’t carry', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
       // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what must not be left.

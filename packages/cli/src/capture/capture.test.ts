@@ -99,7 +99,7 @@ describe('the table', () => {
     expect(table.total.packets).toBe(42);
   });
 
-  test('bad ICRCs are counted, and what they carry is not believed', async () => {
+  test('bad ICRCs are counted, and the contents of their packets ignored', async () => {
     const { table } = await tableOf('corrupt_A.pcap');
     expect(table.total.icrcBad).toBe(20);
   });
@@ -177,7 +177,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     expect(seen).toEqual(['02:00:00:00:77:01']);
   });
 
-  test('into a file until Ctrl-C: what was sent, and the counts of the kernel', async () => {
+  test('into a file until Ctrl-C: the sent packets, and the counts of the kernel', async () => {
     const file = join(mkdtempSync(join(tmpdir(), 'roce-')), 'lo.pcapng');
     const { streams, interrupt, err } = collecting();
     const done = run(['capture', '-i', 'lo', '-w', file], streams);

@@ -180,7 +180,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       },
       { flags: '-S, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
       { flags: '-v, --verbose', summary: 'Print the data of each ping' },
-      { flags: '-V, --validate', summary: 'Compare what came back with what was sent' },
+      { flags: '-V, --validate', summary: 'Compare the returned data with the sent data' },
       { flags: '-P, --persistent', summary: 'Serve several clients, until interrupted' },
       udpPort,
     ],

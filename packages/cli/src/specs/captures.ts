@@ -157,7 +157,7 @@ export const captureCommands: readonly CommandSpec[] = [
     description:
       "Pairs the two directions of each connection, by the connection manager's messages or by the PSNs of requests " +
       'and responses (column paired: how certain that is), and counts packets in each direction: a to b / b to a. ' +
-      `Findings follow, worst first, each with what to check and the packets that show it. ${DAMAGED}`,
+      `Findings follow, worst first, each with a hint and the packets that show it. ${DAMAGED}`,
     options: [
       ...selection('connections and findings', 'Select the connections with most packets, most first'),
       icrcMode,

@@ -72,7 +72,7 @@ export const machineCommands: readonly CommandSpec[] = [
     usage: 'doctor [peer]',
     summary: 'Check this machine for software RoCE, and the route to a peer',
     description:
-      'Each check reports ok, warn or fail, and what to do. Nothing is changed on the machine. One empty UDP datagram ' +
+      'Each check reports ok, warn or fail, with a remedy. Nothing is changed on the machine. One empty UDP datagram ' +
       'to port 4791 is sent to the peer. The exit code is 1 if a check fails.',
     options: [
       {

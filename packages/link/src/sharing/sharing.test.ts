@@ -93,7 +93,7 @@ test('shares an address of IPv6', async () => {
   expect((await received(three)).map(qpnsOf)).toEqual([[], [0x4561], [0x4562]]);
 });
 
-test('passes on what the kernel gave to the wrong device, with source and ICRC', async () => {
+test('passes on packets that the kernel gave to the wrong device, with source and ICRC', async () => {
   const sender = await open(1);
   const peer = sender.add(gidFromText(host(2)), 0, 64);
   const [a, b] = [await open(2), await open(2)];

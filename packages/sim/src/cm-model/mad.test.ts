@@ -32,7 +32,7 @@ describe('layouts', () => {
   });
 });
 
-test.each(names)('%s: what is encoded decodes to the same', (name) => {
+test.each(names)('%s: an encoded message decodes to the same', (name) => {
   const fields = fc.record(
     Object.fromEntries(fieldsOf(name).map(([key, field]) => [key, anyValueOf(field)])),
   );

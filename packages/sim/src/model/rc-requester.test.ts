@@ -167,7 +167,7 @@ test.each([
   [0x61, 'REM_INV_REQ_ERR'],
   [0x62, 'REM_ACCESS_ERR'],
   [0x63, 'REM_OP_ERR'],
-])('NAK 0x%x acknowledges what is before it and ends the connection', (syndrome, status) => {
+])('NAK 0x%x acknowledges the requests before it and ends the connection', (syndrome, status) => {
   const q = requester();
   for (let i = 1; i <= 3; i++) post(q, i, 'SEND', 1, { signaled: i !== 3 });
   sendAll(q);

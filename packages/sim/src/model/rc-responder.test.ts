@@ -62,7 +62,7 @@ const expectNak = (r: Responder, packet: ModelPacket, nak: number) =>
   expectPacket(only(r, packet), bth({ opcode: 'RC_ACKNOWLEDGE', psn: packet.psn }), aeth({ nak }));
 
 describe('PSN (§9.7.4.1.1)', () => {
-  test('one NAK for what is ahead, then silence, and repetitions are answered meanwhile', () => {
+  test('one NAK for packets ahead, then silence, and duplicates are answered meanwhile', () => {
     const r = responder();
     respond(r, write(0));
     expectPacket(only(r, write(2)), bth({ psn: psnAdd(FIRST, 1) }), aeth({ nak: 0x60, msn: 1 }));
@@ -132,7 +132,7 @@ describe('operation (§9.7.4.1.3), resources (§9.7.4.1.4)', () => {
 
   test('no READ or atomic was agreed on', () => expectNak(responder({ maxDestRdAtomic: 0 }), add(0), 0x61));
 
-  test('no receive: RNR NAK, then silence for what follows, then again', () => {
+  test('no receive: RNR NAK, then silence for later packets, then again', () => {
     const r = responder();
     const first = request(Opcode.RC_SEND_FIRST, 0, { payload: bytes(MTU) });
     const last = request(Opcode.RC_SEND_LAST, 1, { payload: bytes(1) });

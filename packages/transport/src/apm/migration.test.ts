@@ -349,7 +349,7 @@ describe('migrating', () => {
     expect(state()).toMatchObject({ pathMigState: 'MIGRATED', rqPsn: 1004, timeout: 14 });
   });
 
-  test('P13: who migrates sends again what was in flight, though no timer runs', () => {
+  test('P13: a side that migrates retransmits the packets in flight, though no timer runs', () => {
     const { pair, left, right, arm, write, modify, source, target } = open({ attr: { timeout: 0 } });
     arm();
     modify(left, { ...alternateTo(2, { altTimeout: 0 }) });

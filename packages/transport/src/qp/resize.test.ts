@@ -121,31 +121,28 @@ test('a second resize waits for the first', () => {
 });
 
 describe('a state that changes between the two halves', () => {
-  test.each(['before', 'after'] as const)(
-    'ERR flushes what is posted in either ring, %s the move',
-    (when) => {
-      const pair = new Pair();
-      const { left } = pair;
-      const mr = left.register(new ArrayBuffer(64));
-      const enter = () => left.adapter.modifyQp(left.qp.qpn, { qpState: 'ERR' }, pair.now);
-      pair.fault = () => [];
-      left.post({ opcode: 'SEND', wrId: 1, inline: new Uint8Array(1) });
-      left.postRecv(2, [{ mr, length: 1 }]);
-      const move = begin(left, { maxSendWr: 8, maxRecvWr: 8 }, pair.now);
-      if (when === 'before') enter();
-      move();
-      if (when === 'after') enter();
-      expect(left.sq.state).toBe(QpStateCode.ERR);
-      left.post({ opcode: 'SEND', wrId: 3, inline: new Uint8Array(1) });
-      left.postRecv(4, [{ mr, length: 1 }]);
-      pair.run(1000);
-      const done = left.poll();
-      expect(done.map(({ wrId }) => wrId).sort()).toEqual([1, 2, 3, 4]);
-      expect(new Set(done.map(({ status }) => status))).toEqual(new Set(['WR_FLUSH_ERR']));
-    },
-  );
+  test.each(['before', 'after'] as const)('ERR flushes the requests in either ring, %s the move', (when) => {
+    const pair = new Pair();
+    const { left } = pair;
+    const mr = left.register(new ArrayBuffer(64));
+    const enter = () => left.adapter.modifyQp(left.qp.qpn, { qpState: 'ERR' }, pair.now);
+    pair.fault = () => [];
+    left.post({ opcode: 'SEND', wrId: 1, inline: new Uint8Array(1) });
+    left.postRecv(2, [{ mr, length: 1 }]);
+    const move = begin(left, { maxSendWr: 8, maxRecvWr: 8 }, pair.now);
+    if (when === 'before') enter();
+    move();
+    if (when === 'after') enter();
+    expect(left.sq.state).toBe(QpStateCode.ERR);
+    left.post({ opcode: 'SEND', wrId: 3, inline: new Uint8Array(1) });
+    left.postRecv(4, [{ mr, length: 1 }]);
+    pair.run(1000);
+    const done = left.poll();
+    expect(done.map(({ wrId }) => wrId).sort()).toEqual([1, 2, 3, 4]);
+    expect(new Set(done.map(({ status }) => status))).toEqual(new Set(['WR_FLUSH_ERR']));
+  });
 
-  test.each(['before', 'after'] as const)('RESET forgets what is posted, %s the move', (when) => {
+  test.each(['before', 'after'] as const)('RESET forgets the posted requests, %s the move', (when) => {
     const pair = new Pair();
     const { left, right } = pair;
     pair.fault = () => [];

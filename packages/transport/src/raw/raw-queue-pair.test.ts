@@ -168,7 +168,7 @@ describe('receiving', () => {
     expect(side.state).toBe('ERR');
   });
 
-  test('RESET forgets what waits in the port, and what is posted', () => {
+  test('RESET forgets frames that wait in the port, and posted requests', () => {
     const side = setUp();
     side.activate();
     side.port.arrived.push(frameOf(1), frameOf(2));
@@ -181,7 +181,7 @@ describe('receiving', () => {
     expect(side.memory[0]).toBe(3);
   });
 
-  test('ERR flushes what is posted, and what will be', () => {
+  test('ERR flushes posted requests, and later ones', () => {
     const side = setUp();
     side.activate();
     side.receive(1, 0, 64);
@@ -266,7 +266,7 @@ describe('control', () => {
     expect(() => side.adapter.frameCounts(0x123456)).toThrow('takes no frames');
   });
 
-  test('a query gives what is valid in each state', () => {
+  test('a query returns the attributes that are valid in each state', () => {
     const side = setUp();
     const attributes = () => {
       const { qpState, curQpState, cap, ...attr } = side.adapter.queryQp(side.qpn).attr;
@@ -296,7 +296,7 @@ describe('control', () => {
     expect(side.poll()).toEqual([[1, 'SUCCESS', 60]]);
   });
 
-  test('destroying it closes the port and gives back what it held', () => {
+  test('destroying it closes the port and releases its objects', () => {
     const side = setUp();
     side.activate();
     side.receive(1, 0, 64);

@@ -183,7 +183,7 @@ const rows: readonly Row[] = [
   },
   {
     name: 'Ghost ACKs',
-    means: 'ACKs of what was acknowledged before: credit updates, or answers to duplicates',
+    means: 'ACKs of packets that were acknowledged before: credit updates, or answers to duplicates',
     of: (d) => d.ghostAcks,
   },
   {
