@@ -208,6 +208,28 @@ describe('quiet', () => {
     expect(put(write(5))).toEqual([[5, ACK]]);
     expect(written().slice(0, 6)).toEqual([1, 2, 3, 4, 5, 6]);
   });
+
+  // Once: the copy that was kept asked for none, and the requester waited for its timer.
+  test('acknowledges what was sent again with AckReq, though its copy asked for no ACK', () => {
+    const { put, write } = setUp('quiet');
+    put(write(0), write(2, false), write(3, false));
+    expect(put(write(1, false))).toEqual([]);
+    expect(put(write(3))).toEqual([[3, ACK]]);
+  });
+
+  // Once: each packet that followed drew another one, and rxe counts each against its `rnr_retry`.
+  test('sends one RNR NAK for what it kept, and goes on when there is a receive', () => {
+    const { put, send, write, side, mr } = setUp('quiet');
+    put(write(0), send(2), send(3), send(4), send(5));
+    put(write(1));
+    // 2 is lost again.
+    const [[psn, syndrome], ...others] = put(send(3)) as [number, number][];
+    expect([psn, syndrome >> 5]).toEqual([2, AethKind.RNR_NAK]);
+    expect([...others, ...put(send(4))]).toEqual([]);
+    for (let i = 0; i < 4; i++) side.postRecv(i, [{ mr, offset: 100 + i, length: 1 }]);
+    expect(put(send(5))).toEqual([[5, ACK]]);
+    expect(side.poll().map(({ wrId }) => wrId)).toEqual([0, 1, 2, 3]);
+  });
 });
 
 describe('ahead', () => {

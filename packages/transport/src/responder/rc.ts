@@ -151,7 +151,9 @@ export class RcResponder implements Responder {
       const early = this.#early;
       const again = early.count > 0 && psnDiff(psn, early.highest) <= 0;
       if (!early.has(psn) && early.keep(packet, this.#expectedPsn)) counters.keptPackets++;
-      if (keepEarly !== 'ahead' && this.#gapFilled) {
+      // After an RNR NAK there is silence, as long as there is no receive.
+      const isSilent = this.#nakSent && !this.#receives.available();
+      if (keepEarly !== 'ahead' && this.#gapFilled && !isSilent) {
         // The packets before a retransmitted one were retransmitted as well: those that did not come are lost.
         if (again) this.#sentAgain = true;
         if (this.#sentAgain) this.#catchUp(psn);
@@ -159,7 +161,14 @@ export class RcResponder implements Responder {
         if (this.#owner.state === QpStateCode.ERR) return;
       }
     }
-    if (psnDiff(psn, this.#expectedPsn) < 0) return;
+    if (psnDiff(psn, this.#expectedPsn) < 0) {
+      // The copy that was executed in its place may have asked for no ACK.
+      if (bthAckReq(packet.slab, packet.at) !== 0 && (packet.info.isSend || packet.info.isWrite)) {
+        this.#replies.acknowledge(psnAdd(this.#expectedPsn, -1), this.#msn);
+        this.#owner.wantsReplyTurn();
+      }
+      return;
+    }
     if (this.#nakSent) {
       // A requester that knows that it is kept hears again what is missing, while packets come: the NAK may be lost.
       // After an RNR NAK it waits as it was asked to.
