@@ -190,6 +190,24 @@ describe('a duplicate READ while the READ is being answered', () => {
   });
 });
 
+// Once: the queue pair ended, for a READ that was answered long ago.
+test('a duplicate READ whose region goes before it is answered is dropped, and the ACK behind it leaves', () => {
+  const { hand, read, answers } = responder();
+  const { side } = hand;
+  const { addr, rkey, handle } = side.register(new ArrayBuffer(MTU));
+  const own: PacketInit = { ...read(P, MTU), reth: { addr, rkey, length: MTU } };
+  hand.put(own);
+  answers();
+  side.postRecv(1, []);
+  // The requester has the first answer: its next message says that the region may go.
+  hand.put(own, { opcode: Opcode.RC_SEND_ONLY, psn: P + 1 });
+  side.adapter.deregisterMr(handle);
+  expect(answers()).toEqual([['ACKNOWLEDGE', P + 1, 0x1f]]);
+  expect(side.events).toEqual([]);
+  hand.put(own);
+  expect(answers()).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);
+});
+
 test('a duplicate READ that is refused flushes the receive of the SEND under way: the fault is not that message’s (§11.6.2)', () => {
   const { hand, read } = responder();
   const { side } = hand;

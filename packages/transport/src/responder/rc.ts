@@ -210,8 +210,10 @@ export class RcResponder implements Responder {
 
   transmit(batch: TxBatch, budget: number, reads: boolean): number {
     let sent = this.#packets.transmit(batch, budget, reads);
-    if (this.#packets.readGone) {
-      this.#failRead();
+    while (this.#packets.readGone) {
+      // Whoever has its first answer may have sent what made the memory go. Whoever has not asks again, and is refused.
+      if (this.#replies.duplicate) this.#replies.shift();
+      else this.#failRead();
       sent += this.#packets.transmit(batch, budget - sent, reads);
     }
     return sent;

@@ -83,6 +83,10 @@ export class ReplyQueue {
   get kind(): number {
     return this.#words[this.#head * WORDS + Word.KIND];
   }
+  /** It answers a request that was answered before. */
+  get duplicate(): boolean {
+    return this.#words[this.#head * WORDS + Word.DUPLICATE] === 1;
+  }
   get psn(): number {
     return this.#words[this.#head * WORDS + Word.PSN];
   }
