@@ -2,6 +2,7 @@
  * The tail loss probe (RFC 8985 §7, fitted to RoCE): when an answer is overdue, one packet is sent once more. Overdue is two smoothed round
  * trips and the largest ACK delay, 50 µs at least, 900 µs before the first sample. A silent peer sees two for each timeout.
  */
+import { createRandom } from '@node-roce/link';
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort } from '../testing/by-hand.ts';
@@ -169,6 +170,41 @@ describe('a silent peer, after a round trip was measured,', () => {
       expect(side.adapter.counters().probes - probes).toBeLessThanOrEqual(2 * (1 + retryCnt));
     }
   });
+});
+
+// Once: the wait for the answer to a gap took the last one, and the probe that was due by the round trip came in addition.
+test('a peer that only repeats its NAK, now and then, sees no more than 2 · (1 + retry_cnt) probes', () => {
+  const retryCnt = 7;
+  for (let seed = 1; seed <= 40; seed++) {
+    const { chance } = createRandom(seed);
+    const { hand, side, exchange, post } = setUp({ retryCnt });
+    const answer = (n: number, syndrome: number = NakCode.PSN_SEQUENCE_ERROR) =>
+      hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: FIRST + n, aeth: { syndrome } });
+    exchange(20);
+    for (let i = 1; i < 31; i++) post();
+    hand.out();
+    hand.now += 20;
+    // An ACK beyond what it went back to shows that the peer keeps.
+    answer(3);
+    answer(11, 0x1f);
+    hand.out();
+    hand.now += 20;
+    answer(13);
+    hand.out();
+    for (let step = 0; step < 40; step++) {
+      const next = side.adapter.nextDeadline();
+      if (next === Number.POSITIVE_INFINITY) break;
+      if (chance(0.3)) {
+        hand.now = Math.min(hand.now + 30, next);
+        answer(13);
+      } else {
+        hand.now = Math.max(hand.now, next);
+        side.adapter.advance(hand.now);
+      }
+      hand.out();
+    }
+    expect(side.adapter.counters().probes).toBeLessThanOrEqual(2 * (1 + retryCnt));
+  }
 });
 
 describe('a silent peer that is known to keep early packets', () => {

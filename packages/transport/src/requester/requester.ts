@@ -434,8 +434,9 @@ export class Requester {
     }
   }
 
-  /** A probe leaves with the next turn, with the packets that are easily lost together with it. */
+  /** A probe leaves with the next turn, unless none is left or one is wanted; with the packets that are easily lost together with it. */
   #wantProbe(): void {
+    if (!this.#probe.anyLeft || this.#probe.wanted) return;
     const { unackedPsn, out } = this.#flight;
     this.#owner.counters.probes++;
     this.#probe.want();
@@ -451,7 +452,7 @@ export class Requester {
     const { unackedPsn, out } = this.#flight;
     if (out <= 0 || !this.#peerKeeps.keepsBehind(unackedPsn) || this.timers.isRunning(Timer.RNR)) return;
     if (!this.#peerKeeps.nakCameAgain) {
-      if (this.#probe.anyLeft && !this.#withLink) this.#wantProbe();
+      if (!this.#withLink) this.#wantProbe();
     } else if (this.retrySequence()) this.#owner.wantsTurn();
   }
 
