@@ -102,3 +102,17 @@ test.each([
     attribute: 'portSpace',
   });
 });
+
+test('a request that the peer refuses is the reason of the end, though the peer disconnects at once', async () => {
+  await using ends = await openEnds();
+  const [client, server] = await pairOf(ends, {});
+  const serving = server.receive().catch((error: Error) => error.message);
+  const refused = { code: 'ERR_ROCE_COMPLETION', attribute: 'REM_ACCESS_ERR' };
+  await expect(client.qp.write(new Uint8Array(8), { addr: 4096n, rkey: 5 })).rejects.toMatchObject(refused);
+  await client.closed;
+  await expect(client.send('x')).rejects.toMatchObject(refused);
+  await expect(client.receive()).rejects.toMatchObject(refused);
+  expect(await serving).toBe(
+    `the peer had no access to the memory that it named: QP ${server.qp.qpNum}, connected to QP ${client.qp.qpNum} at 10.0.0.1`,
+  );
+});

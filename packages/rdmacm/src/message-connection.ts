@@ -87,7 +87,9 @@ export class MessageConnection implements AsyncDisposable {
     // A request that failed has ended the queue pair; the connection manager does not know.
     this.qp.onClose((cause) => {
       const { state } = this.id;
-      if (cause === undefined || (state !== 'CONNECTING' && state !== 'CONNECTED')) return;
+      const isOpen = state === 'CONNECTING' || state === 'CONNECTED';
+      // A peer that refused a request disconnects at once: its DREQ may have come first.
+      if (cause === undefined || !(isOpen || isRefusal(cause))) return;
       this.#failure = cause;
       // While it connects, `#begin` finds out.
       if (state === 'CONNECTED') this.id.destroy().catch(() => {}); // `close` rejects with it, too.
@@ -244,6 +246,10 @@ export class MessageConnection implements AsyncDisposable {
     return this.#slots;
   }
 }
+
+/** A request failed, and was not discarded because the connection ended. */
+const isRefusal = ({ code, attribute }: RoceError): boolean =>
+  code === 'ERR_ROCE_COMPLETION' && attribute !== 'WR_FLUSH_ERR';
 
 /** The verbs objects of a connection. */
 interface Made {

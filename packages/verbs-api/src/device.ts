@@ -173,8 +173,10 @@ export class Device implements AsyncDisposable {
     // The object of the event is looked up now: it may be gone when the program reads the event.
     this.#tell(event.type === 'DEVICE_FATAL' ? event : this.#objects.withElement(event));
     if (event.type in QP_FAILURES && 'qpn' in event) {
-      const message = `QP ${event.qpn}: ${QP_FAILURES[event.type]}`;
-      this.#objects.qps.get(event.qpn)?.fail(message);
+      const qp = this.#objects.qps.get(event.qpn);
+      const peer = qp?.peer === undefined ? '' : `, connected to ${qp.peer}`;
+      const message = `${QP_FAILURES[event.type]}: QP ${event.qpn}${peer}`;
+      qp?.fail(message);
       for (const target of this.#objects.targets.values())
         if (target.qpNum === event.qpn) target.fail(message);
     }
