@@ -393,12 +393,19 @@ export class RawQueuePair implements Owner {
         }
         this.#pacer.chargeBytes(length);
       }
+      const first = batch.fragmentCount;
+      if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
+        addFragment(batch, this.sqRegion, (w + SendWqe.SGE) * 4, length);
+      } else {
+        const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
+        if (!this.#gather(words, w + SendWqe.SGE, count)) {
+          batch.fragmentCount = first;
+          return WcStatus.LOC_PROT_ERR;
+        }
+      }
       if (batch.count === 0) this.#context.regions.batchOpened();
       const s = batch.count++ * TX_SLOT_WORDS;
-      batch.slots[s + Tx.FRAGMENT_FIRST] = batch.fragmentCount;
-      if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0)
-        addFragment(batch, this.sqRegion, (w + SendWqe.SGE) * 4, length);
-      else this.#gather(words, w + SendWqe.SGE, words[w + SendWqe.SGE_COUNT]);
+      batch.slots[s + Tx.FRAGMENT_FIRST] = first;
       batch.slots[s + Tx.FRAGMENT_COUNT] = batch.fragmentCount - batch.slots[s + Tx.FRAGMENT_FIRST];
       batch.slots[s + Tx.PAYLOAD_LENGTH] = length;
       batch.slots[s + Tx.QPN] = this.qpn;
@@ -406,15 +413,17 @@ export class RawQueuePair implements Owner {
     }
   }
 
-  /** The elements of a list, which is checked. */
-  #gather(words: Uint32Array, first: number, count: number): void {
+  /** Adds the elements of a list, which was checked. False where the program's thread has changed it since. */
+  #gather(words: Uint32Array, first: number, count: number): boolean {
     for (let i = 0, w = first; i < count; i++, w += SGE_WORDS) {
       const length = words[w + Sge.LENGTH];
       if (length === 0) continue;
-      const mr = this.#context.memory.byLkey(words[w + Sge.LKEY])!;
-      const at = mr.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length);
+      const mr = this.#context.memory.byLkey(words[w + Sge.LKEY]);
+      const at = mr?.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) ?? -1;
+      if (mr?.pd !== this.pd || at < 0) return false;
       addFragment(this.#batch, mr.region, at, length);
     }
+    return true;
   }
 
   /** Gives the batch to the port, and completes the entries that the port has processed. False where it has no room for all of it. */

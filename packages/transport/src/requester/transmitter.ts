@@ -209,7 +209,8 @@ export class Transmitter {
     const { context, owner, queue } = this.#parts;
     if (!owner.datagram) return owner.attributes.ipBytes;
     const w = queue.wordOf(slots[(count - 1) * TX_SLOT_WORDS + Tx.ENTRY]);
-    return context.addresses.ah(queue.words[w + SendWqe.ADDRESS_HANDLE])!.ipBytes;
+    // The program's thread may have written another handle meanwhile.
+    return context.addresses.ah(queue.words[w + SendWqe.ADDRESS_HANDLE])?.ipBytes ?? owner.attributes.ipBytes;
   }
 
   /** Adds the packet at a cursor; returns the PSNs it takes, 0 if it can't leave now. */
