@@ -56,11 +56,12 @@ test('no class of transport writes or shows the state of another', () => {
 });
 
 const RAW = 'raw/raw-queue-pair.ts';
+const FRAMES = 'raw/frame-sender.ts';
 
 /** Counts that more than one file adds to. */
 const SHARED_COUNTS: Record<string, [files: string[], reason: string]> = {
-  sentPackets: [['adapter.ts', RAW, 'slots.ts'], 'of the adapter, and of a queue pair'],
-  sendErrors: [['adapter.ts', RAW], 'frames do not go through the adapter'],
+  sentPackets: [['adapter.ts', FRAMES, 'slots.ts'], 'of the adapter, and of a queue pair'],
+  sendErrors: [['adapter.ts', FRAMES], 'frames do not go through the adapter'],
   receivedPackets: [['admission.ts', RAW], 'frames do not go through the adapter'],
   cnpReceived: [['admission.ts', 'qp/queue-pair.ts'], 'of the adapter, and of a queue pair'],
   receivedMessages: [

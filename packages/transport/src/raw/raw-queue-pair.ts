@@ -2,27 +2,22 @@
  * A queue pair of type RAW_PACKET: whole Ethernet frames, as the program writes them, out of an interface and in from it
  * (ibv_create_qp(3), ibv_modify_qp(3)).
  */
-import { TX_SLOT_WORDS, Tx, TxBatch } from '../batch.ts';
 import type { CompletionQueue } from '../completion-queue.ts';
 import { CONGESTION_DEFAULTS } from '../congestion/options.ts';
-import { QP_STATES, type QpState, QpStateCode, SendFlags, WcOpcode, WcStatus } from '../constants.ts';
+import { QP_STATES, type QpState, QpStateCode, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { QpAttr, QpCap, QpQuery, QpResized, Recovery } from '../control.ts';
 import { QpCounters } from '../counters.ts';
 import { type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
-import type { Owner } from '../qp/owner.ts';
 import { ReceiveQueue } from '../qp/receive-queue.ts';
 import { checkResize, NextRings } from '../qp/resize.ts';
 import { SendQueue } from '../qp/send-queue.ts';
-import { NULL_BYTES } from '../region.ts';
-import { checkEntry } from '../requester/checks.ts';
-import { Pacer } from '../requester/pacer.ts';
-import { type NewRing, type Ring, recvStride, SendWqe, SGE_WORDS, Sge, sendStride } from '../rings.ts';
-import { addFragment } from '../sge.ts';
+import { type NewRing, type Ring, recvStride, sendStride } from '../rings.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import { VALID_IN_STATE } from '../transitions.ts';
 import { Service } from '../wr-opcodes.ts';
 import { FrameCounts } from './frame-counts.ts';
+import { type FrameOwner, FrameSender } from './frame-sender.ts';
 import {
   FRAME_SLOT_WORDS,
   Frame,
@@ -32,15 +27,8 @@ import {
   type FrameRule,
 } from './frames.ts';
 
-/** Frames of a batch to the port. */
+/** Frames taken from the port at once. */
 const BATCH = 64;
-/** Bytes of an Ethernet header: no frame is shorter. */
-const HEADER_BYTES = 14;
-/** No interface takes longer ones. */
-const MAX_FRAME_BYTES = NULL_BYTES;
-const EMSGSIZE = 90;
-const EFAULT = 14;
-const EINVAL = 22;
 
 /** All that passes: the rules of a queue pair that was given none. */
 const EVERYTHING: readonly FrameRule[] = [[]];
@@ -60,11 +48,8 @@ export interface RawQueuePairInit {
   newRing?: NewRing | undefined;
 }
 
-/**
- * Owns its state and the frames that the port has not taken. Promise: a frame is started in its batch, in order, and
- * completes when the port has looked at it; a frame waits in the port until a receive is posted for it.
- */
-export class RawQueuePair implements Owner {
+/** Owns its state and its filter. Promise: a frame waits in the port until a receive is posted for it. */
+export class RawQueuePair implements FrameOwner {
   readonly type = 'RAW_PACKET';
   readonly service = Service.RAW_PACKET;
   readonly reliable = false;
@@ -93,19 +78,15 @@ export class RawQueuePair implements Owner {
   readonly #frames: FrameBatch;
   readonly #sendQueue: SendQueue;
   readonly #receives: ReceiveQueue;
-  readonly #pacer = new Pacer();
+  readonly #sender: FrameSender;
   readonly #timers = new Float64Array([Number.POSITIVE_INFINITY]);
   readonly #timer: number;
-  readonly #batch: TxBatch;
-  /** Slots of the batch that the port has looked at. */
-  #taken = 0;
   #state: number = QpStateCode.RESET;
   #attributes: QpAttributes = RESET_ATTRIBUTES;
   #rules = EVERYTHING;
   /** By rule, where that was asked for. */
   #counts: FrameCounts | undefined;
   #listening = false;
-  #sendsWanted = false;
 
   constructor(context: Context, init: RawQueuePairInit) {
     const { qpn, pd, sendCq, recvCq, srq, cap, sqSigAll, port, frames } = init;
@@ -127,7 +108,7 @@ export class RawQueuePair implements Owner {
     this.#cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: srq ? 0 : this.rq.capacity };
     this.#sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
     this.#receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
-    this.#batch = new TxBatch(context.regions, BATCH, BATCH * 33 + 33);
+    this.#sender = new FrameSender(context, this, this.#sendQueue, port);
     this.#timer = context.deadlines.enroll(this, this.#timers);
     sendCq.use(1);
     recvCq.use(1);
@@ -175,7 +156,7 @@ export class RawQueuePair implements Owner {
     if (portNum !== undefined) this.#attributes = { ...this.#attributes, portNum };
     if (rateLimit !== undefined) {
       this.#attributes = { ...this.#attributes, rateLimit };
-      this.#pacer.setRate(rateLimit);
+      this.#sender.setRate(rateLimit);
     }
     if (attr.qpState !== undefined) this.#enter(QpStateCode[to]);
     this.run();
@@ -271,12 +252,12 @@ export class RawQueuePair implements Owner {
 
   #reset(): void {
     this.#listen(false);
-    this.#drop();
+    this.#sender.drop();
     this.#show(QpStateCode.RESET);
     this.#sendQueue.reset();
     this.#receives.reset();
     this.#attributes = RESET_ATTRIBUTES;
-    this.#pacer.setRate(0);
+    this.#sender.setRate(0);
   }
 
   /** Frames come in, or no longer; those that wait in the port then are lost. */
@@ -305,7 +286,7 @@ export class RawQueuePair implements Owner {
   /** The adapter is at its end: no frame comes or goes any more. */
   close(): void {
     this.#listening = false;
-    this.#drop();
+    this.#sender.drop();
     this.#show(QpStateCode.ERR);
     this.#port.close();
   }
@@ -324,7 +305,7 @@ export class RawQueuePair implements Owner {
 
   /** Sends the posted frames, and takes in frames while there are receives. Completions show when the caller publishes. */
   run(): void {
-    this.#send();
+    this.#sender.send();
     this.#receive();
   }
 
@@ -336,134 +317,14 @@ export class RawQueuePair implements Owner {
     else this.run();
   }
 
+  wakeAt(time: number): void {
+    this.#timers[0] = time;
+    this.#context.deadlines.armed(this.#timer, time);
+  }
+
   timersDue(): void {
     this.#timers[0] = Number.POSITIVE_INFINITY;
     this.run();
-  }
-
-  #send(): void {
-    const batch = this.#batch;
-    for (;;) {
-      if (batch.count > 0 && !this.#pass()) return;
-      if (this.#state !== QpStateCode.RTS) return;
-      const status = this.#fill();
-      if (batch.count > 0 && !this.#pass()) {
-        // The entry that can't be sent is looked at again behind those before it.
-        return;
-      }
-      if (this.#state !== QpStateCode.RTS) return;
-      if (status !== WcStatus.SUCCESS) {
-        this.#sendQueue.complete(status);
-        this.sendFailed();
-        return;
-      }
-      if (!this.#sendsWanted) return;
-    }
-  }
-
-  /**
-   * Fills the batch with frames; sets `#sendsWanted` where there may be more.
-   * @returns SUCCESS, or the status of the next entry, which can't be sent
-   */
-  #fill(): number {
-    const queue = this.#sendQueue;
-    const batch = this.#batch;
-    const { now } = this.#context;
-    this.#sendsWanted = false;
-    for (;;) {
-      while (!queue.waiting) if (!queue.sleep()) return WcStatus.SUCCESS;
-      if (batch.count === BATCH) {
-        this.#sendsWanted = true;
-        return WcStatus.SUCCESS;
-      }
-      const index = queue.started;
-      const w = queue.wordOf(index);
-      const row = queue.rowOf(index);
-      const { words } = queue;
-      const length = words[w + SendWqe.LENGTH];
-      const status = checkEntry(this.#context, this, queue, index, row);
-      if (status !== WcStatus.SUCCESS) return status;
-      if (length < HEADER_BYTES || length > MAX_FRAME_BYTES) return WcStatus.LOC_LEN_ERR;
-      if (this.#pacer.limited) {
-        const wait = this.#pacer.wait(now);
-        if (wait > 0) {
-          this.#timers[0] = now + wait;
-          this.#context.deadlines.armed(this.#timer, now + wait);
-          return WcStatus.SUCCESS;
-        }
-        this.#pacer.chargeBytes(length);
-      }
-      const first = batch.fragmentCount;
-      if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
-        addFragment(batch, this.sqRegion, (w + SendWqe.SGE) * 4, length);
-      } else {
-        const count = Math.min(words[w + SendWqe.SGE_COUNT], queue.maxElements);
-        if (!this.#gather(words, w + SendWqe.SGE, count)) {
-          batch.fragmentCount = first;
-          return WcStatus.LOC_PROT_ERR;
-        }
-      }
-      if (batch.count === 0) this.#context.regions.batchOpened();
-      const s = batch.count++ * TX_SLOT_WORDS;
-      batch.slots[s + Tx.FRAGMENT_FIRST] = first;
-      batch.slots[s + Tx.FRAGMENT_COUNT] = batch.fragmentCount - batch.slots[s + Tx.FRAGMENT_FIRST];
-      batch.slots[s + Tx.PAYLOAD_LENGTH] = length;
-      batch.slots[s + Tx.QPN] = this.qpn;
-      queue.start(0, 0);
-    }
-  }
-
-  /** Adds the elements of a list, which was checked. False where the program's thread has changed it since. */
-  #gather(words: Uint32Array, first: number, count: number): boolean {
-    for (let i = 0, w = first; i < count; i++, w += SGE_WORDS) {
-      const length = words[w + Sge.LENGTH];
-      if (length === 0) continue;
-      const mr = this.#context.memory.byLkey(words[w + Sge.LKEY]);
-      const at = mr?.locate(words[w + Sge.ADDRESS_HIGH], words[w + Sge.ADDRESS_LOW], length) ?? -1;
-      if (mr?.pd !== this.pd || at < 0) return false;
-      addFragment(this.#batch, mr.region, at, length);
-    }
-    return true;
-  }
-
-  /** Gives the batch to the port, and completes the entries that the port has processed. False where it has no room for all of it. */
-  #pass(): boolean {
-    const batch = this.#batch;
-    const from = this.#taken;
-    this.#taken = this.#port.send(batch, from);
-    for (let i = from; i < this.#taken; i++) {
-      const failure = this.#failureOf(batch.slots[i * TX_SLOT_WORDS + Tx.STATUS]);
-      if (failure === WcStatus.SUCCESS) {
-        this.#sendQueue.complete(WcStatus.SUCCESS);
-        if (this.#state === QpStateCode.ERR) return false; // The completion queue has overrun.
-        continue;
-      }
-      this.#drop();
-      this.#sendQueue.complete(failure);
-      this.sendFailed();
-      return false;
-    }
-    if (this.#taken < batch.count) return false;
-    this.#drop();
-    return true;
-  }
-
-  /** Returns the status of a request whose frame was looked at: too long or without memory fails; otherwise it is lost. */
-  #failureOf(errno: number): number {
-    if (errno === 0) {
-      this.counters.sentPackets++;
-      return WcStatus.SUCCESS;
-    }
-    this.counters.sendErrors++;
-    if (errno === EMSGSIZE || errno === EINVAL) return WcStatus.LOC_LEN_ERR;
-    return errno === EFAULT ? WcStatus.LOC_PROT_ERR : WcStatus.SUCCESS;
-  }
-
-  /** The batch is empty again. */
-  #drop(): void {
-    if (this.#batch.count > 0) this.#context.regions.batchClosed();
-    this.#batch.clear();
-    this.#taken = 0;
   }
 
   #receive(): void {
@@ -543,14 +404,14 @@ export class RawQueuePair implements Owner {
   toError(): void {
     this.#followProgram();
     this.#listen(false);
-    this.#drop();
+    this.#sender.drop();
     this.#show(QpStateCode.ERR);
     this.#flush();
   }
 
   sendFailed(): void {
     if (this.#state === QpStateCode.ERR) return;
-    this.#drop();
+    this.#sender.drop();
     this.#show(QpStateCode.SQE);
     this.#sendQueue.flush();
   }
