@@ -178,9 +178,21 @@ export const Wake: {
   readonly TIMER: 4;
 };
 
-export interface PortOptions {
+/** Options of the ports of all links. */
+export interface LinkPortOptions {
   /** Called in the event loop while the port is started. An exception in it is uncaught. */
   onWake?: (events: number) => void;
+  /** Takes a FLUSH (opcode 0x1c) whose ICRC covers BTH to RETH twice, as rxe of Linux 6.12 sends it. Default false. */
+  takeFlushTwice?: boolean;
+  /** Sends FLUSHes with that ICRC, the only one that such an rxe takes. Default false. */
+  sendFlushTwice?: boolean;
+  /** Default 65536. */
+  maxPeers?: number;
+  /** CLOCK_MONOTONIC, µs, at which the `time` of `send` and `receive` is 0. Default 0. */
+  timeOrigin?: number;
+}
+
+export interface PortOptions extends LinkPortOptions {
   /** Transmit sockets per local address, 1 … 1024. Default 16. */
   transmitSockets?: number;
   /** Bytes of send queue of each of them. Default: the system's. */
@@ -196,14 +208,6 @@ export interface PortOptions {
    * passes: for a source whose Identifications follow no counter. Default true.
    */
   idWindow?: boolean;
-  /** Takes a FLUSH (opcode 0x1c) whose ICRC covers BTH to RETH twice, as rxe of Linux 6.12 sends it. Default false. */
-  takeFlushTwice?: boolean;
-  /** Sends FLUSHes with that ICRC, the only one that such an rxe takes. Default false. */
-  sendFlushTwice?: boolean;
-  /** Default 65536. */
-  maxPeers?: number;
-  /** CLOCK_MONOTONIC, µs, at which the `time` of `send` and `receive` is 0. Default 0. */
-  timeOrigin?: number;
 }
 
 export interface PeerOptions {
@@ -261,40 +265,14 @@ export interface PortStats {
   transmitSockets: number;
 }
 
-/** The sockets, peers, batches and wake-ups of one link. */
-export class Port {
-  constructor(options?: PortOptions);
-
-  /**
-   * Takes a socket that is bound to one address, and receives from it. A group that is joined gets a
-   * socket of its own, bound to the group's address. The socket stays the caller's to close.
-   * @returns the index of the local address
-   */
-  addLocal(socket: Socket): number;
-  /** @throws RangeError while a peer refers to it */
-  removeLocal(local: number): void;
-
-  /** Wakes while messages wait at a local socket, too; `receive` then looks at it. */
-  watch(socket: LocalSocket): void;
-  /** To be called before the socket is closed. */
-  unwatch(socket: LocalSocket): void;
-  /** Whether a message waited at one of them, when `receive` looked since the last call. */
-  takeMail(): boolean;
-
+/** The ports of all links: peers, batches, the clock and wake-ups. */
+export interface LinkPort {
   /** @returns the peer's index, for `Tx.PEER` and `Rx.PEER` */
   addPeer(peer: PeerOptions): number;
   /** Its index may be given to another peer later. */
   removePeer(peer: number): void;
-  /**
-   * GSO for one peer. It is on at first, and goes off by itself when the kernel refuses a run
-   * (EIO, EINVAL).
-   */
-  setPeerGso(peer: number, on: boolean): void;
-  /**
-   * Has the kernel stamp what arrives from now on: slots get STAMP_LOW and STAMP_HIGH, ns of CLOCK_MONOTONIC, which `process.hrtime`
-   * shows. For good, and of sockets that are added later, too.
-   */
-  stampArrivals(): void;
+  /** @throws RangeError while a peer refers to it */
+  removeLocal(local: number): void;
 
   /**
    * At the end of each `send` and `receive` from now on, the first element of `time` becomes the time, µs after
@@ -304,8 +282,7 @@ export class Port {
 
   /**
    * Sends slots `from` … `count` - 1 in order. Each packet is its header, its fragments, the pad and the
-   * ICRC, which covers the source port that is really used. Consecutive packets to one peer with the same
-   * source port, traffic class and size (the last may be shorter) leave as one GSO run.
+   * ICRC, which covers the source port that is really used.
    *
    * `STATUS` of a slot becomes 0 when the kernel took it, else an errno, and then it was skipped: EINVAL
    * (lengths that do not add up, no such peer, over 256 fragments), EFAULT (outside of `headers`,
@@ -317,8 +294,8 @@ export class Port {
    * @param fragments words of `Fragment`
    * @param regionViews a Uint8Array by region index, or undefined
    * @param regionShared not 0 for a region that another thread may write: it is copied and checksummed in
-   *   one pass, everything else is gathered by reference
-   * @returns the first slot not taken: `count`, or less when a socket is full (`wantWrite`)
+   *   one pass, everything else may be gathered by reference
+   * @returns the first slot not taken: `count`, or less when there is no room (`wantWrite`)
    */
   send(
     slots: Uint32Array,
@@ -331,8 +308,7 @@ export class Port {
   ): number;
 
   /**
-   * Receives the packets that have arrived, as far as there is room, and checks every ICRC. Room means 64 KiB of slab
-   * and 128 slots for each datagram at a GRO socket, 8 KiB and one slot elsewhere.
+   * Receives what has arrived, as far as there is room, and checks every ICRC.
    *
    * @param slab where packets are put; slots point into it
    * @param slots words of `Rx`
@@ -344,24 +320,58 @@ export class Port {
 
   /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
   setDeadline(microsecondsFromNow: number): void;
-  /**
-   * Wakes while the socket that ended the last `send` early has room; each later `send` updates the socket. Where
-   * the kernel does not report room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), once a millisecond.
-   */
+  /** Wakes while there is room to send again, where a `send` ended early. */
   wantWrite(on: boolean): void;
   /** Starts calling `onWake`. A started port keeps the event loop alive unless `unref` was called. */
   start(): void;
   stop(): void;
   ref(): void;
   unref(): void;
-
-  /** Fills `into`, or a new object. */
-  stats(into?: PortStats): PortStats;
   /** For good: everything but `stats` and `close` throws `ERR_ROCE_PORT_CLOSED` afterwards. */
   close(): void;
 }
 
-export interface XdpPortOptions {
+/**
+ * The UDP sockets of one link. Consecutive packets to one peer with the same source port, traffic class and size (the last may
+ * be shorter) leave as one GSO run. Room to receive means 64 KiB of slab and 128 slots for each datagram at a GRO socket, 8 KiB and
+ * one slot elsewhere. `wantWrite` watches the socket that ended the last `send` early, each `send` from then on says which that is;
+ * where the kernel says nothing of room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), it wakes once a millisecond.
+ */
+export class Port {
+  constructor(options?: PortOptions);
+
+  /**
+   * Takes a socket that is bound to one address, and receives from it. A group that is joined gets a
+   * socket of its own, bound to the group's address. The socket stays the caller's to close.
+   * @returns the index of the local address
+   */
+  addLocal(socket: Socket): number;
+
+  /** Wakes while messages wait at a local socket, too; `receive` then looks at it. */
+  watch(socket: LocalSocket): void;
+  /** To be called before the socket is closed. */
+  unwatch(socket: LocalSocket): void;
+  /** Whether a message waited at one of them, when `receive` looked since the last call. */
+  takeMail(): boolean;
+
+  /**
+   * GSO for one peer. It is on at first, and goes off by itself when the kernel refuses a run
+   * (EIO, EINVAL).
+   */
+  setPeerGso(peer: number, on: boolean): void;
+  /**
+   * Has the kernel stamp what arrives from now on: slots get STAMP_LOW and STAMP_HIGH, ns of CLOCK_MONOTONIC, which `process.hrtime`
+   * shows. For good, and of sockets that are added later, too.
+   */
+  stampArrivals(): void;
+
+  /** Fills `into`, or a new object. */
+  stats(into?: PortStats): PortStats;
+}
+
+export interface Port extends LinkPort {}
+
+export interface XdpPortOptions extends LinkPortOptions {
   /** Name of an Ethernet interface, or `lo`. */
   interface: string;
   /** UDP port whose packets are taken. Default 4791. */
@@ -378,17 +388,14 @@ export interface XdpPortOptions {
   sendSlots?: number;
   /** Places of 8192 bytes, for frames of more than 4096. Default false. */
   largeSlots?: boolean;
-  takeFlushTwice?: boolean;
-  sendFlushTwice?: boolean;
-  /** Default 65536. */
-  maxPeers?: number;
-  timeOrigin?: number;
-  onWake?: (events: number) => void;
+  /** Waits up to half a second for memory to lock: a port that was closed just now may still have it. Default false. */
+  waits?: boolean;
 }
 
 /**
  * AF_XDP sockets on the queues of an interface, and a program on it that gives them what is for the addresses, the port and
- * the queue pairs of this port; all else goes on to the kernel. Methods without a comment are those of `Port`.
+ * the queue pairs of this port; all else goes on to the kernel. What `receive` puts into `memory` is where it arrived, until the next
+ * call. `wantWrite` wakes once a millisecond.
  */
 export class XdpPort {
   /**
@@ -406,35 +413,13 @@ export class XdpPort {
    * @returns the index of the local address
    */
   addLocal(address: Uint8Array, services: boolean): number;
-  /** @throws RangeError while a peer refers to it */
-  removeLocal(local: number): void;
-  addPeer(peer: PeerOptions): number;
-  removePeer(peer: number): void;
   /** Whether packets for a queue pair are taken. */
   setQueuePair(qpn: number, on: boolean): void;
-  setClock(time: Float64Array): void;
-  send(
-    slots: Uint32Array,
-    headers: Uint8Array,
-    fragments: Uint32Array,
-    from: number,
-    count: number,
-    regionViews: readonly (Uint8Array | undefined)[],
-    regionShared: Uint8Array,
-  ): number;
-  /** As that of `Port`; with `memory` for its slab, packets are where they arrived, until the next call. */
-  receive(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): number;
-  setDeadline(microsecondsFromNow: number): void;
-  /** Wakes once a millisecond while on. */
-  wantWrite(on: boolean): void;
-  start(): void;
-  stop(): void;
-  ref(): void;
-  unref(): void;
   /** Counters by name: docs/xdp.md. */
   stats(): Record<string, number>;
-  close(): void;
 }
+
+export interface XdpPort extends LinkPort {}
 
 export interface CaptureOptions {
   /** Name of a network interface. */

@@ -5,17 +5,9 @@
 #include <cstdint>
 #include <string>
 
-namespace roce {
+#include "span.h"
 
-/// The memory under a typed array. Good until JavaScript runs again: it may detach or shrink it.
-template <class Element>
-struct Span {
-  Element* data = nullptr;
-  size_t length = 0;
-};
-using Bytes = Span<uint8_t>;
-using Words = Span<uint32_t>;
-using Doubles = Span<double>;
+namespace roce {
 
 Napi::Error typeError(Napi::Env env, const std::string& message);
 Napi::Error rangeError(Napi::Env env, const std::string& message);

@@ -7,18 +7,14 @@
 #include <cerrno>
 #include <cstring>
 
+#include "clock.h"
+
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
 
 namespace roce {
 namespace {
-
-uint32_t monotonicMs() {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<uint32_t>(uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000);
-}
 
 int64_t nanoseconds(const timespec& time) { return int64_t(time.tv_sec) * 1'000'000'000 + time.tv_nsec; }
 
@@ -44,7 +40,7 @@ void Receiver::begin(const RxArrays& arrays) {
   arrays_ = arrays;
   count_ = 0;
   slabUsed_ = 0;
-  nowMs_ = monotonicMs();
+  nowMs_ = coarseMs();
   window_ = nullptr;  // peers may have come and gone since
 }
 

@@ -1,11 +1,12 @@
 // Events of one network interface from the kernel's rtnetlink(7): up, down, addresses. Needs no privilege.
 #pragma once
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "address.h"
+
+struct nlmsghdr;
 
 namespace roce {
 
@@ -30,7 +31,7 @@ class RouteEvents {
   std::vector<RouteEvent> take();
 
  private:
-  void read(const uint8_t* bytes, size_t length, std::vector<RouteEvent>& events);
+  void read(const nlmsghdr& message, std::vector<RouteEvent>& events);
 
   std::string interface_;
   int index_ = 0;

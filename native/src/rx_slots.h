@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "address.h"
-#include "arguments.h"
 #include "layout.h"
+#include "span.h"
 
 namespace roce {
 

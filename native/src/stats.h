@@ -27,12 +27,14 @@ struct Stats {
   uint64_t receiveErrors = 0;  // errors of recvmmsg
 };
 
+/// The name of a count in JavaScript.
+template <class Counts>
 struct StatField {
   const char* name;
-  uint64_t Stats::*count;
+  uint64_t Counts::*count;
 };
 
-inline constexpr StatField kStatFields[] = {
+inline constexpr StatField<Stats> kStatFields[] = {
     {"txPackets", &Stats::txPackets},
     {"txBytes", &Stats::txBytes},
     {"txMessages", &Stats::txMessages},

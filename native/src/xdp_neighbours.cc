@@ -1,52 +1,24 @@
 #include "xdp_neighbours.h"
 
 #include <linux/neighbour.h>
-#include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 
-#include "udp_socket.h"
+#include "netlink.h"
 
 namespace roce {
 namespace {
 
 /// States in which the MAC address counts; it may be old, and then the kernel is asking again.
 constexpr uint16_t kKnown = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE | NUD_DELAY;
-/// The kernel sends at most 32 KiB at once (NLMSG_GOODSIZE, netlink(7)).
-constexpr size_t kEventBytes = 32'768;
-
-int openNetlink(uint32_t groups, int flags) {
-  const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC | flags, NETLINK_ROUTE);
-  if (fd < 0) throw SystemFailure{errno, "socket(AF_NETLINK)"};
-  sockaddr_nl local{};
-  local.nl_family = AF_NETLINK;
-  local.nl_groups = groups;
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&local), sizeof local) == 0) return fd;
-  const int errnum = errno;
-  close(fd);
-  throw SystemFailure{errnum, "bind(AF_NETLINK)"};
-}
 
 const uint8_t* bytesOf(const Gid& gid) { return isMappedV4(gid) ? gid.data() + 12 : gid.data(); }
 uint32_t lengthOf(const Gid& gid) { return isMappedV4(gid) ? 4 : 16; }
 uint8_t familyOf(const Gid& gid) { return isMappedV4(gid) ? AF_INET : AF_INET6; }
 bool isLinkLocal(const Gid& gid) { return gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80; }
-
-bool gidOf(uint8_t family, const void* bytes, size_t length, Gid& gid) {
-  if (length < (family == AF_INET ? 4u : 16u)) return false;
-  gid = {};
-  if (family == AF_INET) {
-    gid[10] = gid[11] = 0xff;
-    std::memcpy(gid.data() + 12, bytes, 4);
-  } else {
-    std::memcpy(gid.data(), bytes, 16);
-  }
-  return true;
-}
 
 /// A request with a header of this type, and room for attributes.
 template <class Header>
@@ -70,25 +42,19 @@ struct Request {
 };
 
 /// Reads a neighbour message. False unless it is one of this interface.
-bool readNeighbour(const nlmsghdr* message, uint32_t interfaceIndex, NeighbourChange& change) {
-  if (message->nlmsg_len < NLMSG_LENGTH(sizeof(ndmsg))) return false;
-  const auto* header = static_cast<const ndmsg*>(NLMSG_DATA(message));
+bool readNeighbour(const nlmsghdr& message, uint32_t interfaceIndex, NeighbourChange& change) {
+  if (message.nlmsg_len < NLMSG_LENGTH(sizeof(ndmsg))) return false;
+  const auto* header = static_cast<const ndmsg*>(NLMSG_DATA(&message));
   if (static_cast<uint32_t>(header->ndm_ifindex) != interfaceIndex) return false;
-  if (header->ndm_family != AF_INET && header->ndm_family != AF_INET6) return false;
-  auto left = static_cast<int>(message->nlmsg_len - NLMSG_LENGTH(sizeof(ndmsg)));
-  const auto* attribute =
+  const auto length = static_cast<int>(message.nlmsg_len - NLMSG_LENGTH(sizeof(ndmsg)));
+  const auto* first =
       reinterpret_cast<const rtattr*>(reinterpret_cast<const uint8_t*>(header) + NLMSG_ALIGN(sizeof(ndmsg)));
-  bool named = false, addressed = false;
-  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-    if (attribute->rta_type == NDA_DST)
-      named = gidOf(header->ndm_family, RTA_DATA(attribute), RTA_PAYLOAD(attribute), change.gid);
-    if (attribute->rta_type == NDA_LLADDR && RTA_PAYLOAD(attribute) == change.mac.size()) {
-      std::memcpy(change.mac.data(), RTA_DATA(attribute), change.mac.size());
-      addressed = true;
-    }
-  }
-  change.known = addressed && message->nlmsg_type == RTM_NEWNEIGH && (header->ndm_state & kKnown) != 0;
-  return named;
+  const rtattr* address = findAttribute(first, length, NDA_DST);
+  const rtattr* mac = findAttribute(first, length, NDA_LLADDR);
+  const bool hasMac = mac != nullptr && RTA_PAYLOAD(mac) == change.mac.size();
+  if (hasMac) std::memcpy(change.mac.data(), RTA_DATA(mac), change.mac.size());
+  change.known = hasMac && message.nlmsg_type == RTM_NEWNEIGH && (header->ndm_state & kKnown) != 0;
+  return address != nullptr && gidOf(header->ndm_family, RTA_DATA(address), RTA_PAYLOAD(address), change.gid);
 }
 
 }  // namespace
@@ -164,7 +130,7 @@ bool Neighbours::find(const Gid& neighbour, Mac& mac) {
   request.add(NDA_DST, bytesOf(neighbour), lengthOf(neighbour));
   const nlmsghdr* answer = ask(request.message);
   NeighbourChange found;
-  if (answer == nullptr || !readNeighbour(answer, interface_, found) || !found.known) return false;
+  if (answer == nullptr || !readNeighbour(*answer, interface_, found) || !found.known) return false;
   mac = found.mac;
   return true;
 }
@@ -181,45 +147,31 @@ void Neighbours::use(const Gid& neighbour) {
 
 std::vector<NeighbourChange> Neighbours::take() {
   std::vector<NeighbourChange> changes;
-  alignas(nlmsghdr) uint8_t buffer[kEventBytes];
-  while (events_ >= 0) {
-    sockaddr_nl from{};
-    socklen_t fromLength = sizeof from;
-    const ssize_t length =
-        recvfrom(events_, buffer, sizeof buffer, MSG_TRUNC, reinterpret_cast<sockaddr*>(&from), &fromLength);
-    if (length < 0 && errno == EINTR) continue;
-    if (length < 0 && errno != ENOBUFS) break;
-    if (length < 0 || static_cast<size_t>(length) > sizeof buffer) {
-      NeighbourChange everything;
-      everything.all = everything.link = true;
-      changes.push_back(everything);
-      continue;
+  const auto read = [&](const nlmsghdr& message) {
+    NeighbourChange change;
+    switch (message.nlmsg_type) {
+      case RTM_NEWNEIGH:
+      case RTM_DELNEIGH:
+        if (readNeighbour(message, interface_, change)) changes.push_back(change);
+        break;
+      case RTM_NEWLINK:
+        change.link = true;
+        changes.push_back(change);
+        break;
+      case RTM_NEWROUTE:
+      case RTM_DELROUTE:
+        change.all = true;
+        changes.push_back(change);
+        break;
+      default:
+        break;
     }
-    if (from.nl_pid != 0) continue;
-    const auto* message = reinterpret_cast<const nlmsghdr*>(buffer);
-    // Signed: behind the last message, less than nothing may be left.
-    auto left = static_cast<int>(length);
-    for (; left > 0 && NLMSG_OK(message, static_cast<unsigned>(left)); message = NLMSG_NEXT(message, left)) {
-      NeighbourChange change;
-      switch (message->nlmsg_type) {
-        case RTM_NEWNEIGH:
-        case RTM_DELNEIGH:
-          if (readNeighbour(message, interface_, change)) changes.push_back(change);
-          break;
-        case RTM_NEWLINK:
-          change.link = true;
-          changes.push_back(change);
-          break;
-        case RTM_NEWROUTE:
-        case RTM_DELROUTE:
-          change.all = true;
-          changes.push_back(change);
-          break;
-        default:
-          break;
-      }
-    }
-  }
+  };
+  takeMessages(events_, read, [&] {
+    NeighbourChange everything;
+    everything.all = everything.link = true;
+    changes.push_back(everything);
+  });
   return changes;
 }
 

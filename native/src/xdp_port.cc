@@ -6,24 +6,19 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 
-#include "addon.h"
 #include "arguments.h"
-#include "callback.h"
-#include "tx_slots.h"
+#include "clock.h"
 #include "udp_socket.h"
 
 namespace roce {
 namespace {
 
-constexpr uint32_t kMostLocals = 1024;
 constexpr uint32_t kMostQueues = 64;
 /// Packets to addresses of the link itself that may wait.
 constexpr uint32_t kLoopSlots = 256;
@@ -34,12 +29,6 @@ constexpr uint32_t kRefreshMs = 50;
 constexpr size_t kPage = 4096;
 
 size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
-
-uint32_t coarseMs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<uint32_t>(uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000);
-}
 
 bool isPowerOfTwo(uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
@@ -62,37 +51,28 @@ struct XdpPort::Memory {
 
 void XdpPort::define(Napi::Env env, Napi::Object exports) {
   exports.Set("XdpPort", DefineClass(env, "XdpPort",
-                                     {
+                                     withMethods<XdpPort>({
                                          InstanceAccessor<&XdpPort::memory>("memory"),
                                          InstanceAccessor<&XdpPort::fragments>("fragments"),
                                          InstanceMethod<&XdpPort::addLocal>("addLocal"),
                                          InstanceMethod<&XdpPort::removeLocal>("removeLocal"),
-                                         InstanceMethod<&XdpPort::addPeer>("addPeer"),
-                                         InstanceMethod<&XdpPort::removePeer>("removePeer"),
                                          InstanceMethod<&XdpPort::setQueuePair>("setQueuePair"),
-                                         InstanceMethod<&XdpPort::setClock>("setClock"),
                                          InstanceMethod<&XdpPort::send>("send"),
                                          InstanceMethod<&XdpPort::receive>("receive"),
-                                         InstanceMethod<&XdpPort::setDeadline>("setDeadline"),
                                          InstanceMethod<&XdpPort::wantWrite>("wantWrite"),
-                                         InstanceMethod<&XdpPort::start>("start"),
-                                         InstanceMethod<&XdpPort::stop>("stop"),
-                                         InstanceMethod<&XdpPort::ref>("ref"),
-                                         InstanceMethod<&XdpPort::unref>("unref"),
                                          InstanceMethod<&XdpPort::stats>("stats"),
                                          InstanceMethod<&XdpPort::close>("close"),
-                                     }));
+                                     })));
 }
 
 XdpPort::XdpPort(const Napi::CallbackInfo& info)
-    : ObjectWrap(info), env_(info.Env()), crc_(Addon::of(info.Env()).crc) {
+    : ObjectWrap(info), LinkPort(*this, info) {
   const Napi::Env env = info.Env();
   const Options options(env, info[0], "options");
   interface_ = options.string("interface", nullptr);
   if (interface_.empty() || interface_.size() >= IF_NAMESIZE || interface_.find('\0') != std::string::npos)
     throw rangeError(env, "interface must be a name of an interface");
   port_ = static_cast<uint16_t>(options.integer("port", 1, 0xffff, 4791));
-  maxPeers_ = options.integer("maxPeers", 1, 1u << 20, 1u << 16);
   Opening opening{};
   opening.mode = options.boolean("generic", false) ? XdpMode::generic : XdpMode::native;
   opening.copying = options.boolean("zeroCopy", false) ? XdpCopying::zeroCopy : XdpCopying::copy;
@@ -100,20 +80,11 @@ XdpPort::XdpPort(const Napi::CallbackInfo& info)
   opening.receiveChunks = options.integer("receiveChunks", 64, 1u << 16, 4096);
   opening.sendSlots = options.integer("sendSlots", 64, 1u << 16, 1024);
   opening.slotBytes = options.boolean("largeSlots", false) ? 2 * XdpSocket::kChunk : XdpSocket::kChunk;
+  opening.waits = options.boolean("waits", false);
   opening.flushTwiceIn = options.boolean("takeFlushTwice", false);
   opening.flushTwiceOut = options.boolean("sendFlushTwice", false);
   if (!isPowerOfTwo(opening.receiveChunks) || !isPowerOfTwo(opening.sendSlots))
     throw rangeError(env, "receiveChunks and sendSlots must be powers of two");
-  const Napi::Value timeOrigin = options.get("timeOrigin");
-  if (!timeOrigin.IsUndefined()) {
-    if (!timeOrigin.IsNumber()) throw typeError(env, "timeOrigin must be a number");
-    timeOrigin_ = timeOrigin.As<Napi::Number>().DoubleValue();
-  }
-  const Napi::Value onWake = options.get("onWake");
-  if (!onWake.IsUndefined()) {
-    if (!onWake.IsFunction()) throw typeError(env, "onWake must be a function");
-    onWake_ = Napi::Persistent(onWake.As<Napi::Function>());
-  }
   try {
     open(opening);
   } catch (const SystemFailure& failure) {
@@ -143,7 +114,7 @@ void XdpPort::open(const Opening& opening) {
     uint8_t* at = memory_->data + (queue == 0 ? 0 : first + (queue - 1) * other);
     sockets_.push_back(std::make_unique<XdpSocket>(XdpSocket::Settings{
         interfaceIndex_, queue, opening.copying, at, opening.receiveChunks, queue == 0 ? opening.sendSlots : 0,
-        opening.slotBytes}));
+        opening.slotBytes, opening.waits}));
     filter_->setSocket(queue, sockets_.back()->fd());
   }
   filter_->attach(interfaceIndex_, opening.mode);
@@ -165,7 +136,7 @@ void XdpPort::open(const Opening& opening) {
   sender_ = std::make_unique<XdpSender>(crc_, sending, stats_, peers_, *ways_, *sockets_[0]);
   readInterface();
 
-  waker_.emplace(env_, [](void* self, uint32_t events) { static_cast<XdpPort*>(self)->wake(events); }, this);
+  openWaker();
   for (uint32_t i = 0; i < sockets_.size(); i++) waker_->watch(sockets_[i]->fd(), i);
   waker_->watch(ways_->fd(), kMostQueues);
 }
@@ -212,13 +183,6 @@ void XdpPort::shut() {
   regions_.release();
 }
 
-void XdpPort::expectOpen(Napi::Env env) const {
-  if (waker_) return;
-  Napi::Error error = Napi::Error::New(env, "the port is closed");
-  error.Value().Set("code", "ERR_ROCE_PORT_CLOSED");
-  throw error;
-}
-
 /// memory: the slab in which packets stay in place.
 Napi::Value XdpPort::memory(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
@@ -253,11 +217,11 @@ Napi::Value XdpPort::addLocal(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
   const Gid gid = gidArgument(info, 0);
-  if (!info[1].IsBoolean()) throw typeError(env, "services must be a boolean");
+  const bool services = booleanArgument(info, 1, "services");
   if (isWildcard(gid)) throw rangeError(env, "address must not be the unspecified address");
   if (localIndex_.count(gid) != 0) throw rangeError(env, "address must not be in the port already");
   if (locals_.size() == kMostLocals) throw rangeError(env, "a port has at most 1024 local addresses");
-  const uint32_t flags = isMulticast(gid) ? XdpFilter::kGroup : info[1].As<Napi::Boolean>() ? XdpFilter::kServices : 0;
+  const uint32_t flags = isMulticast(gid) ? XdpFilter::kGroup : services ? XdpFilter::kServices : 0;
   try {
     filter_->setAddress(gid, flags);
   } catch (const SystemFailure& failure) {
@@ -273,114 +237,46 @@ Napi::Value XdpPort::addLocal(const Napi::CallbackInfo& info) {
 
 /// removeLocal(local): its index may be another address's later.
 void XdpPort::removeLocal(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  expectOpen(env);
-  const uint32_t index = integerArgument(info, 0, "local", 0xffff'ffff);
-  if (index >= locals_.size() || !locals_[index].live) throw rangeError(env, "local must be the index of a local address");
-  if (peers_.anyOf(index)) throw rangeError(env, "local must not be that of a peer");
+  expectOpen(info.Env());
+  const uint32_t index = freeLocalArgument(info);
   filter_->removeAddress(locals_[index].gid);
   localIndex_.erase(locals_[index].gid);
   locals_[index].live = false;
 }
 
-Napi::Value XdpPort::addPeer(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  expectOpen(env);
-  const Options options(env, info[0], "peer");
-  const uint32_t local = options.integer("local", 0, 0xffff'ffff);
-  const uint32_t hopLimit = options.integer("hopLimit", 0, 255, kUsualHopLimit);
-  const auto port = static_cast<uint16_t>(options.integer("port", 1, 0xffff, 4791));
-  Bytes address;
-  if (!readBytes(env, options.get("address"), address) || address.length != 16)
-    throw typeError(env, "address must be a Uint8Array of 16 bytes");
-  Peer peer;
-  std::memcpy(peer.gid.data(), address.data, 16);
-  if (local >= locals_.size() || !locals_[local].live)
-    throw rangeError(env, "local must be the index of a local address");
-  const Gid& source = locals_[local].gid;
-  if (isMulticast(source)) throw rangeError(env, "local must not be the address of a group");
-  if (isMappedV4(peer.gid) != isMappedV4(source))
-    throw rangeError(env, "address must be of the same family as the local address");
-  if (isWildcard(peer.gid)) throw rangeError(env, "address must not be the unspecified address");
-  if (peers_.size() >= maxPeers_) throw rangeError(env, "the port has its maximum of peers");
-  peer.local = local;
-  peer.hopLimit = hopLimit == 0 ? kUsualHopLimit : static_cast<uint8_t>(hopLimit);
-  peer.to = endpointOf(peer.gid, port, static_cast<uint32_t>(interfaceIndex_));
-  peer.pseudo = PseudoHeader(source, peer.gid);
-  const bool own = localIndex_.count(peer.gid) != 0 && !isMulticast(peer.gid);
-  const uint32_t index = peers_.add(std::move(peer));
-  ways_->add(index, source, own);
-  return Napi::Number::New(env, index);
+LinkPort::Source XdpPort::sourceOf(uint32_t index) const {
+  const bool live = index < locals_.size() && locals_[index].live;
+  return {live ? &locals_[index].gid : nullptr, static_cast<uint32_t>(interfaceIndex_)};
 }
 
-void XdpPort::removePeer(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  const uint32_t index = integerArgument(info, 0, "peer", 0xffff'ffff);
-  if (peers_.at(index) == nullptr) throw rangeError(info.Env(), "peer must be the index of a peer");
-  peers_.remove(index);
+void XdpPort::peerAdded(uint32_t index, const Gid& source) {
+  const Gid& gid = peers_.at(index)->gid;
+  ways_->add(index, source, localIndex_.count(gid) != 0 && !isMulticast(gid));
 }
 
 /// setQueuePair(qpn, on): whether packets for it are the link's, or the kernel's.
 void XdpPort::setQueuePair(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   const uint32_t qpn = integerArgument(info, 0, "qpn", 0xff'ffff);
-  if (!info[1].IsBoolean()) throw typeError(info.Env(), "on must be a boolean");
-  filter_->setQueuePair(qpn, info[1].As<Napi::Boolean>());
-}
-
-void XdpPort::setClock(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  expectOpen(env);
-  Doubles time;
-  if (!readDoubles(env, info[0], time) || time.length == 0 || !isShared(env, info[0]))
-    throw typeError(env, "time must be a Float64Array over a SharedArrayBuffer, with an element");
-  clock_ = Napi::Persistent(info[0].As<Napi::Object>());
-  time_ = time.data;
+  filter_->setQueuePair(qpn, booleanArgument(info, 1, "on"));
 }
 
 Napi::Value XdpPort::send(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  expectOpen(env);
-  TxArrays arrays{wordsArgument(info, 0, "slots"), {}, wordsArgument(info, 2, "fragments"), {}};
-  const uint32_t from = integerArgument(info, 3, "from", 0x7fff'ffff);
-  const uint32_t count = integerArgument(info, 4, "count", 0x7fff'ffff);
-  if (from > count) throw rangeError(env, "from must be at most count");
-  const auto expectRoom = [&] {
-    if (count > arrays.slots.length / tx::kSlotWords)
-      throw rangeError(env, "count must be at most the number of slots");
-  };
-  expectRoom();
-  regions_.begin(env, info[5]);
-  TxSlots::wantRegions(arrays, from, count, regions_);
-  if (!regions_.fetch()) return {};
-  if (regions_.wantsAny()) {
-    // A getter among the views may have run: where the arrays are, and whether the port is, is asked again.
-    expectOpen(env);
-    arrays.slots = wordsArgument(info, 0, "slots");
-    arrays.fragments = wordsArgument(info, 2, "fragments");
-    expectRoom();
-  }
-  arrays.headers = bytesArgument(info, 1, "headers");
-  arrays.regionShared = bytesArgument(info, 6, "regionShared");
+  Sending sending;
+  if (!readSending(info, sending)) return {};
   if (sender_->missed()) refresh();
-  const uint32_t taken = sender_->send(arrays, regions_, from, count);
+  const uint32_t taken = sender_->send(sending.arrays, regions_, sending.from, sending.count);
   // Later turns again ask the kernel to take the remaining frames, and for free places once frames have left.
   const bool retry = sender_->blocked() || !sender_->kick();
   if (retry && !retrying_) waker_->retryWrite();
   retrying_ = retry;
   writeTime();
-  return Napi::Number::New(env, taken);
+  return Napi::Number::New(info.Env(), taken);
 }
 
 Napi::Value XdpPort::receive(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  expectOpen(env);
-  const RxArrays arrays{bytesArgument(info, 0, "slab"), wordsArgument(info, 1, "slots"),
-                        bytesArgument(info, 2, "sources"), integerArgument(info, 3, "capacity", 0x7fff'ffff)};
-  if (arrays.capacity > arrays.slots.length / rx::kSlotWords || arrays.capacity > arrays.sources.length / 16)
-    throw rangeError(env, "capacity must be at most the number of slots and of sources");
-  if (arrays.slab.length > 0xffff'ffff) throw rangeError(env, "slab must be at most 4 GiB");
-
+  expectOpen(info.Env());
+  const RxArrays arrays = readReceiving(info);
   const uint32_t now = coarseMs();
   if (now - refreshedMs_ >= kRefreshMs) {
     refreshedMs_ = now;
@@ -391,14 +287,14 @@ Napi::Value XdpPort::receive(const Napi::CallbackInfo& info) {
   receiver_->begin(arrays);
   for (const auto& [frame, bytes] : sender_->looped()) {
     if (receiver_->count() == arrays.capacity) break;
-    receiver_->take(frame, bytes);
+    receiver_->take(frame, bytes, true);
     loopTaken_++;
   }
   // Each time another queue is first.
   for (uint32_t i = 0; i < sockets_.size(); i++) receiver_->drain(*sockets_[(nextQueue_ + i) % sockets_.size()]);
   nextQueue_++;
   writeTime();
-  return Napi::Number::New(env, receiver_->count());
+  return Napi::Number::New(info.Env(), receiver_->count());
 }
 
 void XdpPort::refresh() {
@@ -410,65 +306,20 @@ void XdpPort::refresh() {
   }
 }
 
-void XdpPort::writeTime() const {
-  if (time_ == nullptr) return;
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  *time_ = static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3 - timeOrigin_;
-}
-
-void XdpPort::setDeadline(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  if (!info[0].IsNumber()) throw typeError(info.Env(), "microseconds must be a number");
-  const double microseconds = info[0].As<Napi::Number>().DoubleValue();
-  if (std::isnan(microseconds)) throw rangeError(info.Env(), "microseconds must not be NaN");
-  waker_->setDeadline(microseconds);
-}
-
 void XdpPort::wantWrite(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
-  if (!info[0].IsBoolean()) throw typeError(info.Env(), "on must be a boolean");
-  wantsWrite_ = info[0].As<Napi::Boolean>();
+  wantsWrite_ = booleanArgument(info, 0, "on");
   if (wantsWrite_) waker_->retryWrite();
   else waker_->watchWrite(-1);
   retrying_ = wantsWrite_;
 }
 
-void XdpPort::start(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  waker_->start();
-  if (!held_) Ref();
-  held_ = true;
-}
-
-void XdpPort::stop(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  waker_->stop();
-  release();
-}
-
-void XdpPort::release() {
-  if (held_) Unref();
-  held_ = false;
-}
-
-void XdpPort::ref(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  waker_->setRef(true);
-}
-
-void XdpPort::unref(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  waker_->setRef(false);
-}
-
-void XdpPort::wake(uint32_t events) {
+void XdpPort::woken() {
   refresh();
   if (retrying_ && sender_->kick() && !wantsWrite_) {
     waker_->watchWrite(-1);
     retrying_ = false;
   }
-  if (!onWake_.IsEmpty()) callFromLoop(env_, *this, onWake_, events);
 }
 
 void XdpPort::countDrops(uint64_t (&drops)[5]) const {
@@ -488,16 +339,16 @@ Napi::Value XdpPort::stats(const Napi::CallbackInfo& info) {
   uint64_t drops[5];
   std::copy(std::begin(pastDrops_), std::end(pastDrops_), drops);
   countDrops(drops);
+  const auto queues = static_cast<uint64_t>(
+      std::count_if(sockets_.begin(), sockets_.end(), [](const auto& socket) { return socket->received().loadConsumer() != 0; }));
   Napi::Object into = Napi::Object::New(env);
-  const auto set = [&](const char* name, uint64_t count) {
-    into.Set(name, Napi::Number::New(env, static_cast<double>(count)));
-  };
-  for (const XdpStatField& field : kXdpStatFields) set(field.name, stats_.*field.count);
-  set("kernelDrops", drops[0] + drops[1]);
-  set("kernelRingFull", drops[1]);
-  set("kernelFillEmpty", drops[2]);
-  set("kernelBadReceive", drops[3]);
-  set("kernelBadSend", drops[4]);
+  setCounts(into, stats_, kXdpStatFields);
+  setCount(into, "queuesUsed", queues);
+  setCount(into, "kernelDrops", drops[0] + drops[1]);
+  setCount(into, "kernelRingFull", drops[1]);
+  setCount(into, "kernelFillEmpty", drops[2]);
+  setCount(into, "kernelBadReceive", drops[3]);
+  setCount(into, "kernelBadSend", drops[4]);
   return into;
 }
 
@@ -505,10 +356,7 @@ void XdpPort::close(const Napi::CallbackInfo&) {
   if (!waker_) return;
   waker_.reset();
   shut();
-  onWake_.Reset();
-  time_ = nullptr;
-  clock_.Reset();
-  release();
+  letGo();
 }
 
 }  // namespace roce

@@ -1,4 +1,4 @@
-// The JavaScript class XdpPort: AF_XDP sockets on the queues of an interface, with the filter, peers, batches and wake-ups of one link.
+// The JavaScript class XdpPort: AF_XDP sockets on the queues of an interface and their filter, over what all ports have.
 #pragma once
 #include <napi.h>
 
@@ -6,9 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "peers.h"
-#include "regions.h"
-#include "waker.h"
+#include "link_port.h"
 #include "xdp_filter.h"
 #include "xdp_receive.h"
 #include "xdp_send.h"
@@ -18,7 +16,7 @@
 
 namespace roce {
 
-class XdpPort : public Napi::ObjectWrap<XdpPort> {
+class XdpPort : public Napi::ObjectWrap<XdpPort>, public LinkPort {
  public:
   static void define(Napi::Env env, Napi::Object exports);
   explicit XdpPort(const Napi::CallbackInfo& info);
@@ -32,18 +30,10 @@ class XdpPort : public Napi::ObjectWrap<XdpPort> {
   Napi::Value fragments(const Napi::CallbackInfo& info);
   Napi::Value addLocal(const Napi::CallbackInfo& info);
   void removeLocal(const Napi::CallbackInfo& info);
-  Napi::Value addPeer(const Napi::CallbackInfo& info);
-  void removePeer(const Napi::CallbackInfo& info);
   void setQueuePair(const Napi::CallbackInfo& info);
-  void setClock(const Napi::CallbackInfo& info);
   Napi::Value send(const Napi::CallbackInfo& info);
   Napi::Value receive(const Napi::CallbackInfo& info);
-  void setDeadline(const Napi::CallbackInfo& info);
   void wantWrite(const Napi::CallbackInfo& info);
-  void start(const Napi::CallbackInfo& info);
-  void stop(const Napi::CallbackInfo& info);
-  void ref(const Napi::CallbackInfo& info);
-  void unref(const Napi::CallbackInfo& info);
   Napi::Value stats(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
 
@@ -51,33 +41,25 @@ class XdpPort : public Napi::ObjectWrap<XdpPort> {
     XdpMode mode;
     XdpCopying copying;
     uint32_t queues, receiveChunks, sendSlots, slotBytes;
-    bool flushTwiceIn, flushTwiceOut;
+    bool waits, flushTwiceIn, flushTwiceOut;
   };
+  Source sourceOf(uint32_t local) const override;
+  void peerAdded(uint32_t index, const Gid& source) override;
+  void woken() override;
   void open(const Opening& opening);
-  void expectOpen(Napi::Env env) const;
   /// Reads what the interface is by now: its MAC address and MTU. @throws SystemFailure
   void readInterface();
   /// Takes in the kernel's events since the last read.
   void refresh();
-  void writeTime() const;
-  void wake(uint32_t events);
-  void release();
   /// Needs no JavaScript.
   void shut();
   void countDrops(uint64_t (&drops)[5]) const;
 
-  napi_env env_;
-  const Crc* const& crc_;
   std::string interface_;
   int interfaceIndex_ = 0;
   bool ethernet_ = true;
   uint16_t port_ = 0;
-  uint32_t maxPeers_ = 0;
-  double timeOrigin_ = 0;
-  double* time_ = nullptr;
-  Napi::ObjectReference clock_;
   XdpStats stats_;
-  PeerTable peers_;
   struct Local {
     Gid gid;
     bool live;
@@ -95,10 +77,6 @@ class XdpPort : public Napi::ObjectWrap<XdpPort> {
   uint32_t nextQueue_ = 0;
   uint32_t refreshedMs_ = 0;
   uint64_t pastDrops_[5] = {};
-  Regions regions_;
-  std::optional<Waker> waker_;
-  Napi::FunctionReference onWake_;
-  bool held_ = false;
   bool wantsWrite_ = false;
   bool retrying_ = false;
 };

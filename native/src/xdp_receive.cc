@@ -6,14 +6,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "network_order.h"
+
 namespace roce {
 namespace {
 
 // Linux 6.6; older headers lack it (linux/if_xdp.h).
 constexpr uint32_t kContinued = 1;
 constexpr uint32_t kUdpBytes = 8;
-
-uint32_t get16(const uint8_t* bytes) { return uint32_t{bytes[0]} << 8 | bytes[1]; }
 
 /// RFC 1071: 0xffff over a header with its checksum.
 bool hasRightChecksum(const uint8_t* header, uint32_t length) {
@@ -39,6 +39,7 @@ void XdpReceiver::begin(const RxArrays& arrays) {
     held.socket->publishFill();
   }
   held_.clear();
+  flow_.reset();  // Addresses and peers may have come and gone since.
   arrays_ = arrays;
   inPlace_ = arrays.slab.data == settings_.memory;
   count_ = 0;
@@ -47,20 +48,30 @@ void XdpReceiver::begin(const RxArrays& arrays) {
 
 void XdpReceiver::drain(XdpSocket& socket) {
   const XdpRing& ring = socket.received();
-  const uint32_t from = *ring.consumer, end = ring.loadProducer();
+  const uint32_t from = *ring.consumer, end = ring.endFrom(from);
   uint32_t at = from;
   while (at != end && roomy() && count_ < arrays_.capacity) {
-    uint32_t last = at;
-    uint32_t bytes = ring.descriptor(at).len;
-    while ((ring.descriptor(last).options & kContinued) != 0 && last + 1 != end) bytes += ring.descriptor(++last).len;
+    uint32_t parts = 0, bytes = 0;
+    bool whole = false, sound = true;
+    while (!whole && at + parts != end && parts < kMostParts) {
+      const xdp_desc& part = ring.descriptor(at + parts++);
+      sound = sound && socket.isSound(part);
+      bytes += part.len;
+      whole = (part.options & kContinued) == 0;
+    }
     // The rest of the frame is not there yet.
-    if ((ring.descriptor(last).options & kContinued) != 0) break;
+    if (!whole && parts < kMostParts) break;
+    if (!whole || !sound) {
+      stats_.badDescriptors += parts;
+      at += parts;
+      continue;
+    }
     if (!inPlace_ && count_ > 0 && bytes > arrays_.slab.length - slabUsed_) break;
     const uint8_t* frame = nullptr;
-    if (!gather(socket, at, last - at + 1, frame)) break;
-    at = last + 1;
+    if (!gather(socket, at, parts, frame)) break;
+    at += parts;
     stats_.rxFrames++;
-    take(frame, bytes);
+    take(frame, bytes, false);
   }
   if (at != from) held_.push_back({&socket, from, at});
 }
@@ -92,7 +103,7 @@ bool XdpReceiver::gather(XdpSocket& socket, uint32_t from, uint32_t count, const
   return true;
 }
 
-void XdpReceiver::take(const uint8_t* frame, uint32_t bytes) {
+void XdpReceiver::take(const uint8_t* frame, uint32_t bytes, bool own) {
   const uint8_t* ip = frame + ETH_HLEN;
   if (bytes < ETH_HLEN + 4) {
     stats_.malformed++;
@@ -128,38 +139,45 @@ void XdpReceiver::take(const uint8_t* frame, uint32_t bytes) {
     return;
   }
   Origin origin;
-  Gid destination;
+  Flow flow{{}, {}, own, 0, 0};
   if (v6) {
-    std::memcpy(origin.source.data(), ip + 8, 16);
-    std::memcpy(destination.data(), ip + 24, 16);
+    std::memcpy(flow.source.data(), ip + 8, 16);
+    std::memcpy(flow.destination.data(), ip + 24, 16);
     origin.trafficClass = (get16(ip) >> 4) & 0xff;
     origin.hopLimit = ip[7];
     origin.ipId = 0;
   } else {
-    origin.source = mappedV4(ip + 12);
-    destination = mappedV4(ip + 16);
+    flow.source = mappedV4(ip + 12);
+    flow.destination = mappedV4(ip + 16);
     origin.trafficClass = ip[1];
     origin.hopLimit = ip[8];
     origin.ipId = static_cast<uint16_t>(get16(ip + 4));
   }
-  const auto local = locals_.find(destination);
-  if (local == locals_.end()) {
-    stats_.malformed++;
-    return;
+  if (!flow_ || !flow_->isSame(flow)) {
+    const auto local = locals_.find(flow.destination);
+    if (local == locals_.end()) {
+      stats_.malformed++;
+      return;
+    }
+    if (!checkSource(flow.source, own)) {
+      stats_.badSources++;
+      return;
+    }
+    flow.local = local->second;
+    flow.peer = peers_.find(flow.source, flow.local);
+    flow_ = flow;
   }
-  if (!checkSource(origin.source)) {
-    stats_.badSources++;
-    return;
-  }
-  origin.local = local->second;
-  origin.peer = peers_.find(origin.source, origin.local);
+  origin.source = flow_->source;
+  origin.local = flow_->local;
+  origin.peer = flow_->peer;
   origin.sourcePort = static_cast<uint16_t>(get16(udp));
   PseudoHeader pseudo = PseudoHeader::seen(ip);
   split(udp + kUdpBytes, length, pseudo, origin);
 }
 
-/// RFC 1122 §3.2.1.3, RFC 4291 §2.5.3 and §2.7: what no packet may come from.
-bool XdpReceiver::checkSource(const Gid& source) const {
+/// RFC 1122 §3.2.1.3, RFC 4291 §2.5.3 and §2.7: what no packet may come from. From the link's own addresses nothing comes by wire.
+bool XdpReceiver::checkSource(const Gid& source, bool own) const {
+  if (!own && !settings_.loopback && locals_.count(source) != 0) return false;
   if (isMulticast(source) || isWildcard(source)) return false;
   if (isMappedV4(source)) {
     const uint8_t first = source[12];
@@ -207,22 +225,28 @@ bool XdpReceiver::isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& p
 }
 
 uint32_t XdpReceiver::findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId) {
-  if (lastSegment_ != 0 && isSegment(datagram, bytes, lastSegment_, pseudo, ipId)) return lastSegment_;
+  uint32_t tries = kMostTries;
+  if (lastSegment_ != 0 && isSegment(datagram, bytes, lastSegment_, pseudo, ipId, tries)) return lastSegment_;
+  // What most runs are made of: a BTH and a whole path MTU.
+  for (uint32_t mtu = 4096; mtu >= 256; mtu /= 2)
+    if (const uint32_t segment = kBthBytes + mtu + kIcrcBytes; isSegment(datagram, bytes, segment, pseudo, ipId, tries))
+      return segment;
   const uint32_t most = std::min(bytes - 1, kMostPacket);
   const uint32_t least = std::max((bytes + kSegments - 1) / kSegments, kBthBytes + kIcrcBytes);
   // Packets are padded to words (IBTA vol 1 §9.2.5).
-  for (uint32_t segment = (least + 3) & ~3u; segment <= most; segment += 4)
-    if (isSegment(datagram, bytes, segment, pseudo, ipId)) return segment;
+  for (uint32_t segment = (least + 3) & ~3u; segment <= most && tries > 0; segment += 4)
+    if (isSegment(datagram, bytes, segment, pseudo, ipId, tries)) return segment;
   return 0;
 }
 
 bool XdpReceiver::isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo,
-                            uint16_t ipId) {
+                            uint16_t ipId, uint32_t& tries) {
   if (segment >= bytes || bytes - segment < kBthBytes || (bytes + segment - 1) / segment > kSegments) return false;
   const uint8_t* next = datagram + segment;
   // The next BTH has version 0 and the same partition; then it is worth a CRC.
-  return (next[1] & 0x0f) == 0 && next[2] == datagram[2] && next[3] == datagram[3] &&
-         isRight(datagram, segment, pseudo, ipId);
+  if ((next[1] & 0x0f) != 0 || next[2] != datagram[2] || next[3] != datagram[3] || tries == 0) return false;
+  tries--;
+  return isRight(datagram, segment, pseudo, ipId);
 }
 
 void XdpReceiver::deliver(const uint8_t* packet, uint32_t bytes, const Origin& origin, uint16_t ipId, Verdict verdict) {

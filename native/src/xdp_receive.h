@@ -1,5 +1,6 @@
 // Frames of an AF_XDP socket become packets of an RxBatch, where they lie: every header is checked here, since no kernel has.
 #pragma once
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -37,8 +38,8 @@ class XdpReceiver {
   void begin(const RxArrays& arrays);
   /// Takes what a socket has, as far as there is room. Once a batch.
   void drain(XdpSocket& socket);
-  /// Takes one frame; the memory has to stay as it is until the next batch.
-  void take(const uint8_t* frame, uint32_t bytes);
+  /// Takes one frame; the memory has to stay as it is until the next batch. `own` says that the link has sent it itself.
+  void take(const uint8_t* frame, uint32_t bytes, bool own);
   uint32_t count() const { return count_; }
   /// Whether the largest of super-packets would find a slot for each of its packets.
   bool roomy() const { return count_ == 0 || arrays_.capacity - count_ >= kSegments; }
@@ -49,6 +50,11 @@ class XdpReceiver {
   /// The longest datagram that is one packet: headers, 4096 bytes, pad, ICRC.
   static constexpr uint32_t kMostPacket = kTxHeaderStride + 4096 + 3 + kIcrcBytes;
 
+  /// CRCs that one frame may cost beside its own: whoever fills it with what looks like headers gets no more.
+  static constexpr uint32_t kMostTries = 64;
+  /// Buffers that one frame may have: a super-packet of 64 KiB has 18.
+  static constexpr uint32_t kMostParts = 64;
+
   /// Values that all packets of a frame share.
   struct Origin {
     Gid source;
@@ -56,13 +62,24 @@ class XdpReceiver {
     uint16_t sourcePort, ipId;
   };
 
+  /// Addresses, and what was looked up for them.
+  struct Flow {
+    Gid source, destination;
+    bool own;
+    uint32_t local, peer;
+    bool isSame(const Flow& other) const {
+      return own == other.own && source == other.source && destination == other.destination;
+    }
+  };
+
   bool gather(XdpSocket& socket, uint32_t from, uint32_t count, const uint8_t*& frame);
-  bool checkSource(const Gid& source) const;
+  bool checkSource(const Gid& source, bool own) const;
   void split(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, const Origin& origin);
   bool isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId);
   /// Bytes of each packet of a super-packet; 0 for any other datagram.
   uint32_t findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId);
-  bool isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo, uint16_t ipId);
+  bool isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo, uint16_t ipId,
+                 uint32_t& tries);
   void deliver(const uint8_t* packet, uint32_t bytes, const Origin& origin, uint16_t ipId, Verdict verdict);
 
   const Crc* const& crc_;
@@ -73,6 +90,8 @@ class XdpReceiver {
 
   RxArrays arrays_{};
   bool inPlace_ = false;
+  /// That of the batch's last frame: the next one is mostly of the same.
+  std::optional<Flow> flow_;
   uint32_t count_ = 0;
   size_t slabUsed_ = 0, scratchUsed_ = 0;
   /// Descriptors whose chunks the batch is still in, by socket.

@@ -3,11 +3,13 @@
 #include <linux/if_ether.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+
+#include "clock.h"
+#include "network_order.h"
 
 namespace roce {
 namespace {
@@ -18,17 +20,6 @@ constexpr uint32_t kContinued = 1;
 constexpr uint16_t kKernelsId = 1;
 /// Calls without progress before what is left waits for later.
 constexpr int kIdleKicks = 2;
-
-void put16(uint8_t* at, uint32_t value) {
-  at[0] = static_cast<uint8_t>(value >> 8);
-  at[1] = static_cast<uint8_t>(value);
-}
-
-uint32_t coarseMs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-  return static_cast<uint32_t>(uint64_t(now.tv_sec) * 1000 + uint64_t(now.tv_nsec) / 1'000'000);
-}
 
 }  // namespace
 
@@ -67,8 +58,8 @@ uint32_t XdpSender::send(const TxArrays& arrays, const Regions& regions, uint32_
       } else if (way.kind == XdpWay::loop) {
         errnum = loop(packet, peer, way);
       } else if (way.kind == XdpWay::kernel || !way.known) {
-        // The kernel resolves the neighbour, and keeps the packet until it has.
-        missed_ = true;
+        // Of `wire`, the kernel resolves the neighbour, and keeps the packet until it has.
+        missed_ = missed_ || way.kind == XdpWay::wire;
         errnum = throughKernel(packet, peer, way);
       } else {
         uint32_t slot;
@@ -109,10 +100,10 @@ bool XdpSender::takeSlot(uint32_t& slot) {
 
 void XdpSender::reap() {
   const XdpRing& ring = socket_.completed();
-  const uint32_t end = ring.loadProducer();
+  const uint32_t end = ring.endFrom(completed_);
   for (; completed_ != end; completed_++) {
     const uint32_t slot = socket_.slotOf(ring.address(completed_));
-    if (slot < pending_.size() && pending_[slot] > 0 && --pending_[slot] == 0) free_.push_back(slot);
+    if (slot != XdpSocket::kNoSlot && pending_[slot] > 0 && --pending_[slot] == 0) free_.push_back(slot);
   }
   ring.storeConsumer(completed_);
 }

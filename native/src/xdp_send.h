@@ -34,7 +34,7 @@ class XdpSender {
   uint32_t send(const TxArrays& arrays, const Regions& regions, uint32_t from, uint32_t count);
   /// Whether the last batch ended early, for want of a place to send from.
   bool blocked() const { return blocked_; }
-  /// Whether packets have gone through the kernel since the last call.
+  /// Whether packets have gone through the kernel for want of a neighbour since the last call.
   bool missed() {
     const bool missed = missed_;
     missed_ = false;

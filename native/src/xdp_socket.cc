@@ -22,11 +22,13 @@ namespace {
 // Linux 6.6; older headers lack it (linux/if_xdp.h).
 constexpr uint16_t kUseFragments = 1 << 4;
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kAddressMask = (uint64_t{1} << 48) - 1;
-constexpr int kOffsetShift = 48;
-/// A queue whose socket was closed stays busy until the kernel has let go of its last frames.
-constexpr int kBindTries = 100;
-constexpr long kBindNanoseconds = 5'000'000;
+/// A queue whose socket was closed stays busy, and its memory locked, until the kernel has let go of its last frames.
+constexpr int kTries = 100;
+
+void pause() {
+  const timespec time{0, 5'000'000};
+  nanosleep(&time, nullptr);
+}
 
 constexpr uint64_t pages(uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
@@ -54,8 +56,10 @@ void XdpSocket::open() {
   memory.len = pages(bytesFor(settings_.receiveChunks, settings_.sendSlots, settings_.slotBytes));
   memory.chunk_size = kChunk;
   memory.flags = tape_ ? XDP_UMEM_UNALIGNED_CHUNK_FLAG : 0;
-  if (setsockopt(fd_, SOL_XDP, XDP_UMEM_REG, &memory, sizeof memory) != 0)
-    throw SystemFailure{errno, "setsockopt(XDP_UMEM_REG)"};
+  for (int i = 0; setsockopt(fd_, SOL_XDP, XDP_UMEM_REG, &memory, sizeof memory) != 0; i++) {
+    if (!settings_.waits || errno != ENOBUFS || i == kTries) throw SystemFailure{errno, "setsockopt(XDP_UMEM_REG)"};
+    pause();
+  }
 
   // A frame of two buffers takes two descriptors.
   const uint32_t perSlot = settings_.slotBytes / kChunk;
@@ -93,9 +97,8 @@ void XdpSocket::open() {
       fragments_ = false;
       continue;
     }
-    if (errno != EBUSY || i == kBindTries) throw SystemFailure{errno, "bind(AF_XDP)"};
-    const timespec pause{0, kBindNanoseconds};
-    nanosleep(&pause, nullptr);
+    if (errno != EBUSY || i == kTries) throw SystemFailure{errno, "bind(AF_XDP)"};
+    pause();
   }
 }
 
@@ -129,11 +132,8 @@ void XdpSocket::fillAll() {
   publishFill();
 }
 
-uint8_t* XdpSocket::at(const xdp_desc& descriptor) const {
-  return settings_.memory + (descriptor.addr & kAddressMask) + (descriptor.addr >> kOffsetShift);
-}
-
 void XdpSocket::refill(const xdp_desc& descriptor) {
+  if (!isSound(descriptor)) return;
   fill_.address(filled_++) = tape_ ? descriptor.addr & kAddressMask : descriptor.addr & ~uint64_t{kChunk - 1};
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <linux/if_xdp.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,6 +24,8 @@ struct XdpRing {
   uint64_t& address(uint32_t at) const { return static_cast<uint64_t*>(entries)[at & mask]; }
   xdp_desc& descriptor(uint32_t at) const { return static_cast<xdp_desc*>(entries)[at & mask]; }
   uint32_t loadProducer() const { return __atomic_load_n(producer, __ATOMIC_ACQUIRE); }
+  /// Where the entries end that begin at `from`: no more than the ring has, whatever its producer says.
+  uint32_t endFrom(uint32_t from) const { return from + std::min(loadProducer() - from, mask + 1); }
   uint32_t loadConsumer() const { return __atomic_load_n(consumer, __ATOMIC_ACQUIRE); }
   void storeProducer(uint32_t at) const { __atomic_store_n(producer, at, __ATOMIC_RELEASE); }
   void storeConsumer(uint32_t at) const { __atomic_store_n(consumer, at, __ATOMIC_RELEASE); }
@@ -47,6 +50,8 @@ class XdpSocket {
     /// Places to send from, a power of two, of so many bytes each (kChunk or twice that).
     uint32_t sendSlots;
     uint32_t slotBytes;
+    /// Waits for memory that a socket has which was closed just now: the kernel lets go of it later.
+    bool waits;
   };
 
   /// Bytes of UMEM that a socket needs.
@@ -68,20 +73,38 @@ class XdpSocket {
   const XdpRing& received() const { return rx_; }
   const XdpRing& sending() const { return tx_; }
   const XdpRing& completed() const { return completion_; }
-  /// Where the bytes of a received descriptor are.
-  uint8_t* at(const xdp_desc& descriptor) const;
+  /// Whether a received descriptor is a stretch of the memory to receive into. Nothing else about it is trusted.
+  bool isSound(const xdp_desc& descriptor) const {
+    const uint64_t start = offsetOf(descriptor);
+    return start < sendBase_ && descriptor.len <= sendBase_ - start;
+  }
+  /// Where the bytes of a sound descriptor are.
+  uint8_t* at(const xdp_desc& descriptor) const { return settings_.memory + offsetOf(descriptor); }
   /// The memory of a place to send from, and its address in the UMEM.
   uint64_t slotAddress(uint32_t slot) const { return sendBase_ + uint64_t{slot} * settings_.slotBytes; }
   uint8_t* slotMemory(uint32_t slot) const { return settings_.memory + slotAddress(slot); }
-  uint32_t slotOf(uint64_t address) const { return static_cast<uint32_t>((address - sendBase_) / settings_.slotBytes); }
+  /// The place at an address; kNoSlot where there is none.
+  static constexpr uint32_t kNoSlot = 0xffff'ffff;
+  uint32_t slotOf(uint64_t address) const {
+    const uint64_t slot = (address - sendBase_) / settings_.slotBytes;
+    return address < sendBase_ || slot >= settings_.sendSlots ? kNoSlot : static_cast<uint32_t>(slot);
+  }
 
-  /// Gives the kernel back the chunk of a received descriptor, to receive into; seen by it after `publishFill`.
+  /// Gives the kernel back the chunk of a received descriptor, to receive into; seen by it after `publishFill`. One that is not
+  /// sound is left out.
   void refill(const xdp_desc& descriptor);
   void publishFill();
   /// The kernel's counts of frames that it dropped for this socket. False if it gives none.
   bool statistics(xdp_statistics& statistics) const;
 
  private:
+  // In memory of overlapping chunks an address has the offset in its chunk on top (af_xdp.rst).
+  static constexpr int kOffsetShift = 48;
+  static constexpr uint64_t kAddressMask = (uint64_t{1} << kOffsetShift) - 1;
+  static uint64_t offsetOf(const xdp_desc& descriptor) {
+    return (descriptor.addr & kAddressMask) + (descriptor.addr >> kOffsetShift);
+  }
+
   void open();
   void mapRing(XdpRing& ring, const xdp_ring_offset& offsets, uint64_t page, uint32_t entries, size_t entryBytes);
   void fillAll();

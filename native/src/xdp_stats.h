@@ -2,6 +2,8 @@
 #pragma once
 #include <cstdint>
 
+#include "stats.h"
+
 namespace roce {
 
 struct XdpStats {
@@ -20,6 +22,7 @@ struct XdpStats {
   uint64_t gathered = 0;       // frames of several buffers that did not lie side by side
   uint64_t icrcBad = 0;
   uint64_t flushTwice = 0;     // FLUSHes taken whose ICRC covers BTH to RETH twice
+  uint64_t badDescriptors = 0;  // of the ring, that no frame can have: outside of the memory, or without an end
   uint64_t malformed = 0;      // frames with headers that contradict each other
   uint64_t checksumErrors = 0;  // wrong checksum of the IPv4 header
   uint64_t badSources = 0;     // from an address that no host has
@@ -27,12 +30,7 @@ struct XdpStats {
   uint64_t overruns = 0;       // packets for which no slot was left, or no room
 };
 
-struct XdpStatField {
-  const char* name;
-  uint64_t XdpStats::*count;
-};
-
-inline constexpr XdpStatField kXdpStatFields[] = {
+inline constexpr StatField<XdpStats> kXdpStatFields[] = {
     {"txPackets", &XdpStats::txPackets},
     {"txBytes", &XdpStats::txBytes},
     {"txThroughKernel", &XdpStats::txThroughKernel},
@@ -48,6 +46,7 @@ inline constexpr XdpStatField kXdpStatFields[] = {
     {"gathered", &XdpStats::gathered},
     {"icrcBad", &XdpStats::icrcBad},
     {"flushTwice", &XdpStats::flushTwice},
+    {"badDescriptors", &XdpStats::badDescriptors},
     {"malformed", &XdpStats::malformed},
     {"checksumErrors", &XdpStats::checksumErrors},
     {"badSources", &XdpStats::badSources},

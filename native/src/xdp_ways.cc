@@ -5,16 +5,13 @@
 
 #include <cstring>
 
+#include "network_order.h"
+
 namespace roce {
 namespace {
 
 /// Less than the kernel takes a neighbour to be reachable for (base_reachable_time_ms, arp(7)), half at least.
 constexpr uint32_t kKeepMs = 10'000;
-
-void put16(uint8_t* at, uint32_t value) {
-  at[0] = static_cast<uint8_t>(value >> 8);
-  at[1] = static_cast<uint8_t>(value);
-}
 
 }  // namespace
 
@@ -37,11 +34,8 @@ void XdpWays::add(uint32_t index, const Gid& source, bool own) {
 }
 
 void XdpWays::resolve(XdpWay& way, const Gid& source, const Peer& peer) {
-  if (!ethernet_) {
-    way.kind = XdpWay::wire;
-    setTarget(way, true, {});
-    return;
-  }
+  // On lo the kernel takes packets from addresses of its own only where it has routed them itself (martians, RFC 1812 §5.3.7).
+  if (!ethernet_) return;
   const Hop hop = neighbours_->hop(peer.gid, source);
   way.kind = hop.here ? XdpWay::wire : XdpWay::kernel;
   way.hop = hop.gid;
@@ -112,7 +106,7 @@ bool XdpWays::refresh() {
 }
 
 void XdpWays::keep(XdpWay& way, uint32_t nowMs) {
-  if (!ethernet_ || nowMs - way.askedMs < kKeepMs) return;
+  if (nowMs - way.askedMs < kKeepMs) return;
   way.askedMs = nowMs;
   if (!isMulticast(way.hop)) neighbours_->use(way.hop);
 }

@@ -12,11 +12,12 @@ export {
   type SocketLinkKind,
   type SocketLinkOptions,
 } from './open-sockets.ts';
+// The classes themselves are behind `openUdpLink`, so that this package works without the addon.
+export type { FlushIcrc, PortLink, PortLinkOptions } from './port-link.ts';
 export { describePortOwner } from './port-owner.ts';
 export { createRandom, type Random } from './random.ts';
 export { TracerLink } from './tracer.ts';
-// The class itself is behind `openUdpLink`, so that this package works without the addon.
-export type { FlushIcrc, UdpLink, UdpLinkOptions } from './udp.ts';
+export type { UdpLink, UdpLinkOptions } from './udp.ts';
 export {
   type InterfaceEvent,
   type InterfaceWatch,

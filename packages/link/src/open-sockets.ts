@@ -16,9 +16,9 @@ export type SocketLinkKind = 'auto' | 'udp' | 'dgram' | 'xdp';
 export interface SocketLinkOptions extends UdpLinkOptions {
   /**
    * Of `xdp`: the mode to open in. `auto` is the first of zero-copy, native and generic that the interface takes, else UDP;
-   * one that is named is opened or is an error. Default `auto`.
+   * `any` is the same without UDP. One that is named is opened or is an error. Default `auto`.
    */
-  xdpMode?: 'auto' | XdpMode;
+  xdpMode?: 'auto' | 'any' | XdpMode;
 }
 
 /**
@@ -50,12 +50,12 @@ export async function openUdpLink(options: UdpLinkOptions): Promise<UdpLink> {
   return UdpLink.open(options);
 }
 
-/** Rejects as `openUdpLink` does, and with ERR_ROCE_NO_XDP where a mode is named that is not possible. */
-async function openXdpLink(options: UdpLinkOptions, mode: 'auto' | XdpMode = 'auto'): Promise<Link> {
+/** Rejects as `openUdpLink` does, and with ERR_ROCE_NO_XDP where no mode is possible that `mode` allows. */
+async function openXdpLink(options: UdpLinkOptions, mode: 'auto' | 'any' | XdpMode = 'auto'): Promise<Link> {
   if (options.shared) throw invalid('shared', 'true', 'link: udp; the xdp link has its queue pairs alone');
   const { XdpLink } = await import('./xdp.ts');
   try {
-    return XdpLink.open(options, mode === 'auto' ? XDP_MODES : [mode]);
+    return XdpLink.open(options, mode === 'auto' || mode === 'any' ? XDP_MODES : [mode]);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code !== 'ERR_ROCE_NO_XDP' || mode !== 'auto') throw error;

@@ -2,22 +2,10 @@
  * The link past the kernel's UDP stack: AF_XDP sockets through the native addon. It takes packets for its own addresses,
  * port and queue pairs off the interface, and leaves all others to the kernel (docs/xdp.md).
  */
-import { Socket, XdpPort, type XdpPortOptions } from '@node-roce/dgram-native';
-import {
-  EMPTY_GID,
-  type FrameHost,
-  type GidEntry,
-  isEmptyGid,
-  type RxBatch,
-  type TxBatch,
-} from '@node-roce/transport';
-import { gidEquals, gidFromText, gidToIpText, gidToText, ROCE_UDP_PORT } from '@node-roce/wire';
-import { withDescriptors } from './descriptors.ts';
-import { InterfaceFrames } from './frames.ts';
-import { activeMtuOf, type NetworkInterface } from './interfaces.ts';
-import type { Link } from './link.ts';
-import { bindError, chooseAddresses, placeOf } from './local-sockets.ts';
-import { copy, timeOrigin } from './native-link.ts';
+import { type Socket, XdpPort, type XdpPortOptions } from '@node-roce/dgram-native';
+import { activeMtuOf } from './interfaces.ts';
+import { chooseAddresses } from './local-sockets.ts';
+import { PortLink } from './port-link.ts';
 import type { UdpLinkOptions } from './udp.ts';
 import { isTooMuchMemory, noXdp, queuesOf, whyNot, type XdpMode } from './xdp-support.ts';
 
@@ -37,26 +25,26 @@ const MODES: Record<XdpMode, Pick<XdpPortOptions, 'generic' | 'zeroCopy'>> = {
   generic: { generic: true },
 };
 
+/** How a link is tried. */
+interface Opening {
+  mode: XdpMode;
+  queues: number;
+  /** To receive into. */
+  chunks: number;
+  /** Memory of the same size was locked just now. */
+  waits: boolean;
+}
+
 /** A link over AF_XDP sockets on all queues of an interface. */
-export class XdpLink implements Link {
+export class XdpLink extends PortLink<XdpPort> {
   readonly kind = 'xdp';
   readonly mode: XdpMode;
-  readonly port: number;
   readonly activeMtu: number;
   readonly receiveBuffer: number;
-  readonly copy = copy;
-  readonly interface: NetworkInterface;
   readonly slab: Uint8Array<ArrayBuffer>;
-  readonly #native: XdpPort;
-  readonly #gids: GidEntry[] = [];
-  readonly #locals = new Map<string, number>();
-  readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
   /** Sockets that hear nothing: they hold the port, so that the kernel does not answer that nobody is there. */
   readonly #holders: Socket[] = [];
   readonly #limitations: string[];
-  readonly #whole: boolean;
-  #clock: Float64Array | undefined;
-  #onWake: (() => void) | undefined;
 
   /**
    * Opens the link in the first mode of these that the interface takes.
@@ -64,14 +52,18 @@ export class XdpLink implements Link {
    */
   static open(options: UdpLinkOptions, modes: readonly XdpMode[]): XdpLink {
     const reasons: string[] = [];
+    // Chunks that a refused mode had locked already.
+    let locked: number | undefined;
     const { nic } = chooseAddresses(options);
     const queues = queuesOf(nic.name);
     for (const mode of modes) {
-      for (let chunks = RECEIVE_CHUNKS; ; chunks /= 2) {
+      for (let chunks = locked ?? RECEIVE_CHUNKS; ; chunks /= 2) {
         try {
-          return new XdpLink(options, mode, queues, chunks, reasons);
+          return new XdpLink(options, { mode, queues, chunks, waits: locked !== undefined }, reasons);
         } catch (error) {
-          if (isTooMuchMemory(error) && chunks > MIN_RECEIVE_CHUNKS) continue;
+          if (isTooMuchMemory(error)) {
+            if (chunks > MIN_RECEIVE_CHUNKS) continue;
+          } else locked = chunks;
           reasons.push(whyNot(error, mode));
           break;
         }
@@ -82,39 +74,34 @@ export class XdpLink implements Link {
 
   private constructor(
     options: UdpLinkOptions,
-    mode: XdpMode,
-    queues: number,
-    receiveChunks: number,
+    { mode, queues, chunks, waits }: Opening,
     refused: readonly string[],
   ) {
-    const { port = ROCE_UDP_PORT, flushIcrc = 'both' } = options;
     const { nic, addresses } = chooseAddresses(options);
-    this.mode = mode;
-    this.port = port;
-    this.interface = nic;
-    this.#whole = options.address === undefined;
     const activeMtu = activeMtuOf(nic);
-    this.#native = withDescriptors(
-      () =>
+    super(
+      options,
+      nic,
+      { receive: false },
+      (common) =>
         new XdpPort({
+          ...common,
+          ...MODES[mode],
           interface: nic.name,
-          port,
+          ...(options.port === undefined ? {} : { port: options.port }),
           queues,
-          receiveChunks,
+          receiveChunks: chunks,
+          waits,
           sendSlots: SEND_SLOTS,
           largeSlots: activeMtu > MTU_OF_ONE_CHUNK,
-          ...MODES[mode],
-          onWake: () => this.#onWake?.(),
-          timeOrigin: timeOrigin(),
-          takeFlushTwice: flushIcrc !== 'strict',
-          sendFlushTwice: flushIcrc === 'rxe',
         }),
     );
-    this.slab = this.#native.memory;
-    const whole = this.#native.fragments;
+    this.mode = mode;
+    this.slab = this.native.memory;
+    const whole = this.native.fragments;
     this.activeMtu = whole ? activeMtu : Math.min(activeMtu, MTU_OF_ONE_CHUNK);
     const chunksOfPacket = this.activeMtu > MTU_OF_ONE_CHUNK ? 2 : 1;
-    this.receiveBuffer = Math.floor(receiveChunks / chunksOfPacket) * CHARGE_OF_FULL_PACKET;
+    this.receiveBuffer = Math.floor(chunks / chunksOfPacket) * CHARGE_OF_FULL_PACKET;
     this.#limitations = [
       ...(mode === 'zero-copy'
         ? []
@@ -125,166 +112,57 @@ export class XdpLink implements Link {
       ...(whole || activeMtu <= MTU_OF_ONE_CHUNK
         ? []
         : ['This kernel has no AF_XDP frames of several buffers (Linux 6.6): the path MTU is 2048 at most.']),
-      ...(receiveChunks < RECEIVE_CHUNKS
+      ...(chunks < RECEIVE_CHUNKS
         ? [
-            `The kernel locks ${(receiveChunks * CHUNK) / 2 ** 20} MiB to receive into, for want of CAP_IPC_LOCK or a higher RLIMIT_MEMLOCK.`,
+            `The kernel locks ${(chunks * CHUNK) / 2 ** 20} MiB to receive into, for want of CAP_IPC_LOCK or a higher RLIMIT_MEMLOCK.`,
           ]
         : []),
     ];
     try {
-      for (const address of addresses) this.#addLocal(address);
+      for (const address of addresses) this.addAddress(address);
     } catch (error) {
-      this.#closeAll();
+      this.closeAll();
       throw error;
     }
-  }
-
-  get gids(): readonly GidEntry[] {
-    return this.#gids;
   }
 
   get limitations(): readonly string[] {
     return this.#limitations;
   }
 
-  #addLocal(address: string): void {
-    const gid = gidFromText(address);
-    const index = this.#native.addLocal(gid, this.#hold(gid, address));
-    this.#locals.set(gidToText(gid), index);
-    while (this.#gids.length < index) this.#gids.push(EMPTY_GID);
-    this.#gids[index] = { gid, address, type: 'RoCE v2' };
+  protected listen(gid: Uint8Array, address: string): number {
+    return this.native.addLocal(gid, this.#hold(gid, address));
+  }
+
+  protected listenToGroup(group: Uint8Array): number {
+    return this.native.addLocal(group, false);
   }
 
   /** Takes the UDP port at an address. False where another adapter has it, which then keeps queue pair 1, too. */
   #hold(gid: Uint8Array, address: string): boolean {
-    const { port } = this;
-    const place = placeOf(gid, address, this.interface.name);
     try {
-      this.#holders.push(new Socket({ ...place, port, receive: false }));
+      this.#holders.push(this.bind(gid, address));
       return true;
-    } catch (cause) {
-      const error = bindError(cause, place.address, place.family, port);
-      if ((error as NodeJS.ErrnoException).code !== 'ERR_ROCE_PORT_IN_USE') throw error;
+    } catch (error) {
+      const { code, message } = error as NodeJS.ErrnoException;
+      if (code !== 'ERR_ROCE_PORT_IN_USE') throw error;
       this.#limitations.push(
-        `Queue pair 1 at ${address}, and with it the connection manager, stays with another adapter (${(error as Error).message}).`,
+        `Queue pair 1 at ${address}, and with it the connection manager, stays with another adapter (${message}).`,
       );
       return false;
     }
   }
 
-  setAddress(address: string, present: boolean): boolean {
-    const gid = gidFromText(address);
-    const index = this.#locals.get(gidToText(gid));
-    if (index === undefined) {
-      if (!present || !this.#whole) return false;
-      this.#addLocal(address);
-      return true;
-    }
-    if (isEmptyGid(this.#gids[index]) !== present) return false;
-    this.#gids[index] = present ? { gid, address, type: 'RoCE v2' } : EMPTY_GID;
-    return true;
-  }
-
   setQueuePair(qpn: number, present: boolean): void {
-    this.#native.setQueuePair(qpn, present);
-  }
-
-  add(dgid: Uint8Array, sgidIndex: number, hopLimit: number): number {
-    return this.#native.addPeer({ address: dgid, local: sgidIndex, hopLimit, port: this.port });
-  }
-
-  remove(peer: number): void {
-    this.#native.removePeer(peer);
-  }
-
-  /** Joins by IGMP or MLD on the link's interface; the packets then come as all others. Throws the kernel's error. */
-  join(group: Uint8Array, _sgidIndex: number): number {
-    for (const [local, { gid }] of this.#groups) if (gidEquals(gid, group)) return local;
-    const address = gidToIpText(group);
-    const socket = new Socket({
-      ...placeOf(group, address, this.interface.name),
-      port: this.port,
-      receive: false,
-    });
-    try {
-      socket.joinGroup(address, this.interface.name);
-      const local = this.#native.addLocal(group, false);
-      this.#groups.set(local, { gid: group.slice(), socket });
-      return local;
-    } catch (error) {
-      socket.close();
-      throw error;
-    }
-  }
-
-  leave(local: number): void {
-    const group = this.#groups.get(local);
-    if (!group) return;
-    this.#groups.delete(local);
-    this.#native.removeLocal(local);
-    group.socket.close();
-  }
-
-  #setClock(time: Float64Array): void {
-    this.#clock = time;
-    if (time.buffer instanceof SharedArrayBuffer) this.#native.setClock(time);
-  }
-
-  send(batch: TxBatch, from: number, time?: Float64Array): number {
-    if (time !== undefined && time !== this.#clock) this.#setClock(time);
-    const { slots, headers, fragments, count, regions } = batch;
-    return this.#native.send(slots, headers, fragments, from, count, regions.views, regions.shared);
-  }
-
-  receive(batch: RxBatch, time?: Float64Array): number {
-    if (time !== undefined && time !== this.#clock) this.#setClock(time);
-    batch.count = this.#native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
-    return batch.count;
-  }
-
-  frames(onWake: () => void): FrameHost {
-    return new InterfaceFrames(this.interface.name, onWake);
-  }
-
-  watch(onWake: () => void): void {
-    this.#onWake = onWake;
-    this.#native.start();
-  }
-
-  unwatch(): void {
-    this.#onWake = undefined;
-    this.#native.stop();
-  }
-
-  setDeadline(microsecondsFromNow: number): void {
-    this.#native.setDeadline(microsecondsFromNow);
-  }
-
-  wantWrite(on: boolean): void {
-    this.#native.wantWrite(on);
-  }
-
-  ref(): void {
-    this.#native.ref();
-  }
-
-  unref(): void {
-    this.#native.unref();
+    this.native.setQueuePair(qpn, present);
   }
 
   stats(): Record<string, number> {
-    return this.#native.stats();
+    return this.native.stats();
   }
 
-  async close(): Promise<void> {
-    this.#closeAll();
-  }
-
-  #closeAll(): void {
-    this.#onWake = undefined;
-    this.#native.close();
+  protected override closeAll(): void {
+    super.closeAll();
     for (const socket of this.#holders) socket.close();
-    for (const { socket } of this.#groups.values()) socket.close();
-    this.#groups.clear();
   }
 }

@@ -1,0 +1,119 @@
+// What the ports of all links have: what wakes them, their clock, their peers, and JavaScript's methods on these.
+#pragma once
+#include <napi.h>
+
+#include <optional>
+#include <vector>
+
+#include "arguments.h"
+#include "crc.h"
+#include "peers.h"
+#include "regions.h"
+#include "rx_slots.h"
+#include "stats.h"
+#include "tx_slots.h"
+#include "waker.h"
+
+namespace roce {
+
+/// The base of classes that JavaScript knows as well: `class P : public Napi::ObjectWrap<P>, public LinkPort`. Nothing virtual is
+/// called for a packet or a batch.
+class LinkPort {
+ protected:
+  using Info = Napi::CallbackInfo;
+  static constexpr uint32_t kMostLocals = 1024;
+
+  /// Reads the options that all ports have: `maxPeers`, `timeOrigin`, `onWake`.
+  /// @param self the JavaScript object
+  LinkPort(Napi::Reference<Napi::Object>& self, const Info& info);
+  virtual ~LinkPort() = default;
+  LinkPort(const LinkPort&) = delete;
+  LinkPort& operator=(const LinkPort&) = delete;
+
+  /// Adds the methods of this class to those of a class over it.
+  template <class Class>
+  static std::vector<Napi::ClassPropertyDescriptor<Class>> withMethods(
+      std::vector<Napi::ClassPropertyDescriptor<Class>> own) {
+    using Wrap = Napi::InstanceWrap<Class>;
+    const std::vector<Napi::ClassPropertyDescriptor<Class>> all{
+        Wrap::InstanceMethod("addPeer", &LinkPort::addPeer),
+        Wrap::InstanceMethod("removePeer", &LinkPort::removePeer),
+        Wrap::InstanceMethod("setClock", &LinkPort::setClock),
+        Wrap::InstanceMethod("setDeadline", &LinkPort::setDeadline),
+        Wrap::InstanceMethod("start", &LinkPort::start),
+        Wrap::InstanceMethod("stop", &LinkPort::stop),
+        Wrap::InstanceMethod("ref", &LinkPort::ref),
+        Wrap::InstanceMethod("unref", &LinkPort::unref),
+    };
+    own.insert(own.end(), all.begin(), all.end());
+    return own;
+  }
+
+  /// A local address that packets leave from; `gid` is nullptr where there is none of that index.
+  struct Source {
+    const Gid* gid;
+    /// Of link-local IPv6 addresses.
+    uint32_t scope;
+  };
+  virtual Source sourceOf(uint32_t local) const = 0;
+  /// A peer was added.
+  virtual void peerAdded(uint32_t index, const Gid& source) {}
+  /// Called before `onWake` is.
+  virtual void woken() {}
+
+  void expectOpen(Napi::Env env) const;
+  Peer& peerArgument(const Info& info, size_t index);
+  /// The index of a local address that no peer refers to.
+  uint32_t freeLocalArgument(const Info& info);
+  /// The arguments of `send` and of `receive`.
+  struct Sending {
+    TxArrays arrays;
+    uint32_t from, count;
+  };
+  /// @returns false with an exception pending
+  bool readSending(const Info& info, Sending& sending);
+  static RxArrays readReceiving(const Info& info);
+  static bool booleanArgument(const Info& info, size_t index, const char* name);
+
+  /// @throws SystemFailure
+  void openWaker();
+  /// Writes the time to where `setClock` said, if it did.
+  void writeTime() const;
+  /// Lets go of what JavaScript gave, once the waker is gone.
+  void letGo();
+  template <class Counts, size_t N>
+  static void setCounts(Napi::Object into, const Counts& counts, const StatField<Counts> (&fields)[N]) {
+    for (const auto& [name, count] : fields) setCount(into, name, counts.*count);
+  }
+  static void setCount(Napi::Object into, const char* name, uint64_t count);
+
+  napi_env env_;
+  const Crc* const& crc_;
+  PeerTable peers_;
+  Regions regions_;
+  /// There while the port is open.
+  std::optional<Waker> waker_;
+
+ private:
+  Napi::Value addPeer(const Info& info);
+  void removePeer(const Info& info);
+  void setClock(const Info& info);
+  void setDeadline(const Info& info);
+  void start(const Info& info);
+  void stop(const Info& info);
+  void ref(const Info& info);
+  void unref(const Info& info);
+  /// Lets go of what keeps the object alive while it is started.
+  void release();
+
+  Napi::Reference<Napi::Object>& self_;
+  uint32_t maxPeers_;
+  double timeOrigin_ = 0;
+  /// The element that gets the time of a batch; `clock_` keeps its memory.
+  double* time_ = nullptr;
+  Napi::ObjectReference clock_;
+  Napi::FunctionReference onWake_;
+  bool held_ = false;
+};
+
+}  // namespace roce
