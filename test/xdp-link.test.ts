@@ -2,6 +2,7 @@
  * The AF_XDP link over a cable between two network namespaces. Needs root and iproute2; with ROCE_ROOT_TESTS set, as in
  * .ci/run, it fails without them. ROCE_XDP_REQUESTS is the number of requests of each exchange (90).
  */
+import { spawnSync } from 'node:child_process';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,6 +18,12 @@ const cable = makeCable('roce-xdp');
 const [here, there] = cable?.ends ?? [];
 const all = { SEND: REQUESTS / 3, RDMA_WRITE: REQUESTS / 3, RDMA_READ: REQUESTS / 3, RECV: REQUESTS / 3 };
 const peer = (device: OpenOptions, requests = REQUESTS) => ({ device, requests, bytes: BYTES });
+
+interface SelfResult {
+  link: string;
+  received: number;
+  counts: Record<string, number>;
+}
 
 /** The XDP programs on the first end, as ip(8) lists them. */
 const programs = () => {
@@ -196,6 +203,62 @@ describe.skipIf(!cable)('with other programs on the interface', () => {
   );
 
   test(
+    'a TCP connection at the same address works on',
+    async () => {
+      const bytes = 1 << 20;
+      const server = new Program(here.namespace, 'tcp.mjs', { listen: here.address });
+      const { port } = await server.hear<{ port: number }>('listening');
+      await check(
+        [
+          { address: here.address, link: 'xdp' },
+          { address: there.address, link: 'udp' },
+        ],
+        undefined,
+        async () => {
+          const client = new Program(there.namespace, 'tcp.mjs', { to: { host: here.address, port }, bytes });
+          expect(await client.hear('echoed')).toMatchObject({ bytes });
+        },
+      );
+      server.child.kill('SIGKILL');
+    },
+    SLOW,
+  );
+
+  test(
+    'two queue pairs of one device, at one address',
+    async () => {
+      const program = new Program(here.namespace, 'self.mjs', { address: here.address, link: 'xdp' });
+      const { link, received, counts } = await program.hear<SelfResult>('result');
+      expect({ link, received }).toEqual({ link: 'xdp', received: 20 });
+      expect(counts.txLooped).toBeGreaterThan(0);
+      expect(counts).toMatchObject({ icrcBad: 0, malformed: 0, badSources: 0, loopDrops: 0 });
+    },
+    SLOW,
+  );
+
+  test(
+    'over lo, to the udp link of another process',
+    async () => {
+      const devices = [
+        { address: '127.0.0.1', link: 'xdp', xdpMode: 'any' },
+        { address: '127.0.0.2', link: 'udp' },
+      ] as const;
+      const { opened, results } = await exchange(
+        cable!,
+        [peer(devices[0]), peer(devices[1])],
+        undefined,
+        [0, 0],
+      );
+      expect(opened[0].limitations.join(' ')).toContain('generic mode');
+      expect(results).toMatchObject([
+        { counts: all, wrong: 0 },
+        { counts: all, wrong: 0 },
+      ]);
+    },
+    SLOW,
+  );
+
+  test(
     'a killed process leaves nothing behind',
     async () => {
       const killed = new Program(here.namespace, 'peer.mjs', peer({ address: here.address, link: 'xdp' }));
@@ -223,6 +286,60 @@ describe.skipIf(!cable)('with other programs on the interface', () => {
       expect(link).toBe('udp');
       expect(limitations[0]).toMatch(/^The udp link is used instead of xdp\. .*another/);
       for (const program of [first, second]) program.child.kill('SIGKILL');
+    },
+    SLOW,
+  );
+
+  test(
+    'with little memory to lock: fewer chunks, or the udp link, and what is missing',
+    async () => {
+      const limited = async (bytes: number) => {
+        const before = ['prlimit', `--memlock=${bytes}`, 'setpriv', '--bounding-set=-ipc_lock'];
+        const program = new Program(
+          here.namespace,
+          'peer.mjs',
+          peer({ address: here.address, link: 'xdp' }),
+          before,
+        );
+        const { link, limitations } = await program.hear<PeerOpened>('data');
+        program.child.kill('SIGKILL');
+        return { link, limitations: limitations.join(' ') };
+      };
+      cable!.mtu(1500);
+      expect(await limited(8 << 20)).toMatchObject({
+        link: 'xdp',
+        limitations: expect.stringMatching(
+          /The kernel locks [24] MiB to receive into, for want of CAP_IPC_LOCK/,
+        ),
+      });
+      expect(await limited(0)).toMatchObject({
+        link: 'udp',
+        limitations: expect.stringContaining('RLIMIT_MEMLOCK is too low, and CAP_IPC_LOCK is missing'),
+      });
+    },
+    SLOW,
+  );
+
+  test.each([
+    ['doctor --xdp --bind 10.77.0.1', '-bpf,-sys_admin', 0, /xdp: link: no AF_XDP on roce0: .*needs CAP_BPF/],
+    ['doctor --xdp --bind 10.77.0.1', '+all', 0, /xdp: AF_XDP runs in native mode/],
+    ['pingpong --link xdp --bind 10.77.0.1', '-net_raw', 1, /no AF_XDP on roce0: .*needs CAP_NET_RAW/],
+    ['ping --link xdp -I 10.77.0.1 10.77.0.2', '-net_admin,-sys_admin', 1, /needs CAP_NET_ADMIN/],
+    ['rping -s -a 10.77.0.1 --link xdp', '-bpf,-sys_admin', 1, /needs CAP_BPF/],
+    ['perf write bw --link xdp --bind 10.77.0.1 10.77.0.2', '-net_raw', 1, /needs CAP_NET_RAW/],
+    ['device -a 10.77.0.1 --socket /tmp/roce-xdp-none/a.sock --link xdp', '-net_raw', 1, /needs CAP_NET_RAW/],
+  ])(
+    'roce %s with the capabilities %s',
+    (command, capabilities, status, expected) => {
+      const roce = join(import.meta.dirname, '../packages/cli/bin/roce.js');
+      const before = ['netns', 'exec', here.namespace, 'setpriv', `--bounding-set=${capabilities}`];
+      const ran = spawnSync('ip', [...before, process.execPath, roce, ...command.split(' ')], {
+        encoding: 'utf8',
+        timeout: 60_000,
+      });
+      expect(ran.status, ran.stderr).toBe(status);
+      // Without the breaks of lines.
+      expect(`${ran.stdout}${ran.stderr}`.replaceAll(/\s+/g, ' ')).toMatch(expected);
     },
     SLOW,
   );

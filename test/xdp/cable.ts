@@ -69,13 +69,14 @@ export class Program {
   }
 }
 
-/** Runs two peers against each other, the first at the cable's first end. */
+/** Runs two peers against each other, each at an end of the cable: the first at the first one unless `ends` says so. */
 export async function exchange(
   cable: ShapedCable,
   peers: readonly [PeerOptions, PeerOptions],
   meanwhile?: () => Promise<void>,
+  ends: readonly [0 | 1, 0 | 1] = [0, 1],
 ): Promise<{ opened: PeerOpened[]; results: PeerResult[] }> {
-  const programs = peers.map((peer, i) => new Program(cable.ends[i].namespace, 'peer.mjs', peer));
+  const programs = peers.map((peer, i) => new Program(cable.ends[ends[i]].namespace, 'peer.mjs', peer));
   const opened = await Promise.all(programs.map((program) => program.hear<PeerOpened>('data')));
   for (const [i, program] of programs.entries()) program.tell(opened[1 - i].data);
   for (const program of programs) await program.hear('connected');

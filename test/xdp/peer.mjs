@@ -3,7 +3,7 @@
  * Argument: JSON with `device` (openDevice's options), `requests`, `bytes`, `mtu`.
  *
  * Lines of JSON out: `data` (for the other peer), `connected`, `done` (its own requests have ended), `result`. Lines in: the other
- * peer's data, `begin`, `end`.
+ * peer's data, `begin`, `end`; before `begin` any number of `counts`, each answered by `counts` with those of the link.
  */
 import { createInterface } from 'node:readline';
 import { openDevice } from '@node-roce/verbs-api';
@@ -40,7 +40,7 @@ say('data', {
 const peer = await line();
 await qp.connect(peer, mtu === undefined ? {} : { pathMtu: mtu });
 say('connected');
-await line();
+while ((await line()) === 'counts') say('counts', { link: (await device.counters()).link });
 
 const slotOf = (n) => n % DEPTH;
 /** Lengths up to the whole size, the last byte of packets and more. */
