@@ -6,7 +6,7 @@ import { connect, createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
 import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
-import { listInterfaces } from '@node-roce/link';
+import { listInterfaces, type SocketLinkKind, type SocketLinkOptions } from '@node-roce/link';
 import { ARENA_BYTES } from './arena.ts';
 import type { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
@@ -20,6 +20,9 @@ export interface DeviceOptions {
   path?: string;
   /** Writes every packet of the device into this pcapng file. Default: none. */
   trace?: string;
+  /** Its link, and the mode of `xdp`: as `openDevice` takes them. */
+  link?: SocketLinkKind;
+  xdpMode?: SocketLinkOptions['xdpMode'];
   /** Takes a line for each program that comes, goes or breaks a rule. Default: nothing is logged. */
   log?: (line: string) => void;
 }
@@ -82,7 +85,7 @@ export class DeviceServer {
   });
 
   private constructor(
-    options: Required<Omit<DeviceOptions, 'trace'>>,
+    options: Required<Pick<DeviceOptions, 'address' | 'path' | 'log'>>,
     server: Server,
     context: ibv_context,
     files: SystemFiles,
@@ -114,8 +117,8 @@ export class DeviceServer {
   static async listen({
     address,
     path = socketPath(address),
-    trace,
     log = () => {},
+    ...open
   }: DeviceOptions): Promise<DeviceServer> {
     const found = listInterfaces().find((nic) => nic.addresses.some((a) => a.address === address));
     // Any address of 127.0.0.0/8 is the loopback's.
@@ -129,7 +132,7 @@ export class DeviceServer {
       throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
     const device = new ibv_device(nic);
     const openContext = async () => {
-      const call = ibv_open_device(device, { address, ...(trace === undefined ? {} : { trace }) });
+      const call = ibv_open_device(device, { address, ...open });
       const context = await call;
       if (!context) throw errorOf(call);
       return context;
@@ -151,8 +154,8 @@ export class DeviceServer {
       throw error;
     }
     chmodSync(path, 0o600);
-    const open = async (memory?: ProgramMemory) => new Program(await openContext(), memory);
-    return new DeviceServer({ address, path, log }, server, first, files, open);
+    const program = async (memory?: ProgramMemory) => new Program(await openContext(), memory);
+    return new DeviceServer({ address, path, log }, server, first, files, program);
   }
 
   /** Programs that are connected, and the objects of all. */

@@ -1,6 +1,6 @@
 /** A test as server and as client: opens the device and the channel, plays the session, and ends both. */
 import { CmId } from '@node-roce/rdmacm';
-import { type Device, openDevice, RoceError } from '@node-roce/verbs-api';
+import { type Device, type OpenOptions, openDevice, RoceError } from '@node-roce/verbs-api';
 import { gidToIpText } from '@node-roce/wire';
 import type { Channel, Patience } from './channel/channel.ts';
 import { CmChannel } from './channel/cm.ts';
@@ -22,6 +22,9 @@ export interface SideOptions {
   device?: Device;
   /** Where the engine of such a device runs; inline. */
   engine?: 'inline' | 'worker';
+  /** The link of such a device, and the mode of `xdp`: as `openDevice` takes them. */
+  link?: 'auto' | 'udp' | 'dgram' | 'xdp';
+  xdpMode?: OpenOptions['xdpMode'];
   /** UDP port of RoCE; 4791. */
   udpPort?: number;
   /** Seconds of silence after which the peer is given up; 30. A server waits for its client without limit. */
@@ -162,13 +165,18 @@ class SidePatience implements Patience, AsyncDisposable {
   }
 
   async open(address: string | undefined): Promise<Device> {
-    const { device, engine = 'inline', udpPort } = this.#side;
+    const { device, engine = 'inline', udpPort, link, xdpMode } = this.#side;
     if (device !== undefined) {
       this.#device = device;
       return device;
     }
     if (address === undefined) throw missingAddress();
-    this.#device = await openDevice({ address, engine, ...(udpPort ? { port: udpPort } : {}) });
+    this.#device = await openDevice({
+      ...{ address, engine },
+      ...(udpPort ? { port: udpPort } : {}),
+      ...(link ? { link } : {}),
+      ...(xdpMode ? { xdpMode } : {}),
+    });
     return this.#device;
   }
 

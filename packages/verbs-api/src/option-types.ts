@@ -68,7 +68,7 @@ const OPEN: OptionTypes = {
   port: INTEGER,
   engine: oneOf('inline', 'worker'),
   link: either(oneOf('auto', 'udp', 'dgram', 'xdp'), OBJECT),
-  xdpMode: oneOf('auto', 'zero-copy', 'native', 'generic'),
+  xdpMode: oneOf('auto', 'any', 'zero-copy', 'native', 'generic'),
   credits: BOOLEAN,
   experimental: listOf(...EXPERIMENTAL),
   ...all(['recovery', 'congestion'], OBJECT),

@@ -1,16 +1,17 @@
-/** `roce doctor`: checks this machine for software RoCE, and the route to a peer. Changes nothing. */
+/** `roce doctor`: checks this machine for software RoCE, and the route to a peer. Changes nothing, but for `--xdp`. */
 import type { Check } from '../doctor/check.ts';
-import { checkAddon, checkDevice, checkLoopback, checkXdp, usualAddress } from '../doctor/machine.ts';
+import { checkAddon, checkDevice, checkLoopback, usualAddress } from '../doctor/machine.ts';
 import { checkMtu, checkReachable, describeWay, findWay } from '../doctor/peer.ts';
+import { checkXdp, tryXdp } from '../doctor/xdp.ts';
 import type { Terminal } from '../terminal.ts';
 
 export async function run(
   [peer]: readonly string[],
-  { bind, json }: { bind?: string; json: boolean },
+  { bind, xdp, json }: { bind?: string; xdp?: boolean; json: boolean },
   terminal: Terminal,
 ): Promise<number> {
   const checks: Check[] = [];
-  for await (const check of examine(peer, bind)) {
+  for await (const check of examine(peer, bind, xdp === true)) {
     terminal.signal.throwIfAborted();
     checks.push(check);
     if (!json) print(check, terminal);
@@ -20,7 +21,11 @@ export async function run(
   return good ? 0 : 1;
 }
 
-async function* examine(peer: string | undefined, bind: string | undefined): AsyncGenerator<Check> {
+async function* examine(
+  peer: string | undefined,
+  bind: string | undefined,
+  xdp: boolean,
+): AsyncGenerator<Check> {
   yield await checkAddon();
   let address = bind ?? usualAddress();
   if (peer !== undefined) {
@@ -34,7 +39,7 @@ async function* examine(peer: string | undefined, bind: string | undefined): Asy
     }
   }
   yield* checkDevice(address);
-  yield checkXdp();
+  yield xdp ? await tryXdp(address) : checkXdp();
   yield await checkLoopback();
 }
 

@@ -20,6 +20,7 @@ import {
 import { RoceError } from '@node-roce/verbs-api';
 import { parseIpAddress } from '@node-roce/wire';
 import { Option } from 'commander';
+import { type LinkChoice, openOptions } from '../link-choice.ts';
 import { UsageError } from '../options.ts';
 import { checkChoice, type DeviceChoice, fixedAddress, localAddress } from '../pingpong/local-address.ts';
 import { sourceFor } from '../route.ts';
@@ -64,6 +65,7 @@ interface Given {
   out_json_file?: string;
   local?: boolean;
   timeout: number;
+  link: LinkChoice;
   udpPort: number;
   json?: boolean;
 }
@@ -99,6 +101,10 @@ async function local(
   for (const name of ['bind', 'ibDev', 'gidIndex', 'rdma_cm'] as const)
     if (given[name] !== undefined)
       throw new UsageError(`--local uses loopback addresses and TCP: no ${name}`);
+  if (given.link === 'xdp')
+    throw new UsageError(
+      '--local runs both ends on one interface, which takes one XDP program: no --link xdp',
+    );
   if (verb !== undefined && (!VERBS.includes(verb) || !MEASURES.includes(measure)))
     throw new UsageError(EXPECTED);
   const tests: [Verb, Measure][] =
@@ -184,7 +190,7 @@ const choiceOf = ({ bind, ibDev, gidIndex }: Given): DeviceChoice =>
 function sideOf(given: Given, terminal: Terminal): SideOptions {
   const { port, engine, udpPort, timeout } = given;
   return {
-    ...{ port, engine, udpPort, timeout },
+    ...{ port, engine, udpPort, timeout, ...openOptions(given.link) },
     signal: terminal.signal,
     rdmaCm: given.rdma_cm === true,
     gigabits: given.report_gbits === true,

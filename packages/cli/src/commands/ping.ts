@@ -1,6 +1,7 @@
 /** `roce ping`: round trips over RC to an rping server, with statistics as ping prints them. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { CmId } from '@node-roce/rdmacm';
+import { type LinkChoice, openOptions } from '../link-choice.ts';
 import { ping, pingText, RPING_PARAMETERS, RpingSide } from '../rping/dialogue.ts';
 import { Statistics } from '../rping/statistics.ts';
 import type { Terminal } from '../terminal.ts';
@@ -11,6 +12,7 @@ interface Given {
   size: number;
   interval: number;
   source?: string;
+  link: LinkChoice;
   udpPort: number;
   json?: boolean;
 }
@@ -18,7 +20,7 @@ interface Given {
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   const { port, count, size, interval, source, json } = given;
   const host = args[0];
-  const id = new CmId({ deviceOptions: { port: given.udpPort } });
+  const id = new CmId({ deviceOptions: { port: given.udpPort, ...openOptions(given.link) } });
   const statistics = new Statistics();
   const began = performance.now();
   try {

@@ -1,6 +1,7 @@
 /** `roce rping`: the peer of rdma-core's rping, as client and as server. */
 import { CmId } from '@node-roce/rdmacm';
 import { RoceError } from '@node-roce/verbs-api';
+import { type LinkChoice, openOptions } from '../link-choice.ts';
 import { UsageError } from '../options.ts';
 import { ping, pingText, pong, RPING_PARAMETERS, RpingSide, textOf } from '../rping/dialogue.ts';
 import type { Terminal } from '../terminal.ts';
@@ -16,6 +17,7 @@ interface Given {
   verbose?: boolean;
   validate?: boolean;
   persistent?: boolean;
+  link: LinkChoice;
   udpPort: number;
 }
 
@@ -31,7 +33,9 @@ export async function run(_args: readonly string[], given: Given, terminal: Term
   return given.server ? serve(given.address, given, terminal) : call(given.address, given, terminal);
 }
 
-const deviceOptions = ({ udpPort }: Given) => ({ deviceOptions: { port: udpPort } });
+const deviceOptions = ({ udpPort, link }: Given) => ({
+  deviceOptions: { port: udpPort, ...openOptions(link) },
+});
 
 async function call(host: string, given: Given, terminal: Terminal): Promise<number> {
   const { port, size, count, validate, verbose, source } = given;

@@ -1,7 +1,6 @@
 /** Checks of this machine: the addon, UDP port 4791, the receive buffer, a message over loopback. */
 import { readFileSync } from 'node:fs';
-import { release } from 'node:os';
-import { listInterfaces, missingCapabilities } from '@node-roce/link';
+import { listInterfaces } from '@node-roce/link';
 import { type Device, openDevice, type RoceError } from '@node-roce/verbs-api';
 import { type Check, fail, ok, warn } from './check.ts';
 
@@ -63,32 +62,6 @@ export async function* checkDevice(address: string): AsyncGenerator<Check> {
   } finally {
     await device.close();
   }
-}
-
-/** First releases of Linux with the features of the xdp link: `bpf_link`, and frames of several buffers. */
-const XDP_LINUX = [5, 9] as const;
-const XDP_LARGE_FRAMES_LINUX = [6, 6] as const;
-
-/** Whether `link: 'xdp'` is possible, as far as can be known without touching an interface. It is an option: no is no warning. */
-export function checkXdp(): Check {
-  const [major, minor] = release().split('.').map(Number);
-  const since = ([first, second]: readonly [number, number]) =>
-    major > first || (major === first && minor >= second);
-  if (process.platform !== 'linux' || !since(XDP_LINUX))
-    return ok('xdp', `link: 'xdp' needs Linux ${XDP_LINUX.join('.')}; it would open the udp link`);
-  const missing = missingCapabilities();
-  if (missing.length > 0)
-    return ok(
-      'xdp',
-      `link: 'xdp' needs ${missing.join(', ')}, which this process lacks; it would open the udp link`,
-    );
-  const mtu = since(XDP_LARGE_FRAMES_LINUX)
-    ? 'path MTU up to 4096'
-    : `path MTU up to 2048 (4096 from Linux ${XDP_LARGE_FRAMES_LINUX.join('.')})`;
-  return ok(
-    'xdp',
-    `this process may open link: 'xdp', ${mtu}; which mode an interface takes shows when it is opened`,
-  );
 }
 
 function checkBuffer(granted: number, link: string): Check {

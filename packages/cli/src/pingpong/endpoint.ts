@@ -14,6 +14,7 @@ import {
   type SharedReceiveQueue,
 } from '@node-roce/verbs-api';
 import { gidToIpText } from '@node-roce/wire';
+import { type LinkChoice, openOptions } from '../link-choice.ts';
 import type { PingpongAddress } from './exchange.ts';
 
 type ServiceName = 'rc' | 'uc' | 'ud';
@@ -38,6 +39,7 @@ export interface PingpongOptions {
   check: boolean;
   /** Seconds of silence after which the peer is given up. */
   timeout: number;
+  link: LinkChoice;
   udpPort: number;
 }
 
@@ -100,7 +102,7 @@ export class Endpoint implements AsyncDisposable {
   /** Opens queue pairs in INIT with all their receives posted: ready to be advertised to the peer. */
   static async open(address: string, options: PingpongOptions, isClient: boolean): Promise<Endpoint> {
     const { rxDepth, qps: count, type } = options;
-    const device = await openDevice({ address, port: options.udpPort });
+    const device = await openDevice({ address, port: options.udpPort, ...openOptions(options.link) });
     try {
       checkSizes(options, device.query().activeMtu, address);
       const pd = await device.allocPd();

@@ -1,6 +1,6 @@
 /** Commands that open adapters and move data. */
 import { integer, type OptionSpec, oneOf, percent, seconds, text } from '../options.ts';
-import { ibvDevice, udpPort } from './shared.ts';
+import { ibvDevice, link, udpPort } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 /** Of rping and ping: the port of an rping server. */
@@ -11,7 +11,8 @@ const connectionPort: OptionSpec = {
   fallback: 7174,
 };
 
-const link: OptionSpec = {
+/** Of two adapters on one interface, the loopback: AF_XDP takes one program of each. */
+const linkOfPair: OptionSpec = {
   flags: '--link <kind>',
   summary:
     'udp (native addon), dgram (node:dgram, reaches node-roce peers only), or auto: udp if the addon is available, otherwise dgram',
@@ -54,7 +55,7 @@ export const adapterCommands: readonly CommandSpec[] = [
         parse: integer(0, 2 ** 32 - 1),
         fallback: 1,
       },
-      link,
+      linkOfPair,
       { flags: '--trace <file>', summary: 'Capture to write', parse: text, fallback: 'demo.pcapng' },
       udpPort,
       json('Print one JSON object'),
@@ -137,6 +138,7 @@ export const adapterCommands: readonly CommandSpec[] = [
         parse: seconds,
         fallback: 30,
       },
+      link,
       udpPort,
       json('Print one JSON object'),
     ],
@@ -144,6 +146,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       ['pingpong', 'Wait for a client, for example: ibv_rc_pingpong -g 1 HOST'],
       ['pingpong 10.0.0.7', 'Connect to a server at 10.0.0.7, for example: ibv_rc_pingpong -g 1'],
       ['pingpong --mtu 4096 --size 1M --iters 100 fd00::7', 'Send large messages over IPv6'],
+      ['pingpong --link xdp 10.0.0.7', 'Go past the kernel’s UDP stack, or fail with what is missing'],
       [
         'pingpong --type ud --size 1024 10.0.0.7',
         'Datagrams, for example with: ibv_ud_pingpong -g 1 -s 1024',
@@ -182,6 +185,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       { flags: '-v, --verbose', summary: 'Print the data of each ping' },
       { flags: '-V, --validate', summary: 'Compare the returned data with the sent data' },
       { flags: '-P, --persistent', summary: 'Serve several clients, until interrupted' },
+      link,
       udpPort,
     ],
     examples: [
@@ -207,6 +211,7 @@ export const adapterCommands: readonly CommandSpec[] = [
       { flags: '-s, --size <bytes>', summary: 'Size of a ping', parse: integer(18, 65_535), fallback: 64 },
       { flags: '-i, --interval <seconds>', summary: 'Time between pings', parse: seconds, fallback: 1 },
       { flags: '-I, --source <address>', summary: 'Local address (default: by route)', parse: text },
+      link,
       udpPort,
       json('Print one JSON object at the end'),
     ],

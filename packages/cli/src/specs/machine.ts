@@ -72,7 +72,7 @@ export const machineCommands: readonly CommandSpec[] = [
     usage: 'doctor [peer]',
     summary: 'Check this machine for software RoCE, and the route to a peer',
     description:
-      'Each check reports ok, warn or fail, with a remedy. Nothing is changed on the machine. One empty UDP datagram ' +
+      'Each check reports ok, warn or fail, with a remedy. Without --xdp nothing is changed on the machine. One empty UDP datagram ' +
       'to port 4791 is sent to the peer. The exit code is 1 if a check fails.',
     options: [
       {
@@ -80,10 +80,15 @@ export const machineCommands: readonly CommandSpec[] = [
         summary: 'Local address to check (default: the one that leads to the peer)',
         parse: text,
       },
+      {
+        flags: '--xdp',
+        summary: 'Open the address by AF_XDP too: an XDP program is on its interface for a moment',
+      },
       json('Print one JSON object'),
     ],
     examples: [
       ['doctor', 'Check this machine'],
+      ['doctor --xdp --bind 10.0.0.1', 'See which mode of AF_XDP an interface takes, or why none'],
       ['doctor 10.0.0.7', 'Check the route to a peer, too'],
     ],
     load: () => import('../commands/doctor.ts'),

@@ -1,5 +1,6 @@
 /** Commands for programs of libibverbs. */
 import { seconds, text } from '../options.ts';
+import { link } from './shared.ts';
 import type { CommandSpec } from './spec.ts';
 
 export const programCommands: readonly CommandSpec[] = [
@@ -49,6 +50,7 @@ export const programCommands: readonly CommandSpec[] = [
         summary: 'Write every packet of the device into this file (pcapng)',
         parse: text,
       },
+      link,
       { flags: '--idle <seconds>', summary: 'End when no program is there for this long', parse: seconds },
     ],
     examples: [

@@ -1,5 +1,5 @@
 /** Options that several commands have. */
-import { integer, type OptionSpec, text } from '../options.ts';
+import { integer, type OptionSpec, oneOf, text } from '../options.ts';
 
 /** For machines on which another program owns 4791; peers other than this program know 4791 only. */
 export const udpPort: OptionSpec = {
@@ -7,6 +7,15 @@ export const udpPort: OptionSpec = {
   summary: 'UDP port; the peer needs the same. rxe and network cards use 4791',
   parse: integer(1, 65_535),
   fallback: 4791,
+};
+
+/** Of commands that open a device at an address of this machine. */
+export const link: OptionSpec = {
+  flags: '--link <kind>',
+  summary:
+    'udp (native addon), dgram (node:dgram, reaches node-roce peers only), xdp (AF_XDP: past the kernel’s UDP stack, with CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF), or auto: udp if the addon is available, otherwise dgram',
+  parse: oneOf('auto', 'udp', 'dgram', 'xdp'),
+  fallback: 'auto',
 };
 
 /** The options with which the programs of libibverbs choose a device. */
