@@ -334,8 +334,8 @@ export interface LinkPort {
 /**
  * The UDP sockets of one link. Consecutive packets to one peer with the same source port, traffic class and size (the last may
  * be shorter) leave as one GSO run. Room to receive means 64 KiB of slab and 128 slots for each datagram at a GRO socket, 8 KiB and
- * one slot elsewhere. `wantWrite` watches the socket that ended the last `send` early, each `send` from then on says which that is;
- * where the kernel says nothing of room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), it wakes once a millisecond.
+ * one slot elsewhere. `wantWrite` watches the socket that ended the last `send` early, each later `send` updates the socket;
+ * where the kernel does not report room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), it wakes once a millisecond.
  */
 export class Port {
   constructor(options?: PortOptions);
@@ -394,7 +394,7 @@ export interface XdpPortOptions extends LinkPortOptions {
 
 /**
  * AF_XDP sockets on the queues of an interface, and a program on it that gives them what is for the addresses, the port and
- * the queue pairs of this port; all else goes on to the kernel. What `receive` puts into `memory` is where it arrived, until the next
+ * the queue pairs of this port; all else goes on to the kernel. Packets that `receive` puts into `memory` stay where they arrived, until the next
  * call. `wantWrite` wakes once a millisecond.
  */
 export class XdpPort {

@@ -143,7 +143,7 @@ describe.skipIf(!cable).each(['native', 'generic'] as const)('mode %s', (xdpMode
   );
 });
 
-describe.skipIf(!cable)('what fills rings', () => {
+describe.skipIf(!cable)('rings', () => {
   test(
     'frames for which there is no chunk are counted, and the traffic goes on',
     async () => {

@@ -1,4 +1,4 @@
-// What the ports of all links have: what wakes them, their clock, their peers, and JavaScript's methods on these.
+// The base of the ports of all links: wake-ups, the clock, peers, and JavaScript's methods on these.
 #pragma once
 #include <napi.h>
 
@@ -77,7 +77,7 @@ class LinkPort {
 
   /// @throws SystemFailure
   void openWaker();
-  /// Writes the time to where `setClock` said, if it did.
+  /// Writes the time to the array of `setClock`, if there is one.
   void writeTime() const;
   /// Lets go of what JavaScript gave, once the waker is gone.
   void letGo();

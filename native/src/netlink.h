@@ -1,4 +1,4 @@
-// What readers of rtnetlink(7) share: the socket, the messages that wait at it, attributes.
+// Parts that readers of rtnetlink(7) share: the socket, the messages that wait at it, attributes.
 #pragma once
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>

@@ -227,7 +227,7 @@ bool XdpReceiver::isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& p
 uint32_t XdpReceiver::findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId) {
   uint32_t tries = kMostTries;
   if (lastSegment_ != 0 && isSegment(datagram, bytes, lastSegment_, pseudo, ipId, tries)) return lastSegment_;
-  // What most runs are made of: a BTH and a whole path MTU.
+  // Most runs are made of packets with a BTH and a whole path MTU.
   for (uint32_t mtu = 4096; mtu >= 256; mtu /= 2)
     if (const uint32_t segment = kBthBytes + mtu + kIcrcBytes; isSegment(datagram, bytes, segment, pseudo, ipId, tries))
       return segment;

@@ -38,7 +38,7 @@ class XdpReceiver {
   void begin(const RxArrays& arrays);
   /// Takes what a socket has, as far as there is room. Once a batch.
   void drain(XdpSocket& socket);
-  /// Takes one frame; the memory has to stay as it is until the next batch. `own` says that the link has sent it itself.
+  /// Takes one frame; the memory has to stay as it is until the next batch. `own`: the link has sent it itself.
   void take(const uint8_t* frame, uint32_t bytes, bool own);
   uint32_t count() const { return count_; }
   /// Whether the largest of super-packets would find a slot for each of its packets.
@@ -50,7 +50,7 @@ class XdpReceiver {
   /// The longest datagram that is one packet: headers, 4096 bytes, pad, ICRC.
   static constexpr uint32_t kMostPacket = kTxHeaderStride + 4096 + 3 + kIcrcBytes;
 
-  /// CRCs that one frame may cost beside its own: whoever fills it with what looks like headers gets no more.
+  /// CRCs that one frame may cost in addition to its own, also where its payload looks like headers all over.
   static constexpr uint32_t kMostTries = 64;
   /// Buffers that one frame may have: a super-packet of 64 KiB has 18.
   static constexpr uint32_t kMostParts = 64;

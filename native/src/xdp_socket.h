@@ -24,7 +24,7 @@ struct XdpRing {
   uint64_t& address(uint32_t at) const { return static_cast<uint64_t*>(entries)[at & mask]; }
   xdp_desc& descriptor(uint32_t at) const { return static_cast<xdp_desc*>(entries)[at & mask]; }
   uint32_t loadProducer() const { return __atomic_load_n(producer, __ATOMIC_ACQUIRE); }
-  /// Where the entries end that begin at `from`: no more than the ring has, whatever its producer says.
+  /// Where the entries end that begin at `from`: no more than the ring has, whatever its producer is.
   uint32_t endFrom(uint32_t from) const { return from + std::min(loadProducer() - from, mask + 1); }
   uint32_t loadConsumer() const { return __atomic_load_n(consumer, __ATOMIC_ACQUIRE); }
   void storeProducer(uint32_t at) const { __atomic_store_n(producer, at, __ATOMIC_RELEASE); }

@@ -17,10 +17,10 @@ const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "ta
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 10, command: 'npm test' },
+  { name: 'test', minutes: 9, command: 'npm test' },
   { name: 'unused code', minutes: 1, command: 'npm run knip' },
   { name: 'empty root', minutes: 3, command: 'node test/empty-root/run.mjs' },
-  { name: 'slow tests', minutes: 12, command: SLOW },
+  { name: 'slow tests', minutes: 11, command: SLOW },
   {
     name: 'seeds',
     minutes: 4,
@@ -66,15 +66,25 @@ export const CI = [
   },
   {
     name: 'interop debian12',
-    minutes: 24,
+    minutes: 22,
     command: 'npm run test:interop',
     env: (commit) => ({ ROCE_PERF_SEED: commit || 'no commit' }),
   },
   {
     name: 'interop debian13',
-    minutes: 18,
+    minutes: 17,
     command: 'npm run test:interop -- --guest debian13',
     env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
+  },
+  {
+    name: 'interop xdp',
+    minutes: 5,
+    command: 'npm run test:interop -- /data.test /errors.test /pingpong.test /faults.test',
+    env: (commit) => ({
+      ROCE_INTEROP_LINK: 'xdp',
+      ROCE_GUEST_MTU: 9000,
+      ROCE_SAMPLE: commit || 'no commit',
+    }),
   },
   { name: 'long results', minutes: 1, command: 'node test/tiers/results.mjs' },
 ];
@@ -274,5 +284,17 @@ export const LONG = [
     minutes: 120,
     command: 'npm run test:interop -- --guest debian13',
     env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
+  },
+  {
+    name: 'interop xdp',
+    minutes: 40,
+    command: 'npm run test:interop -- /data.test /errors.test /pingpong.test /faults.test',
+    env: { ROCE_INTEROP_LINK: 'xdp', ROCE_GUEST_MTU: 9000 },
+  },
+  {
+    name: 'xdp',
+    minutes: 30,
+    command: 'npx vitest run test/xdp',
+    env: { ROCE_XDP_REQUESTS: 9000, ROCE_XDP_FRAMES: 200_000, ROCE_ROOT_TESTS: 1 },
   },
 ];

@@ -69,7 +69,7 @@ export class Program {
   }
 }
 
-/** Runs two peers against each other, each at an end of the cable: the first at the first one unless `ends` says so. */
+/** Runs two peers against each other, each at an end of the cable: the first at the first one unless `ends` has others. */
 export async function exchange(
   cable: ShapedCable,
   peers: readonly [PeerOptions, PeerOptions],

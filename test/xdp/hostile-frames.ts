@@ -61,7 +61,7 @@ export function hostileFrames(target: Target): HostileFrame[] {
     { what: 'an IPv4 length of 65535', count: 'malformed', frame: v4({ totalLength: 65_535 }) },
     { what: 'an IPv4 length of less than its header', count: 'malformed', frame: v4({ totalLength: 19 }) },
     { what: 'an IPv4 length of 0', count: 'malformed', frame: v4({ totalLength: 0 }) },
-    { what: 'a UDP length of less than IP says', count: 'malformed', frame: frame({ udp: { length: 60 } }) },
+    { what: 'a UDP length of less than that of IP', count: 'malformed', frame: frame({ udp: { length: 60 } }) },
     { what: 'a UDP length beyond the packet', count: 'malformed', frame: frame({ udp: { length: 65_535 } }) },
     {
       what: 'a UDP length of less than its header',
@@ -148,7 +148,7 @@ function flipped(frame: Uint8Array, at: number, bits: number): Uint8Array {
   return frame;
 }
 
-/** A frame with a few bytes changed, or cut, or longer than it says. */
+/** A frame with a few bytes changed, or cut, or longer than its headers. */
 export function mutant(target: Target, random: Random): Uint8Array {
   const frame = plainFrame(target, { version: random.pick([4, 6] as const) });
   for (let i = random.between(1, 4); i > 0; i--) frame[random.between(12, frame.length - 1)] = random.next();

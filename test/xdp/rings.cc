@@ -1,4 +1,4 @@
-// What the receiver of an AF_XDP link makes of rings that no kernel would write: addresses and lengths outside of the memory, frames
+// The receiver of an AF_XDP link and rings that no kernel would write: addresses and lengths outside of the memory, frames
 // without an end, a producer out of range. Argument: an interface. Prints a line of JSON for each case.
 #include <net/if.h>
 #include <sys/mman.h>

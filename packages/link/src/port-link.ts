@@ -28,7 +28,7 @@ export interface PortLinkOptions extends LocalOptions {
 /** Which ICRCs FLUSHes have: `PortLinkOptions.flushIcrc`. */
 export type FlushIcrc = 'both' | 'rxe' | 'strict';
 
-/** A link over a port of the native addon. A class over it says how addresses and groups are listened to. */
+/** A link over a port of the native addon. A class over it defines how addresses and groups are listened to. */
 export abstract class PortLink<P extends LinkPort> implements Link {
   abstract readonly kind: string;
   abstract readonly activeMtu: number;

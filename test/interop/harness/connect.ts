@@ -16,6 +16,7 @@ import {
 import { gidFromText } from '@node-roce/wire';
 import { VerbsAgent } from './agent.ts';
 import { GID_INDEX, type Guest } from './guest.ts';
+import { LINK } from './link.ts';
 
 export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex');
 
@@ -100,7 +101,7 @@ export class Ends implements AsyncDisposable {
 
   protected static async parts(guest: Guest, { version = 4, open }: EndsOptions) {
     const address = version === 6 ? guest.address.hostIp6 : guest.address.hostIp4;
-    const device = await openDevice({ address, ...open });
+    const device = await openDevice({ address, ...LINK, ...open });
     const agent = await VerbsAgent.start(guest, { gid: GID_INDEX[version] });
     return { guest, version, device, agent, pd: await device.allocPd(), cq: await device.createCq(512) };
   }

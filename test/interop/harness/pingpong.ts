@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'vitest';
 import { GID_INDEX, type Guest } from './guest.ts';
+import { LINK_ARGUMENTS } from './link.ts';
 
 const ROCE = fileURLToPath(new URL('../../../packages/cli/bin/roce.js', import.meta.url));
 
@@ -94,7 +95,7 @@ export async function playPingPong(
   const ours = Object.entries(figures)
     .filter(([, value]) => value !== undefined)
     .flatMap(([name, value]) => [`--${name}`, `${value}`]);
-  ours.push('--check', '--bind', host);
+  ours.push('--check', '--bind', host, ...LINK_ARGUMENTS);
   if (tool === 'srq') ours.push('--srq', '--num-qp', `${qps}`);
   else ours.push('--type', tool);
   if (events) ours.push('--events');
