@@ -61,7 +61,11 @@ export function hostileFrames(target: Target): HostileFrame[] {
     { what: 'an IPv4 length of 65535', count: 'malformed', frame: v4({ totalLength: 65_535 }) },
     { what: 'an IPv4 length of less than its header', count: 'malformed', frame: v4({ totalLength: 19 }) },
     { what: 'an IPv4 length of 0', count: 'malformed', frame: v4({ totalLength: 0 }) },
-    { what: 'a UDP length of less than that of IP', count: 'malformed', frame: frame({ udp: { length: 60 } }) },
+    {
+      what: 'a UDP length of less than that of IP',
+      count: 'malformed',
+      frame: frame({ udp: { length: 60 } }),
+    },
     { what: 'a UDP length beyond the packet', count: 'malformed', frame: frame({ udp: { length: 65_535 } }) },
     {
       what: 'a UDP length of less than its header',
