@@ -30,6 +30,16 @@ const guide = [
 ];
 const isReference = (path) => /\/api(-.*)?\.md$/.test(path);
 
+/**
+ * Vue where Node renders the pages: external, as Vite has it for packages that it finds from the root of the site. That is the root of the
+ * repository, and Vue lies in the folder of the documents.
+ */
+const vue = {
+  name: 'vue-of-the-documents',
+  enforce: 'pre',
+  resolveId: (id, _importer, { ssr }) => (ssr && /^vue(\/|$)/.test(id) ? { id, external: true } : undefined),
+};
+
 export default defineConfig({
   title: 'node-roce',
   description: 'A RoCEv2 channel adapter in software for Node.js',
@@ -37,6 +47,7 @@ export default defineConfig({
   srcExclude: ['**/node_modules/**', '**/.cache/**', '**/dist/**', '**/build/**', 'release/**'],
   cacheDir: '../.cache/vitepress',
   cleanUrls: false,
+  vite: { plugins: [vue] },
   rewrites: pageOf,
   markdown: {
     anchor: { slugify },
