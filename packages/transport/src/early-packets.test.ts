@@ -210,7 +210,7 @@ describe('quiet', () => {
   });
 
   // Once: the copy that was kept asked for none, and the requester waited for its timer.
-  test('acknowledges what was sent again with AckReq, though its copy asked for no ACK', () => {
+  test('acknowledges a packet retransmitted with AckReq, though its copy asked for no ACK', () => {
     const { put, write } = setUp('quiet');
     put(write(0), write(2, false), write(3, false));
     expect(put(write(1, false))).toEqual([]);

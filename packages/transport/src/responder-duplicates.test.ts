@@ -199,7 +199,7 @@ test('a duplicate READ whose region goes before it is answered is dropped, and t
   hand.put(own);
   answers();
   side.postRecv(1, []);
-  // The requester has the first answer: its next message says that the region may go.
+  // The requester has the first answer: its next message allows the region to be closed.
   hand.put(own, { opcode: Opcode.RC_SEND_ONLY, psn: P + 1 });
   side.adapter.deregisterMr(handle);
   expect(answers()).toEqual([['ACKNOWLEDGE', P + 1, 0x1f]]);

@@ -131,7 +131,7 @@ export class RpingSide implements AsyncDisposable {
 }
 
 /**
- * One ping of a client: the server reads `text` and writes it back. Returns what came back.
+ * One ping of a client: the server reads `text` and writes it back. Returns the text that came back.
  */
 export async function ping(side: RpingSide, text: Uint8Array): Promise<Uint8Array> {
   side.data.bytes(0, text.length).set(text);

@@ -211,7 +211,7 @@ export class RcResponder implements Responder {
   transmit(batch: TxBatch, budget: number, reads: boolean): number {
     let sent = this.#packets.transmit(batch, budget, reads);
     while (this.#packets.readGone) {
-      // Whoever has its first answer may have sent what made the memory go. Whoever has not asks again, and is refused.
+      // A requester that has the first answer may have had the memory closed. One that has not asks again, and is refused.
       if (this.#replies.duplicate) this.#replies.shift();
       else this.#failRead();
       sent += this.#packets.transmit(batch, budget - sent, reads);
