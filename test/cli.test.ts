@@ -64,6 +64,24 @@ describe('pipes', () => {
     expect(await dump.result).toMatchObject({ code: 0, err: '' });
   });
 
+  test.each([
+    ['a text, written at the end', ['devinfo']],
+    ['a document, written in parts', ['flows', '--json', opAll]],
+  ])('reports standard output that cannot be written: %s', async (_what, args) => {
+    const child = spawn(process.execPath, [bin, ...args], {
+      stdio: ['ignore', openSync('/dev/full', 'w'), 'pipe'],
+    });
+    let err = '';
+    child.stderr?.on('data', (data) => {
+      err += data;
+    });
+    const [code] = await once(child, 'close');
+    expect({ code, err }).toEqual({
+      code: 1,
+      err: 'roce: standard output cannot be written: ENOSPC: no space left on device, write\n',
+    });
+  });
+
   test('standard input from a pipe and from a file', async () => {
     const expected = await roce('dump', opAll);
     expect(expected.code).toBe(0);

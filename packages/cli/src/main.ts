@@ -1,13 +1,19 @@
 /** The `roce` command as a process: streams, signals and the exit code. Everything else is in cli.ts. */
 import { run } from './cli.ts';
 
-// A reader that closed its end (`roce dump FILE | head`) ends the command; it is not an error.
-for (const stream of [process.stdout, process.stderr]) {
-  stream.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0);
-    throw error;
-  });
+/** Ends the command, because the rest of its output has no place to go. */
+function endUnwritten(error: NodeJS.ErrnoException): never {
+  // A reader that closed its end (`roce dump FILE | head`) is not an error.
+  if (error.code === 'EPIPE') process.exit(0);
+  process.stderr.write(`roce: standard output cannot be written: ${error.message}\n`);
+  process.exit(1);
 }
+
+process.stdout.on('error', endUnwritten);
+// Messages that cannot be written change nothing about the result.
+process.stderr.on('error', (error: NodeJS.ErrnoException) => {
+  if (error.code === 'EPIPE') process.exit(0);
+});
 
 // The first Ctrl-C ends the command in order, the second at once.
 const interrupted = new AbortController();
@@ -27,4 +33,8 @@ process.exitCode = await run(process.argv.slice(2), {
 });
 // An open socket or timer must not keep a finished command alive. Output to a pipe or file is complete here: Node
 // writes those synchronously on Linux.
-process.stdout.write('', () => process.exit());
+process.stdout.write('', (error) => {
+  // It is called before the stream's error event.
+  if (error) endUnwritten(error);
+  process.exit();
+});
