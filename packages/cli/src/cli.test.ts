@@ -61,6 +61,7 @@ describe('usage', () => {
       "unknown option '--jsno'; did you mean --json?",
     ],
     ['an unknown short option', ['dump', '-q', 'x'], "unknown option '-q'"],
+    ['help of a word that is no command', ['help', 'bogus'], "unknown command 'bogus'"],
     ['a missing argument', ['dump'], "missing required argument 'file'"],
     [
       'an argument too many',

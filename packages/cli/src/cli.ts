@@ -19,12 +19,20 @@ export async function run(argv: readonly string[], streams: Streams): Promise<nu
     const program = createProgram(terminal, (result) => {
       code = result;
     });
+    refuseHelpOfUnknown(program, argv);
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
     code = report(error, terminal);
   }
   terminal.flush();
   return code;
+}
+
+/** Refuses `roce help WORD` where the word is no command: commander prints the help of all of them, without a reason. */
+function refuseHelpOfUnknown(program: Command, [word, name]: readonly string[]): void {
+  if (word !== 'help' || name === undefined || name.startsWith('-') || name === 'help') return;
+  if (!program.commands.some((command) => command.name() === name))
+    program.error(`error: unknown command '${name}'`);
 }
 
 const EXIT_TEXT = `Exit codes: ${EXIT_CODES.map(([code, meaning]) => `${code} ${meaning}`).join(', ')}.`;
