@@ -78,7 +78,9 @@ export async function checkMtu({ address, nic }: Way): Promise<Check> {
 /** From iproute2, where it is there; undefined where the route has none of its own. */
 async function routeMtu(address: string): Promise<number | undefined> {
   try {
-    const { stdout } = await promisify(execFile)('ip', ['-j', 'route', 'get', address], { timeout: 2000 });
+    const [to, zone] = address.split('%');
+    const where = zone === undefined ? [to] : [to, 'dev', zone];
+    const { stdout } = await promisify(execFile)('ip', ['-j', 'route', 'get', ...where], { timeout: 2000 });
     const [route] = JSON.parse(stdout) as { metrics?: { mtu?: number }[]; mtu?: number }[];
     return route?.metrics?.find((metric) => metric.mtu !== undefined)?.mtu ?? route?.mtu;
   } catch {
@@ -90,7 +92,9 @@ async function routeMtu(address: string): Promise<number | undefined> {
 export async function checkReachable({ address, source }: Way): Promise<Check> {
   const socket = createSocket(isIPv4(address) ? 'udp4' : 'udp6');
   try {
-    socket.bind({ address: source });
+    // An address of one link is bound with its link.
+    const [, zone] = address.split('%');
+    socket.bind({ address: zone === undefined ? source : `${source.split('%')[0]}%${zone}` });
     await once(socket, 'listening');
     socket.connect(ROCE_UDP_PORT, address);
     await once(socket, 'connect');
