@@ -116,6 +116,7 @@ describe('wrong usage is exit code 2, and names the error', () => {
     [['write', 'bw', '-R'], /-R as a server/],
     [['send', 'bw', '-R', '-c', 'UC', '--bind', '127.0.0.1'], /has no UC/],
     [['--local', 'write', 'bw', '127.0.0.1'], /no host/],
+    [['--local', 'send', 'lat', '-q', '2'], /^roce: qps: send lat has one queue pair/],
     [['write', 'bw', '--nonsense'], /unknown option '--nonsense'/],
   ])('%j', async (args, message) => {
     const { code, out, err } = await perf(...args);

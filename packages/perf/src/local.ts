@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 import { RoceError } from '@node-roce/verbs-api';
 import type { LocalServerMessage, LocalServerStart } from './local-server.ts';
 import { callPerf, type SideOptions } from './perf.ts';
-import type { PerfOptions } from './plan.ts';
+import { type PerfOptions, planOf } from './plan.ts';
 import type { PerfResult } from './report/result.ts';
 
 export interface LocalOptions extends Omit<SideOptions, 'device' | 'port' | 'rdmaCm'> {
@@ -16,6 +16,7 @@ const LOOPBACK = ['127.0.0.1', '127.0.0.2'] as const;
 
 /** Plays a test between two devices on loopback; the result is the client's. Rejects as `callPerf`. */
 export async function localPerf(test: PerfOptions, options: LocalOptions = {}): Promise<PerfResult> {
+  planOf(test); // Errors of the other thread arrive without their attribute.
   const { addresses = LOOPBACK, udpPort, timeout, gigabits = false, ...others } = options;
   const start: LocalServerStart = { test, address: addresses[1], udpPort, timeout, gigabits };
   const worker = new Worker(new URL('./local-server.js', import.meta.url), {
