@@ -182,6 +182,8 @@ export class Memory {
     }
     if (isResizable(buffer))
       throw invalid('buffer', 'a resizable buffer can move', 'a buffer of fixed length');
+    if (isDetached(buffer))
+      throw invalid('buffer', 'it is detached: it was transferred', 'a buffer that this thread still has');
     if (!Number.isSafeInteger(offset) || offset < 0) throw invalid('offset', `${offset} is not an offset`);
     if (!Number.isSafeInteger(length) || length < 0 || length > this.#limits.maxMrSize) {
       throw invalid('length', `${length} is not a length`, `0 … ${this.#limits.maxMrSize}`);
@@ -330,4 +332,13 @@ export interface WindowRange {
 function isResizable(buffer: ArrayBufferLike): boolean {
   const b = buffer as { resizable?: boolean; growable?: boolean };
   return b.resizable === true || b.growable === true;
+}
+
+/** Whether the buffer was transferred, and has lost its memory. Node 20 has no `detached`. */
+function isDetached(buffer: ArrayBufferLike): boolean {
+  try {
+    return new Uint8Array(buffer).buffer !== buffer;
+  } catch {
+    return true;
+  }
 }

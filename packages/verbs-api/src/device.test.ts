@@ -85,6 +85,13 @@ describe('regions', () => {
       side.pd.registerMr(new Uint8Array(8), { access: { localWrite: false, remoteWrite: true } }),
     ).rejects.toMatchObject({ attribute: 'access' });
     await expect(side.pd.registerMr(7 as never)).rejects.toMatchObject({ attribute: 'memory' });
+    const moved = new Uint8Array(8);
+    structuredClone(moved, { transfer: [moved.buffer] });
+    await expect(side.pd.registerMr(moved)).rejects.toMatchObject({ errno: 'EINVAL', attribute: 'buffer' });
+    // A refused region holds nothing of its domain.
+    const pd = await side.device.allocPd();
+    await expect(pd.registerMr(moved)).rejects.toThrow('detached');
+    await pd.dealloc();
     await side.device.close();
   });
 
