@@ -19,6 +19,7 @@ import {
   NUMBER,
   OBJECT,
   type OptionHints,
+  type OptionType,
   type OptionTypes,
   oneOf,
   SIGNAL,
@@ -62,10 +63,16 @@ const CONGESTION: OptionTypes = {
   notify: BOOLEAN,
 };
 
+/** A UDP port. */
+const PORT: OptionType = {
+  expected: 'a whole number of 1 … 65535',
+  is: (value) => INTEGER.is(value) && (value as number) >= 1 && (value as number) <= 65_535,
+};
+
 const OPEN: OptionTypes = {
   address: either(STRING, LIST),
   ...all(['interface', 'trace'], STRING),
-  port: INTEGER,
+  port: PORT,
   engine: oneOf('inline', 'worker'),
   link: either(oneOf('auto', 'udp', 'dgram', 'xdp'), OBJECT),
   xdpMode: oneOf('auto', 'any', 'zero-copy', 'native', 'generic'),

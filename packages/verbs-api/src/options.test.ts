@@ -240,6 +240,14 @@ describe('wrong types and missing members name attribute and expectation', () =>
   });
 });
 
+test.each([0, 65_536])('port %i of a device is refused by name', async (port) => {
+  await expect(openDevice({ address: '127.0.0.1', port })).rejects.toMatchObject({
+    code: 'ERR_ROCE_INVALID_ATTRIBUTE',
+    attribute: 'port',
+    expected: 'a whole number of 1 … 65535',
+  });
+});
+
 test('a trace into a folder that does not exist is a RoceError', async () => {
   const error = await refusal(() => openDevice({ link: link(), trace: '/nonexistent/x.pcapng' }));
   expect(error).toMatchObject({ code: 'ERR_ROCE_TRACE', errno: 'ENOENT', attribute: 'trace' });
