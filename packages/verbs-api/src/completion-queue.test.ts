@@ -112,6 +112,16 @@ describe('waiting', () => {
     await expect(wait).rejects.toBe(reason);
   });
 
+  test('an aborted signal takes no completion that is there', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    receive(b, 0);
+    send(a, 1);
+    await b.cq.wait();
+    await expect(b.cq.next({ signal: AbortSignal.abort(new Error('enough')) })).rejects.toThrow('enough');
+    expect(b.cq.poll()).toMatchObject([{ status: 'SUCCESS' }]);
+  });
+
   test('waiting calls reject when the device is closed or fails', async () => {
     const pair = await openPair();
     const wait = pair.a.cq.wait();

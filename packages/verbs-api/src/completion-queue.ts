@@ -344,10 +344,11 @@ export class CompletionQueue implements AsyncDisposable {
     });
   }
 
-  /** Waits for the next completion and takes it. */
+  /** Waits for the next completion and takes it. Rejects with the signal's reason, and takes none then. */
   async next(options?: { signal?: AbortSignal }): Promise<WorkCompletion> {
     if (options !== undefined) checkWaitOptions(options);
     const signal = options?.signal;
+    signal?.throwIfAborted();
     for (;;) {
       const [wc] = this.poll(1);
       if (wc) return wc;
