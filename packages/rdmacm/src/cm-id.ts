@@ -12,7 +12,14 @@ import { parseHeader, type SocketAddress, withHeader } from './addresses.ts';
 import { AlternatePaths } from './alternate-paths.ts';
 import { Attempt } from './attempt.ts';
 import { Endpoint } from './endpoint.ts';
-import { closedError, rejectedError, unreachableError, unresolvedError } from './errors.ts';
+import {
+  closedError,
+  foreignDomain,
+  portTaken,
+  rejectedError,
+  unreachableError,
+  unresolvedError,
+} from './errors.ts';
 import type { CmEventName } from './events.ts';
 import { Groups } from './groups.ts';
 import type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
@@ -177,6 +184,8 @@ export class CmId implements AsyncDisposable {
    */
   async createQp(pd: ProtectionDomain, init: Omit<QueuePairInit, 'type'>): Promise<QueuePair> {
     checkDomain(pd);
+    const { device } = this.#path;
+    if (device !== undefined && !pd.isOf(device)) throw foreignDomain();
     const qp = await pd.createQp({ ...init, type: this.#datagram ? 'UD' : 'RC' });
     if (this.#isDestroyed) await qp.close();
     this.#checkAlive();
@@ -263,7 +272,8 @@ export class CmId implements AsyncDisposable {
         return number;
       } catch (error) {
         const isTaken = (error as RoceError).errno === 'EADDRINUSE';
-        if (port !== 0 || !isTaken || tries === MAX_PORT_TRIES) throw error;
+        if (isTaken && port !== 0) throw portTaken(local, error);
+        if (!isTaken || tries === MAX_PORT_TRIES) throw error;
       }
     }
   }
@@ -368,8 +378,12 @@ export class CmId implements AsyncDisposable {
 
   // ------------------------------------------------------------------ its end
 
-  /** rdma_disconnect(3): takes the queue pair to the error state, and resolves when the peer has agreed. */
+  /**
+   * rdma_disconnect(3): takes the queue pair to the error state, and resolves when the peer has agreed. Where the connection ends
+   * already, by the peer or by an earlier call, it resolves at that end.
+   */
   async disconnect(): Promise<void> {
+    if (this.#state === 'DISCONNECTING' || this.#state === 'DISCONNECTED') return this.#ended;
     if (this.#state !== 'CONNECTED' || this.#datagram) throw this.#wrongState('a connection');
     this.#state = 'DISCONNECTING';
     await this.#stopQp();

@@ -107,3 +107,19 @@ export const unreachableError = (to: SocketAddress): RoceError =>
 
 export const closedError = (message: string): RoceError =>
   new RoceError('ERR_ROCE_CLOSED', message, { errno: 'ECANCELED' });
+
+/** A port of the connection manager that a listener has, of this program or of another one at the address. */
+export const portTaken = (place: SocketAddress, cause: unknown): RoceError =>
+  new RoceError('ERR_ROCE_PORT_IN_USE', `${at(place)} has a listener`, {
+    errno: 'EADDRINUSE',
+    attribute: 'port',
+    expected: 'another port, or 0 for one that is free',
+    cause,
+  });
+
+export const foreignDomain = (): RoceError =>
+  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'pd: it is of another device', {
+    errno: 'EINVAL',
+    attribute: 'pd',
+    expected: 'a protection domain of id.device',
+  });

@@ -57,6 +57,8 @@ export class Path {
       bound === undefined ? this.#side.reaches(gid) : isIpv4Mapped(gidOf(bound)) === isIpv4Mapped(gid);
     // A resolver may take its time. A device opens at once, and is waited for: it has to be closed again.
     const address = await orAborted(resolveHost(host, isPreferred), signal);
+    if (bound !== undefined && isIpv4Mapped(gidOf(bound)) !== isIpv4Mapped(gidOf(address)))
+      throw otherVersion(bound, address);
     const from = bound ?? (this.#options.device ? undefined : await sourceTowards(address));
     const local = await this.#side.bind(from, gidOf(address));
     signal?.throwIfAborted();
@@ -113,3 +115,10 @@ export class Path {
     return this.#side.release();
   }
 }
+
+const otherVersion = (source: string, peer: string): RoceError =>
+  new RoceError('ERR_ROCE_CM_NO_ADDRESS', `source: ${source} and ${peer} are of different IP versions`, {
+    errno: 'EADDRNOTAVAIL',
+    attribute: 'source',
+    expected: `an IPv${peer.includes(':') ? 6 : 4} address of this machine`,
+  });

@@ -152,6 +152,8 @@ describe('a connection', () => {
     const { client, server } = await connected(ends);
     await client.id.disconnect();
     await server.id.disconnected;
+    // As of rdma_disconnect(3), which programs call when they hear of the end.
+    await Promise.all([client.id.disconnect(), server.id.disconnect()]);
     expect([client.id.state, server.id.state]).toEqual(['DISCONNECTED', 'DISCONNECTED']);
     expect([client.qp.state, server.qp.state]).toEqual(['ERR', 'ERR']);
   });
@@ -249,7 +251,11 @@ describe('calls that fail', () => {
   test('a port that has a listener', async () => {
     await using ends = await openEnds();
     await listener(ends);
-    await expect(listener(ends)).rejects.toMatchObject({ errno: 'EADDRINUSE' });
+    await expect(listener(ends)).rejects.toMatchObject({
+      code: 'ERR_ROCE_PORT_IN_USE',
+      errno: 'EADDRINUSE',
+      message: expect.stringMatching(/^port \d+ of 10\.0\.0\.2 has a listener/),
+    });
   });
 
   test('a name and a route that do not exist', async () => {
@@ -258,6 +264,27 @@ describe('calls that fail', () => {
       code: 'ERR_ROCE_CM_NO_ADDRESS',
       attribute: 'host',
     });
+  });
+
+  test('our address of another IP version than the peer’s', async () => {
+    await using ends = await openEnds();
+    const id = new CmId({ device: ends.a });
+    await expect(id.resolveAddr({ host: '10.0.0.2', port: 1, source: '::1' })).rejects.toMatchObject({
+      code: 'ERR_ROCE_CM_NO_ADDRESS',
+      attribute: 'source',
+      expected: 'an IPv4 address of this machine',
+    });
+    expect(id.state).toBe('IDLE');
+  });
+
+  test('a protection domain of another device', async () => {
+    await using ends = await openEnds();
+    const id = new CmId({ device: ends.a });
+    await id.resolveAddr({ host: '10.0.0.2', port: 1 });
+    const [pd, cq] = [await ends.b.allocPd(), await ends.b.createCq()];
+    await expect(id.createQp(pd, { sendCq: cq })).rejects.toMatchObject({ errno: 'EINVAL', attribute: 'pd' });
+    const context = ends.a.openContext();
+    await id.createQp(await context.allocPd(), { sendCq: await context.createCq() });
   });
 
   test('calls out of order fail with the call that comes first', async () => {

@@ -75,6 +75,11 @@ export class ProtectionDomain implements AsyncDisposable {
     this.#objects = objects;
   }
 
+  /** Whether it is of this device, or of another context of the same one. @internal */
+  isOf(device: { readonly facts: Engine['facts'] }): boolean {
+    return this.#engine.facts === device.facts;
+  }
+
   /**
    * ibv_reg_mr(3): opens memory to the device, and to peers with the rights in `access` (IBTA vol 1 §10.6.3). A view
    * registers its own bytes only. With the engine in a worker the memory has to be shared (docs/memory.md).
