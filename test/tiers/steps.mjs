@@ -79,7 +79,7 @@ export const CI = [
   {
     name: 'interop xdp',
     minutes: 5,
-    command: 'npm run test:interop -- /data.test /errors.test /pingpong.test /faults.test',
+    command: 'npm run test:interop -- data.test errors.test pingpong.test faults.test',
     env: (commit) => ({
       ROCE_INTEROP_LINK: 'xdp',
       ROCE_GUEST_MTU: 9000,
@@ -288,7 +288,7 @@ export const LONG = [
   {
     name: 'interop xdp',
     minutes: 40,
-    command: 'npm run test:interop -- /data.test /errors.test /pingpong.test /faults.test',
+    command: 'npm run test:interop -- data.test errors.test pingpong.test faults.test',
     env: { ROCE_INTEROP_LINK: 'xdp', ROCE_GUEST_MTU: 9000 },
   },
   {
