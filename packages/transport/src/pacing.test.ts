@@ -1,7 +1,8 @@
 /** rate_limit, and objects that change size or rights while they are in use. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { addressOf, Pair, QKEY } from '../testing/pair.ts';
-import { Access, Cqe, Ring } from './index.ts';
+import { AddressHandle } from './addresses.ts';
+import { Access, Cqe, Ring, SendWqe } from './index.ts';
 
 describe('rateLimitWithin5Percent', () => {
   test.each([8_000, 100_000, 1_000_000])(
@@ -61,6 +62,23 @@ test.each(['UC', 'UD'] as const)('%s is paced, and completes at that pace', (typ
   const late = left.poll();
   expect(late).toHaveLength(60 - early);
   expect(new Set(late.map(({ status }) => status))).toEqual(new Set(['SUCCESS']));
+});
+
+// Once: an exception, which stopped every queue pair of the device.
+test('a paced datagram leaves though another thread changes its entry meanwhile', () => {
+  const pair = new Pair({ type: 'UD' });
+  const { left, right } = pair;
+  left.adapter.modifyQp(left.qp.qpn, { rateLimit: 8_000 }, 0);
+  const ah = left.adapter.createAh(left.pd, addressOf(2));
+  const { sq } = left;
+  const entry = sq.wordOf(sq.producer);
+  vi.spyOn(AddressHandle.prototype, 'sourcePort').mockImplementationOnce(() => {
+    sq.words[entry + SendWqe.ADDRESS_HANDLE] = 12345;
+    return 49152;
+  });
+  left.post({ opcode: 'SEND', inline: Uint8Array.of(1), datagram: { ah, qpn: right.qp.qpn, qkey: QKEY } });
+  pair.run();
+  expect(left.poll()).toMatchObject([{ status: 'SUCCESS' }]);
 });
 
 test('static_rate, sl, dlid and src_path_bits are kept and change neither packets nor their times', () => {

@@ -119,6 +119,9 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
     pd,
     cq,
     now: 0,
+    get sq() {
+      return sq;
+    },
     get state() {
       return Object.keys(QpStateCode)[sq.state];
     },

@@ -1,8 +1,9 @@
 /** A raw packet queue pair on a port that the test has in its hands. */
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { FRAME_ROOM, frameOf, setUpRaw as setUp } from '../../testing/raw-side.ts';
 import { WrOpcode } from '../constants.ts';
-import { Adapter } from '../index.ts';
+import { Adapter, SendWqe, Sge } from '../index.ts';
+import { Pacer } from '../requester/pacer.ts';
 
 const EMSGSIZE = 90;
 const ENETDOWN = 100;
@@ -119,6 +120,29 @@ describe('sending', () => {
     expect(side.now).toBeGreaterThan(12_000);
     expect(side.poll()).toHaveLength(6 - early);
   });
+});
+
+// Once: an exception for a key, and for an element of another domain its bytes.
+describe('a list that another thread changes after it was checked fails its request', () => {
+  const change = (words: (side: ReturnType<typeof setUp>) => [word: number, value: number]) => {
+    const side = setUp();
+    side.activate();
+    const first = side.sq.wordOf(side.sq.producer) + SendWqe.SGE;
+    vi.spyOn(Pacer.prototype, 'limited', 'get').mockImplementationOnce(() => {
+      const [word, value] = words(side);
+      side.sq.words[first + word] = value;
+      return false;
+    });
+    side.send(1, [30, 30]);
+    expect(side.port.sent).toEqual([]);
+    expect(side.poll()).toEqual([[1, 'LOC_PROT_ERR', 60]]);
+    expect(side.state).toBe('SQE');
+  };
+
+  test('to a key that is none', () => change(() => [Sge.LKEY, 0]));
+
+  test('to a region of another domain', () =>
+    change(({ adapter }) => [Sge.LKEY, adapter.allocNullMr(adapter.allocPd()).lkey]));
 });
 
 describe('receiving', () => {
