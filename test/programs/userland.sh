@@ -18,7 +18,7 @@ packages=$(resolve "$@")
 # shellcheck disable=SC2086 # package names are words
 download $packages
 rm -rf "$root"
-mkdir -p "$root"/{etc,dev,proc,sys,run,tmp,usr/{bin,sbin,lib,lib64}}
+mkdir -p "$root"/{etc,dev/shm,proc,sys,run,tmp,usr/{bin,sbin,lib,lib64}}
 merge_usr "$root"
 one=$(mktemp -d "$root.XXXXXX")
 trap 'rm -rf "$one"' EXIT

@@ -37,9 +37,10 @@ export class Userland {
   start(device: number, line: string, timeout = 60_000): Running {
     const socket = this.devices[device].path.slice(this.root.length);
     const env = `LD_LIBRARY_PATH=${INSIDE} LD_PRELOAD=${INSIDE}/libroce-paths.so ROCE_SOCKET=${socket}`;
-    // The library looks at /proc/self/maps.
+    // In mounts of its own: the library looks at /proc/self/maps, UCX at /sys/class/net.
     const proc = `--mount-proc=${join(this.root, 'proc')}`;
-    const inside = ['chroot', this.root, '/bin/sh', '-c', `export ${env}; exec ${line}`];
+    const enter = 'mount --rbind /sys "$0/sys" && exec chroot "$0" /bin/sh -c "$1"';
+    const inside = ['sh', '-c', enter, this.root, `export ${env}; exec ${line}`];
     const child = spawn('unshare', [proc, ...inside], { stdio: ['ignore', 'pipe', 'pipe'], timeout });
     let output = '';
     for (const stream of [child.stdout, child.stderr])
