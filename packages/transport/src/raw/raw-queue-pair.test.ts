@@ -139,7 +139,7 @@ describe('a list that another thread changes after it was checked fails its requ
     expect(side.state).toBe('SQE');
   };
 
-  test('to a key that is none', () => change(() => [Sge.LKEY, 0]));
+  test('to a key of no region', () => change(() => [Sge.LKEY, 0]));
 
   test('to a region of another domain', () =>
     change(({ adapter }) => [Sge.LKEY, adapter.allocNullMr(adapter.allocPd()).lkey]));
