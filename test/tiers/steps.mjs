@@ -123,6 +123,7 @@ export const LONG = [
     minutes: 120,
     command: 'npx vitest run test/sim-mixed',
     env: { ROCE_SIM_SEEDS: 2000 },
+    required: 'FLUSH, ATOMIC_WRITE and services mixed: nothing lost or twice',
   },
   {
     name: 'recovery',
@@ -272,6 +273,7 @@ export const LONG = [
     minutes: 15,
     command: 'npm run test:interop -- sharing', // On a quiet machine: rounds of connections are timed.
     env: { ROCE_GUEST_MTU: 9000, ROCE_SHARING_KILLS: 60, ROCE_SHARING_STALL: 1 },
+    required: 'a shared address: killed programs do not disturb the others',
   },
   {
     name: 'interop debian12',
