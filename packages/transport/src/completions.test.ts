@@ -69,6 +69,7 @@ describe('a request completes', () => {
         flags: 0,
         qpn: side.qp.qpn,
         srcQp: 77,
+        sl: 0,
       },
     ]);
     const sends = operation === WcOpcode.SEND ? 1 : 0;
@@ -137,6 +138,7 @@ describe('a receive completes', () => {
         flags: 0,
         qpn: side.qp.qpn,
         srcQp: 77,
+        sl: 0,
       },
     ]);
     expect(counters()).toMatchObject({ completedReceives: 1, failedReceives: 0, flushedReceives: 0 });
