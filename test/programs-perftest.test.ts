@@ -77,7 +77,11 @@ describe.skipIf(missing !== undefined)('perftest', { timeout: 130_000 }, () => {
   });
 
   // Nothing is retransmitted for UC and UD: once more where a machine that was busy lost a packet.
-  test.each(WHOLE ? all : SAMPLE)('%s gives its figures', { retry: WHOLE ? 2 : 0 }, expectFigures);
+  test.each(WHOLE ? all : SAMPLE)(
+    '%s gives its figures',
+    { retry: WHOLE ? 2 : 0, tags: ['slow'] },
+    expectFigures,
+  );
 
   test.skipIf(WHOLE)('ib_write_bw -a -n 5 gives its figures', { tags: ['slow'] }, () =>
     expectFigures('ib_write_bw -a -n 5'),

@@ -170,7 +170,7 @@ describe.skipIf(!cable)('traffic', () => {
   );
 });
 
-describe.skipIf(!cable)('with other programs on the interface', () => {
+describe.skipIf(!cable)('with other programs on the interface', { tags: ['slow'] }, () => {
   test(
     'another adapter at the same address works on',
     async () => {
