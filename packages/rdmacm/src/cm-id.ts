@@ -6,6 +6,8 @@ import {
   type QueuePair,
   type QueuePairInit,
   RoceError,
+  type XrcDomain,
+  type XrcTarget,
 } from '@node-roce/verbs-api';
 import { type CmFields, CmSidrStatus, ipCmServiceId, multicastGid, PortSpace } from '@node-roce/wire';
 import { parseHeader, type SocketAddress, withHeader } from './addresses.ts';
@@ -37,6 +39,7 @@ import {
   checkPlace,
   checkReason,
   checkWait,
+  checkXrcDomain,
 } from './options.ts';
 import {
   type ConnectionParameters,
@@ -62,6 +65,8 @@ export class CmId implements AsyncDisposable {
   readonly context: unknown;
   /** The queue pair, once there is one. */
   qp: QueuePair | undefined;
+  /** Of a request of XRC: the target that it is accepted with, once there is one. */
+  target: XrcTarget | undefined;
   /** Of an id that `getRequest` gave: what the peer asks. */
   request: ConnectionRequest | undefined;
   /** Of a datagram service, after `connect`: where to send. */
@@ -131,6 +136,15 @@ export class CmId implements AsyncDisposable {
     return this.#ended;
   }
 
+  get #isXrc(): boolean {
+    return this.#options.transport === 'XRC';
+  }
+
+  /** The end of the connection on this side. */
+  get #ownEnd(): QueuePair | XrcTarget | undefined {
+    return this.target ?? this.qp;
+  }
+
   get #datagram(): boolean {
     return this.portSpace === 'UDP' || this.portSpace === 'IPOIB';
   }
@@ -184,9 +198,11 @@ export class CmId implements AsyncDisposable {
    */
   async createQp(pd: ProtectionDomain, init: Omit<QueuePairInit, 'type'>): Promise<QueuePair> {
     checkDomain(pd);
+    if (this.#isXrc && this.request) throw this.#wrongState('createTarget: an initiator asks for a target');
     const { device } = this.#path;
-    if (device !== undefined && !pd.isOf(device)) throw foreignDomain();
-    const qp = await pd.createQp({ ...init, type: this.#datagram ? 'UD' : 'RC' });
+    if (device !== undefined && !pd.isOf(device)) throw foreignDomain('pd');
+    const type = this.#datagram ? 'UD' : this.#isXrc ? 'XRC_INI' : 'RC';
+    const qp = await pd.createQp({ ...init, type });
     if (this.#isDestroyed) await qp.close();
     this.#checkAlive();
     this.qp = qp;
@@ -194,6 +210,25 @@ export class CmId implements AsyncDisposable {
     if (this.#datagram) await qp.activate({ qkey: RDMA_UDP_QKEY });
     else await qp.toInit();
     return qp;
+  }
+
+  /**
+   * rdma_create_qp_ex(3) with IBV_QPT_XRC_RECV, for a request of an initiator (`transport: 'XRC'`): a target of the domain, whose states
+   * follow the connection. Messages to it come in through the SRQs of the domain. It is closed with the id.
+   *
+   * Rejects with EINVAL for a domain of another device.
+   */
+  async createTarget(domain: XrcDomain, options: { context?: unknown } = {}): Promise<XrcTarget> {
+    checkXrcDomain(domain);
+    if (!this.#isXrc || this.#state !== 'CONNECT_REQUEST' || this.target)
+      throw this.#wrongState('a request of XRC without a target');
+    if (!domain.isOf(this.device)) throw foreignDomain('domain');
+    const target = await domain.createTarget(options);
+    if (this.#isDestroyed) await target.close();
+    this.#checkAlive();
+    this.target = target;
+    await target.toInit();
+    return target;
   }
 
   /**
@@ -255,7 +290,7 @@ export class CmId implements AsyncDisposable {
     this.#incoming = new Incoming(
       endpoint,
       number,
-      this.#datagram,
+      this.#datagram ? undefined : this.#isXrc ? 'XRC' : 'RC',
       (request) => this.#requested(request),
       channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
     );
@@ -305,29 +340,29 @@ export class CmId implements AsyncDisposable {
   async accept(parameters: ConnectionParameters = {}, options: { signal?: AbortSignal } = {}): Promise<void> {
     checkParameters(parameters, this.#datagram ? PRIVATE_DATA.answer : PRIVATE_DATA.accept);
     checkWait(options);
-    const { qp } = this;
+    const end = this.#ownEnd;
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
-    if (!qp) throw this.#wrongState('createQp first');
+    if (!end) throw this.#wrongState(this.#isXrc ? 'createTarget first' : 'createQp first');
     options.signal?.throwIfAborted();
     this.#take();
     if (this.#datagram) {
       const { privateData } = parameters;
-      const answer = { qpn: qp.qpNum, qkey: RDMA_UDP_QKEY, privateData };
+      const answer = { qpn: end.qpNum, qkey: RDMA_UDP_QKEY, privateData };
       await this.#endpoint.call('cmAnswer', this.#number!, answer);
       this.#checkAlive();
       this.#state = 'CONNECTED';
       return;
     }
     this.#state = 'CONNECTING';
-    await this.#settled(this.#reply(qp, parameters), options.signal);
+    await this.#settled(this.#reply(end, parameters), options.signal);
   }
 
   /** Takes the queue pair to RTR, and sends REP. */
-  async #reply(qp: QueuePair, parameters: ConnectionParameters): Promise<void> {
+  async #reply(end: QueuePair | XrcTarget, parameters: ConnectionParameters): Promise<void> {
     const message = this.#message!;
-    const reply = this.#terms.reply(qp, this.request!, parameters);
-    await this.#agreeOnCredits(qp, message);
-    await qp.modify(this.#terms.listenerSteps(qp, message).rtr);
+    const reply = this.#terms.reply(end, this.request!, parameters);
+    if (end.type !== 'XRC_TGT') await this.#agreeOnCredits(end, message);
+    await end.modify(this.#terms.listenerSteps(end, message).rtr);
     await this.#endpoint.call('cmAccept', this.#number!, reply);
   }
 
@@ -397,7 +432,7 @@ export class CmId implements AsyncDisposable {
 
   /** Takes the queue pair to the error state: what has arrived stays, what waits is flushed. */
   async #stopQp(): Promise<void> {
-    await this.qp?.modify({ qpState: 'ERR' }).catch(() => {}); // The program may have closed it.
+    await this.#ownEnd?.modify({ qpState: 'ERR' }).catch(() => {}); // The program may have closed it.
   }
 
   /** rdma_destroy_id(3), with its queue pair: in any state; the peer hears of it. */
@@ -423,7 +458,7 @@ export class CmId implements AsyncDisposable {
     try {
       await this.#groups.leaveAll();
       await this.peer?.ah.destroy();
-      await this.qp?.close();
+      await this.#ownEnd?.close();
     } finally {
       await this.#path.release();
     }
@@ -619,9 +654,9 @@ export class CmId implements AsyncDisposable {
 
   /** Listener: RTU came, or data. */
   async #toRts(message: RequestTerms): Promise<void> {
-    const { qp } = this;
-    if (!qp || this.#state !== 'CONNECTING') return;
-    await qp.modify(this.#terms.listenerSteps(qp, message).rts);
+    const end = this.#ownEnd;
+    if (!end || this.#state !== 'CONNECTING') return;
+    await end.modify(this.#terms.listenerSteps(end, message).rts);
     this.#connected();
   }
 

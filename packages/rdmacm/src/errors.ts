@@ -117,9 +117,9 @@ export const portTaken = (place: SocketAddress, cause: unknown): RoceError =>
     cause,
   });
 
-export const foreignDomain = (): RoceError =>
-  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'pd: it is of another device', {
+export const foreignDomain = (attribute: 'pd' | 'domain'): RoceError =>
+  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: it is of another device`, {
     errno: 'EINVAL',
-    attribute: 'pd',
-    expected: 'a protection domain of id.device',
+    attribute,
+    expected: attribute === 'pd' ? 'a protection domain of id.device' : 'an XRC domain of id.device',
   });

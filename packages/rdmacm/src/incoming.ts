@@ -1,7 +1,13 @@
 /** Requests that come to a listener: those that can't be taken are refused here, the others wait for the program. */
-import type { CmEvent, DatagramRequestEvent, RequestEvent, Route } from '@node-roce/cm';
+import {
+  type CmEvent,
+  type DatagramRequestEvent,
+  type RequestEvent,
+  type Route,
+  serviceOf,
+} from '@node-roce/cm';
 import { EventQueue } from '@node-roce/verbs-api';
-import { type CmFields, CmRejReason, CmTransport, gidEquals, mtuBytesToEnum } from '@node-roce/wire';
+import { type CmFields, CmRejReason, gidEquals, mtuBytesToEnum } from '@node-roce/wire';
 import { gidOf, parseHeader } from './addresses.ts';
 import type { Endpoint } from './endpoint.ts';
 
@@ -35,6 +41,9 @@ export interface WaitingRequest {
   translated: boolean;
 }
 
+/** The service of a listener; `undefined`: it takes questions for a datagram service. */
+export type Service = 'RC' | 'XRC' | undefined;
+
 /** Requests in the order in which they came. */
 export class Incoming<Id extends { destroy(): Promise<void> }> {
   /**
@@ -50,14 +59,14 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
 
   /**
    * @param number of the listener
-   * @param isDatagram whether it takes questions for a datagram service; else, requests for connections
+   * @param service the requests that it takes
    * @param makeId an id for a request
    * @param onRequest gets the id of each request as it comes; `next` returns it, too
    */
   constructor(
     endpoint: Endpoint,
     number: number,
-    isDatagram: boolean,
+    service: Service,
     makeId: (request: WaitingRequest) => Id,
     onRequest?: (id: Id) => void,
   ) {
@@ -66,7 +75,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     this.#makeId = makeId;
     endpoint.addListener(number, {
       onEvent: (event) => {
-        const refusal = refusalOf(event, isDatagram, endpoint.device.facts.activeMtu);
+        const refusal = refusalOf(event, service, endpoint.device.facts.activeMtu);
         if (refusal) {
           void this.#refuse(event.id, refusal.reason);
           return;
@@ -143,13 +152,13 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
  */
 function refusalOf(
   event: RequestEvent | DatagramRequestEvent,
-  isDatagram: boolean,
+  service: Service,
   activeMtu: number,
 ): { reason?: number } | undefined {
-  if ((event.type === 'datagram-request') !== isDatagram) return {};
+  if ((event.type === 'datagram-request') !== (service === undefined)) return {};
   if (event.type === 'request') {
-    const { transportService, pathMtu } = event.request;
-    if (transportService !== CmTransport.RC) return { reason: CmRejReason.INVALID_TRANSPORT_TYPE };
+    const { pathMtu } = event.request;
+    if (serviceOf(event.request, true) !== service) return { reason: CmRejReason.INVALID_TRANSPORT_TYPE };
     if (pathMtu < 1 || pathMtu > mtuBytesToEnum(activeMtu)) return { reason: CmRejReason.INVALID_MTU };
   }
   return parseHeader(event.request.privateData) ? undefined : {};

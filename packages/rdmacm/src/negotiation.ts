@@ -1,6 +1,6 @@
 /** Terms that both sides of a connection agree on: from parameters to messages, and from messages to attributes of the queue pair. */
 import type { AcceptInit, ConnectInit } from '@node-roce/cm';
-import type { DeviceLimits, QpAttr, QueuePair } from '@node-roce/verbs-api';
+import type { DeviceLimits, QpAttr, QueuePair, XrcTarget } from '@node-roce/verbs-api';
 import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { withHeader } from './addresses.ts';
 import type { ConnectionRequest } from './id-types.ts';
@@ -48,6 +48,7 @@ export class Negotiation {
       retryCount,
       rnrRetryCount,
       ...this.#depths,
+      transport: qp.type === 'XRC_INI' ? 'XRC' : 'RC',
       qpn: qp.qpNum,
       startingPsn: qp.initialPsn,
       srq: qp.srq !== undefined,
@@ -58,7 +59,7 @@ export class Negotiation {
   }
 
   /** Listener: REP. */
-  reply(qp: QueuePair, asked: ConnectionRequest, parameters: ConnectionParameters): AcceptInit {
+  reply(qp: QueuePair | XrcTarget, asked: ConnectionRequest, parameters: ConnectionParameters): AcceptInit {
     // As librdmacm's rdma_accept(3): what the peer asks for, as far as the device has it.
     const { maxQpRdAtom, maxQpInitRdAtom } = this.#limits;
     const {
@@ -74,7 +75,7 @@ export class Negotiation {
       qpn: qp.qpNum,
       startingPsn: qp.initialPsn,
       rnrRetryCount,
-      srq: qp.srq !== undefined,
+      srq: qp.type === 'XRC_TGT' || qp.srq !== undefined,
       endToEndFlowControl: this.#wantsCredits && asked.flowControl,
       targetAckDelay: ACK_DELAY,
       ...(privateData ? { privateData } : {}),
@@ -92,7 +93,7 @@ export class Negotiation {
   }
 
   /** Listener: the same, from REQ. */
-  listenerSteps(qp: QueuePair, request: RequestTerms): { rtr: QpAttr; rts: QpAttr } {
+  listenerSteps(qp: QueuePair | XrcTarget, request: RequestTerms): { rtr: QpAttr; rts: QpAttr } {
     return listenerSteps(this.#ownSide(qp), request, this.#path.route!);
   }
 
@@ -100,10 +101,11 @@ export class Negotiation {
     return this.#path.device!.facts.limits;
   }
 
-  #ownSide(qp: QueuePair): OwnSide {
+  #ownSide(qp: QueuePair | XrcTarget): OwnSide {
     const { minRnrTimer, ackTimeout } = this.#options;
     return {
       ...this.#depths,
+      type: qp.type,
       psn: qp.initialPsn,
       retryCount: this.#parameters.retryCount ?? 7,
       minRnrTimer,

@@ -1,5 +1,5 @@
 /** The options of this package's calls, by name and type. */
-import { Device, ProtectionDomain } from '@node-roce/verbs-api';
+import { Device, ProtectionDomain, XrcDomain } from '@node-roce/verbs-api';
 import {
   ANY,
   BOOLEAN,
@@ -42,6 +42,7 @@ const ID: OptionTypes = {
   device: instance('a device (openDevice)', Device),
   deviceOptions: OBJECT,
   portSpace: oneOf('TCP', 'UDP', 'IPOIB', 'IB'),
+  transport: oneOf('RC', 'XRC'),
   channel: instance('an EventChannel', EventChannel),
   trafficClass: within(0, 255),
   ackTimeout: CODE,
@@ -71,7 +72,7 @@ const MESSAGES: OptionTypes = {
 const WAIT: OptionTypes = { signal: SIGNAL };
 const LISTEN: OptionTypes = { address: ADDRESS, port: PORT, backlog: within(1, 65_535) };
 /** Messages need a connection. */
-const STREAM: OptionTypes = { ...ID, portSpace: oneOf('TCP', 'IB') };
+const STREAM: OptionTypes = { ...ID, portSpace: oneOf('TCP', 'IB'), transport: oneOf('RC') };
 
 /** Near no right name, and common. */
 const HINTS = { aliases: { host: 'address', retryCnt: 'retryCount', rnrRetry: 'rnrRetryCount' } };
@@ -81,7 +82,15 @@ function check(options: { timing?: unknown }, types: OptionTypes): void {
   if (options.timing !== undefined) checkOptions('timing', options.timing, TIMING);
 }
 
-export const checkIdOptions = (options: object): void => check(options, ID);
+export function checkIdOptions(options: {
+  portSpace?: unknown;
+  transport?: unknown;
+  timing?: unknown;
+}): void {
+  check(options, ID);
+  const { portSpace = 'TCP', transport = 'RC' } = options;
+  if (transport === 'XRC') checkArgument('portSpace', portSpace, oneOf('TCP', 'IB'));
+}
 export const checkConnectOptions = (options: object): void =>
   check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, source: ADDRESS });
 export const checkListenOptions = (options: object): void =>
@@ -124,5 +133,7 @@ export const checkReason = (reason: unknown): void => {
 export const checkMessage = (message: unknown): void =>
   checkArgument('message', message, either(STRING, BYTES));
 export const checkTarget = (target: unknown): void => checkArgument('target', target, STRING);
+export const checkXrcDomain = (domain: unknown): void =>
+  checkArgument('domain', domain, instance('an XRC domain (device.openXrcDomain)', XrcDomain));
 export const checkDomain = (pd: unknown): void =>
   checkArgument('pd', pd, instance('a protection domain (device.allocPd)', ProtectionDomain));

@@ -38,6 +38,11 @@ export interface IdOptions {
   deviceOptions?: DeviceOptions;
   /** Default TCP. */
   portSpace?: PortSpaceName;
+  /**
+   * XRC, on devices with `experimental: ['xrc']`: connecting makes an initiator (XRC_INI), and listening takes requests of initiators alone,
+   * which are accepted with a target of a domain (`createTarget`). Default RC, in the port spaces TCP and IB.
+   */
+  transport?: 'RC' | 'XRC';
   /** Receives its events, in addition to the promises of its calls. */
   // biome-ignore lint/suspicious/noExplicitAny: an `EventChannel<CmId>`, whose module would import this one.
   channel?: EventChannel<any>;

@@ -1,6 +1,6 @@
 /** Attributes of queue pairs that follow from the messages of both sides (IBTA vol 1 §12.9; core/cm.c `cm_init_qp_*_attr`). */
-import { ackTimeoutCode, type Route } from '@node-roce/cm';
-import { Access, type AhAttr, type QpAttr } from '@node-roce/verbs-api';
+import { ackTimeoutCode, type Route, repliedQpn } from '@node-roce/cm';
+import { Access, type AhAttr, type QpAttr, type QpType } from '@node-roce/verbs-api';
 import { type CmFields, mtuEnumToBytes } from '@node-roce/wire';
 
 import type { RequestTerms } from './incoming.ts';
@@ -11,6 +11,7 @@ const ALL_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOM
 
 /** The parameters of one side, and those of its queue pair. */
 export interface OwnSide {
+  type: QpType;
   psn: number;
   responderResources: number;
   initiatorDepth: number;
@@ -45,19 +46,30 @@ const routeOfRequest = (message: RequestTerms, from: Route): Route => ({
 const accessFor = (responderResources: number): number =>
   responderResources > 0 ? ALL_ACCESS : Access.REMOTE_WRITE;
 
+interface Steps {
+  rtr: QpAttr;
+  rts: QpAttr;
+}
+
+/** An XRC initiator has no responder, and a target no requester: the steps without their attributes. */
+function stepsOf(type: QpType, { rtr, rts }: Steps): Steps {
+  if (type === 'XRC_INI') {
+    const { maxDestRdAtomic: _depth, minRnrTimer: _timer, ...initiator } = rtr;
+    return { rtr: initiator, rts };
+  }
+  if (type !== 'XRC_TGT') return { rtr, rts };
+  const { qpState, sqPsn, timeout } = rts;
+  return { rtr, rts: { qpState, sqPsn, timeout } };
+}
+
 /** Initiator, from REP. */
-export function initiatorSteps(
-  own: OwnSide,
-  reply: CmFields<'REP'>,
-  route: Route,
-  pathMtu: number,
-): { rtr: QpAttr; rts: QpAttr } {
-  return {
+export function initiatorSteps(own: OwnSide, reply: CmFields<'REP'>, route: Route, pathMtu: number): Steps {
+  return stepsOf(own.type, {
     rtr: {
       qpState: 'RTR',
       ahAttr: addressOf(route),
       pathMtu,
-      destQpNum: reply.localQpn,
+      destQpNum: repliedQpn(own.type === 'XRC_INI' ? 'XRC' : 'RC', reply),
       rqPsn: own.psn,
       // The READs that the peer may have outstanding are those that this side serves, and the other way round.
       maxDestRdAtomic: Math.min(reply.initiatorDepth, own.limits.maxQpRdAtom),
@@ -72,16 +84,12 @@ export function initiatorSteps(
       rnrRetry: reply.rnrRetryCount,
       maxRdAtomic: Math.min(reply.responderResources, own.limits.maxQpInitRdAtom),
     },
-  };
+  });
 }
 
 /** Listener, from REQ. RTS follows once the peer is ready. */
-export function listenerSteps(
-  own: OwnSide,
-  message: RequestTerms,
-  from: Route,
-): { rtr: QpAttr; rts: QpAttr } {
-  return {
+export function listenerSteps(own: OwnSide, message: RequestTerms, from: Route): Steps {
+  return stepsOf(own.type, {
     rtr: {
       qpState: 'RTR',
       ahAttr: addressOf(routeOfRequest(message, from)),
@@ -100,5 +108,5 @@ export function listenerSteps(
       rnrRetry: message.rnrRetryCount,
       maxRdAtomic: Math.min(own.initiatorDepth, own.limits.maxQpInitRdAtom),
     },
-  };
+  });
 }

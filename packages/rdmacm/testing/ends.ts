@@ -1,6 +1,12 @@
 /** Two devices on a network in memory, and ids on them. */
 import { MemoryNetwork } from '@node-roce/link';
-import { type Device, openDevice, type ProtectionDomain, type QueuePairInit } from '@node-roce/verbs-api';
+import {
+  type Device,
+  type OpenOptions,
+  openDevice,
+  type ProtectionDomain,
+  type QueuePairInit,
+} from '@node-roce/verbs-api';
 import { type CmId, connect, type ListenOptions, listen, type MessageConnection } from '../src/index.ts';
 
 export const ADDRESSES = ['10.0.0.1', '10.0.0.2'] as const;
@@ -13,11 +19,11 @@ export interface Ends extends AsyncDisposable {
   cut(): void;
 }
 
-export async function openEnds(mtu = 1024, otherMtu = mtu): Promise<Ends> {
+export async function openEnds(mtu = 1024, otherMtu = mtu, options: OpenOptions = {}): Promise<Ends> {
   const network = new MemoryNetwork();
-  const a = await openDevice({ link: network.link(ADDRESSES[0], mtu) });
+  const a = await openDevice({ ...options, link: network.link(ADDRESSES[0], mtu) });
   const link = network.link(ADDRESSES[1], otherMtu);
-  const b = await openDevice({ link });
+  const b = await openDevice({ ...options, link });
   return {
     a,
     b,

@@ -42,6 +42,11 @@ export class XrcDomain implements AsyncDisposable {
     this.#random = random;
   }
 
+  /** Whether it is of this device, or of another context of the same one. @internal */
+  isOf(device: { readonly facts: Engine['facts'] }): boolean {
+    return this.#engine.facts === device.facts;
+  }
+
   /** @internal */
   checkOpen(engine: Engine): void {
     if (this.#closed || engine !== this.#engine)

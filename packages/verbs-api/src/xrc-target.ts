@@ -119,6 +119,11 @@ export class XrcTarget implements AsyncDisposable {
     return this.modify({ qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: access });
   }
 
+  /** The PSN that its initiator begins with, random for each opening: for a connection manager. @internal */
+  get initialPsn(): number {
+    return this.#initialPsn;
+  }
+
   /** Counts of the queue pair, over all openings. */
   async counters(): Promise<QueuePairCounters> {
     return queuePairCounters(await this.#engine.call('qpCounters', this.qpNum));
