@@ -13,6 +13,7 @@ test.skipIf(missing !== undefined)(
   'hostile programs harm no other program of their devices',
   {
     timeout: SECONDS * 1000 + 120_000,
+    tags: ['slow'],
   },
   async () => {
     const devices = await Devices.open('127.0.0.76', '127.0.0.77');

@@ -32,7 +32,7 @@ function descriptors(): { sockets: number; others: number } {
 let devices: Devices;
 let port = 21_000;
 
-describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_000 }, () => {
+describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_000, tags: ['slow'] }, () => {
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.71', '127.0.0.72');
   });

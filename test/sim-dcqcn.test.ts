@@ -123,7 +123,7 @@ describe('three flows through one port', () => {
 });
 
 describe('mixed operations both ways, each message once and every byte compared', () => {
-  test.each(NETWORKS)('%s', { timeout: 20_000 + MIXED_SEEDS * 5_000 }, async (network) => {
+  test.each(NETWORKS)('%s', { timeout: 20_000 + MIXED_SEEDS * 5_000, tags: ['slow'] }, async (network) => {
     let handled = 0;
     for (let seed = FIRST; seed < FIRST + MIXED_SEEDS; seed++) {
       const random = createRandom(seed);

@@ -13,7 +13,7 @@ import type { EndpointKind } from '@node-roce/sim';
 import { describe, expect, test } from 'vitest';
 import { NETWORKS, type Outcome, parseReplay, type RunOptions, runMixed, writeCapture } from './sim/run.ts';
 
-const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 2);
+const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 3);
 const FIRST = Number(process.env.ROCE_SIM_FIRST ?? 1);
 const COUNT = Number(process.env.ROCE_SIM_COUNT ?? 150);
 const LOSSES = [0.01, 0.05, 0.2];

@@ -10,7 +10,7 @@ guard();
 /** ms after which a peer that waits for another test's data leaves. */
 const LEAVES_AFTER = 700;
 
-describe('a peer with another test', () => {
+describe('a peer with another test', { tags: ['slow'] }, () => {
   const base: PerfOptions = { verb: 'write', measure: 'bw', size: 64, iters: 20 };
   const theirs = { verb: 'write', kind: 'bw', size: 64, iters: 20 };
   const changes: [string, object][] = [

@@ -52,7 +52,7 @@ function vanishing(last: number, way: (socket: Channel['socket']) => unknown, co
   };
 }
 
-describe.each(TESTS)('$name: a peer that vanishes', ({ name, ours, peer }) => {
+describe.each(TESTS)('$name: a peer that vanishes', { tags: ['slow'] }, ({ name, ours, peer }) => {
   describe.each(['server', 'client'] as const)('of a %s', (role) => {
     test.each(Object.keys(WAYS) as (keyof typeof WAYS)[])(
       '%s, in each phase',

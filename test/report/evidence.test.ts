@@ -26,7 +26,7 @@ inChromium(() => {
     });
   });
 
-  describe('the report of loss10_both_mixed', () => {
+  describe('the report of loss10_both_mixed', { tags: ['slow'] }, () => {
     let found: Analysis;
     let file: string;
     beforeAll(async () => {
@@ -150,7 +150,7 @@ inChromium(() => {
     });
   });
 
-  describe('the report of loss5_both_rc_pingpong', () => {
+  describe('the report of loss5_both_rc_pingpong', { tags: ['slow'] }, () => {
     let file: string;
     beforeAll(async () => {
       ({ file } = await report(captures, 'loss5_both_rc_pingpong'));
@@ -188,7 +188,7 @@ inChromium(() => {
     });
   });
 
-  describe('the report of a network', () => {
+  describe('the report of a network', { tags: ['slow'] }, () => {
     const path = {
       vlan: 5,
       tunnel: 'vxlan',
