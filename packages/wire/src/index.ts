@@ -11,6 +11,7 @@ export * from './headers/bth.ts';
 export * from './headers/datagram.ts';
 export * from './headers/reth.ts';
 export * from './headers/small.ts';
+export * from './headers/tag-matching.ts';
 export * from './icrc.ts';
 export * from './mad/cm.ts';
 export { CM_LAYOUTS, CmAttribute, type CmName } from './mad/cm-layouts.ts';

@@ -163,7 +163,10 @@ test('random, cut and spoiled bytes: a result, never an exception', () => {
         if (result.ok) {
           formatLine(result.packet);
           formatFields(result.packet);
-        } else expect(['not-roce', 'truncated', 'malformed', 'unknown-opcode']).toContain(result.reason);
+        } else
+          expect(['not-roce', 'truncated', 'malformed', 'fragment', 'unknown-opcode']).toContain(
+            result.reason,
+          );
       },
     ),
     { numRuns: 2000 },
@@ -207,6 +210,7 @@ describe('captures', () => {
       [FrameType.LINUX_SLL, '0000030400060000000000000000' + '0800'],
       [FrameType.LINUX_SLL, '0000030400060000000000000000' + '88a80005' + '81000007' + '0800'],
       [FrameType.LINUX_SLL2, '0800' + '0000000000010304000600000000000000ff'],
+      [FrameType.LINUX_SLL2, '88a8' + '0000000000010304000600000000000000ff' + '00058100' + '00070800'],
       [FrameType.NULL, '02000000'],
       [FrameType.RAW, ''],
       [FrameType.IPV4, ''],

@@ -73,6 +73,8 @@ export type ParseReason =
   | 'truncated'
   /** Lengths or versions contradict each other. */
   | 'malformed'
+  /** The first IP fragment of a datagram. */
+  | 'fragment'
   /** No such opcode. */
   | 'unknown-opcode';
 
@@ -90,6 +92,9 @@ export const FrameType = {
   IPV6: 229,
   LINUX_SLL2: 276,
 } as const;
+
+/** RFC 791 §3.1. */
+const MORE_FRAGMENTS = 0x2000;
 
 const no = (reason: ParseReason, offset: number, detail: string): ParseResult => ({
   ok: false,
@@ -126,10 +131,10 @@ function parseLink(frame: Uint8Array, linkType: number, port: number): ParseResu
     }
     case FrameType.LINUX_SLL:
       if (frame.length < 16) return no('truncated', frame.length, 'in the SLL header');
-      return parseCooked(frame, port);
+      return parseCooked(frame, 16, u16(frame, 14), port);
     case FrameType.LINUX_SLL2:
       if (frame.length < 20) return no('truncated', frame.length, 'in the SLL2 header');
-      return withLinkHeader(frame, 20, parseBelow(frame, 20, u16(frame, 0), port));
+      return parseCooked(frame, 20, u16(frame, 0), port);
     case FrameType.NULL:
       if (frame.length < 5) return no('truncated', frame.length, 'in the NULL header');
       return withLinkHeader(frame, 4, parseBelow(frame, 4, etherTypeByVersion(frame[4]), port));
@@ -145,16 +150,16 @@ function parseLink(frame: Uint8Array, linkType: number, port: number): ParseResu
 
 const etherTypeByVersion = (byte: number): number => (byte >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
 
-/** A cooked frame: the tags that a capture puts back stand between its header and the type of what follows. */
-function parseCooked(frame: Uint8Array, port: number): ParseResult {
-  let at = 14;
-  let type = u16(frame, at);
+/** A cooked frame with a header of `length` bytes: the tags that a capture puts back follow it, each with the type of what comes next. */
+function parseCooked(frame: Uint8Array, length: number, firstType: number, port: number): ParseResult {
+  let at = length;
+  let type = firstType;
   while (isVlan(type)) {
-    if (at + VLAN_BYTES + 2 > frame.length) return no('truncated', frame.length, 'in a VLAN tag');
+    if (at + VLAN_BYTES > frame.length) return no('truncated', frame.length, 'in a VLAN tag');
+    type = u16(frame, at + 2);
     at += VLAN_BYTES;
-    type = u16(frame, at);
   }
-  return withLinkHeader(frame, at + 2, parseBelow(frame, at + 2, type, port));
+  return withLinkHeader(frame, at, parseBelow(frame, at, type, port));
 }
 
 function withLinkHeader(frame: Uint8Array, length: number, result: ParseResult): ParseResult {
@@ -208,7 +213,10 @@ function parseUdp(
   if (o + UDP_BYTES > b.length) return no('truncated', b.length, 'in the UDP header');
   const udp = decodeUdp(b, o);
   if (udp.destinationPort !== port) return no('not-roce', o + 2, `UDP port ${udp.destinationPort}`);
-  if (o + (udp.length ?? 0) !== end) return no('malformed', o + 4, 'UDP length and IP length differ');
+  const udpEnd = o + (udp.length ?? 0);
+  if (udpEnd > end && ip.version === 4 && (ip.flagsAndOffset & MORE_FRAGMENTS) !== 0)
+    return no('fragment', start + 6, 'a first fragment');
+  if (udpEnd !== end) return no('malformed', o + 4, 'UDP length and IP length differ');
   return parseBth(b, start, o + UDP_BYTES, end, { version: 2, ip, udp, ...(ethernet ? { ethernet } : {}) });
 }
 
