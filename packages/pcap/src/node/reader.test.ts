@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pathToFileURL } from 'node:url';
-import { gzipSync } from 'node:zlib';
+import { constants, gzipSync } from 'node:zlib';
 import { createRandom } from '@node-roce/link';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classicMicro, concat, hex, ngLittle, ngSections, parse, plain } from '../../testing/captures.ts';
@@ -196,15 +196,53 @@ describe('gzip', () => {
     }
   });
 
-  test('damaged: the packets before the piece with the damage, then the reason', async () => {
+  test('damaged: the packets before the piece in which inflating fails, then the reason', async () => {
     const damaged = new Uint8Array(packed);
     damaged[damaged.length - 8] ^= 1; // CRC of the member
     const { records: read, thrown } = await drain(openCapture(await file('damaged.gz', damaged)));
     expect(thrown).toMatchObject({ code: CaptureErrorCode.COMPRESSED });
     expect((thrown as Error).message).toContain('incorrect data check');
+    expect(read).toEqual(records);
+    // A block of no type.
+    const blocks = gzipSync(input, { finishFlush: constants.Z_SYNC_FLUSH });
+    const inside = await drain(openCapture(flow(concat(blocks, Uint8Array.of(7)), 8192)));
+    expect(inside.thrown).toMatchObject({ code: CaptureErrorCode.COMPRESSED });
     // 16 KiB of input go in at a time.
-    expect(read.length).toBeGreaterThan(records.length - 18);
-    expect(read).toEqual(records.slice(0, read.length));
+    expect(inside.records.length).toBeGreaterThan(records.length - 18);
+    expect(inside.records).toEqual(records.slice(0, inside.records.length));
+  });
+
+  test.each([
+    ['garbage', Uint8Array.of(0x55, 1, 2, 3), 'incorrect header check (after a whole member)'],
+    ['a second member that is cut off', packed.subarray(0, 7), 'unexpected end of file'],
+    ['the magic and nothing else', packed.subarray(0, 2), 'unexpected end of file'],
+    [
+      'a member with flags of the future',
+      Uint8Array.of(0x1f, 0x8b, 8, 0x80, 0, 0, 0, 0, 0, 3),
+      'header flags',
+    ],
+  ])('%s after a whole member: all of its packets, then the reason', async (_, tail, reason) => {
+    for (const size of [1 << 20, 1]) {
+      const small = gzipSync(ngLittle);
+      const { records: read, thrown } = await drain(openCapture(flow(concat(small, tail), size)));
+      expect(read).toEqual(parse(ngLittle).records);
+      expect(thrown).toMatchObject({ code: CaptureErrorCode.COMPRESSED, offset: ngLittle.length });
+      expect((thrown as Error).message).toContain(reason);
+    }
+  });
+
+  test('a header with an extra field, a name, a comment and a CRC', async () => {
+    const header = hex('1f8b081e 00000000 0003 0300 010203 6e616d6500 636f6d6d656e7400 abcd');
+    const member = concat(header, gzipSync(ngLittle).subarray(10));
+    for (const size of [1 << 20, 1])
+      expect(await drain(openCapture(flow(member, size)))).toEqual({
+        records: parse(ngLittle).records,
+        thrown: undefined,
+      });
+    for (let length = 2; length < header.length; length++)
+      expect((await drain(openCapture(flow(member.subarray(0, length), 64)))).thrown).toMatchObject({
+        code: CaptureErrorCode.COMPRESSED,
+      });
   });
 
   test('damage inside, within good gzip, is reported by the parser', async () => {
