@@ -37,6 +37,7 @@
             "src/regions.cc",
             "src/route_events.cc",
             "src/send.cc",
+            "src/processor.cc",
             "src/shared_file.cc",
             "src/socket.cc",
             "src/transmit_pool.cc",
@@ -58,6 +59,8 @@
           ],
           "cflags_cc": ["-std=c++17", "-O3", "-Wall", "-Wextra", "-Wno-unused-parameter", "-fvisibility=hidden"],
           "cflags_cc!": ["-fno-exceptions", "-std=gnu++17"],
+          # A thread of local_socket.cc may outlive the worker that loaded the addon.
+          "ldflags": ["-Wl,-z,nodelete"],
           "conditions": [
             ["prebuild==1", {
               "sources": ["src/old_glibc.cc"],

@@ -52,6 +52,24 @@ export function crc32Copy(target: Uint8Array, source: Uint8Array, seed?: number)
 /** CLOCK_MONOTONIC in microseconds, with a fraction. */
 export function now(): number;
 
+/** The number of the processor that this thread runs on, for now (sched_getcpu). */
+export function processor(): number;
+
+/** Lets other threads run that wait for this processor (sched_yield). Returns how long they did, µs, a whole number. */
+export function yieldProcessor(): number;
+
+/**
+ * Sets the time that the scheduler gives this thread in one piece, µs, 100 … 100000; 0: the default. With a short one, a wake takes the
+ * processor from a thread that computes at once (Linux 6.12 and newer, SCHED_OTHER). False where the kernel refuses.
+ */
+export function setSlice(microseconds: number): boolean;
+
+/**
+ * Wakes the threads of other processes that wait at a word of memory that they share with this one (futex(2), FUTEX_WAKE).
+ * @throws RangeError when the word is not in `words`
+ */
+export function wakeWaiting(words: Uint32Array, index: number): void;
+
 /**
  * The exclusive or of two IPv4 Identifications (0 … 65535) that explains why two ICRCs differ, or -1 when
  * no Identification does (docs/icrc.md).
@@ -164,6 +182,11 @@ export class LocalSocket {
    * @returns 0, or an errno: ECONNREFUSED where nobody has the name, EAGAIN where its queue is full
    */
   send(name: string, bytes: Uint8Array, descriptors?: readonly number[]): number;
+  /**
+   * Whether messages may bring descriptors; not at first. Before Linux 6.16 they may always. Those of other users are never received: a
+   * thread discards such a message, and nothing is received until it has.
+   */
+  allowDescriptors(on: boolean): void;
   /** Takes a message, cut to the length of `bytes`; undefined where none waits. */
   receive(bytes: Uint8Array): LocalMessage | undefined;
   close(): void;
@@ -276,7 +299,8 @@ export interface LinkPort {
 
   /**
    * At the end of each `send` and `receive` from now on, the first element of `time` becomes the time, µs after
-   * `timeOrigin`. It has to be over a SharedArrayBuffer: such memory can't be taken away, so it is looked up only here.
+   * `timeOrigin`, and the second one 0 where the last `receive` left nothing, else 1. It has to be over a SharedArrayBuffer:
+   * such memory can't be taken away, so it is looked up only here.
    */
   setClock(time: Float64Array): void;
 
@@ -318,6 +342,21 @@ export interface LinkPort {
    */
   receive(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): number;
 
+  /**
+   * Returns a function that sends slots of one batch, as `send`, in half the time: the arrays are looked up here alone.
+   * They have to be over SharedArrayBuffers, which can't be taken away; the views of regions don't.
+   */
+  sender(
+    slots: Uint32Array,
+    headers: Uint8Array,
+    fragments: Uint32Array,
+    regionViews: readonly (Uint8Array | undefined)[],
+    regionShared: Uint8Array,
+  ): (from: number, count: number) => number;
+
+  /** Returns a function that receives into one batch, as `receive`; the arrays as with `sender`. */
+  receiver(slab: Uint8Array, slots: Uint32Array, sources: Uint8Array, capacity: number): () => number;
+
   /** Wakes once in so many microseconds (resolution of the kernel's timers); Infinity: never. */
   setDeadline(microsecondsFromNow: number): void;
   /** Wakes while there is room to send again, where a `send` ended early. */
@@ -332,8 +371,8 @@ export interface LinkPort {
 }
 
 /**
- * The UDP sockets of one link. Consecutive packets to one peer with the same source port, traffic class and size (the last may
- * be shorter) leave as one GSO run. Room to receive means 64 KiB of slab and 128 slots for each datagram at a GRO socket, 8 KiB and
+ * The UDP sockets of one link. Consecutive packets of the same service, traffic class and size (the last may be shorter), from one
+ * socket to one address, leave as one GSO run: over any queue pairs with a QPN below 0x800000, else with the same low byte. Room to receive means 64 KiB of slab and 128 slots for each datagram at a GRO socket, 8 KiB and
  * one slot elsewhere. `wantWrite` watches the socket that ended the last `send` early, each later `send` updates the socket;
  * where the kernel does not report room (ENOBUFS, ENOMEM), and where it takes no watch (EMFILE), it wakes once a millisecond.
  */
@@ -380,7 +419,7 @@ export interface XdpPortOptions extends LinkPortOptions {
   generic?: boolean;
   /** Has the driver write into the memory itself; without it the kernel copies. Default false. */
   zeroCopy?: boolean;
-  /** Receive queues of the interface, 1 … 64. Default 1. */
+  /** Receive queues of an interface whose driver has no channels (ethtool(8)), 1 … 65535. The first 64 get sockets. Default 1. */
   queues?: number;
   /** Chunks of 4096 bytes to receive into, of each queue; a power of two, 64 … 65536. Default 4096. */
   receiveChunks?: number;
@@ -394,7 +433,7 @@ export interface XdpPortOptions extends LinkPortOptions {
 
 /**
  * AF_XDP sockets on the queues of an interface, and a program on it that gives them what is for the addresses, the port and
- * the queue pairs of this port; all else goes on to the kernel. Packets that `receive` puts into `memory` stay where they arrived, until the next
+ * the queue pairs of this port; all else goes on to the kernel. Packets that `receive` puts into `memory()` stay where they arrived, until the next
  * call. `wantWrite` wakes once a millisecond.
  */
 export class XdpPort {
@@ -404,9 +443,9 @@ export class XdpPort {
    */
   constructor(options: XdpPortOptions);
   /** The memory that packets arrive in. It stays until the last view of it is gone, also after `close`. */
-  readonly memory: Uint8Array<ArrayBuffer>;
+  memory(): Uint8Array<ArrayBuffer>;
   /** Whether frames may have several buffers (Linux 6.6). */
-  readonly fragments: boolean;
+  fragments(): boolean;
   /**
    * Takes packets for an address, or for a group, whatever the queue pair.
    * @param services whether those for queue pair 1, too
@@ -527,10 +566,11 @@ export class FrameSocket {
 /** A change of an interface. */
 export interface InterfaceChange {
   /**
-   * `up`, `down`: whether it runs, as of now; may be repeated without a change. `added`, `removed`: an address, usable from now on
+   * `up`, `down`: whether it runs, as of now; may be repeated without a change. `gone`: it was deleted, or went
+   * to another network namespace; the name may come back. `added`, `removed`: an address, usable from now on
    * or no longer. `overrun`: the kernel dropped events; read the interface's state anew.
    */
-  kind: 'up' | 'down' | 'added' | 'removed' | 'overrun';
+  kind: 'up' | 'down' | 'gone' | 'added' | 'removed' | 'overrun';
   /** Numeric, without scope. */
   address?: string;
 }
@@ -575,6 +615,16 @@ export function copyBatch(
   list: Uint32Array,
   count: number,
 ): number;
+
+/**
+ * Returns a function that does `copyBatch` with the first `count` entries: slab and list are looked up here alone. They have to be
+ * over SharedArrayBuffers, which can't be taken away; the views of regions don't.
+ */
+export function copier(
+  slab: Uint8Array,
+  regionViews: readonly (Uint8Array | undefined)[],
+  list: Uint32Array,
+): (count: number) => number;
 
 /** The numbers of native/src/layout.h, under the names of packages/transport/src/batch.ts. */
 export const layout: {

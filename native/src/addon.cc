@@ -106,6 +106,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   XdpPort::define(env, exports);
   exportChecksums(env, exports);
   exportCopy(env, exports);
+  exportProcessor(env, exports);
   exportSharedFile(env, exports);
   exports.Set("now", Napi::Function::New<now>(env, "now"));
   exports.Set("layout", layout(env));

@@ -30,6 +30,7 @@ struct Addon {
 /// Exports of the files of the addon.
 void exportChecksums(Napi::Env env, Napi::Object exports);
 void exportCopy(Napi::Env env, Napi::Object exports);
+void exportProcessor(Napi::Env env, Napi::Object exports);
 void exportSharedFile(Napi::Env env, Napi::Object exports);
 
 }  // namespace roce

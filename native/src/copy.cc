@@ -1,8 +1,11 @@
-// copyBatch: payload from the receive slab into regions, every range checked.
+// copyBatch and copier: payload from the receive slab into regions, every range checked.
 #include <cstring>
+#include <memory>
+#include <utility>
 
 #include "addon.h"
 #include "arguments.h"
+#include "bound.h"
 #include "layout.h"
 
 namespace roce {
@@ -11,23 +14,16 @@ namespace {
 /// A word of an array that another thread might be writing: read exactly once.
 uint32_t load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_RELAXED); }
 
-/// copyBatch(slab, regionViews, list, count): the index of the first entry that is wrong, else `count`.
-/// All entries before that one have been copied.
-Napi::Value copyBatch(const Napi::CallbackInfo& info) {
-  const Napi::Env env = info.Env();
-  bytesArgument(info, 0, "slab");
-  Words list = wordsArgument(info, 2, "list");
-  const uint32_t count = integerArgument(info, 3, "count", 0x7fff'ffff);
+/// Notes the regions of the entries and fetches them. @returns false with an exception pending
+bool fetchRegions(Regions& regions, Napi::Env env, Napi::Value views, const Words& list, uint32_t count) {
   if (count > list.length / copy::kWords) throw rangeError(env, "count must be at most the entries of list");
-
-  Regions& regions = Addon::of(env).regions;
-  regions.begin(env, info[1]);
+  regions.begin(env, views);
   for (uint32_t i = 0; i < count; i++) regions.want(load(list.data[size_t{i} * copy::kWords + copy::region]));
-  if (!regions.fetch()) return {};
-  // A getter among the views may have detached the others: their addresses are read after that.
-  const Bytes slab = bytesArgument(info, 0, "slab");
-  list = wordsArgument(info, 2, "list");
+  return regions.fetch();
+}
 
+/// @returns the index of the first entry that is wrong, else `count`
+uint32_t copyEntries(const Regions& regions, const Bytes& slab, const Words& list, uint32_t count) {
   uint32_t done = 0;
   for (; done < count && done < list.length / copy::kWords; done++) {
     const uint32_t* words = list.data + size_t{done} * copy::kWords;
@@ -40,13 +36,58 @@ Napi::Value copyBatch(const Napi::CallbackInfo& info) {
     if (offset > target.length || length > target.length - offset) break;
     std::memmove(target.data + offset, slab.data + source, length);
   }
-  return Napi::Number::New(env, done);
+  return done;
+}
+
+/// copyBatch(slab, regionViews, list, count): the index of the first entry that is wrong, else `count`.
+/// All entries before that one have been copied.
+Napi::Value copyBatch(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  bytesArgument(info, 0, "slab");
+  Words list = wordsArgument(info, 2, "list");
+  const uint32_t count = integerArgument(info, 3, "count", 0x7fff'ffff);
+  Regions& regions = Addon::of(env).regions;
+  if (!fetchRegions(regions, env, info[1], list, count)) return {};
+  // A getter among the views may have detached the others: their addresses are read after that.
+  const Bytes slab = bytesArgument(info, 0, "slab");
+  list = wordsArgument(info, 2, "list");
+  return Napi::Number::New(env, copyEntries(regions, slab, list, count));
+}
+
+/// Slab and list, looked up once. Its function owns it.
+struct BoundCopy {
+  Bytes slab;
+  Words list;
+  Napi::ObjectReference views;
+  Napi::ObjectReference kept;
+
+  static Napi::Value call(const Napi::CallbackInfo& info) {
+    const auto& bound = *static_cast<BoundCopy*>(info.Data());
+    const Napi::Env env = info.Env();
+    const uint32_t count = integerArgument(info, 0, "count", 0x7fff'ffff);
+    Regions& regions = Addon::of(env).regions;
+    if (!fetchRegions(regions, env, bound.views.Value(), bound.list, count)) return {};
+    return Napi::Number::New(env, copyEntries(regions, bound.slab, bound.list, count));
+  }
+};
+
+/// copier(slab, regionViews, list): a function of `count`.
+Napi::Value copier(const Napi::CallbackInfo& info) {
+  const Napi::Env env = info.Env();
+  auto bound = std::make_unique<BoundCopy>();
+  bound->slab = bytesArgument(info, 0, "slab");
+  bound->list = wordsArgument(info, 2, "list");
+  if (!info[1].IsArray()) throw typeError(env, "regionViews must be an array");
+  bound->kept = keepShared(info, {0, 2});
+  bound->views = Napi::Persistent(info[1].As<Napi::Object>());
+  return functionOf(env, std::move(bound), "copy");
 }
 
 }  // namespace
 
 void exportCopy(Napi::Env env, Napi::Object exports) {
   exports.Set("copyBatch", Napi::Function::New<copyBatch>(env, "copyBatch"));
+  exports.Set("copier", Napi::Function::New<copier>(env, "copier"));
 }
 
 }  // namespace roce

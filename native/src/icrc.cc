@@ -28,7 +28,7 @@ constexpr uint32_t kIpv4Pseudo = 8 + 20 + 8;  // bytes in front of the BTH
 }  // namespace
 
 PseudoHeader::PseudoHeader(const Gid& source, const Gid& destination) : v6_(!isMappedV4(destination)) {
-  std::memset(bytes_, 0xff, sizeof bytes_);
+  std::memset(bytes_, 0xff, kMost);
   uint8_t* ip = bytes_ + 8;
   if (v6_) {
     ip[0] = 0x6f;  // version; traffic class, flow label and hop limit stay masked

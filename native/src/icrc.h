@@ -13,8 +13,10 @@ namespace roce {
 
 inline constexpr uint32_t kIcrcBytes = 4;
 inline constexpr uint32_t kBthBytes = 12;
-/// The byte of a BTH with the low bits of the destination QPN.
-inline constexpr uint32_t kDestinationQpByte = 7;
+/// The bytes of a BTH with the destination QPN, and the bit in the first of them that programs at a shared address have in theirs
+/// (docs/sharing.md).
+inline constexpr uint32_t kDestinationQpByte = 5;
+inline constexpr uint8_t kSharedQp = 0x80;
 /// FLUSH of a reliable connection, whose ICRC rxe of Linux 6.12 computes over BTH to RETH twice (docs/quirks.md): its opcode, and
 /// its bytes with the ICRC.
 inline constexpr uint8_t kFlushOpcode = 0x1c;
@@ -36,16 +38,25 @@ class PseudoHeader {
   void setSource(const Gid& source);
   void setPorts(uint16_t source, uint16_t destination);
 
-  /// The CRC register after the headers of one datagram. `datagramBytes` is the UDP payload with its
-  /// ICRC, `ipId` the Identification (ignored for IPv6), `headerLength` kBthBytes … kTxHeaderStride.
-  uint32_t start(const Crc& crc, uint32_t datagramBytes, uint16_t ipId, const uint8_t* header,
-                 uint32_t headerLength) {
+  /// Bytes of a datagram, without its ICRC, up to which one pass over a copy behind the headers is cheaper than two passes.
+  static constexpr uint32_t kShort = kTxHeaderStride + 256;
+
+  /// The CRC register after the first `length` bytes of one datagram, kBthBytes … kShort. `datagramBytes` is the UDP payload
+  /// with its ICRC, `ipId` the Identification (ignored for IPv6).
+  uint32_t start(const Crc& crc, uint32_t datagramBytes, uint16_t ipId, const uint8_t* datagram, uint32_t length) {
     put16(v6_ ? 8 + 4 : 8 + 2, v6_ ? datagramBytes + 8 : datagramBytes + 28);
     if (!v6_) put16(8 + 4, ipId);
     put16(length_ - 4, datagramBytes + 8);
-    std::memcpy(bytes_ + length_, header, headerLength);
+    std::memcpy(bytes_ + length_, datagram, length);
     bytes_[length_ + 4] = 0xff;
-    return crc.update(~0u, bytes_, length_ + headerLength);
+    return crc.update(~0u, bytes_, length_ + length);
+  }
+
+  /// The CRC register after a datagram that lies in one piece; `bytes` with its ICRC, kBthBytes + kIcrcBytes at least.
+  uint32_t over(const Crc& crc, const uint8_t* datagram, uint32_t bytes, uint16_t ipId) {
+    const uint32_t covered = bytes - kIcrcBytes, first = covered <= kShort ? covered : kBthBytes;
+    const uint32_t state = start(crc, bytes, ipId, datagram, first);
+    return first == covered ? state : crc.update(state, datagram + first, covered - first);
   }
 
   bool isV6() const { return v6_; }
@@ -56,9 +67,11 @@ class PseudoHeader {
     bytes_[at + 1] = static_cast<uint8_t>(value);
   }
 
+  static constexpr uint32_t kMost = 8 + 40 + 8;
+
   bool v6_ = false;
   uint8_t length_ = 0;
-  alignas(16) uint8_t bytes_[56 + kTxHeaderStride] = {};
+  alignas(16) uint8_t bytes_[kMost + kShort];
 };
 
 /// The ICRC as it stands in a packet: little-endian.

@@ -9,7 +9,7 @@
 namespace roce {
 namespace {
 
-constexpr const char* kKinds[] = {"up", "down", "added", "removed", "overrun"};
+constexpr const char* kKinds[] = {"up", "down", "gone", "added", "removed", "overrun"};
 
 }  // namespace
 

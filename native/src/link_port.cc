@@ -3,8 +3,11 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <memory>
+#include <utility>
 
 #include "addon.h"
+#include "bound.h"
 #include "callback.h"
 #include "udp_socket.h"
 
@@ -87,7 +90,7 @@ Napi::Value LinkPort::addPeer(const Info& info) {
   peer.local = local;
   peer.hopLimit = hopLimit == 0 ? kUsualHopLimit : static_cast<uint8_t>(hopLimit);
   peer.to = endpointOf(peer.gid, port, source.scope);
-  peer.pseudo = PseudoHeader(*source.gid, peer.gid);
+  peer.source = *source.gid;
   const uint32_t index = peers_.add(std::move(peer));
   peerAdded(index, *source.gid);
   return Napi::Number::New(env, index);
@@ -109,39 +112,116 @@ void LinkPort::setClock(const Info& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
   Doubles time;
-  if (!readDoubles(env, info[0], time) || time.length == 0 || !isShared(env, info[0]))
-    throw typeError(env, "time must be a Float64Array over a SharedArrayBuffer, with an element");
+  if (!readDoubles(env, info[0], time) || time.length < 2 || !isShared(env, info[0]))
+    throw typeError(env, "time must be a Float64Array over a SharedArrayBuffer, with two elements");
   clock_ = Napi::Persistent(info[0].As<Napi::Object>());
   time_ = time.data;
 }
 
-bool LinkPort::readSending(const Info& info, Sending& sending) {
+void LinkPort::expectRoom(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count) {
+  if (from > count) throw rangeError(env, "from must be at most count");
+  if (count > arrays.slots.length / tx::kSlotWords) throw rangeError(env, "count must be at most the number of slots");
+}
+
+bool LinkPort::fetchRegions(Napi::Env env, Napi::Value views, const TxArrays& arrays, uint32_t from, uint32_t count) {
+  regions_.begin(env, views);
+  TxSlots::wantRegions(arrays, from, count, regions_);
+  if (!regions_.fetch()) return false;
+  // A getter among the views may have run.
+  if (regions_.wantsAny()) expectOpen(env);
+  return true;
+}
+
+Napi::Value LinkPort::sendNow(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count) {
+  const uint32_t taken = sendBatch(arrays, from, count);
+  writeTime();
+  return Napi::Number::New(env, taken);
+}
+
+Napi::Value LinkPort::receiveNow(Napi::Env env, const RxArrays& arrays) {
+  const uint32_t count = receiveBatch(arrays);
+  writeTime();
+  return Napi::Number::New(env, count);
+}
+
+Napi::Value LinkPort::send(const Info& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
-  TxArrays& arrays = sending.arrays;
-  arrays = {wordsArgument(info, 0, "slots"), {}, wordsArgument(info, 2, "fragments"), {}};
-  sending.from = integerArgument(info, 3, "from", 0x7fff'ffff);
-  sending.count = integerArgument(info, 4, "count", 0x7fff'ffff);
-  if (sending.from > sending.count) throw rangeError(env, "from must be at most count");
-  const auto expectRoom = [&] {
-    if (sending.count > arrays.slots.length / tx::kSlotWords)
-      throw rangeError(env, "count must be at most the number of slots");
-  };
-  expectRoom();
-
-  regions_.begin(env, info[5]);
-  TxSlots::wantRegions(arrays, sending.from, sending.count, regions_);
-  if (!regions_.fetch()) return false;
+  TxArrays arrays{wordsArgument(info, 0, "slots"), {}, wordsArgument(info, 2, "fragments"), {}};
+  const uint32_t from = integerArgument(info, 3, "from", 0x7fff'ffff);
+  const uint32_t count = integerArgument(info, 4, "count", 0x7fff'ffff);
+  expectRoom(env, arrays, from, count);
+  if (!fetchRegions(env, info[5], arrays, from, count)) return {};
   if (regions_.wantsAny()) {
-    // A getter among the views may have run: where the arrays are, and whether the port is, is asked again.
-    expectOpen(env);
+    // A getter may have moved the arrays, too.
     arrays.slots = wordsArgument(info, 0, "slots");
     arrays.fragments = wordsArgument(info, 2, "fragments");
-    expectRoom();
+    expectRoom(env, arrays, from, count);
   }
   arrays.headers = bytesArgument(info, 1, "headers");
   arrays.regionShared = bytesArgument(info, 6, "regionShared");
-  return true;
+  return sendNow(env, arrays, from, count);
+}
+
+Napi::Value LinkPort::receive(const Info& info) {
+  expectOpen(info.Env());
+  return receiveNow(info.Env(), readReceiving(info));
+}
+
+/// A batch to send, looked up once. Its function owns it, and keeps port and arrays.
+struct LinkPort::BoundSend {
+  LinkPort* port;
+  TxArrays arrays;
+  Napi::ObjectReference views;
+  Napi::ObjectReference kept;
+
+  static Napi::Value call(const Info& info) {
+    auto& bound = *static_cast<BoundSend*>(info.Data());
+    LinkPort& port = *bound.port;
+    const Napi::Env env = info.Env();
+    port.expectOpen(env);
+    const uint32_t from = integerArgument(info, 0, "from", 0x7fff'ffff);
+    const uint32_t count = integerArgument(info, 1, "count", 0x7fff'ffff);
+    expectRoom(env, bound.arrays, from, count);
+    if (!port.fetchRegions(env, bound.views.Value(), bound.arrays, from, count)) return {};
+    return port.sendNow(env, bound.arrays, from, count);
+  }
+};
+
+/// A batch to receive into, likewise.
+struct LinkPort::BoundReceive {
+  LinkPort* port;
+  RxArrays arrays;
+  Napi::ObjectReference kept;
+
+  static Napi::Value call(const Info& info) {
+    const auto& bound = *static_cast<BoundReceive*>(info.Data());
+    bound.port->expectOpen(info.Env());
+    return bound.port->receiveNow(info.Env(), bound.arrays);
+  }
+};
+
+Napi::Value LinkPort::sender(const Info& info) {
+  const Napi::Env env = info.Env();
+  expectOpen(env);
+  auto bound = std::make_unique<BoundSend>();
+  bound->port = this;
+  bound->arrays = {wordsArgument(info, 0, "slots"), bytesArgument(info, 1, "headers"),
+                   wordsArgument(info, 2, "fragments"), bytesArgument(info, 4, "regionShared")};
+  if (!info[3].IsArray()) throw typeError(env, "regionViews must be an array");
+  bound->kept = keepShared(info, {0, 1, 2, 4});
+  bound->views = Napi::Persistent(info[3].As<Napi::Object>());
+  return functionOf(env, std::move(bound), "send");
+}
+
+Napi::Value LinkPort::receiver(const Info& info) {
+  const Napi::Env env = info.Env();
+  expectOpen(env);
+  auto bound = std::make_unique<BoundReceive>();
+  bound->port = this;
+  bound->arrays = readReceiving(info);
+  bound->kept = keepShared(info, {0, 1, 2});
+  return functionOf(env, std::move(bound), "receive");
 }
 
 RxArrays LinkPort::readReceiving(const Info& info) {
@@ -158,7 +238,8 @@ void LinkPort::writeTime() const {
   if (time_ == nullptr) return;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  *time_ = static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3 - timeOrigin_;
+  time_[0] = static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3 - timeOrigin_;
+  time_[1] = more_ ? 1 : 0;
 }
 
 void LinkPort::setDeadline(const Info& info) {

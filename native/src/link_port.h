@@ -17,7 +17,7 @@
 namespace roce {
 
 /// The base of classes that JavaScript knows as well: `class P : public Napi::ObjectWrap<P>, public LinkPort`. Nothing virtual is
-/// called for a packet or a batch.
+/// called for a packet.
 class LinkPort {
  protected:
   using Info = Napi::CallbackInfo;
@@ -39,6 +39,10 @@ class LinkPort {
         Wrap::InstanceMethod("addPeer", &LinkPort::addPeer),
         Wrap::InstanceMethod("removePeer", &LinkPort::removePeer),
         Wrap::InstanceMethod("setClock", &LinkPort::setClock),
+        Wrap::InstanceMethod("send", &LinkPort::send),
+        Wrap::InstanceMethod("receive", &LinkPort::receive),
+        Wrap::InstanceMethod("sender", &LinkPort::sender),
+        Wrap::InstanceMethod("receiver", &LinkPort::receiver),
         Wrap::InstanceMethod("setDeadline", &LinkPort::setDeadline),
         Wrap::InstanceMethod("start", &LinkPort::start),
         Wrap::InstanceMethod("stop", &LinkPort::stop),
@@ -60,24 +64,20 @@ class LinkPort {
   virtual void peerAdded(uint32_t index, const Gid& source) {}
   /// Called before `onWake` is.
   virtual void woken() {}
+  /// Sends slots `from` … `count` - 1, whose regions are fetched. @returns the first slot not taken
+  virtual uint32_t sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) = 0;
+  /// @returns packets received
+  virtual uint32_t receiveBatch(const RxArrays& arrays) = 0;
 
   void expectOpen(Napi::Env env) const;
   Peer& peerArgument(const Info& info, size_t index);
   /// The index of a local address that no peer refers to.
   uint32_t freeLocalArgument(const Info& info);
-  /// The arguments of `send` and of `receive`.
-  struct Sending {
-    TxArrays arrays;
-    uint32_t from, count;
-  };
-  /// @returns false with an exception pending
-  bool readSending(const Info& info, Sending& sending);
-  static RxArrays readReceiving(const Info& info);
   static bool booleanArgument(const Info& info, size_t index, const char* name);
 
   /// @throws SystemFailure
   void openWaker();
-  /// Writes the time to the array of `setClock`, if there is one.
+  /// Writes the time, and `more_`, to the array of `setClock`, if there is one.
   void writeTime() const;
   /// Lets go of what JavaScript gave, once the waker is gone.
   void letGo();
@@ -93,8 +93,25 @@ class LinkPort {
   Regions regions_;
   /// There while the port is open.
   std::optional<Waker> waker_;
+  /// Whether there may be more than the last batch received.
+  bool more_ = true;
 
  private:
+  struct BoundSend;
+  struct BoundReceive;
+
+  Napi::Value send(const Info& info);
+  Napi::Value receive(const Info& info);
+  Napi::Value sender(const Info& info);
+  Napi::Value receiver(const Info& info);
+  /// Sends, and writes the time.
+  Napi::Value sendNow(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);
+  Napi::Value receiveNow(Napi::Env env, const RxArrays& arrays);
+  /// Fetches the regions that slots need. May run JavaScript, which may close the port. @returns false with an exception pending
+  bool fetchRegions(Napi::Env env, Napi::Value views, const TxArrays& arrays, uint32_t from, uint32_t count);
+  static RxArrays readReceiving(const Info& info);
+  static void expectRoom(Napi::Env env, const TxArrays& arrays, uint32_t from, uint32_t count);
+
   Napi::Value addPeer(const Info& info);
   void removePeer(const Info& info);
   void setClock(const Info& info);
@@ -109,7 +126,7 @@ class LinkPort {
   Napi::Reference<Napi::Object>& self_;
   uint32_t maxPeers_;
   double timeOrigin_ = 0;
-  /// The element that gets the time of a batch; `clock_` keeps its memory.
+  /// The elements that get the time of a batch and `more_`; `clock_` keeps their memory.
   double* time_ = nullptr;
   Napi::ObjectReference clock_;
   Napi::FunctionReference onWake_;

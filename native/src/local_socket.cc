@@ -1,5 +1,6 @@
 #include "local_socket.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -7,8 +8,14 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <system_error>
+#include <thread>
 
 #include "arguments.h"
+
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83  // Linux 6.16
+#endif
 
 namespace roce {
 namespace {
@@ -28,6 +35,44 @@ socklen_t nameArgument(const Napi::CallbackInfo& info, size_t index, sockaddr_un
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
+/// The message that waits first, which stays where it is.
+struct Waiting {
+  /// 0, or why there is none.
+  int errnum = 0;
+  bool isOurs = false;
+  bool hasDescriptors = false;
+};
+
+Waiting lookAt(int fd) {
+  // Room for the credentials alone: MSG_CTRUNC then shows that descriptors came, too.
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))];
+  msghdr message{};
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t received;
+  do
+    received = recvmsg(fd, &message, MSG_PEEK | MSG_DONTWAIT);
+  while (received < 0 && errno == EINTR);
+  Waiting waiting;
+  if (received < 0) {
+    waiting.errnum = errno;
+    return waiting;
+  }
+  waiting.hasDescriptors = (message.msg_flags & MSG_CTRUNC) != 0;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_CREDENTIALS) return waiting;
+  ucred sender;
+  std::memcpy(&sender, CMSG_DATA(header), sizeof sender);
+  waiting.isOurs = sender.uid == geteuid();
+  return waiting;
+}
+
+void passRights(int fd, bool on) {
+  const int value = on;
+  // Older kernels let everybody send descriptors.
+  setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &value, sizeof value);
+}
+
 }  // namespace
 
 void LocalDescriptor::close() {
@@ -35,9 +80,28 @@ void LocalDescriptor::close() {
   fd_ = -1;
 }
 
+void LocalDescriptor::discard() {
+  if (discarding_.exchange(true)) return;
+  const int fd = fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+  try {
+    if (fd < 0) throw std::system_error(errno, std::generic_category());
+    std::thread([self = shared_from_this(), fd] {
+      char byte;
+      recv(fd, &byte, sizeof byte, MSG_DONTWAIT);
+      ::close(fd);
+      self->discarding_ = false;
+    }).detach();
+  } catch (const std::system_error&) {
+    // No descriptor or thread is left: later turns try again.
+    if (fd >= 0) ::close(fd);
+    discarding_ = false;
+  }
+}
+
 void LocalSocket::define(Napi::Env env, Napi::Object exports) {
   exports.Set("LocalSocket", DefineClass(env, "LocalSocket",
                                          {
+                                             InstanceMethod<&LocalSocket::allowDescriptors>("allowDescriptors"),
                                              InstanceMethod<&LocalSocket::send>("send"),
                                              InstanceMethod<&LocalSocket::receive>("receive"),
                                              InstanceMethod<&LocalSocket::close>("close"),
@@ -54,6 +118,7 @@ LocalSocket::LocalSocket(const Napi::CallbackInfo& info) : ObjectWrap(info) {
   // Any process may send to an abstract name: each message carries its sender's credentials.
   const int on = 1;
   if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) throw systemError(env, errno, "setsockopt");
+  passRights(fd, false);
   if (bind(fd, reinterpret_cast<const sockaddr*>(&address), length) != 0)
     throw systemError(env, errno, "bind", address.sun_path + 1);
   napi_type_tag_object(env, info.This(), &kTag);
@@ -64,6 +129,12 @@ std::shared_ptr<LocalDescriptor> LocalSocket::from(Napi::Env env, Napi::Value va
   if (!value.IsObject() || napi_check_object_type_tag(env, value, &kTag, &tagged) != napi_ok || !tagged)
     return nullptr;
   return Unwrap(value.As<Napi::Object>())->socket_;
+}
+
+/// allowDescriptors(on): whether messages may bring some.
+void LocalSocket::allowDescriptors(const Napi::CallbackInfo& info) {
+  if (!info[0].IsBoolean()) throw typeError(info.Env(), "on must be a boolean");
+  passRights(socket_->fd(), info[0].As<Napi::Boolean>().Value());
 }
 
 /// send(name, bytes, descriptors): 0, or the errno.
@@ -110,6 +181,14 @@ Napi::Value LocalSocket::send(const Napi::CallbackInfo& info) {
 Napi::Value LocalSocket::receive(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   const Bytes bytes = bytesArgument(info, 0, "bytes");
+  if (socket_->discarding()) return env.Undefined();
+  const Waiting waiting = lookAt(socket_->fd());
+  if (waiting.errnum == EAGAIN || waiting.errnum == EWOULDBLOCK) return env.Undefined();
+  if (waiting.errnum != 0) throw systemError(env, waiting.errnum, "recvmsg");
+  if (waiting.hasDescriptors && !waiting.isOurs) {
+    socket_->discard();
+    return env.Undefined();
+  }
   iovec data{bytes.data, bytes.length};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int) * kMostDescriptors)];
   msghdr message{};

@@ -1,5 +1,5 @@
 // For the prebuilt addon: what a libstdc++ and a libgcc that are linked in want of a glibc newer than 2.28. Defined here, the linker
-// asks the system's for none of it. test/prebuild.test.ts holds the result to 2.28.
+// asks the system's for none of it. test/installed.test.ts holds the result to 2.28.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -10,7 +10,26 @@
 #include <cstdint>
 #include <cstdlib>
 
+#if defined(__aarch64__)
+#define ROCE_FIRST_GLIBC "GLIBC_2.17"
+#else
+#define ROCE_FIRST_GLIBC "GLIBC_2.2.5"
+#endif
+
 extern "C" {
+
+/// 2.34, before that in libpthread, which Node has loaded: asked for by its first version, which both have.
+__asm__(".symver firstCreate, pthread_create@" ROCE_FIRST_GLIBC);
+__asm__(".symver firstDetach, pthread_detach@" ROCE_FIRST_GLIBC);
+__asm__(".symver firstJoin, pthread_join@" ROCE_FIRST_GLIBC);
+int firstCreate(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*) noexcept;
+int firstDetach(pthread_t) noexcept;
+int firstJoin(pthread_t, void**);
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*), void* argument) noexcept {
+  return firstCreate(thread, attributes, run, argument);
+}
+int pthread_detach(pthread_t thread) noexcept { return firstDetach(thread); }
+int pthread_join(pthread_t thread, void** result) { return firstJoin(thread, result); }
 
 /// 2.32. Whether counts of references need no atomic instructions: Node always has threads.
 char __libc_single_threaded = 0;

@@ -28,7 +28,14 @@ uint32_t PeerTable::add(Peer peer) {
     index = free_.back();
     free_.pop_back();
   }
-  byGid_[peer.gid].push_back(index);
+  // Those at one address are many queue pairs of one host: mostly the first has the same way.
+  auto& same = byGid_[peer.gid];
+  const auto alike = std::find_if(same.begin(), same.end(), [&](uint32_t other) {
+    const Peer& known = peers_[other];
+    return known.local == peer.local && known.hopLimit == peer.hopLimit && known.to.port() == peer.to.port();
+  });
+  peer.way = alike != same.end() ? peers_[*alike].way : ++ways_;
+  same.push_back(index);
   peer.live = true;
   peers_[index] = std::move(peer);
   return index;

@@ -17,9 +17,12 @@ struct Peer {
   bool gso = true;
   uint8_t hopLimit = 0;
   uint32_t local = 0;
+  /// The same number for peers that packets reach in the same way: address, port, local address and hop limit agree.
+  uint64_t way = 0;
   Gid gid{};
+  /// The local address.
+  Gid source{};
   Endpoint to;
-  PseudoHeader pseudo;
   IdWindow window;
 };
 
@@ -51,6 +54,7 @@ class PeerTable {
  private:
   std::vector<Peer> peers_;
   std::vector<uint32_t> free_;
+  uint64_t ways_ = 0;
   std::unordered_map<Gid, std::vector<uint32_t>, GidHash> byGid_;
 };
 

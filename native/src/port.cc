@@ -27,8 +27,6 @@ void Port::define(Napi::Env env, Napi::Object exports) {
                                       InstanceMethod<&Port::takeMail>("takeMail"),
                                       InstanceMethod<&Port::setPeerGso>("setPeerGso"),
                                       InstanceMethod<&Port::stampArrivals>("stampArrivals"),
-                                      InstanceMethod<&Port::send>("send"),
-                                      InstanceMethod<&Port::receive>("receive"),
                                       InstanceMethod<&Port::wantWrite>("wantWrite"),
                                       InstanceMethod<&Port::stats>("stats"),
                                       InstanceMethod<&Port::close>("close"),
@@ -175,28 +173,25 @@ void Port::stampArrivals(const Napi::CallbackInfo& info) {
   receiver_->stamp();
 }
 
-Napi::Value Port::send(const Napi::CallbackInfo& info) {
-  Sending sending;
-  if (!readSending(info, sending)) return {};
-  const uint32_t taken = sender_->send(sending.arrays, regions_, sending.from, sending.count);
+uint32_t Port::sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) {
+  const uint32_t taken = sender_->send(arrays, regions_, from, count);
   if (wantsWrite_) watchRoom();
-  writeTime();
-  return Napi::Number::New(info.Env(), taken);
+  return taken;
 }
 
-Napi::Value Port::receive(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  const RxArrays arrays = readReceiving(info);
+uint32_t Port::receiveBatch(const RxArrays& arrays) {
 
   receiver_->begin(arrays);
   if (localCount_ == 1 && mailboxes_.empty()) {
     const auto only = std::find_if(locals_.begin(), locals_.end(), [](const auto& local) { return !!local; });
     while (receiver_->drain(static_cast<uint32_t>(only - locals_.begin()), 1)) {
     }
+    more_ = receiver_->full();
   } else {
     // The kernel's list of readable sockets goes round by itself.
     uint32_t ready[64];
     bool more = true;
+    more_ = true;
     while (more) {
       const uint32_t number = waker_->readable(ready, 64);
       more = false;
@@ -206,8 +201,7 @@ Napi::Value Port::receive(const Napi::CallbackInfo& info) {
       }
     }
   }
-  writeTime();
-  return Napi::Number::New(info.Env(), receiver_->count());
+  return receiver_->count();
 }
 
 void Port::wantWrite(const Napi::CallbackInfo& info) {

@@ -28,13 +28,13 @@ class Port : public Napi::ObjectWrap<Port>, public LinkPort {
   Napi::Value takeMail(const Napi::CallbackInfo& info);
   void setPeerGso(const Napi::CallbackInfo& info);
   void stampArrivals(const Napi::CallbackInfo& info);
-  Napi::Value send(const Napi::CallbackInfo& info);
-  Napi::Value receive(const Napi::CallbackInfo& info);
   void wantWrite(const Napi::CallbackInfo& info);
   Napi::Value stats(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
 
   Source sourceOf(uint32_t local) const override;
+  uint32_t sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) override;
+  uint32_t receiveBatch(const RxArrays& arrays) override;
   Local* localAt(uint32_t index) const { return index < locals_.size() ? locals_[index].get() : nullptr; }
   /// Watches for the room that the last batch lacked, if that is wanted.
   void watchRoom();

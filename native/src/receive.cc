@@ -39,6 +39,7 @@ Receiver::Receiver(const Crc* const& crc, const Settings& settings, Stats& stats
 void Receiver::begin(const RxArrays& arrays) {
   arrays_ = arrays;
   count_ = 0;
+  full_ = false;
   slabUsed_ = 0;
   nowMs_ = coarseMs();
   window_ = nullptr;  // peers may have come and gone since
@@ -57,7 +58,8 @@ bool Receiver::drain(uint32_t localIndex, uint32_t share) {
   const uint32_t slots = whole == 0 && count_ == 0 && arrays_.capacity > 0 ? 1 : whole;
   const auto room = static_cast<uint32_t>(std::min<size_t>({places, slots, kDatagrams}));
   const uint32_t datagrams = (room + share - 1) / share;
-  if (datagrams == 0) return false;
+  full_ = datagrams == 0;
+  if (full_) return false;
 
   prepare(arrays_.slab.data + slabUsed_, datagrams, stride);
   int received;
@@ -197,9 +199,7 @@ Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, P
                         Series& series, uint16_t& ipId) {
   const auto expected = static_cast<uint16_t>(
       series.known ? series.base + index * series.stride : window_->predict() + index);
-  const uint32_t payload = bytes - kBthBytes - kIcrcBytes;
-  uint32_t state = pseudo.start(*crc_, bytes, expected, packet, kBthBytes);
-  state = crc_->update(state, packet + kBthBytes, payload);
+  const uint32_t state = pseudo.over(*crc_, packet, bytes, expected);
   const uint32_t difference = ~state ^ loadIcrc(packet + bytes - kIcrcBytes);
   const bool v6 = pseudo.isV6();
   ipId = v6 ? 0 : expected;

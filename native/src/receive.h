@@ -37,6 +37,8 @@ class Receiver {
   /// @param share how many addresses have still to share the room, this one included
   /// @returns whether there may be more
   bool drain(uint32_t local, uint32_t share);
+  /// Whether the batch had no room for what may have been left.
+  bool full() const { return full_; }
   /// Packets in the batch.
   uint32_t count() const { return count_; }
 
@@ -83,6 +85,7 @@ class Receiver {
   // The batch at hand.
   RxArrays arrays_{};
   uint32_t count_ = 0;
+  bool full_ = false;
   size_t slabUsed_ = 0;
   uint32_t nowMs_ = 0;
   uint32_t arrivedAfterMs_ = 0;

@@ -60,7 +60,7 @@ void RouteEvents::read(const nlmsghdr& message, std::vector<RouteEvent>& events)
       const bool gone = message.nlmsg_type == RTM_DELLINK;
       if (gone) index_ = 0;
       const bool up = !gone && (link->ifi_flags & IFF_UP) != 0 && (link->ifi_flags & IFF_RUNNING) != 0;
-      events.push_back({up ? RouteEvent::up : RouteEvent::down, {}});
+      events.push_back({up ? RouteEvent::up : gone ? RouteEvent::gone : RouteEvent::down, {}});
       break;
     }
     case RTM_NEWADDR:

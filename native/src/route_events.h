@@ -11,7 +11,8 @@ struct nlmsghdr;
 namespace roce {
 
 struct RouteEvent {
-  enum Kind { up, down, added, removed, overrun } kind;
+  /// `gone`: the interface was deleted, or went to another network namespace.
+  enum Kind { up, down, gone, added, removed, overrun } kind;
   /// Of `added` and `removed`.
   Gid address{};
 };

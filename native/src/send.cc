@@ -22,6 +22,15 @@ cmsghdr* putControl(msghdr& message, cmsghdr* at, int level, int type, const voi
   return reinterpret_cast<cmsghdr*>(reinterpret_cast<uint8_t*>(at) + CMSG_SPACE(length));
 }
 
+/// Whether packets with these BTHs may share a run: of one service, so that readers of captures find the second one, and for one
+/// program. Programs that share the peer's address have queue pairs of their own, and the kernel there looks at the first packet alone.
+bool sameTarget(const uint8_t* a, const uint8_t* b) {
+  const uint8_t* one = a + kDestinationQpByte;
+  const uint8_t* other = b + kDestinationQpByte;
+  if ((a[0] ^ b[0]) >> 5 != 0) return false;
+  return ((one[0] | other[0]) & kSharedQp) == 0 || one[2] == other[2];
+}
+
 }  // namespace
 
 Sender::Sender(const Crc* const& crc, const Settings& settings, Stats& stats, PeerTable& peers,
@@ -78,7 +87,7 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
   header = msghdr{};
   header.msg_iov = iovecs_[messageCount_].data();
   gathering_ = &header;
-  PseudoHeader pseudo = peer->pseudo;
+  PseudoHeader pseudo(peer->source, peer->gid);
   pseudo.setPorts(message.socket->local().port(), peer->to.port());
   append(first, pseudo, 0);
 
@@ -91,10 +100,8 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
       TxPacket packet;
       if (slots_.read(next, packet) != 0) break;
       const uint32_t bytes = packet.datagramBytes();
-      // Programs that share the peer's address have queue pairs of their own: the kernel there looks at the first alone.
-      if (packet.header[kDestinationQpByte] != first.header[kDestinationQpByte] || packet.peer != first.peer || packet.sourcePort != first.sourcePort ||
-          packet.trafficClass != first.trafficClass || bytes > segmentBytes ||
-          message.bytes + bytes > kMaxDatagram || bytes > stagingLeft())
+      if (packet.trafficClass != first.trafficClass || bytes > segmentBytes || message.bytes + bytes > kMaxDatagram ||
+          bytes > stagingLeft() || !sameTarget(first.header, packet.header) || !sameRoute(first, packet, *message.socket))
         break;
       append(packet, pseudo, static_cast<uint16_t>(message.packets));
       message.packets++;
@@ -104,6 +111,19 @@ uint32_t Sender::build(uint32_t slot, uint32_t count) {
   }
   finish(message, first, *peer, segmentBytes);
   return next;
+}
+
+bool Sender::sameRoute(const TxPacket& first, const TxPacket& packet, const UdpSocket& socket) const {
+  if (packet.peer == first.peer && packet.sourcePort == first.sourcePort) return true;
+  const Peer& peer = *peers_.at(packet.peer);
+  if (peer.way != peers_.at(first.peer)->way || !peer.gso) return false;
+  if (packet.sourcePort == first.sourcePort) return true;
+  // The port on the wire is the socket's, and few sockets are there for many queue pairs.
+  try {
+    return &locals_[peer.local]->transmit.socketFor(packet.sourcePort) == &socket;
+  } catch (const SystemFailure&) {
+    return false;  // Its own message reports it.
+  }
 }
 
 uint8_t* Sender::stage(uint32_t length) {
@@ -124,6 +144,7 @@ void Sender::gather(const uint8_t* data, uint32_t length) {
 }
 
 void Sender::append(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId) {
+  if (packet.datagramBytes() <= PseudoHeader::kShort) return appendShort(packet, pseudo, ipId);
   uint8_t* header = stage(packet.headerLength);
   std::memcpy(header, packet.header, packet.headerLength);
   gather(header, packet.headerLength);
@@ -148,6 +169,23 @@ void Sender::append(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId)
     state = crc_->update(state, header, packet.headerLength);
   storeIcrc(trailer + packet.pad, ~state);
   gather(trailer, packet.pad + kIcrcBytes);
+}
+
+void Sender::appendShort(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId) {
+  const uint32_t bytes = packet.datagramBytes();
+  uint8_t* datagram = stage(bytes);
+  std::memcpy(datagram, packet.header, packet.headerLength);
+  uint8_t* at = datagram + packet.headerLength;
+  for (uint32_t i = 0; i < packet.pieceCount; i++) {
+    const TxPiece& piece = slots_.piece(i);
+    std::memcpy(at, piece.data, piece.length);
+    at += piece.length;
+  }
+  std::memset(at, 0, packet.pad);
+  uint32_t state = pseudo.over(*crc_, datagram, bytes, ipId);
+  if (settings_.flushTwice && datagram[0] == kFlushOpcode) state = crc_->update(state, datagram, packet.headerLength);
+  storeIcrc(at + packet.pad, ~state);
+  gather(datagram, bytes);
 }
 
 void Sender::finish(const Message& message, const TxPacket& first, const Peer& peer, uint32_t segmentBytes) {

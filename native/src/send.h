@@ -55,7 +55,11 @@ class Sender {
 
   /// Makes a message of the slots from `slot` on. @returns the slot after the last it took
   uint32_t build(uint32_t slot, uint32_t count);
+  /// Whether a packet, which is checked, leaves from `socket` to where the first one goes.
+  bool sameRoute(const TxPacket& first, const TxPacket& packet, const UdpSocket& socket) const;
   void append(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId);
+  /// In one piece and with one pass for the ICRC: of a short packet the calls cost more than the bytes.
+  void appendShort(const TxPacket& packet, PseudoHeader& pseudo, uint16_t ipId);
   void gather(const uint8_t* data, uint32_t length);
   uint8_t* stage(uint32_t length);
   void finish(const Message& message, const TxPacket& first, const Peer& peer, uint32_t segmentBytes);

@@ -1,6 +1,7 @@
 // Memory that is shared with another process: a sealed memfd, its pages under a WebAssembly.Memory, its descriptor over a socket.
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +23,10 @@ Napi::Value createSharedFile(const Napi::CallbackInfo& info) {
   if (!info[0].IsNumber()) throw typeError(env, "bytes must be a number");
   const double bytes = info[0].As<Napi::Number>().DoubleValue();
   if (!(bytes >= 1 && bytes <= 140737488355328.0)) throw rangeError(env, "bytes must be 1 … 2^47");
+  // ftruncate would end the process (SIGXFSZ).
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes)
+    throw systemError(env, EFBIG, "the limit of the size of files (ulimit -f) forbids shared memory: ftruncate");
   const int fd = memfd_create("roce", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) throw systemError(env, errno, "memfd_create");
   const char* failed = nullptr;

@@ -135,16 +135,6 @@ bool Neighbours::find(const Gid& neighbour, Mac& mac) {
   return true;
 }
 
-void Neighbours::use(const Gid& neighbour) {
-  Request<ndmsg> request(RTM_NEWNEIGH, NLM_F_CREATE);
-  request.header.ndm_family = familyOf(neighbour);
-  request.header.ndm_ifindex = static_cast<int>(interface_);
-  request.header.ndm_flags = NTF_USE;
-  request.add(NDA_DST, bytesOf(neighbour), lengthOf(neighbour));
-  request.message.nlmsg_seq = ++sequence_;
-  if (requests_ >= 0) ::send(requests_, &request.message, request.message.nlmsg_len, 0);
-}
-
 std::vector<NeighbourChange> Neighbours::take() {
   std::vector<NeighbourChange> changes;
   const auto read = [&](const nlmsghdr& message) {

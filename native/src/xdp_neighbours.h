@@ -47,8 +47,6 @@ class Neighbours {
   Hop hop(const Gid& destination, const Gid& source);
   /// The MAC address of a neighbour. False while the kernel knows none.
   bool find(const Gid& neighbour, Mac& mac);
-  /// Has the kernel resolve a neighbour, or make sure that it is still there, as if it had a packet for it.
-  void use(const Gid& neighbour);
   std::vector<NeighbourChange> take();
   /// The MAC address of a group (RFC 1112 §6.4, RFC 2464 §7).
   static Mac ofGroup(const Gid& group);

@@ -1,6 +1,8 @@
 #include "xdp_port.h"
 
+#include <linux/ethtool.h>
 #include <linux/if_ether.h>
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <net/if_arp.h>
 #include <sys/ioctl.h>
@@ -30,6 +32,32 @@ constexpr size_t kPage = 4096;
 
 size_t pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+/// A descriptor for ioctl(2) on interfaces.
+class Control {
+ public:
+  Control() : fd_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    if (fd_ < 0) throw SystemFailure{errno, "socket"};
+  }
+  ~Control() { ::close(fd_); }
+  Control(const Control&) = delete;
+  Control& operator=(const Control&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+/// The queues that an interface receives by; 0 for a driver without channels. (/sys may show another network namespace.)
+uint32_t receiveQueues(const std::string& interface) {
+  const Control control;
+  ethtool_channels channels{};
+  channels.cmd = ETHTOOL_GCHANNELS;
+  ifreq request{};
+  interface.copy(request.ifr_name, IFNAMSIZ - 1);
+  request.ifr_data = reinterpret_cast<char*>(&channels);
+  return ioctl(control.fd(), SIOCETHTOOL, &request) == 0 ? channels.rx_count + channels.combined_count : 0;
+}
+
 bool isPowerOfTwo(uint32_t value) { return value != 0 && (value & (value - 1)) == 0; }
 
 }  // namespace
@@ -52,13 +80,12 @@ struct XdpPort::Memory {
 void XdpPort::define(Napi::Env env, Napi::Object exports) {
   exports.Set("XdpPort", DefineClass(env, "XdpPort",
                                      withMethods<XdpPort>({
-                                         InstanceAccessor<&XdpPort::memory>("memory"),
-                                         InstanceAccessor<&XdpPort::fragments>("fragments"),
+                                         // No getters: node-addon-api's take whatever object they are called on for a port.
+                                         InstanceMethod<&XdpPort::memory>("memory"),
+                                         InstanceMethod<&XdpPort::fragments>("fragments"),
                                          InstanceMethod<&XdpPort::addLocal>("addLocal"),
                                          InstanceMethod<&XdpPort::removeLocal>("removeLocal"),
                                          InstanceMethod<&XdpPort::setQueuePair>("setQueuePair"),
-                                         InstanceMethod<&XdpPort::send>("send"),
-                                         InstanceMethod<&XdpPort::receive>("receive"),
                                          InstanceMethod<&XdpPort::wantWrite>("wantWrite"),
                                          InstanceMethod<&XdpPort::stats>("stats"),
                                          InstanceMethod<&XdpPort::close>("close"),
@@ -74,9 +101,9 @@ XdpPort::XdpPort(const Napi::CallbackInfo& info)
     throw rangeError(env, "interface must be a name of an interface");
   port_ = static_cast<uint16_t>(options.integer("port", 1, 0xffff, 4791));
   Opening opening{};
+  opening.queues = options.integer("queues", 1, 0xffff, 1);
   opening.mode = options.boolean("generic", false) ? XdpMode::generic : XdpMode::native;
   opening.copying = options.boolean("zeroCopy", false) ? XdpCopying::zeroCopy : XdpCopying::copy;
-  opening.queues = options.integer("queues", 1, kMostQueues, 1);
   opening.receiveChunks = options.integer("receiveChunks", 64, 1u << 16, 4096);
   opening.sendSlots = options.integer("sendSlots", 64, 1u << 16, 1024);
   opening.slotBytes = options.boolean("largeSlots", false) ? 2 * XdpSocket::kChunk : XdpSocket::kChunk;
@@ -101,16 +128,20 @@ XdpPort::~XdpPort() {
 
 void XdpPort::open(const Opening& opening) {
   // First what lacks a capability, then what is not possible on the interface.
-  filter_.emplace(opening.queues, port_);
+  const uint32_t answered = receiveQueues(interface_);
+  const uint32_t all = answered != 0 ? answered : opening.queues;
+  const uint32_t queues = std::min(all, kMostQueues);
+  queuesWithoutSocket_ = all - queues;
+  filter_.emplace(queues, port_);
   readInterface();
 
   // One stretch of memory for all queues: offsets into it are offsets into the slab. Only the first queue sends.
   const size_t first = pages(XdpSocket::bytesFor(opening.receiveChunks, opening.sendSlots, opening.slotBytes));
   const size_t other = pages(XdpSocket::bytesFor(opening.receiveChunks, 0, opening.slotBytes));
-  const size_t sockets = first + (opening.queues - 1) * other;
+  const size_t sockets = first + (queues - 1) * other;
   const size_t loop = size_t{kLoopSlots} * XdpSender::kLoopStride;
   memory_ = std::make_shared<Memory>(sockets + kScratchBytes + loop);
-  for (uint32_t queue = 0; queue < opening.queues; queue++) {
+  for (uint32_t queue = 0; queue < queues; queue++) {
     uint8_t* at = memory_->data + (queue == 0 ? 0 : first + (queue - 1) * other);
     sockets_.push_back(std::make_unique<XdpSocket>(XdpSocket::Settings{
         interfaceIndex_, queue, opening.copying, at, opening.receiveChunks, queue == 0 ? opening.sendSlots : 0,
@@ -127,7 +158,7 @@ void XdpPort::open(const Opening& opening) {
   receiving.port = port_;
   receiving.flushTwice = opening.flushTwiceIn;
   receiving.loopback = !ethernet_;
-  receiver_ = std::make_unique<XdpReceiver>(crc_, receiving, stats_, peers_, localIndex_);
+  receiver_ = std::make_unique<XdpReceiver>(crc_, receiving, stats_, peers_, localIndex_, queuePairs_);
   XdpSender::Settings sending;
   sending.flushTwice = opening.flushTwiceOut;
   sending.loop = memory_->data + sockets + kScratchBytes;
@@ -142,23 +173,27 @@ void XdpPort::open(const Opening& opening) {
 }
 
 void XdpPort::readInterface() {
-  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) throw SystemFailure{errno, "socket"};
+  const Control control;
   ifreq request{};
-  interface_.copy(request.ifr_name, IFNAMSIZ - 1);
   int errnum = 0;
   const auto ask = [&](unsigned long what) {
-    if (errnum == 0 && ioctl(fd, what, &request) != 0) errnum = errno;
+    if (errnum == 0 && ioctl(control.fd(), what, &request) != 0) errnum = errno;
   };
-  ask(SIOCGIFINDEX);
-  const int index = request.ifr_ifindex;
+  if (interfaceIndex_ == 0) {
+    interface_.copy(request.ifr_name, IFNAMSIZ - 1);
+    ask(SIOCGIFINDEX);
+  } else {
+    // It may be called otherwise by now, and another one as it was.
+    request.ifr_ifindex = interfaceIndex_;
+    ask(SIOCGIFNAME);
+  }
+  const int index = interfaceIndex_ == 0 ? request.ifr_ifindex : interfaceIndex_;
   ask(SIOCGIFHWADDR);
   const int type = request.ifr_hwaddr.sa_family;
   Mac mac;
   std::memcpy(mac.data(), request.ifr_hwaddr.sa_data, mac.size());
   ask(SIOCGIFMTU);
   const int mtu = request.ifr_mtu;
-  ::close(fd);
   if (errnum != 0) throw SystemFailure{errnum, "ioctl"};
   if (type != ARPHRD_ETHER && type != ARPHRD_LOOPBACK) throw SystemFailure{EPROTONOSUPPORT, "ioctl"};
   interfaceIndex_ = index;
@@ -179,11 +214,12 @@ void XdpPort::shut() {
   memory_.reset();
   peers_ = PeerTable{};
   localIndex_.clear();
+  queuePairs_.clear();
   locals_.clear();
   regions_.release();
 }
 
-/// memory: the slab in which packets stay in place.
+/// memory(): the slab in which packets stay in place.
 Napi::Value XdpPort::memory(const Napi::CallbackInfo& info) {
   const Napi::Env env = info.Env();
   expectOpen(env);
@@ -194,7 +230,7 @@ Napi::Value XdpPort::memory(const Napi::CallbackInfo& info) {
   return Napi::Uint8Array::New(env, memory_->bytes, buffer, 0);
 }
 
-/// fragments: whether frames may have several buffers.
+/// fragments(): whether frames may have several buffers.
 Napi::Value XdpPort::fragments(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   return Napi::Boolean::New(info.Env(), filter_->fragments() && sockets_[0]->fragments());
@@ -258,25 +294,21 @@ void XdpPort::peerAdded(uint32_t index, const Gid& source) {
 void XdpPort::setQueuePair(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   const uint32_t qpn = integerArgument(info, 0, "qpn", 0xff'ffff);
-  filter_->setQueuePair(qpn, booleanArgument(info, 1, "on"));
+  const bool on = booleanArgument(info, 1, "on");
+  filter_->setQueuePair(qpn, on);
+  if (on) queuePairs_.insert(qpn);
+  else queuePairs_.erase(qpn);
 }
 
-Napi::Value XdpPort::send(const Napi::CallbackInfo& info) {
-  Sending sending;
-  if (!readSending(info, sending)) return {};
+uint32_t XdpPort::sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) {
   if (sender_->missed()) refresh();
-  const uint32_t taken = sender_->send(sending.arrays, regions_, sending.from, sending.count);
+  const uint32_t taken = sender_->send(arrays, regions_, from, count);
   // Later turns again ask the kernel to take the remaining frames, and for free places once frames have left.
-  const bool retry = sender_->blocked() || !sender_->kick();
-  if (retry && !retrying_) waker_->retryWrite();
-  retrying_ = retry;
-  writeTime();
-  return Napi::Number::New(info.Env(), taken);
+  retry(sender_->blocked() || !sender_->kick());
+  return taken;
 }
 
-Napi::Value XdpPort::receive(const Napi::CallbackInfo& info) {
-  expectOpen(info.Env());
-  const RxArrays arrays = readReceiving(info);
+uint32_t XdpPort::receiveBatch(const RxArrays& arrays) {
   const uint32_t now = coarseMs();
   if (now - refreshedMs_ >= kRefreshMs) {
     refreshedMs_ = now;
@@ -293,8 +325,7 @@ Napi::Value XdpPort::receive(const Napi::CallbackInfo& info) {
   // Each time another queue is first.
   for (uint32_t i = 0; i < sockets_.size(); i++) receiver_->drain(*sockets_[(nextQueue_ + i) % sockets_.size()]);
   nextQueue_++;
-  writeTime();
-  return Napi::Number::New(info.Env(), receiver_->count());
+  return receiver_->count();
 }
 
 void XdpPort::refresh() {
@@ -309,17 +340,19 @@ void XdpPort::refresh() {
 void XdpPort::wantWrite(const Napi::CallbackInfo& info) {
   expectOpen(info.Env());
   wantsWrite_ = booleanArgument(info, 0, "on");
-  if (wantsWrite_) waker_->retryWrite();
-  else waker_->watchWrite(-1);
-  retrying_ = wantsWrite_;
+  retry(!sender_->kick());
 }
 
 void XdpPort::woken() {
   refresh();
-  if (retrying_ && sender_->kick() && !wantsWrite_) {
-    waker_->watchWrite(-1);
-    retrying_ = false;
-  }
+  if (retrying_) retry(!sender_->kick());
+}
+
+void XdpPort::retry(bool more) {
+  const bool wanted = more || wantsWrite_;
+  if (wanted == retrying_) return;
+  wanted ? waker_->retryWrite() : waker_->watchWrite(-1);
+  retrying_ = wanted;
 }
 
 void XdpPort::countDrops(uint64_t (&drops)[5]) const {
@@ -344,6 +377,7 @@ Napi::Value XdpPort::stats(const Napi::CallbackInfo& info) {
   Napi::Object into = Napi::Object::New(env);
   setCounts(into, stats_, kXdpStatFields);
   setCount(into, "queuesUsed", queues);
+  setCount(into, "queuesWithoutSocket", queuesWithoutSocket_);
   setCount(into, "kernelDrops", drops[0] + drops[1]);
   setCount(into, "kernelRingFull", drops[1]);
   setCount(into, "kernelFillEmpty", drops[2]);

@@ -31,8 +31,6 @@ class XdpPort : public Napi::ObjectWrap<XdpPort>, public LinkPort {
   Napi::Value addLocal(const Napi::CallbackInfo& info);
   void removeLocal(const Napi::CallbackInfo& info);
   void setQueuePair(const Napi::CallbackInfo& info);
-  Napi::Value send(const Napi::CallbackInfo& info);
-  Napi::Value receive(const Napi::CallbackInfo& info);
   void wantWrite(const Napi::CallbackInfo& info);
   Napi::Value stats(const Napi::CallbackInfo& info);
   void close(const Napi::CallbackInfo& info);
@@ -44,6 +42,8 @@ class XdpPort : public Napi::ObjectWrap<XdpPort>, public LinkPort {
     bool waits, flushTwiceIn, flushTwiceOut;
   };
   Source sourceOf(uint32_t local) const override;
+  uint32_t sendBatch(const TxArrays& arrays, uint32_t from, uint32_t count) override;
+  uint32_t receiveBatch(const RxArrays& arrays) override;
   void peerAdded(uint32_t index, const Gid& source) override;
   void woken() override;
   void open(const Opening& opening);
@@ -51,12 +51,16 @@ class XdpPort : public Napi::ObjectWrap<XdpPort>, public LinkPort {
   void readInterface();
   /// Takes in the kernel's events since the last read.
   void refresh();
+  /// Wakes once a millisecond while `more`: there are frames that the kernel has to be asked to take again.
+  void retry(bool more);
   /// Needs no JavaScript.
   void shut();
   void countDrops(uint64_t (&drops)[5]) const;
 
   std::string interface_;
   int interfaceIndex_ = 0;
+  /// Of the interface's receive queues, when the port was opened: packets that come in at them are lost.
+  uint32_t queuesWithoutSocket_ = 0;
   bool ethernet_ = true;
   uint16_t port_ = 0;
   XdpStats stats_;
@@ -66,6 +70,7 @@ class XdpPort : public Napi::ObjectWrap<XdpPort>, public LinkPort {
   };
   std::vector<Local> locals_;
   LocalIndex localIndex_;
+  QueuePairs queuePairs_;
   std::shared_ptr<Memory> memory_;
   std::optional<XdpFilter> filter_;
   std::vector<std::unique_ptr<XdpSocket>> sockets_;
@@ -78,6 +83,7 @@ class XdpPort : public Napi::ObjectWrap<XdpPort>, public LinkPort {
   uint32_t refreshedMs_ = 0;
   uint64_t pastDrops_[5] = {};
   bool wantsWrite_ = false;
+  /// Whether the waker wakes for `retry`, or for who waits for room.
   bool retrying_ = false;
 };
 

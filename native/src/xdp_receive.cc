@@ -29,6 +29,15 @@ Gid mappedV4(const uint8_t* address) {
   return gid;
 }
 
+uint32_t get24(const uint8_t* at) { return get16(at) << 8 | at[2]; }
+
+/// Whether two BTHs are of one queue pair, the second right behind the first (IBTA vol 1 §9.2).
+bool isNext(const uint8_t* bth, const uint8_t* next) {
+  constexpr uint32_t kPsnByte = 9, kPsns = 1u << 24;
+  return get24(next + kDestinationQpByte) == get24(bth + kDestinationQpByte) &&
+         get24(next + kPsnByte) == (get24(bth + kPsnByte) + 1) % kPsns;
+}
+
 }  // namespace
 
 void XdpReceiver::begin(const RxArrays& arrays) {
@@ -213,8 +222,7 @@ void XdpReceiver::split(const uint8_t* datagram, uint32_t bytes, PseudoHeader& p
 }
 
 bool XdpReceiver::isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId) {
-  uint32_t state = pseudo.start(*crc_, bytes, ipId, packet, kBthBytes);
-  state = crc_->update(state, packet + kBthBytes, bytes - kBthBytes - kIcrcBytes);
+  const uint32_t state = pseudo.over(*crc_, packet, bytes, ipId);
   const uint32_t icrc = loadIcrc(packet + bytes - kIcrcBytes);
   if (~state == icrc) return true;
   if (!settings_.flushTwice || packet[0] != kFlushOpcode || bytes != kFlushBytes ||
@@ -225,28 +233,35 @@ bool XdpReceiver::isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& p
 }
 
 uint32_t XdpReceiver::findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId) {
-  uint32_t tries = kMostTries;
-  if (lastSegment_ != 0 && isSegment(datagram, bytes, lastSegment_, pseudo, ipId, tries)) return lastSegment_;
+  const auto isSegment = [&](uint32_t segment) {
+    return mayBegin(datagram, bytes, segment) && isRight(datagram, segment, pseudo, ipId);
+  };
+  if (lastSegment_ != 0 && isSegment(lastSegment_)) return lastSegment_;
   // Most runs are made of packets with a BTH and a whole path MTU.
   for (uint32_t mtu = 4096; mtu >= 256; mtu /= 2)
-    if (const uint32_t segment = kBthBytes + mtu + kIcrcBytes; isSegment(datagram, bytes, segment, pseudo, ipId, tries))
-      return segment;
+    if (const uint32_t segment = kBthBytes + mtu + kIcrcBytes; isSegment(segment)) return segment;
   const uint32_t most = std::min(bytes - 1, kMostPacket);
   const uint32_t least = std::max((bytes + kSegments - 1) / kSegments, kBthBytes + kIcrcBytes);
-  // Packets are padded to words (IBTA vol 1 §9.2.5).
-  for (uint32_t segment = (least + 3) & ~3u; segment <= most && tries > 0; segment += 4)
-    if (isSegment(datagram, bytes, segment, pseudo, ipId, tries)) return segment;
+  // First where the next packet of the same queue pair may begin: payload that looks like that knows the PSN.
+  for (const bool follows : {true, false}) {
+    uint32_t tries = kMostTries;
+    // Packets are padded to words (IBTA vol 1 §9.2.5).
+    for (uint32_t segment = (least + 3) & ~3u; segment <= most && tries > 0; segment += 4) {
+      if (!mayBegin(datagram, bytes, segment) || isNext(datagram, datagram + segment) != follows) continue;
+      if (isRight(datagram, segment, pseudo, ipId)) return segment;
+      tries--;
+    }
+  }
   return 0;
 }
 
-bool XdpReceiver::isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo,
-                            uint16_t ipId, uint32_t& tries) {
+bool XdpReceiver::mayBegin(const uint8_t* datagram, uint32_t bytes, uint32_t segment) const {
   if (segment >= bytes || bytes - segment < kBthBytes || (bytes + segment - 1) / segment > kSegments) return false;
+  // The next BTH has version 0, the same partition, and a queue pair of the device; then it is worth a CRC.
   const uint8_t* next = datagram + segment;
-  // The next BTH has version 0 and the same partition; then it is worth a CRC.
-  if ((next[1] & 0x0f) != 0 || next[2] != datagram[2] || next[3] != datagram[3] || tries == 0) return false;
-  tries--;
-  return isRight(datagram, segment, pseudo, ipId);
+  if ((next[1] & 0x0f) != 0 || next[2] != datagram[2] || next[3] != datagram[3]) return false;
+  const uint32_t qpn = get24(next + kDestinationQpByte);
+  return qpn == get24(datagram + kDestinationQpByte) || queuePairs_.count(qpn) != 0;
 }
 
 void XdpReceiver::deliver(const uint8_t* packet, uint32_t bytes, const Origin& origin, uint16_t ipId, Verdict verdict) {

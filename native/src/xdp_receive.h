@@ -2,6 +2,7 @@
 #pragma once
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "icrc.h"
@@ -14,6 +15,8 @@ namespace roce {
 
 /// Local addresses by GID, for the receiver.
 using LocalIndex = std::unordered_map<Gid, uint32_t, GidHash>;
+/// Numbers of the queue pairs whose packets are the link's.
+using QueuePairs = std::unordered_set<uint32_t>;
 
 class XdpReceiver {
  public:
@@ -31,8 +34,8 @@ class XdpReceiver {
   };
 
   XdpReceiver(const Crc* const& crc, const Settings& settings, XdpStats& stats, PeerTable& peers,
-              const LocalIndex& locals)
-      : crc_(crc), settings_(settings), stats_(stats), peers_(peers), locals_(locals) {}
+              const LocalIndex& locals, const QueuePairs& queuePairs)
+      : crc_(crc), settings_(settings), stats_(stats), peers_(peers), locals_(locals), queuePairs_(queuePairs) {}
 
   /// Starts a batch. Frames of the last one are the kernel's again.
   void begin(const RxArrays& arrays);
@@ -50,8 +53,8 @@ class XdpReceiver {
   /// The longest datagram that is one packet: headers, 4096 bytes, pad, ICRC.
   static constexpr uint32_t kMostPacket = kTxHeaderStride + 4096 + 3 + kIcrcBytes;
 
-  /// CRCs that one frame may cost in addition to its own, also where its payload looks like headers all over.
-  static constexpr uint32_t kMostTries = 64;
+  /// CRCs that each of two searches for the packets of a frame may cost, also where its payload looks like headers all over.
+  static constexpr uint32_t kMostTries = 32;
   /// Buffers that one frame may have: a super-packet of 64 KiB has 18.
   static constexpr uint32_t kMostParts = 64;
 
@@ -78,8 +81,8 @@ class XdpReceiver {
   bool isRight(const uint8_t* packet, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId);
   /// Bytes of each packet of a super-packet; 0 for any other datagram.
   uint32_t findSegment(const uint8_t* datagram, uint32_t bytes, PseudoHeader& pseudo, uint16_t ipId);
-  bool isSegment(const uint8_t* datagram, uint32_t bytes, uint32_t segment, PseudoHeader& pseudo, uint16_t ipId,
-                 uint32_t& tries);
+  /// Whether a packet may begin behind the first one, where that has so many bytes.
+  bool mayBegin(const uint8_t* datagram, uint32_t bytes, uint32_t segment) const;
   void deliver(const uint8_t* packet, uint32_t bytes, const Origin& origin, uint16_t ipId, Verdict verdict);
 
   const Crc* const& crc_;
@@ -87,6 +90,7 @@ class XdpReceiver {
   XdpStats& stats_;
   PeerTable& peers_;
   const LocalIndex& locals_;
+  const QueuePairs& queuePairs_;
 
   RxArrays arrays_{};
   bool inPlace_ = false;

@@ -61,14 +61,13 @@ uint32_t XdpSender::send(const TxArrays& arrays, const Regions& regions, uint32_
         // Of `wire`, the kernel resolves the neighbour, and keeps the packet until it has.
         missed_ = missed_ || way.kind == XdpWay::wire;
         errnum = throughKernel(packet, peer, way);
-      } else {
+      } else if (index + 1 < count || !check(packet, peer, way, now)) {
         uint32_t slot;
         if (!takeSlot(slot)) {
           blocked_ = true;
           stats_.sendBlocked++;
           break;
         }
-        ways_.keep(way, now);
         publish(slot, build(socket_.slotMemory(slot), packet, peer, way, 0));
       }
       if (errnum == 0) {
@@ -144,7 +143,7 @@ uint32_t XdpSender::build(uint8_t* frame, const TxPacket& packet, const Peer& pe
   uint8_t* payload = frame + way.headerBytes;
   uint8_t* udp = payload - 8;
   const uint32_t bytes = packet.datagramBytes();
-  if (peer.pseudo.isV6()) {
+  if (!isMappedV4(peer.gid)) {
     ip[0] = static_cast<uint8_t>(ip[0] | packet.trafficClass >> 4);
     ip[1] = static_cast<uint8_t>(packet.trafficClass << 4);
     put16(ip + 4, bytes + 8);
@@ -159,7 +158,7 @@ uint32_t XdpSender::build(uint8_t* frame, const TxPacket& packet, const Peer& pe
   put16(udp, packet.sourcePort);
   put16(udp + 4, bytes + 8);
 
-  PseudoHeader pseudo = peer.pseudo;
+  PseudoHeader pseudo(peer.source, peer.gid);
   pseudo.setPorts(packet.sourcePort, peer.to.port());
   std::memcpy(payload, packet.header, packet.headerLength);
   uint32_t state = pseudo.start(*crc_, bytes, ipId, payload, packet.headerLength);
@@ -195,8 +194,22 @@ void XdpSender::recycle(size_t number) {
   loopUsed_ -= static_cast<uint32_t>(number);
 }
 
+// AF_XDP traffic is no reason for the kernel to check a neighbour, a packet of its own is: its output path alone knows which entries
+// are to be left as they are (NUD_PERMANENT, NUD_NOARP). Frames and that packet may leave by different queues of the interface. So it
+// is the last one of a batch and, if there is such a moment, leaves when no frame is on its way any more. Where frames always are,
+// it may overtake some of them, once in 2 * kCheckMs: a reliable peer asks for those again (NAK, IBTA vol 1 §9.7.5.1.3).
+bool XdpSender::check(const TxPacket& packet, const Peer& peer, const XdpWay& way, uint32_t nowMs) {
+  const uint32_t age = nowMs - way.checkedMs;
+  if (age < XdpWays::kCheckMs || isMulticast(way.hop)) return false;
+  kick();
+  reap();
+  if (free_.size() < settings_.sendSlots && age < 2 * XdpWays::kCheckMs) return false;
+  ways_.checked(way.hop, nowMs);
+  return throughKernel(packet, peer, way) == 0;
+}
+
 int XdpSender::throughKernel(const TxPacket& packet, const Peer& peer, const XdpWay& way) {
-  const bool v6 = peer.pseudo.isV6();
+  const bool v6 = !isMappedV4(peer.gid);
   int& fd = v6 ? raw6_ : raw4_;
   if (fd < 0) fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_RAW);
   if (fd < 0) return errno;

@@ -65,6 +65,8 @@ class XdpSender {
   /// Writes a frame. @returns its bytes
   uint32_t build(uint8_t* frame, const TxPacket& packet, const Peer& peer, const XdpWay& way, uint16_t ipId);
   int loop(const TxPacket& packet, const Peer& peer, const XdpWay& way);
+  /// Has the kernel check the neighbour of a way, from time to time, by sending it this packet. False where it did not send.
+  bool check(const TxPacket& packet, const Peer& peer, const XdpWay& way, uint32_t nowMs);
   int throughKernel(const TxPacket& packet, const Peer& peer, const XdpWay& way);
 
   const Crc* const& crc_;

@@ -5,15 +5,10 @@
 
 #include <cstring>
 
+#include "clock.h"
 #include "network_order.h"
 
 namespace roce {
-namespace {
-
-/// Less than the kernel takes a neighbour to be reachable for (base_reachable_time_ms, arp(7)), half at least.
-constexpr uint32_t kKeepMs = 10'000;
-
-}  // namespace
 
 XdpWays::XdpWays(int interfaceIndex, bool ethernet, PeerTable& peers) : ethernet_(ethernet), peers_(peers) {
   neighbours_.emplace(static_cast<uint32_t>(interfaceIndex));
@@ -26,6 +21,7 @@ void XdpWays::add(uint32_t index, const Gid& source, bool own) {
   }
   XdpWay& way = ways_[index];
   way = XdpWay{};
+  way.checkedMs = coarseMs() - kCheckMs;
   sources_[index] = source;
   const Peer& peer = *peers_.at(index);
   buildHeader(way, source, peer);
@@ -47,7 +43,6 @@ void XdpWays::resolve(XdpWay& way, const Gid& source, const Peer& peer) {
   }
   const bool known = neighbours_->find(hop.gid, mac);
   setTarget(way, known, mac);
-  if (!known) neighbours_->use(hop.gid);
 }
 
 void XdpWays::buildHeader(XdpWay& way, const Gid& source, const Peer& peer) const {
@@ -105,10 +100,9 @@ bool XdpWays::refresh() {
   return link;
 }
 
-void XdpWays::keep(XdpWay& way, uint32_t nowMs) {
-  if (nowMs - way.askedMs < kKeepMs) return;
-  way.askedMs = nowMs;
-  if (!isMulticast(way.hop)) neighbours_->use(way.hop);
+void XdpWays::checked(const Gid& hop, uint32_t nowMs) {
+  for (XdpWay& way : ways_)
+    if (way.hop == hop) way.checkedMs = nowMs;
 }
 
 void XdpWays::setMac(const Mac& mac) {

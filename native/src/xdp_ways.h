@@ -17,8 +17,8 @@ struct XdpWay {
   bool known = false;
   Mac mac{};
   Gid hop{};
-  /// Coarse milliseconds at which the kernel was last asked to look after the neighbour.
-  uint32_t askedMs = 0;
+  /// Coarse milliseconds at which the kernel last got a packet for the neighbour.
+  uint32_t checkedMs = 0;
   /// Ethernet, IP and UDP header, without what differs between packets.
   std::array<uint8_t, 14 + 40 + 8> header{};
   uint8_t headerBytes = 0;
@@ -28,6 +28,10 @@ struct XdpWay {
 
 class XdpWays {
  public:
+  /// Milliseconds after which the kernel is to check again that a neighbour is there. Less than it takes a neighbour to be reachable
+  /// for (base_reachable_time_ms, arp(7)), half at least.
+  static constexpr uint32_t kCheckMs = 10'000;
+
   /// @param ethernet false on lo, which has no neighbours
   XdpWays(int interfaceIndex, bool ethernet, PeerTable& peers);
 
@@ -37,8 +41,8 @@ class XdpWays {
   int fd() const { return neighbours_ ? neighbours_->fd() : -1; }
   /// Takes in the kernel's events of routes and neighbours. @returns whether the interface itself may have changed
   bool refresh();
-  /// Has the kernel check from time to time that a neighbour is still there: AF_XDP traffic does not confirm that.
-  void keep(XdpWay& way, uint32_t nowMs);
+  /// A packet to that neighbour has gone through the kernel.
+  void checked(const Gid& hop, uint32_t nowMs);
   /// The source of frames from now on.
   void setMac(const Mac& mac);
   void close() { neighbours_.reset(); }

@@ -197,8 +197,11 @@ for (const call of [
   addon.crc32Copy,
   addon.solveId,
   addon.copyBatch,
+  addon.copier,
   addon.setCrcImplementation,
   addon.now,
+  addon.setSlice,
+  addon.yieldProcessor,
   addon.features,
 ]) {
   assert(
@@ -215,6 +218,18 @@ assert(
     attempt(() => addon.copyBatch(...args));
   },
   400,
+);
+assert(
+  fc.tuple(bytes, views, words, fc.array(number, { maxLength: 3 })),
+  ([slab, table, list, counts]) => {
+    const entries = new Uint32Array(new SharedArrayBuffer(4 * list.length));
+    attempt(() => entries.set(list)); // Unless it is detached.
+    const ours = new Uint8Array(new SharedArrayBuffer(slab.length));
+    attempt(() => addon.copier(slab, table, list));
+    const copy = attempt(() => addon.copier(ours, table, entries));
+    if (copy) for (const count of counts) attempt(() => copy(count));
+  },
+  200,
 );
 
 // Constructors.

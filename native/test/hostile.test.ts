@@ -17,3 +17,26 @@ test.each([1, 2, 3])('no argument ends the process (seed %i)', { timeout: 60_000
   expect(threw).toBeGreaterThan(500); // they refuse arguments
   expect(threw).toBeLessThan(calls); // but not all
 });
+
+test('methods and getters refuse an object of another class', async () => {
+  const script = `
+    import * as addon from ${JSON.stringify(new URL('../index.js', import.meta.url).href)};
+    const others = [new addon.IdWindow(), new addon.LocalSocket('roce-hostile-' + process.pid), {}];
+    let called = 0;
+    for (const [name, Class] of Object.entries(addon))
+      for (const [member, { value, get }] of Object.entries(Object.getOwnPropertyDescriptors(Class.prototype ?? {})))
+        for (const other of others) {
+          if (member === 'constructor' || other instanceof Class) continue;
+          called++;
+          try {
+            (get ?? value).call(other);
+            console.log(name, member);
+          } catch (error) {
+            if (!(error instanceof TypeError)) throw error;
+          }
+        }
+    console.log(called > 100);
+  `;
+  const { stdout } = await run(process.execPath, ['--input-type=module', '-e', script], { timeout: 20_000 });
+  expect(stdout).toBe('true\n');
+});

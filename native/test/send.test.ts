@@ -237,7 +237,7 @@ test('a source port that is taken is replaced, the port’s own is used only whe
 });
 
 test('runs end where peer, port, class or size change', () => {
-  const other = from.peer('127.0.0.2', ports.send);
+  const other = from.peer('127.0.0.2', ports.send, 63);
   const packet = (more: object) => from.add({ peer, fragments: [[region, 0, 1000]], ...more });
   packet({});
   packet({});
@@ -252,6 +252,33 @@ test('runs end where peer, port, class or size change', () => {
   expect(packets.map(psnOf).sort()).toEqual([...Array(8).keys()]);
   expect(allOk(packets)).toBe(true);
   expect(from.port.stats().txMessages).toBe(features().gso ? 5 : 8);
+});
+
+test('packets of many queue pairs to one address share a run, unless their QPNs may be of several programs', () => {
+  from.close();
+  from = new Station('127.0.0.1', ports.send, { transmitSockets: 1 });
+  const memory = from.regions.add(new Uint8Array(1000));
+  const peers = [1, 2, 3].map(() => from.peer('127.0.0.2', ports.send));
+  const packet = (i: number, destQp: number, opcode = 4) => {
+    const slot = from.add({ peer: peers[i % 3], sourcePort: 0xc001 + i, fragments: [[memory, 0, 1000]] });
+    const at = slot * 64;
+    from.tx.headers[at] = opcode;
+    from.tx.headers.set([destQp >> 16, destQp >> 8, destQp], at + 5);
+  };
+  const messagesOf = (destQps: number[], opcode?: number) => {
+    const before = from.port.stats().txMessages;
+    for (const [i, destQp] of destQps.entries()) packet(i, destQp, i === 0 ? undefined : opcode);
+    from.flush();
+    const packets = to.receive();
+    expect(packets.map(psnOf)).toEqual([...destQps.keys()]);
+    expect(allOk(packets)).toBe(true);
+    return from.port.stats().txMessages - before;
+  };
+  const { gso } = features();
+  expect(messagesOf([0x11, 0x7f_fffe, 0x22_2222])).toBe(gso ? 1 : 3);
+  expect(messagesOf([0x80_0011, 0x80_0012, 0x90_0012])).toBe(gso ? 2 : 3);
+  expect(messagesOf([0x11, 0x80_0012])).toBe(2);
+  expect(messagesOf([0x11, 0x12], 0x64)).toBe(2);
 });
 
 test('packets too long to share a message go alone', () => {

@@ -1,6 +1,11 @@
+import { spawn, spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
+import { once } from 'node:events';
 import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { LocalSocket, Port, Socket } from '../index.js';
 import { ports } from './support.ts';
@@ -18,6 +23,7 @@ test('a message has its bytes, the user id of its sender and its descriptors', (
   const [a, b] = [new LocalSocket(`${NAME}/a`), new LocalSocket(`${NAME}/b`)];
   const socket = open();
   const copies = [socket.duplicate(), socket.duplicate()];
+  b.allowDescriptors(true);
   expect(a.send(`${NAME}/b`, Uint8Array.of(1, 2, 3), copies)).toBe(0);
   const bytes = new Uint8Array(8);
   const message = b.receive(bytes);
@@ -33,6 +39,30 @@ test('a message has its bytes, the user id of its sender and its descriptors', (
   for (const each of [socket, same, a, b]) each.close();
   open({ reusePort: false }).close(); // Nobody has it any more.
 });
+
+const hasStranger = process.geteuid?.() === 0 && spawnSync('python3', ['--version']).status === 0;
+
+test.skipIf(!hasStranger).each([false, true])(
+  'descriptors of another user, whose close would wait for hours, hold nobody up (descriptors allowed: %s)',
+  async (allowed) => {
+    const [a, b] = [new LocalSocket(`${NAME}/a`), new LocalSocket(`${NAME}/b`)];
+    b.allowDescriptors(allowed);
+    const stranger = spawn('python3', [join(import.meta.dirname, 'stranger.py'), `${NAME}/b`], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    });
+    // A line, not a chunk: with PYTHONUNBUFFERED each print is two writes.
+    const [said] = await once(createInterface(stranger.stdout), 'line');
+    const bytes = new Uint8Array(8);
+    expect(b.receive(bytes)).toBeUndefined();
+    if (allowed) expect(said).toBe('sent');
+    expect(a.send(`${NAME}/b`, Uint8Array.of(7))).toBe(0);
+    stranger.kill('SIGKILL'); // The socket's peer goes, and with it what its close waits for.
+    let message = b.receive(bytes);
+    for (; message === undefined; message = b.receive(bytes)) await sleep(1);
+    expect(message).toMatchObject({ length: 1, uid: process.geteuid?.(), descriptors: [] });
+    for (const each of [a, b]) each.close();
+  },
+);
 
 test('a name is one socket’s, until that is closed', () => {
   const a = new LocalSocket(`${NAME}/a`);
@@ -53,6 +83,7 @@ test('wrong names, messages and descriptors are refused', () => {
   expect(() => a.send('x', 'bytes' as never)).toThrow(TypeError);
   expect(() => a.send('x', new Uint8Array(1), {} as never)).toThrow(TypeError);
   expect(() => a.send('x', new Uint8Array(1), new Array(65).fill(0))).toThrow(RangeError);
+  expect(() => a.allowDescriptors(1 as never)).toThrow(TypeError);
   expect(() => open({ descriptor: 0.5 })).toThrow(RangeError);
   expect(() => open({ descriptor: 1 << 20 })).toThrow(/EBADF/);
   const socket = open();

@@ -1,0 +1,101 @@
+/** `sender` and `receiver`: functions over arrays that are looked up once. */
+import { afterEach, expect, test } from 'vitest';
+import { copier } from '../index.js';
+import { Station } from './support.ts';
+
+const PORT = 14_843;
+let a: Station;
+let b: Station;
+
+function open(): void {
+  a = new Station('127.0.0.1', PORT);
+  b = new Station('127.0.0.2', PORT);
+}
+
+afterEach(() => {
+  a.close();
+  b.close();
+});
+
+const senderOf = ({ port, tx }: Station) =>
+  port.sender(tx.slots, tx.headers, tx.fragments, tx.regions.views, tx.regions.shared);
+const receiverOf = ({ port, rx }: Station) => port.receiver(rx.slab, rx.slots, rx.sources, rx.capacity);
+
+test('a bound batch is sent and received like any other', () => {
+  open();
+  const memory = new Uint8Array(64).fill(7);
+  const region = a.regions.add(memory);
+  const peer = a.peer('127.0.0.2', PORT);
+  const send = senderOf(a);
+  const receive = receiverOf(b);
+  expect(receive()).toBe(0);
+  for (let round = 0; round < 3; round++) {
+    a.tx.clear();
+    a.add({ peer, psn: round, fragments: [[region, 0, 64]] });
+    a.add({ peer, psn: round });
+    expect(send(0, 2)).toBe(2);
+    expect(receive()).toBe(2);
+  }
+  // Memory of a region is looked up anew: this one is taken away.
+  structuredClone(memory.buffer, { transfer: [memory.buffer] });
+  expect(send(0, 2)).toBe(2);
+  expect(a.tx.slots[10]).toBe(14);
+  expect(receive()).toBe(1);
+});
+
+test('a bound copy copies like any other, and finds the memory of regions anew', () => {
+  const shared = (bytes: number) => new SharedArrayBuffer(bytes);
+  const slab = new Uint8Array(shared(16)).fill(7);
+  const list = new Uint32Array(shared(40));
+  list.set([4, 0, 1, 0, 4, 0, 1, 0, 0, 16]);
+  const views = [new Uint8Array(8), new Uint8Array(16)];
+  const copy = copier(slab, views, list);
+  expect(copy(2)).toBe(2);
+  expect(views.map((view) => [...view])).toEqual([[0, 7, 7, 7, 7, 0, 0, 0], new Array(16).fill(7)]);
+  views[1] = new Uint8Array(15);
+  expect(copy(2)).toBe(1);
+  structuredClone(views[0].buffer, { transfer: [views[0].buffer] });
+  expect(copy(2)).toBe(0);
+  expect(() => copy(3)).toThrow(RangeError);
+  expect(() => copier(new Uint8Array(16), views, list)).toThrow(TypeError);
+  expect(() => copier(slab, views, new Uint32Array(10))).toThrow(TypeError);
+  expect(() => copier(slab, {} as never, list)).toThrow(TypeError);
+});
+
+test('refuses arrays that could be taken away, wrong counts and a closed port', () => {
+  open();
+  const { port, tx, rx } = a;
+  const plain = new Uint8Array(64);
+  expect(() => port.receiver(plain, rx.slots, rx.sources, rx.capacity)).toThrow(TypeError);
+  expect(() => port.receiver(rx.slab, rx.slots, rx.sources, rx.capacity + 1)).toThrow(RangeError);
+  expect(() => port.sender(tx.slots, plain, tx.fragments, [], tx.regions.shared)).toThrow(TypeError);
+  expect(() => port.sender(tx.slots, tx.headers, tx.fragments, 0 as never, tx.regions.shared)).toThrow(
+    TypeError,
+  );
+  const send = senderOf(a);
+  const receive = receiverOf(a);
+  expect(() => send(0, tx.capacity + 1)).toThrow(RangeError);
+  expect(() => send(1, 0)).toThrow(RangeError);
+  expect(() => (send as (...none: unknown[]) => number)()).toThrow(TypeError);
+  port.close();
+  const closed = { code: 'ERR_ROCE_PORT_CLOSED' };
+  expect(() => send(0, 0)).toThrow(expect.objectContaining(closed));
+  expect(() => receive()).toThrow(expect.objectContaining(closed));
+  expect(() => receiverOf(a)).toThrow(expect.objectContaining(closed));
+});
+
+test('a getter among the views that closes the port ends the call', () => {
+  open();
+  const peer = a.peer('127.0.0.2', PORT);
+  const views = [new Uint8Array(64)];
+  Object.defineProperty(views, 0, {
+    get() {
+      a.port.close();
+      return new Uint8Array(64);
+    },
+  });
+  const { slots, headers, fragments, regions } = a.tx;
+  const send = a.port.sender(slots, headers, fragments, views, regions.shared);
+  a.add({ peer, fragments: [[0, 0, 64]] });
+  expect(() => send(0, 1)).toThrow(expect.objectContaining({ code: 'ERR_ROCE_PORT_CLOSED' }));
+});
