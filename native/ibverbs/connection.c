@@ -1,5 +1,6 @@
 // The connection of a context to the device, and messages over it.
 #include <poll.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,6 +12,8 @@ void roce_begin(struct roce_message *m) {
   m->room = 256;
   m->bytes = malloc(m->room);
   m->failed = m->bytes == NULL;
+  // Callers read the reply before they look at the error.
+  if (m->failed) m->length = 0;
 }
 
 static uint8_t *make(struct roce_message *m, size_t length) {
@@ -67,7 +70,8 @@ void roce_end(struct roce_message *m) {
   errno = saved;
 }
 
-static int write_all(int fd, const uint8_t *from, size_t length) {
+int roce_write_all(int fd, const void *bytes, size_t length) {
+  const uint8_t *from = bytes;
   while (length > 0) {
     ssize_t n = send(fd, from, length, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
@@ -78,7 +82,8 @@ static int write_all(int fd, const uint8_t *from, size_t length) {
   return 0;
 }
 
-static int read_all(int fd, uint8_t *to, size_t length) {
+int roce_read_all(int fd, void *bytes, size_t length) {
+  uint8_t *to = bytes;
   while (length > 0) {
     ssize_t n = recv(fd, to, length, 0);
     if (n < 0 && errno == EINTR) continue;
@@ -96,18 +101,19 @@ static int exchange(int fd, enum roce_call call, struct roce_message *m) {
   head[1] = call;
   memcpy(m->bytes, head, sizeof head);
   if (m->length - ROCE_HEADER_BYTES > ROCE_MAX_PAYLOAD) return errno = EINVAL;
-  if (write_all(fd, m->bytes, m->length) != 0 || read_all(fd, (uint8_t *)head, sizeof head) != 0)
+  if (roce_write_all(fd, m->bytes, m->length) != 0 || roce_read_all(fd, head, sizeof head) != 0)
     return errno = EIO;
   m->length = m->at = 0;
   if (head[0] > ROCE_MAX_PAYLOAD || (make(m, head[0]) == NULL && head[0] > 0)) return errno = EIO;
-  if (read_all(fd, m->bytes, head[0]) != 0) return errno = EIO;
+  if (roce_read_all(fd, m->bytes, head[0]) != 0) return errno = EIO;
   if (head[1] != 0) errno = (int)head[1];
   return (int)head[1];
 }
 
 int roce_call(struct roce_context *r, enum roce_call call, struct roce_message *m) {
+  NOT_CANCELLED;
   int error;
-  if (getpid() != r->pid) return errno = EPERM;
+  if (!roce_may_call(r)) return errno = EPERM;
   pthread_mutex_lock(&r->lock);
   error = exchange(r->socket, call, m);
   // After half a message nothing can be understood any more.
@@ -122,10 +128,18 @@ int roce_command(struct roce_context *r, enum roce_call call, struct roce_messag
   return error;
 }
 
+// Whether the device is this user's, or root's: it reads and writes the memory of its programs.
+static int is_trusted(int fd) {
+  struct ucred peer;
+  socklen_t length = sizeof peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && (peer.uid == geteuid() || peer.uid == 0);
+}
+
 int roce_dial(void) {
+  NOT_CANCELLED;
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   const char *path = getenv("ROCE_SOCKET");
-  int fd, saved;
+  int fd, error;
   if (path == NULL || strlen(path) >= sizeof address.sun_path) {
     errno = ENOENT;
     return -1;
@@ -133,14 +147,22 @@ int roce_dial(void) {
   strcpy(address.sun_path, path);
   fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
-  saved = errno;
+  do error = connect(fd, (struct sockaddr *)&address, sizeof address) == 0 ? 0 : errno;
+  while (error == EINTR);
+  if (error == 0 && !is_trusted(fd)) {
+    static int is_reported;
+    error = EACCES;
+    if (!is_reported) dprintf(STDERR_FILENO, "libibverbs of roce run: the device at %s is another user's\n", path);
+    is_reported = 1;
+  }
+  if (error == 0) return fd;
   close(fd);
-  errno = saved;
+  errno = error;
   return -1;
 }
 
 int roce_listen(struct roce_context *r, uint32_t handle) {
+  NOT_CANCELLED;
   struct roce_message m;
   int fd = roce_dial(), error;
   if (fd < 0) return -1;
@@ -155,8 +177,13 @@ int roce_listen(struct roce_context *r, uint32_t handle) {
   return -1;
 }
 
-int roce_read_event(int fd, uint32_t event[3]) {
+int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]) {
   size_t got = 0;
+  // A child would take the parent's events.
+  if (!roce_may_call(r)) {
+    errno = EPERM;
+    return -1;
+  }
   while (got < ROCE_EVENT_BYTES) {
     ssize_t n = recv(fd, (uint8_t *)event + got, ROCE_EVENT_BYTES - got, 0);
     if (n == 0) {
@@ -196,6 +223,7 @@ void roce_remove(struct roce_context *r, struct roce_object *object) {
 
 int roce_with(struct roce_context *r, enum roce_kind kind, uint32_t handle, void (*call)(void *it, void *to), void *to) {
   struct roce_object *object;
+  if (!roce_may_call(r)) return EPERM;
   pthread_mutex_lock(&r->objects_lock);
   for (object = r->objects; object != NULL && (object->handle != handle || object->kind != kind);) object = object->next;
   if (object != NULL) call(object->it, to);

@@ -71,7 +71,7 @@ int ibv_read_sysfs_file(const char *folder, const char *file, char *to, size_t s
   return (int)n;
 }
 
-// Pages that are shared with the device stay shared with a child: docs/run.md.
+// A child gets copies of the registered pages (memory.c).
 int ibv_fork_init(void) { return 0; }
 
 enum ibv_fork_status ibv_is_fork_initialized(void) { return IBV_FORK_UNNEEDED; }
@@ -117,13 +117,12 @@ static int greet(struct roce_context *r) {
   memcpy(hello + 8, about, sizeof about);
   memcpy(hello + 16, program_invocation_short_name, strnlen(program_invocation_short_name, 16));
   roce_memory_token(token);
-  if (send(r->socket, hello, sizeof hello, MSG_NOSIGNAL) != sizeof hello) return -1;
+  if (roce_write_all(r->socket, hello, sizeof hello) != 0) return -1;
   // Registered memory, rings, and the doorbell.
   for (int i = 0; i < 3; i++) fds[i] = receive_file(r->socket);
-  if (fds[2] < 0 || recv(r->socket, reply, sizeof reply, MSG_WAITALL) != sizeof reply ||
+  if (fds[2] < 0 || roce_read_all(r->socket, reply, sizeof reply) != 0 ||
       reply[0] != sizeof r->token + sizeof shape || reply[1] != 0 ||
-      recv(r->socket, r->token, sizeof r->token, MSG_WAITALL) != sizeof r->token ||
-      recv(r->socket, shape, sizeof shape, MSG_WAITALL) != sizeof shape) {
+      roce_read_all(r->socket, r->token, sizeof r->token) != 0 || roce_read_all(r->socket, shape, sizeof shape) != 0) {
     for (int i = 0; i < 3; i++)
       if (fds[i] >= 0) close(fds[i]);
     return -1;
@@ -172,7 +171,7 @@ int ibv_query_port(struct ibv_context *context, uint8_t port, struct _compat_ibv
   return query_port(context, port, (struct ibv_port_attr *)attr, offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
-int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *a) {
+static int query_attributes(struct ibv_context *context, struct ibv_device_attr *a, struct ibv_tm_caps *tm) {
   struct roce_message m;
   int error;
   roce_begin(&m);
@@ -209,9 +208,19 @@ int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *a) {
     a->max_pkeys = (uint16_t)roce_get32(&m);
     a->local_ca_ack_delay = (uint8_t)roce_get32(&m);
     a->phys_port_cnt = (uint8_t)roce_get32(&m);
+    tm->max_rndv_hdr_size = roce_get32(&m);
+    tm->max_num_tags = roce_get32(&m);
+    tm->flags = roce_get32(&m);
+    tm->max_ops = roce_get32(&m);
+    tm->max_sge = roce_get32(&m);
   }
   roce_end(&m);
   return error;
+}
+
+int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr) {
+  struct ibv_tm_caps none;
+  return query_attributes(context, attr, &none);
 }
 
 static int query_device_ex(struct ibv_context *context, const struct ibv_query_device_ex_input *input,
@@ -219,7 +228,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
   struct ibv_device_attr_ex all = {0};
   int error;
   if (input != NULL && input->comp_mask != 0) return errno = EINVAL;
-  error = ibv_query_device(context, &all.orig_attr);
+  error = query_attributes(context, &all.orig_attr, &all.tm_caps);
   if (error != 0) return error;
   all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
   all.phys_port_cnt_ex = all.orig_attr.phys_port_cnt;
@@ -328,15 +337,20 @@ int ibv_get_pkey_index(struct ibv_context *context, uint8_t port, __be16 pkey) {
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *device) {
+  NOT_CANCELLED;
   struct roce_context *r = calloc(1, sizeof *r);
   struct ibv_context *context;
-  int saved;
+  int saved, error;
   if (r == NULL) return NULL;
   context = &r->verbs.context;
   r->pid = getpid();
+  r->generation = roce_generation;
   r->socket = roce_dial();
   if (r->socket < 0) goto no_socket;
-  if (greet(r) != 0) {
+  roce_lock_contexts();
+  error = greet(r);
+  roce_unlock_contexts();
+  if (error != 0) {
     errno = EIO;
     goto no_device;
   }
@@ -355,9 +369,12 @@ struct ibv_context *ibv_open_device(struct ibv_device *device) {
   roce_set_ring_ops(r);
   roce_set_extended_ops(r);
   roce_set_domain_ops(r);
+  roce_set_tag_ops(r);
   context->async_fd = roce_listen(r, 0);
   if (context->async_fd >= 0) return context;
+  roce_lock_contexts();
   roce_memory_close(r);
+  roce_unlock_contexts();
   roce_rings_close(r);
 no_device:
   saved = errno;
@@ -371,11 +388,16 @@ no_socket:
 }
 
 int ibv_close_device(struct ibv_context *context) {
+  NOT_CANCELLED;
   struct roce_context *r = roce_of(context);
-  // First: no context that is opened meanwhile shall name this one.
-  if (roce_memory_close(r)) return 0;
+  int stays;
+  // No context that is opened meanwhile shall name this one.
+  roce_lock_contexts();
+  stays = roce_memory_close(r);
+  if (!stays) close(r->socket);
+  roce_unlock_contexts();
+  if (stays) return 0;
   close(context->async_fd);
-  close(r->socket);
   roce_rings_close(r);
   free(r);
   return 0;

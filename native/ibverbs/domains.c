@@ -41,11 +41,11 @@ int ibv_dealloc_pd(struct ibv_pd *pd) {
     return 0;
   }
   if (count(&it->users) > 0) return errno = EBUSY;
-  roce_remove(roce_of(pd->context), &it->object);
   error = roce_destroy(pd->context, pd->handle);
-  if (error == 0) free(it);
-  else roce_add(roce_of(pd->context), &it->object, pd->handle, it);
-  return error;
+  if (error != 0) return error;
+  roce_remove(roce_of(pd->context), &it->object);
+  free(it);
+  return 0;
 }
 
 static struct ibv_td *alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr) {
@@ -101,8 +101,9 @@ static void nothing(void *it, void *to) { (void)it, (void)to; }
 
 struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle) {
   struct roce_pd *pd;
-  if (roce_with(roce_of(context), ROCE_PD, handle, nothing, NULL) != 0) {
-    errno = EINVAL;
+  int error = roce_with(roce_of(context), ROCE_PD, handle, nothing, NULL);
+  if (error != 0) {
+    errno = error;
     return NULL;
   }
   pd = new_pd(context, handle);
@@ -115,10 +116,13 @@ static void copy_region(void *it, void *to) { *(struct ibv_mr *)to = *(const str
 
 struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle) {
   struct roce_mr *mr = calloc(1, sizeof *mr);
+  int error;
   if (mr == NULL) return NULL;
-  if (roce_with(roce_of(pd->context), ROCE_MR, handle, copy_region, &mr->mr) != 0 || mr->mr.pd->handle != pd->handle) {
+  error = roce_with(roce_of(pd->context), ROCE_MR, handle, copy_region, &mr->mr);
+  if (error == 0 && mr->mr.pd->handle != pd->handle) error = EINVAL;
+  if (error != 0) {
     free(mr);
-    errno = EINVAL;
+    errno = error;
     return NULL;
   }
   // As ibv_import_mr(3) has it: who imports knows keys, and no address.

@@ -4,10 +4,17 @@
 
 #include "roce.h"
 
+// rdma-core before 44 has neither the flag nor the function; build.mjs looks.
+#ifdef ROCE_NO_ATOMIC_WRITE
+#define WITH_ATOMIC_WRITE 0
+#else
+#define WITH_ATOMIC_WRITE IBV_QP_EX_WITH_ATOMIC_WRITE
+#endif
+
 #define SEND_OPS                                                                                                      \
   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | \
    IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD |                \
-   IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_ATOMIC_WRITE)
+   IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_SEND_WITH_INV | WITH_ATOMIC_WRITE)
 
 #define TIMES (IBV_WC_EX_WITH_COMPLETION_TIMESTAMP | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
 
@@ -18,34 +25,37 @@ static struct ibv_send_wr nowhere;
 
 static struct ibv_send_wr *add(struct ibv_qp_ex *qp, enum ibv_wr_opcode opcode) {
   struct roce_qp *q = own(qp);
-  struct ibv_send_wr *wr;
-  if (q->error != 0 || q->count >= q->room) {
-    if (q->error == 0) q->error = ENOMEM;
-    return &nowhere;
-  }
-  wr = &q->wr[q->count];
-  memset(wr, 0, sizeof *wr);
-  wr->wr_id = qp->wr_id;
-  wr->send_flags = qp->wr_flags;
-  wr->opcode = opcode;
-  wr->sg_list = q->sge + (size_t)q->count * q->max_sge;
-  if (q->count > 0) q->wr[q->count - 1].next = wr;
-  q->count++;
-  return wr;
+  roce_put_open(q);
+  if (q->error != 0) return &nowhere;
+  q->wr = (struct ibv_send_wr){.wr_id = qp->wr_id, .send_flags = qp->wr_flags, .opcode = opcode};
+  q->is_open = 1;
+  return &q->wr;
 }
 
 // The request that setters are about.
 static struct ibv_send_wr *last(struct ibv_qp_ex *qp) {
   struct roce_qp *q = own(qp);
-  if (q->count > 0 && q->error == 0) return &q->wr[q->count - 1];
+  if (q->is_open && q->error == 0) return &q->wr;
   if (q->error == 0) q->error = EINVAL;
   return NULL;
 }
 
-static void start(struct ibv_qp_ex *qp) {
-  own(qp)->count = 0;
-  own(qp)->error = 0;
+// Room for what a setter copies: bounds may have grown with the queue (IBV_QP_CAP).
+static void *room(struct roce_qp *q, void *at, size_t *bytes, size_t needed) {
+  void *more;
+  if (needed <= *bytes) return at;
+  more = realloc(at, needed);
+  if (more == NULL) {
+    q->error = ENOMEM;
+    return at;
+  }
+  *bytes = needed;
+  return more;
 }
+
+static void start(struct ibv_qp_ex *qp) { roce_start_sends(own(qp)); }
+static int complete(struct ibv_qp_ex *qp) { return roce_end_sends(own(qp), 1); }
+static void wr_abort(struct ibv_qp_ex *qp) { roce_end_sends(own(qp), 0); }
 
 static void remote(struct ibv_send_wr *wr, uint32_t rkey, uint64_t address) {
   wr->wr.rdma.rkey = rkey;
@@ -107,13 +117,17 @@ static void set_ud(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32
 }
 
 static void set_sge_list(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list) {
+  struct roce_qp *q = own(qp);
   struct ibv_send_wr *wr = last(qp);
   if (wr == NULL) return;
-  if (count > own(qp)->max_sge) {
-    own(qp)->error = EINVAL;
+  if (count > q->max_sge) {
+    q->error = EINVAL;
     return;
   }
-  memcpy(wr->sg_list, list, count * sizeof *list);
+  q->sge = room(q, q->sge, &q->sge_bytes, count * sizeof *list);
+  if (q->error != 0) return;
+  if (count > 0) memcpy(q->sge, list, count * sizeof *list);
+  wr->sg_list = q->sge;
   wr->num_sge = (int)count;
 }
 
@@ -126,19 +140,20 @@ static void set_inline_list(struct ibv_qp_ex *qp, size_t count, const struct ibv
   struct roce_qp *q = own(qp);
   struct ibv_send_wr *wr = last(qp);
   size_t length = 0;
-  uint8_t *to;
   if (wr == NULL) return;
-  to = q->inline_data + (size_t)(q->count - 1) * q->max_inline;
   for (size_t i = 0; i < count; i++) {
     if (list[i].length > q->max_inline - length) {
       q->error = EINVAL;
       return;
     }
-    memcpy(to + length, list[i].addr, list[i].length);
     length += list[i].length;
   }
-  wr->sg_list[0] = (struct ibv_sge){(uintptr_t)to, (uint32_t)length, 0};
-  wr->num_sge = 1;
+  q->inline_data = room(q, q->inline_data, &q->inline_bytes, length);
+  if (q->error != 0) return;
+  length = 0;
+  for (size_t i = 0; i < count; length += list[i++].length)
+    if (list[i].length > 0) memcpy(q->inline_data + length, list[i].addr, list[i].length);
+  set_sge(qp, 0, (uintptr_t)q->inline_data, (uint32_t)length);
   wr->send_flags |= IBV_SEND_INLINE;
 }
 
@@ -147,20 +162,13 @@ static void set_inline(struct ibv_qp_ex *qp, void *address, size_t length) {
   set_inline_list(qp, 1, &one);
 }
 
+#ifndef ROCE_NO_ATOMIC_WRITE
 static void wr_atomic_write(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t address, const void *value) {
   struct ibv_data_buf bytes = {(void *)value, 8};
   remote(add(qp, (enum ibv_wr_opcode)ROCE_WR_ATOMIC_WRITE), rkey, address);
   set_inline_list(qp, 1, &bytes);
 }
-
-static int complete(struct ibv_qp_ex *qp) {
-  struct roce_qp *q = own(qp);
-  struct ibv_send_wr *bad;
-  unsigned count = q->count;
-  q->count = 0;
-  if (q->error != 0) return q->error;
-  return count > 0 ? roce_post_send(&qp->qp_base, q->wr, &bad) : 0;
-}
+#endif
 
 static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
   uint64_t ops = (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0 ? attr->send_ops_flags : 0;
@@ -179,19 +187,11 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
     return NULL;
   }
   // Its 8 bytes are inline data.
-  if ((ops & IBV_QP_EX_WITH_ATOMIC_WRITE) != 0 && attr->cap.max_inline_data < 8) attr->cap.max_inline_data = 8;
+  if ((ops & WITH_ATOMIC_WRITE) != 0 && attr->cap.max_inline_data < 8) attr->cap.max_inline_data = 8;
   // The members of ibv_qp_init_attr are the first of both.
   qp = roce_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr);
   if (qp == NULL || (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) == 0) return qp;
   q = (struct roce_qp *)qp;
-  q->wr = calloc(q->room + 1, sizeof *q->wr);
-  q->sge = calloc((size_t)(q->room + 1) * q->max_sge, sizeof *q->sge);
-  q->inline_data = malloc((size_t)(q->room + 1) * (q->max_inline + 1));
-  if (q->wr == NULL || q->sge == NULL || q->inline_data == NULL) {
-    ibv_destroy_qp(qp);
-    errno = ENOMEM;
-    return NULL;
-  }
   q->extended = 1;
   q->ex.wr_atomic_cmp_swp = wr_compare;
   q->ex.wr_atomic_fetch_add = wr_fetch_add;
@@ -212,8 +212,10 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
   q->ex.wr_set_sge_list = set_sge_list;
   q->ex.wr_start = start;
   q->ex.wr_complete = complete;
-  q->ex.wr_abort = start;
+  q->ex.wr_abort = wr_abort;
+#ifndef ROCE_NO_ATOMIC_WRITE
   q->ex.wr_atomic_write = wr_atomic_write;
+#endif
   return qp;
 }
 
@@ -226,8 +228,7 @@ static struct roce_cq *queue(struct ibv_cq_ex *cq) { return (struct roce_cq *)cq
 
 static const struct ibv_wc *completion(struct ibv_cq_ex *cq) { return &queue(cq)->current.wc; }
 
-static int next_poll(struct ibv_cq_ex *cq) {
-  int count = roce_poll_one(queue(cq), &queue(cq)->current);
+static int took(struct ibv_cq_ex *cq, int count) {
   if (count != 1) return count < 0 ? errno : ENOENT;
   cq->wr_id = completion(cq)->wr_id;
   cq->status = completion(cq)->status;
@@ -235,10 +236,11 @@ static int next_poll(struct ibv_cq_ex *cq) {
 }
 
 static int start_poll(struct ibv_cq_ex *cq, struct ibv_poll_cq_attr *attr) {
-  return attr != NULL && attr->comp_mask != 0 ? EINVAL : next_poll(cq);
+  return attr != NULL && attr->comp_mask != 0 ? EINVAL : took(cq, roce_start_poll(queue(cq)));
 }
 
-static void end_poll(struct ibv_cq_ex *cq) { (void)cq; }
+static int next_poll(struct ibv_cq_ex *cq) { return took(cq, roce_next_poll(queue(cq))); }
+static void end_poll(struct ibv_cq_ex *cq) { roce_end_poll(queue(cq)); }
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq) { return completion(cq)->opcode; }
 static uint32_t read_vendor_err(struct ibv_cq_ex *cq) { return completion(cq)->vendor_err; }
 static uint32_t read_byte_len(struct ibv_cq_ex *cq) { return completion(cq)->byte_len; }
@@ -272,16 +274,13 @@ static uint16_t none16(struct ibv_cq_ex *cq) {
   (void)cq;
   return 0;
 }
-static void no_tag(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info) {
-  (void)cq;
-  memset(info, 0, sizeof *info);
-}
+static void read_tag(struct ibv_cq_ex *cq, struct ibv_wc_tm_info *info) { *info = queue(cq)->current.tag; }
 
 static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr) {
   struct ibv_cq_ex *cq;
   uint32_t flags = (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 ? attr->flags : 0;
-  // One thread or many: the queue takes a lock.
-  if ((attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | TIMES)) != 0 ||
+  // Of one thread or many: the queue takes its lock.
+  if ((attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | TIMES | IBV_WC_EX_WITH_TM_INFO)) != 0 ||
       (attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) != 0 ||
       (flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) != 0) {
     errno = EOPNOTSUPP;
@@ -294,7 +293,8 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq
     return NULL;
   }
   cq = (struct ibv_cq_ex *)roce_create_cq(context, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector,
-                                          (attr->wc_flags & TIMES) != 0);
+                                          ((attr->wc_flags & TIMES) != 0 ? ROCE_CQ_TIMES : 0) |
+                                              ((attr->wc_flags & IBV_WC_EX_WITH_TM_INFO) != 0 ? ROCE_CQ_TAGS : 0));
   if (cq == NULL) return NULL;
   cq->start_poll = start_poll;
   cq->next_poll = next_poll;
@@ -312,18 +312,21 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *context, struct ibv_cq
   cq->read_completion_ts = read_time;
   cq->read_cvlan = none16;
   cq->read_flow_tag = none32;
-  cq->read_tm_info = no_tag;
+  cq->read_tm_info = read_tag;
   cq->read_completion_wallclock_ns = read_wall_clock;
   return cq;
 }
 
 static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr) {
+  uint32_t type = (attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 ? attr->srq_type : IBV_SRQT_BASIC;
+  uint32_t needed = IBV_SRQ_INIT_ATTR_PD | (type == IBV_SRQT_TM ? IBV_SRQ_INIT_ATTR_CQ | IBV_SRQ_INIT_ATTR_TM : 0u);
   (void)context;
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) == 0) {
+  if ((attr->comp_mask & needed) != needed || (type == IBV_SRQT_TM && attr->cq == NULL)) {
     errno = EINVAL;
     return NULL;
   }
-  if ((attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) != 0 && attr->srq_type != IBV_SRQT_BASIC) {
+  if (type == IBV_SRQT_TM) return roce_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr, attr->cq, &attr->tm_cap);
+  if (type != IBV_SRQT_BASIC) {
     errno = EOPNOTSUPP;
     return NULL;
   }

@@ -1,7 +1,7 @@
 // Messages between this library and the device, documented in packages/device/src/protocol.ts.
 #pragma once
 
-#define ROCE_PROTOCOL_VERSION 3
+#define ROCE_PROTOCOL_VERSION 4
 #define ROCE_MAX_PAYLOAD (1 << 20)
 #define ROCE_HEADER_BYTES 8
 #define ROCE_EVENT_BYTES 12
@@ -30,6 +30,14 @@ enum roce_call {
   ROCE_DETACH_MCAST = 20,
   ROCE_ALLOC_MW = 21,
   ROCE_DESTROY = 22,
+  ROCE_POST_SRQ_OP = 23,
+  ROCE_STATUS = 24,
+};
+
+// Of CREATE_CQ.
+enum roce_cq_bits {
+  ROCE_CQ_TIMES = 1,
+  ROCE_CQ_TAGS = 2,
 };
 
 // Words of control pages and entries, documented in packages/transport/src/rings.ts.
@@ -39,8 +47,18 @@ enum roce_control {
   ROCE_CONTROL_CONSUMER = 32,
   ROCE_CONTROL_SLEEPING = 48,
   ROCE_CONTROL_ARMED = 49,
+  ROCE_CONTROL_TURNS = 51,
+  ROCE_CONTROL_WAITING = 52,
+  ROCE_CONTROL_PROCESSOR = 53,
 };
 #define ROCE_CONTROL_WORDS 64
+
+// The values of ROCE_CONTROL_WAITING.
+enum roce_waiting {
+  ROCE_WAITING_NONE = 0,
+  ROCE_WAITING_APART = 1,
+  ROCE_WAITING_SHARING = 2,
+};
 
 enum roce_send_wqe {
   ROCE_SEND_OPCODE_FLAGS = 0,
@@ -98,7 +116,11 @@ enum roce_cqe {
   ROCE_CQE_SL = 11,
   ROCE_CQE_STAMP_LOW = 12,
   ROCE_CQE_STAMP_HIGH = 13,
+  ROCE_CQE_TAG_HIGH = 14,
+  ROCE_CQE_TAG_LOW = 15,
+  ROCE_CQE_TAG_DATA = 16,
 };
-// The last two are of queues with times alone.
+// Entries have times and tags where the queue was made so.
 #define ROCE_CQE_WORDS 12
 #define ROCE_STAMPED_CQE_WORDS 14
+#define ROCE_TAGGED_CQE_WORDS 17

@@ -19,7 +19,6 @@ static void get_cap(struct roce_message *m, struct ibv_qp_cap *cap) {
 
 static void take_queues(struct roce_qp *own, struct roce_message *m, const struct ibv_qp_cap *cap) {
   struct roce_context *r = roce_of(own->ex.qp_base.context);
-  own->room = cap->max_send_wr;
   own->max_sge = cap->max_send_sge > 0 ? cap->max_send_sge : 1;
   own->max_recv_sge = cap->max_recv_sge;
   own->max_inline = cap->max_inline_data;
@@ -80,16 +79,12 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
 int ibv_destroy_qp(struct ibv_qp *qp) {
   struct roce_qp *own = (struct roce_qp *)qp;
   int error;
-  roce_remove(roce_of(qp->context), &own->object);
   error = roce_destroy(qp->context, qp->handle);
-  if (error != 0) {
-    roce_add(roce_of(qp->context), &own->object, qp->handle, qp);
-    return error;
-  }
+  if (error != 0) return error;
+  roce_remove(roce_of(qp->context), &own->object);
   pthread_mutex_lock(&qp->mutex);
   while (qp->events_completed != own->object.async_reported) pthread_cond_wait(&qp->cond, &qp->mutex);
   pthread_mutex_unlock(&qp->mutex);
-  free(own->wr);
   free(own->sge);
   free(own->inline_data);
   free(own);
@@ -102,6 +97,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask) {
   struct ibv_ah_attr none = {0};
   struct roce_message m;
   int error;
+  // A thread that the child does not have may hold the locks.
+  if (!roce_may_call(roce_of(qp->context))) return errno = EPERM;
   roce_begin(&m);
   roce_u32(&m, qp->handle);
   roce_u32(&m, (uint32_t)mask);

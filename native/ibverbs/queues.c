@@ -38,13 +38,22 @@ static void get_completion_ring(struct roce_context *r, struct roce_message *m, 
   ring->stride = roce_get32(m);
 }
 
+// A thread between ibv_start_poll and ibv_end_poll holds the lock, and may reset a queue pair, resize the queue, or poll it.
+static void init_recursive(pthread_mutex_t *lock) {
+  pthread_mutexattr_t attr;
+  pthread_mutexattr_init(&attr);
+  pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(lock, &attr);
+  pthread_mutexattr_destroy(&attr);
+}
+
 struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
                              int comp_vector) {
   return roce_create_cq(context, (uint32_t)cqe, cq_context, channel, (uint32_t)comp_vector, 0);
 }
 
 struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-                              uint32_t comp_vector, int timed) {
+                              uint32_t comp_vector, uint32_t bits) {
   struct roce_cq *own;
   struct ibv_cq *cq;
   struct roce_message m;
@@ -59,7 +68,7 @@ struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *c
   roce_begin(&m);
   roce_u32(&m, cqe);
   roce_u32(&m, channel != NULL ? (uint32_t)channel->refcnt : 0);
-  roce_u32(&m, timed != 0);
+  roce_u32(&m, bits);
   error = roce_call(roce_of(context), ROCE_CREATE_CQ, &m);
   cq->context = context;
   cq->channel = channel;
@@ -73,7 +82,7 @@ struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *c
     errno = error;
     return NULL;
   }
-  pthread_mutex_init(&own->ring.lock, NULL);
+  init_recursive(&own->ring.lock);
   pthread_mutex_init(&cq->mutex, NULL);
   pthread_cond_init(&cq->cond, NULL);
   roce_add(roce_of(context), &own->object, cq->handle, cq);
@@ -83,12 +92,9 @@ struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *c
 int ibv_destroy_cq(struct ibv_cq *cq) {
   struct roce_cq *own = (struct roce_cq *)cq;
   int error;
-  roce_remove(roce_of(cq->context), &own->object);
   error = roce_destroy(cq->context, cq->handle);
-  if (error != 0) {
-    roce_add(roce_of(cq->context), &own->object, cq->handle, cq);
-    return error;
-  }
+  if (error != 0) return error;
+  roce_remove(roce_of(cq->context), &own->object);
   // As ibv_destroy_cq(3): waits for the acknowledgment of every event that the program took.
   pthread_mutex_lock(&cq->mutex);
   while (cq->comp_events_completed != own->object.comp_reported ||
@@ -101,19 +107,33 @@ int ibv_destroy_cq(struct ibv_cq *cq) {
 }
 
 int ibv_resize_cq(struct ibv_cq *cq, int cqe) {
+  struct roce_context *r = roce_of(cq->context);
+  struct roce_cq *own = (struct roce_cq *)cq;
+  struct roce_completion *room;
   struct roce_message m;
   int error;
   if (cqe <= 0) return errno = EINVAL;
+  // A thread that the child does not have may hold the lock.
+  if (!roce_may_call(r)) return errno = EPERM;
+  // From the call on: of two resizes at once, the rings come in the device's order.
+  pthread_mutex_lock(&own->ring.lock);
+  // Before the call, after which the ring is another.
+  room = malloc(((size_t)own->held + own->ring.capacity) * sizeof *room);
+  if (room == NULL) {
+    pthread_mutex_unlock(&own->ring.lock);
+    return errno = ENOMEM;
+  }
   roce_begin(&m);
   roce_u32(&m, cq->handle);
   roce_u32(&m, (uint32_t)cqe);
-  error = roce_call(roce_of(cq->context), ROCE_RESIZE_CQ, &m);
+  error = roce_call(r, ROCE_RESIZE_CQ, &m);
   if (error == 0) {
     struct roce_ring next;
     cq->cqe = (int)roce_get32(&m);
-    get_completion_ring(roce_of(cq->context), &m, &next);
-    error = roce_move_completions((struct roce_cq *)cq, &next);
-  }
+    get_completion_ring(r, &m, &next);
+    roce_move_completions(own, &next, room);
+  } else free(room);
+  pthread_mutex_unlock(&own->ring.lock);
   roce_end(&m);
   return error;
 }
@@ -123,7 +143,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
   uint32_t event[3];
   for (;;) {
     struct roce_object *object;
-    if (roce_read_event(channel->fd, event) != 0) return -1;
+    if (roce_read_event(r, channel->fd, event) != 0) return -1;
     pthread_mutex_lock(&r->objects_lock);
     for (object = r->objects; object != NULL && object->handle != event[1];) object = object->next;
     if (object != NULL) {
@@ -157,7 +177,7 @@ int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *to)
   uint32_t event[3];
   for (;;) {
     struct roce_object *object;
-    if (roce_read_event(context->async_fd, event) != 0) return -1;
+    if (roce_read_event(r, context->async_fd, event) != 0) return -1;
     memset(to, 0, sizeof *to);
     to->event_type = event[0];
     if (event[1] == 0) {
@@ -198,6 +218,12 @@ void ibv_ack_async_event(struct ibv_async_event *event) {
 }
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
+  static const struct ibv_tm_cap none;
+  return roce_create_srq(pd, attr, NULL, &none);
+}
+
+struct ibv_srq *roce_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr, struct ibv_cq *cq,
+                                const struct ibv_tm_cap *tags) {
   struct roce_srq *own = calloc(1, sizeof *own);
   struct ibv_srq *srq = &own->srq;
   struct roce_message m;
@@ -208,6 +234,9 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
   roce_u32(&m, attr->attr.max_wr);
   roce_u32(&m, attr->attr.max_sge);
   roce_u32(&m, attr->attr.srq_limit);
+  roce_u32(&m, cq != NULL ? cq->handle : 0);
+  roce_u32(&m, tags->max_num_tags);
+  roce_u32(&m, tags->max_ops);
   error = roce_call(roce_of(pd->context), ROCE_CREATE_SRQ, &m);
   if (error != 0) {
     roce_end(&m);
@@ -236,6 +265,8 @@ int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
   struct roce_srq *own = (struct roce_srq *)srq;
   struct roce_message m;
   int error;
+  // A thread that the child does not have may hold the lock.
+  if (!roce_may_call(roce_of(srq->context))) return errno = EPERM;
   pthread_mutex_lock(&own->receives.lock);
   roce_begin(&m);
   roce_u32(&m, srq->handle);
@@ -267,12 +298,9 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr) {
 int ibv_destroy_srq(struct ibv_srq *srq) {
   struct roce_srq *own = (struct roce_srq *)srq;
   int error;
-  roce_remove(roce_of(srq->context), &own->object);
   error = roce_destroy(srq->context, srq->handle);
-  if (error != 0) {
-    roce_add(roce_of(srq->context), &own->object, srq->handle, srq);
-    return error;
-  }
+  if (error != 0) return error;
+  roce_remove(roce_of(srq->context), &own->object);
   pthread_mutex_lock(&srq->mutex);
   while (srq->events_completed != own->object.async_reported) pthread_cond_wait(&srq->cond, &srq->mutex);
   pthread_mutex_unlock(&srq->mutex);

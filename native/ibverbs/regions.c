@@ -7,7 +7,7 @@ static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t l
   struct roce_message m;
   int error;
   if (own == NULL) return NULL;
-  if (roce_share(address, length) != 0) goto failed;
+  if (roce_share(roce_of(pd->context), address, length, access) != 0) goto failed;
   roce_begin(&m);
   roce_u32(&m, pd->handle);
   roce_u32(&m, access);
@@ -19,6 +19,7 @@ static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t l
   mr->pd = pd;
   mr->addr = address;
   mr->length = length;
+  own->access = access;
   mr->handle = roce_get32(&m);
   mr->lkey = roce_get32(&m);
   mr->rkey = roce_get32(&m);
@@ -28,7 +29,7 @@ static struct ibv_mr *register_memory(struct ibv_pd *pd, void *address, size_t l
     roce_add(roce_of(pd->context), &own->object, mr->handle, mr);
     return mr;
   }
-  roce_unshare(address, length);
+  roce_unshare(roce_of(pd->context), address, length);
   errno = error;
 failed:
   error = errno;
@@ -50,9 +51,18 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *address, size_t length,
 }
 
 int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address, size_t length, int access) {
+  struct roce_context *r = roce_of(mr->context);
+  struct roce_mr *own = (struct roce_mr *)mr;
   int moves = (flags & IBV_REREG_MR_CHANGE_TRANSLATION) != 0, error;
+  int changes = (flags & IBV_REREG_MR_CHANGE_ACCESS) != 0;
+  unsigned allowed = changes ? (unsigned)access : own->access;
+  // Other access to the same pages: they are shared once more, as that looks whether the program can write them. An imported region
+  // has none.
+  int shares = moves || (changes && mr->length > 0);
+  void *next = moves ? address : mr->addr;
+  size_t next_length = moves ? length : mr->length;
   struct roce_message m;
-  if (moves && roce_share(address, length) != 0) return IBV_REREG_MR_ERR_INPUT;
+  if (shares && roce_share(r, next, next_length, allowed) != 0) return IBV_REREG_MR_ERR_INPUT;
   roce_begin(&m);
   roce_u32(&m, mr->handle);
   roce_u32(&m, (uint32_t)flags);
@@ -60,17 +70,18 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
   roce_u32(&m, (uint32_t)access);
   roce_u64(&m, (uintptr_t)address);
   roce_u64(&m, length);
-  error = roce_call(roce_of(mr->context), ROCE_REREG_MR, &m);
+  error = roce_call(r, ROCE_REREG_MR, &m);
   if (error == 0) {
     mr->lkey = roce_get32(&m);
     mr->rkey = roce_get32(&m);
     if ((flags & IBV_REREG_MR_CHANGE_PD) != 0) mr->pd = pd;
-    if (moves) {
-      roce_unshare(mr->addr, mr->length);
-      mr->addr = address;
-      mr->length = length;
+    own->access = allowed;
+    if (shares) {
+      roce_unshare(r, mr->addr, mr->length);
+      mr->addr = next;
+      mr->length = next_length;
     }
-  } else if (moves) roce_unshare(address, length);
+  } else if (shares) roce_unshare(r, next, next_length);
   roce_end(&m);
   if (error == 0) return 0;
   errno = error;
@@ -80,13 +91,10 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *address,
 int ibv_dereg_mr(struct ibv_mr *mr) {
   struct roce_mr *own = (struct roce_mr *)mr;
   int error;
-  roce_remove(roce_of(mr->context), &own->object);
   error = roce_destroy(mr->context, mr->handle);
-  if (error != 0) {
-    roce_add(roce_of(mr->context), &own->object, mr->handle, mr);
-    return error;
-  }
-  roce_unshare(mr->addr, mr->length);
+  if (error != 0) return error;
+  roce_remove(roce_of(mr->context), &own->object);
+  roce_unshare(roce_of(mr->context), mr->addr, mr->length);
   free(own);
   return 0;
 }

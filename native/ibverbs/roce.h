@@ -39,7 +39,9 @@ struct roce_ring {
 
 struct roce_context {
   int socket;
-  pid_t pid;  // A child has the parent's socket, and must not speak on it.
+  // Of the process that opened it. A child has the parent's socket, and must not speak on it.
+  pid_t pid;
+  int generation;
   uint8_t token[ROCE_TOKEN_BYTES];
   pthread_mutex_t lock;  // One call at a time.
   pthread_mutex_t objects_lock;
@@ -49,7 +51,6 @@ struct roce_context {
   uint8_t *arena;              // The memory of all rings.
   size_t arena_bytes;
   int doorbell;  // Wakes the device.
-  int generation;
   struct roce_ring bells;
   pthread_mutex_t bells_lock;
   struct verbs_context verbs;  // Last: verbs_context has its ibv_context at the end.
@@ -58,6 +59,25 @@ struct roce_context {
 static inline struct roce_context *roce_of(struct ibv_context *context) {
   return (struct roce_context *)((char *)context - offsetof(struct roce_context, verbs.context));
 }
+
+// Forks on the way to this process.
+extern int roce_generation;
+
+// A child has the parent's context, and the device is not to hear of it. In a PID namespace of its own it may have the parent's pid; a
+// process that was made without handlers of pthread_atfork has its generation.
+static inline int roce_may_call(const struct roce_context *r) {
+  return getpid() == r->pid && r->generation == roce_generation;
+}
+
+static inline int roce_disable_cancel(void) {
+  int state;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+  return state;
+}
+static inline void roce_restore_cancel(const int *state) { pthread_setcancelstate(*state, NULL); }
+
+// To the end of the block the thread is not cancelled: system calls of verbs are no cancellation points, and locks are held there.
+#define NOT_CANCELLED __attribute__((cleanup(roce_restore_cancel), unused)) const int cancel_state = roce_disable_cancel()
 
 struct roce_td {
   struct ibv_td td;
@@ -76,6 +96,7 @@ struct roce_pd {
 struct roce_mr {
   struct ibv_mr mr;
   struct roce_object object;
+  unsigned access;
 };
 
 struct roce_qp {
@@ -83,24 +104,27 @@ struct roce_qp {
   struct roce_object object;
   struct roce_ring sends, receives;
   int extended;
-  // Requests of wr_start … wr_complete.
-  struct ibv_send_wr *wr;
+  unsigned max_sge, max_recv_sge, max_inline;
+  // From wr_start to wr_complete the thread holds the lock of `sends`. The last request is open for setters; those before it are in
+  // the ring, not published.
+  struct ibv_send_wr wr;
   struct ibv_sge *sge;
   uint8_t *inline_data;
-  unsigned count, room, max_sge, max_recv_sge, max_inline;
-  int error;
+  size_t sge_bytes, inline_bytes;
+  unsigned count;
+  int is_open, error;
 };
 
 struct roce_completion {
   struct ibv_wc wc;
   uint64_t time;  // Nanoseconds of CLOCK_MONOTONIC, of a queue that was made so.
+  struct ibv_wc_tm_info tag;  // The same.
 };
 
 struct roce_cq {
   struct ibv_cq_ex ex;
   struct roce_object object;
   struct roce_ring ring;
-  unsigned empty_polls;
   // Completions of the rings before a resize.
   struct roce_completion *older;
   unsigned first_held, held;
@@ -149,17 +173,20 @@ uint64_t roce_get64(struct roce_message *m);
 void roce_get(struct roce_message *m, void *to, size_t length);
 void roce_end(struct roce_message *m);
 
+// All of the bytes, through signals. 0 or −1.
+int roce_write_all(int fd, const void *bytes, size_t length);
+int roce_read_all(int fd, void *bytes, size_t length);
 // A connection to the device, or −1 and errno.
 int roce_dial(void);
 // A descriptor that events arrive at: of a channel, or of the context (handle 0). −1 and errno.
 int roce_listen(struct roce_context *r, uint32_t handle);
 // Reads one event. 0, or −1 and errno (EAGAIN for a descriptor that does not wait).
-int roce_read_event(int fd, uint32_t event[3]);
+int roce_read_event(const struct roce_context *r, int fd, uint32_t event[3]);
 
 void roce_add(struct roce_context *r, struct roce_object *object, uint32_t handle, void *it);
 void roce_remove(struct roce_context *r, struct roce_object *object);
 
-// Finds an object by its handle, and calls with it while it is in the list. 0, or EINVAL where there is none.
+// Finds an object by its handle, and calls with it while it is in the list. 0, or EINVAL where there is none, EPERM in a child.
 int roce_with(struct roce_context *r, enum roce_kind kind, uint32_t handle, void (*call)(void *it, void *to), void *to);
 
 // Destroys what a handle stands for.
@@ -173,10 +200,13 @@ int roce_memory_close(struct roce_context *r);
 struct roce_context *roce_import(int fd);
 // Whether there is such a file, and the token of it for the next context.
 int roce_memory_token(uint8_t token[ROCE_TOKEN_BYTES]);
+// Held while a context is opened or closed.
+void roce_lock_contexts(void);
+void roce_unlock_contexts(void);
 // Shares the pages of a range with the device. 0 or errno.
-int roce_share(void *address, size_t length);
+int roce_share(const struct roce_context *r, void *address, size_t length, unsigned access);
 // Takes back the pages of it that no other region has.
-void roce_unshare(void *address, size_t length);
+void roce_unshare(const struct roce_context *r, void *address, size_t length);
 
 void roce_fill_address(struct roce_message *m, const struct ibv_ah_attr *attr);
 void roce_get_address(struct roce_message *m, struct ibv_ah_attr *attr);
@@ -185,18 +215,30 @@ int roce_rings_open(struct roce_context *r, int arena, int doorbell, const uint3
 void roce_rings_close(struct roce_context *r);
 // Where a work queue lies; the lock is the caller's.
 void roce_get_ring(struct roce_context *r, struct roce_message *m, struct roce_ring *ring);
-// Takes the next completion with its time: 1, 0, or −1 and errno.
-int roce_poll_one(struct roce_cq *own, struct roce_completion *to);
-int roce_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
-// Completions are in `next` from now on; those before are kept for the next polls.
-int roce_move_completions(struct roce_cq *cq, const struct roce_ring *next);
+// Take the next completion as `current`: 1, 0, or −1 and errno. After a start that took one, other
+// threads wait until the end: to poll, to reset a queue pair of the queue, to resize it.
+int roce_start_poll(struct roce_cq *own);
+int roce_next_poll(struct roce_cq *own);
+void roce_end_poll(struct roce_cq *own);
+// Begins a session of ibv_wr_start, which other threads wait for.
+void roce_start_sends(struct roce_qp *q);
+// The open request takes its place in the ring.
+void roce_put_open(struct roce_qp *q);
+// Ends it: all is posted, or nothing and the errno of the first failure is returned.
+int roce_end_sends(struct roce_qp *q, int posts);
+// Completions are in `next` from now on; those before are kept for the next polls, in `room`. The caller holds the lock.
+void roce_move_completions(struct roce_cq *cq, const struct roce_ring *next, struct roce_completion *room);
 // Drops the completions of a queue pair that was reset.
 void roce_forget_completions(struct ibv_cq *cq, uint32_t qp_num);
 struct ibv_cq *roce_create_cq(struct ibv_context *context, uint32_t cqe, void *cq_context, struct ibv_comp_channel *channel,
-                              uint32_t comp_vector, int timed);
+                              uint32_t comp_vector, uint32_t bits);
+// With a completion queue, of tag matching.
+struct ibv_srq *roce_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr, struct ibv_cq *cq,
+                                const struct ibv_tm_cap *tags);
 struct ibv_qp *roce_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 // Fills in the operations of a context.
 void roce_set_ring_ops(struct roce_context *r);
 void roce_set_extended_ops(struct roce_context *r);
 void roce_set_memory_ops(struct roce_context *r);
 void roce_set_domain_ops(struct roce_context *r);
+void roce_set_tag_ops(struct roce_context *r);

@@ -34,6 +34,26 @@ const char *ibv_wc_status_str(enum ibv_wc_status status) {
   return (unsigned)status < COUNT(names) ? names[status] : "unknown";
 }
 
+// Of rdma-core 50 and newer.
+const char *ibv_wr_opcode_str(enum ibv_wr_opcode opcode) {
+  static const char *const names[] = {
+      [IBV_WR_RDMA_WRITE] = "IBV_WR_RDMA_WRITE",
+      [IBV_WR_RDMA_WRITE_WITH_IMM] = "IBV_WR_RDMA_WRITE_WITH_IMM",
+      [IBV_WR_SEND] = "IBV_WR_SEND",
+      [IBV_WR_SEND_WITH_IMM] = "IBV_WR_SEND_WITH_IMM",
+      [IBV_WR_RDMA_READ] = "IBV_WR_RDMA_READ",
+      [IBV_WR_ATOMIC_CMP_AND_SWP] = "IBV_WR_ATOMIC_CMP_AND_SWP",
+      [IBV_WR_ATOMIC_FETCH_AND_ADD] = "IBV_WR_ATOMIC_FETCH_AND_ADD",
+      [IBV_WR_LOCAL_INV] = "IBV_WR_LOCAL_INV",
+      [IBV_WR_BIND_MW] = "IBV_WR_BIND_MW",
+      [IBV_WR_SEND_WITH_INV] = "IBV_WR_SEND_WITH_INV",
+      [IBV_WR_TSO] = "IBV_WR_TSO",
+      [IBV_WR_DRIVER1] = "IBV_WR_DRIVER1",
+      [14] = "IBV_WR_FLUSH",
+      [ROCE_WR_ATOMIC_WRITE] = "IBV_WR_ATOMIC_WRITE"};
+  return (unsigned)opcode < COUNT(names) && names[opcode] != NULL ? names[opcode] : "unknown";
+}
+
 // Rates by their code: in units of 2.5 Gb/s where they are such, and in Mb/s.
 static const struct {
   enum ibv_rate rate;
@@ -45,6 +65,9 @@ static const struct {
     {IBV_RATE_14_GBPS, -1, 14062},   {IBV_RATE_56_GBPS, -1, 56250},   {IBV_RATE_112_GBPS, -1, 112500},
     {IBV_RATE_168_GBPS, -1, 168750}, {IBV_RATE_25_GBPS, -1, 25781},   {IBV_RATE_100_GBPS, -1, 103125},
     {IBV_RATE_200_GBPS, -1, 206250}, {IBV_RATE_300_GBPS, -1, 309375},
+    // 28, 50, 400, 600, 800 and 1200 Gb/s: not every header has the names.
+    {(enum ibv_rate)19, 11, 28125},   {(enum ibv_rate)20, 20, 53125},   {(enum ibv_rate)21, 160, 425000},
+    {(enum ibv_rate)22, 240, 637500}, {(enum ibv_rate)23, 320, 850000}, {(enum ibv_rate)24, 480, 1275000},
 };
 
 int ibv_rate_to_mult(enum ibv_rate rate) {

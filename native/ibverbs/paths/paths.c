@@ -2,7 +2,8 @@
 // three folders to the files that the device wrote next to its socket (packages/device/src/system-files.ts). Every other path is the
 // machine's, and nothing is changed there.
 //
-// Each function of libc that takes a path has a wrapper here. Reads of an open folder or file are libc's own.
+// Functions of libc that take a path have wrappers here; docs/run.md names those that have none. Reads of an open folder or file are
+// libc's own. At the end is one that takes none, and is here since programs reach only preloaded libraries before libc: shmget.
 #include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/shm.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -229,3 +231,13 @@ char *__realpath_chk(const char *path, char *to, size_t has) {
 }
 
 char *canonicalize_file_name(const char *path) { return realpath(path, NULL); }
+
+// Segments in huge pages can't be registered, and libraries that get one don't try other memory: there are none, as on a machine
+// without such pages. One with a key may be of another process, too.
+int shmget(key_t key, size_t size, int flags) {
+  static int (*next)(key_t, size_t, int);
+  if (key == IPC_PRIVATE && (flags & SHM_HUGETLB) != 0) return errno = ENOMEM, -1;
+  if (next == NULL) next = (int (*)(key_t, size_t, int))dlsym(RTLD_NEXT, "shmget");
+  if (next == NULL) return errno = ENOSYS, -1;
+  return next(key, size, flags);
+}
