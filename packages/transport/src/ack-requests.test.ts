@@ -13,7 +13,7 @@ function setUp() {
   /** The AckReq bits of the packets of one batch, which has room for so many. */
   const turn = (room: number) => {
     const batch = new TxBatch(adapter.regions, room, 4 * room + 64);
-    adapter.transmit(batch, hand.now);
+    adapter.transmit(batch);
     const bits = Array.from({ length: batch.count }, (_, i) => bthAckReq(gatherSlot(batch, i), 0));
     adapter.sent(batch);
     return bits;
@@ -41,7 +41,7 @@ test('the last packet of a message', () => {
 
 test('not each packet that waits for its time: those in between are acknowledged with it', () => {
   const { hand, turn, write } = setUp();
-  hand.side.adapter.modifyQp(hand.side.qp.qpn, { rateLimit: 1_000_000 }, hand.now);
+  hand.side.adapter.modifyQp(hand.side.qp.qpn, { rateLimit: 1_000_000 });
   write(30 * MTU);
   expect(turn(64)).toEqual([0]);
 });

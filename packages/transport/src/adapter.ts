@@ -16,6 +16,7 @@ import { type Experimental, WcStatus } from './constants.ts';
 import { Context, type Host } from './context.ts';
 import {
   type AhAttr,
+  type CqContents,
   type CqCreated,
   DEVICE_LIMITS,
   type DeviceLimits,
@@ -36,6 +37,7 @@ import {
   type SrqCreated,
   type SrqInit,
   type SrqModified,
+  type SrqOp,
   type XrcdInit,
   type XrcTargetOpened,
 } from './control.ts';
@@ -46,6 +48,7 @@ import type { FrameCount, FrameHost, FrameRule } from './raw/frames.ts';
 import { checkRecovery } from './recovery.ts';
 import type { ResidueClass } from './residue-class.ts';
 import { DOORBELL_RECV, type NewRing, type Ring, type RingShape } from './rings.ts';
+import type { Clock } from './times.ts';
 
 export interface AdapterOptions extends Host {
   /** Uniform unsigned 32-bit numbers that nobody can predict: keys, QPNs and addresses come from it. */
@@ -87,7 +90,7 @@ export interface AdapterOptions extends Host {
 const TIMERS_PER_CALL = 4096;
 
 /**
- * A channel adapter without I/O: packets, time (µs) and randomness are arguments. It has four kinds of methods:
+ * A channel adapter without I/O: packets and randomness are arguments, and the caller sets its `clock`. It has four kinds of methods:
  *
  * - Data path, in this order, as often as the caller likes (a call with nothing to do does nothing):
  *   `receive` for each batch that the link brings, until it brings none; `advance`; then `transmit` into a batch,
@@ -103,6 +106,8 @@ const TIMERS_PER_CALL = 4096;
 export class Adapter {
   readonly regions: RegionTable;
   readonly limits: DeviceLimits;
+  /** The time, µs, at index 0: the caller sets it before a call. It may stand still, and never goes back. */
+  readonly clock: Clock;
   /** One-word entries: the QPN whose queue has something new, with DOORBELL_RECV for the receive queue. */
   readonly doorbells: RingShape;
   readonly #doorbells: Ring;
@@ -128,6 +133,7 @@ export class Adapter {
       throwBugs: options.throwBugs ?? false,
       clockOrigin: options.clockOrigin ?? 0,
     });
+    this.clock = this.#context.clock;
     this.#queues = new QueueTable(this.#context, options);
     this.#admission = new Admission(this.#context, this.#queues);
     this.#doorbells = this.#context.newRing(Math.max(1024, 2 * this.limits.maxQp), 1);
@@ -137,9 +143,9 @@ export class Adapter {
   // ---------------------------------------------------------------- data path
 
   /** Takes packets in. Completions show, and memory holds the data, when it returns. */
-  receive(batch: RxBatch, now: number): void {
+  receive(batch: RxBatch): void {
     const context = this.#context;
-    context.beginBatch(batch.slab, now);
+    context.beginBatch(batch.slab);
     if (context.stamps.inUse) this.#receiveStamped(batch);
     else for (let i = 0; i < batch.count; i++) this.#admission.receive(batch, i);
     context.publish();
@@ -159,17 +165,15 @@ export class Adapter {
    * Runs the timers that are due, a bounded number of queue pairs a call: `nextDeadline` stays in the past while more
    * are due.
    */
-  advance(now: number): void {
+  advance(): void {
     const context = this.#context;
-    context.begin(now);
-    context.deadlines.run(now, TIMERS_PER_CALL);
+    context.deadlines.run(TIMERS_PER_CALL);
     context.publish();
   }
 
   /** Appends the packets that may be sent to the batch; returns their number. */
-  transmit(batch: TxBatch, now: number): number {
+  transmit(batch: TxBatch): number {
     const context = this.#context;
-    context.begin(now);
     this.#answerDoorbells();
     const before = batch.count;
     // From here on: a request that fails after some packets withdraws them.
@@ -189,11 +193,9 @@ export class Adapter {
   }
 
   /** Sends and takes in whole frames, as far as the ports of raw packet queue pairs go. */
-  runFrames(now: number): void {
-    const context = this.#context;
-    context.begin(now);
+  runFrames(): void {
     this.#queues.raws.run();
-    context.publish();
+    this.#context.publish();
   }
 
   /** Closes the ports of raw packet queue pairs: the last call for them. */
@@ -206,6 +208,11 @@ export class Adapter {
     return this.#context.deadlines.next;
   }
 
+  /** Whether `advance` has to be called now: the clock has reached `nextDeadline`. */
+  get isDue(): boolean {
+    return this.#context.deadlines.isDue;
+  }
+
   /** True if a call of `transmit` may add something now. */
   get wantsToSend(): boolean {
     const { scheduler, farewells } = this.#context;
@@ -216,12 +223,9 @@ export class Adapter {
    * The link has looked at every slot of the batch: what UC and UD sent is done, and the ACK timers start. A packet that it
    * refused as too large for its way fails its work request (the path MTU was set too large), one whose memory
    * went away too; any other reason is a lost packet, which the timers of RC see to, and so is a reply that was refused.
-   *
-   * @param now when that was, µs; without it, the time of the last call
    */
-  sent(batch: TxBatch, now = this.#context.now): void {
+  sent(batch: TxBatch): void {
     const context = this.#context;
-    context.begin(now);
     const { slots } = batch;
     for (let i = 0, w = 0; i < batch.count; i++, w += TX_SLOT_WORDS) {
       if (slots[w + Tx.STATUS] !== 0) this.#refused(batch, w);
@@ -324,9 +328,8 @@ export class Adapter {
     this.#context.memory.deallocMw(handle);
   }
 
-  /** @param stamped whether its completions have their times */
-  createCq(cqe: number, stamped = false, newRing?: NewRing): CqCreated {
-    return this.#queues.createCq(cqe, stamped, newRing);
+  createCq(cqe: number, contents?: CqContents, newRing?: NewRing): CqCreated {
+    return this.#queues.createCq(cqe, contents, newRing);
   }
 
   resizeCq(handle: number, cqe: number): CqCreated {
@@ -347,6 +350,11 @@ export class Adapter {
 
   querySrq(handle: number): Required<SrqAttr> & { maxSge: number } {
     return this.#queues.srqs.query(handle);
+  }
+
+  /** ibv_post_srq_ops(3), one operation. @returns the handle of a buffer that was added, else 0 */
+  postSrqOp(handle: number, op: SrqOp): number {
+    return this.#queues.postSrqOp(handle, op);
   }
 
   destroySrq(handle: number): void {
@@ -389,12 +397,12 @@ export class Adapter {
     return this.#queues.openXrcTarget(xrcd, qpn);
   }
 
-  closeXrcTarget(handle: number, now: number): void {
-    this.#queues.closeXrcTarget(handle, now);
+  closeXrcTarget(handle: number): void {
+    this.#queues.closeXrcTarget(handle);
   }
 
-  modifyQp(qpn: number, attr: QpAttr, now: number): QpResized | undefined {
-    return this.#queues.modifyQp(qpn, attr, now);
+  modifyQp(qpn: number, attr: QpAttr): QpResized | undefined {
+    return this.#queues.modifyQp(qpn, attr);
   }
 
   /** Whether the ACKs of a queue pair carry the count of posted receives, until its RESET. */
@@ -424,8 +432,8 @@ export class Adapter {
     return this.#queues.queryQp(qpn);
   }
 
-  destroyQp(qpn: number, now: number): void {
-    this.#queues.destroyQp(qpn, now);
+  destroyQp(qpn: number): void {
+    this.#queues.destroyQp(qpn);
   }
 
   /** The adapter's counts, and those of every queue pair that there is or was. */

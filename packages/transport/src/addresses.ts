@@ -65,7 +65,8 @@ export class Addresses {
   readonly #limits: DeviceLimits;
   readonly #handles = new Map<number, AddressHandle>();
   readonly #groups = new Map<string, Group>();
-  readonly #byLocal = new Map<number, GroupMember[]>();
+  /** Members of groups by local index, which are few and small; looked at with each packet. */
+  readonly #byLocal: (GroupMember[] | undefined)[] = [];
   readonly #quarantine: Quarantine;
   #next = 1;
 
@@ -135,7 +136,7 @@ export class Addresses {
     if (!entry) {
       entry = { local: this.#peers.join(group, sgidIndex), gid: group.slice(), members: [] };
       this.#groups.set(name, entry);
-      this.#byLocal.set(entry.local, entry.members);
+      this.#byLocal[entry.local] = entry.members;
     }
     entry.members.push(qp);
   }
@@ -149,7 +150,7 @@ export class Addresses {
     entry.members.splice(at, 1);
     if (entry.members.length > 0) return true;
     this.#groups.delete(name);
-    this.#byLocal.delete(entry.local);
+    this.#byLocal[entry.local] = undefined;
     this.#peers.leave?.(entry.local);
     return true;
   }
@@ -162,7 +163,7 @@ export class Addresses {
 
   /** The queue pairs that receive the packets to a local index; undefined if that is no group. */
   members(local: number): readonly GroupMember[] | undefined {
-    return this.#byLocal.get(local);
+    return local < this.#byLocal.length ? this.#byLocal[local] : undefined;
   }
 
   /** The address of the group at a local index. */

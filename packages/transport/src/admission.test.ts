@@ -70,8 +70,8 @@ describe('a connected queue pair takes no packet', () => {
   test('in INIT', () => {
     const { hand, write } = connected();
     const { adapter, qp } = hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now);
-    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe }, hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
+    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe });
     hand.put(write(P));
     expect(adapter.counters()).toMatchObject({ wrongState: 1, acceptedPackets: 0 });
   });

@@ -10,7 +10,7 @@ const LEAST = 2;
 const LEAST_OF_GAP = 44;
 const LEAST_OF_WHOLE = 16;
 /** Nothing is known of the path. */
-const NO_PATH = { now: 0, least: 0 };
+const NO_PATH = { clock: new Float64Array(1), least: 0 };
 
 /** In slow start, with this window. */
 function opened(window: number): Aimd {
@@ -146,13 +146,13 @@ describe('a gap does not take the window below', () => {
 
   /** Rounds of `packets` packets, each acknowledged after 100 µs. */
   function busy(packets: number, least: number, rounds = 3) {
-    const path = { now: 1000, least };
+    const path = { clock: new Float64Array([1000]), least };
     const aimd = new Aimd(path);
     aimd.onAck(1000, 0, 0);
     let psn = 0;
     for (let i = 0; i < rounds; i++) {
       psn += packets;
-      path.now += 100;
+      path.clock[0] += 100;
       aimd.onAck(packets, psn, psn + packets);
     }
     expect(aimd.window).toBe(WINDOW_MAX);
@@ -174,7 +174,7 @@ describe('a gap does not take the window below', () => {
   test('the recent rate of the path: an eighth of it is forgotten with each round', () => {
     const { aimd, path, psn } = busy(400, 100);
     for (let i = 1; i <= 2; i++) {
-      path.now += 100;
+      path.clock[0] += 100;
       aimd.onAck(10, psn + 400 + 10 * i, psn + 400 + 10 * i);
     }
     // 400 · (7/8)² is 306.25; a packet is whole, and so is an eighth of 307.
@@ -195,11 +195,11 @@ describe('a gap does not take the window below', () => {
 describe('where all in flight is retransmitted for a gap, the window', () => {
   /** A path of 100 µs that delivers so many packets in that time, until the window was too large; and a gap. */
   function full(packets: number) {
-    const path = { now: 1000, least: 100 };
+    const path = { clock: new Float64Array([1000]), least: 100 };
     const aimd = new Aimd(path);
     aimd.onAck(32, 0, 0);
     expect(aimd.window).toBe(64);
-    path.now += 100;
+    path.clock[0] += 100;
     aimd.onAck(packets, packets, packets + 64);
     for (let i = 0; i < 3; i++) aimd.onLoss(Loss.WHOLE, packets, packets);
     return aimd;
@@ -233,10 +233,10 @@ describe('where all in flight is retransmitted for a gap, the window', () => {
 });
 
 test('RESET: as at first', () => {
-  const path = { now: 1000, least: 100 };
+  const path = { clock: new Float64Array([1000]), least: 100 };
   const aimd = new Aimd(path);
   aimd.onAck(400, 400, 800);
-  path.now += 100;
+  path.clock[0] += 100;
   aimd.onAck(400, 800, 1200);
   aimd.onLoss(Loss.GAP, 800, 1200);
   roundTrip(aimd, 15);

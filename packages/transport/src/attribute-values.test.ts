@@ -23,7 +23,7 @@ const gids = [
 ];
 
 let side: Side;
-const modify = (attr: object) => side.adapter.modifyQp(side.qp.qpn, attr, 0);
+const modify = (attr: object) => side.adapter.modifyQp(side.qp.qpn, attr);
 const query = () => side.adapter.queryQp(side.qp.qpn).attr;
 
 beforeEach(() => {

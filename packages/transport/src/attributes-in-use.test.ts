@@ -13,7 +13,7 @@ function setUp(attr: Partial<QpAttr> = {}) {
   const local = left.register(new ArrayBuffer(1 << 20));
   const remote = right.register(new ArrayBuffer(1 << 20));
   const { adapter, qp } = left;
-  const modify = (change: QpAttr) => adapter.modifyQp(qp.qpn, change, pair.now);
+  const modify = (change: QpAttr) => adapter.modifyQp(qp.qpn, change);
   /** As `modify` in SQD; an adapter may refuse while it drains (EINVAL), and then nothing has changed. */
   const modifyOrRefuse = (change: QpAttr) => {
     try {

@@ -78,6 +78,10 @@ export const Icrc = {
   OUT_OF_WINDOW: 2,
 } as const;
 
+/** Zeros in memory that nobody can take away: a link looks up where it is once. */
+const fixedBytes = (length: number): Uint8Array => new Uint8Array(new SharedArrayBuffer(length));
+const fixedWords = (length: number): Uint32Array => new Uint32Array(new SharedArrayBuffer(4 * length));
+
 /**
  * Backing memory by index: what a fragment's `REGION` names. The link reads payload from here, the
  * native addon fetches `views[i]` anew at each batch and keeps no pointer.
@@ -86,7 +90,7 @@ export class RegionTable {
   /** One view over the whole of each backing buffer; `undefined` where an index is free. */
   readonly views: (Uint8Array | undefined)[] = [];
   /** 1 where another thread can write the memory (SharedArrayBuffer): it is copied on transmit. */
-  shared = new Uint8Array(16);
+  shared = fixedBytes(16);
   readonly #free: number[] = [];
   readonly #quarantine = new Quarantine((index) => this.#free.push(index));
   /** Batches with packets, and memory that is let go when there is none. */
@@ -98,7 +102,7 @@ export class RegionTable {
     const index = this.#free.pop() ?? this.views.length;
     this.views[index] = view;
     if (index >= this.shared.length) {
-      const grown = new Uint8Array(this.shared.length * 2);
+      const grown = fixedBytes(this.shared.length * 2);
       grown.set(this.shared);
       this.shared = grown;
     }
@@ -135,9 +139,9 @@ export class RegionTable {
 /** Packets to send: filled by the engine's `transmit`, drained by a link's `send`. */
 export class TxBatch {
   readonly capacity: number;
-  readonly headers: Uint8Array<ArrayBuffer>;
-  readonly slots: Uint32Array<ArrayBuffer>;
-  readonly fragments: Uint32Array<ArrayBuffer>;
+  readonly headers: Uint8Array;
+  readonly slots: Uint32Array;
+  readonly fragments: Uint32Array;
   readonly fragmentCapacity: number;
   readonly regions: RegionTable;
   count = 0;
@@ -147,9 +151,9 @@ export class TxBatch {
     this.regions = regions;
     this.capacity = capacity;
     this.fragmentCapacity = fragmentCapacity;
-    this.headers = new Uint8Array(capacity * TX_HEADER_STRIDE);
-    this.slots = new Uint32Array(capacity * TX_SLOT_WORDS);
-    this.fragments = new Uint32Array(fragmentCapacity * FRAGMENT_WORDS);
+    this.headers = fixedBytes(capacity * TX_HEADER_STRIDE);
+    this.slots = fixedWords(capacity * TX_SLOT_WORDS);
+    this.fragments = fixedWords(fragmentCapacity * FRAGMENT_WORDS);
   }
 
   clear(): void {
@@ -204,12 +208,12 @@ export function gatherSlot(batch: TxBatch, index: number, room = 0): Uint8Array<
 export class RxBatch {
   readonly capacity: number;
   /** The bytes of the packets; good until the next `receive`. */
-  readonly slab: Uint8Array<ArrayBuffer>;
-  readonly slots: Uint32Array<ArrayBuffer>;
+  readonly slab: Uint8Array;
+  readonly slots: Uint32Array;
   /** 16 bytes a slot: the source address as a GID (`::ffff:a.b.c.d` for IPv4). */
-  readonly sources: Uint8Array<ArrayBuffer>;
+  readonly sources: Uint8Array;
   /** The same as words in the machine's byte order, for comparing. */
-  readonly sourceWords: Uint32Array<ArrayBuffer>;
+  readonly sourceWords: Uint32Array;
   count = 0;
 
   /**
@@ -217,11 +221,11 @@ export class RxBatch {
    * @param slab room for their bytes, or the memory itself where a link receives into memory of its own; a native link
    *   wants 64 KiB for each datagram it may take
    */
-  constructor(capacity = 2048, slab: number | Uint8Array<ArrayBuffer> = 2 * 1024 * 1024) {
+  constructor(capacity = 2048, slab: number | Uint8Array = 2 * 1024 * 1024) {
     this.capacity = capacity;
-    this.slab = typeof slab === 'number' ? new Uint8Array(slab) : slab;
-    this.slots = new Uint32Array(capacity * RX_SLOT_WORDS);
-    this.sources = new Uint8Array(capacity * 16);
+    this.slab = typeof slab === 'number' ? fixedBytes(slab) : slab;
+    this.slots = fixedWords(capacity * RX_SLOT_WORDS);
+    this.sources = fixedBytes(capacity * 16);
     this.sourceWords = new Uint32Array(this.sources.buffer);
   }
 }

@@ -17,7 +17,7 @@ function draining(attr: QpAttr, opcode: 'SEND' | 'RDMA_WRITE' = 'RDMA_WRITE') {
   const mr = side.register(new ArrayBuffer(64));
   side.post({ wrId: 1, opcode, sge: [{ mr, length: 8 }], remote });
   expect(hand.out()).toHaveLength(1);
-  const modify = (change: QpAttr) => adapter.modifyQp(qp.qpn, { qpState: 'SQD', ...change }, hand.now);
+  const modify = (change: QpAttr) => adapter.modifyQp(qp.qpn, { qpState: 'SQD', ...change });
   modify({});
   const nak = (syndrome: number) => {
     hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: FIRST, aeth: { syndrome } });
@@ -131,8 +131,8 @@ test('a SEND that SQD takes back before it was sent gives its credit back', () =
   post('RDMA_WRITE', 33 * 256); // Fills the window.
   for (let i = 0; i < 3; i++) post('SEND', 8);
   expect(hand.out()).toHaveLength(33);
-  adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, 0);
-  adapter.modifyQp(qp.qpn, { qpState: 'RTS' }, 0);
+  adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
+  adapter.modifyQp(qp.qpn, { qpState: 'RTS' });
   expect(hand.out()).toEqual([]);
   ack(10, 0, 1);
   expect(hand.out().map((packet) => inShort(packet)[0])).toEqual(['SEND_ONLY', 'SEND_ONLY']);

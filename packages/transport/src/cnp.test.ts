@@ -19,9 +19,9 @@ function setUp(congestion: Partial<Congestion> = { controller: 'dcqcn' }, type: 
     side.createQp({}, { type });
     const { adapter, qp } = side;
     const way = { ahAttr, pathMtu: 1024, destQpNum: PEER_QPN, rqPsn: P };
-    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe }, 0);
-    adapter.modifyQp(qp.qpn, { qpState: 'RTR', ...way }, 0);
-    adapter.modifyQp(qp.qpn, { qpState: 'RTS', sqPsn: 1 }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe });
+    adapter.modifyQp(qp.qpn, { qpState: 'RTR', ...way });
+    adapter.modifyQp(qp.qpn, { qpState: 'RTS', sqPsn: 1 });
   }
   const region = side.register(new ArrayBuffer(1 << 20));
   let psn = P;
@@ -43,7 +43,7 @@ function setUp(congestion: Partial<Congestion> = { controller: 'dcqcn' }, type: 
   const leaves = () => {
     const { tx, adapter } = side;
     tx.clear();
-    adapter.transmit(tx, hand.now);
+    adapter.transmit(tx);
     const packets = Array.from({ length: tx.count }, (_, i) => ({
       opcode: bthOpcode(tx.headers, tx.slots[i * TX_SLOT_WORDS + Tx.HEADER_OFFSET]),
       trafficClass: tx.slots[i * TX_SLOT_WORDS + Tx.TRAFFIC_CLASS],
@@ -66,7 +66,7 @@ function setUp(congestion: Partial<Congestion> = { controller: 'dcqcn' }, type: 
       const next = side.adapter.nextDeadline();
       if (next > end) break;
       hand.now = Math.max(hand.now, next);
-      side.adapter.advance(hand.now);
+      side.adapter.advance();
     }
     hand.now = end;
     return times;
@@ -165,14 +165,14 @@ describe('sent', () => {
   test('none after RESET and ERR, and the next connection begins anew', () => {
     const { hand, side, arrives, cnps, goTo } = setUp();
     arrives(CE);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' });
     expect(cnps()).toBe(0);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.connect({ rqPsn: P });
     arrives(CE, { psn: P });
     expect(goTo(0)).toEqual([0]);
     arrives(CE, { psn: P + 1 });
-    side.adapter.destroyQp(side.qp.qpn, hand.now);
+    side.adapter.destroyQp(side.qp.qpn);
     expect([goTo(100), side.adapter.counters().cnpSent]).toEqual([[], 1]);
     side.adapter.checkInvariants();
   });
@@ -264,11 +264,7 @@ describe('received', () => {
       { controller: 'dcqcn' },
       ({ hand, side }) => {
         side.createQp();
-        side.adapter.modifyQp(
-          side.qp.qpn,
-          { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 },
-          0,
-        );
+        side.adapter.modifyQp(side.qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 });
         hand.putFrom({ source: 0 }, cnp(hand));
         hand.put(cnp(hand));
       },
@@ -278,7 +274,7 @@ describe('received', () => {
       'for one in ERR',
       { controller: 'dcqcn' },
       ({ hand, side }) => {
-        side.adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' }, 0);
+        side.adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' });
         hand.put(cnp(hand));
       },
       1,
@@ -289,9 +285,9 @@ describe('received', () => {
       ({ hand, side }) => {
         side.createQp({}, { type: 'UC' });
         const { adapter, qp } = side;
-        adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 }, 0);
+        adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 });
         const way = { ahAttr: addressOf(1), pathMtu: 1024, destQpNum: PEER_QPN, rqPsn: 0 };
-        adapter.modifyQp(qp.qpn, { qpState: 'RTR', ...way }, 0);
+        adapter.modifyQp(qp.qpn, { qpState: 'RTR', ...way });
         hand.put(cnp(hand));
       },
       1,

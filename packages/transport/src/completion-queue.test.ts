@@ -59,6 +59,23 @@ test('the event that was asked for comes with what was published, once', () => {
   expect(queue.publish()).toBe(false);
 });
 
+test('a program that no event has woken for 64 publications polls', () => {
+  const { queue, program, complete } = make(128);
+  const publish = () => {
+    complete();
+    queue.publish();
+  };
+  publish();
+  expect(queue.wakes).toBe(false);
+  program().arm(1);
+  for (let i = 0; i < 64; i++) {
+    publish();
+    expect(queue.wakes).toBe(true);
+  }
+  publish();
+  expect(queue.wakes).toBe(false);
+});
+
 test('a solicited event comes with a solicited completion, whichever of the published it is', () => {
   const { queue, program, complete } = make(8);
   program().arm(2);

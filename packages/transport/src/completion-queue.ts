@@ -1,12 +1,17 @@
 /** The engine's side of a completion queue: entries are written at once, published after the copies. */
-import type { CqCreated } from './control.ts';
-import { CQE_WORDS, Cqe, type NewRing, type Ring, STAMPED_CQE_WORDS } from './rings.ts';
+import type { CqContents, CqCreated } from './control.ts';
+import { CQE_WORDS, Cqe, type NewRing, type Ring, STAMPED_CQE_WORDS, TAGGED_CQE_WORDS } from './rings.ts';
+
+/** A program that was not woken by so many publications polls. */
+const SILENT = 64;
 
 /** The engine's side of a completion queue: writes entries and raises events. */
 export class CompletionQueue {
   readonly handle: number;
   /** Whether entries have the time of the completion. */
   readonly stamped: boolean;
+  /** Whether entries have the tag of the message. */
+  readonly tagged: boolean;
   readonly #newRing: NewRing;
   #ring: Ring;
   /** The ring before the last resize: the program may still be arming it. */
@@ -17,12 +22,15 @@ export class CompletionQueue {
   #published: number;
   /** A completion that a solicited-only notification waits for is among the unpublished, or the queue has overrun. */
   #solicited = false;
+  /** Times that entries were published since an event was raised. */
+  #silent = SILENT;
   /** Queues that complete here. */
   #users = 0;
 
-  constructor(handle: number, entries: number, newRing: NewRing, stamped = false) {
+  constructor(handle: number, entries: number, newRing: NewRing, contents: CqContents = {}) {
     this.handle = handle;
-    this.stamped = stamped;
+    this.stamped = contents.stamped ?? false;
+    this.tagged = contents.tagged ?? false;
     this.#newRing = newRing;
     this.#ring = newRing(entries, this.#stride);
     this.#next = 0;
@@ -30,6 +38,7 @@ export class CompletionQueue {
   }
 
   get #stride(): number {
+    if (this.tagged) return TAGGED_CQE_WORDS;
     return this.stamped ? STAMPED_CQE_WORDS : CQE_WORDS;
   }
 
@@ -78,6 +87,11 @@ export class CompletionQueue {
     return this.#next !== this.#published;
   }
 
+  /** The program sleeps until something has completed. One that works by events finds some entries without being woken. */
+  get wakes(): boolean {
+    return this.#silent < SILENT;
+  }
+
   /** The words of the ring, where a claimed entry is written. */
   get words(): Uint32Array {
     return this.#ring.words;
@@ -105,6 +119,7 @@ export class CompletionQueue {
     words[w + Cqe.VENDOR_ERR] = 0;
     words[w + Cqe.PKEY_INDEX] = 0;
     words[w + Cqe.SL] = 0;
+    if (this.tagged) words[w + Cqe.TAG_HIGH] = words[w + Cqe.TAG_LOW] = words[w + Cqe.TAG_DATA] = 0;
     return w;
   }
 
@@ -126,6 +141,9 @@ export class CompletionQueue {
     const solicited = this.#solicited;
     this.#solicited = false;
     const told = this.#ring.disarm(solicited);
-    return (this.#previous?.disarm(solicited) ?? false) || told;
+    const wakes = (this.#previous?.disarm(solicited) ?? false) || told;
+    if (wakes) this.#silent = 0;
+    else if (this.#silent < SILENT) this.#silent++;
+    return wakes;
   }
 }

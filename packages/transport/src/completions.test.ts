@@ -212,7 +212,7 @@ describe('a program that waits for solicited completions hears of', () => {
 
   test.each(['a request', 'a receive', 'a flushed request', 'a flushed receive'])('%s that fails', (what) => {
     const { hand, side, adapter, post, postRecv, ack, send, events } = armed();
-    const toError = () => adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' }, 0);
+    const toError = () => adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' });
     if (what.endsWith('receive')) postRecv(1, 4);
     else post('SEND', 1);
     hand.out();

@@ -89,6 +89,8 @@ export const WcStatus = {
   FATAL_ERR: 19,
   RESP_TIMEOUT_ERR: 20,
   GENERAL_ERR: 21,
+  TM_ERR: 22,
+  TM_RNDV_INCOMPLETE: 23,
 } as const;
 /** How a work request ended, by name (IBTA vol 1 §11.6.2). */
 export type WcStatusName = keyof typeof WcStatus;
@@ -107,12 +109,26 @@ export const WcOpcode = {
   ATOMIC_WRITE: 9,
   RECV: 128,
   RECV_RDMA_WITH_IMM: 129,
+  TM_ADD: 130,
+  TM_DEL: 131,
+  TM_SYNC: 132,
+  TM_RECV: 133,
+  TM_NO_TAG: 134,
 } as const;
 /** The completed operation, by name. */
 export type WcOpcodeName = keyof typeof WcOpcode;
 
 /** `enum ibv_wc_flags`. */
-export const WcFlags = { GRH: 1, WITH_IMM: 2, WITH_INV: 8 } as const;
+export const WcFlags = {
+  GRH: 1,
+  WITH_IMM: 2,
+  WITH_INV: 8,
+  /** Unexpected messages wait for the program. */
+  TM_SYNC_REQ: 16,
+  /** A tagged buffer was consumed; its data is there. */
+  TM_MATCH: 32,
+  TM_DATA_VALID: 64,
+} as const;
 
 /**
  * Why a requester sends a packet again (IBTA vol 1 §9.7.6): its timer ran out; a NAK "PSN sequence error"; a response

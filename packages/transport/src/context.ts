@@ -3,6 +3,7 @@ import { TWO_32 } from '@node-roce/wire';
 import { Addresses, type PeerTable } from './addresses.ts';
 import { COPY_WORDS, Copy, type CopyBatch, type RegionTable, type TxBatch } from './batch.ts';
 import type { CompletionQueue } from './completion-queue.ts';
+import { DELIVERY_VALUES } from './congestion/delivery.ts';
 import { QP_STATES, type QpState, type RetransmitCause } from './constants.ts';
 import type { DeviceLimits, GidEntry, Recovery } from './control.ts';
 import { AdapterCounters } from './counters.ts';
@@ -12,11 +13,15 @@ import { Memory } from './memory.ts';
 import { OpenBatches } from './open-batches.ts';
 import type { Owner } from './qp/owner.ts';
 import { ReadBudget } from './requester/reads.ts';
+import { ROUND_TRIP_TIMES } from './requester/round-trip.ts';
+import { TIMERS } from './requester/timers.ts';
 import { EarlyPages } from './responder/early-pages.ts';
 import { Farewells } from './responder/farewells.ts';
+import { RingSlabs } from './ring-slabs.ts';
 import { Cqe, createRing, type NewRing, Ring } from './rings.ts';
 import { Scheduler } from './scheduler.ts';
 import { Stamps } from './stamps.ts';
+import { type Clock, Times } from './times.ts';
 
 /** Asynchronous events (ibv_get_async_event(3)), with their objects. */
 export type AsyncEvent =
@@ -48,6 +53,7 @@ export interface LinkWaiter {
   taken(): void;
 }
 
+const REQUESTER_TIMES = TIMERS + ROUND_TRIP_TIMES + DELIVERY_VALUES;
 const COPY_CAPACITY = 4096;
 /** Pages for packets that came early, of all connections: 64 MiB. */
 const EARLY_PAGES = 1024;
@@ -81,10 +87,15 @@ export class Context {
   readonly memory: Memory;
   readonly limits: DeviceLimits;
   readonly counters = new AdapterCounters();
-  readonly deadlines = new Deadlines();
+  /** The time of the call at hand. */
+  readonly clock: Clock = new Float64Array(1);
+  readonly deadlines = new Deadlines(this.clock);
+  /** Times of requesters. */
+  readonly times = new Times(REQUESTER_TIMES);
   readonly #copy: CopyBatch;
   readonly #host: Host;
-  readonly #copies = new Uint32Array(COPY_CAPACITY * COPY_WORDS);
+  /** Shared memory, which can't be taken away: a link looks it up once. */
+  readonly #copies = new Uint32Array(new SharedArrayBuffer(4 * COPY_CAPACITY * COPY_WORDS));
   #copyCount = 0;
   /** Completion queues with completions that do not show yet: the first `#dirtyCount`. */
   readonly #dirty: CompletionQueue[] = [];
@@ -99,7 +110,6 @@ export class Context {
   #withLinkCount = 0;
   readonly scheduler = new Scheduler();
   #slab: Uint8Array = new Uint8Array(0);
-  #now = 0;
   /** Memory for packets that came early. */
   readonly earlyPages = new EarlyPages(EARLY_PAGES);
   /** Bytes of socket buffer that READ responses may take, over all queue pairs. */
@@ -108,6 +118,9 @@ export class Context {
   readonly credits: boolean;
   /** The engine's side of a new ring, which the program has the other side of. */
   readonly newRing: NewRing;
+  /** The same for the queues of a queue pair. */
+  readonly newWorkRing: NewRing;
+  readonly #slabs: RingSlabs;
   /** Of queue pairs that are not created otherwise. */
   readonly recovery: Recovery;
   /** Times of completions. */
@@ -128,25 +141,16 @@ export class Context {
     this.credits = options.credits;
     const { sharedRings } = options;
     this.newRing = (entries, stride) => new Ring(createRing(entries, stride, sharedRings));
+    this.#slabs = new RingSlabs(regions);
+    this.newWorkRing = sharedRings ? this.newRing : this.#slabs.newRing;
     this.recovery = options.recovery;
-    this.stamps = new Stamps(options.clockOrigin);
+    this.stamps = new Stamps(this.clock, options.clockOrigin);
     this.#throwBugs = options.throwBugs;
   }
 
-  /** Virtual time of the call at hand, µs. */
-  get now(): number {
-    return this.#now;
-  }
-
-  /** A call of the adapter begins. */
-  begin(now: number): void {
-    this.#now = now;
-  }
-
   /** A batch of received packets begins, which copies come from. */
-  beginBatch(slab: Uint8Array, now: number): void {
+  beginBatch(slab: Uint8Array): void {
     this.#slab = slab;
-    this.#now = now;
   }
 
   /** From here on copies come from another slab. @returns the one that they came from */
@@ -228,6 +232,38 @@ export class Context {
     qp.failed();
   }
 
+  /** The region of a work queue's memory, where inline data is sent from. */
+  regionOf(ring: Ring): number {
+    return this.#slabs.regionOf(ring) ?? this.regions.add(ring.bytes);
+  }
+
+  /**
+   * A send queue is not used any more.
+   *
+   * @param isRead packets of open batches are still to be read from it
+   */
+  freeSends(ring: Ring, region: number, isRead: boolean): void {
+    if (this.#slabs.free(ring)) return;
+    if (isRead) this.regions.retire(region);
+    else this.regions.remove(region);
+  }
+
+  /** The rings of a queue pair, or none: where there is no memory for the second, the first gives its place back. */
+  newRings<Second extends Ring | undefined>(newSends: () => Ring, newReceives: () => Second): [Ring, Second] {
+    const sq = newSends();
+    try {
+      return [sq, newReceives()];
+    } catch (error) {
+      this.freeRing(sq);
+      throw error;
+    }
+  }
+
+  /** A work queue that no packet is read from is not used any more. */
+  freeRing(ring: Ring): void {
+    this.#slabs.free(ring);
+  }
+
   /** Packets of a requester are in a batch: it hears when the link has looked at them. */
   awaitLink(requester: LinkWaiter): void {
     this.#withLink[this.#withLinkCount++] = requester;
@@ -237,6 +273,7 @@ export class Context {
   batchOpened(batch: TxBatch): void {
     if (!this.batches.open(batch)) return;
     this.regions.batchOpened();
+    this.#slabs.batchOpened();
     this.addresses.batchOpened();
   }
 
@@ -244,6 +281,7 @@ export class Context {
   batchUnused(batch: TxBatch): void {
     if (!this.batches.close(batch)) return;
     this.regions.batchClosed();
+    this.#slabs.batchClosed();
     this.addresses.batchClosed();
   }
 
@@ -260,16 +298,22 @@ export class Context {
    * queue has overrun, which ends the queue pair.
    */
   claimCompletion(qp: Owner, cq: CompletionQueue): number {
+    const w = this.claim(cq, qp.qpn);
+    if (w < 0) qp.completionLost();
+    return w;
+  }
+
+  /** The same for what is of no queue pair, with QPN 0. */
+  claim(cq: CompletionQueue, qpn: number): number {
     const wasOverrun = cq.overrun;
     if (!cq.dirty && !wasOverrun) this.#dirty[this.#dirtyCount++] = cq;
     const w = cq.claim();
     if (w >= 0) {
-      cq.words[w + Cqe.QP_NUM] = qp.qpn;
-      if (cq.stamped) this.stamps.write(cq.words, w, this.#now);
+      cq.words[w + Cqe.QP_NUM] = qpn;
+      if (cq.stamped) this.stamps.write(cq.words, w);
       return w;
     }
     if (!wasOverrun) this.event({ type: 'CQ_ERR', cq: cq.handle });
-    qp.completionLost();
     return w;
   }
 }

@@ -206,9 +206,29 @@ export interface SrqInit {
   limit: number;
   /** XRC: handles of its domain, and of the completion queue of its receives. */
   xrc?: { domain: number; cq: number } | undefined;
+  /** Tag matching: buffers in its list at most, and the handle of the completion queue of receives and operations. */
+  tags?: { max: number; cq: number } | undefined;
   /** Where its rings are made; the adapter's own memory unless given. */
   newRing?: NewRing;
 }
+
+/**
+ * `struct ibv_ops_wr`: an operation on the list of a tag matching SRQ. `handled` (IBV_OPS_TM_SYNC): unexpected messages that the program
+ * has handled so far, modulo 2^32.
+ */
+export type SrqOp = { wrId: bigint; signaled: boolean; handled?: number | undefined } & (
+  | {
+      /** Adds a buffer for messages of which `tag & mask` is this tag. */
+      opcode: 'TAG_ADD';
+      recvWrId: bigint;
+      tag: bigint;
+      mask: bigint;
+      list: readonly { addr: bigint; length: number; lkey: number }[];
+    }
+  /** Removes one; it completes with TM_ERR where a message has consumed it. */
+  | { opcode: 'TAG_DEL'; handle: number }
+  | { opcode: 'TAG_SYNC' }
+);
 
 /** The result of `createSrq`. */
 export interface SrqCreated {
@@ -246,6 +266,14 @@ export interface QpQuery {
   attr: QpAttr;
   /** As it was created. */
   init: Pick<QpInit, 'type' | 'cap' | 'sqSigAll' | 'sendCq' | 'recvCq' | 'srq'>;
+}
+
+/** Members of completions that not every queue has. */
+export interface CqContents {
+  /** Their times. */
+  stamped?: boolean;
+  /** Tags of messages (tag matching). */
+  tagged?: boolean;
 }
 
 /** The result of `createCq`. */
@@ -332,6 +360,8 @@ export interface DeviceLimits {
   maxSrqWr: number;
   /** Elements of each. */
   maxSrqSge: number;
+  /** Tagged buffers of a tag matching SRQ. */
+  maxTags: number;
   /** Address handles. */
   maxAh: number;
   /** Multicast groups, and queue pairs attached to one. */
@@ -360,6 +390,7 @@ export const DEVICE_LIMITS: DeviceLimits = {
   maxSrq: 65_536,
   maxSrqWr: 32_768,
   maxSrqSge: 32,
+  maxTags: 1024,
   maxAh: 65_536,
   maxMcastGrp: 1024,
   maxMcastQpAttach: 256,

@@ -115,12 +115,12 @@ describe.each(SETTINGS)('the reaction point: %s', (_what, setting) => {
     const parameters: typeof PAPER = { ...PAPER, ...setting };
     const events = drawDcqcnEvents(seed, EVENTS, parameters);
     const { states, visits } = reactionPoint(events, parameters);
-    const path = { now: 0, least: 0 };
+    const path = { clock: new Float64Array(1), least: 0 };
     // The engine computes what is due when it is asked: once at every event, once at few.
     const often = new Dcqcn(path, optionsOf(parameters));
     const seldom = new Dcqcn(path, optionsOf(parameters));
     for (const [index, { at, kind, bytes }] of events.entries()) {
-      path.now = at;
+      path.clock[0] = at;
       for (const engine of [often, seldom]) {
         if (kind === 'cnp') engine.onCnp();
         else if (kind === 'sent') engine.onSent(bytes);
@@ -148,7 +148,7 @@ test.each([4, 50, 130])('the notification point: CNPs at the same times, interva
   const passTimeTo = (end: number) => {
     for (let next = adapter.nextDeadline(); next <= end; next = adapter.nextDeadline()) {
       hand.now = next;
-      adapter.advance(next);
+      adapter.advance();
       send();
     }
     hand.now = end;

@@ -1,4 +1,5 @@
 /** The queue pairs that wait for a time, earliest first: a binary heap, good for many thousands. */
+import type { Clock } from './times.ts';
 
 /** The owner of the timers. */
 export interface Waiter {
@@ -17,8 +18,12 @@ const NONE = Number.POSITIVE_INFINITY;
  * time that is not later than that timer.
  */
 export class Deadlines {
+  readonly #clock: Clock;
   readonly #waiters: (Waiter | undefined)[] = [];
   readonly #timers: Float64Array[] = [];
+  /** By number: the first of its timers in that array, and how many they are. */
+  readonly #first: number[] = [];
+  readonly #counts: number[] = [];
   readonly #free: number[] = [];
   /** The heap of waiters' numbers; by number: the time it is sorted by, and its position, −1: not there. */
   #heap = new Int32Array(16);
@@ -26,12 +31,18 @@ export class Deadlines {
   #positions = new Int32Array(16);
   #size = 0;
 
-  /** Takes in a waiter whose running timers are those of `timers` that are not Infinity. @returns its number */
-  enroll(waiter: Waiter, timers: Float64Array): number {
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** Takes in a waiter whose running timers are those of `count` from `first` on that are not Infinity. @returns its number */
+  enroll(waiter: Waiter, timers: Float64Array, first = 0, count = timers.length): number {
     const id = this.#free.pop() ?? this.#waiters.length;
     if (id === this.#heap.length) this.#grow();
     this.#waiters[id] = waiter;
     this.#timers[id] = timers;
+    this.#first[id] = first;
+    this.#counts[id] = count;
     this.#positions[id] = -1;
     return id;
   }
@@ -48,10 +59,17 @@ export class Deadlines {
     return this.#size === 0 ? NONE : this.#keys[this.#heap[0]];
   }
 
-  /** To be called after one of the waiter's timers was set, to the time `at`. */
-  armed(id: number, at: number): void {
+  /** Whether the clock has reached `next`. */
+  get isDue(): boolean {
+    return this.#size > 0 && this.#keys[this.#heap[0]] <= this.#clock[0];
+  }
+
+  /** To be called after a timer of the waiter was set: the one at `timer` of its array. */
+  armed(id: number, timer: number): void {
+    const at = this.#timers[id][timer];
     if (this.#positions[id] >= 0 && this.#keys[id] <= at) return;
-    this.#hasten(id, at);
+    this.#keys[id] = at;
+    this.#hasten(id);
   }
 
   /** None of the waiter's timers runs. */
@@ -59,8 +77,8 @@ export class Deadlines {
     this.#remove(id);
   }
 
-  #hasten(id: number, at: number): void {
-    this.#keys[id] = at;
+  /** The waiter's key is earlier than before, or the first. */
+  #hasten(id: number): void {
     if (this.#positions[id] < 0) {
       this.#heap[this.#size] = id;
       this.#up(this.#size++);
@@ -68,22 +86,26 @@ export class Deadlines {
   }
 
   /** Runs at most `limit` waiters that have a timer due; the others are due at once. */
-  run(now: number, limit: number): void {
+  run(limit: number): void {
+    const now = this.#clock[0];
     for (let ran = 0; ran < limit && this.#size > 0; ran++) {
       const id = this.#heap[0];
       if (this.#keys[id] > now) return;
-      const deadline = earliest(this.#timers[id]);
-      if (deadline > now) {
-        this.#keys[id] = deadline;
-        if (deadline === NONE) this.#remove(id);
-        else this.#down(0);
+      const timer = this.#earliest(id);
+      if (timer < 0) {
+        this.#remove(id);
+        continue;
+      }
+      if (this.#timers[id][timer] > now) {
+        this.#keys[id] = this.#timers[id][timer];
+        this.#down(0);
         continue;
       }
       this.#remove(id);
       (this.#waiters[id] as Waiter).timersDue();
       if (this.#waiters[id] === undefined) continue;
-      const next = earliest(this.#timers[id]);
-      if (next !== NONE) this.armed(id, next);
+      const next = this.#earliest(id);
+      if (next >= 0) this.armed(id, next);
     }
   }
 
@@ -91,13 +113,28 @@ export class Deadlines {
   check(): string | undefined {
     for (let id = 0; id < this.#waiters.length; id++) {
       if (this.#waiters[id] === undefined) continue;
-      const deadline = earliest(this.#timers[id]);
+      const timer = this.#earliest(id);
       const at = this.#positions[id];
       if (at >= 0 && this.#heap[at] !== id) return `waiter ${id} is not at position ${at} of the heap`;
-      if (deadline !== NONE && (at < 0 || this.#keys[id] > deadline))
+      if (timer >= 0 && (at < 0 || this.#keys[id] > this.#timers[id][timer]))
         return `the timer of waiter ${id} is lost`;
     }
     return undefined;
+  }
+
+  /** The waiter's timer that fires first, as an index of its array; −1: none runs. */
+  #earliest(id: number): number {
+    const timers = this.#timers[id];
+    const first = this.#first[id];
+    const end = first + this.#counts[id];
+    let timer = -1;
+    let min = NONE;
+    for (let i = first; i < end; i++) {
+      if (timers[i] >= min) continue;
+      min = timers[i];
+      timer = i;
+    }
+    return timer;
   }
 
   #remove(id: number): void {
@@ -159,10 +196,4 @@ export class Deadlines {
     heap[index] = id;
     positions[id] = index;
   }
-}
-
-function earliest(timers: Float64Array): number {
-  let min = NONE;
-  for (let i = 0; i < timers.length; i++) if (timers[i] < min) min = timers[i];
-  return min;
 }

@@ -55,7 +55,7 @@ const kinds: [string, keyof DeviceLimits, Create, Destroy][] = [
     'maxQp',
     ({ adapter, cqHandle: cq }, pd) =>
       adapter.createQp({ pd, type: 'RC', sendCq: cq, recvCq: cq, cap: CAP, sqSigAll: false }).qpn,
-    (adapter, qpn) => adapter.destroyQp(qpn, 0),
+    (adapter, qpn) => adapter.destroyQp(qpn),
   ],
 ];
 
@@ -133,7 +133,7 @@ describe('a queue pair', () => {
     const cq = adapter.createCq(8).handle;
     side.createQp({}, { cq });
     expect(() => adapter.destroyCq(cq)).toThrow(BUSY);
-    adapter.destroyQp(side.qp.qpn, 0);
+    adapter.destroyQp(side.qp.qpn);
     adapter.destroyCq(cq);
     expect(() => adapter.destroyCq(cq)).toThrow(INVALID('cq'));
   });
@@ -142,14 +142,14 @@ describe('a queue pair', () => {
     const side = make();
     side.createQp({}, { type: 'GSI' });
     expect(() => side.createQp({}, { type: 'GSI' })).toThrow(BUSY);
-    side.adapter.destroyQp(1, 0);
+    side.adapter.destroyQp(1);
     side.createQp({}, { type: 'GSI' });
     expect(side.qp.qpn).toBe(1);
   });
 
-  test('its number is neither QP0, QP1 nor that of groups, nor one that is or lately was in use', () => {
+  test('its number is neither QP0 nor QP1, nor one that is or lately was in use', () => {
     // The first call is the fixture's own queue pair.
-    const drawn = [50, 0, 1, 0xff_ffff, 50, 2, 0xff_fffe, 2, 60, 0x0500_0032, 60];
+    const drawn = [50, 0, 1, 50, 2, 0x7f_fffe, 2, 60, 0x0500_0032, 60];
     const random = () => {
       const next = drawn.shift();
       if (next === undefined) throw new Error('no more numbers');
@@ -159,14 +159,20 @@ describe('a queue pair', () => {
     expect(side.qp.qpn).toBe(50);
     side.createQp();
     expect(side.qp.qpn).toBe(2);
-    side.adapter.destroyQp(2, 0);
+    side.adapter.destroyQp(2);
     side.createQp();
-    expect(side.qp.qpn).toBe(0xff_fffe);
+    expect(side.qp.qpn).toBe(0x7f_fffe);
     side.createQp();
     expect(side.qp.qpn).toBe(60);
-    side.adapter.destroyQp(50, 0);
+    side.adapter.destroyQp(50);
     expect(() => side.createQp()).toThrow('no more numbers');
     expect(drawn).toEqual([]);
+  });
+
+  test('its number has the highest bit set where the address is shared, and is not that of groups', () => {
+    const drawn = [0x7f_ffff, 63];
+    const numbers = { modulus: 32, remainder: 31 };
+    expect(new Side(1, 3, { random: () => drawn.shift() ?? 0, numbers }).qp.qpn).toBe(0x80_003f);
   });
 });
 

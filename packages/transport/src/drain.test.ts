@@ -67,9 +67,9 @@ function sentUpTo({ sent, left }: Pair): number {
   return next;
 }
 
-const drain = ({ left, now }: Pair) =>
-  left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', enSqdAsyncNotify: true }, now);
-const resume = ({ left, now }: Pair) => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' }, now);
+const drain = ({ left }: Pair) =>
+  left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', enSqdAsyncNotify: true });
+const resume = ({ left }: Pair) => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' });
 
 describe.each<Type>(['RC', 'UC', 'UD'])('sqdFinishesWhatWasStarted: %s', (type) => {
   test.each(Array.from({ length: 40 }, (_, i) => i + 1))('seed %i', (seed) => {
@@ -78,7 +78,7 @@ describe.each<Type>(['RC', 'UC', 'UD'])('sqdFinishesWhatWasStarted: %s', (type) 
     const half = Math.floor(random() * REQUESTS);
     for (const request of plan.slice(0, half)) left.post(request);
     if (type === 'RC' && random() < 0.5) {
-      left.adapter.modifyQp(left.qp.qpn, { rateLimit: 1_000_000 }, 0);
+      left.adapter.modifyQp(left.qp.qpn, { rateLimit: 1_000_000 });
     }
     pair.run(Math.floor(random() * 400));
     const next = sentUpTo(pair);

@@ -45,7 +45,7 @@ describe('an adapter has something to send', () => {
   test('when a queue pair that is gone owes one', () => {
     const { hand, side, adapter, write } = connected();
     hand.put(write(P));
-    adapter.destroyQp(side.qp.qpn, 0);
+    adapter.destroyQp(side.qp.qpn);
     expect(adapter.wantsToSend).toBe(true);
     expect(hand.out()).toHaveLength(1);
     expect(adapter.wantsToSend).toBe(false);
@@ -68,13 +68,13 @@ test('a batch counts what is added to what it has', () => {
   const { side, adapter, post } = connected();
   const tx = new TxBatch(adapter.regions, 16);
   post();
-  expect(adapter.transmit(tx, 0)).toBe(1);
+  expect(adapter.transmit(tx)).toBe(1);
   post();
   post();
-  expect(adapter.transmit(tx, 0)).toBe(2);
+  expect(adapter.transmit(tx)).toBe(2);
   expect(tx.count).toBe(3);
   expect(adapter.counters().sentPackets).toBe(3);
-  expect(adapter.transmit(tx, 0)).toBe(0);
+  expect(adapter.transmit(tx)).toBe(0);
   adapter.sent(tx);
   expect(adapter.counters().sentPackets).toBe(3);
   expect(side.adapter.counters().sendErrors).toBe(0);
@@ -83,7 +83,7 @@ test('a batch counts what is added to what it has', () => {
 test('a doorbell for a queue pair that is gone is nobody’s', () => {
   const { hand, side, adapter, post } = connected();
   post();
-  adapter.destroyQp(side.qp.qpn, 0);
+  adapter.destroyQp(side.qp.qpn);
   expect(hand.out()).toEqual([]);
   expect(new Ring(adapter.doorbells).used).toBe(0);
 });
@@ -97,14 +97,14 @@ test('an address handle is given back to its PD once', () => {
 });
 
 test('two counts of errors: the adapter’s, and each queue pair’s, also of those that are gone', () => {
-  const { hand, side, adapter, post } = connected();
+  const { side, adapter, post } = connected();
   const tx = new TxBatch(adapter.regions, 16);
   post();
   post();
-  adapter.transmit(tx, 0);
+  adapter.transmit(tx);
   tx.slots[10] = 101; // ENETUNREACH, of the first.
   adapter.sent(tx);
   expect(adapter.qpCounters(side.qp.qpn)).toMatchObject({ sendErrors: 1, sentPackets: 2 });
-  adapter.destroyQp(side.qp.qpn, hand.now);
+  adapter.destroyQp(side.qp.qpn);
   expect(adapter.counters()).toMatchObject({ sendErrors: 1, sentPackets: 2 });
 });

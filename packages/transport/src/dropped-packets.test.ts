@@ -45,7 +45,7 @@ test.each([
   hand.putFrom({ source: 9 }, write()); // Fills the slot.
   rx.sources.set(addressOf(1).grh.dgid, 0);
   rx.slots[Rx.VERDICT] = verdict;
-  adapter.receive(rx, 0);
+  adapter.receive(rx);
   counts({ wrongSource: 1, [counter]: 1 });
 });
 
@@ -125,10 +125,10 @@ describe('from another address than the peer’s', () => {
     hand.putFrom({ local: 1 }, write()); // Fills the slot; its source is no GID of the peer's.
     rx.sources.set(gid(1), 0);
     rx.sources[index] ^= 1;
-    adapter.receive(rx, 0);
+    adapter.receive(rx);
     counts({ wrongSource: 2 });
     rx.sources[index] ^= 1;
-    adapter.receive(rx, 0);
+    adapter.receive(rx);
     counts({ wrongSource: 2, acceptedPackets: 1 });
   });
 });
@@ -140,7 +140,7 @@ test('the second packet of a batch is looked at by its own slot', () => {
   counts({ acceptedPackets: 3 });
   rx.sources[16 + 15] ^= 1;
   rx.slots[2 * RX_SLOT_WORDS + Rx.LOCAL] = 1;
-  adapter.receive(rx, 0);
+  adapter.receive(rx);
   counts({ acceptedPackets: 4, wrongSource: 2 });
 });
 
@@ -151,13 +151,13 @@ describe('a state that does not take it', () => {
     const response: PacketInit = { opcode: Opcode.RC_ACKNOWLEDGE, psn: 5, aeth: { syndrome: 31 } };
     hand.put(response, write(P));
     counts({ acceptedPackets: 2, staleResponses: 1 });
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
     hand.put(response, write(P + 1));
     counts({ acceptedPackets: 4, staleResponses: 2 });
-    adapter.modifyQp(qp.qpn, { qpState: 'ERR' }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'ERR' });
     hand.put(response, write(P + 2));
     counts({ acceptedPackets: 4, staleResponses: 2, wrongState: 2 });
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
     hand.connect({ rqPsn: P }, 'RTR');
     hand.put(response, write(P));
     counts({ acceptedPackets: 5, staleResponses: 2, wrongState: 3 });
@@ -169,10 +169,10 @@ describe('a state that does not take it', () => {
     side.createQp({}, { type: 'UD' });
     const { qpn } = side.qp;
     const datagram = hand.packet({ opcode: Opcode.UD_SEND_ONLY, psn: 0, payload: new Uint8Array(12) });
-    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY }, 0);
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY });
     hand.put(datagram);
     counts({ wrongState: 1 });
-    adapter.modifyQp(qpn, { qpState: 'RTR' }, 0);
+    adapter.modifyQp(qpn, { qpState: 'RTR' });
     hand.put(datagram);
     counts({ wrongState: 1, acceptedPackets: 1 });
   });
@@ -191,8 +191,8 @@ describe('for a number that no queue pair has', () => {
     const onGeneralServices = vi.fn(() => {
       side.createQp({}, { type: 'GSI' });
       const { adapter } = side;
-      adapter.modifyQp(1, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY }, 0);
-      adapter.modifyQp(1, { qpState: 'RTR' }, 0);
+      adapter.modifyQp(1, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY });
+      adapter.modifyQp(1, { qpState: 'RTR' });
     });
     const { hand, side, write, counts } = connected({ onGeneralServices });
     const packet = hand.packet(write());
@@ -213,8 +213,8 @@ test('a packet to a group is a datagram to the QPN of groups', () => {
   const { adapter } = side;
   side.createQp({}, { type: 'UD' });
   const { qpn } = side.qp;
-  adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY }, 0);
-  adapter.modifyQp(qpn, { qpState: 'RTR' }, 0);
+  adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY });
+  adapter.modifyQp(qpn, { qpState: 'RTR' });
   const group = Uint8Array.from(addressOf(1).grh.dgid, (byte, i) => (i === 12 ? 239 : byte));
   adapter.attachMcast(qpn, group);
   const datagram = hand.packet({ opcode: Opcode.UD_SEND_ONLY, psn: 0, payload: new Uint8Array(12) });

@@ -137,8 +137,8 @@ describe.each(['quiet', 'ahead'] as const)('%s', (mode) => {
   test('forgets all at RESET, in ERR and with a new receive PSN', () => {
     const { put, write, hand, side, written } = setUp(mode);
     put(write(0), write(2), write(3));
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' }, hand.now);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'ERR' });
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.connect({ rqPsn: FIRST + 1 });
     expect(put(write(1))).toEqual([[1, ACK]]);
     expect(put(write(4))).toEqual([[2, NAK]]);
@@ -148,7 +148,7 @@ describe.each(['quiet', 'ahead'] as const)('%s', (mode) => {
   test('delivers messages of many packets across the PSN wrap', () => {
     const set = setUp(mode);
     const { hand, side } = set;
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.connect({ rqPsn: 0xff_fffe });
     const local = new Uint8Array(new ArrayBuffer(8192));
     const mr = side.register(local.buffer);
@@ -284,7 +284,7 @@ describe('auto', () => {
     const { hand, side } = set;
     side.adapter.acknowledgeAhead(side.qp.qpn);
     expect(isAhead(set)).toBe(true);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.connect({ rqPsn: FIRST });
     expect(isAhead(set)).toBe(false);
   });

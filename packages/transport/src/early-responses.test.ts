@@ -280,7 +280,7 @@ test('forgets all at RESET', () => {
   sent();
   respond(0, RC_RDMA_READ_RESPONSE_FIRST);
   respond(2);
-  side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+  side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
   hand.connect({ sqPsn: FIRST, pathMtu: MTU, timeout: 8 });
   read(4);
   expect(sent()).toEqual([[0, 0, 4]]);

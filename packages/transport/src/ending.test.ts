@@ -34,9 +34,9 @@ function connection() {
   });
   const { adapter, qp } = hand.side;
   const ends: Record<string, () => void> = {
-    destroyed: () => adapter.destroyQp(qp.qpn, hand.now),
-    reset: () => adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now),
-    'in error': () => adapter.modifyQp(qp.qpn, { qpState: 'ERR' }, hand.now),
+    destroyed: () => adapter.destroyQp(qp.qpn),
+    reset: () => adapter.modifyQp(qp.qpn, { qpState: 'RESET' }),
+    'in error': () => adapter.modifyQp(qp.qpn, { qpState: 'ERR' }),
   };
   const out = () => hand.out().map(inShort);
   return { hand, adapter, region, write, add, read, ends, out, freed };
@@ -92,10 +92,10 @@ describe.each(['destroyed', 'reset', 'in error'])('a queue pair that is %s', (ho
     const { hand, adapter, write, ends, out } = connection();
     hand.put(write(P));
     const tx = new TxBatch(adapter.regions, 64);
-    adapter.transmit(tx, hand.now);
+    adapter.transmit(tx);
     ends[how]();
     expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
-    adapter.sent(tx, hand.now);
+    adapter.sent(tx);
     expect(out()).toEqual([]);
   });
 
@@ -107,10 +107,10 @@ describe.each(['destroyed', 'reset', 'in error'])('a queue pair that is %s', (ho
     side.post({ opcode: 'RDMA_READ', sge: [{ mr: region, length: 8 }], remote });
     hand.put(write(P));
     const tx = new TxBatch(adapter.regions, 64);
-    expect(adapter.transmit(tx, hand.now)).toBe(6);
+    expect(adapter.transmit(tx)).toBe(6);
     ends[how]();
     expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
-    adapter.sent(tx, hand.now);
+    adapter.sent(tx);
     expect(hand.run(1_000_000)).toEqual([]);
   });
 });
@@ -123,9 +123,9 @@ describe('the peer of a connection that ends', () => {
     expect(freed).toEqual([]);
     expect(adapter.wantsToSend).toBe(true);
     const tx = new TxBatch(adapter.regions, 64);
-    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    expect(adapter.transmit(tx)).toBe(1);
     expect(freed).toEqual([]);
-    adapter.sent(tx, hand.now);
+    adapter.sent(tx);
     expect(freed).toEqual([0]);
     expect(adapter.wantsToSend).toBe(false);
   });
@@ -149,7 +149,7 @@ describe('READ responses in a batch that waits', () => {
     const { hand, adapter, read, write } = set;
     hand.put(write(P), read(P + 1, 3000));
     const tx = new TxBatch(adapter.regions, 64);
-    expect(adapter.transmit(tx, hand.now)).toBe(4);
+    expect(adapter.transmit(tx)).toBe(4);
     return { ...set, tx };
   }
 
@@ -165,7 +165,7 @@ describe('READ responses in a batch that waits', () => {
     adapter.registerMr({ ...local, buffer: adapter.regions.views.at(-1)!.buffer });
     adapter.deregisterMr(region.handle);
     expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
-    adapter.sent(tx, hand.now);
+    adapter.sent(tx);
     // The requester asks again, and hears why.
     hand.put(read(P + 1, 3000));
     expect(out()).toEqual([['ACKNOWLEDGE', P + 1, NakCode.REMOTE_ACCESS_ERROR]]);

@@ -45,7 +45,7 @@ describe('COMM_EST', () => {
     const { pair, local, remote } = setUp();
     const { left, right } = pair;
     for (let life = 0; life < 2; life++) {
-      for (const { adapter, qp } of [left, right]) adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
+      for (const { adapter, qp } of [left, right]) adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
       pair.connect({ rightTo: 'RTR' });
       left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 8 }], remote });
       pair.run();
@@ -57,12 +57,11 @@ describe('COMM_EST', () => {
 
 describe('SQ_DRAINED', () => {
   const drain = (pair: Pair, enSqdAsyncNotify?: boolean) =>
-    pair.left.adapter.modifyQp(
-      pair.left.qp.qpn,
-      { qpState: 'SQD', ...(enSqdAsyncNotify === undefined ? {} : { enSqdAsyncNotify }) },
-      pair.now,
-    );
-  const resume = ({ left, now }: Pair) => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' }, now);
+    pair.left.adapter.modifyQp(pair.left.qp.qpn, {
+      qpState: 'SQD',
+      ...(enSqdAsyncNotify === undefined ? {} : { enSqdAsyncNotify }),
+    });
+  const resume = ({ left }: Pair) => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' });
 
   test('when the started requests are acknowledged, while the others wait', () => {
     const { pair, local, remote } = setUp();
@@ -79,7 +78,7 @@ describe('SQ_DRAINED', () => {
     expect(events(left)).toEqual([{ type: 'SQ_DRAINED', qpn: left.qp.qpn }]);
     expect(left.poll()).toMatchObject([{ wrId: 1, status: 'SUCCESS' }]);
     expect(left.adapter.queryQp(left.qp.qpn).attr.sqDraining).toBe(false);
-    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', timeout: 12 }, pair.now);
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', timeout: 12 });
     pair.run();
     expect(events(left)).toEqual([]);
     resume(pair);
@@ -109,7 +108,7 @@ describe('SQ_DRAINED', () => {
     const datagram = { ah, qpn: right.qp.qpn, qkey: QKEY };
     left.post({ wrId: 1, opcode: 'SEND', sge: [{ mr: local, length: 8 }], datagram });
     left.tx.clear();
-    expect(left.adapter.transmit(left.tx, 0)).toBe(1);
+    expect(left.adapter.transmit(left.tx)).toBe(1);
     drain(pair, true);
     expect(events(left)).toEqual([]);
     left.adapter.sent(left.tx);
@@ -152,8 +151,8 @@ describe('a peer that does what it may not', () => {
     left.post({ opcode: 'RDMA_READ', sge: [{ mr: local, length: 8000 }], remote });
     // On the turn that took the request in, before its responses are made.
     const receive = right.adapter.receive.bind(right.adapter);
-    right.adapter.receive = (batch, now) => {
-      receive(batch, now);
+    right.adapter.receive = (batch) => {
+      receive(batch);
       right.adapter.deregisterMr(remote.handle);
     };
     pair.run();
@@ -220,7 +219,7 @@ describe('QP_LAST_WQE_REACHED', () => {
     left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: 8 }], remote: { ...remote, rkey: 0x5600 } });
     pair.run();
     expect(types(right)).toEqual(['QP_LAST_WQE_REACHED', 'QP_ACCESS_ERR']);
-    right.adapter.modifyQp(right.qp.qpn, { qpState: 'ERR' }, pair.now);
+    right.adapter.modifyQp(right.qp.qpn, { qpState: 'ERR' });
     expect(types(right)).toEqual([]);
   });
 
@@ -236,7 +235,7 @@ describe('QP_LAST_WQE_REACHED', () => {
 
   test('not of a queue pair with a receive queue of its own', () => {
     const { pair } = setUp();
-    pair.left.adapter.modifyQp(pair.left.qp.qpn, { qpState: 'ERR' }, 0);
+    pair.left.adapter.modifyQp(pair.left.qp.qpn, { qpState: 'ERR' });
     expect(events(pair.left)).toEqual([]);
   });
 });

@@ -77,8 +77,8 @@ test('an entry whose region leaves its PD and comes back while it waits: it fail
 test('an entry that is published after RESET, by a thread that did not see it, is not executed by the next connection', () => {
   const { pair, left, right, remote, statuses } = setUp();
   const stale = left.register(new Uint8Array(64).fill(0xee).buffer);
-  left.adapter.modifyQp(left.qp.qpn, { qpState: 'RESET' }, pair.now);
-  right.adapter.modifyQp(right.qp.qpn, { qpState: 'RESET' }, pair.now);
+  left.adapter.modifyQp(left.qp.qpn, { qpState: 'RESET' });
+  right.adapter.modifyQp(right.qp.qpn, { qpState: 'RESET' });
   left.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr: stale, length: 64 }], remote });
   pair.connect();
   pair.run(100_000);
@@ -110,10 +110,10 @@ function waitingForTheWindow(then: 'one packet' | 'two packets') {
 }
 
 test('packets of an entry that fails in the same turn do not leave: its memory is the program’s again', () => {
-  const { hand, adapter, acknowledge, statuses } = waitingForTheWindow('two packets');
+  const { adapter, acknowledge, statuses } = waitingForTheWindow('two packets');
   acknowledge(31);
   const tx = new TxBatch(adapter.regions, 64);
-  expect(adapter.transmit(tx, hand.now)).toBe(1);
+  expect(adapter.transmit(tx)).toBe(1);
   expect(statuses()).toEqual([
     [1, 'SUCCESS'],
     [2, 'LOC_PROT_ERR'],
@@ -122,19 +122,19 @@ test('packets of an entry that fails in the same turn do not leave: its memory i
   expect(Array.from({ length: tx.count }, (_, i) => tx.slots[i * TX_SLOT_WORDS + Tx.PEER])).toEqual([
     NO_PEER,
   ]);
-  adapter.sent(tx, hand.now);
+  adapter.sent(tx);
 });
 
 test('SQD: an entry that could not be sent is not started, so it does not fail before RTS', () => {
   const { hand, adapter, qpn, acknowledge, statuses } = waitingForTheWindow('one packet');
   acknowledge(15);
   expect(hand.out()).toEqual([]);
-  adapter.modifyQp(qpn, { qpState: 'SQD' }, hand.now);
+  adapter.modifyQp(qpn, { qpState: 'SQD' });
   // Once: LOC_PROT_ERR now, and the error state.
   acknowledge(31);
   expect(statuses()).toEqual([[1, 'SUCCESS']]);
   expect(adapter.queryQp(qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: false });
-  adapter.modifyQp(qpn, { qpState: 'RTS' }, hand.now);
+  adapter.modifyQp(qpn, { qpState: 'RTS' });
   expect(hand.out()).toEqual([]);
   expect(statuses()).toEqual([[2, 'LOC_PROT_ERR']]);
 });

@@ -13,7 +13,7 @@ function give(pair: Pair, side: Side, packet: Uint8Array): void {
   batch.slots[Rx.VERDICT] = Icrc.OK;
   batch.sources.set(gidOf(side === pair.left ? 2 : 1));
   batch.count = 1;
-  side.adapter.receive(batch, pair.now);
+  side.adapter.receive(batch);
 }
 
 function ack(qpn: number, psn: number, syndrome: number, msn: number): Uint8Array {

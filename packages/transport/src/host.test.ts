@@ -114,9 +114,9 @@ test('states, from creation to destruction; the same state again is no change', 
   pair.right.createQp();
   pair.connect();
   const modify = (qpState: 'SQD' | 'RTS' | 'ERR' | 'RESET') =>
-    left.adapter.modifyQp(left.qp.qpn, { qpState }, pair.now);
+    left.adapter.modifyQp(left.qp.qpn, { qpState });
   for (const state of ['RTS', 'SQD', 'SQD', 'RTS', 'ERR', 'ERR', 'RESET'] as const) modify(state);
-  left.adapter.destroyQp(left.qp.qpn, pair.now);
+  left.adapter.destroyQp(left.qp.qpn);
   expect(states).toEqual([
     'RESET INIT',
     'INIT RTR',

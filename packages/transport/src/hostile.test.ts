@@ -50,7 +50,7 @@ test('mutated, forged and random packets at both sides of a connection with traf
           offset += packet.length;
           batch.count++;
         }
-        side.adapter.receive(batch, pair.now);
+        side.adapter.receive(batch);
       }
       pair.run(random(5000));
       for (const { side } of sides) side.poll();

@@ -140,7 +140,7 @@ describe('the cost of a turn', () => {
     const tx = new TxBatch(side.adapter.regions, 1, 64);
     const turn = () => {
       tx.clear();
-      expect(side.adapter.transmit(tx, 0)).toBe(1);
+      expect(side.adapter.transmit(tx)).toBe(1);
       side.adapter.sent(tx);
     };
     for (let i = 0; i < qps; i++) turn();

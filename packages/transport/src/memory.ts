@@ -58,6 +58,8 @@ export class Memory {
   /** Index of the zeros that null regions give; made with the first of them. */
   #nothing: number | undefined;
   #nextHandle = 1;
+  /** The region that a work request of this side named last: most name the same ones in turn. */
+  #lastLocal: MemoryRegion | undefined;
 
   /** @param onClosed hears of each key that opens nothing any more */
   constructor(
@@ -215,6 +217,7 @@ export class Memory {
   }
 
   #remove(mr: MemoryRegion): void {
+    if (this.#lastLocal === mr) this.#lastLocal = undefined;
     mr.invalidate();
     this.#onClosed(mr);
     this.#byHandle.delete(mr.handle);
@@ -230,8 +233,12 @@ export class Memory {
 
   /** The region that a key opens to this side's work requests, whichever PD it belongs to. */
   byLkey(key: number): MemoryRegion | undefined {
+    const last = this.#lastLocal;
+    if (last !== undefined && last.key === key && last.valid) return last;
     const mr = this.#byIndex.get(key >>> 8);
-    return mr && mr.key === key && mr.window === undefined ? mr : undefined;
+    if (!mr || mr.key !== key || mr.window !== undefined) return undefined;
+    this.#lastLocal = mr;
+    return mr;
   }
 
   /** The region or window that a key opens to a peer, whichever PD it belongs to. */

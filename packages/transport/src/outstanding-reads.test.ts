@@ -14,7 +14,7 @@ function setUp(count = 1, total = TOTAL) {
   const budget = new ReadBudget(total);
   const woken: number[] = [];
   const users = Array.from({ length: count }, (_, i) => {
-    const reads = new OutstandingReads(budget, () => woken.push(i));
+    const reads = new OutstandingReads(budget, { wantsTurn: () => woken.push(i) });
     reads.setPathMtu(MTU);
     return reads;
   });

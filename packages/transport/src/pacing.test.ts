@@ -10,7 +10,7 @@ describe('rateLimitWithin5Percent', () => {
     (kbps) => {
       const pair = new Pair({ mtu: 1024 });
       const { left, right } = pair;
-      left.adapter.modifyQp(left.qp.qpn, { rateLimit: kbps }, 0);
+      left.adapter.modifyQp(left.qp.qpn, { rateLimit: kbps });
       const size = 64 * 1024;
       const from = left.register(new ArrayBuffer(size));
       const to = right.register(new ArrayBuffer(size));
@@ -43,7 +43,7 @@ test.each(['UC', 'UD'] as const)('%s is paced, and completes at that pace', (typ
   const kbps = 8_000;
   const pair = new Pair({ type, mtu: 1024 });
   const { left, right } = pair;
-  left.adapter.modifyQp(left.qp.qpn, { rateLimit: kbps }, 0);
+  left.adapter.modifyQp(left.qp.qpn, { rateLimit: kbps });
   const length = 1024;
   const mr = left.register(new ArrayBuffer(length));
   const ah = left.adapter.createAh(left.pd, addressOf(2));
@@ -68,7 +68,7 @@ test.each(['UC', 'UD'] as const)('%s is paced, and completes at that pace', (typ
 test('a paced datagram leaves though another thread changes its entry meanwhile', () => {
   const pair = new Pair({ type: 'UD' });
   const { left, right } = pair;
-  left.adapter.modifyQp(left.qp.qpn, { rateLimit: 8_000 }, 0);
+  left.adapter.modifyQp(left.qp.qpn, { rateLimit: 8_000 });
   const ah = left.adapter.createAh(left.pd, addressOf(2));
   const { sq } = left;
   const entry = sq.wordOf(sq.producer);
@@ -86,9 +86,9 @@ test('static_rate, sl, dlid and src_path_bits are kept and change neither packet
     const pair = new Pair({ mtu: 1024 });
     const { left, right } = pair;
     const ahAttr = { ...addressOf(2), ...path };
-    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD' }, 0);
-    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', ahAttr }, 0);
-    left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' }, 0);
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD' });
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD', ahAttr });
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS' });
     expect(left.adapter.queryQp(left.qp.qpn).attr.ahAttr).toMatchObject(path);
     const length = 64 * 1024;
     const from = left.register(new ArrayBuffer(length));

@@ -30,7 +30,7 @@ function connected(route = {}) {
   /** The slot of the ACK of a WRITE. */
   const slot = () => {
     const tx = new TxBatch(side.adapter.regions);
-    side.adapter.transmit(tx, 0);
+    side.adapter.transmit(tx);
     expect(tx.count).toBe(1);
     return tx.slots;
   };
@@ -67,9 +67,9 @@ describe('another address vector in SQD', () => {
   test('the first peer is given back, packets come from and go to the second', () => {
     const { hand, side, peers, write, slot } = connected();
     const { adapter, qp } = side;
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
     expect(peers.remove).not.toHaveBeenCalled();
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD', ahAttr: addressOf(5) }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD', ahAttr: addressOf(5) });
     expect(peers.remove.mock.calls).toEqual([[31]]);
     hand.putFrom({ source: 1 }, write(P));
     expect(adapter.counters().wrongSource).toBe(1);
@@ -80,8 +80,8 @@ describe('another address vector in SQD', () => {
   test('other attributes leave the peer', () => {
     const { hand, side, peers, write, slot } = connected();
     const { adapter, qp } = side;
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, 0);
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD', minRnrTimer: 3 }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD', minRnrTimer: 3 });
     expect(peers.add).toHaveBeenCalledTimes(1);
     expect(peers.remove).not.toHaveBeenCalled();
     hand.put(write(P));
@@ -93,8 +93,8 @@ test('a peer with index 0 is given back as any other', () => {
   const peers = { add: () => 0, remove: vi.fn() };
   const { side } = new ByHand({}, { peers });
   const { adapter, qp } = side;
-  adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, 0);
-  adapter.modifyQp(qp.qpn, { qpState: 'SQD', ahAttr: addressOf(5) }, 0);
+  adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
+  adapter.modifyQp(qp.qpn, { qpState: 'SQD', ahAttr: addressOf(5) });
   expect(peers.remove.mock.calls).toEqual([[0]]);
 });
 
@@ -102,8 +102,8 @@ test('a queue pair that was never connected has no peer to give back', () => {
   const peers = { add: () => 0, remove: vi.fn() };
   const { side } = new ByHand({}, { peers });
   side.createQp();
-  side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, 0);
-  side.adapter.destroyQp(side.qp.qpn, 0);
+  side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
+  side.adapter.destroyQp(side.qp.qpn);
   expect(peers.remove).not.toHaveBeenCalled();
 });
 
@@ -112,7 +112,7 @@ test('a queue pair that is destroyed takes no packet, though it took the last on
   hand.put(write(P));
   hand.out();
   const packet = hand.packet(write(P + 1));
-  side.adapter.destroyQp(side.qp.qpn, 0);
+  side.adapter.destroyQp(side.qp.qpn);
   hand.put(packet);
   expect(side.adapter.counters().unknownQp).toBe(1);
 });
@@ -121,7 +121,7 @@ test('QP1 holds up no other queue pair', () => {
   const { side } = connected();
   side.createQp({}, { type: 'GSI' });
   side.createQp();
-  side.adapter.destroyQp(1, 0);
+  side.adapter.destroyQp(1);
   side.createQp({}, { type: 'GSI' });
 });
 

@@ -208,7 +208,7 @@ describe('duplicates', () => {
   const P = 1000;
   const setUp = (maxDestRdAtomic = 16) => {
     const hand = new ByHand({ rqPsn: P, maxDestRdAtomic });
-    hand.side.adapter.modifyQp(hand.side.qp.qpn, { qpAccessFlags: QP_ALL }, 0);
+    hand.side.adapter.modifyQp(hand.side.qp.qpn, { qpAccessFlags: QP_ALL });
     const memory = new Uint8Array(64);
     const { addr, rkey } = hand.side.register(memory.buffer, ALL);
     const write = (psn: number, byte: number) => ({
@@ -256,7 +256,7 @@ describe('duplicates', () => {
     const { hand, flush, put, write } = setUp(1);
     put(flush(P));
     put(write(P + 1, 1));
-    hand.side.adapter.modifyQp(hand.side.qp.qpn, { qpAccessFlags: 0xe }, 0);
+    hand.side.adapter.modifyQp(hand.side.qp.qpn, { qpAccessFlags: 0xe });
     expect(put(flush(P))).toEqual([]);
   });
 

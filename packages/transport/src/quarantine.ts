@@ -1,20 +1,20 @@
-/** Numbers that were given back while a batch that the link has not looked at may still name them. */
+/** Numbers, or memory, that were given back while a batch that the link has not looked at may still name them. */
 
-/** Promise: no number is released while a batch is open that was filled before the number was given back. */
-export class Quarantine {
-  readonly #release: (number: number) => void;
-  readonly #kept: number[] = [];
+/** Promise: nothing is released while a batch is open that was filled before it was given back. */
+export class Quarantine<T = number> {
+  readonly #release: (thing: T) => void;
+  readonly #kept: T[] = [];
   #batches = 0;
 
   /** @param release makes a number free to be given out again */
-  constructor(release: (number: number) => void) {
+  constructor(release: (thing: T) => void) {
     this.#release = release;
   }
 
   /** The number is not used any more. */
-  give(number: number): void {
-    if (this.#batches === 0) this.#release(number);
-    else this.#kept.push(number);
+  give(thing: T): void {
+    if (this.#batches === 0) this.#release(thing);
+    else this.#kept.push(thing);
   }
 
   /** A batch has packets. */
@@ -26,6 +26,8 @@ export class Quarantine {
   batchClosed(): void {
     if (--this.#batches > 0) return;
     const kept = this.#kept;
+    // V8 calls its runtime to set the length of an array.
+    if (kept.length === 0) return;
     for (let i = 0; i < kept.length; i++) this.#release(kept[i]);
     kept.length = 0;
   }

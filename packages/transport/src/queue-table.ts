@@ -2,7 +2,7 @@
  * Queue pairs and completion queues by number: what the control path does with them (ibv_create_qp(3),
  * ibv_modify_qp(3), ibv_query_qp(3), ibv_destroy_qp(3), ibv_create_cq(3)).
  */
-import { ECN_MASK, GSI_QPN, sourcePortForConnection } from '@node-roce/wire';
+import { ECN_MASK, GSI_QPN, sourcePortForConnection, TMH_BYTES } from '@node-roce/wire';
 import { ipBytesTo, isIpv4, isMulticastGid } from './addresses.ts';
 import { CompletionQueue } from './completion-queue.ts';
 import { type Congestion, checkCongestion, resolveCongestion } from './congestion/options.ts';
@@ -10,6 +10,7 @@ import { type Experimental, QpStateCode, type QpType } from './constants.ts';
 import type { Context } from './context.ts';
 import {
   type AhAttr,
+  type CqContents,
   type CqCreated,
   type GidEntry,
   isEmptyGid,
@@ -21,6 +22,7 @@ import {
   type QpResized,
   type SrqCreated,
   type SrqInit,
+  type SrqOp,
   type XrcTargetOpened,
 } from './control.ts';
 import { addCounters, QpCounters } from './counters.ts';
@@ -37,11 +39,18 @@ import { EVERY_NUMBER, intoClass, type ResidueClass } from './residue-class.ts';
 import { type NewRing, powerOfTwo } from './rings.ts';
 import type { SharedReceiveQueue } from './srq.ts';
 import { SrqTable } from './srq-table.ts';
+import { executeOperation } from './tags/operations.ts';
+import { RENDEZVOUS_ENTRIES } from './tags/rendezvous.ts';
 import { XrcTable } from './xrc/table.ts';
 
 /** QP0, QP1 and the multicast QPN are not to be given out. */
 const FIRST_QPN = 2;
 const LAST_QPN = 0xff_fffe;
+/**
+ * Set in the QPNs of adapters that share their address, and in no others: without it, a sender may put packets for several queue pairs
+ * into one super-packet (native/src/send.cc), and the kernel of a shared address looks at the first packet alone.
+ */
+const SHARED_QPN = 0x80_0000;
 
 /** The protection domain of a target queue pair, which has none of its own. */
 const NO_PD = -1;
@@ -51,6 +60,16 @@ const ECT_0 = 2;
 
 /** The part of a path that its address vector gives. */
 type Route = Omit<AlternatePath, 'pkeyIndex' | 'portNum' | 'timeout'>;
+
+/** Copies of an address vector and of its GID as words: queue pairs to one peer share them. */
+interface Destination {
+  readonly vector: AhAttr;
+  readonly source: Uint32Array;
+}
+
+/** The members of an address vector, and of its route, but for the GID. */
+const VECTOR = ['isGlobal', 'dlid', 'sl', 'srcPathBits', 'staticRate', 'portNum'] as const;
+const ROUTE = ['flowLabel', 'sgidIndex', 'hopLimit', 'trafficClass'] as const;
 
 /** Types that `createQp` makes; XRC_TGT is made in a domain. */
 const QP_TYPES: readonly QpType[] = ['RC', 'UC', 'UD', 'GSI', 'RAW_PACKET', 'XRC_INI'];
@@ -88,6 +107,7 @@ export class QueueTable {
   /** Paths may migrate. */
   readonly #migrates: boolean;
   #lastQp: QueuePair | undefined;
+  #lastDestination: Destination | undefined;
   #nextHandle = 1;
 
   constructor(context: Context, options: QueueTableOptions) {
@@ -125,14 +145,14 @@ export class QueueTable {
   }
 
   /** ibv_create_cq(3): at least `cqe` entries. */
-  createCq(cqe: number, stamped: boolean, newRing: NewRing = this.#context.newRing): CqCreated {
+  createCq(cqe: number, contents: CqContents = {}, newRing: NewRing = this.#context.newRing): CqCreated {
     const { maxCq } = this.#context.limits;
     this.#checkCqe(cqe);
     if (this.#cqs.size >= maxCq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no completion queue left', { errno: 'ENOMEM' });
     }
-    const cq = new CompletionQueue(this.#nextHandle++, cqe, newRing, stamped);
-    if (stamped) this.#context.stamps.use();
+    const cq = new CompletionQueue(this.#nextHandle++, cqe, newRing, contents);
+    if (cq.stamped) this.#context.stamps.use();
     this.#cqs.set(cq.handle, cq);
     return cq.created;
   }
@@ -208,12 +228,23 @@ export class QueueTable {
 
   /** ibv_create_srq(3), and for XRC ibv_create_srq_ex(3). */
   createSrq(init: SrqInit): SrqCreated {
+    if (init.tags && init.xrc) throw invalid('tags', 'an SRQ of an XRC domain matches none', 'xrc or tags');
+    if (init.tags) return this.srqs.create(init, this.#cq(init.tags.cq, 'tags.cq')).created;
     if (!init.xrc) return this.srqs.create(init).created;
     const { domain, cq } = init.xrc;
     this.xrc.domain(domain);
     const receiveCq = this.#cq(cq, 'cq');
     const srq = this.srqs.create(init);
     return { ...srq.created, number: this.xrc.enter(srq, domain, receiveCq) };
+  }
+
+  /** ibv_post_srq_ops(3), one operation. */
+  postSrqOp(handle: number, op: SrqOp): number {
+    const { tags } = this.srqs.get(handle);
+    if (!tags) throw invalid('srq', 'it matches no tags', 'one that pd.createSrq made with tags');
+    const added = executeOperation(this.#context, tags, op);
+    this.#context.publish();
+    return added;
   }
 
   /** ibv_destroy_srq(3): EBUSY while a queue pair takes from it. One of an XRC domain just goes. */
@@ -241,6 +272,9 @@ export class QueueTable {
     if (init.type === 'XRC_INI') this.xrc.check('type');
     const srq = this.#srqOf(init);
     const cap = this.#checkCap(init.cap, srq !== undefined || init.type === 'XRC_INI');
+    const tags = srq?.tags;
+    // Buffers are of the SRQ's domain, and READs into them of the queue pair's.
+    const rendezvous = tags !== undefined && init.cap.maxSendWr === 0 && srq?.pd === init.pd;
     const sendCq = this.#cq(init.sendCq, 'sendCq');
     const recvCq = this.#cq(init.recvCq, 'recvCq');
     if (init.type !== 'GSI') this.#checkPlace();
@@ -268,7 +302,8 @@ export class QueueTable {
       sendCq,
       recvCq,
       srq,
-      cap,
+      cap: rendezvous ? rendezvousCap(cap, tags.maxSge) : cap,
+      rendezvous,
       sqSigAll: init.sqSigAll,
       recovery: own ? { ...recovery, ...own } : recovery,
       congestion,
@@ -302,6 +337,8 @@ export class QueueTable {
   #srqOf({ type, srq }: QpInit): SharedReceiveQueue | undefined {
     if (srq === undefined) return undefined;
     if (type === 'XRC_INI') throw invalid('srq', 'an XRC_INI queue pair receives nothing', 'none');
+    if (type !== 'RC' && this.srqs.get(srq).tags)
+      throw invalid('srq', `${named(type)} matches no tags`, 'RC');
     if (this.xrc.has(srq)) {
       throw invalid(
         'srq',
@@ -343,15 +380,14 @@ export class QueueTable {
   }
 
   /** Closes an opening of a target queue pair; the queue pair goes with the last one. */
-  closeXrcTarget(handle: number, now: number): void {
+  closeXrcTarget(handle: number): void {
     const qpn = this.xrc.unshare(handle);
-    if (qpn !== undefined) this.#destroy(this.get(qpn), now);
+    if (qpn !== undefined) this.#destroy(this.get(qpn));
   }
 
   /** ibv_modify_qp(3). Either all of it happens or nothing. @returns the rings of a resize (`cap`) */
-  modifyQp(qpn: number, attr: QpAttr, now: number): QpResized | undefined {
+  modifyQp(qpn: number, attr: QpAttr): QpResized | undefined {
     const context = this.#context;
-    context.begin(now);
     const { gids, activeMtu } = this.#options;
     const port = { gids, activeMtu, limits: context.limits, migrates: this.#migrates };
     const raw = this.raws.find(qpn);
@@ -368,13 +404,15 @@ export class QueueTable {
     const qp = this.get(qpn);
     qp.followProgram();
     const to = checkModify(qp, attr, port);
+    if (attr.cap && !qp.hasSends) throw invalid('cap', 'the send queue is for rendezvous', 'none');
     const cap = attr.cap && this.#checkCap(attr.cap, !qp.hasReceives);
     if (cap) qp.checkResize(cap);
     const { peer, alternate } = qp.attributes;
     if (attr.pathMigState) qp.migration?.check(attr.pathMigState, attr.altAhAttr ?? alternate?.ah);
     const changes = plainAttributes(attr);
-    qp.setAttributes({ ...changes, ...this.#paths(qp, attr) });
-    const resized = cap && qp.resize(cap);
+    const paths = this.#paths(qp, attr);
+    const resized = cap && this.#resize(qp, cap, paths);
+    qp.setAttributes({ ...changes, ...paths });
     if (attr.ahAttr && peer >= 0) context.addresses.removePeer(peer);
     if (attr.altAhAttr && alternate) context.addresses.removePeer(alternate.peer);
     if (attr.pathMigState) qp.migration?.enter(attr.pathMigState);
@@ -402,10 +440,9 @@ export class QueueTable {
   }
 
   /** ibv_destroy_qp(3): what is outstanding is discarded without completions. */
-  destroyQp(qpn: number, now: number): void {
+  destroyQp(qpn: number): void {
     const raw = this.raws.find(qpn);
     if (raw) {
-      this.#context.begin(now);
       this.raws.destroy(raw, this.retired);
       this.#recentQpns.add(qpn);
       this.#context.memory.holdPd(raw.pd, -1);
@@ -418,13 +455,12 @@ export class QueueTable {
       });
     }
     if (qp.type === 'XRC_TGT') throw invalid('qp', `${qpn} is shared`, 'an opening of it, to be closed');
-    this.#destroy(qp, now);
+    this.#destroy(qp);
     this.#context.memory.holdPd(qp.pd, -1);
   }
 
-  #destroy(qp: QueuePair, now: number): void {
+  #destroy(qp: QueuePair): void {
     const { qpn } = qp;
-    this.#context.begin(now);
     qp.destroy();
     this.#context.memory.unbindQp(qpn);
     addCounters(this.retired, qp.counters);
@@ -472,14 +508,26 @@ export class QueueTable {
     };
   }
 
-  /** 24 random bits, of the adapter's class, that no queue pair has or had lately, and that the host does not keep back. */
+  /** A random number of the adapter's class that no queue pair has or had lately, and that the host does not keep back. */
   #randomQpn(): number {
     const { random, numbers = EVERY_NUMBER } = this.#options;
+    const shared = numbers.modulus > 1 ? SHARED_QPN : 0;
     for (;;) {
-      const qpn = intoClass(random() & 0xff_ffff, numbers);
+      const qpn = intoClass(random() & (SHARED_QPN - 1), numbers) | shared;
       const given = qpn >= FIRST_QPN && qpn <= LAST_QPN;
       if (!given || this.#qps.has(qpn) || this.raws.find(qpn) || this.#recentQpns.has(qpn)) continue;
       if (!this.#context.isReserved(qpn)) return qpn;
+    }
+  }
+
+  /** Makes the rings of a modify call; where they can't be had, its paths let go of their peers. */
+  #resize(qp: QueuePair, cap: QpCap, { peer, alternate }: Partial<QpAttributes>): QpResized {
+    try {
+      return qp.resize(cap);
+    } catch (error) {
+      if (peer !== undefined) this.#context.addresses.removePeer(peer);
+      if (alternate) this.#context.addresses.removePeer(alternate.peer);
+      throw error;
     }
   }
 
@@ -502,21 +550,49 @@ export class QueueTable {
     return { alternate: { ...route, pkeyIndex, portNum, timeout } };
   }
 
+  #destinationOf(ah: AhAttr): Destination {
+    if (this.#lastDestination !== undefined && isSameVector(this.#lastDestination.vector, ah))
+      return this.#lastDestination;
+    const dgid = ah.grh.dgid.slice();
+    const vector = { ...ah, grh: { ...ah.grh, dgid } };
+    this.#lastDestination = { vector, source: new Uint32Array(dgid.buffer) };
+    return this.#lastDestination;
+  }
+
   /** The route of an address vector, to the peer QPN of a modify call; a new peer is held. */
   #path(qp: QueuePair, ah: AhAttr | undefined, attr: QpAttr): Route | undefined {
     if (!ah) return undefined;
     const { grh } = ah;
     // They come together in the step to RTR; later the address vector may change alone.
     const destQpn = attr.destQpNum ?? qp.attributes.destQpn;
+    const { vector, source } = this.#destinationOf(ah);
     return {
       peer: this.#context.addresses.addPeer(ah),
       local: grh.sgidIndex,
       trafficClass: grh.trafficClass,
       dataTrafficClass: qp.reacts ? (grh.trafficClass & ~ECN_MASK) | ECT_0 : grh.trafficClass,
-      ah: { ...ah, grh: { ...grh, dgid: grh.dgid.slice() } },
-      source: new Uint32Array(grh.dgid.slice().buffer),
+      ah: vector,
+      source,
       ipBytes: ipBytesTo(grh.dgid),
       sourcePort: sourcePortForConnection(grh.flowLabel, qp.qpn, destQpn),
     };
   }
+}
+
+/** Sizes of a send queue that the program posts nothing to. */
+function rendezvousCap(cap: QpCap, maxSge: number): QpCap {
+  return {
+    ...cap,
+    maxSendWr: RENDEZVOUS_ENTRIES,
+    maxSendSge: Math.max(cap.maxSendSge, maxSge),
+    maxInlineData: Math.max(cap.maxInlineData, TMH_BYTES),
+  };
+}
+
+function isSameVector(a: AhAttr, b: AhAttr): boolean {
+  return (
+    a.grh.dgid.every((byte, i) => byte === b.grh.dgid[i]) &&
+    ROUTE.every((name) => a.grh[name] === b.grh[name]) &&
+    VECTOR.every((name) => a[name] === b[name])
+  );
 }

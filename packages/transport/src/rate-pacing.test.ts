@@ -88,7 +88,7 @@ describe('a queue pair', () => {
           hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn: bthPsn(packet, 0), aeth: { syndrome: 31 } });
         }
         hand.now = Math.max(hand.now, Math.min(end, hand.side.adapter.nextDeadline()));
-        hand.side.adapter.advance(hand.now);
+        hand.side.adapter.advance();
       }
       return packets;
     };
@@ -164,7 +164,7 @@ describe('a queue pair', () => {
     hand.put({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: 1000, reth: { addr, rkey, length: 10 * MTU } });
     expect(hand.out()).toHaveLength(1);
     const { adapter, qp } = hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
     expect(adapter.nextDeadline()).toBe(Number.POSITIVE_INFINITY);
     hand.connect({ pathMtu: MTU, rqPsn: 1000 });
     hand.put({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: 1000, reth: { addr, rkey, length: 10 * MTU } });

@@ -138,14 +138,14 @@ test('SQD: a READ that is not started after all leaves its share of the buffer t
   read(first, 1, 1024);
   read(second, 2, 1024);
   pair.run(5);
-  left.adapter.modifyQp(second.qpn, { qpState: 'SQD' }, pair.now);
+  left.adapter.modifyQp(second.qpn, { qpState: 'SQD' });
   pair.run(1000);
   expect(left.poll().map(({ wrId }) => wrId)).toEqual([1]);
   // Once: the queue pair in SQD held the buffer, and each response of others took 10 ms.
   read(first, 3, 10 * 1024);
   pair.run(1000);
   expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[3, 'SUCCESS']]);
-  left.adapter.modifyQp(second.qpn, { qpState: 'RTS' }, pair.now);
+  left.adapter.modifyQp(second.qpn, { qpState: 'RTS' });
   pair.run(1000);
   expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[2, 'SUCCESS']]);
 });

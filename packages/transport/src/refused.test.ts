@@ -165,7 +165,7 @@ describe('a batch that the link looks at late', () => {
     write(1, 1024);
     expect(hand.out()).toHaveLength(4);
     answer(FIRST, NakCode.PSN_SEQUENCE_ERROR);
-    expect(adapter.transmit(tx, hand.now)).toBe(4);
+    expect(adapter.transmit(tx)).toBe(4);
     answer(FIRST + 1); // The first copies arrived after all.
     tx.slots[Tx.STATUS] = EMSGSIZE;
     adapter.sent(tx);
@@ -177,8 +177,8 @@ describe('a batch that the link looks at late', () => {
   test('refuses a packet of the last connection: the next one goes on', () => {
     const { hand, side, adapter, tx, write, answer } = setUpByHand();
     write(1, 8);
-    expect(adapter.transmit(tx, hand.now)).toBe(1);
-    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    expect(adapter.transmit(tx)).toBe(1);
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.connect({ sqPsn: FIRST, pathMtu: 256 });
     write(2, 8);
     expect(hand.out()).toHaveLength(1);
@@ -194,9 +194,9 @@ describe('a batch that the link looks at late', () => {
 
   // C4.
   test('names a region that is gone: its index is nobody else until then', () => {
-    const { hand, side, adapter, mr, tx, write } = setUpByHand();
+    const { side, adapter, mr, tx, write } = setUpByHand();
     write(1, 8);
-    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    expect(adapter.transmit(tx)).toBe(1);
     const index = tx.fragments[Fragment.REGION];
     const was = adapter.regions.views[index];
     adapter.deregisterMr(mr.handle);
@@ -211,7 +211,7 @@ describe('a batch that the link looks at late', () => {
 
   test('requests of a program that did not see the RESET are dropped', () => {
     const { hand, side, adapter, write, answer } = setUpByHand();
-    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     write(1, 8); // The state word of the ring forbids it; another thread may look too early.
     hand.connect({ sqPsn: FIRST, pathMtu: 256 });
     expect(hand.out()).toEqual([]);
@@ -223,11 +223,11 @@ describe('a batch that the link looks at late', () => {
 
   test('requests posted before RTS are dropped, however late they are', () => {
     const { hand, side, adapter, write, answer } = setUpByHand();
-    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.connect({ pathMtu: 256 }, 'RTR');
     write(1, 8);
     const rts = { sqPsn: FIRST, timeout: 14, retryCnt: 7, rnrRetry: 7, maxRdAtomic: 1 };
-    adapter.modifyQp(side.qp.qpn, { qpState: 'RTS', ...rts }, hand.now);
+    adapter.modifyQp(side.qp.qpn, { qpState: 'RTS', ...rts });
     expect(hand.out()).toEqual([]);
     write(2, 8);
     expect(hand.out()).toHaveLength(1);

@@ -83,13 +83,14 @@ export class MemoryRegion {
 
   /**
    * Where an address lies in the backing buffer, or −1 where `length` bytes from it are not all in the
-   * region. A detached buffer has no bytes left, so nothing lies in it.
+   * region. A detached buffer has no bytes left, so nothing lies in it. The words may be signed: such a call boxes none.
    */
   locate(addressHigh: number, addressLow: number, length: number): number {
     // Exact wherever it can be in range: a difference too large for a double is too large for a region.
-    const delta = (addressHigh - this.startHigh) * TWO_32 + (addressLow - this.startLow);
+    const delta = ((addressHigh >>> 0) - this.startHigh) * TWO_32 + ((addressLow >>> 0) - this.startLow);
     if (delta < 0 || delta + length > this.length) return -1;
-    if (this.view.byteLength < this.offset + this.length) return -1;
+    // `length` of bytes: V8 of Node 20 calls a function for `byteLength`.
+    if (this.view.length < this.offset + this.length) return -1;
     return this.offset + delta;
   }
 }

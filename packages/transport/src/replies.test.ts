@@ -25,7 +25,7 @@ function drain(replies: ReplyQueue): unknown[] {
       all.push(['READ', psn, msn, length, packets, offset]);
       for (let i = 0; i < packets; i++) {
         expect([replies.kind, replies.sent]).toEqual([ReplyKind.READ, i]);
-        replies.responded();
+        replies.responded(1);
       }
     } else {
       expect(replies.region).toBeUndefined();
@@ -78,7 +78,7 @@ test('the order stays however many wait, and wherever the ring begins', () => {
       expect(replies.psn).toBe(taken);
       if (taken % 3 === 0) {
         expect([replies.region, replies.offset]).toEqual([region, taken]);
-        replies.responded();
+        replies.responded(1);
       } else {
         expect([replies.region, replies.valueHigh, replies.valueLow]).toEqual([
           undefined,
@@ -163,7 +163,7 @@ describe('duplicates', () => {
     replies.pushAtomic(2, 1, 0, 0, false);
     replies.acknowledge(3, 1);
     expect([1, 2, 3].map((psn) => replies.answersAtomic(psn))).toEqual([false, true, false]);
-    replies.responded();
+    replies.responded(1);
     replies.shift();
     expect(replies.answersAtomic(2)).toBe(false);
   });
@@ -190,7 +190,7 @@ describe('duplicates', () => {
   ])('of a READ of which %i responses left begin anew at PSN %i (§9.4.4)', (sent, psn, wanted) => {
     const replies = new ReplyQueue();
     read(replies, 10, 4);
-    for (let i = 0; i < sent; i++) replies.responded();
+    for (let i = 0; i < sent; i++) replies.responded(1);
     expect(replies.resumesRead(psn, 14 - psn, MTU)).toBe(true);
     expect(drain(replies)).toEqual([wanted]);
   });
@@ -198,7 +198,7 @@ describe('duplicates', () => {
   test('of a READ from a response on that is still to come change nothing', () => {
     const replies = new ReplyQueue();
     read(replies, 10, 4);
-    replies.responded();
+    replies.responded(1);
     expect(replies.resumesRead(11, 3, MTU)).toBe(true);
     expect([replies.psn, replies.sent, replies.packets]).toEqual([10, 1, 4]);
   });
@@ -241,7 +241,7 @@ describe('dropping the READs drops', () => {
     read(replies, 1, 1, true);
     replies.pushAtomic(5, 2, 0, 0, false);
     replies.acknowledge(6, 2);
-    replies.responded();
+    replies.responded(1);
     replies.dropReads();
     expect([replies.count, replies.pending, replies.duplicates]).toEqual([3, 1, 0]);
     expect(drain(replies)).toEqual([

@@ -85,9 +85,9 @@ describe('a packet that is dropped without an answer', () => {
   test.each(['RESET', 'INIT', 'ERR'] as const)('in %s', (to) => {
     const { hand, write, answers, counters } = responder();
     const { adapter, qp } = hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: to === 'INIT' ? 'RESET' : to }, 0);
+    adapter.modifyQp(qp.qpn, { qpState: to === 'INIT' ? 'RESET' : to });
     if (to === 'INIT') {
-      adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe }, 0);
+      adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe });
     }
     hand.put(write(P));
     expect(answers()).toEqual([]);

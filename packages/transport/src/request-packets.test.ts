@@ -156,9 +156,9 @@ describe('a datagram', () => {
     const { adapter } = side;
     side.createQp({}, { type: 'UD' });
     const { qpn } = side.qp;
-    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY }, 0);
-    adapter.modifyQp(qpn, { qpState: 'RTR' }, 0);
-    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0x500 }, 0);
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY });
+    adapter.modifyQp(qpn, { qpState: 'RTR' });
+    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0x500 });
     const address = addressOf(1);
     const ah = adapter.createAh(side.pd, { ...address, grh: { ...address.grh, ...route } });
     const mr = side.register(Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8).buffer);
@@ -167,7 +167,7 @@ describe('a datagram', () => {
       const datagram = { ah, qpn: 0x123456, qkey };
       side.post({ opcode: 'SEND', sge: [{ mr, length: 5 }], datagram });
       tx.clear();
-      adapter.transmit(tx, 0);
+      adapter.transmit(tx);
       return Buffer.from(tx.headers.subarray(0, tx.slots[Tx.HEADER_LENGTH])).toString('hex');
     };
     return { qpn, tx, send };
@@ -195,15 +195,15 @@ describe('a datagram', () => {
     const { adapter } = side;
     side.createQp({}, { type: 'UD' });
     const { qpn } = side.qp;
-    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY }, 0);
-    adapter.modifyQp(qpn, { qpState: 'RTR' }, 0);
-    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0 }, 0);
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY });
+    adapter.modifyQp(qpn, { qpState: 'RTR' });
+    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0 });
     for (const n of [11, 12, 13]) {
       const ah = adapter.createAh(side.pd, addressOf(n));
       side.post({ opcode: 'SEND', sge: [], datagram: { ah, qpn: n, qkey: QKEY } });
     }
     const tx = new TxBatch(adapter.regions);
-    adapter.transmit(tx, 0);
+    adapter.transmit(tx);
     const peers = [0, 1, 2].map((i) => tx.slots[i * TX_SLOT_WORDS + Tx.PEER]);
     expect(peers).toEqual([11, 12, 13]);
     expect([0, 1, 2].map((i) => bthOpcode(tx.headers, tx.slots[i * TX_SLOT_WORDS]))).toEqual([

@@ -17,7 +17,7 @@ function setUp(attr = {}) {
   const ack = (psn: number, syndrome = 0x1f, msn = 0) =>
     hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome, msn } });
   const reset = () => {
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.out();
     side.poll();
     hand.connect({ sqPsn: FIRST, pathMtu: MTU, timeout: 14, ...attr });
@@ -48,7 +48,7 @@ test('AckReq comes with the same packets, whatever had been sent without one', (
   expect(fresh.filter((bit) => bit === 1).length).toBeGreaterThan(2);
   reset();
   // One packet, which does not ask, and then the next has to wait for its time.
-  side.adapter.modifyQp(side.qp.qpn, { rateLimit: 1_000_000 }, hand.now);
+  side.adapter.modifyQp(side.qp.qpn, { rateLimit: 1_000_000 });
   post('RDMA_WRITE', 30 * MTU);
   expect(hand.out().length).toBeLessThan(8);
   reset();
@@ -148,7 +148,7 @@ describe('credits', () => {
 describe('the window', () => {
   function again(peer: ReturnType<typeof requester>) {
     const { side } = peer.hand;
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, peer.hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     peer.hand.out();
     const next = requester({}, peer.hand);
     return next;

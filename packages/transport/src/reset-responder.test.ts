@@ -18,7 +18,7 @@ function setUp() {
     payload: new Uint8Array(4),
   });
   const reset = () => {
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     hand.out();
     hand.connect({ rqPsn: P });
   };
@@ -108,7 +108,7 @@ test('COMM_EST is raised anew', () => {
   hand.put(write(P));
   expect(established()).toBe(0); // In RTS it is known.
   for (let i = 1; i <= 2; i++) {
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
     hand.connect({ rqPsn: P }, 'RTR');
     hand.put(write(P));
     hand.put(write(P + 1));

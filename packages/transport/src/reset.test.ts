@@ -88,14 +88,14 @@ const DIRT: Record<string, (bench: Bench) => void> = {
     pair.run(500);
   },
   'a rate limit, and a packet that waits for its time': ({ pair, local, remote }) => {
-    pair.left.adapter.modifyQp(pair.left.qp.qpn, { rateLimit: 1 }, pair.now);
+    pair.left.adapter.modifyQp(pair.left.qp.qpn, { rateLimit: 1 });
     for (let i = 0; i < 4; i++) {
       pair.left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: local, length: KIB }], remote });
     }
     pair.run(1000);
   },
   'drained, and SQ_DRAINED was asked for': ({ pair }) => {
-    pair.left.adapter.modifyQp(pair.left.qp.qpn, { qpState: 'SQD', enSqdAsyncNotify: true }, pair.now);
+    pair.left.adapter.modifyQp(pair.left.qp.qpn, { qpState: 'SQD', enSqdAsyncNotify: true });
     pair.run(100);
   },
   'an entry that waits to fail': ({ pair, local, remote }) => {
@@ -155,8 +155,7 @@ function afterReset(dirt: (bench: Bench) => void): unknown[] {
   const { pair } = bench;
   dirt(bench);
   pair.fault = () => []; // The packets in flight are lost.
-  for (const { adapter, qp } of [pair.left, pair.right])
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
+  for (const { adapter, qp } of [pair.left, pair.right]) adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
   pair.run(1000);
   pair.fault = undefined;
   for (const { adapter } of [pair.left, pair.right])

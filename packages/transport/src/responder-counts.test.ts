@@ -127,8 +127,8 @@ describe('a datagram', () => {
     const { adapter } = side;
     side.createQp({}, { type: 'UD' });
     const { qpn } = side.qp;
-    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY }, 0);
-    adapter.modifyQp(qpn, { qpState: 'RTR' }, 0);
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: QKEY });
+    adapter.modifyQp(qpn, { qpState: 'RTR' });
     const mr = side.register(new ArrayBuffer(8192));
     const put = (length: number) => {
       const payload = new Uint8Array(8 + length);

@@ -113,9 +113,9 @@ describe('duplicates of READs and atomics', () => {
     hand.put(add(P, 5n));
     expect(answers()).toEqual([['ATOMIC_ACKNOWLEDGE', P, 0x3f3f_3f3f_3f3f_3f3fn]]);
     const { adapter, qp } = hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, hand.now);
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD', maxDestRdAtomic: 32 }, hand.now);
-    adapter.modifyQp(qp.qpn, { qpState: 'RTS' }, hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD', maxDestRdAtomic: 32 });
+    adapter.modifyQp(qp.qpn, { qpState: 'RTS' });
     hand.put(add(P, 5n));
     expect(answers()).toEqual([['ATOMIC_ACKNOWLEDGE', P, 0x3f3f_3f3f_3f3f_3f3fn]]);
     hand.put(add(P + 1, 0n));
@@ -127,8 +127,8 @@ describe('duplicates of READs and atomics', () => {
     const { hand, add, read, write, answers } = responder(4);
     hand.put(add(P, 0n), read(P + 1, 3 * MTU), write(P + 4, true));
     const { adapter, qp } = hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD' }, hand.now);
-    adapter.modifyQp(qp.qpn, { qpState: 'SQD', maxDestRdAtomic: 8 }, hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD' });
+    adapter.modifyQp(qp.qpn, { qpState: 'SQD', maxDestRdAtomic: 8 });
     expect(answers()).toEqual([
       ['ATOMIC_ACKNOWLEDGE', P, 0x3f3f_3f3f_3f3f_3f3fn],
       ['RDMA_READ_RESPONSE_FIRST', P + 1],
@@ -147,7 +147,7 @@ describe('a duplicate READ while the READ is being answered', () => {
     hand.put(read(P, packets * MTU));
     const { adapter } = hand.side;
     const tx = new TxBatch(adapter.regions, 2, 128);
-    expect(adapter.transmit(tx, hand.now)).toBe(2);
+    expect(adapter.transmit(tx)).toBe(2);
     adapter.sent(tx);
     return set;
   }

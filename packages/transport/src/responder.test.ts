@@ -165,7 +165,7 @@ describe('the receive of a SEND that fails', () => {
 describe('a connection of a queue pair that was used before', () => {
   function again(set: ReturnType<typeof responder>, attr: QpAttr = {}) {
     const { adapter, qp } = set.hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, set.hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
     set.hand.out();
     adapter.checkInvariants();
     set.hand.connect({ rqPsn: P, ...attr });
@@ -227,7 +227,7 @@ describe('a connection of a queue pair that was used before', () => {
     const set = responder();
     const { hand, region } = set;
     const { adapter, qp } = hand.side;
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, hand.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
     hand.side.post({ opcode: 'SEND', sge: [{ mr: region, length: 4 }] });
     hand.side.postRecv(1, [{ mr: region, length: 64 }]);
     hand.connect({ rqPsn: P });
@@ -243,12 +243,12 @@ describe('a connection of a queue pair that was used before', () => {
     const set = responder();
     const { side } = set.hand;
     again(set);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, 0);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     side.events.length = 0;
     for (let i = 0; i < 2; i++) {
       set.hand.connect({ rqPsn: P }, 'RTR');
       set.hand.put(set.write(P, ONLY, 4, 4));
-      side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' }, 0);
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'RESET' });
     }
     expect(side.events.filter(({ type }) => type === 'COMM_EST')).toHaveLength(2);
   });

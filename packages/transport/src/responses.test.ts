@@ -114,7 +114,7 @@ describe('a response that is late or early', () => {
   /** The ACK timer has expired, and nothing was retransmitted yet. */
   function overdue({ hand, side }: ReturnType<typeof requester>): void {
     hand.now += 1_000_000;
-    side.adapter.advance(hand.now);
+    side.adapter.advance();
     expect(side.adapter.counters().timeouts).toBe(1);
   }
 

@@ -41,9 +41,9 @@ describe.each([
     write(2);
     soon(() => pair.run());
     expect(pair.sent).toHaveLength(sent);
-    soon(() => left.adapter.modifyQp(left.qp.qpn, { qpState: 'ERR' }, pair.now));
+    soon(() => left.adapter.modifyQp(left.qp.qpn, { qpState: 'ERR' }));
     expect(left.poll()).toEqual([]);
-    soon(() => left.adapter.destroyQp(left.qp.qpn, pair.now));
+    soon(() => left.adapter.destroyQp(left.qp.qpn));
   });
 
   test('of a receive queue: there is no receive, and the queue pair can be ended', () => {
@@ -53,9 +53,9 @@ describe.each([
     left.post({ wrId: 1, opcode: 'SEND' });
     soon(() => pair.run(10_000));
     expect(right.poll()).toEqual([]);
-    soon(() => right.adapter.modifyQp(right.qp.qpn, { qpState: 'ERR' }, pair.now));
+    soon(() => right.adapter.modifyQp(right.qp.qpn, { qpState: 'ERR' }));
     expect(right.poll()).toEqual([]);
-    soon(() => right.adapter.destroyQp(right.qp.qpn, pair.now));
+    soon(() => right.adapter.destroyQp(right.qp.qpn));
   });
 
   test('of the doorbells: what rang is found all the same', () => {

@@ -12,11 +12,11 @@ const MTU = 1024;
 function startingAt(index: number) {
   const pair = new Pair({ attr: {} });
   for (const { adapter, qp, sq, rq } of [pair.left, pair.right]) {
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
     sq.publish(index);
     rq.publish(index);
     // RESET takes the indices from the rings.
-    adapter.modifyQp(qp.qpn, { qpState: 'RESET' }, pair.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RESET' });
   }
   pair.connect();
   const local = pair.left.register(new ArrayBuffer(1 << 16));

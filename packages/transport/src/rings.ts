@@ -27,6 +27,13 @@ export const Control = {
   /** Completion queue: 0 not armed, 1 armed for the next completion, 2 for the next solicited one. */
   ARMED: 49,
 } as const;
+/**
+ * Further words of the control page of doorbells of a program in another process: a count that changes after something has completed; not 0
+ * while threads of the program sleep until it changes (futex(2)); and one more than the number of the processor that the consumer had then.
+ */
+export const BellControl = { TURNS: 51, WAITING: 52, PROCESSOR: 53 } as const;
+/** The values of `BellControl.WAITING`: the last thread that began to wait has a processor of its own, or the consumer's. */
+export const WaitingThreads = { NONE: 0, APART: 1, SHARING: 2 } as const;
 /** The values of `Control.STATE` of a shared receive queue. */
 export const RingState = { IN_USE: 0, LEFT: 1 } as const;
 /** Words of the control page (256 bytes). */
@@ -46,6 +53,17 @@ export interface RingShape {
    * there, too, and nothing is read from it.
    */
   readonly mirror?: Uint32Array;
+  /** A ring in a slab (`ring-slabs.ts`): all words of the slab, and where in it its control words and its entries begin. */
+  readonly slab?: RingPlace | undefined;
+}
+
+/** A ring's place among others in one buffer. */
+export interface RingPlace {
+  readonly words: Uint32Array;
+  /** First word of its control page, of which the words between those of `Control` belong to other rings. */
+  readonly control: number;
+  /** First word of its entries. */
+  readonly entries: number;
 }
 
 /** The smallest power of two that is not less than `n`. */
@@ -64,49 +82,96 @@ export function createRing(entries: number, stride: number, shared = true): Ring
   return { buffer: shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes), capacity, stride };
 }
 
-/** One side's view of a ring. Each method names the side that calls it. */
-export class Ring {
-  readonly shape: RingShape;
+/** One side's view of a ring, or in one thread that of both. Each method names the side that calls it. */
+export class Ring implements RingShape {
   readonly capacity: number;
+  /** Words of an entry. */
   readonly stride: number;
-  /** The control page and all entries, as words. Entry `i` starts at word `wordOf(i)`. */
-  readonly words: Uint32Array;
-  readonly #mask: number;
   readonly #shared: boolean;
   readonly #mirror: Uint32Array | undefined;
+  #slab: RingPlace | undefined;
+  /** The control page and all entries. */
+  #words: Uint32Array;
+  /** First words of the control page and of the entries. */
+  #control = 0;
+  #entries = CONTROL_WORDS;
   #bytes: Uint8Array | undefined;
   /** The other side's count as it was last looked at: most questions need no newer one. */
   #producerSeen = 0;
   #consumerSeen = 0;
 
-  constructor(shape: RingShape) {
-    this.shape = shape;
-    this.capacity = shape.capacity;
-    this.stride = shape.stride;
-    const { buffer, byteOffset = 0, capacity, stride, mirror } = shape;
-    this.words = new Uint32Array(buffer, byteOffset, CONTROL_WORDS + capacity * stride);
-    this.#mask = shape.capacity - 1;
+  constructor({ buffer, byteOffset = 0, capacity, stride, mirror, slab }: RingShape) {
+    this.capacity = capacity;
+    this.stride = stride;
     this.#shared = buffer instanceof SharedArrayBuffer;
     this.#mirror = mirror;
+    this.#slab = slab;
+    if (slab === undefined) {
+      this.#words = new Uint32Array(buffer, byteOffset, CONTROL_WORDS + capacity * stride);
+    } else {
+      this.#words = slab.words;
+      this.#control = slab.control;
+      this.#entries = slab.entries;
+    }
+  }
+
+  /** The view of the ring with this shape; a ring in this thread is its own. */
+  static of(shape: RingShape): Ring {
+    return shape instanceof Ring ? shape : new Ring(shape);
+  }
+
+  /** Plain data where the other side may be on another thread. */
+  get shape(): RingShape {
+    if (this.#slab !== undefined) return this;
+    const { buffer, byteOffset, capacity, stride } = this;
+    return { buffer, byteOffset, capacity, stride };
+  }
+
+  get buffer(): ArrayBufferLike {
+    return this.#words.buffer;
+  }
+
+  get byteOffset(): number {
+    return this.#words.byteOffset;
+  }
+
+  get slab(): RingPlace | undefined {
+    return this.#slab;
+  }
+
+  /** Its place in the slab is another ring's from now on; it has a control page of its own: in RESET, nothing posted. */
+  leaveSlab(): void {
+    this.#slab = undefined;
+    this.#bytes = undefined;
+    this.#words = new Uint32Array(CONTROL_WORDS);
+    this.#control = 0;
+    this.#entries = CONTROL_WORDS;
+  }
+
+  /** The control page and all entries, as words; in a slab those of the other rings as well. Entry `i` starts at word `wordOf(i)`. */
+  get words(): Uint32Array {
+    return this.#words;
   }
 
   /** The same memory as bytes, for inline data. */
   get bytes(): Uint8Array {
-    this.#bytes ??= new Uint8Array(this.words.buffer, this.words.byteOffset, this.words.byteLength);
+    this.#bytes ??= new Uint8Array(this.#words.buffer, this.#words.byteOffset, this.#words.byteLength);
     return this.#bytes;
   }
 
   #load(word: number): number {
-    return (this.#shared ? Atomics.load(this.words, word) : this.words[word]) | 0;
+    const at = this.#control + word;
+    return (this.#shared ? Atomics.load(this.#words, at) : this.#words[at]) | 0;
   }
   #store(word: number, value: number): void {
-    if (this.#shared) Atomics.store(this.words, word, value);
-    else this.words[word] = value;
+    const at = this.#control + word;
+    if (this.#shared) Atomics.store(this.#words, at, value);
+    else this.#words[at] = value;
   }
 
   /** First word of the entry that the free-running `index` stands for. */
   wordOf(index: number): number {
-    return CONTROL_WORDS + (index & this.#mask) * this.stride;
+    return this.#entries + (index & (this.capacity - 1)) * this.stride;
   }
 
   get state(): number {
@@ -174,7 +239,7 @@ export class Ring {
     for (let i = head; i !== end; i = (i + 1) | 0) {
       const source = from.wordOf(i);
       const target = this.wordOf(i);
-      for (let w = 0; w < words; w++) this.words[target + w] = from.words[source + w];
+      for (let w = 0; w < words; w++) this.#words[target + w] = from.words[source + w];
     }
     this.#begin(head, head);
     this.release(head);
@@ -203,11 +268,14 @@ export class Ring {
   sleep(seen: number): boolean {
     this.#store(Control.SLEEPING, 1);
     if (this.end(seen) === seen) return false;
-    return Atomics.exchange(this.words, Control.SLEEPING, 0) === 1;
+    return Atomics.exchange(this.#words, this.#control + Control.SLEEPING, 0) === 1;
   }
   /** Producer, after `publish`: true if the consumer sleeps and its doorbell has to be rung. */
   wakes(): boolean {
-    return this.#load(Control.SLEEPING) === 1 && Atomics.exchange(this.words, Control.SLEEPING, 0) === 1;
+    return (
+      this.#load(Control.SLEEPING) === 1 &&
+      Atomics.exchange(this.#words, this.#control + Control.SLEEPING, 0) === 1
+    );
   }
 
   /** Completion queue, program's side: asks for one event. 1: any completion; 2: solicited or failed ones. */
@@ -221,7 +289,7 @@ export class Ring {
   disarm(solicited: boolean): boolean {
     const armed = this.#load(Control.ARMED);
     if (armed === 0 || (armed === 2 && !solicited)) return false;
-    return Atomics.exchange(this.words, Control.ARMED, 0) !== 0;
+    return Atomics.exchange(this.#words, this.#control + Control.ARMED, 0) !== 0;
   }
 }
 
@@ -235,6 +303,13 @@ export interface RingFactory {
   /** Of completion queues. */
   readonly completions: NewRing;
 }
+
+/** The kinds of work that a program in another process has posted, by urgency. */
+export const Posted = { NOTHING: 0, RECEIVES: 1, SENDS: 2 } as const;
+export type PostedCode = (typeof Posted)[keyof typeof Posted];
+/** Threads of other processes that wait for completions: none known; they sleep, and leave this processor free; they were woken just now. */
+export const Waiting = { NOBODY: 0, SLEEPING: 1, WOKEN: 2 } as const;
+export type WaitingCode = (typeof Waiting)[keyof typeof Waiting];
 
 /** Words of a send queue entry (WQE). */
 export const SendWqe = {
@@ -308,6 +383,10 @@ export const Cqe = {
   /** Time of the completion, ns, in two words: only of queues that were made so. */
   STAMP_LOW: 12,
   STAMP_HIGH: 13,
+  /** Of a receive in a tagged buffer the tag of the message, and the application's data in its header: only of queues that were made so. */
+  TAG_HIGH: 14,
+  TAG_LOW: 15,
+  TAG_DATA: 16,
 } as const;
 /**
  * Which header a datagram came with (IBTA annex A17.4.5.1), where ConnectX reports it: in the service level. Bit 3: UDP; the others: 1 for
@@ -318,6 +397,8 @@ export const HeaderSl = { IPV6: 9, IPV4: 10 } as const;
 export const CQE_WORDS = 12;
 /** Words of an entry that has its time. */
 export const STAMPED_CQE_WORDS = 14;
+/** Words of an entry that has its tag. */
+export const TAGGED_CQE_WORDS = 17;
 
 /** Words of a send queue entry that can hold this many SGEs or this much inline data. */
 export function sendStride(maxSge: number, maxInline: number): number {

@@ -7,12 +7,12 @@ const FIRST = 0xff_ffff;
 const NEXT = 0;
 
 function setUp() {
-  const clock = { now: 5_000 };
+  const clock = new Float64Array([5_000]);
   const roundTrip = new RoundTrip(clock);
   /** One packet is sent, and acknowledged after so many µs. */
   const sample = (microseconds: number) => {
     roundTrip.begin(FIRST);
-    clock.now += microseconds;
+    clock[0] += microseconds;
     roundTrip.acknowledged(NEXT);
   };
   /** Mean, least and ACK delay. */
@@ -23,9 +23,8 @@ function setUp() {
 test('nothing is known before the first answer', () => {
   const { clock, roundTrip, known } = setUp();
   roundTrip.begin(FIRST);
-  clock.now += 1000;
+  clock[0] += 1000;
   expect(known()).toEqual([0, 0, 0]);
-  expect(roundTrip.now).toBe(6_000);
 });
 
 test('the first sample is the mean (§2.2) and the least', () => {
@@ -54,13 +53,13 @@ test('an answer at once is a sample, too', () => {
 test.each([0, 0x10, 0xff_ffff])('one packet is timed at a time: the first one, at PSN %i', (psn) => {
   const { clock, roundTrip } = setUp();
   roundTrip.begin(psn);
-  clock.now += 6_000;
+  clock[0] += 6_000;
   roundTrip.begin(psnAdd(psn, 1));
-  clock.now += 4_000;
+  clock[0] += 4_000;
   roundTrip.acknowledged(psnAdd(psn, 2));
   expect(roundTrip.smoothed).toBe(10_000);
   // Nothing is timed now: another acknowledgement changes nothing.
-  clock.now += 90_000;
+  clock[0] += 90_000;
   roundTrip.acknowledged(psnAdd(psn, 3));
   expect(roundTrip.smoothed).toBe(10_000);
 });
@@ -68,10 +67,10 @@ test.each([0, 0x10, 0xff_ffff])('one packet is timed at a time: the first one, a
 test('an ACK of packets before the timed one takes no sample', () => {
   const { clock, roundTrip } = setUp();
   roundTrip.begin(0x10);
-  clock.now += 4_000;
+  clock[0] += 4_000;
   roundTrip.acknowledged(0x10);
   expect(roundTrip.smoothed).toBe(0);
-  clock.now += 6_000;
+  clock[0] += 6_000;
   roundTrip.acknowledged(0x11);
   expect(roundTrip.smoothed).toBe(10_000);
 });
@@ -80,12 +79,12 @@ test('a packet that may have been sent twice is no sample (§3, Karn)', () => {
   const { clock, roundTrip } = setUp();
   roundTrip.begin(0x10);
   roundTrip.cancel();
-  clock.now += 6_000;
+  clock[0] += 6_000;
   roundTrip.acknowledged(0x11);
   expect(roundTrip.smoothed).toBe(0);
   // PSN 0 is a packet like others.
   roundTrip.begin(0);
-  clock.now += 10_000;
+  clock[0] += 10_000;
   roundTrip.acknowledged(1);
   expect(roundTrip.smoothed).toBe(10_000);
 });
@@ -97,7 +96,7 @@ test('RESET forgets all of it', () => {
   roundTrip.begin(0x10);
   roundTrip.reset();
   expect(known()).toEqual([0, 0, 0]);
-  clock.now += 1_000;
+  clock[0] += 1_000;
   roundTrip.acknowledged(0x11);
   expect(known()).toEqual([0, 0, 0]);
   sample(10_000);
@@ -108,12 +107,12 @@ test('a packet that a probe may have repeated counts once it was answered twice'
   const { clock, roundTrip, sample, known } = setUp();
   sample(100);
   roundTrip.begin(FIRST);
-  clock.now += 250;
+  clock[0] += 250;
   roundTrip.doubt();
-  clock.now += 650;
+  clock[0] += 650;
   expect(roundTrip.acknowledged(NEXT)).toBe(false);
   expect(known()).toEqual([100, 100, 0]);
-  clock.now += 5000;
+  clock[0] += 5000;
   expect([roundTrip.confirm(), roundTrip.confirm()]).toEqual([true, false]);
   expect(known()).toEqual([200, 100, 800]);
 });
@@ -123,7 +122,7 @@ test('a doubtful sample is forgotten with the next probe, and the next packet is
   sample(100);
   roundTrip.begin(FIRST);
   roundTrip.doubt();
-  clock.now += 900;
+  clock[0] += 900;
   roundTrip.acknowledged(NEXT);
   roundTrip.doubt();
   expect(roundTrip.confirm()).toBe(false);

@@ -37,7 +37,7 @@ function inject(pair: Pair, packet: Uint8Array): void {
   batch.slots.fill(0, RX_SLOT_WORDS);
   batch.sources.set(gidOf(2));
   batch.count = 1;
-  pair.left.adapter.receive(batch, pair.now);
+  pair.left.adapter.receive(batch);
 }
 
 /** A response packet to the left side: BTH, AETH and what follows. */

@@ -52,9 +52,9 @@ function make(capacity = 64) {
   };
   const sender = (
     name: string,
-    has: { requests?: number; replies?: number; reads?: number; destroyed?: boolean },
+    has: { requests?: number; replies?: number; reads?: number; destroyed?: boolean; answersFirst?: boolean },
   ) => {
-    const left = { requests: 0, replies: 0, reads: 0, destroyed: false, ...has };
+    const left = { requests: 0, replies: 0, reads: 0, destroyed: false, answersFirst: true, ...has };
     const self: Sender = {
       get destroyed() {
         return left.destroyed;
@@ -62,6 +62,7 @@ function make(capacity = 64) {
       get owesReplies() {
         return left.replies + left.reads > 0;
       },
+      answersFirst: left.answersFirst,
       wantsTurn: () => scheduler.wantsTurn(turns),
       sendRequests(_batch, budget) {
         const count = add(name, 'requests', Math.min(budget, left.requests));
@@ -111,6 +112,12 @@ test('of one sender alone, an answer leaves before the ACK of the message that i
   const { sender, fill } = make();
   sender('a', { requests: 2, replies: 1 });
   expect(fill()).toEqual(['a requests 2', 'a replies 1']);
+});
+
+test('not so where the program was woken by an event', () => {
+  const { sender, fill } = make();
+  sender('a', { requests: 2, replies: 1, answersFirst: false });
+  expect(fill()).toEqual(['a replies 1', 'a requests 2']);
 });
 
 test.each([

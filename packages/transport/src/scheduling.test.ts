@@ -16,11 +16,11 @@ describe('a batch that waits because the link has no room', () => {
     side.post({ wrId: 1, opcode: 'RDMA_WRITE', sge: [{ mr, length: 8 }], remote: { addr: 0n, rkey: 0 } });
     const { adapter } = side;
     const tx = new TxBatch(adapter.regions, 16, 128);
-    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    expect(adapter.transmit(tx)).toBe(1);
     const pass = (microseconds: number) => {
       for (const end = hand.now + microseconds; hand.now < end; ) {
         hand.now = Math.min(end, Math.max(hand.now + 1, adapter.nextDeadline()));
-        adapter.advance(hand.now);
+        adapter.advance();
       }
     };
     return { hand, side, adapter, tx, pass };
@@ -41,7 +41,7 @@ describe('a batch that waits because the link has no room', () => {
     const mr = side.register(new ArrayBuffer(64));
     side.post({ wrId: 2, opcode: 'RDMA_WRITE', sge: [{ mr, length: 8 }], remote: { addr: 0n, rkey: 0 } });
     tx.clear();
-    expect(adapter.transmit(tx, hand.now)).toBe(1);
+    expect(adapter.transmit(tx)).toBe(1);
     pass(40 * T);
     expect(adapter.counters()).toMatchObject({ timeouts: 0, retries: 0 });
     adapter.sent(tx);
@@ -147,9 +147,9 @@ describe('a queue pair with more requests than the batch has room for', () => {
       const acks = last < 0 ? [] : [{ opcode: Opcode.RC_ACKNOWLEDGE, psn: last, aeth }];
       hand.put(...acks, ...packets);
       tx.clear();
-      adapter.transmit(tx, hand.now);
+      adapter.transmit(tx);
       const all = Array.from({ length: tx.count }, (_, i) => gatherSlot(tx, i));
-      adapter.sent(tx, hand.now);
+      adapter.sent(tx);
       const requests = all.filter((packet) => opcodeInfo(bthOpcode(packet, 0))?.isRequest);
       if (requests.length > 0) last = bthPsn(requests.at(-1)!, 0);
       return all.filter((packet) => !requests.includes(packet)).map(inShort);

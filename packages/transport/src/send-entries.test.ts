@@ -33,7 +33,7 @@ const list = (...lengths: number[]) => lengths.map((length) => ({ mr, length }))
 function connect(type: QpType, cap = {}): void {
   side.createQp(cap, { type });
   const { adapter, qp } = side;
-  const modify = (attr: object) => adapter.modifyQp(qp.qpn, attr, 0);
+  const modify = (attr: object) => adapter.modifyQp(qp.qpn, attr);
   if (type === 'RC') hand.connect();
   else if (type === 'UC') {
     modify({ qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe });
@@ -72,12 +72,15 @@ describe('the operation', () => {
       const datagram = { ah: side.adapter.createAh(side.pd, addressOf(1)), qpn: 5, qkey: QKEY };
       const work = { opcode, sge: list(8), remote, ...(type === 'UD' || type === 'GSI' ? { datagram } : {}) };
       expect(outcome(work), opcode).toBe(offered[type].includes(opcode) ? 'sent' : 'LOC_QP_OP_ERR');
-      side.adapter.destroyQp(qpn, 0);
+      side.adapter.destroyQp(qpn);
     }
   });
 
   test.each([10, 11, 0xff])('has a number that is defined: %i is not', (opcode) => {
-    expect(outcome({ opcode: 'SEND', sge: [] }, (words, w) => (words[w] = opcode))).toBe('LOC_QP_OP_ERR');
+    for (const sge of [[], list(8)]) {
+      expect(outcome({ opcode: 'SEND', sge }, (words, w) => (words[w] = opcode))).toBe('LOC_QP_OP_ERR');
+      connect('RC');
+    }
   });
 
   test.each(['RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const)('%s needs max_rd_atomic', (opcode) => {

@@ -100,7 +100,7 @@ describe('an ACK is asked for', () => {
     const tx = new TxBatch(side.adapter.regions, 3, 300);
     const asking = () => {
       tx.clear();
-      side.adapter.transmit(tx, 0);
+      side.adapter.transmit(tx);
       side.adapter.sent(tx);
       return from(0, tx.count).map((i) =>
         bthAckReq(tx.headers, tx.slots[i * TX_SLOT_WORDS + Tx.HEADER_OFFSET]),

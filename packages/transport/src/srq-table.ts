@@ -1,8 +1,10 @@
 /** Shared receive queues by handle: what the control path does with them (ibv_create_srq(3)). */
+import type { CompletionQueue } from './completion-queue.ts';
 import type { Context } from './context.ts';
 import type { SrqAttr, SrqInit, SrqModified } from './control.ts';
 import { invalid, RoceError } from './errors.ts';
 import { SharedReceiveQueue } from './srq.ts';
+import { TagList } from './tags/tag-list.ts';
 
 /** The shared receive queues of an adapter, by handle. */
 export class SrqTable {
@@ -15,13 +17,14 @@ export class SrqTable {
     this.#nextHandle = nextHandle;
   }
 
-  /** ibv_create_srq(3). */
-  create(init: SrqInit): SharedReceiveQueue {
+  /** ibv_create_srq(3). @param tagCq where receives of a tag matching SRQ complete */
+  create(init: SrqInit, tagCq?: CompletionQueue): SharedReceiveQueue {
     const { limits, memory } = this.#context;
     const { maxWr, maxSge, limit } = init;
     within('maxWr', maxWr, 1, limits.maxSrqWr);
     within('maxSge', maxSge, 1, limits.maxSrqSge);
     within('limit', limit, 0, maxWr);
+    if (init.tags) within('tags.max', init.tags.max, 1, limits.maxTags);
     if (this.#srqs.size >= limits.maxSrq) {
       throw new RoceError('ERR_ROCE_LIMIT', 'no shared receive queue left', { errno: 'ENOMEM' });
     }
@@ -32,8 +35,10 @@ export class SrqTable {
       maxSge,
       limit,
       init.newRing ?? this.#context.newRing,
+      init.tags && tagCq && new TagList(tagCq, init.tags.max, maxSge),
     );
     memory.holdPd(init.pd, 1);
+    tagCq?.use(1);
     this.#srqs.set(srq.handle, srq);
     return srq;
   }
@@ -68,6 +73,7 @@ export class SrqTable {
     }
     this.#srqs.delete(handle);
     this.#context.memory.holdPd(srq.pd, -1);
+    srq.tags?.cq.use(-1);
   }
 
   /** EINVAL without one. */

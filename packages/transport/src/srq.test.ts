@@ -70,7 +70,7 @@ describe.each(['RC', 'UC'] as const)('%s', (type) => {
     const [qp] = setUp(type, 1);
     for (const wrId of [1, 2]) post(wrId);
     const { adapter } = pair.right;
-    adapter.modifyQp(qp!.remote.qpn, { qpState: 'ERR' }, pair.now);
+    adapter.modifyQp(qp!.remote.qpn, { qpState: 'ERR' });
     expect(events()).toEqual(['QP_LAST_WQE_REACHED']);
     expect(received()).toEqual([]);
     expect(ring.used).toBe(2);
@@ -231,7 +231,7 @@ describe('the calls', () => {
   test('busy while a queue pair uses it, and holds its PD', () => {
     const { adapter, qp } = pair.right;
     expect(() => adapter.destroySrq(srq.handle)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
-    adapter.destroyQp(qp.qpn, 0);
+    adapter.destroyQp(qp.qpn);
     adapter.destroySrq(srq.handle);
     expect(() => adapter.querySrq(srq.handle)).toThrow(expect.objectContaining({ attribute: 'srq' }));
     const pd = adapter.allocPd();

@@ -5,12 +5,15 @@
  */
 import type { SrqAttr, SrqCreated, SrqModified } from './control.ts';
 import { type NewRing, powerOfTwo, type Ring, RingState, recvStride } from './rings.ts';
+import type { TagList } from './tags/tag-list.ts';
 
 /** The engine's side of a shared receive queue: takes entries and watches the limit. */
 export class SharedReceiveQueue {
   readonly handle: number;
   readonly pd: number;
   readonly maxSge: number;
+  /** Of a tag matching SRQ. */
+  readonly tags: TagList | undefined;
   readonly #newRing: NewRing;
   #users = 0;
   #limit: number;
@@ -18,10 +21,19 @@ export class SharedReceiveQueue {
   /** Where the program posts after a resize, once it has left the other. */
   #successor: Ring | undefined;
 
-  constructor(handle: number, pd: number, maxWr: number, maxSge: number, limit: number, newRing: NewRing) {
+  constructor(
+    handle: number,
+    pd: number,
+    maxWr: number,
+    maxSge: number,
+    limit: number,
+    newRing: NewRing,
+    tags?: TagList,
+  ) {
     this.handle = handle;
     this.pd = pd;
     this.maxSge = maxSge;
+    this.tags = tags;
     this.#limit = limit;
     this.#newRing = newRing;
     this.#ring = newRing(maxWr, recvStride(maxSge));

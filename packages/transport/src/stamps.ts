@@ -2,19 +2,22 @@
 import { TWO_32 } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
 import { Cqe } from './rings.ts';
+import type { Clock } from './times.ts';
 
 /**
  * The time that completions get: the arrival time that the link gives for the packet being processed; without such a packet, or
  * such a link, the time of the engine's call. Nanoseconds of the clock of `origin`.
  */
 export class Stamps {
+  readonly #clock: Clock;
   #inUse = false;
   /** Reading of the clock when the engine's time was 0, ns. */
   readonly #origin: number;
   #low = 0;
   #high = 0;
 
-  constructor(origin: number) {
+  constructor(clock: Clock, origin: number) {
+    this.#clock = clock;
     this.#origin = origin;
   }
 
@@ -41,11 +44,11 @@ export class Stamps {
   }
 
   /** Writes the time into the entry of a completion queue that begins at word `w`. */
-  write(words: Uint32Array, w: number, now: number): void {
+  write(words: Uint32Array, w: number): void {
     let low = this.#low;
     let high = this.#high;
     if (low === 0 && high === 0) {
-      const nanoseconds = Math.floor(this.#origin + now * 1000);
+      const nanoseconds = Math.floor(this.#origin + this.#clock[0] * 1000);
       high = Math.floor(nanoseconds / TWO_32);
       low = nanoseconds - high * TWO_32;
     }

@@ -34,7 +34,7 @@ function setUp(attr = {}, options: ConstructorParameters<typeof ByHand>[1] = {})
     const at: number[] = [];
     while (at.length < count && side.adapter.nextDeadline() < Number.POSITIVE_INFINITY) {
       hand.now = Math.max(hand.now, side.adapter.nextDeadline());
-      side.adapter.advance(hand.now);
+      side.adapter.advance();
       for (const packet of hand.out()) {
         expect(inShort(packet)).toEqual(['RDMA_WRITE_ONLY', psn]);
         at.push(hand.now - began);
@@ -162,9 +162,9 @@ describe('a silent peer, after a round trip was measured,', () => {
         hand.now += 20;
         ack(psn);
       }
-      side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD' }, hand.now);
-      side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD', retryCnt }, hand.now);
-      side.adapter.modifyQp(side.qp.qpn, { qpState: 'RTS' }, hand.now);
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD' });
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD', retryCnt });
+      side.adapter.modifyQp(side.qp.qpn, { qpState: 'RTS' });
       const probes = side.adapter.counters().probes;
       sentAgain(100);
       expect(side.adapter.counters().probes - probes).toBeLessThanOrEqual(2 * (1 + retryCnt));
@@ -199,7 +199,7 @@ test('a peer that only repeats its NAK, now and then, sees no more than 2 · (1 
         answer(13);
       } else {
         hand.now = Math.max(hand.now, next);
-        side.adapter.advance(hand.now);
+        side.adapter.advance();
       }
       hand.out();
     }
@@ -228,9 +228,9 @@ describe('a silent peer that is known to keep early packets', () => {
       ack(lost + 5);
       expect(hand.out()).toEqual([]);
     }
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD' }, hand.now);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD', retryCnt }, hand.now);
-    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RTS' }, hand.now);
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD' });
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'SQD', retryCnt });
+    side.adapter.modifyQp(side.qp.qpn, { qpState: 'RTS' });
     return set;
   };
   const COUNTS = [0, 1, 2, 3, 4, 5, 6, 7];

@@ -52,7 +52,7 @@ function inState(state: QpState) {
   }[state] as QpState[];
   let from: QpState = 'RESET';
   for (const to of way) {
-    adapter.modifyQp(qpn, only(transition('RC', from, to)?.required ?? [], to), 0);
+    adapter.modifyQp(qpn, only(transition('RC', from, to)?.required ?? [], to));
     from = to;
   }
   return { adapter, qpn };
@@ -67,17 +67,17 @@ describe.each(STATES.filter((s) => s !== 'SQE'))('RC from %s', (from) => {
     const allowed = transition('RC', from, to);
     if (!allowed) {
       const { adapter, qpn } = inState(from);
-      expect(() => adapter.modifyQp(qpn, { qpState: to }, 0)).toThrow(/^qpState: /);
+      expect(() => adapter.modifyQp(qpn, { qpState: to })).toThrow(/^qpState: /);
       expect(adapter.queryQp(qpn).attr.qpState).toBe(from);
       return;
     }
     const { adapter, qpn } = inState(from);
-    adapter.modifyQp(qpn, only(allowed.required, to), 0);
+    adapter.modifyQp(qpn, only(allowed.required, to));
     expect(adapter.queryQp(qpn).attr.qpState).toBe(to);
     for (const missing of allowed.required) {
       const fresh = inState(from);
       const names = allowed.required.filter((name) => name !== missing);
-      expect(() => fresh.adapter.modifyQp(fresh.qpn, only(names, to), 0)).toThrow(
+      expect(() => fresh.adapter.modifyQp(fresh.qpn, only(names, to))).toThrow(
         expect.objectContaining({ attribute: missing, errno: 'EINVAL', code: 'ERR_ROCE_MISSING_ATTRIBUTE' }),
       );
       expect(fresh.adapter.queryQp(fresh.qpn).attr.qpState).toBe(from);
@@ -86,10 +86,10 @@ describe.each(STATES.filter((s) => s !== 'SQE'))('RC from %s', (from) => {
       const fresh = inState(from);
       const attr = only([...allowed.required, name], to);
       if (allowed.required.includes(name) || allowed.optional.includes(name)) {
-        fresh.adapter.modifyQp(fresh.qpn, attr, 0);
+        fresh.adapter.modifyQp(fresh.qpn, attr);
         expect(fresh.adapter.queryQp(fresh.qpn).attr.qpState).toBe(to);
       } else {
-        expect(() => fresh.adapter.modifyQp(fresh.qpn, attr, 0)).toThrow(
+        expect(() => fresh.adapter.modifyQp(fresh.qpn, attr)).toThrow(
           expect.objectContaining({ attribute: name, errno: 'EINVAL' }),
         );
       }
@@ -123,7 +123,7 @@ test.each([
 ])('%s = %j is refused by name', (name, value) => {
   const { adapter, qpn } = inState('INIT');
   const attr = { ...only(transition('RC', 'INIT', 'RTR')?.required ?? [], 'RTR'), [name]: value };
-  expect(() => adapter.modifyQp(qpn, attr, 0)).toThrow(
+  expect(() => adapter.modifyQp(qpn, attr)).toThrow(
     expect.objectContaining({ attribute: expect.stringMatching(new RegExp(`^${name}`)) }),
   );
   expect(adapter.queryQp(qpn).attr.qpState).toBe('INIT');

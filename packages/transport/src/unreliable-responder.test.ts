@@ -19,10 +19,10 @@ function responder({ receives = 4, cqe = 0, access = 0xf, flags = 0xe } = {}) {
   side.createQp({}, { type: 'UC', ...(cqe ? { cq: adapter.createCq(cqe).handle } : {}) });
   const { qpn } = side.qp;
   const connect = () => {
-    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: flags }, 0);
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: flags });
     const path = { ahAttr: addressOf(1), pathMtu: MTU, destQpNum: 77, rqPsn: P };
-    adapter.modifyQp(qpn, { qpState: 'RTR', ...path }, 0);
-    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 1 }, 0);
+    adapter.modifyQp(qpn, { qpState: 'RTR', ...path });
+    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 1 });
   };
   connect();
   const memory = new Uint8Array(8192);
@@ -285,9 +285,9 @@ describe.each([
       const set = responder();
       const { hand, adapter, qpn, connect, received, counts } = set;
       hand.put(first(set));
-      adapter.modifyQp(qpn, { qpState: to }, 0);
+      adapter.modifyQp(qpn, { qpState: to });
       adapter.checkInvariants();
-      if (to === 'ERR') adapter.modifyQp(qpn, { qpState: 'RESET' }, 0);
+      if (to === 'ERR') adapter.modifyQp(qpn, { qpState: 'RESET' });
       received();
       connect();
       hand.put(last(set));

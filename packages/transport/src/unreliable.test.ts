@@ -51,7 +51,7 @@ describe('UC', () => {
     pair.left.post({ wrId: 9, opcode: 'SEND', sge: [{ mr: from, length: 100 }] });
     const { adapter, tx } = pair.left;
     tx.clear();
-    expect(adapter.transmit(tx, 0)).toBe(1);
+    expect(adapter.transmit(tx)).toBe(1);
     expect(pair.left.poll()).toEqual([]);
     adapter.sent(tx);
     expect(pair.left.poll()).toMatchObject([{ wrId: 9, status: 'SUCCESS' }]);
@@ -113,7 +113,7 @@ describe('UC', () => {
         remote: { addr: to.addr, rkey },
       });
     write((to.rkey ^ 1) >>> 0);
-    pair.right.adapter.modifyQp(pair.right.qp.qpn, { qpAccessFlags: 0 }, pair.now);
+    pair.right.adapter.modifyQp(pair.right.qp.qpn, { qpAccessFlags: 0 });
     write(to.rkey);
     pair.left.post({ wrId: 5, opcode: 'SEND', sge: [{ mr: from, offset: 100, length: 1500 }] });
     pair.run();
@@ -177,7 +177,7 @@ describe('UC', () => {
     expect(left.poll()).toMatchObject([{ wrId: 7, status: 'SUCCESS', byteLen: 64 }]);
     right.poll();
 
-    left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS', curQpState: 'SQE' }, pair.now);
+    left.adapter.modifyQp(left.qp.qpn, { qpState: 'RTS', curQpState: 'SQE' });
     const psn = left.adapter.queryQp(left.qp.qpn).attr.sqPsn!;
     right.postRecv(8, [{ mr: to, length: 4096 }]);
     left.post({ wrId: 5, opcode: 'SEND', sge: [{ mr: from, length: 30 }] });
@@ -192,7 +192,7 @@ describe('UC', () => {
     const { adapter, tx } = pair.left;
     for (const wrId of [1, 2, 3]) pair.left.post({ wrId, opcode: 'SEND', sge: [{ mr: from, length: 10 }] });
     tx.clear();
-    expect(adapter.transmit(tx, 0)).toBe(3);
+    expect(adapter.transmit(tx)).toBe(3);
     tx.slots[12 + 10] = 90; // EMSGSIZE, of the second.
     adapter.sent(tx);
     expect(pair.left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([
@@ -363,12 +363,12 @@ describe('UD', () => {
       { wrId: 2, qpn: pair.right.qp.qpn, byteLen: 50 },
     ]);
     expect([...target.subarray(36, 40)]).toEqual([239, 1, 2, 3]);
-    expect(() => adapter.destroyQp(first.qpn, 0)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
+    expect(() => adapter.destroyQp(first.qpn)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
     adapter.detachMcast(first.qpn, group);
     adapter.detachMcast(pair.right.qp.qpn, group);
     expect(joined).toEqual([]);
     expect(() => adapter.detachMcast(first.qpn, group)).toThrow(expect.objectContaining({ errno: 'EINVAL' }));
-    adapter.destroyQp(first.qpn, 0);
+    adapter.destroyQp(first.qpn);
   });
 
   test('refuses an address that is not a group, and a connected queue pair', () => {

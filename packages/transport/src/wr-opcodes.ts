@@ -61,7 +61,8 @@ const RELIABLE = Service.RC | Service.XRC_INI;
 const CONNECTED = RELIABLE | Service.UC;
 
 function row(name: WrOpcodeName, values: Partial<WrOpcodeRow>): WrOpcodeRow {
-  return {
+  // Not by a spread: rows of one hidden class.
+  const row: WrOpcodeRow = {
     name,
     opcode: WrOpcode[name],
     services: RELIABLE,
@@ -80,8 +81,8 @@ function row(name: WrOpcodeName, values: Partial<WrOpcodeRow>): WrOpcodeRow {
     operands: 0,
     length: -1,
     inline: false,
-    ...values,
   };
+  return Object.assign(row, values);
 }
 
 const SEND: Partial<WrOpcodeRow> = {

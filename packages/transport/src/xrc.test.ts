@@ -401,13 +401,13 @@ describe('packets that are refused', () => {
   });
 
   test('X9: a target in error answers nothing: RETRY_EXC_ERR', () => {
-    const { pair, right, createSrq, connect, post, send, sent, received, events } = open({
+    const { right, createSrq, connect, post, send, sent, received, events } = open({
       attr: { timeout: 8 },
     });
     const srq = createSrq();
     const { tgt } = connect();
     post(srq, 1);
-    right.adapter.modifyQp(tgt.qpn, { qpState: 'ERR' }, pair.now);
+    right.adapter.modifyQp(tgt.qpn, { qpState: 'ERR' });
     // It belongs to no SRQ: LAST_WQE_REACHED is not for it.
     expect(events()).toEqual([]);
     send(srq.number!, { wrId: 1 });
@@ -423,7 +423,7 @@ describe('packets that are refused', () => {
     pair.fault = (packet) => (packet[0] === Opcode.XRC_SEND_LAST ? [] : [{ packet, delay: 0 }]);
     send(srq.number!, { sge: [{ mr: from, length: 3000 }] });
     pair.run(100);
-    right.adapter.modifyQp(tgt.qpn, { qpState: 'ERR' }, pair.now);
+    right.adapter.modifyQp(tgt.qpn, { qpState: 'ERR' });
     expect(received()).toEqual([[1, 'WR_FLUSH_ERR']]);
   });
 
@@ -514,11 +514,11 @@ describe('objects', () => {
     expect(() => adapter.openXrcTarget(adapter.openXrcd({}), target.qpn)).toThrow(
       expect.objectContaining({ errno: 'EINVAL' }),
     );
-    adapter.closeXrcTarget(target.handle, 0);
+    adapter.closeXrcTarget(target.handle);
     expect(adapter.queryQp(target.qpn).attr.qpState).toBe('RESET');
     adapter.closeXrcd(first);
     expect(() => adapter.closeXrcd(second)).toThrow(expect.objectContaining({ errno: 'EBUSY' }));
-    adapter.closeXrcTarget(again.handle, 0);
+    adapter.closeXrcTarget(again.handle);
     expect(() => adapter.queryQp(target.qpn)).toThrow(expect.objectContaining({ errno: 'EINVAL' }));
     adapter.closeXrcd(second);
     expect(() => adapter.openXrcd({ name: 'a', create: false })).toThrow(
@@ -566,7 +566,7 @@ describe('objects', () => {
     expect(() => right.createQp({}, { type: 'XRC_TGT' })).toThrow(
       expect.objectContaining({ errno: 'EOPNOTSUPP' }),
     );
-    expect(() => right.adapter.destroyQp(tgt.qpn, 0)).toThrow(expect.objectContaining({ errno: 'EINVAL' }));
+    expect(() => right.adapter.destroyQp(tgt.qpn)).toThrow(expect.objectContaining({ errno: 'EINVAL' }));
     expect(left.adapter.queryQp(ini.qpn).attr).toMatchObject({ qpState: 'RTS', retryCnt: 1 });
     expect(left.adapter.queryQp(ini.qpn).attr).not.toHaveProperty('maxDestRdAtomic');
     expect(right.adapter.queryQp(tgt.qpn).attr).toMatchObject({
@@ -586,13 +586,13 @@ describe('objects', () => {
       send(srq.number!, { wrId: round });
       expect(sent()).toEqual([[round, 'SUCCESS']]);
       expect(received()).toEqual([[round, 'SUCCESS']]);
-      left.adapter.modifyQp(ini.qpn, { qpState: 'RESET' }, pair.now);
-      right.adapter.modifyQp(tgt.qpn, { qpState: 'RESET' }, pair.now);
+      left.adapter.modifyQp(ini.qpn, { qpState: 'RESET' });
+      right.adapter.modifyQp(tgt.qpn, { qpState: 'RESET' });
       right.qp = { ...right.qp, qpn: tgt.qpn };
       pair.connect({ psn: [round * 100, round * 200] });
       left.use(ini);
     }
-    const resized = left.adapter.modifyQp(ini.qpn, { cap: { ...ini.cap, maxSendWr: 256 } }, pair.now);
+    const resized = left.adapter.modifyQp(ini.qpn, { cap: { ...ini.cap, maxSendWr: 256 } });
     expect(resized?.cap).toMatchObject({ maxSendWr: 256, maxRecvWr: 0 });
   });
 });

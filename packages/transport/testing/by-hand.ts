@@ -47,7 +47,6 @@ export interface PacketInit {
 /** An adapter whose peer is the test: packets are made and read by hand. */
 export class ByHand {
   readonly side: Side;
-  now = 0;
 
   /** The queue pair is in RTS: it expects `rqPsn` and starts with `sqPsn`. */
   constructor(attr: QpAttr = {}, options: ConstructorParameters<typeof Side>[2] = {}) {
@@ -55,27 +54,32 @@ export class ByHand {
     this.connect(attr);
   }
 
+  /** Virtual time, µs. */
+  get now(): number {
+    return this.side.adapter.clock[0];
+  }
+
+  set now(time: number) {
+    this.side.adapter.clock[0] = time;
+  }
+
   /** Connects the side's queue pair, which is in RESET. */
   connect(attr: QpAttr = {}, last: 'RTR' | 'RTS' = 'RTS'): void {
     const { adapter, qp } = this.side;
     const { sqPsn = 0x500, timeout = 14, retryCnt = 7, rnrRetry = 7, maxRdAtomic = 16, ...toRtr } = attr;
-    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe }, this.now);
-    adapter.modifyQp(
-      qp.qpn,
-      {
-        qpState: 'RTR',
-        ahAttr: addressOf(1),
-        pathMtu: 1024,
-        destQpNum: PEER_QPN,
-        rqPsn: 1000,
-        maxDestRdAtomic: 16,
-        minRnrTimer: 12,
-        ...toRtr,
-      },
-      this.now,
-    );
+    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe });
+    adapter.modifyQp(qp.qpn, {
+      qpState: 'RTR',
+      ahAttr: addressOf(1),
+      pathMtu: 1024,
+      destQpNum: PEER_QPN,
+      rqPsn: 1000,
+      maxDestRdAtomic: 16,
+      minRnrTimer: 12,
+      ...toRtr,
+    });
     if (last === 'RTR') return;
-    adapter.modifyQp(qp.qpn, { qpState: 'RTS', sqPsn, timeout, retryCnt, rnrRetry, maxRdAtomic }, this.now);
+    adapter.modifyQp(qp.qpn, { qpState: 'RTS', sqPsn, timeout, retryCnt, rnrRetry, maxRdAtomic });
   }
 
   /** A packet of the peer. */
@@ -144,7 +148,7 @@ export class ByHand {
       rx.count++;
       offset += packet.length;
     }
-    adapter.receive(rx, this.now);
+    adapter.receive(rx);
     adapter.checkInvariants();
   }
 
@@ -154,7 +158,7 @@ export class ByHand {
     const packets: Packet[] = [];
     for (;;) {
       tx.clear();
-      if (adapter.transmit(tx, this.now) === 0) {
+      if (adapter.transmit(tx) === 0) {
         adapter.checkInvariants();
         return packets;
       }
@@ -169,7 +173,7 @@ export class ByHand {
     let count = 0;
     for (;;) {
       tx.clear();
-      const added = adapter.transmit(tx, this.now);
+      const added = adapter.transmit(tx);
       if (added === 0) return count;
       count += added;
       adapter.sent(tx);
@@ -185,11 +189,11 @@ export class ByHand {
       const next = adapter.nextDeadline();
       if (next > end) break;
       this.now = Math.max(this.now, next);
-      adapter.advance(this.now);
+      adapter.advance();
       packets.push(...this.out());
     }
     this.now = end;
-    adapter.advance(end);
+    adapter.advance();
     packets.push(...this.out());
     return packets;
   }

@@ -80,21 +80,17 @@ export class Crowd {
 
   #connect({ adapter }: Side, { qpn }: QpCreated, peer: QpCreated, name: number, attr: QpAttr): void {
     const { timeout = 14, ...path } = attr;
-    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe }, 0);
-    adapter.modifyQp(
-      qpn,
-      {
-        qpState: 'RTR',
-        ahAttr: addressOf(name),
-        destQpNum: peer.qpn,
-        rqPsn: 0,
-        maxDestRdAtomic: 4,
-        minRnrTimer: 12,
-        ...path,
-      },
-      0,
-    );
-    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0, timeout, retryCnt: 7, rnrRetry: 7, maxRdAtomic: 4 }, 0);
+    adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0xe });
+    adapter.modifyQp(qpn, {
+      qpState: 'RTR',
+      ahAttr: addressOf(name),
+      destQpNum: peer.qpn,
+      rqPsn: 0,
+      maxDestRdAtomic: 4,
+      minRnrTimer: 12,
+      ...path,
+    });
+    adapter.modifyQp(qpn, { qpState: 'RTS', sqPsn: 0, timeout, retryCnt: 7, rnrRetry: 7, maxRdAtomic: 4 });
   }
 
   /** Posts to queue pair `i` of the left. */
@@ -106,29 +102,30 @@ export class Crowd {
   /** A millisecond, for both sides. */
   step(): void {
     const { left, right, now } = this;
+    left.adapter.clock[0] = right.adapter.clock[0] = now;
     if (this.#onTheWay) {
       this.#onTheWay = false;
       left.adapter.sent(this.#tx);
       carry(this.#tx, this.#toRight, 1);
     }
     if (this.#toLeft.count > 0) {
-      left.adapter.receive(this.#toLeft, now);
+      left.adapter.receive(this.#toLeft);
       this.#toLeft.count = 0;
     }
     if (this.#toRight.count > 0) {
-      right.adapter.receive(this.#toRight, now);
+      right.adapter.receive(this.#toRight);
       this.#toRight.count = 0;
     }
-    left.adapter.advance(now);
-    right.adapter.advance(now);
+    left.adapter.advance();
+    right.adapter.advance();
     this.#tx.clear();
-    if (left.adapter.transmit(this.#tx, now) > 0) {
+    if (left.adapter.transmit(this.#tx) > 0) {
       this.#onTheWay = true;
       this.onBatch?.(this.#tx);
     }
     for (;;) {
       this.#replies.clear();
-      if (right.adapter.transmit(this.#replies, now) === 0) break;
+      if (right.adapter.transmit(this.#replies) === 0) break;
       carry(this.#replies, this.#toLeft, 2);
       right.adapter.sent(this.#replies);
     }

@@ -347,7 +347,6 @@ interface Flying {
 export class Pair {
   readonly left: Side;
   readonly right: Side;
-  now = 0;
   /** Every packet in the order of sending. */
   readonly sent: { from: Side; packet: Packet; at: number }[] = [];
   fault: Fault | undefined;
@@ -370,6 +369,15 @@ export class Pair {
     if (type !== 'RC') for (const side of [this.left, this.right]) side.createQp({}, { type });
     this.#connect(this.left, this.right, 2, mtu, psn[0], psn[1], options.attr);
     this.#connect(this.right, this.left, 1, mtu, psn[1], psn[0], options.attr);
+  }
+
+  /** Virtual time of both sides, µs. */
+  get now(): number {
+    return this.left.adapter.clock[0];
+  }
+
+  set now(time: number) {
+    for (const { adapter } of [this.left, this.right]) adapter.clock[0] = time;
   }
 
   /** Connects the queue pairs that the sides have now, if they are in RESET; the right one up to the given state. */
@@ -422,7 +430,7 @@ export class Pair {
     ] as const) {
       const names = transition(type, from, to)!.required;
       const chosen = Object.fromEntries(names.map((n) => [n, values[n]]));
-      adapter.modifyQp(qp.qpn, { qpState: to, ...chosen }, this.now);
+      adapter.modifyQp(qp.qpn, { qpState: to, ...chosen });
       if (to === last) return;
     }
   }
@@ -434,7 +442,7 @@ export class Pair {
       this.#deliver(this.left);
       this.#deliver(this.right);
       for (const side of [this.left, this.right]) {
-        side.adapter.advance(this.now);
+        side.adapter.advance();
         this.#transmit(side);
         side.adapter.checkInvariants();
       }
@@ -458,7 +466,7 @@ export class Pair {
     const to = side === this.left ? this.right : this.left;
     for (;;) {
       tx.clear();
-      if (side.adapter.transmit(tx, this.now) === 0) return;
+      if (side.adapter.transmit(tx) === 0) return;
       for (let i = 0; i < tx.count; i++) {
         if (isMemoryGone(tx, i)) throw new Error('a packet of memory that is gone');
         const packet = gatherSlot(tx, i);
@@ -508,7 +516,7 @@ export class Pair {
         rx.sources.set(f.source, i * 16);
         offset += f.packet.length;
       });
-      side.adapter.receive(rx, this.now);
+      side.adapter.receive(rx);
     }
   }
 }

@@ -118,14 +118,19 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
     events,
     pd,
     cq,
-    now: 0,
+    get now() {
+      return adapter.clock[0];
+    },
+    set now(time: number) {
+      adapter.clock[0] = time;
+    },
     get sq() {
       return sq;
     },
     get state() {
       return Object.keys(QpStateCode)[sq.state];
     },
-    modify: (attr: QpAttr) => adapter.modifyQp(qpn, attr, side.now),
+    modify: (attr: QpAttr) => adapter.modifyQp(qpn, attr),
     activate(last: 'INIT' | 'RTR' | 'RTS' = 'RTS') {
       side.modify({ qpState: 'INIT', portNum: 1 });
       if (last !== 'INIT') side.modify({ qpState: 'RTR' });
@@ -149,7 +154,7 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
       }
       sq.publish((sq.producer + 1) | 0);
       adapter.posted(qpn);
-      adapter.runFrames(side.now);
+      adapter.runFrames();
     },
     receive(wrId: number, at: number, length: number, lkey = mr.lkey) {
       const w = rq.wordOf(rq.producer);
@@ -164,20 +169,20 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
       if (!rq.wakes()) return;
       adapter.posted(qpn);
     },
-    run: () => adapter.runFrames(side.now),
+    run: () => adapter.runFrames(),
     /** Resizes, and returns what lets the program go over to the rings of the new size. */
     resize(sizes: Partial<QpCap>): () => void {
-      const next = adapter.modifyQp(qpn, { cap: { ...cap, ...sizes } }, side.now)!;
+      const next = adapter.modifyQp(qpn, { cap: { ...cap, ...sizes } })!;
       return () => {
         const [newSq, newRq] = [new Ring(next.sendQueue), new Ring(next.recvQueue)];
         sq.moveTo(newSq);
         rq.moveTo(newRq);
         [sq, rq] = [newSq, newRq];
-        adapter.modifyQp(qpn, {}, side.now);
+        adapter.modifyQp(qpn, {});
       };
     },
     poll(): [wrId: number, status: string, byteLen: number][] {
-      adapter.runFrames(side.now);
+      adapter.runFrames();
       const found: [number, string, number][] = [];
       for (let i = completions.consumer; i !== completions.producer; i = (i + 1) | 0) {
         const w = completions.wordOf(i);

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CmModel } from './cm.ts';
-import { decodeCm } from './mad.ts';
+import { decodeCm, encodeCm } from './mad.ts';
 import { type CmState, ON_CALL, ON_INPUT, ON_TIMEOUT } from './states.ts';
 
 const SERVICE = 0x0106_1c06n;
@@ -142,6 +142,18 @@ describe('a connection', () => {
     two.settle();
     expect(kinds(two.b)).toEqual(['request', 'rejected 4', 'gone']);
     two.expectNothingLeft();
+  });
+
+  test('that is stale for its peer rests once it has named a queue pair', () => {
+    const end = (accepts: boolean) => {
+      const localId = two.a.connections.get(two.connect())!.localId;
+      const { handle } = two.b.events.at(-1)!;
+      const remoteId = two.b.connections.get(handle)!.localId;
+      if (accepts) two.b.accept(handle, { qpn: 0x61 }, 0);
+      two.b.receive(encodeCm('REJ', 1n, { localId, remoteId, rejected: 2, reason: 10 }), GID.a, 0);
+      return two.b.state(handle);
+    };
+    expect([end(false), end(true)]).toEqual(['NONE', 'TIMEWAIT']);
   });
 
   test('waits for the time in MRA', () => {

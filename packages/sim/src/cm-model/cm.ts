@@ -278,8 +278,9 @@ export class CmModel {
     if (cell.answer) this.#answer(connection, cell.answer);
     const reason = message?.name === 'REJ' ? message.reason : undefined;
     if (cell.event) this.#report(connection, cell.event, now, { message, reason });
-    // The peer holds this queue pair for connected: it rests (§12.9.8.3.1).
-    if (cell.to) this.#enter(connection, reason === REASON.STALE ? 'TIMEWAIT' : cell.to, now);
+    // The peer holds our queue pair for connected: it rests (§12.9.8.3.1). Before REP, a listener has named none.
+    const mustRest = reason === REASON.STALE && connection.localQpn !== 0;
+    if (cell.to) this.#enter(connection, mustRest ? 'TIMEWAIT' : cell.to, now);
     if (message?.name === 'MRA') this.#waitLonger(connection, message.serviceTimeout, now);
     if (connection.destroyed) this.disconnect(connection.handle, now);
   }

@@ -57,11 +57,11 @@ export class ExpressQp {
     const ahAttr = { grh, isGlobal: true, dlid: 0, sl: 0, srcPathBits: 0, staticRate: 0, portNum: 1 };
     const { qpAccessFlags, maxDestRdAtomic, minRnrTimer, pathMtu } = options;
     const { timeout, retryCnt, rnrRetry, maxRdAtomic } = options;
-    adapter.modifyQp(this.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags }, 0);
+    adapter.modifyQp(this.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags });
     const way = { ahAttr, pathMtu, destQpNum: peer.qpn, rqPsn: peer.psn, maxDestRdAtomic, minRnrTimer };
-    adapter.modifyQp(this.qpn, { qpState: 'RTR', ...way }, 0);
+    adapter.modifyQp(this.qpn, { qpState: 'RTR', ...way });
     const retries = { timeout, retryCnt, rnrRetry, maxRdAtomic };
-    adapter.modifyQp(this.qpn, { qpState: 'RTS', sqPsn: this.psn, ...retries }, 0);
+    adapter.modifyQp(this.qpn, { qpState: 'RTS', sqPsn: this.psn, ...retries });
   }
 
   get state(): string {

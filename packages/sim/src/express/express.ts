@@ -201,8 +201,9 @@ export class ExpressHost {
 
   /** Takes arrivals, runs timers, then sends: one turn of the run loop. */
   turn(now: number): void {
-    while (this.#incoming.take(this.#rx, now) > 0) this.adapter.receive(this.#rx, now);
-    this.adapter.advance(now);
+    this.adapter.clock[0] = now;
+    while (this.#incoming.take(this.#rx, now) > 0) this.adapter.receive(this.#rx);
+    this.adapter.advance();
     this.#transmit(now);
     if (++this.#unchecked >= this.#options.checkEvery) {
       this.#unchecked = 0;
@@ -214,13 +215,13 @@ export class ExpressHost {
   #transmit(now: number): void {
     const batch = this.#tx;
     for (let { room = Number.POSITIVE_INFINITY } = this.#options; room > 0; ) {
-      if (batch.count === 0 && this.adapter.transmit(batch, now) === 0) return;
+      if (batch.count === 0 && this.adapter.transmit(batch) === 0) return;
       for (; this.#taken < batch.count && room > 0; this.#taken++, room--) {
         batch.slots[this.#taken * TX_SLOT_WORDS + Tx.STATUS] = 0;
         this.#send(batch, this.#taken, now);
       }
       if (this.#taken < batch.count) return;
-      this.adapter.sent(batch, now);
+      this.adapter.sent(batch);
       batch.clear();
       this.#taken = 0;
     }

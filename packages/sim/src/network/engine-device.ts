@@ -89,7 +89,6 @@ export class EngineDevice implements SimDevice {
   /** Slots of the batch that the link has taken. */
   #taken = 0;
   readonly #rx = new RxBatch(256, 2 * 1024 * 1024);
-  #now = 0;
   #unchecked = 0;
   readonly #doorbells: Ring;
   readonly #host: Domain;
@@ -153,7 +152,6 @@ export class EngineDevice implements SimDevice {
       gid: this.gid,
       pd,
       arena: { lkey, rkey, address: addr, base: iova },
-      now: () => this.#now,
       ringDoorbell: (value) => this.#ringDoorbell(value),
     };
   }
@@ -177,7 +175,7 @@ export class EngineDevice implements SimDevice {
 
   destroyQp(qp: SimQp): void {
     (qp as EngineQp).dropHandles();
-    this.adapter.destroyQp(qp.info.qpn, this.#now);
+    this.adapter.destroyQp(qp.info.qpn);
     this.#check();
   }
 
@@ -258,7 +256,7 @@ export class EngineDevice implements SimDevice {
   }
 
   receive(packets: SimPacket[], now: number): void {
-    this.#now = now;
+    this.adapter.clock[0] = now;
     const batch = this.#rx;
     for (let from = 0; from < packets.length; from += batch.capacity) {
       const part = packets.slice(from, from + batch.capacity);
@@ -280,26 +278,26 @@ export class EngineDevice implements SimDevice {
         offset += (packet.bytes.length + 7) & ~7;
       });
       batch.count = part.length;
-      this.adapter.receive(batch, now);
+      this.adapter.receive(batch);
       this.#check();
     }
   }
 
   advance(now: number): void {
-    this.#now = now;
-    this.adapter.advance(now);
+    this.adapter.clock[0] = now;
+    this.adapter.advance();
     this.#check();
   }
 
   /** As the pump does it: a batch that the link does not take whole is kept, and until it is gone nothing else is sent. */
   transmit(now: number): SimPacket[] {
-    this.#now = now;
+    this.adapter.clock[0] = now;
     const packets: SimPacket[] = [];
     const batch = this.#tx;
     for (;;) {
       if (batch.count === 0) {
         this.#again.clear();
-        this.adapter.transmit(batch, now);
+        this.adapter.transmit(batch);
         this.#check();
       }
       for (; this.#taken < batch.count; this.#taken++) {
@@ -310,7 +308,7 @@ export class EngineDevice implements SimDevice {
         packets.push(retransmission === undefined ? packet : { ...packet, retransmission });
       }
       if (batch.count === 0) return packets;
-      this.adapter.sent(batch, now);
+      this.adapter.sent(batch);
       batch.clear();
       this.#taken = 0;
       this.#check();
@@ -353,7 +351,7 @@ function startRings(adapter: Adapter, qpn: number, { send, receive }: QpRings, f
     ring.publish(first | 0);
     ring.release(first | 0);
   }
-  adapter.modifyQp(qpn, { qpState: 'RESET' }, 0);
+  adapter.modifyQp(qpn, { qpState: 'RESET' });
 }
 
 /** A shared receive queue of the engine. */

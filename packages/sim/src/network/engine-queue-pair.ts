@@ -52,8 +52,6 @@ export interface QpHost {
   gid: Uint8Array;
   pd: number;
   arena: ArenaKeys;
-  /** Time of the device's last turn, µs. */
-  now(): number;
   ringDoorbell(value: number): void;
 }
 
@@ -104,11 +102,10 @@ export class EngineQp implements VariableQp {
     const init = { ...port, ...(datagrams ? { qkey } : { qpAccessFlags }) };
     const rtr = { ...(datagrams ? {} : way), ...(responds ? { maxDestRdAtomic, minRnrTimer } : {}) };
     const rts = { sqPsn: psn, ...(requests ? { timeout, retryCnt, rnrRetry, maxRdAtomic } : {}) };
-    const now = this.#host.now();
-    adapter.modifyQp(qpn, { qpState: 'INIT', ...init }, now);
-    adapter.modifyQp(qpn, { qpState: 'RTR', ...rtr }, now);
+    adapter.modifyQp(qpn, { qpState: 'INIT', ...init });
+    adapter.modifyQp(qpn, { qpState: 'RTR', ...rtr });
     // A target need not go further (ibv_create_qp_ex(3)).
-    if (service !== 'XRC_TGT') adapter.modifyQp(qpn, { qpState: 'RTS', ...rts }, now);
+    if (service !== 'XRC_TGT') adapter.modifyQp(qpn, { qpState: 'RTS', ...rts });
   }
 
   postSend(request: SimSend): void {
@@ -227,7 +224,7 @@ export class EngineQp implements VariableQp {
   }
 
   #modify(attributes: QpAttr): void {
-    this.#host.adapter.modifyQp(this.info.qpn, attributes, this.#host.now());
+    this.#host.adapter.modifyQp(this.info.qpn, attributes);
   }
 }
 

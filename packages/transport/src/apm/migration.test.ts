@@ -22,7 +22,7 @@ function open({ attr = {}, ...options }: PairOptions = {}) {
   const target = new Uint8Array(KEPT);
   const from = left.register(source.buffer);
   const to = right.register(target.buffer);
-  const modify = (side: Side, change: QpAttr) => side.adapter.modifyQp(side.qp.qpn, change, pair.now);
+  const modify = (side: Side, change: QpAttr) => side.adapter.modifyQp(side.qp.qpn, change);
   const query = (side: Side) => side.adapter.queryQp(side.qp.qpn).attr;
   const states = () => [left, right].map((side) => query(side).pathMigState);
   const write = (length = 100, wrId = 1) =>
@@ -130,7 +130,7 @@ describe('arming', () => {
 
   test('P4: rxe, which always sends 0, and whose connection then fails as one without other paths', () => {
     const { hand, side, ack, events } = byHand();
-    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' }, 0);
+    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
     hand.put(ack(0x500, 0));
     post(side);
     hand.out();
@@ -299,7 +299,7 @@ describe('migrating', () => {
     const { hand, side, write, events } = byHand();
     hand.put(write(1000, 1));
     hand.out();
-    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' }, 0);
+    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
     hand.putFrom({ source: 11, local: 1 }, write(1001, 1));
     expect(events()).toEqual(['PATH_MIG']);
     expect(side.adapter.queryQp(side.qp.qpn).attr).toMatchObject({ pathMigState: 'MIGRATED', rqPsn: 1002 });
@@ -316,7 +316,7 @@ describe('migrating', () => {
     expect(state()).toMatchObject({ pathMigState: 'ARMED', rqPsn: 1001 });
     expect(side.adapter.counters().wrongSource).toBe(3);
     // It is raised again after the next REARM.
-    side.adapter.modifyQp(side.qp.qpn, { pathMigState: 'REARM' }, 0);
+    side.adapter.modifyQp(side.qp.qpn, { pathMigState: 'REARM' });
     hand.put(write(1001, 0));
     hand.put(write(1002, 1));
     expect(events()).toEqual(['PATH_MIG_ERR']);
@@ -324,7 +324,7 @@ describe('migrating', () => {
 
   test('P12: packets by the alternate path without the bit, and all of it in MIGRATED, are of a stranger', () => {
     const { hand, side, arm, write, events, state } = byHand();
-    side.adapter.modifyQp(side.qp.qpn, alternateTo(1), 0);
+    side.adapter.modifyQp(side.qp.qpn, alternateTo(1));
     hand.putFrom({ source: 11, local: 1 }, write(1000, 1));
     expect(side.adapter.counters().wrongSource).toBe(1);
     arm();
@@ -341,7 +341,7 @@ describe('migrating', () => {
     hand.put(write(1002, 0), write(1002, 1));
     expect(side.adapter.counters().wrongSource).toBe(2);
     const back = { altAhAttr: addressOf(1), altPkeyIndex: 0, altPortNum: 1, altTimeout: 14 };
-    side.adapter.modifyQp(side.qp.qpn, { ...back, pathMigState: 'REARM' }, 0);
+    side.adapter.modifyQp(side.qp.qpn, { ...back, pathMigState: 'REARM' });
     hand.putFrom({ source: 11, local: 1 }, write(1002, 0));
     expect(state().pathMigState).toBe('ARMED');
     hand.put(write(1003, 1));
@@ -455,7 +455,7 @@ describe('the object', () => {
     };
     const hand = new ByHand({}, { peers, ...migrating(2) });
     const { side } = hand;
-    const modify = (attr: QpAttr) => side.adapter.modifyQp(side.qp.qpn, attr, 0);
+    const modify = (attr: QpAttr) => side.adapter.modifyQp(side.qp.qpn, attr);
     const now = () => [...held].filter(([, count]) => count === 1).map(([peer]) => peer);
     expect(now()).toEqual([0]);
     modify(alternateTo(1));
@@ -478,10 +478,10 @@ describe('the object', () => {
     const pair = new Pair();
     const { adapter, qp } = pair.left;
     const refused = { errno: 'EOPNOTSUPP', message: expect.stringContaining('experimental') };
-    expect(() => adapter.modifyQp(qp.qpn, { pathMigState: 'REARM' }, 0)).toThrow(
+    expect(() => adapter.modifyQp(qp.qpn, { pathMigState: 'REARM' })).toThrow(
       expect.objectContaining(refused),
     );
-    expect(() => adapter.modifyQp(qp.qpn, alternateTo(2), 0)).toThrow(
+    expect(() => adapter.modifyQp(qp.qpn, alternateTo(2))).toThrow(
       expect.objectContaining({ ...refused, attribute: 'altAhAttr' }),
     );
     expect('pathMigState' in adapter.queryQp(qp.qpn).attr).toBe(false);
@@ -491,9 +491,9 @@ describe('the object', () => {
     const { left } = open();
     left.createQp({}, { type });
     const { adapter, qp } = left;
-    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: 1 }, 0);
-    adapter.modifyQp(qp.qpn, { qpState: 'RTR' }, 0);
-    expect(() => adapter.modifyQp(qp.qpn, { qpState: 'RTS', sqPsn: 1, pathMigState: 'MIGRATED' }, 0)).toThrow(
+    adapter.modifyQp(qp.qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: 1 });
+    adapter.modifyQp(qp.qpn, { qpState: 'RTR' });
+    expect(() => adapter.modifyQp(qp.qpn, { qpState: 'RTS', sqPsn: 1, pathMigState: 'MIGRATED' })).toThrow(
       expect.objectContaining({ attribute: 'pathMigState', errno: 'EINVAL' }),
     );
     expect('pathMigState' in adapter.queryQp(qp.qpn).attr).toBe(false);
@@ -540,14 +540,14 @@ function byHand() {
   /** The peer takes PSN 1000 for it. */
   const arm = () => {
     hand.put(write(1000, 1));
-    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' }, 0);
+    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
     hand.put(write(1000, 0));
     hand.out();
     expect(side.adapter.queryQp(side.qp.qpn).attr.pathMigState).toBe('ARMED');
   };
   const slot = () => {
     const tx = new TxBatch(side.adapter.regions);
-    side.adapter.transmit(tx, 0);
+    side.adapter.transmit(tx);
     expect(tx.count).toBe(1);
     return tx.slots;
   };
@@ -586,7 +586,7 @@ test('a link without room for the alternate peer: nothing of the call happens, a
   const peers = { add, remove: (peer: number) => void held.delete(peer) };
   const side = new Side(1, 1, { ...migrating(1), peers });
   const qpn = side.qp.qpn;
-  side.adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 }, 0);
+  side.adapter.modifyQp(qpn, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qpAccessFlags: 0 });
   const rtr: QpAttr = {
     qpState: 'RTR',
     pathMtu: MTU,
@@ -598,12 +598,12 @@ test('a link without room for the alternate peer: nothing of the call happens, a
     ...alternateTo(2),
   };
   room = 1;
-  expect(() => side.adapter.modifyQp(qpn, rtr, 0)).toThrow('no room');
+  expect(() => side.adapter.modifyQp(qpn, rtr)).toThrow('no room');
   expect(held.size).toBe(0);
   expect(side.adapter.queryQp(qpn).attr.qpState).toBe('INIT');
   room = 2;
-  side.adapter.modifyQp(qpn, rtr, 0);
+  side.adapter.modifyQp(qpn, rtr);
   expect(held.size).toBe(2);
-  side.adapter.destroyQp(qpn, 0);
+  side.adapter.destroyQp(qpn);
   expect(held.size).toBe(0);
 });

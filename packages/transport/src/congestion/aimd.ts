@@ -3,6 +3,7 @@
  * does not take it below the rate of the path: packets are lost for other reasons than congestion, too.
  */
 import { psnDiff } from '@node-roce/wire';
+import type { TimePlace } from '../times.ts';
 import { type CongestionController, Loss } from './controller.ts';
 import { DeliveryRate, type PathTimes } from './delivery.ts';
 
@@ -33,8 +34,9 @@ export class Aimd implements CongestionController {
   /** All in flight was retransmitted for the last gap. */
   #sendsWhole = false;
 
-  constructor(path: PathTimes) {
-    this.#delivery = new DeliveryRate(path);
+  /** @param place where the delivery rate is kept, if not in an array of its own */
+  constructor(path: PathTimes, place?: TimePlace) {
+    this.#delivery = new DeliveryRate(path, place);
   }
 
   get window(): number {

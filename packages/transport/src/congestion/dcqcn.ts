@@ -2,6 +2,7 @@
  * The reaction point of DCQCN: "Congestion Control for Large-Scale RDMA Deployments", Zhu et al., SIGCOMM 2015, §3.1 and figure 7. Window and
  * losses stay with the default controller, for the paper's lossless network is not everywhere.
  */
+import type { Clock } from '../times.ts';
 import { Aimd } from './aimd.ts';
 import type { CongestionController } from './controller.ts';
 import type { PathTimes } from './delivery.ts';
@@ -31,7 +32,7 @@ const REACHED = 1 - 2 ** -40;
  */
 export class Dcqcn implements CongestionController {
   readonly #window: Aimd;
-  readonly #clock: { readonly now: number };
+  readonly #clock: Clock;
   readonly #parameters: Readonly<Congestion>;
   readonly #values = new Float64Array(VALUES);
   /** Times that timer and byte counter have run out since the last cut. */
@@ -44,7 +45,7 @@ export class Dcqcn implements CongestionController {
 
   constructor(path: PathTimes, parameters: Readonly<Congestion>) {
     this.#window = new Aimd(path);
-    this.#clock = path;
+    this.#clock = path.clock;
     this.#parameters = parameters;
     this.#restart();
   }
@@ -101,7 +102,7 @@ export class Dcqcn implements CongestionController {
   /** Equation 1, and everything that counts begins anew. */
   onCnp(): void {
     const values = this.#values;
-    const { now } = this.#clock;
+    const now = this.#clock[0];
     const { g, rpgMinRate, rateReduceMonitorPeriod } = this.#parameters;
     if (this.#notified && now - values[CUT_AT] < rateReduceMonitorPeriod) return;
     this.#pass();
@@ -147,7 +148,7 @@ export class Dcqcn implements CongestionController {
   /** The steps of the timer that are due. Few are left when the line rate is near, however long that took. */
   #pass(): void {
     const values = this.#values;
-    const { now } = this.#clock;
+    const now = this.#clock[0];
     const { rpgTimeReset } = this.#parameters;
     while (this.#limited && now - values[INCREASE_FROM] >= rpgTimeReset) {
       values[INCREASE_FROM] += rpgTimeReset;
@@ -161,7 +162,7 @@ export class Dcqcn implements CongestionController {
     if (!this.#notified) return;
     const values = this.#values;
     const { g, alphaPeriod } = this.#parameters;
-    const steps = Math.floor((this.#clock.now - values[ALPHA_FROM]) / alphaPeriod);
+    const steps = Math.floor((this.#clock[0] - values[ALPHA_FROM]) / alphaPeriod);
     if (steps <= 0) return;
     values[ALPHA_FROM] += steps * alphaPeriod;
     values[ALPHA] *= (1 - g) ** steps;

@@ -1,5 +1,6 @@
 /** Measures how much a path delivers: the packets acknowledged in a round trip. A loss alone does not show that. */
 import { psnDiff } from '@node-roce/wire';
+import type { Clock, TimePlace } from '../times.ts';
 
 /** The share of the greatest rate that is kept after each round of packets in flight. */
 const KEPT = 7 / 8;
@@ -7,10 +8,11 @@ const KEPT = 7 / 8;
 const STARTED = 0;
 /** Packets a µs. */
 const RATE = 1;
+export const DELIVERY_VALUES = 2;
 
 /** Times of the connection, µs. */
 export interface PathTimes {
-  readonly now: number;
+  readonly clock: Clock;
   /** The least round trip; 0 before the first sample. */
   readonly least: number;
 }
@@ -21,17 +23,21 @@ export interface PathTimes {
  */
 export class DeliveryRate {
   readonly #path: PathTimes;
-  readonly #values = new Float64Array(2);
+  readonly #values: Float64Array;
+  readonly #first: number;
   /** One past the last PSN of the round; −1: none is counted. */
   #end = -1;
   #packets = 0;
 
-  constructor(path: PathTimes) {
+  /** @param place room for `DELIVERY_VALUES` */
+  constructor(path: PathTimes, place: TimePlace = { array: new Float64Array(DELIVERY_VALUES), at: 0 }) {
     this.#path = path;
+    this.#values = place.array;
+    this.#first = place.at;
   }
 
   reset(): void {
-    this.#values.fill(0);
+    this.#values.fill(0, this.#first, this.#first + DELIVERY_VALUES);
     this.#end = -1;
     this.#packets = 0;
   }
@@ -41,18 +47,19 @@ export class DeliveryRate {
     this.#packets += packets;
     if (this.#end >= 0 && psnDiff(unackedPsn, this.#end) < 0) return;
     const values = this.#values;
-    const { now } = this.#path;
-    const time = now - values[STARTED];
+    const first = this.#first;
+    const now = this.#path.clock[0];
+    const time = now - values[first + STARTED];
     if (this.#end >= 0 && time > 0) {
-      values[RATE] = Math.max(this.#packets / time, values[RATE] * KEPT);
+      values[first + RATE] = Math.max(this.#packets / time, values[first + RATE] * KEPT);
     }
-    values[STARTED] = now;
+    values[first + STARTED] = now;
     this.#packets = 0;
     this.#end = sendPsn;
   }
 
   /** Packets that the path delivers in its least round trip: fewer in flight leave it idle. */
   get leastFlight(): number {
-    return Math.ceil(this.#values[RATE] * this.#path.least);
+    return Math.ceil(this.#values[this.#first + RATE] * this.#path.least);
   }
 }

@@ -7,6 +7,7 @@ import { TX_HEADER_STRIDE, TX_SLOT_WORDS, Tx, type TxBatch } from '../batch.ts';
 import type { Deadlines } from '../deadlines.ts';
 import type { Owner } from '../qp/owner.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
+import type { Clock } from '../times.ts';
 
 /** The fifth byte of a BTH (IBTA vol 1 §9.2.1). */
 const BECN_BYTE = 4;
@@ -16,7 +17,7 @@ const CNP_BYTES = BTH_BYTES + EXTENSION_BYTES.cnp;
 const STOPPED = Number.POSITIVE_INFINITY;
 
 interface NotificationContext {
-  readonly now: number;
+  readonly clock: Clock;
   readonly deadlines: Deadlines;
 }
 
@@ -44,7 +45,7 @@ export class NotificationPoint {
 
   /** A packet came marked. */
   marked(): void {
-    if (this.#timer[0] > this.#context.now && this.#timer[0] !== STOPPED) this.#marked = true;
+    if (this.#timer[0] > this.#context.clock[0] && this.#timer[0] !== STOPPED) this.#marked = true;
     else this.#want();
   }
 
@@ -60,9 +61,8 @@ export class NotificationPoint {
     batch.slots[(batch.count - 1) * TX_SLOT_WORDS + Tx.TRAFFIC_CLASS] = owner.congestion.cnpDscp << 2;
     owner.counters.cnpSent++;
     this.#wanted = this.#marked = false;
-    const at = this.#context.now + owner.congestion.minTimeBetweenCnps;
-    this.#timer[0] = at;
-    this.#context.deadlines.armed(this.#id, at);
+    this.#timer[0] = this.#context.clock[0] + owner.congestion.minTimeBetweenCnps;
+    this.#context.deadlines.armed(this.#id, 0);
     return 1;
   }
 
@@ -80,7 +80,7 @@ export class NotificationPoint {
   }
 
   #intervalEnds(): void {
-    if (this.#timer[0] > this.#context.now) return;
+    if (this.#timer[0] > this.#context.clock[0]) return;
     this.#timer[0] = STOPPED;
     if (this.#marked) this.#want();
   }

@@ -45,8 +45,9 @@ export interface QpAttributes extends PathAttributes {
   readonly migReq: number;
 }
 
-/** RESET: nothing is set. */
-export const RESET_ATTRIBUTES: QpAttributes = {
+const NO_SOURCE = new Uint32Array(4);
+
+const reset = (): QpAttributes => ({
   pkeyIndex: 0,
   portNum: 1,
   access: 0,
@@ -64,11 +65,22 @@ export const RESET_ATTRIBUTES: QpAttributes = {
   ah: undefined,
   peer: -1,
   local: 0,
-  source: new Uint32Array(4),
+  source: NO_SOURCE,
   trafficClass: 0,
   dataTrafficClass: 0,
   sourcePort: 0,
   ipBytes: 20,
   alternate: undefined,
   migReq: BthFlags.MIG_REQ,
-};
+});
+
+/** RESET: nothing is set. */
+export const RESET_ATTRIBUTES: QpAttributes = reset();
+
+/**
+ * The attributes with these changes. All values are of one hidden class of V8, which objects made by spreads are not: each packet
+ * looks at some twenty of them, and those of many queue pairs would be searched for by name.
+ */
+export function changedAttributes(from: QpAttributes, changes: Partial<QpAttributes>): QpAttributes {
+  return Object.assign(reset(), from, changes);
+}

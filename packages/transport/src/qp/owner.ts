@@ -28,6 +28,8 @@ export interface Owner {
   readonly slotTag: number;
   /** Index of the send ring's memory in the region table: where inline data is sent from. */
   readonly sqRegion: number;
+  /** The program posts to the send queue; else it is for rendezvous. */
+  readonly hasSends: boolean;
   /** `QpStateCode`. */
   readonly state: number;
   readonly attributes: QpAttributes;

@@ -16,12 +16,14 @@ import type { Responder } from '../responder/responder.ts';
 import { type NewRing, type Ring, recvStride, sendStride } from '../rings.ts';
 import { type Sender, SenderTurns } from '../scheduler.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
+import { Rendezvous } from '../tags/rendezvous.ts';
+import { TaggedReceives } from '../tags/tagged-receives.ts';
 import { Service } from '../wr-opcodes.ts';
 import type { XrcDomain } from '../xrc/domain.ts';
-import { type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
+import { changedAttributes, type PathAttributes, type QpAttributes, RESET_ATTRIBUTES } from './attributes.ts';
 import type { Owner } from './owner.ts';
 import { ReceiveQueue } from './receive-queue.ts';
-import { checkResize, NextRings } from './resize.ts';
+import { checkResize, grantedCap, NextRings } from './resize.ts';
 import { SendQueue } from './send-queue.ts';
 
 /** The attributes of a new queue pair; all of it is checked. */
@@ -42,6 +44,8 @@ export interface QueuePairInit {
   domain?: XrcDomain | undefined;
   /** Connections of it may migrate to another path. */
   migrates: boolean;
+  /** Its send queue is for rendezvous alone, and the program posts nothing to it. */
+  rendezvous?: boolean;
   /** Where its rings are made; the adapter's own memory unless given. */
   newRing?: NewRing;
 }
@@ -58,6 +62,7 @@ export class QueuePair implements Owner, Sender {
   readonly type: QpType;
   readonly service: number;
   readonly pd: number;
+  /** As the program gave them. With a tag matching SRQ, receives and rendezvous complete in that one's queue. */
   readonly sendCq: CompletionQueue;
   readonly recvCq: CompletionQueue;
   readonly congestion: Congestion;
@@ -68,6 +73,8 @@ export class QueuePair implements Owner, Sender {
   readonly reliable: boolean;
   /** Receives are posted to it: not with an SRQ, nor to either side of XRC. */
   readonly hasReceives: boolean;
+  /** Sends are posted to it: not where it answers rendezvous. */
+  readonly hasSends: boolean;
   readonly datagram: boolean;
   readonly transport: number;
   #cap: QpCap;
@@ -102,7 +109,7 @@ export class QueuePair implements Owner, Sender {
   constructor(context: Context, init: QueuePairInit) {
     const { qpn, type, pd, sendCq, recvCq, srq, cap, sqSigAll, activeMtu } = init;
     this.#context = context;
-    this.#newRing = init.newRing ?? context.newRing;
+    this.#newRing = init.newRing ?? context.newWorkRing;
     this.#credits = context.credits;
     this.qpn = qpn;
     this.type = type;
@@ -118,28 +125,42 @@ export class QueuePair implements Owner, Sender {
     const isXrc = type === 'XRC_INI' || type === 'XRC_TGT';
     this.reliable = type === 'RC' || isXrc;
     this.hasReceives = srq === undefined && !isXrc;
+    this.hasSends = !init.rendezvous;
     this.reacts = this.reliable && init.congestion.controller === 'dcqcn';
     this.datagram = type === 'UD' || type === 'GSI';
     this.transport = this.datagram ? Transport.UD : isXrc ? Transport.XRC : Transport[type as 'RC' | 'UC'];
-    this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu: activeMtu } : RESET_ATTRIBUTES;
+    this.#attributes = changedAttributes(RESET_ATTRIBUTES, this.datagram ? { pathMtu: activeMtu } : {});
     this.#cap = cap;
-    this.#sq = this.#newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
+    const newSendRing = this.hasSends ? this.#newRing : context.newRing;
     // One entry, which an SRQ fills; of any SRQ of the domain, for an XRC target.
     const ofSrq = type === 'XRC_TGT' ? context.limits.maxSrqSge : (srq?.maxSge ?? 0);
-    this.#rq = this.hasReceives
-      ? this.#newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
-      : context.newRing(1, recvStride(ofSrq));
-    this.#sqRegion = context.regions.add(this.#sq.bytes);
-    this.#cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: this.hasReceives ? this.rq.capacity : 0 };
-    this.sendQueue = new SendQueue(context, this, sendCq, this.sq, sqSigAll);
+    [this.#sq, this.#rq] = context.newRings(
+      () => newSendRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
+      () =>
+        this.hasReceives
+          ? this.#newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge))
+          : context.newWorkRing(1, recvStride(ofSrq)),
+    );
+    this.#sqRegion = context.regionOf(this.#sq);
+    this.#cap = grantedCap(cap, this.hasSends ? this.sq : undefined, this.hasReceives ? this.rq : undefined);
+    const tagCq = srq?.tags?.cq;
+    const readCq = this.hasSends ? undefined : tagCq;
+    this.sendQueue = new SendQueue(context, this, readCq ?? sendCq, this.sq, sqSigAll);
     this.requester = new Requester(context, this, this.sendQueue);
     this.completer = new Completer(context, this, this.sendQueue, this.requester);
-    this.receives = new ReceiveQueue(context, this, recvCq, this.rq, srq);
+    this.receives = new ReceiveQueue(context, this, tagCq ?? recvCq, this.rq, srq, this.#newTaggedReceives());
     this.responder = createResponder(context, this, this.receives, init.domain);
     if (!this.datagram && init.migrates) this.migration = this.#newMigration();
     sendCq.use(1);
     recvCq.use(1);
     srq?.use(1);
+  }
+
+  #newTaggedReceives(): TaggedReceives | undefined {
+    const tags = this.srq?.tags;
+    return (
+      tags && new TaggedReceives(tags, this.rq, this.hasSends ? undefined : new Rendezvous(this, this.sq))
+    );
   }
 
   #newMigration(): PathMigration {
@@ -152,7 +173,7 @@ export class QueuePair implements Owner, Sender {
       },
       takePath: (path) => this.#takePath(path),
       setMigReq: (migReq) => {
-        this.#attributes = { ...this.#attributes, migReq };
+        this.#attributes = changedAttributes(this.#attributes, { migReq });
       },
       event: (event) => this.#context.event(event),
     });
@@ -225,7 +246,7 @@ export class QueuePair implements Owner, Sender {
   /** Replaces attributes, all checked, and lets the parts take them over. */
   setAttributes(changes: Partial<QpAttributes>): void {
     const from = this.#attributes;
-    this.#attributes = { ...from, ...changes };
+    this.#attributes = changedAttributes(from, changes);
     this.requester.configure(from, this.#attributes);
   }
 
@@ -254,7 +275,7 @@ export class QueuePair implements Owner, Sender {
    * they take over what was posted before.
    */
   resize(cap: QpCap): QpResized {
-    const next = new NextRings(this.#newRing, cap, this.hasReceives);
+    const next = new NextRings(this.#context, this.#newRing, cap, this.hasReceives);
     this.#next = next;
     this.#show(this.#state);
     return next.result(this.#rq);
@@ -272,15 +293,17 @@ export class QueuePair implements Owner, Sender {
     const next = this.#next;
     if (!next?.isTakenUp({ sq: this.#sq, rq: this.#rq })) return;
     this.#next = undefined;
+    const before = { sq: this.#sq, rq: this.#rq };
     this.sendQueue.moveTo(next.sq);
     this.#sq = next.sq;
     if (next.rq) {
       this.receives.moveTo(next.rq, next.cap.maxRecvSge);
       this.#rq = next.rq;
+      this.#context.freeRing(before.rq);
     }
     this.#cap = next.cap;
-    this.#context.regions.retire(this.#sqRegion);
-    this.#sqRegion = this.#context.regions.add(this.#sq.bytes);
+    this.#context.freeSends(before.sq, this.#sqRegion, true);
+    this.#sqRegion = this.#context.regionOf(this.#sq);
   }
 
   /** Goes to another state, by ibv_modify_qp(3). */
@@ -299,7 +322,8 @@ export class QueuePair implements Owner, Sender {
       }
       this.#setState(state);
       if (state === QpStateCode.RTS) {
-        this.#attributes = { ...this.#attributes, notifyDrained: false }; // It is asked for with each SQD.
+        // It is asked for with each SQD.
+        this.#attributes = changedAttributes(this.#attributes, { notifyDrained: false });
         this.requester.resume();
         this.wantsTurn();
       } else if (state === QpStateCode.SQD) this.requester.drain();
@@ -352,7 +376,7 @@ export class QueuePair implements Owner, Sender {
     this.migration?.reset();
     // Before the attributes go: its last replies are still the peer's.
     if (peer >= 0) this.#context.farewells.take(this.responder, peer);
-    this.#attributes = this.datagram ? { ...RESET_ATTRIBUTES, pathMtu } : RESET_ATTRIBUTES;
+    this.#attributes = changedAttributes(RESET_ATTRIBUTES, this.datagram ? { pathMtu } : {});
     this.#established = false;
     this.#credits = this.#context.credits;
     this.#life = (this.#life + 1) % LIVES;
@@ -374,7 +398,12 @@ export class QueuePair implements Owner, Sender {
     this.requester.close();
     this.responder.close();
     this.#notification?.close();
-    this.#context.regions.remove(this.#sqRegion);
+    this.#context.freeSends(this.#sq, this.#sqRegion, false);
+    this.#context.freeRing(this.#rq);
+    if (this.#next) {
+      this.#context.freeRing(this.#next.sq);
+      if (this.#next.rq) this.#context.freeRing(this.#next.rq);
+    }
     this.sendCq.use(-1);
     this.recvCq.use(-1);
     this.srq?.use(-1);
@@ -407,6 +436,10 @@ export class QueuePair implements Owner, Sender {
 
   get owesReplies(): boolean {
     return this.responder.owed > 0 || this.#notification?.wanted === true;
+  }
+
+  get answersFirst(): boolean {
+    return !this.recvCq.wakes;
   }
 
   sendRequests(batch: TxBatch, budget: number): number {

@@ -7,10 +7,11 @@ import type { CompletionQueue } from '../completion-queue.ts';
 import { Access, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
-import { Cqe, RecvWqe, type Ring } from '../rings.ts';
+import { Cqe, RecvWqe, type Ring, Sge } from '../rings.ts';
 import { Scattered, scatter } from '../scatter.ts';
 import { checkList } from '../sge.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
+import type { TaggedReceives } from '../tags/tagged-receives.ts';
 import type { Owner } from './owner.ts';
 
 /**
@@ -35,6 +36,10 @@ export class ReceiveQueue {
   /** Bytes that the entry in use holds, and those that it was filled with. */
   #room = 0;
   #filled = 0;
+  /** Bytes of the next packet that do not go into it; negative for those that are read instead. */
+  #skip = 0;
+  /** With a tag matching SRQ: which entry a message gets. */
+  readonly tagged: TaggedReceives | undefined;
 
   constructor(
     context: Context,
@@ -42,12 +47,14 @@ export class ReceiveQueue {
     cq: CompletionQueue,
     ring: Ring,
     srq: SharedReceiveQueue | undefined,
+    tagged?: TaggedReceives,
   ) {
     this.#context = context;
     this.#owner = owner;
     this.#cq = cq;
     this.#ring = ring;
     this.#srq = srq;
+    this.tagged = tagged;
     this.#pd = srq?.pd ?? owner.pd;
     this.#maxSge = srq?.maxSge ?? owner.cap.maxRecvSge;
   }
@@ -98,12 +105,14 @@ export class ReceiveQueue {
   /**
    * The message that begins has the oldest entry, which is available. One of an SRQ stays there until the message fills
    * or completes it, so that a message that is dropped at once takes none from the other queue pairs.
+   * @param payload bytes of its first packet
    * @returns SUCCESS, or what is wrong with the entry's list
    */
-  begin(): number {
+  begin(payload = 0): number {
     this.#inUse = true;
     this.#filled = 0;
     this.#room = 0;
+    this.#skip = this.tagged === undefined ? 0 : this.tagged.begin(payload);
     const shared = this.#srq !== undefined && this.posted === 0 ? this.#srq.peek() : undefined;
     const ring = shared ?? this.#ring;
     const w = ring.wordOf(shared?.consumer ?? this.#head);
@@ -127,7 +136,7 @@ export class ReceiveQueue {
 
   /** Whether so many bytes more fit into the entry in use. */
   fits(length: number): boolean {
-    return this.#filled + length <= this.#room;
+    return this.#filled + length - this.#skip <= this.#room;
   }
 
   /**
@@ -141,10 +150,39 @@ export class ReceiveQueue {
     const count = Math.min(words[w + RecvWqe.SGE_COUNT], this.maxSge);
     const at = this.#filled;
     const list = w + RecvWqe.SGE;
-    if (scatter(this.#context, this.#pd, words, list, count, at, source, length, own) !== Scattered.OK) {
-      return false;
+    const skip = this.#skip;
+    this.#skip = 0;
+    this.#filled = at + length - skip;
+    if (this.tagged?.asks) {
+      this.tagged.read(words, w, count, this.#filled);
+      return true;
     }
-    this.#filled = at + length;
+    const context = this.#context;
+    const { OK } = Scattered;
+    return scatter(context, this.#pd, words, list, count, at, source + skip, length - skip, own) === OK;
+  }
+
+  /**
+   * Does `begin`, `fits`, `fill` and `deliver` for a SEND of one packet, in one step. False, without any effect, where they have more
+   * to do or an error to find: receives of an SRQ, of another number of elements than one, too short, or in memory that they may not use.
+   */
+  takeWhole(packet: InboundPacket): boolean {
+    const ring = this.#ring;
+    if (this.#srq !== undefined || !ring.has(this.#head)) return false;
+    const { words } = ring;
+    const w = ring.wordOf(this.#head);
+    const element = w + RecvWqe.SGE;
+    if (words[w + RecvWqe.SGE_COUNT] !== 1 || this.#maxSge === 0) return false;
+    const size = words[element + Sge.LENGTH];
+    const { payload } = packet;
+    if (payload > size) return false;
+    const context = this.#context;
+    const mr = context.memory.byLkey(words[element + Sge.LKEY]);
+    if (mr === undefined || mr.pd !== this.#pd || (mr.access & Access.LOCAL_WRITE) === 0) return false;
+    const offset = mr.locate(words[element + Sge.ADDRESS_HIGH], words[element + Sge.ADDRESS_LOW], size);
+    if (offset < 0) return false;
+    if (!mr.isNull) context.copy(packet.at + packet.info.headerLength, mr.region, offset, payload);
+    this.deliverBytes(WcOpcode.RECV, payload, bthSolicited(packet.slab, packet.at) === 1);
     return true;
   }
 
@@ -167,8 +205,9 @@ export class ReceiveQueue {
     const { words } = this.#cq;
     words[w + Cqe.BYTE_LEN] = length;
     let flags = 0;
+    if (this.tagged !== undefined && opcode === WcOpcode.RECV) flags = this.tagged.describe(this.#cq, w);
     if (offsets.deth >= 0) {
-      flags = WcFlags.GRH;
+      flags |= WcFlags.GRH;
       words[w + Cqe.SRC_QP] = dethSrcQp(slab, at + offsets.deth);
       words[w + Cqe.SL] = sl;
     }
@@ -183,13 +222,13 @@ export class ReceiveQueue {
     this.#cq.commit(bthSolicited(slab, at) === 1);
   }
 
-  /** Completes the oldest entry for a whole frame of so many bytes. */
-  deliverFrame(opcode: number, length: number): void {
+  /** Completes the oldest entry for a message or a frame of so many bytes, with nothing of its headers. */
+  deliverBytes(opcode: number, length: number, solicited: boolean): void {
     this.#owner.counters.completedReceives++;
     const w = this.#complete(WcStatus.SUCCESS, opcode);
     if (w < 0) return;
     this.#cq.words[w + Cqe.BYTE_LEN] = length;
-    this.#cq.commit(false);
+    this.#cq.commit(solicited);
   }
 
   /** Completes the oldest entry with an error of its own. */
@@ -215,7 +254,8 @@ export class ReceiveQueue {
   reset(): void {
     this.#head = this.#ring.releaseAll();
     this.#inUse = false;
-    this.#room = this.#filled = 0;
+    this.#room = this.#filled = this.#skip = 0;
+    this.tagged?.end(false);
   }
 
   /** The broken invariant, if there is one. */
@@ -242,6 +282,7 @@ export class ReceiveQueue {
     this.#head = (this.#head + 1) | 0;
     this.#ring.release(this.#head);
     this.#inUse = false;
+    this.tagged?.end(status === WcStatus.SUCCESS);
     const w = this.#context.claimCompletion(this.#owner, this.#cq);
     if (w < 0) return w;
     const { words } = this.#cq;

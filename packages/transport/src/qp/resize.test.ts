@@ -5,17 +5,17 @@ import { addressOf, Pair, QKEY, type Side } from '../../testing/pair.ts';
 import { gatherSlot, type QpCap, QpStateCode, Ring } from '../index.ts';
 
 /** The engine has the new rings; the program has not heard of them. @returns the program's part */
-function begin(side: Side, cap: Partial<QpCap>, now: number): () => void {
+function begin(side: Side, cap: Partial<QpCap>): () => void {
   const { adapter, qp } = side;
   const { attr } = adapter.queryQp(qp.qpn);
-  const resized = adapter.modifyQp(qp.qpn, { cap: { ...attr.cap!, ...cap } }, now)!;
+  const resized = adapter.modifyQp(qp.qpn, { cap: { ...attr.cap!, ...cap } })!;
   return () => {
     const [sq, rq] = [new Ring(resized.sendQueue), new Ring(resized.recvQueue)];
     side.sq.moveTo(sq);
     side.rq.moveTo(rq);
     side.sq = sq;
     side.rq = rq;
-    adapter.modifyQp(qp.qpn, {}, now);
+    adapter.modifyQp(qp.qpn, {});
   };
 }
 
@@ -52,8 +52,8 @@ describe.each(['RC', 'UC', 'UD'] as const)('%s', (type) => {
     const { left, right } = pair;
     for (let i = 0; i < 8; i++) receive();
     for (let i = 0; i < 6; i++) send(i);
-    begin(left, { maxSendWr: 256, maxInlineData: 64 }, pair.now)();
-    begin(right, { maxRecvWr: 8 }, pair.now)();
+    begin(left, { maxSendWr: 256, maxInlineData: 64 })();
+    begin(right, { maxRecvWr: 8 })();
     send(6);
     send(7);
     pair.run();
@@ -71,8 +71,8 @@ describe.each(['RC', 'UC', 'UD'] as const)('%s', (type) => {
   test('between the two halves both sides go on in the rings they know', () => {
     const { pair, receive, send } = set();
     for (let i = 0; i < 4; i++) receive();
-    const moveLeft = begin(pair.left, { maxSendWr: 4 }, pair.now);
-    const moveRight = begin(pair.right, { maxRecvWr: 4 }, pair.now);
+    const moveLeft = begin(pair.left, { maxSendWr: 4 });
+    const moveRight = begin(pair.right, { maxRecvWr: 4 });
     send(0);
     pair.run();
     send(1);
@@ -99,7 +99,7 @@ test('more posted than fits is refused, and nothing changes', () => {
       { mr, length: 1 },
     ]);
   const before = left.adapter.queryQp(left.qp.qpn);
-  const attempt = (cap: Partial<QpCap>) => refusal(() => begin(left, cap, pair.now));
+  const attempt = (cap: Partial<QpCap>) => refusal(() => begin(left, cap));
   expect(attempt({ maxSendWr: 4 })).toEqual(['EINVAL', 'cap.maxSendWr']);
   expect(attempt({ maxSendSge: 2 })).toEqual(['EINVAL', 'cap.maxSendSge']);
   expect(attempt({ maxInlineData: 8 })).toEqual(['EINVAL', 'cap.maxInlineData']);
@@ -114,10 +114,10 @@ test('more posted than fits is refused, and nothing changes', () => {
 
 test('a second resize waits for the first', () => {
   const { left } = new Pair();
-  const move = begin(left, { maxSendWr: 8 }, 0);
-  expect(refusal(() => begin(left, { maxSendWr: 16 }, 0))).toEqual(['EBUSY', 'cap']);
+  const move = begin(left, { maxSendWr: 8 });
+  expect(refusal(() => begin(left, { maxSendWr: 16 }))).toEqual(['EBUSY', 'cap']);
   move();
-  expect(refusal(() => begin(left, { maxSendWr: 16 }, 0))).toBeUndefined();
+  expect(refusal(() => begin(left, { maxSendWr: 16 }))).toBeUndefined();
 });
 
 describe('a state that changes between the two halves', () => {
@@ -125,11 +125,11 @@ describe('a state that changes between the two halves', () => {
     const pair = new Pair();
     const { left } = pair;
     const mr = left.register(new ArrayBuffer(64));
-    const enter = () => left.adapter.modifyQp(left.qp.qpn, { qpState: 'ERR' }, pair.now);
+    const enter = () => left.adapter.modifyQp(left.qp.qpn, { qpState: 'ERR' });
     pair.fault = () => [];
     left.post({ opcode: 'SEND', wrId: 1, inline: new Uint8Array(1) });
     left.postRecv(2, [{ mr, length: 1 }]);
-    const move = begin(left, { maxSendWr: 8, maxRecvWr: 8 }, pair.now);
+    const move = begin(left, { maxSendWr: 8, maxRecvWr: 8 });
     if (when === 'before') enter();
     move();
     if (when === 'after') enter();
@@ -147,12 +147,12 @@ describe('a state that changes between the two halves', () => {
     const { left, right } = pair;
     pair.fault = () => [];
     for (let i = 0; i < 3; i++) left.post({ opcode: 'SEND', inline: new Uint8Array(1) });
-    const move = begin(left, { maxSendWr: 8 }, pair.now);
-    const reset = () => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RESET' }, pair.now);
+    const move = begin(left, { maxSendWr: 8 });
+    const reset = () => left.adapter.modifyQp(left.qp.qpn, { qpState: 'RESET' });
     if (when === 'before') reset();
     move();
     if (when === 'after') reset();
-    right.adapter.modifyQp(right.qp.qpn, { qpState: 'RESET' }, pair.now);
+    right.adapter.modifyQp(right.qp.qpn, { qpState: 'RESET' });
     pair.fault = undefined;
     pair.run(100_000);
     pair.connect();
@@ -169,8 +169,8 @@ test('a packet of inline data that the link has not taken is still whole', () =>
   const { left } = pair;
   left.post({ opcode: 'SEND', inline: Uint8Array.of(1, 2, 3, 4) });
   left.tx.clear();
-  expect(left.adapter.transmit(left.tx, 0)).toBe(1);
-  begin(left, { maxSendWr: 512, maxInlineData: 512 }, 0)();
+  expect(left.adapter.transmit(left.tx)).toBe(1);
+  begin(left, { maxSendWr: 512, maxInlineData: 512 })();
   left.post({ opcode: 'SEND', inline: Uint8Array.of(5, 6, 7, 8) });
   const packet = gatherSlot(left.tx, 0);
   expect([...packet.subarray(12, 16)]).toEqual([1, 2, 3, 4]);
@@ -210,7 +210,7 @@ test('1,000 resizes under traffic that loses packets: nothing lost, nothing twic
       const used = (side === left ? side.sq : side.rq).used;
       let move: () => void;
       try {
-        move = begin(side, { [name]: asked }, pair.now);
+        move = begin(side, { [name]: asked });
       } catch (error) {
         expect(error).toMatchObject({ errno: 'EINVAL', attribute: `cap.${name}` });
         expect(used).toBeGreaterThan(asked);

@@ -1,5 +1,6 @@
 /** New sizes of a queue pair's queues: rings for them, and whether what is posted fits (ibv_modify_qp(3), IBV_QP_CAP). */
 import { SendFlags } from '../constants.ts';
+import type { Context } from '../context.ts';
 import type { QpCap, QpResized } from '../control.ts';
 import { invalid, RoceError } from '../errors.ts';
 import { type NewRing, powerOfTwo, RecvWqe, type Ring, recvStride, SendWqe, sendStride } from '../rings.ts';
@@ -26,16 +27,30 @@ export function checkResize({ sq, rq }: Queues, next: NextRings | undefined, cap
   if (rq) checkReceivesFit(rq, cap);
 }
 
+/** The sizes of the queues that were made for `cap`: rings may have more entries than were asked for, and there may be no ring. */
+export function grantedCap(cap: QpCap, sq: Ring | undefined, rq: Ring | undefined): QpCap {
+  const { maxSendSge, maxRecvSge, maxInlineData } = cap;
+  return {
+    maxSendWr: sq?.capacity ?? 0,
+    maxRecvWr: rq?.capacity ?? 0,
+    maxSendSge,
+    maxRecvSge,
+    maxInlineData,
+  };
+}
+
 /** Rings of another size, which was checked, and which the program has not taken up. */
 export class NextRings implements Queues {
   readonly sq: Ring;
   readonly rq: Ring | undefined;
   readonly cap: QpCap;
 
-  constructor(newRing: NewRing, cap: QpCap, hasReceives: boolean) {
-    this.sq = newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData));
-    this.rq = hasReceives ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)) : undefined;
-    this.cap = { ...cap, maxSendWr: this.sq.capacity, maxRecvWr: this.rq?.capacity ?? 0 };
+  constructor(context: Context, newRing: NewRing, cap: QpCap, hasReceives: boolean) {
+    [this.sq, this.rq] = context.newRings(
+      () => newRing(cap.maxSendWr, sendStride(cap.maxSendSge, cap.maxInlineData)),
+      () => (hasReceives ? newRing(cap.maxRecvWr, recvStride(cap.maxRecvSge)) : undefined),
+    );
+    this.cap = grantedCap(cap, this.sq, this.rq);
   }
 
   /** Whether the program posts there and no more to the rings before. */

@@ -1,12 +1,15 @@
 /** The send queue: its ring, and which PSNs each entry was given. */
 import { psnAdd } from '@node-roce/wire';
 import type { CompletionQueue } from '../completion-queue.ts';
-import { SendFlags, WcOpcode, WcStatus } from '../constants.ts';
+import { SendFlags, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import { Cqe, type Ring, SendWqe, SGE_WORDS } from '../rings.ts';
 import { indexAfter, indexBefore, indexDiff } from '../serial.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
+
+/** Those of a queue that nothing was started of. */
+const NO_SPANS = new Int32Array(0);
 
 /**
  * Indices are free-running counts of the ring's entries. Promise: head ≤ started ≤ posted ≤ head + capacity.
@@ -20,7 +23,7 @@ export class SendQueue {
   #ring: Ring;
   #mask: number;
   /** First PSN of each entry that was started, and how many it takes (0: executed locally); two by ring position. */
-  #spans: Int32Array;
+  #spans = NO_SPANS;
   /** Oldest entry that is not complete. */
   #head = 0;
   /** One past the last entry that was started. */
@@ -35,7 +38,6 @@ export class SendQueue {
     this.#ring = ring;
     this.#signalAll = signalAll;
     this.#mask = ring.capacity - 1;
-    this.#spans = new Int32Array(2 * ring.capacity);
     ring.sleep(0);
   }
 
@@ -118,6 +120,7 @@ export class SendQueue {
   /** Gives the next entry its PSNs. */
   start(psn: number, packets: number): void {
     const at = this.#started & this.#mask;
+    if (this.#spans === NO_SPANS) this.#spans = new Int32Array(2 * this.#ring.capacity);
     this.#spans[2 * at] = psn;
     this.#spans[2 * at + 1] = packets;
     if (this.rowOf(this.#started)?.readOrAtomic) this.#readOrAtomics++;
@@ -136,6 +139,7 @@ export class SendQueue {
     const w = this.#ring.wordOf(this.#head);
     const opcodeFlags = words[w + SendWqe.OPCODE_FLAGS];
     const row = WR_OPCODES[opcodeFlags & 0xff];
+    const { hasSends } = this.#owner;
     const opcode = row === undefined ? WcOpcode.SEND : row.completion;
     const wasStarted = this.#head !== this.#started;
     if (wasStarted && row?.readOrAtomic) this.#readOrAtomics--;
@@ -152,13 +156,16 @@ export class SendQueue {
       if (!this.#signalAll && (opcodeFlags & (SendFlags.SIGNALED << 8)) === 0) return;
     } else if (status === WcStatus.WR_FLUSH_ERR) counters.flushedSends++;
     else counters.failedSends++;
+    // A rendezvous completes as the second completion of its receive, when the data is there or can't be had.
+    if (!hasSends && opcode !== WcOpcode.RDMA_READ) return;
     const cq = this.#cq;
     const c = this.#context.claimCompletion(this.#owner, cq);
     if (c < 0) return;
     cq.words[c + Cqe.WR_ID_LOW] = wrIdLow;
     cq.words[c + Cqe.WR_ID_HIGH] = wrIdHigh;
     cq.words[c + Cqe.STATUS] = status;
-    cq.words[c + Cqe.OPCODE] = opcode;
+    cq.words[c + Cqe.OPCODE] = hasSends ? opcode : WcOpcode.TM_RECV;
+    if (!hasSends) cq.words[c + Cqe.FLAGS] = WcFlags.TM_DATA_VALID;
     cq.words[c + Cqe.BYTE_LEN] = length;
     cq.words[c + Cqe.SRC_QP] = this.#owner.attributes.destQpn;
     cq.commit(status !== WcStatus.SUCCESS);

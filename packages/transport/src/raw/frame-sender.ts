@@ -84,7 +84,7 @@ export class FrameSender {
   #fill(): number {
     const queue = this.#queue;
     const batch = this.#batch;
-    const { now } = this.#context;
+    const now = this.#context.clock[0];
     this.#wanted = false;
     for (;;) {
       while (!queue.waiting) if (!queue.sleep()) return WcStatus.SUCCESS;

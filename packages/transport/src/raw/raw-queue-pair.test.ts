@@ -114,7 +114,7 @@ describe('sending', () => {
     expect(at).toBeGreaterThan(10_000);
     expect(at).toBeLessThanOrEqual(11_000);
     for (side.now = at; side.port.sent.length < 6; side.now += 500) {
-      side.adapter.advance(side.now);
+      side.adapter.advance();
       expect(side.now).toBeLessThan(16_500);
     }
     expect(side.now).toBeGreaterThan(12_000);
@@ -324,7 +324,7 @@ describe('control', () => {
     const side = setUp();
     side.activate();
     side.receive(1, 0, 64);
-    side.adapter.destroyQp(side.qpn, 0);
+    side.adapter.destroyQp(side.qpn);
     expect(side.port.closed).toBe(true);
     expect(side.adapter.usesFrames).toBe(false);
     side.adapter.destroyCq(side.cq.handle);

@@ -8,7 +8,7 @@ import { QP_STATES, type QpState, QpStateCode, WcOpcode, WcStatus } from '../con
 import type { Context } from '../context.ts';
 import type { QpAttr, QpCap, QpQuery, QpResized, Recovery } from '../control.ts';
 import { QpCounters } from '../counters.ts';
-import { type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
+import { changedAttributes, type QpAttributes, RESET_ATTRIBUTES } from '../qp/attributes.ts';
 import { ReceiveQueue } from '../qp/receive-queue.ts';
 import { checkResize, NextRings } from '../qp/resize.ts';
 import { SendQueue } from '../qp/send-queue.ts';
@@ -65,6 +65,7 @@ export class RawQueuePair implements FrameOwner {
   readonly pd: number;
   /** Receives are posted to it: not with an SRQ. */
   readonly hasReceives: boolean;
+  readonly hasSends = true;
   readonly counters = new QpCounters();
   readonly #newRing: NewRing;
   #cap: QpCap;
@@ -153,9 +154,9 @@ export class RawQueuePair implements FrameOwner {
   /** ibv_modify_qp(3); all of it is checked. */
   modify(attr: QpAttr, to: QpState): void {
     const { portNum, rateLimit } = attr;
-    if (portNum !== undefined) this.#attributes = { ...this.#attributes, portNum };
+    if (portNum !== undefined) this.#attributes = changedAttributes(this.#attributes, { portNum });
     if (rateLimit !== undefined) {
-      this.#attributes = { ...this.#attributes, rateLimit };
+      this.#attributes = changedAttributes(this.#attributes, { rateLimit });
       this.#sender.setRate(rateLimit);
     }
     if (attr.qpState !== undefined) this.#enter(QpStateCode[to]);
@@ -169,7 +170,7 @@ export class RawQueuePair implements FrameOwner {
 
   /** Makes rings of other sizes, which were checked; as `QueuePair.resize`. */
   resize(cap: QpCap): QpResized {
-    const next = new NextRings(this.#newRing, cap, this.hasReceives);
+    const next = new NextRings(this.#context, this.#newRing, cap, this.hasReceives);
     this.#next = next;
     next.show(this.#state);
     return next.result(this.#rq);
@@ -319,7 +320,7 @@ export class RawQueuePair implements FrameOwner {
 
   wakeAt(time: number): void {
     this.#timers[0] = time;
-    this.#context.deadlines.armed(this.#timer, time);
+    this.#context.deadlines.armed(this.#timer, 0);
   }
 
   timersDue(): void {
@@ -339,7 +340,7 @@ export class RawQueuePair implements FrameOwner {
       }
       const count = this.#port.receive(this.#frames, Math.min(posted, BATCH));
       if (count === 0) return;
-      this.#context.beginBatch(this.#frames.slab, this.#context.now);
+      this.#context.beginBatch(this.#frames.slab);
       for (let i = 0; i < count && this.#listening; i++) {
         const s = i * FRAME_SLOT_WORDS;
         this.#take(this.#frames.slots[s + Frame.OFFSET], this.#frames.slots[s + Frame.LENGTH]);
@@ -381,7 +382,7 @@ export class RawQueuePair implements FrameOwner {
       return;
     }
     counters.receivedMessages++;
-    receives.deliverFrame(WcOpcode.RECV, length);
+    receives.deliverBytes(WcOpcode.RECV, length, false);
   }
 
   #flush(): void {

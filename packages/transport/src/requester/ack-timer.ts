@@ -60,7 +60,7 @@ export class AckTimer {
   #armProbe(): void {
     const delay = this.#probe.delay(this.#roundTrip);
     // Where the rule's own timer is as quick, it needs no help.
-    if (delay >= 0 && delay < this.#timers.remaining(Timer.RETRY)) this.#timers.arm(Timer.PROBE, delay);
+    if (delay >= 0 && this.#timers.isLaterThan(Timer.RETRY, delay)) this.#timers.arm(Timer.PROBE, delay);
     else this.#timers.stop(Timer.PROBE);
   }
 }

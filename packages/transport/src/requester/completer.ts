@@ -25,7 +25,7 @@ import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { SendWqe } from '../rings.ts';
 import { Scattered } from '../scatter.ts';
-import { indexAfter } from '../serial.ts';
+import { indexAfter, indexLess } from '../serial.ts';
 import { scatterResponse } from '../sge.ts';
 import { Wire } from '../wr-opcodes.ts';
 import type { Requester } from './requester.ts';
@@ -336,24 +336,33 @@ export class Completer {
   }
 
   /**
-   * Acknowledges everything up to `psn`. False if it reaches past a READ or atomic that was not answered:
-   * its response is lost (implied NAK, §9.7.5.1.5 and §9.7.6.2).
+   * Acknowledges everything up to `psn`, at once: what the requester learns from an ACK, it learns from the ACK and not from each entry.
+   * False if it reaches past a READ or atomic that was not answered: its response is lost (implied NAK, §9.7.5.1.5 and §9.7.6.2).
    */
   #acknowledge(psn: number): boolean {
     const queue = this.#queue;
     const requester = this.#requester;
-    while (queue.head !== queue.started) {
-      if (psnDiff(psn, requester.unackedPsn) < 0) return true;
-      if (queue.rowOf(queue.head)?.readOrAtomic) return false;
-      const last = queue.lastPsn(queue.head);
-      if (psnDiff(psn, last) < 0) {
-        requester.acknowledged(psnAdd(psn, 1));
-        return true;
+    const { unackedPsn } = requester;
+    let end = unackedPsn;
+    let entry = queue.head;
+    let reached = true;
+    while (entry !== queue.started && psnDiff(psn, end) >= 0) {
+      if (queue.rowOf(entry)?.readOrAtomic) {
+        reached = false;
+        break;
       }
-      requester.acknowledged(psnAdd(last, 1));
-      queue.completeOldest();
+      const last = queue.lastPsn(entry);
+      if (psnDiff(psn, last) < 0) {
+        end = psnAdd(psn, 1);
+        break;
+      }
+      end = psnAdd(last, 1);
+      entry = indexAfter(entry);
     }
-    return true;
+    if (end !== unackedPsn) requester.acknowledged(end);
+    // A completion queue that overruns ends that: all is flushed then.
+    while (indexLess(queue.head, entry)) queue.completeOldest();
+    return reached;
   }
 
   /** After a response: if it acknowledged something, the requester goes on from there. */

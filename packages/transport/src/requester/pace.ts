@@ -4,6 +4,7 @@ import type { CongestionController } from '../congestion/controller.ts';
 import { RatePacer } from '../congestion/rate-pacer.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { Responder } from '../responder/responder.ts';
+import type { Clock } from '../times.ts';
 import { Pacer } from './pacer.ts';
 import { lastPacketBytes } from './packets.ts';
 import { Timer, type Timers } from './timers.ts';
@@ -18,7 +19,7 @@ const YIELD = 1;
  */
 export class Pace {
   readonly #owner: Owner;
-  readonly #clock: { readonly now: number };
+  readonly #clock: Clock;
   readonly #timers: Timers;
   readonly #limit = new Pacer();
   /** Undefined where the controller has no rate. */
@@ -29,12 +30,7 @@ export class Pace {
   #replyWaits = false;
   #replyWasLast = false;
 
-  constructor(
-    owner: Owner,
-    clock: { readonly now: number },
-    timers: Timers,
-    congestion: CongestionController,
-  ) {
+  constructor(owner: Owner, clock: Clock, timers: Timers, congestion: CongestionController) {
     this.#owner = owner;
     this.#clock = clock;
     this.#timers = timers;
@@ -54,7 +50,8 @@ export class Pace {
   }
 
   /** µs after which the next request may leave, or is to be asked for again; 0: now. */
-  wait(now: number): number {
+  wait(): number {
+    const now = this.#clock[0];
     const wait = this.#limit.limited ? this.#limit.wait(now) : 0;
     if (this.#control === undefined) return wait;
     const controlled = this.#control.wait(now);
@@ -82,7 +79,7 @@ export class Pace {
     if (!control?.limited) return responder.transmit(batch, budget, true);
     let sent = responder.transmit(batch, budget, false);
     while (sent < budget && !batch.full && responder.owed > 0) {
-      const wait = control.wait(this.#clock.now);
+      const wait = control.wait(this.#clock[0]);
       if (wait > 0) {
         this.#timers.arm(Timer.RESPOND, wait);
         this.#replyWaits = true;

@@ -8,18 +8,21 @@ const MAX_BURST_MICROSECONDS = 2_000;
 /** UDP header and ICRC. */
 const UDP_AND_ICRC_BYTES = 8 + 4;
 
+/** Of those without a rate, which most are. */
+const NOW = new Float64Array(1);
+
 /** Promise: with a rate, packets never leave before the time that those before them took. */
 export class Pacer {
   /** kbit/s; 0: no limit. */
   #rate = 0;
   /** When the next packet may leave, µs. */
-  readonly #next = new Float64Array(1);
+  #next = NOW;
 
   /** Sets the rate, kbit/s; a wait under another rate is over. */
   setRate(rate: number): void {
     if (rate === this.#rate) return;
     this.#rate = rate;
-    this.#next[0] = 0;
+    this.#next = rate === 0 ? NOW : new Float64Array(1);
   }
 
   get limited(): boolean {

@@ -1,5 +1,6 @@
 /** How a requester deals with sequence NAKs, by whether the peer keeps packets that come early. */
 import { psnDiff } from '@node-roce/wire';
+import type { Clock } from '../times.ts';
 
 /** Losses of one retransmitted packet before all packets are retransmitted. */
 const REPEATS_MAX = 3;
@@ -30,7 +31,7 @@ const TRIAL_LAST = 256;
  * Promise: a NAK that repeats makes the requester retransmit all, so a peer that was misjudged is served.
  */
 export class PeerKeeps {
-  readonly #clock: { readonly now: number };
+  readonly #clock: Clock;
   #learned = false;
   #lastNak = NONE;
   /** Sequence NAKs for which all packets in flight were retransmitted. */
@@ -54,7 +55,7 @@ export class PeerKeeps {
   /** It was misjudged once. */
   #isWary = false;
 
-  constructor(clock: { readonly now: number }) {
+  constructor(clock: Clock) {
     this.#clock = clock;
   }
 
@@ -113,7 +114,7 @@ export class PeerKeeps {
   gapClosedAfter(psn: number): number {
     if (!this.#isOpen || !this.#learned || psnDiff(psn, this.#from) <= 0 || this.#isClosed) return 0;
     this.#isClosed = true;
-    return this.#clock.now - this.#at;
+    return this.#clock[0] - this.#at;
   }
 
   /** Everything before `psn` is acknowledged, and that is more than before. */
@@ -136,7 +137,7 @@ export class PeerKeeps {
     this.#from = from;
     this.#nakCameAgain = false;
     this.#isTrying = false;
-    this.#at = this.#clock.now;
+    this.#at = this.#clock[0];
     this.#end = end;
     this.#wasOpen = this.#isOpen;
     this.#isOpen = true;
@@ -161,7 +162,7 @@ export class PeerKeeps {
     const time = roundTrip * 2 ** Math.max(0, Math.min(this.#repeats - 1, DOUBLINGS_MAX));
     if (!isAgain) return 0;
     const behind = (roundTrip * Math.max(0, psnDiff(psn, this.#from))) / window;
-    return Math.max(0, this.#at + time + behind - this.#clock.now);
+    return Math.max(0, this.#at + time + behind - this.#clock[0]);
   }
 
   /** A sequence NAK names `psn`. Packets retransmitted less than a round trip ago are on their way. @returns one of `Again` */

@@ -3,6 +3,7 @@
  * trip, one packet is sent once more for an answer. It takes no retry, and the ACK timer runs on.
  */
 import { psnDiff } from '@node-roce/wire';
+import type { Clock } from '../times.ts';
 import { SendCursor } from './cursor.ts';
 import type { RoundTrip } from './round-trip.ts';
 
@@ -30,6 +31,7 @@ const PATIENCE_MAX = 10;
  * Promise: never more than 2 · (1 + retry_cnt) from one sign of progress to the next.
  */
 export class Probe {
+  readonly #clock: Clock;
   /** Where its packet is taken from: the requester's cursor stays where it is. */
   readonly cursor = new SendCursor();
   #granted = 0;
@@ -51,6 +53,10 @@ export class Probe {
   #flightEnd = 0;
   /** When it was sent, µs. */
   #sentAt = 0;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
 
   /** Grants the probes of `timeouts` times that the ACK timer may run out; 0: there are none. */
   grant(timeouts: number): void {
@@ -122,14 +128,14 @@ export class Probe {
   }
 
   /**
-   * One was sent at `now` that asks for the PSNs before `end` (−1: its answer ends nothing), with those before `flightEnd` in flight. A costly
+   * One was sent that asks for the PSNs before `end` (−1: its answer ends nothing), with those before `flightEnd` in flight. A costly
    * one counts as premature until there is a sample.
    */
-  sent(end: number, flightEnd: number, now: number, isCostly: boolean): void {
+  sent(end: number, flightEnd: number, isCostly: boolean): void {
     if (isCostly) this.#spare();
     this.#end = end;
     this.#flightEnd = flightEnd;
-    this.#sentAt = now;
+    this.#sentAt = this.#clock[0];
     this.#isOpen = true;
   }
 
@@ -176,10 +182,10 @@ export class Probe {
    *
    * @returns whether something in flight is lost
    */
-  showsLoss(unackedPsn: number, { now, least }: RoundTrip): boolean {
+  showsLoss(unackedPsn: number, roundTrip: RoundTrip): boolean {
     if (this.#end < 0 || psnDiff(unackedPsn, this.#end) < 0) return false;
     this.#end = -1;
-    return psnDiff(unackedPsn, this.#flightEnd) < 0 && now - this.#sentAt >= least / 2;
+    return psnDiff(unackedPsn, this.#flightEnd) < 0 && this.#clock[0] - this.#sentAt >= roundTrip.least / 2;
   }
 
   /** Whole µs after which an answer is overdue; −1: no more may be sent before the ACK timer runs out. */

@@ -65,8 +65,7 @@ export class ReadBudget {
 /** Promise: the device's budget is short of what the responses in flight are charged, and of what is granted. */
 export class OutstandingReads {
   readonly #budget: ReadBudget;
-  /** Called when budget is granted that was waited for. */
-  readonly #wake: () => void;
+  readonly #owner: { wantsTurn(): void };
   readonly #turn = new Turn<OutstandingReads>(this);
   readonly list = new ReadRequests();
   /** READ responses that were asked for and not received. */
@@ -85,9 +84,10 @@ export class OutstandingReads {
   /** Its moves when that was last looked at. */
   #moves = 0;
 
-  constructor(budget: ReadBudget, wake: () => void) {
+  /** @param owner has a turn when budget is granted that was waited for */
+  constructor(budget: ReadBudget, owner: { wantsTurn(): void }) {
     this.#budget = budget;
-    this.#wake = wake;
+    this.#owner = owner;
   }
 
   /** Splits READs so that the device's receive buffer holds the responses of two requests. */
@@ -161,7 +161,7 @@ export class OutstandingReads {
     this.#granted += this.#wanted;
     this.#budget.take(this.#wanted);
     this.#wanted = 0;
-    this.#wake();
+    this.#owner.wantsTurn();
   }
 
   /**

@@ -10,6 +10,7 @@ import type { QpAttributes } from '../qp/attributes.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { SendQueue } from '../qp/send-queue.ts';
 import { indexLess } from '../serial.ts';
+import type { TimePlace } from '../times.ts';
 import { AckTimer } from './ack-timer.ts';
 import { Credits } from './credits.ts';
 import { EarlyResponses } from './early-responses.ts';
@@ -23,8 +24,8 @@ import { Probe } from './probe.ts';
 import { OutstandingReads } from './reads.ts';
 import { Repair } from './repair.ts';
 import { Retries } from './retries.ts';
-import { RoundTrip } from './round-trip.ts';
-import { Timer, Timers } from './timers.ts';
+import { ROUND_TRIP_TIMES, RoundTrip } from './round-trip.ts';
+import { TIMERS, Timer, Timers } from './timers.ts';
 import { READ_BUDGET_WAIT, Transmitter } from './transmitter.ts';
 import { XrcPackets } from './xrc-packets.ts';
 
@@ -44,7 +45,7 @@ export class Requester {
   readonly #owner: Owner;
   readonly #queue: SendQueue;
   readonly #flight: Flight;
-  readonly #probe = new Probe();
+  readonly #probe: Probe;
   readonly #roundTrip: RoundTrip;
   readonly #ackTimer: AckTimer;
   readonly #transmitter: Transmitter;
@@ -59,6 +60,8 @@ export class Requester {
   readonly #losses = new LossDistance();
   readonly congestion: CongestionController;
   readonly pace: Pace;
+  /** Where the times of its parts are. */
+  readonly #place: TimePlace;
   #timeouts = 0;
   /** Packets are in a batch that the link has not taken. */
   #withLink = false;
@@ -71,15 +74,20 @@ export class Requester {
     this.#queue = queue;
     this.#flight = new Flight(queue);
     this.failed = new FailedEntry(owner, queue);
-    this.reads = new OutstandingReads(context.readBudget, () => owner.wantsTurn());
+    this.reads = new OutstandingReads(context.readBudget, owner);
     const Packets = owner.type === 'XRC_INI' ? XrcPackets : RequestPackets;
     const packets = new Packets(context, owner, queue);
     this.#repair = new Repair(context, owner, queue, packets, this.failed, this.reads, this.early);
-    this.#peerKeeps = new PeerKeeps(context);
-    this.#roundTrip = new RoundTrip(context);
-    this.congestion = owner.reacts ? new Dcqcn(this.#roundTrip, owner.congestion) : new Aimd(this.#roundTrip);
-    this.timers = new Timers(context, context.deadlines, { timersDue: () => this.#timersDue() });
-    this.pace = new Pace(owner, context, this.timers, this.congestion);
+    this.#peerKeeps = new PeerKeeps(context.clock);
+    this.#probe = new Probe(context.clock);
+    this.#place = context.times.take();
+    const { array, at } = this.#place;
+    this.#roundTrip = new RoundTrip(context.clock, { array, at: at + TIMERS });
+    this.congestion = owner.reacts
+      ? new Dcqcn(this.#roundTrip, owner.congestion)
+      : new Aimd(this.#roundTrip, { array, at: at + TIMERS + ROUND_TRIP_TIMES });
+    this.timers = new Timers(context.clock, context.deadlines, this, this.#place);
+    this.pace = new Pace(owner, context.clock, this.timers, this.congestion);
     this.#ackTimer = new AckTimer(owner, this.timers, this.#roundTrip, this.#probe);
     const { timers, credits, reads, failed, congestion, early } = this;
     this.#transmitter = new Transmitter({
@@ -171,6 +179,7 @@ export class Requester {
   close(): void {
     this.reset();
     this.timers.close();
+    this.#context.times.give(this.#place);
   }
 
   /** Entering RTS from SQD or SQE. */
@@ -406,7 +415,7 @@ export class Requester {
   }
 
   /** At most one retry a call (see the pump's order in docs/run-loop.md). */
-  #timersDue(): void {
+  timersDue(): void {
     const { timers } = this;
     // With a rate, the next packet is on its way to ask for an answer.
     const isPaced = timers.isRunning(Timer.PACE);

@@ -1,5 +1,6 @@
 /** The time from a request to its answer: one packet at a time is timed. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
+import type { Clock, TimePlace } from '../times.ts';
 
 /** `settled` before the first sample, µs. */
 const SETTLED_FIRST = 1_000;
@@ -11,23 +12,27 @@ const ACK_DELAY = 2;
 const LEFT_AT = 3;
 /** A sample that counts if the packet was not lost; 0: there is none. */
 const DOUBTFUL = 4;
-const TIMES = 5;
+export const ROUND_TRIP_TIMES = 5;
 
-/** µs in a `Float64Array`, so that none is boxed. Before the first sample all are 0. */
+/** µs, none of them boxed. Before the first sample all are 0. */
 export class RoundTrip {
-  readonly #clock: { readonly now: number };
-  readonly #times = new Float64Array(TIMES);
+  readonly clock: Clock;
+  readonly #times: Float64Array;
+  readonly #first: number;
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
   /** It may be retransmitted by a probe. */
   #inDoubt = false;
 
-  constructor(clock: { readonly now: number }) {
-    this.#clock = clock;
+  /** @param place room for `ROUND_TRIP_TIMES` */
+  constructor(clock: Clock, place: TimePlace = { array: new Float64Array(ROUND_TRIP_TIMES), at: 0 }) {
+    this.clock = clock;
+    this.#times = place.array;
+    this.#first = place.at;
   }
 
   reset(): void {
-    this.#times.fill(0);
+    this.#times.fill(0, this.#first, this.#first + ROUND_TRIP_TIMES);
     this.#timedPsn = -1;
     this.#inDoubt = false;
   }
@@ -37,20 +42,20 @@ export class RoundTrip {
     if (this.#timedPsn >= 0) return;
     this.#timedPsn = psn;
     this.#inDoubt = false;
-    this.#times[LEFT_AT] = this.#clock.now;
+    this.#times[this.#first + LEFT_AT] = this.clock[0];
   }
 
   /** A probe leaves: whether the timed packet is answered for its first sending, a second answer will show (`confirm`). */
   doubt(): void {
     this.#inDoubt = true;
-    this.#times[DOUBTFUL] = 0;
+    this.#times[this.#first + DOUBTFUL] = 0;
   }
 
   /** The peer answered the probe as well: the packet had arrived the first time. @returns whether that makes a sample */
   confirm(): boolean {
-    const sample = this.#times[DOUBTFUL];
+    const sample = this.#times[this.#first + DOUBTFUL];
     if (sample === 0) return false;
-    this.#times[DOUBTFUL] = 0;
+    this.#times[this.#first + DOUBTFUL] = 0;
     this.#add(sample);
     return true;
   }
@@ -75,9 +80,9 @@ export class RoundTrip {
   acknowledged(psn: number): boolean {
     if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return false;
     this.#timedPsn = -1;
-    const sample = Math.max(1, this.#clock.now - this.#times[LEFT_AT]);
+    const sample = Math.max(1, this.clock[0] - this.#times[this.#first + LEFT_AT]);
     if (this.#inDoubt) {
-      this.#times[DOUBTFUL] = sample;
+      this.#times[this.#first + DOUBTFUL] = sample;
       return false;
     }
     this.#add(sample);
@@ -90,44 +95,41 @@ export class RoundTrip {
    */
   isAtMost(time: number): void {
     const times = this.#times;
-    if (time <= 0 || time >= times[SMOOTHED]) return;
-    times[SMOOTHED] += (Math.max(time, times[LEAST]) - times[SMOOTHED]) / 8;
+    const first = this.#first;
+    if (time <= 0 || time >= times[first + SMOOTHED]) return;
+    times[first + SMOOTHED] += (Math.max(time, times[first + LEAST]) - times[first + SMOOTHED]) / 8;
   }
 
   #add(sample: number): void {
     const times = this.#times;
-    if (times[SMOOTHED] === 0) {
-      times[SMOOTHED] = times[LEAST] = sample;
+    const first = this.#first;
+    if (times[first + SMOOTHED] === 0) {
+      times[first + SMOOTHED] = times[first + LEAST] = sample;
       return;
     }
-    times[ACK_DELAY] = Math.max(sample - times[SMOOTHED], times[ACK_DELAY] * (3 / 4));
-    times[SMOOTHED] += (sample - times[SMOOTHED]) / 8;
-    times[LEAST] = Math.min(times[LEAST], sample);
-  }
-
-  /** Virtual time, µs. */
-  get now(): number {
-    return this.#clock.now;
+    times[first + ACK_DELAY] = Math.max(sample - times[first + SMOOTHED], times[first + ACK_DELAY] * (3 / 4));
+    times[first + SMOOTHED] += (sample - times[first + SMOOTHED]) / 8;
+    times[first + LEAST] = Math.min(times[first + LEAST], sample);
   }
 
   /** The smoothed round trip (RFC 6298 §2), µs; 0 before the first sample. */
   get smoothed(): number {
-    return this.#times[SMOOTHED];
+    return this.#times[this.#first + SMOOTHED];
   }
 
   /** After so long without an answer, no packet is on its way any more, whatever overtook it (RFC 8985 §6.2), µs. */
   get settled(): number {
-    if (this.#times[SMOOTHED] === 0) return SETTLED_FIRST;
-    return this.#times[SMOOTHED] * (5 / 4) + this.#times[ACK_DELAY];
+    if (this.#times[this.#first + SMOOTHED] === 0) return SETTLED_FIRST;
+    return this.#times[this.#first + SMOOTHED] * (5 / 4) + this.#times[this.#first + ACK_DELAY];
   }
 
   /** The shortest that was seen, µs; 0 before the first sample. */
   get least(): number {
-    return this.#times[LEAST];
+    return this.#times[this.#first + LEAST];
   }
 
   /** The largest delay of an ACK seen lately, beyond the smoothed round trip, µs. */
   get ackDelay(): number {
-    return this.#times[ACK_DELAY];
+    return this.#times[this.#first + ACK_DELAY];
   }
 }

@@ -1,5 +1,6 @@
 /** The timers of a requester: the one place that arms, stops and lists them. */
 import type { Deadlines, Waiter } from '../deadlines.ts';
+import type { Clock, TimePlace } from '../times.ts';
 
 export const Timer = {
   /** The local ACK timer (IBTA vol 1 §9.7.6.1.3): nothing was acknowledged for the time that `timeout` sets. */
@@ -18,26 +19,40 @@ export const Timer = {
   RESPOND: 6,
 } as const;
 
-const TIMERS = 7;
+export const TIMERS = 7;
 const STOPPED = Number.POSITIVE_INFINITY;
 
 /** Times are virtual, in µs. Promise: RETRY and PROBE do not run while RNR runs. */
 export class Timers {
-  readonly #clock: { readonly now: number };
+  readonly #clock: Clock;
   readonly #deadlines: Deadlines;
-  readonly #at = new Float64Array(TIMERS).fill(STOPPED);
+  readonly #times: Float64Array;
+  readonly #first: number;
   readonly #id: number;
 
-  constructor(clock: { readonly now: number }, deadlines: Deadlines, waiter: Waiter) {
+  /** @param place room for `TIMERS` */
+  constructor(
+    clock: Clock,
+    deadlines: Deadlines,
+    waiter: Waiter,
+    place: TimePlace = { array: new Float64Array(TIMERS), at: 0 },
+  ) {
     this.#clock = clock;
     this.#deadlines = deadlines;
-    this.#id = deadlines.enroll(waiter, this.#at);
+    this.#times = place.array;
+    this.#first = place.at;
+    this.#stopTimers();
+    this.#id = deadlines.enroll(waiter, place.array, place.at, TIMERS);
+  }
+
+  #stopTimers(): void {
+    this.#times.fill(STOPPED, this.#first, this.#first + TIMERS);
   }
 
   /** The timer fires `delay` µs from now; a time that it was armed for before is forgotten. */
   arm(timer: number, delay: number): void {
-    const at = this.#clock.now + delay;
-    this.#at[timer] = at;
+    const at = this.#first + timer;
+    this.#times[at] = this.#clock[0] + delay;
     this.#deadlines.armed(this.#id, at);
   }
 
@@ -46,27 +61,27 @@ export class Timers {
   }
 
   stop(timer: number): void {
-    this.#at[timer] = STOPPED;
+    this.#times[this.#first + timer] = STOPPED;
   }
 
   stopAll(): void {
-    this.#at.fill(STOPPED);
+    this.#stopTimers();
     this.#deadlines.disarm(this.#id);
   }
 
   isRunning(timer: number): boolean {
-    return this.#at[timer] !== STOPPED;
+    return this.#times[this.#first + timer] !== STOPPED;
   }
 
-  /** µs from now until the timer fires; Infinity where it is stopped. */
-  remaining(timer: number): number {
-    return this.#at[timer] - this.#clock.now;
+  /** Whether the timer fires later than `delay` µs from now; true where it is stopped. */
+  isLaterThan(timer: number, delay: number): boolean {
+    return this.#times[this.#first + timer] - this.#clock[0] > delay;
   }
 
   /** Whether the timer has fired; if so it is stopped now. */
   takeDue(timer: number): boolean {
-    if (this.#at[timer] > this.#clock.now) return false;
-    this.#at[timer] = STOPPED;
+    if (this.#times[this.#first + timer] > this.#clock[0]) return false;
+    this.#times[this.#first + timer] = STOPPED;
     return true;
   }
 

@@ -11,6 +11,7 @@ import type { RequesterParts } from './parts.ts';
 import { ReadRepair } from './read-repair.ts';
 import { Starter } from './starter.ts';
 import { Timer } from './timers.ts';
+import { WholeMessages } from './whole-messages.ts';
 
 /** How long a READ waits for room in the receive buffer while none becomes free, µs. */
 export const READ_BUDGET_WAIT = 10_000;
@@ -37,8 +38,11 @@ export class Transmitter {
   readonly #parts: RequesterParts;
   readonly #flight: Flight;
   readonly #packets: RequestPackets;
-  readonly #readRepair: ReadRepair;
+  /** Made with the first response that is missing. */
+  #readRepair: ReadRepair | undefined;
   readonly #starter: Starter;
+  /** Where the queue pair has a peer and adds nothing to its packets of its own. */
+  readonly #wholes: WholeMessages | undefined;
   /** Packets since the last AckReq. */
   #sinceAckReq = 0;
 
@@ -46,8 +50,9 @@ export class Transmitter {
     this.#parts = parts;
     this.#flight = parts.flight;
     this.#packets = parts.packets;
-    this.#readRepair = new ReadRepair(parts, this.#packets);
     this.#starter = new Starter(parts);
+    const { type } = parts.owner;
+    this.#wholes = type === 'RC' || type === 'UC' ? new WholeMessages(parts) : undefined;
   }
 
   /** ERR, SQE: nothing more is sent. */
@@ -97,12 +102,18 @@ export class Transmitter {
     const { reliable } = owner;
     let sent = probe.wanted ? this.#transmitProbe(batch) : 0;
     if (repair.active) sent += repair.transmit(batch, budget - sent);
-    if (early.count > 0) sent += this.#readRepair.transmit(batch, budget - sent);
+    if (early.count > 0) {
+      this.#readRepair ??= new ReadRepair(this.#parts, this.#packets);
+      sent += this.#readRepair.transmit(batch, budget - sent);
+    }
     // They don't wait, but what follows does.
     if (sent > 0 && pacer.limited) {
       for (let i = 0; i < sent; i++) pacer.charge(lastPacketBytes(batch, i), owner.attributes.ipBytes);
     }
     while (sent < budget && !batch.full) {
+      const wholes = this.#transmitWholes(batch, budget - sent);
+      sent += wholes;
+      if (wholes > 0) continue;
       if (!this.#hasEntry()) break;
       if (cursor.entry === queue.started) continue; // It was local, and is done.
       if (early.count > 0 && this.#skipAnswered()) continue;
@@ -145,6 +156,23 @@ export class Transmitter {
     const { window } = congestion;
     if (peerKeeps.isTrying) return 1;
     return peerKeeps.keepsBehind(this.#flight.unackedPsn) ? GAP_OPEN_FACTOR * window : window;
+  }
+
+  /** Adds messages of one packet that were never started, as many as may leave now, `most` at most. @returns how many */
+  #transmitWholes(batch: TxBatch, most: number): number {
+    const { owner, queue, failed, pacer, roundTrip } = this.#parts;
+    const { cursor, out } = this.#flight;
+    if (this.#wholes === undefined || cursor.entry !== queue.started || pacer.limited) return 0;
+    if (failed.waiting || owner.state !== QpStateCode.RTS) return 0;
+    if (!owner.reliable) return this.#wholes.add(batch, most);
+    const { psn } = cursor;
+    const count = Math.min(most, this.#window - this.#inFlight(out), PSN_SPAN - out);
+    const added = this.#wholes.add(batch, count);
+    if (added === 0) return 0;
+    // Each of them asks for an ACK, as the last packet of any message does.
+    this.#sinceAckReq = 0;
+    roundTrip.begin(psn);
+    return added;
   }
 
   /** Moves the cursor past packets that are answered already and need not be retransmitted. @returns whether it moved */
@@ -292,8 +320,8 @@ export class Transmitter {
   }
 
   #mayPace(): boolean {
-    const { context, pacer, timers } = this.#parts;
-    const wait = pacer.wait(context.now);
+    const { pacer, timers } = this.#parts;
+    const wait = pacer.wait();
     if (wait === 0) return true;
     timers.arm(Timer.PACE, wait);
     return false;
@@ -322,7 +350,7 @@ export class Transmitter {
     const end = this.#asksPart(row) ? -1 : psnAdd(psn, psns);
     // The second one for a whole READ request: where losses are few, the responder is slow rather than deaf.
     const isCostly = psns > 1 && unanswered > 1 && !losses.isLossy;
-    probe.sent(end, flightEnd, context.now, isCostly);
+    probe.sent(end, flightEnd, isCostly);
     if (repair.active) probe.hasCompany();
     // Without a sample, the time from the first sending is better than none, though it may be too long.
     if (roundTrip.smoothed > 0) roundTrip.doubt();

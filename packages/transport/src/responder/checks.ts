@@ -148,11 +148,14 @@ function checkResources({ owner, replies }: ReliableParts, { info }: InboundPack
  * §9.7.4.1.4: the first packet of a SEND, and the last of a WRITE with immediate, find a receive; the SEND's is one that it can
  * fill, and is in use from here on.
  */
-function checkReceive({ receives }: ConnectedParts, { info }: InboundPacket): number {
+function checkReceive({ receives }: ConnectedParts, packet: InboundPacket): number {
+  const { info, payload } = packet;
   if (!(info.isSend ? info.first : info.isWrite && info.hasImmediate)) return Verdict.PASS;
+  const { tagged } = receives;
+  if (tagged !== undefined && info.isSend && !tagged.choose(packet)) return Verdict.NO_RECEIVE;
   if (!receives.available()) return Verdict.NO_RECEIVE;
   if (!info.isSend) return Verdict.PASS;
-  const status = receives.begin();
+  const status = receives.begin(payload);
   if (status === WcStatus.SUCCESS) return Verdict.PASS;
   return status === WcStatus.LOC_QP_OP_ERR ? Verdict.BAD_RECEIVE_LIST : Verdict.BAD_RECEIVE;
 }

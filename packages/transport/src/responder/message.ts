@@ -48,7 +48,7 @@ export class InboundMessage {
   /** Whether the region of the WRITE under way can still take this many bytes. */
   writable(payload: number): boolean {
     const region = this.#region;
-    return region?.valid === true && region.view.byteLength >= this.#offset + payload;
+    return region?.valid === true && region.view.length >= this.#offset + payload;
   }
 
   /** A packet of a SEND was taken. */

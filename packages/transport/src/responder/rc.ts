@@ -1,5 +1,5 @@
 /** The responder of a reliable connection, and of an XRC target queue pair (IBTA vol 1 §9.7.4, §9.7.5, annex A14). */
-import { bthAckReq, NakCode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
+import { bthAckReq, NakCode, Opcode, psnAdd, psnDiff, rethLength } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { Access, QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
@@ -20,6 +20,7 @@ import {
   Verdict,
 } from './checks.ts';
 import { EarlyPackets } from './early-packets.ts';
+import { EarlyPages } from './early-pages.ts';
 import { AtomicResult, executeAtomicWrite, executeSend, executeWrite } from './execute.ts';
 import { InboundMessage } from './message.ts';
 import { RemoteTarget } from './remote-target.ts';
@@ -28,8 +29,12 @@ import { ReplyPackets } from './reply-packets.ts';
 import { ResponderResources } from './resources.ts';
 import type { Responder } from './responder.ts';
 
+/** That of the request at hand. */
+const ATOMIC_RESULT = new AtomicResult();
 /** The target of answers without bytes. */
 const NOTHING = new RemoteTarget(-1);
+/** No packet came early. */
+const NO_EARLY = new EarlyPackets(new EarlyPages(0));
 /** RNR NAK syndrome: 001 and the timer code. */
 const RNR_NAK = 0x20;
 
@@ -49,9 +54,9 @@ export class RcResponder implements Responder {
   readonly #target: RemoteTarget;
   readonly #replies = new ReplyQueue();
   readonly #resources = new ResponderResources();
-  readonly #atomic = new AtomicResult();
   readonly #packets: ReplyPackets;
-  readonly #early: EarlyPackets;
+  /** Its own with the first packet that comes early. */
+  #early = NO_EARLY;
   /** XRC: which SRQ requests are for. */
   readonly #xrc: XrcTarget | undefined;
   #expectedPsn = 0;
@@ -73,7 +78,6 @@ export class RcResponder implements Responder {
     this.#owner = owner;
     this.#receives = receives;
     this.#packets = new ReplyPackets(owner, this.#replies, receives);
-    this.#early = new EarlyPackets(context.earlyPages);
     this.#parts = {
       context,
       owner,
@@ -109,6 +113,7 @@ export class RcResponder implements Responder {
 
   receive(packet: InboundPacket): void {
     const { psn } = packet;
+    if (psn === this.#expectedPsn && this.#acceptWhole(packet)) return;
     const order = checkPsn(psn, this.#expectedPsn);
     if (order === Verdict.DUPLICATE) {
       this.#answerDuplicate(packet);
@@ -125,6 +130,20 @@ export class RcResponder implements Responder {
     this.#early.forget(psn);
     this.#gapFilled = true;
     if (this.#owner.keepEarly === 'ahead') this.#catchUp(this.#early.highest);
+  }
+
+  /**
+   * Does all that `#accept` does for the expected packet, in one step, where that is a SEND of one packet and nothing is unusual.
+   * Otherwise it returns false without any effect, and `#accept` finds the reason. Excluded: immediate data, an invalidation and XRC
+   * (other opcodes), a NAK that is out, early packets, a message under way, a payload beyond the path MTU; and the receives that
+   * `takeWhole` excludes.
+   */
+  #acceptWhole(packet: InboundPacket): boolean {
+    if (packet.info.opcode !== Opcode.RC_SEND_ONLY || this.#nakSent) return false;
+    if (this.#message.underWay || this.#early.count > 0) return false;
+    if (packet.payload > this.#owner.attributes.pathMtu || !this.#receives.takeWhole(packet)) return false;
+    this.#executed(packet);
+    return true;
   }
 
   /** The expected packet: checks, then its effect, then its answer. */
@@ -148,6 +167,7 @@ export class RcResponder implements Responder {
     const { counters, keepEarly } = this.#owner;
     counters.outOfSeqRequest++;
     if (keepEarly !== 'off') {
+      if (this.#early === NO_EARLY) this.#early = new EarlyPackets(this.#context.earlyPages);
       const early = this.#early;
       const again = early.count > 0 && psnDiff(psn, early.highest) <= 0;
       if (!early.has(psn) && early.keep(packet, this.#expectedPsn)) counters.keptPackets++;
@@ -268,16 +288,19 @@ export class RcResponder implements Responder {
     if (info.isAtomic) return this.#executeAtomic(packet);
     if (info.isFlush || info.isAtomicWrite) return this.#executePlacement(packet);
     const fault = info.isSend ? executeSend(this.#parts, packet) : executeWrite(this.#parts, packet);
-    if (fault !== Verdict.PASS) return fault;
+    if (fault === Verdict.PASS) this.#executed(packet);
+    return fault;
+  }
+
+  /** The SEND or WRITE in the packet had its effect. */
+  #executed({ info, slab, at, psn }: InboundPacket): void {
     // The completion queue had no room: the message is not delivered, and the queue pair is at its end.
-    if (this.#owner.state === QpStateCode.ERR) return Verdict.PASS;
+    if (this.#owner.state === QpStateCode.ERR) return;
     this.#advance(1);
     if (info.last) this.#countMessage();
-    if (bthAckReq(packet.slab, packet.at) !== 0) {
-      this.#replies.acknowledge(packet.psn, this.#msn);
-      this.#owner.wantsReplyTurn();
-    }
-    return Verdict.PASS;
+    if (bthAckReq(slab, at) === 0) return;
+    this.#replies.acknowledge(psn, this.#msn);
+    this.#owner.wantsReplyTurn();
   }
 
   #executeRead(packet: InboundPacket): number {
@@ -294,7 +317,7 @@ export class RcResponder implements Responder {
   }
 
   #executeAtomic(packet: InboundPacket): number {
-    const result = this.#atomic;
+    const result = ATOMIC_RESULT;
     result.execute(this.#context, this.#target, packet);
     this.#advance(1);
     this.#resources.rememberAtomic(packet, result.high, result.low);

@@ -33,6 +33,7 @@ const WORDS = 8;
 const START_ROOM = 8;
 const NO_WORDS = new Uint32Array(0);
 const NO_OFFSETS = new Float64Array(0);
+const NO_REGIONS: (MemoryRegion | undefined)[] = [];
 
 /**
  * Owns a queue that grows up to the bound below, and keeps its memory.
@@ -44,7 +45,7 @@ const NO_OFFSETS = new Float64Array(0);
 export class ReplyQueue {
   #words = NO_WORDS;
   /** READ: region (none for a READ of nothing), and offset of its first byte in the backing buffer. */
-  #regions: (MemoryRegion | undefined)[] = [];
+  #regions = NO_REGIONS;
   #offsets = NO_OFFSETS;
   #room = 0;
   #head = 0;
@@ -118,10 +119,11 @@ export class ReplyQueue {
     return this.#offsets[this.#head];
   }
 
-  /** The next response of the READ at the head was added to a batch; the last one ends it. */
-  responded(): void {
+  /** The next `count` responses of the READ at the head were added to a batch; the last one ends it. */
+  responded(count: number): void {
     const w = this.#head * WORDS;
-    if (++this.#words[w + Word.SENT] === this.#words[w + Word.PACKETS]) this.shift();
+    this.#words[w + Word.SENT] += count;
+    if (this.#words[w + Word.SENT] === this.#words[w + Word.PACKETS]) this.shift();
   }
 
   /** The reply at the head was added to a batch. */

@@ -17,6 +17,7 @@ import {
 import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
 import type { Owner } from '../qp/owner.ts';
 import type { ReceiveQueue } from '../qp/receive-queue.ts';
+import type { MemoryRegion } from '../region.ts';
 import { addFragment } from '../sge.ts';
 import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
 import { ReplyKind, type ReplyQueue } from './replies.ts';
@@ -43,9 +44,11 @@ export class ReplyPackets {
     while (sent < budget && !batch.full && replies.count > 0) {
       if (replies.kind === ReplyKind.READ) {
         if (!reads || this.readGone) break;
-        this.#writeResponse(batch);
-      } else this.#writeAcknowledge(batch);
-      sent++;
+        sent += this.#writeResponses(batch, budget - sent);
+      } else {
+        this.#writeAcknowledge(batch);
+        sent++;
+      }
     }
     return sent;
   }
@@ -54,7 +57,7 @@ export class ReplyPackets {
   get readGone(): boolean {
     const { count, kind, region, offset, length } = this.#replies;
     if (count === 0 || kind !== ReplyKind.READ || region === undefined) return false;
-    return !region.valid || region.view.byteLength < offset + length;
+    return !region.valid || region.view.length < offset + length;
   }
 
   /** ACK, NAK or atomic result. */
@@ -78,36 +81,61 @@ export class ReplyPackets {
     replies.shift();
   }
 
-  /** The next response of the READ at the head: FIRST, MIDDLE or LAST by its place, or ONLY (§9.4.4). */
+  /** The next responses of the READ at the head: one FIRST, LAST or ONLY, or MIDDLEs up to `most` (§9.4.4). @returns how many */
+  #writeResponses(batch: TxBatch, most: number): number {
+    const { sent, packets, region } = this.#replies;
+    const middles = packets - 1 - sent;
+    // A READ of nothing has no region, and one response.
+    if (sent > 0 && middles > 0 && region) return this.#writeMiddles(batch, region, Math.min(middles, most));
+    this.#writeResponse(batch);
+    return 1;
+  }
+
+  /** Adds up to `count` MIDDLEs of the READ at the head. Fewer where the batch is full. @returns how many */
+  #writeMiddles(batch: TxBatch, { region }: MemoryRegion, count: number): number {
+    const owner = this.#owner;
+    const replies = this.#replies;
+    const { pathMtu, destQpn, migReq } = owner.attributes;
+    const opcode = owner.transport | Opcode.RC_RDMA_READ_RESPONSE_MIDDLE;
+    let offset = replies.offset + replies.sent * pathMtu;
+    let psn = psnAdd(replies.psn, replies.sent);
+    let added = 0;
+    for (; added < count && !batch.full; added++) {
+      const fragment = batch.fragmentCount;
+      addFragment(batch, region, offset, pathMtu);
+      writeBth(batch.headers, batch.count * TX_HEADER_STRIDE, opcode, migReq, DEFAULT_PKEY, destQpn, psn);
+      finishSlot(owner, batch, BTH_BYTES, fragment, pathMtu, 0);
+      offset += pathMtu;
+      psn = psnAdd(psn, 1);
+    }
+    replies.responded(added);
+    return added;
+  }
+
+  /** The next response of the READ at the head, which is its first or its last, or both. */
   #writeResponse(batch: TxBatch): void {
     const replies = this.#replies;
     const { pathMtu, destQpn, migReq } = this.#owner.attributes;
     const { sent, packets, region } = replies;
-    const first = sent === 0;
     const last = sent === packets - 1;
     const start = sent * pathMtu;
     const size = last ? replies.length - start : pathMtu;
     const pad = -size & 3;
     const base = batch.count * TX_HEADER_STRIDE;
-    const opcode = first
-      ? last
-        ? Opcode.RC_RDMA_READ_RESPONSE_ONLY
-        : Opcode.RC_RDMA_READ_RESPONSE_FIRST
-      : last
+    const opcode =
+      sent > 0
         ? Opcode.RC_RDMA_READ_RESPONSE_LAST
-        : Opcode.RC_RDMA_READ_RESPONSE_MIDDLE;
+        : last
+          ? Opcode.RC_RDMA_READ_RESPONSE_ONLY
+          : Opcode.RC_RDMA_READ_RESPONSE_FIRST;
     const flags = migReq | (pad << BTH_PAD_SHIFT);
     const byte = this.#owner.transport | opcode;
     writeBth(batch.headers, base, byte, flags, DEFAULT_PKEY, destQpn, psnAdd(replies.psn, sent));
-    let length = BTH_BYTES;
-    if (first || last) {
-      writeAeth(batch.headers, base + length, this.#ackSyndrome, replies.msn);
-      length += AETH_BYTES;
-    }
+    writeAeth(batch.headers, base + BTH_BYTES, this.#ackSyndrome, replies.msn);
     const fragment = batch.fragmentCount;
     if (region && size > 0) addFragment(batch, region.region, replies.offset + start, size);
-    finishSlot(this.#owner, batch, length, fragment, size, pad);
-    replies.responded();
+    finishSlot(this.#owner, batch, BTH_BYTES + AETH_BYTES, fragment, size, pad);
+    replies.responded(1);
   }
 
   /** AETH syndrome of an ACK: the posted receives as a credit code; none with an SRQ (§9.7.7.2.4). */

@@ -28,6 +28,7 @@ const Word = {
   VALUE_LOW: 8,
 } as const;
 const WORDS = 9;
+const NO_WORDS = new Uint32Array(0);
 
 /** PSNs before the expected one that are duplicates (IBTA vol 1 §9.7.4.1.1). */
 const DUPLICATE_REGION = 1 << 23;
@@ -41,7 +42,8 @@ const EXPIRY_SHIFT = 22;
  * each was expected no more than 2^23 + 2^22 PSNs ago, so that a PSN means one of them only, across the wrap too.
  */
 export class ResponderResources {
-  #words = new Uint32Array(0);
+  /** Made with the first one: many connections never read. */
+  #words = NO_WORDS;
   #capacity = 0;
   /** Where the next one goes, and how many there are behind it. */
   #next = 0;
@@ -59,6 +61,12 @@ export class ResponderResources {
   /** Makes room for so many; the newest that fit stay: with 0, nothing is remembered any more. */
   resize(capacity: number): void {
     if (capacity === this.#capacity) return;
+    if (this.#count === 0) {
+      this.#words = NO_WORDS;
+      this.#capacity = capacity;
+      this.#next = 0;
+      return;
+    }
     const words = new Uint32Array(capacity * WORDS);
     const count = Math.min(this.#count, capacity);
     for (let age = count; age >= 1; age--) {
@@ -73,8 +81,8 @@ export class ResponderResources {
 
   /** Remembers the READ in the packet, which is answered with so many packets. */
   rememberRead({ info, slab, at, psn }: InboundPacket, packets: number): void {
-    const words = this.#words;
     const w = this.#take(info.opcode, psn, packets);
+    const words = this.#words;
     const reth = at + info.offsets.reth;
     words[w + Word.KEY] = rethRkey(slab, reth);
     words[w + Word.ADDRESS_HIGH] = rethVaHigh(slab, reth);
@@ -186,6 +194,7 @@ export class ResponderResources {
 
   /** The place of the oldest, or a free one. */
   #take(opcode: number, psn: number, packets: number): number {
+    if (this.#words === NO_WORDS) this.#words = new Uint32Array(this.#capacity * WORDS);
     const w = this.#next * WORDS;
     this.#next = this.#next + 1 === this.#capacity ? 0 : this.#next + 1;
     if (this.#count < this.#capacity) this.#count++;

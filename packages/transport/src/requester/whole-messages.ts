@@ -1,0 +1,112 @@
+/** Messages of one packet, a run of them at a time: most of what a program sends in small pieces. */
+import {
+  BTH_ACK_REQ,
+  BTH_BYTES,
+  BTH_PAD_SHIFT,
+  BthFlags,
+  psnAdd,
+  RETH_BYTES,
+  writeBth,
+  writeReth,
+} from '@node-roce/wire';
+import { TX_HEADER_STRIDE, type TxBatch } from '../batch.ts';
+import { SendFlags } from '../constants.ts';
+import type { MemoryRegion } from '../region.ts';
+import { SendWqe, Sge } from '../rings.ts';
+import { indexDiff } from '../serial.ts';
+import { addFragment } from '../sge.ts';
+import { DEFAULT_PKEY, finishSlot } from '../slots.ts';
+import { Wire, WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
+import type { RequesterParts } from './parts.ts';
+
+/** Whether a message is its data and nothing else; what is posted may have a number that no opcode has. */
+function isPlain(row: WrOpcodeRow | undefined, service: number): row is WrOpcodeRow {
+  if (row === undefined || (row.services & service) === 0 || row.immediate || row.invalidate) return false;
+  return row.wire === Wire.SEND || row.wire === Wire.WRITE;
+}
+
+/**
+ * Does for each message what `starter.ts` and `packets.ts` do, looks at each word once, and makes none of their calls.
+ *
+ * Only for plain messages: SEND or WRITE without immediate data or invalidation; no fence; 1 byte to one path MTU, inline or in one element
+ * that lies in a region; with credits, or the one that may leave without. The first other one ends the run and is left as it was: the common path takes it, and finds its error.
+ */
+export class WholeMessages {
+  readonly #parts: RequesterParts;
+
+  constructor(parts: RequesterParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Starts up to `most` of the entries that wait, adds their packets, and moves the cursor, which is at the first of them.
+   * @returns how many
+   */
+  add(batch: TxBatch, most: number): number {
+    const { context, owner, queue, flight, credits } = this.#parts;
+    const { memory } = context;
+    const { words, started } = queue;
+    const { cursor } = flight;
+    const { pathMtu, destQpn, migReq } = owner.attributes;
+    const { maxSendSge, maxInlineData } = owner.cap;
+    const longest = Math.min(pathMtu, context.limits.maxMessageSize);
+    const askAck = owner.reliable ? BTH_ACK_REQ : 0;
+    const count = Math.min(most, indexDiff(queue.posted, started));
+    let { psn } = cursor;
+    let row: WrOpcodeRow | undefined;
+    let mr: MemoryRegion | undefined;
+    let mrKey = -1;
+    let added = 0;
+    for (; added < count && !batch.full; added++) {
+      const entry = (started + added) | 0;
+      const w = queue.wordOf(entry);
+      const opcodeFlags = words[w + SendWqe.OPCODE_FLAGS];
+      const flags = opcodeFlags >>> 8;
+      const own = WR_OPCODES[opcodeFlags & 0xff];
+      if (row === undefined || own !== row) {
+        if (!isPlain(own, owner.service)) break;
+        row = own;
+      }
+      const length = words[w + SendWqe.LENGTH];
+      if (length === 0 || length > longest || (flags & SendFlags.FENCE) !== 0) break;
+      if (row.consumesReceive && credits.exhausted && (added > 0 || !flight.isOver)) break;
+      const fragments = batch.fragmentCount;
+      if ((flags & SendFlags.INLINE) !== 0) {
+        if (length > maxInlineData) break;
+        addFragment(batch, owner.sqRegion, (w + SendWqe.SGE) * 4, length);
+      } else {
+        const s = w + SendWqe.SGE;
+        if (words[w + SendWqe.SGE_COUNT] !== 1 || maxSendSge === 0 || words[s + Sge.LENGTH] !== length) break;
+        const lkey = words[s + Sge.LKEY];
+        // Numbers are compared, and none is boxed.
+        if (lkey !== mrKey) mr = memory.byLkey(lkey);
+        mrKey = lkey;
+        if (mr === undefined || mr.pd !== owner.pd) break;
+        // As int32, which is never boxed: the call is too far in to be inlined.
+        const at = mr.locate(words[s + Sge.ADDRESS_HIGH] | 0, words[s + Sge.ADDRESS_LOW] | 0, length);
+        if (at < 0) break;
+        addFragment(batch, mr.region, at, length);
+      }
+      const base = batch.count * TX_HEADER_STRIDE;
+      let headerLength = BTH_BYTES;
+      if (row.remote) {
+        const high = words[w + SendWqe.REMOTE_ADDRESS_HIGH] | 0;
+        const low = words[w + SendWqe.REMOTE_ADDRESS_LOW] | 0;
+        writeReth(batch.headers, base + BTH_BYTES, high, low, words[w + SendWqe.RKEY] | 0, length);
+        headerLength += RETH_BYTES;
+      }
+      const pad = -length & 3;
+      const solicited = (flags & SendFlags.SOLICITED) !== 0 && row.consumesReceive;
+      const bits = migReq | (pad << BTH_PAD_SHIFT) | (solicited ? BthFlags.SOLICITED : 0);
+      writeBth(batch.headers, base, owner.transport | row.only, bits, DEFAULT_PKEY, destQpn, askAck | psn);
+      finishSlot(owner, batch, headerLength, fragments, length, pad, entry);
+      queue.start(psn, 1);
+      credits.count(1);
+      psn = psnAdd(psn, 1);
+    }
+    if (added === 0) return 0;
+    cursor.place(queue.started, psn);
+    flight.advanced();
+    return added;
+  }
+}
