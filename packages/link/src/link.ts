@@ -56,7 +56,7 @@ export interface Link extends PeerTable {
   /**
    * Sends slots `from` … `batch.count` − 1. Each slot's STATUS shows whether it was taken.
    *
-   * @param time its element becomes the time at the end, `performance.now()` in µs, if the link has a clock of its own
+   * @param time two elements; the first becomes the time at the end, `performance.now()` in µs, if the link has a clock of its own
    *   and the array is over a SharedArrayBuffer: V8 allocates the number that a function returns
    * @returns the first slot that was not looked at: `batch.count`, or less when there is no room now
    */
@@ -65,7 +65,7 @@ export interface Link extends PeerTable {
    * Fills the batch with packets that have arrived; returns their number. In the slab each packet is
    * followed by its ICRC as it arrived (4 bytes, zeros where the link has none).
    *
-   * @param time as with `send`
+   * @param time as with `send`; the second element becomes 0 where the link knows that it left nothing
    */
   receive(batch: RxBatch, time?: Float64Array): number;
 

@@ -109,6 +109,9 @@ export function placeOf(gid: Uint8Array, address: string, nic: string) {
   return { family, address: needsScope(gid) ? `${address}%${nic}` : address, multicastInterface: nic };
 }
 
+/** An address whose packets never leave the host (RFC 1122 §3.2.1.3, RFC 4291 §2.5.3); lo may have others as well. */
+export const isLoopback = (address: string): boolean => address.startsWith('127.') || address === '::1';
+
 /** An address that means one thing on each interface: fe80::/10, and groups of interface and link (RFC 4291 §2.7). */
 function needsScope(gid: Uint8Array): boolean {
   return isLinkLocal(gid) || (gid[0] === 0xff && ((gid[1] & 15) === 1 || (gid[1] & 15) === 2));

@@ -1,23 +1,34 @@
 /** Shared by the links on the native addon: the copy into regions, and the clock. */
-import { copyBatch as nativeCopy } from '@node-roce/dgram-native';
-import { Copy, type CopyBatch, RoceBug } from '@node-roce/transport';
+import { copier, copyBatch } from '@node-roce/dgram-native';
+import { Copy, type CopyBatch, type RegionTable, RoceBug } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
 
 /** A copy this short is done before a call of the addon would be. */
 const SHORT_COPY = 128;
 
-export const copy: CopyBatch = (slab, regions, list, count) => {
-  if (count === 1 && list[Copy.LENGTH] <= SHORT_COPY) {
-    const view = regions.views[list[Copy.REGION]];
-    const length = list[Copy.LENGTH];
-    const from = list[Copy.SOURCE];
-    const to = list[Copy.OFFSET_HIGH] * TWO_32 + list[Copy.OFFSET_LOW];
-    if (view === undefined || to + length > view.length) throw new RoceBug('a checked copy was refused');
-    for (let i = 0; i < length; i++) view[to + i] = slab[from + i];
-    return;
-  }
-  if (nativeCopy(slab, regions.views, list, count) !== count) throw new RoceBug('a checked copy was refused');
-};
+/** The copies of a link: in half the time from the slab of the first one, which is that of the run loop, with the same list. */
+export function copies(): CopyBatch {
+  let bound: { slab: Uint8Array; list: Uint32Array; copy: (count: number) => number } | undefined;
+  return (slab, { views }, list, count) => {
+    if (count === 1 && list[Copy.LENGTH] <= SHORT_COPY) return copyShort(slab, views, list);
+    if (bound === undefined && isShared(slab) && isShared(list))
+      bound = { slab, list, copy: copier(slab, views, list) };
+    const isBound = slab === bound?.slab && list === bound.list;
+    const copied = isBound ? bound!.copy(count) : copyBatch(slab, views, list, count);
+    if (copied !== count) throw new RoceBug('a checked copy was refused');
+  };
+}
+
+const isShared = ({ buffer }: Uint8Array | Uint32Array): boolean => buffer instanceof SharedArrayBuffer;
+
+function copyShort(slab: Uint8Array, views: RegionTable['views'], list: Uint32Array): void {
+  const view = views[list[Copy.REGION]];
+  const length = list[Copy.LENGTH];
+  const from = list[Copy.SOURCE];
+  const to = list[Copy.OFFSET_HIGH] * TWO_32 + list[Copy.OFFSET_LOW];
+  if (view === undefined || to + length > view.length) throw new RoceBug('a checked copy was refused');
+  for (let i = 0; i < length; i++) view[to + i] = slab[from + i];
+}
 
 /** The time at which `performance.now()` was 0, µs of CLOCK_MONOTONIC. */
 export function timeOrigin(): number {

@@ -14,7 +14,7 @@ import { InterfaceFrames } from './frames.ts';
 import type { NetworkInterface } from './interfaces.ts';
 import type { Link } from './link.ts';
 import { bindError, type LocalOptions, placeOf } from './local-sockets.ts';
-import { copy, timeOrigin } from './native-link.ts';
+import { copies, timeOrigin } from './native-link.ts';
 
 /** Options of the links over the native addon. */
 export interface PortLinkOptions extends LocalOptions {
@@ -36,7 +36,7 @@ export abstract class PortLink<P extends LinkPort> implements Link {
   abstract readonly limitations: readonly string[];
   readonly port: number;
   readonly interface: NetworkInterface;
-  readonly copy = copy;
+  readonly copy = copies();
   protected readonly native: P;
   /** Opened for the interface as a whole: an address that it gets is taken. */
   readonly #whole: boolean;
@@ -48,6 +48,12 @@ export abstract class PortLink<P extends LinkPort> implements Link {
   /** Groups joined, by local index. */
   readonly #groups = new Map<number, { gid: Uint8Array; socket: Socket }>();
   #clock: Float64Array | undefined;
+  /** The batch, and its list of shared regions, that `#send` is bound to; the batch of `#receive`. */
+  #sent: TxBatch | undefined;
+  #regionShared: Uint8Array | undefined;
+  #send: ((from: number, count: number) => number) | undefined;
+  #received: RxBatch | undefined;
+  #receive: (() => number) | undefined;
   #onWake: (() => void) | undefined;
 
   protected constructor(
@@ -149,20 +155,39 @@ export abstract class PortLink<P extends LinkPort> implements Link {
 
   /** Has the addon write the time of each batch; not into memory that could be detached. */
   #setClock(time: Float64Array): void {
-    this.#clock = time;
     if (time.buffer instanceof SharedArrayBuffer) this.native.setClock(time);
+    this.#clock = time;
   }
 
   send(batch: TxBatch, from: number, time?: Float64Array): number {
     if (time !== undefined && time !== this.#clock) this.#setClock(time);
-    const { slots, headers, fragments, count, regions } = batch;
-    return this.native.send(slots, headers, fragments, from, count, regions.views, regions.shared);
+    if (batch !== this.#sent || batch.regions.shared !== this.#regionShared) this.#bindSend(batch);
+    return this.#send!(from, batch.count);
+  }
+
+  /** A run loop has one batch for ever, so that its arrays are looked up once. */
+  #bindSend(batch: TxBatch): void {
+    const { slots, headers, fragments, regions } = batch;
+    this.#send = this.native.sender(slots, headers, fragments, regions.views, regions.shared);
+    this.#sent = batch;
+    this.#regionShared = regions.shared;
   }
 
   receive(batch: RxBatch, time?: Float64Array): number {
     if (time !== undefined && time !== this.#clock) this.#setClock(time);
-    batch.count = this.native.receive(batch.slab, batch.slots, batch.sources, batch.capacity);
+    if (batch !== this.#received) this.#bindReceive(batch);
+    batch.count = this.#receive!();
     return batch.count;
+  }
+
+  #bindReceive(batch: RxBatch): void {
+    const { slab, slots, sources, capacity } = batch;
+    // Memory that is the link's own is not shared.
+    const isShared = slab.buffer instanceof SharedArrayBuffer;
+    this.#receive = isShared
+      ? this.native.receiver(slab, slots, sources, capacity)
+      : () => this.native.receive(slab, slots, sources, capacity);
+    this.#received = batch;
   }
 
   frames(onWake: () => void): FrameHost {
@@ -204,6 +229,8 @@ export abstract class PortLink<P extends LinkPort> implements Link {
   /** Closes the port and the sockets of groups; a class over it adds what it has opened. */
   protected closeAll(): void {
     this.#onWake = undefined;
+    this.#sent = this.#received = undefined;
+    this.#send = this.#receive = undefined;
     this.native.close();
     for (const { socket } of this.#groups.values()) socket.close();
     this.#groups.clear();

@@ -7,7 +7,13 @@ import type { RxBatch } from '@node-roce/transport';
 import { gidFromText, gidToText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { explainDescriptors } from './descriptors.ts';
 import { activeMtuOf } from './interfaces.ts';
-import { bufferLimitation, chooseAddresses, DEFAULT_RECEIVE_BUFFER, placeOf } from './local-sockets.ts';
+import {
+  bufferLimitation,
+  chooseAddresses,
+  DEFAULT_RECEIVE_BUFFER,
+  isLoopback,
+  placeOf,
+} from './local-sockets.ts';
 import { PortLink, type PortLinkOptions } from './port-link.ts';
 import { joinAddresses, type SharedAddress } from './sharing/shared-address.ts';
 import { RETRY_MICROSECONDS, Sharing } from './sharing/sharing.ts';
@@ -22,6 +28,9 @@ export interface UdpLinkOptions extends PortLinkOptions {
   /** Sentences to put in front of the link's own `limitations`. */
   limitations?: readonly string[];
 }
+
+/** Source ports of an address: flows that ECMP and RSS may spread. */
+const TRANSMIT_SOCKETS = 16;
 
 const SHARED_LIMITATION =
   'The address is shared: addresses that the interface gets later are not served, and no program of another user can join.';
@@ -63,7 +72,10 @@ export class UdpLink extends PortLink<Port> {
     super(options, nic, { receiveBuffer, gro: offload }, (common) => {
       // A peer counts what it sends to all who share the address: one of them sees gaps of any size.
       const idWindow = shared.length === 0;
-      return new Port({ ...common, udpChecksum: !zeroChecksum, gso: offload && !zeroChecksum, idWindow });
+      // Nothing spreads packets by their source port there, and the kernel merges those of one port alone.
+      const transmitSockets = addresses.every(isLoopback) ? 1 : TRANSMIT_SOCKETS;
+      const gso = offload && !zeroChecksum;
+      return new Port({ ...common, udpChecksum: !zeroChecksum, gso, idWindow, transmitSockets });
     });
     this.activeMtu = activeMtuOf(nic);
     this.#limitations = options.limitations ?? [];

@@ -7,6 +7,8 @@ import { listInterfaces } from './interfaces.ts';
 
 export type InterfaceEvent =
   | { type: 'up' | 'down' }
+  /** Deleted, or in another network namespace; behind `down`, and by netlink alone. One of its name is watched once it comes. */
+  | { type: 'gone' }
   /** Numeric, without zone; usable from now on, or no longer. */
   | { type: 'address-added' | 'address-removed'; address: string };
 
@@ -44,6 +46,11 @@ class Known {
     if (up === this.#up) return;
     this.#up = up;
     this.#tell({ type: up ? 'up' : 'down' });
+  }
+
+  gone(): void {
+    this.runs(false);
+    this.#tell({ type: 'gone' });
   }
 
   added(address: string): void {
@@ -119,6 +126,7 @@ function watchByNetlink(
       for (const { kind, address } of watcher.read()) {
         if (kind === 'up' || kind === 'down') known.runs(kind === 'up');
         else if (kind === 'overrun') known.lookAgain();
+        else if (kind === 'gone') known.gone();
         else known[kind](address!);
       }
     },

@@ -21,7 +21,7 @@ export function missingCapabilities(): string[] {
     .map(([name]) => name);
 }
 
-/** The kernel's receive queues of an interface: each needs a socket of its own. */
+/** The receive queues of an interface as /sys shows them, for drivers that have no channels: the addon asks those that have. */
 export function queuesOf(name: string): number {
   try {
     const queues = readdirSync(`/sys/class/net/${name}/queues`).filter((queue) => queue.startsWith('rx-'));

@@ -97,8 +97,9 @@ export class XdpLink extends PortLink<XdpPort> {
         }),
     );
     this.mode = mode;
-    this.slab = this.native.memory;
-    const whole = this.native.fragments;
+    this.slab = this.native.memory();
+    const whole = this.native.fragments();
+    const { queuesWithoutSocket } = this.native.stats();
     this.activeMtu = whole ? activeMtu : Math.min(activeMtu, MTU_OF_ONE_CHUNK);
     const chunksOfPacket = this.activeMtu > MTU_OF_ONE_CHUNK ? 2 : 1;
     this.receiveBuffer = Math.floor(chunks / chunksOfPacket) * CHARGE_OF_FULL_PACKET;
@@ -109,6 +110,11 @@ export class XdpLink extends PortLink<XdpPort> {
             `AF_XDP runs in ${mode} mode, which copies each packet once between the interface and this process${refused.length > 0 ? ` (${refused.join('; ')})` : ''}.`,
           ]),
       'tcpdump, netfilter, traffic control and socket statistics see none of its packets: use the trace option.',
+      ...(queuesWithoutSocket === 0
+        ? []
+        : [
+            `${queuesWithoutSocket} receive queues of ${nic.name} have no socket, and their packets are lost: make it 64 at most (ethtool -L).`,
+          ]),
       ...(whole || activeMtu <= MTU_OF_ONE_CHUNK
         ? []
         : ['This kernel has no AF_XDP frames of several buffers (Linux 6.6): the path MTU is 2048 at most.']),

@@ -80,7 +80,10 @@ export async function joinAddresses(bindings: readonly Binding[]): Promise<Share
     mailboxes = taken.mailboxes;
     for (const [i, binding] of bindings.entries()) {
       const mailbox = mailboxes[i];
-      const descriptors = (await askForSockets(binding, place, mailbox)) ?? (await createSockets(binding));
+      mailbox.allowDescriptors(true);
+      const asked = await askForSockets(binding, place, mailbox);
+      mailbox.allowDescriptors(false);
+      const descriptors = asked ?? (await createSockets(binding));
       joined.push(new SharedAddress(binding, place, mailbox, descriptors));
     }
     return joined;

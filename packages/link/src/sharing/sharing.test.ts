@@ -69,7 +69,7 @@ test('gives each device its packets, whichever others come and go', async () => 
   const peer = sender.add(gidFromText(host(2)), 0, 64);
   const [a, b, c] = [await open(2), await open(2), await open(2)];
   expect([a, b, c].map(placeOf)).toEqual([0, 1, 2]);
-  const qpns = [0, 1, 2].map((place) => 0x4560 + place);
+  const qpns = [0, 1, 2].map((place) => 0x80_4560 + place);
 
   sendPackets(sender, peer, qpns.map(packetTo));
   expect((await received([a, b, c])).map(qpnsOf)).toEqual([[qpns[0]], [qpns[1]], [qpns[2]]]);
