@@ -2,6 +2,7 @@
 import { type AhAttr, invalid } from '@node-roce/transport';
 import { gidFromIpBytes, gidToText } from '@node-roce/wire';
 import { gidBytes, sameKind } from './connection.ts';
+import { Ending } from './ending.ts';
 import type { Engine, EngineFacts } from './engine.ts';
 import { custom, line } from './inspect.ts';
 import { BYTES, checkArgument, described } from './options.ts';
@@ -78,7 +79,7 @@ export class AddressHandle implements AsyncDisposable {
   /** As it was created, complete. */
   readonly attr: Readonly<AhAttr>;
   readonly #engine: Engine;
-  #gone = false;
+  readonly #ending = new Ending();
 
   constructor(engine: Engine, handle: number, attr: AhAttr) {
     this.#engine = engine;
@@ -87,10 +88,8 @@ export class AddressHandle implements AsyncDisposable {
   }
 
   /** ibv_destroy_ah(3). Requests that still name it complete with LOC_QP_OP_ERR. */
-  async destroy(): Promise<void> {
-    if (this.#gone || this.#engine.closed) return;
-    this.#gone = true;
-    await this.#engine.call('destroyAh', this.handle);
+  destroy(): Promise<void> {
+    return this.#ending.once(this.#engine, () => this.#engine.call('destroyAh', this.handle));
   }
 
   /** @internal */

@@ -124,6 +124,19 @@ describe('awaited requests', () => {
     await expect(a.qp.send(bytes('x'))).rejects.toMatchObject({ attribute: 'WR_FLUSH_ERR' });
   });
 
+  test('settle when they are posted as the last one before them settles', async () => {
+    const { a, b } = pair;
+    const other = await a.pd.createQp({ sendCq: a.cq });
+    const peer = await b.pd.createQp({ sendCq: b.cq });
+    await other.connect(peer.connectionData());
+    await peer.connect(other.connectionData());
+    const later = new Promise((resolve, reject) => {
+      a.qp.onClose(() => other.write(bytes('x'), b.mr.remote()).then(resolve, reject));
+    });
+    await expect(a.qp.write(bytes('x'), { addr: 0n, rkey: 1 })).rejects.toThrow('REM_ACCESS_ERR');
+    expect(await later).toMatchObject({ ok: true });
+  }, 1000);
+
   test('reject for what posting refuses', async () => {
     const { a, b } = pair;
     await expect(a.qp.send(new Uint8Array(4096))).rejects.toMatchObject({

@@ -6,7 +6,8 @@ export type CloseListener = (cause: RoceError | undefined) => void;
 
 /** The end of a queue pair: the `closed` promise and its listeners. */
 export class Closing {
-  readonly #listeners = new Set<CloseListener>();
+  /** Made with the first one. */
+  #listeners: Set<CloseListener> | undefined;
   #ended = false;
   #cause: RoceError | undefined;
   #settle: { resolve(): void; reject(cause: RoceError): void } | undefined;
@@ -30,8 +31,11 @@ export class Closing {
   /** Adds a listener; returns a function that takes it off. Called at once, in a microtask, if the end has come. */
   listen(listener: CloseListener): () => void {
     if (this.#ended) queueMicrotask(() => listener(this.#cause));
-    else this.#listeners.add(listener);
-    return () => void this.#listeners.delete(listener);
+    else {
+      this.#listeners ??= new Set();
+      this.#listeners.add(listener);
+    }
+    return () => void this.#listeners?.delete(listener);
   }
 
   /** The first call counts. */
@@ -42,8 +46,8 @@ export class Closing {
     if (cause === undefined) this.#settle?.resolve();
     else this.#settle?.reject(cause);
     // Not from inside of a turn: a listener may call what it likes, and throw.
-    for (const listener of this.#listeners) queueMicrotask(() => listener(cause));
-    this.#listeners.clear();
+    for (const listener of this.#listeners ?? []) queueMicrotask(() => listener(cause));
+    this.#listeners = undefined;
   }
 }
 

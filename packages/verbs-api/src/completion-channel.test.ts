@@ -1,5 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { openPair, type Side } from '../testing/pair.ts';
+import { EventChannel } from './event-channel.ts';
+import { AffiliatedEvents } from './event-queue.ts';
 import type { CompletionQueue } from './index.ts';
 
 const receive = (side: Side, wrId = 0) => side.qp.postRecv({ wrId, sgList: [{ mr: side.mr, length: 1024 }] });
@@ -52,6 +54,17 @@ test('one event for a request; each has to be acknowledged before the queue goes
   await destroying;
   await channel.destroy();
   await expect(channel.getEvent()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+});
+
+test('each queue that raises an event gets its turn, however many they are', () => {
+  const channel = new EventChannel(() => {});
+  const queues = Array.from({ length: 1025 }, () => ({
+    channelEvents: new AffiliatedEvents(),
+    ackEvents: () => {},
+  }));
+  for (const queue of queues) channel.raise(queue);
+  const taken = new Set(queues.map(() => channel.pollEvent()));
+  expect(taken).toEqual(new Set(queues));
 });
 
 test('an iteration gives queues as they have something, and ends with the channel', async () => {

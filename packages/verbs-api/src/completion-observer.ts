@@ -78,11 +78,10 @@ export class CompletionObserver {
   #run(): void {
     if (this.#running) return;
     this.#running = true;
-    void this.#sweep().finally(() => {
-      this.#running = false;
-    });
+    void this.#sweep();
   }
 
+  /** It ends in the step in which it looks for the last time: who comes later starts another. */
   async #sweep(): Promise<void> {
     try {
       while (this.#promised.size > 0 || this.#watched.size > 0) {
@@ -95,6 +94,8 @@ export class CompletionObserver {
       this.#promised.fail(error);
       for (const listener of [...this.#watched.values()]) listener(error as Error);
       this.#watched.clear();
+    } finally {
+      this.#running = false;
     }
   }
 }

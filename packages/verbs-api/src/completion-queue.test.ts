@@ -49,6 +49,23 @@ describe('polling', () => {
     expect(b.cq.pollInto(into)).toBe(0);
   });
 
+  test('into a completion with a setter that polls: each comes once', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    for (let i = 0; i < 3; i++) receive(b, i);
+    for (let i = 0; i < 3; i++) send(a, i);
+    while (b.qp.recvPending > 0) await b.device.progress();
+    const found: number[] = [];
+    const polling = Object.defineProperty(new WorkCompletion(), 'flags', {
+      set: () => found.push(...b.cq.poll(1).map(({ wrIdNumber }) => wrIdNumber)),
+    });
+    const into = [polling, new WorkCompletion(), new WorkCompletion()];
+    expect(b.cq.pollInto(into)).toBe(0);
+    expect(found).toEqual([0]);
+    expect(b.cq.poll().map(({ wrIdNumber }) => wrIdNumber)).toEqual([1, 2]);
+    expect(b.cq.poll()).toEqual([]);
+  });
+
   test('wrIds of 64 bits come back whole', async () => {
     await using pair = await openPair();
     const { a, b } = pair;

@@ -2,6 +2,7 @@
 import { type CqCreated, Cqe, invalid, Ring, RoceError, WcStatus } from '@node-roce/transport';
 import { TWO_32 } from '@node-roce/wire';
 import { CompletionObserver } from './completion-observer.ts';
+import { Ending } from './ending.ts';
 import { closedError, type Engine, systemRandom } from './engine.ts';
 import type { EventChannel } from './event-channel.ts';
 import { AffiliatedEvents } from './event-queue.ts';
@@ -22,6 +23,8 @@ export interface CompletionQueueOptions {
    * when the engine completed them.
    */
   timestamps?: boolean;
+  /** Completions have the `tag` and `tagData` of messages (tag matching). */
+  tags?: boolean;
 }
 
 /** A completion queue (`struct ibv_cq`). Made by `device.createCq`. */
@@ -34,6 +37,8 @@ export class CompletionQueue implements AsyncDisposable {
   readonly context: unknown;
   /** Whether its completions have a `timestamp`. */
   readonly timestamps: boolean;
+  /** Whether its completions have a `tag`. */
+  readonly tags: boolean;
   /** Events of its channel that were taken and not acknowledged: `destroy` waits for them. */
   readonly channelEvents = new AffiliatedEvents();
   /** Async events (CQ_ERR) that were taken and not acknowledged: `destroy` waits for them. */
@@ -53,6 +58,7 @@ export class CompletionQueue implements AsyncDisposable {
   readonly #enlist = (resolve: () => void): void => {
     this.#waiters.push(resolve);
   };
+  readonly #ending = new Ending();
   #destroyed = false;
   #failure: unknown;
   #observer: CompletionObserver | undefined;
@@ -64,7 +70,7 @@ export class CompletionQueue implements AsyncDisposable {
     engine: Engine,
     created: CqCreated,
     registry: Registry<CompletionQueue>,
-    { channel, context, timestamps = false }: CompletionQueueOptions,
+    { channel, context, timestamps = false, tags = false }: CompletionQueueOptions,
     peerOf: (qpNum: number) => string | undefined,
   ) {
     this.#engine = engine;
@@ -72,6 +78,7 @@ export class CompletionQueue implements AsyncDisposable {
     this.channel = channel;
     this.context = context;
     this.timestamps = timestamps;
+    this.tags = tags;
     this.#ring = this.#newest = new Ring(created.ring);
     this.#registry = registry;
     this.#peerOf = peerOf;
@@ -93,6 +100,7 @@ export class CompletionQueue implements AsyncDisposable {
     const { ring } = await this.#engine.call('resizeCq', this.handle, cqe);
     const before = this.#newest;
     this.#newest = new Ring(ring);
+    this.#leaveEmptyRings();
     this.#older.push(this.#newest);
     if (this.#armed === 0) return;
     // An armed notification moves along. The engine looks at both rings, but only at the last two: so a
@@ -112,10 +120,11 @@ export class CompletionQueue implements AsyncDisposable {
     if (this.#observer !== undefined) return this.#pollObserved(max, this.#observer);
     const list: WorkCompletion[] = [];
     const ready = this.#ready(max);
-    const first = this.#ring.consumer;
+    const ring = this.#ring;
+    const first = ring.consumer;
     for (let i = 0; i < ready; i++) {
       const wc = new WorkCompletion();
-      this.#take(first + i, wc);
+      this.#take(ring, first + i, wc);
       list.push(wc);
     }
     this.#release(ready);
@@ -131,8 +140,11 @@ export class CompletionQueue implements AsyncDisposable {
       return list.length;
     }
     const ready = this.#ready(into.length);
-    const first = this.#ring.consumer;
-    for (let i = 0; i < ready; i++) this.#take(first + i, into[i]);
+    const ring = this.#ring;
+    const first = ring.consumer;
+    for (let i = 0; i < ready; i++) this.#take(ring, first + i, into[i]);
+    // A setter of the caller's polled here: what is left waits for the next call.
+    if (ring.consumer !== first) return 0;
     this.#release(ready);
     return ready;
   }
@@ -150,8 +162,9 @@ export class CompletionQueue implements AsyncDisposable {
 
   #takeAll(count: number): WorkCompletion[] {
     const list = Array.from({ length: count }, () => new WorkCompletion());
-    const first = this.#ring.consumer;
-    for (const [i, wc] of list.entries()) this.#take(first + i, wc);
+    const ring = this.#ring;
+    const first = ring.consumer;
+    for (const [i, wc] of list.entries()) this.#take(ring, first + i, wc);
     this.#release(count);
     return list;
   }
@@ -160,7 +173,7 @@ export class CompletionQueue implements AsyncDisposable {
   observer(): CompletionObserver {
     this.#observer ??= new CompletionObserver(systemRandom()(), {
       sweep: () => {
-        while (this.#older.length > 0 && this.#ring.used === 0) this.#ring = this.#older.shift() as Ring;
+        this.#leaveEmptyRings();
         return this.#takeAll(this.#ring.used);
       },
       wait: () => this.#awaken(),
@@ -214,6 +227,11 @@ export class CompletionQueue implements AsyncDisposable {
     return Math.min(used, max);
   }
 
+  /** A ring before a resize that is empty stays so. */
+  #leaveEmptyRings(): void {
+    while (this.#older.length > 0 && this.#ring.used === 0) this.#ring = this.#older.shift() as Ring;
+  }
+
   /** The ring before a resize is empty, and stays so: on to the one after it. */
   #nextRing(max: number): number {
     this.#ring = this.#older.shift() as Ring;
@@ -232,9 +250,9 @@ export class CompletionQueue implements AsyncDisposable {
   }
 
   /** Fills a completion from the entry with this free-running index. */
-  #take(index: number, wc: WorkCompletion): void {
-    const { words } = this.#ring;
-    const w = this.#ring.wordOf(index);
+  #take(ring: Ring, index: number, wc: WorkCompletion): void {
+    const { words } = ring;
+    const w = ring.wordOf(index);
     wc.wrIdLow = words[w + Cqe.WR_ID_LOW];
     wc.wrIdHigh = words[w + Cqe.WR_ID_HIGH];
     wc.statusCode = words[w + Cqe.STATUS];
@@ -247,6 +265,9 @@ export class CompletionQueue implements AsyncDisposable {
     wc.vendorErr = words[w + Cqe.VENDOR_ERR];
     wc.peer = wc.statusCode === WcStatus.SUCCESS ? undefined : this.#peerOf(wc.qpNum);
     wc.timestamp = this.timestamps ? words[w + Cqe.STAMP_HIGH] * TWO_32 + words[w + Cqe.STAMP_LOW] : 0;
+    wc.tagHigh = this.tags ? words[w + Cqe.TAG_HIGH] : 0;
+    wc.tagLow = this.tags ? words[w + Cqe.TAG_LOW] : 0;
+    wc.tagData = this.tags ? words[w + Cqe.TAG_DATA] : 0;
   }
 
   #release(count: number): void {
@@ -383,8 +404,11 @@ export class CompletionQueue implements AsyncDisposable {
    * ibv_destroy_cq(3): EBUSY while queue pairs complete here. Resolves once the events that were taken, of its
    * channel and about it, are acknowledged.
    */
-  async destroy(): Promise<void> {
-    if (this.#destroyed || this.#engine.closed) return;
+  destroy(): Promise<void> {
+    return this.#ending.once(this.#engine, () => this.#destroy());
+  }
+
+  async #destroy(): Promise<void> {
     await this.#engine.call('destroyCq', this.handle);
     this.#destroyed = true;
     this.#registry.remove(this.handle);

@@ -139,8 +139,20 @@ describe('events', () => {
     await using pair = await openPair();
     const controller = new AbortController();
     const next = pair.a.device.events({ signal: controller.signal }).next();
-    controller.abort();
-    await expect(next).rejects.toMatchObject({ name: 'AbortError' });
+    controller.abort(new Error('enough'));
+    await expect(next).rejects.toThrow('enough');
+  });
+
+  test('an iteration has the events since the call, and refuses wrong options at once', async () => {
+    await using pair = await openPair();
+    const { device, qp } = pair.b;
+    expect(() => device.events({ singal: 1 } as never)).toThrow('singal');
+    const events = device.events();
+    await qp.modify({ qpState: 'SQD', enSqdAsyncNotify: true });
+    await new Promise(setImmediate);
+    const first = events.next();
+    await device.close();
+    expect(await first).toMatchObject({ value: { type: 'SQ_DRAINED' } });
   });
 });
 

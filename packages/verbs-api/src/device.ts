@@ -114,6 +114,18 @@ export async function openDevice(options: OpenDeviceOptions): Promise<Device> {
 export const openDevices = new Set<Device>();
 let devicesOpened = 0;
 
+/** Events as they arrive; rejects with the signal's reason. */
+async function* iterated(
+  arrivals: Iterable<DeviceEvent[]> | AsyncIterable<DeviceEvent[]>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<DeviceEvent, void> {
+  try {
+    for await (const [event] of arrivals) yield event;
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  }
+}
+
 /** Async events that take a queue pair to the error state, in words. */
 const QP_FAILURES: Readonly<Record<string, string>> = {
   QP_FATAL: 'a local error',
@@ -218,6 +230,11 @@ export class Device implements AsyncDisposable {
     this.#engine.ring(qpNum, recv);
   }
 
+  /** Whether it was closed, or its engine has failed. For `@node-roce/rdmacm`. @internal */
+  get closed(): boolean {
+    return this.#engine.closed;
+  }
+
   /** Local addresses by GID index. */
   get gids(): readonly GidEntry[] {
     return this.facts.gids;
@@ -268,12 +285,12 @@ export class Device implements AsyncDisposable {
    * Rejects with EINVAL beyond `maxCqe`, ENOMEM when there are `maxCq` queues.
    */
   async createCq(cqe = 256, options: CompletionQueueOptions = {}): Promise<CompletionQueue> {
-    checkCall(options, { channel: ANY, context: ANY, timestamps: BOOLEAN });
+    checkCall(options, { channel: ANY, context: ANY, timestamps: BOOLEAN, tags: BOOLEAN });
     checkArgument('cqe', cqe, INTEGER);
-    const { channel } = options;
+    const { channel, timestamps = false, tags = false } = options;
     if (channel !== undefined && !(channel instanceof CompletionChannel))
       throw invalid('channel', described(channel), 'the result of device.createCompChannel');
-    const created = await this.#engine.call('createCq', cqe, options.timestamps === true);
+    const created = await this.#engine.call('createCq', cqe, { stamped: timestamps, tagged: tags });
     const { cqs, qps } = this.#objects;
     return new CompletionQueue(this.#engine, created, cqs, options, (qpn) => qps.get(qpn)?.peer);
   }
@@ -310,12 +327,15 @@ export class Device implements AsyncDisposable {
     return () => void this.#emitter.off('event', listener);
   }
 
-  /** The same to iterate over: events from the call on, until the device is closed or the signal aborts. */
-  async *events(options: { signal?: AbortSignal } = {}): AsyncGenerator<DeviceEvent, void> {
+  /**
+   * The same to iterate over: events from the call on, until the device is closed or the signal aborts (rejects with its reason). Begin the
+   * iteration: until then, the events are kept.
+   */
+  events(options: { signal?: AbortSignal } = {}): AsyncGenerator<DeviceEvent, void> {
     checkWaitOptions(options);
     const { signal } = options;
-    if (this.#closing) return;
-    for await (const [event] of on(this.#emitter, 'event', { close: ['close'], signal })) yield event;
+    signal?.throwIfAborted();
+    return iterated(this.#closing ? [] : on(this.#emitter, 'event', { close: ['close'], signal }), signal);
   }
 
   /**

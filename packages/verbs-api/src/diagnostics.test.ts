@@ -163,14 +163,16 @@ describe('while nobody listens', () => {
       diagnostics.flush();
     };
     const TURNS = 20_000;
-    const growth = Array.from({ length: 5 }, () => {
+    // Less than an object's smallest size for each turn, by far. Compiling allocates too: on a busy machine for many rounds.
+    const LIMIT = TURNS * 2;
+    let least = Infinity;
+    for (let round = 0; round < 50 && least >= LIMIT; round++) {
       collect();
       const before = process.memoryUsage().heapUsed;
       for (let i = 0; i < TURNS; i++) turn();
-      return process.memoryUsage().heapUsed - before;
-    });
-    // Less than an object's smallest size for each turn, by far; the first rounds compile.
-    expect(Math.min(...growth)).toBeLessThan(TURNS * 2);
+      least = Math.min(least, process.memoryUsage().heapUsed - before);
+    }
+    expect(least).toBeLessThan(LIMIT);
     expect(listening()).toBe(0);
   });
 });

@@ -10,15 +10,16 @@ import {
   type AdapterCounts,
   type AdapterOptions,
   type AsyncEvent,
+  type CqContents,
   type DeviceLimits,
   DOORBELL_RECV,
   type Experimental,
   type GidEntry,
-  type QpAttr,
   type QpInit,
   Ring,
   type RingShape,
   RoceError,
+  type SrqOp,
 } from '@node-roce/transport';
 import { type Diagnostic, Diagnostics, listening } from './diagnostics.ts';
 import { Management, type ManagementReport } from './management.ts';
@@ -43,7 +44,7 @@ export interface EngineFacts {
   readonly doorbells: RingShape;
 }
 
-/** Control calls that are commands, with the adapter's own parameters but for the time. */
+/** Control calls that are commands, with the adapter's own parameters. */
 export interface Commands {
   allocPd(): number;
   deallocPd(pd: number): void;
@@ -59,6 +60,7 @@ export interface Commands {
   createSrq(...args: Parameters<Adapter['createSrq']>): ReturnType<Adapter['createSrq']>;
   modifySrq(...args: Parameters<Adapter['modifySrq']>): ReturnType<Adapter['modifySrq']>;
   querySrq(handle: number): ReturnType<Adapter['querySrq']>;
+  postSrqOp(handle: number, op: SrqOp): number;
   destroySrq(handle: number): void;
   openXrcd(...args: Parameters<Adapter['openXrcd']>): number;
   closeXrcd(handle: number): void;
@@ -194,15 +196,12 @@ function execute(
     services.release();
   }
   // Packets that wait in the socket have no stamp yet.
-  if (name === 'createCq' && args[1] === true) link.stampArrivals?.();
+  if (name === 'createCq' && (args[1] as CqContents).stamped) link.stampArrivals?.();
   if (name === 'linkStats') return link.stats();
   if (name === 'setAddress') {
     const changed = link.setAddress?.(args[0] as string, args[1] as boolean) ?? false;
     return changed ? [...link.gids] : undefined;
   }
-  if (name === 'modifyQp') return adapter.modifyQp(args[0] as number, args[1] as QpAttr, clock());
-  if (name === 'destroyQp') return adapter.destroyQp(args[0] as number, clock());
-  if (name === 'closeXrcTarget') return adapter.closeXrcTarget(args[0] as number, clock());
   if (name === 'openXrcTarget') {
     const [domain, qpn] = args as [number, number | undefined];
     return qpn === undefined ? adapter.createXrcTarget(domain) : adapter.openXrcTarget(domain, qpn);
@@ -299,7 +298,6 @@ export function assemble(
         gids: link.gids,
         random,
         sharing: link.sharing,
-        now: clock,
         // Not from inside of a call: the program may call back.
         onEvent: (event) => queueMicrotask(() => events.onCmEvent(event)),
       });
@@ -307,7 +305,7 @@ export function assemble(
       return management;
     },
     release() {
-      if (!management?.release(clock())) return;
+      if (!management?.release()) return;
       management = undefined;
       pump.companion = undefined;
     },
@@ -315,6 +313,7 @@ export function assemble(
   const follow = followQueuePairs(link);
   const run: RunCommand = (name, args) => {
     diagnostics.look();
+    adapter.clock[0] = clock();
     try {
       const result = execute(adapter, link, services, name, args);
       follow?.(name, args, result);
@@ -373,7 +372,15 @@ export class InlineEngine implements OwnEngine {
   closed = false;
 
   constructor(link: Link, events: EngineEvents, options?: Tuning) {
-    const { run, pump, facts } = assemble(link, events, { ...options, sharedRings: false });
+    const onCompletionEvent = (cq: number): void => {
+      this.#pump.woke();
+      events.onCompletionEvent(cq);
+    };
+    const { run, pump, facts } = assemble(
+      link,
+      { ...events, onCompletionEvent },
+      { ...options, sharedRings: false },
+    );
     this.#run = run;
     this.#pump = pump;
     this.facts = facts;

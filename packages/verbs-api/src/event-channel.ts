@@ -15,7 +15,8 @@ export interface NotifyingQueue {
 
 /** A channel: queues raise events here, a program takes them (`CompletionChannel`). */
 export class EventChannel<Queue extends NotifyingQueue> implements AsyncDisposable {
-  readonly #events = new EventQueue<Queue>();
+  /** None is dropped: a queue raises its next event only after the program has asked for it. */
+  readonly #events = new EventQueue<Queue>(Number.POSITIVE_INFINITY);
   readonly #queues = new Set<Queue>();
   readonly #onDestroy: (channel: EventChannel<Queue>) => void;
   #destroyed = false;

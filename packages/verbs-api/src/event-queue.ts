@@ -3,7 +3,8 @@
 /** Events about one object that a program has taken and not acknowledged: its destruction waits for them. */
 export class AffiliatedEvents {
   #out = 0;
-  #waiters: (() => void)[] = [];
+  /** Made with the first one. */
+  #waiters: (() => void)[] | undefined;
 
   /** Taken and not acknowledged. */
   get pending(): number {
@@ -17,12 +18,15 @@ export class AffiliatedEvents {
   acknowledge(count = 1): void {
     this.#out = Math.max(0, this.#out - count);
     if (this.#out > 0) return;
-    for (const resolve of this.#waiters.splice(0)) resolve();
+    for (const resolve of this.#waiters?.splice(0) ?? []) resolve();
   }
 
   /** Resolves once every one is acknowledged. */
   async acknowledged(): Promise<void> {
-    if (this.#out > 0) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+    if (this.#out === 0) return;
+    this.#waiters ??= [];
+    const waiters = this.#waiters;
+    await new Promise<void>((resolve) => waiters.push(resolve));
   }
 }
 
@@ -34,10 +38,15 @@ export class EventQueue<T> {
   #waiters: { resolve(value: T): void; reject(reason: unknown): void }[] = [];
   #failure: unknown;
   readonly #limit: number;
+  readonly #onDrop: ((value: T) => void) | undefined;
 
-  /** @param limit items that are kept; with one more, the oldest is dropped */
-  constructor(limit = MAX_QUEUED) {
+  /**
+   * @param limit items that are kept; with one more, the oldest is dropped
+   * @param onDrop called with an item that is dropped
+   */
+  constructor(limit = MAX_QUEUED, onDrop?: (value: T) => void) {
     this.#limit = limit;
+    this.#onDrop = onDrop;
   }
 
   /** Gives the value to the oldest waiter; without one it is kept. */
@@ -47,7 +56,10 @@ export class EventQueue<T> {
       waiter.resolve(value);
       return;
     }
-    if (this.#queue.length === this.#limit) this.#queue.shift();
+    if (this.#queue.length === this.#limit) {
+      const dropped = this.#queue.shift() as T;
+      this.#onDrop?.(dropped);
+    }
     this.#queue.push(value);
   }
 

@@ -1,9 +1,13 @@
+import { once } from 'node:events';
+import { connect, createServer, Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { MemoryNetwork } from '@node-roce/link';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { openPair } from '../testing/pair.ts';
 import {
   type Exchange,
+  ExchangeServer,
   exchangeAsClient,
   exchangeAsServer,
   exchangeServer,
@@ -67,6 +71,37 @@ describe('exchange', () => {
     for (const client of clients) expect(await client.receive()).toBe('done');
     await expect(server.accept()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
     await Promise.all(clients.map((client) => client.close()));
+  });
+
+  test('a server that is closed listens no more, also while its clients do not close', async () => {
+    const server = await exchangeServer({ host, port: 0 });
+    const { port } = server;
+    const client = connect({ host, port, allowHalfOpen: true });
+    await once(client, 'connect');
+    await sleep(5);
+    const closing = server.close();
+    await expect(exchangeAsClient({ host, port })).rejects.toThrow('no program listens');
+    client.destroy();
+    await closing;
+  });
+
+  test('clients that wait are closed by an abort', async () => {
+    const controller = new AbortController();
+    const server = await exchangeServer({ host, port: 0, signal: controller.signal });
+    const client = await exchangeAsClient({ host, port: server.port });
+    await sleep(5);
+    controller.abort();
+    await expect(client.receive()).rejects.toThrow('closed the exchange');
+  });
+
+  test('of too many clients that wait, the oldest is closed', async () => {
+    const listener = createServer();
+    await using _server = new ExchangeServer(listener, undefined);
+    const sockets = Array.from({ length: 1025 }, () => new Socket());
+    const ends = sockets.slice(0, 2).map((socket) => vi.spyOn(socket, 'end'));
+    for (const socket of sockets) listener.emit('connection', socket);
+    expect(ends.map(({ mock }) => mock.calls.length)).toEqual([1, 0]);
+    for (const socket of sockets) socket.destroy();
   });
 
   test('nobody listens, a port that is taken, options', async () => {

@@ -134,12 +134,18 @@ const checkAddress = (address: ExchangeAddress): void => {
   if (port === undefined || port > 65_535) throw invalid('port', described(port), '0 … 65535');
 };
 
-/** A server of exchanges: `for await (const exchange of server)`, or `await server.accept()`. */
+/** Clients of a server that nobody has accepted. */
+const MAX_WAITING = 1024;
+
+/**
+ * A server of exchanges: `for await (const exchange of server)`, or `await server.accept()`. Of more than 1024 clients that wait, it closes
+ * the oldest.
+ */
 export class ExchangeServer implements AsyncDisposable {
   readonly #server: Server;
   readonly #signal: AbortSignal | undefined;
-  readonly #clients = new EventQueue<Exchange>();
-  readonly #onAbort = () => this.#end(this.#signal?.reason);
+  readonly #clients = new EventQueue<Exchange>(MAX_WAITING, (client) => void client.close());
+  readonly #onAbort = () => void this.#end(this.#signal?.reason);
 
   constructor(server: Server, signal: AbortSignal | undefined) {
     this.#server = server;
@@ -171,17 +177,18 @@ export class ExchangeServer implements AsyncDisposable {
     }
   }
 
-  #end(reason: unknown): void {
+  async #end(reason: unknown): Promise<void> {
     this.#signal?.removeEventListener('abort', this.#onAbort);
     this.#server.close();
     this.#clients.fail(reason);
+    const closing: Promise<void>[] = [];
+    for (let one = this.#clients.poll(); one; one = this.#clients.poll()) closing.push(one.close());
+    await Promise.all(closing);
   }
 
   /** Listens no more. Exchanges that were accepted go on; clients that were not are closed. */
-  async close(): Promise<void> {
-    const closed = new RoceError('ERR_ROCE_CLOSED', 'the server is closed', { errno: 'ECANCELED' });
-    for (let waiting = this.#clients.poll(); waiting; waiting = this.#clients.poll()) await waiting.close();
-    this.#end(closed);
+  close(): Promise<void> {
+    return this.#end(new RoceError('ERR_ROCE_CLOSED', 'the server is closed', { errno: 'ECANCELED' }));
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -96,6 +96,7 @@ export type {
   SendWrWriteWithImm,
   SgElement,
   SgeInit,
+  TagOp,
 } from './send-wr.ts';
 export { SharedReceiveQueue, type SharedReceiveQueueInit } from './shared-receive-queue.ts';
 export { wallClock } from './wall-clock.ts';

@@ -49,7 +49,6 @@ export interface ManagementOptions {
   adapter: Adapter;
   gids: readonly GidEntry[];
   random: () => number;
-  now: () => number;
   onEvent(event: CmEvent): void;
   /** Whether requests for XRC are taken. */
   xrc: boolean;
@@ -117,22 +116,22 @@ export class Management {
   readonly #handles: number[] = [];
 
   /** Opens queue pair 1. EBUSY where the program has it. */
-  constructor({ adapter, gids, random, now, xrc, apm, sharing, onEvent }: ManagementOptions) {
+  constructor({ adapter, gids, random, xrc, apm, sharing, onEvent }: ManagementOptions) {
     this.#adapter = adapter;
     this.#gids = gids;
     const { pd, cq, mr, qp } = openParts(adapter, this.#memory);
     this.#pd = pd;
     this.#cq = cq.handle;
     this.#completions = new Ring(cq.ring);
-    this.#sq = new Ring(qp.sendQueue);
-    this.#rq = new Ring(qp.recvQueue);
+    this.#sq = Ring.of(qp.sendQueue);
+    this.#rq = Ring.of(qp.recvQueue);
     this.#mr = mr.handle;
     this.#lkey = mr.lkey;
     this.#base = mr.addr;
-    adapter.modifyQp(GSI_QPN, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: GSI_QKEY }, now());
+    adapter.modifyQp(GSI_QPN, { qpState: 'INIT', pkeyIndex: 0, portNum: 1, qkey: GSI_QKEY });
     for (let slot = 0; slot < RECEIVES; slot++) this.#post(slot);
-    adapter.modifyQp(GSI_QPN, { qpState: 'RTR' }, now());
-    adapter.modifyQp(GSI_QPN, { qpState: 'RTS', sqPsn: random() & 0xff_ffff }, now());
+    adapter.modifyQp(GSI_QPN, { qpState: 'RTR' });
+    adapter.modifyQp(GSI_QPN, { qpState: 'RTS', sqPsn: random() & 0xff_ffff });
     this.connections = new Connections({
       random,
       caGuid: (BigInt(random()) << 32n) | BigInt(random()) | LOCAL_GUID,
@@ -174,9 +173,9 @@ export class Management {
   }
 
   /** Gives queue pair 1 back. False while the connection manager has something to do. */
-  release(now: number): boolean {
+  release(): boolean {
     if (!this.connections.idle) return false;
-    this.#adapter.destroyQp(GSI_QPN, now);
+    this.#adapter.destroyQp(GSI_QPN);
     for (const handle of this.#handles.splice(0)) this.#adapter.destroyAh(handle);
     this.#adapter.deregisterMr(this.#mr);
     this.#adapter.destroyCq(this.#cq);

@@ -1,5 +1,6 @@
 /** Memory regions, and the search for the one that a view lies in. */
 import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
+import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
@@ -103,6 +104,7 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
   pd: Domain;
   readonly #handle: number;
   readonly #engine: Engine;
+  readonly #ending = new Ending();
   #gone = false;
 
   constructor(engine: Engine, created: MrCreated, init: MrInit, pd: Domain) {
@@ -175,11 +177,12 @@ export class MemoryRegion<Domain extends RegionOwner = RegionOwner> implements A
   }
 
   /** ibv_dereg_mr(3). Work that still names it fails. EBUSY while memory windows are bound to it. */
-  async deregister(): Promise<void> {
-    if (this.#gone || this.#engine.closed) return;
-    await this.#engine.call('deregisterMr', this.#handle);
-    this.#gone = true;
-    this.pd.regions.remove(this);
+  deregister(): Promise<void> {
+    return this.#ending.once(this.#engine, async () => {
+      await this.#engine.call('deregisterMr', this.#handle);
+      this.#gone = true;
+      this.pd.regions.remove(this);
+    });
   }
 
   /** @internal */

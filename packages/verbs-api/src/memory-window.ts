@@ -1,5 +1,6 @@
 /** Memory windows: keys of their own for parts of a region, given and taken back by work requests. */
 import type { MwCreated, MwType } from '@node-roce/transport';
+import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkArgument, INTEGER } from './options.ts';
@@ -17,7 +18,7 @@ export class MemoryWindow implements AsyncDisposable {
   /** The key of the last bind that was posted: peers use it once that bind is complete. */
   rkey: number;
   readonly #engine: Engine;
-  #gone = false;
+  readonly #ending = new Ending();
 
   constructor(engine: Engine, created: MwCreated, type: MwType) {
     this.#engine = engine;
@@ -32,10 +33,8 @@ export class MemoryWindow implements AsyncDisposable {
   }
 
   /** ibv_dealloc_mw(3): closes what it was bound to. */
-  async dealloc(): Promise<void> {
-    if (this.#gone || this.#engine.closed) return;
-    this.#gone = true;
-    await this.#engine.call('deallocMw', this.handle);
+  dealloc(): Promise<void> {
+    return this.#ending.once(this.#engine, () => this.#engine.call('deallocMw', this.handle));
   }
 
   /** @internal */

@@ -1,5 +1,6 @@
 /** Memory regions without memory: for scatter/gather lists alone. */
 import type { NullMrCreated } from '@node-roce/transport';
+import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { custom, hex, line } from './inspect.ts';
 
@@ -18,7 +19,7 @@ export class NullMemoryRegion implements AsyncDisposable {
   readonly startLow = 0;
   readonly #engine: Engine;
   readonly #handle: number;
-  #gone = false;
+  readonly #ending = new Ending();
 
   constructor(engine: Engine, created: NullMrCreated) {
     this.#engine = engine;
@@ -27,10 +28,8 @@ export class NullMemoryRegion implements AsyncDisposable {
   }
 
   /** ibv_dereg_mr(3). Work that still names it fails. */
-  async deregister(): Promise<void> {
-    if (this.#gone || this.#engine.closed) return;
-    await this.#engine.call('deregisterMr', this.#handle);
-    this.#gone = true;
+  deregister(): Promise<void> {
+    return this.#ending.once(this.#engine, () => this.#engine.call('deregisterMr', this.#handle));
   }
 
   /** @internal */

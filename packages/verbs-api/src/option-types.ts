@@ -146,10 +146,16 @@ export function checkQueuePairInit(init: { cap?: object; recovery?: object; cong
   if (init.congestion !== undefined) checkOptions('congestion', init.congestion, CONGESTION);
 }
 
-const SRQ: OptionTypes = { ...all(['maxWr', 'maxSge', 'limit'], INTEGER), context: ANY, xrc: OBJECT };
-export function checkSrqInit(init: { xrc?: object }): void {
-  checkOptions('', init, SRQ, { nested: { xrc: ['domain', 'cq'] } });
+const SRQ: OptionTypes = {
+  ...all(['maxWr', 'maxSge', 'limit'], INTEGER),
+  context: ANY,
+  xrc: OBJECT,
+  tags: OBJECT,
+};
+export function checkSrqInit(init: { xrc?: object; tags?: object }): void {
+  checkOptions('', init, SRQ, { nested: { xrc: ['domain', 'cq'], tags: ['max', 'cq'] } });
   if (init.xrc !== undefined) checkOptions('xrc', init.xrc, all(['domain', 'cq'], OBJECT));
+  if (init.tags !== undefined) checkOptions('tags', init.tags, { max: INTEGER, cq: OBJECT });
 }
 
 /** `openXrcDomain`. */
@@ -240,3 +246,20 @@ export const checkCall = (options: object, types: OptionTypes, attribute = ''): 
 
 export const RANGE: OptionTypes = { mr: OBJECT, offset: INTEGER, length: INTEGER, access: ANY };
 export const BIND: OptionTypes = { ...RANGE, mw: OBJECT, rkey: INTEGER };
+
+const TAG_OP: OptionTypes = {
+  opcode: oneOf('TAG_ADD', 'TAG_DEL', 'TAG_SYNC'),
+  wrId: ANY,
+  signaled: BOOLEAN,
+  handled: INTEGER,
+};
+const TAG_ADD: OptionTypes = { ...TAG_OP, recvWrId: ANY, tag: BIGINT, mask: BIGINT, sgList: LIST };
+/** The members of an operation on a list of tags, by its opcode. */
+export function checkTagOp(op: { opcode: string }): void {
+  const isDelete = op?.opcode === 'TAG_DEL';
+  checkOptions(
+    '',
+    op,
+    op?.opcode === 'TAG_ADD' ? TAG_ADD : isDelete ? { ...TAG_OP, handle: INTEGER } : TAG_OP,
+  );
+}

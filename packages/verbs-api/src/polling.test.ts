@@ -123,6 +123,8 @@ describe('a socket that is never empty', () => {
       transmit: () => 0,
       sent: () => {},
       nextDeadline: () => 0,
+      clock: new Float64Array(1),
+      isDue: true,
       wantsToSend: false,
     } as unknown as Adapter;
     const nothing = () => {};

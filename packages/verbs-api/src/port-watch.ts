@@ -34,6 +34,10 @@ export class PortWatch {
   async #follow(event: InterfaceEvent): Promise<void> {
     if (this.#closed) return;
     const { facts } = this.#engine;
+    if (event.type === 'gone') {
+      if (facts.link === 'xdp') this.#lose();
+      return;
+    }
     if (!('address' in event)) {
       if (facts.interface) facts.interface.up = event.type === 'up';
       this.onEvent({ type: event.type === 'up' ? 'PORT_ACTIVE' : 'PORT_ERR', portNum: 1 });
@@ -59,6 +63,16 @@ export class PortWatch {
       });
       return undefined;
     }
+  }
+
+  /** The sockets and the program of AF_XDP went with the interface: one of its name is another one, and the port stays down. */
+  #lose(): void {
+    this.#watch?.close();
+    const name = this.#engine.facts.interface?.name;
+    process.emitWarning(`${name} is gone: open the device anew once there is one of its name`, {
+      type: 'RoceWarning',
+      code: 'ROCE_INTERFACE_GONE',
+    });
   }
 
   close(): void {

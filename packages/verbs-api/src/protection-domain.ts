@@ -10,6 +10,7 @@ import {
 } from '@node-roce/transport';
 import { AddressHandle, type AddressInit, addressAttr, addressFromCompletion } from './address-handle.ts';
 import type { CompletionQueue } from './completion-queue.ts';
+import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { custom, line } from './inspect.ts';
 import { accessBits, checkMemory, MemoryRegion, RegionIndex, type RegisterOptions } from './memory-region.ts';
@@ -66,6 +67,7 @@ export class ProtectionDomain implements AsyncDisposable {
   /** The regions registered in it, to find the one that a view lies in. @internal */
   readonly regions = new RegionIndex();
   readonly #objects: DeviceObjects;
+  readonly #ending = new Ending();
   #gone = false;
 
   constructor(engine: Engine, handle: number, random: () => number, objects: DeviceObjects) {
@@ -183,17 +185,19 @@ export class ProtectionDomain implements AsyncDisposable {
     return { domain: domain.handle, cq: cq.handle };
   }
 
-  /** ibv_create_srq(3), and with `xrc` ibv_create_srq_ex(3). Rejects with EINVAL beyond `maxSrqWr` or `maxSrqSge`, ENOMEM when there are `maxSrq`. */
+  /** ibv_create_srq(3), and with `xrc` or `tags` ibv_create_srq_ex(3). Rejects with EINVAL beyond `maxSrqWr`, `maxSrqSge` or `maxTags`, ENOMEM when there are `maxSrq`. */
   async createSrq(init: SharedReceiveQueueInit = {}): Promise<SharedReceiveQueue> {
     this.#checkAlive();
     checkSrqInit(init);
-    const { maxWr = 128, maxSge = 4, limit = 0, xrc, context } = init;
+    const { maxWr = 128, maxSge = 4, limit = 0, xrc, tags, context } = init;
+    if (tags) this.#checkOwn('tags.cq', tags.cq, this.#objects.cqs, 'device.createCq');
     const created = await this.#engine.call('createSrq', {
       pd: this.handle,
       maxWr,
       maxSge,
       limit,
       ...(xrc ? { xrc: this.#xrcOf(xrc) } : {}),
+      ...(tags ? { tags: { max: tags.max, cq: tags.cq.handle } } : {}),
     });
     return new SharedReceiveQueue(this.#engine, created, this.regions.find, this.#objects.srqs, context);
   }
@@ -227,10 +231,11 @@ export class ProtectionDomain implements AsyncDisposable {
   }
 
   /** ibv_dealloc_pd(3): EBUSY while regions, windows, queues, queue pairs or address handles are in it. */
-  async dealloc(): Promise<void> {
-    if (this.#gone || this.#engine.closed) return;
-    await this.#engine.call('deallocPd', this.handle);
-    this.#gone = true;
+  dealloc(): Promise<void> {
+    return this.#ending.once(this.#engine, async () => {
+      await this.#engine.call('deallocPd', this.handle);
+      this.#gone = true;
+    });
   }
 
   /** @internal */

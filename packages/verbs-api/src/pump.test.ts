@@ -2,11 +2,15 @@ import type { Link } from '@node-roce/link';
 import {
   type Adapter,
   createRing,
+  Posted,
+  type PostedCode,
   Ring,
   type RxBatch,
   TX_SLOT_WORDS,
   Tx,
   type TxBatch,
+  Waiting,
+  type WaitingCode,
 } from '@node-roce/transport';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { Diagnostics } from './diagnostics.ts';
@@ -22,14 +26,21 @@ function stage() {
     arrived: 0,
     /** Batches that the adapter has to send. */
     toSend: 0,
+    /** Packets that the link takes in at once. */
+    packets: 1,
+    /** Whether the link reports that it received all there was. */
+    empties: false,
     /** Packets that the link takes of each batch. */
     room: Number.POSITIVE_INFINITY,
     status: 0,
     deadline: Number.POSITIVE_INFINITY,
+    /** The deadline that the link was asked for, µs. */
+    wakesIn: Number.POSITIVE_INFINITY,
     onWake: undefined as (() => void) | undefined,
     /** The effect of a completion. */
     completes: undefined as (() => void) | undefined,
   };
+  const clock = new Float64Array(1);
   const adapter = {
     doorbells,
     regions: { views: [], shared: new Uint8Array(1) },
@@ -49,16 +60,21 @@ function stage() {
     },
     sent: () => calls.push('sent'),
     nextDeadline: () => state.deadline,
+    clock,
+    get isDue() {
+      return state.deadline <= clock[0];
+    },
     get wantsToSend() {
       return state.toSend > 0;
     },
   } as unknown as Adapter;
   const link = {
-    receive: (batch: RxBatch) => {
+    receive: (batch: RxBatch, time: Float64Array) => {
       if (state.arrived === 0) return 0;
       state.arrived--;
-      batch.count = 1;
-      return 1;
+      batch.count = state.packets;
+      if (state.empties) time[1] = 0;
+      return state.packets;
     },
     send: (batch: TxBatch, from: number) => {
       const to = Math.min(batch.count, from + state.room);
@@ -73,7 +89,10 @@ function stage() {
       state.onWake = undefined;
       calls.push('unwatch');
     },
-    setDeadline: (us: number) => calls.push(us === Number.POSITIVE_INFINITY ? 'deadline never' : 'deadline'),
+    setDeadline: (us: number) => {
+      state.wakesIn = us;
+      calls.push(us === Number.POSITIVE_INFINITY ? 'deadline never' : 'deadline');
+    },
     wantWrite: (on: boolean) => calls.push(`wantWrite ${on}`),
     ref: () => {},
     unref: () => {},
@@ -131,6 +150,74 @@ describe('a turn', () => {
     pump.turn(polled);
     expect(take()).toEqual(['receive']);
     vi.useRealTimers();
+  });
+
+  test('replies to many packets at once do not wait for a program that polls', () => {
+    const { pump, state, take } = stage();
+    const polled = new Ring(createRing(16, 1));
+    state.completes = () => polled.publish(polled.producer + 1);
+    state.arrived = 2;
+    state.packets = 32;
+    state.toSend = 1;
+    expect(pump.turn(polled)).toBe(true);
+    expect(take()).toEqual(['receive', 'transmit', 'send 0-2', 'sent']);
+  });
+
+  test('a program that answers when it is woken runs before anything is sent; one that stops to is heard last', () => {
+    vi.useFakeTimers({ toFake: ['setImmediate', 'clearImmediate'] });
+    let now = 1;
+    vi.spyOn(performance, 'now').mockImplementation(() => now);
+    try {
+      const { pump, state, take, ring } = stage();
+      const polled = new Ring(createRing(16, 1));
+      const sends = ['transmit', 'send 0-2', 'sent'];
+      /** A packet wakes the program, and draws a reply. */
+      const wake = () => {
+        state.completes = () => pump.woke();
+        state.arrived = 1;
+        state.toSend++;
+        pump.wake();
+        vi.runOnlyPendingTimers();
+        state.completes = undefined;
+        return take().filter((call) => sends.includes(call) || call === 'receive');
+      };
+      const answer = () => {
+        ringDoorbell(ring, 1, false);
+        pump.turn(polled);
+        ring.release(ring.producer);
+        return take();
+      };
+      expect(wake()).toEqual(['receive', ...sends]);
+      expect(answer()).toEqual([]);
+      expect(wake()).toEqual(['receive']);
+      expect(answer()).toEqual(sends);
+      // It computes for a while.
+      expect(wake()).toEqual(['receive']);
+      now++;
+      expect(answer()).toEqual(sends);
+      expect(wake()).toEqual(['receive', ...sends]);
+      // It answers at once again, and then not at all.
+      answer();
+      expect(wake()).toEqual(['receive']);
+      expect(wake()).toEqual([...sends, ...sends, 'receive']);
+      expect(wake()).toEqual(['receive', ...sends]);
+    } finally {
+      vi.restoreAllMocks();
+      vi.useRealTimers();
+    }
+  });
+
+  test('a socket that was empty after a few packets is not looked at again, unless a timer is due', () => {
+    const { pump, state, take } = stage();
+    state.empties = true;
+    state.arrived = 2;
+    state.toSend = 1;
+    expect(pump.turn()).toBe(true);
+    expect(take()).toEqual(['receive', 'transmit', 'send 0-2', 'sent']);
+    state.deadline = 0;
+    state.arrived = 2;
+    pump.turn();
+    expect(take()).toEqual(['receive', 'receive', 'advance']);
   });
 
   test('a timer that is due waits 30 ms for the socket to run dry, not longer', () => {
@@ -194,9 +281,12 @@ describe('a turn', () => {
     const source = {
       take: () => {
         calls.push('take');
-        return true;
+        return Posted.NOTHING;
       },
       sleep: () => false,
+      yield: () => 0,
+      preempt: () => {},
+      turned: () => Waiting.NOBODY,
     };
     const { detach } = pump.attach(source);
     state.completes = () => calls.push('receive');
@@ -217,11 +307,14 @@ describe('a turn', () => {
       let posted = 1;
       const asked: string[] = [];
       const sources = ['a', 'b'].map((name) => ({
-        take: () => {},
+        take: () => Posted.NOTHING,
         sleep: () => {
           asked.push(name);
           return name === 'a' && posted-- > 0;
         },
+        yield: () => 0,
+        preempt: () => {},
+        turned: () => Waiting.NOBODY,
       }));
       const attached = sources.map((source) => pump.attach(source));
       vi.advanceTimersByTime(1);
@@ -232,6 +325,216 @@ describe('a turn', () => {
       expect(take()).toContain('watch');
       attached[1].wake();
       expect(take()).toEqual(['unwatch']);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  /** A pump with one source, in a machine whose clock stands still. */
+  function served() {
+    const { pump, state, take } = stage();
+    const said: string[] = [];
+    const source = {
+      /** The program, when it has the processor; returns how long it had it, µs. */
+      program: () => 3,
+      /** Its posts since the last turn. */
+      posted: Posted.NOTHING as PostedCode,
+      /** After how many turns a thread of it sleeps still. */
+      waits: 0,
+    };
+    const { wake, settle } = pump.attach({
+      take: () => {
+        const { posted } = source;
+        source.posted = Posted.NOTHING;
+        return posted;
+      },
+      sleep: () => false,
+      yield: () => {
+        said.push('yield');
+        return source.program();
+      },
+      preempt: (on: boolean) => said.push(`preempt ${on}`),
+      turned: () => {
+        said.push('turned');
+        return source.waits-- > 0 ? Waiting.SLEEPING : Waiting.NOBODY;
+      },
+    });
+    return { pump, state, take, source, wake, settle, says: () => said.splice(0) };
+  }
+
+  test('yields to programs after each turn; where one keeps the processor, sleeps as soon as nothing is there', () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setImmediate', 'clearImmediate'] });
+    try {
+      const { state, take, source, wake, says } = served();
+      wake();
+      expect(new Set(says())).toEqual(new Set(['turned', 'yield']));
+      expect(take()).not.toContain('watch');
+      // 16 ms of 50 are other work of the machine, 20 are a program that does not yield. Each time the rest of the thread has its turn.
+      source.program = () => 4000;
+      for (let i = 0; i < 4; i++) wake();
+      expect(says().filter((said) => said !== 'turned')).toEqual(new Array(4).fill('yield'));
+      source.program = () => 3;
+      vi.advanceTimersByTime(60);
+      says();
+      take();
+      source.program = () => 20_000;
+      wake();
+      expect(says()).toEqual(['turned', 'yield', 'preempt true', 'turned']);
+      expect(take()).toContain('deadline never');
+      // A post, in the turn that takes it.
+      state.toSend = 1;
+      wake();
+      expect(take().slice(0, 3)).toEqual(['transmit', 'send 0-2', 'sent']);
+      // A packet: a turn, no yield, and no iteration of the loop in which it polls.
+      says();
+      state.arrived = 1;
+      wake();
+      expect(says()).toEqual(['turned']);
+      expect(take()).toEqual(['receive', 'deadline never']);
+      // While a thread of the program sleeps the processor is free: the pump polls, and needs no wake.
+      source.waits = 3;
+      wake();
+      expect(says()).toEqual(['turned', 'turned', 'turned', 'turned']);
+      expect(take()).toEqual(['deadline never']);
+      // After a second one yield decides.
+      vi.advanceTimersByTime(1100);
+      source.program = () => 4000;
+      wake();
+      expect(says()).toEqual(['turned', 'preempt false', 'yield', 'preempt true', 'turned']);
+      vi.advanceTimersByTime(1100);
+      source.program = () => 3;
+      wake();
+      expect(says().slice(0, 5)).toEqual(['turned', 'preempt false', 'yield', 'turned', 'yield']);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('a program that answers at once runs before the reply to its peer leaves, and both leave together', () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setImmediate', 'clearImmediate'] });
+    try {
+      const { state, source, wake } = served();
+      vi.advanceTimersByTime(10);
+      const seen: string[] = [];
+      let answers: PostedCode = Posted.SENDS;
+      let had = 0;
+      source.program = () => {
+        if (had > 0) {
+          seen.push(`program, ${state.toSend} to send`);
+          had--;
+          source.posted = answers;
+          if (answers === Posted.SENDS) state.toSend++;
+        }
+        return 3;
+      };
+      // A message of the peer, which draws a reply.
+      state.completes = () => {
+        had++;
+        state.toSend++;
+      };
+      const message = () => {
+        state.arrived = 1;
+        state.empties = true;
+        wake();
+        return seen.splice(0);
+      };
+      // Nothing is known about it yet: the reply has left before it runs.
+      expect(message()).toEqual(['program, 0 to send']);
+      expect(message()).toEqual(['program, 1 to send']);
+      expect(state.toSend).toBe(0);
+      // It posts no more than a receive: the reply waited in vain, once.
+      answers = Posted.RECEIVES;
+      expect(message()).toEqual(['program, 1 to send']);
+      expect(state.toSend).toBe(0);
+      expect(message()).toEqual(['program, 0 to send']);
+      // A request that is posted already leaves before the program runs, and the reply with it.
+      answers = Posted.SENDS;
+      message();
+      source.posted = Posted.SENDS;
+      expect(message()).toEqual(['program, 0 to send']);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('a reply waits 0.1 ms for an answer, after 64 prompt ones 3 ms; a late answer, or none, ends that', () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setImmediate', 'clearImmediate'] });
+    try {
+      const { state, source, wake } = served();
+      vi.advanceTimersByTime(1);
+      source.program = () => 20_000;
+      wake();
+      state.completes = () => state.toSend++;
+      /** A message of the peer, which draws a reply: when the pump wakes by itself. */
+      const message = () => {
+        state.arrived = 1;
+        state.empties = true;
+        wake();
+        return state.wakesIn;
+      };
+      const answer = () => {
+        source.posted = Posted.SENDS;
+        state.toSend++;
+        wake();
+        expect(state.toSend).toBe(0);
+      };
+      const never = Number.POSITIVE_INFINITY;
+      const untilSure = () => {
+        const waits = [message()];
+        for (; waits.at(-1) !== 3000; waits.push(message())) answer();
+        return waits;
+      };
+      expect(untilSure()).toEqual([never, ...new Array(63).fill(100), 3000]);
+      // None.
+      wake();
+      expect([state.toSend, message()]).toEqual([0, never]);
+      answer();
+      expect(untilSure()).toHaveLength(64);
+      vi.advanceTimersByTime(1);
+      answer();
+      expect(message()).toBe(never);
+      answer();
+      expect(message()).toBe(100);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('does not poll for a program that sleeps where another was woken', () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setImmediate', 'clearImmediate'] });
+    try {
+      const { pump, source, wake, says } = served();
+      const other = { is: Waiting.WOKEN as WaitingCode };
+      pump.attach({
+        ...{ take: () => Posted.NOTHING, sleep: () => false, yield: () => 3, preempt: () => {} },
+        turned: () => other.is,
+      });
+      vi.advanceTimersByTime(1);
+      source.program = () => 20_000;
+      wake();
+      says();
+      source.waits = 1000;
+      wake();
+      expect(says()).toEqual(['turned']);
+      // Both sleep, for a while: a round of turns, then the rest of the thread.
+      other.is = Waiting.SLEEPING;
+      wake();
+      expect(says()).toHaveLength(16);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  test('a command of another process sends what was posted before it, and a reply that waits', () => {
+    vi.useFakeTimers({ toFake: ['performance', 'setImmediate', 'clearImmediate'] });
+    try {
+      const { state, source, settle, take } = served();
+      take();
+      source.posted = Posted.SENDS;
+      state.toSend = 1;
+      settle();
+      expect(take().slice(0, 3)).toEqual(['transmit', 'send 0-2', 'sent']);
+      expect(source.posted).toBe(Posted.NOTHING);
     } finally {
       vi.useRealTimers();
     }

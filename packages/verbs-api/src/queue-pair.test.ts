@@ -1,9 +1,9 @@
 import { MemoryNetwork } from '@node-roce/link';
-import { createRing, RecvWqe, Ring, SendFlags, SendWqe, sendStride } from '@node-roce/transport';
+import { createRing, RecvWqe, Ring, recvStride, SendFlags, SendWqe, sendStride } from '@node-roce/transport';
 import { describe, expect, test } from 'vitest';
 import { openPair, openSide, pattern } from '../testing/pair.ts';
 import { RoceError } from './index.ts';
-import type { AnySendWr, RecvWr, SendWr } from './send-wr.ts';
+import type { AnySendWr, RecvWr, SendWr, SgElement } from './send-wr.ts';
 import { writeRecv, writeSend } from './work-request.ts';
 
 const noRegion = () => {
@@ -53,6 +53,30 @@ describe('a work request in the ring', () => {
     writeRecv(recv, 0, { wrId: 2 ** 40 + 7 }, 1, noRegion);
     const w = recv.wordOf(0);
     expect([recv.words[w + RecvWqe.WR_ID_LOW], recv.words[w + RecvWqe.WR_ID_HIGH]]).toEqual([7, 256]);
+  });
+
+  test('a list that grows while it is read writes no more elements than were counted', () => {
+    const mr = { lkey: 7, length: 8, startHigh: 0, startLow: 0 };
+    const growing = (): SgElement[] => {
+      const list = [
+        {
+          get mr() {
+            while (list.length < 50) list.push({ mr, length: 1 });
+            return mr;
+          },
+          length: 1,
+        },
+      ];
+      return list as unknown as SgElement[];
+    };
+    ring.words.fill(0);
+    write({ opcode: 'SEND', sgList: growing() });
+    expect([word(SendWqe.SGE_COUNT), word(SendWqe.LENGTH)]).toEqual([1, 1]);
+    expect(ring.words.subarray(ring.wordOf(1)).every((value) => value === 0)).toBe(true);
+    const recv = new Ring(createRing(2, recvStride(1)));
+    writeRecv(recv, 0, { sgList: growing() }, 1, noRegion);
+    expect(recv.words[recv.wordOf(0) + RecvWqe.SGE_COUNT]).toBe(1);
+    expect(recv.words.subarray(recv.wordOf(1)).every((value) => value === 0)).toBe(true);
   });
 
   const remote = { addr: 0n, rkey: 1 };
@@ -109,6 +133,21 @@ describe('posting', () => {
     a.qp.postSend(wr);
   });
 
+  test('a resize that is refused while another is under way leaves the limits of that one', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    const { cap } = a.qp;
+    const smaller = a.qp.modify({ cap: { ...cap, maxSendWr: 4 } });
+    const larger = a.qp.modify({ cap: { ...cap, maxSendWr: 64 } });
+    const wr: SendWr = { opcode: 'RDMA_WRITE', signaled: true, remote: b.mr.remote() };
+    for (let i = 0; i < 4; i++) a.qp.postSend(wr);
+    expect(() => a.qp.postSend(wr)).toThrow(expect.objectContaining({ code: 'ERR_ROCE_QUEUE_FULL' }));
+    await expect(larger).rejects.toMatchObject({ errno: 'EBUSY', attribute: 'cap' });
+    await smaller;
+    for (let i = 0; i < 4; i++) expect((await a.cq.next()).ok).toBe(true);
+    expect(a.qp.cap.maxSendWr).toBe(4);
+  }, 1000);
+
   test('of a list, the requests before the bad one are posted, and the error has its index', async () => {
     await using pair = await openPair();
     const { a, b } = pair;
@@ -154,6 +193,85 @@ describe('posting', () => {
     bytes.fill(9);
     await b.cq.next();
     expect([...b.memory.subarray(0, 3)]).toEqual([1, 2, 3]);
+  });
+});
+
+describe('a getter of a request', () => {
+  test('that closes the queue pair: the request is posted, then the queue pair goes', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    let closing: Promise<void> | undefined;
+    a.qp.postSend({
+      opcode: 'RDMA_WRITE',
+      inline: true,
+      remote: b.mr.remote(),
+      get sgList() {
+        closing = a.qp.close();
+        return [new Uint8Array(8)];
+      },
+    });
+    expect([a.qp.state, a.qp.sendPending]).toEqual(['RTS', 1]);
+    await closing;
+    expect([a.qp.state, a.qp.sendPending]).toEqual(['RESET', 0]);
+  });
+
+  test('that closes the device, of which there is another context', async () => {
+    await using pair = await openPair();
+    const { device, mr } = pair.a;
+    await using second = device.openContext();
+    const pd = await second.allocPd();
+    const qp = await pd.createQp({ sendCq: await second.createCq(4), cap: { maxRecvSge: 4 } });
+    await qp.toInit();
+    let closing: Promise<void> | undefined;
+    qp.postRecv({
+      wrId: 5,
+      get sgList() {
+        closing = second.close();
+        return [{ mr, length: 8 }];
+      },
+    });
+    expect([qp.state, qp.recvPending]).toEqual(['INIT', 1]);
+    await closing;
+    expect([qp.state, qp.recvPending]).toEqual(['RESET', 0]);
+  });
+
+  test('that posts to the same queue is refused', async () => {
+    await using pair = await openPair();
+    const { a, b } = pair;
+    const srq = await a.pd.createSrq();
+    const refused = expect.objectContaining({ code: 'ERR_ROCE_WRONG_STATE', errno: 'EINVAL' });
+    for (const queue of [a.qp, srq]) {
+      const nested = {
+        get sgList() {
+          queue.postRecv({});
+          return [];
+        },
+      };
+      expect(() => queue.postRecv(nested)).toThrow(refused);
+      queue.postRecv({});
+    }
+    const remote = b.mr.remote();
+    const nested: SendWr = {
+      opcode: 'RDMA_WRITE',
+      remote,
+      get sgList() {
+        a.qp.postSend({ opcode: 'RDMA_WRITE', remote });
+        return [];
+      },
+    };
+    expect(() => a.qp.postSend(nested)).toThrow(refused);
+    expect(() => a.qp.postBatch([nested])).toThrow(refused);
+    a.qp.postSend({
+      opcode: 'RDMA_WRITE',
+      signaled: true,
+      remote,
+      get sgList() {
+        a.qp.postRecv({ wrId: 2 });
+        return [];
+      },
+    });
+    expect([a.qp.sendPending, a.qp.recvPending, srq.pending]).toEqual([1, 2, 1]);
+    expect((await a.cq.next()).ok).toBe(true);
   });
 });
 

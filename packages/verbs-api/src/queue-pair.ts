@@ -28,6 +28,7 @@ import {
   gidBytes,
 } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
+import { Ending } from './ending.ts';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
@@ -68,6 +69,7 @@ import { completionError, type WorkCompletion } from './work-completion.ts';
 import {
   checkRoom,
   type FindRegion,
+  nestedPost,
   postReceives,
   writeBindRequest,
   writeRemoteSrqn,
@@ -144,6 +146,10 @@ const AWAITED = { signal: SIGNAL, fence: BOOLEAN, remoteSrqn: INTEGER };
 const AWAITED_WRITE = { ...AWAITED, immData: INTEGER };
 const AWAITED_SEND = { ...AWAITED_WRITE, invalidateRkey: INTEGER, solicited: BOOLEAN, ud: OBJECT };
 
+/** The queues as messages name them, before the number. */
+const SENDS = 'send queue of QP';
+const RECEIVES = 'receive queue of QP';
+
 const listOf = (data: SgElement | readonly SgElement[]): readonly SgElement[] =>
   Array.isArray(data) ? data : [data as SgElement];
 
@@ -163,6 +169,7 @@ export class QueuePair implements AsyncDisposable {
   readonly context: unknown;
   /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();
+  readonly #ending = new Ending();
   readonly #engine: Engine;
   #sq: Ring;
   #rq: Ring;
@@ -175,14 +182,18 @@ export class QueuePair implements AsyncDisposable {
   readonly #isXrc: boolean;
   /** Its requester knows the meaning of ACKs ahead. */
   readonly #selective: boolean;
-  readonly #sendName: string;
-  readonly #recvName: string;
   readonly #random: () => number;
-  #closing = new Closing();
+  /** Made when somebody asks for the end, or it comes. */
+  #closing: Closing | undefined;
   #initialPsn: number;
   #gidIndex: number | undefined;
-  #peer: string | undefined;
+  /** The other side of a connection, and its address as text. */
+  #peerQpn = 0;
+  #peerAddress: string | undefined;
   #destroyed = false;
+  /** A request is being written. Its getters are the program's: they may call anything but a post to the same queue. */
+  #sending = false;
+  #receiving = false;
 
   constructor(parts: QueuePairParts) {
     const { created } = parts;
@@ -194,16 +205,14 @@ export class QueuePair implements AsyncDisposable {
     this.recvCq = parts.recvCq;
     this.#random = parts.random;
     this.#initialPsn = this.#drawPsn();
-    this.#sq = new Ring(created.sendQueue);
-    this.#rq = new Ring(created.recvQueue);
+    this.#sq = Ring.of(created.sendQueue);
+    this.#rq = Ring.of(created.recvQueue);
     this.#find = parts.find;
     this.srq = parts.srq;
     this.context = parts.context;
     this.#datagram = parts.type === 'UD' || parts.type === 'GSI';
     this.#isXrc = parts.type === 'XRC_INI';
     this.#selective = (parts.type === 'RC' || this.#isXrc) && created.selective === true;
-    this.#sendName = `send queue of QP ${created.qpn}`;
-    this.#recvName = `receive queue of QP ${created.qpn}`;
     this.#registry = parts.registry;
     this.#registry.add(this.qpNum, this);
   }
@@ -220,7 +229,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** The other side of a connection, as messages name it. @internal */
   get peer(): string | undefined {
-    return this.#peer;
+    return this.#peerAddress && `QP ${this.#peerQpn} at ${this.#peerAddress}`;
   }
 
   /** Send requests that are posted and not complete. */
@@ -236,35 +245,42 @@ export class QueuePair implements AsyncDisposable {
   /**
    * ibv_post_send(3): one request or a list. Synchronous: what it refuses, it throws for at once.
    *
-   * Throws EINVAL in RESET, INIT or RTR or for a bad request, ENOMEM when the queue is full. Of a list,
-   * the requests before the bad one are posted; the error's `index` is that of the bad one.
+   * Throws EINVAL in RESET, INIT or RTR, for a bad request, or in a getter of a request that is being posted to this queue;
+   * ENOMEM when the queue is full. Of a list, the requests before the bad one are posted; the error's `index` is that of
+   * the bad one.
    */
   postSend(wr: SendWr | readonly SendWr[]): void {
-    const state = this.#sq.state;
-    if (this.#destroyed || this.#engine.closed || state < QpStateCode.RTS)
-      throw this.#wrongState('send', 'RTS, SQD, SQE or ERR');
     const ring = this.#sq;
-    const first = ring.producer;
-    if (!Array.isArray(wr)) {
-      checkRoom(ring, first, this.#limits.maxSendWr, this.#sendName);
-      this.#writeSend(first, wr as SendWr);
-      ring.publish((first + 1) | 0);
-      if (ring.wakes()) this.#engine.ring(this.qpNum, false);
-      return;
+    if (this.#destroyed || this.#engine.closed || this.#sending || ring.state < QpStateCode.RTS)
+      throw this.#wrongState('send', 'RTS, SQD, SQE or ERR');
+    this.#sending = true;
+    try {
+      if (Array.isArray(wr)) {
+        this.#postSends(ring, wr as readonly SendWr[]);
+      } else {
+        const first = ring.producer;
+        checkRoom(ring, first, this.#limits.maxSendWr, SENDS, this.qpNum);
+        this.#writeSend(first, wr as SendWr);
+        this.#publishSends(ring, first, 1);
+      }
+    } finally {
+      this.#sending = false;
     }
-    const list = wr as readonly SendWr[];
+  }
+
+  #postSends(ring: Ring, list: readonly SendWr[]): void {
+    const first = ring.producer;
     let done = 0;
     try {
       for (; done < list.length; done++) {
         const index = (first + done) | 0;
-        checkRoom(ring, index, this.#limits.maxSendWr, this.#sendName);
+        checkRoom(ring, index, this.#limits.maxSendWr, SENDS, this.qpNum);
         this.#writeSend(index, list[done]);
       }
     } catch (error) {
       throw Object.assign(error as Error, { index: done });
     } finally {
-      ring.publish((first + done) | 0);
-      if (done > 0 && ring.wakes()) this.#engine.ring(this.qpNum, false);
+      this.#publishSends(ring, first, done);
     }
   }
 
@@ -275,26 +291,37 @@ export class QueuePair implements AsyncDisposable {
    */
   postBatch(list: readonly SendWr[]): void {
     const ring = this.#sq;
-    if (this.#destroyed || this.#engine.closed || ring.state < QpStateCode.RTS)
+    if (this.#destroyed || this.#engine.closed || this.#sending || ring.state < QpStateCode.RTS)
       throw this.#wrongState('send', 'RTS, SQD, SQE or ERR');
     if (!Array.isArray(list)) throw invalid('list', described(list), 'a list of send requests');
+    this.#sending = true;
     const first = ring.producer;
-    // A window gets its new key as its request is written.
-    const keys = list.flatMap((wr) => (wr?.opcode === 'BIND_MW' && wr.bind?.mw ? [wr.bind.mw] : []));
-    const before = keys.map((mw) => mw.rkey);
+    let keys: MemoryWindow[] = [];
+    let before: number[] = [];
     let done = 0;
     try {
+      // A window gets its new key as its request is written.
+      keys = list.flatMap((wr) => (wr?.opcode === 'BIND_MW' && wr.bind?.mw ? [wr.bind.mw] : []));
+      before = keys.map((mw) => mw.rkey);
       for (; done < list.length; done++) {
         const index = (first + done) | 0;
-        checkRoom(ring, index, this.#limits.maxSendWr, this.#sendName);
+        checkRoom(ring, index, this.#limits.maxSendWr, SENDS, this.qpNum);
         this.#writeSend(index, list[done]);
       }
+      this.#publishSends(ring, first, done);
     } catch (error) {
       for (const [i, mw] of keys.entries()) mw.rkey = before[i];
       throw Object.assign(error as Error, { index: done });
+    } finally {
+      this.#sending = false;
     }
-    ring.publish((first + done) | 0);
-    if (done > 0 && ring.wakes()) this.#engine.ring(this.qpNum, false);
+  }
+
+  /** Nothing is published of no entries: a queue that the engine posts to (rendezvous) may have moved on. */
+  #publishSends(ring: Ring, first: number, count: number): void {
+    if (count === 0) return;
+    ring.publish((first + count) | 0);
+    if (ring.wakes()) this.#engine.ring(this.qpNum, false);
   }
 
   /**
@@ -435,19 +462,24 @@ export class QueuePair implements AsyncDisposable {
    */
   get closed(): Promise<void> {
     this.#watch();
-    return this.#closing.promise;
+    return this.#ofClosing().promise;
   }
 
   /** Calls back once at the end of the queue pair, with the cause unless the program closed it; returns a function that removes the callback. */
   onClose(listener: CloseListener): () => void {
     checkArgument('listener', listener, FUNCTION);
     this.#watch();
-    return this.#closing.listen(listener);
+    return this.#ofClosing().listen(listener);
+  }
+
+  #ofClosing(): Closing {
+    this.#closing ??= new Closing();
+    return this.#closing;
   }
 
   /** Looks at completions of this queue pair that failed. */
   #watch(): void {
-    if (this.#closing.ended) return;
+    if (this.#closing?.ended) return;
     const onFailure: FailureListener = (failure) => {
       if (failure instanceof Error) this.end(causeOf(failure));
       else if (this.state === 'ERR') this.end(completionError(failure));
@@ -462,7 +494,7 @@ export class QueuePair implements AsyncDisposable {
 
   /** The end, with its cause if the program has not closed the queue pair. @internal */
   end(cause?: RoceError): void {
-    this.#closing.end(cause);
+    this.#ofClosing().end(cause);
     for (const cq of new Set([this.sendCq, this.recvCq])) cq.unwatch(this.qpNum);
   }
 
@@ -475,14 +507,16 @@ export class QueuePair implements AsyncDisposable {
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
     if (this.srq) throw invalid('qp', 'receives are posted to its shared receive queue', 'srq.postRecv');
     if (this.#isXrc) throw invalid('qp', 'an XRC_INI queue pair receives nothing', 'the SRQ of a domain');
-    if (this.#destroyed || this.#engine.closed || this.#rq.state === QpStateCode.RESET) {
-      throw this.#wrongState('receive', 'any state but RESET');
-    }
     const ring = this.#rq;
+    if (this.#destroyed || this.#engine.closed || this.#receiving || ring.state === QpStateCode.RESET)
+      throw this.#wrongState('receive', 'any state but RESET');
+    this.#receiving = true;
     const first = ring.producer;
     try {
-      postReceives(ring, wr, this.#limits.maxRecvWr, this.#limits.maxRecvSge, this.#find, this.#recvName);
+      const { maxRecvWr, maxRecvSge } = this.#limits;
+      postReceives(ring, wr, maxRecvWr, maxRecvSge, this.#find, RECEIVES, this.qpNum);
     } finally {
+      this.#receiving = false;
       if (ring.producer !== first && ring.wakes()) this.#engine.ring(this.qpNum, true);
     }
   }
@@ -504,13 +538,17 @@ export class QueuePair implements AsyncDisposable {
     }
     checkCall(options, { wrId: ANY, signaled: BOOLEAN, fence: BOOLEAN });
     const ring = this.#sq;
-    if (this.#destroyed || this.#engine.closed || ring.state < QpStateCode.RTS)
+    if (this.#destroyed || this.#engine.closed || this.#sending || ring.state < QpStateCode.RTS)
       throw this.#wrongState('bind', 'RTS, SQD, SQE or ERR');
-    const index = ring.producer;
-    checkRoom(ring, index, this.#limits.maxSendWr, this.#sendName);
-    writeBindRequest(ring, index, mw, range, options);
-    ring.publish((index + 1) | 0);
-    if (ring.wakes()) this.#engine.ring(this.qpNum, false);
+    this.#sending = true;
+    try {
+      const index = ring.producer;
+      checkRoom(ring, index, this.#limits.maxSendWr, SENDS, this.qpNum);
+      writeBindRequest(ring, index, mw, range, options);
+      this.#publishSends(ring, index, 1);
+    } finally {
+      this.#sending = false;
+    }
     return mw.rkey;
   }
 
@@ -527,6 +565,8 @@ export class QueuePair implements AsyncDisposable {
 
   #wrongState(which: string, expected: string): RoceError {
     if (this.#engine.closed) return closedError();
+    if (which === 'receive' ? this.#receiving : this.#sending)
+      return nestedPost(which === 'receive' ? RECEIVES : SENDS, this.qpNum);
     const state = this.#destroyed ? 'destroyed' : `in ${this.state}`;
     return new RoceError('ERR_ROCE_WRONG_STATE', `can't post a ${which}: QP ${this.qpNum} is ${state}`, {
       errno: 'EINVAL',
@@ -546,29 +586,42 @@ export class QueuePair implements AsyncDisposable {
    */
   async modify(attr: QpAttr): Promise<void> {
     checkQpAttr(attr);
+    if (this.#isWriting) await Promise.resolve();
     if (attr.cap === undefined) await this.#engine.call('modifyQp', this.qpNum, attr);
     else await this.#resize(attr, attr.cap);
-    if (attr.destQpNum !== undefined && attr.ahAttr?.grh !== undefined)
-      this.#peer = `QP ${attr.destQpNum} at ${gidToIpText(attr.ahAttr.grh.dgid)}`;
+    if (attr.destQpNum !== undefined && attr.ahAttr?.grh !== undefined) {
+      this.#peerQpn = attr.destQpNum;
+      this.#peerAddress = gidToIpText(attr.ahAttr.grh.dgid);
+    }
     if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
     if (attr.qpState === 'RESET') this.#afterReset();
     // The next connection begins elsewhere: what is still under way of the last one is not taken for its own.
     if (attr.qpState === 'RESET') this.#initialPsn = this.#drawPsn();
   }
 
+  /** Whether the caller is a getter of a request: in the next microtask that is written. */
+  get #isWriting(): boolean {
+    return this.#sending || this.#receiving;
+  }
+
   /** Until the program hears of the new rings, it posts to the old ones, and no more than fits into both. */
   async #resize(attr: QpAttr, asked: QpCap): Promise<void> {
+    if (this.#limits !== this.#cap)
+      throw new RoceError('ERR_ROCE_BUSY', `cap: the queues of QP ${this.qpNum} are still being resized`, {
+        errno: 'EBUSY',
+        attribute: 'cap',
+      });
     const names = Object.keys(this.#cap) as (keyof QpCap)[];
     this.#limits = Object.fromEntries(
       names.map((name) => [name, Math.min(this.#cap[name], asked[name] ?? 0)]),
     ) as unknown as QpCap;
     try {
       const { cap, sendQueue, recvQueue } = (await this.#engine.call('modifyQp', this.qpNum, attr))!;
-      const sq = new Ring(sendQueue);
+      const sq = Ring.of(sendQueue);
       this.#sq.moveTo(sq);
       this.#sq = sq;
       if (!this.srq && !this.#isXrc) {
-        const rq = new Ring(recvQueue);
+        const rq = Ring.of(recvQueue);
         this.#rq.moveTo(rq);
         this.#rq = rq;
       }
@@ -582,9 +635,9 @@ export class QueuePair implements AsyncDisposable {
 
   /** Requests are discarded without a completion; the next connection has an end of its own. */
   #afterReset(): void {
-    this.#peer = undefined;
+    this.#peerAddress = undefined;
     this.#abandon(`QP ${this.qpNum} was reset`);
-    if (this.#closing.ended) this.#closing = new Closing();
+    if (this.#closing?.ended) this.#closing = undefined;
   }
 
   /** First PSN of this side, drawn at random, and anew by RESET; `connect` uses it, `modify` may use another. */
@@ -729,8 +782,15 @@ export class QueuePair implements AsyncDisposable {
    * ibv_destroy_qp(3): what is outstanding is discarded. EBUSY while it is attached to a multicast group.
    * Resolves once the async events about it that were handed out are acknowledged.
    */
-  async close(): Promise<void> {
-    if (this.#destroyed || this.#engine.closed) return;
+  close(): Promise<void> {
+    return this.#ending.once(this.#engine, async () => {
+      if (this.#isWriting) await Promise.resolve();
+      await this.#close();
+    });
+  }
+
+  async #close(): Promise<void> {
+    if (this.#engine.closed) return;
     await this.#engine.call('destroyQp', this.qpNum);
     this.#destroyed = true;
     this.#abandon(`QP ${this.qpNum} is closed`);

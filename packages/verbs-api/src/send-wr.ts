@@ -232,3 +232,26 @@ export interface RecvWr {
   /** Where the message goes, in its order. */
   sgList?: readonly SgElement[];
 }
+
+/** `struct ibv_ops_wr`: an operation on the list of tagged buffers. */
+export type TagOp = {
+  /** Of its completion; default 0. */
+  wrId?: number | bigint;
+  /** It completes in the queue of `tags`, with TM_ADD, TM_DEL or TM_SYNC; one that fails completes in any case. Default false. */
+  signaled?: boolean;
+  /** Unexpected messages that the program has handled so far, modulo 2^32. Before it has reported all, new buffers match nothing. */
+  handled?: number;
+} & (
+  | {
+      opcode: 'TAG_ADD';
+      /** Of the receive's completion; default 0. */
+      recvWrId?: number | bigint;
+      /** 64 bits: messages match of which `tag & mask` is this. */
+      tag: bigint;
+      /** Default all ones. */
+      mask?: bigint;
+      sgList: readonly SgElement[];
+    }
+  | { opcode: 'TAG_DEL'; handle: number }
+  | { opcode: 'TAG_SYNC' }
+);

@@ -61,6 +61,8 @@ export class SharedEngine {
   readonly engine: OwnEngine;
   readonly #hub: EventHub;
   readonly #port: PortWatch;
+  /** Contexts that are not closed and not closing: the last of them closes the engine. */
+  readonly #open = new Set<EngineContext>();
 
   /** Watches the port of an engine; closes the engine if that fails. */
   static async open(engine: OwnEngine, hub: EventHub): Promise<SharedEngine> {
@@ -86,18 +88,21 @@ export class SharedEngine {
     if (this.engine.closed) throw closedError();
     const context = new EngineContext(this);
     this.#hub.contexts.add(context);
+    this.#open.add(context);
     return context;
   }
 
   /** Ends a context. Resolves when its objects, and with the last context the engine, are gone. */
   async leave(context: EngineContext, release: () => Promise<void>): Promise<void> {
     const { contexts } = this.#hub;
-    if (contexts.size > 1) {
+    this.#open.delete(context);
+    if (this.#open.size > 0) {
       try {
         if (!this.engine.closed) await release();
       } finally {
         contexts.delete(context);
-        this.refer();
+        // An engine that closes meanwhile holds the process until it has closed.
+        if (!this.engine.closed) this.refer();
       }
       return;
     }
@@ -170,7 +175,8 @@ class Owned {
   };
   /** QPNs of targets, by the handles of their openings. */
   readonly targets = new Map<number, number>();
-  readonly groups: { qpn: number; group: Uint8Array }[] = [];
+  /** Attached queue pairs, by QPN and group. */
+  readonly groups = new Map<string, { qpn: number; group: Uint8Array }>();
   readonly connections = new OwnConnections();
 }
 
@@ -206,8 +212,12 @@ const NOTES: ReadonlyMap<CommandName, Note> = new Map<CommandName, Note>([
   ['cmDestroy', ({ connections }, [id]) => connections.ids.delete(id as number)],
   [
     'attachMcast',
-    ({ groups }, [qpn, group]) => groups.push({ qpn: qpn as number, group: group as Uint8Array }),
+    ({ groups }, args) => {
+      const [qpn, group] = args as [number, Uint8Array];
+      groups.set(`${qpn} ${group}`, { qpn, group });
+    },
   ],
+  ['detachMcast', ({ groups }, [qpn, group]) => groups.delete(`${qpn} ${group}`)],
 ]);
 
 /** The engine as one context sees it. */
@@ -220,6 +230,8 @@ export class EngineContext implements Engine {
   rings: RingFactory | undefined;
   /** Whether it keeps the process alive. */
   referred = true;
+  /** Commands of an engine in another thread that have no answer yet. */
+  readonly #underWay = new Set<Promise<unknown>>();
   #closing: Promise<void> | undefined;
 
   constructor(shared: SharedEngine) {
@@ -269,7 +281,17 @@ export class EngineContext implements Engine {
     // An engine that failed rejects the call itself.
     if (this.#closing !== undefined) throw closedError();
     const answer = this.#engine.execute(name, this.#withRings(name, args));
-    const result = answer instanceof Promise ? await answer : answer;
+    if (!(answer instanceof Promise)) return this.#noted(name, args, answer);
+    const noted = answer.then((result) => this.#noted(name, args, result));
+    this.#underWay.add(noted);
+    try {
+      return await noted;
+    } finally {
+      this.#underWay.delete(noted);
+    }
+  }
+
+  #noted<R>(name: CommandName, args: readonly unknown[], result: R): R {
     NOTES.get(name)?.(this.#owned, args, result);
     return result;
   }
@@ -311,17 +333,30 @@ export class EngineContext implements Engine {
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#shared.leave(this, () => this.#release());
+    this.#closing ??= this.#leave();
     return this.#closing;
+  }
+
+  async #leave(): Promise<void> {
+    try {
+      await this.#shared.leave(this, () => this.#release());
+    } finally {
+      // A program that has ended may keep the context, but not the memory of its rings.
+      this.rings = undefined;
+    }
   }
 
   /** Destroys the objects of this context in an engine that goes on. */
   async #release(): Promise<void> {
+    // Not from inside of a post, where a getter of the request has closed the device.
+    await Promise.resolve();
+    // The objects that these create are destroyed, too.
+    await Promise.allSettled(this.#underWay);
     const ignore = () => {}; // Left or destroyed before.
     for (const listener of this.connections.listeners)
       await this.#engine.call('cmUnlisten', listener).catch(ignore);
     for (const id of this.connections.ids) await this.#engine.call('cmDestroy', id).catch(ignore);
-    for (const { qpn, group } of this.#owned.groups)
+    for (const { qpn, group } of this.#owned.groups.values())
       await this.#engine.call('detachMcast', qpn, group).catch(ignore);
     for (const { created, destroyed } of KINDS) {
       for (const number of this.#owned.objects[created]) await this.#destroy(destroyed, number).catch(ignore);

@@ -158,3 +158,20 @@ describe('the end', () => {
     await side.device.close();
   });
 });
+
+test('refuses operations on tags that are not whole', async () => {
+  const side = await openSide(new MemoryNetwork(), '10.0.0.1');
+  const srq = await side.pd.createSrq({ tags: { max: 2, cq: side.cq } });
+  const ops = [
+    ['sgList', { opcode: 'TAG_ADD', tag: 1n }],
+    ['tag', { opcode: 'TAG_ADD', sgList: [] }],
+    ['handle', { opcode: 'TAG_DEL' }],
+    ['handled', { opcode: 'TAG_SYNC', handled: 2 ** 32 }],
+    ['opcode', {}],
+  ] as const;
+  for (const [attribute, op] of ops) {
+    await expect(srq.postTagOp(op as never)).rejects.toMatchObject({ errno: 'EINVAL', attribute });
+  }
+  expect(await srq.postTagOp({ opcode: 'TAG_ADD', tag: 1n, sgList: [] })).toBeGreaterThan(0);
+  await side.device.close();
+});

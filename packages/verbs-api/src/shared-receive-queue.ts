@@ -1,14 +1,18 @@
 /** Shared receive queues: one stock of receives for many queue pairs. */
 import { Ring, RingState, RoceError, type SrqCreated } from '@node-roce/transport';
 import type { CompletionQueue } from './completion-queue.ts';
+import { Ending } from './ending.ts';
 import { closedError, type Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, line } from './inspect.ts';
-import { checkSrqChange } from './option-types.ts';
+import { checkSrqChange, checkTagOp } from './option-types.ts';
 import type { Registry } from './registry.ts';
-import type { RecvWr } from './send-wr.ts';
-import { type FindRegion, postReceives } from './work-request.ts';
+import type { RecvWr, TagOp } from './send-wr.ts';
+import { type FindRegion, nestedPost, plainTagOp, postReceives } from './work-request.ts';
 import type { XrcDomain } from './xrc-domain.ts';
+
+/** The queue as messages name it, before the number. */
+const NAME = 'shared receive queue';
 
 /** `struct ibv_srq_init_attr`. */
 export interface SharedReceiveQueueInit {
@@ -20,6 +24,11 @@ export interface SharedReceiveQueueInit {
   limit?: number;
   /** XRC: the domain that it belongs to, and where its receives complete. Requests name it by its `number`. */
   xrc?: { domain: XrcDomain; cq: CompletionQueue };
+  /**
+   * Tag matching: `max` tagged buffers at most, and where all its receives and the operations on the list of buffers complete, a queue with
+   * `tags` as a rule. Of RC queue pairs alone; one with `maxSendWr` 0 reads the data of rendezvous itself.
+   */
+  tags?: { max: number; cq: CompletionQueue };
   /** Comes back as `context`. */
   context?: unknown;
 }
@@ -39,9 +48,11 @@ export class SharedReceiveQueue implements AsyncDisposable {
   readonly #engine: Engine;
   readonly #find: FindRegion;
   readonly #registry: Registry<SharedReceiveQueue>;
-  readonly #name: string;
   #ring: Ring;
   #maxWr: number;
+  /** A receive is being written, whose getters are the program's. */
+  #posting = false;
+  readonly #ending = new Ending();
   #destroyed = false;
 
   constructor(
@@ -58,7 +69,6 @@ export class SharedReceiveQueue implements AsyncDisposable {
     this.context = context;
     this.#find = find;
     this.#registry = registry;
-    this.#name = `shared receive queue ${created.handle}`;
     this.#ring = new Ring(created.ring);
     this.#maxWr = created.maxWr;
     registry.add(this.handle, this);
@@ -81,8 +91,16 @@ export class SharedReceiveQueue implements AsyncDisposable {
   postRecv(wr: RecvWr | readonly RecvWr[]): void {
     if (this.#engine.closed) throw closedError();
     if (this.#destroyed)
-      throw new RoceError('ERR_ROCE_WRONG_STATE', `the ${this.#name} is destroyed`, { errno: 'EINVAL' });
-    postReceives(this.#ring, wr, this.#ring.capacity, this.maxSge, this.#find, this.#name);
+      throw new RoceError('ERR_ROCE_WRONG_STATE', `the ${NAME} ${this.handle} is destroyed`, {
+        errno: 'EINVAL',
+      });
+    if (this.#posting) throw nestedPost(NAME, this.handle);
+    this.#posting = true;
+    try {
+      postReceives(this.#ring, wr, this.#ring.capacity, this.maxSge, this.#find, NAME, this.handle);
+    } finally {
+      this.#posting = false;
+    }
   }
 
   /**
@@ -100,14 +118,32 @@ export class SharedReceiveQueue implements AsyncDisposable {
     this.#ring = new Ring(modified.ring);
   }
 
+  /**
+   * ibv_post_srq_ops(3): adds a tagged buffer, removes one, or reports messages that were handled. Rejects with EINVAL for a bad operation or a
+   * queue without `tags`, ENOMEM when the list is full. A TAG_DEL of what a message has consumed completes with TM_ERR.
+   *
+   * @returns the handle of the buffer, for TAG_DEL; of others 0
+   */
+  async postTagOp(op: TagOp): Promise<number> {
+    if (this.#destroyed)
+      throw new RoceError('ERR_ROCE_WRONG_STATE', `the ${NAME} ${this.handle} is destroyed`, {
+        errno: 'EINVAL',
+      });
+    checkTagOp(op);
+    return this.#engine.call('postSrqOp', this.handle, plainTagOp(op, this.maxSge, this.#find));
+  }
+
   /** ibv_query_srq(3). A limit that was reached reads 0. */
   query(): Promise<{ maxWr: number; maxSge: number; limit: number }> {
     return this.#engine.call('querySrq', this.handle);
   }
 
   /** ibv_destroy_srq(3): EBUSY while queue pairs use it; one of an XRC domain just goes. Resolves once its async events are acknowledged. */
-  async destroy(): Promise<void> {
-    if (this.#destroyed || this.#engine.closed) return;
+  destroy(): Promise<void> {
+    return this.#ending.once(this.#engine, () => this.#destroy());
+  }
+
+  async #destroy(): Promise<void> {
     await this.#engine.call('destroySrq', this.handle);
     this.#destroyed = true;
     this.#registry.remove(this.handle);

@@ -42,6 +42,12 @@ export class WorkCompletion {
    * makes a date of it. Of other queues 0.
    */
   timestamp = 0;
+  /** The high 32 bits of `tag`. */
+  tagHigh = 0;
+  /** The low 32 bits of `tag`. */
+  tagLow = 0;
+  /** Of a queue with `tags`: the application's data in the header of a message that a tagged buffer got; else 0. */
+  tagData = 0;
   /** The word behind `immData` and `invalidatedRkey`. */
   immediate = 0;
   /** Of a failure on a connected queue pair that is still open: the other side, as messages name it (`QP 7 at 192.0.2.1`). */
@@ -67,6 +73,10 @@ export class WorkCompletion {
   /** The same as a number, without allocation; exact up to 2^53. */
   get wrIdNumber(): number {
     return this.wrIdHigh * TWO_32 + this.wrIdLow;
+  }
+  /** Of a queue with `tags`: the tag of a message that a tagged buffer got; else 0. */
+  get tag(): bigint {
+    return (BigInt(this.tagHigh) << 32n) | BigInt(this.tagLow);
   }
   /** The status is SUCCESS. */
   get ok(): boolean {
@@ -106,6 +116,7 @@ const MEANINGS: Partial<Record<WcStatusName, string>> = {
   REM_OP_ERR: 'the peer could not complete the request',
   RETRY_EXC_ERR: 'the peer does not answer',
   RNR_RETRY_EXC_ERR: 'the peer has no receive posted',
+  TM_ERR: 'the list has no buffer with that handle: a message may have consumed it',
 };
 
 /** `RDMA_WRITE (wrId 3) of QP 5 to QP 7 at 192.0.2.1`. */

@@ -11,6 +11,7 @@ import {
   SendWqe,
   SGE_WORDS,
   Sge,
+  type SrqOp,
   WR_OPCODES,
   WrOpcode,
 } from '@node-roce/transport';
@@ -30,6 +31,7 @@ import type {
   SendWrCommon,
   SgElement,
   SgeInit,
+  TagOp,
 } from './send-wr.ts';
 import {
   checkElementNames,
@@ -64,19 +66,24 @@ function writeWrId(words: Uint32Array, w: number, wrId: number | bigint): void {
   } else throw invalid('wrId', described(wrId), 'an integer of 0 … 2^53 − 1, or a bigint');
 }
 
-/** Writes the list; returns its bytes in all. */
+/**
+ * Writes the first elements of the list; returns their bytes in all.
+ *
+ * @param count its length as it was read once: a getter may make it longer
+ */
 function writeList(
   words: Uint32Array,
   start: number,
   list: readonly SgElement[],
+  count: number,
   max: number,
   find: FindRegion,
 ): number {
   if (!Array.isArray(list))
     throw invalid('sgList', described(list), 'a list of { mr, offset, length } or views');
-  if (list.length > max) throw invalid('sgList', `${list.length} elements`, `${max} at most`);
+  if (count > max) throw invalid('sgList', `${count} elements`, `${max} at most`);
   let total = 0;
-  for (let i = 0, w = start; i < list.length; i++, w += SGE_WORDS) {
+  for (let i = 0, w = start; i < count; i++, w += SGE_WORDS) {
     const element = list[i];
     let mr: Pick<MemoryRegion, 'lkey' | 'length' | 'startHigh' | 'startLow'>;
     let offset: number;
@@ -87,22 +94,22 @@ function writeList(
       offset = element.byteOffset - found.bufferOffset;
       length = element.byteLength;
     } else if (typeof element !== 'object' || element === null) {
-      throw invalid(`sgList[${i}]`, described(element), '{ mr, offset, length } or a Uint8Array');
+      throw invalidElement(i, '', described(element), '{ mr, offset, length } or a Uint8Array');
     } else if ('lkey' in element) {
       total += writeRaw(words, w, i, element);
       continue;
     } else {
       mr = element.mr;
       if (!(typeof mr === 'object' && mr !== null && 'lkey' in mr))
-        throw invalid(`sgList[${i}]`, `mr is ${described(mr)}`, '{ mr, offset, length } or a Uint8Array');
+        throw invalidElement(i, '', `mr is ${described(mr)}`, '{ mr, offset, length } or a Uint8Array');
       // A misspelt name leaves one of them absent.
       if (element.offset === undefined || element.length === undefined) checkElementNames(element, i);
       offset = element.offset ?? 0;
       length = element.length ?? mr.length - offset;
       if (!Number.isSafeInteger(offset) || offset < 0)
-        throw invalid(`sgList[${i}].offset`, `${offset}`, '0 or more');
+        throw invalidElement(i, '.offset', offset, '0 or more');
       if (!Number.isInteger(length) || length < 0 || length > 0xffff_ffff) {
-        throw invalid(`sgList[${i}].length`, `${length}`, '0 … 2^32 − 1');
+        throw invalidElement(i, '.length', length, '0 … 2^32 − 1');
       }
     }
     // The sum may carry into the high word; whether it lies in the region is the engine's to check.
@@ -117,12 +124,56 @@ function writeList(
   return total;
 }
 
+/** An operation on a list of tags as the engine takes it. */
+export function plainTagOp(op: TagOp, maxSge: number, find: FindRegion): SrqOp {
+  const { wrId = 0, signaled = false, handled } = op;
+  const common = {
+    wrId: wide('wrId', wrId),
+    signaled,
+    handled: handled === undefined ? undefined : unsigned32('handled', handled),
+  };
+  if (op.opcode === 'TAG_SYNC') return { ...common, opcode: op.opcode };
+  if (op.opcode === 'TAG_DEL')
+    return { ...common, opcode: op.opcode, handle: unsigned32('handle', op.handle) };
+  const { opcode, recvWrId = 0, tag, mask = 2n ** 64n - 1n, sgList } = op;
+  if (opcode !== 'TAG_ADD') throw invalid('opcode', described(opcode), 'TAG_ADD, TAG_DEL or TAG_SYNC');
+  if (sgList === undefined) throw invalid('sgList', described(sgList), 'a list, which may be empty');
+  const words = new Uint32Array(maxSge * SGE_WORDS);
+  const count = sgList.length;
+  writeList(words, 0, sgList, count, maxSge, find);
+  const list = Array.from({ length: count }, (_, i) => {
+    const [high, low, length, lkey] = words.subarray(i * SGE_WORDS);
+    return { addr: (BigInt(high) << 32n) | BigInt(low), length, lkey };
+  });
+  return {
+    ...common,
+    opcode,
+    recvWrId: wide('recvWrId', recvWrId),
+    tag: wide('tag', tag),
+    mask: wide('mask', mask),
+    list,
+  };
+}
+
+function wide(name: string, value: number | bigint): bigint {
+  const isRight = typeof value === 'bigint' || (Number.isSafeInteger(value) && value >= 0);
+  if (!isRight) throw invalid(name, described(value), 'an integer of 0 … 2^53 − 1, or a bigint');
+  return BigInt.asUintN(64, BigInt(value));
+}
+
+/** The error of an element's member. The number becomes a string here alone: V8 would do so before it looks, for each element. */
+function invalidElement(i: number, member: string, found: unknown, expected: string): RoceError {
+  return invalid(`sgList[${i}]${member}`, `${found}`, expected);
+}
+
 /** An element by address and key; returns its bytes. */
 function writeRaw(words: Uint32Array, w: number, i: number, { addr, length, lkey }: RawSge): number {
-  if (typeof addr !== 'bigint') throw invalid(`sgList[${i}].addr`, `${addr}`, 'a bigint');
+  if (typeof addr !== 'bigint') throw invalidElement(i, '.addr', addr, 'a bigint');
+  if (!isUnsigned32(length)) throw invalidElement(i, '.length', described(length), '0 … 2^32 − 1');
+  if (!isUnsigned32(lkey)) throw invalidElement(i, '.lkey', described(lkey), '0 … 2^32 − 1');
   write64(words, w + Sge.ADDRESS_HIGH, addr);
-  words[w + Sge.LENGTH] = unsigned32(`sgList[${i}].length`, length);
-  words[w + Sge.LKEY] = unsigned32(`sgList[${i}].lkey`, lkey);
+  words[w + Sge.LENGTH] = length;
+  words[w + Sge.LKEY] = lkey;
   return length;
 }
 
@@ -184,8 +235,9 @@ export function writeSend(
     words[w + SendWqe.SGE_COUNT] = 0;
     words[w + SendWqe.LENGTH] = writeInline(ring, w + SendWqe.SGE, list, maxInline);
   } else {
-    words[w + SendWqe.LENGTH] = writeList(words, w + SendWqe.SGE, list, maxSge, find);
-    words[w + SendWqe.SGE_COUNT] = list.length;
+    const count = list.length;
+    words[w + SendWqe.LENGTH] = writeList(words, w + SendWqe.SGE, list, count, maxSge, find);
+    words[w + SendWqe.SGE_COUNT] = count;
   }
   words[w + SendWqe.OPCODE_FLAGS] = row.opcode | (flags << 8);
   writeWrId(words, w + SendWqe.WR_ID_LOW, wr.wrId ?? 0);
@@ -246,10 +298,12 @@ function writeOperand(words: Uint32Array, w: number, value: bigint | number | un
 }
 
 function unsigned32(attribute: string, value: number | undefined): number {
-  if (value === undefined || !Number.isInteger(value) || value < 0 || value > 0xffff_ffff) {
-    throw invalid(attribute, described(value), '0 … 2^32 − 1');
-  }
+  if (value === undefined || !isUnsigned32(value)) throw invalid(attribute, described(value), '0 … 2^32 − 1');
   return value;
+}
+
+function isUnsigned32(value: number): boolean {
+  return Number.isInteger(value) && value >= 0 && value <= 0xffff_ffff;
 }
 
 const FLUSH = { length: INTEGER, level: oneOf('RANGE', 'MR'), type: oneOf('GLOBAL', 'PERSISTENT') };
@@ -342,28 +396,45 @@ export function postReceives(
   maxSge: number,
   find: FindRegion,
   queue: string,
+  number: number,
 ): void {
-  const list = Array.isArray(wr) ? (wr as readonly RecvWr[]) : undefined;
-  const count = list ? list.length : 1;
   const first = ring.producer;
+  if (!Array.isArray(wr)) {
+    checkRoom(ring, first, capacity, queue, number);
+    writeRecv(ring, first, wr as RecvWr, maxSge, find);
+    ring.publish((first + 1) | 0);
+    return;
+  }
+  const count = wr.length;
   let done = 0;
   try {
     for (; done < count; done++) {
       const index = (first + done) | 0;
-      checkRoom(ring, index, capacity, queue);
-      writeRecv(ring, index, list ? list[done] : (wr as RecvWr), maxSge, find);
+      checkRoom(ring, index, capacity, queue, number);
+      writeRecv(ring, index, wr[done], maxSge, find);
     }
   } catch (error) {
-    throw list ? Object.assign(error as Error, { index: done }) : error;
+    throw Object.assign(error as Error, { index: done });
   } finally {
     ring.publish((first + done) | 0);
   }
 }
 
-/** ENOMEM where the queue has no room for the entry. */
-export function checkRoom(ring: Ring, index: number, capacity: number, queue: string): void {
+/** ENOMEM where the queue, of this kind and number, has no room for the entry. */
+export function checkRoom(ring: Ring, index: number, capacity: number, queue: string, number: number): void {
   if (ring.hasRoom(index, capacity)) return;
-  throw new RoceError('ERR_ROCE_QUEUE_FULL', `the ${queue} holds ${capacity} requests`, { errno: 'ENOMEM' });
+  throw new RoceError('ERR_ROCE_QUEUE_FULL', `the ${queue} ${number} holds ${capacity} requests`, {
+    errno: 'ENOMEM',
+  });
+}
+
+/** The error of a post in a getter of a request that is being posted to the same queue: both would have one entry. */
+export function nestedPost(queue: string, number: number): RoceError {
+  return new RoceError(
+    'ERR_ROCE_WRONG_STATE',
+    `can't post to the ${queue} ${number} in a getter of a request that is being posted to it`,
+    { errno: 'EINVAL', expected: 'a post after that one' },
+  );
 }
 
 /** Writes a receive request into entry `index`. */
@@ -374,7 +445,8 @@ export function writeRecv(ring: Ring, index: number, wr: RecvWr, maxSge: number,
   const words = ring.words;
   const w = ring.wordOf(index);
   const list = wr.sgList ?? NO_LIST;
-  words[w + RecvWqe.LENGTH] = writeList(words, w + RecvWqe.SGE, list, maxSge, find);
-  words[w + RecvWqe.SGE_COUNT] = list.length;
+  const count = list.length;
+  words[w + RecvWqe.LENGTH] = writeList(words, w + RecvWqe.SGE, list, count, maxSge, find);
+  words[w + RecvWqe.SGE_COUNT] = count;
   writeWrId(words, w + RecvWqe.WR_ID_LOW, wr.wrId ?? 0);
 }

@@ -1,7 +1,7 @@
 /** The engine in a worker thread, as the program's thread sees it. */
 import { Worker } from 'node:worker_threads';
 import { explainDescriptors } from '@node-roce/link';
-import { Ring, RoceError } from '@node-roce/transport';
+import { invalid, Ring, RoceError } from '@node-roce/transport';
 import { listening } from './diagnostics.ts';
 import {
   type CommandName,
@@ -161,7 +161,12 @@ export class WorkerEngine implements OwnEngine {
       // A command in flight holds the process, also where the device does not.
       this.#worker.ref();
       this.#look();
-      this.#post({ type: 'call', id, name, args });
+      try {
+        this.#post({ type: 'call', id, name, args });
+      } catch (error) {
+        const { message } = error as Error;
+        this.#settle(id)?.reject(invalid('arguments', message, 'values that another thread can take'));
+      }
     });
   }
 

@@ -37,9 +37,9 @@ const WRONG = [
 ];
 const wrongErrors = wrongErrorsWith(WRONG, 3);
 
-/** Calls that end an object, or take nothing; and those that the package alone makes. */
+/** Calls that end an object, take nothing, or subscribe; and those that the package alone makes. */
 const SKIPPED =
-  /^(constructor|close|destroy|dealloc|deregister|counters|progress|ref|unref|fail|end|notify|abandon|serve|ring|unwatch|add|raise|remove|isOf)$/;
+  /^(constructor|close|destroy|dealloc|deregister|counters|progress|events|ref|unref|fail|end|notify|abandon|serve|ring|unwatch|add|raise|remove|isOf)$/;
 
 function methodsOf(object: object): string[] {
   const found = new Set<string>();

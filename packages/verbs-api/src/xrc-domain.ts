@@ -1,5 +1,6 @@
 /** XRC domains: what shared receive queues and target queue pairs have to have in common (IBTA vol 1 annex A14). */
 import { invalid } from '@node-roce/transport';
+import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { custom, line } from './inspect.ts';
 import { checkCall } from './option-types.ts';
@@ -26,6 +27,7 @@ export class XrcDomain implements AsyncDisposable {
   readonly #engine: Engine;
   readonly #targets: Registry<XrcTarget>;
   readonly #random: () => number;
+  readonly #ending = new Ending();
   #closed = false;
 
   constructor(
@@ -82,10 +84,11 @@ export class XrcDomain implements AsyncDisposable {
   }
 
   /** ibv_close_xrcd(3): EBUSY while SRQs and target queue pairs that were made by this opening are there. */
-  async close(): Promise<void> {
-    if (this.#closed || this.#engine.closed) return;
-    await this.#engine.call('closeXrcd', this.handle);
-    this.#closed = true;
+  close(): Promise<void> {
+    return this.#ending.once(this.#engine, async () => {
+      await this.#engine.call('closeXrcd', this.handle);
+      this.#closed = true;
+    });
   }
 
   /** @internal */

@@ -17,6 +17,7 @@ import {
   gidAt,
 } from './connection.ts';
 import { type QueuePairCounters, queuePairCounters } from './counters.ts';
+import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { AffiliatedEvents } from './event-queue.ts';
 import { custom, hex, line } from './inspect.ts';
@@ -42,6 +43,7 @@ export class XrcTarget implements AsyncDisposable {
   readonly context: unknown;
   /** Async events that concern it, handed out and not acknowledged: `close` waits for them. */
   readonly asyncEvents = new AffiliatedEvents();
+  readonly #ending = new Ending();
   readonly #engine: Engine;
   readonly #handle: number;
   readonly #registry: Registry<XrcTarget>;
@@ -56,7 +58,7 @@ export class XrcTarget implements AsyncDisposable {
     this.#engine = engine;
     this.qpNum = opened.qpn;
     this.#handle = opened.handle;
-    this.#ring = new Ring(opened.sendQueue);
+    this.#ring = Ring.of(opened.sendQueue);
     this.context = context;
     this.#initialPsn = random() & 0xff_ffff;
     this.#registry = registry;
@@ -67,8 +69,13 @@ export class XrcTarget implements AsyncDisposable {
   async modify(attr: QpAttr): Promise<void> {
     checkQpAttr(attr);
     await this.#engine.call('modifyQp', this.qpNum, attr);
-    if (attr.qpState === 'ERR') this.fail(`QP ${this.qpNum} was taken to the error state`);
-    if (attr.qpState === 'RESET' && this.#closing.ended) this.#closing = new Closing();
+    if (attr.qpState !== 'ERR' && attr.qpState !== 'RESET') return;
+    // The state is that of all openings.
+    for (const target of this.#registry.values()) {
+      if (target.qpNum !== this.qpNum) continue;
+      if (attr.qpState === 'ERR') target.fail(`QP ${this.qpNum} was taken to the error state`);
+      else if (target.#closing.ended) target.#closing = new Closing();
+    }
   }
 
   /** ibv_query_qp(3): what is valid in its state. */
@@ -151,8 +158,11 @@ export class XrcTarget implements AsyncDisposable {
   }
 
   /** ibv_destroy_qp(3): the queue pair goes with its last opening. Resolves once its async events are acknowledged. */
-  async close(): Promise<void> {
-    if (this.#gone || this.#engine.closed) return;
+  close(): Promise<void> {
+    return this.#ending.once(this.#engine, () => this.#close());
+  }
+
+  async #close(): Promise<void> {
     await this.#engine.call('closeXrcTarget', this.#handle);
     this.#gone = true;
     this.end();

@@ -211,3 +211,17 @@ test('a target is reset and connected again', async () => {
   expect(server.cq.poll(4).map(({ ok }) => ok)).toEqual([true]);
   expect((await to.counters()).receivedMessages).toBe(1);
 });
+
+test('the error state is the end of every opening of a target, and RESET a new start', async () => {
+  await using all = await openXrc();
+  const { domain, links } = all;
+  const [{ to }] = links;
+  const other = await domain.openTarget(to.qpNum);
+  const ends = Promise.allSettled([to.closed, other.closed]);
+  await to.modify({ qpState: 'ERR' });
+  expect((await ends).map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+  await to.modify({ qpState: 'RESET' });
+  const { closed } = other;
+  await other.close();
+  await closed;
+}, 1000);
