@@ -1,15 +1,16 @@
 /** One program at the device: its objects, and what it may call. Nothing of another program can be named. */
 import { randomBytes } from 'node:crypto';
 import { constants } from 'node:os';
-import { setImmediate as turn } from 'node:timers/promises';
 import * as v from '@node-roce/ibverbs';
 import { type Mapping, ProgramMemory } from './memory.ts';
-import { Call, Malformed, Reader, Writer } from './protocol.ts';
+import { Call, CqBits, Malformed, Reader, Writer } from './protocol.ts';
 import { type MadeRings, SharedRings, type WorkQueue } from './shared-rings.ts';
 import { gidTableLength } from './system-files.ts';
 
 /** Objects of one program at most, of all kinds. */
 const MAX_OBJECTS = 65_536;
+/** Tagged buffers that its lists have room for, all together: they are in the device's memory, not in the arena. */
+const MAX_TAGS = 65_536;
 /** Bits of `enum ibv_qp_attr_mask` that have a name; the others of a query count for nothing. */
 const QUERIED = 0x021f_ffff;
 /** Bits of a flow label; more are cut off, as the kernel does. */
@@ -39,6 +40,8 @@ type Thing = {
     /** Parts of the arena that its rings have, or had before a resize. */
     rings?: number[];
     queues?: WorkQueue[];
+    /** Tagged buffers that it has room for. */
+    tags?: number;
   };
 }[Kind];
 
@@ -55,6 +58,9 @@ const FREE: { [K in Kind]: (it: Kinds[K]) => Promise<number> } = {
   srq: v.ibv_destroy_srq,
   qp: v.ibv_destroy_qp,
 };
+
+/** Members of ibv_srq_init_attr_ex of a queue that matches tags. */
+const TAG_MATCHING = v.IBV_SRQ_INIT_ATTR_TYPE | v.IBV_SRQ_INIT_ATTR_CQ | v.IBV_SRQ_INIT_ATTR_TM;
 
 /** A call that fails with this errno. */
 class Failed extends Error {
@@ -114,6 +120,17 @@ function writeQueue(to: Writer, { id, shape: { offset, capacity, stride } }: Wor
   to.u32(id, offset, capacity, stride);
 }
 
+function operationOf(from: Reader): v.ibv_ops_wr {
+  const wr_id = from.u64();
+  const [opcode, flags, unexpected_cnt, handle] = [from.u32(), from.u32(), from.u32(), from.u32()];
+  if (opcode !== v.IBV_WR_TAG_ADD) return { wr_id, opcode, flags, tm: { unexpected_cnt, handle } };
+  const [recv_wr_id, tag, mask] = [from.u64(), from.u64(), from.u64()];
+  const sg_list: v.ibv_sge[] = [];
+  for (let left = from.u32(); left > 0; left--)
+    sg_list.push({ addr: from.u64(), length: from.u32(), lkey: from.u32() });
+  return { wr_id, opcode, flags, tm: { unexpected_cnt, add: { recv_wr_id, tag, mask, sg_list } } };
+}
+
 function attributesOf(from: Reader): v.ibv_qp_attr {
   const [qp_state, cur_qp_state, path_mtu, path_mig_state] = [from.u32(), from.u32(), from.u32(), from.u32()];
   const [qkey, rq_psn, sq_psn, dest_qp_num] = [from.u32(), from.u32(), from.u32(), from.u32()];
@@ -147,15 +164,19 @@ export class Program {
   readonly #things = new Map<number, Thing>();
   /** Handles are never used again: an event that waits in a socket means what it meant. */
   readonly #handles = new WeakMap<object, number>();
+  readonly #settle: () => void;
   readonly #detach: () => void;
   #last = 0;
+  /** Tagged buffers that its lists have room for. */
+  #tags = 0;
 
   /** @param memory of another context of the same process: both register the same pages */
   constructor(context: v.ibv_context, memory: ProgramMemory = new ProgramMemory()) {
     this.#context = context;
     this.memory = memory.retain();
-    const { wake, detach } = context.verbs.serve(this.rings, this.rings);
+    const { wake, settle, detach } = context.verbs.serve(this.rings, this.rings);
     this.wake = wake;
+    this.#settle = settle;
     this.#detach = detach;
   }
 
@@ -172,7 +193,7 @@ export class Program {
    */
   async call(call: number, payload: Buffer): Promise<Buffer> {
     // Requests that were posted before the call are taken first: one that precedes the end of its queue still leaves.
-    if (this.rings.take()) await turn();
+    this.#settle();
     const from = new Reader(payload);
     const to = new Writer();
     const run = this.#calls[call];
@@ -213,7 +234,7 @@ export class Program {
   async close(): Promise<void> {
     const mappings = [...this.#things.values()].flatMap(({ mapping }) => mapping ?? []);
     this.#things.clear();
-    if (this.rings.take()) await turn();
+    this.#settle();
     this.#detach();
     await v.ibv_close_device(this.#context);
     for (const mapping of mappings) this.memory.unmap(mapping);
@@ -300,11 +321,43 @@ export class Program {
     to.u32(thing.it.lkey, thing.it.rkey);
   }
 
-  /** A queue, whose completions have their times where `timed`. */
-  #createCq(cqe: number, channel: v.ibv_comp_channel | null, timed: boolean): Promise<v.ibv_cq | null> {
-    if (!timed) return v.ibv_create_cq(this.#context, cqe, null, channel, 0);
-    const wc_flags = BigInt(v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+  /** @param bits `CqBits` */
+  #createCq(cqe: number, channel: v.ibv_comp_channel | null, bits: number): Promise<v.ibv_cq | null> {
+    const times = (bits & CqBits.TIMES) !== 0 ? v.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP : 0;
+    const tags = (bits & CqBits.TAGS) !== 0 ? v.IBV_WC_EX_WITH_TM_INFO : 0;
+    const wc_flags = BigInt(times | tags);
+    if (wc_flags === 0n) return v.ibv_create_cq(this.#context, cqe, null, channel, 0);
     return v.ibv_create_cq_ex(this.#context, { cqe, channel, wc_flags });
+  }
+
+  async #createSrq(from: Reader, to: Writer): Promise<void> {
+    const pd = this.#get('pd', from.u32());
+    const attr = { max_wr: from.u32(), max_sge: from.u32(), srq_limit: from.u32() };
+    const [cq, max_num_tags, max_ops] = [from.u32(), from.u32(), from.u32()];
+    from.end();
+    this.#room();
+    const matches = cq !== 0;
+    const tags = matches ? max_num_tags : 0;
+    if (this.#tags + tags > MAX_TAGS) throw new Failed(ENOMEM);
+    const init: v.ibv_srq_init_attr_ex = {
+      ...{ pd, attr, comp_mask: v.IBV_SRQ_INIT_ATTR_PD | (matches ? TAG_MATCHING : 0) },
+      ...(matches ? { srq_type: v.IBV_SRQT_TM, cq: this.#get('cq', cq) } : {}),
+      tm_cap: { max_num_tags, max_ops },
+    };
+    const create = () => made(v.ibv_create_srq_ex(this.#context, init));
+    const [it, [ring]] = await this.rings.during(create);
+    const number = [0];
+    check(v.ibv_get_srq_num(it, number));
+    const queue = this.rings.open(
+      'receive',
+      ring,
+      () => {},
+      () => this.onOverfull(),
+    );
+    const handle = this.#keep({ kind: 'srq', it, rings: [ring.offset], queues: [queue], tags });
+    this.#tags += tags;
+    to.u32(handle, attr.max_wr, attr.max_sge, number[0]);
+    writeQueue(to, queue);
   }
 
   async #createQp(from: Reader, to: Writer): Promise<void> {
@@ -328,11 +381,13 @@ export class Program {
         () => this.#context.verbs.ring(it.qp_num, kind === 'receive'),
         () => this.onOverfull(),
       );
-    const queues = [open('send', sends), ...(receives ? [open('receive', receives)] : [])];
+    // Of a queue pair that answers rendezvous there are none.
+    const queues = sends ? [open('send', sends), ...(receives ? [open('receive', receives)] : [])] : [];
     const rings = queues.map(({ shape }) => shape.offset);
     to.u32(this.#keep({ kind: 'qp', it, rings, queues }), it.qp_num);
     writeCap(to, init.cap);
     for (const queue of queues) writeQueue(to, queue);
+    if (queues.length === 0) to.u32(0, 0, 0, 0);
   }
 
   async #modifyQp(from: Reader, to: Writer): Promise<void> {
@@ -348,13 +403,18 @@ export class Program {
 
   /** The queues of an object have other rings from now on, if any were made. */
   #moveQueues(handle: number, resized: MadeRings, to: Writer): void {
-    const { queues = [], rings = [] } = this.#things.get(handle) ?? {};
-    for (const [i, ring] of resized.entries()) {
-      queues[i].moveTo(ring);
-      // The engine may write to the ring before for a while: it is free with the object.
-      rings.push(ring.offset);
-    }
+    const { queues = [] } = this.#things.get(handle) ?? {};
+    for (const [i, ring] of resized.entries()) queues[i]?.moveTo(ring);
+    this.#addRings(handle, resized);
     for (const queue of resized.length > 0 ? queues : []) writeQueue(to, queue);
+  }
+
+  /** Rings of a resize. The engine may write to those before for a while: they are free with the next resize, or the object. */
+  #addRings(handle: number, made: MadeRings): void {
+    if (made.length === 0) return;
+    const { rings = [] } = this.#things.get(handle) ?? {};
+    rings.push(...made.map(({ offset }) => offset));
+    this.rings.free(rings.splice(0, rings.length - 2 * made.length));
   }
 
   async #queryQp(from: Reader, to: Writer): Promise<void> {
@@ -381,6 +441,7 @@ export class Program {
     const free = FREE[thing.kind] as (it: Thing['it']) => Promise<number>;
     check(await free(thing.it));
     this.#things.delete(handle);
+    this.#tags -= thing.tags ?? 0;
     if (thing.mapping) this.memory.unmap(thing.mapping);
     for (const queue of thing.queues ?? []) this.rings.closeQueue(queue);
     this.rings.free(thing.rings ?? []);
@@ -389,15 +450,18 @@ export class Program {
   readonly #calls: Record<number, (from: Reader, to: Writer) => Promise<void> | void> = {
     [Call.QUERY_DEVICE]: async (from, to) => {
       from.end();
-      const a: Partial<v.ibv_device_attr> = {};
-      check(await v.ibv_query_device(this.#context, a));
-      to.u64(a.node_guid ?? 0n).u64(a.max_mr_size ?? 0n);
-      to.u64(a.page_size_cap ?? 0n);
-      to.u32(a.vendor_id, a.vendor_part_id, a.max_qp, a.max_qp_wr, a.device_cap_flags, a.max_sge);
+      const all: Partial<v.ibv_device_attr_ex> = {};
+      check(await v.ibv_query_device_ex(this.#context, null, all));
+      const { orig_attr: a, tm_caps: tm } = all as v.ibv_device_attr_ex;
+      to.u64(a.node_guid).u64(a.max_mr_size).u64(a.page_size_cap);
+      // The library has no ibv_create_flow: programs that look are to leave it out.
+      const capabilities = a.device_cap_flags & ~v.IBV_DEVICE_MANAGED_FLOW_STEERING;
+      to.u32(a.vendor_id, a.vendor_part_id, a.max_qp, a.max_qp_wr, capabilities, a.max_sge);
       to.u32(a.max_sge_rd, a.max_cq, a.max_cqe, a.max_mr, a.max_pd, a.max_qp_rd_atom, a.max_res_rd_atom);
       to.u32(a.max_qp_init_rd_atom, a.atomic_cap, a.max_mw, a.max_mcast_grp, a.max_mcast_qp_attach);
       to.u32(a.max_total_mcast_qp_attach, a.max_ah, a.max_srq, a.max_srq_wr, a.max_srq_sge, a.max_pkeys);
       to.u32(a.local_ca_ack_delay, a.phys_port_cnt);
+      to.u32(tm.max_rndv_hdr_size, tm.max_num_tags, tm.flags, tm.max_ops, tm.max_sge);
     },
     [Call.QUERY_PORT]: async (from, to) => {
       const port = from.u32();
@@ -435,11 +499,11 @@ export class Program {
       to.u32(this.#keep({ kind: 'channel', it: await made(v.ibv_create_comp_channel(this.#context)) }));
     },
     [Call.CREATE_CQ]: async (from, to) => {
-      const [cqe, events, timed] = [from.u32(), from.u32(), from.u32()];
+      const [cqe, events, bits] = [from.u32(), from.u32(), from.u32()];
       from.end();
       this.#room();
       const channel = events === 0 ? null : this.#get('channel', events);
-      const create = () => made(this.#createCq(cqe, channel, timed !== 0));
+      const create = () => made(this.#createCq(cqe, channel, bits));
       const [it, [ring]] = await this.rings.during(create);
       const handle = this.#keep({ kind: 'cq', it, rings: [ring.offset] });
       to.u32(handle, it.cqe, ring.offset, ring.capacity, ring.stride);
@@ -450,26 +514,16 @@ export class Program {
       const cqe = from.u32();
       from.end();
       const [, [ring]] = await this.rings.during(async () => check(await v.ibv_resize_cq(cq, cqe)));
-      this.#things.get(handle)?.rings?.push(ring.offset);
+      this.#addRings(handle, [ring]);
       to.u32(cq.cqe, ring.offset, ring.capacity, ring.stride);
     },
-    [Call.CREATE_SRQ]: async (from, to) => {
-      const pd = this.#get('pd', from.u32());
-      const attr = { max_wr: from.u32(), max_sge: from.u32(), srq_limit: from.u32() };
+    [Call.CREATE_SRQ]: (from, to) => this.#createSrq(from, to),
+    [Call.POST_SRQ_OP]: async (from, to) => {
+      const srq = this.#get('srq', from.u32());
+      const wr = operationOf(from);
       from.end();
-      this.#room();
-      const [it, [ring]] = await this.rings.during(() => made(v.ibv_create_srq(pd, { attr })));
-      const number = [0];
-      check(v.ibv_get_srq_num(it, number));
-      const queue = this.rings.open(
-        'receive',
-        ring,
-        () => {},
-        () => this.onOverfull(),
-      );
-      const handle = this.#keep({ kind: 'srq', it, rings: [ring.offset], queues: [queue] });
-      to.u32(handle, attr.max_wr, attr.max_sge, number[0]);
-      writeQueue(to, queue);
+      check(await v.ibv_post_srq_ops(srq, wr));
+      to.u32(wr.tm?.handle);
     },
     [Call.MODIFY_SRQ]: async (from, to) => {
       const handle = from.u32();

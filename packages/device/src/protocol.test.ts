@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import {
+  BellControl,
   CONTROL_WORDS,
   Control,
   CQE_WORDS,
@@ -9,9 +10,20 @@ import {
   SGE_WORDS,
   Sge,
   STAMPED_CQE_WORDS,
+  TAGGED_CQE_WORDS,
+  WaitingThreads,
 } from '@node-roce/transport';
 import { expect, test } from 'vitest';
-import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
+import {
+  Call,
+  CqBits,
+  HEADER_BYTES,
+  MAX_PAYLOAD,
+  Malformed,
+  PROTOCOL_VERSION,
+  Reader,
+  Writer,
+} from './protocol.ts';
 
 test('the header in C has the same numbers', () => {
   const header = readFileSync(new URL('../../../native/ibverbs/protocol.h', import.meta.url), 'utf8');
@@ -22,12 +34,14 @@ test('the header in C has the same numbers', () => {
   };
   expect(enumeration('roce_call', '')).toEqual(Call);
   const words = [
-    [enumeration('roce_control', 'CONTROL_'), Control],
+    [enumeration('roce_control', 'CONTROL_'), { ...Control, ...BellControl }],
     [enumeration('roce_send_wqe', 'SEND_'), SendWqe],
     [enumeration('roce_recv_wqe', 'RECV_'), RecvWqe],
     [enumeration('roce_sge', 'SGE_'), Sge],
     [enumeration('roce_cqe', 'CQE_'), Cqe],
   ];
+  expect(enumeration('roce_cq_bits', 'CQ_')).toEqual(CqBits);
+  expect(enumeration('roce_waiting', 'WAITING_')).toEqual(WaitingThreads);
   for (const [inC, ours] of words) {
     expect(Object.keys(inC).length).toBeGreaterThan(3);
     expect(ours).toMatchObject(inC);
@@ -41,6 +55,7 @@ test('the header in C has the same numbers', () => {
   expect(define('SGE_WORDS')).toBe(`${SGE_WORDS}`);
   expect(define('CQE_WORDS')).toBe(`${CQE_WORDS}`);
   expect(define('STAMPED_CQE_WORDS')).toBe(`${STAMPED_CQE_WORDS}`);
+  expect(define('TAGGED_CQE_WORDS')).toBe(`${TAGGED_CQE_WORDS}`);
 });
 
 test('a reader returns the values that a writer wrote, whatever their length', () => {

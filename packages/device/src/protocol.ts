@@ -5,7 +5,7 @@
  */
 
 /** Changes with every change of a message: a library of another version is refused. */
-export const PROTOCOL_VERSION = 3;
+export const PROTOCOL_VERSION = 4;
 
 /** Bytes of a payload at most. A longer one ends the connection. */
 export const MAX_PAYLOAD = 1 << 20;
@@ -37,7 +37,13 @@ export const Call = {
   DETACH_MCAST: 20,
   ALLOC_MW: 21,
   DESTROY: 22,
+  POST_SRQ_OP: 23,
+  /** Of `roce devinfo`, not of a program: the reply is JSON (`DeviceStatus`). */
+  STATUS: 24,
 } as const;
+
+/** Bits of CREATE_CQ: members of completions that not every queue has. */
+export const CqBits = { TIMES: 1, TAGS: 2 } as const;
 
 /** A message that follows no rule: the connection it came over ends. */
 export class Malformed extends Error {

@@ -1,4 +1,5 @@
 /** A device and programs that break every rule: they harm themselves alone. */
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
@@ -9,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Call, HEADER_BYTES, PROTOCOL_VERSION, Reader } from './protocol.ts';
 import { DeviceServer } from './server.ts';
+import { deviceStatus } from './status.ts';
 
 const { EFAULT, EINVAL, EOPNOTSUPP } = constants.errno;
 const folder = mkdtempSync(join(tmpdir(), 'roce-device-'));
@@ -132,6 +134,11 @@ describe('a device for programs', () => {
     const address = 0x7000_0000_1000n;
     expect((await client.call(Call.REG_MR, u32(pd, 1), u64(address, 8192n, address))).errno).toBe(0);
     expect(server.status).toEqual({ programs: 1, objects: 4 });
+    expect(await deviceStatus(server.path)).toMatchObject({
+      address: '127.0.0.61',
+      programs: [{ name: expect.stringMatching(/^x{16} \(process \d+\)$/), objects: 4 }],
+      counters: { sentPackets: 0, rxe: {}, link: {} },
+    });
     await client.close();
     await until(() => server.status.programs === 0);
     expect(logged.at(-1)).toMatch(/^x{16} \(process \d+\): gone, with 4 objects$/);
@@ -258,6 +265,55 @@ describe('a device for programs', () => {
     await good.close();
   });
 
+  test('names the limit of the size of files, which would end the device by SIGXFSZ', () => {
+    const code =
+      "import('@node-roce/dgram-native').then(({ createSharedFile }) => createSharedFile(2 ** 40))";
+    const { status, stderr } = spawnSync(
+      'sh',
+      ['-c', `ulimit -f 1000; exec "${process.execPath}" -e "${code}"`],
+      {
+        cwd: import.meta.dirname,
+        encoding: 'utf8',
+      },
+    );
+    expect(status).toBe(1);
+    expect(stderr).toContain('ulimit -f');
+  });
+
+  test('a program that is gone before its answer is no fault of the device', async () => {
+    for (let i = 0; i < 20; i++) {
+      const { socket } = new Client();
+      const payload = Buffer.concat([
+        u32(PROTOCOL_VERSION, process.pid),
+        Buffer.alloc(16, 'y'),
+        Buffer.alloc(16),
+      ]);
+      socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]), () => socket.destroy());
+      await once(socket, 'close');
+    }
+    await until(() => server.status.programs === 0 && server.connections === 0);
+    expect(logged.filter((line) => line.includes('fault here'))).toEqual([]);
+  });
+
+  test('events go to the connection that listened last', async () => {
+    const client = await new Client().hello();
+    const channel = await client.make(Call.CREATE_CHANNEL);
+    const listen = async (handle: number) => {
+      const events = new Client();
+      expect((await events.call(Call.LISTEN, client.token, u32(handle))).errno).toBe(0);
+      return events;
+    };
+    const [first, second] = [await listen(channel), await listen(channel)];
+    await until(() => first.ended);
+    expect(second.ended).toBe(false);
+    await second.close();
+    const third = await listen(channel);
+    expect(third.ended).toBe(false);
+    expect((await client.call(Call.DESTROY, u32(channel))).errno).toBe(0);
+    await until(() => third.ended);
+    await client.close();
+  });
+
   test('queues that are resized, made and destroyed get room for ever', async () => {
     const client = await new Client().hello();
     const pd = await client.make(Call.ALLOC_PD);
@@ -265,11 +321,20 @@ describe('a device for programs', () => {
     for (let i = 0; i < 40; i++) {
       const cq = await client.make(Call.CREATE_CQ, u32(1 << 20, 0, 0));
       await client.make(Call.RESIZE_CQ, u32(cq, 1 << 19));
-      const srq = await client.make(Call.CREATE_SRQ, u32(pd, 32_768, 32, 0));
+      const srq = await client.make(Call.CREATE_SRQ, u32(pd, 32_768, 32, 0, 0, 0, 0));
       const qp = await client.make(Call.CREATE_QP, u32(pd, 2, cq, cq, srq, 0), u32(32_768, 0, 32, 0, 512));
       for (const handle of [qp, srq, cq])
         expect((await client.call(Call.DESTROY, u32(handle))).errno).toBe(0);
     }
+    const cq = await client.make(Call.CREATE_CQ, u32(16, 0, 0));
+    const srq = await client.make(Call.CREATE_SRQ, u32(pd, 16, 32, 0, 0, 0, 0));
+    const IBV_SRQ_MAX_WR = 1;
+    for (let i = 0; i < 30; i++) {
+      expect((await client.call(Call.RESIZE_CQ, u32(cq, 1 << (19 + (i % 2))))).errno).toBe(0);
+      const size = 32_768 >> (i % 2);
+      expect((await client.call(Call.MODIFY_SRQ, u32(srq, IBV_SRQ_MAX_WR, size, 0))).errno).toBe(0);
+    }
+    for (const handle of [srq, cq]) expect((await client.call(Call.DESTROY, u32(handle))).errno).toBe(0);
     const { ENOMEM } = constants.errno;
     const answers: number[] = [];
     while (answers.length < 40 && !answers.includes(ENOMEM))
@@ -280,17 +345,87 @@ describe('a device for programs', () => {
     await client.close();
   });
 
+  test('operations on a list of tags are checked, and a list that is longer than its message ends the program', async () => {
+    const client = await new Client().hello();
+    const { pd, cq } = await queuePair(client);
+    const create = (...tail: number[]) => client.call(Call.CREATE_SRQ, u32(pd, 16, 2, 0, ...tail));
+    expect((await create(pd, 4, 0)).errno).toBe(EINVAL);
+    expect((await create(cq, 0, 0)).errno).toBe(EINVAL);
+    expect((await create(cq, 2000, 0)).errno).toBe(EINVAL);
+    expect((await create(cq, 0xffff_ffff, 0)).errno).toBe(constants.errno.ENOMEM);
+    expect((await create(cq, 4, 0xffff_ffff)).errno).toBe(EINVAL);
+    const srq = (await create(cq, 2, 4)).reply.u32();
+    const plain = (await create(0, 0, 0)).reply.u32();
+    const operation = (handle: number, opcode: number, flags: number, tag = 0) =>
+      client.call(Call.POST_SRQ_OP, u32(handle), u64(1n), u32(opcode, flags, 0, tag));
+    const element = [u64(0n), u32(0x7fff_ffff, 1)];
+    const addition = (elements: number) => [
+      ...[u32(srq), u64(1n), u32(0, 1, 0, 0), u64(2n, 3n, 2n ** 64n - 1n), u32(elements)],
+      ...Array.from({ length: elements }, () => element).flat(),
+    ];
+    const add = (elements: number) => client.call(Call.POST_SRQ_OP, ...addition(elements));
+    const { reply, errno } = await add(2);
+    expect(errno).toBe(0);
+    const handle = reply.u32();
+    expect((await add(3)).errno).toBe(EINVAL);
+    expect((await add(0)).errno).toBe(0);
+    expect((await add(0)).errno).toBe(constants.errno.ENOMEM);
+    for (const opcode of [3, 0xffff_ffff]) expect((await operation(srq, opcode, 0)).errno).toBe(EOPNOTSUPP);
+    // A removal of nothing completes in error, and takes a place of the completion queue, which overruns in the end.
+    for (const tag of [handle, handle, 0xffff_ffff])
+      expect((await operation(srq, 1, 0xff, tag)).errno).toBe(0);
+    for (let i = 0; i < 40; i++) expect((await operation(srq, 2, 1)).errno).toBe(0);
+    for (const other of [plain, pd, cq]) expect((await operation(other, 2, 1)).errno).toBe(EINVAL);
+    expect((await client.call(Call.DESTROY, u32(cq))).errno).toBe(constants.errno.EBUSY);
+    const cut = Buffer.concat(addition(2)).subarray(0, -4);
+    client.socket.write(Buffer.concat([u32(cut.length, Call.POST_SRQ_OP), cut]));
+    await until(() => client.ended);
+    await until(() => server.status.programs === 0);
+  });
+
+  test('a program has so many tags in all its lists, and gets them back with a list', async () => {
+    const client = await new Client().hello();
+    const { pd, cq } = await queuePair(client);
+    const create = () => client.call(Call.CREATE_SRQ, u32(pd, 1, 1, 0, cq, 1024, 0));
+    const lists: number[] = [];
+    for (let i = 0; i < 64; i++) lists.push((await create()).reply.u32());
+    expect((await create()).errno).toBe(constants.errno.ENOMEM);
+    expect((await client.call(Call.CREATE_SRQ, u32(pd, 1, 1, 0, 0, 1024, 0))).errno).toBe(0);
+    expect((await client.call(Call.DESTROY, u32(lists[0]))).errno).toBe(0);
+    expect((await create()).errno).toBe(0);
+    expect((await create()).errno).toBe(constants.errno.ENOMEM);
+    await client.close();
+    await until(() => server.status.programs === 0);
+  });
+
+  test('a queue pair that answers rendezvous has no send queue to write to', async () => {
+    const client = await new Client().hello();
+    const { pd, cq } = await queuePair(client);
+    const srq = await client.make(Call.CREATE_SRQ, u32(pd, 16, 2, 0, cq, 4, 0));
+    const create = u32(pd, 2, cq, cq, srq, 0);
+    const { errno, reply } = await client.call(Call.CREATE_QP, create, u32(0, 0, 1, 1, 0));
+    expect(errno).toBe(0);
+    const [qp, , ...rest] = Array.from({ length: 11 }, () => reply.u32());
+    // Sizes of its queues, of which the first is of sends, and the place of the ring.
+    expect([rest[0], rest[1], ...rest.slice(5)]).toEqual([0, 0, 0, 0, 0, 0]);
+    reply.end();
+    expect((await client.call(Call.DESTROY, u32(qp))).errno).toBe(0);
+    await client.close();
+    await until(() => server.status.programs === 0);
+  });
+
   test('random bytes of many programs leave the device as it was', async () => {
     const good = await new Client().hello();
     const { cq } = await queuePair(good);
     for (let round = 0; round < 60; round++) {
       const client = await new Client().hello();
       const { pd, cq: own, qp } = await queuePair(client);
+      const tags = await client.make(Call.CREATE_SRQ, u32(pd, 16, 1, 0, own, 16, 0));
       for (let i = 0; i < 20 && !client.ended; i++) {
         const payload = randomBytes(Math.floor((round * 37 + i * 11) % 240));
         // Half of them begin with a handle that is right: checks further in are reached.
-        if (payload.length >= 4 && i % 2 === 0) payload.writeUInt32LE([pd, own, qp][i % 3], 0);
-        client.socket.write(Buffer.concat([u32(payload.length, 3 + ((round + i) % 20)), payload]));
+        if (payload.length >= 4 && i % 2 === 0) payload.writeUInt32LE([pd, own, qp, tags][i % 4], 0);
+        client.socket.write(Buffer.concat([u32(payload.length, 3 + ((round + i) % 21)), payload]));
         await sleep(0);
       }
       await client.close();

@@ -1,16 +1,18 @@
 /** The device that programs reach over a Unix socket: one engine, a context of it for each program. */
 import { timingSafeEqual } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, lstatSync, mkdirSync, rmSync } from 'node:fs';
-import { connect, createServer, type Server, type Socket } from 'node:net';
+import { chmodSync, rmSync } from 'node:fs';
+import { createServer, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { Doorbells, sendDescriptor } from '@node-roce/dgram-native';
 import { errorOf, ibv_close_device, type ibv_context, ibv_device, ibv_open_device } from '@node-roce/ibverbs';
 import { listInterfaces, type SocketLinkKind, type SocketLinkOptions } from '@node-roce/link';
 import { ARENA_BYTES } from './arena.ts';
-import type { ProgramMemory } from './memory.ts';
+import { ProgramMemory } from './memory.ts';
 import { Program } from './program.ts';
 import { Call, HEADER_BYTES, MAX_PAYLOAD, Malformed, PROTOCOL_VERSION, Reader, Writer } from './protocol.ts';
+import { isListening, prepareFolder, socketPath } from './sockets.ts';
+import type { DeviceStatus } from './status.ts';
 import { SystemFiles } from './system-files.ts';
 
 export interface DeviceOptions {
@@ -34,35 +36,6 @@ const GONE = new Set<string | undefined>(['ECONNRESET', 'EPIPE', 'ERR_STREAM_PRE
 /** Connections at most: of programs, and one for each channel. */
 const MAX_CONNECTIONS = 4096;
 
-/** The Unix socket of an address: in `XDG_RUNTIME_DIR`, else in a folder of the user's own in `/tmp`. */
-export function socketPath(address: string, env: NodeJS.ProcessEnv = process.env): string {
-  const folder = env.XDG_RUNTIME_DIR ? `${env.XDG_RUNTIME_DIR}/roce` : `/tmp/roce-${process.getuid?.() ?? 0}`;
-  return `${folder}/${address.replaceAll(/[^0-9a-zA-Z.]/g, '_')}.sock`;
-}
-
-/** Whether a device answers at this path. */
-export async function isListening(path: string): Promise<boolean> {
-  const socket = connect(path);
-  try {
-    await once(socket, 'connect');
-    return true;
-  } catch {
-    return false;
-  } finally {
-    socket.destroy();
-  }
-}
-
-/** Makes the folder that only its owner can enter, and refuses one that others could have prepared. */
-export function prepareFolder(folder: string): void {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const { uid, mode } = lstatSync(folder);
-  if (uid === process.getuid?.() && (mode & 0o077) === 0) return;
-  throw Object.assign(new Error(`${folder}: the folder must belong to this user, mode 700`), {
-    code: 'EACCES',
-  });
-}
-
 /** The descriptor of a socket: Node has no public name for it. */
 const descriptorOf = (socket: Socket): number =>
   (socket as unknown as { _handle?: { fd?: number } })._handle?.fd ?? -1;
@@ -79,6 +52,8 @@ export class DeviceServer {
   readonly #programs = new Set<Program>();
   readonly #connections = new Set<Promise<void>>();
   readonly #sockets = new Set<Socket>();
+  /** Where the events of a channel, or of a context, go: the last connection that listened. */
+  readonly #listeners = new WeakMap<object, { socket: Socket; replaced: () => void }>();
   /** A descriptor for each program. All share an engine, which looks at every program's doorbells. */
   readonly #doorbells = new Doorbells(() => {
     for (const program of this.#programs) return program.wake();
@@ -127,6 +102,8 @@ export class DeviceServer {
       throw Object.assign(new Error(`${address}: is an address of no interface of this machine`), {
         code: 'EADDRNOTAVAIL',
       });
+    // Throws where the size of files is limited.
+    new ProgramMemory().retain().release();
     prepareFolder(dirname(path));
     if (await isListening(path))
       throw Object.assign(new Error(`${path}: a device answers there already`), { code: 'EADDRINUSE' });
@@ -154,7 +131,15 @@ export class DeviceServer {
       throw error;
     }
     chmodSync(path, 0o600);
-    const program = async (memory?: ProgramMemory) => new Program(await openContext(), memory);
+    const program = async (memory = new ProgramMemory()) => {
+      // The program that has it may end meanwhile.
+      memory.retain();
+      try {
+        return new Program(await openContext(), memory);
+      } finally {
+        memory.release();
+      }
+    };
     return new DeviceServer({ address, path, log }, server, first, files, program);
   }
 
@@ -164,6 +149,12 @@ export class DeviceServer {
       programs: this.#programs.size,
       objects: [...this.#programs].reduce((sum, { objects }) => sum + objects, 0),
     };
+  }
+
+  /** Returns what `roce devinfo` shows of it. */
+  async report(): Promise<DeviceStatus> {
+    const programs = [...this.#programs].map(({ name, objects }) => ({ name, objects }));
+    return { address: this.address, programs, counters: await this.#context.verbs.counters() };
   }
 
   /** Connections: of programs, of their events, and of `roce run` for a program that has not come yet. */
@@ -192,6 +183,9 @@ export class DeviceServer {
           await send(socket, await program.call(call, payload));
         } else if (call === Call.HELLO && !listens) {
           program = await this.#hello(socket, new Reader(payload));
+        } else if (call === Call.STATUS && !listens) {
+          new Reader(payload).end();
+          await send(socket, new Writer().bytes(Buffer.from(JSON.stringify(await this.report()))).finish(0));
         } else if (call === Call.LISTEN) {
           if (listens) throw new Malformed('LISTEN for the second time');
           listens = true;
@@ -228,6 +222,7 @@ export class DeviceServer {
     this.#programs.add(program);
     const { memory, rings } = program;
     try {
+      if (socket.destroyed) throw Object.assign(new Error('gone before the answer'), { code: 'ECONNRESET' });
       program.doorbell = this.#doorbells.add();
       for (const fd of [memory.fd, rings.arena.fd, program.doorbell])
         sendDescriptor(descriptorOf(socket), fd);
@@ -262,16 +257,30 @@ export class DeviceServer {
     const channel = handle === 0 ? undefined : program?.channel(handle);
     if (!program || (handle !== 0 && !channel)) throw new Malformed('LISTEN for what is not there');
     await send(socket, new Writer().finish(0));
+    const before = this.#listeners.get(channel ?? program);
+    if (before) {
+      before.socket.destroy();
+      before.socket = socket;
+      before.replaced();
+      return;
+    }
+    const listener = { socket, replaced: () => {} };
+    this.#listeners.set(channel ?? program, listener);
     const next = channel ? () => program.nextCompletionEvent(channel) : () => program.nextAsyncEvent();
     const pass = async () => {
-      for (let event = await next(); event && !socket.destroyed; event = await next()) {
-        socket.write(event);
-        if (socket.writableLength > MAX_WAITING) break;
+      for (let event = await next(); event; event = await next()) {
+        // The event is for the next one who listens.
+        while (listener.socket.destroyed)
+          await new Promise<void>((resolve) => {
+            listener.replaced = resolve;
+          });
+        listener.socket.write(event);
+        if (listener.socket.writableLength > MAX_WAITING) listener.socket.destroy();
       }
     };
     pass()
       .catch((error: Error) => this.#log(`${program.name}: ended by a fault here: ${error.stack}`))
-      .finally(() => socket.destroy());
+      .finally(() => listener.socket.destroy());
   }
 }
 

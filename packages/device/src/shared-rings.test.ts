@@ -1,5 +1,15 @@
 /** Rings that a program writes as it likes: what the engine gets to see of them. */
-import { Control, RecvWqe, Ring, SendFlags, SendWqe } from '@node-roce/transport';
+import {
+  BellControl,
+  Control,
+  Posted,
+  RecvWqe,
+  Ring,
+  SendFlags,
+  SendWqe,
+  Waiting,
+  WaitingThreads,
+} from '@node-roce/transport';
 import { afterEach, expect, test } from 'vitest';
 import { SharedRings } from './shared-rings.ts';
 
@@ -161,4 +171,57 @@ test('rings of a call that fails are free again', async () => {
     rings.free([made.offset]);
   }
   expect(offsets.size).toBe(1);
+});
+
+test('the doorbells distinguish posted requests from receives', async () => {
+  const [send, receive] = [await queue('send'), await queue('receive', RecvWqe.SGE + 4)];
+  const program = bells();
+  const ring = ({ taken, program: posts }: typeof send) => {
+    posts.publish(posts.producer + 1);
+    program.words[program.wordOf(program.producer)] = taken.id;
+    program.publish(program.producer + 1);
+  };
+  expect(rings.take()).toBe(Posted.NOTHING);
+  ring(receive);
+  expect(rings.take()).toBe(Posted.RECEIVES);
+  ring(receive);
+  ring(send);
+  expect(rings.take()).toBe(Posted.SENDS);
+});
+
+test('a thread of the program that waits is woken once something has completed', async () => {
+  const [completions] = await rings.during(async () => rings.completions(4, SEND_STRIDE));
+  const { words } = bells();
+  words[BellControl.WAITING] = WaitingThreads.SHARING;
+  expect(rings.turned(1000)).toBe(Waiting.SLEEPING);
+  expect([words[BellControl.WAITING], words[BellControl.TURNS]]).toEqual([WaitingThreads.SHARING, 0]);
+  completions.publish(1);
+  expect(rings.turned(1010)).toBe(Waiting.WOKEN);
+  expect([words[BellControl.WAITING], words[BellControl.TURNS]]).toEqual([WaitingThreads.NONE, 1]);
+  expect(words[BellControl.PROCESSOR]).toBeGreaterThan(0);
+  expect(rings.turned(1020)).toBe(Waiting.NOBODY);
+  expect(words[BellControl.TURNS]).toBe(1);
+});
+
+test('one that waits in vain is woken after 0.2 ms, each time anew, and before the device sleeps', () => {
+  const { words } = bells();
+  const wokenAt = (...times: number[]) =>
+    times.filter((now) => {
+      words[BellControl.WAITING] = WaitingThreads.SHARING;
+      const is = rings.turned(now);
+      expect(is).toBe(words[BellControl.WAITING] === WaitingThreads.NONE ? Waiting.WOKEN : Waiting.SLEEPING);
+      return is === Waiting.WOKEN;
+    });
+  expect(wokenAt(1000, 1199, 1200, 1300, 1450, 1500, 1510)).toEqual([1200, 1500]);
+  // The next one waits since it came, not since the one before did.
+  words[BellControl.WAITING] = WaitingThreads.NONE;
+  rings.turned(1600);
+  expect(wokenAt(1750, 1949, 1950)).toEqual([1950]);
+  // One on a processor of its own leaves none free.
+  words[BellControl.WAITING] = WaitingThreads.APART;
+  expect(rings.turned(2000)).toBe(Waiting.NOBODY);
+  rings.sleep();
+  expect([words[BellControl.WAITING], words[BellControl.TURNS]]).toEqual([WaitingThreads.NONE, 4]);
+  rings.sleep();
+  expect(words[BellControl.TURNS]).toBe(4);
 });

@@ -6,9 +6,14 @@
  * state and consumer's count are stored in both. The engine writes completions into the shared ring, and reads only
  * the program's count and its request for an event from it.
  */
+import { processor, setSlice, wakeWaiting, yieldProcessor } from '@node-roce/dgram-native';
 import {
+  BellControl,
   CONTROL_WORDS,
+  Control,
   createRing,
+  Posted,
+  type PostedCode,
   powerOfTwo,
   RecvWqe,
   Ring,
@@ -17,11 +22,22 @@ import {
   SendFlags,
   SendWqe,
   SGE_WORDS,
+  Waiting,
+  type WaitingCode,
+  WaitingThreads,
 } from '@node-roce/transport';
 import { Arena } from './arena.ts';
 
 /** Work queues of a program at most; each has one doorbell under way at most. */
 const MAX_QUEUES = 65_536;
+
+/** A thread that has waited in vain for so long, µs, may have other things to look at. */
+const IN_VAIN_MICROSECONDS = 200;
+/** A time, µs, that no thread has waited since. */
+const NOBODY = -1;
+
+/** The shortest slice that Linux gives. */
+const SHORT_SLICE_MICROSECONDS = 100;
 
 /** Place and size of a ring, as the program gets it. */
 export interface SharedRing {
@@ -54,6 +70,7 @@ const recvWords: WordsUsed = (words, w) => words[w + RecvWqe.SGE_COUNT] * SGE_WO
 export class WorkQueue {
   /** The value of its doorbells. */
   readonly id: number;
+  readonly kind: 'send' | 'receive';
   readonly #header: number;
   readonly #used: WordsUsed;
   readonly #ring: () => void;
@@ -70,6 +87,7 @@ export class WorkQueue {
    */
   constructor(id: number, kind: 'send' | 'receive', made: MadeRing, ring: () => void, refuse: () => void) {
     this.id = id;
+    this.kind = kind;
     this.#header = kind === 'send' ? SendWqe.SGE : RecvWqe.SGE;
     this.#used = kind === 'send' ? sendWords : recvWords;
     this.#ring = ring;
@@ -94,22 +112,24 @@ export class WorkQueue {
     this.#shared.sleep(this.#next);
   }
 
-  /** Copies the published entries, and asks for a doorbell at the next one. */
-  take(): void {
+  /** Copies the published entries, and asks for a doorbell at the next one. Whether there were any. */
+  take(): boolean {
     const first = this.#next;
     do {
       const end = this.#shared.end(this.#next);
       while (this.#next !== end) {
         if (!this.#engine.hasRoom(this.#next, this.#engine.capacity)) {
           this.#refuse();
-          return;
+          return false;
         }
         this.#copy(this.#next);
         this.#next = (this.#next + 1) | 0;
       }
       this.#engine.publish(this.#next);
     } while (this.#shared.sleep(this.#next));
-    if (this.#next !== first && this.#engine.wakes()) this.#ring();
+    if (this.#next === first) return false;
+    if (this.#engine.wakes()) this.#ring();
+    return true;
   }
 
   #copy(index: number): void {
@@ -124,12 +144,34 @@ export class WorkQueue {
   }
 }
 
+/** A ring of completions, which calls when there are some. */
+class CompletionRing extends Ring {
+  readonly #completed: () => void;
+
+  constructor(shape: RingShape, completed: () => void) {
+    super(shape);
+    this.#completed = completed;
+  }
+
+  override publish(index: number): void {
+    super.publish(index);
+    this.#completed();
+  }
+}
+
 /** The rings of one program, and its doorbells. */
 export class SharedRings implements RingFactory {
   readonly arena = new Arena();
   readonly doorbells: SharedRing;
   readonly #bells: Ring;
   #heard = 0;
+  /** Something has completed since the last turn. */
+  #completed = false;
+  /** When a turn first saw that a thread of the program waits, µs. */
+  #waitingSince = NOBODY;
+  readonly #onCompletion = (): void => {
+    this.#completed = true;
+  };
   readonly #queues: (WorkQueue | undefined)[] = [];
   readonly #freeIds: number[] = [];
   #made: MadeRing[] = [];
@@ -153,7 +195,7 @@ export class SharedRings implements RingFactory {
   readonly completions = (entries: number, stride: number): Ring => {
     const made = this.#place(entries, stride);
     this.#made.push(made);
-    return new Ring(made.engine);
+    return new CompletionRing(made.engine, this.#onCompletion);
   };
 
   #place(entries: number, stride: number): MadeRing {
@@ -195,23 +237,74 @@ export class SharedRings implements RingFactory {
     for (const offset of offsets) this.arena.free(offset);
   }
 
-  /** WorkSource: takes what the doorbells are about. True if one rang. */
-  take(): boolean {
+  /** WorkSource: takes what the doorbells are about. */
+  take(): PostedCode {
     const bells = this.#bells;
     const { producer } = bells;
-    if (producer === this.#heard) return false;
+    if (producer === this.#heard) return Posted.NOTHING;
     const end = bells.end(this.#heard);
-    for (let i = this.#heard; i !== end; i = (i + 1) | 0) this.#queues[bells.words[bells.wordOf(i)]]?.take();
+    let posted: PostedCode = Posted.RECEIVES;
+    for (let i = this.#heard; i !== end; i = (i + 1) | 0) {
+      const queue = this.#queues[bells.words[bells.wordOf(i)]];
+      if (queue?.take() && queue.kind === 'send') posted = Posted.SENDS;
+    }
     // A count that can't be: which rang is not known, so all are looked at.
     if (end !== producer) for (const queue of this.#queues) queue?.take();
     this.#heard = producer;
     bells.release(producer);
-    return true;
+    return posted;
   }
 
   /** WorkSource. */
   sleep(): boolean {
-    return this.#bells.sleep(this.#heard);
+    const rang = this.#bells.sleep(this.#heard);
+    // A thread that begins to wait from now on sees that the device sleeps.
+    if (Atomics.load(this.#bells.words, BellControl.WAITING) !== WaitingThreads.NONE) this.#wakeWaiting();
+    return rang;
+  }
+
+  /** WorkSource. */
+  yield(): number {
+    return yieldProcessor();
+  }
+
+  /** WorkSource: by a short slice. Where the kernel has none, a thread that slept comes first by its rules. */
+  preempt(on: boolean): void {
+    setSlice(on ? SHORT_SLICE_MICROSECONDS : 0);
+  }
+
+  /** WorkSource. */
+  turned(now: number): WaitingCode {
+    const { words } = this.#bells;
+    // A packet or a timer woke the device: a post needs no doorbell until it sleeps again.
+    Atomics.store(words, Control.SLEEPING, 0);
+    if (this.#completed) {
+      this.#completed = false;
+      Atomics.store(words, BellControl.PROCESSOR, processor() + 1);
+      this.#wakeWaiting();
+      return Waiting.WOKEN;
+    }
+    const waits = Atomics.load(words, BellControl.WAITING);
+    if (waits === WaitingThreads.NONE) {
+      this.#waitingSince = NOBODY;
+      return Waiting.NOBODY;
+    }
+    if (this.#waitingSince === NOBODY) this.#waitingSince = now;
+    if (now - this.#waitingSince >= IN_VAIN_MICROSECONDS) {
+      this.#wakeWaiting();
+      return Waiting.WOKEN;
+    }
+    return waits === WaitingThreads.SHARING ? Waiting.SLEEPING : Waiting.NOBODY;
+  }
+
+  #wakeWaiting(): void {
+    const { words } = this.#bells;
+    this.#waitingSince = NOBODY;
+    // A thread that begins to wait between the two has seen the new count, and waits for the next one.
+    const waited = Atomics.exchange(words, BellControl.WAITING, WaitingThreads.NONE);
+    Atomics.add(words, BellControl.TURNS, 1);
+    if (waited !== WaitingThreads.NONE || Atomics.load(words, BellControl.WAITING) !== WaitingThreads.NONE)
+      wakeWaiting(words, BellControl.TURNS);
   }
 
   close(): void {

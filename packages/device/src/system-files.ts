@@ -116,11 +116,10 @@ export class SystemFiles {
       this.#shown.set(path, text);
       const at = join(this.folder, path);
       mkdirSync(dirname(at), { recursive: true, mode: 0o700 });
-      if (typeof entry === 'string') writeFileSync(at, `${entry}\n`, { mode: 0o444, flag: 'w' });
-      else {
-        rmSync(at, { force: true });
-        symlinkSync(entry.link, at);
-      }
+      // A new file: nobody can write to the one that is there, and a program may have put a link in its place.
+      rmSync(at, { force: true });
+      if (typeof entry === 'string') writeFileSync(at, `${entry}\n`, { mode: 0o444, flag: 'wx' });
+      else symlinkSync(entry.link, at);
     }
   }
 

@@ -1,0 +1,60 @@
+/** The status of devices that run, asked over their sockets. */
+import { existsSync, readdirSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import type { ibv_context } from '@node-roce/ibverbs';
+import { Call, HEADER_BYTES, MAX_PAYLOAD } from './protocol.ts';
+import { isPrivate, socketFolder } from './sockets.ts';
+
+/** A device that runs, as `roce devinfo` shows it. */
+export interface DeviceStatus {
+  address: string;
+  /** Each with its name and process, and how many objects it has. A process may have several connections. */
+  programs: { name: string; objects: number }[];
+  /** Over all queue pairs, also those that are gone (docs/counters.md). */
+  counters: Awaited<ReturnType<ibv_context['verbs']['counters']>>;
+}
+
+/** How long a device may take to answer, in milliseconds. */
+const ANSWER_MS = 5_000;
+
+/** Asks the device at this socket; undefined where none answers. */
+export async function deviceStatus(path: string): Promise<DeviceStatus | undefined> {
+  const socket = connect(path);
+  socket.setTimeout(ANSWER_MS, () => socket.destroy(new Error('no answer')));
+  const request = Buffer.alloc(HEADER_BYTES);
+  request.writeUInt32LE(Call.STATUS, 4);
+  socket.write(request);
+  let reply = Buffer.alloc(0);
+  try {
+    for await (const data of socket) {
+      reply = Buffer.concat([reply, data]);
+      if (reply.length < HEADER_BYTES) continue;
+      const length = reply.readUInt32LE(0);
+      if (length > MAX_PAYLOAD) return undefined;
+      if (reply.length >= HEADER_BYTES + length)
+        return JSON.parse(reply.toString('utf8', HEADER_BYTES, HEADER_BYTES + length)) as DeviceStatus;
+    }
+    return undefined;
+  } catch {
+    return undefined;
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** This user's devices whose sockets are where `roce run` looks, by their sockets. */
+export async function runningDevices(
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<Map<string, DeviceStatus>> {
+  const folder = socketFolder(env);
+  const found = new Map<string, DeviceStatus>();
+  if (!existsSync(folder) || !isPrivate(folder)) return found;
+  for (const name of readdirSync(folder).sort()) {
+    if (!name.endsWith('.sock')) continue;
+    const path = join(folder, name);
+    const status = await deviceStatus(path);
+    if (status) found.set(path, status);
+  }
+  return found;
+}
