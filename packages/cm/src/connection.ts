@@ -14,7 +14,13 @@ import {
   gidEquals,
 } from '@node-roce/wire';
 import { AlternatePaths } from './alternate-path.ts';
-import { answerMicroseconds, askedMicroseconds, DEFAULT_TIMING, type Timing } from './intervals.ts';
+import {
+  answerMicroseconds,
+  askedInterval,
+  askedMicroseconds,
+  DEFAULT_TIMING,
+  type Timing,
+} from './intervals.ts';
 import type { AcceptInit, AlternatePath, CmEvent, EndCause, RejectInit, Route } from './parameters.ts';
 import type { Timed } from './timers.ts';
 import { repliedQpn, replyFields, requestFields, type ServiceName } from './transport.ts';
@@ -51,6 +57,8 @@ export interface Surroundings {
   introduce(connection: Connection, now: number): boolean;
   /** The listener may take another request in its place. */
   settled(connection: Connection): void;
+  /** It is in TIMEWAIT. */
+  rests(connection: Connection, now: number): void;
   closed(connection: Connection, now: number): void;
 }
 
@@ -106,6 +114,8 @@ export class Connection implements Timed {
   /** The message that is repeated until it is answered. */
   #repeated: Uint8Array | undefined;
   #retries = 0;
+  /** An MRA came for the LAP since it was sent; of a REQ and a REP the state shows that. */
+  #isPathDelayed = false;
   /** RTU, to answer a repeated REP. */
   #rtu: Uint8Array | undefined;
 
@@ -323,10 +333,13 @@ export class Connection implements Timed {
     if (messageMraed === CmMraMessage.REQ && this.state === 'REQ_SENT') this.state = 'MRA_REQ_RCVD';
     else if (messageMraed === CmMraMessage.REP && this.state === 'REP_SENT') this.state = 'MRA_REP_RCVD';
     else if (
-      messageMraed !== CmMraMessage.LAP ||
-      this.state !== 'ESTABLISHED' ||
-      this.#repeated === undefined
-    ) {
+      messageMraed === CmMraMessage.LAP &&
+      this.state === 'ESTABLISHED' &&
+      this.#repeated !== undefined &&
+      !this.#isPathDelayed
+    )
+      this.#isPathDelayed = true;
+    else {
       this.#around.unexpected();
       return;
     }
@@ -343,10 +356,14 @@ export class Connection implements Timed {
       case 'MRA_REQ_RCVD':
       case 'REP_SENT':
       case 'MRA_REP_RCVD':
-      case 'REQ_RCVD':
         this.#tell({ type: 'rejected', id: this.id, reject });
         if (stale) this.#timewait(now);
         else this.#close(now);
+        break;
+      case 'REQ_RCVD':
+        // Whatever the reason: no queue pair of ours was named yet, so none has to rest. (core/cm.c rests where it is stale.)
+        this.#tell({ type: 'rejected', id: this.id, reject });
+        this.#close(now);
         break;
       case 'REP_RCVD':
       case 'ESTABLISHED':
@@ -455,6 +472,7 @@ export class Connection implements Timed {
       // An answer may be MRA again: each shows that the peer is alive, and stops the clock (§12.9.5).
       if (this.state === 'MRA_REQ_RCVD') this.state = 'REQ_SENT';
       if (this.state === 'MRA_REP_RCVD') this.state = 'REP_SENT';
+      this.#isPathDelayed = false;
       this.#around.retried();
       this.#around.send(this.#repeated, this.#way);
       this.#around.setTimer(this, now + this.#interval);
@@ -511,6 +529,7 @@ export class Connection implements Timed {
     this.#enter(state);
     this.#repeated = mad;
     this.#retries = 0;
+    this.#isPathDelayed = false;
     this.#around.send(mad, this.#way);
     this.#around.setTimer(this, now + this.#interval);
   }
@@ -530,6 +549,7 @@ export class Connection implements Timed {
     this.#around.settled(this);
     this.#enter('TIMEWAIT');
     this.#around.setTimer(this, now + askedMicroseconds(this.ackTimeout));
+    this.#around.rests(this, now);
   }
 
   #close(now: number): void {
@@ -556,8 +576,8 @@ const REJECTED_IN: Partial<Record<CmState, number>> = {
 /** The interval of an initiator's messages, and that of a listener's, which REQ asks for. */
 export const initiatorInterval = ({ packetLifetime, responseTimeout }: Required<Timing>): number =>
   answerMicroseconds(packetLifetime, responseTimeout);
-export const listenerInterval = ({ localCmResponseTimeout }: CmFields<'REQ'>): number =>
-  askedMicroseconds(localCmResponseTimeout);
+export const listenerInterval = ({ localCmResponseTimeout, maxCmRetries }: CmFields<'REQ'>): number =>
+  askedInterval(localCmResponseTimeout, maxCmRetries);
 
 /** Additional info of a REJ for a timeout: the sender's CA GUID (§12.6.7.2). */
 function guidBytes(guid: bigint): Uint8Array {

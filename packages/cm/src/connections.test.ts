@@ -262,6 +262,27 @@ describe('lost messages are retransmitted', () => {
     expect(pair.said()).toEqual(['0 REQ', '0 REQ', '0 REQ', '0 REJ']);
   });
 
+  test.each([
+    [31, 15, 16],
+    [31, 0, 1],
+    [22, 3, 4],
+  ])(
+    'REP for 66 s in all, where REQ asks for code %i and %i repetitions',
+    (responseTimeout, maxRetries, reps) => {
+      const pair = new Pair();
+      pair.b.cm.listen(SERVICE);
+      pair.connect({ responseTimeout, maxRetries, packetLifetime: 31 });
+      pair.run(1000);
+      pair.network = () => [];
+      pair.said();
+      pair.b.cm.accept(pair.b.take('request').id, acceptInit(), pair.now);
+      pair.run(65.4 * SECOND);
+      expect([pair.said(), pair.b.heard()]).toEqual([Array(reps).fill('1 REP'), []]);
+      pair.run(0.2 * SECOND);
+      expect([pair.said(), pair.b.heard()]).toEqual([['1 REJ'], ['unreachable']]);
+    },
+  );
+
   test('a peer that answers no DREQ: the connection ends all the same', () => {
     const pair = new Pair();
     const [id] = pair.established();
@@ -528,6 +549,48 @@ describe('bounds', () => {
     expect(pair.b.heard()).toEqual(['request', 'request']);
     expect([pair.b.cm.counters.overflowed, pair.b.cm.size.pending]).toEqual([1, 2]);
     pair.said();
+  });
+
+  test('a REJ before REP leaves nothing behind, also for a stale connection', () => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE);
+    const localCommId = pair.connect();
+    pair.run(1000);
+    const ids = { localCommId, remoteCommId: pair.b.take('request').id };
+    pair.deliver(1, encodeCm({ name: 'REJ', ...ids, reason: CmRejReason.STALE_CONNECTION }));
+    expect(pair.b.heard()).toEqual(['rejected']);
+    expect(pair.b.cm.size).toEqual({ connections: 0, pending: 0, keys: 0, timers: 0 });
+  });
+
+  test('connections in TIMEWAIT take no room of others; there are as many, and the oldest end early', () => {
+    const pair = new Pair(1, { maxConnections: 2 });
+    const { cm } = pair.b;
+    cm.listen(SERVICE);
+    const qpns = [0x201, 0x202, 0x203];
+    for (const qpn of qpns) {
+      const peer = { localCaGuid: 99n, localQpn: qpn, primaryRemoteGid: gidOf(2), primaryAckTimeout: 31 };
+      pair.deliver(1, encodeCm({ name: 'REQ', localCommId: qpn, serviceId: SERVICE, ...peer }));
+      const { id } = pair.b.take('request');
+      cm.accept(id, acceptInit({ qpn }), pair.now);
+      pair.deliver(1, encodeCm({ name: 'DREQ', localCommId: qpn, remoteCommId: id, remoteQpn: qpn }));
+      cm.disconnect(id, pair.now);
+    }
+    expect(pair.b.heard()).toEqual(['disconnected', 'disconnected', 'disconnected', 'timewait-exit']);
+    expect(cm.size).toMatchObject({ connections: 2, timers: 2 });
+    // A client finds room, and so does a program that connects; then it is full.
+    pair.connect();
+    pair.run(1000);
+    pair.b.take('request');
+    cm.connect(connectInit({ route: routeTo(1), qpn: 0x204 }), pair.now);
+    expect(() => cm.connect(connectInit({ route: routeTo(1), qpn: 0x205 }), pair.now)).toThrow(
+      '2 connections are open',
+    );
+    pair.connect({ qpn: 0x52 });
+    pair.run(1000);
+    expect(cm.counters.overflowed).toBe(1);
+    // No number is free before its TIMEWAIT would have been over, also where that ended early.
+    pair.run(65 * SECOND);
+    expect(qpns.map((qpn) => cm.holds(qpn, pair.now))).toEqual([true, true, true]);
   });
 
   test('a request that was accepted is no longer in the backlog', () => {

@@ -43,9 +43,9 @@ import { Timers } from './timers.ts';
 import { serviceOf } from './transport.ts';
 import { type WaitingRequest, WaitingRequests } from './waiting.ts';
 
-/** Connections at a time, those in TIMEWAIT included. */
+/** Connections at a time, and as many in TIMEWAIT. */
 const MAX_CONNECTIONS = 65_536;
-/** QPNs that are kept back at most: a sixteenth of all. */
+/** QPNs that are kept back at most: an eighth of all. */
 const MAX_KEPT_QPNS = 1 << 20;
 /** Answers to messages of nobody's: 1000 a second, 64 at once. */
 const STRAY_ANSWERS = { perSecond: 1000, burst: 64 };
@@ -79,6 +79,9 @@ export class Connections {
   readonly #byRemoteId = new Map<string, number>();
   readonly #byRemoteQpn = new Map<string, number>();
   readonly #byLocalQpn = new Map<number, Connection>();
+  /** Connections in TIMEWAIT, in the order in which they came there. Strangers can bring some there, so they take no room of others. */
+  readonly #resting = new Set<Connection>();
+  readonly #maxConnections: number;
   readonly #timers = new Timers<Connection>();
   readonly #listeners = new Listeners();
   readonly #services: DatagramServices;
@@ -89,6 +92,7 @@ export class Connections {
 
   constructor(host: CmHost) {
     this.#host = host;
+    this.#maxConnections = host.maxConnections ?? MAX_CONNECTIONS;
     const send = (mad: Uint8Array, route: Route): void => {
       this.counters.sent++;
       host.send(mad, route);
@@ -104,6 +108,7 @@ export class Connections {
       unexpected: () => this.counters.unexpected++,
       introduce: (connection, now) => this.#introduce(connection, now),
       settled: (connection) => this.#listeners.release(connection),
+      rests: (connection, now) => this.#rest(connection, now),
       closed: (connection, now) => this.#forget(connection, now),
     };
     this.#services = new DatagramServices({
@@ -350,6 +355,11 @@ export class Connections {
     return this.#connections.size + this.#waiting.size;
   }
 
+  /** Whether there is no room for another connection. */
+  get #isFull(): boolean {
+    return this.#count - this.#resting.size >= this.#maxConnections;
+  }
+
   #dispatch(message: Exclude<CmMessage, { name: 'REQ' }>, from: Route, now: number): void {
     switch (message.name) {
       case 'REP': {
@@ -438,7 +448,7 @@ export class Connections {
       refuse(CmRejReason.INVALID_SERVICE_ID);
       return;
     }
-    if (listener.full || this.#count >= MAX_CONNECTIONS) {
+    if (listener.full || this.#isFull) {
       this.counters.overflowed++;
       return;
     }
@@ -563,6 +573,14 @@ export class Connections {
     return true;
   }
 
+  /** TIMEWAIT of the oldest ends early where too many rest: its id and QPN are kept back all the same, for twice the time. */
+  #rest(connection: Connection, now: number): void {
+    this.#resting.add(connection);
+    if (this.#resting.size <= this.#maxConnections) return;
+    const [oldest] = this.#resting;
+    oldest.due(now);
+  }
+
   #add(connection: Connection): void {
     this.#connections.set(connection.id, connection);
   }
@@ -570,6 +588,7 @@ export class Connections {
   #forget(connection: Connection, now: number): void {
     this.#timers.set(connection, Number.POSITIVE_INFINITY);
     this.#connections.delete(connection.id);
+    this.#resting.delete(connection);
     const { remoteGuid, remoteId, remoteQpn, localQpn, route } = connection;
     dropFrom(this.#byRemoteId, idKey(remoteGuid, remoteId), connection.id);
     dropFrom(this.#byRemoteQpn, queuePairKey(remoteGuid, remoteQpn, route), connection.id);
@@ -588,8 +607,8 @@ export class Connections {
   }
 
   #checkRoom(): void {
-    if (this.#count < MAX_CONNECTIONS) return;
-    throw new RoceError('ERR_ROCE_LIMIT', `${MAX_CONNECTIONS} connections are open or in timewait`, {
+    if (!this.#isFull) return;
+    throw new RoceError('ERR_ROCE_LIMIT', `${this.#maxConnections} connections are open`, {
       errno: 'ENOMEM',
     });
   }

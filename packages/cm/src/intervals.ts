@@ -29,6 +29,10 @@ const MAX_ASKED = 24;
 /** A code of the peer's as µs, bounded. */
 export const askedMicroseconds = (code: number): number => codeMicroseconds(Math.min(code, MAX_ASKED));
 
+/** The interval of repetitions that a peer asks for: with all of them, the wait is no longer than one time may be. */
+export const askedInterval = (code: number, retries: number): number =>
+  Math.min(askedMicroseconds(code), codeMicroseconds(MAX_ASKED) / (retries + 1));
+
 /** How long an initiator waits for the answer to a message (core/cm.c `ib_send_cm_req`). */
 export const answerMicroseconds = (packetLifetime: number, responseTimeout: number): number =>
   2 * codeMicroseconds(packetLifetime) + codeMicroseconds(responseTimeout);

@@ -139,6 +139,8 @@ export interface CmHost {
   xrc?: boolean;
   /** Whether alternate paths are shown to the program; otherwise they are refused as UNSUPPORTED. */
   apm?: boolean;
+  /** Connections at a time, those in TIMEWAIT not counted: of these, there are as many more. Default 65,536. */
+  maxConnections?: number;
   /** The communication ids that it draws; other adapters at its addresses draw the others. */
   numbers?: ResidueClass | undefined;
   /** A service gets a listener: throws EADDRINUSE where another adapter at the address listens to it. */

@@ -19,8 +19,8 @@ interface Flight {
 /** The fate of a MAD: the delays after which copies of it arrive, µs; none is a loss. */
 export type Network = (flight: Flight) => number[];
 
-/** Parts of the specification that an adapter may leave out. */
-type Parts = Pick<CmHost, 'xrc' | 'apm'>;
+/** Parts of the specification that an adapter may leave out, and its room. */
+type Parts = Pick<CmHost, 'xrc' | 'apm' | 'maxConnections'>;
 
 /** One side of a pair: its connections and their events. */
 export class End {

@@ -1,6 +1,6 @@
 /** Alternate paths of a connection: proposes one to the peer and loads it, and loads those that the peer proposes. */
 import type { AlternatePath } from '@node-roce/cm';
-import { type QpAttr, type QueuePair, RoceError } from '@node-roce/verbs-api';
+import { type QpAttr, type QueuePair, RoceError, type XrcTarget } from '@node-roce/verbs-api';
 import { CmAprStatus } from '@node-roce/wire';
 import type { Endpoint } from './endpoint.ts';
 import { refusedPathError } from './errors.ts';
@@ -19,7 +19,7 @@ interface Connected {
   endpoint: Endpoint;
   /** Of the connection. */
   number: number;
-  qp: QueuePair;
+  end: QueuePair | XrcTarget;
 }
 
 /** The alternate paths of one id. */
@@ -31,7 +31,7 @@ export class AlternatePaths {
    * Loads a path here and at the peer: REARM on both sides. Rejects with `RefusedError` where the peer does not take it, and with
    * ERR_ROCE_CM_UNREACHABLE where it does not answer; then the queue pair is not armed.
    */
-  async load({ endpoint, number, qp }: Connected, path: AlternatePath): Promise<void> {
+  async load({ endpoint, number, end }: Connected, path: AlternatePath): Promise<void> {
     if (this.#waiting)
       throw new RoceError('ERR_ROCE_CM_STATE', 'another path is being loaded', { errno: 'EBUSY' });
     let status: number | undefined;
@@ -41,14 +41,14 @@ export class AlternatePaths {
     answer.catch(() => {}); // Where the device refuses the path, nobody waits for it.
     try {
       // A path that the device refuses is not proposed.
-      await qp.modify(attributesOf(path));
+      await end.modify(attributesOf(path));
       await endpoint.call('cmLoadPath', number, path);
       status = await answer;
     } finally {
       this.#waiting = undefined;
     }
     if (status !== CmAprStatus.SUCCESS) throw refusedPathError(path, status);
-    await qp.modify({ pathMigState: 'REARM' });
+    await end.modify({ pathMigState: 'REARM' });
   }
 
   /** The peer's answer; undefined where there is none. */
@@ -57,10 +57,10 @@ export class AlternatePaths {
   }
 
   /** The peer proposes a path. */
-  async offered({ endpoint, number, qp }: Connected, path: AlternatePath): Promise<void> {
+  async offered({ endpoint, number, end }: Connected, path: AlternatePath): Promise<void> {
     let status: number = CmAprStatus.SUCCESS;
     try {
-      await qp.modify({ ...attributesOf(path), pathMigState: 'REARM' });
+      await end.modify({ ...attributesOf(path), pathMigState: 'REARM' });
     } catch {
       status = CmAprStatus.REJECTED;
     }

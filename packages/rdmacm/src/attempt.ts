@@ -7,6 +7,7 @@ export async function orAborted<T>(promise: Promise<T>, signal: AbortSignal | un
   let onAbort = () => {};
   const aborted = new Promise<never>((_, reject) => {
     onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
     signal.addEventListener('abort', onAbort, { once: true });
   });
   try {

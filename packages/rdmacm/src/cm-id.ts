@@ -7,7 +7,7 @@ import {
   type QueuePairInit,
   RoceError,
   type XrcDomain,
-  type XrcTarget,
+  XrcTarget,
 } from '@node-roce/verbs-api';
 import { type CmFields, CmSidrStatus, ipCmServiceId, multicastGid, PortSpace } from '@node-roce/wire';
 import { parseHeader, type SocketAddress, withHeader } from './addresses.ts';
@@ -24,10 +24,10 @@ import {
 } from './errors.ts';
 import type { CmEventName } from './events.ts';
 import { Groups } from './groups.ts';
-import type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
+import type { CmIdState, ConnectionRequest, DatagramPeer, PeerTerms } from './id-types.ts';
 import { Incoming, type RequestTerms, type WaitingRequest } from './incoming.ts';
 import { ephemeralPort } from './local-side.ts';
-import { Negotiation } from './negotiation.ts';
+import { Negotiation, NO_TERMS, peerTerms } from './negotiation.ts';
 import {
   checkAddress,
   checkAlternate,
@@ -63,12 +63,14 @@ export class CmId implements AsyncDisposable {
   readonly portSpace: PortSpaceName;
   /** The program's own value, given at the creation. */
   readonly context: unknown;
-  /** The queue pair, once there is one. */
+  /** The queue pair, once there is one. After closing it, a program may set it to undefined, and make another (rdma_destroy_qp(3)). */
   qp: QueuePair | undefined;
   /** Of a request of XRC: the target that it is accepted with, once there is one. */
   target: XrcTarget | undefined;
   /** Of an id that `getRequest` gave: what the peer asks. */
   request: ConnectionRequest | undefined;
+  /** Of a connection that this side began: what the peer's answer states. */
+  reply: PeerTerms | undefined;
   /** Of a datagram service, after `connect`: where to send. */
   peer: DatagramPeer | undefined;
   /** The accepting program's private data: 196 bytes (136 of a datagram service), zeros behind what it wrote. */
@@ -89,6 +91,10 @@ export class CmId implements AsyncDisposable {
   /** Of a listener. */
   #incoming: Incoming<CmId> | undefined;
   readonly #attempt = new Attempt();
+  /** Its address is being bound or resolved. */
+  #isBinding = false;
+  /** The queue pair or target is being created. */
+  #isCreating = false;
   /** The queue pair is on its way to RTS. */
   #step: Promise<void> | undefined;
   readonly #ended: Promise<void>;
@@ -157,9 +163,23 @@ export class CmId implements AsyncDisposable {
   async bindAddr(address: string): Promise<void> {
     checkAddress(address);
     if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
-    await this.#path.bind(address, 0);
-    this.#checkAlive();
-    this.#state = 'BOUND';
+    await this.#binds(async () => {
+      await this.#path.bind(address, 0);
+      this.#checkAlive();
+      this.#state = 'BOUND';
+    });
+  }
+
+  /** Binds or resolves its address, one call at a time: each takes a device, and the id has one. */
+  async #binds(bind: () => Promise<void>): Promise<void> {
+    if (this.#isBinding || (this.#state !== 'IDLE' && this.#state !== 'BOUND'))
+      throw this.#wrongState('a new id, and one call at a time');
+    this.#isBinding = true;
+    try {
+      await bind();
+    } finally {
+      this.#isBinding = false;
+    }
   }
 
   // ---------------------------------------------------------------- initiator
@@ -177,10 +197,11 @@ export class CmId implements AsyncDisposable {
     checkDestination(destination);
     checkWait(options);
     options.signal?.throwIfAborted();
-    if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
-    await this.#path.resolve(destination, options.signal);
-    this.#checkAlive();
-    this.#state = 'ADDR_RESOLVED';
+    await this.#binds(async () => {
+      await this.#path.resolve(destination, options.signal);
+      this.#checkAlive();
+      this.#state = 'ADDR_RESOLVED';
+    });
     this.#raise('ADDR_RESOLVED');
   }
 
@@ -195,6 +216,8 @@ export class CmId implements AsyncDisposable {
   /**
    * rdma_create_qp(3): the queue pair of this id, ready for receives to be posted. It is the id's: its states follow the
    * connection, and it is closed with the id.
+   *
+   * Rejects with ERR_ROCE_CM_STATE for an id that has one.
    */
   async createQp(pd: ProtectionDomain, init: Omit<QueuePairInit, 'type'>): Promise<QueuePair> {
     checkDomain(pd);
@@ -202,10 +225,7 @@ export class CmId implements AsyncDisposable {
     const { device } = this.#path;
     if (device !== undefined && !pd.isOf(device)) throw foreignDomain('pd');
     const type = this.#datagram ? 'UD' : this.#isXrc ? 'XRC_INI' : 'RC';
-    const qp = await pd.createQp({ ...init, type });
-    if (this.#isDestroyed) await qp.close();
-    this.#checkAlive();
-    this.qp = qp;
+    const qp = await this.#createEnd(() => pd.createQp({ ...init, type }));
     this.#pd = pd;
     if (this.#datagram) await qp.activate({ qkey: RDMA_UDP_QKEY });
     else await qp.toInit();
@@ -216,19 +236,31 @@ export class CmId implements AsyncDisposable {
    * rdma_create_qp_ex(3) with IBV_QPT_XRC_RECV, for a request of an initiator (`transport: 'XRC'`): a target of the domain, whose states
    * follow the connection. Messages to it come in through the SRQs of the domain. It is closed with the id.
    *
-   * Rejects with EINVAL for a domain of another device.
+   * Rejects with EINVAL for a domain of another device, and with ERR_ROCE_CM_STATE for a request that has a target.
    */
   async createTarget(domain: XrcDomain, options: { context?: unknown } = {}): Promise<XrcTarget> {
     checkXrcDomain(domain);
-    if (!this.#isXrc || this.#state !== 'CONNECT_REQUEST' || this.target)
-      throw this.#wrongState('a request of XRC without a target');
+    if (!this.#isXrc || this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request of XRC');
     if (!domain.isOf(this.device)) throw foreignDomain('domain');
-    const target = await domain.createTarget(options);
-    if (this.#isDestroyed) await target.close();
-    this.#checkAlive();
-    this.target = target;
+    const target = await this.#createEnd(() => domain.createTarget(options));
     await target.toInit();
     return target;
+  }
+
+  /** Creates this side's end of the connection: one at a time, which is the id's from then on. */
+  async #createEnd<E extends QueuePair | XrcTarget>(create: () => Promise<E>): Promise<E> {
+    if (this.#isCreating || this.#ownEnd) throw this.#wrongState('an id without a queue pair');
+    this.#isCreating = true;
+    try {
+      const end = await create();
+      if (this.#isDestroyed) await end.close();
+      this.#checkAlive();
+      if (end instanceof XrcTarget) this.target = end;
+      else this.qp = end;
+      return end;
+    } finally {
+      this.#isCreating = false;
+    }
   }
 
   /**
@@ -277,23 +309,24 @@ export class CmId implements AsyncDisposable {
    */
   async listen(place: { address?: string; port: number; backlog?: number }): Promise<void> {
     checkPlace(place);
-    if (this.#state !== 'IDLE' && this.#state !== 'BOUND') throw this.#wrongState('a new id');
     const { address = this.localAddress?.address, backlog = 128 } = place;
-    await this.#path.bind(address, place.port);
-    this.#checkAlive();
-    const endpoint = this.#endpoint;
-    const number = await this.#listenAt(place.port, backlog);
-    if (this.#isDestroyed) await endpoint.call('cmUnlisten', number).catch(() => {});
-    this.#checkAlive();
-    this.#state = 'LISTEN';
-    const { channel } = this.#options;
-    this.#incoming = new Incoming(
-      endpoint,
-      number,
-      this.#datagram ? undefined : this.#isXrc ? 'XRC' : 'RC',
-      (request) => this.#requested(request),
-      channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
-    );
+    await this.#binds(async () => {
+      await this.#path.bind(address, place.port);
+      this.#checkAlive();
+      const endpoint = this.#endpoint;
+      const number = await this.#listenAt(place.port, backlog);
+      if (this.#isDestroyed) await endpoint.call('cmUnlisten', number).catch(() => {});
+      this.#checkAlive();
+      this.#state = 'LISTEN';
+      const { channel } = this.#options;
+      this.#incoming = new Incoming(
+        endpoint,
+        number,
+        this.#datagram ? undefined : this.#isXrc ? 'XRC' : 'RC',
+        (request) => this.#requested(request),
+        channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
+      );
+    });
   }
 
   /** Returns the number of the listener. */
@@ -398,17 +431,18 @@ export class CmId implements AsyncDisposable {
    */
   async loadAlternatePath(place: { address: string; source?: string; ackTimeout?: number }): Promise<void> {
     checkAlternate(place);
-    const connected = this.#connectedQp;
+    const connected = this.#connection;
     if (!connected) throw this.#wrongState('a connection');
     const route = this.#path.alternate(place.address, place.source);
-    const ackTimeout = place.ackTimeout ?? (await connected.qp.query(['timeout'])).attr.timeout!;
+    const ackTimeout = place.ackTimeout ?? (await connected.end.query()).attr.timeout!;
     await this.#alternates.load(connected, { route, ackTimeout });
   }
 
-  get #connectedQp() {
-    const [qp, number] = [this.qp, this.#number];
-    if (this.#state !== 'CONNECTED' || this.#datagram || !qp || number === undefined) return undefined;
-    return { endpoint: this.#endpoint, number, qp };
+  /** The connection, once it is made. */
+  get #connection() {
+    const [end, number] = [this.#ownEnd, this.#number];
+    if (this.#state !== 'CONNECTED' || this.#datagram || !end || number === undefined) return undefined;
+    return { endpoint: this.#endpoint, number, end };
   }
 
   // ------------------------------------------------------------------ its end
@@ -435,7 +469,10 @@ export class CmId implements AsyncDisposable {
     await this.#ownEnd?.modify({ qpState: 'ERR' }).catch(() => {}); // The program may have closed it.
   }
 
-  /** rdma_destroy_id(3), with its queue pair: in any state; the peer hears of it. */
+  /**
+   * rdma_destroy_id(3), with its queue pair: in any state. The peer hears of it, unless the id is the connected one of an XRC target:
+   * as with Linux, only `disconnect` ends the initiator's side then.
+   */
   destroy(): Promise<void> {
     this.#destroying ??= this.#destroy();
     return this.#destroying;
@@ -446,6 +483,7 @@ export class CmId implements AsyncDisposable {
   }
 
   async #destroy(): Promise<void> {
+    const isConnected = this.#state === 'CONNECTED';
     this.#disconnect();
     this.#state = 'DESTROYED';
     const gone = closedError('the id is destroyed');
@@ -453,7 +491,7 @@ export class CmId implements AsyncDisposable {
     await this.#incoming?.close(gone);
     if (this.#number !== undefined) {
       this.#endpoint.removeConnection(this.#number);
-      await this.#endpoint.call('cmDestroy', this.#number).catch(() => {}); // The device may be closed.
+      await this.#release(this.#number, !isConnected);
     }
     try {
       await this.#groups.leaveAll();
@@ -513,10 +551,9 @@ export class CmId implements AsyncDisposable {
     id.#message = terms;
     id.#untaken = this.#incoming;
     id.request = {
+      ...(terms ? peerTerms(terms.localQpn, terms) : NO_TERMS),
       privateData: header.privateData,
-      responderResources: terms?.initiatorDepth ?? 0,
-      initiatorDepth: terms?.responderResources ?? 0,
-      flowControl: terms?.endToEndFlowControl ?? false,
+      retryCount: terms?.retryCount ?? 0,
       translated,
     };
     id.#attach(number);
@@ -569,11 +606,18 @@ export class CmId implements AsyncDisposable {
       await this.#attempt.wait(signal);
     } catch (error) {
       await begun; // The connection has a number from then on.
-      if (this.#number !== undefined && this.#state !== 'DESTROYED')
-        await this.#endpoint.call('cmDestroy', this.#number).catch(() => {});
+      if (this.#number !== undefined && this.#state !== 'DESTROYED') await this.#release(this.#number, true);
       this.#disconnect();
       throw error;
     }
+  }
+
+  /** Releases the connection. Of an XRC target, `cmDestroy` sends no DREQ: where `disconnects`, one is sent before. */
+  #release(number: number, disconnects: boolean): Promise<unknown> {
+    const { call } = this.#endpoint;
+    // Before the connection is made, and after its end, it is refused, and `cmDestroy` does what there is to do.
+    if (disconnects && this.target) call('cmDisconnect', number).catch(() => {});
+    return call('cmDestroy', number).catch(() => {}); // The device may be closed.
   }
 
   #raise(event: CmEventName, more: { error?: RoceError } = {}): void {
@@ -635,7 +679,7 @@ export class CmId implements AsyncDisposable {
   /** The peer proposes an alternate path. */
   async #offered(path: AlternatePath): Promise<void> {
     await this.#step; // It knows of the connection; here, the queue pair may be on its way to RTS.
-    const connected = this.#connectedQp;
+    const connected = this.#connection;
     if (connected) await this.#alternates.offered(connected, path);
   }
 
@@ -648,6 +692,7 @@ export class CmId implements AsyncDisposable {
     await qp.modify(rtr);
     await qp.modify(rts);
     this.replyData = reply.privateData;
+    this.reply = peerTerms(rtr.destQpNum!, reply);
     await this.#endpoint.call('cmReady', this.#number!);
     this.#connected();
   }

@@ -1,4 +1,5 @@
 /** Connections in one call. */
+import { codeMicroseconds, DEFAULT_TIMING } from '@node-roce/cm';
 import { type Device, EventQueue, RoceError } from '@node-roce/verbs-api';
 import { CmRejReason } from '@node-roce/wire';
 import { CmId } from './cm-id.ts';
@@ -11,7 +12,7 @@ import {
   checkTarget,
   checkWait,
 } from './options.ts';
-import type { ConnectionParameters, IdOptions } from './parameters.ts';
+import { type ConnectionParameters, checkPrivateData, type IdOptions, PRIVATE_DATA } from './parameters.ts';
 import { Slots } from './slots.ts';
 
 /** Options of `connect`. */
@@ -29,8 +30,9 @@ export interface ListenOptions extends IdOptions, MessageOptions, ConnectionPara
   /** Our address; with a `device` not needed. */
   address?: string;
   /**
-   * Connections that may wait for `accept`, and as many requests that wait for a place among them; more are not answered, and
-   * repeated by their senders. Default 128.
+   * Connections that are being made or wait for `accept`, and as many requests that wait for a place among them; more are not
+   * answered, and repeated by their senders. While requests wait, a client has two response timeouts (`timing`; 8 s) to confirm.
+   * Default 128.
    */
   backlog?: number;
   /** Ends the listener. */
@@ -38,6 +40,14 @@ export interface ListenOptions extends IdOptions, MessageOptions, ConnectionPara
 }
 
 const DEFAULT_BACKLOG = 128;
+/** Our response timeouts that a peer may take to confirm while others wait: time for a repetition of REP. */
+const PATIENCE = 2;
+
+/** A request that is being accepted, and since when (`performance.now`). */
+interface Accepting {
+  done: Promise<void>;
+  since: number;
+}
 
 /** Host and port of `host:port`, `[ipv6]:port`. */
 function parseTarget(target: string): { host: string; port: number } {
@@ -105,6 +115,7 @@ const messagesOf = ({ maxMessage, slots, keepAlive }: MessageOptions): MessageOp
 export async function connect(target: string, options: ConnectOptions = {}): Promise<MessageConnection> {
   const { host, port } = parseTarget(target);
   checkConnectOptions(options);
+  checkPrivateData(options.privateData, PRIVATE_DATA.connect);
   const { source, signal } = options;
   signal?.throwIfAborted();
   const id = new CmId(idOptionsOf(options));
@@ -130,9 +141,15 @@ export class Listener implements AsyncDisposable {
   readonly #options: ListenOptions;
   /** Those that nobody has taken: at most `backlog`, with those that are being made. */
   readonly #connections = new EventQueue<MessageConnection>(Number.POSITIVE_INFINITY);
-  /** Requests that are being accepted. */
-  readonly #accepting = new Map<CmId, Promise<void>>();
+  /** Requests that are being accepted, the oldest first. */
+  readonly #accepting = new Map<CmId, Accepting>();
+  /** The request that waits for a place among them. */
+  #next: CmId | undefined;
+  /** A process warning has named the reason why no connection can be made. */
+  #warned = false;
   readonly #room: Slots;
+  /** Milliseconds after which a peer that has not confirmed gives its place to another one. */
+  readonly #patience: number;
   readonly #onAbort = () => void this.#end(this.#options.signal?.reason).catch(() => {}); // `close` rejects with it.
   #ending: Promise<void> | undefined;
 
@@ -141,6 +158,8 @@ export class Listener implements AsyncDisposable {
     this.#id = id;
     this.#options = options;
     this.#room = new Slots(Math.max(1, options.backlog ?? DEFAULT_BACKLOG));
+    const { responseTimeout } = { ...DEFAULT_TIMING, ...options.timing };
+    this.#patience = (PATIENCE * codeMicroseconds(responseTimeout)) / 1000;
     options.signal?.addEventListener('abort', this.#onAbort, { once: true });
     void this.#serve();
   }
@@ -182,17 +201,39 @@ export class Listener implements AsyncDisposable {
     let reason: unknown = closedError('the device is closed');
     try {
       for (;;) {
-        if ((await this.#room.take()) === undefined) break;
         const request = await this.#id.getRequest();
-        this.#accepting.set(
-          request,
-          this.#accept(request).finally(() => this.#accepting.delete(request)),
-        );
+        this.#next = request;
+        if (!(await this.#place())) {
+          await request.destroy();
+          break;
+        }
+        this.#next = undefined;
+        const done = this.#accept(request).finally(() => this.#accepting.delete(request));
+        this.#accepting.set(request, { done, since: performance.now() });
       }
     } catch (error) {
       reason = error;
     }
     await this.#end(reason).catch(() => {}); // `close` rejects with it.
+  }
+
+  /**
+   * Waits for a place; false once the listener is closed. A peer that does not confirm chooses how long it is waited for, and
+   * strangers could hold all places: the oldest such one is given up when another request needs its place.
+   */
+  async #place(): Promise<boolean> {
+    const giveUp = () => {
+      const [oldest] = this.#accepting;
+      if (!oldest || performance.now() - oldest[1].since < this.#patience) return;
+      oldest[0].destroy().catch(() => {}); // `#accept` ends, and releases the place.
+    };
+    if (this.#room.isEmpty) giveUp();
+    const looking = this.#room.isEmpty ? setInterval(giveUp, this.#patience / 8).unref() : undefined;
+    try {
+      return (await this.#room.take()) !== undefined;
+    } finally {
+      clearInterval(looking);
+    }
   }
 
   /** A client that goes away meanwhile ends its own attempt, and no other. */
@@ -202,19 +243,32 @@ export class Listener implements AsyncDisposable {
         await request.reject(undefined, CmRejReason.INVALID_GID);
         throw closedError('the address is translated');
       }
-      const connection = await MessageConnection.open(request, messagesOf(this.#options));
+      const opening = MessageConnection.open(request, messagesOf(this.#options));
+      opening.catch((error: RoceError) => this.#warn(error));
+      const connection = await opening;
       try {
         await connection.accept(parametersOf(this.#options), undefined);
         if (this.#ending) throw closedError('the listener is closed');
         this.#connections.push(connection);
       } catch {
-        await connection.close();
+        await connection.discard();
         this.#room.release(0);
       }
     } catch {
       await request.destroy().catch(() => {});
       this.#room.release(0);
     }
+  }
+
+  /** Warns once where the device has no room for a connection: its client is refused, and `accept` waits for the next one. */
+  #warn({ code, message }: RoceError): void {
+    if (this.#warned || this.#ending || code === 'ERR_ROCE_CLOSED' || code === 'ERR_ROCE_DEVICE_FATAL')
+      return;
+    this.#warned = true;
+    process.emitWarning(`the listener at port ${this.port} refuses clients: ${message}`, {
+      type: 'RoceWarning',
+      code: 'ROCE_ACCEPT_FAILED',
+    });
   }
 
   #end(reason: unknown): Promise<void> {
@@ -225,13 +279,13 @@ export class Listener implements AsyncDisposable {
   async #stop(reason: unknown): Promise<void> {
     this.#options.signal?.removeEventListener('abort', this.#onAbort);
     this.#room.close();
+    const leaving = [this.#id.destroy()];
+    if (this.#next) leaving.push(this.#next.destroy());
+    for (const [request, { done }] of this.#accepting) leaving.push(request.destroy(), done);
+    for (let left = this.#connections.poll(); left; left = this.#connections.poll())
+      leaving.push(left.discard());
     try {
-      await this.#id.destroy();
-      for (const [request, done] of this.#accepting) {
-        await request.destroy();
-        await done;
-      }
-      for (let left = this.#connections.poll(); left; left = this.#connections.poll()) await left.close();
+      await Promise.all(leaving);
     } finally {
       this.#connections.fail(reason);
     }
@@ -250,6 +304,7 @@ export class Listener implements AsyncDisposable {
 /** Listens at a port. Rejects as `CmId.listen`. */
 export async function listen(options: ListenOptions): Promise<Listener> {
   checkListenOptions(options);
+  checkPrivateData(options.privateData, PRIVATE_DATA.accept);
   const { signal } = options;
   signal?.throwIfAborted();
   const { port, address, backlog } = options;

@@ -10,12 +10,25 @@ export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link'> & {
 
 interface Shared {
   opening: Promise<Device>;
+  /** Once it is open. */
+  device?: Device;
   users: number;
 }
 
 const shared = new Map<string, Shared>();
 /** Devices that are being closed: their address can be opened once they are. */
 const closing = new Map<string, Promise<void>>();
+
+/** Closes the device of an address, which is shared no more. */
+function closeShared(address: string, device: Device): Promise<void> {
+  shared.delete(address);
+  const closed = device.close().finally(() => closing.delete(address));
+  closing.set(
+    address,
+    closed.catch(() => {}),
+  );
+  return closed;
+}
 
 /** A device in use; `release` when it is not any more. */
 export class Lease {
@@ -40,14 +53,8 @@ export class Lease {
     if (this.#released) return;
     this.#released = true;
     if (--this.#entry.users > 0) return;
-    const address = this.#address;
-    if (shared.get(address) === this.#entry) shared.delete(address);
-    const closed = this.device.close().finally(() => closing.delete(address));
-    closing.set(
-      address,
-      closed.catch(() => {}),
-    );
-    await closed;
+    // Otherwise it has ended before, and `leaseDevice` has closed it.
+    if (shared.get(this.#address) === this.#entry) await closeShared(this.#address, this.device);
   }
 }
 
@@ -57,18 +64,15 @@ function canonical(address: string): string {
   return gidToIpText(gidOf(address)) + (zone === undefined ? '' : `%${zone}`);
 }
 
-/** The device of a local address. `options` count for the one who opens it first. */
+/**
+ * The device of a local address. `options` count for the one who opens it first. A device that has ended, by a failure or because the
+ * program closed it, is replaced, also where some still have a lease of it.
+ */
 export async function leaseDevice(text: string, options: DeviceOptions): Promise<Lease> {
   const address = canonical(text);
-  let entry = shared.get(address);
-  if (!entry) {
-    const opening = (closing.get(address) ?? Promise.resolve()).then(() =>
-      openDevice({ ...options, address }),
-    );
-    entry = { opening, users: 0 };
-    shared.set(address, entry);
-    entry.opening.catch(() => shared.delete(address));
-  }
+  const ended = shared.get(address)?.device;
+  if (ended?.closed) closeShared(address, ended).catch(() => {}); // Its own end has reported an error.
+  const entry = shared.get(address) ?? openShared(address, options);
   entry.users++;
   try {
     return new Lease(await entry.opening, address, entry);
@@ -76,4 +80,17 @@ export async function leaseDevice(text: string, options: DeviceOptions): Promise
     entry.users--;
     throw error;
   }
+}
+
+function openShared(address: string, options: DeviceOptions): Shared {
+  const before = closing.get(address) ?? Promise.resolve();
+  const entry: Shared = { opening: before.then(() => openDevice({ ...options, address })), users: 0 };
+  shared.set(address, entry);
+  entry.opening.then(
+    (device) => {
+      entry.device = device;
+    },
+    () => shared.delete(address),
+  );
+  return entry;
 }

@@ -25,16 +25,28 @@ export interface DatagramPeer {
   remoteQkey: number;
 }
 
-/** The contents of a request. */
-export interface ConnectionRequest {
-  /** As far as the wire carries it: zeros stand behind what the peer wrote. */
-  privateData: Uint8Array;
-  /** READs and atomics that the peer wants to have out: what this side should serve. 0 of a datagram service. */
+/** Terms of the peer, from its request (REQ) or from its answer to ours (REP). Of a datagram service all are 0 and false. */
+export interface PeerTerms {
+  /** READs and atomics that the peer wants to have out: what this side should serve. */
   responderResources: number;
   /** READs and atomics that the peer serves. */
   initiatorDepth: number;
   /** The peer asks for credits (`flowControl` of its parameters). */
   flowControl: boolean;
+  /** Retries of a request that finds no receive at the peer, 0 … 7; 7 is for ever. */
+  rnrRetryCount: number;
+  /** The peer's queue pair receives from a shared receive queue. */
+  srq: boolean;
+  /** The peer's queue pair. */
+  qpNum: number;
+}
+
+/** The contents of a request. */
+export interface ConnectionRequest extends PeerTerms {
+  /** As far as the wire carries it: zeros stand behind what the peer wrote. */
+  privateData: Uint8Array;
+  /** Retries of a request without ACK, for both sides, 0 … 7. */
+  retryCount: number;
   /** The address in the request is not the one that it came from: data would go astray. */
   translated: boolean;
 }

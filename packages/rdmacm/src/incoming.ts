@@ -22,6 +22,7 @@ export type RequestTerms = Pick<
   | 'responderResources'
   | 'initiatorDepth'
   | 'endToEndFlowControl'
+  | 'srq'
   | 'primaryLocalGid'
   | 'primaryFlowLabel'
   | 'primaryTrafficClass'

@@ -6,6 +6,6 @@ export { type ConnectOptions, connect, Listener, type ListenOptions, listen } fr
 export type { DeviceOptions } from './devices.ts';
 export { RefusedError } from './errors.ts';
 export { type CmEventName, type CmIdEvent, EventChannel } from './events.ts';
-export type { CmIdState, ConnectionRequest, DatagramPeer } from './id-types.ts';
+export type { CmIdState, ConnectionRequest, DatagramPeer, PeerTerms } from './id-types.ts';
 export { MessageConnection, type MessageOptions } from './message-connection.ts';
 export type { ConnectionParameters, IdOptions, PortSpaceName } from './parameters.ts';

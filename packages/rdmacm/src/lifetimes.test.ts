@@ -1,9 +1,9 @@
 /** Ids, connections and listeners that end at an unusual time: nothing of them stays, and nobody waits for ever. */
 import { MemoryNetwork } from '@node-roce/link';
 import { openDevice, RoceError } from '@node-roce/verbs-api';
-import { BTH_BYTES, CmAttribute } from '@node-roce/wire';
+import { CmAttribute } from '@node-roce/wire';
 import { describe, expect, test, vi } from 'vitest';
-import { ADDRESSES, type Ends, equip, openEnds } from '../testing/ends.ts';
+import { ADDRESSES, type Ends, equip, openEnds, pairOf, watch } from '../testing/ends.ts';
 import { CmId, connect, EventChannel, type IdOptions, listen, type MessageConnection } from './index.ts';
 
 const PORT = 7471;
@@ -15,22 +15,6 @@ vi.mock('node:dns/promises', async (original) => {
     host === 'slow.test' ? new Promise(() => {}) : dns.lookup(host, options);
   return { ...dns, lookup };
 });
-
-/** The attribute of a management datagram, behind BTH and DETH; undefined for other packets. */
-const attributeOf = ({ bytes }: { bytes: Uint8Array }) =>
-  bytes[7] === 1 ? bytes[BTH_BYTES + 8 + 17] : undefined;
-
-/** Counts messages of the connection manager by their attribute, and drops one kind. */
-function watch({ network }: Ends, dropped?: number): Map<number, number> {
-  const deliver = network.deliver.bind(network);
-  const counts = new Map<number, number>();
-  network.deliver = (packet, destination) => {
-    const attribute = attributeOf(packet);
-    if (attribute !== undefined) counts.set(attribute, (counts.get(attribute) ?? 0) + 1);
-    if (attribute === undefined || attribute !== dropped) deliver(packet, destination);
-  };
-  return counts;
-}
 
 async function initiator(ends: Ends, options: IdOptions = {}) {
   const id = new CmId({ device: ends.a, ...options });
@@ -45,6 +29,8 @@ async function listening(ends: Ends, options: IdOptions = {}): Promise<CmId> {
   return id;
 }
 
+/** A peer that does not answer is given up after 16 s at least. */
+const PATIENT = { responseTimeout: 18, packetLifetime: 8, maxRetries: 15 };
 const CLOSED = { code: 'ERR_ROCE_CLOSED' };
 
 describe('an id that is destroyed', () => {
@@ -56,6 +42,15 @@ describe('an id that is destroyed', () => {
     await (await openDevice({ address: '127.0.72.82' })).close();
     await outcome;
     expect(id.state).toBe('DESTROYED');
+  });
+
+  test('while a name is looked up: no device stays open', async () => {
+    const id = new CmId();
+    const resolving = id.resolveAddr({ host: 'localhost', port: PORT, source: '127.0.72.83' });
+    const outcome = expect(resolving).rejects.toMatchObject(CLOSED);
+    await id.destroy();
+    await outcome;
+    await (await openDevice({ address: '127.0.72.83' })).close();
   });
 
   test('while it begins to listen: the port is free', async () => {
@@ -123,6 +118,67 @@ describe('an id that is destroyed', () => {
   });
 });
 
+describe('an id that binds while it binds already refuses: its device closes with it', () => {
+  const address = '127.0.72.84';
+  const CALLS: Record<string, (id: CmId) => Promise<void>> = {
+    bindAddr: (id) => id.bindAddr(address),
+    resolveAddr: (id) => id.resolveAddr({ host: address, port: PORT, source: address }),
+    listen: (id) => id.listen({ address, port: 0 }),
+  };
+  test.each(Object.keys(CALLS))('%s', async (name) => {
+    const id = new CmId();
+    const first = CALLS[name](id);
+    await expect(CALLS[name](id)).rejects.toMatchObject({ code: 'ERR_ROCE_CM_STATE', errno: 'EINVAL' });
+    await first;
+    await id.destroy();
+    await (await openDevice({ address })).close();
+  });
+});
+
+test('a shared device that the program has closed is replaced for the next id', async () => {
+  const address = '127.0.72.85';
+  const first = new CmId();
+  await first.bindAddr(address);
+  const closing = first.device.close();
+  const second = new CmId();
+  await second.bindAddr(address);
+  await closing;
+  await first.destroy();
+  await second.device.allocPd();
+  await second.destroy();
+  await (await openDevice({ address })).close();
+});
+
+describe('a second queue pair of an id is refused', () => {
+  test.each(['at once', 'later'] as const)('%s: the first goes with the id', async (when) => {
+    await using ends = await openEnds();
+    const id = new CmId({ device: ends.a });
+    const pd = await ends.a.allocPd();
+    const init = { sendCq: await ends.a.createCq(4) };
+    const first = id.createQp(pd, init);
+    if (when === 'later') await first;
+    await expect(id.createQp(pd, init)).rejects.toMatchObject({ code: 'ERR_ROCE_CM_STATE', errno: 'EINVAL' });
+    expect(id.qp).toBe(await first);
+    await id.destroy();
+    await pd.dealloc();
+  });
+
+  test('but not after one that could not be created, or that was taken off the id', async () => {
+    await using ends = await openEnds();
+    const id = new CmId({ device: ends.a });
+    const pd = await ends.a.allocPd();
+    const init = { sendCq: await ends.a.createCq(4) };
+    await expect(id.createQp(pd, { ...init, cap: { maxSendWr: 1e9 } })).rejects.toMatchObject({
+      errno: 'EINVAL',
+    });
+    await (await id.createQp(pd, init)).close();
+    id.qp = undefined;
+    await id.createQp(pd, init);
+    await id.destroy();
+    await pd.dealloc();
+  });
+});
+
 describe('a listener that ends', () => {
   test('leaves the connections that its program took from the event channel', async () => {
     await using ends = await openEnds();
@@ -152,6 +208,19 @@ describe('a listener that ends', () => {
     await client.close();
   });
 
+  test('disconnects those that nobody took, and waits for no peer', { timeout: 10_000 }, async () => {
+    await using ends = await openEnds();
+    watch(ends, CmAttribute.DREP);
+    const listener = await listen({ device: ends.b, port: PORT });
+    const options = { device: ends.a, timing: PATIENT };
+    const clients = await Promise.all([1, 2].map(() => connect(`${SERVER}:${PORT}`, options)));
+    await new Promise((resolve) => setTimeout(resolve, 50)); // The listener has both.
+    const closing = listener.close();
+    await expect(listener.accept()).rejects.toMatchObject(CLOSED);
+    await closing;
+    for (const { closed } of clients) await closed;
+  });
+
   test('with its device, by the device’s signal', async () => {
     const controller = new AbortController();
     const network = new MemoryNetwork();
@@ -174,6 +243,17 @@ describe('a listener that ends', () => {
 });
 
 describe('a connection', () => {
+  test('that is closed waits for a peer that is gone only for a time', { timeout: 10_000 }, async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { timing: PATIENT });
+    const limit = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(AbortSignal.abort());
+    ends.cut();
+    await server.close();
+    await client.close();
+    limit.mockRestore();
+    expect([client.id.state, server.id.state]).toEqual(['DESTROYED', 'DESTROYED']);
+  });
+
   test('that the peer gives up after RTU was lost: its queue pair ends', async () => {
     await using ends = await openEnds();
     watch(ends, CmAttribute.RTU);

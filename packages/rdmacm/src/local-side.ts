@@ -41,6 +41,7 @@ export class LocalSide {
           attribute: 'address',
           expected: 'the local address to listen at, or a device',
         });
+      if (this.#released) throw closedError('the id is destroyed');
       this.#opening = leaseDevice(address, this.#options);
       const lease = await this.#opening;
       if (this.#released) throw closedError('the id is destroyed');

@@ -1,7 +1,8 @@
 /** Connections that carry messages, at their limits. */
+import { Worker } from 'node:worker_threads';
 import { MemoryNetwork } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, test, vi } from 'vitest';
 import { type Ends, openEnds, pairOf, text } from '../testing/ends.ts';
 import { connect, listen } from './index.ts';
 
@@ -30,6 +31,34 @@ describe('messages', () => {
     await expect(given).rejects.toThrow('enough');
     for (const expected of ['1', '2', '3']) expect(text(await server.receive())).toBe(expected);
     await Promise.all([second, third]);
+  });
+
+  test('keep their order where a sender comes in the turn that frees a slot', async () => {
+    await using ends = await openEnds();
+    const [other] = await pairOf(ends);
+    const [client, server] = await pairOf(ends, { slots: 2, maxMessage: 8 });
+    for (let i = 0; i < 20; i += 4) {
+      const first = other.send('x');
+      const sending = [0, 1, 2].map((k) => client.send(`${i + k}`)); // The third waits.
+      await first;
+      sending.push(client.send(`${i + 3}`));
+      for (let k = 0; k < 4; k++) expect(text(await server.receive())).toBe(`${i + k}`);
+      await Promise.all(sending);
+    }
+  });
+
+  test('a signal ends the wait for the acknowledgement; the slot stays in use, and the message arrives', async () => {
+    await using ends = await openEnds();
+    const [client, server] = await pairOf(ends, { slots: 1, maxMessage: 8 });
+    const controller = new AbortController();
+    await client.send('1');
+    const given = client.send('2', { signal: controller.signal });
+    await pause(5);
+    controller.abort(new Error('enough'));
+    await expect(given).rejects.toThrow('enough');
+    const third = client.send('3');
+    for (const expected of ['1', '2', '3']) expect(text(await server.receive())).toBe(expected);
+    await third;
   });
 
   test('wait for a peer that takes none, also with probes of a silent peer', async () => {
@@ -81,6 +110,21 @@ describe('a connection that there is no room for', () => {
     await (await device.allocPd()).dealloc();
   });
 
+  test('is refused with the reason, and its listener warns once', async () => {
+    await using ends = await openEnds();
+    const warning = vi.spyOn(process, 'emitWarning').mockReturnValue();
+    const options = { device: ends.b, port: 7, slots: 16_384, maxMessage: 2 ** 31 };
+    await using _listener = await listen(options);
+    for (let i = 0; i < 2; i++)
+      await expect(connect('10.0.0.2:7', { device: ends.a })).rejects.toMatchObject({
+        reason: 'NO_RESOURCES',
+      });
+    expect(warning.mock.calls).toEqual([
+      [expect.stringContaining('port 7'), { type: 'RoceWarning', code: 'ROCE_ACCEPT_FAILED' }],
+    ]);
+    warning.mockRestore();
+  });
+
   test('reports that memory is short', async () => {
     await using ends = await openEnds();
     const options = { device: ends.a, slots: 16_384, maxMessage: 2 ** 31 };
@@ -115,4 +159,17 @@ test('a request that the peer refuses is the reason of the end, though the peer 
   expect(await serving).toBe(
     `the peer had no access to the memory that it named: QP ${server.qp.qpNum}, connected to QP ${client.qp.qpNum} at 10.0.0.1`,
   );
+});
+
+test('a device that fails is no orderly end of a connection', async () => {
+  const posted = vi.spyOn(Worker.prototype, 'postMessage');
+  await using listener = await listen({ address: '127.0.72.83', port: 0 });
+  const options = { source: '127.0.72.84', deviceOptions: { engine: 'worker' } } as const;
+  const client = await connect(`127.0.72.83:${listener.port}`, options);
+  const receiving = expect(client.receive()).rejects.toMatchObject({ code: 'ERR_ROCE_DEVICE_FATAL' });
+  const [engine] = posted.mock.contexts as Worker[];
+  posted.mockRestore();
+  await engine.terminate();
+  await receiving;
+  await expect(client.send('x')).rejects.toMatchObject({ code: 'ERR_ROCE_DEVICE_FATAL' });
 });

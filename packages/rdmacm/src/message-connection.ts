@@ -7,6 +7,8 @@ import {
   type QueuePair,
   RoceError,
 } from '@node-roce/verbs-api';
+import { CmRejReason } from '@node-roce/wire';
+import { orAborted } from './attempt.ts';
 import type { CmId } from './cm-id.ts';
 import { closedError } from './errors.ts';
 import { checkMessage, checkWait } from './options.ts';
@@ -23,6 +25,8 @@ export interface MessageOptions {
   keepAlive?: number;
 }
 
+/** How long `close` waits for the peer: one repetition of the disconnect with Linux's intervals. */
+const PEER_MS = 5000;
 const DEFAULTS = { maxMessage: 65_536, slots: 16, keepAlive: 0 } as const;
 
 /**
@@ -61,6 +65,8 @@ export class MessageConnection implements AsyncDisposable {
     try {
       await makeParts(id, sizes, made);
     } catch (error) {
+      if (id.state === 'CONNECT_REQUEST')
+        await id.reject(undefined, CmRejReason.NO_RESOURCES).catch(() => {});
       await id.destroy();
       await releaseParts(made);
       throw error;
@@ -88,8 +94,9 @@ export class MessageConnection implements AsyncDisposable {
     this.qp.onClose((cause) => {
       const { state } = this.id;
       const isOpen = state === 'CONNECTING' || state === 'CONNECTED';
-      // A peer that refused a request disconnects at once: its DREQ may have come first.
-      if (cause === undefined || !(isOpen || isRefusal(cause))) return;
+      // A peer that refused a request disconnects at once: its DREQ may have come first. A device that failed ends the id first.
+      if (cause === undefined || !(isOpen || isRefusal(cause) || cause.code === 'ERR_ROCE_DEVICE_FATAL'))
+        return;
       this.#failure = cause;
       // While it connects, `#begin` finds out.
       if (state === 'CONNECTED') this.id.destroy().catch(() => {}); // `close` rejects with it, too.
@@ -133,6 +140,8 @@ export class MessageConnection implements AsyncDisposable {
   /**
    * Sends a message: bytes, or text as UTF-8. Resolves when the peer's adapter has acknowledged it.
    *
+   * A signal ends the wait. A message that had a slot is on its way: it arrives all the same, unless the connection ends.
+   *
    * Rejects with EMSGSIZE beyond `maxMessage`; with ERR_ROCE_CLOSED or ERR_ROCE_COMPLETION if the connection ends before.
    */
   async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
@@ -146,6 +155,11 @@ export class MessageConnection implements AsyncDisposable {
         expected: `${this.#maxMessage} bytes at most (maxMessage)`,
       });
     const slot = await this.#slot(options.signal);
+    await orAborted(this.#post(slot, bytes), options.signal);
+  }
+
+  /** Sends it from a slot, which is free again with the completion. */
+  async #post(slot: number, bytes: Uint8Array): Promise<void> {
     try {
       const offset = slot * this.#maxMessage;
       this.#outbox.bytes(offset, bytes.length).set(bytes);
@@ -157,7 +171,11 @@ export class MessageConnection implements AsyncDisposable {
     }
   }
 
-  /** The next message, in bytes of the caller's own; undefined once the connection has ended, and all before is taken. */
+  /**
+   * The next message, in bytes of the caller's own; undefined once the connection has ended, and all before is taken.
+   *
+   * Rejects then with ERR_ROCE_COMPLETION or ERR_ROCE_DEVICE_FATAL where a request or the device failed.
+   */
   async receive(options: { signal?: AbortSignal } = {}): Promise<Uint8Array | undefined> {
     checkWait(options);
     const arrived = await this.#messages.next(options.signal);
@@ -183,10 +201,16 @@ export class MessageConnection implements AsyncDisposable {
 
   /**
    * Disconnects, and destroys the objects of the connection; messages whose `send` resolved have arrived, others are discarded.
-   * Regions that the program registered in `pd` stay, and the domain with them.
+   * A peer that is gone is waited for at most 5 s. Regions that the program registered in `pd` stay, and the domain with them.
    */
   close(): Promise<void> {
-    this.#closing ??= this.#close();
+    this.#closing ??= this.#close(PEER_MS);
+    return this.#closing;
+  }
+
+  /** Closes it without a wait for the peer, which hears of it all the same. @internal */
+  discard(): Promise<void> {
+    this.#closing ??= this.#close(0);
     return this.#closing;
   }
 
@@ -194,9 +218,11 @@ export class MessageConnection implements AsyncDisposable {
     return this.close();
   }
 
-  async #close(): Promise<void> {
+  /** @param patience milliseconds for the peer's answer: the peer chooses the intervals and the repetitions */
+  async #close(patience: number): Promise<void> {
     clearInterval(this.#timer);
-    if (this.id.state === 'CONNECTED') await this.id.disconnect().catch(() => {});
+    if (patience > 0 && this.id.state === 'CONNECTED')
+      await orAborted(this.id.disconnect(), AbortSignal.timeout(patience)).catch(() => {});
     await this.qp.close().catch(() => {}); // `destroy` rejects with it, too.
     await releaseParts({ inbox: this.#inbox, outbox: this.#outbox, cq: this.#cq, pd: this.pd });
     await this.id.destroy();

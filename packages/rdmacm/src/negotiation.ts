@@ -3,15 +3,33 @@ import type { AcceptInit, ConnectInit } from '@node-roce/cm';
 import type { DeviceLimits, QpAttr, QueuePair, XrcTarget } from '@node-roce/verbs-api';
 import { type CmFields, ipCmServiceId, PortSpace } from '@node-roce/wire';
 import { withHeader } from './addresses.ts';
-import type { ConnectionRequest } from './id-types.ts';
+import type { ConnectionRequest, PeerTerms } from './id-types.ts';
 import type { RequestTerms } from './incoming.ts';
 import type { ConnectionParameters, IdOptions, PortSpaceName } from './parameters.ts';
 import type { Path } from './path.ts';
-import { initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
+import { ACK_DELAY, initiatorSteps, listenerSteps, type OwnSide } from './qp-steps.ts';
 
-/** Our ACK delay, the same as that of rxe. */
-const ACK_DELAY = 15;
 const DEFAULT_DEPTH = 16;
+
+/** From a message of the peer to its terms, seen from this side. */
+export const peerTerms = (qpNum: number, message: RequestTerms | CmFields<'REP'>): PeerTerms => ({
+  responderResources: message.initiatorDepth,
+  initiatorDepth: message.responderResources,
+  flowControl: message.endToEndFlowControl,
+  rnrRetryCount: message.rnrRetryCount,
+  srq: message.srq,
+  qpNum,
+});
+
+/** Of a datagram service. */
+export const NO_TERMS: PeerTerms = {
+  responderResources: 0,
+  initiatorDepth: 0,
+  flowControl: false,
+  rnrRetryCount: 0,
+  srq: false,
+  qpNum: 0,
+};
 
 /** The terms of one connection, from the offer of one side and the answer of the other. */
 export class Negotiation {

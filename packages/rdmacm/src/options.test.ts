@@ -50,6 +50,12 @@ describe('names the attribute and the expected value', () => {
     ['listen()', () => listen(undefined as never), 'options', 'an object with device'],
     ['listen without a port', ({ b }) => listen({ device: b } as never), 'port', '0 … 65535'],
     ['listen at a host', ({ b }) => listen({ device: b, port: 0, host: 'x' } as never), 'host', 'address'],
+    [
+      'private data beyond the room of an answer',
+      ({ b }) => listen({ device: b, port: 0, privateData: new Uint8Array(197) }),
+      'privateData',
+      '196 bytes at most',
+    ],
     ['a signal', ({ b }) => listen({ device: b, port: 0, signal: {} as never }), 'signal', 'an AbortSignal'],
     [
       'an address that is a name',

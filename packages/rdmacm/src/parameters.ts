@@ -48,7 +48,10 @@ export interface IdOptions {
   channel?: EventChannel<any>;
   /** DSCP << 2 | ECN (RDMA_OPTION_ID_TOS). Default 0. */
   trafficClass?: number;
-  /** Local ACK timeout of the queue pair, code (RDMA_OPTION_ID_ACK_TIMEOUT). Default: from the packet lifetime, 17 (0.54 s). */
+  /**
+   * Local ACK timeout of the queue pair, code (RDMA_OPTION_ID_ACK_TIMEOUT). Default: from the packet lifetime, 17 (0.54 s); of an
+   * accepting side, that of the request, 21 (8.6 s) at most. 0 is for ever.
+   */
   ackTimeout?: number;
   /** RNR timer of the queue pair, code (rdma_set_min_rnr_timer). Default 12 (0.64 ms). */
   minRnrTimer?: number;

@@ -5,8 +5,13 @@ import { type CmFields, mtuEnumToBytes } from '@node-roce/wire';
 
 import type { RequestTerms } from './incoming.ts';
 
+/** Our ACK delay, the same as that of rxe. */
+export const ACK_DELAY = 15;
 /** 0.64 ms; Linux leaves it at 0, which is 0.66 s. */
 const MIN_RNR_TIMER = 12;
+/** The longest ACK timeout of ours, and ACK delay, that the peer's message determines: 8.6 s and 4.3 s. 31 would be hours. */
+const MAX_ASKED_TIMEOUT = 21;
+const MAX_ASKED_DELAY = 20;
 const ALL_ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
 
 /** The parameters of one side, and those of its queue pair. */
@@ -79,13 +84,20 @@ export function initiatorSteps(own: OwnSide, reply: CmFields<'REP'>, route: Rout
     rts: {
       qpState: 'RTS',
       sqPsn: reply.startingPsn,
-      timeout: own.ackTimeout ?? ackTimeoutCode(reply.targetAckDelay, own.packetLifetime),
+      timeout:
+        own.ackTimeout ?? ackTimeoutCode(Math.min(reply.targetAckDelay, MAX_ASKED_DELAY), own.packetLifetime),
       retryCnt: own.retryCount,
       rnrRetry: reply.rnrRetryCount,
       maxRdAtomic: Math.min(reply.responderResources, own.limits.maxQpInitRdAtom),
     },
   });
 }
+
+/** The ACK timeout in REQ; 0 is for ever, and a peer that is gone would not be found out. */
+const askedTimeout = ({ primaryAckTimeout }: RequestTerms, { packetLifetime }: OwnSide): number =>
+  primaryAckTimeout === 0
+    ? ackTimeoutCode(ACK_DELAY, packetLifetime)
+    : Math.min(primaryAckTimeout, MAX_ASKED_TIMEOUT);
 
 /** Listener, from REQ. RTS follows once the peer is ready. */
 export function listenerSteps(own: OwnSide, message: RequestTerms, from: Route): Steps {
@@ -103,7 +115,7 @@ export function listenerSteps(own: OwnSide, message: RequestTerms, from: Route):
     rts: {
       qpState: 'RTS',
       sqPsn: message.startingPsn,
-      timeout: own.ackTimeout ?? message.primaryAckTimeout,
+      timeout: own.ackTimeout ?? askedTimeout(message, own),
       retryCnt: message.retryCount,
       rnrRetry: message.rnrRetryCount,
       maxRdAtomic: Math.min(own.initiatorDepth, own.limits.maxQpInitRdAtom),

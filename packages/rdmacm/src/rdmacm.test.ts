@@ -58,9 +58,18 @@ describe('a connection', () => {
       responderResources: 3,
       initiatorDepth: 5,
       retryCount: 2,
+      rnrRetryCount: 6,
     });
     const id = await listening.getRequest();
-    expect(id.request).toMatchObject({ responderResources: 5, initiatorDepth: 3, translated: false });
+    expect(id.request).toMatchObject({
+      responderResources: 5,
+      initiatorDepth: 3,
+      retryCount: 2,
+      rnrRetryCount: 6,
+      srq: false,
+      qpNum: client.qp.qpNum,
+      translated: false,
+    });
     expect(id.request!.privateData).toHaveLength(56);
     expect(text(id.request!.privateData)).toBe('who I am');
     expect(id.remoteAddress).toEqual(client.id.localAddress);
@@ -68,6 +77,14 @@ describe('a connection', () => {
     const server = { id, ...(await equip(id)) };
     await Promise.all([id.accept({ privateData: bytes('welcome'), initiatorDepth: 1 }), connecting]);
     expect(text(client.id.replyData)).toBe('welcome');
+    expect(client.id.reply).toEqual({
+      responderResources: 1,
+      initiatorDepth: 5,
+      flowControl: false,
+      rnrRetryCount: 7,
+      srq: false,
+      qpNum: server.qp.qpNum,
+    });
     const attributes = async ({ qp }: typeof client) => {
       const { maxRdAtomic, maxDestRdAtomic, retryCnt, timeout, minRnrTimer, pathMtu } = (await qp.query())
         .attr;

@@ -14,11 +14,16 @@ export class Slots {
     this.#free = Array.from({ length: count }, (_, slot) => slot);
   }
 
-  /** Resolves with a slot, or with undefined once it is closed; rejects with the signal's reason. */
-  async take(signal?: AbortSignal): Promise<number | undefined> {
-    signal?.throwIfAborted();
-    if (this.#closed) return undefined;
-    if (this.#free.length > 0) return this.#free.pop();
+  /**
+   * Resolves with a slot, or with undefined once it is closed; rejects with the signal's reason.
+   *
+   * Not an async function: the promise of a waiter would resolve a microtask later than that of a caller who finds a free slot,
+   * and a later caller overtake it.
+   */
+  take(signal?: AbortSignal): Promise<number | undefined> {
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    if (this.#closed) return Promise.resolve(undefined);
+    if (this.#free.length > 0) return Promise.resolve(this.#free.pop());
     return new Promise((resolve, reject) => {
       const onAbort = () => {
         this.#waiters.delete(waiter);
@@ -33,6 +38,11 @@ export class Slots {
       this.#waiters.add(waiter);
       signal?.addEventListener('abort', onAbort, { once: true });
     });
+  }
+
+  /** Whether all are in use: who takes one now waits. */
+  get isEmpty(): boolean {
+    return this.#free.length === 0;
   }
 
   release(slot: number): void {

@@ -75,6 +75,22 @@ test('a flood at `listen`: as many queue pairs are made as the backlog allows', 
   await listener.close();
 });
 
+test('a stranger that never confirms gives its place at `listen` to the next client', async () => {
+  await using target = await openTarget();
+  const options = { device: target.device, port: PORT, backlog: 1, slots: 1, maxMessage: 64 };
+  const listener = await listen({ ...options, timing: { responseTimeout: 10 } });
+  target.send(request(1));
+  await expect.poll(() => target.answers().length).toBe(1);
+  target.send(request(2));
+  const accepted = () =>
+    target.answers().flatMap((bytes) => {
+      const parsed = decodeCm(bytes);
+      return parsed.ok && parsed.message.name === 'REP' ? [parsed.message.remoteCommId] : [];
+    });
+  await expect.poll(accepted).toEqual([1, 2]);
+  await listener.close();
+});
+
 test('requests that are given up before the program took their event leave nothing in the channel', async () => {
   await using target = await openTarget();
   await using channel = new EventChannel<CmId>();

@@ -1,7 +1,7 @@
 /** Connections of XRC by address and port: an initiator connects, a target of a domain accepts (IBTA vol 1 annex A14). */
-import { CmRejReason } from '@node-roce/wire';
+import { CmAttribute, CmRejReason } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { ADDRESSES, type Ends, equip, openEnds, text } from '../testing/ends.ts';
+import { ADDRESSES, type Ends, equip, openEnds, text, watch } from '../testing/ends.ts';
 import { CmId, type IdOptions } from './index.ts';
 
 const PORT = 7471;
@@ -89,6 +89,54 @@ test('an id that is destroyed closes its target', async () => {
   const { request, server } = await connected(ends);
   await expect(server.domain.close()).rejects.toMatchObject({ errno: 'EBUSY' });
   await request.destroy();
+  await server.srq.destroy();
+  await server.domain.close();
+});
+
+test('the initiator hears of an accept that fails', async () => {
+  await using ends = await open();
+  const listening = await listener(ends);
+  const client = await initiator(ends);
+  const server = await station(ends);
+  const connecting = client.id.connect();
+  const request = await listening.getRequest();
+  const target = await request.createTarget(server.domain);
+  const outcome = expect(request.accept()).rejects.toMatchObject({ errno: 'EINVAL' });
+  await connecting;
+  await target.close(); // Before RTU takes it to RTS.
+  await outcome;
+  await client.id.disconnected;
+});
+
+test('the initiator hears of a target that disconnects, and is destroyed at once', async () => {
+  await using ends = await open();
+  const { client, request } = await connected(ends);
+  const disconnecting = request.disconnect();
+  await request.destroy();
+  await Promise.all([disconnecting, client.id.disconnected]);
+});
+
+test('an initiator stays connected where the id of its target is destroyed', async () => {
+  await using ends = await open();
+  const { client, request } = await connected(ends);
+  const counts = watch(ends);
+  await request.destroy();
+  await client.id.disconnect();
+  expect(counts.get(CmAttribute.DREQ)).toBe(1);
+});
+
+test('of two targets at once, one is refused, and the other goes with the id', async () => {
+  await using ends = await open();
+  const listening = await listener(ends);
+  const client = await initiator(ends);
+  const server = await station(ends);
+  const connecting = client.id.connect().catch(() => {});
+  const request = await listening.getRequest();
+  const made = [request.createTarget(server.domain), request.createTarget(server.domain)];
+  expect((await Promise.allSettled(made)).map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
+  await expect(made[1]).rejects.toMatchObject({ code: 'ERR_ROCE_CM_STATE' });
+  await request.destroy();
+  await connecting;
   await server.srq.destroy();
   await server.domain.close();
 });

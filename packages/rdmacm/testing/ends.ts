@@ -7,6 +7,7 @@ import {
   type ProtectionDomain,
   type QueuePairInit,
 } from '@node-roce/verbs-api';
+import { BTH_BYTES } from '@node-roce/wire';
 import { type CmId, connect, type ListenOptions, listen, type MessageConnection } from '../src/index.ts';
 
 export const ADDRESSES = ['10.0.0.1', '10.0.0.2'] as const;
@@ -44,6 +45,22 @@ export async function equip(id: CmId, init: Partial<QueuePairInit> = {}) {
   const qp = await id.createQp(pd, { ...rest, sendCq: cq });
   const mr = await pd.registerMr(new Uint8Array(4096), { access: { remoteRead: true, remoteWrite: true } });
   return { pd, cq, qp, mr };
+}
+
+/** The attribute of a management datagram, behind BTH and DETH; undefined for other packets. */
+const attributeOf = ({ bytes }: { bytes: Uint8Array }) =>
+  bytes[7] === 1 ? bytes[BTH_BYTES + 8 + 17] : undefined;
+
+/** Counts messages of the connection manager by their attribute, and drops one kind. */
+export function watch({ network }: Ends, dropped?: number): Map<number, number> {
+  const deliver = network.deliver.bind(network);
+  const counts = new Map<number, number>();
+  network.deliver = (packet, destination) => {
+    const attribute = attributeOf(packet);
+    if (attribute !== undefined) counts.set(attribute, (counts.get(attribute) ?? 0) + 1);
+    if (attribute === undefined || attribute !== dropped) deliver(packet, destination);
+  };
+  return counts;
 }
 
 export const text = (bytes: Uint8Array | undefined) => bytes && new TextDecoder().decode(bytes);
