@@ -27,7 +27,7 @@ export function ibv_create_cq(
   comp_vector = 0,
 ): Promise<ibv_cq | null> {
   return pointer(async () => {
-    const verbs = await createCq(context, cqe, cq_context, channel, comp_vector, false);
+    const verbs = await createCq(context, cqe, cq_context, channel, comp_vector);
     return new ibv_cq(context, channel, verbs);
   });
 }

@@ -133,6 +133,8 @@ export const IBV_WC_INV_EEC_STATE_ERR = 18;
 export const IBV_WC_FATAL_ERR = 19;
 export const IBV_WC_RESP_TIMEOUT_ERR = 20;
 export const IBV_WC_GENERAL_ERR = 21;
+export const IBV_WC_TM_ERR = 22;
+export const IBV_WC_TM_RNDV_INCOMPLETE = 23;
 
 // `enum ibv_wc_opcode`: what completed; receives have the bit IBV_WC_RECV
 export const IBV_WC_SEND = 0;
@@ -144,11 +146,19 @@ export const IBV_WC_BIND_MW = 5;
 export const IBV_WC_LOCAL_INV = 6;
 export const IBV_WC_RECV = 128;
 export const IBV_WC_RECV_RDMA_WITH_IMM = 129;
+export const IBV_WC_TM_ADD = 130;
+export const IBV_WC_TM_DEL = 131;
+export const IBV_WC_TM_SYNC = 132;
+export const IBV_WC_TM_RECV = 133;
+export const IBV_WC_TM_NO_TAG = 134;
 
 // `enum ibv_wc_flags`: `wc_flags` of a completion
 export const IBV_WC_GRH = 1 << 0;
 export const IBV_WC_WITH_IMM = 1 << 1;
 export const IBV_WC_WITH_INV = 1 << 3;
+export const IBV_WC_TM_SYNC_REQ = 1 << 4;
+export const IBV_WC_TM_MATCH = 1 << 5;
+export const IBV_WC_TM_DATA_VALID = 1 << 6;
 
 // `enum ibv_create_cq_wc_flags`: members of a completion that an extended queue is to have
 export const IBV_WC_EX_WITH_BYTE_LEN = 1 << 0;
@@ -224,6 +234,16 @@ export const IBV_SRQ_INIT_ATTR_PD = 1 << 1;
 export const IBV_SRQ_INIT_ATTR_XRCD = 1 << 2;
 export const IBV_SRQ_INIT_ATTR_CQ = 1 << 3;
 export const IBV_SRQ_INIT_ATTR_TM = 1 << 4;
+
+// `enum ibv_tm_cap_flags`
+export const IBV_TM_CAP_RC = 1 << 0;
+
+// `enum ibv_ops_wr_opcode`, `enum ibv_ops_flags`: operations on the list of a tag matching SRQ
+export const IBV_WR_TAG_ADD = 0;
+export const IBV_WR_TAG_DEL = 1;
+export const IBV_WR_TAG_SYNC = 2;
+export const IBV_OPS_SIGNALED = 1 << 0;
+export const IBV_OPS_TM_SYNC = 1 << 1;
 
 // `enum ibv_xrcd_init_attr_mask`: members of `ibv_xrcd_init_attr` that are there
 export const IBV_XRCD_INIT_ATTR_FD = 1 << 0;

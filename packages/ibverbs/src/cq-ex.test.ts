@@ -116,7 +116,7 @@ test('it is a completion queue: events, resizing, polling as usual', async () =>
 
 test.each([
   [{ wc_flags: v.IBV_WC_EX_WITH_CVLAN }, EOPNOTSUPP, 'wc_flags'],
-  [{ wc_flags: v.IBV_WC_EX_WITH_TM_INFO }, EOPNOTSUPP, 'wc_flags'],
+  [{ wc_flags: v.IBV_WC_EX_WITH_FLOW_TAG }, EOPNOTSUPP, 'wc_flags'],
   [{ comp_mask: v.IBV_CQ_INIT_ATTR_MASK_PD }, EINVAL, 'parent_domain'],
   [{ comp_mask: 1 << 5 }, EOPNOTSUPP, 'comp_mask'],
   [

@@ -18,6 +18,7 @@ const READABLE =
   c.IBV_WC_EX_WITH_SLID |
   c.IBV_WC_EX_WITH_SL |
   c.IBV_WC_EX_WITH_DLID_PATH_BITS |
+  c.IBV_WC_EX_WITH_TM_INFO |
   TIMES;
 
 /** `struct ibv_cq_ex`: a completion queue with the completion that is looked at. */
@@ -54,7 +55,7 @@ export class ibv_cq_ex extends ibv_cq {
 }
 
 /**
- * ibv_create_cq_ex(3): `wc_flags` are the members that are to be read. EOPNOTSUPP for VLANs, flow tags and tag matching.
+ * ibv_create_cq_ex(3): `wc_flags` are the members that are to be read. EOPNOTSUPP for VLANs and flow tags.
  */
 export function ibv_create_cq_ex(
   context: ibv_context,
@@ -72,7 +73,8 @@ export function ibv_create_cq_ex(
     if ((comp_mask & c.IBV_CQ_INIT_ATTR_MASK_FLAGS) !== 0)
       refuse('flags', (more.flags ?? 0) & ~c.IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
     const timestamps = (Number(wc_flags) & TIMES) !== 0;
-    const verbs = await createCq(context, cqe, cq_context, channel, comp_vector, timestamps);
+    const tags = (Number(wc_flags) & c.IBV_WC_EX_WITH_TM_INFO) !== 0;
+    const verbs = await createCq(context, cqe, cq_context, channel, comp_vector, { timestamps, tags });
     return new ibv_cq_ex(context, channel, verbs, parent);
   });
 }
@@ -126,8 +128,13 @@ export const ibv_wc_read_invalidated_rkey = (cq: ibv_cq_ex): number => cq.curren
 export const ibv_wc_read_qp_num = (cq: ibv_cq_ex): number => cq.current.qpNum;
 /** ibv_wc_read_src_qp(3). */
 export const ibv_wc_read_src_qp = (cq: ibv_cq_ex): number => cq.current.srcQp;
-/** ibv_wc_read_wc_flags(3): IBV_WC_GRH, IBV_WC_WITH_IMM, IBV_WC_WITH_INV. */
+/** ibv_wc_read_wc_flags(3): IBV_WC_GRH, IBV_WC_WITH_IMM, IBV_WC_WITH_INV, IBV_WC_TM_… */
 export const ibv_wc_read_wc_flags = (cq: ibv_cq_ex): number => cq.current.flags;
+/** ibv_wc_read_tm_info(3): the tag and the application's data of a message that a tagged buffer got; else 0. */
+export function ibv_wc_read_tm_info(cq: ibv_cq_ex, tm_info: { tag?: bigint; priv?: number }): void {
+  tm_info.tag = cq.current.tag;
+  tm_info.priv = cq.current.tagData;
+}
 /** ibv_wc_read_slid(3): 0. */
 export const ibv_wc_read_slid = (_cq: ibv_cq_ex): number => 0;
 /** ibv_wc_read_sl(3): 0. */

@@ -1,5 +1,5 @@
 /** The attributes of a device: ibv_query_device(3), ibv_query_device_ex(3). */
-import { invalid } from '@node-roce/transport';
+import { invalid, MAX_RENDEZVOUS_BYTES } from '@node-roce/transport';
 import {
   IBV_ATOMIC_HCA,
   IBV_DEVICE_MANAGED_FLOW_STEERING,
@@ -8,11 +8,13 @@ import {
   IBV_QPT_UC,
   IBV_QPT_UD,
   IBV_QPT_XRC_SEND,
+  IBV_TM_CAP_RC,
 } from './constants.ts';
 import { status } from './errno.ts';
 import { given, type ibv_context, verbsOf } from './objects.ts';
 import { IBV_DEVICE_ATOMIC_WRITE, IBV_DEVICE_FLUSH_GLOBAL } from './placement-constants.ts';
 import type { ibv_device_attr, ibv_device_attr_ex, ibv_query_device_ex_input } from './structs.ts';
+import { MAX_TAG_OPS } from './tag-matching.ts';
 
 /** Types with a `rate_limit`. */
 const PACED = [IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND];
@@ -30,7 +32,7 @@ export function ibv_query_device(
 
 /**
  * ibv_query_device_ex(3): fills `attr`. Features of hardware alone are 0: on-demand paging, segmentation
- * of TCP, receive side scaling, tag matching, device memory. EINVAL for a `comp_mask` in `input`.
+ * of TCP, receive side scaling, device memory. EINVAL for a `comp_mask` in `input`.
  */
 export function ibv_query_device_ex(
   context: ibv_context,
@@ -67,7 +69,13 @@ export function ibv_query_device_ex(
         supported_qpts: PACED.reduce((bits, type) => bits | (1 << type), 0),
       },
       raw_packet_caps: 0,
-      tm_caps: { max_rndv_hdr_size: 0, max_num_tags: 0, flags: 0, max_ops: 0, max_sge: 0 },
+      tm_caps: {
+        max_rndv_hdr_size: MAX_RENDEZVOUS_BYTES,
+        max_num_tags: verbsOf('context', context).query().maxTags,
+        flags: IBV_TM_CAP_RC,
+        max_ops: MAX_TAG_OPS,
+        max_sge: orig_attr.max_srq_sge,
+      },
       cq_mod_caps: { max_cq_count: 0, max_cq_period: 0 },
       max_dm_size: 0n,
       pci_atomic_caps: { fetch_add: 0, swap: 0, compare_swap: 0 },

@@ -1,13 +1,7 @@
 /** Devices: listing, opening, asking. */
 import { listInterfaces } from '@node-roce/link';
 import { invalid } from '@node-roce/transport';
-import {
-  type Device,
-  type OpenDeviceOptions,
-  type OpenOptions,
-  openDevice,
-  type RoceError,
-} from '@node-roce/verbs-api';
+import { type Device, type OpenDeviceOptions, type OpenOptions, openDevice } from '@node-roce/verbs-api';
 import { linkLocalGidFromMac, mtuBytesToEnum, sourcePortFromFlowLabel } from '@node-roce/wire';
 import {
   IBV_FORK_UNNEEDED,
@@ -56,33 +50,31 @@ export function ibv_get_device_index(device: ibv_device): number {
   return -1;
 }
 
-/** Contexts that were opened, by their options: a second one shares the sockets of the first. */
-const opened = new Map<unknown, Promise<readonly Device[]>>();
+/** Contexts that were opened: a second one shares the sockets of the first. */
+type Opened = Promise<readonly Device[]>;
 
-/** A link of one's own is a device; otherwise the options are. */
-const keyOf = ({ link, ...options }: OpenOptions): unknown =>
-  typeof link === 'object' ? link : JSON.stringify({ link, ...options });
+/** By the options. */
+const byOptions = new Map<string, Opened>();
+/** A link of one's own is a device, whatever the other options are. */
+const byLink = new WeakMap<object, Opened>();
 
 /** Opens the device, or another context of it. One after the other: the second has to see the first. */
 async function openShared(options: OpenOptions): Promise<Device> {
-  const key = keyOf(options);
-  const next = (opened.get(key) ?? Promise.resolve([])).then(async (devices) => {
-    const alive = [...devices];
-    for (;;) {
-      const [device] = alive;
-      if (device === undefined) return [await openDevice(options as OpenDeviceOptions)];
-      try {
-        return [device.openContext(), ...alive];
-      } catch (error) {
-        if ((error as RoceError).code !== 'ERR_ROCE_CLOSED') throw error;
-        alive.shift();
-      }
-    }
+  // The signal is of the context; the other options are of the device.
+  const { signal, ...place } = options;
+  const link = typeof place.link === 'object' ? place.link : null;
+  // A bigint is wrong anywhere, as openDevice finds.
+  const key = link ? '' : JSON.stringify(place, (_, value) => (typeof value === 'bigint' ? 'bigint' : value));
+  const before = link ? byLink.get(link) : byOptions.get(key);
+  const next = (before ?? Promise.resolve([])).then(async (devices) => {
+    const alive = devices.filter(({ closed }) => !closed);
+    const device =
+      alive[0]?.openContext(signal ? { signal } : {}) ?? (await openDevice(options as OpenDeviceOptions));
+    return [device, ...alive];
   });
-  opened.set(
-    key,
-    next.catch(() => []),
-  );
+  const after = next.catch(async () => (await before) ?? []);
+  if (link) byLink.set(link, after);
+  else byOptions.set(key, after);
   return (await next)[0];
 }
 
@@ -180,7 +172,7 @@ export function ibv_query_gid(
 ): Promise<0 | -1> {
   return minusOne(() => {
     checkPort(port_num);
-    Object.assign(gid, gidEntry(context, index).gid);
+    Object.assign(given('gid', gid), gidEntry(context, index).gid);
   });
 }
 
@@ -194,7 +186,7 @@ export function ibv_query_gid_ex(
 ): Promise<number> {
   return status(() => {
     checkPort(port_num);
-    Object.assign(entry, gidEntry(context, gid_index));
+    Object.assign(given('entry', entry), gidEntry(context, gid_index));
   });
 }
 
@@ -246,7 +238,7 @@ export function ibv_query_pkey(
   return minusOne(() => {
     checkPort(port_num);
     if (index !== 0) throw invalid('index', `no P_Key ${index}`, '0');
-    pkey[0] = 0xffff;
+    given('pkey', pkey)[0] = 0xffff;
   });
 }
 

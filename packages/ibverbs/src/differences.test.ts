@@ -113,7 +113,7 @@ async function openDatagrams(address: string) {
   return { cq, buffer, mr, gid, qp, send };
 }
 
-test('a flow label is one of 16 source ports that an address has', async () => {
+test('a flow label is one of the source ports that an address has: of a loopback address, the only one', async () => {
   const receiver = createSocket('udp4');
   onTestFinished(() => void receiver.close());
   await new Promise<void>((resolve) => receiver.bind(port, host(2), resolve));
@@ -130,9 +130,7 @@ test('a flow label is one of 16 source ports that an address has', async () => {
     await v.ibv_destroy_ah(ah);
   }
   await expect.poll(() => ports.length).toBe(80);
-  // The same label leaves from the same port.
-  expect(ports.slice(40)).toEqual(ports.slice(0, 40));
-  expect(new Set(ports).size).toBe(16);
+  expect(new Set(ports).size).toBe(1);
 });
 
 test('over IPv6 a receiver sees no flow label', async () => {

@@ -103,6 +103,23 @@ test('counters add up what their flows take in, also those that are destroyed', 
   expect(await v.ibv_destroy_counters(counters)).toBe(0);
 });
 
+test('a queue pair with flows is not destroyed, and one that is being destroyed gets none', async () => {
+  const { side, qp } = await setUp();
+  await activate(qp);
+  const counters = good(await v.ibv_create_counters(side.context, {}));
+  const count = { type: v.IBV_FLOW_SPEC_ACTION_COUNT, counters } as const;
+  const creating = v.ibv_create_flow(qp, normal(count));
+  // The flow is on its way; it comes first.
+  expect(await v.ibv_destroy_qp(qp)).toBe(EBUSY);
+  const flow = good(await creating);
+  expect(await v.ibv_destroy_qp(qp)).toBe(EBUSY);
+  expect(await v.ibv_read_counters(counters, [], 0, 0)).toBe(0);
+  const ending = v.ibv_destroy_flow(flow);
+  const [destroyed, late] = await Promise.all([v.ibv_destroy_qp(qp), v.ibv_create_flow(qp, normal(count))]);
+  expect([await ending, destroyed, late]).toEqual([0, 0, null]);
+  expect(await v.ibv_destroy_counters(counters)).toBe(0);
+});
+
 test('refuses wrong arguments by name, and leaves no flow', async () => {
   const { port, side, qp } = await setUp();
   await activate(qp);

@@ -1,5 +1,5 @@
 /** Flows of raw packet queue pairs: ibv_create_flow(3). */
-import { type FrameCount, type FrameRule, invalid } from '@node-roce/transport';
+import { type FrameCount, type FrameRule, invalid, RoceError } from '@node-roce/transport';
 import * as c from './constants.ts';
 import { ibv_counters, unsupported } from './counters.ts';
 import { pointer, status } from './errno.ts';
@@ -73,6 +73,19 @@ class Steering {
     });
   }
 
+  /** Closes the queue pair. Flows that are created later find it closed. @throws EBUSY while it has flows */
+  async close(close: () => Promise<void>): Promise<void> {
+    const { closing } = await this.#inTurn(async () => {
+      if (this.#flows.length > 0)
+        throw new RoceError('ERR_ROCE_BUSY', `the queue pair has ${this.#flows.length} flows`, {
+          errno: 'EBUSY',
+        });
+      // Not waited for in this turn: it ends when the program has acknowledged its events.
+      return { closing: close() };
+    });
+    await closing;
+  }
+
   #inTurn<T>(act: () => Promise<T>): Promise<T> {
     const turn = this.#last.then(act);
     this.#last = turn.catch(() => {});
@@ -97,6 +110,11 @@ function steeringOf(qp: ibv_qp): Steering {
   const flows = new Steering();
   steering.set(qp, flows);
   return flows;
+}
+
+/** Closes a queue pair. @throws EBUSY while it has flows */
+export async function closeWithoutFlows(qp: ibv_qp, close: () => Promise<void>): Promise<void> {
+  await (steering.get(qp)?.close(close) ?? close());
 }
 
 /**

@@ -100,6 +100,24 @@ describe('devices', () => {
     await v.ibv_close_device(context);
   });
 
+  test('the signal of a second context closes that one alone', async () => {
+    const link = new MemoryNetwork().link('10.0.0.1');
+    const [device] = v.ibv_get_device_list();
+    const first = good(await v.ibv_open_device(device, { link }));
+    await expect(v.ibv_open_device(device, { link, signal: AbortSignal.abort() })).rejects.toThrow(/aborted/);
+    const controller = new AbortController();
+    const second = good(await v.ibv_open_device(device, { link, signal: controller.signal }));
+    controller.abort();
+    expect(await v.ibv_alloc_pd(second)).toBeNull();
+    expect(v.errno).toBe(ECANCELED);
+    expect(await v.ibv_open_device(device, { address: '10.0.0.1', port: 5n } as never)).toBeNull();
+    expect([v.errno, v.lastError()?.attribute]).toEqual([EINVAL, 'port']);
+    // After all of them, the device is the same.
+    const third = good(await v.ibv_open_device(device, { link }));
+    expect(await v.ibv_alloc_pd(third)).not.toBeNull();
+    for (const context of [first, third]) await v.ibv_close_device(context);
+  });
+
   test('a device that can not be opened is null, with its errno', async () => {
     const [device] = v.ibv_get_device_list();
     expect(await v.ibv_open_device(device, { address: '203.0.113.77' })).toBeNull();
@@ -469,6 +487,10 @@ describe('posting, refused', () => {
     const inline = { opcode: v.IBV_WR_SEND, send_flags: v.IBV_SEND_INLINE };
     expect(v.ibv_post_send(qpA, { ...inline, sg_list: [{ addr: 5n, length: 1, lkey: 1 }] })).toBe(EINVAL);
     expect(v.ibv_post_send(qpA, { ...inline, sg_list: [{ addr: a.buffer, length: 70_000 }] })).toBe(EINVAL);
+    // Bytes behind a view in its buffer are not sent.
+    const view = a.buffer.subarray(4, 8);
+    expect(v.ibv_post_send(qpA, { ...inline, sg_list: [{ addr: view, length: 5 }] })).toBe(EINVAL);
+    expect(v.ibv_post_send(qpA, { ...inline, sg_list: [{ addr: view, length: 4 }] })).toBe(0);
   });
 
   test('a full queue is ENOMEM, a wrong state EINVAL', async () => {
@@ -626,7 +648,7 @@ test('names values; "unknown" for others', () => {
     Object.entries(v).flatMap(([name, value]) => (name.startsWith(prefix) ? [value as number] : []));
   for (const event of numbers('IBV_EVENT_')) expect(v.ibv_event_type_str(event)).not.toBe('unknown');
   for (const opcode of numbers('IBV_WR_')) expect(v.ibv_wr_opcode_str(opcode)).toMatch(/^IBV_WR_/);
-  for (let status = 0; status <= v.IBV_WC_GENERAL_ERR; status++) {
+  for (let status = 0; status <= v.IBV_WC_TM_RNDV_INCOMPLETE; status++) {
     expect(v.ibv_wc_status_str(status)).not.toBe('unknown');
   }
   for (const name of [v.ibv_event_type_str, v.ibv_wc_status_str, v.ibv_wr_opcode_str, v.ibv_port_state_str]) {

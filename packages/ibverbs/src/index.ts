@@ -87,6 +87,7 @@ export * from './rdma/index.ts';
 export * from './rt-values.ts';
 export * from './strings.ts';
 export type * from './structs.ts';
+export { ibv_post_srq_ops } from './tag-matching.ts';
 export { ibv_post_recv, ibv_post_send, ibv_post_srq_recv } from './work-request.ts';
 export {
   ibv_qp_ex,

@@ -90,8 +90,9 @@ export function ibv_rereg_mr(
   length: number,
   access: number,
 ): Promise<number> {
-  const oldKey = mr.lkey;
   return status(async () => {
+    checkKind('mr', mr, ibv_mr);
+    const oldKey = mr.lkey;
     const changes = integer('flags', flags);
     if (changes === 0 || (changes & ~IBV_REREG_MR_FLAGS_SUPPORTED) !== 0)
       throw invalid('flags', `0x${changes.toString(16)}`, 'IBV_REREG_MR_CHANGE_… bits');

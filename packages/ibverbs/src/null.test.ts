@@ -84,6 +84,21 @@ test('structs that a call reads or fills', async () => {
   await refused(v.ibv_query_device(a.context, NULL), 'device_attr');
   await refused(v.ibv_query_port(a.context, 1, NULL), 'port_attr');
   await refused(v.ibv_modify_qp_rate_limit(qpA, NULL), 'attr');
+  const srq = (await v.ibv_create_srq(a.pd, { attr: { max_wr: 1, max_sge: 1 } }))!;
+  await refused(v.ibv_modify_srq(srq, NULL, v.IBV_SRQ_LIMIT), 'srq_attr');
+  await refused(v.ibv_query_srq(srq, NULL), 'srq_attr');
+  await refused(v.ibv_query_gid_ex(a.context, 1, 0, NULL), 'entry');
+  expect(await v.ibv_query_gid(a.context, 1, 0, NULL)).toBe(-1);
+  expect([v.errno, v.lastError()?.attribute]).toEqual([EINVAL, 'gid']);
+  expect(await v.ibv_query_pkey(a.context, 1, 0, NULL)).toBe(-1);
+  expect([v.errno, v.lastError()?.attribute]).toEqual([EINVAL, 'pkey']);
+  await refused(v.ibv_wr_complete(NULL), 'qp');
+  for (const mr of [NULL, {} as never]) {
+    expect(await v.ibv_rereg_mr(mr, v.IBV_REREG_MR_CHANGE_ACCESS, null, null, 0, 0)).toBe(
+      v.IBV_REREG_MR_ERR_INPUT,
+    );
+    expect([v.errno, v.lastError()?.attribute]).toEqual([EINVAL, 'mr']);
+  }
   const mw = (await v.ibv_alloc_mw(a.pd, v.IBV_MW_TYPE_1))!;
   await refused(v.ibv_bind_mw(qpA, mw, NULL), 'mw_bind');
   await refused(v.ibv_bind_mw(qpA, mw, {} as never), 'bind_info');

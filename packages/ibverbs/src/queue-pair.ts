@@ -11,6 +11,7 @@ import {
   IBV_SRQ_MAX_WR,
 } from './constants.ts';
 import { pointer, status, statusNow } from './errno.ts';
+import { closeWithoutFlows } from './flow.ts';
 import {
   given,
   type ibv_context,
@@ -216,10 +217,11 @@ export function ibv_query_qp_data_in_order(qp: ibv_qp, _op: number, _flags: numb
   return 0;
 }
 
-/** ibv_destroy_qp(3): EBUSY while it is in a multicast group. Waits for async events to be acknowledged. */
+/** ibv_destroy_qp(3): EBUSY while it is in a multicast group, or has flows. Waits for async events to be acknowledged. */
 export function ibv_destroy_qp(qp: ibv_qp): Promise<number> {
   return status(async () => {
-    await stateOf(qp).close();
+    const queues = stateOf(qp);
+    await closeWithoutFlows(qp, () => queues.close());
     qp.pd?.gone(qp);
   });
 }
@@ -247,9 +249,10 @@ export function ibv_modify_srq(srq: ibv_srq, srq_attr: ibv_srq_attr, srq_attr_ma
     if ((srq_attr_mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) !== 0) {
       throw invalid('srq_attr_mask', `0x${srq_attr_mask.toString(16)}`, 'IBV_SRQ_MAX_WR, IBV_SRQ_LIMIT');
     }
+    const { max_wr = 0, srq_limit = 0 } = given('srq_attr', srq_attr);
     await verbsOf('srq', srq).modify({
-      ...((srq_attr_mask & IBV_SRQ_MAX_WR) !== 0 ? { maxWr: srq_attr.max_wr ?? 0 } : {}),
-      ...((srq_attr_mask & IBV_SRQ_LIMIT) !== 0 ? { limit: srq_attr.srq_limit ?? 0 } : {}),
+      ...((srq_attr_mask & IBV_SRQ_MAX_WR) !== 0 ? { maxWr: max_wr } : {}),
+      ...((srq_attr_mask & IBV_SRQ_LIMIT) !== 0 ? { limit: srq_limit } : {}),
     });
   });
 }
@@ -258,7 +261,8 @@ export function ibv_modify_srq(srq: ibv_srq, srq_attr: ibv_srq_attr, srq_attr_ma
 export function ibv_query_srq(srq: ibv_srq, srq_attr: ibv_srq_attr): Promise<number> {
   return status(async () => {
     const { maxWr, maxSge, limit } = await verbsOf('srq', srq).query();
-    Object.assign(srq_attr, { max_wr: maxWr, max_sge: maxSge, srq_limit: limit } satisfies ibv_srq_attr);
+    const found: ibv_srq_attr = { max_wr: maxWr, max_sge: maxSge, srq_limit: limit };
+    Object.assign(given('srq_attr', srq_attr), found);
   });
 }
 

@@ -25,6 +25,8 @@ const STATUSES: Record<number, string> = {
   [c.IBV_WC_FATAL_ERR]: 'fatal error',
   [c.IBV_WC_RESP_TIMEOUT_ERR]: 'response timeout error',
   [c.IBV_WC_GENERAL_ERR]: 'general error',
+  [c.IBV_WC_TM_ERR]: 'tag matching error',
+  [c.IBV_WC_TM_RNDV_INCOMPLETE]: 'rendezvous incomplete',
 };
 
 /** IBTA vol 1 §11.6.3. */

@@ -238,13 +238,38 @@ export interface ibv_xrcd_init_attr {
 export interface ibv_srq_init_attr_ex extends ibv_srq_init_attr {
   /** IBV_SRQ_INIT_ATTR_… bits. */
   comp_mask: number;
-  /** IBV_SRQT_BASIC or IBV_SRQT_XRC. */
+  /** IBV_SRQT_BASIC, IBV_SRQT_XRC or IBV_SRQT_TM. */
   srq_type?: number;
   pd?: ibv_pd;
   /** IBV_SRQT_XRC. */
   xrcd?: ibv_xrcd;
-  /** IBV_SRQT_XRC: where its receives complete. */
+  /** IBV_SRQT_XRC, IBV_SRQT_TM: where its receives complete, of the latter operations, too. */
   cq?: ibv_cq;
+  /** IBV_SRQT_TM: buffers in its list; operations under way, of which each is done when it is posted. */
+  tm_cap?: { max_num_tags: number; max_ops?: number };
+}
+
+/** `struct ibv_ops_wr`. */
+export interface ibv_ops_wr {
+  wr_id?: bigint | number;
+  next?: ibv_ops_wr | null;
+  /** IBV_WR_TAG_… */
+  opcode: number;
+  /** IBV_OPS_… bits. */
+  flags?: number;
+  tm?: {
+    unexpected_cnt?: number;
+    /** Of IBV_WR_TAG_DEL; IBV_WR_TAG_ADD fills it in. */
+    handle?: number;
+    add?: {
+      recv_wr_id?: bigint | number;
+      sg_list?: readonly ibv_sge[];
+      /** All of `sg_list` unless given. */
+      num_sge?: number;
+      tag: bigint | number;
+      mask: bigint | number;
+    };
+  };
 }
 
 /** `struct ibv_qp_open_attr`. */

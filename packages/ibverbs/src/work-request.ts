@@ -125,11 +125,11 @@ const isAddress = (addr: ibv_sge['addr']): addr is bigint | number =>
 /** Inline data needs no region where the memory is given, and its key counts for nothing then. */
 export function inlineBytes(pd: ibv_pd, { addr, length, lkey = 0 }: ibv_sge): Uint8Array {
   if (!isAddress(addr)) {
-    const { buffer, byteOffset } = bytesOf(addr);
-    if (integer('length', length) < 0 || byteOffset + length > buffer.byteLength) {
+    const bytes = bytesOf(addr);
+    if (integer('length', length) < 0 || length > bytes.length) {
       throw invalid('sg_list', `${length} bytes of inline data`, 'no more bytes than the memory has');
     }
-    return new Uint8Array(buffer, byteOffset, length);
+    return bytes.subarray(0, length);
   }
   const mr = pd.regions.get(lkey);
   if (!mr)

@@ -195,6 +195,12 @@ describe('all or nothing', () => {
       'qp',
     ],
     ['no 8 bytes', [(qpx) => v.ibv_wr_atomic_write(qpx, 1, 0, new Uint8Array(4))], EINVAL, 'sg_list'],
+    [
+      'no 8 bytes of a larger buffer',
+      [(qpx) => v.ibv_wr_atomic_write(qpx, 1, 0, new Uint8Array(64).subarray(0, 4))],
+      EINVAL,
+      'sg_list',
+    ],
     ['a level that there is not', [(qpx) => v.ibv_wr_flush(qpx, 1, 0, 8, 1, 2)], EINVAL, 'level'],
     [
       'a datagram’s address for a connection',

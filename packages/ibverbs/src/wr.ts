@@ -8,7 +8,7 @@ import { integer, structs, word64 } from './arguments.ts';
 import * as c from './constants.ts';
 import { statusNow } from './errno.ts';
 import { rangeOf } from './memory.ts';
-import { type ibv_ah, type ibv_mw, type ibv_qp, verbsOf } from './objects.ts';
+import { checkKind, type ibv_ah, type ibv_mw, type ibv_qp, verbsOf } from './objects.ts';
 import * as p from './placement-constants.ts';
 import type { ibv_data_buf, ibv_mw_bind_info, ibv_sge, Memory } from './structs.ts';
 import { element, inlineBytes } from './work-request.ts';
@@ -153,7 +153,10 @@ export function ibv_wr_start(qp: ibv_qp_ex): void {
 
 /** ibv_wr_complete(3): posts all of the batch or, with an errno, nothing. `lastError()` returns the first error. */
 export function ibv_wr_complete(qp: ibv_qp_ex): number {
-  return statusNow(() => verbsOf('qp', qp.qp_base).postBatch(qp.end()));
+  return statusNow(() => {
+    checkKind('qp', qp, ibv_qp_ex);
+    verbsOf('qp', qp.qp_base).postBatch(qp.end());
+  });
 }
 
 /** ibv_wr_abort(3): nothing of the batch is posted. */

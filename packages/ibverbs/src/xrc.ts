@@ -1,10 +1,12 @@
 /** XRC: domains, their shared receive queues, target queue pairs. The device has to be opened with `experimental: ['xrc']`. */
 import { constants, fstatSync } from 'node:fs';
 import { invalid, RoceError } from '@node-roce/transport';
+import { integer } from './arguments.ts';
 import * as c from './constants.ts';
 import { pointer, status } from './errno.ts';
 import { given, type ibv_context, ibv_qp, ibv_srq, ibv_xrcd, verbsOf } from './objects.ts';
 import type { ibv_qp_open_attr, ibv_srq_init_attr_ex, ibv_xrcd_init_attr } from './structs.ts';
+import { MAX_TAG_OPS } from './tag-matching.ts';
 
 /**
  * ibv_open_xrcd(3): with a file, the domain that all contexts of the device share which open it for that inode; with `fd` −1
@@ -56,8 +58,8 @@ export function ibv_close_xrcd(xrcd: ibv_xrcd): Promise<number> {
 }
 
 /**
- * ibv_create_srq_ex(3): of type IBV_SRQT_BASIC, or IBV_SRQT_XRC with `xrcd` and `cq`, where its receives complete. `attr` is set
- * to what was created. EOPNOTSUPP for tag matching.
+ * ibv_create_srq_ex(3): of type IBV_SRQT_BASIC, IBV_SRQT_XRC with `xrcd` and `cq`, where its receives complete, or IBV_SRQT_TM with
+ * `cq` and `tm_cap`. `attr` is set to what was created.
  */
 export function ibv_create_srq_ex(
   context: ibv_context,
@@ -70,16 +72,12 @@ export function ibv_create_srq_ex(
     const type = has(c.IBV_SRQ_INIT_ATTR_TYPE) ? init.srq_type : c.IBV_SRQT_BASIC;
     if (!has(c.IBV_SRQ_INIT_ATTR_PD) || !init.pd)
       throw invalid('comp_mask', 'no protection domain', 'IBV_SRQ_INIT_ATTR_PD, and pd');
-    if (type === c.IBV_SRQT_TM || has(c.IBV_SRQ_INIT_ATTR_TM)) {
-      throw new RoceError('ERR_ROCE_NOT_SUPPORTED', 'srq_type: tags are matched by hardware alone', {
-        errno: 'EOPNOTSUPP',
-        attribute: 'srq_type',
-        expected: 'IBV_SRQT_BASIC, IBV_SRQT_XRC',
-      });
-    }
-    if (type !== c.IBV_SRQT_BASIC && type !== c.IBV_SRQT_XRC)
-      throw invalid('srq_type', `${type}`, 'IBV_SRQT_BASIC, IBV_SRQT_XRC');
+    if (type !== c.IBV_SRQT_BASIC && type !== c.IBV_SRQT_XRC && type !== c.IBV_SRQT_TM)
+      throw invalid('srq_type', `${type}`, 'IBV_SRQT_BASIC, IBV_SRQT_XRC, IBV_SRQT_TM');
     const isXrc = type === c.IBV_SRQT_XRC;
+    const isTm = type === c.IBV_SRQT_TM;
+    if (isTm && !(has(c.IBV_SRQ_INIT_ATTR_CQ) && has(c.IBV_SRQ_INIT_ATTR_TM)))
+      throw invalid('comp_mask', 'IBV_SRQT_TM needs both', 'IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_TM');
     if (isXrc && !(has(c.IBV_SRQ_INIT_ATTR_XRCD) && has(c.IBV_SRQ_INIT_ATTR_CQ)))
       throw invalid('comp_mask', 'IBV_SRQT_XRC needs both', 'IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQ_INIT_ATTR_CQ');
     const { max_wr = 0, max_sge = 0, srq_limit = 0 } = given('attr', attr);
@@ -89,11 +87,19 @@ export function ibv_create_srq_ex(
       limit: srq_limit,
       context: srq_context,
       ...(isXrc ? { xrc: { domain: verbsOf('xrcd', init.xrcd!), cq: verbsOf('cq', init.cq!) } } : {}),
+      ...(isTm ? { tags: tagsOf(init) } : {}),
     });
     attr.max_wr = srq.maxWr;
     attr.max_sge = srq.maxSge;
     return new ibv_srq(init.pd, srq);
   });
+}
+
+function tagsOf({ tm_cap, cq }: Pick<ibv_srq_init_attr_ex, 'tm_cap' | 'cq'>) {
+  const { max_num_tags, max_ops = 0 } = given('tm_cap', tm_cap!);
+  if (integer('tm_cap.max_ops', max_ops) < 0 || max_ops > MAX_TAG_OPS)
+    throw invalid('tm_cap.max_ops', `${max_ops} can't be had`, `0 … ${MAX_TAG_OPS}`);
+  return { max: max_num_tags, cq: verbsOf('cq', cq!) };
 }
 
 /** ibv_open_qp(3): one more opening of a target queue pair of the domain, by its number. EINVAL for another. */

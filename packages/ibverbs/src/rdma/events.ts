@@ -101,13 +101,20 @@ function paramOf(event: CmEventName, struct: rdma_cm_id, error: unknown): rdma_e
     return { ud: { ...data, ah_attr, qp_num: remoteQpn, qkey: remoteQkey } };
   }
   if (event !== 'CONNECT_REQUEST' && event !== 'ESTABLISHED' && !refused) return {};
-  const { responderResources = 0, initiatorDepth = 0, flowControl = false } = rdmacm.request ?? {};
+  // A refusal has no terms.
+  const request = refused ? undefined : rdmacm.request;
+  const terms = refused ? undefined : (rdmacm.reply ?? request);
   return {
     conn: {
       ...data,
-      responder_resources: responderResources,
-      initiator_depth: initiatorDepth,
-      flow_control: flowControl ? 1 : 0,
+      responder_resources: terms?.responderResources ?? 0,
+      initiator_depth: terms?.initiatorDepth ?? 0,
+      flow_control: terms?.flowControl ? 1 : 0,
+      // REP has none.
+      retry_count: request?.retryCount ?? 0,
+      rnr_retry_count: terms?.rnrRetryCount ?? 0,
+      srq: terms?.srq ? 1 : 0,
+      qp_num: terms?.qpNum ?? 0,
     },
   };
 }

@@ -34,6 +34,7 @@ export function rdma_destroy_id(id: rdma_cm_id): Promise<0 | -1> {
   return minusOne(async () => {
     if (checkedId(id).isNew) return;
     await id.rdmacm.destroy();
+    id.qp?.pd.gone(id.qp);
     await destroyMade(id);
     await id.made.pd?.verbs.dealloc().catch(() => {}); // The program's regions are there still.
   });
@@ -110,6 +111,7 @@ export function rdma_create_qp(
   return minusOne(async () => {
     const context = checkedId(id).verbs;
     if (!context) throw invalid('id', 'has no device', 'rdma_resolve_addr or rdma_bind_addr first');
+    if (id.qp) throw invalid('id', 'has a queue pair', 'rdma_destroy_qp first');
     const { cap = {}, srq = null, sq_sig_all, qp_context } = given('qp_init_attr', qp_init_attr);
     const entries = (cap.max_send_wr ?? 1) + (cap.max_recv_wr ?? 1);
     const makeCq = async () => {
@@ -138,8 +140,11 @@ export function rdma_create_qp(
 export function rdma_destroy_qp(id: rdma_cm_id): Promise<0 | -1> {
   return minusOne(async () => {
     const { qp } = checkedId(id);
-    await qp?.verbs.close();
-    qp?.pd.gone(qp);
+    if (qp) {
+      await qp.verbs.close();
+      qp.pd.gone(qp);
+      id.rdmacm.qp = undefined;
+    }
     id.qp = null;
     await destroyMade(id);
   });

@@ -191,6 +191,42 @@ describe('without a channel', () => {
   });
 });
 
+test('the parameters in the event of a request are taken by rdma_accept: a send waits for its receive', async () => {
+  await using net = await openNet();
+  const [ours, theirs] = [v.rdma_create_event_channel(), v.rdma_create_event_channel()];
+  const [listen, ids]: v.rdma_cm_id[][] = [[], []];
+  await check(v.rdma_create_id(theirs, listen, null, v.RDMA_PS_TCP, { device: net.server }));
+  await check(v.rdma_bind_addr(listen[0], { address: SERVER, port: PORT }));
+  await check(v.rdma_listen(listen[0], 1));
+  await check(v.rdma_create_id(ours, ids, null, v.RDMA_PS_TCP, { device: net.client }));
+  const [client] = ids;
+  await check(v.rdma_resolve_addr(client, null, { address: SERVER, port: PORT }));
+  await expectEvent(ours, v.RDMA_CM_EVENT_ADDR_RESOLVED);
+  await check(v.rdma_resolve_route(client));
+  await expectEvent(ours, v.RDMA_CM_EVENT_ROUTE_RESOLVED);
+  const mr = await node(client);
+  await check(v.rdma_connect(client, { ...param, rnr_retry_count: 7 }));
+  const request = await expectEvent(theirs, v.RDMA_CM_EVENT_CONNECT_REQUEST);
+  const { conn } = request.param;
+  const common = { responder_resources: 1, initiator_depth: 1, flow_control: 0, rnr_retry_count: 7, srq: 0 };
+  expect(conn).toMatchObject({ ...common, retry_count: 5, qp_num: client.qp!.qp_num });
+  const server = request.id;
+  await check(v.rdma_create_qp(server, null, init()));
+  await check(v.rdma_accept(server, conn));
+  const answer = await expectEvent(ours, v.RDMA_CM_EVENT_ESTABLISHED);
+  expect(answer.param.conn).toMatchObject({ ...common, retry_count: 0, qp_num: server.qp!.qp_num });
+  await expectEvent(theirs, v.RDMA_CM_EVENT_ESTABLISHED);
+  post(client, mr);
+  await new Promise((resolve) => setTimeout(resolve, 5)); // RNR NAKs come and go.
+  const far = good(await v.ibv_reg_mr(server.pd!, new Uint8Array(SIZE), SIZE, v.IBV_ACCESS_LOCAL_WRITE));
+  for (let i = 0; i < COUNT; i++)
+    expect(
+      v.ibv_post_recv(server.qp!, { sg_list: [{ addr: far.addr, length: SIZE, lkey: far.lkey }] }, []),
+    ).toBe(0);
+  await completions(client.send_cq!, COUNT);
+  for (const id of [client, server, ...listen]) await check(v.rdma_destroy_id(id));
+});
+
 test('with a channel, a refusal is an event with its reason', async () => {
   await using net = await openNet();
   const channel = v.rdma_create_event_channel();
@@ -249,10 +285,28 @@ test('objects that rdma_create_qp makes are destroyed with the id', async () => 
     await check(v.rdma_create_id(null, id, null, v.RDMA_PS_TCP, { device }));
     await check(v.rdma_bind_addr(id[0], { address: CLIENT }));
     await check(v.rdma_create_qp(id[0], null, init()));
+    const { send_cq } = id[0];
+    expect(await v.rdma_create_qp(id[0], null, init())).toBe(-1);
+    expect([v.errno, id[0].send_cq]).toEqual([constants.errno.EINVAL, send_cq]);
     if (i > 0) await check(v.rdma_destroy_qp(id[0]));
     if (i > 1) await check(v.rdma_create_qp(id[0], null, init()));
     await check(v.rdma_destroy_id(id[0]));
   }
+});
+
+test('a parent domain is free again once the id that used it is destroyed', async () => {
+  await using net = await openNet();
+  const id: v.rdma_cm_id[] = [];
+  await check(v.rdma_create_id(null, id, null, v.RDMA_PS_TCP, { device: net.client }));
+  await check(v.rdma_bind_addr(id[0], { address: CLIENT }));
+  const context = id[0].verbs!;
+  const pd = good(await v.ibv_alloc_pd(context));
+  const parent = good(await v.ibv_alloc_parent_domain(context, { pd }));
+  await check(v.rdma_create_qp(id[0], parent, init()));
+  expect(await v.ibv_dealloc_pd(parent)).toBe(constants.errno.EBUSY);
+  await check(v.rdma_destroy_id(id[0]));
+  expect(await v.ibv_dealloc_pd(parent)).toBe(0);
+  expect(await v.ibv_dealloc_pd(pd)).toBe(0);
 });
 
 test('features of C that do not exist here are refused by name', async () => {

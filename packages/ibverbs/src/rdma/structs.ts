@@ -22,9 +22,12 @@ export interface rdma_conn_param {
   retry_count?: number;
   /** 0 … 7; 7 is for ever. */
   rnr_retry_count?: number;
+  /** Ignored, like `qp_num`: those of the id’s queue pair count. */
+  srq?: number | boolean;
+  qp_num?: number;
 }
 
-/** `event.param.conn`, and `event.param.ud` for datagram services and groups. */
+/** `event.param.conn`, which `rdma_accept` takes as its `conn_param`, and `event.param.ud` for datagram services and groups. */
 export interface rdma_event_param {
   /** CONNECT_REQUEST, ESTABLISHED of the side that connects, and REJECTED. */
   conn?: {
@@ -34,6 +37,13 @@ export interface rdma_event_param {
     responder_resources: number;
     initiator_depth: number;
     flow_control: number;
+    /** Of a CONNECT_REQUEST. */
+    retry_count: number;
+    rnr_retry_count: number;
+    /** 1: the peer's queue pair has a shared receive queue. */
+    srq: number;
+    /** The peer's queue pair. */
+    qp_num: number;
   };
   /** Where to send: ESTABLISHED of a datagram service, MULTICAST_JOIN. */
   ud?: {
