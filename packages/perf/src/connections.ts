@@ -1,16 +1,13 @@
 /** The data connections of a test over the connection manager (`create_rdma_cm_connection`). */
 import { CmId } from '@node-roce/rdmacm';
-import {
-  completionError,
-  type Device,
-  GRH_BYTES,
-  type MemoryRegion,
-  type QueuePair,
-} from '@node-roce/verbs-api';
+import { type Device, GRH_BYTES, type MemoryRegion, type QueuePair } from '@node-roce/verbs-api';
 import type { Patience } from './channel/channel.ts';
 import { bounded, connectId, type Destination } from './channel/cm.ts';
 import { within } from './channel/waiting.ts';
+import { Endings } from './endings.ts';
+import { broken } from './errors.ts';
 import type { Endpoint } from './measure/endpoint.ts';
+import type { Side } from './measure/requests.ts';
 import type { Plan } from './plan.ts';
 
 /** Bytes of the datagram by which a client announces its queue pair. */
@@ -97,9 +94,10 @@ export class ClientConnections extends CmConnections {
 export class ServerConnections extends CmConnections {
   readonly #port: number;
   readonly #address: string;
-  /** The listener of the control connection, where data connections come in as well. */
+  /** The listener of the control connection. */
   readonly #control: CmId;
-  #datagrams: CmId | undefined;
+  /** Of data connections, in its place: the ids of requests have the options of their listener. */
+  #listener: CmId | undefined;
 
   constructor(device: Device, patience: Patience, address: string, port: number, control: CmId) {
     super(device, patience);
@@ -109,9 +107,9 @@ export class ServerConnections extends CmConnections {
   }
 
   override async prepare(plan: Plan): Promise<void> {
-    if (plan.service !== 'UD') return;
-    this.#datagrams = new CmId(optionsOf(this.device, plan));
-    await this.#datagrams.listen({ address: this.#address, port: this.#port });
+    await this.#control.destroy();
+    this.#listener = new CmId(optionsOf(this.device, plan));
+    await this.#listener.listen({ address: this.#address, port: this.#port });
   }
 
   override async connect(endpoint: Endpoint, plan: Plan): Promise<void> {
@@ -122,49 +120,65 @@ export class ServerConnections extends CmConnections {
   }
 
   async #accept(endpoint: Endpoint, plan: Plan, signal: AbortSignal): Promise<void> {
-    const id = await (this.#datagrams ?? this.#control).getRequest({ signal });
+    const id = await this.#listener!.getRequest({ signal });
     this.ids.push(id);
     const qp = await endpoint.makeQp((pd, init) => id.createQp(pd, init));
     const side = endpoint.add(qp);
-    const introduced = introduces(plan) ? await expectIntroduction(endpoint, qp, signal) : undefined;
-    await id.accept(depths(plan), { signal });
-    if (introduced) side.ud = await introduced();
+    const accept = () => id.accept(depths(plan), { signal });
+    if (introduces(plan)) side.ud = await introduction(endpoint, qp, accept, signal);
+    else await accept();
   }
 
   override async destroy(): Promise<void> {
-    await this.#datagrams?.destroy();
-    await super.destroy();
+    try {
+      await this.#listener?.destroy();
+    } finally {
+      await super.destroy();
+    }
   }
 
   protected override async end(id: CmId): Promise<void> {
     if (id.portSpace !== 'TCP') return;
-    await Promise.race([id.disconnected, new Promise((resolve) => setTimeout(resolve, GOODBYE_WITHIN))]);
+    await bounded(id.disconnected, GOODBYE_WITHIN);
     await super.end(id);
   }
 }
 
-async function scratch(endpoint: Endpoint, bytes: number): Promise<MemoryRegion> {
-  return endpoint.pd.registerMr(new Uint8Array(new SharedArrayBuffer(bytes)));
+/** Runs a call that needs a little memory. */
+async function withScratch<T>(
+  { pd }: Endpoint,
+  bytes: number,
+  call: (mr: MemoryRegion) => Promise<T>,
+): Promise<T> {
+  const mr = await pd.registerMr(new Uint8Array(new SharedArrayBuffer(bytes)));
+  const endings = new Endings();
+  endings.add(() => mr.deregister());
+  return endings.after(() => call(mr));
 }
 
 /** Sends the number of our queue pair. */
-async function introduce(endpoint: Endpoint, qp: QueuePair, id: CmId, { signal }: Patience): Promise<void> {
-  const mr = await scratch(endpoint, INTRODUCTION);
-  await qp.send({ mr }, { immData: qp.qpNum, ud: id.peer!, signal });
-  await mr.deregister();
+function introduce(endpoint: Endpoint, qp: QueuePair, id: CmId, { signal }: Patience): Promise<void> {
+  return withScratch(endpoint, INTRODUCTION, async (mr) => {
+    await qp.send({ mr }, { immData: qp.qpNum, ud: id.peer!, signal });
+  });
 }
 
-/** Posts a receive for the number of the client's queue pair; returns the function that waits for it. */
-async function expectIntroduction(endpoint: Endpoint, qp: QueuePair, signal: AbortSignal) {
-  const mr = await scratch(endpoint, GRH_BYTES + INTRODUCTION);
-  const arriving = qp.receive({ mr }, { signal });
-  arriving.catch(() => {});
-  return async () => {
+/** Waits for the number of the client's queue pair, with a receive that is posted before `accept`. */
+function introduction(
+  endpoint: Endpoint,
+  qp: QueuePair,
+  accept: () => Promise<void>,
+  signal: AbortSignal,
+): Promise<Side['ud']> {
+  return withScratch(endpoint, GRH_BYTES + INTRODUCTION, async (mr) => {
+    const arriving = qp.receive({ mr }, { signal });
+    arriving.catch(() => {});
+    await accept();
     const wc = await arriving;
-    if (!wc.ok || wc.immData === undefined) throw completionError(wc);
-    const ah = await endpoint.pd.createAh(endpoint.device.addressFromWc(wc, mr.bytes(0, GRH_BYTES)));
+    if (wc.immData === undefined)
+      throw broken('the client announced no queue pair: its datagram has no immediate');
     const { attr } = await qp.query(['qkey']);
-    await mr.deregister();
+    const ah = await endpoint.pd.createAh(endpoint.device.addressFromWc(wc, mr.bytes(0, GRH_BYTES)));
     return { ah, remoteQpn: wc.immData, remoteQkey: attr.qkey! };
-  };
+  });
 }

@@ -9,6 +9,12 @@ export const broken = (message: string, cause?: unknown): RoceError =>
 export const silent = (message: string): RoceError =>
   new RoceError('ERR_ROCE_TIMEOUT', message, { errno: 'EIO' });
 
+/** DEL and C1: JSON leaves them as they are, and a terminal obeys them. */
+const CONTROLS = /[\u007f-\u009f]/g;
+
 /** Received bytes as text for an error, shortened. */
 export const quoted = (bytes: Uint8Array): string =>
-  JSON.stringify(Buffer.from(bytes).toString('latin1').slice(0, 60));
+  JSON.stringify(Buffer.from(bytes).toString('latin1').slice(0, 60)).replace(
+    CONTROLS,
+    (control) => `\\u00${control.charCodeAt(0).toString(16)}`,
+  );

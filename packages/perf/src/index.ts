@@ -9,7 +9,16 @@ export {
   type SideOptions,
   servePerf,
 } from './perf.ts';
-export type { AtomicType, Measure, PerfOptions, Plan, Service, Verb } from './plan.ts';
+export {
+  type AtomicType,
+  type Measure,
+  type PerfOptions,
+  type Plan,
+  type PlayOptions,
+  planOf,
+  type Service,
+  type Verb,
+} from './plan.ts';
 export { outJson } from './report/json-file.ts';
 export type { Bucket, LatencyFigures } from './report/latency.ts';
 export type { BandwidthResult, LatencyResult, MeasuredBy, PerfResult } from './report/result.ts';

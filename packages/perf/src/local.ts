@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { RoceError } from '@node-roce/verbs-api';
+import { bounded } from './channel/cm.ts';
 import type { LocalServerMessage, LocalServerStart } from './local-server.ts';
 import { callPerf, type SideOptions } from './perf.ts';
 import { type PerfOptions, planOf } from './plan.ts';
@@ -16,31 +17,52 @@ const LOOPBACK = ['127.0.0.1', '127.0.0.2'] as const;
 
 /** Plays a test between two devices on loopback; the result is the client's. Rejects as `callPerf`. */
 export async function localPerf(test: PerfOptions, options: LocalOptions = {}): Promise<PerfResult> {
-  planOf(test); // Errors of the other thread arrive without their attribute.
-  const { addresses = LOOPBACK, udpPort, timeout, gigabits = false, ...others } = options;
-  const start: LocalServerStart = { test, address: addresses[1], udpPort, timeout, gigabits };
+  planOf(test, options); // Errors of the other thread arrive without their attribute.
+  const { addresses = LOOPBACK, ...ours } = options;
+  // A callback and a signal stay in this thread.
+  const { signal, onRun: _onRun, ...theirs } = ours;
+  const start: LocalServerStart = { test, side: { ...theirs, address: addresses[1] } };
   const worker = new Worker(new URL('./local-server.js', import.meta.url), {
     workerData: start,
     execArgv: [],
   });
-  const ended = once(worker, 'exit').catch(() => {});
+  const ended = once(worker, 'exit', { signal }).then(
+    () => {},
+    () => {},
+  );
   try {
-    const [told] = (await once(worker, 'message')) as [LocalServerMessage];
+    const [told] = (await once(worker, 'message', { signal })) as [LocalServerMessage];
     if ('error' in told) throw failure(told);
     let problem: RoceError | undefined;
     worker.on('message', (message: LocalServerMessage) => {
       if ('error' in message) problem = failure(message);
     });
-    const shared = { ...(udpPort ? { udpPort } : {}), ...(timeout ? { timeout } : {}), gigabits };
-    const side = { ...others, ...shared, host: '127.0.0.1', port: told.port, address: addresses[0] };
-    const result = await callPerf(test, side).catch((error) => {
-      throw problem ?? error;
+    const side = { ...ours, host: '127.0.0.1', port: told.port, address: addresses[0] };
+    const result = await callPerf(test, side).catch(async (error) => {
+      if (weight(error) < SYMPTOMS.length) await bounded(ended, SERVER_ENDS_WITHIN);
+      throw problem && weight(problem) > weight(error) ? problem : error;
     });
     await ended;
+    signal?.throwIfAborted();
     return result;
+  } catch (error) {
+    signal?.throwIfAborted();
+    throw error;
   } finally {
     await worker.terminate();
   }
+}
+
+/** ms that a server may take to report its error: it closes its device before. */
+const SERVER_ENDS_WITHIN = 1000;
+
+/** Errors of a side whose peer is gone or silent: the peer may know the cause. In ascending order of weight. */
+const SYMPTOMS = ['ERR_ROCE_EXCHANGE', 'ERR_ROCE_TIMEOUT'];
+
+/** Of two sides that failed, the one whose error weighs more failed first. */
+function weight({ code }: { code?: string }): number {
+  const at = SYMPTOMS.indexOf(code ?? '');
+  return at < 0 ? SYMPTOMS.length : at;
 }
 
 const failure = ({ error, code }: { error: string; code: string }) =>

@@ -1,7 +1,10 @@
 /** Both ends ours: every test that there is, over TCP and over the connection manager. */
-import { describe, expect, test } from 'vitest';
+import { MemoryNetwork } from '@node-roce/link';
+import { Device, openDevice, QueuePair } from '@node-roce/verbs-api';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
+import { readAtOnce, refuseSends, slowed } from '../testing/by-hand.ts';
 import { playBoth } from '../testing/pair.ts';
-import type { PerfOptions, PerfResult } from './index.ts';
+import { callPerf, type PerfOptions, type PerfResult, servePerf } from './index.ts';
 
 const averages = ({ runs }: PerfResult) => runs.map(({ average }) => average);
 const few = { iters: 20, size: 2048 } as const;
@@ -98,11 +101,111 @@ test.each<PerfOptions>([
   expect(client.runs[0].average).toBeGreaterThan(0);
 });
 
+test.each<PerfOptions>([
+  { verb: 'send', measure: 'lat', service: 'UD', duration: 0.3, margin: 0 },
+  { verb: 'send', measure: 'lat', service: 'UC', duration: 0.3, margin: 0 },
+  { verb: 'write', measure: 'lat', service: 'UC', duration: 0.3, margin: 0 },
+])('for a time, a message that is lost fails the test: %o', async (options) => {
+  const { deliver } = MemoryNetwork.prototype;
+  let left = 0;
+  const spy = vi.spyOn(MemoryNetwork.prototype, 'deliver').mockImplementation(function (
+    this: MemoryNetwork,
+    ...packet
+  ) {
+    if (left-- !== 0) deliver.apply(this, packet);
+  });
+  onTestFinished(() => spy.mockRestore());
+  for (left of [0, 5])
+    await expect(playBoth(options)).rejects.toMatchObject({
+      code: 'ERR_ROCE_TIMEOUT',
+      message: expect.stringContaining('does not retransmit'),
+    });
+});
+
+test('a peer whose time ends earlier takes no more in, and the other ends as well', async () => {
+  const options = { verb: 'send', measure: 'bw', margin: 0, size: 1024, bidirectional: true } as const;
+  const { server } = await playBoth({ ...options, duration: 0.2 }, {}, { ...options, duration: 0.6 });
+  expect(server.runs[0].iterations).toBeGreaterThan(1);
+});
+
+// The only completion comes after more than a second.
+test.each<Partial<PerfOptions> & Pick<PerfOptions, 'verb'>>([
+  { verb: 'write' },
+  { verb: 'read', outReads: 1 },
+  { verb: 'send' },
+])('%o: a peer whose packets come slowly is not silent', { tags: ['slow'] }, async (test) => {
+  const options: PerfOptions = { measure: 'bw', size: 8192, iters: 100, cqMod: 100, ackTimeout: 18, ...test };
+  const { client } = await playBoth(options, { rate: 5e6, timeout: 0.6 });
+  expect(client.runs[0].iterations).toBe(100);
+});
+
+test('a client whose only READ is answered slowly is not silent', { tags: ['slow'] }, async () => {
+  const network = new MemoryNetwork();
+  await using device = await openDevice({ link: slowed(network.link('10.0.0.1', 1024)) });
+  const options: PerfOptions = { verb: 'read', measure: 'bw', size: 2 ** 22, iters: 5 };
+  let served: Promise<PerfResult> | undefined;
+  const port = await new Promise<number>((onListening) => {
+    served = servePerf(options, { port: 0, device, host: '127.0.0.1', timeout: 0.5, onListening });
+  });
+  await readAtOnce(network, '10.0.0.2', port, 2 ** 22);
+  await expect(served).resolves.toMatchObject({ runs: [{ iterations: 1 }] });
+});
+
+test('a peer that refuses each SEND by two NAKs brings the test on by neither', async () => {
+  const network = new MemoryNetwork();
+  await using device = await openDevice({ link: network.link('10.0.0.2', 1024) });
+  let refusing: Promise<void> | undefined;
+  const port = await new Promise<number>((onListening) => {
+    refusing = refuseSends(network, '10.0.0.1', onListening);
+  });
+  const side = { host: '127.0.0.1', port, device, timeout: 0.3, signal: AbortSignal.timeout(5000) };
+  const called = callPerf({ verb: 'send', measure: 'bw', size: 64, iters: 20 }, side);
+  await expect(called).rejects.toMatchObject({ code: 'ERR_ROCE_TIMEOUT' });
+  await refusing;
+});
+
 test.each(['6.06', '6.24', '6.29', '6.29-mlx5'] as const)('the client announces %s', async (version) => {
   for (const rdmaCm of [false, true]) {
     const { server } = await playBoth({ verb: 'read', measure: 'bw', ...few }, { version, rdmaCm });
     expect(server.peerVersion).toBe(version.slice(0, 4));
   }
+});
+
+test.each([Number.NaN, 0, -1])('a time limit of %f s is refused', async (timeout) => {
+  const called = callPerf(
+    { verb: 'send', measure: 'bw' },
+    { host: '127.0.0.1', address: '127.0.0.1', timeout },
+  );
+  await expect(called).rejects.toMatchObject({ errno: 'EINVAL', attribute: 'timeout' });
+});
+
+test.each([3_000_000, 5_000_000])(
+  'a time limit of %i s, longer than a timer, does not end at once',
+  async (timeout) => {
+    for (const rdmaCm of [false, true]) {
+      const { client } = await playBoth({ verb: 'read', measure: 'bw', ...few }, { timeout, rdmaCm });
+      expect(client.runs).toHaveLength(1);
+    }
+  },
+);
+
+describe('options of queue pairs, over the connection manager', () => {
+  const wanted = { verb: 'read', measure: 'bw', ...few } as const;
+
+  test('each side has its own ACK timeout, which is not that of the dialogue', async () => {
+    const modify = vi.spyOn(QueuePair.prototype, 'modify');
+    await playBoth({ ...wanted, ackTimeout: 12 }, { rdmaCm: true }, { ...wanted, ackTimeout: 13 });
+    const timeouts = modify.mock.calls.map(([{ timeout }]) => timeout).filter((code) => code !== undefined);
+    modify.mockRestore();
+    // Those of the dialogue are left to the connection manager.
+    expect(timeouts).toHaveLength(4);
+    expect(timeouts.filter((code) => code === 12 || code === 13).sort()).toEqual([12, 13]);
+  });
+
+  test('an MTU below that of the port is refused', async () => {
+    const played = playBoth({ ...wanted, mtu: 1024 }, { rdmaCm: true });
+    await expect(played).rejects.toMatchObject({ errno: 'EINVAL', attribute: 'mtu' });
+  });
 });
 
 test.each<[string, PerfOptions, PerfOptions, RegExp]>([
@@ -134,4 +237,42 @@ test('another test, by versions that do not negotiate, ends in an error of one k
     { verb: 'send', measure: 'bw', iters: 20, size: 1024 },
   );
   await expect(played).rejects.toMatchObject({ name: 'RoceError' });
+});
+
+test('packets that other queue pairs of the device retransmit are left out', async () => {
+  const { counters } = Device.prototype;
+  let others = 0;
+  const ofDevice = vi.spyOn(Device.prototype, 'counters').mockImplementation(async function (this: Device) {
+    const counts = await counters.call(this);
+    others += 1000;
+    return {
+      ...counts,
+      retransmittedPackets: counts.retransmittedPackets + others,
+      icrcErrors: counts.icrcErrors + 1000,
+    };
+  });
+  const { counters: own } = QueuePair.prototype;
+  const ofQp = vi.spyOn(QueuePair.prototype, 'counters').mockImplementation(async function (this: QueuePair) {
+    return { ...(await own.call(this)), retransmittedPackets: 7 };
+  });
+  for (const rdmaCm of [false, true]) {
+    const { client, server } = await playBoth({ verb: 'read', measure: 'bw', ...few, qps: 2 }, { rdmaCm });
+    for (const side of [client, server])
+      expect(side).toMatchObject({ retransmittedPackets: 14, icrcErrors: 0 });
+  }
+  ofDevice.mockRestore();
+  ofQp.mockRestore();
+});
+
+test("the engine of the caller's device may be in a worker", { tags: ['slow'] }, async () => {
+  await using device = await openDevice({ address: '127.0.0.31', engine: 'worker', link: 'udp' });
+  const options: PerfOptions = { verb: 'write', measure: 'lat', iters: 20 };
+  const server = { host: '127.0.0.1', port: 0, address: '127.0.0.32', timeout: 5 };
+  let served: Promise<PerfResult> | undefined;
+  const port = await new Promise<number>((onListening) => {
+    served = servePerf(options, { ...server, onListening });
+  });
+  const { runs } = await callPerf(options, { host: '127.0.0.1', port, device, timeout: 5 });
+  await served;
+  expect(runs).toMatchObject([{ iterations: 20 }]);
 });

@@ -1,13 +1,20 @@
 /** A test as server and as client: opens the device and the channel, plays the session, and ends both. */
 import { CmId } from '@node-roce/rdmacm';
-import { type Device, type OpenOptions, openDevice, RoceError } from '@node-roce/verbs-api';
+import {
+  type Device,
+  type DeviceCounters,
+  type OpenOptions,
+  openDevice,
+  RoceError,
+} from '@node-roce/verbs-api';
 import { gidToIpText } from '@node-roce/wire';
 import type { Channel, Patience } from './channel/channel.ts';
 import { CmChannel } from './channel/cm.ts';
-import { callTcp, TcpListener } from './channel/tcp.ts';
+import { callTcp, type TcpChannel, TcpListener } from './channel/tcp.ts';
 import { ClientConnections, type CmConnections, ServerConnections } from './connections.ts';
 import type { ClientVersion } from './dialogue/versions.ts';
-import { type PerfOptions, type Plan, planOf } from './plan.ts';
+import { Endings } from './endings.ts';
+import { checkMtu, type PerfOptions, type Plan, type PlayOptions, planOf, refuse } from './plan.ts';
 import type { PerfResult } from './report/result.ts';
 import { Session } from './session.ts';
 
@@ -15,7 +22,7 @@ import { Session } from './session.ts';
 export const PERF_PORT = 18_515;
 
 /** Options of either side, without the test itself. */
-export interface SideOptions {
+export interface SideOptions extends PlayOptions {
   /** Of the dialogue; 18,515. */
   port?: number;
   /** An open device to use, which stays open; else one is opened at `address`. */
@@ -30,12 +37,8 @@ export interface SideOptions {
   /** Seconds of silence after which the peer is given up; 30. A server waits for its client without limit. */
   timeout?: number;
   signal?: AbortSignal;
-  /** Connect by the connection manager (`-R`). */
-  rdmaCm?: boolean;
   /** Report in Gb/s in place of MiB/s; both sides need the same. */
   gigabits?: boolean;
-  /** Count latencies by powers of two. */
-  histogram?: boolean;
   /** A run begins: number `done` of `all`. */
   onRun?: (size: number, done: number, all: number) => void;
 }
@@ -66,14 +69,14 @@ const DEFAULT_VERSION = '6.24';
  * where a request failed.
  */
 export async function servePerf(options: PerfOptions, side: ServeOptions): Promise<PerfResult> {
-  const plan = planFor(options, side);
+  const plan = planOf(options, side);
   await using patience = new SidePatience(side);
   return await (side.rdmaCm ? serveCm(plan, side, patience) : serveTcp(plan, side, patience));
 }
 
 /** Plays a test with a server; as `servePerf`. */
 export async function callPerf(options: PerfOptions, side: CallOptions): Promise<PerfResult> {
-  const plan = planFor(options, side);
+  const plan = planOf(options, side);
   const { host, address, port = PERF_PORT } = side;
   await using patience = new SidePatience(side);
   const device = await patience.open(address);
@@ -82,6 +85,7 @@ export async function callPerf(options: PerfOptions, side: CallOptions): Promise
     const channel = await callTcp(host, port, patience);
     return await play(plan, side, { channel, patience, source });
   }
+  checkMtu(plan, device.query().activeMtu);
   const destination = { host, port, source };
   const channel = await CmChannel.call(device, destination, patience);
   const connections = new ClientConnections(device, patience, destination);
@@ -90,8 +94,13 @@ export async function callPerf(options: PerfOptions, side: CallOptions): Promise
 
 async function serveTcp(plan: Plan, side: ServeOptions, patience: SidePatience): Promise<PerfResult> {
   const listener = await TcpListener.open(side.port ?? PERF_PORT, side.host, patience.signal);
-  side.onListening?.(listener.port);
-  const channel = await listener.accept(patience).finally(() => listener.close());
+  let channel: TcpChannel;
+  try {
+    side.onListening?.(listener.port);
+    channel = await listener.accept(patience);
+  } finally {
+    listener.close();
+  }
   try {
     const { address } = side;
     const device = await patience.open(
@@ -107,29 +116,19 @@ async function serveCm(plan: Plan, side: ServeOptions, patience: SidePatience): 
   const { address, port = PERF_PORT } = side;
   if (typeof address === 'function') throw missingAddress();
   const device = await patience.open(address);
+  checkMtu(plan, device.query().activeMtu);
   const source = addressOf(device);
   const listener = new CmId({ device });
   try {
     await listener.listen({ address: source, port });
-    side.onListening?.(listener.localAddress?.port ?? port);
-    const { signal } = patience;
-    const channel = await CmChannel.accept(await listener.getRequest({ signal }), patience);
-    const connections = new ServerConnections(device, patience, source, port, listener);
+    const at = listener.localAddress?.port ?? port;
+    side.onListening?.(at);
+    const channel = await CmChannel.accept(listener, patience);
+    const connections = new ServerConnections(device, patience, source, at, listener);
     return await play(plan, side, { channel, patience, source, connections });
   } finally {
     await listener.destroy();
   }
-}
-
-function planFor(options: PerfOptions, { rdmaCm }: SideOptions): Plan {
-  const plan = planOf(options);
-  if (rdmaCm && plan.service === 'UC')
-    throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'connection: the connection manager has no UC', {
-      errno: 'EINVAL',
-      attribute: 'connection',
-      expected: 'RC or UD',
-    });
-  return plan;
 }
 
 const missingAddress = () =>
@@ -142,16 +141,18 @@ const missingAddress = () =>
 /** The address that a device was opened at. */
 const addressOf = (device: Device): string => device.gids[0].address;
 
-/** The patience of a side, with its device: packets from the peer are signs of life. */
+/** The patience of a side, with its device. */
 class SidePatience implements Patience, AsyncDisposable {
   readonly timeout: number;
   readonly signal: AbortSignal;
+  signs: Patience['signs'];
   readonly #side: SideOptions;
   #device: Device | undefined;
 
   constructor(side: SideOptions) {
     this.#side = side;
     this.timeout = side.timeout ?? DEFAULT_TIMEOUT;
+    if (!(this.timeout > 0)) throw refuse('timeout', `${this.timeout}`, 'seconds above 0');
     this.signal = side.signal ?? new AbortController().signal;
   }
 
@@ -159,9 +160,9 @@ class SidePatience implements Patience, AsyncDisposable {
     return this.#device!;
   }
 
-  /** The engine runs in another thread: memory has to be shared with it. */
+  /** The engine runs in another thread, or may do so: memory has to be shared with it. */
   get shared(): boolean {
-    return this.#side.engine === 'worker';
+    return this.#side.engine === 'worker' || this.#side.device !== undefined;
   }
 
   async open(address: string | undefined): Promise<Device> {
@@ -179,8 +180,6 @@ class SidePatience implements Patience, AsyncDisposable {
     });
     return this.#device;
   }
-
-  readonly signs = async (): Promise<number> => (await this.#device?.counters())?.receivedPackets ?? 0;
 
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#side.device === undefined) await this.#device?.close();
@@ -210,10 +209,16 @@ async function play(
     },
     plan,
   );
-  try {
+  // Where messages complete receives, both sides know the end of the run, and the dialogue goes on at once.
+  if (!plan.consumesReceives) patience.signs = session.signs;
+  const endings = new Endings();
+  endings.add(() => channel.destroy());
+  endings.add(() => session.close());
+  endings.add(() => connections?.destroy());
+  return endings.after(async () => {
+    const before = wrongIcrcs(await device.counters());
     const result = await session.play();
     await channel.close();
-    const counters = await device.counters();
     return {
       ...result,
       role: channel.isClient ? 'client' : 'server',
@@ -222,12 +227,10 @@ async function play(
       peerVersion: session.agreement.peerVersion,
       ...{ rdmaCm, gigabits, localAddress: source },
       remoteAddress: gidToIpText(session.remotes[0].gid),
-      retransmittedPackets: counters.retransmittedPackets,
-      icrcErrors: (counters.icrcErrors ?? 0) + (counters.icrcOutOfWindow ?? 0),
+      retransmittedPackets: session.retransmittedPackets,
+      icrcErrors: wrongIcrcs(await device.counters()) - before,
     };
-  } finally {
-    await connections?.destroy();
-    await session.close();
-    await channel.destroy();
-  }
+  });
 }
+
+const wrongIcrcs = ({ icrcErrors, icrcOutOfWindow }: DeviceCounters) => icrcErrors + icrcOutOfWindow;

@@ -1,4 +1,5 @@
 /** A test: the choices of its caller, and the values that perftest derives where there is no choice. */
+import { constants } from 'node:buffer';
 import { RoceError } from '@node-roce/verbs-api';
 
 export type Verb = 'send' | 'write' | 'read' | 'atomic';
@@ -101,8 +102,11 @@ const MODERATED_SIZE = 8192;
 const MAX_PEAK_ITERS = 20_000;
 /** Of a latency run, each of which leaves a time. */
 const MAX_LATENCY_ITERS = 50_000_000;
+/** Entries of a device's completion queue. */
+const MAX_CQES = 2 ** 20;
 
-function refuse(attribute: string, what: string, expected: string): RoceError {
+/** EINVAL for an option. */
+export function refuse(attribute: string, what: string, expected: string): RoceError {
   return new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${what}`, {
     errno: 'EINVAL',
     attribute,
@@ -110,13 +114,54 @@ function refuse(attribute: string, what: string, expected: string): RoceError {
   });
 }
 
-/** Throws EINVAL for options that perftest does not have, or has in another combination only. */
-function check(options: PerfOptions): void {
+/** The options that are whole numbers: the least and the largest of each. */
+const WHOLE = {
+  ...{ size: [1], iters: [1], qps: [1], txDepth: [1], rxDepth: [1], cqMod: [1], outReads: [1], inline: [0] },
+  ...{ trafficClass: [0, 255], sl: [0, 15], ackTimeout: [0, 31] },
+} as const satisfies Partial<Record<keyof PerfOptions, readonly [number, number?]>>;
+
+/** Throws EINVAL for values that no test has, whichever it is. */
+function checkValues(options: PerfOptions): void {
+  const { verb, measure, service = 'RC', atomic = 'FETCH_AND_ADD', mtu = 4096 } = options;
+  const choices: [attribute: string, value: unknown, of: readonly unknown[]][] = [
+    ['verb', verb, ['send', 'write', 'read', 'atomic'] satisfies Verb[]],
+    ['measure', measure, ['bw', 'lat'] satisfies Measure[]],
+    ['connection', service, ['RC', 'UC', 'UD'] satisfies Service[]],
+    ['atomic', atomic, ['CMP_AND_SWAP', 'FETCH_AND_ADD'] satisfies AtomicType[]],
+    ['mtu', mtu, [256, 512, 1024, 2048, 4096]],
+  ];
+  for (const [attribute, value, of] of choices)
+    if (!of.includes(value)) throw refuse(attribute, `${value}`, of.join(', '));
+  for (const [name, [least, largest]] of Object.entries(WHOLE)) {
+    const value = options[name as keyof typeof WHOLE] ?? least;
+    if (!(Number.isSafeInteger(value) && value >= least && value <= (largest ?? value)))
+      throw refuse(name, `${value}`, `a whole number from ${least} ${largest ? `to ${largest}` : 'on'}`);
+  }
+  const { duration = 1, margin = 0 } = options;
+  if (!(duration > 0 && Number.isFinite(duration)))
+    throw refuse('duration', `${duration}`, 'seconds above 0');
+  if (!(margin >= 0)) throw refuse('margin', `${margin}`, 'seconds from 0 on');
+}
+
+/** Options of a side that not all tests have. */
+export interface PlayOptions {
+  /** Connect by the connection manager (`-R`). */
+  rdmaCm?: boolean;
+  /** Count latencies by powers of two. */
+  histogram?: boolean;
+}
+
+/**
+ * Throws EINVAL for options that perftest does not have, or refuses with this test, since they would have no effect. Those that
+ * perftest ignores, its command lines may have: `cqMod` and `txDepth` with latency, `rxDepth` with WRITE, `warmUp` of SEND and latency.
+ */
+function check(options: PerfOptions, { rdmaCm, histogram }: PlayOptions): void {
   const { verb, measure, service = 'RC', size, all, iters, duration, margin } = options;
   const name = `${verb} ${measure}`;
   if (service === 'UD' && verb !== 'send') throw refuse('connection', `UD has no ${verb}`, 'RC');
   if (service === 'UC' && verb !== 'send' && verb !== 'write')
     throw refuse('connection', `UC has no ${verb}`, 'RC');
+  if (service === 'UC' && rdmaCm) throw refuse('connection', 'the connection manager has no UC', 'RC or UD');
   if (verb === 'atomic' && (all || (size ?? ATOMIC_BYTES) !== ATOMIC_BYTES))
     throw refuse('size', 'an atomic has 8 bytes', 'no size');
   if (duration === undefined && margin !== undefined)
@@ -133,16 +178,30 @@ function check(options: PerfOptions): void {
     if ((options.qps ?? 1) !== 1) throw refuse('qps', `${name} has one queue pair`, '1');
     if (options.events && verb === 'write' && !options.writeWithImm)
       throw refuse('events', 'write lat polls memory, which raises none', 'polling');
+    if (options.noPeak) throw refuse('noPeak', `${name} has no peak`, 'bw');
   }
+  checkVerb(options);
+  if (histogram && (measure === 'bw' || duration !== undefined))
+    throw refuse('histogram', 'for latencies, of which a duration keeps none', 'lat without a duration');
   if (options.writeWithImm && verb !== 'write') throw refuse('writeWithImm', 'for write only', 'write');
   if (measure === 'lat' && (iters ?? 0) > MAX_LATENCY_ITERS)
     throw refuse('iters', `${iters}`, `${MAX_LATENCY_ITERS} at most, or a duration`);
   if (iters !== undefined && iters < MIN_ITERS) throw refuse('iters', `${iters}`, `${MIN_ITERS} or more`);
 }
 
+/** Throws EINVAL for options of another verb. */
+function checkVerb({ verb, inline, rxDepth = 1, outReads, atomic }: PerfOptions): void {
+  if (verb === 'read' || verb === 'atomic') {
+    if (inline !== undefined) throw refuse('inline', `a request of ${verb} carries no data`, 'send or write');
+    if (rxDepth > 1) throw refuse('rxDepth', `${verb} consumes no receives`, 'send');
+  } else if (outReads !== undefined) throw refuse('outReads', `${verb} has no READs`, 'read or atomic');
+  if (atomic !== undefined && verb !== 'atomic') throw refuse('atomic', `${verb} has no atomics`, 'atomic');
+}
+
 /** Fills in the values that perftest derives where its caller leaves the choice open. @throws RoceError EINVAL */
-export function planOf(options: PerfOptions): Plan {
-  check(options);
+export function planOf(options: PerfOptions, side: PlayOptions = {}): Plan {
+  checkValues(options);
+  check(options, side);
   const { verb, measure, service = 'RC', all = false, duration, events = false } = options;
   const { writeWithImm = false } = options;
   const defaultSize = verb === 'atomic' ? ATOMIC_BYTES : measure === 'bw' ? 65_536 : 2;
@@ -150,20 +209,20 @@ export function planOf(options: PerfOptions): Plan {
   const timed = duration !== undefined;
   const iters = timed ? 0 : (options.iters ?? (verb === 'write' && measure === 'bw' ? 5000 : 1000));
   const most = timed ? Number.POSITIVE_INFINITY : iters;
-  const txDepth = Math.min(options.txDepth ?? (measure === 'bw' ? 128 : 1), most);
+  const txDepth = measure === 'bw' ? Math.min(options.txDepth ?? 128, most) : 1;
   const unreliable = service !== 'RC';
   const receives = unreliable ? Math.min(most, MAX_UNRELIABLE_RECEIVES) : 512;
   const rxDepth = Math.min(options.rxDepth ?? receives, most);
   const moderated = size <= MODERATED_SIZE || service === 'UD' || all || events;
   const cqMod = Math.min(options.cqMod ?? (moderated ? 100 : 1), txDepth);
-  return {
+  const plan: Plan = {
     ...{ verb, measure, service, size, all, iters, duration, events, writeWithImm, txDepth, rxDepth, cqMod },
     sizeChosen: options.size !== undefined && !all,
     margin: timed ? (options.margin ?? Math.floor(duration / 4)) : 0,
     qps: options.qps ?? 1,
     bidirectional: options.bidirectional ?? false,
     mtu: options.mtu,
-    inline: verb === 'send' || verb === 'write' ? (options.inline ?? 0) : 0,
+    inline: options.inline ?? 0,
     outReads: verb === 'read' || verb === 'atomic' ? (options.outReads ?? 16) : 1,
     atomic: options.atomic ?? 'FETCH_AND_ADD',
     warmUp: (options.warmUp ?? false) && measure === 'bw' && verb !== 'send' && !writeWithImm,
@@ -173,6 +232,24 @@ export function planOf(options: PerfOptions): Plan {
     ackTimeout: options.ackTimeout ?? 14,
     consumesReceives: verb === 'send' || writeWithImm,
   };
+  checkSizes(plan);
+  return plan;
+}
+
+/** Completions that may wait at once. */
+export const cqesOf = ({ txDepth, rxDepth, consumesReceives, qps }: Plan): number =>
+  (txDepth + (consumesReceives ? rxDepth : 1) + 2) * qps;
+
+/** Throws EINVAL for more than a completion queue or an array holds. */
+function checkSizes(plan: Plan): void {
+  const { qps, size } = plan;
+  const cqes = cqesOf(plan);
+  if (cqes > MAX_CQES)
+    throw refuse('qps', `${cqes} completions on ${qps} queue pairs`, `${MAX_CQES} at most: smaller depths`);
+  // Those to send from, and those that the peer reaches. A datagram shrinks to the path MTU.
+  const bytes = plan.service === 'UD' && !plan.sizeChosen ? 0 : 2 * qps * size;
+  if (bytes > constants.MAX_LENGTH)
+    throw refuse('size', `${bytes} bytes of messages in all`, `${constants.MAX_LENGTH} at most`);
 }
 
 /** The plan at a path MTU: a datagram holds no more than that. @throws RoceError EINVAL for a chosen size above it */
@@ -181,6 +258,12 @@ export function planAt(plan: Plan, pathMtu: number): Plan {
   if (plan.sizeChosen)
     throw refuse('size', `a datagram of ${plan.size} bytes`, `${pathMtu} at most, the path MTU`);
   return { ...plan, size: pathMtu };
+}
+
+/** Throws EINVAL for an MTU that a connection of the connection manager does not have: it has that of the port. */
+export function checkMtu({ service, mtu }: Plan, activeMtu: number): void {
+  if (service === 'RC' && mtu !== undefined && mtu < activeMtu)
+    throw refuse('mtu', 'the connection manager connects at the MTU of the port', `${activeMtu}`);
 }
 
 /** The sizes of the runs, in order. */

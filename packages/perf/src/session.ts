@@ -39,13 +39,21 @@ export class Session {
   #agreement!: Agreement;
   #made: Endpoint | undefined;
   #remotes: readonly Key[] = [];
+  #retransmittedPackets = 0;
 
   constructor(parts: SessionParts, plan: Plan) {
     this.#parts = parts;
     this.#plan = plan;
     this.#dialogue = new Dialogue(parts.channel, parts.options);
-    this.#watch = new Watch(parts.channel, parts.patience);
+    const { timeout, signal } = parts.patience;
+    this.#watch = new Watch(parts.channel, { timeout, signal, signs: this.signs });
   }
+
+  /** Signs of life of the peer: its part in the measurement goes on. */
+  readonly signs = async (): Promise<number> => {
+    const asks = this.#dialogue.isClient || this.#plan.bidirectional;
+    return (await this.#made?.signs(asks)) ?? 0;
+  };
 
   get agreement(): Agreement {
     return this.#agreement;
@@ -63,10 +71,16 @@ export class Session {
     return this.#remotes;
   }
 
+  /** Of this side's queue pairs, once the test is over. */
+  get retransmittedPackets(): number {
+    return this.#retransmittedPackets;
+  }
+
   /** All of it. Rejects with RoceError; the caller closes the device. */
   async play(): Promise<BandwidthResult | LatencyResult> {
     await this.#setUp();
     const result = this.#plan.measure === 'bw' ? await this.#bandwidth() : await this.#latency();
+    this.#retransmittedPackets = await this.#endpoint.retransmittedPackets();
     await this.#parts.connections?.disconnect();
     return result;
   }
@@ -93,6 +107,11 @@ export class Session {
       await connections.prepare(plan);
       await dialogue.barrier();
       await connections.connect(endpoint, plan);
+      if (plan.service === 'RC') {
+        // That of the client's port, whichever the dialogue has agreed on.
+        const { attr } = await endpoint.sides[0].qp.query(['pathMtu']);
+        this.#agreement = { ...this.#agreement, mtu: attr.pathMtu! };
+      }
       await dialogue.barrier();
     } else {
       const make: MakeQp = makeQp(plan);

@@ -12,15 +12,16 @@ import {
 
 const ADDRESSES = { server: '10.0.0.1', client: '10.0.0.2' } as const;
 
-/** Plays one test. Fails unless both sides succeed. */
+/** Plays one test; `rate` is that of the network, bits per second. Fails unless both sides succeed. */
 export async function playBoth(
   test: PerfOptions,
-  side: Partial<SideOptions & CallOptions> = {},
+  { rate, ...side }: Partial<SideOptions & CallOptions> & { rate?: number } = {},
   serverTest: PerfOptions = test,
 ): Promise<{ server: PerfResult; client: PerfResult }> {
   const network = new MemoryNetwork();
-  await using a = await openDevice({ link: network.link(ADDRESSES.server, 4096) });
-  await using b = await openDevice({ link: network.link(ADDRESSES.client, 4096) });
+  const faults = rate === undefined ? {} : { faults: { rate } };
+  await using a = await openDevice({ link: network.link(ADDRESSES.server, 4096), ...faults });
+  await using b = await openDevice({ link: network.link(ADDRESSES.client, 4096), ...faults });
   const { version, ...common } = side;
   const stop = new AbortController();
   let listens: (port: number) => void;
@@ -28,10 +29,9 @@ export async function playBoth(
     listens = resolve;
   });
   const limits = { timeout: 5, signal: stop.signal, ...common };
-  const port = side.rdmaCm ? 18_515 : 0;
   const serving = servePerf(serverTest, {
     ...limits,
-    port,
+    port: 0,
     device: a,
     host: '127.0.0.1',
     onListening: (at) => listens(at),

@@ -23,6 +23,6 @@ export interface Patience {
   /** Seconds. */
   readonly timeout: number;
   readonly signal: AbortSignal;
-  /** Changes while the peer is active otherwise: packets of the measurement that it drives. */
-  readonly signs?: () => Promise<number>;
+  /** Changes while the peer is active otherwise: packets that bring the measurement on. */
+  readonly signs?: (() => Promise<number>) | undefined;
 }

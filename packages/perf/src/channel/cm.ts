@@ -1,6 +1,14 @@
 /** The dialogue over a connection of the connection manager: each message is a SEND. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { CmId, RefusedError } from '@node-roce/rdmacm';
-import type { CompletionQueue, Device, MemoryRegion, ProtectionDomain } from '@node-roce/verbs-api';
+import type {
+  CompletionQueue,
+  Device,
+  MemoryRegion,
+  ProtectionDomain,
+  RoceError,
+} from '@node-roce/verbs-api';
+import { Endings } from '../endings.ts';
 import { broken } from '../errors.ts';
 import type { Channel, Patience } from './channel.ts';
 import { Changes, within } from './waiting.ts';
@@ -49,7 +57,8 @@ export async function connectId<T>(
       const early = NOBODY_LISTENS[portSpace === 'UDP' ? 'UDP' : 'TCP'];
       const isEarly = error instanceof RefusedError && error.status === early;
       if (!isEarly || tries === TRIES) throw error;
-      await new Promise((resolve) => setTimeout(resolve, TRY_EVERY));
+      const { signal } = patience;
+      await sleep(TRY_EVERY, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
   }
 }
@@ -61,8 +70,10 @@ export class CmChannel implements Channel {
   readonly #equipment: Equipment;
   readonly #patience: Patience;
   readonly #changes = new Changes();
-  readonly #messages: Buffer[] = [];
-  #ended = false;
+  /** Receives that have a message, in the order in which these came. */
+  readonly #messages: { slot: number; bytes: number }[] = [];
+  /** Why no more messages come. */
+  #end: RoceError | undefined;
   #destroying: Promise<void> | undefined;
 
   private constructor(id: CmId, equipment: Equipment, isClient: boolean, patience: Patience) {
@@ -75,32 +86,58 @@ export class CmChannel implements Channel {
   }
 
   static async call(device: Device, destination: Destination, patience: Patience): Promise<CmChannel> {
-    let channel: CmChannel | undefined;
-    await connectId(
-      () => new CmId({ device }),
-      destination,
-      async (id) => {
-        channel = new CmChannel(id, await equip(id), true, patience);
-      },
-      PARAMETERS,
-      patience,
-    );
-    return channel!;
+    const equipment = await equip(device);
+    return equipment.endings.unless(async () => {
+      const { equipment: channel } = await connectId(
+        () => new CmId({ device }),
+        destination,
+        (id) => CmChannel.#over(id, equipment, true, patience),
+        PARAMETERS,
+        patience,
+      );
+      return channel;
+    });
   }
 
-  /** Takes the request of a client. */
-  static async accept(id: CmId, patience: Patience): Promise<CmChannel> {
-    const channel = new CmChannel(id, await equip(id), false, patience);
-    await within(patience, 'the client did not end its call', (signal) => id.accept(PARAMETERS, { signal }));
-    return channel;
+  /** Takes the request of a client, for which it waits without limit. */
+  static async accept(listener: CmId, patience: Patience): Promise<CmChannel> {
+    const { signal } = patience;
+    const equipment = await equip(listener.device);
+    return equipment.endings.unless(async () => {
+      const id = await listener.getRequest({ signal });
+      const channel = await CmChannel.#over(id, equipment, false, patience);
+      await within(patience, 'the client did not end its call', (until) =>
+        id.accept(PARAMETERS, { signal: until }),
+      );
+      return channel;
+    });
+  }
+
+  static async #over(
+    id: CmId,
+    equipment: Equipment,
+    isClient: boolean,
+    patience: Patience,
+  ): Promise<CmChannel> {
+    const { pd, cq, endings } = equipment;
+    endings.add(() => id.destroy());
+    await id.createQp(pd, {
+      sendCq: cq,
+      cap: { maxSendWr: 4, maxRecvWr: SLOTS, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 },
+    });
+    return new CmChannel(id, equipment, isClient, patience);
   }
 
   get ended(): boolean {
-    return this.#ended;
+    return this.#end !== undefined;
   }
 
-  #leave(): void {
-    this.#ended = true;
+  /** @param cause of a receive that failed */
+  #leave(cause?: RoceError): void {
+    this.#end ??=
+      cause === undefined || isFlushed(cause)
+        ? broken('the peer ended the connection of the dialogue')
+        : broken(`a message of the peer can not be received: ${cause.message}`, cause);
     this.#changes.notify();
   }
 
@@ -110,20 +147,33 @@ export class CmChannel implements Channel {
     const element = { mr: receives, offset: slot * SLOT, length: SLOT };
     qp!.receive(element).then(
       ({ byteLen }) => {
-        this.#messages.push(Buffer.from(receives.bytes(slot * SLOT, byteLen)));
-        this.#receive(slot);
+        this.#messages.push({ slot, bytes: byteLen });
         this.#changes.notify();
       },
-      // The connection ended: wakes what waits for a message.
-      () => this.#leave(),
+      // Wakes what waits for a message.
+      (error) => this.#leave(error),
     );
   }
 
   async write(message: Uint8Array): Promise<void> {
     const { sends } = this.#equipment;
     sends.bytes(0, message.length).set(message);
-    const { signal } = this.#patience;
-    await this.#id.qp!.send({ mr: sends, length: message.length }, { signal });
+    const stop = new AbortController();
+    let outcome: { error?: RoceError } | undefined;
+    const settle = (error?: RoceError) => {
+      outcome = { error };
+      this.#changes.notify();
+    };
+    this.#id
+      .qp!.send({ mr: sends, length: message.length }, { signal: stop.signal })
+      .then(() => settle(), settle);
+    try {
+      // A peer that posts no receive answers with RNR NAKs for ever.
+      const { error } = await this.#changes.until(() => outcome, this.#patience);
+      if (error !== undefined) throw (isFlushed(error) && this.#end) || error;
+    } finally {
+      stop.abort();
+    }
   }
 
   async read(bytes: number): Promise<Buffer> {
@@ -131,12 +181,15 @@ export class CmChannel implements Channel {
   }
 
   async readOneOf(sizes: readonly number[]): Promise<Buffer> {
-    const message = await this.#changes.until(() => {
+    const { slot, bytes } = await this.#changes.until(() => {
       const [first] = this.#messages;
-      if (first === undefined && this.#ended) throw broken('the peer ended the connection of the dialogue');
+      if (first === undefined && this.#end) throw this.#end;
       return first;
     }, this.#patience);
     this.#messages.shift();
+    const message = Buffer.from(this.#equipment.receives.bytes(slot * SLOT, bytes));
+    // Not earlier: a peer has no more messages on the way than there are slots.
+    this.#receive(slot);
     if (!sizes.includes(message.length))
       throw broken(`the peer sent a message of ${message.length} bytes: expected ${sizes.join(' or ')}`);
     return message;
@@ -144,7 +197,7 @@ export class CmChannel implements Channel {
 
   async untilEnded(milliseconds: number): Promise<void> {
     const patience = { timeout: milliseconds / 1000, signal: this.#patience.signal };
-    await this.#changes.until(() => this.#ended || undefined, patience).catch(() => {});
+    await this.#changes.until(() => this.ended || undefined, patience).catch(() => {});
   }
 
   /** The client disconnects; a server waits for that. */
@@ -159,24 +212,22 @@ export class CmChannel implements Channel {
   }
 
   async #destroy(): Promise<void> {
-    const { cq, pd, sends, receives } = this.#equipment;
-    if (this.isClient && !this.#ended) await bounded(this.#id.disconnect());
-    await this.#id.destroy();
-    await cq.destroy();
-    await sends.deregister();
-    await receives.deregister();
-    await pd.dealloc();
+    if (this.isClient && !this.ended) await bounded(this.#id.disconnect());
+    await this.#equipment.endings.run();
   }
 }
+
+/** The request was not executed, since its connection had ended. */
+const isFlushed = ({ attribute }: RoceError) => attribute === 'WR_FLUSH_ERR';
 
 /** ms that a peer may take to agree to the end. */
 const DISCONNECT_WITHIN = 2000;
 
 /** Waits for a disconnection, but not for a peer that is gone. */
-export async function bounded(ending: Promise<void>): Promise<void> {
+export async function bounded(ending: Promise<void>, milliseconds = DISCONNECT_WITHIN): Promise<void> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<void>((resolve) => {
-    timer = setTimeout(resolve, DISCONNECT_WITHIN);
+    timer = setTimeout(resolve, milliseconds);
   });
   await Promise.race([ending.catch(() => {}), limit]);
   clearTimeout(timer);
@@ -187,17 +238,22 @@ interface Equipment {
   cq: CompletionQueue;
   sends: MemoryRegion;
   receives: MemoryRegion;
+  /** Of these, and of the ids that use them. */
+  endings: Endings;
 }
 
-async function equip(id: CmId): Promise<Equipment> {
-  const pd = await id.device.allocPd();
-  const cq = await id.device.createCq(4 * SLOTS);
-  await id.createQp(pd, {
-    sendCq: cq,
-    cap: { maxSendWr: 4, maxRecvWr: SLOTS, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 },
+async function equip(device: Device): Promise<Equipment> {
+  const endings = new Endings();
+  return endings.unless(async () => {
+    const pd = await device.allocPd();
+    endings.add(() => pd.dealloc());
+    const cq = await device.createCq(4 * SLOTS);
+    endings.add(() => cq.destroy());
+    const memory = async (bytes: number) => {
+      const mr = await pd.registerMr(new Uint8Array(new SharedArrayBuffer(bytes)));
+      endings.add(() => mr.deregister());
+      return mr;
+    };
+    return { pd, cq, sends: await memory(SLOT), receives: await memory(SLOT * SLOTS), endings };
   });
-  const memory = (bytes: number) => new Uint8Array(new SharedArrayBuffer(bytes));
-  const sends = await pd.registerMr(memory(SLOT));
-  const receives = await pd.registerMr(memory(SLOT * SLOTS));
-  return { pd, cq, sends, receives };
 }

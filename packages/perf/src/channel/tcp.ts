@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { broken, silent } from '../errors.ts';
 import type { Channel, Patience } from './channel.ts';
-import { Changes } from './waiting.ts';
+import { after, Changes } from './waiting.ts';
 
 /** No peer has more on the way: a list of keys comes one by one. */
 const MAX_BYTES = 4096;
@@ -102,8 +102,8 @@ export class TcpChannel implements Channel {
 /** Connects to a server's dialogue. */
 export async function callTcp(host: string, port: number, patience: Patience): Promise<TcpChannel> {
   const { timeout, signal } = patience;
+  const within = AbortSignal.any([signal, after(timeout)]);
   const socket = connect({ host, port });
-  const within = AbortSignal.any([signal, AbortSignal.timeout(Math.ceil(timeout * 1000))]);
   try {
     await once(socket, 'connect', { signal: within });
   } catch (error) {
@@ -131,10 +131,14 @@ export class TcpListener {
 
   /** Rejects as `net.Server` does: EADDRINUSE, EADDRNOTAVAIL. */
   static async open(port: number, host: string | undefined, signal: AbortSignal): Promise<TcpListener> {
+    signal.throwIfAborted();
     const server = createServer({ allowHalfOpen: true });
     server.maxConnections = 1;
     server.listen({ port, ...(host === undefined ? {} : { host }) });
-    await once(server, 'listening', { signal });
+    await once(server, 'listening');
+    // Before that moment, closing it would not keep it from listening.
+    if (signal.aborted) server.close();
+    signal.throwIfAborted();
     return new TcpListener(server);
   }
 

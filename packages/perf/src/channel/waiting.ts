@@ -1,9 +1,17 @@
 /** Waits for the peer: until something changed, it was silent for too long, or the caller gives up. */
 import { silent } from '../errors.ts';
 import type { Patience } from './channel.ts';
+import { Silence } from './silence.ts';
 
-/** Longest time between two looks at the signs of life, ms. */
+/** Longest sleep, ms: timers do not take any length. */
 const LOOK_EVERY = 1000;
+
+/** Longest time of a timer, ms; a longer one would end at once. */
+const MAX_TIMER = 2 ** 31 - 1;
+
+/** Returns a signal that aborts after so many seconds, 25 days at most. */
+export const after = (seconds: number): AbortSignal =>
+  AbortSignal.timeout(Math.min(Math.ceil(seconds * 1000), MAX_TIMER));
 
 /** A condition that one waiter waits on. */
 export class Changes {
@@ -15,23 +23,16 @@ export class Changes {
   }
 
   /** Resolves as soon as `found` returns something, and with that. */
-  async until<T>(found: () => T | undefined, { timeout, signal, signs }: Patience): Promise<T> {
-    const limit = timeout * 1000;
-    let since = performance.now();
-    let before = signs === undefined ? 0 : await signs();
+  async until<T>(found: () => T | undefined, patience: Patience): Promise<T> {
+    const { timeout, signal } = patience;
+    const silence = new Silence(patience);
     for (;;) {
       const result = found();
       if (result !== undefined) return result;
       signal.throwIfAborted();
-      const left = since + limit - performance.now();
-      if (left <= 0) {
-        const now = signs === undefined ? 0 : await signs();
-        if (now === before) throw silent(`the peer was silent for ${timeout} s`);
-        before = now;
-        since = performance.now();
-        continue;
-      }
-      await this.#changed(Math.min(left, LOOK_EVERY), signal);
+      const left = silence.left();
+      if (left > 0) await this.#changed(Math.min(left, LOOK_EVERY), signal);
+      else if (await silence.isTooLong()) throw silent(`the peer was silent for ${timeout} s`);
     }
   }
 
@@ -56,7 +57,7 @@ export async function within<T>(
   what: string,
   call: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
-  const limit = AbortSignal.timeout(Math.ceil(timeout * 1000));
+  const limit = after(timeout);
   try {
     return await call(AbortSignal.any([signal, limit]));
   } catch (error) {

@@ -25,6 +25,11 @@ describe('versions', () => {
     expect(() => decodeVersion(field)).toThrow(wrong);
   });
 
+  test('control characters of a stranger are escaped', () => {
+    const field = Buffer.concat([Buffer.of(0x9b, 0x33, 0x7f, 0x1b), Buffer.alloc(12)]);
+    expect(() => decodeVersion(field)).toThrow(/"\\u009b3\\u007f\\u001b/);
+  });
+
   test('compare as numbers: 6.06 is older than 6.6', () => {
     expect(['5.70', '6.06', '6.24', '6.27', '6.28', '6.6', '7.1'].map(negotiates)).toEqual([
       ...[false, false, false, false],

@@ -16,8 +16,11 @@ export interface Part {
   waits: boolean;
 }
 
-/** ms in which messages that are under way at the end of a duration are done. */
-const DRAIN_WITHIN = 5000;
+/**
+ * ms without a completion after which messages that are under way at the end of a duration are left alone: a peer whose own time ended
+ * earlier replaces no receives, and takes no more of them.
+ */
+const DRAIN_WITHIN = 1000;
 
 export async function runBandwidth(endpoint: Endpoint, plan: Plan, part: Part, watch: Watch): Promise<Meter> {
   const run = new BandwidthRun(endpoint, plan, part);
@@ -118,13 +121,14 @@ class BandwidthRun {
   /** After a duration: what is under way is done before the dialogue goes on. Those without a completion behind them stay. */
   async #drain(watch: Watch): Promise<void> {
     const { cqMod, qps } = this.#plan;
-    const until = performance.now() + DRAIN_WITHIN;
+    let until = performance.now() + DRAIN_WITHIN;
     const under = () => {
       for (let i = 0; i < qps; i++) if (this.#posted[i] - this.#done[i] >= cqMod) return true;
       return false;
     };
     while (this.#part.sends !== undefined && under() && performance.now() < until) {
-      if (this.#poll() === 0) await watch.turn();
+      if (this.#poll() > 0) until = performance.now() + DRAIN_WITHIN;
+      else await watch.turn();
     }
   }
 }

@@ -12,7 +12,7 @@ const LOOK_EVERY = 250;
 const MEANINGS: Partial<Record<WcStatusName, string>> = {
   LOC_LEN_ERR: 'the peer sends larger messages: both sides need the same size',
   REM_INV_REQ_ERR: 'the peer expects smaller messages: both sides need the same size',
-  REM_ACCESS_ERR: 'the peer refused the access to its memory: does it run the same test?',
+  REM_ACCESS_ERR: 'the peer refused the access to its memory: does it run the same test, with the same size?',
   RETRY_EXC_ERR: 'the peer no longer answers',
 };
 
@@ -50,10 +50,15 @@ export class Completions {
       if (watch.due()) await watch.turn();
       return;
     }
-    const silence = AbortSignal.timeout(LOOK_EVERY);
-    await this.#cq.wait({ signal: silence }).catch((error) => {
-      if (!silence.aborted) throw error;
-    });
-    watch.check();
+    const silence = new AbortController();
+    const timer = setTimeout(() => silence.abort(), LOOK_EVERY);
+    try {
+      await this.#cq.wait({ signal: silence.signal });
+    } catch (error) {
+      if (!silence.signal.aborted) throw error;
+    } finally {
+      clearTimeout(timer);
+    }
+    await watch.check();
   }
 }

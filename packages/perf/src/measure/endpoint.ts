@@ -7,12 +7,14 @@ import {
   type ProtectionDomain,
   type QueuePair,
   type QueuePairInit,
+  RoceError,
 } from '@node-roce/verbs-api';
 import { gidToIpText } from '@node-roce/wire';
 import type { Agreement } from '../dialogue/dialogue.ts';
 import type { Key } from '../dialogue/keys.ts';
+import { Endings } from '../endings.ts';
 import { broken } from '../errors.ts';
-import type { Plan, Service, Verb } from '../plan.ts';
+import { cqesOf, type Plan, type Service, type Verb } from '../plan.ts';
 import { Layout } from './layout.ts';
 import { QKEY, type Side } from './requests.ts';
 
@@ -40,6 +42,18 @@ export const makeQp =
     return qp;
   };
 
+/** @throws RoceError ENOMEM in place of a RangeError */
+function allocate(bytes: number, shared: boolean): Uint8Array {
+  try {
+    return new Uint8Array(shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes));
+  } catch (cause) {
+    throw new RoceError('ERR_ROCE_LIMIT', `no memory for ${bytes} bytes of messages`, {
+      errno: 'ENOMEM',
+      cause,
+    });
+  }
+}
+
 /** One side of a test: queue pairs with one completion queue, and their memory. */
 export class Endpoint {
   readonly device: Device;
@@ -50,9 +64,16 @@ export class Endpoint {
   readonly sides: Side[] = [];
   readonly #plan: Plan;
   readonly #agreement: Agreement;
+  readonly #endings: Endings;
 
   private constructor(
-    parts: { device: Device; pd: ProtectionDomain; cq: CompletionQueue; mr: MemoryRegion },
+    parts: {
+      device: Device;
+      pd: ProtectionDomain;
+      cq: CompletionQueue;
+      mr: MemoryRegion;
+      endings: Endings;
+    },
     layout: Layout,
     plan: Plan,
     agreement: Agreement,
@@ -61,6 +82,7 @@ export class Endpoint {
     this.pd = parts.pd;
     this.cq = parts.cq;
     this.mr = parts.mr;
+    this.#endings = parts.endings;
     this.layout = layout;
     this.#plan = plan;
     this.#agreement = agreement;
@@ -69,14 +91,18 @@ export class Endpoint {
   /** Memory and completion queue; queue pairs are added one by one. */
   static async open(device: Device, plan: Plan, agreement: Agreement, shared: boolean): Promise<Endpoint> {
     const layout = new Layout(plan, agreement);
-    const pd = await device.allocPd();
-    const receives = plan.consumesReceives ? plan.rxDepth : 1;
-    const cq = await device.createCq((plan.txDepth + receives + 2) * plan.qps);
-    const { bytes } = layout;
-    const memory = new Uint8Array(shared ? new SharedArrayBuffer(bytes) : new ArrayBuffer(bytes));
-    memory.subarray(0, layout.receiveOffset(0)).fill(0x5a);
-    const mr = await pd.registerMr(memory, { access: Access.LOCAL_WRITE | ACCESS[plan.verb] });
-    return new Endpoint({ device, pd, cq, mr }, layout, plan, agreement);
+    const endings = new Endings();
+    return endings.unless(async () => {
+      const pd = await device.allocPd();
+      endings.add(() => pd.dealloc());
+      const cq = await device.createCq(cqesOf(plan));
+      endings.add(() => cq.destroy());
+      const memory = allocate(layout.bytes, shared);
+      memory.subarray(0, layout.receiveOffset(0)).fill(0x5a);
+      const mr = await pd.registerMr(memory, { access: Access.LOCAL_WRITE | ACCESS[plan.verb] });
+      endings.add(() => mr.deregister());
+      return new Endpoint({ device, pd, cq, mr, endings }, layout, plan, agreement);
+    });
   }
 
   /** Makes a queue pair with the depths of the test. */
@@ -96,6 +122,8 @@ export class Endpoint {
   add(qp: QueuePair): Side {
     const side: Side = { qp, remote: undefined, ud: undefined };
     this.sides.push(side);
+    this.#endings.add(() => side.ud?.ah.destroy());
+    this.#endings.add(() => qp.close());
     return side;
   }
 
@@ -150,13 +178,35 @@ export class Endpoint {
     await side.qp.connect({ qpNum: qpn, psn, gid }, attributes);
   }
 
-  async close(): Promise<void> {
-    for (const { qp, ud } of this.sides) {
-      await qp.close();
-      await ud?.ah.destroy();
+  /**
+   * Changes as the test goes on: with request packets sent and executed, both for the first time, with requests done, with
+   * answers, and with responses of READs. Requests that are repeated because of RNR NAKs change nothing.
+   *
+   * @param asks this side posts requests
+   */
+  async signs(asks: boolean): Promise<number> {
+    // Of SENDs answers do not count: where there is no receive, rxe repeats not only the RNR NAK at each round, but also a NAK 0x60.
+    const { verb, consumesReceives } = this.#plan;
+    const answers = asks && !consumesReceives;
+    let sum = 0;
+    for (const { qp } of this.sides) {
+      const { rqPsn = 0, sqPsn = 0 } = (await qp.query(['rqPsn', 'sqPsn'])).attr;
+      const counters = await qp.counters();
+      sum += rqPsn + sqPsn + counters.sentMessages;
+      if (answers) sum += counters.receivedPackets - counters.receivedRnrErr;
+      // `rqPsn` is past all responses of a READ as soon as that comes.
+      if (verb === 'read') sum += counters.sentPackets - counters.retransmittedPackets - counters.sentRnrErr;
     }
-    await this.cq.destroy();
-    await this.mr.deregister();
-    await this.pd.dealloc();
+    return sum;
+  }
+
+  /** Packets that the queue pairs have retransmitted; other calls on the device have queue pairs of their own. */
+  async retransmittedPackets(): Promise<number> {
+    const counters = await Promise.all(this.sides.map(({ qp }) => qp.counters()));
+    return counters.reduce((sum, { retransmittedPackets }) => sum + retransmittedPackets, 0);
+  }
+
+  close(): Promise<void> {
+    return this.#endings.run();
   }
 }

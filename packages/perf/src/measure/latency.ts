@@ -1,4 +1,5 @@
 /** Latency runs: one message under way at a time. */
+import { silent } from '../errors.ts';
 import type { Plan } from '../plan.ts';
 import { Completions } from './completions.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -14,17 +15,23 @@ export interface LatencyTimes {
   readonly seconds: number;
 }
 
+/** Seconds without a message at the end of a timed run that only a lost one explains; of a shorter run its half. */
+const STALLED_AFTER = 1;
+
 /** Notes when messages are posted; with a duration, counts those that were done between the margins. */
 class Clock {
   readonly #plan: Plan;
   readonly #posted: Float64Array;
   #start: number;
+  /** With a duration: when the last message was done. */
+  #last: number;
   #counted = 0;
 
   constructor(plan: Plan) {
     this.#plan = plan;
     this.#posted = new Float64Array(plan.iters);
     this.#start = performance.now();
+    this.#last = this.#start;
   }
 
   /** With a duration, its beginning. */
@@ -39,13 +46,24 @@ class Clock {
   done(): void {
     const { duration, margin } = this.#plan;
     if (duration === undefined) return;
-    const at = (performance.now() - this.#start) / 1000;
+    this.#last = performance.now();
+    const at = (this.#last - this.#start) / 1000;
     if (at >= margin && at < duration - margin) this.#counted++;
   }
 
   get over(): boolean {
     const { duration } = this.#plan;
     return duration !== undefined && performance.now() - this.#start >= duration * 1000;
+  }
+
+  /** The time is over before the next message has come. @throws RoceError where it was lost, and nobody retransmits it */
+  expire(): void {
+    const { service, duration = 0 } = this.#plan;
+    const quiet = (performance.now() - this.#last) / 1000;
+    if (service !== 'RC' && quiet >= Math.min(STALLED_AFTER, duration / 2))
+      throw silent(
+        `no message came in the last ${quiet.toFixed(1)} s of the run: ${service} does not retransmit a lost one`,
+      );
   }
 
   get times(): LatencyTimes {
@@ -125,6 +143,10 @@ export async function messageLatency(
     if (!begins || number > 0) {
       awaited++;
       while (traffic.received < awaited && !clock.over) if (traffic.poll() === 0) await traffic.pause();
+      if (traffic.received < awaited) {
+        clock.expire();
+        break;
+      }
       if (awaited === 1 && timed) clock.begin();
       clock.done();
       if (clock.over) break;
@@ -154,11 +176,13 @@ export async function memoryLatency(
   watch.start();
   const clock = new Clock(plan);
   const arrival = async (number: number) => {
+    const isHere = () => Atomics.load(peers, 0) === (number & 0xff);
     // With the engine in this thread, a poll takes packets in; with a worker it finds nothing to do.
-    while (Atomics.load(peers, 0) !== (number & 0xff) && !clock.over) {
+    while (!isHere() && !clock.over) {
       traffic.poll();
       if (watch.due()) await watch.turn();
     }
+    if (!isHere()) clock.expire();
     watch.progress();
   };
   let received = 0;

@@ -27,6 +27,17 @@ test('average and peak of a run', () => {
   expect(meter.figures(1024, true).average).toBeCloseTo((5 * 1024 * 8) / 0.009 / 1e9);
 });
 
+test('the average of a side that receives as well ends with its own last message', () => {
+  const meter = new Meter(planOf({ verb: 'send', measure: 'bw', iters: 5, size: 1000, cqMod: 5 }), true);
+  meter.begin();
+  for (let i = 0; i < 5; i++) meter.posting(i);
+  now = 10;
+  meter.done(5, 5);
+  now = 50;
+  meter.finish();
+  expect(meter.figures(1000, false).messageRate * 1e6).toBeCloseTo(500);
+});
+
 test('a duration counts what is done between its margins', () => {
   const meter = new Meter(planOf({ verb: 'write', measure: 'bw', duration: 4, margin: 1, size: 1024 }), true);
   now = 500;

@@ -64,7 +64,9 @@ export class Meter {
   get seconds(): number {
     if (this.#plan.duration !== undefined) return (this.#until - this.#from) / 1000;
     const start = this.#posted?.[0] ?? this.#start;
-    return Math.max(this.#end - start, 1e-6) / 1000;
+    // A side that receives as well ends later than its own messages.
+    const end = this.#completed?.[this.#total - 1] ?? this.#end;
+    return Math.max(end - start, 1e-6) / 1000;
   }
 
   /** @param size bytes of a message */

@@ -1,6 +1,7 @@
 /** Looks away from a busy loop now and then: for sockets, timers and other devices of this thread, and for a peer that is gone. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Channel, Patience } from '../channel/channel.ts';
+import { Silence } from '../channel/silence.ts';
 import { broken, silent } from '../errors.ts';
 
 /** Calls between two looks at the clock, and ms between two turns of the event loop. */
@@ -17,23 +18,24 @@ export class Watch {
   readonly #patience: Patience;
   #calls = 0;
   #lastTurn = performance.now();
-  #lastProgress = performance.now();
+  readonly #silence: Silence;
   #left: number | undefined;
 
   constructor(channel: Channel, patience: Patience) {
     this.#channel = channel;
     this.#patience = patience;
+    this.#silence = new Silence(patience);
   }
 
   /** A run begins. */
   start(): void {
-    this.#lastProgress = performance.now();
-    this.#lastTurn = this.#lastProgress;
+    this.#lastTurn = performance.now();
+    this.#silence.end(this.#lastTurn);
   }
 
   /** Something came from the peer. */
   progress(): void {
-    this.#lastProgress = this.#lastTurn;
+    this.#silence.end(this.#lastTurn);
   }
 
   /** Whether it is time to look away. */
@@ -46,16 +48,17 @@ export class Watch {
   /** One turn of the event loop. @throws RoceError where the peer was silent for too long, or has left */
   async turn(): Promise<void> {
     await nextTurn();
-    this.check();
+    await this.check();
     this.onTurn?.();
   }
 
-  check(): void {
+  /** @throws RoceError as `turn` */
+  async check(): Promise<void> {
     const now = performance.now();
     this.#lastTurn = now;
     const { timeout, signal } = this.#patience;
     signal.throwIfAborted();
-    if (now - this.#lastProgress > timeout * 1000)
+    if (this.#silence.left(now) <= 0 && (await this.#silence.isTooLong(now)))
       throw silent(
         `the peer was silent for ${timeout} s in the middle of the run: do both sides have the same options?`,
       );

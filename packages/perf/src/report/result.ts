@@ -35,7 +35,9 @@ interface Circumstances {
   gigabits: boolean;
   localAddress: string;
   remoteAddress: string;
+  /** By this side's queue pairs. */
   retransmittedPackets: number;
+  /** At the device, during the test: a packet with a wrong ICRC belongs to no queue pair. */
   icrcErrors: number;
 }
 
