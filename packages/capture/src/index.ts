@@ -20,7 +20,13 @@ export { type LadderReadOptions, readLadder } from './ladder/read.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';
 export * from './read/addresses.ts';
 export type { Refusal } from './read/decode.ts';
-export * from './read/filter.ts';
+export {
+  addressPredicate,
+  type ConnectionName,
+  isNak,
+  type PacketFilter,
+  packetFilter,
+} from './read/filter.ts';
 export type { Crc32 } from './read/icrc-check.ts';
 export { type NothingDecoded, nothingDecoded } from './read/nothing.ts';
 export * from './read/packet.ts';

@@ -1,5 +1,7 @@
 /** A capture in a test, packet by packet: two hosts, times in microseconds, opcodes by name. */
 import {
+  type CmInput,
+  encodeCm,
   ICRC_BYTES,
   icrcV2,
   Opcode,
@@ -23,6 +25,8 @@ export const QP = { a: 0x11, b: 0x12 } as const;
 export interface PacketOptions {
   psn?: number;
   payload?: number;
+  /** The payload's first bytes; the rest is zero. */
+  data?: Uint8Array;
   ackReq?: boolean;
   /** AETH: 0x1f is an ACK without limits, 0x60 a sequence NAK, 0x2c an RNR NAK of 640 µs. */
   syndrome?: number;
@@ -34,6 +38,10 @@ export interface PacketOptions {
   ecn?: number;
   badIcrc?: boolean;
   destQp?: number;
+  /** UDP source port. */
+  port?: number;
+  /** Last byte of the address of end `a`. */
+  host?: number;
 }
 
 /** The verdict on a packet as it came. */
@@ -53,12 +61,20 @@ export class CaptureBuilder {
   });
   #reader = new PacketReader({ onPacket: (packet) => this.#analyzer.add(packet) });
   #ids = { a: 100, b: 5000 };
+  /** PSNs of the queue pairs 1. */
+  #cmPsns = { a: 10, b: 20 };
 
   /** A packet from one end to the other, `time` µs after the capture's begin. */
   packet(time: number, from: 'a' | 'b', opcode: OpcodeName, options: PacketOptions = {}): this {
     const frame = frameOf(from, Opcode[opcode], { id: this.#ids[from]++, ...options });
     this.#reader.frame(rawRecord(frame, { nanoseconds: Math.round(time * 1000) }));
     return this;
+  }
+
+  /** A message of the connection manager. */
+  cm(time: number, from: 'a' | 'b', message: CmInput, psn = this.#cmPsns[from]++): this {
+    const data = encodeCm(message);
+    return this.packet(time, from, 'UD_SEND_ONLY', { destQp: 1, psn, data, payload: data.length });
   }
 
   /** The same, several times in a row. */
@@ -80,13 +96,19 @@ export class CaptureBuilder {
 /** A packet from one end to the other, from its IP header on. */
 export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions): Uint8Array {
   const { psn = 0, payload = 0, ackReq = false, syndrome = 0x1f, length = 0, id = 0, ecn = 0 } = options;
-  const { migReq = true, badIcrc = false, destQp = from === 'a' ? QP.b : QP.a } = options;
+  const {
+    migReq = true,
+    badIcrc = false,
+    destQp = from === 'a' ? QP.b : QP.a,
+    port = 50_000,
+    host = 1,
+  } = options;
   const info = opcodeInfo(opcode)!;
   const pad = -payload & 3;
   const ip = id === false ? 40 : 20;
   const bth = ip + 8;
   const frame = new Uint8Array(bth + info.headerLength + payload + pad + ICRC_BYTES);
-  const [source, destination] = from === 'a' ? [1, 2] : [2, 1];
+  const [source, destination] = from === 'a' ? [host, 2] : [2, host];
   if (id === false) {
     frame.set([0x60, ecn << 4, 0, 0, 0, 0, 17, 64]);
     setU16(frame, 4, frame.length - 40);
@@ -119,7 +141,7 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
     ]);
     setU16(frame, 2, frame.length);
   }
-  setU16(frame, ip, 50_000);
+  setU16(frame, ip, port);
   setU16(frame, ip + 2, ROCE_UDP_PORT);
   setU16(frame, ip + 4, frame.length - ip);
   const flags = (pad << 4) | (migReq ? 0x40 : 0);
@@ -132,6 +154,7 @@ export function frameOf(from: 'a' | 'b', opcode: number, options: PacketOptions)
     setU32(frame, bth + info.offsets.reth + 4, 0x1000);
     setU32(frame, bth + info.offsets.reth + 12, length);
   }
+  if (options.data !== undefined) frame.set(options.data, bth + info.headerLength);
   const at = frame.length - ICRC_BYTES;
   writeIcrc(frame, at, icrcV2(frame, 0, at) ^ (badIcrc ? 1 : 0));
   return frame;

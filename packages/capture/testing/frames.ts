@@ -52,7 +52,11 @@ export function under(linkType: number, frame: Uint8Array): Uint8Array {
       // With its tags, where it has any: captures put them back behind the header.
       return Uint8Array.of(0, 0, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...frame.subarray(12));
     case LinkType.LINUX_SLL2:
-      return Uint8Array.of(...type, 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0, ...rest);
+      // The first type stands in front; the tags follow the header.
+      return Uint8Array.of(
+        ...[...frame.subarray(12, 14), 0, 0, 0, 0, 0, 2, 0, 1, 0, 6, 1, 2, 3, 4, 5, 6, 0, 0],
+        ...frame.subarray(14),
+      );
     case LinkType.NULL:
       return Uint8Array.of(type[0] === 0x86 ? 24 : 2, 0, 0, 0, ...rest);
     case LinkType.RAW:

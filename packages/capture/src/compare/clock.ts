@@ -1,6 +1,8 @@
 /** The offset of two clocks, from packets that passed both taps. */
 import type { ClockOffset } from './comparison.ts';
 import type { PacketSamples, Sample } from './samples.ts';
+import { divideBySide, type Passage } from './sides.ts';
+import type { Side } from './transit.ts';
 
 const SECOND = 1e9;
 /** Parts of the captures' common time, each with its own estimate, from which a drift is found. */
@@ -16,16 +18,18 @@ export interface ClockEstimate extends ClockOffset {
   seconds: number;
   nanoseconds: number;
   /** Senders by address: `a` if their packets pass tap A first. */
-  sides: Map<string, 'a' | 'b'>;
+  sides: Map<string, Side>;
 }
 
-interface Point {
+interface Point extends Passage {
   /** By clock A, since the first sample. */
   time: number;
   /** Clock B's time minus clock A's of the same packet: offset plus delay, or offset minus delay. */
   difference: number;
-  source: string;
 }
+
+/** Points by the side of their sender: `a` shows the offset plus a delay, `b` the offset minus one. */
+type Points = Record<Side, Point[]>;
 
 /**
  * Estimates clock B minus clock A. Packets from A's side show the offset plus their delay, packets from B's side the offset minus
@@ -39,26 +43,65 @@ export function estimateClock(a: PacketSamples, b: PacketSamples): ClockEstimate
     time: elapsed(start, inA),
     difference: elapsed(inA, inB),
     source: inA.source,
+    destination: inA.destination,
   }));
-  const sides = sidesOf(points);
-  const forward = points.filter(({ source }) => sides.get(source) === 'a');
-  const backward = points.filter(({ source }) => sides.get(source) === 'b');
-  const drift = driftOf(forward, backward);
-  const straight = ({ time, difference }: Point) => difference - drift * time;
-  const leastForward = least(forward.map(straight));
-  const leastBackward = least(backward.map((point) => -straight(point)));
-  const both = leastForward !== undefined && leastBackward !== undefined;
-  const offset = both ? (leastForward - leastBackward) / 2 : (leastForward ?? -(leastBackward ?? 0));
+  const divided = divide(points);
+  const { offset, drift, uncertainty } = fit(divided);
   return {
     offset,
     drift: drift * SECOND,
-    uncertainty: both ? Math.max(0, (leastForward + leastBackward) / 2) : undefined,
+    uncertainty,
     samples: points.length,
     seconds: start.seconds,
     nanoseconds: start.nanoseconds,
-    sides,
+    sides: new Map(
+      (['a', 'b'] as const).flatMap((side) => divided[side].map(({ source }) => [source, side])),
+    ),
   };
 }
+
+/** @returns the offset at time 0; its drift is of nanoseconds a nanosecond */
+function fit({ a, b }: Points): Pick<ClockOffset, 'offset' | 'drift' | 'uncertainty'> {
+  const drift = driftOf(a, b);
+  const leastForward = least(a.map((point) => straight(point, drift)));
+  const leastBackward = least(b.map((point) => -straight(point, drift)));
+  if (leastForward === undefined || leastBackward === undefined)
+    return { offset: leastForward ?? 0 - (leastBackward ?? 0), drift, uncertainty: undefined };
+  return {
+    offset: (leastForward - leastBackward) / 2,
+    drift,
+    uncertainty: Math.max(0, (leastForward + leastBackward) / 2),
+  };
+}
+
+const straight = ({ time, difference }: Point, drift: number): number => difference - drift * time;
+
+/**
+ * Hosts that send to each other are on opposite sides, and the differences of A's side lie above those of B's by a round trip. Hosts
+ * that only send are on A's side if their packets show later times by B's clock, corrected by what the others reveal of it.
+ */
+function divide(points: readonly Point[]): Points {
+  const divided: Points = { a: [], b: [] };
+  const oneWay: Point[][] = [];
+  for (const [one, other] of divideBySide(points)) {
+    if (one.length === 0 || other.length === 0) {
+      oneWay.push(one.concat(other));
+      continue;
+    }
+    const isForward = medianDifference(one) >= medianDifference(other);
+    divided.a = divided.a.concat(isForward ? one : other);
+    divided.b = divided.b.concat(isForward ? other : one);
+  }
+  const { offset, drift } = fit(divided);
+  for (const part of oneWay) {
+    const side = medianDifference(part, drift) >= offset ? 'a' : 'b';
+    divided[side] = divided[side].concat(part);
+  }
+  return divided;
+}
+
+const medianDifference = (points: readonly Point[], drift = 0): number =>
+  points.map((point) => straight(point, drift)).sort((x, y) => x - y)[points.length >> 1];
 
 const elapsed = (from: Sample, to: Sample): number =>
   (to.seconds - from.seconds) * SECOND + (to.nanoseconds - from.nanoseconds);
@@ -67,29 +110,6 @@ const compareTimes = (x: Sample, y: Sample): number => x.seconds - y.seconds || 
 
 function least(values: readonly number[]): number | undefined {
   return values.length === 0 ? undefined : values.reduce((x, y) => Math.min(x, y));
-}
-
-/**
- * Which senders are on A's side: their packets' differences lie above those of the other side by a round trip. The senders are
- * sorted by their median difference, and cut at the widest gap; one sender alone is on A's side if B's clock shows the later time.
- */
-function sidesOf(points: readonly Point[]): Map<string, 'a' | 'b'> {
-  const bySource = new Map<string, number[]>();
-  for (const { source, difference } of points) {
-    const known = bySource.get(source);
-    if (known === undefined) bySource.set(source, [difference]);
-    else known.push(difference);
-  }
-  const medians = [...bySource]
-    .map(([source, values]) => ({ source, median: values.sort((x, y) => x - y)[values.length >> 1] }))
-    .sort((x, y) => x.median - y.median);
-  if (medians.length === 1) return new Map([[medians[0].source, medians[0].median >= 0 ? 'a' : 'b']]);
-  let cut = 1;
-  for (let i = 1; i < medians.length; i++) {
-    const gap = medians[i].median - medians[i - 1].median;
-    if (gap > medians[cut].median - medians[cut - 1].median) cut = i;
-  }
-  return new Map(medians.map(({ source }, i) => [source, i < cut ? 'b' : 'a']));
 }
 
 /** Nanoseconds that clock B gains in a nanosecond: the median slope (Theil and Sen) of the estimates of all parts. */

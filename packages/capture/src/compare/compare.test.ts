@@ -136,6 +136,64 @@ describe('a link of 3 ms ± 1 ms that loses 5 %', () => {
   });
 });
 
+describe('hosts 1 and 3 at tap A, host 2 at tap B', () => {
+  const US = 1000;
+  /** Requests that take 20 µs from host 1 and 200 µs from host 3, and their ACKs, which take 20 µs. */
+  function taps(acks = true): Record<'a' | 'b', Seen[]> {
+    const a: Seen[] = [];
+    const b: Seen[] = [];
+    for (let psn = 0; psn < 40; psn++)
+      for (const [host, delay] of [
+        [1, 20 * US],
+        [3, 200 * US],
+      ]) {
+        const sent = (psn * 10 + host) * MS;
+        const request = frameOf('a', Opcode.RC_SEND_ONLY, { psn, host, payload: 64, id: 100 + psn });
+        a.push({ time: sent, frame: request });
+        b.push({ time: sent + delay, frame: request });
+        if (!acks) continue;
+        const ack = frameOf('b', Opcode.RC_ACKNOWLEDGE, { psn, host, id: 900 + 2 * psn + host });
+        b.push({ time: sent + delay + 5 * US, frame: ack });
+        a.push({ time: sent + delay + 25 * US, frame: ack });
+      }
+    return { a, b };
+  }
+
+  test.each([0, -250 * MS])('both directions, clock B %i ns ahead', async (offset) => {
+    const { a, b } = taps();
+    const { clock, aToB, bToA } = await compareCaptures(
+      write('a', a),
+      write('b', b, (time) => time + offset),
+    );
+    expect(clock).toMatchObject({ offset, uncertainty: 20 * US });
+    expect(aToB).toMatchObject({ sent: 80, arrived: 80, delay: { min: 20 * US, max: 200 * US } });
+    expect(bToA).toMatchObject({ sent: 80, arrived: 80, delay: { min: 20 * US, max: 20 * US } });
+  });
+
+  test('requests only: packets of one direction', async () => {
+    const { a, b } = taps(false);
+    const { clock, aToB, bToA } = await compareCaptures(write('a', a), write('b', b));
+    expect(clock).toMatchObject({ offset: 20 * US, uncertainty: undefined });
+    expect(aToB).toMatchObject({ sent: 80, arrived: 80 });
+    expect(bToA).toMatchObject({ sent: 0, arrived: 0 });
+  });
+
+  test('another host, which gets no answers: the offset reveals its side', async () => {
+    const { a, b } = taps();
+    for (let psn = 0; psn < 40; psn++) {
+      const frame = frameOf('a', Opcode.RC_SEND_ONLY, { psn, id: false });
+      a.push({ time: (psn * 10 + 7) * MS, frame });
+      b.push({ time: (psn * 10 + 7) * MS + 60 * US, frame });
+    }
+    const { clock, aToB, bToA } = await compareCaptures(
+      write('a', a),
+      write('b', b, (time) => time - 250 * MS),
+    );
+    expect(clock).toMatchObject({ offset: -250 * MS, uncertainty: 20 * US });
+    expect([aToB.sent, bToA.sent]).toEqual([120, 80]);
+  });
+});
+
 describe('single packets', () => {
   const packet = (psn: number, options: Parameters<typeof frameOf>[2] = {}) =>
     frameOf('a', Opcode.RC_RDMA_WRITE_ONLY, { psn, payload: 64, id: 100 + psn, ...options });

@@ -8,6 +8,7 @@ export interface Sample {
   seconds: number;
   nanoseconds: number;
   source: string;
+  destination: string;
 }
 
 /** Identities that are kept. */
@@ -29,7 +30,9 @@ export class PacketSamples {
     if ((hashOf(identity) & this.#mask) !== 0) return;
     const { seconds, nanoseconds } = record;
     const source = addresses.text(packet.source);
-    this.#samples.set(identity, this.#samples.has(identity) ? null : { seconds, nanoseconds, source });
+    const destination = addresses.text(packet.destination);
+    const sample = this.#samples.has(identity) ? null : { seconds, nanoseconds, source, destination };
+    this.#samples.set(identity, sample);
     if (this.#samples.size > MAX_SAMPLES) this.#thin(this.#mask * 2 + 1);
   }
 

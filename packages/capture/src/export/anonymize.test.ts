@@ -1,4 +1,4 @@
-import { formatIpAddress, gidFromIpBytes, parseIpAddress } from '@node-roce/wire';
+import { formatIpAddress, formatMac, gidFromIpBytes, parseIpAddress } from '@node-roce/wire';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { Anonymizer } from './anonymize.ts';
@@ -82,6 +82,14 @@ test('replaces the addresses in a sentence, and nothing else', () => {
   const sentence = 'At 1.240 s 10.77.0.2 → fd77::2: 3 of 7 (12:30:01.5), 0x11, 192.0.2.1.';
   const [a, b, c] = ['10.77.0.2', 'fd77::2', '192.0.2.1'].map((address) => names.text(address));
   expect(names.sentence(sentence)).toBe(`At 1.240 s ${a} → ${b}: 3 of 7 (12:30:01.5), 0x11, ${c}.`);
+});
+
+test('finds addresses before punctuation, and MAC addresses', () => {
+  const [a, b] = ['2001:db8::', 'fd77::2'].map((address) => names.text(address));
+  const mac = formatMac(names.mac(Uint8Array.of(0x52, 0x54, 0, 0x77, 0, 2)));
+  expect(names.sentence('2001:db8:::, fd77::2: 52:54:00:77:00:02. 12:30:01.')).toBe(
+    `${a}:, ${b}: ${mac}. 12:30:01.`,
+  );
 });
 
 test('texts and bytes that are not addresses stay', () => {

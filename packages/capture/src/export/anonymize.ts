@@ -1,6 +1,6 @@
 /** Anonymized network addresses that keep the facts an analysis needs: who is who, and who is in one subnet. */
 import { createHmac, randomBytes } from 'node:crypto';
-import { formatIpAddress, isIpv4Mapped, parseIpAddress } from '@node-roce/wire';
+import { formatIpAddress, formatMac, fromHex, isIpv4Mapped, parseIpAddress } from '@node-roce/wire';
 
 /**
  * Ranges whose addresses stay inside: they show the purpose of an address, not its owner (RFC 1918, 3927,
@@ -29,6 +29,7 @@ const KEPT = [
 /** Anonymized addresses that are cached; others are computed anew. */
 const MAX_KNOWN = 100_000;
 const MAPPED = 12;
+const MAC = /^([0-9a-f]{2}:){5}[0-9a-f]{2}$/i;
 
 /**
  * Maps addresses one to one. Two that share their first n bits give addresses that share just n bits (the
@@ -63,9 +64,21 @@ export class Anonymizer {
     return bytes === undefined ? address : formatIpAddress(this.address(bytes));
   }
 
-  /** Anonymizes all addresses in a text. */
+  /** Anonymizes all IP and MAC addresses in a text. */
   sentence(text: string): string {
-    return text.replaceAll(/[0-9a-f.:]*[.:][0-9a-f.:]*[0-9a-f]/gi, (word) => this.text(word));
+    return text.replaceAll(/[0-9a-f.:]+/gi, (word) => this.#word(word));
+  }
+
+  /** An address, perhaps with punctuation behind it; `2001:db8::` ends with some itself. */
+  #word(word: string): string {
+    for (let end = word.length; end > 0; end--) {
+      const address = word.slice(0, end);
+      if (MAC.test(address))
+        return formatMac(this.mac(fromHex(address.replaceAll(':', '')))) + word.slice(end);
+      const renamed = this.text(address);
+      if (renamed !== address || !/[.:]$/.test(address)) return renamed + word.slice(end);
+    }
+    return word;
   }
 
   /** Anonymizes 6 bytes of MAC address: a locally administered one. Groups, and zeros, stay as they are. */

@@ -2,8 +2,10 @@
 import {
   CM_LAYOUTS,
   type CmName,
+  CmRejReason,
   cmNameAt,
   type Field,
+  GID_BYTES,
   hasIpCmHeader,
   IP_CM_HEADER_BYTES,
   IpCmHeader,
@@ -13,6 +15,7 @@ import {
 
 /** An IPv4 address is in the last 4 of its 16 bytes. */
 const IPV4_AT = 12;
+const GUID_BYTES = 8;
 
 export interface HostNames {
   address(bytes: Uint8Array): Uint8Array;
@@ -25,40 +28,66 @@ const fieldsOf = (name: CmName): [name: string, Field<unknown>][] => Object.entr
 const dataAt = (name: CmName): number =>
   MAD_HEADER_BYTES + Math.min(...fieldsOf(name).flatMap(([, { kind, at }]) => (kind === 'data' ? [at] : [])));
 
-/** Whether the private data of the message begin with IP addresses: only where there is a service ID. */
-function hasIpHeader(b: Uint8Array, o: number, name: CmName): boolean {
-  if (name !== 'REQ' && name !== 'SIDR_REQ') return false;
-  return hasIpCmHeader(b, o + dataAt(name), o + MAD_HEADER_BYTES + CM_LAYOUTS[name].serviceId.at);
-}
+/**
+ * Bytes of a GID or GUID at the beginning of a REJ's additional information (IBTA vol 1 §12.6.7.2). With a timeout Linux
+ * and node-roce send the GUID of the channel adapter (core/cm.c).
+ */
+const NAMED_BY_REJ: ReadonlyMap<number, number> = new Map([
+  [CmRejReason.TIMEOUT, GUID_BYTES],
+  [CmRejReason.INVALID_GID, GID_BYTES],
+  [CmRejReason.INVALID_ALT_GID, GID_BYTES],
+  [CmRejReason.PORT_REDIRECT, GID_BYTES],
+]);
 
-/** Renames the hosts in a MAD of 256 bytes at `o`, if it is one of the connection manager. */
-export function renameHosts(b: Uint8Array, o: number, names: HostNames): void {
-  const message = cmNameAt(b, o);
-  if (message === undefined) return;
-  const rename = (at: number, length: number, name: (bytes: Uint8Array) => Uint8Array) =>
-    b.set(name(b.slice(o + at, o + at + length)), o + at);
-  for (const [, { kind, at, bytes }] of fieldsOf(message)) {
-    if (kind === 'gid') rename(MAD_HEADER_BYTES + at, bytes, (id) => (isZero(id) ? id : names.address(id)));
-    if (kind === 'guid') rename(MAD_HEADER_BYTES + at, bytes, (id) => names.identifier(id));
-  }
-  if (!hasIpHeader(b, o, message)) return;
-  const header = dataAt(message);
-  const isIpv4 = IpCmHeader.ipVersion.get(b, o + header) === 4;
-  for (const field of [IpCmHeader.source, IpCmHeader.destination]) {
-    const at = header + field.at + (isIpv4 ? IPV4_AT : 0);
-    rename(at, isIpv4 ? 4 : 16, (address) => names.address(address));
-  }
+/** Whether the private data of the message begin with IP addresses: only where there is a service ID. */
+function hasIpHeader(mad: Uint8Array, name: CmName): boolean {
+  if (name !== 'REQ' && name !== 'SIDR_REQ') return false;
+  return hasIpCmHeader(mad, dataAt(name), MAD_HEADER_BYTES + CM_LAYOUTS[name].serviceId.at);
 }
 
 /**
- * Zeroes additional information and private data in a MAD of 256 bytes at `o`; the connection manager's own fields stay.
+ * Renames the hosts in a MAD of 256 bytes. Of additional information only such a GID or GUID stays: a
+ * ClassPortInfo, where a redirection has one, names hosts too.
+ * @returns false if it is not a message of the connection manager
+ */
+export function renameHosts(mad: Uint8Array, names: HostNames): boolean {
+  const message = cmNameAt(mad, 0);
+  if (message === undefined) return false;
+  const rename = (at: number, bytes: number, name: (id: Uint8Array) => Uint8Array) =>
+    mad.set(name(mad.slice(at, at + bytes)), at);
+  const renameGid = (at: number) => rename(at, GID_BYTES, (id) => (isZero(id) ? id : names.address(id)));
+  const renameGuid = (at: number) => rename(at, GUID_BYTES, (id) => names.identifier(id));
+  for (const [name, { kind, at, bytes }] of fieldsOf(message)) {
+    const start = MAD_HEADER_BYTES + at;
+    if (kind === 'gid') renameGid(start);
+    if (kind === 'guid') renameGuid(start);
+    if (name !== 'additionalInfo') continue;
+    const reason = message === 'REJ' ? CM_LAYOUTS.REJ.reason.get(mad, MAD_HEADER_BYTES) : -1;
+    const named = NAMED_BY_REJ.get(reason) ?? 0;
+    if (named === GID_BYTES) renameGid(start);
+    if (named === GUID_BYTES) renameGuid(start);
+    mad.fill(0, start + named, start + bytes);
+  }
+  if (hasIpHeader(mad, message)) {
+    const header = dataAt(message);
+    const isIpv4 = IpCmHeader.ipVersion.get(mad, header) === 4;
+    for (const field of [IpCmHeader.source, IpCmHeader.destination]) {
+      const at = header + field.at + (isIpv4 ? IPV4_AT : 0);
+      rename(at, isIpv4 ? 4 : GID_BYTES, (address) => names.address(address));
+    }
+  }
+  return true;
+}
+
+/**
+ * Zeroes additional information and private data in a MAD of 256 bytes; the connection manager's own fields stay.
  * @returns false if it is not a message of the connection manager: the meaning of its bytes is unknown
  */
-export function zeroPrivateData(b: Uint8Array, o: number): boolean {
-  const message = cmNameAt(b, o);
+export function zeroPrivateData(mad: Uint8Array): boolean {
+  const message = cmNameAt(mad, 0);
   if (message === undefined) return false;
-  const kept = hasIpHeader(b, o, message) ? IP_CM_HEADER_BYTES : 0;
-  b.fill(0, o + dataAt(message) + kept, o + MAD_BYTES);
+  const kept = hasIpHeader(mad, message) ? IP_CM_HEADER_BYTES : 0;
+  mad.fill(0, dataAt(message) + kept, MAD_BYTES);
   return true;
 }
 

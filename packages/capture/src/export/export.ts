@@ -14,7 +14,10 @@ export interface ExportOptions
     Pick<ReadOptions, 'crc32' | 'ports' | 'onProgress' | 'signal'> {
   /** Which packets; all unless given. */
   isWanted?: ((packet: RocePacket, reader: PacketReader) => boolean) | undefined;
-  /** Comments on a packet, which Wireshark shows. Called for each packet in order, wanted or not. */
+  /**
+   * Comments on a packet, which Wireshark shows. Called for each packet in order, wanted or not. An `anonymizer` renames
+   * the addresses in them.
+   */
   commentsOf?: ((packet: RocePacket) => readonly string[]) | undefined;
 }
 
@@ -34,7 +37,7 @@ const fitting = (text: string): string => text.slice(0, 20_000);
 /**
  * Copies RoCE packets into a pcapng, each into a frame of its own: super-packets are taken apart and mirrored
  * packets out of their mirrors, so that tools that know neither see all of them. Times are kept, and
- * unless addresses are renamed also the interfaces' names and the comments that are there already.
+ * unless addresses are renamed also the interfaces' names and filters and the comments that are there already.
  * Frames that are not RoCE stay behind.
  *
  * Rejects as `readPackets` does, and with the writer's error.
@@ -49,23 +52,32 @@ export async function exportPackets(
   const interfaces = new OutputInterfaces(writer.encoder, anonymizer === undefined, !changes);
   let packets = 0;
   let keepsUp = true;
+  // A frame without a time (simple packet block) has that of the packet before it, as in the analysis.
+  let [seconds, nanoseconds] = [0, 0];
   const { summary } = await readPackets(source, {
     crc32,
     ports,
     onProgress,
     signal,
     onPacket: (packet, reader) => {
+      const { record } = reader;
+      if (record.hasTimestamp) {
+        seconds = Math.min(Math.max(record.seconds, 0), LAST_SECOND);
+        nanoseconds = record.nanoseconds;
+      }
       const added = commentsOf?.(packet) ?? [];
       if (isWanted !== undefined && !isWanted(packet, reader)) return;
-      const { record } = reader;
       const data = changes ? rewrittenFrame(packet, options) : packetFrame(packet);
       keepsUp = writer.write({
-        seconds: Math.min(Math.max(record.seconds, 0), LAST_SECOND),
-        nanoseconds: record.nanoseconds,
+        seconds,
+        nanoseconds,
         data,
         originalLength: data.length + missing(packet, record),
         interfaceId: interfaces.idOf(record.interface, packet.linkType),
-        comments: anonymizer === undefined ? [...record.comments.map(fitting), ...added] : added,
+        comments:
+          anonymizer === undefined
+            ? [...record.comments.map(fitting), ...added]
+            : added.map((text) => anonymizer.sentence(text)),
         direction: record.direction,
       });
       packets++;
@@ -93,7 +105,7 @@ class OutputInterfaces {
   readonly #ids = new Map<InterfaceInfo, Map<number, number>>();
 
   /**
-   * @param named with the names that they had
+   * @param named with the names, descriptions and capture filters that they had
    * @param whole frames keep what stands behind their packets
    */
   constructor(encoder: PcapngEncoder, named: boolean, whole: boolean) {
@@ -112,9 +124,10 @@ class OutputInterfaces {
       snapLength: linkType === info.linkType ? snapLength : 0,
       ...(fcsLength === undefined || !this.#whole ? {} : { fcsLength }),
       ...(speed === undefined ? {} : { speed }),
-      ...(filter === undefined ? {} : { filter: fitting(filter) }),
       ...(this.#named && name !== undefined ? { name: fitting(name) } : {}),
       ...(this.#named && description !== undefined ? { description: fitting(description) } : {}),
+      // Such as "host 192.0.2.33".
+      ...(this.#named && filter !== undefined ? { filter: fitting(filter) } : {}),
     });
     const ids = this.#ids.get(info) ?? new Map<number, number>();
     ids.set(linkType, id);

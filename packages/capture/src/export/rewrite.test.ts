@@ -1,6 +1,27 @@
 /** Frames with anonymized addresses and without payload, of every kind that fixtures don't have. */
 import { LinkType } from '@node-roce/pcap';
-import { buildPacket, internetChecksum, parseFrame, setU16, toHex, u16, udpChecksum } from '@node-roce/wire';
+import {
+  buildPacket,
+  CM_LAYOUTS,
+  type CmMessage,
+  type CmName,
+  CmRejReason,
+  decodeCm,
+  encodeCm,
+  fromHex,
+  GSI_QPN,
+  icrcV2,
+  internetChecksum,
+  MAD_BYTES,
+  MAD_HEADER_BYTES,
+  Opcode,
+  parseFrame,
+  setU16,
+  toHex,
+  u16,
+  udpChecksum,
+  writeIcrc,
+} from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ACK, ATOMIC_V6, CNP, under, WRITE_V1 } from '../../testing/frames.ts';
 import { rawRecord } from '../../testing/records.ts';
@@ -125,4 +146,78 @@ test('checksums of IP and UDP fit; a UDP checksum of 0 stays', () => {
     expect(internetChecksum(made, 14, 34)).toBe(0);
     expect(u16(made, 40)).toBe(checksum === 0 ? 0 : udpChecksum(made, 14, 34));
   }
+});
+
+test('IPv4 options, which can hold addresses, are zeroed', () => {
+  const options = Uint8Array.of(7, 7, 8, 192, 0, 2, 33, 0);
+  const frame = Uint8Array.of(...ACK.slice(0, 34), ...options, ...ACK.slice(34));
+  frame[14] = 0x47;
+  setU16(frame, 16, u16(ACK, 16) + options.length);
+  writeIcrc(frame, frame.length - 4, icrcV2(frame, 14, frame.length - 4));
+  const [result] = rewritten(frame, LinkType.ETHERNET);
+  expectSame(result);
+  expect(result.after.icrc).toBe('ok');
+  expect(result.frame.slice(34, 42)).toEqual(new Uint8Array(8));
+  expect(internetChecksum(result.frame, 14, 42)).toBe(0);
+});
+
+test.each([LinkType.LINUX_SLL, LinkType.LINUX_SLL2])(
+  'link type %i: of an address that is no MAC nothing stays',
+  (linkType) => {
+    const frame = under(linkType, ACK);
+    // The interface of an IPv4 tunnel; an odd first byte is a group's in a MAC address only.
+    const [lengthAt, at] = linkType === LinkType.LINUX_SLL ? [5, 6] : [11, 12];
+    frame[lengthAt] = 4;
+    frame.set([185, 0, 2, 33], at);
+    const [{ frame: made }] = rewritten(frame, linkType);
+    expect(made.slice(at, at + 8)).toEqual(new Uint8Array(8));
+  },
+);
+
+describe('messages of the connection manager', () => {
+  const gid = fromHex('20010db8000000000000000000000021');
+  const guid = fromHex('505400fffe770002');
+
+  /** A frame with the message, rewritten; its MAD. */
+  function renamed(message: Partial<CmMessage> & { name: CmName }, captured = MAD_BYTES): Uint8Array {
+    const parsed = parseFrame(ACK);
+    if (!parsed.ok) throw new Error(parsed.detail);
+    const frame = buildPacket({
+      ...parsed.packet,
+      ip: { ...parsed.packet.ip, totalLength: undefined } as typeof parsed.packet.ip,
+      udp: undefined,
+      bth: { ...parsed.packet.bth, opcode: Opcode.UD_SEND_ONLY, destQp: GSI_QPN },
+      extensions: { deth: { qkey: 0, srcQp: GSI_QPN } },
+      payload: encodeCm({ transactionId: 1n, ...message } as CmMessage),
+      icrc: undefined,
+    });
+    const start = 42 + 12 + 8;
+    const [{ frame: made }] = rewritten(
+      frame.slice(0, start + captured),
+      LinkType.ETHERNET,
+      frame.length,
+      false,
+    );
+    return made.slice(start, start + captured);
+  }
+
+  test.each([
+    ['a timeout: the GUID', CmRejReason.TIMEOUT, guid, names.identifier(guid)],
+    ['a refused GID', CmRejReason.INVALID_GID, gid, names.address(gid)],
+    ['redirection: nothing of a ClassPortInfo', CmRejReason.PORT_CM_REDIRECT, gid, new Uint8Array(16)],
+  ])('additional information of a REJ: %s', (_, reason, additionalInfo, expected) => {
+    const mad = renamed({ name: 'REJ', reason, additionalInfo });
+    const decoded = decodeCm(mad);
+    expect(decoded.ok && decoded.message).toMatchObject({ name: 'REJ', reason });
+    const at = MAD_HEADER_BYTES + CM_LAYOUTS.REJ.additionalInfo.at;
+    expect(mad.slice(at, at + expected.length)).toEqual(expected);
+  });
+
+  test('cut anywhere: the bytes that the whole message has', () => {
+    const message = { name: 'REQ', primaryLocalGid: gid, primaryRemoteGid: gid } as const;
+    const whole = renamed(message);
+    expect(toHex(whole)).toContain(toHex(names.address(gid)));
+    for (let captured = MAD_HEADER_BYTES; captured < MAD_BYTES; captured++)
+      expect(toHex(renamed(message, captured))).toBe(toHex(whole.slice(0, captured)));
+  });
 });

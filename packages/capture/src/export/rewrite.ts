@@ -32,7 +32,10 @@ export interface RewriteOptions {
   zeroPayload?: boolean | undefined;
 }
 
+const IPV4_BYTES = 20;
 const IPV6_BYTES = 40;
+const MAC_BYTES = 6;
+const COOKED_ADDRESS_BYTES = 8;
 /** Headers that carry data of programs; of an AtomicETH the part behind VA and key. */
 const DATA_HEADERS: readonly (readonly [name: ExtensionName, from: number])[] = [
   ['immDt', 0],
@@ -46,6 +49,8 @@ interface Places {
   /** −1 in RoCE v1. */
   udp: number;
   bth: number;
+  /** End of the payload and its pad, or of what is there of them. */
+  dataEnd: number;
   /** Of what is there of the packet. */
   end: number;
   /** Where the ICRC stands, if the capture has it; else −1. */
@@ -66,6 +71,8 @@ export function rewrittenFrame(packet: RocePacket, options: RewriteOptions): Uin
   if (options.zeroPayload) zeroPayload(frame, packet, places);
   if (options.anonymizer !== undefined) rename(frame, packet, places, options.anonymizer);
   if (icrc >= 0) writeIcrc(frame, icrc, (icrcOf(frame, places) ^ error) >>> 0);
+  // A part of an ICRC would not fit any more.
+  else frame.fill(0, places.dataEnd);
   // These cover the ICRC, and are not covered by it.
   setChecksums(frame, places);
   return frame;
@@ -78,57 +85,74 @@ function placesIn(packet: RocePacket): Places {
   const udp = version === 2 ? ip + header : -1;
   const bth = ip + header + (version === 2 ? UDP_BYTES : 0);
   const end = bth + (packet.end - packet.bth);
-  const whole = info.headerLength + payloadLength + padCount + ICRC_BYTES;
-  return { ip, udp, bth, end, icrc: end - bth === whole ? end - ICRC_BYTES : -1 };
+  const wholeData = bth + info.headerLength + payloadLength + padCount;
+  const icrc = end === wholeData + ICRC_BYTES ? wholeData : -1;
+  return { ip, udp, bth, dataEnd: Math.min(wholeData, end), end, icrc };
 }
 
 const icrcOf = (frame: Uint8Array, { ip, udp, icrc }: Places): number =>
   udp < 0 ? icrcV1(frame, ip, icrc) : icrcV2(frame, ip, icrc);
 
-/** Where a MAD stands that is there as a whole; else −1. */
-function madIn({ info, destQp, payloadLength }: RocePacket, { bth, end }: Places): number {
+/**
+ * Changes the MAD in a packet, if there is one. Of a MAD that the capture cut, the missing bytes are zeros to
+ * `change`, so that an address of which only the first bytes are there is changed as well.
+ * @returns the result of `change`; false if the packet carries no MAD
+ */
+function changeMad(
+  frame: Uint8Array,
+  { info, destQp, payloadLength }: RocePacket,
+  { bth, end }: Places,
+  change: (mad: Uint8Array) => boolean,
+): boolean {
   const at = bth + info.headerLength;
-  const isMad = info.transport === Transport.UD && destQp === GSI_QPN && payloadLength === MAD_BYTES;
-  return isMad && at + MAD_BYTES <= end ? at : -1;
+  if (info.transport !== Transport.UD || destQp !== GSI_QPN || payloadLength !== MAD_BYTES || at >= end)
+    return false;
+  const mad = new Uint8Array(MAD_BYTES);
+  const captured = frame.subarray(at, Math.min(at + MAD_BYTES, end));
+  mad.set(captured);
+  if (!change(mad)) return false;
+  captured.set(mad.subarray(0, captured.length));
+  return true;
 }
 
 function zeroPayload(frame: Uint8Array, packet: RocePacket, places: Places): void {
-  const { info, payloadLength, padCount } = packet;
+  const { info } = packet;
   const { bth, end } = places;
   for (const [name, from] of DATA_HEADERS) {
     const at = info.offsets[name];
     if (at >= 0)
       frame.fill(0, Math.min(bth + at + from, end), Math.min(bth + at + EXTENSION_BYTES[name], end));
   }
-  const mad = madIn(packet, places);
-  if (mad >= 0 && zeroPrivateData(frame, mad)) return;
-  const at = bth + info.headerLength;
-  // The last bytes of a cut capture may be a part of the ICRC, which would not fit any more.
-  frame.fill(0, Math.min(at, end), places.icrc >= 0 ? at + payloadLength + padCount : end);
+  if (changeMad(frame, packet, places, zeroPrivateData)) return;
+  frame.fill(0, Math.min(bth + info.headerLength, end), places.dataEnd);
 }
 
 function rename(frame: Uint8Array, packet: RocePacket, places: Places, names: Anonymizer): void {
-  for (const at of macsOf(packet.linkType)) frame.set(names.mac(frame.slice(at, at + 6)), at);
-  const { ip } = places;
-  const [source, destination, length] = frame[ip] >> 4 === 4 ? [12, 16, 4] : [8, 24, 16];
+  renameLinkLayer(frame, packet.linkType, names);
+  const { ip, udp } = places;
+  const isIpv4 = frame[ip] >> 4 === 4;
+  const [source, destination, length] = isIpv4 ? [12, 16, 4] : [8, 24, 16];
   for (const at of [ip + source, ip + destination])
     frame.set(names.address(frame.slice(at, at + length)), at);
-  const mad = madIn(packet, places);
-  if (mad >= 0) renameHosts(frame, mad, names);
+  // Options can hold addresses (RFC 791 §3.1: record route and source routes); zeros end the list.
+  if (isIpv4 && udp >= 0) frame.fill(0, ip + IPV4_BYTES, udp);
+  changeMad(frame, packet, places, (mad) => renameHosts(mad, names));
 }
 
-/** Offsets of MAC addresses in a frame's first header (pcap's LINKTYPE documents). */
-function macsOf(linkType: number): readonly number[] {
-  switch (linkType) {
-    case LinkType.ETHERNET:
-      return [0, 6];
-    case LinkType.LINUX_SLL:
-      return [6];
-    case LinkType.LINUX_SLL2:
-      return [12];
-    default:
-      return [];
-  }
+/** Renames the MAC addresses in a frame's first header (pcap's LINKTYPE documents). */
+function renameLinkLayer(frame: Uint8Array, linkType: number, names: Anonymizer): void {
+  const renameMac = (at: number) => frame.set(names.mac(frame.slice(at, at + MAC_BYTES)), at);
+  // Cooked headers have 8 bytes for an address of any kind: that of an IP tunnel's interface is its IP address.
+  const renameCooked = (at: number, length: number) => {
+    const isMac = length === MAC_BYTES;
+    if (isMac) renameMac(at);
+    frame.fill(0, isMac ? at + MAC_BYTES : at, at + COOKED_ADDRESS_BYTES);
+  };
+  if (linkType === LinkType.ETHERNET) {
+    renameMac(0);
+    renameMac(MAC_BYTES);
+  } else if (linkType === LinkType.LINUX_SLL) renameCooked(6, u16(frame, 4));
+  else if (linkType === LinkType.LINUX_SLL2) renameCooked(12, frame[11]);
 }
 
 function setChecksums(frame: Uint8Array, { ip, udp, icrc }: Places): void {

@@ -363,7 +363,7 @@ export interface CaptureSummary {
   otherKinds: Record<string, number>;
   /** UDP ports other than 4791 and those of the options that carry RoCE: their ICRCs are right. */
   otherPorts: number[];
-  /** RoCE that could not be parsed, by reason. */
+  /** Frames that are RoCE, or were cut before that shows, and could not be parsed; by reason. */
   damaged: Record<string, number>;
   /** Frames cut by the snap length. */
   cutFrames: number;

@@ -1,4 +1,4 @@
-import { OPCODES } from '@node-roce/wire';
+import { OPCODES, type OpcodeName } from '@node-roce/wire';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { CaptureBuilder, type PacketOptions, QP } from '../../testing/capture-builder.ts';
@@ -429,6 +429,35 @@ test('from a mark to the CNP', () => {
   expect(findings).toMatchObject([{ kind: 'ecn-marked', severity: 'note', frames: [3, 4] }]);
 });
 
+test('a capture that begins with a CNP: `a` sent the first request', () => {
+  const capture = new CaptureBuilder().packet(0, 'b', 'CNP');
+  const { connections } = ack(write(capture, 10, 0, 1), 15, 0).finish();
+  expect(connections).toMatchObject([
+    { a: { qpn: QP.a }, aToB: { requests: 1 }, bToA: { cnps: 1, acks: 1 } },
+  ]);
+});
+
+test('marks in one direction alone: the capture does not show whether CNPs came back', () => {
+  const { findings } = write(new CaptureBuilder(), 0, 0, 2, { ecn: 3 }).finish();
+  const marked = findings.find(({ kind }) => kind === 'ecn-marked')!;
+  expect(marked).toMatchObject({ severity: 'note', hint: expect.stringContaining('A queue on the way') });
+  expect(marked.text).toContain('; the capture does not show whether CNPs came back');
+});
+
+test('marks of UC queue pairs, whose CNPs are not paired with them', () => {
+  const capture = new CaptureBuilder();
+  for (const destQp of [0x21, 0x22]) {
+    capture.packet(0, 'a', 'UC_SEND_ONLY', { psn: destQp, destQp, payload: 8, ecn: 3 });
+    capture.each([50, 60], 'b', 'CNP', { destQp: destQp - 0x10 });
+  }
+  const { findings } = capture.finish();
+  expect(findings.map(({ kind, severity }) => [kind, severity])).toEqual([
+    ['ecn-marked', 'note'],
+    ['ecn-marked', 'note'],
+  ]);
+  expect(findings[0].text).toContain('; 4 CNPs came back to this host, for which queue pair');
+});
+
 test('UC: missing packets are lost for good', () => {
   const capture = new CaptureBuilder();
   capture.packet(0, 'a', 'UC_SEND_FIRST', { psn: 0, payload: KIB });
@@ -442,9 +471,70 @@ test('UC: missing packets are lost for good', () => {
   expect(findings[0].kind).toBe('uc-loss');
 });
 
+describe('UC sends nothing twice', () => {
+  const send = (capture: CaptureBuilder, time: number, psn: number, id: number) =>
+    capture.packet(time, 'a', 'UC_SEND_ONLY', { psn, payload: 64, id });
+  const kindsOf = (capture: CaptureBuilder) => capture.finish().findings.map(({ kind }) => kind);
+
+  test.each([
+    ['Identifications', (psn: number) => 100 + psn, 10],
+    ['none', () => 0, 10],
+    ['none, 2 ms late', () => 0, 2000],
+  ])('a packet that came late is neither lost nor retransmitted: %s', (_, id, late) => {
+    const capture = new CaptureBuilder();
+    for (const psn of [0, 1, 2, 4]) send(capture, psn, psn, id(psn));
+    send(capture, 4 + late, 3, id(3));
+    send(capture, 5 + late, 5, id(5));
+    expect(kindsOf(capture)).toEqual(['reordering']);
+    expect(capture.messages.map(({ outcome }) => outcome)).toEqual(Array(6).fill('seen-whole'));
+  });
+
+  test('PSNs that start again are new messages', () => {
+    const capture = new CaptureBuilder();
+    for (const start of [0, 100_000])
+      for (const psn of [7, 8, 9]) send(capture, start + psn, psn, start === 0 ? psn : 100 + psn);
+    expect(kindsOf(capture)).toEqual([]);
+    expect(capture.messages.length).toBe(6);
+  });
+});
+
+test('a mirror of two ports without Identifications: responses count once', () => {
+  const capture = new CaptureBuilder();
+  const twice = (time: number, from: 'a' | 'b', opcode: OpcodeName, options: PacketOptions) =>
+    capture.each([time, time + 2], from, opcode, { id: 0, ...options });
+  for (let psn = 0; psn < 5; psn++) {
+    twice(100 * psn, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true });
+    twice(100 * psn + 10, 'b', 'RC_ACKNOWLEDGE', { psn });
+  }
+  twice(1000, 'a', 'RC_SEND_ONLY', { psn: 5, payload: 64, ackReq: true });
+  twice(1010, 'b', 'RC_ACKNOWLEDGE', { psn: 5, syndrome: 0x2c });
+  twice(2000, 'a', 'RC_SEND_ONLY', { psn: 5, payload: 64, ackReq: true });
+  twice(2010, 'b', 'RC_ACKNOWLEDGE', { psn: 5 });
+  twice(3000, 'a', 'RC_RDMA_READ_REQUEST', { psn: 6, length: 2 * KIB, ackReq: true });
+  // The copies come behind both.
+  for (const time of [3010, 3012]) {
+    capture.packet(time, 'b', 'RC_RDMA_READ_RESPONSE_FIRST', { psn: 6, payload: KIB, id: 0 });
+    capture.packet(time + 1, 'b', 'RC_RDMA_READ_RESPONSE_LAST', { psn: 7, payload: KIB, id: 0 });
+  }
+  const { connections, findings } = capture.finish();
+  expect(connections[0].bToA).toMatchObject({ acks: 6, rnrNaks: 1, ghostAcks: 0, bytes: 2 * KIB });
+  expect(findings.map(({ kind }) => kind)).toEqual(
+    expect.arrayContaining(['rnr', 'repeated-frames', 'repeated-frames']),
+  );
+  expect(findings.map(({ kind }) => kind)).not.toContain('ghost-acks');
+});
+
 test('ACKs of what was acknowledged', () => {
   const capture = ack(ack(ack(write(new CaptureBuilder(), 0, 0, 2), 5, 1), 6, 1), 7, 0);
   expect(capture.finish().connections[0].bToA).toMatchObject({ acks: 3, ghostAcks: 2 });
+});
+
+test('ACKs of packets from before the capture acknowledge them for the first time', () => {
+  const capture = ack(ack(new CaptureBuilder(), 0, 99), 1, 100);
+  ack(write(capture, 2, 105, 1), 3, 101);
+  for (const psn of [102, 103, 104, 105]) ack(capture, psn, psn);
+  ack(capture, 200, 103);
+  expect(capture.finish().connections).toMatchObject([{ bToA: { ghostAcks: 1 } }]);
 });
 
 test('any packets in any order: nothing throws, every packet is counted once', () => {

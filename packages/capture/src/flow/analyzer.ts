@@ -21,16 +21,16 @@ import type {
   Transport,
 } from './analysis.ts';
 import { Clock } from './clock.ts';
-import { CmReader } from './cm.ts';
+import { type CmConnection, CmReader } from './cm.ts';
 import { CmExchanges } from './cm-exchanges.ts';
 import { ConnectionBuilder } from './connections.ts';
 import { Budgets, type ConnectionState, Direction } from './direction.ts';
 import { DirectionTable } from './direction-table.ts';
-import type { MessageFailure } from './finding-kinds.ts';
 import { findingsOf } from './findings.ts';
 import { clockFindings } from './findings-capture.ts';
 import { cmFindings } from './findings-cm.ts';
 import { pauseFindings } from './findings-pause.ts';
+import { lastFailure } from './last-failure.ts';
 import type { UnnumberedMessage } from './messages.ts';
 import { unwrap, unwrapFirst } from './outstanding.ts';
 import { overviewOf } from './overview.ts';
@@ -77,6 +77,8 @@ export interface FlowOptions {
 
 /** Messages that wait for their connection to be paired; then it is settled without. */
 const MAX_PENDING_MESSAGES = 1000;
+/** The same of all connections together. */
+const MAX_ALL_PENDING = 50_000;
 const QP1 = 1;
 /**
  * After so long without a packet, ns, queue pair numbers may be those of another connection; and after so long nothing is retransmitted
@@ -122,6 +124,8 @@ export class FlowAnalyzer {
   #unconnected = 0;
   #directions = 0;
   #tooMany = 0;
+  /** Messages that wait, of all connections. */
+  #pendingMessages = 0;
   #lastId = 0;
 
   constructor(options: FlowOptions = {}) {
@@ -159,8 +163,11 @@ export class FlowAnalyzer {
       if (second === undefined && !first.isOver) this.#pairer.settle(first);
     }
     for (const connection of this.#states) {
-      for (const direction of [connection.first, connection.second])
-        direction?.requester?.finish(lastFailure(direction));
+      for (const direction of [connection.first, connection.second]) {
+        if (direction?.requester === undefined) continue;
+        direction.lastFailure = lastFailure(direction, summary.duration);
+        direction.requester.finish(direction.lastFailure?.failure);
+      }
       for (const direction of [connection.first, connection.second]) direction?.recoveries.close();
     }
     for (const connection of this.#states) this.#settle(connection);
@@ -202,7 +209,10 @@ export class FlowAnalyzer {
         if (packet.icrc === IcrcVerdict.BAD) return undefined;
         this.#exchanges.take(packet);
         const connection = this.#cm.take(packet);
-        if (connection !== undefined) this.#pairer.known(connection);
+        if (connection !== undefined) {
+          this.#endBefore(connection);
+          this.#pairer.known(connection);
+        }
         return undefined;
       }
       const deth = packet.bth + info.offsets.deth;
@@ -244,20 +254,46 @@ export class FlowAnalyzer {
       this.#table.add(direction);
     } else {
       this.#table.replace(found, direction);
-      if (isReused) this.#end(found, direction);
+      if (isReused) this.#end(found);
+      this.#follow(found, direction, isReused);
     }
     this.#pairer.enter(direction);
     return direction;
   }
 
-  /** The connection of this direction is over; another one, of which `next` is the first direction, has its queue pairs. */
-  #end(direction: Direction, next: Direction): void {
+  /** The connection manager gives queue pair numbers to a new connection: one that had them before is over. */
+  #endBefore(connection: CmConnection): void {
+    const { active, passive, networks, exchange, requested } = connection;
+    for (const [from, to, network] of [
+      [active, passive, networks[0]],
+      [passive, active, networks[1]],
+    ] as const) {
+      const found = this.#table.find(from.address, to.address, to.qpn, -1, network);
+      // REQ and REP may come again, and the file may have packets of the connection before the REP.
+      if (found === undefined || found.isOver || found.start >= requested || found.cm?.exchange === exchange)
+        continue;
+      this.#end(found);
+    }
+  }
+
+  /** The connection of this direction is over. */
+  #end(direction: Direction): void {
     for (const one of [direction, direction.peer]) {
       if (one === undefined) continue;
       one.isOver = true;
       this.#pairer.leave(one);
     }
-    next.events.add('reused', next.firstFrame, next.start, next.start - lastTimeOf(direction));
+  }
+
+  /**
+   * `next` has the queue pairs of a direction that is over: the first packet of another connection, or the first against that one.
+   * @param isPresumed after a pause and with a PSN that does not go on; else the connection manager's messages show it
+   */
+  #follow(direction: Direction, next: Direction, isPresumed: boolean): void {
+    if (direction.isFollowed) return;
+    for (const one of [direction, direction.peer]) if (one !== undefined) one.isFollowed = true;
+    const event = isPresumed ? 'reuse-presumed' : 'reused';
+    next.events.add(event, next.firstFrame, next.start, next.start - lastTimeOf(direction));
   }
 
   #take(direction: Direction, packet: RocePacket): void {
@@ -285,7 +321,7 @@ export class FlowAnalyzer {
       direction.events.add('no-address', packet.frame, time, 1);
     if (packet.icrc === IcrcVerdict.NONE) counts.icrcUnchecked++;
     if (packet.ecn !== 0) this.#takeEcn(direction, packet);
-    if (direction.ids.isRepeated(packet)) {
+    if (direction.ids.isRepeated(packet) || isMirrored(direction, packet)) {
       recordRepeated(direction, packet);
       this.#verdict.repeatedFrame = true;
       return;
@@ -418,7 +454,8 @@ export class FlowAnalyzer {
       return;
     }
     connection.pendingMessages.push({ direction, message });
-    if (connection.pendingMessages.length < MAX_PENDING_MESSAGES) return;
+    const all = ++this.#pendingMessages;
+    if (connection.pendingMessages.length < MAX_PENDING_MESSAGES && all < MAX_ALL_PENDING) return;
     if (connection.second === undefined) this.#pairer.settle(connection.first);
     if (direction.connection.id === 0) this.#settle(direction.connection);
   }
@@ -479,6 +516,7 @@ export class FlowAnalyzer {
     if (connection.id === 0) connection.id = ++this.#lastId;
     const { pendingMessages } = connection;
     connection.pendingMessages = [];
+    this.#pendingMessages -= pendingMessages.length;
     for (const { direction, message } of pendingMessages) this.#emit(direction, message);
   }
 }
@@ -496,14 +534,14 @@ function isReuse(direction: Direction, { info, psn, time }: RocePacket): boolean
   return !requester.mayGoOn(psn, unacked, pause > timer || !direction.reliable);
 }
 
-/** The failure of the requests that are outstanding at the capture's end; undefined if they may have gone on. */
-function lastFailure({ requester, reliable, peer }: Direction): MessageFailure | undefined {
-  const oldest = requester?.oldest;
-  if (requester === undefined || oldest === undefined || !reliable) return undefined;
-  const rnr = requester.classifier.rnrSince(oldest.psn);
-  if (rnr >= oldest.time && oldest.sends > 1) return 'rnr-retries-exceeded';
-  const answered = peer?.end ?? Number.NEGATIVE_INFINITY;
-  return oldest.sends > 2 && answered < oldest.time ? 'retries-exceeded' : undefined;
+/** Whether a packet is the copy of a response or CNP, in a mirror of two ports that shows the requests twice. */
+function isMirrored({ peer, ids, counts, responses }: Direction, packet: RocePacket): boolean {
+  if (packet.info.isRequest || ids.areDistinct) return false;
+  if (peer === undefined) {
+    if (counts.responses === 0) responses.first(packet);
+    return false;
+  }
+  return peer.counts.repeatedFrames * 2 > peer.counts.packets && responses.isCopy(packet);
 }
 
 /** For how long nothing happened in a connection with nothing outstanding; 0: something is, or the capture begins. */

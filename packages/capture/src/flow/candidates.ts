@@ -11,9 +11,18 @@ const RANGE_BITS = 12;
 export class Candidates {
   readonly #byPsn = new Map<number, Set<Direction>>();
   readonly #byPort = new Map<number, Set<Direction>>();
+  /** How many directions came with a UDP source port, those that have their partner included. */
+  readonly #entered = new Map<number, number>();
 
   enter(direction: Direction): void {
-    add(this.#byPort, keyOf(direction.source, direction.destination, direction.sourcePort), direction);
+    const key = keyOf(direction.source, direction.destination, direction.sourcePort);
+    add(this.#byPort, key, direction);
+    this.#entered.set(key, (this.#entered.get(key) ?? 0) + 1);
+  }
+
+  /** Whether others between the two addresses have the same UDP source port: so it does not follow from the QPNs. */
+  sharesPort({ source, destination, firstPort }: Direction): boolean {
+    return (this.#entered.get(keyOf(source, destination, firstPort)) ?? 0) > 1;
   }
 
   /** A request went out. */

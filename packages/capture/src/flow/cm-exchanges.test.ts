@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { CaptureParser, LinkType } from '@node-roce/pcap';
 import { buildPacket, type CmInput, encodeCm } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { CaptureBuilder } from '../../testing/capture-builder.ts';
 import { rawRecord } from '../../testing/records.ts';
 import { PacketReader } from '../read/reader.ts';
 import type { Analysis } from './analysis.ts';
@@ -158,6 +159,23 @@ describe('refused', () => {
   });
 });
 
+test('REJs without their REQs, of a listener that does not exist: one exchange for each client', () => {
+  const capture = new Dialogue();
+  for (const [i, to] of (['a', 'c', 'a'] as const).entries())
+    capture.send(i, 'b', to, { name: 'REJ', localCommId: 0, remoteCommId: 0x1a + i, reason: 8 });
+  const { exchanges, findings } = capture.finish();
+  expect(exchanges).toMatchObject(
+    [ADDRESSES.a, ADDRESSES.c, ADDRESSES.a].map((address) => ({
+      active: { address },
+      passive: { address: ADDRESSES.b },
+      outcome: 'rejected',
+      reject: { by: 'passive' },
+      retries: 0,
+    })),
+  );
+  expect(findings.map(({ kind }) => kind)).toEqual(Array(3).fill('cm-rejected'));
+});
+
 describe('without an answer', () => {
   test('retransmitted messages: how often, how far apart', () => {
     const capture = new Dialogue();
@@ -172,6 +190,30 @@ describe('without an answer', () => {
     // 4.096 µs · 2^18 is 1.07 s.
     expect(kinds(new Dialogue().send(0, 'a', 'b', REQ).until(1000).finish())).toEqual([]);
     expect(kinds(new Dialogue().send(0, 'a', 'b', REQ).until(1100).finish())).toEqual(['cm-unanswered']);
+  });
+});
+
+describe('an answer that another message shows', () => {
+  test('an MRA: the passive side takes longer', () => {
+    const mra = { name: 'MRA', localCommId: 0x2b, remoteCommId: 0x1a, serviceTimeout: 22 } satisfies CmInput;
+    const { exchanges, findings } = new Dialogue()
+      .send(0, 'a', 'b', REQ)
+      .send(1, 'b', 'a', mra)
+      .until(2000)
+      .finish();
+    expect(exchanges).toMatchObject([{ outcome: 'unanswered', answerTime: 1e6 }]);
+    expect(findings).toEqual([]);
+  });
+
+  test.each([
+    ['RTU', RTU, 5e6],
+    ['DREQ', { ...RTU, name: 'DREQ' } satisfies CmInput, undefined],
+  ])('%s in a capture of one direction', (_, message, connectTime) => {
+    const capture = new Dialogue().send(0, 'a', 'b', REQ).send(5, 'a', 'b', message).until(60_000);
+    const { exchanges, findings } = capture.finish();
+    expect(exchanges).toMatchObject([{ outcome: 'established', connectTime }]);
+    expect(exchanges[0].answerTime).toBe(undefined);
+    expect(findings).toEqual([]);
   });
 });
 
@@ -203,6 +245,24 @@ test('a communication ID that is used again with another transaction is another 
     ['established', 0],
     ['established', 0],
   ]);
+  expect(findings).toEqual([]);
+});
+
+test('an adapter that restarted counts the PSNs of its queue pair 1 from 0 again: no copies', () => {
+  const capture = new CaptureBuilder();
+  for (const [time, id] of [
+    [0, 0x1a],
+    [120e6, 0x2a],
+  ]) {
+    const rep = { ...REP, localCommId: id + 1, remoteCommId: id };
+    capture.cm(time, 'a', { ...REQ, transactionId: BigInt(id), localCommId: id }, 0);
+    // A mirror shows it again.
+    capture.cm(time + 10, 'a', { ...REQ, transactionId: BigInt(id), localCommId: id }, 0);
+    capture.cm(time + 100, 'b', rep, 0);
+    capture.cm(time + 200, 'a', { ...RTU, localCommId: id, remoteCommId: id + 1 }, 1);
+  }
+  const { exchanges, findings } = capture.finish();
+  expect(exchanges).toMatchObject(Array(2).fill({ outcome: 'established', retries: 0 }));
   expect(findings).toEqual([]);
 });
 
@@ -254,4 +314,13 @@ test('three captures of the real rxe', () => {
     exchanges: [{ outcome: 'established', retries: 0 }],
     findings: [],
   });
+});
+
+test('an exchange is found by a few communication IDs, however many an end claims', () => {
+  const dialogue = new Dialogue().send(0, 'a', 'b', REQ);
+  for (let i = 0; i < 20; i++) dialogue.send(i, 'b', 'a', { ...REP, localCommId: 0x100 + i });
+  for (const localCommId of [0x100, 0x113])
+    dialogue.send(30, 'b', 'a', { name: 'DREQ', localCommId, remoteCommId: 0x99 });
+  const { exchanges } = dialogue.finish();
+  expect(exchanges.map(({ messages }) => messages.length)).toEqual([22, 1]);
 });

@@ -5,7 +5,9 @@
 import {
   CM_LAYOUTS,
   CM_TITLES,
+  CmMraMessage,
   type CmName,
+  CmRejMessage,
   CmSidrStatus,
   cmFieldsAt,
   cmNameAt,
@@ -16,17 +18,21 @@ import {
   sidrStatus,
 } from '@node-roce/wire';
 import type { Addresses, RocePacket } from '../read/packet.ts';
+import { qpnOfRep } from './cm.ts';
 
 /** Exchanges that are kept; later ones are counted. */
 const MAX_EXCHANGES = 10_000;
+/** Communication IDs that an exchange is found by; it has two. */
+const MAX_IDS = 8;
 /** Messages listed of an exchange. */
 const MAX_MESSAGES = 64;
 /** Gaps in the PSNs of queue pair 1 that are listed. */
 const MAX_GAPS = 1000;
 /** Hosts whose PSNs are followed. */
 const MAX_HOSTS = 10_000;
-/** PSNs of a host that a copy is found among. */
+/** PSNs of a host that a copy is found among, and for how long, ns: queue pair 1 of an adapter that restarts counts from 0 again. */
 const RECENT_PSNS = 8;
+const MAX_COPY_LAG = 1e9;
 /** More missing PSNs than this are no losses: the sender started anew, or the capture stopped. */
 const MAX_GAP = 64;
 
@@ -54,12 +60,12 @@ export interface CmParty {
 }
 
 export type CmOutcome =
-  /** REQ, REP and RTU, or REP and traffic that shows it. */
+  /** An RTU, or a message that ends a connection: without a REP in the capture, too, as nobody sends them before. */
   | 'established'
-  /** A REP, and no RTU in the capture. */
+  /** A REP, and neither of them in the capture. */
   | 'accepted'
   | 'rejected'
-  /** No answer to the REQ in the capture. */
+  /** Neither REP nor REJ to the REQ in the capture, and no message that is sent after one only. */
   | 'unanswered'
   /** The capture begins within it: no REQ. */
   | 'partial';
@@ -124,6 +130,8 @@ interface Exchange extends Omit<CmExchange, 'active' | 'passive'> {
   active: Party;
   passive: Party;
   transactionId: bigint;
+  /** Communication IDs that it is filed under. */
+  ids: number;
   seen: Set<string>;
 }
 
@@ -132,7 +140,7 @@ interface Gsi {
   frame: number;
   time: number;
   /** The last few. */
-  recent: number[];
+  recent: { psn: number; time: number }[];
 }
 
 /** Follows the datagrams of queue pair 1. */
@@ -161,7 +169,7 @@ export class CmExchanges {
   }
 
   results(addresses: Addresses): CmExchange[] {
-    return this.#all.map(({ seen: _, transactionId: __, active, passive, ...rest }) => ({
+    return this.#all.map(({ seen: _, transactionId: __, ids: ___, active, passive, ...rest }) => ({
       ...rest,
       active: { ...active, address: addresses.text(active.address) },
       passive: { ...passive, address: addresses.text(passive.address) },
@@ -184,15 +192,15 @@ export class CmExchanges {
     const key = `${source} ${vni}`;
     const before = this.#gsi.get(key);
     if (before === undefined) {
-      if (this.#gsi.size < MAX_HOSTS) this.#gsi.set(key, { psn, frame, time, recent: [psn] });
+      if (this.#gsi.size < MAX_HOSTS) this.#gsi.set(key, { psn, frame, time, recent: [{ psn, time }] });
       return false;
     }
-    if (before.recent.includes(psn)) return true;
-    before.recent.push(psn);
+    if (before.recent.some((seen) => seen.psn === psn && time - seen.time < MAX_COPY_LAG)) return true;
+    before.recent.push({ psn, time });
     if (before.recent.length > RECENT_PSNS) before.recent.shift();
     const missing = ((psn - before.psn) & 0xff_ffff) - 1;
     // It was overtaken.
-    if (missing > 0x80_0000) return false;
+    if (missing > 0x80_0000 && time - before.time < MAX_COPY_LAG) return false;
     if (missing > 0 && missing <= MAX_GAP && this.#gaps.length < MAX_GAPS) {
       const firstMissing = (before.psn + 1) & 0xff_ffff;
       const [start, end] = [before.time, time];
@@ -216,43 +224,55 @@ export class CmExchanges {
     const { bytes, payload, source, destination, vni } = packet;
     if (name === 'REQ' || name === 'SIDR_REQ') {
       const id = name === 'REQ' ? cmFieldsAt('REQ', bytes, payload).localCommId : idOf(packet);
-      const known = this.#byId.get(keyOf(name === 'REQ' ? '' : 'S', vni, source, id));
+      const key = keyOf(name === 'REQ' ? '' : 'S', vni, source, id);
+      const known = this.#byId.get(key);
       const transactionId = MadHeader.transactionId.get(bytes, payload);
       if (known !== undefined && known.transactionId === transactionId) return known;
-      return this.#open(packet, name === 'REQ' ? '' : 'S', id, transactionId);
+      const opened = this.#open(packet, transactionId, name === 'REQ' ? 'connection' : 'datagram-service');
+      if (opened !== undefined) this.#byId.set(key, opened);
+      return opened;
     }
     if (name === 'SIDR_REP') {
       const id = idOf(packet);
       return this.#byId.get(keyOf('S', vni, destination, id));
     }
     const { localCommId, remoteCommId } = cmFieldsAt(name as 'RTU', bytes, payload);
+    // A host without a listener refuses with an ID of 0: it has none.
+    const own = localCommId === 0 ? undefined : keyOf('', vni, source, localCommId);
     const found =
       this.#byId.get(keyOf('', vni, destination, remoteCommId)) ??
-      this.#byId.get(keyOf('', vni, source, localCommId));
+      (own === undefined ? undefined : this.#byId.get(own));
     if (found !== undefined) {
-      if (localCommId !== 0) this.#byId.set(keyOf('', vni, source, localCommId), found);
+      if (own !== undefined && found.ids < MAX_IDS && this.#byId.get(own) !== found) {
+        found.ids++;
+        this.#byId.set(own, found);
+      }
       return found;
     }
-    const opened = this.#open(packet, '', localCommId, 0n);
+    const opened = this.#open(packet, 0n);
     if (opened === undefined) return undefined;
     opened.outcome = 'partial';
-    // A REP comes from the passive side.
-    if (name === 'REP') {
+    if (isOfPassive(name, packet)) {
       opened.active.address = destination;
       opened.passive.address = source;
     }
-    this.#byId.set(keyOf('', vni, destination, remoteCommId), opened);
+    if (own !== undefined) this.#byId.set(own, opened);
+    if (remoteCommId !== 0) this.#byId.set(keyOf('', vni, destination, remoteCommId), opened);
     return opened;
   }
 
-  #open(packet: RocePacket, kind: string, id: number, transactionId: bigint): Exchange | undefined {
+  #open(
+    packet: RocePacket,
+    transactionId: bigint,
+    kind: Exchange['kind'] = 'connection',
+  ): Exchange | undefined {
     if (this.#all.length >= MAX_EXCHANGES) {
       this.#tooMany++;
       return undefined;
     }
     const { source, destination, time, frame } = packet;
     const exchange: Exchange = {
-      kind: kind === '' ? 'connection' : 'datagram-service',
+      kind,
       active: newParty(source),
       passive: newParty(destination),
       service: undefined,
@@ -269,10 +289,10 @@ export class CmExchanges {
       retries: 0,
       messages: [],
       transactionId,
+      ids: 1,
       seen: new Set(),
     };
     this.#all.push(exchange);
-    this.#byId.set(keyOf(kind, packet.vni, source, id), exchange);
     return exchange;
   }
 
@@ -289,8 +309,11 @@ export class CmExchanges {
 
   #apply(exchange: Exchange, name: CmName, packet: RocePacket): void {
     const { bytes, payload, time, frame } = packet;
-    if (name !== 'REQ' && name !== 'SIDR_REQ' && exchange.outcome !== 'partial')
-      exchange.answerTime ??= time - exchange.start;
+    const { active, passive } = exchange;
+    // A host may connect to itself.
+    const isFromPassive = packet.source !== active.address || active.address === passive.address;
+    const isAnswer = name !== 'REQ' && name !== 'SIDR_REQ' && isFromPassive;
+    if (isAnswer && exchange.outcome !== 'partial') exchange.answerTime ??= time - exchange.start;
     switch (name) {
       case 'REQ':
         applyReq(exchange, cmFieldsAt('REQ', bytes, payload));
@@ -298,7 +321,7 @@ export class CmExchanges {
       case 'REP': {
         const rep = cmFieldsAt('REP', bytes, payload);
         Object.assign(exchange.passive, {
-          qpn: rep.localQpn,
+          qpn: qpnOfRep(rep),
           startingPsn: rep.startingPsn,
           responderResources: rep.responderResources,
           initiatorDepth: rep.initiatorDepth,
@@ -307,7 +330,7 @@ export class CmExchanges {
         break;
       }
       case 'RTU':
-        if (exchange.outcome !== 'accepted') break;
+        if (!isOpen(exchange)) break;
         exchange.outcome = 'established';
         exchange.connectTime = time - exchange.start;
         break;
@@ -321,7 +344,7 @@ export class CmExchanges {
       case 'DREQ':
       case 'DREP':
         // Nobody disconnects what was not connected: the RTU is not in the capture.
-        if (exchange.outcome === 'accepted') exchange.outcome = 'established';
+        if (isOpen(exchange)) exchange.outcome = 'established';
         exchange.isDisconnected = true;
         break;
       case 'SIDR_REQ':
@@ -342,6 +365,16 @@ export class CmExchanges {
     }
   }
 }
+
+/** Whether the first message that the capture has of an exchange comes from the passive side: the answers to a REQ. */
+function isOfPassive(name: CmName, { bytes, payload }: RocePacket): boolean {
+  if (name === 'REP') return true;
+  if (name === 'REJ') return cmFieldsAt('REJ', bytes, payload).messageRejected === CmRejMessage.REQ;
+  return name === 'MRA' && cmFieldsAt('MRA', bytes, payload).messageMraed === CmMraMessage.REQ;
+}
+
+/** The capture has the REQ, and has not shown yet whether a connection came about. */
+const isOpen = ({ outcome }: Exchange): boolean => outcome === 'unanswered' || outcome === 'accepted';
 
 function applyReq(exchange: Exchange, req: ReturnType<typeof cmFieldsAt<'REQ'>>): void {
   exchange.service = serviceName(req.serviceId);

@@ -2,7 +2,7 @@
  * Connections as the connection manager made them: QPNs, timeouts and retries from its REQ and REP on QP1 (IBTA vol 1
  * §12.6).
  */
-import { cmFieldsAt, cmNameAt, MAD_HEADER_BYTES } from '@node-roce/wire';
+import { cmFieldsAt, cmNameAt, MAD_HEADER_BYTES, MadHeader } from '@node-roce/wire';
 import type { RocePacket } from '../read/packet.ts';
 
 /** Bytes of a REQ and a REP up to the last field that is read here: a cut capture may lack the rest. */
@@ -33,9 +33,19 @@ export interface CmConnection {
   rnrRetries: number;
   /** Of the REP. */
   frame: number;
+  /** Transaction and communication IDs: the same where REQ and REP are retransmissions. */
+  exchange: string;
+  /** When the REQ came: no packet of the connection is older. */
+  requested: number;
+  /** Networks of the REQ and of the REP (`RocePacket.network`). */
+  networks: readonly [number, number];
 }
 
-type Request = Omit<CmConnection, 'passive' | 'frame'>;
+type Request = Omit<CmConnection, 'passive' | 'frame' | 'networks'> & { network: number };
+
+/** Returns the queue pair number of a REP's sender: for XRC it stands in place of the EE context's (IBTA annex A14), and `localQpn` is 0. */
+export const qpnOfRep = ({ localQpn, localEecn }: { localQpn: number; localEecn: number }): number =>
+  localQpn === 0 ? localEecn : localQpn;
 
 /** Reads packets to QP1. */
 export class CmReader {
@@ -55,6 +65,9 @@ export class CmReader {
         ackTimeout: req.primaryAckTimeout,
         retries: req.retryCount,
         rnrRetries: req.rnrRetryCount,
+        exchange: `${MadHeader.transactionId.get(bytes, payload)} ${req.localCommId}`,
+        requested: packet.time,
+        network: packet.network,
       });
     }
     if (name === 'REP' && payload + REP_BYTES <= end) {
@@ -63,8 +76,10 @@ export class CmReader {
       const request = this.#requests.get(key);
       if (request === undefined) return undefined;
       this.#requests.delete(key);
-      const passive = { address: source, qpn: rep.localQpn, psn: rep.startingPsn };
-      return { ...request, passive, frame: packet.frame };
+      const passive = { address: source, qpn: qpnOfRep(rep), psn: rep.startingPsn };
+      const { network, ...known } = request;
+      const exchange = `${known.exchange} ${rep.localCommId}`;
+      return { ...known, passive, frame: packet.frame, exchange, networks: [network, packet.network] };
     }
     return undefined;
   }

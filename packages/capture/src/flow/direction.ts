@@ -13,8 +13,10 @@ import { DistributionBuilder } from './distribution.ts';
 import { EventLog } from './events.ts';
 import { Identifications } from './identification.ts';
 import { Ladder, LadderBudget } from './ladder.ts';
+import type { LastFailure } from './last-failure.ts';
 import { LatencyClasses } from './latency-classes.ts';
 import { newMessageCounts, type UnnumberedMessage } from './messages.ts';
+import { MirroredResponses } from './mirrored-responses.ts';
 import type { Evidence, PendingResponse } from './pending-response.ts';
 import { newGoBackCauses, RecoveryBudget, RecoveryLog } from './recoveries.ts';
 import type { RequesterTracker } from './requester-tracker.ts';
@@ -103,6 +105,7 @@ export class Direction {
   readonly counts = newCounts();
   readonly events = new EventLog();
   readonly ids = new Identifications();
+  readonly responses = new MirroredResponses();
   readonly plot: PlotSeries;
   readonly throughput = new BinnedSums();
   readonly latency = new LatencySeries();
@@ -129,6 +132,10 @@ export class Direction {
   peer: Direction | undefined;
   /** Its queue pairs were used again: what comes with these numbers is of another connection. */
   isOver = false;
+  /** The other connection has begun. */
+  isFollowed = false;
+  /** Of the requests that are outstanding at the capture's end; given then. */
+  lastFailure: LastFailure | undefined;
   /** The connection, if the connection manager's messages name it. */
   cm: CmConnection | undefined;
   /** Responses that came before it was known whose they are. */
@@ -151,7 +158,8 @@ export class Direction {
     this.mac = packet.linkType === LinkType.ETHERNET ? macAt(packet.bytes, packet.link + 6) : -1;
     this.keyQp = sourceQp;
     this.sourceQp = sourceQp;
-    this.startsWithRequest = !packet.info.isResponse;
+    // A CNP goes to the sender of marked packets: the requester, except of READ responses.
+    this.startsWithRequest = packet.info.isRequest;
     this.firstFrame = packet.frame;
     this.start = packet.time;
     this.firstPort = packet.sourcePort;

@@ -12,7 +12,7 @@ export type EventName =
   | 'damage-recovery'
   | 'idle-like-timeout'
   | 'late'
-  | 'gap'
+  | 'lost'
   | 'missed'
   | 'rnr-nak'
   | `nak-${NakName}`
@@ -21,6 +21,7 @@ export type EventName =
   | 'no-address'
   | 'repeated-frame'
   | 'reused'
+  | 'reuse-presumed'
   | 'ecn-marked'
   | 'cnp';
 

@@ -19,7 +19,7 @@ export type MessageFailure = FatalNakName | 'rnr-retries-exceeded' | 'retries-ex
 export const FINDING_KINDS = {
   'damaged-file': 'the file is damaged or cut short',
   'nothing-decoded': 'no frame of the capture is RoCE that can be decoded',
-  'damaged-packets': 'RoCE packets could not be parsed',
+  'damaged-packets': 'frames that are RoCE, or were cut before that shows, could not be parsed',
   'cut-headers': 'packets are cut inside their headers',
   'capture-drops': 'the capturing system reports drops',
   'too-many-connections': 'more directions than the analysis follows',
@@ -48,7 +48,7 @@ export const FINDING_KINDS = {
     'FLUSHes or ATOMIC_WRITEs have the address 0, as rxe of Linux 6.12 sends them again',
   'flush-covered-twice': 'FLUSHes have the ICRC that rxe of Linux 6.12 gives them',
   'repeated-frames': 'the capture shows frames twice',
-  'queue-pairs-reused': 'another connection had the same two queue pair numbers before',
+  'queue-pairs-reused': 'another connection had the same two queue pair numbers before, or seems to have had',
   'ecn-marked': 'packets are marked as congested',
   pause: 'a port stopped its link partner with PFC or PAUSE',
   cnp: 'CNPs came, and the capture shows no mark',

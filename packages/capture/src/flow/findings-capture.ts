@@ -43,12 +43,16 @@ export function captureFindings(
   const damaged = Object.entries(summary.damaged);
   if (damaged.length > 0) {
     const count = damaged.reduce((sum, [, n]) => sum + n, 0);
+    // The others are refused where the port, or the EtherType, is known.
+    const isRoce = damaged.every(([reason]) => reason !== 'truncated' && reason !== 'malformed');
     add(
       'damaged-packets',
       'warning',
       count,
-      `${counted(count, 'RoCE packet')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
-      'See them with roce dump; a snap length of 128 bytes shows all headers.',
+      `${counted(count, isRoce ? 'RoCE packet' : 'frame')} could not be read: ${damaged.map(([reason, n]) => `${n} ${reason}`).join(', ')}`,
+      summary.damaged.fragment === undefined
+        ? 'See them with roce dump; a snap length of 128 bytes shows all headers.'
+        : 'See them with roce dump. Fragments are not put together: lower the path MTU of the queue pairs below the MTU of the network.',
     );
   }
   if (summary.cutHeaders > 0) {

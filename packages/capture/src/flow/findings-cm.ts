@@ -59,6 +59,8 @@ function failures(exchange: CmExchange, captureEnd: number): Finding[] {
     ];
   }
   if (outcome !== 'unanswered') return [];
+  // An MRA is an answer: the passive side has the REQ, and takes longer (IBTA vol 1 §12.6.6).
+  if (messages.some(({ name, from }) => name === 'MRA' && from === 'passive')) return [];
   const requests = messages.filter(({ name }) => name === 'REQ' || name === 'SIDR_REQ');
   const waited = captureEnd - requests.at(-1)!.time;
   const patience = offered === undefined ? 0 : 4096 * 2 ** offered.remoteCmResponseTimeout;

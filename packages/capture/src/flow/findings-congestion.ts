@@ -1,29 +1,34 @@
 /** Findings of ECN marks, CNPs and ghost ACKs of one direction. */
-import { counted, formatDuration } from '../units.ts';
+import { counted, formatDuration, formatShare } from '../units.ts';
 import type { Finding } from './analysis.ts';
+import type { Direction } from './direction.ts';
 import { finding, moment, ofSubject, type Subject } from './finding.ts';
 
-export function congestionFindings(subject: Subject): Finding[] {
+/** @param lone directions without another one that have CNPs */
+export function congestionFindings(subject: Subject, lone: readonly Direction[]): Finding[] {
   const { direction } = subject;
   const { counts, events, peer } = direction;
   const found: Finding[] = [];
   const marked = events.get('ecn-marked');
   const cnps = peer?.events.get('cnp');
   if (marked !== undefined) {
-    const share = (100 * counts.ecnMarked) / counts.packets;
+    const share = formatShare(counts.ecnMarked, counts.packets);
+    const isSilent = cnps === undefined && peer !== undefined;
     const delay = direction.congestion.delay.result();
     const answer =
       cnps === undefined
-        ? 'no CNP came back'
+        ? isSilent
+          ? 'no CNP came back'
+          : unpairedAnswer(direction, lone)
         : `${counted(cnps.count, 'CNP')} came back${delay === undefined ? '' : `, ${formatDuration(delay.p50)} after the mark (median)`}`;
     found.push(
       finding(
         subject,
         marked,
         'ecn-marked',
-        cnps === undefined ? 'warning' : 'note',
-        `${counted(counts.ecnMarked, 'packet')} (${share.toPrecision(2)} %) marked as congested, the first ${moment(marked.start)}; ${answer}`,
-        cnps === undefined
+        isSilent ? 'warning' : 'note',
+        `${counted(counts.ecnMarked, 'packet')} (${share}) marked as congested, the first ${moment(marked.start)}; ${answer}`,
+        isSilent
           ? 'The receiver does not answer marks (DCQCN off, or rxe): the sender will not slow down.'
           : 'A queue on the way is past its ECN threshold: look for incast or a slower link.',
       ),
@@ -54,4 +59,23 @@ export function congestionFindings(subject: Subject): Finding[] {
     );
   }
   return found;
+}
+
+/** CNPs to the sender of a direction that has no other one, as far as the capture shows. */
+function unpairedAnswer(
+  { source, destination, vni, sourceQp }: Direction,
+  lone: readonly Direction[],
+): string {
+  // A datagram names its sender's queue pair, which its CNPs go to.
+  const back = lone.filter(
+    (one) =>
+      one.source === destination &&
+      one.destination === source &&
+      one.vni === vni &&
+      (sourceQp < 0 || one.destQp === sourceQp),
+  );
+  if (back.length === 0) return 'the capture does not show whether CNPs came back';
+  const count = back.reduce((sum, { counts }) => sum + counts.cnps, 0);
+  const which = sourceQp < 0 ? ' to this host, for which queue pair the capture does not show' : '';
+  return `${counted(count, 'CNP')} came back${which}`;
 }

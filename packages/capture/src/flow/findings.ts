@@ -1,6 +1,6 @@
 /** Findings of a capture as sentences, each with a hint; worst first. */
 import { counted, formatCount, formatDuration, formatPsn } from '../units.ts';
-import type { CaptureSummary, Connection, Finding, Severity } from './analysis.ts';
+import type { CaptureSummary, Connection, Finding, Message, Severity } from './analysis.ts';
 import type { ConnectionState, Direction } from './direction.ts';
 import { finding, flowName, moment, ofSubject, type Subject } from './finding.ts';
 import type { FatalNakName } from './finding-kinds.ts';
@@ -9,6 +9,7 @@ import { congestionFindings } from './findings-congestion.ts';
 import { retransmissions } from './findings-recovery.ts';
 import { idleLikeTimeout, reordering, stalls } from './findings-stalls.ts';
 import { groupFindings } from './group-findings.ts';
+import type { LastFailure } from './last-failure.ts';
 
 /** Where so many packets of ten have a duplicate, a mirror shows all of them twice. */
 const MIRRORED = 0.9;
@@ -25,6 +26,9 @@ export function findingsOf(
   others: readonly Finding[] = [],
 ): Finding[] {
   const findings = [...captureFindings(connections, summary, tooMany), ...others];
+  const lone = states
+    .filter(({ first, second }) => second === undefined && first.counts.cnps > 0)
+    .map(({ first }) => first);
   states.forEach((state, i) => {
     const connection = connections[i];
     for (const direction of [state.first, state.second]) {
@@ -38,7 +42,7 @@ export function findingsOf(
         ...reordering(subject),
         ...notReady(subject),
         ...losses(subject),
-        ...congestionFindings(subject),
+        ...congestionFindings(subject, lone),
       );
     }
   });
@@ -62,6 +66,21 @@ const NAK_HINTS: Readonly<Record<FatalNakName, string>> = {
   'reserved-nak': 'A NAK code that the specification reserves: look at the firmware of the responder.',
 };
 
+const LAST_HINTS: Readonly<Record<LastFailure['failure'], string>> = {
+  'rnr-retries-exceeded':
+    'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 means no limit) and min_rnr_timer.',
+  'retries-exceeded':
+    'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
+};
+
+const nameOf = ({ operation, firstPsn }: Message): string => `${operation} (PSN ${formatPsn(firstPsn)})`;
+
+/** `sent 4 times and refused with RNR NAK each time`. */
+function refusals({ sends, rnrNaks }: LastFailure): string {
+  const refused = rnrNaks === sends ? 'RNR NAK each time' : counted(rnrNaks, 'RNR NAK');
+  return `sent ${counted(sends, 'time')} and refused with ${refused}`;
+}
+
 function failures(subject: Subject): Finding[] {
   const { direction, connection } = subject;
   const found: Finding[] = [];
@@ -72,8 +91,7 @@ function failures(subject: Subject): Finding[] {
     const failed = connection.messages.find(
       ({ failure, from }) => failure === nak && from === direction.from,
     );
-    const what =
-      failed === undefined ? 'a request' : `${failed.operation} (PSN ${formatPsn(failed.firstPsn)})`;
+    const what = failed === undefined ? 'a request' : nameOf(failed);
     found.push(
       finding(
         subject,
@@ -89,21 +107,24 @@ function failures(subject: Subject): Finding[] {
     ({ failure, from }) =>
       from === direction.from && (failure === 'retries-exceeded' || failure === 'rnr-retries-exceeded'),
   );
-  if (last === undefined || direction.requester === undefined) return found;
-  const rnr = last.failure === 'rnr-retries-exceeded';
-  const what = `${last.operation} (PSN ${formatPsn(last.firstPsn)})`;
-  const sends = counted(last.retransmitted + 1, 'time');
+  const { lastFailure } = direction;
+  if (last === undefined || lastFailure === undefined) return found;
+  const { failure, isShown } = lastFailure;
+  const hint = isShown
+    ? ''
+    : 'The capture ends before another retry was due: the requester may have gone on. ';
+  const packets = counted(last.retransmitted + last.packets, 'packet');
+  const answer =
+    peer === undefined ? 'has no answer in the capture, which shows one direction' : 'was never answered';
   found.push(
     ofSubject(
       subject,
-      rnr ? 'rnr-retries-exceeded' : 'retries-exceeded',
+      failure,
       'error',
-      rnr
-        ? `${what} was sent ${sends} and refused with RNR NAK each time; the last ${moment(last.end)}`
-        : `${what} was never answered: ${counted(last.retransmitted + last.packets, 'packet')} sent for it, the last ${moment(last.end)}`,
-      rnr
-        ? 'The receiver posts too few receives, or too late: post more, or raise rnr_retry (7 means no limit) and min_rnr_timer.'
-        : 'Does the peer get the packets (ping, UDP port 4791, PFC, path MTU), and is its queue pair in RTR or RTS with the same addresses, QPNs and PSNs?',
+      failure === 'rnr-retries-exceeded'
+        ? `${nameOf(last)} was ${refusals(lastFailure)}; the last ${moment(last.end)}`
+        : `${nameOf(last)} ${answer}: ${packets} sent for it, the last ${moment(last.end)}`,
+      hint + LAST_HINTS[failure],
       {
         start: last.start,
         end: last.end,
@@ -140,15 +161,15 @@ function losses(subject: Subject): Finding[] {
   const { direction } = subject;
   const { counts, events } = direction;
   const found: Finding[] = [];
-  const gaps = events.get('gap');
-  if (gaps !== undefined && direction.transport === 'UC') {
+  const lost = events.get('lost');
+  if (lost !== undefined) {
     found.push(
       finding(
         subject,
-        gaps,
+        lost,
         'uc-loss',
         'warning',
-        `${counted(gaps.sum, 'PSN')} never came, the first ${moment(gaps.start)}; UC retransmits nothing, so their messages are lost`,
+        `${counted(lost.count, 'PSN')} never came, the first ${moment(lost.start)}; UC retransmits nothing, so their messages are lost`,
         'Packets are lost on the way, or the capture dropped them: compare with the counters of the capture and of the NICs.',
       ),
     );
@@ -220,15 +241,18 @@ function losses(subject: Subject): Finding[] {
       ),
     );
   }
-  const reused = events.get('reused');
+  const presumed = events.get('reuse-presumed');
+  const reused = events.get('reused') ?? presumed;
   if (reused !== undefined) {
+    const doubt =
+      presumed === undefined ? '' : ', or packets of one connection in between are not in the capture';
     found.push(
       finding(
         subject,
         reused,
         'queue-pairs-reused',
         'note',
-        `queue pair numbers used again ${moment(reused.start)}, ${formatDuration(reused.sum)} after the last packet of another connection that had both`,
+        `queue pair numbers used again ${moment(reused.start)}, ${formatDuration(reused.sum)} after the last packet of another connection that had both${doubt}`,
         'Each has a row of its own: PSNs, retransmissions and latency of one are unrelated to those of the other.',
       ),
     );

@@ -68,7 +68,7 @@ export class Identifications {
   #backward = 0;
 
   /** Whether the sender gives each packet an Identification of its own. */
-  get #counts(): boolean {
+  get areDistinct(): boolean {
     return this.#packets > 0 && this.#useless * 50 <= this.#packets;
   }
 
@@ -83,7 +83,7 @@ export class Identifications {
     const key = ((psn << 8) | opcode) >>> 0;
     for (let at = place; at < place + SPOT; at += WORDS) {
       const isSame = seen[at] === ipId + 1 && seen[at + 1] === key && time - seen[at + 2] < MAX_LAG;
-      if (isSame && this.#counts) return true;
+      if (isSame && this.areDistinct) return true;
     }
     this.#packets++;
     if (ipId === 0 || (ipId === this.#last && key !== this.#lastKey)) this.#useless++;
@@ -131,7 +131,7 @@ export class Identifications {
   order({ ipId, time }: RocePacket, psn: number): number {
     this.sentBy = time;
     this.followsOn = false;
-    if (ipId < 0 || !this.#counts) return IdOrder.UNKNOWN;
+    if (ipId < 0 || !this.areDistinct) return IdOrder.UNKNOWN;
     // After a silence the host may have used half of all Identifications for others.
     if (this.#newest < 0 || isAfter(ipId, this.#newest) || time - this.#newestTime > this.#latest(time)) {
       if (this.#newest < 0) this.#firstTime = time;

@@ -47,6 +47,18 @@ test('answered entries make room, unanswered ones make it grow, to a bound', () 
   expect(out.psns.length).toBeLessThanOrEqual(1 << 16);
 });
 
+test('shrinks to the newest entries', () => {
+  const out = new Outstanding();
+  for (let psn = 0; psn < 1000; psn++) out.append(psn, psn);
+  out.walk = out.tail - 5;
+  out.shrink(16);
+  expect(out.psns.length).toBe(16);
+  expect(out.count).toBe(16);
+  expect(out.unanswered).toBe(5);
+  for (let psn = 984; psn < 1000; psn++) expect(out.firstTimes[out.slot(out.find(psn))]).toBe(psn);
+  expect(out.find(983)).toBe(-1);
+});
+
 test('PSNs go on past their end', () => {
   const near = unwrapFirst(0xff_fffe);
   expect(unwrap(2, near)).toBe(near + 4);

@@ -46,6 +46,7 @@ export class Outstanding {
   lastTimes: Float64Array = new Float64Array(INITIAL_ENTRIES);
   /** When it was answered, if `ANSWERED`. */
   answerTimes: Float64Array = new Float64Array(INITIAL_ENTRIES);
+  /** Of one that was not seen, the packet behind it; 0: none. */
   firstFrames: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   lastFrames: Uint32Array = new Uint32Array(INITIAL_ENTRIES);
   /** PSNs that the packet takes: 1, of a READ the number of its responses; 0: not known yet. */
@@ -89,11 +90,18 @@ export class Outstanding {
   /** A new oldest entry, before anything was answered; its slot, −1 if there is no room. */
   prepend(psn: number, time: number): number {
     if (this.walk !== this.head || this.unanswered >= MAX_ENTRIES) return -1;
-    if (this.tail - this.head > this.#mask) this.#grow();
+    if (this.tail - this.head > this.#mask) this.#resize(2 * (this.#mask + 1));
     const slot = --this.head & this.#mask;
     this.walk = this.head;
     this.#clear(slot, psn, time);
     return slot;
+  }
+
+  /** Keeps the newest `size` entries, a power of two, in a ring of that size; the unanswered ones must be no more. */
+  shrink(size: number): void {
+    if (this.#mask < size) return;
+    this.head = Math.max(this.head, this.tail - size);
+    this.#resize(size);
   }
 
   /** The entry whose PSNs hold this one; −1 if it is older than all or newer. */
@@ -141,11 +149,10 @@ export class Outstanding {
         return;
       }
     }
-    this.#grow();
+    this.#resize(2 * (this.#mask + 1));
   }
 
-  #grow(): void {
-    const size = 2 * (this.#mask + 1);
+  #resize(size: number): void {
     this.psns = this.#copied(this.psns, new Float64Array(size));
     this.firstTimes = this.#copied(this.firstTimes, new Float64Array(size));
     this.lastTimes = this.#copied(this.lastTimes, new Float64Array(size));

@@ -221,7 +221,8 @@ export class DirectionPairer {
       if (other.peer !== undefined && other.connection.pairing !== 'likely') continue;
       if (!this.#isPossible(direction, other)) continue;
       const { fits, misfits } = evidenceBetween(direction, other);
-      if (this.#portsTell && !isDerivedPort(direction, other)) continue;
+      if (this.#portsTell && !isDerivedPort(direction, other) && !this.#candidates.sharesPort(direction))
+        continue;
       if (fits > 0 && misfits * CONTRADICTIONS <= fits) yield other;
     }
   }

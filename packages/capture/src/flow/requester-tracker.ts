@@ -26,8 +26,11 @@ const REORDERING = 0.9e6;
 /** Repetitions within this, with the same bytes and without a cause, come from a mirror. */
 const MIRROR_LAG = 100e3;
 const MIN_MIRROR_LAG = 1500;
-/** UC and one-way captures: so many packets may come late before what is missing is given up. */
+/** UC: so many packets may come late before what is missing is given up. */
 const REORDER_PACKETS = 64;
+/** Packets that wait for a first answer; without one the capture shows one direction, and the last few packets are enough. */
+const MAX_UNHEARD = 1024;
+const UNHEARD_KEPT = 128;
 /** A READ whose answers never come, though later ones do: the capture missed them. */
 const GIVE_UP = 50e6;
 
@@ -55,6 +58,9 @@ export class RequesterTracker extends SentRequests {
   unacked = -1;
   /** The other direction of the connection is in the capture. */
   hasAnswers = false;
+  /** When something was last sent for the first time. */
+  lastNew = Number.NEGATIVE_INFINITY;
+  #maxUnheard = MAX_UNHEARD;
   /** Where it began, as far as is known. */
   #first = -1;
   readonly #verdict: Verdict;
@@ -63,6 +69,8 @@ export class RequesterTracker extends SentRequests {
   readonly #events: EventLog;
   /** PSNs up to this one are acknowledged, but a READ before them was not answered. */
   #ackedTo = -1;
+  /** The newest PSN of an ACK. */
+  #newestAck = -1;
   /** The last PSN whose answer came while an earlier one was missing. */
   #answeredTo = -1;
   #stalledSince = -1;
@@ -71,7 +79,6 @@ export class RequesterTracker extends SentRequests {
   #wentOnSince = -1;
   /** The frame of the answer that is being taken. */
   #answerFrame = 0;
-  #lastNew = Number.NEGATIVE_INFINITY;
   /** When the packet that is being taken had been sent by: not after it was seen. */
   #sentBy = 0;
   /** `SentAgain.followsOn` of it. */
@@ -120,6 +127,7 @@ export class RequesterTracker extends SentRequests {
       );
       this.#sentPacket(packet);
     }
+    if (this.#reliable && !this.hasAnswers) this.#settleUnheard();
   }
 
   #sentPacket({ time, frame }: RocePacket): void {
@@ -141,6 +149,13 @@ export class RequesterTracker extends SentRequests {
     if (psn > this.#ackedTo) this.#ackedTo = psn;
     this.passed.acknowledged(psn + 1);
     this.#advance(this.#ackedTo, time);
+  }
+
+  /** Whether the PSN of this ACK was acknowledged before. Of one that was sent before the capture an ACK in the capture shows it. */
+  wasAcknowledged(psn: number): boolean {
+    const newest = this.#newestAck;
+    if (psn > newest) this.#newestAck = psn;
+    return psn < this.unacked && (psn >= this.#first || psn <= newest);
   }
 
   /** The response to a READ, or to an atomic. False if it was answered before. */
@@ -221,17 +236,17 @@ export class RequesterTracker extends SentRequests {
     this.messages.breakOff();
   }
 
-  /** Sends of the oldest packet that was not answered, 0 if there is none; and when it went last. */
-  get oldest(): { sends: number; time: number; psn: number; frame: number } | undefined {
+  /** Sends of the oldest packet that was not answered; and when it went first and last. */
+  get oldest(): { sends: number; first: number; time: number; psn: number } | undefined {
     const { out } = this;
     for (let entry = out.walk; entry < out.tail; entry++) {
       const slot = out.slot(entry);
       if ((out.flags[slot] & EntryFlags.SEEN) === 0) continue;
       return {
         sends: out.sends[slot],
+        first: out.firstTimes[slot],
         time: out.lastTimes[slot],
         psn: out.psns[slot],
-        frame: out.lastFrames[slot],
       };
     }
     return undefined;
@@ -269,14 +284,16 @@ export class RequesterTracker extends SentRequests {
     }
     if (this.unacked === this.next) classifier.timerStart = time;
     classifier.sentNew();
-    this.#lastNew = time;
+    this.lastNew = time;
     this.#early.passed(psn);
     if (this.#early.keeps) this.#takeEarly(time);
     this.#wentOn(time);
     if (skipped > 0) {
       this.#counts.gaps += skipped;
-      this.#events.add('gap', packet.frame, time, skipped);
-      for (let missing = psn - skipped; missing < psn; missing++) this.#append(missing, time);
+      for (let missing = psn - skipped; missing < psn; missing++) {
+        const slot = this.#append(missing, time);
+        out.firstFrames[slot] = packet.frame;
+      }
     }
     const slot = this.#append(psn, time);
     this.next = psn + 1;
@@ -291,10 +308,11 @@ export class RequesterTracker extends SentRequests {
 
   #takeAgain(psn: number, packet: RocePacket, idOrder: number): number {
     const { out } = this;
+    const { time } = packet;
+    if (!this.#reliable && this.next - psn > MAX_GAP) return this.#beginAnew(psn, packet);
     const entry = this.find(psn);
     if (entry < 0) return this.#takeOlder(psn, packet, idOrder);
     const slot = out.slot(entry);
-    const { time } = packet;
     const before = out.lastTimes[slot];
     if ((out.flags[slot] & EntryFlags.SEEN) === 0) {
       if ((out.flags[slot] & EntryFlags.MISSED) !== 0 && time - before < REORDERING) {
@@ -309,6 +327,10 @@ export class RequesterTracker extends SentRequests {
       if (!again) this.classifier.filled(psn, psn + Math.max(1, out.spans[slot]), time - before);
       if (!again) return Taken.NEW;
       return this.#retransmitted(psn, packet, before, idOrder, true);
+    }
+    if (!this.#reliable) {
+      const isCopy = idOrder === IdOrder.UNKNOWN ? time - before < REORDERING : idOrder === IdOrder.LATE;
+      return isCopy ? Taken.REPEATED : this.#beginAnew(psn, packet);
     }
     const isLate = idOrder === IdOrder.LATE;
     // A late packet where the responses of a READ were expected, whose number was a guess from the PSN behind it.
@@ -337,6 +359,10 @@ export class RequesterTracker extends SentRequests {
     const oldest = out.psns[out.slot(out.head)];
     const isFirst = out.head === out.walk && this.unacked === oldest && oldest - psn <= MAX_GAP;
     if (!isFirst && idOrder === IdOrder.LATE) return Taken.NEW;
+    if (!isFirst && !this.#reliable) {
+      this.#late(psn, packet.time - this.lastNew);
+      return Taken.NEW;
+    }
     if (!isFirst) return this.#retransmitted(psn, packet, packet.time, idOrder);
     const before = out.firstTimes[out.slot(out.head)];
     for (let missing = oldest - 1; missing >= psn; missing--) {
@@ -352,6 +378,12 @@ export class RequesterTracker extends SentRequests {
     return Taken.NEW;
   }
 
+  /** UC sends nothing twice (IBTA vol 1 §9.8.2): the queue pair starts with this PSN again. */
+  #beginAnew(psn: number, packet: RocePacket): number {
+    this.#startAnew(psn, packet.time);
+    return this.#takeNew(psn, packet);
+  }
+
   /** A first transmission came after packets that were sent after it. */
   #late(psn: number, by: number): void {
     const verdict = this.#verdict;
@@ -362,6 +394,7 @@ export class RequesterTracker extends SentRequests {
 
   /** A packet that was skipped comes: was it late, or lost and retransmitted? */
   #isSentAgain(psn: number, time: number, noticed: number, idOrder: number): boolean {
+    if (!this.#reliable) return false;
     if (idOrder !== IdOrder.UNKNOWN) return idOrder !== IdOrder.LATE;
     return time - noticed >= REORDERING || this.classifier.isWantedSince(psn, time, noticed);
   }
@@ -416,7 +449,7 @@ export class RequesterTracker extends SentRequests {
       sentBy: this.#sentBy,
       messageEnd: rnrSince < 0 ? next : this.#messageEnd(psn),
       lastSent: before,
-      lastNew: this.#lastNew,
+      lastNew: this.lastNew,
       lastFrame,
       roundTrip: this.stalls.meanRoundTrip,
       unacked,
@@ -607,12 +640,25 @@ export class RequesterTracker extends SentRequests {
     this.#stalledSince = -1;
   }
 
+  /** Without the other direction nothing is ever answered. */
+  #settleUnheard(): void {
+    const { out } = this;
+    if (out.unanswered <= this.#maxUnheard) return;
+    this.#maxUnheard = UNHEARD_KEPT;
+    this.#giveUp(out.tail - UNHEARD_KEPT);
+    out.shrink(2 * UNHEARD_KEPT);
+  }
+
   /** UC: a message is at its end when its last packet is seen; what is missing may come late. */
   #settleUnreliable(late: number): void {
     const { out } = this;
     while (out.walk < out.tail) {
       const slot = out.slot(out.walk);
-      if ((out.flags[slot] & EntryFlags.SEEN) === 0 && out.unanswered <= late) return;
+      const isSeen = (out.flags[slot] & EntryFlags.SEEN) !== 0;
+      if (!isSeen && out.unanswered <= late) return;
+      // Those before the first packet may have passed before the capture.
+      if (!isSeen && out.firstFrames[slot] > 0)
+        this.#events.add('lost', out.firstFrames[slot], out.firstTimes[slot], 1);
       this.unacked = out.psns[slot] + 1;
       this.messages.take(out, out.walk, undefined, false);
       out.walk++;
@@ -622,6 +668,7 @@ export class RequesterTracker extends SentRequests {
   /** Outstanding packets are not followed any further. */
   #startAnew(psn: number, time: number): void {
     const { out } = this;
+    if (!this.#reliable) this.#settleUnreliable(0);
     this.#giveUp(out.tail);
     this.messages.breakOff();
     out.head = out.walk;

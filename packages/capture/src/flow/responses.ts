@@ -75,11 +75,10 @@ function take(direction: Direction, requester: RequesterTracker, response: Pendi
   }
   const kind = aethKind(syndrome);
   if (kind === AethKind.ACK) {
-    if (psn < requester.unacked) direction.counts.ghostAcks++;
-    else {
-      requester.acknowledge(psn, time, frame);
-      requester.classifier.recovered();
-    }
+    if (requester.wasAcknowledged(psn)) direction.counts.ghostAcks++;
+    if (psn < requester.unacked) return;
+    requester.acknowledge(psn, time, frame);
+    requester.classifier.recovered();
     return;
   }
   // A NAK acknowledges everything before the PSN that it names (IBTA vol 1 §9.7.5.2.8).

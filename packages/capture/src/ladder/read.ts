@@ -3,8 +3,7 @@ import type { CaptureSource } from '@node-roce/pcap/node';
 import type { LadderPacket } from '../flow/analysis.ts';
 import { FlowAnalyzer } from '../flow/analyzer.ts';
 import { ladderPacket } from '../flow/ladder.ts';
-import type { ConnectionName } from '../read/filter.ts';
-import type { Addresses, RocePacket } from '../read/packet.ts';
+import { type ConnectionName, senderFinder } from '../read/filter.ts';
 import { type ReadOptions, readPackets } from '../read/read.ts';
 import { filterLadder, type LadderFilter } from './kind.ts';
 
@@ -27,12 +26,14 @@ export async function readLadder(
 ): Promise<LadderPacket[]> {
   const kept: LadderPacket[] = [];
   let analyzer: FlowAnalyzer | undefined;
+  let senderOf: ReturnType<typeof senderFinder> | undefined;
   await readPackets(source, {
     ...options,
     onPacket: (packet, { addresses }) => {
+      senderOf ??= senderFinder(connection, addresses);
       analyzer ??= new FlowAnalyzer({
         onPacket: (each, { retransmission: cause, grade, evidence: evidenceFrame, repeatedFrame }) => {
-          const from = senderOf(each, addresses, connection);
+          const from = senderOf!(each);
           if (from === undefined) return;
           const again = cause === undefined ? undefined : { cause, grade: grade!, evidenceFrame };
           kept.push(...filterLadder([ladderPacket(each, from, again, repeatedFrame)], filter));
@@ -44,18 +45,4 @@ export async function readLadder(
     onChunk: () => kept.length <= most,
   });
   return kept;
-}
-
-/** The end that a packet comes from; undefined: of another connection. */
-function senderOf(
-  { source, destination, destQp, network }: RocePacket,
-  addresses: Addresses,
-  { a, b, paths }: ConnectionName,
-): 'a' | 'b' | undefined {
-  const [from, to] = [addresses.text(source), addresses.text(destination)];
-  if (from === a.address && to === b.address && destQp === b.qpn)
-    return (paths?.aToB?.network ?? network) === network ? 'a' : undefined;
-  if (from === b.address && to === a.address && destQp === a.qpn)
-    return (paths?.bToA?.network ?? network) === network ? 'b' : undefined;
-  return undefined;
 }

@@ -5,6 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ACK, ATOMIC_V6, CNP, under, WRITE_V1 } from '../../testing/frames.ts';
 import { rawRecord } from '../../testing/records.ts';
+import { captureFindings } from '../flow/findings-capture.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder } from './decode.ts';
 import { RocePacket, verdictName } from './packet.ts';
@@ -78,7 +79,7 @@ function expectSame({ packet, addresses }: ReturnType<typeof decode>, theirs: Pa
 function innermostVlan({ ethernet, linkHeader }: Packet, linkType: number): number {
   const tci = ethernet
     ? ethernet.vlans.at(-1)?.tci
-    : linkHeader && linkType === LinkType.LINUX_SLL && linkHeader.length > 16
+    : linkHeader && linkHeader.length > (linkType === LinkType.LINUX_SLL ? 16 : 20)
       ? u16(linkHeader, linkHeader.length - 4)
       : undefined;
   return tci === undefined ? -1 : tci & 0xfff;
@@ -177,35 +178,10 @@ describe('compared with packages/wire', () => {
 });
 
 test('VLAN tags, also behind a cooked header: the innermost counts', () => {
-  expect(decode(ATOMIC_V6).packet.vlan).toBe(7);
-  const sll = Uint8Array.of(
-    0,
-    0,
-    0,
-    1,
-    0,
-    6,
-    1,
-    2,
-    3,
-    4,
-    5,
-    6,
-    0,
-    0,
-    0x81,
-    0,
-    0x20,
-    0x2a,
-    ...ACK.subarray(12),
-  );
-  const { ok, packet } = decode(sll, LinkType.LINUX_SLL);
-  expect({ ok, vlan: packet.vlan, psn: packet.psn, qp: packet.destQp }).toEqual({
-    ok: true,
-    vlan: 42,
-    psn: 0,
-    qp: 0x48,
-  });
+  for (const linkType of [LinkType.ETHERNET, LinkType.LINUX_SLL, LinkType.LINUX_SLL2]) {
+    const { ok, packet } = decode(under(linkType, ATOMIC_V6), linkType);
+    expect({ ok, vlan: packet.vlan, pcp: packet.pcp }).toEqual({ ok: true, vlan: 7, pcp: 1 });
+  }
 });
 
 /** An IPv4 packet of that protocol between two switches, in an Ethernet frame. */
@@ -412,6 +388,27 @@ test('counts and times of the summary', () => {
     droppedByCapture: undefined,
     damage: undefined,
   });
+});
+
+test('a datagram in two fragments, and a frame cut before its port', () => {
+  const first = ACK.slice(0, 14 + 20 + 16);
+  setU16(first, 16, 20 + 16);
+  first[20] = 0x20;
+  expect(parseFrame(first)).toMatchObject({ reason: 'fragment', offset: 20 });
+  expectAgreement(first, LinkType.ETHERNET);
+  const later = ACK.slice();
+  setU16(later, 20, 2);
+  const refused: RefusedFrame[] = [];
+  const reader = new PacketReader({ onRefused: (frame) => refused.push(frame) });
+  for (const bytes of [first, later]) reader.frame(rawRecord(bytes, { linkType: LinkType.ETHERNET }));
+  expect(refused).toMatchObject([
+    { reason: 'fragment', offset: 20 },
+    { reason: 'not-roce', detail: 'a later fragment' },
+  ]);
+  const texts = () => captureFindings([], reader.summary(), 0).map(({ text }) => text);
+  expect(texts()).toContain('1 RoCE packet could not be read: 1 fragment');
+  reader.frame(rawRecord(ACK.slice(0, 24), { linkType: LinkType.ETHERNET }));
+  expect(texts()).toContain('2 frames could not be read: 1 fragment, 1 truncated');
 });
 
 test('addresses keep their numbers, and beyond the bound share one', () => {

@@ -30,10 +30,12 @@ import { UdpPorts } from './udp-ports.ts';
 export type Refusal =
   /** Another protocol or port, a later fragment, a link type that can't hold RoCE. */
   | 'not-roce'
-  /** The frame ends before the BTH does. */
+  /** The frame ends before the BTH does, and perhaps before anything that shows whether it is RoCE. */
   | 'truncated'
   /** Lengths or versions contradict each other. */
   | 'malformed'
+  /** The first IP fragment of a datagram to a port of RoCE. */
+  | 'fragment'
   /** No such opcode. */
   | 'unknown-opcode'
   /** Several packets in one datagram, and too little of it captured to find where each begins. */
@@ -41,6 +43,8 @@ export type Refusal =
   /** A pause frame: `FrameDecoder.pause`. */
   | 'pause';
 
+/** Of the byte with the flags (RFC 791 §3.1). */
+const MORE_FRAGMENTS = 0x20;
 /** Tunnels in tunnels that are looked into. */
 const MAX_DEPTH = 4;
 
@@ -99,14 +103,14 @@ export class FrameDecoder {
     switch (linkType) {
       case LinkType.ETHERNET:
         if (o + 14 > end) return this.#no('truncated', end, 'in the Ethernet header');
-        return this.#tagged(b, o + 12, end);
+        return this.#tagged(b, o + 14, end, u16(b, o + 12));
       case LinkType.LINUX_SLL:
         if (o + 16 > end) return this.#no('truncated', end, 'in the SLL header');
-        return this.#tagged(b, o + 14, end);
+        return this.#tagged(b, o + 16, end, u16(b, o + 14));
       case LinkType.LINUX_SLL2:
         if (o + 20 > end) return this.#no('truncated', end, 'in the SLL2 header');
-        // The type stands in front here; tags would follow the header.
-        return this.#network(b, o + 20, end, u16(b, o));
+        // The type stands in front here, and tags follow the header.
+        return this.#tagged(b, o + 20, end, u16(b, o));
       case LinkType.NULL:
       case LinkType.LOOP:
         // The family's numbers differ between systems, IP's version does not.
@@ -122,19 +126,19 @@ export class FrameDecoder {
     }
   }
 
-  /** Past VLAN tags; `at` is where the first type stands. */
-  #tagged(b: Uint8Array, at: number, end: number): boolean {
-    let type = u16(b, at);
+  /** Past VLAN tags; `at` is behind the header that had the first type. */
+  #tagged(b: Uint8Array, at: number, end: number, firstType: number): boolean {
+    let type = firstType;
     let next = at;
     while (isVlan(type)) {
-      if (next + 6 > end) return this.#no('truncated', end, 'in a VLAN tag');
-      const tag = u16(b, next + 2);
+      if (next + 4 > end) return this.#no('truncated', end, 'in a VLAN tag');
+      const tag = u16(b, next);
       this.#packet.vlan = tag & 0xfff;
       this.#packet.pcp = tag >> 13;
+      type = u16(b, next + 2);
       next += 4;
-      type = u16(b, next);
     }
-    return this.#network(b, next + 2, end, type);
+    return this.#network(b, next, end, type);
   }
 
   #network(b: Uint8Array, o: number, end: number, etherType: number): boolean {
@@ -197,9 +201,10 @@ export class FrameDecoder {
 
   /** @param packetEnd where the IP packet ends, by its own word */
   #udp(b: Uint8Array, ip: number, udp: number, end: number, packetEnd: number): boolean {
-    if (udp + u16(b, udp + 4) !== packetEnd) {
-      return this.#no('malformed', udp + 4, 'UDP length and IP length differ');
-    }
+    const udpEnd = udp + u16(b, udp + 4);
+    if (udpEnd > packetEnd && b[ip] >> 4 === 4 && (b[ip + 6] & MORE_FRAGMENTS) !== 0)
+      return this.#no('fragment', ip + 6, 'a first fragment');
+    if (udpEnd !== packetEnd) return this.#no('malformed', udp + 4, 'UDP length and IP length differ');
     this.#packet.version = 2;
     this.#packet.ip = ip;
     this.#packet.sourcePort = u16(b, udp);

@@ -1,11 +1,12 @@
 /** Which packets are wanted: what `roce dump` and `roce export` have in common. */
-import { AethKind, aethKind, parseIpAddress } from '@node-roce/wire';
+import { AethKind, aethKind, EXTENSION_BYTES, parseIpAddress, u24 } from '@node-roce/wire';
 import type { Connection, DirectionPath } from '../flow/analysis.ts';
 import type { AddressTable } from './addresses.ts';
 import type { RocePacket } from './packet.ts';
 
-/** The part of a connection that identifies its packets. */
-export type ConnectionName = Pick<Connection, 'a' | 'b'> & Partial<Pick<Connection, 'paths'>>;
+/** The part of a connection that identifies its packets: frames distinguish it from others that had its queue pairs. */
+export type ConnectionName = Pick<Connection, 'a' | 'b'> &
+  Partial<Pick<Connection, 'paths' | 'firstFrame' | 'lastFrame'>>;
 
 export interface PacketFilter {
   /** Destination queue pair. */
@@ -30,8 +31,7 @@ export interface PacketFilter {
 export function packetFilter(filter: PacketFilter, addresses: AddressTable): (packet: RocePacket) => boolean {
   const { qp, nak, from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY } = filter;
   const opcode = filter.opcode?.toLowerCase();
-  const belongs =
-    filter.connection === undefined ? undefined : connectionMatcher(filter.connection, addresses);
+  const senderOf = filter.connection === undefined ? undefined : senderFinder(filter.connection, addresses);
   const matches = filter.address === undefined ? undefined : addressMatcher(filter.address, addresses);
   return (packet) =>
     (qp === undefined || packet.destQp === qp) &&
@@ -39,7 +39,7 @@ export function packetFilter(filter: PacketFilter, addresses: AddressTable): (pa
     (opcode === undefined || isNamed(packet, opcode)) &&
     packet.time >= from &&
     packet.time <= to &&
-    (belongs === undefined || belongs(packet)) &&
+    (senderOf === undefined || senderOf(packet) !== undefined) &&
     (matches === undefined || matches(packet.source) || matches(packet.destination));
 }
 
@@ -55,17 +55,35 @@ export function isNak({ info, bytes, bth, end }: RocePacket): boolean {
   return kind === AethKind.NAK || kind === AethKind.RNR_NAK;
 }
 
-function connectionMatcher(
-  { a, b, paths }: ConnectionName,
+/** Returns the end that a packet of the connection comes from; undefined for packets of others. */
+export function senderFinder(
+  { a, b, paths, firstFrame = 0, lastFrame = Number.POSITIVE_INFINITY }: ConnectionName,
   addresses: AddressTable,
-): (packet: RocePacket) => boolean {
-  const isIn = (path: DirectionPath | undefined, network: number) =>
-    path === undefined || path.network === network;
-  const isA = addressMatcher(a.address, addresses);
-  const isB = addressMatcher(b.address, addresses);
-  return ({ source, destination, destQp, network }) =>
-    (destQp === b.qpn && isB(destination) && isA(source) && isIn(paths?.aToB, network)) ||
-    (destQp === a.qpn && isA(destination) && isB(source) && isIn(paths?.bToA, network));
+): (packet: RocePacket) => 'a' | 'b' | undefined {
+  const way = (from: ConnectionName['a'], to: ConnectionName['a'], path: DirectionPath | undefined) => {
+    const isSource = addressMatcher(from.address, addresses);
+    const isDestination = addressMatcher(to.address, addresses);
+    return (packet: RocePacket) =>
+      packet.destQp === to.qpn &&
+      isDestination(packet.destination) &&
+      isSource(packet.source) &&
+      (path === undefined || path.network === packet.network) &&
+      isFrom(packet, from.qpn);
+  };
+  const isFromA = way(a, b, paths?.aToB);
+  const isFromB = way(b, a, paths?.bToA);
+  return (packet) => {
+    if (packet.frame < firstFrame || packet.frame > lastFrame) return undefined;
+    if (isFromA(packet)) return 'a';
+    return isFromB(packet) ? 'b' : undefined;
+  };
+}
+
+/** Whether the queue pair sent the packet, as far as that is known: only datagrams name it. */
+function isFrom({ info, bytes, bth, end }: RocePacket, qpn: number): boolean {
+  const deth = info.offsets.deth;
+  if (qpn < 0 || deth < 0 || bth + deth + EXTENSION_BYTES.deth > end) return true;
+  return u24(bytes, bth + deth + 5) === qpn;
 }
 
 /** An address or prefix as bytes, and how many bits count. */

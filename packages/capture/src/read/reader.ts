@@ -1,10 +1,11 @@
 /** Captured frames in, RoCE packets out: decoding, super-packets, verdicts, and the counts of the summary. */
-import { type InterfaceInfo, linkTypeName, type PacketRecord, type SectionInfo } from '@node-roce/pcap';
+import type { PacketRecord, SectionInfo } from '@node-roce/pcap';
 import { ICRC_BYTES } from '@node-roce/wire';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder, type Refusal } from './decode.ts';
 import { type Crc32, isIcrcOfRxe, isIcrcRight } from './icrc-check.ts';
+import { InterfaceCounts } from './interface-counts.ts';
 import { OtherFrames } from './other-frames.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
 import type { PauseFrame } from './pause.ts';
@@ -40,9 +41,6 @@ export interface PacketReaderOptions {
   readonly onRefused?: ((refused: RefusedFrame, reader: PacketReader) => void) | undefined;
 }
 
-/** Interfaces whose counters and link types are kept. */
-const MAX_SECTIONS = 1024;
-
 /** Decodes frames one by one, splits super-packets, checks ICRCs and calls back for each packet. */
 export class PacketReader {
   /** The addresses behind the numbers in packets. */
@@ -63,7 +61,7 @@ export class PacketReader {
   readonly #checks: boolean;
   readonly #icrcs = [0, 0, 0];
   readonly #damaged: Record<string, number> = {};
-  readonly #sections: SectionInfo[] = [];
+  readonly #interfaces = new InterfaceCounts();
   #section: SectionInfo | undefined;
   #cutFrames = 0;
   #cutHeaders = 0;
@@ -103,12 +101,12 @@ export class PacketReader {
 
   /** A summary of the capture so far. */
   summary(file?: string, damage?: string): CaptureSummary {
-    const interfaces = this.#sections.flatMap((section) => section.interfaces);
+    const { format, linkTypes, dropped } = this.#interfaces.until(this.#section);
     const [ok = 0, bad = 0, none = 0] = this.#icrcs;
     return {
       file,
-      format: this.#sections[0]?.format ?? 'unknown',
-      linkTypes: [...new Set(interfaces.map(({ linkType }) => linkTypeName(linkType)))],
+      format,
+      linkTypes,
       startTime: this.#startTime(),
       duration: this.#most - this.#least,
       frames: this.frames,
@@ -122,7 +120,8 @@ export class PacketReader {
       cutHeaders: this.#cutHeaders,
       superPackets: this.#superPackets,
       icrc: { ok, bad, none },
-      droppedByCapture: this.#dropped(interfaces),
+      // By the interfaces' counters; where there are none, by the counts in the packets' records.
+      droppedByCapture: dropped ?? (this.#told > 0 ? this.#told : undefined),
       damage,
     };
   }
@@ -220,8 +219,8 @@ export class PacketReader {
   }
 
   #enter(section: SectionInfo): void {
+    if (this.#section !== undefined) this.#interfaces.add(this.#section);
     this.#section = section;
-    if (this.#sections.length < MAX_SECTIONS) this.#sections.push(section);
   }
 
   /** Frames without a time (pcapng's simple packets) have that of the one before. */
@@ -240,14 +239,5 @@ export class PacketReader {
     const date = new Date(seconds * 1000);
     if (Number.isNaN(date.getTime())) return undefined;
     return `${date.toISOString().slice(0, -5)}.${String(nanoseconds).padStart(9, '0')}Z`;
-  }
-
-  /** By the interfaces' counters; where there are none, by the counts in the packets' records. */
-  #dropped(interfaces: readonly InterfaceInfo[]): number | undefined {
-    const counted = interfaces.filter(
-      ({ statistics: s }) => s?.dropped !== undefined || s?.osDropped !== undefined,
-    );
-    if (counted.length === 0) return this.#told > 0 ? this.#told : undefined;
-    return counted.reduce((sum, { statistics: s }) => sum + (s?.dropped ?? 0) + (s?.osDropped ?? 0), 0);
   }
 }

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import {
   ICRC_BYTES,
   icrcV2,
@@ -11,7 +12,7 @@ import {
   writeIcrc,
   writeReth,
 } from '@node-roce/wire';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { rawRecord } from '../../testing/records.ts';
 import { verdictName } from './packet.ts';
 import { PacketReader } from './reader.ts';
@@ -170,4 +171,39 @@ test('one packet stays one, whether its ICRC is right or not', () => {
   expect(split(frame)).toHaveLength(1);
   frame[100] ^= 4;
   expect(seen(split(frame))).toMatchObject([{ icrc: 'bad', payload: 4096 }]);
+});
+
+describe('damaged packets that could be super-packets', () => {
+  /** The CRCs of a reading of `count` equal frames. */
+  function crcs(frame: Uint8Array, count: number): number {
+    let calls = 0;
+    const reader = new PacketReader({
+      crc32: (bytes, before, start, end) => {
+        calls++;
+        return crc32(bytes.subarray(start, end), before);
+      },
+    });
+    for (let i = 0; i < count; i++) reader.frame(rawRecord(frame));
+    expect(reader.summary().icrc).toMatchObject({ ok: 0, bad: count });
+    return calls;
+  }
+  /** A packet whose payload, and so whose ICRC, is another one than the sender's. */
+  function filled(opcode: number, byte: number): Uint8Array {
+    const frame = superPacket([{ opcode, psn: 1, payload: 1024 }]);
+    return frame.fill(byte, 20 + 8 + 12, frame.length - ICRC_BYTES);
+  }
+
+  test('zeros are no second BTH', () => {
+    expect(crcs(filled(Opcode.RC_SEND_ONLY, 0), 1)).toBe(1);
+  });
+
+  test('a MIDDLE carries just a path MTU', () => {
+    expect(crcs(filled(Opcode.RC_SEND_MIDDLE, 0x10), 1)).toBeLessThan(6);
+  });
+
+  test('not every one is searched, until a super-packet is found', () => {
+    const search = crcs(filled(Opcode.RC_SEND_ONLY, 0x10), 1);
+    expect(search).toBeGreaterThan(200);
+    expect(crcs(filled(Opcode.RC_SEND_ONLY, 0x10), 264)).toBeLessThan(80 * search);
+  });
 });

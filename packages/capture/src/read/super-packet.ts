@@ -15,6 +15,7 @@ import {
   PATH_MTUS,
   setU16,
   UDP_BYTES,
+  u24,
 } from '@node-roce/wire';
 import { type Crc32, isIcrcRight } from './icrc-check.ts';
 import { IcrcVerdict, type RocePacket } from './packet.ts';
@@ -23,6 +24,12 @@ import { IcrcVerdict, type RocePacket } from './packet.ts';
 const MIN_SEGMENT = BTH_BYTES + ICRC_BYTES;
 /** The longest one that is a single packet: path MTU 4096 under the longest run of headers. */
 export const MAX_PACKET_BYTES = 4096 + 80;
+/**
+ * All sizes of a datagram that may be one damaged packet are tried until so many such searches in a row found nothing, and then of
+ * one datagram in `RARELY`: a search takes up to a thousand CRCs.
+ */
+const MAX_VAIN_SEARCHES = 64;
+const RARELY = 16;
 
 /**
  * Whether a datagram is one packet by its opcode alone: a FIRST or MIDDLE carries just the path MTU, and
@@ -36,6 +43,8 @@ export function isSurelySingle({ info, payloadLength }: RocePacket): boolean {
 /** Finds where segments begin, and remembers the size that was right last: flows rarely change theirs. */
 export class SuperPacketSplitter {
   #lastSize = 0;
+  /** Searches of all sizes in a row, skipped ones included, that found nothing. */
+  #vain = 0;
   readonly #crc32: Crc32 | undefined;
   /** IP and UDP headers as a segment's own would be. */
   readonly #headers = new Uint8Array(60 + UDP_BYTES);
@@ -55,6 +64,7 @@ export class SuperPacketSplitter {
     for (const size of this.#candidates(whole, length, end)) {
       if (first + size <= end && this.#isRight(whole, first, size, whole.ipId)) {
         this.#lastSize = size;
+        this.#vain = 0;
         return size;
       }
     }
@@ -91,14 +101,24 @@ export class SuperPacketSplitter {
     const fits = (size: number) =>
       size >= MIN_SEGMENT && size < length && canFollow(bytes, bth, bth + size, bth + length, end);
     if (fits(this.#lastSize)) yield this.#lastSize;
+    if (!info.hasPayload) {
+      if (fits(info.headerLength + ICRC_BYTES)) yield info.headerLength + ICRC_BYTES;
+      return;
+    }
     for (const mtu of PATH_MTUS) {
       const size = info.headerLength + mtu + ICRC_BYTES;
       if (fits(size)) yield size;
     }
-    // Messages of one packet each can have any size; the pad makes it a multiple of four.
+    // A FIRST or MIDDLE carries just the path MTU. The others can have any size; the pad makes it a multiple of four.
+    if (!info.last || (length <= MAX_PACKET_BYTES && !this.#isWorthSearch())) return;
     for (let size = MIN_SEGMENT; size < Math.min(length, MAX_PACKET_BYTES); size += 4) {
       if (fits(size)) yield size;
     }
+  }
+
+  #isWorthSearch(): boolean {
+    this.#vain++;
+    return this.#vain <= MAX_VAIN_SEARCHES || this.#vain % RARELY === 0;
   }
 }
 
@@ -126,7 +146,10 @@ function canFollow(b: Uint8Array, first: number, second: number, sent: number, e
   if (sent - second < MIN_SEGMENT) return false;
   if (second + 4 > end) return true;
   const opcode = b[second];
-  return opcodeInfo(opcode) !== undefined && opcode >> 5 === b[first] >> 5 && (b[second + 1] & 0x0f) === 0;
+  if (opcodeInfo(opcode) === undefined || opcode >> 5 !== b[first] >> 5 || (b[second + 1] & 0x0f) !== 0)
+    return false;
+  // RoCE has no queue pair 0 (IBTA annex A16): bytes of zeros are no BTH.
+  return second + 8 > end || u24(b, second + 5) !== 0;
 }
 
 /**

@@ -1,0 +1,40 @@
+/** Requests without answers: of a capture of one direction, and before the first answer. */
+import { expect, test } from 'vitest';
+import { CaptureBuilder } from '../../testing/capture-builder.ts';
+
+/** More packets than wait for a first answer. */
+const MANY = 1500;
+
+test('messages of one direction end while the capture is read, and retransmissions are recognized', () => {
+  const capture = new CaptureBuilder();
+  for (let psn = 0; psn < MANY; psn++) capture.packet(psn * 10, 'a', 'RC_SEND_ONLY', { psn, payload: 8 });
+  expect(capture.messages.length).toBeGreaterThan(MANY - 200);
+  const time = MANY * 10 + 67_000;
+  for (const psn of [MANY - 2, MANY - 1])
+    capture.packet(time + psn, 'a', 'RC_SEND_ONLY', { psn, payload: 8 });
+  const { connections } = capture.finish();
+  expect(connections).toMatchObject([
+    { messagesFromA: { total: MANY, incomplete: MANY, failed: 0 }, aToB: { retransmitted: 2, gaps: 0 } },
+  ]);
+});
+
+test('a message of more packets that is answered at its end is completed', () => {
+  const capture = new CaptureBuilder();
+  for (let psn = 0; psn < MANY; psn++) {
+    const opcode = psn === 0 ? 'RC_SEND_FIRST' : psn < MANY - 1 ? 'RC_SEND_MIDDLE' : 'RC_SEND_LAST';
+    capture.packet(psn, 'a', opcode, { psn, payload: 256 });
+  }
+  capture.packet(MANY + 10, 'b', 'RC_ACKNOWLEDGE', { psn: MANY - 1 });
+  const { connections } = capture.finish();
+  expect(connections).toMatchObject([{ messagesFromA: { total: 1, completed: 1, bytes: MANY * 256 } }]);
+  expect(capture.messages).toMatchObject([{ latency: (MANY + 10) * 1000 }]);
+});
+
+test('messages of many queue pairs that wait to be paired have one bound', { tags: ['slow'] }, () => {
+  const capture = new CaptureBuilder();
+  for (let i = 0; i < 51_000; i++)
+    capture.packet(i, 'a', 'UD_SEND_ONLY', { psn: i, payload: 8, destQp: 100 + (i % 60) });
+  expect(capture.messages.length).toBeGreaterThan(800);
+  expect(capture.finish().connections.length).toBe(60);
+  expect(capture.messages.length).toBe(51_000);
+});
