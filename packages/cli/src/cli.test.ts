@@ -1,4 +1,5 @@
-import { copyFileSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, linkSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -44,6 +45,14 @@ async function roce(
     signal: new AbortController().signal,
   });
   return { code, out, err };
+}
+
+/** The comments of each packet in a capture. */
+async function commentsOf(path: string): Promise<(readonly string[])[]> {
+  const comments: (readonly string[])[] = [];
+  await using capture = openCapture(path);
+  for await (const batch of capture) comments.push(...batch.map((record) => record.comments));
+  return comments;
 }
 
 const jsonLines = (text: string) =>
@@ -94,8 +103,9 @@ describe('usage', () => {
     [
       'a timeout of 0',
       ['pingpong', '--timeout', '0'],
-      "'0' is invalid. Expected a number of seconds above 0.",
+      "'0' is invalid. Expected a number of seconds above 0, 2147483 at most.",
     ],
+    ['a timeout longer than a timer', ['perf', '--timeout', '3000000'], '2147483 at most'],
     ['an empty string', ['pingpong', '--bind', ''], 'Expected a non-empty string.'],
     ['an interface as an address', ['pingpong', '--bind', 'eth0'], 'to use an interface: -d eth0'],
     [
@@ -353,21 +363,31 @@ describe('export', () => {
     expect(none.err).toContain(`--connection 99: expected 1 … ${connections.length}`);
   });
 
-  test('--comments: findings and causes at their packets; without hosts when anonymised', async () => {
+  test('--comments: findings and causes at their packets', async () => {
     const lossy = join(captures, 'loss5_both_rc_pingpong.pcap');
     const { findings } = await analyzeCapture(lossy);
     for (const hidden of [[], ['--anonymize']]) {
       const output = join(scratch, 'comments.pcapng');
       expect((await roce(['export', lossy, '--comments', ...hidden, '-o', output])).code).toBe(0);
-      const comments: string[][] = [];
-      await using capture = openCapture(output);
-      for await (const batch of capture) comments.push(...batch.map((record) => [...record.comments]));
+      const comments = await commentsOf(output);
       for (const { statement, frames } of findings) {
         for (const frame of frames) expect(comments[frame - 1].join('\n')).toContain(statement);
       }
       const again = comments.filter((list) => list.some((text) => text.startsWith('retransmission: ')));
       expect(again.length).toBeGreaterThan(10);
     }
+  });
+
+  test('--comments --anonymize: the comments name hosts as the packets do', async () => {
+    const refused = join(captures, 'cm_rping_refused.pcap');
+    const output = join(scratch, 'refused.pcapng');
+    const args = ['--comments', '--anonymize', '--key', 'ours'];
+    expect((await roce(['export', refused, ...args, '-o', output])).code).toBe(0);
+    const [{ dst }] = jsonLines((await roce(['dump', '--json', output])).out);
+    const text = (await commentsOf(output)).join('\n');
+    expect(text).toContain(`${dst} rejected the connection`);
+    expect(text).toContain(`TCP port 7999 at ${dst}: start the server`);
+    expect(readFileSync(output, 'latin1')).not.toContain('10.77.0.');
   });
 
   test('--anonymize with a key: the same addresses in two runs, others without', async () => {
@@ -381,6 +401,38 @@ describe('export', () => {
     expect(await addresses('--key', 'ours')).toEqual(first);
     expect(await addresses()).not.toEqual(first);
     expect(first.has('10.77.0.2')).toBe(false);
+  });
+
+  test('pipes are refused where the capture is read twice', async () => {
+    const pipe = join(scratch, 'pipe');
+    spawnSync('mkfifo', [pipe]);
+    for (const args of [
+      ['compare', opAll, pipe],
+      ['export', pipe, '--comments', '-o', join(scratch, 'x')],
+    ]) {
+      const { code, out, err } = await roce(args);
+      expect({ code, out }).toEqual({ code: 2, out: '' });
+      expect(err).toContain('twice');
+    }
+  });
+
+  test('messages and flows: a connection that there is not', async () => {
+    for (const command of ['messages', 'flows']) {
+      const { code, out, err } = await roce([command, '--connection', '99', opAll]);
+      expect({ code, out }).toEqual({ code: 2, out: '' });
+      expect(err).toContain('--connection 99: expected 1 … 1');
+    }
+  });
+
+  test.each(['export', 'report', 'ladder'])('%s: another link to the input is the input', async (command) => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-'));
+    const [input, link] = [join(folder, 'a.pcap'), join(folder, 'b.pcap')];
+    copyFileSync(opAll, input);
+    linkSync(input, link);
+    const { code, err } = await roce([command, input, '-o', link]);
+    expect(err).toContain('input and output are the same file');
+    expect(code).toBe(2);
+    expect(readFileSync(input)).toEqual(readFileSync(opAll));
   });
 
   test.each([

@@ -61,10 +61,14 @@ export const oneOf = (...values: readonly (number | string)[]): Parse => {
   return Object.assign(parse, { values: values.map(String) });
 };
 
+/** 2^31 − 1 ms, the longest time of a timer: a longer one would end at once. */
+const MAX_SECONDS = 2_147_483;
+
 /** Seconds, of any fraction, above 0. */
 export const seconds: Parse = (given) => {
   const value = Number(given);
-  if (!(Number.isFinite(value) && value > 0)) throw expected('a number of seconds above 0');
+  if (!(value > 0 && value <= MAX_SECONDS))
+    throw expected(`a number of seconds above 0, ${MAX_SECONDS} at most`);
   return value;
 };
 

@@ -1,5 +1,5 @@
 /** Shared by the commands that read a capture: the file argument, its name in messages, progress. */
-import { realpathSync, statSync } from 'node:fs';
+import { fstatSync, statSync } from 'node:fs';
 import {
   type CaptureSummary,
   type Crc32,
@@ -20,15 +20,26 @@ export function sourceOf(file: string, terminal: Terminal): CaptureSource {
   return file;
 }
 
-/** Whether a command would overwrite its input. */
-export function isSameFile(a: string, b: string): boolean {
-  if (a === DASH || b === DASH) return false;
+/** Whether a capture can be read twice; a pipe can not. A missing file is left to the reading, whose error names it. */
+export function isFile(file: string): boolean {
+  if (file === DASH) return false;
+  const stats = statSync(file, { throwIfNoEntry: false });
+  return stats === undefined || stats.isFile() || stats.isDirectory();
+}
+
+/** Whether a command would overwrite its input: by device and inode, as a file may have several names. */
+export function isSameFile(input: string, output: string): boolean {
+  if (output === DASH) return false;
   try {
-    return realpathSync(a) === realpathSync(b);
+    const [x, y] = [statsOf(input), statsOf(output)];
+    return x.dev === y.dev && x.ino === y.ino;
   } catch {
     return false; // One of them does not exist.
   }
 }
+
+const statsOf = (path: string) =>
+  path === DASH ? fstatSync(0, { bigint: true }) : statSync(path, { bigint: true });
 
 /** The source's name in messages. */
 export const nameOfSource = (file: string): string => (file === DASH ? 'standard input' : file);

@@ -33,6 +33,19 @@ export const isWithin = (
 
 const packetsOf = ({ aToB, bToA }: Connection): number => aToB.packets + bToA.packets;
 
+/**
+ * The connection with a number.
+ * @throws UsageError if there is none
+ */
+export function connectionOf({ connections }: Analysis, id: number): Connection {
+  const found = connections.find((connection) => connection.id === id);
+  if (found !== undefined) return found;
+  const { length } = connections;
+  throw new UsageError(
+    length === 0 ? 'the capture has no connections' : `--connection ${id}: expected 1 … ${length}`,
+  );
+}
+
 /** The part of an analysis that was asked for. Findings of no connection stay, unless connections are chosen. */
 export function selected(analysis: Analysis, selection: Selection): Analysis {
   const { address, connection: id, top } = selection;
@@ -43,12 +56,7 @@ export function selected(analysis: Analysis, selection: Selection): Analysis {
       (isNamed(each.a.address) || isNamed(each.b.address)) &&
       isWithin(each, selection),
   );
-  if (id !== undefined && !analysis.connections.some((each) => each.id === id)) {
-    const { length } = analysis.connections;
-    throw new UsageError(
-      length === 0 ? 'the capture has no connections' : `--connection ${id}: expected 1 … ${length}`,
-    );
-  }
+  if (id !== undefined) connectionOf(analysis, id);
   const connections =
     top === undefined
       ? matching

@@ -21,6 +21,8 @@ export interface Streams {
   env: Readonly<Record<string, string | undefined>>;
   /** Aborted by Ctrl-C: end in order. */
   signal: AbortSignal;
+  /** Calls `end` when the reader of stdout has gone, instead of ending the process at once. */
+  whenUnread?: ((end: () => void) => void) | undefined;
 }
 
 type Colors = ReturnType<typeof createColors>;
@@ -53,6 +55,7 @@ export class Terminal {
   readonly colors: Colors;
   /** For output to stderr. */
   readonly errColors: Colors;
+  readonly #whenUnread: Streams['whenUnread'];
   readonly #stdout: Sink;
   readonly #stderr: Sink;
   #pending: string[] = [];
@@ -65,10 +68,19 @@ export class Terminal {
     this.stdin = streams.stdin;
     this.env = streams.env;
     this.signal = streams.signal;
+    this.#whenUnread = streams.whenUnread;
     this.#stdout = streams.stdout;
     this.#stderr = streams.stderr;
     this.colors = createColors(wantsColor(streams.stdout, streams.env));
     this.errColors = createColors(wantsColor(streams.stderr, streams.env));
+  }
+
+  /**
+   * Calls `end` when the reader of stdout has gone (`| head`), for a command that then has a file to close. The process of
+   * others ends at once.
+   */
+  whenUnread(end: () => void): void {
+    this.#whenUnread?.(end);
   }
 
   /** Whether stdout is a terminal. */

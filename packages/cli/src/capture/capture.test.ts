@@ -17,6 +17,7 @@ import { FlowTable } from './flow-counts.ts';
 import { InterfaceSource } from './interface-source.ts';
 import { LiveView } from './live-view.ts';
 
+const PROGRAM = join(import.meta.dirname, '../../bin/roce.js');
 const captures = join(import.meta.dirname, '../../../../test/fixtures/captures');
 
 function collecting(isTTY = false, rows = 24) {
@@ -225,8 +226,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-'));
     chownSync(folder, uid, gid);
     const file = join(folder, 'lo.pcapng');
-    const program = join(import.meta.dirname, '../../bin/roce.js');
-    const child = spawn(process.execPath, [program, 'capture', '-i', 'lo', '-w', file], {
+    const child = spawn(process.execPath, [PROGRAM, 'capture', '-i', 'lo', '-w', file], {
       env: { ...process.env, SUDO_UID: `${uid}`, SUDO_GID: `${gid}`, SUDO_USER: 'nobody-of-this-name' },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
@@ -246,6 +246,29 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     await once(child, 'exit');
     expect(statSync(file)).toMatchObject({ uid, gid });
     expect((await portsIn(file)).filter((p) => p === port)).toHaveLength(10);
+    rmSync(folder, { recursive: true });
+  });
+
+  test('a reader of --live that goes away: the file is whole', { tags: ['slow'] }, async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-'));
+    const file = join(folder, 'lo.pcapng');
+    const child = spawn(process.execPath, [PROGRAM, 'capture', '-i', 'lo', '-w', file, '--live'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      // The user of this test keeps its rights.
+      env: { ...process.env, SUDO_UID: undefined },
+    });
+    let told = '';
+    child.stderr.on('data', (text) => {
+      told += text;
+    });
+    child.stdout.destroy();
+    await expect.poll(() => told, { timeout: 10_000 }).toContain('capturing');
+    const port = await sender(10);
+    const [code] = await once(child, 'close');
+    expect(code).toBe(0);
+    expect(told).toContain(`, written to ${file}`);
+    expect((await portsIn(file)).filter((p) => p === port)).toHaveLength(10);
+    expect((await readPackets(file)).summary).toMatchObject({ droppedByCapture: 0, damage: undefined });
     rmSync(folder, { recursive: true });
   });
 

@@ -99,9 +99,11 @@ function checked({ interface: name, write, live, json }: Options): string {
   return name;
 }
 
-/** Aborts `end` at Ctrl-C or after the duration; returns a function that undoes it. */
-function endBy({ duration }: Options, { signal }: Terminal, end: AbortController): () => void {
+/** Aborts `end` at Ctrl-C, without a reader of the output, or after the duration; returns a function that undoes it. */
+function endBy({ duration }: Options, terminal: Terminal, end: AbortController): () => void {
+  const { signal } = terminal;
   const abort = () => end.abort();
+  terminal.whenUnread(abort);
   signal.addEventListener('abort', abort);
   if (signal.aborted) abort();
   const timer = duration === undefined ? undefined : setTimeout(abort, duration * 1000);

@@ -11,8 +11,8 @@ import {
   type Transit,
   type TransitEvent,
 } from '@node-roce/capture';
-import { DASH, UsageError } from '../options.ts';
-import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { UsageError } from '../options.ts';
+import { exitCode, isFile, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
 import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -22,8 +22,8 @@ interface Options extends ReadingChoices {
 }
 
 export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  if (files.includes(DASH))
-    throw new UsageError('captures are read twice: standard input cannot be compared');
+  if (!files.every(isFile))
+    throw new UsageError('captures are read twice: standard input and pipes cannot be compared');
   const [a, b] = files.map((file) => sourceOf(file, terminal) as string) as [string, string];
   let comparison: Comparison;
   try {

@@ -41,6 +41,7 @@ async function measure(options: Options, terminal: Terminal) {
 
 async function moveUndisturbed(options: Options, signal: AbortSignal) {
   const { size } = options;
+  const bytes = Math.min(64, size);
   await using pair = await openPair(options, size, signal);
   const { link, limitations, activeMtu } = pair.a.device.query();
   const operations = await moveAll(pair, size);
@@ -49,7 +50,7 @@ async function moveUndisturbed(options: Options, signal: AbortSignal) {
     limitations,
     pathMtu: Math.min(activeMtu, pair.b.device.query().activeMtu),
     operations,
-    roundTripMicroseconds: await pingPong(pair, Math.min(64, size)),
+    roundTripMicroseconds: { bytes, ...(await pingPong(pair, bytes)) },
   };
 }
 
@@ -82,7 +83,7 @@ function print(report: Awaited<ReturnType<typeof measure>>, options: Options, te
   terminal.line();
   terminal.paragraph(
     '',
-    `Round trip of 64-byte messages: ${trip.p50.toFixed(1)} µs (p50), ${trip.p99.toFixed(1)} µs (p99), both ends in one thread, ${trip.polled ? 'polled' : 'awaited'}`,
+    `Round trip of ${trip.bytes}-byte messages: ${trip.p50.toFixed(1)} µs (p50), ${trip.p99.toFixed(1)} µs (p99), both ends in one thread, ${trip.polled ? 'polled' : 'awaited'}`,
   );
   if (underLoss.operations.length > 0) {
     terminal.line();

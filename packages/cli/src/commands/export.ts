@@ -1,7 +1,6 @@
 /** `roce export`: copies a part of a capture; optionally with comments, or without addresses and payload. */
 import { lstat, rm } from 'node:fs/promises';
 import {
-  type Analysis,
   Anonymizer,
   analyzeCapture,
   Commentator,
@@ -15,13 +14,14 @@ import { CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import { DASH, UsageError } from '../options.ts';
 import {
   exitCode,
+  isFile,
   isSameFile,
   nameOfSource,
   type ReadingChoices,
   readingOptions,
   sourceOf,
 } from '../reading.ts';
-import { checkSpan } from '../selection.ts';
+import { checkSpan, connectionOf } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Options extends Omit<PacketFilter, 'connection'>, ReadingChoices {
@@ -43,10 +43,12 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const output = options.output === DASH ? 'standard output' : options.output;
   const reading = await readingOptions(terminal, options);
   const analysis = comments || connection !== undefined ? await analyzeCapture(file!, reading) : undefined;
-  const filter = { ...options, connection: connectionOf(analysis, connection) };
+  const filter = {
+    ...options,
+    connection: analysis && connection !== undefined ? connectionOf(analysis, connection) : undefined,
+  };
   const anonymizer = anonymize ? new Anonymizer(key) : undefined;
-  const commentator =
-    analysis !== undefined && comments ? new Commentator(findingsFor(analysis, anonymizer)) : undefined;
+  const commentator = analysis !== undefined && comments ? new Commentator(analysis.findings) : undefined;
 
   const { packets, summary } = await written(options.output, terminal, async (writer) => {
     let isWanted: ((packet: RocePacket) => boolean) | undefined;
@@ -70,25 +72,9 @@ function check(file: string, { output, json, anonymize, key, comments, connectio
   if (key !== undefined && !anonymize) throw new UsageError('--key needs --anonymize');
   if (output === DASH && json) throw new UsageError('-o - writes to standard output, and so does --json');
   if (isSameFile(file, output)) throw new UsageError(`input and output are the same file, ${output}`);
-  if (file === DASH && (comments || connection !== undefined))
+  if ((comments || connection !== undefined) && !isFile(file))
     throw new UsageError('--comments and --connection read the capture twice: they need a file');
 }
-
-function connectionOf(analysis: Analysis | undefined, id: number | undefined) {
-  if (analysis === undefined || id === undefined) return undefined;
-  const found = analysis.connections.find((connection) => connection.id === id);
-  if (found !== undefined) return found;
-  const { length } = analysis.connections;
-  throw new UsageError(
-    length === 0 ? 'the capture has no connections' : `--connection ${id}: expected 1 … ${length}`,
-  );
-}
-
-/** Findings name hosts in their text. */
-const findingsFor = ({ findings }: Analysis, names: Anonymizer | undefined): Analysis['findings'] =>
-  names === undefined
-    ? findings
-    : findings.map((finding) => ({ ...finding, text: names.sentence(finding.text) }));
 
 const DESCRIPTION = { application: 'node-roce' };
 

@@ -13,8 +13,7 @@ import {
   renderLadder,
 } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { DASH } from '../options.ts';
-import { exitCode, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, isFile, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
 import { checkSpan } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -52,7 +51,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const { aToB, bToA } = connection;
   const all = aToB.packets + aToB.repeatedFrames + bToA.packets + bToA.repeatedFrames;
   if (connection.ladder.length < all) {
-    if (file !== DASH) packets = await readLadder(file!, connection, { ...reading, filter, most });
+    if (isFile(file!)) packets = await readLadder(file!, connection, { ...reading, filter, most });
     // A stream can't be read again.
     else
       terminal.message(

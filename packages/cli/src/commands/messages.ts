@@ -13,7 +13,7 @@ import {
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
 import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
-import { checkSpan, Greatest, isWithin, type Selection } from '../selection.ts';
+import { checkSpan, connectionOf, Greatest, isWithin, type Selection } from '../selection.ts';
 import { type Column, lineOf, paragraphOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
@@ -40,15 +40,21 @@ export async function run([file]: readonly string[], options: Options, terminal:
     options.top === undefined
       ? undefined
       : new Greatest<Row>(options.top, ({ message }) => message.latency ?? 0);
+  let isHeaded = json;
+  const head = () => {
+    if (isHeaded) return;
+    isHeaded = true;
+    if (csv) terminal.line(MESSAGE_CSV_HEADER);
+    else if (fits(terminal)) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
+  };
   const show = (row: Row) => {
     const { message, qps } = row;
+    head();
     if (json) terminal.json({ ...message, qps: { requester: qps.requester, responder: qps.responder } });
     else if (csv) terminal.line(messageCsv(message));
     else print(row, terminal);
   };
-  if (csv) terminal.line(MESSAGE_CSV_HEADER);
-  else if (!json && fits(terminal)) terminal.line(terminal.colors.bold(lineOf(COLUMNS, HEADINGS, WIDTHS)));
-  const { summary } = await analyzeCapture(sourceOf(file!, terminal), {
+  const analysis = await analyzeCapture(sourceOf(file!, terminal), {
     ...(await readingOptions(terminal, options)),
     onMessage: (message, qps, addresses) => {
       if (!isWanted(message, qps, options)) return;
@@ -58,8 +64,10 @@ export async function run([file]: readonly string[], options: Options, terminal:
       else longest.add({ message, qps });
     },
   });
+  if (options.connection !== undefined) connectionOf(analysis, options.connection);
+  head();
   for (const row of longest?.sorted() ?? []) show(row);
-  return exitCode(summary, file!, terminal);
+  return exitCode(analysis.summary, file!, terminal);
 }
 
 function isWanted(message: Message, { requester, responder }: MessageQps, options: Options): boolean {

@@ -11,6 +11,7 @@ import {
   outJson,
   type PerfOptions,
   type PerfResult,
+  planOf,
   type Service,
   type SideOptions,
   servePerf,
@@ -37,13 +38,13 @@ interface Given {
   qp: number;
   bidirectional?: boolean;
   mtu?: number;
-  inline_size: number;
+  inline_size?: number;
   connection: Service;
   txDepth?: number;
   rxDepth?: number;
   cqMod?: number;
   outs?: number;
-  atomic_type: AtomicType;
+  atomic_type?: AtomicType;
   events?: boolean;
   noPeak?: boolean;
   sl: number;
@@ -51,13 +52,13 @@ interface Given {
   qpTimeout: number;
   write_with_imm?: boolean;
   perform_warm_up?: boolean;
-  port: number;
+  port?: number;
   rdma_cm?: boolean;
   ibDev?: string;
   gidIndex?: number;
   bind?: string;
   engine: 'inline' | 'worker';
-  as: ClientVersion;
+  as?: ClientVersion;
   report_gbits?: boolean;
   reportBoth?: boolean;
   histogram?: boolean;
@@ -72,22 +73,22 @@ interface Given {
 
 const VERBS: readonly string[] = ['send', 'write', 'read', 'atomic'] satisfies Verb[];
 const MEASURES: readonly string[] = ['bw', 'lat'] satisfies Measure[];
-const EXPECTED = 'expected a verb (send, write, read, atomic) and a measure (bw, lat): perf write bw';
+/** Options that choose what `--local` has chosen. */
+const NOT_LOCAL = {
+  ...{ bind: '--bind', ibDev: '-d', gidIndex: '-x' },
+  ...{ rdma_cm: '-R', port: '-p', as: '--as' },
+} satisfies Partial<Record<keyof Given, string>>;
 const DEFAULT_FILE = 'perftest_out.json';
 
 export async function run(args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
   refuse(given);
   const [verb, measure, host] = args;
   if (given.local) return local(args, given, terminal);
-  if (!VERBS.includes(verb) || !MEASURES.includes(measure))
-    throw new UsageError(
-      'expected a verb (send, write, read, atomic) and a measure (bw, lat): perf write bw',
-    );
-  const test = testOf(verb as Verb, measure as Measure, given);
+  const test = testOf(verb, measure, given);
   const result = await usage(() =>
     host === undefined ? serve(test, given, terminal) : call(test, host, given, terminal),
   );
-  await print(result, given, terminal);
+  report(result, given, terminal);
   return 0;
 }
 
@@ -98,28 +99,38 @@ async function local(
   terminal: Terminal,
 ): Promise<number> {
   if (host !== undefined) throw new UsageError('--local runs both ends here: no host');
-  for (const name of ['bind', 'ibDev', 'gidIndex', 'rdma_cm'] as const)
-    if (given[name] !== undefined)
-      throw new UsageError(`--local uses loopback addresses and TCP: no ${name}`);
+  for (const [name, flag] of Object.entries(NOT_LOCAL))
+    if (given[name as keyof Given] !== undefined)
+      throw new UsageError(`--local uses two loopback addresses, and TCP between them: no ${flag}`);
   if (given.link === 'xdp')
     throw new UsageError(
       '--local runs both ends on one interface, which takes one XDP program: no --link xdp',
     );
-  if (verb !== undefined && (!VERBS.includes(verb) || !MEASURES.includes(measure)))
-    throw new UsageError(EXPECTED);
-  const tests: [Verb, Measure][] =
-    verb === undefined
-      ? [
-          ['write', 'bw'],
-          ['send', 'lat'],
-        ]
-      : [[verb as Verb, measure as Measure]];
-  for (const [v, m] of tests) {
-    const { port: _port, rdmaCm: _rdmaCm, ...side } = sideOf(given, terminal);
-    const result = await usage(() => localPerf(testOf(v, m, given), side));
-    await print(result, given, terminal);
-  }
+  if (verb === undefined) return localTests(given, terminal);
+  const result = await localResult(testOf(verb, measure, given), given, terminal);
+  report(result, given, terminal);
   return 0;
+}
+
+/** One test of each measure. */
+async function localTests(given: Given, terminal: Terminal): Promise<number> {
+  if (given.out_json || given.out_json_file !== undefined)
+    throw new UsageError('--out_json writes one test: name it, as in --local write bw');
+  // Both before the first runs: options have to suit both.
+  const tests = [testOf('write', 'bw', given), testOf('send', 'lat', given)];
+  const results: PerfResult[] = [];
+  for (const test of tests) {
+    const result = await localResult(test, given, terminal);
+    if (!given.json) print(result, given, terminal);
+    results.push(result);
+  }
+  if (given.json) terminal.json(results.map(jsonOf));
+  return 0;
+}
+
+function localResult(test: PerfOptions, given: Given, terminal: Terminal): Promise<PerfResult> {
+  const { port: _port, rdmaCm: _rdmaCm, ...side } = sideOf(given, terminal);
+  return usage(() => localPerf(test, side));
 }
 
 /** @throws UsageError for an option of perftest that this command has not */
@@ -132,12 +143,28 @@ function refuse(given: object): void {
   }
 }
 
-function testOf(verb: Verb, measure: Measure, given: Given): PerfOptions {
+/** The test of a command line. @throws UsageError for one that perftest has not */
+function testOf(verb: string, measure: string, given: Given): PerfOptions {
+  if (!VERBS.includes(verb) || !MEASURES.includes(measure))
+    throw new UsageError(
+      'expected a verb (send, write, read, atomic) and a measure (bw, lat): perf write bw',
+    );
+  const test = optionsOf(verb as Verb, measure as Measure, given);
+  try {
+    planOf(test, { rdmaCm: given.rdma_cm === true, histogram: given.histogram === true });
+  } catch (error) {
+    throw usageError(error);
+  }
+  return test;
+}
+
+function optionsOf(verb: Verb, measure: Measure, given: Given): PerfOptions {
   const { size, iters, duration, margin, mtu, txDepth, rxDepth, cqMod } = given;
-  const choices = { size, iters, duration, margin, mtu, txDepth, rxDepth, cqMod, outReads: given.outs };
+  const { outs: outReads, inline_size: inline, atomic_type: atomic } = given;
+  const sizes = { size, iters, duration, margin, mtu, inline };
   return {
     ...{ verb, measure },
-    ...present(choices),
+    ...present({ ...sizes, txDepth, rxDepth, cqMod, outReads, atomic }),
     service: given.connection,
     qps: given.qp,
     all: given.all === true,
@@ -146,8 +173,6 @@ function testOf(verb: Verb, measure: Measure, given: Given): PerfOptions {
     noPeak: given.noPeak === true,
     writeWithImm: given.write_with_imm === true,
     warmUp: given.perform_warm_up === true,
-    inline: given.inline_size,
-    atomic: given.atomic_type,
     trafficClass: given.tclass,
     sl: given.sl,
     ackTimeout: given.qpTimeout,
@@ -158,17 +183,17 @@ function testOf(verb: Verb, measure: Measure, given: Given): PerfOptions {
 const present = <T extends object>(choices: T): { [K in keyof T]?: NonNullable<T[K]> } =>
   Object.fromEntries(Object.entries(choices).filter(([, value]) => value !== undefined)) as never;
 
-/** A test that perftest has not is wrong usage. */
-async function usage(play: () => Promise<PerfResult>): Promise<PerfResult> {
-  try {
-    return await play();
-  } catch (error) {
-    const { code, errno, attribute, message } = error as RoceError;
-    const isOption =
-      error instanceof RoceError && code === 'ERR_ROCE_INVALID_ATTRIBUTE' && errno === 'EINVAL';
-    if (!isOption || !OPTIONS.has(attribute ?? '')) throw error;
-    throw new UsageError(message);
-  }
+/** A test that this machine can not play is wrong usage as well. */
+const usage = (play: () => Promise<PerfResult>): Promise<PerfResult> =>
+  play().catch((error) => {
+    throw usageError(error);
+  });
+
+/** An error of the test's options as wrong usage; another one as it is. */
+function usageError(error: unknown): unknown {
+  const { code, errno, attribute, message } = error as RoceError;
+  const isOption = error instanceof RoceError && code === 'ERR_ROCE_INVALID_ATTRIBUTE' && errno === 'EINVAL';
+  return isOption && OPTIONS.has(attribute ?? '') ? new UsageError(message) : error;
 }
 
 /** Attributes of a test that its options decide. */
@@ -182,15 +207,23 @@ const OPTIONS = new Set([
   'events',
   'writeWithImm',
   'iters',
+  'inline',
+  'rxDepth',
+  'outReads',
+  'atomic',
+  'noPeak',
+  'histogram',
+  'mtu',
 ]);
 
 const choiceOf = ({ bind, ibDev, gidIndex }: Given): DeviceChoice =>
-  present({ bind, ibDev, gidIdx: gidIndex });
+  present({ bind, ibDev, gidIdx: gidIndex, gidFlag: '-x' });
 
 function sideOf(given: Given, terminal: Terminal): SideOptions {
   const { port, engine, udpPort, timeout } = given;
   return {
-    ...{ port, engine, udpPort, timeout, ...openOptions(given.link) },
+    ...present({ port }),
+    ...{ engine, udpPort, timeout, ...openOptions(given.link) },
     signal: terminal.signal,
     rdmaCm: given.rdma_cm === true,
     gigabits: given.report_gbits === true,
@@ -203,6 +236,8 @@ function sideOf(given: Given, terminal: Terminal): SideOptions {
 async function serve(test: PerfOptions, given: Given, terminal: Terminal): Promise<PerfResult> {
   const choice = choiceOf(given);
   checkChoice(choice);
+  if (given.as !== undefined)
+    throw new UsageError('--as is of a client: a server answers with the version of its client');
   const fixed = fixedAddress(choice);
   if (given.rdma_cm && fixed === undefined)
     throw new UsageError('-R as a server: expected --bind with a local address, or -d with -x');
@@ -220,20 +255,25 @@ async function call(test: PerfOptions, name: string, given: Given, terminal: Ter
   const host = isIP(name.split('%')[0]) > 0 ? name : (await lookup(name)).address;
   const reached = fixedAddress(choice) ?? (await sourceFor(host));
   const address = localAddress(choice, reached, parseIpAddress(host.split('%')[0])!);
-  return callPerf(test, { ...sideOf(given, terminal), host, address, version: given.as });
+  return callPerf(test, { ...sideOf(given, terminal), host, address, ...present({ version: given.as }) });
 }
 
-async function print(result: PerfResult, given: Given, terminal: Terminal): Promise<void> {
-  if (given.out_json || given.out_json_file !== undefined) {
-    const file = given.out_json_file ?? DEFAULT_FILE;
-    // At once: both ends of a run may name the same file.
-    writeFileSync(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
-  }
-  if (given.json) {
-    const { plan, gigabits, ...rest } = result;
-    const unit = result.measure === 'lat' ? 'usec' : gigabits ? 'Gb/s' : 'MiB/s';
-    terminal.json({ unit, ...rest, plan });
-    return;
-  }
+/** Prints the result, and only then writes the file of `--out_json`: one that can not be written costs no result. */
+function report(result: PerfResult, given: Given, terminal: Terminal): void {
+  if (given.json) terminal.json(jsonOf(result));
+  else print(result, given, terminal);
+  if (!given.out_json && given.out_json_file === undefined) return;
+  const file = given.out_json_file ?? DEFAULT_FILE;
+  // At once: both ends of a run may name the same file.
+  writeFileSync(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
+}
+
+function print(result: PerfResult, given: Given, terminal: Terminal): void {
   for (const line of table(result, given.reportBoth)) terminal.line(line);
+}
+
+function jsonOf(result: PerfResult): object {
+  const { plan, gigabits, ...rest } = result;
+  const unit = result.measure === 'lat' ? 'usec' : gigabits ? 'Gb/s' : 'MiB/s';
+  return { unit, ...rest, plan };
 }

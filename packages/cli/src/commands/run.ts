@@ -39,7 +39,6 @@ function fault(code: string, message: string): Error {
 
 /** Starts a device in the background, and waits until it answers. */
 async function startDevice(address: string, path: string): Promise<void> {
-  prepareFolder(dirname(path));
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
   const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
@@ -87,6 +86,8 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   const library = libraryPath();
   const address = given.address ?? defaultAddress();
   const path = given.socket ?? socketPath(address);
+  // First: what answers in a folder that another user prepared is that user's.
+  if (given.socket === undefined) prepareFolder(dirname(path));
   if (!(await isListening(path))) {
     if (given.socket !== undefined) throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there`);
     await startDevice(address, path);

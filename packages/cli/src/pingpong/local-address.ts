@@ -1,4 +1,4 @@
-/** Chooses the local address of `roce pingpong`: by `--bind`, by `-d` and `-g` as ibv_rc_pingpong has them, or by route. */
+/** Chooses the local address of a command: by `--bind`, by `-d` and a GID index as programs of libibverbs have them, or by route. */
 import { isIPv4 } from 'node:net';
 import { type InterfaceAddress, interfaceByAddress, interfaceByName } from '@node-roce/link';
 import { RoceError } from '@node-roce/verbs-api';
@@ -12,20 +12,22 @@ export interface DeviceChoice {
   ibDev?: string;
   /** Index in its GID table. */
   gidIdx?: number;
+  /** The option of that index: `-g` of pingpong unless given. */
+  gidFlag?: '-g' | '-x';
 }
 
-export function checkChoice({ bind, ibDev, gidIdx }: DeviceChoice): void {
+export function checkChoice({ bind, ibDev, gidIdx, gidFlag = '-g' }: DeviceChoice): void {
   if (bind === undefined) return;
   if (ibDev !== undefined || gidIdx !== undefined)
-    throw new UsageError('--bind names the address; -d and -g would choose another one');
+    throw new UsageError(`--bind names the address; -d and ${gidFlag} would choose another one`);
   if (parseIpAddress(bind.split('%')[0]) === undefined)
     throw new UsageError(`--bind ${bind} is not a numeric IP address; to use an interface: -d ${bind}`);
 }
 
 /** The address, if the choice names it without knowledge of the peer. */
-export function fixedAddress({ bind, ibDev, gidIdx }: DeviceChoice): string | undefined {
+export function fixedAddress({ bind, ibDev, gidIdx, gidFlag }: DeviceChoice): string | undefined {
   if (bind !== undefined) return bind;
-  return ibDev === undefined || gidIdx === undefined ? undefined : addressOfGid(ibDev, gidIdx);
+  return ibDev === undefined || gidIdx === undefined ? undefined : addressOfGid(ibDev, gidIdx, gidFlag);
 }
 
 /**
@@ -36,9 +38,9 @@ export function fixedAddress({ bind, ibDev, gidIdx }: DeviceChoice): string | un
 export function localAddress(choice: DeviceChoice, reached: string, peer: Uint8Array): string {
   const fixed = fixedAddress(choice);
   if (fixed !== undefined) return fixed;
-  const { ibDev, gidIdx } = choice;
+  const { ibDev, gidIdx, gidFlag } = choice;
   const nic = ibDev === undefined ? interfaceByAddress(reached) : interfaceByName(ibDev);
-  if (gidIdx !== undefined) return addressOfGid(nic.name, gidIdx);
+  if (gidIdx !== undefined) return addressOfGid(nic.name, gidIdx, gidFlag);
   const family = peer.length === 4 ? 4 : 6;
   const isOfKind = (a: InterfaceAddress) =>
     a.family === family && a.linkLocal === (family === 6 && isLinkLocal(peer));
@@ -52,13 +54,10 @@ export function localAddress(choice: DeviceChoice, reached: string, peer: Uint8A
   });
 }
 
-function addressOfGid(name: string, index: number): string {
+function addressOfGid(name: string, index: number, flag = '-g'): string {
   const gids = gidsOf(interfaceByName(name));
   const found = gids[index];
   if (found) return found.address;
-  throw new RoceError('ERR_ROCE_NO_INTERFACE', `-g ${index}: ${name} has no such GID`, {
-    errno: 'EINVAL',
-    attribute: 'gidIdx',
-    expected: gids.map(({ address }, i) => `${i} (${address})`).join(', '),
-  });
+  const those = gids.map(({ address }, i) => `${i} (${address})`).join(', ');
+  throw new UsageError(`${flag} ${index}: ${name} has no such GID (expected ${those})`);
 }

@@ -30,10 +30,11 @@ export function pingText(ping: number, size: number): Uint8Array {
   return bytes;
 }
 
-/** Bytes before the first zero, as text. */
+/** Bytes before the first zero, as text. Control characters, which could command a terminal, become U+FFFD: a peer chose the bytes. */
 export function textOf(bytes: Uint8Array): string {
   const end = bytes.indexOf(0);
-  return new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));
+  const text = new TextDecoder().decode(end < 0 ? bytes : bytes.subarray(0, end));
+  return text.replaceAll(/\p{Cc}/gu, '\u{fffd}');
 }
 
 /** A range of the peer's memory, as a message gives it. */

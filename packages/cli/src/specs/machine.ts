@@ -54,10 +54,17 @@ export const machineCommands: readonly CommandSpec[] = [
   },
   {
     usage: 'devinfo',
-    summary: 'List the devices: interfaces with their GIDs, MTU and limits',
-    description: 'Every interface with an address can be a device. No privilege is needed.',
+    summary: 'List the devices: interfaces with their GIDs, MTU and limits, and devices of roce run',
+    description:
+      'Every interface with an address can be a device. Devices that serve programs (roce device, roce run) follow, with their programs ' +
+      'and counters. No privilege is needed.',
     options: [
-      { flags: '-v, --verbose', summary: 'Also print the limits' },
+      { flags: '-v, --verbose', summary: 'Also print the limits, and counters that are 0' },
+      {
+        flags: '--socket <path>',
+        summary: 'Show the device of roce run at this Unix socket (default: all where roce run looks)',
+        parse: text,
+      },
       ...ibvDevice,
       json('Print one JSON object'),
     ],

@@ -39,9 +39,8 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-I, --inline_size <bytes>',
-    summary: 'Post messages of this size and less inline',
+    summary: 'Post messages of this size and less inline, with send and write (default: 0)',
     parse: integer(0, 1024),
-    fallback: 0,
   },
   {
     flags: '-c, --connection <type>',
@@ -66,17 +65,16 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-o, --outs <count>',
-    summary: 'READs and atomics under way on each queue pair (default: 16)',
+    summary: 'READs and atomics under way on each queue pair, with read and atomic (default: 16)',
     parse: integer(1, 128),
   },
   {
     flags: '-A, --atomic_type <type>',
-    summary: 'Kind of atomic',
+    summary: 'Kind of atomic, with atomic (default: FETCH_AND_ADD)',
     parse: oneOf('CMP_AND_SWAP', 'FETCH_AND_ADD'),
-    fallback: 'FETCH_AND_ADD',
   },
   { flags: '-e, --events', summary: 'Sleep until a completion event instead of polling' },
-  { flags: '-N, --noPeak', summary: 'Take no time at each message, so that there is no peak' },
+  { flags: '-N, --noPeak', summary: 'Take no time at each message, so that there is no peak, with bw' },
   { flags: '-S, --sl <level>', summary: 'Service level', parse: integer(0, 15), fallback: 0 },
   {
     flags: '--tclass <value>',
@@ -97,9 +95,8 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-p, --port <port>',
-    summary: 'Port of the dialogue',
+    summary: 'Port of the dialogue (default: 18515)',
     parse: integer(1, 65_535),
-    fallback: 18_515,
   },
   { flags: '-R, --rdma_cm', summary: 'Connect by the connection manager; the dialogue runs over it too' },
   ...ibvDevice,
@@ -122,13 +119,12 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--as <version>',
     summary:
-      'Version of the dialogue that a client announces; 6.29-mlx5 has the longer structure of builds with mlx5dv',
+      'Version of the dialogue that a client announces; 6.29-mlx5 has the longer structure of builds with mlx5dv (default: 6.24)',
     parse: oneOf(...CLIENT_VERSIONS),
-    fallback: '6.24',
   },
   { flags: '--report_gbits', summary: 'Report in Gb/s instead of MiB/s; both sides need it' },
   { flags: '--report-both', summary: "Print each side's figures too, with -b" },
-  { flags: '--histogram', summary: 'Print latencies counted by powers of two' },
+  { flags: '--histogram', summary: 'Print latencies counted by powers of two, with lat and --iters' },
   { flags: '--out_json', summary: 'Write the last run to a file, under the names that perftest uses' },
   {
     flags: '--out_json_file <file>',
@@ -136,7 +132,10 @@ const options: readonly OptionSpec[] = [
     parse: text,
   },
   { flags: '-F, --CPU-freq', summary: 'Accepted and ignored: no clock depends on the CPU frequency' },
-  { flags: '--local', summary: 'Run both ends here, on loopback addresses' },
+  {
+    flags: '--local',
+    summary: 'Run both ends here, on loopback addresses; without a verb write bw and send lat',
+  },
   {
     flags: '--timeout <seconds>',
     summary: 'Give up after this silence of the peer; a server waits for its client without limit',
@@ -145,7 +144,7 @@ const options: readonly OptionSpec[] = [
   },
   link,
   udpPort,
-  json('Print one JSON object'),
+  json('Print one JSON object; with --local and no verb an array of two'),
 ];
 
 export const perfCommands: readonly CommandSpec[] = [
