@@ -11,7 +11,8 @@ const ip = (...args) => execFileSync('ip', args.join(' ').split(' '), { stdio: [
 
 let ends;
 let reason;
-let mtu;
+/** As the interfaces are set. */
+let set;
 
 function make() {
   if (ends !== undefined || reason !== undefined) return;
@@ -36,7 +37,8 @@ function make() {
   }
 }
 
-export const cable = {
+/** @param segments packets of a super-packet (GSO) that the interfaces take at a time; the kernel cuts up longer ones before */
+const taking = (segments) => ({
   missing() {
     make();
     return reason;
@@ -44,11 +46,16 @@ export const cable = {
   /** The ends, with interfaces for that path MTU. */
   at(pathMtu) {
     make();
-    if (mtu !== pathMtu) {
+    const wanted = `mtu ${pathMtu + HEADERS} gso_max_segs ${segments}`;
+    if (set !== wanted) {
       for (const [i, name] of ends.namespaces.entries())
-        ip(`-netns ${name} link set ${['near0', 'far0'][i]} mtu ${pathMtu + HEADERS}`);
-      mtu = pathMtu;
+        ip(`-netns ${name} link set ${['near0', 'far0'][i]} ${wanted}`);
+      set = wanted;
     }
     return ends;
   },
-};
+});
+
+export const cable = taking(65_535);
+/** The same cable, as to a network card that takes one packet at a time. */
+export const cuttingCable = taking(1);

@@ -8,7 +8,7 @@ export function lines({ name, unit, lessIsBetter, results, missing }) {
   for (const { contender, figure, ratio, extra } of results) {
     const spread = `${digits(figure.min)} … ${digits(figure.max)}`;
     const compared = ratio
-      ? `  node-roce is ${ratio.median.toFixed(2)} × this (${ratio.min.toFixed(2)} … ${ratio.max.toFixed(2)})`
+      ? `  ${results[0].contender} is ${ratio.median.toFixed(2)} × this (${ratio.min.toFixed(2)} … ${ratio.max.toFixed(2)})`
       : '';
     out.push(
       `  ${contender.padEnd(24)} ${digits(figure.median).padStart(9)} ${unit}  [${spread}]${compared}${extra ? `  ${extra}` : ''}`,

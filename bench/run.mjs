@@ -1,27 +1,31 @@
-// npm run bench -- [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
+// npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
 // npm run bench -- --compare REV [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
+// npm run bench -- --page FILE [RESULT.json ...]
 //
 // With --compare: the working tree and another commit (bench/compare). Else it measures node-roce and
 // others, all in one run: in each round every contender of a row has its turn, one after the other, so that what the machine does to one it does to all. Figures are medians of rounds;
 // ratios are taken round by round. docs/performance.md documents the rows.
 import { writeFileSync } from 'node:fs';
-import { arch, cpus, release } from 'node:os';
 import { parseArgs } from 'node:util';
 import { compare } from './compare/compare.mjs';
-import { pinning } from './pinning.mjs';
+import { conditions, describe } from './conditions.mjs';
 import { profile } from './profile.mjs';
 import { lines } from './report.mjs';
 import { rows } from './rows.mjs';
 import { ratio, summary } from './statistics.mjs';
 
-const USAGE = `usage: npm run bench -- [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
-       npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]`;
+const USAGE = `usage: npm run bench -- [--all] [--only PATTERN] [--rounds N] [--quick] [--profile] [--json FILE|-]
+       npm run bench -- --compare REV|DIRECTORY [--only PATTERN] [--rounds N] [--quick] [--json FILE|-]
+       npm run bench -- --page FILE [RESULT.json ...]`;
 
 function options() {
   try {
-    const { values } = parseArgs({
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
       options: {
+        page: { type: 'string' },
         compare: { type: 'string' },
+        all: { type: 'boolean', default: false },
         only: { type: 'string' },
         rounds: { type: 'string' },
         quick: { type: 'boolean', default: false },
@@ -35,11 +39,13 @@ function options() {
       process.exit(0);
     }
     if (values.compare !== undefined && values.profile) throw new Error('--compare takes no --profile');
+    if (values.page === undefined && positionals.length > 0)
+      throw new Error(`unexpected argument '${positionals[0]}'`);
     const least = values.compare === undefined ? 1 : 5;
     const rounds = Number(values.rounds ?? (values.quick ? least : 5));
     if (!Number.isInteger(rounds) || rounds < least)
       throw new Error(`--rounds is a count of ${least} or more`);
-    return { ...values, rounds };
+    return { ...values, files: positionals, rounds };
   } catch (error) {
     console.error(`${error.message}\n${USAGE}`);
     process.exit(2);
@@ -52,9 +58,14 @@ function extra(samples) {
   const last = samples.at(-1);
   const parts = [];
   if (last.p99 !== undefined) parts.push(`p99 ${summary(samples.map((s) => s.p99)).median.toFixed(1)} µs`);
+  if (last.p999 !== undefined)
+    parts.push(`p99.9 ${summary(samples.map((s) => s.p999)).median.toFixed(1)} µs`);
   if (last.mean) parts.push('mean');
   if (last.cpuNsPerPacket !== undefined) {
     parts.push(`${Math.round(summary(samples.map((s) => s.cpuNsPerPacket)).median)} ns CPU/packet`);
+  }
+  if (last.cpuSecondsPerGigabyte !== undefined) {
+    parts.push(`${summary(samples.map((s) => s.cpuSecondsPerGigabyte)).median.toFixed(2)} s CPU/GB`);
   }
   if (last.youngCollections !== undefined && last.bytesPerMessage !== undefined) {
     parts.push(`young collections ${last.youngCollections.join(' + ')}`);
@@ -75,7 +86,7 @@ async function measure(row, rounds) {
       try {
         samples.push(await contender[row.kind](row.plan));
       } catch (error) {
-        // Another's failure is a result; ours is a defect.
+        // Another's failure is a result; that of the first is a defect.
         if (contender === row.contenders[0]) throw error;
         const [reason] = error.message.split('\n');
         missing.push({ contender: contender.name, reason: `failed in round ${round + 1}: ${reason}` });
@@ -92,7 +103,7 @@ async function measure(row, rounds) {
     return {
       contender: contender.name,
       figure: summary(values),
-      // The figure of node-roce divided by that of this contender.
+      // The figure of the first contender divided by that of this one.
       ratio: i === 0 ? undefined : ratio(own, values),
       extra: extra(samples),
       samples,
@@ -103,18 +114,15 @@ async function measure(row, rounds) {
 }
 
 const chosen = options();
-const machine = {
-  cpu: cpus()[0].model,
-  processors: cpus().length,
-  kernel: release(),
-  arch: arch(),
-  node: process.version,
-};
-say(
-  `${machine.cpu}, ${machine.processors} processors, Linux ${machine.kernel}, Node ${machine.node}; ${pinning}`,
-);
+if (chosen.page !== undefined) {
+  const { renderPage } = await import('./page/page.mjs');
+  writeFileSync(chosen.page, await renderPage(chosen.files));
+  process.exit();
+}
+const start = conditions();
+say(describe(start));
 async function besideOthers() {
-  const report = { machine, pinning, rounds: chosen.rounds, quick: chosen.quick, rows: [] };
+  const report = { ...start, rounds: chosen.rounds, quick: chosen.quick, rows: [] };
   for (const row of rows(chosen)) {
     const result = await measure(row, chosen.rounds);
     report.rows.push(result);
@@ -126,7 +134,7 @@ async function besideOthers() {
 
 async function besideCommit() {
   try {
-    return { machine, pinning, ...(await compare(chosen, say)) };
+    return { ...start, ...(await compare(chosen, say)) };
   } catch (error) {
     console.error(error.message);
     process.exit(2);

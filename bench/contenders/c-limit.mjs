@@ -49,7 +49,12 @@ const over = (name, cable) => ({
     const { stdout } = await run(PROGRAM, args.map(String));
     const { gbps, packetsPerSecond, cpuNsPerPacket } = JSON.parse(stdout);
     const perMessage = Math.max(1, Math.ceil(size / mtu));
-    return { gbps, messagesPerSecond: packetsPerSecond / perMessage, cpuNsPerPacket };
+    return {
+      gbps,
+      messagesPerSecond: packetsPerSecond / perMessage,
+      cpuNsPerPacket,
+      cpuSecondsPerGigabyte: cpuNsPerPacket / payload,
+    };
   },
 
   async pingpong({ size, count, events, mtu = 4096 }) {

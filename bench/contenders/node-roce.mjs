@@ -55,15 +55,16 @@ function streamOver(options, { operation, size, mtu, bytes }) {
   });
 }
 
-export const nodeRoce = {
-  name: 'node-roce',
+/** @param engine `inline` or `worker` */
+const within = (name, engine) => ({
+  name,
   missing: () => undefined,
 
   /** One way, with warm-up; figures of the requester's clock. */
-  stream({ operation, size, mtu, offload = true, bytes }, { execArgv = [] } = {}) {
-    return connected({ mtu, offload }, execArgv, async (a, b, remote) => {
+  stream({ operation, size, mtu, offload = true, bytes, events, batch }, { execArgv = [] } = {}) {
+    return connected({ mtu, offload, engine }, execArgv, async (a, b, remote) => {
       const count = Math.max(depthFor(size), Math.ceil(bytes / size));
-      const run = await streamer(a, b, { operation, size, remote });
+      const run = await streamer(a, b, { operation, size, remote, events, batch });
       await run(Math.ceil(count / 4));
       const before = [await a.call('mark'), await b.call('mark')];
       const { messages, seconds } = await run(count);
@@ -74,6 +75,7 @@ export const nodeRoce = {
         gbps: (8e-9 * messages * size) / seconds,
         messagesPerSecond: messages / seconds,
         cpuNsPerPacket: (cpu * 1000) / packets,
+        cpuSecondsPerGigabyte: (cpu * 1000) / (messages * size),
         youngCollections: [after[0].young - before[0].young, after[1].young - before[1].young],
         messages,
       };
@@ -116,18 +118,18 @@ export const nodeRoce = {
 
   /** 64-byte SEND and its answer; µs. */
   pingpong({ size, count, events }, { execArgv = [] } = {}) {
-    return connected({ mtu: 4096, offload: true }, execArgv, async (a, b) => {
+    return connected({ mtu: 4096, offload: true, engine }, execArgv, async (a, b) => {
       const run = await ping(a, b, { size, events });
       await run(Math.ceil(count / 4));
-      const { p50, p99 } = await run(count);
-      return { p50, p99 };
+      const { p50, p99, p999 } = await run(count);
+      return { p50, p99, p999 };
     });
   },
 
-  /** Bytes that V8 allocates for a SEND of 64 B, sampled; and the young collections of both sides meanwhile. */
-  allocation({ count }) {
-    return connected({ mtu: 4096, offload: true }, [], async (a, b) => {
-      const run = await streamer(a, b, { operation: 'SEND', size: 64 });
+  /** Bytes that V8 allocates for a message, sampled; and the young collections of both sides meanwhile. */
+  allocation({ operation, size, count }) {
+    return connected({ mtu: 4096, offload: true }, [], async (a, b, remote) => {
+      const run = await streamer(a, b, { operation, size, remote });
       await run(Math.ceil(count / 4));
       const before = [await a.call('mark'), await b.call('mark')];
       await run(count);
@@ -140,12 +142,58 @@ export const nodeRoce = {
     });
   },
 
+  /** The same for a message there and its answer. */
+  allocationOfRoundTrips({ size, events, count }) {
+    return connected({ mtu: 4096, offload: true }, [], async (a, b) => {
+      const run = await ping(a, b, { size, events });
+      await run(count);
+      const { allocated, messages } = await run(count, true);
+      return { bytesPerMessage: allocated / messages };
+    });
+  },
+
+  /** The same of both adapters in one process. */
+  allocationOfMany({ queuePairs, size, rounds }) {
+    return alone(async (process) => {
+      await process.call('openMany', { queuePairs, size, port: nextPort() });
+      await process.call('many', { rounds });
+      const { allocated, messages } = await process.call('many', { rounds, sampled: true });
+      return { bytesPerMessage: allocated / messages };
+    });
+  },
+
   /** Two adapters in one process, each with so many queue pairs, a WRITE on each in turn. */
   many({ queuePairs, size, rounds }) {
     return alone(async (process) => {
       const opened = await process.call('openMany', { queuePairs, size, port: nextPort() });
       const { gbps, retransmittedPackets } = await process.call('many', { rounds });
       return { ...opened, gbps, retransmittedPackets };
+    });
+  },
+
+  /** WRITEs over many queue pairs in turn, compared with the same over one. */
+  turns({ queuePairs, depth, size, rounds, slices }) {
+    return alone(async (process) => {
+      await process.call('openTurns', { queuePairs, depth, size, port: nextPort() });
+      await process.call('turns', { rounds, slices: 1 });
+      return process.call('turns', { rounds, slices });
+    });
+  },
+
+  /** SENDs there and back between two queue pairs of one adapter. */
+  loop({ size, count }) {
+    return alone(async (process) => {
+      await process.call('openLoop', { size, port: nextPort() });
+      await process.call('loop', { count: Math.ceil(count / 4) });
+      return process.call('loop', { count });
+    });
+  },
+
+  /** Memory of queue pairs that do nothing. */
+  idle({ count }) {
+    return alone(async (process) => {
+      await process.call('openIdle', { port: nextPort() });
+      return process.call('idle', { count });
     });
   },
 
@@ -168,7 +216,11 @@ export const nodeRoce = {
       return { perSecond };
     });
   },
-};
+});
+
+export const nodeRoce = within('node-roce');
+/** With the engine in a thread of its own, or in the program's. */
+export const nodeRoceIn = (engine) => within(`node-roce, ${engine}`, engine);
 
 /** node-roce at the ends of a cable, over a link of this kind. */
 export const nodeRoceOver = (cable, link, options = {}) => {
@@ -189,8 +241,8 @@ export const nodeRoceOver = (cable, link, options = {}) => {
       open(mtu, { offload: true }, execArgv, async (a, b) => {
         const run = await ping(a, b, { size, events });
         await run(Math.ceil(count / 4));
-        const { p50, p99 } = await run(count);
-        return { p50, p99 };
+        const { p50, p99, p999 } = await run(count);
+        return { p50, p99, p999 };
       }),
   };
 };

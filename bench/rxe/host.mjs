@@ -1,20 +1,29 @@
-// A guest whose RoCE is rxe's or ours: the two share UDP port 4791, so that one has to go before the other comes.
-import { NODE_SIDE } from './image.mjs';
+// A guest whose RoCE is rxe's or ours: they share UDP port 4791, so that one has to go before the next comes.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { programEnvironment } from '@node-roce/device';
+import { LIBRARY, NODE_SIDE } from './image.mjs';
 
-const GID_INDEX = 1; // of IPv4
+/** Of perftest: device and index of the GID of IPv4. */
+const DEVICES = { rxe: '-d rxe0 -x 1', 'roce run': '-x 0' };
+const SOCKET = '/run/roce/device.sock';
 /** 1.1 s: emulated, a peer may take longer than the 67 ms of perftest, and rxe would send all of its window again. */
 const ACK_TIMEOUT = 18;
 const PATIENCE = Number(process.env.ROCE_PATIENCE || 1);
 /** ms that a program may take. */
 const LIMIT = 60_000 * PATIENCE;
+/** ms that a device may be there. */
+const DEVICE_LIMIT = 30 * LIMIT;
 
 const LOAD = `modprobe rdma_rxe && { rdma link show rxe0/1 > /dev/null 2>&1 || rdma link add rxe0 type rxe netdev eth0; }`;
 const UNLOAD = `rdma link delete rxe0 2> /dev/null; ! grep -q ^rdma_rxe /proc/modules || rmmod rdma_rxe`;
 
+/** The words that `roce run` would put before a program. */
+const ENVIRONMENT = Object.entries(programEnvironment(LIBRARY, SOCKET, {})).map((pair) => pair.join('='));
+
 /** Words of perftest for a test of perf. */
-const wordsOf = ({ verb, measure, size, iters, events }) => ({
-  program: `ib_${verb}_${measure}`,
-  options: `-d rxe0 -x ${GID_INDEX} -F -s ${size} -n ${iters} -u ${ACK_TIMEOUT} ${events ? '-e' : ''}`,
+const wordsOf = ({ verb, measure, size, iters, events }, kind) => ({
+  program: `${kind === 'rxe' ? '' : `env ${ENVIRONMENT.join(' ')}`} ib_${verb}_${measure}`,
+  options: `${DEVICES[kind]} -F -s ${size} -n ${iters} -u ${ACK_TIMEOUT} ${events ? '-e' : ''}`,
 });
 
 /** Average of a program's table: MiB/s, or µs. */
@@ -30,21 +39,36 @@ function averageOf(output, { measure, size }) {
 /** A guest, and the side that it plays. */
 export class Host {
   #kind;
+  #device;
 
   constructor(guest) {
     this.guest = guest;
   }
 
-  /** Makes the guest's RoCE that of `kind`: rxe or node-roce. */
+  /** Makes the guest's RoCE that of `kind`: rxe, node-roce, or a device for programs (roce run). */
   async become(kind) {
     if (this.#kind === kind) return;
+    this.#device?.stop();
+    await this.#device?.done;
+    this.#device = undefined;
     await this.guest.must(kind === 'rxe' ? LOAD : UNLOAD, LIMIT);
+    if (kind === 'roce run') await this.#serveDevice();
     this.#kind = kind;
   }
 
+  async #serveDevice() {
+    const given = JSON.stringify({ role: 'device', address: this.guest.ip4, path: SOCKET });
+    const device = this.guest.spawn(`${NODE_SIDE} '${given}'`, DEVICE_LIMIT);
+    this.#device = device;
+    for (let left = LIMIT / 100; !device.output.includes('listening'); left--) {
+      if (left <= 0) throw new Error(`the device does not listen: ${device.output}`);
+      await sleep(100);
+    }
+  }
+
   #spawn(role, test, peer, port) {
-    if (this.#kind === 'rxe') {
-      const { program, options } = wordsOf(test);
+    if (this.#kind !== 'node-roce') {
+      const { program, options } = wordsOf(test, this.#kind);
       return this.guest.spawn(`${program} ${options} -p ${port} ${role === 'client' ? peer : ''}`, LIMIT);
     }
     const address = this.guest.ip4;
@@ -71,7 +95,7 @@ export class Host {
 
   /** The figure that a client printed: MiB/s or µs, the median of a latency. */
   figure(output, test) {
-    if (this.#kind === 'rxe') return averageOf(output, test);
+    if (this.#kind !== 'node-roce') return averageOf(output, test);
     const { runs } = JSON.parse(output.trim().split('\n').at(-1));
     return test.measure === 'bw' ? runs[0].average : runs[0].typical;
   }

@@ -1,4 +1,5 @@
-// The interop suite's guest with Node and the packages of `roce perf` in /opt/roce: what rxe and node-roce run on in turn.
+// The interop suite's guest with Node, the packages of `roce perf` and `roce device` and the library of its programs in /opt/roce: what rxe
+// and node-roce run on in turn.
 import { spawnSync } from 'node:child_process';
 import {
   copyFileSync,
@@ -16,7 +17,7 @@ import { buildGuest } from '../../test/interop/image.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
-const PACKAGES = ['perf', 'rdmacm', 'verbs-api', 'transport', 'cm', 'link', 'pcap', 'wire'];
+const PACKAGES = 'perf rdmacm verbs-api transport cm link pcap wire device ibverbs'.split(' ');
 
 /** Standard output of a program that has to succeed. */
 function output(command, args, options = {}) {
@@ -50,6 +51,10 @@ function stageRoce(stage) {
   const loader = realpathSync(join(root, 'native/node_modules/node-gyp-build'));
   cpSync(loader, join(roce, 'node_modules/node-gyp-build'), { recursive: true });
   copyFileSync(join(here, 'side.mjs'), join(roce, 'side.mjs'));
+  const library = join(roce, 'library');
+  mkdirSync(library);
+  for (const file of ['libibverbs.so.1', 'libroce-paths.so'])
+    copyFileSync(join(root, 'native/ibverbs/build', file), join(library, file));
   // Node with the libraries that it runs with here; the guest's own are for the guest's programs.
   const lib = join(roce, 'lib');
   mkdirSync(lib);
@@ -60,6 +65,9 @@ function stageRoce(stage) {
 
 /** Starts /opt/roce/side.mjs in the guest, before its arguments. */
 export const NODE_SIDE = '/opt/roce/lib/ld.so --library-path /opt/roce/lib /opt/roce/node /opt/roce/side.mjs';
+
+/** The library of the guest's programs. */
+export const LIBRARY = '/opt/roce/library/libibverbs.so.1';
 
 /** Makes an image below `directory`; returns its directory, in which nothing else is, as a guest saves its state near it. */
 export function buildImage(release, directory) {

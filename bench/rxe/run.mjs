@@ -1,8 +1,8 @@
 // node bench/rxe/run.mjs [--guest debian12|debian13] [--rounds N] [--json FILE]
 //
-// rxe and node-roce, each as client and as server, between two guests under QEMU whose network cards are connected to each other:
-// the same link, processors and kernel for all four pairs, which take turns. Bandwidth is of SENDs of 64 KiB by events, with the
-// processor time of each guest while they run; latency is the median of SENDs of 64 bytes, polled. Root; needs what
+// rxe and node-roce, each as client and as server, and perftest by `roce run`, between two guests under QEMU whose network cards are
+// connected to each other: the same link, processors and kernel for all pairs, which take turns. Bandwidth is of SENDs of 64 KiB by events, with
+// the processor time of each guest while they run; latency is the median of SENDs and of WRITEs of 64 bytes, polled. Root; needs what
 // `npm run test:interop` needs. ROCE_PATIENCE=3 allows all programs three times as long. docs/performance.md explains the output.
 import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
@@ -30,12 +30,13 @@ const PAIRS = [
   ['rxe', 'node-roce'],
   ['node-roce', 'node-roce'],
   ['node-roce', 'rxe'],
+  ['roce run', 'roce run'],
 ];
 /** s of a bandwidth run, and of the middle of it in which the processors are watched. */
 const [RUN, WATCHED] = [4, 2];
 /** perftest has no events with WRITE. */
 const BANDWIDTH = { verb: 'send', measure: 'bw', size: 65_536, events: true };
-const LATENCY = { verb: 'send', measure: 'lat', size: 64, iters: 1000 };
+const latencyOf = (verb) => ({ verb, measure: 'lat', size: 64, iters: 1000 });
 
 let port = 20_000;
 
@@ -63,14 +64,16 @@ async function measure(hosts, [client, server], messages) {
     messages[name] = Math.max(300, Math.round((figure * 2 ** 20 * RUN) / BANDWIDTH.size));
   }
   const stream = await play(hosts.a, hosts.b, { ...BANDWIDTH, iters: messages[name] }, true);
-  const pingPong = await play(hosts.a, hosts.b, LATENCY, false);
+  const send = await play(hosts.a, hosts.b, latencyOf('send'), false);
+  const write = await play(hosts.a, hosts.b, latencyOf('write'), false);
   const cost = ({ busy, packets } = {}) => (packets > 0 ? (busy * 1e9) / packets : undefined);
   const sample = {
     name,
     mibPerSecond: stream.figure,
     clientNsPerPacket: cost(stream.atClient),
     serverNsPerPacket: cost(stream.atServer),
-    latency: pingPong.figure,
+    sendLatency: send.figure,
+    writeLatency: write.figure,
   };
   console.error(JSON.stringify(sample));
   return sample;
@@ -112,16 +115,17 @@ try {
   const where = `${cpus()[0].model}, ${cpus().length} processors; guests: Linux ${kernel}, 2 processors each, emulated`;
   console.log(`${where}; ${rounds} rounds\n`);
   console.log(
-    '| client → server | SEND 64 KiB, MiB/s | CPU of the client, ns a packet | CPU of the server, ns a packet | SEND 64 B, µs |',
+    '| client → server | SEND 64 KiB, MiB/s | CPU of the client, ns a packet | CPU of the server, ns a packet | SEND 64 B, µs | WRITE 64 B, µs |',
   );
-  console.log('|---|---|---|---|---|');
+  console.log('|---|---|---|---|---|---|');
   for (const [client, server] of PAIRS) {
     const own = samples.filter(({ name }) => name === `${client} → ${server}`);
     const columns = [
       text(own, 'mibPerSecond', 1),
       text(own, 'clientNsPerPacket', 0),
       text(own, 'serverNsPerPacket', 0),
-      text(own, 'latency', 1),
+      text(own, 'sendLatency', 1),
+      text(own, 'writeLatency', 1),
     ];
     console.log(`| ${client} → ${server} | ${columns.join(' | ')} |`);
   }

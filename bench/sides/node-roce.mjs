@@ -5,7 +5,7 @@ import { constants, PerformanceObserver, performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { percentile } from '../statistics.mjs';
 import { allocatedBy } from './allocation.mjs';
-import { Churn, Many } from './alone.mjs';
+import { Churn, Idle, Loop, Many, Turns } from './alone.mjs';
 import { completionError, openDevice, WorkCompletion } from './build.mjs';
 import { Connecting } from './connecting.mjs';
 import { Stream } from './stream.mjs';
@@ -57,7 +57,7 @@ class Side {
   }
 
   /** Makes the requests of one kind of message, as many as may be in flight (`depth`). */
-  prepare({ operation, size, depth, every, remote, events }) {
+  prepare({ operation, size, depth, every, remote, events, batch }) {
     const offsets = Side.slots(size, depth);
     this.outgoing = new Stream({
       qp: this.qp,
@@ -69,6 +69,7 @@ class Side {
       every: every ?? Math.max(1, Math.min(16, offsets.length >> 2)),
       remote,
       events,
+      batch,
     });
     return { ring: offsets.length };
   }
@@ -87,12 +88,12 @@ class Side {
     }
   }
 
-  /** 64-byte SENDs there and back; each side answers each message. */
+  /** SENDs there and back; each side answers each message. */
   async echo({ size, count, events, first }) {
     const times = new Float64Array(count);
     const request = { opcode: 'SEND', signaled: false, sgList: [{ mr: this.mr, offset: 0, length: size }] };
     const last = { ...request, signaled: true };
-    const receive = { sgList: [{ mr: this.mr, offset: 4096, length: size }] };
+    const receive = { sgList: [{ mr: this.mr, offset: Math.max(4096, size), length: size }] };
     const { qp, recvCq, sendCq } = this;
     for (let i = 0, sent = 0; i < count; i++) {
       const start = performance.now();
@@ -140,10 +141,19 @@ async function timed(sampled, body) {
   return { result, seconds: (performance.now() - start) / 1000, allocated: bytes };
 }
 
+function percentiles(times) {
+  times.sort();
+  const at = (percent) => percentile(times, percent);
+  return { p50: at(50), p99: at(99), p999: at(99.9) };
+}
+
 /** The options that this process was given to open. */
 let side;
 let many;
 let churn;
+let turns;
+let loop;
+let idle;
 let connecting;
 const commands = {
   async open(options) {
@@ -168,8 +178,7 @@ const commands = {
   },
   async echo({ sampled, ...options }) {
     const { result, ...rest } = await timed(sampled, () => side.echo(options));
-    const times = result.sort();
-    return { messages: options.count, p50: percentile(times, 50), p99: percentile(times, 99), ...rest };
+    return { messages: options.count, ...percentiles(result), ...rest };
   },
   async tails(options) {
     const times = await tails(side, options);
@@ -183,6 +192,24 @@ const commands = {
   async many({ rounds, sampled }) {
     const { result, ...rest } = await timed(sampled, () => many.run(rounds));
     return { ...result, ...rest };
+  },
+  async openTurns(options) {
+    turns = await Turns.open(options);
+  },
+  async turns({ rounds, slices }) {
+    return turns.run(rounds, slices);
+  },
+  async openLoop(options) {
+    loop = await Loop.open(options);
+  },
+  async loop({ count }) {
+    return percentiles(loop.run(count));
+  },
+  async openIdle(options) {
+    idle = await Idle.open(options);
+  },
+  async idle({ count }) {
+    return idle.run(count);
   },
   async openChurn(options) {
     churn = await Churn.open(options);
@@ -203,7 +230,7 @@ const commands = {
     return { cpu: user + system, young: young.length, packets: counters.sentPackets };
   },
   async close() {
-    await (side?.device ?? many ?? churn ?? connecting)?.close();
+    await (side?.device ?? many ?? churn ?? turns ?? loop ?? idle ?? connecting)?.close();
   },
 };
 

@@ -6,7 +6,10 @@ export class Stream {
   #qp;
   #cq;
   #events;
+  #batch;
   #requests;
+  /** Lists of `batch` requests; empty with 1. */
+  #lists = [];
   /** Messages that each signaled request of the ring completes. */
   #weights = [];
   #completions = Array.from({ length: 64 }, () => new WorkCompletion());
@@ -16,11 +19,13 @@ export class Stream {
    * @param offsets where in the region each message of the ring lies; their count is the messages in flight
    * @param every one request in so many is signaled; the last of the ring always
    * @param events sleep until a completion comes, in place of polling
+   * @param batch requests that one call posts; 1 posts them by themselves
    */
-  constructor({ qp, cq, mr, operation, size, offsets, every, remote, events = false }) {
+  constructor({ qp, cq, mr, operation, size, offsets, every, remote, events = false, batch = 1 }) {
     this.#qp = qp;
     this.#cq = cq;
     this.#events = events;
+    this.#batch = batch;
     // Literals, not spreads: each object made by a spread has a shape of its own, and posting is slower by them.
     this.#requests = offsets.map((offset, i) => {
       const signaled = (i + 1) % every === 0 || i === offsets.length - 1;
@@ -29,6 +34,9 @@ export class Stream {
       const to = { addr: remote.addr + BigInt(offset), rkey: remote.rkey };
       return { opcode: `RDMA_${operation}`, signaled, sgList, remote: to };
     });
+    if (offsets.length % batch !== 0) throw new Error(`a ring of ${offsets.length} in batches of ${batch}`);
+    for (let i = 0; batch > 1 && i < offsets.length; i += batch)
+      this.#lists.push(this.#requests.slice(i, i + batch));
     let weight = 0;
     for (const { signaled } of this.#requests) {
       weight++;
@@ -43,6 +51,8 @@ export class Stream {
     const qp = this.#qp;
     const cq = this.#cq;
     const requests = this.#requests;
+    const lists = this.#lists;
+    const batch = this.#batch;
     const weights = this.#weights;
     const completions = this.#completions;
     const ring = requests.length;
@@ -51,7 +61,9 @@ export class Stream {
     let done = 0;
     let signaled = 0;
     while (done < total) {
-      while (posted < total && posted - done < ring) qp.postSend(requests[posted++ % ring]);
+      if (batch === 1) while (posted < total && posted - done < ring) qp.postSend(requests[posted++ % ring]);
+      for (; batch > 1 && posted < total && posted - done + batch <= ring; posted += batch)
+        qp.postSend(lists[(posted % ring) / batch]);
       const n = cq.pollInto(completions);
       for (let i = 0; i < n; i++) {
         if (!completions[i].ok) throw completionError(completions[i]);

@@ -70,7 +70,7 @@ async function echo() {
   }
   socket.destroy();
   times.sort();
-  process.send({ p50: percentile(times, 50), p99: percentile(times, 99) });
+  process.send({ p50: percentile(times, 50), p99: percentile(times, 99), p999: percentile(times, 99.9) });
 }
 
 await { sink, mirror, send, echo }[role]();
