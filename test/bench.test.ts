@@ -21,22 +21,54 @@ interface Row {
 }
 
 async function rows(pattern: string): Promise<Row[]> {
+  const { date, machine, load, rows } = await measured(pattern);
+  expect(Date.parse(date)).toBeLessThanOrEqual(Date.now());
+  expect(machine).toMatchObject({ node: process.version, processors: expect.any(Number) });
+  expect(load).toBeGreaterThanOrEqual(0);
+  return rows;
+}
+
+interface Report {
+  date: string;
+  machine: Record<string, unknown>;
+  load: number;
+  rows: Row[];
+}
+
+async function measured(pattern: string): Promise<Report> {
   const file = join(directory, 'report.json');
   await run(process.execPath, [bench, '--quick', '--only', pattern, '--json', file]);
-  return (JSON.parse(readFileSync(file, 'utf8')) as { rows: Row[] }).rows;
+  return JSON.parse(readFileSync(file, 'utf8'));
 }
 
 describe('a quick run', () => {
   test.each([
-    ['^allocation', ['node-roce']],
-    ['^1,000 queue pairs', ['node-roce']],
+    ['^allocation, 1,000,000 SENDs', ['node-roce']],
+    ['^1,000 queue pairs, .* in turn$', ['node-roce']],
     ['^100,000', ['node-roce']],
     ['^connects .* 16 at a time', ['node-roce']],
   ])('%s', { timeout: 120_000 }, testRow);
 
   test.each([
-    ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP']],
-    ['^round trip of 64 B, polled', ['node-roce', 'C limit', 'Node TCP', 'fi_pingpong udp;ofi_rxd']],
+    ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP', 'UCX over TCP', 'iperf3 TCP']],
+    [
+      '^round trip of 64 B, polled',
+      [
+        'node-roce',
+        'C limit',
+        'Node TCP',
+        'fi_pingpong udp;ofi_rxd',
+        'fi_pingpong tcp;ofi_rxm',
+        'UCX over TCP',
+      ],
+    ],
+    ['^SEND 64 B, 16 a call', ['node-roce', 'UCX over TCP']],
+    ['^allocation, 1,000 queue pairs, .* in turn$', ['node-roce']],
+    ['^allocation, round trips .* by events', ['node-roce']],
+    ['^round trip of 64 B by events, worker', ['node-roce, worker', 'node-roce, inline']],
+    ['^ib_send_lat', ['perftest by roce run', 'roce perf', 'node-roce']],
+    ['^ib_write_bw', ['perftest by roce run', 'roce perf', 'node-roce']],
+    ['two queue pairs of one device', ['C by roce run', 'node-roce']],
   ])('%s', { timeout: 120_000, tags: ['slow'] }, testRow);
 
   async function testRow(pattern: string, contenders: string[]) {
@@ -50,7 +82,8 @@ describe('a quick run', () => {
       expect(samples[0]).toHaveProperty(row!.figure);
     }
     for (const { reason } of row!.missing) expect(reason).not.toBe('');
-    expect(row!.results[0].contender).toBe('node-roce');
+    const [first] = contenders.filter((name) => row!.missing.every(({ contender }) => contender !== name));
+    expect(row!.results[0].contender).toBe(first);
   }
 
   test('an unknown option: usage, exit code 2', async () => {

@@ -225,7 +225,7 @@ test('texts of the findings', async () => {
     'warning: #1 10.77.0.2 QP 0x72 → 10.77.0.3 QP 0x71: 3 stalls with requests outstanding, 47.2 ms in total: 16.3 ms at 0.007 s (frames 4 → 5), ended by a retransmission after an RNR wait; 15.5 ms at 0.024 s (frames 6 → 7), ended by a retransmission after an RNR wait; 15.4 ms at 0.040 s (frames 8 → 9), ended by a retransmission after an RNR wait',
   ]);
   expect((await textsOf('blackhole_timeout'))[0]).toBe(
-    'error: #1 10.77.0.2 QP ? → 10.77.0.3 QP 0x7d: SEND (PSN 1193046 = 0x123456) was never answered: 4 packets sent for it, the last at 0.202 s',
+    'error: #1 10.77.0.2 QP ? → 10.77.0.3 QP 0x7d: SEND (PSN 1193046 = 0x123456) has no answer in the capture, which shows one direction: 4 packets sent for it, the last at 0.202 s',
   );
   expect(await textsOf('corrupt_A')).toContainEqual(
     expect.stringContaining('20 packets with a wrong ICRC, the first at 0.000 s'),

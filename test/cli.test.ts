@@ -64,6 +64,26 @@ describe('pipes', () => {
     expect(await dump.result).toMatchObject({ code: 0, err: '' });
   });
 
+  test('messages that nobody reads change nothing: all of the output, and the exit code', async () => {
+    const capture = readFileSync(opAll);
+    // Its second frame is refused: the UDP length is wrong.
+    const second = 24 + 16 + capture.readUInt32LE(24 + 8) + 16;
+    capture.writeUInt16BE(9, second + 14 + 20 + 4);
+    const dump = (stderr: 'heard' | 'unheard') => {
+      const { child, result } = new Roce(['dump', '-']);
+      if (stderr === 'unheard') child.stderr.destroy();
+      const rest = () => child.stdin.end(capture.subarray(10_000, -1));
+      // After the line of the first frame and the message about the second.
+      child.stdout.once('data', rest);
+      child.stdin.write(capture.subarray(0, 10_000));
+      return result;
+    };
+    const { code, out, err } = await dump('heard');
+    expect(err).toContain('frame 2 is not shown: malformed');
+    expect(code).toBe(1);
+    expect(await dump('unheard')).toEqual({ code, out, err: '' });
+  });
+
   test.each([
     ['a text, written at the end', ['devinfo']],
     ['a document, written in parts', ['flows', '--json', opAll]],
@@ -218,7 +238,7 @@ describe('pingpong', () => {
     expect(client.out).toMatch(/local address: .* GID ::ffff:127\.0\.0\.1\n/);
     expect((await server.result).code).toBe(0);
     const beyond = await roce(...ours('-d', 'lo', '-g', '99'));
-    expect(beyond.code).toBe(1);
+    expect(beyond.code).toBe(2);
     expect(beyond.err).toMatch(/^roce: -g 99: lo has no such GID .*0 \(127\.0\.0\.1\)/);
     const unknown = await roce(...ours('-d', 'rxe0', '-g', '1'));
     expect(unknown).toMatchObject({ code: 1, err: expect.stringMatching(/no interface rxe0.*\blo\b/) });
@@ -305,6 +325,7 @@ describe('demo', () => {
       ['RDMA WRITE', true],
       ['RDMA READ', true],
     ]);
+    expect(report.roundTripMicroseconds).toMatchObject({ bytes: 64, p50: expect.any(Number) });
     expect(report.roundTripMicroseconds.p50).toBeGreaterThan(0);
   });
 
@@ -423,6 +444,23 @@ test('devinfo prints the link that a device would have', async () => {
   expect(JSON.parse((await roce('devinfo', '--json')).out).link).toBe('udp');
   expect(JSON.parse((await roceWithoutAddon('devinfo', '--json')).out).link).toBe('dgram');
   expect((await roceWithoutAddon('devinfo')).out).toMatch(/^\tlink:\t\tdgram \(no native addon/m);
+});
+
+test('devinfo shows a device that serves programs, by its socket', async () => {
+  const address = `127.91.${process.pid & 0xff}.2`;
+  const socket = join(folder, 'devinfo.sock');
+  const device = new Roce(['device', '--address', address, '--socket', socket]);
+  await device.said('device at');
+  const { code, out } = await roce('devinfo', '--socket', socket, '-v');
+  expect(code).toBe(0);
+  expect(out).toContain(`roce device:\t${address}\n\tsocket:\t\t${socket}\n`);
+  expect(out).toContain('\tsent_packets:\t0\n');
+  device.child.kill('SIGINT');
+  await device.result;
+  expect(await roce('devinfo', '--socket', socket)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('no device answers there'),
+  });
 });
 
 test('a damaged file from a pipe: the readable part, then the position of the damage', async () => {

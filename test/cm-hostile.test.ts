@@ -198,8 +198,6 @@ describe(`${MADS} management datagrams at a device with live connections`, {
     });
     expect(report.overflowed).toBeGreaterThan(0);
     expect(report.unexpected).toBeGreaterThan(0);
-    // Answers to what belongs to nobody are limited in rate.
-    expect(report.suppressed).toBeGreaterThan(0);
   });
 
   test('mutated: bits of another dialogue changed, some cut', async () => {
@@ -255,8 +253,10 @@ describe('a flood of requests from another process', () => {
   const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
   /** Requests a second. */
   const RATE = 10_000;
-  const ROUNDS = 5;
-  const MILLISECONDS = 400;
+  const WARM = 20;
+  /** Of 25 rounds, the median was between 0.013 and 0.021 in fourteen runs next to other work. */
+  const ROUNDS = 100;
+  const MILLISECONDS = 100;
 
   test(`${RATE} a second: live connections keep their rate, and what waits is bounded`, {
     tags: ['slow'],
@@ -273,22 +273,30 @@ describe('a flood of requests from another process', () => {
     try {
       await once(flood, 'message');
       // By this process's own time: on one machine, the flood takes the processor from its victim, which is not the question.
+      const received = async () => (await server.connections.call('cmCounters')).received;
       const turns = async () => {
         const end = performance.now() + MILLISECONDS;
-        const before = process.cpuUsage();
+        const [before, requests] = [process.cpuUsage(), await received()];
         let count = 0;
         for (; performance.now() < end; count++) await live.turn();
         const { user, system } = process.cpuUsage(before);
-        return (count * 1e6) / (user + system);
+        return { count, microseconds: user + system, requests: (await received()) - requests };
       };
-      await turns();
-      const kept: number[] = [];
+      // The compiler's work would be counted as the flood's.
+      flood.send(RATE);
+      for (let warm = 0; warm < WARM; warm++) await turns();
+      flood.send(0);
+      await once(flood, 'message');
+      const costs: number[] = [];
       for (let round = 0; round < ROUNDS; round++) {
         const quiet = await turns();
         flood.send(RATE);
-        kept.push((await turns()) / quiet);
+        const flooded = await turns();
         flood.send(0);
         await once(flood, 'message');
+        // Cost of a request, in turns: on a busy machine, this process has fewer turns while as many requests come.
+        const turn = quiet.microseconds / quiet.count;
+        costs.push((flooded.microseconds / turn - flooded.count) / flooded.requests);
       }
       const report = await server.connections.call('cmCounters');
       // The flood was there: most of what was asked for has come.
@@ -296,9 +304,11 @@ describe('a flood of requests from another process', () => {
       expect(report.received).toBeGreaterThan(asked / 4);
       expect(report.overflowed).toBeGreaterThan(asked / 8);
       expect(report.pending).toBeLessThanOrEqual(BACKLOG);
-      const median = kept.sort((a, b) => a - b)[ROUNDS >> 1];
-      if (process.env.ROCE_HOSTILE_MADS) console.log(`kept ${kept.map((k) => k.toFixed(2))}`, report);
-      expect(median).toBeGreaterThan(0.8);
+      const median = costs.sort((a, b) => a - b)[ROUNDS >> 1];
+      if (process.env.ROCE_HOSTILE_MADS)
+        console.log(`a request costs ${costs.map((c) => c.toFixed(3))} turns`, report);
+      // A turn takes about 1 ms: of 10,000 requests a second, 0.02 would be a fifth of the processor.
+      expect(median).toBeLessThan(0.02);
     } finally {
       flood.disconnect();
       await once(flood, 'exit');

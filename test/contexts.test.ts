@@ -62,6 +62,16 @@ describe.each(['inline', 'worker'] as const)('%s', (engine) => {
     expect(() => first.openContext()).toThrow('the device is closed');
   });
 
+  test('contexts that close at the same time close the device', async () => {
+    const place = { address: '127.0.46.2', port: PORT, engine };
+    const controller = new AbortController();
+    const first = await openDevice({ ...place, signal: controller.signal });
+    const second = first.openContext();
+    controller.abort();
+    await Promise.all([first.close(), second.close()]);
+    await (await openDevice(place)).close();
+  });
+
   test('objects of another context are refused by name', async () => {
     const first = await open[engine]();
     const [a, b] = [await side(first), await side(first.openContext())];
@@ -73,6 +83,19 @@ describe.each(['inline', 'worker'] as const)('%s', (engine) => {
     await first.close();
     await b.device.close();
   });
+});
+
+test('a queue pair that is created while its context closes ends with it', async () => {
+  const first = await open.worker({ maxQp: 2 });
+  const second = first.openContext();
+  const [a, b] = [await first.allocPd(), await second.allocPd()];
+  const sendCq = await first.createCq();
+  const creating = b.createQp({ sendCq: await second.createCq() });
+  await second.close();
+  await expect((await creating).closed).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
+  await a.createQp({ sendCq });
+  await a.createQp({ sendCq });
+  await first.close();
 });
 
 test('a queue pair in a multicast group does not hold up the end of its context', async () => {

@@ -49,7 +49,6 @@ test('docs/errors.md lists the statuses that occur, and no others', () => {
     'FATAL_ERR',
     'RESP_TIMEOUT_ERR',
     'GENERAL_ERR',
-    'TM_ERR',
     'TM_RNDV_INCOMPLETE',
   ];
   expect(sorted(rows)).toEqual(sorted(Object.keys(WcStatus).filter((name) => !absent.includes(name))));

@@ -1,6 +1,7 @@
 /** Programs that send random bytes to a device and write them into the memory and rings they share with it: no other program is harmed. */
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
+import { Call, PROTOCOL_VERSION } from '../packages/device/src/protocol.ts';
 import { Devices, whyMissing } from './programs/programs.ts';
 
 const SECONDS = Number(process.env.ROCE_HOSTILE_PROGRAM_SECONDS ?? 5);
@@ -19,7 +20,8 @@ test.skipIf(missing !== undefined)(
     const devices = await Devices.open('127.0.0.76', '127.0.0.77');
     try {
       const running = [0, 1, 0].map((device, seed) => {
-        const args = [hostile, devices.servers[device].path, `${SECONDS}`, `${seed}`];
+        const numbers = [SECONDS, seed, PROTOCOL_VERSION, Math.max(...Object.values(Call))];
+        const args = [hostile, devices.servers[device].path, ...numbers.map(String)];
         return devices.start(device, '/usr/bin/python3', args, SECONDS * 1000 + 60_000).ended;
       });
       let isOver = false;

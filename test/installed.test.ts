@@ -33,7 +33,8 @@ const [tarballs, project, tools, musl] = ['tarballs', 'project', 'tools', 'musl'
 );
 const target = `linux-${process.arch}`;
 const native = join(project, 'node_modules/@node-roce/dgram-native');
-const hasCompiler = ['g++', 'make', 'python3'].every(
+const addon = join(native, 'prebuilds', target, 'dgram_native.napi.glibc.node');
+const hasCompiler = ['g++', 'make', 'python3', 'objdump'].every(
   (program) => spawnSync(program, ['--version']).status === 0,
 );
 afterAll(() => rmSync(place, { recursive: true }));
@@ -106,8 +107,8 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     symlinkSync(process.execPath, join(tools, 'node'));
     // In the place of one that was built on musl: this machine's.
     mkdirSync(join(musl, target), { recursive: true });
-    const addon = join(root, 'native/build/Release/dgram_native.node');
-    cpSync(addon, join(musl, target, 'dgram_native.napi.musl.node'));
+    const own = join(root, 'native/build/Release/dgram_native.node');
+    cpSync(own, join(musl, target, 'dgram_native.napi.musl.node'));
     const release = ['--snapshot', '--out', tarballs, '--add', musl, process.arch];
     release.unshift(join(root, 'scripts/release.mjs'));
     const { stdout } = await run(process.execPath, release, { cwd: root });
@@ -129,10 +130,48 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     }
   });
 
+  describe('the prebuilt addon', () => {
+    test('needs glibc 2.28 at most, also by weak references, and no other library of the compiler', async () => {
+      const { stdout } = await run('objdump', ['-p', addon]);
+      const libraries = [...stdout.matchAll(/NEEDED +(\S+)/g)].map(([, library]) => library);
+      expect(libraries).toContain('libc.so.6');
+      expect(libraries.filter((library) => /stdc\+\+|gcc/.test(library))).toEqual([]);
+      // Of each version one line: hash, flags (2: all its references are weak), number, name.
+      const versions = [...stdout.matchAll(/^ +0x[\da-f]+ 0x[\da-f]+ \d+ (\S+)$/gm)].map(([, name]) => name);
+      expect(versions.length).toBeGreaterThan(0);
+      const newer = versions.filter((name) => {
+        const [, minor] = /^GLIBC_2\.(\d+)(?:\.\d+)?$/.exec(name) ?? [];
+        return minor === undefined || Number(minor) > 28;
+      });
+      expect(newer).toEqual([]);
+    });
+
+    test('exports the entry points of Node-API only', async () => {
+      const { stdout } = await run('objdump', ['-T', addon]);
+      const exported = stdout
+        .split('\n')
+        .filter((line) => /^[\da-f]{16} /.test(line) && !line.includes('*UND*'));
+      expect(exported.map((line) => line.split(/\s+/).at(-1)).sort()).toEqual([
+        'napi_register_module_v1',
+        'node_api_module_get_api_version_v1',
+      ]);
+    });
+
+    test('turns C++ exceptions into errors', async () => {
+      const code = `const { Socket } = await import(${JSON.stringify(join(native, 'index.js'))});
+        const caught = [];
+        for (let i = 0; i < 1000; i++) try { new Socket('no options'); } catch (error) { caught.push(error instanceof Error); }
+        const { sharedObjects } = process.report.getReport();
+        console.log(JSON.stringify({ errors: caught.filter(Boolean).length, addons: sharedObjects.filter((path) => path.endsWith('.node')) }));`;
+      const { stdout } = await node(['--input-type=module', '-e', code]);
+      expect(JSON.parse(stdout)).toEqual({ errors: 1000, addons: [addon] });
+    });
+  });
+
   test('the program of README.md runs over UDP, with the addon of the package', async () => {
     const { stdout } = await node([program()]);
     expect(stdout).toContain('SUCCESS written from afar');
-    expect(stdout).toContain(join(native, 'prebuilds', target, 'dgram_native.napi.glibc.node'));
+    expect(stdout).toContain(addon);
   });
 
   test('an addon for musl that was added is the one that is loaded there', async () => {
@@ -145,11 +184,11 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     const text = readFileSync(join(native, 'build.js'), 'utf8');
     const [, number] = /^export const BUILD = '([0-9a-f]{16})';$/m.exec(text)!;
     expect(number).toBe(buildId());
-    const addon = readFileSync(join(native, 'prebuilds', target, 'dgram_native.napi.glibc.node'));
-    addon.write('0123456789abcdef', addon.indexOf(number));
+    const bytes = readFileSync(addon);
+    bytes.write('0123456789abcdef', bytes.indexOf(number));
     const other = join(place, 'other');
     mkdirSync(join(other, 'build/Release'), { recursive: true });
-    writeFileSync(join(other, 'build/Release/dgram_native.node'), addon);
+    writeFileSync(join(other, 'build/Release/dgram_native.node'), bytes);
     const env = { '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': other };
     const failed = node([program(", link: 'udp'")], process.execPath, env);
     await expect(failed).rejects.toMatchObject({ stderr: expect.stringContaining('ERR_ROCE_STALE_ADDON') });
@@ -259,7 +298,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     test('that command, with a compiler, makes it', async () => {
       const { stderr } = await node([program()]);
       const [, command] = /`npx (--yes node-gyp@12 rebuild --directory=\S+)`/.exec(stderr)!;
-      const env = { ...process.env, npm_config_nodedir: nodeDir() ?? '' };
+      const env = { ...process.env, npm_config_nodedir: nodeDir() ?? '', JOBS: 'max' };
       await run('npx', command.split(' '), { cwd: project, env, maxBuffer: 2 ** 26 });
       const { stdout } = await node([program()]);
       expect(stdout).toContain('SUCCESS written from afar');

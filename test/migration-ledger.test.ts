@@ -90,7 +90,7 @@ function play(cause: 'retries' | 'modify', who: Who): { bytes: number; middles: 
   const sides = [left, right];
   const asking = who === 'both' ? sides : [pair[who]];
   const flows = asking.map((side) => new Flow(side, side === left ? right : left, LENGTH / asking.length));
-  const modify = (side: Side, attr: QpAttr) => side.adapter.modifyQp(side.qp.qpn, attr, pair.now);
+  const modify = (side: Side, attr: QpAttr) => side.adapter.modifyQp(side.qp.qpn, attr);
   const query = (side: Side) => side.adapter.queryQp(side.qp.qpn).attr;
   const exchange = () => {
     for (const side of sides) side.post({ opcode: 'RDMA_WRITE', wrId: 9, sge: [] });

@@ -23,6 +23,7 @@ const ALLOWED: [what: string, reason: string][] = [
   ['MemoryRegion.view', "the program's memory, which packets are written to"],
   ['InboundPacket.slab', 'the bytes of the packet being processed, which came from the link'],
   ['Ring.*', 'memory shared with the threads that post and poll; `state` is a word of it'],
+  ['Slab.words', 'the memory of rings'],
   ['ring.state', 'the state word of a ring, by the owner of the ring'],
   ['this.#ring.state', 'likewise'],
   ['this.sq.state', 'likewise'],

@@ -102,6 +102,24 @@ test('both ends on this machine', async () => {
   expect(JSON.parse(out)).toMatchObject({ measuredBy: 'this side', runs: [{ iterations: 50 }] });
 });
 
+test('both ends on this machine, of both tests: one JSON document', { tags: ['slow'] }, async () => {
+  const { code, out, err } = await perf('--local', '-n', '20', '--udp-port', UDP_PORT, '--json');
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+  expect(JSON.parse(out)).toMatchObject([
+    { plan: { verb: 'write', measure: 'bw' }, runs: [{ iterations: 20 }] },
+    { plan: { verb: 'send', measure: 'lat' }, runs: [{ iterations: 20 }] },
+  ]);
+});
+
+test('a file that can not be written does not take the result along', { tags: ['slow'] }, async () => {
+  const file = join(folder, 'none/x.json');
+  const { code, out, err } = await perf(
+    ...['--local', 'read', 'lat', '-n', '20', '--udp-port', UDP_PORT, '--out_json_file', file],
+  );
+  expect({ code, err }).toEqual({ code: 1, err: `roce: ${file}: no such file or directory\n` });
+  expect(row(out)!.slice(0, 2)).toEqual(['2', '20']);
+});
+
 describe('wrong usage is exit code 2, and names the error', () => {
   test.each([
     [['write'], /expected a verb .* and a measure/],

@@ -60,7 +60,7 @@ function testOf({ client, version, mlx5 }: Recording): {
     bidirectional: words.includes('-b'),
     writeWithImm: words.includes('--write_with_imm'),
     service: words.includes('UD') ? 'UD' : 'RC',
-    atomic: words.includes('CMP_AND_SWAP') ? 'CMP_AND_SWAP' : 'FETCH_AND_ADD',
+    ...(words.includes('CMP_AND_SWAP') ? { atomic: 'CMP_AND_SWAP' } : {}),
   };
   // 6.28 and 6.29 differ in the number alone.
   const announced = version === '6.28' ? '6.29' : version;

@@ -151,6 +151,20 @@ describe.skipIf(!able).each(['inline', 'worker'] as const)('engine: %s', (engine
     expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['::'], portState: 'ACTIVE' }]);
   });
 
+  test('over xdp, the interface goes, and another of its name comes: a warning, and the port stays down', async () => {
+    const there = await open({ address: '10.77.0.1', link: 'xdp', xdpMode: 'any' });
+    await there.change('link delete roce0');
+    const told = await program.said(3);
+    expect(types(told).sort()).toEqual(['GID_CHANGE', 'PORT_ERR', 'warning']);
+    expect(told.find(({ type }) => type === 'warning')).toMatchObject({
+      code: 'ROCE_INTERFACE_GONE',
+      message: expect.stringContaining('roce0 is gone'),
+    });
+    there.plug();
+    await sleep(300);
+    expect(await program.said(0)).toEqual([]);
+  });
+
   test('the interface goes, and another of its name comes', async () => {
     const there = await open({ interface: 'roce0' });
     await there.change('link delete roce0');
@@ -180,7 +194,8 @@ describe.skipIf(!able).each(['netlink', 'polling'] as const)('watching an interf
       expect(await program.said(told.length)).toEqual(told);
     }
     await there.change('link delete roce0');
-    const gone = await program.said(1);
-    expect(gone.filter(({ type }) => type === 'down')).toHaveLength(1);
+    const ends = how === 'netlink' ? ['down', 'gone'] : ['down'];
+    const gone = await program.said(ends.length);
+    expect(types(gone).filter((type) => ends.includes(type))).toEqual(ends);
   });
 });

@@ -14,6 +14,18 @@ import { listening, whyMissing } from './programs/programs.ts';
 const isRoot = process.getuid?.() === 0;
 if (!isRoot && process.env.ROCE_ROOT_TESTS) throw new Error('programs of two users need root');
 
+/** Listens as a device does, and answers nothing. */
+const LISTENER = `
+import os, socket, sys
+s = socket.socket(socket.AF_UNIX)
+s.bind(sys.argv[1])
+os.chmod(sys.argv[1], 0o777)
+s.listen()
+print(flush=True)
+s.accept()
+s.accept()
+`;
+
 /** No accounts: the kernel compares numbers. */
 const OWNER = { uid: 54_321, gid: 54_321 };
 const OTHER = { uid: 54_322, gid: 54_322 };
@@ -88,6 +100,32 @@ test.skipIf(!isRoot || whyMissing() !== undefined)(
       await ended;
       await server.close();
       for (const path of [folder, open]) rmSync(path, { recursive: true });
+    }
+  },
+);
+
+test.skipIf(!isRoot || whyMissing() !== undefined)(
+  'a program does not speak to the device of another user',
+  { timeout: 30_000 },
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-users-'));
+    chmodSync(folder, 0o777);
+    const path = join(folder, 'a.sock');
+    const listener = spawn('python3', ['-c', LISTENER, path], {
+      ...OTHER,
+      cwd: '/',
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    try {
+      await once(listener.stdout, 'data');
+      const env = programEnvironment(libraryPath(), path, process.env);
+      // The library may be in a folder that only root enters: root does not speak to it, either.
+      const { stdout, stderr } = spawnSync('ibv_devinfo', { env, encoding: 'utf8', timeout: 10_000 });
+      expect(stdout + stderr).toContain('No IB devices found');
+      expect(stderr).toContain(`the device at ${path} is another user's`);
+    } finally {
+      listener.kill('SIGKILL');
+      rmSync(folder, { recursive: true });
     }
   },
 );

@@ -2,13 +2,22 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
-import { copyFileSync, mkdtempSync, readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Devices, listening, roce, whyMissing } from './programs/programs.ts';
+import { Devices, type Ended, listening, roce, whyMissing } from './programs/programs.ts';
 
 const missing = whyMissing();
 if (missing) console.log(`programs of libibverbs are not run: ${missing}`);
@@ -54,6 +63,9 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     expect(output).toMatch(/state:\s+PORT_ACTIVE/);
     expect(output).toMatch(/GID\[ *0\]:\s+::ffff:127\.0\.0\.71, RoCE v2/);
     expect(output).not.toMatch(/invalid/);
+    // The library has no ibv_create_flow.
+    expect(output).toMatch(/MEM_WINDOW_TYPE_2B/);
+    expect(output).not.toMatch(/MANAGED_FLOW_STEERING/);
   });
 
   test.each([
@@ -82,23 +94,46 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
     },
   );
 
-  test('registered memory keeps every byte and every store, and is the program’s again afterwards', async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'roce-memory-'));
-    const program = join(folder, 'memory');
-    const source = fileURLToPath(new URL('programs/memory.c', import.meta.url));
-    const compiled = spawnSync('cc', ['-O1', '-pthread', source, '-o', program, '-libverbs'], {
+  /** Compiles a program of programs/ and runs it at the first device. */
+  const compileAndRun = async (name: string): Promise<Ended> => {
+    const folder = mkdtempSync(join(tmpdir(), 'roce-compiled-'));
+    const program = join(folder, name);
+    const source = fileURLToPath(new URL(`programs/${name}.c`, import.meta.url));
+    const compiled = spawnSync('cc', ['-O1', '-pthread', '-rdynamic', source, '-o', program, '-libverbs'], {
       encoding: 'utf8',
     });
     expect(compiled.status, compiled.stderr).toBe(0);
     const ended = await devices.start(0, program, []).ended;
     rmSync(folder, { recursive: true });
+    return ended;
+  };
+
+  test.each(['forks', 'threads'])('%s.c finds nothing wrong', async (name) => {
+    const ended = await compileAndRun(name);
+    expect(ended.output).toMatch(/^ok$/m);
+    expect(ended).toMatchObject({ code: 0, signal: null });
+  });
+
+  test('registered memory keeps every byte and every store, and is the program’s again afterwards', async () => {
+    const ended = await compileAndRun('memory');
     expect(ended).toMatchObject({ code: 0, signal: null });
     // The reason why a region is refused is on stderr: an errno has none.
     const reasons = ended.output
       .match(/^libibverbs of roce run: .*$/gm)
       ?.map((line) => line.replace(/^.*: /, ''));
-    expect(reasons).toEqual(expect.arrayContaining(['it is the stack of this thread', 'it is not mapped']));
-    expect(ended.output).toMatch(/can't be registered: it is shared already: .*$/m);
+    expect(reasons).toEqual([
+      'it is the stack of this thread',
+      'it is not mapped',
+      'it is memory that is shared with children (MAP_SHARED)',
+      'it is a mapped memfd',
+      'it is POSIX shared memory',
+      'it is a mapped file that is shared (MAP_SHARED)',
+      'it is System V shared memory',
+      "it is code, or can't be read",
+      'it is in huge pages that are shared',
+      "the kernel refuses to map the device's file there, or no memory is left",
+      'it is read-only, and the access flags let the device write',
+    ]);
     expect(ended.output).toMatch(/^ok$/m);
   });
 
@@ -227,6 +262,19 @@ describe.skipIf(missing !== undefined)('roce run', { timeout: 60_000 }, () => {
     const mine = join(folder, 'mine');
     copyFileSync('/bin/true', mine);
     expect(run('-a', '127.0.0.73', mine).status).toBe(0);
+  });
+
+  test('refuses a device in a folder that others can enter', async () => {
+    const open = mkdtempSync(join(tmpdir(), 'roce-run-open-'));
+    mkdirSync(join(open, 'roce'), { mode: 0o755 });
+    const other = createServer().listen(join(open, 'roce/127.0.0.73.sock'));
+    const args = [roce, 'run', '-a', '127.0.0.73', 'echo', 'it ran'];
+    const child = spawn(process.execPath, args, { env: { ...process.env, XDG_RUNTIME_DIR: open } });
+    const output = (await child.stdout.toArray()).join('') + (await child.stderr.toArray()).join('');
+    other.close();
+    rmSync(open, { recursive: true });
+    expect(output).toContain('must belong to this user, mode 700');
+    expect(output).not.toContain('it ran');
   });
 
   test('names the reason where no device can be started', () => {

@@ -206,7 +206,7 @@ test('sq_draining shows while started requests are not done', () => {
   pair.fault = () => [];
   left.post({ opcode: 'SEND', inline: new Uint8Array(8) });
   pair.run(1000);
-  left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD' }, pair.now);
+  left.adapter.modifyQp(left.qp.qpn, { qpState: 'SQD' });
   expect(left.adapter.queryQp(left.qp.qpn).attr).toMatchObject({ qpState: 'SQD', sqDraining: true });
   pair.fault = undefined;
   pair.right.postRecv(1, [{ mr: pair.right.register(new ArrayBuffer(64)), length: 64 }]);

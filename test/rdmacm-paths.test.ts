@@ -80,6 +80,45 @@ describe.each(['initiator', 'listener'] as const)('a path that the %s loads', (w
   });
 });
 
+test.each(['initiator', 'target'] as const)(
+  'a path that the XRC %s loads is armed on both sides',
+  async (who) => {
+    const experimental: OpenOptions['experimental'] = ['apm', 'xrc'];
+    const [left, right] = [await openSide(30, { experimental }), await openSide(31, { experimental })];
+    const listener = new CmId({ device: right.device, transport: 'XRC' });
+    await listener.listen({ port: 7471, address: right.addresses[0] });
+    const client = new CmId({ device: left.device, transport: 'XRC' });
+    await client.resolveAddr({ host: right.addresses[0], port: 7471, source: left.addresses[0] });
+    await client.resolveRoute();
+    const { qp, mr } = await equip(client, left.device);
+    const connecting = client.connect();
+    const request = await listener.getRequest();
+    const pd = await right.device.allocPd();
+    const domain = await right.device.openXrcDomain();
+    const srq = await pd.createSrq({ xrc: { domain, cq: await right.device.createCq(16) } });
+    const target = await request.createTarget(domain);
+    await Promise.all([request.accept(), connecting]);
+
+    const memory = await pd.registerMr(new Uint8Array(64), { access: { remoteWrite: true } });
+    const beat = () => qp.write({ mr, length: 64 }, memory.remote(0), { remoteSrqn: srq.number! });
+    const states = async () => [
+      (await qp.query()).attr.pathMigState,
+      (await target.query()).attr.pathMigState,
+    ];
+    await beat();
+    const [id, address] = who === 'initiator' ? [client, right.addresses[1]] : [request, left.addresses[1]];
+    await id.loadAlternatePath({ address });
+    expect(await states()).toEqual(['REARM', 'REARM']);
+    await beat();
+    expect(await states()).toEqual(['ARMED', 'ARMED']);
+    await qp.modify({ pathMigState: 'MIGRATED' });
+    await beat();
+    expect(await states()).toEqual(['MIGRATED', 'MIGRATED']);
+    await client.disconnect();
+    await request.disconnected;
+  },
+);
+
 test('paths are loaded again after each migration, from either side', async () => {
   const { a, b, beat, states } = await connected();
   await beat();

@@ -345,7 +345,7 @@ describe('countersOfEachCause', () => {
     set.post({ opcode: 'RDMA_WRITE', length: 3000, remoteOffset: 0 });
     const before = set.countsA;
     expect(before).toMatchObject({ sentMessages: 1, receivedSeqErr: 1, retransmittedPackets: 3 });
-    set.a.adapter.destroyQp(set.qpA.info.qpn, set.network.now);
+    set.a.adapter.destroyQp(set.qpA.info.qpn);
     expect(set.countsA).toEqual(before);
   });
 });

@@ -15,7 +15,7 @@ const REUSE_DISTANCE = 4096;
 const CAP = { maxSendWr: 1, maxRecvWr: 1, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 };
 
 const series = (name: string, bits: number): Series & { values: number[] } => ({ name, bits, values: [] });
-const qpns = series('QPN', 24);
+const qpns = series('QPN', 23);
 const psns = series('first PSN', 24);
 const rkeys = series('R_Key of a region', 32);
 const windows = series('R_Key of a window', 32);

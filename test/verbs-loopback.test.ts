@@ -473,6 +473,17 @@ describe.each(['inline', 'worker'])('a process with the engine: %s', (engine) =>
   });
 });
 
+test('a command that a worker can not be sent is refused, and holds no process', async () => {
+  const { exitCode, output } = await program(`
+    const device = await openDevice({ address: a, port, engine: 'worker' });
+    const pd = await device.allocPd();
+    const qp = await pd.createQp({ sendCq: await device.createCq() });
+    await qp.setFilter([() => 1]).catch((error) => console.log(error.code));
+    device.unref();
+  `);
+  expect([output, exitCode]).toEqual(['ERR_ROCE_INVALID_ATTRIBUTE\n', 0]);
+});
+
 test('a worker that dies is a fatal event; who waits and who calls hear of it', async () => {
   const { exitCode, output } = await program(`
     import { Worker } from 'node:worker_threads';

@@ -40,11 +40,12 @@ class Scene {
     device: OpenOptions,
     nics = { near: here.interface, far: there.interface },
     net = 77,
+    before: readonly string[] = [],
   ): Promise<Scene> {
-    const peer = (namespace: string, options: OpenOptions) =>
-      new Program(namespace, 'peer.mjs', { device: options, requests: REQUESTS, bytes: 20_000 });
+    const peer = (namespace: string, options: OpenOptions, before: readonly string[] = []) =>
+      new Program(namespace, 'peer.mjs', { device: options, requests: REQUESTS, bytes: 20_000 }, before);
     const peers = [
-      peer(here.namespace, device),
+      peer(here.namespace, device, before),
       peer(there.namespace, { address: `10.${net}.0.2`, link: 'udp' }),
     ] as const;
     const data = await Promise.all(peers.map((program) => program.hear<PeerOpened>('data')));
@@ -171,7 +172,10 @@ describe.skipIf(!cable)('rings', () => {
         cable!.ip(end as 0 | 1, `link set ${nic} up`);
         cable!.ip(end as 0 | 1, `address add 10.78.0.${end + 1}/24 dev ${nic}`);
       }
-      const scene = await Scene.open({ address: '10.78.0.1', link: 'xdp', xdpMode: 'native' }, MANY, 78);
+      // In a container, and under `nsenter --net`, /sys shows another network namespace: none at all here.
+      const withoutSys = ['sh', '-c', 'umount -l /sys && exec "$@"', 'sh'];
+      const device = { address: '10.78.0.1', link: 'xdp', xdpMode: 'native' } as const;
+      const scene = await Scene.open(device, MANY, 78, withoutSys);
       for (let queue = 0; queue < MANY.queues; queue++) {
         leaveBy(queue);
         await scene.send(Array.from({ length: TIMES }, () => plainFrame(scene.target)));

@@ -2,13 +2,15 @@
  * The AF_XDP link over a cable between two network namespaces. Needs root and iproute2; with ROCE_ROOT_TESTS set, as in
  * .ci/run, it fails without them. ROCE_XDP_REQUESTS is the number of requests of each exchange (90).
  */
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { openCapture } from '@node-roce/pcap/node';
 import type { OpenOptions } from '@node-roce/verbs-api';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { exchange, makeCable, type PeerOpened, Program } from './xdp/cable.ts';
 
 const REQUESTS = Number(process.env.ROCE_XDP_REQUESTS ?? 90);
@@ -30,6 +32,9 @@ const programs = () => {
   const [{ xdp }] = JSON.parse(cable!.ip(0, `-json -details link show ${here.interface}`));
   return xdp;
 };
+
+/** The hardware address of an end, as ip(8) writes it. */
+const mac = (end: 0 | 1) => cable!.macOf(end).replaceAll(/..(?=.)/g, '$&:');
 
 async function check(
   devices: readonly [OpenOptions, OpenOptions],
@@ -102,6 +107,22 @@ describe.skipIf(!cable)('traffic', () => {
   });
 
   test(
+    'runs whose payload looks like headers at each word',
+    async () => {
+      cable!.mtu(9000);
+      const payload = [0x00, 0x00, 0xff, 0xff];
+      const { results } = await exchange(cable!, [
+        { ...peer({ address: here.address, link: 'xdp', xdpMode: 'generic' }), payload },
+        { ...peer({ address: there.address, link: 'udp' }), payload },
+      ]);
+      for (const { counts, wrong, icrcErrors } of results)
+        expect({ counts, wrong, icrcErrors }).toEqual({ counts: all, wrong: 0, icrcErrors: 0 });
+      expect(results[0].link.superPackets).toBeGreaterThan(0);
+    },
+    SLOW,
+  );
+
+  test(
     'engines in workers',
     async () => {
       const { opened } = await check([
@@ -150,6 +171,44 @@ describe.skipIf(!cable)('traffic', () => {
   );
 
   test(
+    'a neighbour over IPv6 that is not known here, but there, without link-local addresses',
+    async () => {
+      cable!.ip(0, `-6 neighbour flush dev ${here.interface}`);
+      cable!.ip(1, `-6 neighbour replace fd77::1 lladdr ${mac(0)} nud reachable dev ${there.interface}`);
+      const { results } = await check([
+        { address: 'fd77::1', link: 'xdp' },
+        { address: 'fd77::2', link: 'udp' },
+      ]);
+      expect(results[0].link.txThroughKernel).toBeGreaterThan(0);
+      // A second without an answer is some 60 of them.
+      expect(results[0].retransmittedPackets + results[1].retransmittedPackets).toBeLessThan(25);
+    },
+    SLOW,
+  );
+
+  test(
+    'a permanent neighbour that answers nobody stays one',
+    async () => {
+      onTestFinished(() => void cable!.ip(1, `link set ${there.interface} arp on`));
+      cable!.ip(1, `link set ${there.interface} arp off`);
+      cable!.ip(1, `neighbour replace 10.77.0.1 lladdr ${mac(0)} nud permanent dev ${there.interface}`);
+      cable!.ip(0, `neighbour replace 10.77.0.2 lladdr ${mac(1)} nud permanent dev ${here.interface}`);
+      onTestFinished(() => void cable!.ip(0, `neighbour delete 10.77.0.2 dev ${here.interface}`));
+      for (const link of ['xdp', 'udp'] as const) {
+        const { results } = await check([
+          { address: here.address, link },
+          { address: there.address, link: 'udp' },
+        ]);
+        // A packet now and then makes the kernel check a neighbour.
+        if (link === 'xdp') expect(results[0].link.txThroughKernel).toBeGreaterThan(0);
+        const [{ state }] = JSON.parse(cable!.ip(0, '-json neighbour show 10.77.0.2'));
+        expect(state).toEqual(['PERMANENT']);
+      }
+    },
+    SLOW,
+  );
+
+  test(
     'a peer that gets another MAC address is followed',
     async () => {
       const { results } = await check(
@@ -165,6 +224,58 @@ describe.skipIf(!cable)('traffic', () => {
         },
       );
       expect(results[0].counts.SEND).toBe(10 * REQUESTS);
+    },
+    SLOW,
+  );
+});
+
+describe.skipIf(!cable)('a kernel that takes frames later', { tags: ['slow'] }, () => {
+  test(
+    'an idle device sleeps afterwards',
+    async () => {
+      const folder = mkdtempSync(join(tmpdir(), 'xdp-busy-'));
+      onTestFinished(() => rmSync(folder, { recursive: true }));
+      const library = join(folder, 'busy.so');
+      const compile = [
+        '-shared',
+        '-fPIC',
+        '-O1',
+        '-o',
+        library,
+        join(import.meta.dirname, 'xdp/busy.c'),
+        '-ldl',
+      ];
+      execFileSync(process.env.CC ?? 'cc', compile);
+      const near = new Program(
+        here.namespace,
+        'peer.mjs',
+        peer({ address: here.address, link: 'xdp' }, 900),
+        ['env', `LD_PRELOAD=${library}`],
+      );
+      const far = new Program(
+        there.namespace,
+        'peer.mjs',
+        peer({ address: there.address, link: 'udp' }, 900),
+      );
+      const [{ data, link }, { data: farData }] = [
+        await near.hear<PeerOpened>('data'),
+        await far.hear<PeerOpened>('data'),
+      ];
+      expect(link).toBe('xdp');
+      near.tell(farData);
+      far.tell(data);
+      for (const program of [near, far]) await program.hear('connected');
+      for (const program of [near, far]) program.tell('begin');
+      for (const program of [near, far]) await program.hear('done');
+      // ip(8) and env(1) have become the program.
+      const status = `/proc/${near.child.pid}/status`;
+      const sleeps = () =>
+        Number(/^voluntary_ctxt_switches:\s*(\d+)/m.exec(readFileSync(status, 'utf8'))![1]);
+      // ACKs and timers of the last requests come first.
+      await sleep(500);
+      const before = sleeps();
+      await sleep(500);
+      expect(sleeps() - before).toBeLessThan(50);
     },
     SLOW,
   );

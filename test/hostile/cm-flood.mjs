@@ -18,8 +18,11 @@ const ah = await pd.createAh({ gid: victim });
 
 let rate = 0;
 let sent = 0;
+/** The end of the flood has still to be reported. */
+let unreported = false;
 process.on('message', (asked) => {
   rate = asked;
+  unreported = rate === 0;
 });
 process.on('disconnect', () => process.exit());
 process.send('ready');
@@ -60,5 +63,6 @@ for (let due = 0, last = performance.now(); ; ) {
     sent++;
   }
   cq.poll(64);
-  if (rate === 0) process.send(sent);
+  if (unreported) process.send(sent);
+  unreported = false;
 }

@@ -137,7 +137,7 @@ export class Insider {
       else connection.receives -= received;
       if (qp.state === 'ERR' || qp.state === 'SQE') {
         this.ended++;
-        device.adapter.modifyQp(qp.info.qpn, { qpState: 'RESET' }, 0);
+        device.adapter.modifyQp(qp.info.qpn, { qpState: 'RESET' });
         connection.sends = connection.receives = 0;
         connection.begun = undefined;
         connection.heard = [];

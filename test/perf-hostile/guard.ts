@@ -1,7 +1,7 @@
 /** Conditions of every hostile test: nothing is left behind, no error is lost, and calls end in time with an error of ours. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Device, RoceError } from '@node-roce/verbs-api';
-import { afterAll, afterEach, beforeAll, expect, vi } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { type Holdings, watchHoldings } from './holdings.ts';
 import { BOUND, dialed, type Outcome, served } from './sides.ts';
 
@@ -26,7 +26,7 @@ export function guard(): { heldOn: (device: Device) => number } {
 
   afterAll(() => {
     process.off('unhandledRejection', stray);
-    vi.restoreAllMocks();
+    holdings.stop();
   });
 
   // Sockets and devices close in a later turn.

@@ -1,7 +1,6 @@
 /** Counts of the objects that the process holds: devices and what was made on them, sockets, listeners, descriptors. */
 import { readdirSync } from 'node:fs';
 import { CompletionQueue, Device, ProtectionDomain } from '@node-roce/verbs-api';
-import { vi } from 'vitest';
 
 /** Counts of objects that were made and have not been closed. A domain can only go when all that was made in it has gone. */
 export interface Holdings {
@@ -14,37 +13,35 @@ export interface Holdings {
 }
 
 /** Counts from now on. A device takes what was made on it along when it closes. */
-export function watchHoldings(): { now: () => Holdings; on: (device: Device) => number } {
+export function watchHoldings(): { now: () => Holdings; on: (device: Device) => number; stop: () => void } {
   const live = new Map<Device, { domains: Set<object>; queues: Set<object> }>();
   const heldBy = (device: Device) => {
     const held = live.get(device) ?? { domains: new Set(), queues: new Set() };
     live.set(device, held);
     return held;
   };
-  const { allocPd, createCq, close } = Device.prototype;
-  vi.spyOn(Device.prototype, 'allocPd').mockImplementation(async function (this: Device) {
-    const pd = await allocPd.call(this);
-    heldBy(this).domains.add(pd);
-    return pd;
+  const undo: (() => void)[] = [];
+  /** Calls `after` at the end of each call of a method. Not a spy of vitest's: that keeps what each call was given and gave. */
+  const follow = <T, N extends keyof T>(prototype: T, name: N, after: (self: T, result: unknown) => void) => {
+    const method = prototype[name] as (...given: unknown[]) => Promise<unknown>;
+    const followed = async function (this: T, ...given: unknown[]) {
+      const result = await method.apply(this, given);
+      after(this, result);
+      return result;
+    };
+    prototype[name] = followed as T[N];
+    undo.push(() => {
+      prototype[name] = method as T[N];
+    });
+  };
+  follow(Device.prototype, 'allocPd', (device, pd) => heldBy(device).domains.add(pd as object));
+  follow(Device.prototype, 'createCq', (device, cq) => heldBy(device).queues.add(cq as object));
+  follow(Device.prototype, 'close', (device) => live.delete(device));
+  follow(ProtectionDomain.prototype, 'dealloc', (pd) => {
+    for (const { domains } of live.values()) domains.delete(pd);
   });
-  vi.spyOn(Device.prototype, 'createCq').mockImplementation(async function (this: Device, ...given) {
-    const cq = await createCq.apply(this, given);
-    heldBy(this).queues.add(cq);
-    return cq;
-  });
-  vi.spyOn(Device.prototype, 'close').mockImplementation(async function (this: Device, ...given) {
-    await close.apply(this, given);
-    live.delete(this);
-  });
-  const { dealloc } = ProtectionDomain.prototype;
-  vi.spyOn(ProtectionDomain.prototype, 'dealloc').mockImplementation(async function (this: ProtectionDomain) {
-    await dealloc.call(this);
-    for (const { domains } of live.values()) domains.delete(this);
-  });
-  const { destroy } = CompletionQueue.prototype;
-  vi.spyOn(CompletionQueue.prototype, 'destroy').mockImplementation(async function (this: CompletionQueue) {
-    await destroy.call(this);
-    for (const { queues } of live.values()) queues.delete(this);
+  follow(CompletionQueue.prototype, 'destroy', (cq) => {
+    for (const { queues } of live.values()) queues.delete(cq);
   });
 
   return {
@@ -60,6 +57,10 @@ export function watchHoldings(): { now: () => Holdings; on: (device: Device) => 
         ...{ sockets: count('TCPSocketWrap'), listeners: count('TCPServerWrap') },
         descriptors: readdirSync('/proc/self/fd').length,
       };
+    },
+    /** Counts no more. */
+    stop: () => {
+      for (const restore of undo) restore();
     },
   };
 }

@@ -57,6 +57,17 @@ describe('a peer with another test', { tags: ['slow'] }, () => {
     expectError(await meet('server', options, send));
   });
 
+  // Its SENDs are answered by RNR NAKs, and it repeats them without end.
+  test.each([
+    ['SEND, more messages than ours', { verb: 'send' }],
+    ['SEND in place of WRITE', { verb: 'write' }],
+    ['SEND in place of READ', { verb: 'read' }],
+  ] as [string, Pick<PerfOptions, 'verb'>][])('of 6.24 that stays: %s', async (_what, { verb }) => {
+    const options: PerfOptions = { verb, measure: 'bw', size: 64, iters: 20 };
+    const send = { verb: 'send', kind: 'bw', size: 64, iters: 40, version: '6.24', patience: 6000 };
+    expectError(await meet('server', options, send), /^ERR_ROCE_TIMEOUT$/);
+  });
+
   // Its data ends early, and then its dialogue, or the peer itself.
   describe.each(['server', 'client'] as const)('perf is the %s', (role) => {
     test.each([

@@ -1,4 +1,5 @@
 /** Peers of @node-roce/perf that are other programs, or none: a call ends within its timeout with an error that has a code, and the port can be served again. */
+import { createSocket } from 'node:dgram';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { callPerf, type PerfOptions } from '@node-roce/perf';
 import { RoceError } from '@node-roce/verbs-api';
@@ -60,6 +61,15 @@ describe('a server', () => {
 
   test('hears nothing', async () => {
     const outcome = await served(async (port) => closed(await dialed(port)));
+    expectError(outcome, /^ERR_ROCE_TIMEOUT$/);
+  });
+
+  test('hears nothing but packets of others', async () => {
+    const others = createSocket('udp4');
+    const timer = setInterval(() => others.send(Buffer.alloc(64), 4791, OURS), 20);
+    const outcome = await served(async (port) => closed(await dialed(port)));
+    clearInterval(timer);
+    others.close();
     expectError(outcome, /^ERR_ROCE_TIMEOUT$/);
   });
 

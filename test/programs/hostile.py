@@ -1,8 +1,8 @@
-"""A program that breaks the rules of the device: hostile.py SOCKET SECONDS SEED
+"""A program that breaks the rules of the device: hostile.py SOCKET SECONDS SEED PROTOCOL CALLS
 
 Its queue pair writes to itself from memory that is overwritten meanwhile; messages and entries of its rings are random, or right but
 for some bytes, and so are the counts and doorbells of the rings. Prints how many messages were answered, how many entries the
-device completed, and how many connections it ended."""
+device completed, and how many connections it ended. PROTOCOL is the version of the protocol, CALLS its last call's number."""
 import mmap
 import os
 import random
@@ -11,10 +11,10 @@ import struct
 import sys
 import time
 
-PATH, SECONDS, SEED = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
+PATH, SECONDS = sys.argv[1], float(sys.argv[2])
+SEED, PROTOCOL, LAST_CALL = (int(number) for number in sys.argv[3:])
 BASE, BYTES = 0x7000_0000_0000, 1 << 18
 HELLO, QUERY_GIDS, ALLOC_PD, REG_MR, CREATE_CQ, RESIZE_CQ, CREATE_QP, MODIFY_QP = 1, 5, 6, 7, 10, 11, 16, 17
-LAST_CALL = 22
 STATE, ACCESS, PKEY, PORT, AV, MTU, TIMEOUT, RETRY, RNR, RQ_PSN = (1 << bit for bit in (0, 3, 4, 5, 7, 8, 9, 10, 11, 12))
 MAX_RD, MIN_RNR, SQ_PSN, MAX_DEST_RD, DEST = (1 << bit for bit in (13, 15, 16, 17, 20))
 # Words of a control page, and of it all.
@@ -54,7 +54,7 @@ class Connection:
     def __init__(self):
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.connect(PATH)
-        hello = words(3, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
+        hello = words(PROTOCOL, os.getpid()) + b'hostile'.ljust(16, b'\0') + bytes(16)
         self.socket.sendall(words(len(hello), HELLO) + hello)
         self.files = [socket.recv_fds(self.socket, 1, 1)[1][0] for _ in range(3)]
         length, offset, capacity = struct.unpack('<III', self.take(8 + 16 + 12)[24:])
@@ -127,7 +127,8 @@ def live(c):
         c.must(MODIFY_QP, modify(*step))
     high, low = BASE >> 32, BASE & 0xFFFF_FFFF
     for _ in range(rng.randrange(20, 200)):
-        length = rng.randrange(BYTES // 2)
+        # Half of them of one packet: their entries take another way through the engine.
+        length = rng.randrange(rng.choice((1024, BYTES // 2)))
         # RDMA WRITE, signaled: header of 16 words, one element.
         write = words(2 << 8, 1, 0, 1, length, 0, high, low + BYTES // 2, rkey, *[0] * 7, high, low, length, lkey)
         # Whatever it has, the engine may be reading it.

@@ -1,23 +1,23 @@
 // Registered memory as programs use it, on the library of native/ibverbs: prints "ok", or what was wrong.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(that)                                                              \
-  do {                                                                           \
-    if (!(that)) {                                                               \
-      printf("line %d: %s (errno %d: %s)\n", __LINE__, #that, errno, strerror(errno)); \
-      exit(1);                                                                   \
-    }                                                                            \
-  } while (0)
+#include "check.h"
+
+#define HUGE_PAGE (1ul << 21)
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
 static size_t page;
@@ -36,9 +36,22 @@ static int is_shared(const void *at) {
   return shared;
 }
 
+// Of these pages only whole units can be changed, as the kernel has it for huge pages, until some have been: NULL where none are.
+static uint8_t *units, *units_end;
+static size_t unit;
+
+// The library's calls come here, too.
+int mprotect(void *at, size_t length, int protection) {
+  if (units != NULL && (uint8_t *)at >= units && (uint8_t *)at < units_end) {
+    if ((size_t)((uint8_t *)at - units) % unit != 0 || length % unit != 0) return errno = EINVAL, -1;
+    units = NULL;
+  }
+  return (int)syscall(SYS_mprotect, at, length, protection);
+}
+
 static atomic_int stop;
 static volatile unsigned long *counters;
-static unsigned long stores[2];
+static volatile unsigned long stores[2];
 
 static void *writer(void *which) {
   int i = (int)(long)which;
@@ -55,6 +68,19 @@ static void *writer(void *which) {
   return NULL;
 }
 
+static void start_writers(pthread_t threads[2]) {
+  for (long i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, writer, (void *)i) == 0);
+  while (stores[0] == 0 || stores[1] == 0) sched_yield();
+}
+
+static void join_writers(pthread_t threads[2]) {
+  stop = 1;
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  for (int i = 0; i < 2; i++) CHECK(counters[i * 512] == stores[i]);
+  stop = 0;
+  stores[0] = stores[1] = 0;
+}
+
 int main(void) {
   struct ibv_device **list = ibv_get_device_list(NULL);
   struct ibv_context *context = ibv_open_device(list[0]), *second = ibv_open_device(list[0]);
@@ -64,6 +90,7 @@ int main(void) {
   uint8_t *bytes, on_stack[64];
   int status;
   page = (size_t)sysconf(_SC_PAGESIZE);
+  unit = 16 * page;
   CHECK(pd != NULL && other != NULL);
 
   // Regions that overlap, of two contexts, keep the bytes, and what is around them.
@@ -99,9 +126,96 @@ int main(void) {
   CHECK(ibv_reg_mr(pd, (void *)-4096L, 8192, ACCESS) == NULL);
   CHECK(is_shared(bytes + 5 * page) == 0);
   {
-    void *shared = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    CHECK(ibv_reg_mr(pd, shared, page, ACCESS) == NULL && errno == EFAULT);
+    char file[] = "/tmp/roce-memory-XXXXXX";
+    int anonymous = -1, memfd = memfd_create("test", 0), posix = shm_open("/roce-memory", O_RDWR | O_CREAT | O_EXCL, 0600);
+    int on_disk = mkstemp(file), segment = shmget(IPC_PRIVATE, page, IPC_CREAT | 0600);
+    const int shared[] = {anonymous, memfd, posix, on_disk};
+    void *attached = shmat(segment, NULL, 0), *huge;
+    unlink(file);
+    shm_unlink("/roce-memory");
+    shmctl(segment, IPC_RMID, NULL);
+    for (int i = 0; i < 4; i++) {
+      void *at;
+      CHECK(shared[i] < 0 || ftruncate(shared[i], (off_t)page) == 0);
+      at = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED | (shared[i] < 0 ? MAP_ANONYMOUS : 0), shared[i], 0);
+      CHECK(at != MAP_FAILED);
+      CHECK(ibv_reg_mr(pd, at, page, ACCESS) == NULL && errno == EFAULT);
+    }
+    CHECK(attached != (void *)-1);
+    CHECK(ibv_reg_mr(pd, attached, page, ACCESS) == NULL && errno == EFAULT);
+    CHECK(ibv_reg_mr(pd, (void *)main, 16, ACCESS) == NULL && errno == EFAULT);
+    // A segment in huge pages would be had from any machine, of pages that need not exist: but not by programs of roce run.
+    CHECK(shmget(IPC_PRIVATE, HUGE_PAGE, IPC_CREAT | SHM_HUGETLB | SHM_NORESERVE | 0600) == -1 && errno == ENOMEM);
+    huge = mmap(NULL, HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+    CHECK(huge != MAP_FAILED);
+    CHECK(ibv_reg_mr(pd, huge, page, ACCESS) == NULL && errno == EFAULT);
+    CHECK(munmap(huge, HUGE_PAGE) == 0);
   }
+
+  // A mapping of which only whole units can be changed: the rest of the unit is the program's again at once.
+  for (int i = 0; i < 10; i++) {
+    bytes = mmap(NULL, 64 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t j = 18 * page; j < 64 * page; j++) bytes[j] = (uint8_t)(j * 5 + j / 256);
+    counters = (volatile unsigned long *)(void *)(bytes + 16 * page);
+    start_writers(threads);
+    units = bytes;
+    units_end = bytes + 64 * page;
+    CHECK((a = ibv_reg_mr(pd, bytes + 24 * page + 5, 10, ACCESS)) != NULL && units == NULL);
+    for (size_t j = 0; j < 64; j++) CHECK(is_shared(bytes + j * page) == (j == 24));
+    CHECK((b = ibv_reg_mr(pd, bytes + 23 * page, 2 * page, ACCESS)) != NULL);
+    CHECK(ibv_dereg_mr(a) == 0);
+    CHECK(is_shared(bytes + 23 * page) == 1 && is_shared(bytes + 24 * page) == 1 && is_shared(bytes + 25 * page) == 0);
+    CHECK(ibv_dereg_mr(b) == 0);
+    for (size_t j = 0; j < 64; j++) CHECK(is_shared(bytes + j * page) == 0);
+    join_writers(threads);
+    for (size_t j = 18 * page; j < 64 * page; j++) CHECK(bytes[j] == (uint8_t)(j * 5 + j / 256));
+    CHECK(munmap(bytes, 64 * page) == 0);
+  }
+  // A unit that is larger than its mapping can't be changed: the memory stays as it was.
+  bytes = mmap(NULL, 64 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  units = bytes;
+  units_end = bytes + 64 * page;
+  unit = 1024 * page;
+  CHECK(ibv_reg_mr(pd, bytes + 24 * page, 10, ACCESS) == NULL && errno == EFAULT);
+  CHECK(units == bytes && is_shared(bytes + 24 * page) == 0);
+  bytes[24 * page] = 1;
+  units = NULL;
+  CHECK(munmap(bytes, 64 * page) == 0);
+
+  // Huge pages that do not exist (MAP_NORESERVE) are refused; those of a machine that has some become ordinary ones.
+  bytes = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+  if (bytes == MAP_FAILED) {
+    bytes = mmap(NULL, 2 * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
+    CHECK(bytes != MAP_FAILED);
+    CHECK(ibv_reg_mr(pd, bytes + page + 8, 100, ACCESS) == NULL && errno == EFAULT);
+  } else {
+    for (size_t i = 0; i < 2 * HUGE_PAGE; i++) bytes[i] = (uint8_t)(i * 3 + i / 256);
+    CHECK((a = ibv_reg_mr(pd, bytes + page + 5, 100, ACCESS)) != NULL);
+    CHECK(is_shared(bytes) == 0 && is_shared(bytes + page) == 1 && is_shared(bytes + 2 * page) == 0);
+    CHECK((b = ibv_reg_mr(pd, bytes + HUGE_PAGE - page, 2 * page, ACCESS)) != NULL);
+    CHECK(is_shared(bytes + HUGE_PAGE - page) == 1 && is_shared(bytes + HUGE_PAGE) == 1);
+    CHECK(ibv_dereg_mr(a) == 0 && ibv_dereg_mr(b) == 0);
+    for (size_t i = 0; i < 2 * HUGE_PAGE; i++) CHECK(bytes[i] == (uint8_t)(i * 3 + i / 256));
+    // Of a file in huge pages, a mapping that is private: what is stored after it was registered is not the file's.
+    {
+      int file = memfd_create("huge", MFD_HUGETLB);
+      uint8_t *own, *files;
+      CHECK(file >= 0 && ftruncate(file, HUGE_PAGE) == 0);
+      own = mmap(NULL, HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+      files = mmap(NULL, HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+      CHECK(own != MAP_FAILED && files != MAP_FAILED);
+      files[page] = 9;
+      CHECK((a = ibv_reg_mr(pd, own + page, 1, ACCESS)) != NULL && own[page] == 9);
+      own[page] = 10;
+      CHECK(files[page] == 9 && ibv_dereg_mr(a) == 0 && own[page] == 10);
+      CHECK(munmap(own, HUGE_PAGE) == 0);
+      own = mmap(NULL, HUGE_PAGE, PROT_READ, MAP_PRIVATE, file, 0);
+      CHECK((a = ibv_reg_mr(pd, own + page, 1, 0)) != NULL && own[page] == 9 && ibv_dereg_mr(a) == 0);
+      CHECK(munmap(own, HUGE_PAGE) == 0 && munmap(files, HUGE_PAGE) == 0 && close(file) == 0);
+    }
+    puts("huge pages were tried");
+  }
+  CHECK(munmap(bytes, 2 * HUGE_PAGE) == 0);
 
   // Contexts that come and go in any order share the memory; a child's context has memory of its own.
   {
@@ -119,16 +233,32 @@ int main(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   }
 
+  // The device does not write pages that the program can't write, whichever call shares them.
+  bytes = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  {
+    uint8_t *fixed = mmap(NULL, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const int moves = IBV_REREG_MR_CHANGE_TRANSLATION, changes = IBV_REREG_MR_CHANGE_ACCESS;
+    CHECK(ibv_reg_mr(pd, fixed, page, ACCESS) == NULL && errno == EFAULT);
+    CHECK((a = ibv_reg_mr(pd, fixed, page, 0)) != NULL);
+    CHECK(ibv_rereg_mr(a, changes, NULL, NULL, 0, ACCESS) == IBV_REREG_MR_ERR_INPUT && errno == EFAULT);
+    CHECK(ibv_dereg_mr(a) == 0);
+    CHECK((a = ibv_reg_mr(pd, bytes, page, ACCESS)) != NULL);
+    CHECK(ibv_rereg_mr(a, moves, NULL, fixed, page, 0) == IBV_REREG_MR_ERR_INPUT && errno == EFAULT);
+    CHECK(ibv_rereg_mr(a, moves | changes, NULL, fixed, page, 0) == 0);
+    CHECK(ibv_rereg_mr(a, moves, NULL, bytes, page, 0) == 0);
+    CHECK(ibv_rereg_mr(a, changes, NULL, NULL, 0, ACCESS) == 0);
+    CHECK(ibv_rereg_mr(a, moves, NULL, fixed, page, 0) == IBV_REREG_MR_ERR_INPUT && errno == EFAULT);
+    CHECK(ibv_dereg_mr(a) == 0);
+  }
+
   // Stores of other threads, while their pages are registered and deregistered, are not lost.
   counters = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  for (long i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, writer, (void *)i) == 0);
+  start_writers(threads);
   for (int i = 0; i < 500; i++) {
     CHECK((a = ibv_reg_mr(pd, (void *)counters, 2 * page, ACCESS)) != NULL);
     CHECK(ibv_dereg_mr(a) == 0);
   }
-  stop = 1;
-  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
-  CHECK(counters[0] == stores[0] && counters[512] == stores[1] && stores[0] > 0 && stores[1] > 0);
+  join_writers(threads);
 
   // A child can't speak for its parent; a fault of the program's own ends it as ever.
   fflush(stdout);

@@ -36,9 +36,11 @@ function foreseen(life: Life, message: CmMessage, before: CmState): { states: St
     return { states: ['TIMEWAIT'], answers: ['DREP'] };
   if (input === 'DREP' && before === 'DREQ_RCVD') return nothing;
   const answers = cell.answer ? [ANSWERS[cell.answer]] : [];
-  // Linux closes at once what was never established; the tables let its queue pair rest.
-  if (message.name === 'REJ' && cell.to && /^(REQ|REP|RTU)_/.test(before) && before !== 'REP_RCVD')
-    return { states: message.reason === STALE ? ['TIMEWAIT'] : ['NONE'], answers };
+  // Linux closes at once what was never established; the tables let its queue pair rest. In REQ_RCVD there is none (§12.9.8.3.1).
+  if (message.name === 'REJ' && cell.to && /^(REQ|REP|RTU)_/.test(before) && before !== 'REP_RCVD') {
+    const mustRest = message.reason === STALE && before !== 'REQ_RCVD';
+    return { states: [mustRest ? 'TIMEWAIT' : 'NONE'], answers };
+  }
   return { states: [cell.to === 'IDLE' ? 'NONE' : (cell.to ?? before)], answers };
 }
 

@@ -93,7 +93,7 @@ export class JudgedPair extends Pair {
   }
 
   modify(side: Side, attr: QpAttr): void {
-    side.adapter.modifyQp(side.qp.qpn, attr, this.now);
+    side.adapter.modifyQp(side.qp.qpn, attr);
   }
 
   /** Loads the path that is not in use. */

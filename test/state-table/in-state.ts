@@ -37,7 +37,7 @@ export class Bench {
   constructor(...experimental: Experimental[]) {
     this.side = new Side(1, 1, { frames: NO_FRAMES, experimental: ['xrc', ...experimental] });
     this.#domain = this.side.adapter.openXrcd({});
-    this.side.adapter.destroyQp(this.side.qp.qpn, 0);
+    this.side.adapter.destroyQp(this.side.qp.qpn);
   }
 
   /** Lends a queue pair in that state, and destroys it afterwards. @param atRtr given in the step to RTR, in addition to what it requires */
@@ -56,8 +56,8 @@ export class Bench {
       if (state === 'SQE') qp.failSend();
       return use(qp);
     } finally {
-      if (target) side.adapter.closeXrcTarget(target.handle, 0);
-      else side.adapter.destroyQp(qp.qpn, 0);
+      if (target) side.adapter.closeXrcTarget(target.handle);
+      else side.adapter.destroyQp(qp.qpn);
     }
   }
 }
@@ -85,7 +85,7 @@ export class Trial {
   }
 
   modify(attr: QpAttr): void {
-    this.#side.adapter.modifyQp(this.qpn, attr, 0);
+    this.#side.adapter.modifyQp(this.qpn, attr);
   }
 
   query() {
@@ -105,7 +105,7 @@ export class Trial {
     const isRaw = this.query().init.type === 'RAW_PACKET';
     this.#side.post({ opcode: 'SEND', sge: [{ mr: bad, length: 1 }], ...(isRaw ? {} : { datagram }) });
     tx.clear();
-    adapter.transmit(tx, 0);
+    adapter.transmit(tx);
     adapter.sent(tx);
     this.#side.poll();
     adapter.destroyAh(ah);

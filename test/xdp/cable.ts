@@ -11,6 +11,7 @@ export interface PeerOptions {
   requests: number;
   bytes: number;
   mtu?: number;
+  payload?: number[];
 }
 
 /** The device of a peer, as it describes it. */
@@ -41,8 +42,11 @@ export function makeCable(name: string): ShapedCable | undefined {
 /** A program in a network namespace that talks in lines of JSON. */
 export class Program {
   readonly child: ChildProcess;
+  /** How it ended: the exit code, or the signal's name. */
+  readonly ended: Promise<number | string>;
   readonly #lines: AsyncIterator<string>;
   readonly #what: string;
+  #stderr = '';
 
   /** @param before a command that the program is run by, as `setpriv …` */
   constructor(namespace: string, script: string, argument: unknown, before: readonly string[] = []) {
@@ -50,8 +54,14 @@ export class Program {
     const program = join(import.meta.dirname, script);
     const command = [...before, process.execPath, program, JSON.stringify(argument)];
     this.child = spawn('ip', ['netns', 'exec', namespace, ...command], {
-      stdio: ['pipe', 'pipe', 'inherit'],
+      stdio: ['pipe', 'pipe', 'pipe'],
     });
+    this.child.stderr!.setEncoding('utf8').on('data', (text) => {
+      this.#stderr += text;
+    });
+    this.ended = new Promise((resolve) =>
+      this.child.once('close', (code, signal) => resolve(code ?? signal!)),
+    );
     this.#lines = createInterface({ input: this.child.stdout! })[Symbol.asyncIterator]();
     onTestFinished(() => void this.child.kill('SIGKILL'));
   }
@@ -62,10 +72,16 @@ export class Program {
 
   async hear<T>(type: string): Promise<T> {
     const { value, done } = await this.#lines.next();
-    if (done) throw new Error(`${this.#what} ended before "${type}"`);
+    if (done) throw new Error(`${this.#what} ended (${await this.ended}) before "${type}": ${this.#stderr}`);
     const message = JSON.parse(value);
     if (message.type !== type) throw new Error(`${this.#what}: in place of "${type}": ${value}`);
     return message;
+  }
+
+  /** Waits for an end without an error. */
+  async end(): Promise<void> {
+    const how = await this.ended;
+    if (how !== 0) throw new Error(`${this.#what} ended with ${how}: ${this.#stderr}`);
   }
 }
 
@@ -85,5 +101,6 @@ export async function exchange(
   for (const program of programs) await program.hear('done');
   for (const program of programs) program.tell('end');
   const results = await Promise.all(programs.map((program) => program.hear<PeerResult>('result')));
+  for (const program of programs) await program.end();
   return { opened, results };
 }

@@ -1,6 +1,6 @@
 /**
  * One of two equal peers over a cable: `requests` requests, SEND, WRITE and READ in turn, each compared byte for byte.
- * Argument: JSON with `device` (openDevice's options), `requests`, `bytes`, `mtu`.
+ * Argument: JSON with `device` (openDevice's options), `requests`, `bytes`, `mtu`, `payload` (bytes, which its data repeats).
  *
  * Lines of JSON out: `data` (for the other peer), `connected`, `done` (its own requests have ended), `result`. Lines in: the other
  * peer's data, `begin`, `end`; before `begin` any number of `counts`, each answered by `counts` with those of the link.
@@ -8,7 +8,7 @@
 import { createInterface } from 'node:readline';
 import { openDevice } from '@node-roce/verbs-api';
 
-const { device: options, requests, bytes: size, mtu } = JSON.parse(process.argv[2]);
+const { device: options, requests, bytes: size, mtu, payload } = JSON.parse(process.argv[2]);
 const DEPTH = 16;
 const OPCODES = ['SEND', 'RDMA_WRITE', 'RDMA_READ'];
 
@@ -23,7 +23,8 @@ const access = { localWrite: true, remoteWrite: true, remoteRead: true };
 const region = () => pd.registerMr(new Uint8Array(new SharedArrayBuffer(DEPTH * size)), { access });
 const [source, received, written, read] = [await region(), await region(), await region(), await region()];
 const pattern = source.bytes();
-for (let i = 0; i < pattern.length; i++) pattern[i] = (i * 31 + (i >> 8) * 7 + (i >> 15)) & 255;
+for (let i = 0; i < pattern.length; i++)
+  pattern[i] = payload ? payload[i % payload.length] : (i * 31 + (i >> 8) * 7 + (i >> 15)) & 255;
 const qp = await pd.createQp({ sendCq: cq, cap: { maxSendWr: DEPTH, maxRecvWr: 2 * DEPTH } });
 await qp.toInit();
 const postReceive = (slot) =>
@@ -75,8 +76,7 @@ function post() {
   out++;
 }
 
-function complete({ status, opcode, wrId, byteLen }) {
-  if (status !== 'SUCCESS') throw new Error(`${opcode}: ${status}`);
+function complete({ opcode, wrId, byteLen }) {
   counts[opcode]++;
   if (opcode === 'RECV') {
     const n = 3 * receives++;
@@ -90,7 +90,13 @@ function complete({ status, opcode, wrId, byteLen }) {
 }
 
 while (out > 0 || next < requests || receives < expected) {
-  for (const wc of cq.poll(64)) complete(wc);
+  for (const wc of cq.poll(64)) {
+    if (wc.status !== 'SUCCESS') {
+      const state = JSON.stringify({ counts, counters: await device.counters() });
+      throw new Error(`${wc.opcode} ${wc.wrId}: ${wc.status}, ${state}`);
+    }
+    complete(wc);
+  }
   while (out < DEPTH && next < requests) post();
   if (out > 0 || receives < expected) await cq.wait();
 }

@@ -24,7 +24,7 @@ struct Rig {
       : memory(static_cast<uint8_t*>(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))),
         socket({interfaceIndex, 0, XdpCopying::copy, memory, kChunks, kSlots, XdpSocket::kChunk, false}),
         scratch(1 << 16),
-        receiver(crc, {memory, scratch.data(), scratch.size(), 4791, false, false}, stats, peers, locals),
+        receiver(crc, {memory, scratch.data(), scratch.size(), 4791, false, false}, stats, peers, locals, queuePairs),
         slots(512 * rx::kSlotWords),
         sources(512 * 16) {}
 
@@ -53,6 +53,7 @@ struct Rig {
   XdpStats stats;
   PeerTable peers;
   LocalIndex locals;
+  QueuePairs queuePairs;
   XdpReceiver receiver;
   std::vector<uint32_t> slots;
   std::vector<uint8_t> sources;

@@ -30,12 +30,13 @@ export class Guest {
     return new GuestProcess(this.address, command);
   }
 
-  /** Runs a shell command to its end; killed after `timeout` ms (code −1), and longer with `ROCE_PATIENCE`. */
+  /** Runs a shell command to its end; killed after `timeout` ms, and longer with `ROCE_PATIENCE`, or by `signal` (code −1). */
   async exec(
     command: string,
-    { timeout = 30_000, stdin = '' }: { timeout?: number; stdin?: string } = {},
+    { timeout = 30_000, stdin = '', signal }: { timeout?: number; stdin?: string; signal?: AbortSignal } = {},
   ): Promise<Result> {
     const process = this.spawn(command);
+    signal?.addEventListener('abort', () => process.kill());
     if (stdin) process.write(stdin);
     process.endInput();
     const timer = setTimeout(() => process.kill(), timeout * PATIENCE);

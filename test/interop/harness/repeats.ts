@@ -41,3 +41,21 @@ export function repeats(packets: readonly WirePacket[], us: string): Repeat[] {
   }
   return found;
 }
+
+/**
+ * Whether the peer's requester stopped as rxe's does (docs/quirks.md, "The requester goes wrong when"): it repeated a request though our
+ * ACK was on the wire before, went on with one more at the most, and has sent none since, although we acknowledged its last one too.
+ */
+export function hasStopped(packets: readonly WirePacket[], us: string): boolean {
+  const requests = packets.filter((packet) => packet.source !== us && !isResponse(packet));
+  const acks = packets.filter((packet) => packet.source === us && isAck(packet));
+  const last = requests.at(-1);
+  const repeat = requests.findLast(({ psn }, i) =>
+    requests.slice(Math.max(0, i - 2), i).some((before) => psnDiff(psn, before.psn) <= 0),
+  );
+  if (last === undefined || repeat === undefined || psnDiff(last.psn, repeat.psn) > 1) return false;
+  return (
+    acks.some(({ psn, time }) => time < repeat.time && psnLessOrEqual(repeat.psn, psn)) &&
+    acks.some(({ psn, time }) => time > last.time && psnLessOrEqual(last.psn, psn))
+  );
+}

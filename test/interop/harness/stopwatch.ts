@@ -1,5 +1,5 @@
 /** A stop-watch at the wire: the rates and times of a run by its packets, without the clock of either program. */
-import { isResponse, type Repeat, repeats } from './repeats.ts';
+import { hasStopped, isResponse, type Repeat, repeats } from './repeats.ts';
 import type { WirePacket } from './wire.ts';
 
 /** First packets of requests (IBTA vol 1 §9.2.1, table 38), of RC and UC alike. */
@@ -115,20 +115,25 @@ export function wireLatency(packets: readonly WirePacket[], run: WatchedRun, req
 /** PSNs of a queue pair begin anywhere in 2^24: numbers so close belong together. */
 const NEAR = 2 ** 20;
 
-/** The peer's repetitions on all connections (repeats.ts): each has the PSNs of the peer's requests and of our answers to them. */
-export function allRepeats(packets: readonly WirePacket[], us: string): Repeat[] {
+/** The peer's requests and our answers to them, of each connection. */
+function connections(packets: readonly WirePacket[], us: string): WirePacket[][] {
   const isOurs = ({ source }: WirePacket) => source === us;
   const requests = packets.filter((packet) => !isOurs(packet) && !isResponse(packet));
   const queuePairs = new Set(requests.map(({ destQp }) => destQp));
-  return [...queuePairs].flatMap((qp) => {
+  return [...queuePairs].map((qp) => {
     const theirs = requests.filter(({ destQp }) => destQp === qp);
     const first = theirs[0].psn;
     const answers = packets.filter(
       (packet) => isOurs(packet) && isResponse(packet) && ((packet.psn - first) & 0xff_ffff) < NEAR,
     );
-    return repeats(
-      [...theirs, ...answers].sort((a, b) => a.time - b.time),
-      us,
-    );
+    return [...theirs, ...answers].sort((a, b) => a.time - b.time);
   });
 }
+
+/** The peer's repetitions on all connections (repeats.ts): each has the PSNs of the peer's requests and of our answers to them. */
+export const allRepeats = (packets: readonly WirePacket[], us: string): Repeat[] =>
+  connections(packets, us).flatMap((connection) => repeats(connection, us));
+
+/** Whether the peer's requester stopped on one of them (repeats.ts). */
+export const anyHasStopped = (packets: readonly WirePacket[], us: string): boolean =>
+  connections(packets, us).some((connection) => hasStopped(connection, us));

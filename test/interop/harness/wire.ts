@@ -93,7 +93,8 @@ export class WireCapture {
   }
 }
 
-function readPackets(bytes: Uint8Array): WirePacket[] {
+/** The RoCE packets of a capture file. */
+export function readPackets(bytes: Uint8Array): WirePacket[] {
   const packets: WirePacket[] = [];
   const parser = new CaptureParser();
   parser.push(bytes);

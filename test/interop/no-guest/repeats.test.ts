@@ -1,6 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { repeats } from '../harness/repeats.ts';
-import type { WirePacket } from '../harness/wire.ts';
+import { hasStopped, repeats } from '../harness/repeats.ts';
+import { anyHasStopped } from '../harness/stopwatch.ts';
+import { readPackets, type WirePacket } from '../harness/wire.ts';
 
 const [US, PEER] = ['10.77.1.1', '10.77.1.2'];
 
@@ -46,4 +48,32 @@ test('requests that we left unanswered, and for how long', () => {
   // Of two, the older counts; an ACK of the first leaves the second.
   const two = [request(0, 1, true), request(10, 2, true), ack(20, 1), request(80, 2, true)];
   expect(repeats(two, US)).toEqual([{ psn: 2, unanswered: expect.closeTo(70, 3) }]);
+});
+
+test('a requester that stopped after it repeated what our ACK was on the way for', () => {
+  const before = [
+    request(0, 8, true),
+    ack(1, 8),
+    request(2, 9, true),
+    ack(3, 9),
+    request(4, 9, true),
+    ack(5, 9),
+  ];
+  expect(hasStopped(before, US)).toBe(true);
+  const onward = [...before, request(6, 10, true), ack(7, 10)];
+  expect(hasStopped(onward, US)).toBe(true);
+  // It went on.
+  expect(hasStopped([...onward, request(8, 11, true), ack(9, 11)], US)).toBe(false);
+  // Ours is the silence: the last request, or the one that was repeated, has no ACK.
+  expect(hasStopped([...before, request(6, 10, true)], US)).toBe(false);
+  expect(hasStopped([request(0, 9, true), request(66, 9, true), ack(67, 9)], US)).toBe(false);
+  // Nothing was repeated.
+  expect(hasStopped([request(0, 8, true), ack(1, 8), request(2, 9, true), ack(3, 9)], US)).toBe(false);
+});
+
+test('one that stopped, on the wire: the end of ib_send_lat of Linux 6.1', () => {
+  const packets = readPackets(readFileSync(new URL('stopped.pcap', import.meta.url)));
+  expect(packets).toHaveLength(60);
+  expect(anyHasStopped(packets, US)).toBe(true);
+  expect(anyHasStopped(packets.slice(0, -12), US)).toBe(false);
 });
