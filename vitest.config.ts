@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config';
+import { secondRuns } from './test/tiers/second-runs.ts';
 
 /** Packages without sockets, timers and processes: their test files share workers, which saves a start and the imports of each. */
 const PURE = 'packages/{wire,pcap,transport,cm,sim,capture}/src/**/*.test.ts';
@@ -11,6 +12,7 @@ export default defineConfig({
     // By default one processor is left to Vitest itself, which needs little of it.
     maxWorkers: '100%',
     testTimeout: 30_000,
+    ...secondRuns,
     tags: [
       { name: 'slow', description: 'Left out of `npm test`; the step "slow tests" of .ci/run runs them.' },
     ],

@@ -1,4 +1,7 @@
-/** The runner of `.ci/run` and `npm run test:long`: counts, budgets, the table of results. */
+/** The runner of `.ci/run` and `npm run test:long`: counts, budgets, second runs, the table of results. */
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 // @ts-expect-error: plain JavaScript
@@ -61,6 +64,32 @@ describe('a step', () => {
       { cwd: '.', commit: 'abc', write: () => {} },
     );
     expect(outcome.result).toBe('abc!');
+  });
+
+  test('plays a test that failed once more in CI, and lists the one that passed then', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'roce-second-runs-'));
+    try {
+      const imported = JSON.stringify(join(import.meta.dirname, 'tiers/second-runs.ts'));
+      writeFileSync(
+        join(directory, 'vitest.config.ts'),
+        `import { secondRuns } from ${imported}; export default { test: { globals: true, ...secondRuns } };`,
+      );
+      writeFileSync(
+        join(directory, 'noise.test.mjs'),
+        `let runs = 0;
+         test('late once', () => { if (runs++ === 0) throw new Error('3 s late'); });
+         test('always wrong', () => { throw new Error('wrong'); });`,
+      );
+      const vitest = `'${process.execPath}' node_modules/vitest/vitest.mjs run --root '${directory}'`;
+      const outcome = await runStep(
+        { command: vitest, minutes: 1, env: { CI: 'true' } },
+        { cwd: join(import.meta.dirname, '..'), commit: 'abc', write: () => {} },
+      );
+      expect(outcome).toMatchObject({ verdict: 'FAILED: exit code 1', passed: 1, failed: 1 });
+      expect(outcome.secondRuns).toEqual(['noise.test.mjs > late once: 3 s late']);
+    } finally {
+      rmSync(directory, { recursive: true, force: true });
+    }
   });
 
   test('a line that is no summary counts nothing', () => {

@@ -1,5 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
+import { secondRuns } from '../tiers/second-runs.ts';
 import { PATIENCE } from './harness/patience.ts';
 
 // Run by run.mjs, inside of a network namespace. One guest serves all files, so they run one by one. A sample leaves out
@@ -19,6 +20,7 @@ export default defineConfig({
     globalSetup: ['./harness/global.ts'],
     pool: 'forks',
     fileParallelism: false,
+    ...secondRuns,
     testTimeout: 120_000 * PATIENCE,
     hookTimeout: 120_000 * PATIENCE,
   },

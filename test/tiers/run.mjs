@@ -56,6 +56,9 @@ for (const { step, outcome } of outcomes) {
   const [spent, budget] = [(outcome.seconds / 60).toFixed(1), step.minutes];
   console.log(`   ${step.name.padEnd(20)} ${spent.padStart(6)} of ${budget} min  ${outcome.verdict}`);
 }
+const again = outcomes.flatMap(({ outcome }) => outcome.secondRuns);
+if (again.length > 0) console.log(`== passed by a second run only: ${again.length}`);
+for (const test of again) console.log(`   ${test}`);
 const sum = (of) => outcomes.reduce((total, { outcome }) => total + of(outcome), 0);
 const minutes = (sum((o) => o.seconds) / 60).toFixed(1);
 // A step that failed without a test that failed counts as one.

@@ -9,15 +9,19 @@ const GRACE = 20_000;
 const COLORS = /\u001b\[[0-9;]*m/g;
 /** vitest's summary: "Tests  2 failed | 11 passed (13)". */
 const SUMMARY = /^ *Tests {2}(.*\(\d+\))$/;
+/** A test that failed, was played once more, and passed (second-runs.ts). */
+const SECOND_RUN = /^second run: (.+)$/;
 
 /**
  * The parts of a line of output that count in a step's result.
- * @returns {{ passed?: number, failed?: number, skipped?: number, result?: string }}
+ * @returns {{ passed?: number, failed?: number, skipped?: number, result?: string, secondRun?: string }}
  */
 export function readLine(line) {
   const text = line.replace(COLORS, '');
   const result = /^result: (.+)$/.exec(text)?.[1];
   if (result !== undefined) return { result };
+  const secondRun = SECOND_RUN.exec(text)?.[1];
+  if (secondRun !== undefined) return { secondRun };
   const counts = SUMMARY.exec(text)?.[1] ?? '';
   return Object.fromEntries(
     [...counts.matchAll(/(\d+) (passed|failed|skipped)/g)].map(([, count, what]) => [what, Number(count)]),
@@ -29,8 +33,8 @@ export function readLine(line) {
  *
  * @param {{ command: string, minutes: number, env?: object | ((commit: string) => object) }} step
  * @param {{ cwd: string, commit: string, write?: (line: string) => void }} options
- * @returns {Promise<{ verdict: string, seconds: number, passed: number, failed: number, result?: string }>} `verdict` is
- *   "passed", or the reason why the step failed.
+ * @returns {Promise<{ verdict: string, seconds: number, passed: number, failed: number, secondRuns: string[], result?: string }>}
+ *   `verdict` is "passed", or the reason why the step failed; `secondRuns` are the tests that passed by a second run.
  */
 export async function runStep({ command, minutes, env = {} }, { cwd, commit, write = console.log }) {
   const started = performance.now();
@@ -63,12 +67,13 @@ export async function runStep({ command, minutes, env = {} }, { cwd, commit, wri
   };
   process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
 
-  const total = { passed: 0, failed: 0, result: undefined };
+  const total = { passed: 0, failed: 0, secondRuns: [], result: undefined };
   for (const stream of [child.stdout, child.stderr]) {
     createInterface({ input: stream }).on('line', (line) => {
-      const { passed = 0, failed = 0, result } = readLine(line);
+      const { passed = 0, failed = 0, secondRun, result } = readLine(line);
       total.passed += passed;
       total.failed += failed;
+      if (secondRun !== undefined) total.secondRuns.push(secondRun);
       total.result = result ?? total.result;
       write(line);
     });
