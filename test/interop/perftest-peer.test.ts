@@ -38,13 +38,7 @@ const all = CASES.flatMap((one) => (['server', 'client'] as const).map((role) =>
 const cases =
   process.env.ROCE_PERF_MATRIX === 'all'
     ? all
-    : eachValue(
-        all,
-        process.env.ROCE_SAMPLE || process.env.ROCE_PERF_SEED || 'peer',
-        ({ verb, kind, role }) => ({
-          ...{ verb, kind, role },
-        }),
-      );
+    : eachValue(all, process.env.ROCE_SAMPLE || 'peer', ({ verb, kind, role }) => ({ verb, kind, role }));
 
 let port = 18_700;
 

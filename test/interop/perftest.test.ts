@@ -18,12 +18,12 @@ import { WireCapture, type WirePacket } from './harness/wire.ts';
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 
-/** `ROCE_PERF_MATRIX=all` (`test:long`): the whole; else a sample by the seed of the run or `ROCE_PERF_SEED`. */
+/** `ROCE_PERF_MATRIX=all` (`test:long`): the whole; else a sample by `ROCE_SAMPLE`. */
 const all = perfCases(process.env.ROCE_GUEST ?? 'debian12');
 const sample = () =>
   eachValue(
     all,
-    process.env.ROCE_SAMPLE || process.env.ROCE_PERF_SEED || 'perftest',
+    process.env.ROCE_SAMPLE || 'perftest',
     ({ verb, measure, role, version, service, rdmaCm, topic }) => ({
       ...{ program: `${verb} ${measure}`, role, version },
       ...{ service, rdmaCm, topic },
