@@ -45,8 +45,9 @@ const there = (what) =>
     : process.env.PATH.split(':').some((directory) => existsSync(join(directory, what)));
 
 function apt(...args) {
+  const options = ['-q', '-o', 'Acquire::Retries=3'];
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
-  call('apt-get', ['-q', ...args], { env, stdio: ['ignore', 'ignore', 'inherit'] });
+  call('apt-get', [...options, ...args], { env, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
 /** Installs the packages that are missing (root), or names them and ends the program. */
