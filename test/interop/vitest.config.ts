@@ -3,8 +3,8 @@ import { defineConfig } from 'vitest/config';
 import { secondRuns } from '../tiers/second-runs.ts';
 import { PATIENCE } from './harness/patience.ts';
 
-// Run by run.mjs, inside of a network namespace. One guest serves all files, so they run one by one. What no guest has a part
-// in runs with the default one alone.
+// Run by run.mjs, inside of a network namespace. One guest serves all files, so they run one by one. Files in which no
+// guest has a part run with the default one alone.
 const leftOut = process.env.ROCE_GUEST === 'debian13' ? ['no-guest/**'] : [];
 // FLUSH and ATOMIC_WRITE: rxe of Linux 6.1 has neither.
 if (process.env.ROCE_GUEST !== 'debian13') leftOut.push('placement.test.ts');

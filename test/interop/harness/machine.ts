@@ -150,7 +150,7 @@ function launch(image: string, name: string, accelerator: Accelerator, address: 
   return qemu;
 }
 
-/** What the console says of a panic: its line, and where the kernel was. */
+/** The console's line of a panic, and where the kernel was. */
 function panicOf(text: string): string {
   const lines = text.split(/\r?\n/).filter((line) => /Kernel panic|BUG:|RIP:/.test(line));
   return lines.map((line) => line.replace(/^\[ *[\d.]+\] /, '')).join('; ');
