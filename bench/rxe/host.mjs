@@ -107,8 +107,10 @@ export class Host {
   async watch(seconds) {
     const net = '/sys/class/net/eth0/statistics';
     const read = `echo $(cat ${net}/rx_bytes ${net}/tx_bytes ${net}/rx_packets ${net}/tx_packets) $(head -n 1 /proc/stat)`;
-    const script = `s=$(cat ${net}/rx_packets); i=0
-      until [ $(($(cat ${net}/rx_packets) - s)) -gt 300 ]; do i=$((i+1)); [ $i = 600 ] && exit 1; sleep 0.05; done
+    // Of both directions: few ACKs come back to a sender.
+    const moved = `$(($(cat ${net}/rx_packets) + $(cat ${net}/tx_packets)))`;
+    const script = `s=${moved}; i=0
+      until [ $((${moved} - s)) -gt 300 ]; do i=$((i+1)); [ $i = 600 ] && exit 1; sleep 0.05; done
       ${read}; sleep ${seconds}; ${read}`;
     const { code, output } = await this.guest.exec(script, LIMIT);
     if (code !== 0) return undefined;

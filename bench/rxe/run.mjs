@@ -36,7 +36,7 @@ const PAIRS = [
 const [RUN, WATCHED] = [4, 2];
 /** perftest has no events with WRITE. */
 const BANDWIDTH = { verb: 'send', measure: 'bw', size: 65_536, events: true };
-const latencyOf = (verb) => ({ verb, measure: 'lat', size: 64, iters: 1000 });
+const latencyOf = (verb) => ({ verb, measure: 'lat', size: 64, iters: 400 });
 
 let port = 20_000;
 
