@@ -20,10 +20,10 @@ const half = (commit) => ({ ROCE_SLOW_HALF: `${(Number.parseInt(commit.slice(-1)
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 15, command: 'npm test' },
+  { name: 'test', minutes: 14, command: 'npm test' },
   { name: 'unused code', minutes: 1, command: 'npm run knip' },
   { name: 'empty root', minutes: 2, command: 'node test/empty-root/run.mjs' },
-  { name: 'slow tests', minutes: 12, command: `${SLOW} --shard=$ROCE_SLOW_HALF`, env: half },
+  { name: 'slow tests', minutes: 11, command: `${SLOW} --shard=$ROCE_SLOW_HALF`, env: half },
   {
     name: 'seeds',
     minutes: 3,
@@ -75,7 +75,7 @@ export const CI = [
   },
   {
     name: 'interop debian13',
-    minutes: 18,
+    minutes: 20,
     command: 'npm run test:interop -- --guest debian13',
     env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
   },
