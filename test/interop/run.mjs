@@ -52,7 +52,7 @@ function runSuite(image, scratch, report) {
   const args = [
     ['netns', 'exec', namespace, process.execPath, vitest, 'run', '--config', join(here, 'vitest.config.ts')],
     ['--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`],
-    process.env.CI ? [`--reporter=${join(root, 'test/tiers/second-runs.ts')}`] : [],
+    `--reporter=${join(root, 'test/tiers/second-runs.ts')}`,
     filters,
   ].flat();
   return new Promise((resolve) => {

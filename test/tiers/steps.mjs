@@ -8,7 +8,7 @@
  * env      Environment variables in addition to those of the run. A function gets the hash of the commit.
  * required Of LONG: what asks for the step ("issue 10, 3"). CI fails while docs/test-long.md has no passed row of that name.
  *
- * A CI step changes no tracked file. A budget is about twice what the step takes on a quiet machine, since a machine may be
+ * A CI step changes no tracked file. A budget is 1.2 to 2 times what the step takes on a quiet machine, since a machine may be
  * slow: the minutes of CI add up to 85 at most, and 45 in all is the aim.
  */
 
