@@ -7,10 +7,11 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { machine, record } from './results.mjs';
 import { runStep } from './step.mjs';
-import { CI, LONG } from './steps.mjs';
+import { CI, CI_MINUTES, LONG } from './steps.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const TIERS = { ci: CI, long: LONG };
+const MINUTES = { ci: CI_MINUTES, long: Infinity };
 
 function fail(message) {
   console.error(`test/tiers/run.mjs: ${message}`);
@@ -40,8 +41,10 @@ console.log(`== ${tier}: ${chosen.length} steps of ${commit || 'no commit'} on $
 
 const outcomes = [];
 const patience = Number(process.env.ROCE_PATIENCE ?? 1);
+const started = performance.now();
 for (const { minutes, ...rest } of chosen) {
-  const step = { ...rest, minutes: minutes * patience };
+  const left = MINUTES[tier] - (performance.now() - started) / 60_000;
+  const step = { ...rest, minutes: Math.max(0, Math.round(10 * Math.min(minutes, left)) / 10) * patience };
   console.log(`== ${step.name}: ${step.command} (at most ${step.minutes} min)`);
   const outcome = await runStep(step, { cwd: root, commit });
   outcomes.push({ step, outcome });
