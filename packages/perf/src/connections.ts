@@ -2,7 +2,7 @@
 import { CmId } from '@node-roce/rdmacm';
 import { type Device, GRH_BYTES, type MemoryRegion, type QueuePair } from '@node-roce/verbs-api';
 import type { Patience } from './channel/channel.ts';
-import { bounded, connectId, type Destination } from './channel/cm.ts';
+import { bounded, connectId, type Destination, nobodyListens } from './channel/cm.ts';
 import { within } from './channel/waiting.ts';
 import { Endings } from './endings.ts';
 import { broken } from './errors.ts';
@@ -74,18 +74,31 @@ export class ClientConnections extends CmConnections {
 
   override async connect(endpoint: Endpoint, plan: Plan): Promise<void> {
     for (let i = 0; i < plan.qps; i++) {
-      const { id, equipment: qp } = await connectId(
+      const { id, equipment: qp } = await this.#call(endpoint, plan);
+      this.ids.push(id);
+      const side = endpoint.add(qp);
+      if (plan.service !== 'UD') continue;
+      side.ud = id.peer!;
+      if (introduces(plan)) await introduce(endpoint, qp, id, this.patience);
+    }
+  }
+
+  async #call(endpoint: Endpoint, plan: Plan): Promise<{ id: CmId; equipment: QueuePair }> {
+    try {
+      return await connectId(
         () => new CmId(optionsOf(this.device, plan)),
         this.#destination,
         (made) => endpoint.makeQp((pd, init) => made.createQp(pd, init)),
         depths(plan),
         this.patience,
       );
-      this.ids.push(id);
-      const side = endpoint.add(qp);
-      if (plan.service !== 'UD') continue;
-      side.ud = id.peer!;
-      if (introduces(plan)) await introduce(endpoint, qp, id, this.patience);
+    } catch (error) {
+      // The server is there: the dialogue runs.
+      if (!nobodyListens(error, plan.service === 'UD' ? 'UDP' : 'TCP')) throw error;
+      throw broken(
+        'the server takes no connections of this test: do both sides have the same options, -c among them?',
+        error,
+      );
     }
   }
 }
@@ -114,8 +127,10 @@ export class ServerConnections extends CmConnections {
 
   override async connect(endpoint: Endpoint, plan: Plan): Promise<void> {
     for (let i = 0; i < plan.qps; i++)
-      await within(this.patience, `the client made ${i} of ${plan.qps} connections`, (signal) =>
-        this.#accept(endpoint, plan, signal),
+      await within(
+        this.patience,
+        `the client did not make connection ${i + 1} of ${plan.qps} as this side expects it (do both have the same options?)`,
+        (signal) => this.#accept(endpoint, plan, signal),
       );
   }
 

@@ -209,8 +209,8 @@ async function play(
     },
     plan,
   );
-  // Where messages complete receives, both sides know the end of the run, and the dialogue goes on at once.
-  if (!plan.consumesReceives) patience.signs = session.signs;
+  // Where messages complete receives, both sides know the end of the run, and the dialogue goes on at once; but not after a duration.
+  if (!plan.consumesReceives || plan.duration !== undefined) patience.signs = session.signs;
   const endings = new Endings();
   endings.add(() => channel.destroy());
   endings.add(() => session.close());

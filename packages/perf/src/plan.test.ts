@@ -112,9 +112,10 @@ test('a datagram ends at the path MTU, unless its size was chosen', () => {
   // 2 · 600 · 8 MiB before it shrinks.
   planOf({ verb: 'send', measure: 'bw', service: 'UD', all: true, qps: 600 });
   const datagrams = planOf({ verb: 'send', measure: 'bw', service: 'UD' });
-  expect(planAt(datagrams, 1024).size).toBe(1024);
+  expect(planAt(datagrams, 1024, 1024).size).toBe(1024);
   const chosen = planOf({ verb: 'send', measure: 'bw', service: 'UD', size: 2048 });
-  expect(() => planAt(chosen, 1024)).toThrow(expect.objectContaining({ attribute: 'size' }));
-  const all = planAt(planOf({ verb: 'send', measure: 'lat', service: 'UD', all: true }), 1024);
+  expect(() => planAt(chosen, 1024, 1024)).toThrow(expect.objectContaining({ attribute: 'size' }));
+  expect(() => planAt(chosen, 1024, 4096)).toThrow(expect.objectContaining({ code: 'ERR_ROCE_EXCHANGE' }));
+  const all = planAt(planOf({ verb: 'send', measure: 'lat', service: 'UD', all: true }), 1024, 1024);
   expect(sizesOf(all)).toEqual([2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]);
 });

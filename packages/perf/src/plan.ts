@@ -1,6 +1,7 @@
 /** A test: the choices of its caller, and the values that perftest derives where there is no choice. */
 import { constants } from 'node:buffer';
 import { RoceError } from '@node-roce/verbs-api';
+import { broken } from './errors.ts';
 
 export type Verb = 'send' | 'write' | 'read' | 'atomic';
 export type Measure = 'bw' | 'lat';
@@ -100,8 +101,8 @@ const MAX_UNRELIABLE_RECEIVES = 16_000;
 const MODERATED_SIZE = 8192;
 /** Above it perftest finds no peak. */
 const MAX_PEAK_ITERS = 20_000;
-/** Of a latency run, each of which leaves a time. */
-const MAX_LATENCY_ITERS = 50_000_000;
+/** Of a run each message of which leaves a time. */
+const MAX_TIMED = 50_000_000;
 /** Entries of a device's completion queue. */
 const MAX_CQES = 2 ** 20;
 
@@ -184,8 +185,8 @@ function check(options: PerfOptions, { rdmaCm, histogram }: PlayOptions): void {
   if (histogram && (measure === 'bw' || duration !== undefined))
     throw refuse('histogram', 'for latencies, of which a duration keeps none', 'lat without a duration');
   if (options.writeWithImm && verb !== 'write') throw refuse('writeWithImm', 'for write only', 'write');
-  if (measure === 'lat' && (iters ?? 0) > MAX_LATENCY_ITERS)
-    throw refuse('iters', `${iters}`, `${MAX_LATENCY_ITERS} at most, or a duration`);
+  if (measure === 'lat' && (iters ?? 0) > MAX_TIMED)
+    throw refuse('iters', `${iters}`, `${MAX_TIMED} at most, or a duration`);
   if (iters !== undefined && iters < MIN_ITERS) throw refuse('iters', `${iters}`, `${MIN_ITERS} or more`);
 }
 
@@ -246,15 +247,25 @@ function checkSizes(plan: Plan): void {
   const cqes = cqesOf(plan);
   if (cqes > MAX_CQES)
     throw refuse('qps', `${cqes} completions on ${qps} queue pairs`, `${MAX_CQES} at most: smaller depths`);
+  const timed = plan.peak && plan.measure === 'bw' ? plan.iters * qps : 0;
+  if (timed > MAX_TIMED)
+    throw refuse('iters', `a time of each of ${timed} messages`, `noPeak, or ${MAX_TIMED} at most`);
   // Those to send from, and those that the peer reaches. A datagram shrinks to the path MTU.
   const bytes = plan.service === 'UD' && !plan.sizeChosen ? 0 : 2 * qps * size;
   if (bytes > constants.MAX_LENGTH)
     throw refuse('size', `${bytes} bytes of messages in all`, `${constants.MAX_LENGTH} at most`);
 }
 
-/** The plan at a path MTU: a datagram holds no more than that. @throws RoceError EINVAL for a chosen size above it */
-export function planAt(plan: Plan, pathMtu: number): Plan {
+/**
+ * The plan at a path MTU: a datagram holds no more than that.
+ *
+ * @param own the largest of this side
+ * @throws RoceError for a chosen size above it: EINVAL; ERR_ROCE_EXCHANGE where only the peer's is too small
+ */
+export function planAt(plan: Plan, pathMtu: number, own: number): Plan {
   if (plan.service !== 'UD' || plan.size <= pathMtu) return plan;
+  if (plan.sizeChosen && plan.size <= own)
+    throw broken(`the peer takes datagrams of ${pathMtu} bytes at most, its path MTU: not of ${plan.size}`);
   if (plan.sizeChosen)
     throw refuse('size', `a datagram of ${plan.size} bytes`, `${pathMtu} at most, the path MTU`);
   return { ...plan, size: pathMtu };

@@ -6,9 +6,11 @@ import type { CmConnections } from './connections.ts';
 import { type Agreement, Dialogue, type DialogueOptions } from './dialogue/dialogue.ts';
 import type { BandwidthFigures } from './dialogue/fields.ts';
 import type { Key } from './dialogue/keys.ts';
+import { broken } from './errors.ts';
 import { runBandwidth, warmUp } from './measure/bandwidth.ts';
 import { Endpoint, type MakeQp, makeQp } from './measure/endpoint.ts';
 import { askLatency, type LatencyTimes, memoryLatency, messageLatency } from './measure/latency.ts';
+import { GIGABIT, MIB } from './measure/meter.ts';
 import { ReceiveRequests, SendRequests } from './measure/requests.ts';
 import { Watch } from './measure/watch.ts';
 import { measuresHere, type Plan, planAt, sizesOf } from './plan.ts';
@@ -94,8 +96,9 @@ export class Session {
     const { device, address, connections, shared } = this.#parts;
     const dialogue = this.#dialogue;
     const { activeMtu } = device.query();
-    this.#agreement = await dialogue.begin(Math.min(activeMtu, this.#plan.mtu ?? activeMtu));
-    this.#plan = planAt(this.#plan, this.#agreement.mtu);
+    const mtu = Math.min(activeMtu, this.#plan.mtu ?? activeMtu);
+    this.#agreement = await dialogue.begin(mtu);
+    this.#plan = planAt(this.#plan, this.#agreement.mtu, mtu);
     const taken = await dialogue.negotiate(this.#agreement, this.#plan, this.#plan.outReads);
     const { outReads } = this.#plan;
     // As perftest does it: the peer would not take a key with more.
@@ -160,7 +163,7 @@ export class Session {
       // Of SEND the reports come before the barrier, of the others behind it.
       if (plan.all && plan.verb !== 'send' && (both || plan.writeWithImm)) await this.#dialogue.barrier();
       if (exchanges) {
-        const theirs = await this.#dialogue.reports(mine);
+        const theirs = await this.#report(mine);
         result.local = mine;
         result.remote = theirs;
         result.runs.push(sum(mine, theirs));
@@ -169,11 +172,22 @@ export class Session {
     }
     if (!both && !plan.consumesReceives) {
       await this.#dialogue.barrier();
-      const theirs = await this.#dialogue.reports(mine);
-      if (!isClient) result.runs.push(theirs);
+      // That of a server is empty.
+      if (isClient) await this.#dialogue.reports(mine);
+      else result.runs.push(await this.#report(mine));
     }
     await this.#dialogue.barrier();
     return result;
+  }
+
+  /** Exchanges reports. Returns the peer's in the unit of this side. @throws RoceError ERR_ROCE_EXCHANGE for one of another size */
+  async #report(mine: BandwidthFigures): Promise<BandwidthFigures> {
+    const theirs = await this.#dialogue.reports(mine);
+    if (theirs.size !== mine.size)
+      throw broken(
+        `the peer measured messages of ${theirs.size} bytes, not ${mine.size}: both sides need the same size`,
+      );
+    return inUnit(theirs, this.#parts.options.gigabits);
   }
 
   #sendRequests(size: number): SendRequests {
@@ -227,6 +241,16 @@ export class Session {
       return memoryLatency(this.#endpoint, plan, { size, begins: !isClient }, this.#watch);
     return askLatency(this.#endpoint, plan, size, this.#watch);
   }
+}
+
+/** A report in Gb/s or MiB/s, whichever its sender printed: size and message rate show which. perftest does not look. */
+function inUnit(figures: BandwidthFigures, gigabits: boolean): BandwidthFigures {
+  const { size, peak, average, messageRate } = figures;
+  const bytes = size * messageRate * 1e6;
+  const [own, other] = gigabits ? [GIGABIT, MIB] : [MIB, GIGABIT];
+  const distance = (unit: number) => Math.abs(Math.log((average * unit) / bytes));
+  if (!(bytes > 0 && average > 0) || distance(own) <= distance(other)) return figures;
+  return { ...figures, peak: (peak * other) / own, average: (average * other) / own };
 }
 
 function sum(a: BandwidthFigures, b: BandwidthFigures): BandwidthFigures {

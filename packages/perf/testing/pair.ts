@@ -17,6 +17,7 @@ export async function playBoth(
   test: PerfOptions,
   { rate, ...side }: Partial<SideOptions & CallOptions> & { rate?: number } = {},
   serverTest: PerfOptions = test,
+  serverSide: Partial<SideOptions> = {},
 ): Promise<{ server: PerfResult; client: PerfResult }> {
   const network = new MemoryNetwork();
   const faults = rate === undefined ? {} : { faults: { rate } };
@@ -31,6 +32,7 @@ export async function playBoth(
   const limits = { timeout: 5, signal: stop.signal, ...common };
   const serving = servePerf(serverTest, {
     ...limits,
+    ...serverSide,
     port: 0,
     device: a,
     host: '127.0.0.1',

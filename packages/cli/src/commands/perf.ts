@@ -161,10 +161,11 @@ function testOf(verb: string, measure: string, given: Given): PerfOptions {
 function optionsOf(verb: Verb, measure: Measure, given: Given): PerfOptions {
   const { size, iters, duration, margin, mtu, txDepth, rxDepth, cqMod } = given;
   const { outs: outReads, inline_size: inline, atomic_type: atomic } = given;
-  const sizes = { size, iters, duration, margin, mtu, inline };
+  // perftest takes -n with -D, and -f without it, and ignores them.
+  const length = duration === undefined ? { iters } : { duration, margin };
   return {
     ...{ verb, measure },
-    ...present({ ...sizes, txDepth, rxDepth, cqMod, outReads, atomic }),
+    ...present({ ...length, size, mtu, inline, txDepth, rxDepth, cqMod, outReads, atomic }),
     service: given.connection,
     qps: given.qp,
     all: given.all === true,

@@ -25,6 +25,10 @@ const TRY_EVERY = 100;
 /** Nobody listens: `CmRejReason.INVALID_SERVICE_ID`, and `CmSidrStatus.UNSUPPORTED` of a datagram service. */
 const NOBODY_LISTENS = { TCP: 8, UDP: 1 } as const;
 
+/** A call was refused since no program listens at the port. */
+export const nobodyListens = (error: unknown, portSpace: keyof typeof NOBODY_LISTENS): boolean =>
+  error instanceof RefusedError && error.status === NOBODY_LISTENS[portSpace];
+
 export interface Destination {
   host: string;
   port: number;
@@ -54,9 +58,7 @@ export async function connectId<T>(
     } catch (error) {
       const { portSpace } = id;
       await id.destroy();
-      const early = NOBODY_LISTENS[portSpace === 'UDP' ? 'UDP' : 'TCP'];
-      const isEarly = error instanceof RefusedError && error.status === early;
-      if (!isEarly || tries === TRIES) throw error;
+      if (!nobodyListens(error, portSpace === 'UDP' ? 'UDP' : 'TCP') || tries === TRIES) throw error;
       const { signal } = patience;
       await sleep(TRY_EVERY, undefined, { signal }).catch(() => signal.throwIfAborted());
     }

@@ -54,6 +54,7 @@ export class TcpChannel implements Channel {
     await this.#arrived(bytes, this.#patience);
     const message = this.#received.subarray(0, bytes);
     this.#received = this.#received.subarray(bytes);
+    if (this.#received.length <= MAX_BYTES) this.#socket.resume();
     return message;
   }
 

@@ -3,6 +3,7 @@
  * messages have the same size. Order, sizes and versions are those of perftest_communication.c.
  */
 import type { Channel } from '../channel/channel.ts';
+import { broken } from '../errors.ts';
 import type { Plan } from '../plan.ts';
 import {
   type BandwidthFigures,
@@ -71,6 +72,8 @@ export class Dialogue {
   #keys: KeyForm = TEXT_KEYS;
   #version = '';
   #barrier = NO_KEY;
+  /** The key that barriers of the peer repeat. */
+  #peerBarrier = NO_KEY;
 
   constructor(channel: Channel, options: DialogueOptions) {
     this.#channel = channel;
@@ -157,6 +160,7 @@ export class Dialogue {
     this.#barrier = mine[0];
     const theirs: Key[] = [];
     for (const key of mine) theirs.push(checkKey(await this.#key(key)));
+    this.#peerBarrier = theirs[0];
     return theirs;
   }
 
@@ -164,9 +168,17 @@ export class Dialogue {
     return this.#keys.decode(await this.#exchange(this.#keys.encode(mine)));
   }
 
-  /** Waits until the peer has come as far: both sides repeat their first key, zeros before there is one. */
+  /**
+   * Waits until the peer has come as far: both sides repeat their first key, zeros before there is one.
+   *
+   * @throws RoceError ERR_ROCE_EXCHANGE for another key: the peer has more queue pairs, and is still at their keys
+   */
   async barrier(): Promise<void> {
-    await this.#key(this.#barrier);
+    const { qpn } = await this.#key(this.#barrier);
+    if (qpn !== this.#peerBarrier.qpn)
+      throw broken(
+        'the peer is at another step of the dialogue: do both sides have the same options, -q among them?',
+      );
   }
 
   /** Reports of a bandwidth run, one exchange for each figure. Returns the peer's. */

@@ -58,6 +58,6 @@ export function decodeFigure(name: (typeof FIGURES)[number], field: Uint8Array):
   const bytes = Buffer.from(field);
   const value = isWhole(name) ? Number(bytes.readBigUInt64BE()) : bytes.readDoubleBE();
   if (!Number.isFinite(value) || value < 0 || value > Number.MAX_SAFE_INTEGER)
-    throw broken(`the peer reports ${value} as ${name}`);
+    throw broken(`the peer reports ${value} as ${name}: do both sides have the same options?`);
   return value;
 }

@@ -17,8 +17,8 @@ export interface Part {
 }
 
 /**
- * ms without a completion after which messages that are under way at the end of a duration are left alone: a peer whose own time ended
- * earlier replaces no receives, and takes no more of them.
+ * ms that messages get that are under way at the end of a duration. A peer whose own time ended earlier replaces no receives, and many
+ * large ones take minutes; perftest waits for none.
  */
 const DRAIN_WITHIN = 1000;
 
@@ -46,7 +46,7 @@ class BandwidthRun {
     this.#plan = plan;
     this.#part = part;
     this.meter = new Meter(plan, part.sends !== undefined);
-    this.#completions = new Completions(endpoint.cq, plan.events);
+    this.#completions = new Completions(endpoint.cq, plan, part.receives?.bytes);
     this.#total = plan.iters * plan.qps;
     this.#posted = new Float64Array(plan.qps);
     this.#done = new Float64Array(plan.qps);
@@ -118,17 +118,16 @@ class BandwidthRun {
     this.#part.receives?.replace(index);
   };
 
-  /** After a duration: what is under way is done before the dialogue goes on. Those without a completion behind them stay. */
+  /** After a duration: what is under way has some time before the dialogue goes on. Messages without a completion behind them stay. */
   async #drain(watch: Watch): Promise<void> {
     const { cqMod, qps } = this.#plan;
-    let until = performance.now() + DRAIN_WITHIN;
+    const until = performance.now() + DRAIN_WITHIN;
     const under = () => {
       for (let i = 0; i < qps; i++) if (this.#posted[i] - this.#done[i] >= cqMod) return true;
       return false;
     };
     while (this.#part.sends !== undefined && under() && performance.now() < until) {
-      if (this.#poll() > 0) until = performance.now() + DRAIN_WITHIN;
-      else await watch.turn();
+      if (this.#poll() === 0 || watch.due()) await watch.turn();
     }
   }
 }
@@ -141,7 +140,7 @@ export async function warmUp(
   watch: Watch,
 ): Promise<void> {
   watch.start();
-  const completions = new Completions(endpoint.cq, plan.events);
+  const completions = new Completions(endpoint.cq, plan);
   let pending = 0;
   const onSent = () => {
     pending--;

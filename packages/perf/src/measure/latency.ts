@@ -81,7 +81,7 @@ class Traffic {
   readonly #receives: ReceiveRequests | undefined;
 
   constructor(endpoint: Endpoint, plan: Plan, watch: Watch, receives?: ReceiveRequests) {
-    this.#completions = new Completions(endpoint.cq, plan.events);
+    this.#completions = new Completions(endpoint.cq, plan, receives?.bytes);
     this.#watch = watch;
     this.#receives = receives;
   }

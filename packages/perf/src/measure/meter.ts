@@ -2,9 +2,10 @@
 import type { BandwidthFigures } from '../dialogue/fields.ts';
 import type { Plan } from '../plan.ts';
 
-const MIB = 2 ** 20;
+/** Bytes a second that are one MiB/s. */
+export const MIB = 2 ** 20;
 /** Bytes a second that are one Gb/s. */
-const GIGABIT = 125_000_000;
+export const GIGABIT = 125_000_000;
 
 /** Notes when messages were posted and done; with a duration, counts those that were done between the margins. */
 export class Meter {

@@ -87,6 +87,8 @@ export class ReceiveRequests {
   readonly #requests: readonly (readonly RecvWr[])[];
   readonly #positions: number;
   readonly #depth: number;
+  /** Of each of them: the message, and the GRH of a datagram. */
+  readonly bytes: number;
   readonly #posted: Float64Array;
   /** Messages that a queue pair is to receive. */
   readonly #most: number;
@@ -97,6 +99,7 @@ export class ReceiveRequests {
     this.#most = plan.duration === undefined ? plan.iters : Number.POSITIVE_INFINITY;
     this.#posted = new Float64Array(sides.length);
     const length = size + layout.headRoom;
+    this.bytes = length;
     this.#positions = plan.measure === 'bw' ? layout.positions(length) : 1;
     const step = layout.step(length);
     this.#requests = sides.map((_, index) =>

@@ -47,13 +47,14 @@ export function latencyFigures(
   const variance = kept.reduce((sum, value) => sum + (value - average) ** 2, 0) / count;
   const at = (percent: number) => sorted[Math.ceil((count * percent) / 100)];
   const middle = count >> 1;
+  const typical = count % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
   return {
     ...{ size, iterations, average },
     min: sorted[0],
     max: sorted[count],
-    typical: count % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2,
+    typical,
     deviation: Math.sqrt(variance),
-    percentiles: { '50': at(50), '90': at(90), '99': at(99), '99.9': at(99.9), '99.99': at(99.99) },
+    percentiles: { '50': typical, '90': at(90), '99': at(99), '99.9': at(99.9), '99.99': at(99.99) },
   };
 }
 
