@@ -2,6 +2,7 @@
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import { difference, Guest } from './harness/guest.ts';
 import { eachValue } from './harness/pairwise.ts';
+import { PATIENCE } from './harness/patience.ts';
 import { type PerfCase, type PerfReport, playPerf } from './harness/perftest.ts';
 import { perfCases } from './harness/perftest-cases.ts';
 import { TROUBLE } from './harness/pingpong.ts';
@@ -166,7 +167,8 @@ async function expectAgreement(
 describe.each(cases.map((c) => [c.title, c] as const))('%s', (_title, c) => {
   // Repeated where the machine kept our process off its processors for longer than rxe's timer, or dropped a datagram or a UC
   // message for want of a buffer, as shared ones do now and then.
-  test('both end well, and their reports agree', { retry: 2 }, async () => {
+  const options = { retry: 2, timeout: (c.topic === 'all sizes' ? 400_000 : 120_000) * PATIENCE };
+  test('both end well, and their reports agree', options, async () => {
     const played = await play(c);
     if (bothMeasure(c)) {
       // All sizes are a thousand messages, and up to 45 s.

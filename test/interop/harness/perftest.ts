@@ -43,11 +43,11 @@ export interface PerfReport {
   icrcErrors: number;
 }
 
-/** The rows of perftest's table: numbers as it printed them. */
+/** The rows of perftest's table: numbers as it printed them, `inf` and `nan` among them. */
 function rowsOf(stdout: string): string[][] {
   return stdout
     .split('\n')
-    .filter((line) => /^ \d+ +\d+ +[\d.]+/.test(line))
+    .filter((line) => /^ \d+ +\d+ +(?:\d|inf|-?nan)/.test(line))
     .map((line) => line.trim().split(/\s+/));
 }
 
@@ -90,10 +90,15 @@ function roce(args: string[]): {
   return { done, listens };
 }
 
-/** perftest gives up the measurement of its clock, and prints `inf`, where something else had its processor meanwhile (`get_clock.c`). */
+/**
+ * perftest measures its clock before each row, and gives up where something else had its processor meanwhile (`get_clock.c`): then a
+ * latency is `inf`, and a rate 0.
+ */
 const CLOCKLESS = 'Correlation coefficient';
+const isClockless = (stderr: string, row: readonly string[] = []) =>
+  stderr.includes(CLOCKLESS) && !row.slice(2).every((cell) => Number(cell) > 0 && Number(cell) < Infinity);
 
-/** One run. Fails unless both programs end with 0. `clockless`: the peer's program could not measure times. */
+/** One run. Fails unless both programs end with 0. `clockless`: the peer's program could not measure the times of the last row. */
 export async function playPerf(
   guest: Guest,
   {
@@ -122,6 +127,8 @@ export async function playPerf(
   // Where ours has failed, theirs may wait for ever.
   const failed = new AbortController();
   const within = { timeout: options.includes('-a') ? 100_000 : LONGEST, signal: failed.signal };
+  // A test that timed out would leave a program that polls to all that come after it.
+  onTestFinished(() => failed.abort());
   const settled = (ended: { code: number | null }) => {
     if (ended.code !== 0) setTimeout(() => failed.abort(), GRACE).unref();
   };
@@ -144,5 +151,6 @@ export async function playPerf(
   const context = `roce perf ${args.join(' ')}\n${mine.stderr}${mine.stdout}\n${command}\n${theirs.stdout}${theirs.stderr}`;
   expect({ ours: mine.code, theirs: theirs.code }, context).toEqual({ ours: 0, theirs: 0 });
   const report = JSON.parse(mine.stdout) as PerfReport;
-  return { report, rows: rowsOf(theirs.stdout), clockless: theirs.stderr.includes(CLOCKLESS) };
+  const rows = rowsOf(theirs.stdout);
+  return { report, rows, clockless: isClockless(theirs.stderr, rows.at(-1)) };
 }
