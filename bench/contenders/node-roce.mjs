@@ -2,6 +2,20 @@
 import { connectedPair, nextPort, SideProcess } from '../sides/process.mjs';
 import { percentile } from '../statistics.mjs';
 
+/**
+ * ms of warm-up, as with `--compare`: where both sides keep both processors busy, V8 takes as long to compile the hot functions. At most
+ * so many times the messages that are measured, which a quick run has few of.
+ */
+const WARM_UP = 3000;
+const WARM_UP_MOST = 4;
+
+async function warmUp(run, count) {
+  const part = Math.ceil(count / 4);
+  const until = performance.now() + WARM_UP;
+  for (let played = 0; played < WARM_UP_MOST * count && performance.now() < until; played += part)
+    await run(part);
+}
+
 /** Messages in flight: as many as 16 MiB hold, 2 to 256. */
 function depthFor(size) {
   return Math.max(2, Math.min(256, Math.floor((16 << 20) / size)));
@@ -65,7 +79,7 @@ const within = (name, engine) => ({
     return connected({ mtu, offload, engine }, execArgv, async (a, b, remote) => {
       const count = Math.max(depthFor(size), Math.ceil(bytes / size));
       const run = await streamer(a, b, { operation, size, remote, events, batch });
-      await run(Math.ceil(count / 4));
+      await warmUp(run, count);
       const before = [await a.call('mark'), await b.call('mark')];
       const { messages, seconds } = await run(count);
       const after = [await a.call('mark'), await b.call('mark')];
@@ -120,7 +134,7 @@ const within = (name, engine) => ({
   pingpong({ size, count, events }, { execArgv = [] } = {}) {
     return connected({ mtu: 4096, offload: true, engine }, execArgv, async (a, b) => {
       const run = await ping(a, b, { size, events });
-      await run(Math.ceil(count / 4));
+      await warmUp(run, count);
       const { p50, p99, p999 } = await run(count);
       return { p50, p99, p999 };
     });
