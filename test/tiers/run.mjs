@@ -7,7 +7,7 @@ import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { machine, record } from './results.mjs';
 import { runStep } from './step.mjs';
-import { CI, CI_MINUTES, LONG } from './steps.mjs';
+import { CI, CI_MINUTES, LONG, minutesLeft } from './steps.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const TIERS = { ci: CI, long: LONG };
@@ -43,8 +43,10 @@ const outcomes = [];
 const patience = Number(process.env.ROCE_PATIENCE ?? 1);
 const started = performance.now();
 for (const { minutes, ...rest } of chosen) {
-  const left = MINUTES[tier] - (performance.now() - started) / 60_000;
-  const step = { ...rest, minutes: Math.max(0, Math.round(10 * Math.min(minutes, left)) / 10) * patience };
+  const step = {
+    ...rest,
+    minutes: minutesLeft(minutes, MINUTES[tier], performance.now() - started) * patience,
+  };
   console.log(`== ${step.name}: ${step.command} (at most ${step.minutes} min)`);
   const outcome = await runStep(step, { cwd: root, commit });
   outcomes.push({ step, outcome });

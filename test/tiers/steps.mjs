@@ -13,6 +13,16 @@
  */
 export const CI_MINUTES = 85;
 
+/**
+ * The minutes of a step, by its own budget and by the rest of its tier's.
+ *
+ * @param {number} minutes of the step
+ * @param {number} tier minutes of all steps; Infinity
+ * @param {number} elapsed ms since the first step began
+ */
+export const minutesLeft = (minutes, tier, elapsed) =>
+  Math.max(0, Math.round(10 * Math.min(minutes, tier - elapsed / 60_000)) / 10);
+
 /** The tests with the tag `slow`, which `npm test` leaves out, one file after the other: some of them measure time. */
 const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "tags: \\['slow'\\]" -- '*.test.ts')`;
 
