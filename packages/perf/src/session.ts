@@ -10,7 +10,7 @@ import { broken } from './errors.ts';
 import { runBandwidth, warmUp } from './measure/bandwidth.ts';
 import { Endpoint, type MakeQp, makeQp } from './measure/endpoint.ts';
 import { askLatency, type LatencyTimes, memoryLatency, messageLatency } from './measure/latency.ts';
-import { GIGABIT, MIB } from './measure/meter.ts';
+import { inUnit } from './measure/meter.ts';
 import { ReceiveRequests, SendRequests } from './measure/requests.ts';
 import { Watch } from './measure/watch.ts';
 import { measuresHere, type Plan, planAt, sizesOf } from './plan.ts';
@@ -241,16 +241,6 @@ export class Session {
       return memoryLatency(this.#endpoint, plan, { size, begins: !isClient }, this.#watch);
     return askLatency(this.#endpoint, plan, size, this.#watch);
   }
-}
-
-/** A report in Gb/s or MiB/s, whichever its sender printed: size and message rate show which. perftest does not look. */
-function inUnit(figures: BandwidthFigures, gigabits: boolean): BandwidthFigures {
-  const { size, peak, average, messageRate } = figures;
-  const bytes = size * messageRate * 1e6;
-  const [own, other] = gigabits ? [GIGABIT, MIB] : [MIB, GIGABIT];
-  const distance = (unit: number) => Math.abs(Math.log((average * unit) / bytes));
-  if (!(bytes > 0 && average > 0) || distance(own) <= distance(other)) return figures;
-  return { ...figures, peak: (peak * other) / own, average: (average * other) / own };
 }
 
 function sum(a: BandwidthFigures, b: BandwidthFigures): BandwidthFigures {

@@ -3,9 +3,9 @@ import type { BandwidthFigures } from '../dialogue/fields.ts';
 import type { Plan } from '../plan.ts';
 
 /** Bytes a second that are one MiB/s. */
-export const MIB = 2 ** 20;
+const MIB = 2 ** 20;
 /** Bytes a second that are one Gb/s. */
-export const GIGABIT = 125_000_000;
+const GIGABIT = 125_000_000;
 
 /** Notes when messages were posted and done; with a duration, counts those that were done between the margins. */
 export class Meter {
@@ -119,4 +119,14 @@ function shortest(posted: Float64Array, completed: Float64Array): number | undef
     }
   }
   return best > 0 && Number.isFinite(best) ? best : undefined;
+}
+
+/** A report in Gb/s or MiB/s, whichever its sender printed: size and message rate show which. perftest does not look. */
+export function inUnit(figures: BandwidthFigures, gigabits: boolean): BandwidthFigures {
+  const { size, peak, average, messageRate } = figures;
+  const bytes = size * messageRate * 1e6;
+  const [own, other] = gigabits ? [GIGABIT, MIB] : [MIB, GIGABIT];
+  const distance = (unit: number) => Math.abs(Math.log((average * unit) / bytes));
+  if (!(bytes > 0 && average > 0) || distance(own) <= distance(other)) return figures;
+  return { ...figures, peak: (peak * other) / own, average: (average * other) / own };
 }
