@@ -128,13 +128,13 @@ describe('wrong usage is exit code 2, and names the error', () => {
     [['send', 'bw', '-g'], /--mcg of perftest is not supported/],
     [['write', 'bw', '--rate_limit', '5'], /--rate_limit of perftest is not supported/],
     [['read', 'bw', '-c', 'UC'], /UC has no read/],
-    [['write', 'lat', '-b'], /bidirectional/],
+    [['write', 'lat', '-b'], /^roce: -b: for bandwidth only/],
     [['atomic', 'bw', '-s', '16'], /an atomic has 8 bytes/],
     [['write', 'bw', '-n', '4'], /5 …/],
     [['write', 'bw', '-R'], /-R as a server/],
     [['send', 'bw', '-R', '-c', 'UC', '--bind', '127.0.0.1'], /has no UC/],
     [['--local', 'write', 'bw', '127.0.0.1'], /no host/],
-    [['--local', 'send', 'lat', '-q', '2'], /^roce: qps: send lat has one queue pair/],
+    [['--local', 'send', 'lat', '-q', '2'], /^roce: -q: send lat has one queue pair/],
     [['write', 'bw', '--nonsense'], /unknown option '--nonsense'/],
   ])('%j', async (args, message) => {
     const { code, out, err } = await perf(...args);

@@ -71,7 +71,7 @@ describe.each(PROGRAMS)('%s %s', { tags: ['slow'] }, (verb, measure) => {
   test.each(Object.entries(OPTIONS))('%s', async (option, refused) => {
     const found = await perf([verb, measure, ...words(sized(verb, option)), ...NOWHERE]);
     const isRefused = refused?.test(`${verb} ${measure}`);
-    expect(found).toEqual(isRefused ? { code: 2, err: expect.stringMatching(/^roce: \w+: /) } : TAKEN);
+    expect(found).toEqual(isRefused ? { code: 2, err: expect.stringMatching(/^roce: --?\w+: /) } : TAKEN);
   });
 });
 
@@ -97,11 +97,14 @@ describe.skipIf(program.error)('perftest of this machine', { tags: ['slow'] }, (
 });
 
 test.each([
-  ['send bw --histogram', 'histogram'],
+  ['send bw --histogram', 'roce: --histogram: '],
+  ['write bw -o 3', 'roce: -o: '],
+  ['send bw --mac_fwd', '--mac_fwd of perftest is not supported'],
+  ['send bw -P', '--client of perftest is not supported'],
   ['send lat --histogram -D 5', 'histogram'],
   ['write bw -x 0 --bind 127.0.0.1', '-d and -x would choose another one'],
   ['write bw -d lo -x 99', '-x 99: lo has no such GID (expected 0 (127.0.0.1)'],
-  ['--local -q 4', 'qps: send lat has one queue pair'],
+  ['--local -q 4', '-q: send lat has one queue pair'],
   ['--local --histogram', 'histogram'],
   ['--local -p 5000', 'no -p'],
   ['--local --as 6.06', 'no --as'],

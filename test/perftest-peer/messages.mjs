@@ -104,7 +104,7 @@ const STRUCTURE = {
   immediate: [64, 4],
   noEnhancedReorder: [68, 4],
   signatureOffload: [72, 4],
-  // 6.28 does not have this one, and leaves four bytes of padding here.
+  // 6.28 does not have this one, and leaves four bytes of padding here, which hold anything.
   dataValidation: [76, 4],
 };
 /** Behind the members: `struct ibv_device_attr` as it lies in memory, little-endian. */
@@ -139,7 +139,7 @@ export function structureOf(test) {
     immediate: 0,
     noEnhancedReorder: 0,
     signatureOffload: 0,
-    dataValidation: 0,
+    dataValidation: numberOf(test.version) < 6.29 ? Buffer.alloc(4, test.stack).readInt32BE() : 0,
   };
   const bytes = Buffer.alloc(structureBytes(test.mlx5));
   for (const [name, [at, length]] of Object.entries(STRUCTURE)) {
@@ -159,10 +159,10 @@ export function membersOf(bytes) {
 
 export const maxRdAtomicOf = (bytes) => bytes.readInt32LE(MAX_RD_ATOM);
 
-/** Names of the members that differ. One of 6.28 has no `dataValidation`. */
-export function differences(mine, theirs, theirVersion) {
+/** Names of the members that differ. 6.28 has no `dataValidation`. @param version the lower one of both sides, as a number */
+export function differences(mine, theirs, version) {
   const [a, b] = [membersOf(mine), membersOf(theirs)];
-  if (numberOf(theirVersion) < 6.29) b.dataValidation = a.dataValidation;
+  if (version < 6.29) b.dataValidation = a.dataValidation;
   return Object.keys(STRUCTURE).filter((name) => a[name] !== b[name]);
 }
 

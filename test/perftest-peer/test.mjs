@@ -14,7 +14,7 @@ const ALL = 1 << 23;
  * verb: send, write, read, atomic; kind: bw, lat; connection: RC, UC, UD; all: sizes 2 … 8 MiB (`-a`);
  * seconds: a test of so many seconds (`-D`), margin: those left out at each end (`-f`); duplex: `-b`;
  * immediate: `--write_with_imm`; cm: `-R`; gbits: `--report_gbits`; mtu: bytes, at most;
- * maxRdAtomic: READs and atomics at once; patience: ms without progress until the data phase has failed
+ * maxRdAtomic: READs and atomics at once; stack: the byte in what perftest sends without having written it; patience: ms without progress until the data phase has failed
  */
 export function testOf(given) {
   const { verb, kind } = given;
@@ -23,7 +23,7 @@ export function testOf(given) {
     version: '6.29',
     ...{ mlx5: false, role: 'server', connection: 'RC', qps: 1, atomic: 'FETCH_AND_ADD' },
     ...{ all: false, seconds: 0, margin: 0.2, duplex: false, immediate: false, cm: false, gbits: false },
-    ...{ mtu: 1024, maxRdAtomic: 16, patience: 20_000, depth: 128, cycle: 4096, line: 64 },
+    ...{ mtu: 1024, maxRdAtomic: 16, stack: 0, patience: 20_000, depth: 128, cycle: 4096, line: 64 },
     ...given,
     iters,
     size: given.all ? ALL : (given.size ?? SIZE[kind][verb]),

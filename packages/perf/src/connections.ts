@@ -8,11 +8,11 @@ import { Endings } from './endings.ts';
 import { broken } from './errors.ts';
 import type { Endpoint } from './measure/endpoint.ts';
 import type { Side } from './measure/requests.ts';
-import type { Plan } from './plan.ts';
+import { fetches, type Plan } from './plan.ts';
 
 /** Bytes of the datagram by which a client announces its queue pair. */
 const INTRODUCTION = 4;
-/** ms that a server waits for its client to disconnect first, as perftest's clients do. */
+/** ms that a server waits for its client to disconnect first, as clients of perftest 4.5 do. Later ones leave it to the server. */
 const GOODBYE_WITHIN = 1000;
 
 /** Datagrams go both ways, so the server has to learn where the client is. */
@@ -20,8 +20,8 @@ const introduces = ({ service, measure, bidirectional }: Plan) =>
   service === 'UD' && (measure === 'lat' || bidirectional);
 
 /** READs and atomics, both ways alike; 0 of other tests. */
-const depths = ({ verb, outReads }: Plan) => {
-  const depth = verb === 'read' || verb === 'atomic' ? outReads : 0;
+const depths = (plan: Plan) => {
+  const depth = fetches(plan) ? plan.outReads : 0;
   return { responderResources: depth, initiatorDepth: depth };
 };
 
@@ -109,7 +109,7 @@ export class ServerConnections extends CmConnections {
   readonly #address: string;
   /** The listener of the control connection. */
   readonly #control: CmId;
-  /** Of data connections, in its place: the ids of requests have the options of their listener. */
+  /** That of the data connections. It takes the place of the other: an accepted id has the options of its listener. */
   #listener: CmId | undefined;
 
   constructor(device: Device, patience: Patience, address: string, port: number, control: CmId) {

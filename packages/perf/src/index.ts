@@ -23,3 +23,4 @@ export { outJson } from './report/json-file.ts';
 export type { Bucket, LatencyFigures } from './report/latency.ts';
 export type { BandwidthResult, LatencyResult, MeasuredBy, PerfResult } from './report/result.ts';
 export { measuredText, table } from './report/table.ts';
+export type { PerfProgress } from './session.ts';

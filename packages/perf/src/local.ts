@@ -20,7 +20,7 @@ export async function localPerf(test: PerfOptions, options: LocalOptions = {}): 
   planOf(test, options); // Errors of the other thread arrive without their attribute.
   const { addresses = LOOPBACK, ...ours } = options;
   // A callback and a signal stay in this thread.
-  const { signal, onRun: _onRun, ...theirs } = ours;
+  const { signal, onProgress: _onProgress, ...theirs } = ours;
   const start: LocalServerStart = { test, side: { ...theirs, address: addresses[1] } };
   const worker = new Worker(new URL('./local-server.js', import.meta.url), {
     workerData: start,
@@ -44,6 +44,7 @@ export async function localPerf(test: PerfOptions, options: LocalOptions = {}): 
     });
     await ended;
     signal?.throwIfAborted();
+    if (problem !== undefined) throw problem;
     return result;
   } catch (error) {
     signal?.throwIfAborted();

@@ -4,7 +4,7 @@ import { Device, openDevice, QueuePair } from '@node-roce/verbs-api';
 import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { readAtOnce, refuseSends, slowed } from '../testing/by-hand.ts';
 import { playBoth } from '../testing/pair.ts';
-import { callPerf, type PerfOptions, type PerfResult, servePerf } from './index.ts';
+import { callPerf, type PerfOptions, type PerfProgress, type PerfResult, servePerf } from './index.ts';
 
 const averages = ({ runs }: PerfResult) => runs.map(({ average }) => average);
 const few = { iters: 20, size: 2048 } as const;
@@ -126,6 +126,36 @@ test('a peer whose time ends earlier takes no more in, and the other ends as wel
   const options = { verb: 'send', measure: 'bw', margin: 0, size: 1024, bidirectional: true } as const;
   const { server } = await playBoth({ ...options, duration: 0.2 }, {}, { ...options, duration: 0.6 });
   expect(server.runs[0].iterations).toBeGreaterThan(1);
+});
+
+test.each(['bw', 'lat'] as const)(
+  'progress of %s: when a run begins, then once a second',
+  async (measure) => {
+    const [told, toldServer]: PerfProgress[][] = [[], []];
+    await playBoth(
+      { verb: 'read', measure, duration: 2.5, margin: 0, size: 64 },
+      { onProgress: (progress) => told.push(progress) },
+      undefined,
+      { onProgress: (progress) => toldServer.push(progress) },
+    );
+    expect(told[0]).toEqual({ size: 64, run: 0, runs: 1, part: 0 });
+    const parts = told.map(({ part = -1 }) => part);
+    expect(parts.length).toBeGreaterThan(1);
+    for (const [i, part] of parts.slice(1).entries()) expect(part - parts[i]).toBeGreaterThanOrEqual(0.4);
+    expect(toldServer).toEqual([{ size: 64, run: 0, runs: 1, part: undefined }]);
+  },
+);
+
+test('progress of a number of messages is their share', async () => {
+  const parts: number[] = [];
+  // They take 2.1 s.
+  await playBoth(
+    { verb: 'write', measure: 'bw', iters: 500, size: 2 ** 20, txDepth: 4 },
+    { rate: 2e9, onProgress: ({ part }) => part && parts.push(part) },
+  );
+  expect(parts.length).toBeGreaterThan(0);
+  for (const part of parts) expect(part).toBeGreaterThan(0);
+  for (const part of parts) expect(part).toBeLessThan(1);
 });
 
 // The only completion comes after more than a second.

@@ -16,7 +16,7 @@ import type { ClientVersion } from './dialogue/versions.ts';
 import { Endings } from './endings.ts';
 import { checkMtu, type PerfOptions, type Plan, type PlayOptions, planOf, refuse } from './plan.ts';
 import type { PerfResult } from './report/result.ts';
-import { Session } from './session.ts';
+import { type PerfProgress, Session } from './session.ts';
 
 /** perftest's port, of TCP and of the connection manager. */
 export const PERF_PORT = 18_515;
@@ -37,10 +37,10 @@ export interface SideOptions extends PlayOptions {
   /** Seconds of silence after which the peer is given up; 30. A server waits for its client without limit. */
   timeout?: number;
   signal?: AbortSignal;
-  /** Report in Gb/s in place of MiB/s; both sides need the same. */
+  /** Report in Gb/s in place of MiB/s. From version 6.28 of the dialogue on both sides need the same. */
   gigabits?: boolean;
-  /** A run begins: number `done` of `all`. */
-  onRun?: (size: number, done: number, all: number) => void;
+  /** Called when a run begins, and then once a second at most. */
+  onProgress?: (progress: PerfProgress) => void;
 }
 
 export interface ServeOptions extends SideOptions {
@@ -66,7 +66,7 @@ const DEFAULT_VERSION = '6.24';
 /**
  * Waits for a client and plays one test with it. Rejects with RoceError: EINVAL for a test that perftest has not;
  * ERR_ROCE_EXCHANGE where the peer does not keep to the dialogue, ERR_ROCE_TIMEOUT where it is silent, ERR_ROCE_COMPLETION
- * where a request failed.
+ * where a request failed. Rejects with the reason of `signal`, and with an error of the system for a TCP port that is in use.
  */
 export async function servePerf(options: PerfOptions, side: ServeOptions): Promise<PerfResult> {
   const plan = planOf(options, side);
@@ -198,13 +198,13 @@ async function play(
   side: SideOptions & { version?: ClientVersion },
   { channel, patience, source, connections }: Meeting,
 ): Promise<PerfResult> {
-  const { version = DEFAULT_VERSION, rdmaCm = false, gigabits = false, histogram = false, onRun } = side;
+  const { version = DEFAULT_VERSION, rdmaCm = false, gigabits = false, histogram = false, onProgress } = side;
   const { device, shared } = patience;
   const session = new Session(
     {
       ...{ device, address: source, channel, patience, shared, histogram },
       options: { version, rdmaCm, gigabits },
-      ...(onRun ? { onRun } : {}),
+      ...(onProgress ? { onProgress } : {}),
       ...(connections ? { connections } : {}),
     },
     plan,

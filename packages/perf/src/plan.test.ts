@@ -46,8 +46,8 @@ test.each<[PerfOptions, object]>([
 
 describe('combinations that perftest does not have are refused', () => {
   test.each<[string, Partial<PerfOptions>]>([
-    ['connection', { verb: 'read', service: 'UC' }],
-    ['connection', { verb: 'write', service: 'UD' }],
+    ['service', { verb: 'read', service: 'UC' }],
+    ['service', { verb: 'write', service: 'UD' }],
     ['size', { verb: 'atomic', size: 16 }],
     ['size', { verb: 'atomic', all: true }],
     ['duration', { duration: 5, iters: 5 }],
@@ -71,7 +71,7 @@ describe('combinations that perftest does not have are refused', () => {
     ['noPeak', { measure: 'lat', noPeak: true }],
     ['verb', { verb: 'x' as 'send' }],
     ['measure', { measure: 'x' as 'bw' }],
-    ['connection', { service: 'XRC' as 'RC' }],
+    ['service', { service: 'XRC' as 'RC' }],
     ['mtu', { mtu: 1500 }],
     ['size', { size: 1.5 }],
     ['size', { size: 0 }],
@@ -92,7 +92,7 @@ describe('combinations that perftest does not have are refused', () => {
 });
 
 test.each<[string, Partial<PerfOptions>, PlayOptions]>([
-  ['connection', { service: 'UC' }, { rdmaCm: true }],
+  ['service', { service: 'UC' }, { rdmaCm: true }],
   ['histogram', { measure: 'bw' }, { histogram: true }],
   ['histogram', { measure: 'lat', duration: 5 }, { histogram: true }],
 ])('%s: %o with %o is refused', (attribute, options, side) => {

@@ -8,7 +8,10 @@ export type Measure = 'bw' | 'lat';
 export type Service = 'RC' | 'UC' | 'UD';
 export type AtomicType = 'CMP_AND_SWAP' | 'FETCH_AND_ADD';
 
-/** The choices of a caller. Both sides need the same, but for depths, moderation and warm-up. */
+/** The peer answers requests with data (READ and atomics): no data of this side, no receives, and `outReads` at once. */
+export const fetches = ({ verb }: { verb: Verb }): boolean => verb === 'read' || verb === 'atomic';
+
+/** The choices of a caller. Both sides need the same verb, measure, service, sizes, number of messages or duration, and queue pairs. */
 export interface PerfOptions {
   verb: Verb;
   measure: Measure;
@@ -36,7 +39,7 @@ export interface PerfOptions {
   txDepth?: number;
   /** Receives posted on each queue pair; 512, of UC and UD as many as there are messages, 16,000 at most. */
   rxDepth?: number;
-  /** A completion for every so many send requests; 100, and 1 for messages above 8 KiB. */
+  /** A completion for every so many send requests; 100, and 1 for messages above 8 KiB without `all` and `events`. */
   cqMod?: number;
   /** READs and atomics under way on each queue pair; 16. */
   outReads?: number;
@@ -107,7 +110,11 @@ const MAX_TIMED = 50_000_000;
 const MAX_CQES = 2 ** 20;
 
 /** EINVAL for an option. */
-export function refuse(attribute: string, what: string, expected: string): RoceError {
+export function refuse(
+  attribute: keyof PerfOptions | keyof PlayOptions | 'timeout',
+  what: string,
+  expected: string,
+): RoceError {
   return new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${what}`, {
     errno: 'EINVAL',
     attribute,
@@ -124,10 +131,10 @@ const WHOLE = {
 /** Throws EINVAL for values that no test has, whichever it is. */
 function checkValues(options: PerfOptions): void {
   const { verb, measure, service = 'RC', atomic = 'FETCH_AND_ADD', mtu = 4096 } = options;
-  const choices: [attribute: string, value: unknown, of: readonly unknown[]][] = [
+  const choices: [attribute: keyof PerfOptions, value: unknown, of: readonly unknown[]][] = [
     ['verb', verb, ['send', 'write', 'read', 'atomic'] satisfies Verb[]],
     ['measure', measure, ['bw', 'lat'] satisfies Measure[]],
-    ['connection', service, ['RC', 'UC', 'UD'] satisfies Service[]],
+    ['service', service, ['RC', 'UC', 'UD'] satisfies Service[]],
     ['atomic', atomic, ['CMP_AND_SWAP', 'FETCH_AND_ADD'] satisfies AtomicType[]],
     ['mtu', mtu, [256, 512, 1024, 2048, 4096]],
   ];
@@ -136,7 +143,11 @@ function checkValues(options: PerfOptions): void {
   for (const [name, [least, largest]] of Object.entries(WHOLE)) {
     const value = options[name as keyof typeof WHOLE] ?? least;
     if (!(Number.isSafeInteger(value) && value >= least && value <= (largest ?? value)))
-      throw refuse(name, `${value}`, `a whole number from ${least} ${largest ? `to ${largest}` : 'on'}`);
+      throw refuse(
+        name as keyof typeof WHOLE,
+        `${value}`,
+        `a whole number from ${least} ${largest ? `to ${largest}` : 'on'}`,
+      );
   }
   const { duration = 1, margin = 0 } = options;
   if (!(duration > 0 && Number.isFinite(duration)))
@@ -144,7 +155,7 @@ function checkValues(options: PerfOptions): void {
   if (!(margin >= 0)) throw refuse('margin', `${margin}`, 'seconds from 0 on');
 }
 
-/** Options of a side that not all tests have. */
+/** Options of one side that some tests refuse. */
 export interface PlayOptions {
   /** Connect by the connection manager (`-R`). */
   rdmaCm?: boolean;
@@ -159,10 +170,10 @@ export interface PlayOptions {
 function check(options: PerfOptions, { rdmaCm, histogram }: PlayOptions): void {
   const { verb, measure, service = 'RC', size, all, iters, duration, margin } = options;
   const name = `${verb} ${measure}`;
-  if (service === 'UD' && verb !== 'send') throw refuse('connection', `UD has no ${verb}`, 'RC');
+  if (service === 'UD' && verb !== 'send') throw refuse('service', `UD has no ${verb}`, 'RC');
   if (service === 'UC' && verb !== 'send' && verb !== 'write')
-    throw refuse('connection', `UC has no ${verb}`, 'RC');
-  if (service === 'UC' && rdmaCm) throw refuse('connection', 'the connection manager has no UC', 'RC or UD');
+    throw refuse('service', `UC has no ${verb}`, 'RC');
+  if (service === 'UC' && rdmaCm) throw refuse('service', 'the connection manager has no UC', 'RC or UD');
   if (verb === 'atomic' && (all || (size ?? ATOMIC_BYTES) !== ATOMIC_BYTES))
     throw refuse('size', 'an atomic has 8 bytes', 'no size');
   if (duration === undefined && margin !== undefined)
@@ -192,7 +203,7 @@ function check(options: PerfOptions, { rdmaCm, histogram }: PlayOptions): void {
 
 /** Throws EINVAL for options of another verb. */
 function checkVerb({ verb, inline, rxDepth = 1, outReads, atomic }: PerfOptions): void {
-  if (verb === 'read' || verb === 'atomic') {
+  if (fetches({ verb })) {
     if (inline !== undefined) throw refuse('inline', `a request of ${verb} carries no data`, 'send or write');
     if (rxDepth > 1) throw refuse('rxDepth', `${verb} consumes no receives`, 'send');
   } else if (outReads !== undefined) throw refuse('outReads', `${verb} has no READs`, 'read or atomic');
@@ -224,7 +235,7 @@ export function planOf(options: PerfOptions, side: PlayOptions = {}): Plan {
     bidirectional: options.bidirectional ?? false,
     mtu: options.mtu,
     inline: options.inline ?? 0,
-    outReads: verb === 'read' || verb === 'atomic' ? (options.outReads ?? 16) : 1,
+    outReads: fetches(options) ? (options.outReads ?? 16) : 1,
     atomic: options.atomic ?? 'FETCH_AND_ADD',
     warmUp: (options.warmUp ?? false) && measure === 'bw' && verb !== 'send' && !writeWithImm,
     peak: !(options.noPeak ?? false) && !timed && iters <= MAX_PEAK_ITERS,

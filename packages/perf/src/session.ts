@@ -13,7 +13,7 @@ import { askLatency, type LatencyTimes, memoryLatency, messageLatency } from './
 import { inUnit } from './measure/meter.ts';
 import { ReceiveRequests, SendRequests } from './measure/requests.ts';
 import { Watch } from './measure/watch.ts';
-import { measuresHere, type Plan, planAt, sizesOf } from './plan.ts';
+import { fetches, measuresHere, type Plan, planAt, sizesOf } from './plan.ts';
 import { histogram, latencies, latencyFigures } from './report/latency.ts';
 import type { BandwidthResult, LatencyResult } from './report/result.ts';
 
@@ -29,7 +29,18 @@ export interface SessionParts {
   /** The engine is in another thread. */
   shared: boolean;
   histogram: boolean;
-  onRun?: (size: number, done: number, all: number) => void;
+  onProgress?: (progress: PerfProgress) => void;
+}
+
+/** How far a test has come on this side. */
+export interface PerfProgress {
+  /** Bytes of a message. */
+  size: number;
+  /** The number of the run, from 0 on, and of how many: one for each size. */
+  run: number;
+  runs: number;
+  /** Messages of the run that are done, or its time, from 0 to 1; undefined where this side only answers requests of the peer. */
+  part: number | undefined;
 }
 
 /** One test on one side. */
@@ -42,13 +53,18 @@ export class Session {
   #made: Endpoint | undefined;
   #remotes: readonly Key[] = [];
   #retransmittedPackets = 0;
+  /** The number of the run, and its size. */
+  #run: { run: number; size: number };
 
   constructor(parts: SessionParts, plan: Plan) {
     this.#parts = parts;
     this.#plan = plan;
     this.#dialogue = new Dialogue(parts.channel, parts.options);
     const { timeout, signal } = parts.patience;
-    this.#watch = new Watch(parts.channel, { timeout, signal, signs: this.signs });
+    this.#run = { run: 0, size: plan.size };
+    const onProgress =
+      parts.onProgress && ((done: number, ms: number) => this.#progress(this.#partOf(done, ms)));
+    this.#watch = new Watch(parts.channel, { timeout, signal, signs: this.signs }, onProgress);
   }
 
   /** Signs of life of the peer: its part in the measurement goes on. */
@@ -76,6 +92,16 @@ export class Session {
   /** Of this side's queue pairs, once the test is over. */
   get retransmittedPackets(): number {
     return this.#retransmittedPackets;
+  }
+
+  #progress(part: number | undefined): void {
+    this.#parts.onProgress?.({ ...this.#run, runs: sizesOf(this.#plan).length, part });
+  }
+
+  /** @param ms since the run began */
+  #partOf(done: number, ms: number): number {
+    const { duration, iters, qps } = this.#plan;
+    return Math.min(duration === undefined ? done / (iters * qps) : ms / (1000 * duration), 1);
   }
 
   /** All of it. Rejects with RoceError; the caller closes the device. */
@@ -148,8 +174,10 @@ export class Session {
     const none: BandwidthFigures = { size: plan.size, iterations: 0, peak: 0, average: 0, messageRate: 0 };
     let mine = none;
     const sizes = measures ? sizesOf(plan) : [];
-    for (const [i, size] of sizes.entries()) {
-      this.#parts.onRun?.(size, i, sizes.length);
+    if (!measures) this.#progress(undefined);
+    for (const [run, size] of sizes.entries()) {
+      this.#run = { run, size };
+      this.#progress(0);
       const part = {
         sends: sends ? this.#sendRequests(size) : undefined,
         receives: receives ? this.#postReceives(size) : undefined,
@@ -172,8 +200,7 @@ export class Session {
     }
     if (!both && !plan.consumesReceives) {
       await this.#dialogue.barrier();
-      // That of a server is empty.
-      if (isClient) await this.#dialogue.reports(mine);
+      if (isClient) await this.#dialogue.report(mine);
       else result.runs.push(await this.#report(mine));
     }
     await this.#dialogue.barrier();
@@ -207,7 +234,7 @@ export class Session {
   async #latency(): Promise<LatencyResult> {
     const plan = this.#plan;
     const { isClient } = this.#dialogue;
-    const legs = plan.verb === 'read' || plan.verb === 'atomic' ? 1 : 2;
+    const legs = fetches(plan) ? 1 : 2;
     const measures = measuresHere(plan, isClient);
     const result: LatencyResult = {
       measure: 'lat',
@@ -215,8 +242,10 @@ export class Session {
       runs: [],
     };
     const sizes = measures ? sizesOf(plan) : [];
-    for (const [i, size] of sizes.entries()) {
-      this.#parts.onRun?.(size, i, sizes.length);
+    if (!measures) this.#progress(undefined);
+    for (const [run, size] of sizes.entries()) {
+      this.#run = { run, size };
+      this.#progress(0);
       const times = await this.#latencyRun(size);
       const figures = latencyFigures(times, size, plan.iters, legs);
       const drawn = this.#parts.histogram && times.posted.length > 0;

@@ -190,32 +190,23 @@ const usage = (play: () => Promise<PerfResult>): Promise<PerfResult> =>
     throw usageError(error);
   });
 
-/** An error of the test's options as wrong usage; another one as it is. */
+/** An error of the test's options as wrong usage, under the name of the option; another one as it is. */
 function usageError(error: unknown): unknown {
-  const { code, errno, attribute, message } = error as RoceError;
+  const { code, errno, attribute = '', message } = error as RoceError;
   const isOption = error instanceof RoceError && code === 'ERR_ROCE_INVALID_ATTRIBUTE' && errno === 'EINVAL';
-  return isOption && OPTIONS.has(attribute ?? '') ? new UsageError(message) : error;
+  const flag = FLAGS[attribute as keyof typeof FLAGS];
+  if (!isOption || flag === undefined || !message.startsWith(`${attribute}: `)) return error;
+  return new UsageError(flag + message.slice(attribute.length));
 }
 
-/** Attributes of a test that its options decide. */
-const OPTIONS = new Set([
-  'connection',
-  'size',
-  'margin',
-  'duration',
-  'bidirectional',
-  'qps',
-  'events',
-  'writeWithImm',
-  'iters',
-  'inline',
-  'rxDepth',
-  'outReads',
-  'atomic',
-  'noPeak',
-  'histogram',
-  'mtu',
-]);
+/** The options of a test, as the command has them. */
+const FLAGS: Record<keyof PerfOptions | 'histogram' | 'rdmaCm', string> = {
+  ...{ verb: 'verb', measure: 'measure', service: '-c', size: '-s', all: '-a', iters: '-n', duration: '-D' },
+  ...{ margin: '-f', qps: '-q', bidirectional: '-b', mtu: '-m', inline: '-I', txDepth: '-t', rxDepth: '-r' },
+  ...{ cqMod: '-Q', outReads: '-o', events: '-e', atomic: '-A', writeWithImm: '--write_with_imm' },
+  ...{ warmUp: '--perform_warm_up', noPeak: '-N', trafficClass: '--tclass', sl: '-S', ackTimeout: '-u' },
+  ...{ histogram: '--histogram', rdmaCm: '-R' },
+};
 
 const choiceOf = ({ bind, ibDev, gidIndex }: Given): DeviceChoice =>
   present({ bind, ibDev, gidIdx: gidIndex, gidFlag: '-x' });
@@ -229,8 +220,11 @@ function sideOf(given: Given, terminal: Terminal): SideOptions {
     rdmaCm: given.rdma_cm === true,
     gigabits: given.report_gbits === true,
     histogram: given.histogram === true,
-    onRun: (size, done, all) =>
-      terminal.progress(`${size} bytes${all > 1 ? `, ${done + 1} of ${all} sizes` : ''} …`),
+    onProgress: ({ size, run, runs, part }) => {
+      const sizes = runs > 1 && part !== undefined ? `, ${run + 1} of ${runs} sizes` : '';
+      const state = part === undefined ? 'answering requests' : `${Math.floor(100 * part)} %`;
+      terminal.progress(`${size} bytes${sizes}: ${state} …`);
+    },
   };
 }
 

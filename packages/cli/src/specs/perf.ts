@@ -60,7 +60,7 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-Q, --cq-mod <count>',
-    summary: 'Messages for each completion (default: 100; 1 above 8 KiB)',
+    summary: 'Messages for each completion (default: 100; 1 above 8 KiB without -a and -e)',
     parse: integer(1, 1024),
   },
   {
@@ -122,7 +122,7 @@ const options: readonly OptionSpec[] = [
       'Version of the dialogue that a client announces; 6.29-mlx5 has the longer structure of builds with mlx5dv (default: 6.24)',
     parse: oneOf(...CLIENT_VERSIONS),
   },
-  { flags: '--report_gbits', summary: 'Report in Gb/s instead of MiB/s; both sides need it' },
+  { flags: '--report_gbits', summary: 'Report in Gb/s instead of MiB/s' },
   { flags: '--report-both', summary: "Print each side's figures too, with -b" },
   { flags: '--histogram', summary: 'Print latencies counted by powers of two, with lat and --iters' },
   { flags: '--out_json', summary: 'Write the last run to a file, under the names that perftest uses' },

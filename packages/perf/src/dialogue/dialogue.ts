@@ -28,9 +28,9 @@ import {
   type ClientVersion,
   decodeVersion,
   encodeVersion,
-  hasTailMarkers,
   negotiates,
   VERSION_BYTES,
+  validatesData,
 } from './versions.ts';
 
 /** Page and cache line of this side, which has none that matter: the least that every machine has. */
@@ -41,9 +41,7 @@ const MAX_CACHE_LINE = 4096;
 
 /** The sizes that both sides agreed on. */
 export interface Agreement {
-  /** Of the dialogue: what both sides announced, or the lower of it. */
-  version: string;
-  /** The peer's own. */
+  /** The version that the peer announced. */
   peerVersion: string;
   /** The range in which addresses of small messages advance, bytes. */
   cycleBuffer: number;
@@ -111,7 +109,6 @@ export class Dialogue {
     );
     const peerMtu = decodeMtu(await this.#exchange(encodeMtu(mtu)));
     return {
-      version: this.#version,
       peerVersion,
       cycleBuffer: Math.max(CYCLE_BUFFER, cycle),
       cacheLine: Math.max(CACHE_LINE, line),
@@ -125,7 +122,7 @@ export class Dialogue {
     const peer = decodeVersion(await channel.read(VERSION_BYTES));
     this.#version = this.isClient ? this.#options.version : answerTo(peer);
     if (!this.isClient) await channel.write(encodeVersion(this.#version));
-    if (this.#options.rdmaCm) this.#keys = hasTailMarkers(peer) ? LONG_KEYS : SHORT_KEYS;
+    if (this.#options.rdmaCm) this.#keys = validatesData(peer) ? LONG_KEYS : SHORT_KEYS;
     return peer;
   }
 
@@ -146,12 +143,12 @@ export class Dialogue {
     if (this.isClient) {
       const bytes = this.#options.version === '6.29-mlx5' ? mlx5 : plain;
       const theirs = await this.#exchange(encodeParameters(mine, maxRdAtom, bytes));
-      checkParameters(mine, theirs);
+      checkParameters(mine, theirs, peerVersion);
       return maxRdAtomOf(theirs);
     }
     const theirs = await this.#channel.readOneOf([plain, mlx5]);
     await this.#channel.write(encodeParameters(mine, maxRdAtom, theirs.length));
-    checkParameters(mine, theirs);
+    checkParameters(mine, theirs, peerVersion);
     return maxRdAtomOf(theirs);
   }
 
@@ -181,12 +178,21 @@ export class Dialogue {
       );
   }
 
-  /** Reports of a bandwidth run, one exchange for each figure. Returns the peer's. */
+  /** Reports of a bandwidth run that both sides measured, or only the peer. Returns the peer's. */
   async reports(mine: BandwidthFigures): Promise<BandwidthFigures> {
+    const fields = await this.report(mine);
     const theirs: BandwidthFigures = { size: 0, iterations: 0, peak: 0, average: 0, messageRate: 0 };
-    for (const name of FIGURES) {
-      theirs[name] = decodeFigure(name, await this.#exchange(encodeFigure(name, mine[name])));
-    }
+    for (const [i, name] of FIGURES.entries()) theirs[name] = decodeFigure(name, fields[i]);
     return theirs;
+  }
+
+  /**
+   * The report of a bandwidth run, one exchange for each figure. Returns the fields of the peer: a server of perftest that did not
+   * measure leaves its own uninitialized.
+   */
+  async report(mine: BandwidthFigures): Promise<Buffer[]> {
+    const fields: Buffer[] = [];
+    for (const name of FIGURES) fields.push(await this.#exchange(encodeFigure(name, mine[name])));
+    return fields;
   }
 }

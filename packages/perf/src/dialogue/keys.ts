@@ -76,7 +76,7 @@ function structure(bytes: 56 | 64): KeyForm {
   };
 }
 
-/** Over the connection manager, below 6.28. */
+/** Over the connection manager, below 6.29. */
 export const SHORT_KEYS = structure(56);
-/** Over the connection manager, from 6.28 on. */
+/** Over the connection manager, from 6.29 on. */
 export const LONG_KEYS = structure(64);

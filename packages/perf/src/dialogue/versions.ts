@@ -4,7 +4,7 @@ import { broken, quoted } from '../errors.ts';
 /** Bytes of the field: text, and zeros behind it. */
 export const VERSION_BYTES = 16;
 
-/** Versions that a client can announce: of Debian 12, of Debian 13, and the first ones that negotiate. */
+/** Versions that a client can announce: of Debian 12, of Debian 13, and the newest, of builds without mlx5dv and with it. */
 export const CLIENT_VERSIONS = ['6.06', '6.24', '6.29', '6.29-mlx5'] as const;
 export type ClientVersion = (typeof CLIENT_VERSIONS)[number];
 
@@ -33,8 +33,8 @@ export function decodeVersion(field: Uint8Array): string {
 /** Compared as a number, as perftest does: 6.06 comes before 6.6. */
 export const negotiates = (version: string): boolean => Number.parseFloat(version) >= NEGOTIATES;
 
-/** A key over the connection manager has a field more (perftest's `--data_validation`): by the sender's own version alone. */
-export const hasTailMarkers = (version: string): boolean => Number.parseFloat(version) >= 6.29;
+/** perftest's `--data_validation` adds a field to the parameters and to a key over the connection manager, by the sender's own version alone. */
+export const validatesData = (version: string): boolean => Number.parseFloat(version) >= 6.29;
 
-/** The answer of a server: the client's own version, and of later ones the newest known. */
+/** The answer of a server: the client's own version, and the newest known to one that negotiates. */
 export const answerTo = (version: string): string => (negotiates(version) ? NEWEST : version);

@@ -62,7 +62,7 @@ class BandwidthRun {
     for (;;) {
       if (timed ? meter.over : this.#isDone) break;
       if (this.#open) this.#post();
-      if (this.#poll() > 0) watch.progress();
+      if (this.#poll() > 0) watch.progress(this.#part.sends ? this.#allDone : this.#received);
       else if (!this.#isDone || timed) await this.#completions.pause(watch);
       if (watch.due()) await watch.turn();
     }
@@ -149,7 +149,7 @@ export async function warmUp(
     for (let i = 0; i < plan.txDepth; i++) sends.post(index, 0, true);
     pending = plan.txDepth;
     while (pending > 0) {
-      if (completions.poll(onSent, () => {}) > 0) watch.progress();
+      if (completions.poll(onSent, () => {}) > 0) watch.progress(0);
       else await completions.pause(watch);
     }
   }

@@ -14,7 +14,7 @@ import type { Agreement } from '../dialogue/dialogue.ts';
 import type { Key } from '../dialogue/keys.ts';
 import { Endings } from '../endings.ts';
 import { broken } from '../errors.ts';
-import { cqesOf, type Plan, type Service, type Verb } from '../plan.ts';
+import { cqesOf, type Plan, type Verb } from '../plan.ts';
 import { Layout } from './layout.ts';
 import { QKEY, type Side } from './requests.ts';
 
@@ -37,7 +37,7 @@ export type MakeQp = (pd: ProtectionDomain, init: Omit<QueuePairInit, 'type'>) =
 export const makeQp =
   ({ service, verb }: Plan): MakeQp =>
   async (pd, init) => {
-    const qp = await pd.createQp({ ...init, type: service satisfies Service });
+    const qp = await pd.createQp({ ...init, type: service });
     await qp.toInit(service === 'UD' ? { qkey: QKEY } : { access: ACCESS[verb] });
     return qp;
   };

@@ -88,7 +88,7 @@ class Traffic {
 
   poll(): number {
     const count = this.#completions.poll(this.#onSent, this.#onReceived);
-    if (count > 0) this.#watch.progress();
+    if (count > 0) this.#watch.progress(this.sent);
     return count;
   }
 
@@ -183,7 +183,7 @@ export async function memoryLatency(
       if (watch.due()) await watch.turn();
     }
     if (!isHere()) clock.expire();
-    watch.progress();
+    watch.progress(number);
   };
   let received = 0;
   for (let number = 0; timed ? !clock.over : number < plan.iters; number++) {

@@ -1,4 +1,4 @@
-/** Looks away from a busy loop now and then: for sockets, timers and other devices of this thread, and for a peer that is gone. */
+/** Gives the event loop its turns during a busy loop, for sockets, timers and other devices of this thread; ends a loop whose peer is gone. */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Channel, Patience } from '../channel/channel.ts';
 import { Silence } from '../channel/silence.ts';
@@ -10,20 +10,27 @@ const TURN_EVERY = 2;
 /** ms that a run goes on after the peer has left the dialogue: its last packets may be under way. */
 const GRACE = 2000;
 
-/** Guards a loop: it gives the event loop its turns, and ends a wait for a peer that is gone. */
+/** ms between two reports of how far a run has come. */
+const PROGRESS_EVERY = 1000;
+
+/** Guards the loop of a run. */
 export class Watch {
-  /** Called in each turn of the event loop that the watch gives, without arguments. */
-  onTurn: (() => void) | undefined;
   readonly #channel: Channel;
   readonly #patience: Patience;
+  readonly #onProgress: ((done: number, ms: number) => void) | undefined;
   #calls = 0;
   #lastTurn = performance.now();
   readonly #silence: Silence;
   #left: number | undefined;
+  #start = 0;
+  #reported = 0;
+  #done = 0;
 
-  constructor(channel: Channel, patience: Patience) {
+  /** @param onProgress called once a second at most, with the messages done, and the time since the run began */
+  constructor(channel: Channel, patience: Patience, onProgress?: (done: number, ms: number) => void) {
     this.#channel = channel;
     this.#patience = patience;
+    this.#onProgress = onProgress;
     this.#silence = new Silence(patience);
   }
 
@@ -31,10 +38,14 @@ export class Watch {
   start(): void {
     this.#lastTurn = performance.now();
     this.#silence.end(this.#lastTurn);
+    this.#start = this.#lastTurn;
+    this.#reported = this.#lastTurn;
+    this.#done = 0;
   }
 
-  /** Something came from the peer. */
-  progress(): void {
+  /** Something came from the peer: so many messages of the run are done. */
+  progress(done: number): void {
+    this.#done = done;
     this.#silence.end(this.#lastTurn);
   }
 
@@ -49,7 +60,6 @@ export class Watch {
   async turn(): Promise<void> {
     await nextTurn();
     await this.check();
-    this.onTurn?.();
   }
 
   /** @throws RoceError as `turn` */
@@ -58,6 +68,10 @@ export class Watch {
     this.#lastTurn = now;
     const { timeout, signal } = this.#patience;
     signal.throwIfAborted();
+    if (this.#onProgress !== undefined && now - this.#reported >= PROGRESS_EVERY) {
+      this.#reported = now;
+      this.#onProgress(this.#done, now - this.#start);
+    }
     if (this.#silence.left(now) <= 0 && (await this.#silence.isTooLong(now)))
       throw silent(
         `the peer was silent for ${timeout} s in the middle of the run: do both sides have the same options?`,

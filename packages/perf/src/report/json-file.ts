@@ -1,4 +1,5 @@
 /** The file of `--out_json`: names as perftest has them. */
+import { fetches } from '../plan.ts';
 import type { PerfResult } from './result.ts';
 import { titleOf } from './table.ts';
 
@@ -14,7 +15,7 @@ export function outJson(result: PerfResult): object {
     ...(plan.measure === 'bw' ? { CQ_Moderation: plan.cqMod } : {}),
     Mtu: mtu,
     Link_type: 'Ethernet',
-    ...(plan.outReads > 1 ? { Outstand_reads: plan.outReads } : { Max_inline_data: plan.inline }),
+    ...(fetches(plan) ? { Outstand_reads: plan.outReads } : { Max_inline_data: plan.inline }),
     rdma_cm_QPs: rdmaCm ? 'ON' : 'OFF',
   };
   return { test_info: info, results: lastRun(result) };

@@ -1,6 +1,6 @@
 /** The result as text: perftest's table, and below it the figures that perftest does not print. */
 import type { BandwidthFigures } from '../dialogue/fields.ts';
-import type { Plan, Verb } from '../plan.ts';
+import { fetches, type Plan, type Verb } from '../plan.ts';
 import type { Bucket, LatencyFigures } from './latency.ts';
 import type { PerfResult } from './result.ts';
 
@@ -85,9 +85,7 @@ function heading({
     ...(plan.consumesReceives ? [['RX depth', `${plan.rxDepth}`] as [string, string]] : []),
     ...(plan.measure === 'bw' ? [['CQ Moderation', `${plan.cqMod}`] as [string, string]] : []),
     ['Mtu', `${mtu}[B]`],
-    plan.verb === 'read' || plan.verb === 'atomic'
-      ? ['Outstand reads', `${plan.outReads}`]
-      : ['Max inline data', `${plan.inline}[B]`],
+    fetches(plan) ? ['Outstand reads', `${plan.outReads}`] : ['Max inline data', `${plan.inline}[B]`],
     ['rdma_cm QPs', rdmaCm ? 'ON' : 'OFF'],
     ['Role', `${role}, peer of dialogue version ${peerVersion}`],
     ['Local address', localAddress],
@@ -154,7 +152,7 @@ export function measuredText({ measure, measuredBy, plan, role }: PerfResult): s
       ? 'Measured by the peer: these are the figures of its report.'
       : 'Measured by the peer, which keeps its figures: this side only served.';
   if (measure === 'lat') {
-    return plan.verb === 'read' || plan.verb === 'atomic'
+    return fetches(plan)
       ? 'Measured by this side: from posting a request to its completion.'
       : 'Measured by both sides, each for itself: half of the time from one message to the next.';
   }
