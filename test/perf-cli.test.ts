@@ -87,6 +87,15 @@ test('latencies by powers of two, and the last run in a file', async () => {
   expect(results).toBeTypeOf('object');
 });
 
+test('both ends at one address: the client has the reason', { tags: ['slow'] }, async () => {
+  port++;
+  const server = start('write', 'bw', ...place('127.0.0.1'));
+  await server.listens;
+  const { code, err } = await perf('write', 'bw', ...place('127.0.0.1'), '127.0.0.1');
+  expect({ code, err }).toEqual({ code: 1, err: expect.stringContaining('each side needs its own address') });
+  expect((await server.result).err).toContain('at 127.0.0.1 is in use');
+});
+
 test('both ends on this machine', async () => {
   const { code, out, err } = await perf(
     '--local',

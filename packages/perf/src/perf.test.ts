@@ -128,6 +128,16 @@ test('a peer whose time ends earlier takes no more in, and the other ends as wel
   expect(server.runs[0].iterations).toBeGreaterThan(1);
 });
 
+test('messages under way at the end of a time do not outlast the patience of the peer', async () => {
+  const options = { verb: 'send', measure: 'bw', margin: 0, rxDepth: 4 } as const;
+  const { client } = await playBoth(
+    { ...options, duration: 0.6 },
+    { timeout: 0.4 },
+    { ...options, duration: 0.3 },
+  );
+  expect(client.runs[0].iterations).toBeGreaterThan(1);
+});
+
 test.each(['bw', 'lat'] as const)(
   'progress of %s: when a run begins, then once a second',
   async (measure) => {

@@ -14,6 +14,7 @@ import { callTcp, type TcpChannel, TcpListener } from './channel/tcp.ts';
 import { ClientConnections, type CmConnections, ServerConnections } from './connections.ts';
 import type { ClientVersion } from './dialogue/versions.ts';
 import { Endings } from './endings.ts';
+import { broken } from './errors.ts';
 import { checkMtu, type PerfOptions, type Plan, type PlayOptions, planOf, refuse } from './plan.ts';
 import type { PerfResult } from './report/result.ts';
 import { type PerfProgress, Session } from './session.ts';
@@ -83,7 +84,10 @@ export async function callPerf(options: PerfOptions, side: CallOptions): Promise
   const source = addressOf(device);
   if (!side.rdmaCm) {
     const channel = await callTcp(host, port, patience);
-    return await play(plan, side, { channel, patience, source });
+    const isOwn = channel.remoteAddress === source;
+    return await play(plan, side, { channel, patience, source }).catch((error) => {
+      throw isOwn && error.code === 'ERR_ROCE_EXCHANGE' ? atOwnAddress(error, source) : error;
+    });
   }
   checkMtu(plan, device.query().activeMtu);
   const destination = { host, port, source };
@@ -130,6 +134,12 @@ async function serveCm(plan: Plan, side: ServeOptions, patience: SidePatience): 
     await listener.destroy();
   }
 }
+
+/** The server was called at this side's RoCE address: where it uses the same one, it can not open its device. */
+const atOwnAddress = ({ message }: RoceError, source: string): RoceError =>
+  broken(
+    `${message}; the server was called at ${source}, which is this side's: each side needs its own address`,
+  );
 
 const missingAddress = () =>
   new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: missing, and there is no TCP to find it by', {

@@ -1,6 +1,6 @@
 /** `roce perf`: the peer of perftest's programs. */
 import { lookup } from 'node:dns/promises';
-import { writeFileSync } from 'node:fs';
+import { lstatSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { isIP } from 'node:net';
 import {
   type AtomicType,
@@ -259,8 +259,23 @@ function report(result: PerfResult, given: Given, terminal: Terminal): void {
   else print(result, given, terminal);
   if (!given.out_json && given.out_json_file === undefined) return;
   const file = given.out_json_file ?? DEFAULT_FILE;
-  // At once: both ends of a run may name the same file.
-  writeFileSync(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
+  replaceFile(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
+}
+
+/** Replaces a file in one step: both ends of a run may name the same one. In place where that can not be: a pipe, a link, a closed folder. */
+function replaceFile(file: string, text: string): void {
+  const isReplaceable = lstatSync(file, { throwIfNoEntry: false })?.isFile() ?? true;
+  const draft = `${file}.${process.pid}`;
+  try {
+    if (isReplaceable) {
+      writeFileSync(draft, text);
+      renameSync(draft, file);
+      return;
+    }
+  } catch {
+    rmSync(draft, { force: true });
+  }
+  writeFileSync(file, text);
 }
 
 function print(result: PerfResult, given: Given, terminal: Terminal): void {

@@ -36,7 +36,7 @@ export const REFUSED: Readonly<Record<string, string>> = {
   '--use_cuda <value>': '',
   '--use_rocm <value>': '',
   '--mmap <value>': '',
-  '--ipv6': 'choose the GID with -x',
+  '-6, --ipv6': 'choose the GID with -x',
   '--ipv6-addr': 'the HOST argument decides which addresses the dialogue uses',
   '--bind_source_ip <address>': 'use --bind',
   '--output <kind>': 'use --json',

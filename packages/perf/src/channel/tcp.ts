@@ -39,7 +39,11 @@ export class TcpChannel implements Channel {
 
   /** The address that the peer reached. */
   get localAddress(): string {
-    return (this.#socket.localAddress ?? '').replace(/^::ffff:/i, '').split('%')[0];
+    return plainAddress(this.#socket.localAddress);
+  }
+
+  get remoteAddress(): string {
+    return plainAddress(this.#socket.remoteAddress);
   }
 
   get ended(): boolean {
@@ -99,6 +103,8 @@ export class TcpChannel implements Channel {
     this.#socket.destroy();
   }
 }
+
+const plainAddress = (address = ''): string => address.replace(/^::ffff:/i, '').split('%')[0];
 
 /** Connects to a server's dialogue. */
 export async function callTcp(host: string, port: number, patience: Patience): Promise<TcpChannel> {

@@ -17,8 +17,8 @@ export interface Part {
 }
 
 /**
- * ms that messages get that are under way at the end of a duration. A peer whose own time ended earlier replaces no receives, and many
- * large ones take minutes; perftest waits for none.
+ * ms that messages get that are under way at the end of a duration, or a quarter of the timeout after which the waiting peer gives up. A
+ * peer whose own time ended earlier replaces no receives, and many large ones take minutes; perftest waits for none.
  */
 const DRAIN_WITHIN = 1000;
 
@@ -121,7 +121,9 @@ class BandwidthRun {
   /** After a duration: what is under way has some time before the dialogue goes on. Messages without a completion behind them stay. */
   async #drain(watch: Watch): Promise<void> {
     const { cqMod, qps } = this.#plan;
-    const until = performance.now() + DRAIN_WITHIN;
+    // Silence until then is no trouble.
+    watch.progress(this.#allDone);
+    const until = performance.now() + Math.min(DRAIN_WITHIN, watch.timeout / 4);
     const under = () => {
       for (let i = 0; i < qps; i++) if (this.#posted[i] - this.#done[i] >= cqMod) return true;
       return false;

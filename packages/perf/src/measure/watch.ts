@@ -34,6 +34,11 @@ export class Watch {
     this.#silence = new Silence(patience);
   }
 
+  /** ms of silence after which the peer is given up. */
+  get timeout(): number {
+    return this.#patience.timeout * 1000;
+  }
+
   /** A run begins. */
   start(): void {
     this.#lastTurn = performance.now();

@@ -161,6 +161,8 @@ export function measuredText({ measure, measuredBy, plan, role }: PerfResult): s
       ? 'Measured by both sides, each for itself: messages sent and received.'
       : 'Measured by both sides: the sum of both reports.';
   }
+  if (plan.duration !== undefined)
+    return `Measured by this side: messages ${role === 'client' ? 'completed' : 'received'} between the margins of the duration.`;
   return role === 'client'
     ? 'Measured by this side: from posting the first message to the completion of the last.'
     : 'Measured by this side: from the arrival of the first message to that of the last.';
