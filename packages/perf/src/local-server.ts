@@ -9,7 +9,7 @@ export interface LocalServerStart {
   side: ServeOptions;
 }
 /** A message of the thread: it listens, or the test has failed. */
-export type LocalServerMessage = { port: number } | { error: string; code: string };
+export type LocalServerMessage = { port: number } | { error: string; code: string | undefined };
 
 const { test, side } = workerData as LocalServerStart;
 const tell = (message: LocalServerMessage) => parentPort?.postMessage(message);
@@ -17,6 +17,6 @@ const tell = (message: LocalServerMessage) => parentPort?.postMessage(message);
 try {
   await servePerf(test, { ...side, port: 0, host: '127.0.0.1', onListening: (port) => tell({ port }) });
 } catch (error) {
-  const { message, code = 'ERR_ROCE_EXCHANGE' } = error as NodeJS.ErrnoException;
+  const { message, code } = error as NodeJS.ErrnoException;
   tell({ error: message, code });
 }

@@ -33,7 +33,7 @@ export async function localPerf(test: PerfOptions, options: LocalOptions = {}): 
   try {
     const [told] = (await once(worker, 'message', { signal })) as [LocalServerMessage];
     if ('error' in told) throw failure(told);
-    let problem: RoceError | undefined;
+    let problem: (Error & { code?: string }) | undefined;
     worker.on('message', (message: LocalServerMessage) => {
       if ('error' in message) problem = failure(message);
     });
@@ -66,5 +66,7 @@ function weight({ code }: { code?: string }): number {
   return at < 0 ? SYMPTOMS.length : at;
 }
 
-const failure = ({ error, code }: { error: string; code: string }) =>
-  new RoceError(code, `the server: ${error}`, { errno: 'EIO' });
+function failure({ error, code }: { error: string; code: string | undefined }): Error {
+  const message = `the server: ${error}`;
+  return code === undefined ? new Error(message) : new RoceError(code, message, { errno: 'EIO' });
+}

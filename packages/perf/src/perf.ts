@@ -40,7 +40,7 @@ export interface SideOptions extends PlayOptions {
   signal?: AbortSignal;
   /** Report in Gb/s in place of MiB/s. From version 6.28 of the dialogue on both sides need the same. */
   gigabits?: boolean;
-  /** Called when a run begins, and then once a second at most. */
+  /** Called when a run begins, and then once a second at most; once where this side only answers requests. */
   onProgress?: (progress: PerfProgress) => void;
 }
 
@@ -84,10 +84,7 @@ export async function callPerf(options: PerfOptions, side: CallOptions): Promise
   const source = addressOf(device);
   if (!side.rdmaCm) {
     const channel = await callTcp(host, port, patience);
-    const isOwn = channel.remoteAddress === source;
-    return await play(plan, side, { channel, patience, source }).catch((error) => {
-      throw isOwn && error.code === 'ERR_ROCE_EXCHANGE' ? atOwnAddress(error, source) : error;
-    });
+    return await play(plan, side, { channel, patience, source, reached: channel.remoteAddress });
   }
   checkMtu(plan, device.query().activeMtu);
   const destination = { host, port, source };
@@ -134,12 +131,6 @@ async function serveCm(plan: Plan, side: ServeOptions, patience: SidePatience): 
     await listener.destroy();
   }
 }
-
-/** The server was called at this side's RoCE address: where it uses the same one, it can not open its device. */
-const atOwnAddress = ({ message }: RoceError, source: string): RoceError =>
-  broken(
-    `${message}; the server was called at ${source}, which is this side's: each side needs its own address`,
-  );
 
 const missingAddress = () =>
   new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', 'address: missing, and there is no TCP to find it by', {
@@ -200,13 +191,22 @@ interface Meeting {
   channel: Channel;
   patience: SidePatience;
   source: string;
+  /** Address at which the server was called. */
+  reached?: string;
   connections?: CmConnections;
 }
+
+/** A server that opens its device at the client's address can not do so, and ends the dialogue before its first message. */
+const atOneAddress = (error: Error, source: string): Error =>
+  broken(
+    `${error.message}; it was called at ${source}, the address of this side: each side needs its own`,
+    error,
+  );
 
 async function play(
   plan: Plan,
   side: SideOptions & { version?: ClientVersion },
-  { channel, patience, source, connections }: Meeting,
+  { channel, patience, source, reached, connections }: Meeting,
 ): Promise<PerfResult> {
   const { version = DEFAULT_VERSION, rdmaCm = false, gigabits = false, histogram = false, onProgress } = side;
   const { device, shared } = patience;
@@ -227,7 +227,9 @@ async function play(
   endings.add(() => connections?.destroy());
   return endings.after(async () => {
     const before = wrongIcrcs(await device.counters());
-    const result = await session.play();
+    const result = await session.play().catch((error) => {
+      throw channel.ended && !session.hasBegun && reached === source ? atOneAddress(error, source) : error;
+    });
     await channel.close();
     return {
       ...result,

@@ -11,7 +11,7 @@ export type AtomicType = 'CMP_AND_SWAP' | 'FETCH_AND_ADD';
 /** The peer answers requests with data (READ and atomics): no data of this side, no receives, and `outReads` at once. */
 export const fetches = ({ verb }: { verb: Verb }): boolean => verb === 'read' || verb === 'atomic';
 
-/** The choices of a caller. Both sides need the same verb, measure, service, sizes, number of messages or duration, and queue pairs. */
+/** The choices of a caller. Both sides need the same, but for `margin`, `mtu`, `inline`, depths, `cqMod`, `outReads`, `events`, and those from `warmUp` on. */
 export interface PerfOptions {
   verb: Verb;
   measure: Measure;

@@ -34,10 +34,11 @@ export interface SessionParts {
 
 /** How far a test has come on this side. */
 export interface PerfProgress {
-  /** Bytes of a message. */
+  /** Bytes of a message; where this side only answers, of the largest. */
   size: number;
-  /** The number of the run, from 0 on, and of how many: one for each size. */
+  /** The number of the run, from 0 on. */
   run: number;
+  /** How many there are: one for each size. */
   runs: number;
   /** Messages of the run that are done, or its time, from 0 to 1; undefined where this side only answers requests of the peer. */
   part: number | undefined;
@@ -75,6 +76,11 @@ export class Session {
 
   get agreement(): Agreement {
     return this.#agreement;
+  }
+
+  /** The peer has sent its first messages. */
+  get hasBegun(): boolean {
+    return this.#agreement !== undefined;
   }
 
   get plan(): Plan {

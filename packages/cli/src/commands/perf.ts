@@ -1,4 +1,5 @@
 /** `roce perf`: the peer of perftest's programs. */
+import { randomUUID } from 'node:crypto';
 import { lookup } from 'node:dns/promises';
 import { lstatSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { isIP } from 'node:net';
@@ -221,9 +222,10 @@ function sideOf(given: Given, terminal: Terminal): SideOptions {
     gigabits: given.report_gbits === true,
     histogram: given.histogram === true,
     onProgress: ({ size, run, runs, part }) => {
-      const sizes = runs > 1 && part !== undefined ? `, ${run + 1} of ${runs} sizes` : '';
-      const state = part === undefined ? 'answering requests' : `${Math.floor(100 * part)} %`;
-      terminal.progress(`${size} bytes${sizes}: ${state} …`);
+      const sizes = runs > 1 ? `, ${run + 1} of ${runs} sizes` : '';
+      const done =
+        part === undefined ? 'answering requests' : `${size} bytes${sizes}: ${Math.floor(100 * part)} %`;
+      terminal.progress(`${done} …`);
     },
   };
 }
@@ -262,12 +264,11 @@ function report(result: PerfResult, given: Given, terminal: Terminal): void {
   replaceFile(file, `${JSON.stringify(outJson(result), undefined, 2)}\n`);
 }
 
-/** Replaces a file in one step: both ends of a run may name the same one. In place where that can not be: a pipe, a link, a closed folder. */
+/** Replaces a file in one step, since both ends of a run may name the same one; in place where a new file would not be the same. */
 function replaceFile(file: string, text: string): void {
-  const isReplaceable = lstatSync(file, { throwIfNoEntry: false })?.isFile() ?? true;
-  const draft = `${file}.${process.pid}`;
+  const draft = `${file}.${randomUUID()}`;
   try {
-    if (isReplaceable) {
+    if (isPlain(file)) {
       writeFileSync(draft, text);
       renameSync(draft, file);
       return;
@@ -276,6 +277,19 @@ function replaceFile(file: string, text: string): void {
     rmSync(draft, { force: true });
   }
   writeFileSync(file, text);
+}
+
+/** Whether there is no such file, or one of this user with the usual mode, without other names, and no pipe or link. */
+function isPlain(file: string): boolean {
+  const stats = lstatSync(file, { throwIfNoEntry: false });
+  if (stats === undefined) return true;
+  const { mode, nlink, uid } = stats;
+  return (
+    stats.isFile() &&
+    nlink === 1 &&
+    uid === process.geteuid?.() &&
+    (mode & 0o777) === (0o666 & ~process.umask())
+  );
 }
 
 function print(result: PerfResult, given: Given, terminal: Terminal): void {

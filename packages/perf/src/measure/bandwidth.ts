@@ -17,10 +17,12 @@ export interface Part {
 }
 
 /**
- * ms that messages get that are under way at the end of a duration, or a quarter of the timeout after which the waiting peer gives up. A
- * peer whose own time ended earlier replaces no receives, and many large ones take minutes; perftest waits for none.
+ * ms that messages get that are under way at the end of a duration. A peer whose own time ended earlier replaces no receives, and many
+ * large ones take minutes; perftest waits for none.
  */
 const DRAIN_WITHIN = 1000;
+/** The part of the timeout that they get at most: the peer waits as long as this side would, and has begun to. */
+const DRAIN_PART = 1 / 4;
 
 export async function runBandwidth(endpoint: Endpoint, plan: Plan, part: Part, watch: Watch): Promise<Meter> {
   const run = new BandwidthRun(endpoint, plan, part);
@@ -123,7 +125,7 @@ class BandwidthRun {
     const { cqMod, qps } = this.#plan;
     // Silence until then is no trouble.
     watch.progress(this.#allDone);
-    const until = performance.now() + Math.min(DRAIN_WITHIN, watch.timeout / 4);
+    const until = performance.now() + Math.min(DRAIN_WITHIN, watch.silenceLimit * DRAIN_PART);
     const under = () => {
       for (let i = 0; i < qps; i++) if (this.#posted[i] - this.#done[i] >= cqMod) return true;
       return false;
@@ -141,7 +143,7 @@ export async function warmUp(
   sends: SendRequests,
   watch: Watch,
 ): Promise<void> {
-  watch.start();
+  watch.start(false);
   const completions = new Completions(endpoint.cq, plan);
   let pending = 0;
   const onSent = () => {

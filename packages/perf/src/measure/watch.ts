@@ -35,20 +35,20 @@ export class Watch {
   }
 
   /** ms of silence after which the peer is given up. */
-  get timeout(): number {
+  get silenceLimit(): number {
     return this.#patience.timeout * 1000;
   }
 
-  /** A run begins. */
-  start(): void {
+  /** A run begins. @param reports whether its progress is reported: a warm-up's is not */
+  start(reports = true): void {
     this.#lastTurn = performance.now();
     this.#silence.end(this.#lastTurn);
     this.#start = this.#lastTurn;
-    this.#reported = this.#lastTurn;
+    this.#reported = reports ? this.#lastTurn : Number.POSITIVE_INFINITY;
     this.#done = 0;
   }
 
-  /** Something came from the peer: so many messages of the run are done. */
+  /** Ends the silence, and notes how many messages of the run are done. */
   progress(done: number): void {
     this.#done = done;
     this.#silence.end(this.#lastTurn);
