@@ -9,14 +9,14 @@ import { format, missing, parse } from './tiers/results.mjs';
 // @ts-expect-error: plain JavaScript
 import { readLine, runStep } from './tiers/step.mjs';
 // @ts-expect-error: plain JavaScript
-import { CI, CI_MINUTES, LONG, minutesLeft } from './tiers/steps.mjs';
+import { CI, CI_MINUTES, choose, LONG, minutesLeft } from './tiers/steps.mjs';
 
 interface Step {
   name: string;
   command: string;
   minutes: number;
-  env?: unknown;
-  required?: string;
+  env?: object;
+  set?: string;
 }
 
 describe('a step', () => {
@@ -24,7 +24,7 @@ describe('a step', () => {
   const run = (command: string, minutes: number, env = {}) =>
     runStep(
       { command, minutes, env },
-      { cwd: import.meta.dirname, commit: 'abc', write: (line: string) => lines.push(line) },
+      { cwd: import.meta.dirname, write: (line: string) => lines.push(line) },
     );
 
   test('adds up the counts of vitest, colored or not, and keeps the last result', async () => {
@@ -58,12 +58,13 @@ describe('a step', () => {
     expect(found.verdict).toMatch(/^FAILED: exit code [12]$/);
   });
 
-  test('sees its environment, which may depend on the commit', async () => {
-    const outcome = await runStep(
-      { command: 'echo "result: $SEED"', minutes: 1, env: (commit: string) => ({ SEED: `${commit}!` }) },
-      { cwd: '.', commit: 'abc', write: () => {} },
-    );
-    expect(outcome.result).toBe('abc!');
+  test('has environment variables of its own', async () => {
+    expect((await run('echo "result: $SEED"', 1, { SEED: 7 })).result).toBe('7');
+  });
+
+  test('counts the time of its processors', async () => {
+    const outcome = await run('i=0; while ((i < 200000)); do ((++i)); done', 1);
+    expect(outcome.processorSeconds).toBeGreaterThan(0);
   });
 
   test('plays a test that failed once more in CI, and lists the one that passed then', async () => {
@@ -83,7 +84,7 @@ describe('a step', () => {
       const vitest = `'${process.execPath}' node_modules/vitest/vitest.mjs run --root '${directory}'`;
       const outcome = await runStep(
         { command: vitest, minutes: 1, env: { CI: 'true' } },
-        { cwd: join(import.meta.dirname, '..'), commit: 'abc', write: () => {} },
+        { cwd: join(import.meta.dirname, '..'), write: () => {} },
       );
       expect(outcome).toMatchObject({ verdict: 'FAILED: exit code 1', passed: 1, failed: 1 });
       expect(outcome.secondRuns).toEqual(['noise.test.mjs > late once: 3 s late']);
@@ -112,16 +113,23 @@ describe('the table of results', () => {
     expect(parse(format([]))).toEqual([]);
   });
 
-  test('lacks the required steps that are absent or failed', () => {
-    const steps = [
-      { name: 'a', required: 'issue 1' },
-      { name: 'b', required: 'issue 2' },
-      { name: 'c', required: 'issue 3' },
-      { name: 'd' },
-    ];
-    const rows = [row, { ...row, step: 'b', verdict: 'FAILED: exit code 1' }];
-    expect(missing(steps, rows).map(({ name }: Step) => name)).toEqual(['b', 'c']);
+  test('lacks the steps that are absent or failed', () => {
+    const steps = [{ name: 'a' }, { name: 'b' }, { name: 'c' }];
+    const results = [row, { ...row, step: 'b', verdict: 'FAILED: exit code 1' }];
+    expect(missing(steps, results).map(({ name }: Step) => name)).toEqual(['b', 'c']);
   });
+});
+
+test('steps are chosen by their names and by their sets', () => {
+  const table = [{ name: 'a' }, { name: 'b', set: 's' }, { name: 'c', set: 's' }];
+  const names = (...wanted: string[]) => choose(table, wanted).chosen.map(({ name }: Step) => name);
+  expect(names()).toEqual(['a', 'b', 'c']);
+  expect(names('s', 'a')).toEqual(['a', 'b', 'c']);
+  expect(names('c')).toEqual(['c']);
+  expect(choose(table, ['a', 'x']).unknown).toBe('x');
+  const sets = new Set(LONG.map(({ set }: Step) => set));
+  expect(LONG.filter(({ name }: Step) => sets.has(name))).toEqual([]); // a name means one thing
+  expect(sets).not.toContain(undefined);
 });
 
 test.each([

@@ -1,9 +1,9 @@
-// `node test/empty-root/run.mjs [test]`: what README.md promises of a clone, in an empty root: `npm run demo` prints its table within
-// 60 s. With `test`, `npm test` runs there as well.
+// `node test/empty-root/run.mjs [test]`: what README.md promises of a clone, in an empty root: `npm run demo` prints its table. With
+// `test`, `npm test` runs there as well.
 //
 // The root (root.mjs) has what README.md asks for: git, Node, a C++ compiler, make, Python 3. Its home is empty but for the caches of npm and
 // pnpm, copied from this machine's, where `npm run setup` has filled them. Its network is a loopback interface: nothing is downloaded, so
-// all the time is what a user waits in addition to the download. Root, Debian.
+// the time that it prints is what a user waits in addition to the download. Root, Debian.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { homedir, tmpdir } from 'node:os';
@@ -13,7 +13,6 @@ import { fileURLToPath } from 'node:url';
 import { makeRoot } from './root.mjs';
 
 const PACKAGES = ['git', 'g++', 'make', 'python3'];
-const LIMIT = 60 * Number(process.env.ROCE_PATIENCE ?? 1);
 const repository = fileURLToPath(new URL('../..', import.meta.url));
 const output = (command, ...args) =>
   execFileSync(command, args, { cwd: repository, encoding: 'utf8' }).trim();
@@ -66,8 +65,7 @@ async function demo(root) {
   if (link !== 'udp')
     throw new Error(`the demo ran over ${link ?? 'no link'}, not over the addon that was built`);
   if (table === undefined) throw new Error('the demo printed no table');
-  console.log(`result: the demo's table after ${table.toFixed(1)} s of at most ${LIMIT}`);
-  if (table > LIMIT) throw new Error('the table came late');
+  console.log(`result: the demo's table after ${table.toFixed(1)} s`);
 }
 
 if (process.getuid() !== 0) {

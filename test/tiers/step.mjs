@@ -11,10 +11,12 @@ const COLORS = /\u001b\[[0-9;]*m/g;
 const SUMMARY = /^ *Tests {2}(.*\(\d+\))$/;
 /** A test that failed, was played once more, and passed (second-runs.ts). */
 const SECOND_RUN = /^second run: (.+)$/;
+/** The last line of a step's own shell. */
+const PROCESSORS = /^== processors: ([\d.]+) s user, ([\d.]+) s system$/;
 
 /**
  * The parts of a line of output that count in a step's result.
- * @returns {{ passed?: number, failed?: number, skipped?: number, result?: string, secondRun?: string }}
+ * @returns {{ passed?: number, failed?: number, skipped?: number, result?: string, secondRun?: string, processorSeconds?: number }}
  */
 export function readLine(line) {
   const text = line.replace(COLORS, '');
@@ -22,6 +24,8 @@ export function readLine(line) {
   if (result !== undefined) return { result };
   const secondRun = SECOND_RUN.exec(text)?.[1];
   if (secondRun !== undefined) return { secondRun };
+  const processors = PROCESSORS.exec(text);
+  if (processors) return { processorSeconds: Number(processors[1]) + Number(processors[2]) };
   const counts = SUMMARY.exec(text)?.[1] ?? '';
   return Object.fromEntries(
     [...counts.matchAll(/(\d+) (passed|failed|skipped)/g)].map(([, count, what]) => [what, Number(count)]),
@@ -31,21 +35,21 @@ export function readLine(line) {
 /**
  * Runs a step of steps.mjs.
  *
- * @param {{ command: string, minutes: number, env?: object | ((commit: string) => object) }} step
- * @param {{ cwd: string, commit: string, write?: (line: string) => void }} options
- * @returns {Promise<{ verdict: string, seconds: number, passed: number, failed: number, secondRuns: string[], result?: string }>}
- *   `verdict` is "passed", or the reason why the step failed; `secondRuns` are the tests that passed by a second run.
+ * @param {{ command: string, minutes: number, env?: object }} step
+ * @param {{ cwd: string, write?: (line: string) => void }} options
+ * @returns {Promise<{ verdict: string, seconds: number, processorSeconds: number, passed: number, failed: number,
+ *   secondRuns: string[], result?: string }>} `verdict` is "passed", or the reason why the step failed; `processorSeconds` is the time
+ *   of its processors, 0 if it was ended; `secondRuns` are the tests that passed by a second run.
  */
-export async function runStep({ command, minutes, env = {} }, { cwd, commit, write = console.log }) {
+export async function runStep({ command, minutes, env = {} }, { cwd, write = console.log }) {
   const started = performance.now();
-  const more = typeof env === 'function' ? env(commit) : env;
   // The time of its processors distinguishes a slow step from a busy machine.
   const timed = `TIMEFORMAT='== processors: %U s user, %S s system'; time { ${command}\n}`;
   // A process group of its own: what the command started ends with it.
   const child = spawn('bash', ['-c', timed], {
     cwd,
     detached: true,
-    env: { ...process.env, ...more },
+    env: { ...process.env, ...env },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const signalGroup = (signal) => {
@@ -67,12 +71,13 @@ export async function runStep({ command, minutes, env = {} }, { cwd, commit, wri
   };
   process.on('SIGINT', interrupt).on('SIGTERM', interrupt);
 
-  const total = { passed: 0, failed: 0, secondRuns: [], result: undefined };
+  const total = { passed: 0, failed: 0, processorSeconds: 0, secondRuns: [], result: undefined };
   for (const stream of [child.stdout, child.stderr]) {
     createInterface({ input: stream }).on('line', (line) => {
-      const { passed = 0, failed = 0, secondRun, result } = readLine(line);
+      const { passed = 0, failed = 0, processorSeconds = 0, secondRun, result } = readLine(line);
       total.passed += passed;
       total.failed += failed;
+      total.processorSeconds += processorSeconds;
       if (secondRun !== undefined) total.secondRuns.push(secondRun);
       total.result = result ?? total.result;
       write(line);

@@ -1,15 +1,18 @@
 /**
  * The steps of `.ci/run` and `npm run test:long` (docs/testing.md). Add a row to add a step.
  *
- * name     Unique; `npm run test:long -- NAME` runs the step alone.
+ * name     Unique; `.ci/run NAME` and `npm run test:long -- NAME` run the step alone.
  * command  For bash, from the root of the repository. Its output is shown; vitest's counts in it are added up, and its last
  *          line `result: TEXT` goes into the table of results.
  * minutes  The budget on two cores. The step is ended and fails when it is used up.
- * env      Environment variables in addition to those of the run. A function gets the hash of the commit.
- * required Of LONG: what asks for the step ("issue 10, 3"). CI fails while docs/test-long.md has no passed row of that name.
+ * env      Environment variables in addition to those of the run.
+ * prepare  Command that fills a cache which the step uses. It starts with the run, at low priority, during the steps before; its failure
+ *          is the step's to report.
+ * set      Of LONG: `npm run test:long -- SET` runs the steps of the set.
  *
- * A CI step changes no tracked file. A budget is about twice what the step takes on a quiet machine: it ends a step that hangs, and
- * a machine may be slow. CI_MINUTES is the budget of CI's steps together, below the time at which CI itself would end them.
+ * A gate step changes no tracked file, and its seeds and cases are fixed: a commit is refused only for what it did. A budget ends
+ * a step that hangs. It is several times what the step takes on a quiet machine, because a machine may be slow. CI_MINUTES is the
+ * budget of the gate's steps together, below the time at which CI itself would end them.
  */
 export const CI_MINUTES = 85;
 
@@ -23,185 +26,184 @@ export const CI_MINUTES = 85;
 export const minutesLeft = (minutes, tier, elapsed) =>
   Math.max(0, Math.round(10 * Math.min(minutes, tier - elapsed / 60_000)) / 10);
 
-/** The tests with the tag `slow`, which `npm test` leaves out, one file after the other: some of them measure time. */
-const SLOW = `npx vitest run --tags-filter=slow --maxWorkers=1 $(git grep -l "tags: \\['slow'\\]" -- '*.test.ts')`;
+/** The slow tests, which `npm test` leaves out, one file after the other. */
+const slow = (tags) =>
+  `npx vitest run --tags-filter='${tags}' --maxWorkers=1 $(git grep -lE "tags: \\[.*'slow'" -- '*.test.ts')`;
 
-/** The half of the slow tests that a commit runs: together with another one it runs all. */
-const half = (commit) => ({ ROCE_SLOW_HALF: `${(Number.parseInt(commit.slice(-1), 16) % 2 || 0) + 1}/2` });
+/** Builds the kernel that runs as a program, and the userland of a guest, unless the user's cache has them. */
+const guest = (name) => `node test/interop/prepare.mjs ${name}`;
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [
-  { name: 'test', minutes: 18, command: 'npm test' },
-  { name: 'unused code', minutes: 1, command: 'npm run knip' },
-  { name: 'empty root', minutes: 4, command: 'node test/empty-root/run.mjs' },
-  { name: 'slow tests', minutes: 14, command: `${SLOW} --shard=$ROCE_SLOW_HALF`, env: half },
+  { name: 'test', minutes: 25, command: 'npm test' },
+  { name: 'unused code', minutes: 3, command: 'npm run knip' },
+  { name: 'empty root', minutes: 8, command: 'node test/empty-root/run.mjs' },
+  { name: 'slow tests', minutes: 15, command: slow('gate') },
   {
     name: 'seeds',
-    minutes: 4,
+    minutes: 8,
     command:
       'npx vitest run test/sim-random test/sim-mixed test/sim-nics test/sim-xrc test/sim-recovery test/sim-cm',
-    env: { ROCE_SIM_SEEDS: 30 },
+    env: { ROCE_SIM_SEEDS: 15 },
   },
   {
     name: 'differential',
-    minutes: 3,
+    minutes: 5,
     command: 'npx vitest run test/sim-differential test/sim-hostile',
-    env: { ROCE_SIM_SEEDS: 300 },
+    env: { ROCE_SIM_SEEDS: 150 },
   },
   {
     name: 'sim lives',
-    minutes: 4,
-    command: 'npx vitest run test/sim-life test/sim-duplicates',
-    env: { ROCE_SIM_SEEDS: 20, ROCE_SIM_MODELS: 3 }, // Of each of seven workloads: 140 in all.
-  },
-  {
-    name: 'sim busy',
-    minutes: 2,
-    command: 'npx vitest run test/sim-busy test/sim-polling',
-    env: { ROCE_SIM_SEEDS: 5 },
+    minutes: 8,
+    command: 'npx vitest run test/sim-life test/sim-duplicates test/sim-busy test/sim-polling',
+    env: { ROCE_SIM_SEEDS: 8, ROCE_SIM_MODELS: 2 }, // Of each of seven workloads.
   },
   {
     name: 'captures',
-    minutes: 2,
+    minutes: 6,
     command: 'npx vitest run test/capture-sim.test.ts test/capture-sim-counts.test.ts',
-    env: { ROCE_CAPTURE_SEEDS: 100, ROCE_CAPTURE_COUNTS: 12 },
+    env: { ROCE_CAPTURE_SEEDS: 50, ROCE_CAPTURE_COUNTS: 12 },
   },
   {
     name: 'hostile',
-    minutes: 3,
+    minutes: 6,
     command:
-      "npx vitest run --tags-filter='!slow' test/hostile-packets test/hostile-insider test/hostile-link test/hostile-decoders test/cm-hostile test/raw-packet",
+      "npx vitest run --tags-filter='!slow' test/hostile-packets test/hostile-decoders test/cm-hostile test/raw-packet",
     env: {
-      ROCE_HOSTILE_PACKETS: 50_000,
-      ROCE_HOSTILE_DECODERS: 4000,
-      ROCE_HOSTILE_MADS: 20_000,
-      ROCE_RAW_FRAMES: 20_000,
+      ROCE_HOSTILE_PACKETS: 25_000,
+      ROCE_HOSTILE_DECODERS: 2000,
+      ROCE_HOSTILE_MADS: 10_000,
+      ROCE_RAW_FRAMES: 10_000,
     },
   },
   {
-    name: 'interop debian12',
-    minutes: 30,
-    command: 'npm run test:interop',
-    env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
-  },
-  {
-    name: 'interop debian13',
-    minutes: 30,
-    command: 'npm run test:interop -- --guest debian13',
-    env: (commit) => ({ ROCE_SAMPLE: commit || 'no commit' }),
+    name: 'interop rxe 6.1',
+    minutes: 25,
+    command: 'npm run test:interop -- --sample gate',
+    prepare: guest('debian12'),
   },
   {
     name: 'interop xdp',
-    minutes: 6,
-    command: 'npm run test:interop -- data.test errors.test pingpong.test faults.test',
-    env: (commit) => ({
-      ROCE_INTEROP_LINK: 'xdp',
-      ROCE_GUEST_MTU: 9000,
-      ROCE_SAMPLE: commit || 'no commit',
-    }),
+    minutes: 8,
+    command: 'npm run test:interop -- --sample gate data.test errors.test pingpong.test faults.test',
+    env: { ROCE_INTEROP_LINK: 'xdp', ROCE_GUEST_MTU: 9000 },
   },
-  { name: 'long results', minutes: 1, command: 'node test/tiers/results.mjs' },
+  {
+    name: 'interop debian13',
+    minutes: 20,
+    command: 'npm run test:interop -- --guest debian13 --sample control',
+    env: { ROCE_GUEST_ACCEL: 'tcg' }, // Debian's own kernel, 6.12: what User-Mode Linux's is compared with.
+    prepare: guest('debian13'),
+  },
 ];
 
 /** Steps of `npm run test:long`, in this order. */
 export const LONG = [
-  { name: 'test', minutes: 15, command: 'npm test' },
-  { name: 'empty root', minutes: 30, command: 'node test/empty-root/run.mjs test' },
-  { name: 'slow tests', minutes: 20, command: SLOW },
+  { name: 'test', set: 'base', minutes: 30, command: 'npm test' },
+  { name: 'empty root', set: 'base', minutes: 40, command: 'node test/empty-root/run.mjs test' },
+  { name: 'slow tests', set: 'base', minutes: 60, command: slow('slow') },
   {
     name: 'programs',
+    set: 'userland',
     minutes: 60,
     command: 'npx vitest run test/programs.test.ts test/hostile-program.test.ts',
     env: { ROCE_PROGRAM_KILLS: 500, ROCE_HOSTILE_PROGRAM_SECONDS: 600 },
   },
   {
     name: 'perftest programs',
+    set: 'userland',
     minutes: 40,
     command: 'npx vitest run test/programs-perftest.test.ts',
     env: { ROCE_PROGRAM_PERFTEST: 'all' },
   },
   {
     name: 'programs of Debian 13',
+    set: 'userland',
     minutes: 20,
     command: 'npx vitest run test/programs-userland.test.ts',
     env: { ROCE_PROGRAM_USERLAND: 'trixie' },
   },
   {
     name: 'sim-random',
+    set: 'simulations',
     minutes: 240,
     command: 'npx vitest run test/sim-random',
     env: { ROCE_SIM_SEEDS: 2000, ROCE_SIM_COUNT: 1000 },
   },
   {
     name: 'sim-mixed',
+    set: 'simulations',
     minutes: 120,
     command: 'npx vitest run test/sim-mixed',
     env: { ROCE_SIM_SEEDS: 2000 },
-    required: 'FLUSH, ATOMIC_WRITE and services mixed: nothing lost or twice',
   },
   {
     name: 'recovery',
+    set: 'simulations',
     minutes: 60,
     command: 'npx vitest run test/sim-recovery',
     env: { ROCE_SIM_SEEDS: 2000 }, // Against the model and against each other: 4,000 runs.
-    required: 'recovery from losses: nothing lost, twice or stuck',
   },
   {
     name: 'sim-xrc',
+    set: 'simulations',
     minutes: 60,
     command: 'npx vitest run test/sim-xrc',
     env: { ROCE_SIM_SEEDS: 500 }, // The model, the engine, and both: 1,500 runs.
-    required: 'XRC: nothing lost or twice',
   },
   {
     name: 'sim-migration',
+    set: 'simulations',
     minutes: 30,
     command: 'npx vitest run test/sim-migration',
     env: { ROCE_SIM_SEEDS: 4, ROCE_SIM_MIGRATIONS: 100 }, // 24 runs of 64 MiB.
-    required: 'path migration: paths that migrate lose nothing',
   },
   {
     name: 'sim-differential',
+    set: 'simulations',
     minutes: 60,
     command: 'npx vitest run test/sim-differential test/sim-hostile',
     env: { ROCE_SIM_SEEDS: 6000 },
   },
   {
     name: 'sim-life',
+    set: 'simulations',
     minutes: 180,
     command: 'npx vitest run test/sim-life test/sim-duplicates',
     env: { ROCE_SIM_SEEDS: 290, ROCE_SIM_MODELS: 30 }, // Of each of seven workloads: 2,030 in all.
-    required: 'the engine: nothing lost, twice or stuck',
   },
   {
     name: 'sim-busy',
+    set: 'simulations',
     minutes: 60,
     command: 'npx vitest run test/sim-busy test/sim-polling',
     env: { ROCE_SIM_SEEDS: 200, ROCE_SIM_BUSY: 2 * 1024 * 1024 },
   },
   {
     name: 'sim-flood',
+    set: 'simulations',
     minutes: 40,
     command: 'npx vitest run test/sim-flood',
     env: { ROCE_SIM_MESSAGES: 100_000_000 },
   },
   {
     name: 'hostile',
+    set: 'security',
     minutes: 90,
     command: 'npx vitest run test/hostile',
     env: { ROCE_HOSTILE_PACKETS: 1_000_000, ROCE_HOSTILE_CAPTURES: 1000 },
   },
   {
     name: 'decoders',
+    set: 'security',
     minutes: 40,
     command: 'npx vitest run test/hostile-decoders',
     env: { ROCE_HOSTILE_DECODERS: 1_000_000 },
-    required: 'captures: a million mutated packets of each decoder, and nothing throws',
   },
   {
     name: 'connection manager',
+    set: 'security',
     minutes: 30,
-    required: 'the connection manager: large counts, nothing kept',
     command: 'npx vitest run packages/cm packages/rdmacm test/cm-hostile --testTimeout 1200000',
     env: {
       ROCE_CM_SEEDS: 2000,
@@ -214,103 +216,130 @@ export const LONG = [
   },
   {
     name: 'perf',
+    set: 'security',
     minutes: 300,
     command: 'npx vitest run packages/perf test/perf-hostile test/perf-versions --testTimeout 1200000',
     env: { ROCE_PERF_DIALOGUES: 1_000_000, ROCE_PERF_WHOLE: 1 },
   },
   {
     name: 'sim-cm',
+    set: 'simulations',
     minutes: 10,
     command: 'npx vitest run test/sim-cm',
     env: { ROCE_SIM_SEEDS: 500 },
-    required: 'the connection manager: every state ends',
   },
   {
     name: 'capture-sim',
+    set: 'captures',
     minutes: 120,
     command: 'npx vitest run test/capture-sim.test.ts',
     env: { ROCE_CAPTURE_SEEDS: 1500 },
-    required: 'captures: no cause at grade certain is wrong',
   },
   {
     name: 'capture speed',
+    set: 'captures',
     minutes: 30,
     command:
       'npx vitest run test/capture-memory && node bench/capture/speed.mjs --bytes 1073741824 --rounds 3 --limits',
-    required: 'captures: ten times as fast as tshark, in little memory',
   },
   {
     name: 'busy loopback',
+    set: 'links',
     minutes: 10,
     command: 'npx vitest run test/busy-loopback.test.ts',
     env: { ROCE_BUSY_BYTES: 1 << 20 },
   },
   {
     name: 'mutants by hand',
+    set: 'mutants',
     minutes: 40,
     command: 'node test/mutation/by-hand.mjs',
   },
   {
     name: 'mutation',
+    set: 'mutants',
     minutes: 360,
     command: 'node test/mutation/judge.mjs && node test/mutation/score.mjs',
   },
   {
     name: 'shaped links',
+    set: 'links',
     minutes: 50,
     command: 'npx vitest run test/shaped-link.test.ts',
     env: { ROCE_SHAPED_SECONDS: 600, ROCE_ROOT_TESTS: 1 },
   },
   {
     name: 'placement',
+    set: 'simulations',
     minutes: 20,
     command: 'npx vitest run packages/transport/src/placement.test.ts',
     env: { ROCE_PLACEMENTS: 100_000 },
-    required: 'FLUSH and ATOMIC_WRITE under loss',
   },
   {
     name: 'raw packets',
+    set: 'links',
     minutes: 20,
     command: 'npx vitest run test/raw-packet.test.ts',
     env: { ROCE_RAW_FRAMES: 1_000_000, ROCE_ROOT_TESTS: 1 },
-    required: 'raw packets: every frame arrives as it was sent',
   },
   {
     name: 'sanitizers',
+    set: 'security',
     minutes: 30,
     command: 'node scripts/test-sanitized.mjs',
     env: { ROCE_ROOT_TESTS: 1 },
-    required: 'native tests under sanitizers',
   },
   {
     name: 'shared address',
+    set: 'links',
     minutes: 15,
     command: 'npm run test:interop -- sharing', // On a quiet machine: rounds of connections are timed.
     env: { ROCE_GUEST_MTU: 9000, ROCE_SHARING_KILLS: 60, ROCE_SHARING_STALL: 1 },
-    required: 'a shared address: killed programs do not disturb the others',
+  },
+  {
+    name: 'interop rxe 6.1',
+    set: 'interop',
+    minutes: 120,
+    command: 'npm run test:interop',
+    env: { ROCE_GUEST_ACCEL: 'um', ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
   },
   {
     name: 'interop debian12',
-    minutes: 120,
+    set: 'interop',
+    minutes: 180,
     command: 'npm run test:interop',
-    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
+    env: { ROCE_GUEST_ACCEL: 'tcg', ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
   },
   {
     name: 'interop debian13',
-    minutes: 120,
+    set: 'interop',
+    minutes: 180,
     command: 'npm run test:interop -- --guest debian13',
-    env: { ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
+    env: { ROCE_GUEST_ACCEL: 'tcg', ROCE_CM_IN_A_ROW: 1000, ROCE_CM_AT_ONCE: 200, ROCE_PERF_MATRIX: 'all' },
   },
   {
     name: 'interop xdp',
+    set: 'interop',
     minutes: 40,
     command: 'npm run test:interop -- data.test errors.test pingpong.test faults.test',
     env: { ROCE_INTEROP_LINK: 'xdp', ROCE_GUEST_MTU: 9000 },
   },
   {
     name: 'xdp',
+    set: 'links',
     minutes: 30,
     command: 'npx vitest run test/xdp',
     env: { ROCE_XDP_REQUESTS: 9000, ROCE_XDP_FRAMES: 200_000, ROCE_ROOT_TESTS: 1 },
   },
 ];
+
+/**
+ * The steps of `table` that `names` name, each by its own name or by its set; all steps without names. `unknown`: a name that is
+ * neither.
+ */
+export function choose(table, names) {
+  const isNamed = (step, name) => step.name === name || step.set === name;
+  const unknown = names.find((name) => !table.some((step) => isNamed(step, name)));
+  const chosen = table.filter((step) => names.length === 0 || names.some((name) => isNamed(step, name)));
+  return { chosen, unknown };
+}
