@@ -14,7 +14,8 @@ export default defineConfig({
     testTimeout: 30_000,
     ...secondRuns,
     tags: [
-      { name: 'slow', description: 'Left out of `npm test`; the step "slow tests" of .ci/run runs them.' },
+      { name: 'slow', description: 'Left out of `npm test`; the long tier runs them.' },
+      { name: 'gate', description: 'A slow test that stands for its kind: the gate runs it, too.' },
     ],
     projects: [
       { extends: true, test: { name: 'pure', include: [PURE], isolate: false } },
