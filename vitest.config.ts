@@ -11,7 +11,9 @@ export default defineConfig({
     pool: 'forks',
     // By default one processor is left to Vitest itself, which needs little of it.
     maxWorkers: '100%',
-    testTimeout: 30_000,
+    // Deadlines, not verdicts: a busy machine may take ten times as long.
+    testTimeout: 300_000,
+    hookTimeout: 300_000,
     ...secondRuns,
     tags: [
       { name: 'slow', description: 'Left out of `npm test`; the long tier runs them.' },
