@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
-import { ownNetwork } from './test/tiers/own-network.ts';
+import { ownNamespaces } from './test/tiers/namespaces.ts';
 import { secondRuns } from './test/tiers/second-runs.ts';
 
 /** Packages without sockets, timers and processes: their test files share workers, which saves a start and the imports of each. */
@@ -9,7 +9,7 @@ const PURE = 'packages/{wire,pcap,transport,cm,sim,capture}/src/**/*.test.ts';
 // (test/interop) wants root and QEMU and has its own config.
 export default defineConfig({
   test: {
-    pool: ownNetwork(),
+    pool: ownNamespaces(),
     // By default one processor is left to Vitest itself, which needs little of it.
     maxWorkers: '100%',
     // Deadlines, not verdicts: a busy machine may take ten times as long.
