@@ -5,6 +5,9 @@ import { secondRuns } from './test/tiers/second-runs.ts';
 /** Packages without sockets, timers and processes: their test files share workers, which saves a start and the imports of each. */
 const PURE = 'packages/{wire,pcap,transport,cm,sim,capture}/src/**/*.test.ts';
 
+/** Files whose programs fetch packages, in the network of the machine. */
+const ONLINE = ['test/installed.test.ts', 'test/site.test.ts'];
+
 // Unit tests are next to the code; what crosses packages is in test/. The interop suite
 // (test/interop) wants root and QEMU and has its own config.
 export default defineConfig({
@@ -12,9 +15,10 @@ export default defineConfig({
     pool: ownNamespaces(),
     // By default one processor is left to Vitest itself, which needs little of it.
     maxWorkers: '100%',
-    // Deadlines, not verdicts: a busy machine may take ten times as long.
+    // Deadlines end what hangs. No verdict is by one: a machine may be slow.
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    expect: { poll: { timeout: 120_000 } },
     ...secondRuns,
     tags: [
       { name: 'slow', description: 'Left out of `npm test`; the long tier runs them.' },
@@ -27,9 +31,10 @@ export default defineConfig({
         test: {
           name: 'rest',
           include: ['packages/*/src/**/*.test.ts', 'native/test/**/*.test.ts', 'test/**/*.test.ts'],
-          exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**', PURE],
+          exclude: ['**/node_modules/**', '**/dist/**', 'test/interop/**', PURE, ...ONLINE],
         },
       },
+      { extends: true, test: { name: 'online', include: ONLINE, pool: 'forks' } },
     ],
   },
 });
