@@ -3,9 +3,11 @@
  * responder's ACK does not depend on what the program does next (IBTA vol 1 §9.7.5.1.1; §10.2.4.3 discards what is outstanding, not
  * what is done).
  */
-import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
+import { pass, stopClock } from '../testing/clock.ts';
 import { openPair, type Side } from '../testing/pair.ts';
+
+beforeEach(stopClock);
 
 const ENDS: [string, (side: Side) => Promise<unknown> | undefined][] = [
   ['closes its queue pair', ({ qp }) => qp.close()],
@@ -18,7 +20,7 @@ describe.each(ENDS)('a receiver that polls a message and at once %s', (_what, en
     await using pair = await openPair({}, { timeout: 8, retryCnt: 1 });
     const { a, b } = pair;
     b.qp.postRecv({ wrId: 1, sgList: [{ mr: b.mr, length: 64 }] });
-    await sleep(5);
+    await pass(5);
     a.qp.postSend({ wrId: 2, opcode: 'SEND', sgList: [{ mr: a.mr, length: 64 }], signaled: true });
     a.cq.poll(); // Sends.
     expect(b.cq.poll()).toMatchObject([{ status: 'SUCCESS', wrIdNumber: 1 }]);
@@ -31,7 +33,7 @@ test('a receiver that polls a message and at once closes its device leaves the s
   await using pair = await openPair({}, { timeout: 8, retryCnt: 1 });
   const { a, b } = pair;
   b.qp.postRecv({ wrId: 1, sgList: [{ mr: b.mr, length: 64 }] });
-  await sleep(5);
+  await pass(5);
   a.qp.postSend({ wrId: 2, opcode: 'SEND', sgList: [{ mr: a.mr, length: 64 }], signaled: true });
   a.cq.poll();
   expect(b.cq.poll()).toHaveLength(1);
@@ -43,7 +45,7 @@ test('a responder that fails and at once closes its queue pair leaves the reques
   await using pair = await openPair({}, { timeout: 8, retryCnt: 1 });
   const { a, b } = pair;
   b.qp.postRecv({ wrId: 1, sgList: [{ mr: b.mr, length: 8 }] });
-  await sleep(5);
+  await pass(5);
   a.qp.postSend({ wrId: 2, opcode: 'SEND', sgList: [{ mr: a.mr, length: 64 }], signaled: true });
   a.cq.poll();
   expect(b.cq.poll()).toMatchObject([{ status: 'LOC_LEN_ERR', wrIdNumber: 1 }]);

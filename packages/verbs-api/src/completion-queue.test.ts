@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
+import { turns } from '../testing/clock.ts';
 import { openPair, type Side } from '../testing/pair.ts';
 import { completionError, WorkCompletion } from './work-completion.ts';
 
@@ -10,7 +10,7 @@ const receive = (side: Side, wrId: number) =>
 
 /** Whether a promise is settled a moment later. */
 const settled = async (promise: Promise<unknown>) =>
-  Promise.race([promise.then(() => true), sleep(20).then(() => false)]);
+  Promise.race([promise.then(() => true), turns().then(() => false)]);
 
 describe('polling', () => {
   test('makes progress by itself: no turn of the event loop is needed', async () => {
@@ -208,7 +208,7 @@ test('a queue that overran raises an event, fails its queue pairs, and throws on
   const events: string[] = [];
   b.device.onEvent((event) => events.push(event.type));
   for (let i = 0; i < 12; i++) send(a, i);
-  while (b.qp.state !== 'ERR') await sleep(1);
+  while (b.qp.state !== 'ERR') await turns(1);
   expect(events).toContain('CQ_ERR');
   expect(events).toContain('QP_FATAL');
   expect(b.cq.poll(100).length).toBe(4);

@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { AdapterCounters, QP_COUNTER_NAMES, QpCounters } from '@node-roce/transport';
 import { expect, test } from 'vitest';
+import { clockOfTurns } from '../testing/clock.ts';
 import { openPair } from '../testing/pair.ts';
 import { deviceCounters, queuePairCounters } from './counters.ts';
 
@@ -55,6 +56,7 @@ test('counts that a name leaves out or adds up', () => {
 });
 
 test('of a connection: the counts of both sides agree, the link has its own', async () => {
+  clockOfTurns();
   await using pair = await openPair({ faults: { loss: 0.05, seed: 5 } }, { timeout: 10 });
   const { a, b } = pair;
   for (let i = 0; i < 40; i++) {

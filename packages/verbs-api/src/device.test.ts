@@ -1,5 +1,6 @@
 import { MemoryNetwork } from '@node-roce/link';
 import { describe, expect, test } from 'vitest';
+import { clockOfTurns } from '../testing/clock.ts';
 import { openPair, openSide, pattern } from '../testing/pair.ts';
 import type { DeviceEvent } from './async-events.ts';
 import { type OpenDeviceOptions, openDevice } from './device.ts';
@@ -202,6 +203,7 @@ test('an RDMA WRITE is awaited by looking at memory', async () => {
 });
 
 test('through a link that loses, duplicates, reorders and corrupts, every byte arrives', async () => {
+  clockOfTurns();
   const faults = { loss: 0.02, duplicate: 0.02, reorder: 0.02, corrupt: 0.02, seed: 3 };
   await using pair = await openPair({ faults }, { timeout: 8 });
   const { a, b } = pair;
@@ -226,6 +228,7 @@ test.each([
   [true, true],
   [false, undefined],
 ])('connection data of a device whose selective is %s', async (selective, said) => {
+  clockOfTurns();
   const faults = { loss: 0.05, seed: 9 };
   await using pair = await openPair({ faults, device: { recovery: { selective } } }, { timeout: 10 });
   const { a, b } = pair;

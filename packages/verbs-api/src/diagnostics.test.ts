@@ -4,6 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { RX_SLOT_WORDS, Rx, RxBatch } from '@node-roce/transport';
 import { afterEach, describe, expect, test, vi } from 'vitest';
+import { clockOfTurns, stopClock } from '../testing/clock.ts';
 import { openPair, type Pair } from '../testing/pair.ts';
 import { Diagnostics, listening } from './diagnostics.ts';
 import type { Device, PacketInfo, Retransmission, StateChange } from './index.ts';
@@ -38,8 +39,8 @@ async function write({ a, b }: Pair, length = 2500): Promise<void> {
 
 describe('node-roce:packet', () => {
   test('each packet as it leaves and as it arrives', async () => {
-    // The first exchange of a process may take longer than a probe waits.
-    await using pair = await openPair({ device: { recovery: { probes: false } } });
+    stopClock(); // Nothing is probed for.
+    await using pair = await openPair();
     const { a, b } = pair;
     const heard = listen<PacketInfo>('node-roce:packet');
     await write(pair);
@@ -55,7 +56,7 @@ describe('node-roce:packet', () => {
     expect(first).toMatchObject({ qpn: a.qp.qpNum, psn: a.qp.initialPsn, verdict: 'ok', trafficClass: 0 });
     expect(first.peer).toEqual(b.device.gids[0].gid);
     expect(first.header).toHaveLength(12 + 16);
-    expect(Math.abs(first.time - Date.now())).toBeLessThan(10_000);
+    expect(Math.abs(first.time - Date.now())).toBeLessThan(600_000);
     const answer = heard.at(-1)!;
     expect(answer).toMatchObject({ qpn: a.qp.qpNum, peer: b.device.gids[0].gid });
   });
@@ -119,6 +120,7 @@ test('node-roce:state: each change, and the end', async () => {
 });
 
 test('node-roce:retransmission: as many as are counted, each with its cause', async () => {
+  clockOfTurns();
   const heard = listen<Retransmission>('node-roce:retransmission');
   await using pair = await openPair({ faults: { loss: 0.1, seed: 7 } }, { timeout: 8 });
   for (let i = 0; i < 20; i++) await write(pair, 10_000);

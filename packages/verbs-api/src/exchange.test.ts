@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { connect, createServer, Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { inspect } from 'node:util';
 import { MemoryNetwork } from '@node-roce/link';
 import { describe, expect, test, vi } from 'vitest';
+import { turns } from '../testing/clock.ts';
 import { openPair } from '../testing/pair.ts';
 import {
   type Exchange,
@@ -74,11 +74,12 @@ describe('exchange', () => {
   });
 
   test('a server that is closed listens no more, also while its clients do not close', async () => {
-    const server = await exchangeServer({ host, port: 0 });
+    const listener = createServer().listen(0, host);
+    const server = new ExchangeServer(listener, undefined);
+    await once(listener, 'listening');
     const { port } = server;
     const client = connect({ host, port, allowHalfOpen: true });
-    await once(client, 'connect');
-    await sleep(5);
+    await once(listener, 'connection');
     const closing = server.close();
     await expect(exchangeAsClient({ host, port })).rejects.toThrow('no program listens');
     client.destroy();
@@ -87,9 +88,12 @@ describe('exchange', () => {
 
   test('clients that wait are closed by an abort', async () => {
     const controller = new AbortController();
-    const server = await exchangeServer({ host, port: 0, signal: controller.signal });
+    const listener = createServer().listen(0, host);
+    const server = new ExchangeServer(listener, controller.signal);
+    await once(listener, 'listening');
+    const connected = once(listener, 'connection');
     const client = await exchangeAsClient({ host, port: server.port });
-    await sleep(5);
+    await connected;
     controller.abort();
     await expect(client.receive()).rejects.toThrow('closed the exchange');
   });
@@ -122,7 +126,8 @@ describe('exchange', () => {
   test('an abort ends the wait for a client', async () => {
     const abort = new AbortController();
     const waiting = exchangeAsServer({ host, port: 0, signal: abort.signal });
-    setTimeout(() => abort.abort(new Error('enough')), 20);
+    await turns();
+    abort.abort(new Error('enough'));
     await expect(waiting).rejects.toThrow('enough');
   });
 });

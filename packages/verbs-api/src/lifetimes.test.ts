@@ -2,13 +2,14 @@
  * Packets that wait for room in the socket while the objects that they name are destroyed: after deregister or destroy returned nothing reads that
  * memory (IBTA vol 1 §10.6.4, ibv_dereg_mr(3)), and a packet goes to the host that it was made for, or nowhere.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { MemoryNetwork } from '@node-roce/link';
-import { afterEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { pass, stopClock } from '../testing/clock.ts';
 import { openValvedSide } from '../testing/valve.ts';
 import type { Device } from './index.ts';
 
 const open = new Set<Device>();
+beforeEach(stopClock);
 afterEach(async () => {
   for (const device of open) await device.close();
   open.clear();
@@ -31,7 +32,7 @@ async function sides(count: number) {
   const [a, b] = all;
   await a.qp.connect(b.qp.connectionData(), { timeout: 10 });
   await b.qp.connect(a.qp.connectionData(), { timeout: 10 });
-  await sleep(5);
+  await pass(5);
   return all;
 }
 
@@ -42,11 +43,11 @@ test('a READ response that waits does not leave once its region is deregistered'
   b.valve.shut();
   const sgList = [{ mr: a.mr, length: 1024 }];
   a.qp.postSend({ wrId: 1, opcode: 'RDMA_READ', sgList, remote: region.remote(), signaled: true });
-  await sleep(5);
+  await pass(5);
   await region.deregister();
   await b.pd.registerMr(new Uint8Array(4096).fill(SECRET), { access: {} });
   b.valve.open();
-  const { status } = await a.cq.next();
+  const [{ status }] = await Promise.all([a.cq.next(), pass(50)]);
   expect(status).toBe('REM_ACCESS_ERR');
   expect(a.memory.subarray(0, 1024).every((byte) => byte === 0)).toBe(true);
   const bytes = a.valve.arrived.flatMap((packet) => [...packet.subarray(12)]);
@@ -59,14 +60,14 @@ test('an inline SEND that waits does not leave with the bytes of another region 
   b.qp.postRecv({ wrId: 1, sgList: [{ mr: b.mr, length: 1024 }] });
   a.valve.shut();
   a.qp.postSend({ opcode: 'SEND', inline: true, sgList: [new Uint8Array(64).fill(A)], signaled: true });
-  await sleep(5);
+  await pass(5);
   await a.qp.close();
   await a.pd.registerMr(new Uint8Array(65_536).fill(SECRET), { access: {} });
   const again = await a.pd.createQp({ sendCq: a.cq });
   const peer = await b.pd.createQp({ sendCq: b.cq });
   await again.connect(peer.connectionData());
   a.valve.open();
-  await sleep(50);
+  await pass(50);
   // It may have left as it was posted; nothing else may.
   const bytes = b.valve.arrived.flatMap((packet) => [...packet.subarray(12)]);
   expect(bytes.filter((byte) => byte === SECRET)).toEqual([]);
@@ -80,12 +81,12 @@ test('a SEND that waits goes to no other host once its queue pair is closed and 
   const before = c.valve.arrived.length;
   a.valve.shut();
   a.qp.postSend({ wrId: 1, opcode: 'SEND', sgList: [{ mr: a.mr, length: 64 }], signaled: true });
-  await sleep(5);
+  await pass(5);
   await a.qp.close();
   const other = await a.pd.createQp({ sendCq: a.cq });
   await other.connect(c.qp.connectionData());
   a.valve.open();
-  await sleep(50);
+  await pass(50);
   expect(c.valve.arrived.length).toBe(before);
   expect(b.valve.arrived.every((packet) => packet.length < 1024)).toBe(true);
 });
@@ -101,7 +102,7 @@ test('a datagram that waits goes to no other host once its address handle is des
     await qp.activate();
   }
   const handle = await a.pd.createAh({ gid: b.device.gids[0].address });
-  await sleep(5);
+  await pass(5);
   a.valve.shut();
   const sgList = [{ mr: a.mr, length: 64 }];
   a.qp.postSend({
@@ -109,11 +110,11 @@ test('a datagram that waits goes to no other host once its address handle is des
     sgList,
     ud: { ah: handle, remoteQpn: b.qp.qpNum, remoteQkey: 0x1111_1111 },
   });
-  await sleep(5);
+  await pass(5);
   await handle.destroy();
   await a.pd.createAh({ gid: c.device.gids[0].address });
   a.valve.open();
-  await sleep(50);
+  await pass(50);
   expect(c.valve.arrived).toEqual([]);
 });
 
@@ -123,7 +124,7 @@ test('a region that a waiting SEND names is deregistered: the SEND fails, and no
   const region = await a.pd.registerMr(new Uint8Array(4096).fill(A), { access: {} });
   a.valve.shut();
   a.qp.postSend({ wrId: 1, opcode: 'SEND', sgList: [{ mr: region, length: 64 }], signaled: true });
-  await sleep(5);
+  await pass(5);
   await region.deregister();
   a.valve.open();
   await a.cq.next();

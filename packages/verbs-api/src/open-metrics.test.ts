@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { AdapterCounters, QP_COUNTER_NAMES } from '@node-roce/transport';
 import { describe, expect, test } from 'vitest';
+import { clockOfTurns } from '../testing/clock.ts';
 import { openPair } from '../testing/pair.ts';
 import { Device } from './device.ts';
 import { openMetrics } from './open-metrics.ts';
@@ -31,6 +32,7 @@ const of = (samples: readonly Sample[], name: string) =>
 
 describe.skipIf(!hasParser && !process.env.CI)("Prometheus' parser", () => {
   test('reads every count of each device, and they are its counters', async () => {
+    clockOfTurns();
     await using pair = await openPair({ faults: { loss: 0.05, seed: 5 } }, { timeout: 10 });
     const { a, b } = pair;
     for (let i = 0; i < 40; i++) {

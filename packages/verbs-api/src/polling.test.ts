@@ -1,12 +1,15 @@
 /** Timers are looked at in bounded time, whatever the program polls and however much arrives (docs/run-loop.md). */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { type Link, MemoryNetwork } from '@node-roce/link';
 import { type Adapter, createRing, Ring, type RxBatch } from '@node-roce/transport';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { pass, stopClock } from '../testing/clock.ts';
 import { openSide, type Side } from '../testing/pair.ts';
 import { Diagnostics } from './diagnostics.ts';
 import type { QueuePair } from './index.ts';
 import { Pump } from './pump.ts';
+
+/** What a turn of a busy program takes, by a clock that nothing else moves. */
+const TURN_MS = 0.05;
 
 describe('a program that polls a busy completion queue and never waits', () => {
   /**
@@ -14,6 +17,7 @@ describe('a program that polls a busy completion queue and never waits', () => {
    * number in the second after that.
    */
   async function busyUntil(wrId: number, start: (pair: Started) => void) {
+    stopClock();
     const cap = { maxRecvWr: 256, maxSendWr: 256, maxSendSge: 1, maxRecvSge: 1, maxInlineData: 0 };
     const network = new MemoryNetwork();
     const a = await openSide(slow(network), '10.0.0.1', { cqe: 1024, cap });
@@ -24,7 +28,7 @@ describe('a program that polls a busy completion queue and never waits', () => {
     const peer = await b.pd.createQp({ sendCq: b.cq });
     await other.connect(peer.connectionData(), { timeout: 8, retryCnt: 0, minRnrTimer: 1 });
     await peer.connect(other.connectionData(), { timeout: 8, minRnrTimer: 1 });
-    await sleep(5);
+    await pass(5);
     const recv = { wrId: 5, sgList: [{ mr: a.mr, length: 64 }] };
     const send = { wrId: 6, opcode: 'SEND' as const, sgList: [{ mr: b.mr, length: 64 }], signaled: true };
     for (let i = 0; i < 200; i++) a.qp.postRecv(recv);
@@ -33,6 +37,7 @@ describe('a program that polls a busy completion queue and never waits', () => {
     let started = 0;
     let status = 'nothing in a second';
     for (let now = performance.now(), end = now + 5000; now < end; now = performance.now()) {
+      vi.advanceTimersByTime(TURN_MS);
       for (; out < 128; out++) b.qp.postSend(send);
       out -= b.cq.poll(128).filter(({ wrIdNumber }) => wrIdNumber === 6).length;
       if (messages >= 500 && started === 0) {

@@ -224,4 +224,4 @@ test('the error state is the end of every opening of a target, and RESET a new s
   const { closed } = other;
   await other.close();
   await closed;
-}, 1000);
+});
