@@ -2,6 +2,7 @@
 import { constants } from 'node:os';
 import { MemoryNetwork } from '@node-roce/link';
 import { expect, test } from 'vitest';
+import { turns } from '../../verbs-api/testing/clock.ts';
 import { connect, good, openSide, QKEY, type Side } from '../testing/pair.ts';
 import * as v from './index.ts';
 
@@ -50,7 +51,7 @@ test('completions are looked at one by one, and then there are no more', async (
     });
   send(v.IBV_WR_SEND, 0, 5);
   send(v.IBV_WR_SEND_WITH_IMM, 0x1234, 7);
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await turns();
   const read = () => ({
     wr_id: cq.wr_id,
     status: cq.status,

@@ -1,6 +1,8 @@
 import { constants } from 'node:os';
 import { interfaceByAddress, MemoryNetwork } from '@node-roce/link';
 import { describe, expect, test, vi } from 'vitest';
+import { host } from '../../link/testing/loopback.ts';
+import { turns } from '../../verbs-api/testing/clock.ts';
 import {
   completions,
   connect,
@@ -183,7 +185,7 @@ describe.each([
     while (v.ibv_poll_cq(a.cq, 1, wc) === 0) await new Promise((resolve) => setImmediate(resolve));
     expect(wc).toMatchObject({ wr_id: 0n, status: v.IBV_WC_SUCCESS, opcode: v.IBV_WC_RDMA_WRITE });
     // UC completes when the packet has left.
-    await vi.waitFor(() => expect(new TextDecoder().decode(b.buffer.subarray(1000, 1004))).toBe('line'));
+    await expect.poll(() => new TextDecoder().decode(b.buffer.subarray(1000, 1004))).toBe('line');
   });
 });
 
@@ -302,7 +304,7 @@ test('shared receive queues, their limit, and the last WQE', async () => {
     destroyed = true;
     return code;
   });
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await turns();
   expect(destroyed).toBe(false);
   expect(await v.ibv_destroy_srq(srq)).toBe(0);
   v.ibv_ack_async_event(event);
@@ -659,7 +661,7 @@ test('names values; "unknown" for others', () => {
 
 test('with the engine in a worker, over UDP: two queue pairs of one context', async () => {
   const lo = v.ibv_get_device_list().find((device) => device.name === 'lo')!;
-  const context = good(await v.ibv_open_device(lo, { address: '127.0.50.1', port: 4795, engine: 'worker' }));
+  const context = good(await v.ibv_open_device(lo, { address: host(1), port: 4795, engine: 'worker' }));
   const pd = good(await v.ibv_alloc_pd(context));
   expect(await v.ibv_reg_mr(pd, new Uint8Array(8), 8, 0)).toBeNull();
   expect(v.lastError()?.code).toBe('ERR_ROCE_NOT_SHARED');

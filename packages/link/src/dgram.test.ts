@@ -1,19 +1,14 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { networkInterfaces } from 'node:os';
 import { Icrc, RxBatch } from '@node-roce/transport';
 import { gidFromText, icrcV2, readIcrc } from '@node-roce/wire';
 import { afterEach, describe, expect, test } from 'vitest';
-import { batchOf, packetsOf, sendPackets } from '../testing/packets.ts';
+import { hasIpv6, host, ownPort as PORT } from '../testing/loopback.ts';
+import { batchOf, packetsOf, receivePackets as receive, sendPackets } from '../testing/packets.ts';
 import { DgramLink } from './dgram.ts';
 import { ipPacket } from './ip-packet.ts';
 import type { Link } from './link.ts';
 import { openSocketLink, type SocketLinkKind } from './open-sockets.ts';
-
-// Nobody else's: a port of our own and addresses that follow from the process.
-const PORT = 50_000 + (process.pid % 10_000);
-const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
-const hasIpv6 = networkInterfaces().lo?.some(({ address }) => address === '::1');
 
 const links: Link[] = [];
 async function open(kind: SocketLinkKind, address: string): Promise<Link> {
@@ -27,17 +22,6 @@ afterEach(async () => {
 
 /** A BTH that no queue pair would take, and bytes after it. */
 const packet = (n: number, length = 64) => new Uint8Array(12 + length).fill(n);
-
-async function receive(link: Link, count: number) {
-  const rx = new RxBatch();
-  const found: ReturnType<typeof packetsOf> = [];
-  for (let i = 0; i < 200 && found.length < count; i++) {
-    link.receive(rx);
-    found.push(...packetsOf(rx));
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
-  return found;
-}
 
 /** Sends them as the pump does: when the link has no room, it waits to be woken. */
 async function sendAll(link: Link, peer: number, packets: readonly Uint8Array[]): Promise<void> {
@@ -102,7 +86,7 @@ describe.each([['IPv4', host(1), host(2)], ...(hasIpv6 ? [['IPv6', '::1', '::1']
       if (from === to) {
         sendPackets(a, peer, [payload]);
         const rx = new RxBatch();
-        for (let i = 0; i < 200 && a.receive(rx) === 0; i++) await new Promise((r) => setTimeout(r, 1));
+        while (a.receive(rx) === 0) await new Promise(setImmediate);
         expect(packetsOf(rx)[0].verdict).toBe(Icrc.OK);
         datagram = rx.slab.slice(0, payload.length + 4);
       } else {

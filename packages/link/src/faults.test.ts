@@ -1,6 +1,6 @@
 import { Icrc, RX_SLOT_WORDS, Rx, RxBatch } from '@node-roce/transport';
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
+import { describe, expect, onTestFinished, test, vi } from 'vitest';
 import { packetsOf, sendPackets } from '../testing/packets.ts';
 import type { FaultOptions } from './fault-path.ts';
 import { FaultLink } from './faults.ts';
@@ -188,17 +188,24 @@ test('a delayed packet leaves with the bytes that it had when it was sent', () =
 });
 
 test('wakes when a held packet is due', async () => {
+  vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] });
+  onTestFinished(() => void vi.useRealTimers());
   const network = new MemoryNetwork();
   const a = network.link('10.0.0.1');
   const b = new FaultLink(network.link('10.0.0.2'), { delay: 20_000 });
   sendPackets(a, a.add(b.gids[0].gid, 0, 64), [packet(1)]);
   const rx = new RxBatch(8, 4096);
   expect(b.receive(rx)).toBe(0);
-  const woken = new Promise<void>((resolve) => b.watch(resolve));
+  const wake = vi.fn();
+  b.watch(wake);
   b.setDeadline(Number.POSITIVE_INFINITY);
-  await woken;
+  vi.advanceTimersByTime(19);
+  for (let i = 0; i < 10; i++) await new Promise(setImmediate);
+  expect(wake).not.toHaveBeenCalled();
   // Timers of Node are whole milliseconds.
-  await new Promise((resolve) => setTimeout(resolve, 2));
+  vi.advanceTimersByTime(2);
+  await new Promise(setImmediate);
+  expect(wake).toHaveBeenCalled();
   expect(b.receive(rx)).toBe(1);
   b.unwatch();
 });

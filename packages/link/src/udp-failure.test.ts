@@ -3,6 +3,7 @@ import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { gidFromText } from '@node-roce/wire';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
+import { host, ownPort as PORT } from '../testing/loopback.ts';
 import { openUdpLink } from './open-sockets.ts';
 
 const addon = vi.hoisted(() => ({ refuses: false }));
@@ -20,8 +21,7 @@ afterEach(() => {
   addon.refuses = false;
 });
 
-const PORT = 40_000 + (process.pid % 10_000);
-const ADDRESS = `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.77`;
+const ADDRESS = host(77);
 const open = () => openUdpLink({ address: ADDRESS, port: PORT });
 
 /** Whether a socket can be bound there. */

@@ -3,15 +3,11 @@ import { once } from 'node:events';
 import { Icrc, RxBatch } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
 import { afterEach, describe, expect, test } from 'vitest';
-import { packetsOf, sendPackets } from '../testing/packets.ts';
+import { hasIpv6, host, ownPort as PORT } from '../testing/loopback.ts';
+import { packetsOf, receivePackets as receive, sendPackets } from '../testing/packets.ts';
 import { FaultLink } from './faults.ts';
-import type { Link } from './link.ts';
 import { openUdpLink } from './open-sockets.ts';
 import type { UdpLink, UdpLinkOptions } from './udp.ts';
-
-// Nobody else's: a port of our own and addresses that follow from the process.
-const PORT = 40_000 + (process.pid % 10_000);
-const host = (n: number) => `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}.${n}`;
 
 const links: UdpLink[] = [];
 async function open(options: UdpLinkOptions): Promise<UdpLink> {
@@ -25,17 +21,6 @@ afterEach(async () => {
 
 /** A BTH that no queue pair would take, and bytes after it. */
 const packet = (n: number, length = 64) => new Uint8Array(12 + length).fill(n);
-
-async function receive(link: Link, count: number) {
-  const rx = new RxBatch();
-  const found: ReturnType<typeof packetsOf> = [];
-  for (let i = 0; i < 200 && found.length < count; i++) {
-    link.receive(rx);
-    found.push(...packetsOf(rx));
-    await new Promise((resolve) => setTimeout(resolve, 1));
-  }
-  return found;
-}
 
 describe.each([
   ['runs of packets', {}],
@@ -61,7 +46,7 @@ test('several addresses of an interface are several GIDs', async () => {
   const b = await open({ address: host(2) });
   const rx = new RxBatch();
   sendPackets(a, a.add(b.gids[0].gid, 1, 64), [packet(1)]);
-  for (let i = 0; i < 200 && b.receive(rx) === 0; i++) await new Promise((r) => setTimeout(r, 1));
+  while (b.receive(rx) === 0) await new Promise(setImmediate);
   expect([...rx.sources.subarray(0, 16)]).toEqual([...gidFromText(host(3))]);
 });
 
@@ -71,7 +56,7 @@ test('a corrupt packet keeps its ICRC behind it, and is marked', async () => {
   const bytes = Uint8Array.of(...packet(9, 16), 0xde, 0xad, 0xbe, 0xef);
   socket.send(bytes, PORT, host(2));
   const rx = new RxBatch();
-  for (let i = 0; i < 200 && b.receive(rx) === 0; i++) await new Promise((r) => setTimeout(r, 1));
+  while (b.receive(rx) === 0) await new Promise(setImmediate);
   socket.close();
   expect(packetsOf(rx)[0]).toMatchObject({ payload: [...packet(9, 16)] });
   expect(packetsOf(rx)[0].verdict).not.toBe(Icrc.OK);
@@ -116,7 +101,9 @@ describe('a group', () => {
     b.leave!(atB);
     expect(sendPackets(a, peer, [packet(5)])).toEqual([0]);
     expect(await receive(c, 1)).toHaveLength(1);
-    expect(await receive(b, 1)).toEqual([]);
+    // The first that the one that left receives is what is sent to its own address after that.
+    sendPackets(a, a.add(b.gids[0].gid, 0, 64), [packet(7)]);
+    expect(await receive(b, 1)).toMatchObject([{ local: 0, payload: [...packet(7)] }]);
     // An index that was left can be another's.
     const again = b.join!(group, 0);
     sendPackets(a, peer, [packet(6)]);
@@ -157,7 +144,7 @@ describe('a port that is taken', () => {
     });
   });
 
-  test('by a wildcard socket of IPv6: is found too', async () => {
+  test.skipIf(!hasIpv6)('by a wildcard socket of IPv6: is found too', async () => {
     const socket = createSocket({ type: 'udp6', ipv6Only: false });
     socket.bind(PORT);
     await once(socket, 'listening');

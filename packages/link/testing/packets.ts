@@ -4,7 +4,7 @@ import {
   RegionTable,
   RX_SLOT_WORDS,
   Rx,
-  type RxBatch,
+  RxBatch,
   TX_HEADER_STRIDE,
   TX_SLOT_WORDS,
   Tx,
@@ -71,4 +71,16 @@ export function packetsOf(
       source: batch.sources.subarray(i * 16, i * 16 + 16).join('.'),
     };
   });
+}
+
+/** Receives until there are as many packets. */
+export async function receivePackets(link: Link, count: number): Promise<ReturnType<typeof packetsOf>> {
+  const rx = new RxBatch();
+  const found: ReturnType<typeof packetsOf> = [];
+  while (found.length < count) {
+    link.receive(rx);
+    found.push(...packetsOf(rx));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return found;
 }

@@ -3,6 +3,8 @@ import { MemoryNetwork } from '@node-roce/link';
 import { openDevice, RoceError } from '@node-roce/verbs-api';
 import { CmAttribute } from '@node-roce/wire';
 import { describe, expect, test, vi } from 'vitest';
+import { host } from '../../link/testing/loopback.ts';
+import { stopClock, turns } from '../../verbs-api/testing/clock.ts';
 import { ADDRESSES, type Ends, equip, openEnds, pairOf, watch } from '../testing/ends.ts';
 import { CmId, connect, EventChannel, type IdOptions, listen, type MessageConnection } from './index.ts';
 
@@ -36,21 +38,21 @@ const CLOSED = { code: 'ERR_ROCE_CLOSED' };
 describe('an id that is destroyed', () => {
   test.each(['inline', 'worker'] as const)('while it resolves: its device closes, %s', async (engine) => {
     const id = new CmId({ deviceOptions: { engine } });
-    const resolving = id.resolveAddr({ host: '127.0.72.81', port: PORT, source: '127.0.72.82' });
+    const resolving = id.resolveAddr({ host: host(1), port: PORT, source: host(2) });
     const outcome = expect(resolving).rejects.toMatchObject(CLOSED);
     await id.destroy();
-    await (await openDevice({ address: '127.0.72.82' })).close();
+    await (await openDevice({ address: host(2) })).close();
     await outcome;
     expect(id.state).toBe('DESTROYED');
   });
 
   test('while a name is looked up: no device stays open', async () => {
     const id = new CmId();
-    const resolving = id.resolveAddr({ host: 'localhost', port: PORT, source: '127.0.72.83' });
+    const resolving = id.resolveAddr({ host: 'localhost', port: PORT, source: host(3) });
     const outcome = expect(resolving).rejects.toMatchObject(CLOSED);
     await id.destroy();
     await outcome;
-    await (await openDevice({ address: '127.0.72.83' })).close();
+    await (await openDevice({ address: host(3) })).close();
   });
 
   test('while it begins to listen: the port is free', async () => {
@@ -108,9 +110,10 @@ describe('an id that is destroyed', () => {
     await connecting;
     await destroyed;
     const events: string[] = [];
-    const signal = AbortSignal.timeout(50);
+    const ended = new AbortController();
+    void turns().then(() => ended.abort());
     for (;;) {
-      const next = await channel.getEvent({ signal }).catch(() => undefined);
+      const next = await channel.getEvent({ signal: ended.signal }).catch(() => undefined);
       if (!next) break;
       events.push(next.event);
     }
@@ -119,7 +122,7 @@ describe('an id that is destroyed', () => {
 });
 
 describe('an id that binds while it binds already refuses: its device closes with it', () => {
-  const address = '127.0.72.84';
+  const address = host(4);
   const CALLS: Record<string, (id: CmId) => Promise<void>> = {
     bindAddr: (id) => id.bindAddr(address),
     resolveAddr: (id) => id.resolveAddr({ host: address, port: PORT, source: address }),
@@ -136,7 +139,7 @@ describe('an id that binds while it binds already refuses: its device closes wit
 });
 
 test('a shared device that the program has closed is replaced for the next id', async () => {
-  const address = '127.0.72.85';
+  const address = host(5);
   const first = new CmId();
   await first.bindAddr(address);
   const closing = first.device.close();
@@ -208,17 +211,21 @@ describe('a listener that ends', () => {
     await client.close();
   });
 
-  test('disconnects those that nobody took, and waits for no peer', { timeout: 10_000 }, async () => {
+  test('disconnects those that nobody took, and waits for no peer', async () => {
+    // Who waited for a peer would wait for ever.
+    stopClock();
+    const limit = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(new AbortController().signal);
     await using ends = await openEnds();
     watch(ends, CmAttribute.DREP);
     const listener = await listen({ device: ends.b, port: PORT });
     const options = { device: ends.a, timing: PATIENT };
     const clients = await Promise.all([1, 2].map(() => connect(`${SERVER}:${PORT}`, options)));
-    await new Promise((resolve) => setTimeout(resolve, 50)); // The listener has both.
+    await turns(); // The listener has both.
     const closing = listener.close();
     await expect(listener.accept()).rejects.toMatchObject(CLOSED);
     await closing;
     for (const { closed } of clients) await closed;
+    limit.mockRestore();
   });
 
   test('with its device, by the device’s signal', async () => {
@@ -243,7 +250,8 @@ describe('a listener that ends', () => {
 });
 
 describe('a connection', () => {
-  test('that is closed waits for a peer that is gone only for a time', { timeout: 10_000 }, async () => {
+  test('that is closed waits for a peer that is gone only for a time', async () => {
+    stopClock();
     await using ends = await openEnds();
     const [client, server] = await pairOf(ends, { timing: PATIENT });
     const limit = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(AbortSignal.abort());

@@ -2,6 +2,7 @@
 import { FaultLink, MemoryNetwork } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
 import { expect, test } from 'vitest';
+import { clockOfTurns } from '../../verbs-api/testing/clock.ts';
 import { equip } from '../testing/ends.ts';
 import { CmId } from './index.ts';
 
@@ -12,6 +13,7 @@ const FAULTS = { loss: 0.15, duplicate: 0.15, direction: 'outbound' } as const;
 const EMPTY = { connections: 0, pending: 0, keys: 0, timers: 0 };
 
 test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and nothing stays`, async () => {
+  clockOfTurns();
   const network = new MemoryNetwork();
   const devices = await Promise.all(
     ['10.0.0.1', '10.0.0.2'].map((address, i) =>
@@ -81,7 +83,7 @@ test(`15 % loss and 15 % copies: ${COUNT} connections each way, all at once, and
   for (const { retried } of counters) expect(retried).toBeGreaterThan(COUNT / 10);
   for (const device of devices) {
     const held = () => device.connections.call('cmCounters');
-    await expect.poll(held, { timeout: 10_000 }).toMatchObject(EMPTY);
+    await expect.poll(held).toMatchObject(EMPTY);
   }
   for (const device of devices) await device.close();
 });

@@ -1,10 +1,10 @@
 /** Connections one after the other between two devices: nothing of them stays. */
-import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { MemoryNetwork } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
 import { expect, test } from 'vitest';
+import { clockOfTurns, turns } from '../../verbs-api/testing/clock.ts';
 import { equip } from '../testing/ends.ts';
 import { CmId } from './index.ts';
 
@@ -20,13 +20,14 @@ const collect = runInNewContext('gc') as () => void;
 
 async function held(): Promise<number> {
   collect();
-  await setTimeout(20);
+  await turns();
   collect();
   const { heapUsed, arrayBuffers } = process.memoryUsage();
   return heapUsed + arrayBuffers;
 }
 
-test(`${COUNT} connects and disconnects in a row`, { timeout: 30_000 + COUNT * 20 }, async () => {
+test(`${COUNT} connects and disconnects in a row`, { timeout: 300_000 + COUNT * 200 }, async () => {
+  clockOfTurns();
   const network = new MemoryNetwork();
   const devices = await Promise.all(
     ['10.0.0.1', '10.0.0.2'].map((address) =>
@@ -64,13 +65,13 @@ test(`${COUNT} connects and disconnects in a row`, { timeout: 30_000 + COUNT * 2
     await cq.destroy();
     await pd.dealloc();
     // The listener's queue pairs are closed in their own time.
-    while (ended < i - 4) await setTimeout(0);
+    while (ended < i - 4) await turns(1);
     if (i === COUNT >> 1) first = await held();
   }
   const grown = (await held()) - first;
   for (const device of devices) {
     const report = () => device.connections.call('cmCounters');
-    await expect.poll(report, { timeout: 5000 }).toMatchObject(EMPTY);
+    await expect.poll(report).toMatchObject(EMPTY);
     expect(await report()).toMatchObject({
       unexpected: 0,
       malformed: 0,

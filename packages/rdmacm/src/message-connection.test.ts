@@ -3,10 +3,10 @@ import { Worker } from 'node:worker_threads';
 import { MemoryNetwork } from '@node-roce/link';
 import { openDevice } from '@node-roce/verbs-api';
 import { describe, expect, test, vi } from 'vitest';
+import { host } from '../../link/testing/loopback.ts';
+import { clockOfTurns, turns } from '../../verbs-api/testing/clock.ts';
 import { type Ends, openEnds, pairOf, text } from '../testing/ends.ts';
 import { connect, listen } from './index.ts';
-
-const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
 describe('messages', () => {
   test('1500 wait for a program that is slow, and none is lost', async () => {
@@ -15,7 +15,7 @@ describe('messages', () => {
     const sending: Promise<void>[] = [];
     for (let i = 0; i < 1500; i++) sending.push(client.send(`${i}`));
     await Promise.all(sending);
-    await pause(20);
+    await turns();
     for (let i = 0; i < 1500; i++) expect(text(await server.receive())).toBe(`${i}`);
   });
 
@@ -53,7 +53,7 @@ describe('messages', () => {
     const controller = new AbortController();
     await client.send('1');
     const given = client.send('2', { signal: controller.signal });
-    await pause(5);
+    await turns();
     controller.abort(new Error('enough'));
     await expect(given).rejects.toThrow('enough');
     const third = client.send('3');
@@ -62,10 +62,11 @@ describe('messages', () => {
   });
 
   test('wait for a peer that takes none, also with probes of a silent peer', async () => {
+    clockOfTurns();
     await using ends = await openEnds();
     const [client, server] = await pairOf(ends, { slots: 2, maxMessage: 8, keepAlive: 2 });
     const sending = ['1', '2', '3'].map((message) => client.send(message));
-    await pause(60);
+    await turns(600); // 60 ms
     sending.push(client.send('4'));
     for (const expected of ['1', '2', '3', '4']) expect(text(await server.receive())).toBe(expected);
     await Promise.all(sending);
@@ -163,9 +164,9 @@ test('a request that the peer refuses is the reason of the end, though the peer 
 
 test('a device that fails is no orderly end of a connection', async () => {
   const posted = vi.spyOn(Worker.prototype, 'postMessage');
-  await using listener = await listen({ address: '127.0.72.83', port: 0 });
-  const options = { source: '127.0.72.84', deviceOptions: { engine: 'worker' } } as const;
-  const client = await connect(`127.0.72.83:${listener.port}`, options);
+  await using listener = await listen({ address: host(1), port: 0 });
+  const options = { source: host(2), deviceOptions: { engine: 'worker' } } as const;
+  const client = await connect(`${host(1)}:${listener.port}`, options);
   const receiving = expect(client.receive()).rejects.toMatchObject({ code: 'ERR_ROCE_DEVICE_FATAL' });
   const [engine] = posted.mock.contexts as Worker[];
   posted.mockRestore();

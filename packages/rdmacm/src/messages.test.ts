@@ -1,5 +1,6 @@
 import { gidEquals, gidFromText } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { turns } from '../../verbs-api/testing/clock.ts';
 import { openEnds, pairOf, text } from '../testing/ends.ts';
 import { connect, listen } from './index.ts';
 
@@ -27,7 +28,7 @@ describe('messages', () => {
       }
     })();
     await expect.poll(() => sent).toBe(2);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await turns();
     expect(sent).toBe(2);
     for (let i = 0; i < 20; i++) expect(text(await server.receive())).toBe(`${i}`);
     await sending;

@@ -2,6 +2,8 @@
 import { openDevice, RoceError } from '@node-roce/verbs-api';
 import { gidEquals, gidFromText } from '@node-roce/wire';
 import { expect, test } from 'vitest';
+import { host } from '../../link/testing/loopback.ts';
+import { clockOfTurns, stopClock } from '../../verbs-api/testing/clock.ts';
 import { ADDRESSES, type Ends, equip, openEnds } from '../testing/ends.ts';
 import { CmId, connect, type IdOptions, listen, RefusedError } from './index.ts';
 
@@ -28,11 +30,10 @@ async function failureOf(attempt: Promise<unknown>): Promise<RoceError> {
 }
 
 test('a refused port: at once, also where no program listens at all', async () => {
+  stopClock();
   await using ends = await openEnds();
   const id = await initiator(ends);
-  const began = performance.now();
   const error = await failureOf(id.connect());
-  expect(performance.now() - began).toBeLessThan(2000);
   expect(error).toBeInstanceOf(RefusedError);
   expect(error).toMatchObject({
     code: 'ERR_ROCE_CM_REFUSED',
@@ -68,6 +69,7 @@ const SILENCE = {
 };
 
 test('nobody there, or an interface without RoCE', async () => {
+  clockOfTurns();
   await using ends = await openEnds();
   ends.cut();
   const id = await initiator(ends, { timing: SHORT });
@@ -75,6 +77,7 @@ test('nobody there, or an interface without RoCE', async () => {
 });
 
 test('a full backlog', async () => {
+  clockOfTurns();
   await using ends = await openEnds();
   const listening = new CmId({ device: ends.b });
   await listening.listen({ port: PORT, backlog: 1 });
@@ -144,12 +147,12 @@ test('our address is on no interface', async () => {
 });
 
 test('our address is another one than the device’s', async () => {
-  await using device = await openDevice({ address: '127.0.72.61' });
+  await using device = await openDevice({ address: host(1) });
   const id = new CmId({ device });
-  const error = await failureOf(id.resolveAddr({ host: '127.0.0.1', port: 1, source: '127.0.72.62' }));
+  const error = await failureOf(id.resolveAddr({ host: host(3), port: 1, source: host(2) }));
   expect(error).toMatchObject({
     code: 'ERR_ROCE_CM_NO_ADDRESS',
     errno: 'EADDRNOTAVAIL',
-    expected: '127.0.72.61',
+    expected: host(1),
   });
 });

@@ -11,6 +11,8 @@ import {
   PortSpace,
 } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { host } from '../../link/testing/loopback.ts';
+import { clockOfTurns } from '../testing/clock.ts';
 import { openSide } from '../testing/pair.ts';
 import { type Device, GSI_QKEY, type OpenDeviceOptions, openDevice } from './index.ts';
 
@@ -82,9 +84,9 @@ describe.each([
     const network = new MemoryNetwork();
     const place = (address: string): OpenDeviceOptions =>
       engine ? { address, engine, link: 'udp' } : { link: network.link(address, 1024) };
-    await using a = await open(place('127.0.0.71'));
-    await using b = await open(place('127.0.0.72'));
-    const [id, other] = await establish(a, b, '127.0.0.72');
+    await using a = await open(place(host(1)));
+    await using b = await open(place(host(2)));
+    const [id, other] = await establish(a, b, host(2));
     await a.port.call('cmDisconnect', id);
     expect(await b.next('disconnected')).toMatchObject({ id: other, cause: 'peer-closed' });
     await b.port.call('cmDisconnect', other);
@@ -193,6 +195,7 @@ describe('a device whose program has not used the connection manager', () => {
   });
 
   test('answers again once there is room for that', async () => {
+    clockOfTurns();
     const network = new MemoryNetwork();
     await using a = await open({ link: network.link('10.0.0.1', 1024) });
     await using b = await openDevice({ link: network.link('10.0.0.2', 1024), limits: { maxMr: 1 } });

@@ -2,7 +2,7 @@
 import { type Link, MemoryNetwork } from '@node-roce/link';
 import { type Adapter, createRing, Ring, type RxBatch } from '@node-roce/transport';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { pass, stopClock } from '../testing/clock.ts';
+import { move, pass, stopClock } from '../testing/clock.ts';
 import { openSide, type Side } from '../testing/pair.ts';
 import { Diagnostics } from './diagnostics.ts';
 import type { QueuePair } from './index.ts';
@@ -37,7 +37,7 @@ describe('a program that polls a busy completion queue and never waits', () => {
     let started = 0;
     let status = 'nothing in a second';
     for (let now = performance.now(), end = now + 5000; now < end; now = performance.now()) {
-      vi.advanceTimersByTime(TURN_MS);
+      move(TURN_MS);
       for (; out < 128; out++) b.qp.postSend(send);
       out -= b.cq.poll(128).filter(({ wrIdNumber }) => wrIdNumber === 6).length;
       if (messages >= 500 && started === 0) {

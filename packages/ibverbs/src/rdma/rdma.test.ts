@@ -3,6 +3,7 @@ import { constants } from 'node:os';
 import { MemoryNetwork } from '@node-roce/link';
 import { type Device, openDevice } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
+import { clockOfTurns, turns } from '../../../verbs-api/testing/clock.ts';
 import { good } from '../../testing/pair.ts';
 import * as v from '../index.ts';
 
@@ -192,6 +193,7 @@ describe('without a channel', () => {
 });
 
 test('the parameters in the event of a request are taken by rdma_accept: a send waits for its receive', async () => {
+  clockOfTurns();
   await using net = await openNet();
   const [ours, theirs] = [v.rdma_create_event_channel(), v.rdma_create_event_channel()];
   const [listen, ids]: v.rdma_cm_id[][] = [[], []];
@@ -217,7 +219,7 @@ test('the parameters in the event of a request are taken by rdma_accept: a send 
   expect(answer.param.conn).toMatchObject({ ...common, retry_count: 0, qp_num: server.qp!.qp_num });
   await expectEvent(theirs, v.RDMA_CM_EVENT_ESTABLISHED);
   post(client, mr);
-  await new Promise((resolve) => setTimeout(resolve, 5)); // RNR NAKs come and go.
+  await turns(50); // 5 ms: RNR NAKs come and go.
   const far = good(await v.ibv_reg_mr(server.pd!, new Uint8Array(SIZE), SIZE, v.IBV_ACCESS_LOCAL_WRITE));
   for (let i = 0; i < COUNT; i++)
     expect(
