@@ -78,7 +78,16 @@ export class TestPort implements FramePort {
   }
 }
 
-export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
+interface RawOptions {
+  maxSendWr?: number;
+  maxRecvWr?: number;
+  /** Entries of the completion queue. */
+  cqe?: number;
+  /** Hears of an event as it is raised. */
+  onEvent?: (type: string) => void;
+}
+
+export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8, cqe = 64, onEvent }: RawOptions = {}) {
   const port = new TestPort();
   const events: unknown[] = [];
   const batch = { slab: new Uint8Array(8 * FRAME_ROOM), slots: new Uint32Array(16) };
@@ -91,7 +100,10 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
     throwBugs: true,
     frames: { batch, open: () => port },
     onCompletionEvent: () => {},
-    onAsyncEvent: (event) => events.push(event),
+    onAsyncEvent: (event) => {
+      events.push(event);
+      onEvent?.(event.type);
+    },
   });
   const pd = adapter.allocPd();
   const memory = new Uint8Array(4096);
@@ -103,7 +115,7 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
     length: memory.length,
     access: Access.LOCAL_WRITE,
   });
-  const cq = adapter.createCq(64);
+  const cq = adapter.createCq(cqe);
   const cap = { maxSendWr, maxRecvWr, maxSendSge: 2, maxRecvSge: 2, maxInlineData: 64 };
   const init = { pd, type: 'RAW_PACKET', sendCq: cq.handle, recvCq: cq.handle, cap, sqSigAll: true } as const;
   const { qpn, sendQueue, recvQueue } = adapter.createQp(init);
@@ -136,8 +148,14 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
       if (last !== 'INIT') side.modify({ qpState: 'RTR' });
       if (last === 'RTS') side.modify({ qpState: 'RTS' });
     },
-    /** Posts a frame in elements of those lengths, one behind the other in memory. */
+    /** Posts a frame in elements of those lengths, one behind the other in memory, and has it sent. */
     send(wrId: number, lengths: number[], opcode: number = WrOpcode.SEND, lkey = mr.lkey) {
+      side.publish(wrId, lengths, opcode, lkey);
+      adapter.posted(qpn);
+      adapter.runFrames();
+    },
+    /** Posts a frame, as another thread does that has not rung the doorbell. */
+    publish(wrId: number, lengths: number[], opcode: number = WrOpcode.SEND, lkey = mr.lkey) {
       const w = sq.wordOf(sq.producer);
       sq.words[w + SendWqe.OPCODE_FLAGS] = opcode;
       sq.words[w + SendWqe.WR_ID_LOW] = wrId;
@@ -153,8 +171,6 @@ export function setUpRaw({ maxSendWr = 8, maxRecvWr = 8 } = {}) {
         address += BigInt(length);
       }
       sq.publish((sq.producer + 1) | 0);
-      adapter.posted(qpn);
-      adapter.runFrames();
     },
     receive(wrId: number, at: number, length: number, lkey = mr.lkey) {
       const w = rq.wordOf(rq.producer);

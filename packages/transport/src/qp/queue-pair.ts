@@ -320,6 +320,8 @@ export class QueuePair implements Owner, Sender {
         this.sendQueue.reset();
         this.receives.reset();
       }
+      // What was posted in SQE is flushed, though its doorbell was not answered yet (IBTA vol 1 §10.3.1.7).
+      if (this.#state === QpStateCode.SQE) this.#flushSends();
       this.#setState(state);
       if (state === QpStateCode.RTS) {
         // It is asked for with each SQD.
@@ -360,11 +362,12 @@ export class QueuePair implements Owner, Sender {
   /** Flushes the posted requests, and asks for doorbells for later ones. */
   flush(): void {
     this.#flushSends();
-    this.receives.flush();
+    if (this.receives.flush()) this.wantsTurn();
   }
 
+  /** A thread that goes on posting meanwhile holds nobody up: the next turn flushes its requests. */
   #flushSends(): void {
-    this.sendQueue.flush();
+    if (this.sendQueue.flush()) this.wantsTurn();
     this.requester.flushed();
   }
 
@@ -443,6 +446,7 @@ export class QueuePair implements Owner, Sender {
   }
 
   sendRequests(batch: TxBatch, budget: number): number {
+    if (this.#state === QpStateCode.ERR || this.#state === QpStateCode.SQE) this.posted();
     return this.requester.transmit(batch, budget);
   }
 

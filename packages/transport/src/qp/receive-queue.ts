@@ -9,6 +9,7 @@ import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
 import { Cqe, RecvWqe, type Ring, Sge } from '../rings.ts';
 import { Scattered, scatter } from '../scatter.ts';
+import { indexLess } from '../serial.ts';
 import { checkList } from '../sge.ts';
 import type { SharedReceiveQueue } from '../srq.ts';
 import type { TaggedReceives } from '../tags/tagged-receives.ts';
@@ -239,15 +240,17 @@ export class ReceiveQueue {
     if (this.#complete(status, WcOpcode.RECV) >= 0) this.#cq.commit(true);
   }
 
-  /** Completes all posted receives with WR_FLUSH_ERR, and asks for doorbells for later ones. */
-  flush(): void {
-    do {
-      const posted = this.#ring.end(this.#head);
-      while (this.#head !== posted) {
-        this.#owner.counters.flushedReceives++;
-        if (this.#complete(WcStatus.WR_FLUSH_ERR, WcOpcode.RECV) >= 0) this.#cq.commit(true);
-      }
-    } while (this.#ring.sleep(this.#head));
+  /**
+   * Completes the posted receives with WR_FLUSH_ERR, and asks for doorbells for later ones.
+   * @returns whether receives were posted meanwhile that no doorbell will report
+   */
+  flush(): boolean {
+    const posted = this.#ring.end(this.#head);
+    while (indexLess(this.#head, posted)) {
+      this.#owner.counters.flushedReceives++;
+      if (this.#complete(WcStatus.WR_FLUSH_ERR, WcOpcode.RECV) >= 0) this.#cq.commit(true);
+    }
+    return this.#ring.sleep(this.#head);
   }
 
   /** RESET: what is posted is forgotten (IBTA vol 1 §10.3.1.2). */

@@ -4,7 +4,7 @@ import type { CompletionQueue } from '../completion-queue.ts';
 import { SendFlags, WcFlags, WcOpcode, WcStatus } from '../constants.ts';
 import type { Context } from '../context.ts';
 import { Cqe, type Ring, SendWqe, SGE_WORDS } from '../rings.ts';
-import { indexAfter, indexBefore, indexDiff } from '../serial.ts';
+import { indexAfter, indexBefore, indexDiff, indexLess } from '../serial.ts';
 import { WR_OPCODES, type WrOpcodeRow } from '../wr-opcodes.ts';
 import type { Owner } from './owner.ts';
 
@@ -179,14 +179,17 @@ export class SendQueue {
     }
   }
 
-  /** Flushes the posted requests, and asks for a doorbell for later ones. */
-  flush(): void {
-    do {
-      const { posted } = this;
-      while (this.#head !== posted) this.complete(WcStatus.WR_FLUSH_ERR);
-    } while (this.#ring.sleep(this.#head));
+  /**
+   * Flushes the posted requests, and asks for a doorbell for later ones. A completion that has no room ends the queue pair, which calls
+   * this again inside of the call and may flush more: another thread posts meanwhile.
+   * @returns whether requests were posted meanwhile that no doorbell will report
+   */
+  flush(): boolean {
+    const { posted } = this;
+    while (indexLess(this.#head, posted)) this.complete(WcStatus.WR_FLUSH_ERR);
     this.#started = this.#head;
     this.#readOrAtomics = 0;
+    return this.#ring.sleep(this.#head);
   }
 
   /** Drops the posted requests without completions. */

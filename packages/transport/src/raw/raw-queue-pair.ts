@@ -246,6 +246,7 @@ export class RawQueuePair implements FrameOwner {
         this.#sendQueue.reset();
         this.#receives.reset();
       }
+      if (this.#state === QpStateCode.SQE) this.#flushSends();
       this.#show(state);
       this.#listen(state >= QpStateCode.RTR);
     }
@@ -268,6 +269,8 @@ export class RawQueuePair implements FrameOwner {
     this.#port.setFilter(on ? this.#rules : NOTHING);
     if (on) return;
     this.#port.wantRead(false);
+    // They come into the slab that frames which were delivered are still to be copied from.
+    this.#context.flushCopies();
     while (this.#port.receive(this.#frames, BATCH) > 0);
   }
 
@@ -314,7 +317,7 @@ export class RawQueuePair implements FrameOwner {
   posted(): void {
     if (this.#next) this.#followProgram();
     if (this.#state === QpStateCode.ERR) this.#flush();
-    else if (this.#state === QpStateCode.SQE) this.#sendQueue.flush();
+    else if (this.#state === QpStateCode.SQE) this.#flushSends();
     else this.run();
   }
 
@@ -325,7 +328,7 @@ export class RawQueuePair implements FrameOwner {
 
   timersDue(): void {
     this.#timers[0] = Number.POSITIVE_INFINITY;
-    this.run();
+    this.posted();
   }
 
   #receive(): void {
@@ -386,8 +389,13 @@ export class RawQueuePair implements FrameOwner {
   }
 
   #flush(): void {
-    this.#sendQueue.flush();
-    this.#receives.flush();
+    this.#flushSends();
+    if (this.#receives.flush()) this.wakeAt(this.#context.clock[0]);
+  }
+
+  /** A thread that goes on posting meanwhile holds nobody up: its requests are flushed when timers have their turn. */
+  #flushSends(): void {
+    if (this.#sendQueue.flush()) this.wakeAt(this.#context.clock[0]);
   }
 
   // ---------------------------------------------------------- what parts ask
@@ -414,7 +422,7 @@ export class RawQueuePair implements FrameOwner {
     if (this.#state === QpStateCode.ERR) return;
     this.#sender.drop();
     this.#show(QpStateCode.SQE);
-    this.#sendQueue.flush();
+    this.#flushSends();
   }
 
   completionLost(): void {
