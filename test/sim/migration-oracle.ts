@@ -14,6 +14,8 @@
  * - MigReq 1 by the alternate path takes a side in REARM or ARMED along, and the packet is taken (P10).
  * - MigReq 1 by another path in ARMED is dropped, with PATH_MIG_ERR once until the next REARM (P11).
  * - Other packets that come by another path than the primary one are dropped (P12).
+ * - All this holds of packets that the peer may send now (P20). Where that depends on what a side has kept or has heard, either is
+ *   right, and the next event or query shows which.
  *
  * Of each event:
  * - PATH_MIG comes once for each migration, before the next packet: at the program's call (P9), with the peer's bit (P10), or
@@ -63,6 +65,12 @@ const MOST_TIMEOUTS = 4;
 /** Bytes of the BTH. */
 const BTH = 12;
 
+/** SENDs and WRITEs that may be repeated, by their PSNs before the expected one. */
+const REPEATED_MOST = 1024;
+
+/** Whether a packet is one that the peer may send now. */
+type Timely = 'yes' | 'no' | 'perhaps';
+
 /** The judge of one side. */
 export class MigrationOracle {
   readonly causes: Record<Cause, number> = { retries: 0, modify: 0, bit: 0 };
@@ -77,6 +85,12 @@ export class MigrationOracle {
   readonly #side: JudgedSide;
   /** End of the requests that arrived. */
   #asked: number;
+  /** Requests that arrived. */
+  readonly #arrived: Arrived;
+  /** Expected PSNs that there may have been at the last REARM. */
+  #rearmed: { least: number; most: number };
+  /** What packets may have led to that were perhaps timely. */
+  readonly #possible = new Set<'ARMED' | 'PATH_MIG' | 'PATH_MIG_ERR'>();
   #owed: ('PATH_MIG' | 'PATH_MIG_ERR')[] = [];
   #hasErred = false;
 
@@ -84,6 +98,8 @@ export class MigrationOracle {
     this.#side = side;
     this.primary = side.path;
     this.#asked = side.rqPsn;
+    this.#arrived = new Arrived(side.rqPsn);
+    this.#rearmed = { least: side.rqPsn, most: side.rqPsn };
     this.requests = new Requests(side);
   }
 
@@ -98,6 +114,14 @@ export class MigrationOracle {
     this.alternate = alternate;
     this.state = 'REARM';
     this.#hasErred = false;
+    const { least, most } = this.#arrived;
+    this.#rearmed = { least, most };
+    this.#possible.clear();
+  }
+
+  /** A query shows ARMED: where it may be so by what arrived, it is so from here on. */
+  isArmed(): void {
+    if (this.#possible.has('ARMED') && this.state === 'REARM') this.state = 'ARMED';
   }
 
   /** The program sets MIGRATED. */
@@ -127,36 +151,61 @@ export class MigrationOracle {
       this.#check(fault === undefined, now, fault!);
     } else {
       this.#check(psnDiff(psn, this.#asked) < 0, now, `answers PSN ${psn}, which nobody asked for`);
+      const { aeth, atomicAckEth } = info.offsets;
+      const isNak = !info.isReadResponse && atomicAckEth < 0 && isNakOf(packet, aeth);
+      this.#arrived.answered(isNak ? psn : psnAdd(psn, 1));
     }
   }
 
   arrived(packet: Uint8Array, gids: { own: number; peer: number }, now: number): void {
     this.#check(gids.own === gids.peer, now, `arrived from GID ${gids.peer} at ${gids.own}`);
-    if (!this.#takes(bthMigReq(packet, 0) === 1, gids.own, now)) return;
     const info = opcodeInfo(bthOpcode(packet, 0))!;
     const psn = bthPsn(packet, 0);
+    const timely = this.#timely(info, psn);
+    if (!this.#takes(bthMigReq(packet, 0) === 1, gids.own, timely, now)) return;
     if (info.isRequest) {
       const end = psnAdd(psn, spanOf(packet, info, this.#side.pathMtu));
       if (psnDiff(end, this.#asked) > 0) this.#asked = end;
+      this.#arrived.add(psn, end);
     } else {
       this.requests.answered(packet, info, psn, now);
     }
   }
 
-  /** Whether a packet is taken, and the effect of its MigReq. */
-  #takes(isOne: boolean, path: number, now: number): boolean {
-    if (isOne && path === this.alternate?.index) {
+  /** Whether the peer may send a packet now. */
+  #timely({ isRequest, isSend, isWrite }: OpcodeInfo, psn: number): Timely {
+    if (!isRequest) return this.requests.isOut(psn);
+    const { least, most } = this.#arrived;
+    if (psnDiff(psn, most) > 0) return 'no';
+    if (psnDiff(psn, least) >= 0) return least === most ? 'yes' : 'perhaps';
+    if (!isSend && !isWrite) return 'perhaps';
+    const isRecent = this.state === 'MIGRATED' || psnDiff(psn, this.#rearmed.most) >= 0;
+    return isRecent && psnDiff(most, psn) <= REPEATED_MOST ? 'yes' : 'perhaps';
+  }
+
+  /** Whether a packet is taken, as far as that is known, and the effect of its MigReq. */
+  #takes(isOne: boolean, path: number, timely: Timely, now: number): boolean {
+    const isPrimary = path === this.primary.index;
+    const isByAlternate = isOne && path === this.alternate?.index;
+    const isWrong = isOne && this.state === 'ARMED';
+    if (timely === 'perhaps') {
+      if (isByAlternate) this.#possible.add('PATH_MIG');
+      else if (isWrong) this.#possible.add('PATH_MIG_ERR');
+      else if (!isOne && isPrimary && this.hasSeenOne) this.#possible.add('ARMED');
+    }
+    if (timely !== 'yes') return (isPrimary && !isWrong) || (isByAlternate && timely === 'perhaps');
+    if (isByAlternate) {
       this.#goOver('bit', now);
       this.#owed.push('PATH_MIG');
       this.hasSeenOne = true;
       return true;
     }
-    if (isOne && this.state === 'ARMED') {
+    if (isWrong) {
       if (!this.#hasErred) this.#owed.push('PATH_MIG_ERR');
       this.#hasErred = true;
       return false;
     }
-    if (path !== this.primary.index) return false;
+    if (!isPrimary) return false;
     if (isOne) this.hasSeenOne = true;
     else if (this.state === 'REARM' && this.hasSeenOne) this.state = 'ARMED';
     return true;
@@ -166,6 +215,11 @@ export class MigrationOracle {
     if (type !== 'PATH_MIG' && type !== 'PATH_MIG_ERR') return;
     if (type === 'PATH_MIG_ERR') this.errors++;
     const owed = this.#owed.shift();
+    if (owed === undefined && this.#possible.has(type)) {
+      if (type === 'PATH_MIG') this.#goOver('bit', now);
+      else this.#hasErred = true;
+      return;
+    }
     if (owed !== undefined || type !== 'PATH_MIG') {
       this.#check(owed === type, now, `${type}, where ${owed ?? 'nothing'} was due`);
       return;
@@ -201,6 +255,7 @@ export class MigrationOracle {
     this.alternate = undefined;
     this.state = 'MIGRATED';
     this.hasSeenOne = false;
+    this.#possible.clear();
     this.requests.anew(now);
   }
 
@@ -242,6 +297,12 @@ class Requests {
     this.#progress(now);
   }
 
+  /** Whether a response is to a packet that is out. */
+  isOut(psn: number): Timely {
+    if (psnDiff(psn, this.#next) >= 0 || psnDiff(psn, this.#oldest) < 0) return 'no';
+    return psn === psnAdd(this.#next, -1) ? 'yes' : 'perhaps';
+  }
+
   /** How often the packet out that was tried most was sent on this path. */
   get tries(): number {
     const covering = (psn: number) =>
@@ -279,7 +340,7 @@ class Requests {
     if (psnDiff(psn, this.#oldest) < 0 || psnDiff(psn, this.#next) >= 0) return;
     this.heard = now;
     const isAcknowledge = offsets.aeth >= 0 && offsets.atomicAckEth < 0 && !isReadResponse;
-    const isNak = isAcknowledge && aethKind(aethSyndrome(packet, offsets.aeth)) !== AethKind.ACK;
+    const isNak = isAcknowledge && isNakOf(packet, offsets.aeth);
     const [read] = this.#reads;
     if (!isAcknowledge && read?.psn === psn) read.psn = psnAdd(psn, 1);
     const acked = isNak ? psn : psnAdd(psn, 1);
@@ -302,6 +363,36 @@ class Requests {
     this.naks = 0;
     this.acknowledged = this.heard = now;
   }
+}
+
+/** The requests that arrived: the expected PSN of a side that keeps none of those that came early, and of one that keeps all. */
+class Arrived {
+  least: number;
+  most: number;
+  readonly #early = new Map<number, number>();
+
+  constructor(psn: number) {
+    this.least = this.most = psn;
+  }
+
+  add(psn: number, end: number): void {
+    if (psn === this.least) this.least = end;
+    if (psnDiff(psn, this.most) > 0) this.#early.set(psn, end);
+    else if (psnDiff(end, this.most) > 0) this.most = end;
+    for (let next = this.#early.get(this.most); next !== undefined; next = this.#early.get(this.most)) {
+      this.#early.delete(this.most);
+      this.most = next;
+    }
+  }
+
+  /** The side has answered all before this PSN, or a READ up to there: all before its request. */
+  answered(end: number): void {
+    if (psnDiff(end, this.least) > 0) this.least = end;
+  }
+}
+
+function isNakOf(packet: Uint8Array, aeth: number): boolean {
+  return aethKind(aethSyndrome(packet, aeth)) !== AethKind.ACK;
 }
 
 function spanOf(packet: Uint8Array, { isReadRequest, offsets }: OpcodeInfo, pathMtu: number): number {

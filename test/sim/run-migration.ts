@@ -121,8 +121,10 @@ export class JudgedPair extends Pair {
   }
 
   /** A query agrees with the state that follows from packets, calls and events. */
-  #compare(side: Side, { state, primary }: MigrationOracle): void {
+  #compare(side: Side, oracle: MigrationOracle): void {
     const { attr } = side.adapter.queryQp(side.qp.qpn);
+    if (attr.pathMigState === 'ARMED') oracle.isArmed();
+    const { state, primary } = oracle;
     const found = [attr.pathMigState, attr.ahAttr?.grh.sgidIndex, attr.timeout];
     const expected = [state, primary.index, primary.timeout];
     if (found.join() !== expected.join()) {

@@ -1,10 +1,10 @@
 /** Automatic path migration (IBTA vol 1 §17.2.8). The rules are those of docs/rules.md, by number. */
 import { bthMigReq, Opcode } from '@node-roce/wire';
 import { describe, expect, test, vi } from 'vitest';
-import { ByHand, type PacketInit } from '../../testing/by-hand.ts';
-import { addressOf, Pair, type PairOptions, Side } from '../../testing/pair.ts';
+import { ByHand, inShort, type PacketInit } from '../../testing/by-hand.ts';
+import { addressOf, gidOf, type Packet, Pair, type PairOptions, Side } from '../../testing/pair.ts';
 import { alternateTo, migrating } from '../../testing/two-paths.ts';
-import { type QpAttr, type QpType, Tx, TxBatch } from '../index.ts';
+import { Icrc, type QpAttr, type QpType, RX_SLOT_WORDS, Rx, Tx, TxBatch } from '../index.ts';
 
 const MTU = 1024;
 const KEPT = 60_000;
@@ -297,12 +297,147 @@ describe('migrating', () => {
 
   test('P10: in REARM as well: the packets by which the peer armed this side are lost', () => {
     const { hand, side, write, events } = byHand();
-    hand.put(write(1000, 1));
+    hand.put(write(999, 1));
     hand.out();
     side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
-    hand.putFrom({ source: 11, local: 1 }, write(1001, 1));
+    hand.putFrom({ source: 11, local: 1 }, write(1000, 1));
     expect(events()).toEqual(['PATH_MIG']);
-    expect(side.adapter.queryQp(side.qp.qpn).attr).toMatchObject({ pathMigState: 'MIGRATED', rqPsn: 1002 });
+    expect(side.adapter.queryQp(side.qp.qpn).attr).toMatchObject({ pathMigState: 'MIGRATED', rqPsn: 1001 });
+  });
+
+  test('P20: a late copy by the alternate path moves nobody to a path that is dead', () => {
+    const { pair, left, right, arm, modify, write, cut, exchange, states, events } = open();
+    exchange();
+    const old = pair.sent.find(({ from }) => from === left)!.packet;
+    arm();
+    cut(0);
+    write();
+    pair.run();
+    expect(states()).toEqual(['MIGRATED', 'MIGRATED']);
+    // The dead path is the alternate one now.
+    modify(left, { ...alternateTo(2, {}, 0), pathMigState: 'REARM' });
+    modify(right, { ...alternateTo(1, {}, 0), pathMigState: 'REARM' });
+    write();
+    pair.run();
+    expect(states()).toEqual(['ARMED', 'ARMED']);
+    left.poll();
+    events(right);
+    arrive(right, old, { source: 1, local: 0 });
+    expect([states(), events(right)]).toEqual([['ARMED', 'ARMED'], []]);
+    expect(right.adapter.counters().wrongSource).toBe(1);
+    write();
+    pair.run();
+    expect(left.poll().map(({ status }) => status)).toEqual(['SUCCESS']);
+  });
+
+  test.each<[string, number, number]>([
+    ['that is ahead', 1002, 1],
+    ['far ahead', 1001 + 0x7f_ffff, 1],
+    ['of long ago', 1001 - 1025, 2],
+    ['of the half circle before', 1001 - 0x80_0000, 2],
+    ['from before REARM', 999, 1],
+  ])('P20: the bit of a request %s means nothing', (_what, psn, times) => {
+    const { hand, side, arm, write, events, state } = byHand();
+    arm();
+    for (let i = 0; i < times; i++) hand.putFrom({ source: 11, local: 1 }, write(psn, 1));
+    // Nor does the path that nobody knows.
+    hand.putFrom({ source: 9, local: 1 }, write(psn, 1));
+    expect(events()).toEqual([]);
+    expect(state()).toMatchObject({ pathMigState: 'ARMED', rqPsn: 1001 });
+    expect(side.adapter.counters().wrongSource).toBe(times + 1);
+    expect(hand.out()).toEqual([]);
+  });
+
+  test.each<[string, number, number]>([
+    ['a repetition since REARM', 1000, 1],
+    ['one from before REARM, the second time', 999, 2],
+  ])('P20: %s takes the peer along, and is acknowledged: its ACK was lost', (_what, psn, times) => {
+    const { hand, arm, write, events, state } = byHand();
+    arm();
+    for (let i = 0; i < times; i++) hand.putFrom({ source: 11, local: 1 }, write(psn, 1));
+    expect(events()).toEqual(['PATH_MIG']);
+    expect(state().pathMigState).toBe('MIGRATED');
+    expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', 1000, 0x1f]]);
+  });
+
+  test('P20: a READ that is repeated takes the peer along while it is remembered', () => {
+    const { hand, side, arm, events } = byHand();
+    arm();
+    const { addr, rkey } = side.register(new ArrayBuffer(8192));
+    const read = (psn: number, length: number, bit: number) =>
+      withBit(hand, { opcode: Opcode.RC_RDMA_READ_REQUEST, psn, reth: { addr, rkey, length } }, bit);
+    hand.put(read(1001, 2048, 0));
+    expect(hand.out()).toHaveLength(2);
+    // Of the two responses one was asked for again.
+    const rest = withBit(
+      hand,
+      { opcode: Opcode.RC_RDMA_READ_REQUEST, psn: 1002, reth: { addr: addr + 1024n, rkey, length: 1024 } },
+      1,
+    );
+    hand.putFrom({ source: 11, local: 1 }, rest);
+    expect(events()).toEqual(['PATH_MIG']);
+    expect(hand.out().map(inShort)).toEqual([['RDMA_READ_RESPONSE_ONLY', 1002]]);
+  });
+
+  test('P20: an ACK takes this side along if it is for a packet in flight', () => {
+    const { hand, side, arm, ack, events, state } = byHand();
+    arm();
+    for (const psn of [0x4ff, 0x500]) hand.putFrom({ source: 11, local: 1 }, ack(psn, 1));
+    expect(events()).toEqual([]);
+    post(side);
+    hand.out();
+    hand.putFrom({ source: 11, local: 1 }, ack(0x501, 1));
+    expect([events(), state().pathMigState]).toEqual([[], 'ARMED']);
+    hand.putFrom({ source: 11, local: 1 }, ack(0x500, 1));
+    expect([events(), state().pathMigState]).toEqual([['PATH_MIG'], 'MIGRATED']);
+    expect(side.poll().map(({ status }) => status)).toEqual(['SUCCESS']);
+  });
+
+  test('P20: late copies by the primary path arm nobody', () => {
+    const { hand, side, write, state } = byHand();
+    hand.put(write(999, 1), write(1000, 1));
+    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
+    hand.put(write(999, 0), write(1000, 0), write(1002, 0));
+    expect(state().pathMigState).toBe('REARM');
+    hand.put(write(1001, 0));
+    expect(state().pathMigState).toBe('ARMED');
+  });
+
+  test('P7: a sequence NAK without a retry left, beyond what an RNR NAK had put back: the other path goes on there', () => {
+    const gids = migrating(2);
+    const hand = new ByHand({ retryCnt: 0, timeout: 14, rqPsn: 999 }, gids);
+    const { side } = hand;
+    const write = (psn: number, bit: number) =>
+      withBit(hand, { opcode: Opcode.RC_RDMA_WRITE_ONLY, psn, reth: { addr: 0n, rkey: 0, length: 0 } }, bit);
+    hand.put(write(999, 1));
+    side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
+    hand.put(write(1000, 0));
+    hand.out();
+    const answer = (psn: number, syndrome: number) =>
+      hand.put(withBit(hand, { opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } }, 0));
+    // The first ACK brings credits without a limit.
+    post(side);
+    hand.out();
+    answer(0x500, 0x1f);
+    for (let i = 0; i < 8; i++) side.post({ wrId: i, opcode: 'SEND', inline: Uint8Array.of(i) });
+    expect(hand.out()).toHaveLength(8);
+    answer(0x502, 0x20 | 1);
+    side.poll();
+    hand.now += 100;
+    side.adapter.advance();
+    // The link takes two of those that are sent again; of the first sending, all up to the sixth arrived.
+    const tx = new TxBatch(side.adapter.regions, 2);
+    side.adapter.transmit(tx);
+    side.adapter.sent(tx);
+    answer(0x507, 0x60);
+    expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual(
+      [1, 2, 3, 4, 5].map((i) => [i, 'SUCCESS']),
+    );
+    expect(side.adapter.queryQp(side.qp.qpn).attr.pathMigState).toBe('MIGRATED');
+    expect(hand.out().map(inShort)).toEqual([
+      ['SEND_ONLY', 0x507],
+      ['SEND_ONLY', 0x508],
+    ]);
   });
 
   test('P11: a request for another path than the alternate one: PATH_MIG_ERR, once, and the packet is dropped', () => {
@@ -409,6 +544,25 @@ describe('migrating', () => {
     pair.run();
     expect(states()).toEqual(['MIGRATED', 'MIGRATED']);
     expect([events(left), events(right)]).toEqual([['PATH_MIG'], ['PATH_MIG']]);
+  });
+
+  test('P20: a late copy of a UC packet takes nobody along, one after a loss does', () => {
+    const { pair, left, right, arm2, modify, states } = openUc();
+    const bySecond = { source: 11, local: 1 };
+    left.post({ opcode: 'SEND', sge: [] });
+    pair.run();
+    const old = pair.sent.find(({ from }) => from === left)!.packet;
+    arm2();
+    arrive(right, old, bySecond);
+    expect(states()).toEqual(['ARMED', 'ARMED']);
+    pair.fault = () => [];
+    left.post({ opcode: 'SEND', sge: [] });
+    pair.run();
+    pair.fault = undefined;
+    modify(left, { pathMigState: 'MIGRATED' });
+    left.post({ opcode: 'SEND', sge: [] });
+    pair.run();
+    expect(states()).toEqual(['MIGRATED', 'MIGRATED']);
   });
 });
 
@@ -517,11 +671,24 @@ function withBit(hand: ByHand, init: PacketInit, bit: number) {
   return packet;
 }
 
+/** A packet comes in at a side, from a source, at one of its GIDs. */
+function arrive(side: Side, packet: Packet, { source, local }: { source: number; local: number }): void {
+  const { rx, adapter } = side;
+  rx.slab.set(packet);
+  rx.slots.fill(0, 0, RX_SLOT_WORDS);
+  rx.slots[Rx.LENGTH] = packet.length;
+  rx.slots[Rx.LOCAL] = local;
+  rx.slots[Rx.VERDICT] = Icrc.OK;
+  rx.sources.set(gidOf(source), 0);
+  rx.count = 1;
+  adapter.receive(rx);
+}
+
 const post = (side: Side) => side.post({ opcode: 'SEND', inline: Uint8Array.of(1) });
 
 /** One side whose peer is the test, with GIDs 1 and 11; ours are 2 and 12. */
 function byHand() {
-  const hand = new ByHand({ retryCnt: 1, timeout: 8 }, migrating(2));
+  const hand = new ByHand({ retryCnt: 1, timeout: 8, rqPsn: 999 }, migrating(2));
   const { side } = hand;
   const { addr, rkey } = side.register(new ArrayBuffer(64));
   const write = (psn: number, bit: number) =>
@@ -539,7 +706,7 @@ function byHand() {
     withBit(hand, { opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome: 0x1f } }, bit);
   /** The peer takes PSN 1000 for it. */
   const arm = () => {
-    hand.put(write(1000, 1));
+    hand.put(write(999, 1));
     side.adapter.modifyQp(side.qp.qpn, { ...alternateTo(1), pathMigState: 'REARM' });
     hand.put(write(1000, 0));
     hand.out();

@@ -2,7 +2,7 @@
  * Automatic path migration of a connection (IBTA vol 1 §17.2.8): both sides hold an alternate path, agree by the MigReq bit of their
  * packets that either may go over to it, and see by the same bit that the other one did.
  */
-import { BthFlags, bthMigReq } from '@node-roce/wire';
+import { BthFlags, bthMigReq, psnDiff } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx, type RxBatch } from '../batch.ts';
 import type { MigState } from '../constants.ts';
 import type { AsyncEvent } from '../context.ts';
@@ -15,12 +15,18 @@ import type { PathAttributes, QpAttributes } from '../qp/attributes.ts';
 export interface Migrating {
   readonly qpn: number;
   readonly attributes: QpAttributes;
+  /** PSN of the next request. */
+  readonly expectedPsn: number;
+  /** Whether the PSN of a packet is one that its peer may send now: of the next request, of a recent one, or of an answer that is owed. */
+  awaits(packet: InboundPacket): boolean;
   /** Takes another path, and retransmits the packets in flight. */
   takePath(path: PathAttributes): void;
   /** Changes the MigReq bit of its packets. */
   setMigReq(migReq: number): void;
   event(event: AsyncEvent): void;
 }
+
+const NONE = -1;
 
 /**
  * Owns the state of migration. Promise: REARM and ARMED have an alternate path; packets have MigReq 1 exactly in MIGRATED.
@@ -32,6 +38,10 @@ export class PathMigration {
   #peerMigrated = false;
   /** PATH_MIG_ERR was raised since the last REARM. */
   #reported = false;
+  /** PSN of the next request at the last REARM. */
+  #rearmPsn = 0;
+  /** PSN of the last repetition from before the REARM that came by the alternate path. */
+  #repeatedPsn = NONE;
 
   constructor(qp: Migrating) {
     this.#qp = qp;
@@ -62,6 +72,8 @@ export class PathMigration {
     if (to === 'REARM') {
       this.#state = 'REARM';
       this.#reported = false;
+      this.#rearmPsn = this.#qp.expectedPsn;
+      this.#repeatedPsn = NONE;
       this.#qp.setMigReq(0);
     } else if (this.#state === 'ARMED') this.#migrate();
   }
@@ -79,20 +91,25 @@ export class PathMigration {
     return true;
   }
 
-  /** Whether a packet to the queue pair comes from its peer. If it does, its MigReq bit is obeyed. */
+  /**
+   * Whether a packet to the queue pair comes from its peer. If it does, its MigReq bit is obeyed, unless its PSN is one that the peer has
+   * no reason to send: a late copy, or a forgery.
+   */
   admit(packet: InboundPacket): boolean {
     const { attributes } = this.#qp;
-    const { alternate } = attributes;
     const { batch, index } = packet;
     const isMigrated = bthMigReq(packet.slab, packet.at) === 1;
     const isArmed = this.#state === 'ARMED';
     if (comesBy(attributes, batch, index) && !(isArmed && isMigrated)) {
-      if (isMigrated) this.#peerMigrated = true;
-      else if (this.#state === 'REARM' && this.#peerMigrated) this.#state = 'ARMED';
+      if (isMigrated) this.#peerMigrated ||= this.#isTimely(packet);
+      else if (this.#state === 'REARM' && this.#peerMigrated && this.#isTimely(packet)) this.#state = 'ARMED';
       return true;
     }
     if (this.#state === 'MIGRATED' || !isMigrated) return false;
-    if (alternate !== undefined && comesBy(alternate, batch, index)) {
+    const { alternate } = attributes;
+    const isByAlternate = alternate !== undefined && comesBy(alternate, batch, index);
+    if (!this.#isTimely(packet) && !(isByAlternate && this.#isRepeated(packet))) return false;
+    if (isByAlternate) {
       // In REARM, too: the peer was armed by our bit, and all that it sent before it migrated was lost.
       this.#migrate();
       this.#peerMigrated = true;
@@ -102,6 +119,21 @@ export class PathMigration {
       this.#reported = true;
       this.#qp.event({ type: 'PATH_MIG_ERR', qpn: this.#qp.qpn });
     }
+    return false;
+  }
+
+  /** Whether the peer may send the packet in its present state: of requests that were taken before the last REARM it had the answers. */
+  #isTimely(packet: InboundPacket): boolean {
+    if (!this.#qp.awaits(packet)) return false;
+    return this.#state === 'MIGRATED' || !packet.info.isRequest || psnDiff(packet.psn, this.#rearmPsn) >= 0;
+  }
+
+  /** Whether a request from before the last REARM comes a second time: the answer to it was lost just then, and the peer goes on asking. */
+  #isRepeated(packet: InboundPacket): boolean {
+    const { psn } = packet;
+    if (!this.#qp.awaits(packet)) return false;
+    if (psn === this.#repeatedPsn) return true;
+    this.#repeatedPsn = psn;
     return false;
   }
 

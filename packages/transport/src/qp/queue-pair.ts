@@ -164,13 +164,17 @@ export class QueuePair implements Owner, Sender {
   }
 
   #newMigration(): PathMigration {
-    const { qpn } = this;
+    const { qpn, responder, completer } = this;
     const attributes = () => this.#attributes;
     return new PathMigration({
       qpn,
       get attributes() {
         return attributes();
       },
+      get expectedPsn() {
+        return responder.expectedPsn;
+      },
+      awaits: (packet) => (packet.info.isRequest ? responder : completer).awaits(packet),
       takePath: (path) => this.#takePath(path),
       setMigReq: (migReq) => {
         this.#attributes = changedAttributes(this.#attributes, { migReq });

@@ -54,13 +54,19 @@ export class Completer {
     this.#impliedNakPsn = -1;
   }
 
+  /** Whether a response is to a packet that is out. */
+  awaits({ psn }: InboundPacket): boolean {
+    const { sendPsn, unackedPsn } = this.#requester;
+    return psnDiff(psn, sendPsn) < 0 && psnDiff(psn, unackedPsn) >= 0;
+  }
+
   /** Takes one response. */
   receive(packet: InboundPacket): void {
     const { info, slab, at, psn } = packet;
     const requester = this.#requester;
     const isAck = info.operation === OperationBits.ACKNOWLEDGE;
     // For a PSN that is not out: a ghost, of a request answered before or never sent (§9.7.5.1.1).
-    if (psnDiff(psn, requester.sendPsn) >= 0 || psnDiff(psn, requester.unackedPsn) < 0) {
+    if (!this.awaits(packet)) {
       if (psnDiff(psn, requester.sendPsn) < 0) {
         if (isAck) this.#takeCredits(slab, at + BTH_BYTES);
         requester.answeredTwice(psn, isAck);
@@ -109,7 +115,8 @@ export class Completer {
       const { counters } = this.#owner;
       counters.receivedSeqErr++;
       if (requester.retries.anyLeft) counters.sequenceNakRetries++;
-      if (!requester.retrySequence()) return;
+      // Without a retry left the queue pair has ended, or has migrated and goes on.
+      requester.retrySequence();
     }
     this.#settle(before);
   }

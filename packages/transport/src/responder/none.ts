@@ -19,6 +19,10 @@ export class NoResponder implements Responder {
     return this.#psn;
   }
 
+  awaits(): boolean {
+    return false;
+  }
+
   start(psn: number): void {
     this.#psn = psn;
   }

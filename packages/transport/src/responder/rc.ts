@@ -35,6 +35,8 @@ const ATOMIC_RESULT = new AtomicResult();
 const NOTHING = new RemoteTarget(-1);
 /** No packet came early. */
 const NO_EARLY = new EarlyPackets(new EarlyPages(0));
+/** SENDs and WRITEs that a requester has in flight, packets: twice the widest window of ours. */
+const IN_FLIGHT_MAX = 1024;
 /** RNR NAK syndrome: 001 and the timer code. */
 const RNR_NAK = 0x20;
 
@@ -99,6 +101,15 @@ export class RcResponder implements Responder {
 
   get owed(): number {
     return this.#replies.count;
+  }
+
+  /** Of READs and atomics that were executed it is known which ones the peer may repeat; of others, they are at most as many as it has in flight. */
+  awaits({ info, psn }: InboundPacket): boolean {
+    const behind = psnDiff(this.#expectedPsn, psn);
+    if (behind <= 0) return behind === 0;
+    return info.isSend || info.isWrite
+      ? behind <= IN_FLIGHT_MAX
+      : this.#resources.find(psn, this.#expectedPsn) >= 0;
   }
 
   start(psn: number): void {

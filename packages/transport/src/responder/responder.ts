@@ -7,6 +7,8 @@ export interface Responder {
   readonly expectedPsn: number;
   /** RC: READs and atomics served at once (`max_dest_rd_atomic`). */
   readonly resources: number;
+  /** Whether the peer may send a request with this PSN now: the next one, or one whose answer it may still wait for. */
+  awaits(packet: InboundPacket): boolean;
   /** RTR: requests begin at this PSN. */
   start(psn: number): void;
   /** Sets `max_dest_rd_atomic`; remembered requests and owed replies stay, as far as there is room. */

@@ -1,5 +1,5 @@
 /** The responder of an unreliable connection: silently drops a message that is not whole (IBTA vol 1 §9.8.2). */
-import { NakCode, psnAdd } from '@node-roce/wire';
+import { NakCode, psnAdd, psnDiff } from '@node-roce/wire';
 import { QpStateCode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
@@ -41,6 +41,11 @@ export class UcResponder implements Responder {
 
   get owed(): number {
     return 0;
+  }
+
+  /** Nothing is retransmitted, and what is missing before a packet is lost. */
+  awaits({ psn }: InboundPacket): boolean {
+    return psnDiff(psn, this.#expectedPsn) >= 0;
   }
 
   start(psn: number): void {

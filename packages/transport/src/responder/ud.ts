@@ -34,6 +34,10 @@ export class UdResponder implements Responder {
     return 0;
   }
 
+  awaits(): boolean {
+    return true;
+  }
+
   start(): void {}
 
   setResources(): void {}
