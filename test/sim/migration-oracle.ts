@@ -89,7 +89,7 @@ export class MigrationOracle {
   readonly #arrived: Arrived;
   /** Expected PSNs that there may have been at the last REARM. */
   #rearmed: { least: number; most: number };
-  /** What packets may have led to that were perhaps timely. */
+  /** Results that packets may have had which were perhaps timely. */
   readonly #possible = new Set<'ARMED' | 'PATH_MIG' | 'PATH_MIG_ERR'>();
   #owed: ('PATH_MIG' | 'PATH_MIG_ERR')[] = [];
   #hasErred = false;

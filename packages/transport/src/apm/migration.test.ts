@@ -425,7 +425,7 @@ describe('migrating', () => {
     side.poll();
     hand.now += 100;
     side.adapter.advance();
-    // The link takes two of those that are sent again; of the first sending, all up to the sixth arrived.
+    // The link takes two of the retransmitted packets; of the first sending, all up to the sixth arrived.
     const tx = new TxBatch(side.adapter.regions, 2);
     side.adapter.transmit(tx);
     side.adapter.sent(tx);

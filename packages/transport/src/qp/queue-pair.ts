@@ -324,7 +324,7 @@ export class QueuePair implements Owner, Sender {
         this.sendQueue.reset();
         this.receives.reset();
       }
-      // What was posted in SQE is flushed, though its doorbell was not answered yet (IBTA vol 1 §10.3.1.7).
+      // Requests that were posted in SQE are flushed, though their doorbell was not answered yet (IBTA vol 1 §10.3.1.7).
       if (this.#state === QpStateCode.SQE) this.#flushSends();
       this.#setState(state);
       if (state === QpStateCode.RTS) {
