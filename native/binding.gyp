@@ -20,6 +20,7 @@
             "src/crc.cc",
             "src/crc_pclmul.cc",
             "src/crc_vpclmul.cc",
+            "src/descriptors.cc",
             "src/features.cc",
             "src/frame_socket.cc",
             "src/icrc.cc",

@@ -172,6 +172,19 @@ export interface LocalMessage {
   descriptors: number[];
 }
 
+/**
+ * File descriptors with an owner: `close` closes them, and so does the end of the thread, however it comes (an uncaught error,
+ * `worker.terminate`). Node does neither for descriptors that are mere numbers, and it warns where `fs.close` meets one in a worker.
+ */
+export class Descriptors {
+  /** @param descriptors theirs from now on: closed by nobody else */
+  constructor(descriptors: readonly number[]);
+  /** The numbers, in their order; none once closed. */
+  list(): number[];
+  /** For good. */
+  close(): void;
+}
+
 /** A Unix datagram socket with an abstract name (unix(7)): one at a time in a network namespace has a name, until it is closed. */
 export class LocalSocket {
   /** @throws an Error with `code` 'EADDRINUSE' where the name is taken */

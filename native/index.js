@@ -9,6 +9,7 @@ if (addon.build !== BUILD) throw staleError(addon.build, BUILD, thisMachine());
 export const {
   build,
   Capture,
+  Descriptors,
   Doorbells,
   FrameSocket,
   Socket,

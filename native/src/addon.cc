@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "capture.h"
+#include "descriptors.h"
 #include "doorbells.h"
 #include "frame_socket.h"
 #include "interface_watcher.h"
@@ -101,6 +102,7 @@ Napi::Object init(Napi::Env env, Napi::Object exports) {
   Capture::define(env, exports);
   FrameSocket::define(env, exports);
   InterfaceWatcher::define(env, exports);
+  Descriptors::define(env, exports);
   Doorbells::define(env, exports);
   LocalSocket::define(env, exports);
   XdpPort::define(env, exports);

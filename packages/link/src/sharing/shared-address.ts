@@ -2,10 +2,9 @@
  * One address and UDP port for several devices, of one process or of several (docs/sharing.md): a socket for each place, and one for
  * queue pair 1. Every device holds all of them, so none changes its index in the kernel's group while one device is left.
  */
-import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LocalSocket, Socket, type SocketOptions } from '@node-roce/dgram-native';
+import { Descriptors, LocalSocket, Socket, type SocketOptions } from '@node-roce/dgram-native';
 import { RoceError } from '@node-roce/transport';
 import { GSI_QPN } from '@node-roce/wire';
 import { explainDescriptors, withDescriptors } from '../descriptors.ts';
@@ -136,7 +135,7 @@ async function askForSockets(
   binding: Binding,
   place: number,
   mailbox: LocalSocket,
-): Promise<number[] | undefined> {
+): Promise<Descriptors | undefined> {
   const bytes = new Uint8Array(16);
   const start = Date.now();
   for (let from = place + 1; ; ) {
@@ -146,10 +145,10 @@ async function askForSockets(
     for (let look = 0; look < LOOKS; look++) {
       await sleep(LOOK_MS);
       for (let message = mailbox.receive(bytes); message; message = mailbox.receive(bytes)) {
-        const { uid, descriptors } = message;
-        const isAnswer = bytes[0] === Message.SOCKETS && uid === process.geteuid?.();
-        if (isAnswer && descriptors.length === PLACES + 1) return descriptors;
-        for (const descriptor of descriptors) closeSync(descriptor);
+        const descriptors = new Descriptors(message.descriptors);
+        const isAnswer = bytes[0] === Message.SOCKETS && message.uid === process.geteuid?.();
+        if (isAnswer && message.descriptors.length === PLACES + 1) return descriptors;
+        descriptors.close();
         // The kernel leaves those out for which the process has no room (unix(7)).
         if (isAnswer) throw explainDescriptors({ code: 'EMFILE' });
       }
@@ -170,11 +169,11 @@ function askNext(name: string, place: number, mailbox: LocalSocket, from: number
 }
 
 /** Opens the sockets, in the order of places: the kernel's index of each is its place. */
-async function createSockets(binding: Binding): Promise<number[]> {
+async function createSockets(binding: Binding): Promise<Descriptors> {
   await expectFree(binding);
   const { gid: _, ...options } = binding;
   const sockets: Socket[] = [];
-  const descriptors: number[] = [];
+  const duplicates: number[] = [];
   try {
     for (let place = 0; place <= PLACES; place++) {
       const socket = new Socket({ ...options, reusePort: true });
@@ -183,10 +182,10 @@ async function createSockets(binding: Binding): Promise<number[]> {
       if (place < PLACES) socket.mute(true);
     }
     sockets[0].steer(STEERING);
-    for (const socket of sockets) descriptors.push(socket.duplicate());
-    return descriptors;
+    for (const socket of sockets) duplicates.push(socket.duplicate());
+    return new Descriptors(duplicates);
   } catch (error) {
-    for (const descriptor of descriptors) closeSync(descriptor);
+    new Descriptors(duplicates).close();
     throw explainDescriptors(explain(error, binding));
   } finally {
     for (const socket of sockets) socket.close();
@@ -218,25 +217,27 @@ export class SharedAddress {
   readonly management: Socket;
   readonly mailbox: LocalSocket;
   readonly #name: string;
-  readonly #descriptors: readonly number[];
+  /** They end with the thread, too: a thread that dies would keep the address until its process ends. */
+  readonly #descriptors: Descriptors;
   /** A mailbox for each service that the device listens to. */
   readonly #services = new Map<bigint, LocalSocket>();
 
   /** @param descriptors all sockets of the address; closed with this object */
-  constructor(binding: Binding, place: number, mailbox: LocalSocket, descriptors: readonly number[]) {
+  constructor(binding: Binding, place: number, mailbox: LocalSocket, descriptors: Descriptors) {
     this.#name = nameOf(binding);
     this.#descriptors = descriptors;
     this.place = place;
     this.mailbox = mailbox;
     const { gid: _, ...options } = binding;
+    const numbers = descriptors.list();
     let own: Socket | undefined;
     try {
-      own = new Socket({ ...options, descriptor: descriptors[place] });
+      own = new Socket({ ...options, descriptor: numbers[place] });
       this.own = own;
-      this.management = new Socket({ ...options, descriptor: descriptors[PLACES] });
+      this.management = new Socket({ ...options, descriptor: numbers[PLACES] });
     } catch (error) {
       own?.close();
-      for (const descriptor of descriptors) closeSync(descriptor);
+      descriptors.close();
       throw explainDescriptors(error);
     }
     this.own.mute(false);
@@ -267,7 +268,8 @@ export class SharedAddress {
 
   /** Gives the sockets to a newcomer. */
   welcome(place: number): void {
-    this.mailbox.send(`${this.#name}/${place % PLACES}`, Uint8Array.of(Message.SOCKETS), this.#descriptors);
+    const { mailbox } = this;
+    mailbox.send(`${this.#name}/${place % PLACES}`, Uint8Array.of(Message.SOCKETS), this.#descriptors.list());
   }
 
   /** Opens the mailbox of a service; undefined where another device listens to it. */
@@ -288,6 +290,6 @@ export class SharedAddress {
     // Nobody reads from it until the place is taken again.
     this.own.mute(true);
     for (const socket of [this.own, this.management, ...this.mailboxes()]) socket.close();
-    for (const descriptor of this.#descriptors) closeSync(descriptor);
+    this.#descriptors.close();
   }
 }

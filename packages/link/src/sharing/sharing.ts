@@ -1,7 +1,6 @@
 /** A device's part in sharing an address with other devices: packets that arrived at the wrong one are passed on. */
-import { closeSync } from 'node:fs';
 import { constants } from 'node:os';
-import type { LocalSocket, Port } from '@node-roce/dgram-native';
+import { Descriptors, type LocalSocket, type Port } from '@node-roce/dgram-native';
 import {
   Icrc,
   NO_PEER,
@@ -222,7 +221,7 @@ export class Sharing {
       const message = mailbox.receive(buffer);
       if (message === undefined) return;
       const { length, uid, descriptors } = message;
-      for (const descriptor of descriptors) closeSync(descriptor);
+      if (descriptors.length > 0) new Descriptors(descriptors).close();
       // An abstract name is open to everybody.
       if (uid !== process.geteuid?.() || length < 2) continue;
       if (buffer[0] === Message.ASK) shared.welcome(buffer[1]);
