@@ -1,9 +1,9 @@
 /** Values of an analysis for tests of drawings: complete, and plain unless given. */
 import { Opcode, opcodeInfo } from '@node-roce/wire';
 import type { Analysis, Connection, Finding, LadderPacket, Message } from '../src/flow/analysis.ts';
-import { newCounts } from '../src/flow/direction.ts';
-import { newMessageCounts } from '../src/flow/messages.ts';
 import { overviewOf } from '../src/flow/overview.ts';
+import { newCounts } from '../src/flow/track/direction.ts';
+import { newMessageCounts } from '../src/flow/track/messages.ts';
 
 /** A SEND from `a`; the name follows the opcode. */
 export function ladderPacket(given: Partial<LadderPacket> = {}): LadderPacket {

@@ -1,5 +1,5 @@
 /** Follows packets from tap to tap: matches packets that both captures have, and classifies the others (lost, late, copied). */
-import { DistributionBuilder } from '../flow/distribution.ts';
+import { DistributionBuilder } from '../flow/record/distribution.ts';
 import { IcrcVerdict } from '../read/packet.ts';
 import type { Transit, TransitEvent, TransitFate } from './comparison.ts';
 

@@ -5,10 +5,10 @@
  * packets go to callbacks while the file is read, series are thinned.
  */
 import type { Tunnel } from '../read/tunnel.ts';
-import type { CmExchange } from './cm-exchanges.ts';
-import type { FindingKind, MessageFailure, NakName } from './finding-kinds.ts';
-import type { PauseSender } from './pauses.ts';
-import type { EcnCounts, TrafficClass } from './traffic-classes.ts';
+import type { FindingKind, MessageFailure, NakName } from './findings/kinds.ts';
+import type { CmExchange } from './pair/cm-exchanges.ts';
+import type { PauseSender } from './record/pauses.ts';
+import type { EcnCounts, TrafficClass } from './record/traffic-classes.ts';
 
 export type Transport = 'RC' | 'UC' | 'UD' | 'RD' | 'XRC' | 'CNP';
 

@@ -20,28 +20,28 @@ import type {
   RetransmitCause,
   Transport,
 } from './analysis.ts';
-import { Clock } from './clock.ts';
-import { type CmConnection, CmReader } from './cm.ts';
-import { CmExchanges } from './cm-exchanges.ts';
 import { ConnectionBuilder } from './connections.ts';
-import { Budgets, type ConnectionState, Direction } from './direction.ts';
-import { DirectionTable } from './direction-table.ts';
-import { findingsOf } from './findings.ts';
-import { clockFindings } from './findings-capture.ts';
-import { cmFindings } from './findings-cm.ts';
-import { pauseFindings } from './findings-pause.ts';
-import { lastFailure } from './last-failure.ts';
-import type { UnnumberedMessage } from './messages.ts';
-import { unwrap, unwrapFirst } from './outstanding.ts';
+import { clockFindings } from './findings/capture.ts';
+import { cmFindings } from './findings/cm.ts';
+import { findingsOf } from './findings/index.ts';
+import { pauseFindings } from './findings/pause.ts';
 import { overviewOf } from './overview.ts';
-import { DirectionPairer } from './pairing.ts';
-import { PauseCounts } from './pauses.ts';
-import { recordRepeated, recordRequest } from './recorder.ts';
-import { RequesterTracker } from './requester-tracker.ts';
-import { applyResponse, countResponse, syndromeOf } from './responses.ts';
-import { PlotKind } from './series.ts';
-import { isLikeAckTimeout } from './timers.ts';
-import { Taken, Verdict } from './verdict.ts';
+import { type CmConnection, CmReader } from './pair/cm.ts';
+import { CmExchanges } from './pair/cm-exchanges.ts';
+import { DirectionPairer } from './pair/pairing.ts';
+import { Clock } from './record/clock.ts';
+import { PauseCounts } from './record/pauses.ts';
+import { recordRepeated, recordRequest } from './record/recorder.ts';
+import { PlotKind } from './record/series.ts';
+import { isLikeAckTimeout } from './record/timers.ts';
+import { Budgets, type ConnectionState, Direction } from './track/direction.ts';
+import { DirectionTable } from './track/direction-table.ts';
+import { lastFailure } from './track/last-failure.ts';
+import type { UnnumberedMessage } from './track/messages.ts';
+import { unwrap, unwrapFirst } from './track/outstanding.ts';
+import { RequesterTracker } from './track/requester-tracker.ts';
+import { applyResponse, countResponse, syndromeOf } from './track/responses.ts';
+import { Taken, Verdict } from './track/verdict.ts';
 
 /** The verdict on a packet the moment it was added. One object, used again for each. */
 export interface PacketVerdict {

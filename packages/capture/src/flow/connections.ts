@@ -2,10 +2,10 @@
 import { PSN_MASK } from '@node-roce/wire';
 import type { Addresses } from '../read/packet.ts';
 import type { Connection, DirectionPath, Endpoint, LadderPacket, Message } from './analysis.ts';
-import { type ConnectionState, type Direction, NO_COUNTS } from './direction.ts';
-import { DistributionBuilder } from './distribution.ts';
-import { newMessageCounts } from './messages.ts';
-import { commonSums } from './series.ts';
+import { DistributionBuilder } from './record/distribution.ts';
+import { commonSums } from './record/series.ts';
+import { type ConnectionState, type Direction, NO_COUNTS } from './track/direction.ts';
+import { newMessageCounts } from './track/messages.ts';
 
 /** Messages kept of a connection: its first, and others that did not go smoothly. */
 const FIRST_MESSAGES = 200;

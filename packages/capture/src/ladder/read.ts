@@ -2,7 +2,7 @@
 import type { CaptureSource } from '@node-roce/pcap/node';
 import type { LadderPacket } from '../flow/analysis.ts';
 import { FlowAnalyzer } from '../flow/analyzer.ts';
-import { ladderPacket } from '../flow/ladder.ts';
+import { ladderPacket } from '../flow/record/ladder.ts';
 import { type ConnectionName, senderFinder } from '../read/filter.ts';
 import { type ReadOptions, readPackets } from '../read/read.ts';
 import { filterLadder, type LadderFilter } from './kind.ts';

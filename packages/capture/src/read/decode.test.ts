@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ACK, ATOMIC_V6, CNP, under, WRITE_V1 } from '../../testing/frames.ts';
 import { rawRecord } from '../../testing/records.ts';
-import { captureFindings } from '../flow/findings-capture.ts';
+import { captureFindings } from '../flow/findings/capture.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder } from './decode.ts';
 import { RocePacket, verdictName } from './packet.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { analysis, connection, finding, ladderPacket, message } from '../../testing/analysis.ts';
 import type { PlotPoint } from '../flow/analysis.ts';
-import { PLOT_CAUSES } from '../flow/series.ts';
+import { PLOT_CAUSES } from '../flow/record/series.ts';
 import { DEFAULT_LIMITS, fairShare, findPacket, fromColumns, toReportData } from './data.ts';
 
 const point = (given: Partial<PlotPoint>): PlotPoint => ({

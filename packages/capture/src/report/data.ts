@@ -12,9 +12,9 @@ import type {
   Overview,
   PlotPoint,
 } from '../flow/analysis.ts';
-import type { CmExchange } from '../flow/cm-exchanges.ts';
-import type { PauseSender } from '../flow/pauses.ts';
-import { PLOT_CAUSES, PLOT_KINDS } from '../flow/series.ts';
+import type { CmExchange } from '../flow/pair/cm-exchanges.ts';
+import type { PauseSender } from '../flow/record/pauses.ts';
+import { PLOT_CAUSES, PLOT_KINDS } from '../flow/record/series.ts';
 
 /** Points as columns of differences: a fifth of the bytes that a list of objects takes. */
 export interface PlotColumns {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { analysis, connection, finding, ladderPacket, message } from '../../testing/analysis.ts';
-import type { FindingKind, MessageFailure } from '../flow/finding-kinds.ts';
+import type { FindingKind, MessageFailure } from '../flow/findings/kinds.ts';
 import { embedJson, escapeMarkup } from './escape.ts';
 import { renderReport } from './render.ts';
 import { darkColors, lightColors } from './themes.ts';

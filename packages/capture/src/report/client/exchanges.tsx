@@ -1,5 +1,5 @@
 /** Exchanges of the connection manager: who connected, what was agreed, how it went, and each message. */
-import type { CmEvent, CmExchange } from '../../flow/cm-exchanges.ts';
+import type { CmEvent, CmExchange } from '../../flow/pair/cm-exchanges.ts';
 import { counted, formatDuration, formatEndpoint, formatSeconds } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import { type Column, Table } from './table.tsx';

@@ -1,7 +1,7 @@
 /** The facts of a connection as numbers: how it was put together, its path, both directions, the times. */
 import { Fragment } from 'preact';
 import type { DirectionCounts, Distribution } from '../../flow/analysis.ts';
-import type { CmExchange } from '../../flow/cm-exchanges.ts';
+import type { CmExchange } from '../../flow/pair/cm-exchanges.ts';
 import { causeNames } from '../../ladder/kind.ts';
 import { formatBytes, formatCount, formatDuration, formatTime } from '../../units.ts';
 import type { ReportConnection } from '../data.ts';

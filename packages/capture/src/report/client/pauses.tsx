@@ -1,5 +1,5 @@
 /** Ports that stopped their link partners: PFC and PAUSE frames by priority. */
-import type { PausePriority, PauseSender } from '../../flow/pauses.ts';
+import type { PausePriority, PauseSender } from '../../flow/record/pauses.ts';
 import { counted, formatCount, formatDuration, formatTime } from '../../units.ts';
 import type { ReportData } from '../data.ts';
 import { type Column, Table } from './table.tsx';

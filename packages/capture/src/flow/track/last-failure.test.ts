@@ -1,0 +1,80 @@
+/** Requests that are outstanding where the capture ends: failed, or may they have gone on? */
+import { expect, test } from 'vitest';
+import { CaptureBuilder } from '../../../testing/capture-builder.ts';
+
+const send = (capture: CaptureBuilder, time: number, psn: number) =>
+  capture.packet(time, 'a', 'RC_SEND_ONLY', { psn, payload: 64, ackReq: true });
+const outcomes = ({ messages }: CaptureBuilder) => messages.map(({ outcome, failure }) => failure ?? outcome);
+
+test('one direction: a packet that was retransmitted early, and new ones after it, are no failure', () => {
+  const capture = new CaptureBuilder();
+  for (const time of [0, 70_000, 140_000]) send(capture, time, 100);
+  for (let i = 1; i < 5; i++) send(capture, 140_000 + i * 100, 100 + i);
+  const { findings } = capture.finish();
+  expect(findings.map(({ kind }) => kind)).not.toContain('retries-exceeded');
+  expect(outcomes(capture)).toEqual(Array(5).fill('incomplete'));
+});
+
+test('one direction: retransmissions and nothing after them', () => {
+  const capture = new CaptureBuilder();
+  for (const time of [0, 70_000, 140_000, 210_000]) send(capture, time, 100);
+  const { findings } = capture.finish();
+  expect(findings[0].text).toContain(
+    'has no answer in the capture, which shows one direction: 4 packets sent for it',
+  );
+  expect(outcomes(capture)).toEqual(['retries-exceeded']);
+});
+
+test('a capture that ends before the next retry is due shows no failure', () => {
+  const capture = new CaptureBuilder();
+  send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });
+  for (const time of [10, 67_010, 134_010]) send(capture, time, 10);
+  expect(capture.finish().findings.map(({ kind }) => kind)).not.toContain('retries-exceeded');
+  expect(outcomes(capture)).toEqual(['completed', 'incomplete']);
+});
+
+test('a capture that goes on past that time shows it', () => {
+  const capture = new CaptureBuilder();
+  send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });
+  for (const time of [10, 67_010, 134_010]) send(capture, time, 10);
+  capture.packet(500_000, 'a', 'UC_SEND_ONLY', { psn: 1, destQp: 0x99 });
+  const { findings } = capture.finish();
+  expect(findings[0]).toMatchObject({
+    kind: 'retries-exceeded',
+    hint: expect.stringMatching(/^Does the peer/),
+  });
+  expect(outcomes(capture)).toContain('retries-exceeded');
+});
+
+/** SENDs of five packets, each refused with an RNR NAK of 640 µs. */
+function refuse(capture: CaptureBuilder, rounds: number): CaptureBuilder {
+  send(capture, 0, 9).packet(5, 'b', 'RC_ACKNOWLEDGE', { psn: 9 });
+  for (let round = 0; round < rounds; round++) {
+    const time = 10 + 1000 * round;
+    capture.packet(time, 'a', 'RC_SEND_FIRST', { psn: 10, payload: 1024 });
+    for (const psn of [11, 12, 13]) capture.packet(time + 1, 'a', 'RC_SEND_MIDDLE', { psn, payload: 1024 });
+    capture.packet(time + 2, 'a', 'RC_SEND_LAST', { psn: 14, payload: 9, ackReq: true });
+    capture.packet(time + 10, 'b', 'RC_ACKNOWLEDGE', { psn: 10, syndrome: 0x2c });
+  }
+  return capture;
+}
+
+test('RNR NAKs: the capture ends within a wait', () => {
+  const capture = refuse(new CaptureBuilder(), 2);
+  expect(capture.finish().findings.map(({ severity }) => severity)).not.toContain('error');
+  expect(outcomes(capture)).toEqual(['completed', 'incomplete']);
+});
+
+test('RNR NAKs: how often the message was sent, and that the capture ends within the wait', () => {
+  const { findings } = refuse(new CaptureBuilder(), 4).finish();
+  expect(findings[0].text).toContain('was sent 4 times and refused with RNR NAK each time');
+  expect(findings[0].hint).toContain('The capture ends before another retry was due');
+});
+
+test('RNR NAKs: nothing comes after the wait', () => {
+  const capture = refuse(new CaptureBuilder(), 2);
+  capture.packet(500_000, 'a', 'UC_SEND_ONLY', { psn: 1, destQp: 0x99 });
+  const { findings } = capture.finish();
+  expect(findings[0].text).toContain('was sent 2 times and refused with RNR NAK each time');
+  expect(findings[0].hint).toMatch(/^The receiver posts/);
+});
