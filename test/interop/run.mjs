@@ -1,33 +1,38 @@
-// `npm run test:interop`: everything against the real rdma_rxe, in a guest under QEMU.
+// `npm run test:interop`: everything against the real rdma_rxe, in a guest under User-Mode Linux or QEMU.
 //
 //   --guest debian12|debian13   The guest's release; ROCE_GUEST=… does the same (debian12)
 //   --sample SEED               Of the large matrices, cases that cover all pairs of values, chosen by SEED; ROCE_SAMPLE=… (all cases)
 //   --shell                     Give a prompt for the guests before the tests
+//   --only-shell                The same, and play no test: two guests with a real rxe to try programs on
 //
-// Installs the Debian packages that are missing (root) or names them, builds the guest if there is none or its sources
-// changed, and runs the suite inside a network namespace of its own. Other arguments go to vitest:
+// Installs the Debian packages that are missing (root) or names them, builds the guest and its kernel if there are none of these sources in the
+// user's cache folder, and runs the suite inside namespaces of its own. ROCE_GUEST_ACCEL=um|tcg|kvm decides how guests run (docs/interop.md). Other arguments go to vitest:
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
-import { spawn, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { buildGuest, call, fail, installPackages, SUITES } from './image.mjs';
+import { buildGuest, installPackages, SUITES } from './image.mjs';
+import { spawnInNamespaces } from './namespaces.mjs';
+import { fail } from './packages.mjs';
+import { buildUmKernel, hasUmKernel } from './um/kernel.mjs';
+
+/** Samples that are always the same. They wait longer for whatever they wait for: a busy machine makes them slow, and not fail. */
+const FIXED = ['gate', 'control'];
+const FIXED_PATIENCE = '5';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
 const { guest, sample, shell, filters } = options();
 const logs = join(here, 'logs');
-const NAMESPACE = 'roce-interop-'; // and the process that made it
-const namespace = NAMESPACE + process.pid;
-
 /** Our own options, and `filters`: what is left, for vitest. */
 function options() {
   const { ROCE_GUEST, ROCE_SAMPLE } = process.env;
-  const found = { guest: ROCE_GUEST || 'debian12', sample: ROCE_SAMPLE || '', shell: false, filters: [] };
+  const found = { guest: ROCE_GUEST || 'debian12', sample: ROCE_SAMPLE || '', shell: '', filters: [] };
   const args = process.argv.slice(2);
   for (let argument = args.shift(); argument !== undefined; argument = args.shift()) {
-    if (argument === '--shell') found.shell = true;
+    if (argument === '--shell') found.shell = '1';
+    else if (argument === '--only-shell') found.shell = 'only';
     else if (argument === '--guest') found.guest = args.shift() ?? '';
     else if (argument === '--sample') found.sample = args.shift() ?? '';
     else found.filters.push(argument);
@@ -37,45 +42,69 @@ function options() {
   return found;
 }
 
-/** A run that was killed outright leaves its namespace; its programs died with it (harness/process.ts). */
+/** A run that was killed outright leaves its temporary directory, and nothing else (namespaces.mjs). */
 function sweep() {
-  const { stdout } = spawnSync('ip', ['netns', 'list'], { encoding: 'utf8' });
-  for (const name of stdout.match(/\broce-interop-\d+/g) ?? []) {
-    if (!existsSync(`/proc/${name.slice(NAMESPACE.length)}`)) spawnSync('ip', ['netns', 'delete', name]);
+  for (const name of readdirSync(tmpdir())) {
+    const [, pid] = /^roce-interop-(\d+)-/.exec(name) ?? [];
+    if (pid && !existsSync(`/proc/${pid}`)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
   }
   rmSync(logs, { recursive: true, force: true });
 }
 
-/** Runs the suite in the namespace; resolves to vitest's exit code, not 0 if a signal ended it. */
-function runSuite(image, scratch, report) {
+/** The guest's kernel for User-Mode Linux, or '' where QEMU is to run it. */
+function umKernel() {
+  const { ROCE_GUEST_ACCEL: wanted = '', ROCE_GUEST_UM: given } = process.env;
+  if (wanted !== '' && wanted !== 'um') return '';
+  if (given) return given;
+  if (!hasUmKernel(guest)) {
+    if (wanted === 'um')
+      fail(`ROCE_GUEST_ACCEL=um: ${guest} has no kernel for User-Mode Linux on ${process.arch}`);
+    return '';
+  }
+  try {
+    return buildUmKernel(guest);
+  } catch (error) {
+    if (wanted === 'um') fail(error.message);
+    console.error(
+      `test:interop: no kernel for User-Mode Linux, so the guests are emulated: ${error.message}`,
+    );
+    return '';
+  }
+}
+
+/** Runs the suite in namespaces; resolves to vitest's exit code, not 0 if a signal ended it. */
+function runSuite(image, um, scratch, report) {
   const vitest = join(root, 'node_modules/vitest/vitest.mjs');
   const args = [
-    ['netns', 'exec', namespace, process.execPath, vitest, 'run', '--config', join(here, 'vitest.config.ts')],
+    [vitest, 'run', '--config', join(here, 'vitest.config.ts')],
     ['--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`],
     `--reporter=${join(root, 'test/tiers/second-runs.ts')}`,
     filters,
   ].flat();
-  return new Promise((resolve) => {
-    const child = spawn('ip', args, {
-      cwd: root,
-      stdio: 'inherit',
-      env: {
-        ...process.env,
-        TMPDIR: scratch,
-        ROCE_GUEST: guest,
-        ROCE_GUEST_IMAGE: image,
-        ROCE_SAMPLE: sample,
-        ROCE_GUEST_SHELL: shell ? '1' : '',
-      },
-    });
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
-      process.on(signal, () => {
-        child.kill(signal);
-        setTimeout(() => child.kill('SIGKILL'), 15_000).unref();
-      });
-    }
-    child.on('exit', (code) => resolve(code ?? 1));
+  const { pid, done } = spawnInNamespaces(process.execPath, args, {
+    cwd: root,
+    env: {
+      ...process.env,
+      TMPDIR: scratch,
+      ROCE_GUEST: guest,
+      ROCE_GUEST_IMAGE: image,
+      ROCE_GUEST_UM: um,
+      ROCE_GUEST_STARTS: join(scratch, 'starts'),
+      ROCE_SAMPLE: sample,
+      ROCE_GUEST_SHELL: shell,
+      ROCE_PATIENCE: process.env.ROCE_PATIENCE ?? (FIXED.includes(sample) ? FIXED_PATIENCE : ''),
+    },
   });
+  if (shell)
+    console.error(`a program in the network of the guests: nsenter --net=/proc/${pid}/ns/net PROGRAM`);
+  return done;
+}
+
+/** How the guests ran, in the words of ROCE_GUEST_ACCEL. */
+function accelerators(scratch) {
+  const file = join(scratch, 'starts');
+  const names = existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
+  return [...new Set(names)].join(' and ') || 'no guest';
 }
 
 /** vitest's counts; none at all when it wrote no report. */
@@ -85,22 +114,27 @@ function countsOf(report) {
 }
 
 installPackages();
-const image = buildGuest(guest);
+let image;
+try {
+  image = buildGuest(guest);
+} catch (error) {
+  fail(error.message);
+}
+const um = umKernel();
 sweep();
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long.
 setPriority(constants.priority.PRIORITY_HIGH);
 // For what the tests put into the temporary directory, an ordinary user's among it: gone with the run.
-const scratch = mkdtempSync(join(tmpdir(), NAMESPACE));
+const scratch = mkdtempSync(join(tmpdir(), `roce-interop-${process.pid}-`));
 chmodSync(scratch, 0o755);
 const report = join(scratch, 'report.json');
-call('ip', ['netns', 'add', namespace]);
-let code = 1;
-try {
-  code = await runSuite(image, scratch, report);
-} finally {
-  spawnSync('ip', ['netns', 'delete', namespace], { stdio: 'inherit' });
+const code = await runSuite(image, um, scratch, report);
+if (shell === 'only') {
+  rmSync(scratch, { recursive: true, force: true });
+  process.exit(code);
 }
 const counts = countsOf(report);
+const how = accelerators(scratch);
 rmSync(scratch, { recursive: true, force: true });
 const skipped = counts.numPendingTests + counts.numTodoTests;
 // A filter skips by intent; the whole suite may not.
@@ -108,6 +142,6 @@ const complete = filters.length > 0 || skipped === 0;
 const good = code === 0 && counts.numPassedTests > 0 && complete;
 if (!good && existsSync(logs)) console.error(`test:interop: consoles, commands and captures are in ${logs}`);
 console.log(
-  `interop ${guest}: ${counts.numPassedTests} passed, ${counts.numFailedTests} failed, ${skipped} skipped`,
+  `interop ${guest} (${how}): ${counts.numPassedTests} passed, ${counts.numFailedTests} failed, ${skipped} skipped`,
 );
 process.exit(good ? 0 : 1);

@@ -6,6 +6,7 @@ apt_of() {
   local suite=$1 state=$2/apt-$1 archive security signed
   debs=$2/debs
   mkdir -p "$debs" "$state"/{lists,archives}/partial "$state"/etc/{apt.conf,preferences,sources.list}.d
+  [ -n "$(mirror_of Debian)" ] || patiently apt-get -q update > /dev/null # a host without package lists
   archive=$(mirror_of Debian) security=$(mirror_of Debian-Security)
   [ -n "$archive" ] || { echo "the host's apt knows no Debian archive: apt-get update?" >&2; exit 1; }
   signed=signed-by=/usr/share/keyrings/debian-archive-keyring.gpg
@@ -16,8 +17,20 @@ apt_of() {
   } > "$state/etc/sources.list"
   options=(-q -o APT::Sandbox::User=root -o Dir::Etc="$state/etc" -o Dir::State::lists="$state/lists" -o Dir::Cache="$state"
     -o Dir::Etc::netrc=/etc/apt/auth.conf -o Dir::Etc::netrcparts=/etc/apt/auth.conf.d # a mirror's password
-    -o Dir::State::status=/dev/null -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o Acquire::Languages=none -o Acquire::Retries=3)
-  apt-get "${options[@]}" update > /dev/null
+    -o Dir::State::status=/dev/null -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o Acquire::Languages=none -o Acquire::Retries=3
+    -o APT::Update::Error-Mode=any)
+  patiently apt-get "${options[@]}" update > /dev/null
+}
+
+# patiently COMMAND...: again, up to three times, where a mirror answers by an error, which apt prints
+patiently() {
+  local pause
+  for pause in 5 20 60; do
+    "$@" && return
+    echo "$1 failed: once more in $pause s" >&2
+    sleep "$pause"
+  done
+  "$@"
 }
 
 # mirror_of LABEL: of the archive: Debian or Debian-Security
@@ -34,7 +47,7 @@ resolve() {
 # deb_of NAME=VERSION: prints the file, nothing when it is not there
 deb_of() {
   local name=${1%%=*} version=${1#*=}
-  find "$debs" -name "${name}_${version//:/%3a}_*.deb" -print -quit
+  find "$debs" -maxdepth 1 -name "${name}_${version//:/%3a}_*.deb" -print -quit
 }
 
 # download NAME=VERSION...: those that are not there
@@ -45,7 +58,10 @@ download() {
     # shellcheck disable=SC2207 # package names are words
     absent=($(printf '%s\n' "${absent[@]}" | sort -u))
     echo "downloading ${#absent[@]} packages"
-    (cd "$debs" && apt-get "${options[@]}" download "${absent[@]}" > /dev/null)
+    # Into a directory of its own first: a run that is killed must not leave half of a package under its name.
+    mkdir -p "$debs/partial"
+    (cd "$debs/partial" && patiently apt-get "${options[@]}" download "${absent[@]}" > /dev/null)
+    mv "$debs"/partial/*.deb "$debs/"
   fi
 }
 

@@ -23,9 +23,12 @@ export class GuestProcess {
   #stdout = '';
   #stderr = '';
 
-  constructor({ execPort, logs }: { execPort: number; logs: string }, command: string) {
+  constructor(
+    { execHost, execPort, logs }: { execHost: string; execPort: number; logs: string },
+    command: string,
+  ) {
     this.#transcript = new Transcript(logs);
-    this.#socket = connect({ host: '127.0.0.1', port: execPort });
+    this.#socket = connect({ host: execHost, port: execPort });
     this.#socket.setNoDelay(true);
     this.#note('$', command);
     this.#frame('c', Buffer.from(command));

@@ -12,7 +12,7 @@ declare module 'vitest' {
 }
 
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
-  // One after the other: both boot under emulation, and two cores would only share the time.
+  // One after the other: if both boot under emulation, two cores would only share the time.
   const machines: GuestMachine[] = [];
   const only = process.env.ROCE_GUEST_MTU;
   try {
@@ -23,6 +23,10 @@ export default async function setup(project: TestProject): Promise<() => Promise
     throw error;
   }
   if (process.env.ROCE_GUEST_SHELL) await prompt(machines.map((machine) => machine.address));
+  if (process.env.ROCE_GUEST_SHELL === 'only') {
+    for (const machine of machines) await machine.stop();
+    process.exit(0);
+  }
   for (const { address } of machines) project.provide(`guest${address.mtu as 9000 | 1500}`, address);
   return async () => {
     for (const machine of machines) {

@@ -6,7 +6,8 @@ import { PATIENCE } from './patience.ts';
 
 /** The facts by which a test reaches a guest that another process started. Plain data. */
 export interface GuestAddress extends Bridge {
-  /** TCP port of the exec daemon, on loopback of the namespace. */
+  /** Address and TCP port of the exec daemon, in this namespace. */
+  execHost: string;
   execPort: number;
   /** Of the network, in bytes. */
   mtu: number;

@@ -1,7 +1,8 @@
-/** Starts and stops guests: QEMU with the image that guest/build.sh made. */
+/** Starts and stops guests: under User-Mode Linux or QEMU, with the image that guest/build.sh made. */
 import type { ChildProcess } from 'node:child_process';
 import {
   accessSync,
+  appendFileSync,
   closeSync,
   constants,
   existsSync,
@@ -10,39 +11,56 @@ import {
   readFileSync,
   rmSync,
 } from 'node:fs';
-import { createServer } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Bridge, bridgeOf, dropBridge, macOf, raiseBridge } from './bridge.ts';
+import { EXEC_PORT, isTracingRefused, umCommand } from '../um/guest.mjs';
+import { type Bridge, bridgeOf, dropBridge, guestEnd, macOf, raiseBridge } from './bridge.ts';
 import type { GuestAddress } from './guest.ts';
 import { keep, LOGS } from './logs.ts';
 import { PATIENCE } from './patience.ts';
 import { end, spawnTethered } from './process.ts';
 
-type Accelerator = 'kvm' | 'tcg';
+/** User-Mode Linux (the kernel as a program), emulation by QEMU, or QEMU with KVM. */
+type Accelerator = 'um' | 'tcg' | 'kvm';
 
 /** ms from power on to GUEST-READY. KVM takes a second or two where it works, and often does not in a cloud machine. */
-const BOOT_TIMEOUT: Record<Accelerator, number> = { kvm: 8_000, tcg: 90_000 * PATIENCE };
-const CPU: Record<Accelerator, string> = { kvm: 'host', tcg: 'max' };
+const BOOT_TIMEOUT: Record<Accelerator, number> = {
+  um: 60_000 * PATIENCE,
+  tcg: 90_000 * PATIENCE,
+  kvm: 8_000,
+};
+const CPU = { kvm: 'host', tcg: 'max' };
 
-/** Whether KVM gave a guest; unknown until it was tried. */
-let kvmWorks: boolean | undefined;
+/** An emulated kernel panics in one start of some dozens, and a busy machine delays any: the next one boots. */
+const STARTS = 3;
 
-/** An emulated kernel panics in one start of some dozens: the next one boots. */
-const TCG: Accelerator[] = ['tcg', 'tcg', 'tcg'];
+/** Accelerators that gave no guest in this process. */
+const failed = new Set<Accelerator>();
 
-/** Starts to try, in this order. `ROCE_GUEST_ACCEL=kvm|tcg` allows only that accelerator. */
+function giveUp(accelerator: Accelerator): void {
+  failed.add(accelerator);
+  // Nor in the processes of the tests, which start guests of their own.
+  if (accelerator === 'um' && !process.env.ROCE_GUEST_ACCEL) delete process.env.ROCE_GUEST_UM;
+}
+
+/** Starts to try, in this order. `ROCE_GUEST_ACCEL=um|tcg|kvm` allows only that accelerator. */
 function starts(): Accelerator[] {
   const wanted = process.env.ROCE_GUEST_ACCEL;
+  const often = (accelerator: Accelerator) => new Array<Accelerator>(STARTS).fill(accelerator);
+  if (wanted === 'um' || wanted === 'tcg') return often(wanted);
   if (wanted === 'kvm') return ['kvm'];
-  if (wanted === 'tcg') return TCG;
-  if (wanted) throw new Error(`ROCE_GUEST_ACCEL: kvm or tcg, not ${wanted}`);
+  if (wanted) throw new Error(`ROCE_GUEST_ACCEL: um, tcg or kvm, not ${wanted}`);
+  return [...(process.env.ROCE_GUEST_UM ? often('um') : []), ...kvm(), ...often('tcg')];
+}
+
+function kvm(): Accelerator[] {
   try {
     accessSync('/dev/kvm', constants.R_OK | constants.W_OK);
-    return kvmWorks === false ? TCG : ['kvm', ...TCG];
+    return ['kvm'];
   } catch {
-    return TCG;
+    return [];
   }
 }
 
@@ -61,17 +79,29 @@ export interface MachineOptions {
   number: number;
 }
 
-/** The QEMU process of a guest. */
+/** Why a guest did not start. */
+interface Trouble {
+  reason: string;
+  /** The same would happen again. */
+  final?: boolean;
+}
+
+/** The process of a guest. */
 export class GuestMachine {
   readonly address: GuestAddress;
   readonly accelerator: Accelerator;
-  readonly #qemu: ChildProcess;
+  readonly #process: ChildProcess;
   readonly #bridge: Bridge;
 
-  private constructor(address: GuestAddress, accelerator: Accelerator, qemu: ChildProcess, bridge: Bridge) {
+  private constructor(
+    address: GuestAddress,
+    accelerator: Accelerator,
+    process: ChildProcess,
+    bridge: Bridge,
+  ) {
     this.address = address;
     this.accelerator = accelerator;
-    this.#qemu = qemu;
+    this.#process = process;
     this.#bridge = bridge;
   }
 
@@ -83,24 +113,35 @@ export class GuestMachine {
     const bridge = bridgeOf(number);
     const name = `guest${number}-mtu${mtu}`;
     const logs = mkdtempSync(join(tmpdir(), 'rxe-guest-'));
-    const address: GuestAddress = { ...bridge, execPort: await freePort(), mtu, logs };
-    raiseBridge(bridge, mtu);
     const started = performance.now();
-    for (const accelerator of starts()) {
-      const qemu = launch(image, name, accelerator, address);
-      const trouble = await booted(qemu, consoleOf(address), BOOT_TIMEOUT[accelerator]);
-      if (accelerator === 'kvm') kvmWorks = !trouble;
+    const troubles: string[] = [];
+    const plan = starts();
+    for (const [i, accelerator] of plan.entries()) {
+      if (failed.has(accelerator)) continue;
+      const um = accelerator === 'um';
+      const exec = um
+        ? { execHost: bridge.guestControl, execPort: EXEC_PORT }
+        : { execHost: '127.0.0.1', execPort: await freePort() };
+      const address: GuestAddress = { ...bridge, ...exec, mtu, logs };
+      raiseBridge(bridge, mtu, um);
+      const guest = launch(image, name, accelerator, address);
+      const trouble = await booted(guest, address, BOOT_TIMEOUT[accelerator]);
       if (!trouble) {
         const seconds = ((performance.now() - started) / 1000).toFixed(1);
         console.error(`${name}: ready after ${seconds} s (${accelerator})`);
-        return new GuestMachine(address, accelerator, qemu, bridge);
+        // For the last line of the run.
+        if (process.env.ROCE_GUEST_STARTS) appendFileSync(process.env.ROCE_GUEST_STARTS, `${accelerator}\n`);
+        return new GuestMachine(address, accelerator, guest, bridge);
       }
-      await end(qemu);
-      console.error(`${name}: no guest with ${accelerator}: ${trouble}`);
+      await end(guest, 'SIGKILL');
+      dropBridge(bridge);
+      const { reason, final } = trouble;
+      console.error(`${name}: no guest with ${accelerator}: ${reason}`);
+      troubles.push(`${accelerator}: ${reason}\n${lastLines(consoleOf(address))}`);
+      if (final || plan[i + 1] !== accelerator) giveUp(accelerator);
     }
     keep(logs, name);
-    dropBridge(bridge);
-    throw new Error(`${name} did not start; see ${LOGS}`);
+    throw new Error(`${name} did not start; see ${LOGS}\n${troubles.join('\n')}`);
   }
 
   /** Copies console, QEMU's messages and the record of commands to where they outlive the run. */
@@ -109,7 +150,7 @@ export class GuestMachine {
   }
 
   async stop(): Promise<void> {
-    await end(this.#qemu);
+    await end(this.#process, 'SIGKILL');
     rmSync(this.address.logs, { recursive: true, force: true });
     dropBridge(this.#bridge);
   }
@@ -117,8 +158,53 @@ export class GuestMachine {
 
 const consoleOf = ({ logs }: GuestAddress) => join(logs, 'console.log');
 
-function launch(image: string, name: string, accelerator: Accelerator, address: GuestAddress): ChildProcess {
-  const { number, tap, mtu, execPort } = address;
+const readConsole = (file: string) => (existsSync(file) ? readFileSync(file, 'latin1') : '');
+
+/** The end of a console, for an error message. */
+const lastLines = (file: string) =>
+  readConsole(file)
+    .trimEnd()
+    .split(/\r?\n/)
+    .slice(-15)
+    .map((line) => `  | ${line}`)
+    .join('\n');
+
+const launch = (image: string, name: string, accelerator: Accelerator, address: GuestAddress) =>
+  accelerator === 'um' ? launchUm(image, name, address) : launchQemu(image, name, accelerator, address);
+
+/** Words of the kernel's command line, for guest/init. */
+const wordsOf = ({ ip4, ip6, mtu }: GuestAddress) => [
+  `guest.ip4=${ip4}/24`,
+  `guest.ip6=${ip6}/64`,
+  `guest.mtu=${mtu}`,
+];
+
+function launchUm(image: string, name: string, address: GuestAddress): ChildProcess {
+  const kernel = process.env.ROCE_GUEST_UM;
+  if (!kernel) throw new Error('ROCE_GUEST_UM: no kernel for User-Mode Linux: run `npm run test:interop`');
+  const { number, port, control, mtu, guestControl } = address;
+  const { command, args, env } = umCommand({
+    ...{ kernel, image, name },
+    directory: mkdtempSync(join(tmpdir(), 'um-')), // gone with the run
+    cards: [
+      { device: guestEnd(port), mtu, mac: macOf(number, 0, 2) },
+      { device: guestEnd(control), mtu: 1500, mac: macOf(number, 1, 2) },
+    ],
+    words: [...wordsOf(address), `guest.control=${guestControl}/24`],
+  });
+  const log = openSync(consoleOf(address), 'w');
+  const guest = spawnTethered(command, args, { stdio: ['ignore', log, log], env });
+  closeSync(log);
+  return guest;
+}
+
+function launchQemu(
+  image: string,
+  name: string,
+  accelerator: 'tcg' | 'kvm',
+  address: GuestAddress,
+): ChildProcess {
+  const { number, port, mtu, execPort } = address;
   rmSync(consoleOf(address), { force: true });
   // All offloads of the guest's network card are off: the bridge sees what a wire would carry.
   const off = ['csum', 'gso', 'guest_csum', 'guest_tso4', 'guest_tso6', 'guest_ecn', 'guest_ufo']
@@ -128,7 +214,7 @@ function launch(image: string, name: string, accelerator: Accelerator, address: 
   const append = [
     // no_timer_check: on a busy machine the emulated timer is late, and the kernel would take it for broken.
     'console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=nowatchdog no_timer_check',
-    `guest.ip4=${address.ip4}/24 guest.ip6=${address.ip6}/64 guest.mtu=${mtu}`,
+    ...wordsOf(address),
   ].join(' ');
   const card = (id: string, kind: 0 | 1) =>
     `virtio-net-pci,netdev=${id},mac=${macOf(number, kind, 2)},romfile=`;
@@ -138,16 +224,16 @@ function launch(image: string, name: string, accelerator: Accelerator, address: 
     ['-nodefaults', '-no-user-config', '-display', 'none', '-no-reboot', '-name', name],
     ['-kernel', join(image, 'vmlinuz'), '-initrd', join(image, 'initramfs.cpio'), '-append', append],
     ['-serial', `file:${consoleOf(address)}`],
-    ['-netdev', `tap,id=rdma,ifname=${tap},script=no,downscript=no,vhost=off`],
+    ['-netdev', `tap,id=rdma,ifname=${port},script=no,downscript=no,vhost=off`],
     ['-device', `${card('rdma', 0)},host_mtu=${mtu},${off}`],
     ['-netdev', `user,id=control,restrict=on,hostfwd=tcp:127.0.0.1:${execPort}-10.0.2.15:2000`],
     ['-device', card('control', 1)],
     ['-device', 'virtio-rng-pci'],
   ].flat();
   const log = openSync(join(address.logs, `qemu-${accelerator}.log`), 'w');
-  const qemu = spawnTethered('qemu-system-x86_64', args, { stdio: ['ignore', log, log] });
+  const guest = spawnTethered('qemu-system-x86_64', args, { stdio: ['ignore', log, log] });
   closeSync(log);
-  return qemu;
+  return guest;
 }
 
 /** The console's line of a panic, and where the kernel was. */
@@ -156,14 +242,35 @@ function panicOf(text: string): string {
   return lines.map((line) => line.replace(/^\[ *[\d.]+\] /, '')).join('; ');
 }
 
-/** Waits for the guest's last line of its start. Returns what went wrong, or undefined. */
-async function booted(qemu: ChildProcess, console_: string, timeout: number): Promise<string | undefined> {
+/** Waits until the guest takes commands. Returns what went wrong, or undefined. */
+async function booted(
+  guest: ChildProcess,
+  address: GuestAddress,
+  timeout: number,
+): Promise<Trouble | undefined> {
   for (const end = Date.now() + timeout; Date.now() < end; await sleep(50)) {
-    const text = existsSync(console_) ? readFileSync(console_, 'latin1') : '';
-    if (text.includes('GUEST-READY')) return undefined;
-    if (text.includes('Kernel panic')) return panicOf(text);
-    if (qemu.exitCode !== null) return `QEMU ended with ${qemu.exitCode}`;
-    if (qemu.signalCode !== null) return `QEMU was ended by ${qemu.signalCode}`;
+    const text = readConsole(consoleOf(address));
+    // The console's last line may come before the exec daemon listens.
+    if (text.includes('GUEST-READY') && (await listens(address))) return undefined;
+    if (text.includes('Kernel panic')) return { reason: panicOf(text) };
+    if (guest.exitCode === null && guest.signalCode === null) continue;
+    if (isTracingRefused(text)) return { reason: REFUSED, final: true };
+    return { reason: `it ended with ${guest.signalCode ?? guest.exitCode}` };
   }
-  return `not ready after ${timeout / 1000} s`;
+  return { reason: `not ready after ${timeout / 1000} s` };
+}
+
+const REFUSED =
+  'this machine refuses ptrace, which User-Mode Linux needs (of a container: --cap-add SYS_PTRACE --security-opt seccomp=unconfined)';
+
+async function listens({ execHost, execPort }: GuestAddress): Promise<boolean> {
+  const socket = connect({ host: execHost, port: execPort });
+  try {
+    return await new Promise((resolve) => {
+      socket.once('connect', () => resolve(true)).once('error', () => resolve(false));
+      setTimeout(() => resolve(false), 1000).unref();
+    });
+  } finally {
+    socket.destroy();
+  }
 }

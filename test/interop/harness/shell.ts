@@ -4,12 +4,11 @@ import { Guest, type GuestAddress } from './guest.ts';
 
 /** Reads commands until the end of input (Ctrl-D); `1 COMMAND` and `2 COMMAND` choose the guest, 1 is meant otherwise. */
 export async function prompt(addresses: readonly GuestAddress[]): Promise<void> {
-  for (const [i, { ip4, ip6, mtu, bridge, execPort, logs }] of addresses.entries()) {
+  for (const [i, { ip4, ip6, mtu, bridge, execHost, execPort, logs }] of addresses.entries()) {
     console.error(
-      `guest ${i + 1}: ${ip4} ${ip6}, MTU ${mtu}, bridge ${bridge}, exec port ${execPort}, logs ${logs}`,
+      `guest ${i + 1}: ${ip4} ${ip6}, MTU ${mtu}, bridge ${bridge}, exec ${execHost}:${execPort}, logs ${logs}`,
     );
   }
-  console.error(`enter this network namespace with: nsenter --net=/proc/${process.pid}/ns/net`);
   const lines = createInterface({ input: process.stdin, output: process.stderr, prompt: 'guest> ' });
   lines.prompt();
   for await (const line of lines) {

@@ -46,16 +46,16 @@ export class WireCapture {
   }
 
   /**
-   * Captures RoCE packets on the guest's tap until stopped: there, super-packets are cut already.
+   * Captures RoCE packets at the guest's port of the bridge until stopped: there, super-packets are cut already.
    *
    * @param headersOnly no more than BTH and RETH of each packet, for runs of many: its ICRC is not verified
    */
-  static async start({ tap }: Bridge, headersOnly = false): Promise<WireCapture> {
+  static async start({ port }: Bridge, headersOnly = false): Promise<WireCapture> {
     const directory = mkdtempSync(join(tmpdir(), 'roce-wire-'));
     const file = join(directory, 'wire.pcap');
     const snap = headersOnly ? HEADERS : SNAP;
     const args =
-      `-i ${tap} -n -U --immediate-mode -s ${snap} -B ${BUFFER} -Z root -w ${file} udp port 4791`.split(' ');
+      `-i ${port} -n -U --immediate-mode -s ${snap} -B ${BUFFER} -Z root -w ${file} udp port 4791`.split(' ');
     const tcpdump = spawnTethered('tcpdump', args, { stdio: ['ignore', 'ignore', 'pipe'] });
     const said = { text: '' };
     await new Promise<void>((resolve, reject) => {
