@@ -5,6 +5,7 @@ import { playTest } from '../perftest-peer/main.mjs';
 import { GID_INDEX, Guest } from './harness/guest.ts';
 import { eachValue } from './harness/pairwise.ts';
 import { onRelease } from './harness/release.ts';
+import { SAMPLE } from './harness/sample.ts';
 
 const guest = new Guest(inject('guest9000'));
 const { hostIp4, ip4 } = guest.address;
@@ -38,7 +39,7 @@ const all = CASES.flatMap((one) => (['server', 'client'] as const).map((role) =>
 const cases =
   process.env.ROCE_PERF_MATRIX === 'all'
     ? all
-    : eachValue(all, process.env.ROCE_SAMPLE || 'peer', ({ verb, kind, role }) => ({ verb, kind, role }));
+    : eachValue(all, SAMPLE || 'peer', ({ verb, kind, role }) => ({ verb, kind, role }));
 
 let port = 18_700;
 

@@ -6,6 +6,7 @@ import { PATIENCE } from './harness/patience.ts';
 import { type PerfCase, type PerfReport, playPerf } from './harness/perftest.ts';
 import { perfCases } from './harness/perftest-cases.ts';
 import { TROUBLE } from './harness/pingpong.ts';
+import { isFixedSample, SAMPLE } from './harness/sample.ts';
 import {
   allRepeats,
   anyHasStopped,
@@ -19,30 +20,31 @@ import { WireCapture, type WirePacket } from './harness/wire.ts';
 const guest = new Guest(inject('guest9000'));
 const { address } = guest;
 
-/** `ROCE_PERF_MATRIX=all` (`test:long`): the whole; else a sample by `ROCE_SAMPLE`. */
+/** `ROCE_PERF_MATRIX=all` (`test:long`): the whole; else a sample by `ROCE_SAMPLE`, or the same one always. */
 const all = perfCases(process.env.ROCE_GUEST ?? 'debian12');
 const sample = () =>
-  eachValue(
-    all,
-    process.env.ROCE_SAMPLE || 'perftest',
-    ({ verb, measure, role, version, service, rdmaCm, topic }) => ({
-      ...{ program: `${verb} ${measure}`, role, version },
-      ...{ service, rdmaCm, topic },
-    }),
-  );
+  eachValue(all, SAMPLE || 'perftest', ({ verb, measure, role, version, service, rdmaCm, topic }) => ({
+    ...{ program: `${verb} ${measure}`, role, version },
+    ...{ service, rdmaCm, topic },
+  }));
 const whole = process.env.ROCE_PERF_MATRIX === 'all';
 const cases = whole ? all : sample();
 
 /** Runs whose median is compared: a busy machine stops one side or the other. */
 const RUNS = 3;
-/** The sample runs on whatever machine is there: it finds a wrong unit or count, the whole matrix also a wrong clock. */
-const AGREEMENT = whole ? 0.1 : 0.4;
+/**
+ * Bounds of the quotient of two averages. The whole matrix finds a wrong clock, a sample a wrong unit or count; a fixed sample
+ * runs on a machine that has any amount of other work.
+ */
+const [LEAST, MOST] = isFixedSample ? [0.05, 20] : whole ? [0.9, 1.1] : [0.6, 1.4];
 /** Runs in each of which our answer was late once the timer of rxe fires, and ms of that timer: 4.096 µs · 2^14, rounded down to jiffies. */
 const [TRIES, ACK_TIMEOUT] = [4, 64];
 /** Datagrams are sent at the sender's rate: fewer are too short a time to compare it with the receiver's. */
 const FEWEST_DATAGRAMS = 200;
 
 interface Played {
+  /** The peer's program had no clock for its last row. */
+  clockless: boolean;
   report: PerfReport;
   rows: string[][];
   packets: WirePacket[];
@@ -122,7 +124,7 @@ async function playOnce(c: PerfCase): Promise<(Played & { retries: number }) | s
     throw outcome.reason;
   }
   const played = outcome.value;
-  if (played.clockless) return 'perftest found no clock';
+  if (played.clockless && !isFixedSample) return 'perftest found no clock';
   const moved = difference(before, await guest.counters());
   expect(played.report.icrcErrors).toBe(0);
   const trouble = Object.keys(moved).filter((name) => TROUBLE.includes(name));
@@ -143,7 +145,7 @@ async function play(c: PerfCase): Promise<Played> {
       continue;
     }
     const late =
-      played.retries > 0
+      played.retries > 0 && !isFixedSample
         ? allRepeats(played.packets, us).filter(({ unanswered }) => unanswered >= ACK_TIMEOUT)
         : [];
     if (i === TRIES) expect(late).toEqual([]);
@@ -159,7 +161,7 @@ async function expectAgreement(
   enough: boolean,
 ) {
   const ratios = [ratio(c, first)];
-  const agree = (value: number) => Math.abs(value - 1) < AGREEMENT;
+  const agree = (value: number) => value > LEAST && value < MOST;
   while (ratios.length < RUNS && !(enough && agree(ratios[0]))) ratios.push(ratio(c, await play(c)));
   expect(agree(median(ratios)), `ratios ${ratios}`).toBe(true);
 }
@@ -170,9 +172,12 @@ describe.each(cases.map((c) => [c.title, c] as const))('%s', (_title, c) => {
   const options = { retry: 2, timeout: (c.topic === 'all sizes' ? 400_000 : 120_000) * PATIENCE };
   test('both end well, and their reports agree', options, async () => {
     const played = await play(c);
+    if (played.clockless)
+      return console.log(`${c.title}: perftest found no clock, and its figures are not compared`);
     if (bothMeasure(c)) {
       // All sizes are a thousand messages, and up to 45 s.
-      if (comparable(c)) await expectAgreement(c, played, sidesRatio, c.topic === 'all sizes');
+      const enough = c.topic === 'all sizes' || isFixedSample;
+      if (comparable(c)) await expectAgreement(c, played, sidesRatio, enough);
       return;
     }
     if (c.measure === 'bw') {

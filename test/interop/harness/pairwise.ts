@@ -1,5 +1,6 @@
 /** Samples of a matrix of cases that cover all pairs of values. */
 import { createRandom } from '@node-roce/link';
+import { SAMPLE } from './sample.ts';
 
 /** Numbers in [0, 1) that a text decides. */
 function random(seed: string): () => number {
@@ -59,6 +60,5 @@ function covering<T extends object>(cases: readonly T[], seed: string, itemsOf: 
 
 /** The cases of a large matrix that this run plays: a sample by `ROCE_SAMPLE` where it is set, else all. */
 export function sampled<T extends object>(cases: readonly T[]): readonly T[] {
-  const seed = process.env.ROCE_SAMPLE;
-  return seed ? pairwise(cases, seed) : cases;
+  return SAMPLE ? pairwise(cases, SAMPLE) : cases;
 }
