@@ -20,7 +20,7 @@ describe.skipIf(outer === undefined)('a test file', () => {
     expect(readdirSync(tmpdir())).toEqual([]);
   });
 
-  test('has the privileges of whoever runs the tests', () => {
+  test('has the privileges of the user who runs the tests', () => {
     const [, effective] = /^CapEff:\s*(\w+)$/m.exec(readFileSync('/proc/self/status', 'utf8'))!;
     expect(BigInt(`0x${effective}`) > 0n).toBe(process.getuid!() === 0);
   });

@@ -41,7 +41,7 @@ test('lists a test that failed once, with its output, and fails', { tags: ['slow
   expect(out).toContain('about to look');
   expect(out).not.toContain('of no interest');
   expect(out).toMatch(
-    /\nsteady: 1 tests failed at least once in 2 runs, beside \d+ programs that compute\n$/,
+    /\nsteady: 1 tests failed at least once in 2 runs, next to \d+ programs that compute\n$/,
   );
 });
 

@@ -1,5 +1,5 @@
 // `npm run test:steady -- N [--load] [ARGUMENT…]`: runs the tests of `npm test` N times without second runs, and prints each test that failed even once, with its output. `--load`: as many programs that compute as processors
-// run beside them. Vitest gets the other arguments, such as names of files.
+// run next to them. Vitest gets the other arguments, such as names of files.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -72,6 +72,6 @@ for (const [name, [{ reasons, output }, ...others]] of failed) {
   for (const text of [...reasons, output]) if (text) console.log(text.trimEnd());
 }
 console.log(
-  `\nsteady: ${failed.size} tests failed at least once in ${runs} runs${load > 0 ? `, beside ${load} programs that compute` : ''}`,
+  `\nsteady: ${failed.size} tests failed at least once in ${runs} runs${load > 0 ? `, next to ${load} programs that compute` : ''}`,
 );
 process.exit(failed.size === 0 ? 0 : 1);
