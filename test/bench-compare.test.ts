@@ -159,7 +159,6 @@ test('the conclusion names slower, faster, broken and missing rows', () => {
 describe('the command', () => {
   // A build compared with itself. No figure is judged: the exit code may be 0 or 1.
   test('measures a row with both builds and writes JSON', {
-    timeout: 240_000,
     tags: ['slow'],
   }, async () => {
     const file = join(directory, 'compare.json');

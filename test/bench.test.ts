@@ -47,7 +47,7 @@ describe('a quick run', () => {
     ['^1,000 queue pairs, .* in turn$', ['node-roce']],
     ['^100,000', ['node-roce']],
     ['^connects .* 16 at a time', ['node-roce']],
-  ])('%s', { timeout: 120_000 }, testRow);
+  ])('%s', testRow);
 
   test.each([
     ['^WRITE 1 MiB, path MTU 4096$', ['node-roce', 'C limit', 'Node TCP', 'UCX over TCP', 'iperf3 TCP']],
@@ -69,7 +69,7 @@ describe('a quick run', () => {
     ['^ib_send_lat', ['perftest by roce run', 'roce perf', 'node-roce']],
     ['^ib_write_bw', ['perftest by roce run', 'roce perf', 'node-roce']],
     ['two queue pairs of one device', ['C by roce run', 'node-roce']],
-  ])('%s', { timeout: 120_000, tags: ['slow'] }, testRow);
+  ])('%s', { tags: ['slow'] }, testRow);
 
   async function testRow(pattern: string, contenders: string[]) {
     const [row, ...others] = await rows(pattern);
@@ -103,7 +103,7 @@ test('medians, percentiles, spread and ratios', () => {
   expect(ratio([10, 1], [20, 2])).toMatchObject({ median: 0.5, min: 0.5, max: 0.5 });
 });
 
-test('roce flows and tshark: time, processor time and memory of each', { timeout: 120_000 }, async () => {
+test('roce flows and tshark: time, processor time and memory of each', async () => {
   const file = join(directory, 'captures.json');
   const speed = join(import.meta.dirname, '../bench/capture/speed.mjs');
   const { stdout } = await run(process.execPath, [

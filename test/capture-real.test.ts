@@ -38,7 +38,7 @@ beforeAll(async () => {
   }
   const file = process.env.ROCE_CAPTURES_JUDGED;
   if (file) writeFileSync(file, listed());
-}, 300_000);
+});
 
 const witnessOf = (name: string) =>
   JSON.parse(gunzipSync(readFileSync(`${captures}${name}.witness.gz`)).toString());
@@ -149,7 +149,7 @@ test('the truth follows from its witnesses', () => {
     const truth = truthJson(deriveTruth({ log: logOf(name), taps, traces, pathMtu: 1024 }), facts);
     expect(readFileSync(`${captures}${name}.json`, 'utf8')).toBe(truthText(truth));
   }
-}, 120_000);
+});
 
 test('docs/captures-judged.md lists them', () => {
   const page = fileURLToPath(new URL('../docs/captures-judged.md', import.meta.url));

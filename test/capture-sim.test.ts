@@ -109,7 +109,7 @@ if (replay !== undefined) {
     expect(await checkSeed(Number(replay), true)).toEqual([]);
   });
 } else {
-  test(`${SEEDS} seeds`, { timeout: 30_000 + SEEDS * 2000 }, async () => {
+  test(`${SEEDS} seeds`, { timeout: 300_000 + SEEDS * 2000 }, async () => {
     const faults: string[] = [];
     for (let seed = FIRST; seed < FIRST + SEEDS && faults.length < MAX_FAULTS; seed++) {
       faults.push(...(await checkSeed(seed, false)));

@@ -110,7 +110,6 @@ const PLACES: Record<string, () => Place[] | undefined> = {
 
 describe.each(Object.keys(PLACES))('%s', (name) => {
   test('marks are answered, and slow a sender under DCQCN alone', {
-    timeout: 60_000,
     tags: ['slow'],
   }, async (context) => {
     const places = PLACES[name]();

@@ -68,7 +68,7 @@ function tampered(file: Uint8Array, random: Random): Uint8Array {
 }
 
 describe.each(COMMANDS)('roce %s', (command) => {
-  test('captures that were tampered with', { timeout: 30_000 + CAPTURES * 200 }, async () => {
+  test('captures that were tampered with', { timeout: 300_000 + CAPTURES * 200 }, async () => {
     const random = createRandom(21);
     const codes = new Set<number>();
     for (let i = 0; i < CAPTURES; i++) {

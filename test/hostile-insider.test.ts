@@ -42,7 +42,7 @@ function intact(arena: Uint8Array): boolean {
 }
 
 test('an insider ends its own connections and writes to its own region, and that is all', {
-  timeout: 60_000 + PACKETS,
+  timeout: 300_000 + PACKETS,
 }, async () => {
   let device!: EngineEndpoint;
   const pair = new Pair({

@@ -77,7 +77,7 @@ async function besiege(keepEarly: KeepEarly, attack: Attack, look: Look): Promis
   }
 }
 
-const limit = { timeout: 60_000 + PACKETS };
+const limit = { timeout: 300_000 + PACKETS };
 
 test.each(['off', 'quiet', 'ahead'] as const)(
   'well-formed and forged packets, each wrong in one thing; early ones: %s',

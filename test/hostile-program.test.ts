@@ -5,8 +5,6 @@ import { Call, PROTOCOL_VERSION } from '../packages/device/src/protocol.ts';
 import { Devices, whyMissing } from './programs/programs.ts';
 
 const SECONDS = Number(process.env.ROCE_HOSTILE_PROGRAM_SECONDS ?? 5);
-/** For a device to notice that a program has ended. */
-const PATIENCE = { timeout: 5000 };
 const missing = whyMissing();
 const hostile = fileURLToPath(new URL('programs/hostile.py', import.meta.url));
 
@@ -50,7 +48,7 @@ test.skipIf(missing !== undefined)(
       if (SECONDS > 5)
         console.log(`${rounds} ping-pongs during ${results.map(({ output }) => output.trim()).join('; ')}`);
       const none = { programs: 0, objects: 0 };
-      await expect.poll(() => devices.servers.map(({ status }) => status), PATIENCE).toEqual([none, none]);
+      await expect.poll(() => devices.servers.map(({ status }) => status)).toEqual([none, none]);
     } finally {
       await devices.close();
     }

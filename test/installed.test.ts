@@ -116,7 +116,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     // No script of a package runs: package managers block them.
     const args = ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...stdout.trim().split('\n')];
     await run('npm', args, { cwd: project });
-  }, 300_000);
+  });
 
   test('each package has its page, the license and the versions of the others', () => {
     const scope = join(project, 'node_modules/@node-roce');
@@ -194,24 +194,20 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     await expect(failed).rejects.toMatchObject({ stderr: expect.stringContaining('ERR_ROCE_STALE_ADDON') });
   });
 
-  test.each(['20', '22', '24'])(
-    'the same with Node %s, as npm has it',
-    { timeout: 300_000 },
-    async (version) => {
-      const folder = join(place, `node-${version}`);
-      mkdirSync(folder);
-      writeFileSync(join(folder, 'package.json'), '{}');
-      const name = `node-linux-${process.arch}`;
-      await run('npm', ['install', '--no-audit', '--no-fund', `${name}@${version}`], { cwd: folder });
-      const other = join(folder, 'node_modules', name, 'bin/node');
-      expect((await node(['--version'], other)).stdout).toMatch(new RegExp(`^v${version}\\.`));
-      const { stdout, stderr } = await node([program()], other);
-      expect(stdout).toContain('SUCCESS written from afar');
-      expect(stdout).toContain(join(native, 'prebuilds'));
-      expect(stderr).toBe('');
-      rmSync(folder, { recursive: true });
-    },
-  );
+  test.each(['20', '22', '24'])('the same with Node %s, as npm has it', async (version) => {
+    const folder = join(place, `node-${version}`);
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'package.json'), '{}');
+    const name = `node-linux-${process.arch}`;
+    await run('npm', ['install', '--no-audit', '--no-fund', `${name}@${version}`], { cwd: folder });
+    const other = join(folder, 'node_modules', name, 'bin/node');
+    expect((await node(['--version'], other)).stdout).toMatch(new RegExp(`^v${version}\\.`));
+    const { stdout, stderr } = await node([program()], other);
+    expect(stdout).toContain('SUCCESS written from afar');
+    expect(stdout).toContain(join(native, 'prebuilds'));
+    expect(stderr).toBe('');
+    rmSync(folder, { recursive: true });
+  });
 
   test('a WRITE by the names of libibverbs', async () => {
     const path = join(project, 'write.mjs');
@@ -231,37 +227,32 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     expect(checks).toContainEqual(addon);
   });
 
-  test.each(['node16', 'nodenext', 'bundler'])(
-    'strict TypeScript with %s',
-    async (resolution) => {
-      const module = resolution === 'bundler' ? 'esnext' : resolution;
-      const names = readdirSync(join(project, 'node_modules/@node-roce'));
-      const imports = names
-        .filter((name) => name !== 'cli')
-        .map(
-          (name, i) =>
-            `import * as p${i} from '@node-roce/${name}';\nexport const q${i} = Object.keys(p${i});`,
-        );
-      writeFileSync(join(project, 'all.ts'), imports.join('\n'));
-      const compilerOptions = {
-        ...{
-          strict: true,
-          noEmit: true,
-          target: 'es2023',
-          skipLibCheck: false,
-          exactOptionalPropertyTypes: true,
-        },
-        ...{ module, moduleResolution: resolution, types: ['node'] },
-        typeRoots: [join(root, 'node_modules/@types')],
-      };
-      const config = join(project, `tsconfig.${resolution}.json`);
-      writeFileSync(config, JSON.stringify({ compilerOptions, files: ['all.ts'] }));
-      const tsc = join(root, 'node_modules/typescript/bin/tsc');
-      const checked = spawnSync(process.execPath, [tsc, '-p', config], { cwd: project, encoding: 'utf8' });
-      expect(checked.stdout + checked.stderr).toBe('');
-    },
-    60_000,
-  );
+  test.each(['node16', 'nodenext', 'bundler'])('strict TypeScript with %s', async (resolution) => {
+    const module = resolution === 'bundler' ? 'esnext' : resolution;
+    const names = readdirSync(join(project, 'node_modules/@node-roce'));
+    const imports = names
+      .filter((name) => name !== 'cli')
+      .map(
+        (name, i) => `import * as p${i} from '@node-roce/${name}';\nexport const q${i} = Object.keys(p${i});`,
+      );
+    writeFileSync(join(project, 'all.ts'), imports.join('\n'));
+    const compilerOptions = {
+      ...{
+        strict: true,
+        noEmit: true,
+        target: 'es2023',
+        skipLibCheck: false,
+        exactOptionalPropertyTypes: true,
+      },
+      ...{ module, moduleResolution: resolution, types: ['node'] },
+      typeRoots: [join(root, 'node_modules/@types')],
+    };
+    const config = join(project, `tsconfig.${resolution}.json`);
+    writeFileSync(config, JSON.stringify({ compilerOptions, files: ['all.ts'] }));
+    const tsc = join(root, 'node_modules/typescript/bin/tsc');
+    const checked = spawnSync(process.execPath, [tsc, '-p', config], { cwd: project, encoding: 'utf8' });
+    expect(checked.stdout + checked.stderr).toBe('');
+  });
 
   test('publint and arethetypeswrong find nothing', async () => {
     for (const file of readdirSync(tarballs)) {
@@ -278,7 +269,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
       );
       expect(wrong, file).toEqual([]);
     }
-  }, 120_000);
+  });
 
   describe('without the addon', () => {
     beforeAll(() => renameSync(join(native, 'prebuilds'), join(place, 'prebuilds')));
@@ -303,6 +294,6 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
       const { stdout } = await node([program()]);
       expect(stdout).toContain('SUCCESS written from afar');
       expect(stdout).toContain(join(native, 'build/Release'));
-    }, 300_000);
+    });
   });
 });

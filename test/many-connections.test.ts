@@ -25,7 +25,6 @@ async function openSide(n: number) {
 
 test(`${CONNECTIONS} queue pairs between two adapters write, each to its own place`, {
   tags: ['slow'],
-  timeout: 300_000,
 }, async () => {
   const [a, b] = [await openSide(1), await openSide(2)];
   const qps: QueuePair[] = [];

@@ -46,7 +46,7 @@ describe('without descriptors', () => {
   const run = async (...args: string[]) => {
     const program = join(import.meta.dirname, 'port/no-descriptors.mjs');
     const command = ['--nofile=128', process.execPath, program, ...args];
-    const { stdout } = await promisify(execFile)('prlimit', command, { timeout: 25_000 });
+    const { stdout } = await promisify(execFile)('prlimit', command, { timeout: 240_000 });
     return JSON.parse(stdout);
   };
 

@@ -59,7 +59,6 @@ describe.each(folders)('%s', (folder) => {
   });
 
   test('packs its page and its code, no tests and no state of the build', {
-    timeout: 120_000,
     tags: ['slow'],
   }, async () => {
     const paths = (await listPacked()).get(manifest.name)!;

@@ -19,7 +19,7 @@ if (missing) console.log(`Open MPI is not run: ${missing}`);
 const MCA = ['pml=ucx', 'pml_ucx_tls=any', 'pml_ucx_devices=any', 'osc=ucx', 'btl=self'];
 const UCX = ['UCX_TLS=rc_verbs,ud_verbs', 'UCX_NET_DEVICES=roce0:1'];
 
-describe.skipIf(missing !== undefined)('Open MPI', { timeout: 120_000, tags: ['slow'] }, () => {
+describe.skipIf(missing !== undefined)('Open MPI', { tags: ['slow'] }, () => {
   let devices: Devices;
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.87', '127.0.0.88');
@@ -45,7 +45,7 @@ describe.skipIf(missing !== undefined)('Open MPI', { timeout: 120_000, tags: ['s
       ...UCX.flatMap((setting) => ['-x', setting]),
     ];
     const args = ['--allow-run-as-root', '--oversubscribe', ...settings, ...ranks[0], ':', ...ranks[1]];
-    const { stdout } = await promisify(execFile)('mpirun', args, { timeout: 110_000 });
+    const { stdout } = await promisify(execFile)('mpirun', args, { timeout: 240_000 });
     for (const rank of [0, 1]) expect(stdout).toContain(`rank ${rank}: all as sent`);
     // 100 messages, among them ten of a MiB in each direction.
     for (const server of devices.servers)

@@ -10,7 +10,7 @@ import { Devices, whyMissing } from './programs/programs.ts';
 const missing = whyMissing();
 const DEVICE = '/sys/class/infiniband/roce0';
 
-describe.skipIf(missing !== undefined)('paths of a device', { timeout: 30_000 }, () => {
+describe.skipIf(missing !== undefined)('paths of a device', () => {
   const folder = mkdtempSync(join(tmpdir(), 'roce-paths-'));
   let devices: Devices;
   beforeAll(async () => {

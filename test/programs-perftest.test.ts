@@ -49,7 +49,7 @@ const SAMPLE = [
 /** A port of its own for each run. */
 let port = 25_000;
 
-describe.skipIf(missing !== undefined)('perftest', { timeout: 130_000 }, () => {
+describe.skipIf(missing !== undefined)('perftest', () => {
   let devices: Devices;
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.81', '127.0.0.82');

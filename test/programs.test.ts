@@ -41,7 +41,7 @@ function descriptors(): { sockets: number; others: number } {
 let devices: Devices;
 let port = 21_000;
 
-describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_000, tags: ['slow'] }, () => {
+describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'] }, () => {
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.71', '127.0.0.72');
   });
@@ -138,7 +138,7 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
   });
 
   test('a program that is killed under traffic leaves nothing, and its peer gets its error', {
-    timeout: 60_000 + KILLS * 30_000,
+    timeout: 300_000 + KILLS * 30_000,
   }, async () => {
     const all = () => devices.servers.map(({ status }) => status);
     const used = () => ({
@@ -181,36 +181,31 @@ describe.skipIf(missing !== undefined)('programs of libibverbs', { timeout: 90_0
   });
 });
 
-test.skipIf(missing !== undefined)(
-  'the demo captures every packet, and every ICRC is right',
-  () => {
-    const folder = mkdtempSync(join(tmpdir(), 'roce-demo-run-'));
-    const demo = fileURLToPath(new URL('../scripts/demo-run.mjs', import.meta.url));
-    const ran = spawnSync(process.execPath, [demo, 'ibv_rc_pingpong', '-c', '-n', '100'], {
-      cwd: folder,
-      encoding: 'utf8',
-      timeout: 60_000,
-    });
-    rmSync(folder, { recursive: true });
-    expect(ran.stderr).toBe('');
-    expect(ran.status).toBe(0);
-    const [, packets, right] =
-      /(\d+) RoCE v2 packets, ICRC right in (\d+), wrong in 0,/.exec(ran.stdout) ?? [];
-    expect(right).toBe(packets);
-    // Four packets of data for each message, and 100 messages each way.
-    expect(Number(packets)).toBeGreaterThanOrEqual(800);
-  },
-  70_000,
-);
+test.skipIf(missing !== undefined)('the demo captures every packet, and every ICRC is right', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-demo-run-'));
+  const demo = fileURLToPath(new URL('../scripts/demo-run.mjs', import.meta.url));
+  const ran = spawnSync(process.execPath, [demo, 'ibv_rc_pingpong', '-c', '-n', '100'], {
+    cwd: folder,
+    encoding: 'utf8',
+    timeout: 240_000,
+  });
+  rmSync(folder, { recursive: true });
+  expect(ran.stderr).toBe('');
+  expect(ran.status).toBe(0);
+  const [, packets, right] = /(\d+) RoCE v2 packets, ICRC right in (\d+), wrong in 0,/.exec(ran.stdout) ?? [];
+  expect(right).toBe(packets);
+  // Four packets of data for each message, and 100 messages each way.
+  expect(Number(packets)).toBeGreaterThanOrEqual(800);
+});
 
-describe.skipIf(missing !== undefined)('roce run', { timeout: 60_000 }, () => {
+describe.skipIf(missing !== undefined)('roce run', () => {
   const folder = mkdtempSync(join(tmpdir(), 'roce-run-'));
   afterAll(() => rmSync(folder, { recursive: true, force: true }));
   const run = (...args: string[]) =>
     spawnSync(process.execPath, [roce, 'run', ...args], {
       encoding: 'utf8',
       env: { ...process.env, XDG_RUNTIME_DIR: folder },
-      timeout: 50_000,
+      timeout: 240_000,
     });
 
   test('starts a device where none is there, and uses it again', () => {

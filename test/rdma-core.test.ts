@@ -43,7 +43,7 @@ test.skipIf(why !== undefined)(
       const notPassed = [...found].flatMap(([name, outcome]) => (outcome === 'ok' ? [] : [name]));
       expect(notPassed.sort(), output).toEqual(notPassing(44));
       const none = { programs: 0, objects: 0 };
-      await expect.poll(() => devices.servers[0].status, { timeout: 60_000 }).toEqual(none);
+      await expect.poll(() => devices.servers[0].status).toEqual(none);
     } finally {
       await devices.close();
       rmSync(folder, { recursive: true });

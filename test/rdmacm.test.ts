@@ -90,7 +90,7 @@ test('roce flows follows a connection that the connection manager made', async (
 
 test('roce ping: round trips, and statistics of them', async () => {
   const server = await run('rping', '-s', '-P', '-a', '127.0.72.21');
-  await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
+  await expect.poll(() => server.said.stderr).toContain('waiting');
   const target = ['-c', '3', '-i', '0.01', '-I', '127.0.72.22', '127.0.72.21'];
   const client = await run('ping', ...target);
   expect(await client.ended).toMatchObject({ code: 0, stderr: '' });
@@ -106,7 +106,7 @@ test('roce ping: round trips, and statistics of them', async () => {
 describe('roce rping', () => {
   test('a server for one client, data checked', async () => {
     const server = await run('rping', '-s', '-a', '127.0.72.11', '-v');
-    await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
+    await expect.poll(() => server.said.stderr).toContain('waiting');
     const client = await run('rping', '-c', '-a', '127.0.72.11', '-I', '127.0.72.12', '-C', '2', '-v', '-V');
     const text = 'rdma-ping-1: BCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrs';
     expect(await client.ended).toMatchObject({ code: 0, stderr: '' });
@@ -117,7 +117,7 @@ describe('roce rping', () => {
 
   test('a persistent server, several clients at once, until it is interrupted', async () => {
     const server = await run('rping', '-s', '-P', '-a', '127.0.72.13', '-S', '5000');
-    await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
+    await expect.poll(() => server.said.stderr).toContain('waiting');
     const clients = await Promise.all(
       [14, 15].map((last) =>
         run('rping', '-c', '-a', '127.0.72.13', '-I', `127.0.72.${last}`, '-C', '20', '-S', '5000', '-V'),
@@ -130,7 +130,7 @@ describe('roce rping', () => {
 
   test('a server with a smaller -S: the client prints the options to compare', async () => {
     const server = await run('rping', '-s', '-a', '127.0.72.18');
-    await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
+    await expect.poll(() => server.said.stderr).toContain('waiting');
     const client = await run('rping', '-c', '-a', '127.0.72.18', '-I', '127.0.72.19', '-S', '100', '-C', '1');
     expect(await client.ended).toMatchObject({
       code: 1,
@@ -144,7 +144,7 @@ describe('roce rping', () => {
 
   test('nobody listens: an error with the remedy', async () => {
     const server = await run('rping', '-s', '-P', '-a', '127.0.72.16');
-    await expect.poll(() => server.said.stderr, { timeout: 10_000 }).toContain('waiting');
+    await expect.poll(() => server.said.stderr).toContain('waiting');
     const client = await run(
       'rping',
       '-c',

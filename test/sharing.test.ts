@@ -69,7 +69,7 @@ describe('four programs at one address', { tags: ['slow'] }, () => {
     for (const member of members) await member.close();
     const alone = await openDevice({ address, port: PORT, link: 'udp' });
     await alone.close();
-  }, 120_000);
+  });
 
   test('all at the same time, and one killed at any moment of its opening: the others go on', async () => {
     const members = await start(setting, [0, 1, 2]);
@@ -88,7 +88,7 @@ describe('four programs at one address', { tags: ['slow'] }, () => {
     await expectFound(setting);
     for (const member of members) await member.close();
     await (await openDevice({ address, port: PORT, link: 'udp' })).close();
-  }, 120_000);
+  });
 
   test('one that is stopped holds up nobody but those who ask it', async () => {
     const members = await start(setting, [0, 1, 2]);
@@ -104,7 +104,7 @@ describe('four programs at one address', { tags: ['slow'] }, () => {
     await expectFound(setting);
     await expectUndisturbed(members.slice(0, 2));
     for (const member of members) await member.close();
-  }, 120_000);
+  });
 
   test.each(['first', 'second'])(
     'the %s without file descriptors fails with a code of its own, and leaves nothing open',
@@ -117,6 +117,5 @@ describe('four programs at one address', { tags: ['slow'] }, () => {
       expect(Object.keys(codes)).toEqual(['ERR_ROCE_NO_DESCRIPTORS']);
       expect(codes.ERR_ROCE_NO_DESCRIPTORS).toBeGreaterThan(20);
     },
-    120_000,
   );
 });

@@ -47,11 +47,11 @@ if (replay) {
     }
   });
 } else {
-  test('model and model', { timeout: 60_000 + SEEDS * 1000 }, async () => {
+  test('model and model', { timeout: 300_000 + SEEDS * 1000 }, async () => {
     await playAll(() => ({ A: 'model', B: 'model' }), Math.ceil(SEEDS / 4));
   });
 
-  test('packages/cm and model: every state ends', { timeout: 60_000 + SEEDS * 1000 }, async () => {
+  test('packages/cm and model: every state ends', { timeout: 300_000 + SEEDS * 1000 }, async () => {
     const tally = await playAll(
       (seed) => (seed % 2 ? { A: 'product', B: 'model' } : { A: 'model', B: 'product' }),
       SEEDS,

@@ -17,7 +17,7 @@ const BYTES = Math.floor((64 * 1024 * 1024 * MIGRATIONS) / 100);
 describe.each(['retries', 'modify'] as const)('by %s', (cause) => {
   test.each(['left', 'right', 'both'] as const)(
     `${MIGRATIONS} times back and forth, asked for by %s`,
-    { timeout: 20_000 + SEEDS * MIGRATIONS * 1000 },
+    { timeout: 300_000 + SEEDS * MIGRATIONS * 1000 },
     (who) => {
       for (let seed = 1; seed <= SEEDS; seed++) {
         // Of every second seed the paths in use lose packets as well.

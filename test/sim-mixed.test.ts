@@ -31,7 +31,7 @@ if (replay !== undefined) {
     ['engine', 'engine'],
   ];
   describe.each(pairs)('%s and %s', (a, b) => {
-    test('every kind of network', { timeout: 20_000 + SEEDS * 2000 }, async () => {
+    test('every kind of network', { timeout: 300_000 + SEEDS * 2000 }, async () => {
       const delivered = { RC: 0, UC: 0, UD: 0 };
       const placements = { flushes: 0, atomicWrites: 0 };
       let limitsReached = 0;

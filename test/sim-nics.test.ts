@@ -17,6 +17,7 @@ import { type Habit, NicEndpoint } from './sim/nic-endpoint.ts';
 import { wireOf } from './sim/run.ts';
 
 const SEEDS = Number(process.env.ROCE_SIM_SEEDS ?? 1);
+const limit = { timeout: 300_000 + 20_000 * SEEDS };
 const NETWORKS = ['clean', 'lossy', 'reordering'] as const;
 const REQUESTS = 120;
 
@@ -29,7 +30,7 @@ const HABITS: readonly [Habit, number, Partial<PairOptions>][] = [
 ];
 
 describe.each(HABITS)('%s', (habit, least, options) => {
-  test.each(['off', 'quiet'] as const)('early packets: %s', { timeout: 20_000 * SEEDS }, (keepEarly) => {
+  test.each(['off', 'quiet'] as const)('early packets: %s', limit, (keepEarly) => {
     let shown = 0;
     for (let seed = 1; seed <= SEEDS; seed++) {
       for (const network of NETWORKS) {

@@ -152,7 +152,7 @@ async function poll(seed: number): Promise<{ lost: number; rnr: number; polls: n
   return { lost: lost(), rnr, polls, full };
 }
 
-test(`timers run while programs poll, ${SEEDS} seeds`, { timeout: 60_000 + SEEDS * 20_000 }, async () => {
+test(`timers run while programs poll, ${SEEDS} seeds`, { timeout: 300_000 + SEEDS * 20_000 }, async () => {
   const sums = { lost: 0, rnr: 0, polls: 0, full: 0 };
   for (let seed = FIRST; seed < FIRST + SEEDS; seed++) {
     const counts = await poll(seed);

@@ -44,7 +44,7 @@ if (replay !== undefined) {
     ['model', 'model'],
   ];
   describe.each(pairs)('%s and %s', (a, b) => {
-    test.each(NETWORKS)('%s', { timeout: 20_000 + SEEDS * COUNT * 20 }, async (network) => {
+    test.each(NETWORKS)('%s', { timeout: 300_000 + SEEDS * COUNT * 20 }, async (network) => {
       // By the loss that they ran into.
       const gaveUp = new Map<number, number>();
       let cnpHandled = 0;

@@ -28,7 +28,7 @@ if (replay !== undefined) {
     ['engine', 'engine'],
   ];
   describe.each(pairs)('%s and %s', (a, b) => {
-    test('every kind of network', { timeout: 20_000 + SEEDS * 2000 }, async () => {
+    test('every kind of network', { timeout: 300_000 + SEEDS * 2000 }, async () => {
       let delivered = 0;
       const placements = { flushes: 0, atomicWrites: 0 };
       for (let seed = 1; seed <= SEEDS; seed++) {

@@ -42,7 +42,7 @@ beforeAll(async () => {
     await Promise.all([qp.close(), mr.deregister(), mw.dealloc()]);
   }
   await device.close();
-}, 60_000);
+});
 
 test.each(all)('$name can not be distinguished from randomness', (numbers) => {
   expect(numbers.values).toHaveLength(SAMPLES);

@@ -10,7 +10,7 @@ const MESSAGES = 1024;
 const BLOCKED_MS = 1000;
 const port = 50_000 + (process.pid % 10_000);
 
-const settings = { tags: ['slow'], timeout: 300_000 };
+const settings = { tags: ['slow'] };
 test(
   'answers a peer with timeout 14, retry 3 that moves 1 GiB while the program is blocked',
   settings,

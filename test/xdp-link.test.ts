@@ -446,7 +446,7 @@ describe.skipIf(!cable)('with other programs on the interface', { tags: ['slow']
       const before = ['netns', 'exec', here.namespace, 'setpriv', `--bounding-set=${capabilities}`];
       const ran = spawnSync('ip', [...before, process.execPath, roce, ...command.split(' ')], {
         encoding: 'utf8',
-        timeout: 60_000,
+        timeout: 240_000,
       });
       expect(ran.status, ran.stderr).toBe(status);
       // Without the breaks of lines.

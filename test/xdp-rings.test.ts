@@ -46,7 +46,7 @@ const EXPECTED = [
 
 test.skipIf(!cable)(
   'entries that are impossible are counted and left out, and the next frame is taken',
-  { tags: ['slow'], timeout: 120_000 },
+  { tags: ['slow'] },
   () => {
     const program = join(folder, 'rings');
     execFileSync(process.env.CXX ?? 'g++', [

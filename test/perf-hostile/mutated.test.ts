@@ -63,7 +63,7 @@ async function playAll(
 
 const summary = (what: string, ends: Ends) => `${what}: ${JSON.stringify(ends)}`;
 
-describe('mutated dialogues', { timeout: 60_000 + 20 * DIALOGUES }, () => {
+describe('mutated dialogues', { timeout: 300_000 + 20 * DIALOGUES }, () => {
   const results: string[] = [];
 
   test(`${DIALOGUES} at a server`, async () => {

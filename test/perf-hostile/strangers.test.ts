@@ -85,7 +85,7 @@ describe('a server', () => {
       await over;
     });
     expectError(outcome, LEFT);
-  }, 180_000);
+  });
 
   test('hears endless bytes without a line', async () => {
     let taken = 0;
@@ -228,7 +228,7 @@ describe('a client', () => {
       }
     });
     expectError(outcome, LEFT);
-  }, 180_000);
+  });
 
   test('hears endless bytes', async () => {
     const outcome = await called(async (socket) => {

@@ -62,7 +62,7 @@ export class Devices {
   }
 
   /** Starts a program at a device. It is killed after `timeout` ms. */
-  start(device: number, program: string, args: readonly string[], timeout = 60_000): Running {
+  start(device: number, program: string, args: readonly string[], timeout = 240_000): Running {
     const env = programEnvironment(libraryPath(), this.servers[device].path, process.env);
     const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'], timeout });
     let output = '';

@@ -34,7 +34,7 @@ export class Userland {
   }
 
   /** Starts a line of the shell in the chroot, at a device. It is killed after `timeout` ms. */
-  start(device: number, line: string, timeout = 60_000): Running {
+  start(device: number, line: string, timeout = 240_000): Running {
     const socket = this.devices[device].path.slice(this.root.length);
     const env = `LD_LIBRARY_PATH=${INSIDE} LD_PRELOAD=${INSIDE}/libroce-paths.so ROCE_SOCKET=${socket}`;
     // In mounts of its own: the library looks at /proc/self/maps, UCX at /sys/class/net.

@@ -54,7 +54,7 @@ describe('data of the page', () => {
   });
 });
 
-describe.skipIf(noBrowser !== undefined)('the page in Chromium', { tags: ['slow'], timeout: 120_000 }, () => {
+describe.skipIf(noBrowser !== undefined)('the page in Chromium', { tags: ['slow'] }, () => {
   let browser: Browser;
   let folder: string;
   let page: string;
@@ -68,7 +68,7 @@ describe.skipIf(noBrowser !== undefined)('the page in Chromium', { tags: ['slow'
     });
     await promisify(execFile)(process.execPath, [bench, '--page', page, ...files]);
     browser = await launch();
-  }, 60_000);
+  });
   afterAll(async () => {
     await browser?.close();
     rmSync(folder, { recursive: true });

@@ -19,7 +19,7 @@ inChromium(() => {
       // The network corrupts packets: of a few the header is not one of RoCE any more.
       expect(found.summary.rocePackets).toBeGreaterThan(PACKETS - 100);
       file = write('simulated.html', renderReport(found));
-    }, 120_000);
+    });
     opens(() => file);
 
     test('has every connection, and plots and a ladder of the first one', async () => {

@@ -241,7 +241,7 @@ inChromium(() => {
 
     test.each(['light', 'dark'] as const)(
       'breaks no rule of accessibility, %s (axe)',
-      { timeout: 120_000, tags: ['slow'] },
+      { tags: ['slow'] },
       async (colorScheme) => {
         await page.emulateMedia({ colorScheme });
         // Rows are like each other, and axe takes its time for each.

@@ -53,7 +53,7 @@ export function opens(file: () => string): void {
 }
 
 /** Waits for a condition; the time depends on the machine. */
-export const poll = <T>(actual: () => T | Promise<T>) => expect.poll(actual, { timeout: 10_000 });
+export const poll = <T>(actual: () => T | Promise<T>) => expect.poll(actual);
 
 /** Waits for that text. */
 export const see = (place: Locator, text: string) => poll(() => place.textContent()).toBe(text);

@@ -40,12 +40,12 @@ async function liveAll(
 
 /** Of the seeds, the odd ones are the engine against the model, the even ones the engine against itself. */
 export function testLives(name: LifeName): void {
-  test(`${name}: model and model`, { timeout: 60_000 + MODELS * 10_000 }, async () => {
+  test(`${name}: model and model`, { timeout: 300_000 + MODELS * 10_000 }, async () => {
     const tally = await liveAll(name, MODELS, () => ['model', 'model']);
     expect(tally.of('sessions')).toBeGreaterThan(MODELS);
   });
 
-  test(`${name}: engine and model, engine and engine`, { timeout: 60_000 + SEEDS * 10_000 }, async () => {
+  test(`${name}: engine and model, engine and engine`, { timeout: 300_000 + SEEDS * 10_000 }, async () => {
     const tally = await liveAll(name, SEEDS, (seed) => ['engine', seed % 2 === 1 ? 'model' : 'engine']);
     const { counts }: LifeProfile = PROFILES[name];
     for (const [what, least] of Object.entries(counts)) {
