@@ -20,7 +20,7 @@ import { Dialogue } from '../src/dialogue/dialogue.ts';
 import type { Key } from '../src/dialogue/keys.ts';
 
 const MTU = 1024;
-const patience = { timeout: 10, signal: new AbortController().signal };
+const patience = { timeout: 120, signal: new AbortController().signal };
 
 /** One end of a test of one queue pair: its link, its dialogue, and the address of the other end. */
 class HandMade {
@@ -80,7 +80,7 @@ export async function refuseSends(
   };
   await server.begin();
   await server.dialogue.barrier();
-  await channel.untilEnded(10_000);
+  await channel.untilEnded(120_000);
   await channel.destroy();
 }
 

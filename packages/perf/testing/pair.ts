@@ -29,7 +29,7 @@ export async function playBoth(
   const listening = new Promise<number>((resolve) => {
     listens = resolve;
   });
-  const limits = { timeout: 5, signal: stop.signal, ...common };
+  const limits = { timeout: 120, signal: stop.signal, ...common };
   const serving = servePerf(serverTest, {
     ...limits,
     ...serverSide,

@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { CmChannel } from './cm.ts';
 
 const [OURS, THEIRS] = ['10.0.0.1', '10.0.0.2'];
-const patience = { timeout: 5, signal: new AbortController().signal };
+const patience = { timeout: 120, signal: new AbortController().signal };
 
 test('a message to a peer that has left fails with that', async () => {
   const network = new MemoryNetwork();
@@ -19,7 +19,7 @@ test('a message to a peer that has left fails with that', async () => {
     CmChannel.call(theirs, destination, patience),
   ]);
   await peer.destroy();
-  await channel.untilEnded(5000);
+  await channel.untilEnded(120_000);
   const expected = { code: 'ERR_ROCE_EXCHANGE', message: 'the peer ended the connection of the dialogue' };
   await expect(channel.write(new Uint8Array(4))).rejects.toMatchObject(expected);
   await channel.destroy();
