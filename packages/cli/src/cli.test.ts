@@ -1,17 +1,18 @@
 import { spawnSync } from 'node:child_process';
-import { copyFileSync, linkSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync, linkSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { gzipSync } from 'node:zlib';
 import { analyzeCapture } from '@node-roce/capture';
 import { openCapture } from '@node-roce/pcap/node';
 import { describe, expect, test } from 'vitest';
+import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 import { commands, nameOf } from './commands.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const opAll = join(captures, 'op_all.pcap');
+removeFolders();
 
 interface Result {
   code: number;
@@ -156,7 +157,7 @@ describe('width of the terminal', () => {
   const noPermission = join(captures, 'err_noperm_write.pcap');
   const loss = join(captures, 'loss5_both_rc_pingpong.pcap');
   // One cannot be compared with itself.
-  const copyOfLoss = join(mkdtempSync(join(tmpdir(), 'roce-cli-')), 'copy.pcap');
+  const copyOfLoss = join(ownFolder(), 'copy.pcap');
   copyFileSync(loss, copyOfLoss);
 
   test.each([
@@ -310,7 +311,7 @@ describe('dump', () => {
   test('a file that is cut: the readable part, the position of the damage, exit code 1', async () => {
     const bytes = readFileSync(opAll);
     const whole = (await roce(['dump', opAll])).out.split('\n');
-    const cut = join(mkdtempSync(join(tmpdir(), 'roce-')), 'cut.pcap');
+    const cut = join(ownFolder(), 'cut.pcap');
     writeFileSync(cut, bytes.subarray(0, 5000));
     const { code, out, err } = await roce(['dump', cut]);
     expect(code).toBe(1);
@@ -331,7 +332,7 @@ describe('dump', () => {
 });
 
 describe('export', () => {
-  const scratch = mkdtempSync(join(tmpdir(), 'roce-'));
+  const scratch = ownFolder();
 
   test('a slice by queue pair and time', async () => {
     const output = join(scratch, 'slice.pcapng');
@@ -425,7 +426,7 @@ describe('export', () => {
   });
 
   test.each(['export', 'report', 'ladder'])('%s: another link to the input is the input', async (command) => {
-    const folder = mkdtempSync(join(tmpdir(), 'roce-'));
+    const folder = ownFolder();
     const [input, link] = [join(folder, 'a.pcap'), join(folder, 'b.pcap')];
     copyFileSync(opAll, input);
     linkSync(input, link);
@@ -547,7 +548,7 @@ describe('flows and messages', () => {
   test.each(['flows', 'messages'])(
     '%s: a damaged file is shown as far as it can be read',
     async (command) => {
-      const path = join(mkdtempSync(join(tmpdir(), 'roce-')), 'cut.pcap');
+      const path = join(ownFolder(), 'cut.pcap');
       writeFileSync(path, readFileSync(opAll).subarray(0, 5000));
       const { code, out, err } = await roce([command, path]);
       expect(code).toBe(1);

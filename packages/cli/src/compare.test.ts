@@ -1,14 +1,14 @@
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
+import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const loss5 = join(captures, 'loss5_both_rc_pingpong.pcap');
-const folder = mkdtempSync(join(tmpdir(), 'roce-compare-cli-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = ownFolder();
+removeFolders();
 
 async function roce(...args: string[]) {
   let out = '';

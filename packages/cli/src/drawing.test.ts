@@ -1,15 +1,16 @@
-import { existsSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { PACKET_KINDS } from '@node-roce/capture';
 import { describe, expect, test } from 'vitest';
+import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 import { commands, nameOf } from './commands.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const loss5 = join(captures, 'loss5_both_rc_pingpong.pcap');
-const folder = mkdtempSync(join(tmpdir(), 'roce-drawing-'));
+const folder = ownFolder();
+removeFolders();
 
 async function roce(args: readonly string[], input?: Uint8Array) {
   let out = '';

@@ -1,19 +1,19 @@
 /** `--connection`, `--address`, `--from`, `--to` and `--top` of flows and messages; marks of the network in dump and flows. */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { CaptureParser, LinkType, PcapEncoder } from '@node-roce/pcap';
 import { buildPfc } from '@node-roce/wire';
-import { afterAll, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { ownFolder, removeFolders } from '../testing/folder.ts';
 import { run } from './cli.ts';
 import { Greatest } from './selection.ts';
 
 const captures = join(import.meta.dirname, '../../../test/fixtures/captures');
 const ucmatose = join(captures, 'cm_ucmatose.pcap');
 const opAll = join(captures, 'op_all.pcap');
-const folder = mkdtempSync(join(tmpdir(), 'roce-selection-'));
-afterAll(() => rmSync(folder, { recursive: true }));
+const folder = ownFolder();
+removeFolders();
 
 async function roce(...args: string[]) {
   let out = '';

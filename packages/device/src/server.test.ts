@@ -6,8 +6,9 @@ import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
+import { createRandom } from '@node-roce/link';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { host } from '../../link/testing/loopback.ts';
 import { Call, HEADER_BYTES, PROTOCOL_VERSION, Reader } from './protocol.ts';
 import { DeviceServer } from './server.ts';
 import { deviceStatus } from './status.ts';
@@ -19,7 +20,7 @@ let server: DeviceServer;
 
 beforeAll(async () => {
   server = await DeviceServer.listen({
-    address: '127.0.0.61',
+    address: host(1),
     path: join(folder, 'a.sock'),
     log: (line) => logged.push(line),
   });
@@ -103,10 +104,7 @@ class Client {
   }
 }
 
-const until = async (is: () => boolean) => {
-  for (let i = 0; i < 500 && !is(); i++) await sleep(10);
-  expect(is()).toBe(true);
-};
+const until = (is: () => boolean) => expect.poll(is).toBe(true);
 
 /** A queue pair of RC with its resources. */
 async function queuePair(client: Client) {
@@ -122,7 +120,7 @@ describe('a device for programs', () => {
     expect(statSync(folder).mode & 0o777).toBe(0o700);
     const open = mkdtempSync(join(tmpdir(), 'roce-open-'));
     chmodSync(open, 0o755);
-    await expect(DeviceServer.listen({ address: '127.0.0.62', path: join(open, 'b.sock') })).rejects.toThrow(
+    await expect(DeviceServer.listen({ address: host(2), path: join(open, 'b.sock') })).rejects.toThrow(
       'mode 700',
     );
     rmSync(open, { recursive: true });
@@ -135,7 +133,7 @@ describe('a device for programs', () => {
     expect((await client.call(Call.REG_MR, u32(pd, 1), u64(address, 8192n, address))).errno).toBe(0);
     expect(server.status).toEqual({ programs: 1, objects: 4 });
     expect(await deviceStatus(server.path)).toMatchObject({
-      address: '127.0.0.61',
+      address: host(1),
       programs: [{ name: expect.stringMatching(/^x{16} \(process \d+\)$/), objects: 4 }],
       counters: { sentPackets: 0, rxe: {}, link: {} },
     });
@@ -417,16 +415,18 @@ describe('a device for programs', () => {
   test('random bytes of many programs leave the device as it was', async () => {
     const good = await new Client().hello();
     const { cq } = await queuePair(good);
+    const random = createRandom(1);
     for (let round = 0; round < 60; round++) {
       const client = await new Client().hello();
       const { pd, cq: own, qp } = await queuePair(client);
       const tags = await client.make(Call.CREATE_SRQ, u32(pd, 16, 1, 0, own, 16, 0));
       for (let i = 0; i < 20 && !client.ended; i++) {
-        const payload = randomBytes(Math.floor((round * 37 + i * 11) % 240));
+        const length = (round * 37 + i * 11) % 240;
+        const payload = Buffer.from(Array.from({ length }, () => random.next()));
         // Half of them begin with a handle that is right: checks further in are reached.
         if (payload.length >= 4 && i % 2 === 0) payload.writeUInt32LE([pd, own, qp, tags][i % 4], 0);
         client.socket.write(Buffer.concat([u32(payload.length, 3 + ((round + i) % 21)), payload]));
-        await sleep(0);
+        await new Promise(setImmediate);
       }
       await client.close();
     }
@@ -445,7 +445,7 @@ describe('a device for programs', () => {
   });
 
   test('refuses a second device at the same socket, and names the socket', async () => {
-    await expect(DeviceServer.listen({ address: '127.0.0.63', path: server.path })).rejects.toThrow(
+    await expect(DeviceServer.listen({ address: host(3), path: server.path })).rejects.toThrow(
       'answers there already',
     );
     await expect(

@@ -2,15 +2,14 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
-import { chownSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { chownSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { macText, readPackets } from '@node-roce/capture';
 import { openCapture } from '@node-roce/pcap/node';
 import { buildPfc } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
+import { ownFolder, removeFolders } from '../../testing/folder.ts';
 import { run } from '../cli.ts';
 import { Terminal } from '../terminal.ts';
 import { FlowTable } from './flow-counts.ts';
@@ -18,6 +17,7 @@ import { InterfaceSource } from './interface-source.ts';
 import { LiveView } from './live-view.ts';
 
 const PROGRAM = join(import.meta.dirname, '../../bin/roce.js');
+removeFolders();
 const captures = join(import.meta.dirname, '../../../../test/fixtures/captures');
 
 function collecting(isTTY = false, rows = 24) {
@@ -162,15 +162,13 @@ describe.skipIf(!mayCapture)('on loopback', () => {
   }
 
   test('pause frames too', async () => {
-    const file = join(mkdtempSync(join(tmpdir(), 'roce-')), 'lo.pcapng');
+    const file = join(ownFolder(), 'lo.pcapng');
     const { streams, interrupt, err } = collecting();
     const done = run(['capture', '-i', 'lo', '-w', file], streams);
     await expect.poll(err).toContain('capturing');
-    await sleep(50);
     const frame = Buffer.from(buildPfc(Uint8Array.of(2, 0, 0, 0, 0x77, 1), { 3: 0xffff })).toString('hex');
     const script = `import socket; s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW); s.bind(("lo", 0)); s.send(bytes.fromhex("${frame}"))`;
     expect(spawnSync('python3', ['-c', script], { encoding: 'utf8' }).stderr).toBe('');
-    await sleep(200);
     interrupt.abort();
     expect(await done).toBe(0);
     const seen: string[] = [];
@@ -179,11 +177,10 @@ describe.skipIf(!mayCapture)('on loopback', () => {
   });
 
   test('into a file until Ctrl-C: the sent packets, and the counts of the kernel', async () => {
-    const file = join(mkdtempSync(join(tmpdir(), 'roce-')), 'lo.pcapng');
+    const file = join(ownFolder(), 'lo.pcapng');
     const { streams, interrupt, err } = collecting();
     const done = run(['capture', '-i', 'lo', '-w', file], streams);
     await expect.poll(err).toContain('capturing udp dst port 4791');
-    await sleep(50);
     const port = await sender(100);
     interrupt.abort();
     expect(await done).toBe(0);
@@ -197,7 +194,6 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const { streams, out, err } = collecting();
     const done = run(['capture', '-i', 'lo', '--json', '-c', '5'], streams);
     await expect.poll(err).toContain('capturing');
-    await sleep(50);
     await sender(20);
     expect(await done).toBe(0);
     const last = JSON.parse(out().trim().split('\n').at(-1)!);
@@ -205,13 +201,19 @@ describe.skipIf(!mayCapture)('on loopback', () => {
   });
 
   test('-w -: the capture on stdout', async () => {
-    const { streams, bytes, err } = collecting();
-    const done = run(['capture', '-i', 'lo', '-w', '-', '-d', '0.3'], streams);
+    const { streams, interrupt, bytes, err } = collecting();
+    const done = run(['capture', '-i', 'lo', '-w', '-'], streams);
     await expect.poll(err).toContain('capturing');
-    await sleep(50);
     const port = await sender(10);
+    interrupt.abort();
     expect(await done).toBe(0);
     expect((await portsIn(Readable.from([bytes()]))).filter((p) => p === port)).toHaveLength(10);
+  });
+
+  test('-d: ends by itself', async () => {
+    const { streams, err } = collecting();
+    expect(await run(['capture', '-i', 'lo', '-d', '0.1'], streams)).toBe(0);
+    expect(err()).toContain('captured on lo');
   });
 
   test('a file that can not be made: the system’s word, exit code 1', async () => {
@@ -223,7 +225,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
   test('under sudo root is given up once the socket is open', async () => {
     if (process.getuid!() !== 0) return; // With CAP_NET_RAW alone there is nothing to give up.
     const [uid, gid] = [54_321, 54_322];
-    const folder = mkdtempSync(join(tmpdir(), 'roce-'));
+    const folder = ownFolder();
     chownSync(folder, uid, gid);
     const file = join(folder, 'lo.pcapng');
     const child = spawn(process.execPath, [PROGRAM, 'capture', '-i', 'lo', '-w', file], {
@@ -234,9 +236,8 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     child.stderr.on('data', (text) => {
       told += text;
     });
-    await expect.poll(() => told, { timeout: 10_000 }).toContain('capturing');
+    await expect.poll(() => told).toContain('capturing');
     const port = await sender(10);
-    await sleep(100);
     const status = readFileSync(`/proc/${child.pid}/status`, 'utf8');
     expect(status).toMatch(new RegExp(`^Uid:(\\s${uid}){4}$`, 'm'));
     expect(status).toMatch(new RegExp(`^Gid:(\\s${gid}){4}$`, 'm'));
@@ -246,11 +247,10 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     await once(child, 'exit');
     expect(statSync(file)).toMatchObject({ uid, gid });
     expect((await portsIn(file)).filter((p) => p === port)).toHaveLength(10);
-    rmSync(folder, { recursive: true });
   });
 
   test('a reader of --live that goes away: the file is whole', { tags: ['slow'] }, async () => {
-    const folder = mkdtempSync(join(tmpdir(), 'roce-'));
+    const folder = ownFolder();
     const file = join(folder, 'lo.pcapng');
     const child = spawn(process.execPath, [PROGRAM, 'capture', '-i', 'lo', '-w', file, '--live'], {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -262,14 +262,13 @@ describe.skipIf(!mayCapture)('on loopback', () => {
       told += text;
     });
     child.stdout.destroy();
-    await expect.poll(() => told, { timeout: 10_000 }).toContain('capturing');
+    await expect.poll(() => told).toContain('capturing');
     const port = await sender(10);
     const [code] = await once(child, 'close');
     expect(code).toBe(0);
     expect(told).toContain(`, written to ${file}`);
     expect((await portsIn(file)).filter((p) => p === port)).toHaveLength(10);
     expect((await readPackets(file)).summary).toMatchObject({ droppedByCapture: 0, damage: undefined });
-    rmSync(folder, { recursive: true });
   });
 
   test('no such interface: which there are', async () => {

@@ -69,7 +69,7 @@ test('client and server with two queue pairs each, in the order of the tool', as
     listening = resolve;
   });
   const served = serveExchange(
-    { port, ...two, timeout: 5, signal, onListening: () => listening() },
+    { port, ...two, timeout: 120, signal, onListening: () => listening() },
     async (remotes) => {
       expect(remotes).toEqual([client, server]);
       order.push('server connects');
@@ -78,7 +78,7 @@ test('client and server with two queue pairs each, in the order of the tool', as
   );
   await ready;
   await callExchange(
-    { host: '127.0.0.1', port, ...two, timeout: 5, signal },
+    { host: '127.0.0.1', port, ...two, timeout: 120, signal },
     [client, server],
     async (remotes) => {
       expect(remotes).toEqual([server, client]);
@@ -95,7 +95,7 @@ test('bytes that come one by one', async () => {
     {
       port,
       ...one,
-      timeout: 5,
+      timeout: 120,
       signal,
       onListening: async () => {
         const socket = connect(port, '127.0.0.1');
@@ -125,7 +125,7 @@ test.each([
 ])('a server that answers with %s', async (_what, behave, message) => {
   const { port, close } = await withServer(behave);
   const call = callExchange(
-    { host: '127.0.0.1', port, ...one, timeout: 5, signal },
+    { host: '127.0.0.1', port, ...one, timeout: 120, signal },
     [client],
     async () => {},
   );
@@ -153,7 +153,7 @@ test('a server that is silent: the time-out', async () => {
 test('a peer with another number of queue pairs', async () => {
   const { port, close } = await withServer((socket) => socket.write(SERVER_TEXT.repeat(256)));
   const call = callExchange(
-    { host: '127.0.0.1', port, ...two, timeout: 5, signal },
+    { host: '127.0.0.1', port, ...two, timeout: 120, signal },
     [client, client],
     async () => {},
   );
@@ -166,7 +166,7 @@ test('a peer with another number of queue pairs', async () => {
 test('nobody listens', async () => {
   const port = await freePort();
   const call = callExchange(
-    { host: '127.0.0.1', port, ...one, timeout: 5, signal },
+    { host: '127.0.0.1', port, ...one, timeout: 120, signal },
     [client],
     async () => {},
   );
@@ -177,10 +177,10 @@ test('nobody listens', async () => {
 
 test('a waiting server ends when its signal aborts', async () => {
   const stop = new AbortController();
+  const onListening = () => stop.abort();
   const served = serveExchange(
-    { port: await freePort(), ...one, timeout: 5, signal: stop.signal },
+    { port: await freePort(), ...one, timeout: 120, signal: stop.signal, onListening },
     async () => [server],
   );
-  setTimeout(() => stop.abort(), 50);
   await expect(served).rejects.toMatchObject({ name: 'AbortError' });
 });
