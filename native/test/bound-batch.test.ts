@@ -1,9 +1,9 @@
 /** `sender` and `receiver`: functions over arrays that are looked up once. */
 import { afterEach, expect, test } from 'vitest';
+import { ownPort as PORT } from '../../packages/link/testing/loopback.ts';
 import { copier } from '../index.js';
 import { Station } from './support.ts';
 
-const PORT = 14_843;
 let a: Station;
 let b: Station;
 

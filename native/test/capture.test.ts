@@ -2,9 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { Capture, type CaptureOptions, layout } from '../index.js';
+import { DEADLINE_MS } from './support.ts';
 
 const W = layout.Captured;
 const WORDS = layout.CAPTURED_SLOT_WORDS;
@@ -91,16 +91,18 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     await send(Uint8Array.of(1, 2, 3));
     await send(Uint8Array.of(4), 4792);
     await send(new Uint8Array(5000).fill(7));
-    await expect.poll(() => frames.length, { timeout: 5000 }).toBe(2);
-    await sleep(60);
+    await send(Uint8Array.of(5));
+    // What was sent before the last one would be here.
+    await expect.poll(() => frames.at(-1)?.bytes.length).toBe(43);
     capture.close();
     expect(frames.map(({ bytes, original }) => [bytes.length, original])).toEqual([
       [45, 45],
       [5042, 5042],
+      [43, 43],
     ]);
     expect([...frames[0].bytes.subarray(42)]).toEqual([1, 2, 3]);
     for (const { time, outgoing } of frames) {
-      expect(Math.abs(time - before)).toBeLessThan(5000);
+      expect(Math.abs(time - before)).toBeLessThan(600_000);
       expect(outgoing).toBe(0);
     }
   });
@@ -109,24 +111,27 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const { capture, frames } = collector({ snapLength: 96 });
     capture.start();
     await send(new Uint8Array(1000));
-    await expect.poll(() => frames.length, { timeout: 5000 }).toBe(1);
+    await expect.poll(() => frames.length).toBe(1);
     capture.close();
     expect(frames[0].bytes.length).toBe(96);
     expect(frames[0].original).toBe(1042);
   });
 
-  test('counts the packets that find no room, and loses no others', { timeout: 20_000 }, async () => {
+  test('counts the packets that find no room, and loses no others', async () => {
     const { capture, frames, take, read } = collector({ buffer: 1 << 20 });
     // Two blocks of 512 KiB have no room for 3 MB.
     for (let i = 0; i < 300; i++) await send(new Uint8Array(10_000).fill(i));
     capture.finish();
     await send(new Uint8Array(10));
-    await sleep(60);
-    take();
+    const missing = () => {
+      take();
+      const { received, dropped } = capture.stats();
+      return received - dropped - read();
+    };
+    await expect.poll(missing).toBe(0);
     const { received, dropped } = capture.stats();
     capture.close();
     expect(dropped).toBeGreaterThan(0);
-    expect(read()).toBe(received - dropped);
     expect(frames.every(({ bytes }) => bytes.length === 10_042)).toBe(true);
     expect(received).toBeGreaterThanOrEqual(300);
     expect(capture.stats()).toEqual({ received, dropped });
@@ -137,20 +142,21 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const capture = new Capture({ interface: 'lo', buffer: 1 << 20, snapLength: 200 });
     for (let i = 0; i < 5; i++) await send(new Uint8Array(100).fill(i));
     capture.finish();
-    await sleep(60);
     const { received } = capture.stats();
     let read = 0;
     const slots = new Uint32Array(WORDS * 3);
     expect(() => capture.read(new Uint8Array(203), slots)).toThrow(RangeError);
     expect(capture.read(new Uint8Array(1000), new Uint32Array(WORDS - 1))).toBe(0);
-    for (;;) {
+    // The kernel hands them over in its own time.
+    while (read < received) {
       const count = capture.read(new Uint8Array(400), slots);
-      if (count === 0) break;
       expect(count).toBeLessThanOrEqual(3);
       read += count;
+      if (count === 0) await new Promise(setImmediate);
     }
     expect(read).toBe(received);
     expect(read).toBeGreaterThanOrEqual(5);
+    expect(capture.read(new Uint8Array(400), slots)).toBe(0);
     capture.close();
   });
 
@@ -158,7 +164,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const all = Array.from({ length: 5 }, () => collector());
     for (const { capture } of all) capture.start();
     await send(Uint8Array.of(9));
-    for (const { frames } of all) await expect.poll(() => frames.length, { timeout: 5000 }).toBe(1);
+    for (const { frames } of all) await expect.poll(() => frames.length).toBe(1);
     for (const { capture } of all) capture.close();
   });
 
@@ -166,7 +172,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     const script = new URL('./capture-workers.mjs', import.meta.url).pathname;
     const { status, signal, stdout, stderr } = spawnSync(process.execPath, ['--expose-gc', script], {
       encoding: 'utf8',
-      timeout: 25_000,
+      timeout: DEADLINE_MS,
     });
     expect({ status, signal, stdout }, stderr).toEqual({ status: 0, signal: null, stdout: '0\n' });
   });

@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { readSync, writeSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { Doorbells } from '../index.js';
+import { DEADLINE_MS } from './support.ts';
 
 const one = new Uint8Array(8);
 one[0] = 1;
@@ -84,7 +85,7 @@ test('they keep no process alive, and leave nothing behind', () => {
   `;
   const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
     encoding: 'utf8',
-    timeout: 20_000,
+    timeout: DEADLINE_MS,
   });
   expect(output.trim()).toBe('0');
 });

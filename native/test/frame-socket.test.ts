@@ -1,7 +1,7 @@
 /** Whole frames on loopback, where CAP_NET_RAW allows it; test/raw-packet.test.ts has a cable. */
 import { spawnSync } from 'node:child_process';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { turns } from '../../packages/verbs-api/testing/clock.ts';
 import { FrameSocket, type FrameSocketOptions, layout } from '../index.js';
 
 const { Tx, Fragment, TX_SLOT_WORDS, FRAGMENT_WORDS } = layout;
@@ -158,19 +158,17 @@ describe.skipIf(!mayOpen)('on loopback', () => {
     memory.set(frame(TYPE, 60));
     socket.setFilter(onlyType(TYPE));
     send([[[0, 60]]]);
-    const timer = setInterval(() => {}, 5);
-    await sleep(20);
+    // On loopback a frame is there once it was sent: the next turn of the event loop sees it.
+    await turns();
     expect(wakes).toBe(0);
     socket.wantRead(true);
     socket.wantRead(true);
-    await sleep(20);
-    expect(wakes).toBeGreaterThan(0);
+    await expect.poll(() => wakes).toBeGreaterThan(0);
     socket.wantRead(false);
-    await sleep(20);
+    await turns();
     const before = wakes;
-    await sleep(20);
+    await turns();
     expect(wakes).toBe(before);
-    clearInterval(timer);
   });
 
   test.each([

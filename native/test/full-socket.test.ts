@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, describe, expect, test } from 'vitest';
 import { Namespace } from '../../test/port/namespace.ts';
+import { DEADLINE_MS } from './support.ts';
 
 const NAME = `roce-full-${process.pid}`;
 const namespace = Namespace.make(NAME, (why) => {
@@ -29,7 +30,7 @@ if (namespace) {
 async function run(scenario: string) {
   const program = join(import.meta.dirname, 'full-socket.mjs');
   const command = ['netns', 'exec', NAME, 'prlimit', '--nofile=256', process.execPath, program, scenario];
-  const { stdout } = await promisify(execFile)('ip', command, { timeout: 20_000 });
+  const { stdout } = await promisify(execFile)('ip', command, { timeout: DEADLINE_MS });
   return JSON.parse(stdout);
 }
 

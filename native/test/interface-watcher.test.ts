@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
 import { InterfaceWatcher } from '../index.js';
+import { DEADLINE_MS } from './support.ts';
 
 const onWake = () => {};
 
@@ -39,7 +40,7 @@ test('it keeps no process alive, and many of them leave nothing behind', () => {
   `;
   const output = execFileSync(process.execPath, ['--input-type=module', '-e', script], {
     encoding: 'utf8',
-    timeout: 20_000,
+    timeout: DEADLINE_MS,
   });
   expect(output.trim()).toBe('0');
 });

@@ -92,25 +92,21 @@ test.each([
     /another C library.*libc\.musl/,
   ],
   ['cut off', 'head -c 100 /dev/zero > $OUT', /could not be loaded.*(invalid ELF header|too short)/],
-])(
-  'a file %s does not load, and the message quotes the loader',
-  { timeout: 60_000 },
-  async (_what, make, text) => {
-    const folder = mkdtempSync(join(tmpdir(), 'addon-'));
-    try {
-      mkdirSync(join(folder, 'build/Release'), { recursive: true });
-      writeFileSync(join(folder, 'package.json'), '{}');
-      const out = join(folder, 'build/Release/dgram_native.node');
-      const run = promisify(execFile);
-      await run('bash', ['-c', make], { cwd: folder, env: { ...process.env, OUT: out } });
-      const index = JSON.stringify(join(import.meta.dirname, '../index.js'));
-      const program = `import(${index}).catch(({ code, message }) => console.log(code, message))`;
-      const env = { ...process.env, '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': folder };
-      const { stdout } = await run(process.execPath, ['-e', program], { env });
-      expect(stdout).toMatch(/^ERR_ROCE_ADDON_LOAD /);
-      expect(stdout).toMatch(text);
-    } finally {
-      rmSync(folder, { recursive: true });
-    }
-  },
-);
+])('a file %s does not load, and the message quotes the loader', async (_what, make, text) => {
+  const folder = mkdtempSync(join(tmpdir(), 'addon-'));
+  try {
+    mkdirSync(join(folder, 'build/Release'), { recursive: true });
+    writeFileSync(join(folder, 'package.json'), '{}');
+    const out = join(folder, 'build/Release/dgram_native.node');
+    const run = promisify(execFile);
+    await run('bash', ['-c', make], { cwd: folder, env: { ...process.env, OUT: out } });
+    const index = JSON.stringify(join(import.meta.dirname, '../index.js'));
+    const program = `import(${index}).catch(({ code, message }) => console.log(code, message))`;
+    const env = { ...process.env, '@NODE_ROCE/DGRAM_NATIVE_PREBUILD': folder };
+    const { stdout } = await run(process.execPath, ['-e', program], { env });
+    expect(stdout).toMatch(/^ERR_ROCE_ADDON_LOAD /);
+    expect(stdout).toMatch(text);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});

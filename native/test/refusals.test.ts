@@ -5,7 +5,9 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ownPort } from '../../packages/link/testing/loopback.ts';
 import { features } from '../index.js';
+import { DEADLINE_MS } from './support.ts';
 
 const { EIO, EINVAL, EMSGSIZE, EPERM, EINTR, ENOBUFS, EAGAIN } = constants.errno;
 const all = [...Array(40).keys()];
@@ -34,8 +36,8 @@ describe.skipIf(!compiler || !features().gso)('a kernel that refuses', () => {
     const preload = [process.env.LD_PRELOAD, library].filter(Boolean).join(' ');
     const { stdout } = await promisify(execFile)(
       process.execPath,
-      [join(import.meta.dirname, 'refusing-kernel.mjs'), '14799'],
-      { env: { ...process.env, LD_PRELOAD: preload, REFUSE: refuse }, timeout: 20_000 },
+      [join(import.meta.dirname, 'refusing-kernel.mjs'), `${ownPort}`],
+      { env: { ...process.env, LD_PRELOAD: preload, REFUSE: refuse }, timeout: DEADLINE_MS },
     );
     return JSON.parse(stdout);
   }

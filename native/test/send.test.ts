@@ -3,8 +3,9 @@ import { constants } from 'node:os';
 import { FRAGMENT_WORDS, Fragment, TX_SLOT_WORDS, Tx } from '@node-roce/transport';
 import { gidFromText } from '@node-roce/wire';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { ownPort } from '../../packages/link/testing/loopback.ts';
 import { copyBatch, features, Port, Socket } from '../index.js';
-import { allOk, pattern, ports, psnOf, Station } from './support.ts';
+import { allOk, pattern, psnOf, Station } from './support.ts';
 
 const { EFAULT, EINVAL, EMSGSIZE, ENETUNREACH, EHOSTUNREACH } = constants.errno;
 
@@ -14,9 +15,9 @@ let peer: number;
 let region: number;
 
 beforeEach(() => {
-  from = new Station('127.0.0.1', ports.send);
-  to = new Station('127.0.0.2', ports.send);
-  peer = from.peer('127.0.0.2', ports.send);
+  from = new Station('127.0.0.1', ownPort);
+  to = new Station('127.0.0.2', ownPort);
+  peer = from.peer('127.0.0.2', ownPort);
   region = from.regions.add(pattern(1 << 20));
 });
 afterEach(() => {
@@ -177,7 +178,7 @@ test('pieces by reference and copied ones, in turns', () => {
 
 test('a peer that cannot be reached stalls nobody', () => {
   // 240.0.0.0/4 is reserved: Linux has no route from loopback, or refuses the address.
-  const nowhere = from.peer('240.0.0.1', ports.send);
+  const nowhere = from.peer('240.0.0.1', ownPort);
   const expected: number[] = [];
   for (let i = 0; i < 60; i++) {
     const lost = i % 3 === 1;
@@ -198,8 +199,8 @@ test('a peer that cannot be reached stalls nobody', () => {
 
 test('every source port has its socket, up to the pool’s size, and the ICRC follows', () => {
   from.close();
-  from = new Station('127.0.0.1', ports.send, { transmitSockets: 4 });
-  peer = from.peer('127.0.0.2', ports.send);
+  from = new Station('127.0.0.1', ownPort, { transmitSockets: 4 });
+  peer = from.peer('127.0.0.2', ownPort);
   for (let round = 0; round < 2; round++) {
     for (let i = 0; i < 40; i++) from.add({ peer, sourcePort: 0xc100 + i });
     from.flush();
@@ -224,20 +225,20 @@ test('a source port that is taken is replaced, the port’s own is used only whe
     from.flush();
     const [elsewhere] = to.receive();
     expect(elsewhere.verdict).toBe(0);
-    expect([0xc200, ports.send]).not.toContain(elsewhere.sourcePort);
+    expect([0xc200, ownPort]).not.toContain(elsewhere.sourcePort);
     from.add({ peer, sourcePort: 0 });
-    from.add({ peer, sourcePort: ports.send });
+    from.add({ peer, sourcePort: ownPort });
     from.flush();
     const packets = to.receive();
     expect(allOk(packets)).toBe(true);
-    expect(packets.map((p) => p.sourcePort)).toEqual([elsewhere.sourcePort, ports.send]);
+    expect(packets.map((p) => p.sourcePort)).toEqual([elsewhere.sourcePort, ownPort]);
   } finally {
     taken.close();
   }
 });
 
 test('runs end where peer, port, class or size change', () => {
-  const other = from.peer('127.0.0.2', ports.send, 63);
+  const other = from.peer('127.0.0.2', ownPort, 63);
   const packet = (more: object) => from.add({ peer, fragments: [[region, 0, 1000]], ...more });
   packet({});
   packet({});
@@ -256,9 +257,9 @@ test('runs end where peer, port, class or size change', () => {
 
 test('packets of many queue pairs to one address share a run, unless their QPNs may be of several programs', () => {
   from.close();
-  from = new Station('127.0.0.1', ports.send, { transmitSockets: 1 });
+  from = new Station('127.0.0.1', ownPort, { transmitSockets: 1 });
   const memory = from.regions.add(new Uint8Array(1000));
-  const peers = [1, 2, 3].map(() => from.peer('127.0.0.2', ports.send));
+  const peers = [1, 2, 3].map(() => from.peer('127.0.0.2', ownPort));
   const packet = (i: number, destQp: number, opcode = 4) => {
     const slot = from.add({ peer: peers[i % 3], sourcePort: 0xc001 + i, fragments: [[memory, 0, 1000]] });
     const at = slot * 64;

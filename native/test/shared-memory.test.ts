@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { expect, test } from 'vitest';
+import { ownPort } from '../../packages/link/testing/loopback.ts';
 import { features, setCrcImplementation } from '../index.js';
 import { Station } from './support.ts';
 
@@ -24,12 +25,12 @@ test.each(['vpclmul', 'pclmul', 'table'] as const)('a snapshot per packet, with 
     { eval: true, workerData: { buffer, control } },
   );
   const flags = new Int32Array(control);
-  const from = new Station('127.0.0.1', 14_797);
-  const to = new Station('127.0.0.2', 14_797);
+  const from = new Station('127.0.0.1', ownPort);
+  const to = new Station('127.0.0.2', ownPort);
   try {
     await once(worker, 'online');
     while (Atomics.load(flags, 1) === 0) await new Promise(setImmediate);
-    const peer = from.peer('127.0.0.2', 14_797);
+    const peer = from.peer('127.0.0.2', ownPort);
     const region = from.regions.add(new Uint8Array(buffer));
     const sizes = [4096, 1024, 333, 4095, 64, 257, 7];
     let bad = 0;
@@ -64,11 +65,11 @@ test('the same memory declared as unshared does get caught: the test above can f
      for (let x = 1; !Atomics.load(flags, 0); ) for (let i = 0; i < words.length; i++) words[i] = x = Math.imul(x, 1664525) + 1013904223;`,
     { eval: true, workerData: { buffer, control } },
   );
-  const from = new Station('127.0.0.1', 14_798);
-  const to = new Station('127.0.0.2', 14_798);
+  const from = new Station('127.0.0.1', ownPort);
+  const to = new Station('127.0.0.2', ownPort);
   try {
     await once(worker, 'online');
-    const peer = from.peer('127.0.0.2', 14_798);
+    const peer = from.peer('127.0.0.2', ownPort);
     const region = from.regions.add(new Uint8Array(buffer));
     from.regions.shared[region] = 0;
     let bad = 0;

@@ -7,15 +7,15 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
+import { ownPort } from '../../packages/link/testing/loopback.ts';
 import { LocalSocket, Port, Socket } from '../index.js';
-import { ports } from './support.ts';
 
 const { EAGAIN, ECONNREFUSED } = constants.errno;
 const NAME = `node-roce-test/${process.pid}`;
 const ADDRESS = '127.0.0.1';
 
 const open = (options = {}) =>
-  new Socket({ family: 4, address: ADDRESS, port: ports.socket, reusePort: true, ...options });
+  new Socket({ family: 4, address: ADDRESS, port: ownPort, reusePort: true, ...options });
 /** Classic BPF: the byte at 7, the last of the destination QPN, is the index. */
 const BY_QPN = Uint32Array.of(0x30, 7, 0x16, 0);
 
@@ -33,7 +33,7 @@ test('a message has its bytes, the user id of its sender and its descriptors', (
   expect(b.receive(bytes)).toBeUndefined();
 
   const same = open({ descriptor: message?.descriptors[0] });
-  expect(same).toMatchObject({ address: ADDRESS, port: ports.socket, closed: false });
+  expect(same).toMatchObject({ address: ADDRESS, port: ownPort, closed: false });
   expect(() => open({ reusePort: false })).toThrow(/EADDRINUSE/);
   for (const each of [...copies, ...(message?.descriptors ?? [])]) closeSync(each);
   for (const each of [socket, same, a, b]) each.close();
@@ -114,7 +114,7 @@ test('a program steers, and goes on when the sockets’ first owner is gone', as
     for (const qpn of [1, 2, 2]) {
       const packet = new Uint8Array(24);
       packet[7] = qpn;
-      await new Promise((resolve) => sender.send(packet, ports.socket, ADDRESS, resolve));
+      await new Promise((resolve) => sender.send(packet, ownPort, ADDRESS, resolve));
     }
   };
   await send();

@@ -150,12 +150,5 @@ export function pattern(length: number, buffer: ArrayBufferLike = new ArrayBuffe
   return bytes;
 }
 
-/** UDP ports of a test file's own, so that files may run at the same time. */
-export const ports = {
-  loopback: 14791,
-  send: 14792,
-  icrc: 14793,
-  socket: 14794,
-  waker: 14795,
-  worker: 14796,
-};
+/** How long a program that a test runs may take, ms. */
+export const DEADLINE_MS = 240_000;

@@ -1,8 +1,10 @@
 /** Life and death of environments: workers, exits, loops that end. Each in a process of its own. */
+
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { ports } from './support.ts';
+import { ownPort } from '../../packages/link/testing/loopback.ts';
+import { DEADLINE_MS } from './support.ts';
 
 const run = promisify(execFile);
 const addon = new URL('../index.js', import.meta.url).href;
@@ -13,11 +15,11 @@ async function inProcess(code: string): Promise<string> {
     import { Port, Socket, layout } from ${JSON.stringify(addon)};
     import { Worker } from 'node:worker_threads';
     const gid = (last) => Uint8Array.of(0,0,0,0,0,0,0,0,0,0,255,255,127,0,0,last);
-    const port = ${ports.worker};
+    const port = ${ownPort};
     const start = (code) => new Worker(code, { eval: true, execArgv: [] });
   `;
   const { stdout } = await run(process.execPath, ['--input-type=module', '-e', prelude + code], {
-    timeout: 25_000,
+    timeout: DEADLINE_MS,
   });
   return stdout.trim();
 }
@@ -26,7 +28,7 @@ async function inProcess(code: string): Promise<string> {
 const receiving = `
   import(${JSON.stringify(addon)}).then(({ Port, Socket }) => {
     const { parentPort } = require('node:worker_threads');
-    const socket = new Socket({ family: 4, address: '127.0.0.2', port: ${ports.worker}, gro: true, reusePort: true });
+    const socket = new Socket({ family: 4, address: '127.0.0.2', port: ${ownPort}, gro: true, reusePort: true });
     const slab = new Uint8Array(1 << 20), slots = new Uint32Array(1024 * 12), sources = new Uint8Array(1024 * 16);
     let total = 0;
     const drain = () => { let n; while ((n = port.receive(slab, slots, sources, 1024)) > 0) { total += n; parentPort.postMessage(total); } };
@@ -58,14 +60,14 @@ const sending = `
 `;
 
 describe('worker threads', () => {
-  test.each(['terminate', 'exit'])('%s in the middle of receiving, 20 times', async (how) => {
+  test.each(['terminate', 'exit'])('%s in the middle of receiving, 10 times', async (how) => {
     const ends =
       how === 'exit' ? "require('node:worker_threads').parentPort.on('message', () => process.exit(0));" : '';
     const end = how === 'exit' ? 'worker.postMessage(0); await exited;' : 'await worker.terminate();';
     const output = await inProcess(`
       ${sending}
       let heard = 0;
-      for (let i = 0; i < 20; i++) {
+      for (let i = 0; i < 10; i++) {
         const worker = start(${JSON.stringify(ends + receiving)});
         const exited = new Promise((done) => worker.once('exit', done));
         await new Promise((done, fail) => {
@@ -80,7 +82,7 @@ describe('worker threads', () => {
       socket.close();
       console.log('heard', heard);
     `);
-    expect(output).toBe('heard 20');
+    expect(output).toBe('heard 10');
   });
 
   test('several at once, each with its own port', async () => {
@@ -157,7 +159,7 @@ describe('one process', () => {
         forgotten.start();
         forgotten.stop();
       }
-      for (let i = 0; i < 20 && descriptors() > before + 5; i++) { gc(); await new Promise((done) => setTimeout(done, 10)); }
+      for (let i = 0; i < 1000 && descriptors() > before + 5; i++) { gc(); await new Promise((done) => setTimeout(done, 10)); }
       console.log(descriptors() <= before + 5 ? 'collected' : descriptors() - before);
     `);
     expect(output).toBe('collected');

@@ -8,7 +8,7 @@ import { clockOfTurns, turns } from '../../verbs-api/testing/clock.ts';
 import { equip } from '../testing/ends.ts';
 import { CmId } from './index.ts';
 
-const COUNT = Number(process.env.ROCE_CM_CYCLES ?? 400);
+const COUNT = Number(process.env.ROCE_CM_CYCLES ?? 100);
 const EMPTY = { connections: 0, pending: 0, keys: 0, timers: 0 };
 /** One of each leaked would fail the next connection but few. */
 const LIMITS = { maxQp: 16, maxCq: 24, maxMr: 24, maxPd: 24, maxAh: 64 };

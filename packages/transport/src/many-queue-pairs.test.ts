@@ -80,17 +80,19 @@ describe('busy READs of a peer whose link takes 256 packets a millisecond', () =
     return { done, failed, counters: right.adapter.counters() };
   }
 
-  // Once: turns of 64 responses, so that of 200 READs the last waited for 50 ms. 200 timeouts; of 1,000 READs, 5,167.
-  test.each([
-    [200, 12],
-    [1000, 12],
-    [2600, 14],
-  ])('%i with timeout %i finish without a timeout', { timeout: 120_000 }, (count, timeout) => {
+  function finish(count: number, timeout: number): void {
     const { failed, done, counters } = readAll(count, timeout, 32 * 1024);
     expect(failed).toEqual([]);
     expect(done).toBe(count);
     expect(counters).toMatchObject({ timeouts: 0, retries: 0 });
-  });
+  }
+
+  // Once: turns of 64 responses, so that of 200 READs the last waited for 50 ms. 200 timeouts; of 1,000 READs, 5,167.
+  test.each([
+    [200, 12],
+    [1000, 12],
+  ])('%i with timeout %i finish without a timeout', finish);
+  test('2600 with timeout 14 finish without a timeout', { tags: ['slow'] }, () => finish(2600, 14));
 });
 
 describe('a reply of an otherwise idle queue pair, while others send', () => {
@@ -135,7 +137,7 @@ describe('a reply of an otherwise idle queue pair, while others send', () => {
 });
 
 describe('the cost of a turn', () => {
-  /** Microseconds a turn of one packet takes, when so many queue pairs have something to send. */
+  /** Nanoseconds of the processor that a turn of one packet takes, when so many queue pairs have something to send. */
   function costOfATurn(side: Side, qps: number): number {
     const tx = new TxBatch(side.adapter.regions, 1, 64);
     const turn = () => {
@@ -146,9 +148,10 @@ describe('the cost of a turn', () => {
     for (let i = 0; i < qps; i++) turn();
     let best = Number.POSITIVE_INFINITY;
     for (let round = 0; round < 10; round++) {
-      const before = performance.now();
+      const before = process.cpuUsage();
       for (let i = 0; i < 1000; i++) turn();
-      best = Math.min(best, performance.now() - before);
+      const { user, system } = process.cpuUsage(before);
+      best = Math.min(best, user + system);
     }
     return best;
   }
@@ -163,7 +166,7 @@ describe('the cost of a turn', () => {
   }
 
   // M9. Once: the list of those with something to send is shifted, and its rest moved, each turn.
-  test('does not grow with the queue pairs that wait for theirs', { timeout: 120_000 }, () => {
+  test('does not grow with the queue pairs that wait for theirs', () => {
     const few = costOfATurn(sendersOf(1_000), 1_000);
     const many = costOfATurn(sendersOf(16_000), 16_000);
     expect(many / few).toBeLessThan(4);
