@@ -34,7 +34,7 @@ export const Tx = {
   QPN: 9,
   /** Written by the link: 0 taken, else the errno for which the packet was not sent. */
   STATUS: 10,
-  /** Send entry that the packet is of; the link gives it no meaning. */
+  /** Send entry that a request is of; key of the memory that a READ response is read from. The link gives it no meaning. */
   ENTRY: 11,
 } as const;
 export const TX_SLOT_WORDS = 12;

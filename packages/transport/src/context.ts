@@ -132,7 +132,7 @@ export class Context {
     this.#host = host;
     this.regions = regions;
     this.limits = limits;
-    this.memory = new Memory(regions, options.random, limits, (closed) => this.batches.withdrawReads(closed));
+    this.memory = new Memory(regions, options.random, limits, ({ key }) => this.batches.withdrawReads(key));
     this.addresses = new Addresses(host.peers, limits);
     this.farewells = new Farewells(regions, this.addresses);
     this.gids = host.gids;

@@ -166,16 +166,20 @@ describe('READ responses in a batch that waits', () => {
     adapter.deregisterMr(region.handle);
     expect(sendable(tx)).toEqual([['ACKNOWLEDGE', P, 0x1f]]);
     adapter.sent(tx);
-    // The requester asks again, and hears why.
-    hand.put(read(P + 1, 3000));
+    // The requester asks again and again, and hears why.
+    for (let i = 0; i < 3; i++) hand.put(read(P + 1, 3000));
     expect(out()).toEqual([['ACKNOWLEDGE', P + 1, NakCode.REMOTE_ACCESS_ERROR]]);
   });
 
-  test('leave though a region next to theirs is deregistered', () => {
+  // Once: they were withdrawn by the bytes that they are read from, and the requester had to ask again.
+  test.each([
+    ['next to theirs', 4096],
+    ['of the same bytes', 0],
+  ])('leave though a region %s is deregistered', (_where, offset) => {
     const { tx, hand, adapter } = waiting();
     const buffer = adapter.regions.views.at(-1)!.buffer;
-    const beside = { pd: hand.side.pd, backing: 1, offset: 4096, length: 4096, access: 0 };
-    adapter.deregisterMr(adapter.registerMr({ ...beside, buffer }).handle);
+    const other = { pd: hand.side.pd, backing: 1, offset, length: 4096, access: 0xf };
+    adapter.deregisterMr(adapter.registerMr({ ...other, buffer }).handle);
     expect(sendable(tx)).toHaveLength(4);
   });
 });

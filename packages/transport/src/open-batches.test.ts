@@ -11,12 +11,13 @@ import {
   TxBatch,
 } from './batch.ts';
 import { OpenBatches } from './open-batches.ts';
-import type { MemoryRegion } from './region.ts';
 
 const TAG = 0x0500_0011;
 interface PacketInit {
   opcode: number;
   tag?: number;
+  /** `Tx.ENTRY`. */
+  entry?: number;
   /** Region and offset of the payload; nothing without. */
   from?: [region: number, offset: number];
 }
@@ -25,12 +26,13 @@ function batchOf(...packets: PacketInit[]): TxBatch {
   const batch = new TxBatch(new RegionTable(), 8);
   // As a batch is that was used before: what is behind its count is of earlier packets.
   batch.slots.fill(TAG);
-  for (const { opcode, tag = TAG, from } of packets) {
+  for (const { opcode, tag = TAG, entry = 0, from } of packets) {
     const w = batch.count * TX_SLOT_WORDS;
     batch.headers[batch.count * TX_HEADER_STRIDE] = opcode;
     batch.slots[w + Tx.HEADER_OFFSET] = batch.count * TX_HEADER_STRIDE;
     batch.slots[w + Tx.QPN] = tag;
     batch.slots[w + Tx.PEER] = 5;
+    batch.slots[w + Tx.ENTRY] = entry;
     batch.slots[w + Tx.PAD] = 1;
     batch.slots[w + Tx.PAYLOAD_LENGTH] = from ? 3 : 0;
     batch.slots[w + Tx.FRAGMENT_FIRST] = batch.fragmentCount;
@@ -85,22 +87,16 @@ test('of every open batch, and of none that is closed', () => {
   expect([a, b, c].map(withdrawn)).toEqual([[0], [], [0]]);
 });
 
-test.each([0, 2 ** 32])('READ responses out of a region that closes, and no others, at %i', (base) => {
+test('READ responses of a key that is closed, and no others', () => {
   const batches = new OpenBatches();
-  const read = (region: number, offset: number) => ({
-    ...RESPONSE,
-    from: [region, base + offset] as [number, number],
-  });
+  const key = 0xfedc_ba98;
   const batch = batchOf(
-    read(1, 99),
-    read(1, 100),
-    read(1, 149),
-    read(1, 150),
-    read(2, 120),
-    { ...REQUEST, from: [1, base + 120] },
-    { opcode: Opcode.RC_RDMA_READ_RESPONSE_ONLY },
+    { ...RESPONSE, entry: key },
+    { ...RESPONSE, entry: key - 1 },
+    { ...REQUEST, entry: key },
+    { opcode: Opcode.RC_RDMA_READ_RESPONSE_ONLY, entry: key },
   );
   batches.open(batch);
-  batches.withdrawReads({ region: 1, offset: base + 100, length: 50 } as MemoryRegion);
-  expect(withdrawn(batch)).toEqual([1, 2]);
+  batches.withdrawReads(key);
+  expect(withdrawn(batch)).toEqual([0]);
 });

@@ -1,7 +1,6 @@
 /** Batches with packets that the link has not looked at, and how packets are taken out of them. */
-import { opcodeInfo, TWO_32 } from '@node-roce/wire';
-import { FRAGMENT_WORDS, Fragment, NO_PEER, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
-import type { MemoryRegion } from './region.ts';
+import { opcodeInfo } from '@node-roce/wire';
+import { NO_PEER, TX_SLOT_WORDS, Tx, type TxBatch } from './batch.ts';
 
 /**
  * Owns the list of open batches. A packet that is withdrawn names no peer and no memory any more: the link refuses
@@ -40,16 +39,12 @@ export class OpenBatches {
     }
   }
 
-  /** Withdraws READ responses that read from a region which is open to peers no more (IBTA vol 1 §10.6.4). */
-  withdrawReads({ region, offset, length }: MemoryRegion): void {
-    for (const { slots, headers, fragments, count } of this.#batches) {
+  /** Withdraws READ responses of a key that opens nothing to peers any more (IBTA vol 1 §10.6.4). */
+  withdrawReads(key: number): void {
+    for (const { slots, headers, count } of this.#batches) {
       for (let w = 0; w < count * TX_SLOT_WORDS; w += TX_SLOT_WORDS) {
-        if (!opcodeInfo(headers[slots[w + Tx.HEADER_OFFSET]])?.isReadResponse) continue;
-        if (slots[w + Tx.FRAGMENT_COUNT] === 0) continue;
-        const f = slots[w + Tx.FRAGMENT_FIRST] * FRAGMENT_WORDS;
-        const at = fragments[f + Fragment.OFFSET_HIGH] * TWO_32 + fragments[f + Fragment.OFFSET_LOW];
-        const inside = at >= offset && at < offset + length;
-        if (fragments[f + Fragment.REGION] === region && inside) withdrawSlot(slots, w);
+        if (slots[w + Tx.ENTRY] !== key || slots[w + Tx.FRAGMENT_COUNT] === 0) continue;
+        if (opcodeInfo(headers[slots[w + Tx.HEADER_OFFSET]])?.isReadResponse) withdrawSlot(slots, w);
       }
     }
   }

@@ -14,7 +14,7 @@ export interface SlotSource {
   readonly counters: QpCounters;
 }
 
-/** Fills the words of the slot whose header was just written; `entry` is the send entry of a request. */
+/** Fills the words of the slot whose header was just written; `entry` is the send entry of a request, the key of a READ response. */
 export function finishSlot(
   source: SlotSource,
   batch: TxBatch,

@@ -92,7 +92,7 @@ export class ReplyPackets {
   }
 
   /** Adds up to `count` MIDDLEs of the READ at the head. Fewer where the batch is full. @returns how many */
-  #writeMiddles(batch: TxBatch, { region }: MemoryRegion, count: number): number {
+  #writeMiddles(batch: TxBatch, { region, key }: MemoryRegion, count: number): number {
     const owner = this.#owner;
     const replies = this.#replies;
     const { pathMtu, destQpn, migReq } = owner.attributes;
@@ -104,7 +104,7 @@ export class ReplyPackets {
       const fragment = batch.fragmentCount;
       addFragment(batch, region, offset, pathMtu);
       writeBth(batch.headers, batch.count * TX_HEADER_STRIDE, opcode, migReq, DEFAULT_PKEY, destQpn, psn);
-      finishSlot(owner, batch, BTH_BYTES, fragment, pathMtu, 0);
+      finishSlot(owner, batch, BTH_BYTES, fragment, pathMtu, 0, key);
       offset += pathMtu;
       psn = psnAdd(psn, 1);
     }
@@ -134,7 +134,7 @@ export class ReplyPackets {
     writeAeth(batch.headers, base + BTH_BYTES, this.#ackSyndrome, replies.msn);
     const fragment = batch.fragmentCount;
     if (region && size > 0) addFragment(batch, region.region, replies.offset + start, size);
-    finishSlot(this.#owner, batch, BTH_BYTES + AETH_BYTES, fragment, size, pad);
+    finishSlot(this.#owner, batch, BTH_BYTES + AETH_BYTES, fragment, size, pad, region?.key);
     replies.responded(1);
   }
 
