@@ -98,12 +98,12 @@ describe('a duplicate', () => {
     expect(answers()).toHaveLength(1);
   });
 
-  test('of a READ whose memory has gone ends the connection', () => {
+  test('of a READ whose memory has gone ends the connection, the third time', () => {
     const { hand, side, mr, read, answers, counters } = responder();
     hand.put(read(P));
     answers();
     side.adapter.deregisterMr(mr.handle);
-    hand.put(read(P));
+    for (let i = 0; i < 3; i++) hand.put(read(P));
     expect(answers()).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);
     expect(counters().sentAccessErr).toBe(1);
   });

@@ -204,8 +204,93 @@ test('a duplicate READ whose region goes before it is answered is dropped, and t
   side.adapter.deregisterMr(handle);
   expect(answers()).toEqual([['ACKNOWLEDGE', P + 1, 0x1f]]);
   expect(side.events).toEqual([]);
-  hand.put(own);
+});
+
+// Once: the first copy ended the connection.
+test('a duplicate READ whose region is closed is dropped twice, and refused when it is asked for a third time', () => {
+  const { hand, read, answers } = responder();
+  const { side } = hand;
+  const { addr, rkey, handle } = side.register(new ArrayBuffer(2 * MTU));
+  const own = (first: number): PacketInit => {
+    const length = MTU * (2 - first);
+    return { ...read(P + first, length), reth: { addr: addr + BigInt(MTU * first), rkey, length } };
+  };
+  hand.put(own(0), read(P + 2, 8));
+  expect(answers()).toHaveLength(3);
+  side.adapter.deregisterMr(handle);
+  // The rest of it, all of it; a copy of another READ is answered, and changes nothing.
+  hand.put(own(1), own(0), read(P + 2, 8));
+  expect(answers()).toEqual([['RDMA_READ_RESPONSE_ONLY', P + 2]]);
+  expect(side.events).toEqual([]);
+  hand.put(own(0));
   expect(answers()).toEqual([['ACKNOWLEDGE', P, NakCode.REMOTE_ACCESS_ERROR]]);
+  expect(side.events.map(({ type }) => type)).toEqual(['QP_ACCESS_ERR']);
+});
+
+test('the copies of each READ are counted by themselves, and anew for the next one in its place', () => {
+  const { hand, read, answers } = responder(2);
+  const { side } = hand;
+  let psn = P;
+  for (let i = 0; i < 4; i++) {
+    const regions = [0, 1].map(() => side.register(new ArrayBuffer(MTU)));
+    const reads = regions.map(({ addr, rkey }) => ({ ...read(psn++, 8), reth: { addr, rkey, length: 8 } }));
+    hand.put(...reads);
+    expect(answers()).toHaveLength(2);
+    for (const { handle } of regions) side.adapter.deregisterMr(handle);
+    hand.put(...reads, ...reads);
+    expect(answers()).toEqual([]);
+  }
+  expect(side.events).toEqual([]);
+});
+
+test('a late copy of a READ that was answered, after its region was closed: the connection goes on', () => {
+  const pair = new Pair();
+  const { left, right } = pair;
+  const to = left.register(new ArrayBuffer(4096));
+  const from = right.register(new ArrayBuffer(4096));
+  right.postRecv(9, [{ mr: right.register(new ArrayBuffer(64)), length: 64 }]);
+  right.postRecv(10, [{ mr: right.register(new ArrayBuffer(64)), length: 64 }]);
+  let copies = 0;
+  pair.fault = (packet) => {
+    const isRead = inShort(packet)[0] === 'RDMA_READ_REQUEST';
+    if (!isRead) return [{ packet, delay: 0 }];
+    copies++;
+    return [
+      { packet, delay: 0 },
+      { packet, delay: 3000 },
+    ];
+  };
+  const statuses = () => left.poll().map(({ wrId, status }) => [wrId, status]);
+  left.post({ wrId: 1, opcode: 'RDMA_READ', sge: [{ mr: to, length: 512 }], remote: from });
+  pair.run(500);
+  left.post({ wrId: 2, opcode: 'SEND', inline: Uint8Array.of(1) });
+  pair.run(500);
+  expect(statuses()).toEqual([
+    [1, 'SUCCESS'],
+    [2, 'SUCCESS'],
+  ]);
+  // The message reports that the READ is done.
+  right.adapter.deregisterMr(from.handle);
+  pair.run(10_000);
+  expect([copies, right.adapter.qpCounters(right.qp.qpn).duplicateRequest]).toEqual([1, 1]);
+  expect(right.events.map(({ type }) => type)).toEqual([]);
+  left.post({ wrId: 3, opcode: 'SEND', inline: Uint8Array.of(1) });
+  pair.run(10_000);
+  expect(statuses()).toEqual([[3, 'SUCCESS']]);
+});
+
+test('a READ whose answer is lost, and whose region is closed then, fails with REM_ACCESS_ERR', () => {
+  const pair = new Pair();
+  const { left, right } = pair;
+  const from = right.register(new ArrayBuffer(4096));
+  pair.fault = (packet, _now, _gid, side) => (side === right ? [] : [{ packet, delay: 0 }]);
+  const sge = [{ mr: left.register(new ArrayBuffer(4096)), length: 512 }];
+  left.post({ wrId: 1, opcode: 'RDMA_READ', sge, remote: from });
+  pair.run(50);
+  right.adapter.deregisterMr(from.handle);
+  pair.fault = undefined;
+  pair.run(3_000_000);
+  expect(left.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[1, 'REM_ACCESS_ERR']]);
 });
 
 test('a duplicate READ that is refused flushes the receive of the SEND under way: the fault is not that message’s (§11.6.2)', () => {
@@ -220,7 +305,7 @@ test('a duplicate READ that is refused flushes the receive of the SEND under way
   );
   hand.out();
   side.adapter.deregisterMr(region.handle);
-  hand.put({ ...read(P, 8), reth });
+  for (let i = 0; i < 3; i++) hand.put({ ...read(P, 8), reth });
   // Once it was LOC_ACCESS_ERR, which means that the receive's own message violated a protection.
   expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual([[7, 'WR_FLUSH_ERR']]);
   expect(side.events.map(({ type }) => type)).toEqual(['QP_ACCESS_ERR']);

@@ -37,8 +37,11 @@ function repeatRead(r: Responder, packet: ModelPacket, row: OpcodeInfo): Partial
   const saved = savedAt(r, packet.psn);
   if (saved === undefined || !isPartOfRead(r, packet, saved))
     return { dropped: 'no such READ is remembered' };
-  // The window may be gone since (§9.7.4.1.5 holds for a repetition too).
+  // The window may be gone since (§9.7.4.1.5 holds for a repetition too). Single ones may be late copies of a request that was
+  // answered before: only who asks a third time misses the answer.
   if (remoteAccessFault(r, packet, row) !== undefined) {
+    saved.refused = (saved.refused ?? 0) + 1;
+    if (saved.refused < 3) return { dropped: 'the memory is closed by now' };
     return {
       replies: [nak(r, packet.psn, NakCode.REMOTE_ACCESS_ERROR)],
       completions: flushReceives(r),

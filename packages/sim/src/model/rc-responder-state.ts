@@ -60,6 +60,8 @@ export interface SavedRequest {
   passed: number;
   /** Atomics: the value that was answered. */
   original?: bigint;
+  /** READs: times that it was repeated after its memory was closed. */
+  refused?: number;
 }
 
 /** State of a responder: plain values only. */

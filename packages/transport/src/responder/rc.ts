@@ -37,6 +37,11 @@ const NOTHING = new RemoteTarget(-1);
 const NO_EARLY = new EarlyPackets(new EarlyPages(0));
 /** SENDs and WRITEs that a requester has in flight, packets: twice the widest window of ours. */
 const IN_FLIGHT_MAX = 1024;
+/**
+ * Repetitions of an answered READ whose memory is closed, up to the one that ends the connection. A requester whose response was lost goes on asking;
+ * one that has it may have had the memory closed, and what still comes are late copies of its request and its probes.
+ */
+const REFUSALS_MAX = 3;
 /** RNR NAK syndrome: 001 and the timer code. */
 const RNR_NAK = 0x20;
 
@@ -242,7 +247,7 @@ export class RcResponder implements Responder {
   transmit(batch: TxBatch, budget: number, reads: boolean): number {
     let sent = this.#packets.transmit(batch, budget, reads);
     while (this.#packets.readGone) {
-      // A requester that has the first answer may have had the memory closed. One that has not asks again, and is refused.
+      // A requester that has the first answer may have had the memory closed. One that has not asks again, and is refused at last.
       if (this.#replies.duplicate) this.#replies.shift();
       else this.#failRead();
       sent += this.#packets.transmit(batch, budget - sent, reads);
@@ -431,6 +436,7 @@ export class RcResponder implements Responder {
     if (this.#replies.resumesRead(psn, packets, pathMtu)) return;
     if (this.#replies.duplicates >= this.resources) return;
     if (!findRange(this.#parts, packet, Access.REMOTE_READ)) {
+      if (this.#resources.refuse(found) < REFUSALS_MAX) return;
       // A receive in use belongs to another message, which has no fault of its own: it is flushed (§11.6.2).
       this.#replies.pushNak(psn, this.#msn, NakCode.REMOTE_ACCESS_ERROR);
       this.#end(NakCode.REMOTE_ACCESS_ERROR);

@@ -26,6 +26,8 @@ const Word = {
   /** Atomics: the value that was there before. */
   VALUE_HIGH: 7,
   VALUE_LOW: 8,
+  /** READs: repetitions that found the memory closed; in the place of the value. */
+  REFUSALS: 7,
 } as const;
 const WORDS = 9;
 const NO_WORDS = new Uint32Array(0);
@@ -88,6 +90,7 @@ export class ResponderResources {
     words[w + Word.ADDRESS_HIGH] = rethVaHigh(slab, reth);
     words[w + Word.ADDRESS_LOW] = rethVaLow(slab, reth);
     words[w + Word.LENGTH] = rethLength(slab, reth);
+    words[w + Word.REFUSALS] = 0;
   }
 
   /** Remembers the atomic in the packet, and the value that it is answered with. */
@@ -141,6 +144,11 @@ export class ResponderResources {
       offset === skipped &&
       skipped + rethLength(slab, reth) <= words[found + Word.LENGTH]
     );
+  }
+
+  /** A repetition of the READ that `find` found can't be answered. @returns how many those are */
+  refuse(found: number): number {
+    return ++this.#words[found + Word.REFUSALS];
   }
 
   /**
