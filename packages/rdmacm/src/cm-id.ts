@@ -19,6 +19,7 @@ import {
   foreignDomain,
   portTaken,
   rejectedError,
+  removalError,
   unreachableError,
   unresolvedError,
 } from './errors.ts';
@@ -100,6 +101,10 @@ export class CmId implements AsyncDisposable {
   readonly #ended: Promise<void>;
   #end!: () => void;
   #destroying: Promise<void> | undefined;
+  /** Why the device of the id has ended. */
+  #removal: { reason: unknown } | undefined;
+  readonly #member = { onRemoval: (reason: unknown) => this.#removed(reason) };
+  #begun: Promise<void> | undefined;
 
   /** rdma_create_id(3). */
   constructor(options: IdOptions = {}) {
@@ -142,6 +147,14 @@ export class CmId implements AsyncDisposable {
     return this.#ended;
   }
 
+  /**
+   * Of a `connect` or `accept` that was called: resolves once its message is on its way, rejects where that failed. For a program that
+   * gets the outcome as an event. @internal
+   */
+  get begun(): Promise<void> | undefined {
+    return this.#begun;
+  }
+
   get #isXrc(): boolean {
     return this.#options.transport === 'XRC';
   }
@@ -165,7 +178,7 @@ export class CmId implements AsyncDisposable {
     if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
     await this.#binds(async () => {
       await this.#path.bind(address, 0);
-      this.#checkAlive();
+      this.#joins();
       this.#state = 'BOUND';
     });
   }
@@ -180,6 +193,13 @@ export class CmId implements AsyncDisposable {
     } finally {
       this.#isBinding = false;
     }
+  }
+
+  /** The id has a device: it hears of the device's end. */
+  #joins(): void {
+    this.#checkAlive();
+    if (this.device.closed) throw closedError('the device is closed');
+    this.#endpoint.addMember(this.#member);
   }
 
   // ---------------------------------------------------------------- initiator
@@ -199,7 +219,7 @@ export class CmId implements AsyncDisposable {
     options.signal?.throwIfAborted();
     await this.#binds(async () => {
       await this.#path.resolve(destination, options.signal);
-      this.#checkAlive();
+      this.#joins();
       this.#state = 'ADDR_RESOLVED';
     });
     this.#raise('ADDR_RESOLVED');
@@ -312,7 +332,7 @@ export class CmId implements AsyncDisposable {
     const { address = this.localAddress?.address, backlog = 128 } = place;
     await this.#binds(async () => {
       await this.#path.bind(address, place.port);
-      this.#checkAlive();
+      this.#joins();
       const endpoint = this.#endpoint;
       const number = await this.#listenAt(place.port, backlog);
       if (this.#isDestroyed) await endpoint.call('cmUnlisten', number).catch(() => {});
@@ -349,6 +369,7 @@ export class CmId implements AsyncDisposable {
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
   async getRequest(options: { signal?: AbortSignal } = {}): Promise<CmId> {
     checkWait(options);
+    if (this.#incoming && this.#removal) throw this.#removal.reason;
     if (this.#state !== 'LISTEN') throw this.#wrongState('listen first');
     return this.#incoming!.next(options.signal);
   }
@@ -486,6 +507,9 @@ export class CmId implements AsyncDisposable {
     const isConnected = this.#state === 'CONNECTED';
     this.#disconnect();
     this.#state = 'DESTROYED';
+    // As in Linux (core/ucma.c `ucma_cleanup_events`): a program hears of an id only while it has that.
+    this.#options.channel?.forget(this);
+    if (this.#path.device) this.#endpoint.removeMember(this.#member);
     const gone = closedError('the id is destroyed');
     this.#attempt.end({ error: gone });
     await this.#incoming?.close(gone);
@@ -557,6 +581,7 @@ export class CmId implements AsyncDisposable {
       translated,
     };
     id.#attach(number);
+    id.#joins();
     return id;
   }
 
@@ -564,9 +589,10 @@ export class CmId implements AsyncDisposable {
     return this.#state === 'DESTROYED';
   }
 
-  /** After a wait. @throws ERR_ROCE_CLOSED where `destroy` was called meanwhile */
+  /** After a wait. @throws ERR_ROCE_CLOSED where `destroy` was called meanwhile; the reason where the device has ended */
   #checkAlive(): void {
     if (this.#isDestroyed) throw closedError('the id is destroyed');
+    if (this.#removal) throw this.#removal.reason;
   }
 
   #wrongState(expected: string): RoceError {
@@ -589,19 +615,26 @@ export class CmId implements AsyncDisposable {
       void this.#endpoint.call('cmDestroy', id).catch(() => {}); // The device may be closed.
       return;
     }
-    this.#endpoint.addConnection(id, {
-      onEvent: (event) => this.#onEvent(event),
-      onClosed: (reason) => {
-        this.#attempt.end({ error: reason });
-        this.#disconnect();
-      },
-    });
+    this.#endpoint.addConnection(id, { onEvent: (event) => this.#onEvent(event) });
+  }
+
+  /** The device has ended, with what the id had there: DEVICE_REMOVAL (core/cma.c `cma_process_remove`), after the end of a connection. */
+  #removed(reason: unknown): void {
+    const state = this.#state;
+    this.#removal = { reason };
+    this.#attempt.end({ error: reason });
+    this.#incoming?.fail(reason);
+    this.#disconnect();
+    const isConnection = !this.#datagram && (state === 'CONNECTED' || state === 'DISCONNECTING');
+    if (isConnection) this.#raise('DISCONNECTED');
+    this.#raise('DEVICE_REMOVAL', { error: removalError(reason) });
   }
 
   /** Resolves when the connection is made; gives it up where the signal aborts, or its beginning fails. */
   async #settled(beginning: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
     // Where the peer's answer was first, that counts.
     const begun = beginning.catch((error) => this.#attempt.end({ error }));
+    this.#begun = beginning;
     try {
       await this.#attempt.wait(signal);
     } catch (error) {

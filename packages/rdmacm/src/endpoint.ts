@@ -7,7 +7,12 @@ type Request = Extract<CmEvent, { type: 'request' | 'datagram-request' }>;
 /** Receiver of the events of one connection, or of the requests of one listener. */
 export interface Sink<E> {
   onEvent(event: E): void;
-  onClosed(reason: unknown): void;
+}
+
+/** An id that has the device. */
+export interface Member {
+  /** The device has ended: closed, or failed. Called once. */
+  onRemoval(reason: unknown): void;
 }
 
 /** Ids whose events are kept: those of one that was just destroyed may still come from a worker. */
@@ -20,6 +25,8 @@ export class Endpoint {
   readonly device: Device;
   readonly #connections = new Map<number, Sink<CmEvent>>();
   readonly #listeners = new Map<number, Sink<Request>>();
+  /** The ids that have the device, the oldest first. */
+  readonly #members = new Set<Member>();
   /** Events that came before the command that made their id had resolved here; only while there is such a command. */
   readonly #early = new Map<number, CmEvent[]>();
   #opening = 0;
@@ -39,10 +46,11 @@ export class Endpoint {
     device.connections.listener = {
       onEvent: (event) => this.#onEvent(event),
       onClosed: (reason) => {
-        const sinks = [...this.#connections.values(), ...this.#listeners.values()];
+        const members = [...this.#members];
+        this.#members.clear();
         this.#connections.clear();
         this.#listeners.clear();
-        for (const sink of sinks) sink.onClosed(reason);
+        for (const member of members) member.onRemoval(reason);
       },
     };
   }
@@ -65,6 +73,15 @@ export class Endpoint {
       this.#opening--;
       if (this.#opening === 0) this.#early.clear();
     }
+  }
+
+  /** An id has the device from now on. */
+  addMember(member: Member): void {
+    this.#members.add(member);
+  }
+
+  removeMember(member: Member): void {
+    this.#members.delete(member);
   }
 
   addConnection(id: number, sink: Sink<CmEvent>): void {

@@ -108,6 +108,12 @@ export const unreachableError = (to: SocketAddress): RoceError =>
 export const closedError = (message: string): RoceError =>
   new RoceError('ERR_ROCE_CLOSED', message, { errno: 'ECANCELED' });
 
+/** The error of a DEVICE_REMOVAL: why the device has ended. */
+export const removalError = (reason: unknown): RoceError =>
+  reason instanceof RoceError
+    ? reason
+    : new RoceError('ERR_ROCE_CLOSED', 'the device is closed', { errno: 'ECANCELED', cause: reason });
+
 /** A port of the connection manager that a listener has, of this program or of another one at the address. */
 export const portTaken = (place: SocketAddress, cause: unknown): RoceError =>
   new RoceError('ERR_ROCE_PORT_IN_USE', `${at(place)} has a listener`, {

@@ -13,6 +13,7 @@ export type CmEventName =
   | 'REJECTED'
   | 'ESTABLISHED'
   | 'DISCONNECTED'
+  | 'DEVICE_REMOVAL'
   | 'MULTICAST_JOIN'
   | 'TIMEWAIT_EXIT';
 
@@ -24,7 +25,7 @@ export interface CmIdEvent<Id = unknown> {
   id: Id;
   /** Of a CONNECT_REQUEST: the id that listens. */
   listenId?: Id;
-  /** Of a failure: why. */
+  /** Of a failure, or of the end of a device: why. */
   error?: RoceError;
 }
 
@@ -68,6 +69,11 @@ export class EventChannel<Id = unknown> implements AsyncDisposable {
       return isIt;
     });
     return isThere;
+  }
+
+  /** Drops the events about an id, and the requests that came to it: the id is destroyed. @internal */
+  forget(id: Id): void {
+    this.#events.discard((entry) => entry.id === id || entry.listenId === id);
   }
 
   /** rdma_destroy_event_channel(3): who waits gets ERR_ROCE_CLOSED. */

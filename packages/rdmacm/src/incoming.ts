@@ -85,7 +85,6 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
         this.#wait(event.id, id);
         if (id !== undefined) onRequest?.(id);
       },
-      onClosed: (reason) => this.#arrivals.fail(reason),
     });
   }
 
@@ -102,9 +101,6 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     this.#endpoint.removeConnection(id);
     void this.#refuse(id); // The device counts it among its ids until then.
   }
-
-  /** @internal */
-  onClosed(): void {}
 
   /** An id for the oldest request. */
   async next(signal?: AbortSignal): Promise<Id> {
@@ -125,6 +121,11 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
   /** The program has answered the request of an id, or it has ended. */
   forget(number: number): void {
     this.#waiting.delete(number);
+  }
+
+  /** The device has ended: who waits for a request gets the reason. */
+  fail(reason: unknown): void {
+    this.#arrivals.fail(reason);
   }
 
   /** Listens no more; requests that nobody has taken are refused. */

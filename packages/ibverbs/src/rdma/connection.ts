@@ -17,7 +17,7 @@ const parametersOf = (param: rdma_conn_param): ConnectionParameters => ({
 });
 
 /**
- * With a channel, a call ends once its message is on its way, which the id's state shows; its outcome is an event. Without
+ * With a channel, a call ends once its message is on its way, and fails where that fails; its outcome is an event. Without
  * one, the call waits for the outcome.
  */
 function begun(id: rdma_cm_id, call: () => Promise<void>, under: CmIdState): Promise<0 | -1> {
@@ -26,6 +26,7 @@ function begun(id: rdma_cm_id, call: () => Promise<void>, under: CmIdState): Pro
     const done = call();
     if (!channel || id.rdmacm.state !== under) return done;
     done.catch(() => {}); // The event reports it.
+    if (under === 'CONNECTING') await id.rdmacm.begun;
   });
 }
 

@@ -19,6 +19,7 @@ const CODES: Record<CmEventName, number> = {
   REJECTED: c.RDMA_CM_EVENT_REJECTED,
   ESTABLISHED: c.RDMA_CM_EVENT_ESTABLISHED,
   DISCONNECTED: c.RDMA_CM_EVENT_DISCONNECTED,
+  DEVICE_REMOVAL: c.RDMA_CM_EVENT_DEVICE_REMOVAL,
   MULTICAST_JOIN: c.RDMA_CM_EVENT_MULTICAST_JOIN,
   TIMEWAIT_EXIT: c.RDMA_CM_EVENT_TIMEWAIT_EXIT,
 };
@@ -69,7 +70,8 @@ function translated({ event, id, listenId, error }: CmIdEvent<CmId>): rdma_cm_ev
     id: struct,
     listen_id: listen_id ?? null,
     event: CODES[event],
-    status: statusOf(error),
+    // As in Linux: the end of a device is no failure of the id.
+    status: event === 'DEVICE_REMOVAL' ? 0 : statusOf(error),
     param: paramOf(event, struct, error),
   };
 }

@@ -1,8 +1,8 @@
 /** Programs written as in C: event loops around rdma_get_cm_event, and calls without a channel. */
 import { constants } from 'node:os';
 import { MemoryNetwork } from '@node-roce/link';
-import { type Device, openDevice } from '@node-roce/verbs-api';
-import { describe, expect, test } from 'vitest';
+import { type Device, openDevice, RoceError } from '@node-roce/verbs-api';
+import { describe, expect, test, vi } from 'vitest';
 import { clockOfTurns, turns } from '../../../verbs-api/testing/clock.ts';
 import { good } from '../../testing/pair.ts';
 import * as v from '../index.ts';
@@ -321,4 +321,62 @@ test('features of C that do not exist here are refused by name', async () => {
   expect(await v.rdma_create_qp(id[0], null, init())).toBe(-1);
   expect(await v.rdma_connect(id[0])).toBe(-1);
   expect(v.lastError()?.message).toContain('state IDLE');
+});
+
+/** A request in the hands of a server with a channel, and the client's call. */
+async function requested(net: Net) {
+  const channel = v.rdma_create_event_channel();
+  const [listen, client]: v.rdma_cm_id[][] = [[], []];
+  await check(v.rdma_create_id(channel, listen, null, v.RDMA_PS_TCP, { device: net.server }));
+  await check(v.rdma_bind_addr(listen[0], { address: SERVER, port: PORT }));
+  await check(v.rdma_listen(listen[0], 1));
+  await check(v.rdma_create_id(null, client, null, v.RDMA_PS_TCP, { device: net.client }));
+  await check(v.rdma_resolve_addr(client[0], null, { address: SERVER, port: PORT }));
+  await check(v.rdma_resolve_route(client[0]));
+  await node(client[0]);
+  const connecting = v.rdma_connect(client[0], param);
+  const { id } = await expectEvent(channel, v.RDMA_CM_EVENT_CONNECT_REQUEST);
+  return { channel, listen: listen[0], client: client[0], connecting, id };
+}
+
+test('with a channel, rdma_accept of a queue pair that can’t go to RTR is −1, as librdmacm’s', async () => {
+  await using net = await openNet();
+  const { id, connecting, client, listen } = await requested(net);
+  await node(id);
+  await check(v.ibv_modify_qp(id.qp!, { qp_state: v.IBV_QPS_ERR }, v.IBV_QP_STATE) as Promise<0 | -1>);
+  expect(await v.rdma_accept(id, param)).toBe(-1);
+  expect(v.errno).toBe(constants.errno.EINVAL);
+  expect(await connecting).toBe(-1);
+  for (const one of [id, client, listen]) await check(v.rdma_destroy_id(one));
+});
+
+test('with a channel, rdma_connect that the device has no room for is −1', async () => {
+  await using net = await openNet();
+  const channel = v.rdma_create_event_channel();
+  const ids: v.rdma_cm_id[] = [];
+  await check(v.rdma_create_id(channel, ids, null, v.RDMA_PS_TCP, { device: net.client }));
+  await check(v.rdma_resolve_addr(ids[0], null, { address: SERVER, port: PORT }));
+  await check(v.rdma_resolve_route(ids[0]));
+  await node(ids[0]);
+  const full = new RoceError('ERR_ROCE_LIMIT', 'no room', { errno: 'ENOMEM' });
+  vi.spyOn(net.client.connections, 'call').mockRejectedValueOnce(full);
+  expect(await v.rdma_connect(ids[0], param)).toBe(-1);
+  expect(v.errno).toBe(constants.errno.ENOMEM);
+  await check(v.rdma_destroy_id(ids[0]));
+});
+
+test('the end of a device is an event of its ids, with status 0', async () => {
+  await using net = await openNet();
+  const { channel, id, listen, client, connecting } = await requested(net);
+  await node(id);
+  await check(v.rdma_accept(id, param));
+  await expectEvent(channel, v.RDMA_CM_EVENT_ESTABLISHED);
+  await check(connecting);
+  const next = expectEvent(channel, v.RDMA_CM_EVENT_DEVICE_REMOVAL);
+  await net.server.close();
+  expect(await next).toMatchObject({ id: listen, status: 0 });
+  expect((await expectEvent(channel, v.RDMA_CM_EVENT_DISCONNECTED)).id).toBe(id);
+  expect((await expectEvent(channel, v.RDMA_CM_EVENT_DEVICE_REMOVAL)).id).toBe(id);
+  await check(v.rdma_disconnect(id));
+  for (const one of [id, listen, client]) await check(v.rdma_destroy_id(one));
 });
