@@ -174,3 +174,16 @@ test('a device that fails is no orderly end of a connection', async () => {
   await receiving;
   await expect(client.send('x')).rejects.toMatchObject({ code: 'ERR_ROCE_DEVICE_FATAL' });
 });
+
+test('a connection closes, whatever events of it the program has taken and not acknowledged', async () => {
+  await using ends = await openEnds();
+  const listener = await listen({ device: ends.b, port: 0, maxMessage: 64 });
+  const client = await connect(`10.0.0.2:${listener.port}`, { device: ends.a, maxMessage: 4096 });
+  const server = await listener.accept();
+  const taken = ends.b.getEvent();
+  await expect(client.send(new Uint8Array(4096))).rejects.toMatchObject({ attribute: 'REM_INV_REQ_ERR' });
+  expect((await taken).event.type).toBe('QP_REQ_ERR');
+  await Promise.all([client.close(), server.close()]);
+  expect(server.id.state).toBe('DESTROYED');
+  await listener.close();
+});

@@ -201,7 +201,8 @@ export class MessageConnection implements AsyncDisposable {
 
   /**
    * Disconnects, and destroys the objects of the connection; messages whose `send` resolved have arrived, others are discarded.
-   * A peer that is gone is waited for at most 5 s. Regions that the program registered in `pd` stay, and the domain with them.
+   * A peer that is gone is waited for at most 5 s, and async events that the program has not acknowledged are not waited for. Regions
+   * that the program registered in `pd` stay, and the domain with them.
    */
   close(): Promise<void> {
     this.#closing ??= this.#close(PEER_MS);
@@ -223,6 +224,9 @@ export class MessageConnection implements AsyncDisposable {
     clearInterval(this.#timer);
     if (patience > 0 && this.id.state === 'CONNECTED')
       await orAborted(this.id.disconnect(), AbortSignal.timeout(patience)).catch(() => {});
+    // A program that logs async events need not know whose they are: none is waited for.
+    this.qp.asyncEvents.waive();
+    this.#cq.asyncEvents.waive();
     await this.qp.close().catch(() => {}); // `destroy` rejects with it, too.
     await releaseParts({ inbox: this.#inbox, outbox: this.#outbox, cq: this.#cq, pd: this.pd });
     await this.id.destroy();

@@ -56,6 +56,49 @@ test('one event for a request; each has to be acknowledged before the queue goes
   await expect(channel.getEvent()).rejects.toMatchObject({ code: 'ERR_ROCE_CLOSED' });
 });
 
+test('the event that was asked for comes, though others wait for the queue as well', async () => {
+  await using all = await openChannel();
+  const { channel, cq, left, right } = all;
+  for (let i = 0; i < 4; i++) receive(right, i);
+
+  cq.requestNotify();
+  const waiting = cq.wait();
+  send(left);
+  expect(await channel.getEvent()).toBe(cq);
+  await waiting;
+  expect(cq.poll()).toHaveLength(1);
+
+  cq.requestNotify();
+  const next = cq.next();
+  send(left);
+  expect(await channel.getEvent()).toBe(cq);
+  await next;
+
+  // Nobody has asked since: what wakes those who wait is no event of the channel.
+  const controller = new AbortController();
+  const given = cq.wait({ signal: controller.signal });
+  controller.abort(new Error('enough'));
+  await expect(given).rejects.toThrow('enough');
+  send(left);
+  await cq.wait();
+  expect(channel.pollEvent()).toBeUndefined();
+  cq.ackEvents(2);
+});
+
+test('the end of the device is the end of the wait for acknowledgments', async () => {
+  const all = await openChannel();
+  const { channel, cq, left, right } = all;
+  receive(right);
+  cq.requestNotify();
+  send(left);
+  expect(await channel.getEvent()).toBe(cq);
+  await right.qp.close();
+  const destroying = cq.destroy();
+  await all.b.device.close();
+  await destroying;
+  await all.a.device.close();
+});
+
 test('each queue that raises an event gets its turn, however many they are', () => {
   const channel = new EventChannel(() => {});
   const queues = Array.from({ length: 1025 }, () => ({

@@ -180,7 +180,7 @@ export class CompletionQueue implements AsyncDisposable {
       onHeld: () => {
         const waiters = this.#waiters.splice(0);
         for (const wake of waiters) wake();
-        if (waiters.length === 0 && this.#requested) this.#raise();
+        if (this.#requested) this.#raise();
       },
     });
     return this.#observer;
@@ -286,7 +286,8 @@ export class CompletionQueue implements AsyncDisposable {
 
   /**
    * ibv_req_notify_cq(3): asks for one event at the next completion (or the next solicited or failed
-   * one). Completions that are there already raise none: poll again after asking.
+   * one). Completions that are there already raise none: poll again after asking. The event comes also where another part of the
+   * program waits for the queue (`wait`, `next`, an awaited request); `solicitedOnly` then means any completion.
    */
   requestNotify(options: { solicitedOnly?: boolean } = {}): void {
     checkCall(options, { solicitedOnly: BOOLEAN });
@@ -299,15 +300,13 @@ export class CompletionQueue implements AsyncDisposable {
     this.#newest.arm(solicitedOnly ? 2 : 1);
   }
 
-  /** The event came: for who waits here, else for the channel. @internal */
+  /** The event came: for all who wait here, and for the channel where the program has asked for it. @internal */
   notify(): void {
     this.#armed = 0;
     const waiters = this.#waiters.splice(0);
-    const observed = this.#wakeObserver !== undefined;
     this.#wakeObserver?.();
     this.#wakeObserver = undefined;
-    // An event that only awaited requests have asked for is not the channel's.
-    if (waiters.length === 0 && (this.#requested || !observed)) this.#raise();
+    if (this.#requested) this.#raise();
     for (const wake of waiters) wake();
   }
 
@@ -402,7 +401,7 @@ export class CompletionQueue implements AsyncDisposable {
 
   /**
    * ibv_destroy_cq(3): EBUSY while queue pairs complete here. Resolves once the events that were taken, of its
-   * channel and about it, are acknowledged.
+   * channel and about it, are acknowledged, or the device ends.
    */
   destroy(): Promise<void> {
     return this.#ending.once(this.#engine, () => this.#destroy());
@@ -411,11 +410,10 @@ export class CompletionQueue implements AsyncDisposable {
   async #destroy(): Promise<void> {
     await this.#engine.call('destroyCq', this.handle);
     this.#destroyed = true;
-    this.#registry.remove(this.handle);
     this.channel?.remove(this);
     this.#wakeObserver?.();
     for (const wake of this.#waiters.splice(0)) wake();
-    await Promise.all([this.channelEvents.acknowledged(), this.asyncEvents.acknowledged()]);
+    await this.#registry.leave(this.handle, [this.channelEvents, this.asyncEvents]);
   }
 
   /** @internal */

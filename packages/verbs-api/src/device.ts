@@ -180,6 +180,7 @@ export class Device implements AsyncDisposable {
       for (const qp of this.#objects.qps.values()) qp.end(error);
       for (const target of this.#objects.targets.values()) target.end(error);
       for (const channel of this.#channels) channel.fail(error);
+      this.#objects.end();
       this.connections.listener?.onClosed(error);
     }
     // The object of the event is looked up now: it may be gone when the program reads the event.
@@ -395,6 +396,7 @@ export class Device implements AsyncDisposable {
         for (const qp of this.#objects.qps.values()) qp.end(causeOf(reason));
         for (const target of this.#objects.targets.values()) target.end(causeOf(reason));
         for (const channel of this.#channels) channel.fail(reason);
+        this.#objects.end();
         this.#objects.events.fail(reason);
         this.connections.listener?.onClosed(reason);
         this.#emitter.emit('close');

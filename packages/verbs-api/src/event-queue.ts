@@ -3,6 +3,7 @@
 /** Events about one object that a program has taken and not acknowledged: its destruction waits for them. */
 export class AffiliatedEvents {
   #out = 0;
+  #waived = false;
   /** Made with the first one. */
   #waiters: (() => void)[] | undefined;
 
@@ -17,13 +18,22 @@ export class AffiliatedEvents {
 
   acknowledge(count = 1): void {
     this.#out = Math.max(0, this.#out - count);
-    if (this.#out > 0) return;
+    if (this.#out === 0) this.#settle();
+  }
+
+  /** None has to be acknowledged from now on. */
+  waive(): void {
+    this.#waived = true;
+    this.#settle();
+  }
+
+  #settle(): void {
     for (const resolve of this.#waiters?.splice(0) ?? []) resolve();
   }
 
-  /** Resolves once every one is acknowledged. */
+  /** Resolves once every one is acknowledged, or need not be. */
   async acknowledged(): Promise<void> {
-    if (this.#out === 0) return;
+    if (this.#out === 0 || this.#waived) return;
     this.#waiters ??= [];
     const waiters = this.#waiters;
     await new Promise<void>((resolve) => waiters.push(resolve));

@@ -19,6 +19,11 @@ export class DeviceObjects {
   readonly cqs = new Registry<CompletionQueue>(this.#drop);
   readonly srqs = new Registry<SharedReceiveQueue>(this.#drop);
 
+  /** The device has ended: the destruction of objects waits for no acknowledgment any more. */
+  end(): void {
+    for (const registry of [this.qps, this.targets, this.cqs, this.srqs]) registry.end();
+  }
+
   /** The queue pair with this number; of a target, the first opening. */
   queuePair(qpn: number): QueuePair | XrcTarget | undefined {
     const qp = this.qps.get(qpn);

@@ -780,7 +780,7 @@ export class QueuePair implements AsyncDisposable {
 
   /**
    * ibv_destroy_qp(3): what is outstanding is discarded. EBUSY while it is attached to a multicast group.
-   * Resolves once the async events about it that were handed out are acknowledged.
+   * Resolves once the async events about it that were handed out are acknowledged, or the device ends.
    */
   close(): Promise<void> {
     return this.#ending.once(this.#engine, async () => {
@@ -795,8 +795,7 @@ export class QueuePair implements AsyncDisposable {
     this.#destroyed = true;
     this.#abandon(`QP ${this.qpNum} is closed`);
     this.end();
-    this.#registry.remove(this.qpNum);
-    await this.asyncEvents.acknowledged();
+    await this.#registry.leave(this.qpNum, [this.asyncEvents]);
   }
 
   /** @internal */

@@ -1,7 +1,11 @@
 /** Objects of one kind by the engine's numbers. */
+import type { AffiliatedEvents } from './event-queue.ts';
+
 export class Registry<T> {
   readonly #objects = new Map<number, T>();
   readonly #onRemove: (object: T) => void;
+  /** Of objects that are gone: a program has taken them, and not acknowledged. */
+  readonly #unacknowledged = new Set<AffiliatedEvents>();
 
   /** @param onRemove called with each object that is removed */
   constructor(onRemove: (object: T) => void) {
@@ -22,6 +26,20 @@ export class Registry<T> {
     if (object === undefined) return;
     this.#objects.delete(number);
     this.#onRemove(object);
+  }
+
+  /** Forgets an object that was destroyed. Resolves once its events are acknowledged, or the device has ended. */
+  async leave(number: number, events: readonly AffiliatedEvents[]): Promise<void> {
+    this.remove(number);
+    const pending = events.filter((each) => each.pending > 0);
+    for (const each of pending) this.#unacknowledged.add(each);
+    await Promise.all(pending.map((each) => each.acknowledged()));
+    for (const each of pending) this.#unacknowledged.delete(each);
+  }
+
+  /** The device has ended: nothing is left that an acknowledgment could protect. */
+  end(): void {
+    for (const events of this.#unacknowledged) events.waive();
   }
 
   get size(): number {

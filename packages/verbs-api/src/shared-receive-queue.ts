@@ -138,7 +138,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
     return this.#engine.call('querySrq', this.handle);
   }
 
-  /** ibv_destroy_srq(3): EBUSY while queue pairs use it; one of an XRC domain just goes. Resolves once its async events are acknowledged. */
+  /** ibv_destroy_srq(3): EBUSY while queue pairs use it; one of an XRC domain just goes. Resolves once its async events are acknowledged, or the device ends. */
   destroy(): Promise<void> {
     return this.#ending.once(this.#engine, () => this.#destroy());
   }
@@ -146,8 +146,7 @@ export class SharedReceiveQueue implements AsyncDisposable {
   async #destroy(): Promise<void> {
     await this.#engine.call('destroySrq', this.handle);
     this.#destroyed = true;
-    this.#registry.remove(this.handle);
-    await this.asyncEvents.acknowledged();
+    await this.#registry.leave(this.handle, [this.asyncEvents]);
   }
 
   /** @internal */

@@ -157,7 +157,7 @@ export class XrcTarget implements AsyncDisposable {
     this.#closing.end(cause);
   }
 
-  /** ibv_destroy_qp(3): the queue pair goes with its last opening. Resolves once its async events are acknowledged. */
+  /** ibv_destroy_qp(3): the queue pair goes with its last opening. Resolves once its async events are acknowledged, or the device ends. */
   close(): Promise<void> {
     return this.#ending.once(this.#engine, () => this.#close());
   }
@@ -166,8 +166,7 @@ export class XrcTarget implements AsyncDisposable {
     await this.#engine.call('closeXrcTarget', this.#handle);
     this.#gone = true;
     this.end();
-    this.#registry.remove(this.#handle);
-    await this.asyncEvents.acknowledged();
+    await this.#registry.leave(this.#handle, [this.asyncEvents]);
   }
 
   /** @internal */
