@@ -1,5 +1,4 @@
 // copyBatch and copier: payload from the receive slab into regions, every range checked.
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -7,6 +6,7 @@
 #include "arguments.h"
 #include "bound.h"
 #include "layout.h"
+#include "ordered_copy.h"
 
 namespace roce {
 namespace {
@@ -34,7 +34,7 @@ uint32_t copyEntries(const Regions& regions, const Bytes& slab, const Words& lis
     const Bytes target = regions.at(word(copy::region));
     if (source > slab.length || length > slab.length - source) break;
     if (offset > target.length || length > target.length - offset) break;
-    std::memmove(target.data + offset, slab.data + source, length);
+    orderedCopy(target.data + offset, slab.data + source, length);
   }
   return done;
 }

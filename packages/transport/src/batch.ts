@@ -6,6 +6,7 @@
  * same numbers; a test compares them), so a word is never moved without moving it there.
  */
 import { TWO_32 } from '@node-roce/wire';
+import { storePayload, type WordViews, wordViews } from './payload-stores.ts';
 import { Quarantine } from './quarantine.ts';
 
 /** Bytes of header room a slot has: BTH and the longest run of extension headers (12 + 8 + 28). */
@@ -91,6 +92,8 @@ export class RegionTable {
   readonly views: (Uint8Array | undefined)[] = [];
   /** 1 where another thread can write the memory (SharedArrayBuffer): it is copied on transmit. */
   shared = fixedBytes(16);
+  /** By index, of the regions that were stored to. */
+  readonly #words: (WordViews | undefined)[] = [];
   readonly #free: number[] = [];
   readonly #quarantine = new Quarantine((index) => this.#free.push(index));
   /** Batches with packets, and memory that is let go when there is none. */
@@ -110,9 +113,15 @@ export class RegionTable {
     return index;
   }
 
+  /** The words of a region's buffer; the region is there. */
+  words(index: number): WordViews {
+    this.#words[index] ??= wordViews(this.views[index] as Uint8Array);
+    return this.#words[index];
+  }
+
   /** The memory is not read any more from now on. The index names nothing while a batch may still have it. */
   remove(index: number): void {
-    this.views[index] = undefined;
+    this.views[index] = this.#words[index] = undefined;
     this.#quarantine.give(index);
   }
 
@@ -235,17 +244,18 @@ export const Copy = { SOURCE: 0, REGION: 1, OFFSET_LOW: 2, OFFSET_HIGH: 3, LENGT
 export const COPY_WORDS = 5;
 
 /**
- * Copies payload from a slab into regions, in order: `count` entries of `COPY_WORDS` in `list`.
- * The engine has checked every range; the native version checks them again.
+ * Copies payload from a slab into regions, in order: `count` entries of `COPY_WORDS` in `list`. A thread that finds the last byte of a
+ * copy new finds all bytes of that copy and of those before it new. The engine has checked every range; the native version checks them again.
  */
 export type CopyBatch = (slab: Uint8Array, regions: RegionTable, list: Uint32Array, count: number) => void;
 
 /** `CopyBatch` in plain JavaScript, for links without the addon and for the simulator. */
 export const copyBatch: CopyBatch = (slab, regions, list, count) => {
   for (let i = 0, w = 0; i < count; i++, w += COPY_WORDS) {
-    const source = list[w + Copy.SOURCE];
-    const view = regions.views[list[w + Copy.REGION]];
+    const region = list[w + Copy.REGION];
+    const view = regions.views[region];
+    if (!view) continue;
     const offset = list[w + Copy.OFFSET_HIGH] * TWO_32 + list[w + Copy.OFFSET_LOW];
-    view?.set(slab.subarray(source, source + list[w + Copy.LENGTH]), offset);
+    storePayload(view, regions.words(region), offset, slab, list[w + Copy.SOURCE], list[w + Copy.LENGTH]);
   }
 };

@@ -8,6 +8,7 @@ export * from './control.ts';
 export * from './counters.ts';
 export * from './errors.ts';
 export { QP_ATTRIBUTE_NAMES } from './modify.ts';
+export { storePayload } from './payload-stores.ts';
 export * from './raw/frames.ts';
 export { RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
 export * from './residue-class.ts';

@@ -11,12 +11,15 @@ import {
 import { WcOpcode } from '../constants.ts';
 import type { Context } from '../context.ts';
 import type { InboundPacket } from '../inbound.ts';
+import { storePayload } from '../payload-stores.ts';
 import { invalidatable } from '../windows.ts';
 import { type ConnectedParts, Verdict } from './checks.ts';
 import type { RemoteTarget } from './remote-target.ts';
 
 const WORD_BYTES = new Uint8Array(8);
 const WORD = new BigUint64Array(WORD_BYTES.buffer);
+/** Low half, high half: the order of every processor that Node runs RoCE on. */
+const HALVES = new Uint32Array(WORD_BYTES.buffer);
 
 /** Payload of a SEND goes into the receive in use; the last packet completes it. */
 export function executeSend(r: ConnectedParts, packet: InboundPacket): number {
@@ -46,18 +49,13 @@ export function executeWrite(r: ConnectedParts, packet: InboundPacket): number {
 }
 
 /** The 8 bytes of an ATOMIC_WRITE go to its target at once; there is one, as its length is not 0. */
-export function executeAtomicWrite(target: RemoteTarget, { info, slab, at }: InboundPacket): void {
-  const { view } = target.region!;
-  const { offset } = target;
-  const source = at + info.headerLength;
-  if (((view.byteOffset + offset) & 7) !== 0) {
-    // The region has addresses of its own choice (iova): its memory is not aligned as they are.
-    for (let i = 0; i < 8; i++) view[offset + i] = slab[source + i];
-    return;
-  }
-  for (let i = 0; i < 8; i++) WORD_BYTES[i] = slab[source + i];
-  // One store, of which another thread sees all or nothing.
-  Atomics.store(new BigUint64Array(view.buffer, view.byteOffset + offset, 1), 0, WORD[0]);
+export function executeAtomicWrite(
+  { regions }: Context,
+  target: RemoteTarget,
+  { info, slab, at }: InboundPacket,
+): void {
+  const { view, region } = target.region!;
+  storePayload(view, regions.words(region), target.offset, slab, at + info.headerLength, 8);
 }
 
 /** The value that an atomic found: the low and the high half of the eight bytes, in the machine's byte order. */
@@ -75,33 +73,37 @@ export class AtomicResult {
   /** Executes the atomic in the packet at its target, and keeps the value from before. */
   execute(context: Context, target: RemoteTarget, { info, slab, at }: InboundPacket): void {
     context.flushCopies(); // A WRITE before it in this batch is seen by it.
-    const bytes = target.region!.view;
+    const { view, region } = target.region!;
     const { offset } = target;
     const eth = at + info.offsets.atomicEth;
-    const wasLow = readHost32(bytes, offset);
-    const wasHigh = readHost32(bytes, offset + 4);
-    const operandHigh = atomicEthSwapAddHigh(slab, eth);
-    const operandLow = atomicEthSwapAddLow(slab, eth);
-    if (info.operation === OperationBits.FETCH_ADD) {
-      const sum = wasLow + operandLow;
-      writeHost32(bytes, offset, sum >>> 0);
-      writeHost32(bytes, offset + 4, (wasHigh + operandHigh + (sum > 0xffff_ffff ? 1 : 0)) >>> 0);
-    } else if (wasHigh === atomicEthCompareHigh(slab, eth) && wasLow === atomicEthCompareLow(slab, eth)) {
-      writeHost32(bytes, offset, operandLow);
-      writeHost32(bytes, offset + 4, operandHigh);
+    const operand = bigint(atomicEthSwapAddHigh(slab, eth), atomicEthSwapAddLow(slab, eth));
+    const isAdd = info.operation === OperationBits.FETCH_ADD;
+    const compare = isAdd ? 0n : bigint(atomicEthCompareHigh(slab, eth), atomicEthCompareLow(slab, eth));
+    const place = view.byteOffset + offset;
+    if ((place & 7) === 0) {
+      // The processor's own instruction: a reader of the word sees no half, and a store of another thread is not lost.
+      const { eights } = context.regions.words(region);
+      const index = place / 8;
+      WORD[0] = isAdd
+        ? Atomics.add(eights, index, operand)
+        : Atomics.compareExchange(eights, index, compare, operand);
+    } else {
+      // The region has addresses of its own choice (iova): its memory is not aligned as they are.
+      for (let i = 0; i < 8; i++) WORD_BYTES[i] = view[offset + i];
+      const was = WORD[0];
+      if (isAdd) WORD[0] = was + operand;
+      else if (was === compare) WORD[0] = operand;
+      for (let i = 0; i < 8; i++) view[offset + i] = WORD_BYTES[i];
+      WORD[0] = was;
     }
-    this.#high = wasHigh;
-    this.#low = wasLow;
+    this.#low = HALVES[0];
+    this.#high = HALVES[1];
   }
 }
 
-function readHost32(b: Uint8Array, o: number): number {
-  return (b[o] | (b[o + 1] << 8) | (b[o + 2] << 16) | (b[o + 3] << 24)) >>> 0;
-}
-
-function writeHost32(b: Uint8Array, o: number, value: number): void {
-  b[o] = value;
-  b[o + 1] = value >>> 8;
-  b[o + 2] = value >>> 16;
-  b[o + 3] = value >>> 24;
+/** A number of 64 bits from two halves. */
+function bigint(high: number, low: number): bigint {
+  HALVES[0] = low;
+  HALVES[1] = high;
+  return WORD[0];
 }

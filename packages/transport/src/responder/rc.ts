@@ -352,7 +352,7 @@ export class RcResponder implements Responder {
     const { owner } = this.#parts;
     this.#context.flushCopies();
     if (packet.info.isAtomicWrite) {
-      executeAtomicWrite(this.#target, packet);
+      executeAtomicWrite(this.#context, this.#target, packet);
       owner.counters.atomicWriteRequests++;
     } else owner.counters.flushRequests++;
     this.#advance(1);

@@ -1,0 +1,47 @@
+/**
+ * Stores of payload into memory that another thread or process may poll. The last bytes are stored last: programs wait for the last
+ * byte of an RDMA WRITE. An aligned word of 4 or 8 bytes at the end is stored in one piece.
+ */
+
+/** A buffer in words: another thread sees a word that was stored through these whole, or not at all. */
+export interface WordViews {
+  readonly eights: BigUint64Array;
+  readonly fours: Uint32Array;
+}
+
+export function wordViews({ buffer }: Uint8Array): WordViews {
+  return {
+    eights: new BigUint64Array(buffer, 0, Math.floor(buffer.byteLength / 8)),
+    fours: new Uint32Array(buffer, 0, Math.floor(buffer.byteLength / 4)),
+  };
+}
+
+const LAST = new Uint8Array(8);
+const LAST_FOUR = new Uint32Array(LAST.buffer, 0, 1);
+const LAST_EIGHT = new BigUint64Array(LAST.buffer);
+
+/** Up to so many bytes, a loop costs less than a call of `set`. */
+const LOOP_BYTES = 128;
+
+/** Copies `length` bytes of `slab`, at least one, to `offset` of a view; `words` are those of the view's buffer. */
+export function storePayload(
+  view: Uint8Array,
+  words: WordViews,
+  offset: number,
+  slab: Uint8Array,
+  source: number,
+  length: number,
+): void {
+  const end = view.byteOffset + offset + length;
+  const last = (end & 7) === 0 && length >= 8 ? 8 : (end & 3) === 0 && length >= 4 ? 4 : 1;
+  const head = length - last;
+  if (head > LOOP_BYTES) view.set(slab.subarray(source, source + head), offset);
+  else for (let i = 0; i < head; i++) view[offset + i] = slab[source + i];
+  if (last === 1) {
+    Atomics.store(view, offset + head, slab[source + head]);
+    return;
+  }
+  for (let i = 0; i < last; i++) LAST[i] = slab[source + head + i];
+  if (last === 8) Atomics.store(words.eights, end / 8 - 1, LAST_EIGHT[0]);
+  else Atomics.store(words.fours, end / 4 - 1, LAST_FOUR[0]);
+}
