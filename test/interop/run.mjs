@@ -4,6 +4,7 @@
 //   --sample SEED               Of the large matrices, cases that cover all pairs of values, chosen by SEED; ROCE_SAMPLE=… (all cases)
 //   --shell                     Give a prompt for the guests before the tests
 //   --only-shell                The same, and play no test: two guests with a real rxe to try programs on
+//   --prepare                   Install and build what a run needs, and play no test
 //
 // Installs the Debian packages that are missing (root) or names them, builds the guest and its kernel if there are none of these sources in the
 // user's cache folder, and runs the suite inside namespaces of its own. ROCE_GUEST_ACCEL=um|tcg|kvm decides how guests run (docs/interop.md). Other arguments go to vitest:
@@ -23,16 +24,23 @@ const FIXED_PATIENCE = '5';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '../..');
-const { guest, sample, shell, filters } = options();
+const { guest, sample, shell, prepare, filters } = options();
 const logs = join(here, 'logs');
 /** Our own options, and `filters`: what is left, for vitest. */
 function options() {
   const { ROCE_GUEST, ROCE_SAMPLE } = process.env;
-  const found = { guest: ROCE_GUEST || 'debian12', sample: ROCE_SAMPLE || '', shell: '', filters: [] };
+  const found = {
+    guest: ROCE_GUEST || 'debian12',
+    sample: ROCE_SAMPLE || '',
+    shell: '',
+    prepare: false,
+    filters: [],
+  };
   const args = process.argv.slice(2);
   for (let argument = args.shift(); argument !== undefined; argument = args.shift()) {
     if (argument === '--shell') found.shell = '1';
     else if (argument === '--only-shell') found.shell = 'only';
+    else if (argument === '--prepare') found.prepare = true;
     else if (argument === '--guest') found.guest = args.shift() ?? '';
     else if (argument === '--sample') found.sample = args.shift() ?? '';
     else found.filters.push(argument);
@@ -121,6 +129,7 @@ try {
   fail(error.message);
 }
 const um = umKernel();
+if (prepare) process.exit();
 sweep();
 // rxe and we answer each other within tens of ms: other work of this machine may wait that long.
 setPriority(constants.priority.PRIORITY_HIGH);

@@ -38,7 +38,7 @@ function prepareAll(steps) {
   for (const { name, prepare } of steps.filter((step) => step.prepare)) {
     const lines = [];
     before = before.then(async () => {
-      const step = { command: `nice -n 10 ${prepare}`, minutes: PREPARATION };
+      const step = { command: `nice -n 5 ${prepare}`, minutes: PREPARATION };
       const outcome = await runStep(step, { cwd: root, write: (line) => lines.push(line) });
       return { outcome, lines };
     });

@@ -31,7 +31,7 @@ const slow = (tags) =>
   `npx vitest run --tags-filter='${tags}' --maxWorkers=1 $(git grep -lE "tags: \\[.*'slow'" -- '*.test.ts')`;
 
 /** Builds the kernel that runs as a program, and the userland of a guest, unless the user's cache has them. */
-const guest = (name) => `node test/interop/prepare.mjs ${name}`;
+const guest = (name) => `node test/interop/run.mjs --prepare --guest ${name}`;
 
 /** Steps of `.ci/run`, in this order. */
 export const CI = [

@@ -1,23 +1,16 @@
 // The kernel of a guest under User-Mode Linux, built once and kept in the user's cache folder.
-//
-//   node test/interop/um/kernel.mjs [debian12]     Builds the kernel at low priority unless it is there, and prints its path
-//
-// The interop suite does the same by itself. A CI run starts this program first, together with tests that need no guest. The suite then waits for it.
 import { spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from 'node:fs';
-import { setPriority } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Cache, daysSince, hashOf } from '../cache.mjs';
-import { call, fail, install } from '../packages.mjs';
+import { call, install } from '../packages.mjs';
 
 /** Guests whose kernel is also built for User-Mode Linux: Debian's suite and series of its source. */
 const SOURCES = { debian12: { suite: 'bookworm', series: '6.1' } };
 
 /** The mirror is asked for a newer version of the source once a kernel is so old. */
 const MAX_AGE_DAYS = 30;
-/** Of a build in the background. */
-const LOW_PRIORITY = 15;
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 
@@ -102,15 +95,4 @@ export function buildUmKernel(guest) {
     rmSync(downloads, { recursive: true });
     return kernelOf(entry);
   });
-}
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const guest = process.argv[2] ?? 'debian12';
-  if (!hasUmKernel(guest)) fail(`no kernel for User-Mode Linux of ${guest} on ${process.arch}`);
-  setPriority(LOW_PRIORITY);
-  try {
-    console.log(buildUmKernel(guest));
-  } catch (error) {
-    fail(error.message);
-  }
 }
