@@ -55,9 +55,11 @@ async function save(monitor, path) {
 
 /** A running guest. `side` is a or b: its addresses are 10.78.0.1 and fd78::1, or those that end in 2. */
 export class Guest {
-  constructor(side, release, port, qemu) {
+  /** `host` and `port` are those of its exec daemon. */
+  constructor(side, release, port, qemu, host = '127.0.0.1') {
     this.side = side;
     this.release = release;
+    this.host = host;
     this.port = port;
     this.qemu = qemu;
     this.ip4 = `10.78.0.${side === 'a' ? 1 : 2}`;
@@ -143,7 +145,7 @@ export class Guest {
 
   /** Starts a command. `done` resolves to { code, output }; `stop` kills the command. */
   spawn(command, timeout = 60_000 * PATIENCE) {
-    const socket = connect({ host: '127.0.0.1', port: this.port });
+    const socket = connect({ host: this.host, port: this.port });
     const send = (type, body) => {
       const header = Buffer.alloc(5);
       header.write(type, 0, 'latin1');

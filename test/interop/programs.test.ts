@@ -66,6 +66,8 @@ describe.each(['server', 'client'] as const)('our program is the %s', (role) => 
     'ib_read_bw -q 2 -n 20',
     'ib_atomic_bw -n 20',
   ])('%s', { retry: 2 }, async (line) => {
-    for (const output of await play(role, `${line} -F`)) expect(output).toMatch(/^ \d+ +\d+ +[\d.]+/m);
+    // "inf": of latencies where the guest's program found no clock, on a busy machine.
+    for (const output of await play(role, `${line} -F`))
+      expect(output).toMatch(/^ \d+ +\d+ +(?:[\d.]+|inf)/m);
   });
 });

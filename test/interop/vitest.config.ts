@@ -9,6 +9,7 @@ const debian13 = process.env.ROCE_GUEST === 'debian13';
 const leftOut = debian13 ? ['no-guest/**'] : [];
 // FLUSH and ATOMIC_WRITE: rxe of Linux 6.1 has neither.
 if (!debian13) leftOut.push('placement.test.ts');
+if (!process.env.ROCE_GUEST_UM) leftOut.push('um.test.ts');
 // Minutes of losses: in a sample, each with one of the guests.
 if (process.env.ROCE_SAMPLE) leftOut.push(debian13 ? 'recovery.test.ts' : 'cm-loss.test.ts');
 

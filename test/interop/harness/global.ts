@@ -18,6 +18,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
   try {
     for (const [i, mtu] of [9000, 1500].entries())
       if (!only || Number(only) === mtu) machines.push(await GuestMachine.start({ mtu, number: i + 1 }));
+    for (const machine of machines) machine.revive();
   } catch (error) {
     for (const machine of machines) await machine.stop();
     throw error;

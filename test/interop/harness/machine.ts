@@ -16,7 +16,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EXEC_PORT, isTracingRefused, umCommand } from '../um/guest.mjs';
-import { type Bridge, bridgeOf, dropBridge, guestEnd, macOf, raiseBridge } from './bridge.ts';
+import { bridgeOf, dropBridge, guestEnd, macOf, raiseBridge } from './bridge.ts';
 import type { GuestAddress } from './guest.ts';
 import { keep, LOGS } from './logs.ts';
 import { PATIENCE } from './patience.ts';
@@ -36,13 +36,18 @@ const CPU = { kvm: 'host', tcg: 'max' };
 /** An emulated kernel panics in one start of some dozens, and a busy machine delays any: the next one boots. */
 const STARTS = 3;
 
+/** A guest that ends while tests run is started again so often. */
+const REVIVALS = 3;
+
 /** Accelerators that gave no guest in this process. */
 const failed = new Set<Accelerator>();
 
+/** No start with that accelerator any more, if there is a choice. */
 function giveUp(accelerator: Accelerator): void {
+  if (process.env.ROCE_GUEST_ACCEL) return;
   failed.add(accelerator);
   // Nor in the processes of the tests, which start guests of their own.
-  if (accelerator === 'um' && !process.env.ROCE_GUEST_ACCEL) delete process.env.ROCE_GUEST_UM;
+  if (accelerator === 'um') delete process.env.ROCE_GUEST_UM;
 }
 
 /** Starts to try, in this order. `ROCE_GUEST_ACCEL=um|tcg|kvm` allows only that accelerator. */
@@ -52,7 +57,8 @@ function starts(): Accelerator[] {
   if (wanted === 'um' || wanted === 'tcg') return often(wanted);
   if (wanted === 'kvm') return ['kvm'];
   if (wanted) throw new Error(`ROCE_GUEST_ACCEL: um, tcg or kvm, not ${wanted}`);
-  return [...(process.env.ROCE_GUEST_UM ? often('um') : []), ...kvm(), ...often('tcg')];
+  const fast = [...(process.env.ROCE_GUEST_UM ? often('um') : []), ...kvm()];
+  return [...fast.filter((accelerator) => !failed.has(accelerator)), ...often('tcg')];
 }
 
 function kvm(): Accelerator[] {
@@ -77,6 +83,8 @@ export interface MachineOptions {
   mtu: number;
   /** 1 … 250, one per guest of this namespace. */
   number: number;
+  /** ms until the guest is there; that of its accelerator unless given. */
+  timeout?: number;
 }
 
 /** Why a guest did not start. */
@@ -86,75 +94,94 @@ interface Trouble {
   final?: boolean;
 }
 
-/** The process of a guest. */
+/** A guest that runs. */
 export class GuestMachine {
   readonly address: GuestAddress;
   readonly accelerator: Accelerator;
-  readonly #process: ChildProcess;
-  readonly #bridge: Bridge;
+  readonly #launch: () => ChildProcess;
+  #process: ChildProcess;
+  #stops = false;
+  #revivals = 0;
 
-  private constructor(
-    address: GuestAddress,
-    accelerator: Accelerator,
-    process: ChildProcess,
-    bridge: Bridge,
-  ) {
+  private constructor(address: GuestAddress, accelerator: Accelerator, launch: () => ChildProcess) {
     this.address = address;
     this.accelerator = accelerator;
-    this.#process = process;
-    this.#bridge = bridge;
+    this.#launch = launch;
+    this.#process = launch();
   }
 
   /** Boots a guest and waits until rxe0 is up and commands are taken. */
-  static async start({ mtu, number }: MachineOptions): Promise<GuestMachine> {
+  static async start({ mtu, number, timeout }: MachineOptions): Promise<GuestMachine> {
     const image = process.env.ROCE_GUEST_IMAGE;
     if (!image || !existsSync(join(image, 'vmlinuz')))
       throw new Error('no guest image: run `npm run test:interop`');
     const bridge = bridgeOf(number);
-    const name = `guest${number}-mtu${mtu}`;
     const logs = mkdtempSync(join(tmpdir(), 'rxe-guest-'));
     const started = performance.now();
+    const name = nameOf({ number, mtu });
     const troubles: string[] = [];
     const plan = starts();
-    for (const [i, accelerator] of plan.entries()) {
-      if (failed.has(accelerator)) continue;
+    for (let accelerator = plan.shift(); accelerator; accelerator = plan.shift()) {
       const um = accelerator === 'um';
       const exec = um
         ? { execHost: bridge.guestControl, execPort: EXEC_PORT }
         : { execHost: '127.0.0.1', execPort: await freePort() };
       const address: GuestAddress = { ...bridge, ...exec, mtu, logs };
       raiseBridge(bridge, mtu, um);
-      const guest = launch(image, name, accelerator, address);
-      const trouble = await booted(guest, address, BOOT_TIMEOUT[accelerator]);
+      const machine = new GuestMachine(address, accelerator, () =>
+        accelerator === 'um' ? launchUm(image, name, address) : launchQemu(image, name, accelerator, address),
+      );
+      const trouble = await booted(machine.#process, address, timeout ?? BOOT_TIMEOUT[accelerator]);
       if (!trouble) {
         const seconds = ((performance.now() - started) / 1000).toFixed(1);
         console.error(`${name}: ready after ${seconds} s (${accelerator})`);
         // For the last line of the run.
         if (process.env.ROCE_GUEST_STARTS) appendFileSync(process.env.ROCE_GUEST_STARTS, `${accelerator}\n`);
-        return new GuestMachine(address, accelerator, guest, bridge);
+        return machine;
       }
-      await end(guest, 'SIGKILL');
+      await end(machine.#process, 'SIGKILL');
       dropBridge(bridge);
       const { reason, final } = trouble;
       console.error(`${name}: no guest with ${accelerator}: ${reason}`);
       troubles.push(`${accelerator}: ${reason}\n${lastLines(consoleOf(address))}`);
-      if (final || plan[i + 1] !== accelerator) giveUp(accelerator);
+      while (final && plan[0] === accelerator) plan.shift();
+      if (plan[0] !== accelerator) giveUp(accelerator);
     }
     keep(logs, name);
     throw new Error(`${name} did not start; see ${LOGS}\n${troubles.join('\n')}`);
   }
 
+  /**
+   * From now on, starts the guest again where it ends by itself, three times in all: the test that it ended in fails, and those after it do
+   * not. Its console is printed, and kept in the logs.
+   */
+  revive(): void {
+    this.#process.once('exit', () => {
+      if (this.#stops) return;
+      const name = nameOf(this.address);
+      this.#revivals++;
+      console.error(`${name} ended:\n${lastLines(consoleOf(this.address))}`);
+      keep(this.address.logs, `${name}-ended-${this.#revivals}`);
+      if (this.#revivals > REVIVALS) return;
+      this.#process = this.#launch();
+      this.revive();
+    });
+  }
+
   /** Copies console, QEMU's messages and the record of commands to where they outlive the run. */
   keepLogs(): void {
-    keep(this.address.logs, `guest${this.#bridge.number}-mtu${this.address.mtu}`);
+    keep(this.address.logs, nameOf(this.address));
   }
 
   async stop(): Promise<void> {
+    this.#stops = true;
     await end(this.#process, 'SIGKILL');
     rmSync(this.address.logs, { recursive: true, force: true });
-    dropBridge(this.#bridge);
+    dropBridge(this.address);
   }
 }
+
+const nameOf = ({ number, mtu }: { number: number; mtu: number }) => `guest${number}-mtu${mtu}`;
 
 const consoleOf = ({ logs }: GuestAddress) => join(logs, 'console.log');
 
@@ -168,9 +195,6 @@ const lastLines = (file: string) =>
     .slice(-15)
     .map((line) => `  | ${line}`)
     .join('\n');
-
-const launch = (image: string, name: string, accelerator: Accelerator, address: GuestAddress) =>
-  accelerator === 'um' ? launchUm(image, name, address) : launchQemu(image, name, accelerator, address);
 
 /** Words of the kernel's command line, for guest/init. */
 const wordsOf = ({ ip4, ip6, mtu }: GuestAddress) => [

@@ -26,8 +26,8 @@ function directoryOfMemory() {
 /**
  * The command that runs a guest. Its console is standard output; it runs until it is killed.
  *
- * The kernel is process 1 of a PID namespace: when it ends, however it does, the kernel of the host ends the guest's programs too. Otherwise they
- * would go on as the host's, with the rights of root: Linux 6.1 does not ask that they end with their tracer.
+ * All of it is in a PID namespace, whose process 1 ends with the guest's kernel and with this process: the host then ends the guest's programs
+ * too. Otherwise they would go on as the host's, with the rights of root: Linux 6.1 does not ask that they end with their tracer.
  *
  * @param {object} guest
  * @param {string} guest.kernel file of the kernel (kernel.mjs)

@@ -32,6 +32,13 @@ for number, card in enumerate(cards):
     device, mtu, mac = card.split(',')
     descriptor = packet_socket(device)
     arguments.append(f'vec{number}:transport=fd,fd={descriptor},mtu={mtu},depth=64,mac={mac}')
-# A session of its own: a kernel that panics ends its whole process group.
-os.setsid()
-os.execv(kernel, [kernel, *arguments])
+guest = os.fork()
+if guest == 0:
+    os.setsid()  # a kernel that panics ends its whole process group
+    os.execv(kernel, [kernel, *arguments])
+# This is process 1 of a PID namespace. The kernel is not: process 1 cannot abort, and a kernel that panics would try for ever.
+while True:
+    ended, status = os.waitpid(-1, 0)
+    if ended == guest:
+        code = os.waitstatus_to_exitcode(status)
+        sys.exit(code if code >= 0 else 128 - code)
