@@ -28,11 +28,11 @@ async function serverAndClient(name: string, tcpPort: number, server: string[], 
     said.server += data;
   });
   const ended = new Promise<number | null>((resolve) => serving.on('exit', resolve));
-  for (let attempt = 0; said.client === ''; attempt++) {
+  while (said.client === '') {
     try {
       said.client = (await run(process.execPath, [path(name), ...client], { env })).stdout;
     } catch (error) {
-      if (!(error as Error).message.includes('ECONNREFUSED') || attempt > 50) throw error;
+      if (!(error as Error).message.includes('ECONNREFUSED') || serving.exitCode !== null) throw error;
       await new Promise((resolve) => setTimeout(resolve, 100));
     }
   }

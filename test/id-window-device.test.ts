@@ -15,6 +15,8 @@ const net = `127.${(process.pid >> 8) & 0x7f}.${process.pid & 0xff}`;
 const [OURS, PEER] = [`${net}.1`, `${net}.2`];
 const PEER_QPN = 0x1234;
 const MESSAGES = 20;
+/** Seconds that the peer waits for an ACK, so that a slow machine causes no second try. */
+const PATIENCE = 20;
 
 async function connection(forge: boolean) {
   await using device = await openDevice({ address: OURS, link: 'udp' });
@@ -28,7 +30,7 @@ async function connection(forge: boolean) {
   const peer = join(import.meta.dirname, 'id-window/counting_peer.py');
   const { stdout } = await promisify(execFile)('python3', [
     peer,
-    ...[PEER, OURS, qp.qpNum, PEER_QPN, 1000, 0.134, MESSAGES, forge ? 1 : 0].map(String),
+    ...[PEER, OURS, qp.qpNum, PEER_QPN, 1000, PATIENCE, MESSAGES, forge ? 1 : 0].map(String),
   ]);
   const { link, icrcOutOfWindow, icrcErrors } = await device.counters();
   const { settled, tries, forged } = JSON.parse(stdout);

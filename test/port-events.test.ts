@@ -36,7 +36,7 @@ class Program {
 
   /** The program's events since the last call, once there are so many. */
   async said(count: number): Promise<Message[]> {
-    const end = Date.now() + 10_000;
+    const end = Date.now() + 120_000;
     while (this.heard.length < this.#read + count && Date.now() < end) await sleep(10);
     const news = this.heard.slice(this.#read);
     this.#read = this.heard.length;

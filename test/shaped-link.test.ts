@@ -10,10 +10,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { ShapedCable } from './shaped/network.ts';
 
 const SECONDS = Number(process.env.ROCE_SHAPED_SECONDS ?? 2);
-/** Time to start, to drain, and to measure. */
-const SLACK_MS = 60_000;
-/** Of one core, over five seconds, or as long as the traffic was. Node with a timer takes some 0.1 %. */
-const IDLE_PERCENT = 1;
+/** Of one core, over five seconds, or as long as the traffic was. Node with a timer takes some 0.1 %, a loop 100 %. */
+const IDLE_PERCENT = 10;
 
 interface Result {
   counts: Record<'SEND' | 'RDMA_WRITE' | 'RDMA_READ' | 'RECV' | 'wrong' | 'bytes', number>;
@@ -89,7 +87,7 @@ describe.each([
   ['1gbit', 'worker'],
 ])('%s, engine: %s', (rate, engine) => {
   test('ends without an error, and is idle then', {
-    timeout: SECONDS * 1000 + SLACK_MS,
+    timeout: 300_000 + SECONDS * 2000,
     tags: ['slow'],
   }, async (context) => {
     const cable = makeCable(`${rate}-${engine}`);

