@@ -208,7 +208,7 @@ test('a peer that refuses each SEND by two NAKs brings the test on by neither', 
   const port = await new Promise<number>((onListening) => {
     refusing = refuseSends(network, '10.0.0.1', onListening);
   });
-  const side = { host: '127.0.0.1', port, device, timeout: 0.3, signal: AbortSignal.timeout(5000) };
+  const side = { host: '127.0.0.1', port, device, timeout: 0.3 };
   const called = callPerf({ verb: 'send', measure: 'bw', size: 64, iters: 20 }, side);
   await expect(called).rejects.toMatchObject({ code: 'ERR_ROCE_TIMEOUT' });
   await refusing;

@@ -39,7 +39,6 @@ function responder() {
 // C5 (§9.7.5.1.5, §9.7.4.1.1). Once: every duplicate inside of the old READ is dropped, and that of the second atomic is answered with
 // the first one's value.
 test('a READ or an atomic is remembered for half the PSN space and forgotten when its PSNs come again', {
-  timeout: 120_000,
   tags: ['slow'],
 }, () => {
   const { hand, pass, add, read } = responder();
@@ -91,7 +90,7 @@ describe('a READ that goes on over the wrap of PSNs', () => {
 // M1. Once: from 2^23 packets after a loss to 2^24, a NAK no longer halves the window.
 test.each([2 ** 23 + 2 ** 12])(
   'a loss halves the window although the last one was %i packets ago',
-  { timeout: 120_000, tags: ['slow'] },
+  { tags: ['slow'] },
   (packets) => {
     const peer = requester();
     peer.open();
