@@ -92,7 +92,7 @@ describe.skipIf(!mayCapture)('on loopback', () => {
     await send(Uint8Array.of(4), 4792);
     await send(new Uint8Array(5000).fill(7));
     await send(Uint8Array.of(5));
-    // What was sent before the last one would be here.
+    // Packets that were sent before the last one are here.
     await expect.poll(() => frames.at(-1)?.bytes.length).toBe(43);
     capture.close();
     expect(frames.map(({ bytes, original }) => [bytes.length, original])).toEqual([

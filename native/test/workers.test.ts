@@ -1,5 +1,4 @@
 /** Life and death of environments: workers, exits, loops that end. Each in a process of its own. */
-
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';

@@ -212,7 +212,7 @@ describe('a listener that ends', () => {
   });
 
   test('disconnects those that nobody took, and waits for no peer', async () => {
-    // Who waited for a peer would wait for ever.
+    // A wait for a peer would not end.
     stopClock();
     const limit = vi.spyOn(AbortSignal, 'timeout').mockReturnValue(new AbortController().signal);
     await using ends = await openEnds();

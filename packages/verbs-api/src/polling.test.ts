@@ -8,7 +8,7 @@ import { Diagnostics } from './diagnostics.ts';
 import type { QueuePair } from './index.ts';
 import { Pump } from './pump.ts';
 
-/** What a turn of a busy program takes, by a clock that nothing else moves. */
+/** Milliseconds of a busy program's turn, by a clock that nothing else moves. */
 const TURN_MS = 0.05;
 
 describe('a program that polls a busy completion queue and never waits', () => {

@@ -7,7 +7,7 @@ import { onTestFinished, vi } from 'vitest';
 /** ms; the timers of Node go by whole ones. */
 let now = 0;
 let timersAt = 0;
-/** What reading the clock takes, ms: loops that end by time end. */
+/** Milliseconds of one look at the clock: loops that end by time end. */
 let perRead = 0;
 
 /**
