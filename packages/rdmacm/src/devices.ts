@@ -1,30 +1,52 @@
-/** Devices that connections open by themselves, one for each local address, shared and closed with the last user. */
+/** Devices that connections open by themselves, one for each local address and UDP port, shared and closed with the last user. */
+import { isDeepStrictEqual } from 'node:util';
 import { type Device, type OpenOptions, openDevice } from '@node-roce/verbs-api';
-import { gidToIpText } from '@node-roce/wire';
+import { gidToIpText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
+import { invalid } from './errors.ts';
 
-/** How a device is opened: what `openDevice` takes but for the place. */
-export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link'> & {
+/**
+ * How a device is opened: what `openDevice` takes but for the place, which is the id's local address. Ids of one address and UDP port share
+ * a device: options that are given have to be those that it was opened with.
+ */
+export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link' | 'address' | 'interface'> & {
   link?: 'auto' | 'udp' | 'dgram' | 'xdp';
 };
 
+/** What `openDevice` takes for options that are not given. */
+const DEFAULTS: DeviceOptions = {
+  engine: 'inline',
+  link: 'auto',
+  port: ROCE_UDP_PORT,
+  shared: false,
+  credits: false,
+  experimental: [],
+  offload: true,
+  zeroChecksum: false,
+  flushIcrc: 'both',
+  xdpMode: 'auto',
+};
+
 interface Shared {
+  /** It was opened with these. */
+  options: DeviceOptions;
   opening: Promise<Device>;
   /** Once it is open. */
   device?: Device;
   users: number;
 }
 
+/** By `placeOf`. */
 const shared = new Map<string, Shared>();
-/** Devices that are being closed: their address can be opened once they are. */
+/** Devices that are being closed: their place can be opened once they are. */
 const closing = new Map<string, Promise<void>>();
 
-/** Closes the device of an address, which is shared no more. */
-function closeShared(address: string, device: Device): Promise<void> {
-  shared.delete(address);
-  const closed = device.close().finally(() => closing.delete(address));
+/** Closes the device of a place, which is shared no more. */
+function closeShared(place: string, device: Device): Promise<void> {
+  shared.delete(place);
+  const closed = device.close().finally(() => closing.delete(place));
   closing.set(
-    address,
+    place,
     closed.catch(() => {}),
   );
   return closed;
@@ -33,20 +55,20 @@ function closeShared(address: string, device: Device): Promise<void> {
 /** A device in use; `release` when it is not any more. */
 export class Lease {
   readonly device: Device;
-  readonly #address: string;
+  readonly #place: string;
   readonly #entry: Shared;
   #released = false;
 
-  constructor(device: Device, address: string, entry: Shared) {
+  constructor(device: Device, place: string, entry: Shared) {
     this.device = device;
-    this.#address = address;
+    this.#place = place;
     this.#entry = entry;
   }
 
   /** Another user of the same device. */
   share(): Lease {
     this.#entry.users++;
-    return new Lease(this.device, this.#address, this.#entry);
+    return new Lease(this.device, this.#place, this.#entry);
   }
 
   async release(): Promise<void> {
@@ -54,7 +76,7 @@ export class Lease {
     this.#released = true;
     if (--this.#entry.users > 0) return;
     // Otherwise it has ended before, and `leaseDevice` has closed it.
-    if (shared.get(this.#address) === this.#entry) await closeShared(this.#address, this.device);
+    if (shared.get(this.#place) === this.#entry) await closeShared(this.#place, this.device);
   }
 }
 
@@ -64,33 +86,57 @@ function canonical(address: string): string {
   return gidToIpText(gidOf(address)) + (zone === undefined ? '' : `%${zone}`);
 }
 
+/** An address and a UDP port, which a device has. */
+const placeOf = (address: string, { port = ROCE_UDP_PORT }: DeviceOptions): string => `${address} ${port}`;
+
+/** @throws EINVAL where an option that is given is not what the device was opened with */
+function checkSame(address: string, before: DeviceOptions, given: DeviceOptions): void {
+  for (const name of Object.keys(given) as (keyof DeviceOptions)[]) {
+    const value = given[name];
+    const theirs = before[name] ?? DEFAULTS[name];
+    if (value === undefined || isDeepStrictEqual(value, theirs)) continue;
+    const text = theirs === undefined ? 'without it' : `with ${JSON.stringify(theirs)}`;
+    throw invalid(
+      `deviceOptions.${name}`,
+      `${address} is open ${text}`,
+      'the same options for all that share the device of an address, or another address or device',
+    );
+  }
+}
+
 /**
- * The device of a local address. `options` count for the one who opens it first. A device that has ended, by a failure or because the
- * program closed it, is replaced, also where some still have a lease of it.
+ * The device of a local address. A device that has ended, by a failure or because the program closed it, is replaced, also where
+ * some still have a lease of it.
+ *
+ * Rejects with EINVAL for options that an open device does not have; as `openDevice`.
  */
 export async function leaseDevice(text: string, options: DeviceOptions): Promise<Lease> {
   const address = canonical(text);
-  const ended = shared.get(address)?.device;
-  if (ended?.closed) closeShared(address, ended).catch(() => {}); // Its own end has reported an error.
-  const entry = shared.get(address) ?? openShared(address, options);
+  const place = placeOf(address, options);
+  const ended = shared.get(place)?.device;
+  if (ended?.closed) closeShared(place, ended).catch(() => {}); // Its own end has reported an error.
+  const before = shared.get(place);
+  if (before) checkSame(address, before.options, options);
+  const entry = before ?? openShared(place, address, options);
   entry.users++;
   try {
-    return new Lease(await entry.opening, address, entry);
+    return new Lease(await entry.opening, place, entry);
   } catch (error) {
     entry.users--;
     throw error;
   }
 }
 
-function openShared(address: string, options: DeviceOptions): Shared {
-  const before = closing.get(address) ?? Promise.resolve();
-  const entry: Shared = { opening: before.then(() => openDevice({ ...options, address })), users: 0 };
-  shared.set(address, entry);
-  entry.opening.then(
+function openShared(place: string, address: string, options: DeviceOptions): Shared {
+  const before = closing.get(place) ?? Promise.resolve();
+  const opening = before.then(() => openDevice({ ...options, address }));
+  const entry: Shared = { options: { ...options }, opening, users: 0 };
+  shared.set(place, entry);
+  opening.then(
     (device) => {
       entry.device = device;
     },
-    () => shared.delete(address),
+    () => shared.delete(place),
   );
   return entry;
 }

@@ -123,9 +123,17 @@ export const portTaken = (place: SocketAddress, cause: unknown): RoceError =>
     cause,
   });
 
-export const foreignDomain = (attribute: 'pd' | 'domain'): RoceError =>
-  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: it is of another device`, {
+/** The error of a value or an option that is not taken. */
+export const invalid = (attribute: string, message: string, expected: string): RoceError =>
+  new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${message}`, {
     errno: 'EINVAL',
     attribute,
-    expected: attribute === 'pd' ? 'a protection domain of id.device' : 'an XRC domain of id.device',
+    expected,
   });
+
+export const foreignDomain = (attribute: 'pd' | 'domain'): RoceError =>
+  invalid(
+    attribute,
+    'it is of another device',
+    attribute === 'pd' ? 'a protection domain of id.device' : 'an XRC domain of id.device',
+  );

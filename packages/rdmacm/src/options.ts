@@ -16,6 +16,7 @@ import {
 } from '@node-roce/verbs-api/options';
 import { isMulticast, parseIpAddress } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
+import { invalid } from './errors.ts';
 import { EventChannel } from './events.ts';
 
 const within = (least: number, most: number): OptionType => ({
@@ -82,12 +83,31 @@ function check(options: { timing?: unknown }, types: OptionTypes): void {
   if (options.timing !== undefined) checkOptions('timing', options.timing, TIMING);
 }
 
+/** The place of a device follows from the id's address, and its end from the ids: neither is an option. */
+function checkDeviceOptions({ device, deviceOptions }: { device?: unknown; deviceOptions?: unknown }): void {
+  if (deviceOptions === undefined) return;
+  if (device !== undefined)
+    throw invalid(
+      'deviceOptions',
+      'given with a device',
+      'options of a device that is opened here, or a device',
+    );
+  for (const name of ['address', 'interface', 'signal'])
+    if ((deviceOptions as Record<string, unknown>)[name] !== undefined)
+      throw invalid(`deviceOptions.${name}`, 'is no option here', 'the local address of the id, or a device');
+  const { link } = deviceOptions as { link?: unknown };
+  if (link !== undefined) checkArgument('deviceOptions.link', link, oneOf('auto', 'udp', 'dgram', 'xdp'));
+}
+
 export function checkIdOptions(options: {
+  device?: unknown;
+  deviceOptions?: unknown;
   portSpace?: unknown;
   transport?: unknown;
   timing?: unknown;
 }): void {
   check(options, ID);
+  checkDeviceOptions(options);
   const { portSpace = 'TCP', transport = 'RC' } = options;
   if (transport === 'XRC') checkArgument('portSpace', portSpace, oneOf('TCP', 'IB'));
 }

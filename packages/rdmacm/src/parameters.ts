@@ -34,7 +34,10 @@ export interface ConnectionParameters {
 export interface IdOptions {
   /** The device; without one, that of the local address is opened and shared. */
   device?: Device;
-  /** How such a device is opened. */
+  /**
+   * How such a device is opened. Ids of one address and UDP port (`port`) share it: EINVAL for an option that differs from what it was
+   * opened with; options that are not given are those of the first. Not with `device`.
+   */
   deviceOptions?: DeviceOptions;
   /** Default TCP. */
   portSpace?: PortSpaceName;
