@@ -109,6 +109,31 @@ export class Member {
   }
 }
 
+/**
+ * The connections of each member since its last report, once each of those that `concern` the caller has had a round or has ended:
+ * on a busy machine a round may take its time.
+ */
+export async function busyFlows(
+  members: readonly Member[],
+  concern: (flow: Flow) => boolean,
+): Promise<Flow[]> {
+  const all = await Promise.all(
+    members.map(async (member) => {
+      let sums: Flow[] = [];
+      do {
+        const flows = (await member.call<Flow[]>('report')).filter(concern);
+        // A report lists the connections in the order of their making.
+        sums = flows.map((flow, i) => {
+          const { rounds, retransmitted } = sums[i] ?? { rounds: 0, retransmitted: 0 };
+          return { ...flow, rounds: flow.rounds + rounds, retransmitted: flow.retransmitted + retransmitted };
+        });
+      } while (sums.some(({ error, rounds }) => error === undefined && rounds === 0));
+      return sums;
+    }),
+  );
+  return all.flat();
+}
+
 interface Reply {
   id?: number;
   name?: string;
@@ -181,10 +206,8 @@ export async function storm(options: StormOptions): Promise<{ members: Member[];
     await next;
     // A packet that was lost is retransmitted by then.
     if (i === options.kills - 1) await sleep(LAST_LOOK_MS);
-    const reports = await Promise.all(members.map((member) => member.call<Flow[]>('report')));
-    const flows = reports.flatMap((report, index) =>
-      index === killed ? [] : report.filter(({ peer }) => peer !== killed),
-    );
+    const flows = await busyFlows(others, ({ peer }) => peer !== killed);
+    await members[killed].call('report');
     rounds.push({ killed, flows });
     options.onRound?.(rounds[i]);
   }
