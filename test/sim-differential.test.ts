@@ -25,9 +25,11 @@ const RECEIVE_AREA = 16_384;
 const MTU = 256;
 const PEER_QPN = 0x77;
 
-const REQUESTS = Object.entries(Opcode).filter(
-  ([key, opcode]) => opcode < 0x20 && !/RESPONSE|ACKNOWLEDGE/.test(key),
-);
+const RESERVED = [0x15, 0x18, 0x1b, 0x1e, 0x1f].map((opcode) => ['', opcode] as const);
+const REQUESTS = [
+  ...Object.entries(Opcode).filter(([key, opcode]) => opcode < 0x20 && !/RESPONSE|ACKNOWLEDGE/.test(key)),
+  ...RESERVED,
+];
 
 /** One of the two under test, with its own idea of QPN, key and address. */
 interface Subject {

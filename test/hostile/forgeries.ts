@@ -45,7 +45,8 @@ type Forger = (target: Target, random: Random) => Forgery | undefined;
 const FAR = 20_000;
 const HALF = 0x80_0000;
 const WHOLE_TABLE = Array.from({ length: 256 }, (_, opcode) => opcodeInfo(opcode));
-const UNKNOWN_OPCODES = WHOLE_TABLE.flatMap((info, opcode) => (info ? [] : [opcode]));
+/** Those of RC are requests that are refused. */
+const UNKNOWN_OPCODES = WHOLE_TABLE.flatMap((info, opcode) => (info || opcode < 0x20 ? [] : [opcode]));
 const RC_REQUESTS = WHOLE_TABLE.filter(
   (info): info is OpcodeInfo => info?.transport === Transport.RC && info.isRequest,
 );

@@ -186,6 +186,29 @@ test('repeatedReadForgetsItsBeginning', async () => {
   }
 });
 
+test('reservedOpcodeIsDropped', async () => {
+  const link = await openUdpLink({ address: address.hostIp4 });
+  const agent = await VerbsAgent.start(guest);
+  const capture = await WireCapture.start(address);
+  try {
+    const sender = new Sender(link);
+    const { qp, qpn } = await agent.call<{ qp: number; qpn: number }>('qp', { type: 'RC' });
+    await agent.call('modify_qp', { qp, state: 'INIT', pkey_index: 0, port: 1, access: 'REMOTE_WRITE' });
+    const way = { path_mtu: 1024, dest_qpn: OUR_QPN, rq_psn: 100, dgid: gidHex(address.hostIp4) };
+    await agent.call('modify_qp', { qp, state: 'RTR', ...way, max_dest_rd_atomic: 4, min_rnr_timer: 12 });
+    for (const opcode of [0x15, 0x18, 0x1b, 0x1e, 0x1f])
+      sender.send({ ...packet('RC_SEND_ONLY', qpn, 100, 16), opcode, ackReq: true });
+    // By the specification, the first of them draws NAK 0x61 and ends the connection.
+    await sleep(500);
+    expect((await capture.stop()).filter(({ source }) => source === address.ip4)).toEqual([]);
+    expect(await agent.call('query_qp', { qp })).toMatchObject({ state: 'RTR', rqPsn: 100 });
+  } finally {
+    capture.discard();
+    agent.close();
+    link.close();
+  }
+});
+
 test('windowBoundsNotChecked', async () => {
   await using link = await LinkUp.make(guest);
   const { agent, qp, cq, theirQp } = link;

@@ -57,7 +57,7 @@ describe('a connected queue pair takes no packet', () => {
 
   test('with an opcode that there is not', () => {
     const { hand, write, dropped } = connected();
-    hand.put(write(P, { opcode: 0x1f }));
+    hand.put(write(P, { opcode: 0x3f }));
     dropped('malformed');
   });
 

@@ -10,7 +10,6 @@ import {
   bthPkey,
   bthTver,
   GSI_QPN,
-  opcodeInfo,
   Transport,
 } from '@node-roce/wire';
 import type { GroupMember } from './addresses.ts';
@@ -18,7 +17,7 @@ import { comesBy } from './apm/migration.ts';
 import { Icrc, RX_SLOT_WORDS, Rx, type RxBatch } from './batch.ts';
 import { QpStateCode } from './constants.ts';
 import type { Context } from './context.ts';
-import { InboundPacket } from './inbound.ts';
+import { InboundPacket, inboundInfo } from './inbound.ts';
 import type { QueuePair } from './qp/queue-pair.ts';
 import type { QueueTable } from './queue-table.ts';
 
@@ -62,7 +61,7 @@ export class Admission {
       return;
     }
     const opcode = bthOpcode(slab, at);
-    const info = opcodeInfo(opcode);
+    const info = inboundInfo(opcode);
     if (!info || bthTver(slab, at) !== 0) {
       counters.malformed++;
       return;

@@ -52,7 +52,7 @@ test.each([
 describe('malformed', () => {
   test.each<[string, (set: ReturnType<typeof connected>) => Uint8Array]>([
     ['less than a BTH', ({ hand, write }) => hand.packet(write()).subarray(0, 8)],
-    ['an opcode that there is not', ({ hand, write }) => hand.packet(write(P, { opcode: 0x1f }))],
+    ['an opcode that there is not', ({ hand, write }) => hand.packet(write(P, { opcode: 0x3f }))],
     [
       'another version of the transport',
       ({ hand, write }) => {

@@ -1,8 +1,25 @@
 /** The packet at hand: made once for an adapter, filled for each packet that passed the header's checks. */
-import { bthPsn, type OpcodeInfo, opcodeInfo } from '@node-roce/wire';
+import { bthPsn, Opcode, type OpcodeInfo, opcodeInfo } from '@node-roce/wire';
 import { RxBatch } from './batch.ts';
 
 const NOTHING = new RxBatch(0, 0);
+/** Opcodes of RC are below it. */
+const RC_END = 0x20;
+/** A request without any meaning, which the responder refuses. */
+const RESERVED: OpcodeInfo = {
+  ...(opcodeInfo(Opcode.RC_SEND_ONLY) as OpcodeInfo),
+  name: 'reserved',
+  opcode: 0x1f,
+  isSend: false,
+};
+
+/**
+ * The row of an opcode that a queue pair may receive, `undefined` where the packet is dropped. Reserved opcodes of RC are requests
+ * that are refused (IBTA vol 1 §9.7.4.1.3); those of other services mean nothing.
+ */
+export function inboundInfo(opcode: number): OpcodeInfo | undefined {
+  return opcodeInfo(opcode) ?? (opcode < RC_END ? RESERVED : undefined);
+}
 
 /** The received packet under way, parsed in place; one object, used again for each. */
 export class InboundPacket {

@@ -5,14 +5,14 @@
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
-import { Access } from './index.ts';
+import { Access, type Recovery } from './index.ts';
 
 const P = 1000;
 const MTU = 256;
 const ALL = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC;
 
-function responder(attr = {}, access = ALL) {
-  const hand = new ByHand({ rqPsn: P, pathMtu: MTU, ...attr });
+function responder(attr = {}, access = ALL, recovery: Partial<Recovery> = {}) {
+  const hand = new ByHand({ rqPsn: P, pathMtu: MTU, ...attr }, { recovery });
   const memory = new Uint8Array(4096);
   const mr = hand.side.register(memory.buffer, access);
   const { addr, rkey } = mr;
@@ -241,6 +241,56 @@ describe('a request that ends the connection', () => {
     ],
   ])('%s', (_what, code, make) => {
     refused(code, make);
+  });
+
+  // Once: dropped, and the requester asked until its retries were used up.
+  describe.each([0x15, 0x18, 0x19, 0x1a, 0x1b, 0x1e, 0x1f])('the reserved opcode %i', (opcode) => {
+    test.each([0, 16, MTU])('with %i bytes behind the BTH', (bytes) => {
+      const request = { opcode, psn: P, payload: new Uint8Array(bytes) };
+      const { set } = refused(INVALID, ({ hand, mr }) => {
+        hand.side.postRecv(7, [{ mr, length: MTU }]);
+        return [request];
+      });
+      expect(set.hand.side.poll()).toMatchObject([{ wrId: 7, status: 'WR_FLUSH_ERR' }]);
+    });
+
+    test('in the middle of a message', () => {
+      refused(INVALID, (s) => [
+        { opcode: Opcode.RC_RDMA_WRITE_FIRST, psn: P, reth: s.reth(MTU + 8), payload: new Uint8Array(MTU) },
+        { opcode, psn: P + 1 },
+      ]);
+    });
+
+    test.each(['off', 'auto'] as const)(
+      'that comes early, with keepEarly %s: refused in its turn',
+      (keepEarly) => {
+        const { hand, write, answers, state } = responder({}, ALL, { keepEarly });
+        const reserved = { opcode, psn: P + 1, payload: new Uint8Array(8) };
+        hand.put(reserved);
+        expect(answers()).toEqual([['ACKNOWLEDGE', P, NakCode.PSN_SEQUENCE_ERROR]]);
+        hand.put(write(P));
+        if (keepEarly === 'off') expect([answers(), state()]).toEqual([ack(P), 'RTS']);
+        hand.put(reserved);
+        expect(answers().at(-1)).toEqual(['ACKNOWLEDGE', P + 1, INVALID]);
+        expect(state()).toBe('ERR');
+      },
+    );
+
+    test('of a packet that was executed, or that is out in the other direction: nothing happens', () => {
+      const { hand, write, answers, state } = responder();
+      hand.put(write(P));
+      answers();
+      hand.side.post({ opcode: 'RDMA_WRITE', sge: [] });
+      expect(answers()).toHaveLength(1);
+      hand.put({ opcode, psn: P }, { opcode, psn: P - 1 });
+      expect([answers(), state(), hand.side.poll()]).toEqual([[], 'RTS', []]);
+    });
+
+    test('from a stranger: dropped', () => {
+      const { hand, answers, state, counters } = responder();
+      hand.putFrom({ source: 9 }, { opcode, psn: P });
+      expect([answers(), state(), counters().wrongSource]).toEqual([[], 'RTS', 1]);
+    });
   });
 
   test.each<[string, number, (set: ReturnType<typeof responder>) => PacketInit[]]>([

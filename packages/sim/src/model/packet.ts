@@ -21,6 +21,7 @@ import {
   encodeXrceth,
   iethRkey,
   immDt,
+  Opcode,
   type OpcodeInfo,
   opcodeInfo,
   Transport,
@@ -86,9 +87,22 @@ export type Decoded = { ok: true; packet: ModelPacket } | { ok: false; reason: s
 /** The transport services of the model. */
 const SERVICES: readonly number[] = [Transport.RC, Transport.UC, Transport.UD, Transport.XRC];
 
+/** A reserved opcode of RC: a request of one packet, of no kind. */
+const RESERVED: OpcodeInfo = {
+  ...opcodeInfo(Opcode.RC_SEND_ONLY)!,
+  name: 'reserved',
+  opcode: 0x1f,
+  isSend: false,
+};
+
+/** A packet of RC may have any opcode: its responder refuses what it does not know. */
+function rowAt(opcode: number): OpcodeInfo | undefined {
+  return opcodeInfo(opcode) ?? (opcode < 0x20 ? RESERVED : undefined);
+}
+
 /** The table's row of a packet that `decodePacket` gave, or that the model made: it has one. */
 export function rowOf(packet: ModelPacket): OpcodeInfo {
-  const row = opcodeInfo(packet.opcode);
+  const row = rowAt(packet.opcode);
   if (row === undefined) throw new Error(`opcode 0x${packet.opcode.toString(16)} is in no table`);
   return row;
 }
@@ -100,7 +114,7 @@ export function rowOf(packet: ModelPacket): OpcodeInfo {
 export function decodePacket(bytes: Uint8Array): Decoded {
   if (bytes.length < BTH_BYTES) return { ok: false, reason: `${bytes.length} bytes are no BTH` };
   const bth = decodeBth(bytes, 0);
-  const row = opcodeInfo(bth.opcode);
+  const row = rowAt(bth.opcode);
   if (bth.tver !== 0) return { ok: false, reason: `header version ${bth.tver}` };
   if (row === undefined || !SERVICES.includes(row.transport)) {
     return { ok: false, reason: `opcode 0x${bytes[0].toString(16)} does not belong to RC, UC, UD or XRC` };

@@ -52,6 +52,13 @@ export const QUIRKS = {
     rxe: 'A READ that was asked for a later part again is served from there on only: what asks for earlier parts is dropped.',
     captures: [],
   },
+  reservedOpcodeIsDropped: {
+    side: 'responder',
+    rule: '§9.7.4.1.3',
+    clause: 'checkOperationAllowed',
+    rxe: 'A request with a reserved opcode is dropped in silence, not refused with NAK 0x61.',
+    captures: [],
+  },
   windowBoundsNotChecked: {
     side: 'responder',
     rule: '§10.6.7.2',

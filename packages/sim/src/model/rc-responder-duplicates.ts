@@ -18,6 +18,7 @@ export function answerDuplicate(r: Responder, packet: ModelPacket, row: OpcodeIn
   if (row.isReadRequest) return repeatRead(r, packet, row);
   if (row.isAtomic) return repeatAtomic(r, packet);
   if (row.isFlush || row.isAtomicWrite) return repeatPlacement(r, packet, row);
+  if (!row.isSend && !row.isWrite) return { dropped: 'a reserved opcode' };
   return repeatAcknowledge(r);
 }
 

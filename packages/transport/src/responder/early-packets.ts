@@ -1,6 +1,6 @@
 /** Request packets that came before one that is missing: copies, which are executed when their turn comes. */
-import { bthPad, type OpcodeInfo, opcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
-import { InboundPacket } from '../inbound.ts';
+import { bthPad, type OpcodeInfo, psnAdd, psnDiff } from '@node-roce/wire';
+import { InboundPacket, inboundInfo } from '../inbound.ts';
 import { type EarlyPages, PAGE_BYTES } from './early-pages.ts';
 
 /** PSNs beyond the expected one that are kept; a power of two. */
@@ -69,7 +69,7 @@ export class EarlyPackets {
     const place = this.#places[psn & MASK];
     const slab = this.#taken[place >>> 16] as Uint8Array;
     const at = place & 0xffff;
-    const info = opcodeInfo(slab[at]) as OpcodeInfo;
+    const info = inboundInfo(slab[at]) as OpcodeInfo;
     const payload = this.#lengths[psn & MASK] - info.headerLength - bthPad(slab, at);
     this.#packet ??= new InboundPacket();
     this.#packet.refill(slab, at, info, payload);
