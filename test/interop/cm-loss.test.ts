@@ -4,10 +4,11 @@ import { afterEach, expect, inject, test } from 'vitest';
 import { equip, guestListens, guestResources, initiator, listener, placeOf } from './harness/cm-side.ts';
 import { Guest } from './harness/guest.ts';
 import { PATIENCE } from './harness/patience.ts';
+import { isFixedSample } from './harness/sample.ts';
 
 const guest = new Guest(inject('guest9000'));
 const place = placeOf(guest.address, 4);
-const COUNT = Number(process.env.ROCE_CM_AT_ONCE) || 50;
+const COUNT = Number(process.env.ROCE_CM_AT_ONCE) || (isFixedSample ? 10 : 50);
 const FAULTS = 'loss 15% duplicate 15%';
 /** Timeouts of 272 ms: those in our REQ hold for the answers of the guest, too. */
 const SHORT = { responseTimeout: 16, packetLifetime: 11, maxRetries: 15 };

@@ -37,7 +37,7 @@ const CASES: Case[] = [
 
 const all = CASES.flatMap((one) => (['server', 'client'] as const).map((role) => ({ ...one, role })));
 const cases =
-  process.env.ROCE_PERF_MATRIX === 'all'
+  process.env.ROCE_PERF_MATRIX === 'all' || SAMPLE === 'control'
     ? all
     : eachValue(all, SAMPLE || 'peer', ({ verb, kind, role }) => ({ verb, kind, role }));
 

@@ -2,6 +2,8 @@
 //
 //   --guest debian12|debian13   The guest's release; ROCE_GUEST=… does the same (debian12)
 //   --sample SEED               Of the large matrices, cases that cover all pairs of values, chosen by SEED; ROCE_SAMPLE=… (all cases)
+//   --sample gate               Always the same of these cases, and no verdict that depends on how busy the machine is
+//   --sample control            The same for one case of each kind (control.mjs)
 //   --shell                     Give a prompt for the guests before the tests
 //   --only-shell                The same, and play no test: two guests with a real rxe to try programs on
 //   --prepare                   Install and build what a run needs, and play no test
@@ -11,8 +13,9 @@
 // `npm run test:interop -- pingpong -t IPv6`. Fails if a test failed or was skipped.
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { constants, setPriority, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { controlCases, controlFilters } from './control.mjs';
 import { buildGuest, installPackages, SUITES } from './image.mjs';
 import { spawnInNamespaces } from './namespaces.mjs';
 import { fail } from './packages.mjs';
@@ -87,7 +90,7 @@ function runSuite(image, um, scratch, report) {
     [vitest, 'run', '--config', join(here, 'vitest.config.ts')],
     ['--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`],
     `--reporter=${join(root, 'test/tiers/second-runs.ts')}`,
-    filters,
+    sample === 'control' && filters.length === 0 ? controlFilters(guest) : filters,
   ].flat();
   const { pid, done } = spawnInNamespaces(process.execPath, args, {
     cwd: root,
@@ -108,6 +111,18 @@ function runSuite(image, um, scratch, report) {
   return done;
 }
 
+/** Cases of the sample `control` that the report does not have: a test was renamed, or not played. */
+function missingCases({ testResults }) {
+  const played = new Set(
+    testResults.flatMap(({ name, assertionResults }) =>
+      assertionResults
+        .filter(({ status }) => status === 'passed' || status === 'failed')
+        .map(({ fullName }) => `${basename(name)}: ${fullName}`),
+    ),
+  );
+  return controlCases(guest).filter(({ file, name }) => !played.has(`${file}: ${name}`));
+}
+
 /** How the guests ran, in the words of ROCE_GUEST_ACCEL. */
 function accelerators(scratch) {
   const file = join(scratch, 'starts');
@@ -117,7 +132,7 @@ function accelerators(scratch) {
 
 /** vitest's counts; none at all when it wrote no report. */
 function countsOf(report) {
-  const none = { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0 };
+  const none = { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0, testResults: [] };
   return existsSync(report) ? { ...none, ...JSON.parse(readFileSync(report, 'utf8')) } : none;
 }
 
@@ -146,8 +161,11 @@ const counts = countsOf(report);
 const how = accelerators(scratch);
 rmSync(scratch, { recursive: true, force: true });
 const skipped = counts.numPendingTests + counts.numTodoTests;
+const missing = sample === 'control' && counts.numPassedTests > 0 ? missingCases(counts) : [];
+for (const { file, name } of missing)
+  console.error(`test:interop: control.mjs has no such case: ${file}: ${name}`);
 // A filter skips by intent; the whole suite may not.
-const complete = filters.length > 0 || skipped === 0;
+const complete = filters.length > 0 || (sample === 'control' ? missing.length === 0 : skipped === 0);
 const good = code === 0 && counts.numPassedTests > 0 && complete;
 if (!good && existsSync(logs)) console.error(`test:interop: consoles, commands and captures are in ${logs}`);
 console.log(

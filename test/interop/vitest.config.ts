@@ -2,6 +2,7 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 import { secondRuns } from '../tiers/second-runs.ts';
 import { PATIENCE } from './harness/patience.ts';
+import { isFixedSample, SAMPLE } from './harness/sample.ts';
 
 // Run by run.mjs, inside of a network namespace. One guest serves all files, so they run one by one. Files in which no
 // guest has a part run with the default one alone.
@@ -10,8 +11,8 @@ const leftOut = debian13 ? ['no-guest/**'] : [];
 // FLUSH and ATOMIC_WRITE: rxe of Linux 6.1 has neither.
 if (!debian13) leftOut.push('placement.test.ts');
 if (!process.env.ROCE_GUEST_UM) leftOut.push('um.test.ts');
-// Minutes of losses: in a sample, each with one of the guests.
-if (process.env.ROCE_SAMPLE) leftOut.push(debian13 ? 'recovery.test.ts' : 'cm-loss.test.ts');
+// Minutes of losses: in a sample by a seed, each with one of the guests.
+if (SAMPLE && !isFixedSample) leftOut.push(debian13 ? 'recovery.test.ts' : 'cm-loss.test.ts');
 
 export default defineConfig({
   test: {

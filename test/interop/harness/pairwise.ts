@@ -58,7 +58,7 @@ function covering<T extends object>(cases: readonly T[], seed: string, itemsOf: 
   return cases.filter((case_) => chosen.has(case_));
 }
 
-/** The cases of a large matrix that this run plays: a sample by `ROCE_SAMPLE` where it is set, else all. */
+/** The cases of a large matrix that this run plays: a sample by `ROCE_SAMPLE` where it is set, else all. Of `control`, run.mjs chooses by name. */
 export function sampled<T extends object>(cases: readonly T[]): readonly T[] {
-  return SAMPLE ? pairwise(cases, SAMPLE) : cases;
+  return SAMPLE && SAMPLE !== 'control' ? pairwise(cases, SAMPLE) : cases;
 }
