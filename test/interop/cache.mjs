@@ -35,10 +35,16 @@ function filesBelow(directory) {
     .flatMap((e) => (e.isDirectory() ? filesBelow(join(directory, e.name)) : [join(directory, e.name)]));
 }
 
-/** 16 hexadecimal digits that change with any of the files below `directory`, their names, or one of `words`. */
-export function hashOf(directory, ...words) {
+/**
+ * 16 hexadecimal digits that change with any of the files below `directory`, their names, or one of `words`.
+ * @param {(name: string) => boolean} isPart of the files, by their name below `directory`
+ */
+export function hashOf(directory, words = [], isPart = () => true) {
   const hash = createHash('sha256');
-  for (const file of filesBelow(directory)) hash.update(relative(directory, file)).update(readFileSync(file));
+  for (const file of filesBelow(directory)) {
+    const name = relative(directory, file);
+    if (isPart(name)) hash.update(name).update(readFileSync(file));
+  }
   for (const word of words) hash.update(word);
   return hash.digest('hex').slice(0, 16);
 }

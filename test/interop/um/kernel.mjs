@@ -62,7 +62,8 @@ export function buildUmKernel(guest) {
   const cache = new Cache('um');
   install(NEEDED);
   const gcc = spawnSync('gcc', ['--version'], { encoding: 'utf8' }).stdout;
-  const hash = hashOf(join(here, 'kernel'), gcc);
+  const isOfSeries = (name) => !name.startsWith('patches/') || name.startsWith(`patches/${series}-`);
+  const hash = hashOf(join(here, 'kernel'), [gcc], isOfSeries);
   const last = () => cache.entries(new RegExp(`^${series}-.*-${hash}$`))[0];
   const versions = (entry) => join(entry, 'versions.txt');
   const isFresh = (entry) => entry !== undefined && daysSince(versions(entry)) < MAX_AGE_DAYS;
