@@ -1,6 +1,6 @@
 /**
  * Test files that read a wall clock, sleep or set a deadline: `node scripts/clocks.mjs` prints a table of them, with the counts of
- * the three; `--lines` prints every place. test/clocks.json says of each file that reads a clock or sleeps how its verdicts stand to time,
+ * the three; `--lines` prints every place. test/clocks.json lists, for each file that reads a clock or sleeps, how its verdicts depend on time,
  * and test/clocks.test.ts holds that list and the files together:
  *
  * virtual  The time is an argument of what is tested, or the file only names a clock.
