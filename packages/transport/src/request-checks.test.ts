@@ -325,6 +325,43 @@ describe('a request that ends the connection', () => {
     expect(state()).toBe('ERR');
   });
 
+  // Once: NAK 0x61 for the fourth of three. The drivers of rxe, mlx4, mlx5, mthca and hns round their depth up.
+  describe.each(
+    Array.from({ length: 17 }, (_, i) => [i + 1, [1, 2, 4, 8, 16, 32].find((room) => room > i)!]),
+  )(
+    'with a max_dest_rd_atomic of %i, %i at once are taken and answered twice, and one more is refused:',
+    (depth, room) => {
+      test.each(['READs', 'atomics', 'both'])('%s', (what) => {
+        const { hand, reth, mr, answers, state } = responder({ maxDestRdAtomic: depth });
+        const one = (i: number): PacketInit =>
+          what === 'READs' || (what === 'both' && i % 2 === 0)
+            ? { opcode: Opcode.RC_RDMA_READ_REQUEST, psn: P + i, reth: reth(8) }
+            : {
+                opcode: Opcode.RC_FETCH_ADD,
+                psn: P + i,
+                atomic: { addr: mr.addr, rkey: mr.rkey, swapAdd: 1n },
+              };
+        const all = Array.from({ length: room }, (_, i) => one(i));
+        hand.put(...all);
+        const first = answers();
+        expect(first).toHaveLength(room);
+        hand.put(...all);
+        expect(answers()).toEqual(first);
+        const { attr } = hand.side.adapter.queryQp(hand.side.qp.qpn);
+        expect(attr.maxDestRdAtomic).toBe(depth);
+        hand.put(...Array.from({ length: room + 1 }, (_, i) => one(room + i)));
+        expect(answers().at(-1)).toEqual(['ACKNOWLEDGE', P + 2 * room, INVALID]);
+        expect(state()).toBe('ERR');
+      });
+    },
+  );
+
+  test('a max_dest_rd_atomic of 0 leaves room for none', () => {
+    const { hand, reth, answers } = responder({ maxDestRdAtomic: 0 });
+    hand.put({ opcode: Opcode.RC_RDMA_READ_REQUEST, psn: P, reth: reth(8) });
+    expect(answers()).toEqual([['ACKNOWLEDGE', P, INVALID]]);
+  });
+
   test('a SEND LAST of nothing', () => {
     const { hand, mr, answers, state } = responder();
     hand.side.postRecv(1, [{ mr, length: 4 * MTU }]);

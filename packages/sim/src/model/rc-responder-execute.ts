@@ -158,10 +158,15 @@ function compareSwap(original: bigint, { compare, swapAdd }: AtomicOperands): bi
   return original === compare ? swapAdd : original;
 }
 
-/** §9.7.5.1.5: as many READs and atomics are remembered as were agreed on; the oldest goes. */
+/**
+ * §9.7.5.1.5: as many READs and atomics are remembered as were agreed on, rounded up to a power of two as requesters round theirs;
+ * the oldest goes.
+ */
 function remember(r: Responder, saved: Responder['saved'][number]): void {
   r.saved.push(saved);
-  while (r.saved.length > r.config.maxDestRdAtomic) r.saved.shift();
+  let room = 1;
+  while (room < r.config.maxDestRdAtomic) room *= 2;
+  while (r.saved.length > room) r.saved.shift();
 }
 
 /** §9.2.3: the solicited event bit counts on the packet that completes a receive, nowhere else. */

@@ -26,6 +26,7 @@ import { invalidatable } from '../windows.ts';
 import type { InboundMessage } from './message.ts';
 import type { RemoteTarget } from './remote-target.ts';
 import type { ReplyQueue } from './replies.ts';
+import { resourcesFor } from './resources.ts';
 
 /** Longest message, bytes (§9.3.3). */
 const MAX_MESSAGE_BYTES = 2 ** 31;
@@ -138,10 +139,11 @@ function flushAccess({ info, slab, at }: InboundPacket): number {
   return visible | ((placement & FlushType.PERSISTENT) !== 0 ? Access.FLUSH_PERSISTENT : 0);
 }
 
-/** §9.7.4.1.4: no more READs and atomics at once than agreed on; FLUSH and ATOMIC_WRITE among them. */
+/** §9.7.4.1.4: no more READs and atomics at once than there are resources for; FLUSH and ATOMIC_WRITE among them. */
 function checkResources({ owner, replies }: ReliableParts, { info }: InboundPacket): number {
   if (info.isSend || info.isWrite) return Verdict.PASS;
-  return replies.pending < owner.attributes.maxDestRdAtomic ? Verdict.PASS : Verdict.INVALID_REQUEST;
+  const resources = resourcesFor(owner.attributes.maxDestRdAtomic);
+  return replies.pending < resources ? Verdict.PASS : Verdict.INVALID_REQUEST;
 }
 
 /**

@@ -26,7 +26,7 @@ import { InboundMessage } from './message.ts';
 import { RemoteTarget } from './remote-target.ts';
 import { ReplyQueue } from './replies.ts';
 import { ReplyPackets } from './reply-packets.ts';
-import { ResponderResources } from './resources.ts';
+import { ResponderResources, resourcesFor } from './resources.ts';
 import type { Responder } from './responder.ts';
 
 /** That of the request at hand. */
@@ -122,7 +122,8 @@ export class RcResponder implements Responder {
     this.#expectedPsn = psn;
   }
 
-  setResources(resources: number): void {
+  setResources(depth: number): void {
+    const resources = resourcesFor(depth);
     this.#resources.resize(resources);
     this.#mostResources = Math.max(this.#mostResources, resources);
   }

@@ -11,6 +11,7 @@ import {
   TWO_32,
 } from '@node-roce/wire';
 import type { InboundPacket } from '../inbound.ts';
+import { powerOfTwo } from '../rings.ts';
 
 /** Words of a remembered request. */
 const Word = {
@@ -38,7 +39,15 @@ const DUPLICATE_REGION = 1 << 23;
 const EXPIRY_SHIFT = 22;
 
 /**
- * Owns a ring of the last `max_dest_rd_atomic` executed READs and atomics, each by its PSN.
+ * Resources for a depth (`max_dest_rd_atomic`): the next power of two. rxe, mlx4, mlx5, mthca and hns round their own depth up so
+ * (`max_rd_atomic`), so that a peer that was told 5 may have 8 out.
+ */
+export function resourcesFor(depth: number): number {
+  return depth === 0 ? 0 : powerOfTwo(depth);
+}
+
+/**
+ * Owns a ring of the last executed READs and atomics, each by its PSN.
  *
  * Invariants: never more than the capacity; requests are in PSN order, none overlaps the next; the last PSN of
  * each was expected no more than 2^23 + 2^22 PSNs ago, so that a PSN means one of them only, across the wrap too.
@@ -51,7 +60,7 @@ export class ResponderResources {
   #next = 0;
   #count = 0;
 
-  /** READs and atomics that can be remembered (`max_dest_rd_atomic`). */
+  /** READs and atomics that can be remembered. */
   get capacity(): number {
     return this.#capacity;
   }

@@ -5,14 +5,14 @@ import type { InboundPacket } from '../inbound.ts';
 export interface Responder {
   /** The next request's PSN (`rq_psn`). */
   readonly expectedPsn: number;
-  /** RC: READs and atomics served at once (`max_dest_rd_atomic`). */
+  /** RC: READs and atomics served at once; as many as `max_dest_rd_atomic`, or some more. */
   readonly resources: number;
   /** Whether the peer may send a request with this PSN now: the next one, or one whose answer it may still wait for. */
   awaits(packet: InboundPacket): boolean;
   /** RTR: requests begin at this PSN. */
   start(psn: number): void;
   /** Sets `max_dest_rd_atomic`; remembered requests and owed replies stay, as far as there is room. */
-  setResources(resources: number): void;
+  setResources(depth: number): void;
   /** One request packet that admission let through. */
   receive(packet: InboundPacket): void;
   /** Replies that wait to be sent. */
