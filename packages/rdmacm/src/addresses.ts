@@ -2,6 +2,7 @@
 import { createSocket } from 'node:dgram';
 import { lookup } from 'node:dns/promises';
 import { once } from 'node:events';
+import { networkInterfaces } from 'node:os';
 import { RoceError } from '@node-roce/verbs-api';
 import {
   decodeIpCmHeader,
@@ -32,6 +33,24 @@ export function kindOf(gid: Uint8Array): AddressKind {
   if (isIpv4Mapped(gid)) return 'IPv4';
   if (isLinkLocal(gid)) return 'link-local';
   return gid.some((byte) => byte !== 0) ? 'IPv6' : 'none';
+}
+
+/** 0.0.0.0 or ::, which stand for all addresses of this machine (rdma_bind_addr(3): "wildcard values are permitted"). */
+export function isAnyAddress(address: string): boolean {
+  const gid = gidOf(address);
+  return isIpv4Mapped(gid) ? gid.subarray(12).every((byte) => byte === 0) : kindOf(gid) === 'none';
+}
+
+/** The addresses of this machine that a wildcard stands for: `::` for those of both IP versions. With their zones. */
+export function localAddresses(any: string): string[] {
+  const isV4 = !any.includes(':');
+  return Object.entries(networkInterfaces()).flatMap(([name, entries = []]) =>
+    entries
+      .filter(({ family }) => family === 'IPv4' || !isV4)
+      .map(({ address }) =>
+        kindOf(gidOf(address)) === 'link-local' ? `${address.split('%')[0]}%${name}` : address,
+      ),
+  );
 }
 
 /**

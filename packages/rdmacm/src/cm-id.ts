@@ -26,8 +26,8 @@ import {
 import type { CmEventName } from './events.ts';
 import { Groups } from './groups.ts';
 import type { CmIdState, ConnectionRequest, DatagramPeer, PeerTerms } from './id-types.ts';
-import { Incoming, type RequestTerms, type WaitingRequest } from './incoming.ts';
-import { ephemeralPort } from './local-side.ts';
+import type { RequestTerms, WaitingRequest } from './incoming.ts';
+import { Listening, type Place } from './listening.ts';
 import { Negotiation, NO_TERMS, peerTerms } from './negotiation.ts';
 import {
   checkAddress,
@@ -38,6 +38,7 @@ import {
   checkIdOptions,
   checkJoin,
   checkPlace,
+  checkPort,
   checkReason,
   checkWait,
   checkXrcDomain,
@@ -50,7 +51,7 @@ import {
   type PortSpaceName,
   PRIVATE_DATA,
 } from './parameters.ts';
-import { Path } from './path.ts';
+import { type Destination, Path } from './path.ts';
 
 /** Q_Key of datagram services and groups (Linux `RDMA_UDP_QKEY`). */
 export const RDMA_UDP_QKEY = 0x0123_4567;
@@ -87,10 +88,10 @@ export class CmId implements AsyncDisposable {
   #number: number | undefined;
   /** Of a request: its REQ. */
   #message: RequestTerms | undefined;
-  /** Of a request: the requests that its listener has, while the program has not answered this one. */
-  #untaken: Incoming<CmId> | undefined;
+  /** Of a request: the place of its listener that it came to, while the program has not answered it. */
+  #untaken: Place | undefined;
   /** Of a listener. */
-  #incoming: Incoming<CmId> | undefined;
+  #listening: Listening<CmId> | undefined;
   readonly #attempt = new Attempt();
   /** Its address is being bound or resolved. */
   #isBinding = false;
@@ -172,13 +173,23 @@ export class CmId implements AsyncDisposable {
     return Endpoint.of(this.device);
   }
 
-  /** rdma_bind_addr(3): chooses the local address and its device; for groups, or before `resolveAddr`. */
-  async bindAddr(address: string): Promise<void> {
+  /**
+   * rdma_bind_addr(3): chooses the local address and its device, and the port, which `localAddress` has from then on; for groups, or
+   * before `resolveAddr` or `listen`. A wildcard (0.0.0.0, ::) stands for all addresses of this machine; the id has no device then, unless
+   * it was created with one.
+   *
+   * Rejects with EADDRINUSE for a port that another id has at the address; as `openDevice`.
+   *
+   * @param port 0 draws one that no other id has
+   */
+  async bindAddr(address: string, port = 0): Promise<void> {
     checkAddress(address);
+    checkPort(port);
     if (this.#state !== 'IDLE') throw this.#wrongState('a new id');
     await this.#binds(async () => {
-      await this.#path.bind(address, 0);
-      this.#joins();
+      await this.#path.bind(address, port);
+      if (this.#path.device) this.#joins();
+      this.#checkAlive();
       this.#state = 'BOUND';
     });
   }
@@ -205,15 +216,13 @@ export class CmId implements AsyncDisposable {
   // ---------------------------------------------------------------- initiator
 
   /**
-   * rdma_resolve_addr(3): finds the peer's address, ours that leads there, and its device.
+   * rdma_resolve_addr(3): finds the peer's address, ours that leads there, and its device. The port is that of `bindAddr`, or
+   * `sourcePort`, or one that is drawn: no other id has it at our address.
    *
    * Rejects with ERR_ROCE_CM_NO_ADDRESS where a name or a route is missing; as `openDevice` where our address has no RoCE; with
    * the signal's reason.
    */
-  async resolveAddr(
-    destination: { host: string; port: number; source?: string },
-    options: { signal?: AbortSignal } = {},
-  ): Promise<void> {
+  async resolveAddr(destination: Destination, options: { signal?: AbortSignal } = {}): Promise<void> {
     checkDestination(destination);
     checkWait(options);
     options.signal?.throwIfAborted();
@@ -322,56 +331,92 @@ export class CmId implements AsyncDisposable {
   // ----------------------------------------------------------------- listener
 
   /**
-   * rdma_bind_addr(3) and rdma_listen(3): takes requests at a port; 0 chooses one. Requests beyond `backlog` are not
-   * answered, and their senders repeat them.
+   * rdma_bind_addr(3) and rdma_listen(3): takes requests at a port; 0 chooses one, or stands for that of `bindAddr`. Requests beyond
+   * `backlog` are not answered, and their senders repeat them.
    *
-   * Rejects with EADDRINUSE for a port that has a listener on this device.
+   * A wildcard (0.0.0.0, ::), or no address and no device, stands for each address that this machine has now. Those whose UDP port another
+   * program has are left out, with a process warning (ROCE_LISTEN_ADDRESS).
+   *
+   * Rejects with EADDRINUSE for a port that another id or another listener of the device has.
    */
   async listen(place: { address?: string; port: number; backlog?: number }): Promise<void> {
     checkPlace(place);
     const { address = this.localAddress?.address, backlog = 128 } = place;
     await this.#binds(async () => {
       await this.#path.bind(address, place.port);
-      this.#joins();
-      const endpoint = this.#endpoint;
-      const number = await this.#listenAt(place.port, backlog);
-      if (this.#isDestroyed) await endpoint.call('cmUnlisten', number).catch(() => {});
-      this.#checkAlive();
-      this.#state = 'LISTEN';
-      const { channel } = this.#options;
-      this.#incoming = new Incoming(
-        endpoint,
-        number,
-        this.#datagram ? undefined : this.#isXrc ? 'XRC' : 'RC',
-        (request) => this.#requested(request),
-        channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
-      );
+      if (this.#path.device) this.#joins();
+      for (let tries = 1; ; tries++) {
+        this.#checkAlive();
+        try {
+          this.#listening = await this.#listenTo(backlog);
+          this.#state = 'LISTEN';
+          return;
+        } catch (error) {
+          const isTaken = (error as RoceError).code === 'ERR_ROCE_PORT_IN_USE';
+          if (!isTaken || tries === MAX_PORT_TRIES || !this.#path.redraw()) throw error;
+        }
+      }
     });
   }
 
-  /** Returns the number of the listener. */
-  async #listenAt(port: number, backlog: number): Promise<number> {
-    for (let tries = 1; ; tries++) {
-      const local = { ...this.#path.local!, port: port === 0 ? ephemeralPort() : port };
-      const service = ipCmServiceId(PortSpace[this.portSpace], local.port);
+  /** Listens at its place, or at each one that its address stands for. */
+  async #listenTo(backlog: number): Promise<Listening<CmId>> {
+    const { channel } = this.#options;
+    const listening = new Listening<CmId>({
+      service: this.#datagram ? undefined : this.#isXrc ? 'XRC' : 'RC',
+      makeId: (request, place) => this.#requested(request, place),
+      onRequest: channel && ((id) => channel.push({ event: 'CONNECT_REQUEST', id, listenId: this })),
+      onRemoval: (reason) => this.#removed(reason),
+    });
+    try {
+      if (this.#path.device) await this.#listenAt(listening, this.#path, backlog);
+      else await this.#listenEverywhere(listening, backlog);
+      this.#checkAlive();
+      return listening;
+    } catch (error) {
+      await listening.close(error);
+      throw error;
+    }
+  }
+
+  async #listenAt(listening: Listening<CmId>, path: Path, backlog: number): Promise<void> {
+    const endpoint = Endpoint.of(path.device!);
+    const service = ipCmServiceId(PortSpace[this.portSpace], path.local!.port);
+    const number = await endpoint.call('cmListen', service, backlog).catch((error: RoceError) => {
+      throw error.errno === 'EADDRINUSE' ? portTaken(path.local!, error) : error;
+    });
+    listening.add(path, endpoint, number, path === this.#path);
+  }
+
+  async #listenEverywhere(listening: Listening<CmId>, backlog: number): Promise<void> {
+    const failures: RoceError[] = [];
+    for (const path of this.#path.everywhere()) {
       try {
-        const number = await this.#endpoint.call('cmListen', service, backlog);
-        this.#path.local = local;
-        return number;
+        const isOpen = await opened(path, failures);
+        this.#checkAlive();
+        if (isOpen) await this.#listenAt(listening, path, backlog);
       } catch (error) {
-        const isTaken = (error as RoceError).errno === 'EADDRINUSE';
-        if (isTaken && port !== 0) throw portTaken(local, error);
-        if (!isTaken || tries === MAX_PORT_TRIES) throw error;
+        await path.release();
+        throw error;
       }
     }
+    const [first] = failures;
+    if (!first) return;
+    if (listening.isEmpty) throw first;
+    const { port } = this.#path.local!;
+    const reasons = failures.map(({ message }) => message).join('; ');
+    process.emitWarning(`the listener at port ${port} leaves addresses out: ${reasons}`, {
+      type: 'RoceWarning',
+      code: 'ROCE_LISTEN_ADDRESS',
+    });
   }
 
   /** rdma_get_request(3): the next request, as an id to `accept` or `reject`. */
   async getRequest(options: { signal?: AbortSignal } = {}): Promise<CmId> {
     checkWait(options);
-    if (this.#incoming && this.#removal) throw this.#removal.reason;
+    if (this.#listening && this.#removal) throw this.#removal.reason;
     if (this.#state !== 'LISTEN') throw this.#wrongState('listen first');
-    return this.#incoming!.next(options.signal);
+    return this.#listening!.next(options.signal);
   }
 
   /** Requests as they come, until the listener is destroyed. */
@@ -512,7 +557,7 @@ export class CmId implements AsyncDisposable {
     if (this.#path.device) this.#endpoint.removeMember(this.#member);
     const gone = closedError('the id is destroyed');
     this.#attempt.end({ error: gone });
-    await this.#incoming?.close(gone);
+    await this.#listening?.close(gone);
     if (this.#number !== undefined) {
       this.#endpoint.removeConnection(this.#number);
       await this.#release(this.#number, !isConnected);
@@ -564,16 +609,16 @@ export class CmId implements AsyncDisposable {
   // ------------------------------------------------------------------- inside
 
   /** An id for a request that came to this listener. */
-  #requested({ number, route, privateData, terms, translated }: WaitingRequest): CmId {
+  #requested({ number, route, privateData, terms, translated }: WaitingRequest, place: Place): CmId {
     const header = parseHeader(privateData)!;
     const { trafficClass: _own, ...options } = this.#options;
     const id = new CmId(options);
     const to = { address: header.to, port: this.#path.local!.port };
-    id.#path = this.#path.ofRequest(header.from, to, route);
+    id.#path = place.path.ofRequest(header.from, to, route);
     id.#terms = new Negotiation(options, id.#path);
     id.#state = 'CONNECT_REQUEST';
     id.#message = terms;
-    id.#untaken = this.#incoming;
+    id.#untaken = place;
     id.request = {
       ...(terms ? peerTerms(terms.localQpn, terms) : NO_TERMS),
       privateData: header.privateData,
@@ -621,9 +666,10 @@ export class CmId implements AsyncDisposable {
   /** The device has ended, with what the id had there: DEVICE_REMOVAL (core/cma.c `cma_process_remove`), after the end of a connection. */
   #removed(reason: unknown): void {
     const state = this.#state;
+    if (state === 'DESTROYED') return;
     this.#removal = { reason };
     this.#attempt.end({ error: reason });
-    this.#incoming?.fail(reason);
+    this.#listening?.fail(reason);
     this.#disconnect();
     const isConnection = !this.#datagram && (state === 'CONNECTED' || state === 'DISCONNECTING');
     if (isConnection) this.#raise('DISCONNECTED');
@@ -783,5 +829,20 @@ export class CmId implements AsyncDisposable {
     if (this.#state !== 'DESTROYED' && this.#state !== 'IDLE') this.#state = 'DISCONNECTED';
     this.#alternates.end(closedError('the connection has ended'));
     this.#end();
+  }
+}
+
+/** Opens the device of a path, or notes why its address can't be listened to. */
+async function opened(path: Path, failures: RoceError[]): Promise<boolean> {
+  try {
+    await path.open();
+    return true;
+  } catch (error) {
+    const { errno } = error as RoceError;
+    // Another program has the UDP port, or the address is not usable yet.
+    if (errno !== 'EADDRINUSE' && errno !== 'EADDRNOTAVAIL') throw error;
+    failures.push(error as RoceError);
+    await path.release();
+    return false;
   }
 }

@@ -86,6 +86,17 @@ function canonical(address: string): string {
   return gidToIpText(gidOf(address)) + (zone === undefined ? '' : `%${zone}`);
 }
 
+/** Names of the tables of ports (`bindPort`) of ids that wait at any address, and of a device. */
+export const anyTable = ({ port = ROCE_UDP_PORT }: DeviceOptions): string => `any ${port}`;
+export const deviceTable = ({ number }: Device): string => `device ${number}`;
+
+/** The tables of the devices at a UDP port that are open here. */
+export function leasedTables({ port = ROCE_UDP_PORT }: DeviceOptions): string[] {
+  return [...shared.values()].flatMap(({ device, options }) =>
+    device && (options.port ?? ROCE_UDP_PORT) === port ? [deviceTable(device)] : [],
+  );
+}
+
 /** An address and a UDP port, which a device has. */
 const placeOf = (address: string, { port = ROCE_UDP_PORT }: DeviceOptions): string => `${address} ${port}`;
 

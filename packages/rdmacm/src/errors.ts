@@ -123,6 +123,14 @@ export const portTaken = (place: SocketAddress, cause: unknown): RoceError =>
     cause,
   });
 
+/** A port that another id has, at this address or at all of them. */
+export const portInUse = (place: SocketAddress): RoceError =>
+  new RoceError('ERR_ROCE_PORT_IN_USE', `${at(place)} is in use by another id`, {
+    errno: 'EADDRINUSE',
+    attribute: 'port',
+    expected: 'another port, or 0 for one that is free',
+  });
+
 /** The error of a value or an option that is not taken. */
 export const invalid = (attribute: string, message: string, expected: string): RoceError =>
   new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `${attribute}: ${message}`, {

@@ -6,7 +6,7 @@ import {
   type Route,
   serviceOf,
 } from '@node-roce/cm';
-import { EventQueue } from '@node-roce/verbs-api';
+import type { EventQueue } from '@node-roce/verbs-api';
 import { type CmFields, CmRejReason, gidEquals, mtuBytesToEnum } from '@node-roce/wire';
 import { gidOf, parseHeader } from './addresses.ts';
 import type { Endpoint } from './endpoint.ts';
@@ -45,6 +45,9 @@ export interface WaitingRequest {
 /** The service of a listener; `undefined`: it takes questions for a datagram service. */
 export type Service = 'RC' | 'XRC' | undefined;
 
+/** One entry for each arrival; more than there are requests do no harm. */
+export type Arrivals = EventQueue<undefined>;
+
 /** Requests in the order in which they came. */
 export class Incoming<Id extends { destroy(): Promise<void> }> {
   /**
@@ -52,8 +55,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
    * turn comes, as the bytes that came: strangers can fill a backlog.
    */
   readonly #waiting = new Map<number, Id | undefined>();
-  /** One entry for each arrival; more than there are requests do no harm. */
-  readonly #arrivals = new EventQueue<undefined>();
+  readonly #arrivals: Arrivals;
   readonly #endpoint: Endpoint;
   readonly #number: number;
   readonly #makeId: (request: WaitingRequest) => Id;
@@ -61,6 +63,7 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
   /**
    * @param number of the listener
    * @param service the requests that it takes
+   * @param arrivals gets an entry for each request that waits
    * @param makeId an id for a request
    * @param onRequest gets the id of each request as it comes; `next` returns it, too
    */
@@ -68,11 +71,13 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     endpoint: Endpoint,
     number: number,
     service: Service,
+    arrivals: Arrivals,
     makeId: (request: WaitingRequest) => Id,
     onRequest?: (id: Id) => void,
   ) {
     this.#endpoint = endpoint;
     this.#number = number;
+    this.#arrivals = arrivals;
     this.#makeId = makeId;
     endpoint.addListener(number, {
       onEvent: (event) => {
@@ -102,19 +107,17 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     void this.#refuse(id); // The device counts it among its ids until then.
   }
 
-  /** An id for the oldest request. */
-  async next(signal?: AbortSignal): Promise<Id> {
+  /** An id for the oldest request; undefined where none waits. */
+  async take(): Promise<Id | undefined> {
     for (;;) {
-      signal?.throwIfAborted();
       const [oldest] = this.#waiting;
-      if (oldest) {
-        const [number, id] = oldest;
-        this.#waiting.delete(number);
-        if (id !== undefined) return id;
-        const event = await this.#endpoint.call('cmRequestOf', number);
-        if (event) return this.#makeId(requestOf(event));
-        this.#endpoint.removeConnection(number); // Its sender has given it up, or the listener is closed.
-      } else await this.#arrivals.next(signal);
+      if (!oldest) return undefined;
+      const [number, id] = oldest;
+      this.#waiting.delete(number);
+      if (id !== undefined) return id;
+      const event = await this.#endpoint.call('cmRequestOf', number);
+      if (event) return this.#makeId(requestOf(event));
+      this.#endpoint.removeConnection(number); // Its sender has given it up, or the listener is closed.
     }
   }
 
@@ -123,13 +126,8 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
     this.#waiting.delete(number);
   }
 
-  /** The device has ended: who waits for a request gets the reason. */
-  fail(reason: unknown): void {
-    this.#arrivals.fail(reason);
-  }
-
   /** Listens no more; requests that nobody has taken are refused. */
-  async close(reason: unknown): Promise<void> {
+  async close(): Promise<void> {
     this.#endpoint.removeListener(this.#number);
     await this.#endpoint.call('cmUnlisten', this.#number).catch(() => {}); // The device may be closed.
     for (const [number, id] of this.#waiting) {
@@ -137,7 +135,6 @@ export class Incoming<Id extends { destroy(): Promise<void> }> {
       else await id.destroy();
     }
     this.#waiting.clear();
-    this.#arrivals.fail(reason);
   }
 
   async #refuse(id: number, reason?: number): Promise<void> {

@@ -1,12 +1,17 @@
 /** The device of an id, and its local address. */
-import { randomInt } from 'node:crypto';
 import { type Device, type GidEntry, RoceError } from '@node-roce/verbs-api';
 import { gidEquals, isIpv4Mapped } from '@node-roce/wire';
-import { gidOf, kindOf } from './addresses.ts';
-import { type DeviceOptions, type Lease, leaseDevice } from './devices.ts';
+import { gidOf, isAnyAddress, kindOf } from './addresses.ts';
+import {
+  anyTable,
+  type DeviceOptions,
+  deviceTable,
+  type Lease,
+  leaseDevice,
+  leasedTables,
+} from './devices.ts';
 import { closedError } from './errors.ts';
-
-const FIRST_EPHEMERAL = 49_152;
+import type { PortTables } from './ports.ts';
 
 /** The local end of an id: its device, its address, and the lease that keeps the device open. */
 export class LocalSide {
@@ -20,6 +25,22 @@ export class LocalSide {
   constructor(device: Device | undefined, options: DeviceOptions = {}) {
     this.device = device;
     this.#options = options;
+  }
+
+  /** The same without a device, for another address. */
+  another(): LocalSide {
+    return new LocalSide(undefined, this.#options);
+  }
+
+  /** The tables that a port of this side is entered in. */
+  get portTables(): PortTables {
+    if (!this.device) return { own: anyTable(this.#options), others: leasedTables(this.#options) };
+    const { numbers } = this.device.facts;
+    return {
+      own: deviceTable(this.device),
+      others: this.#lease ? [anyTable(this.#options)] : [],
+      ...(numbers ? { residue: numbers } : {}),
+    };
   }
 
   /** Of a request: the device of its listener, for as long as the request lives. */
@@ -49,6 +70,7 @@ export class LocalSide {
       this.device = lease.device;
     }
     const { gids } = this.device;
+    if (address !== undefined && isAnyAddress(address)) return address;
     const own =
       address ?? (peer ? towards(peer, gids) : gids.find(({ gid }) => kindOf(gid) !== 'none'))?.address;
     if (own !== undefined && this.gidIndex(own) >= 0) return own;
@@ -96,6 +118,3 @@ function towards(peer: Uint8Array, gids: readonly GidEntry[]): GidEntry | undefi
     kindOf(gid) !== 'none' && isIpv4Mapped(gid) === isIpv4Mapped(peer);
   return gids.find(({ gid }) => kindOf(gid) === kindOf(peer)) ?? gids.find(isOfVersion);
 }
-
-/** A port that a program has not chosen. */
-export const ephemeralPort = (): number => randomInt(FIRST_EPHEMERAL, 65_536);

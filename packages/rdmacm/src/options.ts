@@ -119,7 +119,7 @@ export const checkParameterNames = (parameters: object): void => check(parameter
 export const checkWait = (options: object): void => checkOptions('', options, WAIT);
 
 /** A port that has to be given. */
-function checkPort(port: unknown): void {
+export function checkPort(port: unknown): void {
   checkArgument('port', port, PORT);
 }
 
@@ -127,7 +127,7 @@ export function checkDestination(destination: object): void {
   checkOptions(
     '',
     destination,
-    { host: STRING, port: PORT, source: ADDRESS },
+    { host: STRING, port: PORT, source: ADDRESS, sourcePort: PORT },
     { aliases: { address: 'host' } },
   );
   const { host, port } = destination as Record<string, unknown>;

@@ -1,13 +1,35 @@
 /** Both addresses of an id, its device, and the route of its packets. */
 import { DEFAULT_TIMING, type Route, type Timing } from '@node-roce/cm';
 import { type AddressInit, type Device, RoceError } from '@node-roce/verbs-api';
-import { isIpv4Mapped } from '@node-roce/wire';
-import { gidOf, kindOf, resolveHost, type SocketAddress, sourceTowards } from './addresses.ts';
+import { gidEquals, isIpv4Mapped } from '@node-roce/wire';
+import {
+  gidOf,
+  isAnyAddress,
+  kindOf,
+  localAddresses,
+  resolveHost,
+  type SocketAddress,
+  sourceTowards,
+} from './addresses.ts';
 import { orAborted } from './attempt.ts';
-import { ephemeralPort, LocalSide } from './local-side.ts';
+import { invalid } from './errors.ts';
+import { LocalSide } from './local-side.ts';
 import type { IdOptions } from './parameters.ts';
+import { bindPort, type PortBinding } from './ports.ts';
 
 const HOP_LIMIT = 64;
+
+/** The peer, and where packets to it leave from. */
+export interface Destination {
+  /** Numeric address or name. */
+  host: string;
+  /** Port of the peer's program. */
+  port: number;
+  /** Our address; a wildcard is none. */
+  source?: string;
+  /** Our port; 0, the default, is that of `bindAddr`, or one that is drawn. */
+  sourcePort?: number;
+}
 
 /** The source, destination and header fields of an id's packets. */
 export class Path {
@@ -18,6 +40,7 @@ export class Path {
   pathMtu = 1024;
   readonly #options: IdOptions;
   readonly #side: LocalSide;
+  #binding: PortBinding | undefined;
 
   constructor(options: IdOptions, side = new LocalSide(options.device, options.deviceOptions)) {
     this.#options = options;
@@ -40,19 +63,67 @@ export class Path {
     return path;
   }
 
-  /** Takes the device of an address. @param port 0 chooses one */
+  /**
+   * Takes the device of an address, and a port there. A wildcard, or no address, stands for all addresses of this machine: without a device
+   * of the program's, there is none then.
+   *
+   * @param port 0 draws one, or leaves the one that there is
+   */
   async bind(address: string | undefined, port: number): Promise<void> {
-    const own = await this.#side.bind(address, undefined);
-    this.local = { address: own, port };
+    const isAny = address === undefined || isAnyAddress(address);
+    const own = isAny && !this.device ? (address ?? '::') : await this.#side.bind(address, undefined);
+    this.#take(own, port);
+  }
+
+  /** Of a side that is bound to a wildcard without a device: a path for each address that the wildcard stands for. */
+  everywhere(): Path[] {
+    const { address, port } = this.local!;
+    return localAddresses(address).map((each) => {
+      const path = new Path(this.#options, this.#side.another());
+      path.local = { address: each, port };
+      return path;
+    });
+  }
+
+  /** Takes the device of its address: the port is that of the wildcard. */
+  async open(): Promise<void> {
+    await this.#side.bind(this.local!.address, undefined);
+  }
+
+  /** Takes another port in place of one that was drawn. False for a port that the program has chosen. */
+  redraw(): boolean {
+    if (!this.#binding!.isDrawn) return false;
+    const { address } = this.local!;
+    this.#bindTo(address, 0);
+    return true;
+  }
+
+  #take(address: string, port: number): void {
+    const before = this.#binding;
+    const hasChosen = before?.isDrawn === false;
+    if (hasChosen && port !== 0 && port !== before.port)
+      throw invalid('port', `the id is bound to port ${before.port}`, `${before.port}, or 0`);
+    const isThere = this.local !== undefined && gidEquals(gidOf(this.local.address), gidOf(address));
+    if (before && isThere && (port === 0 || port === before.port))
+      this.local = { address, port: before.port };
+    else this.#bindTo(address, port === 0 && hasChosen ? before.port : port);
+  }
+
+  #bindTo(address: string, port: number): void {
+    this.#binding?.release();
+    this.#binding = undefined;
+    this.#binding = bindPort(this.#side.portTables, this.#options.portSpace ?? 'TCP', address, port);
+    this.local = { address, port: this.#binding.port };
   }
 
   /** Finds the peer's address, ours that leads there, and its device. */
   async resolve(
-    { host, port, source }: { host: string; port: number; source?: string },
+    { host, port, source, sourcePort = 0 }: Destination,
     signal: AbortSignal | undefined,
   ): Promise<void> {
+    const chosen = source ?? this.local?.address;
     // A name may have addresses of both IP versions, and we may have one.
-    const bound = source ?? this.local?.address;
+    const bound = chosen === undefined || isAnyAddress(chosen) ? undefined : chosen;
     const isPreferred = (gid: Uint8Array) =>
       bound === undefined ? this.#side.reaches(gid) : isIpv4Mapped(gidOf(bound)) === isIpv4Mapped(gid);
     // A resolver may take its time. A device opens at once, and is waited for: it has to be closed again.
@@ -62,15 +133,15 @@ export class Path {
     const from = bound ?? (this.#options.device ? undefined : await sourceTowards(address));
     const local = await this.#side.bind(from, gidOf(address));
     signal?.throwIfAborted();
+    this.#take(local, sourcePort);
     this.remote = { address, port };
-    this.local = { address: local, port: ephemeralPort() };
     this.route = {
       sgidIndex: this.#side.gidIndex(local),
       gid: gidOf(address),
       trafficClass: this.trafficClass,
       hopLimit: HOP_LIMIT,
       // core/cma.c `cma_get_roce_udp_flow_label`: so the paths of connections differ.
-      flowLabel: (this.local.port * 31 + port) & 0xf_ffff,
+      flowLabel: (this.local!.port * 31 + port) & 0xf_ffff,
     };
   }
 
@@ -112,6 +183,8 @@ export class Path {
   }
 
   release(): Promise<void> {
+    this.#binding?.release();
+    this.#binding = undefined;
     return this.#side.release();
   }
 }

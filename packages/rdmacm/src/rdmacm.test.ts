@@ -271,7 +271,7 @@ describe('calls that fail', () => {
     await expect(listener(ends)).rejects.toMatchObject({
       code: 'ERR_ROCE_PORT_IN_USE',
       errno: 'EADDRINUSE',
-      message: expect.stringMatching(/^port \d+ of 10\.0\.0\.2 has a listener/),
+      message: expect.stringMatching(/^port \d+ of 10\.0\.0\.2 is in use by another id/),
     });
   });
 

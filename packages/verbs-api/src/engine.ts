@@ -16,6 +16,7 @@ import {
   type Experimental,
   type GidEntry,
   type QpInit,
+  type ResidueClass,
   Ring,
   type RingShape,
   RoceError,
@@ -42,6 +43,8 @@ export interface EngineFacts {
   readonly limitations: readonly string[];
   readonly receiveBuffer: number;
   readonly doorbells: RingShape;
+  /** Of a device that shares its address: the class that its numbers are drawn from. */
+  readonly numbers?: ResidueClass | undefined;
 }
 
 /** Control calls that are commands, with the adapter's own parameters. */
@@ -288,6 +291,7 @@ export function assemble(
     limitations: link.limitations,
     receiveBuffer: link.receiveBuffer,
     doorbells: adapter.doorbells,
+    numbers: link.sharing?.numbers,
   };
   const services: GeneralServices = {
     open() {

@@ -45,7 +45,7 @@ export function rdma_connect(id: rdma_cm_id, conn_param: rdma_conn_param | null 
   return begun(id, call, 'CONNECTING');
 }
 
-/** rdma_listen(3): at the address of `rdma_bind_addr`. CONNECT_REQUEST follows. A backlog of 0 is 128. */
+/** rdma_listen(3): at the address of `rdma_bind_addr`; without one, at a port that is drawn of all addresses. CONNECT_REQUEST follows. A backlog of 0 is 128. */
 export function rdma_listen(id: rdma_cm_id, backlog: number): Promise<0 | -1> {
   return minusOne(async () => {
     await checkedId(id).rdmacm.listen({ port: id.port, ...(backlog > 0 ? { backlog } : {}) });

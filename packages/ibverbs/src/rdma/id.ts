@@ -45,11 +45,15 @@ async function destroyMade({ made }: rdma_cm_id): Promise<void> {
   for (const cq of made.cqs.splice(0)) await cq.verbs.destroy().catch(() => {}); // The device may be closed.
 }
 
-/** rdma_bind_addr(3). */
+/**
+ * rdma_bind_addr(3): wildcards (0.0.0.0, ::) are permitted. Port 0 draws one, which `rdma_get_src_port` returns; EADDRINUSE for one that
+ * another id has.
+ */
 export function rdma_bind_addr(id: rdma_cm_id, addr: rdma_sockaddr): Promise<0 | -1> {
   return minusOne(async () => {
-    checkedId(id).port = given('addr', addr).port ?? 0;
-    await id.rdmacm.bindAddr(addr.address);
+    const { address, port } = given('addr', addr);
+    await checkedId(id).rdmacm.bindAddr(address, port);
+    id.port = rdma_get_src_port(id);
   });
 }
 
@@ -67,7 +71,7 @@ export function rdma_resolve_addr(
     checkedId(id).rdmacm.resolveAddr({
       host: given('dst_addr', dst_addr).address,
       port: dst_addr.port ?? 0,
-      ...(src_addr ? { source: src_addr.address } : {}),
+      ...(src_addr ? { source: src_addr.address, sourcePort: src_addr.port ?? 0 } : {}),
     }),
   );
 }

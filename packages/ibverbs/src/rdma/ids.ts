@@ -49,7 +49,7 @@ export class rdma_cm_id {
   readonly made: { pd?: ibv_pd; cqs: ibv_cq[] } = { cqs: [] };
   /** The last group that was joined, of which the next event speaks. */
   group: string | undefined;
-  /** Port of `rdma_bind_addr`, for `rdma_listen`. */
+  /** Port of `rdma_bind_addr` or `rdma_listen`. */
   port = 0;
   /** Options that `rdma_set_option` has set, and those beyond C. */
   readonly options: IdOptions;

@@ -380,3 +380,44 @@ test('the end of a device is an event of its ids, with status 0', async () => {
   await check(v.rdma_disconnect(id));
   for (const one of [id, listen, client]) await check(v.rdma_destroy_id(one));
 });
+
+describe('the port of rdma_bind_addr', () => {
+  async function created(device: Device | undefined): Promise<v.rdma_cm_id> {
+    const ids: v.rdma_cm_id[] = [];
+    await check(v.rdma_create_id(null, ids, null, v.RDMA_PS_TCP, device ? { device } : {}));
+    return ids[0];
+  }
+
+  test('is there at once, and no other id’s', async () => {
+    await using net = await openNet();
+    const [first, second] = [await created(net.client), await created(net.client)];
+    await check(v.rdma_bind_addr(first, { address: CLIENT, port: 5555 }));
+    expect(v.rdma_get_src_port(first)).toBe(5555);
+    expect(await v.rdma_bind_addr(second, { address: CLIENT, port: 5555 })).toBe(-1);
+    expect(v.errno).toBe(constants.errno.EADDRINUSE);
+    await check(v.rdma_bind_addr(second, { address: CLIENT }));
+    const drawn = v.rdma_get_src_port(second);
+    expect(drawn).toBeGreaterThan(0);
+    await check(v.rdma_listen(second, 1));
+    expect(v.rdma_get_src_port(second)).toBe(drawn);
+    await check(v.rdma_resolve_addr(first, null, { address: SERVER, port: PORT }));
+    expect(v.rdma_get_src_port(first)).toBe(5555);
+    for (const id of [first, second]) await check(v.rdma_destroy_id(id));
+  });
+
+  test('or of src_addr is that of the connection', async () => {
+    await using net = await openNet();
+    const id = await created(net.client);
+    const source = { address: CLIENT, port: 5556 };
+    await check(v.rdma_resolve_addr(id, source, { address: SERVER, port: PORT }));
+    expect(v.rdma_get_src_port(id)).toBe(5556);
+    await check(v.rdma_destroy_id(id));
+  });
+
+  test('with a wildcard has no device yet', async () => {
+    const id = await created(undefined);
+    await check(v.rdma_bind_addr(id, { address: '0.0.0.0', port: 7479 }));
+    expect([v.rdma_get_src_port(id), id.verbs]).toEqual([7479, null]);
+    await check(v.rdma_destroy_id(id));
+  });
+});
