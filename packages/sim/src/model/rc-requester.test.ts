@@ -99,6 +99,14 @@ test('a ghost is ignored (§9.7.6.1.1)', () => {
   expect(q.state).toBe('READY');
 });
 
+test('a response with another P_Key is not heard (§9.6.1.1.3)', () => {
+  const q = requester();
+  post(q, 1, 'RDMA_WRITE', 4);
+  sendAll(q);
+  expect(receiveResponse(q, { ...ack(0), pkey: 0x9999 }, 1)).toEqual([]);
+  expect(statuses(receiveResponse(q, { ...ack(0), pkey: 0x7fff }, 1))).toEqual(['1 SUCCESS']);
+});
+
 test('an ACK past an unanswered READ is an implied NAK, once (§9.7.6.1.2)', () => {
   const q = requester();
   post(q, 1, 'RDMA_READ', 3 * MTU);

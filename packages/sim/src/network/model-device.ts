@@ -167,7 +167,8 @@ export class ModelDevice implements SimDevice {
       if (!decoded.ok) continue;
       const grh = grhArea({ source, destination, trafficClass, hopLimit: HOP_LIMIT }, bytes.length);
       for (const qpn of this.#attached.addressees(destination, decoded.packet.destQpn)) {
-        this.#qps.find(({ info }) => info.qpn === qpn)?.receive(decoded.packet, grh, now);
+        const qp = this.#qps.find(({ info }) => info.qpn === qpn);
+        if (qp?.hears(source)) qp.receive(decoded.packet, grh, now);
       }
     }
   }

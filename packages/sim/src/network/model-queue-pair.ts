@@ -1,6 +1,6 @@
 /** A queue pair of the model as scenarios see it: offsets in arenas instead of addresses, one face for all services. */
 import type { RetransmitCause } from '@node-roce/transport';
-import { psnLessThan } from '@node-roce/wire';
+import { gidEquals, psnLessThan } from '@node-roce/wire';
 import type { ModelMemory, ModelRegion } from '../model/memory.ts';
 import { type ModelPacket, rowOf } from '../model/packet.ts';
 import { ModelQp, type QpEvent } from '../model/rc-qp.ts';
@@ -238,6 +238,12 @@ export class ModelQueuePair implements VariableQp {
 
   change({ trafficClass: _, rateLimit: __, ...attributes }: AttributeChange): void {
     this.rc.change(attributes);
+  }
+
+  /** Annex A17.4.5: a connection hears the address that it is connected to, a datagram queue pair any. */
+  hears(source: Uint8Array): boolean {
+    if (this.#peer === undefined || sendsDatagrams(this.#options.service)) return true;
+    return gidEquals(this.#peer.gid, source);
   }
 
   /** A packet that was addressed to it. @param grh 40 bytes */
