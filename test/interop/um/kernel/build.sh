@@ -30,9 +30,10 @@ for patch in "$here/patches/$series"-*.patch; do
 done
 
 # --- configure and build. Times, names and paths are fixed, so that two builds are equal.
+cat "$here/kernel.config" "$here/kernel-$series.config" > "$work/kernel.config" 2> /dev/null || true # few series have their own
 date=$(dpkg-deb --fsys-tarfile "$deb" | tar --list --verbose --utc "$tree" | awk '{ print $4, $5, "UTC" }')
 linux() {
-  make --directory "$work/source" ARCH=um O="$work/objects" -j"$(nproc)" KCONFIG_ALLCONFIG="$here/kernel.config" \
+  make --directory "$work/source" ARCH=um O="$work/objects" -j"$(nproc)" KCONFIG_ALLCONFIG="$work/kernel.config" \
     KBUILD_BUILD_TIMESTAMP="$date" KBUILD_BUILD_USER=um KBUILD_BUILD_HOST=um KBUILD_BUILD_VERSION=1 \
     KCFLAGS="-ffile-prefix-map=$work=." KAFLAGS="-ffile-prefix-map=$work=." "$@" >> "$log" 2>&1 ||
     { tail -n 30 "$log" >&2; echo "make $* failed; all of its output is in $log" >&2; exit 1; }
@@ -40,7 +41,7 @@ linux() {
 : > "$log"
 linux allnoconfig
 # make silently leaves out an option whose dependencies are missing.
-if grep -E '^CONFIG_' "$here/kernel.config" | grep -vxFf "$work/objects/.config" >&2; then
+if grep -E '^CONFIG_' "$work/kernel.config" | grep -vxFf "$work/objects/.config" >&2; then
   echo "Linux $series does not take these options of kernel.config" >&2
   exit 1
 fi
