@@ -1,4 +1,5 @@
 import {
+  type CmInput,
   CmMraMessage,
   CmRejMessage,
   CmRejReason,
@@ -119,6 +120,38 @@ describe('a connection', () => {
     const { reject } = pair.a.take('rejected');
     expect(reject).toMatchObject({ reason: CmRejReason.INVALID_GID, additionalInfoLength: 16 });
     expect(reject.additionalInfo.subarray(0, 16)).toEqual(gidOf(2));
+  });
+
+  // Once: accepted, whatever the partition.
+  test.each([
+    [0x1234, false],
+    [0x9234, false],
+    [0, false],
+    [0x8000, false],
+    [0x7fff, true],
+    [0xffff, true],
+  ])('of the partition %i: taken only if it is the default one', (pkey, taken) => {
+    const pair = new Pair();
+    pair.b.cm.listen(SERVICE);
+    pair.network = ({ from, mad, name }) => {
+      if (from === 1) return [100];
+      if (name === 'REQ') {
+        const decoded = decodeCm(mad);
+        if (decoded.ok)
+          pair.b.cm.receive(encodeCm({ ...decoded.message, pkey } as CmInput), 0, routeTo(1), pair.now);
+      }
+      return [];
+    };
+    pair.connect();
+    pair.run(1000);
+    if (taken) {
+      expect(pair.b.take('request').request.pkey).toBe(pkey);
+      return;
+    }
+    expect(pair.b.events).toEqual([]);
+    const { reject } = pair.a.take('rejected');
+    expect(reject).toMatchObject({ reason: CmRejReason.INVALID_GID, additionalInfoLength: 16 });
+    expect(pair.b.cm.size).toMatchObject({ connections: 0, pending: 0, keys: 0 });
   });
 
   test('through a translated address is marked as such', () => {
@@ -510,6 +543,7 @@ describe('stale connections', () => {
       serviceId: SERVICE,
       primaryRemoteGid: gidOf(2),
       primaryLocalGid: gidOf(9),
+      pkey: 0xffff,
     };
     // As a client of the same listener …
     pair.b.cm.receive(encodeCm({ name: 'REQ', localCommId: 77, ...forged }), 0, routeTo(9), pair.now);
@@ -529,6 +563,7 @@ describe('stale connections', () => {
     pair.established();
     const req = {
       name: 'REQ',
+      pkey: 0xffff,
       localCommId: 1,
       localCaGuid: 99n,
       localQpn: 0x51,
@@ -569,7 +604,7 @@ describe('bounds', () => {
     const qpns = [0x201, 0x202, 0x203];
     for (const qpn of qpns) {
       const peer = { localCaGuid: 99n, localQpn: qpn, primaryRemoteGid: gidOf(2), primaryAckTimeout: 31 };
-      pair.deliver(1, encodeCm({ name: 'REQ', localCommId: qpn, serviceId: SERVICE, ...peer }));
+      pair.deliver(1, encodeCm({ name: 'REQ', localCommId: qpn, serviceId: SERVICE, pkey: 0xffff, ...peer }));
       const { id } = pair.b.take('request');
       cm.accept(id, acceptInit({ qpn }), pair.now);
       pair.deliver(1, encodeCm({ name: 'DREQ', localCommId: qpn, remoteCommId: id, remoteQpn: qpn }));

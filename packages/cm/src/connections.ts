@@ -435,7 +435,9 @@ export class Connections {
       return;
     }
     const { gids } = this.#host;
-    if (!gids.some(({ gid }) => gidEquals(gid, message.primaryRemoteGid))) {
+    const isHere = gids.some(({ gid }) => gidEquals(gid, message.primaryRemoteGid));
+    if (!isHere || !isOurPartition(message.pkey)) {
+      // Linux has the same reason for a path of a partition that the port is not in (cm_init_av_by_path in cm.c).
       refuse(CmRejReason.INVALID_GID, gids[0]?.gid);
       return;
     }
@@ -630,6 +632,11 @@ export class Connections {
     this.counters.sent++;
     this.#host.send(encodeCm(answer), to);
   }
+}
+
+/** Whether a P_Key is of the default partition, the only one of a RoCE port; with full membership or limited. */
+function isOurPartition(pkey: number): boolean {
+  return (pkey & 0x7fff) === (DEFAULT_PKEY & 0x7fff);
 }
 
 function check(done: boolean, { state }: Connection): void {

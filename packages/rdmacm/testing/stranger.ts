@@ -75,6 +75,7 @@ export const request = (number: number): CmInput<'REQ'> => ({
   serviceId: SERVICE,
   localCaGuid: 7n,
   localQpn: number,
+  pkey: 0xffff,
   initiatorDepth: number % 100,
   pathMtu: 3,
   localCmResponseTimeout: 20,

@@ -4,7 +4,13 @@ import type { CmFields } from './layouts.ts';
 import { encodeCm } from './mad.ts';
 
 /** Reject reasons that this side gives by itself (IBTA vol 1 §12.6.7.2). */
-export const REASON = { TIMEOUT: 4, INVALID_SERVICE_ID: 8, STALE: 10, CONSUMER: 28 } as const;
+export const REASON = {
+  TIMEOUT: 4,
+  INVALID_SERVICE_ID: 8,
+  STALE: 10,
+  INVALID_GID: 12,
+  CONSUMER: 28,
+} as const;
 /** MRA and REJ: the message they are about. */
 export const ABOUT = { REQ: 0, REP: 1, OTHER: 2 } as const;
 

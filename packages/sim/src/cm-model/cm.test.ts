@@ -5,6 +5,7 @@ import { type CmState, ON_CALL, ON_INPUT, ON_TIMEOUT } from './states.ts';
 
 const SERVICE = 0x0106_1c06n;
 const REQ = {
+  pkey: 0xffff,
   serviceId: SERVICE,
   qpn: 0x51,
   maxCmRetries: 3,
@@ -193,6 +194,16 @@ describe('a connection', () => {
 });
 
 describe('a REQ', () => {
+  test.each([
+    [0x1234, ['rejected 12', 'gone']],
+    [0x7fff, []],
+  ])('of the partition %i', (pkey, expected) => {
+    two.a.connect(GID.b, { ...REQ, pkey }, two.now);
+    two.settle();
+    expect(kinds(two.a)).toEqual(expected);
+    expect(two.b.connections.size).toBe(expected.length > 0 ? 0 : 1);
+  });
+
   test('for nobody is rejected by reason 8', () => {
     two.b.unlisten(SERVICE);
     two.connect();

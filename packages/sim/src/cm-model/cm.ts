@@ -237,6 +237,11 @@ export class CmModel {
       refuse(REASON.INVALID_SERVICE_ID);
       return;
     }
+    // Of a path that is not one of the port's: the port has the default partition alone (Linux: cm_init_av_by_path).
+    if ((req.pkey & 0x7fff) !== 0x7fff) {
+      refuse(REASON.INVALID_GID);
+      return;
+    }
     const connection = passiveConnection(++this.#handles, this.#freshId(), req, source);
     this.connections.set(connection.handle, connection);
     this.#report(connection, 'request', now, { message: req });

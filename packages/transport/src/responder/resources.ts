@@ -40,7 +40,7 @@ const EXPIRY_SHIFT = 22;
 
 /**
  * Resources for a depth (`max_dest_rd_atomic`): the next power of two. rxe, mlx4, mlx5, mthca and hns round their own depth up so
- * (`max_rd_atomic`), so that a peer that was told 5 may have 8 out.
+ * (`max_rd_atomic`), so that a peer with which 5 were agreed on may have 8 out.
  */
 export function resourcesFor(depth: number): number {
   return depth === 0 ? 0 : powerOfTwo(depth);
