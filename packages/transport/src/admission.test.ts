@@ -82,3 +82,15 @@ test('a P_Key of limited membership is the same partition (§10.9.3)', () => {
   hand.put(write(P, { pkey: 0x7fff }), write(P + 1, { pkey: 0xffff }));
   expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', P + 1, 0x1f]]);
 });
+
+test.each([0, 0x9999, 0x7ffe])('an ACK with the P_Key %i acknowledges nothing', (pkey) => {
+  const { hand } = connected();
+  hand.side.post({ wrId: 3, opcode: 'RDMA_WRITE', sge: [] });
+  expect(hand.out()).toHaveLength(1);
+  const ack: PacketInit = { opcode: Opcode.RC_ACKNOWLEDGE, psn: 0x500, aeth: { syndrome: 0x1f } };
+  hand.put({ ...ack, pkey });
+  expect(hand.side.poll()).toEqual([]);
+  expect(hand.side.adapter.counters().badPkey).toBe(1);
+  hand.put({ ...ack, pkey: 0x7fff });
+  expect(hand.side.poll()).toMatchObject([{ wrId: 3, status: 'SUCCESS' }]);
+});

@@ -36,6 +36,11 @@ import {
 /** The P_Key every RoCE port has; its top bit is full membership. */
 export const DEFAULT_PKEY = 0xffff;
 
+/** §10.9.3: of the port's partition. Membership (the top bit) may be limited on one of the two sides. */
+export function isOfPartition({ pkey }: { pkey: number }): boolean {
+  return (pkey & 0x7fff) === (DEFAULT_PKEY & 0x7fff);
+}
+
 /** Where a WRITE goes or a READ comes from (RETH). */
 export interface RemoteRange {
   va: bigint;

@@ -99,12 +99,17 @@ test('a ghost is ignored (§9.7.6.1.1)', () => {
   expect(q.state).toBe('READY');
 });
 
-test('a response with another P_Key is not heard (§9.6.1.1.3)', () => {
-  const q = requester();
-  post(q, 1, 'RDMA_WRITE', 4);
-  sendAll(q);
-  expect(receiveResponse(q, { ...ack(0), pkey: 0x9999 }, 1)).toEqual([]);
-  expect(statuses(receiveResponse(q, { ...ack(0), pkey: 0x7fff }, 1))).toEqual(['1 SUCCESS']);
+test.each([0x9999, 0x1234, 0])('a response of partition %i is ignored, its credits too (§9.6.1)', (pkey) => {
+  const q = requester({ flowControl: true });
+  post(q, 1, 'SEND', 4);
+  post(q, 2, 'SEND', 4);
+  expect(sendAll(q)).toHaveLength(1);
+  const before = structuredClone(q);
+  for (const syndrome of [31, 0x62, 0x60, 0x21]) {
+    expect(receiveResponse(q, { ...ack(0, syndrome, 1), pkey }, 1)).toEqual([]);
+  }
+  expect(q).toEqual(before);
+  expect(statuses(receiveResponse(q, { ...ack(0, 31, 1), pkey: 0x7fff }, 1))).toEqual(['1 SUCCESS']);
 });
 
 test('an ACK past an unanswered READ is an implied NAK, once (§9.7.6.1.2)', () => {

@@ -16,7 +16,7 @@ import {
 } from '@node-roce/wire';
 import { isLocalOperation } from './local-operations.ts';
 import { writeU64 } from './memory.ts';
-import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';
+import { isOfPartition, type ModelPacket, rowOf } from './packet.ts';
 import {
   isOutstanding,
   needsResponse,
@@ -54,9 +54,7 @@ export const WC_OPCODE: Readonly<Record<ModelOpcode, ModelWcOpcode>> = {
 /** Takes one response. @param now µs */
 export function receiveResponse(q: Requester, packet: ModelPacket, now: number): ModelCompletion[] {
   const row = rowOf(packet);
-  if (q.state === 'ERR' || !row.isResponse) return [];
-  // §9.6.1.1.3: the P_Key of a response has to be the queue pair's, too.
-  if ((packet.pkey & 0x7fff) !== (DEFAULT_PKEY & 0x7fff)) return [];
+  if (q.state === 'ERR' || !row.isResponse || !isOfPartition(packet)) return []; // §9.6.1
   if (packet.aeth !== undefined) takeCredits(q, packet.aeth);
   if (!isAwaited(q, packet.psn)) return [];
   if (row.isReadResponse) return takeReadResponse(q, packet, row, now);

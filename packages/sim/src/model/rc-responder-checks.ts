@@ -5,7 +5,7 @@
  */
 import { NakCode, type OpcodeInfo, psnDiff, Transport } from '@node-roce/wire';
 import { checkAccess, checkFlush, flushRights, RemoteRight } from './memory.ts';
-import { DEFAULT_PKEY, type ModelPacket } from './packet.ts';
+import { isOfPartition, type ModelPacket } from './packet.ts';
 import type { ConnectedResponder, Responder } from './rc-responder-state.ts';
 import { ModelAccess, type ModelStatus } from './verbs.ts';
 import type { ModelReceiveRequest } from './work.ts';
@@ -65,8 +65,7 @@ function invalidRequest(reason: string): Verdict {
 function checkHeader(_r: Responder, packet: ModelPacket, row: OpcodeInfo): Verdict | undefined {
   if (row.transport !== Transport.RC) return { is: 'drop', reason: 'another transport service' };
   if (!row.isRequest) return { is: 'drop', reason: 'a response is not for the responder' };
-  // Membership (the top bit) may be limited on one of the two sides (§10.9.3).
-  if ((packet.pkey & 0x7fff) !== (DEFAULT_PKEY & 0x7fff)) return { is: 'drop', reason: 'P_Key mismatch' };
+  if (!isOfPartition(packet)) return { is: 'drop', reason: 'P_Key mismatch' };
   return undefined;
 }
 

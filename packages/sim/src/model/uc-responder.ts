@@ -5,7 +5,7 @@
  */
 import { type OpcodeInfo, psnAdd, Transport } from '@node-roce/wire';
 import { bytesAt, type ModelMemory } from './memory.ts';
-import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';
+import { isOfPartition, type ModelPacket, rowOf } from './packet.ts';
 import { checkLength, checkRemoteAccess, takesReceive } from './rc-responder-checks.ts';
 import { receiveCompletion } from './rc-responder-execute.ts';
 import { type ConnectedConfig, type ConnectedResponder, flushReceives } from './rc-responder-state.ts';
@@ -48,7 +48,7 @@ export function receiveUc(r: UcResponder, packet: ModelPacket): Received {
 /** §9.6.1, §10.3.1: another service, another P_Key, or the error state: as if the packet had not come. */
 export function checkUcHeader(r: UcResponder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
   if (row.transport !== Transport.UC) return 'another transport service';
-  if ((packet.pkey & 0x7fff) !== (DEFAULT_PKEY & 0x7fff)) return 'P_Key mismatch';
+  if (!isOfPartition(packet)) return 'P_Key mismatch';
   return r.state === 'ERR' ? 'error state' : undefined;
 }
 

@@ -3,7 +3,7 @@
  * and what is wrong is dropped in silence. QP1, the general services interface, is one with a Q_Key of its own (§13.5).
  */
 import { type OpcodeInfo, Transport } from '@node-roce/wire';
-import { DEFAULT_PKEY, type ModelPacket, rowOf } from './packet.ts';
+import { isOfPartition, type ModelPacket, rowOf } from './packet.ts';
 import { receiveCompletion } from './rc-responder-execute.ts';
 import { createReceiveQueue, type ReceiveQueue, takeReceive } from './receive-queue.ts';
 import { failOnReceive, type Received } from './unreliable-receive.ts';
@@ -54,7 +54,7 @@ export function receiveUd(r: UdResponder, packet: ModelPacket, grh: Uint8Array):
 /** §9.6.1, §10.3.1: another service, another P_Key, or the error state. */
 export function checkUdHeader(r: UdResponder, packet: ModelPacket, row: OpcodeInfo): string | undefined {
   if (row.transport !== Transport.UD) return 'another transport service';
-  if ((packet.pkey & 0x7fff) !== (DEFAULT_PKEY & 0x7fff)) return 'P_Key mismatch';
+  if (!isOfPartition(packet)) return 'P_Key mismatch';
   return r.state === 'ERR' ? 'error state' : undefined;
 }
 
