@@ -45,6 +45,7 @@ import {
 } from './options.ts';
 import {
   type ConnectionParameters,
+  checkDepths,
   checkParameters,
   checkPrivateData,
   type IdOptions,
@@ -131,6 +132,11 @@ export class CmId implements AsyncDisposable {
     const { device } = this.#path;
     if (!device) throw this.#wrongState('resolveAddr or listen first');
     return device;
+  }
+
+  /** Of a listener: the devices of all of its addresses; one, unless it listens at a wildcard. */
+  get devices(): readonly Device[] {
+    return this.#listening?.devices ?? [];
   }
 
   /** Our address and port (rdma_get_local_addr(3)). */
@@ -305,6 +311,7 @@ export class CmId implements AsyncDisposable {
     checkParameters(parameters, this.#datagram ? PRIVATE_DATA.resolve : PRIVATE_DATA.connect);
     checkWait(options);
     if (this.#state !== 'ROUTE_RESOLVED') throw this.#wrongState('resolveRoute first');
+    this.#checkDepths(parameters);
     options.signal?.throwIfAborted();
     const { qp } = this;
     if (!qp) throw this.#wrongState('createQp first');
@@ -318,6 +325,10 @@ export class CmId implements AsyncDisposable {
       endpoint.open(begin, (id) => this.#attach(id)),
       options.signal,
     );
+  }
+
+  #checkDepths(parameters: ConnectionParameters): void {
+    if (!this.#datagram) checkDepths(parameters, this.device.facts.limits);
   }
 
   /** SIDR_REQ. */
@@ -441,6 +452,7 @@ export class CmId implements AsyncDisposable {
     checkWait(options);
     const end = this.#ownEnd;
     if (this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request');
+    this.#checkDepths(parameters);
     if (!end) throw this.#wrongState(this.#isXrc ? 'createTarget first' : 'createQp first');
     options.signal?.throwIfAborted();
     this.#take();

@@ -12,7 +12,13 @@ import {
   checkTarget,
   checkWait,
 } from './options.ts';
-import { type ConnectionParameters, checkPrivateData, type IdOptions, PRIVATE_DATA } from './parameters.ts';
+import {
+  type ConnectionParameters,
+  checkDepths,
+  checkPrivateData,
+  type IdOptions,
+  PRIVATE_DATA,
+} from './parameters.ts';
 import { Slots } from './slots.ts';
 
 /** Options of `connect`. */
@@ -316,6 +322,7 @@ export async function listen(options: ListenOptions): Promise<Listener> {
       ...(backlog === undefined ? {} : { backlog }),
     });
     signal?.throwIfAborted();
+    for (const device of id.devices) checkDepths(options, device.facts.limits);
   } catch (error) {
     await id.destroy();
     throw error;

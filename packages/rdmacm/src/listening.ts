@@ -1,5 +1,5 @@
 /** The places at which an id listens: one, or each address of this machine. */
-import { EventQueue } from '@node-roce/verbs-api';
+import { type Device, EventQueue } from '@node-roce/verbs-api';
 import type { Endpoint, Member } from './endpoint.ts';
 import { type Arrivals, Incoming, type Service, type WaitingRequest } from './incoming.ts';
 import type { Path } from './path.ts';
@@ -41,6 +41,10 @@ export class Listening<Id extends { destroy(): Promise<void> }> {
 
   get isEmpty(): boolean {
     return this.#places.size === 0;
+  }
+
+  get devices(): Device[] {
+    return [...this.#places].map(({ endpoint }) => endpoint.device);
   }
 
   /**

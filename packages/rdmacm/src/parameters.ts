@@ -1,7 +1,8 @@
 /** Parameters of connect, accept and listen, and their checks. */
 import type { Timing } from '@node-roce/cm';
-import { type Device, RoceError } from '@node-roce/verbs-api';
+import { type Device, type DeviceLimits, RoceError } from '@node-roce/verbs-api';
 import type { DeviceOptions } from './devices.ts';
+import { invalid } from './errors.ts';
 import type { EventChannel } from './events.ts';
 import { checkParameterNames } from './options.ts';
 
@@ -15,9 +16,15 @@ export interface ConnectionParameters {
    * accept; to a datagram service 180, from it 136.
    */
   privateData?: Uint8Array;
-  /** READs and atomics that this side serves at a time, 0 … 128. Default 16; of an accepting side, what the peer asks for. */
+  /**
+   * READs and atomics that this side serves at a time, 0 … `maxQpRdAtom` of the device (128 unless its `limits` are smaller). Default 16,
+   * of an accepting side what the peer asks for, and no more than the device has.
+   */
   responderResources?: number;
-  /** READs and atomics that this side has out at a time, 0 … 128. Default 16; of an accepting side, what the peer serves. */
+  /**
+   * READs and atomics that this side has out at a time, 0 … `maxQpInitRdAtom` of the device. Default 16, of an accepting side what the
+   * peer serves, and no more than the device has.
+   */
   initiatorDepth?: number;
   /** Retries of a request without ACK, 0 … 7; for both sides. Default 7. */
   retryCount?: number;
@@ -83,4 +90,23 @@ export function checkPrivateData(data: Uint8Array | undefined, room: number): vo
 export function checkParameters(parameters: ConnectionParameters, room: number): void {
   checkParameterNames(parameters);
   checkPrivateData(parameters.privateData, room);
+}
+
+/** @throws EINVAL for more READs and atomics than the device has (librdmacm's `ucma_valid_param`) */
+export function checkDepths(
+  { responderResources = 0, initiatorDepth = 0 }: ConnectionParameters,
+  { maxQpRdAtom, maxQpInitRdAtom }: DeviceLimits,
+): void {
+  if (responderResources > maxQpRdAtom)
+    throw invalid(
+      'responderResources',
+      `${responderResources}`,
+      `0 … ${maxQpRdAtom}, maxQpRdAtom of the device`,
+    );
+  if (initiatorDepth > maxQpInitRdAtom)
+    throw invalid(
+      'initiatorDepth',
+      `${initiatorDepth}`,
+      `0 … ${maxQpInitRdAtom}, maxQpInitRdAtom of the device`,
+    );
 }

@@ -3,18 +3,32 @@ import type { CmIdState, ConnectionParameters } from '@node-roce/rdmacm';
 import { invalid } from '@node-roce/transport';
 import { minusOne } from '../errno.ts';
 import { given } from '../objects.ts';
+import { RDMA_MAX_INIT_DEPTH, RDMA_MAX_RESP_RES } from './constants.ts';
 import { checkedId, rdma_cm_id } from './ids.ts';
 import type { rdma_conn_param, rdma_sockaddr } from './structs.ts';
 
-/** As in C, absent members are 0. */
-const parametersOf = (param: rdma_conn_param): ConnectionParameters => ({
-  responderResources: param.responder_resources ?? 0,
-  initiatorDepth: param.initiator_depth ?? 0,
-  retryCount: param.retry_count ?? 0,
-  rnrRetryCount: param.rnr_retry_count ?? 0,
-  flowControl: Boolean(param.flow_control),
-  ...(param.private_data ? { privateData: param.private_data } : {}),
-});
+/** READs and atomics both ways; undefined: what the peer asks for, as far as the device has it. */
+type Depths = Pick<ConnectionParameters, 'responderResources' | 'initiatorDepth'>;
+
+/** As in C, absent members are 0. @param most in place of RDMA_MAX_RESP_RES and RDMA_MAX_INIT_DEPTH */
+function parametersOf(param: rdma_conn_param, most: Depths): ConnectionParameters {
+  const { responder_resources = 0, initiator_depth = 0, private_data } = param;
+  return {
+    responderResources:
+      responder_resources === RDMA_MAX_RESP_RES ? most.responderResources : responder_resources,
+    initiatorDepth: initiator_depth === RDMA_MAX_INIT_DEPTH ? most.initiatorDepth : initiator_depth,
+    retryCount: param.retry_count ?? 0,
+    rnrRetryCount: param.rnr_retry_count ?? 0,
+    flowControl: Boolean(param.flow_control),
+    ...(private_data ? { privateData: private_data } : {}),
+  };
+}
+
+/** As many as the device has. */
+function depthsOf({ rdmacm }: rdma_cm_id): Depths {
+  const { maxQpRdAtom, maxQpInitRdAtom } = rdmacm.device.facts.limits;
+  return { responderResources: maxQpRdAtom, initiatorDepth: maxQpInitRdAtom };
+}
 
 /**
  * With a channel, a call ends once its message is on its way, and fails where that fails; its outcome is an event. Without
@@ -32,16 +46,13 @@ function begun(id: rdma_cm_id, call: () => Promise<void>, under: CmIdState): Pro
 
 /**
  * rdma_connect(3): ESTABLISHED follows, or REJECTED, UNREACHABLE, CONNECT_ERROR. Without `conn_param`: the device's depths, and 7
- * retries of both kinds.
+ * retries of both kinds. EINVAL for depths beyond the device's; RDMA_MAX_RESP_RES and RDMA_MAX_INIT_DEPTH stand for the device's.
  */
 export function rdma_connect(id: rdma_cm_id, conn_param: rdma_conn_param | null = null): Promise<0 | -1> {
-  const depth = () => id.rdmacm.device.facts.limits.maxQpRdAtom;
-  const call = () =>
-    id.rdmacm.connect(
-      conn_param
-        ? parametersOf(conn_param)
-        : { responderResources: depth(), initiatorDepth: depth(), retryCount: 7, rnrRetryCount: 7 },
-    );
+  const call = async () => {
+    if (conn_param) return id.rdmacm.connect(parametersOf(conn_param, depthsOf(id)));
+    return id.rdmacm.connect({ ...depthsOf(id), retryCount: 7, rnrRetryCount: 7 });
+  };
   return begun(id, call, 'CONNECTING');
 }
 
@@ -62,9 +73,12 @@ export function rdma_get_request(listen: rdma_cm_id, id: rdma_cm_id[]): Promise<
   });
 }
 
-/** rdma_accept(3): ESTABLISHED follows. Without `conn_param`: what the peer asks for, as far as the device has it. */
+/**
+ * rdma_accept(3): ESTABLISHED follows. Without `conn_param`, and for RDMA_MAX_RESP_RES and RDMA_MAX_INIT_DEPTH: what the peer asks for,
+ * as far as the device has it. EINVAL for depths beyond the device's.
+ */
 export function rdma_accept(id: rdma_cm_id, conn_param: rdma_conn_param | null = null): Promise<0 | -1> {
-  return begun(id, () => id.rdmacm.accept(conn_param ? parametersOf(conn_param) : {}), 'CONNECTING');
+  return begun(id, () => id.rdmacm.accept(conn_param ? parametersOf(conn_param, {}) : {}), 'CONNECTING');
 }
 
 /** rdma_reject(3). */

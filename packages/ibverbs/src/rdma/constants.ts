@@ -31,3 +31,7 @@ export const RDMA_OPTION_ID_ACK_TIMEOUT = 3;
 
 /** Q_Key of datagram services and groups. */
 export const RDMA_UDP_QKEY = 0x0123_4567;
+
+/** In `rdma_conn_param`: as many READs and atomics as the device has. */
+export const RDMA_MAX_RESP_RES = 0xff;
+export const RDMA_MAX_INIT_DEPTH = 0xff;

@@ -421,3 +421,50 @@ describe('the port of rdma_bind_addr', () => {
     await check(v.rdma_destroy_id(id));
   });
 });
+
+describe('depths of rdma_conn_param', () => {
+  const LIMITS = { maxQpRdAtom: 4, maxQpInitRdAtom: 2 };
+
+  test('beyond the device’s are EINVAL; the largest stand for the device’s', async () => {
+    const network = new MemoryNetwork();
+    await using client = await openDevice({ link: network.link(CLIENT), limits: LIMITS });
+    await using server = await openDevice({ link: network.link(SERVER), limits: LIMITS });
+    const [listen, active, passive]: v.rdma_cm_id[][] = [[], [], []];
+    await check(v.rdma_create_id(null, listen, null, v.RDMA_PS_TCP, { device: server }));
+    await check(v.rdma_bind_addr(listen[0], { address: SERVER, port: PORT }));
+    await check(v.rdma_listen(listen[0], 1));
+    await check(v.rdma_create_id(null, active, null, v.RDMA_PS_TCP, { device: client }));
+    await check(v.rdma_resolve_addr(active[0], null, { address: SERVER, port: PORT }));
+    await check(v.rdma_resolve_route(active[0]));
+    await node(active[0]);
+    for (const wrong of [{ responder_resources: 5 }, { initiator_depth: 3 }]) {
+      expect(await v.rdma_connect(active[0], wrong)).toBe(-1);
+      expect(v.errno).toBe(constants.errno.EINVAL);
+    }
+    const most = { responder_resources: v.RDMA_MAX_RESP_RES, initiator_depth: v.RDMA_MAX_INIT_DEPTH };
+    const connecting = v.rdma_connect(active[0], { ...most, retry_count: 7 });
+    await check(v.rdma_get_request(listen[0], passive));
+    expect(passive[0].rdmacm.request).toMatchObject({ responderResources: 2, initiatorDepth: 4 });
+    await node(passive[0]);
+    expect(await v.rdma_accept(passive[0], { responder_resources: 5 })).toBe(-1);
+    await check(v.rdma_accept(passive[0], most));
+    await check(connecting);
+    expect(active[0].rdmacm.reply).toMatchObject({ responderResources: 2, initiatorDepth: 2 });
+    for (const [id] of [active, passive, listen]) await check(v.rdma_destroy_id(id));
+  });
+
+  test('without rdma_conn_param are the device’s, of each kind', async () => {
+    const network = new MemoryNetwork();
+    await using client = await openDevice({ link: network.link(CLIENT), limits: LIMITS });
+    const ids: v.rdma_cm_id[] = [];
+    await check(v.rdma_create_id(null, ids, null, v.RDMA_PS_TCP, { device: client }));
+    await check(v.rdma_resolve_addr(ids[0], null, { address: SERVER, port: PORT }));
+    await check(v.rdma_resolve_route(ids[0]));
+    await node(ids[0]);
+    const call = vi.spyOn(client.connections, 'call');
+    const connecting = v.rdma_connect(ids[0]);
+    expect(call.mock.calls[0][1]).toMatchObject({ responderResources: 4, initiatorDepth: 2 });
+    await check(v.rdma_destroy_id(ids[0]));
+    expect(await connecting).toBe(-1);
+  });
+});

@@ -12,9 +12,9 @@ export interface rdma_sockaddr {
 export interface rdma_conn_param {
   /** For the peer's program; its length goes with it. */
   private_data?: Uint8Array | null;
-  /** READs and atomics that this side serves at a time, 0 … 128. */
+  /** READs and atomics that this side serves at a time: up to `max_qp_rd_atom` of the device, or RDMA_MAX_RESP_RES. */
   responder_resources?: number;
-  /** READs and atomics that this side has out at a time, 0 … 128. */
+  /** READs and atomics that this side has out at a time: up to `max_qp_init_rd_atom` of the device, or RDMA_MAX_INIT_DEPTH. */
   initiator_depth?: number;
   /** End-to-end credits: on where both sides ask. */
   flow_control?: number | boolean;
