@@ -1,18 +1,22 @@
 // node bench/rxe/run.mjs [--guest debian12|debian13] [--rounds N] [--json FILE]
 //
-// rxe and node-roce, each as client and as server, and perftest by `roce run`, between two guests under QEMU whose network cards are
-// connected to each other: the same link, processors and kernel for all pairs, which take turns. Bandwidth is of SENDs of 64 KiB by events, with
-// the processor time of each guest while they run; latency is the median of SENDs and of WRITEs of 64 bytes, polled. Root; needs what
-// `npm run test:interop` needs. ROCE_PATIENCE=3 allows all programs three times as long. docs/performance.md explains the output.
-import { mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+// rxe and node-roce, each as client and as server, and perftest by `roce run`, at both ends of one link, in turns. rxe runs in guests under
+// User-Mode Linux and node-roce on this machine (um.mjs), or all of it in guests under QEMU (emulated.mjs) with ROCE_GUEST_ACCEL=tcg, and where there is
+// no kernel for User-Mode Linux. Bandwidth is of SENDs of 64 KiB by events, with
+// the processor time of each side while they run; latency is the median of SENDs and of WRITEs of 64 bytes, polled. Root; needs what
+// `npm run test:interop` needs, and for um perftest. ROCE_PATIENCE=3 allows all programs three times as long. docs/performance.md explains the output.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Guest } from '../../test/capture-real/guest.mjs';
-import { installPackages } from '../../test/interop/image.mjs';
+import { buildGuest, installPackages } from '../../test/interop/image.mjs';
+import { spawnInNamespaces } from '../../test/interop/namespaces.mjs';
+import { install } from '../../test/interop/packages.mjs';
+import { buildUmKernel, hasUmKernel } from '../../test/interop/um/kernel.mjs';
 import { summary } from '../statistics.mjs';
+import { startEmulated } from './emulated.mjs';
 import { Host } from './host.mjs';
-import { buildImage } from './image.mjs';
+import { startUm } from './um.mjs';
 
 const { values: given } = parseArgs({
   options: {
@@ -40,10 +44,13 @@ const latencyOf = (verb) => ({ verb, measure: 'lat', size: 64, iters: 400 });
 
 let port = 20_000;
 
-async function play(client, server, test, watched) {
+/** Runs until perftest found a clock. */
+const TRIES = 8;
+
+async function playOnce(client, server, test, watched) {
   port++;
   const serving = await server.serve(test, port);
-  const calling = client.call(test, server.guest.ip4, port);
+  const calling = client.call(test, server.side.ip4, port);
   const watches = watched ? Promise.all([client, server].map((host) => host.watch(WATCHED))) : [];
   const { code, output } = await calling.done;
   const served = await serving.done;
@@ -53,6 +60,14 @@ async function play(client, server, test, watched) {
       `${test.verb} ${test.measure} ended with ${code} and ${served.code}: ${output}${served.output}`,
     );
   return { figure: client.figure(output, test), atClient, atServer };
+}
+
+async function play(...given) {
+  for (let left = TRIES; left > 0; left--) {
+    const played = await playOnce(...given);
+    if (played.figure !== undefined) return played;
+  }
+  throw new Error(`perftest found no clock ${TRIES} times: the machine is too busy`);
 }
 
 async function measure(hosts, [client, server], messages) {
@@ -87,32 +102,34 @@ const text = (samples, key, digits) => {
 };
 
 installPackages();
+const accelerator = process.env.ROCE_GUEST_ACCEL || (hasUmKernel(given.guest) ? 'um' : 'tcg');
+const isUm = accelerator === 'um';
+// The network namespaces of User-Mode Linux are within one of this program's own, and end with it.
+if (isUm && !process.env.ROCE_BENCH_KERNEL) {
+  install([['ib_send_bw', 'perftest']]);
+  buildGuest(given.guest);
+  const env = { ...process.env, ROCE_BENCH_KERNEL: buildUmKernel(given.guest) };
+  process.exit(await spawnInNamespaces(process.execPath, process.argv.slice(1), { env }).done);
+}
 const directory = mkdtempSync(join(tmpdir(), 'roce-bench-rxe-'));
-const guests = [];
+let sides = [];
 for (const signal of ['SIGINT', 'SIGTERM'])
   process.once(signal, () => {
-    for (const guest of guests) guest.stop();
+    for (const side of sides) side.stop();
     rmSync(directory, { recursive: true, force: true });
     process.exit(1);
   });
 try {
-  const image = buildImage(given.guest, directory);
-  // The card of each guest sends to the socket at which the other's receives.
-  symlinkSync(join(directory, 'guest-b'), join(directory, 'link-a'));
-  symlinkSync(join(directory, 'guest-a'), join(directory, 'link-b'));
-  for (const side of ['a', 'b'])
-    guests.push(
-      await Guest.start({ side, release: given.guest, image, directory, mtu: MTU, prepare: 'true' }),
-    );
-  const [a, b] = guests;
-  await a.must(`ping -c 2 ${b.ip4}`);
-  const kernel = (await a.must('uname -r')).trim();
-  const hosts = { a: new Host(a), b: new Host(b) };
+  const started = isUm
+    ? await startUm(given.guest, process.env.ROCE_BENCH_KERNEL, directory, MTU)
+    : await startEmulated(given.guest, directory, MTU);
+  sides = started.sides;
+  const hosts = { a: new Host(sides[0]), b: new Host(sides[1]) };
   const samples = [];
   const messages = {};
   for (let round = 0; round < rounds; round++)
     for (const pair of PAIRS) samples.push(await measure(hosts, pair, messages));
-  const where = `${cpus()[0].model}, ${cpus().length} processors; guests: Linux ${kernel}, 2 processors each, emulated`;
+  const where = `${cpus()[0].model}, ${cpus().length} processors; ${started.where}`;
   console.log(`${where}; ${rounds} rounds\n`);
   console.log(
     '| client → server | SEND 64 KiB, MiB/s | CPU of the client, ns a packet | CPU of the server, ns a packet | SEND 64 B, µs | WRITE 64 B, µs |',
@@ -131,6 +148,6 @@ try {
   }
   if (given.json) writeFileSync(given.json, `${JSON.stringify({ where, rounds, samples }, undefined, 1)}\n`);
 } finally {
-  for (const guest of guests) guest.stop();
+  for (const side of sides) side.stop();
   rmSync(directory, { recursive: true, force: true });
 }

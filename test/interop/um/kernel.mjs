@@ -63,7 +63,8 @@ export function buildUmKernel(guest) {
   install(NEEDED);
   const gcc = spawnSync('gcc', ['--version'], { encoding: 'utf8' }).stdout;
   // build.sh, kernel.config, kernel-SERIES.config, patches/SERIES-NAME.patch
-  const isOfSeries = (name) => !/\d/.test(name) || name.includes(`${series}.config`) || name.includes(`/${series}-`);
+  const isOfSeries = (name) =>
+    !/\d/.test(name) || name.includes(`${series}.config`) || name.includes(`/${series}-`);
   const hash = hashOf(join(here, 'kernel'), [gcc], isOfSeries);
   const last = () => cache.entries(new RegExp(`^${series}-.*-${hash}$`))[0];
   const versions = (entry) => join(entry, 'versions.txt');
