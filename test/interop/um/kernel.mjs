@@ -14,10 +14,12 @@ const MAX_AGE_DAYS = 30;
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 
-// Program, or a file, → the package that brings it.
-const NEEDED = [
+// Program, or a file, → the package that brings it: to look into the cache, and to build.
+const ALWAYS_NEEDED = [
   ['flock', 'util-linux'],
   ['gcc', 'gcc'],
+];
+const NEEDED = [
   ['/usr/include/stdio.h', 'libc6-dev'],
   ['make', 'make'],
   ['flex', 'flex'],
@@ -60,7 +62,7 @@ function build({ series }, { version, deb }, directory, log) {
 export function buildUmKernel(guest) {
   const { series } = SOURCES[guest];
   const cache = new Cache('um');
-  install(NEEDED);
+  install(ALWAYS_NEEDED);
   const gcc = spawnSync('gcc', ['--version'], { encoding: 'utf8' }).stdout;
   // build.sh, kernel.config, kernel-SERIES.config, patches/SERIES-NAME.patch
   const isOfSeries = (name) =>
@@ -74,6 +76,7 @@ export function buildUmKernel(guest) {
   return cache.locked(() => {
     const old = last();
     if (isFresh(old)) return kernelOf(old);
+    install(NEEDED);
     // The package stays until it is built, so that a build that failed needs no second download.
     const downloads = join(cache.folder, 'packages');
     mkdirSync(downloads, { recursive: true });
