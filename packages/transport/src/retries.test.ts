@@ -1,7 +1,7 @@
 /** Events that count against `retry_cnt` and `rnr_retry`, and those that refill them (IBTA vol 1 §9.9.2.4.1). */
 import { NakCode, Opcode } from '@node-roce/wire';
 import { describe, expect, test } from 'vitest';
-import { ByHand, inShort } from '../testing/by-hand.ts';
+import { ByHand, inShort, type PacketInit } from '../testing/by-hand.ts';
 import { SendFlags } from './index.ts';
 
 const FIRST = 0x500;
@@ -146,4 +146,48 @@ test('a READ into a region of another protection domain fails before anything le
   side.post({ opcode: 'RDMA_READ', sge: [{ mr, length: 8 }], remote });
   expect(hand.out()).toEqual([]);
   expect(statuses()).toEqual(['LOC_PROT_ERR']);
+});
+
+describe.each([0, 14])(
+  'a peer that NAKs the same packet again whenever it is retransmitted, with timeout %i',
+  (timeout) => {
+    test.each([0, 1, 3, 7])('is sent it 1 + %i times, then RETRY_EXC_ERR', (retryCnt) => {
+      const hand = new ByHand({ timeout, retryCnt }, { recovery: { probes: false } });
+      const { side } = hand;
+      const nak: PacketInit = { opcode: Opcode.RC_ACKNOWLEDGE, psn: 0x500, aeth: { syndrome: 0x60 } };
+      for (let i = 0; i < 3; i++) side.post({ wrId: i, opcode: 'RDMA_WRITE', sge: [] });
+      let sent = 0;
+      // The NAK comes at once: sooner than a round trip is known to take.
+      for (let i = 0; i < 1000; i++) {
+        const packets = hand.run(timeout === 0 ? 10 : 5000);
+        if (packets.length === 0) continue;
+        // The packets behind it are there, or not, where it is tried whether the peer keeps them.
+      expect(inShort(packets[0])[1]).toBe(0x500);
+        sent++;
+        hand.put(nak);
+      }
+      expect(sent).toBe(1 + retryCnt);
+      expect(side.poll().map(({ wrId, status }) => [wrId, status])).toEqual([
+        [0, 'RETRY_EXC_ERR'],
+        [1, 'WR_FLUSH_ERR'],
+        [2, 'WR_FLUSH_ERR'],
+      ]);
+    });
+  },
+);
+
+test('with timeout 0, a NAK that was ignored asks for nothing once its packet is acknowledged', () => {
+  const hand = new ByHand({ timeout: 0 });
+  const { side } = hand;
+  const answer = (psn: number, syndrome: number) =>
+    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } });
+  for (let i = 0; i < 3; i++) side.post({ wrId: i, opcode: 'RDMA_WRITE', sge: [] });
+  hand.out();
+  answer(0x500, 0x60);
+  expect(hand.out()).toHaveLength(3);
+  answer(0x500, 0x60);
+  answer(0x501, 0x1f);
+  expect(hand.run(1_000_000)).toEqual([]);
+  answer(0x502, 0x1f);
+  expect(side.poll().map(({ status }) => status)).toEqual(Array(3).fill('SUCCESS'));
 });

@@ -145,6 +145,11 @@ export class PeerKeeps {
     this.#hasBehind = hasBehind;
   }
 
+  /** Whether the last NAK named this packet. */
+  isNakked(psn: number): boolean {
+    return this.#lastNak === psn;
+  }
+
   /** Whether a gap is open at the oldest packet in flight, and the peer keeps the packets behind it. */
   keepsBehind(unackedPsn: number): boolean {
     return this.#learned && this.#lastNak === unackedPsn;

@@ -335,7 +335,8 @@ export class Requester {
       ? this.#peerKeeps.nakked(unackedPsn, this.#answerTime, this.congestion.window)
       : Again.ALL;
     if (again === Again.NOTHING) {
-      if (this.#peerKeeps.learned) this.#awaitGap();
+      // Without an ACK timer nothing else would ask again.
+      if (this.#peerKeeps.learned || this.#owner.attributes.timeout === 0) this.#awaitGap();
       return true;
     }
     // A peer that keeps NAKs again and again while a gap is open; the ACK timer runs on meanwhile.
@@ -459,9 +460,11 @@ export class Requester {
   /** The packets retransmitted for a NAK are not answered: another NAK came for them meanwhile, or nothing came at all. */
   #gapOverdue(): void {
     const { unackedPsn, out } = this.#flight;
-    if (out <= 0 || !this.#peerKeeps.keepsBehind(unackedPsn) || this.timers.isRunning(Timer.RNR)) return;
+    const keeps = this.#peerKeeps.keepsBehind(unackedPsn);
+    if (out <= 0 || !(keeps || this.#peerKeeps.isNakked(unackedPsn)) || this.timers.isRunning(Timer.RNR))
+      return;
     if (!this.#peerKeeps.nakCameAgain) {
-      if (!this.#withLink) this.#wantProbe();
+      if (keeps && !this.#withLink) this.#wantProbe();
     } else if (this.retrySequence()) this.#owner.wantsTurn();
   }
 
