@@ -16,7 +16,7 @@ export {
 export type { FlushIcrc, PortLink, PortLinkOptions } from './port-link.ts';
 export { describePortOwner } from './port-owner.ts';
 export { createRandom, type Random } from './random.ts';
-export { TracerLink } from './tracer.ts';
+export { TracerLink, traceError } from './tracer.ts';
 export type { UdpLink, UdpLinkOptions } from './udp.ts';
 export {
   type InterfaceEvent,

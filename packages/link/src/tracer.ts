@@ -11,6 +11,7 @@ import { type CaptureWriter, createCaptureFile } from '@node-roce/pcap/node';
 import {
   gatherSlot,
   Icrc,
+  RoceError,
   RX_SLOT_WORDS,
   Rx,
   type RxBatch,
@@ -36,6 +37,7 @@ type Packet = Parameters<CaptureWriter['write']>[0];
 /** A link that writes every packet of the link inside it into a pcapng file. */
 export class TracerLink extends LinkWrapper {
   readonly #file: CaptureWriter;
+  readonly #path: string;
   readonly #peers = new Map<number, { gid: Uint8Array; local: number; hopLimit: number }>();
   /** Addresses of groups by local index. */
   readonly #groups = new Map<number, Uint8Array>();
@@ -60,11 +62,12 @@ export class TracerLink extends LinkWrapper {
       application: 'node-roce',
       interfaces: [{ linkType: LinkType.RAW, name: inner.gids.map((g) => g.address).join(' ') }],
     });
-    return new TracerLink(inner, file, buffer);
+    return new TracerLink(inner, file, buffer, path);
   }
 
-  constructor(inner: Link, file: CaptureWriter, buffer: number) {
+  constructor(inner: Link, file: CaptureWriter, buffer: number, path: string) {
     super(inner);
+    this.#path = path;
     this.#file = file;
     this.#buffer = buffer;
   }
@@ -190,11 +193,26 @@ export class TracerLink extends LinkWrapper {
     return { ...this.inner.stats(), tracedPackets: this.#written, traceDrops: this.#dropped };
   }
 
-  /** Closes the link, then the file; rejects if the file could not be written. */
+  /** Closes the link, then the file; rejects with ERR_ROCE_TRACE if the file could not be written. */
   override async close(): Promise<void> {
     await this.inner.close();
-    await this.#file.close();
+    try {
+      await this.#file.close();
+    } catch (cause) {
+      throw traceError(this.#path, cause);
+    }
   }
+}
+
+/** The error of a trace that could not be created or written. */
+export function traceError(path: string, cause: unknown): RoceError {
+  const { code, message } = cause as NodeJS.ErrnoException;
+  return new RoceError('ERR_ROCE_TRACE', `trace: ${path} can't be written: ${message}`, {
+    errno: code === 'ENOENT' ? 'ENOENT' : 'EIO',
+    attribute: 'trace',
+    expected: 'a file in a folder that exists and can be written, and room for it',
+    cause,
+  });
 }
 
 function wallClock(): { seconds: number; nanoseconds: number } {

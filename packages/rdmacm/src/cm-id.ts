@@ -262,8 +262,7 @@ export class CmId implements AsyncDisposable {
     const type = this.#datagram ? 'UD' : this.#isXrc ? 'XRC_INI' : 'RC';
     const qp = await this.#createEnd(() => pd.createQp({ ...init, type }));
     this.#pd = pd;
-    if (this.#datagram) await qp.activate({ qkey: RDMA_UDP_QKEY });
-    else await qp.toInit();
+    await this.#prepared(this.#datagram ? qp.activate({ qkey: RDMA_UDP_QKEY }) : qp.toInit());
     return qp;
   }
 
@@ -278,8 +277,17 @@ export class CmId implements AsyncDisposable {
     if (!this.#isXrc || this.#state !== 'CONNECT_REQUEST') throw this.#wrongState('a request of XRC');
     if (!domain.isOf(this.device)) throw foreignDomain('domain');
     const target = await this.#createEnd(() => domain.createTarget(options));
-    await target.toInit();
+    await this.#prepared(target.toInit());
     return target;
+  }
+
+  /** An end of the connection comes to its first state, unless the id was destroyed with it meanwhile. */
+  async #prepared(step: Promise<void>): Promise<void> {
+    try {
+      await step;
+    } finally {
+      this.#checkAlive();
+    }
   }
 
   /** Creates this side's end of the connection: one at a time, which is the id's from then on. */

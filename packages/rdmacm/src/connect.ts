@@ -21,8 +21,16 @@ import {
 } from './parameters.ts';
 import { Slots } from './slots.ts';
 
+/** The options of an id whose connections carry messages. */
+interface MessageIdOptions extends Omit<IdOptions, 'portSpace' | 'transport'> {
+  /** TCP, the default, or IB: connections. */
+  portSpace?: 'TCP' | 'IB';
+  /** RC: XRC carries no messages. */
+  transport?: 'RC';
+}
+
 /** Options of `connect`. */
-export interface ConnectOptions extends IdOptions, MessageOptions, ConnectionParameters {
+export interface ConnectOptions extends MessageIdOptions, MessageOptions, ConnectionParameters {
   /** Our address; by route unless given. */
   source?: string;
   /** Gives up. */
@@ -30,10 +38,10 @@ export interface ConnectOptions extends IdOptions, MessageOptions, ConnectionPar
 }
 
 /** Options of `listen`. */
-export interface ListenOptions extends IdOptions, MessageOptions, ConnectionParameters {
+export interface ListenOptions extends MessageIdOptions, MessageOptions, ConnectionParameters {
   /** Port of port space TCP; 0 chooses one. */
   port: number;
-  /** Our address; with a `device` not needed. */
+  /** Our address. A wildcard (0.0.0.0, ::), and no address without a `device`, stand for all of this machine. */
   address?: string;
   /**
    * Connections that are being made or wait for `accept`, and as many requests that wait for a place among them; more are not
@@ -175,7 +183,7 @@ export class Listener implements AsyncDisposable {
     return this.#id.localAddress!.port;
   }
 
-  /** The device. */
+  /** The device. Throws ERR_ROCE_CM_STATE where the listener has several (a wildcard): each connection has one of these. */
   get device(): Device {
     return this.#id.device;
   }

@@ -17,8 +17,8 @@ export type CmEventName =
   | 'MULTICAST_JOIN'
   | 'TIMEWAIT_EXIT';
 
-/** An event of an id (`struct rdma_cm_event`). `Id` is `CmId`. */
-export interface CmIdEvent<Id = unknown> {
+/** An event of an id (`struct rdma_cm_event`): a `CmIdEvent`. `Id` is `CmId`. */
+export interface IdEvent<Id> {
   /** Its name. */
   event: CmEventName;
   /** The id that it is about; of a CONNECT_REQUEST, the new one. */
@@ -29,22 +29,22 @@ export interface CmIdEvent<Id = unknown> {
   error?: RoceError;
 }
 
-/** Events of all ids that were made with it, in order (rdma_create_event_channel(3)): an `EventChannel<CmId>`. */
-export class EventChannel<Id = unknown> implements AsyncDisposable {
+/** Events of all ids that were made with it, in order (rdma_create_event_channel(3)): an `EventChannel`. */
+export class IdEventChannel<Id> implements AsyncDisposable {
   /** None is dropped: a request of which the program does not hear would keep its place in the backlog. */
-  readonly #events = new EventQueue<CmIdEvent<Id>>(Number.POSITIVE_INFINITY);
+  readonly #events = new EventQueue<IdEvent<Id>>(Number.POSITIVE_INFINITY);
   #closed = false;
 
   /** rdma_get_cm_event(3). Rejects with the signal's reason, or ERR_ROCE_CLOSED. */
-  async getEvent(options: { signal?: AbortSignal } = {}): Promise<CmIdEvent<Id>> {
+  async getEvent(options: { signal?: AbortSignal } = {}): Promise<IdEvent<Id>> {
     checkOptions('', options, { signal: SIGNAL });
     return this.#events.next(options.signal);
   }
 
   /** Events as they come, until the channel is destroyed. */
-  async *[Symbol.asyncIterator](): AsyncGenerator<CmIdEvent<Id>, void> {
+  async *[Symbol.asyncIterator](): AsyncGenerator<IdEvent<Id>, void> {
     while (!this.#closed) {
-      let event: CmIdEvent<Id>;
+      let event: IdEvent<Id>;
       try {
         event = await this.#events.next();
       } catch (error) {
@@ -56,7 +56,7 @@ export class EventChannel<Id = unknown> implements AsyncDisposable {
   }
 
   /** @internal */
-  push(event: CmIdEvent<Id>): void {
+  push(event: IdEvent<Id>): void {
     if (!this.#closed) this.#events.push(event);
   }
 

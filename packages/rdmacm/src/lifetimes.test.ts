@@ -77,6 +77,19 @@ describe('an id that is destroyed', () => {
     await pd.dealloc();
   });
 
+  test('after its queue pair was created in another thread, before INIT', async () => {
+    const deviceOptions = { engine: 'worker', link: 'udp' } as const;
+    const id = new CmId({ deviceOptions });
+    await id.bindAddr('127.0.72.85');
+    const { device } = id;
+    const pd = await device.allocPd();
+    const creating = id.createQp(pd, { sendCq: await device.createCq(4) });
+    const outcome = expect(creating).rejects.toMatchObject(CLOSED);
+    while (!id.qp) await new Promise(setImmediate);
+    await id.destroy();
+    await outcome;
+  });
+
   test('while it joins a group: the group is left', async () => {
     await using ends = await openEnds();
     const id = new CmId({ device: ends.a, portSpace: 'UDP' });

@@ -138,8 +138,8 @@ describe('a connection that there is no room for', () => {
 });
 
 test.each([
-  ['connect', (ends: Ends) => connect('10.0.0.2:1', { device: ends.a, portSpace: 'UDP' })],
-  ['listen', (ends: Ends) => listen({ port: 1, device: ends.b, portSpace: 'UDP' })],
+  ['connect', (ends: Ends) => connect('10.0.0.2:1', { device: ends.a, portSpace: 'UDP' as never })],
+  ['listen', (ends: Ends) => listen({ port: 1, device: ends.b, portSpace: 'UDP' as never })],
 ])('%s in a port space of datagrams is refused', async (_name, call) => {
   await using ends = await openEnds();
   await expect(call(ends)).rejects.toMatchObject({

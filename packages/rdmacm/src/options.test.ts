@@ -1,5 +1,5 @@
 /** Every call refuses unknown options and values, by name, with a RoceError. */
-import { RoceError } from '@node-roce/verbs-api';
+import { type Device, RoceError } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
 import { wrongErrorsWith } from '../../verbs-api/testing/wrong-errors.ts';
 import { type Ends, openEnds } from '../testing/ends.ts';
@@ -101,6 +101,14 @@ const WRONG = [
 const wrongErrors = wrongErrorsWith(WRONG, 2);
 const SKIPPED = /^(constructor|destroy|close|push|connect|accept)$/;
 
+function methodsOf(prototype: object): string[] {
+  const above = Object.getPrototypeOf(prototype);
+  const own = Object.entries(Object.getOwnPropertyDescriptors(prototype)).flatMap(([name, { value }]) =>
+    typeof value === 'function' && !SKIPPED.test(name) ? [name] : [],
+  );
+  return above === Object.prototype ? own : [...own, ...methodsOf(above)];
+}
+
 test('wrong values of any type give RoceErrors', async () => {
   await using ends = await openEnds();
   const listener = await listen({ port: 7, device: ends.b });
@@ -108,10 +116,7 @@ test('wrong values of any type give RoceErrors', async () => {
   const objects = { connection, id: new CmId({ device: ends.a }), channel: new EventChannel() };
   const found: string[] = [];
   for (const [kind, object] of Object.entries(objects)) {
-    const methods = Object.getOwnPropertyNames(Object.getPrototypeOf(object)).filter((name) => {
-      const { value } = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(object), name)!;
-      return typeof value === 'function' && !SKIPPED.test(name);
-    });
+    const methods = methodsOf(Object.getPrototypeOf(object));
     expect(methods).not.toEqual([]);
     const calls = object as unknown as Record<string, (...args: unknown[]) => unknown>;
     for (const name of methods) {
@@ -129,3 +134,19 @@ test('wrong values of any type give RoceErrors', async () => {
   expect(found).toEqual([]);
   await listener.close();
 });
+
+// Calls that must not compile: they always fail, or are about nothing.
+export function doesNotCompile(device: Device) {
+  // @ts-expect-error messages need a connection
+  connect('10.0.0.2:1', { portSpace: 'UDP' });
+  // @ts-expect-error XRC carries no messages
+  listen({ port: 1, transport: 'XRC' });
+  // @ts-expect-error the place of a device is the id's
+  new CmId({ deviceOptions: { address: '10.0.0.1' } });
+  // @ts-expect-error neither is an interface
+  connect('10.0.0.2:1', { deviceOptions: { interface: 'eth0' } });
+  // And some that must.
+  listen({ port: 1, portSpace: 'IB' });
+  new CmId({ device, transport: 'XRC' });
+  new EventChannel().getEvent().then(({ id }) => id.localAddress);
+}

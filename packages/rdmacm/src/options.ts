@@ -17,7 +17,7 @@ import {
 import { isMulticast, parseIpAddress } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
 import { invalid } from './errors.ts';
-import { EventChannel } from './events.ts';
+import { IdEventChannel } from './events.ts';
 
 const within = (least: number, most: number): OptionType => ({
   expected: `${least} … ${most}`,
@@ -44,7 +44,7 @@ const ID: OptionTypes = {
   deviceOptions: OBJECT,
   portSpace: oneOf('TCP', 'UDP', 'IPOIB', 'IB'),
   transport: oneOf('RC', 'XRC'),
-  channel: instance('an EventChannel', EventChannel),
+  channel: instance('an EventChannel', IdEventChannel),
   trafficClass: within(0, 255),
   ackTimeout: CODE,
   minRnrTimer: CODE,

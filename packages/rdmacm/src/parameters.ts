@@ -3,7 +3,7 @@ import type { Timing } from '@node-roce/cm';
 import { type Device, type DeviceLimits, RoceError } from '@node-roce/verbs-api';
 import type { DeviceOptions } from './devices.ts';
 import { invalid } from './errors.ts';
-import type { EventChannel } from './events.ts';
+import type { IdEventChannel } from './events.ts';
 import { checkParameterNames } from './options.ts';
 
 /** RC connections live in TCP, datagram services in UDP, as in Linux; IPOIB and IB are more ports of the same kinds. */
@@ -55,7 +55,7 @@ export interface IdOptions {
   transport?: 'RC' | 'XRC';
   /** Receives its events, in addition to the promises of its calls. */
   // biome-ignore lint/suspicious/noExplicitAny: an `EventChannel<CmId>`, whose module would import this one.
-  channel?: EventChannel<any>;
+  channel?: IdEventChannel<any>;
   /** DSCP << 2 | ECN (RDMA_OPTION_ID_TOS). Default 0. */
   trafficClass?: number;
   /**

@@ -3,6 +3,7 @@ import type { NetworkInterface } from '@node-roce/link';
 import type { DeviceLimits, Experimental, GidEntry } from '@node-roce/transport';
 import { linkLocalGidFromMac } from '@node-roce/wire';
 import type { EngineFacts } from './engine.ts';
+import { LARGEST_VIEW } from './memory-region.ts';
 
 /** `enum ibv_device_cap_flags`: what a device may be able to do. */
 export const DeviceCap = {
@@ -91,6 +92,7 @@ export function deviceAttributes(facts: EngineFacts, inline: boolean): DeviceAtt
   const { gids, activeMtu, limits, link, limitations, receiveBuffer, interface: nic } = facts;
   return {
     ...limits,
+    maxMrSize: Math.min(limits.maxMrSize, LARGEST_VIEW),
     nodeGuid: guidOf(nic?.mac),
     deviceCapFlags: facts.experimental.reduce((caps, name) => caps | EXPERIMENTAL_CAPS[name], OFFERED),
     interface: nic,

@@ -154,6 +154,8 @@ export class Device implements AsyncDisposable {
   constructor(engine: EngineContext, number: number, signal?: AbortSignal) {
     this.number = number;
     openDevices.add(this);
+    // Each part of a program may have a listener: their number shows no leak.
+    this.#emitter.setMaxListeners(0);
     this.#signal = signal;
     signal?.addEventListener('abort', this.#onAbort, { once: true });
     this.#engine = engine;

@@ -1,10 +1,14 @@
 /** Memory regions, and the search for the one that a view lies in. */
+import { constants } from 'node:buffer';
 import { Access, invalid, type MrCreated, type MrInit, RoceError } from '@node-roce/transport';
 import { Ending } from './ending.ts';
 import type { Engine } from './engine.ts';
 import { custom, hex, line } from './inspect.ts';
 import { checkRegisterOptions } from './option-types.ts';
 import { ANY, checkArgument, described, INTEGER, OBJECT } from './options.ts';
+
+/** Bytes of the largest typed array: 4 GiB before Node 22. The engine sees memory through these. */
+export const LARGEST_VIEW = constants.MAX_LENGTH;
 
 /** The rights of peers and the device on a region; LOCAL_WRITE is implied by rights that need it. */
 export interface AccessInit {
@@ -246,6 +250,13 @@ export function checkMemory(
   ) {
     throw invalid('memory', described(memory), 'a buffer, or a view of one');
   }
+  const whole = ArrayBuffer.isView(memory) ? memory.buffer : memory;
+  if (whole.byteLength > LARGEST_VIEW)
+    throw invalid(
+      'memory',
+      `its buffer has ${whole.byteLength} bytes`,
+      `at most ${LARGEST_VIEW}, the largest view of this version of Node`,
+    );
   const view = ArrayBuffer.isView(memory) ? memory : new Uint8Array(memory);
   const { buffer, byteOffset: offset, byteLength: length } = view;
   if (!engine.inline && !(buffer instanceof SharedArrayBuffer)) {

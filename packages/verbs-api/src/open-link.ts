@@ -7,8 +7,8 @@ import {
   type SocketLinkKind,
   type SocketLinkOptions,
   TracerLink,
+  traceError,
 } from '@node-roce/link';
-import { RoceError } from '@node-roce/transport';
 
 /** The sockets that carry the packets, and faults that are applied to them. */
 export interface LinkOptions extends Omit<SocketLinkOptions, 'limitations'> {
@@ -29,13 +29,7 @@ async function openTracer(link: Link, path: string): Promise<Link> {
   try {
     return await TracerLink.open(link, path);
   } catch (cause) {
-    const { code, message } = cause as NodeJS.ErrnoException;
-    throw new RoceError('ERR_ROCE_TRACE', `trace: ${path} can't be written: ${message}`, {
-      errno: code === 'ENOENT' ? 'ENOENT' : 'EIO',
-      attribute: 'trace',
-      expected: 'a file in a folder that exists and can be written',
-      cause,
-    });
+    throw traceError(path, cause);
   }
 }
 

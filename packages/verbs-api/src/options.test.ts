@@ -1,6 +1,7 @@
 /** Every public call refuses unknown options and values, by name, with a RoceError. */
+import { constants } from 'node:buffer';
 import { MemoryNetwork } from '@node-roce/link';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { openPair, openSide, type Pair, type Side } from '../testing/pair.ts';
 import {
   type CompletionQueue,
@@ -251,6 +252,35 @@ test.each([0, 65_536])('port %i of a device is refused by name', async (port) =>
 test('a trace into a folder that does not exist is a RoceError', async () => {
   const error = await refusal(() => openDevice({ link: link(), trace: '/nonexistent/x.pcapng' }));
   expect(error).toMatchObject({ code: 'ERR_ROCE_TRACE', errno: 'ENOENT', attribute: 'trace' });
+});
+
+test('a trace that can’t be written to the end is the same', async () => {
+  const device = await openDevice({ link: link(), trace: '/dev/full' });
+  const error = await refusal(() => device.close());
+  expect(error).toMatchObject({ code: 'ERR_ROCE_TRACE', errno: 'EIO', attribute: 'trace' });
+  expect(error.cause).toMatchObject({ code: 'ENOSPC' });
+});
+
+test('a buffer larger than the largest view is refused by name, and the device says how large regions are', async () => {
+  await using device = await openDevice({ link: link() });
+  const pd = await device.allocPd();
+  const { MAX_LENGTH } = constants;
+  expect(device.query().maxMrSize).toBe(Math.min(2 ** 40, MAX_LENGTH));
+  if (MAX_LENGTH > 2 ** 33) return; // Before Node 22, 4 GiB.
+  const buffer = new ArrayBuffer(MAX_LENGTH + 8192); // Never touched: it takes no memory.
+  for (const memory of [buffer, new Uint8Array(buffer, 0, 64)])
+    expect(await refusal(() => pd.registerMr(memory))).toMatchObject({
+      errno: 'EINVAL',
+      attribute: 'memory',
+    });
+});
+
+test('a device has as many listeners of events as the program wants, without a warning', async () => {
+  const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {});
+  await using device = await openDevice({ link: link() });
+  for (let i = 0; i < 20; i++) device.onEvent(() => {});
+  expect(warn).not.toHaveBeenCalled();
+  warn.mockRestore();
 });
 
 // Calls that must not compile: each line here has to be an error.
