@@ -71,8 +71,8 @@ export function setSlice(microseconds: number): boolean;
 export function wakeWaiting(words: Uint32Array, index: number): void;
 
 /**
- * The exclusive or of two IPv4 Identifications (0 … 65535) that explains why two ICRCs differ, or -1 when
- * no Identification does (docs/icrc.md).
+ * The exclusive or of two IPv4 Identifications (0 … 65535) that explains why two ICRCs differ, plus 65536 where the headers differ in
+ * "don't fragment", too; -1 when no Identification does (docs/icrc.md).
  * @param difference the ICRC received xor the one computed, unsigned 32-bit
  * @param datagramBytes bytes of UDP payload from the BTH through the ICRC, 16 … 65507
  */
@@ -82,7 +82,7 @@ export function solveId(difference: number, datagramBytes: number): number;
 export class IdWindow {
   /**
    * Whether a packet with that Identification counts; if so, the window moves with it.
-   * @param id 0 … 65535
+   * @param id 0 … 65535, plus 65536 where the header has no "don't fragment"
    * @param nowMs any clock of milliseconds, unsigned 32-bit
    * @param arrivedAfterMs the earliest that the packet can have arrived; `nowMs` unless given
    */
@@ -240,7 +240,7 @@ export interface PortOptions extends LinkPortOptions {
   /** False sends with UDP checksum 0, which excludes GSO. Default true. */
   udpChecksum?: boolean;
   /**
-   * False takes any IPv4 Identification that makes an ICRC right, so that one corrupt packet in 65,536
+   * False takes any IPv4 Identification that makes an ICRC right, so that one corrupt packet in 32,768
    * passes: for a source whose Identifications follow no counter. Default true.
    */
   idWindow?: boolean;
@@ -287,6 +287,8 @@ export interface PortStats {
   flushTwice: number;
   /** IPv4 Identifications that were not the predicted ones. */
   solved: number;
+  /** Packets with a right ICRC for an IPv4 header without "don't fragment". */
+  mayFragment: number;
   /** Too short for a BTH and an ICRC. */
   runts: number;
   /** Datagrams longer than their place in the slab. */

@@ -56,7 +56,7 @@ Napi::Value features(const Napi::CallbackInfo& info) {
   return object;
 }
 
-/// solveId(difference, datagramBytes): the difference of two Identifications, or -1.
+/// solveId(difference, datagramBytes): the difference of two Identifications, and in bit 16 that of "don't fragment", or -1.
 Napi::Value solveId(const Napi::CallbackInfo& info) {
   const uint32_t difference = integerArgument(info, 0, "difference", 0xffff'ffff);
   const uint32_t bytes = integerArgument(info, 1, "datagramBytes", kMaxDatagram);
@@ -74,11 +74,11 @@ class IdWindowObject : public Napi::ObjectWrap<IdWindowObject> {
 
  private:
   Napi::Value admit(const Napi::CallbackInfo& info) {
-    const uint32_t id = integerArgument(info, 0, "id", 0xffff);
+    const uint32_t id = integerArgument(info, 0, "id", 2 * kMayFragment - 1);
     const uint32_t nowMs = integerArgument(info, 1, "nowMs", 0xffff'ffff);
     const uint32_t arrivedAfterMs =
         info[2].IsUndefined() ? nowMs : integerArgument(info, 2, "arrivedAfterMs", 0xffff'ffff);
-    return Napi::Boolean::New(info.Env(), window_.admit(static_cast<uint16_t>(id), nowMs, arrivedAfterMs));
+    return Napi::Boolean::New(info.Env(), window_.admit(id, nowMs, arrivedAfterMs));
   }
   IdWindow window_;
 };

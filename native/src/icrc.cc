@@ -37,7 +37,7 @@ PseudoHeader::PseudoHeader(const Gid& source, const Gid& destination) : v6_(!isM
     length_ = 8 + 40 + 8;
   } else {
     ip[0] = 0x45;  // no options; type of service, time to live and checksum stay masked
-    ip[6] = 0x40;  // don't fragment
+    ip[6] = kDontFragment;
     ip[7] = 0;
     ip[9] = IPPROTO_UDP;
     std::memcpy(ip + 16, destination.data() + 12, 4);
@@ -79,13 +79,14 @@ void PseudoHeader::setPorts(uint16_t source, uint16_t destination) {
 
 int32_t solveIpId(uint32_t difference, uint32_t datagramBytes) {
   // The CRC is linear: the two bytes of the Identification went into the low half of a register that
-  // was zero otherwise, and then they and what follows moved it on by 8 bits a byte. Undo that: what
-  // is left must fit into the low half, which a random difference does once in 65,536.
+  // was zero otherwise, the byte with the flags into the next eight bits, and then they and what follows moved it on by 8 bits
+  // a byte. Undo that: what is left must fit into these 17 bits, which a random difference does twice in 65,536.
   const uint32_t moved = kIpv4Pseudo - kIpv4Id + datagramBytes - kIcrcBytes;
   uint32_t start = gf2::multiply(difference, kUndo[moved & 255]);
   if (moved >= 256) start = gf2::multiply(start, kUndo256[moved >> 8]);
-  if (start >> 16 != 0) return -1;
-  return static_cast<int32_t>((start & 0xff) << 8 | start >> 8);
+  const uint32_t flags = start >> 16;
+  if (flags != 0 && flags != 0x40) return -1;
+  return static_cast<int32_t>((flags != 0 ? kMayFragment : 0) | (start & 0xff) << 8 | (start >> 8 & 0xff));
 }
 
 }  // namespace roce

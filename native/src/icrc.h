@@ -38,6 +38,11 @@ class PseudoHeader {
   void setSource(const Gid& source);
   void setPorts(uint16_t source, uint16_t destination);
 
+  /// "Don't fragment" of an IPv4 header, set in a new header; ignored for IPv6.
+  void setMayFragment(bool may) {
+    if (!v6_) bytes_[kFlagsByte] = may ? 0 : kDontFragment;
+  }
+
   /// Bytes of a datagram, without its ICRC, up to which one pass over a copy behind the headers is cheaper than two passes.
   static constexpr uint32_t kShort = kTxHeaderStride + 256;
 
@@ -68,6 +73,8 @@ class PseudoHeader {
   }
 
   static constexpr uint32_t kMost = 8 + 40 + 8;
+  static constexpr uint32_t kFlagsByte = 8 + 6;
+  static constexpr uint8_t kDontFragment = 0x40;
 
   bool v6_ = false;
   uint8_t length_ = 0;
@@ -83,8 +90,8 @@ inline void storeIcrc(uint8_t* p, uint32_t icrc) {
 }
 
 /// The difference between two IPv4 Identifications that explains `difference`, the exclusive or of the
-/// right ICRC and the one computed, for a datagram of `datagramBytes` (ICRC included; what is covered twice counts twice); -1
-/// when none does.
+/// right ICRC and the one computed, for a datagram of `datagramBytes` (ICRC included; what is covered twice counts twice), with
+/// kMayFragment where the two differ in "don't fragment", too; -1 when none does.
 int32_t solveIpId(uint32_t difference, uint32_t datagramBytes);
 
 }  // namespace roce

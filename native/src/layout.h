@@ -54,6 +54,9 @@ inline constexpr uint32_t kSlotWords = 12;
 /// `rx::peer` of a packet from an address that is nobody's in the table of peers.
 inline constexpr uint32_t kNoPeer = 0xffff'ffffu;
 
+/// Bit of `rx::ipId`: the IPv4 header has no "don't fragment".
+inline constexpr uint32_t kMayFragment = 0x1'0000;
+
 /// Verdict of the ICRC check of a received packet.
 enum class Verdict : uint32_t { ok = 0, bad = 1, outOfWindow = 2 };
 

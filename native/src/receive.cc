@@ -173,7 +173,7 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
     } else if (count_ == arrays_.capacity) {
       stats_.overruns++;
     } else {
-      uint16_t ipId = 0;
+      uint32_t ipId = 0;
       const Verdict verdict = check(packet, bytes, index, pseudo, series, ipId);
       writeRxSlot(arrays_, count_,
                   {static_cast<uint32_t>(packet - arrays_.slab.data), bytes - kIcrcBytes, sourcePeer_, localIndex,
@@ -187,6 +187,7 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
       count_++;
       stats_.rxPackets++;
       stats_.rxBytes += bytes;
+      stats_.mayFragment += ipId >= kMayFragment;
       stats_.icrcBad += verdict == Verdict::bad;
       stats_.icrcOutOfWindow += verdict == Verdict::outOfWindow;
     }
@@ -196,15 +197,16 @@ void Receiver::split(const Datagram& datagram, Local& local, uint32_t localIndex
 }
 
 Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, PseudoHeader& pseudo,
-                        Series& series, uint16_t& ipId) {
-  const auto expected = static_cast<uint16_t>(
-      series.known ? series.base + index * series.stride : window_->predict() + index);
-  const uint32_t state = pseudo.over(*crc_, packet, bytes, expected);
+                        Series& series, uint32_t& ipId) {
+  const uint32_t expected =
+      series.known ? ipIdAfter(series.base, index * series.stride) : ipIdAfter(window_->predict(), index);
+  pseudo.setMayFragment((expected & kMayFragment) != 0);
+  const uint32_t state = pseudo.over(*crc_, packet, bytes, static_cast<uint16_t>(expected));
   const uint32_t difference = ~state ^ loadIcrc(packet + bytes - kIcrcBytes);
   const bool v6 = pseudo.isV6();
   ipId = v6 ? 0 : expected;
   if (difference != 0) {
-    // Before a solution for one pass: one FLUSH of rxe in 65,536 would have one, for an Identification of nobody's.
+    // Before a solution for one pass: one FLUSH of rxe in 32,768 would have one, for an Identification of nobody's.
     const bool twice = settings_.flushTwice && packet[0] == kFlushOpcode && bytes == kFlushBytes &&
                        explain(~crc_->update(state, packet, bytes - kIcrcBytes) ^ loadIcrc(packet + bytes - kIcrcBytes),
                                2 * bytes - kIcrcBytes, v6, ipId);
@@ -219,7 +221,7 @@ Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, P
   // Within a datagram the Identifications are those of a run cut on the way (base + i), of a run never
   // cut, whose packets carry the ICRC they would have had (the same), or all alike.
   if (series.known) {
-    const bool counts = ipId == static_cast<uint16_t>(series.base + index), same = ipId == series.base;
+    const bool counts = ipId == ipIdAfter(series.base, index), same = ipId == series.base;
     if (counts || same) {
       series.stride = counts ? 1 : 0;
       window_->admit(ipId, nowMs_, arrivedAfterMs_);
@@ -227,16 +229,16 @@ Verdict Receiver::check(const uint8_t* packet, uint32_t bytes, uint32_t index, P
     }
   }
   if (!window_->admit(ipId, nowMs_, arrivedAfterMs_) && settings_.idWindow) return Verdict::outOfWindow;
-  if (!series.known) series = {true, static_cast<uint16_t>(ipId - index), 1};
+  if (!series.known) series = {true, ipIdAfter(ipId, 0u - index), 1};
   return Verdict::ok;
 }
 
 /// Whether an Identification explains the difference between an ICRC and the one computed with `ipId`, which becomes that.
-bool Receiver::explain(uint32_t difference, uint32_t coveredBytes, bool v6, uint16_t& ipId) {
+bool Receiver::explain(uint32_t difference, uint32_t coveredBytes, bool v6, uint32_t& ipId) {
   if (difference == 0) return true;
   const int32_t solution = v6 ? -1 : solveIpId(difference, coveredBytes);
   if (solution < 0) return false;
-  ipId = static_cast<uint16_t>(ipId ^ solution);
+  ipId ^= static_cast<uint32_t>(solution);
   stats_.solved++;
   return true;
 }

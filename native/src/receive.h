@@ -59,10 +59,10 @@ class Receiver {
     /// ns of CLOCK_MONOTONIC; 0 where the kernel gave none.
     uint64_t stamp = 0;
   };
-  /// The Identifications of the packets of one datagram: the first one's, then the same or counting.
+  /// The Identifications of the packets of one datagram: the first one's (with kMayFragment), then the same or counting.
   struct Series {
     bool known = false;
-    uint16_t base = 0;
+    uint32_t base = 0;
     uint16_t stride = 1;
   };
 
@@ -71,8 +71,8 @@ class Receiver {
   void resolve(const Endpoint& source, uint32_t local);
   void split(const Datagram& datagram, Local& local, uint32_t localIndex, uint16_t sourcePort);
   Verdict check(const uint8_t* packet, uint32_t bytes, uint32_t index, PseudoHeader& pseudo, Series& series,
-                uint16_t& ipId);
-  bool explain(uint32_t difference, uint32_t coveredBytes, bool v6, uint16_t& ipId);
+                uint32_t& ipId);
+  bool explain(uint32_t difference, uint32_t coveredBytes, bool v6, uint32_t& ipId);
 
   const Crc* const& crc_;
   Settings settings_;

@@ -24,7 +24,9 @@ struct RxPacket {
   uint32_t length;
   uint32_t peer, local, trafficClass, hopLimit;
   Verdict verdict;
-  uint16_t ipId, sourcePort;
+  /// An Identification, and kMayFragment.
+  uint32_t ipId;
+  uint16_t sourcePort;
 };
 
 inline void writeRxSlot(const RxArrays& arrays, uint32_t index, const RxPacket& packet, const Gid& source) {

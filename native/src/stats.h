@@ -21,6 +21,7 @@ struct Stats {
   uint64_t icrcOutOfWindow = 0;
   uint64_t flushTwice = 0;     // FLUSHes taken whose ICRC covers BTH to RETH twice
   uint64_t solved = 0;         // Identifications found by solving: not the predicted ones
+  uint64_t mayFragment = 0;    // with a right ICRC for an IPv4 header without "don't fragment"
   uint64_t runts = 0;          // too short for a BTH and an ICRC
   uint64_t truncated = 0;      // datagrams too long for their place in the slab
   uint64_t overruns = 0;       // packets of a super-packet for which no slot was left
@@ -51,6 +52,7 @@ inline constexpr StatField<Stats> kStatFields[] = {
     {"icrcOutOfWindow", &Stats::icrcOutOfWindow},
     {"flushTwice", &Stats::flushTwice},
     {"solved", &Stats::solved},
+    {"mayFragment", &Stats::mayFragment},
     {"runts", &Stats::runts},
     {"truncated", &Stats::truncated},
     {"overruns", &Stats::overruns},

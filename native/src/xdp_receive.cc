@@ -155,12 +155,14 @@ void XdpReceiver::take(const uint8_t* frame, uint32_t bytes, bool own) {
     origin.trafficClass = (get16(ip) >> 4) & 0xff;
     origin.hopLimit = ip[7];
     origin.ipId = 0;
+    origin.mayFragment = 0;
   } else {
     flow.source = mappedV4(ip + 12);
     flow.destination = mappedV4(ip + 16);
     origin.trafficClass = ip[1];
     origin.hopLimit = ip[8];
     origin.ipId = static_cast<uint16_t>(get16(ip + 4));
+    origin.mayFragment = (ip[6] & 0x40) != 0 ? 0 : kMayFragment;
   }
   if (!flow_ || !flow_->isSame(flow)) {
     const auto local = locals_.find(flow.destination);
@@ -282,8 +284,8 @@ void XdpReceiver::deliver(const uint8_t* packet, uint32_t bytes, const Origin& o
     slabUsed_ += bytes;
   }
   writeRxSlot(arrays_, count_++,
-              {offset, bytes - kIcrcBytes, origin.peer, origin.local, origin.trafficClass, origin.hopLimit, verdict, ipId,
-               origin.sourcePort},
+              {offset, bytes - kIcrcBytes, origin.peer, origin.local, origin.trafficClass, origin.hopLimit, verdict,
+               ipId | origin.mayFragment, origin.sourcePort},
               origin.source);
   stats_.rxPackets++;
   stats_.rxBytes += bytes;

@@ -63,6 +63,8 @@ class XdpReceiver {
     Gid source;
     uint32_t peer, local, trafficClass, hopLimit;
     uint16_t sourcePort, ipId;
+    /// kMayFragment, or 0.
+    uint32_t mayFragment;
   };
 
   /// Addresses, and what was looked up for them.

@@ -29,7 +29,7 @@ describe('a flow that counts', () => {
   test('may be late by 256, which moves nothing', () => {
     const window = windowAfter(1000);
     expect(window.admit(744, 0)).toBe(true);
-    expect(window.admit(743, 0)).toBe(false);
+    expect(windowAfter(1000).admit(743, 0)).toBe(false);
     expect(window.admit(1000, 0)).toBe(true); // a duplicate
     expect(window.admit(1064, 0)).toBe(true); // still counted from 1000
   });
@@ -61,6 +61,101 @@ describe('a flow that counts', () => {
     expect(window.admit(1000, 0xffff_fff0)).toBe(true);
     expect(window.admit(1000 + 64 + 32, 0x10)).toBe(true);
     expect(window.admit(1000 + 64 + 32 + 65, 0x10)).toBe(false);
+  });
+});
+
+describe('a flow whose packets overtake each other', () => {
+  test('is given 1024 both ways for a minute once one was more than 128 late', () => {
+    const window = windowAfter(10_000, 9_900);
+    expect(windowAfter(10_000, 9_900).admit(9_700, 0)).toBe(false);
+    expect(window.admit(9_871, 0)).toBe(true);
+    expect(window.admit(8_976, 0)).toBe(true);
+    expect(window.admit(11_024, 0)).toBe(true);
+    for (let now = 0, id = 11_025; now <= 60_000; now += 50) expect(window.admit(id++, now)).toBe(true);
+    expect(window.admit(12_225 - 300, 60_001)).toBe(false);
+  });
+
+  test.each([
+    [300, 1024],
+    [-300, 1024],
+    [1000, 4096],
+    [-4096, 4096],
+  ])('loses one that jumps by %i, and then none within %i', (jump, width) => {
+    for (const next of [width, -width]) {
+      const window = windowAfter(20_000);
+      expect(window.admit(20_000 + jump, 0)).toBe(false);
+      expect(window.admit(20_000 + next, 0)).toBe(true);
+    }
+    const window = windowAfter(20_000);
+    expect(window.admit(20_000 + jump, 0)).toBe(false);
+    expect(window.admit(20_000 + width + 1, 0)).toBe(false);
+  });
+
+  test('a jump of more than 4096 shows nothing', () => {
+    const window = windowAfter(20_000);
+    expect(window.admit(24_097, 0)).toBe(false);
+    expect(window.admit(20_100, 0)).toBe(false);
+  });
+
+  /**
+   * rxe with seven queue pairs on two emulated processors, as recorded: of 79,000 packets 77,390 follow the one before them,
+   * 1,335 come up to 256 behind, 223 come 257 to 512 behind, 149 are 2 … 64 ahead, and one is more. One processor numbers a
+   * few packets, is held up, and the other one sends on.
+   */
+  test.each([1, 2, 3])('rxe on two processors loses at most two packets (seed %i)', (seed) => {
+    const random = createRandom(seed);
+    const window = new IdWindow();
+    let next = random.between(0, 0xffff);
+    let refused = 0;
+    const came = (id: number, packet: number) => {
+      // 10,000 packets a second.
+      if (!window.admit(id & 0xffff, Math.floor(packet / 10))) refused++;
+    };
+    let held: number[] = [];
+    let until = 0;
+    for (let packet = 0; packet < 79_000; packet++) {
+      if (held.length === 0 && random.between(0, 99) === 0) {
+        for (let i = random.between(1, 4); i > 0; i--) held.push(next++);
+        // One in seven is held up for long.
+        until = packet + (random.between(0, 6) === 0 ? random.between(257, 512) : random.between(1, 256));
+      }
+      if (held.length > 0 && packet >= until) {
+        for (const id of held) came(id, packet);
+        held = [];
+      }
+      came(next++, packet);
+    }
+    expect(refused).toBeLessThanOrEqual(2);
+  });
+});
+
+describe('a flow without "don’t fragment"', () => {
+  const MAY_FRAGMENT = 0x1_0000;
+
+  test('counts apart from one with it', () => {
+    const window = windowAfter(MAY_FRAGMENT | 1000);
+    expect(window.admit(1001, 0)).toBe(false);
+    expect(window.admit(MAY_FRAGMENT | 1001, 0)).toBe(true);
+    expect(window.admit(1002, 0)).toBe(true); // follows the stray
+    expect(window.admit(MAY_FRAGMENT | 1002, 0)).toBe(true);
+  });
+
+  test('wraps at 65536', () => {
+    const window = windowAfter(MAY_FRAGMENT | 65_530);
+    for (let i = 1; i < 400; i++) expect(window.admit(MAY_FRAGMENT | ((65_530 + i) & 0xffff), 0)).toBe(true);
+  });
+
+  test('may send 0 alone, which admits no other', () => {
+    const window = windowAfter(MAY_FRAGMENT, MAY_FRAGMENT, MAY_FRAGMENT);
+    expect(window.admit(MAY_FRAGMENT | 1, 0)).toBe(false);
+    expect(window.admit(1, 0)).toBe(false);
+  });
+
+  test('that sends 0 alone is known by its second packet, after one that counted', () => {
+    const window = windowAfter(1000, 1001);
+    expect(window.admit(MAY_FRAGMENT, 0)).toBe(false);
+    for (let i = 0; i < 5; i++) expect(window.admit(MAY_FRAGMENT, 0)).toBe(true);
+    expect(window.admit(1002, 0)).toBe(true);
   });
 });
 
@@ -263,7 +358,11 @@ describe('strays', () => {
     const random = createRandom(7);
     let passed = 0;
     const rounds = 50_000;
-    for (let i = 0; i < rounds; i++) if (windowAfter(1000).admit(random.between(0, 0xffff), 0)) passed++;
+    for (let i = 0; i < rounds; i++) {
+      const window = new IdWindow();
+      window.admit(1000, 0);
+      if (window.admit(random.between(0, 0xffff), 0)) passed++;
+    }
     // 64 ahead, 256 behind, the last one, and 0: 322 of 65,536.
     expect(passed / rounds).toBeGreaterThan((322 / 65_536) * 0.8);
     expect(passed / rounds).toBeLessThan((322 / 65_536) * 1.2);

@@ -1,7 +1,7 @@
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { Icrc, RxBatch } from '@node-roce/transport';
-import { gidFromText, icrcV2, readIcrc } from '@node-roce/wire';
+import { gidFromText, IP_MAY_FRAGMENT, icrcV2, readIcrc } from '@node-roce/wire';
 import { afterEach, describe, expect, test } from 'vitest';
 import { hasIpv6, host, ownPort as PORT } from '../testing/loopback.ts';
 import { batchOf, packetsOf, receivePackets as receive, sendPackets } from '../testing/packets.ts';
@@ -113,6 +113,8 @@ describe.each([['IPv4', host(1), host(2)], ...(hasIpv6 ? [['IPv6', '::1', '::1']
 test.each([
   ['that of Identification 127, the end of a GSO run', 127, Icrc.OK],
   ['that of an Identification no node-roce link sends', 128, Icrc.OUT_OF_WINDOW],
+  ['that of Identification 0 without "don’t fragment"', IP_MAY_FRAGMENT, Icrc.OK],
+  ['that of another Identification without it', IP_MAY_FRAGMENT | 1, Icrc.OUT_OF_WINDOW],
 ])('an ICRC that is %s', async (_name, id, verdict) => {
   const b = await open('dgram', host(2));
   const socket = await plainSocket(host(1));

@@ -43,6 +43,7 @@ import {
   gidFromText,
   gidToIpText,
   ICRC_BYTES,
+  IP_MAY_FRAGMENT,
   isIpv4Mapped,
   isLinkLocal,
   ROCE_UDP_PORT,
@@ -76,7 +77,10 @@ const MAX_IN_FLIGHT = 32;
 const MAX_QUEUED = 4096;
 /** Sources remembered at once. A stranger's costs at most that the table is made anew. */
 const MAX_FLOWS = 4096;
-/** The Identifications that the native link's ICRCs have: 0, and a GSO run of up to 128 packets from 0. */
+/**
+ * The Identifications that the native link's ICRCs have: 0, and a GSO run of up to 128 packets from 0. Without "don't fragment", 0 alone,
+ * which simple devices send.
+ */
 const LAST_RUN_ID = 127;
 const EINVAL = 22;
 
@@ -131,6 +135,7 @@ export class DgramLink implements Link {
     icrcOutOfWindow: 0,
     /** IPv4 Identifications other than 0. */
     solved: 0,
+    mayFragment: 0,
     runts: 0,
     overruns: 0,
     receiveErrors: 0,
@@ -309,8 +314,9 @@ export class DgramLink implements Link {
     if (difference !== 0) {
       id = isIpv4Mapped(gid) ? solveIpId(difference, icrc.bytesAfterId(0, end)) : -1;
       if (id < 0) verdict = Icrc.BAD;
-      else if (id > LAST_RUN_ID) verdict = Icrc.OUT_OF_WINDOW;
+      else if (id > LAST_RUN_ID && id !== IP_MAY_FRAGMENT) verdict = Icrc.OUT_OF_WINDOW;
       else this.#stats.solved++;
+      if (id === IP_MAY_FRAGMENT) this.#stats.mayFragment++;
     }
     if (verdict === Icrc.BAD) this.#stats.icrcBad++;
     else if (verdict === Icrc.OUT_OF_WINDOW) this.#stats.icrcOutOfWindow++;

@@ -1,4 +1,4 @@
-import { gidFromText, readIcrc, verifyIcrc } from '@node-roce/wire';
+import { gidFromText, IP_MAY_FRAGMENT, readIcrc, verifyIcrc } from '@node-roce/wire';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ipPacket } from './ip-packet.ts';
@@ -12,7 +12,7 @@ test('the ICRC is the one that wire computes, and a wrong one stays', () => {
     fc.property(
       pair,
       fc.uint8Array({ minLength: 12, maxLength: 4200 }),
-      fc.nat(0xffff),
+      fc.nat(2 * IP_MAY_FRAGMENT - 1),
       fc.nat(0xffff),
       fc.nat(255),
       fc.nat(255),
@@ -29,6 +29,7 @@ test('the ICRC is the one that wire computes, and a wrong one stays', () => {
         };
         const bytes = ipPacket(parts);
         expect(verifyIcrc(bytes, 0, bytes.length)).toBe(true);
+        if (bytes[0] === 0x45) expect(bytes[6]).toBe(id >= IP_MAY_FRAGMENT ? 0 : 0x40);
         const wrong = ipPacket({ ...parts, icrc: Uint8Array.of(1, 2, 3, 4) });
         expect(readIcrc(wrong, wrong.length - 4)).toBe(0x04030201);
       },

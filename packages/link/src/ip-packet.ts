@@ -1,5 +1,5 @@
 /** An IP packet around a RoCE payload, for captures: what a UDP socket neither takes nor shows. */
-import { ICRC_BYTES, isIpv4Mapped, writeIcrc } from '@node-roce/wire';
+import { ICRC_BYTES, IP_MAY_FRAGMENT, isIpv4Mapped, writeIcrc } from '@node-roce/wire';
 import { FlowIcrc } from './flow-icrc.ts';
 
 export interface IpPacketParts {
@@ -8,7 +8,7 @@ export interface IpPacketParts {
   destination: Uint8Array;
   trafficClass: number;
   hopLimit: number;
-  /** IPv4 Identification. */
+  /** IPv4 Identification, with `IP_MAY_FRAGMENT` for a header without "don't fragment". */
   id: number;
   sourcePort: number;
   destinationPort: number;
@@ -31,7 +31,7 @@ export function ipPacket(parts: IpPacketParts): Uint8Array<ArrayBuffer> {
     bytes[1] = parts.trafficClass;
     view.setUint16(2, bytes.length);
     view.setUint16(4, parts.id);
-    view.setUint16(6, 0x4000); // DF
+    view.setUint16(6, (parts.id & IP_MAY_FRAGMENT) === 0 ? 0x4000 : 0); // DF
     bytes[8] = parts.hopLimit;
     bytes[9] = 17;
     bytes.set(source.subarray(12, 16), 12);

@@ -125,7 +125,7 @@ export class UdpLink extends PortLink<Port> {
   get limitations(): readonly string[] {
     return [
       ...this.#limitations,
-      `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing ? '65,536' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
+      `The IPv4 Identification of a received packet is solved from its ICRC, so one corrupt packet in ${this.sharing ? '32,768' : 'some 2^24'} passes instead of one in 2^32 (docs/icrc.md).`,
       'Every packet passes through the kernel’s UDP stack and is copied once on receive.',
       ...(this.sharing ? [SHARED_LIMITATION] : []),
       ...bufferLimitation(this.receiveBuffer),

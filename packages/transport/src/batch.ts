@@ -58,7 +58,7 @@ export const Rx = {
   HOP_LIMIT: 5,
   /** One of `Icrc`. */
   VERDICT: 6,
-  /** IPv4 Identification as seen or solved; 0 on IPv6. */
+  /** IPv4 Identification as seen or solved, with `IP_MAY_FRAGMENT` (wire) where the header has no "don't fragment"; 0 on IPv6. */
   IP_ID: 7,
   SOURCE_PORT: 8,
   /** When the kernel took the packet in, ns of CLOCK_MONOTONIC, in two words; zeros where the link does not stamp. */

@@ -1,5 +1,5 @@
 /** The GRH before a received datagram: an IPv6 header, or 20 zeros and an IPv4 header (IBTA annex A17.4.5.1, RFC 791, RFC 8200). */
-import { internetChecksum, Opcode, opcodeInfo } from '@node-roce/wire';
+import { IP_MAY_FRAGMENT, internetChecksum, Opcode, opcodeInfo } from '@node-roce/wire';
 import { expect, test } from 'vitest';
 import { gidOf } from '../testing/pair.ts';
 import { RX_SLOT_WORDS, Rx, RxBatch } from './batch.ts';
@@ -12,7 +12,7 @@ const v6 = (last: number) => Uint8Array.from({ length: 16 }, (_, i) => (i === 15
 const GROUP = Uint8Array.from(gidOf(3), (byte, i) => (i === 12 ? 239 : byte));
 
 /** GRH of a packet of 100 bytes from `source` at a local index: 0 is 10.0.0.2, 1 an IPv6 address, 2 empty, 7 a group. */
-function grhOf(source: Uint8Array, local: number): Uint8Array {
+function grhOf(source: Uint8Array, local: number, ipId = 0x1234): Uint8Array {
   const gids = [gidOf(2), v6(9)].map((gid) => ({ gid, address: '', type: 'RoCE v2' as const }));
   const addresses = { groupGid: (index: number) => (index === 7 ? GROUP : undefined) };
   const context = { gids: [...gids, EMPTY_GID], addresses } as unknown as Context;
@@ -24,7 +24,7 @@ function grhOf(source: Uint8Array, local: number): Uint8Array {
   batch.slots[w + Rx.LOCAL] = local;
   batch.slots[w + Rx.TRAFFIC_CLASS] = 0x6a;
   batch.slots[w + Rx.HOP_LIMIT] = 61;
-  batch.slots[w + Rx.IP_ID] = 0x1234;
+  batch.slots[w + Rx.IP_ID] = ipId;
   batch.sources.set(source, 2 * 16);
   const packet = new InboundPacket();
   packet.fill(batch, 2, 0, opcodeInfo(Opcode.UD_SEND_ONLY)!, 80);
@@ -48,6 +48,12 @@ test.each([
   expect(internetChecksum(ip)).toBe(0);
   const sum = text(ip.subarray(10, 12));
   expect(text(grh)).toBe(`${ZEROS}${IPV4}${sum}0a000001${destination}`);
+});
+
+test('IPv4 without "don’t fragment"', () => {
+  const ip = grhOf(gidOf(1), 0, IP_MAY_FRAGMENT | 0x1234).subarray(20);
+  expect(internetChecksum(ip)).toBe(0);
+  expect(text(ip.subarray(4, 8))).toBe('12340000');
 });
 
 test.each([

@@ -3,7 +3,15 @@
  * its IPv4 header (IBTA annex A17.4.5.1). A UDP socket does not show headers: they are put together again
  * from what the link knows.
  */
-import { ICRC_BYTES, IpProtocol, internetChecksum, setU16, setU32, UDP_BYTES } from '@node-roce/wire';
+import {
+  ICRC_BYTES,
+  IP_MAY_FRAGMENT,
+  IpProtocol,
+  internetChecksum,
+  setU16,
+  setU32,
+  UDP_BYTES,
+} from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx } from './batch.ts';
 import type { Context } from './context.ts';
 import { EMPTY_GID } from './control.ts';
@@ -39,7 +47,7 @@ export function writeGrh(grh: Uint8Array, context: Context, { batch, index }: In
   grh[IPV4_AT + 1] = slots[w + Rx.TRAFFIC_CLASS];
   setU16(grh, IPV4_AT + 2, IPV4_BYTES + following);
   setU16(grh, IPV4_AT + 4, slots[w + Rx.IP_ID]);
-  setU16(grh, IPV4_AT + 6, DONT_FRAGMENT);
+  if ((slots[w + Rx.IP_ID] & IP_MAY_FRAGMENT) === 0) setU16(grh, IPV4_AT + 6, DONT_FRAGMENT);
   grh[IPV4_AT + 8] = slots[w + Rx.HOP_LIMIT];
   grh[IPV4_AT + 9] = IpProtocol.UDP;
   for (let i = 0; i < 4; i++) {

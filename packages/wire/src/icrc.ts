@@ -142,18 +142,24 @@ export function icrcOfIpId(id: number, bytesAfterId: number): number {
   return crc32Shift(((id & 0xff) << 8) | (id >>> 8), bytesAfterId + 2);
 }
 
+/** Added to an IPv4 Identification: the header has no "don't fragment". */
+export const IP_MAY_FRAGMENT = 0x1_0000;
+/** "Don't fragment", in the third byte that enters the register. */
+const DF_ENTERED = 0x40_0000;
+
 /**
  * The IPv4 Identification that a packet was sent with, where a UDP socket does not show it.
  *
- * The 2^16 IDs give 2^16 of the 2^32 differences, each another: so an intact packet has one answer, and a
- * corrupt one gets an (arbitrary) answer once in 65,536 times. Check it against the flow's last ID.
+ * The 2^16 IDs, with and without "don't fragment", give 2^17 of the 2^32 differences, each another: so an intact packet has one
+ * answer, and a corrupt one gets an (arbitrary) answer once in 32,768 times. Check it against the flow's last ID.
  *
- * @param syndrome the received ICRC, xor the ICRC computed with ID 0
+ * @param syndrome the received ICRC, xor the ICRC computed with ID 0 and "don't fragment"
  * @param bytesAfterId covered bytes after the ID field: header bytes from IP byte 6 on, through the pad
- * @returns the ID, or −1 when none explains the ICRC
+ * @returns the ID, with `IP_MAY_FRAGMENT` where the header has no "don't fragment", or −1 when none explains the ICRC
  */
 export function solveIpId(syndrome: number, bytesAfterId: number): number {
   const entered = crc32Shift(syndrome, -(bytesAfterId + 2));
-  if (entered > 0xffff) return -1;
-  return ((entered & 0xff) << 8) | (entered >>> 8);
+  const flags = entered >>> 16 === DF_ENTERED >>> 16 ? IP_MAY_FRAGMENT : 0;
+  if (flags === 0 && entered > 0xffff) return -1;
+  return flags | ((entered & 0xff) << 8) | ((entered >>> 8) & 0xff);
 }
