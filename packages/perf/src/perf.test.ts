@@ -353,6 +353,24 @@ test('large messages under way at the end of a duration do not fail it', { tags:
   for (const { runs } of [server, client]) expect(runs[0].iterations).toBeGreaterThan(0);
 });
 
+test('right packets out of the window of Identifications are counted apart from wrong ones', async () => {
+  const { counters } = Device.prototype;
+  let dropped = 0;
+  const ofDevice = vi.spyOn(Device.prototype, 'counters').mockImplementation(async function (this: Device) {
+    const counts = await counters.call(this);
+    dropped += 3;
+    return {
+      ...counts,
+      icrcErrors: counts.icrcErrors + 10,
+      icrcOutOfWindow: counts.icrcOutOfWindow + dropped,
+    };
+  });
+  const { client } = await playBoth({ verb: 'read', measure: 'bw', ...few });
+  expect(client.icrcErrors).toBe(0);
+  expect(client.icrcOutOfWindow).toBeGreaterThan(0);
+  ofDevice.mockRestore();
+});
+
 test('packets that other queue pairs of the device retransmit are left out', async () => {
   const { counters } = Device.prototype;
   let others = 0;

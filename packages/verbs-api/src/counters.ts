@@ -71,7 +71,7 @@ export interface QueuePairCounters extends QpCounters {
 export interface DeviceCounters extends AdapterCounts {
   /** `link_downed`: PORT_ERR events. */
   readonly rxe: QueuePairCounters['rxe'] & { link_downed: number };
-  /** `rx_icrc_encapsulated`: packets with a wrong ICRC. */
+  /** `rx_icrc_encapsulated`: packets that were dropped for their ICRC, `icrcErrors` and `icrcOutOfWindow` together. */
   readonly mlx5: QueuePairCounters['mlx5'] & { rx_icrc_encapsulated: number };
   /** The link's own counts; which there are depends on the link. */
   readonly link: Record<string, number>;

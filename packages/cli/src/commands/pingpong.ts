@@ -157,7 +157,8 @@ async function reportJson(
     sentPackets: counters.sentPackets,
     receivedPackets: counters.receivedPackets,
     retransmittedPackets: counters.retransmittedPackets,
-    icrcErrors: counters.icrcErrors! + counters.icrcOutOfWindow!,
+    icrcErrors: counters.icrcErrors,
+    icrcOutOfWindow: counters.icrcOutOfWindow,
     ...(check ? { wrongPages: wrong } : {}),
   });
 }

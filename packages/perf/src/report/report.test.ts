@@ -48,6 +48,7 @@ const common = {
   remoteAddress: '10.0.0.2',
   retransmittedPackets: 0,
   icrcErrors: 0,
+  icrcOutOfWindow: 0,
 };
 const run = { size: 65_536, iterations: 1000, peak: 200, average: 123.456, messageRate: 0.001975 };
 const bandwidth: PerfResult = {

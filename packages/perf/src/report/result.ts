@@ -39,6 +39,8 @@ interface Circumstances {
   retransmittedPackets: number;
   /** At the device, during the test: a packet with a wrong ICRC belongs to no queue pair. */
   icrcErrors: number;
+  /** At the device, during the test: packets with a right ICRC that were dropped for an unexpected IPv4 Identification (docs/icrc.md). */
+  icrcOutOfWindow: number;
 }
 
 export type PerfResult = Circumstances & (BandwidthResult | LatencyResult);
