@@ -17,10 +17,20 @@ interface Part {
 
 /** First fit: a program has few rings, and makes them seldom. */
 export class Arena {
-  readonly fd = createSharedFile(ARENA_BYTES);
-  readonly #pages = mapFile(this.fd, 0, ARENA_BYTES);
+  readonly fd: number;
+  readonly #pages: ReturnType<typeof mapFile>;
   /** In the order of their start. */
   readonly #parts: Part[] = [];
+
+  constructor() {
+    this.fd = createSharedFile(ARENA_BYTES);
+    try {
+      this.#pages = mapFile(this.fd, 0, ARENA_BYTES);
+    } catch (error) {
+      closeSync(this.fd);
+      throw error;
+    }
+  }
 
   get buffer(): SharedArrayBuffer {
     return this.#pages.buffer;

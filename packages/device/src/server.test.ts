@@ -1,8 +1,8 @@
 /** A device and programs that break every rule: they harm themselves alone. */
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -291,6 +291,37 @@ describe('a device for programs', () => {
     }
     await until(() => server.status.programs === 0 && server.connections === 0);
     expect(logged.filter((line) => line.includes('fault here'))).toEqual([]);
+  });
+
+  test('a program that comes while no descriptor is left for its rings leaves nothing behind', async () => {
+    const options = { address: '127.0.0.64', path: join(folder, 'd.sock') };
+    const own = await DeviceServer.listen({ ...options, log: (line) => logged.push(line) });
+    const limit = (soft: number | string) => `prlimit --pid ${process.pid} --nofile=${soft}:`;
+    const [, usual] = /Max open files +(\d+)/.exec(readFileSync('/proc/self/limits', 'utf8'))!;
+    for (let i = 0; i < 3; i++) {
+      const socket = connect(options.path);
+      socket.on('error', () => {});
+      await until(() => own.connections === 1);
+      // Starts now, as this process will have no descriptors for it.
+      const restorer = spawn('sh', ['-c', `read line && ${limit(usual)}`], {
+        stdio: ['pipe', 'ignore', 'ignore'],
+      });
+      // The one that `readdirSync` has stays free, for the program's memory: that of its rings has none.
+      const used = new Set(readdirSync('/proc/self/fd').map(Number));
+      let least = 0;
+      while (used.has(least)) least++;
+      spawnSync('sh', ['-c', limit(least)]);
+      const payload = Buffer.concat([u32(PROTOCOL_VERSION, process.pid), Buffer.alloc(32)]);
+      socket.write(Buffer.concat([u32(payload.length, Call.HELLO), payload]));
+      await once(socket, 'close');
+      restorer.stdin!.end('restore\n');
+      await once(restorer, 'exit');
+    }
+    expect(logged.filter((line) => line.includes('EMFILE')).length).toBe(3);
+    logged.length = 0;
+    await own.close();
+    // A context that was left open would keep UDP port 4791 of the address.
+    expect(readFileSync('/proc/net/udp', 'utf8')).not.toContain('4000007F:12B7');
   });
 
   test('events go to the connection that listened last', async () => {

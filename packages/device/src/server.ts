@@ -135,7 +135,13 @@ export class DeviceServer {
       // The program that has it may end meanwhile.
       memory.retain();
       try {
-        return new Program(await openContext(), memory);
+        const context = await openContext();
+        try {
+          return new Program(context, memory);
+        } catch (error) {
+          await ibv_close_device(context);
+          throw error;
+        }
       } finally {
         memory.release();
       }
