@@ -18,6 +18,7 @@
             "src/checksums.cc",
             "src/copy.cc",
             "src/crc.cc",
+            "src/crc_arm.cc",
             "src/crc_pclmul.cc",
             "src/crc_vpclmul.cc",
             "src/descriptors.cc",

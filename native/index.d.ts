@@ -13,7 +13,7 @@
 export const build: string;
 
 /** Names of the implementations of the CRC, fastest first. */
-export type CrcImplementation = 'vpclmul' | 'pclmul' | 'table';
+export type CrcImplementation = 'vpclmul' | 'pclmul' | 'arm' | 'table';
 
 export interface Features {
   /** UDP_SEGMENT: runs of equal-sized packets go to the kernel as one. */

@@ -7,6 +7,13 @@
 
 #include "gf2.h"
 
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#ifndef HWCAP_CRC32
+#define HWCAP_CRC32 (1 << 7)
+#endif
+#endif
+
 namespace roce {
 namespace {
 
@@ -71,6 +78,8 @@ bool runsHere(const Crc& crc) {
   if (&crc == &kCrcVpclmul)
     return pclmul && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("vpclmulqdq");
+#elif defined(__aarch64__)
+  if (&crc == &kCrcArm) return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 #endif
   return &crc == &kCrcTable;
 }
@@ -79,6 +88,8 @@ bool runsHere(const Crc& crc) {
 constexpr const Crc* kAll[] = {
 #if defined(__x86_64__)
     &kCrcVpclmul, &kCrcPclmul,
+#elif defined(__aarch64__)
+    &kCrcArm,
 #endif
     &kCrcTable};
 

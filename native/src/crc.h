@@ -1,4 +1,4 @@
-// CRC-32 (the polynomial of zlib, Ethernet and the RoCE ICRC), three ways.
+// CRC-32 (the polynomial of zlib, Ethernet and the RoCE ICRC), in several ways.
 //
 // All of them work on the raw register: start with ~0, pass what comes back on to the next piece, and
 // invert at the end. `zlib.crc32(bytes, seed)` is `~update(~seed, bytes)`.
@@ -27,6 +27,8 @@ extern const Crc kCrcTable;  // everywhere: slicing by 8 over tables
 #if defined(__x86_64__)
 extern const Crc kCrcPclmul;   // PCLMULQDQ, SSE4.1
 extern const Crc kCrcVpclmul;  // VPCLMULQDQ on 512 bits, AVX-512 F and VL
+#elif defined(__aarch64__)
+extern const Crc kCrcArm;  // the CRC32 instructions, of ARMv8.1 and of most ARMv8.0 processors
 #endif
 
 }  // namespace roce

@@ -177,7 +177,7 @@ describe.each([
     });
   });
 
-  test.each(['table', 'pclmul', 'vpclmul'] as const)('with the CRC of %s', (name) => {
+  test.each(['table', 'pclmul', 'vpclmul', 'arm'] as const)('with the CRC of %s', (name) => {
     const before = features().crc;
     try {
       setCrcImplementation(name);

@@ -6,7 +6,7 @@ import { ownPort } from '../../packages/link/testing/loopback.ts';
 import { features, setCrcImplementation } from '../index.js';
 import { Station } from './support.ts';
 
-test.each(['vpclmul', 'pclmul', 'table'] as const)('a snapshot per packet, with %s', async (name) => {
+test.each(['vpclmul', 'pclmul', 'arm', 'table'] as const)('a snapshot per packet, with %s', async (name) => {
   const before = features().crc;
   try {
     setCrcImplementation(name);
