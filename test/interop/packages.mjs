@@ -5,6 +5,13 @@ import { join } from 'node:path';
 
 process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`;
 
+/** Of apt: a mirror that does not answer, and another apt that runs, are waited for. */
+const OPTIONS = [
+  'Acquire::Retries=3',
+  'Acquire::http::Timeout=30',
+  'Acquire::https::Timeout=30',
+  'DPkg::Lock::Timeout=600',
+];
 /** Seconds between the attempts of apt. */
 const PAUSES = [5, 20, 60];
 
@@ -30,7 +37,7 @@ const isThere = (what) =>
 
 /** Repeated while it fails, as mirrors do: the last error has the mirror's answer. */
 function apt(...args) {
-  const options = ['-q', '-o', 'Acquire::Retries=3', '-o', 'DPkg::Lock::Timeout=600', ...args];
+  const options = ['-q', ...OPTIONS.flatMap((option) => ['-o', option]), ...args];
   for (const pause of [...PAUSES, undefined]) {
     try {
       call('apt-get', options, {

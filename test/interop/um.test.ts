@@ -102,8 +102,8 @@ os.execv('${KERNEL}', sys.argv)`,
 test('a kernel that panics takes nothing of the run with it, and is started again', async () => {
   const guest = await start(14);
   machines[0].revive();
-  const { code } = await guest.exec('echo c > /proc/sysrq-trigger', { timeout: 5000 });
+  const { code } = await guest.exec('echo c > /proc/sysrq-trigger', { timeout: 1000 });
   expect(code).toBe(-1);
-  const state = async () => (await guest.exec('rdma link show', { timeout: 5000 })).stdout;
+  const state = async () => (await guest.exec('rdma link show', { timeout: 1000 })).stdout;
   await expect.poll(state, { timeout: 60_000 * PATIENCE, interval: 500 }).toContain('state ACTIVE');
 });

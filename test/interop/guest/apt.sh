@@ -18,7 +18,7 @@ apt_of() {
   options=(-q -o APT::Sandbox::User=root -o Dir::Etc="$state/etc" -o Dir::State::lists="$state/lists" -o Dir::Cache="$state"
     -o Dir::Etc::netrc=/etc/apt/auth.conf -o Dir::Etc::netrcparts=/etc/apt/auth.conf.d # a mirror's password
     -o Dir::State::status=/dev/null -o APT::Architecture=amd64 -o APT::Architectures=amd64 -o Acquire::Languages=none -o Acquire::Retries=3
-    -o APT::Update::Error-Mode=any)
+    -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 -o APT::Update::Error-Mode=any)
   patiently apt-get "${options[@]}" update > /dev/null
 }
 

@@ -7,7 +7,10 @@ import { Cache, daysSince, hashOf } from '../cache.mjs';
 import { call, install } from '../packages.mjs';
 
 /** Guests whose kernel is also built for User-Mode Linux: Debian's suite and series of its source. */
-const SOURCES = { debian12: { suite: 'bookworm', series: '6.1' } };
+const SOURCES = {
+  debian12: { suite: 'bookworm', series: '6.1' },
+  debian13: { suite: 'trixie', series: '6.12' },
+};
 
 /** The mirror is asked for a newer version of the source once a kernel is so old. */
 const MAX_AGE_DAYS = 30;
