@@ -35,10 +35,10 @@ const changedFiles = () => git('diff', '--name-only', 'HEAD', '--', '.', ':!docs
 function prepareAll(steps) {
   const prepared = new Map();
   let before = Promise.resolve();
-  for (const { name, prepare } of steps.filter((step) => step.prepare)) {
+  for (const { name, prepare, env } of steps.filter((step) => step.prepare)) {
     const lines = [];
     before = before.then(async () => {
-      const step = { command: `nice -n 5 ${prepare}`, minutes: PREPARATION };
+      const step = { command: `nice -n 5 ${prepare}`, minutes: PREPARATION, env };
       const outcome = await runStep(step, { cwd: root, write: (line) => lines.push(line) });
       return { outcome, lines };
     });
