@@ -12,7 +12,7 @@ const PORT = 29_000 + (process.pid % 800);
 const host = (n: number) => `127.83.${process.pid & 0xff}.${n}`;
 const index = new URL('../packages/verbs-api/dist/index.js', import.meta.url).href;
 
-/** A thread of the program that has the address open; it reports that it has, and throws when it is told to. */
+/** A thread of the program that has the address open; it reports that, and throws at a message. */
 const HOLDER = `
   const { parentPort, workerData } = require('node:worker_threads');
   parentPort.on('message', () => { throw new Error('uncaught'); });
@@ -31,7 +31,7 @@ async function expectFree(address: string): Promise<void> {
 }
 
 beforeAll(async () => {
-  // What the first device of a process opens for good.
+  // The first device of a process opens some descriptors for good.
   await expectFree(host(1));
 });
 

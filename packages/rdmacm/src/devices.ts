@@ -13,7 +13,7 @@ export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link' | 'address' | 'i
   link?: 'auto' | 'udp' | 'dgram' | 'xdp';
 };
 
-/** What `openDevice` takes for options that are not given. */
+/** Values of options that are not given, as `openDevice` takes them. */
 const DEFAULTS: DeviceOptions = {
   engine: 'inline',
   link: 'auto',

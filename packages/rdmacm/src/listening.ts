@@ -4,7 +4,7 @@ import type { Endpoint, Member } from './endpoint.ts';
 import { type Arrivals, Incoming, type Service, type WaitingRequest } from './incoming.ts';
 import type { Path } from './path.ts';
 
-/** How the id of a listener is told of requests, and makes ids for them. */
+/** The id of a listener: makes ids for requests, and hears of them. */
 interface Owner<Id> {
   service: Service;
   /** An id for a request that came to a place. */
@@ -96,7 +96,7 @@ export class Listening<Id extends { destroy(): Promise<void> }> {
     }
   }
 
-  /** Who waits for a request gets the reason. */
+  /** Rejects pending and later calls of `next` with the reason. */
   fail(reason: unknown): void {
     this.#arrivals.fail(reason);
   }

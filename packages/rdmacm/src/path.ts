@@ -25,7 +25,7 @@ export interface Destination {
   host: string;
   /** Port of the peer's program. */
   port: number;
-  /** Our address; a wildcard is none. */
+  /** Our address; with a wildcard, that of the route. */
   source?: string;
   /** Our port; 0, the default, is that of `bindAddr`, or one that is drawn. */
   sourcePort?: number;

@@ -261,7 +261,7 @@ test('a trace that can’t be written to the end is the same', async () => {
   expect(error.cause).toMatchObject({ code: 'ENOSPC' });
 });
 
-test('a buffer larger than the largest view is refused by name, and the device says how large regions are', async () => {
+test('a buffer larger than the largest view is refused by name, and a query states how large regions are', async () => {
   await using device = await openDevice({ link: link() });
   const pd = await device.allocPd();
   const { MAX_LENGTH } = constants;

@@ -1,6 +1,7 @@
 /** Objects of one kind by the engine's numbers. */
 import type { AffiliatedEvents } from './event-queue.ts';
 
+/** Objects of one kind, by number. */
 export class Registry<T> {
   readonly #objects = new Map<number, T>();
   readonly #onRemove: (object: T) => void;
