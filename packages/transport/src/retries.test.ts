@@ -162,7 +162,7 @@ describe.each([0, 14])(
         const packets = hand.run(timeout === 0 ? 10 : 5000);
         if (packets.length === 0) continue;
         // The packets behind it are there, or not, where it is tried whether the peer keeps them.
-      expect(inShort(packets[0])[1]).toBe(0x500);
+        expect(inShort(packets[0])[1]).toBe(0x500);
         sent++;
         hand.put(nak);
       }
