@@ -18,6 +18,7 @@ export default defineConfig({
     // Deadlines end what hangs. No verdict is by one: a machine may be slow.
     testTimeout: 300_000,
     hookTimeout: 300_000,
+    teardownTimeout: 120_000,
     expect: { poll: { timeout: 120_000, interval: 10 } },
     ...secondRuns,
     tags: [

@@ -28,7 +28,7 @@ const RUN: CaptureRun = {
   count: 40,
 };
 
-const SEEDS = Array.from({ length: Number(process.env.ROCE_CAPTURE_COUNTS ?? 3) }, (_, i) => i + 1);
+const SEEDS = Array.from({ length: Number(process.env.ROCE_CAPTURE_COUNTS ?? 1) }, (_, i) => i + 1);
 
 const OPERATIONS: Record<string, string> = {
   ATOMIC_CMP_AND_SWP: 'CMP_SWAP',

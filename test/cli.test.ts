@@ -202,7 +202,7 @@ describe('pingpong', () => {
     expect(err).toContain('a datagram of 4097 bytes does not fit');
   });
 
-  test('a peer that speaks something else: an error, exit code 1', async () => {
+  test('a peer that speaks something else: an error, exit code 1', { tags: ['slow'] }, async () => {
     const port = ++tcpPort;
     const http = createServer((socket) => {
       socket.on('error', () => {});
@@ -229,7 +229,7 @@ describe('pingpong', () => {
     });
   });
 
-  test('-d, -g and -i choose the local GID, as in ibv_rc_pingpong', async () => {
+  test('-d, -g and -i choose the local GID, as in ibv_rc_pingpong', { tags: ['slow'] }, async () => {
     tcpPort++;
     const server = new Roce(ours('--bind', '127.0.8.1', '-n', '20'));
     await server.said('waiting for a client');
@@ -332,7 +332,9 @@ describe('demo', () => {
     expect(report.roundTripMicroseconds.p50).toBeGreaterThan(0);
   });
 
-  test('the same over loss: losses and retransmissions are printed, and depend on the seed', async () => {
+  test('the same over loss: losses and retransmissions are printed, and depend on the seed', {
+    tags: ['slow'],
+  }, async () => {
     const again = ['--size', '4M', '--loss', '2', '--seed', '9', '--json'];
     const runs = [await roce('demo', ...places, ...again), await roce('demo', ...places, ...again)];
     for (const { code, out, err } of runs) {
@@ -354,7 +356,7 @@ describe('demo', () => {
     expect([code, JSON.parse(out).underLoss.operations]).toEqual([0, []]);
   });
 
-  test('without the addon: over dgram, with a warning', async () => {
+  test('without the addon: over dgram, with a warning', { tags: ['slow'] }, async () => {
     const { code, out, err } = await roceWithoutAddon('demo', ...places, '--size', '1M');
     expect(code, err).toBe(0);
     expect(out).toMatch(/^Link: dgram .*reaches node-roce programs only/m);
@@ -365,7 +367,7 @@ describe('demo', () => {
     expect(JSON.parse(native.out)).toMatchObject({ link: 'udp' });
   });
 
-  test('a table, and a capture of the packets', async () => {
+  test('a table, and a capture of the packets', { tags: ['slow'] }, async () => {
     const { code, out } = await roce(
       'demo',
       ...places.slice(0, 4),

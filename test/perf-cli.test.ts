@@ -62,7 +62,7 @@ const row = (out: string) =>
     ?.trim()
     .split(/\s+/);
 
-test('the server prints the report of the client', async () => {
+test('the server prints the report of the client', { tags: ['slow'] }, async () => {
   const { server, client } = await both('write', 'bw', '-n', '50', '-s', '4096');
   expect(row(client)).toHaveLength(5);
   expect(row(client)!.slice(0, 2)).toEqual(['4096', '50']);
@@ -70,7 +70,7 @@ test('the server prints the report of the client', async () => {
   expect(server).toContain('Measured by the peer');
 });
 
-test('over the connection manager, as JSON', async () => {
+test('over the connection manager, as JSON', { tags: ['slow'] }, async () => {
   const { server, client } = await both('send', 'lat', '-n', '50', '-R', '--json');
   for (const out of [server, client]) {
     const [run] = JSON.parse(out).runs;
@@ -79,7 +79,7 @@ test('over the connection manager, as JSON', async () => {
   }
 });
 
-test('latencies by powers of two, and the last run in a file', async () => {
+test('latencies by powers of two, and the last run in a file', { tags: ['slow'] }, async () => {
   const { client } = await both('read', 'lat', '-n', '50', '--histogram', '--out_json_file', 'last.json');
   expect(client).toMatch(/messages by latency\[usec\]:\n.*#/);
   const { test_info, results } = JSON.parse(readFileSync(join(folder, 'last.json'), 'utf8'));
@@ -152,7 +152,7 @@ describe('wrong usage is exit code 2, and names the error', () => {
   });
 });
 
-describe('a peer of another kind is exit code 1, with one line', () => {
+describe('a peer of another kind is exit code 1, with one line', { tags: ['slow'] }, () => {
   test('nobody listens', async () => {
     const { code, err } = await perf('write', 'bw', ...place('127.0.0.2'), '127.0.0.1');
     expect({ code, err }).toMatchObject({

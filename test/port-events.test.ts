@@ -72,109 +72,118 @@ beforeEach(() => {
 
 const types = (messages: Message[]) => messages.map(({ type }) => type);
 
-describe.skipIf(!able).each(['inline', 'worker'] as const)('engine: %s', (engine) => {
-  const open = async (options: object) => {
-    program = new Program('device', JSON.stringify({ engine, ...options }));
-    expect(types(await program.said(1))).toEqual(['ready']);
-    return namespace!;
-  };
+/** The same of both: `npm test` looks at one. */
+const ENGINES: [engine: 'inline' | 'worker', options: { tags?: string[] }][] = [
+  ['inline', {}],
+  ['worker', { tags: ['slow'] }],
+];
 
-  test('cable out and in, interface down and up: PORT_ERR and PORT_ACTIVE, once each', async () => {
-    const there = await open({ address: '10.77.0.1' });
-    const down = { type: 'PORT_ERR', portNum: 1, portState: 'DOWN' };
-    const up = { type: 'PORT_ACTIVE', portNum: 1, portState: 'ACTIVE' };
-    for (const [change, ...told] of [
-      ['far0 down', down],
-      ['far0 up', up],
-      ['roce0 down', down],
-      ['roce0 up', up],
-      ['roce0 up'],
-      ['roce0 mtu 4000'],
-    ] as const) {
-      await there.change(`link set ${change}`);
-      expect(await program.said(told.length)).toMatchObject(told);
-    }
-    expect(await program.ask('counters')).toBe(2);
-    expect(await program.ask('write 0')).toBe('SUCCESS');
-  });
+for (const [engine, options] of ENGINES)
+  describe.skipIf(!able)(`engine: ${engine}`, options, () => {
+    const open = async (more: object) => {
+      program = new Program('device', JSON.stringify({ engine, ...more }));
+      expect(types(await program.said(1))).toEqual(['ready']);
+      return namespace!;
+    };
 
-  test('addresses come and go: GID_CHANGE, and the table follows; one that comes back has its index', async () => {
-    const there = await open({ interface: 'roce0' });
-    await there.change('address add 10.77.0.2/24 dev roce0');
-    expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['10.77.0.1', '10.77.0.2'] }]);
-    expect(await program.ask('write 1')).toBe('SUCCESS');
-    await there.change('address delete 10.77.0.1/24 dev roce0');
-    // 10.77.0.2 was secondary to it, and goes with it.
-    expect((await program.said(2)).at(-1)).toMatchObject({ type: 'GID_CHANGE', gids: ['::', '::'] });
-    expect(await program.ask('write 0')).toBe('ahAttr.grh.dgid');
-    await there.change('address add 10.77.0.1/24 dev roce0');
-    expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['10.77.0.1', '::'] }]);
-    expect(await program.ask('write 0')).toBe('SUCCESS');
-    await there.change('address add fd77::1/64 dev roce0 nodad');
-    expect(await program.said(1)).toMatchObject([
-      { type: 'GID_CHANGE', gids: ['10.77.0.1', '::', 'fd77::1'] },
-    ]);
-    expect(await program.ask('write 2')).toBe('SUCCESS');
-    await there.change('address add fe80::77/64 dev roce0 nodad');
-    expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE' }]);
-    expect(await program.ask('write 3')).toBe('SUCCESS');
-  });
-
-  test('an address whose port another program has: a warning that names it, and no GID', async () => {
-    const there = await open({ interface: 'roce0' });
-    await there.change('address add 10.78.0.9/24 dev far0');
-    const device = program;
-    const holder = new Program('hold', '10.78.0.9');
-    await holder.said(1);
-    await there.change('address add 10.78.0.9/24 dev roce0');
-    expect(await device.said(1)).toMatchObject([
-      { type: 'warning', code: 'ROCE_ADDRESS_NOT_SERVED', message: expect.stringContaining('10.78.0.9') },
-    ]);
-    await holder.end();
-  });
-
-  test('reports an IPv6 address once, when it is known to be unique', async () => {
-    const there = await open({ interface: 'roce0' });
-    await there.change('address add fd77::2/64 dev roce0');
-    const [first, ...others] = await program.said(1);
-    expect(first).toMatchObject({ type: 'GID_CHANGE', gids: ['10.77.0.1', 'fd77::2'] });
-    await sleep(300);
-    expect([...others, ...(await program.said(0))]).toEqual([]);
-    expect(await program.ask('write 1')).toBe('SUCCESS');
-  });
-
-  test('a device of some addresses: the others are not its business', async () => {
-    const there = await open({ address: '10.77.0.1' });
-    await there.change('address add 10.77.0.2/24 dev roce0');
-    await there.change('address delete 10.77.0.2/24 dev roce0');
-    await there.change('address delete 10.77.0.1/24 dev roce0');
-    expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['::'], portState: 'ACTIVE' }]);
-  });
-
-  test('over xdp, the interface goes, and another of its name comes: a warning, and the port stays down', async () => {
-    const there = await open({ address: '10.77.0.1', link: 'xdp', xdpMode: 'any' });
-    await there.change('link delete roce0');
-    const told = await program.said(3);
-    expect(types(told).sort()).toEqual(['GID_CHANGE', 'PORT_ERR', 'warning']);
-    expect(told.find(({ type }) => type === 'warning')).toMatchObject({
-      code: 'ROCE_INTERFACE_GONE',
-      message: expect.stringContaining('roce0 is gone'),
+    test('cable out and in, interface down and up: PORT_ERR and PORT_ACTIVE, once each', async () => {
+      const there = await open({ address: '10.77.0.1' });
+      const down = { type: 'PORT_ERR', portNum: 1, portState: 'DOWN' };
+      const up = { type: 'PORT_ACTIVE', portNum: 1, portState: 'ACTIVE' };
+      for (const [change, ...told] of [
+        ['far0 down', down],
+        ['far0 up', up],
+        ['roce0 down', down],
+        ['roce0 up', up],
+        ['roce0 up'],
+        ['roce0 mtu 4000'],
+      ] as const) {
+        await there.change(`link set ${change}`);
+        expect(await program.said(told.length)).toMatchObject(told);
+      }
+      expect(await program.ask('counters')).toBe(2);
+      expect(await program.ask('write 0')).toBe('SUCCESS');
     });
-    there.plug();
-    await sleep(300);
-    expect(await program.said(0)).toEqual([]);
-  });
 
-  test('the interface goes, and another of its name comes', async () => {
-    const there = await open({ interface: 'roce0' });
-    await there.change('link delete roce0');
-    expect(types(await program.said(2)).sort()).toEqual(['GID_CHANGE', 'PORT_ERR']);
-    there.plug();
-    expect((await program.said(2)).at(-1)).toMatchObject({ gids: ['10.77.0.1'], portState: 'ACTIVE' });
-    expect(types(program.heard.slice(3)).sort()).toEqual(['GID_CHANGE', 'PORT_ACTIVE']);
-    expect(await program.ask('write 0')).toBe('SUCCESS');
+    test('addresses come and go: GID_CHANGE, and the table follows; one that comes back has its index', async () => {
+      const there = await open({ interface: 'roce0' });
+      await there.change('address add 10.77.0.2/24 dev roce0');
+      expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['10.77.0.1', '10.77.0.2'] }]);
+      expect(await program.ask('write 1')).toBe('SUCCESS');
+      await there.change('address delete 10.77.0.1/24 dev roce0');
+      // 10.77.0.2 was secondary to it, and goes with it.
+      expect((await program.said(2)).at(-1)).toMatchObject({ type: 'GID_CHANGE', gids: ['::', '::'] });
+      expect(await program.ask('write 0')).toBe('ahAttr.grh.dgid');
+      await there.change('address add 10.77.0.1/24 dev roce0');
+      expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE', gids: ['10.77.0.1', '::'] }]);
+      expect(await program.ask('write 0')).toBe('SUCCESS');
+      await there.change('address add fd77::1/64 dev roce0 nodad');
+      expect(await program.said(1)).toMatchObject([
+        { type: 'GID_CHANGE', gids: ['10.77.0.1', '::', 'fd77::1'] },
+      ]);
+      expect(await program.ask('write 2')).toBe('SUCCESS');
+      await there.change('address add fe80::77/64 dev roce0 nodad');
+      expect(await program.said(1)).toMatchObject([{ type: 'GID_CHANGE' }]);
+      expect(await program.ask('write 3')).toBe('SUCCESS');
+    });
+
+    test('an address whose port another program has: a warning that names it, and no GID', async () => {
+      const there = await open({ interface: 'roce0' });
+      await there.change('address add 10.78.0.9/24 dev far0');
+      const device = program;
+      const holder = new Program('hold', '10.78.0.9');
+      await holder.said(1);
+      await there.change('address add 10.78.0.9/24 dev roce0');
+      expect(await device.said(1)).toMatchObject([
+        { type: 'warning', code: 'ROCE_ADDRESS_NOT_SERVED', message: expect.stringContaining('10.78.0.9') },
+      ]);
+      await holder.end();
+    });
+
+    test('reports an IPv6 address once, when it is known to be unique', async () => {
+      const there = await open({ interface: 'roce0' });
+      await there.change('address add fd77::2/64 dev roce0');
+      const [first, ...others] = await program.said(1);
+      expect(first).toMatchObject({ type: 'GID_CHANGE', gids: ['10.77.0.1', 'fd77::2'] });
+      await sleep(300);
+      expect([...others, ...(await program.said(0))]).toEqual([]);
+      expect(await program.ask('write 1')).toBe('SUCCESS');
+    });
+
+    test('a device of some addresses: the others are not its business', async () => {
+      const there = await open({ address: '10.77.0.1' });
+      await there.change('address add 10.77.0.2/24 dev roce0');
+      await there.change('address delete 10.77.0.2/24 dev roce0');
+      await there.change('address delete 10.77.0.1/24 dev roce0');
+      expect(await program.said(1)).toMatchObject([
+        { type: 'GID_CHANGE', gids: ['::'], portState: 'ACTIVE' },
+      ]);
+    });
+
+    test('over xdp, the interface goes, and another of its name comes: a warning, and the port stays down', async () => {
+      const there = await open({ address: '10.77.0.1', link: 'xdp', xdpMode: 'any' });
+      await there.change('link delete roce0');
+      const told = await program.said(3);
+      expect(types(told).sort()).toEqual(['GID_CHANGE', 'PORT_ERR', 'warning']);
+      expect(told.find(({ type }) => type === 'warning')).toMatchObject({
+        code: 'ROCE_INTERFACE_GONE',
+        message: expect.stringContaining('roce0 is gone'),
+      });
+      there.plug();
+      await sleep(300);
+      expect(await program.said(0)).toEqual([]);
+    });
+
+    test('the interface goes, and another of its name comes', async () => {
+      const there = await open({ interface: 'roce0' });
+      await there.change('link delete roce0');
+      expect(types(await program.said(2)).sort()).toEqual(['GID_CHANGE', 'PORT_ERR']);
+      there.plug();
+      expect((await program.said(2)).at(-1)).toMatchObject({ gids: ['10.77.0.1'], portState: 'ACTIVE' });
+      expect(types(program.heard.slice(3)).sort()).toEqual(['GID_CHANGE', 'PORT_ACTIVE']);
+      expect(await program.ask('write 0')).toBe('SUCCESS');
+    });
   });
-});
 
 describe.skipIf(!able).each(['netlink', 'polling'] as const)('watching an interface by %s', (how) => {
   test('each change once', async () => {

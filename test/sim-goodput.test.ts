@@ -99,7 +99,7 @@ function late(peer: 'model' | 'engine', duration = LATE.duration): number {
   return gbps;
 }
 
-test('(d) reordering, to our own responder: 8.5 Gb/s', { timeout: 600_000 }, () => {
+test('(d) reordering, to our own responder: 8.5 Gb/s', { timeout: 600_000, tags: ['slow'] }, () => {
   expect(late('engine')).toBeGreaterThanOrEqual(8.5);
 });
 

@@ -11,7 +11,7 @@ const report = async (folder: string, name: string) => {
   return { found, file: write(`${name}.html`, renderReport(found)) };
 };
 
-inChromium(() => {
+inChromium({ tags: ['slow'] }, () => {
   describe('the report of blackhole_timeout', () => {
     let file: string;
     beforeAll(async () => {
@@ -26,7 +26,7 @@ inChromium(() => {
     });
   });
 
-  describe('the report of loss10_both_mixed', { tags: ['slow'] }, () => {
+  describe('the report of loss10_both_mixed', () => {
     let found: Analysis;
     let file: string;
     beforeAll(async () => {
@@ -150,7 +150,7 @@ inChromium(() => {
     });
   });
 
-  describe('the report of loss5_both_rc_pingpong', { tags: ['slow'] }, () => {
+  describe('the report of loss5_both_rc_pingpong', () => {
     let file: string;
     beforeAll(async () => {
       ({ file } = await report(captures, 'loss5_both_rc_pingpong'));
@@ -188,7 +188,7 @@ inChromium(() => {
     });
   });
 
-  describe('the report of a network', { tags: ['slow'] }, () => {
+  describe('the report of a network', () => {
     const path = {
       vlan: 5,
       tunnel: 'vxlan',

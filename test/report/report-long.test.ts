@@ -6,8 +6,8 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { simulate } from './simulate.ts';
 import { folder, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
-inChromium(() => {
-  describe('the report of a simulated capture of 100,000 packets', { tags: ['slow'] }, () => {
+inChromium({ tags: ['slow'] }, () => {
+  describe('the report of a simulated capture of 100,000 packets', () => {
     const PACKETS = 100_000;
     let found: Analysis;
     let file: string;

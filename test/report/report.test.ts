@@ -9,7 +9,7 @@ import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture'
 import { beforeAll, describe, expect, test } from 'vitest';
 import { captures, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
-inChromium(() => {
+inChromium({ tags: ['slow'] }, () => {
   describe('the report of loss5_both_rc_pingpong', () => {
     let found: Analysis;
     let file: string;
@@ -68,7 +68,7 @@ inChromium(() => {
       expect(await page.locator('.hex .lit').allTextContents()).toHaveLength(3);
     });
 
-    test('the keys go through the packets, and leave them', { tags: ['slow'] }, async () => {
+    test('the keys go through the packets, and leave them', async () => {
       const box = page.getByRole('listbox');
       await box.focus();
       await page.keyboard.press('ArrowDown');
@@ -87,7 +87,7 @@ inChromium(() => {
       expect(await page.locator('.packet').count()).toBe(0);
     });
 
-    test('the ladder filters by kind, by text and by frame', { tags: ['slow'] }, async () => {
+    test('the ladder filters by kind, by text and by frame', async () => {
       const rows = page.getByRole('option');
       const search = page.getByPlaceholder('write, psn 123, #frame');
       await search.fill('#40');
@@ -104,7 +104,7 @@ inChromium(() => {
       await poll(() => rows.count()).toBe(naks);
     });
 
-    test('the ladder zooms', { tags: ['slow'] }, async () => {
+    test('the ladder zooms', async () => {
       const height = async () => (await page.locator('#packet-1-0').boundingBox())!.height;
       const before = await height();
       await page.getByRole('slider').press('ArrowRight');
@@ -113,9 +113,7 @@ inChromium(() => {
       await poll(height).toBeLessThan(before);
     });
 
-    test('time zooms by drag, by button, by key and by figures, for plots and ladder alike', {
-      tags: ['slow'],
-    }, async () => {
+    test('time zooms by drag, by button, by key and by figures, for plots and ladder alike', async () => {
       const [from, to] = [page.getByLabel('from, in seconds'), page.getByLabel('to, in seconds')];
       const whole = [await from.inputValue(), await to.inputValue()];
       const first = page.getByRole('option').first();
@@ -149,7 +147,7 @@ inChromium(() => {
       await poll(() => page.getByRole('option').count()).toBe(within);
     });
 
-    test('a click on a point of the PSN plot shows its packet', { tags: ['slow'] }, async () => {
+    test('a click on a point of the PSN plot shows its packet', async () => {
       const over = page.locator('.u-over').first();
       const box = (await over.boundingBox())!;
       // The points are nowhere near a grid: look for one.
@@ -167,7 +165,7 @@ inChromium(() => {
       throw new Error('no point found');
     });
 
-    test('the table of messages sorts, filters and leads to packets', { tags: ['slow'] }, async () => {
+    test('the table of messages sorts, filters and leads to packets', async () => {
       const table = page.locator('#messages table');
       await table.getByRole('button', { name: 'Latency' }).click();
       await table.getByRole('button', { name: 'Latency' }).click();
@@ -184,7 +182,7 @@ inChromium(() => {
       await poll(() => table.locator('tbody tr').count()).toBe(again);
     });
 
-    test('light, dark, and back to the system’s', { tags: ['slow'] }, async () => {
+    test('light, dark, and back to the system’s', async () => {
       const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
       const light = await ground();
       await page.locator('.theme label', { hasText: 'Dark' }).click();
@@ -215,7 +213,7 @@ inChromium(() => {
       expect(await inkOf(page.locator('.chart canvas').first())).toBeGreaterThan(500);
     });
 
-    test('all that acts can be reached by Tab, and has a name', { tags: ['slow'] }, async () => {
+    test('all that acts can be reached by Tab, and has a name', async () => {
       const nameless = await page.evaluate(() =>
         [...document.querySelectorAll<HTMLElement>('button, input, [tabindex="0"]')]
           .filter(
@@ -241,7 +239,6 @@ inChromium(() => {
 
     test.each(['light', 'dark'] as const)(
       'breaks no rule of accessibility, %s (axe)',
-      { tags: ['slow'] },
       async (colorScheme) => {
         await page.emulateMedia({ colorScheme });
         // Rows are like each other, and axe takes its time for each.

@@ -8,9 +8,6 @@ import { launch, noBrowser, open, type Watched } from './browser.ts';
 
 export const captures = join(import.meta.dirname, '../fixtures/captures');
 
-/** Milliseconds until a browser or a page is there: on a busy machine that may take long. */
-const BUSY_MACHINE = 60_000;
-
 let browser: Browser;
 /** The page of the test at hand. */
 export let page: Page;
@@ -18,12 +15,12 @@ export let page: Page;
 export let folder: string;
 
 /** Tests that need a browser. */
-export function inChromium(tests: () => void): void {
-  describe.skipIf(noBrowser !== undefined)('in Chromium', () => {
+export function inChromium(options: { tags: string[] }, tests: () => void): void {
+  describe.skipIf(noBrowser !== undefined)('in Chromium', options, () => {
     beforeAll(async () => {
       folder = mkdtempSync(join(tmpdir(), 'roce-report-'));
       browser = await launch();
-    }, BUSY_MACHINE);
+    });
     afterAll(async () => {
       await browser?.close();
       rmSync(folder, { recursive: true });
@@ -45,7 +42,7 @@ export function opens(file: () => string): void {
   beforeEach(async () => {
     watched = await open(browser, file());
     page = watched.page;
-  }, BUSY_MACHINE);
+  });
   afterEach(async () => {
     expect(watched).toMatchObject({ complaints: [], requests: [] });
     await page.context().close();
