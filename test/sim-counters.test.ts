@@ -188,12 +188,13 @@ describe('countersOfEachCause', () => {
     expect(set.done).toEqual(['RETRY_EXC_ERR', 'WR_FLUSH_ERR']);
     // The second waits for credits: no ACK has shown yet that there is no limit.
     const { sent } = set.packets(set.a);
+    expect(sent).toBe(4);
     set.expect(
       {
         timeouts: 4,
         retries: 3,
-        // Two for each timeout.
-        probes: 8,
+        // None before the round trip is known.
+        probes: 0,
         retryExceededErr: 1,
         retransmittedPackets: sent - 1,
         failedSends: 1,

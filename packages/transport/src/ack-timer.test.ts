@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { Deadlines } from './deadlines.ts';
 import type { Owner } from './qp/owner.ts';
 import { AckTimer, RETRY_TIMER_FACTOR } from './requester/ack-timer.ts';
+import { LossDistance } from './requester/loss-distance.ts';
 import { Probe } from './requester/probe.ts';
 import { RoundTrip } from './requester/round-trip.ts';
 import { TIMERS, Timer, Timers } from './requester/timers.ts';
@@ -15,14 +16,15 @@ function setUp(timeout = 14, sample?: number) {
   const clock = new Float64Array([1000]);
   const times = new Float64Array(TIMERS);
   const timers = new Timers(clock, new Deadlines(clock), { timersDue: () => {} }, { array: times, at: 0 });
-  const roundTrip = new RoundTrip(clock);
+  const losses = new LossDistance();
+  const roundTrip = new RoundTrip(clock, losses);
   if (sample !== undefined) {
     roundTrip.begin(0);
     clock[0] += sample;
     roundTrip.acknowledged(1);
   }
-  const probe = new Probe(clock);
-  probe.grant(2);
+  const probe = new Probe(roundTrip, losses);
+  probe.enable(true);
   const ackTimer = new AckTimer({ attributes: { timeout } } as Owner, timers, roundTrip, probe);
   const remaining = (timer: number) => times[timer] - clock[0];
   const left = () => [remaining(Timer.RETRY), remaining(Timer.PROBE)];
@@ -63,22 +65,31 @@ test('a probe comes first where it is quicker than the ACK timer, else not', () 
   const quick = setUp(14, 10_000);
   quick.ackTimer.restart(true);
   expect(quick.left()).toEqual([RETRY_14, 20_000]);
-  const slow = setUp(11, 10_000);
+  const slow = setUp(11, 17_000);
   slow.timers.arm(Timer.PROBE, 5);
   slow.ackTimer.restart(true);
   expect(slow.left()[1]).toBe(NEVER);
   const unknown = setUp(14);
   unknown.ackTimer.restart(true);
-  expect(unknown.left()).toEqual([RETRY_14, 900]);
+  expect(unknown.left()).toEqual([RETRY_14, NEVER]);
 });
 
-test('no probe where none is left', () => {
-  const { timers, probe, ackTimer, left } = setUp(14, 100);
-  for (let i = 0; i < 2; i++) {
+test('the timer runs as long as the rule allows where the round trip is a large part of it', () => {
+  for (const [sample, factor] of [
+    [RETRY_14 / 4, 1],
+    [RETRY_14 / 4 + 1, 2],
+  ]) {
+    const { ackTimer, left } = setUp(14, sample);
     ackTimer.restart(true);
-    expect(left()).toEqual([RETRY_14, 200]);
-    probe.want();
+    expect(left()[0]).toBe(factor * RETRY_14);
   }
+});
+
+test('no probe where none is allowed', () => {
+  const { timers, probe, ackTimer, left } = setUp(14, 100);
+  ackTimer.restart(true);
+  expect(left()).toEqual([RETRY_14, 200]);
+  probe.timedOut(1000);
   timers.arm(Timer.PROBE, 5);
   ackTimer.restart(true);
   expect(left()).toEqual([RETRY_14, NEVER]);

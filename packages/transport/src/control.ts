@@ -103,8 +103,8 @@ export interface QpAttr {
   /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. Probes ask sooner (`Recovery.probes`). */
   timeout?: number;
   /**
-   * RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR. Probes take none of them: in addition to the 1 + `retryCnt`
-   * sends, a silent peer sees up to 2 · (1 + `retryCnt`) probes (`Recovery.probes`).
+   * RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR: a peer that never answers sees 1 + `retryCnt` sends. Probes take
+   * none of them, and come in addition once the round trip is known (`Recovery.probes`).
    */
   retryCnt?: number;
   /** RC: 0 … 6 retries after an RNR NAK, then RNR_RETRY_EXC_ERR; 7 is for ever. */
@@ -120,10 +120,11 @@ export interface QpAttr {
 /** How a reliable connection recovers from losses. */
 export interface Recovery {
   /**
-   * When an answer is overdue by the round trip, sends one packet once more (a tail loss probe). A peer that is gone sees at most
-   * two for each time that the ACK timer runs out, so 2 · (1 + `retryCnt`) in addition to the 1 + `retryCnt` sends; none where `timeout` is 0. On a
-   * path that has just lost packets, those of later timeouts may come before the first; and if the peer is known to keep early packets,
-   * the first probe brings up to 0.7 windows of packets that are easily lost with it, once. Default true.
+   * When an answer is overdue by the round trip, sends one packet once more (a tail loss probe, RFC 8985): none before the round trip is
+   * known, and none after the ACK timer has run out until something is acknowledged. On a connection that lost nothing one for each flight.
+   * Where losses were seen, further ones, of two packets, after intervals that double; and to a peer that is known to keep early packets, on
+   * a path that loses often, up to 0.7 windows of packets with the first one. False: a peer never sees more than 1 + `retryCnt` sends without
+   * an answer. Default true.
    */
   probes: boolean;
   /**

@@ -42,7 +42,7 @@ export class QpCounters {
   /** Connections that ended because no retry was left of `retry_cnt`, and of `rnr_retry`. */
   retryExceededErr = 0;
   rnrRetryExceededErr = 0;
-  /** The oldest packet was retransmitted for an answer that was overdue by the usual round trip. */
+  /** A packet was retransmitted for an answer that was overdue by the usual round trip. */
   probes = 0;
   /** NAKs that ended the connection: 0x61, 0x62, 0x63. */
   receivedInvalidRequest = 0;

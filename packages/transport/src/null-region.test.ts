@@ -1,4 +1,5 @@
 /** Regions without memory (ibv_alloc_null_mr(3)): zeros to send, and what arrives is discarded. */
+import { createRandom } from '@node-roce/link';
 import { describe, expect, test } from 'vitest';
 import { addressOf, Pair, QKEY, type Side } from '../testing/pair.ts';
 import { frameOf, setUpRaw } from '../testing/raw-side.ts';
@@ -80,8 +81,8 @@ test('the zeros stay zeros, and lost packets are retransmitted from them', () =>
   const { left, right } = pair;
   const target = filled(65_536, 1);
   const to = right.register(target.buffer);
-  let count = 0;
-  pair.fault = (packet) => (count++ % 3 === 1 ? [] : [{ packet, delay: 0 }]);
+  const { chance } = createRandom(1);
+  pair.fault = (packet) => (chance(1 / 3) ? [] : [{ packet, delay: 0 }]);
   left.postRecv(1, [{ mr: nullOf(left), length: 5000 }]);
   right.post({ opcode: 'SEND', sge: [{ mr: to, length: 5000 }] });
   left.post({ opcode: 'RDMA_WRITE', sge: [{ mr: nullOf(left), length: 65_536 }], remote: to });

@@ -30,7 +30,7 @@ describe('a READ is split', () => {
   test('at multiples of the same count, wherever it is resumed', () => {
     const [reads] = setUp().users;
     const packets = 34;
-    expect([0, 1, 9, 10, 19, 20, 29, 30, 33].map((at) => reads.next(at, packets))).toEqual([
+    expect([0, 1, 9, 10, 19, 20, 29, 30, 33].map((at) => reads.next(at, at, packets))).toEqual([
       10, 9, 1, 10, 1, 10, 1, 4, 1,
     ]);
     expect([1, 10, 11, 20, 34].map((responses) => reads.requestsFor(responses))).toEqual([1, 1, 2, 2, 4]);
@@ -44,14 +44,14 @@ describe('a READ is split', () => {
     ['budget for 1,000', 1000 * CHARGE, 64],
   ])('with %s: two requests fit, of at most 64 responses', (_, total, chunk) => {
     const [reads] = setUp(1, total).users;
-    expect(reads.next(0, 10_000)).toBe(chunk);
+    expect(reads.next(0, 0, 10_000)).toBe(chunk);
   });
 
   test('anew after the path MTU changed, and what was asked for is given back', () => {
     const { budget, users, settled } = setUp();
     users[0].ask(0, 9);
     users[0].setPathMtu(4096);
-    expect(users[0].next(0, 100)).toBe(Math.floor(TOTAL / 2 / (2 * 4096 + 512)));
+    expect(users[0].next(0, 0, 100)).toBe(Math.floor(TOTAL / 2 / (2 * 4096 + 512)));
     expect(budget.left).toBe(TOTAL);
     settled();
   });
@@ -116,7 +116,7 @@ describe('responses in flight', () => {
 
   test('are two requests at least, and beyond them no more than the window', () => {
     const [reads] = setUp(1, 100 * TOTAL).users;
-    const chunk = reads.next(0, WIDE);
+    const chunk = reads.next(0, 0, WIDE);
     expect(reads.mayAsk(chunk, 2)).toBe(true);
     reads.ask(0, chunk - 1);
     expect(reads.mayAsk(chunk, 2)).toBe(true);

@@ -1,28 +1,44 @@
-/** Tail loss probes by themselves: how many may be sent without an answer, how late, and what an answer shows. */
+/** Tail loss probes by themselves: when one may be sent, how late, and what an answer shows. */
 import { describe, expect, test } from 'vitest';
-import { PROBES_PER_TIMEOUT, Probe } from './requester/probe.ts';
-import type { RoundTrip } from './requester/round-trip.ts';
+import { LossDistance } from './requester/loss-distance.ts';
+import { Probe } from './requester/probe.ts';
+import { RoundTrip } from './requester/round-trip.ts';
 
-const path = (smoothed: number, ackDelay = 0) => ({ smoothed, ackDelay, least: smoothed }) as RoundTrip;
-
-function granted(timeouts: number, clock = new Float64Array(1)): Probe {
-  const probe = new Probe(clock);
-  probe.grant(timeouts);
-  return probe;
-}
-
-/** Wants probes until none is left; returns how many that were. */
-function spend(probe: Probe): number {
-  let count = 0;
-  for (; probe.anyLeft && count < 100; count++) {
+/** A probe on a path whose round trip is `sample` µs (0: not known), at 1,000 µs. */
+function setUp(sample = 100) {
+  const clock = new Float64Array(1);
+  const losses = new LossDistance();
+  const roundTrip = new RoundTrip(clock, losses);
+  const measure = (microseconds: number) => {
+    roundTrip.begin(0);
+    clock[0] += microseconds;
+    roundTrip.acknowledged(1);
+  };
+  if (sample > 0) measure(sample);
+  clock[0] = 1000;
+  const probe = new Probe(roundTrip, losses);
+  probe.enable(true);
+  /** One is sent for the PSN before `end`, with those before `flightEnd` in flight. */
+  const send = (end: number, flightEnd = end, part = -1) => {
     probe.want();
-    expect(probe.check()).toBeUndefined();
-  }
-  return count;
+    probe.take();
+    probe.sent(clock[0], end, flightEnd, part);
+  };
+  /** Everything before `psn` is acknowledged `later` µs later. */
+  const progress = (psn: number, later = 0) => {
+    clock[0] += later;
+    losses.acknowledged(1);
+    probe.progress(clock[0], psn);
+  };
+  const frequent = () => {
+    losses.seen();
+    for (let i = 0; i < 20; i++) losses.lost();
+  };
+  return { clock, losses, roundTrip, probe, send, progress, measure, frequent };
 }
 
 test('is wanted until its turn comes', () => {
-  const probe = granted(1);
+  const { probe } = setUp();
   expect(probe.wanted).toBe(false);
   probe.want();
   expect(probe.wanted).toBe(true);
@@ -30,185 +46,170 @@ test('is wanted until its turn comes', () => {
   expect(probe.wanted).toBe(false);
 });
 
-describe('the budget', () => {
-  test.each([0, 1, 4, 8])('is two for each of %i timeouts', (timeouts) => {
-    const probe = granted(timeouts);
-    let count = spend(probe);
-    expect(count).toBe(timeouts === 0 ? 0 : PROBES_PER_TIMEOUT);
+describe('is allowed', () => {
+  test('not where there are none, nor before the round trip is known', () => {
+    const { probe } = setUp();
+    probe.enable(false);
+    expect([probe.isAllowed, probe.delay]).toEqual([false, -1]);
+    expect(setUp(0).probe.delay).toBe(-1);
+  });
+
+  test.each([0, 0x10, 0xff_fffa, 0xff_ffff])(
+    'once a flight, on a connection that lost nothing, from PSN %i',
+    (psn) => {
+      const { probe, send, progress } = setUp();
+      const at = (offset: number) => (psn + offset) & 0xff_ffff;
+      send(at(10));
+      expect(probe.isAllowed).toBe(false);
+      progress(at(1));
+      progress(at(9));
+      expect(probe.isAllowed).toBe(false);
+      progress(at(10));
+      expect(probe.isAllowed).toBe(true);
+    },
+  );
+
+  test('again and again where losses were seen', () => {
+    const { probe, losses, send } = setUp();
+    losses.seen();
     for (let i = 0; i < 20; i++) {
-      probe.timedOut();
-      const more = spend(probe);
-      expect(more).toBeLessThanOrEqual(PROBES_PER_TIMEOUT);
-      count += more;
+      send(10);
+      expect(probe.isAllowed).toBe(true);
     }
-    expect(count).toBe(PROBES_PER_TIMEOUT * timeouts);
   });
 
-  test('begins anew with progress', () => {
-    const probe = granted(1);
-    expect(spend(probe)).toBe(2);
-    probe.progress(1, 10);
-    expect(spend(probe)).toBe(2);
-    expect(probe.unanswered).toBe(2);
+  test('not after the ACK timer ran out, until something is acknowledged', () => {
+    for (const seen of [false, true]) {
+      const { probe, losses, progress } = setUp();
+      if (seen) losses.seen();
+      probe.timedOut(1000);
+      expect([probe.isAllowed, probe.delay]).toEqual([false, -1]);
+      progress(1);
+      expect(probe.isAllowed).toBe(true);
+    }
   });
 
-  test('may be spent sooner where the path has lost packets, and never exceeds the whole', () => {
-    const probe = granted(4);
-    probe.pathLoses();
-    probe.progress(1, 10);
-    expect(spend(probe)).toBe(4);
-    // The answer shows another loss.
-    probe.progress(1, 10);
-    expect(spend(probe)).toBe(6);
-    for (let i = 0; i < 10; i++) probe.progress(1, 10);
-    for (let i = 0; i < 10; i++) probe.pathLoses();
-    probe.progress(1, 10);
-    expect(spend(probe)).toBe(8);
-    probe.timedOut();
-    expect(spend(probe)).toBe(0);
-  });
-
-  test('is two again after a timeout', () => {
-    const probe = granted(8);
-    for (let i = 0; i < 3; i++) probe.pathLoses();
-    probe.progress(1, 10);
-    probe.timedOut();
-    expect(spend(probe)).toBe(2);
-  });
-
-  test('of none stays none', () => {
-    const probe = granted(0);
-    probe.pathLoses();
-    probe.progress(1, 10);
-    expect(spend(probe)).toBe(0);
-    expect(probe.delay(path(100))).toBe(-1);
-  });
-
-  test('the check sees one that was exceeded', () => {
-    const probe = granted(0);
+  test('once everything in flight is retransmitted, the last one is forgotten', () => {
+    const { probe, send } = setUp();
+    send(10);
     probe.want();
-    expect(probe.check()).toBe('1 probes sent and -1 left of 0, 1 now');
+    probe.forget();
+    expect([probe.wanted, probe.isAllowed]).toEqual([false, true]);
+  });
+
+  test('on another path anew', () => {
+    const { probe, send } = setUp();
+    send(10);
+    probe.timedOut(1000);
+    probe.enable(true);
+    expect([probe.isAllowed, probe.unanswered]).toEqual([true, 0]);
   });
 });
 
 describe('the delay', () => {
   test.each([
-    ['900 µs before the first sample', 0, 0, 900],
-    ['two round trips', 300, 0, 600],
-    ['and the largest ACK delay', 300, 70, 670],
-    ['50 µs at least', 20, 5, 50],
-    ['a whole number', 300.3, 0.3, 600],
-    ['30 bits at most', 2 ** 31, 2 ** 31, 0x3fff_ffff],
-  ])('is %s', (_, smoothed, ackDelay, expected) => {
-    expect(granted(1).delay(path(smoothed, ackDelay))).toBe(expected);
+    ['two round trips', 300, 600],
+    ['50 µs at least', 20, 50],
+    ['a whole number', 300.3, 600],
+    ['30 bits at most', 2 ** 31, 0x3fff_ffff],
+  ])('is %s', (_, sample, expected) => {
+    expect(setUp(sample).probe.delay).toBe(expected);
   });
 
-  test('doubles with every fourth probe that drew no answer', () => {
-    const probe = granted(8);
-    for (let i = 0; i < 8; i++) probe.pathLoses();
-    probe.progress(1, 10);
-    const delays: number[] = [];
-    for (let i = 0; i < 13; i++) {
-      delays.push(probe.delay(path(100)));
-      probe.want();
-    }
-    expect(delays).toEqual([200, 200, 200, 200, 400, 400, 400, 400, 800, 800, 800, 800, 1600]);
-  });
-});
-
-describe('patience', () => {
-  /** Of the interval, beyond the two round trips of the path. */
-  const doublings = (probe: Probe) => Math.log2(probe.delay(path(100)) / 200);
-  const probed = (isCostly = false, grants = 4) => {
-    const probe = granted(grants);
-    probe.want();
-    probe.take();
-    probe.sent(11, 20, isCostly);
-    return probe;
-  };
-
-  test('grows with each probe that was premature, once', () => {
-    const probe = probed();
-    expect(probe.isSparing).toBe(false);
-    expect([probe.premature(30), probe.premature(30)]).toEqual([true, false]);
-    expect([doublings(probe), probe.isSparing]).toEqual([1, true]);
+  test('and the largest ACK delay', () => {
+    const { probe, measure } = setUp(800);
+    measure(1600);
+    expect(probe.delay).toBe(2 * 900 + 800);
   });
 
-  test('grows with each probe that is costly, up to a bound', () => {
-    const probe = probed(true);
-    expect(doublings(probe)).toBe(1);
-    for (let i = 0; i < 20; i++) probe.sent(11, 20, true);
-    expect(doublings(probe)).toBe(10);
+  const delays = (set: ReturnType<typeof setUp>) =>
+    Array.from({ length: 6 }, () => {
+      const { delay } = set.probe;
+      set.send(10);
+      return delay;
+    });
+
+  test('doubles with each one that was not answered', () => {
+    const set = setUp();
+    set.losses.seen();
+    expect(delays(set)).toEqual([200, 400, 800, 1600, 3200, 6400]);
+    set.progress(1);
+    expect(set.probe.delay).toBe(200);
   });
 
-  test('one doubling is taken back for each flight that is acknowledged without a probe', () => {
-    const probe = probed(true);
-    probe.premature(30);
-    probe.progress(15, 30); // The answer to the probe.
-    expect(doublings(probe)).toBe(2);
-    for (let psn = 16; psn <= 30; psn++) probe.progress(psn, 60);
-    expect(doublings(probe)).toBe(2);
-    for (let psn = 31; psn <= 60; psn++) probe.progress(psn, 90);
-    expect(doublings(probe)).toBe(1);
-    probe.progress(90, 120);
-    expect(doublings(probe)).toBe(1);
-    probe.progress(91, 120);
-    expect(doublings(probe)).toBe(0);
-  });
-
-  test('ends with a sample', () => {
-    const probe = probed(true);
-    probe.sampled();
-    expect([doublings(probe), probe.isSparing]).toEqual([0, false]);
-  });
-
-  test('where one was premature, none of later timeouts are sent ahead', () => {
-    const probe = probed();
-    for (let i = 0; i < 3; i++) probe.pathLoses();
-    probe.premature(30);
-    probe.progress(31, 40);
-    expect(spend(probe)).toBe(4);
+  test('doubles with each second one where losses are frequent: the first is easily lost', () => {
+    const set = setUp();
+    set.frequent();
+    expect(delays(set)).toEqual([200, 200, 400, 400, 800, 800]);
   });
 });
 
 describe('an answer', () => {
-  /** A probe at `psn` is sent at 1000 µs, with ten packets in flight from there on. */
-  const sent = (psn: number) => {
-    const clock = new Float64Array([1000]);
-    const probe = granted(1, clock);
-    probe.want();
-    probe.take();
-    probe.sent((psn + 1) & 0xff_ffff, (psn + 10) & 0xff_ffff, false);
-    return { probe, clock };
-  };
-
-  test.each([
-    ['to its packet alone: all behind is lost', 1, 20, true],
-    ['to a part: the rest is lost', 5, 20, true],
-    ['to all: nothing is lost', 10, 20, false],
-    ['sooner than half the least round trip: to packets before', 5, 9, false],
-  ])('%s', (_, packets, after, lost) => {
-    for (const psn of [0, 0x10, 0xff_ffff, 0xff_fffa]) {
-      const { probe, clock } = sent(psn);
-      clock[0] += after;
-      // Of what was before it, this is no answer.
-      expect(probe.showsLoss(psn, path(20))).toBe(false);
-      expect(probe.showsLoss((psn + packets) & 0xff_ffff, path(20))).toBe(lost);
-      // Only the first one shows it.
-      expect(probe.showsLoss((psn + packets) & 0xff_ffff, path(20))).toBe(false);
+  test('shows no loss, on a connection on which losses are not frequent', () => {
+    for (const seen of [false, true]) {
+      const { probe, losses, send, progress, clock } = setUp();
+      if (seen) losses.seen();
+      send(1, 10);
+      progress(1, 100);
+      expect(probe.showsLoss(clock[0], 1)).toBe(false);
     }
   });
 
-  test('shows nothing where no probe was sent', () => {
-    for (let psn = 0; psn < 4; psn++) expect(granted(1).showsLoss(psn, path(20))).toBe(false);
+  test.each([
+    ['to its packet alone: all behind is lost', 1, 100, true],
+    ['to a part: the rest is lost', 5, 100, true],
+    ['to all: nothing is lost', 10, 100, false],
+    ['sooner than half the least round trip: to packets before', 5, 49, false],
+  ])('where they are, %s', (_, packets, after, lost) => {
+    for (const psn of [0, 0x10, 0xff_ffff, 0xff_fffa]) {
+      const { probe, send, progress, clock, frequent } = setUp();
+      frequent();
+      const end = (psn + packets) & 0xff_ffff;
+      send((psn + 1) & 0xff_ffff, (psn + 10) & 0xff_ffff);
+      // Of what was before it, this is no answer.
+      expect(probe.showsLoss(clock[0], psn)).toBe(false);
+      progress(end, after);
+      expect(probe.showsLoss(clock[0], end)).toBe(lost);
+      // Only the first one shows it.
+      expect(probe.showsLoss(clock[0], end)).toBe(false);
+    }
   });
 
-  test('shows nothing where everything is retransmitted since', () => {
-    const { probe, clock } = sent(0x10);
-    clock[0] += 1000;
-    probe.want();
-    probe.forget();
-    expect(probe.wanted).toBe(false);
-    expect(probe.showsLoss(0x11, path(20))).toBe(false);
+  test('to all, a round trip later and once only, shows that the probe repaired a loss (RFC 8985 §7.4.2)', () => {
+    const { losses, send, progress } = setUp();
+    send(10);
+    progress(10, 120);
+    expect(losses.areSeen).toBe(false);
+    progress(11, 100);
+    expect(losses.areSeen).toBe(true);
+  });
+
+  test('that comes twice shows that nothing was lost, and so does one that comes much later', () => {
+    for (const late of [false, true]) {
+      const { probe, losses, send, progress } = setUp();
+      send(10);
+      progress(10, late ? 201 : 120);
+      if (!late) probe.answeredTwice();
+      progress(11, 100);
+      expect(losses.areSeen).toBe(false);
+    }
+  });
+
+  test('a round trip after a timeout, and once only, shows a loss as well', () => {
+    for (const late of [false, true]) {
+      const { probe, losses, clock, progress } = setUp();
+      probe.timedOut(clock[0]);
+      progress(1, late ? 201 : 120);
+      progress(2, 100);
+      expect(losses.areSeen).toBe(!late);
+    }
+  });
+
+  test('is its own where it asks for one response alone', () => {
+    const { probe, send, progress } = setUp();
+    send(6, 10, 5);
+    expect([4, 5, 6].map((psn) => probe.asksOnlyFor(psn))).toEqual([false, true, false]);
+    progress(10);
+    expect(probe.asksOnlyFor(5)).toBe(false);
   });
 });

@@ -1,14 +1,16 @@
 /** The estimate of the round trip: the mean as RFC 6298 has it for TCP, the shortest, and the largest ACK delay. */
 import { psnAdd } from '@node-roce/wire';
 import { expect, test } from 'vitest';
-import { RoundTrip } from './requester/round-trip.ts';
+import { LossDistance } from './requester/loss-distance.ts';
+import { ANY_ACK, RoundTrip } from './requester/round-trip.ts';
 
 const FIRST = 0xff_ffff;
 const NEXT = 0;
 
 function setUp() {
   const clock = new Float64Array([5_000]);
-  const roundTrip = new RoundTrip(clock);
+  const losses = new LossDistance();
+  const roundTrip = new RoundTrip(clock, losses);
   /** One packet is sent, and acknowledged after so many µs. */
   const sample = (microseconds: number) => {
     roundTrip.begin(FIRST);
@@ -17,7 +19,7 @@ function setUp() {
   };
   /** Mean, least and ACK delay. */
   const known = () => [roundTrip.smoothed, roundTrip.least, roundTrip.ackDelay];
-  return { clock, roundTrip, sample, known };
+  return { clock, losses, roundTrip, sample, known };
 }
 
 test('nothing is known before the first answer', () => {
@@ -33,8 +35,32 @@ test('the first sample is the mean (§2.2) and the least', () => {
   expect(known()).toEqual([10_000, 10_000, 0]);
 });
 
-test('further samples count by 1/8 (§2.3); the delay is what one exceeds the mean before it by, and is forgotten by 1/4', () => {
+test('further samples count by 1/8 (§2.3); the delay is the most by which one exceeded the mean before it', () => {
   const { sample, known } = setUp();
+  sample(10_000);
+  sample(18_000);
+  expect(known()).toEqual([11_000, 10_000, 8_000]);
+  sample(8_000);
+  expect(known()).toEqual([10_625, 8_000, 8_000]);
+  sample(20_000);
+  expect(known()).toEqual([11_796.875, 8_000, 9_375]);
+});
+
+test('the delay is forgotten after ten seconds', () => {
+  const { clock, sample, known } = setUp();
+  sample(10_000);
+  sample(18_000);
+  clock[0] += 9_990_000;
+  sample(9_000);
+  expect(known()[2]).toBe(8_000);
+  clock[0] += 2_000;
+  sample(9_000);
+  expect(known()[2]).toBe(0);
+});
+
+test('where losses were seen, which delay ACKs as well, a quarter of it is forgotten with each sample', () => {
+  const { losses, sample, known } = setUp();
+  losses.seen();
   sample(10_000);
   sample(18_000);
   expect(known()).toEqual([11_000, 10_000, 8_000]);
@@ -42,6 +68,21 @@ test('further samples count by 1/8 (§2.3); the delay is what one exceeds the me
   expect(known()).toEqual([10_625, 8_000, 6_000]);
   sample(20_000);
   expect(known()).toEqual([11_796.875, 8_000, 9_375]);
+});
+
+test('a NAK bounds the round trip until there is a sample', () => {
+  const { clock, roundTrip, sample, known } = setUp();
+  roundTrip.begin(FIRST);
+  clock[0] += 700;
+  roundTrip.nakked();
+  expect(known()).toEqual([700, 0, 0]);
+  expect(roundTrip.settled).toBe(1_000);
+  sample(100);
+  expect(known()).toEqual([100, 100, 0]);
+  roundTrip.begin(FIRST);
+  clock[0] += 700;
+  roundTrip.nakked();
+  expect(known()).toEqual([100, 100, 0]);
 });
 
 test('an answer at once is a sample, too', () => {
@@ -103,32 +144,48 @@ test('RESET forgets all of it', () => {
   expect(known()).toEqual([10_000, 10_000, 0]);
 });
 
-test('a packet that a probe may have repeated counts once it was answered twice', () => {
-  const { clock, roundTrip, sample, known } = setUp();
+/** A packet that took 900 µs, of which `since` after it was retransmitted; the answer to that differs from others until then. */
+function doubted(answer: number, since: number, until: number) {
+  const set = setUp();
+  const { clock, roundTrip, sample } = set;
   sample(100);
   roundTrip.begin(FIRST);
-  clock[0] += 250;
-  roundTrip.doubt();
-  clock[0] += 650;
-  expect(roundTrip.acknowledged(NEXT)).toBe(false);
-  expect(known()).toEqual([100, 100, 0]);
-  clock[0] += 5000;
-  expect([roundTrip.confirm(), roundTrip.confirm()]).toEqual([true, false]);
-  expect(known()).toEqual([200, 100, 800]);
+  clock[0] += 900 - since;
+  roundTrip.doubt(answer, clock[0] + until);
+  clock[0] += since;
+  roundTrip.acknowledged(NEXT);
+  return set;
+}
+
+test('a packet that may have been repeated counts once it was answered twice', () => {
+  for (const answer of [ANY_ACK, FIRST]) {
+    const { clock, roundTrip, known } = doubted(answer, 650, 650);
+    expect(known()).toEqual([100, 100, 0]);
+    clock[0] += 5000;
+    roundTrip.confirm(answer === FIRST ? NEXT : FIRST);
+    expect(known()).toEqual([100, 100, 0]);
+    for (let i = 0; i < 2; i++) roundTrip.confirm(answer);
+    expect(known()).toEqual([200, 100, 800]);
+  }
 });
 
-test('a doubtful sample is forgotten with the next probe, and the next packet is not in doubt', () => {
-  const { clock, roundTrip, sample, known } = setUp();
-  sample(100);
-  roundTrip.begin(FIRST);
-  roundTrip.doubt();
-  clock[0] += 900;
-  roundTrip.acknowledged(NEXT);
-  roundTrip.doubt();
-  expect(roundTrip.confirm()).toBe(false);
-  sample(100);
-  expect(known()).toEqual([100, 100, 0]);
+test('and at once where the answer came too late to be the second one', () => {
+  expect(doubted(ANY_ACK, 650, 649).known()).toEqual([200, 100, 800]);
 });
+
+test.each(['doubt', 'cancel', 'cancelIn'] as const)(
+  'a doubtful sample is forgotten when others are retransmitted: %s',
+  (how) => {
+    const { roundTrip, sample, known } = doubted(ANY_ACK, 650, 650);
+    if (how === 'doubt') roundTrip.doubt(ANY_ACK, 0);
+    else if (how === 'cancel') roundTrip.cancel();
+    else roundTrip.cancelIn(5, 6);
+    roundTrip.confirm(ANY_ACK);
+    // The next packet is not in doubt.
+    sample(100);
+    expect(known()).toEqual([100, 100, 0]);
+  },
+);
 
 test('the time of a packet that was perhaps sent twice lowers the mean alone, and not below the least', () => {
   const { roundTrip, sample, known } = setUp();

@@ -33,6 +33,9 @@ export class Aimd implements CongestionController {
   #recoveryPsn = -1;
   /** All in flight was retransmitted for the last gap. */
   #sendsWhole = false;
+  /** Window and threshold before the last timeout. */
+  #windowBefore = 0;
+  #thresholdBefore = 0;
 
   /** @param place where the delivery rate is kept, if not in an array of its own */
   constructor(path: PathTimes, place?: TimePlace) {
@@ -73,10 +76,21 @@ export class Aimd implements CongestionController {
       if (recovering) return;
     }
     this.#recoveryPsn = sendPsn;
+    if (loss === Loss.TIMEOUT && this.#window > WINDOW_MIN) {
+      this.#windowBefore = this.#window;
+      this.#thresholdBefore = this.#threshold;
+    }
     const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, this.#least);
     this.#threshold = Math.max(least, this.#window >> 1, Math.min(this.#window, this.#delivered));
     this.#window = loss === Loss.TIMEOUT ? WINDOW_MIN : this.#threshold;
     this.#acknowledged = 0;
+  }
+
+  /** As Eifel has it (RFC 4015): both go on from what they were. */
+  undo(): void {
+    this.#window = Math.max(this.#window, this.#windowBefore);
+    this.#threshold = Math.max(this.#threshold, this.#thresholdBefore);
+    this.#recoveryPsn = -1;
   }
 
   get #least(): number {
@@ -108,6 +122,7 @@ export class Aimd implements CongestionController {
     this.#acknowledged = 0;
     this.#recoveryPsn = -1;
     this.#sendsWhole = false;
+    this.#windowBefore = this.#thresholdBefore = 0;
   }
 
   check(): string | undefined {

@@ -21,6 +21,8 @@ export interface CongestionController {
   onAck(packets: number, unackedPsn: number, sendPsn: number): void;
   /** A loss was seen, with everything in [`unackedPsn`, `sendPsn`) in flight. */
   onLoss(loss: number, unackedPsn: number, sendPsn: number): void;
+  /** The last timeout was none: what was in flight had arrived. */
+  undo(): void;
   /** A congestion notification packet arrived (IBTA vol 1 A17.9.3). */
   onCnp(): void;
   /** A new connection. */

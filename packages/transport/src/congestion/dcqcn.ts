@@ -99,6 +99,10 @@ export class Dcqcn implements CongestionController {
     this.#window.onLoss(loss, unackedPsn, sendPsn);
   }
 
+  undo(): void {
+    this.#window.undo();
+  }
+
   /** Equation 1, and everything that counts begins anew. */
   onCnp(): void {
     const values = this.#values;

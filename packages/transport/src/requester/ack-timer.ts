@@ -8,6 +8,10 @@ import { Timer, type Timers } from './timers.ts';
 /** The retry timer runs `RETRY_TIMER_FACTOR` · 4.096 µs · 2^timeout; the rule allows 1 … 4 (§9.7.6.1.3). */
 export const RETRY_TIMER_FACTOR = 2;
 
+/** It runs this many times as long, as long as the rule allows, where that is less than `SLOW_SHARE` of the longest round trip. */
+const SLOW_FACTOR = 2;
+const SLOW_SHARE = 4;
+
 /** By the code `timeout`, µs. */
 const RETRY_DELAYS = Float64Array.from(
   { length: 32 },
@@ -35,7 +39,9 @@ export class AckTimer {
       this.stop();
       return;
     }
-    this.#timers.arm(Timer.RETRY, RETRY_DELAYS[timeout]);
+    const delay = RETRY_DELAYS[timeout];
+    const isSlow = SLOW_SHARE * this.#roundTrip.longest > delay;
+    this.#timers.arm(Timer.RETRY, isSlow ? SLOW_FACTOR * delay : delay);
     this.#armProbe();
   }
 
@@ -58,7 +64,7 @@ export class AckTimer {
   }
 
   #armProbe(): void {
-    const delay = this.#probe.delay(this.#roundTrip);
+    const { delay } = this.#probe;
     // Where the rule's own timer is as quick, it needs no help.
     if (delay >= 0 && this.#timers.isLaterThan(Timer.RETRY, delay)) this.#timers.arm(Timer.PROBE, delay);
     else this.#timers.stop(Timer.PROBE);

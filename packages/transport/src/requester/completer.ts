@@ -29,6 +29,7 @@ import { indexAfter, indexLess } from '../serial.ts';
 import { scatterResponse } from '../sge.ts';
 import { Wire } from '../wr-opcodes.ts';
 import type { Requester } from './requester.ts';
+import { ANY_ACK } from './round-trip.ts';
 import { Timer } from './timers.ts';
 
 /** Promise: an implied NAK is taken once for each PSN that a response is missing at. */
@@ -69,7 +70,7 @@ export class Completer {
     if (!this.awaits(packet)) {
       if (psnDiff(psn, requester.sendPsn) < 0) {
         if (isAck) this.#takeCredits(slab, at + BTH_BYTES);
-        requester.answeredTwice(psn, isAck);
+        requester.answeredTwice(isAck ? ANY_ACK : psn);
       }
       this.#context.counters.staleResponses++;
       return;
@@ -198,7 +199,9 @@ export class Completer {
       return;
     }
     reads.received();
-    this.#accept(psn, index === queue.packetsOf(queue.head) - 1, before);
+    const isEnd = index === queue.packetsOf(queue.head) - 1;
+    this.#accept(psn, isEnd, before);
+    if (info.last && !isEnd && this.#owner.state !== QpStateCode.ERR) requester.answeredAlone(psn);
   }
 
   /** The response that was awaited is in place; the last one completes its entry. */

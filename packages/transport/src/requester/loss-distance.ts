@@ -5,6 +5,8 @@ const LOSSY = 12;
 /** Fewer than this: there is hardly a window of packets without one. */
 const FREQUENT = 32;
 const DISTANCE_MAX = 1024;
+/** After so many packets without one, the path loses none any more. */
+const FORGOTTEN = 65_536;
 
 /** Promise: the mean is of distances up to `DISTANCE_MAX`. */
 export class LossDistance {
@@ -12,18 +14,32 @@ export class LossDistance {
   #since = 0;
   /** The mean of the distances, each weighted by a quarter. */
   #mean = DISTANCE_MAX;
+  /** Packets acknowledged since one was seen for certain. */
+  #calm = FORGOTTEN;
 
   /** A new connection: nothing was lost yet. */
   reset(): void {
     this.#since = 0;
     this.#mean = DISTANCE_MAX;
+    this.#calm = FORGOTTEN;
   }
 
   acknowledged(packets: number): void {
     this.#since += packets;
+    this.#calm += packets;
   }
 
-  /** A loss was seen. */
+  /** An answer shows a loss. A timeout shows none: the peer may be slow. */
+  seen(): void {
+    this.#calm = 0;
+  }
+
+  /** Whether the connection has lost packets, for all that answers show. */
+  get areSeen(): boolean {
+    return this.#calm < FORGOTTEN;
+  }
+
+  /** A loss was seen, or may have been. */
   lost(): void {
     const distance = Math.min(this.#since, DISTANCE_MAX);
     this.#mean += (distance - this.#mean + 2) >> 2;

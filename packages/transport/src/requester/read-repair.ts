@@ -1,5 +1,5 @@
 /** Asks again for READ responses and results of atomics that are missing before early ones. */
-import { psnDiff } from '@node-roce/wire';
+import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { TxBatch } from '../batch.ts';
 import { WcStatus } from '../constants.ts';
 import { Wire, type WrOpcodeRow } from '../wr-opcodes.ts';
@@ -28,9 +28,13 @@ export class ReadRepair {
       const { gap, gapEnd } = list;
       cursor.find(queue, gap, owner.attributes.pathMtu);
       const row = queue.rowOf(cursor.entry);
-      if (row === undefined || !this.#add(batch, row, psnDiff(gapEnd, gap))) break;
-      reads.repeated(gap, gapEnd);
-      roundTrip.cancelIn(gap, gapEnd);
+      if (row === undefined) break;
+      const left = reads.next(gap, cursor.packet, queue.packetsOf(cursor.entry));
+      const responses = Math.min(left, psnDiff(gapEnd, gap));
+      if (!this.#add(batch, row, responses)) break;
+      const end = psnAdd(gap, responses);
+      reads.repeated(gap, end);
+      roundTrip.cancelIn(gap, end);
       context.retransmitted(owner, gap, 'implied-nak');
       sent++;
     }

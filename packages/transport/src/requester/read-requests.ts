@@ -49,6 +49,16 @@ export class ReadRequests {
     return this.#words[this.#at(0) + LAST];
   }
 
+  /** The first PSN that the newest request is answered with. */
+  get newestFirst(): number {
+    return this.#words[this.#at(this.#count - 1) + FIRST];
+  }
+
+  /** The last PSN that the newest request is answered with. */
+  get newestLast(): number {
+    return this.#words[this.#at(this.#count - 1) + LAST];
+  }
+
   #at(index: number): number {
     return ((this.#oldest + index) & this.#mask) * WORDS;
   }
@@ -85,12 +95,14 @@ export class ReadRequests {
     this.#words[w + AGAIN_END] = end;
   }
 
-  /** Everything before `psn` is answered. */
-  retire(psn: number): void {
+  /** Everything before `psn` is answered. @returns whether a request is done with that */
+  retire(psn: number): boolean {
+    const { count } = this;
     while (this.#count > 0 && psnDiff(psn, this.oldestLast) > 0) {
       this.#oldest = (this.#oldest + 1) & this.#mask;
       this.#count--;
     }
+    return this.#count < count;
   }
 
   clear(): void {

@@ -1,5 +1,5 @@
 /** READs and atomics in flight: how many requests, and how many READ responses they were asked for. */
-import { psnDiff } from '@node-roce/wire';
+import { psnAdd, psnDiff } from '@node-roce/wire';
 import { Turn, TurnQueue } from '../scheduler.ts';
 import { ReadRequests } from './read-requests.ts';
 
@@ -79,10 +79,14 @@ export class OutstandingReads {
   #granted = 0;
   /** Requests were repeated for a part of their responses, which may be LAST or ONLY, before this PSN; −1: none was. */
   #repeatedEnd = NONE;
+  /** The first response of a request, which a probe asked for by itself; −1: there is none. */
+  #alone = NONE;
   /** The budget did not move while it was waited for: the next request leaves whatever is left. */
   #forced = false;
   /** Its moves when that was last looked at. */
   #moves = 0;
+  /** The ACK timer ran out: one request at a time, until one is answered. */
+  #isCareful = false;
 
   /** @param owner has a turn when budget is granted that was waited for */
   constructor(budget: ReadBudget, owner: { wantsTurn(): void }) {
@@ -93,7 +97,7 @@ export class OutstandingReads {
   /** Splits READs so that the device's receive buffer holds the responses of two requests. */
   setPathMtu(pathMtu: number): void {
     this.release();
-    this.#repeatedEnd = NONE;
+    this.#repeatedEnd = this.#alone = NONE;
     this.#charge = receiveCharge(pathMtu);
     this.#chunk = Math.min(READ_CHUNK_MAX, Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge)));
   }
@@ -114,12 +118,22 @@ export class OutstandingReads {
   }
 
   /**
-   * Responses that the next request of a READ asks for: requests end at multiples of the chunk, so that a
-   * resumed READ ends where the first request ended.
+   * Responses that the request at `psn`, for response number `packet` of a READ with so many, asks for: requests end at multiples of the
+   * chunk, so that a resumed READ ends where the first request ended; and behind the response that a probe asked for.
    */
-  next(packet: number, packets: number): number {
+  next(psn: number, packet: number, packets: number): number {
+    if (psn === this.#alone) return 1;
     const end = (Math.floor(packet / this.#chunk) + 1) * this.#chunk;
     return Math.min(end, packets) - packet;
+  }
+
+  /**
+   * A probe asks for the response at `psn` alone, the first of its request. If the request was lost, this is one of its own to the responder,
+   * which serves no more than that from there on.
+   */
+  asksAlone(psn: number): void {
+    this.repeated(psn, psnAdd(psn, 1));
+    this.#alone = psn;
   }
 
   /** Whether one more request may leave. */
@@ -131,12 +145,14 @@ export class OutstandingReads {
   /**
    * Whether so many more responses may be asked for. They count against the window as packets do, for after
    * a loss all that is out is asked for again; but two requests may always be out, so that the peer has one
-   * to answer while the other's answer travels. Without budget, who has nothing in flight waits for some.
+   * to answer while the other's answer travels; after a timeout one, for a slow responder answers whatever it is asked, and is
+   * slower for it. Without budget, who has nothing in flight waits for some.
    */
   mayAsk(responses: number, window: number): boolean {
     const bytes = responses * this.#charge;
     if (this.#responses > 0) {
-      if (this.#responses + responses > Math.max(window, 2 * this.#chunk)) return false;
+      if (this.#responses + responses > Math.max(window, this.#isCareful ? this.#chunk : 2 * this.#chunk))
+        return false;
       return this.#budget.has(bytes);
     }
     if (this.#granted >= bytes || this.#forced || this.#budget.has(bytes)) return true;
@@ -144,6 +160,11 @@ export class OutstandingReads {
     this.#wanted = bytes;
     this.#budget.await(this.#turn);
     return false;
+  }
+
+  /** The ACK timer ran out. */
+  timedOut(): void {
+    this.#isCareful = true;
   }
 
   /** Whether budget is waited for. */
@@ -210,8 +231,9 @@ export class OutstandingReads {
 
   /** Everything before `psn` is answered. */
   retire(psn: number): void {
-    this.list.retire(psn);
+    if (this.list.retire(psn)) this.#isCareful = false;
     if (this.#repeatedEnd !== NONE && psnDiff(psn, this.#repeatedEnd) >= 0) this.#repeatedEnd = NONE;
+    if (this.#alone !== NONE && psnDiff(psn, this.#alone) > 0) this.#alone = NONE;
   }
 
   /** Forgets the requests in flight: it is asked for again, or never. */

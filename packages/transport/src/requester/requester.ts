@@ -79,10 +79,10 @@ export class Requester {
     const packets = new Packets(context, owner, queue);
     this.#repair = new Repair(context, owner, queue, packets, this.failed, this.reads, this.early);
     this.#peerKeeps = new PeerKeeps(context.clock);
-    this.#probe = new Probe(context.clock);
     this.#place = context.times.take();
     const { array, at } = this.#place;
-    this.#roundTrip = new RoundTrip(context.clock, { array, at: at + TIMERS });
+    this.#roundTrip = new RoundTrip(context.clock, this.#losses, { array, at: at + TIMERS });
+    this.#probe = new Probe(this.#roundTrip, this.#losses);
     this.congestion = owner.reacts
       ? new Dcqcn(this.#roundTrip, owner.congestion)
       : new Aimd(this.#roundTrip, { array, at: at + TIMERS + ROUND_TRIP_TIMES });
@@ -156,7 +156,7 @@ export class Requester {
     this.pace.setRate(rateLimit);
     this.retries.grant(retryCnt);
     this.retries.grantRnr(rnrRetry);
-    this.#grantProbes(retryCnt);
+    this.#probe.enable(this.#owner.recovery.probes);
     this.reads.setPathMtu(pathMtu);
     this.#flight.start(0);
     this.#drained = false;
@@ -216,16 +216,9 @@ export class Requester {
       this.#owner.wantsTurn();
     }
     if (to.timeout !== from.timeout && this.#owner.reliable) this.#ackTimer.reconfigure(this.#flight.out > 0);
-    if (to.retryCnt !== from.retryCnt) {
-      this.retries.grant(to.retryCnt);
-      this.#grantProbes(to.retryCnt);
-    }
+    if (to.retryCnt !== from.retryCnt) this.retries.grant(to.retryCnt);
     if (to.rnrRetry !== from.rnrRetry) this.retries.grantRnr(to.rnrRetry);
     if (to.maxRdAtomic !== from.maxRdAtomic) this.#owner.wantsTurn();
-  }
-
-  #grantProbes(retryCnt: number): void {
-    this.#probe.grant(this.#owner.recovery.probes ? 1 + retryCnt : 0);
   }
 
   // ------------------------------------------------------------------ sending
@@ -267,26 +260,29 @@ export class Requester {
     this.retries.progress();
     if (this.#losses.isLossy) this.#roundTrip.isAtMost(this.#peerKeeps.gapClosedAfter(psn));
     this.#peerKeeps.progress(psn);
-    this.#probe.progress(psn, this.#flight.sendPsn);
-    if (this.#roundTrip.acknowledged(psn)) this.#probe.sampled();
+    this.#roundTrip.acknowledged(psn);
+    this.#probe.progress(this.#context.clock[0], psn);
     this.congestion.onAck(packets, psn, this.#flight.sendPsn);
     this.reads.retire(psn);
     if (this.#repair.active) this.#repair.acknowledged(psn);
   }
 
-  /**
-   * An answer came that acknowledges nothing new: to a packet that came twice. Of READ responses only the one that the last probe
-   * asked for proves that; others are between two that are missing.
-   */
-  answeredTwice(psn: number, isAck: boolean): void {
-    const probe = this.#probe;
-    if ((!isAck && psn !== probe.cursor.psn) || !probe.premature(this.#flight.sendPsn)) return;
-    if (this.#roundTrip.confirm()) probe.sampled();
+  /** An answer came that acknowledges nothing new: an ACK (ANY_ACK), or the response at a PSN. A packet came twice. */
+  answeredTwice(answer: number): void {
+    this.#probe.answeredTwice();
+    this.#roundTrip.confirm(answer);
   }
 
   /** The READ response at `psn` came, and some before it did not. */
   answered(psn: number): void {
-    if (this.#roundTrip.answered(psn)) this.#probe.sampled();
+    this.#roundTrip.answered(psn);
+  }
+
+  /** The READ response at `psn`, which was the next one, is LAST or ONLY within a request: if the probe asked for it alone, those behind it are lost. */
+  answeredAlone(psn: number): void {
+    if (!this.#probe.asksOnlyFor(psn)) return;
+    this.lossReported(Loss.GAP);
+    this.rewind('probe');
   }
 
   /** After responses that acknowledged something: the cursor, the timers and the turn to send. */
@@ -294,14 +290,18 @@ export class Requester {
     // The peer takes requests again: the wait that it asked for is over.
     this.timers.stop(Timer.RNR);
     const flight = this.#flight;
-    if (flight.isCursorBehind) {
+    if (flight.isCursorBehind && this.#isTimeoutUndone) {
+      this.congestion.undo();
+      this.#transmitter.takeUp();
+    } else if (flight.isCursorBehind) {
       // Acknowledged beyond where the cursor had gone back to: what was sent before arrived after all, and was kept.
       const isKept = flight.cause === 'sequence-nak' && flight.out <= -KEPT_LEAST;
       if (isKept && this.#owner.recovery.selective) this.#peerKeeps.learn(this.#losses.isFrequent);
       this.#transmitter.catchUp();
-    } else if (this.#probe.showsLoss(flight.unackedPsn, this.#roundTrip)) {
-      this.onLoss(this.#peerKeeps.learned ? Loss.GAP : Loss.WHOLE);
-      if (this.#peerKeeps.learned) this.#fillGap(flight.unackedPsn, flight.out, 'probe');
+    } else if (this.#probe.showsLoss(this.#context.clock[0], flight.unackedPsn)) {
+      const { learned } = this.#peerKeeps;
+      this.onLoss(learned ? Loss.GAP : Loss.WHOLE);
+      if (learned) this.#fillGap(flight.unackedPsn, flight.out, 'probe');
       else this.rewind('probe');
     }
     if (this.failed.completeIfOldest()) return;
@@ -310,9 +310,17 @@ export class Requester {
     this.#owner.wantsTurn();
   }
 
-  /** The peer reports a loss: it is there, and the path loses packets. */
+  /**
+   * What was sent before the timeout is acknowledged, beyond what was retransmitted since (F-RTO, RFC 5682): nothing was lost, the peer was
+   * slow. Not clear where the peer keeps what comes behind a gap, or the next gap is near.
+   */
+  get #isTimeoutUndone(): boolean {
+    return this.#flight.cause === 'timeout' && !this.#peerKeeps.learned && !this.#losses.isFrequent;
+  }
+
+  /** An answer shows a loss. */
   lossReported(loss: number): void {
-    this.#probe.pathLoses();
+    this.#losses.seen();
     this.onLoss(loss);
   }
 
@@ -364,7 +372,6 @@ export class Requester {
     const packets = Math.min(out, this.#losses.burst(this.congestion.window));
     const end = psnAdd(unackedPsn, packets);
     this.#peerKeeps.sentAgain(unackedPsn, end, packets < out);
-    this.#probe.hasCompany();
     this.timers.stop(Timer.GAP);
     this.#awaitGap();
     this.#roundTrip.cancelIn(unackedPsn, end);
@@ -436,7 +443,7 @@ export class Requester {
       counters.timeouts++;
       this.#timeouts = (this.#timeouts + 1) | 0;
       if (!this.spendRetry()) return;
-      this.#probe.timedOut();
+      this.#probe.timedOut(this.#context.clock[0]);
       this.onLoss(Loss.TIMEOUT);
       this.rewind('timeout');
     } else if (timers.takeDue(Timer.PROBE) && !this.#withLink && !isPaced) {
@@ -446,7 +453,7 @@ export class Requester {
 
   /** A probe leaves with the next turn, unless none is left or one is wanted; with the packets that are easily lost together with it. */
   #wantProbe(): void {
-    if (!this.#probe.anyLeft || this.#probe.wanted) return;
+    if (!this.#probe.isAllowed || this.#probe.wanted) return;
     const { unackedPsn, out } = this.#flight;
     this.#owner.counters.probes++;
     this.#probe.want();
@@ -464,7 +471,7 @@ export class Requester {
     if (out <= 0 || !(keeps || this.#peerKeeps.isNakked(unackedPsn)) || this.timers.isRunning(Timer.RNR))
       return;
     if (!this.#peerKeeps.nakCameAgain) {
-      if (keeps && !this.#withLink) this.#wantProbe();
+      if (keeps && !this.#withLink && this.#probe.unanswered === 0) this.#wantProbe();
     } else if (this.retrySequence()) this.#owner.wantsTurn();
   }
 
@@ -472,7 +479,7 @@ export class Requester {
   migrated(): void {
     const { retryCnt } = this.#owner.attributes;
     this.retries.grant(retryCnt);
-    this.#grantProbes(retryCnt);
+    this.#probe.enable(this.#owner.recovery.probes);
     this.#roundTrip.reset();
     this.#losses.reset();
     this.congestion.reset();
@@ -499,11 +506,7 @@ export class Requester {
   check(): string | undefined {
     const { state, reliable, attributes } = this.#owner;
     const parts =
-      this.timers.check() ??
-      this.retries.check() ??
-      this.#probe.check() ??
-      this.reads.check() ??
-      this.congestion.check();
+      this.timers.check() ?? this.retries.check() ?? this.reads.check() ?? this.congestion.check();
     if (parts !== undefined) return parts;
     if (state !== QpStateCode.RTS && state !== QpStateCode.SQD) return undefined;
     const { unackedPsn, sendPsn } = this.#flight;

@@ -1,18 +1,30 @@
 /** The time from a request to its answer: one packet at a time is timed. */
 import { psnAdd, psnDiff } from '@node-roce/wire';
 import type { Clock, TimePlace } from '../times.ts';
+import { LossDistance } from './loss-distance.ts';
 
 /** `settled` before the first sample, µs. */
 const SETTLED_FIRST = 1_000;
 
 const SMOOTHED = 0;
 const LEAST = 1;
-/** The largest delay of an ACK beyond the smoothed round trip; a quarter of it is forgotten with each sample. */
+/** The largest delay of an ACK beyond the smoothed round trip, and when that was. */
 const ACK_DELAY = 2;
-const LEFT_AT = 3;
+const ACK_DELAY_AT = 3;
+const LEFT_AT = 4;
 /** A sample that counts if the packet was not lost; 0: there is none. */
-const DOUBTFUL = 4;
-export const ROUND_TRIP_TIMES = 5;
+const DOUBTFUL = 5;
+/** An answer later than this is to the first sending. */
+const IN_DOUBT_UNTIL = 6;
+export const ROUND_TRIP_TIMES = 7;
+
+/** So long the largest ACK delay counts, µs: a peer that lost the processor once will do so again. */
+const ACK_DELAY_KEPT = 10_000_000;
+/** Where losses were seen they delay ACKs, too: so much of it is kept with each sample. */
+const ACK_DELAY_SHARE = 3 / 4;
+
+/** `doubt`, `confirm`: any ACK. */
+export const ANY_ACK = -1;
 
 /** µs, none of them boxed. Before the first sample all are 0. */
 export class RoundTrip {
@@ -21,12 +33,19 @@ export class RoundTrip {
   readonly #first: number;
   /** The packet that is timed; −1: none. */
   #timedPsn = -1;
-  /** It may be retransmitted by a probe. */
+  readonly #losses: LossDistance;
+  /** It may be retransmitted by a probe or after a timeout; the second answer to that will be so. */
   #inDoubt = false;
+  #secondAnswer = ANY_ACK;
 
   /** @param place room for `ROUND_TRIP_TIMES` */
-  constructor(clock: Clock, place: TimePlace = { array: new Float64Array(ROUND_TRIP_TIMES), at: 0 }) {
+  constructor(
+    clock: Clock,
+    losses = new LossDistance(),
+    place: TimePlace = { array: new Float64Array(ROUND_TRIP_TIMES), at: 0 },
+  ) {
     this.clock = clock;
+    this.#losses = losses;
     this.#times = place.array;
     this.#first = place.at;
   }
@@ -45,48 +64,65 @@ export class RoundTrip {
     this.#times[this.#first + LEFT_AT] = this.clock[0];
   }
 
-  /** A probe leaves: whether the timed packet is answered for its first sending, a second answer will show (`confirm`). */
-  doubt(): void {
+  /**
+   * A packet in flight is retransmitted, by a probe or after a timeout, which a second answer will show to have been needless (`confirm`).
+   *
+   * @param answer the PSN of a READ response, or ANY_ACK
+   * @param until µs; an answer after that shows it as well
+   */
+  doubt(answer: number, until: number): void {
     this.#inDoubt = true;
+    this.#secondAnswer = answer;
     this.#times[this.#first + DOUBTFUL] = 0;
+    this.#times[this.#first + IN_DOUBT_UNTIL] = until;
   }
 
-  /** The peer answered the probe as well: the packet had arrived the first time. @returns whether that makes a sample */
-  confirm(): boolean {
+  /** An answer came that acknowledges nothing new. Where it is the second one, the packet had arrived the first time. */
+  confirm(answer: number): void {
     const sample = this.#times[this.#first + DOUBTFUL];
-    if (sample === 0) return false;
+    if (sample === 0 || answer !== this.#secondAnswer) return;
     this.#times[this.#first + DOUBTFUL] = 0;
     this.#add(sample);
-    return true;
+  }
+
+  /** A NAK came: the round trip is no longer than the time since the timed packet left, which will do until there is a sample. */
+  nakked(): void {
+    const times = this.#times;
+    const first = this.#first;
+    if (this.#timedPsn >= 0 && times[first + SMOOTHED] === 0) {
+      times[first + SMOOTHED] = Math.max(1, this.clock[0] - times[first + LEFT_AT]);
+    }
+    this.cancel();
   }
 
   /** Drops the sample: the timed packet may be retransmitted, so its answer measures nothing (Karn's rule, RFC 6298 §3). */
   cancel(): void {
     this.#timedPsn = -1;
+    this.#times[this.#first + DOUBTFUL] = 0;
   }
 
   /** The packets in [from, end) are retransmitted. */
   cancelIn(from: number, end: number): void {
     const psn = this.#timedPsn;
+    // A second answer may be to these.
+    this.#times[this.#first + DOUBTFUL] = 0;
     if (psn >= 0 && psnDiff(psn, from) >= 0 && psnDiff(psn, end) < 0) this.#timedPsn = -1;
   }
 
-  /** The packet at `psn` is answered, and some before it are not. @returns whether that is a sample */
-  answered(psn: number): boolean {
-    return psn === this.#timedPsn && this.acknowledged(psnAdd(psn, 1));
+  /** The packet at `psn` is answered, and some before it are not. */
+  answered(psn: number): void {
+    if (psn === this.#timedPsn) this.acknowledged(psnAdd(psn, 1));
   }
 
-  /** Everything before `psn` is acknowledged. @returns whether that is a sample */
-  acknowledged(psn: number): boolean {
-    if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return false;
+  /** Everything before `psn` is acknowledged. */
+  acknowledged(psn: number): void {
+    if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return;
     this.#timedPsn = -1;
-    const sample = Math.max(1, this.clock[0] - this.#times[this.#first + LEFT_AT]);
-    if (this.#inDoubt) {
-      this.#times[this.#first + DOUBTFUL] = sample;
-      return false;
-    }
-    this.#add(sample);
-    return true;
+    const times = this.#times;
+    const first = this.#first;
+    const sample = Math.max(1, this.clock[0] - times[first + LEFT_AT]);
+    if (this.#inDoubt && this.clock[0] <= times[first + IN_DOUBT_UNTIL]) times[first + DOUBTFUL] = sample;
+    else this.#add(sample);
   }
 
   /**
@@ -103,11 +139,18 @@ export class RoundTrip {
   #add(sample: number): void {
     const times = this.#times;
     const first = this.#first;
-    if (times[first + SMOOTHED] === 0) {
+    if (times[first + LEAST] === 0) {
       times[first + SMOOTHED] = times[first + LEAST] = sample;
       return;
     }
-    times[first + ACK_DELAY] = Math.max(sample - times[first + SMOOTHED], times[first + ACK_DELAY] * (3 / 4));
+    const late = sample - times[first + SMOOTHED];
+    const isKept = this.clock[0] - times[first + ACK_DELAY_AT] < ACK_DELAY_KEPT;
+    if (this.#losses.areSeen) times[first + ACK_DELAY] *= ACK_DELAY_SHARE;
+    else if (!isKept) times[first + ACK_DELAY] = 0;
+    if (late >= times[first + ACK_DELAY]) {
+      times[first + ACK_DELAY] = late;
+      times[first + ACK_DELAY_AT] = this.clock[0];
+    }
     times[first + SMOOTHED] += (sample - times[first + SMOOTHED]) / 8;
     times[first + LEAST] = Math.min(times[first + LEAST], sample);
   }
@@ -119,7 +162,7 @@ export class RoundTrip {
 
   /** After so long without an answer, no packet is on its way any more, whatever overtook it (RFC 8985 §6.2), µs. */
   get settled(): number {
-    if (this.#times[this.#first + SMOOTHED] === 0) return SETTLED_FIRST;
+    if (this.#times[this.#first + LEAST] === 0) return SETTLED_FIRST;
     return this.#times[this.#first + SMOOTHED] * (5 / 4) + this.#times[this.#first + ACK_DELAY];
   }
 
@@ -131,5 +174,10 @@ export class RoundTrip {
   /** The largest delay of an ACK seen lately, beyond the smoothed round trip, µs. */
   get ackDelay(): number {
     return this.#times[this.#first + ACK_DELAY];
+  }
+
+  /** The longest that was seen lately, µs. */
+  get longest(): number {
+    return this.smoothed + this.ackDelay;
   }
 }

@@ -9,6 +9,7 @@ import { type Flight, PSN_SPAN } from './flight.ts';
 import { lastPacketBytes, type RequestPackets } from './packets.ts';
 import type { RequesterParts } from './parts.ts';
 import { ReadRepair } from './read-repair.ts';
+import { ANY_ACK } from './round-trip.ts';
 import { Starter } from './starter.ts';
 import { Timer } from './timers.ts';
 import { WholeMessages } from './whole-messages.ts';
@@ -30,9 +31,6 @@ const SMALL_ACK_INTERVAL_WHOLE = 2;
 /** While a gap is open, this many times the window may be out: what the peer keeps is not in flight. */
 const GAP_OPEN_FACTOR = 2;
 
-/** Up to so many PSNs in flight, the first probe is the last packet: more likely lost than a NAK for one before it. */
-const PROBE_LAST = 4;
-
 /** Owns how many packets have left since an ACK was asked for. */
 export class Transmitter {
   readonly #parts: RequesterParts;
@@ -45,6 +43,8 @@ export class Transmitter {
   readonly #wholes: WholeMessages | undefined;
   /** Packets since the last AckReq. */
   #sinceAckReq = 0;
+  /** The PSN that an RNR NAK refused: until it comes again, the peer says nothing to what follows (§9.7.5.2.8); −1: none is. */
+  #refusedPsn = -1;
 
   constructor(parts: RequesterParts) {
     this.#parts = parts;
@@ -58,6 +58,7 @@ export class Transmitter {
   /** ERR, SQE: nothing more is sent. */
   stop(): void {
     this.#sinceAckReq = 0;
+    this.#refusedPsn = -1;
   }
 
   /** SQD: what was started and not sent is not started after all. */
@@ -68,15 +69,21 @@ export class Transmitter {
   /** Everything from the oldest unacknowledged PSN is retransmitted. */
   goBack(cause: RetransmitCause): void {
     const { roundTrip, probe, owner, queue, reads, repair, peerKeeps, losses } = this.#parts;
-    roundTrip.cancel();
-    // The packets after a probe are retransmitted as well: its answer no longer shows a loss.
+    // A second response to the READ, for this time, shows that its responder is slow, and how slow.
+    const isRead = queue.rowOf(queue.head)?.wire === Wire.READ;
+    if (cause !== 'timeout') roundTrip.nakked();
+    else if (isRead && roundTrip.least > 0)
+      roundTrip.doubt(this.#flight.unackedPsn, Number.POSITIVE_INFINITY);
+    else roundTrip.cancel();
     probe.forget();
     repair.stop();
     peerKeeps.sentAgain(this.#flight.unackedPsn, this.#flight.sendPsn, false);
     reads.release();
+    if (cause === 'timeout') reads.timedOut();
     this.#sinceAckReq = 0;
     const flight = this.#flight;
     flight.goBack(cause, owner.attributes.pathMtu);
+    this.#refusedPsn = cause === 'rnr' ? flight.unackedPsn : -1;
     owner.wantsTurn();
     // The packet that a NAK names goes twice where it is easily lost again: without it, all that follows is in vain.
     if (cause !== 'sequence-nak' || !owner.recovery.selective || !losses.isLossy || flight.isOver) return;
@@ -91,6 +98,27 @@ export class Transmitter {
     reads.release();
     this.#sinceAckReq = 0;
     this.#flight.seekUnacked(owner.attributes.pathMtu);
+  }
+
+  /** The cursor had gone back to packets that are acknowledged by now, and those behind them are on their way as well: it goes to the end. */
+  takeUp(): void {
+    const { owner, queue, reads, early } = this.#parts;
+    this.catchUp();
+    const { cursor, sendPsn } = this.#flight;
+    while (psnDiff(sendPsn, cursor.psn) > 0) {
+      const { psn, entry, packet } = cursor;
+      const left = queue.packetsOf(entry) - packet;
+      const row = queue.rowOf(entry);
+      if (row?.wire === Wire.READ) {
+        const responses = reads.next(psn, packet, left + packet);
+        reads.ask(psn, psnAdd(psn, responses - 1), early.countMissing(psn, responses));
+        cursor.advance(queue, responses);
+        continue;
+      }
+      if (row?.readOrAtomic) reads.list.add(psn, psn);
+      if (psnDiff(sendPsn, psn) >= left) cursor.advance(queue, left);
+      else cursor.find(queue, sendPsn, owner.attributes.pathMtu);
+    }
   }
 
   /** Adds up to `budget` packets to the batch; returns how many. The state is one that sends, and no RNR wait runs. */
@@ -183,7 +211,7 @@ export class Transmitter {
     if (row === undefined) return false;
     const packets = queue.packetsOf(cursor.entry);
     const asks = row.readOrAtomic;
-    const most = asks ? reads.next(cursor.packet, packets) : packets - cursor.packet;
+    const most = asks ? reads.next(cursor.psn, cursor.packet, packets) : packets - cursor.packet;
     const answered = early.answeredAt(cursor.psn, most, asks);
     if (answered === 0) return false;
     if (asks && answered === most) {
@@ -243,7 +271,7 @@ export class Transmitter {
 
   /** Adds the packet at a cursor; returns the PSNs it takes, 0 if it can't leave now. */
   #add(batch: TxBatch, cursor: SendCursor, out: number): number {
-    const { owner, queue, roundTrip } = this.#parts;
+    const { owner, queue } = this.#parts;
     const row = queue.rowOf(cursor.entry);
     if (row === undefined) return this.#fail(cursor, WcStatus.LOC_QP_OP_ERR);
     if (row.readOrAtomic) return this.#addReadOrAtomic(batch, cursor, row);
@@ -258,14 +286,15 @@ export class Transmitter {
     if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);
     if (ackReq) {
       this.#sinceAckReq = 0;
-      if (psn === this.#flight.sendPsn || this.#timesAgain) roundTrip.begin(psn);
+      this.#time(psn);
     }
     return 1;
   }
 
-  /** Whether packets retransmitted for a NAK may be timed, as long as there is no sample: the peer has discarded those before. */
-  get #timesAgain(): boolean {
-    return this.#flight.cause === 'sequence-nak' && this.#parts.roundTrip.smoothed === 0;
+  /** The packet at `psn` leaves, which asks for an answer. One that is retransmitted may be timed as long as there is no sample. */
+  #time(psn: number): void {
+    const { roundTrip } = this.#parts;
+    if (psn === this.#flight.sendPsn || roundTrip.least === 0) roundTrip.begin(psn);
   }
 
   /** The entry at a cursor can't be sent. @returns 0: nothing was added */
@@ -286,7 +315,7 @@ export class Transmitter {
   }
 
   #addReadOrAtomic(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
-    const { owner, queue, reads, congestion, roundTrip, timers, early } = this.#parts;
+    const { owner, queue, reads, congestion, timers, early } = this.#parts;
     if (!reads.mayRequest(owner.attributes.maxRdAtomic)) return 0;
     const { psn } = cursor;
     this.#sinceAckReq = 0;
@@ -294,10 +323,10 @@ export class Transmitter {
       const status = this.#addAtomic(batch, cursor, row);
       if (status !== WcStatus.SUCCESS) return this.#fail(cursor, status);
       reads.list.add(psn, psn);
-      if (psn === this.#flight.sendPsn) roundTrip.begin(psn);
+      this.#time(psn);
       return 1;
     }
-    const most = reads.next(cursor.packet, queue.packetsOf(cursor.entry));
+    const most = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
     const missing = early.countMissing(psn, most);
     if (!reads.mayAsk(missing, congestion.window)) {
       if (reads.isWaiting) timers.armUnlessRunning(Timer.READ_BUDGET, READ_BUDGET_WAIT);
@@ -308,7 +337,7 @@ export class Transmitter {
     timers.stop(Timer.READ_BUDGET);
     reads.ask(psn, psnAdd(psn, most - 1), missing);
     if (early.isBefore(psn)) reads.repeated(psn, psnAdd(psn, responses));
-    if (psn === this.#flight.sendPsn) roundTrip.begin(psn);
+    this.#time(psn);
     return most;
   }
 
@@ -327,64 +356,74 @@ export class Transmitter {
     return false;
   }
 
-  /** Sends one packet once more, for an answer: a lost tail draws no NAK. It takes no retry; the ACK timer runs on. */
+  /**
+   * Sends the last packet once more, for an answer: a peer that lacks one before it answers with a NAK. Of a READ one response, which comes
+   * behind all that are on their way. Where losses were seen, that NAK may have been lost already: the oldest packet goes first, with all that
+   * is missing of a READ (two packets, as RFC 9002 §6.2.4 allows).
+   */
   #transmitProbe(batch: TxBatch): number {
-    const { context, owner, queue, probe, roundTrip, losses, repair } = this.#parts;
+    const { context, owner, queue, probe, roundTrip, losses, reads } = this.#parts;
     const { unackedPsn, out } = this.#flight;
-    const flightEnd = this.#flight.cursor.psn;
     if (batch.full) return 0;
     probe.take();
     if (out <= 0) return 0;
+    const { cursor } = probe;
     const { pathMtu } = owner.attributes;
-    const { cursor, unanswered } = probe;
-    // The oldest always draws an answer; the last one of a short tail ends it as well, if it is all that is missing.
-    const isLast = out <= PROBE_LAST && unanswered === 1;
-    cursor.find(queue, isLast ? psnAdd(flightEnd, -1) : unackedPsn, pathMtu);
-    if (queue.rowOf(cursor.entry)?.wire === Wire.READ) cursor.seek(queue, unackedPsn, pathMtu);
-    const { psn } = cursor;
-    const row = queue.rowOf(cursor.entry);
-    const psns = row === undefined ? 0 : this.#addProbe(batch, cursor, row);
-    if (psns === 0) return 0;
-    context.retransmitted(owner, psn, 'probe');
-    // Of one response of many the original may be on its way: what follows it is asked for by the next probe.
-    const end = this.#asksPart(row) ? -1 : psnAdd(psn, psns);
-    // The second one for a whole READ request: where losses are few, the responder is slow rather than deaf.
-    const isCostly = psns > 1 && unanswered > 1 && !losses.isLossy;
-    probe.sent(end, flightEnd, isCostly);
-    if (repair.active) probe.hasCompany();
-    // Without a sample, the time from the first sending is better than none, though it may be too long.
-    if (roundTrip.smoothed > 0) roundTrip.doubt();
-    return 1;
-  }
-
-  /**
-   * Whether a probe asks for the next response of a READ alone. Only where some came: a request that was lost would be a new one
-   * to the responder, and of one response.
-   */
-  #asksPart(row: WrOpcodeRow | undefined): boolean {
-    const { reads, probe } = this.#parts;
-    if (row?.wire !== Wire.READ || !probe.isSparing || reads.list.count === 0) return false;
-    return psnDiff(this.#flight.unackedPsn, reads.list.oldestFirst) > 0;
-  }
-
-  /** Adds the packet at a cursor once more, with AckReq. @returns the PSNs of its answer; 0 where it can't be sent */
-  #addProbe(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow): number {
-    const { queue, reads, early } = this.#parts;
-    if (row.wire === Wire.ATOMIC || row.wire === Wire.PLACEMENT) {
-      const status = this.#addAtomic(batch, cursor, row);
-      return status === WcStatus.SUCCESS ? 1 : this.#fail(cursor, status);
+    const { areSeen } = losses;
+    const last = psnAdd(this.#flight.cursor.psn, -1);
+    cursor.find(queue, last, pathMtu);
+    const endsInRead = queue.rowOf(cursor.entry)?.wire === Wire.READ;
+    const isRefused = unackedPsn === this.#refusedPsn;
+    const isOldest = areSeen || isRefused;
+    let psn = isOldest ? unackedPsn : last;
+    if (!isOldest && endsInRead) {
+      const { newestFirst } = reads.list;
+      psn = psnDiff(newestFirst, unackedPsn) > 0 ? newestFirst : unackedPsn;
     }
+    const isPart = endsInRead && !isOldest;
+    const psns = this.#sendAgain(batch, psn, isPart);
+    if (psns === 0) return 0;
+    const now = context.clock[0];
+    const isRead = queue.rowOf(cursor.entry)?.readOrAtomic === true;
+    roundTrip.doubt(isRead ? psn : ANY_ACK, areSeen ? Number.POSITIVE_INFINITY : now + 2 * roundTrip.least);
+    const end = psnAdd(psn, psns);
+    // What follows the refused one may be probed by itself.
+    const flightEnd = isRefused ? end : psnAdd(last, 1);
+    probe.sent(now, end, flightEnd, isPart && reads.list.newestLast !== psn ? psn : -1);
+    if (!areSeen || endsInRead || last === psn || batch.full) return 1;
+    // An answer may be to either.
+    roundTrip.cancel();
+    return this.#sendAgain(batch, last, false) === 0 ? 1 : 2;
+  }
+
+  /** Adds the packet at `psn` once more, of a READ one response or the rest of its request. @returns the PSNs of its answer; 0: it can't be sent */
+  #sendAgain(batch: TxBatch, psn: number, isPart: boolean): number {
+    const { context, owner, queue, probe } = this.#parts;
+    const { cursor } = probe;
+    cursor.find(queue, psn, owner.attributes.pathMtu);
+    const row = queue.rowOf(cursor.entry);
+    const psns = row === undefined ? 0 : this.#addAgain(batch, cursor, row, isPart);
+    if (psns > 0) context.retransmitted(owner, psn, 'probe');
+    return psns;
+  }
+
+  /** As `#sendAgain`, with the cursor at the packet. It asks for an ACK. */
+  #addAgain(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, isPart: boolean): number {
+    const { queue, reads, early } = this.#parts;
+    const { psn } = cursor;
     if (row.wire === Wire.READ) {
-      // The rest of the oldest request; the requests after it are asked for when its answer shows that they are missing.
-      const left = reads.list.count > 0 ? psnDiff(reads.list.oldestLast, cursor.psn) + 1 : 0;
-      if (left <= 0) return 0;
-      const responses = this.#asksPart(row) ? 1 : early.span(cursor.psn, left);
+      const left = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
+      const responses = isPart ? 1 : early.span(psn, left);
       this.#packets.addRead(batch, cursor, row, responses);
-      reads.repeated(cursor.psn, psnAdd(cursor.psn, responses));
+      if (isPart && psn === reads.list.newestFirst) reads.asksAlone(psn);
+      else reads.repeated(psn, psnAdd(psn, responses));
       return responses;
     }
     const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
-    const status = this.#packets.addMessage(batch, cursor, row, last, true);
+    const status =
+      row.wire === Wire.ATOMIC || row.wire === Wire.PLACEMENT
+        ? this.#addAtomic(batch, cursor, row)
+        : this.#packets.addMessage(batch, cursor, row, last, true);
     return status === WcStatus.SUCCESS ? 1 : this.#fail(cursor, status);
   }
 }
