@@ -75,6 +75,7 @@ export * from './network/model-endpoint.ts';
 export * from './network/network.ts';
 export * from './network/notification-point.ts';
 export * from './network/pair.ts';
+export type { SlowOptions } from './network/slowness.ts';
 export * from './network/tap.ts';
 export * from './network/wire.ts';
 export * from './network/workload.ts';

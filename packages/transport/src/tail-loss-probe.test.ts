@@ -405,7 +405,7 @@ describe('the answer', () => {
     return { ...set, first, psns: () => set.hand.out().map((packet) => inShort(packet)[1] - first) };
   };
 
-  // Once: an ACK that covers a probe was taken for its own, and the whole flight went again.
+  // Once: an ACK that covers a probe was taken for its own, and the whole flight was retransmitted.
   test('to a part of the packets in flight shows nothing: it may be to those before', () => {
     for (const part of [0, 2, 4]) {
       const { hand, ack, first, psns, side } = flight(6);

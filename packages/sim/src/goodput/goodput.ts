@@ -1,11 +1,12 @@
-/** Goodput of one reliable connection over a path that loses or reorders packets, in virtual time. */
+/** Goodput of one reliable connection over a path that loses or reorders packets, or to a peer that is slow, in virtual time. */
 import type { EngineDeviceOptions } from '../network/engine-device.ts';
 import { EngineEndpoint } from '../network/engine-endpoint.ts';
 import { type EndpointFactory, type EndpointKind, Pair } from '../network/pair.ts';
+import type { SlowOptions } from '../network/slowness.ts';
 import type { WireOptions } from '../network/wire.ts';
 
 export interface GoodputOptions {
-  opcode: 'RDMA_WRITE' | 'RDMA_READ' | 'SEND';
+  opcode: 'RDMA_WRITE' | 'RDMA_READ' | 'SEND' | 'ATOMIC_FETCH_AND_ADD';
   /** The responder: the model discards what comes early. */
   peer: EndpointKind;
   seed: number;
@@ -20,12 +21,16 @@ export interface GoodputOptions {
   /** Share of the packets that come `lateBy` µs later, in both directions. */
   late?: number;
   lateBy?: number;
+  /** The responder takes its time. */
+  slow?: SlowOptions;
   /** Bytes of each message. */
   messageBytes?: number;
   /** Messages outstanding. */
   depth?: number;
   /** Local ACK timeout code. */
   timeout?: number;
+  /** Messages before the measurement begins; 0 by default. */
+  warmUp?: number;
   /** Virtual time that is measured, µs. */
   duration: number;
   /** Of engines: what the device is made with. */
@@ -41,6 +46,11 @@ export interface GoodputOutcome {
   probes: number;
   timeouts: number;
   retransmitted: number;
+  /** Of an engine that responds: packets that it had already. */
+  duplicates: number;
+  /** That the requester sent. */
+  packets: number;
+  messages: number;
 }
 
 /**
@@ -50,7 +60,7 @@ export interface GoodputOutcome {
  */
 export function runGoodput(options: GoodputOptions): GoodputOutcome {
   const { opcode, peer, seed, rate, roundTrip, pathMtu, loss = 0, late = 0, lateBy = 0, duration } = options;
-  const { messageBytes = 1 << 18, depth = 16, timeout = 14, device } = options;
+  const { messageBytes = 1 << 18, depth = 16, timeout = 14, device, slow, warmUp = 0 } = options;
   const engine: EndpointFactory = (made) => new EngineEndpoint({ ...made, checkEvery: 4096, ...device });
   const wire: WireOptions = { delay: roundTrip / 2, rate, loss, reorder: late, reorderBy: lateBy };
   const pair = new Pair({
@@ -70,13 +80,14 @@ export function runGoodput(options: GoodputOptions): GoodputOutcome {
     if (peer === 'engine') (side as EngineEndpoint).adapter.acknowledgeAhead(side.info.qpn);
   }
   network.record = false;
+  if (slow !== undefined) network.slow(b, slow);
   let bytes = 0;
   network.observer = (event, packet) => {
     if (event === 'sent') bytes += packet.bytes.length;
   };
   let posted = 0;
   let done = 0;
-  const step = () => {
+  const step = (until: number) => () => {
     b.pollReceive();
     for (const { status } of a.pollSend()) {
       if (status !== 'SUCCESS') throw new Error(`message ${done} ended with ${status} at ${network.now} µs`);
@@ -84,18 +95,32 @@ export function runGoodput(options: GoodputOptions): GoodputOutcome {
     }
     while (posted - done < depth) {
       if (opcode === 'SEND') b.postReceive({ wrId: posted, offset: 0, length: messageBytes });
-      a.postSend({ wrId: posted++, opcode, offset: 0, length: messageBytes, remoteOffset: 0 });
+      a.postSend({
+        wrId: posted++,
+        opcode,
+        offset: 0,
+        length: messageBytes,
+        remoteOffset: 0,
+        compareAdd: 1n,
+      });
     }
-    return false;
+    return done >= until;
   };
-  network.run(step, duration);
-  const { probes, timeouts, retransmittedPackets } = (a as EngineEndpoint).adapter.counters();
-  const delivered = done * messageBytes;
+  network.run(step(warmUp));
+  const [doneBefore, before] = [done, (a as EngineEndpoint).adapter.counters()];
+  bytes = 0;
+  network.run(step(Number.POSITIVE_INFINITY), network.now + duration);
+  const counters = (a as EngineEndpoint).adapter.counters();
+  const messages = done - doneBefore;
+  const delivered = messages * messageBytes;
   return {
     gbps: (delivered * 8) / duration / 1000,
     sentOverDelivered: bytes / Math.max(1, delivered),
-    probes,
-    timeouts,
-    retransmitted: retransmittedPackets,
+    probes: counters.probes - before.probes,
+    timeouts: counters.timeouts - before.timeouts,
+    retransmitted: counters.retransmittedPackets - before.retransmittedPackets,
+    duplicates: b instanceof EngineEndpoint ? b.adapter.counters().duplicateRequest : 0,
+    packets: counters.sentPackets - before.sentPackets,
+    messages,
   };
 }

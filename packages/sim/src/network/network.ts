@@ -6,6 +6,7 @@
  */
 import { createRandom } from '@node-roce/link';
 import { bthDestQp, gidEquals } from '@node-roce/wire';
+import { Slowness, type SlowOptions } from './slowness.ts';
 import { type SimPacket, Wire, type WireOptions } from './wire.ts';
 
 /** An adapter, or a model, on the network. Times are µs. */
@@ -53,6 +54,7 @@ export class Network {
   #serial = 0;
   readonly #ipIds = new Map<SimHost, number>();
   readonly #stalled = new Map<SimHost, number>();
+  readonly #slow = new Map<SimHost, Slowness>();
   /** In order of time. */
   #flying: Flight[] = [];
 
@@ -94,6 +96,12 @@ export class Network {
     this.#stalled.set(host, until);
   }
 
+  /** The host takes its time from now on: what it has to send waits as well. The same seed gives the same pauses. */
+  slow(host: SimHost, options: SlowOptions): void {
+    const random = createRandom(this.#seed * 1013 + this.#hosts.indexOf(host));
+    this.#slow.set(host, new Slowness(options, random));
+  }
+
   /** Packets on their way to a queue pair. */
   flyingTo(host: SimHost, qpn: number): number {
     return this.#flying.filter((flight) => flight.host === host && bthDestQp(flight.packet.bytes, 0) === qpn)
@@ -107,10 +115,10 @@ export class Network {
   /** When a host next has something to do. */
   #wakeTime(host: SimHost): number {
     const arrival = this.#flying.find((flight) => flight.host === host && flight.ahead.length === 0)?.time;
-    return Math.max(
-      this.#stalledUntil(host),
-      Math.min(arrival ?? Number.POSITIVE_INFINITY, host.nextDeadline()),
-    );
+    const until = this.#stalledUntil(host);
+    // It may have answers to send then.
+    if (until > this.now && this.#slow.has(host)) return until;
+    return Math.max(until, Math.min(arrival ?? Number.POSITIVE_INFINITY, host.nextDeadline()));
   }
 
   /** When a packet next comes to the end of a segment with another before it. */
@@ -127,11 +135,15 @@ export class Network {
 
   #step(): void {
     this.#pass();
+    // A slow host sends the answers that it has worked out before it takes more.
+    if (this.#slow.size > 0) this.#send();
     for (const host of this.#hosts) {
       if (this.#stalledUntil(host) > this.now) continue;
       const arrived = this.#takeArrived(host);
       if (arrived.length > 0) host.receive(arrived, this.now);
       host.advance(this.now);
+      const slow = this.#slow.get(host);
+      if (slow && arrived.length > 0) this.stall(host, this.now + slow.timeFor(arrived.length));
     }
     this.#send();
   }
@@ -149,9 +161,10 @@ export class Network {
   #takeArrived(host: SimHost): SimPacket[] {
     const isDue = (flight: Flight) =>
       flight.host === host && flight.time <= this.now && flight.ahead.length === 0;
-    const due = this.#flying.filter(isDue);
+    const due = this.#flying.filter(isDue).slice(0, this.#slow.get(host)?.batch);
     if (due.length === 0) return [];
-    this.#flying = this.#flying.filter((flight) => !isDue(flight));
+    const taken = new Set(due);
+    this.#flying = this.#flying.filter((flight) => !taken.has(flight));
     for (const { packet, time } of due) {
       if (this.record) this.trace.push({ ...packet, time, event: 'arrived' });
       this.observer?.('arrived', packet, host);

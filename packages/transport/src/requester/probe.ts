@@ -149,7 +149,7 @@ export class Probe {
     this.#sentAt = now;
   }
 
-  /** What it asked for is acknowledged, or everything in flight is retransmitted, or nothing is in flight any more. */
+  /** The flight is acknowledged, or everything in flight is retransmitted, or nothing is in flight any more. */
   forget(): void {
     this.#wanted = false;
     this.#flightEnd = NONE;

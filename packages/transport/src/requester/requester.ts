@@ -311,7 +311,7 @@ export class Requester {
   }
 
   /**
-   * What was sent before the timeout is acknowledged, beyond what was retransmitted since (F-RTO, RFC 5682): nothing was lost, the peer was
+   * More is acknowledged than was retransmitted since the timeout (F-RTO, RFC 5682): it was on its way, nothing was lost, the peer was
    * slow. Not clear where the peer keeps what comes behind a gap, or the next gap is near.
    */
   get #isTimeoutUndone(): boolean {

@@ -43,7 +43,7 @@ export class Transmitter {
   readonly #wholes: WholeMessages | undefined;
   /** Packets since the last AckReq. */
   #sinceAckReq = 0;
-  /** The PSN that an RNR NAK refused: until it comes again, the peer says nothing to what follows (§9.7.5.2.8); −1: none is. */
+  /** The PSN that an RNR NAK refused: until it comes again, the peer is silent about what follows (§9.7.5.2.8); −1: none is. */
   #refusedPsn = -1;
 
   constructor(parts: RequesterParts) {
@@ -387,7 +387,7 @@ export class Transmitter {
     const isRead = queue.rowOf(cursor.entry)?.readOrAtomic === true;
     roundTrip.doubt(isRead ? psn : ANY_ACK, areSeen ? Number.POSITIVE_INFINITY : now + 2 * roundTrip.least);
     const end = psnAdd(psn, psns);
-    // What follows the refused one may be probed by itself.
+    // The packets behind the refused one may be probed by themselves.
     const flightEnd = isRefused ? end : psnAdd(last, 1);
     probe.sent(now, end, flightEnd, isPart && reads.list.newestLast !== psn ? psn : -1);
     if (!areSeen || endsInRead || last === psn || batch.full) return 1;
