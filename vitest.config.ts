@@ -3,7 +3,7 @@ import { ownNamespaces } from './test/tiers/namespaces.ts';
 import { secondRuns } from './test/tiers/second-runs.ts';
 
 /** Packages without sockets, timers and processes: their test files share workers, which saves a start and the imports of each. */
-const PURE = 'packages/{wire,pcap,transport,cm,sim,capture}/src/**/*.test.ts';
+const PURE = 'packages/{wire,pcap,transport,cm,sim,capture,conform}/src/**/*.test.ts';
 
 /** Files whose programs fetch packages, in the network of the machine. */
 const ONLINE = ['test/installed.test.ts', 'test/site.test.ts'];

@@ -1,6 +1,7 @@
 /** The commands. Each is in `commands/NAME.ts`, loaded when it runs: reading a capture needs no native addon. */
 import { adapterCommands } from './specs/adapters.ts';
 import { captureCommands } from './specs/captures.ts';
+import { conformCommands } from './specs/conform.ts';
 import { machineCommands } from './specs/machine.ts';
 import { perfCommands } from './specs/perf.ts';
 import { programCommands } from './specs/programs.ts';
@@ -13,6 +14,7 @@ export { nameOf } from './specs/spec.ts';
 export const commands: readonly CommandSpec[] = [
   ...adapterCommands,
   ...perfCommands,
+  ...conformCommands,
   ...programCommands,
   ...captureCommands,
   ...machineCommands,

@@ -1,0 +1,157 @@
+/** `roce conform`: plays the rules of the conformance tester against a device. */
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import {
+  AGENT_SOURCE,
+  Agent,
+  agentDevice,
+  type Bench,
+  captureOfCase,
+  caseText,
+  compare,
+  type DeviceInfo,
+  isNews,
+  junit,
+  type KnownList,
+  LISTS,
+  learn,
+  modelBench,
+  PacketLine,
+  parseKnownList,
+  run as play,
+  type Result,
+  type Rule,
+  resultsJson,
+  resultText,
+  rules,
+  ruleText,
+  totalsText,
+} from '@node-roce/conform';
+import { UsageError } from '../options.ts';
+import { sourceFor } from '../route.ts';
+import type { Terminal } from '../terminal.ts';
+
+interface Given {
+  via: 'agent' | 'model';
+  list?: boolean;
+  rule?: string;
+  first?: boolean;
+  strict?: boolean;
+  hostile?: boolean;
+  device?: string;
+  learn?: string;
+  repeat: number;
+  port: number;
+  token?: string;
+  source?: string;
+  quiet: number;
+  patience: number;
+  slack: number;
+  junit?: string;
+  output?: string;
+  printAgent?: boolean;
+  json: boolean;
+}
+
+/** The tester could not work. */
+const CANNOT = 2;
+
+export async function run([host]: readonly string[], given: Given, terminal: Terminal): Promise<number> {
+  if (given.printAgent) {
+    terminal.line((await readFile(AGENT_SOURCE, 'utf8')).trimEnd());
+    return 0;
+  }
+  const chosen = chosenRules(given);
+  if (given.list) {
+    for (const rule of chosen) terminal.line(ruleText(rule));
+    terminal.line(`\n${chosen.length} rules. Lists of known deviations: ${Object.keys(LISTS).join(', ')}`);
+    return 0;
+  }
+  const known = await knownList(given.device);
+  if (given.via === 'model') return judge(chosen, modelBench, { name: 'model' }, known, given, terminal);
+  if (host === undefined) throw new UsageError('expected the host of the device, or --via model');
+  return overNetwork(host, chosen, known, given, terminal);
+}
+
+function chosenRules({ rule, first, hostile }: Given): Rule[] {
+  try {
+    return rules(...(rule?.split(',') ?? []))
+      .filter((each) => !first || each.first)
+      .filter((each) => hostile || !each.hostile);
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+async function knownList(name: string | undefined): Promise<KnownList | undefined> {
+  if (name === undefined) return undefined;
+  return LISTS[name] ?? parseKnownList(await readFile(name, 'utf8'));
+}
+
+async function overNetwork(
+  host: string,
+  chosen: readonly Rule[],
+  known: KnownList | undefined,
+  given: Given,
+  terminal: Terminal,
+): Promise<number> {
+  let agent: Agent | undefined;
+  let line: PacketLine | undefined;
+  try {
+    agent = await Agent.connect(host, given.port);
+    const device = await agentDevice(agent, given.token);
+    line = await PacketLine.open(host, given.source ?? (await sourceFor(host)));
+    const { quiet, patience, slack } = given;
+    // Connections of the last run may still be known to the device: other numbers.
+    const connections = Date.now() & 0xffff;
+    const bench: Bench = { line, device, waits: { quiet, patience, slack }, connections };
+    return await judge(chosen, bench, device.info, known, given, terminal);
+  } catch (error) {
+    terminal.message(`roce conform: ${(error as Error).message}`);
+    return CANNOT;
+  } finally {
+    agent?.close();
+    line?.close();
+  }
+}
+
+async function judge(
+  chosen: readonly Rule[],
+  bench: Bench | (() => Bench),
+  device: DeviceInfo,
+  known: KnownList | undefined,
+  given: Given,
+  terminal: Terminal,
+): Promise<number> {
+  const { repeat, strict = false, json } = given;
+  let count = 0;
+  const onResult = (result: Result) => {
+    terminal.progress(`${++count} of ${chosen.length}`);
+    const [shown] = known === undefined ? [result] : compare([result], known);
+    if (!json) terminal.line(resultText(shown));
+  };
+  const played = await play(chosen, bench, { onResult, signal: terminal.signal, repeat });
+  const results = known === undefined ? played : compare(played, known);
+  await write(results, played, device, given);
+  if (json) terminal.json(resultsJson(results, device));
+  else terminal.line(`\n${device.name}: ${totalsText(results)}`);
+  if (results.some(({ verdict }) => verdict === 'broken') || played.length < chosen.length) return CANNOT;
+  return results.some((result) => isNews(result, strict)) ? 1 : 0;
+}
+
+async function write(
+  results: readonly Result[],
+  played: readonly Result[],
+  device: DeviceInfo,
+  given: Given,
+): Promise<void> {
+  if (given.learn) await writeFile(given.learn, `${JSON.stringify(learn(played, device.name), null, 2)}\n`);
+  if (given.junit) await writeFile(given.junit, junit(results, device, given.strict));
+  if (given.output === undefined) return;
+  await mkdir(given.output, { recursive: true });
+  for (const result of results) {
+    if (result.verdict === 'pass' || result.verdict === 'not testable') continue;
+    await writeFile(join(given.output, `${result.rule.id}.txt`), caseText(result));
+    await writeFile(join(given.output, `${result.rule.id}.pcapng`), captureOfCase(result));
+  }
+}

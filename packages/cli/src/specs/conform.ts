@@ -1,0 +1,91 @@
+/** The command `conform`. */
+import { integer, type OptionSpec, oneOf, text } from '../options.ts';
+import { type CommandSpec, json } from './spec.ts';
+
+const options: readonly OptionSpec[] = [
+  {
+    flags: '--via <way>',
+    summary:
+      'agent: a program next to the device (--print-agent); model: the reference model, without a network',
+    parse: oneOf('agent', 'model'),
+    fallback: 'agent',
+  },
+  { flags: '--list', summary: 'List the rules instead of playing them' },
+  { flags: '--rule <ids>', summary: 'Rules or areas, separated by commas: PSN,KEY-02', parse: text },
+  { flags: '--first', summary: 'Play the rules that a young device should have first' },
+  { flags: '--strict', summary: 'Count deviations from disputed rules, too' },
+  { flags: '--hostile', summary: 'Play rules that may stop a device that is not robust, too' },
+  {
+    flags: '--device <list>',
+    summary: 'List of known deviations: a name that --list shows, or a file that --learn wrote',
+    parse: text,
+  },
+  { flags: '--learn <file>', summary: 'Write the deviations found into a list', parse: text },
+  {
+    flags: '--repeat <count>',
+    summary: 'Play each rule so many times',
+    parse: integer(1, 1000),
+    fallback: 1,
+  },
+  {
+    flags: '-p, --port <port>',
+    summary: 'TCP port of the agent',
+    parse: integer(1, 65_535),
+    fallback: 18_777,
+  },
+  { flags: '--token <text>', summary: 'Token of the agent', parse: text },
+  {
+    flags: '--source <address>',
+    summary: 'Local address to use (default: the one that leads to the device)',
+    parse: text,
+  },
+  {
+    flags: '--quiet <ms>',
+    summary: 'Time without a packet that counts as silence',
+    parse: integer(1, 60_000),
+    fallback: 150,
+  },
+  {
+    flags: '--patience <ms>',
+    summary: 'Time to wait for a packet that is due',
+    parse: integer(1, 60_000),
+    fallback: 800,
+  },
+  {
+    flags: '--slack <ms>',
+    summary: 'Time by which a packet may come later than the latest time; never earlier than the least',
+    parse: integer(0, 60_000),
+    fallback: 50,
+  },
+  { flags: '--junit <file>', summary: 'Write the results as JUnit XML', parse: text },
+  {
+    flags: '-o, --output <folder>',
+    summary: 'Write the packets of each rule that is not passed: RULE.txt and RULE.pcapng',
+    parse: text,
+  },
+  { flags: '--print-agent', summary: 'Print the source of the agent, in C' },
+  json('Print one JSON object with the results'),
+];
+
+export const conformCommands: readonly CommandSpec[] = [
+  {
+    usage: 'conform [host]',
+    summary: 'Test whether a RoCEv2 device keeps the rules of the transport',
+    description:
+      'Plays rules against the device at HOST, each on connections of its own: packets out of order, repeated, cut, with wrong keys and ' +
+      'lengths, lost answers, late answers. The device needs the agent next to it, and this machine CAP_NET_RAW and the same network. ' +
+      'Exit code 0: nothing new; 1: a deviation that no list of known ones has; 2: the tester could not work. ' +
+      'The rules are the project’s reading of the specification: passing them is no certification.',
+    options,
+    examples: [
+      ['conform --print-agent > agent.c', 'Get the agent, to compile it next to the device'],
+      ['conform 192.0.2.7 --first', 'Play the first rules'],
+      [
+        'conform 192.0.2.7 --rule PSN,KEY-02 -o packets',
+        'Play some rules, and keep the packets of those that fail',
+      ],
+      ['conform --via model', 'Play the rules against the reference model'],
+    ],
+    load: () => import('../commands/conform.ts'),
+  },
+];

@@ -1,0 +1,237 @@
+/**
+ * One playing of one rule: the connections that it opened, the frames that passed, what was wanted and not seen.
+ *
+ * - to open a connection: `rc`, `req`, `uc`, `ud`
+ * - to judge: `want`, `note`, `skip`
+ * - below the connections: `send`, `datagram`
+ */
+import {
+  buildPacket,
+  formatIpAddress,
+  icrcV2,
+  internetChecksum,
+  type Packet,
+  type PacketInput,
+  setU16,
+  writeIcrc,
+} from '@node-roce/wire';
+import { type ConnectionSpec, type Device, Untestable } from './device.ts';
+import { type Entry, entryOf, type Line } from './line.ts';
+import { NEEDS, type Need } from './needs.ts';
+import { type Playing, Session } from './session.ts';
+
+export interface Waits {
+  /** ms without a packet that count as silence. */
+  quiet: number;
+  /** ms to wait for a packet that is due. */
+  patience: number;
+  /** ms by which an upper bound may be missed. */
+  slack: number;
+}
+
+/** How a connection differs from the usual one. */
+export type ConnectionOptions = Partial<Omit<ConnectionSpec, 'service' | 'address' | 'qpn' | 'uses'>>;
+
+/** Ethernet, IPv4 and UDP of a frame of the tester. */
+const HEADERS = 14 + 20 + 8;
+const ICRC_BYTES = 4;
+
+/** The parts that the cases of a run share. */
+export interface Bench {
+  line: Line;
+  device: Device;
+  waits: Waits;
+  /** Connections so far: each has a QPN and PSNs that the ones before it had not. */
+  connections: number;
+}
+
+/** One playing of a rule, as the rule sees it. */
+export class Case implements Playing {
+  readonly #needs: readonly Need[];
+  readonly #bench: Bench;
+  readonly entries: Entry[] = [];
+  readonly sessions: Session[] = [];
+  readonly deviations: string[] = [];
+  readonly notes: string[] = [];
+  /** Needs that the rule made use of. */
+  readonly used = new Set<Need>();
+
+  /** @param needs those that the rule declares */
+  constructor(needs: readonly Need[], bench: Bench) {
+    this.#needs = needs;
+    this.#bench = bench;
+  }
+
+  get line(): Line {
+    return this.#bench.line;
+  }
+
+  get device(): Device {
+    return this.#bench.device;
+  }
+
+  get waits(): Waits {
+    return this.#bench.waits;
+  }
+
+  /** Notes a deviation unless `ok`. The text is the same each time: no measured values. */
+  want(ok: boolean, text: string): boolean {
+    if (!ok) this.deviations.push(text);
+    return ok;
+  }
+
+  /** Shows a value in the report, without a verdict. */
+  note(text: string): void {
+    this.notes.push(text);
+  }
+
+  /** @throws Untestable always */
+  skip(why: string): never {
+    throw new Untestable(why);
+  }
+
+  /** @throws Untestable if the device or the line does not offer it */
+  use(need: Need): void {
+    this.used.add(need);
+    if (!this.line.offers.has(need) && !this.device.offers.has(need)) this.skip(`needs ${NEEDS[need]}`);
+  }
+
+  rc(options: ConnectionOptions = {}): Promise<Session> {
+    return this.#open('rc', options);
+  }
+
+  /** A reliable connection whose requester has credits without limit. */
+  async req(options: ConnectionOptions = {}): Promise<Session> {
+    const session = await this.rc(options);
+    await session.warm();
+    return session;
+  }
+
+  uc(options: ConnectionOptions = {}): Promise<Session> {
+    return this.#open('uc', { access: ['write'], regionAccess: ['write'], ...options });
+  }
+
+  ud(options: ConnectionOptions = {}): Promise<Session> {
+    return this.#open('ud', options);
+  }
+
+  async #open(service: ConnectionSpec['service'], options: ConnectionOptions): Promise<Session> {
+    this.use(service);
+    const number = this.#bench.connections++;
+    const spec: ConnectionSpec = {
+      service,
+      access: ['write', 'read', 'atomic'],
+      regionAccess: ['write', 'read', 'atomic'],
+      uses: this.#needs.filter((need) => need === 'write' || need === 'read' || need === 'atomic'),
+      size: 65_536,
+      address: this.line.tester.ip,
+      qpn: 0x100 + ((number * 16) & 0x7f_ffff),
+      psn: 0x1000 + ((number * 0x1_0539) & 0x3f_ffff),
+      devicePsn: 0x2000 + ((number * 0x2_0a37) & 0x3f_ffff),
+      pathMtu: 1024,
+      maxRdAtomic: 4,
+      maxDestRdAtomic: 4,
+      minRnrTimer: 12,
+      timeout: 14,
+      retryCnt: 6,
+      rnrRetry: 6,
+      receives: 0,
+      receiveLength: 4096,
+      qkey: 0x1111_1111,
+      state: 'RTS',
+      ...options,
+    };
+    if (spec.receives > 0) this.use('receives');
+    if (spec.state === 'RTR') this.use('rtr');
+    if (differs(service, options)) this.use('attributes');
+    if (service === 'rc' && options.regionAccess !== undefined) this.use('regions');
+    const session = new Session(this, spec, await this.device.connect(spec));
+    this.sessions.push(session);
+    return session;
+  }
+
+  /** Sends a packet to the device; the addresses are the line's unless others are given. */
+  send({ ip, udp, ...packet }: PacketInput): Entry {
+    const { tester, device } = this.line;
+    return this.sendFrame(
+      buildPacket({
+        ethernet: { source: tester.mac, destination: device.mac },
+        ip: { source: tester.ip, destination: device.ip, ttl: 64, ...ip } as PacketInput['ip'],
+        udp: { sourcePort: 0xc123, ...udp },
+        ...packet,
+      }),
+    );
+  }
+
+  /** Sends a datagram of any bytes to the RoCE port, with a right ICRC at its end if it is long enough for a BTH. */
+  datagram(body: Uint8Array): Entry {
+    const hasIcrc = body.length >= 12;
+    const { tester, device } = this.line;
+    const like = buildPacket({
+      ethernet: { source: tester.mac, destination: device.mac },
+      ip: { source: tester.ip, destination: device.ip, ttl: 64 } as PacketInput['ip'],
+      udp: { sourcePort: 0xc123 },
+      bth: { opcode: 'RC_SEND_ONLY' },
+    });
+    const length = body.length + (hasIcrc ? ICRC_BYTES : 0);
+    const frame = new Uint8Array(HEADERS + length);
+    frame.set(like.subarray(0, HEADERS));
+    setU16(frame, 16, 28 + length);
+    setU16(frame, 38, 8 + length);
+    setU16(frame, 24, 0);
+    setU16(frame, 24, internetChecksum(frame, 14, 34));
+    frame.set(body, HEADERS);
+    if (hasIcrc) writeIcrc(frame, HEADERS + body.length, icrcV2(frame, 14, HEADERS + body.length));
+    return this.sendFrame(frame);
+  }
+
+  sendFrame(frame: Uint8Array): Entry {
+    const entry = entryOf(this.line.now(), 'tester', frame);
+    this.entries.push(entry);
+    this.line.send(frame);
+    return entry;
+  }
+
+  /** An address of the same network that is neither end's. */
+  otherAddress(): string {
+    this.use('spoof');
+    const { tester, device } = this.line;
+    const candidates = [97, 98, 99].map((last) => tester.ip.replace(/\d+$/, String(last)));
+    return candidates.find((ip) => ip !== tester.ip && ip !== device.ip)!;
+  }
+
+  /** Waits until `done`, at most `ms`; what comes meanwhile is shared out among the sessions. */
+  async wait(done: () => boolean, ms: number): Promise<void> {
+    const pump = () => {
+      for (const { time, frame } of this.line.take()) this.#arrived(entryOf(time, 'device', frame));
+      return done();
+    };
+    if (!pump()) await this.line.wait(pump, ms);
+    pump();
+  }
+
+  /** Lets time pass. */
+  async pass(ms: number): Promise<void> {
+    await this.wait(() => false, ms);
+  }
+
+  #arrived(entry: Entry): void {
+    if (entry.packet !== undefined && sourceOf(entry.packet) !== this.line.device.ip) return;
+    this.entries.push(entry);
+    for (const session of this.sessions) session.arrived(entry);
+  }
+
+  /** Closes all connections; each is tried. */
+  async close(): Promise<void> {
+    for (const session of this.sessions) await session.close();
+  }
+}
+
+/** Whether a connection has attributes that only a device of one's own choice gives. */
+function differs(service: ConnectionSpec['service'], options: ConnectionOptions): boolean {
+  const { access, pathMtu, maxDestRdAtomic, size, minRnrTimer, qkey } = options;
+  if (service === 'rc' && access !== undefined) return true;
+  return [pathMtu, maxDestRdAtomic, size, minRnrTimer, qkey].some((value) => value !== undefined);
+}
+
+const sourceOf = ({ ip }: Packet): string => formatIpAddress(ip.source);

@@ -1,0 +1,122 @@
+/**
+ * The services that a rule can ask of a device under test. A way to reach a device (an agent next to it, the simulator, a perftest
+ * server) implements what it can; a rule that asks for more is not testable there.
+ */
+
+export type Right = 'write' | 'read' | 'atomic';
+
+/** A queue pair to create, with one memory region, and its connection to the tester. */
+export interface ConnectionSpec {
+  service: 'rc' | 'uc' | 'ud';
+  /** Remote operations that the queue pair allows. */
+  access: readonly Right[];
+  /** Remote operations that the region allows. */
+  regionAccess: readonly Right[];
+  /** Remote operations that the rule makes use of: a device that can't give all rights at once gives these. */
+  uses: readonly Right[];
+  /** Bytes of the region. */
+  size: number;
+  /** The tester's end. */
+  address: string;
+  qpn: number;
+  /** First PSN of the tester's requests. */
+  psn: number;
+  /** First PSN that the device is asked to use. */
+  devicePsn: number;
+  pathMtu: number;
+  maxRdAtomic: number;
+  maxDestRdAtomic: number;
+  minRnrTimer: number;
+  timeout: number;
+  retryCnt: number;
+  rnrRetry: number;
+  /** Receives posted before the connection is open, one behind the other in the region. */
+  receives: number;
+  receiveLength: number;
+  qkey: number;
+  /** The state that the queue pair is left in. */
+  state: 'RTR' | 'RTS';
+}
+
+type PostOpcode = 'send' | 'send_imm' | 'write' | 'write_imm' | 'read' | 'cas' | 'faa';
+
+/** A work request for the device's send queue. */
+export interface Post {
+  opcode: PostOpcode;
+  /** Of the first; each further one counts up. */
+  id?: number;
+  count?: number;
+  /** In the region. */
+  offset?: number;
+  length?: number;
+  remote?: { va: bigint; rkey: number };
+  immediate?: number;
+  solicited?: boolean;
+  /** cas: the value compared with; faa: the value added. */
+  compareAdd?: bigint;
+  swap?: bigint;
+  /** UD: the destination's Q_Key, instead of the queue pair's own. */
+  qkey?: number;
+}
+
+/** A receive for the device's receive queue. */
+export interface Receive {
+  id?: number;
+  /** In the region. */
+  offset?: number;
+  length: number;
+}
+
+/** A work completion of the device; fields but `id` and `status` on success only. */
+export interface Completion {
+  id: number;
+  /** The name in `enum ibv_wc_status`, without `IBV_WC_`. */
+  status: string;
+  length?: number;
+  immediate?: number;
+  /** UD: the sender. */
+  sourceQpn?: number;
+}
+
+/** Optional members are abilities: a device that has not one of them leaves it out. */
+export interface DeviceConnection {
+  readonly qpn: number;
+  /** First PSN of the device's requests. */
+  readonly psn: number;
+  readonly va: bigint;
+  readonly rkey: number;
+  receive?(receive: Receive): Promise<void>;
+  post?(post: Post): Promise<void>;
+  /** Waits for `want` completions, at most `ms`; returns all there are. */
+  completions?(want: number, ms: number): Promise<Completion[]>;
+  state?(): Promise<string>;
+  peek?(offset: number, length: number): Promise<Uint8Array>;
+  poke?(offset: number, bytes: Uint8Array): Promise<void>;
+  /** To the error state. */
+  fail?(): Promise<void>;
+  destroyQp?(): Promise<void>;
+  deregister?(): Promise<void>;
+  /** Destroys the queue pair and the region, in any state; completions that nobody fetched are forgotten. */
+  close(): Promise<void>;
+}
+
+/** Facts about a device. */
+export interface DeviceInfo {
+  /** For reports, and to choose a list of known deviations. */
+  name: string;
+  [fact: string]: string | number | undefined;
+}
+
+/** A device under test. */
+export interface Device {
+  readonly info: DeviceInfo;
+  /** Needs that it serves. */
+  readonly offers: ReadonlySet<string>;
+  /** @throws Untestable if it has no such connection */
+  connect(spec: ConnectionSpec): Promise<DeviceConnection>;
+}
+
+/** The device, or the way to it, has not what a rule needs: no verdict. */
+export class Untestable extends Error {
+  override readonly name = 'Untestable';
+}

@@ -1,0 +1,24 @@
+/**
+ * A conformance tester for RoCEv2 devices: rules of the transport, played packet by packet.
+ *
+ * - A device without a network: `adapterBench` for a `SimDevice` of `@node-roce/sim`, `endpointBench` for an `Endpoint`.
+ * - To play: `run(rules('PSN'), bench)`, or `play` for one rule.
+ * - A rule of one's own: `rule(id, { … }, async (t) => { … })`.
+ */
+export { captureOfCase } from './capture-file.ts';
+export type { Bench, Case, ConnectionOptions, Waits } from './case.ts';
+export * from './device.ts';
+export { LISTS } from './known/lists.ts';
+export * from './known.ts';
+export type { End, Entry, Line } from './line.ts';
+export { NEEDS, type Need } from './needs.ts';
+export { AGENT_SOURCE, Agent } from './network/agent.ts';
+export { agentDevice } from './network/agent-device.ts';
+export { PacketLine } from './network/packet-line.ts';
+export { caseText, junit, resultsJson, resultText, ruleText, totalsText } from './report.ts';
+export { type Rule, type RuleSpec, rule } from './rule.ts';
+export { RULES, rules } from './rules/all.ts';
+export * from './run.ts';
+export { bytes, type PacketOptions, type ReplyOptions, type Session, same } from './session.ts';
+export * from './virtual/bench.ts';
+export { type AcceptFrame, acceptFrame } from './virtual/line.ts';

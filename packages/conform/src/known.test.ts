@@ -1,0 +1,103 @@
+import { expect, test } from 'vitest';
+import { LISTS } from './known/lists.ts';
+import { compare, isNews, learn, parseKnownList, signature } from './known.ts';
+import { junit, resultsJson, resultText, totalsText } from './report.ts';
+import { RULES, rules } from './rules/all.ts';
+import { play, type Result, run } from './run.ts';
+import { modelBench } from './virtual/bench.ts';
+
+const [deviation] = await run(rules('OPC-01'), modelBench);
+const [passed] = await run(rules('PSN-01'), modelBench);
+const of = (verdict: Result['verdict'], result = deviation): Result => ({ ...result, verdict });
+
+test('a deviation on the list is known, another one changed, one that is gone mended', () => {
+  const { deviations } = learn([deviation, passed], 'model');
+  expect(deviations).toEqual({ 'OPC-01': { is: signature(deviation), because: '' } });
+  const list = { device: 'model', deviations };
+  expect(compare([deviation], list)[0].verdict).toBe('known');
+  expect(compare([{ ...deviation, why: ['another'] }], list)[0].verdict).toBe('changed');
+  expect(compare([of('pass')], list)[0].verdict).toBe('mended');
+  const sometimes = { 'OPC-01': { ...deviations['OPC-01'], sometimes: true } };
+  expect(compare([of('pass')], { device: 'model', deviations: sometimes })[0].verdict).toBe('pass');
+  expect(compare([of('not testable')], list)[0].verdict).toBe('not testable');
+  expect(compare([passed], list)[0].verdict).toBe('pass');
+});
+
+test('a deviation from a disputed rule is news with strict only, a change of one always', () => {
+  expect(isNews(deviation)).toBe(false);
+  expect(isNews(deviation, true)).toBe(true);
+  expect(isNews(of('changed'))).toBe(true);
+  expect(isNews(of('deviation', passed))).toBe(true);
+  expect(isNews(of('broken', passed))).toBe(false);
+});
+
+test('a file that is no list is refused with what was expected', () => {
+  for (const text of [
+    'null',
+    '[]',
+    '{"device":"x"}',
+    '{"device":"x","deviations":{"PSN-01":{"because":"y"}}}',
+  ]) {
+    expect(() => parseKnownList(text), text).toThrow(/expected/);
+  }
+  expect(() => parseKnownList('{')).toThrow(SyntaxError);
+});
+
+test('each shipped list names rules that there are, each with a reason', () => {
+  for (const { device, deviations } of Object.values(LISTS)) {
+    for (const [id, { is, because }] of Object.entries(deviations)) {
+      const where = `${device}: ${id}`;
+      expect(
+        RULES.map((rule) => rule.id),
+        where,
+      ).toContain(id);
+      expect(is, where).not.toBe('');
+      expect(because.length, where).toBeGreaterThan(10);
+    }
+  }
+});
+
+test('results as text, JSON and JUnit', () => {
+  const results = [passed, of('deviation', { ...passed, why: ['a < b & "c"'] }), of('known'), of('broken')];
+  expect(totalsText(results)).toBe('4 rules: 1 pass, 1 deviation, 1 known, 1 broken');
+  expect(resultText(deviation)).toContain('wanted NAK 0x61 (invalid) psn+0, got silence');
+  expect(resultsJson(results, { name: 'model' })).toMatchObject({
+    device: { name: 'model' },
+    results: [{ id: 'PSN-01', verdict: 'pass', severity: 'must' }, {}, { severity: 'should' }, {}],
+  });
+  const xml = junit(results, { name: 'a "device"' });
+  expect(xml).toContain('tests="4" failures="1" errors="1"');
+  expect(xml).toContain('&#60; b &#38; &#34;c');
+  expect(xml.match(/<skipped/g)).toHaveLength(1);
+});
+
+test('repeated with other verdicts, a rule is unsteady', async () => {
+  let plays = 0;
+  const [rule] = rules('PSN-01');
+  const sometimes = {
+    ...rule,
+    play: async (t: Parameters<typeof rule.play>[0]) => {
+      plays++;
+      t.want(plays !== 2, 'the second time');
+    },
+  };
+  const [result] = await run([sometimes], modelBench, { repeat: 3 });
+  expect(result.verdict).toBe('unsteady');
+  expect(result.why).toEqual(['deviation 1 times of 3', 'the second time']);
+});
+
+test('an error of a rule is broken, and its connections are closed', async () => {
+  const [rule] = rules('PSN-01');
+  const wrong = { ...rule, play: async () => Promise.reject(new Error('the agent is gone')) };
+  const { verdict, why } = await play(wrong, modelBench());
+  expect([verdict, why]).toEqual(['broken', ['the agent is gone']]);
+});
+
+test('an aborted run ends with what it has', async () => {
+  const abort = new AbortController();
+  const results = await run(rules('PSN'), modelBench, {
+    signal: abort.signal,
+    onResult: () => abort.abort(),
+  });
+  expect(results).toHaveLength(1);
+});

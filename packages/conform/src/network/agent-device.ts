@@ -1,0 +1,213 @@
+/** A device with an agent next to it. */
+import { gidFromText } from '@node-roce/wire';
+import type {
+  Completion,
+  ConnectionSpec,
+  Device,
+  DeviceConnection,
+  DeviceInfo,
+  Post,
+  Receive,
+  Right,
+} from '../device.ts';
+import type { Need } from '../needs.ts';
+import type { Agent } from './agent.ts';
+
+/** `enum ibv_wc_status`. */
+const STATUSES = [
+  'SUCCESS',
+  'LOC_LEN_ERR',
+  'LOC_QP_OP_ERR',
+  'LOC_EEC_OP_ERR',
+  'LOC_PROT_ERR',
+  'WR_FLUSH_ERR',
+  'MW_BIND_ERR',
+  'BAD_RESP_ERR',
+  'LOC_ACCESS_ERR',
+  'REM_INV_REQ_ERR',
+  'REM_ACCESS_ERR',
+  'REM_OP_ERR',
+  'RETRY_EXC_ERR',
+  'RNR_RETRY_EXC_ERR',
+  'LOC_RDD_VIOL_ERR',
+  'REM_INV_RD_REQ_ERR',
+  'REM_ABORT_ERR',
+  'INV_EECN_ERR',
+  'INV_EEC_STATE_ERR',
+  'FATAL_ERR',
+  'RESP_TIMEOUT_ERR',
+  'GENERAL_ERR',
+] as const;
+
+const LETTERS: Readonly<Record<Right, string>> = { write: 'w', read: 'r', atomic: 'a' };
+const lettersOf = (rights: readonly Right[]): string => rights.map((right) => LETTERS[right]).join('');
+
+/** `enum ibv_mtu`. */
+const mtuCode = (bytes: number): number => Math.log2(bytes) - 7;
+
+const hex = (bytes: Uint8Array): string => Buffer.from(bytes).toString('hex');
+
+const OFFERS: readonly Need[] = [
+  'rc',
+  'uc',
+  'ud',
+  'write',
+  'read',
+  'atomic',
+  'receives',
+  'post',
+  'completions',
+  'memory',
+  'state',
+  'attributes',
+  'regions',
+  'fail',
+  'destroy',
+  'deregister',
+  'rtr',
+];
+
+/** Receives that a connection is opened with have ids from here on. */
+const FIRST_RECEIVE = 1000;
+
+interface Ids {
+  mr: number;
+  qp: number;
+}
+
+class AgentConnection implements DeviceConnection {
+  readonly qpn: number;
+  readonly psn: number;
+  readonly va: bigint;
+  readonly rkey: number;
+  readonly #agent: Agent;
+  readonly #ids: Ids;
+  #qp = true;
+  #mr = true;
+
+  constructor(agent: Agent, ids: Ids, place: { qpn: number; psn: number; va: bigint; rkey: number }) {
+    this.#agent = agent;
+    this.#ids = ids;
+    this.qpn = place.qpn;
+    this.psn = place.psn;
+    this.va = place.va;
+    this.rkey = place.rkey;
+  }
+
+  async receive({ id, offset, length }: Receive): Promise<void> {
+    await this.#agent.call('recv', { ...this.#ids, id, off: offset, len: length });
+  }
+
+  async post(post: Post): Promise<void> {
+    const { opcode, id, count, offset, length, remote, immediate, solicited, compareAdd, swap, qkey } = post;
+    await this.#agent.call('send', {
+      ...this.#ids,
+      op: opcode,
+      id,
+      count,
+      off: offset,
+      len: length,
+      raddr: remote?.va,
+      rkey: remote?.rkey,
+      imm: immediate,
+      solicited: solicited ? 1 : undefined,
+      compare_add: compareAdd,
+      swap,
+      rqkey: qkey,
+    });
+  }
+
+  async completions(want: number, ms: number): Promise<Completion[]> {
+    const answer = await this.#agent.call('poll', { want, wait: Math.round(ms) }, ms);
+    const entries = answer.wc as {
+      id: number;
+      status: number;
+      qpn: number;
+      len?: number;
+      imm?: number;
+      src?: number;
+    }[];
+    return entries.map(({ id, status, len, imm, src }) => ({
+      id,
+      status: STATUSES[status] ?? `status ${status}`,
+      length: len,
+      immediate: imm,
+      sourceQpn: src,
+    }));
+  }
+
+  async state(): Promise<string> {
+    return String((await this.#agent.call('state', { qp: this.#ids.qp })).state);
+  }
+
+  async peek(offset: number, length: number): Promise<Uint8Array> {
+    const answer = await this.#agent.call('peek', { mr: this.#ids.mr, off: offset, len: length });
+    return new Uint8Array(Buffer.from(String(answer.hex), 'hex'));
+  }
+
+  async poke(offset: number, bytes: Uint8Array): Promise<void> {
+    await this.#agent.call('poke', { mr: this.#ids.mr, off: offset, hex: hex(bytes) });
+  }
+
+  async fail(): Promise<void> {
+    await this.#agent.call('fail', { qp: this.#ids.qp });
+  }
+
+  async destroyQp(): Promise<void> {
+    if (this.#qp) await this.#agent.call('drop', { qp: this.#ids.qp });
+    this.#qp = false;
+  }
+
+  async deregister(): Promise<void> {
+    if (this.#mr) await this.#agent.call('drop', { mr: this.#ids.mr });
+    this.#mr = false;
+  }
+
+  async close(): Promise<void> {
+    await this.destroyQp();
+    await this.deregister();
+    await this.#agent.call('poll', { want: 0 });
+  }
+}
+
+/** @throws Error if the agent refuses the token */
+export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
+  const { ok: _, agent: __, ...facts } = await agent.call('hello', { token });
+  const info: DeviceInfo = { ...(facts as DeviceInfo), name: String(facts.device) };
+  const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
+    const region = await agent.call('mr', { size: spec.size, access: `l${lettersOf(spec.regionAccess)}` });
+    const pair = await agent.call('qp', {
+      type: spec.service,
+      access: lettersOf(spec.access),
+      qkey: spec.qkey,
+    });
+    const ids = { mr: Number(region.mr), qp: Number(pair.qp) };
+    const stride = Math.min(spec.receiveLength, Math.floor(spec.size / Math.max(1, spec.receives)));
+    if (spec.receives > 0) {
+      const { receives: count, receiveLength: len } = spec;
+      await agent.call('recv', { ...ids, id: FIRST_RECEIVE, count, len: Math.min(len, stride), stride });
+    }
+    await agent.call('connect', {
+      qp: ids.qp,
+      dgid: hex(gidFromText(spec.address)),
+      dqpn: spec.qpn,
+      rq_psn: spec.psn,
+      sq_psn: spec.devicePsn,
+      mtu: mtuCode(spec.pathMtu),
+      mdra: spec.maxDestRdAtomic,
+      mra: spec.maxRdAtomic,
+      rnr_timer: spec.minRnrTimer,
+      timeout: spec.timeout,
+      retry: spec.retryCnt,
+      rnr_retry: spec.rnrRetry,
+      rtr_only: spec.state === 'RTR' ? 1 : undefined,
+    });
+    return new AgentConnection(agent, ids, {
+      qpn: Number(pair.qpn),
+      psn: spec.devicePsn,
+      va: BigInt(String(region.addr)),
+      rkey: Number(region.rkey),
+    });
+  };
+  return { info, offers: new Set(OFFERS), connect };
+}

@@ -1,0 +1,101 @@
+/** The agent next to a device (native/agent/agent.c): a line with a request, a line with the answer. */
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+
+type Answer = Record<string, unknown> & { ok: boolean };
+
+/** ms that an answer may take, on top of the time that the request itself waits for. */
+const PATIENCE = 10_000;
+
+/** Bytes of an answer that is taken: a longer one is no agent's. */
+const MAX_ANSWER = 1 << 22;
+
+interface Waiting {
+  resolve: (answer: Answer) => void;
+  reject: (error: Error) => void;
+  timer: NodeJS.Timeout;
+}
+
+/** A connection to an agent. Requests are answered in order. */
+export class Agent {
+  readonly #socket: Socket;
+  readonly #waiting: Waiting[] = [];
+  #buffer = '';
+  #gone: Error | undefined;
+
+  private constructor(socket: Socket) {
+    this.#socket = socket;
+    socket.setEncoding('utf8').setNoDelay(true);
+    socket.on('data', (text: string) => this.#take(text));
+    socket.on('error', (error) => this.#end(error));
+    socket.on('close', () => this.#end(new Error('the agent is gone')));
+  }
+
+  static async connect(host: string, port: number): Promise<Agent> {
+    const socket = connect({ host, port });
+    const timer = setTimeout(() => socket.destroy(new Error(`no agent at ${host} port ${port}`)), PATIENCE);
+    try {
+      await once(socket, 'connect');
+    } finally {
+      clearTimeout(timer);
+    }
+    return new Agent(socket);
+  }
+
+  get gone(): boolean {
+    return this.#gone !== undefined;
+  }
+
+  /**
+   * Asks for something. @param wait ms that the agent itself waits
+   * @throws Error where the agent refuses, does not answer, or is gone
+   */
+  async call(verb: string, values: Readonly<Record<string, unknown>> = {}, wait = 0): Promise<Answer> {
+    if (this.#gone !== undefined) throw this.#gone;
+    const given = Object.entries(values).filter(([, value]) => value !== undefined);
+    const line = [verb, ...given.map(([key, value]) => `${key}=${value}`)].join(' ');
+    const answer = await new Promise<Answer>((resolve, reject) => {
+      const timer = setTimeout(
+        () => this.#end(new Error(`the agent did not answer ${verb}`)),
+        PATIENCE + wait,
+      );
+      this.#waiting.push({ resolve, reject, timer });
+      this.#socket.write(`${line}\n`);
+    });
+    if (answer.ok !== true) throw new Error(`agent: ${verb}: ${answer.what}: ${answer.text}`);
+    return answer;
+  }
+
+  #take(text: string): void {
+    this.#buffer += text;
+    if (this.#buffer.length > MAX_ANSWER) this.#end(new Error('the agent sends more than an answer'));
+    for (let end = this.#buffer.indexOf('\n'); end >= 0; end = this.#buffer.indexOf('\n')) {
+      const line = this.#buffer.slice(0, end);
+      this.#buffer = this.#buffer.slice(end + 1);
+      const waiting = this.#waiting.shift();
+      if (waiting === undefined) continue;
+      clearTimeout(waiting.timer);
+      try {
+        waiting.resolve(JSON.parse(line) as Answer);
+      } catch {
+        waiting.reject(new Error(`the agent answers ${line.slice(0, 80)}`));
+      }
+    }
+  }
+
+  #end(error: Error): void {
+    this.#gone ??= error;
+    this.#socket.destroy();
+    for (const { reject, timer } of this.#waiting.splice(0)) {
+      clearTimeout(timer);
+      reject(this.#gone);
+    }
+  }
+
+  close(): void {
+    this.#end(new Error('the agent was closed'));
+  }
+}
+
+/** The agent's source, to be compiled next to a device. */
+export const AGENT_SOURCE = new URL('../../agent/agent.c', import.meta.url);

@@ -1,0 +1,88 @@
+/** Results as text, as JSON and as JUnit's XML. */
+import type { DeviceInfo } from './device.ts';
+import { isNews } from './known.ts';
+import type { Rule } from './rule.ts';
+import type { Result, Verdict } from './run.ts';
+
+const VERDICTS: readonly Verdict[] = [
+  'pass',
+  'deviation',
+  'known',
+  'changed',
+  'mended',
+  'not testable',
+  'broken',
+  'unsteady',
+];
+
+/** A line for a rule, and one for each reason and note. */
+export function resultText({ rule, verdict, why, notes }: Result): string {
+  const indent = ' '.repeat(14);
+  const lines = [`${verdict.padEnd(14)}${rule.id}  ${rule.title}  (${rule.section})`];
+  lines.push(...why.map((reason) => `${indent}${reason}`), ...notes.map((note) => `${indent}note: ${note}`));
+  return lines.join('\n');
+}
+
+/** `40 rules: 38 pass, 1 known, 1 not testable`. */
+export function totalsText(results: readonly Result[]): string {
+  const counts = VERDICTS.map(
+    (verdict) => [verdict, results.filter((r) => r.verdict === verdict).length] as const,
+  );
+  const shown = counts.filter(([, count]) => count > 0).map(([verdict, count]) => `${count} ${verdict}`);
+  return `${results.length} rules: ${shown.join(', ')}`;
+}
+
+/** A rule and, if it was not passed, everything that is known of the case, with the packets. */
+export function caseText(result: Result): string {
+  const { rule, ladder } = result;
+  return `${resultText(result)}\n\n${rule.text}\n\n${ladder}\n`;
+}
+
+/** The description of a rule. */
+export function ruleText({ id, title, section, needs, should, hostile, text }: Rule): string {
+  const marks = [should ? 'should' : 'must', ...(hostile ? ['hostile'] : []), `needs ${needs.join(', ')}`];
+  return `${id}  ${title}\n        ${section}; ${marks.join('; ')}\n        ${text}`;
+}
+
+/** Plain values for JSON. */
+export function resultsJson(results: readonly Result[], device: DeviceInfo): object {
+  return {
+    device,
+    results: results.map(({ rule, verdict, why, notes, time, ladder }) => ({
+      id: rule.id,
+      title: rule.title,
+      section: rule.section,
+      severity: rule.should ? 'should' : 'must',
+      verdict,
+      why,
+      notes,
+      milliseconds: Math.round(time),
+      ...(verdict === 'pass' || verdict === 'not testable' ? {} : { ladder }),
+    })),
+  };
+}
+
+const xml = (text: string): string =>
+  text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`).replace(/[^\t\n\x20-\uffff]/g, '?');
+
+/** JUnit's XML: a deviation is a failure, a broken case an error; known and not testable ones are skipped. */
+export function junit(results: readonly Result[], device: DeviceInfo, strict = false): string {
+  const cases = results.map((result) => {
+    const { rule, verdict, why, time } = result;
+    const head = `<testcase classname="${xml(device.name)}" name="${xml(`${rule.id} ${rule.title}`)}" time="${(time / 1000).toFixed(3)}"`;
+    const reason = xml(`${verdict}: ${why.join(' | ')}`);
+    if (verdict === 'pass') return `  ${head}/>`;
+    if (verdict === 'broken') return `  ${head}><error message="${reason}"/></testcase>`;
+    if (!isNews(result, strict)) return `  ${head}><skipped message="${reason}"/></testcase>`;
+    return `  ${head}><failure message="${reason}">${xml(result.ladder)}</failure></testcase>`;
+  });
+  const failures = results.filter((r) => isNews(r, strict)).length;
+  const errors = results.filter((r) => r.verdict === 'broken').length;
+  return [
+    '<?xml version="1.0" encoding="UTF-8"?>',
+    `<testsuite name="roce conform" tests="${results.length}" failures="${failures}" errors="${errors}">`,
+    ...cases,
+    '</testsuite>',
+    '',
+  ].join('\n');
+}

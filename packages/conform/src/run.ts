@@ -1,0 +1,106 @@
+/** Plays rules, one after the other, each with a verdict. */
+import { type Bench, Case } from './case.ts';
+import { Untestable } from './device.ts';
+import { ladderOf } from './ladder.ts';
+import type { Entry } from './line.ts';
+import type { Need } from './needs.ts';
+import type { Rule } from './rule.ts';
+
+/**
+ * - `pass`, `deviation`: the device does what the rule requires, or does not
+ * - `known`, `changed`, `mended`: compared with a list of known deviations: the same, another one, none any more
+ * - `not testable`: the device, or the way to it, has not what the rule needs
+ * - `broken`: the tester or the way to the device failed; no word about the device
+ * - `unsteady`: repeated, the verdicts differ
+ */
+export type Verdict =
+  | 'pass'
+  | 'deviation'
+  | 'known'
+  | 'changed'
+  | 'mended'
+  | 'not testable'
+  | 'broken'
+  | 'unsteady';
+
+export interface Result {
+  rule: Rule;
+  verdict: Verdict;
+  /** Deviations: the wanted and the seen; otherwise, why there is no verdict. */
+  why: readonly string[];
+  /** Values without a verdict. */
+  notes: readonly string[];
+  /** Needs that the rule made use of. */
+  used: ReadonlySet<Need>;
+  entries: readonly Entry[];
+  /** Text of the packets, with relative PSNs. */
+  ladder: string;
+  /** ms, of the line's clock. */
+  time: number;
+}
+
+/** Plays one rule. It never rejects: a failure is in the verdict. */
+export async function play(rule: Rule, bench: Bench): Promise<Result> {
+  const t = new Case(rule.needs, bench);
+  const start = bench.line.now();
+  const { verdict, why } = await judge(rule, t);
+  const ladder = ladderOf(t);
+  // A connection that can't be closed is the next rule's trouble, if it is any.
+  const closing = await t.close().then(
+    () => [],
+    (error: unknown) => [`closing: ${textOf(error)}`],
+  );
+  const { notes, used, entries } = t;
+  const time = bench.line.now() - start;
+  return { rule, verdict, why, notes: [...notes, ...closing], used, entries, ladder, time };
+}
+
+async function judge(rule: Rule, t: Case): Promise<Pick<Result, 'verdict' | 'why'>> {
+  try {
+    await rule.play(t);
+    return { verdict: t.deviations.length > 0 ? 'deviation' : 'pass', why: t.deviations };
+  } catch (error) {
+    const why = [...t.deviations, textOf(error)];
+    return { verdict: error instanceof Untestable ? 'not testable' : 'broken', why };
+  }
+}
+
+const textOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+export interface RunOptions {
+  /** Called after each rule. */
+  onResult?: (result: Result) => void;
+  signal?: AbortSignal;
+  /** Play each rule so many times; one whose verdicts differ is `unsteady`. Default 1. */
+  repeat?: number;
+}
+
+/** Plays rules on one bench, or on a bench of its own each; stops early when the signal is aborted. */
+export async function run(
+  rules: readonly Rule[],
+  bench: Bench | (() => Bench),
+  { onResult, signal, repeat = 1 }: RunOptions = {},
+): Promise<Result[]> {
+  const results: Result[] = [];
+  for (const rule of rules) {
+    if (signal?.aborted) break;
+    const result = await playOften(rule, bench, repeat);
+    results.push(result);
+    onResult?.(result);
+  }
+  return results;
+}
+
+async function playOften(rule: Rule, bench: Bench | (() => Bench), times: number): Promise<Result> {
+  const played: Result[] = [];
+  for (let i = 0; i < times; i++)
+    played.push(await play(rule, typeof bench === 'function' ? bench() : bench));
+  const worst = played.find(({ verdict }) => verdict !== 'pass') ?? played[0];
+  const counts = played.filter(({ verdict }) => verdict === worst.verdict).length;
+  if (counts === times) return worst;
+  return {
+    ...worst,
+    verdict: 'unsteady',
+    why: [`${worst.verdict} ${counts} times of ${times}`, ...worst.why],
+  };
+}

@@ -1,0 +1,124 @@
+/** A queue pair of a simulated adapter, as a connection of a device under test. */
+import type { ModelCompletion, ModelOpcode, SimQp, SimRegion } from '@node-roce/sim';
+import type { Completion, ConnectionSpec, DeviceConnection, Post, Receive } from '../device.ts';
+import type { VirtualLine } from './line.ts';
+
+const OPCODES: Readonly<Record<Post['opcode'], ModelOpcode>> = {
+  send: 'SEND',
+  send_imm: 'SEND_WITH_IMM',
+  write: 'RDMA_WRITE',
+  write_imm: 'RDMA_WRITE_WITH_IMM',
+  read: 'RDMA_READ',
+  cas: 'ATOMIC_CMP_AND_SWP',
+  faa: 'ATOMIC_FETCH_AND_ADD',
+};
+
+/** Receives that a connection is opened with have ids from here on. */
+const FIRST_RECEIVE = 1000;
+
+/** Memory that the tester may look into, and the key that opens it. */
+export type Region = Pick<SimRegion, 'bytes' | 'rkey' | 'base'>;
+
+/** A queue pair of a simulated adapter, with its region. */
+export class SimConnection implements DeviceConnection {
+  readonly psn: number;
+  readonly #qp: SimQp;
+  readonly #line: VirtualLine;
+  readonly #region: Region;
+  /** Where requests and receives are, if not in the arena. */
+  readonly #own: SimRegion | undefined;
+  readonly #spec: ConnectionSpec;
+
+  /** @param own the region is one of its own, not the arena */
+  constructor(line: VirtualLine, qp: SimQp, region: Region, own: boolean, spec: ConnectionSpec) {
+    this.#line = line;
+    this.#qp = qp;
+    this.#region = region;
+    this.#own = own ? (region as SimRegion) : undefined;
+    this.#spec = spec;
+    this.psn = spec.devicePsn;
+  }
+
+  get qpn(): number {
+    return this.#qp.info.qpn;
+  }
+
+  get va(): bigint {
+    return this.#region.base;
+  }
+
+  get rkey(): number {
+    return this.#region.rkey;
+  }
+
+  postFirstReceives(): void {
+    const { receives, receiveLength, size } = this.#spec;
+    const stride = Math.min(receiveLength, Math.floor(size / Math.max(1, receives)));
+    for (let i = 0; i < receives; i++) {
+      this.#postReceive({ id: FIRST_RECEIVE + i, offset: i * stride, length: receiveLength });
+    }
+  }
+
+  #postReceive({ id = 0, offset = 0, length }: Receive): void {
+    this.#qp.postReceive({ wrId: id, offset, length, region: this.#own });
+  }
+
+  async receive(receive: Receive): Promise<void> {
+    this.#postReceive(receive);
+  }
+
+  async post({ opcode, id = 0, count = 1, offset = 0, length = 0, ...post }: Post): Promise<void> {
+    for (let i = 0; i < count; i++) {
+      this.#qp.postSend({
+        wrId: id + i,
+        opcode: OPCODES[opcode],
+        region: this.#own,
+        offset,
+        length,
+        signaled: true,
+        solicited: post.solicited,
+        immediate: post.immediate,
+        compareAdd: post.compareAdd,
+        swap: post.swap,
+        ...(opcode.startsWith('send')
+          ? {}
+          : { remoteAddress: post.remote?.va ?? 0n, rkey: post.remote?.rkey ?? 0 }),
+        ...(post.qkey === undefined
+          ? {}
+          : { to: { gid: this.#line.gid, qpn: this.#spec.qpn, qkey: post.qkey } }),
+      });
+    }
+  }
+
+  async completions(want: number, ms: number): Promise<Completion[]> {
+    const got: Completion[] = [];
+    const poll = () => {
+      got.push(...this.#qp.pollSend().map(completionOf), ...this.#qp.pollReceive().map(completionOf));
+      return got.length >= want;
+    };
+    if (!poll()) await this.#line.wait(poll, ms);
+    return got;
+  }
+
+  async state(): Promise<string> {
+    return this.#qp.state;
+  }
+
+  async peek(offset: number, length: number): Promise<Uint8Array> {
+    return this.#region.bytes.slice(offset, offset + length);
+  }
+
+  async poke(offset: number, bytes: Uint8Array): Promise<void> {
+    this.#region.bytes.set(bytes, offset);
+  }
+
+  async fail(): Promise<void> {
+    this.#qp.fail();
+  }
+
+  async close(): Promise<void> {}
+}
+
+function completionOf({ wrId, status, byteLen, immediate, sourceQpn }: ModelCompletion): Completion {
+  return { id: wrId, status, length: byteLen, immediate, sourceQpn };
+}

@@ -1,0 +1,115 @@
+/** A simulated adapter as a device under test: any `SimDevice`, or one `Endpoint` a connection. */
+import {
+  type ConnectionOptions,
+  type Endpoint,
+  type EndpointFactory,
+  ModelAccess,
+  type SimDevice,
+} from '@node-roce/sim';
+import { gidFromText } from '@node-roce/wire';
+import {
+  type ConnectionSpec,
+  type Device,
+  type DeviceConnection,
+  type Right,
+  Untestable,
+} from '../device.ts';
+import type { Need } from '../needs.ts';
+import { DEVICE, type VirtualLine } from './line.ts';
+import { SimConnection } from './sim-connection.ts';
+
+const RIGHTS: Readonly<Record<Right, number>> = {
+  write: ModelAccess.REMOTE_WRITE,
+  read: ModelAccess.REMOTE_READ,
+  atomic: ModelAccess.REMOTE_ATOMIC,
+};
+
+const bitsOf = (rights: readonly Right[]): number => rights.reduce((bits, right) => bits | RIGHTS[right], 0);
+
+const BOTH: readonly Need[] = [
+  'rc',
+  'write',
+  'read',
+  'atomic',
+  'receives',
+  'post',
+  'completions',
+  'memory',
+  'state',
+  'attributes',
+  'fail',
+];
+
+/** The first bytes of a region: not zeros, so that a rule sees what is written. */
+function fill(bytes: Uint8Array): void {
+  for (let i = 0; i < bytes.length; i++) bytes[i] = i * 7 + (i >> 8);
+}
+
+function attributesOf(spec: ConnectionSpec): ConnectionOptions {
+  const { pathMtu, timeout, retryCnt, rnrRetry, minRnrTimer, maxRdAtomic, maxDestRdAtomic } = spec;
+  const attributes = { pathMtu, timeout, retryCnt, rnrRetry, minRnrTimer, maxRdAtomic, maxDestRdAtomic };
+  return { ...attributes, qpAccessFlags: bitsOf(spec.access), credits: true };
+}
+
+const peerOf = ({ address, qpn, psn, qkey }: ConnectionSpec) => ({
+  gid: gidFromText(address),
+  qpn,
+  psn,
+  rkey: 0,
+  base: 0n,
+  qkey,
+});
+
+/** Queue pairs and regions of an adapter that has everything. */
+export function adapterDevice(line: VirtualLine, adapter: SimDevice, name: string): Device {
+  line.add(adapter);
+  const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
+    const bytes = new Uint8Array(spec.size);
+    fill(bytes);
+    const region = adapter.register(bytes, ModelAccess.LOCAL_WRITE | bitsOf(spec.regionAccess));
+    const service = ({ rc: 'RC', uc: 'UC', ud: 'UD' } as const)[spec.service];
+    const qp = adapter.createQp({ service, psn: spec.devicePsn, qkey: spec.qkey });
+    qp.connect(peerOf(spec), attributesOf(spec));
+    const connection = new SimConnection(line, qp, region, true, spec);
+    connection.postFirstReceives();
+    let open = true;
+    const destroyQp = async () => {
+      if (open) adapter.destroyQp(qp);
+      open = false;
+    };
+    const deregister = async () => adapter.deregister(region);
+    return Object.assign(connection, {
+      destroyQp,
+      deregister,
+      close: async () => {
+        await destroyQp();
+        await deregister();
+      },
+    });
+  };
+  const offers = new Set<Need>([...BOTH, 'uc', 'ud', 'regions', 'destroy', 'deregister']);
+  return { info: { name }, offers, connect };
+}
+
+/** A device that is known by its reliable connections only: a new `Endpoint` for each, all of its arena one region. */
+export function endpointDevice(line: VirtualLine, make: EndpointFactory, name: string): Device {
+  const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
+    if (spec.service !== 'rc') throw new Untestable('an Endpoint is a reliable connection');
+    const endpoint: Endpoint = make({
+      gid: gidFromText(DEVICE.ip),
+      psn: spec.devicePsn,
+      arenaBytes: spec.size,
+      seed: spec.qpn,
+      credits: true,
+    });
+    fill(endpoint.arena);
+    line.add(endpoint);
+    endpoint.connect(peerOf(spec), attributesOf(spec));
+    const { rkey, base } = endpoint.info;
+    const region = { bytes: endpoint.arena as Uint8Array<ArrayBuffer>, rkey, base };
+    const connection = new SimConnection(line, endpoint, region, false, spec);
+    connection.postFirstReceives();
+    return connection;
+  };
+  return { info: { name }, offers: new Set<Need>(BOTH), connect };
+}

@@ -1,0 +1,18 @@
+import type { Mutant } from '../broken-device.ts';
+import { headerMutants } from './headers.ts';
+import { requesterMutants } from './requester.ts';
+import { responderMutants } from './responder.ts';
+import { unreliableMutants } from './unreliable.ts';
+
+export const MUTANTS: Readonly<Record<string, Mutant>> = {
+  ...responderMutants,
+  ...requesterMutants,
+  ...headerMutants,
+  ...unreliableMutants,
+};
+
+/** Rules that no mutant of the model can break, with the reason. */
+export const WITHOUT_MUTANT: Readonly<Record<string, string>> = {
+  'OPC-01': 'the model itself deviates: it drops reserved opcodes in silence',
+  'STA-06': 'a queue pair of the model goes from RESET to RTS in one step',
+};
