@@ -118,7 +118,7 @@ describe('packets from elsewhere', () => {
 
   // LiteEth's core sends Identification 0 without "don't fragment"; Linux counts with IP_PMTUDISC_DONT.
   test.each([['a stranger'], ['a peer']])('%s without "don’t fragment" is followed', async (who) => {
-    if (who === 'a peer') station.peer(from, ports.icrc);
+    if (who === 'a peer') station.peer(from, ownPort);
     const ok = async (id: number) => expect(await arrive(id)).toMatchObject({ verdict: Icrc.OK, ipId: id });
     for (let i = 0; i < 10; i++) await ok(MAY_FRAGMENT);
     expect(station.port.stats()).toMatchObject({
