@@ -356,7 +356,7 @@ describe('demo', () => {
     expect([code, JSON.parse(out).underLoss.operations]).toEqual([0, []]);
   });
 
-  test('without the addon: over dgram, with a warning', { tags: ['slow'] }, async () => {
+  test('without the addon: over dgram, with a warning', { tags: ['slow', 'gate'] }, async () => {
     const { code, out, err } = await roceWithoutAddon('demo', ...places, '--size', '1M');
     expect(code, err).toBe(0);
     expect(out).toMatch(/^Link: dgram .*reaches node-roce programs only/m);
@@ -367,7 +367,7 @@ describe('demo', () => {
     expect(JSON.parse(native.out)).toMatchObject({ link: 'udp' });
   });
 
-  test('a table, and a capture of the packets', { tags: ['slow'] }, async () => {
+  test('a table, and a capture of the packets', { tags: ['slow', 'gate'] }, async () => {
     const { code, out } = await roce(
       'demo',
       ...places.slice(0, 4),

@@ -40,7 +40,7 @@ async function serverAndClient(name: string, tcpPort: number, server: string[], 
   return said;
 }
 
-test('two-programs.mjs: server and client', { tags: ['slow'] }, async () => {
+test('two-programs.mjs: server and client', { tags: ['slow', 'gate'] }, async () => {
   const server = ['server', '127.0.7.1'];
   const client = ['client', '127.0.7.2', '127.0.7.1'];
   expect(await serverAndClient('two-programs.mjs', 18677, server, client)).toEqual({
@@ -57,7 +57,7 @@ test.each(['two-programs.mjs', 'ibv-rc-pingpong.mjs'])(
   },
 );
 
-describe('each on one screen', { tags: ['slow'] }, () => {
+describe('each on one screen', { tags: ['slow', 'gate'] }, () => {
   const said: Record<string, string[]> = {
     'echo.mjs': ['there → THERE', 'and → AND', 'back again → BACK AGAIN'],
     'one-sided.mjs': ['RECV_RDMA_WITH_IMM: row 17, 64 bytes', 'SUCCESS row eighteen', 'REM_ACCESS_ERR ERR'],
@@ -87,7 +87,7 @@ describe('each on one screen', { tags: ['slow'] }, () => {
   });
 });
 
-describe('with the functions of libibverbs', { tags: ['slow'] }, () => {
+describe('with the functions of libibverbs', { tags: ['slow', 'gate'] }, () => {
   test('ibv-query-qp.mjs', async () => {
     const { stdout } = await run(process.execPath, [path('ibv-query-qp.mjs')]);
     expect(stdout.trim().split('\n')).toEqual([
@@ -130,7 +130,7 @@ describe('with the functions of libibverbs', { tags: ['slow'] }, () => {
   });
 });
 
-describe('interop-suite.mjs', { tags: ['slow'] }, () => {
+describe('interop-suite.mjs', { tags: ['slow', 'gate'] }, () => {
   test('passes for our own engine, all seeds and one', async () => {
     const { stdout } = await run(process.execPath, [path('interop-suite.mjs')]);
     expect(stdout).toBe('all is well\n');

@@ -40,7 +40,7 @@ const printed = (child: ReturnType<typeof spawn>, text: string) =>
 const ended = (child: ReturnType<typeof spawn>) =>
   new Promise<number | null>((resolve) => child.on('exit', resolve));
 
-describe('the programs print the output in the guide', { tags: ['slow'] }, () => {
+describe('the programs print the output in the guide', { tags: ['slow', 'gate'] }, () => {
   const said: Record<string, string[]> = {
     'one-sided.mjs': ['the counter was 0', 'read: hello', 'the text is hello'],
     'stream.mjs': ['sent 3276800 bytes, received 3276800'],

@@ -59,7 +59,7 @@ describe.each(folders)('%s', (folder) => {
   });
 
   test('packs its page and its code, no tests and no state of the build', {
-    tags: ['slow'],
+    tags: ['slow', 'gate'],
   }, async () => {
     const paths = (await listPacked()).get(manifest.name)!;
     expect(paths).toContain('README.md');

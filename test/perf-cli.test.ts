@@ -62,7 +62,7 @@ const row = (out: string) =>
     ?.trim()
     .split(/\s+/);
 
-test('the server prints the report of the client', { tags: ['slow'] }, async () => {
+test('the server prints the report of the client', { tags: ['slow', 'gate'] }, async () => {
   const { server, client } = await both('write', 'bw', '-n', '50', '-s', '4096');
   expect(row(client)).toHaveLength(5);
   expect(row(client)!.slice(0, 2)).toEqual(['4096', '50']);
@@ -70,7 +70,7 @@ test('the server prints the report of the client', { tags: ['slow'] }, async () 
   expect(server).toContain('Measured by the peer');
 });
 
-test('over the connection manager, as JSON', { tags: ['slow'] }, async () => {
+test('over the connection manager, as JSON', { tags: ['slow', 'gate'] }, async () => {
   const { server, client } = await both('send', 'lat', '-n', '50', '-R', '--json');
   for (const out of [server, client]) {
     const [run] = JSON.parse(out).runs;

@@ -11,7 +11,7 @@ if (missing) console.log(`UCX is not run: ${missing}`);
 /** A port of its own for each run. */
 let port = 27_000;
 
-describe.skipIf(missing !== undefined)('UCX', { tags: ['slow'] }, () => {
+describe.skipIf(missing !== undefined)('UCX', { tags: ['slow', 'gate'] }, () => {
   let devices: Devices;
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.85', '127.0.0.86');

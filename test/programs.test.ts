@@ -41,7 +41,7 @@ function descriptors(): { sockets: number; others: number } {
 let devices: Devices;
 let port = 21_000;
 
-describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow'] }, () => {
+describe.skipIf(missing !== undefined)('programs of libibverbs', { tags: ['slow', 'gate'] }, () => {
   beforeAll(async () => {
     devices = await Devices.open('127.0.0.71', '127.0.0.72');
   });

@@ -29,7 +29,7 @@ if (why) console.log(`rdma-core's tests are not run: ${why}`);
 
 test.skipIf(why !== undefined)(
   'rdma-core’s tests pass but for those of the list',
-  { tags: ['slow'], timeout: 700_000 },
+  { tags: ['slow', 'gate'], timeout: 700_000 },
   async () => {
     const folder = mkdtempSync(join(tmpdir(), 'roce-rdma-core-'));
     const devices = await Devices.open('127.0.0.75');

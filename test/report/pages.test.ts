@@ -11,7 +11,7 @@ import {
 } from '../../packages/capture/testing/analysis.ts';
 import { captures, inChromium, opens, page, see, write } from './suite.ts';
 
-inChromium({ tags: ['slow'] }, () => {
+inChromium({ tags: ['slow', 'gate'] }, () => {
   describe('a report whose every text is an attack', () => {
     const EVIL = '<img src=x onerror="document.title=1"><script>document.title=1</script>';
     const hostile = analysis({
