@@ -2,22 +2,15 @@
 import { type MemoryLink, MemoryNetwork } from '@node-roce/link';
 import { type GidEntry, openDevice } from '@node-roce/verbs-api';
 import { gidFromText } from '@node-roce/wire';
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { equip } from '../testing/ends.ts';
+import { addName } from '../testing/names.ts';
 import { CmId, connect, listen } from './index.ts';
 
-vi.mock('node:dns/promises', async (original) => {
-  const dns = await original<typeof import('node:dns/promises')>();
-  const both = [
-    { address: 'fd00::2', family: 6 },
-    { address: '10.0.0.2', family: 4 },
-  ];
-  const lookup = async (host: string, options?: { all?: boolean }) => {
-    if (host !== 'both.test') return dns.lookup(host, options ?? {});
-    return options?.all ? both : both[0];
-  };
-  return { ...dns, lookup };
-});
+const BOTH = [
+  { address: 'fd00::2', family: 6 },
+  { address: '10.0.0.2', family: 4 },
+];
 
 /** Another address of a link, which its packets do not leave from. */
 function addAddress(link: MemoryLink, address: string): void {
@@ -54,6 +47,7 @@ test.each([
   ['10.0.0.1', '10.0.0.2'],
   ['fd00::1', 'fd00::2'],
 ])('a name with addresses of both IP versions: from %s leads %s', async (own, chosen) => {
+  addName('both.test', async ({ all }) => (all ? BOTH : BOTH[0]));
   await using device = await openDevice({ link: new MemoryNetwork().link(own, 1024) });
   const id = new CmId({ device });
   await id.resolveAddr({ host: 'both.test', port: 1 });

@@ -6,17 +6,11 @@ import { describe, expect, test, vi } from 'vitest';
 import { host } from '../../link/testing/loopback.ts';
 import { stopClock, turns } from '../../verbs-api/testing/clock.ts';
 import { ADDRESSES, type Ends, equip, openEnds, pairOf, watch } from '../testing/ends.ts';
+import { addName } from '../testing/names.ts';
 import { CmId, connect, EventChannel, type IdOptions, listen, type MessageConnection } from './index.ts';
 
 const PORT = 7471;
 const [, SERVER] = ADDRESSES;
-
-vi.mock('node:dns/promises', async (original) => {
-  const dns = await original<typeof import('node:dns/promises')>();
-  const lookup = (host: string, options: object) =>
-    host === 'slow.test' ? new Promise(() => {}) : dns.lookup(host, options);
-  return { ...dns, lookup };
-});
 
 async function initiator(ends: Ends, options: IdOptions = {}) {
   const id = new CmId({ device: ends.a, ...options });
@@ -328,6 +322,7 @@ describe('a connection', () => {
   });
 
   test('by a name that the resolver does not find: its signal ends the wait', async () => {
+    addName('slow.test', () => new Promise(() => {}));
     const controller = new AbortController();
     const connecting = connect('slow.test:1', { signal: controller.signal });
     controller.abort(new Error('enough'));
