@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "send_messages.h"
+
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -43,7 +45,7 @@ bool takesSegments(int fd, const sockaddr_in& self, size_t segments) {
 
 Features probeFeatures() {
   Features features;
-  features.sendmmsg = sendmmsg(-1, nullptr, 0, 0) == 0 || errno != ENOSYS;
+  features.sendmmsg = sendMessages(-1, nullptr, 0, 0) == 0 || errno != ENOSYS;
 
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_UDP);
   if (fd < 0) return features;

@@ -14,6 +14,7 @@
 
 #include "callback.h"
 #include "layout.h"
+#include "send_messages.h"
 #include "tx_slots.h"
 #include "udp_socket.h"
 
@@ -192,7 +193,7 @@ uint32_t FrameSocket::transmit(Words& slots, uint32_t slot, uint32_t count) {
     slots.data[(size_t{slot} + done++) * tx::kSlotWords + tx::status] = status;
   };
   while (done < count) {
-    const int sent = sendmmsg(fd_, messages_.data() + done, count - done, MSG_DONTWAIT);
+    const int sent = sendMessages(fd_, messages_.data() + done, count - done, MSG_DONTWAIT);
     if (sent > 0) {
       for (int i = 0; i < sent; i++) finish(0);
       continue;

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "send_messages.h"
+
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -14,6 +16,8 @@ namespace roce {
 namespace {
 
 cmsghdr* putControl(msghdr& message, cmsghdr* at, int level, int type, const void* value, size_t length) {
+  // Its length has fewer bits in musl than for the kernel.
+  *at = cmsghdr{};
   at->cmsg_level = level;
   at->cmsg_type = type;
   at->cmsg_len = CMSG_LEN(length);
@@ -221,7 +225,7 @@ bool Sender::transmit(uint32_t& resume) {
     uint32_t end = at + 1;
     while (end < messageCount_ && messages_[end].socket == socket) end++;
 
-    const int sent = sendmmsg(socket->fd(), &headers_[at], end - at, MSG_DONTWAIT);
+    const int sent = sendMessages(socket->fd(), &headers_[at], end - at, MSG_DONTWAIT);
     if (sent > 0) {
       for (const uint32_t after = at + static_cast<uint32_t>(sent); at < after; at++) {
         const Message& message = messages_[at];
