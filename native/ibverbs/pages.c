@@ -21,7 +21,10 @@
 
 static atomic_int converting;
 static atomic_uint conversions = 1;
-static struct sigaction before;
+// The handler from before ours. Another thread may read it in its handler while a new one comes: that has a place of its own, and an old
+// one is used again after 15 more.
+static struct sigaction kept[16];
+static _Atomic(const struct sigaction *) before = &kept[0];
 
 // For a child, and the process that makes it.
 static struct roce_parts copies;
@@ -37,22 +40,31 @@ static int is_in_copies(uintptr_t address) {
 static void pass_on(int signal, siginfo_t *info, void *context, uintptr_t frame) {
   static __thread void *passed;
   static __thread uintptr_t from;
+  const struct sigaction *chained = atomic_load(&before);
   // A handler that was installed after this one may call it, and be the one before it by now: the same fault again, further down.
   int loops = context == passed && frame < from;
   passed = context;
   from = frame;
-  if (!loops && (before.sa_flags & SA_SIGINFO) != 0 && before.sa_sigaction != NULL) {
-    before.sa_sigaction(signal, info, context);
-  } else if (!loops && before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-    before.sa_handler(signal);
+  if (!loops && (chained->sa_flags & SA_SIGINFO) != 0 && chained->sa_sigaction != NULL) {
+    chained->sa_sigaction(signal, info, context);
+  } else if (!loops && chained->sa_handler != SIG_DFL && chained->sa_handler != SIG_IGN) {
+    chained->sa_handler(signal);
   } else {
     struct sigaction none = {.sa_handler = SIG_DFL};
     int was_sent = info->si_code <= 0;
-    if (was_sent && !loops && before.sa_handler == SIG_IGN) return;
+    if (was_sent && !loops && chained->sa_handler == SIG_IGN) return;
     sigaction(signal, &none, NULL);
     // An instruction faults again, and that ends the process; a signal of kill does not come again.
     if (was_sent) raise(signal);
   }
+}
+
+// Sleeps after some turns: a real-time thread that only yields keeps a thread of lower priority, which converts, from its processor.
+static void wait_for_conversion(void) {
+  static __thread unsigned turns;
+  static const struct timespec moment = {.tv_nsec = 50000};
+  if (++turns % 16 != 0) sched_yield();
+  else nanosleep(&moment, NULL);
 }
 
 // A store to a page that is being copied waits, then is done again. One after a conversion may have faulted before its
@@ -61,7 +73,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   static __thread unsigned seen;
   if (info->si_code == SEGV_ACCERR) {
     unsigned now;
-    while (atomic_load(&converting)) sched_yield();
+    while (atomic_load(&converting)) wait_for_conversion();
     now = atomic_load(&conversions);
     if (now != seen) {
       seen = now;
@@ -76,10 +88,13 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
 }
 
 void roce_handle_faults(void) {
-  struct sigaction now;
+  static unsigned handled;
+  struct sigaction now, *place = &kept[(handled + 1) % (sizeof kept / sizeof *kept)];
   struct sigaction mine = {.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
   if (sigaction(SIGSEGV, NULL, &now) != 0 || ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault)) return;
-  before = now;
+  handled++;
+  *place = now;
+  atomic_store(&before, place);
   sigaction(SIGSEGV, &mine, NULL);
 }
 
