@@ -1,4 +1,7 @@
-/** Programs that send random bytes to a device and write them into the memory and rings they share with it: no other program is harmed. */
+/**
+ * Programs that send random bytes to a device and write them into the memory and rings they share with it, and programs whose calls and
+ * entries have the right form and wild contents: no other program is harmed.
+ */
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { Call, PROTOCOL_VERSION } from '../packages/device/src/protocol.ts';
@@ -6,7 +9,9 @@ import { Devices, whyMissing } from './programs/programs.ts';
 
 const SECONDS = Number(process.env.ROCE_HOSTILE_PROGRAM_SECONDS ?? 5);
 const missing = whyMissing();
-const hostile = fileURLToPath(new URL('programs/hostile.py', import.meta.url));
+const [hostile, wild] = ['hostile', 'wild'].map((name) =>
+  fileURLToPath(new URL(`programs/${name}.py`, import.meta.url)),
+);
 
 test.skipIf(missing !== undefined)(
   'hostile programs harm no other program of their devices',
@@ -17,13 +22,17 @@ test.skipIf(missing !== undefined)(
   async () => {
     const devices = await Devices.open('127.0.0.76', '127.0.0.77');
     try {
-      const running = [0, 1, 0].map((device, seed) => {
-        const numbers = [SECONDS, seed, PROTOCOL_VERSION, Math.max(...Object.values(Call))];
-        const args = [hostile, devices.servers[device].path, ...numbers.map(String)];
-        return devices.start(device, '/usr/bin/python3', args, SECONDS * 1000 + 60_000).ended;
-      });
+      const start = (program: string, device: number, ...numbers: number[]) => {
+        const args = [program, devices.servers[device].path, ...[SECONDS, ...numbers].map(String)];
+        return devices.start(device, '/usr/bin/python3', args, SECONDS * 1000 + 90_000).ended;
+      };
+      const lastCall = Math.max(...Object.values(Call));
+      const running = [0, 1, 0].map((device, seed) =>
+        start(hostile, device, seed, PROTOCOL_VERSION, lastCall),
+      );
+      const wildOnes = [0, 1].map((device, seed) => start(wild, device, seed, PROTOCOL_VERSION));
       let isOver = false;
-      const all = Promise.all(running).finally(() => {
+      const all = Promise.all([...running, ...wildOnes]).finally(() => {
         isOver = true;
       });
       let rounds = 0;
@@ -35,7 +44,8 @@ test.skipIf(missing !== undefined)(
           expect(output).toMatch(/50 iters in/);
         }
       }
-      const results = await all;
+      await all;
+      const results = await Promise.all(running);
       for (const { code, output } of results) {
         expect(code, output).toBe(0);
         const [, answered, completed, ended] =
@@ -43,6 +53,12 @@ test.skipIf(missing !== undefined)(
         expect(Number(answered)).toBeGreaterThan(100);
         expect(Number(completed)).toBeGreaterThan(20);
         expect(Number(ended)).toBeGreaterThan(0);
+      }
+      for (const { code, output } of await Promise.all(wildOnes)) {
+        expect(code, output).toBe(0);
+        const [, calls, succeeded] = /, (\d+) calls, (\d+) succeeded$/m.exec(output) ?? [];
+        expect(Number(calls)).toBeGreaterThan(100);
+        expect(Number(succeeded)).toBeGreaterThan(Number(calls) / 4);
       }
       expect(devices.faults).toEqual([]);
       if (SECONDS > 5)
