@@ -1,12 +1,13 @@
 // Builds this folder: a libibverbs.so.1 for the programs of this machine, whose device is `roce device` (docs/run.md).
 //
-//   node native/ibverbs/build.mjs [--force]
+//   node native/ibverbs/build.mjs [--force] [--sanitize]
 //   node native/ibverbs/build.mjs --list LIBRARY > native/ibverbs/releases/rdma-core-56.txt
 //
 // The names and versions of its symbols are those of the installed library and of the releases in releases/: programs are linked with
 // them, and the version of the private ones differs between releases. A symbol that is missing here becomes a function that fails with
 // EOPNOTSUPP. `--list` prints the symbols of another release's library.
 // In the same folder: libroce-paths.so (paths/paths.c), which is preloaded.
+// `--sanitize` builds them with AddressSanitizer and UndefinedBehaviorSanitizer into sanitized/, next to the usual ones.
 // Without the installed library, its header or a compiler, and where the compiler fails, nothing is built, and the reason is printed: the
 // addon, which is built next, does not need it. In CI a failure is one.
 import { spawnSync } from 'node:child_process';
@@ -24,7 +25,8 @@ import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
-const build = join(folder, 'build');
+const sanitize = process.argv.includes('--sanitize');
+const build = join(folder, sanitize ? 'sanitized' : 'build');
 const library = join(build, 'libibverbs.so.1');
 
 function skip(why) {
@@ -118,6 +120,8 @@ mkdirSync(build);
 // Thread-local variables that are there from the start: the handler of SIGSEGV may have interrupted malloc.
 const flags = ['-std=gnu11', '-D_GNU_SOURCE', '-O2', '-fPIC', '-ftls-model=initial-exec'];
 flags.push('-Wall', '-Wextra', '-fno-strict-aliasing');
+const sanitizers = sanitize ? ['-fsanitize=address,undefined', '-fno-omit-frame-pointer', '-g'] : [];
+flags.push(...sanitizers);
 if (!declared.includes('wr_atomic_write')) flags.push('-DROCE_NO_ATOMIC_WRITE');
 const objects = sources
   .filter((name) => name.endsWith('.c'))
@@ -177,7 +181,7 @@ for (const [i, [version, names]] of ordered.entries()) {
 writeFileSync(join(build, 'stubs.c'), `${code.join('\n')}\n`);
 writeFileSync(join(build, 'versions'), `${nodes.join('')}ROCE_LOCAL { local: *; };\n`);
 output(compiler, [
-  ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1'],
+  ...['-shared', '-fPIC', '-O2', '-fno-builtin', '-pthread', '-Wl,-soname,libibverbs.so.1', ...sanitizers],
   // Handlers of SIGSEGV and of fork stay where they are after dlclose.
   '-Wl,-z,nodelete',
   ...[`-Wl,--version-script=${join(build, 'versions')}`, ...objects, join(build, 'stubs.c'), '-o', library],

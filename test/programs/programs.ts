@@ -63,7 +63,9 @@ export class Devices {
 
   /** Starts a program at a device. It is killed after `timeout` ms. */
   start(device: number, program: string, args: readonly string[], timeout = 240_000): Running {
-    const env = programEnvironment(libraryPath(), this.servers[device].path, process.env);
+    // The library that is preloaded here is for this process: a sanitizer's runtime (scripts/test-sanitized.mjs).
+    const own = { ...process.env, LD_PRELOAD: undefined };
+    const env = programEnvironment(libraryPath(), this.servers[device].path, own);
     const child = spawn(program, args, { env, stdio: ['ignore', 'pipe', 'pipe'], timeout });
     let output = '';
     for (const stream of [child.stdout, child.stderr])
