@@ -31,7 +31,7 @@ async function waiting(channel: EventChannel<CmId>): Promise<CmIdEvent<CmId>[]> 
   const events: CmIdEvent<CmId>[] = [];
   for (;;) {
     // Long enough for what is under way in memory.
-    const signal = AbortSignal.timeout(50);
+    const signal = AbortSignal.timeout(300);
     const event = await channel.getEvent({ signal }).catch(() => undefined);
     if (!event) return events;
     events.push(event);
