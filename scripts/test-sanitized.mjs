@@ -69,9 +69,8 @@ async function runThreads() {
   for (const stream of [device.stdout, device.stderr]) stream.on('data', (data) => (said += data));
   const ended = once(device, 'exit');
   while (!existsSync(socket) && device.exitCode === null) await sleep(100);
-  const { NODE_OPTIONS: _, LD_PRELOAD: __, ...rest } = env;
   const own = {
-    ...rest,
+    ...env,
     LD_LIBRARY_PATH: library,
     ROCE_SOCKET: socket,
     ASAN_OPTIONS: options('program', ASAN),
