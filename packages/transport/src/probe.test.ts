@@ -144,6 +144,14 @@ describe('the delay', () => {
   });
 });
 
+test('a timer that was late by more than a round trip gives the answer another interval, once', () => {
+  const { probe, progress } = setUp();
+  expect(probe.isDelayed(100)).toBe(false);
+  expect([probe.isDelayed(101), probe.isDelayed(101)]).toEqual([true, false]);
+  progress(1);
+  expect(probe.isDelayed(101)).toBe(true);
+});
+
 describe('an answer', () => {
   test('shows no loss, on a connection on which losses are not frequent', () => {
     for (const seen of [false, true]) {
@@ -177,20 +185,36 @@ describe('an answer', () => {
 
   test('to all, a round trip later and once only, shows that the probe repaired a loss (RFC 8985 §7.4.2)', () => {
     const { losses, send, progress } = setUp();
-    send(10);
-    progress(10, 120);
+    for (const seen of [false, true]) {
+      send(10);
+      progress(10, 120);
+      expect(losses.areSeen).toBe(false);
+      progress(11, 100);
+      // Once is an accident: a responder that was slow may have answered both at once.
+      expect(losses.areSeen).toBe(seen);
+    }
+  });
+
+  test('that comes so 1,024 packets later is another accident', () => {
+    const { losses, send, progress } = setUp();
+    for (let i = 0; i < 3; i++) {
+      send(10);
+      progress(10, 120);
+      progress(11, 100);
+      losses.acknowledged(1024);
+    }
     expect(losses.areSeen).toBe(false);
-    progress(11, 100);
-    expect(losses.areSeen).toBe(true);
   });
 
   test('that comes twice shows that nothing was lost, and so does one that comes much later', () => {
     for (const late of [false, true]) {
       const { probe, losses, send, progress } = setUp();
-      send(10);
-      progress(10, late ? 201 : 120);
-      if (!late) probe.answeredTwice();
-      progress(11, 100);
+      for (let i = 0; i < 3; i++) {
+        send(10);
+        progress(10, late ? 201 : 120);
+        if (!late) probe.answeredTwice();
+        progress(11, 100);
+      }
       expect(losses.areSeen).toBe(false);
     }
   });
@@ -198,9 +222,11 @@ describe('an answer', () => {
   test('a round trip after a timeout, and once only, shows a loss as well', () => {
     for (const late of [false, true]) {
       const { probe, losses, clock, progress } = setUp();
-      probe.timedOut(clock[0]);
-      progress(1, late ? 201 : 120);
-      progress(2, 100);
+      for (let i = 0; i < 2; i++) {
+        probe.timedOut(clock[0]);
+        progress(1, late ? 201 : 120);
+        progress(2, 100);
+      }
       expect(losses.areSeen).toBe(!late);
     }
   });

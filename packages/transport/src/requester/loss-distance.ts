@@ -16,22 +16,32 @@ export class LossDistance {
   #mean = DISTANCE_MAX;
   /** Packets acknowledged since one was seen for certain. */
   #calm = FORGOTTEN;
+  /** And since one was suspected. */
+  #sinceSuspected = DISTANCE_MAX;
 
   /** A new connection: nothing was lost yet. */
   reset(): void {
     this.#since = 0;
     this.#mean = DISTANCE_MAX;
     this.#calm = FORGOTTEN;
+    this.#sinceSuspected = DISTANCE_MAX;
   }
 
   acknowledged(packets: number): void {
     this.#since += packets;
     this.#calm += packets;
+    this.#sinceSuspected += packets;
   }
 
   /** An answer shows a loss. A timeout shows none: the peer may be slow. */
   seen(): void {
     this.#calm = 0;
+  }
+
+  /** One was most likely seen; two that are near each other are no accident. */
+  suspected(): void {
+    if (this.#sinceSuspected < DISTANCE_MAX) this.seen();
+    this.#sinceSuspected = 0;
   }
 
   /** Whether the connection has lost packets, for all that answers show. */

@@ -42,6 +42,8 @@ export class Probe {
   /** The answer came a round trip after it, and not twice so far. */
   #mayHaveRepaired = false;
   #timedOut = false;
+  /** The timer was late once since the last progress. */
+  #isDelayed = false;
 
   constructor(roundTrip: RoundTrip, losses: LossDistance) {
     this.#roundTrip = roundTrip;
@@ -79,6 +81,18 @@ export class Probe {
   /** Whether the next turn sends one. */
   get wanted(): boolean {
     return this.#wanted;
+  }
+
+  /**
+   * The timer has fired, `late` µs after its time. If that is longer than a round trip, this host was paused, and the answer may be here by now:
+   * it is given another interval, once.
+   *
+   * @returns whether that is so
+   */
+  isDelayed(late: number): boolean {
+    if (this.#isDelayed || late <= this.#roundTrip.least) return false;
+    this.#isDelayed = true;
+    return true;
   }
 
   /** An answer is overdue. */
@@ -127,8 +141,9 @@ export class Probe {
   /** Everything before `unackedPsn` is acknowledged at `now` µs, and that is more than before. */
   progress(now: number, unackedPsn: number): void {
     this.#unanswered = 0;
-    // More came, and no second answer: what was repeated had been lost (RFC 8985 §7.4.2).
-    if (this.#mayHaveRepaired) this.#losses.seen();
+    this.#isDelayed = false;
+    // More came, and no second answer: what was repeated had been lost (RFC 8985 §7.4.2), or a responder has answered both at once.
+    if (this.#mayHaveRepaired) this.#losses.suspected();
     this.#mayHaveRepaired = false;
     const isFlightOver = this.#flightEnd !== NONE && psnDiff(unackedPsn, this.#flightEnd) >= 0;
     if (!isFlightOver && !this.#timedOut) return;

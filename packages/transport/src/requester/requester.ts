@@ -446,8 +446,11 @@ export class Requester {
       this.#probe.timedOut(this.#context.clock[0]);
       this.onLoss(Loss.TIMEOUT);
       this.rewind('timeout');
-    } else if (timers.takeDue(Timer.PROBE) && !this.#withLink && !isPaced) {
-      this.#wantProbe();
+    } else {
+      const late = timers.lateness(Timer.PROBE);
+      if (!timers.takeDue(Timer.PROBE) || this.#withLink || isPaced) return;
+      if (this.#probe.isDelayed(late)) this.#ackTimer.taken(this.#flight.out > 0);
+      else this.#wantProbe();
     }
   }
 

@@ -14,9 +14,7 @@ const ACK_DELAY_AT = 3;
 const LEFT_AT = 4;
 /** A sample that counts if the packet was not lost; 0: there is none. */
 const DOUBTFUL = 5;
-/** An answer later than this is to the first sending. */
-const IN_DOUBT_UNTIL = 6;
-export const ROUND_TRIP_TIMES = 7;
+export const ROUND_TRIP_TIMES = 6;
 
 /** So long the largest ACK delay counts, µs: a peer that lost the processor once will do so again. */
 const ACK_DELAY_KEPT = 10_000_000;
@@ -68,13 +66,11 @@ export class RoundTrip {
    * A packet in flight is retransmitted, by a probe or after a timeout, which a second answer will show to have been needless (`confirm`).
    *
    * @param answer the PSN of a READ response, or ANY_ACK
-   * @param until µs; an answer after that shows it as well
    */
-  doubt(answer: number, until: number): void {
+  doubt(answer: number): void {
     this.#inDoubt = true;
     this.#secondAnswer = answer;
     this.#times[this.#first + DOUBTFUL] = 0;
-    this.#times[this.#first + IN_DOUBT_UNTIL] = until;
   }
 
   /** An answer came that acknowledges nothing new. Where it is the second one, the packet had arrived the first time. */
@@ -121,7 +117,7 @@ export class RoundTrip {
     const times = this.#times;
     const first = this.#first;
     const sample = Math.max(1, this.clock[0] - times[first + LEFT_AT]);
-    if (this.#inDoubt && this.clock[0] <= times[first + IN_DOUBT_UNTIL]) times[first + DOUBTFUL] = sample;
+    if (this.#inDoubt) times[first + DOUBTFUL] = sample;
     else this.#add(sample);
   }
 

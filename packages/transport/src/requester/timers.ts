@@ -78,6 +78,11 @@ export class Timers {
     return this.#times[this.#first + timer] - this.#clock[0] > delay;
   }
 
+  /** µs that a timer which has fired is late. */
+  lateness(timer: number): number {
+    return this.#clock[0] - this.#times[this.#first + timer];
+  }
+
   /** Whether the timer has fired; if so it is stopped now. */
   takeDue(timer: number): boolean {
     if (this.#times[this.#first + timer] > this.#clock[0]) return false;

@@ -72,8 +72,7 @@ export class Transmitter {
     // A second response to the READ, for this time, shows that its responder is slow, and how slow.
     const isRead = queue.rowOf(queue.head)?.wire === Wire.READ;
     if (cause !== 'timeout') roundTrip.nakked();
-    else if (isRead && roundTrip.least > 0)
-      roundTrip.doubt(this.#flight.unackedPsn, Number.POSITIVE_INFINITY);
+    else if (isRead && roundTrip.least > 0) roundTrip.doubt(this.#flight.unackedPsn);
     else roundTrip.cancel();
     probe.forget();
     repair.stop();
@@ -385,7 +384,8 @@ export class Transmitter {
     if (psns === 0) return 0;
     const now = context.clock[0];
     const isRead = queue.rowOf(cursor.entry)?.readOrAtomic === true;
-    roundTrip.doubt(isRead ? psn : ANY_ACK, areSeen ? Number.POSITIVE_INFINITY : now + 2 * roundTrip.least);
+    // On a connection that lost nothing, an answer that is late is to the first sending.
+    if (areSeen) roundTrip.doubt(isRead ? psn : ANY_ACK);
     const end = psnAdd(psn, psns);
     // The packets behind the refused one may be probed by themselves.
     const flightEnd = isRefused ? end : psnAdd(last, 1);
