@@ -296,7 +296,7 @@ describe('countersOfEachCause', () => {
       change(bytes);
       set.b.receive([{ ...sample, ...more, bytes }], set.network.now);
     };
-    forged((b) => b.set([0x1f]), {}); // no such opcode
+    forged((b) => b.set([0xff])); // no such service
     forged((b) => b.set([0x0f], 1)); // a version to come
     forged((b) => b.set([b[7] ^ 1], 7)); // another queue pair
     forged((b) => b.set([0x24])); // UC

@@ -1,12 +1,20 @@
 import { expect, test } from 'vitest';
+import { BrokenDevice } from '../testing/broken-device.ts';
+import { MUTANTS } from '../testing/mutants/all.ts';
 import { LISTS } from './known/lists.ts';
 import { compare, isNews, learn, parseKnownList, signature } from './known.ts';
 import { junit, resultsJson, resultText, totalsText } from './report.ts';
 import { RULES, rules } from './rules/all.ts';
 import { play, type Result, run } from './run.ts';
-import { modelBench } from './virtual/bench.ts';
+import { adapterBench, MODEL_OPTIONS, modelBench } from './virtual/bench.ts';
+import { acceptFrame } from './virtual/line.ts';
 
-const [deviation] = await run(rules('OPC-01'), modelBench);
+const [deviation] = await run(rules('OPC-01'), () =>
+  adapterBench(
+    (options) => new BrokenDevice({ ...options, ...MODEL_OPTIONS }, MUTANTS['reserved opcodes are dropped']),
+    { accept: acceptFrame },
+  ),
+);
 const [passed] = await run(rules('PSN-01'), modelBench);
 const of = (verdict: Result['verdict'], result = deviation): Result => ({ ...result, verdict });
 

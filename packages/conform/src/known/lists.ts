@@ -109,19 +109,10 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
   'node-roce': {
     device: 'node-roce',
     deviations: {
-      'OPC-01': {
-        is: 'request: wanted NAK 0x61 (invalid) psn+0, got silence',
-        because: 'disputed: docs/rules.md; reserved opcodes are dropped where packets are admitted.',
-      },
       'HDR-11': {
         is: 'ID 48879: wanted ACK psn+3, got silence',
         because:
           'docs/icrc.md: the kernel hides the IPv4 identification from a UDP socket; it is solved within a window.',
-      },
-      'HDR-13': {
-        is: 'DF 0: wanted ACK psn+1, got silence',
-        because:
-          'docs/icrc.md: the kernel hides the IPv4 flags from a UDP socket; the ICRC is computed with DF.',
       },
       'ECN-01': {
         is: 'no CNP',

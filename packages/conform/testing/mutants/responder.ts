@@ -82,6 +82,10 @@ function withRange(packet: ModelPacket, range: { va?: bigint; rkey?: number; len
 const isSendOrWrite = (packet: ModelPacket) => rowOf(packet).isSend || rowOf(packet).isWrite;
 
 export const responderMutants: Readonly<Record<string, Mutant>> = {
+  'reserved opcodes are dropped': {
+    seenBy: ['OPC-01'],
+    hear: (packet) => (opcodeInfo(packet.opcode) === undefined ? undefined : packet),
+  },
   'NAK of every packet ahead': {
     seenBy: ['PSN-01'],
     hear: (packet, { rc }) => {
