@@ -186,11 +186,12 @@ describe(`${MADS} management datagrams at a device with live connections`, {
       MadHeader.attributeId.set(mad, 0, CmAttribute[name], 'attributeId');
       // Most requests are for a service and the address that are there.
       if (name === 'REQ' && random.chance(0.75)) {
-        const { serviceId, primaryRemoteGid, transportService, pathMtu } = CM_LAYOUTS.REQ;
+        const { serviceId, primaryRemoteGid, transportService, pathMtu, pkey } = CM_LAYOUTS.REQ;
         serviceId.set(mad, MAD_HEADER_BYTES, services[0], 'serviceId');
         primaryRemoteGid.set(mad, MAD_HEADER_BYTES, gidFromText(SERVER), 'gid');
         transportService.set(mad, MAD_HEADER_BYTES, 0, 'transport');
         pathMtu.set(mad, MAD_HEADER_BYTES, 3, 'pathMtu');
+        pkey.set(mad, MAD_HEADER_BYTES, 0xffff, 'pkey');
         // The addresses before the program's private data: version 0, IPv4.
         mad.set([0, 0x40], MAD_HEADER_BYTES + 140);
       }
@@ -229,7 +230,8 @@ test('a request that waits costs less than 1 KiB', async () => {
     for (let i = from; i < to; i++) {
       const request: CmInput = {
         ...{ name: 'REQ', transactionId: BigInt(i), localCommId: i + 1, localQpn: i + 2 },
-        ...{ serviceId: ipCmServiceId(PortSpace.TCP, PORT), localCaGuid: 2n ** 63n + BigInt(i), pathMtu: 3 },
+        ...{ serviceId: ipCmServiceId(PortSpace.TCP, PORT), localCaGuid: 2n ** 63n + BigInt(i) },
+        ...{ pathMtu: 3, pkey: 0xffff },
         ...{ primaryLocalGid: source, primaryRemoteGid: destination, privateData: Uint8Array.of(0, 0x40) },
       };
       network.deliver({ bytes: datagram(encodeCm(request), i), source, ...path }, destination);
