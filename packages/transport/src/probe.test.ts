@@ -219,14 +219,11 @@ describe('an answer', () => {
     }
   });
 
-  test('a round trip after a timeout, and once only, shows a loss as well', () => {
+  test('a round trip after a timeout shows a loss as well', () => {
     for (const late of [false, true]) {
       const { probe, losses, clock, progress } = setUp();
-      for (let i = 0; i < 2; i++) {
-        probe.timedOut(clock[0]);
-        progress(1, late ? 201 : 120);
-        progress(2, 100);
-      }
+      probe.timedOut(clock[0]);
+      progress(1, late ? 201 : 200);
       expect(losses.areSeen).toBe(!late);
     }
   });

@@ -145,12 +145,16 @@ export class Probe {
     // More came, and no second answer: what was repeated had been lost (RFC 8985 §7.4.2), or a responder has answered both at once.
     if (this.#mayHaveRepaired) this.#losses.suspected();
     this.#mayHaveRepaired = false;
-    const isFlightOver = this.#flightEnd !== NONE && psnDiff(unackedPsn, this.#flightEnd) >= 0;
-    if (!isFlightOver && !this.#timedOut) return;
-    this.#timedOut = false;
-    this.forget();
     // Much later than a round trip takes, the peer was slow.
-    this.#mayHaveRepaired = now - this.#sentAt <= 2 * this.#roundTrip.least;
+    const isPrompt = now - this.#sentAt <= 2 * this.#roundTrip.least;
+    if (this.#timedOut) {
+      this.#timedOut = false;
+      // After so long a silence, that is no accident.
+      if (isPrompt) this.#losses.seen();
+    } else if (this.#flightEnd !== NONE && psnDiff(unackedPsn, this.#flightEnd) >= 0) {
+      this.forget();
+      this.#mayHaveRepaired = isPrompt;
+    }
   }
 
   /** The peer answers twice: it had the packet already. */
