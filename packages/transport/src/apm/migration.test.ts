@@ -360,6 +360,21 @@ describe('migrating', () => {
     expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', 1000, 0x1f]]);
   });
 
+  test.each([
+    ['two at a time', [997, 998, 997]],
+    ['many at a time', [996, 997, 998, 999, 996]],
+    ['two at a time, after a late copy of one before them', [995, 997, 998, 997, 998, 997]],
+  ])('P20: requests from before REARM (%s) take the peer along when it begins anew', (_what, psns) => {
+    const { hand, arm, write, events, state } = byHand();
+    arm();
+    for (const psn of psns.slice(0, -1)) hand.putFrom({ source: 11, local: 1 }, write(psn, 1));
+    expect(events()).toEqual([]);
+    hand.putFrom({ source: 11, local: 1 }, write(psns.at(-1)!, 1));
+    expect(events()).toEqual(['PATH_MIG']);
+    expect(state().pathMigState).toBe('MIGRATED');
+    expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', 1000, 0x1f]]);
+  });
+
   test('P20: a READ that is repeated takes the peer along while it is remembered', () => {
     const { hand, side, arm, events } = byHand();
     arm();

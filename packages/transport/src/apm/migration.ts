@@ -40,7 +40,8 @@ export class PathMigration {
   #reported = false;
   /** PSN of the next request at the last REARM. */
   #rearmPsn = 0;
-  /** PSN of the last repetition from before the REARM that came by the alternate path. */
+  /** PSN of the last request from before the REARM that came by the alternate path, and the one with which they last began anew. */
+  #lastPsn = NONE;
   #repeatedPsn = NONE;
 
   constructor(qp: Migrating) {
@@ -73,7 +74,7 @@ export class PathMigration {
       this.#state = 'REARM';
       this.#reported = false;
       this.#rearmPsn = this.#qp.expectedPsn;
-      this.#repeatedPsn = NONE;
+      this.#lastPsn = this.#repeatedPsn = NONE;
       this.#qp.setMigReq(0);
     } else if (this.#state === 'ARMED') this.#migrate();
   }
@@ -128,10 +129,16 @@ export class PathMigration {
     return this.#state === 'MIGRATED' || !packet.info.isRequest || psnDiff(packet.psn, this.#rearmPsn) >= 0;
   }
 
-  /** Whether a request from before the last REARM comes a second time: the answer to it was lost just then, and the peer goes on asking. */
+  /**
+   * Whether requests from before the last REARM come a second time: the answers to them were lost just then, and the peer goes on asking.
+   * It goes back to the oldest one each time, however many it sends from there.
+   */
   #isRepeated(packet: InboundPacket): boolean {
     const { psn } = packet;
     if (!this.#qp.awaits(packet)) return false;
+    const goesBack = this.#lastPsn === NONE || psnDiff(psn, this.#lastPsn) <= 0;
+    this.#lastPsn = psn;
+    if (!goesBack) return false;
     if (psn === this.#repeatedPsn) return true;
     this.#repeatedPsn = psn;
     return false;
