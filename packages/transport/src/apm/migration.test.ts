@@ -1,10 +1,13 @@
 /** Automatic path migration (IBTA vol 1 §17.2.8). The rules are those of docs/rules.md, by number. */
-import { bthMigReq, Opcode } from '@node-roce/wire';
+import { bthMigReq, Opcode, opcodeInfo } from '@node-roce/wire';
 import { describe, expect, test, vi } from 'vitest';
 import { ByHand, inShort, type PacketInit } from '../../testing/by-hand.ts';
 import { addressOf, gidOf, type Packet, Pair, type PairOptions, Side } from '../../testing/pair.ts';
 import { alternateTo, migrating } from '../../testing/two-paths.ts';
-import { Icrc, type QpAttr, type QpType, RX_SLOT_WORDS, Rx, Tx, TxBatch } from '../index.ts';
+import { InboundPacket } from '../inbound.ts';
+import { Icrc, type QpAttr, type QpType, RX_SLOT_WORDS, Rx, RxBatch, Tx, TxBatch } from '../index.ts';
+import type { QpAttributes } from '../qp/attributes.ts';
+import { PathMigration } from './migration.ts';
 
 const MTU = 1024;
 const KEPT = 60_000;
@@ -373,6 +376,52 @@ describe('migrating', () => {
     expect(events()).toEqual(['PATH_MIG']);
     expect(state().pathMigState).toBe('MIGRATED');
     expect(hand.out().map(inShort)).toEqual([['ACKNOWLEDGE', 1000, 0x1f]]);
+  });
+
+  // By itself: so many packets take a while. A READ of 2 GiB takes 2^23 PSNs.
+  test.each([
+    [2 ** 20, 4],
+    [2 ** 20, 9],
+    [2 ** 20, 15],
+    [2 ** 20, 17],
+    [2 ** 23, 1],
+    [2 ** 23, 2],
+    [2 ** 23, 3],
+  ])('P20: the peer is heard %i PSNs after REARM, %i times', (step, times) => {
+    const source = new Uint32Array(gidOf(1).buffer);
+    const other = new Uint32Array(gidOf(11).buffer);
+    const hand = new ByHand({}, migrating(2));
+    const qp = {
+      qpn: 5,
+      attributes: { source, local: 0, alternate: { source: other, local: 1 } } as unknown as QpAttributes,
+      expectedPsn: 0,
+      awaits: ({ psn }: InboundPacket) => psn === qp.expectedPsn,
+      takePath: vi.fn(),
+      setMigReq() {},
+      event() {},
+    };
+    const migration = new PathMigration(qp);
+    const opcode = Opcode.RC_RDMA_READ_REQUEST;
+    const packet = new InboundPacket();
+    const rx = new RxBatch(1, 64);
+    const admit = (from: number, local: number, bit: number) => {
+      const reth = { addr: 0n, rkey: 0, length: 0 };
+      rx.slab.set(withBit(hand, { opcode, psn: qp.expectedPsn, reth }, bit));
+      rx.sources.set(gidOf(from));
+      rx.slots[Rx.LOCAL] = local;
+      packet.fill(rx, 0, 0, opcodeInfo(opcode)!, 0);
+      return migration.admit(packet);
+    };
+    admit(1, 0, 1);
+    migration.enter('REARM');
+    admit(1, 0, 0);
+    expect(migration.state).toBe('ARMED');
+    for (let i = 0; i < times; i++) {
+      admit(1, 0, 0);
+      qp.expectedPsn = (qp.expectedPsn + step) & 0xff_ffff;
+    }
+    expect(admit(11, 1, 1)).toBe(true);
+    expect(qp.takePath).toHaveBeenCalledOnce();
   });
 
   test('P20: a READ that is repeated takes the peer along while it is remembered', () => {

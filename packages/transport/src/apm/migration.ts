@@ -2,7 +2,7 @@
  * Automatic path migration of a connection (IBTA vol 1 §17.2.8): both sides hold an alternate path, agree by the MigReq bit of their
  * packets that either may go over to it, and see by the same bit that the other one did.
  */
-import { BthFlags, bthMigReq, psnDiff } from '@node-roce/wire';
+import { BthFlags, bthMigReq, psnAdd, psnDiff } from '@node-roce/wire';
 import { RX_SLOT_WORDS, Rx, type RxBatch } from '../batch.ts';
 import type { MigState } from '../constants.ts';
 import type { AsyncEvent } from '../context.ts';
@@ -27,6 +27,8 @@ export interface Migrating {
 }
 
 const NONE = -1;
+/** The PSN of the last REARM is at most so far behind: a quarter of their range, so that PSNs before and after it can be distinguished. */
+const REARM_BEHIND = 1 << 22;
 
 /**
  * Owns the state of migration. Promise: REARM and ARMED have an alternate path; packets have MigReq 1 exactly in MIGRATED.
@@ -38,7 +40,7 @@ export class PathMigration {
   #peerMigrated = false;
   /** PATH_MIG_ERR was raised since the last REARM. */
   #reported = false;
-  /** PSN of the next request at the last REARM. */
+  /** PSN of the next request at the last REARM, or a later one that is far behind. */
   #rearmPsn = 0;
   /** PSN of the last request from before the REARM that came by the alternate path, and the one with which they last began anew. */
   #lastPsn = NONE;
@@ -101,6 +103,7 @@ export class PathMigration {
     const { batch, index } = packet;
     const isMigrated = bthMigReq(packet.slab, packet.at) === 1;
     const isArmed = this.#state === 'ARMED';
+    if (this.#state !== 'MIGRATED') this.#follow();
     if (comesBy(attributes, batch, index) && !(isArmed && isMigrated)) {
       if (isMigrated) this.#peerMigrated ||= this.#isTimely(packet);
       else if (this.#state === 'REARM' && this.#peerMigrated && this.#isTimely(packet)) this.#state = 'ARMED';
@@ -121,6 +124,14 @@ export class PathMigration {
       this.#qp.event({ type: 'PATH_MIG_ERR', qpn: this.#qp.qpn });
     }
     return false;
+  }
+
+  /** Keeps the PSN of the last REARM within half of their range, however many requests have come since. */
+  #follow(): void {
+    const { expectedPsn } = this.#qp;
+    const behind = psnDiff(expectedPsn, this.#rearmPsn);
+    // One READ takes up to half of the range.
+    if (behind < 0 || behind > REARM_BEHIND) this.#rearmPsn = psnAdd(expectedPsn, -REARM_BEHIND);
   }
 
   /** Whether the peer may send the packet in its present state: of requests that were taken before the last REARM it had the answers. */
