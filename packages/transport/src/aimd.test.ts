@@ -95,6 +95,28 @@ test.each([
   expect(aimd.window).toBe(64);
 });
 
+describe('a timeout that was none is undone', () => {
+  test.each([1, 2, 3])('after %i in a row: the window is what it was before the first', (timeouts) => {
+    const aimd = opened(400);
+    for (let i = 0; i < timeouts; i++) aimd.onLoss(Loss.TIMEOUT, 0, 32);
+    expect(aimd.window).toBe(LEAST);
+    aimd.onAck(1, 5, 32);
+    aimd.undo();
+    expect(roundTrip(aimd, 100)).toBe(500);
+  });
+
+  test('but not those before it, after which something was acknowledged', () => {
+    const aimd = opened(400);
+    for (let i = 0; i < 2; i++) aimd.onLoss(Loss.TIMEOUT, 0, 32);
+    aimd.onAck(1, 1, 32);
+    expect(aimd.window).toBe(LEAST);
+    aimd.onLoss(Loss.TIMEOUT, 1, 32);
+    aimd.onAck(1, 2, 32);
+    aimd.undo();
+    expect(aimd.window).toBeLessThan(LEAST + 3);
+  });
+});
+
 test('a timeout is reacted to at any time', () => {
   const aimd = opened(64);
   aimd.onLoss(Loss.GAP, 0x10, 0x30);

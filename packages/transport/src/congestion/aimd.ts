@@ -33,9 +33,11 @@ export class Aimd implements CongestionController {
   #recoveryPsn = -1;
   /** All in flight was retransmitted for the last gap. */
   #sendsWhole = false;
-  /** Window and threshold before the last timeout. */
+  /** Window and threshold before the last timeout, or the first of several in a row. */
   #windowBefore = 0;
   #thresholdBefore = 0;
+  /** Nothing was acknowledged since a timeout. */
+  #isSilent = false;
 
   /** @param place where the delivery rate is kept, if not in an array of its own */
   constructor(path: PathTimes, place?: TimePlace) {
@@ -55,6 +57,7 @@ export class Aimd implements CongestionController {
   onCnp(): void {}
 
   onAck(packets: number, unackedPsn: number, sendPsn: number): void {
+    this.#isSilent = false;
     this.#delivery.acknowledged(packets, unackedPsn, sendPsn);
     if (this.#recoveryPsn >= 0 && psnDiff(unackedPsn, this.#recoveryPsn) >= 0) this.#recoveryPsn = -1;
     if (this.#window >= WINDOW_MAX || this.#isFull) return;
@@ -76,9 +79,10 @@ export class Aimd implements CongestionController {
       if (recovering) return;
     }
     this.#recoveryPsn = sendPsn;
-    if (loss === Loss.TIMEOUT && this.#window > WINDOW_MIN) {
+    if (loss === Loss.TIMEOUT && !this.#isSilent) {
       this.#windowBefore = this.#window;
       this.#thresholdBefore = this.#threshold;
+      this.#isSilent = true;
     }
     const least = loss === Loss.TIMEOUT ? WINDOW_MIN : Math.min(this.#window, this.#least);
     this.#threshold = Math.max(least, this.#window >> 1, Math.min(this.#window, this.#delivered));
@@ -123,6 +127,7 @@ export class Aimd implements CongestionController {
     this.#recoveryPsn = -1;
     this.#sendsWhole = false;
     this.#windowBefore = this.#thresholdBefore = 0;
+    this.#isSilent = false;
   }
 
   check(): string | undefined {
