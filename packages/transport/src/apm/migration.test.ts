@@ -211,6 +211,28 @@ describe('arming', () => {
 });
 
 describe('migrating', () => {
+  test('P13: what was lost on the path before is not awaited, though the peer has more than was retransmitted', () => {
+    const probes = { recovery: { probes: false } };
+    const { pair, left, right, arm, write } = open({
+      left: { ...migrating(1), ...probes },
+      right: { ...migrating(2), ...probes },
+    });
+    arm();
+    // All fits into the window by then, but not into that of a new path.
+    write(KEPT);
+    pair.run();
+    left.poll();
+    let arrive = 40;
+    pair.fault = (packet, _now, sgidIndex, from) =>
+      sgidIndex === 1 || (from === left && arrive-- > 0) ? [{ packet, delay: 0 }] : [];
+    write(KEPT);
+    pair.run();
+    expect(left.poll().map(({ status }) => status)).toEqual(['SUCCESS']);
+    // Those of the primary path.
+    expect(left.adapter.counters().timeouts).toBe(3);
+    expect([left, right].map(({ adapter }) => adapter.counters().retryExceededErr)).toEqual([0, 0]);
+  });
+
   test.each([0, 1])(
     'P7: with the retries of the primary path used up, in the middle of a message (path cut after %i packets)',
     (after) => {

@@ -63,6 +63,8 @@ export class Requester {
   /** Where the times of its parts are. */
   readonly #place: TimePlace;
   #timeouts = 0;
+  /** The ACK timer ran out, and the packets that were in flight then may still be on their way. */
+  #mayBeSlow = false;
   /** Packets are in a batch that the link has not taken. */
   #withLink = false;
   /** SQD: everything that was started is done, and the owner knows. */
@@ -312,10 +314,10 @@ export class Requester {
 
   /**
    * More is acknowledged than was retransmitted since the timeout (F-RTO, RFC 5682): it was on its way, nothing was lost, the peer was
-   * slow. Not clear where the peer keeps what comes behind a gap, or the next gap is near.
+   * slow. Not clear where the peer keeps what comes behind a gap, or the next gap is near; nor on another path, where none of it is.
    */
   get #isTimeoutUndone(): boolean {
-    return this.#flight.cause === 'timeout' && !this.#peerKeeps.learned && !this.#losses.isFrequent;
+    return this.#mayBeSlow && !this.#peerKeeps.learned && !this.#losses.isFrequent;
   }
 
   /** An answer shows a loss. */
@@ -332,6 +334,7 @@ export class Requester {
 
   /** Everything from the oldest unacknowledged PSN is retransmitted. The ACK timer starts when the link has taken it. */
   rewind(cause: RetransmitCause): void {
+    this.#mayBeSlow = false;
     this.#transmitter.goBack(cause);
     this.#ackTimer.stop();
   }
@@ -446,6 +449,7 @@ export class Requester {
       this.#probe.timedOut(this.#context.clock[0]);
       this.onLoss(Loss.TIMEOUT);
       this.rewind('timeout');
+      this.#mayBeSlow = true;
     } else {
       const late = timers.lateness(Timer.PROBE);
       if (!timers.takeDue(Timer.PROBE) || this.#withLink || isPaced) return;
