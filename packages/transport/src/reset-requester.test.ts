@@ -40,6 +40,17 @@ test('an implied NAK is taken at the same PSN again', () => {
   }
 });
 
+test('after a timeout of the last connection, two parts of a READ may be out again', () => {
+  const { hand, post, reset, requests } = setUp();
+  post('RDMA_READ', 200 * MTU);
+  expect(requests()).toEqual([0, 64]);
+  // The ACK timer runs out.
+  expect(hand.run(300_000).length).toBeGreaterThan(0);
+  reset();
+  post('RDMA_READ', 200 * MTU);
+  expect(requests()).toEqual([0, 64]);
+});
+
 test('AckReq comes with the same packets, whatever had been sent without one', () => {
   const { hand, side, post, reset } = setUp();
   const asked = () => hand.out().map((packet) => bthAckReq(packet, 0));

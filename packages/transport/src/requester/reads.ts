@@ -98,6 +98,7 @@ export class OutstandingReads {
   setPathMtu(pathMtu: number): void {
     this.release();
     this.#repeatedEnd = this.#alone = NONE;
+    this.#isCareful = false;
     this.#charge = receiveCharge(pathMtu);
     this.#chunk = Math.min(READ_CHUNK_MAX, Math.max(1, Math.floor(this.#budget.total / 2 / this.#charge)));
   }
