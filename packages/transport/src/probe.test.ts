@@ -219,6 +219,18 @@ describe('an answer', () => {
     }
   });
 
+  // The peer may join its second answer with that to a later packet.
+  test('sooner than a round trip shows no loss, though there is no second one', () => {
+    for (const timedOut of [false, true]) {
+      const { probe, losses, send, progress, clock } = setUp();
+      if (timedOut) probe.timedOut(clock[0]);
+      else send(10);
+      progress(10, 99);
+      progress(11, 100);
+      expect(losses.areSeen).toBe(false);
+    }
+  });
+
   test('a round trip after a timeout shows a loss as well', () => {
     for (const late of [false, true]) {
       const { probe, losses, clock, progress } = setUp();

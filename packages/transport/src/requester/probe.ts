@@ -145,8 +145,10 @@ export class Probe {
     // More came, and no second answer: what was repeated had been lost (RFC 8985 §7.4.2), or a responder has answered both at once.
     if (this.#mayHaveRepaired) this.#losses.suspected();
     this.#mayHaveRepaired = false;
-    // Much later than a round trip takes, the peer was slow.
-    const isPrompt = now - this.#sentAt <= 2 * this.#roundTrip.least;
+    // Sooner than a round trip takes, it is to the packets before; much later, the peer was slow.
+    const { least } = this.#roundTrip;
+    const after = now - this.#sentAt;
+    const isPrompt = after >= least && after <= 2 * least;
     if (this.#timedOut) {
       this.#timedOut = false;
       // After so long a silence, that is no accident.
