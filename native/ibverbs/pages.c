@@ -60,11 +60,12 @@ static void pass_on(int signal, siginfo_t *info, void *context, uintptr_t frame)
 }
 
 // Sleeps after some turns: a real-time thread that only yields keeps a thread of lower priority, which converts, from its processor.
+// nanosleep(3) would be a point of cancellation (pthreads(7)), and the store that faulted is none.
 static void wait_for_conversion(void) {
   static __thread unsigned turns;
   static const struct timespec moment = {.tv_nsec = 50000};
   if (++turns % 16 != 0) sched_yield();
-  else nanosleep(&moment, NULL);
+  else syscall(SYS_nanosleep, &moment, NULL);
 }
 
 // A store to a page that is being copied waits, then is done again. One after a conversion may have faulted before its
@@ -73,7 +74,9 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   static __thread unsigned seen;
   if (info->si_code == SEGV_ACCERR) {
     unsigned now;
+    int error = errno;
     while (atomic_load(&converting)) wait_for_conversion();
+    errno = error;
     now = atomic_load(&conversions);
     if (now != seen) {
       seen = now;
