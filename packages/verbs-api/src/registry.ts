@@ -7,6 +7,7 @@ export class Registry<T> {
   readonly #onRemove: (object: T) => void;
   /** Of objects that are gone: a program has taken them, and not acknowledged. */
   readonly #unacknowledged = new Set<AffiliatedEvents>();
+  #ended = false;
 
   /** @param onRemove called with each object that is removed */
   constructor(onRemove: (object: T) => void) {
@@ -32,6 +33,8 @@ export class Registry<T> {
   /** Forgets an object that was destroyed. Resolves once its events are acknowledged, or the device has ended. */
   async leave(number: number, events: readonly AffiliatedEvents[]): Promise<void> {
     this.remove(number);
+    // It may have ended between the command and its answer.
+    if (this.#ended) return;
     const pending = events.filter((each) => each.pending > 0);
     for (const each of pending) this.#unacknowledged.add(each);
     await Promise.all(pending.map((each) => each.acknowledged()));
@@ -40,6 +43,7 @@ export class Registry<T> {
 
   /** The device has ended: nothing is left that an acknowledgment could protect. */
   end(): void {
+    this.#ended = true;
     for (const events of this.#unacknowledged) events.waive();
   }
 
