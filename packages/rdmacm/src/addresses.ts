@@ -41,16 +41,20 @@ export function isAnyAddress(address: string): boolean {
   return isIpv4Mapped(gid) ? gid.subarray(12).every((byte) => byte === 0) : kindOf(gid) === 'none';
 }
 
-/** The addresses of this machine that a wildcard stands for: `::` for those of both IP versions. With their zones. */
+/**
+ * The addresses of this machine that a wildcard stands for: `::` for those of both IP versions. With their zones. Each once: two interfaces may
+ * have the same one.
+ */
 export function localAddresses(any: string): string[] {
   const isV4 = !any.includes(':');
-  return Object.entries(networkInterfaces()).flatMap(([name, entries = []]) =>
+  const all = Object.entries(networkInterfaces()).flatMap(([name, entries = []]) =>
     entries
       .filter(({ family }) => family === 'IPv4' || !isV4)
       .map(({ address }) =>
         kindOf(gidOf(address)) === 'link-local' ? `${address.split('%')[0]}%${name}` : address,
       ),
   );
+  return [...new Set(all)];
 }
 
 /**

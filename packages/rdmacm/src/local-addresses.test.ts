@@ -1,0 +1,20 @@
+/** The addresses that a wildcard stands for, of a machine with other interfaces than this one. */
+import { networkInterfaces } from 'node:os';
+import { expect, test, vi } from 'vitest';
+import { localAddresses } from './addresses.ts';
+
+vi.mock('node:os', { spy: true });
+
+const entry = (address: string) => ({ address, family: address.includes(':') ? 'IPv6' : 'IPv4' });
+
+test('an address that two interfaces have is listened at once; link-local ones are of their interfaces', () => {
+  const interfaces = {
+    lo: ['127.0.0.1', '10.9.9.9', '::1'],
+    a: ['10.9.9.9', 'fe80::1'],
+    b: ['fe80::1'],
+  };
+  const entries = Object.entries(interfaces).map(([name, all]) => [name, all.map(entry)]);
+  vi.mocked(networkInterfaces).mockReturnValue(Object.fromEntries(entries));
+  expect(localAddresses('0.0.0.0')).toEqual(['127.0.0.1', '10.9.9.9']);
+  expect(localAddresses('::')).toEqual(['127.0.0.1', '10.9.9.9', '::1', 'fe80::1%a', 'fe80::1%b']);
+});
