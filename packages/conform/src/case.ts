@@ -223,7 +223,9 @@ export class Case implements Playing {
 
   /** Closes all connections; each is tried. */
   async close(): Promise<void> {
-    for (const session of this.sessions) await session.close();
+    const failures: unknown[] = [];
+    for (const session of this.sessions) await session.close().catch((error) => failures.push(error));
+    if (failures.length > 0) throw failures[0];
   }
 }
 

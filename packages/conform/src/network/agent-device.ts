@@ -170,44 +170,62 @@ class AgentConnection implements DeviceConnection {
   }
 }
 
+/** Posts the receives, and connects the queue pair. */
+async function open(agent: Agent, ids: Ids, spec: ConnectionSpec): Promise<void> {
+  const stride = Math.min(spec.receiveLength, Math.floor(spec.size / Math.max(1, spec.receives)));
+  if (spec.receives > 0) {
+    const { receives: count, receiveLength: len } = spec;
+    await agent.call('recv', { ...ids, id: FIRST_RECEIVE, count, len: Math.min(len, stride), stride });
+  }
+  await agent.call('connect', {
+    qp: ids.qp,
+    dgid: hex(gidFromText(spec.address)),
+    dqpn: spec.qpn,
+    rq_psn: spec.psn,
+    sq_psn: spec.devicePsn,
+    mtu: mtuCode(spec.pathMtu),
+    mdra: spec.maxDestRdAtomic,
+    mra: spec.maxRdAtomic,
+    rnr_timer: spec.minRnrTimer,
+    timeout: spec.timeout,
+    retry: spec.retryCnt,
+    rnr_retry: spec.rnrRetry,
+    rtr_only: spec.state === 'RTR' ? 1 : undefined,
+  });
+}
+
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
   const { ok: _, agent: __, ...facts } = await agent.call('hello', { token });
   const info: DeviceInfo = { ...(facts as DeviceInfo), name: String(facts.device) };
   const connect = async (spec: ConnectionSpec): Promise<DeviceConnection> => {
     const region = await agent.call('mr', { size: spec.size, access: `l${lettersOf(spec.regionAccess)}` });
-    const pair = await agent.call('qp', {
-      type: spec.service,
-      access: lettersOf(spec.access),
-      qkey: spec.qkey,
-    });
-    const ids = { mr: Number(region.mr), qp: Number(pair.qp) };
-    const stride = Math.min(spec.receiveLength, Math.floor(spec.size / Math.max(1, spec.receives)));
-    if (spec.receives > 0) {
-      const { receives: count, receiveLength: len } = spec;
-      await agent.call('recv', { ...ids, id: FIRST_RECEIVE, count, len: Math.min(len, stride), stride });
+    const mr = Number(region.mr);
+    let qp: number | undefined;
+    try {
+      const pair = await agent.call('qp', {
+        type: spec.service,
+        access: lettersOf(spec.access),
+        qkey: spec.qkey,
+      });
+      qp = Number(pair.qp);
+      await open(agent, { mr, qp }, spec);
+      return new AgentConnection(
+        agent,
+        { mr, qp },
+        {
+          qpn: Number(pair.qpn),
+          psn: spec.devicePsn,
+          va: BigInt(String(region.addr)),
+          rkey: Number(region.rkey),
+        },
+      );
+    } catch (error) {
+      // The agent has room for 64 regions.
+      if (qp !== undefined) await agent.call('drop', { qp }).catch(() => {});
+      await agent.call('drop', { mr }).catch(() => {});
+      throw error;
     }
-    await agent.call('connect', {
-      qp: ids.qp,
-      dgid: hex(gidFromText(spec.address)),
-      dqpn: spec.qpn,
-      rq_psn: spec.psn,
-      sq_psn: spec.devicePsn,
-      mtu: mtuCode(spec.pathMtu),
-      mdra: spec.maxDestRdAtomic,
-      mra: spec.maxRdAtomic,
-      rnr_timer: spec.minRnrTimer,
-      timeout: spec.timeout,
-      retry: spec.retryCnt,
-      rnr_retry: spec.rnrRetry,
-      rtr_only: spec.state === 'RTR' ? 1 : undefined,
-    });
-    return new AgentConnection(agent, ids, {
-      qpn: Number(pair.qpn),
-      psn: spec.devicePsn,
-      va: BigInt(String(region.addr)),
-      rkey: Number(region.rkey),
-    });
   };
   return { info, offers: new Set(OFFERS), connect };
 }

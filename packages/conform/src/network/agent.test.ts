@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
+import type { ConnectionSpec } from '../device.ts';
 import { Agent } from './agent.ts';
 import { agentDevice } from './agent-device.ts';
 
@@ -60,5 +61,22 @@ test('answers in pieces, and two in one piece, go to their requests', async () =
   const second = agent.call('b');
   expect((await first).n).toBe(1);
   expect((await second).n).toBe(2);
+  agent.close();
+});
+
+test('what was made for a connection that the agent refuses is dropped', async () => {
+  const seen: string[] = [];
+  const agent = await agentThat((socket, line) => {
+    const verb = line.split(' ')[0];
+    seen.push(verb === 'drop' ? line : verb);
+    const fails = verb === 'connect';
+    socket.write(
+      `${JSON.stringify(fails ? { ok: false, what: 'RTR', text: 'no' } : { ok: true, mr: 3, qp: 4 })}\n`,
+    );
+  });
+  const device = await agentDevice(agent);
+  const spec = { service: 'rc', access: [], regionAccess: [], receives: 0, address: '10.0.0.1' };
+  await expect(device.connect(spec as unknown as ConnectionSpec)).rejects.toThrow('agent: connect: RTR');
+  expect(seen).toEqual(['hello', 'mr', 'qp', 'connect', 'drop qp=4', 'drop mr=3']);
   agent.close();
 });

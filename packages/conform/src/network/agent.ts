@@ -1,4 +1,4 @@
-/** The agent next to a device (native/agent/agent.c): a line with a request, a line with the answer. */
+/** The agent next to a device (agent/agent.c): a line with a request, a line with the answer. */
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 

@@ -96,10 +96,15 @@ export class PacketLine implements Line {
     const { name, mac, internal } = interfaceOf(source);
     const device = { ip: host, mac: internal ? mac : await macOf(host) };
     const owner = createSocket('udp4');
-    owner.on('message', () => {});
-    owner.bind(ROCE_UDP_PORT, source);
-    await once(owner, 'listening');
-    return new PacketLine({ ip: source, mac }, device, name, owner);
+    try {
+      owner.on('message', () => {});
+      owner.bind(ROCE_UDP_PORT, source);
+      await once(owner, 'listening');
+      return new PacketLine({ ip: source, mac }, device, name, owner);
+    } catch (error) {
+      owner.close();
+      throw error;
+    }
   }
 
   now(): number {
