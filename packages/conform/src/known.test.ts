@@ -44,6 +44,7 @@ test('a file that is no list is refused with what was expected', () => {
     'null',
     '[]',
     '{"device":"x"}',
+    '{"device":"x","deviations":null}',
     '{"device":"x","deviations":{"PSN-01":{"because":"y"}}}',
   ]) {
     expect(() => parseKnownList(text), text).toThrow(/expected/);
@@ -108,4 +109,15 @@ test('an aborted run ends with what it has', async () => {
     onResult: () => abort.abort(),
   });
   expect(results).toHaveLength(1);
+});
+
+test('an empty selector is no rule, and does not stand for all', () => {
+  expect(() => rules('PSN-01', '')).toThrow('an empty name');
+});
+
+test('a run in virtual time ends where its signal is aborted by an event, and counts no rule that it has not repeated', async () => {
+  const controller = new AbortController();
+  setImmediate(() => controller.abort());
+  const chosen = rules('PSN-01', 'PSN-02');
+  expect(await run(chosen, modelBench, { signal: controller.signal, repeat: 1000 })).toEqual([]);
 });

@@ -43,7 +43,7 @@ export function learn(results: readonly Result[], device: string): KnownList {
 export function parseKnownList(text: string): KnownList {
   const list = JSON.parse(text) as Partial<KnownList> | null;
   const entries = Object.entries(list?.deviations ?? {});
-  if (typeof list?.device !== 'string' || typeof list.deviations !== 'object') {
+  if (typeof list?.device !== 'string' || typeof list.deviations !== 'object' || list.deviations === null) {
     throw new TypeError(
       'no list of known deviations: expected { "device": …, "deviations": { RULE: { "is": … } } }',
     );

@@ -1,4 +1,5 @@
 /** Plays rules, one after the other, each with a verdict. */
+import { setImmediate as turn } from 'node:timers/promises';
 import { type Bench, Case } from './case.ts';
 import { Untestable } from './device.ts';
 import { ladderOf } from './ladder.ts';
@@ -84,17 +85,28 @@ export async function run(
   const results: Result[] = [];
   for (const rule of rules) {
     if (signal?.aborted) break;
-    const result = await playOften(rule, bench, repeat);
+    const result = await playOften(rule, bench, repeat, signal);
+    if (result === undefined) break;
     results.push(result);
     onResult?.(result);
   }
   return results;
 }
 
-async function playOften(rule: Rule, bench: Bench | (() => Bench), times: number): Promise<Result> {
+/** Undefined where the signal is aborted before the last time. */
+async function playOften(
+  rule: Rule,
+  bench: Bench | (() => Bench),
+  times: number,
+  signal: AbortSignal | undefined,
+): Promise<Result | undefined> {
   const played: Result[] = [];
-  for (let i = 0; i < times; i++)
+  for (let i = 0; i < times; i++) {
     played.push(await play(rule, typeof bench === 'function' ? bench() : bench));
+    // In virtual time nothing else lets a signal of the process come.
+    await turn();
+    if (signal?.aborted && i + 1 < times) return undefined;
+  }
   const worst = played.find(({ verdict }) => verdict !== 'pass') ?? played[0];
   const counts = played.filter(({ verdict }) => verdict === worst.verdict).length;
   if (counts === times) return worst;

@@ -74,10 +74,18 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
 }
 
 function chosenRules({ rule, first, hostile }: Given): Rule[] {
+  const chosen = named(rule)
+    .filter((each) => !first || each.first)
+    .filter((each) => hostile || !each.hostile);
+  // An exit code of 0 would say that they were passed.
+  if (chosen.length === 0)
+    throw new UsageError(`no rule to play: ${rule} needs --hostile, or is not among the --first ones`);
+  return chosen;
+}
+
+function named(selectors: string | undefined): Rule[] {
   try {
-    return rules(...(rule?.split(',') ?? []))
-      .filter((each) => !first || each.first)
-      .filter((each) => hostile || !each.hostile);
+    return rules(...(selectors?.split(',').map((each) => each.trim()) ?? []));
   } catch (error) {
     throw new UsageError((error as Error).message);
   }
@@ -85,7 +93,13 @@ function chosenRules({ rule, first, hostile }: Given): Rule[] {
 
 async function knownList(name: string | undefined): Promise<KnownList | undefined> {
   if (name === undefined) return undefined;
-  return LISTS[name] ?? parseKnownList(await readFile(name, 'utf8'));
+  if (Object.hasOwn(LISTS, name)) return LISTS[name];
+  try {
+    return parseKnownList(await readFile(name, 'utf8'));
+  } catch (error) {
+    // Exit code 1 would be a deviation.
+    throw new UsageError(`--device ${name}: ${(error as Error).message}`);
+  }
 }
 
 async function overNetwork(
@@ -132,9 +146,14 @@ async function judge(
   };
   const played = await play(chosen, bench, { onResult, signal: terminal.signal, repeat });
   const results = known === undefined ? played : compare(played, known);
-  await write(results, played, device, given);
   if (json) terminal.json(resultsJson(results, device));
   else terminal.line(`\n${device.name}: ${totalsText(results)}`);
+  try {
+    await write(results, played, device, given);
+  } catch (error) {
+    terminal.message(`roce conform: ${(error as Error).message}`);
+    return CANNOT;
+  }
   if (results.some(({ verdict }) => verdict === 'broken') || played.length < chosen.length) return CANNOT;
   return results.some((result) => isNews(result, strict)) ? 1 : 0;
 }

@@ -35,7 +35,10 @@ export const RULES: readonly Rule[] = [
  * @throws RangeError for a selector that no id begins with
  */
 export function rules(...selectors: readonly string[]): Rule[] {
-  const wrong = selectors.find((selector) => !RULES.some(({ id }) => id.startsWith(selector)));
-  if (wrong !== undefined) throw new RangeError(`no rule ${wrong}`);
+  const wrong = selectors.find(
+    (selector) => selector === '' || !RULES.some(({ id }) => id.startsWith(selector)),
+  );
+  if (wrong !== undefined)
+    throw new RangeError(wrong === '' ? 'an empty name of a rule' : `no rule ${wrong}`);
   return RULES.filter(({ id }) => selectors.length === 0 || selectors.some((s) => id.startsWith(s)));
 }
