@@ -60,7 +60,7 @@ static void pass_on(int signal, siginfo_t *info, void *context, uintptr_t frame)
 }
 
 // Sleeps after some turns: a real-time thread that only yields keeps a thread of lower priority, which converts, from its processor.
-// nanosleep(3) would be a point of cancellation (pthreads(7)), and the store that faulted is none.
+// nanosleep(3) would be a point of cancellation (pthreads(7)), which a store must not become.
 static void wait_for_conversion(void) {
   static __thread unsigned turns;
   static const struct timespec moment = {.tv_nsec = 50000};

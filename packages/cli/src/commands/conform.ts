@@ -77,7 +77,7 @@ function chosenRules({ rule, first, hostile }: Given): Rule[] {
   const chosen = named(rule)
     .filter((each) => !first || each.first)
     .filter((each) => hostile || !each.hostile);
-  // An exit code of 0 would say that they were passed.
+  // With exit code 0 they would count as passed.
   if (chosen.length === 0)
     throw new UsageError(`no rule to play: ${rule} needs --hostile, or is not among the --first ones`);
   return chosen;

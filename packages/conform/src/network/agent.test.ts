@@ -64,7 +64,7 @@ test('answers in pieces, and two in one piece, go to their requests', async () =
   agent.close();
 });
 
-test('what was made for a connection that the agent refuses is dropped', async () => {
+test('a region and a queue pair whose connection the agent refuses are dropped', async () => {
   const seen: string[] = [];
   const agent = await agentThat((socket, line) => {
     const verb = line.split(' ')[0];
