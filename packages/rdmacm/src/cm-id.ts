@@ -105,6 +105,8 @@ export class CmId implements AsyncDisposable {
   #destroying: Promise<void> | undefined;
   /** Why the device of the id has ended. */
   #removal: { reason: unknown } | undefined;
+  /** DEVICE_REMOVAL, the last event of an id, was raised. */
+  #isRemoved = false;
   readonly #member = { onRemoval: (reason: unknown) => this.#removed(reason) };
   #begun: Promise<void> | undefined;
 
@@ -694,6 +696,7 @@ export class CmId implements AsyncDisposable {
     const isConnection = !this.#datagram && (state === 'CONNECTED' || state === 'DISCONNECTING');
     if (isConnection) this.#raise('DISCONNECTED');
     this.#raise('DEVICE_REMOVAL', { error: removalError(reason) });
+    this.#isRemoved = true;
   }
 
   /** Resolves when the connection is made; gives it up where the signal aborts, or its beginning fails. */
@@ -720,7 +723,8 @@ export class CmId implements AsyncDisposable {
   }
 
   #raise(event: CmEventName, more: { error?: RoceError } = {}): void {
-    if (this.#state === 'DESTROYED') return;
+    // A step may end after the device.
+    if (this.#state === 'DESTROYED' || this.#isRemoved) return;
     this.#options.channel?.push({ event, id: this, ...more });
   }
 

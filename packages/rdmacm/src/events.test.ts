@@ -82,6 +82,23 @@ describe('a device that ends', () => {
     expect((await waiting(channel)).map(({ event }) => event)).toEqual(['DEVICE_REMOVAL']);
   });
 
+  test('ends while an id answers its peer, who leaves: DISCONNECTED comes once, and before DEVICE_REMOVAL', async () => {
+    await using ends = await openEnds();
+    await using channel = new EventChannel<CmId>();
+    const { client, server } = await connected(ends, channel);
+    await waiting(channel);
+    const qp = server.qp!;
+    const stop = qp.modify.bind(qp);
+    qp.modify = async (attributes) => {
+      await stop(attributes);
+      await ends.b.close();
+    };
+    await client.disconnect();
+    const events = (await waiting(channel)).filter(({ id }) => id === server);
+    expect(events.map(({ event }) => event)).toEqual(['DISCONNECTED', 'DEVICE_REMOVAL']);
+    await client.destroy();
+  });
+
   test('is refused by ids that come later', async () => {
     await using ends = await openEnds();
     await ends.a.close();
