@@ -17,6 +17,7 @@ import { Endpoint } from './endpoint.ts';
 import {
   closedError,
   foreignDomain,
+  PortTakenError,
   portTaken,
   rejectedError,
   removalError,
@@ -373,7 +374,7 @@ export class CmId implements AsyncDisposable {
           this.#state = 'LISTEN';
           return;
         } catch (error) {
-          const isTaken = (error as RoceError).code === 'ERR_ROCE_PORT_IN_USE';
+          const isTaken = error instanceof PortTakenError;
           if (!isTaken || tries === MAX_PORT_TRIES || !this.#path.redraw()) throw error;
         }
       }

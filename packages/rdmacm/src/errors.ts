@@ -114,9 +114,12 @@ export const removalError = (reason: unknown): RoceError =>
     ? reason
     : new RoceError('ERR_ROCE_CLOSED', 'the device is closed', { errno: 'ECANCELED', cause: reason });
 
+/** The error of a port for which another one may be drawn; that of a UDP port has the same code. */
+export class PortTakenError extends RoceError {}
+
 /** A port of the connection manager that a listener has, of this program or of another one at the address. */
 export const portTaken = (place: SocketAddress, cause: unknown): RoceError =>
-  new RoceError('ERR_ROCE_PORT_IN_USE', `${at(place)} has a listener`, {
+  new PortTakenError('ERR_ROCE_PORT_IN_USE', `${at(place)} has a listener`, {
     errno: 'EADDRINUSE',
     attribute: 'port',
     expected: 'another port, or 0 for one that is free',

@@ -1,7 +1,9 @@
 /** The addresses that a wildcard stands for, of a machine with other interfaces than this one. */
 import { networkInterfaces } from 'node:os';
+import { openDevice } from '@node-roce/verbs-api';
 import { expect, test, vi } from 'vitest';
 import { localAddresses } from './addresses.ts';
+import { CmId } from './index.ts';
 
 vi.mock('node:os', { spy: true });
 
@@ -17,4 +19,15 @@ test('an address that two interfaces have is listened at once; link-local ones a
   vi.mocked(networkInterfaces).mockReturnValue(Object.fromEntries(entries));
   expect(localAddresses('0.0.0.0')).toEqual(['127.0.0.1', '10.9.9.9']);
   expect(localAddresses('::')).toEqual(['127.0.0.1', '10.9.9.9', '::1', 'fe80::1%a', 'fe80::1%b']);
+});
+
+test('where another program has the UDP port of all addresses, no other port is drawn', async () => {
+  const interfaces = vi.mocked(networkInterfaces);
+  interfaces.mockReturnValue({ lo: [entry('127.0.0.1')] } as never);
+  interfaces.mockClear();
+  await using _other = await openDevice({ address: '127.0.0.1', port: 24_791 });
+  await using id = new CmId({ deviceOptions: { port: 24_791 } });
+  await expect(id.listen({ port: 0 })).rejects.toMatchObject({ errno: 'EADDRINUSE' });
+  // 202 times with a hundred ports.
+  expect(interfaces.mock.calls.length).toBeLessThan(10);
 });
