@@ -114,6 +114,11 @@ export const LISTS: Readonly<Record<string, KnownList>> = {
         because:
           'docs/icrc.md: the kernel hides the IPv4 identification from a UDP socket; it is solved within a window.',
       },
+      'HDR-13': {
+        is: 'DF 0: wanted ACK psn+1, got silence',
+        because:
+          'docs/icrc.md: the kernel hides the IPv4 flags from a UDP socket; a source that sets DF is expected to go on with it.',
+      },
       'ECN-01': {
         is: 'no CNP',
         because: 'docs/congestion.md: congestion notification is off by default.',
