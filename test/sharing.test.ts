@@ -46,7 +46,7 @@ async function start(setting: Setting, indexes: readonly number[]): Promise<Memb
   return members;
 }
 
-describe('four programs at one address', { tags: ['slow', 'gate'] }, () => {
+describe('four programs at one address', { tags: ['slow'] }, () => {
   test(`${KILLS} are killed, one after the other: the others’ connections do not notice`, async () => {
     const { members, rounds } = await storm({ ...setting, connections: 16, kills: KILLS, period: 1000 });
     running.push(...members);

@@ -9,7 +9,7 @@ import { type Analysis, analyzeCapture, renderReport } from '@node-roce/capture'
 import { beforeAll, describe, expect, test } from 'vitest';
 import { captures, inChromium, inkOf, opens, page, poll, see, write } from './suite.ts';
 
-inChromium({ tags: ['slow', 'gate'] }, () => {
+inChromium({ tags: ['slow'] }, () => {
   describe('the report of loss5_both_rc_pingpong', () => {
     let found: Analysis;
     let file: string;
