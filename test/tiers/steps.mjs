@@ -44,7 +44,7 @@ export const CI = [
     minutes: 8,
     command:
       'npx vitest run test/sim-random test/sim-mixed test/sim-nics test/sim-xrc test/sim-recovery test/sim-cm',
-    env: { ROCE_SIM_SEEDS: 15 },
+    env: { ROCE_SIM_SEEDS: 20 },
   },
   {
     name: 'differential',
