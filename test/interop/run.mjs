@@ -15,6 +15,7 @@ import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync }
 import { constants, setPriority, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { daysSince } from './cache.mjs';
 import { controlCases, controlFilters } from './control.mjs';
 import { buildGuest, installPackages, SUITES } from './image.mjs';
 import { spawnInNamespaces } from './namespaces.mjs';
@@ -53,11 +54,15 @@ function options() {
   return found;
 }
 
-/** A run that was killed outright leaves its temporary directory, and nothing else (namespaces.mjs). */
+/**
+ * Removes the temporary directories of runs that were killed outright: they leave nothing else (namespaces.mjs). Another run may be of another PID
+ * namespace, so that only the age of its directory shows that it is over.
+ */
 function sweep() {
   for (const name of readdirSync(tmpdir())) {
-    const [, pid] = /^roce-interop-(\d+)-/.exec(name) ?? [];
-    if (pid && !existsSync(`/proc/${pid}`)) rmSync(join(tmpdir(), name), { recursive: true, force: true });
+    const path = join(tmpdir(), name);
+    if (/^roce-interop-\d+-/.test(name) && daysSince(path) > 1)
+      rmSync(path, { recursive: true, force: true });
   }
   rmSync(logs, { recursive: true, force: true });
 }

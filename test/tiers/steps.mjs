@@ -62,7 +62,7 @@ export const CI = [
     name: 'captures',
     minutes: 6,
     command: 'npx vitest run test/capture-sim.test.ts test/capture-sim-counts.test.ts',
-    env: { ROCE_CAPTURE_SEEDS: 50, ROCE_CAPTURE_COUNTS: 12 },
+    env: { ROCE_CAPTURE_SEEDS: 50, ROCE_CAPTURE_COUNTS: 6 },
   },
   {
     name: 'hostile',
