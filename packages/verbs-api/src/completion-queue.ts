@@ -302,11 +302,13 @@ export class CompletionQueue implements AsyncDisposable {
 
   /** The event came: for all who wait here, and for the channel where the program has asked for it. @internal */
   notify(): void {
+    // The owner of a shared ring (a program of `roce run`) asks on its control page, which this object does not see.
+    const isAskedElsewhere = this.#armed === 0;
     this.#armed = 0;
     const waiters = this.#waiters.splice(0);
     this.#wakeObserver?.();
     this.#wakeObserver = undefined;
-    if (this.#requested) this.#raise();
+    if (this.#requested || isAskedElsewhere) this.#raise();
     for (const wake of waiters) wake();
   }
 
