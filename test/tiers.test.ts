@@ -1,5 +1,6 @@
 /** The runner of `.ci/run` and `npm run test:long`: counts, budgets, second runs, the table of results. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -65,6 +66,28 @@ describe('a step', () => {
   test('counts the time of its processors', async () => {
     const outcome = await run('i=0; while ((i < 200000)); do ((++i)); done', 1);
     expect(outcome.processorSeconds).toBeGreaterThan(0);
+  });
+
+  // The kernel ends such processes and reaps them: the shell's own figure lacks them.
+  test('counts the time of processes that end with their namespace', async ({ skip }) => {
+    // A file system of control groups, which this test's own mount namespace has no longer.
+    const root = mkdtempSync(join(tmpdir(), 'roce-groups-'));
+    mkdirSync(join(root, 'cpuacct'));
+    const mounted = spawnSync('sh', [
+      '-c',
+      `mount -t cgroup -o cpuacct none ${root}/cpuacct || mount -t cgroup2 none ${root}`,
+    ]);
+    if (mounted.status !== 0) skip(`no control groups: ${mounted.stderr}`);
+    const fifo = join(tmpdir(), 'roce-busy');
+    const busy = `i=0; while ((i < 300000)); do ((++i)); done; echo done > ${fifo}; sleep 1000`;
+    const command = `mkfifo ${fifo}; unshare --pid --fork --kill-child bash -c '${busy}' & read < ${fifo}; kill -9 $!; wait`;
+    const outcome = await runStep(
+      { command, minutes: 5 },
+      { cwd: root, groups: root, write: (line: string) => lines.push(line) },
+    );
+    const [, shell] = /^== processors: ([\d.]+) s user/.exec(lines.at(-1) ?? '') ?? [];
+    expect(outcome.processorSeconds).toBeGreaterThan(0.05);
+    expect(outcome.processorSeconds).toBeGreaterThan(5 * Number(shell));
   });
 
   test('plays a test that failed once more in CI, and lists the one that passed then', async () => {

@@ -1,6 +1,7 @@
 /** Runs one step: a command within a budget of time, its output shown and its tests counted. */
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
+import { processorGroup } from './processors.mjs';
 
 /** ms between asking the processes of a step to end and ending them. */
 const GRACE = 20_000;
@@ -36,15 +37,18 @@ export function readLine(line) {
  * Runs a step of steps.mjs.
  *
  * @param {{ command: string, minutes: number, env?: object }} step
- * @param {{ cwd: string, write?: (line: string) => void }} options
+ * @param {{ cwd: string, write?: (line: string) => void, groups?: string }} options `groups`: the root of the file systems of control
+ *   groups
  * @returns {Promise<{ verdict: string, seconds: number, processorSeconds: number, passed: number, failed: number,
  *   secondRuns: string[], result?: string }>} `verdict` is "passed", or the reason why the step failed; `processorSeconds` is the time
- *   of its processors, 0 if it was ended; `secondRuns` are the tests that passed by a second run.
+ *   of its processors; `secondRuns` are the tests that passed by a second run.
  */
-export async function runStep({ command, minutes, env = {} }, { cwd, write = console.log }) {
+export async function runStep({ command, minutes, env = {} }, { cwd, write = console.log, groups }) {
   const started = performance.now();
   // The time of its processors distinguishes a slow step from a busy machine.
-  const timed = `TIMEFORMAT='== processors: %U s user, %S s system'; time { ${command}\n}`;
+  const group = processorGroup(groups);
+  const joined = group ? `echo $$ > ${group.processes}; ` : '';
+  const timed = `${joined}TIMEFORMAT='== processors: %U s user, %S s system'; time { ${command}\n}`;
   // A process group of its own: what the command started ends with it.
   const child = spawn('bash', ['-c', timed], {
     cwd,
@@ -86,6 +90,7 @@ export async function runStep({ command, minutes, env = {} }, { cwd, write = con
   const code = await new Promise((resolve) => child.on('close', resolve));
   clearTimeout(budget);
   process.off('SIGINT', interrupt).off('SIGTERM', interrupt);
+  total.processorSeconds = group?.end() ?? total.processorSeconds;
   const seconds = (performance.now() - started) / 1000;
   let verdict = 'passed';
   if (late) verdict = `FAILED: over its budget of ${minutes} min`;
