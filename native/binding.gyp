@@ -1,5 +1,5 @@
 {
-  # 1: for the package on the registry (scripts/prebuild-native.mjs), to run where glibc and libstdc++ are older or absent.
+  # 1: for the package on the registry (scripts/release/prebuild-native.mjs), to run where glibc and libstdc++ are older or absent.
   "variables": { "prebuild%": 0 },
   "targets": [
     {

@@ -1,9 +1,8 @@
 // Finds the addon and loads it; where that fails, reports the cause and the remedy.
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import { folder } from './folder.js';
 
 const require = createRequire(import.meta.url);
-const folder = fileURLToPath(new URL('.', import.meta.url)).replace(/\/$/, '');
 
 /** Returns the facts that decide whether an addon loads: platform, arch, the C library, and where this package is. */
 export function thisMachine() {

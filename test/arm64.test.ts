@@ -67,7 +67,7 @@ async function bundleTests(): Promise<string> {
 
 describe.skipIf(!isThere && !process.env.CI)('on arm64', { tags: ['slow'], timeout: 600_000 }, () => {
   beforeAll(async () => {
-    const prebuild = join(root, 'scripts/prebuild-native.mjs');
+    const prebuild = join(root, 'scripts/release/prebuild-native.mjs');
     await run(process.execPath, [prebuild, '--out', join(place, 'prebuilds'), 'arm64']);
     writeFileSync(join(place, 'package.json'), '{}');
     // A package for another machine.

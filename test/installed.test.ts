@@ -1,10 +1,11 @@
 /**
- * The packages as npm users get them: packed by the release script, installed by npm in an empty project outside of the checkout, with the
- * prebuilt addon, and without one. Needs the registry for the dependencies of others, and a compiler.
+ * The packages as users get them: packed by the release script, installed in an empty project outside of the checkout by npm, pnpm and yarn, with
+ * the prebuilt addon, and without one. Needs the registry for the dependencies of others, and a compiler.
  */
 import { execFile, spawnSync } from 'node:child_process';
 import {
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -24,6 +25,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildId } from '../native/build-id.mjs';
 // @ts-expect-error: plain JavaScript
 import { nodeDir } from '../scripts/node-dir.mjs';
+// @ts-expect-error: plain JavaScript
+import { PRODUCTS } from '../scripts/release/products.mjs';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
@@ -32,12 +35,20 @@ const [tarballs, project, tools, musl] = ['tarballs', 'project', 'tools', 'musl'
   join(place, name),
 );
 const target = `linux-${process.arch}`;
-const native = join(project, 'node_modules/@node-roce/dgram-native');
+const native = join(project, 'node_modules/node-roce/lib/dgram-native');
 const addon = join(native, 'prebuilds', target, 'dgram_native.napi.glibc.node');
 const hasCompiler = ['g++', 'make', 'python3', 'objdump'].every(
   (program) => spawnSync(program, ['--version']).status === 0,
 );
 afterAll(() => rmSync(place, { recursive: true }));
+
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+
+/** Puts a program of the machine into the folder of a PATH. */
+function link(program: string, folder: string): void {
+  const { stdout } = spawnSync('sh', ['-c', `command -v ${program}`], { encoding: 'utf8' });
+  if (!existsSync(join(folder, program))) symlinkSync(stdout.trim(), join(folder, program));
+}
 
 /** A program of the project. Its PATH has Node and nothing else. */
 async function node(args: readonly string[], executable = process.execPath, variables: object = {}) {
@@ -59,7 +70,7 @@ function program(options = ''): string {
 
 /** One queue pair connected to itself, which writes into its own memory, by libibverbs' names. */
 const WRITE = `
-import * as v from '@node-roce/ibverbs';
+import * as v from 'node-roce/ibverbs';
 const must = (result) => {
   if (result === null || result === undefined || (typeof result === 'number' && result !== 0)) throw v.lastError();
   return result;
@@ -110,24 +121,12 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     const own = join(root, 'native/build/Release/dgram_native.node');
     cpSync(own, join(musl, target, 'dgram_native.napi.musl.node'));
     const release = ['--snapshot', '--out', tarballs, '--add', musl, process.arch];
-    release.unshift(join(root, 'scripts/release.mjs'));
+    release.unshift(join(root, 'scripts/release/main.mjs'));
     const { stdout } = await run(process.execPath, release, { cwd: root });
     writeFileSync(join(project, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
     // No script of a package runs: package managers block them.
     const args = ['install', '--no-audit', '--no-fund', '--ignore-scripts', ...stdout.trim().split('\n')];
     await run('npm', args, { cwd: project });
-  });
-
-  test('each package has its page, the license and the versions of the others', () => {
-    const scope = join(project, 'node_modules/@node-roce');
-    const names = readdirSync(scope);
-    expect(names.length).toBe(readdirSync(join(root, 'packages')).length + 1);
-    for (const name of names) {
-      const files = readdirSync(join(scope, name));
-      expect(files, name).toEqual(expect.arrayContaining(['LICENSE', 'README.md', 'package.json']));
-      const text = readFileSync(join(scope, name, 'package.json'), 'utf8');
-      expect(text).not.toContain('workspace:');
-    }
   });
 
   describe('the prebuilt addon', () => {
@@ -209,6 +208,35 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     rmSync(folder, { recursive: true });
   });
 
+  // As a user types it, with the tarball of one package. Its scripts would run, if it had any: none compiles.
+  test.each([
+    ['npm', 'npm install --no-audit --no-fund'],
+    ['pnpm', 'npx --yes pnpm@12 add'],
+    ['yarn 1', 'npx --yes yarn@1.22.22 add'],
+    ['yarn 4', 'npx --yes --package=@yarnpkg/cli-dist@4 yarn add'],
+    ['bun', 'npx --yes bun@1 add'],
+  ])('%s installs it without a compiler and without Python', async (client, command) => {
+    const folder = join(place, `by-${client.replace(' ', '-')}`);
+    mkdirSync(folder);
+    writeFileSync(join(folder, 'package.json'), '{ "name": "user", "private": true, "type": "module" }');
+    // Yarn 4 would look for a project in the folders above, and install without node_modules.
+    writeFileSync(join(folder, 'yarn.lock'), '');
+    writeFileSync(join(folder, '.yarnrc.yml'), 'nodeLinker: node-modules\n');
+    const bin = join(place, 'bin');
+    mkdirSync(bin, { recursive: true });
+    // The programs that scripts of a package manager call; no compiler.
+    for (const tool of ['sh', 'env', 'uname', 'sed', 'dirname', 'readlink', 'basename']) link(tool, bin);
+    for (const tool of ['node', 'npm', 'npx']) link(tool, bin);
+    const [packageManager, ...args] = command.split(' ');
+    const tarball = join(tarballs, `node-roce-${version}.tgz`);
+    const from = client === 'yarn 4' ? `node-roce@file:${tarball}` : tarball;
+    await run(packageManager, [...args, from], { cwd: folder, env: { ...process.env, PATH: bin } });
+    cpSync(program(), join(folder, 'program.mjs'));
+    const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: folder });
+    expect(stdout).toContain('SUCCESS written from afar');
+    expect(stdout).toContain('dgram_native.napi.glibc.node');
+  });
+
   test('a WRITE by the names of libibverbs', async () => {
     const path = join(project, 'write.mjs');
     writeFileSync(path, WRITE.replace('ADDRESS', `127.79.${process.pid & 0xff}.1`));
@@ -217,7 +245,6 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
 
   test('the command', async () => {
     const roce = join(project, 'node_modules/.bin/roce');
-    const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
     expect((await node([roce, '--version'])).stdout).toContain(version);
     const { stdout } = await node([roce, 'perf', 'write', 'bw', '--local', '-n', '20', '--json']);
     expect(JSON.parse(stdout)).toBeTypeOf('object');
@@ -229,12 +256,15 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
 
   test.each(['node16', 'nodenext', 'bundler'])('strict TypeScript with %s', async (resolution) => {
     const module = resolution === 'bundler' ? 'esnext' : resolution;
-    const names = readdirSync(join(project, 'node_modules/@node-roce'));
-    const imports = names
-      .filter((name) => name !== 'cli')
-      .map(
-        (name, i) => `import * as p${i} from '@node-roce/${name}';\nexport const q${i} = Object.keys(p${i});`,
-      );
+    const names = PRODUCTS.flatMap(({ name, exports }: { name: string; exports: object }) =>
+      Object.keys(exports)
+        .filter((path) => !path.endsWith('.json'))
+        .map((path) => path.replace('.', name)),
+    );
+    const imports = names.map(
+      (name: string, i: number) =>
+        `import * as p${i} from '${name}';\nexport const q${i} = Object.keys(p${i});`,
+    );
     writeFileSync(join(project, 'all.ts'), imports.join('\n'));
     const compilerOptions = {
       ...{
@@ -286,7 +316,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
       expect(failed.stderr).toContain(command);
     });
 
-    test('that command, with a compiler, makes it', async () => {
+    test('that command, with a compiler, makes it', { timeout: 900_000 }, async () => {
       const { stderr } = await node([program()]);
       const [, command] = /`npx (--yes node-gyp@12 rebuild --directory=\S+)`/.exec(stderr)!;
       const env = { ...process.env, npm_config_nodedir: nodeDir() ?? '', JOBS: 'max' };

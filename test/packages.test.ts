@@ -2,79 +2,99 @@
 import { execFile } from 'node:child_process';
 import {
   copyFileSync,
-  mkdirSync,
+  existsSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
-import { createRequire } from 'node:module';
+import { createRequire, isBuiltin } from 'node:module';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+// @ts-expect-error: plain JavaScript
+import { assemble } from '../scripts/release/assemble.mjs';
+// @ts-expect-error: plain JavaScript
+import { PRODUCTS } from '../scripts/release/products.mjs';
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, '..');
-const folders = [...readdirSync(join(root, 'packages')).map((name) => `packages/${name}`), 'native'];
 const ADDRESSES = `127.77.${process.pid & 0xff}`;
 
-mkdirSync(join(root, 'node_modules/.cache'), { recursive: true });
-const scratch = mkdtempSync(join(root, 'node_modules/.cache/readme-'));
+// Programs in it import the packages of the repository.
+const scratch = mkdtempSync(join(root, '.programs-'));
 afterAll(() => rmSync(scratch, { recursive: true }));
 
-let packed: Promise<Map<string, string[]>> | undefined;
-/** The files that npm would pack, by the name of the package: of all in one call, since each call of npm costs a second. */
-function listPacked(): Promise<Map<string, string[]>> {
-  packed ??= callNpm();
-  return packed;
+/** The packages that users install, without addons, by name. */
+const assembled = new Map<string, string>(
+  PRODUCTS.map((product: Product, i: number) => [product.name, join(scratch, `${i}`)]),
+);
+
+interface Product {
+  name: string;
+  exports: Record<string, string>;
+  folders: string[];
 }
 
-async function callNpm(): Promise<Map<string, string[]>> {
-  const args = [
-    'pack',
-    '--dry-run',
-    '--json',
-    '--ignore-scripts',
-    ...folders.map((folder) => join(root, folder)),
-  ];
-  const { stdout } = await run('npm', args, { cwd: scratch, maxBuffer: 2 ** 24 });
-  const listed = JSON.parse(stdout) as { name: string; files: { path: string }[] }[];
-  return new Map(listed.map(({ name, files }) => [name, files.map(({ path }) => path)]));
-}
-
-describe.each(folders)('%s', (folder) => {
-  const manifest = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'));
+describe.each(PRODUCTS as Product[])('$name', (product) => {
+  const place = assembled.get(product.name)!;
+  const manifest = () => JSON.parse(readFileSync(join(place, 'package.json'), 'utf8'));
+  const files = () => readdirSync(place, { recursive: true, encoding: 'utf8' });
+  beforeAll(() => assemble(root, product, join(root, 'native'), place));
 
   test('has what a registry shows', () => {
-    expect(manifest.description).toMatch(/\w+ \w+/);
-    expect(manifest.keywords.length).toBeGreaterThan(2);
-    expect(manifest).toMatchObject({
-      author: 'The node-roce authors',
-      license: 'MIT',
-      publishConfig: { access: 'public' },
-      scripts: { prepack: expect.stringMatching(/^node (\.\.\/)+scripts\/only-pnpm-packs\.mjs$/) },
-    });
-    expect(readFileSync(join(root, folder, 'README.md'), 'utf8')).toMatch(`# ${manifest.name}\n`);
+    expect(manifest()).toMatchObject({ author: 'The node-roce authors', license: 'MIT', type: 'module' });
+    expect(manifest().description).toMatch(/\w+ \w+/);
+    expect(manifest().keywords.length).toBeGreaterThan(2);
+    expect(readFileSync(join(place, 'README.md'), 'utf8')).toContain(`# ${product.name}\n`);
   });
 
-  test('packs its page and its code, no tests and no state of the build', {
-    tags: ['slow', 'gate'],
-  }, async () => {
-    const paths = (await listPacked()).get(manifest.name)!;
-    expect(paths).toContain('README.md');
-    const { default: entry, types } = manifest.exports?.['.'] ?? {
-      default: './bin/roce.js',
-      types: undefined,
-    };
-    for (const path of [entry, types ?? entry]) expect(paths).toContain(path.replace('./', ''));
-    expect(paths.filter((path) => /\.test\.|tsbuildinfo|^testing\//.test(path))).toEqual([]);
+  test('holds its code and its texts, no tests, no state of the build and no maps', () => {
+    const targets = Object.values<object | string>(manifest().exports).flatMap((entry) =>
+      typeof entry === 'string' ? entry : Object.values(entry),
+    );
+    for (const target of [...targets, ...Object.values<string>(manifest().bin ?? {})])
+      expect(existsSync(join(place, target)), target).toBe(true);
+    expect(files()).toEqual(expect.arrayContaining(['README.md', 'LICENSE', ...product.folders]));
+    expect(files().filter((path) => /\.test\.|tsbuildinfo|\.map$|(^|\/)testing\//.test(path))).toEqual([]);
+  });
+
+  test('imports no package of the workspace by name, and all others are dependencies', () => {
+    const known = [...Object.keys(manifest().dependencies), 'node'];
+    for (const path of files().filter((file) => /^lib\/.*\.(js|d\.ts)$/.test(file))) {
+      if (/report\/page\//.test(path)) continue; // A bundle.
+      const text = readFileSync(join(place, path), 'utf8');
+      const bare = [...text.matchAll(/(?:\bfrom|\bimport)[ (]+["']([^."'][^"']*)["']/g)].map(
+        ([, name]) => name,
+      );
+      const names = bare.map((name) => (isBuiltin(name) ? 'node' : name).match(/^(@[^/]+\/)?[^/]+/)![0]);
+      expect(
+        names.filter((name) => !known.includes(name)),
+        path,
+      ).toEqual([]);
+    }
+  });
+
+  test('its page has no dead link', () => {
+    const page = readFileSync(join(place, 'README.md'), 'utf8');
+    const links = [...page.matchAll(/\]\(([^)#\s]+)[^)]*\)/g)].map(([, target]) => target);
+    expect(links.filter((link) => !/^[a-z]+:/.test(link) && !existsSync(join(place, link)))).toEqual([]);
   });
 });
 
-test.each(['packages/wire', 'native'])('npm pack of %s fails, and names what packs it', async (folder) => {
-  const packed = run('npm', ['pack', '--dry-run'], { cwd: join(root, folder) });
-  await expect(packed).rejects.toMatchObject({ stderr: expect.stringContaining('npx --yes pnpm@12 pack') });
+test('programs of this repository import what users import', () => {
+  const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const places = Object.entries<Record<string, string> | string>(exports).map(([path, entry]) => {
+    const target = typeof entry === 'string' ? entry : entry.default;
+    return [path, target.replace(/^\.\/packages/, './lib')];
+  });
+  const product = JSON.parse(readFileSync(join(assembled.get('node-roce')!, 'package.json'), 'utf8')).exports;
+  const installed = Object.entries<Record<string, string> | string>(product).map(([path, entry]) => [
+    path,
+    typeof entry === 'string' ? entry : entry.default,
+  ]);
+  expect(installed.filter(([path]) => path !== './package.json')).toEqual(places);
 });
 
 /** The first program of a page, at addresses of this process. */

@@ -5,6 +5,11 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 
+const COPIED = [
+  'native/build-id.mjs',
+  ...['main', 'assemble', 'products'].map((name) => `scripts/release/${name}.mjs`),
+];
+
 let clone: string;
 const write = (path: string, text: string) => {
   mkdirSync(dirname(join(clone, path)), { recursive: true });
@@ -19,7 +24,7 @@ const commit = () => {
 
 beforeEach(() => {
   clone = realpathSync(mkdtempSync(join(tmpdir(), 'roce-release-')));
-  for (const path of ['scripts/release.mjs', 'native/build-id.mjs']) {
+  for (const path of COPIED) {
     write(path, '');
     copyFileSync(join(import.meta.dirname, '..', path), join(clone, path));
   }
@@ -35,7 +40,7 @@ afterEach(() => rmSync(clone, { recursive: true }));
 
 /** The script's first line of complaint. */
 function refusal(...args: string[]): string {
-  const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/release.mjs', ...args], {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['scripts/release/main.mjs', ...args], {
     cwd: clone,
     encoding: 'utf8',
   });

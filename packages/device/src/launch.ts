@@ -1,7 +1,7 @@
 /** Library and environment of a program that reaches a device; and which programs cannot. */
 import { accessSync, closeSync, constants, existsSync, openSync, readSync, statSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { delimiter, dirname, join } from 'node:path';
+import { folder as native } from '@node-roce/dgram-native/folder';
 import { listInterfaces } from '@node-roce/link';
 
 /** The address of a device that was not given one: the first IPv4 address but the loopback's; 127.0.0.1 where there is none. */
@@ -16,7 +16,6 @@ export function defaultAddress(): string {
  * @throws an Error with `code` ERR_ROCE_NO_LIBRARY where it was not built
  */
 export function libraryPath(): string {
-  const native = dirname(createRequire(import.meta.url).resolve('@node-roce/dgram-native'));
   const path = join(native, 'ibverbs/build/libibverbs.so.1');
   if (existsSync(path)) return path;
   throw Object.assign(

@@ -1,6 +1,6 @@
 // Builds the addon for the package on the registry: native/prebuilds/linux-ARCH/dgram_native.napi.glibc.node.
 //
-//   node scripts/prebuild-native.mjs [--out DIR] [ARCH ...]
+//   node scripts/release/prebuild-native.mjs [--out DIR] [ARCH ...]
 //
 // ARCH: x64 and arm64, both by default; the one that is not this machine's with Debian's cross compiler (g++-aarch64-linux-gnu,
 // g++-x86-64-linux-gnu). The addon holds libstdc++ and libgcc, and runs on glibc 2.28 and newer.
@@ -10,10 +10,10 @@ import { createRequire } from 'node:module';
 import { join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { nodeDir } from './node-dir.mjs';
+import { nodeDir } from '../node-dir.mjs';
 
 const COMPILERS = { x64: 'x86_64-linux-gnu-g++', arm64: 'aarch64-linux-gnu-g++' };
-const native = fileURLToPath(new URL('../native', import.meta.url));
+const native = fileURLToPath(new URL('../../native', import.meta.url));
 const { values, positionals } = parseArgs({ options: { out: { type: 'string' } }, allowPositionals: true });
 const out = resolve(values.out ?? join(native, 'prebuilds'));
 const wanted = positionals.length > 0 ? positionals : Object.keys(COMPILERS);

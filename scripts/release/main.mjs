@@ -1,8 +1,8 @@
-// Packs every package for the registry: DIR/node-roce-*.tgz, which `npm install` takes, and `npm publish`.
+// Packs the packages that users install (products.mjs): DIR/node-roce-*.tgz, which every package manager installs, and `npm publish` takes.
 //
-//   node scripts/release.mjs [--out DIR] [--snapshot] [--add DIR] [ARCH ...]
+//   node scripts/release/main.mjs [--out DIR] [--snapshot] [--add DIR] [ARCH ...]
 //
-// ARCH: architectures of the addons in the native package: x64 and arm64, both by default (scripts/prebuild-native.mjs lists what they
+// ARCH: architectures of the addons in the packages: x64 and arm64, both by default (prebuild-native.mjs lists what they
 // need). Without --snapshot it is a release: the tree is clean, all packages have one version, and CHANGELOG.md has a section of it with the day:
 // `## 1.2.3 (2027-01-31)`.
 //
@@ -12,7 +12,7 @@
 //   apk add g++ make python3 linux-headers nodejs npm git && git clone … && cd node-roce
 //   npm run setup && mkdir -p musl/linux-x64
 //   cp native/build/Release/dgram_native.node musl/linux-x64/dgram_native.napi.musl.node    # node-gyp-build looks for this name
-//   node scripts/release.mjs --add musl      # elsewhere, of the same commit, with the folder of that machine
+//   node scripts/release/main.mjs --add musl      # elsewhere, of the same commit, with the folder of that machine
 import { spawnSync } from 'node:child_process';
 import {
   cpSync,
@@ -24,12 +24,15 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { basename, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { buildId, buildModule } from '../native/build-id.mjs';
+import { buildId, buildModule } from '../../native/build-id.mjs';
+import { assemble, Failure } from './assemble.mjs';
+import { PRODUCTS } from './products.mjs';
 
-const root = fileURLToPath(new URL('..', import.meta.url));
+const root = fileURLToPath(new URL('../..', import.meta.url));
 const { values, positionals: archs } = parseArgs({
   options: {
     out: { type: 'string' },
@@ -40,8 +43,6 @@ const { values, positionals: archs } = parseArgs({
 });
 const out = resolve(values.out ?? join(root, 'release'));
 const folders = [...readdirSync(join(root, 'packages')).map((name) => join('packages', name)), 'native'];
-
-class Failure extends Error {}
 
 function run(command, args, cwd = root) {
   // Standard output is for the names of the tarballs.
@@ -92,37 +93,30 @@ function check() {
  * A copy of the sources of the native package: an addon in native/prebuilds would be loaded, by whatever runs in the checkout meanwhile, in
  * place of what is built for it.
  */
-function copyOfNative() {
-  const place = mkdtempSync(join(root, '.release-'));
+function copyNative(place) {
   const made = /^(build|node_modules|prebuilds|sanitized|\.prebuild-.*)$/;
   cpSync(join(root, 'native'), place, { recursive: true, filter: (path) => !made.test(basename(path)) });
-  // pnpm takes the license from the root of the workspace, for packages of the workspace.
-  cpSync(join(root, 'LICENSE'), join(place, 'LICENSE'));
   writeFileSync(join(place, 'build.js'), buildModule());
-  return place;
+  const prebuild = fileURLToPath(new URL('prebuild-native.mjs', import.meta.url));
+  run(process.execPath, [prebuild, '--out', join(place, 'prebuilds'), ...archs]);
+  if (values.add) cpSync(resolve(values.add), join(place, 'prebuilds'), { recursive: true });
 }
 
 function pack() {
   mkdirSync(out, { recursive: true });
   for (const file of readdirSync(out)) if (/^node-roce-.*\.tgz$/.test(file)) rmSync(join(out, file));
   run('npm', ['run', '--silent', 'build:ts']);
-  const native = copyOfNative();
+  const place = mkdtempSync(join(tmpdir(), 'roce-release-'));
   try {
-    run(process.execPath, [
-      join(root, 'scripts/prebuild-native.mjs'),
-      '--out',
-      join(native, 'prebuilds'),
-      ...archs,
-    ]);
-    if (values.add) cpSync(resolve(values.add), join(native, 'prebuilds'), { recursive: true });
-    for (const folder of folders)
-      run(
-        'npx',
-        ['--yes', 'pnpm@12', 'pack', '--pack-destination', out],
-        folder === 'native' ? native : join(root, folder),
-      );
+    const native = join(place, 'native');
+    copyNative(native);
+    for (const [i, product] of PRODUCTS.entries()) {
+      const folder = join(place, `${i}`);
+      assemble(root, product, native, folder);
+      run('npm', ['pack', '--silent', '--pack-destination', out], folder);
+    }
   } finally {
-    rmSync(native, { recursive: true, force: true });
+    rmSync(place, { recursive: true, force: true });
   }
   for (const file of readdirSync(out).filter((name) => name.endsWith('.tgz'))) console.log(join(out, file));
 }

@@ -1,0 +1,2 @@
+/** Path of the folder of this package. */
+export const folder: string;
