@@ -85,6 +85,24 @@ test('a NAK bounds the round trip until there is a sample', () => {
   expect(known()).toEqual([100, 100, 0]);
 });
 
+test('before the first sample a retransmitted packet is timed, until something is acknowledged', () => {
+  for (const [how, timed] of [
+    ['nakked', true],
+    ['goneBack', true],
+    ['cancel', false],
+  ] as const) {
+    const { roundTrip, sample } = setUp();
+    expect(roundTrip.timesAgain).toBe(false);
+    roundTrip[how]();
+    expect(roundTrip.timesAgain).toBe(timed);
+    roundTrip.acknowledged(NEXT);
+    expect(roundTrip.timesAgain).toBe(false);
+    sample(100);
+    roundTrip[how]();
+    expect(roundTrip.timesAgain).toBe(false);
+  }
+});
+
 test('an answer at once is a sample, too', () => {
   const { sample, known } = setUp();
   sample(0);

@@ -35,6 +35,8 @@ export class RoundTrip {
   /** It may be retransmitted by a probe or after a timeout; the second answer to that will be so. */
   #inDoubt = false;
   #secondAnswer = ANY_ACK;
+  /** Nothing was acknowledged since all was retransmitted. */
+  #isBack = false;
 
   /** @param place room for `ROUND_TRIP_TIMES` */
   constructor(
@@ -51,7 +53,7 @@ export class RoundTrip {
   reset(): void {
     this.#times.fill(0, this.#first, this.#first + ROUND_TRIP_TIMES);
     this.#timedPsn = -1;
-    this.#inDoubt = false;
+    this.#inDoubt = this.#isBack = false;
   }
 
   /** The first sending of the packet at `psn`: it is timed if none is. */
@@ -88,12 +90,24 @@ export class RoundTrip {
     if (this.#timedPsn >= 0 && times[first + SMOOTHED] === 0) {
       times[first + SMOOTHED] = Math.max(1, this.clock[0] - times[first + LEFT_AT]);
     }
+    this.goneBack();
+  }
+
+  /** Everything in flight is retransmitted: it may be timed until there is a sample, for the peer has discarded it, or it was sent long ago. */
+  goneBack(): void {
     this.cancel();
+    this.#isBack = true;
+  }
+
+  /** Whether a packet that is retransmitted may be timed: an answer is to that, and not to one before it. */
+  get timesAgain(): boolean {
+    return this.#isBack && this.#times[this.#first + LEAST] === 0;
   }
 
   /** Drops the sample: the timed packet may be retransmitted, so its answer measures nothing (Karn's rule, RFC 6298 §3). */
   cancel(): void {
     this.#timedPsn = -1;
+    this.#isBack = false;
     this.#times[this.#first + DOUBTFUL] = 0;
   }
 
@@ -112,6 +126,7 @@ export class RoundTrip {
 
   /** Everything before `psn` is acknowledged. */
   acknowledged(psn: number): void {
+    this.#isBack = false;
     if (this.#timedPsn < 0 || psnDiff(psn, this.#timedPsn) <= 0) return;
     this.#timedPsn = -1;
     const times = this.#times;
