@@ -187,6 +187,17 @@ test('a packet that may have been repeated counts once it was answered twice', (
   }
 });
 
+test('before the first sample it bounds the round trip', () => {
+  const { clock, roundTrip, sample, known } = setUp();
+  roundTrip.begin(FIRST);
+  roundTrip.doubt(ANY_ACK);
+  clock[0] += 900;
+  roundTrip.acknowledged(NEXT);
+  expect(known()).toEqual([900, 0, 0]);
+  sample(100);
+  expect(known()).toEqual([100, 100, 0]);
+});
+
 test.each(['doubt', 'cancel', 'cancelIn'] as const)(
   'a doubtful sample is forgotten when others are retransmitted: %s',
   (how) => {

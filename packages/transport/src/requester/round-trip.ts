@@ -132,7 +132,9 @@ export class RoundTrip {
     const times = this.#times;
     const first = this.#first;
     const sample = Math.max(1, this.clock[0] - times[first + LEFT_AT]);
-    if (this.#inDoubt) times[first + DOUBTFUL] = sample;
+    // Too long, perhaps: better than none.
+    if (this.#inDoubt && times[first + LEAST] === 0) times[first + SMOOTHED] = sample;
+    else if (this.#inDoubt) times[first + DOUBTFUL] = sample;
     else this.#add(sample);
   }
 

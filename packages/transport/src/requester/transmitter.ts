@@ -362,7 +362,7 @@ export class Transmitter {
    * is missing of a READ (two packets, as RFC 9002 §6.2.4 allows).
    */
   #transmitProbe(batch: TxBatch): number {
-    const { context, owner, queue, probe, roundTrip, losses, reads, peerKeeps } = this.#parts;
+    const { context, owner, queue, probe, roundTrip, losses, reads } = this.#parts;
     const { unackedPsn, out } = this.#flight;
     if (batch.full) return 0;
     probe.take();
@@ -385,17 +385,15 @@ export class Transmitter {
     if (psns === 0) return 0;
     const now = context.clock[0];
     const isRead = queue.rowOf(cursor.entry)?.readOrAtomic === true;
-    // On a connection that lost nothing, an answer that is late is to the first sending; and a first sample may be too long.
-    const isDoubtful = areSeen && roundTrip.least > 0;
-    if (isDoubtful) roundTrip.doubt(isRead ? psn : ANY_ACK);
+    // On a connection that lost nothing, an answer that is late is to the first sending.
+    if (areSeen) roundTrip.doubt(isRead ? psn : ANY_ACK);
     const end = psnAdd(psn, psns);
     // The packets behind the refused one may be probed by themselves.
     const flightEnd = isRefused ? end : psnAdd(last, 1);
     probe.sent(now, end, flightEnd, isPart && reads.list.newestLast !== psn ? psn : -1);
-    // A peer that keeps early packets reports the next gap as soon as this one is filled, and repeats its NAK for each packet until then.
-    if (!areSeen || endsInRead || last === psn || peerKeeps.learned || batch.full) return 1;
+    if (!areSeen || endsInRead || last === psn || batch.full) return 1;
     // An answer may be to either.
-    if (isDoubtful) roundTrip.cancel();
+    if (roundTrip.least > 0) roundTrip.cancel();
     return this.#sendAgain(batch, last, false) === 0 ? 1 : 2;
   }
 
