@@ -25,6 +25,8 @@ export interface DeviceOptions {
   /** Its link, and the mode of `xdp`: as `openDevice` takes them. */
   link?: SocketLinkKind;
   xdpMode?: SocketLinkOptions['xdpMode'];
+  /** How its connections recover from losses, as `openDevice` takes it. */
+  recovery?: { probes?: boolean };
   /** Takes a line for each program that comes, goes or breaks a rule. Default: nothing is logged. */
   log?: (line: string) => void;
 }

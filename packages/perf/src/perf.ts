@@ -27,6 +27,8 @@ export interface SideOptions extends PlayOptions {
   /** The link of such a device, and the mode of `xdp`: as `openDevice` takes them. */
   link?: 'auto' | 'udp' | 'dgram' | 'xdp';
   xdpMode?: OpenOptions['xdpMode'];
+  /** How its connections recover from losses, as `openDevice` takes it. */
+  recovery?: OpenOptions['recovery'];
   /** UDP port of RoCE; 4791. */
   udpPort?: number;
   /** Seconds of silence after which the peer is given up; 30. A server waits for its client without limit. */
@@ -161,7 +163,7 @@ class SidePatience implements Patience, AsyncDisposable {
   }
 
   async open(address: string | undefined): Promise<Device> {
-    const { device, engine = 'inline', udpPort, link, xdpMode } = this.#side;
+    const { device, engine = 'inline', udpPort, link, xdpMode, recovery } = this.#side;
     if (device !== undefined) {
       this.#device = device;
       return device;
@@ -172,6 +174,7 @@ class SidePatience implements Patience, AsyncDisposable {
       ...(udpPort ? { port: udpPort } : {}),
       ...(link ? { link } : {}),
       ...(xdpMode ? { xdpMode } : {}),
+      ...(recovery ? { recovery } : {}),
     });
     return this.#device;
   }

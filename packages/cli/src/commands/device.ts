@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { resolve } from 'node:path';
 import { DeviceServer, defaultAddress, socketPath } from '@node-roce/device';
-import { type LinkChoice, openOptions } from '../link-choice.ts';
+import { type LinkChoice, openOptions, recoveryOptions } from '../link-choice.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Given {
@@ -11,6 +11,7 @@ interface Given {
   idle?: number;
   trace?: string;
   link: LinkChoice;
+  probes: boolean;
 }
 
 export async function run(_args: readonly string[], given: Given, terminal: Terminal): Promise<number> {
@@ -18,7 +19,8 @@ export async function run(_args: readonly string[], given: Given, terminal: Term
   const path = given.socket ?? socketPath(address);
   const log = (line: string) => terminal.message(line);
   const trace = given.trace === undefined ? {} : { trace: resolve(given.trace) };
-  const server = await DeviceServer.listen({ address, path, log, ...trace, ...openOptions(given.link) });
+  const open = { ...openOptions(given.link), ...recoveryOptions(given.probes) };
+  const server = await DeviceServer.listen({ address, path, log, ...trace, ...open });
   terminal.message(`device at ${address}: ${path}`);
   const idle = new AbortController();
   let since = performance.now();

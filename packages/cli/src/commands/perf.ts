@@ -22,7 +22,7 @@ import {
 import { RoceError } from '@node-roce/verbs-api';
 import { parseIpAddress } from '@node-roce/wire';
 import { Option } from 'commander';
-import { type LinkChoice, openOptions } from '../link-choice.ts';
+import { type LinkChoice, openOptions, recoveryOptions } from '../link-choice.ts';
 import { UsageError } from '../options.ts';
 import { checkChoice, type DeviceChoice, fixedAddress, localAddress } from '../pingpong/local-address.ts';
 import { sourceFor } from '../route.ts';
@@ -68,6 +68,7 @@ interface Given {
   local?: boolean;
   timeout: number;
   link: LinkChoice;
+  probes: boolean;
   udpPort: number;
   json?: boolean;
 }
@@ -216,7 +217,7 @@ function sideOf(given: Given, terminal: Terminal): SideOptions {
   const { port, engine, udpPort, timeout } = given;
   return {
     ...present({ port }),
-    ...{ engine, udpPort, timeout, ...openOptions(given.link) },
+    ...{ engine, udpPort, timeout, ...openOptions(given.link), ...recoveryOptions(given.probes) },
     signal: terminal.signal,
     rdmaCm: given.rdma_cm === true,
     gigabits: given.report_gbits === true,

@@ -21,6 +21,7 @@ import type { Terminal } from '../terminal.ts';
 interface Given {
   address?: string;
   socket?: string;
+  probes: boolean;
 }
 
 /** Signals that are passed on to the program. */
@@ -38,11 +39,12 @@ function fault(code: string, message: string): Error {
 }
 
 /** Starts a device in the background, and waits until it answers. */
-async function startDevice(address: string, path: string): Promise<void> {
+async function startDevice(address: string, path: string, probes: boolean): Promise<void> {
   const log = `${path}.log`;
   const out = openSync(log, 'w', 0o600);
   const script = fileURLToPath(new URL('../../bin/roce.js', import.meta.url));
   const args = [script, 'device', '--address', address, '--socket', path, '--idle', `${IDLE_SECONDS}`];
+  if (!probes) args.push('--no-probes');
   // In a session of its own: Ctrl-C is meant for the program.
   const device = spawn(process.execPath, args, { detached: true, stdio: ['ignore', out, out], cwd: '/' });
   closeSync(out);
@@ -90,7 +92,7 @@ export async function run(args: readonly string[], given: Given, terminal: Termi
   if (given.socket === undefined) prepareFolder(dirname(path));
   if (!(await isListening(path))) {
     if (given.socket !== undefined) throw fault('ERR_ROCE_NO_DEVICE', `${path}: no device answers there`);
-    await startDevice(address, path);
+    await startDevice(address, path, given.probes);
   }
   const held = await hold(path);
   const child = spawn(program, rest, {

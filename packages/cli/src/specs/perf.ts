@@ -2,7 +2,7 @@
 import type { ClientVersion } from '@node-roce/perf';
 import { integer, type OptionSpec, oneOf, seconds, text } from '../options.ts';
 import { REFUSED } from './perf-refused.ts';
-import { ibvDevice, link, udpPort } from './shared.ts';
+import { ibvDevice, link, probes, udpPort } from './shared.ts';
 import { type CommandSpec, json } from './spec.ts';
 
 /** Those that a client can announce. The package itself is loaded when the command runs. */
@@ -143,6 +143,7 @@ const options: readonly OptionSpec[] = [
     fallback: 30,
   },
   link,
+  probes,
   udpPort,
   json('Print one JSON object; with --local and no verb an array of two'),
 ];

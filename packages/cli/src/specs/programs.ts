@@ -1,6 +1,6 @@
 /** Commands for programs of libibverbs. */
 import { seconds, text } from '../options.ts';
-import { link } from './shared.ts';
+import { link, probes } from './shared.ts';
 import type { CommandSpec } from './spec.ts';
 
 export const programCommands: readonly CommandSpec[] = [
@@ -20,6 +20,7 @@ export const programCommands: readonly CommandSpec[] = [
         parse: text,
       },
       { flags: '--socket <path>', summary: 'Unix socket of a device that runs', parse: text },
+      { ...probes, summary: `${probes.summary}; of a device that is started here` },
     ],
     examples: [
       ['run ibv_devinfo -v', 'Look at the device'],
@@ -51,6 +52,7 @@ export const programCommands: readonly CommandSpec[] = [
         parse: text,
       },
       link,
+      probes,
       { flags: '--idle <seconds>', summary: 'End when no program is there for this long', parse: seconds },
     ],
     examples: [

@@ -18,6 +18,12 @@ export const link: OptionSpec = {
   fallback: 'auto',
 };
 
+/** For peers that count packets: nothing is sent but what `retry_cnt` allows. */
+export const probes: OptionSpec = {
+  flags: '--no-probes',
+  summary: 'Send no tail loss probes: without an answer a peer sees 1 + retry_cnt transmissions, and no more',
+};
+
 /** The options with which the programs of libibverbs choose a device. */
 export const ibvDevice: readonly OptionSpec[] = [
   {
