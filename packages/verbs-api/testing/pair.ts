@@ -11,6 +11,7 @@ import {
   type QueuePair,
   type QueuePairInit,
 } from '../src/index.ts';
+import { expectFewDuplicates } from './laws.ts';
 
 export interface Side {
   device: Device;
@@ -68,6 +69,9 @@ export async function openPair(options: PairOptions = {}, connect: ConnectOption
     a,
     b,
     async [Symbol.asyncDispose]() {
+      if (options.faults === undefined && options.device?.faults === undefined) {
+        await expectFewDuplicates(...[a.device, b.device].filter(({ closed }) => !closed));
+      }
       await a.device.close();
       await b.device.close();
     },
