@@ -159,6 +159,51 @@ describe('equal queue pairs of a device end within a factor of 1.5', () => {
   });
 });
 
+// Both packets come to the peer while it is paused, and it joins their answers: to the requester that looks like a loss that the probe repaired.
+// Once: it took the path for one that loses, and sent several probes of two packets for each pause.
+describe.each(['RDMA_READ', 'RDMA_WRITE'] as const)('pauses that grow: %s', (opcode) => {
+  test.each([1, 2])('%d outstanding', { timeout: 600_000 }, (depth) => {
+    for (let step = 60; step <= 240; step += 60) {
+      const { from, duplicates, pauses } = runGrowing(opcode, depth, step);
+      expect(from.timeouts).toBe(0);
+      expect(pauses).toBe(58);
+      expect(duplicates, `each ${step} µs longer`).toBeLessThan(pauses / 3);
+    }
+  });
+});
+
+/** 600 requests to a peer that stops after each tenth, each time `step` µs longer than before. */
+function runGrowing(opcode: 'RDMA_READ' | 'RDMA_WRITE', depth: number, step: number) {
+  const network = new Network(1);
+  network.record = false;
+  const [a, b] = [1, 2].map((number) => {
+    const gid = gidFromText(`10.0.0.${number}`);
+    return new EngineDevice({ gid, arenaBytes: 4096, seed: number, depth: 16, checkEvery: 4096 });
+  });
+  network.add(a);
+  network.add(b);
+  network.link(a, b, { delay: 30, rate: 5e9 });
+  network.link(b, a, { delay: 30, rate: 5e9 });
+  const [from, to] = [a, b].map((device) => device.createQp({ service: 'RC', psn: 0 }));
+  from.connect(to.info, { ...CONNECTION_DEFAULTS, timeout: 14 });
+  to.connect(from.info, { ...CONNECTION_DEFAULTS, timeout: 14 });
+  let [posted, done, pauses] = [0, 0, 0];
+  const go = () => {
+    for (const { status } of from.pollSend()) {
+      expect(status).toBe('SUCCESS');
+      done++;
+    }
+    while (posted < 600 && posted - done < depth) {
+      from.postSend({ wrId: posted++, opcode, offset: 0, length: 100, remoteOffset: 0 });
+      if (posted > 20 && posted % 10 === 0) network.stall(b, network.now + 100 + ++pauses * step);
+    }
+    return done === 600;
+  };
+  expect(network.run(go)).toBe(true);
+  const { duplicateRequest } = b.adapter.counters();
+  return { from: a.adapter.counters(), duplicates: duplicateRequest, pauses };
+}
+
 describe('10,000 messages on a path that loses nothing, to a peer that is prompt: no packet twice', () => {
   test.each(['SEND', 'RDMA_WRITE', 'RDMA_READ', 'ATOMIC_FETCH_AND_ADD'] as const)(
     '%s',

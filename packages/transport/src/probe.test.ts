@@ -185,19 +185,38 @@ describe('an answer', () => {
 
   test('to all, a round trip later and once only, shows that the probe repaired a loss (RFC 8985 §7.4.2)', () => {
     const { losses, send, progress } = setUp();
-    for (const seen of [false, true]) {
+    for (const seen of [false, false, true]) {
       send(10);
       progress(10, 120);
       expect(losses.areSeen).toBe(false);
       progress(11, 100);
-      // Once is an accident: a responder that was slow may have answered both at once.
+      // Twice is an accident: a responder that was slow may have answered both at once.
       expect(losses.areSeen).toBe(seen);
     }
+    losses.acknowledged(1023);
+    expect(losses.areSeen).toBe(true);
+    losses.acknowledged(1);
+    expect(losses.areSeen).toBe(false);
   });
+
+  test.each(['late', 'soon', 'twice'])(
+    'what was suspected before is forgotten by one that comes %s',
+    (how) => {
+      const { probe, losses, send, progress } = setUp();
+      for (let i = 0; i < 8; i++) {
+        send(10);
+        const isOther = i % 3 === 2;
+        progress(10, isOther && how === 'late' ? 151 : isOther && how === 'soon' ? 99 : 120);
+        if (isOther && how === 'twice') probe.answeredTwice();
+        progress(11, 100);
+        expect(losses.areSeen).toBe(false);
+      }
+    },
+  );
 
   test('that comes so 1,024 packets later is another accident', () => {
     const { losses, send, progress } = setUp();
-    for (let i = 0; i < 3; i++) {
+    for (let i = 0; i < 5; i++) {
       send(10);
       progress(10, 120);
       progress(11, 100);
@@ -209,9 +228,9 @@ describe('an answer', () => {
   test('that comes twice shows that nothing was lost, and so does one that comes much later', () => {
     for (const late of [false, true]) {
       const { probe, losses, send, progress } = setUp();
-      for (let i = 0; i < 3; i++) {
+      for (let i = 0; i < 5; i++) {
         send(10);
-        progress(10, late ? 201 : 120);
+        progress(10, late ? 151 : 120);
         if (!late) probe.answeredTwice();
         progress(11, 100);
       }
@@ -235,7 +254,7 @@ describe('an answer', () => {
     for (const late of [false, true]) {
       const { probe, losses, clock, progress } = setUp();
       probe.timedOut(clock[0]);
-      progress(1, late ? 201 : 200);
+      progress(1, late ? 151 : 150);
       expect(losses.areSeen).toBe(!late);
     }
   });

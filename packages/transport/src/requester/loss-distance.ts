@@ -7,6 +7,8 @@ const FREQUENT = 32;
 const DISTANCE_MAX = 1024;
 /** After so many packets without one, the path loses none any more. */
 const FORGOTTEN = 65_536;
+/** So many in a row that were suspected, each near the one before, are no accident. */
+const SUSPICIONS = 3;
 
 /** Promise: the mean is of distances up to `DISTANCE_MAX`. */
 export class LossDistance {
@@ -18,6 +20,8 @@ export class LossDistance {
   #calm = FORGOTTEN;
   /** And since one was suspected. */
   #sinceSuspected = DISTANCE_MAX;
+  /** Of those that were suspected in a row; up to `SUSPICIONS`. */
+  #suspicions = 0;
 
   /** A new connection: nothing was lost yet. */
   reset(): void {
@@ -25,6 +29,7 @@ export class LossDistance {
     this.#mean = DISTANCE_MAX;
     this.#calm = FORGOTTEN;
     this.#sinceSuspected = DISTANCE_MAX;
+    this.#suspicions = 0;
   }
 
   acknowledged(packets: number): void {
@@ -38,15 +43,22 @@ export class LossDistance {
     this.#calm = 0;
   }
 
-  /** One was most likely seen; two that are near each other are no accident. */
+  /** An answer came as it would if one had been lost; a peer that had lost the processor may have sent it at the same time by accident. */
   suspected(): void {
-    if (this.#sinceSuspected < DISTANCE_MAX) this.seen();
+    if (this.#sinceSuspected >= DISTANCE_MAX) this.#suspicions = 0;
+    this.#suspicions = Math.min(this.#suspicions + 1, SUSPICIONS);
     this.#sinceSuspected = 0;
   }
 
-  /** Whether the connection has lost packets, for all that answers show. */
+  /** An answer came as it would if the peer had been slow: what was suspected before may have been that as well. */
+  suspectedInVain(): void {
+    this.#suspicions = 0;
+  }
+
+  /** Whether the connection loses packets, for all that answers show. */
   get areSeen(): boolean {
-    return this.#calm < FORGOTTEN;
+    if (this.#calm < FORGOTTEN) return true;
+    return this.#suspicions >= SUSPICIONS && this.#sinceSuspected < DISTANCE_MAX;
   }
 
   /** A loss was seen, or may have been. */

@@ -11,6 +11,8 @@ import type { RoundTrip } from './round-trip.ts';
 const PROBE_MIN = 50;
 /** The longest interval, µs: a whole number of 31 bits is passed without a box. */
 const PROBE_MAX = 0x3fff_ffff;
+/** Its answer comes a round trip after it, up to this many times the least one. */
+const PROMPT = 3 / 2;
 const NONE = -1;
 
 /**
@@ -145,10 +147,10 @@ export class Probe {
     // More came, and no second answer: what was repeated had been lost (RFC 8985 §7.4.2), or a responder has answered both at once.
     if (this.#mayHaveRepaired) this.#losses.suspected();
     this.#mayHaveRepaired = false;
-    // Sooner than a round trip takes, it is to the packets before; much later, the peer was slow.
+    // Sooner than a round trip takes, it is to the packets before; later, the peer was slow.
     const { least } = this.#roundTrip;
     const after = now - this.#sentAt;
-    const isPrompt = after >= least && after <= 2 * least;
+    const isPrompt = after >= least && after <= PROMPT * least;
     if (this.#timedOut) {
       this.#timedOut = false;
       // After so long a silence, that is no accident.
@@ -156,11 +158,13 @@ export class Probe {
     } else if (this.#flightEnd !== NONE && psnDiff(unackedPsn, this.#flightEnd) >= 0) {
       this.forget();
       this.#mayHaveRepaired = isPrompt;
+      if (!isPrompt) this.#losses.suspectedInVain();
     }
   }
 
   /** The peer answers twice: it had the packet already. */
   answeredTwice(): void {
+    if (this.#mayHaveRepaired) this.#losses.suspectedInVain();
     this.#mayHaveRepaired = false;
   }
 
