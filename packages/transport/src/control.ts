@@ -100,7 +100,7 @@ export interface QpAttr {
   minRnrTimer?: number;
   /** 1. */
   portNum?: number;
-  /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits for ever. Probes ask sooner (`Recovery.probes`). */
+  /** Local ACK timeout, code 0 … 31: 4.096 µs · 2^timeout; 0 waits without end for a peer that is silent. Probes ask sooner (`Recovery.probes`). */
   timeout?: number;
   /**
    * RC: 0 … 7 retries after a timeout or sequence NAK, then RETRY_EXC_ERR: a peer that never answers sees 1 + `retryCnt` sends. Probes take

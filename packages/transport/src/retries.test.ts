@@ -176,18 +176,77 @@ describe.each([0, 14])(
   },
 );
 
-test('with timeout 0, a NAK that was ignored asks for nothing once its packet is acknowledged', () => {
-  const hand = new ByHand({ timeout: 0 });
-  const { side } = hand;
-  const answer = (psn: number, syndrome: number) =>
-    hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } });
-  for (let i = 0; i < 3; i++) side.post({ wrId: i, opcode: 'RDMA_WRITE', sge: [] });
-  hand.out();
-  answer(0x500, 0x60);
-  expect(hand.out()).toHaveLength(3);
-  answer(0x500, 0x60);
-  answer(0x501, 0x1f);
-  expect(hand.run(1_000_000)).toEqual([]);
-  answer(0x502, 0x1f);
-  expect(side.poll().map(({ status }) => status)).toEqual(Array(3).fill('SUCCESS'));
+describe('with timeout 0, on a path that reorders', () => {
+  const setUpSilent = () => {
+    const hand = new ByHand({ timeout: 0 });
+    const { side } = hand;
+    const answer = (psn: number, syndrome: number) =>
+      hand.put({ opcode: Opcode.RC_ACKNOWLEDGE, psn, aeth: { syndrome } });
+    const post = (count: number) => {
+      for (let i = 0; i < count; i++) side.post({ wrId: i, opcode: 'RDMA_WRITE', sge: [] });
+    };
+    post(3);
+    hand.out();
+    const psns = (time: number) => hand.run(time).map((packet) => inShort(packet)[1] - 0x500);
+    const statuses = () => side.poll().map(({ status }) => status);
+    return { hand, side, answer, post, psns, statuses };
+  };
+
+  // Once: the connection stood still. The peer has discarded the packets behind those, and reports it once only.
+  test('a NAK that was ignored is remembered, though its packet is acknowledged', () => {
+    const { hand, answer, psns, statuses, side } = setUpSilent();
+    hand.now += 20;
+    answer(0x500, 0x60);
+    expect(hand.out()).toHaveLength(3);
+    hand.now += 20;
+    answer(0x500, 0x60);
+    answer(0x501, 0x1f);
+    expect(psns(990)).toEqual([]);
+    expect(psns(100)).toEqual([2]);
+    answer(0x502, 0x1f);
+    expect(psns(1_000_000)).toEqual([]);
+    expect(statuses()).toEqual(Array(3).fill('SUCCESS'));
+    expect(side.adapter.counters()).toMatchObject({ timeouts: 0, retries: 1 });
+  });
+
+  test('and so is one that is overtaken by an ACK', () => {
+    const { hand, answer, psns, statuses, side } = setUpSilent();
+    hand.now += 20;
+    answer(0x501, 0x1f);
+    answer(0x501, 0x60);
+    expect(psns(60)).toEqual([2]);
+    answer(0x502, 0x1f);
+    expect(statuses()).toEqual(Array(3).fill('SUCCESS'));
+    expect(side.adapter.counters()).toMatchObject({ timeouts: 0, retries: 0 });
+  });
+
+  test('it is asked after ever less often, without end, and takes no retry', () => {
+    const { hand, answer, post, statuses, side } = setUpSilent();
+    hand.now += 20;
+    answer(0x502, 0x1f);
+    post(1);
+    hand.out();
+    answer(0x503, 0x60);
+    expect(hand.out()).toHaveLength(1);
+    const at: number[] = [];
+    while (at.length < 30) {
+      hand.now = side.adapter.nextDeadline();
+      side.adapter.advance();
+      for (const _ of hand.out()) at.push(hand.now);
+    }
+    // Twice 1.25 times the round trip of 20 µs, doubled up to 2^16 times.
+    const gaps = at.slice(1).map((time, i) => time - at[i]);
+    expect(gaps).toEqual(gaps.map((_, i) => 50 * 2 ** Math.min(i + 1, 16)));
+    expect(statuses()).toEqual(Array(3).fill('SUCCESS'));
+    expect(side.adapter.counters()).toMatchObject({ timeouts: 0, retries: 1 });
+    answer(0x503, 0x1f);
+    expect(statuses()).toEqual(['SUCCESS']);
+    expect(hand.run(100_000_000)).toEqual([]);
+  });
+
+  test('a peer that is silent, and has reported nothing, is waited for without end', () => {
+    const { psns, side } = setUpSilent();
+    expect(psns(100_000_000)).toEqual([]);
+    expect(side.adapter.nextDeadline()).toBe(Number.POSITIVE_INFINITY);
+  });
 });

@@ -1,5 +1,5 @@
 /** The local ACK timer (IBTA vol 1 §9.7.6.1.3), and the probe's, which is quicker. */
-import { ackTimeoutMicroseconds } from '@node-roce/wire';
+import { ackTimeoutMicroseconds, psnDiff } from '@node-roce/wire';
 import type { Owner } from '../qp/owner.ts';
 import type { Probe } from './probe.ts';
 import type { RoundTrip } from './round-trip.ts';
@@ -12,18 +12,32 @@ export const RETRY_TIMER_FACTOR = 2;
 const SLOW_FACTOR = 2;
 const SLOW_SHARE = 4;
 
+/** Without a timer (`timeout` 0) an answer that shows a loss is asked after by itself: after so many times the time in which all settles, doubled each time. */
+const SETTLED_FACTOR = 2;
+const DOUBLINGS_MAX = 16;
+const NONE = -1;
+
 /** By the code `timeout`, µs. */
 const RETRY_DELAYS = Float64Array.from(
   { length: 32 },
   (_, code) => RETRY_TIMER_FACTOR * ackTimeoutMicroseconds(code),
 );
 
-/** Decides when RETRY and PROBE run; keeps nothing of its own. */
+/**
+ * Decides when RETRY and PROBE run.
+ *
+ * With `timeout` 0 a peer that is silent is waited for without end. But where answers have shown that packets were lost, or came out of order, it may
+ * have discarded what was retransmitted, too, and has reported it already: then RETRY runs until all that was in flight is acknowledged.
+ */
 export class AckTimer {
   readonly #owner: Owner;
   readonly #timers: Timers;
   readonly #roundTrip: RoundTrip;
   readonly #probe: Probe;
+  /** With `timeout` 0: packets before this PSN may have to be retransmitted; −1: none. */
+  #unsettledEnd = NONE;
+  /** Times that RETRY ran out for that since the last progress. */
+  #doublings = 0;
 
   constructor(owner: Owner, timers: Timers, roundTrip: RoundTrip, probe: Probe) {
     this.#owner = owner;
@@ -35,8 +49,13 @@ export class AckTimer {
   /** Starts both anew; stops them where nothing is in flight. */
   restart(isInFlight: boolean): void {
     const { timeout } = this.#owner.attributes;
-    if (timeout === 0 || !isInFlight) {
+    if (!isInFlight || (timeout === 0 && this.#unsettledEnd === NONE)) {
       this.stop();
+      return;
+    }
+    if (timeout === 0) {
+      const wait = SETTLED_FACTOR * this.#roundTrip.settled * 2 ** this.#doublings;
+      this.#timers.arm(Timer.RETRY, wait);
       return;
     }
     const delay = RETRY_DELAYS[timeout];
@@ -55,7 +74,31 @@ export class AckTimer {
     const timers = this.#timers;
     if (timers.isRunning(Timer.RNR)) return;
     if (!timers.isRunning(Timer.RETRY)) this.restart(isInFlight);
-    else if (!timers.isRunning(Timer.PROBE)) this.#armProbe();
+    else if (!timers.isRunning(Timer.PROBE) && this.#owner.attributes.timeout !== 0) this.#armProbe();
+  }
+
+  /** An answer shows that packets before `sendPsn` were lost, or came out of order. */
+  unsettled(sendPsn: number): void {
+    if (this.#owner.attributes.timeout === 0) this.#unsettledEnd = sendPsn;
+  }
+
+  /** Everything before `psn` is acknowledged. */
+  acknowledged(psn: number): void {
+    this.#doublings = 0;
+    if (this.#unsettledEnd !== NONE && psnDiff(psn, this.#unsettledEnd) >= 0) this.#unsettledEnd = NONE;
+  }
+
+  /** RETRY ran out with `timeout` 0; what is before `sendPsn` is retransmitted. @returns whether that is the first time since the last progress */
+  unsettledOverdue(sendPsn: number): boolean {
+    this.unsettled(sendPsn);
+    this.#doublings = Math.min(this.#doublings + 1, DOUBLINGS_MAX);
+    return this.#doublings === 1;
+  }
+
+  /** A new connection. */
+  reset(): void {
+    this.#unsettledEnd = NONE;
+    this.#doublings = 0;
   }
 
   stop(): void {

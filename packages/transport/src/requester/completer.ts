@@ -70,6 +70,8 @@ export class Completer {
     if (!this.awaits(packet)) {
       if (psnDiff(psn, requester.sendPsn) < 0) {
         if (isAck) this.#takeCredits(slab, at + BTH_BYTES);
+        if (isAck && aethSyndrome(slab, at + BTH_BYTES) === NakCode.PSN_SEQUENCE_ERROR)
+          requester.nakOvertaken();
         requester.answeredTwice(isAck ? ANY_ACK : psn);
       }
       this.#context.counters.staleResponses++;

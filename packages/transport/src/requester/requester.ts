@@ -127,7 +127,7 @@ export class Requester {
     return this.#flight.cursor.psn;
   }
 
-  /** Timeouts so far, modulo 2^32. */
+  /** Times that all was retransmitted because nothing was heard, modulo 2^32. */
   get timeouts(): number {
     return this.#timeouts;
   }
@@ -153,6 +153,7 @@ export class Requester {
     this.#roundTrip.reset();
     this.#peerKeeps.reset();
     this.#losses.reset();
+    this.#ackTimer.reset();
     this.congestion.reset();
     const { rateLimit, retryCnt, rnrRetry, pathMtu } = this.#owner.attributes;
     this.pace.setRate(rateLimit);
@@ -264,6 +265,7 @@ export class Requester {
     this.#peerKeeps.progress(psn);
     this.#roundTrip.acknowledged(psn);
     this.#probe.progress(this.#context.clock[0], psn);
+    this.#ackTimer.acknowledged(psn);
     this.congestion.onAck(packets, psn, this.#flight.sendPsn);
     this.reads.retire(psn);
     if (this.#repair.active) this.#repair.acknowledged(psn);
@@ -273,6 +275,13 @@ export class Requester {
   answeredTwice(answer: number): void {
     this.#probe.answeredTwice();
     this.#roundTrip.confirm(answer);
+  }
+
+  /** A sequence NAK for a packet that is acknowledged by now: what came behind that was discarded, perhaps, and no other NAK reports it. */
+  nakOvertaken(): void {
+    if (this.#owner.attributes.timeout !== 0 || this.#flight.out <= 0) return;
+    this.#ackTimer.unsettled(this.sendPsn);
+    this.#ackTimer.taken(true);
   }
 
   /** The READ response at `psn` came, and some before it did not. */
@@ -322,6 +331,7 @@ export class Requester {
 
   /** An answer shows a loss. */
   lossReported(loss: number): void {
+    this.#ackTimer.unsettled(this.sendPsn);
     this.#losses.seen();
     this.onLoss(loss);
   }
@@ -346,6 +356,7 @@ export class Requester {
       ? this.#peerKeeps.nakked(unackedPsn, this.#answerTime, this.congestion.window)
       : Again.ALL;
     if (again === Again.NOTHING) {
+      this.#ackTimer.unsettled(this.sendPsn);
       // Without an ACK timer nothing else would ask again.
       if (this.#peerKeeps.learned || this.#owner.attributes.timeout === 0) this.#awaitGap();
       return true;
@@ -442,7 +453,11 @@ export class Requester {
       timers.stop(Timer.PROBE);
       // Packets that wait for the link are not lost: the timer starts when it has taken them.
       if (this.#withLink) return;
-      const { counters } = this.#owner;
+      const { counters, attributes } = this.#owner;
+      if (attributes.timeout === 0) {
+        this.#unsettledOverdue();
+        return;
+      }
       counters.timeouts++;
       this.#timeouts = (this.#timeouts + 1) | 0;
       if (!this.spendRetry()) return;
@@ -456,6 +471,18 @@ export class Requester {
       if (this.#probe.isDelayed(late)) this.#ackTimer.taken(this.#flight.out > 0);
       else this.#wantProbe();
     }
+  }
+
+  /** Packets that a NAK was about may have been discarded once more, and nothing reports it: all is retransmitted, which takes no retry. */
+  #unsettledOverdue(): void {
+    // The NAK that is waiting for its time comes first, and takes a retry.
+    if (this.timers.isRunning(Timer.GAP)) {
+      this.#restartAckTimer();
+      return;
+    }
+    this.#timeouts = (this.#timeouts + 1) | 0;
+    if (this.#ackTimer.unsettledOverdue(this.sendPsn)) this.lossReported(Loss.WHOLE);
+    this.rewind(this.#queue.rowOf(this.#queue.head)?.readOrAtomic ? 'implied-nak' : 'sequence-nak');
   }
 
   /** A probe leaves with the next turn, unless none is left or one is wanted; with the packets that are easily lost together with it. */
