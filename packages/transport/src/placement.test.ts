@@ -169,6 +169,25 @@ describe('between two sides', () => {
     expect(most).toBe(2);
   });
 
+  // Once: the data was sent, and the peer refused the request, which ended the connection on its side as well.
+  test('a gather list to flush can not be posted, and the peer hears of nothing', () => {
+    const { pair, addr, rkey, done, counts } = open();
+    const mr = pair.left.register(new ArrayBuffer(64));
+    const sent: number[] = [];
+    pair.fault = (packet) => {
+      sent.push(bthOpcode(packet, 0));
+      return [{ packet, delay: 0 }];
+    };
+    const flush = { length: 8 };
+    pair.left.post({ opcode: 'FLUSH', flush, sge: [{ mr, length: 0 }], wrId: 1, remote: { addr, rkey } });
+    expect(done()).toEqual([[1, 'SUCCESS', FLUSH]]);
+    sent.length = 0;
+    pair.left.post({ opcode: 'FLUSH', flush, sge: [{ mr, length: 8 }], wrId: 2, remote: { addr, rkey } });
+    expect(done()).toEqual([[2, 'LOC_LEN_ERR', FLUSH]]);
+    expect(sent).toEqual([]);
+    expect(counts().flushRequests).toBe(1);
+  });
+
   test.each<[string, Parameters<Pair['left']['post']>[0], string]>([
     ['7 bytes', { opcode: 'ATOMIC_WRITE', inline: new Uint8Array(7) }, 'LOC_LEN_ERR'],
     ['no bytes', { opcode: 'ATOMIC_WRITE' }, 'LOC_LEN_ERR'],

@@ -158,6 +158,8 @@ const ROWS = [
     completion: WcOpcode.FLUSH,
     readOrAtomic: true,
     remote: true,
+    // Its range is in the header; a peer refuses one that brings data.
+    length: 0,
   }),
   row('ATOMIC_WRITE', {
     wire: Wire.PLACEMENT,

@@ -27,10 +27,10 @@ export function checkEntry(
     if (ah?.pd !== owner.pd) return WcStatus.LOC_QP_OP_ERR;
   }
   if (row.readOrAtomic && owner.attributes.maxRdAtomic === 0) return WcStatus.LOC_QP_OP_ERR;
+  const isInline = ((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0;
+  if (isInline && (!row.inline || length > owner.cap.maxInlineData)) return WcStatus.LOC_QP_OP_ERR;
   if (row.length >= 0 && length !== row.length) return WcStatus.LOC_LEN_ERR;
-  if (((words[w + SendWqe.OPCODE_FLAGS] >>> 8) & SendFlags.INLINE) !== 0) {
-    return row.inline && length <= owner.cap.maxInlineData ? WcStatus.SUCCESS : WcStatus.LOC_QP_OP_ERR;
-  }
+  if (isInline) return WcStatus.SUCCESS;
   const count = words[w + SendWqe.SGE_COUNT];
   if (count > owner.cap.maxSendSge) return WcStatus.LOC_QP_OP_ERR;
   const access = row.receivesData ? Access.LOCAL_WRITE : 0;
