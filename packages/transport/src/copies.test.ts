@@ -1,6 +1,6 @@
 /** Copies of payload: collected, done in order, and done before anybody can look. */
 import { Opcode } from '@node-roce/wire';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { ByHand, type PacketInit } from '../testing/by-hand.ts';
 import { COPY_WORDS, Copy, copyBatch } from './index.ts';
 
@@ -72,4 +72,14 @@ test('more than the list holds are done, too, and none twice', () => {
   expect(calls.map(({ length }) => length)).toEqual([4096, 384]);
   expect([...memory.subarray(0, 64)]).toEqual(Array.from({ length: 64 }, (_, i) => (i % 2 ? 0 : 140)));
   expect(hand.side.poll()).toHaveLength(140);
+});
+
+test('no BigInt, which would be on the heap, is made for a copy of whole words', () => {
+  const { hand, memory, mr, write } = responder();
+  const store = vi.spyOn(Atomics, 'store');
+  hand.put(write(P, 8, [1, 2, 3, 4, 5, 6, 7, 8]), write(P + 1, 4, [9, 9, 9, 9]), write(P + 2, 3, [7]));
+  const values = store.mock.calls.map(([, , value]) => typeof value);
+  store.mockRestore();
+  expect(new Set(values)).toEqual(new Set(['number']));
+  expect([...memory.subarray(0, 17)]).toEqual([0, 0, 0, 7, 9, 9, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
 });

@@ -18,7 +18,8 @@ export function wordViews({ buffer }: Uint8Array): WordViews {
 
 const LAST = new Uint8Array(8);
 const LAST_FOUR = new Uint32Array(LAST.buffer, 0, 1);
-const LAST_EIGHT = new BigUint64Array(LAST.buffer);
+/** Of no value: a store and a load of it, in the one order that all threads agree on, keep the stores before from those behind. */
+const FENCE = new Int32Array(new SharedArrayBuffer(4));
 
 /** Up to so many bytes, a loop costs less than a call of `set`. */
 const LOOP_BYTES = 128;
@@ -42,6 +43,10 @@ export function storePayload(
     return;
   }
   for (let i = 0; i < last; i++) LAST[i] = slab[source + head + i];
-  if (last === 8) Atomics.store(words.eights, end / 8 - 1, LAST_EIGHT[0]);
-  else Atomics.store(words.fours, end / 4 - 1, LAST_FOUR[0]);
+  if (last === 8) {
+    // Copied as one aligned word. `Atomics.store` would take a BigInt, one on the heap for each packet.
+    Atomics.store(FENCE, 0, 0);
+    Atomics.load(FENCE, 0);
+    view.set(LAST, offset + head);
+  } else Atomics.store(words.fours, end / 4 - 1, LAST_FOUR[0]);
 }
