@@ -75,7 +75,7 @@ test('more than the list holds are done, too, and none twice', () => {
 });
 
 test('no BigInt, which would be on the heap, is made for a copy of whole words', () => {
-  const { hand, memory, mr, write } = responder();
+  const { hand, memory, write } = responder();
   const store = vi.spyOn(Atomics, 'store');
   hand.put(write(P, 8, [1, 2, 3, 4, 5, 6, 7, 8]), write(P + 1, 4, [9, 9, 9, 9]), write(P + 2, 3, [7]));
   const values = store.mock.calls.map(([, , value]) => typeof value);

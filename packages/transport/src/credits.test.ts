@@ -84,3 +84,19 @@ test('RESET begins with none', () => {
   expect(start(credits)).toBe(1);
   expect(credits.take(FOUR, 1)).toBe(true);
 });
+
+// Once: each READ request whose first response was probed for alone, and that had been lost, left the limit one message too far from then on.
+test('a READ request of which a part was asked for alone may be counted twice, and no other one', () => {
+  const credits = limited();
+  credits.count(1);
+  credits.askedForPart();
+  // The part, and the rest.
+  expect(credits.take(FOUR, 2)).toBe(true);
+  expect(start(credits)).toBe(creditsOf(FOUR) + 1);
+  // A number that nothing explains moves the limit alone.
+  const other = limited();
+  other.askedForPart();
+  other.count(1);
+  other.take(0, 3);
+  expect(start(other)).toBe(3);
+});

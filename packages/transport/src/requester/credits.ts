@@ -13,10 +13,12 @@ export class Credits {
   /** The last SSN that the peer has a receive for. */
   #limit = 0;
   #limited = false;
+  /** READ requests that were asked for a part alone: the responder may have counted the part, and the rest by itself. */
+  #parts = 0;
 
   /** @param limited whether the service has credits: reliable connections do */
   reset(limited: boolean): void {
-    this.#ssn = this.#limit = 0;
+    this.#ssn = this.#limit = this.#parts = 0;
     this.#limited = limited;
   }
 
@@ -30,6 +32,11 @@ export class Credits {
     this.#ssn = psnAdd(this.#ssn, messages);
   }
 
+  /** A part of a READ request is asked for alone. */
+  askedForPart(): void {
+    this.#parts++;
+  }
+
   /** Takes the credits of an AETH. @returns whether more may be sent than before */
   take(syndrome: number, msn: number): boolean {
     if (!this.#limited || aethKind(syndrome) !== AethKind.ACK) return false;
@@ -37,6 +44,12 @@ export class Credits {
     if (code === CREDIT_UNLIMITED) {
       this.#limited = false;
       return true;
+    }
+    // No more can be done than was started, but for requests that were counted twice.
+    const more = psnDiff(msn, this.#ssn);
+    if (more > 0 && more <= this.#parts) {
+      this.#ssn = msn;
+      this.#parts -= more;
     }
     const limit = psnAdd(msn, creditsOf(code));
     if (psnDiff(limit, this.#limit) <= 0) return false;

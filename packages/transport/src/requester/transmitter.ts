@@ -410,14 +410,16 @@ export class Transmitter {
 
   /** As `#sendAgain`, with the cursor at the packet. It asks for an ACK. */
   #addAgain(batch: TxBatch, cursor: SendCursor, row: WrOpcodeRow, isPart: boolean): number {
-    const { queue, reads, early } = this.#parts;
+    const { queue, reads, early, credits } = this.#parts;
     const { psn } = cursor;
     if (row.wire === Wire.READ) {
       const left = reads.next(psn, cursor.packet, queue.packetsOf(cursor.entry));
       const responses = isPart ? 1 : early.span(psn, left);
       this.#packets.addRead(batch, cursor, row, responses);
-      if (isPart && psn === reads.list.newestFirst) reads.asksAlone(psn);
-      else reads.repeated(psn, psnAdd(psn, responses));
+      if (isPart && psn === reads.list.newestFirst) {
+        reads.asksAlone(psn);
+        credits.askedForPart();
+      } else reads.repeated(psn, psnAdd(psn, responses));
       return responses;
     }
     const last = cursor.packet === queue.packetsOf(cursor.entry) - 1;
