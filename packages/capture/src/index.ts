@@ -19,6 +19,7 @@ export * from './ladder/kind.ts';
 export { type LadderReadOptions, readLadder } from './ladder/read.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';
 export * from './read/addresses.ts';
+export { type ChecksumVerdict, ipChecksum, udpChecksum } from './read/checksums.ts';
 export type { Refusal } from './read/decode.ts';
 export {
   addressPredicate,
@@ -27,6 +28,7 @@ export {
   type PacketFilter,
   packetFilter,
 } from './read/filter.ts';
+export { IcmpError, type IcmpMeaning } from './read/icmp.ts';
 export type { Crc32 } from './read/icrc-check.ts';
 export { type NothingDecoded, nothingDecoded } from './read/nothing.ts';
 export * from './read/packet.ts';

@@ -131,6 +131,7 @@ export function analysis(given: Partial<Analysis> = {}): Analysis {
       rocePackets: 2,
       otherFrames: 0,
       pauseFrames: 0,
+      icmpErrors: 0,
       otherKinds: {},
       otherPorts: [],
       damaged: {},

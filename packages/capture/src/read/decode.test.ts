@@ -378,6 +378,7 @@ test('counts and times of the summary', () => {
     rocePackets: 2,
     otherFrames: 1,
     pauseFrames: 0,
+    icmpErrors: 0,
     otherKinds: { 'EtherType 0x806': 1 },
     otherPorts: [],
     damaged: { 'unknown-opcode': 1 },

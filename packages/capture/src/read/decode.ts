@@ -20,6 +20,7 @@ import {
   u24,
 } from '@node-roce/wire';
 import type { AddressTable } from './addresses.ts';
+import { IcmpError, IcmpProtocol } from './icmp.ts';
 import { NetworkTable } from './networks.ts';
 import { IcrcVerdict, type RocePacket } from './packet.ts';
 import { macAt, PauseFrame } from './pause.ts';
@@ -41,7 +42,9 @@ export type Refusal =
   /** Several packets in one datagram, and too little of it captured to find where each begins. */
   | 'cut-super-packet'
   /** A pause frame: `FrameDecoder.pause`. */
-  | 'pause';
+  | 'pause'
+  /** An ICMP error about a RoCE packet: `FrameDecoder.icmp`. */
+  | 'icmp';
 
 /** Of the byte with the flags (RFC 791 §3.1). */
 const MORE_FRAGMENTS = 0x20;
@@ -56,6 +59,8 @@ export class FrameDecoder {
   refusal: Refusal = 'not-roce';
   /** The pause frame, if that is why. */
   readonly pause = new PauseFrame();
+  /** The ICMP error, if that is why. */
+  readonly icmp = new IcmpError();
   offset = 0;
   detail = '';
   #depth = 0;
@@ -91,6 +96,8 @@ export class FrameDecoder {
     packet.vni = -1;
     packet.icrc = IcrcVerdict.NONE;
     packet.flushTwice = false;
+    packet.routed = false;
+    packet.sampled = false;
     this.#depth = 0;
     if (!this.#linkLayer(b, o, end, linkType)) return false;
     packet.network = this.#networks.number(packet.vlan, packet.tunnel, packet.vni);
@@ -159,6 +166,7 @@ export class FrameDecoder {
     const isLater = (u16(b, o + 6) & 0x1fff) !== 0;
     if (protocol !== IpProtocol.UDP) {
       if (!isLater && isTunnel(protocol)) return this.#ipTunnel(b, protocol, o + header, end);
+      if (!isLater && protocol === IcmpProtocol.V4 && this.#isIcmp(b, o, o + header, end)) return false;
       return this.#no('not-roce', o + 9, `IP protocol ${protocol}`);
     }
     if (isLater) return this.#no('not-roce', o + 6, 'a later fragment');
@@ -181,6 +189,7 @@ export class FrameDecoder {
     const nextHeader = b[o + 6];
     const udp = o + 40;
     if (isTunnel(nextHeader)) return this.#ipTunnel(b, nextHeader, udp, end);
+    if (nextHeader === IcmpProtocol.V6 && this.#isIcmp(b, o, udp, end)) return false;
     if (nextHeader !== IpProtocol.UDP) return this.#no('not-roce', o + 6, `next header ${nextHeader}`);
     if (udp + 8 > end) return this.#no('truncated', end, 'in the UDP header');
     if (!this.#isOurs(b, o, udp, end, udp + u16(b, o + 4))) return this.#otherPort(b, udp, end);
@@ -207,6 +216,7 @@ export class FrameDecoder {
     if (udpEnd !== packetEnd) return this.#no('malformed', udp + 4, 'UDP length and IP length differ');
     this.#packet.version = 2;
     this.#packet.ip = ip;
+    this.#packet.udp = udp;
     this.#packet.sourcePort = u16(b, udp);
     this.#packet.destinationPort = u16(b, udp + 2);
     return this.bth(b, udp + 8, end, packetEnd);
@@ -220,6 +230,7 @@ export class FrameDecoder {
     this.#ipv6Fields(b, o);
     this.#packet.version = 1;
     this.#packet.ip = o;
+    this.#packet.udp = 0;
     this.#packet.sourcePort = 0;
     this.#packet.destinationPort = 0;
     return this.bth(b, o + 40, end, o + 40 + u16(b, o + 4));
@@ -266,6 +277,17 @@ export class FrameDecoder {
     if (linkType !== LinkType.ETHERNET || !readPause(b, o, end, this.pause)) return false;
     this.pause.source = macAt(b, link + 6);
     this.#no('pause', o, 'pause frame');
+    return true;
+  }
+
+  /** An error about a packet to a port of RoCE. */
+  #isIcmp(b: Uint8Array, ip: number, o: number, end: number): boolean {
+    const { icmp } = this;
+    if (!icmp.read(b, ip, o, end, this.#addresses)) return false;
+    if (icmp.destinationPort !== ROCE_UDP_PORT && !this.#ports.isKnown(icmp.destinationPort)) return false;
+    const { vlan, tunnel, vni } = this.#packet;
+    icmp.network = this.#networks.number(vlan, tunnel, vni);
+    this.#no('icmp', o, 'ICMP error');
     return true;
   }
 

@@ -24,11 +24,12 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 
 /** Undefined if there are RoCE packets or pause frames. */
 export function nothingDecoded(summary: CaptureSummary): NothingDecoded | undefined {
-  const { frames, rocePackets, pauseFrames, otherKinds, damaged, linkTypes } = summary;
+  const { frames, rocePackets, pauseFrames, icmpErrors, otherKinds, damaged, linkTypes } = summary;
   if (rocePackets > 0 || pauseFrames > 0) return undefined;
   if (frames === 0)
     return { text: 'The capture has no frames', hint: 'Is the interface right, and is there traffic?' };
-  const kinds = [...Object.entries(otherKinds), ...Object.entries(damaged)].map(
+  const about = icmpErrors === 0 ? [] : [['ICMP error about a RoCE packet', icmpErrors] as const];
+  const kinds = [...about, ...Object.entries(otherKinds), ...Object.entries(damaged)].map(
     ([kind, count]) => `${formatCount(count)} × ${NAMES.get(kind) ?? kind}`,
   );
   const links = linkTypes.length === 0 ? '' : ` (link type ${linkTypes.join(', ')})`;

@@ -3,7 +3,9 @@
  * used again for each packet. Fields that few packets need (RETH, AETH, DETH, atomics) are read from
  * `bytes` at `extensions` with wire's accessors.
  */
+import { LinkType } from '@node-roce/pcap';
 import type { OpcodeInfo } from '@node-roce/wire';
+import { macAt } from './pause.ts';
 import type { Tunnel } from './tunnel.ts';
 
 /** Verdicts on the ICRC. `NONE`: the capture was cut before it, or the reader was asked not to check. */
@@ -48,6 +50,10 @@ export class RocePacket {
   dscp = 0;
   ecn = 0;
   hopLimit = 0;
+  /** An IPv6 routing header has segments left: `destination` is the next of them, not the last. */
+  routed = false;
+  /** A sample of the traffic (sFlow, TZSP), not all of it: gaps between packets mean nothing. */
+  sampled = false;
 
   opcode = 0;
   /** The opcode's row of the table. */
@@ -76,16 +82,23 @@ export class RocePacket {
   linkType = 1;
   link = 0;
   /**
-   * In `bytes`: the IP header (v1: GRH), the BTH, the first extension header, the payload. In a
+   * In `bytes`: the IP header (v1: GRH), the UDP header (v1: 0), the BTH, the first extension header, the payload. In a
    * super-packet all parts share one IP and UDP header, whose lengths are the whole's.
    */
   ip = 0;
+  udp = 0;
   bth = 0;
   extensions = 0;
   payload = 0;
   /** End of the captured bytes of this packet, ICRC included: extension headers may be cut. */
   end = 0;
 }
+
+/** MAC addresses of the innermost Ethernet header as numbers of 48 bits; −1: the packet has no such header. */
+export const sourceMac = ({ bytes, link, linkType }: RocePacket): number =>
+  linkType === LinkType.ETHERNET ? macAt(bytes, link + 6) : -1;
+export const destinationMac = ({ bytes, link, linkType }: RocePacket): number =>
+  linkType === LinkType.ETHERNET ? macAt(bytes, link) : -1;
 
 /** Addresses as text, by the numbers that packets name them with. */
 export interface Addresses {

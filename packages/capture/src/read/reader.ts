@@ -4,6 +4,7 @@ import { ICRC_BYTES } from '@node-roce/wire';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder, type Refusal } from './decode.ts';
+import type { IcmpError } from './icmp.ts';
 import { type Crc32, isIcrcOfRxe, isIcrcRight } from './icrc-check.ts';
 import { InterfaceCounts } from './interface-counts.ts';
 import { OtherFrames } from './other-frames.ts';
@@ -37,6 +38,8 @@ export interface PacketReaderOptions {
   readonly onPacket?: ((packet: RocePacket, reader: PacketReader) => void) | undefined;
   /** Called for each pause frame, PFC included. The frame is one object, used again for each. */
   readonly onPause?: ((pause: PauseFrame, reader: PacketReader) => void) | undefined;
+  /** Called for each ICMP error about a RoCE packet. The error is one object, used again for each. */
+  readonly onIcmp?: ((error: IcmpError, reader: PacketReader) => void) | undefined;
   /** Called for each frame without a packet, including those that are not RoCE. */
   readonly onRefused?: ((refused: RefusedFrame, reader: PacketReader) => void) | undefined;
 }
@@ -52,6 +55,7 @@ export class PacketReader {
   rocePackets = 0;
   otherFrames = 0;
   pauseFrames = 0;
+  icmpErrors = 0;
   readonly #options: PacketReaderOptions;
   readonly #packet = new RocePacket();
   readonly #ports: UdpPorts;
@@ -113,6 +117,7 @@ export class PacketReader {
       rocePackets: this.rocePackets,
       otherFrames: this.otherFrames,
       pauseFrames: this.pauseFrames,
+      icmpErrors: this.icmpErrors,
       otherKinds: this.#others.counts(),
       otherPorts: [...this.#ports.found],
       damaged: { ...this.#damaged },
@@ -199,6 +204,10 @@ export class PacketReader {
       this.#pause();
       return;
     }
+    if (reason === 'icmp') {
+      this.#icmp();
+      return;
+    }
     if (reason === 'not-roce') {
       this.otherFrames++;
       this.#others.add(detail);
@@ -216,6 +225,14 @@ export class PacketReader {
     // A number as long as it is one exactly.
     pause.speed = Number(this.record.interface.speed ?? 0);
     this.#options.onPause?.(pause, this);
+  }
+
+  #icmp(): void {
+    this.icmpErrors++;
+    const { icmp } = this.#decoder;
+    icmp.frame = this.frames;
+    icmp.time = this.#time;
+    this.#options.onIcmp?.(icmp, this);
   }
 
   #enter(section: SectionInfo): void {

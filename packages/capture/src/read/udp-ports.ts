@@ -23,6 +23,11 @@ export class UdpPorts {
     this.#crc32 = crc32;
   }
 
+  /** Whether the port was asked for or found. */
+  isKnown(port: number): boolean {
+    return this.#isFound[port] === 1 || this.#asked.has(port);
+  }
+
   /**
    * Whether a datagram to a port other than 4791 is RoCE; allocates nothing.
    * @param ip the IP header
