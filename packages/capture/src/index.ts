@@ -20,7 +20,6 @@ export { type LadderReadOptions, readLadder } from './ladder/read.ts';
 export { type LadderOptions, renderLadder } from './ladder/render.ts';
 export * from './read/addresses.ts';
 export { type ChecksumVerdict, ipChecksum, udpChecksum } from './read/checksums.ts';
-export type { Refusal } from './read/decode.ts';
 export {
   addressPredicate,
   type ConnectionName,
@@ -33,8 +32,10 @@ export type { Crc32 } from './read/icrc-check.ts';
 export { type NothingDecoded, nothingDecoded } from './read/nothing.ts';
 export * from './read/packet.ts';
 export { macText, PauseFrame } from './read/pause.ts';
+export { isPlain, plainFrame, plainLinkType } from './read/plain-frame.ts';
 export * from './read/read.ts';
 export * from './read/reader.ts';
+export type { Refusal } from './read/refusal.ts';
 export { packetFrame } from './read/super-packet.ts';
 export { type Tunnel, tunnelName } from './read/tunnel.ts';
 export { DEFAULT_LIMITS, type ReportLimits } from './report/data.ts';

@@ -132,6 +132,7 @@ export function analysis(given: Partial<Analysis> = {}): Analysis {
       otherFrames: 0,
       pauseFrames: 0,
       icmpErrors: 0,
+      sampledPackets: 0,
       otherKinds: {},
       otherPorts: [],
       damaged: {},

@@ -8,8 +8,16 @@ export const LinkType = {
   NULL: 0,
   ETHERNET: 1,
   PPP: 9,
+  /** Raw IP as BSD's and OpenBSD's tools wrote it, with their own numbers of the type. */
+  RAW_BSD: 12,
+  RAW_OPENBSD: 14,
+  /** PPP behind HDLC's address and control bytes, and behind PPPoE's header. */
+  PPP_HDLC: 50,
+  PPP_ETHER: 51,
   /** An IPv4 or IPv6 header; the version nibble distinguishes them. */
   RAW: 101,
+  /** Cisco HDLC: address, control, EtherType. */
+  C_HDLC: 104,
   IEEE802_11: 105,
   /** OpenBSD loopback: as NULL, in network byte order. */
   LOOP: 108,
@@ -20,6 +28,7 @@ export const LinkType = {
   USER0: 147,
   PPI: 192,
   ERF: 197,
+  MPLS: 219,
   IPV4: 228,
   IPV6: 229,
   /** InfiniBand from the local route header on. */

@@ -24,15 +24,28 @@ export function frameLength({ bthOffset, info, payloadLength, bth, trailer, icrc
   return icrcStatus === 'none' ? packet : packet + trailer.length;
 }
 
+/** Texts that stand in a line in place of those of the packet's own headers. */
+export interface LineNames {
+  source: string;
+  destination: string;
+  protocol: string;
+  /** Bytes of the frame. */
+  length: number;
+}
+
 /**
  * A packet in a line, begun as tshark does:
  * `10.77.0.2 → 10.77.0.3 RRoCE 74 RC Send Only QP=0x00005f PSN=1193046 (0x123456) AckReq 13 bytes icrc ok`
  */
-export function formatLine(packet: Packet): string {
-  const { source, destination } = packetAddresses(packet);
+export function formatLine(packet: Packet, names: Partial<LineNames> = {}): string {
   const { bth, extensions: e, info } = packet;
-  const protocol = packet.version === 2 ? 'RRoCE' : 'RoCE';
-  const parts = [`${source} → ${destination} ${protocol} ${frameLength(packet)} ${info.name}`];
+  const { source, destination, protocol, length } = {
+    ...packetAddresses(packet),
+    protocol: packet.version === 2 ? 'RRoCE' : 'RoCE',
+    length: frameLength(packet),
+    ...names,
+  };
+  const parts = [`${source} → ${destination} ${protocol} ${length} ${info.name}`];
   parts.push(`QP=${hex(bth.destQp, 6)} PSN=${bth.psn} (${hex(bth.psn, 6)})`);
   if (bth.ackReq) parts.push('AckReq');
   if (bth.solicited) parts.push('SE');

@@ -7,12 +7,12 @@ import type { RocePacket } from '../read/packet.ts';
 import { type ReadOptions, readPackets } from '../read/read.ts';
 import type { PacketReader } from '../read/reader.ts';
 import { packetFrame } from '../read/super-packet.ts';
-import { type RewriteOptions, rewrittenFrame } from './rewrite.ts';
+import { type RewriteOptions, rewrittenFrame, rewrittenLinkType } from './rewrite.ts';
 
 export interface ExportOptions
   extends RewriteOptions,
     Pick<ReadOptions, 'crc32' | 'ports' | 'onProgress' | 'signal'> {
-  /** Which packets; all unless given. */
+  /** Which packets; all unless given. Native InfiniBand is left out where addresses or payload are changed. */
   isWanted?: ((packet: RocePacket, reader: PacketReader) => boolean) | undefined;
   /**
    * Comments on a packet, which Wireshark shows. Called for each packet in order, wanted or not. An `anonymizer` renames
@@ -67,13 +67,15 @@ export async function exportPackets(
       }
       const added = commentsOf?.(packet) ?? [];
       if (isWanted !== undefined && !isWanted(packet, reader)) return;
+      // Its LIDs and VCRC have no place in a frame that is changed.
+      if (changes && packet.version === 0) return;
       const data = changes ? rewrittenFrame(packet, options) : packetFrame(packet);
       keepsUp = writer.write({
         seconds,
         nanoseconds,
         data,
         originalLength: data.length + missing(packet, record),
-        interfaceId: interfaces.idOf(record.interface, packet.linkType),
+        interfaceId: interfaces.idOf(record.interface, changes ? rewrittenLinkType(packet) : packet.linkType),
         comments:
           anonymizer === undefined
             ? [...record.comments.map(fitting), ...added]
@@ -89,12 +91,12 @@ export async function exportPackets(
 
 /** Bytes of the packet that the capture did not keep. */
 function missing(
-  { bth, end, info, payloadLength, padCount, parts }: RocePacket,
+  { bth, end, info, payloadLength, padCount, parts, sampled }: RocePacket,
   record: PacketRecord,
 ): number {
   // In a damaged file it may claim to have been shorter.
-  if (parts === 1) return Math.max(0, record.originalLength - record.capturedLength);
-  return bth + info.headerLength + payloadLength + padCount + ICRC_BYTES - end;
+  if (parts === 1 && !sampled) return Math.max(0, record.originalLength - record.capturedLength);
+  return Math.max(0, bth + info.headerLength + payloadLength + padCount + ICRC_BYTES - end);
 }
 
 /** The output's interfaces: one for each of the input, and for each kind of frame found in its mirrors. */

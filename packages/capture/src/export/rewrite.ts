@@ -1,6 +1,7 @@
 /** A packet as a frame that may be passed on: without the hosts' addresses, without what programs sent. */
 import { LinkType } from '@node-roce/pcap';
 import {
+  ETHERNET_BYTES,
   EXTENSION_BYTES,
   type ExtensionName,
   GSI_QPN,
@@ -15,9 +16,11 @@ import {
   UDP_BYTES,
   u16,
   udpChecksum,
+  VLAN_BYTES,
   writeIcrc,
 } from '@node-roce/wire';
 import { IcrcVerdict, type RocePacket } from '../read/packet.ts';
+import { isPlain, plainFrame, plainLinkType } from '../read/plain-frame.ts';
 import { packetFrame } from '../read/super-packet.ts';
 import type { Anonymizer } from './anonymize.ts';
 import { renameHosts, zeroPrivateData } from './cm-privacy.ts';
@@ -63,8 +66,9 @@ interface Places {
  * around a packet are removed: the rest of a super-packet, a mirror's headers, padding of Ethernet.
  */
 export function rewrittenFrame(packet: RocePacket, options: RewriteOptions): Uint8Array<ArrayBuffer> {
-  const places = placesIn(packet);
-  const frame = packetFrame(packet).subarray(0, places.end);
+  const whole = isPlain(packet) ? packetFrame(packet) : plainFrame(packet);
+  const places = placesIn(packet, whole);
+  const frame = whole.subarray(0, places.end);
   const { icrc } = places;
   const error =
     icrc >= 0 && packet.icrc === IcrcVerdict.BAD ? (readIcrc(frame, icrc) ^ icrcOf(frame, places)) >>> 0 : 0;
@@ -78,13 +82,22 @@ export function rewrittenFrame(packet: RocePacket, options: RewriteOptions): Uin
   return frame;
 }
 
-function placesIn(packet: RocePacket): Places {
+/** The link type of `rewrittenFrame`: tags other than VLANs, and IPv6 extension headers, are left out. */
+export const rewrittenLinkType = (packet: RocePacket): number =>
+  isPlain(packet) ? packet.linkType : plainLinkType(packet);
+
+/** The IP header's place: what stands between it and the BTH has the same length in the frame as in the packet. */
+function placesIn(packet: RocePacket, frame: Uint8Array): Places {
   const { bytes, link, version, info, payloadLength, padCount } = packet;
-  const ip = packet.ip - link;
+  const ip = isPlain(packet)
+    ? packet.ip - link
+    : plainLinkType(packet) === LinkType.ETHERNET
+      ? ETHERNET_BYTES + (packet.vlan >= 0 ? VLAN_BYTES : 0)
+      : 0;
   const header = bytes[packet.ip] >> 4 === 4 ? (bytes[packet.ip] & 15) * 4 : IPV6_BYTES;
   const udp = version === 2 ? ip + header : -1;
   const bth = ip + header + (version === 2 ? UDP_BYTES : 0);
-  const end = bth + (packet.end - packet.bth);
+  const end = Math.min(bth + (packet.end - packet.bth), frame.length);
   const wholeData = bth + info.headerLength + payloadLength + padCount;
   const icrc = end === wholeData + ICRC_BYTES ? wholeData : -1;
   return { ip, udp, bth, dataEnd: Math.min(wholeData, end), end, icrc };
@@ -128,7 +141,7 @@ function zeroPayload(frame: Uint8Array, packet: RocePacket, places: Places): voi
 }
 
 function rename(frame: Uint8Array, packet: RocePacket, places: Places, names: Anonymizer): void {
-  renameLinkLayer(frame, packet.linkType, names);
+  renameLinkLayer(frame, rewrittenLinkType(packet), names);
   const { ip, udp } = places;
   const isIpv4 = frame[ip] >> 4 === 4;
   const [source, destination, length] = isIpv4 ? [12, 16, 4] : [8, 24, 16];

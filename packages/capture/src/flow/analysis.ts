@@ -361,6 +361,8 @@ export interface CaptureSummary {
   pauseFrames: number;
   /** ICMP errors about RoCE packets. */
   icmpErrors: number;
+  /** Of the packets: samples of the traffic (sFlow), which belong to no connection. */
+  sampledPackets: number;
   /** Kinds of these with their numbers, most first: `UDP port 53`, `EtherType 0x806`, `link type ERF`. */
   otherKinds: Record<string, number>;
   /** UDP ports other than 4791 and those of the options that carry RoCE: their ICRCs are right. */

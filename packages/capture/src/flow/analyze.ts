@@ -35,7 +35,8 @@ export async function analyzeCapture(source: CaptureSource, options: AnalyzeOpti
     ...reading,
     onPacket: (packet, reader) => {
       names = reader.addresses;
-      analyzer.add(packet);
+      // Between samples packets are missing by design.
+      if (!packet.sampled) analyzer.add(packet);
     },
     onPause: (pause) => analyzer.addPause(pause),
   });

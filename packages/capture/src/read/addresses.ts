@@ -1,5 +1,5 @@
 /** Addresses by number: packets name theirs with two small integers instead of texts. */
-import { formatIpAddress } from '@node-roce/wire';
+import { formatIpAddress, u16 } from '@node-roce/wire';
 import type { Addresses } from './packet.ts';
 
 /** Distinct addresses; later ones share number 0. */
@@ -29,11 +29,11 @@ export class AddressTable implements Addresses {
   text(index: number): string {
     if (!(index >= 0 && index < this.#count))
       throw new RangeError(`no address ${index}: ${this.#count} are known`);
-    this.#texts[index] ??= formatIpAddress(this.bytes(index));
+    this.#texts[index] ??= textOf(this.bytes(index));
     return this.#texts[index];
   }
 
-  /** 4 bytes of IPv4, 16 of IPv6 or a GID; a new array. Number 0 gives none. */
+  /** 4 bytes of IPv4, 16 of IPv6 or a GID, 2 of a LID; a new array. Number 0 gives none. */
   bytes(index: number): Uint8Array {
     const at = index * WORDS;
     const all = new Uint8Array(16);
@@ -45,6 +45,11 @@ export class AddressTable implements Addresses {
   /** The number of the IPv4 address at `o`. */
   ipv4(b: Uint8Array, o: number): number {
     return this.#find(word(b, o), 0, 0, 0, 4);
+  }
+
+  /** The number of the LID at `o`, InfiniBand's local identifier of a port. */
+  lid(b: Uint8Array, o: number): number {
+    return this.#find(((b[o] << 24) | (b[o + 1] << 16)) >>> 0, 0, 0, 0, 2);
   }
 
   /** The number of the IPv6 address or GID at `o`. */
@@ -99,6 +104,9 @@ export class AddressTable implements Addresses {
     this.#places = places;
   }
 }
+
+const textOf = (bytes: Uint8Array): string =>
+  bytes.length === 2 ? `LID ${u16(bytes, 0)}` : formatIpAddress(bytes);
 
 const word = (b: Uint8Array, o: number): number =>
   ((b[o] << 24) | (b[o + 1] << 16) | (b[o + 2] << 8) | b[o + 3]) >>> 0;

@@ -17,37 +17,33 @@ import {
   ROCE_UDP_PORT,
   readPause,
   u16,
-  u24,
 } from '@node-roce/wire';
 import type { AddressTable } from './addresses.ts';
+import { fillBth } from './base-header.ts';
 import { IcmpError, IcmpProtocol } from './icmp.ts';
+import { ErfType, erfContent, erfType, LinkNext, LRH_BYTES, nativeBytes } from './infiniband.ts';
+import { ExtensionWalker, isExtension } from './ip6-extensions.ts';
 import { NetworkTable } from './networks.ts';
 import { IcrcVerdict, type RocePacket } from './packet.ts';
 import { macAt, PauseFrame } from './pause.ts';
-import { IpTunnel, isMpls, type Tunnel, TunnelParser } from './tunnel.ts';
+import type { Refusal } from './refusal.ts';
+import { isSflow, SFLOW_PORT } from './sflow.ts';
+import {
+  isIp,
+  isSnap,
+  PPP_TYPES,
+  PPPOE_BYTES,
+  pppProtocolAt,
+  pppProtocolBytes,
+  SNAP_BYTES,
+  tagBytes,
+} from './tags.ts';
+import { IpTunnel, isMpls, type Tunnel, TunnelParser, TunnelType } from './tunnel.ts';
 import { UdpPorts } from './udp-ports.ts';
-
-/** Why a frame is no packet. */
-export type Refusal =
-  /** Another protocol or port, a later fragment, a link type that can't hold RoCE. */
-  | 'not-roce'
-  /** The frame ends before the BTH does, and perhaps before anything that shows whether it is RoCE. */
-  | 'truncated'
-  /** Lengths or versions contradict each other. */
-  | 'malformed'
-  /** The first IP fragment of a datagram to a port of RoCE. */
-  | 'fragment'
-  /** No such opcode. */
-  | 'unknown-opcode'
-  /** Several packets in one datagram, and too little of it captured to find where each begins. */
-  | 'cut-super-packet'
-  /** A pause frame: `FrameDecoder.pause`. */
-  | 'pause'
-  /** An ICMP error about a RoCE packet: `FrameDecoder.icmp`. */
-  | 'icmp';
 
 /** Of the byte with the flags (RFC 791 §3.1). */
 const MORE_FRAGMENTS = 0x20;
+const PPPOE_SESSION = 0x8864;
 /** Tunnels in tunnels that are looked into. */
 const MAX_DEPTH = 4;
 
@@ -65,6 +61,7 @@ export class FrameDecoder {
   detail = '';
   #depth = 0;
   readonly #tunnels = new TunnelParser();
+  readonly #extensions = new ExtensionWalker();
   readonly #networks = new NetworkTable();
   readonly #ports: UdpPorts;
 
@@ -88,17 +85,32 @@ export class FrameDecoder {
     packet.bytes = b;
     packet.frameOffset = o;
     packet.frameLength = end - o;
+    packet.tunnel = 'none';
+    packet.sampled = false;
+    this.#depth = 0;
+    return this.#begin(b, o, end, linkType);
+  }
+
+  /** The same for a sample within the frame that `decode` refused as `samples`. Samples of samples are other frames. */
+  decodeSample(b: Uint8Array, o: number, end: number, linkType: number): boolean {
+    const packet = this.#packet;
+    packet.frameLength = end - packet.frameOffset;
+    packet.tunnel = 'sflow';
+    packet.sampled = true;
+    this.#depth = 1;
+    return this.#begin(b, o, end, linkType);
+  }
+
+  #begin(b: Uint8Array, o: number, end: number, linkType: number): boolean {
+    const packet = this.#packet;
     packet.part = 0;
     packet.parts = 1;
     packet.vlan = -1;
     packet.pcp = -1;
-    packet.tunnel = 'none';
     packet.vni = -1;
     packet.icrc = IcrcVerdict.NONE;
     packet.flushTwice = false;
-    packet.routed = false;
-    packet.sampled = false;
-    this.#depth = 0;
+    packet.tagged = false;
     if (!this.#linkLayer(b, o, end, linkType)) return false;
     packet.network = this.#networks.number(packet.vlan, packet.tunnel, packet.vni);
     return true;
@@ -124,28 +136,105 @@ export class FrameDecoder {
         if (o + 5 > end) return this.#no('truncated', end, 'in the NULL header');
         return this.#network(b, o + 4, end, etherTypeByVersion(b[o + 4]));
       case LinkType.RAW:
+      case LinkType.RAW_BSD:
+      case LinkType.RAW_OPENBSD:
       case LinkType.IPV4:
       case LinkType.IPV6:
         if (o + 1 > end) return this.#no('truncated', o, 'an empty frame');
         return this.#network(b, o, end, etherTypeByVersion(b[o]));
+      case LinkType.PPP:
+      case LinkType.PPP_HDLC:
+        return this.#ppp(b, o, end);
+      case LinkType.PPP_ETHER:
+        return this.#ppp(b, o + PPPOE_BYTES, end);
+      case LinkType.C_HDLC:
+        if (o + 4 > end) return this.#no('truncated', end, 'in the HDLC header');
+        return this.#network(b, o + 4, end, u16(b, o + 2));
+      case LinkType.MPLS:
+        return this.#inside(b, this.#tunnels.mpls(b, o, end), end);
+      case LinkType.ERF:
+        return this.#erf(b, o, end);
+      case LinkType.INFINIBAND:
+        return this.#native(b, o, end);
       default:
         return this.#no('not-roce', o, `link type ${linkTypeName(linkType)}`);
     }
   }
 
-  /** Past VLAN tags; `at` is behind the header that had the first type. */
+  /** Past tags; `at` is behind the header that had the first type. */
   #tagged(b: Uint8Array, at: number, end: number, firstType: number): boolean {
     let type = firstType;
     let next = at;
-    while (isVlan(type)) {
-      if (next + 4 > end) return this.#no('truncated', end, 'in a VLAN tag');
-      const tag = u16(b, next);
-      this.#packet.vlan = tag & 0xfff;
-      this.#packet.pcp = tag >> 13;
-      type = u16(b, next + 2);
-      next += 4;
+    for (let length = 0; !isIp(type); next += length) {
+      length = tagBytes(b, next, type);
+      if (length === 0) break;
+      if (length < 0) return this.#no('not-roce', next, 'MACsec, encrypted');
+      const isVlanTag = isVlan(type);
+      if (next + length > end) return this.#no('truncated', end, isVlanTag ? 'in a VLAN tag' : 'in a tag');
+      if (isVlanTag) {
+        const tag = u16(b, next);
+        this.#packet.vlan = tag & 0xfff;
+        this.#packet.pcp = tag >> 13;
+      } else this.#packet.tagged = true;
+      type = u16(b, next + length - 2);
+    }
+    if (isSnap(b, next, end, type)) {
+      this.#packet.tagged = true;
+      return this.#network(b, next + SNAP_BYTES, end, u16(b, next + SNAP_BYTES - 2));
     }
     return this.#network(b, next, end, type);
+  }
+
+  #ppp(b: Uint8Array, o: number, end: number): boolean {
+    const at = pppProtocolAt(b, o, end);
+    if (at < 0) return this.#no('truncated', end, 'in the PPP header');
+    const length = pppProtocolBytes(b, at);
+    const protocol = length === 1 ? b[at] : u16(b, at);
+    const type = PPP_TYPES.get(protocol);
+    if (type === undefined) return this.#no('not-roce', at, `PPP protocol 0x${protocol.toString(16)}`);
+    return this.#network(b, at + length, end, type);
+  }
+
+  #erf(b: Uint8Array, o: number, end: number): boolean {
+    const at = erfContent(b, o, end);
+    if (at < 0) return this.#no('truncated', end, 'in the ERF header');
+    const type = erfType(b, o);
+    // Ethernet stands behind two bytes, so that IP is aligned.
+    if (ErfType.ETHERNET.includes(type)) return this.#linkLayer(b, at + 2, end, LinkType.ETHERNET);
+    if (ErfType.INFINIBAND.includes(type)) return this.#linkLayer(b, at, end, LinkType.INFINIBAND);
+    if (ErfType.IP.includes(type)) return this.#linkLayer(b, at, end, LinkType.RAW);
+    return this.#no('not-roce', o + 8, `ERF type ${type}`);
+  }
+
+  /** InfiniBand from the LRH on: addresses are GIDs where there is a GRH, else LIDs. */
+  #native(b: Uint8Array, o: number, end: number): boolean {
+    if (o + LRH_BYTES > end) return this.#no('truncated', end, 'in the LRH');
+    const next = b[o + 1] & 3;
+    if (next !== LinkNext.BTH && next !== LinkNext.GRH)
+      return this.#no('not-roce', o + 1, 'InfiniBand without a BTH');
+    const packet = this.#packet;
+    const network = o + LRH_BYTES;
+    if (next === LinkNext.GRH) {
+      if (network + 40 > end) return this.#no('truncated', end, 'in the GRH');
+      if (!isGrh(b, network)) return this.#no('malformed', network, 'GRH version or next header');
+      this.#ipv6Fields(b, network, network + 24);
+      packet.ip = network;
+    } else {
+      packet.source = this.#addresses.lid(b, o + 6);
+      packet.destination = this.#addresses.lid(b, o + 2);
+      packet.dscp = 0;
+      packet.ecn = 0;
+      packet.hopLimit = 0;
+      packet.ipId = -1;
+      packet.ip = o;
+    }
+    packet.version = 0;
+    packet.udp = 0;
+    packet.extended = false;
+    packet.routed = false;
+    packet.sourcePort = 0;
+    packet.destinationPort = 0;
+    return this.bth(b, next === LinkNext.GRH ? network + 40 : network, end, o + nativeBytes(b, o));
   }
 
   #network(b: Uint8Array, o: number, end: number, etherType: number): boolean {
@@ -153,6 +242,9 @@ export class FrameDecoder {
     if (etherType === EtherType.IPV6) return this.#ipv6(b, o, end);
     if (etherType === EtherType.ROCE_V1) return this.#grh(b, o, end);
     if (isMpls(etherType)) return this.#inside(b, this.#tunnels.mpls(b, o, end), end);
+    if (etherType === TunnelType.PBB) return this.#inside(b, this.#tunnels.pbb(b, o, end), end);
+    if (etherType === TunnelType.NSH) return this.#inside(b, this.#tunnels.nsh(b, o, end), end);
+    if (etherType === PPPOE_SESSION) return this.#pppoe(b, o, end);
     if (etherType === MAC_CONTROL && this.#isPause(b, o, end)) return false;
     return this.#no('not-roce', o, `EtherType 0x${etherType.toString(16)}`);
   }
@@ -180,27 +272,43 @@ export class FrameDecoder {
     packet.ecn = b[o + 1] & ECN_MASK;
     packet.hopLimit = b[o + 8];
     packet.ipId = u16(b, o + 4);
-    return this.#udp(b, o, udp, end, o + u16(b, o + 2));
+    packet.extended = false;
+    packet.routed = false;
+    return this.#udp(b, o, udp, end, o + u16(b, o + 2), (b[o + 6] & MORE_FRAGMENTS) !== 0);
   }
 
   #ipv6(b: Uint8Array, o: number, end: number): boolean {
     if (o + 40 > end) return this.#no('truncated', end, 'in the IPv6 header');
     if (b[o] >> 4 !== 6) return this.#no('malformed', o, 'IPv6 version');
-    const nextHeader = b[o + 6];
-    const udp = o + 40;
+    let nextHeader = b[o + 6];
+    let udp = o + 40;
+    let destination = o + 24;
+    let isFirst = false;
+    const extended = isExtension(nextHeader);
+    if (extended) {
+      const walker = this.#extensions;
+      if (!walker.walk(b, o, nextHeader, udp, end))
+        return this.#no('truncated', end, 'in an IPv6 extension header');
+      if (walker.isLater) return this.#no('not-roce', walker.at, 'a later fragment');
+      ({ nextHeader, at: udp, destination, isFirst } = walker);
+    }
     if (isTunnel(nextHeader)) return this.#ipTunnel(b, nextHeader, udp, end);
     if (nextHeader === IcmpProtocol.V6 && this.#isIcmp(b, o, udp, end)) return false;
     if (nextHeader !== IpProtocol.UDP) return this.#no('not-roce', o + 6, `next header ${nextHeader}`);
     if (udp + 8 > end) return this.#no('truncated', end, 'in the UDP header');
-    if (!this.#isOurs(b, o, udp, end, udp + u16(b, o + 4))) return this.#otherPort(b, udp, end);
-    this.#ipv6Fields(b, o);
-    return this.#udp(b, o, udp, end, udp + u16(b, o + 4));
+    const packetEnd = o + 40 + u16(b, o + 4);
+    if (!this.#isOurs(b, o, udp, end, packetEnd)) return this.#otherPort(b, udp, end);
+    this.#ipv6Fields(b, o, destination);
+    this.#packet.extended = extended;
+    this.#packet.lastHop = destination;
+    this.#packet.routed = extended && this.#extensions.routed;
+    return this.#udp(b, o, udp, end, packetEnd, isFirst);
   }
 
-  #ipv6Fields(b: Uint8Array, o: number): void {
+  #ipv6Fields(b: Uint8Array, o: number, destination: number): void {
     const packet = this.#packet;
     packet.source = this.#addresses.ipv6(b, o + 8);
-    packet.destination = this.#addresses.ipv6(b, o + 24);
+    packet.destination = this.#addresses.ipv6(b, destination);
     const trafficClass = ((b[o] & 15) << 4) | (b[o + 1] >> 4);
     packet.dscp = trafficClass >> 2;
     packet.ecn = trafficClass & ECN_MASK;
@@ -208,11 +316,13 @@ export class FrameDecoder {
     packet.ipId = -1;
   }
 
-  /** @param packetEnd where the IP packet ends, by its own word */
-  #udp(b: Uint8Array, ip: number, udp: number, end: number, packetEnd: number): boolean {
+  /**
+   * @param packetEnd where the IP packet ends, by its own word
+   * @param isFirst more fragments follow
+   */
+  #udp(b: Uint8Array, ip: number, udp: number, end: number, packetEnd: number, isFirst: boolean): boolean {
     const udpEnd = udp + u16(b, udp + 4);
-    if (udpEnd > packetEnd && b[ip] >> 4 === 4 && (b[ip + 6] & MORE_FRAGMENTS) !== 0)
-      return this.#no('fragment', ip + 6, 'a first fragment');
+    if (udpEnd > packetEnd && isFirst) return this.#no('fragment', ip + 6, 'a first fragment');
     if (udpEnd !== packetEnd) return this.#no('malformed', udp + 4, 'UDP length and IP length differ');
     this.#packet.version = 2;
     this.#packet.ip = ip;
@@ -224,10 +334,10 @@ export class FrameDecoder {
 
   #grh(b: Uint8Array, o: number, end: number): boolean {
     if (o + 40 > end) return this.#no('truncated', end, 'in the GRH');
-    if (b[o] >> 4 !== 6 || b[o + 6] !== IpProtocol.IBA) {
-      return this.#no('malformed', o, 'GRH version or next header');
-    }
-    this.#ipv6Fields(b, o);
+    if (!isGrh(b, o)) return this.#no('malformed', o, 'GRH version or next header');
+    this.#ipv6Fields(b, o, o + 24);
+    this.#packet.extended = false;
+    this.#packet.routed = false;
     this.#packet.version = 1;
     this.#packet.ip = o;
     this.#packet.udp = 0;
@@ -248,27 +358,10 @@ export class FrameDecoder {
     const info = opcodeInfo(b[o]);
     if (info === undefined) return this.#no('unknown-opcode', o, `opcode 0x${b[o].toString(16)}`);
     const payload = o + info.headerLength;
-    const flags = b[o + 1];
-    const padCount = (flags >> 4) & 3;
+    const padCount = (b[o + 1] >> 4) & 3;
     const payloadLength = icrcAt - payload - padCount;
     if (payloadLength < 0) return this.#no('malformed', o, 'shorter than its headers and pad');
-    const packet = this.#packet;
-    packet.bth = o;
-    packet.extensions = o + BTH_BYTES;
-    packet.payload = payload;
-    packet.end = Math.min(packetEnd, end);
-    packet.payloadLength = payloadLength;
-    packet.info = info;
-    packet.opcode = info.opcode;
-    packet.solicited = (flags & 0x80) !== 0;
-    packet.migReq = (flags & 0x40) !== 0;
-    packet.padCount = padCount;
-    packet.pkey = u16(b, o + 2);
-    packet.fecn = (b[o + 4] & 0x80) !== 0;
-    packet.becn = (b[o + 4] & 0x40) !== 0;
-    packet.destQp = u24(b, o + 5);
-    packet.ackReq = (b[o + 8] & 0x80) !== 0;
-    packet.psn = u24(b, o + 9);
+    fillBth(this.#packet, b, o, info, Math.min(packetEnd, end), payloadLength);
     return true;
   }
 
@@ -295,6 +388,8 @@ export class FrameDecoder {
     const tunnels = this.#tunnels;
     if (protocol === IpTunnel.GRE) return this.#inside(b, tunnels.gre(b, o, end), end);
     if (protocol === IpTunnel.MPLS) return this.#inside(b, tunnels.mpls(b, o, end), end);
+    if (protocol === IpTunnel.ETHERNET || protocol === IpTunnel.ETHERIP)
+      return this.#inside(b, tunnels.etherIp(b, o, end, protocol === IpTunnel.ETHERIP), end);
     return this.#enter(b, o, end, LinkType.RAW, 'ipip', -1);
   }
 
@@ -304,7 +399,14 @@ export class FrameDecoder {
   }
 
   #otherPort(b: Uint8Array, udp: number, end: number): boolean {
+    if (u16(b, udp + 2) === SFLOW_PORT && this.#depth === 0 && isSflow(b, udp + 8, end))
+      return this.#no('samples', udp + 8, 'sFlow');
     return this.#inside(b, this.#tunnels.udp(b, u16(b, udp + 2), udp + 8, end), end);
+  }
+
+  #pppoe(b: Uint8Array, o: number, end: number): boolean {
+    this.#packet.tagged = true;
+    return this.#ppp(b, o + PPPOE_BYTES, end);
   }
 
   /** @param found whether the tunnel parser found something inside */
@@ -321,6 +423,7 @@ export class FrameDecoder {
       packet.vlan = -1;
       packet.pcp = -1;
     }
+    packet.tagged = false;
     packet.tunnel = tunnel;
     packet.vni = vni;
     return this.#linkLayer(b, o, end, linkType);
@@ -338,6 +441,10 @@ const isTunnel = (protocol: number): boolean =>
   protocol === IpTunnel.GRE ||
   protocol === IpTunnel.IPV4 ||
   protocol === IpTunnel.IPV6 ||
+  protocol === IpTunnel.ETHERIP ||
+  protocol === IpTunnel.ETHERNET ||
   protocol === IpTunnel.MPLS;
 
 const etherTypeByVersion = (byte: number): number => (byte >> 4 === 4 ? EtherType.IPV4 : EtherType.IPV6);
+
+const isGrh = (b: Uint8Array, o: number): boolean => b[o] >> 4 === 6 && b[o + 6] === IpProtocol.IBA;

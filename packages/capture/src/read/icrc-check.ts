@@ -1,16 +1,19 @@
 /** ICRCs of packets where they stand in a capture, at the speed of zlib. */
 import { crc32 as zlibCrc32 } from 'node:zlib';
 import {
+  CRC32_START,
   crc32Byte,
   crc32Finish,
   crc32Update,
   ICRC_START,
+  IpProtocol,
   icrcFinish,
   icrcGrh,
   icrcIpUdp,
   icrcOfRxeFlush,
   readIcrc,
 } from '@node-roce/wire';
+import { LRH_BYTES } from './infiniband.ts';
 import type { RocePacket } from './packet.ts';
 
 /** CRC-32 of `bytes[start]` … `bytes[end - 1]`, continued from the CRC of the bytes before: what our addon's is. */
@@ -50,8 +53,50 @@ export function isIcrcRight(
   return icrc === readIcrc(b, at);
 }
 
+/** IPv6 and UDP headers as they are without extension headers. */
+const plain = new Uint8Array(48);
+
+/**
+ * Whether the ICRC of a packet with IPv6 extension headers is right. The specification knows none: a sender that puts
+ * them in itself may cover them; where a router inserted them, the ICRC is that of the packet without.
+ */
+export function isIcrcRightBehindExtensions({ bytes: b, ip, udp, bth, end, lastHop }: RocePacket): boolean {
+  const at = end - 4;
+  const stated = readIcrc(b, at);
+  for (let i = 0; i < 40; i++) plain[i] = b[ip + i];
+  for (let i = 0; i < 8; i++) plain[40 + i] = b[udp + i];
+  plain[4] = b[udp + 4];
+  plain[5] = b[udp + 5];
+  plain[6] = IpProtocol.UDP;
+  for (let i = 0; i < 16; i++) plain[24 + i] = b[lastHop + i];
+  const without = bthAndRest(icrcIpUdp(plain, 0), b, bth, at);
+  if (icrcFinish(without) === stated) return true;
+  let covered = crc32Update(icrcGrh(b, ip), b, ip + 40, udp + 6);
+  covered = crc32Byte(crc32Byte(covered, 0xff), 0xff);
+  return icrcFinish(bthAndRest(covered, b, bth, at)) === stated;
+}
+
+/** Whether the ICRC of native InfiniBand is right: over LRH and GRH, without what changes on the way (IBTA vol 1 §7.8.1). */
+export function isNativeIcrcRight({ bytes: b, link, bth, end }: RocePacket): boolean {
+  const at = end - 4;
+  let c = crc32Update(crc32Byte(CRC32_START, b[link] | 0xf0), b, link + 1, link + LRH_BYTES);
+  const grh = link + LRH_BYTES;
+  if (bth > grh) {
+    c = crc32Byte(c, b[grh] | 0x0f);
+    for (let i = 0; i < 3; i++) c = crc32Byte(c, 0xff);
+    c = crc32Byte(crc32Update(c, b, grh + 4, grh + 7), 0xff);
+    c = crc32Update(c, b, grh + 8, bth);
+  }
+  return icrcFinish(bthAndRest(c, b, bth, at)) === readIcrc(b, at);
+}
+
+/** The register after the BTH, of which the fifth byte is masked (IBTA vol 1 §7.8.1), and all that follows it. */
+const bthAndRest = (register: number, b: Uint8Array, bth: number, at: number): number =>
+  crc32Update(crc32Byte(crc32Update(register, b, bth, bth + 4), 0xff), b, bth + 5, at);
+
 /** Whether the ICRC of a FLUSH that is not right is rxe's (Linux 6.12): over BTH to RETH twice. */
 export function isIcrcOfRxe({ bytes, ip, version, bth, end }: RocePacket): boolean {
+  if (version === 0) return false;
   const at = end - 4;
   const right = icrcFinish(crc32Update(over(bytes, ip, version, bytes, bth), bytes, bth + 5, at));
   return icrcOfRxeFlush(right, bytes, bth, at) === readIcrc(bytes, at);

@@ -21,9 +21,9 @@ export class NetworkTable {
    */
   number(vlan: number, tunnel: Tunnel, vni: number): number {
     if (vlan <= 0 && tunnel === 'none') return 0;
-    // Labels of MPLS and sessions of ERSPAN differ between the directions of a connection.
-    const id = tunnel === 'mpls' || tunnel === 'erspan' ? -1 : vni;
-    // 32 bits of a GRE key, 3 of the tunnel and 12 of the VLAN: an exact integer.
+    // Labels of MPLS, sessions of ERSPAN and paths of NSH differ between the directions of a connection.
+    const id = tunnel === 'mpls' || tunnel === 'erspan' || tunnel === 'nsh' ? -1 : vni;
+    // 32 bits of a GRE key, 4 of the tunnel and 12 of the VLAN: an exact integer.
     const key = ((id + 1) * TUNNELS.length + TUNNELS.indexOf(tunnel)) * VLANS + Math.max(vlan, 0);
     if (key === this.#lastKey) return this.#last;
     let number = this.#numbers.get(key);

@@ -37,15 +37,15 @@ export function nothingDecoded(summary: CaptureSummary): NothingDecoded | undefi
   return { text, hint: hintFor(summary) };
 }
 
-function hintFor({ linkTypes, otherKinds, damaged }: CaptureSummary): string {
-  if (linkTypes.includes('ERF') || linkTypes.includes('INFINIBAND'))
-    return 'Native InfiniBand, as in ERF records, is not decoded: only RoCE is. Wireshark reads it.';
+function hintFor({ otherKinds, damaged }: CaptureSummary): string {
   if (damaged.truncated !== undefined)
     return 'Frames are cut inside their headers: capture with a snap length of 128 bytes or more.';
   const kinds = Object.keys(otherKinds);
-  const ports = kinds.filter((kind) => kind.startsWith('UDP port ')).map((kind) => kind.slice(9));
+  const ports = kinds.filter((kind) => /^UDP port \d+$/.test(kind)).map((kind) => kind.slice(9));
   if (ports.length > 0)
     return `If one of these UDP ports carries RoCE, name it: --port ${ports[0]}. A port is found by itself only if ICRCs are right and whole frames were captured.`;
+  if (kinds.includes('MACsec, encrypted'))
+    return 'MACsec hides its contents: capture inside of the link, or at the host.';
   if (kinds.includes('IP protocol 50') || kinds.includes('next header 50'))
     return 'IPsec hides its contents: capture inside of the tunnel.';
   return 'Is it the right interface? Adapters that offload RDMA hide its packets from the host: use a mirror port of the switch, or the sniffer of the adapter.';

@@ -27,18 +27,18 @@ export class RocePacket {
   /** Nanoseconds since the first frame of the capture. Negative where a frame is older than the first. */
   time = 0;
 
-  /** RoCE v1 or v2. */
-  version: 1 | 2 = 2;
+  /** RoCE v1 or v2; 0 is native InfiniBand. */
+  version: 0 | 1 | 2 = 2;
   /** VLAN id and priority (PCP) of the innermost tag, in a tunnel of the inner frame; −1: no tag. */
   vlan = -1;
   pcp = -1;
   /** The innermost tunnel or mirror that the packet was extracted from. */
   tunnel: Tunnel = 'none';
-  /** VNI of VXLAN and Geneve, key of GRE, session of ERSPAN, innermost label of MPLS; −1: none. */
+  /** VNI of VXLAN and Geneve, key of GRE, session of ERSPAN, innermost label of MPLS, I-SID of PBB, path of NSH; −1: none. */
   vni = -1;
   /** Number of VLAN, tunnel and VNI together (`NetworkTable`): flows of different ones are apart. 0: none of them. */
   network = 0;
-  /** Indices into the reader's table of addresses (`Addresses`): IPv4, IPv6 or, in v1, GIDs. */
+  /** Indices into the reader's table of addresses (`Addresses`): IPv4, IPv6 or, in v1, GIDs; in InfiniBand without a GRH, LIDs. */
   source = 0;
   destination = 0;
   /** UDP ports; 0 in v1. The destination is 4791, or one that the reader was asked for or found. */
@@ -50,8 +50,14 @@ export class RocePacket {
   dscp = 0;
   ecn = 0;
   hopLimit = 0;
-  /** An IPv6 routing header has segments left: `destination` is the next of them, not the last. */
+  /** An IPv6 routing header has segments left: `destination` is the last of them, not the address in the header. */
   routed = false;
+  /** IPv6 extension headers stand between IP and UDP. */
+  extended = false;
+  /** Where in `bytes` the address of the last hop stands, of a packet that is `extended`. */
+  lastHop = 0;
+  /** Between `link` and `ip` there are tags other than VLANs. */
+  tagged = false;
   /** A sample of the traffic (sFlow, TZSP), not all of it: gaps between packets mean nothing. */
   sampled = false;
 
@@ -82,7 +88,7 @@ export class RocePacket {
   linkType = 1;
   link = 0;
   /**
-   * In `bytes`: the IP header (v1: GRH), the UDP header (v1: 0), the BTH, the first extension header, the payload. In a
+   * In `bytes`: the IP header (v1: GRH; InfiniBand: GRH, or the LRH where there is none), the UDP header (v1: 0), the BTH, the first extension header, the payload. In a
    * super-packet all parts share one IP and UDP header, whose lengths are the whole's.
    */
   ip = 0;

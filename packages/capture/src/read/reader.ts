@@ -3,13 +3,21 @@ import type { PacketRecord, SectionInfo } from '@node-roce/pcap';
 import { ICRC_BYTES } from '@node-roce/wire';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { AddressTable } from './addresses.ts';
-import { FrameDecoder, type Refusal } from './decode.ts';
+import { FrameDecoder } from './decode.ts';
 import type { IcmpError } from './icmp.ts';
-import { type Crc32, isIcrcOfRxe, isIcrcRight } from './icrc-check.ts';
+import {
+  type Crc32,
+  isIcrcOfRxe,
+  isIcrcRight,
+  isIcrcRightBehindExtensions,
+  isNativeIcrcRight,
+} from './icrc-check.ts';
 import { InterfaceCounts } from './interface-counts.ts';
 import { OtherFrames } from './other-frames.ts';
 import { IcrcVerdict, RocePacket } from './packet.ts';
 import type { PauseFrame } from './pause.ts';
+import type { Refusal } from './refusal.ts';
+import { sflowSamples } from './sflow.ts';
 import { isSurelySingle, MAX_PACKET_BYTES, SuperPacketSplitter } from './super-packet.ts';
 import { UdpPorts } from './udp-ports.ts';
 
@@ -56,6 +64,8 @@ export class PacketReader {
   otherFrames = 0;
   pauseFrames = 0;
   icmpErrors = 0;
+  /** Of the packets: samples of the traffic (sFlow). */
+  sampledPackets = 0;
   readonly #options: PacketReaderOptions;
   readonly #packet = new RocePacket();
   readonly #ports: UdpPorts;
@@ -98,9 +108,9 @@ export class PacketReader {
     packet.time = this.#time;
     const { bytes, byteOffset } = record;
     const end = byteOffset + record.capturedLength;
-    if (!this.#decoder.decode(bytes, byteOffset, end, record.interface.linkType)) this.#refuse();
-    else if (packet.version === 1) this.#single(end);
-    else this.#datagram(end);
+    if (this.#decoder.decode(bytes, byteOffset, end, record.interface.linkType)) this.#decoded(end);
+    else if (this.#decoder.refusal === 'samples') this.#samples(bytes, end);
+    else this.#refuse();
   }
 
   /** A summary of the capture so far. */
@@ -118,6 +128,7 @@ export class PacketReader {
       otherFrames: this.otherFrames,
       pauseFrames: this.pauseFrames,
       icmpErrors: this.icmpErrors,
+      sampledPackets: this.sampledPackets,
       otherKinds: this.#others.counts(),
       otherPorts: [...this.#ports.found],
       damaged: { ...this.#damaged },
@@ -129,6 +140,32 @@ export class PacketReader {
       droppedByCapture: dropped ?? (this.#told > 0 ? this.#told : undefined),
       damage,
     };
+  }
+
+  /** @param end of what was captured */
+  #decoded(end: number): void {
+    const { version, extended } = this.#packet;
+    // Segmentation offload knows no extension headers.
+    if (version !== 2 || extended) this.#single(end);
+    else this.#datagram(end);
+  }
+
+  #samples(bytes: Uint8Array, end: number): void {
+    const { offset, detail } = this.#decoder;
+    let found = 0;
+    for (const sample of sflowSamples(bytes, offset, end)) {
+      if (this.#decoder.decodeSample(bytes, sample.at, sample.end, sample.linkType)) {
+        found++;
+        this.sampledPackets++;
+        this.#decoded(sample.end);
+      } else if (this.#decoder.refusal !== 'not-roce') {
+        found++;
+        this.#refuse();
+      }
+    }
+    if (found > 0) return;
+    this.#decoder.offset = offset;
+    this.#refuse('not-roce', detail);
   }
 
   /** A datagram that may hold several packets. */
@@ -159,7 +196,10 @@ export class PacketReader {
     else this.#give(this.#isRight(packet) ? IcrcVerdict.OK : this.#explain(packet));
   }
 
-  #isRight({ bytes, ip, version, bth, end }: RocePacket): boolean {
+  #isRight(packet: RocePacket): boolean {
+    const { bytes, ip, version, bth, end } = packet;
+    if (version === 0) return isNativeIcrcRight(packet);
+    if (packet.extended) return isIcrcRightBehindExtensions(packet);
     return isIcrcRight(bytes, ip, version, bytes, bth, end, this.#options.crc32);
   }
 

@@ -5,18 +5,63 @@
 import { LinkType } from '@node-roce/pcap';
 import { EtherType, u16, u24, u32 } from '@node-roce/wire';
 
-/** Tunnels that a packet can be extracted from. `gre` is IP or Ethernet in GRE (TEB), `ipip` is IPv4 or IPv6 in either. */
-export const TUNNELS = ['none', 'erspan', 'vxlan', 'gre', 'geneve', 'mpls', 'ipip'] as const;
+/**
+ * Tunnels that a packet can be extracted from. `gre` is IP or Ethernet in GRE (TEB), `ipip` is IPv4 or IPv6 in either, `etherip`
+ * Ethernet in IP. `tzsp` is a sniffer's mirror; `sflow` are samples of the traffic (`RocePacket.sampled`).
+ */
+export const TUNNELS = [
+  'none',
+  'erspan',
+  'vxlan',
+  'gre',
+  'geneve',
+  'mpls',
+  'ipip',
+  'pbb',
+  'nsh',
+  'etherip',
+  'tzsp',
+  'sflow',
+] as const;
 export type Tunnel = (typeof TUNNELS)[number];
 
 /** `vxlan 42`, `gre`: the tunnel with its VNI, key, session or label. */
 export const tunnelName = (tunnel: Tunnel, vni: number): string => (vni < 0 ? tunnel : `${tunnel} ${vni}`);
 
 /** IP protocol numbers of tunnels (IANA). */
-export const IpTunnel = { IPV4: 4, IPV6: 41, GRE: 47, MPLS: 137 } as const;
+export const IpTunnel = {
+  IPV4: 4,
+  IPV6: 41,
+  GRE: 47,
+  /** RFC 3378. */
+  ETHERIP: 97,
+  MPLS: 137,
+  /** Ethernet without a header of its own (RFC 8986 §10.1). */
+  ETHERNET: 143,
+} as const;
 
-/** UDP ports of tunnels: RFC 7348 §8 and what Linux used before it was assigned; RFC 8926 §3.3; RFC 7510 §3. */
-const TunnelPort = { VXLAN: 4789, VXLAN_OLD: 8472, GENEVE: 6081, MPLS: 6635 } as const;
+/**
+ * UDP ports of tunnels: RFC 7348 §8 and what Linux used before it was assigned; draft-ietf-nvo3-vxlan-gpe §8; RFC 8926 §3.3;
+ * RFC 7510 §3; TZSP by its first use.
+ */
+const TunnelPort = {
+  VXLAN: 4789,
+  VXLAN_OLD: 8472,
+  VXLAN_GPE: 4790,
+  GENEVE: 6081,
+  MPLS: 6635,
+  TZSP: 37_008,
+} as const;
+
+/** EtherTypes of tunnels between an Ethernet header and the next packet. */
+export const TunnelType = {
+  /** Provider backbone bridges: I-TAG of IEEE 802.1Q. */
+  PBB: 0x88e7,
+  /** Network service header (RFC 8300). */
+  NSH: 0x894f,
+} as const;
+/** Next protocols of NSH (RFC 8300 §2.2) and of VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe §3.1): the same numbers. */
+const NextProtocol = { IPV4: 1, IPV6: 2, ETHERNET: 3, NSH: 4, MPLS: 5 } as const;
 
 const MPLS_UNICAST = 0x8847;
 const MPLS_MULTICAST = 0x8848;
@@ -26,6 +71,16 @@ const ERSPAN_III = 0x22eb;
 /** Ethernet in GRE and Geneve (transparent Ethernet bridging). */
 const TEB = 0x6558;
 const VXLAN_BYTES = 8;
+/** VNI valid, next protocol given. */
+const VXLAN_I = 0x08;
+const VXLAN_P = 0x04;
+const PBB_BYTES = 4;
+const NSH_BYTES = 8;
+const ETHERIP_BYTES = 2;
+/** TZSP: a packet received or sent, of Ethernet; tags up to the one that ends them. */
+const TZSP_BYTES = 4;
+const TZSP_ETHERNET = 1;
+const TzspTag = { PADDING: 0, END: 1 } as const;
 const GENEVE_BYTES = 8;
 const MPLS_BYTES = 4;
 const CONTROL_WORD_BYTES = 4;
@@ -42,7 +97,7 @@ export class TunnelParser {
   at = 0;
   linkType: number = LinkType.ETHERNET;
   tunnel: Tunnel = 'none';
-  /** VNI of VXLAN and Geneve, key of GRE, session of ERSPAN, innermost label of MPLS; −1: none. */
+  /** VNI of VXLAN and Geneve, key of GRE, session of ERSPAN, innermost label of MPLS, I-SID, service path; −1: none. */
   vni = -1;
   refusal: TunnelRefusal = 'not-roce';
   offset = 0;
@@ -76,9 +131,12 @@ export class TunnelParser {
   /** The tunnel of that UDP port; false, with a refusal, for other ports and headers that do not fit. */
   udp(b: Uint8Array, port: number, o: number, end: number): boolean {
     if (port === TunnelPort.VXLAN || port === TunnelPort.VXLAN_OLD) {
-      // RFC 7348 §5: the I flag is set, or the VNI is not valid.
-      if (o + VXLAN_BYTES <= end && (b[o] & 0x08) !== 0)
-        return this.#yes(o + VXLAN_BYTES, end, LinkType.ETHERNET, 'vxlan', u24(b, o + 4));
+      if (o + VXLAN_BYTES <= end) return this.#vxlan(b, o, end, NextProtocol.ETHERNET);
+    } else if (port === TunnelPort.VXLAN_GPE) {
+      if (o + VXLAN_BYTES <= end && b[o] >> 6 === 0)
+        return this.#vxlan(b, o, end, b[o] & VXLAN_P ? b[o + 3] : NextProtocol.ETHERNET);
+    } else if (port === TunnelPort.TZSP) {
+      if (o + TZSP_BYTES <= end && b[o] === 1) return this.#tzsp(b, o, end);
     } else if (port === TunnelPort.GENEVE) {
       // RFC 8926 §3.4: version 0; options in units of four bytes.
       const linkType = o + GENEVE_BYTES <= end && b[o] >> 6 === 0 ? linkTypeOf(u16(b, o + 2)) : -1;
@@ -105,6 +163,50 @@ export class TunnelParser {
     const isIp = first === 4 || first === 6;
     if (first === 0) at += CONTROL_WORD_BYTES;
     return this.#yes(at, end, isIp ? LinkType.RAW : LinkType.ETHERNET, 'mpls', label >>> 12);
+  }
+
+  /** I-TAG; the customer's frame follows. */
+  pbb(b: Uint8Array, o: number, end: number): boolean {
+    if (o + PBB_BYTES > end) return this.#no('truncated', end, 'in the I-TAG');
+    return this.#yes(o + PBB_BYTES, end, LinkType.ETHERNET, 'pbb', u24(b, o + 1));
+  }
+
+  /** Network service header, of any length. */
+  nsh(b: Uint8Array, o: number, end: number): boolean {
+    if (o + NSH_BYTES > end) return this.#no('truncated', end, 'in the NSH');
+    const length = (b[o + 1] & 63) * 4;
+    if (b[o] >> 6 !== 0 || length < NSH_BYTES) return this.#no('not-roce', o, 'NSH version or length');
+    return this.#next(b, o + length, end, b[o + 3], 'nsh', u24(b, o + 4));
+  }
+
+  /** EtherIP (RFC 3378), or Ethernet right behind the IP header. */
+  etherIp(b: Uint8Array, o: number, end: number, hasHeader: boolean): boolean {
+    if (hasHeader && (o + ETHERIP_BYTES > end || b[o] >> 4 !== 3))
+      return this.#no(o + ETHERIP_BYTES > end ? 'truncated' : 'not-roce', o, 'in the EtherIP header');
+    return this.#yes(o + (hasHeader ? ETHERIP_BYTES : 0), end, LinkType.ETHERNET, 'etherip', -1);
+  }
+
+  /** Without the I flag (RFC 7348 §5) the VNI is not valid; the frame behind it is. */
+  #vxlan(b: Uint8Array, o: number, end: number, next: number): boolean {
+    const vni = b[o] & VXLAN_I ? u24(b, o + 4) : -1;
+    return this.#next(b, o + VXLAN_BYTES, end, next, 'vxlan', vni);
+  }
+
+  /** The content of NSH and VXLAN-GPE. */
+  #next(b: Uint8Array, o: number, end: number, next: number, tunnel: Tunnel, id: number): boolean {
+    if (next === NextProtocol.NSH && tunnel !== 'nsh') return this.nsh(b, o, end);
+    if (next === NextProtocol.MPLS) return this.mpls(b, o, end);
+    const isIp = next === NextProtocol.IPV4 || next === NextProtocol.IPV6;
+    if (isIp || next === NextProtocol.ETHERNET)
+      return this.#yes(o, end, isIp ? LinkType.RAW : LinkType.ETHERNET, tunnel, id);
+    return this.#no('not-roce', o, `${tunnel} protocol ${next}`);
+  }
+
+  #tzsp(b: Uint8Array, o: number, end: number): boolean {
+    if (b[o + 1] > 1 || u16(b, o + 2) !== TZSP_ETHERNET) return this.#no('not-roce', o + 1, 'TZSP type');
+    let at = o + TZSP_BYTES;
+    while (at < end && b[at] !== TzspTag.END) at += b[at] === TzspTag.PADDING ? 1 : 2 + b[at + 1];
+    return this.#yes(at + 1, end, LinkType.ETHERNET, 'tzsp', -1);
   }
 
   #erspan(b: Uint8Array, o: number, end: number, type: number, hasSequence: boolean): boolean {

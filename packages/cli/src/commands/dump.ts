@@ -1,13 +1,17 @@
 /** `roce dump`: the RoCE packets of a capture. */
 import {
   FlowAnalyzer,
+  isPlain,
   type PacketFilter,
   type PacketReader,
   packetFilter,
   packetFrame,
+  plainFrame,
+  plainLinkType,
   type RefusedFrame,
   type RocePacket,
   readPackets,
+  verdictName,
 } from '@node-roce/capture';
 import { LinkType } from '@node-roce/pcap';
 import { parseFrame, ROCE_UDP_PORT } from '@node-roce/wire';
@@ -96,21 +100,34 @@ function print(entry: Entry, { json, fields }: Options, terminal: Terminal): voi
 /** A packet with all its fields, as far as the capture has them. */
 function entryOf(
   packet: RocePacket,
-  { record }: PacketReader,
+  { record, addresses }: PacketReader,
   retransmission: Entry['retransmission'],
 ): Entry | RefusedFrame {
-  const frame = packetFrame(packet);
+  const plain = isPlain(packet);
+  const frame = plain ? packetFrame(packet) : plainFrame(packet);
   const options = { port: packet.destinationPort || ROCE_UDP_PORT, allowCut: true };
-  let parsed = parseFrame(frame, packet.linkType, options);
+  let parsed = parseFrame(frame, plain ? packet.linkType : plainLinkType(packet), options);
   // Tags behind a cooked header, and other rarities, are parsed from the IP header on.
-  if (!parsed.ok && packet.version === 2)
+  if (!parsed.ok && packet.version === 2 && plain)
     parsed = parseFrame(frame.subarray(packet.ip - packet.link), LinkType.RAW, options);
   if (!parsed.ok) {
     const { reason, detail, offset } = parsed;
     return { frame: packet.frame, reason, detail, offset };
   }
+  // The ICRC is that of the frame as it was.
+  if (!plain) parsed.packet.icrcStatus = verdictName(packet.icrc);
   return {
     packet: parsed.packet,
+    names:
+      packet.version === 0
+        ? {
+            source: addresses.text(packet.source),
+            destination: addresses.text(packet.destination),
+            protocol: 'InfiniBand',
+            length: record.originalLength,
+          }
+        : undefined,
+    sampled: packet.sampled,
     number: packet.frame,
     segment: packet.parts > 1 ? packet.part : undefined,
     marks: {

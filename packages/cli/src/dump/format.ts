@@ -8,6 +8,7 @@ import {
   formatLine,
   GSI_QPN,
   hexByte,
+  type LineNames,
   type Packet,
   packetAddresses,
 } from '@node-roce/wire';
@@ -16,6 +17,10 @@ import type { Terminal } from '../terminal.ts';
 /** A packet and where it stands in the capture. */
 export interface Entry {
   packet: Packet;
+  /** Of native InfiniBand: its addresses, which are no IP addresses. */
+  names: LineNames | undefined;
+  /** A sample of the traffic (sFlow). */
+  sampled: boolean;
   /** Number of the frame in the file, from 1, as Wireshark counts. */
   number: number;
   /** Position in the super-packet that the frame is, from 0; undefined where the frame is one packet. */
@@ -54,13 +59,16 @@ function causeText({ cause, grade, evidence }: NonNullable<Entry['retransmission
 
 /** One line, as tshark prints it: frame and time, and what they are of. */
 export function toLine(
-  { packet, number, segment, marks, tunnel, vni, retransmission, relativeTime }: Entry,
+  { packet, names, sampled, number, segment, marks, tunnel, vni, retransmission, relativeTime }: Entry,
   { colors }: Terminal,
 ): [prefix: string, text: string] {
   const frame = `${number}${segment === undefined ? '' : `.${segment}`}`;
-  const text = formatLine(packet);
+  const text = formatLine(packet, names);
   const line = packet.icrcStatus === 'bad' ? text.replace(/icrc bad(?= \(|$)/, colors.red('icrc BAD')) : text;
-  const inside = tunnel === 'none' ? '' : ` in ${tunnelName(tunnel, vni)}`;
+  const inside =
+    tunnel === 'none'
+      ? ''
+      : ` in ${tunnelName(tunnel, vni)}${sampled && tunnel !== 'sflow' ? ' of an sflow sample' : ''}`;
   const again = retransmission === undefined ? '' : ` retransmission: ${causeText(retransmission)}`;
   return [placeOf(frame, relativeTime), `${line}${marksOf(marks)}${inside}${again}`];
 }
@@ -95,10 +103,12 @@ export function toFields(
  * The object of `--json`. Times are texts, as a number would lose the nanoseconds; so are fields of 64
  * bits (addresses, operands of atomics), in hexadecimal. `segment` is there in super-packets only, `tunnel`
  * and `vni` in packets extracted from one, `retransmission` only with `--retransmissions`, an extension
- * header's member in packets that have it, `headersCut` where the capture lacks some of them.
+ * header's member in packets that have it, `sampled` in samples of the traffic, `headersCut` where the capture lacks some of them.
  */
 export function toJson({
   packet,
+  names,
+  sampled,
   number,
   segment,
   marks,
@@ -109,11 +119,12 @@ export function toJson({
   relativeTime,
 }: Entry): Record<string, unknown> {
   const { bth, extensions, info, udp, version } = packet;
-  const { source, destination } = packetAddresses(packet);
+  const { source, destination } = names ?? packetAddresses(packet);
   return {
     frame: number,
     segment,
     tunnel: tunnel === 'none' ? undefined : tunnel,
+    sampled: sampled ? true : undefined,
     vni: vni < 0 ? undefined : vni,
     retransmission: retransmission?.cause,
     grade: retransmission?.grade,
@@ -131,7 +142,7 @@ export function toJson({
     ecn: marks.ecn,
     ttl: marks.ttl,
     ipId: packet.ip.version === 4 ? packet.ip.id : undefined,
-    roceVersion: version,
+    roceVersion: names === undefined ? version : 0,
     opcode: info.fieldName,
     opcodeValue: bth.opcode,
     transport: info.transportName,
