@@ -165,3 +165,17 @@ test('a length that is only promised reserves no memory', () => {
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(50 * 200_000);
   expect(parsers).toHaveLength(50);
 });
+
+test.each([
+  ['28b52ffd', 'ERR_PCAP_COMPRESSED', 'zstd'],
+  ['04224d18', 'ERR_PCAP_COMPRESSED', 'lz4 -dc'],
+  ['fd377a58', 'ERR_PCAP_COMPRESSED', 'xz -dc'],
+  ['425a6839', 'ERR_PCAP_COMPRESSED', 'bzip2 -dc'],
+  ['736e6f6f', 'ERR_PCAP_UNKNOWN_FORMAT', 'snoop capture: convert it with editcap'],
+  ['474d4255', 'ERR_PCAP_UNKNOWN_FORMAT', 'Network Monitor: convert it with editcap'],
+  ['52545353', 'ERR_PCAP_UNKNOWN_FORMAT', 'Network Monitor 1: convert it with editcap'],
+  ['00112233', 'ERR_PCAP_UNKNOWN_FORMAT', 'editcap -F pcapng converts'],
+])('a file that begins with %s: %s, names the program', (start, code, text) => {
+  const { error } = parse(hex(`${start} 00000000 00000000`));
+  expect(error).toMatchObject({ code, message: expect.stringContaining(text) });
+});

@@ -20,6 +20,38 @@ export const DEFAULT_MAX_BLOCK_LENGTH = 64 * 1024 * 1024;
 /** First bytes of a gzip stream (RFC 1952 §2.3.1), as a big-endian word with a free low half. */
 const GZIP_MAGIC = 0x1f8b;
 
+/** First bytes of formats that other programs read, and what the message recommends. */
+const ELSEWHERE: readonly (readonly [magic: number, mask: number, code: CaptureErrorCode, advice: string])[] =
+  [
+    [
+      0x28b52ffd,
+      0xffffffff,
+      CaptureErrorCode.COMPRESSED,
+      'zstd: inflate it first (openCapture of @node-roce/pcap/node does)',
+    ],
+    [0x04224d18, 0xffffffff, CaptureErrorCode.COMPRESSED, 'compressed by lz4: decompress it with lz4 -dc'],
+    [0xfd377a58, 0xffffffff, CaptureErrorCode.COMPRESSED, 'compressed by xz: decompress it with xz -dc'],
+    [
+      0x425a6800,
+      0xffffff00,
+      CaptureErrorCode.COMPRESSED,
+      'compressed by bzip2: decompress it with bzip2 -dc',
+    ],
+    [0x736e6f6f, 0xffffffff, CaptureErrorCode.UNKNOWN_FORMAT, 'a snoop capture: convert it with editcap'],
+    [
+      0x474d4255,
+      0xffffffff,
+      CaptureErrorCode.UNKNOWN_FORMAT,
+      'a capture of Microsoft Network Monitor: convert it with editcap',
+    ],
+    [
+      0x52545353,
+      0xffffffff,
+      CaptureErrorCode.UNKNOWN_FORMAT,
+      'a capture of Microsoft Network Monitor 1: convert it with editcap',
+    ],
+  ];
+
 /**
  * Reads pcap and pcapng from chunks of any size, without I/O.
  *
@@ -171,13 +203,22 @@ export class CaptureParser implements Iterable<PacketRecord> {
         'the input is gzip: inflate it first (openCapture of @node-roce/pcap/node does)',
       );
     } else {
-      const hex = magic.toString(16).padStart(8, '0');
-      this.#error = new CaptureError(
-        CaptureErrorCode.UNKNOWN_FORMAT,
-        0,
-        `the input starts with 0x${hex}, the magic number of neither pcap nor pcapng`,
-      );
+      this.#error = elsewhere(magic) ?? unknown(magic);
     }
     return this.#reader !== undefined;
   }
+}
+
+function elsewhere(magic: number): CaptureError | undefined {
+  const found = ELSEWHERE.find(([first, mask]) => (magic & mask) >>> 0 === first);
+  return found && new CaptureError(found[2], 0, `the input is ${found[3]}`);
+}
+
+function unknown(magic: number): CaptureError {
+  const hex = magic.toString(16).padStart(8, '0');
+  return new CaptureError(
+    CaptureErrorCode.UNKNOWN_FORMAT,
+    0,
+    `the input starts with 0x${hex}, the magic number of neither pcap nor pcapng; editcap -F pcapng converts most other formats`,
+  );
 }

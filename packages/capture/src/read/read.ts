@@ -2,7 +2,7 @@
 import { stat as lookAt, open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { CaptureError } from '@node-roce/pcap';
-import { type CaptureSource, openCapture } from '@node-roce/pcap/node';
+import { type CaptureSource, isCompressed, openCapture } from '@node-roce/pcap/node';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import type { Addresses } from './packet.ts';
 import { PacketReader, type PacketReaderOptions } from './reader.ts';
@@ -33,7 +33,7 @@ export interface ReadResult {
 }
 
 /**
- * Reads pcap or pcapng, plain or gzip, and gives its RoCE packets to `onPacket`; memory does not grow with the
+ * Reads pcap or pcapng, plain, gzip or Zstandard, and gives its RoCE packets to `onPacket`; memory does not grow with the
  * capture. Damage ends the reading and stands in `summary.damage`: what came before it counts.
  *
  * ```ts
@@ -81,8 +81,8 @@ async function plainSize(source: CaptureSource): Promise<number | undefined> {
     const stat = await lookAt(source);
     if (!stat.isFile()) return undefined;
     await using file = await open(source);
-    const { buffer } = await file.read(new Uint8Array(2), 0, 2, 0);
-    return buffer[0] === 0x1f && buffer[1] === 0x8b ? undefined : stat.size;
+    const { buffer } = await file.read(new Uint8Array(4), 0, 4, 0);
+    return isCompressed(buffer) ? undefined : stat.size;
   } catch {
     // Reading it fails with the reason.
     return undefined;

@@ -1,3 +1,9 @@
 /** Capture files and streams: `@node-roce/pcap` with Node's I/O around it. */
-export { CaptureReader, type CaptureReaderOptions, type CaptureSource, openCapture } from './reader.ts';
+export {
+  CaptureReader,
+  type CaptureReaderOptions,
+  type CaptureSource,
+  isCompressed,
+  openCapture,
+} from './reader.ts';
 export { CaptureWriter, createCaptureFile, type PcapFileOptions, type PcapngFileOptions } from './writer.ts';

@@ -4,6 +4,7 @@ import { CaptureError } from '../errors.ts';
 import { CaptureParser, type CaptureParserOptions } from '../parser.ts';
 import type { PacketRecord, SectionInfo } from '../record.ts';
 import { gunzip } from './gunzip.ts';
+import { isZstd, unzstd } from './unzstd.ts';
 
 /** A path, or bytes as they come: a Node stream such as `process.stdin`, or any async iterable. */
 export type CaptureSource = string | URL | AsyncIterable<Uint8Array>;
@@ -22,7 +23,7 @@ export interface CaptureReaderOptions extends CaptureParserOptions {
 }
 
 /**
- * Opens a capture for reading: pcap or pcapng, plain or gzip, distinguished by their first bytes.
+ * Opens a capture for reading: pcap or pcapng, plain, gzip or Zstandard, distinguished by their first bytes.
  *
  * ```ts
  * const capture = openCapture('trace.pcapng.gz');
@@ -156,17 +157,26 @@ async function* chunksAhead(file: FileHandle, recycles: boolean): AsyncGenerator
   }
 }
 
-/** Puts a gunzip between when the input starts with the magic of gzip (RFC 1952 §2.3.1). */
+/** Longest magic number of a compression. */
+const MAGIC_BYTES = 4;
+
+/** Puts a gunzip or a decoder of Zstandard between when the input starts with the magic of either (RFC 1952 §2.3.1, RFC 8878 §3.1.1). */
 async function* inflated(source: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
   let first: Uint8Array = new Uint8Array(0);
-  while (first.length < 2) {
+  while (first.length < MAGIC_BYTES) {
     const { value, done } = await source.next();
     if (done) break;
     first = first.length === 0 ? value : Buffer.concat([first, value]);
   }
   const whole = prepend(first, source);
-  yield* first[0] === 0x1f && first[1] === 0x8b ? gunzip(whole) : whole;
+  if (isGzip(first)) yield* gunzip(whole);
+  else yield* isZstd(first) ? unzstd(whole) : whole;
 }
+
+const isGzip = (bytes: Uint8Array): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
+
+/** Whether a file that begins with these four bytes is inflated while it is read. */
+export const isCompressed = (first: Uint8Array): boolean => isGzip(first) || isZstd(first);
 
 async function* prepend(first: Uint8Array, rest: AsyncGenerator<Uint8Array>): AsyncGenerator<Uint8Array> {
   try {
