@@ -1,64 +1,30 @@
-// A stream with back-pressure: a fast source, a slow sink, and no more than `slots` messages between them.
-import { Readable, Writable } from 'node:stream';
+// A file through a connection: a fast source, a slow sink, and a bounded number of bytes between them.
+import { createReadStream } from 'node:fs';
+import { rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { connect, listen } from '@node-roce/rdmacm';
 
-// Both sides need the same sizes.
-const options = { maxMessage: 16_384, slots: 8 };
-
-/** A Writable that sends each chunk as a message. Its callback waits for `send`, so the source waits, too. */
-const sink = (connection) =>
-  new Writable({
-    highWaterMark: options.maxMessage,
-    write: (chunk, _encoding, callback) => {
-      connection.send(chunk).then(() => callback(), callback);
-    },
-    // An empty message is the end of the stream.
-    final: (callback) => {
-      connection.send('').then(() => callback(), callback);
-    },
-    // A source that failed: the reader hears of it, because the connection ends before the stream does.
-    destroy: (error, callback) => {
-      connection.close().then(() => callback(error), callback);
-    },
-  });
-
-/** A Readable of the arriving messages: it takes messages only as fast as it is read. Destroying it closes the connection. */
-const source = (connection) =>
-  new Readable({
-    highWaterMark: options.maxMessage,
-    async read() {
-      try {
-        const message = await connection.receive();
-        if (message === undefined) throw new Error('the connection ended before the stream did');
-        this.push(message.length === 0 ? null : message);
-      } catch (error) {
-        this.destroy(error);
-      }
-    },
-    destroy: (error, callback) => {
-      connection.close().then(() => callback(error), callback);
-    },
-  });
-
-const listener = await listen({ address: '127.0.53.1', port: 7471, ...options });
+const listener = await listen({ address: '127.0.53.1', port: 7471, maxMessage: 16_384, slots: 8 });
 async function serve() {
   const connection = await listener.accept();
   let bytes = 0;
-  for await (const chunk of source(connection)) {
+  for await (const chunk of connection.stream()) {
     bytes += chunk.length;
-    await new Promise((resolve) => setTimeout(resolve, 1)); // A slow reader.
+    await new Promise((resolve) => setTimeout(resolve, 1)); // A slow reader holds the sender back.
   }
-  await connection.close();
+  await connection.closed;
   return bytes;
 }
 const serving = serve();
 
-const connection = await connect('127.0.53.1:7471', { source: '127.0.53.2', ...options });
-async function* numbers() {
-  for (let i = 0; i < 200; i++) yield Buffer.alloc(options.maxMessage, i);
-}
-await pipeline(Readable.from(numbers(), { objectMode: false }), sink(connection));
-await connection.close();
-console.log(`sent ${200 * options.maxMessage} bytes, received ${await serving}`);
+const file = join(tmpdir(), `node-roce-stream-${process.pid}`);
+await writeFile(file, Buffer.alloc(3_276_800, 'node-roce '));
+const connection = await connect('127.0.53.1:7471', { source: '127.0.53.2' });
+const stream = connection.stream();
+await pipeline(createReadStream(file), stream); // The peer's adapter has all of the file.
+console.log(`sent ${stream.bytesWritten} bytes, received ${await serving}`);
+await connection.closed;
 await listener.close();
+await rm(file);

@@ -116,9 +116,17 @@ const idOptionsOf = ({
   context,
 });
 
-const messagesOf = ({ maxMessage, slots, keepAlive }: MessageOptions): MessageOptions =>
+const messagesOf = ({
+  maxMessage,
+  slots,
+  keepAlive,
+  idleTimeout,
+  closeTimeout,
+}: MessageOptions): MessageOptions =>
   Object.fromEntries(
-    Object.entries({ maxMessage, slots, keepAlive }).filter(([, value]) => value !== undefined),
+    Object.entries({ maxMessage, slots, keepAlive, idleTimeout, closeTimeout }).filter(
+      ([, value]) => value !== undefined,
+    ),
   );
 
 /**

@@ -23,6 +23,16 @@ export class RefusedError extends RoceError {
 
 const at = ({ address, port }: SocketAddress) => `port ${port} of ${address}`;
 
+/** As `connect` takes it. */
+export const hostAndPort = ({ address, port }: SocketAddress): string =>
+  address.includes(':') ? `[${address}]:${port}` : `${address}:${port}`;
+
+export const isStreamError = (peer: string): RoceError =>
+  new RoceError('ERR_ROCE_CM_STATE', `the connection with ${peer} is a stream`, {
+    errno: 'EINVAL',
+    expected: 'reads and writes of the stream',
+  });
+
 /** A REJ as an error. */
 export function rejectedError(
   to: SocketAddress,

@@ -177,13 +177,15 @@ test('a device that fails is no orderly end of a connection', async () => {
 
 test('a connection closes, whatever events of it the program has taken and not acknowledged', async () => {
   await using ends = await openEnds();
-  const listener = await listen({ device: ends.b, port: 0, maxMessage: 64 });
-  const client = await connect(`10.0.0.2:${listener.port}`, { device: ends.a, maxMessage: 4096 });
-  const server = await listener.accept();
+  const [client, server] = await pairOf(ends, { maxMessage: 64 });
   const taken = ends.b.getEvent();
-  await expect(client.send(new Uint8Array(4096))).rejects.toMatchObject({ attribute: 'REM_INV_REQ_ERR' });
+  // Past `send`, which knows the size.
+  const mr = await client.pd.registerMr(new Uint8Array(4096));
+  await expect(client.qp.send({ mr, offset: 0, length: 4096 })).rejects.toMatchObject({
+    attribute: 'REM_INV_REQ_ERR',
+  });
+  await mr.deregister();
   expect((await taken).event.type).toBe('QP_REQ_ERR');
   await Promise.all([client.close(), server.close()]);
   expect(server.id.state).toBe('DESTROYED');
-  await listener.close();
 });

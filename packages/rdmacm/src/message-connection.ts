@@ -1,4 +1,6 @@
 /** A connection that carries messages, with queues of its own. */
+import { EventEmitter } from 'node:events';
+import { inspect } from 'node:util';
 import {
   type CompletionQueue,
   EventQueue,
@@ -8,32 +10,59 @@ import {
   RoceError,
 } from '@node-roce/verbs-api';
 import { CmRejReason } from '@node-roce/wire';
+import { agreed, type Sizes, takeSizes, withSizes } from './agreement.ts';
 import { orAborted } from './attempt.ts';
 import type { CmId } from './cm-id.ts';
-import { closedError } from './errors.ts';
-import { checkMessage, checkWait } from './options.ts';
-import type { ConnectionParameters } from './parameters.ts';
+import { ConnectionStream, type StreamOptions } from './connection-stream.ts';
+import { closedError, hostAndPort, isStreamError } from './errors.ts';
+import { MessageChannel } from './message-channel.ts';
+import { type Made, makeParts, releaseParts } from './message-parts.ts';
+import { checkMessage, checkStreamOptions, checkWait } from './options.ts';
+import { type ConnectionParameters, PRIVATE_DATA } from './parameters.ts';
 import { Slots } from './slots.ts';
+import { Watch } from './watch.ts';
+import { type StreamPair, webStreams } from './web-streams.ts';
 
 /** Sizes of a connection's queues, and how it watches its peer. */
 export interface MessageOptions {
-  /** Bytes of the largest message, in both directions; both sides need the same. Default 64 KiB. */
+  /** Bytes of the largest message, in both directions. The smaller one of both sides holds. Default 64 KiB. */
   maxMessage?: number;
-  /** Messages that are on their way at a time, each way. Default 16. */
+  /** Messages that are on their way at a time, each way. The smaller number of both sides holds. Default 16. */
   slots?: number;
-  /** Milliseconds between zero-length WRITEs, which find out that a silent peer is gone. Default 0: none. */
+  /**
+   * Milliseconds of silence after which a zero-length WRITE asks the peer's adapter whether it is there; 0: never. Default 2000: two small
+   * packets each 2 s on a connection that is idle.
+   */
   keepAlive?: number;
+  /** Milliseconds without a message in either direction after which the connection is closed. Default 0: never. */
+  idleTimeout?: number;
+  /** Milliseconds that `close` waits for the peer. Default 5000: one repetition of the disconnect with Linux's intervals. */
+  closeTimeout?: number;
 }
 
-/** How long `close` waits for the peer: one repetition of the disconnect with Linux's intervals. */
-const PEER_MS = 5000;
-const DEFAULTS = { maxMessage: 65_536, slots: 16, keepAlive: 0 } as const;
+const DEFAULTS = {
+  maxMessage: 65_536,
+  slots: 16,
+  keepAlive: 2000,
+  idleTimeout: 0,
+  closeTimeout: 5000,
+} as const;
+
+/** Events of a connection. */
+export interface ConnectionEvents {
+  /** It has ended; with the cause, unless either side closed it. */
+  close: [cause: Error | undefined];
+  /** It failed. Where nobody listens, calls alone report it. */
+  error: [cause: Error];
+  /** A slot is free for the next message, where none was. */
+  drain: [];
+}
 
 /**
  * Messages in order, each as it was sent. `send` resolves when the peer's adapter has the message, and waits while all
  * slots are in use; a peer that takes no messages holds its sender back. Made by `connect` and `listen`.
  */
-export class MessageConnection implements AsyncDisposable {
+export class MessageConnection extends EventEmitter<ConnectionEvents> implements AsyncDisposable {
   /** The id below, with its addresses and its state. */
   readonly id: CmId;
   /** The queue pair, for WRITE, READ and atomics. */
@@ -45,16 +74,17 @@ export class MessageConnection implements AsyncDisposable {
   readonly #cq: CompletionQueue;
   readonly #inbox: MemoryRegion;
   readonly #outbox: MemoryRegion;
-  readonly #maxMessage: number;
-  readonly #slots: number;
+  readonly #own: Sizes;
+  /** As agreed with the peer. */
+  #sizes: Sizes;
   readonly #outgoing: Slots;
   /** At most `slots`, and the end. */
   readonly #messages = new EventQueue<Arrived | undefined>(Number.POSITIVE_INFINITY);
   readonly #receiving = new Set<Promise<void>>();
-  readonly #keepAlive: number;
-  #timer: NodeJS.Timeout | undefined;
-  /** A probe is not answered yet. */
-  #probing = false;
+  readonly #watch: Watch;
+  readonly #closeTimeout: number;
+  /** A stream has the messages. */
+  #isStream = false;
   #failure: unknown;
   #closing: Promise<void> | undefined;
 
@@ -76,17 +106,22 @@ export class MessageConnection implements AsyncDisposable {
 
   private constructor(
     parts: { id: CmId } & Required<Made>,
-    { maxMessage, slots, keepAlive }: Required<MessageOptions>,
+    { maxMessage, slots, keepAlive, idleTimeout, closeTimeout }: Required<MessageOptions>,
   ) {
+    super();
     this.id = parts.id;
     this.pd = parts.pd;
     this.qp = parts.qp;
     this.#cq = parts.cq;
     this.#inbox = parts.inbox;
     this.#outbox = parts.outbox;
-    this.#maxMessage = maxMessage;
-    this.#slots = slots;
-    this.#keepAlive = keepAlive;
+    this.#own = { maxMessage, slots };
+    this.#sizes = this.#own;
+    this.#closeTimeout = closeTimeout;
+    this.#watch = new Watch(
+      { keepAlive, idleTimeout },
+      { probe: () => this.#probe(), onIdle: () => void this.close() },
+    );
     this.#outgoing = new Slots(slots);
     for (let slot = 0; slot < slots; slot++) this.#receive(slot);
     void this.id.disconnected.then(() => this.#onEnd());
@@ -105,30 +140,45 @@ export class MessageConnection implements AsyncDisposable {
 
   /** @internal */
   async connect(parameters: ConnectionParameters, signal: AbortSignal | undefined): Promise<this> {
-    await this.id.connect(parameters, { signal });
-    this.privateData = this.id.replyData ?? this.privateData;
+    const privateData = withSizes(parameters.privateData, PRIVATE_DATA.connect, this.#own);
+    await this.id.connect({ ...parameters, privateData }, { signal });
+    this.#agree(this.id.replyData);
     return this.#begin();
   }
 
   /** @internal */
   async accept(parameters: ConnectionParameters, signal: AbortSignal | undefined): Promise<this> {
-    this.privateData = this.id.request?.privateData ?? this.privateData;
-    await this.id.accept(parameters, { signal });
+    // A peer that has not named its sizes is no message connection of ours: it gets the program's private data alone.
+    const asks = this.#agree(this.id.request?.privateData);
+    const { privateData: own } = parameters;
+    const privateData = asks ? withSizes(own, PRIVATE_DATA.accept, this.#own) : own;
+    await this.id.accept({ ...parameters, privateData }, { signal });
     return this.#begin();
+  }
+
+  /** Takes the smaller sizes of both sides; returns whether the peer has named any. */
+  #agree(received = this.privateData): boolean {
+    const { privateData, sizes } = takeSizes(received);
+    this.privateData = privateData;
+    this.#sizes = agreed(this.#own, sizes);
+    this.#outgoing.withhold(this.#own.slots - this.#sizes.slots);
+    return sizes !== undefined;
   }
 
   /** Delivers the messages that have arrived, then the end. */
   async #onEnd(): Promise<void> {
-    clearInterval(this.#timer);
+    this.#watch.stop();
     this.#outgoing.close();
     await Promise.all(this.#receiving);
     this.#messages.push(undefined);
+    const failure = this.#failure as Error | undefined;
+    if (failure !== undefined && this.listenerCount('error') > 0) this.emit('error', failure);
+    this.emit('close', failure);
   }
 
   #begin(): this {
     if (this.#failure !== undefined) throw this.#failure;
-    if (this.#keepAlive > 0 && this.id.state === 'CONNECTED')
-      this.#timer = setInterval(() => this.#probe(), this.#keepAlive).unref();
+    if (this.id.state === 'CONNECTED') this.#watch.start();
     return this;
   }
 
@@ -147,28 +197,42 @@ export class MessageConnection implements AsyncDisposable {
   async send(message: Uint8Array | string, options: { signal?: AbortSignal } = {}): Promise<void> {
     checkMessage(message);
     checkWait(options);
+    this.#checkNoStream();
     const bytes = typeof message === 'string' ? new TextEncoder().encode(message) : message;
-    if (bytes.length > this.#maxMessage)
-      throw new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `message: ${bytes.length} bytes`, {
-        errno: 'EMSGSIZE',
-        attribute: 'message',
-        expected: `${this.#maxMessage} bytes at most (maxMessage)`,
-      });
+    if (bytes.length > this.#sizes.maxMessage) throw this.#tooLong(bytes.length);
     const slot = await this.#slot(options.signal);
-    await orAborted(this.#post(slot, bytes), options.signal);
+    await orAborted(this.#post(slot, [bytes], bytes.length), options.signal);
   }
 
-  /** Sends it from a slot, which is free again with the completion. */
-  async #post(slot: number, bytes: Uint8Array): Promise<void> {
+  /** Copies the parts into a slot, and sends it: the slot is free again with the completion. */
+  async #post(slot: number, parts: readonly Uint8Array[], length: number): Promise<void> {
     try {
-      const offset = slot * this.#maxMessage;
-      this.#outbox.bytes(offset, bytes.length).set(bytes);
-      await this.qp.send({ mr: this.#outbox, offset, length: bytes.length });
+      const offset = slot * this.#own.maxMessage;
+      const place = this.#outbox.bytes(offset, length);
+      let at = 0;
+      for (const part of parts) {
+        place.set(part, at);
+        at += part.length;
+      }
+      await this.qp.send({ mr: this.#outbox, offset, length });
+      this.#watch.moved();
     } catch (error) {
       throw this.#ended(error);
     } finally {
+      const wasFull = this.#outgoing.isEmpty;
       this.#outgoing.release(slot);
+      if (wasFull && !this.#outgoing.isEmpty) this.emit('drain');
     }
+  }
+
+  #tooLong(bytes: number): RoceError {
+    const [own, both] = [this.#own.maxMessage, this.#sizes.maxMessage];
+    const whose = both < own ? `maxMessage of ${this.peer}, where this side has ${own}` : 'maxMessage';
+    return new RoceError('ERR_ROCE_INVALID_ATTRIBUTE', `message: ${bytes} bytes`, {
+      errno: 'EMSGSIZE',
+      attribute: 'message',
+      expected: `${both} bytes at most (${whose})`,
+    });
   }
 
   /**
@@ -178,16 +242,61 @@ export class MessageConnection implements AsyncDisposable {
    */
   async receive(options: { signal?: AbortSignal } = {}): Promise<Uint8Array | undefined> {
     checkWait(options);
-    const arrived = await this.#messages.next(options.signal);
+    this.#checkNoStream();
+    return this.#take(options.signal);
+  }
+
+  async #take(signal?: AbortSignal): Promise<Uint8Array | undefined> {
+    const arrived = await this.#messages.next(signal);
     if (arrived === undefined) {
       this.#messages.push(undefined);
       if (this.#failure !== undefined) throw this.#failure;
       return undefined;
     }
     const { slot, length } = arrived;
-    const bytes = this.#inbox.bytes(slot * this.#maxMessage, length).slice();
+    const bytes = new Uint8Array(length);
+    bytes.set(this.#inbox.bytes(slot * this.#own.maxMessage, length));
     this.#receive(slot);
     return bytes;
+  }
+
+  /**
+   * The connection as a Node stream: bytes in order, sent in messages of up to `maxMessage`, `slots` of them under way. The stream has
+   * all messages from then on, and closes the connection with its own end. The peer's side has to be a stream, too.
+   */
+  stream(options: StreamOptions = {}): ConnectionStream {
+    checkStreamOptions(options);
+    return new ConnectionStream(new MessageChannel(this.#port()), options);
+  }
+
+  /** The same as a pair of Web streams, each of which ends by itself. */
+  streams(options: Omit<StreamOptions, 'allowHalfOpen'> = {}): StreamPair {
+    checkStreamOptions(options);
+    return webStreams(new MessageChannel(this.#port()), options);
+  }
+
+  /** This connection for its stream: there is one. */
+  #port() {
+    this.#checkNoStream();
+    this.#isStream = true;
+    const connection = this;
+    return {
+      localAddress: this.id.localAddress,
+      remoteAddress: this.id.remoteAddress,
+      maxMessage: this.maxMessage,
+      peer: this.peer,
+      closeTimeout: this.#closeTimeout,
+      async post(parts: readonly Uint8Array[], length: number) {
+        const slot = await connection.#slot(undefined);
+        return { acknowledged: connection.#post(slot, parts, length) };
+      },
+      receive: () => connection.#take(),
+      close: (patience: boolean) => (patience ? connection.close() : connection.discard()),
+    };
+  }
+
+  #checkNoStream(): void {
+    if (this.#isStream) throw isStreamError(this.peer);
   }
 
   /** Messages until the connection ends. */
@@ -201,11 +310,11 @@ export class MessageConnection implements AsyncDisposable {
 
   /**
    * Disconnects, and destroys the objects of the connection; messages whose `send` resolved have arrived, others are discarded.
-   * A peer that is gone is waited for at most 5 s, and async events that the program has not acknowledged are not waited for. Regions
+   * A peer that is gone is waited for at most `closeTimeout`, and async events that the program has not acknowledged are not waited for. Regions
    * that the program registered in `pd` stay, and the domain with them.
    */
   close(): Promise<void> {
-    this.#closing ??= this.#close(PEER_MS);
+    this.#closing ??= this.#close(this.#closeTimeout);
     return this.#closing;
   }
 
@@ -221,7 +330,7 @@ export class MessageConnection implements AsyncDisposable {
 
   /** @param patience milliseconds for the peer's answer: the peer chooses the intervals and the repetitions */
   async #close(patience: number): Promise<void> {
-    clearInterval(this.#timer);
+    this.#watch.stop();
     if (patience > 0 && this.id.state === 'CONNECTED')
       await orAborted(this.id.disconnect(), AbortSignal.timeout(patience)).catch(() => {});
     // A program that logs async events need not know whose they are: none is waited for.
@@ -242,10 +351,13 @@ export class MessageConnection implements AsyncDisposable {
   }
 
   #receive(slot: number): void {
-    const range = { mr: this.#inbox, offset: slot * this.#maxMessage, length: this.#maxMessage };
+    const range = { mr: this.#inbox, offset: slot * this.#own.maxMessage, length: this.#own.maxMessage };
     // Posted one after the other, and they complete in that order.
     const receiving = this.qp.receive(range).then(
-      ({ byteLen }) => this.#messages.push({ slot, length: byteLen }),
+      ({ byteLen }) => {
+        this.#watch.moved();
+        this.#messages.push({ slot, length: byteLen });
+      },
       () => {}, // Flushed: the connection has ended.
     );
     this.#receiving.add(receiving);
@@ -253,80 +365,43 @@ export class MessageConnection implements AsyncDisposable {
   }
 
   /** Asks whether the peer is there: a WRITE of nothing is acknowledged by its adapter (IBTA vol 1 §9.7.5.1.3). */
-  #probe(): void {
-    if (this.id.state !== 'CONNECTED' || this.#probing) return;
-    this.#probing = true;
-    this.qp
-      .write([], { addr: 0n, rkey: 0 })
-      .catch(() => {}) // A failure ends the queue pair.
-      .finally(() => {
-        this.#probing = false;
-      });
+  async #probe(): Promise<void> {
+    if (this.id.state === 'CONNECTED') await this.qp.write([], { addr: 0n, rkey: 0 });
   }
 
   #ended(cause?: unknown): unknown {
     if (this.#failure !== undefined) return this.#failure;
     return this.id.state === 'CONNECTED' && cause !== undefined
       ? cause
-      : closedError('the connection has ended');
+      : closedError(`the connection with ${this.peer} has ended`);
   }
 
-  /** Messages each way that can be under way. */
+  /** Address and port of the peer, as text. */
+  get peer(): string {
+    const { remoteAddress } = this.id;
+    return remoteAddress === undefined ? 'the peer' : hostAndPort(remoteAddress);
+  }
+
+  /** Bytes of the largest message: the smaller `maxMessage` of both sides. */
+  get maxMessage(): number {
+    return this.#sizes.maxMessage;
+  }
+
+  /** Messages each way that can be under way: the smaller `slots` of both sides. */
   get slots(): number {
-    return this.#slots;
+    return this.#sizes.slots;
+  }
+
+  /** @internal */
+  [inspect.custom](): string {
+    const { state } = this.id;
+    return `MessageConnection { peer: ${this.peer}, state: ${state}, maxMessage: ${this.maxMessage}, slots: ${this.slots} }`;
   }
 }
 
 /** A request failed, and was not discarded because the connection ended. */
 const isRefusal = ({ code, attribute }: RoceError): boolean =>
   code === 'ERR_ROCE_COMPLETION' && attribute !== 'WR_FLUSH_ERR';
-
-/** The verbs objects of a connection. */
-interface Made {
-  pd?: ProtectionDomain;
-  cq?: CompletionQueue;
-  qp?: QueuePair;
-  inbox?: MemoryRegion;
-  outbox?: MemoryRegion;
-}
-
-/** Creates them one after the other; those that there are when it rejects are in `made`. */
-async function makeParts(
-  id: CmId,
-  { slots, maxMessage }: Required<MessageOptions>,
-  made: Made,
-): Promise<void> {
-  const pd = await id.device.allocPd();
-  made.pd = pd;
-  const cq = await id.device.createCq(4 * slots + 4);
-  made.cq = cq;
-  // A probe is not one of the messages.
-  made.qp = await id.createQp(pd, { sendCq: cq, cap: { maxSendWr: slots + 2, maxRecvWr: slots } });
-  made.inbox = await pd.registerMr(memoryOf(slots * maxMessage));
-  made.outbox = await pd.registerMr(memoryOf(slots * maxMessage));
-}
-
-function memoryOf(bytes: number): Uint8Array {
-  try {
-    return new Uint8Array(new SharedArrayBuffer(bytes));
-  } catch (cause) {
-    throw new RoceError('ERR_ROCE_LIMIT', `slots × maxMessage: no room for twice ${bytes} bytes`, {
-      errno: 'ENOMEM',
-      attribute: 'maxMessage',
-      expected: 'fewer slots, or smaller messages',
-      cause,
-    });
-  }
-}
-
-/** Destroys all but the queue pair, which is its id's. Parts that the program still uses stay. */
-async function releaseParts({ inbox, outbox, cq, pd }: Made): Promise<void> {
-  const ignore = () => {}; // EBUSY: windows on the regions, or regions in the domain.
-  await inbox?.deregister().catch(ignore);
-  await outbox?.deregister().catch(ignore);
-  await cq?.destroy().catch(ignore);
-  await pd?.dealloc().catch(ignore);
-}
 
 /** A message in a slot of the inbox. */
 interface Arrived {

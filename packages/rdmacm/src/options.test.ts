@@ -1,4 +1,5 @@
 /** Every call refuses unknown options and values, by name, with a RoceError. */
+import { EventEmitter } from 'node:events';
 import { type Device, RoceError } from '@node-roce/verbs-api';
 import { describe, expect, test } from 'vitest';
 import { wrongErrorsWith } from '../../verbs-api/testing/wrong-errors.ts';
@@ -99,14 +100,15 @@ const WRONG = [
   ...[{ privateData: 'x' }, { host: 5, port: 1 }, { source: 5 }, { timing: 5 }, { sendOnly: 5 }],
 ];
 const wrongErrors = wrongErrorsWith(WRONG, 2);
-const SKIPPED = /^(constructor|destroy|close|push|connect|accept)$/;
+/** A stream takes the messages of its connection. */
+const SKIPPED = /^(constructor|destroy|close|push|connect|accept|stream|streams)$/;
 
 function methodsOf(prototype: object): string[] {
   const above = Object.getPrototypeOf(prototype);
   const own = Object.entries(Object.getOwnPropertyDescriptors(prototype)).flatMap(([name, { value }]) =>
     typeof value === 'function' && !SKIPPED.test(name) ? [name] : [],
   );
-  return above === Object.prototype ? own : [...own, ...methodsOf(above)];
+  return above === Object.prototype || above === EventEmitter.prototype ? own : [...own, ...methodsOf(above)];
 }
 
 test('wrong values of any type give RoceErrors', async () => {
@@ -123,6 +125,13 @@ test('wrong values of any type give RoceErrors', async () => {
       found.push(...(await wrongErrors(`${kind}.${name}`, (...args) => calls[name](...args))));
     }
   }
+  const anew = async (method: 'stream' | 'streams') =>
+    wrongErrors(method, (options) => {
+      if (options === undefined || options === null || Array.isArray(options))
+        connection[method](null as never);
+      else connection[method]({ signal: 5, ...(options as object) } as never);
+    });
+  found.push(...(await anew('stream')), ...(await anew('streams')));
   found.push(...(await wrongErrors('new CmId', (options) => new CmId(options as never))));
   found.push(
     ...(await wrongErrors('connect', (target, options) => connect(target as never, options as never))),

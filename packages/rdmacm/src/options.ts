@@ -38,6 +38,8 @@ const GROUP: OptionType = {
 };
 const PORT = within(0, 65_535);
 const CODE = within(0, 31);
+/** As Node's timers take them. */
+const MILLISECONDS = within(0, 2 ** 31 - 1);
 
 const ID: OptionTypes = {
   device: instance('a device (openDevice)', Device),
@@ -68,7 +70,15 @@ const PARAMETERS: OptionTypes = {
 const MESSAGES: OptionTypes = {
   maxMessage: within(1, 2 ** 31),
   slots: within(1, 16_384),
-  keepAlive: within(0, 2 ** 31 - 1),
+  keepAlive: MILLISECONDS,
+  idleTimeout: MILLISECONDS,
+  closeTimeout: MILLISECONDS,
+};
+const STREAM_OPTIONS: OptionTypes = {
+  allowHalfOpen: BOOLEAN,
+  readableHighWaterMark: within(1, 2 ** 31 - 1),
+  writableHighWaterMark: within(1, 2 ** 31 - 1),
+  signal: SIGNAL,
 };
 const WAIT: OptionTypes = { signal: SIGNAL };
 const LISTEN: OptionTypes = { address: ADDRESS, port: PORT, backlog: within(1, 65_535) };
@@ -116,6 +126,7 @@ export const checkConnectOptions = (options: object): void =>
 export const checkListenOptions = (options: object): void =>
   check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
 export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);
+export const checkStreamOptions = (options: object): void => checkOptions('', options, STREAM_OPTIONS);
 export const checkWait = (options: object): void => checkOptions('', options, WAIT);
 
 /** A port that has to be given. */

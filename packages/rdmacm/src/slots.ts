@@ -40,6 +40,11 @@ export class Slots {
     });
   }
 
+  /** Takes some out of use for good, before any is in use. */
+  withhold(count: number): void {
+    this.#free.splice(0, count);
+  }
+
   /** Whether all are in use: who takes one now waits. */
   get isEmpty(): boolean {
     return this.#free.length === 0;

@@ -1,0 +1,177 @@
+/** A connection as a Node stream. */
+import { Duplex } from 'node:stream';
+import type { SocketAddress } from './addresses.ts';
+import type { StreamChannel } from './stream-channel.ts';
+
+/** Options of a stream. */
+export interface StreamOptions {
+  /** Keep our direction open when the peer's ends. Default false, as `node:net`: `end()` is called then. */
+  allowHalfOpen?: boolean;
+  /** Bytes that wait to be read before the peer is held back. Default 64 KiB. */
+  readableHighWaterMark?: number;
+  /** Bytes that wait to be sent before `write` returns false. Default 256 KiB. */
+  writableHighWaterMark?: number;
+  /** Destroys the stream, and ends the connection. */
+  signal?: AbortSignal;
+}
+
+export const READABLE_BYTES = 65_536;
+export const WRITABLE_BYTES = 262_144;
+
+/**
+ * Bytes in order and in both directions, as a socket of `node:net`. 'finish' comes when the peer's adapter has all that was written;
+ * 'end' when the peer has ended its direction; 'close' when the connection is gone and nothing of it is left. An end of the connection
+ * before that is an error.
+ */
+export class ConnectionStream extends Duplex {
+  readonly #channel: StreamChannel;
+  #isReading = false;
+  #bytesRead = 0;
+  #bytesWritten = 0;
+  #idle: NodeJS.Timeout | undefined;
+  /** Milliseconds without bytes after which 'timeout' comes; 0: never. */
+  timeout = 0;
+
+  /** @internal */
+  constructor(channel: StreamChannel, options: StreamOptions = {}) {
+    const {
+      allowHalfOpen = false,
+      readableHighWaterMark = READABLE_BYTES,
+      writableHighWaterMark = WRITABLE_BYTES,
+      signal,
+    } = options;
+    super({ allowHalfOpen, readableHighWaterMark, writableHighWaterMark, decodeStrings: true, signal });
+    this.#channel = channel;
+    channel.onFailure = (error) => this.destroy(error as Error);
+    // As `node:net`: the end of a peer that sends nothing is noticed without a reader.
+    this.read(0);
+  }
+
+  /** Our address. */
+  get localAddress(): string | undefined {
+    return this.#channel.localAddress?.address;
+  }
+
+  get localPort(): number | undefined {
+    return this.#channel.localAddress?.port;
+  }
+
+  /** The peer's address. */
+  get remoteAddress(): string | undefined {
+    return this.#channel.remoteAddress?.address;
+  }
+
+  get remotePort(): number | undefined {
+    return this.#channel.remoteAddress?.port;
+  }
+
+  get remoteFamily(): 'IPv4' | 'IPv6' | undefined {
+    const address = this.remoteAddress;
+    return address === undefined ? undefined : address.includes(':') ? 'IPv6' : 'IPv4';
+  }
+
+  /** As `net.Socket.address()`: our end. */
+  address(): SocketAddress | Record<string, never> {
+    return this.#channel.localAddress ?? {};
+  }
+
+  /** Bytes that came. */
+  get bytesRead(): number {
+    return this.#bytesRead;
+  }
+
+  /** Bytes that were handed over, those that still wait among them. */
+  get bytesWritten(): number {
+    return this.#bytesWritten + this.writableLength;
+  }
+
+  /** 'timeout' comes after so many ms without bytes in either direction; 0 ends that. The program decides what to do. */
+  setTimeout(timeout: number, callback?: () => void): this {
+    this.timeout = timeout;
+    if (callback) {
+      if (timeout === 0) this.off('timeout', callback);
+      else this.once('timeout', callback);
+    }
+    this.#moved();
+    return this;
+  }
+
+  /** For `node:http`: messages leave at once. */
+  setNoDelay(): this {
+    return this;
+  }
+
+  /** For `node:http`: `keepAlive` is an option of the connection. */
+  setKeepAlive(): this {
+    return this;
+  }
+
+  /** For `node:http`: a connection keeps its process alive until it is closed. */
+  ref(): this {
+    return this;
+  }
+
+  /** As `ref`. */
+  unref(): this {
+    return this;
+  }
+
+  #moved(): void {
+    clearTimeout(this.#idle);
+    if (this.timeout > 0 && !this.destroyed)
+      this.#idle = setTimeout(() => this.emit('timeout'), this.timeout).unref();
+  }
+
+  override _write(chunk: Uint8Array, _encoding: BufferEncoding, callback: (error?: Error | null) => void) {
+    this.#write([chunk], callback);
+  }
+
+  override _writev(chunks: { chunk: Uint8Array }[], callback: (error?: Error | null) => void) {
+    this.#write(
+      chunks.map(({ chunk }) => chunk),
+      callback,
+    );
+  }
+
+  #write(chunks: readonly Uint8Array[], callback: (error?: Error | null) => void): void {
+    for (const { length } of chunks) this.#bytesWritten += length;
+    if (this.timeout > 0) this.#moved();
+    this.#channel.write(chunks).then(() => callback(), callback);
+  }
+
+  override _final(callback: (error?: Error | null) => void) {
+    this.#channel.end().then(() => callback(), callback);
+  }
+
+  override _read() {
+    if (!this.#isReading) void this.#pull();
+  }
+
+  async #pull(): Promise<void> {
+    this.#isReading = true;
+    try {
+      for (;;) {
+        const bytes = await this.#channel.read();
+        if (this.destroyed) return;
+        if (bytes === undefined) {
+          this.push(null);
+          this.read(0); // Where nothing waits to be read, that ends it without a reader.
+          return; // It stays "reading": nothing more comes.
+        }
+        this.#bytesRead += bytes.length;
+        if (this.timeout > 0) this.#moved();
+        if (!this.push(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length))) break;
+      }
+      this.#isReading = false;
+    } catch (error) {
+      this.destroy(error as Error);
+    }
+  }
+
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void) {
+    clearTimeout(this.#idle);
+    // A reader of all bytes (`for await`) destroys the stream, perhaps before our own end is on its way.
+    const isComplete = error === null && this.readableEnded && this.writableLength === 0;
+    this.#channel.close(isComplete).then(() => callback(error), callback);
+  }
+}
