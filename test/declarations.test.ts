@@ -38,6 +38,29 @@ test.each([
   expect(compile({ ...options, ...strictest }, EVERYTHING)).toBe('');
 });
 
+const STREAMS = `import type { Duplex } from 'node:stream';
+import { connect, type ConnectionStream, listen, type StreamPair } from '@node-roce/rdmacm';
+
+await using listener = await listen({ port: 0, keepAlive: 1000, idleTimeout: 0, closeTimeout: 100, ackTimeoutMs: 5 });
+const connection = await connect(\`localhost:\${listener.port}\`, { connectTimeout: 5000, rnrTimerMs: 0.5 });
+connection.on('close', (cause: Error | undefined) => console.log(cause)).once('drain', () => {});
+const stream: ConnectionStream = connection.stream({ allowHalfOpen: true, signal: new AbortController().signal });
+const duplex: Duplex = stream;
+duplex.end(stream.remoteAddress);
+const pair: StreamPair = (await listener.accept()).streams({ readableHighWaterMark: 5 });
+await pair.readable.pipeTo(pair.writable);
+// @ts-expect-error a Web stream ends by itself
+(await listener.accept()).streams({ allowHalfOpen: true });`;
+
+test('a program of streams compiles', () => {
+  const options = {
+    module: 'nodenext',
+    lib: ['es2022', 'esnext.disposable'],
+    exactOptionalPropertyTypes: true,
+  };
+  expect(compile(options, STREAMS)).toBe('');
+});
+
 test('the check sees an error', () => {
   const code = "import { openDevice } from '@node-roce/verbs-api';\nvoid openDevice({});";
   expect(compile({ module: 'nodenext' }, code)).toContain('main.ts(2,');

@@ -1,4 +1,4 @@
-/** The examples run as they stand; the one in the README is examples/write.mjs. */
+/** The examples run as they stand; those in the README are examples/write.mjs and stream-echo.mjs. */
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -15,8 +15,15 @@ test('write.mjs', async () => {
   expect(stdout).toBe('SUCCESS written from afar\n');
 });
 
-test('the README shows write.mjs', () => {
-  expect(read('README.md')).toContain(`\`\`\`js\n${read('examples/write.mjs')}\`\`\``);
+test.each(['write', 'stream-echo'])('the README shows %s.mjs', (name) => {
+  expect(read('README.md')).toContain(`\`\`\`js\n${read(`examples/${name}.mjs`)}\`\`\``);
+});
+
+test('stream-echo.mjs has twelve lines of code at most', async () => {
+  const lines = read('examples/stream-echo.mjs').split('\n');
+  expect(lines.filter((line) => line !== '' && !line.startsWith('//')).length).toBeLessThanOrEqual(12);
+  const { stdout } = await run(process.execPath, [path('stream-echo.mjs')]);
+  expect(stdout).toBe('hello\n');
 });
 
 /** Runs an example as server and as client, which tries until the server listens. */

@@ -39,7 +39,7 @@ for (let round = 1; round <= 2; round++) {
   server.kill('SIGKILL'); // No time for a farewell.
   await ended;
   if (round === 1) {
-    // This side only waits: without `keepAlive` it would wait for ever.
+    // This side only waits: `keepAlive` finds out.
     await connection.receive().catch((error) => console.log(`gone: ${error.attribute}`));
     server = start();
   }

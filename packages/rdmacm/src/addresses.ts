@@ -57,17 +57,20 @@ export function localAddresses(any: string): string[] {
   return [...new Set(all)];
 }
 
-/**
- * The numeric address of a host: the first one that is preferred, or else the first. Rejects with ERR_ROCE_CM_NO_ADDRESS where
- * the name has none.
- */
+/** The numeric address of a host: the first one that is preferred, or else the first. Rejects as `resolveAll`. */
 export async function resolveHost(
   host: string,
   isPreferred: (gid: Uint8Array) => boolean = () => true,
 ): Promise<string> {
+  const all = await resolveAll(host);
+  return all.find((address) => isPreferred(gidOf(address))) ?? all[0];
+}
+
+/** The numeric addresses of a host, one at least, in the resolver's order. Rejects with ERR_ROCE_CM_NO_ADDRESS where the name has none. */
+export async function resolveAll(host: string): Promise<string[]> {
   try {
     const all = await lookup(host, { all: true });
-    return (all.find(({ address }) => isPreferred(gidOf(address))) ?? all[0]).address;
+    return [...new Set(all.map(({ address }) => address))];
   } catch (cause) {
     throw new RoceError('ERR_ROCE_CM_NO_ADDRESS', `host: ${host} has no address`, {
       errno: 'ENOENT',

@@ -52,6 +52,7 @@ import {
   type IdOptions,
   type PortSpaceName,
   PRIVATE_DATA,
+  withCodes,
 } from './parameters.ts';
 import { type Destination, Path } from './path.ts';
 
@@ -115,11 +116,11 @@ export class CmId implements AsyncDisposable {
   constructor(options: IdOptions = {}) {
     checkIdOptions(options);
     const { portSpace = 'TCP' } = options;
-    this.#options = options;
+    this.#options = withCodes(options);
     this.portSpace = portSpace;
     this.context = options.context;
-    this.#path = new Path(options);
-    this.#terms = new Negotiation(options, this.#path);
+    this.#path = new Path(this.#options);
+    this.#terms = new Negotiation(this.#options, this.#path);
     this.#ended = new Promise((resolve) => {
       this.#end = resolve;
     });

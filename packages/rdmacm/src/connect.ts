@@ -1,9 +1,13 @@
 /** Connections in one call. */
 import { codeMicroseconds, DEFAULT_TIMING } from '@node-roce/cm';
 import { type Device, EventQueue, RoceError } from '@node-roce/verbs-api';
-import { CmRejReason } from '@node-roce/wire';
+import { CmRejReason, isIpv4Mapped } from '@node-roce/wire';
+import { gidOf, isAnyAddress, resolveAll, type SocketAddress } from './addresses.ts';
+import { orAborted } from './attempt.ts';
 import { CmId } from './cm-id.ts';
-import { closedError } from './errors.ts';
+import { Deadline } from './deadline.ts';
+import { closedError, connectTimeoutError } from './errors.ts';
+import { firstOf, inTurns } from './eyeballs.ts';
 import { MessageConnection, type MessageOptions } from './message-connection.ts';
 import {
   checkConnectOptions,
@@ -31,6 +35,8 @@ interface MessageIdOptions extends Omit<IdOptions, 'portSpace' | 'transport'> {
 
 /** Options of `connect`. */
 export interface ConnectOptions extends MessageIdOptions, MessageOptions, ConnectionParameters {
+  /** Milliseconds for all of it: the name, the device, and the peer's answer; 0 for no limit. Default 10,000. */
+  connectTimeout?: number;
   /** Our address; by route unless given. */
   source?: string;
   /** Gives up. */
@@ -54,6 +60,9 @@ export interface ListenOptions extends MessageIdOptions, MessageOptions, Connect
 }
 
 const DEFAULT_BACKLOG = 128;
+const CONNECT_TIMEOUT = 10_000;
+/** With it, `keepAlive` and the ACK timeout find a dead peer within 10 s: 2 s, and 7 times 1.07 s. */
+const RETRY_COUNT = 6;
 /** Our response timeouts that a peer may take to confirm while others wait: time for a repetition of REP. */
 const PATIENCE = 2;
 
@@ -82,7 +91,7 @@ const parametersOf = ({
   privateData,
   responderResources,
   initiatorDepth,
-  retryCount,
+  retryCount = RETRY_COUNT,
   rnrRetryCount,
   flowControl,
 }: ConnectionParameters): ConnectionParameters => ({
@@ -101,7 +110,9 @@ const idOptionsOf = ({
   channel,
   trafficClass,
   ackTimeout,
+  ackTimeoutMs,
   minRnrTimer,
+  rnrTimerMs,
   timing,
   context,
 }: IdOptions): IdOptions => ({
@@ -111,7 +122,9 @@ const idOptionsOf = ({
   channel,
   trafficClass,
   ackTimeout,
+  ackTimeoutMs,
   minRnrTimer,
+  rnrTimerMs,
   timing,
   context,
 });
@@ -130,19 +143,52 @@ const messagesOf = ({
   );
 
 /**
- * Connects to `host:port` and returns a connection that carries messages.
+ * Connects to `host:port` and returns a connection that carries messages. Of a name with several addresses, each is tried (RFC 8305).
  *
- * Rejects as `CmId.resolveAddr` and `CmId.connect`, or with the signal's reason.
+ * Rejects as `CmId.resolveAddr` and `CmId.connect`, with ERR_ROCE_CM_UNREACHABLE after `connectTimeout`, or with the signal's reason.
  */
 export async function connect(target: string, options: ConnectOptions = {}): Promise<MessageConnection> {
   const { host, port } = parseTarget(target);
   checkConnectOptions(options);
   checkPrivateData(options.privateData, PRIVATE_DATA.connect);
-  const { source, signal } = options;
-  signal?.throwIfAborted();
+  options.signal?.throwIfAborted();
+  const { connectTimeout = CONNECT_TIMEOUT, source, device } = options;
+  const late = () => connectTimeoutError({ address: host, port }, connectTimeout);
+  const deadline = new Deadline(connectTimeout, options.signal, late);
+  const { signal } = deadline;
+  try {
+    const addresses = await orAborted(addressesOf(host, source, device), signal);
+    return await firstOf(
+      host,
+      addresses,
+      (address, ownSignal) => connectTo({ address, port }, options, ownSignal),
+      (connection) => void connection.discard(),
+      signal,
+    );
+  } finally {
+    deadline.end();
+  }
+}
+
+/** Addresses of a host that ours can reach; all, where none can. */
+async function addressesOf(host: string, source: string | undefined, device: Device | undefined) {
+  const all = await resolveAll(host);
+  const own =
+    source !== undefined && !isAnyAddress(source) ? [gidOf(source)] : device?.gids.map(({ gid }) => gid);
+  const reachable =
+    own && all.filter((each) => own.some((gid) => isIpv4Mapped(gid) === isIpv4Mapped(gidOf(each))));
+  return inTurns(reachable?.length ? reachable : all);
+}
+
+async function connectTo(
+  { address, port }: SocketAddress,
+  options: ConnectOptions,
+  signal: AbortSignal,
+): Promise<MessageConnection> {
+  const { source } = options;
   const id = new CmId(idOptionsOf(options));
   try {
-    await id.resolveAddr({ host, port, ...(source === undefined ? {} : { source }) }, { signal });
+    await id.resolveAddr({ host: address, port, ...(source === undefined ? {} : { source }) }, { signal });
     await id.resolveRoute();
     const connection = await MessageConnection.open(id, messagesOf(options));
     try {

@@ -41,17 +41,26 @@ describe('options of an address that is open', () => {
     ['experimental', { experimental: ['xrc'] }, { experimental: ['apm'] }],
     ['trace', {}, { trace: '/tmp/never-written.pcapng' }],
     ['limits', { limits: { maxQp: 5 } }, { limits: { maxQp: 6 } }],
-    ['shared', {}, { shared: true }],
+    ['shared', { shared: false }, { shared: true }],
+    ['shared by default', {}, { shared: false }],
     ['link', { link: 'udp' }, { link: 'dgram' }],
   ])('%s: another value is refused by name', async (name, first, second) => {
     const place = { port: UDP_PORT };
     const id = await bound(host(3), { ...first, ...place });
     await expect(bound(host(3), { ...second, ...place })).rejects.toMatchObject({
       errno: 'EINVAL',
-      attribute: `deviceOptions.${name}`,
+      attribute: `deviceOptions.${name.split(' ')[0]}`,
     });
     await id.destroy();
     await (await bound(host(3), { ...place, engine: 'inline' })).destroy();
+  });
+
+  test('a link that can not share opens the address alone', async () => {
+    const id = await bound(host(3), { port: UDP_PORT, link: 'dgram' });
+    await expect(bound(host(3), { port: UDP_PORT, shared: true })).rejects.toMatchObject({
+      attribute: 'deviceOptions.shared',
+    });
+    await id.destroy();
   });
 
   test('the same value, the default, and none are taken', async () => {

@@ -1,13 +1,14 @@
 /** Devices that connections open by themselves, one for each local address and UDP port, shared and closed with the last user. */
 import { isDeepStrictEqual } from 'node:util';
-import { type Device, type OpenOptions, openDevice } from '@node-roce/verbs-api';
+import { type Device, type OpenOptions, openDevice, type RoceError } from '@node-roce/verbs-api';
 import { gidToIpText, ROCE_UDP_PORT } from '@node-roce/wire';
 import { gidOf } from './addresses.ts';
 import { invalid } from './errors.ts';
 
 /**
  * How a device is opened: what `openDevice` takes but for the place, which is the id's local address. Ids of one address and UDP port share
- * a device: options that are given have to be those that it was opened with.
+ * a device: options that are given have to be those that it was opened with. `shared` is on by default: other programs of the user may
+ * have the same address.
  */
 export type DeviceOptions = Omit<OpenOptions, 'signal' | 'link' | 'address' | 'interface'> & {
   link?: 'auto' | 'udp' | 'dgram' | 'xdp';
@@ -18,7 +19,7 @@ const DEFAULTS: DeviceOptions = {
   engine: 'inline',
   link: 'auto',
   port: ROCE_UDP_PORT,
-  shared: false,
+  shared: true,
   credits: false,
   experimental: [],
   offload: true,
@@ -138,10 +139,28 @@ export async function leaseDevice(text: string, options: DeviceOptions): Promise
   }
 }
 
-function openShared(place: string, address: string, options: DeviceOptions): Shared {
+/**
+ * Opens a device that other programs of the user can share the address with, as sockets of different ports do; alone where the
+ * program asks for that, or the link can't share.
+ */
+async function openAt(address: string, asked: DeviceOptions): Promise<Device> {
+  if (asked.shared !== undefined) return openDevice({ ...asked, address });
+  asked.shared = asked.link === undefined || asked.link === 'auto' || asked.link === 'udp';
+  try {
+    return await openDevice({ ...asked, address });
+  } catch (error) {
+    // Without the addon, `auto` stands for the dgram link.
+    if (!asked.shared || (error as RoceError).attribute !== 'shared') throw error;
+    asked.shared = false;
+    return openDevice({ ...asked, address });
+  }
+}
+
+function openShared(place: string, address: string, given: DeviceOptions): Shared {
   const before = closing.get(place) ?? Promise.resolve();
-  const opening = before.then(() => openDevice({ ...options, address }));
-  const entry: Shared = { options: { ...options }, opening, users: 0 };
+  const options = { ...given };
+  const opening = before.then(() => openAt(address, options));
+  const entry: Shared = { options, opening, users: 0 };
   shared.set(place, entry);
   opening.then(
     (device) => {

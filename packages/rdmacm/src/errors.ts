@@ -115,6 +115,14 @@ export const unreachableError = (to: SocketAddress): RoceError =>
     },
   );
 
+/** The limit of `connect` is over. */
+export const connectTimeoutError = (to: SocketAddress, milliseconds: number): RoceError =>
+  new RoceError('ERR_ROCE_CM_UNREACHABLE', `no answer from ${hostAndPort(to)} within ${milliseconds} ms`, {
+    errno: 'ETIMEDOUT',
+    attribute: 'connectTimeout',
+    expected: `a program that accepts connections there; \`roce doctor ${to.address}\` checks the way`,
+  });
+
 export const closedError = (message: string): RoceError =>
   new RoceError('ERR_ROCE_CLOSED', message, { errno: 'ECANCELED' });
 

@@ -14,6 +14,7 @@ import { agreed, type Sizes, takeSizes, withSizes } from './agreement.ts';
 import { orAborted } from './attempt.ts';
 import type { CmId } from './cm-id.ts';
 import { ConnectionStream, type StreamOptions } from './connection-stream.ts';
+import { Deadline } from './deadline.ts';
 import { closedError, hostAndPort, isStreamError } from './errors.ts';
 import { MessageChannel } from './message-channel.ts';
 import { type Made, makeParts, releaseParts } from './message-parts.ts';
@@ -331,8 +332,11 @@ export class MessageConnection extends EventEmitter<ConnectionEvents> implements
   /** @param patience milliseconds for the peer's answer: the peer chooses the intervals and the repetitions */
   async #close(patience: number): Promise<void> {
     this.#watch.stop();
-    if (patience > 0 && this.id.state === 'CONNECTED')
-      await orAborted(this.id.disconnect(), AbortSignal.timeout(patience)).catch(() => {});
+    if (patience > 0 && this.id.state === 'CONNECTED') {
+      const deadline = new Deadline(patience, undefined, () => closedError('the peer does not answer'));
+      await orAborted(this.id.disconnect(), deadline.signal).catch(() => {});
+      deadline.end();
+    }
     // A program that logs async events need not know whose they are: none is waited for.
     this.qp.asyncEvents.waive();
     this.#cq.asyncEvents.waive();

@@ -40,6 +40,11 @@ const PORT = within(0, 65_535);
 const CODE = within(0, 31);
 /** As Node's timers take them. */
 const MILLISECONDS = within(0, 2 ** 31 - 1);
+/** A time that becomes a code. */
+const POSITIVE: OptionType = {
+  expected: 'milliseconds, more than 0',
+  is: (value) => typeof value === 'number' && value > 0 && value <= 2 ** 31,
+};
 
 const ID: OptionTypes = {
   device: instance('a device (openDevice)', Device),
@@ -49,7 +54,9 @@ const ID: OptionTypes = {
   channel: instance('an EventChannel', IdEventChannel),
   trafficClass: within(0, 255),
   ackTimeout: CODE,
+  ackTimeoutMs: POSITIVE,
   minRnrTimer: CODE,
+  rnrTimerMs: POSITIVE,
   timing: OBJECT,
   context: ANY,
 };
@@ -88,8 +95,18 @@ const STREAM: OptionTypes = { ...ID, portSpace: oneOf('TCP', 'IB'), transport: o
 /** Near no right name, and common. */
 const HINTS = { aliases: { host: 'address', retryCnt: 'retryCount', rnrRetry: 'rnrRetryCount' } };
 
+/** Codes, and the same times in milliseconds. */
+const TWICE = [
+  ['ackTimeout', 'ackTimeoutMs'],
+  ['minRnrTimer', 'rnrTimerMs'],
+] as const;
+
 function check(options: { timing?: unknown }, types: OptionTypes): void {
   checkOptions('', options, types, HINTS);
+  const given = options as Record<string, unknown>;
+  for (const [code, time] of TWICE)
+    if (given[code] !== undefined && given[time] !== undefined)
+      throw invalid(time, `given with ${code}`, `one of ${code} and ${time}`);
   if (options.timing !== undefined) checkOptions('timing', options.timing, TIMING);
 }
 
@@ -122,7 +139,14 @@ export function checkIdOptions(options: {
   if (transport === 'XRC') checkArgument('portSpace', portSpace, oneOf('TCP', 'IB'));
 }
 export const checkConnectOptions = (options: object): void =>
-  check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, source: ADDRESS });
+  check(options, {
+    ...STREAM,
+    ...PARAMETERS,
+    ...MESSAGES,
+    ...WAIT,
+    source: ADDRESS,
+    connectTimeout: MILLISECONDS,
+  });
 export const checkListenOptions = (options: object): void =>
   check(options, { ...STREAM, ...PARAMETERS, ...MESSAGES, ...WAIT, ...LISTEN });
 export const checkParameterNames = (parameters: object): void => check(parameters, PARAMETERS);

@@ -1,6 +1,7 @@
 /** Parameters of connect, accept and listen, and their checks. */
 import type { Timing } from '@node-roce/cm';
 import { type Device, type DeviceLimits, RoceError } from '@node-roce/verbs-api';
+import { ackTimeoutCodeFor, rnrTimerCodeFor } from '@node-roce/wire';
 import type { DeviceOptions } from './devices.ts';
 import { invalid } from './errors.ts';
 import type { IdEventChannel } from './events.ts';
@@ -63,8 +64,12 @@ export interface IdOptions {
    * accepting side, that of the request, 21 (8.6 s) at most. 0 is for ever.
    */
   ackTimeout?: number;
+  /** The same in milliseconds, in place of `ackTimeout`: the next longer code holds. A request is retried after twice that time. */
+  ackTimeoutMs?: number;
   /** RNR timer of the queue pair, code (rdma_set_min_rnr_timer). Default 12 (0.64 ms). */
   minRnrTimer?: number;
+  /** The same in milliseconds, in place of `minRnrTimer`: the next longer code holds, 491.52 ms and 655.36 ms at most. */
+  rnrTimerMs?: number;
   /** Intervals and retries of the connection manager's messages. Defaults are Linux's. */
   timing?: Timing;
   /** Comes back as `context`. */
@@ -73,6 +78,16 @@ export interface IdOptions {
 
 /** Private data that the messages have room for, bytes. */
 export const PRIVATE_DATA = { connect: 56, accept: 196, reject: 148, resolve: 180, answer: 136 } as const;
+
+/** Options with the codes of times that are given in milliseconds. */
+export function withCodes(options: IdOptions): IdOptions {
+  const { ackTimeoutMs, rnrTimerMs, ...codes } = options;
+  return {
+    ...codes,
+    ...(ackTimeoutMs === undefined ? {} : { ackTimeout: ackTimeoutCodeFor(ackTimeoutMs * 1000) }),
+    ...(rnrTimerMs === undefined ? {} : { minRnrTimer: rnrTimerCodeFor(rnrTimerMs * 1000) }),
+  };
+}
 
 /** Checks the room for private data. */
 export function checkPrivateData(data: Uint8Array | undefined, room: number): void {
