@@ -1,5 +1,5 @@
 /** `roce conform`: exit codes, which a CI server reads. */
-import { writeFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
@@ -8,10 +8,12 @@ import { run } from './cli.ts';
 
 removeFolders();
 
-async function conform(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+const conform = (...args: string[]) => played('--via', 'model', ...args);
+
+async function played(...args: string[]): Promise<{ code: number; out: string; err: string }> {
   let out = '';
   let err = '';
-  const code = await run(['conform', '--via', 'model', ...args], {
+  const code = await run(['conform', ...args], {
     stdin: Readable.from([]),
     stdout: { write: (text) => (out += text) },
     stderr: { write: (text) => (err += text) },
@@ -35,6 +37,38 @@ test('results that cannot be written are printed, and are no deviation', async (
   const { code, out } = await conform('--rule', 'PSN-01', '--junit', join(ownFolder(), 'no', 'file'));
   expect(code).toBe(2);
   expect(out).toContain('model: 1 rules: 1 pass');
+});
+
+test('a host may be a name, and is no IPv6 address', async () => {
+  expect(await played('localhost', '--port', '9')).toEqual({
+    code: 2,
+    out: '',
+    err: 'roce conform: connect ECONNREFUSED 127.0.0.1:9\n',
+  });
+  expect((await played('::1')).err).toContain('over IPv4');
+  expect((await played('no.such.host.invalid')).code).toBe(2);
+});
+
+test('a list that is learned again keeps its reasons', async () => {
+  const file = join(ownFolder(), 'list.json');
+  const list = { device: 'mine', deviations: { 'KEY-01': { is: 'x', because: 'a reason' } } };
+  writeFileSync(file, JSON.stringify(list));
+  expect((await conform('--rule', 'PSN-01', '--learn', file)).code).toBe(0);
+  expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(list);
+  writeFileSync(file, '{');
+  expect(await conform('--rule', 'PSN-01', '--learn', file)).toMatchObject({
+    code: 2,
+    out: '',
+    err: expect.stringContaining(`--learn ${file}: `),
+  });
+  expect(readFileSync(file, 'utf8')).toBe('{');
+});
+
+test('a run in which nothing could be tested is not passed', async () => {
+  expect(await conform('--rule', 'STA-06')).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('no rule could be tested'),
+  });
 });
 
 test('a run without a rule is not passed', async () => {

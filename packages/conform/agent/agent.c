@@ -2,10 +2,11 @@
  * roce-agent: stands next to a device under test and does there what `roce conform` asks for.
  *
  *     cc -O2 -Wall -o roce-agent agent.c -libverbs
- *     ./roce-agent -b 192.0.2.7            [-d DEVICE] [-g GID_INDEX] [-p PORT] [-t TOKEN]
+ *     ./roce-agent -b 192.0.2.7            [-d DEVICE] [-g GID_INDEX] [-p PORT] [-t TOKEN] [-i SECONDS]
  *
  * One client at a time, over TCP. A request is a line, `verb key=value ...`; numbers are decimal or 0x hexadecimal. The
- * answer is a line with one JSON object. Objects live until the client goes. Verbs:
+ * answer is a line with one JSON object. Objects live until the client goes; one that sends no whole line for 300 s (-i), or
+ * takes no answer for 30 s, is sent away. Verbs:
  *
  *     hello                    the device, its GID, its limits; with -t, `token=` has to come with it, before anything else
  *     mr      size access      memory, registered; access: letters of l(ocal) w(rite) r(ead) a(tomic)
@@ -42,6 +43,9 @@
 
 enum { MAX_MRS = 64, MAX_QPS = 256, MAX_LINE = 1 << 18, MAX_VALUE = 1 << 17, MAX_MR_BYTES = 1 << 24 };
 
+/* The longest that a client may leave an answer, and that it may have this program wait. */
+enum { UNREAD_SECONDS = 30, MAX_WAIT_MS = 120000 };
+
 struct region {
     struct ibv_mr *mr;
     unsigned char *bytes;
@@ -61,6 +65,7 @@ static struct ibv_cq *cq;
 static struct region regions[MAX_MRS];
 static struct queue_pair qps[MAX_QPS];
 static int gid_index = 1;
+static int silent_seconds = 300; /* a client that sends nothing for so long keeps others out */
 static const char *token;
 static int is_known; /* the client gave the token */
 static FILE *out;
@@ -104,6 +109,14 @@ static uint64_t number_of(const char *key, uint64_t fallback)
     const char *value = text_of(key);
 
     return value ? strtoull(value, NULL, 0) : fallback;
+}
+
+/* ms that the request may wait. */
+static int wait_of(void)
+{
+    uint64_t wait = number_of("wait", 0);
+
+    return wait < MAX_WAIT_MS ? (int)wait : MAX_WAIT_MS;
 }
 
 static void say(const char *format, ...)
@@ -318,7 +331,7 @@ static void connect_qp(void)
     error = ibv_modify_qp(pair->qp, &rtr, rtr_mask);
     if (error)
         return refuse("RTR", error);
-    if (pair->qp->qp_type == IBV_QPT_UD) {
+    if (pair->qp->qp_type == IBV_QPT_UD && !pair->ah) {
         pair->ah = ibv_create_ah(pd, &ah);
         pair->dest_qpn = rtr.dest_qp_num;
         if (!pair->ah)
@@ -427,6 +440,9 @@ static void post_send(void)
         wr.wr.atomic.compare_add = number_of("compare_add", 0);
         wr.wr.atomic.swap = number_of("swap", 0);
     } else if (pair->qp->qp_type == IBV_QPT_UD) {
+        /* libibverbs reads it without looking whether there is one. */
+        if (!pair->ah)
+            return refuse("send", ENOTCONN);
         wr.wr.ud.ah = pair->ah;
         wr.wr.ud.remote_qpn = pair->dest_qpn;
         wr.wr.ud.remote_qkey = (uint32_t)number_of("rqkey", pair->qkey);
@@ -456,7 +472,7 @@ static void say_completion(const struct ibv_wc *wc)
 
 static void poll_cq(void)
 {
-    double end = now_ms() + (double)number_of("wait", 0);
+    double end = now_ms() + wait_of();
     uint64_t want = number_of("want", 1);
     uint64_t got = 0;
 
@@ -521,7 +537,7 @@ static void events(void)
     int count = 0;
 
     say("{\"ok\":true,\"events\":[");
-    while (poll(&ready, 1, count ? 0 : (int)number_of("wait", 0)) > 0 && ibv_get_async_event(context, &event) == 0) {
+    while (poll(&ready, 1, count ? 0 : wait_of()) > 0 && ibv_get_async_event(context, &event) == 0) {
         say("%s\"%s\"", count++ ? "," : "", ibv_event_type_str(event.event_type));
         ibv_ack_async_event(&event);
     }
@@ -597,25 +613,59 @@ static void answer(void)
     refuse("verb", ENOSYS);
 }
 
-/* Serves a client until it goes, or sends a line that is too long. */
+/* Bytes that came behind the line at hand. */
+static char ahead[MAX_LINE];
+static size_t ahead_size;
+
+/* Takes a line of the client into `line`; 0 if it has gone, has been silent for too long, or its line is too long. */
+static int read_line(int client)
+{
+    double end = now_ms() + silent_seconds * 1e3;
+
+    for (;;) {
+        char *newline = memchr(ahead, '\n', ahead_size);
+        struct pollfd ready = { .fd = client, .events = POLLIN };
+        double left = end - now_ms();
+        ssize_t got;
+
+        if (newline) {
+            size_t length = (size_t)(newline - ahead) + 1;
+
+            memcpy(line, ahead, length);
+            line[length] = 0;
+            ahead_size -= length;
+            memmove(ahead, newline + 1, ahead_size);
+            return 1;
+        }
+        if (ahead_size >= sizeof ahead - 1 || left <= 0 || poll(&ready, 1, (int)left + 1) <= 0)
+            return 0;
+        got = read(client, ahead + ahead_size, sizeof ahead - 1 - ahead_size);
+        if (got <= 0)
+            return 0;
+        ahead_size += (size_t)got;
+    }
+}
+
+/* Serves a client until it goes, or is sent away. */
 static void serve(int client)
 {
     int one = 1;
-    FILE *in = fdopen(client, "r");
+    struct timeval unread = { .tv_sec = UNREAD_SECONDS };
 
     setsockopt(client, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    setsockopt(client, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    out = fdopen(dup(client), "w");
+    setsockopt(client, SOL_SOCKET, SO_SNDTIMEO, &unread, sizeof unread);
+    out = fdopen(client, "w");
     is_known = 0;
-    while (in && out && fgets(line, sizeof line, in) && strchr(line, '\n')) {
+    ahead_size = 0;
+    while (out && read_line(client)) {
         answer();
         if (fflush(out) != 0)
             break;
     }
-    if (in)
-        fclose(in);
     if (out)
         fclose(out);
+    else
+        close(client);
     drop_all();
 }
 
@@ -671,18 +721,19 @@ int main(int argc, char **argv)
     const char *port = "18777";
     int option, listener, client;
 
-    while ((option = getopt(argc, argv, "b:d:g:p:t:")) != -1) {
+    while ((option = getopt(argc, argv, "b:d:g:i:p:t:")) != -1) {
         switch (option) {
         case 'b': address = optarg; break;
         case 'd': device = optarg; break;
         case 'g': gid_index = atoi(optarg); break;
+        case 'i': silent_seconds = atoi(optarg); break;
         case 'p': port = optarg; break;
         case 't': token = optarg; break;
         default: return 2;
         }
     }
-    if (!address) {
-        fprintf(stderr, "usage: roce-agent -b ADDRESS [-d DEVICE] [-g GID_INDEX] [-p PORT] [-t TOKEN]\n");
+    if (!address || gid_index < 0 || gid_index > 255 || silent_seconds < 1 || silent_seconds > 86400) {
+        fprintf(stderr, "usage: roce-agent -b ADDRESS [-d DEVICE] [-g GID_INDEX] [-p PORT] [-t TOKEN] [-i SECONDS]\n");
         return 2;
     }
     signal(SIGPIPE, SIG_IGN);
@@ -693,8 +744,13 @@ int main(int argc, char **argv)
         return 1;
     fprintf(stderr, "roce-agent: %s at %s port %s%s\n", ibv_get_device_name(context->device), address, port,
             token ? "" : ", open to every program that reaches it");
-    while ((client = accept(listener, NULL, NULL)) >= 0)
-        serve(client);
+    for (;;) {
+        client = accept(listener, NULL, NULL);
+        if (client >= 0)
+            serve(client);
+        else if (errno != EINTR && errno != ECONNABORTED)
+            break;
+    }
     perror("roce-agent: accept");
     return 1;
 }

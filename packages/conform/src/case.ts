@@ -10,9 +10,9 @@ import {
   formatIpAddress,
   icrcV2,
   internetChecksum,
-  type Packet,
   type PacketInput,
   setU16,
+  u16,
   writeIcrc,
 } from '@node-roce/wire';
 import { type ConnectionSpec, type Device, Untestable } from './device.ts';
@@ -216,7 +216,8 @@ export class Case implements Playing {
   }
 
   #arrived(entry: Entry): void {
-    if (entry.packet !== undefined && sourceOf(entry.packet) !== this.line.device.ip) return;
+    // Other hosts of the network have no part in the case: neither their packets, nor what is no packet.
+    if (sourceOf(entry) !== this.line.device.ip) return;
     this.entries.push(entry);
     for (const session of this.sessions) session.arrived(entry);
   }
@@ -236,4 +237,11 @@ function differs(service: ConnectionSpec['service'], options: ConnectionOptions)
   return [pathMtu, maxDestRdAtomic, size, minRnrTimer, qkey].some((value) => value !== undefined);
 }
 
-const sourceOf = ({ ip }: Packet): string => formatIpAddress(ip.source);
+const IPV4_AT = 14;
+const IPV4_SOURCE_AT = IPV4_AT + 12;
+
+function sourceOf({ packet, frame }: Entry): string | undefined {
+  if (packet !== undefined) return formatIpAddress(packet.ip.source);
+  const isIpv4 = frame.length >= IPV4_SOURCE_AT + 4 && u16(frame, IPV4_AT - 2) === 0x0800;
+  return isIpv4 ? formatIpAddress(frame.subarray(IPV4_SOURCE_AT, IPV4_SOURCE_AT + 4)) : undefined;
+}

@@ -31,6 +31,41 @@ test('a deviation on the list is known, another one changed, one that is gone me
   expect(compare([passed], list)[0].verdict).toBe('pass');
 });
 
+test('a deviation that the list has as one seen sometimes is known where repetitions differ', () => {
+  const unsteady = {
+    ...deviation,
+    verdict: 'unsteady' as const,
+    why: ['deviation 1 times of 3', ...deviation.why],
+  };
+  const list = (sometimes: boolean, is = signature(deviation)) => ({
+    device: 'model',
+    deviations: { 'OPC-01': { is, because: 'x', sometimes } },
+  });
+  expect(compare([unsteady], list(true))[0].verdict).toBe('known');
+  expect(compare([unsteady], list(false))[0].verdict).toBe('unsteady');
+  expect(compare([unsteady], list(true, 'another'))[0].verdict).toBe('unsteady');
+  expect(isNews(unsteady)).toBe(false);
+  expect(isNews(unsteady, true)).toBe(true);
+});
+
+test('a list that is learned again keeps its reasons, and what was not played', () => {
+  const is = signature(deviation);
+  const before = {
+    device: 'mine',
+    deviations: {
+      'OPC-01': { is, because: 'a reason' },
+      'PSN-01': { is: 'gone', because: 'mended' },
+      'KEY-01': { is: 'x', because: 'not played' },
+    },
+  };
+  expect(learn([deviation, passed], 'model', before)).toEqual({
+    device: 'mine',
+    deviations: { 'OPC-01': { is, because: 'a reason' }, 'KEY-01': { is: 'x', because: 'not played' } },
+  });
+  const { deviations } = learn([{ ...deviation, why: ['another'] }], 'model', before);
+  expect(deviations['OPC-01']).toEqual({ is: 'another', because: '' });
+});
+
 test('a deviation from a disputed rule is news with strict only, a change of one always', () => {
   expect(isNews(deviation)).toBe(false);
   expect(isNews(deviation, true)).toBe(true);
@@ -109,6 +144,13 @@ test('an aborted run ends with what it has', async () => {
     onResult: () => abort.abort(),
   });
   expect(results).toHaveLength(1);
+});
+
+test('a selector is a rule or an area, and not the beginning of an id', () => {
+  expect(rules('psn-01').map(({ id }) => id)).toEqual(['PSN-01']);
+  expect(rules('RD').every(({ id }) => id.startsWith('RD-'))).toBe(true);
+  for (const name of ['PSN-', 'PSN-0', 'P', 'KEY-1', '-', 'PSN-01 '])
+    expect(() => rules(name), name).toThrow('no area');
 });
 
 test('an empty selector is no rule, and does not stand for all', () => {

@@ -16,7 +16,9 @@ export interface KnownList {
 }
 
 /** The text of a deviation: the same in each run. */
-export const signature = ({ why }: Pick<Result, 'why'>): string => why.join(' | ');
+export const signature = ({ why, verdict }: Pick<Result, 'why' | 'verdict'>): string =>
+  // In front there is how often it was seen.
+  why.slice(verdict === 'unsteady' ? 1 : 0).join(' | ');
 
 /**
  * Compares results with a list: a deviation becomes `known`, or `changed` where its text is another; a rule on the list that
@@ -27,16 +29,29 @@ export function compare(results: readonly Result[], { deviations }: KnownList): 
     const known = deviations[result.rule.id];
     if (known === undefined) return result;
     if (result.verdict === 'pass') return known.sometimes ? result : { ...result, verdict: 'mended' };
+    const isSame = signature(result) === known.is;
+    if (result.verdict === 'unsteady')
+      return known.sometimes && isSame ? { ...result, verdict: 'known' } : result;
     if (result.verdict !== 'deviation') return result;
-    return { ...result, verdict: signature(result) === known.is ? 'known' : 'changed' };
+    return { ...result, verdict: isSame ? 'known' : 'changed' };
   });
 }
 
-/** A list of the deviations in results; `because` is left to the reader. */
-export function learn(results: readonly Result[], device: string): KnownList {
-  const found = results.filter(({ verdict }) => verdict === 'deviation');
-  const entries = found.map((result) => [result.rule.id, { is: signature(result), because: '' }] as const);
-  return { device, deviations: Object.fromEntries(entries) };
+/**
+ * A list of the deviations in results; `because` is left to the reader. Entries of the list `before` stay, with their reasons:
+ * deviations that are the same, that are seen sometimes, and those of rules that gave no verdict.
+ */
+export function learn(results: readonly Result[], device: string, before?: KnownList): KnownList {
+  const deviations: Record<string, KnownDeviation> = { ...before?.deviations };
+  for (const result of results) {
+    const { id } = result.rule;
+    const [old, is] = [deviations[id], signature(result)];
+    if (result.verdict === 'pass' && !old?.sometimes) delete deviations[id];
+    if (result.verdict === 'deviation' && old?.is !== is) deviations[id] = { is, because: '' };
+    if (result.verdict === 'unsteady' && old?.is !== is)
+      deviations[id] = { is, because: '', sometimes: true };
+  }
+  return { device: before?.device ?? device, deviations };
 }
 
 /** The list in a file's text. @throws TypeError if it is no list */
@@ -56,8 +71,11 @@ export function parseKnownList(text: string): KnownList {
 
 const NEWS: ReadonlySet<Verdict> = new Set(['deviation', 'changed', 'mended', 'unsteady']);
 
-/** Whether a result is one that nobody knew of. A deviation from a rule that is a `should` counts with `strict` only. */
+/**
+ * Whether a result is one that nobody knew of. A deviation from a rule that is a `should` counts with `strict` only, each time or
+ * sometimes; one on a list that is another now, or gone, counts always.
+ */
 export function isNews({ rule, verdict }: Result, strict = false): boolean {
-  if (rule.should && verdict === 'deviation') return strict;
+  if (rule.should && (verdict === 'deviation' || verdict === 'unsteady')) return strict;
   return NEWS.has(verdict);
 }

@@ -18,7 +18,8 @@ const VERDICTS: readonly Verdict[] = [
 /** A line for a rule, and one for each reason and note. */
 export function resultText({ rule, verdict, why, notes }: Result): string {
   const indent = ' '.repeat(14);
-  const lines = [`${verdict.padEnd(14)}${rule.id}  ${rule.title}  (${rule.section})`];
+  const disputed = rule.should && verdict !== 'pass' ? '; should' : '';
+  const lines = [`${verdict.padEnd(14)}${rule.id}  ${rule.title}  (${rule.section}${disputed})`];
   lines.push(...why.map((reason) => `${indent}${reason}`), ...notes.map((note) => `${indent}note: ${note}`));
   return lines.join('\n');
 }

@@ -1,5 +1,7 @@
 /** `roce conform`: plays the rules of the conformance tester against a device. */
+import { lookup } from 'node:dns/promises';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import {
   AGENT_SOURCE,
@@ -68,9 +70,17 @@ export async function run([host]: readonly string[], given: Given, terminal: Ter
     return 0;
   }
   const known = await knownList(given.device);
-  if (given.via === 'model') return judge(chosen, modelBench, { name: 'model' }, known, given, terminal);
+  const plan: Plan = { chosen, known, before: known ?? (await learnedBefore(given.learn)) };
+  if (given.via === 'model') return judge(plan, modelBench, { name: 'model' }, given, terminal);
   if (host === undefined) throw new UsageError('expected the host of the device, or --via model');
-  return overNetwork(host, chosen, known, given, terminal);
+  return overNetwork(host, plan, given, terminal);
+}
+
+interface Plan {
+  chosen: readonly Rule[];
+  known: KnownList | undefined;
+  /** A list that is learned keeps its reasons. */
+  before: KnownList | undefined;
 }
 
 function chosenRules({ rule, first, hostile }: Given): Rule[] {
@@ -102,16 +112,28 @@ async function knownList(name: string | undefined): Promise<KnownList | undefine
   }
 }
 
-async function overNetwork(
-  host: string,
-  chosen: readonly Rule[],
-  known: KnownList | undefined,
-  given: Given,
-  terminal: Terminal,
-): Promise<number> {
+/** The list that --learn is to write over. */
+async function learnedBefore(file: string | undefined): Promise<KnownList | undefined> {
+  if (file === undefined) return undefined;
+  try {
+    return parseKnownList(await readFile(file, 'utf8'));
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw new UsageError(`--learn ${file}: ${(error as Error).message}`);
+  }
+}
+
+/** The IPv4 address of a host. */
+async function addressOf(name: string): Promise<string> {
+  if (isIPv6(name)) throw new Error(`${name}: the rules are played over IPv4`);
+  return (await lookup(name, { family: 4 })).address;
+}
+
+async function overNetwork(name: string, plan: Plan, given: Given, terminal: Terminal): Promise<number> {
   let agent: Agent | undefined;
   let line: PacketLine | undefined;
   try {
+    const host = await addressOf(name);
     agent = await Agent.connect(host, given.port);
     const device = await agentDevice(agent, given.token);
     line = await PacketLine.open(host, given.source ?? (await sourceFor(host)));
@@ -119,7 +141,7 @@ async function overNetwork(
     // Connections of the last run may still be known to the device: other numbers.
     const connections = Date.now() & 0xffff;
     const bench: Bench = { line, device, waits: { quiet, patience, slack }, connections };
-    return await judge(chosen, bench, device.info, known, given, terminal);
+    return await judge(plan, bench, device.info, given, terminal);
   } catch (error) {
     terminal.message(`roce conform: ${(error as Error).message}`);
     return CANNOT;
@@ -130,10 +152,9 @@ async function overNetwork(
 }
 
 async function judge(
-  chosen: readonly Rule[],
+  { chosen, known, before }: Plan,
   bench: Bench | (() => Bench),
   device: DeviceInfo,
-  known: KnownList | undefined,
   given: Given,
   terminal: Terminal,
 ): Promise<number> {
@@ -149,22 +170,22 @@ async function judge(
   if (json) terminal.json(resultsJson(results, device));
   else terminal.line(`\n${device.name}: ${totalsText(results)}`);
   try {
-    await write(results, played, device, given);
+    await write(results, device, given);
+    if (given.learn)
+      await writeFile(given.learn, `${JSON.stringify(learn(played, device.name, before), null, 2)}\n`);
   } catch (error) {
     terminal.message(`roce conform: ${(error as Error).message}`);
     return CANNOT;
   }
   if (results.some(({ verdict }) => verdict === 'broken') || played.length < chosen.length) return CANNOT;
+  if (results.every(({ verdict }) => verdict === 'not testable')) {
+    terminal.message('roce conform: no rule could be tested');
+    return CANNOT;
+  }
   return results.some((result) => isNews(result, strict)) ? 1 : 0;
 }
 
-async function write(
-  results: readonly Result[],
-  played: readonly Result[],
-  device: DeviceInfo,
-  given: Given,
-): Promise<void> {
-  if (given.learn) await writeFile(given.learn, `${JSON.stringify(learn(played, device.name), null, 2)}\n`);
+async function write(results: readonly Result[], device: DeviceInfo, given: Given): Promise<void> {
   if (given.junit) await writeFile(given.junit, junit(results, device, given.strict));
   if (given.output === undefined) return;
   await mkdir(given.output, { recursive: true });

@@ -11,16 +11,24 @@ const options: readonly OptionSpec[] = [
     fallback: 'agent',
   },
   { flags: '--list', summary: 'List the rules instead of playing them' },
-  { flags: '--rule <ids>', summary: 'Rules or areas, separated by commas: PSN,KEY-02', parse: text },
+  { flags: '--rule <ids>', summary: 'Rules and areas, separated by commas: KEY-02,PSN', parse: text },
   { flags: '--first', summary: 'Play the rules that a young device should have first' },
-  { flags: '--strict', summary: 'Count deviations from disputed rules, too' },
+  {
+    flags: '--strict',
+    summary:
+      'Count deviations from rules marked should, too: their reading is disputed, or the harm is small',
+  },
   { flags: '--hostile', summary: 'Play rules that may stop a device that is not robust, too' },
   {
     flags: '--device <list>',
     summary: 'List of known deviations: a name that --list shows, or a file that --learn wrote',
     parse: text,
   },
-  { flags: '--learn <file>', summary: 'Write the deviations found into a list', parse: text },
+  {
+    flags: '--learn <file>',
+    summary: 'Write the deviations found into a list; reasons in it, or in that of --device, stay',
+    parse: text,
+  },
   {
     flags: '--repeat <count>',
     summary: 'Play each rule so many times',

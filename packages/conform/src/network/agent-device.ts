@@ -1,17 +1,19 @@
 /** A device with an agent next to it. */
+import { constants } from 'node:os';
 import { gidFromText } from '@node-roce/wire';
-import type {
-  Completion,
-  ConnectionSpec,
-  Device,
-  DeviceConnection,
-  DeviceInfo,
-  Post,
-  Receive,
-  Right,
+import {
+  type Completion,
+  type ConnectionSpec,
+  type Device,
+  type DeviceConnection,
+  type DeviceInfo,
+  type Post,
+  type Receive,
+  type Right,
+  Untestable,
 } from '../device.ts';
 import type { Need } from '../needs.ts';
-import type { Agent } from './agent.ts';
+import { type Agent, Refused } from './agent.ts';
 
 /** `enum ibv_wc_status`. */
 const STATUSES = [
@@ -194,6 +196,13 @@ async function open(agent: Agent, ids: Ids, spec: ConnectionSpec): Promise<void>
   });
 }
 
+const { EINVAL, ENOSYS, EOPNOTSUPP, EPERM } = constants.errno;
+
+/** The device has not what a connection asks for: a path MTU beyond its port's, a service, a number of READs. */
+const LACKS: readonly number[] = [EINVAL, ENOSYS, EOPNOTSUPP, EPERM];
+
+const isLack = (error: unknown): error is Refused => error instanceof Refused && LACKS.includes(error.errno);
+
 /** @throws Error if the agent refuses the token */
 export async function agentDevice(agent: Agent, token?: string): Promise<Device> {
   const { ok: _, agent: __, ...facts } = await agent.call('hello', { token });
@@ -224,7 +233,7 @@ export async function agentDevice(agent: Agent, token?: string): Promise<Device>
       // The agent has room for 64 regions.
       if (qp !== undefined) await agent.call('drop', { qp }).catch(() => {});
       await agent.call('drop', { mr }).catch(() => {});
-      throw error;
+      throw isLack(error) ? new Untestable(`the device refuses it: ${error.message}`) : error;
     }
   };
   return { info, offers: new Set(OFFERS), connect };

@@ -3,6 +3,9 @@ import { once } from 'node:events';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import type { ConnectionSpec } from '../device.ts';
+import { rules } from '../rules/all.ts';
+import { play } from '../run.ts';
+import { VirtualLine } from '../virtual/line.ts';
 import { Agent } from './agent.ts';
 import { agentDevice } from './agent-device.ts';
 
@@ -78,5 +81,29 @@ test('a region and a queue pair whose connection the agent refuses are dropped',
   const spec = { service: 'rc', access: [], regionAccess: [], receives: 0, address: '10.0.0.1' };
   await expect(device.connect(spec as unknown as ConnectionSpec)).rejects.toThrow('agent: connect: RTR');
   expect(seen).toEqual(['hello', 'mr', 'qp', 'connect', 'drop qp=4', 'drop mr=3']);
+  agent.close();
+});
+
+test('a connection that the device cannot have is not testable; one without room in the agent is broken', async () => {
+  const answers: Record<string, object> = { mr: { mr: 0 }, qp: { qp: 0 } };
+  const agent = await agentThat((socket, line) =>
+    socket.write(`${JSON.stringify({ ok: true, ...answers[line.split(' ')[0]] })}\n`),
+  );
+  const device = await agentDevice(agent);
+  const play1 = async (verb: string, errno: number) => {
+    answers[verb] = { ok: false, what: 'RTR', errno, text: 'no' };
+    return play(rules('PSN-01')[0], {
+      line: new VirtualLine(),
+      device,
+      waits: { quiet: 1, patience: 1, slack: 1 },
+      connections: 0,
+    });
+  };
+  expect(await play1('connect', 22)).toMatchObject({
+    verdict: 'not testable',
+    why: ['the device refuses it: agent: connect: RTR: no'],
+  });
+  expect(await play1('qp', 95)).toMatchObject({ verdict: 'not testable' });
+  expect(await play1('mr', 12)).toMatchObject({ verdict: 'broken' });
   agent.close();
 });

@@ -16,6 +16,17 @@ interface Waiting {
   timer: NodeJS.Timeout;
 }
 
+/** The agent refused a request; `errno` is libibverbs', or its own. */
+export class Refused extends Error {
+  override readonly name = 'Refused';
+  readonly errno: number;
+
+  constructor(message: string, errno: number) {
+    super(message);
+    this.errno = errno;
+  }
+}
+
 /** A connection to an agent. Requests are answered in order. */
 export class Agent {
   readonly #socket: Socket;
@@ -48,7 +59,8 @@ export class Agent {
 
   /**
    * Asks for something. @param wait ms that the agent itself waits
-   * @throws Error where the agent refuses, does not answer, or is gone
+   * @throws Refused where the agent refuses
+   * @throws Error where it does not answer, or is gone
    */
   async call(verb: string, values: Readonly<Record<string, unknown>> = {}, wait = 0): Promise<Answer> {
     if (this.#gone !== undefined) throw this.#gone;
@@ -56,13 +68,15 @@ export class Agent {
     const line = [verb, ...given.map(([key, value]) => `${key}=${value}`)].join(' ');
     const answer = await new Promise<Answer>((resolve, reject) => {
       const timer = setTimeout(
-        () => this.#end(new Error(`the agent did not answer ${verb}`)),
+        () =>
+          this.#end(new Error(`the agent did not answer ${verb}: it serves one program at a time, or hangs`)),
         PATIENCE + wait,
       );
       this.#waiting.push({ resolve, reject, timer });
       this.#socket.write(`${line}\n`);
     });
-    if (answer.ok !== true) throw new Error(`agent: ${verb}: ${answer.what}: ${answer.text}`);
+    if (answer.ok !== true)
+      throw new Refused(`agent: ${verb}: ${answer.what}: ${answer.text}`, Number(answer.errno));
     return answer;
   }
 

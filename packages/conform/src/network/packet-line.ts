@@ -137,7 +137,6 @@ export class PacketLine implements Line {
     if (status !== 0) throw new Error(`a frame of ${frame.length} bytes could not be sent: errno ${status}`);
   }
 
-  /** Only frames of the device: others of the network are not looked at. */
   take(): { time: number; frame: Uint8Array }[] {
     return this.#in.splice(0);
   }

@@ -30,15 +30,22 @@ export const RULES: readonly Rule[] = [
   ...unreliableRules,
 ];
 
+const areaOf = (id: string): string => id.slice(0, id.indexOf('-'));
+
 /**
- * The rules whose ids begin with one of the selectors: `PSN` is an area, `PSN-01` a rule. All without a selector.
- * @throws RangeError for a selector that no id begins with
+ * The rules that are selected, in the order of the list: `PSN` is an area, `PSN-01` a rule. All without a selector. The beginning of an
+ * id selects nothing: `KEY-1` would be ten rules.
+ * @throws RangeError for a selector that is neither
  */
 export function rules(...selectors: readonly string[]): Rule[] {
-  const wrong = selectors.find(
-    (selector) => selector === '' || !RULES.some(({ id }) => id.startsWith(selector)),
-  );
-  if (wrong !== undefined)
-    throw new RangeError(wrong === '' ? 'an empty name of a rule' : `no rule ${wrong}`);
-  return RULES.filter(({ id }) => selectors.length === 0 || selectors.some((s) => id.startsWith(s)));
+  const wanted = selectors.map((selector) => selector.toUpperCase());
+  const wrong = wanted.findIndex((name) => !RULES.some(({ id }) => id === name || areaOf(id) === name));
+  if (wrong >= 0)
+    throw new RangeError(
+      selectors[wrong] === ''
+        ? 'an empty name of a rule'
+        : `no rule and no area ${selectors[wrong]}: expected one as PSN-01 or PSN`,
+    );
+  if (wanted.length === 0) return [...RULES];
+  return RULES.filter(({ id }) => wanted.includes(id) || wanted.includes(areaOf(id)));
 }

@@ -233,7 +233,8 @@ export const lengthRules = [
       text: 'The places where FIRST and LAST begin.',
     },
     async (t) => {
-      for (const pathMtu of [256, 512, 2048, 4096]) {
+      const largest = Number(t.device.info.mtu ?? 4096);
+      for (const pathMtu of [256, 512, 2048, 4096].filter((bytes) => bytes <= largest)) {
         const s = await t.rc({ pathMtu });
         const data = bytes(pathMtu + 1, pathMtu >> 8);
         s.write(0, data.slice(0, pathMtu - 1));

@@ -1,0 +1,43 @@
+/** Frames that reach a case from the network. */
+import { buildPacket } from '@node-roce/wire';
+import { expect, test } from 'vitest';
+import type { Line } from './line.ts';
+import { rules } from './rules/all.ts';
+import { play } from './run.ts';
+import { modelBench } from './virtual/bench.ts';
+import { TESTER } from './virtual/line.ts';
+
+/** Frames of another host: a packet for the tester's queue pair, one that was cut, and what is no IPv4. */
+function foreign(destQp: number): Uint8Array[] {
+  const packet = buildPacket({
+    ethernet: { source: '02:00:00:00:00:07', destination: TESTER.mac },
+    ip: { source: '10.77.0.7', destination: TESTER.ip, ttl: 64 },
+    bth: { opcode: 'RC_ACKNOWLEDGE', destQp, psn: 0x1000 },
+    extensions: { aeth: { syndrome: 0x60, msn: 1 } },
+  });
+  const cut = packet.slice(0, 50);
+  const arp = new Uint8Array(60);
+  arp.set([0x08, 0x06], 12);
+  return [packet, cut, arp, packet.slice(0, 10)];
+}
+
+test('frames of other hosts have no part in a case', async () => {
+  const bench = modelBench();
+  const { line } = bench;
+  const disturbed: Line = {
+    tester: line.tester,
+    device: line.device,
+    offers: line.offers,
+    now: () => line.now(),
+    send: (frame) => line.send(frame),
+    wait: (done, ms) => line.wait(done, ms),
+    take: () => {
+      const frames = foreign(0x100).map((frame) => ({ time: line.now(), frame }));
+      return [...frames, ...line.take(), ...frames];
+    },
+  };
+  const { verdict, ladder, entries } = await play(rules('PSN-01')[0], { ...bench, line: disturbed });
+  expect(verdict, ladder).toBe('pass');
+  expect(ladder).toBe((await play(rules('PSN-01')[0], modelBench())).ladder);
+  expect(entries.some(({ packet }) => packet === undefined)).toBe(false);
+});

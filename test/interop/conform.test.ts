@@ -1,0 +1,64 @@
+/** `roce conform` against rxe: every rule, with the agent next to it, and the list of what this rxe is known to do instead. */
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { AGENT_SOURCE } from '@node-roce/conform';
+import { expect, inject, test } from 'vitest';
+import { GID_INDEX, Guest } from './harness/guest.ts';
+import { onRelease } from './harness/release.ts';
+import { RoceCommand } from './harness/roce.ts';
+
+const guest = new Guest(inject('guest9000'));
+const { ip4 } = guest.address;
+const list = onRelease({ debian12: 'rxe-6.1', debian13: 'rxe-6.12' });
+
+/**
+ * Lines that are no fault: the card of the guest has no speed, which each query of the port logs; rxe of 6.12 logs each request
+ * that completes with an error, of any program.
+ */
+const ORDINARY = onRelease({
+  debian12: /speed is unknown, defaulting to/,
+  debian13: /speed is unknown, defaulting to|rxe0: qp#\d+ \w+: non-flush error status = \d+$/,
+});
+
+/** Lines that the kernel logged since the last call. */
+async function kernelLog(): Promise<string[]> {
+  const lines = (await guest.must('dmesg -c')).split('\n');
+  return lines.filter((line) => line !== '' && !ORDINARY.test(line));
+}
+
+/** Compiles the agent here, which has a compiler, and starts it in the guest. */
+async function startAgent() {
+  const folder = mkdtempSync(join(tmpdir(), 'roce-agent-'));
+  try {
+    const program = join(folder, 'roce-agent');
+    const { status, stderr } = spawnSync('cc', ['-O2', '-o', program, AGENT_SOURCE.pathname, '-libverbs']);
+    expect(status, String(stderr)).toBe(0);
+    const text = readFileSync(program).toString('base64');
+    await guest.must('base64 -d > /tmp/roce-agent && chmod +x /tmp/roce-agent', { stdin: text });
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+  const agent = guest.spawn(`exec /tmp/roce-agent -b ${ip4} -g ${GID_INDEX[4]} 2>&1`);
+  await new Promise<void>((resolve, reject) => {
+    agent.onStdout = (text) => text.includes(`rxe0 at ${ip4} port`) && resolve();
+    agent.exited.then(({ stdout }) => reject(new Error(`the agent ended: ${stdout}`)), reject);
+  });
+  return agent;
+}
+
+test('every rule: nothing that the list has not, and the kernel of the device logs nothing', async () => {
+  const agent = await startAgent();
+  try {
+    await kernelLog();
+    await using tester = new RoceCommand(['conform', ip4, '--device', list, '--patience', '1200']);
+    const { code, stdout, stderr } = await tester.exited;
+    const news = stdout.split('\n').filter((line) => !/^(pass|known| )/.test(line));
+    expect(code, `${news.join('\n')}\n${stderr}`).toBe(0);
+    expect(stdout).toMatch(/^rxe0: 16\d rules: 1[34]\d pass, \d+ known$/m);
+    expect(await kernelLog()).toEqual([]);
+  } finally {
+    agent.kill();
+  }
+});
