@@ -35,6 +35,8 @@ export type ConnectionOptions = Partial<Omit<ConnectionSpec, 'service' | 'addres
 /** Ethernet, IPv4 and UDP of a frame of the tester. */
 const HEADERS = 14 + 20 + 8;
 const ICRC_BYTES = 4;
+/** UDP port of the tester. */
+const SOURCE_PORT = 0xc123;
 
 /** The parts that the cases of a run share. */
 export interface Bench {
@@ -157,7 +159,7 @@ export class Case implements Playing {
       buildPacket({
         ethernet: { source: tester.mac, destination: device.mac },
         ip: { source: tester.ip, destination: device.ip, ttl: 64, ...ip } as PacketInput['ip'],
-        udp: { sourcePort: 0xc123, ...udp },
+        udp: { sourcePort: this.line.sourcePort ?? SOURCE_PORT, ...udp },
         ...packet,
       }),
     );
@@ -170,7 +172,7 @@ export class Case implements Playing {
     const like = buildPacket({
       ethernet: { source: tester.mac, destination: device.mac },
       ip: { source: tester.ip, destination: device.ip, ttl: 64 } as PacketInput['ip'],
-      udp: { sourcePort: 0xc123 },
+      udp: { sourcePort: this.line.sourcePort ?? SOURCE_PORT },
       bth: { opcode: 'RC_SEND_ONLY' },
     });
     const length = body.length + (hasIcrc ? ICRC_BYTES : 0);

@@ -27,6 +27,8 @@ export interface Line {
   readonly device: End;
   /** Needs that it serves: a line on which the kernel writes the IP and UDP headers serves neither `frames` nor `spoof`. */
   readonly offers: ReadonlySet<string>;
+  /** UDP port that packets leave from, where it is not free. */
+  readonly sourcePort?: number;
   /** ms. */
   now(): number;
   send(frame: Uint8Array): void;

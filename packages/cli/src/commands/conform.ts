@@ -28,6 +28,7 @@ import {
   rules,
   ruleText,
   totalsText,
+  UdpLine,
 } from '@node-roce/conform';
 import { UsageError } from '../options.ts';
 import { sourceFor } from '../route.ts';
@@ -35,6 +36,7 @@ import type { Terminal } from '../terminal.ts';
 
 interface Given {
   via: 'agent' | 'model';
+  link: 'packet' | 'udp';
   list?: boolean;
   rule?: string;
   first?: boolean;
@@ -131,12 +133,13 @@ async function addressOf(name: string): Promise<string> {
 
 async function overNetwork(name: string, plan: Plan, given: Given, terminal: Terminal): Promise<number> {
   let agent: Agent | undefined;
-  let line: PacketLine | undefined;
+  let line: PacketLine | UdpLine | undefined;
   try {
     const host = await addressOf(name);
     agent = await Agent.connect(host, given.port);
     const device = await agentDevice(agent, given.token);
-    line = await PacketLine.open(host, given.source ?? (await sourceFor(host)));
+    const Link = given.link === 'udp' ? UdpLine : PacketLine;
+    line = await Link.open(host, given.source ?? (await sourceFor(host)));
     const { quiet, patience, slack } = given;
     // Connections of the last run may still be known to the device: other numbers.
     const connections = Date.now() & 0xffff;

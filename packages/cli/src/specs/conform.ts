@@ -10,6 +10,13 @@ const options: readonly OptionSpec[] = [
     parse: oneOf('agent', 'model'),
     fallback: 'agent',
   },
+  {
+    flags: '--link <link>',
+    summary:
+      'packet: whole frames, with CAP_NET_RAW; udp: without a privilege, and without nine of the rules',
+    parse: oneOf('packet', 'udp'),
+    fallback: 'packet',
+  },
   { flags: '--list', summary: 'List the rules instead of playing them' },
   { flags: '--rule <ids>', summary: 'Rules and areas, separated by commas: KEY-02,PSN', parse: text },
   { flags: '--first', summary: 'Play the rules that a young device should have first' },

@@ -9,6 +9,7 @@ import { FrameSocket, layout } from '@node-roce/dgram-native';
 import { ROCE_UDP_PORT } from '@node-roce/wire';
 import type { End, Line } from '../line.ts';
 import { splitFrame } from './split.ts';
+import { waitOn } from './wait.ts';
 
 const { Tx, Fragment, Frame, TX_SLOT_WORDS, FRAGMENT_WORDS, FRAME_SLOT_WORDS } = layout;
 
@@ -141,27 +142,14 @@ export class PacketLine implements Line {
     return this.#in.splice(0);
   }
 
-  async wait(done: () => boolean, ms: number): Promise<void> {
-    const { promise, resolve } = withResolver();
-    const timer = setTimeout(resolve, ms);
-    this.#onFrame = () => {
-      if (done()) resolve();
-    };
-    await promise;
-    clearTimeout(timer);
-    this.#onFrame = () => {};
+  wait(done: () => boolean, ms: number): Promise<void> {
+    return waitOn(done, ms, (onFrame) => {
+      this.#onFrame = onFrame;
+    });
   }
 
   close(): void {
     this.#frames.close();
     this.#owner.close();
   }
-}
-
-function withResolver(): { promise: Promise<void>; resolve: () => void } {
-  let resolve: () => void = () => {};
-  const promise = new Promise<void>((r) => {
-    resolve = r;
-  });
-  return { promise, resolve };
 }
