@@ -48,6 +48,26 @@ async function startAgent() {
   return agent;
 }
 
+test('without an agent: rules that perftest serves', async () => {
+  const loop = 'while :; do ib_write_bw -d rxe0 -x 1 -F -p 18515; done';
+  const server = guest.spawn(`${loop} 2>&1`);
+  try {
+    await using tester = new RoceCommand([
+      'conform',
+      ip4,
+      '--via',
+      'perftest',
+      '--rule',
+      'PSN-01,PSN-02,KEY-02,LEN-04',
+    ]);
+    const { code, stdout, stderr } = await tester.exited;
+    expect(code, stdout + stderr).toBe(0);
+    expect(stdout).toContain('4 rules: 4 pass');
+  } finally {
+    server.kill();
+  }
+});
+
 test('every rule: nothing that the list has not, and the kernel of the device logs nothing', async () => {
   const agent = await startAgent();
   try {

@@ -15,6 +15,7 @@ export { NEEDS, type Need } from './needs.ts';
 export { AGENT_SOURCE, Agent } from './network/agent.ts';
 export { agentDevice } from './network/agent-device.ts';
 export { PacketLine } from './network/packet-line.ts';
+export { PERFTEST_PORT, perftestDevice } from './network/perftest-device.ts';
 export { UdpLine } from './network/udp-line.ts';
 export { caseText, junit, resultsJson, resultText, ruleText, totalsText } from './report.ts';
 export { type Rule, type RuleSpec, rule } from './rule.ts';

@@ -12,6 +12,7 @@ export const NEEDS = {
   memory: 'a look into the memory of the device',
   state: 'the state of the queue pair',
   attributes: 'attributes of the queue pair by choice',
+  bounds: 'a region that begins at the address of its key',
   regions: 'rights of the region by choice',
   fail: 'a queue pair put into the error state',
   destroy: 'a queue pair destroyed',

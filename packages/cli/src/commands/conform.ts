@@ -20,6 +20,7 @@ import {
   modelBench,
   PacketLine,
   parseKnownList,
+  perftestDevice,
   run as play,
   type Result,
   type Rule,
@@ -35,7 +36,7 @@ import { sourceFor } from '../route.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Given {
-  via: 'agent' | 'model';
+  via: 'agent' | 'perftest' | 'model';
   link: 'packet' | 'udp';
   list?: boolean;
   rule?: string;
@@ -45,7 +46,7 @@ interface Given {
   device?: string;
   learn?: string;
   repeat: number;
-  port: number;
+  port?: number;
   token?: string;
   source?: string;
   quiet: number;
@@ -56,6 +57,9 @@ interface Given {
   printAgent?: boolean;
   json: boolean;
 }
+
+/** The agent's own default. */
+const AGENT_PORT = 18_777;
 
 /** The tester could not work. */
 const CANNOT = 2;
@@ -136,8 +140,8 @@ async function overNetwork(name: string, plan: Plan, given: Given, terminal: Ter
   let line: PacketLine | UdpLine | undefined;
   try {
     const host = await addressOf(name);
-    agent = await Agent.connect(host, given.port);
-    const device = await agentDevice(agent, given.token);
+    if (given.via === 'agent') agent = await Agent.connect(host, given.port ?? AGENT_PORT);
+    const device = agent ? await agentDevice(agent, given.token) : perftestDevice(host, given.port);
     const Link = given.link === 'udp' ? UdpLine : PacketLine;
     line = await Link.open(host, given.source ?? (await sourceFor(host)));
     const { quiet, patience, slack } = given;

@@ -6,8 +6,8 @@ const options: readonly OptionSpec[] = [
   {
     flags: '--via <way>',
     summary:
-      'agent: a program next to the device (--print-agent); model: the reference model, without a network',
-    parse: oneOf('agent', 'model'),
+      'agent: a program next to the device (--print-agent); perftest: servers of perftest there; model: the reference model, without a network',
+    parse: oneOf('agent', 'perftest', 'model'),
     fallback: 'agent',
   },
   {
@@ -44,9 +44,9 @@ const options: readonly OptionSpec[] = [
   },
   {
     flags: '-p, --port <port>',
-    summary: 'TCP port of the agent',
-    parse: integer(1, 65_535),
-    fallback: 18_777,
+    summary:
+      'TCP port of the agent (18777), or of ib_write_bw (18515), with ib_read_bw and ib_atomic_bw behind it',
+    parse: integer(1, 65_533),
   },
   { flags: '--token <text>', summary: 'Token of the agent', parse: text },
   {

@@ -62,6 +62,7 @@ const OFFERS: readonly Need[] = [
   'memory',
   'state',
   'attributes',
+  'bounds',
   'regions',
   'fail',
   'destroy',

@@ -38,11 +38,17 @@ export const keyRules = [
     },
     { first: true },
   ),
-  noAccess('KEY-03', 'a WRITE that begins before the region is refused', async (t) => {
-    const s = await t.rc();
-    s.write(0, bytes(8), -1);
-    await s.nak('access', 0);
-  }),
+  noAccess(
+    'KEY-03',
+    'a WRITE that begins before the region is refused',
+    async (t) => {
+      t.use('bounds');
+      const s = await t.rc();
+      s.write(0, bytes(8), -1);
+      await s.nak('access', 0);
+    },
+    { needs: ['rc', 'write', 'bounds'] },
+  ),
   noAccess(
     'KEY-04',
     'an address that wraps past 2^64 is refused',

@@ -37,6 +37,7 @@ const BOTH: readonly Need[] = [
   'memory',
   'state',
   'attributes',
+  'bounds',
   'fail',
 ];
 
