@@ -9,7 +9,7 @@ import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { AGENT_SOURCE } from '@node-roce/conform';
+import { AGENT_SOURCE, open, play, rules } from '@node-roce/conform';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Devices, listening, type Running, roce, whyMissing } from './programs/programs.ts';
 import { ShapedCable } from './shaped/network.ts';
@@ -69,6 +69,15 @@ describe.skipIf(missing !== undefined)('the agent', () => {
     expect(await next.ask('hello')).toMatchObject({ ok: true, agent: 1, device: 'roce0' });
     next.socket.destroy();
     silent.destroy();
+  });
+
+  test('opened from a program, plays rules of its own choice', async () => {
+    await using bench = await open({ via: 'agent', host: address, link: 'udp' });
+    expect(bench.device.info).toMatchObject({ name: 'roce0' });
+    for (const rule of rules('PSN-01', 'KEY-02')) {
+      const { verdict, why, ladder } = await play(rule, bench);
+      expect(verdict, `${why.join('\n')}\n${ladder}`).toBe('pass');
+    }
   });
 
   test('refuses requests that cannot be done, and goes on', async () => {

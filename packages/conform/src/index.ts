@@ -1,6 +1,7 @@
 /**
  * A conformance tester for RoCEv2 devices: rules of the transport, played packet by packet.
  *
+ * - A device on a network: `open({ via, host })`.
  * - A device without a network: `adapterBench` for a `SimDevice` of `@node-roce/sim`, `endpointBench` for an `Endpoint`.
  * - To play: `run(rules('PSN'), bench)`, or `play` for one rule.
  * - A rule of one's own: `rule(id, { … }, async (t) => { … })`.
@@ -15,8 +16,8 @@ export { NEEDS, type Need } from './needs.ts';
 export { AGENT_SOURCE, Agent } from './network/agent.ts';
 export { agentDevice } from './network/agent-device.ts';
 export { PacketLine } from './network/packet-line.ts';
-export { PERFTEST_PORT, perftestDevice } from './network/perftest-device.ts';
 export { UdpLine } from './network/udp-line.ts';
+export { type OpenBench, type OpenOptions, open } from './open.ts';
 export { caseText, junit, resultsJson, resultText, ruleText, totalsText } from './report.ts';
 export { type Rule, type RuleSpec, rule } from './rule.ts';
 export { RULES, rules } from './rules/all.ts';

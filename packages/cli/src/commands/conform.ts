@@ -1,12 +1,8 @@
 /** `roce conform`: plays the rules of the conformance tester against a device. */
-import { lookup } from 'node:dns/promises';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { isIPv6 } from 'node:net';
 import { join } from 'node:path';
 import {
   AGENT_SOURCE,
-  Agent,
-  agentDevice,
   type Bench,
   captureOfCase,
   caseText,
@@ -18,9 +14,9 @@ import {
   LISTS,
   learn,
   modelBench,
-  PacketLine,
+  type OpenBench,
+  open,
   parseKnownList,
-  perftestDevice,
   run as play,
   type Result,
   type Rule,
@@ -29,10 +25,8 @@ import {
   rules,
   ruleText,
   totalsText,
-  UdpLine,
 } from '@node-roce/conform';
 import { UsageError } from '../options.ts';
-import { sourceFor } from '../route.ts';
 import type { Terminal } from '../terminal.ts';
 
 interface Given {
@@ -57,9 +51,6 @@ interface Given {
   printAgent?: boolean;
   json: boolean;
 }
-
-/** The agent's own default. */
-const AGENT_PORT = 18_777;
 
 /** The tester could not work. */
 const CANNOT = 2;
@@ -129,32 +120,17 @@ async function learnedBefore(file: string | undefined): Promise<KnownList | unde
   }
 }
 
-/** The IPv4 address of a host. */
-async function addressOf(name: string): Promise<string> {
-  if (isIPv6(name)) throw new Error(`${name}: the rules are played over IPv4`);
-  return (await lookup(name, { family: 4 })).address;
-}
-
-async function overNetwork(name: string, plan: Plan, given: Given, terminal: Terminal): Promise<number> {
-  let agent: Agent | undefined;
-  let line: PacketLine | UdpLine | undefined;
+async function overNetwork(host: string, plan: Plan, given: Given, terminal: Terminal): Promise<number> {
+  const via = given.via === 'perftest' ? 'perftest' : 'agent';
+  let bench: OpenBench | undefined;
   try {
-    const host = await addressOf(name);
-    if (given.via === 'agent') agent = await Agent.connect(host, given.port ?? AGENT_PORT);
-    const device = agent ? await agentDevice(agent, given.token) : perftestDevice(host, given.port);
-    const Link = given.link === 'udp' ? UdpLine : PacketLine;
-    line = await Link.open(host, given.source ?? (await sourceFor(host)));
-    const { quiet, patience, slack } = given;
-    // Connections of the last run may still be known to the device: other numbers.
-    const connections = Date.now() & 0xffff;
-    const bench: Bench = { line, device, waits: { quiet, patience, slack }, connections };
-    return await judge(plan, bench, device.info, given, terminal);
+    bench = await open({ ...given, via, host });
+    return await judge(plan, bench, bench.device.info, given, terminal);
   } catch (error) {
     terminal.message(`roce conform: ${(error as Error).message}`);
     return CANNOT;
   } finally {
-    agent?.close();
-    line?.close();
+    await bench?.close();
   }
 }
 

@@ -23,7 +23,7 @@ const PROGRAMS: Readonly<Record<Right, { name: string; offset: number }>> = {
 };
 
 /** The port of the first server. */
-export const PERFTEST_PORT = 18_515;
+const PERFTEST_PORT = 18_515;
 
 const OFFERS: readonly Need[] = ['rc', 'write', 'read', 'atomic'];
 
