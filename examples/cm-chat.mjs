@@ -1,7 +1,8 @@
 // A chat over an IPv4 multicast group, with the group address and Q_Key that Linux's rdma_cm (and mckey) use. Each
 // member gets every datagram, also its own, unless the network loses it.
-import { CmId } from '@node-roce/rdmacm';
-import { GRH_BYTES } from '@node-roce/verbs-api';
+
+import { GRH_BYTES } from 'node-roce';
+import { CmId } from 'node-roce/rdmacm';
 
 const GROUP = '239.77.1.42';
 const BYTES = 256;

@@ -1,6 +1,6 @@
 // Connections by address: a server that answers each message in capitals, and a client. No queue pair number is
 // exchanged by hand: the RDMA connection manager does it, and a NIC or Linux's rdma_cm can be on the other side.
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 const listener = await listen({ address: '127.0.42.1', port: 7471 });
 

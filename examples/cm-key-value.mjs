@@ -1,6 +1,6 @@
 // A key-value store that is read without its server: a client gets the address of the table when it connects, finds the
 // row of a key by its hash, and READs it. The server's program sees nothing of it.
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 const ROWS = 256;
 const ROW = 64; // Length of the value, then the value.

@@ -1,6 +1,6 @@
 // Atomics: many clients count in one 64-bit word of the server's memory, and one takes a lock, with no program at the
 // server's side.
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 const server = await openDevice({ address: '127.0.43.1' });
 const serverPd = await server.allocPd();

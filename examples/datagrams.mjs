@@ -1,6 +1,6 @@
 // UD: one queue pair talks to many. A question goes to a multicast group; each member answers the sender, whose
 // address stands in the 40 bytes before the question.
-import { GRH_BYTES, openDevice } from '@node-roce/verbs-api';
+import { GRH_BYTES, openDevice } from 'node-roce';
 
 const GROUP = '239.1.2.44';
 const SLOT = 128;

@@ -1,6 +1,6 @@
 // RC: messages there and back. The server answers each with the same text in capitals; its iteration ends
 // with its device.
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 const SLOTS = 8;
 const BYTES = 256;

@@ -1,6 +1,6 @@
 // The state walks of ibv_modify_qp(3) for each transport service type, with the attributes that its tables require and
 // no more; and at each step the attributes that are valid there by ibv_query_qp(3).
-import * as v from '@node-roce/ibverbs';
+import * as v from 'node-roce/ibverbs';
 
 const dev = v.ibv_get_device_list().find((device) => device.name === 'lo');
 const context = await v.ibv_open_device(dev, { address: '127.0.48.1' });

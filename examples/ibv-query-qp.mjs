@@ -16,7 +16,7 @@ import {
   ibv_open_device,
   ibv_query_qp,
   strerror,
-} from '@node-roce/ibverbs';
+} from 'node-roce/ibverbs';
 
 const dev = ibv_get_device_list().find((device) => device.name === 'lo');
 const context = await ibv_open_device(dev, { address: '127.0.47.1' });

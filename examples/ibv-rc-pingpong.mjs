@@ -4,7 +4,7 @@
 //   node ibv-rc-pingpong.mjs 127.0.0.2 127.0.0.1    client
 import { once } from 'node:events';
 import { connect, createServer } from 'node:net';
-import * as v from '@node-roce/ibverbs';
+import * as v from 'node-roce/ibverbs';
 
 const [address, servername] = process.argv.slice(2);
 if (!address) {

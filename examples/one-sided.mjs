@@ -1,6 +1,6 @@
 // RDMA WRITE and READ: a table in the server's memory, which the server's program never touches. Clients write rows,
 // and name by immediate data the row that they wrote; and read rows.
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 const ROW = 64;
 const server = await openDevice({ address: '127.0.42.1' });

@@ -1,5 +1,5 @@
 // SRQ: a server with many clients keeps one stock of receives for all of them, and gets an event when it runs low.
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 const BYTES = 64;
 const STOCK = 32;

@@ -1,4 +1,4 @@
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 // The server: at every address of this machine.
 const listener = await listen({ port: 7471 });

@@ -2,7 +2,7 @@
 //
 //   node two-programs.mjs server 127.0.0.1
 //   node two-programs.mjs client 127.0.0.2 127.0.0.1
-import { exchangeAsClient, exchangeAsServer, openDevice } from '@node-roce/verbs-api';
+import { exchangeAsClient, exchangeAsServer, openDevice } from 'node-roce';
 
 const [role, address, peer] = process.argv.slice(2);
 const port = Number(process.env.PORT ?? 18600);

@@ -1,6 +1,6 @@
 // Memory windows: a lease on part of a region. The owner binds a window to it, the peer writes there under the window's
 // key and gives the lease back with SEND_WITH_INV; after that the key opens nothing, while the region stays registered.
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 async function open(address) {
   const device = await openDevice({ address });

@@ -1,4 +1,4 @@
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 // Two devices of one program; the peer may as well be an rdma_rxe or a ConnectX on another machine.
 const a = await openDevice({ address: '127.0.0.1' });

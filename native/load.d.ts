@@ -8,6 +8,8 @@ export interface Machine {
   isMusl: boolean;
   /** Where the package is. */
   folder: string;
+  /** A bundler took the package's code elsewhere. */
+  isBundled?: boolean;
 }
 
 export interface AddonError extends Error {

@@ -1,15 +1,16 @@
 // Finds the addon and loads it; where that fails, reports the cause and the remedy.
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { folder } from './folder.js';
 
-const require = createRequire(import.meta.url);
+const require = createRequire(`${folder}/load.js`);
 
-/** Returns the facts that decide whether an addon loads: platform, arch, the C library, and where this package is. */
+/** Returns the facts that decide whether an addon loads: platform, arch, the C library, where this package is, and whether a bundler took its code elsewhere. */
 export function thisMachine() {
   const { platform, arch, version } = process;
   // Linux without glibc is musl, in practice: Alpine, Void, a static Node.
   const isMusl = platform === 'linux' && process.report.getReport().header.glibcVersionRuntime === undefined;
-  return { platform, arch, version, isMusl, folder };
+  return { platform, arch, version, isMusl, folder, isBundled: !existsSync(`${folder}/binding.gyp`) };
 }
 
 /** The shell command that builds the addon of the package in this folder: a checkout has a script of its own. */
@@ -20,6 +21,8 @@ export function buildCommand({ folder }) {
 }
 
 function buildAdvice(machine) {
+  if (machine.isBundled)
+    return `The program is a bundle: copy the folder "prebuilds" of node-roce to ${folder}, or keep node-roce out of the bundle (docs/guide/deployment.md).`;
   const needs = machine.isMusl
     ? 'apk add g++ make python3 linux-headers'
     : 'Debian: apt-get install g++ make python3';

@@ -15,6 +15,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
+import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -56,9 +57,9 @@ async function node(args: readonly string[], executable = process.execPath, vari
   return run(executable, args, { cwd: project, env });
 }
 
-/** The program of README.md, at addresses of this process. */
+/** examples/write.mjs, at addresses of this process. */
 function program(options = ''): string {
-  const code = /```js\n([\s\S]*?)```/.exec(readFileSync(join(root, 'README.md'), 'utf8'))![1];
+  const code = readFileSync(join(root, 'examples/write.mjs'), 'utf8');
   const path = join(project, `program${options.length}.mjs`);
   const text = code
     .replaceAll('127.0.0', `127.78.${process.pid & 0xff}`)
@@ -167,7 +168,7 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     });
   });
 
-  test('the program of README.md runs over UDP, with the addon of the package', async () => {
+  test('a program runs over UDP, with the addon of the package', async () => {
     const { stdout } = await node([program()]);
     expect(stdout).toContain('SUCCESS written from afar');
     expect(stdout).toContain(addon);
@@ -235,6 +236,40 @@ describe.skipIf(!hasCompiler && !process.env.CI)('installed by npm', { tags: ['s
     const { stdout } = await run(process.execPath, ['program.mjs'], { cwd: folder });
     expect(stdout).toContain('SUCCESS written from afar');
     expect(stdout).toContain('dgram_native.napi.glibc.node');
+  });
+
+  describe.each(['esm', 'cjs'] as const)('in a bundle of esbuild, as %s', (format) => {
+    const out = join(place, `bundle-${format}`);
+    const file = join(out, `program.${format === 'esm' ? 'mjs' : 'cjs'}`);
+    const esbuild = createRequire(join(root, 'packages/capture/package.json'))('esbuild');
+    const code = `import { openDevice } from 'node-roce';
+      import { analyzeCapture } from 'node-roce/capture';
+      const [link, engine] = process.argv.slice(2);
+      openDevice({ address: '127.80.${process.pid & 0xff}.1', link, engine }).then(async (device) => {
+        console.log('opened', typeof analyzeCapture, (await device.query()).gids.length);
+        await device.close();
+      }).catch((error) => console.log(error.code, error.message));`;
+    const bundle = (stdin: object, outfile: string) =>
+      esbuild.build({ stdin, outfile, bundle: true, platform: 'node', format, logLevel: 'silent' });
+    beforeAll(() => bundle({ contents: code, resolveDir: project }, file));
+
+    test('names the missing file', async () => {
+      const { stdout } = await node([file, 'udp', 'inline']);
+      expect(stdout).toMatch(/^ERR_ROCE_NO_ADDON .*copy the folder "prebuilds" of node-roce to /);
+      const { stderr } = await node([file, 'auto', 'inline']);
+      expect(stderr).toContain('copy the folder "prebuilds"');
+      const threaded = await node([file, 'dgram', 'worker']);
+      expect(threaded.stdout).toMatch(/^ERR_ROCE_ENGINE .*bundle node-roce\/worker as worker\.js/);
+    });
+
+    test('runs with the files that deployment.md names', async () => {
+      cpSync(join(native, 'prebuilds'), join(out, 'prebuilds'), { recursive: true });
+      expect((await node([file, 'udp', 'inline'])).stdout).toMatch(/^opened function/);
+      if (format === 'cjs') return;
+      writeFileSync(join(out, 'package.json'), '{ "type": "module" }');
+      await bundle({ contents: "import 'node-roce/worker';", resolveDir: project }, join(out, 'worker.js'));
+      expect((await node([file, 'udp', 'worker'])).stdout).toMatch(/^opened function/);
+    });
   });
 
   test('a WRITE by the names of libibverbs', async () => {

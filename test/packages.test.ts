@@ -145,5 +145,5 @@ test('a bundle that holds the packages rejects with a hint', async () => {
   };
   await build({ stdin, outfile, bundle: true, platform: 'node', format: 'esm', banner, logLevel: 'silent' });
   const { stdout } = await run(process.execPath, [outfile], { cwd: scratch });
-  expect(stdout).toMatch(/^ERR_ROCE_ENGINE .*worker\.js.*bundler/);
+  expect(stdout).toMatch(/^ERR_ROCE_ENGINE .*worker\.js.*bundle/);
 });

@@ -1,7 +1,7 @@
 // A chat for a terminal: chat.mjs ADDRESS NAME, on any number of machines of a network. Each typed line goes to all.
 import { createInterface } from 'node:readline';
-import { CmId } from '@node-roce/rdmacm';
-import { GRH_BYTES } from '@node-roce/verbs-api';
+import { GRH_BYTES } from 'node-roce';
+import { CmId } from 'node-roce/rdmacm';
 
 const [address, name] = process.argv.slice(2);
 if (!name) {

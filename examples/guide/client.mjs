@@ -1,5 +1,5 @@
 // Sends its arguments to server.mjs, one message each, and prints the answers.
-import { connect } from '@node-roce/rdmacm';
+import { connect } from 'node-roce/rdmacm';
 
 const [server = '127.0.51.1:7471', source = '127.0.51.2', ...words] = process.argv.slice(2);
 const connection = await connect(server, { source });

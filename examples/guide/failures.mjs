@@ -1,5 +1,5 @@
 // A request that the peer refuses: how the failure shows, what state it leaves, and how a client goes on.
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 const listener = await listen({ address: '127.0.54.1', port: 7471 });
 async function serve(connection) {

@@ -1,5 +1,5 @@
 // Back-pressure without a packet in vain: the reader grants messages, and the sender sends no more than was granted.
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 const options = { maxMessage: 16_384, slots: 8 };
 const MESSAGES = 200;

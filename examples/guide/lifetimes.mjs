@@ -1,5 +1,5 @@
 // The verbs by hand: what is made in what, and the order in which it goes.
-import { openDevice } from '@node-roce/verbs-api';
+import { openDevice } from 'node-roce';
 
 const device = await openDevice({ address: '127.0.56.1' });
 const pd = await device.allocPd();

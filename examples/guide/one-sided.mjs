@@ -1,6 +1,6 @@
 // One-sided operations: the client writes, reads, counts and locks in the memory of the server, whose program only
 // registers the memory and sends its address.
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 const COUNTER = 0; // Bytes 0 to 7: a counter.
 const LOCK = 8; // Bytes 8 to 15: a lock; 0 is free.

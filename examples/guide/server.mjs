@@ -1,5 +1,5 @@
 // A server of messages: answers each with its text in capitals.
-import { listen } from '@node-roce/rdmacm';
+import { listen } from 'node-roce/rdmacm';
 
 const [address = '127.0.51.1', port = '7471'] = process.argv.slice(2);
 const listener = await listen({ address, port: Number(port) });

@@ -4,7 +4,7 @@ import { rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
-import { connect, listen } from '@node-roce/rdmacm';
+import { connect, listen } from 'node-roce/rdmacm';
 
 const listener = await listen({ address: '127.0.53.1', port: 7471, maxMessage: 16_384, slots: 8 });
 async function serve() {

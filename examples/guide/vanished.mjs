@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { connect } from '@node-roce/rdmacm';
+import { connect } from 'node-roce/rdmacm';
 
 const options = {
   source: '127.0.55.2',

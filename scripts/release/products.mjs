@@ -19,6 +19,7 @@ export const PRODUCTS = [
     keywords: ['rdma', 'roce', 'infiniband', 'verbs', 'ibverbs', 'rdma_cm', 'pcap'],
     exports: {
       '.': '@node-roce/verbs-api',
+      './worker': '@node-roce/verbs-api/worker', // Bundlers' second entry.
       './options': '@node-roce/verbs-api/options',
       './rdmacm': '@node-roce/rdmacm',
       './ibverbs': '@node-roce/ibverbs',

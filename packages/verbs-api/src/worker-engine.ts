@@ -24,14 +24,29 @@ interface Waiting {
 
 /** The error of a thread that did not start. A bundle that holds the packages has no worker.js next to it. */
 function startFailure(cause: NodeJS.ErrnoException): RoceError {
-  const isMissing = cause.code === 'MODULE_NOT_FOUND' || cause.code === 'ERR_MODULE_NOT_FOUND';
+  const codes = ['MODULE_NOT_FOUND', 'ERR_MODULE_NOT_FOUND', 'ERR_INVALID_URL'];
+  const isMissing = codes.includes(cause.code ?? '');
   return new RoceError('ERR_ROCE_ENGINE', `the engine's thread did not start: ${cause.message}`, {
     errno: 'EIO',
     cause,
     ...(isMissing && {
-      expected: 'worker.js next to the program; bundlers have to leave @node-roce/* external',
+      expected:
+        'worker.js next to the program: keep node-roce out of the bundle, or bundle node-roce/worker as worker.js (docs/guide/deployment.md)',
     }),
   });
+}
+
+/** Bundlers look for this form of `new Worker`; in a bundle that is a CommonJS module it throws. */
+function startThread(workerData: WorkerStart): Worker {
+  try {
+    return new Worker(new URL('./worker.js', import.meta.url), {
+      workerData,
+      // None of the program's flags: --input-type and loaders are about the program's own files.
+      execArgv: [],
+    });
+  } catch (error) {
+    throw startFailure(error as NodeJS.ErrnoException);
+  }
 }
 
 /** An engine in a worker, behind the interface of an engine in this thread. */
@@ -54,11 +69,7 @@ export class WorkerEngine implements OwnEngine {
   static open(options: Omit<WorkerStart, 'listening'>, events: EngineEvents): Promise<WorkerEngine> {
     const wanted = new Int32Array(new SharedArrayBuffer(4));
     const workerData: WorkerStart = { ...options, listening: wanted.buffer };
-    const worker = new Worker(new URL('./worker.js', import.meta.url), {
-      workerData,
-      // None of the program's flags: --input-type and loaders are about the program's own files.
-      execArgv: [],
-    });
+    const worker = startThread(workerData);
     return new Promise((resolve, reject) => {
       const onExit = (code: number) => reject(startFailure(new Error(`it ended with code ${code}`)));
       const onError = (error: unknown) => {

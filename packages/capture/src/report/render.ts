@@ -17,12 +17,10 @@ export interface ReportOptions {
   limits?: Partial<ReportLimits> | undefined;
 }
 
-/** Seen from src/report as from dist/report. */
-const folder = new URL('../../dist/report/page/', import.meta.url);
-
 /** The page's script or style sheet, which scripts/build-report.mjs has put together. */
 function asset(name: string): string {
-  const url = new URL(name, folder);
+  // Seen from src/report as from dist/report.
+  const url = new URL(`../../dist/report/page/${name}`, import.meta.url);
   if (!existsSync(url)) {
     const error = new Error(`the report's ${fileURLToPath(url)} is not built: run \`npm run build\``);
     throw Object.assign(error, { code: 'ERR_REPORT_NOT_BUILT' });
