@@ -80,6 +80,11 @@ describe.each(['op_all.pcap', 'cm_rping.pcap', 'pf_send_bw_ud.pcap'])('%s', (nam
     expect(essence(analyze(tagged))).toEqual(alone);
   });
 
+  test('a VNI for each direction, that of its receiver (asymmetric routing, RFC 9135): as if there were none', () => {
+    const tunnelled = frames.map((frame) => vni(isFrom10(frame) ? 10 : 20)(frame));
+    expect(essence(analyze(tunnelled))).toEqual(alone);
+  });
+
   test('VLAN 0, a tag for its priority: as if there were none', () => {
     const tagged = frames.map((frame) => (isFrom10(frame) ? vlan(0)(frame) : frame));
     expect(essence(analyze(tagged))).toEqual(alone);

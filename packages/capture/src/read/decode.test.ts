@@ -365,7 +365,7 @@ test('counts and times of the summary', () => {
   const bad = ACK.slice();
   bad[bad.length - 8] ^= 1;
   const unknown = ACK.slice();
-  unknown[42] = 0xff;
+  unknown[42] = 0x7f;
   reader.frame(frame(ACK, 500));
   reader.frame(frame(bad, 400));
   reader.frame(frame(Uint8Array.of(...ACK.subarray(0, 12), 8, 6, 0, 0), 900));

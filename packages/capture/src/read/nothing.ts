@@ -1,6 +1,7 @@
 /** Contents of a capture without RoCE, and a hint. */
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { counted, formatCount } from '../units.ts';
+import { FOREIGN } from './foreign.ts';
 
 /** Two sentences on a capture in which nothing was decoded. */
 export interface NothingDecoded {
@@ -40,7 +41,11 @@ export function nothingDecoded(summary: CaptureSummary): NothingDecoded | undefi
 function hintFor({ otherKinds, damaged }: CaptureSummary): string {
   if (damaged.truncated !== undefined)
     return 'Frames are cut inside their headers: capture with a snap length of 128 bytes or more.';
+  if (damaged['vendor-opcode'] !== undefined)
+    return 'Opcodes from 0xc0 on are left to manufacturers: these packets are RoCE of one adapter maker, whose meaning is not public.';
   const kinds = Object.keys(otherKinds);
+  if (kinds.includes(FOREIGN))
+    return 'Another program uses the UDP port of RoCE, such as a client whose port was chosen by chance: these are its datagrams.';
   const ports = kinds.filter((kind) => /^UDP port \d+$/.test(kind)).map((kind) => kind.slice(9));
   if (ports.length > 0)
     return `If one of these UDP ports carries RoCE, name it: --port ${ports[0]}. A port is found by itself only if ICRCs are right and whole frames were captured.`;

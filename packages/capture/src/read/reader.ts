@@ -1,9 +1,10 @@
 /** Captured frames in, RoCE packets out: decoding, super-packets, verdicts, and the counts of the summary. */
 import type { PacketRecord, SectionInfo } from '@node-roce/pcap';
-import { ICRC_BYTES } from '@node-roce/wire';
+import { ICRC_BYTES, UDP_BYTES, u16 } from '@node-roce/wire';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import { AddressTable } from './addresses.ts';
 import { FrameDecoder } from './decode.ts';
+import { contradictions, FOREIGN, isVendorOpcode } from './foreign.ts';
 import type { IcmpError } from './icmp.ts';
 import {
   type Crc32,
@@ -110,6 +111,7 @@ export class PacketReader {
     const end = byteOffset + record.capturedLength;
     if (this.#decoder.decode(bytes, byteOffset, end, record.interface.linkType)) this.#decoded(end);
     else if (this.#decoder.refusal === 'samples') this.#samples(bytes, end);
+    else if (this.#decoder.refusal === 'unknown-opcode') this.#unknownOpcode();
     else this.#refuse();
   }
 
@@ -232,11 +234,35 @@ export class PacketReader {
   }
 
   #give(verdict: number): void {
+    if (verdict !== IcrcVerdict.OK && this.#isForeign(verdict)) {
+      this.#decoder.offset = this.#packet.bth;
+      this.#refuse('not-roce', FOREIGN);
+      return;
+    }
     this.#packet.icrc = verdict;
     this.#icrcs[verdict]++;
     if (this.#packet.payload > this.#packet.end) this.#cutHeaders++;
     this.rocePackets++;
     this.#options.onPacket?.(this.#packet, this);
+  }
+
+  /** Without an ICRC it takes more. */
+  #isForeign(verdict: number): boolean {
+    const { bytes, bth, info, payloadLength, padCount, sourcePort, version, parts } = this.#packet;
+    if (version !== 2 || parts > 1) return false;
+    const length = info.headerLength + payloadLength + padCount + ICRC_BYTES;
+    return contradictions(bytes, bth, length, sourcePort) >= (verdict === IcrcVerdict.BAD ? 2 : 3);
+  }
+
+  /** The refusal of an opcode that is not in the table: a manufacturer's, another protocol's, or damage. */
+  #unknownOpcode(): void {
+    const { bytes, udp, version, sourcePort } = this.#packet;
+    const { offset, detail } = this.#decoder;
+    const length = version === 2 ? u16(bytes, udp + 4) - UDP_BYTES : 0;
+    if (version === 2 && contradictions(bytes, offset, length, sourcePort) >= 2)
+      this.#refuse('not-roce', FOREIGN);
+    else if (isVendorOpcode(bytes[offset])) this.#refuse('vendor-opcode', detail);
+    else this.#refuse('unknown-opcode', detail);
   }
 
   #refuse(reason: Refusal = this.#decoder.refusal, detail = this.#decoder.detail): void {

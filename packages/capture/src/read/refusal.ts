@@ -12,6 +12,8 @@ export type Refusal =
   | 'fragment'
   /** No such opcode. */
   | 'unknown-opcode'
+  /** An opcode that the specification leaves to manufacturers. */
+  | 'vendor-opcode'
   /** Several packets in one datagram, and too little of it captured to find where each begins. */
   | 'cut-super-packet'
   /** A pause frame: `FrameDecoder.pause`. */

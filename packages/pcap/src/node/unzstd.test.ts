@@ -35,7 +35,7 @@ async function read(...chunks: Uint8Array[]): Promise<{ packets: number; error: 
   }
 }
 
-test('reads files of the zstd program, whole and byte by byte', async () => {
+test('a stream of the zstd program, whole and byte by byte', async () => {
   expect(await read(BY_ZSTD)).toEqual({ packets: 51, error: undefined });
   const bytes = Array.from(BY_ZSTD, (byte) => Uint8Array.of(byte));
   expect(await read(...bytes)).toEqual({ packets: 51, error: undefined });

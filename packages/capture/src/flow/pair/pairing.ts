@@ -155,11 +155,12 @@ export class DirectionPairer {
 
   /**
    * Whether the two may be of one connection by their networks: the same, or each without a direction against it in its own,
-   * as where a router's mirror shows packets on arrival only. Different VNIs never meet.
+   * as where a router's mirror shows packets on arrival only, or where each direction has the VNI or key of its receiver (asymmetric
+   * routing, RFC 9135 §4.1). That no other direction is left is not
+   * enough for different VNIs: tenants may have the same addresses.
    */
   #meet(direction: Direction, other: Direction): boolean {
     if (direction.network === other.network) return true;
-    if (direction.vni >= 0 && other.vni >= 0 && direction.vni !== other.vni) return false;
     return !this.#hasOpposite(direction) && !this.#hasOpposite(other);
   }
 
@@ -270,7 +271,12 @@ export class DirectionPairer {
       return;
     }
     const [only] = this.#single.get(addressKey(direction.destination, direction.source)) ?? [];
-    if (only !== undefined && this.#isOnly(direction, only) && fits(only)) {
+    if (
+      only !== undefined &&
+      this.#isOnly(direction, only) &&
+      fits(only) &&
+      !haveOtherVnis(direction, only)
+    ) {
       this.#pair(direction, only, 'likely', 'the only queue pairs between the two addresses');
     }
   }
@@ -331,6 +337,9 @@ const addressKey = (source: number, destination: number): number => source * 0x1
 const networkKey = (source: number, destination: number, network: number): number =>
   addressKey(source, destination) * 0x1000 + network;
 const endKey = ({ address, qpn }: CmEnd): string => `${address} ${qpn}`;
+
+const haveOtherVnis = (direction: Direction, other: Direction): boolean =>
+  direction.vni >= 0 && other.vni >= 0 && direction.vni !== other.vni;
 
 const hasCommonPort = (direction: Direction, other: Direction): boolean =>
   direction.sourcePort !== 0 && direction.sourcePort === other.sourcePort;
