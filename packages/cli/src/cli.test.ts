@@ -72,11 +72,11 @@ describe('usage', () => {
     ],
     ['an unknown short option', ['dump', '-q', 'x'], "unknown option '-q'"],
     ['help of a word that is no command', ['help', 'bogus'], "unknown command 'bogus'"],
-    ['a missing argument', ['dump'], "missing required argument 'file'"],
+    ['a missing argument', ['dump'], "missing required argument 'files'"],
     [
       'an argument too many',
-      ['dump', 'a', 'b'],
-      "too many arguments for 'dump'. Expected 1 argument but got 2.",
+      ['ladder', 'a', 'b', '-o', 'c'],
+      "too many arguments for 'ladder'. Expected 1 argument but got 2.",
     ],
     [
       'no number',
@@ -323,7 +323,12 @@ describe('dump', () => {
     ['no such file', ['dump', '/nonexistent.pcap'], '/nonexistent.pcap: no such file or directory'],
     ['no capture', ['dump', join(captures, 'README.md')], 'the magic number of neither pcap nor pcapng'],
     ['no capture', ['flows', join(captures, 'README.md')], 'the magic number of neither pcap nor pcapng'],
-    ['a directory', ['dump', captures], `${captures}: is a directory; expected a capture file`],
+    [
+      'a directory',
+      ['dump', import.meta.dirname],
+      `${import.meta.dirname}: the directory has no capture files`,
+    ],
+    ['a directory', ['ladder', captures, '-o', 'x'], `${captures}: is a directory; expected a capture file`],
   ])('%s: exit code 1', async (_what, args, message) => {
     const { code, out, err } = await roce(args);
     expect({ code, out }).toEqual({ code: 1, out: '' });

@@ -89,6 +89,13 @@ export const listOf = (...values: readonly string[]): Parse => {
   return Object.assign(parse, { values, some: true });
 };
 
+/** Words, separated by commas; the command checks them. */
+export const words: Parse = (given) => {
+  const items = given.split(',');
+  if (items.includes('')) throw expected('words, separated by commas');
+  return items;
+};
+
 /** UDP ports, separated by commas. */
 export const ports: Parse = (given) => {
   const items = given.split(',').map((item) => (/^\d{1,5}$/.test(item) ? Number(item) : 0));

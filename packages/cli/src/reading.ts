@@ -1,5 +1,6 @@
 /** Shared by the commands that read a capture: the file argument, its name in messages, progress. */
-import { fstatSync, statSync } from 'node:fs';
+import { fstatSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import {
   type CaptureSummary,
   type Crc32,
@@ -8,7 +9,7 @@ import {
   type ReadProgress,
 } from '@node-roce/capture';
 import type { CaptureSource } from '@node-roce/pcap/node';
-import { DASH } from './options.ts';
+import { DASH, UsageError } from './options.ts';
 import type { Terminal } from './terminal.ts';
 
 /** A file argument as a source: a path, or standard input for `-`. */
@@ -18,6 +19,30 @@ export function sourceOf(file: string, terminal: Terminal): CaptureSource {
   if (statSync(file).isDirectory())
     throw Object.assign(new Error(`${file}: is a directory; expected a capture file`), { code: 'EISDIR' });
   return file;
+}
+
+/** Names of files in a directory that are taken for captures. */
+const CAPTURE_NAME = /\.(pcap|pcapng|cap|dmp)\d*(\.(gz|zst))?$/i;
+
+/**
+ * File arguments as one source: several files are one capture, by the time of their packets, and a directory stands for the captures in
+ * it. Standard input is read alone.
+ */
+export function sourcesOf(files: readonly string[], terminal: Terminal): CaptureSource | readonly string[] {
+  if (files.length > 1 && files.includes(DASH))
+    throw new UsageError('standard input can not be merged with other files');
+  const paths = files.flatMap((file) => (file === DASH ? [file] : capturesAt(file)));
+  return paths.length === 1 ? sourceOf(paths[0], terminal) : paths;
+}
+
+function capturesAt(path: string): string[] {
+  if (!statSync(path).isDirectory()) return [path];
+  const names = readdirSync(path).filter((name) => CAPTURE_NAME.test(name));
+  if (names.length === 0)
+    throw Object.assign(new Error(`${path}: the directory has no capture files (.pcap, .pcapng, .cap)`), {
+      code: 'ENOENT',
+    });
+  return names.toSorted().map((name) => join(path, name));
 }
 
 /** Whether a capture can be read twice; a pipe can not. A missing file is left to the reading, whose error names it. */
@@ -44,6 +69,9 @@ const statsOf = (path: string) =>
 /** The source's name in messages. */
 export const nameOfSource = (file: string): string => (file === DASH ? 'standard input' : file);
 
+export const nameOfSources = (files: readonly string[]): string =>
+  files.length === 1 ? nameOfSource(files[0]) : `${files.length} files`;
+
 /** Options of the command line that every reading takes. */
 export interface ReadingChoices {
   icrc?: 'check' | 'skip';
@@ -57,7 +85,7 @@ export interface ReadingChoices {
  */
 export function exitCode(
   summary: CaptureSummary,
-  file: string,
+  files: string | readonly string[],
   terminal: Terminal,
   { isShown = false } = {},
 ): number {
@@ -66,7 +94,9 @@ export function exitCode(
   if (nothing !== undefined && isShown) return 1;
   const said = damage ?? (nothing && `${nothing.text}. ${nothing.hint}`);
   if (said === undefined) return 0;
-  terminal.message(`${terminal.errColors.red('roce:')} ${nameOfSource(file)}: ${said}`);
+  terminal.message(
+    `${terminal.errColors.red('roce:')} ${nameOfSources(typeof files === 'string' ? [files] : files)}: ${said}`,
+  );
   return 1;
 }
 

@@ -1,5 +1,5 @@
 /** `--connection`, `--address`, `--from`, `--to` and `--top` of flows and messages; marks of the network in dump and flows. */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { CaptureParser, LinkType, PcapEncoder } from '@node-roce/pcap';
@@ -142,4 +142,80 @@ test('the messages of the connection manager by name, in a line, as fields and a
   expect(request.cm).toMatchObject({ name: 'REQ', title: 'ConnectRequest', localQpn: 0x55, retryCount: 7 });
   expect(reject.cm).toMatchObject({ name: 'REJ', reason: 8 });
   expect((await roce('flows', file)).out).toMatch(/ rejected: invalid service ID \(8\) /);
+});
+
+describe('for scripts', () => {
+  const exhausted = join(captures, 'err_rnr_exhausted.pcap');
+
+  test('--fail-on: exit code 1 for a finding that is as severe, after the usual output', async () => {
+    const { out } = await roce('flows', exhausted);
+    expect(await roce('flows', '--fail-on', 'error', exhausted)).toMatchObject({ code: 1, out });
+    expect(await roce('flows', '--fail-on', 'note', opAll)).toMatchObject({ code: 0 });
+    expect(await roce('flows', '--fail-on', 'oops', exhausted)).toMatchObject({ code: 2 });
+  });
+
+  test('--kind selects findings, and so what --fail-on asks about', async () => {
+    const { out, code } = await roce('flows', '--json', '--kind', 'rnr', '--fail-on', 'error', exhausted);
+    const kinds = JSON.parse(out).findings.map(({ kind }: { kind: string }) => kind);
+    expect(new Set(kinds)).toEqual(new Set(['rnr']));
+    expect(code).toBe(0);
+    expect((await roce('flows', '--kind', 'rnr', '--fail-on', 'warning', exhausted)).code).toBe(1);
+    const wrong = await roce('flows', '--kind', 'nothing', exhausted);
+    expect(wrong).toMatchObject({ code: 2, err: expect.stringContaining('no such kind of finding') });
+  });
+
+  test('a report of one connection', async () => {
+    const output = join(folder, 'one.html');
+    expect((await roce('report', ucmatose, '--connection', '1', '-o', output)).code).toBe(0);
+    const html = readFileSync(output, 'utf8');
+    const [, json = ''] = /<script type="application\/json" id="data">(.*?)<\/script>/s.exec(html) ?? [];
+    expect(JSON.parse(json).connections).toHaveLength(1);
+    expect((await roce('report', ucmatose, '--connection', '99', '-o', output)).code).toBe(2);
+  });
+
+  test('dump --time utc and absolute', async () => {
+    const { out } = await roce('dump', '--time', 'utc', '-c', '1', opAll);
+    expect(out).toMatch(/^ {4}1 2026-11-\d\d \d\d:\d\d:57\.281450Z {2}10\.77/);
+    const local = await roce('dump', '--time', 'absolute', '-c', '1', opAll);
+    expect(local.out).toMatch(/^ {4}1 2026-11-\d\d \d\d:\d\d:57\.281450 {2}10\.77/);
+  });
+});
+
+describe('several files', () => {
+  const bytes = readFileSync(opAll);
+  /** The capture in two files, packets in turn. */
+  const parts = (() => {
+    const parser = new CaptureParser();
+    parser.push(bytes);
+    parser.end();
+    const encoders = [new PcapEncoder({ linkType: 1 }), new PcapEncoder({ linkType: 1 })];
+    [...parser].forEach((record, i) => {
+      const { data, seconds, nanoseconds } = record;
+      encoders[i % 2].packet({ data, seconds, nanoseconds });
+    });
+    mkdirSync(join(folder, 'parts'), { recursive: true });
+    return encoders.map((encoder, i) => {
+      const path = join(folder, 'parts', `part-${i}.pcap`);
+      writeFileSync(path, encoder.take());
+      return path;
+    });
+  })();
+
+  test('are one capture, in any order, and so is their directory', async () => {
+    const whole = await roce('dump', opAll);
+    expect(await roce('dump', ...parts)).toEqual(whole);
+    expect(await roce('dump', ...parts.toReversed())).toEqual(whole);
+    expect(await roce('dump', join(folder, 'parts'))).toEqual(whole);
+    const flows = (await roce('flows', opAll)).out;
+    expect((await roce('flows', ...parts)).out).toBe(flows);
+  });
+
+  test('an empty directory and standard input among files are refused', async () => {
+    mkdirSync(join(folder, 'none'), { recursive: true });
+    expect(await roce('flows', join(folder, 'none'))).toMatchObject({
+      code: 1,
+      err: expect.stringContaining('has no capture files'),
+    });
+    expect(await roce('flows', '-', opAll)).toMatchObject({ code: 2 });
+  });
 });

@@ -1,5 +1,12 @@
 /** Which connections, messages and findings a command shows; the analysis is always of the whole capture. */
-import { type Analysis, addressPredicate, type Connection } from '@node-roce/capture';
+import {
+  type Analysis,
+  addressPredicate,
+  type Connection,
+  FINDING_KINDS,
+  type Finding,
+  type Severity,
+} from '@node-roce/capture';
 import { UsageError } from './options.ts';
 
 export interface Selection {
@@ -12,6 +19,32 @@ export interface Selection {
   connection?: number;
   /** How many, of the connections with most packets or the messages with the longest latency. */
   top?: number;
+}
+
+/** Which findings a script asks about. */
+export interface FindingChoices {
+  /** Kinds; all unless given. */
+  kind?: readonly string[];
+  /** The least severity that makes the exit code 1; none unless given. */
+  failOn?: Severity;
+}
+
+/** @throws UsageError for a kind that there is none of */
+export function checkKinds({ kind = [] }: FindingChoices): void {
+  const unknown = kind.find((each) => !Object.hasOwn(FINDING_KINDS, each));
+  if (unknown !== undefined)
+    throw new UsageError(
+      `--kind ${unknown}: no such kind of finding; expected some of ${Object.keys(FINDING_KINDS).join(',')}`,
+    );
+}
+
+const SEVERITIES: readonly Severity[] = ['error', 'warning', 'note'];
+
+/** The exit code that the findings make: 1 if one is at least as severe as asked, else 0. */
+export function findingsCode(findings: readonly Finding[], { failOn }: FindingChoices): number {
+  if (failOn === undefined) return 0;
+  const least = SEVERITIES.indexOf(failOn);
+  return findings.some(({ severity }) => SEVERITIES.indexOf(severity) <= least) ? 1 : 0;
 }
 
 interface Span {
@@ -47,8 +80,8 @@ export function connectionOf({ connections }: Analysis, id: number): Connection 
 }
 
 /** The part of an analysis that was asked for. Findings of no connection stay, unless connections are chosen. */
-export function selected(analysis: Analysis, selection: Selection): Analysis {
-  const { address, connection: id, top } = selection;
+export function selected(analysis: Analysis, selection: Selection & FindingChoices): Analysis {
+  const { address, connection: id, top, kind } = selection;
   const isNamed = address === undefined ? () => true : addressPredicate(address);
   const matching = analysis.connections.filter(
     (each) =>
@@ -73,6 +106,7 @@ export function selected(analysis: Analysis, selection: Selection): Analysis {
     ).filter(
       (finding) =>
         (finding.connection === undefined ? !isChosen : shown.has(finding.connection)) &&
+        (kind === undefined || kind.includes(finding.kind)) &&
         isWithin(finding, selection),
     ),
     exchanges: analysis.exchanges.filter(

@@ -13,7 +13,7 @@ export interface AnalyzeOptions
 }
 
 /**
- * Reads a capture (pcap or pcapng, plain or gzip) and analyzes its connections, in memory that does not grow
+ * Reads a capture (pcap or pcapng, plain, gzip or Zstandard; several files are one) and analyzes its connections, in memory that does not grow
  * with its length.
  *
  * ```ts
@@ -24,7 +24,10 @@ export interface AnalyzeOptions
  * Rejects with the system's error where the file can't be read, and with the signal's reason; damage in the file
  * ends the reading and stands in `summary.damage`.
  */
-export async function analyzeCapture(source: CaptureSource, options: AnalyzeOptions = {}): Promise<Analysis> {
+export async function analyzeCapture(
+  source: CaptureSource | readonly string[],
+  options: AnalyzeOptions = {},
+): Promise<Analysis> {
   const { onMessage, onPacket, ...reading } = options;
   let names: Addresses | undefined;
   const analyzer = new FlowAnalyzer({

@@ -20,8 +20,8 @@ export class InterfaceCounts {
     }
   }
 
-  /** Returns the sums, with those of the section that is being read. */
-  until(current: SectionInfo | undefined): {
+  /** Returns the sums, with those of the sections that are being read. */
+  until(current: Iterable<SectionInfo>): {
     format: CaptureSummary['format'];
     linkTypes: string[];
     dropped: number | undefined;
@@ -30,7 +30,7 @@ export class InterfaceCounts {
     all.#format = this.#format;
     all.#dropped = this.#dropped;
     for (const linkType of this.#linkTypes) all.#linkTypes.add(linkType);
-    if (current !== undefined) all.add(current);
+    for (const section of current) all.add(section);
     return {
       format: all.#format ?? 'unknown',
       linkTypes: [...new Set([...all.#linkTypes].map(linkTypeName))],

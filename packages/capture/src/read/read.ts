@@ -2,7 +2,7 @@
 import { stat as lookAt, open } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { CaptureError } from '@node-roce/pcap';
-import { type CaptureSource, isCompressed, openCapture } from '@node-roce/pcap/node';
+import { type CaptureSource, isCompressed, openCapture, openCaptures } from '@node-roce/pcap/node';
 import type { CaptureSummary } from '../flow/analysis.ts';
 import type { Addresses } from './packet.ts';
 import { PacketReader, type PacketReaderOptions } from './reader.ts';
@@ -42,13 +42,20 @@ export interface ReadResult {
  * });
  * ```
  *
+ * Several files are one capture: their packets by time.
+ *
  * Rejects with the system's error where the file can't be read, and with the signal's reason.
  */
-export async function readPackets(source: CaptureSource, options: ReadOptions = {}): Promise<ReadResult> {
+export async function readPackets(
+  source: CaptureSource | readonly string[],
+  options: ReadOptions = {},
+): Promise<ReadResult> {
   const { onProgress, onChunk, signal } = options;
   const reader = new PacketReader(options);
   const total = onProgress === undefined ? undefined : await plainSize(source);
-  await using capture = openCapture(source, { recycle: true });
+  await using capture = Array.isArray(source)
+    ? openCaptures(source, { recycle: true })
+    : openCapture(source as CaptureSource, { recycle: true });
   // A stream may keep us waiting for ever.
   const abort = () => source instanceof Readable && source.destroy(signal?.reason);
   signal?.addEventListener('abort', abort, { once: true });
@@ -74,7 +81,7 @@ export async function readPackets(source: CaptureSource, options: ReadOptions = 
 }
 
 /** Bytes of a file that is not compressed; undefined for all else. */
-async function plainSize(source: CaptureSource): Promise<number | undefined> {
+async function plainSize(source: CaptureSource | readonly string[]): Promise<number | undefined> {
   if (typeof source !== 'string' && !(source instanceof URL)) return undefined;
   try {
     // Nothing else is opened here: a pipe would be at its end for its writer.

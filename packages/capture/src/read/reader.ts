@@ -53,6 +53,9 @@ export interface PacketReaderOptions {
   readonly onRefused?: ((refused: RefusedFrame, reader: PacketReader) => void) | undefined;
 }
 
+/** Sections whose counters are not added up yet; a file may have many, one after the other. */
+const MAX_OPEN_SECTIONS = 256;
+
 /** Decodes frames one by one, splits super-packets, checks ICRCs and calls back for each packet. */
 export class PacketReader {
   /** The addresses behind the numbers in packets. */
@@ -78,6 +81,8 @@ export class PacketReader {
   readonly #damaged: Record<string, number> = {};
   readonly #interfaces = new InterfaceCounts();
   #section: SectionInfo | undefined;
+  /** Those that may go on; their interfaces' counters come last. */
+  readonly #sections = new Set<SectionInfo>();
   #cutFrames = 0;
   #cutHeaders = 0;
   #superPackets = 0;
@@ -117,7 +122,7 @@ export class PacketReader {
 
   /** A summary of the capture so far. */
   summary(file?: string, damage?: string): CaptureSummary {
-    const { format, linkTypes, dropped } = this.#interfaces.until(this.#section);
+    const { format, linkTypes, dropped } = this.#interfaces.until(this.#sections);
     const [ok = 0, bad = 0, none = 0] = this.#icrcs;
     return {
       file,
@@ -301,9 +306,14 @@ export class PacketReader {
     this.#options.onIcmp?.(icmp, this);
   }
 
+  /** Sections follow one another; those of several files take turns. */
   #enter(section: SectionInfo): void {
-    if (this.#section !== undefined) this.#interfaces.add(this.#section);
     this.#section = section;
+    this.#sections.add(section);
+    if (this.#sections.size <= MAX_OPEN_SECTIONS) return;
+    const [oldest] = this.#sections;
+    this.#sections.delete(oldest);
+    this.#interfaces.add(oldest);
   }
 
   /** Frames without a time (pcapng's simple packets) have that of the one before. */

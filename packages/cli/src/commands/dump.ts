@@ -17,20 +17,22 @@ import { LinkType } from '@node-roce/pcap';
 import { parseFrame, ROCE_UDP_PORT } from '@node-roce/wire';
 import { type Entry, toFields, toJson, toLine } from '../dump/format.ts';
 import { pauseEntry, pauseJson, pauseLine } from '../dump/pause.ts';
-import { exitCode, nameOfSource, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, nameOfSources, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import { checkSpan } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
+import type { TimeForm } from '../time-form.ts';
 
 interface Options extends PacketFilter, ReadingChoices {
   fields: boolean;
   json: boolean;
   count?: number;
+  time: TimeForm;
   retransmissions: boolean;
 }
 
-export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   checkSpan(options);
-  const name = nameOfSource(file!);
+  const name = nameOfSources(files);
   let others = 0;
   let found = 0;
   let shown = 0;
@@ -48,7 +50,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   const warn = ({ frame, reason, detail, offset }: RefusedFrame) =>
     terminal.message(`${name}: frame ${frame} is not shown: ${reason}, ${detail} (byte ${offset})`);
   try {
-    const { summary } = await readPackets(sourceOf(file!, terminal), {
+    const { summary } = await readPackets(sourcesOf(files, terminal), {
       ...(await readingOptions(terminal, options)),
       onPacket: (packet, reader) => {
         found++;
@@ -65,7 +67,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
         if (isEnough() || !showsPauses(options) || isOutside(pause.time, options)) return;
         const entry = pauseEntry(pause, record);
         if (options.json) terminal.json(pauseJson(entry));
-        else terminal.paragraph(...pauseLine(entry));
+        else terminal.paragraph(...pauseLine(entry, options.time));
         shown++;
       },
       onRefused: (refused) => {
@@ -75,7 +77,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
       },
       onChunk: () => !isEnough(),
     });
-    return exitCode(summary, file!, terminal);
+    return exitCode(summary, files, terminal);
   } finally {
     if (others > 0 && found > 0)
       terminal.message(`${others} frame${others === 1 ? ' is' : 's are'} not RoCE and not shown`);
@@ -91,10 +93,10 @@ const isOutside = (
   { from = Number.NEGATIVE_INFINITY, to = Number.POSITIVE_INFINITY }: Options,
 ): boolean => time < from || time > to;
 
-function print(entry: Entry, { json, fields }: Options, terminal: Terminal): void {
+function print(entry: Entry, { json, fields, time }: Options, terminal: Terminal): void {
   if (json) terminal.json(toJson(entry));
   else if (fields) terminal.line(toFields(entry, terminal));
-  else terminal.paragraph(...toLine(entry, terminal));
+  else terminal.paragraph(...toLine(entry, terminal, time));
 }
 
 /** A packet with all its fields, as far as the capture has them. */

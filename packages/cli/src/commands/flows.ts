@@ -19,21 +19,29 @@ import {
   tunnelName,
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
-import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
-import { checkSpan, type Selection, selected } from '../selection.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
+import {
+  checkKinds,
+  checkSpan,
+  type FindingChoices,
+  findingsCode,
+  type Selection,
+  selected,
+} from '../selection.ts';
 import { type Column, fitTable } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
 
-interface Options extends ReadingChoices, Selection {
+interface Options extends ReadingChoices, Selection, FindingChoices {
   json: boolean;
   csv: boolean;
 }
 
-export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { json, csv } = options;
   if (json && csv) throw new UsageError('--json or --csv, not both');
   checkSpan(options);
-  const whole = await analyzeCapture(sourceOf(file!, terminal), {
+  checkKinds(options);
+  const whole = await analyzeCapture(sourcesOf(files, terminal), {
     ...(await readingOptions(terminal, options)),
   });
   const analysis = selected(whole, options);
@@ -42,7 +50,8 @@ export async function run([file]: readonly string[], options: Options, terminal:
   if (json) await terminal.jsonParts(jsonOf(analysis));
   else if (csv) printCsv(analysis.findings, terminal);
   else if (!isEmpty) print(analysis, terminal);
-  return exitCode(analysis.summary, file!, terminal, { isShown: !json && !csv && !isEmpty });
+  const code = exitCode(analysis.summary, files, terminal, { isShown: !json && !csv && !isEmpty });
+  return code || findingsCode(analysis.findings, options);
 }
 
 /** An analysis as JSON, a connection at a time: there may be tens of thousands. */

@@ -12,7 +12,7 @@ import {
   messageCsv,
 } from '@node-roce/capture';
 import { UsageError } from '../options.ts';
-import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
 import { checkSpan, connectionOf, Greatest, isWithin, type Selection } from '../selection.ts';
 import { type Column, lineOf, paragraphOf } from '../table.ts';
 import type { Terminal } from '../terminal.ts';
@@ -31,7 +31,7 @@ interface Row {
   qps: MessageQps;
 }
 
-export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
   const { json, csv } = options;
   if (json && csv) throw new UsageError('--json or --csv, not both');
   checkSpan(options);
@@ -54,7 +54,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
     else if (csv) terminal.line(messageCsv(message));
     else print(row, terminal);
   };
-  const analysis = await analyzeCapture(sourceOf(file!, terminal), {
+  const analysis = await analyzeCapture(sourcesOf(files, terminal), {
     ...(await readingOptions(terminal, options)),
     onMessage: (message, qps, addresses) => {
       if (!isWanted(message, qps, options)) return;
@@ -67,7 +67,7 @@ export async function run([file]: readonly string[], options: Options, terminal:
   if (options.connection !== undefined) connectionOf(analysis, options.connection);
   head();
   for (const row of longest?.sorted() ?? []) show(row);
-  return exitCode(analysis.summary, file!, terminal);
+  return exitCode(analysis.summary, files, terminal);
 }
 
 function isWanted(message: Message, { requester, responder }: MessageQps, options: Options): boolean {

@@ -1,21 +1,24 @@
 /** `roce report`: a capture as one HTML file. */
 import { analyzeCapture, counted, renderReport } from '@node-roce/capture';
 import { checkOutput, writeOutput } from '../drawing.ts';
-import { exitCode, type ReadingChoices, readingOptions, sourceOf } from '../reading.ts';
+import { exitCode, type ReadingChoices, readingOptions, sourcesOf } from '../reading.ts';
+import { checkSpan, type Selection, selected } from '../selection.ts';
 import type { Terminal } from '../terminal.ts';
 import { programName } from '../version.ts';
 
-interface Options extends ReadingChoices {
+interface Options extends ReadingChoices, Selection {
   output: string;
   title?: string;
   json: boolean;
 }
 
-export async function run([file]: readonly string[], options: Options, terminal: Terminal): Promise<number> {
-  checkOutput(file!, options.output, options.json);
-  const analysis = await analyzeCapture(sourceOf(file!, terminal), {
+export async function run(files: readonly string[], options: Options, terminal: Terminal): Promise<number> {
+  for (const file of files) checkOutput(file, options.output, options.json);
+  checkSpan(options);
+  const whole = await analyzeCapture(sourcesOf(files, terminal), {
     ...(await readingOptions(terminal, options)),
   });
+  const analysis = selected(whole, options);
   const { summary, findings, connections } = analysis;
   const html = renderReport(analysis, { title: options.title, generator: programName() });
   const facts = {
@@ -26,5 +29,5 @@ export async function run([file]: readonly string[], options: Options, terminal:
   };
   const said = `${counted(findings.length, 'finding')}, ${counted(connections.length, 'connection')}`;
   await writeOutput(html, options, { facts, summary: said }, terminal);
-  return exitCode(summary, file!, terminal);
+  return exitCode(summary, files, terminal);
 }

@@ -13,6 +13,7 @@ import {
   packetAddresses,
 } from '@node-roce/wire';
 import type { Terminal } from '../terminal.ts';
+import { seconds, type TimeForm, timeText } from '../time-form.ts';
 
 /** A packet and where it stands in the capture. */
 export interface Entry {
@@ -38,17 +39,14 @@ export interface Entry {
   relativeTime: bigint | undefined;
 }
 
-/** Seconds with a fraction of `digits` digits. */
-export function seconds(ns: bigint, digits = 9): string {
-  const size = ns < 0n ? -ns : ns;
-  const fraction = (size % 1_000_000_000n).toString().padStart(9, '0').slice(0, digits);
-  return `${ns < 0n ? '-' : ''}${size / 1_000_000_000n}.${fraction}`;
-}
-
 /** The first two columns of a line. */
-export function placeOf(frame: string, relativeTime: bigint | undefined): string {
-  const time = relativeTime === undefined ? '' : seconds(relativeTime, 6);
-  return `${frame.padStart(5)} ${time.padStart(11)}  `;
+export function placeOf(
+  frame: string,
+  relativeTime: bigint | undefined,
+  time?: bigint | undefined,
+  form?: TimeForm,
+): string {
+  return `${frame.padStart(5)} ${timeText(relativeTime, time, form).padStart(11)}  `;
 }
 
 /** `sequence-nak (likely, frame 8)`. */
@@ -59,8 +57,9 @@ function causeText({ cause, grade, evidence }: NonNullable<Entry['retransmission
 
 /** One line, as tshark prints it: frame and time, and what they are of. */
 export function toLine(
-  { packet, names, sampled, number, segment, marks, tunnel, vni, retransmission, relativeTime }: Entry,
+  { packet, names, sampled, number, segment, marks, tunnel, vni, retransmission, time, relativeTime }: Entry,
   { colors }: Terminal,
+  form?: TimeForm,
 ): [prefix: string, text: string] {
   const frame = `${number}${segment === undefined ? '' : `.${segment}`}`;
   const text = formatLine(packet, names);
@@ -70,7 +69,7 @@ export function toLine(
       ? ''
       : ` in ${tunnelName(tunnel, vni)}${sampled && tunnel !== 'sflow' ? ' of an sflow sample' : ''}`;
   const again = retransmission === undefined ? '' : ` retransmission: ${causeText(retransmission)}`;
-  return [placeOf(frame, relativeTime), `${line}${marksOf(marks)}${inside}${again}`];
+  return [placeOf(frame, relativeTime, time, form), `${line}${marksOf(marks)}${inside}${again}`];
 }
 
 const ECN_NAMES = ['', 'ECT(1)', 'ECT(0)', 'CE'];

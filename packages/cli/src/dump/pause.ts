@@ -2,7 +2,8 @@
 import { macText, type PauseFrame } from '@node-roce/capture';
 import type { PacketRecord } from '@node-roce/pcap';
 import { describePause, PauseOpcode } from '@node-roce/wire';
-import { placeOf, seconds } from './format.ts';
+import { seconds, type TimeForm } from '../time-form.ts';
+import { placeOf } from './format.ts';
 
 interface PauseEntry {
   pause: PauseFrame;
@@ -18,8 +19,14 @@ export const pauseEntry = (pause: PauseFrame, { hasTimestamp, timestamp }: Packe
 });
 
 /** `    7    0.001000  02:00:00:00:00:01 PFC priority 3 65535 quanta`. */
-export function pauseLine({ pause, relativeTime }: PauseEntry): [prefix: string, text: string] {
-  return [placeOf(String(pause.frame), relativeTime), `${macText(pause.source)} ${describePause(pause)}`];
+export function pauseLine(
+  { pause, time, relativeTime }: PauseEntry,
+  form?: TimeForm,
+): [prefix: string, text: string] {
+  return [
+    placeOf(String(pause.frame), relativeTime, time, form),
+    `${macText(pause.source)} ${describePause(pause)}`,
+  ];
 }
 
 /** The object of `--json`: `priorities` is absent for PAUSE, which stops all of them. */

@@ -74,7 +74,7 @@ function argumentOf(word: string, choices: Readonly<Record<string, readonly stri
 /** Values as they were declared, or else by the name that the help has for them. */
 function valuesOf(name: string, choices: readonly string[] | undefined, some = false): Values {
   if (choices !== undefined) return { kind: some ? 'some' : 'choices', choices };
-  if (/\b(file|path|a|b)\b/.test(name)) return { kind: 'file', choices: [] };
+  if (/\b(files?|path|a|b)\b/.test(name)) return { kind: 'file', choices: [] };
   if (/\binterface\b/.test(name)) return { kind: 'interface', choices: [] };
   return { kind: /^(program|command)$/.test(name) ? 'command' : 'text', choices: [] };
 }

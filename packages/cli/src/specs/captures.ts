@@ -9,6 +9,7 @@ import {
   type Parse,
   ports,
   text,
+  words,
 } from '../options.ts';
 import { type CommandSpec, json } from './spec.ts';
 
@@ -64,6 +65,27 @@ const port: OptionSpec = {
   parse: ports,
 };
 
+const time: OptionSpec = {
+  flags: '--time <form>',
+  summary: 'relative: seconds since the first frame; absolute: local date and time; utc: the same in UTC',
+  parse: oneOf('relative', 'absolute', 'utc'),
+  fallback: 'relative',
+};
+
+/** Findings that a script asks about. */
+const findingChoices: readonly OptionSpec[] = [
+  {
+    flags: '--kind <kinds>',
+    summary: 'Select findings of these kinds, separated by commas (docs/capture.md lists them)',
+    parse: words,
+  },
+  {
+    flags: '--fail-on <severity>',
+    summary: 'Exit with 1 if a selected finding is at least this severe: error, warning, note',
+    parse: oneOf('error', 'warning', 'note'),
+  },
+];
+
 const output = (what: string): OptionSpec => ({
   flags: '-o, --output <file>',
   summary: `${what} to write; - for standard output`,
@@ -71,18 +93,23 @@ const output = (what: string): OptionSpec => ({
   required: true,
 });
 
+/** How the commands that take several files treat them. */
+const SEVERAL =
+  'Several files, or the captures in a directory, are one capture, by the time of their packets.';
+
 /** How every command treats a damaged file. */
 const DAMAGED = 'Of a damaged file, the readable part is shown and the exit code is 1.';
 
 export const captureCommands: readonly CommandSpec[] = [
   {
-    usage: 'dump <file>',
+    usage: 'dump <files...>',
     summary: 'Print the RoCE packets of a capture, one per line, with the ICRC verdict',
     description:
       'Reads pcap and pcapng, also compressed with gzip; - reads standard input. Prints RoCE v2 and v1 packets and ' +
       'counts other frames. Super-packets captured on lo or veth are split into their packets, and packets inside ' +
-      `ERSPAN or VXLAN mirrors are extracted. ${DAMAGED}`,
+      `ERSPAN or VXLAN mirrors are extracted. ${SEVERAL} ${DAMAGED}`,
     options: [
+      time,
       { flags: '-x, --fields', summary: 'Print every field of every packet, with its bytes' },
       json('Print one JSON object per packet'),
       ...packetFilters,
@@ -152,14 +179,15 @@ export const captureCommands: readonly CommandSpec[] = [
     load: () => import('../commands/export.ts'),
   },
   {
-    usage: 'flows <file>',
+    usage: 'flows <files...>',
     summary: 'Show connections: messages, retransmissions with causes, findings',
     description:
       "Pairs the two directions of each connection, by the connection manager's messages or by the PSNs of requests " +
       'and responses (column paired: how certain that is), and counts packets in each direction: a to b / b to a. ' +
-      `Findings follow, worst first, each with a hint and the packets that show it. ${DAMAGED}`,
+      `Findings follow, worst first, each with a hint and the packets that show it. ${SEVERAL} ${DAMAGED}`,
     options: [
       ...selection('connections and findings', 'Select the connections with most packets, most first'),
+      ...findingChoices,
       icrcMode,
       port,
       json('Print one JSON object: connections with all counts and series, findings'),
@@ -168,17 +196,19 @@ export const captureCommands: readonly CommandSpec[] = [
     examples: [
       ['flows trace.pcap', 'Connections and findings'],
       ["flows --json trace.pcap | jq '.connections[].ackRoundTrip'", 'JSON for programs'],
+      ['flows ring/', 'All captures in a directory as one'],
       ['flows --icrc skip trace.pcapng.gz', 'Faster, if damaged packets do not matter'],
+      ['flows --fail-on warning trace.pcap', 'For CI: exit code 1 if there is a warning or an error'],
     ],
     load: () => import('../commands/flows.ts'),
   },
   {
-    usage: 'messages <file>',
+    usage: 'messages <files...>',
     summary: 'List messages: operation, size, packets, latency, outcome',
     description:
       'Each SEND, RDMA WRITE, RDMA READ and atomic is assembled from its packets and printed when it ends; messages of one requester are ' +
       'in PSN order. Latency is from the first packet of a message to its completion: the ACK that covers it, or the last ' +
-      `response. ${DAMAGED}`,
+      `response. ${SEVERAL} ${DAMAGED}`,
     options: [
       {
         flags: '--qp <number>',
@@ -206,22 +236,24 @@ export const captureCommands: readonly CommandSpec[] = [
     load: () => import('../commands/messages.ts'),
   },
   {
-    usage: 'report <file>',
+    usage: 'report <files...>',
     summary: 'Write an HTML report of a capture: findings, connections, plots, ladders, packets',
     description:
       'One file that opens in any browser and loads nothing else: a summary and the findings first, then exchanges of the ' +
       'connection manager, pause frames, and each connection with its PSNs, throughput and latency over time, a ladder of ' +
       'its packets with all their fields, and its messages. Of a long ' +
-      `capture it holds a selection, and the page lists what was left out. ${DAMAGED}`,
+      `capture it holds a selection, and the page lists what was left out. ${SEVERAL} ${DAMAGED}`,
     options: [
       output('HTML file'),
       { flags: '--title <text>', summary: 'Title of the page (default: the name of the file)', parse: text },
+      ...selection('connections and findings', 'Select the connections with most packets, most first'),
       icrcMode,
       port,
       json('Print one JSON object about the written file'),
     ],
     examples: [
       ['report trace.pcap -o report.html', 'Write the report'],
+      ['report trace.pcap --connection 3 -o third.html', 'One connection and its findings'],
       ['report - -o report.html < trace.pcapng.gz', 'Read standard input'],
     ],
     load: () => import('../commands/report.ts'),

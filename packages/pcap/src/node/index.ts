@@ -1,4 +1,5 @@
 /** Capture files and streams: `@node-roce/pcap` with Node's I/O around it. */
+export { openCaptures, type RecordSource } from './merge.ts';
 export {
   CaptureReader,
   type CaptureReaderOptions,
